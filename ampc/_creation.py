@@ -1,0 +1,326 @@
+"""Functions that make tensors. All take ``dtype`` (default: the default dtype, or that of the
+argument), ``device`` and ``requires_grad`` as torch's do."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any, Optional, Sequence, Union
+
+from . import _C
+from ._C import Tensor, dtype
+from ._device import check_device
+
+_f = _C._functions
+_full, _arange_op, _cast = _f["_full"], _f["_arange"], _f["_cast"]
+
+_I64 = _C.int64
+
+
+def _finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None) -> Tensor:
+    if out is not None:
+        if out.shape != t.shape:
+            raise RuntimeError(f"out has shape {list(out.shape)}, the result {list(t.shape)}")
+        return out.copy_(t)
+    if requires_grad:
+        t.requires_grad = True
+    return t
+
+
+def _size(size: tuple) -> Sequence[int]:
+    if len(size) == 1 and isinstance(size[0], (tuple, list)):
+        return size[0]
+    return size
+
+
+def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+           pin_memory: bool = False) -> Tensor:
+    """A new tensor with a copy of ``data``: a number, nested sequences of numbers, a NumPy array or a
+    Tensor. ``dtype`` defaults to that of the data; Python floats take the default dtype.
+
+    Raises TypeError for what is not numbers, ValueError for ragged rows.
+    """
+    check_device(device)
+    if isinstance(data, Tensor):
+        t = data.detach().clone() if dtype is None else _cast(data.detach(), dtype)
+    else:
+        t = _C._tensor_from(data, dtype)
+    return _finish(t, requires_grad)
+
+
+def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> Tensor:
+    """``data`` as a tensor, sharing memory where it can (Tensors, NumPy arrays of the dtype)."""
+    check_device(device)
+    if isinstance(data, Tensor):
+        return data if dtype is None or data.dtype == dtype else _cast(data, dtype)
+    if hasattr(data, "__array_interface__") and hasattr(data, "flags") and getattr(data.flags, "writeable", False):
+        shared = _C.from_numpy(data)
+        return shared if dtype is None or shared.dtype == dtype else _cast(shared, dtype)
+    return _C._tensor_from(data, dtype)
+
+
+def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, device: Any = None,
+         requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
+    """A tensor of ``size`` filled with a number; its dtype follows the number."""
+    check_device(device)
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    if dtype is None:
+        if isinstance(fill_value, bool):
+            dtype = _C.bool
+        else:
+            dtype = _I64 if isinstance(fill_value, builtins.int) else _C.get_default_dtype()
+    return _finish(_full(size, fill_value, dtype), requires_grad, out)
+
+
+def _filled(value: int, size: tuple, dtype: Any, device: Any, requires_grad: bool, out: Optional[Tensor]) -> Tensor:
+    check_device(device)
+    return _finish(_full(_size(size), value, dtype or _C.get_default_dtype()), requires_grad, out)
+
+
+def zeros(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+          out: Optional[Tensor] = None, **ignored: Any) -> Tensor:
+    """A tensor of zeros; sizes as separate ints or one sequence."""
+    if "size" in ignored:
+        size = (ignored["size"],)
+    return _filled(0, size, dtype, device, requires_grad, out)
+
+
+def ones(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+         out: Optional[Tensor] = None) -> Tensor:
+    """A tensor of ones; sizes as separate ints or one sequence."""
+    return _filled(1, size, dtype, device, requires_grad, out)
+
+
+def empty(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+          out: Optional[Tensor] = None, **ignored: Any) -> Tensor:
+    """A tensor whose values are unspecified (here: zeros)."""
+    return _filled(0, size, dtype, device, requires_grad, out)
+
+
+def _like(x: Tensor, dtype: Any) -> Any:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"expected a Tensor, got {type(x).__name__}")
+    return dtype or x.dtype
+
+
+def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+               memory_format: Any = None) -> Tensor:
+    """Zeros of another tensor's shape and dtype."""
+    return zeros(_like(input, None) and input.shape, dtype=_like(input, dtype), device=device, requires_grad=requires_grad)
+
+
+def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+              memory_format: Any = None) -> Tensor:
+    """Ones of another tensor's shape and dtype."""
+    return ones(_like(input, None) and input.shape, dtype=_like(input, dtype), device=device, requires_grad=requires_grad)
+
+
+def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+               memory_format: Any = None) -> Tensor:
+    """A tensor of another's shape and dtype, values unspecified."""
+    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, device: Any = None,
+              requires_grad: bool = False) -> Tensor:
+    """A tensor of another's shape and dtype, filled with a number."""
+    return full(input.shape, fill_value, dtype=_like(input, dtype), device=device, requires_grad=requires_grad)
+
+
+def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, device: Any = None,
+           requires_grad: bool = False) -> Tensor:
+    """start, start + step, ... below end; ``arange(end)`` starts at 0. int64 unless a float is given."""
+    check_device(device)
+    if end is None:
+        start, end = 0, start
+    if dtype is None:
+        dtype = _C.get_default_dtype() if any(isinstance(v, builtins.float) for v in (start, end, step)) else _I64
+    return _finish(_arange_op(start, end, step, dtype), requires_grad)
+
+
+def linspace(start: float, end: float, steps: int, *, dtype: Optional[dtype] = None, device: Any = None,
+             requires_grad: bool = False) -> Tensor:
+    """``steps`` numbers from start to end, both included, evenly spaced."""
+    check_device(device)
+    if steps < 0:
+        raise RuntimeError(f"linspace: `steps` must be 0 or more, got {steps}")
+    wide = _arange_op(0, steps, 1, _C.float64)
+    values = wide * ((end - start) / (steps - 1)) + start if steps > 1 else wide + start
+    if steps > 1:
+        values[-1] = end
+    return _finish(_cast(values, dtype or _C.get_default_dtype()), requires_grad)
+
+
+def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, device: Any = None,
+        requires_grad: bool = False) -> Tensor:
+    """The n x m matrix with ones on its diagonal."""
+    check_device(device)
+    rows, cols = _arange_op(0, n, 1, _I64), _arange_op(0, n if m is None else m, 1, _I64)
+    return _finish(_cast(rows.unsqueeze(1) == cols, dtype or _C.get_default_dtype()), requires_grad)
+
+
+def _random(name: str, size: Any, a: float, b: float, dtype: Any, device: Any, requires_grad: bool, generator: Any) -> Tensor:
+    check_device(device)
+    if generator is not None:
+        with generator:
+            return _random(name, size, a, b, dtype, device, requires_grad, None)
+    return _finish(_f[name](list(_size(size)), a, b, dtype or _C.get_default_dtype()), requires_grad)
+
+
+def rand(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+         generator: Any = None) -> Tensor:
+    """Uniform on [0, 1)."""
+    return _random("_uniform", size, 0.0, 1.0, dtype, device, requires_grad, generator)
+
+
+def randn(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+          generator: Any = None) -> Tensor:
+    """Normal with mean 0 and deviation 1."""
+    return _random("_normal", size, 0.0, 1.0, dtype, device, requires_grad, generator)
+
+
+def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, device: Any = None,
+            requires_grad: bool = False, generator: Any = None) -> Tensor:
+    """Integers in [low, high); ``randint(high, size)`` starts at 0."""
+    if size is None:
+        low, high, size = 0, low, high
+    return _random("_randint", (size,), low, high, dtype or _I64, device, requires_grad, generator)
+
+
+def randperm(n: int, *, dtype: Optional[dtype] = None, device: Any = None, generator: Any = None) -> Tensor:
+    """0..n-1 in random order."""
+    check_device(device)
+    if generator is not None:
+        with generator:
+            return randperm(n, dtype=dtype)
+    order = _f["_randperm"](n)
+    return order if dtype is None else _cast(order, dtype)
+
+
+def rand_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -> Tensor:
+    """Uniform on [0, 1), of another tensor's shape and dtype."""
+    return rand(input.shape, dtype=_like(input, dtype), **kwargs)
+
+
+def randn_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -> Tensor:
+    """Standard normal, of another tensor's shape and dtype."""
+    return randn(input.shape, dtype=_like(input, dtype), **kwargs)
+
+
+class Generator:
+    """A random stream of its own. Pass it as ``generator=``."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        check_device(device)
+        self._state = (67280421310721, 0)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Starts the stream again from ``seed``."""
+        self._state = (seed & (2**64 - 1), 0)
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed in use."""
+        return self._state[0]
+
+    def get_state(self) -> Tensor:
+        """(seed, counter) as an int64 tensor."""
+        return _pack_state(self._state)
+
+    def set_state(self, state: Tensor) -> None:
+        """Continues from a state that ``get_state`` gave."""
+        self._state = _unpack_state(state)
+
+    def __enter__(self) -> Generator:
+        self._outer = _C._rng_state()
+        _C._set_rng_state(*self._state)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._state = _C._rng_state()
+        _C._set_rng_state(*self._outer)
+
+
+def _pack_state(state: tuple) -> Tensor:
+    return _C._tensor_from([v - 2**64 if v >= 2**63 else v for v in state], _I64)
+
+
+def _unpack_state(state: Tensor) -> tuple:
+    seed, offset = state.tolist()
+    return seed % 2**64, offset % 2**64
+
+
+class _Default:
+    def initial_seed(self) -> int:
+        return _C._rng_state()[0]
+
+
+default_generator = _Default()
+
+
+def manual_seed(seed: int) -> Any:
+    """Starts the process's random stream from ``seed``."""
+    _C.manual_seed(seed)
+    return default_generator
+
+
+def seed() -> int:
+    """Starts the random stream from an unpredictable seed, which is returned."""
+    import os
+
+    value = builtins.int.from_bytes(os.urandom(8), "little")
+    _C.manual_seed(value)
+    return value
+
+
+def initial_seed() -> int:
+    """The seed of the random stream."""
+    return _C._rng_state()[0]
+
+
+def get_rng_state() -> Tensor:
+    """The state of the random stream, (seed, counter) as int64."""
+    return _pack_state(_C._rng_state())
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Continues the random stream from a state that ``get_rng_state`` gave."""
+    _C._set_rng_state(*_unpack_state(new_state))
+
+
+class finfo:
+    """Limits of a floating point dtype: ``bits eps max min tiny smallest_normal smallest_subnormal resolution``."""
+
+    def __init__(self, type: Optional[dtype] = None) -> None:
+        type = type or _C.get_default_dtype()
+        if not type.is_floating_point:
+            raise TypeError(f"finfo: expected a floating point dtype, got {type}; use iinfo")
+        digits, exponent = {"float16": (11, 16), "bfloat16": (8, 128), "float32": (24, 128), "float64": (53, 1024)}[type.name]
+        self.dtype = type.name
+        self.bits = 8 * type.itemsize
+        self.eps = 2.0 ** (1 - digits)
+        self.max = (2.0 - 2.0 ** (1 - digits)) * 2.0 ** (exponent - 1)
+        self.min = -self.max
+        self.tiny = self.smallest_normal = 2.0 ** (2 - exponent)
+        self.smallest_subnormal = 2.0 ** (3 - exponent - digits)
+        self.resolution = 10.0 ** -math.floor((digits - 1) * math.log10(2))
+
+    def __repr__(self) -> str:
+        return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+                f"smallest_normal={self.tiny:g}, tiny={self.tiny:g}, dtype={self.dtype})")
+
+
+class iinfo:
+    """Limits of an integer dtype: ``bits max min``."""
+
+    def __init__(self, type: dtype) -> None:
+        if type.is_floating_point or type == _C.bool:
+            raise TypeError(f"iinfo: expected an integer dtype, got {type}; use finfo")
+        self.dtype = type.name
+        self.bits = 8 * type.itemsize
+        self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
+        self.max = 2 ** (self.bits - 1) - 1 if type.is_signed else 2**self.bits - 1
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,0 +1,70 @@
+"""Functions that torch offers beside the methods of the same name."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence, Union
+
+from ._C import Tensor
+
+
+def is_tensor(obj: Any) -> bool:
+    """True for a Tensor."""
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """True for floating point elements."""
+    return input.is_floating_point()
+
+
+def numel(input: Tensor) -> int:
+    """Number of elements."""
+    return input.numel()
+
+
+def split(tensor: Tensor, split_size_or_sections: Union[int, Sequence[int]], dim: int = 0) -> tuple:
+    """Tensor.split"""
+    return tensor.split(split_size_or_sections, dim)
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
+    """Tensor.chunk"""
+    return input.chunk(chunks, dim)
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple:
+    """Tensor.unbind"""
+    return input.unbind(dim)
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Tensor.movedim"""
+    return input.movedim(source, destination)
+
+
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """Tensor.masked_select"""
+    return input.masked_select(mask)
+
+
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """Tensor.nonzero"""
+    return input.nonzero(as_tuple=as_tuple)
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Tensor.equal"""
+    return input.equal(other)
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Tensor.allclose"""
+    return input.allclose(other, rtol, atol, equal_nan)
+
+
+def repeat_interleave(input: Tensor, repeats: int, dim: Optional[int] = None) -> Tensor:
+    """Each element (along ``dim``, or of the flattened tensor) repeated ``repeats`` times."""
+    x = input.reshape(-1) if dim is None else input
+    d = 0 if dim is None else dim % input.ndim
+    wide = x.unsqueeze(d + 1).expand(*x.shape[: d + 1], repeats, *x.shape[d + 1:])
+    return wide.reshape(*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1:])

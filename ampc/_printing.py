@@ -1,0 +1,105 @@
+"""How tensors look in a console: torch's layout, edges only beyond a threshold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Optional
+
+from . import _C
+
+
+class _Options:
+    precision = 4
+    threshold = 1000
+    edgeitems = 3
+    linewidth = 80
+    sci_mode: Optional[bool] = None
+
+
+_options = _Options()
+
+
+def set_printoptions(precision: Optional[int] = None, threshold: Optional[int] = None, edgeitems: Optional[int] = None,
+                     linewidth: Optional[int] = None, profile: Optional[str] = None, sci_mode: Optional[bool] = None) -> None:
+    """Digits after the point (4), elements beyond which only edges are shown (1000), how many at each
+    edge (3), width of a line (80), scientific notation (None: where it reads better)."""
+    if profile not in (None, "default", "short", "full"):
+        raise ValueError(f"set_printoptions: profile must be 'default', 'short' or 'full', got {profile!r}")
+    if profile is not None:
+        _options.precision, _options.edgeitems = (2, 2) if profile == "short" else (4, 3)
+        _options.threshold = 10**18 if profile == "full" else 1000
+    for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems), ("linewidth", linewidth)):
+        if value is not None:
+            setattr(_options, name, value)
+    _options.sci_mode = sci_mode
+
+
+def _shown(values: Any, edge: int, depth: int) -> list:
+    """The numbers that will be printed."""
+    if depth == 0:
+        return [values]
+    items = list(values)
+    if edge and len(items) > 2 * edge:
+        items = items[:edge] + items[-edge:]
+    return [n for v in items for n in _shown(v, edge, depth - 1)]
+
+
+def _formatter(numbers: list, floating: bool) -> Callable[[Any], str]:
+    if not floating:
+        width = max((len(str(n)) for n in numbers), default=0)
+        return lambda n: str(n).rjust(width)
+    finite = [abs(n) for n in numbers if math.isfinite(n) and n != 0]
+    precision = _options.precision
+    whole = all(n == int(n) for n in finite)
+    big, small = max(finite, default=0.0), min(finite, default=1.0)
+    scientific = _options.sci_mode
+    if scientific is None:
+        scientific = big >= 1e8 or (bool(finite) and (big / small > 1000 and not whole and small < 1e-3 or big < 1e-4 or big / small > 1e8))
+    if scientific:
+        text = lambda n: f"{n:.{precision}e}"  # noqa: E731
+    elif whole:
+        text = lambda n: f"{n:.0f}." if math.isfinite(n) else str(n)  # noqa: E731
+    else:
+        text = lambda n: f"{n:.{precision}f}" if math.isfinite(n) else str(n)  # noqa: E731
+    width = max((len(text(n)) for n in numbers), default=0)
+    return lambda n: text(n).rjust(width)
+
+
+def _render(values: Any, depth: int, indent: int, edge: int, one: Callable[[Any], str]) -> str:
+    if depth == 0:
+        return one(values)
+    cut = edge and len(values) > 2 * edge
+    if depth > 1:
+        rows = [_render(v, depth - 1, indent + 1, edge, one) for v in (values[:edge] + values[-edge:] if cut else values)]
+        if cut:
+            rows.insert(edge, "...")
+        return "[" + (("," + "\n" * (depth - 1) + " " * (indent + 1)).join(rows)) + "]"
+    words = [one(v) for v in (values[:edge] + values[-edge:] if cut else values)]
+    if cut:
+        words.insert(edge, "...")
+    per_line = max(1, (_options.linewidth - indent) // (len(words[0]) + 2 if words else 1))
+    lines = [", ".join(words[i:i + per_line]) for i in range(0, len(words), per_line)]
+    return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+
+
+def tensor_repr(t: Any) -> str:
+    """The text of ``repr(tensor)``."""
+    plain = t.detach()
+    edge = _options.edgeitems if t.numel() > _options.threshold else 0
+    floating = t.dtype.is_floating_point
+    name = "Parameter containing:\ntensor(" if type(t).__name__ == "Parameter" else "tensor("
+    for d in range(plain.ndim if edge else 0):  # fetch only what is shown
+        if plain.shape[d] > 2 * edge + 1:
+            plain = _C._functions["cat"]([plain.narrow(d, 0, edge + 1), plain.narrow(d, plain.shape[d] - edge, edge)], d)
+    values = plain.tolist()
+    if t.numel() == 0:
+        body = "[]" if t.ndim == 1 else "[]" + f", size={tuple(t.shape)}"
+    else:
+        body = _render(values, t.ndim, 7, edge, _formatter(_shown(values, edge, t.ndim), floating))
+    if t.dtype not in (_C.get_default_dtype(), _C.int64, _C.bool):
+        body += f", dtype={t.dtype}"
+    if not t.is_leaf and t.requires_grad:
+        body += f", grad_fn=<{_C._grad_fn(t).name()}>"
+    elif t.requires_grad:
+        body += ", requires_grad=True"
+    return f"{name}{body})"

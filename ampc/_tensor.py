@@ -1,0 +1,565 @@
+"""What Tensor has beyond the table's operators, attached to the C type here."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable, Optional, Sequence, Union
+
+from . import _C
+from . import _creation as make
+from ._C import Tensor, dtype
+from ._device import CPU, check_device, device
+from ._printing import tensor_repr
+from .autograd.hooks import RemovableHandle
+
+_f = _C._functions
+_cast = _f["_cast"]
+_METHOD, _IN_PLACE = 2, 4  # bits of a row's home
+
+
+def _install_rows() -> None:
+    for row in _C.op_table():
+        if row["home"] & _METHOD:
+            setattr(Tensor, row["python"], _f[row["python"]])
+        if row["home"] & _IN_PLACE:
+            setattr(Tensor, row["python"] + "_", _f[row["python"] + "_"])
+
+
+def method(f: Callable) -> Callable:
+    setattr(Tensor, f.__name__, f)
+    return f
+
+
+def attribute(f: Callable) -> property:
+    p = property(f)
+    setattr(Tensor, f.__name__, p)
+    return p
+
+
+def alias(name: str, of: str) -> None:
+    setattr(Tensor, name, getattr(Tensor, of))
+
+
+_install_rows()
+
+for _dtype, _names in {
+    _C.float64: ("double",), _C.float32: ("float",), _C.float16: ("half",), _C.bfloat16: ("bfloat16",),
+    _C.int64: ("long",), _C.int32: ("int",), _C.int16: ("short",), _C.int8: ("char",), _C.uint8: ("byte",), _C.bool: ("bool",),
+}.items():
+    for _name in _names:
+        def _convert(self: Tensor, memory_format: Any = None, _to: Any = _dtype) -> Tensor:
+            return self if self.dtype == _to else _cast(self, _to)
+
+        _convert.__name__ = _name
+        _convert.__doc__ = f"The tensor as {_dtype.name}; itself when it is that already."
+        setattr(Tensor, _name, _convert)
+
+
+# -- making, converting --------------------------------------------------------------------------
+
+
+def _legacy_new(cls: type, *args: Any, **kwargs: Any) -> Tensor:
+    if len(args) == 1 and not isinstance(args[0], int):
+        t = make.tensor(args[0], dtype=_C.get_default_dtype() if not isinstance(args[0], Tensor) else None)
+    else:
+        t = make.zeros(*args) if args else make.zeros(0)
+    return t if cls is Tensor else _C._make_subclass(cls, t, False)
+
+
+Tensor._legacy_new = staticmethod(_legacy_new)
+
+
+@method
+def to(self: Tensor, *args: Any, dtype: Optional[dtype] = None, device: Any = None, non_blocking: bool = False,
+       copy: bool = False, memory_format: Any = None) -> Tensor:
+    """The tensor in another dtype or on another device: ``to(dtype)``, ``to(device)``,
+    ``to(device, dtype)``, ``to(other_tensor)``. Itself when nothing changes, unless ``copy``."""
+    for a in args:
+        if isinstance(a, Tensor):
+            dtype, device = a.dtype, a.device
+        elif isinstance(a, _C.dtype) or a in (float, int, bool):
+            dtype = a
+        elif isinstance(a, bool):
+            non_blocking = a
+        elif a is not None:
+            device = a
+    if device is not None:
+        check_device(device)
+    if dtype is not None and self.dtype != dtype:
+        return _cast(self, dtype)
+    return self.clone() if copy else self
+
+
+@method
+def type(self: Tensor, dtype: Any = None) -> Any:
+    """The name of the tensor's type; or the tensor in ``dtype``."""
+    if dtype is not None:
+        return self.to(dtype)
+    names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
+             "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
+    return f"ampc.{names[self.dtype.name]}Tensor"
+
+
+@method
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor in another's dtype."""
+    return self.to(other.dtype)
+
+
+@method
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself: it lives on the CPU."""
+    return self
+
+
+@method
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """RuntimeError: there is no usable GPU."""
+    check_device("cuda" if device is None else device)
+    return self
+
+
+@method
+def numpy(self: Tensor, *, force: bool = False) -> Any:
+    """A NumPy array that shares the tensor's memory. RuntimeError when it requires gradients, unless ``force``."""
+    return _C._to_numpy(self.detach() if force else self)
+
+
+@method
+def __array__(self: Tensor, dtype: Any = None, copy: Optional[bool] = None) -> Any:
+    array = _C._to_numpy(self)
+    if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError("a copy is needed to change the dtype")
+        return array.astype(dtype)
+    return array.copy() if copy else array
+
+
+@method
+def contiguous_format(self: Tensor) -> bool:
+    return self.is_contiguous()
+
+
+@method
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A new tensor of ``data`` with this one's dtype."""
+    return make.tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+
+def _new(name: str) -> None:
+    maker = getattr(make, name)
+
+    def f(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        return maker(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+    f.__name__ = "new_" + name
+    f.__doc__ = f"{name} with this tensor's dtype."
+    setattr(Tensor, f.__name__, f)
+
+
+for _name in ("zeros", "ones", "empty", "full"):
+    _new(_name)
+
+
+# -- attributes -----------------------------------------------------------------------------------
+
+attribute_device = property(lambda self: CPU, doc="Where the tensor lives.")
+Tensor.device = attribute_device
+Tensor.is_cuda = property(lambda self: False, doc="True on a GPU.")
+Tensor.is_cpu = property(lambda self: True, doc="True on the CPU.")
+Tensor.is_sparse = property(lambda self: False, doc="Always False: there are dense tensors only.")
+Tensor.is_meta = property(lambda self: False, doc="Always False.")
+Tensor.layout = property(lambda self: "strided", doc="Always 'strided'.")
+Tensor.grad_fn = property(_C._grad_fn, doc="The recorded operation that made it, or None.")
+Tensor.H = Tensor.mT
+Tensor.__array_priority__ = 1000  # NumPy leaves mixed operators to us
+
+
+@method
+def get_device(self: Tensor) -> int:
+    """-1: the CPU."""
+    return -1
+
+
+@method
+def element_size(self: Tensor) -> int:
+    """Bytes of an element."""
+    return self.itemsize
+
+
+@method
+def is_inference(self: Tensor) -> bool:
+    """True when made under inference_mode."""
+    return self._is_inference
+
+
+@method
+def is_complex(self: Tensor) -> bool:
+    """False: there are no complex dtypes."""
+    return False
+
+
+@method
+def is_signed(self: Tensor) -> bool:
+    """True unless uint8 or bool."""
+    return self.dtype.is_signed
+
+
+@method
+def is_pinned(self: Tensor) -> bool:
+    """False."""
+    return False
+
+
+@method
+def pin_memory(self: Tensor) -> Tensor:
+    """The tensor itself: there is no device to copy to."""
+    return self
+
+
+@method
+def is_same_size(self: Tensor, other: Tensor) -> bool:
+    """True when the shapes are equal."""
+    return self.shape == other.shape
+
+
+# -- autograd ---------------------------------------------------------------------------------------
+
+
+@method
+def backward(self: Tensor, gradient: Optional[Tensor] = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
+             inputs: Optional[Sequence[Tensor]] = None) -> None:
+    """Accumulates the gradient of this tensor into the ``.grad`` of the leaves it was made from.
+
+    ``gradient`` weighs its elements and may be left out for one element. ``retain_graph`` keeps what
+    was saved for another backward (default: ``create_graph``); ``create_graph`` records the gradient
+    itself, for gradients of gradients; ``inputs`` restricts accumulation to those leaves.
+    RuntimeError when the tensor has no history, or the shapes do not fit.
+    """
+    from .autograd import backward as run
+
+    run(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+@method
+def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Sets ``requires_grad`` and returns the tensor."""
+    self.requires_grad = requires_grad
+    return self
+
+
+@method
+def register_hook(self: Tensor, hook: Callable[[Tensor], Optional[Tensor]]) -> RemovableHandle:
+    """Calls ``hook(grad)`` when this tensor's gradient is computed; a tensor it returns replaces the
+    gradient. Returns a handle with ``remove()``. RuntimeError unless the tensor requires gradients."""
+    hooks, index = _C._hook_list(self)
+    return RemovableHandle(hooks, (index, hook))
+
+
+@method
+def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
+    """Calls ``hook(tensor)`` after a gradient was accumulated into this leaf's ``.grad``."""
+    if not self.is_leaf:
+        raise RuntimeError("post-accumulate hooks can be registered on leaves only")
+    hooks, _ = _C._hook_list(self)
+    return RemovableHandle(hooks, (-1, hook))
+
+
+@method
+def retain_grad(self: Tensor) -> None:
+    """Keeps this tensor's gradient in ``.grad`` though it is not a leaf."""
+    if self.is_leaf:
+        if not self.requires_grad:
+            raise RuntimeError("retain_grad needs a tensor that requires gradients")
+        return
+    import weakref
+
+    if getattr(self, "_retains_grad", False):
+        return
+    self._retains_grad = True
+    me = weakref.ref(self)
+
+    def keep(grad: Tensor) -> None:
+        t = me()
+        if t is not None:
+            t.grad = grad.detach().clone() if t.grad is None else t.grad + grad
+
+    self.register_hook(keep)
+
+
+Tensor.retains_grad = property(lambda self: getattr(self, "_retains_grad", False), doc="True after retain_grad().")
+
+
+# -- in place without a row --------------------------------------------------------------------------
+
+
+@method
+def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Fills the tensor with numbers uniform on [a, b)."""
+    return self.copy_(make._random("_uniform", self.shape, a, b, self.dtype, None, False, generator))
+
+
+@method
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Fills the tensor with normal numbers."""
+    return self.copy_(make._random("_normal", self.shape, mean, std, self.dtype, None, False, generator))
+
+
+@method
+def random_(self: Tensor, low: int = 0, high: Optional[int] = None, *, generator: Any = None) -> Tensor:
+    """Fills the tensor with integers in [low, high)."""
+    if high is None:
+        low, high = (0, low) if low else (0, 2**24 if self.dtype.is_floating_point else 2**31)
+    return self.copy_(make._random("_randint", self.shape, low, high, self.dtype, None, False, generator))
+
+
+@method
+def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor:
+    """Fills the tensor with 1 at probability p, else 0."""
+    draw = make._random("_uniform", self.shape, 0.0, 1.0, _C.float32, None, False, generator)
+    return self.copy_(draw < p)
+
+
+@method
+def set_(self: Tensor, source: Tensor) -> Tensor:
+    """Takes over another tensor's memory."""
+    self.data = source
+    return self
+
+
+# -- shapes -------------------------------------------------------------------------------------------
+
+
+@method
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """view(other.shape)"""
+    return self.view(other.shape)
+
+
+@method
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """reshape(other.shape)"""
+    return self.reshape(other.shape)
+
+
+@method
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """expand(other.shape)"""
+    return self.expand(other.shape)
+
+
+@method
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """The tensor summed over dimensions that were broadcast from ``size``."""
+    shape = make._size(size)
+    lead = self.ndim - len(shape)
+    dims = list(range(lead)) + [lead + i for i, s in enumerate(shape) if s == 1 and self.shape[lead + i] != 1]
+    out = self.sum(dims, True) if dims else self
+    return out.view(shape)
+
+
+@method
+def squeeze_(self: Tensor, dim: Any = None) -> Tensor:
+    """squeeze, in place."""
+    view = self.detach().squeeze(dim)
+    self.data = view
+    return self
+
+
+@method
+def unsqueeze_(self: Tensor, dim: int) -> Tensor:
+    """unsqueeze, in place."""
+    self.data = self.detach().unsqueeze(dim)
+    return self
+
+
+@method
+def unbind(self: Tensor, dim: int = 0) -> tuple:
+    """The slices along ``dim``, as views."""
+    if self.ndim == 0:
+        raise RuntimeError("unbind: a 0-d tensor has no dimension to unbind")
+    return tuple(self.select(dim, i)._mark_one_of_many() for i in range(self.size(dim)))
+
+
+@method
+def split(self: Tensor, split_size: Union[int, Sequence[int]], dim: int = 0) -> tuple:
+    """Pieces of ``split_size`` along ``dim`` (the last may be smaller), or of the sizes listed."""
+    n = self.size(dim)
+    if isinstance(split_size, int):
+        if split_size <= 0:
+            raise RuntimeError(f"split: `split_size` must be 1 or more, got {split_size}")
+        sizes = [min(split_size, n - i) for i in range(0, max(n, 1), split_size)]
+    else:
+        sizes = list(split_size)
+        if sum(sizes) != n:
+            raise RuntimeError(f"split: sizes {sizes} do not add up to {n}, the size of dimension {dim}")
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(self.narrow(dim, s, k)._mark_one_of_many() for s, k in zip(starts, sizes))
+
+
+@method
+def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple:
+    """At most ``chunks`` pieces of equal size along ``dim``."""
+    if chunks < 1:
+        raise RuntimeError(f"chunk: `chunks` must be 1 or more, got {chunks}")
+    return self.split(max(1, -(-self.size(dim) // chunks)), dim)
+
+
+@method
+def movedim(self: Tensor, source: Any, destination: Any) -> Tensor:
+    """Dimensions moved to other places."""
+    src = [source] if isinstance(source, int) else list(source)
+    dst = [destination] if isinstance(destination, int) else list(destination)
+    src, dst = [s % self.ndim for s in src], [d % self.ndim for d in dst]
+    if len(src) != len(dst) or len(set(src)) != len(src) or len(set(dst)) != len(dst):
+        raise RuntimeError(f"movedim: {source} and {destination} must be equally many different dimensions")
+    rest = iter(d for d in range(self.ndim) if d not in src)
+    return self.permute([src[dst.index(d)] if d in dst else next(rest) for d in range(self.ndim)])
+
+
+alias("moveaxis", "movedim")
+alias("swapaxes", "transpose")
+alias("swapdims", "transpose")
+
+
+@method
+def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension cut into several."""
+    dim %= self.ndim
+    return self.reshape(list(self.shape[:dim]) + list(sizes) + list(self.shape[dim + 1:]))
+
+
+@method
+def ravel(self: Tensor) -> Tensor:
+    """reshape(-1)"""
+    return self.reshape(-1)
+
+
+@method
+def repeat(self: Tensor, *sizes: Any) -> Tensor:
+    """The tensor tiled ``sizes`` times along each dimension."""
+    times = list(make._size(sizes))
+    lead = len(times) - self.ndim
+    if lead < 0:
+        raise RuntimeError(f"repeat: {len(times)} repetitions given for a tensor of {self.ndim} dimensions")
+    shape = [1] * lead + list(self.shape)
+    wide = self.reshape([s for d in shape for s in (1, d)]).expand([s for n, d in zip(times, shape) for s in (n, d)])
+    return wide.reshape([n * d for n, d in zip(times, shape)])
+
+
+@method
+def masked_select(self: Tensor, mask: Tensor) -> Tensor:
+    """The elements where ``mask`` (broadcast) is true, in one dimension."""
+    return self[mask.expand_as(self)] if mask.shape != self.shape else self[mask]
+
+
+@method
+def nonzero(self: Tensor, *, as_tuple: bool = False) -> Any:
+    """Indices of the nonzero elements, one row each; or one tensor a dimension."""
+    places = _f["_nonzero"](self)
+    return tuple(places[:, d] for d in range(self.ndim)) if as_tuple else places
+
+
+# -- names that are other rows ----------------------------------------------------------------------------
+
+for _name, _of in {"multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div", "absolute": "abs", "negative": "neg",
+                   "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "clip": "clamp",
+                   "multiply_": "mul_", "subtract_": "sub_", "div_": "div_", "clip_": "clamp_", "permute_dims": "permute"}.items():
+    alias(_name, _of)
+
+
+@method
+def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """self where condition is true, else other."""
+    return _f["where"](condition, self, other)
+
+
+@method
+def clamp_min(self: Tensor, min: float) -> Tensor:
+    """clamp(min=min)"""
+    return self.clamp(min, None)
+
+
+@method
+def clamp_max(self: Tensor, max: float) -> Tensor:
+    """clamp(max=max)"""
+    return self.clamp(None, max)
+
+
+@method
+def rsub(self: Tensor, other: Any) -> Tensor:
+    """other - self"""
+    return other - self
+
+
+@method
+def equal(self: Tensor, other: Tensor) -> bool:
+    """True when shapes and all elements are equal."""
+    return self.shape == other.shape and bool((self == other).all())
+
+
+@method
+def allclose(self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """True when |self - other| <= atol + rtol * |other| everywhere."""
+    close = ((self - other).abs() <= atol + rtol * other.abs()) | (self == other)
+    if equal_nan:
+        close = close | (self.isnan() & other.isnan())
+    return bool(close.all())
+
+
+# -- Python's protocols -------------------------------------------------------------------------------------
+
+
+@method
+def __iter__(self: Tensor) -> Any:
+    if self.ndim == 0:
+        raise TypeError("a 0-d tensor cannot be iterated over")
+    return iter(self.unbind(0))
+
+
+@method
+def __contains__(self: Tensor, element: Any) -> bool:
+    return bool((self == element).any())
+
+
+@method
+def __repr__(self: Tensor, *, tensor_contents: Any = None) -> str:
+    return tensor_repr(self)
+
+
+@method
+def __format__(self: Tensor, spec: str) -> str:
+    return format(self.item(), spec) if self.ndim == 0 and spec else format(str(self), spec)
+
+
+@method
+def __deepcopy__(self: Tensor, memo: dict) -> Tensor:
+    if not self.is_leaf:
+        raise RuntimeError("only leaves can be deep-copied: a copy would lose the history; detach() first")
+    twin = self.detach().clone()
+    if self.__class__ is not Tensor:
+        twin = _C._make_subclass(self.__class__, twin, False)
+    twin.requires_grad = self.requires_grad
+    memo[id(self)] = twin
+    for name, value in self.__dict__.items():
+        setattr(twin, name, copy.deepcopy(value, memo))
+    if self.grad is not None:
+        twin.grad = copy.deepcopy(self.grad, memo)
+    return twin
+
+
+def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool, attributes: dict) -> Tensor:
+    """The inverse of pickling: a tensor of these bytes."""
+    raw = _C._tensor_from_bytes(data, dt, list(shape))
+    t = raw if cls is Tensor else _C._make_subclass(cls, raw, False)
+    t.requires_grad = requires_grad
+    t.__dict__.update(attributes)
+    return t
+
+
+@method
+def __reduce_ex__(self: Tensor, protocol: Any) -> tuple:
+    if not self.is_leaf:
+        raise RuntimeError("only leaves can be pickled: history cannot be; detach() first")
+    data = _C._tensor_bytes(self)
+    return _rebuild, (self.__class__, data, self.dtype, tuple(self.shape), self.requires_grad, dict(self.__dict__))

@@ -1,0 +1,210 @@
+"""autocast: regions in which operators choose their precision. The state is the C core's; this is
+its context manager and decorator."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from typing import Any, Callable, Optional
+
+from .. import _C
+from .._C import Tensor, dtype
+
+_HALF = (_C.float16, _C.bfloat16)
+
+
+class _Regions(threading.local):
+    """The regions open on this thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.open: list = []
+
+
+_regions = _Regions()
+_said: set = set()
+
+
+def say_once(text: str) -> None:
+    """A UserWarning, the first time only."""
+    if text not in _said:
+        _said.add(text)
+        warnings.warn(text, stacklevel=4)
+
+
+def cuda_means_cpu(what: str) -> None:
+    """Without a usable GPU, 'cuda' regions and scalers act on the CPU; that is said once."""
+    say_once(f"{what}: there is no usable GPU; 'cuda' acts on the CPU, with float16 as its default dtype")
+
+
+def _device_name(device_type: Any) -> str:
+    if device_type is None:
+        return "cpu"
+    if not isinstance(device_type, str):
+        raise ValueError(f"autocast: `device_type` must be a string such as 'cpu' or 'cuda', got {type(device_type).__name__}")
+    if not is_autocast_available(device_type):
+        raise RuntimeError(f"autocast: device type '{device_type}' cannot be autocast; expected 'cpu' or 'cuda'")
+    return device_type
+
+
+class autocast:
+    """A region whose operators run in the precision that suits them: matrix products in ``dtype``,
+    sums, losses and normalisations in float32, mixtures in the widest dtype present.
+
+    Args:
+        device_type: 'cpu' (the default) or 'cuda'; without a usable GPU 'cuda' acts on the CPU.
+        dtype: float16 or bfloat16; default bfloat16 for 'cpu', float16 for 'cuda'.
+        enabled: False opens a region without casts.
+        cache_enabled: whether 16-bit copies of weights are kept between uses (default: as it is).
+
+    Nests, can be entered again, and decorates functions. float64, ``out=`` and in-place operators are
+    left alone. Source: torch.amp.autocast.
+    """
+
+    def __init__(self, device_type: Optional[str] = None, dtype: Optional[dtype] = None, enabled: bool = True,
+                 cache_enabled: Optional[bool] = None) -> None:
+        self.device = _device_name(device_type)
+        if self.device == "cuda" and enabled:
+            cuda_means_cpu("autocast")
+        self.fast_dtype = _C.get_autocast_dtype(self.device) if dtype is None else dtype
+        self._enabled = bool(enabled)
+        self._cache_enabled = _C.is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
+        if not isinstance(self.fast_dtype, _C.dtype):
+            raise TypeError(f"autocast: `dtype` must be ampc.float16 or ampc.bfloat16, got {type(dtype).__name__}")
+        if self._enabled and self.fast_dtype not in _HALF:
+            warnings.warn(
+                f"autocast: {self.fast_dtype} is not a 16-bit floating point dtype; the region is disabled. "
+                "Use ampc.float16 or ampc.bfloat16", stacklevel=2)
+            self._enabled = False
+
+    def __enter__(self) -> autocast:
+        outer = _C._autocast_enter(self.device, self._enabled, self.fast_dtype, self._cache_enabled)
+        _regions.open.append(outer)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _C._autocast_exit(_regions.open.pop())
+
+    def __call__(self, func: Callable) -> Callable:
+        if not callable(func):
+            raise TypeError(f"autocast decorates functions, got {type(func).__name__}; as a context manager write "
+                            "`with autocast(...):`")
+
+        @functools.wraps(func)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return func(*args, **kwargs)
+
+        wrapped.__script_unsupported = "autocast"  # type: ignore[attr-defined]
+        return wrapped
+
+    def __repr__(self) -> str:
+        return f"autocast(device_type='{self.device}', dtype={self.fast_dtype}, enabled={self._enabled})"
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """True for 'cpu' and 'cuda'; False for other devices. RuntimeError for what is no device's name."""
+    if device_type in ("cpu", "cuda"):
+        return True
+    if device_type in ("meta", "mps", "xpu", "hpu", "xla", "ipu", "mtia", "maia", "privateuseone"):
+        return False
+    raise RuntimeError(f"'{device_type}' is not the name of a device type; expected 'cpu' or 'cuda'")
+
+
+def is_autocast_enabled(device_type: Optional[str] = None) -> bool:
+    """Whether the calling thread is in an enabled region (of that device type; of any when None)."""
+    return _C._autocast_active() if device_type is None else _C._is_autocast_enabled(device_type)
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """is_autocast_enabled('cpu')"""
+    return _C._is_autocast_enabled("cpu")
+
+
+def get_autocast_gpu_dtype() -> dtype:
+    """get_autocast_dtype('cuda')"""
+    return _C.get_autocast_dtype("cuda")
+
+
+def get_autocast_cpu_dtype() -> dtype:
+    """get_autocast_dtype('cpu')"""
+    return _C.get_autocast_dtype("cpu")
+
+
+def set_autocast_gpu_dtype(dtype: dtype) -> None:
+    """set_autocast_dtype('cuda', dtype)"""
+    _C.set_autocast_dtype("cuda", dtype)
+
+
+def set_autocast_cpu_dtype(dtype: dtype) -> None:
+    """set_autocast_dtype('cpu', dtype)"""
+    _C.set_autocast_dtype("cpu", dtype)
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """set_autocast_enabled('cpu', enabled)"""
+    _C.set_autocast_enabled("cpu", enabled)
+
+
+def autocast_increment_nesting() -> int:
+    """One region more, as torch counts them; returns how many."""
+    return _C._autocast_nest(1)
+
+
+def autocast_decrement_nesting() -> int:
+    """One region less; returns how many."""
+    return _C._autocast_nest(-1)
+
+
+# -- Python Functions under autocast --------------------------------------------------------------------
+
+
+def _cast(value: Any, dtype: dtype) -> Any:
+    if isinstance(value, Tensor):
+        eligible = value.is_floating_point() and value.dtype != _C.float64
+        return value.to(dtype) if eligible else value
+    if isinstance(value, (str, bytes)):
+        return value
+    if isinstance(value, dict):
+        return {_cast(k, dtype): _cast(v, dtype) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cast(v, dtype) for v in value)
+    return value
+
+
+def custom_fwd(fwd: Optional[Callable] = None, *, device_type: str = "cuda", cast_inputs: Optional[dtype] = None) -> Callable:
+    """Decorates ``forward`` of an autograd.Function. With ``cast_inputs``, floating point arguments are
+    cast to it and forward runs with autocast off; else forward runs under the surrounding autocast.
+    backward then follows by ``custom_bwd``."""
+    _device_name(device_type)
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        ctx = args[0]
+        active = _C._autocast_active()
+        ctx._dtype = _C._autocast_active_dtype() or _C.get_autocast_dtype(device_type)
+        ctx._fwd_used_autocast = active and cast_inputs is None
+        if cast_inputs is None or not active:
+            return fwd(*args, **kwargs)
+        with autocast(device_type, enabled=False):
+            return fwd(*_cast(args, cast_inputs), **_cast(kwargs, cast_inputs))
+
+    return decorated
+
+
+def custom_bwd(bwd: Optional[Callable] = None, *, device_type: str = "cuda") -> Callable:
+    """Decorates ``backward`` of an autograd.Function whose forward has ``custom_fwd``: it runs with the
+    autocast state of forward."""
+    _device_name(device_type)
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        ctx = args[0]
+        with autocast(device_type, enabled=ctx._fwd_used_autocast, dtype=ctx._dtype):
+            return bwd(*args, **kwargs)
+
+    return decorated

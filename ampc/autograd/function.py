@@ -1,0 +1,157 @@
+"""Operations written in Python: ``class MyOp(Function)`` with ``forward`` and ``backward``."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+from .. import _C
+from .._C import Tensor
+from .grad_mode import no_grad
+
+
+class FunctionCtx:
+    """What forward leaves for backward."""
+
+    def __init__(self) -> None:
+        self._saved: tuple = ()
+        self._outputs: Any = None
+        self._materialize = True
+        self._non_differentiable: tuple = ()
+        self._dirty: tuple = ()
+        self._released = False
+        self.needs_input_grad: tuple = ()
+
+    def save_for_backward(self, *tensors: Optional[Tensor]) -> None:
+        """Keeps tensors for backward. Inputs and outputs of forward belong here, not on ``self``."""
+        self._to_save = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """These outputs get no gradient."""
+        self._non_differentiable = tensors
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """These inputs were modified in place and are outputs."""
+        self._dirty = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether missing output gradients come as zeros (default) or as None."""
+        self._materialize = value
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """The tensors kept by save_for_backward. RuntimeError after a backward without retain_graph,
+        or when one was modified in place since."""
+        if self._released:
+            raise RuntimeError(f"backward through {self._name} a second time: pass retain_graph=True to the first")
+        return tuple(self._unpack(entry) for entry in self._saved)
+
+    def _pack(self, outputs: tuple) -> None:
+        """Outputs are kept without their history: it leads here, and would make a cycle."""
+        saved = []
+        for t in getattr(self, "_to_save", ()):
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_backward keeps Tensors or None, got {type(t).__name__}")
+            index = next((i for i, o in enumerate(outputs) if o is t), None) if t is not None else None
+            kept = t if index is None else t.detach()  # type: ignore[union-attr]
+            saved.append((kept, index, 0 if t is None else t._version))
+        self._saved = tuple(saved)
+        self._to_save = ()
+
+    def _unpack(self, entry: tuple) -> Optional[Tensor]:
+        t, index, version = entry
+        if t is None:
+            return None
+        if t._version != version:
+            raise RuntimeError(
+                f"backward of {self._name} needs a tensor {t.dtype.name} {list(t.shape)} that was modified in place after it "
+                f"was saved (version {t._version}, expected {version})"
+            )
+        if index is None or not _C.is_grad_enabled():
+            return t
+        output = self._outputs[index]()
+        return t if output is None else output
+
+
+class Function(FunctionCtx):
+    """Base of Python operations, used as ``MyOp.apply(*args)``.
+
+    Define ``forward(ctx, *args)`` and ``backward(ctx, *grads)`` as static methods (or ``forward(*args)``
+    with ``setup_context(ctx, inputs, output)``); backward returns one gradient, or None, for each argument.
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("Function: define forward")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError("Function: define backward to differentiate it")
+
+    setup_context: Optional[Callable[..., None]] = None
+    vjp = None
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Runs forward and records it."""
+        ctx = cls()
+        ctx._name = cls.__name__
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        with no_grad():
+            if cls.setup_context is not None:
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)
+            else:
+                result = cls.forward(ctx, *args, **kwargs)
+        outputs = result if isinstance(result, tuple) else (result,)
+        if not (_C.is_grad_enabled() and any(ctx.needs_input_grad)):
+            ctx._pack(())
+            return result
+        return ctx._record(args, outputs, isinstance(result, tuple))
+
+    def _record(self, args: tuple, outputs: tuple, many: bool) -> Any:
+        import weakref
+
+        def own(o: Any) -> Any:  # an input handed through becomes a view, so that its own history stays
+            through = isinstance(o, Tensor) and any(o is a for a in args) and not any(o is d for d in self._dirty)
+            return o.view(o.shape) if through else o
+
+        with no_grad():
+            fresh = tuple(own(o) for o in outputs)
+        self._to_save = tuple(
+            next((n for n, o in zip(fresh, outputs) if o is t and n is not o and not any(t is a for a in args)), t)
+            for t in getattr(self, "_to_save", ())
+        )
+        self._pack(fresh)
+        skip = self._non_differentiable
+        tracked = tuple(None if any(o is s for s in skip) else f for o, f in zip(outputs, fresh))
+        self._shapes = tuple((o.shape, o.dtype) if isinstance(o, Tensor) else None for o in fresh)
+        _C._record_function(self, self._name, args, tracked)
+        self._outputs = tuple(weakref.ref(o) if isinstance(o, Tensor) else None for o in fresh)
+        return fresh if many else fresh[0]
+
+    def _run_backward(self, *grads: Optional[Tensor]) -> tuple:
+        from .._creation import zeros
+
+        if self._materialize:
+            grads = tuple(
+                zeros(s[0], dtype=s[1]) if g is None and s is not None else g for g, s in zip(grads, self._shapes)
+            )
+        given = type(self).backward(self, *grads)
+        if not isinstance(given, tuple):
+            given = (given,)
+        n = len(self.needs_input_grad)
+        while len(given) > n and given[-1] is None:  # torch lets trailing Nones pass
+            given = given[:-1]
+        return given
+
+
+def once_differentiable(f: Callable) -> Callable:
+    """A backward whose own gradient is not defined."""
+    import functools
+
+    @functools.wraps(f)
+    def wrapped(ctx: Any, *args: Any) -> Any:
+        with no_grad():
+            return f(ctx, *args)
+
+    return wrapped

@@ -1,0 +1,134 @@
+"""Whether operations are recorded: per thread, as context managers and decorators."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Callable, TypeVar
+
+from .. import _C
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ContextDecorator:
+    """A context manager that also decorates functions and generators; each call enters a fresh one."""
+
+    def clone(self) -> Any:
+        return type(self)()
+
+    def __enter__(self) -> Any:
+        raise NotImplementedError
+
+    def __exit__(self, *exc: object) -> Any:
+        raise NotImplementedError
+
+    def __call__(self, f: F) -> F:
+        if inspect.isclass(f):
+            raise TypeError(f"{type(self).__name__} decorates functions; decorate the methods of {f.__name__} one by one")
+        if inspect.isgeneratorfunction(f):
+            return self._wrap_generator(f)
+
+        @functools.wraps(f)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return f(*args, **kwargs)
+
+        return wrapped  # type: ignore[return-value]
+
+    def _wrap_generator(self, f: Any) -> Any:
+        """The mode holds while the generator's body runs, not while its consumer does."""
+
+        @functools.wraps(f)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            body = f(*args, **kwargs)
+            sent: Any = None
+            try:
+                while True:
+                    with self.clone():
+                        value = body.send(sent)
+                    sent = yield value
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                body.close()
+
+        return wrapped
+
+
+class no_grad(ContextDecorator):
+    """Operations inside are not recorded."""
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        self = super().__new__(cls)
+        return self if orig_func is None else self(orig_func)
+
+    def __enter__(self) -> None:
+        self.prev = _C.is_grad_enabled()
+        _C._set_grad_enabled(False)
+
+    def __exit__(self, *exc: object) -> None:
+        _C._set_grad_enabled(self.prev)
+
+
+class enable_grad(ContextDecorator):
+    """Operations inside are recorded, also within no_grad."""
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        self = super().__new__(cls)
+        return self if orig_func is None else self(orig_func)
+
+    def __enter__(self) -> None:
+        self.prev = _C.is_grad_enabled()
+        _C._set_grad_enabled(True)
+
+    def __exit__(self, *exc: object) -> None:
+        _C._set_grad_enabled(self.prev)
+
+
+class set_grad_enabled(ContextDecorator):
+    """Turns recording on or off: at once when called, and back at the end of a ``with``."""
+
+    def __init__(self, mode: bool) -> None:
+        self.prev = _C.is_grad_enabled()
+        self.mode = mode
+        _C._set_grad_enabled(mode)
+
+    def __call__(self, f: F) -> F:
+        _C._set_grad_enabled(self.prev)
+        return super().__call__(f)
+
+    def clone(self) -> set_grad_enabled:
+        return set_grad_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        _C._set_grad_enabled(self.mode)
+
+    def __exit__(self, *exc: object) -> None:
+        _C._set_grad_enabled(self.prev)
+
+
+class inference_mode(ContextDecorator):
+    """no_grad, and tensors made inside cannot be modified in place outside."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = super().__new__(cls)
+        if callable(mode):
+            self.mode = True
+            return self(mode)
+        return self
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+
+    def clone(self) -> inference_mode:
+        return inference_mode(self.mode)
+
+    def __enter__(self) -> None:
+        self.prev = _C.is_grad_enabled(), _C.is_inference_mode_enabled()
+        _C._set_grad_enabled(not self.mode)
+        _C._set_inference_mode(self.mode)
+
+    def __exit__(self, *exc: object) -> None:
+        _C._set_grad_enabled(self.prev[0])
+        _C._set_inference_mode(self.prev[1])

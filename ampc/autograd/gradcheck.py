@@ -1,0 +1,93 @@
+"""Gradients compared with finite differences, in float64."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+from .. import _C
+from .._C import Tensor
+
+
+class GradcheckError(RuntimeError):
+    """Analytical and numerical gradients differ."""
+
+
+def _tensors(out: Any) -> tuple:
+    return tuple(o for o in ((out,) if isinstance(out, Tensor) else out) if isinstance(o, Tensor) and o.is_floating_point())
+
+
+def _numerical(f: Callable, inputs: Sequence[Any], x: Tensor, weights: Sequence[Tensor], eps: float) -> list:
+    """d/dx of sum(weights * f), element by element, by central differences."""
+    flat = x.detach().view(-1)
+    slopes = []
+    for i in range(flat.numel()):
+        old = flat[i].item()
+        ends = []
+        for h in (eps, -eps):
+            flat[i] = old + h
+            ends.append(sum((w * o.detach()).sum().item() for w, o in zip(weights, _tensors(f(*inputs)))))
+        flat[i] = old
+        slopes.append((ends[0] - ends[1]) / (2 * eps))
+    return slopes
+
+
+def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
+              **ignored: Any) -> bool:
+    """True when backward agrees with central differences for every float64 input that requires gradients.
+
+    The outputs are weighted with fixed numbers, so one scalar stands for all. GradcheckError (or False,
+    unless ``raise_exception``) when |analytical - numerical| > atol + rtol * |numerical| somewhere.
+    """
+    from . import grad
+
+    args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    wanted = [x for x in args if isinstance(x, Tensor) and x.requires_grad]
+    if not wanted or any(x.dtype != _C.float64 for x in wanted):
+        raise ValueError("gradcheck: needs float64 inputs with requires_grad=True")
+    outs = _tensors(func(*args))
+    weights = [_weights(o, k) for k, o in enumerate(outs)]
+    total = sum(((w * o).sum() for w, o in zip(weights, outs)), start=outs[0].sum() * 0)
+    found = grad(total, wanted, allow_unused=True)
+    for k, (x, g) in enumerate(zip(wanted, found)):
+        if not x.is_contiguous():
+            raise ValueError("gradcheck: inputs must be contiguous")
+        got = [0.0] * x.numel() if g is None else g.reshape(-1).tolist()
+        want = _numerical(func, args, x, weights, eps)
+        for i, (a, n) in enumerate(zip(got, want)):
+            if not abs(a - n) <= atol + rtol * abs(n):
+                if not raise_exception:
+                    return False
+                raise GradcheckError(f"input {k}, element {i}: backward gives {a:.12g}, finite differences {n:.12g}")
+    return True
+
+
+def _weights(o: Tensor, k: int) -> Tensor:
+    """Fixed numbers in [0.5, 1.5), different for every element."""
+    from .._creation import arange
+
+    n = arange(o.numel(), dtype=_C.float64)
+    return ((n + k + 1) * 0.6180339887498949 % 1.0 + 0.5).view(o.shape)
+
+
+def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+                  raise_exception: bool = True, **ignored: Any) -> bool:
+    """gradcheck of the gradient itself: backward of backward against finite differences of backward."""
+    from . import grad
+    from .grad_mode import enable_grad
+
+    args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    slots = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
+    outs = _tensors(func(*args))
+    weights = [_weights(o, k).requires_grad_() for k, o in enumerate(outs)]
+
+    def first(*values: Any) -> tuple:
+        with enable_grad():
+            call = list(args)
+            for i, v in zip(slots, values[: len(slots)]):
+                call[i] = v if v.requires_grad else v.detach().requires_grad_()
+            ys = _tensors(func(*call))
+            total = sum(((w * y).sum() for w, y in zip(values[len(slots):], ys)), start=ys[0].sum() * 0)
+            return grad(total, [call[i] for i in slots], create_graph=True, materialize_grads=True)
+
+    every = tuple(args[i] for i in slots) + tuple(weights)
+    return gradcheck(first, every, eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)

@@ -1,0 +1,25 @@
+"""The CPU as a device."""
+
+from . import amp
+
+
+def is_available() -> bool:
+    """True."""
+    return True
+
+
+def device_count() -> int:
+    """1"""
+    return 1
+
+
+def current_device() -> str:
+    """'cpu'"""
+    return "cpu"
+
+
+def synchronize(device: object = None) -> None:
+    """Nothing to wait for: CPU operators are done when they return."""
+
+
+__all__ = ["amp", "current_device", "device_count", "is_available", "synchronize"]

@@ -1,0 +1,27 @@
+"""torch's older spelling of ``ampc.amp`` for 'cuda'."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from .. import amp as _amp
+
+
+class autocast(_amp.autocast):
+    """``ampc.amp.autocast('cuda', ...)``"""
+
+    def __init__(self, enabled: bool = True, dtype: Any = None, cache_enabled: Any = None) -> None:
+        super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+class GradScaler(_amp.GradScaler):
+    """``ampc.amp.GradScaler('cuda', ...)``"""
+
+    def __init__(self, init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
+                 growth_interval: int = 2000, enabled: bool = True) -> None:
+        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+custom_fwd = functools.partial(_amp.custom_fwd, device_type="cuda")
+custom_bwd = functools.partial(_amp.custom_bwd, device_type="cuda")

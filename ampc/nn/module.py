@@ -1,0 +1,577 @@
+"""Module: the base of layers and models. Behaviour as torch.nn.Module."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict, namedtuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+
+from .. import _C
+from .._C import Tensor
+from .._device import check_device
+from ..autograd.hooks import RemovableHandle
+from .parameter import Buffer, Parameter
+
+
+class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<All keys matched successfully>" if not any(self) else super().__repr__()
+
+
+def _need_init(module: Any) -> None:
+    if "_parameters" not in module.__dict__:
+        raise AttributeError(f"{type(module).__name__}: call super().__init__() before assigning parameters, modules or buffers")
+
+
+class Module:
+    """A part of a model: parameters, buffers and other Modules, assigned as attributes, and a ``forward``."""
+
+    training: bool
+    dump_patches = False
+    _version = 1
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs:
+            raise TypeError(f"{type(self).__name__}.__init__ takes no arguments here, got {args or kwargs}")
+        d = self.__dict__
+        d["training"] = True
+        d["_parameters"], d["_buffers"], d["_modules"] = {}, {}, {}
+        d["_non_persistent_buffers_set"] = set()
+        d["_forward_pre_hooks"], d["_forward_hooks"] = OrderedDict(), OrderedDict()
+        d["_backward_hooks"], d["_backward_pre_hooks"] = OrderedDict(), OrderedDict()
+        d["_state_dict_hooks"], d["_load_state_dict_pre_hooks"] = OrderedDict(), OrderedDict()
+
+    forward: Callable[..., Any]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[no-redef]
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    # -- calling -----------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        d = self.__dict__
+        if not (d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"]):
+            return self.forward(*args, **kwargs)
+        return self._call_with_hooks(args, kwargs)
+
+    def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
+        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+            changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
+            if changed is None:
+                continue
+            if with_kwargs:
+                args, kwargs = changed
+            else:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        backward = None
+        if self._backward_hooks or self._backward_pre_hooks:
+            backward = _BackwardHooks(self)
+            args = backward.watch_inputs(args)
+        result = self.forward(*args, **kwargs)
+        for hook, with_kwargs in list(self._forward_hooks.values()):
+            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+            result = result if changed is None else changed
+        return result if backward is None else backward.watch_outputs(result)
+
+    # -- attributes ----------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        d = self.__dict__
+        for place in ("_parameters", "_buffers", "_modules"):
+            if place in d and name in d[place]:
+                return d[place][name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        d = self.__dict__
+        places = d.get("_parameters"), d.get("_buffers"), d.get("_modules")
+        if isinstance(value, Parameter):
+            _need_init(self)
+            self._forget(name)
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            _need_init(self)
+            self._forget(name)
+            d["_modules"][name] = value
+        elif isinstance(value, Buffer):
+            _need_init(self)
+            self._forget(name)
+            self.register_buffer(name, value, value.persistent)
+        elif places[0] is not None and name in places[0]:
+            if value is not None:
+                raise TypeError(f"{type(self).__name__}.{name} is a parameter: assign a Parameter or None, got {type(value).__name__}")
+            places[0][name] = None
+        elif places[2] is not None and name in places[2] and value is None:
+            places[2][name] = None
+        elif places[1] is not None and name in places[1] and (value is None or isinstance(value, Tensor)):
+            places[1][name] = value
+        elif places[1] is not None and name in places[1]:
+            raise TypeError(f"{type(self).__name__}.{name} is a buffer: assign a Tensor or None, got {type(value).__name__}")
+        else:
+            object.__setattr__(self, name, value)
+
+    def _forget(self, name: str) -> None:
+        for place in (self.__dict__, self._parameters, self._buffers, self._modules):
+            place.pop(name, None)
+        self._non_persistent_buffers_set.discard(name)
+
+    def __delattr__(self, name: str) -> None:
+        for place in (self._parameters, self._buffers, self._modules):
+            if name in place:
+                del place[name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        object.__delattr__(self, name)
+
+    def __dir__(self) -> List[str]:
+        return sorted({*object.__dir__(self), *self._parameters, *self._buffers, *self._modules})
+
+    # -- registering -----------------------------------------------------------------------------------------
+
+    def _check_name(self, name: str, kind: str) -> None:
+        _need_init(self)
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a {kind} must be a string, got {type(name).__name__}")
+        if name == "" or "." in name:
+            raise KeyError(f"the name of a {kind} must not be empty or contain '.', got '{name}'")
+
+    def register_parameter(self, name: str, param: Optional[Parameter]) -> None:
+        """Adds a parameter under ``name``."""
+        self._check_name(name, "parameter")
+        if hasattr(self, name) and name not in self._parameters:
+            raise KeyError(f"attribute '{name}' already exists")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(f"register_parameter: '{name}' must be a Parameter or None, got {type(param).__name__}")
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Optional[Tensor], persistent: bool = True) -> None:
+        """Adds a tensor that is saved with the module (unless not ``persistent``) but not trained."""
+        self._check_name(name, "buffer")
+        if hasattr(self, name) and name not in self._buffers:
+            raise KeyError(f"attribute '{name}' already exists")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"register_buffer: '{name}' must be a Tensor or None, got {type(tensor).__name__}")
+        self._buffers[name] = tensor
+        (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
+
+    def add_module(self, name: str, module: Optional[Module]) -> None:
+        """Adds a child module under ``name``."""
+        self._check_name(name, "module")
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"add_module: '{name}' must be a Module or None, got {type(module).__name__}")
+        if hasattr(self, name) and name not in self._modules:
+            raise KeyError(f"attribute '{name}' already exists")
+        self._modules[name] = module
+
+    register_module = add_module
+
+    # -- walking ------------------------------------------------------------------------------------------------
+
+    def named_modules(self, memo: Optional[Set[Module]] = None, prefix: str = "", remove_duplicate: bool = True) -> Iterator[Tuple[str, Module]]:
+        """(path, module) of this module and all below it."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, child in self._modules.items():
+            if child is not None:
+                yield from child.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it."""
+        for _, m in self.named_modules():
+            yield m
+
+    def named_children(self) -> Iterator[Tuple[str, Module]]:
+        """(name, module) of the direct children."""
+        seen = set()
+        for name, child in self._modules.items():
+            if child is not None and child not in seen:
+                seen.add(child)
+                yield name, child
+
+    def children(self) -> Iterator[Module]:
+        """The direct children."""
+        for _, m in self.named_children():
+            yield m
+
+    def _named_members(self, place: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[Tuple[str, Any]]:
+        seen: Set[int] = set()
+        for path, m in self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]:
+            for name, value in m.__dict__[place].items():
+                if value is None or id(value) in seen:
+                    continue
+                if remove_duplicate:
+                    seen.add(id(value))
+                yield (f"{path}.{name}" if path else name), value
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[Tuple[str, Parameter]]:
+        """(path, parameter) of this module and all below it."""
+        return self._named_members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters of this module and all below it."""
+        for _, p in self.named_parameters(recurse=recurse):
+            yield p
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[Tuple[str, Tensor]]:
+        """(path, buffer) of this module and all below it."""
+        return self._named_members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers of this module and all below it."""
+        for _, b in self.named_buffers(recurse=recurse):
+            yield b
+
+    def _descend(self, target: str) -> Module:
+        m: Any = self
+        for name in target.split(".") if target else []:
+            if name not in m._modules:
+                raise AttributeError(f"there is no module '{target}': {type(m).__name__} has no child '{name}'")
+            m = m._modules[name]
+        return m
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a dotted path."""
+        return self._descend(target)
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a dotted path."""
+        path, _, name = target.rpartition(".")
+        m = self._descend(path)
+        if name not in m._parameters:
+            raise AttributeError(f"there is no parameter '{target}'")
+        return m._parameters[name]
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted path."""
+        path, _, name = target.rpartition(".")
+        m = self._descend(path)
+        if name not in m._buffers:
+            raise AttributeError(f"there is no buffer '{target}'")
+        return m._buffers[name]
+
+    # -- changing ---------------------------------------------------------------------------------------------------
+
+    def apply(self, fn: Callable[[Module], None]) -> Module:
+        """Calls ``fn`` on every module below and on this one."""
+        for child in self.children():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Module:
+        for child in self.children() if recurse else []:
+            child._apply(fn)
+        for p in self._parameters.values():
+            if p is None:
+                continue
+            changed = fn(p.detach())
+            if changed is not p:
+                p.data = changed
+            if p.grad is not None:
+                grad = fn(p.grad.detach())
+                p.grad = None
+                p.grad = grad
+        for name, b in self._buffers.items():
+            if b is not None:
+                self._buffers[name] = fn(b)
+        return self
+
+    def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Module:
+        """Moves to a device or casts floating point parameters and buffers to ``dtype``, in place."""
+        for a in args:
+            if isinstance(a, Tensor):
+                dtype, device = a.dtype, a.device
+            elif isinstance(a, _C.dtype):
+                dtype = a
+            elif a is not None and not isinstance(a, bool):
+                device = a
+        if device is not None:
+            check_device(device)
+        if dtype is None:
+            return self
+        if not dtype.is_floating_point:
+            raise TypeError(f"Module.to: parameters can be cast to floating point dtypes only, got {dtype}")
+        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def float(self) -> Module:
+        """Casts to float32."""
+        return self.to(_C.float32)
+
+    def double(self) -> Module:
+        """Casts to float64."""
+        return self.to(_C.float64)
+
+    def half(self) -> Module:
+        """Casts to float16."""
+        return self.to(_C.float16)
+
+    def bfloat16(self) -> Module:
+        """Casts to bfloat16."""
+        return self.to(_C.bfloat16)
+
+    def type(self, dst_type: Any) -> Module:
+        """Casts every parameter and buffer."""
+        return self._apply(lambda t: t.to(dst_type))
+
+    def cpu(self) -> Module:
+        """The module itself: it is on the CPU."""
+        return self
+
+    def cuda(self, device: Any = None) -> Module:
+        """RuntimeError: there is no usable GPU."""
+        check_device("cuda" if device is None else device)
+        return self
+
+    def train(self, mode: bool = True) -> Module:
+        """Sets training mode here and below."""
+        if not isinstance(mode, bool):
+            raise ValueError(f"train: `mode` must be a bool, got {type(mode).__name__}")
+        self.training = mode
+        for child in self.children():
+            child.train(mode)
+        return self
+
+    def eval(self) -> Module:
+        """Sets evaluation mode here and below."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Sets requires_grad of every parameter."""
+        for p in self.parameters():
+            p.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets (or zeroes) every parameter's gradient."""
+        for p in self.parameters():
+            if p.grad is None:
+                continue
+            if set_to_none:
+                p.grad = None
+            else:
+                p.grad = p.grad.detach().zero_()
+
+    def share_memory(self) -> Module:
+        """NotImplementedError: tensors cannot be shared between processes yet."""
+        raise NotImplementedError("share_memory: tensors cannot be shared between processes")
+
+    # -- hooks ----------------------------------------------------------------------------------------------------------
+
+    def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
+        """Calls ``hook(module, args)`` before forward; what it returns replaces the arguments."""
+        return _handle(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+
+    def register_forward_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False,
+                              always_call: bool = False) -> RemovableHandle:
+        """Calls ``hook(module, args, output)`` after forward; what it returns replaces the output."""
+        return _handle(self._forward_hooks, (hook, with_kwargs), prepend)
+
+    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(module, grad_input, grad_output)`` when the gradient of the inputs is known; what it
+        returns replaces ``grad_input``."""
+        return _handle(self._backward_hooks, hook, prepend)
+
+    register_backward_hook = register_full_backward_hook
+
+    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
+        """Calls ``hook(module, grad_output)`` when the gradient of the outputs is known; what it returns
+        replaces it."""
+        return _handle(self._backward_pre_hooks, hook, prepend)
+
+    def register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(module, state_dict, prefix, local_metadata)`` after state_dict."""
+        return _handle(self._state_dict_hooks, hook, False)
+
+    _register_state_dict_hook = register_state_dict_hook
+
+    def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`` before loading."""
+        return _handle(self._load_state_dict_pre_hooks, hook, False)
+
+    # -- saving ---------------------------------------------------------------------------------------------------------
+
+    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Dict[str, Any]:
+        """Parameters and persistent buffers by path, detached unless ``keep_vars``."""
+        if args:
+            destination = args[0]
+            prefix = args[1] if len(args) > 1 else prefix
+            keep_vars = args[2] if len(args) > 2 else keep_vars
+        out: Any = OrderedDict() if destination is None else destination
+        self._save_to_state_dict(out, prefix, keep_vars)
+        for name, child in self._modules.items():
+            if child is not None:
+                child.state_dict(destination=out, prefix=prefix + name + ".", keep_vars=keep_vars)
+        for hook in self._state_dict_hooks.values():
+            changed = hook(self, out, prefix, {})
+            out = out if changed is None else changed
+        return out
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        for name, p in self._parameters.items():
+            if p is not None:
+                destination[prefix + name] = p if keep_vars else p.detach()
+        for name, b in self._buffers.items():
+            if b is not None and name not in self._non_persistent_buffers_set:
+                destination[prefix + name] = b if keep_vars else b.detach()
+        if type(self).get_extra_state is not Module.get_extra_state:
+            destination[prefix + "_extra_state"] = self.get_extra_state()
+
+    def get_extra_state(self) -> Any:
+        """Override to save more than tensors."""
+        raise RuntimeError("get_extra_state is not defined")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Override to load what get_extra_state gave."""
+        raise RuntimeError("set_extra_state is not defined")
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> _IncompatibleKeys:
+        """Copies (or with ``assign`` takes over) tensors by path. With ``strict``, RuntimeError that lists every
+        missing and unexpected key; always RuntimeError for shapes that differ. Nothing is loaded then."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"load_state_dict: expected a dict, got {type(state_dict).__name__}")
+        state = OrderedDict(state_dict)
+        missing: List[str] = []
+        errors: List[str] = []
+        plan: List[Tuple[Module, str, str, Any]] = []
+        known = self._plan_load(state, "", missing, errors, plan, strict)
+        unexpected = [k for k in state if k not in known]
+        if strict and missing:
+            errors.insert(0, "missing: " + ", ".join(missing))
+        if strict and unexpected:
+            errors.insert(0, "unexpected: " + ", ".join(unexpected))
+        if errors:
+            raise RuntimeError(f"load_state_dict of {type(self).__name__}:\n  " + "\n  ".join(errors))
+        for module, kind, name, value in plan:
+            module._load_one(kind, name, value, assign)
+        return _IncompatibleKeys(missing, unexpected)
+
+    def _plan_load(self, state: Dict[str, Any], prefix: str, missing: List[str], errors: List[str], plan: list, strict: bool) -> Set[str]:
+        for hook in self._load_state_dict_pre_hooks.values():
+            hook(self, state, prefix, {}, strict, missing, [], errors)
+        known: Set[str] = set()
+        local = {n: ("_parameters", v) for n, v in self._parameters.items() if v is not None}
+        local.update({n: ("_buffers", v) for n, v in self._buffers.items() if v is not None and n not in self._non_persistent_buffers_set})
+        if type(self).set_extra_state is not Module.set_extra_state:
+            local["_extra_state"] = ("extra", None)
+        for name, (kind, own) in local.items():
+            key = prefix + name
+            known.add(key)
+            if key not in state:
+                missing.append(key)
+            elif kind != "extra" and not isinstance(state[key], Tensor):
+                errors.append(f"{key}: expected a Tensor, got {type(state[key]).__name__}")
+            elif kind != "extra" and state[key].shape != own.shape:
+                errors.append(f"{key}: the checkpoint has shape {list(state[key].shape)}, the model {list(own.shape)}")
+            else:
+                plan.append((self, kind, name, state[key]))
+        for name, child in self._modules.items():
+            if child is not None:
+                known |= child._plan_load(state, prefix + name + ".", missing, errors, plan, strict)
+        return known
+
+    def _load_one(self, kind: str, name: str, value: Any, assign: bool) -> None:
+        from ..autograd import no_grad
+
+        if kind == "extra":
+            self.set_extra_state(value)
+            return
+        own = self.__dict__[kind][name]
+        with no_grad():
+            if not assign:
+                own.copy_(value)
+            elif kind == "_parameters":
+                own.data = value
+            else:
+                self._buffers[name] = value
+
+    # -- printing and copying ------------------------------------------------------------------------------------------
+
+    def extra_repr(self) -> str:
+        """What repr shows besides the children."""
+        return ""
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        own = self.extra_repr()
+        lines = own.split("\n") if own else []
+        children = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._modules.items()]
+        if not children and len(lines) <= 1:
+            return f"{self._get_name()}({own})"
+        return self._get_name() + "(\n  " + "\n  ".join(lines + children) + "\n)"
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: there is no compiler to run."""
+
+
+def _handle(hooks: Any, entry: Any, prepend: bool) -> RemovableHandle:
+    handle = RemovableHandle(hooks, entry)
+    if prepend:
+        hooks.move_to_end(id(handle), last=False)
+    return handle
+
+
+class _BackwardHooks:
+    """Runs a module's backward hooks: an identity Function on the outputs sees their gradient, one on the
+    inputs sees theirs."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.grad_output: Any = None
+
+    def _through(self, values: tuple, seen: Callable) -> tuple:
+        from ..autograd import Function
+
+        slots = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
+        if not slots:
+            return values
+
+        class Watch(Function):
+            @staticmethod
+            def forward(ctx: Any, *xs: Any) -> Any:
+                return xs
+
+            @staticmethod
+            def backward(ctx: Any, *grads: Any) -> Any:
+                return seen(grads)
+
+        out = list(values)
+        for i, v in zip(slots, Watch.apply(*(values[i] for i in slots))):
+            out[i] = v
+        return tuple(out)
+
+    def watch_inputs(self, args: tuple) -> tuple:
+        def seen(grads: tuple) -> tuple:
+            for hook in list(self.module._backward_hooks.values()):
+                changed = hook(self.module, grads, self.grad_output)
+                if changed is not None:
+                    grads = changed if isinstance(changed, tuple) else (changed,)
+            return grads
+
+        return self._through(args, seen)
+
+    def watch_outputs(self, result: Any) -> Any:
+        def seen(grads: tuple) -> tuple:
+            for hook in list(self.module._backward_pre_hooks.values()):
+                changed = hook(self.module, grads)
+                if changed is not None:
+                    grads = changed if isinstance(changed, tuple) else (changed,)
+            self.grad_output = grads
+            return grads
+
+        if isinstance(result, Tensor):
+            return self._through((result,), seen)[0]
+        if isinstance(result, tuple):
+            return self._through(result, seen)
+        warnings.warn(f"backward hooks of {type(self.module).__name__} need a Tensor or a tuple as output, got {type(result).__name__}")
+        return result

@@ -1,0 +1,34 @@
+"""Parameter: a tensor that modules collect and optimizers train."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from .. import _C
+from .. import _creation as make
+from .._C import Tensor
+
+
+class Parameter(Tensor):
+    """A leaf that requires gradients (unless told otherwise) and registers itself with the Module it is
+    assigned to. Shares ``data``'s memory."""
+
+    def __new__(cls, data: Optional[Tensor] = None, requires_grad: bool = True) -> Any:
+        data = make.zeros(0) if data is None else data
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Parameter: expected a Tensor, got {type(data).__name__}")
+        return _C._make_subclass(cls, data.detach(), requires_grad)
+
+    def __deepcopy__(self, memo: dict) -> Parameter:
+        if id(self) not in memo:
+            Tensor.__deepcopy__(self, memo)
+        return memo[id(self)]
+
+
+class Buffer(Tensor):
+    """A tensor that is part of a module's state but not trained; assign it to register it."""
+
+    def __new__(cls, data: Optional[Tensor] = None, *, persistent: bool = True) -> Any:
+        buffer = _C._make_subclass(cls, make.zeros(0) if data is None else data.detach(), False)
+        buffer.persistent = persistent
+        return buffer

@@ -1,0 +1,62 @@
+"""Gradient clipping."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Iterable, List, Union
+
+from .. import _C
+from .. import _creation as make
+from .._C import Tensor
+
+
+def _grads(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
+    every = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for p in every:
+        if not isinstance(p, Tensor):
+            raise TypeError(f"clip: expected Tensors, got {type(p).__name__}")
+    return [p.grad for p in every if p.grad is not None]
+
+
+def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None) -> Tensor:
+    """The norm of all tensors together, as if they were one vector; a 0-d tensor."""
+    every = list(tensors)
+    if norm_type == 2.0:
+        total = _C._total_norm([t.detach() for t in every])
+    else:
+        norms = [t.detach().norm(norm_type).item() for t in every]
+        if math.isinf(norm_type):
+            total = max(norms, default=0.0)
+        else:
+            total = sum(n**norm_type for n in norms) ** (1.0 / norm_type)
+    if error_if_nonfinite and not math.isfinite(total):
+        raise RuntimeError(f"the gradients' norm of order {norm_type} is {total}, so they cannot be clipped; "
+                           "error_if_nonfinite=False scales them all the same")
+    dtype = _C.float64 if any(t.dtype == _C.float64 for t in every) else _C.float32
+    return make.full((), total, dtype=dtype)
+
+
+def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: Any = None) -> None:
+    """Scales gradients by max_norm / total_norm where that is below 1."""
+    factor = float(max_norm) / (total_norm.item() + 1e-6)
+    if not factor >= 1.0:  # nan spreads, as in torch
+        _C._scale_all([g.detach() for g in _grads(parameters)], factor)
+
+
+def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float, norm_type: float = 2.0,
+                    error_if_nonfinite: bool = False, foreach: Any = None) -> Tensor:
+    """Scales all gradients together, in place, so that their norm is at most ``max_norm``; returns the norm
+    before. RuntimeError for a norm that is not finite, with ``error_if_nonfinite``. Under a GradScaler,
+    call ``scaler.unscale_(optimizer)`` first."""
+    params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    grads = _grads(params)
+    total = get_total_norm(grads, float(norm_type), error_if_nonfinite)
+    clip_grads_with_norm_(params, max_norm, total)
+    return total
+
+
+def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: float, foreach: Any = None) -> None:
+    """Limits every gradient to [-clip_value, clip_value], in place."""
+    limit = float(clip_value)
+    for g in _grads(parameters):
+        g.detach().clamp_(-limit, limit)

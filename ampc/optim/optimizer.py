@@ -1,0 +1,169 @@
+"""Optimizer: parameter groups, state and the step protocol, as torch.optim.Optimizer."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from copy import deepcopy
+from typing import Any, Callable, Dict, Iterable, List, Optional
+
+from .._C import Tensor
+from ..autograd import enable_grad, no_grad
+from ..autograd.hooks import RemovableHandle
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+class Optimizer:
+    """Base of optimizers.
+
+    Args:
+        params: Tensors, or dicts with 'params' and options of their own (groups).
+        defaults: options of groups that do not set them.
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: Dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError("params must be an iterable of Tensors or dicts, got one Tensor; write [tensor]")
+        self.defaults = defaults
+        self.state: Dict[Tensor, Dict[str, Any]] = defaultdict(dict)
+        self.param_groups: List[Dict[str, Any]] = []
+        self._pre_hooks: Any = OrderedDict()
+        self._post_hooks: Any = OrderedDict()
+        groups = list(params)
+        if not groups:
+            raise ValueError("the optimizer got no parameters; is the model empty, or was its parameters() iterator used up?")
+        for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """Adds parameters with options of their own. TypeError or ValueError for what cannot be trained, or
+        what another group has already."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"a parameter group must be a dict, got {type(param_group).__name__}")
+        group = dict(param_group)
+        params = group["params"]
+        if isinstance(params, set):
+            raise TypeError("parameters need an order; pass a list, not a set")
+        group["params"] = [params] if isinstance(params, Tensor) else list(params)
+        names = []
+        for i, p in enumerate(group["params"]):
+            if isinstance(p, tuple):  # named_parameters()
+                names.append(p[0])
+                group["params"][i] = p = p[1]
+            if not isinstance(p, Tensor):
+                raise TypeError(f"an optimizer trains Tensors, got {type(p).__name__}")
+            if not p.is_leaf:
+                raise ValueError("an optimizer trains leaves; this tensor was made by an operation")
+        if names:
+            group["param_names"] = names
+        for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(f"parameter group: option '{name}' is required")
+            group.setdefault(name, default)
+        mine = [id(p) for p in group["params"]]
+        others = {id(p) for g in self.param_groups for p in g["params"]}
+        if len(set(mine)) != len(mine) or others & set(mine):
+            raise ValueError("some parameters appear more than once in the optimizer's groups")
+        self.param_groups.append(group)
+
+    # -- stepping -------------------------------------------------------------------------------------------
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Updates the parameters once. ``closure`` computes the loss again, which is returned."""
+        for hook in list(self._pre_hooks.values()):
+            hook(self, (closure,) if closure is not None else (), {})
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                self._step_group(group)
+        for hook in list(self._post_hooks.values()):
+            hook(self, (closure,) if closure is not None else (), {})
+        return loss
+
+    def _step_group(self, group: Dict[str, Any]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients, or zeroes them."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if set_to_none:
+                    p.grad = None
+                else:
+                    p.grad.detach_().zero_()
+
+    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(optimizer, args, kwargs)`` before every step."""
+        return RemovableHandle(self._pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(optimizer, args, kwargs)`` after every step."""
+        return RemovableHandle(self._post_hooks, hook)
+
+    # -- saving ---------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """{'state': by number of the parameter, 'param_groups': options and numbers}."""
+        number: Dict[int, int] = {}
+        for group in self.param_groups:
+            for p in group["params"]:
+                number.setdefault(id(p), len(number))
+        groups = [{**{k: v for k, v in g.items() if k != "params"}, "params": [number[id(p)] for p in g["params"]]} for g in self.param_groups]
+        state = {number[id(p)] if isinstance(p, Tensor) else p: s for p, s in self.state.items()}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Continues from a state_dict. ValueError when its groups do not fit."""
+        saved = state_dict["param_groups"]
+        sizes = [len(g["params"]) for g in saved], [len(g["params"]) for g in self.param_groups]
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"load_state_dict: the saved groups have {sizes[0]} parameters, this optimizer's {sizes[1]}")
+        by_number = {n: p for s, g in zip(saved, self.param_groups) for n, p in zip(s["params"], g["params"])}
+        state: Dict[Any, Any] = defaultdict(dict)
+        for n, values in state_dict["state"].items():
+            state[by_number.get(n, n)] = {k: v.clone() if isinstance(v, Tensor) else deepcopy(v) for k, v in values.items()}
+        for s, g in zip(saved, self.param_groups):
+            g.update({k: deepcopy(v) for k, v in s.items() if k != "params"})
+        self.state = state
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._pre_hooks, self._post_hooks = OrderedDict(), OrderedDict()
+
+    def __repr__(self) -> str:
+        text = type(self).__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            text += "".join(f"    {k}: {group[k]}\n" for k in sorted(group) if k != "params")
+        return text + ")"
+
+
+def check_options(name: str, **limits: Any) -> None:
+    """ValueError naming the option whose value is outside its limits: option=(value, low, high)."""
+    for option, (value, low, high) in limits.items():
+        number = value.item() if isinstance(value, Tensor) else value
+        if not (low <= number and (high is None or number < high)):
+            raise ValueError(f"{name}: `{option}` must be at least {low}" + ("" if high is None else f" and below {high}") + f", got {value}")
+
+
+def state_like(p: Tensor) -> Tensor:
+    """Zeros for an optimizer's state of one parameter; float32 for 16-bit parameters, whose own dtype would lose
+    small updates."""
+    from .. import _C
+    from .._creation import zeros
+
+    return zeros(p.shape, dtype=_C.float64 if p.dtype == _C.float64 else _C.float32)

@@ -1,0 +1,126 @@
+#include "autocast.h"
+
+#include "../autograd/node.h"
+#include "../tensor/copies.h"
+
+_Thread_local ac_autocast_state ac_autocast;
+
+ac_dtype ac_autocast_dtype(ac_amp_device d) {
+    if (ac_autocast.dtype_set[d]) return ac_autocast.dtypes[d];
+    return d == AC_AMP_CUDA ? AC_float16 : AC_bfloat16;
+}
+
+void ac_autocast_set_dtype(ac_amp_device d, ac_dtype dtype) {
+    ac_autocast.dtype_set[d] = true;
+    ac_autocast.dtypes[d] = dtype;
+    if (ac_autocast.enabled[d]) ac_autocast.dtype = dtype;
+}
+
+void ac_autocast_set_enabled(ac_amp_device d, bool on) {
+    ac_autocast.enabled[d] = ac_autocast.active = on;
+    if (on) ac_autocast.dtype = ac_autocast_dtype(d);
+}
+
+void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache) {
+    ac_autocast_set_dtype(d, dtype);
+    ac_autocast_set_enabled(d, enabled);
+    ac_autocast.no_cache = !cache;
+    ac_autocast.nesting++;
+}
+
+/* -- casts ------------------------------------------------------------------------------------- */
+
+static ac_tensor *cast_off_tape(ac_tensor *t, ac_dtype dtype) {
+    ac_grad_mode mode = ac_mode;
+    ac_attrs_dtype a = {dtype};
+    ac_tensor *out = NULL;
+    ac_mode.no_grad = true;
+    int failed = ac_call(AC_OP_cast, &t, 1, &a, &out);
+    ac_mode = mode;
+    return failed ? NULL : out;
+}
+
+/* Leaves that require gradients are weights: they are used again and again between two writes.
+ * Memory that somebody else may write has no version to trust. */
+static bool is_weight(const ac_tensor *t) {
+    return t->meta && t->meta->requires_grad && !t->meta->node && !t->storage->exported && t->dtype == AC_float32;
+}
+
+ac_tensor *ac_weight_copy(ac_tensor *t, ac_dtype dtype) {
+    bool keep = is_weight(t) && !ac_autocast.no_cache;
+    ac_tensor *copy = keep ? ac_copies_find(t, dtype) : NULL;
+    if (copy) return ac_tensor_retain(copy);
+    copy = cast_off_tape(t, dtype);
+    if (copy && keep && ac_copies_put(t, copy) < 0) ac_tensor_clear(&copy);
+    return copy;
+}
+
+static int cast_on_tape(ac_autocast_plan *plan, int i, ac_tensor *t, ac_dtype dtype) {
+    ac_attrs_dtype a = {dtype};
+    ac_tensor *out = NULL;
+    AC_TRY(ac_call(AC_OP_cast, &t, 1, &a, &out));
+    plan->in[i] = out;
+    return 0;
+}
+
+/* -- the categories ------------------------------------------------------------------------------ */
+
+static bool is_float(const ac_tensor *t) { return t && ac_is_floating(t->dtype) && !t->is_scalar; }
+
+static int apply_f32(const ac_op_info *info, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {
+    if (info->dtype_at >= 0 && *(const int64_t *)(const void *)((const char *)attrs + info->dtype_at) != AC_NO_DTYPE) return 0;
+    for (int i = 0; i < n; i++)
+        if (is_float(in[i]) && ac_is_half(in[i]->dtype)) AC_TRY(cast_on_tape(plan, i, in[i], AC_float32));
+    return 0;
+}
+
+static int apply_promote(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
+    int widest = -1;
+    for (int i = 0; i < n; i++)
+        if (is_float(in[i])) widest = widest < 0 ? (int)in[i]->dtype : (int)ac_promote((ac_dtype)widest, in[i]->dtype);
+    for (int i = 0; i < n; i++)
+        if (is_float(in[i]) && (int)in[i]->dtype != widest) AC_TRY(cast_on_tape(plan, i, in[i], (ac_dtype)widest));
+    return 0;
+}
+
+static int apply_low(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
+    ac_dtype dtype = ac_autocast.dtype;
+    for (int i = 0; i < n; i++)
+        if (in[i] && in[i]->dtype == AC_float64) return 0;
+    plan->low = true;
+    plan->compute = dtype;
+    for (int i = 0; i < n; i++) {
+        if (!is_float(in[i]) || in[i]->dtype == dtype) continue;
+        ac_tensor *copy = ac_weight_copy(in[i], dtype);
+        if (!copy) return -1;
+        plan->in[i] = copy;
+    }
+    return 0;
+}
+
+static int refuse(const ac_op_info *info) {
+    return ac_fail(AC_RUNTIME,
+                   "%s is not safe under autocast: 16-bit probabilities reach 0 and 1, where its gradient is infinite. Use "
+                   "binary_cross_entropy_with_logits (or BCEWithLogitsLoss) on the logits, without the sigmoid before it; or "
+                   "call it inside autocast(enabled=False) on float32", info->python);
+}
+
+int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {
+    plan->low = false;
+    for (int i = 0; i < n; i++) plan->in[i] = in[i];
+    int failed = 0;
+    switch (info->cast) {
+    case AC_CAST_KEEP: return 0;
+    case AC_CAST_LOW: failed = apply_low(in, n, plan); break;
+    case AC_CAST_F32: failed = apply_f32(info, in, n, attrs, plan); break;
+    case AC_CAST_PROMOTE: failed = apply_promote(in, n, plan); break;
+    case AC_CAST_BANNED: failed = refuse(info); break;
+    }
+    if (failed) ac_autocast_release(plan, in, n);
+    return failed;
+}
+
+void ac_autocast_release(ac_autocast_plan *plan, ac_tensor *const *in, int n) {
+    for (int i = 0; i < n; i++)
+        if (plan->in[i] != in[i]) ac_tensor_clear(&plan->in[i]);
+}

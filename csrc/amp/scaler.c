@@ -1,0 +1,36 @@
+#include "scaler.h"
+
+#include "../backend/backend.h"
+#include "../base/alloc.h"
+
+#include <float.h>
+#include <math.h>
+
+void ac_scaler_update(ac_scaler *s, bool found_inf) {
+    if (found_inf) {
+        float shrunk = (float)((double)s->scale * s->backoff_factor);
+        s->scale = shrunk >= FLT_MIN ? shrunk : FLT_MIN;
+        s->growth_tracker = 0;
+        return;
+    }
+    if (++s->growth_tracker < s->growth_interval) return;
+    float grown = (float)((double)s->scale * s->growth_factor);
+    if (isfinite(grown)) s->scale = grown;
+    s->growth_tracker = 0;
+}
+
+float ac_scaler_inverse(const ac_scaler *s) { return (float)(1.0 / (double)s->scale); }
+
+int ac_unscale(ac_tensor *const *grads, int n, float factor, int64_t *bad) {
+    size_t bytes = (size_t)(n + 1) * sizeof(int64_t);
+    int64_t *each = ac_calloc(bytes);
+    if (!each) return -1;
+    int failed = ac_cpu.unscale(grads, n, factor, each);
+    *bad = 0;
+    for (int i = 0; i < n; i++) {
+        *bad += each[i];
+        ac_wrote(grads[i]);
+    }
+    ac_free(each, bytes);
+    return failed;
+}

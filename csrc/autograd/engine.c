@@ -1,0 +1,356 @@
+/* Backward: finds the nodes that the roots reach, then runs them in order of falling seq, which is
+ * topological. On the calling thread, without recursion, autocast suspended. */
+#include "node.h"
+
+#include "../amp/autocast.h"
+#include "../base/alloc.h"
+#include "formula.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One reached node and the gradients that have arrived for its results. */
+typedef struct {
+    ac_node *node;      /* borrowed: the roots keep the graph alive */
+    int64_t grads;      /* index of the first of n_out slots */
+    int waiting;        /* edges that still lead here */
+    bool needed;        /* leads to something that is asked for */
+} task;
+
+typedef struct {
+    task *tasks;
+    int64_t n, room;
+    int64_t *table;     /* open addressing: node -> task, -1 free */
+    int64_t table_size;
+    ac_tensor **grads;
+    int64_t n_grads;
+    ac_edge *targets;   /* of the inputs asked for */
+    const ac_backward_args *args;
+} engine;
+
+static uint64_t hash(const ac_node *n) { return (uint64_t)(uintptr_t)n / 64 * 0x9E3779B97F4A7C15u; }
+
+static int64_t *slot_of(engine *e, const ac_node *n) {
+    uint64_t mask = (uint64_t)e->table_size - 1;
+    for (uint64_t i = hash(n) >> 20 & mask;; i = (i + 1) & mask)
+        if (e->table[i] < 0 || e->tasks[e->table[i]].node == n) return &e->table[i];
+}
+
+static int grow(engine *e) {
+    int64_t room = e->room ? 2 * e->room : 64, size = 2 * room;
+    task *tasks = ac_alloc((size_t)room * sizeof *tasks);
+    int64_t *table = ac_alloc((size_t)size * sizeof *table);
+    if (!tasks || !table) {
+        ac_free(tasks, (size_t)room * sizeof *tasks);
+        ac_free(table, (size_t)size * sizeof *table);
+        return -1;
+    }
+    if (e->n) memcpy(tasks, e->tasks, (size_t)e->n * sizeof *tasks);
+    ac_free(e->tasks, (size_t)e->room * sizeof *tasks);
+    ac_free(e->table, (size_t)e->table_size * sizeof *table);
+    e->tasks = tasks, e->room = room, e->table = table, e->table_size = size;
+    memset(table, 0xFF, (size_t)size * sizeof *table);
+    for (int64_t i = 0; i < e->n; i++) *slot_of(e, tasks[i].node) = i;
+    return 0;
+}
+
+/* Counts an edge to `node`, adding it when it is new. */
+static int reach(engine *e, ac_node *node) {
+    int64_t *slot = e->room ? slot_of(e, node) : NULL;
+    if (!slot || *slot < 0) {
+        if (e->n == e->room) AC_TRY(grow(e));
+        slot = slot_of(e, node);
+        *slot = e->n;
+        e->tasks[e->n++] = (task){.node = node, .grads = e->n_grads};
+        e->n_grads += node->n_out;
+    }
+    e->tasks[*slot].waiting++;
+    return 0;
+}
+
+static int discover(engine *e, const ac_edge *roots) {
+    for (int i = 0; i < e->args->n_roots; i++) AC_TRY(reach(e, roots[i].node));
+    for (int64_t i = 0; i < e->n; i++) { /* the list is its own queue */
+        ac_node *n = e->tasks[i].node;
+        for (int k = 0; k < n->n_in; k++)
+            if (n->edges[k].node) AC_TRY(reach(e, n->edges[k].node));
+    }
+    e->grads = ac_calloc((size_t)(e->n_grads + 1) * sizeof *e->grads);
+    return e->grads ? 0 : -1;
+}
+
+static int newest_first(const void *a, const void *b) {
+    uint64_t x = ((const task *)a)->node->seq, y = ((const task *)b)->node->seq;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static void sort_tasks(engine *e) {
+    bool sorted = true;
+    for (int64_t i = 1; i < e->n && sorted; i++) sorted = e->tasks[i - 1].node->seq > e->tasks[i].node->seq;
+    if (sorted) return;
+    qsort(e->tasks, (size_t)e->n, sizeof *e->tasks, newest_first);
+    memset(e->table, 0xFF, (size_t)e->table_size * sizeof *e->table);
+    for (int64_t i = 0; i < e->n; i++) *slot_of(e, e->tasks[i].node) = i;
+}
+
+/* Oldest first: a node is needed when it is asked for or leads to one that is. */
+static void mark_needed(engine *e) {
+    bool capturing = e->args->inputs != NULL;
+    for (int i = 0; i < e->args->n_inputs; i++) {
+        int64_t *slot = e->targets[i].node ? slot_of(e, e->targets[i].node) : NULL;
+        if (slot && *slot >= 0) e->tasks[*slot].needed = true;
+    }
+    for (int64_t i = e->n - 1; i >= 0; i--) {
+        task *t = &e->tasks[i];
+        if (!capturing) t->needed = true;
+        for (int k = 0; k < t->node->n_in && !t->needed; k++)
+            if (t->node->edges[k].node) t->needed = e->tasks[*slot_of(e, t->node->edges[k].node)].needed;
+    }
+}
+
+/* -- gradients on their way --------------------------------------------------------------------- */
+
+/* Adds `grad` (stolen) to a slot. */
+static int add_grad(ac_tensor **slot, ac_tensor *grad, bool create_graph) {
+    if (!*slot) {
+        *slot = grad;
+        return 0;
+    }
+    ac_attrs_alpha one = {{AC_INT, {1}}};
+    ac_tensor *both[2] = {*slot, grad}, *sum = NULL;
+    int failed;
+    bool own = !create_graph && (*slot)->refs == 1 && !(*slot)->py && (*slot)->storage->refs == 1 && !(*slot)->base;
+    if (own) failed = ac_call_into(AC_OP_add, both, 2, &one, *slot);
+    else {
+        failed = ac_call(AC_OP_add, both, 2, &one, &sum);
+        if (!failed) {
+            ac_tensor_release(*slot);
+            *slot = sum;
+        }
+    }
+    ac_tensor_release(grad);
+    return failed;
+}
+
+static int sum_to(ac_tensor **grad, const ac_dims *shape) {
+    ac_tensor *g = *grad, *r = NULL;
+    ac_attrs_reduce a = {.dim = {0}, .keepdim = 1, .dtype = AC_NO_DTYPE};
+    int64_t lead = g->ndim - shape->n;
+    for (int64_t d = 0; d < g->ndim; d++)
+        if (d < lead || (shape->v[d - lead] == 1 && g->shape[d] != 1)) a.dim.v[a.dim.n++] = d;
+    bool fits = lead >= 0;
+    for (int64_t d = lead; fits && d < g->ndim; d++) fits = shape->v[d - lead] == g->shape[d] || shape->v[d - lead] == 1;
+    if (!fits) {
+        char got[AC_SHAPE_TEXT], want[AC_SHAPE_TEXT];
+        return ac_fail(AC_RUNTIME, "a backward returned a gradient of shape %s for an input of shape %s",
+                       ac_shape_text(g, got), ac_dims_text(shape, want));
+    }
+    if (a.dim.n) {
+        AC_TRY(ac_call(AC_OP_sum, &g, 1, &a, &r));
+        ac_tensor_release(*grad);
+        *grad = g = r;
+    }
+    if (lead == 0) return 0;
+    ac_attrs_size size = {*shape};
+    AC_TRY(ac_call(AC_OP_view, &g, 1, &size, &r));
+    ac_tensor_release(*grad);
+    *grad = r;
+    return 0;
+}
+
+/* Brings a gradient to the dtype and shape of the input it is for. */
+static int fit(ac_tensor **grad, const ac_spec *want) {
+    ac_dims shape = ac_shape_of(*grad);
+    if (!ac_dims_equal(&shape, &want->shape)) AC_TRY(sum_to(grad, &want->shape));
+    if ((*grad)->dtype == want->dtype || !ac_is_floating(want->dtype)) return 0;
+    ac_attrs_dtype a = {want->dtype};
+    ac_tensor *cast = NULL;
+    AC_TRY(ac_call(AC_OP_cast, grad, 1, &a, &cast));
+    ac_tensor_release(*grad);
+    *grad = cast;
+    return 0;
+}
+
+/* -- running one node ---------------------------------------------------------------------------------- */
+
+static int clone_of(ac_tensor *g, ac_tensor **copy) { return ac_call(AC_OP_clone, &g, 1, NULL, copy); }
+
+/* The first gradient becomes .grad itself when nobody else can see it. */
+static int accumulate(ac_node *n, ac_tensor *g, bool create_graph) {
+    ac_tensor *leaf = n->leaf;
+    ac_meta *m = ac_meta_of(leaf);
+    if (!m) return -1;
+    if (m->hooks) {
+        ac_tensor *hooked = ac_tensor_retain(g);
+        int failed = ac_grad_hooks.run_hooks(m->hooks, &hooked, 1);
+        if (failed) {
+            ac_tensor_clear(&hooked);
+            return -1;
+        }
+        g = hooked;
+    } else (void)ac_tensor_retain(g);
+    ac_tensor *grad = m->grad ? ac_tensor_retain(m->grad) : NULL;
+    int failed = 0;
+    if (grad && create_graph) failed = add_grad(&grad, ac_tensor_retain(g), true);
+    else if (grad) {
+        ac_attrs_alpha one = {{AC_INT, {1}}};
+        ac_tensor *both[2] = {grad, g};
+        failed = ac_call_into(AC_OP_add, both, 2, &one, grad);
+    } else {
+        bool ours = g->refs == 2 && !g->py && g->storage->refs == 1 && !g->base && ac_is_contiguous(g);
+        if (create_graph || ours) grad = ac_tensor_retain(g);
+        else failed = clone_of(g, &grad);
+    }
+    ac_tensor_release(g);
+    if (failed) {
+        ac_tensor_clear(&grad);
+        return -1;
+    }
+    ac_tensor *old = m->grad;
+    m->grad = grad;
+    if (old) ac_tensor_release(old);
+    return m->hooks ? ac_grad_hooks.after_accumulate(m->hooks, leaf) : 0;
+}
+
+static int capture(engine *e, task *t, ac_tensor **grads) {
+    for (int i = 0; i < e->args->n_inputs; i++) {
+        const ac_edge *target = &e->targets[i];
+        if (target->node != t->node || !grads[target->index]) continue;
+        if (t->node->is_accumulator && t->node->leaf->meta && t->node->leaf->meta->hooks)
+            AC_TRY(ac_grad_hooks.run_hooks(t->node->leaf->meta->hooks, grads, 1));
+        e->args->captured[i] = ac_tensor_retain(grads[target->index]);
+    }
+    return 0;
+}
+
+/* Passes what the formula gave on along the edges. */
+static int hand_on(engine *e, ac_node *n, ac_tensor **given) {
+    int failed = 0;
+    for (int k = 0; k < n->n_in; k++) {
+        ac_tensor *g = given[k];
+        given[k] = NULL;
+        ac_node *to = n->edges[k].node;
+        if (!to || !g || failed) {
+            if (g) ac_tensor_release(g);
+            continue;
+        }
+        failed = fit(&g, &n->inputs[k]);
+        task *t = &e->tasks[*slot_of(e, to)];
+        if (failed || !t->needed) ac_tensor_release(g);
+        else failed = add_grad(&e->grads[t->grads + n->edges[k].index], g, e->args->create_graph);
+    }
+    return failed;
+}
+
+static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
+    if (n->released)
+        return ac_fail(AC_RUNTIME, "backward through %s a second time: its saved tensors were freed by the first; pass "
+                                   "retain_graph=True to the first backward (or autograd.grad) if you need both", n->name);
+    ac_tensor *few[8] = {NULL}, **given = n->n_in <= 8 ? few : ac_calloc((size_t)n->n_in * sizeof *given);
+    if (!given) return -1;
+    int failed = ac_formula_run(n, grads, given, e->args->create_graph);
+    if (!failed) failed = hand_on(e, n, given);
+    for (int k = 0; k < n->n_in; k++) ac_tensor_clear(&given[k]);
+    if (given != few) ac_free(given, (size_t)n->n_in * sizeof *given);
+    return failed;
+}
+
+static int run_task(engine *e, task *t) {
+    ac_node *n = t->node;
+    ac_tensor **grads = e->grads + t->grads;
+    bool any = false;
+    for (int i = 0; i < n->n_out; i++) any = any || grads[i];
+    int failed = 0;
+    if (any && t->needed) {
+        if (n->hooks) failed = ac_grad_hooks.run_hooks(n->hooks, grads, n->n_out);
+        if (!failed) failed = capture(e, t, grads);
+        if (failed) { /* fall through to the clearing */
+        } else if (!n->is_accumulator) failed = run_formula(e, n, grads);
+        else if (!e->args->inputs) failed = accumulate(n, grads[0], e->args->create_graph);
+    }
+    for (int i = 0; i < n->n_out; i++) ac_tensor_clear(&grads[i]);
+    return failed;
+}
+
+/* Accumulators run as soon as their last gradient is there; others in their order. */
+static int release_edges(engine *e, ac_node *n) {
+    for (int k = 0; k < n->n_in; k++) {
+        if (!n->edges[k].node) continue;
+        task *t = &e->tasks[*slot_of(e, n->edges[k].node)];
+        if (--t->waiting == 0 && t->node->is_accumulator) AC_TRY(run_task(e, t));
+    }
+    return 0;
+}
+
+static int run_all(engine *e) {
+    for (int64_t i = 0; i < e->n; i++) {
+        ac_node *n = e->tasks[i].node;
+        if (n->is_accumulator) continue;
+        AC_TRY(run_task(e, &e->tasks[i]));
+        if (!e->args->retain_graph && e->tasks[i].needed) ac_node_free_saved(n);
+        AC_TRY(release_edges(e, n));
+    }
+    return 0;
+}
+
+/* -- the call ----------------------------------------------------------------------------------------- */
+
+static int seed_root(engine *e, const ac_edge *root, int i) {
+    ac_tensor *t = e->args->roots[i], *g = e->args->grads ? e->args->grads[i] : NULL, *seed = NULL;
+    if (g) seed = ac_tensor_retain(g);
+    else {
+        ac_attrs_full one = {.size = ac_shape_of(t), .value = {AC_INT, {1}}, .dtype = t->dtype};
+        AC_TRY(ac_call(AC_OP_full, NULL, 0, &one, &seed));
+    }
+    task *to = &e->tasks[*slot_of(e, root->node)];
+    to->waiting--;
+    return add_grad(&e->grads[to->grads + root->index], seed, e->args->create_graph);
+}
+
+static int run_engine(engine *e, const ac_edge *roots) {
+    AC_TRY(discover(e, roots));
+    sort_tasks(e);
+    mark_needed(e);
+    for (int i = 0; i < e->args->n_roots; i++) AC_TRY(seed_root(e, &roots[i], i));
+    for (int i = 0; i < e->args->n_roots; i++) { /* a root may itself be a leaf */
+        task *t = &e->tasks[*slot_of(e, roots[i].node)];
+        if (t->node->is_accumulator && t->waiting == 0) AC_TRY(run_task(e, t));
+    }
+    return run_all(e);
+}
+
+static void free_engine(engine *e) {
+    for (int64_t i = 0; e->grads && i < e->n_grads; i++) ac_tensor_clear(&e->grads[i]);
+    ac_free(e->grads, (size_t)(e->n_grads + 1) * sizeof *e->grads);
+    ac_free(e->tasks, (size_t)e->room * sizeof *e->tasks);
+    ac_free(e->table, (size_t)e->table_size * sizeof *e->table);
+}
+
+static int edges_of(ac_tensor *const *tensors, int n, ac_edge *edges) {
+    for (int i = 0; i < n; i++) AC_TRY(ac_edge_of(tensors[i], &edges[i]));
+    return 0;
+}
+
+int ac_backward(const ac_backward_args *args) {
+    int total = args->n_roots + args->n_inputs;
+    size_t bytes = (size_t)(total + 1) * sizeof(ac_edge);
+    ac_edge *edges = ac_calloc(bytes);
+    if (!edges) return -1;
+    engine e = {.args = args, .targets = edges + args->n_roots};
+    int failed = edges_of(args->roots, args->n_roots, edges);
+    if (!failed) failed = edges_of(args->inputs, args->n_inputs, e.targets);
+    if (!failed) {
+        ac_grad_mode mode = ac_mode;
+        ac_autocast_state amp = ac_autocast;
+        ac_mode.no_grad = !args->create_graph;
+        ac_autocast.active = false;
+        failed = run_engine(&e, edges);
+        ac_mode = mode;
+        ac_autocast = amp;
+    }
+    free_engine(&e);
+    for (int i = 0; i < total; i++)
+        if (edges[i].node) ac_node_release(edges[i].node);
+    ac_free(edges, bytes);
+    return failed;
+}

@@ -1,0 +1,183 @@
+/* Backward formulas of joining, indexing and views. */
+#include "formula_list.h"
+
+FORMULA(cat) {
+    ATTR(one_dim);
+    int64_t dim = a->dim, start = 0;
+    T g = G;
+    if (!g || ac_dim_wrap(&dim, g->ndim, "cat") < 0) return -1;
+    for (int i = 0; i < c->node->n_in; i++) {
+        const ac_dims *shape = &ac_f_input(c, i)->shape;
+        if (shape->n != g->ndim) { /* torch's empty 1-d tensor */
+            GIVE(i, ac_f_zeros(c, ac_f_input(c, i)));
+            continue;
+        }
+        ac_attrs_slice part = {dim, start, start + shape->v[dim], 1};
+        GIVE(i, ac_f_call(c, AC_OP_slice, &part, 1, g));
+        start += shape->v[dim];
+    }
+    DONE;
+}
+
+FORMULA(gather) {
+    GIVE(0, ac_f_call(c, AC_OP_scatter_add, c->node->attrs, 3, ac_f_zeros(c, ac_f_input(c, 0)), SAVED(1), G));
+    DONE;
+}
+
+FORMULA(scatter_add) {
+    GIVE(0, G);
+    if (!WANTS(2)) DONE;
+    T g = ac_f_call(c, AC_OP_gather, c->node->attrs, 2, G, SAVED(1));
+    const ac_dims *src = &ac_f_input(c, 2)->shape;
+    if (!g) return -1;
+    ac_dims got = ac_shape_of(g);
+    if (ac_dims_equal(&got, src)) ac_f_give(c, 2, g);
+    else { /* src was larger than index: what index did not read gets 0 */
+        ac_dims dense = ac_dims_contiguous(src);
+        ac_attrs_as_strided_scatter place = {got, dense, 0, 0};
+        ac_f_give(c, 2, ac_f_call(c, AC_OP_as_strided_scatter, &place, 2, ac_f_zeros(c, ac_f_input(c, 2)), g));
+    }
+    DONE;
+}
+
+FORMULA(index_select) {
+    GIVE(0, ac_f_call(c, AC_OP_index_add, c->node->attrs, 3, ac_f_zeros(c, ac_f_input(c, 0)), SAVED(1), G));
+    DONE;
+}
+
+FORMULA(index_add) {
+    GIVE(0, G);
+    GIVE(2, ac_f_reshape(c, ac_f_call(c, AC_OP_index_select, c->node->attrs, 2, G, SAVED(1)), &ac_f_input(c, 2)->shape));
+    DONE;
+}
+
+/* The saved indices of index (x, indices) and index_put (x, indices, values), after `first`. */
+static int indices(ac_formula *c, T *in, int n) {
+    for (int i = 0; i < n; i++) in[i] = ac_f_has(c, i + 1) ? SAVED(i + 1) : NULL;
+    return c->failed ? -1 : 0;
+}
+
+FORMULA(index) {
+    T in[AC_MAX_DIMS + 2], out[AC_MAX_OUT];
+    int n = c->node->n_in - 1;
+    ac_attrs_accumulate add = {1};
+    in[0] = ac_f_zeros(c, ac_f_input(c, 0));
+    if (indices(c, in + 1, n) < 0) return -1;
+    in[n + 1] = G;
+    if (ac_f_call_many(c, AC_OP_index_put, &add, in, n + 2, out) == 0) GIVE(0, out[0]);
+    DONE;
+}
+
+FORMULA(index_put) {
+    ATTR(accumulate);
+    T in[AC_MAX_DIMS + 2], out[AC_MAX_OUT];
+    int n = c->node->n_in - 2;
+    in[0] = G;
+    if (indices(c, in + 1, n) < 0) return -1;
+    if (WANTS(n + 1) && ac_f_call_many(c, AC_OP_index, NULL, in, n + 1, out) == 0) ac_f_give(c, n + 1, out[0]);
+    if (!WANTS(0)) DONE;
+    if (a->accumulate) ac_f_give(c, 0, G);
+    else {
+        ac_spec zero = {ac_f_input(c, 0)->dtype, {0}};
+        ac_attrs_accumulate set = {0};
+        in[n + 1] = ac_f_zeros(c, &zero);
+        if (ac_f_call_many(c, AC_OP_index_put, &set, in, n + 2, out) == 0) ac_f_give(c, 0, out[0]);
+    }
+    DONE;
+}
+
+FORMULA(embedding) {
+    ATTR(padding);
+    ac_attrs_rows rows = {ac_f_input(c, 0)->shape.v[0], a->padding_idx};
+    GIVE(0, ac_f_call(c, AC_OP_embedding_backward, &rows, 2, G, SAVED(1)));
+    DONE;
+}
+
+FORMULA(embedding_backward) {
+    ATTR(rows);
+    T index = SAVED(1);
+    ac_attrs_padding none = {-1};
+    T g = ac_f_call(c, AC_OP_embedding, &none, 2, G, index);
+    if (g && a->padding_idx >= 0) { /* padding rows took no part */
+        ac_dims column = ac_shape_of(g);
+        column.v[column.n - 1] = 1;
+        g = WHERE(ac_f_reshape(c, CMP(eq, index, NUM((double)a->padding_idx)), &column), NUM(0), g);
+    }
+    GIVE(0, g);
+    DONE;
+}
+
+/* -- views ---------------------------------------------------------------------------------------- */
+
+FORMULA(alias) { GIVE(0, G); DONE; }
+FORMULA(view) { GIVE(0, ac_f_reshape(c, G, &ac_f_input(c, 0)->shape)); DONE; }
+FORMULA(expand) { GIVE(0, G); DONE; } /* the engine sums to the input's shape */
+FORMULA(transpose) { GIVE(0, ac_f_call(c, AC_OP_transpose, c->node->attrs, 1, G)); DONE; }
+
+FORMULA(permute) {
+    ATTR(size);
+    ac_attrs_size back = {{.n = a->size.n}};
+    for (int64_t d = 0; d < a->size.n; d++) {
+        int64_t from = a->size.v[d] < 0 ? a->size.v[d] + a->size.n : a->size.v[d];
+        back.size.v[from] = d;
+    }
+    GIVE(0, ac_f_call(c, AC_OP_permute, &back, 1, G));
+    DONE;
+}
+
+/* Zeros of the input's shape with g placed where the view lay, in a contiguous layout. */
+static T placed(ac_formula *c, const ac_dims *stride, int64_t offset, bool accumulate) {
+    T g = G;
+    if (!g) return NULL;
+    ac_attrs_as_strided_scatter at = {ac_shape_of(g), *stride, offset, accumulate};
+    return ac_f_call(c, AC_OP_as_strided_scatter, &at, 2, ac_f_zeros(c, ac_f_input(c, 0)), g);
+}
+
+FORMULA(select) {
+    ATTR(select);
+    ac_dims dense = ac_dims_contiguous(&ac_f_input(c, 0)->shape), stride = {.n = 0};
+    int64_t dim = a->dim, index = a->index, n = dense.n;
+    if (dim < 0) dim += n;
+    if (index < 0) index += ac_f_input(c, 0)->shape.v[dim];
+    for (int64_t d = 0; d < n; d++)
+        if (d != dim) stride.v[stride.n++] = dense.v[d];
+    GIVE(0, placed(c, &stride, index * dense.v[dim], false));
+    DONE;
+}
+
+FORMULA(slice) {
+    ATTR(slice);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape;
+    ac_dims stride = ac_dims_contiguous(shape);
+    int64_t dim = a->dim < 0 ? a->dim + shape->n : a->dim, size = shape->v[dim], start = a->start == AC_ABSENT ? 0 : a->start;
+    if (start < 0) start += size;
+    if (start < 0) start = 0;
+    if (start > size) start = size;
+    int64_t offset = start * stride.v[dim];
+    stride.v[dim] *= a->step;
+    GIVE(0, placed(c, &stride, offset, false));
+    DONE;
+}
+
+FORMULA(as_strided) {
+    ATTR(as_strided);
+    GIVE(0, placed(c, &a->stride, a->offset, true));
+    DONE;
+}
+
+FORMULA(as_strided_scatter) {
+    ATTR(as_strided_scatter);
+    T g = ac_f_call(c, AC_OP_contiguous, NULL, 1, G);
+    if (!g) return -1;
+    if (WANTS(1)) {
+        ac_attrs_as_strided view = {a->size, a->stride, g->offset + a->offset};
+        ac_f_give(c, 1, ac_f_call(c, AC_OP_as_strided, &view, 1, g));
+    }
+    if (!WANTS(0)) DONE;
+    if (a->accumulate) ac_f_give(c, 0, g);
+    else {
+        ac_spec part = {ac_f_input(c, 1)->dtype, a->size};
+        ac_f_give(c, 0, ac_f_call(c, AC_OP_as_strided_scatter, a, 2, g, ac_f_zeros(c, &part)));
+    }
+    DONE;
+}

@@ -1,0 +1,123 @@
+/* Backward formulas of matrix products and normalisation.
+ *
+ * Products multiply in the dtype the forward computed in, and give each operand its gradient in
+ * the operand's own dtype straight from the accumulator: a float32 weight's gradient is never
+ * rounded to 16 bits on the way. */
+#include "formula_list.h"
+
+static T product(ac_formula *c, ac_op op, T x, T y, int input) {
+    ac_dtype own = c->node->inputs[input].dtype;
+    ac_attrs_product a = {own};
+    return ac_f_call(c, op, &a, 2, x, y);
+}
+
+/* The gradient in the dtype of the product; it is that already unless somebody changed it. */
+static T incoming(ac_formula *c, T operand) {
+    T g = G;
+    return operand && g ? ac_f_cast(c, g, operand->dtype) : NULL;
+}
+
+static int matrix_product(ac_formula *c, ac_op op) {
+    T x = WANTS(1) ? ac_f_operand(c, 0) : NULL, y = WANTS(0) ? ac_f_operand(c, 1) : NULL;
+    T g = incoming(c, x ? x : y);
+    if (WANTS(0)) ac_f_give(c, 0, product(c, op, g, y ? ac_f_transpose(c, y) : NULL, 0));
+    if (WANTS(1)) ac_f_give(c, 1, product(c, op, x ? ac_f_transpose(c, x) : NULL, g, 1));
+    DONE;
+}
+
+FORMULA(mm) { return matrix_product(c, AC_OP_mm); }
+FORMULA(bmm) { return matrix_product(c, AC_OP_bmm); }
+
+static T as_rows(ac_formula *c, T x) {
+    if (!x || x->ndim == 2) return x;
+    int64_t width = x->shape[x->ndim - 1];
+    ac_dims rows = {2, {width ? x->numel / width : 0, width}};
+    return ac_f_reshape(c, x, &rows);
+}
+
+FORMULA(linear) {
+    T w = WANTS(0) ? ac_f_operand(c, 1) : NULL, x = WANTS(1) ? ac_f_operand(c, 0) : NULL;
+    T g = w || x ? incoming(c, w ? w : x) : G;
+    T rows = as_rows(c, g);
+    if (WANTS(0)) ac_f_give(c, 0, ac_f_reshape(c, product(c, AC_OP_mm, rows, w, 0), &ac_f_input(c, 0)->shape));
+    if (WANTS(1)) ac_f_give(c, 1, product(c, AC_OP_mm, rows ? ac_f_transpose(c, rows) : NULL, as_rows(c, x), 1));
+    if (c->node->n_in > 2 && WANTS(2)) {
+        /* summed in float32 and given in the bias's dtype: no rounding on the way */
+        ac_attrs_reduce over = {{1, {0}}, 0, ac_f_input(c, 2)->dtype};
+        ac_f_give(c, 2, ac_f_call(c, AC_OP_sum, &over, 1, rows));
+    }
+    DONE;
+}
+
+/* -- normalisation ------------------------------------------------------------------------------------ */
+
+/* The gradient of y = xhat w + b where xhat = (x - mean(x)) rstd over `dim`, in elementary
+ * operators, so that it differentiates again. `lead` brings weight to x's shape. */
+static void normalized(ac_formula *c, T x, T weight, const ac_dims *dim, const ac_dims *wshape, int at_weight, double eps) {
+    T mean = ac_f_mean(c, x, dim, true), centre = SUB(x, mean);
+    T rstd = UN(rsqrt, ADD(ac_f_mean(c, UN(square, centre), dim, true), NUM(eps)));
+    T hat = MUL(centre, rstd), g = G;
+    T w = weight ? ac_f_reshape(c, weight, wshape) : NULL, gw = w ? MUL(g, w) : g;
+    T along = ADD(ac_f_mean(c, gw, dim, true), MUL(hat, ac_f_mean(c, MUL(gw, hat), dim, true)));
+    GIVE(0, MUL(rstd, SUB(gw, along)));
+    ac_dims others = {.n = 0}; /* what weight and bias were broadcast over */
+    for (int64_t d = 0; x && d < x->ndim; d++)
+        if (wshape->v[d] == 1) others.v[others.n++] = d;
+    for (int k = at_weight; k <= at_weight + 1 && k < c->node->n_in; k++) {
+        if (!WANTS(k)) continue;
+        T full = k == at_weight ? MUL(g, hat) : g;
+        T sum = others.n ? ac_f_sum(c, full, &others, true) : full;
+        ac_f_give(c, k, ac_f_reshape(c, sum, &ac_f_input(c, k)->shape));
+    }
+}
+
+FORMULA(layer_norm) {
+    ATTR(layer_norm);
+    T x = SAVED(0), w = ac_f_has(c, 1) ? SAVED(1) : NULL;
+    if (!x) return -1;
+    int64_t inner = a->normalized_shape.n;
+    if (c->graph) {
+        ac_dims dim = {.n = inner}, wshape = ac_shape_of(x);
+        for (int64_t d = 0; d < x->ndim - inner; d++) wshape.v[d] = 1;
+        for (int64_t d = 0; d < inner; d++) dim.v[d] = x->ndim - inner + d;
+        normalized(c, x, w, &dim, &wshape, 1, a->eps);
+        DONE;
+    }
+    ac_attrs_rows_only rows = {1};
+    for (int64_t d = 0; d < x->ndim - inner; d++) rows.rows *= x->shape[d];
+    ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w}, *out[AC_MAX_OUT];
+    if (c->failed || ac_f_call_many(c, AC_OP_layer_norm_backward, &rows, in, 5, out) < 0) return -1;
+    GIVE(0, out[0]);
+    for (int k = 1; k <= 2; k++) GIVE(k, ac_f_reshape(c, out[k], &a->normalized_shape));
+    DONE;
+}
+
+FORMULA(batch_norm) {
+    ATTR(batch_norm);
+    T x = SAVED(0), w = ac_f_has(c, 3) ? SAVED(3) : NULL;
+    if (!x) return -1;
+    if (c->graph) {
+        ac_dims dim = {.n = 0}, wshape = {.n = x->ndim};
+        for (int64_t d = 0; d < x->ndim; d++) {
+            wshape.v[d] = d == 1 ? x->shape[1] : 1;
+            if (d != 1) dim.v[dim.n++] = d;
+        }
+        if (a->training) {
+            normalized(c, x, w, &dim, &wshape, 3, a->eps);
+            DONE;
+        }
+        T mean = ac_f_reshape(c, RESULT(1), &wshape), rstd = ac_f_reshape(c, RESULT(2), &wshape), g = G;
+        T hat = MUL(SUB(x, mean), rstd), gw = w ? MUL(g, ac_f_reshape(c, w, &wshape)) : g;
+        GIVE(0, MUL(gw, rstd));
+        GIVE(3, ac_f_sum(c, MUL(g, hat), &dim, false));
+        GIVE(4, ac_f_sum(c, g, &dim, false));
+        DONE;
+    }
+    ac_attrs_training mode = {a->training};
+    ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w}, *out[AC_MAX_OUT];
+    if (c->failed || ac_f_call_many(c, AC_OP_batch_norm_backward, &mode, in, 5, out) < 0) return -1;
+    GIVE(0, out[0]);
+    GIVE(3, out[1]);
+    GIVE(4, out[2]);
+    DONE;
+}

@@ -1,0 +1,214 @@
+/* Backward formulas of the elementwise operators. A gradient of a broadcast operand may come back
+ * in the broadcast shape: the engine sums it to the operand's. */
+#include "formula_list.h"
+
+FORMULA(zero) {
+    for (int i = 0; i < c->node->n_in; i++) GIVE(i, ac_f_zeros(c, ac_f_input(c, i)));
+    DONE;
+}
+
+/* -- one operand ------------------------------------------------------------------------------ */
+
+FORMULA(neg) { GIVE(0, UN(neg, G)); DONE; }
+FORMULA(abs) { GIVE(0, MUL(G, UN(sign, SAVED(0)))); DONE; }
+FORMULA(square) { GIVE(0, MUL(G, TIMES(SAVED(0), 2))); DONE; }
+FORMULA(exp) { GIVE(0, MUL(G, RESULT(0))); DONE; }
+FORMULA(log) { GIVE(0, DIV(G, SAVED(0))); DONE; }
+FORMULA(sqrt) { GIVE(0, DIV(G, TIMES(RESULT(0), 2))); DONE; }
+FORMULA(reciprocal) { GIVE(0, UN(neg, MUL(G, UN(square, RESULT(0))))); DONE; }
+FORMULA(sin) { GIVE(0, MUL(G, UN(cos, SAVED(0)))); DONE; }
+FORMULA(cos) { GIVE(0, UN(neg, MUL(G, UN(sin, SAVED(0))))); DONE; }
+
+FORMULA(rsqrt) {
+    T r = RESULT(0);
+    GIVE(0, TIMES(MUL(G, MUL(r, UN(square, r))), -0.5));
+    DONE;
+}
+
+FORMULA(erf) { /* 2 / sqrt(pi) exp(-x^2) */
+    GIVE(0, MUL(G, TIMES(UN(exp, UN(neg, UN(square, SAVED(0)))), 1.1283791670955126)));
+    DONE;
+}
+
+FORMULA(tanh) {
+    T y = RESULT(0);
+    if (c->graph) GIVE(0, MUL(G, SUB(NUM(1), UN(square, y))));
+    else GIVE(0, ac_f_call(c, AC_OP_tanh_backward, NULL, 2, G, y));
+    DONE;
+}
+
+FORMULA(sigmoid) {
+    T y = RESULT(0);
+    if (c->graph) GIVE(0, MUL(G, MUL(y, SUB(NUM(1), y))));
+    else GIVE(0, ac_f_call(c, AC_OP_sigmoid_backward, NULL, 2, G, y));
+    DONE;
+}
+
+FORMULA(relu) {
+    T y = RESULT(0);
+    if (c->graph) GIVE(0, WHERE(CMP(gt, y, NUM(0)), G, NUM(0)));
+    else GIVE(0, ac_f_call(c, AC_OP_relu_backward, NULL, 2, G, y));
+    DONE;
+}
+
+FORMULA(silu) {
+    T x = SAVED(0);
+    if (!c->graph) {
+        GIVE(0, ac_f_call(c, AC_OP_silu_backward, NULL, 2, G, x));
+        DONE;
+    }
+    T s = UN(sigmoid, x);
+    GIVE(0, MUL(G, MUL(s, ADD(MUL(x, SUB(NUM(1), s)), NUM(1)))));
+    DONE;
+}
+
+FORMULA(softplus_) { GIVE(0, MUL(G, UN(sigmoid, SAVED(0)))); DONE; }
+
+/* Phi(x) + x phi(x), and the derivative of the tanh approximation. */
+FORMULA(gelu) {
+    ATTR(approximate);
+    T x = SAVED(0);
+    if (!c->graph) {
+        GIVE(0, ac_f_call(c, AC_OP_gelu_backward, a, 2, G, x));
+        DONE;
+    }
+    T square = UN(square, x);
+    if (!a->tanh) {
+        T cdf = TIMES(ADD(UN(erf, TIMES(x, 0.70710678118654752440)), NUM(1)), 0.5);
+        T density = TIMES(UN(exp, TIMES(square, -0.5)), 0.39894228040143267794);
+        GIVE(0, MUL(G, ADD(cdf, MUL(x, density))));
+        DONE;
+    }
+    T inner = TIMES(MUL(x, ADD(TIMES(square, 0.044715), NUM(1))), 0.79788456080286535588);
+    T slope = TIMES(ADD(TIMES(square, 3 * 0.044715), NUM(1)), 0.79788456080286535588);
+    T h = UN(tanh, inner), half_x = TIMES(x, 0.5);
+    T rest = MUL(MUL(half_x, SUB(NUM(1), UN(square, h))), slope);
+    GIVE(0, MUL(G, ADD(TIMES(ADD(h, NUM(1)), 0.5), rest)));
+    DONE;
+}
+
+FORMULA(clamp) {
+    ATTR(clamp);
+    T x = SAVED(0), inside = NULL;
+    if (a->min.kind != AC_NONE) inside = CMP(ge, x, NUM(ac_scalar_double(a->min)));
+    if (a->max.kind != AC_NONE) {
+        T below = CMP(le, x, NUM(ac_scalar_double(a->max)));
+        inside = inside ? CMP(logical_and, inside, below) : below;
+    }
+    GIVE(0, WHERE(inside, G, NUM(0)));
+    DONE;
+}
+
+/* -- two operands -------------------------------------------------------------------------------- */
+
+FORMULA(add) {
+    ATTR(alpha);
+    double alpha = ac_scalar_double(a->alpha);
+    GIVE(0, G);
+    GIVE(1, alpha == 1 ? G : TIMES(G, alpha));
+    DONE;
+}
+
+FORMULA(sub) {
+    ATTR(alpha);
+    GIVE(0, G);
+    GIVE(1, TIMES(G, -ac_scalar_double(a->alpha)));
+    DONE;
+}
+
+FORMULA(mul) {
+    GIVE(0, MUL(G, SAVED(1)));
+    GIVE(1, MUL(G, SAVED(0)));
+    DONE;
+}
+
+FORMULA(div) {
+    T by = DIV(G, SAVED(1));
+    GIVE(0, by);
+    GIVE(1, UN(neg, MUL(by, RESULT(0))));
+    DONE;
+}
+
+FORMULA(remainder) {
+    GIVE(0, G);
+    GIVE(1, UN(neg, MUL(G, CMP(floor_divide, SAVED(0), SAVED(1)))));
+    DONE;
+}
+
+/* y x^(y-1), which is 0 and not nan at x = 0, y = 0; x^y log x, 0 where x is 0 and y is not negative. */
+FORMULA(pow) {
+    T x = SAVED(0), y = SAVED(1);
+    if (WANTS(0)) {
+        T slope = MUL(y, POW(x, SUB(y, NUM(1))));
+        ac_f_give(c, 0, MUL(G, WHERE(CMP(eq, y, NUM(0)), NUM(0), slope)));
+    }
+    if (WANTS(1)) {
+        T flat = CMP(logical_and, CMP(eq, x, NUM(0)), CMP(ge, y, NUM(0)));
+        ac_f_give(c, 1, MUL(G, WHERE(flat, NUM(0), MUL(RESULT(0), UN(log, x)))));
+    }
+    DONE;
+}
+
+/* Equal operands share the gradient. */
+static void give_chosen(ac_formula *c, T chosen, T other) {
+    T tie = TIMES(CMP(eq, SAVED(0), SAVED(1)), 0.5);
+    GIVE(0, MUL(G, ADD(chosen, tie)));
+    GIVE(1, MUL(G, ADD(other, tie)));
+}
+
+FORMULA(maximum) {
+    give_chosen(c, CMP(gt, SAVED(0), SAVED(1)), CMP(gt, SAVED(1), SAVED(0)));
+    DONE;
+}
+
+FORMULA(minimum) {
+    give_chosen(c, CMP(lt, SAVED(0), SAVED(1)), CMP(lt, SAVED(1), SAVED(0)));
+    DONE;
+}
+
+FORMULA(masked_fill) {
+    ac_attrs_value zero = {{AC_INT, {0}}};
+    GIVE(0, ac_f_call(c, AC_OP_masked_fill, &zero, 2, G, SAVED(1)));
+    DONE;
+}
+
+/* -- three operands --------------------------------------------------------------------------------- */
+
+FORMULA(where) {
+    T condition = SAVED(0);
+    GIVE(1, WHERE(condition, G, NUM(0)));
+    GIVE(2, WHERE(condition, NUM(0), G));
+    DONE;
+}
+
+FORMULA(addcmul) {
+    ATTR(value);
+    T g = TIMES(G, ac_scalar_double(a->value));
+    GIVE(0, G);
+    GIVE(1, MUL(g, SAVED(2)));
+    GIVE(2, MUL(g, SAVED(1)));
+    DONE;
+}
+
+FORMULA(addcdiv) {
+    ATTR(value);
+    T by = DIV(TIMES(G, ac_scalar_double(a->value)), SAVED(2));
+    GIVE(0, G);
+    GIVE(1, by);
+    GIVE(2, UN(neg, MUL(by, DIV(SAVED(1), SAVED(2)))));
+    DONE;
+}
+
+FORMULA(lerp) {
+    T weight = SAVED(2);
+    GIVE(0, MUL(G, SUB(NUM(1), weight)));
+    GIVE(1, MUL(G, weight));
+    GIVE(2, MUL(G, SUB(SAVED(1), SAVED(0))));
+    DONE;
+}
+
+/* -- copies -------------------------------------------------------------------------------------------- */
+
+FORMULA(cast) { GIVE(0, ac_f_cast(c, G, ac_f_input(c, 0)->dtype)); DONE; }
+FORMULA(clone) { GIVE(0, G); DONE; }
+FORMULA(dropout_mask) { GIVE(0, ac_f_call(c, AC_OP_dropout_mask, c->node->attrs, 1, G)); DONE; }

@@ -1,0 +1,214 @@
+/* Backward formulas of reductions, softmax and losses. */
+#include "formula_list.h"
+
+#include <math.h>
+
+FORMULA(sum) {
+    ATTR(reduce);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape;
+    GIVE(0, ac_f_expand(c, ac_f_unreduce(c, G, &a->dim, a->keepdim, shape), shape));
+    DONE;
+}
+
+/* How many elements each result came from. */
+static double reduced_count(const ac_formula *c) {
+    int64_t in = ac_dims_numel(&c->node->inputs[0].shape), out = ac_dims_numel(&c->node->outputs[0].shape);
+    return out > 0 ? (double)(in / out) : 1;
+}
+
+FORMULA(mean) {
+    ATTR(reduce);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape;
+    T g = TIMES(G, 1 / reduced_count(c));
+    GIVE(0, ac_f_expand(c, ac_f_unreduce(c, g, &a->dim, a->keepdim, shape), shape));
+    DONE;
+}
+
+/* The product of the others, which also holds at zeros and differentiates again: along the
+ * reduced dimensions made one, every row of an n x n table leaves one factor out. */
+static T product_of_others(ac_formula *c, T x, uint32_t mask) {
+    ac_dims shape = ac_shape_of(x), order = {.n = shape.n}, rows, back = {.n = shape.n};
+    int64_t n = 1, kept = 1, at = 0;
+    for (int64_t d = 0; d < shape.n; d++)
+        if (!(mask & (1u << d))) order.v[at++] = d, kept *= shape.v[d];
+    for (int64_t d = 0; d < shape.n; d++)
+        if (mask & (1u << d)) order.v[at++] = d, n *= shape.v[d];
+    ac_attrs_size by = {order};
+    T moved = ac_f_call(c, AC_OP_permute, &by, 1, x);
+    if (!moved) return NULL;
+    ac_dims moved_shape = ac_shape_of(moved), table = {3, {kept, n, n}};
+    rows = (ac_dims){3, {kept, 1, n}};
+    T factors = ac_f_expand(c, ac_f_reshape(c, moved, &rows), &table);
+    ac_attrs_arange range = {{AC_INT, {0}}, {AC_INT, {n}}, {AC_INT, {1}}, AC_int64};
+    T index = ac_f_call(c, AC_OP_arange, &range, 0);
+    ac_dims column = {2, {n, 1}}, last = {1, {-1}};
+    T self = CMP(eq, index, ac_f_reshape(c, index, &column));
+    ac_attrs_reduce over = {last, 0, AC_NO_DTYPE};
+    T others = ac_f_call(c, AC_OP_prod, &over, 1, WHERE(self, NUM(1), factors));
+    for (int64_t d = 0; d < order.n; d++) back.v[order.v[d]] = d;
+    ac_attrs_size home = {back};
+    T unfolded = ac_f_reshape(c, others, &moved_shape);
+    return unfolded ? ac_f_call(c, AC_OP_permute, &home, 1, unfolded) : NULL;
+}
+
+FORMULA(prod) {
+    ATTR(reduce);
+    T x = ac_f_cast(c, SAVED(0), c->node->outputs[0].dtype);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape;
+    uint32_t mask;
+    if (!x || ac_dims_mask(&a->dim, shape->n, "prod", &mask) < 0) return -1;
+    T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
+    ac_attrs_reduce_dim everything = {.dim = {.n = -1}};
+    T no_zero = ac_f_call(c, AC_OP_all, &everything, 1, x);
+    if (!no_zero) return -1;
+    bool simple = !c->graph && ac_read_int(ac_data(no_zero), AC_bool, 0);
+    if (simple) GIVE(0, DIV(MUL(g, ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape)), x));
+    else GIVE(0, MUL(g, product_of_others(c, x, mask)));
+    DONE;
+}
+
+/* 2 (x - mean) / (n - correction) */
+static T centred(ac_formula *c, const ac_attrs_var *a) {
+    T x = SAVED(0);
+    double n = reduced_count(c) - (double)a->correction;
+    return x ? TIMES(SUB(x, ac_f_mean(c, x, &a->dim, true)), 1 / n) : NULL;
+}
+
+FORMULA(var) {
+    ATTR(var);
+    T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, &ac_f_input(c, 0)->shape);
+    GIVE(0, MUL(TIMES(g, 2), centred(c, a)));
+    DONE;
+}
+
+FORMULA(std) {
+    ATTR(var);
+    T r = RESULT(0);
+    T safe = WHERE(CMP(eq, r, NUM(0)), NUM(0), DIV(G, r));
+    T g = ac_f_unreduce(c, safe, &a->dim, a->keepdim, &ac_f_input(c, 0)->shape);
+    GIVE(0, MUL(g, centred(c, a)));
+    DONE;
+}
+
+FORMULA(extremum) { /* equal extrema share the gradient */
+    ATTR(reduce_dim);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape;
+    T x = SAVED(0), top = ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape);
+    T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
+    T here = ac_f_cast(c, CMP(eq, x, top), c->node->outputs[0].dtype);
+    if (!here) return -1;
+    GIVE(0, MUL(g, DIV(here, ac_f_sum(c, here, &a->dim, true))));
+    DONE;
+}
+
+/* Values taken at saved indices go back to where they came from. */
+static T scatter_back(ac_formula *c, T g, T index, int64_t dim) {
+    ac_attrs_index_dim at = {dim};
+    return ac_f_call(c, AC_OP_scatter_add, &at, 3, ac_f_zeros(c, &c->node->inputs[0]), index, g);
+}
+
+FORMULA(pick_dim) {
+    ATTR(dim);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape;
+    ac_dims dim = {1, {a->dim}};
+    T g = ac_f_unreduce(c, G, &dim, a->keepdim, shape), index = ac_f_unreduce(c, RESULT(1), &dim, a->keepdim, shape);
+    GIVE(0, scatter_back(c, g, index, a->dim));
+    DONE;
+}
+
+FORMULA(pick_many) { /* topk and sort */
+    int64_t dim = c->node->op == AC_OP_topk ? ((const ac_attrs_topk *)c->node->attrs)->dim
+                                            : ((const ac_attrs_sort *)c->node->attrs)->dim;
+    GIVE(0, scatter_back(c, G, RESULT(1), dim));
+    DONE;
+}
+
+FORMULA(norm) {
+    ATTR(norm);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape;
+    double p = ac_scalar_double(a->p);
+    T x = ac_f_cast(c, SAVED(0), c->node->outputs[0].dtype), r = ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape);
+    T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
+    if (!x || !r) return -1;
+    T at_zero = CMP(eq, r, NUM(0));
+    if (p == 0) GIVE(0, ac_f_zeros(c, ac_f_input(c, 0)));
+    else if (p == 1) GIVE(0, MUL(g, UN(sign, x)));
+    else if (p == 2) GIVE(0, MUL(x, WHERE(at_zero, NUM(0), DIV(g, r))));
+    else if (isinf(p)) {
+        T here = ac_f_cast(c, CMP(eq, UN(abs, x), r), x->dtype);
+        if (here) GIVE(0, MUL(MUL(g, UN(sign, x)), DIV(here, ac_f_sum(c, here, &a->dim, true))));
+    } else { /* g sign(x) (|x| / r)^(p - 1) */
+        T ratio = POW(WHERE(at_zero, NUM(0), DIV(UN(abs, x), r)), NUM(p - 1));
+        GIVE(0, MUL(MUL(g, UN(sign, x)), WHERE(CMP(eq, x, NUM(0)), NUM(0), ratio)));
+    }
+    DONE;
+}
+
+FORMULA(logsumexp) {
+    ATTR(reduce_dim);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape;
+    T r = ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape);
+    T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
+    GIVE(0, MUL(g, UN(exp, SUB(SAVED(0), r))));
+    DONE;
+}
+
+/* -- softmax ------------------------------------------------------------------------------------------ */
+
+FORMULA(softmax) {
+    ATTR(softmax);
+    ac_dims dim = {1, {a->dim}};
+    T y = RESULT(0), g = G;
+    if (c->graph) GIVE(0, MUL(y, SUB(g, ac_f_sum(c, MUL(g, y), &dim, true))));
+    else {
+        ac_attrs_softmax_backward along = {a->dim};
+        GIVE(0, ac_f_call(c, AC_OP_softmax_backward, &along, 2, g, y));
+    }
+    DONE;
+}
+
+FORMULA(log_softmax) {
+    ATTR(softmax);
+    ac_dims dim = {1, {a->dim}};
+    T y = RESULT(0), g = G;
+    if (c->graph) GIVE(0, SUB(g, MUL(UN(exp, y), ac_f_sum(c, g, &dim, true))));
+    else {
+        ac_attrs_softmax_backward along = {a->dim};
+        GIVE(0, ac_f_call(c, AC_OP_log_softmax_backward, &along, 2, g, y));
+    }
+    DONE;
+}
+
+/* -- losses --------------------------------------------------------------------------------------------- */
+
+FORMULA(mse_loss) {
+    ATTR(reduction);
+    T x = SAVED(0), target = SAVED(1);
+    if (!x || !target) return -1;
+    ac_dims shape = ac_shape_of(x), other = ac_shape_of(target);
+    if (ac_dims_broadcast(&shape, &other, "mse_loss") < 0) return -1;
+    double n = a->reduction == AC_REDUCE_MEAN ? (double)ac_dims_numel(&shape) : 1;
+    ac_attrs_value factor = {.value = {.kind = AC_FLOAT, .f = 2 / n}};
+    T g = c->graph ? MUL(TIMES(G, 2 / n), SUB(x, target))
+                   : ac_f_call(c, AC_OP_mse_backward, &factor, 3, G, x, target);
+    GIVE(0, g);
+    if (WANTS(1)) ac_f_give(c, 1, UN(neg, g));
+    DONE;
+}
+
+FORMULA(nll_loss) {
+    ATTR(nll);
+    ac_attrs_nll_backward back = {ac_f_input(c, 0)->shape, a->ignore_index, a->reduction};
+    ac_tensor *in[3] = {G, SAVED(1), ac_f_has(c, 2) ? SAVED(2) : NULL}, *out[AC_MAX_OUT];
+    if (ac_f_call_many(c, AC_OP_nll_loss_backward, &back, in, 3, out) == 0) GIVE(0, out[0]);
+    DONE;
+}
+
+/* nll_loss is linear in its input, so the gradient of its gradient is nll_loss again. */
+FORMULA(nll_loss_backward) {
+    ATTR(nll_backward);
+    ac_attrs_nll forward = {a->ignore_index, a->reduction};
+    ac_tensor *in[3] = {G, SAVED(1), ac_f_has(c, 2) ? SAVED(2) : NULL}, *out[AC_MAX_OUT];
+    if (ac_f_call_many(c, AC_OP_nll_loss, &forward, in, 3, out) == 0) GIVE(0, out[0]);
+    DONE;
+}

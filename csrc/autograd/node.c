@@ -1,0 +1,219 @@
+#include "node.h"
+
+#include "../base/alloc.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void drop_nothing(void *object) { (void)object; }
+static int run_no_hooks(void *hooks, ac_tensor **grads, int n) { return (void)hooks, (void)grads, (void)n, 0; }
+static int after_nothing(void *hooks, ac_tensor *leaf) { return (void)hooks, (void)leaf, 0; }
+ac_autograd_hooks ac_grad_hooks = {drop_nothing, run_no_hooks, after_nothing};
+
+_Thread_local ac_grad_mode ac_mode;
+
+static uint64_t next_seq = 1;
+
+/* -- nodes ------------------------------------------------------------------------------------- */
+
+ac_node *ac_node_new(const char *name, int n_in, int n_out, size_t attrs_size) {
+    size_t in = (size_t)n_in, out = (size_t)n_out;
+    size_t bytes = sizeof(ac_node) + in * sizeof(ac_edge) + (in + out) * (sizeof(ac_spec) + sizeof(ac_saved)) + attrs_size;
+    ac_node *n = ac_calloc(bytes);
+    if (!n) return NULL;
+    n->refs = 1, n->seq = next_seq++, n->name = name, n->n_in = n_in, n->n_out = n_out;
+    n->attrs_size = attrs_size, n->bytes = bytes;
+    n->edges = (ac_edge *)(n + 1);
+    n->inputs = (ac_spec *)(n->edges + in);
+    n->outputs = n->inputs + in;
+    n->saved = (ac_saved *)(n->outputs + out);
+    n->attrs = n->saved + in + out;
+    return n;
+}
+
+ac_node *ac_node_retain(ac_node *n) {
+    n->refs++;
+    return n;
+}
+
+void ac_node_free_saved(ac_node *n) {
+    for (int i = 0; i < n->n_in + n->n_out; i++) {
+        n->released = n->released || n->saved[i].tensor;
+        ac_tensor_clear(&n->saved[i].tensor);
+        ac_node *history = n->saved[i].edge.node;
+        n->saved[i].edge.node = NULL;
+        if (history) ac_node_release(history);
+    }
+}
+
+static void free_node(ac_node *n) {
+    ac_node_free_saved(n);
+    for (int i = 0; i < n->n_in; i++)
+        if (n->edges[i].node) ac_node_release(n->edges[i].node);
+    if (n->leaf) {
+        if (n->leaf->meta) n->leaf->meta->accumulator = NULL;
+        ac_tensor_release(n->leaf);
+    }
+    if (n->py) ac_grad_hooks.drop(n->py);
+    if (n->hooks) ac_grad_hooks.drop(n->hooks);
+    ac_free(n, n->bytes);
+}
+
+/* A chain of a million nodes frees itself in this loop: nodes that die while another is being
+ * freed wait in the list. */
+void ac_node_release(ac_node *n) {
+    static _Thread_local ac_node *dead;
+    static _Thread_local bool freeing;
+    if (--n->refs > 0) return;
+    n->next_dead = dead;
+    dead = n;
+    if (freeing) return;
+    freeing = true;
+    while (dead) {
+        ac_node *next = dead;
+        dead = next->next_dead;
+        free_node(next);
+    }
+    freeing = false;
+}
+
+/* -- notes on tensors ---------------------------------------------------------------------------- */
+
+ac_meta *ac_meta_of(ac_tensor *t) {
+    if (!t->meta) t->meta = ac_calloc(sizeof *t->meta);
+    return t->meta;
+}
+
+void ac_meta_free(ac_meta *m) {
+    if (m->accumulator) m->accumulator = NULL;
+    if (m->node) ac_node_release(m->node);
+    if (m->grad) ac_tensor_release(m->grad);
+    if (m->hooks) ac_grad_hooks.drop(m->hooks);
+    ac_free(m, sizeof *m);
+}
+
+/* A view whose memory was written after its history was made takes its history from its base. */
+static bool is_outdated_view(const ac_tensor *t) { return t->base && t->view_version != *ac_version(t); }
+
+bool ac_requires_grad(const ac_tensor *t) {
+    if (is_outdated_view(t) && ac_requires_grad(t->base)) return true;
+    return t->meta && (t->meta->requires_grad || t->meta->node);
+}
+
+bool ac_is_leaf(const ac_tensor *t) {
+    if (is_outdated_view(t) && ac_requires_grad(t->base)) return false;
+    return !t->meta || !t->meta->node;
+}
+
+int ac_set_history(ac_tensor *t, ac_node *node, int index) {
+    ac_meta *m = ac_meta_of(t);
+    if (!m) return -1;
+    ac_node *old = m->node;
+    m->node = ac_node_retain(node);
+    m->index = index;
+    m->requires_grad = false;
+    t->view_version = *ac_version(t);
+    if (old) ac_node_release(old);
+    return 0;
+}
+
+int ac_set_requires_grad(ac_tensor *t, bool on) {
+    if (!ac_is_leaf(t)) {
+        if (on) return 0;
+        return ac_fail(AC_RUNTIME, "requires_grad can only be turned off on leaves; use .detach() for a "
+                                   "tensor without history");
+    }
+    if (on && !ac_is_floating(t->dtype))
+        return ac_fail(AC_RUNTIME, "only floating point tensors can require gradients, got %s", ac_dtypes[t->dtype].name);
+    if (!on && !t->meta) return 0;
+    ac_meta *m = ac_meta_of(t);
+    if (!m) return -1;
+    m->requires_grad = on;
+    return 0;
+}
+
+/* The leaf's accumulator, one while any graph holds it. */
+static int accumulator_of(ac_tensor *t, ac_edge *edge) {
+    ac_meta *m = t->meta;
+    edge->index = 0;
+    if (m->accumulator) {
+        edge->node = ac_node_retain(m->accumulator);
+        return 0;
+    }
+    ac_node *n = ac_node_new("AccumulateGrad", 0, 1, 0);
+    if (!n) return -1;
+    n->is_accumulator = true;
+    n->leaf = ac_tensor_retain(t);
+    n->outputs[0] = (ac_spec){t->dtype, ac_shape_of(t)};
+    m->accumulator = edge->node = n;
+    return 0;
+}
+
+/* A new history for a view: where it lies in its base. */
+static int view_of_base(ac_tensor *t) {
+    ac_edge from;
+    AC_TRY(ac_edge_of(t->base, &from));
+    if (!from.node) return 0;
+    ac_node *n = ac_node_new("as_strided", 1, 1, sizeof(ac_attrs_as_strided));
+    if (!n) {
+        ac_node_release(from.node);
+        return -1;
+    }
+    *(ac_attrs_as_strided *)n->attrs = (ac_attrs_as_strided){ac_shape_of(t), ac_strides_of(t), t->offset - t->base->offset};
+    n->op = AC_OP_as_strided;
+    n->backward = ac_formulas[AC_OP_as_strided];
+    n->edges[0] = from;
+    n->inputs[0] = (ac_spec){t->base->dtype, ac_shape_of(t->base)};
+    n->outputs[0] = (ac_spec){t->dtype, ac_shape_of(t)};
+    int failed = ac_set_history(t, n, 0);
+    ac_node_release(n);
+    return failed;
+}
+
+int ac_edge_of(ac_tensor *t, ac_edge *edge) {
+    edge->node = NULL;
+    edge->index = 0;
+    if (is_outdated_view(t) && ac_requires_grad(t->base)) AC_TRY(view_of_base(t));
+    if (!t->meta) return 0;
+    if (t->meta->node) {
+        edge->node = ac_node_retain(t->meta->node);
+        edge->index = t->meta->index;
+        return 0;
+    }
+    return t->meta->requires_grad ? accumulator_of(t, edge) : 0;
+}
+
+/* -- saved tensors --------------------------------------------------------------------------------- */
+
+int ac_save(ac_node *node, int slot, ac_tensor *t, bool is_result) {
+    ac_saved *s = &node->saved[slot];
+    bool leaf = !is_result && t->meta && t->meta->requires_grad;
+    if (!is_result) AC_TRY(ac_edge_of(t, &s->edge));
+    s->tensor = leaf ? ac_tensor_retain(t) : ac_tensor_alias(t);
+    s->version = *ac_version(t);
+    return s->tensor ? 0 : -1;
+}
+
+ac_tensor *ac_unpack(ac_node *node, int slot, bool graph) {
+    ac_saved *s = &node->saved[slot];
+    if (!s->tensor) {
+        const char *why = node->released ? "its saved tensors were freed by an earlier backward; pass retain_graph=True "
+                                           "to the first backward if you need two"
+                                         : "the tensor was not saved";
+        return ac_fail_null(AC_RUNTIME, "backward through %s: %s", node->name, why);
+    }
+    if (s->version != *ac_version(s->tensor)) {
+        char text[AC_SHAPE_TEXT];
+        return ac_fail_null(AC_RUNTIME,
+                            "backward of %s needs a tensor %s %s that was modified in place after it was saved (version "
+                            "%" PRIu32 ", expected %" PRIu32 "); write `x = x.op()` instead of `x.op_()`, or clone before",
+                            node->name, ac_dtypes[s->tensor->dtype].name, ac_shape_text(s->tensor, text),
+                            *ac_version(s->tensor), s->version);
+    }
+    bool is_result = slot >= node->n_in;
+    ac_node *history = is_result ? node : s->edge.node;
+    if (!graph || !history || (s->tensor->meta && s->tensor->meta->requires_grad)) return ac_tensor_retain(s->tensor);
+    ac_tensor *t = ac_tensor_alias(s->tensor);
+    if (t && ac_set_history(t, history, is_result ? slot - node->n_in : s->edge.index) < 0) ac_tensor_clear(&t);
+    return t;
+}

@@ -1,0 +1,119 @@
+/* The graph that backward walks: nodes, edges, saved tensors, and what a tensor notes of them.
+ *
+ * Every edge leads to a node made earlier (a smaller `seq`), so nodes in order of falling seq are
+ * in topological order, and nothing points upward: saved tensors are aliases without history. */
+#ifndef AC_AUTOGRAD_NODE_H
+#define AC_AUTOGRAD_NODE_H
+
+#include "../ops/op.h"
+
+typedef struct ac_formula ac_formula;
+/* A backward formula: reads the gradients of the results, gives those of the inputs. */
+typedef int (*ac_grad_fn)(ac_formula *c);
+
+/* Where a gradient goes. `node` is owned; NULL: nowhere. */
+typedef struct {
+    ac_node *node;
+    int index; /* which of the node's results it is the gradient of */
+} ac_edge;
+
+/* A tensor that the forward kept, with the history it had then. */
+typedef struct {
+    ac_tensor *tensor; /* owned alias, or the leaf itself; NULL: not saved */
+    uint32_t version;  /* when it was saved; a difference later is an error */
+    ac_edge edge;      /* its history, for gradients of gradients; of a result, empty: this node */
+} ac_saved;
+
+struct ac_node {
+    int64_t refs;
+    uint64_t seq;
+    const char *name;
+    ac_op op;
+    ac_grad_fn backward;
+    ac_tensor *leaf;    /* of an accumulator: borrowed while the node is in the leaf's notes, owned here */
+    void *py;           /* owned: the context of a Python Function */
+    void *hooks;        /* owned: Python's hooks on the results */
+    ac_dtype compute;   /* what autocast made it compute in; of no interest when `is_low` is not set */
+    bool is_low;
+    bool released;      /* a backward has passed and freed what was saved */
+    bool is_accumulator;
+    int n_in, n_out;
+    size_t attrs_size, bytes;
+    ac_edge *edges;     /* n_in */
+    ac_spec *inputs;    /* n_in: what gradients must look like */
+    ac_spec *outputs;   /* n_out */
+    ac_saved *saved;    /* n_in, then n_out */
+    void *attrs;
+    ac_node *next_dead; /* freeing is a list, not a recursion */
+};
+
+/* What a tensor notes: its history, or that it is a leaf; its gradient. */
+struct ac_meta {
+    ac_node *node;        /* owned: what made it, NULL for a leaf */
+    int index;
+    bool requires_grad;   /* of a leaf */
+    ac_tensor *grad;      /* owned */
+    ac_node *accumulator; /* borrowed: the leaf's, while one lives */
+    void *hooks;          /* owned: Python's hooks on a leaf */
+};
+
+/* How Python objects on nodes and notes are called and dropped; set once by csrc/python. */
+typedef struct {
+    void (*drop)(void *object);
+    /* Runs the hooks on `grads` (n of them, replaced in place). */
+    int (*run_hooks)(void *hooks, ac_tensor **grads, int n);
+    /* After a leaf's gradient was accumulated. */
+    int (*after_accumulate)(void *hooks, ac_tensor *leaf);
+} ac_autograd_hooks;
+extern ac_autograd_hooks ac_grad_hooks;
+
+/* Per thread. */
+typedef struct {
+    bool no_grad;   /* grad mode is on by default */
+    bool inference;
+} ac_grad_mode;
+extern _Thread_local ac_grad_mode ac_mode;
+static inline bool ac_grad_enabled(void) { return !ac_mode.no_grad; }
+
+/* new: zeroed, with room for n_in inputs, n_out outputs and attributes */
+ac_node *ac_node_new(const char *name, int n_in, int n_out, size_t attrs_size) AC_CHECKED;
+ac_node *ac_node_retain(ac_node *n);
+void ac_node_release(ac_node *n);
+/* Frees what the node saved. */
+void ac_node_free_saved(ac_node *n);
+
+/* borrowed: t's notes, made when missing */
+ac_meta *ac_meta_of(ac_tensor *t) AC_CHECKED;
+void ac_meta_free(ac_meta *m);
+
+bool ac_requires_grad(const ac_tensor *t);
+bool ac_is_leaf(const ac_tensor *t);
+/* The edge (its node retained) that a gradient of t goes along; node NULL when t wants none. */
+int ac_edge_of(ac_tensor *t, ac_edge *edge) AC_CHECKED;
+/* Makes `node` (retained) the history of t as its result `index`. */
+int ac_set_history(ac_tensor *t, ac_node *node, int index) AC_CHECKED;
+/* Marks a leaf. */
+int ac_set_requires_grad(ac_tensor *t, bool on) AC_CHECKED;
+
+/* Keeps t in `slot` of node->saved with its present version and history. */
+int ac_save(ac_node *node, int slot, ac_tensor *t, bool is_result) AC_CHECKED;
+/* new: the saved tensor; with its history when `graph` */
+ac_tensor *ac_unpack(ac_node *node, int slot, bool graph) AC_CHECKED;
+
+/* The formula of every row; NULL where a row is not differentiable. */
+extern const ac_grad_fn ac_formulas[AC_N_OPS];
+
+/* Gradients of `roots` (weighted by `grads`, NULL entries meaning 1) with respect to the leaves,
+ * accumulated into their .grad; or, when `inputs` are given, captured into `captured` (new;
+ * NULL where none arrived) and nothing accumulated. */
+typedef struct {
+    ac_tensor *const *roots, *const *grads;
+    int n_roots;
+    ac_tensor *const *inputs;
+    int n_inputs;
+    ac_tensor **captured;
+    bool retain_graph, create_graph;
+} ac_backward_args;
+int ac_backward(const ac_backward_args *args) AC_CHECKED;
+
+#endif

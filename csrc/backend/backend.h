@@ -1,0 +1,68 @@
+/* A backend: the functions that do the arithmetic of one device. Inputs have passed the shape
+ * rule; outputs are allocated and contiguous unless said otherwise. Kernels run outside the
+ * core's lock: they take no references and call nothing above them. */
+#ifndef AC_BACKEND_BACKEND_H
+#define AC_BACKEND_BACKEND_H
+
+#include "../ops/op.h"
+
+/* One call of a kernel. */
+typedef struct {
+    ac_op op;
+    ac_tensor *const *in; /* NULL for an absent optional tensor */
+    int n_in;
+    const void *attrs;
+    ac_tensor **out; /* out[0] may share memory with an input of equal geometry (in place) */
+    int n_out;
+    ac_dtype compute; /* elementwise rows: the dtype the inputs promote to */
+} ac_run;
+
+typedef int (*ac_kernel)(const ac_run *run);
+
+enum { AC_MAX_STATE = 3 };
+
+/* One parameter of an optimizer step: its gradient, itself, and the rule's state (momentum; or
+ * exp_avg, exp_avg_sq, max_exp_avg_sq), NULL where unused. All of one shape. */
+typedef struct {
+    ac_tensor *grad, *param, *state[AC_MAX_STATE];
+    double step; /* how many updates this parameter has had, this one included */
+} ac_update;
+
+typedef enum { AC_RULE_SGD, AC_RULE_ADAM } ac_rule;
+
+struct ac_step; /* kernels/loops.h */
+
+typedef struct ac_backend {
+    const char *name;
+    ac_kernel kernels[AC_N_OPS]; /* NULL for views and compositions */
+    /* Multiplies every gradient by `factor` in place; counts into bad[i] the values of grads[i]
+     * that are not finite after that. */
+    int (*unscale)(ac_tensor *const *grads, int n, float factor, int64_t *bad);
+    /* The sum of squares of each tensor, in float64. */
+    int (*squares)(ac_tensor *const *tensors, int n, double *sums);
+    /* One optimizer step over a list of parameters. */
+    int (*step)(ac_rule rule, const ac_update *updates, int n, const struct ac_step *constants);
+} ac_backend;
+
+extern const ac_backend ac_cpu;
+
+/* The BLAS that float32 and float64 products run on. `path` of the library, before first use. */
+void ac_blas_set_path(const char *path);
+const char *ac_blas_name(void); /* loads it; "own loops" when there is none */
+
+typedef struct {
+    bool is_double;
+    int64_t m, n, k;
+    const void *a; /* element (i, p) at a[i * a_row + p * a_col]; one of the two strides is 1 */
+    int64_t a_row, a_col;
+    const void *b; /* (p, j) at b[p * b_row + j * b_col] */
+    int64_t b_row, b_col;
+    void *c; /* (i, j) at c[i * c_row + j] */
+    int64_t c_row;
+    bool add; /* c += a b rather than c = a b */
+} ac_gemm;
+
+/* One product on the calling thread. */
+void ac_blas_gemm(const ac_gemm *g);
+
+#endif

@@ -1,0 +1,17 @@
+/* The CPU backend: every row of the table and the kernel that does it. */
+#include "../kernels/cpu.h"
+
+const ac_backend ac_cpu = {
+    .name = "cpu",
+    .kernels =
+        {
+#define POINT1(name, ...) [AC_OP_##name] = ac_cpu_pointwise,
+#define POINT2 POINT1
+#define POINT3 POINT1
+#define KERNEL(name, py, home, infer, kernel, ...) [AC_OP_##name] = ac_cpu_##kernel,
+#include "../ops/ops.def"
+        },
+    .unscale = ac_cpu_unscale,
+    .squares = ac_cpu_squares,
+    .step = ac_cpu_step,
+};

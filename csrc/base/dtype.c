@@ -1,0 +1,27 @@
+#include "dtype.h"
+
+const ac_dtype_facts ac_dtypes[AC_N_DTYPES] = {
+#define DTYPE(name, alias, ctype, bytes, category)                                                 \
+    [AC_##name] = {#name, alias, bytes, (ac_category)(category)},
+#include "dtypes.def"
+#undef DTYPE
+};
+
+static ac_dtype default_dtype = AC_float32;
+
+ac_dtype ac_default_dtype(void) { return default_dtype; }
+void ac_set_default_dtype(ac_dtype t) { default_dtype = t; }
+
+ac_dtype ac_promote(ac_dtype a, ac_dtype b) {
+    ac_dtype lo = a < b ? a : b, hi = a < b ? b : a;
+    if (lo == hi) return hi;
+    /* Neither holds the other's values: the pairs that meet in a third type. */
+    if (lo == AC_float16 && hi == AC_bfloat16) return AC_float32;
+    if (lo == AC_uint8 && hi == AC_int8) return AC_int16;
+    return hi;
+}
+
+ac_dtype ac_compute_dtype(ac_dtype t) {
+    if (t == AC_float64) return AC_float64;
+    return ac_is_floating(t) ? AC_float32 : AC_int64;
+}

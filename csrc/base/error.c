@@ -1,0 +1,41 @@
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { MESSAGE_BYTES = 1024 };
+
+static _Thread_local struct {
+    ac_error code;
+    char message[MESSAGE_BYTES];
+} current;
+
+static void record(ac_error code, const char *format, va_list args) {
+    current.code = code;
+    (void)vsnprintf(current.message, sizeof current.message, format, args);
+}
+
+int ac_fail(ac_error code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    record(code, format, args);
+    va_end(args);
+    return -1;
+}
+
+void *ac_fail_null(ac_error code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    record(code, format, args);
+    va_end(args);
+    return NULL;
+}
+
+ac_error ac_error_code(void) { return current.code; }
+
+const char *ac_error_message(void) { return current.message; }
+
+void ac_error_clear(void) {
+    current.code = AC_OK;
+    current.message[0] = '\0';
+}

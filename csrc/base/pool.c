@@ -1,0 +1,166 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
+
+#if defined(__x86_64__)
+#define RELAX() __builtin_ia32_pause()
+#else
+#define RELAX() ((void)0)
+#endif
+
+/* Workers spin this often for the next job before they sleep: long enough to catch the next
+ * operator of a training step, short enough not to rob a neighbour of the core. */
+enum { SPINS = 2000, MAX_THREADS = 256 };
+
+typedef struct {
+    ac_chunk_fn fn;
+    void *context;
+    int64_t chunks;
+    int hands;              /* workers that may join the caller */
+    _Atomic int64_t next;   /* first chunk nobody has taken */
+    _Atomic int active;     /* workers inside this job */
+} job;
+
+static struct {
+    pthread_mutex_t owner; /* held by the one caller whose job is posted */
+    pthread_mutex_t start;
+    job current;
+    _Atomic uint32_t posted; /* futex: bumped for every job */
+    _Atomic uint32_t sleepers;
+    _Atomic bool open;      /* the job may still be entered */
+    _Atomic int threads;    /* wanted, the caller included; 0 = not yet asked */
+    int running;            /* workers started */
+} pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .start = PTHREAD_MUTEX_INITIALIZER};
+
+static void sleep_on(_Atomic uint32_t *word, uint32_t seen) {
+#if defined(__linux__)
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+#else
+    (void)word, (void)seen;
+    (void)usleep(50);
+#endif
+}
+
+static void wake_all(_Atomic uint32_t *word) {
+#if defined(__linux__)
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
+#else
+    (void)word;
+#endif
+}
+
+static void run_chunks(job *j) {
+    for (;;) {
+        int64_t chunk = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
+        if (chunk >= j->chunks) return;
+        j->fn(j->context, chunk);
+    }
+}
+
+static uint32_t wait_for_job(uint32_t seen) {
+    for (int i = 0; i < SPINS; i++) {
+        uint32_t now = atomic_load_explicit(&pool.posted, memory_order_acquire);
+        if (now != seen) return now;
+        RELAX();
+    }
+    atomic_fetch_add(&pool.sleepers, 1);
+    while (atomic_load(&pool.posted) == seen) sleep_on(&pool.posted, seen);
+    atomic_fetch_sub(&pool.sleepers, 1);
+    return atomic_load(&pool.posted);
+}
+
+static void *worker(void *unused) {
+    (void)unused;
+    uint32_t seen = 0;
+    for (;;) {
+        seen = wait_for_job(seen);
+        /* Enter first, then look: the caller closes the job before it waits for `active`. */
+        int ahead = atomic_fetch_add(&pool.current.active, 1);
+        if (atomic_load(&pool.open) && ahead < pool.current.hands) run_chunks(&pool.current);
+        atomic_fetch_sub(&pool.current.active, 1);
+    }
+    return NULL;
+}
+
+static void forget_workers(void) { /* in a forked child no worker exists any more */
+    pool.running = 0;
+    atomic_store(&pool.open, false);
+    atomic_store(&pool.current.active, 0);
+    atomic_store(&pool.sleepers, 0);
+    pool.owner = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pool.start = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+static int usable_cores(void) {
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+int ac_num_threads(void) {
+    int n = atomic_load(&pool.threads);
+    if (n > 0) return n;
+    const char *asked = getenv("OMP_NUM_THREADS");
+    n = asked && atoi(asked) > 0 ? atoi(asked) : usable_cores();
+    ac_set_num_threads(n);
+    return atomic_load(&pool.threads);
+}
+
+void ac_set_num_threads(int n) {
+    atomic_store(&pool.threads, n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n);
+}
+
+static void start_workers(int wanted) {
+    static bool registered;
+    (void)pthread_mutex_lock(&pool.start);
+    if (!registered) registered = pthread_atfork(NULL, NULL, forget_workers) == 0;
+    while (pool.running < wanted) {
+        pthread_t id;
+        if (pthread_create(&id, NULL, worker, NULL) != 0) break; /* fewer hands, same result */
+        (void)pthread_detach(id);
+        pool.running++;
+    }
+    (void)pthread_mutex_unlock(&pool.start);
+}
+
+static void run_alone(int64_t chunks, ac_chunk_fn fn, void *context) {
+    for (int64_t i = 0; i < chunks; i++) fn(context, i);
+}
+
+void ac_parallel(int64_t chunks, ac_chunk_fn fn, void *context) {
+    int threads = chunks > 1 ? ac_num_threads() : 1;
+    if (threads <= 1 || pthread_mutex_trylock(&pool.owner) != 0) {
+        run_alone(chunks, fn, context);
+        return;
+    }
+    if (pool.running < threads - 1) start_workers(threads - 1);
+    job *j = &pool.current;
+    j->fn = fn, j->context = context, j->chunks = chunks, j->hands = threads - 1;
+    atomic_store(&j->next, 0);
+    atomic_store(&pool.open, true);
+    atomic_fetch_add(&pool.posted, 1);
+    if (atomic_load(&pool.sleepers) > 0) wake_all(&pool.posted);
+    run_chunks(j);
+    atomic_store(&pool.open, false);
+    for (int spins = 0; atomic_load(&j->active) > 0; spins++) {
+        if (spins > SPINS) (void)sched_yield();
+        else RELAX();
+    }
+    (void)pthread_mutex_unlock(&pool.owner);
+}

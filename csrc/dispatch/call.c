@@ -1,0 +1,359 @@
+/* ac_call, the one way to run an operator: autocast, shape rule, kernel, record. The only file
+ * that sees all stages. */
+#include "dispatch.h"
+
+#include "../amp/autocast.h"
+#include "../autograd/node.h"
+#include "../backend/backend.h"
+#include "../ops/infer.h"
+#include "../ops/views.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void *no_release(void) { return NULL; }
+static void no_acquire(void *state) { (void)state; }
+ac_lock_hooks ac_lock = {no_release, no_acquire};
+
+/* Below this many elements a kernel is over before another thread could use the lock. */
+enum { LOCK_ELEMENTS = 16384 };
+
+/* -- kernels ------------------------------------------------------------------------------------ */
+
+static int run_kernel(const ac_run *run) {
+    ac_kernel kernel = ac_cpu.kernels[run->op];
+    int64_t work = 0;
+    for (int i = 0; i < run->n_in; i++) work += run->in[i] ? run->in[i]->numel : 0;
+    for (int i = 0; i < run->n_out; i++) work += run->out[i] ? run->out[i]->numel : 0;
+    if (work < LOCK_ELEMENTS) return kernel(run);
+    void *state = ac_lock.release();
+    int failed = kernel(run);
+    ac_lock.acquire(state);
+    return failed;
+}
+
+/* Inputs that the row marks (mut) are written by the kernel: their counters must show it. */
+static void note_mutations(const ac_op_info *info, ac_tensor *const *in) {
+    int at = 0;
+    for (int p = 0; p < info->n_params; p++) {
+        if (info->params[p].kind > AC_P_TENSOR_LIST) continue;
+        if (info->params[p].mutated && in[at]) ac_wrote(in[at]);
+        at++;
+    }
+}
+
+static int infer(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs) {
+    rule->info = &ac_ops[op];
+    rule->in = in, rule->n_in = n_in, rule->attrs = attrs;
+    rule->n_out = rule->info->n_out;
+    rule->kernel_makes_output = false;
+    rule->compute = AC_float32;
+    return rule->info->infer(rule);
+}
+
+static void release_all(ac_tensor **tensors, int n) {
+    for (int i = 0; i < n; i++) ac_tensor_clear(&tensors[i]);
+}
+
+/* Shape rule, outputs, kernel. */
+static int compute(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
+    ac_infer rule;
+    AC_TRY(infer(&rule, op, in, n_in, attrs));
+    for (int i = 0; i < rule.n_out; i++) out[i] = NULL;
+    for (int i = 0; i < rule.n_out && !rule.kernel_makes_output; i++) {
+        out[i] = ac_tensor_new(rule.out[i].dtype, &rule.out[i].shape);
+        if (!out[i]) {
+            release_all(out, i);
+            return -1;
+        }
+    }
+    ac_run run = {op, in, n_in, attrs, out, rule.n_out, rule.compute};
+    if (run_kernel(&run) < 0) {
+        release_all(out, rule.n_out);
+        return -1;
+    }
+    note_mutations(rule.info, in);
+    for (int i = 0; i < rule.n_out; i++) out[i]->is_inference = ac_mode.inference;
+    return 0;
+}
+
+/* -- recording ------------------------------------------------------------------------------------- */
+
+static bool wants_record(ac_op op, ac_tensor *const *in, int n_in) {
+    if (!ac_grad_enabled() || !ac_formulas[op]) return false;
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && ac_is_floating(in[i]->dtype) && ac_requires_grad(in[i])) return true;
+    return false;
+}
+
+static int fill_edges(ac_node *node, ac_tensor *const *in) {
+    for (int i = 0; i < node->n_in; i++) {
+        if (!in[i]) continue;
+        node->inputs[i] = (ac_spec){in[i]->dtype, ac_shape_of(in[i])};
+        if (ac_is_floating(in[i]->dtype)) AC_TRY(ac_edge_of(in[i], &node->edges[i]));
+    }
+    return 0;
+}
+
+/* `in` are the inputs on the tape; `low` what a LOW row ran on (the same pointers elsewhere). */
+static int fill_saved(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac_tensor *const *out) {
+    int mask = ac_ops[node->op].save;
+    for (int i = 0; i < node->n_in; i++) {
+        bool wanted = (mask & AC_SAVE_ALL) == AC_SAVE_ALL ? !(node->op == AC_OP_index_put && i == node->n_in - 1) && i > 0
+                                                          : i < 16 && (mask >> i & 1);
+        if (!wanted || !in[i]) continue;
+        /* a float32 weight is kept alive anyway; of anything else the 16-bit operand is enough */
+        bool leaf = in[i]->meta && in[i]->meta->requires_grad;
+        AC_TRY(ac_save(node, i, leaf ? in[i] : low[i], false));
+        if (!leaf && low[i] != in[i]) AC_TRY(ac_edge_of(in[i], &node->saved[i].edge));
+    }
+    for (int i = 0; i < node->n_out; i++)
+        if (mask >> 16 & (1 << i)) AC_TRY(ac_save(node, node->n_in + i, out[i], true));
+    return 0;
+}
+
+static ac_node *make_node(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
+                          ac_tensor *const *out, int n_out) {
+    const ac_op_info *info = &ac_ops[op];
+    ac_node *node = ac_node_new(info->name, n_in, n_out, info->attrs_size);
+    if (!node) return NULL;
+    node->op = op;
+    node->backward = ac_formulas[op];
+    if (info->attrs_size) memcpy(node->attrs, attrs, info->attrs_size);
+    for (int i = 0; i < n_out; i++) node->outputs[i] = (ac_spec){out[i]->dtype, ac_shape_of(out[i])};
+    if (fill_edges(node, in) < 0 || fill_saved(node, in, low, out) < 0) {
+        ac_node_release(node);
+        return NULL;
+    }
+    return node;
+}
+
+static int record(ac_node *node, ac_tensor **out, int n_out) {
+    int failed = 0;
+    for (int i = 0; i < n_out && !failed; i++)
+        if (ac_is_floating(out[i]->dtype)) failed = ac_set_history(out[i], node, i);
+    return failed;
+}
+
+static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs, ac_tensor **out,
+                        const ac_autocast_plan *plan) {
+    AC_TRY(compute(op, low, n_in, attrs, out));
+    if (!wants_record(op, in, n_in)) return 0;
+    int n_out = ac_ops[op].n_out;
+    ac_node *node = make_node(op, in, low, n_in, attrs, out, n_out);
+    int failed = node ? 0 : -1;
+    if (node && plan && plan->low) node->is_low = true, node->compute = plan->compute;
+    if (node) {
+        failed = record(node, out, n_out);
+        ac_node_release(node);
+    }
+    if (failed) release_all(out, n_out);
+    return failed;
+}
+
+/* -- views -------------------------------------------------------------------------------------------- */
+
+static int run_view(ac_op op, ac_tensor *const *in, const void *attrs, ac_tensor **out) {
+    ac_tensor *x = in[0], *v = ac_views[op](x, attrs);
+    if (!v) return -1;
+    v->view_version = *ac_version(v);
+    if (ac_grad_enabled()) v->base = ac_tensor_retain(x->base ? x->base : x);
+    out[0] = v;
+    if (!wants_record(op, in, 1)) return 0;
+    if (op == AC_OP_as_strided && !ac_is_contiguous(x)) {
+        ac_tensor_clear(&out[0]);
+        return ac_fail(AC_RUNTIME, "as_strided: gradients need a contiguous tensor; call .contiguous() first");
+    }
+    ac_node *node = make_node(op, in, in, 1, attrs, out, 1);
+    int failed = node ? record(node, out, 1) : -1;
+    if (!failed && op == AC_OP_as_strided) { /* from here on relative to x, which may itself be a view */
+        ac_attrs_as_strided *a = node->attrs;
+        a->offset = a->offset == AC_ABSENT ? 0 : a->offset - x->offset;
+    }
+    if (node) ac_node_release(node);
+    if (failed) ac_tensor_clear(&out[0]);
+    return failed;
+}
+
+/* -- the call -------------------------------------------------------------------------------------------- */
+
+static int run(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs, ac_tensor **out,
+               const ac_autocast_plan *plan) {
+    switch (ac_ops[op].kind) {
+    case AC_KIND_VIEW: return run_view(op, low, attrs, out);
+    case AC_KIND_COMPOSITE: return ac_compositions[op](low, n_in, attrs, out);
+    default: return run_recorded(op, in, low, n_in, attrs, out, plan);
+    }
+}
+
+static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
+    ac_autocast_plan plan;
+    AC_TRY(ac_autocast_apply(&ac_ops[op], in, n_in, attrs, &plan));
+    /* a LOW row is on the tape with its own inputs; casts of the other categories are on it themselves */
+    int failed = run(op, plan.low ? in : plan.in, plan.in, n_in, attrs, out, &plan);
+    ac_autocast_release(&plan, in, n_in);
+    return failed;
+}
+
+int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
+    if (ac_autocast.active && ac_ops[op].cast != AC_CAST_KEEP) return run_autocast(op, in, n_in, attrs, out);
+    return run(op, in, in, n_in, attrs, out, NULL);
+}
+
+/* -- in place ---------------------------------------------------------------------------------------------- */
+
+static int check_target(const char *what, const ac_tensor *target) {
+    if (ac_overlaps_itself(target))
+        return ac_fail(AC_RUNTIME, "%s: several elements of the target share memory (an expanded tensor?); clone it first", what);
+    if (target->is_inference && !ac_mode.inference)
+        return ac_fail(AC_RUNTIME, "%s: a tensor made under inference_mode cannot be modified outside it; clone it first", what);
+    if (!ac_grad_enabled() || !ac_requires_grad(target)) return 0;
+    if (target->is_one_of_many)
+        return ac_fail(AC_RUNTIME, "%s: outputs of unbind, split and chunk cannot be modified in place where gradients are "
+                                   "recorded; clone first or write `x = x.op()`", what);
+    const ac_tensor *root = target->base ? target->base : target;
+    if (ac_is_leaf(root) && ac_requires_grad(root))
+        return ac_fail(AC_RUNTIME, target->base ? "%s: a view of a leaf that requires gradients cannot be modified in place; use "
+                                                  "torch.no_grad() or write `x = x.op()`"
+                                                : "%s: a leaf that requires gradients cannot be modified in place; use "
+                                                  "torch.no_grad() or write `x = x.op()`", what);
+    return 0;
+}
+
+static int check_result(const char *what, const ac_spec *result, const ac_tensor *target) {
+    ac_dims shape = ac_shape_of(target);
+    char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
+    if (!ac_dims_equal(&shape, &result->shape))
+        return ac_fail(AC_RUNTIME, "%s: the result has shape %s and the target %s", what, ac_dims_text(&result->shape, want),
+                       ac_dims_text(&shape, got));
+    if (ac_dtypes[result->dtype].category > ac_dtypes[target->dtype].category)
+        return ac_fail(AC_RUNTIME, "%s: a %s result cannot be written into a %s tensor", what, ac_dtypes[result->dtype].name,
+                       ac_dtypes[target->dtype].name);
+    return 0;
+}
+
+/* target becomes result `0` of node; when it is a view, its base becomes the old base with the new
+ * values scattered in, and the view's history follows from that when somebody asks. */
+static int rebase(ac_tensor *target, ac_node *node) {
+    ac_tensor *base = target->base;
+    if (!base) return ac_set_history(target, node, 0);
+    if (!ac_is_contiguous(base))
+        return ac_fail(AC_RUNTIME, "%s_: writing into a view of a tensor that is not contiguous cannot be recorded; clone the "
+                                   "base first", node->name);
+    ac_node *scatter = ac_node_new("as_strided_scatter", 2, 1, sizeof(ac_attrs_as_strided_scatter));
+    if (!scatter) return -1;
+    *(ac_attrs_as_strided_scatter *)scatter->attrs = (ac_attrs_as_strided_scatter){
+        ac_shape_of(target), ac_strides_of(target), target->offset - base->offset, 0};
+    scatter->op = AC_OP_as_strided_scatter;
+    scatter->backward = ac_formulas[AC_OP_as_strided_scatter];
+    scatter->inputs[0] = scatter->outputs[0] = (ac_spec){base->dtype, ac_shape_of(base)};
+    scatter->inputs[1] = node->outputs[0];
+    int failed = ac_edge_of(base, &scatter->edges[0]);
+    scatter->edges[1] = (ac_edge){ac_node_retain(node), 0};
+    if (!failed) failed = ac_set_history(base, scatter, 0);
+    ac_node_release(scatter);
+    return failed;
+}
+
+/* Elementwise rows write straight into the target when nothing they read is overwritten early. */
+static bool writes_directly(const ac_infer *rule, ac_tensor *const *in, int n_in, const ac_tensor *target) {
+    if (rule->info->kind != AC_KIND_POINTWISE) return false;
+    for (int i = 0; i < n_in; i++)
+        if (ac_overlaps_partly(target, in[i])) return false;
+    return true;
+}
+
+static int compute_into(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
+    if (writes_directly(rule, in, n_in, target)) {
+        ac_run direct = {op, in, n_in, attrs, &target, 1, rule->compute};
+        return run_kernel(&direct);
+    }
+    ac_tensor *result = NULL, *out[AC_MAX_OUT];
+    AC_TRY(compute(op, in, n_in, attrs, out));
+    result = out[0];
+    ac_run copy = {AC_OP_clone, &result, 1, NULL, &target, 1, AC_float32};
+    int failed = run_kernel(&copy);
+    release_all(out, rule->n_out);
+    return failed;
+}
+
+/* What backward needs of the target's old value is copied before it is overwritten. */
+static int keep_old_values(ac_op op, ac_tensor *const *in, int n_in, const ac_tensor *target, ac_tensor **kept) {
+    for (int i = 0; i < n_in; i++) {
+        kept[i] = in[i];
+        bool saved = i < 16 && (ac_ops[op].save >> i & 1);
+        if (!saved || !in[i] || in[i]->storage != target->storage) continue;
+        ac_tensor *copy = NULL;
+        if (compute(AC_OP_clone, &in[i], 1, NULL, &copy) < 0) return -1;
+        kept[i] = copy;
+    }
+    return 0;
+}
+
+static void drop_kept(ac_tensor *const *in, int n_in, ac_tensor **kept) {
+    for (int i = 0; i < n_in; i++)
+        if (kept[i] && kept[i] != in[i]) ac_tensor_release(kept[i]);
+}
+
+static int into_recorded(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
+    ac_tensor *kept[AC_MAX_IN] = {NULL};
+    ac_node *node = NULL;
+    int failed = keep_old_values(op, in, n_in, target, kept);
+    if (!failed) failed = compute_into(rule, op, in, n_in, attrs, target);
+    if (!failed) {
+        ac_wrote(target); /* before a result is saved, so that its version is the one after the write */
+        node = make_node(op, in, kept, n_in, attrs, &target, 1);
+        failed = node ? rebase(target, node) : -1;
+    }
+    if (node) ac_node_release(node);
+    drop_kept(in, n_in, kept);
+    return failed;
+}
+
+int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
+    ac_infer rule;
+    const char *what = ac_ops[op].python;
+    if (ac_ops[op].kind == AC_KIND_VIEW || ac_ops[op].kind == AC_KIND_COMPOSITE)
+        return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", what);
+    AC_TRY(check_target(what, target));
+    AC_TRY(infer(&rule, op, in, n_in, attrs));
+    AC_TRY(check_result(what, &rule.out[0], target));
+    bool history = wants_record(op, in, n_in) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[op]);
+    if (history) return into_recorded(&rule, op, in, n_in, attrs, target);
+    AC_TRY(compute_into(&rule, op, in, n_in, attrs, target));
+    ac_wrote(target);
+    return 0;
+}
+
+int ac_fill(ac_tensor *target, ac_scalar value) {
+    AC_TRY(check_target("fill_", target));
+    ac_tensor *number = value.kind == AC_FLOAT ? ac_tensor_scalar(target->dtype, value.f)
+                                               : ac_tensor_scalar_int(target->dtype, value.i);
+    if (!number) return -1;
+    int failed = ac_copy_into(target, number);
+    ac_tensor_release(number);
+    return failed;
+}
+
+/* Written as 0-d or smaller tensors broadcast into the target: expand, then clone into it. */
+int ac_copy_into(ac_tensor *target, ac_tensor *source) {
+    ac_tensor *wide = NULL, *cast = NULL;
+    ac_attrs_size size = {ac_shape_of(target)};
+    ac_attrs_dtype dtype = {target->dtype};
+    AC_TRY(check_target("copy_", target));
+    AC_TRY(ac_call(AC_OP_expand, &source, 1, &size, &wide));
+    int failed;
+    if (ac_overlaps_partly(target, wide)) {
+        failed = ac_call(AC_OP_cast, &wide, 1, &dtype, &cast);
+        if (!failed) failed = ac_call_into(AC_OP_cast, &cast, 1, &dtype, target);
+    } else if (ac_grad_enabled() && (ac_requires_grad(wide) || ac_requires_grad(target))) {
+        failed = ac_call_into(AC_OP_cast, &wide, 1, &dtype, target);
+    } else {
+        ac_run copy = {AC_OP_cast, &wide, 1, &dtype, &target, 1, AC_float32};
+        failed = run_kernel(&copy);
+        if (!failed) ac_wrote(target);
+    }
+    ac_tensor_release(wide);
+    ac_tensor_clear(&cast);
+    return failed;
+}

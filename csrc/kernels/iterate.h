@@ -1,0 +1,46 @@
+/* Walking strided tensors: several operands of one (broadcast) shape in step, in parallel. */
+#ifndef AC_KERNELS_ITERATE_H
+#define AC_KERNELS_ITERATE_H
+
+#include "../base/pool.h"
+#include "loops.h"
+
+enum { AC_MAX_OPERANDS = 4 };
+
+typedef struct {
+    int operands, ndim;
+    int64_t numel;
+    int64_t shape[AC_MAX_DIMS];                    /* dimensions that step alike are merged */
+    int64_t strides[AC_MAX_OPERANDS][AC_MAX_DIMS]; /* in elements of that operand */
+    char *data[AC_MAX_OPERANDS];
+    int64_t itemsize[AC_MAX_OPERANDS];
+} ac_iter;
+
+/* A run of n elements: data[k] with strides[k] elements between neighbours; `first` is the place
+ * of the run in row-major order. */
+typedef void (*ac_run_fn)(void *context, int64_t n, char *const *data, const int64_t *strides, int64_t first);
+
+/* Operands broadcast to `shape`. */
+void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n);
+/* Calls fn for runs that cover every element once; chunks of `grain` elements go to the pool. */
+void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context);
+
+enum { AC_GRAIN = 32768, AC_GRAIN_SLOW = 8192 }; /* elements that are worth a thread's attention */
+
+/* A set of dimensions walked on their own (the kept or the reduced ones). */
+typedef struct {
+    int n;
+    int64_t numel;
+    int64_t size[AC_MAX_DIMS], stride[AC_MAX_DIMS];
+} ac_space;
+
+/* The dimensions of t whose bit in `mask` is set, merged where they step alike. */
+ac_space ac_space_of(const ac_tensor *t, uint32_t mask);
+/* Element offset of place `index` (row-major). */
+int64_t ac_space_offset(const ac_space *s, int64_t index);
+
+/* Calls fn(context, begin, end) over [0, n) in chunks of `grain`, in parallel. */
+typedef void (*ac_range_fn)(void *context, int64_t begin, int64_t end);
+void ac_for_range(int64_t n, int64_t grain, ac_range_fn fn, void *context);
+
+#endif

@@ -1,0 +1,83 @@
+/* The innermost loops, compiled once per instruction set and chosen once at start.
+ *
+ * Every loop works in one of three lanes: float32 (also for the 16-bit types, which are widened
+ * on load and rounded once on store), float64, and int64 (for integers and bool). */
+#ifndef AC_KERNELS_LOOPS_H
+#define AC_KERNELS_LOOPS_H
+
+#include "../ops/op.h"
+
+typedef enum { AC_LANE_F32, AC_LANE_F64, AC_LANE_I64, AC_N_LANES } ac_lane;
+
+static inline ac_lane ac_lane_of(ac_dtype t) {
+    ac_dtype c = ac_compute_dtype(t);
+    return c == AC_float32 ? AC_LANE_F32 : c == AC_float64 ? AC_LANE_F64 : AC_LANE_I64;
+}
+static inline ac_dtype ac_lane_dtype(ac_lane l) {
+    return l == AC_LANE_F32 ? AC_float32 : l == AC_LANE_F64 ? AC_float64 : AC_int64;
+}
+static inline int64_t ac_lane_bytes(ac_lane l) { return l == AC_LANE_F32 ? 4 : 8; }
+
+/* Elements a loop is given at a time: three float32 operands and a result stay in L1. */
+enum { AC_TILE = 1024 };
+
+/* What a reduction does to each value before it is combined. */
+typedef enum {
+    AC_FOLD_SUM, AC_FOLD_SUM_SQUARES, /* of x - p */ AC_FOLD_SUM_ABS, AC_FOLD_SUM_POWERS, /* |x|^p */
+    AC_FOLD_COUNT, /* nonzero values */ AC_FOLD_PROD, AC_FOLD_MAX, AC_FOLD_MIN, AC_FOLD_MAX_ABS,
+    AC_FOLD_MIN_ABS, AC_N_FOLDS
+} ac_fold;
+
+/* An accumulator: `f` for the real lanes, `i` for the integer lane. */
+typedef struct {
+    double f;
+    int64_t i;
+} ac_total;
+
+/* The constants of one optimizer step. */
+typedef struct ac_step {
+    double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
+    double bias1, bias2_sqrt; /* 1 - beta1^t, sqrt(1 - beta2^t) */
+    int nesterov, maximize, decoupled, first;
+} ac_step;
+
+typedef struct ac_loops {
+    const char *name;
+    void (*point[AC_N_OPS][AC_N_LANES])(int64_t n, const void *const *in, void *out, const void *attrs);
+    /* `stride` counts elements */
+    void (*load[AC_N_DTYPES][AC_N_LANES])(int64_t n, const void *from, int64_t stride, void *to);
+    void (*store[AC_N_LANES][AC_N_DTYPES])(int64_t n, const void *from, void *to, int64_t stride);
+    /* folds n values into *total */
+    void (*fold[AC_N_FOLDS][AC_N_LANES])(int64_t n, const void *x, double p, ac_total *total);
+    /* folds x[j] into totals[j] */
+    void (*fold_columns[AC_N_FOLDS][AC_N_LANES])(int64_t n, const void *x, double p, void *totals);
+    /* rows, indexed 0 float32, 1 float64 */
+    void (*softmax[2])(int64_t n, const void *x, void *y);
+    void (*log_softmax[2])(int64_t n, const void *x, void *y);
+    void (*softmax_backward[2])(int64_t n, const void *g, const void *y, void *dx);
+    void (*log_softmax_backward[2])(int64_t n, const void *g, const void *y, void *dx);
+    double (*logsumexp[2])(int64_t n, const void *x);
+    /* y = (x - mean) * rstd * w + b; w and b may be NULL */
+    void (*normalize[2])(int64_t n, const void *x, double mean, double rstd, const void *w, const void *b, void *y);
+    /* dx = rstd * (g w - (sum1 + xhat sum2) / n) */
+    void (*normalize_backward[2])(int64_t n, const void *g, const void *x, double mean, double rstd, const void *w,
+                                  double mean1, double mean2, void *dx);
+    void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
+    /* c += a b for row-major blocks: m rows of lda/ldc, k x n of ldb */
+    void (*gemm[2])(int64_t m, int64_t n, int64_t k, const void *a, int64_t ars, int64_t acs, const void *b,
+                    int64_t ldb, void *c, int64_t ldc);
+    /* g *= factor in place, in float32; a value infinite after that counts as bad */
+    int64_t (*unscale)(int64_t n, float *g, float factor);
+    /* one optimizer's rule over n values; `state` has 3 entries, NULL where unused */
+    void (*sgd[2])(int64_t n, const ac_step *s, const void *grad, void *param, void *const *state);
+    void (*adam[2])(int64_t n, const ac_step *s, const void *grad, void *param, void *const *state);
+} ac_loops;
+
+extern const ac_loops ac_loops_baseline, ac_loops_avx2, ac_loops_avx512;
+
+/* The loops of this machine. AMPC_CPU=baseline, avx2 or avx512 caps the choice, for tests. */
+const ac_loops *ac_cpu_loops(void);
+/* Space-separated names of the CPU features found. */
+const char *ac_cpu_features(void);
+
+#endif

@@ -1,0 +1,257 @@
+/* Layer and batch normalisation and their gradients. Statistics are float32 (float64 for
+ * float64), made in two passes over each row: mean, then squares around it. */
+#include "cpu.h"
+
+#include "../base/alloc.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* Rows of `n` neighbouring values share statistics (layer_norm), or channels do (batch_norm). */
+typedef struct {
+    const ac_loops *loops;
+    const ac_run *r;
+    ac_lane lane;
+    int64_t rows, n;
+    const char *x, *g, *weight, *bias; /* contiguous; lane type */
+    char *y;
+    double *dweight, *dbias;  /* sums, per chunk */
+    double eps;
+} norm_call;
+
+static double total_of(const norm_call *c, ac_fold fold, const void *x, int64_t n, double p) {
+    ac_total t = {0, 0};
+    for (int64_t at = 0; at < n; at += AC_TILE) {
+        int64_t run = n - at < AC_TILE ? n - at : AC_TILE;
+        c->loops->fold[fold][c->lane](run, (const char *)x + at * ac_lane_bytes(c->lane), p, &t);
+    }
+    return t.f;
+}
+
+/* t as contiguous values of the lane's type: its own data, or a copy to be freed. */
+static const char *dense(const ac_tensor *t, ac_lane lane, size_t *owned) {
+    *owned = 0;
+    if (t->dtype == ac_lane_dtype(lane) && ac_is_contiguous(t)) return ac_data(t);
+    *owned = (size_t)(t->numel * ac_lane_bytes(lane)) + 1;
+    char *copy = ac_alloc(*owned);
+    if (!copy) return NULL;
+    ac_storage place = {.data = copy};
+    ac_tensor flat = *t;
+    ac_dims shape = ac_shape_of(t), strides = ac_dims_contiguous(&shape);
+    flat.storage = &place, flat.offset = 0, flat.dtype = ac_lane_dtype(lane);
+    memcpy(flat.strides, strides.v, sizeof flat.strides);
+    ac_cpu_copy_into(&flat, t);
+    return copy;
+}
+
+enum { MAX_DENSE = 8 };
+typedef struct {
+    const char *data[MAX_DENSE];
+    size_t owned[MAX_DENSE];
+    int n;
+} dense_set;
+
+/* Adds t (NULL gives NULL) to the set; false when memory is out. */
+static bool take(dense_set *s, const ac_tensor *t, ac_lane lane, const char **out) {
+    *out = NULL;
+    if (!t) return true;
+    *out = s->data[s->n] = dense(t, lane, &s->owned[s->n]);
+    if (!*out) s->owned[s->n] = 0;
+    s->n++;
+    return *out != NULL;
+}
+
+static void drop(dense_set *s) {
+    for (int i = 0; i < s->n; i++)
+        if (s->owned[i]) ac_free((void *)(uintptr_t)s->data[i], s->owned[i]);
+}
+
+static double stat(const ac_tensor *t, int64_t i) { return ac_read_double(ac_data(t), t->dtype, i); }
+
+/* -- layer norm ------------------------------------------------------------------------------------ */
+
+static void layer_rows(void *context, int64_t begin, int64_t end) {
+    const norm_call *c = context;
+    ac_tensor *const *out = c->r->out;
+    int64_t item = ac_lane_bytes(c->lane);
+    for (int64_t i = begin; i < end; i++) {
+        const char *x = c->x + i * c->n * item;
+        double mean = total_of(c, AC_FOLD_SUM, x, c->n, 0) / (double)c->n;
+        double var = total_of(c, AC_FOLD_SUM_SQUARES, x, c->n, mean) / (double)c->n, rstd = 1 / sqrt(var + c->eps);
+        ac_write_double(ac_data(out[1]), out[1]->dtype, i, mean);
+        ac_write_double(ac_data(out[2]), out[2]->dtype, i, rstd);
+        c->loops->normalize[c->lane](c->n, x, mean, rstd, c->weight, c->bias, c->y + i * c->n * item);
+    }
+}
+
+int ac_cpu_layer_norm(const ac_run *r) {
+    ATTRS(layer_norm);
+    ac_tensor *y = r->out[0];
+    dense_set set = {.n = 0};
+    norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(y->dtype), .n = 1, .eps = a->eps};
+    for (int64_t d = 0; d < a->normalized_shape.n; d++) c.n *= a->normalized_shape.v[d];
+    c.rows = c.n ? y->numel / c.n : 0;
+    size_t bytes = (size_t)(y->numel * ac_lane_bytes(c.lane)) + 1;
+    bool direct = y->dtype == ac_lane_dtype(c.lane), ok = take(&set, r->in[0], c.lane, &c.x);
+    ok = ok && take(&set, r->in[1], c.lane, &c.weight) && take(&set, r->in[2], c.lane, &c.bias);
+    c.y = !ok ? NULL : direct ? ac_data(y) : ac_alloc(bytes);
+    if (c.y) {
+        ac_for_range(c.rows, AC_GRAIN_SLOW / (c.n + 1), layer_rows, &c);
+        if (!direct) {
+            c.loops->store[c.lane][y->dtype](y->numel, c.y, ac_data(y), 1);
+            ac_free(c.y, bytes);
+        }
+    }
+    drop(&set);
+    return c.y ? 0 : -1;
+}
+
+enum { BLOCK_ROWS = 64 }; /* rows whose weight gradients one chunk sums */
+
+static void layer_backward_block(void *context, int64_t begin, int64_t end) {
+    const norm_call *c = context;
+    const ac_tensor *mean = c->r->in[2], *rstd = c->r->in[3];
+    for (int64_t block = begin; block < end; block++) {
+        double *dw = c->dweight + block * c->n, *db = c->dbias + block * c->n;
+        int64_t last = (block + 1) * BLOCK_ROWS < c->rows ? (block + 1) * BLOCK_ROWS : c->rows;
+        for (int64_t j = 0; j < c->n; j++) dw[j] = db[j] = 0;
+        for (int64_t i = block * BLOCK_ROWS; i < last; i++) {
+            double m = stat(mean, i), s = stat(rstd, i), sum1 = 0, sum2 = 0;
+            const char *x = c->x + i * c->n * ac_lane_bytes(c->lane), *g = c->g + i * c->n * ac_lane_bytes(c->lane);
+            ac_dtype t = ac_lane_dtype(c->lane);
+            for (int64_t j = 0; j < c->n; j++) {
+                double gj = ac_read_double(g, t, j), hat = (ac_read_double(x, t, j) - m) * s;
+                double gw = c->weight ? gj * ac_read_double(c->weight, t, j) : gj;
+                dw[j] += gj * hat, db[j] += gj;
+                sum1 += gw, sum2 += gw * hat;
+            }
+            c->loops->normalize_backward[c->lane](c->n, g, x, m, s, c->weight, sum1 / (double)c->n,
+                                                  sum2 / (double)c->n, c->y + i * c->n * ac_lane_bytes(c->lane));
+        }
+    }
+}
+
+int ac_cpu_layer_norm_backward(const ac_run *r) {
+    ATTRS(rows_only);
+    const ac_tensor *x = r->in[1];
+    ac_tensor *dx = r->out[0], *dw = r->out[1], *db = r->out[2];
+    dense_set set = {.n = 0};
+    norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(x->dtype), .rows = a->rows, .n = dw->numel};
+    int64_t blocks = (c.rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    size_t bytes = (size_t)(dx->numel * ac_lane_bytes(c.lane)) + 1, sums = (size_t)(2 * blocks * c.n + 1) * sizeof(double);
+    bool ok = take(&set, r->in[0], c.lane, &c.g) && take(&set, x, c.lane, &c.x) && take(&set, r->in[4], c.lane, &c.weight);
+    c.y = ok ? ac_alloc(bytes) : NULL;
+    c.dweight = c.y ? ac_alloc(sums) : NULL;
+    if (c.dweight) {
+        c.dbias = c.dweight + blocks * c.n;
+        ac_for_range(blocks, 1, layer_backward_block, &c);
+        c.loops->store[c.lane][dx->dtype](dx->numel, c.y, ac_data(dx), 1);
+        for (int64_t j = 0; j < c.n; j++) {
+            double w = 0, b = 0;
+            for (int64_t k = 0; k < blocks; k++) w += c.dweight[k * c.n + j], b += c.dbias[k * c.n + j];
+            ac_write_double(ac_data(dw), dw->dtype, j, w);
+            ac_write_double(ac_data(db), db->dtype, j, b);
+        }
+        ac_free(c.dweight, sums);
+    }
+    ac_free(c.y, bytes);
+    drop(&set);
+    return c.dweight ? 0 : -1;
+}
+
+/* -- batch norm -------------------------------------------------------------------------------------- */
+
+/* x [N, C, inner] contiguous: calls for each of the N runs of channel ch. */
+#define EACH_RUN(c, ch, at) for (int64_t at = (ch) * (c)->n, run_ = 0; run_ < (c)->rows; run_++, at += (c)->n * (c)->r->out[1]->numel)
+
+static void batch_channels(void *context, int64_t begin, int64_t end) {
+    const norm_call *c = context;
+    const ac_attrs_batch_norm *a = c->r->attrs;
+    ac_tensor *const *in = c->r->in, *const *out = c->r->out;
+    int64_t item = ac_lane_bytes(c->lane);
+    double count = (double)(c->rows * c->n);
+    for (int64_t ch = begin; ch < end; ch++) {
+        double mean = 0, var = 0;
+        if (a->training) {
+            EACH_RUN(c, ch, at) mean += total_of(c, AC_FOLD_SUM, c->x + at * item, c->n, 0);
+            mean /= count;
+            EACH_RUN(c, ch, at) var += total_of(c, AC_FOLD_SUM_SQUARES, c->x + at * item, c->n, mean);
+            var /= count;
+        } else {
+            mean = stat(in[1], ch * in[1]->strides[0]), var = stat(in[2], ch * in[2]->strides[0]);
+        }
+        double rstd = 1 / sqrt(var + a->eps), w = in[3] ? stat(in[3], ch * in[3]->strides[0]) : 1;
+        double b = in[4] ? stat(in[4], ch * in[4]->strides[0]) : 0;
+        ac_write_double(ac_data(out[1]), out[1]->dtype, ch, mean);
+        ac_write_double(ac_data(out[2]), out[2]->dtype, ch, rstd);
+        /* one channel's weight and bias fold into mean and factor: (x - (mean - b / (rstd w))) rstd w */
+        ac_dtype t = ac_lane_dtype(c->lane);
+        EACH_RUN(c, ch, at) {
+            for (int64_t j = 0; j < c->n; j++) {
+                double y = (ac_read_double(c->x, t, at + j) - mean) * rstd * w + b;
+                ac_write_double(ac_data(out[0]), out[0]->dtype, at + j, y);
+            }
+        }
+        if (a->training && in[1] && in[2]) {
+            double keep = 1 - a->momentum, unbiased = var * count / (count - 1);
+            int64_t at1 = ch * in[1]->strides[0], at2 = ch * in[2]->strides[0];
+            ac_write_double(ac_data(in[1]), in[1]->dtype, at1, keep * stat(in[1], at1) + a->momentum * mean);
+            ac_write_double(ac_data(in[2]), in[2]->dtype, at2, keep * stat(in[2], at2) + a->momentum * unbiased);
+        }
+    }
+}
+
+static void batch_geometry(norm_call *c, const ac_tensor *x) {
+    c->rows = x->shape[0];
+    c->n = 1;
+    for (int d = 2; d < x->ndim; d++) c->n *= x->shape[d];
+}
+
+int ac_cpu_batch_norm(const ac_run *r) {
+    dense_set set = {.n = 0};
+    norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(r->in[0]->dtype)};
+    batch_geometry(&c, r->in[0]);
+    bool ok = take(&set, r->in[0], c.lane, &c.x);
+    if (ok) ac_for_range(r->out[1]->numel, AC_GRAIN_SLOW / (c.rows * c.n + 1), batch_channels, &c);
+    drop(&set);
+    return ok ? 0 : -1;
+}
+
+static void batch_backward_channels(void *context, int64_t begin, int64_t end) {
+    const norm_call *c = context;
+    const ac_attrs_training *a = c->r->attrs;
+    ac_tensor *const *in = c->r->in, *const *out = c->r->out;
+    ac_dtype t = ac_lane_dtype(c->lane);
+    double count = (double)(c->rows * c->n);
+    for (int64_t ch = begin; ch < end; ch++) {
+        double mean = stat(in[2], ch), rstd = stat(in[3], ch), w = in[4] ? stat(in[4], ch * in[4]->strides[0]) : 1;
+        double sum = 0, sum_hat = 0;
+        EACH_RUN(c, ch, at) {
+            for (int64_t j = 0; j < c->n; j++) {
+                double g = ac_read_double(c->g, t, at + j);
+                sum += g, sum_hat += g * (ac_read_double(c->x, t, at + j) - mean) * rstd;
+            }
+        }
+        ac_write_double(ac_data(out[1]), out[1]->dtype, ch, sum_hat);
+        ac_write_double(ac_data(out[2]), out[2]->dtype, ch, sum);
+        double m1 = a->training ? sum / count : 0, m2 = a->training ? sum_hat / count : 0;
+        EACH_RUN(c, ch, at) {
+            for (int64_t j = 0; j < c->n; j++) {
+                double hat = (ac_read_double(c->x, t, at + j) - mean) * rstd;
+                ac_write_double(ac_data(out[0]), out[0]->dtype, at + j,
+                                w * rstd * (ac_read_double(c->g, t, at + j) - m1 - hat * m2));
+            }
+        }
+    }
+}
+
+int ac_cpu_batch_norm_backward(const ac_run *r) {
+    dense_set set = {.n = 0};
+    norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(r->in[1]->dtype)};
+    batch_geometry(&c, r->in[1]);
+    bool ok = take(&set, r->in[0], c.lane, &c.g) && take(&set, r->in[1], c.lane, &c.x);
+    if (ok) ac_for_range(r->out[1]->numel, AC_GRAIN_SLOW / (c.rows * c.n + 1), batch_backward_channels, &c);
+    drop(&set);
+    return ok ? 0 : -1;
+}

@@ -1,0 +1,363 @@
+/* Shape rules of elementwise operators, creation, reductions and products. */
+#include "infer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define ATTRS(name) const ac_attrs_##name *a = i->attrs
+
+const char *ac_input_name(const ac_infer *i, int input) {
+    int seen = 0;
+    for (int p = 0; p < i->info->n_params; p++)
+        if (i->info->params[p].kind <= AC_P_TENSOR_LIST && seen++ == input) return i->info->params[p].name;
+    return "input";
+}
+
+int ac_need_floating(const ac_infer *i, int input) {
+    if (ac_is_floating(i->in[input]->dtype)) return 0;
+    return ac_fail(AC_RUNTIME, "%s: `%s` must be floating point, got %s; convert it with .float()",
+                   i->info->python, ac_input_name(i, input), ac_dtypes[i->in[input]->dtype].name);
+}
+
+int ac_need_integer(const ac_infer *i, int input) {
+    ac_dtype t = i->in[input]->dtype;
+    if (t == AC_int64 || t == AC_int32) return 0;
+    return ac_fail(AC_INDEX, "%s: `%s` holds indices and must be int64 or int32, got %s",
+                   i->info->python, ac_input_name(i, input), ac_dtypes[t].name);
+}
+
+int ac_need_ndim(const ac_infer *i, int input, int ndim) {
+    if (i->in[input]->ndim == ndim) return 0;
+    char text[AC_SHAPE_TEXT];
+    return ac_fail(AC_RUNTIME, "%s: `%s` must have %d dimensions, got shape %s", i->info->python,
+                   ac_input_name(i, input), ndim, ac_shape_text(i->in[input], text));
+}
+
+int ac_need_same_dtype(const ac_infer *i, int a, int b) {
+    if (i->in[a]->dtype == i->in[b]->dtype) return 0;
+    return ac_fail(AC_RUNTIME, "%s: `%s` and `%s` must have the same dtype, got %s and %s",
+                   i->info->python, ac_input_name(i, a), ac_input_name(i, b),
+                   ac_dtypes[i->in[a]->dtype].name, ac_dtypes[i->in[b]->dtype].name);
+}
+
+int ac_need_shape(const ac_infer *i, int input, const ac_dims *shape) {
+    ac_dims got = ac_shape_of(i->in[input]);
+    if (ac_dims_equal(&got, shape)) return 0;
+    char want_text[AC_SHAPE_TEXT], got_text[AC_SHAPE_TEXT];
+    return ac_fail(AC_RUNTIME, "%s: `%s` must have shape %s, got %s", i->info->python,
+                   ac_input_name(i, input), ac_dims_text(shape, want_text), ac_dims_text(&got, got_text));
+}
+
+/* -- elementwise ------------------------------------------------------------------------------- */
+
+/* Promotion by rank: a dimensioned tensor of the highest category present decides alone. */
+ac_dtype ac_result_type(ac_tensor *const *in, int n) {
+    int best[3] = {-1, -1, -1}; /* dimensioned, 0-d, number */
+    for (int k = 0; k < n; k++) {
+        if (!in[k]) continue;
+        int rank = in[k]->is_scalar ? 2 : in[k]->ndim == 0 ? 1 : 0;
+        ac_dtype t = in[k]->dtype;
+        best[rank] = best[rank] < 0 ? (int)t : (int)ac_promote((ac_dtype)best[rank], t);
+    }
+    int result = best[0];
+    for (int rank = 1; rank < 3; rank++) {
+        if (best[rank] < 0) continue;
+        if (result < 0) result = best[rank];
+        else if (ac_dtypes[best[rank]].category > ac_dtypes[result].category)
+            result = rank == 2 && ac_is_floating((ac_dtype)best[rank]) ? (int)ac_default_dtype()
+                                                                       : best[rank];
+    }
+    return (ac_dtype)result;
+}
+
+static int pointwise_dtype(ac_infer *i) {
+    bool where = i->info == &ac_ops[AC_OP_where] || i->info == &ac_ops[AC_OP_masked_fill];
+    ac_tensor *const *in = i->in;
+    if (i->info == &ac_ops[AC_OP_masked_fill]) i->compute = in[0]->dtype;
+    else i->compute = where ? ac_result_type(in + 1, i->n_in - 1) : ac_result_type(in, i->n_in);
+    if (where && in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype != AC_bool)
+        return ac_fail(AC_RUNTIME, "%s: the condition must be a bool tensor, got %s", i->info->python,
+                       ac_dtypes[in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype].name);
+    if (i->info->result == AC_RESULT_FLOAT && !ac_is_floating(i->compute)) i->compute = ac_default_dtype();
+    if (i->info->result == AC_RESULT_INT && ac_is_floating(i->compute))
+        return ac_fail(AC_RUNTIME, "%s: needs integers or bool, got %s", i->info->python,
+                       ac_dtypes[i->compute].name);
+    return 0;
+}
+
+int ac_infer_pointwise(ac_infer *i) {
+    AC_TRY(pointwise_dtype(i));
+    ac_spec *out = &i->out[0];
+    out->dtype = i->info->result == AC_RESULT_BOOL ? AC_bool : i->compute;
+    out->shape = ac_shape_of(i->in[0]);
+    for (int k = 1; k < i->n_in; k++) {
+        if (ac_same_shape(i->in[k], i->in[0])) continue;
+        ac_dims shape = ac_shape_of(i->in[k]);
+        AC_TRY(ac_dims_broadcast(&out->shape, &shape, i->info->python));
+    }
+    if (i->info == &ac_ops[AC_OP_clamp]) {
+        ATTRS(clamp);
+        if (a->min.kind == AC_NONE && a->max.kind == AC_NONE)
+            return ac_fail(AC_RUNTIME, "clamp: give `min`, `max` or both");
+        bool fraction = a->min.kind == AC_FLOAT || a->max.kind == AC_FLOAT;
+        if (fraction && !ac_is_floating(i->compute)) out->dtype = i->compute = ac_default_dtype();
+    }
+    return 0;
+}
+
+int ac_infer_same(ac_infer *i) {
+    i->out[0] = (ac_spec){i->in[0]->dtype, ac_shape_of(i->in[0])};
+    return 0;
+}
+
+int ac_infer_cast(ac_infer *i) {
+    ATTRS(dtype);
+    i->out[0] = (ac_spec){(ac_dtype)a->dtype, ac_shape_of(i->in[0])};
+    return 0;
+}
+
+/* -- creation ------------------------------------------------------------------------------------ */
+
+int ac_infer_full(ac_infer *i) {
+    ATTRS(full);
+    i->out[0] = (ac_spec){(ac_dtype)a->dtype, a->size};
+    return 0;
+}
+
+int ac_infer_full_like_attrs(ac_infer *i) {
+    ATTRS(random);
+    if (i->info == &ac_ops[AC_OP_randint] && !(a->a < a->b))
+        return ac_fail(AC_RUNTIME, "randint: `low` (%g) must be below `high` (%g)", a->a, a->b);
+    if (i->info != &ac_ops[AC_OP_randint] && !ac_is_floating((ac_dtype)a->dtype))
+        return ac_fail(AC_RUNTIME, "%s: needs a floating point dtype, got %s", i->info->python + 1,
+                       ac_dtypes[a->dtype].name);
+    if (i->info == &ac_ops[AC_OP_normal] && a->b < 0)
+        return ac_fail(AC_RUNTIME, "normal: `std` must be 0 or more, got %g", a->b);
+    i->out[0] = (ac_spec){(ac_dtype)a->dtype, a->size};
+    return 0;
+}
+
+int ac_infer_arange(ac_infer *i) {
+    ATTRS(arange);
+    double start = ac_scalar_double(a->start), end = ac_scalar_double(a->end), step = ac_scalar_double(a->step);
+    if (!(step != 0) || (end - start) / step < 0)
+        return ac_fail(AC_RUNTIME, "arange: a step of %g does not lead from %g to %g", step, start, end);
+    double n = (end - start) / step;
+    if (!(n < 0x1p52)) return ac_fail(AC_RUNTIME, "arange: from %g to %g is not finite", start, end);
+    int64_t count = (int64_t)n + ((double)(int64_t)n < n);
+    i->out[0] = (ac_spec){(ac_dtype)a->dtype, {1, {count}}};
+    return 0;
+}
+
+int ac_infer_randperm(ac_infer *i) {
+    ATTRS(count);
+    if (a->n < 0) return ac_fail(AC_RUNTIME, "randperm: `n` must be 0 or more, got %" PRId64, a->n);
+    i->out[0] = (ac_spec){AC_int64, {1, {a->n}}};
+    return 0;
+}
+
+/* -- reductions ----------------------------------------------------------------------------------- */
+
+static int reduced_shape(ac_infer *i, const ac_dims *dim, int64_t keepdim, ac_dims *out) {
+    uint32_t mask;
+    AC_TRY(ac_dims_mask(dim, i->in[0]->ndim, i->info->python, &mask));
+    out->n = 0;
+    for (int d = 0; d < i->in[0]->ndim; d++) {
+        if (!(mask & (1u << d))) out->v[out->n++] = i->in[0]->shape[d];
+        else if (keepdim) out->v[out->n++] = 1;
+    }
+    return 0;
+}
+
+static int reduce_as(ac_infer *i, const ac_dims *dim, int64_t keepdim, ac_dtype dtype) {
+    i->out[0].dtype = dtype;
+    return reduced_shape(i, dim, keepdim, &i->out[0].shape);
+}
+
+int ac_infer_reduce_sum(ac_infer *i) {
+    ATTRS(reduce);
+    ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype
+                 : ac_is_floating(i->in[0]->dtype) ? i->in[0]->dtype : AC_int64;
+    return reduce_as(i, &a->dim, a->keepdim, t);
+}
+
+int ac_infer_reduce_float(ac_infer *i) {
+    ATTRS(reduce);
+    ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype : i->in[0]->dtype;
+    if (!ac_is_floating(t))
+        return ac_fail(AC_RUNTIME, "%s: needs floating point, got %s; convert with .float() or give `dtype`",
+                       i->info->python, ac_dtypes[t].name);
+    return reduce_as(i, &a->dim, a->keepdim, t);
+}
+
+int ac_infer_reduce_float_dim(ac_infer *i) {
+    ATTRS(reduce_dim);
+    ac_dtype t = i->in[0]->dtype;
+    return reduce_as(i, &a->dim, a->keepdim, ac_is_floating(t) ? t : ac_default_dtype());
+}
+
+int ac_infer_reduce_var(ac_infer *i) {
+    ATTRS(var);
+    AC_TRY(ac_need_floating(i, 0));
+    return reduce_as(i, &a->dim, a->keepdim, i->in[0]->dtype);
+}
+
+/* Largest and smallest have no value over nothing. */
+static int need_elements(const ac_infer *i, uint32_t mask) {
+    for (int d = 0; d < i->in[0]->ndim; d++)
+        if ((mask & (1u << d)) && i->in[0]->shape[d] == 0)
+            return ac_fail(AC_INDEX, "%s: dimension %d has no elements to choose from", i->info->python, d);
+    return 0;
+}
+
+int ac_infer_reduce_same(ac_infer *i) {
+    ATTRS(reduce_dim);
+    uint32_t mask;
+    AC_TRY(ac_dims_mask(&a->dim, i->in[0]->ndim, i->info->python, &mask));
+    AC_TRY(need_elements(i, mask));
+    return reduce_as(i, &a->dim, a->keepdim, i->in[0]->dtype);
+}
+
+int ac_infer_reduce_pair(ac_infer *i) {
+    ATTRS(dim);
+    ac_dims dim = {1, {a->dim}};
+    uint32_t mask;
+    AC_TRY(ac_dims_mask(&dim, i->in[0]->ndim, i->info->python, &mask));
+    AC_TRY(need_elements(i, mask));
+    AC_TRY(reduce_as(i, &dim, a->keepdim, i->in[0]->dtype));
+    i->out[1] = (ac_spec){AC_int64, i->out[0].shape};
+    return 0;
+}
+
+int ac_infer_reduce_index(ac_infer *i) {
+    ATTRS(maybe_dim);
+    ac_dims dim = {a->dim == AC_ABSENT ? -1 : 1, {a->dim}};
+    uint32_t mask;
+    AC_TRY(ac_dims_mask(&dim, i->in[0]->ndim, i->info->python, &mask));
+    AC_TRY(need_elements(i, mask));
+    return reduce_as(i, &dim, a->keepdim, AC_int64);
+}
+
+int ac_infer_reduce_bool(ac_infer *i) {
+    ATTRS(reduce_dim);
+    return reduce_as(i, &a->dim, a->keepdim, AC_bool);
+}
+
+int ac_infer_reduce_norm(ac_infer *i) {
+    ATTRS(norm);
+    ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype : i->in[0]->dtype;
+    if (!ac_is_floating(t)) AC_TRY(ac_need_floating(i, 0));
+    return reduce_as(i, &a->dim, a->keepdim, t);
+}
+
+int ac_infer_softmax(ac_infer *i) {
+    ATTRS(softmax);
+    int64_t dim = a->dim;
+    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->python));
+    ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype : i->in[0]->dtype;
+    if (!ac_is_floating(t)) AC_TRY(ac_need_floating(i, 0));
+    i->out[0] = (ac_spec){t, ac_shape_of(i->in[0])};
+    return 0;
+}
+
+/* -- losses ---------------------------------------------------------------------------------------- */
+
+int ac_infer_loss_pair(ac_infer *i) {
+    ATTRS(reduction);
+    ac_dims shape = ac_shape_of(i->in[0]), target = ac_shape_of(i->in[1]);
+    AC_TRY(ac_dims_broadcast(&shape, &target, i->info->python));
+    i->compute = ac_result_type(i->in, 2);
+    if (!ac_is_floating(i->compute)) AC_TRY(ac_need_floating(i, 0));
+    i->out[0] = (ac_spec){i->compute, a->reduction == AC_REDUCE_NONE ? shape : (ac_dims){0}};
+    return 0;
+}
+
+static int need_class_weight(const ac_infer *i, const ac_tensor *weight, int64_t classes) {
+    if (!weight) return 0;
+    if (weight->ndim == 1 && weight->shape[0] == classes && ac_is_floating(weight->dtype)) return 0;
+    char text[AC_SHAPE_TEXT];
+    return ac_fail(AC_RUNTIME, "%s: `weight` must hold one floating point number for each of the %" PRId64
+                   " classes, got %s %s", i->info->python, classes, ac_dtypes[weight->dtype].name,
+                   ac_shape_text(weight, text));
+}
+
+int ac_infer_nll_loss(ac_infer *i) {
+    ATTRS(nll);
+    const ac_tensor *x = i->in[0];
+    AC_TRY(ac_need_floating(i, 0));
+    if (x->ndim == 0) return ac_fail(AC_RUNTIME, "%s: `x` must have a dimension of classes", i->info->python);
+    if (i->in[1]->dtype != AC_int64)
+        return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64, got %s",
+                       i->info->python, ac_dtypes[i->in[1]->dtype].name);
+    ac_dims target = ac_shape_of(x);
+    int64_t channel = x->ndim > 1;
+    for (int64_t d = channel; d + 1 < target.n; d++) target.v[d] = target.v[d + 1];
+    target.n--;
+    AC_TRY(ac_need_shape(i, 1, &target));
+    AC_TRY(need_class_weight(i, i->in[2], x->shape[channel]));
+    i->out[0] = (ac_spec){x->dtype, a->reduction == AC_REDUCE_NONE ? target : (ac_dims){0}};
+    return 0;
+}
+
+int ac_infer_nll_loss_backward(ac_infer *i) {
+    ATTRS(nll_backward);
+    i->out[0] = (ac_spec){i->in[0]->dtype, a->size};
+    return 0;
+}
+
+/* -- products --------------------------------------------------------------------------------------- */
+
+static int product_dtype(ac_infer *i, int64_t out_dtype) {
+    AC_TRY(ac_need_same_dtype(i, 0, 1));
+    i->out[0].dtype = out_dtype != AC_NO_DTYPE ? (ac_dtype)out_dtype : i->in[0]->dtype;
+    return 0;
+}
+
+static int inner_sizes(const ac_infer *i, int64_t left, int64_t right) {
+    if (left == right) return 0;
+    char x[AC_SHAPE_TEXT], y[AC_SHAPE_TEXT];
+    return ac_fail(AC_RUNTIME, "%s: shapes %s and %s cannot be multiplied: the inner sizes %" PRId64
+                   " and %" PRId64 " differ", i->info->python, ac_shape_text(i->in[0], x),
+                   ac_shape_text(i->in[1], y), left, right);
+}
+
+int ac_infer_mm(ac_infer *i) {
+    ATTRS(product);
+    AC_TRY(ac_need_ndim(i, 0, 2));
+    AC_TRY(ac_need_ndim(i, 1, 2));
+    AC_TRY(inner_sizes(i, i->in[0]->shape[1], i->in[1]->shape[0]));
+    i->out[0].shape = (ac_dims){2, {i->in[0]->shape[0], i->in[1]->shape[1]}};
+    return product_dtype(i, a->out_dtype);
+}
+
+int ac_infer_bmm(ac_infer *i) {
+    ATTRS(product);
+    AC_TRY(ac_need_ndim(i, 0, 3));
+    AC_TRY(ac_need_ndim(i, 1, 3));
+    if (i->in[0]->shape[0] != i->in[1]->shape[0])
+        return ac_fail(AC_RUNTIME, "bmm: batches of %" PRId64 " and %" PRId64 " matrices differ",
+                       i->in[0]->shape[0], i->in[1]->shape[0]);
+    AC_TRY(inner_sizes(i, i->in[0]->shape[2], i->in[1]->shape[1]));
+    i->out[0].shape = (ac_dims){3, {i->in[0]->shape[0], i->in[0]->shape[1], i->in[1]->shape[2]}};
+    return product_dtype(i, a->out_dtype);
+}
+
+int ac_infer_linear(ac_infer *i) {
+    const ac_tensor *x = i->in[0], *w = i->in[1], *bias = i->in[2];
+    AC_TRY(ac_need_ndim(i, 1, 2));
+    if (x->ndim == 0) return ac_fail(AC_RUNTIME, "linear: `x` must have at least 1 dimension");
+    if (x->shape[x->ndim - 1] != w->shape[1]) {
+        char xt[AC_SHAPE_TEXT], wt[AC_SHAPE_TEXT];
+        return ac_fail(AC_RUNTIME, "linear: `x` %s has %" PRId64 " features and `weight` %s [out, in] "
+                       "takes %" PRId64, ac_shape_text(x, xt), x->shape[x->ndim - 1],
+                       ac_shape_text(w, wt), w->shape[1]);
+    }
+    if (bias) {
+        ac_dims want = {1, {w->shape[0]}};
+        AC_TRY(ac_need_shape(i, 2, &want));
+        AC_TRY(ac_need_same_dtype(i, 1, 2));
+    }
+    i->out[0].shape = ac_shape_of(x);
+    i->out[0].shape.v[x->ndim - 1] = w->shape[0];
+    return product_dtype(i, AC_NO_DTYPE);
+}

@@ -1,0 +1,171 @@
+/* The table itself, and the reader of its signatures. */
+#include "op.h"
+
+#include "infer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { F = AC_HOME_F, M = AC_HOME_M, I = AC_HOME_I, N = AC_HOME_N };
+enum { X = AC_SAVE_X, Y = AC_SAVE_Y, Z = AC_SAVE_Z, W = AC_SAVE_W, ALL = AC_SAVE_ALL,
+       R = AC_SAVE_R, S = AC_SAVE_S, T = AC_SAVE_T };
+
+#define POINT(name_, python_, home_, result_, cast_, save_, attrs_, signature_, doc_)              \
+    [AC_OP_##name_] = {.name = #name_, .python = python_, .home = home_,                           \
+                       .kind = AC_KIND_POINTWISE, .cast = AC_CAST_##cast_,                         \
+                       .result = AC_RESULT_##result_, .save = save_, .infer = ac_infer_pointwise,  \
+                       .attrs_size = sizeof(ac_attrs_##attrs_), .signature = signature_, .doc = doc_},
+
+ac_op_info ac_ops[AC_N_OPS] = {
+#define POINT1(name_, py, home_, res, cast_, save_, grad, at, sig, doc_) POINT(name_, py, home_, res, cast_, save_, at, sig, doc_)
+#define POINT2 POINT1
+#define POINT3 POINT1
+#define KERNEL(name_, py, home_, infer_, kernel_, cast_, save_, grad, at, sig, doc_)               \
+    [AC_OP_##name_] = {.name = #name_, .python = py, .home = home_, .kind = AC_KIND_KERNEL,        \
+                       .cast = AC_CAST_##cast_, .save = save_, .infer = ac_infer_##infer_,         \
+                       .attrs_size = sizeof(ac_attrs_##at), .signature = sig, .doc = doc_},
+#define VIEW(name_, py, home_, grad, at, sig, doc_)                                                \
+    [AC_OP_##name_] = {.name = #name_, .python = py, .home = home_, .kind = AC_KIND_VIEW,          \
+                       .attrs_size = sizeof(ac_attrs_##at), .signature = sig, .doc = doc_},
+#define COMPOSITE(name_, py, home_, cast_, at, sig, doc_)                                          \
+    [AC_OP_##name_] = {.name = #name_, .python = py, .home = home_, .kind = AC_KIND_COMPOSITE,     \
+                       .cast = AC_CAST_##cast_, .attrs_size = sizeof(ac_attrs_##at),               \
+                       .signature = sig, .doc = doc_},
+#include "ops.def"
+};
+
+/* -- signatures ------------------------------------------------------------------------------- */
+
+static const char *skip(const char *s) {
+    while (*s == ' ' || *s == ',') s++;
+    return s;
+}
+
+static bool take(const char **s, const char *word) {
+    size_t n = strlen(word);
+    if (strncmp(*s, word, n) != 0) return false;
+    *s += n;
+    return true;
+}
+
+/* The kinds of the grammar; a longer word stands before its own beginning. */
+static int read_kind(const char **s, ac_param *p) {
+    if (take(s, "Tensor?[]") || take(s, "Tensor[]")) p->kind = AC_P_TENSOR_LIST;
+    else if (take(s, "Tensor|Scalar")) p->kind = AC_P_TENSOR, p->number = true;
+    else if (take(s, "Tensor")) p->kind = AC_P_TENSOR;
+    else if (take(s, "Scalar")) p->kind = AC_P_SCALAR;
+    else if (take(s, "int[]")) p->kind = AC_P_DIMS;
+    else if (take(s, "int")) p->kind = AC_P_INT;
+    else if (take(s, "bool")) p->kind = AC_P_BOOL;
+    else if (take(s, "float")) p->kind = AC_P_FLOAT;
+    else if (take(s, "dtype")) p->kind = AC_P_DTYPE;
+    else if (take(s, "{")) {
+        p->kind = AC_P_CHOICE, p->choices = *s;
+        *s = strchr(*s, '}') + 1;
+    } else return ac_fail(AC_RUNTIME, "unknown kind of parameter at `%s`", *s);
+    if (take(s, "?")) p->optional = true;
+    if (take(s, "(mut)")) p->mutated = true;
+    return 0;
+}
+
+/* The position of `word` (ended by any of ",} ") in "none,mean,sum}", or -1. */
+static int64_t choice_of(const char *choices, const char *word, size_t length) {
+    int64_t at = 0;
+    for (const char *c = choices;; at++) {
+        size_t n = strcspn(c, ",}");
+        if (n == length && strncmp(c, word, n) == 0) return at;
+        if (c[n] == '}') return -1;
+        c += n + 1;
+    }
+}
+
+int64_t ac_choice(const ac_param *p, const char *word) {
+    return choice_of(p->choices, word, strlen(word));
+}
+
+static int read_default(const char **s, ac_param *p) {
+    size_t n = strcspn(*s, ",) ");
+    const char *word = *s;
+    *s += n;
+    p->has_default = true;
+    if (strncmp(word, "None", 4) == 0) {
+        if (p->kind == AC_P_INT) p->fallback.i = AC_ABSENT;
+        if (p->kind == AC_P_DTYPE) p->fallback.i = AC_NO_DTYPE;
+        return 0; /* ac_scalar's zero is AC_NONE; ac_dims' default is always None */
+    }
+    switch (p->kind) {
+    case AC_P_INT: p->fallback.i = strtoll(word, NULL, 10); return 0;
+    case AC_P_BOOL: p->fallback.i = word[0] == 'T'; return 0;
+    case AC_P_FLOAT: p->fallback.f = strtod(word, NULL); return 0;
+    case AC_P_SCALAR: p->fallback.scalar = (ac_scalar){AC_INT, {strtoll(word, NULL, 10)}}; return 0;
+    case AC_P_CHOICE: p->fallback.i = choice_of(p->choices, word, n); return 0;
+    default: return ac_fail(AC_RUNTIME, "parameter %s cannot have a default", p->name);
+    }
+}
+
+static size_t attr_bytes(ac_param_kind kind) {
+    switch (kind) {
+    case AC_P_TENSOR:
+    case AC_P_TENSOR_LIST: return 0;
+    case AC_P_SCALAR: return sizeof(ac_scalar);
+    case AC_P_DIMS: return sizeof(ac_dims);
+    default: return sizeof(int64_t);
+    }
+}
+
+static int read_param(const char **s, ac_param *p) {
+    size_t n = strcspn(*s, ":");
+    if (n >= sizeof p->name) return ac_fail(AC_RUNTIME, "the name at `%s` is too long", *s);
+    memcpy(p->name, *s, n);
+    *s = skip(*s + n + 1);
+    AC_TRY(read_kind(s, p));
+    *s = skip(*s);
+    if (!take(s, "= ")) return 0;
+    return read_default(s, p);
+}
+
+static void read_results(const char *s, ac_op_info *op) {
+    op->n_out = 1;
+    if (!take(&s, " -> (")) return;
+    op->n_out = 0;
+    while (*s && *s != ')') {
+        op->out_names[op->n_out++] = s;
+        s += strcspn(s, ",)");
+        s = skip(s);
+    }
+}
+
+static int read_signature(ac_op_info *op) {
+    const char *s = op->signature + 1;
+    bool keyword_only = false;
+    size_t used = 0;
+    op->list_at = op->dtype_at = -1;
+    for (s = skip(s); *s != ')'; s = skip(s)) {
+        if (take(&s, "*")) {
+            keyword_only = true;
+            continue;
+        }
+        if (op->n_params == AC_MAX_PARAMS) return ac_fail(AC_RUNTIME, "%s: too many parameters", op->name);
+        ac_param *p = &op->params[op->n_params++];
+        AC_TRY(read_param(&s, p));
+        p->keyword_only = keyword_only;
+        p->offset = (int)used;
+        used += attr_bytes(p->kind);
+        if (p->kind == AC_P_TENSOR_LIST) op->list_at = op->n_tensors;
+        if (p->kind <= AC_P_TENSOR_LIST) op->n_tensors++;
+        if (p->kind == AC_P_DTYPE && p->optional) op->dtype_at = p->offset;
+    }
+    read_results(s + 1, op);
+    if (used != op->attrs_size || used > AC_MAX_ATTRS)
+        return ac_fail(AC_RUNTIME, "%s: its signature needs %zu bytes of attributes, its struct has %zu",
+                       op->name, used, op->attrs_size);
+    return 0;
+}
+
+int ac_ops_init(void) {
+    static bool done;
+    for (int op = 0; op < AC_N_OPS && !done; op++) AC_TRY(read_signature(&ac_ops[op]));
+    done = true;
+    return 0;
+}

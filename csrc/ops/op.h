@@ -1,0 +1,107 @@
+/* Operators: their numbers, their facts as read from ops.def, and the one way to call them. */
+#ifndef AC_OPS_OP_H
+#define AC_OPS_OP_H
+
+#include "../tensor/tensor.h"
+#include "attrs.h"
+
+typedef enum {
+#define POINT1(name, ...) AC_OP_##name,
+#define POINT2(name, ...) AC_OP_##name,
+#define POINT3(name, ...) AC_OP_##name,
+#define KERNEL(name, ...) AC_OP_##name,
+#define VIEW(name, ...) AC_OP_##name,
+#define COMPOSITE(name, ...) AC_OP_##name,
+#include "ops.def"
+    AC_N_OPS
+} ac_op;
+
+typedef enum { AC_KIND_POINTWISE, AC_KIND_KERNEL, AC_KIND_VIEW, AC_KIND_COMPOSITE } ac_op_kind;
+typedef enum { AC_CAST_KEEP, AC_CAST_LOW, AC_CAST_F32, AC_CAST_PROMOTE, AC_CAST_BANNED } ac_cast;
+typedef enum { AC_RESULT_KEEP, AC_RESULT_FLOAT, AC_RESULT_BOOL, AC_RESULT_INT } ac_result;
+
+enum { AC_HOME_F = 1, AC_HOME_M = 2, AC_HOME_I = 4, AC_HOME_N = 8 };
+/* Bits of a save mask: the inputs W.. and the results R S T. */
+enum {
+    AC_SAVE_X = 1, AC_SAVE_Y = 2, AC_SAVE_Z = 4, AC_SAVE_W = 8, AC_SAVE_ALL = 0xFFFF,
+    AC_SAVE_R = 1 << 16, AC_SAVE_S = 2 << 16, AC_SAVE_T = 4 << 16,
+};
+enum { AC_MAX_PARAMS = 12, AC_MAX_IN = 256, AC_MAX_OUT = 3, AC_MAX_LIST = AC_MAX_IN - 8 };
+
+typedef enum {
+    AC_P_TENSOR, AC_P_TENSOR_LIST,                               /* inputs */
+    AC_P_INT, AC_P_BOOL, AC_P_FLOAT, AC_P_SCALAR, AC_P_DIMS, AC_P_DTYPE, AC_P_CHOICE /* attributes */
+} ac_param_kind;
+
+/* One parameter of a signature. */
+typedef struct {
+    char name[20];
+    ac_param_kind kind;
+    bool optional;      /* None is allowed */
+    bool number;        /* Tensor|Scalar */
+    bool mutated;       /* Tensor(mut) */
+    bool keyword_only;
+    bool has_default;
+    int offset;         /* of the attribute in its struct */
+    const char *choices; /* "none,mean,sum}..." of a choice */
+    union {
+        int64_t i;      /* int, bool, dtype, choice */
+        double f;
+        ac_scalar scalar;
+    } fallback;
+} ac_param;
+
+typedef struct {
+    ac_dtype dtype;
+    ac_dims shape;
+} ac_spec;
+
+struct ac_infer;
+
+typedef struct {
+    const char *name, *python;
+    int home;
+    ac_op_kind kind;
+    ac_cast cast;
+    ac_result result;
+    int save;
+    int (*infer)(struct ac_infer *);
+    size_t attrs_size;
+    const char *signature, *doc;
+    /* read from the signature by ac_ops_init */
+    int n_params;
+    ac_param params[AC_MAX_PARAMS];
+    int n_tensors;      /* tensor parameters, a list counting as one */
+    int list_at;        /* which of them is the list, or -1 */
+    int dtype_at;       /* offset of an explicit `dtype?` attribute, or -1 */
+    int n_out;
+    const char *out_names[AC_MAX_OUT]; /* into the signature, ended by ':' */
+} ac_op_info;
+
+extern ac_op_info ac_ops[AC_N_OPS];
+int ac_ops_init(void) AC_CHECKED;
+/* The number of a choice's word, or -1. */
+int64_t ac_choice(const ac_param *p, const char *word);
+
+/* What a shape rule reads and fills. */
+typedef struct ac_infer {
+    const ac_op_info *info;
+    ac_tensor *const *in; /* NULL for an absent optional tensor */
+    int n_in;
+    const void *attrs;
+    ac_spec out[AC_MAX_OUT];
+    int n_out;
+    ac_dtype compute; /* elementwise rows: what the inputs promote to */
+    bool kernel_makes_output; /* the shape depends on values (nonzero) */
+} ac_infer;
+
+/* torch.result_type of the tensors: dimensioned ones decide, then 0-d ones, then numbers. */
+ac_dtype ac_result_type(ac_tensor *const *in, int n);
+
+/* Runs an operator: autocast, shape rule, kernel, record. Inputs are borrowed; out receives the
+ * results (new). Defined in dispatch/. */
+int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) AC_CHECKED;
+/* The same with one result written into `target` (in place, or `out=`), outside autocast. */
+int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) AC_CHECKED;
+
+#endif

@@ -1,0 +1,18 @@
+/* Views: other geometries of the same memory. */
+#ifndef AC_OPS_VIEWS_H
+#define AC_OPS_VIEWS_H
+
+#include "op.h"
+
+/* new: the view; x is in[0] of the row */
+#define VIEW(name, ...) ac_tensor *ac_view_##name(const ac_tensor *x, const void *attrs) AC_CHECKED;
+#include "ops.def"
+
+/* The function of a VIEW row. */
+typedef ac_tensor *(*ac_view_fn)(const ac_tensor *x, const void *attrs);
+extern const ac_view_fn ac_views[AC_N_OPS];
+
+/* Strides that give t the shape `shape` without a copy; false when there are none. */
+bool ac_view_strides(const ac_tensor *t, const ac_dims *shape, ac_dims *strides);
+
+#endif

@@ -1,0 +1,50 @@
+#include "optim.h"
+
+#include "../amp/scaler.h"
+#include "../base/alloc.h"
+
+#include <math.h>
+
+static int check(const ac_update *u, int i) {
+    char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
+    if (!ac_is_floating(u->param->dtype))
+        return ac_fail(AC_RUNTIME, "optimizer: parameter %d is %s; only floating point can be trained", i,
+                       ac_dtypes[u->param->dtype].name);
+    if (!ac_same_shape(u->param, u->grad))
+        return ac_fail(AC_RUNTIME, "optimizer: parameter %d has shape %s and its gradient %s", i,
+                       ac_shape_text(u->param, want), ac_shape_text(u->grad, got));
+    if (ac_overlaps_itself(u->param))
+        return ac_fail(AC_RUNTIME, "optimizer: elements of parameter %d share memory (expanded?)", i);
+    for (int k = 0; k < AC_MAX_STATE; k++)
+        if (u->state[k] && !ac_same_shape(u->param, u->state[k]))
+            return ac_fail(AC_RUNTIME, "optimizer: state %d of parameter %d has shape %s, the parameter %s", k, i,
+                           ac_shape_text(u->state[k], got), ac_shape_text(u->param, want));
+    return 0;
+}
+
+int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants) {
+    for (int i = 0; i < n; i++) AC_TRY(check(&updates[i], i));
+    AC_TRY(ac_cpu.step(rule, updates, n, constants));
+    for (int i = 0; i < n; i++) {
+        ac_wrote(updates[i].param);
+        for (int k = 0; k < AC_MAX_STATE; k++)
+            if (updates[i].state[k]) ac_wrote(updates[i].state[k]);
+    }
+    return 0;
+}
+
+int ac_optim_norm(ac_tensor *const *tensors, int n, double *norm) {
+    size_t bytes = (size_t)(n + 1) * sizeof(double);
+    double *sums = ac_alloc(bytes), total = 0;
+    if (!sums) return -1;
+    int failed = ac_cpu.squares(tensors, n, sums);
+    for (int i = 0; i < n && !failed; i++) total += sums[i];
+    ac_free(sums, bytes);
+    *norm = sqrt(total);
+    return failed;
+}
+
+int ac_optim_scale(ac_tensor *const *tensors, int n, double factor) {
+    int64_t ignored;
+    return ac_unscale(tensors, n, (float)factor, &ignored);
+}

@@ -1,0 +1,17 @@
+/* Optimizer steps and gradient norms over lists of tensors. */
+#ifndef AC_OPTIM_OPTIM_H
+#define AC_OPTIM_OPTIM_H
+
+#include "../backend/backend.h"
+#include "../kernels/loops.h"
+
+/* One step of `rule` for every update: shapes and dtypes are checked first, so that a bad list
+ * changes nothing; then one pass over memory. */
+int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+
+/* Euclidean norm of all tensors together, accumulated in float64. */
+int ac_optim_norm(ac_tensor *const *tensors, int n, double *norm) AC_CHECKED;
+/* Multiplies every tensor by `factor` in place. */
+int ac_optim_scale(ac_tensor *const *tensors, int n, double factor) AC_CHECKED;
+
+#endif

@@ -1,0 +1,244 @@
+/* Autocast state and the loss scaler for Python; the rules of their use are in ampc/amp. */
+#include "state.h"
+
+#include "../amp/autocast.h"
+#include "../amp/scaler.h"
+#include "../tensor/copies.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <structmember.h>
+
+static int device_from(PyObject *o, ac_amp_device *d) {
+    const char *name = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
+    if (name && strcmp(name, "cpu") == 0) return *d = AC_AMP_CPU, 0;
+    if (name && strcmp(name, "cuda") == 0) return *d = AC_AMP_CUDA, 0;
+    if (name) PyErr_Format(PyExc_RuntimeError, "autocast: device type must be 'cpu' or 'cuda', got '%s'", name);
+    else PyErr_Format(PyExc_ValueError, "autocast: the device type must be a string, got %s", Py_TYPE(o)->tp_name);
+    return -1;
+}
+
+/* -- regions ------------------------------------------------------------------------------------------- */
+
+static void state_free(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, "ampc autocast")); }
+
+/* _autocast_enter(device, enabled, dtype, cache) -> the state to give to _autocast_exit */
+static PyObject *enter(PyObject *module, PyObject *args) {
+    PyObject *device, *as;
+    int enabled, cache;
+    ac_amp_device d;
+    ac_dtype dtype;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OpOp", &device, &enabled, &as, &cache) || device_from(device, &d) < 0) return NULL;
+    if (ac_dtype_from(as, &dtype) < 0) return PyErr_SetString(PyExc_TypeError, "autocast: `dtype` must be a dtype"), NULL;
+    ac_autocast_state *old = PyMem_Malloc(sizeof *old);
+    if (!old) return PyErr_NoMemory();
+    *old = ac_autocast;
+    PyObject *capsule = PyCapsule_New(old, "ampc autocast", state_free);
+    if (!capsule) PyMem_Free(old);
+    else ac_autocast_enter(d, enabled, dtype, cache);
+    return capsule;
+}
+
+static PyObject *leave(PyObject *module, PyObject *capsule) {
+    (void)module;
+    ac_autocast_state *old = PyCapsule_GetPointer(capsule, "ampc autocast");
+    if (!old) return NULL;
+    ac_autocast = *old;
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_enabled(PyObject *module, PyObject *device) {
+    ac_amp_device d;
+    (void)module;
+    return device_from(device, &d) < 0 ? NULL : PyBool_FromLong(ac_autocast.enabled[d]);
+}
+static PyObject *is_active(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(ac_autocast.active);
+}
+static PyObject *active_dtype(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    if (!ac_autocast.active) Py_RETURN_NONE;
+    return Py_NewRef(ac_py->dtypes[ac_autocast.dtype]);
+}
+
+static PyObject *set_enabled(PyObject *module, PyObject *args) {
+    PyObject *device;
+    int on;
+    ac_amp_device d;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Op", &device, &on) || device_from(device, &d) < 0) return NULL;
+    ac_autocast_set_enabled(d, on);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_dtype(PyObject *module, PyObject *device) {
+    ac_amp_device d;
+    (void)module;
+    return device_from(device, &d) < 0 ? NULL : Py_NewRef(ac_py->dtypes[ac_autocast_dtype(d)]);
+}
+
+static PyObject *set_dtype(PyObject *module, PyObject *args) {
+    PyObject *device, *as;
+    ac_amp_device d;
+    ac_dtype dtype;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &device, &as) || device_from(device, &d) < 0) return NULL;
+    if (ac_dtype_from(as, &dtype) < 0 || !ac_is_floating(dtype)) return PyErr_SetString(PyExc_TypeError, "set_autocast_dtype: expected a floating point dtype"), NULL;
+    ac_autocast_set_dtype(d, dtype);
+    Py_RETURN_NONE;
+}
+
+static PyObject *cache_enabled(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(!ac_autocast.no_cache);
+}
+static PyObject *set_cache_enabled(PyObject *module, PyObject *on) {
+    (void)module;
+    int truth = PyObject_IsTrue(on);
+    if (truth < 0) return NULL;
+    ac_autocast.no_cache = !truth;
+    Py_RETURN_NONE;
+}
+static PyObject *nest(PyObject *module, PyObject *by) {
+    (void)module;
+    long n = PyLong_AsLong(by);
+    if (n == -1 && PyErr_Occurred()) return NULL;
+    return PyLong_FromLong(ac_autocast.nesting += (int)n);
+}
+
+/* -- kept weight copies ------------------------------------------------------------------------------------ */
+
+static PyObject *copies_clear(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    ac_copies_clear();
+    Py_RETURN_NONE;
+}
+static PyObject *copies_bytes(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyLong_FromLongLong(ac_copies_bytes());
+}
+static PyObject *copies_limit(PyObject *module, PyObject *limit) {
+    (void)module;
+    long long bytes = PyLong_AsLongLong(limit);
+    if (bytes == -1 && PyErr_Occurred()) return NULL;
+    if (bytes < 0) return PyErr_SetString(PyExc_ValueError, "the limit must be 0 bytes or more"), NULL;
+    ac_copies_set_limit(bytes);
+    Py_RETURN_NONE;
+}
+
+/* -- the scaler ---------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    ac_scaler s;
+} PyScaler;
+
+#define SCALER(o) (&((PyScaler *)(o))->s)
+
+static PyObject *scaler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"init_scale", "growth_factor", "backoff_factor", "growth_interval", NULL};
+    double scale, growth, backoff;
+    long long interval;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "dddL", names, &scale, &growth, &backoff, &interval)) return NULL;
+    PyScaler *self = (PyScaler *)type->tp_alloc(type, 0);
+    if (self) self->s = (ac_scaler){(float)scale, growth, backoff, interval, 0};
+    return (PyObject *)self;
+}
+static void scaler_dealloc(PyObject *o) {
+    PyTypeObject *type = Py_TYPE(o);
+    type->tp_free(o);
+    Py_DECREF(type);
+}
+
+static PyObject *get_scale(PyObject *o, void *unused) {
+    (void)unused;
+    return PyFloat_FromDouble((double)SCALER(o)->scale);
+}
+static int set_scale(PyObject *o, PyObject *value, void *unused) {
+    (void)unused;
+    double scale = value ? PyFloat_AsDouble(value) : NAN;
+    if (PyErr_Occurred()) return -1;
+    if (!((float)scale > 0) || isinf((float)scale)) {
+        PyErr_Format(PyExc_ValueError, "the scale must be a positive finite float32, got %R", value ? value : Py_None);
+        return -1;
+    }
+    SCALER(o)->scale = (float)scale;
+    return 0;
+}
+static PyObject *get_inverse(PyObject *o, void *unused) {
+    (void)unused;
+    return PyFloat_FromDouble((double)ac_scaler_inverse(SCALER(o)));
+}
+static PyObject *scaler_update(PyObject *o, PyObject *found) {
+    int truth = PyObject_IsTrue(found);
+    if (truth < 0) return NULL;
+    ac_scaler_update(SCALER(o), truth);
+    Py_RETURN_NONE;
+}
+
+static PyGetSetDef scaler_getset[] = {{"scale", get_scale, set_scale, "The present scale.", NULL},
+                                      {"inverse", get_inverse, NULL, "1 / scale, in float32.", NULL},
+                                      {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef scaler_members[] = {
+    {"growth_factor", T_DOUBLE, offsetof(PyScaler, s) + offsetof(ac_scaler, growth_factor), 0, NULL},
+    {"backoff_factor", T_DOUBLE, offsetof(PyScaler, s) + offsetof(ac_scaler, backoff_factor), 0, NULL},
+    {"growth_interval", T_LONGLONG, offsetof(PyScaler, s) + offsetof(ac_scaler, growth_interval), 0, NULL},
+    {"growth_tracker", T_LONGLONG, offsetof(PyScaler, s) + offsetof(ac_scaler, growth_tracker), 0, NULL},
+    {NULL, 0, 0, 0, NULL}};
+static PyMethodDef scaler_methods[] = {{"update", scaler_update, METH_O, "update(found_inf): one step of dynamic scaling."}, {NULL, NULL, 0, NULL}};
+static PyType_Slot scaler_slots[] = {{Py_tp_new, scaler_new}, {Py_tp_dealloc, scaler_dealloc}, {Py_tp_getset, scaler_getset},
+                                     {Py_tp_members, scaler_members}, {Py_tp_methods, scaler_methods}, {0, NULL}};
+static PyType_Spec scaler_spec = {"ampc._C.ScalerState", sizeof(PyScaler), 0, Py_TPFLAGS_DEFAULT, scaler_slots};
+
+/* _unscale(grads: list, factor) -> number of values that are not finite */
+static PyObject *unscale(PyObject *module, PyObject *args) {
+    PyObject *list;
+    float factor;
+    int64_t bad;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!f", &PyList_Type, &list, &factor)) return NULL;
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    ac_tensor **grads = PyMem_Malloc((size_t)(n + 1) * sizeof *grads);
+    if (!grads) return PyErr_NoMemory();
+    PyObject *result = NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *o = PyList_GET_ITEM(list, i);
+        grads[i] = ac_is_tensor(o) ? ac_unwrap(o) : NULL;
+        if (grads[i] && ac_is_floating(grads[i]->dtype) && !ac_overlaps_itself(grads[i])) continue;
+        PyErr_Format(PyExc_TypeError, "_unscale: gradient %zd must be a floating point Tensor whose elements do not share memory", i);
+        goto done;
+    }
+    void *lock = ac_lock.release();
+    int failed = ac_unscale(grads, (int)n, factor, &bad);
+    ac_lock.acquire(lock);
+    result = failed ? ac_raise() : PyLong_FromLongLong(bad);
+done:
+    PyMem_Free(grads);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"_autocast_enter", enter, METH_VARARGS, NULL},
+    {"_autocast_exit", leave, METH_O, NULL},
+    {"_is_autocast_enabled", is_enabled, METH_O, NULL},
+    {"_autocast_active", is_active, METH_NOARGS, NULL},
+    {"_autocast_active_dtype", active_dtype, METH_NOARGS, NULL},
+    {"set_autocast_enabled", set_enabled, METH_VARARGS, "set_autocast_enabled(device_type, enabled)"},
+    {"get_autocast_dtype", get_dtype, METH_O, "The dtype that regions of a device type cast to."},
+    {"set_autocast_dtype", set_dtype, METH_VARARGS, "set_autocast_dtype(device_type, dtype)"},
+    {"is_autocast_cache_enabled", cache_enabled, METH_NOARGS, "Whether 16-bit weight copies are kept."},
+    {"set_autocast_cache_enabled", set_cache_enabled, METH_O, "Turns the keeping of 16-bit weight copies on or off."},
+    {"_autocast_nest", nest, METH_O, NULL},
+    {"clear_autocast_cache", copies_clear, METH_NOARGS, "Drops every kept 16-bit weight copy."},
+    {"weight_copy_bytes", copies_bytes, METH_NOARGS, "Bytes held by kept 16-bit weight copies."},
+    {"set_weight_copy_limit", copies_limit, METH_O, "Bytes that kept weight copies may hold; beyond it weights are cast each time."},
+    {"_unscale", unscale, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+int ac_amp_init(PyObject *module) {
+    ac_py->scaler = (PyTypeObject *)PyType_FromModuleAndSpec(module, &scaler_spec, NULL);
+    if (!ac_py->scaler || PyModule_AddObjectRef(module, "ScalerState", (PyObject *)ac_py->scaler) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,283 @@
+/* Python calls read by the table's signatures: one parser for every operator. */
+#include "state.h"
+
+#include <math.h>
+#include <string.h>
+
+/* -- numbers --------------------------------------------------------------------------------------- */
+
+bool ac_is_number(PyObject *o) {
+    if (PyFloat_Check(o) || PyLong_Check(o)) return true;
+    if (ac_is_tensor(o) || PyUnicode_Check(o) || PyBytes_Check(o) || PySequence_Check(o)) return false;
+    PyNumberMethods *m = Py_TYPE(o)->tp_as_number;
+    return m && (m->nb_float || m->nb_index); /* NumPy's scalars among others */
+}
+
+int ac_scalar_from(PyObject *o, ac_scalar *s) {
+    if (PyBool_Check(o)) {
+        *s = (ac_scalar){AC_BOOL, {o == Py_True}};
+        return 0;
+    }
+    if (PyLong_Check(o) || (!PyFloat_Check(o) && PyIndex_Check(o))) {
+        int64_t i = PyLong_AsLongLong(o);
+        if (i == -1 && PyErr_Occurred()) return -1;
+        *s = (ac_scalar){AC_INT, {i}};
+        return 0;
+    }
+    double f = PyFloat_AsDouble(o);
+    if (f == -1 && PyErr_Occurred()) return -1;
+    *s = (ac_scalar){.kind = AC_FLOAT, .f = f};
+    return 0;
+}
+
+ac_tensor *ac_number_tensor(PyObject *o) {
+    ac_scalar s;
+    if (ac_scalar_from(o, &s) < 0) return NULL;
+    ac_tensor *t = s.kind == AC_FLOAT ? ac_tensor_scalar(AC_float64, s.f)
+                                      : ac_tensor_scalar_int(s.kind == AC_BOOL ? AC_bool : AC_int64, s.i);
+    if (!t) return (ac_tensor *)ac_raise();
+    t->is_scalar = true;
+    return t;
+}
+
+/* -- one argument ------------------------------------------------------------------------------------ */
+
+static int wrong_type(const char *op, const ac_param *p, const char *expected, PyObject *got) {
+    PyErr_Format(PyExc_TypeError, "%s: argument `%s` must be %s%s, got %s", op, p->name, expected,
+                 p->optional ? " or None" : "", Py_TYPE(got)->tp_name);
+    return -1;
+}
+
+static int take_int(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
+    if (PyBool_Check(o) || !PyIndex_Check(o)) return wrong_type(op, p, "int", o);
+    *out = PyLong_AsLongLong(o);
+    return *out == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+int ac_dims_from(PyObject *o, ac_dims *d, const char *name) {
+    PyObject *list = PySequence_Fast(o, name);
+    if (!list) return -1;
+    d->n = PySequence_Fast_GET_SIZE(list);
+    int failed = 0;
+    if (d->n > AC_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "`%s` has %zd entries; tensors have at most %d dimensions", name, (Py_ssize_t)d->n, AC_MAX_DIMS);
+        failed = -1;
+    }
+    for (Py_ssize_t i = 0; i < d->n && !failed; i++) {
+        PyObject *one = PySequence_Fast_GET_ITEM(list, i);
+        if (!PyIndex_Check(one)) {
+            PyErr_Format(PyExc_TypeError, "`%s` must hold integers, got %s at position %zd", name, Py_TYPE(one)->tp_name, i);
+            failed = -1;
+        } else {
+            d->v[i] = PyLong_AsLongLong(one);
+            if (d->v[i] == -1 && PyErr_Occurred()) failed = -1;
+        }
+    }
+    Py_DECREF(list);
+    return failed;
+}
+
+static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
+    const char *word = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
+    if (!word && PyErr_Occurred()) return -1;
+    if (!word) return wrong_type(op, p, "a string", o);
+    *out = ac_choice(p, word);
+    if (*out >= 0) return 0;
+    PyErr_Format(PyExc_ValueError, "%s: `%s` must be one of %.*s, got '%s'", op, p->name, (int)strcspn(p->choices, "}"), p->choices, word);
+    return -1;
+}
+
+static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
+    int64_t *i = (int64_t *)(void *)to;
+    ac_dtype dtype;
+    switch (p->kind) {
+    case AC_P_INT: return o == Py_None && p->optional ? (*i = AC_ABSENT, 0) : take_int(op, p, o, i);
+    case AC_P_BOOL:
+        if (!PyBool_Check(o) && !PyLong_Check(o)) return wrong_type(op, p, "bool", o);
+        *i = PyObject_IsTrue(o);
+        return *i < 0 ? -1 : 0;
+    case AC_P_FLOAT:
+        if (!ac_is_number(o)) return wrong_type(op, p, "a number", o);
+        *(double *)(void *)to = PyFloat_AsDouble(o);
+        return PyErr_Occurred() ? -1 : 0;
+    case AC_P_SCALAR:
+        if (o == Py_None && p->optional) return *(ac_scalar *)(void *)to = (ac_scalar){AC_NONE, {0}}, 0;
+        if (ac_is_tensor(o) && ac_unwrap(o)->numel == 1 && !ac_requires_grad(ac_unwrap(o))) {
+            PyObject *number = ac_item(ac_unwrap(o), 0);
+            int failed = number ? ac_scalar_from(number, (ac_scalar *)(void *)to) : -1;
+            Py_XDECREF(number);
+            return failed;
+        }
+        if (!ac_is_number(o)) return wrong_type(op, p, "a number", o);
+        return ac_scalar_from(o, (ac_scalar *)(void *)to);
+    case AC_P_DIMS:
+        if (o == Py_None && p->optional) return ((ac_dims *)(void *)to)->n = -1, 0;
+        if (PyIndex_Check(o) && !ac_is_tensor(o)) {
+            ((ac_dims *)(void *)to)->n = 1;
+            return take_int(op, p, o, ((ac_dims *)(void *)to)->v);
+        }
+        if (!PyTuple_Check(o) && !PyList_Check(o)) return wrong_type(op, p, "int or a sequence of ints", o);
+        return ac_dims_from(o, (ac_dims *)(void *)to, p->name);
+    case AC_P_DTYPE:
+        if (o == Py_None && p->optional) return *i = AC_NO_DTYPE, 0;
+        if (ac_dtype_from(o, &dtype) < 0) return wrong_type(op, p, "a dtype", o);
+        *i = dtype;
+        return 0;
+    case AC_P_CHOICE: return take_choice(op, p, o, i);
+    default: return -1;
+    }
+}
+
+static int push(ac_call_args *c, ac_tensor *t) {
+    if (c->n_in == AC_MAX_IN) {
+        PyErr_Format(PyExc_ValueError, "more than %d tensors in one call", AC_MAX_IN);
+        return -1;
+    }
+    c->in[c->n_in++] = t;
+    return 0;
+}
+
+static int take_tensor(const char *op, const ac_param *p, PyObject *o, ac_call_args *c) {
+    if (ac_is_tensor(o)) return push(c, ac_unwrap(o));
+    if (o == Py_None && p->optional) return push(c, NULL);
+    if (!p->number || !ac_is_number(o)) return wrong_type(op, p, p->number ? "a Tensor or a number" : "a Tensor", o);
+    ac_tensor *t = ac_number_tensor(o);
+    if (!t) return -1;
+    c->owned[c->n_owned++] = t;
+    return push(c, t);
+}
+
+static int take_list(const char *op, const ac_param *p, PyObject *o, ac_call_args *c) {
+    bool optional = p->optional || strstr(p->name, "indices"); /* Tensor?[]: holes are allowed */
+    if (!PyTuple_Check(o) && !PyList_Check(o)) return wrong_type(op, p, "a list or tuple of Tensors", o);
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    if (n > AC_MAX_LIST) {
+        PyErr_Format(PyExc_ValueError, "%s: `%s` has %zd tensors; at most %d fit in one call", op, p->name, n, AC_MAX_LIST);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *one = PySequence_Fast_GET_ITEM(o, i);
+        if (one == Py_None && optional) {
+            if (push(c, NULL) < 0) return -1;
+        } else if (!ac_is_tensor(one)) {
+            PyErr_Format(PyExc_TypeError, "%s: `%s` must hold Tensors, got %s at position %zd", op, p->name, Py_TYPE(one)->tp_name, i);
+            return -1;
+        } else if (push(c, ac_unwrap(one)) < 0) return -1;
+    }
+    return 0;
+}
+
+static void take_default(const ac_param *p, char *to) {
+    if (p->kind == AC_P_DIMS) ((ac_dims *)(void *)to)->n = -1;
+    else if (p->kind == AC_P_SCALAR) *(ac_scalar *)(void *)to = p->fallback.scalar;
+    else *(int64_t *)(void *)to = p->fallback.i; /* int, bool, float, dtype, choice: eight bytes each */
+}
+
+/* -- a whole call ------------------------------------------------------------------------------------- */
+
+/* Which parameter a keyword names; torch's other spellings included. -1 when none. */
+static int keyword_param(ac_op op, PyObject *word) {
+    const ac_op_info *info = &ac_ops[op];
+    for (int i = 0; i < info->n_params; i++)
+        if (ac_py->names[op][i] == word) return i;
+    for (int i = 0; i < info->n_params; i++)
+        if (PyUnicode_Compare(ac_py->names[op][i], word) == 0) return i;
+    PyObject *other = PyUnicode_Compare(word, ac_py->axis) == 0 ? ac_py->dim
+                      : PyUnicode_Compare(word, ac_py->keepdims) == 0 ? ac_py->keepdim : NULL;
+    if (PyUnicode_Compare(word, ac_py->input) == 0) return info->n_params > 0 && info->params[0].kind == AC_P_TENSOR ? 0 : -1;
+    for (int i = 0; i < info->n_params && other; i++)
+        if (ac_py->names[op][i] == other) return i;
+    return -1;
+}
+
+static int assign_keywords(ac_op op, PyObject *const *values, PyObject *kwnames, PyObject **given, ac_call_args *c) {
+    const char *name = ac_ops[op].python;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); k++) {
+        PyObject *word = PyTuple_GET_ITEM(kwnames, k), *value = values[k];
+        if (word == ac_py->out || PyUnicode_Compare(word, ac_py->out) == 0) {
+            if (value == Py_None) continue;
+            if (!ac_is_tensor(value)) {
+                PyErr_Format(PyExc_TypeError, "%s: `out` must be a Tensor, got %s", name, Py_TYPE(value)->tp_name);
+                return -1;
+            }
+            c->target = ac_unwrap(value);
+            continue;
+        }
+        int at = keyword_param(op, word);
+        if (at < 0) {
+            PyErr_Format(PyExc_TypeError, "%s: unknown argument `%U`; its signature is %s%s", name, word, name, ac_ops[op].signature);
+            return -1;
+        }
+        if (given[at]) {
+            PyErr_Format(PyExc_TypeError, "%s: argument `%U` was given twice", name, word);
+            return -1;
+        }
+        given[at] = value;
+    }
+    return 0;
+}
+
+/* True when positional arguments from `at` on are the sizes of an int[] written out: x.view(2, 3). */
+static bool spreads(const ac_op_info *info, int at, PyObject *first) {
+    const ac_param *p = &info->params[at];
+    bool last = at + 1 == info->n_params || info->params[at + 1].keyword_only;
+    return p->kind == AC_P_DIMS && last && PyIndex_Check(first) && !ac_is_tensor(first);
+}
+
+static int fill(ac_op op, PyObject *const *given, ac_call_args *c) {
+    const ac_op_info *info = &ac_ops[op];
+    for (int i = 0; i < info->n_params; i++) {
+        const ac_param *p = &info->params[i];
+        char *to = c->attrs.bytes + p->offset;
+        if (!given[i] && !p->has_default && !(p->optional && p->kind == AC_P_TENSOR)) {
+            PyErr_Format(PyExc_TypeError, "%s: argument `%s` is missing; the signature is %s%s", info->python, p->name, info->python, info->signature);
+            return -1;
+        }
+        int failed;
+        if (p->kind == AC_P_TENSOR) failed = given[i] ? take_tensor(info->python, p, given[i], c) : push(c, NULL);
+        else if (p->kind == AC_P_TENSOR_LIST) failed = take_list(info->python, p, given[i], c);
+        else if (given[i]) failed = take_attr(info->python, p, given[i], to);
+        else failed = (take_default(p, to), 0);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
+int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, ac_call_args *c) {
+    const ac_op_info *info = &ac_ops[op];
+    PyObject *given[AC_MAX_PARAMS] = {NULL}, *spread = NULL;
+    c->n_in = c->n_owned = 0;
+    c->target = NULL;
+    for (int i = 0; i < n; i++) {
+        if (i >= info->n_params || info->params[i].keyword_only) {
+            PyErr_Format(PyExc_TypeError, "%s: %zd positional arguments given, %d taken; the signature is %s%s", info->python, n, i,
+                         info->python, info->signature);
+            return -1;
+        }
+        given[i] = args[i];
+        if (!spreads(info, i, args[i]) || i + 1 == n) continue;
+        spread = PyTuple_New(n - i);
+        if (!spread) return -1;
+        for (Py_ssize_t k = i; k < n; k++) {
+            Py_INCREF(args[k]);
+            PyTuple_SET_ITEM(spread, k - i, args[k]);
+        }
+        given[i] = spread;
+        break;
+    }
+    int failed = kwnames ? assign_keywords(op, args + n, kwnames, given, c) : 0;
+    if (!failed && spread == NULL && n == 1 && info->n_params == 2 && info->params[1].kind == AC_P_DIMS && !given[1] && !kwnames &&
+        info->kind == AC_KIND_VIEW && !info->params[1].has_default) {
+        spread = PyTuple_New(0); /* x.view() and x.permute() of a 0-d tensor */
+        given[1] = spread;
+        failed = spread ? 0 : -1;
+    }
+    if (!failed) failed = fill(op, given, c);
+    Py_XDECREF(spread);
+    return failed;
+}
+
+void ac_parse_release(ac_call_args *c) {
+    for (int i = 0; i < c->n_owned; i++) ac_tensor_release(c->owned[i]);
+    c->n_owned = 0;
+}

@@ -1,0 +1,303 @@
+/* Tensor's attributes and the methods that are not rows of the table. */
+#include "tensor.h"
+
+#include "../base/alloc.h"
+
+#include <string.h>
+
+#define SELF ac_tensor *t = ac_unwrap(self)
+#define GETTER(name) static PyObject *get_##name(PyObject *self, void *unused)
+#define METHOD(name) static PyObject *m_##name(PyObject *self, PyObject *unused)
+
+/* -- attributes -------------------------------------------------------------------------------------- */
+
+PyObject *ac_dims_object(const int64_t *v, int64_t n) {
+    PyObject *tuple = PyTuple_New((Py_ssize_t)n);
+    for (Py_ssize_t i = 0; tuple && i < n; i++) {
+        PyObject *one = PyLong_FromLongLong(v[i]);
+        if (!one) Py_CLEAR(tuple);
+        else PyTuple_SET_ITEM(tuple, i, one);
+    }
+    if (!tuple || !ac_py->size_type) return tuple;
+    PyObject *size = PyObject_CallFunctionObjArgs(ac_py->size_type, tuple, NULL);
+    Py_DECREF(tuple);
+    return size;
+}
+
+GETTER(shape) { SELF; (void)unused; return ac_dims_object(t->shape, t->ndim); }
+GETTER(ndim) { SELF; (void)unused; return PyLong_FromLong(t->ndim); }
+GETTER(dtype) { SELF; (void)unused; return Py_NewRef(ac_py->dtypes[t->dtype]); }
+GETTER(requires_grad) { SELF; (void)unused; return PyBool_FromLong(ac_requires_grad(t)); }
+GETTER(is_leaf) { SELF; (void)unused; return PyBool_FromLong(ac_is_leaf(t)); }
+GETTER(version) { SELF; (void)unused; return PyLong_FromUnsignedLong(*ac_version(t)); }
+GETTER(content) { SELF; (void)unused; return PyLong_FromUnsignedLongLong(t->storage->content); }
+GETTER(is_inference) { SELF; (void)unused; return PyBool_FromLong(t->is_inference); }
+GETTER(output_nr) { SELF; (void)unused; return PyLong_FromLong(t->meta ? t->meta->index : 0); }
+GETTER(itemsize) { SELF; (void)unused; return PyLong_FromLongLong(ac_itemsize(t->dtype)); }
+GETTER(nbytes) { SELF; (void)unused; return PyLong_FromLongLong(t->numel * ac_itemsize(t->dtype)); }
+
+GETTER(base) {
+    SELF;
+    (void)unused;
+    if (!t->base) Py_RETURN_NONE;
+    return ac_wrap_borrowed(t->base);
+}
+
+static int set_requires_grad(PyObject *self, PyObject *value, void *unused) {
+    SELF;
+    (void)unused;
+    int on = value ? PyObject_IsTrue(value) : -1;
+    if (on < 0) {
+        if (!value) PyErr_SetString(PyExc_AttributeError, "requires_grad cannot be deleted");
+        return -1;
+    }
+    if (ac_set_requires_grad(t, on) == 0) return 0;
+    (void)ac_raise();
+    return -1;
+}
+
+GETTER(grad) {
+    SELF;
+    (void)unused;
+    if (!t->meta || !t->meta->grad) Py_RETURN_NONE;
+    return ac_wrap_borrowed(t->meta->grad);
+}
+
+static int set_grad(PyObject *self, PyObject *value, void *unused) {
+    SELF;
+    (void)unused;
+    if (!value || value == Py_None) {
+        if (t->meta) ac_tensor_clear(&t->meta->grad);
+        return 0;
+    }
+    if (!ac_is_tensor(value)) {
+        PyErr_Format(PyExc_TypeError, "grad must be a Tensor or None, got %s", Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    ac_tensor *g = ac_unwrap(value);
+    if (!ac_same_shape(g, t) || g->dtype != t->dtype) {
+        char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
+        PyErr_Format(PyExc_RuntimeError, "grad must have the tensor's shape and dtype: %s %s, got %s %s", ac_dtypes[t->dtype].name,
+                     ac_shape_text(t, want), ac_dtypes[g->dtype].name, ac_shape_text(g, got));
+        return -1;
+    }
+    ac_meta *m = ac_meta_of(t);
+    if (!m) return (void)ac_raise(), -1;
+    ac_tensor *old = m->grad;
+    m->grad = ac_tensor_retain(g);
+    if (old) ac_tensor_release(old);
+    return 0;
+}
+
+/* new: the same memory without history, with a version counter of its own when `data` */
+static ac_tensor *detached(ac_tensor *t, bool data) {
+    ac_tensor *v = ac_tensor_alias(t);
+    if (v && data && ac_tensor_own_counter(v) < 0) ac_tensor_clear(&v);
+    return v;
+}
+
+GETTER(data) { SELF; (void)unused; return ac_wrap(detached(t, true)); }
+
+/* Takes over another tensor's memory, keeping identity and history. */
+static int set_data(PyObject *self, PyObject *value, void *unused) {
+    SELF;
+    (void)unused;
+    if (!value || !ac_is_tensor(value)) {
+        PyErr_SetString(PyExc_TypeError, "data must be a Tensor");
+        return -1;
+    }
+    ac_tensor *from = ac_unwrap(value);
+    if (ac_requires_grad(t) && !ac_is_floating(from->dtype)) {
+        PyErr_Format(PyExc_RuntimeError, "data of a tensor that requires gradients must be floating point, got %s", ac_dtypes[from->dtype].name);
+        return -1;
+    }
+    ac_storage *old = t->storage;
+    t->storage = ac_storage_retain(from->storage);
+    t->offset = from->offset, t->numel = from->numel, t->dtype = from->dtype, t->ndim = from->ndim;
+    memcpy(t->shape, from->shape, sizeof t->shape);
+    memcpy(t->strides, from->strides, sizeof t->strides);
+    ac_storage_release(old);
+    ac_tensor_clear(&t->base);
+    return 0;
+}
+
+static PyObject *transposed(PyObject *self, bool matrices) {
+    SELF;
+    ac_tensor *out[AC_MAX_OUT] = {NULL};
+    if (matrices || t->ndim == 2) {
+        ac_attrs_two_dims last = {-2, -1};
+        if (t->ndim < 2) return PyErr_SetString(PyExc_RuntimeError, "mT needs at least 2 dimensions"), NULL;
+        AC_PY_TRY(ac_call(AC_OP_transpose, &t, 1, &last, out));
+        return ac_wrap(out[0]);
+    }
+    ac_attrs_size reversed = {{.n = t->ndim}};
+    for (int d = 0; d < t->ndim; d++) reversed.size.v[d] = t->ndim - 1 - d;
+    AC_PY_TRY(ac_call(AC_OP_permute, &t, 1, &reversed, out));
+    return ac_wrap(out[0]);
+}
+GETTER(T) { (void)unused; return transposed(self, false); }
+GETTER(mT) { (void)unused; return transposed(self, true); }
+
+PyGetSetDef ac_tensor_getset[] = {
+    {"shape", get_shape, NULL, "Sizes of the dimensions.", NULL},
+    {"ndim", get_ndim, NULL, "Number of dimensions.", NULL},
+    {"dtype", get_dtype, NULL, "Type of the elements.", NULL},
+    {"requires_grad", get_requires_grad, set_requires_grad, "Whether operations on it are recorded.", NULL},
+    {"grad", get_grad, set_grad, "The accumulated gradient, or None.", NULL},
+    {"is_leaf", get_is_leaf, NULL, "True unless a recorded operation made it.", NULL},
+    {"data", get_data, set_data, "The same memory without history; writes to it do not disturb backward's checks.", NULL},
+    {"T", get_T, NULL, "Dimensions reversed.", NULL},
+    {"mT", get_mT, NULL, "The last two dimensions exchanged.", NULL},
+    {"_version", get_version, NULL, "Autograd's count of in-place writes.", NULL},
+    {"_content", get_content, NULL, "Count of all writes to the memory; caches key on it.", NULL},
+    {"_base", get_base, NULL, "The tensor this is a view of, or None.", NULL},
+    {"_is_inference", get_is_inference, NULL, "Made under inference_mode.", NULL},
+    {"output_nr", get_output_nr, NULL, "Which result of its grad_fn it is.", NULL},
+    {"itemsize", get_itemsize, NULL, "Bytes of an element.", NULL},
+    {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+/* -- elements ------------------------------------------------------------------------------------------ */
+
+PyObject *ac_item(const ac_tensor *t, int64_t offset) {
+    const void *data = ac_data(t);
+    if (ac_is_floating(t->dtype)) return PyFloat_FromDouble(ac_read_double(data, t->dtype, offset));
+    int64_t i = ac_read_int(data, t->dtype, offset);
+    return t->dtype == AC_bool ? PyBool_FromLong(i != 0) : PyLong_FromLongLong(i);
+}
+
+METHOD(item) {
+    SELF;
+    (void)unused;
+    if (t->numel == 1) return ac_item(t, 0);
+    char text[AC_SHAPE_TEXT];
+    PyErr_Format(PyExc_RuntimeError, "item: needs a tensor of one element, got shape %s; use tolist()", ac_shape_text(t, text));
+    return NULL;
+}
+
+static PyObject *list_from(const ac_tensor *t, int dim, int64_t offset) {
+    if (dim == t->ndim) return ac_item(t, offset);
+    PyObject *list = PyList_New((Py_ssize_t)t->shape[dim]);
+    for (Py_ssize_t i = 0; list && i < t->shape[dim]; i++) {
+        PyObject *one = list_from(t, dim + 1, offset + i * t->strides[dim]);
+        if (!one) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, one);
+    }
+    return list;
+}
+METHOD(tolist) { SELF; (void)unused; return list_from(t, 0, 0); }
+
+/* -- geometry -------------------------------------------------------------------------------------------- */
+
+static PyObject *one_of(PyObject *arg, const int64_t *v, int64_t n, const char *what) {
+    if (!arg || arg == Py_None) return ac_dims_object(v, n);
+    int64_t dim = PyLong_AsLongLong(arg);
+    if (dim == -1 && PyErr_Occurred()) return NULL;
+    AC_PY_TRY(ac_dim_wrap(&dim, n, what));
+    return PyLong_FromLongLong(n ? v[dim] : 1);
+}
+
+static PyObject *m_size(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"dim", NULL};
+    PyObject *dim = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:size", names, &dim)) return NULL;
+    return one_of(dim, ac_unwrap(self)->shape, ac_unwrap(self)->ndim, "size");
+}
+
+static PyObject *m_stride(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"dim", NULL};
+    PyObject *dim = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:stride", names, &dim)) return NULL;
+    const ac_tensor *t = ac_unwrap(self);
+    if (dim && dim != Py_None) return one_of(dim, t->strides, t->ndim, "stride");
+    PyObject *size = ac_dims_object(t->strides, t->ndim), *tuple = size ? PySequence_Tuple(size) : NULL;
+    Py_XDECREF(size);
+    return tuple;
+}
+
+METHOD(numel) { SELF; (void)unused; return PyLong_FromLongLong(t->numel); }
+METHOD(dim) { SELF; (void)unused; return PyLong_FromLong(t->ndim); }
+METHOD(data_ptr) { SELF; (void)unused; return PyLong_FromVoidPtr(ac_data(t)); }
+METHOD(storage_ptr) { SELF; (void)unused; return PyLong_FromVoidPtr(t->storage->data); }
+METHOD(storage_offset) { SELF; (void)unused; return PyLong_FromLongLong(t->offset); }
+METHOD(is_contiguous) { SELF; (void)unused; return PyBool_FromLong(ac_is_contiguous(t)); }
+METHOD(is_floating_point) { SELF; (void)unused; return PyBool_FromLong(ac_is_floating(t->dtype)); }
+
+/* -- history --------------------------------------------------------------------------------------------- */
+
+METHOD(detach) {
+    SELF;
+    (void)unused;
+    ac_tensor *v = detached(t, false);
+    if (v && ac_grad_enabled()) v->view_version = *ac_version(v);
+    return ac_wrap(v);
+}
+
+METHOD(detach_) {
+    SELF;
+    (void)unused;
+    if (t->base) return PyErr_SetString(PyExc_RuntimeError, "detach_: a view cannot be detached in place; use detach()"), NULL;
+    ac_node *node = t->meta ? t->meta->node : NULL;
+    if (t->meta) t->meta->node = NULL, t->meta->requires_grad = false;
+    if (node) ac_node_release(node);
+    return Py_NewRef(self);
+}
+
+METHOD(mark_one_of_many) {
+    SELF;
+    (void)unused;
+    t->is_one_of_many = true;
+    return Py_NewRef(self);
+}
+
+/* -- writes that the table has no row for ------------------------------------------------------------------- */
+
+METHOD(fill_) {
+    SELF;
+    ac_scalar value;
+    if (ac_is_tensor(unused)) AC_PY_TRY(ac_copy_into(t, ac_unwrap(unused)));
+    else {
+        if (ac_scalar_from(unused, &value) < 0) return NULL;
+        AC_PY_TRY(ac_fill(t, value));
+    }
+    return Py_NewRef(self);
+}
+
+METHOD(zero_) {
+    SELF;
+    (void)unused;
+    AC_PY_TRY(ac_fill(t, (ac_scalar){AC_INT, {0}}));
+    return Py_NewRef(self);
+}
+
+static PyObject *m_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"src", "non_blocking", NULL};
+    PyObject *src;
+    int ignored = 0; /* there is no queue on the CPU to be asynchronous on */
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:copy_", names, ac_py->tensor, &src, &ignored)) return NULL;
+    AC_PY_TRY(ac_copy_into(ac_unwrap(self), ac_unwrap(src)));
+    return Py_NewRef(self);
+}
+
+#define KEYWORDS(f) (PyCFunction)(void (*)(void)) f
+PyMethodDef ac_tensor_methods[] = {
+    {"item", m_item, METH_NOARGS, "The one element as a Python number."},
+    {"tolist", m_tolist, METH_NOARGS, "The elements as nested lists."},
+    {"size", KEYWORDS(m_size), METH_VARARGS | METH_KEYWORDS, "shape, or the size of one dimension."},
+    {"stride", KEYWORDS(m_stride), METH_VARARGS | METH_KEYWORDS, "Steps between neighbours, in elements."},
+    {"numel", m_numel, METH_NOARGS, "Number of elements."},
+    {"nelement", m_numel, METH_NOARGS, "Number of elements."},
+    {"dim", m_dim, METH_NOARGS, "Number of dimensions."},
+    {"ndimension", m_dim, METH_NOARGS, "Number of dimensions."},
+    {"data_ptr", m_data_ptr, METH_NOARGS, "Address of the first element."},
+    {"_storage_ptr", m_storage_ptr, METH_NOARGS, "Address of the storage."},
+    {"storage_offset", m_storage_offset, METH_NOARGS, "Place of the first element in the storage, in elements."},
+    {"is_contiguous", m_is_contiguous, METH_NOARGS, "True when row-major without gaps."},
+    {"is_floating_point", m_is_floating_point, METH_NOARGS, "True for floating point elements."},
+    {"detach", m_detach, METH_NOARGS, "The same memory without history; its writes are seen by backward's checks."},
+    {"detach_", m_detach_, METH_NOARGS, "Forgets the history of this tensor."},
+    {"_mark_one_of_many", m_mark_one_of_many, METH_NOARGS, "Marks a result of unbind or split."},
+    {"fill_", m_fill_, METH_O, "Sets every element to a number."},
+    {"zero_", m_zero_, METH_NOARGS, "Sets every element to 0."},
+    {"copy_", KEYWORDS(m_copy_), METH_VARARGS | METH_KEYWORDS, "Copies another tensor in, broadcast and cast."},
+    {NULL, NULL, 0, NULL}};

@@ -1,0 +1,357 @@
+/* Autograd for Python: backward and grad, hooks, grad mode, and nodes of Python Functions. */
+#include "state.h"
+
+#include "../autograd/formula.h"
+
+#include <stddef.h>
+
+/* A grad_fn. */
+typedef struct {
+    PyObject_HEAD
+    ac_node *node;
+    int index;
+} PyNode;
+
+/* -- hooks -------------------------------------------------------------------------------------------- */
+
+/* Hooks on a tensor are a Python list of (index, callable) in the node's or the leaf's notes; an
+ * index of -1 marks a hook that runs after a leaf's gradient was accumulated. */
+static int run_one(PyObject *hook, ac_tensor **grad) {
+    PyObject *g = ac_wrap_borrowed(*grad), *result = g ? PyObject_CallFunctionObjArgs(hook, g, NULL) : NULL;
+    int failed = result ? 0 : -1;
+    if (result && result != Py_None) {
+        if (!ac_is_tensor(result)) {
+            PyErr_Format(PyExc_TypeError, "a tensor hook must return a Tensor or None, got %s", Py_TYPE(result)->tp_name);
+            failed = -1;
+        } else if (!ac_same_shape(ac_unwrap(result), *grad)) {
+            PyErr_SetString(PyExc_RuntimeError, "a tensor hook returned a gradient of another shape");
+            failed = -1;
+        } else {
+            ac_tensor *old = *grad;
+            *grad = ac_tensor_retain(ac_unwrap(result));
+            ac_tensor_release(old);
+        }
+    }
+    Py_XDECREF(result);
+    Py_XDECREF(g);
+    return failed;
+}
+
+static int run_hooks(void *hooks, ac_tensor **grads, int n) {
+    PyObject *list = PySequence_Tuple(hooks); /* a hook may remove itself */
+    int failed = list ? 0 : -1;
+    for (Py_ssize_t i = 0; list && !failed && i < PyTuple_GET_SIZE(list); i++) {
+        PyObject *entry = PyTuple_GET_ITEM(list, i);
+        long index = PyLong_AsLong(PyTuple_GET_ITEM(entry, 0));
+        if (index >= 0 && index < n && grads[index]) failed = run_one(PyTuple_GET_ITEM(entry, 1), &grads[index]);
+    }
+    Py_XDECREF(list);
+    return failed;
+}
+
+static int after_accumulate(void *hooks, ac_tensor *leaf) {
+    PyObject *list = PySequence_Tuple(hooks), *self = list ? ac_wrap_borrowed(leaf) : NULL;
+    int failed = self ? 0 : -1;
+    for (Py_ssize_t i = 0; self && !failed && i < PyTuple_GET_SIZE(list); i++) {
+        PyObject *entry = PyTuple_GET_ITEM(list, i);
+        if (PyLong_AsLong(PyTuple_GET_ITEM(entry, 0)) != -1) continue;
+        PyObject *result = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(entry, 1), self, NULL);
+        failed = result ? 0 : -1;
+        Py_XDECREF(result);
+    }
+    Py_XDECREF(self);
+    Py_XDECREF(list);
+    return failed;
+}
+
+static void drop(void *object) { Py_DECREF((PyObject *)object); }
+
+/* _hook_list(tensor): the list that its hooks live in, made when missing; and the index for it */
+static PyObject *hook_list(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    ac_tensor *t = ac_unwrap(o);
+    ac_edge edge;
+    if (!ac_requires_grad(t)) return PyErr_SetString(PyExc_RuntimeError, "hooks need a tensor that requires gradients"), NULL;
+    AC_PY_TRY(ac_edge_of(t, &edge)); /* also brings an outdated view's history up to date */
+    ac_node_release(edge.node);
+    void **place = t->meta->node ? &t->meta->node->hooks : &t->meta->hooks;
+    if (!*place) *place = PyList_New(0);
+    return *place ? Py_BuildValue("Oi", (PyObject *)*place, t->meta->node ? t->meta->index : 0) : NULL;
+}
+
+/* -- backward ------------------------------------------------------------------------------------------ */
+
+/* A sequence of Tensors (None where `holes`) as an array borrowed from it. */
+static int tensors_from(PyObject *list, ac_tensor **out, bool holes, const char *what) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(list); i++) {
+        PyObject *o = PyTuple_GET_ITEM(list, i);
+        if (o == Py_None && holes) out[i] = NULL;
+        else if (ac_is_tensor(o)) out[i] = ac_unwrap(o);
+        else {
+            PyErr_Format(PyExc_TypeError, "%s must hold Tensors, got %s", what, Py_TYPE(o)->tp_name);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int check_root(const ac_tensor *t, const ac_tensor *g) {
+    char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
+    if (!ac_requires_grad(t)) {
+        PyErr_SetString(PyExc_RuntimeError, "backward: this tensor does not require gradients and has no grad_fn; no parameter with "
+                                            "requires_grad=True took part in making it, or it was made under no_grad() or detached");
+        return -1;
+    }
+    if (!g && t->numel != 1) {
+        PyErr_Format(PyExc_RuntimeError, "backward: a gradient is made up only for a tensor of one element, got shape %s; pass `gradient`, or reduce it with .sum() or .mean()",
+                     ac_shape_text(t, got));
+        return -1;
+    }
+    if (g && !ac_same_shape(t, g)) {
+        PyErr_Format(PyExc_RuntimeError, "backward: the gradient has shape %s and the tensor %s", ac_shape_text(g, got), ac_shape_text(t, want));
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *captured_tuple(PyObject *inputs, ac_tensor **captured, int allow_unused) {
+    Py_ssize_t n = PyTuple_GET_SIZE(inputs);
+    PyObject *tuple = PyTuple_New(n);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        ac_tensor *g = captured[i];
+        captured[i] = NULL;
+        PyObject *one = !tuple ? NULL : g ? ac_wrap(g) : Py_NewRef(Py_None);
+        if (!tuple && g) ac_tensor_release(g);
+        if (tuple && !g && !allow_unused) {
+            PyErr_Format(PyExc_RuntimeError, "grad: input %zd was not used in making the outputs; pass allow_unused=True to get None for it", i);
+            Py_CLEAR(one);
+        }
+        if (one) PyTuple_SET_ITEM(tuple, i, one);
+        else Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+/* _backward(roots, grads, retain_graph, create_graph, inputs | None, allow_unused) */
+static PyObject *backward(PyObject *module, PyObject *args) {
+    PyObject *roots, *grads, *inputs, *result = NULL;
+    int retain, create, allow_unused;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!ppOp", &PyTuple_Type, &roots, &PyTuple_Type, &grads, &retain, &create, &inputs, &allow_unused)) return NULL;
+    Py_ssize_t n = PyTuple_GET_SIZE(roots), m = inputs == Py_None ? 0 : PyTuple_GET_SIZE(inputs);
+    if (PyTuple_GET_SIZE(grads) != n) return PyErr_SetString(PyExc_RuntimeError, "backward: as many gradients as tensors are needed"), NULL;
+    ac_tensor **all = PyMem_Calloc((size_t)(2 * n + 2 * m + 1), sizeof *all);
+    if (!all) return PyErr_NoMemory();
+    ac_tensor **gs = all + n, **in = gs + n, **captured = in + m;
+    int failed = tensors_from(roots, all, false, "backward: tensors") || tensors_from(grads, gs, true, "backward: gradients") ||
+                 (m && tensors_from(inputs, in, false, "inputs"));
+    for (Py_ssize_t i = 0; i < n && !failed; i++) failed = check_root(all[i], gs[i]) < 0;
+    for (Py_ssize_t i = 0; i < m && !failed; i++) {
+        if (ac_requires_grad(in[i])) continue;
+        PyErr_Format(PyExc_RuntimeError, "grad: input %zd does not require gradients", i);
+        failed = true;
+    }
+    if (!failed) {
+        ac_backward_args run = {all, gs, (int)n, inputs == Py_None ? NULL : in, (int)m, captured, retain, create};
+        if (ac_backward(&run) < 0) (void)ac_raise();
+        else result = inputs == Py_None ? Py_NewRef(Py_None) : captured_tuple(inputs, captured, allow_unused);
+    }
+    for (Py_ssize_t i = 0; i < m; i++) ac_tensor_clear(&captured[i]);
+    PyMem_Free(all);
+    return result;
+}
+
+/* -- grad mode ------------------------------------------------------------------------------------------- */
+
+static PyObject *grad_enabled(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(ac_grad_enabled());
+}
+static PyObject *set_grad_enabled(PyObject *module, PyObject *on) {
+    (void)module;
+    int truth = PyObject_IsTrue(on);
+    if (truth < 0) return NULL;
+    ac_mode.no_grad = !truth;
+    Py_RETURN_NONE;
+}
+static PyObject *inference_enabled(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(ac_mode.inference);
+}
+static PyObject *set_inference(PyObject *module, PyObject *on) {
+    (void)module;
+    int truth = PyObject_IsTrue(on);
+    if (truth < 0) return NULL;
+    ac_mode.inference = truth;
+    Py_RETURN_NONE;
+}
+
+/* -- Python Functions -------------------------------------------------------------------------------------- */
+
+/* Calls ctx._run_backward(*grads) -> tuple of Tensor or None, one an input. */
+static int run_python(ac_formula *c) {
+    ac_node *n = c->node;
+    PyObject *grads = PyTuple_New(n->n_out), *method = NULL, *given = NULL;
+    for (int i = 0; grads && i < n->n_out; i++) {
+        PyObject *g = c->g[i] ? ac_wrap_borrowed(c->g[i]) : Py_NewRef(Py_None);
+        if (!g) Py_CLEAR(grads);
+        else PyTuple_SET_ITEM(grads, i, g);
+    }
+    if (grads) method = PyObject_GetAttrString(n->py, "_run_backward");
+    if (method) given = PyObject_CallObject(method, grads);
+    Py_XDECREF(method);
+    Py_XDECREF(grads);
+    int failed = given ? 0 : -1;
+    if (given && (!PyTuple_Check(given) || PyTuple_GET_SIZE(given) != n->n_in)) {
+        PyErr_Format(PyExc_RuntimeError, "%s.backward returned %zd gradients for %d inputs", n->name, PyTuple_Check(given) ? PyTuple_GET_SIZE(given) : (Py_ssize_t)1, n->n_in);
+        failed = -1;
+    }
+    for (int i = 0; i < n->n_in && !failed; i++) {
+        PyObject *g = PyTuple_GET_ITEM(given, i);
+        if (g == Py_None || !n->edges[i].node) continue;
+        if (ac_is_tensor(g)) ac_f_give(c, i, ac_unwrap(g));
+        else {
+            PyErr_Format(PyExc_TypeError, "%s.backward must return Tensors or None, got %s", n->name, Py_TYPE(g)->tp_name);
+            failed = -1;
+        }
+    }
+    Py_XDECREF(given);
+    if (failed) return ac_fail(AC_PYTHON, "a Python backward failed");
+    return 0;
+}
+
+/* _record_function(ctx, name, inputs, outputs): makes ctx's node the history of the outputs.
+ * inputs and outputs are tuples; what is not a Tensor in them has no edge. */
+static PyObject *record_function(PyObject *module, PyObject *args) {
+    PyObject *ctx, *name, *inputs, *outputs;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OUO!O!", &ctx, &name, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs)) return NULL;
+    PyObject *interned = Py_NewRef(name);
+    const char *text = PyUnicode_AsUTF8(interned);
+    Py_ssize_t n_in = PyTuple_GET_SIZE(inputs), n_out = PyTuple_GET_SIZE(outputs);
+    ac_node *n = text ? ac_node_new(text, (int)n_in, (int)n_out, 0) : NULL;
+    if (!n) {
+        Py_DECREF(interned);
+        return ac_raise();
+    }
+    n->backward = run_python;
+    n->py = Py_NewRef(ctx);
+    int failed = PyObject_SetAttrString(ctx, "_name", interned); /* the node borrows its text */
+    Py_DECREF(interned);
+    for (Py_ssize_t i = 0; i < n_in && !failed; i++) {
+        PyObject *o = PyTuple_GET_ITEM(inputs, i);
+        if (!ac_is_tensor(o) || !ac_is_floating(ac_unwrap(o)->dtype)) continue;
+        n->inputs[i] = (ac_spec){ac_unwrap(o)->dtype, ac_shape_of(ac_unwrap(o))};
+        failed = ac_edge_of(ac_unwrap(o), &n->edges[i]);
+    }
+    for (Py_ssize_t i = 0; i < n_out && !failed; i++) {
+        PyObject *o = PyTuple_GET_ITEM(outputs, i);
+        if (!ac_is_tensor(o) || !ac_is_floating(ac_unwrap(o)->dtype)) continue;
+        n->outputs[i] = (ac_spec){ac_unwrap(o)->dtype, ac_shape_of(ac_unwrap(o))};
+        failed = ac_set_history(ac_unwrap(o), n, (int)i);
+    }
+    ac_node_release(n);
+    if (failed) return ac_raise();
+    Py_RETURN_NONE;
+}
+
+/* _with_history(tensor, like): an alias of tensor with like's history; for a Function's saved
+ * results */
+static PyObject *with_history(PyObject *module, PyObject *args) {
+    PyObject *o, *like;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!", ac_py->tensor, &o, ac_py->node, &like)) return NULL;
+    ac_tensor *t = ac_tensor_alias(ac_unwrap(o));
+    const PyNode *history = (PyNode *)like;
+    if (t && ac_set_history(t, history->node, history->index) < 0) ac_tensor_clear(&t);
+    return ac_wrap(t);
+}
+
+/* -- the Node object: grad_fn ----------------------------------------------------------------------------------- */
+
+static PyObject *wrap_node(ac_node *node, int index) { /* steals */
+    PyNode *self = (PyNode *)ac_py->node->tp_alloc(ac_py->node, 0);
+    if (!self) ac_node_release(node);
+    else self->node = node, self->index = index;
+    return (PyObject *)self;
+}
+
+static PyObject *grad_fn(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    ac_tensor *t = ac_unwrap(o);
+    ac_edge edge;
+    if (ac_is_leaf(t)) Py_RETURN_NONE;
+    AC_PY_TRY(ac_edge_of(t, &edge));
+    return wrap_node(edge.node, edge.index);
+}
+
+static void node_dealloc(PyObject *o) {
+    PyTypeObject *type = Py_TYPE(o);
+    if (((PyNode *)o)->node) ac_node_release(((PyNode *)o)->node);
+    type->tp_free(o);
+    Py_DECREF(type);
+}
+static PyObject *node_name(PyObject *o, PyObject *unused) {
+    (void)unused;
+    const ac_node *n = ((PyNode *)o)->node;
+    return PyUnicode_FromFormat(n->is_accumulator ? "%s" : "%sBackward", n->name);
+}
+static PyObject *node_repr(PyObject *o) { return PyUnicode_FromFormat("<%U>", node_name(o, NULL)); }
+
+static PyObject *node_next(PyObject *o, void *unused) {
+    const ac_node *n = ((PyNode *)o)->node;
+    (void)unused;
+    PyObject *all = PyTuple_New(n->n_in);
+    for (int i = 0; all && i < n->n_in; i++) {
+        const ac_edge *e = &n->edges[i];
+        PyObject *next = e->node ? wrap_node(ac_node_retain(e->node), e->index) : Py_NewRef(Py_None);
+        PyObject *pair = next ? Py_BuildValue("Ni", next, e->index) : NULL;
+        if (!pair) Py_CLEAR(all);
+        else PyTuple_SET_ITEM(all, i, pair);
+    }
+    return all;
+}
+static PyObject *node_variable(PyObject *o, void *unused) {
+    (void)unused;
+    const ac_node *n = ((PyNode *)o)->node;
+    if (!n->leaf) return PyErr_SetString(PyExc_AttributeError, "only AccumulateGrad has a variable"), NULL;
+    return ac_wrap_borrowed(n->leaf);
+}
+static PyObject *node_compute(PyObject *o, void *unused) {
+    (void)unused;
+    const ac_node *n = ((PyNode *)o)->node;
+    if (!n->is_low) Py_RETURN_NONE;
+    return Py_NewRef(ac_py->dtypes[n->compute]);
+}
+
+static PyGetSetDef node_getset[] = {{"next_functions", node_next, NULL, "((node, index), ...) of the inputs.", NULL},
+                                    {"variable", node_variable, NULL, "The leaf an AccumulateGrad adds to.", NULL},
+                                    {"compute_dtype", node_compute, NULL, "The dtype autocast chose, or None.", NULL},
+                                    {NULL, NULL, NULL, NULL, NULL}};
+static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."}, {NULL, NULL, 0, NULL}};
+static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc}, {Py_tp_repr, node_repr}, {Py_tp_getset, node_getset},
+                                   {Py_tp_methods, node_methods}, {0, NULL}};
+static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0, Py_TPFLAGS_DEFAULT, node_slots};
+
+static PyMethodDef functions[] = {{"_hook_list", hook_list, METH_O, NULL},
+                                  {"_backward", backward, METH_VARARGS, NULL},
+                                  {"_grad_fn", grad_fn, METH_O, NULL},
+                                  {"_record_function", record_function, METH_VARARGS, NULL},
+                                  {"_with_history", with_history, METH_VARARGS, NULL},
+                                  {"is_grad_enabled", grad_enabled, METH_NOARGS, "Whether operations are recorded on this thread."},
+                                  {"_set_grad_enabled", set_grad_enabled, METH_O, NULL},
+                                  {"is_inference_mode_enabled", inference_enabled, METH_NOARGS, "Whether this thread is in inference_mode."},
+                                  {"_set_inference_mode", set_inference, METH_O, NULL},
+                                  {NULL, NULL, 0, NULL}};
+
+int ac_autograd_init(PyObject *module) {
+    ac_hooks.meta_free = ac_meta_free;
+    ac_grad_hooks.drop = drop;
+    ac_grad_hooks.run_hooks = run_hooks;
+    ac_grad_hooks.after_accumulate = after_accumulate;
+    ac_py->node = (PyTypeObject *)PyType_FromModuleAndSpec(module, &node_spec, NULL);
+    if (!ac_py->node || PyModule_AddObjectRef(module, "Node", (PyObject *)ac_py->node) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,156 @@
+/* Tensors from Python's numbers and nested sequences. */
+#include "state.h"
+
+#include <string.h>
+
+/* What a nested sequence amounts to. */
+typedef struct {
+    ac_dims shape;
+    bool real, integer; /* holds a float; holds an int (else only bools) */
+    bool has_tensor;
+} census;
+
+static bool is_list(PyObject *o) {
+    return !PyUnicode_Check(o) && !PyBytes_Check(o) && !ac_is_tensor(o) && PySequence_Check(o);
+}
+
+static int count_leaf(PyObject *o, census *c) {
+    if (ac_is_tensor(o)) {
+        ac_dtype t = ac_unwrap(o)->dtype;
+        if (ac_unwrap(o)->numel != 1) {
+            PyErr_SetString(PyExc_ValueError, "only tensors of one element can stand among numbers; use stack for others");
+            return -1;
+        }
+        c->real = c->real || ac_is_floating(t);
+        c->integer = c->integer || t != AC_bool;
+        return 0;
+    }
+    if (!ac_is_number(o)) {
+        PyErr_Format(PyExc_TypeError, "tensor: expected numbers or nested sequences of numbers, got %s", Py_TYPE(o)->tp_name);
+        return -1;
+    }
+    if (PyBool_Check(o)) return 0;
+    bool integer = PyLong_Check(o) || (!PyFloat_Check(o) && PyIndex_Check(o));
+    c->integer = c->integer || integer;
+    c->real = c->real || !integer;
+    return 0;
+}
+
+static int take_census(PyObject *o, int depth, census *c) {
+    if (!is_list(o)) {
+        if (c->shape.n > depth) return PyErr_SetString(PyExc_ValueError, "tensor: rows of different depth"), -1;
+        return count_leaf(o, c);
+    }
+    Py_ssize_t n = PySequence_Size(o);
+    if (n < 0) return -1;
+    if (depth == AC_MAX_DIMS) return PyErr_Format(PyExc_ValueError, "tensor: nested deeper than %d", AC_MAX_DIMS), -1;
+    if (depth == c->shape.n) c->shape.v[c->shape.n++] = n;
+    else if (c->shape.v[depth] != n) {
+        PyErr_Format(PyExc_ValueError, "tensor: rows of different length in dimension %d: %lld and %zd", depth, (long long)c->shape.v[depth], n);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *one = PySequence_GetItem(o, i);
+        int64_t before = c->shape.n;
+        int failed = one ? take_census(one, depth + 1, c) : -1;
+        if (!failed && i > 0 && c->shape.n > before) failed = (PyErr_SetString(PyExc_ValueError, "tensor: rows of different depth"), -1);
+        if (!failed && !is_list(one) && c->shape.n > depth + 1) failed = (PyErr_SetString(PyExc_ValueError, "tensor: rows of different depth"), -1);
+        Py_XDECREF(one);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
+static int write_leaf(PyObject *o, ac_tensor *t, int64_t at) {
+    PyObject *number = ac_is_tensor(o) ? ac_item(ac_unwrap(o), 0) : Py_NewRef(o);
+    ac_scalar s;
+    int failed = number ? ac_scalar_from(number, &s) : -1;
+    Py_XDECREF(number);
+    if (failed) return -1;
+    if (s.kind == AC_FLOAT) ac_write_double(ac_data(t), t->dtype, at, s.f);
+    else ac_write_int(ac_data(t), t->dtype, at, s.i);
+    return 0;
+}
+
+static int write_all(PyObject *o, ac_tensor *t, int64_t *at, int depth) {
+    if (depth == t->ndim) return write_leaf(o, t, (*at)++);
+    for (Py_ssize_t i = 0; i < t->shape[depth]; i++) {
+        PyObject *one = PySequence_GetItem(o, i);
+        /* a sequence that changed while it was read must not be read past its end */
+        bool deeper = one && (depth + 1 < t->ndim) == is_list(one) && (!is_list(one) || PySequence_Size(one) == t->shape[depth + 1]);
+        int failed = !one ? -1 : deeper ? write_all(one, t, at, depth + 1)
+                                        : (PyErr_SetString(PyExc_ValueError, "tensor: the data changed while it was read"), -1);
+        Py_XDECREF(one);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
+/* _tensor_from(data, dtype=None): a new tensor; NumPy arrays go by their buffer (numpy.c). */
+static PyObject *tensor_from(PyObject *module, PyObject *args) {
+    PyObject *data, *as = Py_None;
+    census c = {.shape = {.n = 0}};
+    ac_dtype dtype;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O|O", &data, &as)) return NULL;
+    if (PyObject_HasAttrString(data, "__array_interface__") && !ac_is_tensor(data)) {
+        PyObject *numpy = PyImport_ImportModule("ampc._C");
+        PyObject *shared = numpy ? PyObject_CallMethod(numpy, "_copy_numpy", "OO", data, as) : NULL;
+        Py_XDECREF(numpy);
+        return shared;
+    }
+    if (take_census(data, 0, &c) < 0) return NULL;
+    bool empty = c.shape.n > 0 && c.shape.v[c.shape.n - 1] == 0;
+    if (as == Py_None) dtype = c.real || (empty && !c.integer) ? ac_default_dtype() : c.integer ? AC_int64 : AC_bool;
+    else if (ac_dtype_from(as, &dtype) < 0) return PyErr_Format(PyExc_TypeError, "tensor: `dtype` must be a dtype, got %s", Py_TYPE(as)->tp_name);
+    ac_tensor *t = ac_tensor_new(dtype, &c.shape);
+    int64_t at = 0;
+    if (!t) return ac_raise();
+    if (t->numel && write_all(data, t, &at, 0) < 0) {
+        ac_tensor_release(t);
+        return NULL;
+    }
+    return ac_wrap(t);
+}
+
+/* -- bytes, for pickling -------------------------------------------------------------------------------- */
+
+static PyObject *tensor_bytes(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    ac_tensor *t = ac_unwrap(o), *dense = NULL;
+    AC_PY_TRY(ac_call(AC_OP_contiguous, &t, 1, NULL, &dense));
+    PyObject *bytes = PyBytes_FromStringAndSize(ac_data(dense), (Py_ssize_t)(dense->numel * ac_itemsize(dense->dtype)));
+    ac_tensor_release(dense);
+    return bytes;
+}
+
+/* _tensor_from_bytes(bytes, dtype, shape): bytes must be exactly the elements, row-major */
+static PyObject *tensor_from_bytes(PyObject *module, PyObject *args) {
+    Py_buffer data;
+    PyObject *as, *size;
+    ac_dtype dtype;
+    ac_dims shape;
+    ac_tensor *t = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*OO", &data, &as, &size)) return NULL;
+    if (ac_dtype_from(as, &dtype) < 0) PyErr_SetString(PyExc_TypeError, "expected a dtype");
+    else if (ac_dims_from(size, &shape, "shape") == 0) {
+        t = ac_tensor_new(dtype, &shape);
+        if (!t) (void)ac_raise();
+    }
+    if (t && t->numel * ac_itemsize(dtype) != (int64_t)data.len) {
+        PyErr_Format(PyExc_ValueError, "%zd bytes do not make a %s tensor of %lld elements", data.len, ac_dtypes[dtype].name, (long long)t->numel);
+        ac_tensor_clear(&t);
+    }
+    if (t && data.len) memcpy(ac_data(t), data.buf, (size_t)data.len);
+    PyBuffer_Release(&data);
+    return t ? ac_wrap(t) : NULL;
+}
+
+static PyMethodDef functions[] = {{"_tensor_from", tensor_from, METH_VARARGS, NULL},
+                                  {"_tensor_bytes", tensor_bytes, METH_O, NULL},
+                                  {"_tensor_from_bytes", tensor_from_bytes, METH_VARARGS, NULL},
+                                  {NULL, NULL, 0, NULL}};
+
+int ac_create_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -1,0 +1,248 @@
+/* OpFunction: a row of the table (or several of one Python name) as a Python callable. The same
+ * object serves as ampc.name and, found on the type, as the method Tensor.name. */
+#include "state.h"
+
+#include <stddef.h>
+#include <structmember.h>
+#include <string.h>
+
+enum { MAX_OVERLOADS = 3 };
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    ac_op ops[MAX_OVERLOADS];
+    int n;
+    bool in_place; /* name_: the result is written into the first tensor */
+    PyObject *name;
+} PyOpFunction;
+
+PyObject *ac_result_object(ac_op op, ac_tensor **out) {
+    const ac_op_info *info = &ac_ops[op];
+    if (!ac_py->results[op]) { /* one result to show; others serve backward */
+        for (int i = 1; i < info->n_out; i++) ac_tensor_clear(&out[i]);
+        return ac_wrap(out[0]);
+    }
+    PyObject *all = PyStructSequence_New(ac_py->results[op]);
+    for (int i = 0; i < info->n_out; i++) {
+        PyObject *one = ac_wrap(out[i]);
+        if (all && one) PyStructSequence_SET_ITEM(all, i, one);
+        else {
+            Py_XDECREF(one);
+            Py_CLEAR(all);
+        }
+    }
+    return all;
+}
+
+static PyObject *run(const PyOpFunction *f, ac_op op, ac_call_args *c) {
+    ac_tensor *out[AC_MAX_OUT] = {NULL}, *target = f->in_place ? c->in[0] : c->target;
+    if (!target) {
+        AC_PY_TRY(ac_call(op, c->in, c->n_in, c->attrs.bytes, out));
+        return ac_result_object(op, out);
+    }
+    if (!f->in_place && ac_grad_enabled()) { /* out= is not differentiable, as in torch */
+        bool grad = ac_requires_grad(target);
+        for (int i = 0; i < c->n_in; i++) grad = grad || (c->in[i] && ac_requires_grad(c->in[i]));
+        if (grad) {
+            PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded", ac_ops[op].python);
+            return NULL;
+        }
+    }
+    AC_PY_TRY(ac_call_into(op, c->in, c->n_in, c->attrs.bytes, target));
+    return ac_wrap_borrowed(target);
+}
+
+static PyObject *no_overload(const PyOpFunction *f) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (!PyErr_GivenExceptionMatches(type, PyExc_TypeError)) {
+        PyErr_Restore(type, value, trace);
+        return NULL;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    PyObject *text = PyUnicode_FromFormat("%U: the arguments fit none of its signatures:", f->name);
+    for (int i = 0; i < f->n && text; i++) {
+        PyObject *more = PyUnicode_FromFormat("%U\n  %U%s", text, f->name, ac_ops[f->ops[i]].signature);
+        Py_SETREF(text, more);
+    }
+    if (text) PyErr_SetObject(PyExc_TypeError, text);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    const PyOpFunction *f = (PyOpFunction *)self;
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+    for (int i = 0; i < f->n; i++) {
+        ac_call_args c;
+        if (ac_parse(f->ops[i], args, n, kwnames, &c) == 0) {
+            PyObject *result = run(f, f->ops[i], &c);
+            ac_parse_release(&c);
+            return result;
+        }
+        ac_parse_release(&c);
+        if (i + 1 < f->n && PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();
+    }
+    return f->n > 1 ? no_overload(f) : NULL;
+}
+
+static void dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((PyOpFunction *)self)->name);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *descr_get(PyObject *self, PyObject *object, PyObject *type) {
+    (void)type;
+    if (object) return PyMethod_New(self, object);
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *repr(PyObject *self) {
+    return PyUnicode_FromFormat("<ampc operator %U%s>", ((PyOpFunction *)self)->name,
+                                ac_ops[((PyOpFunction *)self)->ops[0]].signature);
+}
+
+static PyObject *get_name(PyObject *self, void *unused) {
+    (void)unused;
+    return Py_NewRef(((PyOpFunction *)self)->name);
+}
+
+static PyObject *get_module(PyObject *self, void *unused) {
+    (void)self, (void)unused;
+    return PyUnicode_FromString("ampc");
+}
+
+/* Every overload's signature and what it computes. */
+static PyObject *get_doc(PyObject *self, void *unused) {
+    const PyOpFunction *f = (PyOpFunction *)self;
+    (void)unused;
+    PyObject *text = PyUnicode_FromString("");
+    for (int i = 0; i < f->n && text; i++) {
+        const ac_op_info *info = &ac_ops[f->ops[i]];
+        PyObject *more = PyUnicode_FromFormat("%U%U%s\n\n%s%s\n", text, f->name, info->signature, info->doc,
+                                              f->in_place ? "; written into x" : "");
+        Py_SETREF(text, more);
+    }
+    return text;
+}
+
+/* The signature in the form inspect understands: names and defaults. */
+static PyObject *get_text_signature(PyObject *self, void *unused) {
+    const ac_op_info *info = &ac_ops[((PyOpFunction *)self)->ops[0]];
+    char text[512] = "(";
+    size_t used = 1;
+    bool star = false;
+    (void)unused;
+    const char *s = info->signature + 1;
+    for (int i = 0; i < info->n_params; i++) {
+        const ac_param *p = &info->params[i];
+        const char *at = strstr(s, p->name), *end = strchr(at, ':') + 1;
+        const char *equals = p->has_default ? strstr(end, "= ") : NULL;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s", i ? ", " : "", p->keyword_only && !star ? "*, " : "", p->name);
+        star = star || p->keyword_only;
+        if (equals) {
+            const char *quote = p->kind == AC_P_CHOICE ? "'" : "";
+            int length = (int)strcspn(equals + 2, ",) ");
+            used += (size_t)snprintf(text + used, sizeof text - used, "=%s%.*s%s", quote, length, equals + 2, quote);
+        } else if (p->optional) used += (size_t)snprintf(text + used, sizeof text - used, "=None");
+        s = end;
+    }
+    (void)snprintf(text + used, sizeof text - used, ")");
+    return PyUnicode_FromString(text);
+}
+
+static PyObject *reduce(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *module = PyImport_ImportModule("ampc._C");
+    PyObject *find = module ? PyObject_GetAttrString(module, "_function") : NULL;
+    Py_XDECREF(module);
+    return find ? Py_BuildValue("N(O)", find, ((PyOpFunction *)self)->name) : NULL;
+}
+
+static PyGetSetDef getset[] = {{"__name__", get_name, NULL, NULL, NULL},
+                               {"__qualname__", get_name, NULL, NULL, NULL},
+                               {"__module__", get_module, NULL, NULL, NULL},
+                               {"__doc__", get_doc, NULL, NULL, NULL},
+                               {"__text_signature__", get_text_signature, NULL, NULL, NULL},
+                               {NULL, NULL, NULL, NULL, NULL}};
+static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(PyOpFunction, call), READONLY, NULL},
+                                {NULL, 0, 0, 0, NULL}};
+static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_descr_get, descr_get},
+                              {Py_tp_repr, repr}, {Py_tp_getset, getset}, {Py_tp_methods, methods},
+                              {Py_tp_members, members}, {0, NULL}};
+static PyType_Spec spec = {"ampc._C.OpFunction", sizeof(PyOpFunction), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, slots};
+
+/* -- making them ------------------------------------------------------------------------------------ */
+
+/* borrowed: the function of that name, made when it is new */
+static PyOpFunction *function_named(const char *name, bool in_place) {
+    PyObject *found = PyDict_GetItemString(ac_py->functions, name);
+    if (found) return (PyOpFunction *)found;
+    PyOpFunction *f = (PyOpFunction *)ac_py->function->tp_alloc(ac_py->function, 0);
+    if (!f) return NULL;
+    f->call = call, f->n = 0, f->in_place = in_place;
+    f->name = PyUnicode_FromString(name);
+    int failed = !f->name || PyDict_SetItemString(ac_py->functions, name, (PyObject *)f) < 0;
+    Py_DECREF(f); /* the dictionary holds it */
+    return failed ? NULL : f;
+}
+
+static int add_overload(ac_op op, const char *name, bool in_place) {
+    PyOpFunction *f = function_named(name, in_place);
+    if (!f) return -1;
+    if (f->n == MAX_OVERLOADS) return PyErr_Format(PyExc_SystemError, "%s has too many overloads", name), -1;
+    f->ops[f->n++] = op;
+    return 0;
+}
+
+/* The struct sequence of a row with several results to show. */
+static int make_result_type(ac_op op) {
+    const ac_op_info *info = &ac_ops[op];
+    if (info->n_out < 2 || info->out_names[1][0] == '_') return 0;
+    static char names[AC_MAX_OUT][16];
+    PyStructSequence_Field fields[AC_MAX_OUT + 1] = {{NULL, NULL}};
+    char full[64];
+    for (int i = 0; i < info->n_out; i++) {
+        size_t n = strcspn(info->out_names[i], ":");
+        memcpy(names[i], info->out_names[i], n);
+        names[i][n] = '\0';
+        char *keep = PyMem_Malloc(n + 1); /* the type keeps the pointer for as long as it lives */
+        if (!keep) return PyErr_NoMemory(), -1;
+        memcpy(keep, names[i], n + 1);
+        fields[i].name = keep;
+    }
+    (void)snprintf(full, sizeof full, "ampc.return_types.%s", info->python);
+    PyStructSequence_Desc desc = {full, NULL, fields, info->n_out};
+    ac_py->results[op] = PyStructSequence_NewType(&desc);
+    return ac_py->results[op] ? 0 : -1;
+}
+
+static int intern_names(ac_op op) {
+    for (int i = 0; i < ac_ops[op].n_params; i++) {
+        ac_py->names[op][i] = PyUnicode_InternFromString(ac_ops[op].params[i].name);
+        if (!ac_py->names[op][i]) return -1;
+    }
+    return 0;
+}
+
+int ac_functions_init(PyObject *module) {
+    ac_py->function = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    ac_py->functions = PyDict_New();
+    if (!ac_py->function || !ac_py->functions) return -1;
+    for (int op = 0; op < AC_N_OPS; op++) {
+        char in_place[40];
+        if (intern_names((ac_op)op) < 0 || make_result_type((ac_op)op) < 0) return -1;
+        if (add_overload((ac_op)op, ac_ops[op].python, false) < 0) return -1;
+        (void)snprintf(in_place, sizeof in_place, "%s_", ac_ops[op].python);
+        if ((ac_ops[op].home & AC_HOME_I) && add_overload((ac_op)op, in_place, true) < 0) return -1;
+    }
+    return PyModule_AddObjectRef(module, "_functions", ac_py->functions);
+}

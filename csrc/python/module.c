@@ -1,0 +1,193 @@
+/* The extension module ampc._C. */
+#include "state.h"
+
+#include "../backend/backend.h"
+#include "../base/alloc.h"
+#include "../base/pool.h"
+#include "../base/rng.h"
+#include "../kernels/loops.h"
+
+ac_py_state *ac_py;
+
+/* -- the core's lock is the GIL ------------------------------------------------------------------------ */
+
+static void *release_lock(void) { return PyEval_SaveThread(); }
+static void acquire_lock(void *state) { PyEval_RestoreThread(state); }
+
+/* -- small functions of the whole process ---------------------------------------------------------------- */
+
+static PyObject *manual_seed(PyObject *m, PyObject *seed) {
+    (void)m;
+    PyObject *i = PyNumber_Index(seed);
+    unsigned long long value = i ? PyLong_AsUnsignedLongLongMask(i) : 0;
+    Py_XDECREF(i);
+    if (PyErr_Occurred()) return NULL;
+    ac_manual_seed(value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *rng_state(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    const ac_generator *g = ac_default_generator();
+    return Py_BuildValue("KK", (unsigned long long)g->seed, (unsigned long long)g->offset);
+}
+
+static PyObject *set_rng_state(PyObject *m, PyObject *args) {
+    unsigned long long seed, offset;
+    (void)m;
+    if (!PyArg_ParseTuple(args, "KK", &seed, &offset)) return NULL;
+    *ac_default_generator() = (ac_generator){seed, offset};
+    Py_RETURN_NONE;
+}
+
+static PyObject *num_threads(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    return PyLong_FromLong(ac_num_threads());
+}
+
+static PyObject *set_num_threads(PyObject *m, PyObject *n) {
+    (void)m;
+    long value = PyLong_AsLong(n);
+    if (value == -1 && PyErr_Occurred()) return NULL;
+    if (value < 1) return PyErr_Format(PyExc_RuntimeError, "set_num_threads: expected 1 or more, got %ld", value);
+    ac_set_num_threads((int)(value > 256 ? 256 : value));
+    Py_RETURN_NONE;
+}
+
+static PyObject *memory(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    ac_memory_stats s = ac_memory();
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "current", (long long)s.current, "peak", (long long)s.peak, "blocks", (long long)s.blocks,
+                         "cached", (long long)s.cached, "system_calls", (long long)s.system_calls);
+}
+static PyObject *memory_reset_peak(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    ac_memory_reset_peak();
+    Py_RETURN_NONE;
+}
+static PyObject *memory_trim(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    ac_memory_trim();
+    Py_RETURN_NONE;
+}
+
+static PyObject *fail_alloc(PyObject *m, PyObject *args) {
+    long long n;
+    int forever = 0;
+    (void)m;
+    if (!PyArg_ParseTuple(args, "L|p", &n, &forever)) return NULL;
+    ac_alloc_fail_at(n, forever);
+    Py_RETURN_NONE;
+}
+static PyObject *alloc_calls(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    return PyLong_FromLongLong(ac_alloc_calls());
+}
+
+static PyObject *set_blas(PyObject *m, PyObject *path) {
+    (void)m;
+    const char *text = PyUnicode_AsUTF8(path);
+    if (!text) return NULL;
+    ac_blas_set_path(text);
+    Py_RETURN_NONE;
+}
+
+static PyObject *build_info(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    return Py_BuildValue("{s:s,s:s,s:s,s:s,s:i}", "compiler", __VERSION__, "cpu_features", ac_cpu_features(), "cpu_loops", ac_cpu_loops()->name,
+                         "blas", ac_blas_name(), "threads", ac_num_threads());
+}
+
+static PyObject *set_size_type(PyObject *m, PyObject *type) {
+    (void)m;
+    Py_XSETREF(ac_py->size_type, Py_NewRef(type));
+    Py_RETURN_NONE;
+}
+
+static PyObject *find_function(PyObject *m, PyObject *name) {
+    (void)m;
+    PyObject *f = PyDict_GetItemWithError(ac_py->functions, name);
+    if (!f && !PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "there is no operator named %R", name);
+    return f ? Py_NewRef(f) : NULL;
+}
+
+/* op_table(): every row as a dictionary, for tests, stubs and documentation */
+static PyObject *op_table(PyObject *m, PyObject *unused) {
+    static const char *kinds[] = {"pointwise", "kernel", "view", "composite"}, *casts[] = {"keep", "low", "f32", "promote", "banned"};
+    (void)m, (void)unused;
+    PyObject *rows = PyList_New(0);
+    for (int op = 0; rows && op < AC_N_OPS; op++) {
+        const ac_op_info *i = &ac_ops[op];
+        PyObject *row = Py_BuildValue("{s:s,s:s,s:s,s:s,s:i,s:O,s:s,s:s,s:i}", "name", i->name, "python", i->python, "kind", kinds[i->kind], "cast",
+                                      casts[i->cast], "home", i->home, "differentiable",
+                                      i->kind == AC_KIND_COMPOSITE || ac_formulas[op] ? Py_True : Py_False, "signature", i->signature, "doc", i->doc,
+                                      "outputs", i->n_out);
+        if (!row || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
+static PyMethodDef functions[] = {
+    {"manual_seed", manual_seed, METH_O, NULL},
+    {"_rng_state", rng_state, METH_NOARGS, NULL},
+    {"_set_rng_state", set_rng_state, METH_VARARGS, NULL},
+    {"get_num_threads", num_threads, METH_NOARGS, "Threads that work on one operator."},
+    {"set_num_threads", set_num_threads, METH_O, "Sets how many threads work on one operator."},
+    {"_memory", memory, METH_NOARGS, NULL},
+    {"_memory_reset_peak", memory_reset_peak, METH_NOARGS, NULL},
+    {"_memory_trim", memory_trim, METH_NOARGS, NULL},
+    {"_fail_alloc", fail_alloc, METH_VARARGS, NULL},
+    {"_alloc_calls", alloc_calls, METH_NOARGS, NULL},
+    {"_set_blas", set_blas, METH_O, NULL},
+    {"_build_info", build_info, METH_NOARGS, NULL},
+    {"_set_size_type", set_size_type, METH_O, NULL},
+    {"_function", find_function, METH_O, NULL},
+    {"op_table", op_table, METH_NOARGS, "Every operator's row of the table."},
+    {NULL, NULL, 0, NULL}};
+
+/* -- the module ---------------------------------------------------------------------------------------------- */
+
+static int intern_words(void) {
+    struct {
+        PyObject **to;
+        const char *word;
+    } words[] = {{&ac_py->out, "out"}, {&ac_py->input, "input"}, {&ac_py->axis, "axis"}, {&ac_py->dim, "dim"},
+                 {&ac_py->keepdims, "keepdims"}, {&ac_py->keepdim, "keepdim"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!(*words[i].to = PyUnicode_InternFromString(words[i].word))) return -1;
+    return 0;
+}
+
+static int add_parts(PyObject *module) {
+    int (*const parts[])(PyObject *) = {ac_dtype_type_init, ac_tensor_type_init, ac_functions_init, ac_autograd_init,
+                                        ac_amp_init, ac_optim_init, ac_create_init, ac_numpy_init};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i](module) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
+}
+
+static int exec(PyObject *module) {
+    const char *fail = getenv("AMPC_FAIL_ALLOC"); /* tests fail the n-th allocation of an import */
+    if (ac_py) return PyErr_SetString(PyExc_ImportError, "ampc cannot be loaded twice in one process"), -1;
+    if (fail) ac_alloc_fail_at(atoll(fail), 0);
+    if (ac_ops_init() < 0) return (void)ac_raise(), -1;
+    ac_py = PyModule_GetState(module);
+    if (intern_words() < 0 || add_parts(module) < 0) {
+        ac_py = NULL; /* a later import may succeed */
+        return -1;
+    }
+    ac_lock.release = release_lock;
+    ac_lock.acquire = acquire_lock;
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, exec},
+#ifdef Py_mod_multiple_interpreters
+                                   {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+                                   {0, NULL}};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "ampc._C", "The core of ampc.", sizeof(ac_py_state), NULL, slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__C(void) { return PyModuleDef_Init(&definition); }

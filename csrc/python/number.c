@@ -1,0 +1,136 @@
+/* Tensor's operators: +, @, <, [], len and their in-place forms. */
+#include "tensor.h"
+
+static const ac_attrs_alpha plus_one = {{AC_INT, {1}}};
+
+/* borrowed or owned operand; 0, or -1 with an error, or 1 when Python should try the other side */
+static int operand(PyObject *o, ac_tensor **t, bool *owned) {
+    *owned = false;
+    if (ac_is_tensor(o)) {
+        *t = ac_unwrap(o);
+        return 0;
+    }
+    if (!ac_is_number(o)) return 1;
+    *t = ac_number_tensor(o);
+    *owned = *t != NULL;
+    return *t ? 0 : -1;
+}
+
+static PyObject *binary(ac_op op, const void *attrs, PyObject *left, PyObject *right, bool in_place) {
+    ac_tensor *in[2], *out[AC_MAX_OUT] = {NULL};
+    bool own[2] = {false, false};
+    int state = operand(left, &in[0], &own[0]);
+    if (state == 0) {
+        state = operand(right, &in[1], &own[1]);
+        if (state == 0) {
+            int failed = in_place ? ac_call_into(op, in, 2, attrs, in[0]) : ac_call(op, in, 2, attrs, out);
+            if (failed) {
+                (void)ac_raise();
+                state = -1;
+            }
+        }
+    }
+    if (own[0]) ac_tensor_release(in[0]);
+    if (own[1]) ac_tensor_release(in[1]);
+    if (state == 1) Py_RETURN_NOTIMPLEMENTED;
+    if (state < 0) return NULL;
+    return in_place ? Py_NewRef(left) : ac_wrap(out[0]);
+}
+
+static PyObject *unary(ac_op op, PyObject *x) {
+    ac_tensor *in = ac_unwrap(x), *out[AC_MAX_OUT] = {NULL};
+    AC_PY_TRY(ac_call(op, &in, 1, NULL, out));
+    return ac_wrap(out[0]);
+}
+
+#define BINARY(name, op, attrs)                                                                    \
+    static PyObject *nb_##name(PyObject *l, PyObject *r) { return binary(AC_OP_##op, attrs, l, r, false); }
+#define INPLACE(name, op, attrs)                                                                   \
+    static PyObject *nb_i##name(PyObject *l, PyObject *r) { return binary(AC_OP_##op, attrs, l, r, true); }
+#define BOTH(name, op, attrs) BINARY(name, op, attrs) INPLACE(name, op, attrs)
+
+BOTH(add, add, &plus_one)
+BOTH(sub, sub, &plus_one)
+BOTH(mul, mul, NULL)
+BOTH(div, div, NULL)
+BOTH(floordiv, floor_divide, NULL)
+BOTH(mod, remainder, NULL)
+BOTH(and, bitwise_and, NULL)
+BOTH(or, bitwise_or, NULL)
+BOTH(xor, bitwise_xor, NULL)
+BINARY(matmul, matmul, NULL)
+
+static PyObject *nb_pow(PyObject *l, PyObject *r, PyObject *mod) {
+    (void)mod;
+    /* the commonest exponent, without a logarithm; under autocast pow has its own category */
+    if (PyLong_CheckExact(r) && PyLong_AsLong(r) == 2 && ac_is_tensor(l) && !ac_is_half(ac_unwrap(l)->dtype) && !PyErr_Occurred())
+        return unary(AC_OP_square, l);
+    PyErr_Clear();
+    return binary(AC_OP_pow, NULL, l, r, false);
+}
+static PyObject *nb_ipow(PyObject *l, PyObject *r, PyObject *mod) {
+    (void)mod;
+    return binary(AC_OP_pow, NULL, l, r, true);
+}
+
+static PyObject *nb_neg(PyObject *x) { return unary(AC_OP_neg, x); }
+static PyObject *nb_abs(PyObject *x) { return unary(AC_OP_abs, x); }
+static PyObject *nb_invert(PyObject *x) { return unary(AC_OP_bitwise_not, x); }
+static PyObject *nb_positive(PyObject *x) { return Py_NewRef(x); }
+
+static PyObject *only_element(PyObject *x, const char *what) {
+    const ac_tensor *t = ac_unwrap(x);
+    if (t->numel == 1) return ac_item(t, 0);
+    char text[AC_SHAPE_TEXT];
+    PyErr_Format(t->numel ? PyExc_RuntimeError : PyExc_RuntimeError, "%s of a tensor of shape %s is ambiguous: it needs exactly one element%s",
+                 what, ac_shape_text(t, text), what[0] == 't' ? "; use .any() or .all()" : "");
+    return NULL;
+}
+
+static int nb_bool(PyObject *x) {
+    PyObject *one = only_element(x, "truth value");
+    int truth = one ? PyObject_IsTrue(one) : -1;
+    Py_XDECREF(one);
+    return truth;
+}
+
+static PyObject *converted(PyObject *x, PyObject *(*convert)(PyObject *), const char *what) {
+    PyObject *one = only_element(x, what), *result = one ? convert(one) : NULL;
+    Py_XDECREF(one);
+    return result;
+}
+static PyObject *nb_float(PyObject *x) { return converted(x, PyNumber_Float, "float()"); }
+static PyObject *nb_int(PyObject *x) { return converted(x, PyNumber_Long, "int()"); }
+static PyObject *nb_index(PyObject *x) {
+    if (ac_is_floating(ac_unwrap(x)->dtype) || ac_unwrap(x)->numel != 1) {
+        PyErr_SetString(PyExc_TypeError, "only an integer tensor of one element can be used as an index");
+        return NULL;
+    }
+    return converted(x, PyNumber_Index, "an index");
+}
+
+static PyObject *compare(PyObject *l, PyObject *r, int how) {
+    static const ac_op ops[] = {[Py_LT] = AC_OP_lt, [Py_LE] = AC_OP_le, [Py_EQ] = AC_OP_eq,
+                                [Py_NE] = AC_OP_ne, [Py_GT] = AC_OP_gt, [Py_GE] = AC_OP_ge};
+    return binary(ops[how], NULL, l, r, false);
+}
+
+static Py_hash_t hash(PyObject *x) { return (Py_hash_t)((uintptr_t)x >> 4); } /* by identity, as torch */
+
+static Py_ssize_t length(PyObject *x) {
+    const ac_tensor *t = ac_unwrap(x);
+    if (t->ndim > 0) return (Py_ssize_t)t->shape[0];
+    PyErr_SetString(PyExc_TypeError, "a 0-d tensor has no length");
+    return -1;
+}
+
+PyType_Slot ac_tensor_number_slots[] = {
+    {Py_nb_add, nb_add}, {Py_nb_subtract, nb_sub}, {Py_nb_multiply, nb_mul}, {Py_nb_true_divide, nb_div},
+    {Py_nb_floor_divide, nb_floordiv}, {Py_nb_remainder, nb_mod}, {Py_nb_power, nb_pow}, {Py_nb_matrix_multiply, nb_matmul},
+    {Py_nb_and, nb_and}, {Py_nb_or, nb_or}, {Py_nb_xor, nb_xor}, {Py_nb_negative, nb_neg}, {Py_nb_positive, nb_positive},
+    {Py_nb_absolute, nb_abs}, {Py_nb_invert, nb_invert}, {Py_nb_bool, nb_bool}, {Py_nb_float, nb_float}, {Py_nb_int, nb_int},
+    {Py_nb_index, nb_index}, {Py_nb_inplace_add, nb_iadd}, {Py_nb_inplace_subtract, nb_isub}, {Py_nb_inplace_multiply, nb_imul},
+    {Py_nb_inplace_true_divide, nb_idiv}, {Py_nb_inplace_floor_divide, nb_ifloordiv}, {Py_nb_inplace_remainder, nb_imod},
+    {Py_nb_inplace_power, nb_ipow}, {Py_nb_inplace_and, nb_iand}, {Py_nb_inplace_or, nb_ior}, {Py_nb_inplace_xor, nb_ixor},
+    {Py_tp_richcompare, compare}, {Py_tp_hash, hash}, {Py_mp_length, length}, {Py_mp_subscript, ac_tensor_subscript},
+    {Py_mp_ass_subscript, ac_tensor_assign}, {0, NULL}};

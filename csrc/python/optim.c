@@ -1,0 +1,117 @@
+/* Multi-tensor optimizer steps and norms for Python. */
+#include "state.h"
+
+#include "../optim/optim.h"
+
+/* A list of Tensors (None where `holes`); the array is the caller's to free. */
+static ac_tensor **list_of(PyObject *list, bool holes, const char *what) {
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    ac_tensor **all = PyMem_Malloc((size_t)(n + 1) * sizeof *all);
+    if (!all) return (ac_tensor **)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *o = PyList_GET_ITEM(list, i);
+        if (ac_is_tensor(o)) all[i] = ac_unwrap(o);
+        else if (o == Py_None && holes) all[i] = NULL;
+        else {
+            PyErr_Format(PyExc_TypeError, "%s must hold Tensors, got %s at position %zd", what, Py_TYPE(o)->tp_name, i);
+            PyMem_Free(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+/* One column of the updates from a Python list; a missing list leaves it NULL. */
+static int column(ac_update *u, Py_ssize_t n, PyObject *list, size_t offset, bool holes, const char *what) {
+    if (list == Py_None) return 0;
+    if (!PyList_Check(list) || PyList_GET_SIZE(list) != n) {
+        PyErr_Format(PyExc_ValueError, "%s must be a list of %zd tensors", what, n);
+        return -1;
+    }
+    ac_tensor **all = list_of(list, holes, what);
+    if (!all) return -1;
+    for (Py_ssize_t i = 0; i < n; i++) *(ac_tensor **)(void *)((char *)&u[i] + offset) = all[i];
+    PyMem_Free(all);
+    return 0;
+}
+
+static int step_counts(ac_update *u, Py_ssize_t n, PyObject *counts) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *o = PyList_Check(counts) && PyList_GET_SIZE(counts) == n ? PyList_GET_ITEM(counts, i) : NULL;
+        u[i].step = o ? PyFloat_AsDouble(o) : -1;
+        if (PyErr_Occurred()) return -1;
+        if (u[i].step >= 1) continue;
+        PyErr_SetString(PyExc_ValueError, "step counts must be a list of numbers of 1 or more");
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *s0, PyObject *s1, PyObject *s2, PyObject *steps, const ac_step *k) {
+    Py_ssize_t n = PyList_GET_SIZE(params);
+    ac_update *u = PyMem_Calloc((size_t)(n + 1), sizeof *u);
+    if (!u) return PyErr_NoMemory();
+    PyObject *result = NULL;
+    if (column(u, n, params, offsetof(ac_update, param), false, "params") == 0 && column(u, n, grads, offsetof(ac_update, grad), false, "grads") == 0 &&
+        column(u, n, s0, offsetof(ac_update, state[0]), false, "state") == 0 && column(u, n, s1, offsetof(ac_update, state[1]), false, "state") == 0 &&
+        column(u, n, s2, offsetof(ac_update, state[2]), false, "state") == 0 && step_counts(u, n, steps) == 0) {
+        void *lock = ac_lock.release();
+        int failed = ac_optim_step(rule, u, (int)n, k);
+        ac_lock.acquire(lock);
+        result = failed ? ac_raise() : Py_NewRef(Py_None);
+    }
+    PyMem_Free(u);
+    return result;
+}
+
+/* _sgd(params, grads, momenta | None, steps, lr, momentum, dampening, weight_decay, nesterov, maximize) */
+static PyObject *sgd(PyObject *module, PyObject *args) {
+    PyObject *params, *grads, *momenta, *steps;
+    ac_step k = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!OO!ddddpp", &PyList_Type, &params, &PyList_Type, &grads, &momenta, &PyList_Type, &steps, &k.lr,
+                          &k.momentum, &k.dampening, &k.weight_decay, &k.nesterov, &k.maximize)) return NULL;
+    return run(AC_RULE_SGD, params, grads, momenta, Py_None, Py_None, steps, &k);
+}
+
+/* _adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs | None, steps, lr, beta1, beta2, eps, weight_decay, decoupled, maximize) */
+static PyObject *adam(PyObject *module, PyObject *args) {
+    PyObject *params, *grads, *m, *v, *vmax, *steps;
+    ac_step k = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!OOOO!dddddpp", &PyList_Type, &params, &PyList_Type, &grads, &m, &v, &vmax, &PyList_Type, &steps, &k.lr,
+                          &k.beta1, &k.beta2, &k.eps, &k.weight_decay, &k.decoupled, &k.maximize)) return NULL;
+    return run(AC_RULE_ADAM, params, grads, m, v, vmax, steps, &k);
+}
+
+static PyObject *total_norm(PyObject *module, PyObject *list) {
+    double norm = 0;
+    (void)module;
+    if (!PyList_Check(list)) return PyErr_SetString(PyExc_TypeError, "_total_norm: expected a list"), NULL;
+    ac_tensor **all = list_of(list, false, "tensors");
+    if (!all) return NULL;
+    int failed = ac_optim_norm(all, (int)PyList_GET_SIZE(list), &norm);
+    PyMem_Free(all);
+    return failed ? ac_raise() : PyFloat_FromDouble(norm);
+}
+
+static PyObject *scale_all(PyObject *module, PyObject *args) {
+    PyObject *list;
+    double factor;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &factor)) return NULL;
+    ac_tensor **all = list_of(list, false, "tensors");
+    if (!all) return NULL;
+    int failed = ac_optim_scale(all, (int)PyList_GET_SIZE(list), factor);
+    PyMem_Free(all);
+    if (failed) return ac_raise();
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {{"_sgd", sgd, METH_VARARGS, NULL},
+                                  {"_adam", adam, METH_VARARGS, NULL},
+                                  {"_total_norm", total_norm, METH_O, NULL},
+                                  {"_scale_all", scale_all, METH_VARARGS, NULL},
+                                  {NULL, NULL, 0, NULL}};
+
+int ac_optim_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -1,0 +1,156 @@
+/* The Tensor type: identity, life and garbage collection.
+ *
+ * A tensor's object holds one C reference; all other C references together hold one Python
+ * reference (see tensor/tensor.h), taken and given back by the two hooks below. */
+#include "tensor.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+static void py_incref(void *object) { Py_INCREF((PyObject *)object); }
+static void py_decref(void *object) { Py_DECREF((PyObject *)object); }
+
+/* -- wrapping ------------------------------------------------------------------------------------ */
+
+PyObject *ac_wrap_as(PyTypeObject *type, ac_tensor *t) {
+    if (!t) return ac_raise();
+    PyTensor *self = (PyTensor *)type->tp_alloc(type, 0);
+    if (!self) {
+        ac_tensor_release(t);
+        return NULL;
+    }
+    self->t = t;
+    t->py = self;
+    if (t->refs > 1) py_incref(self); /* held by the other references together */
+    return (PyObject *)self;
+}
+
+PyObject *ac_wrap(ac_tensor *t) {
+    if (!t || !t->py) return ac_wrap_as(ac_py->tensor, t);
+    PyObject *self = Py_NewRef((PyObject *)t->py);
+    ac_tensor_release(t);
+    return self;
+}
+
+PyObject *ac_wrap_borrowed(ac_tensor *t) { return ac_wrap(ac_tensor_retain(t)); }
+
+/* -- life ------------------------------------------------------------------------------------------ */
+
+/* The tensor another one holds, when its object would die with that hold. */
+static PyObject *held_alone(ac_tensor *t) { return t && t->py && t->refs == 2 ? t->py : NULL; }
+
+/* Objects reached through C are shown to the collector only where this tensor alone keeps them
+ * alive; else somebody outside the cycle may. */
+static int traverse(PyObject *o, visitproc visit, void *arg) {
+    PyTensor *self = (PyTensor *)o;
+    Py_VISIT(Py_TYPE(o));
+    Py_VISIT(self->dict);
+    ac_meta *m = self->t && self->t->refs == 1 ? self->t->meta : NULL;
+    if (!m) return 0;
+    Py_VISIT((PyObject *)m->hooks);
+    Py_VISIT(held_alone(m->grad));
+    if (m->node && m->node->refs == 1) {
+        Py_VISIT((PyObject *)m->node->py);
+        Py_VISIT((PyObject *)m->node->hooks);
+    }
+    return 0;
+}
+
+static int clear(PyObject *o) {
+    PyTensor *self = (PyTensor *)o;
+    Py_CLEAR(self->dict);
+    ac_meta *m = self->t && self->t->refs == 1 ? self->t->meta : NULL;
+    if (!m) return 0;
+    PyObject *hooks = m->hooks;
+    m->hooks = NULL;
+    Py_XDECREF(hooks);
+    ac_tensor_clear(&m->grad);
+    ac_node *node = m->node;
+    m->node = NULL;
+    if (node) ac_node_release(node);
+    return 0;
+}
+
+static void dealloc(PyObject *o) {
+    PyTensor *self = (PyTensor *)o;
+    PyTypeObject *type = Py_TYPE(o);
+    PyObject_GC_UnTrack(o);
+    if (self->weakrefs) PyObject_ClearWeakRefs(o);
+    Py_CLEAR(self->dict);
+    ac_tensor *t = self->t;
+    self->t = NULL;
+    if (t) {
+        t->py = NULL;
+        ac_tensor_release(t);
+    }
+    type->tp_free(o);
+    Py_DECREF(type);
+}
+
+/* Tensor(): an empty one; Tensor(data) and Tensor(*sizes) are made by Python's side. */
+static PyObject *no_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    (void)kwargs;
+    PyObject *make = PyDict_GetItemString(type->tp_dict ? ac_py->tensor->tp_dict : NULL, "_legacy_new");
+    if (make) {
+        PyObject *full = PyTuple_New(PyTuple_GET_SIZE(args) + 1), *result = NULL;
+        if (!full) return NULL;
+        PyTuple_SET_ITEM(full, 0, Py_NewRef((PyObject *)type));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) PyTuple_SET_ITEM(full, i + 1, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+        result = PyObject_Call(make, full, kwargs);
+        Py_DECREF(full);
+        return result;
+    }
+    PyErr_SetString(PyExc_TypeError, "make tensors with ampc.tensor(data)");
+    return NULL;
+}
+
+/* _make_subclass(cls, tensor, requires_grad): a new tensor on the same memory, of a subclass */
+static PyObject *make_subclass(PyObject *module, PyObject *args) {
+    PyObject *type, *data;
+    int grad;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!p", &type, ac_py->tensor, &data, &grad)) return NULL;
+    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, ac_py->tensor)) {
+        PyErr_SetString(PyExc_TypeError, "_make_subclass: expected a subclass of Tensor");
+        return NULL;
+    }
+    ac_tensor *t = ac_tensor_alias(ac_unwrap(data));
+    if (!t) return ac_raise();
+    if (grad && ac_set_requires_grad(t, true) < 0) {
+        ac_tensor_release(t);
+        return ac_raise();
+    }
+    return ac_wrap_as((PyTypeObject *)type, t);
+}
+
+/* -- the type ---------------------------------------------------------------------------------------- */
+
+static PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict), READONLY, NULL},
+                                {"__weaklistoffset__", T_PYSSIZET, offsetof(PyTensor, weakrefs), READONLY, NULL},
+                                {NULL, 0, 0, 0, NULL}};
+static PyGetSetDef dict_getset = {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL};
+
+static PyType_Slot base_slots[] = {{Py_tp_dealloc, dealloc}, {Py_tp_traverse, traverse}, {Py_tp_clear, clear},
+                                   {Py_tp_new, no_new}, {Py_tp_members, members}, {Py_tp_getset, ac_tensor_getset},
+                                   {Py_tp_methods, ac_tensor_methods}, {0, NULL}};
+
+static PyMethodDef functions[] = {{"_make_subclass", make_subclass, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+
+int ac_tensor_type_init(PyObject *module) {
+    PyType_Slot slots[80];
+    int n = 0;
+    for (const PyType_Slot *s = base_slots; s->slot; s++) slots[n++] = *s;
+    for (const PyType_Slot *s = ac_tensor_number_slots; s->slot; s++) slots[n++] = *s;
+    slots[n] = (PyType_Slot){0, NULL};
+    PyType_Spec spec = {"ampc.Tensor", sizeof(PyTensor), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+    ac_py->tensor = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    if (!ac_py->tensor) return -1;
+    PyObject *descr = PyDescr_NewGetSet(ac_py->tensor, &dict_getset);
+    if (!descr || PyDict_SetItemString(ac_py->tensor->tp_dict, "__dict__", descr) < 0) return -1;
+    Py_DECREF(descr);
+    ac_hooks.py_incref = py_incref;
+    ac_hooks.py_decref = py_decref;
+    if (PyModule_AddFunctions(module, functions) < 0) return -1;
+    return PyModule_AddObjectRef(module, "Tensor", (PyObject *)ac_py->tensor);
+}

@@ -1,0 +1,39 @@
+/* Storage: the bytes behind one or more tensors.
+ *
+ * Reference counts here and in tensor.h are plain integers: every call into the core is made
+ * under one lock (the GIL, from Python); only kernels, which never count, run outside it. */
+#ifndef AC_TENSOR_STORAGE_H
+#define AC_TENSOR_STORAGE_H
+
+#include "../base/dtype.h"
+#include "../base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum { AC_CPU, AC_N_DEVICES } ac_device;
+
+typedef struct ac_copy ac_copy; /* a 16-bit copy of a weight, see copies.h */
+
+typedef struct ac_storage {
+    int64_t refs;
+    char *data;
+    int64_t bytes;
+    uint64_t content;  /* bumped by every write, whoever makes it; what caches key on */
+    uint32_t version;  /* autograd's counter, shared by views and detach() */
+    ac_device device;
+    bool exported;     /* memory that somebody else may write: no trustworthy `content` */
+    ac_copy *copies;   /* owned, freed with the storage */
+    void (*release)(void *owner); /* foreign memory: how to give it back */
+    void *owner;
+} ac_storage;
+
+/* new: uninitialised bytes of our own */
+ac_storage *ac_storage_new(int64_t bytes) AC_CHECKED;
+/* new: wraps memory of somebody else; release(owner) is called once when the storage dies */
+ac_storage *ac_storage_wrap(void *data, int64_t bytes, void (*release)(void *), void *owner) AC_CHECKED;
+ac_storage *ac_storage_retain(ac_storage *s);
+void ac_storage_release(ac_storage *s);
+
+#endif

@@ -1,0 +1,211 @@
+#include "tensor.h"
+
+#include "../base/alloc.h"
+#include "../base/half.h"
+
+#include <string.h>
+
+static void no_py(void *py) { (void)py; }
+static void no_meta(ac_meta *meta) { (void)meta; }
+ac_tensor_hooks ac_hooks = {no_py, no_py, no_meta};
+
+ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape,
+                                  const ac_dims *strides) {
+    int64_t numel = ac_dims_numel(shape);
+    ac_tensor *t = numel < 0 ? NULL : ac_alloc(sizeof *t);
+    if (!t) {
+        ac_storage_release(storage);
+        return NULL;
+    }
+    memset(t, 0, offsetof(ac_tensor, shape));
+    t->refs = 1, t->storage = storage, t->numel = numel, t->dtype = dtype;
+    t->ndim = (int)shape->n;
+    for (int64_t i = 0; i < shape->n; i++)
+        t->shape[i] = shape->v[i], t->strides[i] = strides->v[i];
+    return t;
+}
+
+ac_tensor *ac_tensor_new(ac_dtype dtype, const ac_dims *shape) {
+    int64_t numel = ac_dims_numel(shape);
+    if (numel < 0) return NULL;
+    ac_storage *s = ac_storage_new(numel * ac_itemsize(dtype));
+    ac_dims strides = ac_dims_contiguous(shape);
+    return s ? ac_tensor_from_storage(s, dtype, shape, &strides) : NULL;
+}
+
+static void share_counter(ac_tensor *t, const ac_tensor *from) {
+    t->counter = from->counter;
+    if (t->counter) t->counter->refs++;
+}
+
+ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dims *strides,
+                          int64_t offset) {
+    ac_tensor *v = ac_tensor_from_storage(ac_storage_retain(t->storage), t->dtype, shape, strides);
+    if (!v) return NULL;
+    v->offset = offset;
+    v->is_inference = t->is_inference;
+    share_counter(v, t);
+    return v;
+}
+
+ac_tensor *ac_tensor_alias(const ac_tensor *t) {
+    ac_tensor *v = ac_alloc(sizeof *v);
+    if (!v) return NULL;
+    memcpy(v, t, sizeof *v);
+    v->refs = 1, v->py = NULL, v->meta = NULL, v->base = NULL;
+    (void)ac_storage_retain(t->storage);
+    share_counter(v, t);
+    return v;
+}
+
+ac_tensor *ac_tensor_scalar(ac_dtype dtype, double value) {
+    ac_dims none = {.n = 0};
+    ac_tensor *t = ac_tensor_new(dtype, &none);
+    if (t) ac_write_double(ac_data(t), dtype, 0, value);
+    return t;
+}
+
+ac_tensor *ac_tensor_scalar_int(ac_dtype dtype, int64_t value) {
+    ac_dims none = {.n = 0};
+    ac_tensor *t = ac_tensor_new(dtype, &none);
+    if (t) ac_write_int(ac_data(t), dtype, 0, value);
+    return t;
+}
+
+/* Freeing is a loop, not a recursion: what a tensor owns may end a chain of a million views. */
+void ac_tensor_free(ac_tensor *t) {
+    while (t) {
+        ac_tensor *base = t->base;
+        if (t->meta) ac_hooks.meta_free(t->meta);
+        if (t->counter && --t->counter->refs == 0) ac_free(t->counter, sizeof *t->counter);
+        ac_storage_release(t->storage);
+        ac_free(t, sizeof *t);
+        t = NULL;
+        if (base) {
+            if (base->refs == 1) base->refs = 0, t = base;
+            else ac_tensor_release(base);
+        }
+    }
+}
+
+int ac_tensor_own_counter(ac_tensor *t) {
+    ac_counter *c = ac_alloc(sizeof *c);
+    if (!c) return -1;
+    *c = (ac_counter){.refs = 1};
+    if (t->counter && --t->counter->refs == 0) ac_free(t->counter, sizeof *t->counter);
+    t->counter = c;
+    return 0;
+}
+
+static ac_dims list(int n, const int64_t *v) {
+    ac_dims d = {.n = n};
+    for (int i = 0; i < n; i++) d.v[i] = v[i];
+    return d;
+}
+
+ac_dims ac_shape_of(const ac_tensor *t) { return list(t->ndim, t->shape); }
+ac_dims ac_strides_of(const ac_tensor *t) { return list(t->ndim, t->strides); }
+
+bool ac_same_shape(const ac_tensor *a, const ac_tensor *b) {
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+bool ac_is_contiguous(const ac_tensor *t) {
+    int64_t step = 1;
+    if (t->numel == 0) return true;
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        if (t->shape[i] == 1) continue;
+        if (t->strides[i] != step) return false;
+        step *= t->shape[i];
+    }
+    return true;
+}
+
+const char *ac_shape_text(const ac_tensor *t, char *buffer) {
+    ac_dims d = ac_shape_of(t);
+    return ac_dims_text(&d, buffer);
+}
+
+bool ac_overlaps_itself(const ac_tensor *t) {
+    if (t->numel < 2 || ac_is_contiguous(t)) return false;
+    /* Sort the dimensions by stride; each must step over everything the smaller ones reach. */
+    int order[AC_MAX_DIMS], n = 0;
+    for (int i = 0; i < t->ndim; i++) {
+        if (t->shape[i] == 1) continue;
+        int j = n++;
+        for (; j > 0 && t->strides[order[j - 1]] > t->strides[i]; j--) order[j] = order[j - 1];
+        order[j] = i;
+    }
+    int64_t reach = 0;
+    for (int k = 0; k < n; k++) {
+        int64_t stride = t->strides[order[k]];
+        if (stride <= reach) return true;
+        reach += stride * (t->shape[order[k]] - 1);
+    }
+    return false;
+}
+
+static int64_t last_byte(const ac_tensor *t) {
+    int64_t last = t->offset;
+    for (int i = 0; i < t->ndim; i++) last += t->strides[i] * (t->shape[i] - 1);
+    return (last + 1) * ac_itemsize(t->dtype);
+}
+
+bool ac_overlaps_partly(const ac_tensor *out, const ac_tensor *in) {
+    if (out->storage->data != in->storage->data || !out->numel || !in->numel) return false;
+    int64_t out_first = out->offset * ac_itemsize(out->dtype);
+    int64_t in_first = in->offset * ac_itemsize(in->dtype);
+    if (out_first >= last_byte(in) || in_first >= last_byte(out)) return false;
+    bool same = out->dtype == in->dtype && out->offset == in->offset && ac_same_shape(out, in) &&
+                memcmp(out->strides, in->strides, (size_t)in->ndim * sizeof *in->strides) == 0;
+    return !same;
+}
+
+double ac_read_double(const void *data, ac_dtype dtype, int64_t i) {
+    switch (dtype) {
+    case AC_float64: return ((const double *)data)[i];
+    case AC_float32: return (double)((const float *)data)[i];
+    case AC_float16: return (double)ac_f16_to_f32(((const uint16_t *)data)[i]);
+    case AC_bfloat16: return (double)ac_bf16_to_f32(((const uint16_t *)data)[i]);
+    default: return (double)ac_read_int(data, dtype, i);
+    }
+}
+
+int64_t ac_read_int(const void *data, ac_dtype dtype, int64_t i) {
+    switch (dtype) {
+    case AC_bool:
+    case AC_uint8: return ((const uint8_t *)data)[i];
+    case AC_int8: return ((const int8_t *)data)[i];
+    case AC_int16: return ((const int16_t *)data)[i];
+    case AC_int32: return ((const int32_t *)data)[i];
+    case AC_int64: return ((const int64_t *)data)[i];
+    default: {
+        double x = ac_read_double(data, dtype, i);
+        return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
+    }
+    }
+}
+
+void ac_write_double(void *data, ac_dtype dtype, int64_t i, double x) {
+    switch (dtype) {
+    case AC_float64: ((double *)data)[i] = x; return;
+    case AC_float32: ((float *)data)[i] = (float)x; return;
+    case AC_float16: ((uint16_t *)data)[i] = ac_f32_to_f16((float)x); return;
+    case AC_bfloat16: ((uint16_t *)data)[i] = ac_f32_to_bf16((float)x); return;
+    case AC_bool: ((uint8_t *)data)[i] = x != 0; return;
+    default: ac_write_int(data, dtype, i, x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN);
+    }
+}
+
+void ac_write_int(void *data, ac_dtype dtype, int64_t i, int64_t x) {
+    switch (dtype) {
+    case AC_bool: ((uint8_t *)data)[i] = x != 0; return;
+    case AC_uint8: ((uint8_t *)data)[i] = (uint8_t)x; return;
+    case AC_int8: ((int8_t *)data)[i] = (int8_t)x; return;
+    case AC_int16: ((int16_t *)data)[i] = (int16_t)x; return;
+    case AC_int32: ((int32_t *)data)[i] = (int32_t)x; return;
+    case AC_int64: ((int64_t *)data)[i] = x; return;
+    default: ac_write_double(data, dtype, i, (double)x);
+    }
+}

@@ -1,0 +1,109 @@
+/* Tensor: a strided view of a storage, with autograd's notes attached.
+ *
+ * Python identity. A tensor has at most one Python object, and the C side as a whole holds one
+ * Python reference to it while any C reference besides the object's own exists. So the object,
+ * its attributes and weak references live exactly as long as the tensor does. */
+#ifndef AC_TENSOR_TENSOR_H
+#define AC_TENSOR_TENSOR_H
+
+#include "shape.h"
+#include "storage.h"
+
+typedef struct ac_node ac_node;
+typedef struct ac_meta ac_meta; /* autograd's notes, autograd/meta.h */
+
+/* A version counter of its own, which `.data` gives a tensor. */
+typedef struct {
+    int64_t refs;
+    uint32_t version;
+} ac_counter;
+
+typedef struct ac_tensor {
+    int64_t refs;
+    void *py;            /* its Python object, or NULL */
+    ac_storage *storage; /* owned */
+    int64_t offset;      /* in elements */
+    int64_t numel;
+    ac_dtype dtype;
+    int ndim;
+    bool is_scalar;      /* came from a Python number: does not take part in promotion */
+    bool is_inference;   /* made under inference_mode */
+    bool is_one_of_many; /* from unbind or split: writing it would rewrite its siblings' history */
+    uint32_t view_version; /* of a view: the version its history was made for */
+    ac_meta *meta;       /* owned, NULL until autograd has something to note */
+    ac_counter *counter; /* owned, NULL: the storage's `version` counts */
+    struct ac_tensor *base; /* owned: the tensor this is a view of, or NULL */
+    int64_t shape[AC_MAX_DIMS], strides[AC_MAX_DIMS];
+} ac_tensor;
+
+/* What lower ranks need of higher ones, set once at start by their owners. */
+typedef struct {
+    void (*py_incref)(void *py);
+    void (*py_decref)(void *py);
+    void (*meta_free)(ac_meta *meta);
+} ac_tensor_hooks;
+extern ac_tensor_hooks ac_hooks;
+
+/* new: uninitialised, contiguous */
+ac_tensor *ac_tensor_new(ac_dtype dtype, const ac_dims *shape) AC_CHECKED;
+/* new: another view of t's storage; `base` is left to the caller */
+ac_tensor *ac_tensor_alias(const ac_tensor *t) AC_CHECKED;
+/* new: the same storage with another geometry (numel is derived) */
+ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dims *strides,
+                          int64_t offset) AC_CHECKED;
+/* new: takes over `storage` (steals it, on failure too) */
+ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape,
+                                  const ac_dims *strides) AC_CHECKED;
+/* new: 0-d */
+ac_tensor *ac_tensor_scalar(ac_dtype dtype, double value) AC_CHECKED;
+ac_tensor *ac_tensor_scalar_int(ac_dtype dtype, int64_t value) AC_CHECKED;
+
+static inline ac_tensor *ac_tensor_retain(ac_tensor *t) {
+    if (++t->refs == 2 && t->py) ac_hooks.py_incref(t->py);
+    return t;
+}
+void ac_tensor_free(ac_tensor *t);
+static inline void ac_tensor_release(ac_tensor *t) {
+    int64_t left = --t->refs;
+    if (left == 0) ac_tensor_free(t);
+    else if (left == 1 && t->py) ac_hooks.py_decref(t->py);
+}
+static inline void ac_tensor_clear(ac_tensor **t) { /* releases and forgets; NULL is fine */
+    ac_tensor *old = *t;
+    *t = NULL;
+    if (old) ac_tensor_release(old);
+}
+
+ac_dims ac_shape_of(const ac_tensor *t);
+ac_dims ac_strides_of(const ac_tensor *t);
+bool ac_same_shape(const ac_tensor *a, const ac_tensor *b);
+bool ac_is_contiguous(const ac_tensor *t);
+const char *ac_shape_text(const ac_tensor *t, char *buffer);
+
+static inline void *ac_data(const ac_tensor *t) {
+    return t->storage->data + t->offset * ac_itemsize(t->dtype);
+}
+static inline uint32_t *ac_version(const ac_tensor *t) {
+    return t->counter ? &t->counter->version : &t->storage->version;
+}
+/* Notes a write to t's memory, for autograd and for the caches. */
+static inline void ac_wrote(const ac_tensor *t) {
+    t->storage->content++;
+    ++*ac_version(t);
+}
+/* Gives t a version counter of its own, as `.data` has. */
+int ac_tensor_own_counter(ac_tensor *t) AC_CHECKED;
+
+/* True when two elements of t share memory, so that it cannot be written (expand). */
+bool ac_overlaps_itself(const ac_tensor *t);
+/* True when writing `out` element by element while reading `in` could read what was written:
+ * the memory overlaps and the views are not the same. */
+bool ac_overlaps_partly(const ac_tensor *out, const ac_tensor *in);
+
+/* Element i of a contiguous run of `dtype`, as the widest type of its category. */
+double ac_read_double(const void *data, ac_dtype dtype, int64_t i);
+int64_t ac_read_int(const void *data, ac_dtype dtype, int64_t i);
+void ac_write_double(void *data, ac_dtype dtype, int64_t i, double value);
+void ac_write_int(void *data, ac_dtype dtype, int64_t i, int64_t value);
+
+#endif
