@@ -119,7 +119,8 @@ static int add_grad(ac_tensor **slot, ac_tensor *grad, bool create_graph) {
     ac_attrs_alpha one = {{AC_INT, {1}}};
     ac_tensor *both[2] = {*slot, grad}, *sum = NULL;
     int failed;
-    bool own = !create_graph && (*slot)->refs == 1 && !(*slot)->py && (*slot)->storage->refs == 1 && !(*slot)->base;
+    bool own = !create_graph && (*slot)->refs == 1 && !(*slot)->py && (*slot)->storage->refs == 1 && !(*slot)->base &&
+               ac_is_contiguous(*slot);
     if (own) failed = ac_call_into(AC_OP_add, both, 2, &one, *slot);
     else {
         failed = ac_call(AC_OP_add, both, 2, &one, &sum);
@@ -191,7 +192,7 @@ static int accumulate(ac_node *n, ac_tensor *g, bool create_graph) {
     } else (void)ac_tensor_retain(g);
     ac_tensor *grad = m->grad ? ac_tensor_retain(m->grad) : NULL;
     int failed = 0;
-    if (grad && create_graph) failed = add_grad(&grad, ac_tensor_retain(g), true);
+    if (grad && (create_graph || ac_overlaps_itself(grad))) failed = add_grad(&grad, ac_tensor_retain(g), true);
     else if (grad) {
         ac_attrs_alpha one = {{AC_INT, {1}}};
         ac_tensor *both[2] = {grad, g};

@@ -150,6 +150,7 @@ static PyObject *get_text_signature(PyObject *self, void *unused) {
             const char *quote = p->kind == AC_P_CHOICE ? "'" : "";
             int length = (int)strcspn(equals + 2, ",) ");
             used += (size_t)snprintf(text + used, sizeof text - used, "=%s%.*s%s", quote, length, equals + 2, quote);
+        } else if (p->optional && p->kind == AC_P_TENSOR && i + 1 < info->n_params && !info->params[i + 1].has_default) { /* required */
         } else if (p->optional) used += (size_t)snprintf(text + used, sizeof text - used, "=None");
         s = end;
     }

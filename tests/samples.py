@@ -1,0 +1,351 @@
+"""One sample, at least, for every row of the operator table: arguments, and a float64 NumPy reference.
+
+Arguments hold NumPy arrays where the operator takes tensors; ``to_ampc`` and ``to_torch`` convert them.
+``torch`` names torch's function where it is not ``torch.<python name>``; None says torch has none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+import ampc
+
+R = np.random.default_rng(7)
+
+
+def real(*shape: int) -> np.ndarray:
+    """Normal numbers, away from 0 where many functions bend."""
+    x = R.standard_normal(shape)
+    return np.where(np.abs(x) < 0.1, x + np.copysign(0.2, x), x)
+
+
+def positive(*shape: int) -> np.ndarray:
+    return R.uniform(0.3, 2.0, shape)
+
+
+def spread(*shape: int) -> np.ndarray:
+    """Numbers no two of which are close, so that largest and order are clear."""
+    n = math.prod(shape)
+    return (R.permutation(n).astype(float) * 0.37 - 0.1 * n).reshape(shape)
+
+
+def ints(high: int, *shape: int) -> np.ndarray:
+    return R.integers(0, high, shape)
+
+
+def mask(*shape: int) -> np.ndarray:
+    return R.random(shape) < 0.5
+
+
+@dataclass
+class Sample:
+    args: tuple
+    kwargs: dict = field(default_factory=dict)
+    reference: Optional[Callable[..., Any]] = None  # of the same arguments, in NumPy
+    torch: Any = ""  # torch's function; "" = by name, None = torch has none
+    grad: bool = True  # differentiable at these arguments
+    half: bool = True  # also compared in the half types
+    frozen: tuple = ()  # places or names of arguments that are not differentiated
+    torch_grad: bool = True  # torch differentiates it too
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(math.erf)(x)
+
+
+def softmax(x: np.ndarray, dim: int) -> np.ndarray:
+    e = np.exp(x - x.max(dim, keepdims=True))
+    return e / e.sum(dim, keepdims=True)
+
+
+def logsumexp(x: np.ndarray, dim: Any, keepdim: bool = False) -> np.ndarray:
+    return np.log(np.exp(x).sum(tuple(dim) if isinstance(dim, list) else dim, keepdims=keepdim))
+
+
+def layer_norm(x: np.ndarray, shape: Any, w: Any = None, b: Any = None, eps: float = 1e-5) -> np.ndarray:
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    return y * (1 if w is None else w) + (0 if b is None else b)
+
+
+def batch_norm(x: np.ndarray, mean: Any, var: Any, w: Any = None, b: Any = None, training: bool = False, momentum: float = 0.1,
+               eps: float = 1e-5) -> np.ndarray:
+    axes = tuple(d for d in range(x.ndim) if d != 1)
+    column = [1, -1] + [1] * (x.ndim - 2)
+    m, v = (x.mean(axes), x.var(axes)) if training else (mean, var)
+    y = (x - m.reshape(column)) / np.sqrt(v.reshape(column) + eps)
+    return y * (1 if w is None else w.reshape(column)) + (0 if b is None else b.reshape(column))
+
+
+def scatter_add(x: np.ndarray, dim: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
+    out = x.copy()
+    for place in np.ndindex(*index.shape):
+        to = list(place)
+        to[dim] = index[place]
+        out[tuple(to)] += src[place]
+    return out
+
+
+def nll(x: np.ndarray, t: np.ndarray, w: Any = None, ignore: int = -100, reduction: str = "mean") -> Any:
+    keep = t != ignore
+    weight = np.where(keep, 1.0 if w is None else w[np.where(keep, t, 0)], 0.0)
+    each = -np.take_along_axis(x, np.where(keep, t, 0)[:, None], 1)[:, 0] * weight
+    return {"none": each, "sum": each.sum(), "mean": each.sum() / weight.sum()}[reduction]
+
+
+def F(name: str) -> Callable[..., Any]:
+    """torch.nn.functional's function, looked up when torch is there."""
+    def call(*args: Any, **kwargs: Any) -> Any:
+        import torch
+        return getattr(torch.nn.functional, name)(*args, **kwargs)
+    return call
+
+
+def pointwise(f: Callable, *args: Any, **kw: Any) -> list:
+    return [Sample(args, reference=f, **kw)]
+
+
+_as_strided = [Sample((real(3, 4), real(2, 2), [2, 2], [4, 1], 5), reference=None, torch=None)]
+
+SAMPLES: dict[str, list[Sample]] = {
+    "neg": pointwise(np.negative, real(3, 4)),
+    "abs": pointwise(np.abs, real(3, 4)),
+    "sign": pointwise(np.sign, real(3, 4)),
+    "square": pointwise(np.square, real(3, 4)),
+    "floor": pointwise(np.floor, real(3, 4)),
+    "ceil": pointwise(np.ceil, real(3, 4)),
+    "round": pointwise(np.round, real(3, 4)),
+    "trunc": pointwise(np.trunc, real(3, 4)),
+    "exp": pointwise(np.exp, real(3, 4)),
+    "log": pointwise(np.log, positive(3, 4)),
+    "sqrt": pointwise(np.sqrt, positive(3, 4)),
+    "rsqrt": pointwise(lambda x: 1 / np.sqrt(x), positive(3, 4)),
+    "reciprocal": pointwise(np.reciprocal, real(3, 4)),
+    "sin": pointwise(np.sin, real(3, 4)),
+    "cos": pointwise(np.cos, real(3, 4)),
+    "erf": pointwise(erf, real(3, 4)),
+    "tanh": pointwise(np.tanh, real(3, 4)),
+    "sigmoid": pointwise(lambda x: 1 / (1 + np.exp(-x)), real(3, 4)),
+    "relu": pointwise(lambda x: np.maximum(x, 0), real(3, 4)),
+    "silu": pointwise(lambda x: x / (1 + np.exp(-x)), real(3, 4), torch=F("silu")),
+    "softplus_": pointwise(lambda x: np.log1p(np.exp(x)), real(3, 4), torch=F("softplus")),
+    "isnan": pointwise(np.isnan, np.array([1.0, np.nan, np.inf, -np.inf])),
+    "isinf": pointwise(np.isinf, np.array([1.0, np.nan, np.inf, -np.inf])),
+    "isfinite": pointwise(np.isfinite, np.array([1.0, np.nan, np.inf, -np.inf])),
+    "logical_not": pointwise(np.logical_not, np.array([0.0, 1.0, -2.0])),
+    "bitwise_not": pointwise(np.invert, ints(9, 4)),
+    "gelu": [Sample((real(3, 4),), reference=lambda x: x * 0.5 * (1 + erf(x / math.sqrt(2))), torch=F("gelu")),
+             Sample((real(3, 4),), {"approximate": "tanh"}, torch=F("gelu"),
+                    reference=lambda x, approximate: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))],
+    "clamp": [Sample((real(3, 4), -0.5, 0.6), reference=np.clip), Sample((real(3, 4),), {"max": 0.6}, reference=lambda x, max: np.minimum(x, max))],
+    "add": [Sample((real(3, 4), real(4)), reference=np.add), Sample((real(3, 4), real(3, 1)), {"alpha": 2}, reference=lambda x, y, alpha: x + alpha * y)],
+    "sub": [Sample((real(3, 4), real(4)), reference=np.subtract), Sample((real(2, 3, 4), real(3, 1)), reference=np.subtract)],
+    "mul": pointwise(np.multiply, real(3, 4), real(3, 1)),
+    "div": pointwise(np.divide, real(3, 4), positive(4)),
+    "floor_divide": pointwise(np.floor_divide, real(3, 4) * 5, positive(4), half=False, torch_grad=False),
+    "remainder": pointwise(np.mod, real(3, 4) * 5, positive(4) + 1, half=False),
+    "pow": [Sample((positive(3, 4), real(4)), reference=np.power), Sample((real(3, 4), 3), reference=np.power),
+            Sample((2.0, real(3, 4)), reference=np.power)],
+    "maximum": pointwise(np.maximum, spread(3, 4), spread(4) + 0.13),
+    "minimum": pointwise(np.minimum, spread(3, 4), spread(4) + 0.13),
+    **{n: [Sample((ints(3, 3, 4).astype(float), ints(3, 4).astype(float)), reference=getattr(np, f))]
+       for n, f in {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+                    "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}.items()},
+    "bitwise_and": pointwise(np.bitwise_and, ints(9, 4), ints(9, 4)),
+    "bitwise_or": pointwise(np.bitwise_or, ints(9, 4), ints(9, 4)),
+    "bitwise_xor": pointwise(np.bitwise_xor, ints(9, 4), ints(9, 4)),
+    "masked_fill": [Sample((real(3, 4), mask(4), 2.5), reference=lambda x, m, v: np.where(m, v, x))],
+    "tanh_backward": [Sample((real(3), real(3)), reference=lambda g, y: g * (1 - y * y), torch=None)],
+    "sigmoid_backward": [Sample((real(3), real(3)), reference=lambda g, y: g * y * (1 - y), torch=None)],
+    "relu_backward": [Sample((real(3), real(3)), reference=lambda g, y: g * (y > 0), torch=None)],
+    "silu_backward": [Sample((real(3), real(3)), torch=None,
+                             reference=lambda g, x: g / (1 + np.exp(-x)) * (1 + x * (1 - 1 / (1 + np.exp(-x)))))],
+    "gelu_backward": [Sample((real(3), real(3)), torch=None, reference=lambda g, x: g * (
+        0.5 * (1 + erf(x / math.sqrt(2))) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)))],
+    "where": [Sample((mask(3, 4), real(3, 4), real(4)), reference=np.where), Sample((mask(3, 4), real(3, 4), 0.5), reference=np.where)],
+    "addcmul": [Sample((real(3, 4), real(3, 4), real(4)), {"value": 0.5}, reference=lambda x, a, b, value: x + value * a * b)],
+    "addcdiv": [Sample((real(3, 4), real(3, 4), positive(4)), {"value": 0.5}, reference=lambda x, a, b, value: x + value * a / b)],
+    "lerp": [Sample((real(3, 4), real(3, 4), R.uniform(0, 1, (3, 4))), reference=lambda x, y, w: x + w * (y - x)),
+             Sample((real(3, 4), real(3, 4), 0.3), reference=lambda x, y, w: x + w * (y - x))],
+    "mse_backward": [Sample((real(3), real(3), real(3), 0.5), reference=lambda g, x, t, v: v * g * (x - t), torch=None)],
+    "cast": [Sample((real(3, 4), ampc.float64), reference=lambda x, d: x, torch=None)],
+    "clone": pointwise(np.copy, real(3, 4)),
+    "full": [Sample(([2, 3], 1.5, ampc.float64), reference=lambda s, v, d: np.full(s, v), torch=None)],
+    "arange": [Sample((0, 7, 2, ampc.int64), reference=lambda a, b, c, d: np.arange(a, b, c), torch=None)],
+    "uniform": [Sample(([1000], 2.0, 3.0, ampc.float64), torch=None)],
+    "normal": [Sample(([1000], 2.0, 3.0, ampc.float64), torch=None)],
+    "randint": [Sample(([1000], 2, 5, ampc.int64), torch=None)],
+    "randperm": [Sample((10,), torch=None)],
+    "as_strided_scatter": _as_strided + [Sample((real(3, 4), real(3, 2), [3, 2], [1, 1], 0, True), torch=None)],
+    "sum": [Sample((real(3, 4, 5),), reference=np.sum), Sample((real(3, 4, 5), [0, 2]), reference=lambda x, d: x.sum(tuple(d))),
+            Sample((real(3, 4, 5), 1, True), reference=lambda x, d, k: x.sum(d, keepdims=k)), Sample((real(40, 300), 0), reference=np.sum)],
+    "mean": [Sample((real(3, 4, 5),), reference=np.mean), Sample((real(3, 4, 5), [0, 1], True), reference=lambda x, d, k: x.mean(tuple(d), keepdims=k))],
+    "prod": [Sample((real(3, 4),), reference=np.prod), Sample((real(3, 4), 1), reference=np.prod, torch="prod"),
+             Sample((np.array([[1.0, 0.0, 2.0], [0.0, 0.0, 3.0]]), 1), reference=np.prod)],
+    "var": [Sample((real(3, 4, 5),), reference=lambda x: x.var(ddof=1)), Sample((real(3, 4, 5), [0, 2]), {"correction": 0, "keepdim": True},
+            reference=lambda x, d, correction, keepdim: x.var(tuple(d), keepdims=keepdim))],
+    "std": [Sample((real(3, 4, 5), 1), reference=lambda x, d: x.std(d, ddof=1)), Sample((real(3, 4),), {"correction": 0}, reference=lambda x, correction: x.std())],
+    "amax": [Sample((spread(3, 4, 5), [0, 2]), reference=lambda x, d: x.max(tuple(d))), Sample((spread(3, 40), 1), reference=lambda x, d: x.max(d))],
+    "amin": [Sample((spread(3, 4, 5), [0, 2]), reference=lambda x, d: x.min(tuple(d)))],
+    "max": [Sample((spread(3, 4),), reference=np.max)],
+    "min": [Sample((spread(3, 4),), reference=np.min)],
+    "max_dim": [Sample((spread(3, 4, 5), 1), reference=lambda x, d: (x.max(d), x.argmax(d)))],
+    "min_dim": [Sample((spread(3, 4, 5), 1, True), reference=lambda x, d, k: (x.min(d, keepdims=k), x.argmin(d, keepdims=k)))],
+    "max_other": [Sample((spread(3, 4), spread(3, 4) + 0.13), reference=np.maximum)],
+    "min_other": [Sample((spread(3, 4), spread(3, 4) + 0.13), reference=np.minimum)],
+    "argmax": [Sample((spread(3, 4),), reference=np.argmax), Sample((spread(3, 4), 1), reference=np.argmax)],
+    "argmin": [Sample((spread(3, 4),), reference=np.argmin), Sample((spread(3, 4), 0), reference=np.argmin)],
+    "any": [Sample((mask(3, 4),), reference=np.any), Sample((mask(3, 4), 1), reference=np.any)],
+    "all": [Sample((mask(3, 4),), reference=np.all), Sample((mask(3, 4), 1), reference=np.all)],
+    "norm": [Sample((real(3, 4),), reference=np.linalg.norm), Sample((real(3, 4), 1, 1), reference=lambda x, p, d: np.abs(x).sum(d)),
+             Sample((real(3, 4), 3, 1, True), reference=lambda x, p, d, k: (np.abs(x)**3).sum(d, keepdims=k)**(1 / 3)),
+             Sample((spread(3, 4), math.inf, 1), reference=lambda x, p, d: np.abs(x).max(d))],
+    "logsumexp": [Sample((real(3, 4), 1), reference=logsumexp), Sample((real(3, 4, 2), [0, 2], True), reference=logsumexp)],
+    "softmax": [Sample((real(3, 4), 1), reference=softmax), Sample((real(3, 4, 2), 1), reference=softmax)],
+    "log_softmax": [Sample((real(3, 4), 1), reference=lambda x, d: np.log(softmax(x, d))), Sample((real(3, 4, 2), 0), reference=lambda x, d: np.log(softmax(x, d)))],
+    "softmax_backward": [Sample((real(3, 4), real(3, 4), 1), reference=lambda g, y, d: y * (g - (g * y).sum(d, keepdims=True)), torch=None)],
+    "log_softmax_backward": [Sample((real(3, 4), real(3, 4), 1), reference=lambda g, y, d: g - np.exp(y) * g.sum(d, keepdims=True), torch=None)],
+    "mse_loss": [Sample((real(3, 4), real(3, 4)), reference=lambda x, t: ((x - t)**2).mean(), torch=F("mse_loss")),
+                 Sample((real(3, 4), real(3, 4)), {"reduction": "sum"}, reference=lambda x, t, reduction: ((x - t)**2).sum(), torch=F("mse_loss")),
+                 Sample((real(3, 4), real(3, 4)), {"reduction": "none"}, reference=lambda x, t, reduction: (x - t)**2, torch=F("mse_loss"))],
+    "nll_loss": [Sample((real(5, 3), ints(3, 5)), reference=nll, torch=F("nll_loss")),
+                 Sample((real(5, 3), np.array([0, 2, -100, 1, 1]), positive(3)), reference=nll, torch=F("nll_loss"), frozen=(2,)),
+                 Sample((real(5, 3), ints(3, 5)), {"reduction": "none"}, reference=nll, torch=F("nll_loss")),
+                 Sample((real(2, 3, 4), ints(3, 2, 4)), {"reduction": "sum"}, torch=F("nll_loss"))],
+    "nll_loss_backward": [Sample((real(), ints(3, 5), None, [5, 3], -100, "mean"), torch=None)],
+    "l1_loss": [Sample((real(3, 4), real(3, 4)), reference=lambda x, t: np.abs(x - t).mean(), torch=F("l1_loss"))],
+    "cross_entropy": [Sample((real(5, 3), ints(3, 5)), reference=lambda x, t: nll(np.log(softmax(x, 1)), t), torch=F("cross_entropy")),
+                      Sample((real(5, 3), np.array([0, 2, -100, 1, 1]), positive(3)), {"label_smoothing": 0.1}, torch=F("cross_entropy"),
+                             frozen=(2,)),
+                      Sample((real(5, 3), softmax(real(5, 3), 1)), {"label_smoothing": 0.1, "reduction": "sum"}, torch=F("cross_entropy")),
+                      Sample((real(2, 3, 4), ints(3, 2, 4)), torch=F("cross_entropy"))],
+    "bce_with_logits": [Sample((real(3, 4), R.uniform(0, 1, (3, 4))), torch=F("binary_cross_entropy_with_logits"),
+                               reference=lambda x, t: (np.log1p(np.exp(x)) - t * x).mean()),
+                        Sample((real(3, 4), R.uniform(0, 1, (3, 4)), positive(4)), {"pos_weight": positive(4), "reduction": "sum"},
+                               torch=F("binary_cross_entropy_with_logits"), frozen=(2, "pos_weight"))],
+    "bce": [Sample((R.uniform(0.1, 0.9, (3, 4)), R.uniform(0, 1, (3, 4))), torch=F("binary_cross_entropy"),
+                   reference=lambda p, t: -(t * np.log(p) + (1 - t) * np.log(1 - p)).mean())],
+    "mm": pointwise(np.matmul, real(3, 4), real(4, 5)),
+    "bmm": pointwise(np.matmul, real(2, 3, 4), real(2, 4, 5)),
+    "linear": [Sample((real(3, 4), real(5, 4), real(5)), reference=lambda x, w, b: x @ w.T + b, torch=F("linear")),
+               Sample((real(2, 3, 4), real(5, 4)), reference=lambda x, w: x @ w.T, torch=F("linear")),
+               Sample((real(4), real(5, 4), real(5)), reference=lambda x, w, b: x @ w.T + b, torch=F("linear"))],
+    "matmul": [Sample((real(*a), real(*b)), reference=np.matmul) for a, b in
+               [((3, 4), (4, 5)), ((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (5, 4, 2)), ((2, 3, 4), (4,))]],
+    "mv": pointwise(np.matmul, real(3, 4), real(4)),
+    "dot": pointwise(np.dot, real(4), real(4)),
+    "addmm": [Sample((real(5), real(3, 4), real(4, 5)), {"beta": 0.5, "alpha": 2}, reference=lambda x, a, b, beta, alpha: beta * x + alpha * a @ b)],
+    "cat": [Sample(([real(2, 3), real(4, 3)], 0), reference=np.concatenate), Sample(([real(2, 3), real(2, 1)], -1), reference=np.concatenate)],
+    "stack": [Sample(([real(2, 3), real(2, 3)], 1), reference=np.stack)],
+    "gather": [Sample((real(3, 4), 1, ints(4, 3, 2)), reference=lambda x, d, i: np.take_along_axis(x, i, d))],
+    "scatter_add": [Sample((real(3, 4), 1, ints(4, 3, 5), real(3, 5)), reference=scatter_add),
+                    Sample((real(3, 4), 0, ints(3, 2, 3), real(3, 4)), reference=scatter_add, torch_grad=False)],
+    "index_select": [Sample((real(3, 4), 1, ints(4, 6)), reference=lambda x, d, i: np.take(x, i, d))],
+    "index_add": [Sample((real(3, 4), 1, ints(4, 6), real(3, 6)), half=False, reference=lambda x, d, i, s: scatter_add(x, d, np.broadcast_to(i, s.shape), s))],
+    "index": [Sample((real(3, 4, 5), [ints(3, 6), ints(4, 6)]), reference=lambda x, i: x[tuple(i)], torch=lambda x, i: x[tuple(i)]),
+              Sample((real(3, 4, 5), [None, ints(4, 2, 3)]), reference=lambda x, i: x[:, i[1]], torch=lambda x, i: x[:, i[1]]),
+              Sample((real(3, 4, 5), [ints(3, 2), None, ints(5, 2)]), reference=lambda x, i: x[i[0], :, i[2]], torch=lambda x, i: x[i[0], :, i[2]])],
+    "index_put": [Sample((real(3, 4), (np.array([0, 2]), np.array([1, 1])), real(2)), torch=lambda x, i, v: x.index_put(i, v)),
+                  Sample((real(3, 4), (np.array([0, 2, 0]),), real(3, 4)), {"accumulate": True}, half=False, torch=lambda x, i, v, accumulate: x.index_put(i, v, accumulate))],
+    "nonzero": [Sample((np.array([[1.0, 0.0], [0.0, 2.0]]),), reference=lambda x: np.argwhere(x), torch="nonzero")],
+    "embedding": [Sample((real(5, 3), ints(5, 2, 4)), reference=lambda w, i: w[i], torch=lambda w, i: F("embedding")(i, w)),
+                  Sample((real(5, 3), ints(5, 2, 4), 2), reference=lambda w, i, p: w[i], torch=lambda w, i, p: F("embedding")(i, w, p), grad=False)],
+    "embedding_backward": [Sample((real(4, 3), ints(5, 4), 5, -1), torch=None, reference=lambda g, i, n, p: scatter_add(
+        np.zeros((n, g.shape[1])), 0, np.broadcast_to(i[:, None], g.shape), g))],
+    "topk": [Sample((spread(3, 6), 2), reference=lambda x, k: (-np.sort(-x, -1)[:, :k], np.argsort(-x, -1)[:, :k])),
+             Sample((spread(6, 3), 2, 0, False), reference=lambda x, k, d, s: (np.sort(x, 0)[:k], np.argsort(x, 0)[:k]))],
+    "sort": [Sample((spread(3, 6),), reference=lambda x: (np.sort(x, -1), np.argsort(x, -1))),
+             Sample((spread(3, 6), 0, True), reference=lambda x, d, r: (-np.sort(-x, 0), np.argsort(-x, 0)))],
+    "layer_norm": [Sample((real(3, 4, 5), [4, 5], real(4, 5), real(4, 5)), reference=layer_norm, torch=F("layer_norm")),
+                   Sample((real(3, 6), [6]), reference=layer_norm, torch=F("layer_norm")),
+                   Sample((real(3, 6), [6], real(6)), reference=layer_norm, torch=F("layer_norm"))],
+    "layer_norm_backward": [Sample((real(3, 6), real(3, 6), real(3, 1), positive(3, 1), real(6), 3), torch=None)],
+    "batch_norm": [Sample((real(4, 3), None, None, real(3), real(3), True), reference=batch_norm, torch=F("batch_norm")),
+                   Sample((real(4, 3, 5), real(3), positive(3), real(3), real(3)), reference=batch_norm, torch=F("batch_norm"), frozen=(1, 2))],
+    "batch_norm_backward": [Sample((real(4, 3), real(4, 3), real(3), positive(3), real(3), True), torch=None)],
+    "dropout": [Sample((real(3, 4), 0.5, False), reference=lambda x, p, t: x, torch=F("dropout"))],
+    "dropout_mask": [Sample((real(3, 4), 0.5, 3, 8), torch=None)],
+    "alias": pointwise(lambda x: x, real(3, 4), torch=None),
+    "view": [Sample((real(3, 4), [2, 6]), reference=np.reshape, torch=lambda x, s: x.view(s))],
+    "expand": [Sample((real(3, 1), [2, 3, 4]), reference=np.broadcast_to, torch=lambda x, s: x.expand(s))],
+    "permute": [Sample((real(2, 3, 4), [2, 0, 1]), reference=np.transpose)],
+    "transpose": [Sample((real(2, 3, 4), 0, -1), reference=np.swapaxes)],
+    "unsqueeze": [Sample((real(2, 3), 1), reference=np.expand_dims)],
+    "squeeze": [Sample((real(2, 1, 3, 1),), reference=np.squeeze), Sample((real(2, 1, 3, 1), 1), reference=np.squeeze)],
+    "select": [Sample((real(3, 4, 5), 1, -2), reference=lambda x, d, i: np.take(x, i, d))],
+    "slice": [Sample((real(3, 7), 1, 1, 6, 2), reference=lambda x, d, a, b, s: x[:, a:b:s], torch=None),
+              Sample((real(3, 7), 1, -3), reference=lambda x, d, a: x[:, a:], torch=None)],
+    "as_strided": [Sample((real(3, 4), [2, 3], [4, 1], 1), reference=lambda x, s, t, o: np.lib.stride_tricks.as_strided(x.reshape(-1)[o:], s, [8 * i for i in t])),
+                   Sample((real(12), [3, 2], [1, 1], 2))],
+    "reshape": [Sample((real(3, 4), [2, -1]), reference=np.reshape)],
+    "flatten": [Sample((real(2, 3, 4), 1), reference=lambda x, a: x.reshape(2, 12))],
+    "contiguous": pointwise(lambda x: x, real(3, 4), torch=lambda x: x.contiguous()),
+    "t": pointwise(np.transpose, real(3, 4)),
+    "narrow": [Sample((real(3, 7), 1, 2, 3), reference=lambda x, d, a, n: x[:, a:a + n])],
+}
+
+def convert(value: Any, tensor: Callable[[np.ndarray], Any]) -> Any:
+    if isinstance(value, np.ndarray):
+        return tensor(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(convert(v, tensor) for v in value)
+    if isinstance(value, dict):
+        return {k: convert(v, tensor) for k, v in value.items()}
+    return value
+
+
+def _build(sample: Sample, one: Callable[[np.ndarray, bool], Any], grad: bool) -> tuple:
+    args = tuple(convert(v, lambda a, k=k: one(a, grad and k not in sample.frozen)) for k, v in enumerate(sample.args))
+    kwargs = {k: convert(v, lambda a, k=k: one(a, grad and k not in sample.frozen)) for k, v in sample.kwargs.items()}
+    return args, kwargs
+
+
+def to_ampc(sample: Sample, dtype: Any, grad: bool = False) -> tuple:
+    """(args, kwargs) with arrays as tensors; floating ones in ``dtype``, requiring gradients when ``grad``."""
+    def one(a: np.ndarray, leaf: bool) -> Any:
+        t = ampc.tensor(a)
+        if t.is_floating_point():
+            t = t.to(dtype)
+            t = t.requires_grad_() if leaf else t
+        return t
+    return _build(sample, one, grad)
+
+
+def to_torch(sample: Sample, dtype: Any, grad: bool = False) -> tuple:
+    """The same for torch."""
+    import torch
+
+    def one(a: np.ndarray, leaf: bool) -> Any:
+        t = torch.tensor(a)
+        if t.is_floating_point():
+            t = t.to(dtype)
+            t = t.requires_grad_() if leaf else t
+        return t
+    return _build(sample, one, grad)
+
+
+ROWS = {row["name"]: row for row in ampc._C.op_table()}
+
+
+def function(name: str) -> Callable[..., Any]:
+    return ampc._C._functions[ROWS[name]["python"]]
+
+
+def torch_function(name: str, sample: Sample) -> Optional[Callable[..., Any]]:
+    import torch
+
+    if sample.torch is None:
+        return None
+    return sample.torch if callable(sample.torch) else getattr(torch, sample.torch or ROWS[name]["python"])
+
+
+CASES = [(name, i) for name in SAMPLES for i in range(len(SAMPLES[name]))]
+IDS = [f"{name}-{i}" for name, i in CASES]
+
+
+def outputs(result: Any) -> list:
+    return list(result) if isinstance(result, tuple) else [result]

@@ -1,0 +1,174 @@
+"""Every operator against a float64 NumPy reference, torch (values, dtypes, gradients), and finite differences."""
+
+import numpy as np
+import pytest
+from samples import CASES, IDS, ROWS, SAMPLES, function, outputs, to_ampc, to_torch, torch_function
+
+import ampc
+
+# Operators chain a few roundings; reductions here are short. A handful of units in the last place.
+ULPS = {"float64": 64, "float32": 32, "float16": 8, "bfloat16": 8}
+
+
+def tolerance(dtype, scale=1.0):
+    eps = ampc.finfo(dtype).eps
+    return ULPS[dtype.name] * eps * max(1.0, scale)
+
+
+def as_array(t):
+    return np.asarray(t.detach().double() if t.is_floating_point() else t.detach())
+
+
+def close(got, want, tol):
+    want = np.asarray(want)
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=tol, atol=tol)
+
+
+RANDOM = {"uniform", "normal", "randint", "randperm", "dropout"}
+
+
+@pytest.mark.parametrize("dtype", [ampc.float64, ampc.float32, ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize(("name", "i"), CASES, ids=IDS)
+def test_reference(name, i, dtype):
+    s = SAMPLES[name][i]
+    if s.reference is None:
+        pytest.skip("no NumPy reference; torch or gradcheck covers it")
+    if dtype.itemsize == 2 and not s.half:
+        pytest.skip("discontinuous: rounding of the inputs moves the result")
+    rounded = to_ampc(s, dtype)
+    args, kwargs = _numpy(rounded)
+    want = s.reference(*args, **kwargs)
+    got = function(name)(*rounded[0], **rounded[1])
+    big = max((np.abs(a).max() for a in _arrays(args) if a.size and a.dtype.kind == "f" and np.isfinite(a).all()), default=1.0)
+    for g, w in zip(outputs(got), outputs(want)):
+        if g.is_floating_point():
+            close(as_array(g), w, tolerance(g.dtype if g.dtype.itemsize <= dtype.itemsize else dtype, big))
+        else:
+            assert np.array_equal(as_array(g), w)
+
+
+def _numpy(value):
+    if isinstance(value, ampc.Tensor):
+        return as_array(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_numpy(v) for v in value)
+    if isinstance(value, dict):
+        return {k: _numpy(v) for k, v in value.items()}
+    return value
+
+
+def _arrays(value):
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [a for v in value for a in _arrays(v)]
+    return []
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("name", "i"), CASES, ids=IDS)
+def test_torch(torch, name, i, dtype):
+    s = SAMPLES[name][i]
+    theirs = torch_function(name, s)
+    if theirs is None:
+        pytest.skip("torch has no such function")
+    half = dtype in ("float16", "bfloat16")
+    if half and not s.half:
+        pytest.skip("discontinuous")
+    grad = ROWS[name]["differentiable"] and s.grad and s.torch_grad and not half
+    mine_in = to_ampc(s, getattr(ampc, dtype), grad)
+    their_in = to_torch(s, getattr(torch, dtype), grad)
+    want = theirs(*their_in[0], **their_in[1])
+    got = function(name)(*mine_in[0], **mine_in[1])
+    for g, w in zip(outputs(got), outputs(want)):
+        assert str(g.dtype).split(".")[1] == str(w.dtype).split(".")[1]
+        assert tuple(g.shape) == tuple(w.shape)
+        if g.is_floating_point():
+            # torch's own result in a half type may be several roundings away
+            close(as_array(g), w.detach().double().numpy(), tolerance(g.dtype, float(w.detach().double().abs().nan_to_num(0, 0, 0).max()) if w.numel() else 1))
+        else:
+            assert np.array_equal(as_array(g), w.numpy())
+    if not grad:
+        return
+    g, w = outputs(got)[0], outputs(want)[0]
+    if not w.requires_grad:
+        return
+    weight = torch.linspace(0.5, 1.5, w.numel(), dtype=w.dtype).view(w.shape)
+    w.backward(weight)
+    g.backward(ampc.tensor(weight.numpy()).to(g.dtype))
+    for mine, their in zip(_leaves(mine_in), _leaves(their_in)):
+        if their.grad is None:
+            assert mine.grad is None or not mine.grad.abs().any()
+        else:
+            scale = float(their.grad.abs().max()) if their.grad.numel() else 1.0
+            close(as_array(mine.grad), their.grad.double().numpy(), tolerance(mine.dtype, 4 * scale))
+
+
+def _leaves(value):
+    if hasattr(value, "requires_grad"):
+        return [value] if value.requires_grad else []
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in _leaves(v)]
+    if isinstance(value, dict):
+        return [t for v in value.values() for t in _leaves(v)]
+    return []
+
+
+def _differentiable(name, s):
+    return ROWS[name]["differentiable"] and s.grad
+
+
+GRAD_CASES = [(n, i) for n, i in CASES if _differentiable(n, SAMPLES[n][i])]
+
+
+def _closure(name, s):
+    """The operator as a function of the float64 tensors among its arguments."""
+    args, kwargs = to_ampc(s, ampc.float64, True)
+    leaves = _leaves((args, kwargs))
+
+    def put(value, fresh):
+        if isinstance(value, ampc.Tensor):
+            return next(fresh) if value.requires_grad else value
+        if isinstance(value, (list, tuple)):
+            return type(value)(put(v, fresh) for v in value)
+        if isinstance(value, dict):
+            return {k: put(v, fresh) for k, v in value.items()}
+        return value
+
+    def f(*tensors):
+        a, k = put((args, kwargs), iter(tensors))
+        result = function(name)(*a, **k)
+        return tuple(r for r in outputs(result) if r.is_floating_point())
+
+    return f, leaves
+
+
+@pytest.mark.parametrize(("name", "i"), GRAD_CASES, ids=[f"{n}-{i}" for n, i in GRAD_CASES])
+def test_gradcheck(name, i):
+    f, leaves = _closure(name, SAMPLES[name][i])
+    if not leaves:
+        pytest.skip("no floating point input at these arguments")
+    assert ampc.autograd.gradcheck(f, leaves)
+
+
+@pytest.mark.parametrize(("name", "i"), GRAD_CASES, ids=[f"{n}-{i}" for n, i in GRAD_CASES])
+def test_gradgradcheck(name, i):
+    f, leaves = _closure(name, SAMPLES[name][i])
+    if not leaves:
+        pytest.skip("no floating point input at these arguments")
+    assert ampc.autograd.gradgradcheck(f, leaves)
+
+
+@pytest.mark.parametrize(("name", "i"), GRAD_CASES, ids=[f"{n}-{i}" for n, i in GRAD_CASES])
+def test_hot_backward_equals_composition(name, i):
+    """Gradients with and without a graph of their own agree: fused rows and elementary formulas."""
+    f, leaves = _closure(name, SAMPLES[name][i])
+    outs = f(*leaves)
+    if not leaves or not any(o.requires_grad for o in outs):
+        pytest.skip("no gradient at these arguments")
+    total = sum((o * o).sum() for o in outs)
+    plain = ampc.autograd.grad(total, leaves, retain_graph=True, materialize_grads=True)
+    graph = ampc.autograd.grad(total, leaves, create_graph=True, materialize_grads=True)
+    for a, b in zip(plain, graph):
+        close(as_array(a), as_array(b), 1e-10)
