@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Any, Optional
 
 from . import _C
 from ._C import Tensor, dtype

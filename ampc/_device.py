@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from . import _C
 
@@ -19,7 +19,7 @@ class Size(tuple):
             n *= size
         return n
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    def __getitem__(self, index: Any) -> Any:
         part = tuple.__getitem__(self, index)
         return Size(part) if isinstance(index, slice) else part
 
@@ -37,11 +37,13 @@ class device:
     """
 
     __slots__ = ("type", "index")
+    type: str
+    index: Optional[int]
 
-    def __init__(self, type: Union[str, int, device], index: Optional[int] = None) -> None:
+    def __init__(self, type: Any, index: Optional[int] = None) -> None:
         if isinstance(type, device):
             type, index = type.type, type.index
-        if isinstance(type, int) and not isinstance(type, bool):
+        elif isinstance(type, int) and not isinstance(type, bool):
             type, index = "cuda", type
         if not isinstance(type, str):
             raise TypeError(f"device: expected a string such as 'cpu' or 'cuda:0', got {type.__class__.__name__}")
@@ -63,7 +65,7 @@ class device:
     def __repr__(self) -> str:
         return f"device(type='{self.type}'" + ("" if self.index is None else f", index={self.index}") + ")"
 
-    def __reduce__(self):  # type: ignore[no-untyped-def]
+    def __reduce__(self) -> Any:
         return device, (self.type, self.index)
 
     def __enter__(self) -> device:

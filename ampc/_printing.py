@@ -61,7 +61,7 @@ def _formatter(numbers: list, floating: bool) -> Callable[[Any], str]:
         text = lambda n: f"{n:.0f}." if math.isfinite(n) else str(n)  # noqa: E731
     else:
         text = lambda n: f"{n:.{precision}f}" if math.isfinite(n) else str(n)  # noqa: E731
-    width = max((len(text(n)) for n in numbers), default=0)
+    width = max((len(text(n)) for n in numbers if math.isfinite(n) and n != 0), default=0)  # torch's rule
     return lambda n: text(n).rjust(width)
 
 
@@ -76,7 +76,7 @@ def _render(values: Any, depth: int, indent: int, edge: int, one: Callable[[Any]
         return "[" + (("," + "\n" * (depth - 1) + " " * (indent + 1)).join(rows)) + "]"
     words = [one(v) for v in (values[:edge] + values[-edge:] if cut else values)]
     if cut:
-        words.insert(edge, "...")
+        words.insert(edge, " ...")
     per_line = max(1, (_options.linewidth - indent) // (len(words[0]) + 2 if words else 1))
     lines = [", ".join(words[i:i + per_line]) for i in range(0, len(words), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"

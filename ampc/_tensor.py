@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import Any, Callable, Optional, Union
 
 from . import _C
 from . import _creation as make
 from ._C import Tensor, dtype
-from ._device import CPU, check_device, device
+from ._device import CPU, check_device
 from ._printing import tensor_repr
 from .autograd.hooks import RemovableHandle
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections import abc, defaultdict
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any, Dict, Iterable, Optional, Union
+from typing import Any, Dict, Optional, Union
 
 from .. import _C
 from .. import _creation as make

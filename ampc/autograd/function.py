@@ -12,6 +12,8 @@ from .grad_mode import no_grad
 class FunctionCtx:
     """What forward leaves for backward."""
 
+    _name: str
+
     def __init__(self) -> None:
         self._saved: tuple = ()
         self._outputs: Any = None

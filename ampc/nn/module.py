@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict, namedtuple
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .. import _C
 from .._C import Tensor

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from typing import Any, Iterable, Iterator, Optional, Sequence, Union
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Optional, Union
 
 from .. import _C
 from .. import _creation as make
@@ -35,7 +36,7 @@ class Sequential(Module):
 
     def forward(self, input: Any) -> Any:
         for module in self._modules.values():
-            input = module(input)  # type: ignore[misc]
+            input = module(input)
         return input
 
     def __len__(self) -> int:
@@ -103,7 +104,7 @@ class ModuleList(Module):
     def __getitem__(self, index: Union[int, slice]) -> Any:
         names = list(self._modules)
         if isinstance(index, slice):
-            return ModuleList(self._modules[n] for n in names[index])  # type: ignore[misc]
+            return ModuleList(self._modules[n] for n in names[index])
         return self._modules[_name_at(names, index)]
 
     def __setitem__(self, index: int, module: Module) -> None:

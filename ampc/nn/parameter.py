@@ -28,6 +28,8 @@ class Parameter(Tensor):
 class Buffer(Tensor):
     """A tensor that is part of a module's state but not trained; assign it to register it."""
 
+    persistent: bool
+
     def __new__(cls, data: Optional[Tensor] = None, *, persistent: bool = True) -> Any:
         buffer = _C._make_subclass(cls, make.zeros(0) if data is None else data.detach(), False)
         buffer.persistent = persistent

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Iterable, List, Union
+from collections.abc import Iterable
+from typing import Any, List, Union
 
 from .. import _C
 from .. import _creation as make

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Optional, Tuple
+from collections.abc import Iterable
+from typing import Any, Dict, Optional, Tuple
 
 from .. import _C
 from .optimizer import Optimizer, check_options, state_like

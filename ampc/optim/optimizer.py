@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .._C import Tensor
 from ..autograd import enable_grad, no_grad

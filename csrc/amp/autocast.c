@@ -68,7 +68,8 @@ static int cast_on_tape(ac_autocast_plan *plan, int i, ac_tensor *t, ac_dtype dt
 static bool is_float(const ac_tensor *t) { return t && ac_is_floating(t->dtype) && !t->is_scalar; }
 
 static int apply_f32(const ac_op_info *info, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {
-    if (info->dtype_at >= 0 && *(const int64_t *)(const void *)((const char *)attrs + info->dtype_at) != AC_NO_DTYPE) return 0;
+    if (info->dtype_at >= 0 && *(const int64_t *)(const void *)((const char *)attrs + info->dtype_at) != AC_NO_DTYPE)
+        return 0;
     for (int i = 0; i < n; i++)
         if (is_float(in[i]) && ac_is_half(in[i]->dtype)) AC_TRY(cast_on_tape(plan, i, in[i], AC_float32));
     return 0;
@@ -99,10 +100,12 @@ static int apply_low(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
 }
 
 static int refuse(const ac_op_info *info) {
-    return ac_fail(AC_RUNTIME,
-                   "%s is not safe under autocast: 16-bit probabilities reach 0 and 1, where its gradient is infinite. Use "
-                   "binary_cross_entropy_with_logits (or BCEWithLogitsLoss) on the logits, without the sigmoid before it; or "
-                   "call it inside autocast(enabled=False) on float32", info->python);
+    return ac_fail(
+        AC_RUNTIME,
+        "%s is not safe under autocast: 16-bit probabilities reach 0 and 1, where its gradient is infinite. Use "
+        "binary_cross_entropy_with_logits (or BCEWithLogitsLoss) on the logits, without the sigmoid before it; or "
+        "call it inside autocast(enabled=False) on float32",
+        info->python);
 }
 
 int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {

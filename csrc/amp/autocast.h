@@ -8,10 +8,10 @@
 typedef enum { AC_AMP_CPU, AC_AMP_CUDA, AC_AMP_N } ac_amp_device;
 
 typedef struct {
-    bool active;       /* the innermost region casts, in `dtype` */
+    bool active; /* the innermost region casts, in `dtype` */
     ac_dtype dtype;
     bool enabled[AC_AMP_N];
-    bool dtype_set[AC_AMP_N];  /* else the device's default: bfloat16 on cpu, float16 on cuda */
+    bool dtype_set[AC_AMP_N]; /* else the device's default: bfloat16 on cpu, float16 on cuda */
     ac_dtype dtypes[AC_AMP_N];
     bool no_cache;
     int nesting;
@@ -27,14 +27,15 @@ void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache
 
 /* What a call becomes. */
 typedef struct {
-    bool low;           /* run `low_in` in `compute`, recorded as if on the original inputs */
+    bool low; /* run `low_in` in `compute`, recorded as if on the original inputs */
     ac_dtype compute;
     ac_tensor *in[AC_MAX_IN]; /* the inputs to run on; those that differ are owned */
 } ac_autocast_plan;
 
 /* Casts the inputs of a call as its row's category says. F32 and PROMOTE casts are operators on
  * the tape; LOW operands are cast off the tape, weights through their kept copy. */
-int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n_in, const void *attrs, ac_autocast_plan *plan) AC_CHECKED;
+int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n_in, const void *attrs,
+                      ac_autocast_plan *plan) AC_CHECKED;
 void ac_autocast_release(ac_autocast_plan *plan, ac_tensor *const *in, int n_in);
 
 /* new: `t` in a 16-bit dtype, off the tape; kept on its storage when t is a weight */

@@ -11,20 +11,20 @@
 
 /* One reached node and the gradients that have arrived for its results. */
 typedef struct {
-    ac_node *node;      /* borrowed: the roots keep the graph alive */
-    int64_t grads;      /* index of the first of n_out slots */
-    int waiting;        /* edges that still lead here */
-    bool needed;        /* leads to something that is asked for */
+    ac_node *node; /* borrowed: the roots keep the graph alive */
+    int64_t grads; /* index of the first of n_out slots */
+    int waiting;   /* edges that still lead here */
+    bool needed;   /* leads to something that is asked for */
 } task;
 
 typedef struct {
     task *tasks;
     int64_t n, room;
-    int64_t *table;     /* open addressing: node -> task, -1 free */
+    int64_t *table; /* open addressing: node -> task, -1 free */
     int64_t table_size;
     ac_tensor **grads;
     int64_t n_grads;
-    ac_edge *targets;   /* of the inputs asked for */
+    ac_edge *targets; /* of the inputs asked for */
     const ac_backward_args *args;
 } engine;
 
@@ -140,7 +140,8 @@ static int sum_to(ac_tensor **grad, const ac_dims *shape) {
     for (int64_t d = 0; d < g->ndim; d++)
         if (d < lead || (shape->v[d - lead] == 1 && g->shape[d] != 1)) a.dim.v[a.dim.n++] = d;
     bool fits = lead >= 0;
-    for (int64_t d = lead; fits && d < g->ndim; d++) fits = shape->v[d - lead] == g->shape[d] || shape->v[d - lead] == 1;
+    for (int64_t d = lead; fits && d < g->ndim; d++)
+        fits = shape->v[d - lead] == g->shape[d] || shape->v[d - lead] == 1;
     if (!fits) {
         char got[AC_SHAPE_TEXT], want[AC_SHAPE_TEXT];
         return ac_fail(AC_RUNTIME, "a backward returned a gradient of shape %s for an input of shape %s",
@@ -245,8 +246,10 @@ static int hand_on(engine *e, ac_node *n, ac_tensor **given) {
 
 static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
     if (n->released)
-        return ac_fail(AC_RUNTIME, "backward through %s a second time: its saved tensors were freed by the first; pass "
-                                   "retain_graph=True to the first backward (or autograd.grad) if you need both", n->name);
+        return ac_fail(AC_RUNTIME,
+                       "backward through %s a second time: its saved tensors were freed by the first; pass "
+                       "retain_graph=True to the first backward (or autograd.grad) if you need both",
+                       n->name);
     ac_tensor *few[8] = {NULL}, **given = n->n_in <= 8 ? few : ac_calloc((size_t)n->n_in * sizeof *given);
     if (!given) return -1;
     int failed = ac_formula_run(n, grads, given, e->args->create_graph);

@@ -47,9 +47,7 @@ T ac_f_grad(ac_formula *c, int result) {
 
 T ac_f_saved(ac_formula *c, int input) { return ac_f_keep(c, ac_unpack(c->node, input, c->graph)); }
 
-T ac_f_result(ac_formula *c, int result) {
-    return ac_f_keep(c, ac_unpack(c->node, c->node->n_in + result, c->graph));
-}
+T ac_f_result(ac_formula *c, int result) { return ac_f_keep(c, ac_unpack(c->node, c->node->n_in + result, c->graph)); }
 
 T ac_f_operand(ac_formula *c, int input) {
     T x = ac_f_saved(c, input);

@@ -32,8 +32,7 @@ FORMULA(scatter_add) {
     if (!g) return -1;
     ac_dims got = ac_shape_of(g);
     if (ac_dims_equal(&got, src)) ac_f_give(c, 2, g);
-    else { /* src was larger than index: what index did not read gets 0 */
-        ac_dims dense = ac_dims_contiguous(src);
+    else { /* src was larger than index: what index did not read gets 0 */ ac_dims dense = ac_dims_contiguous(src);
         ac_attrs_as_strided_scatter place = {got, dense, 0, 0};
         ac_f_give(c, 2, ac_f_call(c, AC_OP_as_strided_scatter, &place, 2, ac_f_zeros(c, ac_f_input(c, 2)), g));
     }
@@ -47,7 +46,8 @@ FORMULA(index_select) {
 
 FORMULA(index_add) {
     GIVE(0, G);
-    GIVE(2, ac_f_reshape(c, ac_f_call(c, AC_OP_index_select, c->node->attrs, 2, G, SAVED(1)), &ac_f_input(c, 2)->shape));
+    GIVE(2,
+         ac_f_reshape(c, ac_f_call(c, AC_OP_index_select, c->node->attrs, 2, G, SAVED(1)), &ac_f_input(c, 2)->shape));
     DONE;
 }
 
@@ -109,10 +109,22 @@ FORMULA(embedding_backward) {
 
 /* -- views ---------------------------------------------------------------------------------------- */
 
-FORMULA(alias) { GIVE(0, G); DONE; }
-FORMULA(view) { GIVE(0, ac_f_reshape(c, G, &ac_f_input(c, 0)->shape)); DONE; }
-FORMULA(expand) { GIVE(0, G); DONE; } /* the engine sums to the input's shape */
-FORMULA(transpose) { GIVE(0, ac_f_call(c, AC_OP_transpose, c->node->attrs, 1, G)); DONE; }
+FORMULA(alias) {
+    GIVE(0, G);
+    DONE;
+}
+FORMULA(view) {
+    GIVE(0, ac_f_reshape(c, G, &ac_f_input(c, 0)->shape));
+    DONE;
+}
+FORMULA(expand) {
+    GIVE(0, G);
+    DONE;
+} /* the engine sums to the input's shape */
+FORMULA(transpose) {
+    GIVE(0, ac_f_call(c, AC_OP_transpose, c->node->attrs, 1, G));
+    DONE;
+}
 
 FORMULA(permute) {
     ATTR(size);
@@ -149,7 +161,8 @@ FORMULA(slice) {
     ATTR(slice);
     const ac_dims *shape = &ac_f_input(c, 0)->shape;
     ac_dims stride = ac_dims_contiguous(shape);
-    int64_t dim = a->dim < 0 ? a->dim + shape->n : a->dim, size = shape->v[dim], start = a->start == AC_ABSENT ? 0 : a->start;
+    int64_t dim = a->dim < 0 ? a->dim + shape->n : a->dim, size = shape->v[dim],
+            start = a->start == AC_ABSENT ? 0 : a->start;
     if (start < 0) start += size;
     if (start < 0) start = 0;
     if (start > size) start = size;

@@ -53,7 +53,8 @@ FORMULA(linear) {
 
 /* The gradient of y = xhat w + b where xhat = (x - mean(x)) rstd over `dim`, in elementary
  * operators, so that it differentiates again. `lead` brings weight to x's shape. */
-static void normalized(ac_formula *c, T x, T weight, const ac_dims *dim, const ac_dims *wshape, int at_weight, double eps) {
+static void normalized(ac_formula *c, T x, T weight, const ac_dims *dim, const ac_dims *wshape, int at_weight,
+                       double eps) {
     T mean = ac_f_mean(c, x, dim, true), centre = SUB(x, mean);
     T rstd = UN(rsqrt, ADD(ac_f_mean(c, UN(square, centre), dim, true), NUM(eps)));
     T hat = MUL(centre, rstd), g = G;

@@ -9,15 +9,42 @@ FORMULA(zero) {
 
 /* -- one operand ------------------------------------------------------------------------------ */
 
-FORMULA(neg) { GIVE(0, UN(neg, G)); DONE; }
-FORMULA(abs) { GIVE(0, MUL(G, UN(sign, SAVED(0)))); DONE; }
-FORMULA(square) { GIVE(0, MUL(G, TIMES(SAVED(0), 2))); DONE; }
-FORMULA(exp) { GIVE(0, MUL(G, RESULT(0))); DONE; }
-FORMULA(log) { GIVE(0, DIV(G, SAVED(0))); DONE; }
-FORMULA(sqrt) { GIVE(0, DIV(G, TIMES(RESULT(0), 2))); DONE; }
-FORMULA(reciprocal) { GIVE(0, UN(neg, MUL(G, UN(square, RESULT(0))))); DONE; }
-FORMULA(sin) { GIVE(0, MUL(G, UN(cos, SAVED(0)))); DONE; }
-FORMULA(cos) { GIVE(0, UN(neg, MUL(G, UN(sin, SAVED(0))))); DONE; }
+FORMULA(neg) {
+    GIVE(0, UN(neg, G));
+    DONE;
+}
+FORMULA(abs) {
+    GIVE(0, MUL(G, UN(sign, SAVED(0))));
+    DONE;
+}
+FORMULA(square) {
+    GIVE(0, MUL(G, TIMES(SAVED(0), 2)));
+    DONE;
+}
+FORMULA(exp) {
+    GIVE(0, MUL(G, RESULT(0)));
+    DONE;
+}
+FORMULA(log) {
+    GIVE(0, DIV(G, SAVED(0)));
+    DONE;
+}
+FORMULA(sqrt) {
+    GIVE(0, DIV(G, TIMES(RESULT(0), 2)));
+    DONE;
+}
+FORMULA(reciprocal) {
+    GIVE(0, UN(neg, MUL(G, UN(square, RESULT(0)))));
+    DONE;
+}
+FORMULA(sin) {
+    GIVE(0, MUL(G, UN(cos, SAVED(0))));
+    DONE;
+}
+FORMULA(cos) {
+    GIVE(0, UN(neg, MUL(G, UN(sin, SAVED(0)))));
+    DONE;
+}
 
 FORMULA(rsqrt) {
     T r = RESULT(0);
@@ -62,7 +89,10 @@ FORMULA(silu) {
     DONE;
 }
 
-FORMULA(softplus_) { GIVE(0, MUL(G, UN(sigmoid, SAVED(0)))); DONE; }
+FORMULA(softplus_) {
+    GIVE(0, MUL(G, UN(sigmoid, SAVED(0))));
+    DONE;
+}
 
 /* Phi(x) + x phi(x), and the derivative of the tanh approximation. */
 FORMULA(gelu) {
@@ -209,6 +239,15 @@ FORMULA(lerp) {
 
 /* -- copies -------------------------------------------------------------------------------------------- */
 
-FORMULA(cast) { GIVE(0, ac_f_cast(c, G, ac_f_input(c, 0)->dtype)); DONE; }
-FORMULA(clone) { GIVE(0, G); DONE; }
-FORMULA(dropout_mask) { GIVE(0, ac_f_call(c, AC_OP_dropout_mask, c->node->attrs, 1, G)); DONE; }
+FORMULA(cast) {
+    GIVE(0, ac_f_cast(c, G, ac_f_input(c, 0)->dtype));
+    DONE;
+}
+FORMULA(clone) {
+    GIVE(0, G);
+    DONE;
+}
+FORMULA(dropout_mask) {
+    GIVE(0, ac_f_call(c, AC_OP_dropout_mask, c->node->attrs, 1, G));
+    DONE;
+}

@@ -127,7 +127,8 @@ FORMULA(norm) {
     ATTR(norm);
     const ac_dims *shape = &ac_f_input(c, 0)->shape;
     double p = ac_scalar_double(a->p);
-    T x = ac_f_cast(c, SAVED(0), c->node->outputs[0].dtype), r = ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape);
+    T x = ac_f_cast(c, SAVED(0), c->node->outputs[0].dtype),
+      r = ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape);
     T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
     if (!x || !r) return -1;
     T at_zero = CMP(eq, r, NUM(0));
@@ -189,8 +190,7 @@ FORMULA(mse_loss) {
     if (ac_dims_broadcast(&shape, &other, "mse_loss") < 0) return -1;
     double n = a->reduction == AC_REDUCE_MEAN ? (double)ac_dims_numel(&shape) : 1;
     ac_attrs_value factor = {.value = {.kind = AC_FLOAT, .f = 2 / n}};
-    T g = c->graph ? MUL(TIMES(G, 2 / n), SUB(x, target))
-                   : ac_f_call(c, AC_OP_mse_backward, &factor, 3, G, x, target);
+    T g = c->graph ? MUL(TIMES(G, 2 / n), SUB(x, target)) : ac_f_call(c, AC_OP_mse_backward, &factor, 3, G, x, target);
     GIVE(0, g);
     if (WANTS(1)) ac_f_give(c, 1, UN(neg, g));
     DONE;

@@ -18,7 +18,8 @@ static uint64_t next_seq = 1;
 
 ac_node *ac_node_new(const char *name, int n_in, int n_out, size_t attrs_size) {
     size_t in = (size_t)n_in, out = (size_t)n_out;
-    size_t bytes = sizeof(ac_node) + in * sizeof(ac_edge) + (in + out) * (sizeof(ac_spec) + sizeof(ac_saved)) + attrs_size;
+    size_t bytes =
+        sizeof(ac_node) + in * sizeof(ac_edge) + (in + out) * (sizeof(ac_spec) + sizeof(ac_saved)) + attrs_size;
     ac_node *n = ac_calloc(bytes);
     if (!n) return NULL;
     n->refs = 1, n->seq = next_seq++, n->name = name, n->n_in = n_in, n->n_out = n_out;
@@ -30,6 +31,8 @@ ac_node *ac_node_new(const char *name, int n_in, int n_out, size_t attrs_size) {
     n->attrs = n->saved + in + out;
     return n;
 }
+
+void ac_node_stamp(ac_node *n) { n->seq = next_seq++; }
 
 ac_node *ac_node_retain(ac_node *n) {
     n->refs++;
@@ -124,7 +127,8 @@ int ac_set_requires_grad(ac_tensor *t, bool on) {
                                    "tensor without history");
     }
     if (on && !ac_is_floating(t->dtype))
-        return ac_fail(AC_RUNTIME, "only floating point tensors can require gradients, got %s", ac_dtypes[t->dtype].name);
+        return ac_fail(AC_RUNTIME, "only floating point tensors can require gradients, got %s",
+                       ac_dtypes[t->dtype].name);
     if (!on && !t->meta) return 0;
     ac_meta *m = ac_meta_of(t);
     if (!m) return -1;
@@ -159,7 +163,8 @@ static int view_of_base(ac_tensor *t) {
         ac_node_release(from.node);
         return -1;
     }
-    *(ac_attrs_as_strided *)n->attrs = (ac_attrs_as_strided){ac_shape_of(t), ac_strides_of(t), t->offset - t->base->offset};
+    *(ac_attrs_as_strided *)n->attrs =
+        (ac_attrs_as_strided){ac_shape_of(t), ac_strides_of(t), t->offset - t->base->offset};
     n->op = AC_OP_as_strided;
     n->backward = ac_formulas[AC_OP_as_strided];
     n->edges[0] = from;
@@ -185,10 +190,11 @@ int ac_edge_of(ac_tensor *t, ac_edge *edge) {
 
 /* -- saved tensors --------------------------------------------------------------------------------- */
 
-int ac_save(ac_node *node, int slot, ac_tensor *t, bool is_result) {
+int ac_save(ac_node *node, int slot, ac_tensor *t) {
     ac_saved *s = &node->saved[slot];
-    bool leaf = !is_result && t->meta && t->meta->requires_grad;
-    if (!is_result) AC_TRY(ac_edge_of(t, &s->edge));
+    bool is_result = slot >= node->n_in, leaf = !is_result && t->meta && t->meta->requires_grad;
+    if (!is_result && node->edges[slot].node)
+        s->edge = (ac_edge){ac_node_retain(node->edges[slot].node), node->edges[slot].index};
     s->tensor = leaf ? ac_tensor_retain(t) : ac_tensor_alias(t);
     s->version = *ac_version(t);
     return s->tensor ? 0 : -1;
@@ -197,18 +203,20 @@ int ac_save(ac_node *node, int slot, ac_tensor *t, bool is_result) {
 ac_tensor *ac_unpack(ac_node *node, int slot, bool graph) {
     ac_saved *s = &node->saved[slot];
     if (!s->tensor) {
-        const char *why = node->released ? "its saved tensors were freed by an earlier backward; pass retain_graph=True "
-                                           "to the first backward if you need two"
-                                         : "the tensor was not saved";
+        const char *why = node->released
+                              ? "its saved tensors were freed by an earlier backward; pass retain_graph=True "
+                                "to the first backward if you need two"
+                              : "the tensor was not saved";
         return ac_fail_null(AC_RUNTIME, "backward through %s: %s", node->name, why);
     }
     if (s->version != *ac_version(s->tensor)) {
         char text[AC_SHAPE_TEXT];
-        return ac_fail_null(AC_RUNTIME,
-                            "backward of %s needs a tensor %s %s that was modified in place after it was saved (version "
-                            "%" PRIu32 ", expected %" PRIu32 "); write `x = x.op()` instead of `x.op_()`, or clone before",
-                            node->name, ac_dtypes[s->tensor->dtype].name, ac_shape_text(s->tensor, text),
-                            *ac_version(s->tensor), s->version);
+        return ac_fail_null(
+            AC_RUNTIME,
+            "backward of %s needs a tensor %s %s that was modified in place after it was saved (version "
+            "%" PRIu32 ", expected %" PRIu32 "); write `x = x.op()` instead of `x.op_()`, or clone before",
+            node->name, ac_dtypes[s->tensor->dtype].name, ac_shape_text(s->tensor, text), *ac_version(s->tensor),
+            s->version);
     }
     bool is_result = slot >= node->n_in;
     ac_node *history = is_result ? node : s->edge.node;

@@ -30,26 +30,26 @@ struct ac_node {
     const char *name;
     ac_op op;
     ac_grad_fn backward;
-    ac_tensor *leaf;    /* of an accumulator: borrowed while the node is in the leaf's notes, owned here */
-    void *py;           /* owned: the context of a Python Function */
-    void *hooks;        /* owned: Python's hooks on the results */
-    ac_dtype compute;   /* what autocast made it compute in; of no interest when `is_low` is not set */
+    ac_tensor *leaf;  /* of an accumulator: borrowed while the node is in the leaf's notes, owned here */
+    void *py;         /* owned: the context of a Python Function */
+    void *hooks;      /* owned: Python's hooks on the results */
+    ac_dtype compute; /* what autocast made it compute in; of no interest when `is_low` is not set */
     bool is_low;
-    bool released;      /* a backward has passed and freed what was saved */
+    bool released; /* a backward has passed and freed what was saved */
     bool is_accumulator;
     int n_in, n_out;
     size_t attrs_size, bytes;
-    ac_edge *edges;     /* n_in */
-    ac_spec *inputs;    /* n_in: what gradients must look like */
-    ac_spec *outputs;   /* n_out */
-    ac_saved *saved;    /* n_in, then n_out */
+    ac_edge *edges;   /* n_in */
+    ac_spec *inputs;  /* n_in: what gradients must look like */
+    ac_spec *outputs; /* n_out */
+    ac_saved *saved;  /* n_in, then n_out */
     void *attrs;
     ac_node *next_dead; /* freeing is a list, not a recursion */
 };
 
 /* What a tensor notes: its history, or that it is a leaf; its gradient. */
 struct ac_meta {
-    ac_node *node;        /* owned: what made it, NULL for a leaf */
+    ac_node *node; /* owned: what made it, NULL for a leaf */
     int index;
     bool requires_grad;   /* of a leaf */
     ac_tensor *grad;      /* owned */
@@ -69,7 +69,7 @@ extern ac_autograd_hooks ac_grad_hooks;
 
 /* Per thread. */
 typedef struct {
-    bool no_grad;   /* grad mode is on by default */
+    bool no_grad; /* grad mode is on by default */
     bool inference;
 } ac_grad_mode;
 extern _Thread_local ac_grad_mode ac_mode;
@@ -77,6 +77,9 @@ static inline bool ac_grad_enabled(void) { return !ac_mode.no_grad; }
 
 /* new: zeroed, with room for n_in inputs, n_out outputs and attributes */
 ac_node *ac_node_new(const char *name, int n_in, int n_out, size_t attrs_size) AC_CHECKED;
+/* Gives the node a new `seq`. Call when its edges are set: taking the edge of a view may have made
+ * a node, which must be older than this one. */
+void ac_node_stamp(ac_node *n);
 ac_node *ac_node_retain(ac_node *n);
 void ac_node_release(ac_node *n);
 /* Frees what the node saved. */
@@ -95,8 +98,9 @@ int ac_set_history(ac_tensor *t, ac_node *node, int index) AC_CHECKED;
 /* Marks a leaf. */
 int ac_set_requires_grad(ac_tensor *t, bool on) AC_CHECKED;
 
-/* Keeps t in `slot` of node->saved with its present version and history. */
-int ac_save(ac_node *node, int slot, ac_tensor *t, bool is_result) AC_CHECKED;
+/* Keeps t in `slot` of node->saved (an input's, or n_in + a result's) with its present version; an
+ * input's history is that of the node's edge. */
+int ac_save(ac_node *node, int slot, ac_tensor *t) AC_CHECKED;
 /* new: the saved tensor; with its history when `graph` */
 ac_tensor *ac_unpack(ac_node *node, int slot, bool graph) AC_CHECKED;
 

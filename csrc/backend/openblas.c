@@ -11,8 +11,10 @@
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* CBLAS */
 
-typedef void (*sgemm_fn)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *, int);
-typedef void (*dgemm_fn)(int, int, int, int, int, int, double, const double *, int, const double *, int, double, double *, int);
+typedef void (*sgemm_fn)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
+                         int);
+typedef void (*dgemm_fn)(int, int, int, int, int, int, double, const double *, int, const double *, int, double,
+                         double *, int);
 
 static struct {
     char path[1024];
@@ -24,9 +26,7 @@ static struct {
 
 void ac_blas_set_path(const char *path) { (void)snprintf(blas.path, sizeof blas.path, "%s", path); }
 
-static void *symbol(void *library, const char *name) {
-    return library ? dlsym(library, name) : NULL;
-}
+static void *symbol(void *library, const char *name) { return library ? dlsym(library, name) : NULL; }
 
 static void open_blas(void) {
     (void)snprintf(blas.name, sizeof blas.name, "own loops");
@@ -93,8 +93,6 @@ void ac_blas_gemm(const ac_gemm *g) {
     int ta, tb, m = (int)g->m, n = (int)g->n, k = (int)g->k;
     int lda = leading(g->m, g->k, g->a_row, g->a_col, &ta), ldb = leading(g->k, g->n, g->b_row, g->b_col, &tb);
     int ldc = (int)g->c_row;
-    if (g->is_double)
-        blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, g->a, lda, g->b, ldb, g->add ? 1.0 : 0.0, g->c, ldc);
-    else
-        blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, g->a, lda, g->b, ldb, g->add ? 1.0f : 0.0f, g->c, ldc);
+    if (g->is_double) blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, g->a, lda, g->b, ldb, g->add ? 1.0 : 0.0, g->c, ldc);
+    else blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, g->a, lda, g->b, ldb, g->add ? 1.0f : 0.0f, g->c, ldc);
 }

@@ -15,7 +15,11 @@
 
 /* Classes are 64, 128, then four steps to each doubling, up to 2^40 bytes. */
 enum { STEPS = 4, N_CLASSES = 37 * STEPS };
+#ifdef NO_CACHE
+static const size_t CACHE_LIMIT = 0; /* let the sanitizer see every use after free */
+#else
 static const size_t CACHE_LIMIT = (size_t)1 << 30; /* bytes kept for reuse at most */
+#endif
 
 typedef struct block {
     struct block *next;
@@ -67,8 +71,10 @@ static void *take_cached(int class, size_t size) {
 void *ac_alloc(size_t bytes) {
     size_t size = 0;
     if (bytes > ((size_t)1 << 40))
-        return ac_fail_null(AC_MEMORY, "cannot allocate %zu bytes: that is more than this "
-                                       "machine can address", bytes);
+        return ac_fail_null(AC_MEMORY,
+                            "cannot allocate %zu bytes: that is more than this "
+                            "machine can address",
+                            bytes);
     int class = class_of(bytes, &size);
     lock();
     bool fail = must_fail();
@@ -83,8 +89,10 @@ void *ac_alloc(size_t bytes) {
     }
     if (!p) {
         ac_memory_stats now = ac_memory();
-        return ac_fail_null(AC_MEMORY, "cannot allocate %zu bytes (tensors hold %lld bytes, peak "
-                                       "%lld)", bytes, (long long)now.current, (long long)now.peak);
+        return ac_fail_null(AC_MEMORY,
+                            "cannot allocate %zu bytes (tensors hold %lld bytes, peak "
+                            "%lld)",
+                            bytes, (long long)now.current, (long long)now.peak);
     }
     lock();
     heap.stats.blocks++;
@@ -105,11 +113,7 @@ void ac_free(void *p, size_t bytes) {
     int class = class_of(bytes, &size);
     lock();
     heap.stats.blocks--;
-#ifdef NO_CACHE
-    bool keep = false; /* let the sanitizer see every use after free */
-#else
     bool keep = (size_t)heap.stats.cached + size <= CACHE_LIMIT;
-#endif
     if (keep) {
         block *b = p;
         b->next = heap.cached[class];

@@ -19,10 +19,10 @@ void *ac_calloc(size_t bytes) AC_CHECKED;
 void ac_free(void *block, size_t bytes);
 
 typedef struct {
-    int64_t current, peak;    /* bytes of live tensor data */
-    int64_t blocks;           /* live blocks of any kind */
-    int64_t cached;           /* bytes held for reuse */
-    int64_t system_calls;     /* blocks asked of the system so far */
+    int64_t current, peak; /* bytes of live tensor data */
+    int64_t blocks;        /* live blocks of any kind */
+    int64_t cached;        /* bytes held for reuse */
+    int64_t system_calls;  /* blocks asked of the system so far */
 } ac_memory_stats;
 
 ac_memory_stats ac_memory(void);

@@ -1,8 +1,7 @@
 #include "dtype.h"
 
 const ac_dtype_facts ac_dtypes[AC_N_DTYPES] = {
-#define DTYPE(name, alias, ctype, bytes, category)                                                 \
-    [AC_##name] = {#name, alias, bytes, (ac_category)(category)},
+#define DTYPE(name, alias, ctype, bytes, category) [AC_##name] = {#name, alias, bytes, (ac_category)(category)},
 #include "dtypes.def"
 #undef DTYPE
 };

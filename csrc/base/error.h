@@ -23,9 +23,9 @@ ac_error ac_error_code(void);
 const char *ac_error_message(void);
 void ac_error_clear(void);
 
-#define AC_TRY(call)                                                                               \
-    do {                                                                                           \
-        if ((call) < 0) return -1;                                                                 \
+#define AC_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        if ((call) < 0) return -1;                                                                                     \
     } while (0)
 
 #endif

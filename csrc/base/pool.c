@@ -29,9 +29,9 @@ typedef struct {
     ac_chunk_fn fn;
     void *context;
     int64_t chunks;
-    int hands;              /* workers that may join the caller */
-    _Atomic int64_t next;   /* first chunk nobody has taken */
-    _Atomic int active;     /* workers inside this job */
+    int hands;            /* workers that may join the caller */
+    _Atomic int64_t next; /* first chunk nobody has taken */
+    _Atomic int active;   /* workers inside this job */
 } job;
 
 static struct {
@@ -40,9 +40,9 @@ static struct {
     job current;
     _Atomic uint32_t posted; /* futex: bumped for every job */
     _Atomic uint32_t sleepers;
-    _Atomic bool open;      /* the job may still be entered */
-    _Atomic int threads;    /* wanted, the caller included; 0 = not yet asked */
-    int running;            /* workers started */
+    _Atomic bool open;   /* the job may still be entered */
+    _Atomic int threads; /* wanted, the caller included; 0 = not yet asked */
+    int running;         /* workers started */
 } pool = {.owner = PTHREAD_MUTEX_INITIALIZER, .start = PTHREAD_MUTEX_INITIALIZER};
 
 static void sleep_on(_Atomic uint32_t *word, uint32_t seen) {
@@ -122,9 +122,7 @@ int ac_num_threads(void) {
     return atomic_load(&pool.threads);
 }
 
-void ac_set_num_threads(int n) {
-    atomic_store(&pool.threads, n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n);
-}
+void ac_set_num_threads(int n) { atomic_store(&pool.threads, n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n); }
 
 static void start_workers(int wanted) {
     static bool registered;

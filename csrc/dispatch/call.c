@@ -92,6 +92,7 @@ static int fill_edges(ac_node *node, ac_tensor *const *in) {
         node->inputs[i] = (ac_spec){in[i]->dtype, ac_shape_of(in[i])};
         if (ac_is_floating(in[i]->dtype)) AC_TRY(ac_edge_of(in[i], &node->edges[i]));
     }
+    ac_node_stamp(node);
     return 0;
 }
 
@@ -99,54 +100,54 @@ static int fill_edges(ac_node *node, ac_tensor *const *in) {
 static int fill_saved(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac_tensor *const *out) {
     int mask = ac_ops[node->op].save;
     for (int i = 0; i < node->n_in; i++) {
-        bool wanted = (mask & AC_SAVE_ALL) == AC_SAVE_ALL ? !(node->op == AC_OP_index_put && i == node->n_in - 1) && i > 0
-                                                          : i < 16 && (mask >> i & 1);
+        bool wanted = (mask & AC_SAVE_ALL) == AC_SAVE_ALL
+                          ? !(node->op == AC_OP_index_put && i == node->n_in - 1) && i > 0
+                          : i < 16 && (mask >> i & 1);
         if (!wanted || !in[i]) continue;
         /* a float32 weight is kept alive anyway; of anything else the 16-bit operand is enough */
         bool leaf = in[i]->meta && in[i]->meta->requires_grad;
-        AC_TRY(ac_save(node, i, leaf ? in[i] : low[i], false));
-        if (!leaf && low[i] != in[i]) AC_TRY(ac_edge_of(in[i], &node->saved[i].edge));
+        AC_TRY(ac_save(node, i, leaf ? in[i] : low[i]));
     }
     for (int i = 0; i < node->n_out; i++)
-        if (mask >> 16 & (1 << i)) AC_TRY(ac_save(node, node->n_in + i, out[i], true));
+        if (mask >> 16 & (1 << i)) AC_TRY(ac_save(node, node->n_in + i, out[i]));
     return 0;
 }
 
-static ac_node *make_node(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
-                          ac_tensor *const *out, int n_out) {
+/* new: a node with its edges; what it saves comes after the kernel has run. */
+static ac_node *make_node(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, int n_out) {
     const ac_op_info *info = &ac_ops[op];
     ac_node *node = ac_node_new(info->name, n_in, n_out, info->attrs_size);
     if (!node) return NULL;
     node->op = op;
     node->backward = ac_formulas[op];
     if (info->attrs_size) memcpy(node->attrs, attrs, info->attrs_size);
-    for (int i = 0; i < n_out; i++) node->outputs[i] = (ac_spec){out[i]->dtype, ac_shape_of(out[i])};
-    if (fill_edges(node, in) < 0 || fill_saved(node, in, low, out) < 0) {
-        ac_node_release(node);
-        return NULL;
-    }
-    return node;
+    if (fill_edges(node, in) == 0) return node;
+    ac_node_release(node);
+    return NULL;
 }
 
-static int record(ac_node *node, ac_tensor **out, int n_out) {
-    int failed = 0;
-    for (int i = 0; i < n_out && !failed; i++)
-        if (ac_is_floating(out[i]->dtype)) failed = ac_set_history(out[i], node, i);
-    return failed;
+static int finish_node(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac_tensor *const *out) {
+    for (int i = 0; i < node->n_out; i++) node->outputs[i] = (ac_spec){out[i]->dtype, ac_shape_of(out[i])};
+    return fill_saved(node, in, low, out);
 }
 
-static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs, ac_tensor **out,
-                        const ac_autocast_plan *plan) {
+/* Makes `node` the history of the results. */
+static int record(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac_tensor **out) {
+    AC_TRY(finish_node(node, in, low, out));
+    for (int i = 0; i < node->n_out; i++)
+        if (ac_is_floating(out[i]->dtype)) AC_TRY(ac_set_history(out[i], node, i));
+    return 0;
+}
+
+static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
+                        ac_tensor **out, const ac_autocast_plan *plan) {
     AC_TRY(compute(op, low, n_in, attrs, out));
     if (!wants_record(op, in, n_in)) return 0;
     int n_out = ac_ops[op].n_out;
-    ac_node *node = make_node(op, in, low, n_in, attrs, out, n_out);
-    int failed = node ? 0 : -1;
+    ac_node *node = make_node(op, in, n_in, attrs, n_out);
+    int failed = node ? record(node, in, low, out) : -1;
     if (node && plan && plan->low) node->is_low = true, node->compute = plan->compute;
-    if (node) {
-        failed = record(node, out, n_out);
-        ac_node_release(node);
-    }
+    if (node) ac_node_release(node);
     if (failed) release_all(out, n_out);
     return failed;
 }
@@ -164,8 +165,8 @@ static int run_view(ac_op op, ac_tensor *const *in, const void *attrs, ac_tensor
         ac_tensor_clear(&out[0]);
         return ac_fail(AC_RUNTIME, "as_strided: gradients need a contiguous tensor; call .contiguous() first");
     }
-    ac_node *node = make_node(op, in, in, 1, attrs, out, 1);
-    int failed = node ? record(node, out, 1) : -1;
+    ac_node *node = make_node(op, in, 1, attrs, 1);
+    int failed = node ? record(node, in, in, out) : -1;
     if (!failed && op == AC_OP_as_strided) { /* from here on relative to x, which may itself be a view */
         ac_attrs_as_strided *a = node->attrs;
         a->offset = a->offset == AC_ABSENT ? 0 : a->offset - x->offset;
@@ -204,19 +205,25 @@ int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tens
 
 static int check_target(const char *what, const ac_tensor *target) {
     if (ac_overlaps_itself(target))
-        return ac_fail(AC_RUNTIME, "%s: several elements of the target share memory (an expanded tensor?); clone it first", what);
+        return ac_fail(AC_RUNTIME,
+                       "%s: several elements of the target share memory (an expanded tensor?); clone it first", what);
     if (target->is_inference && !ac_mode.inference)
-        return ac_fail(AC_RUNTIME, "%s: a tensor made under inference_mode cannot be modified outside it; clone it first", what);
+        return ac_fail(AC_RUNTIME,
+                       "%s: a tensor made under inference_mode cannot be modified outside it; clone it first", what);
     if (!ac_grad_enabled() || !ac_requires_grad(target)) return 0;
     if (target->is_one_of_many)
-        return ac_fail(AC_RUNTIME, "%s: outputs of unbind, split and chunk cannot be modified in place where gradients are "
-                                   "recorded; clone first or write `x = x.op()`", what);
+        return ac_fail(AC_RUNTIME,
+                       "%s: outputs of unbind, split and chunk cannot be modified in place where gradients are "
+                       "recorded; clone first or write `x = x.op()`",
+                       what);
     const ac_tensor *root = target->base ? target->base : target;
     if (ac_is_leaf(root) && ac_requires_grad(root))
-        return ac_fail(AC_RUNTIME, target->base ? "%s: a view of a leaf that requires gradients cannot be modified in place; use "
-                                                  "torch.no_grad() or write `x = x.op()`"
-                                                : "%s: a leaf that requires gradients cannot be modified in place; use "
-                                                  "torch.no_grad() or write `x = x.op()`", what);
+        return ac_fail(AC_RUNTIME,
+                       target->base ? "%s: a view of a leaf that requires gradients cannot be modified in place; use "
+                                      "torch.no_grad() or write `x = x.op()`"
+                                    : "%s: a leaf that requires gradients cannot be modified in place; use "
+                                      "torch.no_grad() or write `x = x.op()`",
+                       what);
     return 0;
 }
 
@@ -224,11 +231,11 @@ static int check_result(const char *what, const ac_spec *result, const ac_tensor
     ac_dims shape = ac_shape_of(target);
     char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
     if (!ac_dims_equal(&shape, &result->shape))
-        return ac_fail(AC_RUNTIME, "%s: the result has shape %s and the target %s", what, ac_dims_text(&result->shape, want),
-                       ac_dims_text(&shape, got));
+        return ac_fail(AC_RUNTIME, "%s: the result has shape %s and the target %s", what,
+                       ac_dims_text(&result->shape, want), ac_dims_text(&shape, got));
     if (ac_dtypes[result->dtype].category > ac_dtypes[target->dtype].category)
-        return ac_fail(AC_RUNTIME, "%s: a %s result cannot be written into a %s tensor", what, ac_dtypes[result->dtype].name,
-                       ac_dtypes[target->dtype].name);
+        return ac_fail(AC_RUNTIME, "%s: a %s result cannot be written into a %s tensor", what,
+                       ac_dtypes[result->dtype].name, ac_dtypes[target->dtype].name);
     return 0;
 }
 
@@ -238,12 +245,14 @@ static int rebase(ac_tensor *target, ac_node *node) {
     ac_tensor *base = target->base;
     if (!base) return ac_set_history(target, node, 0);
     if (!ac_is_contiguous(base))
-        return ac_fail(AC_RUNTIME, "%s_: writing into a view of a tensor that is not contiguous cannot be recorded; clone the "
-                                   "base first", node->name);
+        return ac_fail(AC_RUNTIME,
+                       "%s_: writing into a view of a tensor that is not contiguous cannot be recorded; clone the "
+                       "base first",
+                       node->name);
     ac_node *scatter = ac_node_new("as_strided_scatter", 2, 1, sizeof(ac_attrs_as_strided_scatter));
     if (!scatter) return -1;
-    *(ac_attrs_as_strided_scatter *)scatter->attrs = (ac_attrs_as_strided_scatter){
-        ac_shape_of(target), ac_strides_of(target), target->offset - base->offset, 0};
+    *(ac_attrs_as_strided_scatter *)scatter->attrs =
+        (ac_attrs_as_strided_scatter){ac_shape_of(target), ac_strides_of(target), target->offset - base->offset, 0};
     scatter->op = AC_OP_as_strided_scatter;
     scatter->backward = ac_formulas[AC_OP_as_strided_scatter];
     scatter->inputs[0] = scatter->outputs[0] = (ac_spec){base->dtype, ac_shape_of(base)};
@@ -263,7 +272,8 @@ static bool writes_directly(const ac_infer *rule, ac_tensor *const *in, int n_in
     return true;
 }
 
-static int compute_into(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
+static int compute_into(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
+                        ac_tensor *target) {
     if (writes_directly(rule, in, n_in, target)) {
         ac_run direct = {op, in, n_in, attrs, &target, 1, rule->compute};
         return run_kernel(&direct);
@@ -295,15 +305,16 @@ static void drop_kept(ac_tensor *const *in, int n_in, ac_tensor **kept) {
         if (kept[i] && kept[i] != in[i]) ac_tensor_release(kept[i]);
 }
 
+/* Edges are taken before the write, which outdates views; saved results after it. */
 static int into_recorded(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
     ac_tensor *kept[AC_MAX_IN] = {NULL};
-    ac_node *node = NULL;
-    int failed = keep_old_values(op, in, n_in, target, kept);
+    ac_node *node = make_node(op, in, n_in, attrs, 1);
+    int failed = node ? keep_old_values(op, in, n_in, target, kept) : -1;
     if (!failed) failed = compute_into(rule, op, in, n_in, attrs, target);
     if (!failed) {
-        ac_wrote(target); /* before a result is saved, so that its version is the one after the write */
-        node = make_node(op, in, kept, n_in, attrs, &target, 1);
-        failed = node ? rebase(target, node) : -1;
+        ac_wrote(target);
+        failed = finish_node(node, in, kept, &target);
+        if (!failed) failed = rebase(target, node);
     }
     if (node) ac_node_release(node);
     drop_kept(in, n_in, kept);

@@ -77,7 +77,8 @@ static T reduced(scratch *s, T x, int64_t reduction) {
 static int extremum(ac_op op, ac_tensor *x, ac_tensor **out) {
     ac_attrs_reduce_dim all = {{.n = -1}, 0};
     if (x->numel == 0)
-        return ac_fail(AC_RUNTIME, "%s: a tensor without elements has none; give `dim`", op == AC_OP_amax ? "max" : "min");
+        return ac_fail(AC_RUNTIME, "%s: a tensor without elements has none; give `dim`",
+                       op == AC_OP_amax ? "max" : "min");
     return ac_call(op, &x, 1, &all, out);
 }
 
@@ -107,7 +108,8 @@ COMPOSE(flatten) {
     AC_TRY(ac_dim_wrap(&first, x->ndim, "flatten"));
     AC_TRY(ac_dim_wrap(&last, x->ndim, "flatten"));
     if (first > last)
-        return ac_fail(AC_RUNTIME, "flatten: start_dim %" PRId64 " is behind end_dim %" PRId64, a->start_dim, a->end_dim);
+        return ac_fail(AC_RUNTIME, "flatten: start_dim %" PRId64 " is behind end_dim %" PRId64, a->start_dim,
+                       a->end_dim);
     ac_attrs_size size = {{.n = 0}};
     int64_t joined = 1;
     for (int64_t d = 0; d < x->ndim; d++) {
@@ -142,8 +144,10 @@ COMPOSE(narrow) {
     int64_t size = in[0]->ndim ? in[0]->shape[dim] : 0;
     if (start < 0) start += size;
     if (start < 0 || a->length < 0 || start > size || a->length > size - start)
-        return ac_fail(AC_RUNTIME, "narrow: start %" PRId64 " and length %" PRId64 " do not fit dimension %" PRId64 " of size %"
-                       PRId64, a->start, a->length, dim, size);
+        return ac_fail(AC_RUNTIME,
+                       "narrow: start %" PRId64 " and length %" PRId64 " do not fit dimension %" PRId64
+                       " of size %" PRId64,
+                       a->start, a->length, dim, size);
     ac_attrs_slice part = {dim, start, start + a->length, 1};
     return ac_call(AC_OP_slice, in, 1, &part, out);
 }
@@ -175,7 +179,8 @@ static const ac_attrs_product plain = {AC_NO_DTYPE};
 COMPOSE(mv) {
     UNUSED;
     if (in[0]->ndim != 2 || in[1]->ndim != 1)
-        return ac_fail(AC_RUNTIME, "mv: needs a matrix and a vector, got %d and %d dimensions", in[0]->ndim, in[1]->ndim);
+        return ac_fail(AC_RUNTIME, "mv: needs a matrix and a vector, got %d and %d dimensions", in[0]->ndim,
+                       in[1]->ndim);
     scratch s = {.n = 0};
     ac_attrs_one_dim last = {1};
     ac_attrs_maybe_dims drop = {{1, {1}}};
@@ -186,9 +191,11 @@ COMPOSE(mv) {
 COMPOSE(dot) {
     UNUSED;
     if (in[0]->ndim != 1 || in[1]->ndim != 1 || in[0]->numel != in[1]->numel || in[0]->dtype != in[1]->dtype)
-        return ac_fail(AC_RUNTIME, "dot: needs two vectors of one length and dtype, got %d and %d dimensions, %" PRId64
-                       " and %" PRId64 " elements, %s and %s", in[0]->ndim, in[1]->ndim, in[0]->numel, in[1]->numel,
-                       ac_dtypes[in[0]->dtype].name, ac_dtypes[in[1]->dtype].name);
+        return ac_fail(AC_RUNTIME,
+                       "dot: needs two vectors of one length and dtype, got %d and %d dimensions, %" PRId64
+                       " and %" PRId64 " elements, %s and %s",
+                       in[0]->ndim, in[1]->ndim, in[0]->numel, in[1]->numel, ac_dtypes[in[0]->dtype].name,
+                       ac_dtypes[in[1]->dtype].name);
     scratch s = {.n = 0};
     ac_attrs_reduce all = {{.n = -1}, 0, in[0]->dtype};
     return done(&s, call(&s, AC_OP_sum, &all, 1, call(&s, AC_OP_mul, NULL, 2, in[0], in[1])), out);
@@ -256,7 +263,8 @@ COMPOSE(matmul) {
     if (vector_y) y = call(&s, AC_OP_unsqueeze, &back, 1, y);
     if (!x || !y) return done(&s, NULL, out);
     T product = x->ndim == 2 && y->ndim == 2 ? call(&s, AC_OP_mm, &plain, 2, x, y)
-                : y->ndim == 2 ? folded_product(&s, x, y) : batched_product(&s, x, y);
+                : y->ndim == 2               ? folded_product(&s, x, y)
+                                             : batched_product(&s, x, y);
     ac_attrs_maybe_dims drop = {{.n = 0}};
     if (vector_x) drop.dim.v[drop.dim.n++] = -2;
     if (vector_y) drop.dim.v[drop.dim.n++] = -1;
@@ -338,7 +346,8 @@ COMPOSE(cross_entropy) {
     T x = in[0], target = in[1];
     if (x->ndim == 0) return ac_fail(AC_RUNTIME, "cross_entropy: `x` must have a dimension of classes");
     if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
-        return ac_fail(AC_RUNTIME, "cross_entropy: `label_smoothing` must be between 0 and 1, got %g", a->label_smoothing);
+        return ac_fail(AC_RUNTIME, "cross_entropy: `label_smoothing` must be between 0 and 1, got %g",
+                       a->label_smoothing);
     scratch s = {.n = 0};
     ac_attrs_softmax along = {x->ndim > 1, AC_NO_DTYPE};
     T log_p = call(&s, AC_OP_log_softmax, &along, 1, x);
@@ -382,7 +391,8 @@ COMPOSE(bce) {
     scratch s = {.n = 0};
     ac_attrs_clamp cut = {{AC_INT, {-100}}, {AC_NONE, {0}}};
     T log_p = call(&s, AC_OP_clamp, &cut, 1, call(&s, AC_OP_log, NULL, 1, p));
-    T log_q = call(&s, AC_OP_clamp, &cut, 1, call(&s, AC_OP_log, NULL, 1, call(&s, AC_OP_sub, &one, 2, number(&s, 1), p)));
+    T log_q =
+        call(&s, AC_OP_clamp, &cut, 1, call(&s, AC_OP_log, NULL, 1, call(&s, AC_OP_sub, &one, 2, number(&s, 1), p)));
     T yes = call(&s, AC_OP_mul, NULL, 2, target, log_p);
     T no = call(&s, AC_OP_mul, NULL, 2, call(&s, AC_OP_sub, &one, 2, number(&s, 1), target), log_q);
     T loss = call(&s, AC_OP_neg, NULL, 1, call(&s, AC_OP_add, &one, 2, yes, no));
@@ -396,8 +406,7 @@ COMPOSE(bce) {
 COMPOSE(dropout) {
     UNUSED;
     ATTRS(dropout);
-    if (!(a->p >= 0 && a->p <= 1))
-        return ac_fail(AC_VALUE, "dropout: `p` must be between 0 and 1, got %g", a->p);
+    if (!(a->p >= 0 && a->p <= 1)) return ac_fail(AC_VALUE, "dropout: `p` must be between 0 and 1, got %g", a->p);
     if (!a->training || a->p == 0) {
         out[0] = ac_tensor_retain(in[0]);
         return 0;

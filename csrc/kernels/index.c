@@ -7,9 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static char *place(const ac_tensor *t, int64_t offset) {
-    return (char *)ac_data(t) + offset * ac_itemsize(t->dtype);
-}
+static char *place(const ac_tensor *t, int64_t offset) { return (char *)ac_data(t) + offset * ac_itemsize(t->dtype); }
 
 static void add_element(const ac_tensor *t, int64_t at, const ac_tensor *src, int64_t from) {
     if (ac_is_floating(t->dtype)) {
@@ -17,7 +15,8 @@ static void add_element(const ac_tensor *t, int64_t at, const ac_tensor *src, in
         ac_write_double(ac_data(t), t->dtype, at, sum);
         return;
     }
-    uint64_t sum = (uint64_t)ac_read_int(ac_data(t), t->dtype, at) + (uint64_t)ac_read_int(ac_data(src), src->dtype, from);
+    uint64_t sum =
+        (uint64_t)ac_read_int(ac_data(t), t->dtype, at) + (uint64_t)ac_read_int(ac_data(src), src->dtype, from);
     ac_write_int(ac_data(t), t->dtype, at, (int64_t)sum);
 }
 
@@ -25,7 +24,8 @@ static void add_element(const ac_tensor *t, int64_t at, const ac_tensor *src, in
 static int64_t index_value(const ac_tensor *index, int64_t at, int64_t size, const char *what) {
     int64_t i = ac_read_int(ac_data(index), index->dtype, at);
     if (i < -size || i >= size)
-        return ac_fail(AC_INDEX, "%s: index %" PRId64 " is out of range for a dimension of size %" PRId64, what, i, size);
+        return ac_fail(AC_INDEX, "%s: index %" PRId64 " is out of range for a dimension of size %" PRId64, what, i,
+                       size);
     return i < 0 ? i + size : i;
 }
 
@@ -80,7 +80,8 @@ int ac_cpu_scatter_add(const ac_run *r) {
     memcpy(part.shape, index->shape, sizeof part.shape);
     int64_t size = out->ndim ? out->shape[dim] : 1, step = out->ndim ? out->strides[dim] : 0;
     if (out->ndim) along.strides[dim] = 0;
-    ac_space at = ac_space_of(index, UINT32_MAX), to = ac_space_of(&along, UINT32_MAX), from = ac_space_of(&part, UINT32_MAX);
+    ac_space at = ac_space_of(index, UINT32_MAX), to = ac_space_of(&along, UINT32_MAX),
+             from = ac_space_of(&part, UINT32_MAX);
     for (int64_t i = 0; i < index->numel; i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "scatter_add");
         if (j < 0) return -1;
@@ -142,14 +143,14 @@ int ac_cpu_index_add(const ac_run *r) {
  * block of the dimensions that are not indexed. */
 typedef struct {
     const ac_tensor *x;
-    int n;                                  /* indices, some NULL */
-    ac_tensor index[AC_MAX_DIMS];           /* broadcast to one shape */
+    int n;                        /* indices, some NULL */
+    ac_tensor index[AC_MAX_DIMS]; /* broadcast to one shape */
     ac_space walk[AC_MAX_DIMS];
-    ac_tensor rest;                         /* x with indexed dimensions of size 1 */
+    ac_tensor rest; /* x with indexed dimensions of size 1 */
     ac_space block;
     int64_t places;
-    bool neighbours;                        /* the index dimensions stay in their place in the result */
-    int64_t before, index_dims;             /* result dimensions in front of the index, and of it */
+    bool neighbours;            /* the index dimensions stay in their place in the result */
+    int64_t before, index_dims; /* result dimensions in front of the index, and of it */
 } picker;
 
 static int picker_init(picker *p, const ac_tensor *x, ac_tensor *const *indices, int n) {
@@ -284,7 +285,8 @@ int ac_cpu_embedding(const ac_run *r) {
     for (int64_t i = 0; i < index->numel; i++) {
         int64_t row = ac_read_int(ac_data(index), index->dtype, ac_space_offset(&at, i));
         if (row < 0 || row >= w->shape[0])
-            return ac_fail(AC_INDEX, "embedding: index %" PRId64 " is out of range for a table of %" PRId64 " rows", row, w->shape[0]);
+            return ac_fail(AC_INDEX, "embedding: index %" PRId64 " is out of range for a table of %" PRId64 " rows",
+                           row, w->shape[0]);
         char *to = place(r->out[0], i * width);
         if (w->strides[1] == 1) memcpy(to, place(w, row * w->strides[0]), (size_t)(width * item));
         else
@@ -303,10 +305,10 @@ int ac_cpu_embedding_backward(const ac_run *r) {
     ac_space at = ac_space_of(index, UINT32_MAX), from = ac_space_of(g, UINT32_MAX);
     for (int64_t i = 0; i < index->numel; i++) {
         int64_t row = ac_read_int(ac_data(index), index->dtype, ac_space_offset(&at, i));
-        if (row < 0 || row >= out->shape[0]) return ac_fail(AC_INDEX, "embedding: index %" PRId64 " is out of range", row);
+        if (row < 0 || row >= out->shape[0])
+            return ac_fail(AC_INDEX, "embedding: index %" PRId64 " is out of range", row);
         if (row == a->padding_idx) continue;
-        for (int64_t j = 0; j < width; j++)
-            add_element(out, row * width + j, g, ac_space_offset(&from, i * width + j));
+        for (int64_t j = 0; j < width; j++) add_element(out, row * width + j, g, ac_space_offset(&from, i * width + j));
     }
     return 0;
 }

@@ -25,7 +25,7 @@ void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands,
 /* Calls fn for runs that cover every element once; chunks of `grain` elements go to the pool. */
 void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context);
 
-enum { AC_GRAIN = 32768, AC_GRAIN_SLOW = 8192 }; /* elements that are worth a thread's attention */
+enum { AC_GRAIN = 16384, AC_GRAIN_SLOW = 8192 }; /* elements that are worth a thread's attention */
 
 /* A set of dimensions walked on their own (the kept or the reduced ones). */
 typedef struct {

@@ -9,7 +9,7 @@
 typedef struct {
     ac_tensor *const *tensors;
     int n;
-    int64_t *first;  /* the first piece of each tensor, and their number at [n] */
+    int64_t *first; /* the first piece of each tensor, and their number at [n] */
     double factor;
     int64_t *bad;    /* one a piece */
     double *squares; /* one a piece */
@@ -43,7 +43,8 @@ static int owner_of(const list_call *c, int64_t piece) {
 }
 
 /* Values of the lane beside the memory: unscale a tile, count what is not finite. */
-static int64_t unscale_tile(const ac_loops *loops, char *data, ac_dtype dtype, int64_t n, int64_t stride, double factor) {
+static int64_t unscale_tile(const ac_loops *loops, char *data, ac_dtype dtype, int64_t n, int64_t stride,
+                            double factor) {
     float tile[AC_TILE];
     double wide[AC_TILE];
     if (dtype == AC_float32 && stride == 1) return loops->unscale(n, (float *)(void *)data, (float)factor);
@@ -67,7 +68,8 @@ static int64_t unscale_tile(const ac_loops *loops, char *data, ac_dtype dtype, i
 }
 
 /* Calls tile-wise over elements [at, at + n) of t, whatever its strides. */
-typedef void (*tile_fn)(list_call *c, int64_t piece, const ac_loops *loops, char *data, ac_dtype t, int64_t n, int64_t stride);
+typedef void (*tile_fn)(list_call *c, int64_t piece, const ac_loops *loops, char *data, ac_dtype t, int64_t n,
+                        int64_t stride);
 
 static void each_tile(list_call *c, int64_t piece, tile_fn fn) {
     int owner = owner_of(c, piece);
@@ -86,7 +88,8 @@ static void each_tile(list_call *c, int64_t piece, tile_fn fn) {
     }
 }
 
-static void unscale_one(list_call *c, int64_t piece, const ac_loops *loops, char *data, ac_dtype t, int64_t n, int64_t stride) {
+static void unscale_one(list_call *c, int64_t piece, const ac_loops *loops, char *data, ac_dtype t, int64_t n,
+                        int64_t stride) {
     c->bad[piece] += unscale_tile(loops, data, t, n, stride, c->factor);
 }
 
@@ -113,7 +116,8 @@ int ac_cpu_unscale(ac_tensor *const *grads, int n, float factor, int64_t *bad) {
     return c.bad ? 0 : -1;
 }
 
-static void squares_one(list_call *c, int64_t piece, const ac_loops *loops, char *data, ac_dtype t, int64_t n, int64_t stride) {
+static void squares_one(list_call *c, int64_t piece, const ac_loops *loops, char *data, ac_dtype t, int64_t n,
+                        int64_t stride) {
     double wide[AC_TILE];
     ac_total total = {0, 0};
     loops->load[t][AC_LANE_F64](n, data, stride, wide); /* float64: squares of 1e20 must not overflow */
@@ -169,7 +173,8 @@ static void *read_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, in
     return buffer;
 }
 
-static void write_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, int64_t at, int64_t n, const void *values) {
+static void write_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, int64_t at, int64_t n,
+                     const void *values) {
     int64_t item = ac_itemsize(t->dtype);
     if (ac_is_contiguous(t)) {
         if (values != (char *)ac_data(t) + at * item)

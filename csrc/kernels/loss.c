@@ -27,8 +27,8 @@ static void mse_run(void *context, int64_t n, char *const *data, const int64_t *
         const void *in[2];
         void *buffer[2] = {x, y};
         for (int k = 0; k < 2; k++)
-            in[k] = ac_read_run(c->loops, c->lane, c->dtypes[k], run, data[k] + at * strides[k] * ac_itemsize(c->dtypes[k]),
-                                strides[k], buffer[k]);
+            in[k] = ac_read_run(c->loops, c->lane, c->dtypes[k], run,
+                                data[k] + at * strides[k] * ac_itemsize(c->dtypes[k]), strides[k], buffer[k]);
         c->loops->point[AC_OP_sub][c->lane](run, in, d, &one);
         ac_total total = {0, 0};
         c->loops->fold[AC_FOLD_SUM_SQUARES][c->lane](run, d, 0, &total);
@@ -38,7 +38,8 @@ static void mse_run(void *context, int64_t n, char *const *data, const int64_t *
 
 static int mse_each(const ac_run *r) { /* reduction 'none': difference, then square */
     const ac_attrs_alpha one = {{AC_INT, {1}}};
-    ac_run step = {.op = AC_OP_sub, .in = r->in, .n_in = 2, .attrs = &one, .out = r->out, .n_out = 1, .compute = r->compute};
+    ac_run step = {
+        .op = AC_OP_sub, .in = r->in, .n_in = 2, .attrs = &one, .out = r->out, .n_out = 1, .compute = r->compute};
     AC_TRY(ac_cpu_pointwise(&step));
     step = (ac_run){.op = AC_OP_square, .in = r->out, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
     return ac_cpu_pointwise(&step);
@@ -49,7 +50,8 @@ int ac_cpu_mse_loss(const ac_run *r) {
     if (a->reduction == AC_REDUCE_NONE) return mse_each(r);
     ac_dims shape = ac_shape_of(r->in[0]), other = ac_shape_of(r->in[1]);
     AC_TRY(ac_dims_broadcast(&shape, &other, "mse_loss"));
-    mse_call c = {.loops = ac_cpu_loops(), .lane = ac_lane_of(r->compute), .dtypes = {r->in[0]->dtype, r->in[1]->dtype}};
+    mse_call c = {
+        .loops = ac_cpu_loops(), .lane = ac_lane_of(r->compute), .dtypes = {r->in[0]->dtype, r->in[1]->dtype}};
     ac_iter it;
     ac_iter_init(&it, &shape, r->in, 2);
     int64_t chunks = it.numel / MSE_GRAIN + 1;
@@ -74,7 +76,8 @@ typedef struct {
 
 static nll_layout nll_layout_of(const ac_tensor *x, const ac_tensor *target) {
     int channel = x->ndim > 1;
-    return (nll_layout){ac_space_of(x, ~(1u << channel)), ac_space_of(target, UINT32_MAX), x->shape[channel], x->strides[channel]};
+    return (nll_layout){ac_space_of(x, ~(1u << channel)), ac_space_of(target, UINT32_MAX), x->shape[channel],
+                        x->strides[channel]};
 }
 
 /* The weight of sample i's class, 0 when it is ignored; its class through `class`; -1 when invalid. */
@@ -83,7 +86,8 @@ static double sample_weight(const nll_layout *l, const ac_tensor *target, const 
     *class = ((const int64_t *)ac_data(target))[ac_space_offset(&l->target, i)];
     if (*class == ignore) return 0;
     if (*class < 0 || *class >= l->classes)
-        return (double)ac_fail(AC_INDEX, "nll_loss: target %" PRId64 " is out of range for %" PRId64 " classes", *class, l->classes);
+        return (double)ac_fail(AC_INDEX, "nll_loss: target %" PRId64 " is out of range for %" PRId64 " classes", *class,
+                               l->classes);
     return weight ? ac_read_double(ac_data(weight), weight->dtype, *class * weight->strides[0]) : 1;
 }
 

@@ -16,7 +16,7 @@ typedef struct {
     int64_t rows, n;
     const char *x, *g, *weight, *bias; /* contiguous; lane type */
     char *y;
-    double *dweight, *dbias;  /* sums, per chunk */
+    double *dweight, *dbias; /* sums, per chunk */
     double eps;
 } norm_call;
 
@@ -126,8 +126,8 @@ static void layer_backward_block(void *context, int64_t begin, int64_t end) {
                 dw[j] += gj * hat, db[j] += gj;
                 sum1 += gw, sum2 += gw * hat;
             }
-            c->loops->normalize_backward[c->lane](c->n, g, x, m, s, c->weight, sum1 / (double)c->n,
-                                                  sum2 / (double)c->n, c->y + i * c->n * ac_lane_bytes(c->lane));
+            c->loops->normalize_backward[c->lane](c->n, g, x, m, s, c->weight, sum1 / (double)c->n, sum2 / (double)c->n,
+                                                  c->y + i * c->n * ac_lane_bytes(c->lane));
         }
     }
 }
@@ -139,8 +139,10 @@ int ac_cpu_layer_norm_backward(const ac_run *r) {
     dense_set set = {.n = 0};
     norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(x->dtype), .rows = a->rows, .n = dw->numel};
     int64_t blocks = (c.rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
-    size_t bytes = (size_t)(dx->numel * ac_lane_bytes(c.lane)) + 1, sums = (size_t)(2 * blocks * c.n + 1) * sizeof(double);
-    bool ok = take(&set, r->in[0], c.lane, &c.g) && take(&set, x, c.lane, &c.x) && take(&set, r->in[4], c.lane, &c.weight);
+    size_t bytes = (size_t)(dx->numel * ac_lane_bytes(c.lane)) + 1,
+           sums = (size_t)(2 * blocks * c.n + 1) * sizeof(double);
+    bool ok =
+        take(&set, r->in[0], c.lane, &c.g) && take(&set, x, c.lane, &c.x) && take(&set, r->in[4], c.lane, &c.weight);
     c.y = ok ? ac_alloc(bytes) : NULL;
     c.dweight = c.y ? ac_alloc(sums) : NULL;
     if (c.dweight) {
@@ -163,7 +165,8 @@ int ac_cpu_layer_norm_backward(const ac_run *r) {
 /* -- batch norm -------------------------------------------------------------------------------------- */
 
 /* x [N, C, inner] contiguous: calls for each of the N runs of channel ch. */
-#define EACH_RUN(c, ch, at) for (int64_t at = (ch) * (c)->n, run_ = 0; run_ < (c)->rows; run_++, at += (c)->n * (c)->r->out[1]->numel)
+#define EACH_RUN(c, ch, at)                                                                                            \
+    for (int64_t at = (ch) * (c)->n, run_ = 0; run_ < (c)->rows; run_++, at += (c)->n * (c)->r->out[1]->numel)
 
 static void batch_channels(void *context, int64_t begin, int64_t end) {
     const norm_call *c = context;

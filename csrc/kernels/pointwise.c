@@ -61,7 +61,23 @@ static int refuse_zero(const ac_run *r, ac_lane lane) {
     return 0;
 }
 
+/* A small call on contiguous tensors of one shape and of lane type is one call of the loop. */
+static bool run_small(const ac_run *r, ac_lane lane) {
+    const void *in[AC_MAX_OPERANDS];
+    const ac_tensor *out = r->out[0];
+    ac_dtype type = ac_lane_dtype(lane);
+    if (out->numel > AC_TILE || out->dtype != type || !ac_is_contiguous(out)) return false;
+    for (int k = 0; k < r->n_in; k++) {
+        const ac_tensor *x = r->in[k];
+        if (x->dtype != type || x->numel != out->numel || !ac_is_contiguous(x)) return false;
+        in[k] = ac_data(x);
+    }
+    ac_cpu_loops()->point[r->op][lane](out->numel, in, ac_data(out), r->attrs);
+    return true;
+}
+
 int ac_cpu_pointwise(const ac_run *r) {
+    if (r->op != AC_OP_floor_divide && r->op != AC_OP_remainder && run_small(r, ac_lane_of(r->compute))) return 0;
     ac_tensor *operands[AC_MAX_OPERANDS] = {r->out[0]};
     point_call c = {ac_cpu_loops(), ac_lane_of(r->compute), r->op, r->attrs, r->n_in, {r->out[0]->dtype}};
     AC_TRY(refuse_zero(r, c.lane));
@@ -141,8 +157,8 @@ int ac_cpu_as_strided_scatter(const ac_run *r) {
     ac_space to = ac_space_of(&place, UINT32_MAX), from = ac_space_of(r->in[1], UINT32_MAX);
     for (int64_t i = 0; i < place.numel; i++) { /* places may repeat, so one after another */
         int64_t at = ac_space_offset(&to, i), src = ac_space_offset(&from, i);
-        double sum = ac_read_double(ac_data(&place), place.dtype, at) +
-                     ac_read_double(ac_data(r->in[1]), r->in[1]->dtype, src);
+        double sum =
+            ac_read_double(ac_data(&place), place.dtype, at) + ac_read_double(ac_data(r->in[1]), r->in[1]->dtype, src);
         ac_write_double(ac_data(&place), place.dtype, at, sum);
     }
     return 0;

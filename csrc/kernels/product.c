@@ -17,10 +17,10 @@ typedef struct {
     ac_lane lane;
     int64_t batch, m, n, k;
     matrix a, b;
-    char *c;         /* row-major, lane type */
+    char *c;          /* row-major, lane type */
     const char *bias; /* n values of lane type, or NULL */
-    int64_t parts;   /* pieces one product is cut into, */
-    bool by_rows;    /* along m or n */
+    int64_t parts;    /* pieces one product is cut into, */
+    bool by_rows;     /* along m or n */
 } product;
 
 static int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
@@ -35,10 +35,19 @@ static void product_part(const product *p, int64_t batch, int64_t part) {
     char *c = p->c + (batch * p->m * p->n + row0 * p->n + col0) * size;
     if (p->bias)
         for (int64_t i = 0; i < m; i++) memcpy(c + i * p->n * size, p->bias + col0 * size, (size_t)(n * size));
-    ac_gemm g = {.is_double = p->lane == AC_LANE_F64, .m = m, .n = n, .k = p->k,
-                 .a = p->a.data + (batch * p->a.batch + row0 * p->a.row) * size, .a_row = p->a.row, .a_col = p->a.col,
-                 .b = p->b.data + (batch * p->b.batch + col0 * p->b.col) * size, .b_row = p->b.row, .b_col = p->b.col,
-                 .c = c, .c_row = p->n, .add = p->bias != NULL};
+    ac_gemm g = {.is_double = p->lane == AC_LANE_F64,
+                 .m = m,
+                 .n = n,
+                 .k = p->k,
+                 .a = p->a.data + (batch * p->a.batch + row0 * p->a.row) * size,
+                 .a_row = p->a.row,
+                 .a_col = p->a.col,
+                 .b = p->b.data + (batch * p->b.batch + col0 * p->b.col) * size,
+                 .b_row = p->b.row,
+                 .b_col = p->b.col,
+                 .c = c,
+                 .c_row = p->n,
+                 .add = p->bias != NULL};
     ac_blas_gemm(&g);
 }
 
@@ -47,16 +56,18 @@ static void product_parts(void *context, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) product_part(p, i / p->parts, i % p->parts);
 }
 
-/* Pieces of about a million multiplications, but no thinner than 256 where they are large: each
- * piece packs the other operand again. */
+/* Each piece packs the other operand again, so pieces are few and thick: two from some ten
+ * microseconds of work on, of about 256 rows (or columns) beyond that. Rows, where there are enough. */
+static void cut(product *p) {
+    int64_t work = p->m * p->n * p->k;
+    p->by_rows = p->m >= 64 || p->m >= p->n;
+    int64_t length = p->by_rows ? p->m : p->n;
+    p->parts = work < (1 << 19) || length < 32 ? 1 : length / 256 > 2 ? length / 256 : 2;
+}
+
 static void run_product(product *p) {
-    int64_t longer = p->m > p->n ? p->m : p->n, work = p->m * p->n * p->k;
-    int64_t most = work > ((int64_t)1 << 26) ? longer / 256 : longer / 32;
-    int64_t wanted = work >> 20;
-    p->by_rows = p->m >= p->n;
-    p->parts = wanted < 1 || most < 1 ? 1 : wanted < most ? wanted : most;
-    if (p->parts > 16) p->parts = 16;
-    int64_t each = work / p->parts, grain = each > 0 ? ((int64_t)1 << 18) / each : 1024;
+    cut(p);
+    int64_t each = p->m * p->n * p->k / p->parts, grain = each > 0 ? ((int64_t)1 << 18) / each : 1024;
     ac_for_range(p->batch * p->parts, grain, product_parts, p);
 }
 
@@ -70,7 +81,8 @@ static int take_matrix(matrix *out, const ac_tensor *t, ac_lane lane) {
     out->row = rows > 1 ? t->strides[last - 1] : cols, out->col = cols > 1 ? t->strides[last] : 1;
     out->owned = 0;
     out->data = ac_data(t);
-    bool unit = (out->row == 1 && (out->col >= rows || cols == 1)) || (out->col == 1 && (out->row >= cols || rows == 1));
+    bool unit =
+        (out->row == 1 && (out->col >= rows || cols == 1)) || (out->col == 1 && (out->row >= cols || rows == 1));
     if (unit && t->dtype == ac_lane_dtype(lane)) return 0;
     /* keep the order in memory: widening a transposed matrix must not turn it round */
     bool flipped = unit && out->col != 1;
@@ -190,7 +202,8 @@ int ac_cpu_linear(const ac_run *r) {
     ac_tensor flat, weight = *w;
     ac_storage place;
     size_t owned;
-    if (!ac_is_floating(w->dtype)) return ac_fail(AC_RUNTIME, "linear: needs floating point, got %s", ac_dtypes[w->dtype].name);
+    if (!ac_is_floating(w->dtype))
+        return ac_fail(AC_RUNTIME, "linear: needs floating point, got %s", ac_dtypes[w->dtype].name);
     AC_TRY(flatten_rows(r->in[0], &flat, &owned, &place));
     weight.shape[0] = w->shape[1], weight.shape[1] = w->shape[0];
     weight.strides[0] = w->strides[1], weight.strides[1] = w->strides[0];

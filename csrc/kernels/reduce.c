@@ -14,14 +14,14 @@ typedef struct {
     const ac_loops *loops;
     ac_lane lane;
     ac_fold fold;
-    double p;               /* the fold's parameter, */
-    const double *each;     /* or one for every result */
+    double p;           /* the fold's parameter, */
+    const double *each; /* or one for every result */
     const ac_tensor *x;
     ac_space kept, inner;
     finish_fn finish;
     const ac_run *run;
     ac_tensor *out;
-    ac_total *partial;      /* of a result that several chunks share */
+    ac_total *partial; /* of a result that several chunks share */
 } reduction;
 
 static ac_total start_of(ac_fold fold) {
@@ -57,8 +57,7 @@ static void rows(void *context, int64_t begin, int64_t end) {
         ac_total total = start_of(c->fold);
         int64_t base = ac_space_offset(&c->kept, o);
         double p = c->each ? c->each[o] : c->p;
-        for (int64_t i = 0; i < runs; i++)
-            fold_run(c, base + ac_space_offset(inner, i * run), run, stride, p, &total);
+        for (int64_t i = 0; i < runs; i++) fold_run(c, base + ac_space_offset(inner, i * run), run, stride, p, &total);
         c->finish(&total, (double)inner->numel, c->run, c->out, o);
     }
 }
@@ -82,15 +81,15 @@ static void column_block(const reduction *c, int64_t first, int64_t width) {
             c->loops->fold_columns[c->fold][c->lane](width, in, c->p, partial);
         }
         ac_fold join = c->fold == AC_FOLD_PROD || c->fold == AC_FOLD_MAX || c->fold == AC_FOLD_MIN ? c->fold
-                       : c->fold == AC_FOLD_MAX_ABS ? AC_FOLD_MAX
-                       : c->fold == AC_FOLD_MIN_ABS ? AC_FOLD_MIN : AC_FOLD_SUM;
+                       : c->fold == AC_FOLD_MAX_ABS                                                ? AC_FOLD_MAX
+                       : c->fold == AC_FOLD_MIN_ABS                                                ? AC_FOLD_MIN
+                                                                                                   : AC_FOLD_SUM;
         for (int64_t j = 0; j < width; j++) {
             const char *one = (const char *)partial + j * ac_lane_bytes(c->lane);
             c->loops->fold[join][c->lane](1, one, 0, &totals[j]);
         }
     }
-    for (int64_t j = 0; j < width; j++)
-        c->finish(&totals[j], (double)c->inner.numel, c->run, c->out, first + j);
+    for (int64_t j = 0; j < width; j++) c->finish(&totals[j], (double)c->inner.numel, c->run, c->out, first + j);
 }
 
 static void columns(void *context, int64_t begin, int64_t end) {
@@ -216,8 +215,14 @@ static int run_reduce(const ac_run *r, const ac_dims *dim, ac_fold fold, double 
     AC_TRY(ac_dims_mask(dim, r->in[0]->ndim, ac_ops[r->op].python, &mask));
     ac_run run = *r;
     run.compute = ac_lane_dtype(lane);
-    reduction c = {.loops = ac_cpu_loops(), .lane = lane, .fold = fold, .p = p, .x = r->in[0],
-                   .finish = finish, .run = &run, .out = r->out[0]};
+    reduction c = {.loops = ac_cpu_loops(),
+                   .lane = lane,
+                   .fold = fold,
+                   .p = p,
+                   .x = r->in[0],
+                   .finish = finish,
+                   .run = &run,
+                   .out = r->out[0]};
     return reduce(&c, mask);
 }
 
@@ -285,8 +290,13 @@ int ac_cpu_var(const ac_run *r) {
     ac_lane lane = ac_lane_of(r->in[0]->dtype);
     ac_run first = *r;
     first.attrs = means;
-    reduction c = {.loops = ac_cpu_loops(), .lane = lane, .fold = AC_FOLD_SUM, .x = r->in[0],
-                   .finish = keep_mean, .run = &first, .out = r->out[0]};
+    reduction c = {.loops = ac_cpu_loops(),
+                   .lane = lane,
+                   .fold = AC_FOLD_SUM,
+                   .x = r->in[0],
+                   .finish = keep_mean,
+                   .run = &first,
+                   .out = r->out[0]};
     int failed = reduce(&c, mask);
     c.fold = AC_FOLD_SUM_SQUARES, c.each = means, c.finish = write_variance, c.run = r;
     if (!failed) failed = reduce(&c, mask);
@@ -315,8 +325,9 @@ static void pick(void *context, int64_t begin, int64_t end) {
             int64_t at = base + ac_space_offset(&c->along, i);
             double v = real ? ac_read_double(ac_data(x), x->dtype, at) : 0;
             int64_t n = real ? 0 : ac_read_int(ac_data(x), x->dtype, at);
-            bool better = real ? (c->smallest ? v < top : v > top) || (v != v && top == top)
-                               : c->smallest ? n < top_int : n > top_int;
+            bool better = real          ? (c->smallest ? v < top : v > top) || (v != v && top == top)
+                          : c->smallest ? n < top_int
+                                        : n > top_int;
             if (i == 0 || better) best = i, top = v, top_int = n;
             if (real && top != top) break; /* the first nan wins */
         }

@@ -115,8 +115,7 @@ static void S(dropout_row)(int64_t n, const void *from, double p, uint64_t seed,
     for (int64_t i = 0; i < n;) {
         uint64_t at = (uint64_t)(first + i);
         ac_philox_block random = ac_philox(seed, offset + at / 4);
-        for (uint64_t j = at % 4; j < 4 && i < n; j++, i++)
-            y[i] = ac_uniform24(random.v[j]) < drop ? 0 : x[i] * scale;
+        for (uint64_t j = at % 4; j < 4 && i < n; j++, i++) y[i] = ac_uniform24(random.v[j]) < drop ? 0 : x[i] * scale;
     }
 }
 

@@ -52,8 +52,7 @@ static void some_rows(void *context, int64_t begin, int64_t end) {
         bool direct = c->has_result && out->dtype == lane && row_stride(out, c->dim) == 1;
         if (direct) result = to;
         c->row(c, in, result, i);
-        if (c->has_result && !direct)
-            c->loops->store[c->lane][out->dtype](c->n, result, to, row_stride(out, c->dim));
+        if (c->has_result && !direct) c->loops->store[c->lane][out->dtype](c->n, result, to, row_stride(out, c->dim));
     }
     ac_free(buffer, all);
 }
@@ -158,8 +157,8 @@ int ac_cpu_logsumexp(const ac_run *r) {
     ATTRS(reduce_dim);
     uint32_t mask;
     AC_TRY(ac_dims_mask(&a->dim, r->in[0]->ndim, "logsumexp", &mask));
-    lse_call c = {.r = r, .lane = real_lane(r), .kept = ac_space_of(r->in[0], ~mask),
-                  .inner = ac_space_of(r->in[0], mask)};
+    lse_call c = {
+        .r = r, .lane = real_lane(r), .kept = ac_space_of(r->in[0], ~mask), .inner = ac_space_of(r->in[0], mask)};
     ac_for_range(c.kept.numel, AC_GRAIN_SLOW / (c.inner.numel + 1), lse_rows, &c);
     return atomic_load(&c.failed) ? ac_fail(AC_MEMORY, "logsumexp: no memory for a row") : 0;
 }
@@ -230,8 +229,13 @@ static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool down) {
     const ac_tensor *x = r->in[0];
     AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
     uint32_t kept = x->ndim ? ~(1u << dim) : 0;
-    sorting c = {.r = r, .dim = dim, .n = x->ndim ? x->shape[dim] : 1, .k = k, .down = down,
-                 .from = ac_space_of(x, kept), .to = ac_space_of(r->out[0], kept)};
+    sorting c = {.r = r,
+                 .dim = dim,
+                 .n = x->ndim ? x->shape[dim] : 1,
+                 .k = k,
+                 .down = down,
+                 .from = ac_space_of(x, kept),
+                 .to = ac_space_of(r->out[0], kept)};
     if (k < 0) c.k = c.n;
     ac_for_range(c.n ? x->numel / c.n : 0, AC_GRAIN_SLOW / (c.n + 1), sort_rows, &c);
     return atomic_load(&c.failed) ? ac_fail(AC_MEMORY, "%s: no memory for a row", ac_ops[r->op].python) : 0;

@@ -32,7 +32,7 @@ const char *ac_cpu_features(void) {
 #ifdef HAVE_ISA
     static char text[128];
     text[0] = '\0';
-#define FEATURE(name)                                                                              \
+#define FEATURE(name)                                                                                                  \
     if (__builtin_cpu_supports(name)) strcat(strcat(text, text[0] ? " " : ""), name)
     FEATURE("avx2");
     FEATURE("fma");

@@ -15,15 +15,15 @@ const char *ac_input_name(const ac_infer *i, int input) {
 
 int ac_need_floating(const ac_infer *i, int input) {
     if (ac_is_floating(i->in[input]->dtype)) return 0;
-    return ac_fail(AC_RUNTIME, "%s: `%s` must be floating point, got %s; convert it with .float()",
-                   i->info->python, ac_input_name(i, input), ac_dtypes[i->in[input]->dtype].name);
+    return ac_fail(AC_RUNTIME, "%s: `%s` must be floating point, got %s; convert it with .float()", i->info->python,
+                   ac_input_name(i, input), ac_dtypes[i->in[input]->dtype].name);
 }
 
 int ac_need_integer(const ac_infer *i, int input) {
     ac_dtype t = i->in[input]->dtype;
     if (t == AC_int64 || t == AC_int32) return 0;
-    return ac_fail(AC_INDEX, "%s: `%s` holds indices and must be int64 or int32, got %s",
-                   i->info->python, ac_input_name(i, input), ac_dtypes[t].name);
+    return ac_fail(AC_INDEX, "%s: `%s` holds indices and must be int64 or int32, got %s", i->info->python,
+                   ac_input_name(i, input), ac_dtypes[t].name);
 }
 
 int ac_need_ndim(const ac_infer *i, int input, int ndim) {
@@ -35,17 +35,17 @@ int ac_need_ndim(const ac_infer *i, int input, int ndim) {
 
 int ac_need_same_dtype(const ac_infer *i, int a, int b) {
     if (i->in[a]->dtype == i->in[b]->dtype) return 0;
-    return ac_fail(AC_RUNTIME, "%s: `%s` and `%s` must have the same dtype, got %s and %s",
-                   i->info->python, ac_input_name(i, a), ac_input_name(i, b),
-                   ac_dtypes[i->in[a]->dtype].name, ac_dtypes[i->in[b]->dtype].name);
+    return ac_fail(AC_RUNTIME, "%s: `%s` and `%s` must have the same dtype, got %s and %s", i->info->python,
+                   ac_input_name(i, a), ac_input_name(i, b), ac_dtypes[i->in[a]->dtype].name,
+                   ac_dtypes[i->in[b]->dtype].name);
 }
 
 int ac_need_shape(const ac_infer *i, int input, const ac_dims *shape) {
     ac_dims got = ac_shape_of(i->in[input]);
     if (ac_dims_equal(&got, shape)) return 0;
     char want_text[AC_SHAPE_TEXT], got_text[AC_SHAPE_TEXT];
-    return ac_fail(AC_RUNTIME, "%s: `%s` must have shape %s, got %s", i->info->python,
-                   ac_input_name(i, input), ac_dims_text(shape, want_text), ac_dims_text(&got, got_text));
+    return ac_fail(AC_RUNTIME, "%s: `%s` must have shape %s, got %s", i->info->python, ac_input_name(i, input),
+                   ac_dims_text(shape, want_text), ac_dims_text(&got, got_text));
 }
 
 /* -- elementwise ------------------------------------------------------------------------------- */
@@ -64,8 +64,7 @@ ac_dtype ac_result_type(ac_tensor *const *in, int n) {
         if (best[rank] < 0) continue;
         if (result < 0) result = best[rank];
         else if (ac_dtypes[best[rank]].category > ac_dtypes[result].category)
-            result = rank == 2 && ac_is_floating((ac_dtype)best[rank]) ? (int)ac_default_dtype()
-                                                                       : best[rank];
+            result = rank == 2 && ac_is_floating((ac_dtype)best[rank]) ? (int)ac_default_dtype() : best[rank];
     }
     return (ac_dtype)result;
 }
@@ -80,8 +79,7 @@ static int pointwise_dtype(ac_infer *i) {
                        ac_dtypes[in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype].name);
     if (i->info->result == AC_RESULT_FLOAT && !ac_is_floating(i->compute)) i->compute = ac_default_dtype();
     if (i->info->result == AC_RESULT_INT && ac_is_floating(i->compute))
-        return ac_fail(AC_RUNTIME, "%s: needs integers or bool, got %s", i->info->python,
-                       ac_dtypes[i->compute].name);
+        return ac_fail(AC_RUNTIME, "%s: needs integers or bool, got %s", i->info->python, ac_dtypes[i->compute].name);
     return 0;
 }
 
@@ -176,8 +174,9 @@ static int reduce_as(ac_infer *i, const ac_dims *dim, int64_t keepdim, ac_dtype 
 
 int ac_infer_reduce_sum(ac_infer *i) {
     ATTRS(reduce);
-    ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype
-                 : ac_is_floating(i->in[0]->dtype) ? i->in[0]->dtype : AC_int64;
+    ac_dtype t = a->dtype != AC_NO_DTYPE           ? (ac_dtype)a->dtype
+                 : ac_is_floating(i->in[0]->dtype) ? i->in[0]->dtype
+                                                   : AC_int64;
     return reduce_as(i, &a->dim, a->keepdim, t);
 }
 
@@ -276,9 +275,9 @@ static int need_class_weight(const ac_infer *i, const ac_tensor *weight, int64_t
     if (!weight) return 0;
     if (weight->ndim == 1 && weight->shape[0] == classes && ac_is_floating(weight->dtype)) return 0;
     char text[AC_SHAPE_TEXT];
-    return ac_fail(AC_RUNTIME, "%s: `weight` must hold one floating point number for each of the %" PRId64
-                   " classes, got %s %s", i->info->python, classes, ac_dtypes[weight->dtype].name,
-                   ac_shape_text(weight, text));
+    return ac_fail(AC_RUNTIME,
+                   "%s: `weight` must hold one floating point number for each of the %" PRId64 " classes, got %s %s",
+                   i->info->python, classes, ac_dtypes[weight->dtype].name, ac_shape_text(weight, text));
 }
 
 int ac_infer_nll_loss(ac_infer *i) {
@@ -287,8 +286,8 @@ int ac_infer_nll_loss(ac_infer *i) {
     AC_TRY(ac_need_floating(i, 0));
     if (x->ndim == 0) return ac_fail(AC_RUNTIME, "%s: `x` must have a dimension of classes", i->info->python);
     if (i->in[1]->dtype != AC_int64)
-        return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64, got %s",
-                       i->info->python, ac_dtypes[i->in[1]->dtype].name);
+        return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64, got %s", i->info->python,
+                       ac_dtypes[i->in[1]->dtype].name);
     ac_dims target = ac_shape_of(x);
     int64_t channel = x->ndim > 1;
     for (int64_t d = channel; d + 1 < target.n; d++) target.v[d] = target.v[d + 1];
@@ -316,9 +315,9 @@ static int product_dtype(ac_infer *i, int64_t out_dtype) {
 static int inner_sizes(const ac_infer *i, int64_t left, int64_t right) {
     if (left == right) return 0;
     char x[AC_SHAPE_TEXT], y[AC_SHAPE_TEXT];
-    return ac_fail(AC_RUNTIME, "%s: shapes %s and %s cannot be multiplied: the inner sizes %" PRId64
-                   " and %" PRId64 " differ", i->info->python, ac_shape_text(i->in[0], x),
-                   ac_shape_text(i->in[1], y), left, right);
+    return ac_fail(AC_RUNTIME,
+                   "%s: shapes %s and %s cannot be multiplied: the inner sizes %" PRId64 " and %" PRId64 " differ",
+                   i->info->python, ac_shape_text(i->in[0], x), ac_shape_text(i->in[1], y), left, right);
 }
 
 int ac_infer_mm(ac_infer *i) {
@@ -335,8 +334,8 @@ int ac_infer_bmm(ac_infer *i) {
     AC_TRY(ac_need_ndim(i, 0, 3));
     AC_TRY(ac_need_ndim(i, 1, 3));
     if (i->in[0]->shape[0] != i->in[1]->shape[0])
-        return ac_fail(AC_RUNTIME, "bmm: batches of %" PRId64 " and %" PRId64 " matrices differ",
-                       i->in[0]->shape[0], i->in[1]->shape[0]);
+        return ac_fail(AC_RUNTIME, "bmm: batches of %" PRId64 " and %" PRId64 " matrices differ", i->in[0]->shape[0],
+                       i->in[1]->shape[0]);
     AC_TRY(inner_sizes(i, i->in[0]->shape[2], i->in[1]->shape[1]));
     i->out[0].shape = (ac_dims){3, {i->in[0]->shape[0], i->in[0]->shape[1], i->in[1]->shape[2]}};
     return product_dtype(i, a->out_dtype);
@@ -348,9 +347,10 @@ int ac_infer_linear(ac_infer *i) {
     if (x->ndim == 0) return ac_fail(AC_RUNTIME, "linear: `x` must have at least 1 dimension");
     if (x->shape[x->ndim - 1] != w->shape[1]) {
         char xt[AC_SHAPE_TEXT], wt[AC_SHAPE_TEXT];
-        return ac_fail(AC_RUNTIME, "linear: `x` %s has %" PRId64 " features and `weight` %s [out, in] "
-                       "takes %" PRId64, ac_shape_text(x, xt), x->shape[x->ndim - 1],
-                       ac_shape_text(w, wt), w->shape[1]);
+        return ac_fail(AC_RUNTIME,
+                       "linear: `x` %s has %" PRId64 " features and `weight` %s [out, in] "
+                       "takes %" PRId64,
+                       ac_shape_text(x, xt), x->shape[x->ndim - 1], ac_shape_text(w, wt), w->shape[1]);
     }
     if (bias) {
         ac_dims want = {1, {w->shape[0]}};

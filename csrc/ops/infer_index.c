@@ -27,9 +27,10 @@ int ac_infer_cat(ac_infer *i) {
         for (int d = 0; fits && d < t->ndim; d++) fits = d == dim || t->shape[d] == first->shape[d];
         if (!fits) {
             char one[AC_SHAPE_TEXT], other[AC_SHAPE_TEXT];
-            return ac_fail(AC_RUNTIME, "cat: tensor 0 has shape %s and tensor %d has %s; all sizes except "
-                           "that of dimension %" PRId64 " must agree", ac_shape_text(first, one), k,
-                           ac_shape_text(t, other), dim);
+            return ac_fail(AC_RUNTIME,
+                           "cat: tensor 0 has shape %s and tensor %d has %s; all sizes except "
+                           "that of dimension %" PRId64 " must agree",
+                           ac_shape_text(first, one), k, ac_shape_text(t, other), dim);
         }
         total += t->shape[dim];
     }
@@ -49,8 +50,10 @@ int ac_infer_gather(ac_infer *i) {
     AC_TRY(ac_need_ndim(i, 1, x->ndim));
     for (int d = 0; d < x->ndim; d++)
         if (d != dim && index->shape[d] > x->shape[d])
-            return ac_fail(AC_RUNTIME, "gather: `index` has size %" PRId64 " in dimension %d where `x` "
-                           "has %" PRId64, index->shape[d], d, x->shape[d]);
+            return ac_fail(AC_RUNTIME,
+                           "gather: `index` has size %" PRId64 " in dimension %d where `x` "
+                           "has %" PRId64,
+                           index->shape[d], d, x->shape[d]);
     i->out[0] = (ac_spec){x->dtype, ac_shape_of(index)};
     return 0;
 }
@@ -172,8 +175,7 @@ int ac_infer_embedding(ac_infer *i) {
     AC_TRY(ac_need_ndim(i, 0, 2));
     AC_TRY(ac_need_integer(i, 1));
     i->out[0] = (ac_spec){i->in[0]->dtype, ac_shape_of(i->in[1])};
-    if (i->out[0].shape.n == AC_MAX_DIMS)
-        return ac_fail(AC_RUNTIME, "embedding: `index` has too many dimensions");
+    if (i->out[0].shape.n == AC_MAX_DIMS) return ac_fail(AC_RUNTIME, "embedding: `index` has too many dimensions");
     i->out[0].shape.v[i->out[0].shape.n++] = i->in[0]->shape[1];
     return 0;
 }
@@ -203,8 +205,8 @@ int ac_infer_topk(ac_infer *i) {
     AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, "topk"));
     int64_t size = i->in[0]->ndim ? i->in[0]->shape[dim] : 1;
     if (a->k < 0 || a->k > size)
-        return ac_fail(AC_RUNTIME, "topk: `k` is %" PRId64 " and dimension %" PRId64 " has %" PRId64
-                       " elements", a->k, dim, size);
+        return ac_fail(AC_RUNTIME, "topk: `k` is %" PRId64 " and dimension %" PRId64 " has %" PRId64 " elements", a->k,
+                       dim, size);
     return value_and_index(i, dim, a->k);
 }
 

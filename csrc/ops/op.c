@@ -8,30 +8,63 @@
 #include <string.h>
 
 enum { F = AC_HOME_F, M = AC_HOME_M, I = AC_HOME_I, N = AC_HOME_N };
-enum { X = AC_SAVE_X, Y = AC_SAVE_Y, Z = AC_SAVE_Z, W = AC_SAVE_W, ALL = AC_SAVE_ALL,
-       R = AC_SAVE_R, S = AC_SAVE_S, T = AC_SAVE_T };
+enum {
+    X = AC_SAVE_X,
+    Y = AC_SAVE_Y,
+    Z = AC_SAVE_Z,
+    W = AC_SAVE_W,
+    ALL = AC_SAVE_ALL,
+    R = AC_SAVE_R,
+    S = AC_SAVE_S,
+    T = AC_SAVE_T
+};
 
-#define POINT(name_, python_, home_, result_, cast_, save_, attrs_, signature_, doc_)              \
-    [AC_OP_##name_] = {.name = #name_, .python = python_, .home = home_,                           \
-                       .kind = AC_KIND_POINTWISE, .cast = AC_CAST_##cast_,                         \
-                       .result = AC_RESULT_##result_, .save = save_, .infer = ac_infer_pointwise,  \
-                       .attrs_size = sizeof(ac_attrs_##attrs_), .signature = signature_, .doc = doc_},
+#define POINT(name_, python_, home_, result_, cast_, save_, attrs_, signature_, doc_)                                  \
+    [AC_OP_##name_] = {.name = #name_,                                                                                 \
+                       .python = python_,                                                                              \
+                       .home = home_,                                                                                  \
+                       .kind = AC_KIND_POINTWISE,                                                                      \
+                       .cast = AC_CAST_##cast_,                                                                        \
+                       .result = AC_RESULT_##result_,                                                                  \
+                       .save = save_,                                                                                  \
+                       .infer = ac_infer_pointwise,                                                                    \
+                       .attrs_size = sizeof(ac_attrs_##attrs_),                                                        \
+                       .signature = signature_,                                                                        \
+                       .doc = doc_},
 
 ac_op_info ac_ops[AC_N_OPS] = {
-#define POINT1(name_, py, home_, res, cast_, save_, grad, at, sig, doc_) POINT(name_, py, home_, res, cast_, save_, at, sig, doc_)
+#define POINT1(name_, py, home_, res, cast_, save_, grad, at, sig, doc_)                                               \
+    POINT(name_, py, home_, res, cast_, save_, at, sig, doc_)
 #define POINT2 POINT1
 #define POINT3 POINT1
-#define KERNEL(name_, py, home_, infer_, kernel_, cast_, save_, grad, at, sig, doc_)               \
-    [AC_OP_##name_] = {.name = #name_, .python = py, .home = home_, .kind = AC_KIND_KERNEL,        \
-                       .cast = AC_CAST_##cast_, .save = save_, .infer = ac_infer_##infer_,         \
-                       .attrs_size = sizeof(ac_attrs_##at), .signature = sig, .doc = doc_},
-#define VIEW(name_, py, home_, grad, at, sig, doc_)                                                \
-    [AC_OP_##name_] = {.name = #name_, .python = py, .home = home_, .kind = AC_KIND_VIEW,          \
-                       .attrs_size = sizeof(ac_attrs_##at), .signature = sig, .doc = doc_},
-#define COMPOSITE(name_, py, home_, cast_, at, sig, doc_)                                          \
-    [AC_OP_##name_] = {.name = #name_, .python = py, .home = home_, .kind = AC_KIND_COMPOSITE,     \
-                       .cast = AC_CAST_##cast_, .attrs_size = sizeof(ac_attrs_##at),               \
-                       .signature = sig, .doc = doc_},
+#define KERNEL(name_, py, home_, infer_, kernel_, cast_, save_, grad, at, sig, doc_)                                   \
+    [AC_OP_##name_] = {.name = #name_,                                                                                 \
+                       .python = py,                                                                                   \
+                       .home = home_,                                                                                  \
+                       .kind = AC_KIND_KERNEL,                                                                         \
+                       .cast = AC_CAST_##cast_,                                                                        \
+                       .save = save_,                                                                                  \
+                       .infer = ac_infer_##infer_,                                                                     \
+                       .attrs_size = sizeof(ac_attrs_##at),                                                            \
+                       .signature = sig,                                                                               \
+                       .doc = doc_},
+#define VIEW(name_, py, home_, grad, at, sig, doc_)                                                                    \
+    [AC_OP_##name_] = {.name = #name_,                                                                                 \
+                       .python = py,                                                                                   \
+                       .home = home_,                                                                                  \
+                       .kind = AC_KIND_VIEW,                                                                           \
+                       .attrs_size = sizeof(ac_attrs_##at),                                                            \
+                       .signature = sig,                                                                               \
+                       .doc = doc_},
+#define COMPOSITE(name_, py, home_, cast_, at, sig, doc_)                                                              \
+    [AC_OP_##name_] = {.name = #name_,                                                                                 \
+                       .python = py,                                                                                   \
+                       .home = home_,                                                                                  \
+                       .kind = AC_KIND_COMPOSITE,                                                                      \
+                       .cast = AC_CAST_##cast_,                                                                        \
+                       .attrs_size = sizeof(ac_attrs_##at),                                                            \
+                       .signature = sig,                                                                               \
+                       .doc = doc_},
 #include "ops.def"
 };
 
@@ -80,9 +113,7 @@ static int64_t choice_of(const char *choices, const char *word, size_t length) {
     }
 }
 
-int64_t ac_choice(const ac_param *p, const char *word) {
-    return choice_of(p->choices, word, strlen(word));
-}
+int64_t ac_choice(const ac_param *p, const char *word) { return choice_of(p->choices, word, strlen(word)); }
 
 static int read_default(const char **s, ac_param *p) {
     size_t n = strcspn(*s, ",) ");
@@ -158,8 +189,8 @@ static int read_signature(ac_op_info *op) {
     }
     read_results(s + 1, op);
     if (used != op->attrs_size || used > AC_MAX_ATTRS)
-        return ac_fail(AC_RUNTIME, "%s: its signature needs %zu bytes of attributes, its struct has %zu",
-                       op->name, used, op->attrs_size);
+        return ac_fail(AC_RUNTIME, "%s: its signature needs %zu bytes of attributes, its struct has %zu", op->name,
+                       used, op->attrs_size);
     return 0;
 }
 

@@ -23,29 +23,42 @@ typedef enum { AC_RESULT_KEEP, AC_RESULT_FLOAT, AC_RESULT_BOOL, AC_RESULT_INT } 
 enum { AC_HOME_F = 1, AC_HOME_M = 2, AC_HOME_I = 4, AC_HOME_N = 8 };
 /* Bits of a save mask: the inputs W.. and the results R S T. */
 enum {
-    AC_SAVE_X = 1, AC_SAVE_Y = 2, AC_SAVE_Z = 4, AC_SAVE_W = 8, AC_SAVE_ALL = 0xFFFF,
-    AC_SAVE_R = 1 << 16, AC_SAVE_S = 2 << 16, AC_SAVE_T = 4 << 16,
+    AC_SAVE_X = 1,
+    AC_SAVE_Y = 2,
+    AC_SAVE_Z = 4,
+    AC_SAVE_W = 8,
+    AC_SAVE_ALL = 0xFFFF,
+    AC_SAVE_R = 1 << 16,
+    AC_SAVE_S = 2 << 16,
+    AC_SAVE_T = 4 << 16,
 };
 enum { AC_MAX_PARAMS = 12, AC_MAX_IN = 256, AC_MAX_OUT = 3, AC_MAX_LIST = AC_MAX_IN - 8 };
 
 typedef enum {
-    AC_P_TENSOR, AC_P_TENSOR_LIST,                               /* inputs */
-    AC_P_INT, AC_P_BOOL, AC_P_FLOAT, AC_P_SCALAR, AC_P_DIMS, AC_P_DTYPE, AC_P_CHOICE /* attributes */
+    AC_P_TENSOR,
+    AC_P_TENSOR_LIST, /* inputs */
+    AC_P_INT,
+    AC_P_BOOL,
+    AC_P_FLOAT,
+    AC_P_SCALAR,
+    AC_P_DIMS,
+    AC_P_DTYPE,
+    AC_P_CHOICE /* attributes */
 } ac_param_kind;
 
 /* One parameter of a signature. */
 typedef struct {
     char name[20];
     ac_param_kind kind;
-    bool optional;      /* None is allowed */
-    bool number;        /* Tensor|Scalar */
-    bool mutated;       /* Tensor(mut) */
+    bool optional; /* None is allowed */
+    bool number;   /* Tensor|Scalar */
+    bool mutated;  /* Tensor(mut) */
     bool keyword_only;
     bool has_default;
-    int offset;         /* of the attribute in its struct */
+    int offset;          /* of the attribute in its struct */
     const char *choices; /* "none,mean,sum}..." of a choice */
     union {
-        int64_t i;      /* int, bool, dtype, choice */
+        int64_t i; /* int, bool, dtype, choice */
         double f;
         ac_scalar scalar;
     } fallback;
@@ -71,9 +84,9 @@ typedef struct {
     /* read from the signature by ac_ops_init */
     int n_params;
     ac_param params[AC_MAX_PARAMS];
-    int n_tensors;      /* tensor parameters, a list counting as one */
-    int list_at;        /* which of them is the list, or -1 */
-    int dtype_at;       /* offset of an explicit `dtype?` attribute, or -1 */
+    int n_tensors; /* tensor parameters, a list counting as one */
+    int list_at;   /* which of them is the list, or -1 */
+    int dtype_at;  /* offset of an explicit `dtype?` attribute, or -1 */
     int n_out;
     const char *out_names[AC_MAX_OUT]; /* into the signature, ended by ':' */
 } ac_op_info;
@@ -91,7 +104,7 @@ typedef struct ac_infer {
     const void *attrs;
     ac_spec out[AC_MAX_OUT];
     int n_out;
-    ac_dtype compute; /* elementwise rows: what the inputs promote to */
+    ac_dtype compute;         /* elementwise rows: what the inputs promote to */
     bool kernel_makes_output; /* the shape depends on values (nonzero) */
 } ac_infer;
 

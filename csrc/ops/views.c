@@ -43,8 +43,10 @@ ac_tensor *ac_view_view(const ac_tensor *x, const void *attrs) {
     if (ac_dims_infer(&shape, x->numel, "view") < 0) return NULL;
     if (ac_view_strides(x, &shape, &strides)) return ac_tensor_view(x, &shape, &strides, x->offset);
     char from[AC_SHAPE_TEXT], to[AC_SHAPE_TEXT];
-    return ac_fail_null(AC_RUNTIME, "view: a tensor of shape %s with these strides cannot be seen as %s without a copy; "
-                                    "use reshape", ac_shape_text(x, from), ac_dims_text(&shape, to));
+    return ac_fail_null(AC_RUNTIME,
+                        "view: a tensor of shape %s with these strides cannot be seen as %s without a copy; "
+                        "use reshape",
+                        ac_shape_text(x, from), ac_dims_text(&shape, to));
 }
 
 ac_tensor *ac_view_expand(const ac_tensor *x, const void *attrs) {
@@ -59,8 +61,10 @@ ac_tensor *ac_view_expand(const ac_tensor *x, const void *attrs) {
         int64_t own = d >= lead ? x->shape[d - lead] : 1;
         if (shape.v[d] == -1 && d >= lead) shape.v[d] = own;
         if (shape.v[d] < 0 || (own != 1 && own != shape.v[d]))
-            return ac_fail_null(AC_RUNTIME, "expand: size %" PRId64 " in dimension %" PRId64 " does not fit the tensor's shape "
-                                            "%s; only sizes of 1 can grow", a->size.v[d], d, ac_shape_text(x, from));
+            return ac_fail_null(AC_RUNTIME,
+                                "expand: size %" PRId64 " in dimension %" PRId64 " does not fit the tensor's shape "
+                                "%s; only sizes of 1 can grow",
+                                a->size.v[d], d, ac_shape_text(x, from));
         strides.v[d] = d >= lead && own == shape.v[d] ? x->strides[d - lead] : 0;
     }
     return ac_tensor_view(x, &shape, &strides, x->offset);
@@ -128,7 +132,8 @@ ac_tensor *ac_view_select(const ac_tensor *x, const void *attrs) {
     if (ac_dim_wrap(&dim, x->ndim, "select") < 0) return NULL;
     int64_t size = x->shape[dim];
     if (index < -size || index >= size)
-        return ac_fail_null(AC_INDEX, "index %" PRId64 " is out of range for dimension %" PRId64 " of size %" PRId64, index, dim, size);
+        return ac_fail_null(AC_INDEX, "index %" PRId64 " is out of range for dimension %" PRId64 " of size %" PRId64,
+                            index, dim, size);
     if (index < 0) index += size;
     ac_dims shape = {.n = 0}, strides = {.n = 0};
     for (int d = 0; d < x->ndim; d++) {
@@ -163,16 +168,19 @@ ac_tensor *ac_view_as_strided(const ac_tensor *x, const void *attrs) {
     int64_t first = a->offset == AC_ABSENT ? x->offset : a->offset, last = first, numel = ac_dims_numel(&a->size);
     if (numel < 0) return NULL;
     if (a->size.n != a->stride.n)
-        return ac_fail_null(AC_RUNTIME, "as_strided: `size` has %" PRId64 " entries and `stride` %" PRId64, a->size.n, a->stride.n);
+        return ac_fail_null(AC_RUNTIME, "as_strided: `size` has %" PRId64 " entries and `stride` %" PRId64, a->size.n,
+                            a->stride.n);
     for (int64_t d = 0; d < a->size.n; d++) {
         int64_t reach;
         if (a->stride.v[d] < 0)
             return ac_fail_null(AC_RUNTIME, "as_strided: strides must be 0 or more, got %" PRId64, a->stride.v[d]);
-        if (numel && (__builtin_mul_overflow(a->stride.v[d], a->size.v[d] - 1, &reach) || __builtin_add_overflow(last, reach, &last)))
+        if (numel && (__builtin_mul_overflow(a->stride.v[d], a->size.v[d] - 1, &reach) ||
+                      __builtin_add_overflow(last, reach, &last)))
             return ac_fail_null(AC_RUNTIME, "as_strided: the view reaches outside its storage");
     }
     int64_t room = x->storage->bytes / ac_itemsize(x->dtype);
     if (first < 0 || first > room || (numel && last >= room))
-        return ac_fail_null(AC_RUNTIME, "as_strided: the view ends at element %" PRId64 " and the storage has %" PRId64, last, room);
+        return ac_fail_null(AC_RUNTIME, "as_strided: the view ends at element %" PRId64 " and the storage has %" PRId64,
+                            last, room);
     return ac_tensor_view(x, &a->size, &a->stride, first);
 }

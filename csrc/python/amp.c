@@ -30,7 +30,8 @@ static PyObject *enter(PyObject *module, PyObject *args) {
     ac_dtype dtype;
     (void)module;
     if (!PyArg_ParseTuple(args, "OpOp", &device, &enabled, &as, &cache) || device_from(device, &d) < 0) return NULL;
-    if (ac_dtype_from(as, &dtype) < 0) return PyErr_SetString(PyExc_TypeError, "autocast: `dtype` must be a dtype"), NULL;
+    if (ac_dtype_from(as, &dtype) < 0)
+        return PyErr_SetString(PyExc_TypeError, "autocast: `dtype` must be a dtype"), NULL;
     ac_autocast_state *old = PyMem_Malloc(sizeof *old);
     if (!old) return PyErr_NoMemory();
     *old = ac_autocast;
@@ -85,7 +86,8 @@ static PyObject *set_dtype(PyObject *module, PyObject *args) {
     ac_dtype dtype;
     (void)module;
     if (!PyArg_ParseTuple(args, "OO", &device, &as) || device_from(device, &d) < 0) return NULL;
-    if (ac_dtype_from(as, &dtype) < 0 || !ac_is_floating(dtype)) return PyErr_SetString(PyExc_TypeError, "set_autocast_dtype: expected a floating point dtype"), NULL;
+    if (ac_dtype_from(as, &dtype) < 0 || !ac_is_floating(dtype))
+        return PyErr_SetString(PyExc_TypeError, "set_autocast_dtype: expected a floating point dtype"), NULL;
     ac_autocast_set_dtype(d, dtype);
     Py_RETURN_NONE;
 }
@@ -131,8 +133,7 @@ static PyObject *copies_limit(PyObject *module, PyObject *limit) {
 /* -- the scaler ---------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    PyObject_HEAD
-    ac_scaler s;
+    PyObject_HEAD ac_scaler s;
 } PyScaler;
 
 #define SCALER(o) (&((PyScaler *)(o))->s)
@@ -187,9 +188,11 @@ static PyMemberDef scaler_members[] = {
     {"growth_interval", T_LONGLONG, offsetof(PyScaler, s) + offsetof(ac_scaler, growth_interval), 0, NULL},
     {"growth_tracker", T_LONGLONG, offsetof(PyScaler, s) + offsetof(ac_scaler, growth_tracker), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
-static PyMethodDef scaler_methods[] = {{"update", scaler_update, METH_O, "update(found_inf): one step of dynamic scaling."}, {NULL, NULL, 0, NULL}};
-static PyType_Slot scaler_slots[] = {{Py_tp_new, scaler_new}, {Py_tp_dealloc, scaler_dealloc}, {Py_tp_getset, scaler_getset},
-                                     {Py_tp_members, scaler_members}, {Py_tp_methods, scaler_methods}, {0, NULL}};
+static PyMethodDef scaler_methods[] = {
+    {"update", scaler_update, METH_O, "update(found_inf): one step of dynamic scaling."}, {NULL, NULL, 0, NULL}};
+static PyType_Slot scaler_slots[] = {{Py_tp_new, scaler_new},         {Py_tp_dealloc, scaler_dealloc},
+                                     {Py_tp_getset, scaler_getset},   {Py_tp_members, scaler_members},
+                                     {Py_tp_methods, scaler_methods}, {0, NULL}};
 static PyType_Spec scaler_spec = {"ampc._C.ScalerState", sizeof(PyScaler), 0, Py_TPFLAGS_DEFAULT, scaler_slots};
 
 /* _unscale(grads: list, factor) -> number of values that are not finite */
@@ -207,7 +210,8 @@ static PyObject *unscale(PyObject *module, PyObject *args) {
         PyObject *o = PyList_GET_ITEM(list, i);
         grads[i] = ac_is_tensor(o) ? ac_unwrap(o) : NULL;
         if (grads[i] && ac_is_floating(grads[i]->dtype) && !ac_overlaps_itself(grads[i])) continue;
-        PyErr_Format(PyExc_TypeError, "_unscale: gradient %zd must be a floating point Tensor whose elements do not share memory", i);
+        PyErr_Format(PyExc_TypeError,
+                     "_unscale: gradient %zd must be a floating point Tensor whose elements do not share memory", i);
         goto done;
     }
     void *lock = ac_lock.release();
@@ -233,7 +237,8 @@ static PyMethodDef functions[] = {
     {"_autocast_nest", nest, METH_O, NULL},
     {"clear_autocast_cache", copies_clear, METH_NOARGS, "Drops every kept 16-bit weight copy."},
     {"weight_copy_bytes", copies_bytes, METH_NOARGS, "Bytes held by kept 16-bit weight copies."},
-    {"set_weight_copy_limit", copies_limit, METH_O, "Bytes that kept weight copies may hold; beyond it weights are cast each time."},
+    {"set_weight_copy_limit", copies_limit, METH_O,
+     "Bytes that kept weight copies may hold; beyond it weights are cast each time."},
     {"_unscale", unscale, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

@@ -60,13 +60,15 @@ int ac_dims_from(PyObject *o, ac_dims *d, const char *name) {
     d->n = PySequence_Fast_GET_SIZE(list);
     int failed = 0;
     if (d->n > AC_MAX_DIMS) {
-        PyErr_Format(PyExc_ValueError, "`%s` has %zd entries; tensors have at most %d dimensions", name, (Py_ssize_t)d->n, AC_MAX_DIMS);
+        PyErr_Format(PyExc_ValueError, "`%s` has %zd entries; tensors have at most %d dimensions", name,
+                     (Py_ssize_t)d->n, AC_MAX_DIMS);
         failed = -1;
     }
     for (Py_ssize_t i = 0; i < d->n && !failed; i++) {
         PyObject *one = PySequence_Fast_GET_ITEM(list, i);
         if (!PyIndex_Check(one)) {
-            PyErr_Format(PyExc_TypeError, "`%s` must hold integers, got %s at position %zd", name, Py_TYPE(one)->tp_name, i);
+            PyErr_Format(PyExc_TypeError, "`%s` must hold integers, got %s at position %zd", name,
+                         Py_TYPE(one)->tp_name, i);
             failed = -1;
         } else {
             d->v[i] = PyLong_AsLongLong(one);
@@ -83,7 +85,8 @@ static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *
     if (!word) return wrong_type(op, p, "a string", o);
     *out = ac_choice(p, word);
     if (*out >= 0) return 0;
-    PyErr_Format(PyExc_ValueError, "%s: `%s` must be one of %.*s, got '%s'", op, p->name, (int)strcspn(p->choices, "}"), p->choices, word);
+    PyErr_Format(PyExc_ValueError, "%s: `%s` must be one of %.*s, got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
+                 p->choices, word);
     return -1;
 }
 
@@ -152,7 +155,8 @@ static int take_list(const char *op, const ac_param *p, PyObject *o, ac_call_arg
     if (!PyTuple_Check(o) && !PyList_Check(o)) return wrong_type(op, p, "a list or tuple of Tensors", o);
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
     if (n > AC_MAX_LIST) {
-        PyErr_Format(PyExc_ValueError, "%s: `%s` has %zd tensors; at most %d fit in one call", op, p->name, n, AC_MAX_LIST);
+        PyErr_Format(PyExc_ValueError, "%s: `%s` has %zd tensors; at most %d fit in one call", op, p->name, n,
+                     AC_MAX_LIST);
         return -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -160,7 +164,8 @@ static int take_list(const char *op, const ac_param *p, PyObject *o, ac_call_arg
         if (one == Py_None && optional) {
             if (push(c, NULL) < 0) return -1;
         } else if (!ac_is_tensor(one)) {
-            PyErr_Format(PyExc_TypeError, "%s: `%s` must hold Tensors, got %s at position %zd", op, p->name, Py_TYPE(one)->tp_name, i);
+            PyErr_Format(PyExc_TypeError, "%s: `%s` must hold Tensors, got %s at position %zd", op, p->name,
+                         Py_TYPE(one)->tp_name, i);
             return -1;
         } else if (push(c, ac_unwrap(one)) < 0) return -1;
     }
@@ -182,9 +187,11 @@ static int keyword_param(ac_op op, PyObject *word) {
         if (ac_py->names[op][i] == word) return i;
     for (int i = 0; i < info->n_params; i++)
         if (PyUnicode_Compare(ac_py->names[op][i], word) == 0) return i;
-    PyObject *other = PyUnicode_Compare(word, ac_py->axis) == 0 ? ac_py->dim
-                      : PyUnicode_Compare(word, ac_py->keepdims) == 0 ? ac_py->keepdim : NULL;
-    if (PyUnicode_Compare(word, ac_py->input) == 0) return info->n_params > 0 && info->params[0].kind == AC_P_TENSOR ? 0 : -1;
+    PyObject *other = PyUnicode_Compare(word, ac_py->axis) == 0       ? ac_py->dim
+                      : PyUnicode_Compare(word, ac_py->keepdims) == 0 ? ac_py->keepdim
+                                                                      : NULL;
+    if (PyUnicode_Compare(word, ac_py->input) == 0)
+        return info->n_params > 0 && info->params[0].kind == AC_P_TENSOR ? 0 : -1;
     for (int i = 0; i < info->n_params && other; i++)
         if (ac_py->names[op][i] == other) return i;
     return -1;
@@ -205,7 +212,8 @@ static int assign_keywords(ac_op op, PyObject *const *values, PyObject *kwnames,
         }
         int at = keyword_param(op, word);
         if (at < 0) {
-            PyErr_Format(PyExc_TypeError, "%s: unknown argument `%U`; its signature is %s%s", name, word, name, ac_ops[op].signature);
+            PyErr_Format(PyExc_TypeError, "%s: unknown argument `%U`; its signature is %s%s", name, word, name,
+                         ac_ops[op].signature);
             return -1;
         }
         if (given[at]) {
@@ -230,7 +238,8 @@ static int fill(ac_op op, PyObject *const *given, ac_call_args *c) {
         const ac_param *p = &info->params[i];
         char *to = c->attrs.bytes + p->offset;
         if (!given[i] && !p->has_default && !(p->optional && p->kind == AC_P_TENSOR)) {
-            PyErr_Format(PyExc_TypeError, "%s: argument `%s` is missing; the signature is %s%s", info->python, p->name, info->python, info->signature);
+            PyErr_Format(PyExc_TypeError, "%s: argument `%s` is missing; the signature is %s%s", info->python, p->name,
+                         info->python, info->signature);
             return -1;
         }
         int failed;
@@ -250,8 +259,8 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
     c->target = NULL;
     for (int i = 0; i < n; i++) {
         if (i >= info->n_params || info->params[i].keyword_only) {
-            PyErr_Format(PyExc_TypeError, "%s: %zd positional arguments given, %d taken; the signature is %s%s", info->python, n, i,
-                         info->python, info->signature);
+            PyErr_Format(PyExc_TypeError, "%s: %zd positional arguments given, %d taken; the signature is %s%s",
+                         info->python, n, i, info->python, info->signature);
             return -1;
         }
         given[i] = args[i];
@@ -266,8 +275,8 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
         break;
     }
     int failed = kwnames ? assign_keywords(op, args + n, kwnames, given, c) : 0;
-    if (!failed && spread == NULL && n == 1 && info->n_params == 2 && info->params[1].kind == AC_P_DIMS && !given[1] && !kwnames &&
-        info->kind == AC_KIND_VIEW && !info->params[1].has_default) {
+    if (!failed && spread == NULL && n == 1 && info->n_params == 2 && info->params[1].kind == AC_P_DIMS && !given[1] &&
+        !kwnames && info->kind == AC_KIND_VIEW && !info->params[1].has_default) {
         spread = PyTuple_New(0); /* x.view() and x.permute() of a 0-d tensor */
         given[1] = spread;
         failed = spread ? 0 : -1;

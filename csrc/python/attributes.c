@@ -24,17 +24,61 @@ PyObject *ac_dims_object(const int64_t *v, int64_t n) {
     return size;
 }
 
-GETTER(shape) { SELF; (void)unused; return ac_dims_object(t->shape, t->ndim); }
-GETTER(ndim) { SELF; (void)unused; return PyLong_FromLong(t->ndim); }
-GETTER(dtype) { SELF; (void)unused; return Py_NewRef(ac_py->dtypes[t->dtype]); }
-GETTER(requires_grad) { SELF; (void)unused; return PyBool_FromLong(ac_requires_grad(t)); }
-GETTER(is_leaf) { SELF; (void)unused; return PyBool_FromLong(ac_is_leaf(t)); }
-GETTER(version) { SELF; (void)unused; return PyLong_FromUnsignedLong(*ac_version(t)); }
-GETTER(content) { SELF; (void)unused; return PyLong_FromUnsignedLongLong(t->storage->content); }
-GETTER(is_inference) { SELF; (void)unused; return PyBool_FromLong(t->is_inference); }
-GETTER(output_nr) { SELF; (void)unused; return PyLong_FromLong(t->meta ? t->meta->index : 0); }
-GETTER(itemsize) { SELF; (void)unused; return PyLong_FromLongLong(ac_itemsize(t->dtype)); }
-GETTER(nbytes) { SELF; (void)unused; return PyLong_FromLongLong(t->numel * ac_itemsize(t->dtype)); }
+GETTER(shape) {
+    SELF;
+    (void)unused;
+    return ac_dims_object(t->shape, t->ndim);
+}
+GETTER(ndim) {
+    SELF;
+    (void)unused;
+    return PyLong_FromLong(t->ndim);
+}
+GETTER(dtype) {
+    SELF;
+    (void)unused;
+    return Py_NewRef(ac_py->dtypes[t->dtype]);
+}
+GETTER(requires_grad) {
+    SELF;
+    (void)unused;
+    return PyBool_FromLong(ac_requires_grad(t));
+}
+GETTER(is_leaf) {
+    SELF;
+    (void)unused;
+    return PyBool_FromLong(ac_is_leaf(t));
+}
+GETTER(version) {
+    SELF;
+    (void)unused;
+    return PyLong_FromUnsignedLong(*ac_version(t));
+}
+GETTER(content) {
+    SELF;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(t->storage->content);
+}
+GETTER(is_inference) {
+    SELF;
+    (void)unused;
+    return PyBool_FromLong(t->is_inference);
+}
+GETTER(output_nr) {
+    SELF;
+    (void)unused;
+    return PyLong_FromLong(t->meta ? t->meta->index : 0);
+}
+GETTER(itemsize) {
+    SELF;
+    (void)unused;
+    return PyLong_FromLongLong(ac_itemsize(t->dtype));
+}
+GETTER(nbytes) {
+    SELF;
+    (void)unused;
+    return PyLong_FromLongLong(t->numel * ac_itemsize(t->dtype));
+}
 
 GETTER(base) {
     SELF;
@@ -77,8 +121,8 @@ static int set_grad(PyObject *self, PyObject *value, void *unused) {
     ac_tensor *g = ac_unwrap(value);
     if (!ac_same_shape(g, t) || g->dtype != t->dtype) {
         char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
-        PyErr_Format(PyExc_RuntimeError, "grad must have the tensor's shape and dtype: %s %s, got %s %s", ac_dtypes[t->dtype].name,
-                     ac_shape_text(t, want), ac_dtypes[g->dtype].name, ac_shape_text(g, got));
+        PyErr_Format(PyExc_RuntimeError, "grad must have the tensor's shape and dtype: %s %s, got %s %s",
+                     ac_dtypes[t->dtype].name, ac_shape_text(t, want), ac_dtypes[g->dtype].name, ac_shape_text(g, got));
         return -1;
     }
     ac_meta *m = ac_meta_of(t);
@@ -96,7 +140,11 @@ static ac_tensor *detached(ac_tensor *t, bool data) {
     return v;
 }
 
-GETTER(data) { SELF; (void)unused; return ac_wrap(detached(t, true)); }
+GETTER(data) {
+    SELF;
+    (void)unused;
+    return ac_wrap(detached(t, true));
+}
 
 /* Takes over another tensor's memory, keeping identity and history. */
 static int set_data(PyObject *self, PyObject *value, void *unused) {
@@ -108,7 +156,8 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
     }
     ac_tensor *from = ac_unwrap(value);
     if (ac_requires_grad(t) && !ac_is_floating(from->dtype)) {
-        PyErr_Format(PyExc_RuntimeError, "data of a tensor that requires gradients must be floating point, got %s", ac_dtypes[from->dtype].name);
+        PyErr_Format(PyExc_RuntimeError, "data of a tensor that requires gradients must be floating point, got %s",
+                     ac_dtypes[from->dtype].name);
         return -1;
     }
     ac_storage *old = t->storage;
@@ -135,8 +184,14 @@ static PyObject *transposed(PyObject *self, bool matrices) {
     AC_PY_TRY(ac_call(AC_OP_permute, &t, 1, &reversed, out));
     return ac_wrap(out[0]);
 }
-GETTER(T) { (void)unused; return transposed(self, false); }
-GETTER(mT) { (void)unused; return transposed(self, true); }
+GETTER(T) {
+    (void)unused;
+    return transposed(self, false);
+}
+GETTER(mT) {
+    (void)unused;
+    return transposed(self, true);
+}
 
 PyGetSetDef ac_tensor_getset[] = {
     {"shape", get_shape, NULL, "Sizes of the dimensions.", NULL},
@@ -145,7 +200,8 @@ PyGetSetDef ac_tensor_getset[] = {
     {"requires_grad", get_requires_grad, set_requires_grad, "Whether operations on it are recorded.", NULL},
     {"grad", get_grad, set_grad, "The accumulated gradient, or None.", NULL},
     {"is_leaf", get_is_leaf, NULL, "True unless a recorded operation made it.", NULL},
-    {"data", get_data, set_data, "The same memory without history; writes to it do not disturb backward's checks.", NULL},
+    {"data", get_data, set_data, "The same memory without history; writes to it do not disturb backward's checks.",
+     NULL},
     {"T", get_T, NULL, "Dimensions reversed.", NULL},
     {"mT", get_mT, NULL, "The last two dimensions exchanged.", NULL},
     {"_version", get_version, NULL, "Autograd's count of in-place writes.", NULL},
@@ -171,7 +227,8 @@ METHOD(item) {
     (void)unused;
     if (t->numel == 1) return ac_item(t, 0);
     char text[AC_SHAPE_TEXT];
-    PyErr_Format(PyExc_RuntimeError, "item: needs a tensor of one element, got shape %s; use tolist()", ac_shape_text(t, text));
+    PyErr_Format(PyExc_RuntimeError, "item: needs a tensor of one element, got shape %s; use tolist()",
+                 ac_shape_text(t, text));
     return NULL;
 }
 
@@ -185,7 +242,11 @@ static PyObject *list_from(const ac_tensor *t, int dim, int64_t offset) {
     }
     return list;
 }
-METHOD(tolist) { SELF; (void)unused; return list_from(t, 0, 0); }
+METHOD(tolist) {
+    SELF;
+    (void)unused;
+    return list_from(t, 0, 0);
+}
 
 /* -- geometry -------------------------------------------------------------------------------------------- */
 
@@ -215,13 +276,41 @@ static PyObject *m_stride(PyObject *self, PyObject *args, PyObject *kwargs) {
     return tuple;
 }
 
-METHOD(numel) { SELF; (void)unused; return PyLong_FromLongLong(t->numel); }
-METHOD(dim) { SELF; (void)unused; return PyLong_FromLong(t->ndim); }
-METHOD(data_ptr) { SELF; (void)unused; return PyLong_FromVoidPtr(ac_data(t)); }
-METHOD(storage_ptr) { SELF; (void)unused; return PyLong_FromVoidPtr(t->storage->data); }
-METHOD(storage_offset) { SELF; (void)unused; return PyLong_FromLongLong(t->offset); }
-METHOD(is_contiguous) { SELF; (void)unused; return PyBool_FromLong(ac_is_contiguous(t)); }
-METHOD(is_floating_point) { SELF; (void)unused; return PyBool_FromLong(ac_is_floating(t->dtype)); }
+METHOD(numel) {
+    SELF;
+    (void)unused;
+    return PyLong_FromLongLong(t->numel);
+}
+METHOD(dim) {
+    SELF;
+    (void)unused;
+    return PyLong_FromLong(t->ndim);
+}
+METHOD(data_ptr) {
+    SELF;
+    (void)unused;
+    return PyLong_FromVoidPtr(ac_data(t));
+}
+METHOD(storage_ptr) {
+    SELF;
+    (void)unused;
+    return PyLong_FromVoidPtr(t->storage->data);
+}
+METHOD(storage_offset) {
+    SELF;
+    (void)unused;
+    return PyLong_FromLongLong(t->offset);
+}
+METHOD(is_contiguous) {
+    SELF;
+    (void)unused;
+    return PyBool_FromLong(ac_is_contiguous(t));
+}
+METHOD(is_floating_point) {
+    SELF;
+    (void)unused;
+    return PyBool_FromLong(ac_is_floating(t->dtype));
+}
 
 /* -- history --------------------------------------------------------------------------------------------- */
 
@@ -236,7 +325,8 @@ METHOD(detach) {
 METHOD(detach_) {
     SELF;
     (void)unused;
-    if (t->base) return PyErr_SetString(PyExc_RuntimeError, "detach_: a view cannot be detached in place; use detach()"), NULL;
+    if (t->base)
+        return PyErr_SetString(PyExc_RuntimeError, "detach_: a view cannot be detached in place; use detach()"), NULL;
     ac_node *node = t->meta ? t->meta->node : NULL;
     if (t->meta) t->meta->node = NULL, t->meta->requires_grad = false;
     if (node) ac_node_release(node);

@@ -7,8 +7,7 @@
 
 /* A grad_fn. */
 typedef struct {
-    PyObject_HEAD
-    ac_node *node;
+    PyObject_HEAD ac_node *node;
     int index;
 } PyNode;
 
@@ -21,7 +20,8 @@ static int run_one(PyObject *hook, ac_tensor **grad) {
     int failed = result ? 0 : -1;
     if (result && result != Py_None) {
         if (!ac_is_tensor(result)) {
-            PyErr_Format(PyExc_TypeError, "a tensor hook must return a Tensor or None, got %s", Py_TYPE(result)->tp_name);
+            PyErr_Format(PyExc_TypeError, "a tensor hook must return a Tensor or None, got %s",
+                         Py_TYPE(result)->tp_name);
             failed = -1;
         } else if (!ac_same_shape(ac_unwrap(result), *grad)) {
             PyErr_SetString(PyExc_RuntimeError, "a tensor hook returned a gradient of another shape");
@@ -72,7 +72,8 @@ static PyObject *hook_list(PyObject *module, PyObject *o) {
     if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
     ac_tensor *t = ac_unwrap(o);
     ac_edge edge;
-    if (!ac_requires_grad(t)) return PyErr_SetString(PyExc_RuntimeError, "hooks need a tensor that requires gradients"), NULL;
+    if (!ac_requires_grad(t))
+        return PyErr_SetString(PyExc_RuntimeError, "hooks need a tensor that requires gradients"), NULL;
     AC_PY_TRY(ac_edge_of(t, &edge)); /* also brings an outdated view's history up to date */
     ac_node_release(edge.node);
     void **place = t->meta->node ? &t->meta->node->hooks : &t->meta->hooks;
@@ -99,17 +100,21 @@ static int tensors_from(PyObject *list, ac_tensor **out, bool holes, const char 
 static int check_root(const ac_tensor *t, const ac_tensor *g) {
     char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
     if (!ac_requires_grad(t)) {
-        PyErr_SetString(PyExc_RuntimeError, "backward: this tensor does not require gradients and has no grad_fn; no parameter with "
-                                            "requires_grad=True took part in making it, or it was made under no_grad() or detached");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "backward: this tensor does not require gradients and has no grad_fn; no parameter with "
+                        "requires_grad=True took part in making it, or it was made under no_grad() or detached");
         return -1;
     }
     if (!g && t->numel != 1) {
-        PyErr_Format(PyExc_RuntimeError, "backward: a gradient is made up only for a tensor of one element, got shape %s; pass `gradient`, or reduce it with .sum() or .mean()",
+        PyErr_Format(PyExc_RuntimeError,
+                     "backward: a gradient is made up only for a tensor of one element, got shape %s; pass `gradient`, "
+                     "or reduce it with .sum() or .mean()",
                      ac_shape_text(t, got));
         return -1;
     }
     if (g && !ac_same_shape(t, g)) {
-        PyErr_Format(PyExc_RuntimeError, "backward: the gradient has shape %s and the tensor %s", ac_shape_text(g, got), ac_shape_text(t, want));
+        PyErr_Format(PyExc_RuntimeError, "backward: the gradient has shape %s and the tensor %s", ac_shape_text(g, got),
+                     ac_shape_text(t, want));
         return -1;
     }
     return 0;
@@ -124,7 +129,9 @@ static PyObject *captured_tuple(PyObject *inputs, ac_tensor **captured, int allo
         PyObject *one = !tuple ? NULL : g ? ac_wrap(g) : Py_NewRef(Py_None);
         if (!tuple && g) ac_tensor_release(g);
         if (tuple && !g && !allow_unused) {
-            PyErr_Format(PyExc_RuntimeError, "grad: input %zd was not used in making the outputs; pass allow_unused=True to get None for it", i);
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "grad: input %zd was not used in making the outputs; pass allow_unused=True to get None for it", i);
             Py_CLEAR(one);
         }
         if (one) PyTuple_SET_ITEM(tuple, i, one);
@@ -138,13 +145,17 @@ static PyObject *backward(PyObject *module, PyObject *args) {
     PyObject *roots, *grads, *inputs, *result = NULL;
     int retain, create, allow_unused;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!ppOp", &PyTuple_Type, &roots, &PyTuple_Type, &grads, &retain, &create, &inputs, &allow_unused)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!O!ppOp", &PyTuple_Type, &roots, &PyTuple_Type, &grads, &retain, &create, &inputs,
+                          &allow_unused))
+        return NULL;
     Py_ssize_t n = PyTuple_GET_SIZE(roots), m = inputs == Py_None ? 0 : PyTuple_GET_SIZE(inputs);
-    if (PyTuple_GET_SIZE(grads) != n) return PyErr_SetString(PyExc_RuntimeError, "backward: as many gradients as tensors are needed"), NULL;
+    if (PyTuple_GET_SIZE(grads) != n)
+        return PyErr_SetString(PyExc_RuntimeError, "backward: as many gradients as tensors are needed"), NULL;
     ac_tensor **all = PyMem_Calloc((size_t)(2 * n + 2 * m + 1), sizeof *all);
     if (!all) return PyErr_NoMemory();
     ac_tensor **gs = all + n, **in = gs + n, **captured = in + m;
-    int failed = tensors_from(roots, all, false, "backward: tensors") || tensors_from(grads, gs, true, "backward: gradients") ||
+    int failed = tensors_from(roots, all, false, "backward: tensors") ||
+                 tensors_from(grads, gs, true, "backward: gradients") ||
                  (m && tensors_from(inputs, in, false, "inputs"));
     for (Py_ssize_t i = 0; i < n && !failed; i++) failed = check_root(all[i], gs[i]) < 0;
     for (Py_ssize_t i = 0; i < m && !failed; i++) {
@@ -204,7 +215,8 @@ static int run_python(ac_formula *c) {
     Py_XDECREF(grads);
     int failed = given ? 0 : -1;
     if (given && (!PyTuple_Check(given) || PyTuple_GET_SIZE(given) != n->n_in)) {
-        PyErr_Format(PyExc_RuntimeError, "%s.backward returned %zd gradients for %d inputs", n->name, PyTuple_Check(given) ? PyTuple_GET_SIZE(given) : (Py_ssize_t)1, n->n_in);
+        PyErr_Format(PyExc_RuntimeError, "%s.backward returned %zd gradients for %d inputs", n->name,
+                     PyTuple_Check(given) ? PyTuple_GET_SIZE(given) : (Py_ssize_t)1, n->n_in);
         failed = -1;
     }
     for (int i = 0; i < n->n_in && !failed; i++) {
@@ -212,7 +224,8 @@ static int run_python(ac_formula *c) {
         if (g == Py_None || !n->edges[i].node) continue;
         if (ac_is_tensor(g)) ac_f_give(c, i, ac_unwrap(g));
         else {
-            PyErr_Format(PyExc_TypeError, "%s.backward must return Tensors or None, got %s", n->name, Py_TYPE(g)->tp_name);
+            PyErr_Format(PyExc_TypeError, "%s.backward must return Tensors or None, got %s", n->name,
+                         Py_TYPE(g)->tp_name);
             failed = -1;
         }
     }
@@ -245,6 +258,7 @@ static PyObject *record_function(PyObject *module, PyObject *args) {
         n->inputs[i] = (ac_spec){ac_unwrap(o)->dtype, ac_shape_of(ac_unwrap(o))};
         failed = ac_edge_of(ac_unwrap(o), &n->edges[i]);
     }
+    ac_node_stamp(n);
     for (Py_ssize_t i = 0; i < n_out && !failed; i++) {
         PyObject *o = PyTuple_GET_ITEM(outputs, i);
         if (!ac_is_tensor(o) || !ac_is_floating(ac_unwrap(o)->dtype)) continue;
@@ -331,20 +345,24 @@ static PyGetSetDef node_getset[] = {{"next_functions", node_next, NULL, "((node,
                                     {"compute_dtype", node_compute, NULL, "The dtype autocast chose, or None.", NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
 static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."}, {NULL, NULL, 0, NULL}};
-static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc}, {Py_tp_repr, node_repr}, {Py_tp_getset, node_getset},
-                                   {Py_tp_methods, node_methods}, {0, NULL}};
+static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},
+                                   {Py_tp_repr, node_repr},
+                                   {Py_tp_getset, node_getset},
+                                   {Py_tp_methods, node_methods},
+                                   {0, NULL}};
 static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0, Py_TPFLAGS_DEFAULT, node_slots};
 
-static PyMethodDef functions[] = {{"_hook_list", hook_list, METH_O, NULL},
-                                  {"_backward", backward, METH_VARARGS, NULL},
-                                  {"_grad_fn", grad_fn, METH_O, NULL},
-                                  {"_record_function", record_function, METH_VARARGS, NULL},
-                                  {"_with_history", with_history, METH_VARARGS, NULL},
-                                  {"is_grad_enabled", grad_enabled, METH_NOARGS, "Whether operations are recorded on this thread."},
-                                  {"_set_grad_enabled", set_grad_enabled, METH_O, NULL},
-                                  {"is_inference_mode_enabled", inference_enabled, METH_NOARGS, "Whether this thread is in inference_mode."},
-                                  {"_set_inference_mode", set_inference, METH_O, NULL},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"_hook_list", hook_list, METH_O, NULL},
+    {"_backward", backward, METH_VARARGS, NULL},
+    {"_grad_fn", grad_fn, METH_O, NULL},
+    {"_record_function", record_function, METH_VARARGS, NULL},
+    {"_with_history", with_history, METH_VARARGS, NULL},
+    {"is_grad_enabled", grad_enabled, METH_NOARGS, "Whether operations are recorded on this thread."},
+    {"_set_grad_enabled", set_grad_enabled, METH_O, NULL},
+    {"is_inference_mode_enabled", inference_enabled, METH_NOARGS, "Whether this thread is in inference_mode."},
+    {"_set_inference_mode", set_inference, METH_O, NULL},
+    {NULL, NULL, 0, NULL}};
 
 int ac_autograd_init(PyObject *module) {
     ac_hooks.meta_free = ac_meta_free;

@@ -18,7 +18,8 @@ static int count_leaf(PyObject *o, census *c) {
     if (ac_is_tensor(o)) {
         ac_dtype t = ac_unwrap(o)->dtype;
         if (ac_unwrap(o)->numel != 1) {
-            PyErr_SetString(PyExc_ValueError, "only tensors of one element can stand among numbers; use stack for others");
+            PyErr_SetString(PyExc_ValueError,
+                            "only tensors of one element can stand among numbers; use stack for others");
             return -1;
         }
         c->real = c->real || ac_is_floating(t);
@@ -26,7 +27,8 @@ static int count_leaf(PyObject *o, census *c) {
         return 0;
     }
     if (!ac_is_number(o)) {
-        PyErr_Format(PyExc_TypeError, "tensor: expected numbers or nested sequences of numbers, got %s", Py_TYPE(o)->tp_name);
+        PyErr_Format(PyExc_TypeError, "tensor: expected numbers or nested sequences of numbers, got %s",
+                     Py_TYPE(o)->tp_name);
         return -1;
     }
     if (PyBool_Check(o)) return 0;
@@ -46,15 +48,18 @@ static int take_census(PyObject *o, int depth, census *c) {
     if (depth == AC_MAX_DIMS) return PyErr_Format(PyExc_ValueError, "tensor: nested deeper than %d", AC_MAX_DIMS), -1;
     if (depth == c->shape.n) c->shape.v[c->shape.n++] = n;
     else if (c->shape.v[depth] != n) {
-        PyErr_Format(PyExc_ValueError, "tensor: rows of different length in dimension %d: %lld and %zd", depth, (long long)c->shape.v[depth], n);
+        PyErr_Format(PyExc_ValueError, "tensor: rows of different length in dimension %d: %lld and %zd", depth,
+                     (long long)c->shape.v[depth], n);
         return -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *one = PySequence_GetItem(o, i);
         int64_t before = c->shape.n;
         int failed = one ? take_census(one, depth + 1, c) : -1;
-        if (!failed && i > 0 && c->shape.n > before) failed = (PyErr_SetString(PyExc_ValueError, "tensor: rows of different depth"), -1);
-        if (!failed && !is_list(one) && c->shape.n > depth + 1) failed = (PyErr_SetString(PyExc_ValueError, "tensor: rows of different depth"), -1);
+        if (!failed && i > 0 && c->shape.n > before)
+            failed = (PyErr_SetString(PyExc_ValueError, "tensor: rows of different depth"), -1);
+        if (!failed && !is_list(one) && c->shape.n > depth + 1)
+            failed = (PyErr_SetString(PyExc_ValueError, "tensor: rows of different depth"), -1);
         Py_XDECREF(one);
         if (failed) return -1;
     }
@@ -77,9 +82,11 @@ static int write_all(PyObject *o, ac_tensor *t, int64_t *at, int depth) {
     for (Py_ssize_t i = 0; i < t->shape[depth]; i++) {
         PyObject *one = PySequence_GetItem(o, i);
         /* a sequence that changed while it was read must not be read past its end */
-        bool deeper = one && (depth + 1 < t->ndim) == is_list(one) && (!is_list(one) || PySequence_Size(one) == t->shape[depth + 1]);
-        int failed = !one ? -1 : deeper ? write_all(one, t, at, depth + 1)
-                                        : (PyErr_SetString(PyExc_ValueError, "tensor: the data changed while it was read"), -1);
+        bool deeper = one && (depth + 1 < t->ndim) == is_list(one) &&
+                      (!is_list(one) || PySequence_Size(one) == t->shape[depth + 1]);
+        int failed = !one     ? -1
+                     : deeper ? write_all(one, t, at, depth + 1)
+                              : (PyErr_SetString(PyExc_ValueError, "tensor: the data changed while it was read"), -1);
         Py_XDECREF(one);
         if (failed) return -1;
     }
@@ -102,7 +109,8 @@ static PyObject *tensor_from(PyObject *module, PyObject *args) {
     if (take_census(data, 0, &c) < 0) return NULL;
     bool empty = c.shape.n > 0 && c.shape.v[c.shape.n - 1] == 0;
     if (as == Py_None) dtype = c.real || (empty && !c.integer) ? ac_default_dtype() : c.integer ? AC_int64 : AC_bool;
-    else if (ac_dtype_from(as, &dtype) < 0) return PyErr_Format(PyExc_TypeError, "tensor: `dtype` must be a dtype, got %s", Py_TYPE(as)->tp_name);
+    else if (ac_dtype_from(as, &dtype) < 0)
+        return PyErr_Format(PyExc_TypeError, "tensor: `dtype` must be a dtype, got %s", Py_TYPE(as)->tp_name);
     ac_tensor *t = ac_tensor_new(dtype, &c.shape);
     int64_t at = 0;
     if (!t) return ac_raise();
@@ -140,7 +148,8 @@ static PyObject *tensor_from_bytes(PyObject *module, PyObject *args) {
         if (!t) (void)ac_raise();
     }
     if (t && t->numel * ac_itemsize(dtype) != (int64_t)data.len) {
-        PyErr_Format(PyExc_ValueError, "%zd bytes do not make a %s tensor of %lld elements", data.len, ac_dtypes[dtype].name, (long long)t->numel);
+        PyErr_Format(PyExc_ValueError, "%zd bytes do not make a %s tensor of %lld elements", data.len,
+                     ac_dtypes[dtype].name, (long long)t->numel);
         ac_tensor_clear(&t);
     }
     if (t && data.len) memcpy(ac_data(t), data.buf, (size_t)data.len);

@@ -35,7 +35,9 @@ static PyObject *get_numpy_dtype(PyObject *self, void *unused) {
     if (DTYPE_OF(self) == AC_bfloat16) {
         PyObject *ml = PyImport_ImportModule("ml_dtypes");
         if (ml) type = PyObject_GetAttrString(ml, name);
-        else PyErr_SetString(PyExc_TypeError, "NumPy has no bfloat16; install ml_dtypes, or convert with .float() first");
+        else
+            PyErr_SetString(PyExc_TypeError,
+                            "NumPy has no bfloat16; install ml_dtypes, or convert with .float() first");
         Py_XDECREF(ml);
     } else type = PyUnicode_FromString(name);
     if (type) result = PyObject_CallMethod(numpy, "dtype", "O", type);
@@ -94,7 +96,8 @@ static PyObject *promote(PyObject *module, PyObject *args) {
     ac_dtype x, y;
     (void)module;
     if (!PyArg_ParseTuple(args, "OO", &a, &b)) return NULL;
-    if (ac_dtype_from(a, &x) < 0 || ac_dtype_from(b, &y) < 0) return PyErr_SetString(PyExc_TypeError, "promote_types: expected two dtypes"), NULL;
+    if (ac_dtype_from(a, &x) < 0 || ac_dtype_from(b, &y) < 0)
+        return PyErr_SetString(PyExc_TypeError, "promote_types: expected two dtypes"), NULL;
     return Py_NewRef(ac_py->dtypes[ac_promote(x, y)]);
 }
 
@@ -102,7 +105,8 @@ static PyObject *promote(PyObject *module, PyObject *args) {
 static PyObject *result_type(PyObject *module, PyObject *args) {
     ac_tensor *in[2], *owned[2] = {NULL, NULL};
     (void)module;
-    if (PyTuple_GET_SIZE(args) != 2) return PyErr_SetString(PyExc_TypeError, "result_type: expected two tensors or numbers"), NULL;
+    if (PyTuple_GET_SIZE(args) != 2)
+        return PyErr_SetString(PyExc_TypeError, "result_type: expected two tensors or numbers"), NULL;
     for (int i = 0; i < 2; i++) {
         PyObject *o = PyTuple_GET_ITEM(args, i);
         if (ac_is_tensor(o)) in[i] = ac_unwrap(o);
@@ -134,16 +138,21 @@ static PyGetSetDef getset[] = {{"name", get_name, NULL, "Its name, such as 'floa
                                {"numpy_dtype", get_numpy_dtype, NULL, "NumPy's dtype of these elements.", NULL},
                                {NULL, NULL, NULL, NULL, NULL}};
 static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
-static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc}, {Py_tp_repr, repr}, {Py_tp_getset, getset}, {Py_tp_methods, methods},
-                              {Py_tp_doc, "The type of a tensor's elements."}, {0, NULL}};
+static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc},
+                              {Py_tp_repr, repr},
+                              {Py_tp_getset, getset},
+                              {Py_tp_methods, methods},
+                              {Py_tp_doc, "The type of a tensor's elements."},
+                              {0, NULL}};
 static PyType_Spec spec = {"ampc.dtype", sizeof(PyDtype), 0, Py_TPFLAGS_DEFAULT, slots};
 
-static PyMethodDef functions[] = {{"_dtype_named", dtype_named, METH_O, NULL},
-                                  {"get_default_dtype", default_dtype, METH_NOARGS, "The dtype that Python floats become."},
-                                  {"set_default_dtype", set_default, METH_O, "Sets the dtype that Python floats become."},
-                                  {"promote_types", promote, METH_VARARGS, "The dtype that two dtypes promote to."},
-                                  {"result_type", result_type, METH_VARARGS, "The dtype that two operands promote to."},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"_dtype_named", dtype_named, METH_O, NULL},
+    {"get_default_dtype", default_dtype, METH_NOARGS, "The dtype that Python floats become."},
+    {"set_default_dtype", set_default, METH_O, "Sets the dtype that Python floats become."},
+    {"promote_types", promote, METH_VARARGS, "The dtype that two dtypes promote to."},
+    {"result_type", result_type, METH_VARARGS, "The dtype that two operands promote to."},
+    {NULL, NULL, 0, NULL}};
 
 static int add_dtype(PyObject *module, int i) {
     PyDtype *d = (PyDtype *)ac_py->dtype->tp_alloc(ac_py->dtype, 0);

@@ -3,7 +3,7 @@
 
 static PyObject *exception_of(ac_error code) {
     switch (code) {
-#define ERROR(name, exception)                                                                     \
+#define ERROR(name, exception)                                                                                         \
     case AC_##name: return PyExc_##exception;
 #include "../base/errors.def"
 #undef ERROR

@@ -9,8 +9,7 @@
 enum { MAX_OVERLOADS = 3 };
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc call;
+    PyObject_HEAD vectorcallfunc call;
     ac_op ops[MAX_OVERLOADS];
     int n;
     bool in_place; /* name_: the result is written into the first tensor */
@@ -45,7 +44,8 @@ static PyObject *run(const PyOpFunction *f, ac_op op, ac_call_args *c) {
         bool grad = ac_requires_grad(target);
         for (int i = 0; i < c->n_in; i++) grad = grad || (c->in[i] && ac_requires_grad(c->in[i]));
         if (grad) {
-            PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded", ac_ops[op].python);
+            PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded",
+                         ac_ops[op].python);
             return NULL;
         }
     }
@@ -144,13 +144,15 @@ static PyObject *get_text_signature(PyObject *self, void *unused) {
         const ac_param *p = &info->params[i];
         const char *at = strstr(s, p->name), *end = strchr(at, ':') + 1;
         const char *equals = p->has_default ? strstr(end, "= ") : NULL;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s", i ? ", " : "", p->keyword_only && !star ? "*, " : "", p->name);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s", i ? ", " : "",
+                                 p->keyword_only && !star ? "*, " : "", p->name);
         star = star || p->keyword_only;
         if (equals) {
             const char *quote = p->kind == AC_P_CHOICE ? "'" : "";
             int length = (int)strcspn(equals + 2, ",) ");
             used += (size_t)snprintf(text + used, sizeof text - used, "=%s%.*s%s", quote, length, equals + 2, quote);
-        } else if (p->optional && p->kind == AC_P_TENSOR && i + 1 < info->n_params && !info->params[i + 1].has_default) { /* required */
+        } else if (p->optional && p->kind == AC_P_TENSOR && i + 1 < info->n_params &&
+                   !info->params[i + 1].has_default) { /* required */
         } else if (p->optional) used += (size_t)snprintf(text + used, sizeof text - used, "=None");
         s = end;
     }
@@ -175,9 +177,9 @@ static PyGetSetDef getset[] = {{"__name__", get_name, NULL, NULL, NULL},
 static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(PyOpFunction, call), READONLY, NULL},
                                 {NULL, 0, 0, 0, NULL}};
-static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_descr_get, descr_get},
-                              {Py_tp_repr, repr}, {Py_tp_getset, getset}, {Py_tp_methods, methods},
-                              {Py_tp_members, members}, {0, NULL}};
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, dealloc}, {Py_tp_call, PyVectorcall_Call}, {Py_tp_descr_get, descr_get}, {Py_tp_repr, repr},
+    {Py_tp_getset, getset},   {Py_tp_methods, methods},        {Py_tp_members, members},     {0, NULL}};
 static PyType_Spec spec = {"ampc._C.OpFunction", sizeof(PyOpFunction), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, slots};
 

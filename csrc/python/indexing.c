@@ -6,8 +6,8 @@
 typedef struct {
     ac_tensor *view; /* owned */
     ac_tensor *advanced[AC_MAX_DIMS];
-    int n;           /* entries in use; 0: basic indexing was enough */
-    int dim;         /* the dimension of `view` that the next index item is about */
+    int n;                       /* entries in use; 0: basic indexing was enough */
+    int dim;                     /* the dimension of `view` that the next index item is about */
     PyObject *keep[AC_MAX_DIMS]; /* tensors made from lists */
     int n_keep;
 } indexer;
@@ -60,7 +60,8 @@ static int by_slice(indexer *x, PyObject *item) {
     ac_attrs_slice a = {.dim = x->dim, .step = 1};
     PySliceObject *s = (PySliceObject *)item;
     int64_t stride;
-    if (need_dim(x) < 0 || bound(s->start, &a.start) < 0 || bound(s->stop, &a.end) < 0 || bound(s->step, &stride) < 0) return -1;
+    if (need_dim(x) < 0 || bound(s->start, &a.start) < 0 || bound(s->stop, &a.end) < 0 || bound(s->step, &stride) < 0)
+        return -1;
     if (stride != AC_ABSENT) a.step = stride;
     x->dim++;
     if (a.start == AC_ABSENT && a.end == AC_ABSENT && a.step == 1) return 0;
@@ -78,8 +79,8 @@ static int by_mask(indexer *x, ac_tensor *mask) {
     for (int d = 0; d < mask->ndim; d++) {
         if (x->dim + d >= x->view->ndim || mask->shape[d] != x->view->shape[x->dim + d]) {
             char m[AC_SHAPE_TEXT], v[AC_SHAPE_TEXT];
-            PyErr_Format(PyExc_IndexError, "the mask's shape %s does not fit the indexed dimensions of %s", ac_shape_text(mask, m),
-                         ac_shape_text(x->view, v));
+            PyErr_Format(PyExc_IndexError, "the mask's shape %s does not fit the indexed dimensions of %s",
+                         ac_shape_text(mask, m), ac_shape_text(x->view, v));
             return -1;
         }
     }
@@ -164,7 +165,8 @@ static int by_item(indexer *x, PyObject *item, int rest) {
     }
     if (PyIndex_Check(item)) return by_int(x, item);
     if (PySequence_Check(item) && !PyUnicode_Check(item)) return by_sequence(x, item);
-    PyErr_Format(PyExc_IndexError, "tensors are indexed with ints, slices, None, ..., integer or bool tensors and lists; got %s",
+    PyErr_Format(PyExc_IndexError,
+                 "tensors are indexed with ints, slices, None, ..., integer or bool tensors and lists; got %s",
                  Py_TYPE(item)->tp_name);
     return -1;
 }
@@ -236,7 +238,8 @@ static int assign(indexer *x, PyObject *value) {
         if (!t) return -1;
         owned = true;
     } else {
-        PyErr_Format(PyExc_TypeError, "only a Tensor or a number can be assigned to a tensor's elements, got %s", Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_TypeError, "only a Tensor or a number can be assigned to a tensor's elements, got %s",
+                     Py_TYPE(value)->tp_name);
         return -1;
     }
     ac_dims place = ac_shape_of(x->view), given = ac_shape_of(t);

@@ -57,8 +57,8 @@ static PyObject *set_num_threads(PyObject *m, PyObject *n) {
 static PyObject *memory(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
     ac_memory_stats s = ac_memory();
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "current", (long long)s.current, "peak", (long long)s.peak, "blocks", (long long)s.blocks,
-                         "cached", (long long)s.cached, "system_calls", (long long)s.system_calls);
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "current", (long long)s.current, "peak", (long long)s.peak, "blocks",
+                         (long long)s.blocks, "cached", (long long)s.cached, "system_calls", (long long)s.system_calls);
 }
 static PyObject *memory_reset_peak(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
@@ -94,8 +94,8 @@ static PyObject *set_blas(PyObject *m, PyObject *path) {
 
 static PyObject *build_info(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
-    return Py_BuildValue("{s:s,s:s,s:s,s:s,s:i}", "compiler", __VERSION__, "cpu_features", ac_cpu_features(), "cpu_loops", ac_cpu_loops()->name,
-                         "blas", ac_blas_name(), "threads", ac_num_threads());
+    return Py_BuildValue("{s:s,s:s,s:s,s:s,s:i}", "compiler", __VERSION__, "cpu_features", ac_cpu_features(),
+                         "cpu_loops", ac_cpu_loops()->name, "blas", ac_blas_name(), "threads", ac_num_threads());
 }
 
 static PyObject *set_size_type(PyObject *m, PyObject *type) {
@@ -113,15 +113,16 @@ static PyObject *find_function(PyObject *m, PyObject *name) {
 
 /* op_table(): every row as a dictionary, for tests, stubs and documentation */
 static PyObject *op_table(PyObject *m, PyObject *unused) {
-    static const char *kinds[] = {"pointwise", "kernel", "view", "composite"}, *casts[] = {"keep", "low", "f32", "promote", "banned"};
+    static const char *kinds[] = {"pointwise", "kernel", "view", "composite"},
+                      *casts[] = {"keep", "low", "f32", "promote", "banned"};
     (void)m, (void)unused;
     PyObject *rows = PyList_New(0);
     for (int op = 0; rows && op < AC_N_OPS; op++) {
         const ac_op_info *i = &ac_ops[op];
-        PyObject *row = Py_BuildValue("{s:s,s:s,s:s,s:s,s:i,s:O,s:s,s:s,s:i}", "name", i->name, "python", i->python, "kind", kinds[i->kind], "cast",
-                                      casts[i->cast], "home", i->home, "differentiable",
-                                      i->kind == AC_KIND_COMPOSITE || ac_formulas[op] ? Py_True : Py_False, "signature", i->signature, "doc", i->doc,
-                                      "outputs", i->n_out);
+        PyObject *row = Py_BuildValue("{s:s,s:s,s:s,s:s,s:i,s:O,s:s,s:s,s:i}", "name", i->name, "python", i->python,
+                                      "kind", kinds[i->kind], "cast", casts[i->cast], "home", i->home, "differentiable",
+                                      i->kind == AC_KIND_COMPOSITE || ac_formulas[op] ? Py_True : Py_False, "signature",
+                                      i->signature, "doc", i->doc, "outputs", i->n_out);
         if (!row || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
         Py_XDECREF(row);
     }
@@ -152,8 +153,8 @@ static int intern_words(void) {
     struct {
         PyObject **to;
         const char *word;
-    } words[] = {{&ac_py->out, "out"}, {&ac_py->input, "input"}, {&ac_py->axis, "axis"}, {&ac_py->dim, "dim"},
-                 {&ac_py->keepdims, "keepdims"}, {&ac_py->keepdim, "keepdim"}};
+    } words[] = {{&ac_py->out, "out"}, {&ac_py->input, "input"},       {&ac_py->axis, "axis"},
+                 {&ac_py->dim, "dim"}, {&ac_py->keepdims, "keepdims"}, {&ac_py->keepdim, "keepdim"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!(*words[i].to = PyUnicode_InternFromString(words[i].word))) return -1;
     return 0;
@@ -161,7 +162,7 @@ static int intern_words(void) {
 
 static int add_parts(PyObject *module) {
     int (*const parts[])(PyObject *) = {ac_dtype_type_init, ac_tensor_type_init, ac_functions_init, ac_autograd_init,
-                                        ac_amp_init, ac_optim_init, ac_create_init, ac_numpy_init};
+                                        ac_amp_init,        ac_optim_init,       ac_create_init,    ac_numpy_init};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i](module) < 0) return -1;
     return PyModule_AddFunctions(module, functions);
@@ -188,6 +189,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, exec},
 #endif
                                    {0, NULL}};
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "ampc._C", "The core of ampc.", sizeof(ac_py_state), NULL, slots, NULL, NULL, NULL};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "ampc._C", "The core of ampc.", sizeof(ac_py_state), NULL, slots, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__C(void) { return PyModuleDef_Init(&definition); }

@@ -3,6 +3,20 @@
 
 static const ac_attrs_alpha plus_one = {{AC_INT, {1}}};
 
+/* NumPy's arrays become tensors; its scalars have an interface too, but are numbers. */
+static int from_array(PyObject *o, ac_tensor **t, bool *owned) {
+    if (ac_is_number(o)) {
+        *t = ac_number_tensor(o);
+    } else {
+        PyObject *module = PyImport_ImportModule("ampc._C"), *made = module ? PyObject_CallMethod(module, "_tensor_from", "O", o) : NULL;
+        *t = made ? ac_tensor_retain(ac_unwrap(made)) : NULL;
+        Py_XDECREF(made);
+        Py_XDECREF(module);
+    }
+    *owned = *t != NULL;
+    return *t ? 0 : -1;
+}
+
 /* borrowed or owned operand; 0, or -1 with an error, or 1 when Python should try the other side */
 static int operand(PyObject *o, ac_tensor **t, bool *owned) {
     *owned = false;
@@ -10,6 +24,7 @@ static int operand(PyObject *o, ac_tensor **t, bool *owned) {
         *t = ac_unwrap(o);
         return 0;
     }
+    if (!PyFloat_CheckExact(o) && !PyLong_CheckExact(o) && PyObject_HasAttrString(o, "__array_interface__")) return from_array(o, t, owned);
     if (!ac_is_number(o)) return 1;
     *t = ac_number_tensor(o);
     *owned = *t != NULL;
@@ -43,9 +58,9 @@ static PyObject *unary(ac_op op, PyObject *x) {
     return ac_wrap(out[0]);
 }
 
-#define BINARY(name, op, attrs)                                                                    \
+#define BINARY(name, op, attrs)                                                                                        \
     static PyObject *nb_##name(PyObject *l, PyObject *r) { return binary(AC_OP_##op, attrs, l, r, false); }
-#define INPLACE(name, op, attrs)                                                                   \
+#define INPLACE(name, op, attrs)                                                                                       \
     static PyObject *nb_i##name(PyObject *l, PyObject *r) { return binary(AC_OP_##op, attrs, l, r, true); }
 #define BOTH(name, op, attrs) BINARY(name, op, attrs) INPLACE(name, op, attrs)
 
@@ -63,7 +78,8 @@ BINARY(matmul, matmul, NULL)
 static PyObject *nb_pow(PyObject *l, PyObject *r, PyObject *mod) {
     (void)mod;
     /* the commonest exponent, without a logarithm; under autocast pow has its own category */
-    if (PyLong_CheckExact(r) && PyLong_AsLong(r) == 2 && ac_is_tensor(l) && !ac_is_half(ac_unwrap(l)->dtype) && !PyErr_Occurred())
+    if (PyLong_CheckExact(r) && PyLong_AsLong(r) == 2 && ac_is_tensor(l) && !ac_is_half(ac_unwrap(l)->dtype) &&
+        !PyErr_Occurred())
         return unary(AC_OP_square, l);
     PyErr_Clear();
     return binary(AC_OP_pow, NULL, l, r, false);
@@ -82,8 +98,9 @@ static PyObject *only_element(PyObject *x, const char *what) {
     const ac_tensor *t = ac_unwrap(x);
     if (t->numel == 1) return ac_item(t, 0);
     char text[AC_SHAPE_TEXT];
-    PyErr_Format(t->numel ? PyExc_RuntimeError : PyExc_RuntimeError, "%s of a tensor of shape %s is ambiguous: it needs exactly one element%s",
-                 what, ac_shape_text(t, text), what[0] == 't' ? "; use .any() or .all()" : "");
+    PyErr_Format(t->numel ? PyExc_RuntimeError : PyExc_RuntimeError,
+                 "%s of a tensor of shape %s is ambiguous: it needs exactly one element%s", what,
+                 ac_shape_text(t, text), what[0] == 't' ? "; use .any() or .all()" : "");
     return NULL;
 }
 
@@ -124,13 +141,38 @@ static Py_ssize_t length(PyObject *x) {
     return -1;
 }
 
-PyType_Slot ac_tensor_number_slots[] = {
-    {Py_nb_add, nb_add}, {Py_nb_subtract, nb_sub}, {Py_nb_multiply, nb_mul}, {Py_nb_true_divide, nb_div},
-    {Py_nb_floor_divide, nb_floordiv}, {Py_nb_remainder, nb_mod}, {Py_nb_power, nb_pow}, {Py_nb_matrix_multiply, nb_matmul},
-    {Py_nb_and, nb_and}, {Py_nb_or, nb_or}, {Py_nb_xor, nb_xor}, {Py_nb_negative, nb_neg}, {Py_nb_positive, nb_positive},
-    {Py_nb_absolute, nb_abs}, {Py_nb_invert, nb_invert}, {Py_nb_bool, nb_bool}, {Py_nb_float, nb_float}, {Py_nb_int, nb_int},
-    {Py_nb_index, nb_index}, {Py_nb_inplace_add, nb_iadd}, {Py_nb_inplace_subtract, nb_isub}, {Py_nb_inplace_multiply, nb_imul},
-    {Py_nb_inplace_true_divide, nb_idiv}, {Py_nb_inplace_floor_divide, nb_ifloordiv}, {Py_nb_inplace_remainder, nb_imod},
-    {Py_nb_inplace_power, nb_ipow}, {Py_nb_inplace_and, nb_iand}, {Py_nb_inplace_or, nb_ior}, {Py_nb_inplace_xor, nb_ixor},
-    {Py_tp_richcompare, compare}, {Py_tp_hash, hash}, {Py_mp_length, length}, {Py_mp_subscript, ac_tensor_subscript},
-    {Py_mp_ass_subscript, ac_tensor_assign}, {0, NULL}};
+PyType_Slot ac_tensor_number_slots[] = {{Py_nb_add, nb_add},
+                                        {Py_nb_subtract, nb_sub},
+                                        {Py_nb_multiply, nb_mul},
+                                        {Py_nb_true_divide, nb_div},
+                                        {Py_nb_floor_divide, nb_floordiv},
+                                        {Py_nb_remainder, nb_mod},
+                                        {Py_nb_power, nb_pow},
+                                        {Py_nb_matrix_multiply, nb_matmul},
+                                        {Py_nb_and, nb_and},
+                                        {Py_nb_or, nb_or},
+                                        {Py_nb_xor, nb_xor},
+                                        {Py_nb_negative, nb_neg},
+                                        {Py_nb_positive, nb_positive},
+                                        {Py_nb_absolute, nb_abs},
+                                        {Py_nb_invert, nb_invert},
+                                        {Py_nb_bool, nb_bool},
+                                        {Py_nb_float, nb_float},
+                                        {Py_nb_int, nb_int},
+                                        {Py_nb_index, nb_index},
+                                        {Py_nb_inplace_add, nb_iadd},
+                                        {Py_nb_inplace_subtract, nb_isub},
+                                        {Py_nb_inplace_multiply, nb_imul},
+                                        {Py_nb_inplace_true_divide, nb_idiv},
+                                        {Py_nb_inplace_floor_divide, nb_ifloordiv},
+                                        {Py_nb_inplace_remainder, nb_imod},
+                                        {Py_nb_inplace_power, nb_ipow},
+                                        {Py_nb_inplace_and, nb_iand},
+                                        {Py_nb_inplace_or, nb_ior},
+                                        {Py_nb_inplace_xor, nb_ixor},
+                                        {Py_tp_richcompare, compare},
+                                        {Py_tp_hash, hash},
+                                        {Py_mp_length, length},
+                                        {Py_mp_subscript, ac_tensor_subscript},
+                                        {Py_mp_ass_subscript, ac_tensor_assign},
+                                        {0, NULL}};

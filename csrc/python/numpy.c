@@ -37,11 +37,15 @@ static PyArray_Descr *descr_of(ac_dtype t) {
 
 static int dtype_of(PyArrayObject *a, ac_dtype *out) {
     for (int i = 0; i < AC_N_DTYPES; i++)
-        if (type_number((ac_dtype)i) >= 0 && PyArray_EquivTypenums(PyArray_TYPE(a), type_number((ac_dtype)i))) return *out = (ac_dtype)i, 0;
+        if (type_number((ac_dtype)i) >= 0 && PyArray_EquivTypenums(PyArray_TYPE(a), type_number((ac_dtype)i)))
+            return *out = (ac_dtype)i, 0;
     PyObject *name = PyObject_GetAttrString((PyObject *)PyArray_DESCR(a), "name");
     bool bfloat = name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "bfloat16") == 0;
     if (bfloat) *out = AC_bfloat16;
-    else PyErr_Format(PyExc_TypeError, "cannot make a tensor of a NumPy array of dtype %S; float, int and bool arrays can be shared", (PyObject *)PyArray_DESCR(a));
+    else
+        PyErr_Format(PyExc_TypeError,
+                     "cannot make a tensor of a NumPy array of dtype %S; float, int and bool arrays can be shared",
+                     (PyObject *)PyArray_DESCR(a));
     Py_XDECREF(name);
     return bfloat ? 0 : -1;
 }
@@ -56,12 +60,16 @@ static PyObject *to_numpy(PyObject *module, PyObject *self) {
     if (!ac_is_tensor(self)) return PyErr_SetString(PyExc_TypeError, "_to_numpy: expected a Tensor"), NULL;
     ac_tensor *t = ac_unwrap(self);
     if (ac_requires_grad(t))
-        return PyErr_SetString(PyExc_RuntimeError, "numpy(): the tensor requires gradients, and writes to the array would not be seen; use .detach().numpy()"), NULL;
+        return PyErr_SetString(PyExc_RuntimeError, "numpy(): the tensor requires gradients, and writes to the array "
+                                                   "would not be seen; use .detach().numpy()"),
+               NULL;
     npy_intp dims[AC_MAX_DIMS], strides[AC_MAX_DIMS];
-    for (int d = 0; d < t->ndim; d++) dims[d] = (npy_intp)t->shape[d], strides[d] = (npy_intp)(t->strides[d] * ac_itemsize(t->dtype));
+    for (int d = 0; d < t->ndim; d++)
+        dims[d] = (npy_intp)t->shape[d], strides[d] = (npy_intp)(t->strides[d] * ac_itemsize(t->dtype));
     PyArray_Descr *descr = descr_of(t->dtype);
     if (!descr) return NULL;
-    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, descr, t->ndim, dims, strides, ac_data(t), NPY_ARRAY_WRITEABLE, NULL);
+    PyObject *array =
+        PyArray_NewFromDescr(&PyArray_Type, descr, t->ndim, dims, strides, ac_data(t), NPY_ARRAY_WRITEABLE, NULL);
     if (!array) return NULL;
     PyObject *keeper = PyCapsule_New(t->storage, "ampc storage", capsule_free);
     if (!keeper) {
@@ -87,13 +95,17 @@ static ac_tensor *share(PyArrayObject *a) {
     if (dtype_of(a, &dtype) < 0) return NULL;
     ac_dims shape = {.n = PyArray_NDIM(a)}, strides = {.n = PyArray_NDIM(a)};
     int64_t item = ac_itemsize(dtype), last = 0;
-    if (shape.n > AC_MAX_DIMS) return PyErr_Format(PyExc_ValueError, "arrays of more than %d dimensions cannot be shared", AC_MAX_DIMS), NULL;
+    if (shape.n > AC_MAX_DIMS)
+        return PyErr_Format(PyExc_ValueError, "arrays of more than %d dimensions cannot be shared", AC_MAX_DIMS), NULL;
     for (int d = 0; d < shape.n; d++) {
         shape.v[d] = PyArray_DIM(a, d);
         if (PyArray_STRIDE(a, d) < 0)
-            return PyErr_SetString(PyExc_ValueError, "arrays with negative strides cannot be shared; pass array.copy()"), NULL;
+            return PyErr_SetString(PyExc_ValueError,
+                                   "arrays with negative strides cannot be shared; pass array.copy()"),
+                   NULL;
         if (PyArray_STRIDE(a, d) % item)
-            return PyErr_SetString(PyExc_ValueError, "the array's strides are not whole elements; pass array.copy()"), NULL;
+            return PyErr_SetString(PyExc_ValueError, "the array's strides are not whole elements; pass array.copy()"),
+                   NULL;
         strides.v[d] = PyArray_STRIDE(a, d) / item;
         if (shape.v[d]) last += (shape.v[d] - 1) * strides.v[d];
     }
@@ -107,12 +119,17 @@ static ac_tensor *share(PyArrayObject *a) {
 static PyObject *from_numpy(PyObject *module, PyObject *o) {
     (void)module;
     if (load() < 0) return NULL;
-    if (!PyArray_Check(o)) return PyErr_Format(PyExc_TypeError, "from_numpy: expected a NumPy array, got %s", Py_TYPE(o)->tp_name);
+    if (!PyArray_Check(o))
+        return PyErr_Format(PyExc_TypeError, "from_numpy: expected a NumPy array, got %s", Py_TYPE(o)->tp_name);
     PyArrayObject *a = (PyArrayObject *)o;
     if (!PyArray_ISNOTSWAPPED(a) || !PyArray_ISALIGNED(a))
-        return PyErr_SetString(PyExc_ValueError, "from_numpy: the array is byte-swapped or not aligned; pass array.astype(array.dtype.newbyteorder('='))"), NULL;
-    if (!PyArray_ISWRITEABLE(a) &&
-        PyErr_WarnEx(PyExc_UserWarning, "from_numpy: the array is not writable; writing to the tensor would break that. Use tensor(array) for a copy", 1) < 0)
+        return PyErr_SetString(PyExc_ValueError, "from_numpy: the array is byte-swapped or not aligned; pass "
+                                                 "array.astype(array.dtype.newbyteorder('='))"),
+               NULL;
+    if (!PyArray_ISWRITEABLE(a) && PyErr_WarnEx(PyExc_UserWarning,
+                                                "from_numpy: the array is not writable; writing to the tensor would "
+                                                "break that. Use tensor(array) for a copy",
+                                                1) < 0)
         return NULL;
     ac_tensor *t = share(a);
     return t ? ac_wrap(t) : NULL;

@@ -47,13 +47,16 @@ static int step_counts(ac_update *u, Py_ssize_t n, PyObject *counts) {
     return 0;
 }
 
-static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *s0, PyObject *s1, PyObject *s2, PyObject *steps, const ac_step *k) {
+static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *s0, PyObject *s1, PyObject *s2,
+                     PyObject *steps, const ac_step *k) {
     Py_ssize_t n = PyList_GET_SIZE(params);
     ac_update *u = PyMem_Calloc((size_t)(n + 1), sizeof *u);
     if (!u) return PyErr_NoMemory();
     PyObject *result = NULL;
-    if (column(u, n, params, offsetof(ac_update, param), false, "params") == 0 && column(u, n, grads, offsetof(ac_update, grad), false, "grads") == 0 &&
-        column(u, n, s0, offsetof(ac_update, state[0]), false, "state") == 0 && column(u, n, s1, offsetof(ac_update, state[1]), false, "state") == 0 &&
+    if (column(u, n, params, offsetof(ac_update, param), false, "params") == 0 &&
+        column(u, n, grads, offsetof(ac_update, grad), false, "grads") == 0 &&
+        column(u, n, s0, offsetof(ac_update, state[0]), false, "state") == 0 &&
+        column(u, n, s1, offsetof(ac_update, state[1]), false, "state") == 0 &&
         column(u, n, s2, offsetof(ac_update, state[2]), false, "state") == 0 && step_counts(u, n, steps) == 0) {
         void *lock = ac_lock.release();
         int failed = ac_optim_step(rule, u, (int)n, k);
@@ -69,18 +72,22 @@ static PyObject *sgd(PyObject *module, PyObject *args) {
     PyObject *params, *grads, *momenta, *steps;
     ac_step k = {0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OO!ddddpp", &PyList_Type, &params, &PyList_Type, &grads, &momenta, &PyList_Type, &steps, &k.lr,
-                          &k.momentum, &k.dampening, &k.weight_decay, &k.nesterov, &k.maximize)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!O!OO!ddddpp", &PyList_Type, &params, &PyList_Type, &grads, &momenta, &PyList_Type,
+                          &steps, &k.lr, &k.momentum, &k.dampening, &k.weight_decay, &k.nesterov, &k.maximize))
+        return NULL;
     return run(AC_RULE_SGD, params, grads, momenta, Py_None, Py_None, steps, &k);
 }
 
-/* _adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs | None, steps, lr, beta1, beta2, eps, weight_decay, decoupled, maximize) */
+/* _adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs | None, steps, lr, beta1, beta2, eps, weight_decay,
+ * decoupled, maximize) */
 static PyObject *adam(PyObject *module, PyObject *args) {
     PyObject *params, *grads, *m, *v, *vmax, *steps;
     ac_step k = {0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OOOO!dddddpp", &PyList_Type, &params, &PyList_Type, &grads, &m, &v, &vmax, &PyList_Type, &steps, &k.lr,
-                          &k.beta1, &k.beta2, &k.eps, &k.weight_decay, &k.decoupled, &k.maximize)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!O!OOOO!dddddpp", &PyList_Type, &params, &PyList_Type, &grads, &m, &v, &vmax,
+                          &PyList_Type, &steps, &k.lr, &k.beta1, &k.beta2, &k.eps, &k.weight_decay, &k.decoupled,
+                          &k.maximize))
+        return NULL;
     return run(AC_RULE_ADAM, params, grads, m, v, vmax, steps, &k);
 }
 

@@ -14,25 +14,23 @@
 
 /* The Python object of a tensor. It owns one C reference. */
 typedef struct {
-    PyObject_HEAD
-    ac_tensor *t;
+    PyObject_HEAD ac_tensor *t;
     PyObject *dict, *weakrefs;
 } PyTensor;
 
 typedef struct {
-    PyObject_HEAD
-    ac_dtype dtype;
+    PyObject_HEAD ac_dtype dtype;
 } PyDtype;
 
 /* The module's state. */
 typedef struct {
     PyTypeObject *tensor, *dtype, *function, *node, *scaler;
     PyObject *dtypes[AC_N_DTYPES];
-    PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
-    PyTypeObject *results[AC_N_OPS];          /* struct sequences of rows with several results */
+    PyObject *names[AC_N_OPS][AC_MAX_PARAMS];                /* interned */
+    PyTypeObject *results[AC_N_OPS];                         /* struct sequences of rows with several results */
     PyObject *out, *input, *axis, *dim, *keepdims, *keepdim; /* interned words */
-    PyObject *size_type;                      /* ampc.Size, given by Python */
-    PyObject *functions;                      /* name -> function, also for pickling */
+    PyObject *size_type;                                     /* ampc.Size, given by Python */
+    PyObject *functions;                                     /* name -> function, also for pickling */
 } ac_py_state;
 
 /* The one module's state: the core's hooks are called without it. Borrowed. */
@@ -40,9 +38,9 @@ extern ac_py_state *ac_py;
 
 /* -- errors.c -- */
 PyObject *ac_raise(void); /* turns the core's last error into an exception; returns NULL */
-#define AC_PY_TRY(call)                                                                            \
-    do {                                                                                           \
-        if ((call) < 0) return ac_raise();                                                         \
+#define AC_PY_TRY(call)                                                                                                \
+    do {                                                                                                               \
+        if ((call) < 0) return ac_raise();                                                                             \
     } while (0)
 
 /* -- tensor.c -- */
@@ -50,18 +48,18 @@ static inline bool ac_is_tensor(PyObject *o) {
     return Py_TYPE(o) == ac_py->tensor || PyType_IsSubtype(Py_TYPE(o), ac_py->tensor);
 }
 static inline ac_tensor *ac_unwrap(PyObject *o) { return ((PyTensor *)o)->t; } /* borrowed */
-PyObject *ac_wrap(ac_tensor *t);            /* new object; steals t (also on failure); NULL passes */
+PyObject *ac_wrap(ac_tensor *t);                        /* new object; steals t (also on failure); NULL passes */
 PyObject *ac_wrap_as(PyTypeObject *type, ac_tensor *t); /* the same, of a subclass; t must be fresh */
-PyObject *ac_wrap_borrowed(ac_tensor *t);   /* new object reference; t stays the caller's */
+PyObject *ac_wrap_borrowed(ac_tensor *t);               /* new object reference; t stays the caller's */
 int ac_tensor_type_init(PyObject *module);
 
 /* -- args.c -- */
 typedef struct {
     ac_tensor *in[AC_MAX_IN];
     int n_in;
-    ac_tensor *owned[AC_MAX_IN];            /* tensors made from numbers */
+    ac_tensor *owned[AC_MAX_IN]; /* tensors made from numbers */
     int n_owned;
-    ac_tensor *target;                      /* out=, borrowed */
+    ac_tensor *target; /* out=, borrowed */
     union {
         char bytes[AC_MAX_ATTRS];
         int64_t align;
@@ -72,11 +70,11 @@ typedef struct {
  * set; p must be released in any case. */
 int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, ac_call_args *p);
 void ac_parse_release(ac_call_args *p);
-ac_tensor *ac_number_tensor(PyObject *o);   /* new: a Python number as a 0-d tensor; NULL with an error */
+ac_tensor *ac_number_tensor(PyObject *o); /* new: a Python number as a 0-d tensor; NULL with an error */
 bool ac_is_number(PyObject *o);
 int ac_scalar_from(PyObject *o, ac_scalar *s);
 int ac_dims_from(PyObject *o, ac_dims *d, const char *name);
-int ac_dtype_from(PyObject *o, ac_dtype *dtype); /* a dtype object, or a Python or NumPy type */
+int ac_dtype_from(PyObject *o, ac_dtype *dtype);       /* a dtype object, or a Python or NumPy type */
 PyObject *ac_dims_object(const int64_t *v, int64_t n); /* ampc.Size */
 
 /* -- the other files' parts of the module -- */

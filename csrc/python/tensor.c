@@ -95,7 +95,8 @@ static PyObject *no_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
         PyObject *full = PyTuple_New(PyTuple_GET_SIZE(args) + 1), *result = NULL;
         if (!full) return NULL;
         PyTuple_SET_ITEM(full, 0, Py_NewRef((PyObject *)type));
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) PyTuple_SET_ITEM(full, i + 1, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++)
+            PyTuple_SET_ITEM(full, i + 1, Py_NewRef(PyTuple_GET_ITEM(args, i)));
         result = PyObject_Call(make, full, kwargs);
         Py_DECREF(full);
         return result;
@@ -130,9 +131,14 @@ static PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor
                                 {NULL, 0, 0, 0, NULL}};
 static PyGetSetDef dict_getset = {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL};
 
-static PyType_Slot base_slots[] = {{Py_tp_dealloc, dealloc}, {Py_tp_traverse, traverse}, {Py_tp_clear, clear},
-                                   {Py_tp_new, no_new}, {Py_tp_members, members}, {Py_tp_getset, ac_tensor_getset},
-                                   {Py_tp_methods, ac_tensor_methods}, {0, NULL}};
+static PyType_Slot base_slots[] = {{Py_tp_dealloc, dealloc},
+                                   {Py_tp_traverse, traverse},
+                                   {Py_tp_clear, clear},
+                                   {Py_tp_new, no_new},
+                                   {Py_tp_members, members},
+                                   {Py_tp_getset, ac_tensor_getset},
+                                   {Py_tp_methods, ac_tensor_methods},
+                                   {0, NULL}};
 
 static PyMethodDef functions[] = {{"_make_subclass", make_subclass, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 

@@ -46,9 +46,13 @@ int ac_copies_put(const ac_tensor *t, ac_tensor *copy) {
     if (held_bytes + copy->storage->bytes > limit_bytes) return 0;
     ac_copy *c = ac_alloc(sizeof *c);
     if (!c) return -1;
-    *c = (ac_copy){.next = t->storage->copies, .older = newest, .home = t->storage,
-                   .content = t->storage->content, .offset = t->offset,
-                   .shape = ac_shape_of(t), .strides = ac_strides_of(t),
+    *c = (ac_copy){.next = t->storage->copies,
+                   .older = newest,
+                   .home = t->storage,
+                   .content = t->storage->content,
+                   .offset = t->offset,
+                   .shape = ac_shape_of(t),
+                   .strides = ac_strides_of(t),
                    .tensor = ac_tensor_retain(copy)};
     if (newest) newest->newer = c;
     newest = t->storage->copies = c;

@@ -9,13 +9,15 @@ int64_t ac_dims_numel(const ac_dims *d) {
     bool empty = false;
     for (int64_t i = 0; i < d->n; i++) {
         if (d->v[i] < 0)
-            return ac_fail(AC_RUNTIME, "negative size %" PRId64 " in dimension %" PRId64
-                                       ": sizes must be 0 or more", d->v[i], i);
+            return ac_fail(AC_RUNTIME, "negative size %" PRId64 " in dimension %" PRId64 ": sizes must be 0 or more",
+                           d->v[i], i);
         if (d->v[i] == 0) empty = true;
         else if (__builtin_mul_overflow(numel, d->v[i], &numel) || numel > (INT64_MAX >> 4)) {
             char text[AC_SHAPE_TEXT];
-            return ac_fail(AC_RUNTIME, "a tensor of shape %s has more elements than memory can "
-                                       "hold", ac_dims_text(d, text));
+            return ac_fail(AC_RUNTIME,
+                           "a tensor of shape %s has more elements than memory can "
+                           "hold",
+                           ac_dims_text(d, text));
         }
     }
     return empty ? 0 : numel;
@@ -56,8 +58,9 @@ int ac_dims_broadcast(ac_dims *shape, const ac_dims *with, const char *what) {
 int ac_dim_wrap(int64_t *dim, int64_t n, const char *what) {
     int64_t range = n > 0 ? n : 1;
     if (*dim < -range || *dim >= range)
-        return ac_fail(AC_INDEX, "%s: dimension %" PRId64 " is out of range for a tensor of %"
-                       PRId64 " dimensions (expected %" PRId64 " to %" PRId64 ")",
+        return ac_fail(AC_INDEX,
+                       "%s: dimension %" PRId64 " is out of range for a tensor of %" PRId64
+                       " dimensions (expected %" PRId64 " to %" PRId64 ")",
                        what, *dim, n, -range, range - 1);
     if (*dim < 0) *dim += range;
     return 0;
@@ -69,8 +72,7 @@ int ac_dims_mask(const ac_dims *dims, int64_t n, const char *what, uint32_t *mas
     for (int64_t i = 0; i < dims->n; i++) {
         int64_t d = dims->v[i];
         AC_TRY(ac_dim_wrap(&d, n, what));
-        if (*mask & (1u << d))
-            return ac_fail(AC_RUNTIME, "%s: dimension %" PRId64 " appears twice in `dim`", what, d);
+        if (*mask & (1u << d)) return ac_fail(AC_RUNTIME, "%s: dimension %" PRId64 " appears twice in `dim`", what, d);
         *mask |= 1u << d;
     }
     return 0;
@@ -83,8 +85,10 @@ int ac_dims_infer(ac_dims *shape, int64_t numel, const char *what) {
     for (int64_t i = 0; i < shape->n; i++) {
         if (shape->v[i] != -1) continue;
         if (hole >= 0)
-            return ac_fail(AC_RUNTIME, "%s: shape %s has more than one -1; only one size can be "
-                                       "inferred", what, ac_dims_text(shape, text));
+            return ac_fail(AC_RUNTIME,
+                           "%s: shape %s has more than one -1; only one size can be "
+                           "inferred",
+                           what, ac_dims_text(shape, text));
         hole = i;
         filled.v[i] = 1;
     }
@@ -92,14 +96,16 @@ int ac_dims_infer(ac_dims *shape, int64_t numel, const char *what) {
     if (known < 0) return -1;
     if (hole >= 0) {
         if (known == 0)
-            return ac_fail(AC_RUNTIME, "%s: -1 in shape %s cannot be inferred because another "
-                                       "size is 0", what, ac_dims_text(shape, text));
+            return ac_fail(AC_RUNTIME,
+                           "%s: -1 in shape %s cannot be inferred because another "
+                           "size is 0",
+                           what, ac_dims_text(shape, text));
         filled.v[hole] = numel / known;
         known *= filled.v[hole];
     }
     if (known != numel)
-        return ac_fail(AC_RUNTIME, "%s: shape %s does not hold the tensor's %" PRId64 " elements",
-                       what, ac_dims_text(shape, text), numel);
+        return ac_fail(AC_RUNTIME, "%s: shape %s does not hold the tensor's %" PRId64 " elements", what,
+                       ac_dims_text(shape, text), numel);
     *shape = filled;
     return 0;
 }
@@ -107,8 +113,7 @@ int ac_dims_infer(ac_dims *shape, int64_t numel, const char *what) {
 const char *ac_dims_text(const ac_dims *d, char *buffer) {
     int used = snprintf(buffer, AC_SHAPE_TEXT, "[");
     for (int64_t i = 0; i < d->n && used < AC_SHAPE_TEXT - 24; i++)
-        used += snprintf(buffer + used, (size_t)(AC_SHAPE_TEXT - used), i ? ", %" PRId64 : "%" PRId64,
-                         d->v[i]);
+        used += snprintf(buffer + used, (size_t)(AC_SHAPE_TEXT - used), i ? ", %" PRId64 : "%" PRId64, d->v[i]);
     (void)snprintf(buffer + used, (size_t)(AC_SHAPE_TEXT - used), "]");
     return buffer;
 }

@@ -17,8 +17,7 @@ ac_storage *ac_storage_new(int64_t bytes) {
 ac_storage *ac_storage_wrap(void *data, int64_t bytes, void (*release)(void *), void *owner) {
     ac_storage *s = ac_alloc(sizeof *s);
     if (!s) return NULL;
-    *s = (ac_storage){.refs = 1, .data = data, .bytes = bytes, .exported = true,
-                      .release = release, .owner = owner};
+    *s = (ac_storage){.refs = 1, .data = data, .bytes = bytes, .exported = true, .release = release, .owner = owner};
     return s;
 }
 

@@ -20,11 +20,11 @@ typedef struct ac_storage {
     int64_t refs;
     char *data;
     int64_t bytes;
-    uint64_t content;  /* bumped by every write, whoever makes it; what caches key on */
-    uint32_t version;  /* autograd's counter, shared by views and detach() */
+    uint64_t content; /* bumped by every write, whoever makes it; what caches key on */
+    uint32_t version; /* autograd's counter, shared by views and detach() */
     ac_device device;
-    bool exported;     /* memory that somebody else may write: no trustworthy `content` */
-    ac_copy *copies;   /* owned, freed with the storage */
+    bool exported;                /* memory that somebody else may write: no trustworthy `content` */
+    ac_copy *copies;              /* owned, freed with the storage */
     void (*release)(void *owner); /* foreign memory: how to give it back */
     void *owner;
 } ac_storage;

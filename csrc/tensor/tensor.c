@@ -9,8 +9,7 @@ static void no_py(void *py) { (void)py; }
 static void no_meta(ac_meta *meta) { (void)meta; }
 ac_tensor_hooks ac_hooks = {no_py, no_py, no_meta};
 
-ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape,
-                                  const ac_dims *strides) {
+ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape, const ac_dims *strides) {
     int64_t numel = ac_dims_numel(shape);
     ac_tensor *t = numel < 0 ? NULL : ac_alloc(sizeof *t);
     if (!t) {
@@ -20,8 +19,7 @@ ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_
     memset(t, 0, offsetof(ac_tensor, shape));
     t->refs = 1, t->storage = storage, t->numel = numel, t->dtype = dtype;
     t->ndim = (int)shape->n;
-    for (int64_t i = 0; i < shape->n; i++)
-        t->shape[i] = shape->v[i], t->strides[i] = strides->v[i];
+    for (int64_t i = 0; i < shape->n; i++) t->shape[i] = shape->v[i], t->strides[i] = strides->v[i];
     return t;
 }
 
@@ -38,8 +36,7 @@ static void share_counter(ac_tensor *t, const ac_tensor *from) {
     if (t->counter) t->counter->refs++;
 }
 
-ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dims *strides,
-                          int64_t offset) {
+ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dims *strides, int64_t offset) {
     ac_tensor *v = ac_tensor_from_storage(ac_storage_retain(t->storage), t->dtype, shape, strides);
     if (!v) return NULL;
     v->offset = offset;
@@ -107,8 +104,7 @@ ac_dims ac_shape_of(const ac_tensor *t) { return list(t->ndim, t->shape); }
 ac_dims ac_strides_of(const ac_tensor *t) { return list(t->ndim, t->strides); }
 
 bool ac_same_shape(const ac_tensor *a, const ac_tensor *b) {
-    return a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+    return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
 bool ac_is_contiguous(const ac_tensor *t) {

@@ -26,12 +26,12 @@ typedef struct ac_tensor {
     int64_t numel;
     ac_dtype dtype;
     int ndim;
-    bool is_scalar;      /* came from a Python number: does not take part in promotion */
-    bool is_inference;   /* made under inference_mode */
-    bool is_one_of_many; /* from unbind or split: writing it would rewrite its siblings' history */
-    uint32_t view_version; /* of a view: the version its history was made for */
-    ac_meta *meta;       /* owned, NULL until autograd has something to note */
-    ac_counter *counter; /* owned, NULL: the storage's `version` counts */
+    bool is_scalar;         /* came from a Python number: does not take part in promotion */
+    bool is_inference;      /* made under inference_mode */
+    bool is_one_of_many;    /* from unbind or split: writing it would rewrite its siblings' history */
+    uint32_t view_version;  /* of a view: the version its history was made for */
+    ac_meta *meta;          /* owned, NULL until autograd has something to note */
+    ac_counter *counter;    /* owned, NULL: the storage's `version` counts */
     struct ac_tensor *base; /* owned: the tensor this is a view of, or NULL */
     int64_t shape[AC_MAX_DIMS], strides[AC_MAX_DIMS];
 } ac_tensor;
@@ -49,8 +49,7 @@ ac_tensor *ac_tensor_new(ac_dtype dtype, const ac_dims *shape) AC_CHECKED;
 /* new: another view of t's storage; `base` is left to the caller */
 ac_tensor *ac_tensor_alias(const ac_tensor *t) AC_CHECKED;
 /* new: the same storage with another geometry (numel is derived) */
-ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dims *strides,
-                          int64_t offset) AC_CHECKED;
+ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dims *strides, int64_t offset) AC_CHECKED;
 /* new: takes over `storage` (steals it, on failure too) */
 ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape,
                                   const ac_dims *strides) AC_CHECKED;
@@ -80,9 +79,7 @@ bool ac_same_shape(const ac_tensor *a, const ac_tensor *b);
 bool ac_is_contiguous(const ac_tensor *t);
 const char *ac_shape_text(const ac_tensor *t, char *buffer);
 
-static inline void *ac_data(const ac_tensor *t) {
-    return t->storage->data + t->offset * ac_itemsize(t->dtype);
-}
+static inline void *ac_data(const ac_tensor *t) { return t->storage->data + t->offset * ac_itemsize(t->dtype); }
 static inline uint32_t *ac_version(const ac_tensor *t) {
     return t->counter ? &t->counter->version : &t->storage->version;
 }

@@ -1,0 +1,43 @@
+# make demo   train a model on handwritten digits in three precisions
+# make test   build, install and run every test
+# Both make .venv and install what they need. PYTHON picks the interpreter.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: demo test bench ctest lint soak clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+# The stamp is younger than every source it was built from.
+SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*) $(wildcard ampc/*.py ampc/*/*.py)
+$(VENV)/installed: $(BIN)/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet ".[plot,test]"
+	touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/ampc demo
+
+# From tests/, so that the installed package is tested and not the source folder.
+test: $(VENV)/installed
+	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . $(PYTEST_ARGS) .
+
+# The core's own C tests under the address and undefined-behaviour sanitizers.
+ctest:
+	$(MAKE) -C tests/c
+
+lint:
+	$(BIN)/python -m pip install --quiet ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 numpy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror csrc/*/*.c csrc/*/*.h
+
+bench: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python benchmarks/compare.py
+
+clean:
+	rm -rf $(VENV) build demo *.egg-info ampc/_libs ampc/*.so

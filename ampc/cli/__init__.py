@@ -1,0 +1,28 @@
+"""The command ``ampc``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import List, Optional
+
+from .demo import add_demo
+from .info import info
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Runs a subcommand; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="ampc", description="Mixed-precision training: what this installation can do, and a demonstration.")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    commands.add_parser("info", help="version, compiler, CPU features, BLAS, threads, CUDA").set_defaults(run=lambda args: print(info()))
+    add_demo(commands)
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return 2
+    args.run(args)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,255 @@
+/* The core tested from C, without an interpreter: allocation, the pool, operators, autograd, the
+ * weight copies, the scaler, and every error path of a training step by failing each allocation. */
+#include "../../csrc/amp/autocast.h"
+#include "../../csrc/amp/scaler.h"
+#include "../../csrc/autograd/node.h"
+#include "../../csrc/base/alloc.h"
+#include "../../csrc/base/half.h"
+#include "../../csrc/base/pool.h"
+#include "../../csrc/dispatch/dispatch.h"
+#include "../../csrc/optim/optim.h"
+#include "../../csrc/tensor/copies.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int passed, failed;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (condition) passed++;                                                                   \
+        else {                                                                                     \
+            failed++;                                                                              \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, ac_error_message()); \
+        }                                                                                          \
+    } while (0)
+
+/* -- helpers ---------------------------------------------------------------------------------- */
+
+static ac_tensor *filled(int64_t rows, int64_t cols, double value, ac_dtype dtype) {
+    ac_attrs_full a = {.size = {2, {rows, cols}}, .value = {.kind = AC_FLOAT, .f = value}, .dtype = dtype};
+    ac_tensor *out[AC_MAX_OUT] = {NULL};
+    return ac_call(AC_OP_full, NULL, 0, &a, out) < 0 ? NULL : out[0];
+}
+
+static double at(const ac_tensor *t, int64_t i) { return ac_read_double(ac_data(t), t->dtype, i); }
+
+/* -- base -------------------------------------------------------------------------------------- */
+
+static void test_half(void) {
+    int wrong = 0;
+    for (uint32_t h = 0; h < 65536; h++) { /* every 16-bit number survives the round trip */
+        uint16_t x = (uint16_t)h;
+        float f = ac_f16_to_f32(x), b = ac_bf16_to_f32(x);
+        wrong += !isnan(f) && ac_f32_to_f16(f) != x;
+        wrong += !isnan(b) && ac_f32_to_bf16(b) != x;
+        wrong += isnan(f) && !isnan(ac_f16_to_f32(ac_f32_to_f16(f)));
+        wrong += isnan(b) && !isnan(ac_bf16_to_f32(ac_f32_to_bf16(b)));
+    }
+    CHECK(wrong == 0);
+    CHECK(ac_f32_to_f16(65519.0f) == 0x7BFF && ac_f32_to_f16(65520.0f) == 0x7C00); /* the edge of overflow */
+    CHECK(ac_f32_to_f16(0x1p-25f) == 0 && ac_f32_to_f16(0x1.8p-25f) == 1);         /* the edge of underflow */
+    CHECK(ac_f32_to_f16(1.0f + 0x1p-11f) == 0x3C00 && ac_f32_to_f16(1.0f + 0x1.8p-10f) == 0x3C02); /* ties to even */
+}
+
+static void test_alloc(void) {
+    ac_memory_stats before = ac_memory();
+    for (size_t bytes = 0; bytes < 100000; bytes += 97) {
+        char *p = ac_alloc(bytes);
+        CHECK(p && (uintptr_t)p % AC_ALIGNMENT == 0);
+        if (p) memset(p, 1, bytes);
+        ac_free(p, bytes);
+    }
+    CHECK(ac_memory().blocks == before.blocks);
+    ac_alloc_fail_at(2, 0);
+    void *first = ac_alloc(10), *second = ac_alloc(10), *third = ac_alloc(10);
+    ac_alloc_fail_at(0, 0);
+    CHECK(first && !second && third && ac_error_code() == AC_MEMORY);
+    ac_free(first, 10);
+    ac_free(third, 10);
+    CHECK(ac_alloc((size_t)1 << 50) == NULL);
+    ac_memory_trim();
+    CHECK(ac_memory().cached == 0);
+}
+
+typedef struct {
+    int64_t n;
+    unsigned char *seen;
+} coverage;
+
+static void visit(void *context, int64_t chunk) { ((coverage *)context)->seen[chunk]++; }
+
+static void test_pool(void) {
+    for (int threads = 1; threads <= 4; threads++) {
+        ac_set_num_threads(threads);
+        for (int64_t n = 0; n < 200; n++) {
+            unsigned char seen[200] = {0};
+            coverage c = {n, seen};
+            int wrong = 0;
+            ac_parallel(n, visit, &c);
+            for (int64_t i = 0; i < n; i++) wrong += seen[i] != 1;
+            CHECK(wrong == 0);
+        }
+    }
+    ac_set_num_threads(2);
+}
+
+/* -- operators ----------------------------------------------------------------------------------- */
+
+static void test_views(void) {
+    ac_tensor *x = filled(3, 4, 0, AC_float32), *out[AC_MAX_OUT] = {NULL};
+    for (int64_t i = 0; i < 12; i++) ac_write_double(ac_data(x), AC_float32, i, (double)i);
+    ac_attrs_two_dims swap = {0, 1};
+    CHECK(ac_call(AC_OP_transpose, &x, 1, &swap, out) == 0);
+    ac_tensor *y = out[0], *flat = NULL;
+    CHECK(y->shape[0] == 4 && y->storage == x->storage && y->base == x);
+    ac_attrs_size size = {{1, {12}}};
+    CHECK(ac_call(AC_OP_view, &y, 1, &size, out) < 0); /* needs a copy */
+    CHECK(ac_call(AC_OP_reshape, &y, 1, &size, &flat) == 0 && at(flat, 1) == 4);
+    ac_tensor_release(flat);
+    ac_tensor_release(y);
+    ac_tensor_release(x);
+}
+
+static void test_threads_do_not_change_results(void) {
+    double first = 0;
+    for (int threads = 1; threads <= 4; threads++) {
+        ac_set_num_threads(threads);
+        ac_tensor *x = filled(700, 300, 0.1, AC_float32), *out[AC_MAX_OUT] = {NULL}, *sum = NULL;
+        ac_attrs_reduce all = {{.n = -1}, 0, AC_NO_DTYPE};
+        CHECK(ac_call(AC_OP_exp, &x, 1, NULL, out) == 0 && ac_call(AC_OP_sum, out, 1, &all, &sum) == 0);
+        if (threads == 1) first = at(sum, 0);
+        CHECK(at(sum, 0) == first);
+        ac_tensor_release(sum);
+        ac_tensor_release(out[0]);
+        ac_tensor_release(x);
+    }
+    ac_set_num_threads(2);
+}
+
+/* -- autograd -------------------------------------------------------------------------------------- */
+
+/* loss = mean((x w^T)^2), under autocast when `low` */
+static int training_step(bool low) {
+    ac_tensor *x = filled(8, 4, 0.5, AC_float32), *w = filled(3, 4, 0.25, AC_float32);
+    ac_tensor *y = NULL, *target = filled(8, 3, 1, AC_float32), *loss = NULL, *in[3] = {x, w, NULL};
+    ac_attrs_reduction mean = {AC_REDUCE_MEAN};
+    double tolerance = low ? 1e-3 : 1e-6; /* the incoming gradient is bfloat16 then */
+    int result = x && w && target ? ac_set_requires_grad(w, true) : -1;
+    ac_autocast_state outside = ac_autocast;
+    if (low) ac_autocast_enter(AC_AMP_CPU, true, AC_bfloat16, true);
+    if (!result) result = ac_call(AC_OP_linear, in, 3, NULL, &y);
+    ac_tensor *pair[2] = {y, target};
+    if (!result) result = ac_call(AC_OP_mse_loss, pair, 2, &mean, &loss);
+    ac_autocast = outside;
+    if (!result) {
+        ac_backward_args run = {.roots = &loss, .n_roots = 1};
+        result = ac_backward(&run);
+    }
+    if (!result) { /* y = 0.5 everywhere: dL/dw = sum over rows of 2 (0.5 - 1) 0.5 / 24 */
+        CHECK(w->meta->grad && fabs(at(w->meta->grad, 0) - 8 * 2 * -0.5 * 0.5 / 24) < tolerance);
+        ac_update u = {.grad = w->meta->grad, .param = w, .step = 1};
+        ac_step k = {.lr = 1};
+        result = ac_optim_step(AC_RULE_SGD, &u, 1, &k);
+        if (!result) CHECK(fabs(at(w, 0) - (0.25 + 8 * 0.5 / 24)) < tolerance);
+    }
+    if (low && !result) CHECK(ac_copies_bytes() == 0 || ac_copies_find(w, AC_bfloat16) == NULL); /* outdated by the write */
+    ac_tensor_clear(&loss);
+    ac_tensor_clear(&y);
+    ac_tensor_clear(&target);
+    ac_tensor_clear(&w);
+    ac_tensor_clear(&x);
+    return result;
+}
+
+static void test_training_step(void) {
+    int64_t blocks = ac_memory().blocks;
+    for (int low = 0; low < 2; low++) {
+        CHECK(training_step(low) == 0);
+        CHECK(ac_memory().blocks == blocks); /* nothing leaked */
+        ac_alloc_fail_at(0, 0);
+        CHECK(training_step(low) == 0);
+        int64_t calls = ac_alloc_calls();
+        CHECK(calls > 10);
+        for (int64_t n = 1; n <= calls; n++) { /* every allocation of the step fails once */
+            ac_alloc_fail_at(n, 0);
+            CHECK(training_step(low) < 0 && ac_error_code() == AC_MEMORY);
+            ac_alloc_fail_at(0, 0);
+            CHECK(ac_memory().blocks == blocks);
+        }
+        CHECK(training_step(low) == 0);
+    }
+}
+
+static void test_long_chain(void) {
+    ac_tensor *x = filled(1, 1, 1, AC_float32), *y = ac_tensor_retain(x);
+    CHECK(ac_set_requires_grad(x, true) == 0);
+    for (int i = 0; i < 200000; i++) {
+        ac_tensor *next = NULL;
+        if (ac_call(AC_OP_neg, &y, 1, NULL, &next) < 0) break;
+        ac_tensor_release(y);
+        y = next;
+    }
+    ac_backward_args run = {.roots = &y, .n_roots = 1};
+    CHECK(ac_backward(&run) == 0 && at(x->meta->grad, 0) == 1);
+    ac_tensor_release(y);
+    ac_tensor_release(x);
+}
+
+/* -- mixed precision ----------------------------------------------------------------------------------- */
+
+static void test_copies(void) {
+    ac_tensor *w = filled(4, 4, 1.5, AC_float32);
+    CHECK(ac_set_requires_grad(w, true) == 0);
+    ac_tensor *a = ac_weight_copy(w, AC_bfloat16), *b = ac_weight_copy(w, AC_bfloat16);
+    CHECK(a == b && ac_copies_bytes() == 32);
+    ac_tensor_release(b);
+    ((float *)ac_data(w))[0] = 7;
+    ac_wrote(w);
+    b = ac_weight_copy(w, AC_bfloat16);
+    CHECK(a != b && at(b, 0) == 7 && at(a, 0) == 1.5);
+    ac_tensor_release(a);
+    ac_tensor_release(b);
+    ac_tensor_release(w);
+    CHECK(ac_copies_bytes() == 0);
+}
+
+static void test_scaler(void) {
+    ac_scaler s = {65536, 2, 0.5, 3, 0};
+    for (int i = 0; i < 3; i++) ac_scaler_update(&s, false);
+    CHECK(s.scale == 131072 && s.growth_tracker == 0);
+    for (int i = 0; i < 1000; i++) ac_scaler_update(&s, true);
+    CHECK(s.scale > 0 && isnormal(s.scale) && isfinite(ac_scaler_inverse(&s)));
+    s.growth_interval = 1;
+    for (int i = 0; i < 1000; i++) ac_scaler_update(&s, false);
+    CHECK(isfinite(s.scale) && s.scale > 1e38f);
+    ac_tensor *g[2] = {filled(3, 3, 4, AC_float32), filled(100, 400, 2, AC_float16)};
+    int64_t bad = -1;
+    CHECK(ac_unscale(g, 2, 0.5f, &bad) == 0 && bad == 0 && at(g[0], 0) == 2 && at(g[1], 39999) == 1);
+    ((float *)ac_data(g[0]))[4] = 1e36f; /* finite now, infinite when unscaled by 1e4 */
+    CHECK(ac_unscale(g, 1, 1e4f, &bad) == 0 && bad == 1);
+    ac_tensor_release(g[0]);
+    ac_tensor_release(g[1]);
+}
+
+int main(void) {
+    if (ac_ops_init() < 0) {
+        fprintf(stderr, "%s\n", ac_error_message());
+        return 1;
+    }
+    ac_hooks.meta_free = ac_meta_free;
+    test_half();
+    test_alloc();
+    test_pool();
+    test_views();
+    test_threads_do_not_change_results();
+    test_training_step();
+    test_long_chain();
+    test_copies();
+    test_scaler();
+    ac_memory_trim();
+    printf("core: %d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

@@ -1,0 +1,330 @@
+"""Autograd: backward, grad, hooks, modes, in-place writes, Python Functions."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+
+import ampc
+from ampc.autograd import Function, grad, gradcheck, gradgradcheck
+
+
+def leaf(*values):
+    return ampc.tensor(list(values), requires_grad=True)
+
+
+def test_accumulation_and_zero():
+    x = leaf(1.0, 2.0)
+    (x * x).sum().backward()
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [5, 7]
+
+
+def test_shared_subgraph_and_several_roots():
+    x = leaf(2.0)
+    y = x * x
+    z = y * y + y
+    z.backward()
+    assert x.grad.item() == 4 * 8 + 2 * 2
+    a, b = leaf(1.0), leaf(2.0)
+    ampc.autograd.backward([a * 2, (a * b).sum()], [ampc.tensor([1.0]), None])
+    assert a.grad.item() == 4 and b.grad.item() == 1
+
+
+def test_grad_captures_without_accumulating():
+    x, y = leaf(3.0), leaf(4.0)
+    gx, = grad((x * y).sum(), x)
+    assert gx.item() == 4 and x.grad is None and y.grad is None
+    mid = x * 2
+    gm, = grad((mid * mid).sum(), [mid])
+    assert gm.item() == 12
+    with pytest.raises(RuntimeError, match="not used"):
+        grad(x.sum(), [y])
+    assert grad(x.sum(), [y], allow_unused=True) == (None,)
+    assert grad(x.sum(), [x, y], materialize_grads=True)[1].item() == 0
+
+
+def test_higher_orders():
+    x = ampc.tensor(0.7, dtype=ampc.float64, requires_grad=True)
+    y = x.sin() * x.exp()
+    for want in ("sin+cos", 2):
+        y, = grad(y, x, create_graph=True)
+    import math
+    assert abs(y.item() - 2 * math.cos(0.7) * math.exp(0.7)) < 1e-12
+    x = leaf(2.0)
+    (x**3).sum().backward(create_graph=True)
+    x.grad.sum().backward()
+    assert x.grad.item() == 12 + 12
+
+
+def test_second_backward_is_refused_with_reason():
+    x = leaf(1.0)
+    y = (x * x).sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match="retain_graph"):
+        y.backward()
+    z = (x * x).sum()
+    z.backward(retain_graph=True)
+    z.backward()
+
+
+def test_errors_of_backward():
+    with pytest.raises(RuntimeError, match="does not require gradients"):
+        ampc.ones(1).backward()
+    with pytest.raises(RuntimeError, match="one element"):
+        (leaf(1.0, 2.0) * 2).backward()
+    with pytest.raises(RuntimeError, match="shape"):
+        (leaf(1.0, 2.0) * 2).backward(ampc.ones(3))
+    with pytest.raises(RuntimeError, match="floating point"):
+        ampc.ones(2, dtype=ampc.int64).requires_grad_()
+
+
+def test_version_check_names_the_operator():
+    x = leaf(1.0, 2.0)
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="backward of exp .* modified in place"):
+        y.sum().backward()
+    a = x * 1
+    b = a * a
+    a.data.mul_(5)  # .data has a counter of its own
+    b.sum().backward()
+    c = x * 1
+    d = c * c
+    c.detach().mul_(5)  # detach() shares it
+    with pytest.raises(RuntimeError, match="backward of mul"):
+        d.sum().backward()
+
+
+def test_in_place_on_leaves_is_refused():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="leaf"):
+        x.add_(1)
+    with pytest.raises(RuntimeError, match="leaf"):
+        x[:1].mul_(2)
+    with ampc.no_grad():
+        x.add_(1)
+    assert x.tolist() == [2, 3]
+    with pytest.raises(RuntimeError, match="unbind"):
+        (x * 1).unbind(0)[0].add_(1)
+
+
+def test_in_place_on_views(torch):
+    def run(T):
+        a = T.arange(6.0).requires_grad_()
+        b = a * 2
+        v = b.view(2, 3)
+        w = b[1:3]
+        w.mul_(3)  # rewrites the history of b, and so of v
+        v[1] = v[0] * 2
+        b[5] = 7
+        b.t().add_(1) if T is ampc else b.add_(1)
+        (v * T.arange(6.0).view(2, 3)).sum().backward()
+        return a.grad.tolist(), b.tolist(), v.requires_grad
+
+    assert run(ampc) == run(torch)
+
+
+def test_in_place_brings_gradients_to_a_plain_base(torch):
+    def run(T):
+        w = T.tensor([2.0, 3.0], requires_grad=True)
+        x = T.ones(3)
+        early = x[0:1]
+        x[1:] = w * 2
+        (x * x).sum().backward()
+        return w.grad.tolist(), early.requires_grad, x.tolist()
+
+    assert run(ampc) == run(torch)
+
+
+def test_in_place_operators_gradcheck():
+    x = ampc.rand(4, dtype=ampc.float64).add(0.5).requires_grad_()
+    y = ampc.rand(4, dtype=ampc.float64).add(0.5).requires_grad_()
+
+    def f(a, b):
+        c = a * 1
+        c.mul_(b).add_(a)
+        c[1:3].mul_(b[:2])
+        c.view(2, 2)[0] = b[:2] * 2
+        c.masked_fill_(ampc.tensor([False, False, False, True]), 2.0)
+        return c.sqrt_()
+
+    assert gradcheck(f, (x, y)) and gradgradcheck(f, (x, y))
+
+
+def test_hooks():
+    x = leaf(1.0, 2.0)
+    seen = []
+    h = x.register_hook(lambda g: seen.append(g.tolist()))
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    y.retain_grad()
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(("after", t.grad.tolist())))
+    y.sum().backward()
+    assert seen == [[20, 20], ("after", [20, 20])] and y.grad.tolist() == [10, 10]
+    h.remove()
+    (x * 1).sum().backward()
+    assert len(seen) == 3
+    def boom(g):
+        raise KeyError("from a hook")
+    x.register_hook(boom)
+    with pytest.raises(KeyError, match="from a hook"):
+        (x * 1).sum().backward()
+
+
+def test_modes():
+    x = leaf(1.0)
+    with ampc.no_grad():
+        assert not (x * 2).requires_grad
+        with ampc.enable_grad():
+            assert (x * 2).requires_grad
+
+    @ampc.no_grad()
+    def f():
+        return ampc.is_grad_enabled()
+
+    @ampc.no_grad()
+    def g():
+        yield ampc.is_grad_enabled()
+
+    assert f() is False and list(g()) == [False] and ampc.is_grad_enabled()
+    with ampc.set_grad_enabled(False):
+        assert not ampc.is_grad_enabled()
+    with ampc.inference_mode():
+        y = x * 2
+    assert y.is_inference()
+    with pytest.raises(RuntimeError, match="inference_mode"):
+        y.add_(1)
+    with pytest.raises(ZeroDivisionError), ampc.no_grad():
+        raise ZeroDivisionError
+    assert ampc.is_grad_enabled()
+
+
+def test_modes_are_per_thread():
+    seen = []
+    with ampc.no_grad(), ampc.autocast("cpu"):
+        t = threading.Thread(target=lambda: seen.append((ampc.is_grad_enabled(), ampc.is_autocast_enabled())))
+        t.start()
+        t.join()
+    assert seen == [(True, False)]
+
+
+def test_detach_and_data():
+    x = leaf(1.0)
+    assert not x.detach().requires_grad and x.detach().data_ptr() == x.data_ptr()
+    x.data = ampc.tensor([5.0, 6.0])
+    assert x.tolist() == [5, 6] and x.is_leaf and x.requires_grad
+    y = (x * 2).detach_()
+    assert y.is_leaf and not y.requires_grad
+
+
+def test_python_function():
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x, scale):
+            ctx.save_for_backward(x)
+            ctx.scale = scale
+            return x * x * scale
+
+        @staticmethod
+        def backward(ctx, g):
+            x, = ctx.saved_tensors
+            return 2 * x * g * ctx.scale, None
+
+    x = ampc.rand(3, dtype=ampc.float64).requires_grad_()
+    assert gradcheck(lambda t: Square.apply(t, 3.0), (x,)) and gradgradcheck(lambda t: Square.apply(t, 3.0), (x,))
+    y = Square.apply(x, 2.0)
+    assert y.grad_fn.name() == "SquareBackward"
+
+    class Exp(Function):
+        @staticmethod
+        def forward(x):
+            return x.exp(), x + 1
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(output[0])
+
+        @staticmethod
+        def backward(ctx, g, h):
+            y, = ctx.saved_tensors
+            return g * y + h
+
+    assert gradcheck(Exp.apply, (x,)) and gradgradcheck(Exp.apply, (x,))
+
+    class Bad(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            raise ValueError("inside backward")
+
+    with pytest.raises(ValueError, match="inside backward"):
+        Bad.apply(x).sum().backward()
+
+
+def test_function_context_is_collected():
+    class Keep(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 2
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    y = Keep.apply(ampc.ones(2, requires_grad=True))
+    y.own = y
+    ref = weakref.ref(y)
+    del y
+    gc.collect()
+    assert ref() is None
+
+
+def test_gradient_dtype_follows_the_leaf():
+    x = ampc.ones(2, 3, requires_grad=True)
+    y = x.half() * 2
+    y.sum().backward()
+    assert x.grad.dtype is ampc.float32
+
+
+def test_million_operations():
+    x = ampc.ones(1, requires_grad=True)
+    y = x
+    for _ in range(1_000_000):
+        y = -y
+    y.backward()
+    assert x.grad.item() == 1
+    del y
+
+
+def test_two_threads_train_two_models():
+    def train(results, k):
+        ampc_net = ampc.nn.Linear(32, 32)
+        with ampc.no_grad():
+            ampc_net.weight.fill_(0.01 * (k + 1))
+            ampc_net.bias.fill_(0.0)
+        opt = ampc.optim.SGD(ampc_net.parameters(), lr=0.1)
+        x = ampc.ones(600, 32)
+        for _ in range(40):
+            opt.zero_grad()
+            with ampc.autocast("cpu", enabled=k == 1):
+                loss = (ampc_net(x) - 1).square().mean()
+            loss.backward()
+            opt.step()
+        results[k] = loss.item()
+
+    together, alone = {}, {}
+    threads = [threading.Thread(target=train, args=(together, k)) for k in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for k in range(2):
+        train(alone, k)
+    assert together == alone
