@@ -65,10 +65,10 @@ def _dim(x: Tensor, dim: Optional[int]) -> int:
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta x)) / beta, without overflow."""
-    if beta == 1.0:
-        return _f["softplus_"](input)
-    return _f["softplus_"](input * beta) / beta
+    """log(1 + exp(beta x)) / beta, without overflow; x itself where beta x > threshold."""
+    scaled = input if beta == 1.0 else input * beta
+    soft = _f["softplus_"](scaled)
+    return _f["where"](scaled > threshold, input, soft if beta == 1.0 else soft / beta)
 
 
 def logsigmoid(input: Tensor) -> Tensor:

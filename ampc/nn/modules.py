@@ -250,7 +250,7 @@ class LayerNorm(Module):
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
 
 
 class BatchNorm1d(Module):
@@ -260,12 +260,13 @@ class BatchNorm1d(Module):
     _dims = (2, 3)
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
-                 track_running_stats: bool = True, device: Any = None, dtype: Any = None) -> None:
+                 track_running_stats: bool = True, device: Any = None, dtype: Any = None, *, bias: bool = True) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self.register_parameter("weight", Parameter(make.ones(num_features, device=device, dtype=dtype)) if affine else None)
-        self.register_parameter("bias", Parameter(make.zeros(num_features, device=device, dtype=dtype)) if affine else None)
+        shift = Parameter(make.zeros(num_features, device=device, dtype=dtype)) if affine and bias else None
+        self.register_parameter("bias", shift)
         stats = track_running_stats
         self.register_buffer("running_mean", make.zeros(num_features, device=device, dtype=dtype) if stats else None)
         self.register_buffer("running_var", make.ones(num_features, device=device, dtype=dtype) if stats else None)
@@ -281,8 +282,9 @@ class BatchNorm1d(Module):
     def reset_parameters(self) -> None:
         """Statistics and weights as new."""
         self.reset_running_stats()
-        if self.affine:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -302,7 +304,7 @@ class BatchNorm1d(Module):
 
     def extra_repr(self) -> str:
         return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-                f"track_running_stats={self.track_running_stats}")
+                f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}")
 
 
 class Dropout(Module):
@@ -414,6 +416,9 @@ class Softplus(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
 
 
 class Softmax(Module):

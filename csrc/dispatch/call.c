@@ -306,7 +306,8 @@ static void drop_kept(ac_tensor *const *in, int n_in, ac_tensor **kept) {
 }
 
 /* Edges are taken before the write, which outdates views; saved results after it. */
-static int into_recorded(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
+static int into_recorded(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
+                         ac_tensor *target) {
     ac_tensor *kept[AC_MAX_IN] = {NULL};
     ac_node *node = make_node(op, in, n_in, attrs, 1);
     int failed = node ? keep_old_values(op, in, n_in, target, kept) : -1;

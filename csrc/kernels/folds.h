@@ -7,8 +7,9 @@ enum { LANES = 16 };
 
 #define FOLDS(ROW)                                                                                                     \
     ROW(SUM, sum)                                                                                                      \
-    ROW(SUM_SQUARES, sum_squares) ROW(SUM_ABS, sum_abs) ROW(SUM_POWERS, sum_powers) ROW(COUNT, count) ROW(PROD, prod)  \
-        ROW(MAX, max) ROW(MIN, min) ROW(MAX_ABS, max_abs) ROW(MIN_ABS, min_abs)
+    ROW(SUM_SQUARES, sum_squares)                                                                                      \
+    ROW(SUM_ABS, sum_abs) ROW(SUM_POWERS, sum_powers) ROW(COUNT, count) ROW(PROD, prod) ROW(MAX, max) ROW(MIN, min)    \
+        ROW(MAX_ABS, max_abs) ROW(MIN_ABS, min_abs)
 
 #define ADD(a, b) ((a) + (b))
 #define MUL(a, b) ((a) * (b))

@@ -280,26 +280,36 @@ static int need_class_weight(const ac_infer *i, const ac_tensor *weight, int64_t
                    i->info->python, classes, ac_dtypes[weight->dtype].name, ac_shape_text(weight, text));
 }
 
-int ac_infer_nll_loss(ac_infer *i) {
-    ATTRS(nll);
-    const ac_tensor *x = i->in[0];
-    AC_TRY(ac_need_floating(i, 0));
-    if (x->ndim == 0) return ac_fail(AC_RUNTIME, "%s: `x` must have a dimension of classes", i->info->python);
+/* The shape of class indices for scores [C], [N, C] or [N, C, ...], and their checks. */
+static int check_classes(ac_infer *i, const ac_dims *scores, ac_dims *target) {
+    if (scores->n == 0) return ac_fail(AC_RUNTIME, "%s: `x` must have a dimension of classes", i->info->python);
     if (i->in[1]->dtype != AC_int64)
         return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64, got %s", i->info->python,
                        ac_dtypes[i->in[1]->dtype].name);
-    ac_dims target = ac_shape_of(x);
-    int64_t channel = x->ndim > 1;
-    for (int64_t d = channel; d + 1 < target.n; d++) target.v[d] = target.v[d + 1];
-    target.n--;
-    AC_TRY(ac_need_shape(i, 1, &target));
-    AC_TRY(need_class_weight(i, i->in[2], x->shape[channel]));
-    i->out[0] = (ac_spec){x->dtype, a->reduction == AC_REDUCE_NONE ? target : (ac_dims){0}};
+    *target = *scores;
+    int64_t channel = scores->n > 1;
+    for (int64_t d = channel; d + 1 < target->n; d++) target->v[d] = target->v[d + 1];
+    target->n--;
+    AC_TRY(ac_need_shape(i, 1, target));
+    return need_class_weight(i, i->in[2], scores->v[channel]);
+}
+
+int ac_infer_nll_loss(ac_infer *i) {
+    ATTRS(nll);
+    ac_dims scores = ac_shape_of(i->in[0]), target;
+    AC_TRY(ac_need_floating(i, 0));
+    AC_TRY(check_classes(i, &scores, &target));
+    i->out[0] = (ac_spec){i->in[0]->dtype, a->reduction == AC_REDUCE_NONE ? target : (ac_dims){0}};
     return 0;
 }
 
 int ac_infer_nll_loss_backward(ac_infer *i) {
     ATTRS(nll_backward);
+    ac_dims target, none = {0};
+    AC_TRY(ac_need_floating(i, 0));
+    if (ac_dims_numel(&a->size) < 0) return -1;
+    AC_TRY(check_classes(i, &a->size, &target));
+    AC_TRY(ac_need_shape(i, 0, a->reduction == AC_REDUCE_NONE ? &target : &none));
     i->out[0] = (ac_spec){i->in[0]->dtype, a->size};
     return 0;
 }

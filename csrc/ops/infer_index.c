@@ -87,11 +87,15 @@ static int check_index_add(ac_infer *i) {
 
 static int check_as_strided(ac_infer *i) {
     const ac_attrs_as_strided_scatter *a = i->attrs;
-    int64_t last = a->offset;
-    if (a->size.n != a->stride.n || ac_dims_numel(&a->size) < 0)
-        return ac_fail(AC_RUNTIME, "as_strided_scatter: `size` and `stride` must be valid and of one length");
-    for (int64_t d = 0; d < a->size.n; d++) last += a->stride.v[d] * (a->size.v[d] - 1);
-    if (ac_dims_numel(&a->size) > 0 && (a->offset < 0 || last < 0 || last >= i->in[0]->numel))
+    int64_t last = a->offset, numel = ac_dims_numel(&a->size), reach;
+    if (numel < 0) return -1;
+    if (a->size.n != a->stride.n)
+        return ac_fail(AC_RUNTIME, "as_strided_scatter: `size` and `stride` must be of one length");
+    for (int64_t d = 0; d < a->size.n && numel; d++)
+        if (a->stride.v[d] < 0 || __builtin_mul_overflow(a->stride.v[d], a->size.v[d] - 1, &reach) ||
+            __builtin_add_overflow(last, reach, &last))
+            return ac_fail(AC_RUNTIME, "as_strided_scatter: strides must be 0 or more and reach no element twice over");
+    if (numel && (a->offset < 0 || last >= i->in[0]->numel))
         return ac_fail(AC_RUNTIME, "as_strided_scatter: the view reaches outside the tensor");
     return ac_need_shape(i, 1, &a->size);
 }
@@ -184,8 +188,10 @@ int ac_infer_embedding_backward(ac_infer *i) {
     ATTRS(rows);
     AC_TRY(ac_need_integer(i, 1));
     const ac_tensor *g = i->in[0];
-    if (g->ndim != i->in[1]->ndim + 1 || a->rows < 0)
-        return ac_fail(AC_RUNTIME, "embedding_backward: `g` must have one dimension more than `index`");
+    bool fits = g->ndim == i->in[1]->ndim + 1 && a->rows >= 0;
+    for (int d = 0; fits && d < i->in[1]->ndim; d++) fits = g->shape[d] == i->in[1]->shape[d];
+    if (!fits)
+        return ac_fail(AC_RUNTIME, "embedding_backward: `g` must have the shape of `index` and one dimension more");
     i->out[0] = (ac_spec){g->dtype, {2, {a->rows, g->shape[g->ndim - 1]}}};
     return 0;
 }
@@ -243,10 +249,41 @@ int ac_infer_layer_norm(ac_infer *i) {
     return 0;
 }
 
+/* in[which] must hold `n` floating point numbers. */
+static int need_numbers(const ac_infer *i, int which, int64_t n) {
+    if (!i->in[which]) return 0;
+    if (i->in[which]->numel == n && ac_is_floating(i->in[which]->dtype) && ac_is_contiguous(i->in[which])) return 0;
+    return ac_fail(AC_RUNTIME, "%s: `%s` must hold %" PRId64 " floating point numbers, contiguous", i->info->python,
+                   ac_input_name(i, which), n);
+}
+
+/* g (0) and x (1) must be floating point and of one shape. */
+static int need_gradient_of(ac_infer *i) {
+    ac_dims shape = ac_shape_of(i->in[1]);
+    AC_TRY(ac_need_floating(i, 0));
+    AC_TRY(ac_need_floating(i, 1));
+    return ac_need_shape(i, 0, &shape);
+}
+
+int ac_infer_softmax_backward(ac_infer *i) {
+    ATTRS(softmax_backward);
+    int64_t dim = a->dim;
+    AC_TRY(need_gradient_of(i));
+    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->python));
+    return ac_infer_same(i);
+}
+
 int ac_infer_layer_norm_backward(ac_infer *i) {
     ATTRS(rows_only);
     const ac_tensor *x = i->in[1];
+    AC_TRY(need_gradient_of(i));
+    if (a->rows < 0 || (a->rows ? x->numel % a->rows : x->numel) != 0)
+        return ac_fail(AC_RUNTIME, "layer_norm_backward: %" PRId64 " elements do not make %" PRId64 " rows", x->numel,
+                       a->rows);
     ac_dims inner = {1, {a->rows > 0 ? x->numel / a->rows : 0}};
+    AC_TRY(need_numbers(i, 2, a->rows));
+    AC_TRY(need_numbers(i, 3, a->rows));
+    if (i->in[4] && i->in[4]->numel != inner.v[0]) AC_TRY(need_numbers(i, 4, inner.v[0]));
     i->out[0] = (ac_spec){x->dtype, ac_shape_of(x)};
     i->out[1] = i->out[2] = (ac_spec){statistics(x), inner};
     return 0;
@@ -274,7 +311,13 @@ int ac_infer_batch_norm(ac_infer *i) {
 
 int ac_infer_batch_norm_backward(ac_infer *i) {
     const ac_tensor *x = i->in[1];
+    AC_TRY(need_gradient_of(i));
+    if (x->ndim < 2) return ac_fail(AC_RUNTIME, "batch_norm_backward: `x` must be [N, C, ...]");
     ac_dims channels = {1, {x->shape[1]}};
+    for (int k = 2; k <= 4; k++)
+        if (i->in[k]) AC_TRY(ac_need_shape(i, k, &channels));
+    AC_TRY(need_numbers(i, 2, x->shape[1]));
+    AC_TRY(need_numbers(i, 3, x->shape[1]));
     i->out[0] = (ac_spec){x->dtype, ac_shape_of(x)};
     i->out[1] = i->out[2] = (ac_spec){statistics(x), channels};
     return 0;

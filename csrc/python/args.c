@@ -85,8 +85,9 @@ static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *
     if (!word) return wrong_type(op, p, "a string", o);
     *out = ac_choice(p, word);
     if (*out >= 0) return 0;
-    PyErr_Format(PyExc_ValueError, "%s: `%s` must be one of %.*s, got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
-                 p->choices, word);
+    (void)ac_fail(AC_VALUE, "%s: `%s` must be one of %.*s; got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
+                  p->choices, word);
+    (void)ac_raise();
     return -1;
 }
 

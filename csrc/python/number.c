@@ -8,7 +8,8 @@ static int from_array(PyObject *o, ac_tensor **t, bool *owned) {
     if (ac_is_number(o)) {
         *t = ac_number_tensor(o);
     } else {
-        PyObject *module = PyImport_ImportModule("ampc._C"), *made = module ? PyObject_CallMethod(module, "_tensor_from", "O", o) : NULL;
+        PyObject *module = PyImport_ImportModule("ampc._C"),
+                 *made = module ? PyObject_CallMethod(module, "_tensor_from", "O", o) : NULL;
         *t = made ? ac_tensor_retain(ac_unwrap(made)) : NULL;
         Py_XDECREF(made);
         Py_XDECREF(module);
@@ -24,7 +25,8 @@ static int operand(PyObject *o, ac_tensor **t, bool *owned) {
         *t = ac_unwrap(o);
         return 0;
     }
-    if (!PyFloat_CheckExact(o) && !PyLong_CheckExact(o) && PyObject_HasAttrString(o, "__array_interface__")) return from_array(o, t, owned);
+    if (!PyFloat_CheckExact(o) && !PyLong_CheckExact(o) && PyObject_HasAttrString(o, "__array_interface__"))
+        return from_array(o, t, owned);
     if (!ac_is_number(o)) return 1;
     *t = ac_number_tensor(o);
     *owned = *t != NULL;

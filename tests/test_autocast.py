@@ -1,0 +1,285 @@
+"""autocast: the categories, regions, casts, and the kept 16-bit weight copies."""
+
+import threading
+import warnings
+
+import pytest
+from samples import ROWS, SAMPLES, function, outputs, to_ampc
+
+import ampc
+import ampc.nn.functional as F
+
+HALF = [ampc.float16, ampc.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize("name", [n for n in ROWS if ROWS[n]["cast"] in ("low", "f32", "promote") or n in ("matmul", "mv", "addmm")])
+def test_categories(name, dtype):
+    """LOW rows run in the region's dtype, F32 rows in float32, PROMOTE rows in the widest."""
+    category = "low" if name in ("matmul", "mv", "addmm") else ROWS[name]["cast"]
+    for s in SAMPLES[name]:
+        for given in (ampc.float32, dtype):
+            args, kwargs = to_ampc(s, given)
+            with ampc.autocast("cpu", dtype=dtype):
+                got = outputs(function(name)(*args, **kwargs))
+            want = {"low": dtype, "f32": ampc.float32, "promote": given}[category]
+            assert got[0].dtype is want, (given, s)
+
+
+def test_mixtures_run_in_the_widest():
+    a, b = ampc.ones(3), ampc.ones(3, dtype=ampc.float16)
+    with ampc.autocast("cpu", dtype=ampc.float16):
+        for f in (lambda: ampc.dot(a, b), lambda: ampc.cat([a, b]), lambda: ampc.addcmul(b, a, b), lambda: ampc.stack([b, a]),
+                  lambda: ampc.zeros(3).scatter_add(0, ampc.tensor([0, 1, 2]), b), lambda: a.index_put((ampc.tensor([0]),), b[:1]),
+                  lambda: ampc.where(a > 0, b, a)):
+            assert f().dtype is ampc.float32
+
+
+def test_bypass():
+    x = ampc.rand(4, 4)
+    with ampc.autocast("cpu"):
+        assert (x.double() @ x.double()).dtype is ampc.float64
+        assert x.half().sum(dtype=ampc.float64).dtype is ampc.float64 and x.half().softmax(0, dtype=ampc.float16).dtype is ampc.float16
+        assert ampc.mm(x, x, out=ampc.zeros(4, 4)).dtype is ampc.float32
+        assert (x + x).dtype is ampc.float32 and (x.half() * 2).dtype is ampc.float16
+        with ampc.autocast("cpu", enabled=False):
+            assert (x @ x).dtype is ampc.float32
+        assert (x @ x).dtype is ampc.bfloat16
+
+
+def test_binary_cross_entropy_is_banned():
+    p = ampc.rand(4)
+    with ampc.autocast("cpu"):
+        with pytest.raises(RuntimeError, match="binary_cross_entropy_with_logits"):
+            F.binary_cross_entropy(p, p)
+        with ampc.autocast("cpu", enabled=False):
+            F.binary_cross_entropy(p, p)
+
+
+def test_default_dtypes_and_setters():
+    assert ampc.get_autocast_dtype("cpu") is ampc.bfloat16 and ampc.get_autocast_dtype("cuda") is ampc.float16
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with ampc.autocast("cuda"):
+            assert ampc.is_autocast_enabled("cuda") and not ampc.is_autocast_enabled("cpu") and ampc.is_autocast_enabled()
+            assert F.linear(ampc.ones(2, 2), ampc.ones(2, 2)).dtype is ampc.float16
+    ampc.set_autocast_dtype("cpu", ampc.float16)
+    ampc.set_autocast_enabled("cpu", True)
+    try:
+        assert (ampc.ones(2, 2) @ ampc.ones(2, 2)).dtype is ampc.float16
+    finally:
+        ampc.set_autocast_enabled("cpu", False)
+        ampc.set_autocast_dtype("cpu", ampc.bfloat16)
+    assert ampc.amp.is_autocast_available("cpu") and not ampc.amp.is_autocast_available("meta")
+    with pytest.raises(RuntimeError):
+        ampc.amp.is_autocast_available("toaster")
+
+
+def test_region_forms():
+    x = ampc.ones(2, 2)
+    region = ampc.autocast("cpu")
+    with region, region:
+        with pytest.raises(KeyError), region:
+            raise KeyError
+        assert (x @ x).dtype is ampc.bfloat16
+
+    @ampc.autocast("cpu", dtype=ampc.float16)
+    def f(n):
+        return (x @ x).dtype if n == 0 else f(n - 1)
+
+    assert f(3) is ampc.float16 and not ampc.is_autocast_enabled()
+    for form in (ampc.amp.autocast, ampc.autocast):
+        assert isinstance(form(), ampc.amp.autocast)
+    with ampc.cpu.amp.autocast():
+        assert ampc.is_autocast_enabled("cpu")
+    with pytest.raises(ValueError, match="string"):
+        ampc.autocast(3)
+    with pytest.raises(RuntimeError, match="cannot be autocast"):
+        ampc.autocast("meta")
+    with pytest.raises(TypeError, match="with autocast"):
+        ampc.autocast("cpu")(3)
+    with pytest.warns(UserWarning, match="16-bit"), ampc.autocast("cpu", dtype=ampc.float32):
+        assert (x @ x).dtype is ampc.float32
+
+
+def test_gradients_come_back_in_the_parameters_dtype():
+    w, x = ampc.rand(3, 4, requires_grad=True), ampc.rand(5, 4, requires_grad=True)
+    with ampc.autocast("cpu", dtype=ampc.float16):
+        y = F.linear(x, w)
+    assert y.dtype is ampc.float16 and y.grad_fn.compute_dtype is ampc.float16
+    y.float().sum().backward()
+    assert w.grad.dtype is ampc.float32 and x.grad.dtype is ampc.float32
+
+
+def test_weight_gradient_is_not_rounded_to_16_bits():
+    """A sum above float16's largest number, and one that needs more than its 11 bits."""
+    w, x = ampc.ones(1, 1, requires_grad=True), ampc.full((4096, 1), 32.0)
+    for hooked in (False, True):
+        w.grad = None
+        handle = w.register_hook(lambda g: None) if hooked else None
+        with ampc.autocast("cpu", dtype=ampc.float16):
+            y = F.linear(x, w)
+        y.backward(ampc.ones_like(y))
+        assert w.grad.item() == 131072.0  # torch gives inf
+        if handle:
+            handle.remove()
+
+
+def test_forward_rounds_once(torch):
+    x, w = ampc.randn(16, 64), ampc.randn(8, 64)
+    for dtype in HALF:
+        with ampc.autocast("cpu", dtype=dtype):
+            got = F.linear(x, w)
+        want = (x.to(dtype).double() @ w.to(dtype).double().t())
+        assert (got.double() - want).abs().max().item() <= ampc.finfo(dtype).eps * want.abs().max().item() * 0.51
+
+
+def test_double_backward_through_autocast():
+    x, w = ampc.rand(3, 4, requires_grad=True), ampc.rand(2, 4, requires_grad=True)
+    with ampc.autocast("cpu"):
+        y = F.linear(x, w).float().square().sum()
+    gx, = ampc.autograd.grad(y, x, create_graph=True)
+    gx.sum().backward()
+    assert w.grad is not None and x.grad is not None and w.grad.dtype is ampc.float32
+
+
+def test_backward_runs_without_autocast():
+    seen = []
+    x = ampc.ones(2, 2, requires_grad=True)
+    with ampc.autocast("cpu"):
+        y = x * 1
+        y.register_hook(lambda g: seen.append(ampc.is_autocast_enabled()))
+        y.sum().backward()
+    assert seen == [False]
+
+
+# -- the kept copy -----------------------------------------------------------------------------------
+
+
+def copies():
+    return ampc.amp.weight_copy_bytes()
+
+
+@pytest.fixture
+def layer():
+    ampc.clear_autocast_cache()
+    net = ampc.nn.Linear(16, 16, bias=False)
+    with ampc.autocast("cpu"):
+        net(ampc.ones(2, 16))
+    assert copies() == 512
+    yield net
+
+
+def test_copy_outlives_regions_and_no_grad(layer):
+    before = ampc._C._alloc_calls()
+    with ampc.no_grad(), ampc.autocast("cpu"):
+        a = layer(ampc.ones(2, 16))
+    with ampc.autocast("cpu"):
+        b = layer(ampc.ones(2, 16))
+    assert a.equal(b) and copies() == 512 and b.requires_grad and before >= 0
+    ampc.clear_autocast_cache()
+    assert copies() == 0
+
+
+WRITES = {
+    "add_": lambda p: p.add_(1), "data": lambda p: p.data.add_(1), "data=": lambda p: setattr(p, "data", p.data + 1),
+    "copy_": lambda p: p.copy_(p + 1), "index": lambda p: p.__setitem__(0, 5.0), "view": lambda p: p.view(-1)[3:9].fill_(4),
+    "fill_": lambda p: p.fill_(2), "detach": lambda p: p.detach().mul_(3), "set_": lambda p: p.set_(p.detach() * 2),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_copy_is_never_stale(layer, write):
+    with ampc.no_grad(), ampc.autocast("cpu"):
+        x = ampc.ones(2, 16)
+        layer(x)
+        WRITES[write](layer.weight)
+        got = layer(x)
+        ampc.clear_autocast_cache()
+        assert got.equal(layer(x))
+
+
+def test_copy_is_not_stale_after_an_optimizer_step(layer):
+    opt = ampc.optim.SGD(layer.parameters(), lr=1.0)
+    with ampc.autocast("cpu"):  # within one region, where torch's cache goes stale
+        losses = []
+        for _ in range(3):
+            loss = layer(ampc.ones(2, 16)).float().square().mean()
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+            losses.append(loss.item())
+    assert losses[2] < losses[1] < losses[0]
+
+
+def test_memory_that_others_may_write_is_not_kept(layer):
+    array = layer.weight.detach().numpy()
+    with ampc.autocast("cpu"), ampc.no_grad():
+        x = ampc.ones(2, 16)
+        layer(x)
+        array[:] = 1
+        assert layer(x)[0, 0].item() == 16
+
+
+def test_cache_enabled_and_limit(layer):
+    ampc.clear_autocast_cache()
+    with ampc.autocast("cpu", cache_enabled=False):
+        assert not ampc.is_autocast_cache_enabled()
+        layer(ampc.ones(2, 16))
+        assert copies() == 0
+    assert ampc.is_autocast_cache_enabled()
+    ampc.amp.set_weight_copy_limit(100)
+    try:
+        with ampc.autocast("cpu"):
+            layer(ampc.ones(2, 16))
+        assert copies() == 0
+    finally:
+        ampc.amp.set_weight_copy_limit(2**62)
+
+
+def test_copy_dies_with_the_weight(layer):
+    del layer.weight
+    import gc
+    gc.collect()
+    assert copies() == 0
+
+
+def test_custom_fwd_and_bwd():
+    seen = {}
+
+    class Product(ampc.autograd.Function):
+        @staticmethod
+        @ampc.amp.custom_fwd(device_type="cpu", cast_inputs=ampc.float32)
+        def forward(ctx, a, b):
+            seen["forward"] = (a.dtype, ampc.is_autocast_enabled())
+            ctx.save_for_backward(a, b)
+            return a @ b
+
+        @staticmethod
+        @ampc.amp.custom_bwd(device_type="cpu")
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            seen["backward"] = ampc.is_autocast_enabled()
+            return g @ b.t(), a.t() @ g
+
+    a, b = ampc.ones(2, 2, dtype=ampc.float16).requires_grad_(), ampc.ones(2, 2, requires_grad=True)
+    with ampc.autocast("cpu"):
+        y = Product.apply(a, b)
+    y.sum().backward()
+    assert seen == {"forward": (ampc.float32, False), "backward": False} and y.dtype is ampc.float32 and b.grad.tolist() == [[2, 2], [2, 2]]
+
+
+def test_threads_have_their_own_regions():
+    results = []
+
+    def work(dtype):
+        with ampc.autocast("cpu", dtype=dtype):
+            for _ in range(200):
+                results.append((ampc.ones(2, 2) @ ampc.ones(2, 2)).dtype is dtype)
+
+    threads = [threading.Thread(target=work, args=(d,)) for d in HALF]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert all(results) and len(results) == 400

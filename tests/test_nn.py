@@ -1,0 +1,219 @@
+"""Modules: registration, state, hooks, modes, printing; layers, losses and clipping against torch."""
+
+import copy
+import pickle
+from collections import OrderedDict
+
+import pytest
+
+import ampc
+from ampc import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.rest = nn.ModuleList([nn.Linear(8, 8), nn.BatchNorm1d(8)])
+        self.register_buffer("scale", ampc.ones(1))
+        self.register_buffer("scratch", ampc.zeros(1), persistent=False)
+        self.act = nn.ReLU()
+
+    def forward(self, x):
+        x = self.act(self.first(x))
+        for layer in self.rest:
+            x = layer(x)
+        return x * self.scale
+
+
+def test_registration_and_walks():
+    net = Net()
+    assert [n for n, _ in net.named_parameters()] == ["first.weight", "first.bias", "rest.0.weight", "rest.0.bias", "rest.1.weight", "rest.1.bias"]
+    assert [n for n, _ in net.named_buffers()] == ["scale", "scratch", "rest.1.running_mean", "rest.1.running_var", "rest.1.num_batches_tracked"]
+    assert [n for n, _ in net.named_modules()] == ["", "first", "rest", "rest.0", "rest.1", "act"]
+    assert net.get_submodule("rest.0") is net.rest[0] and net.get_parameter("first.bias") is net.first.bias
+    tied = nn.Sequential(net.first, net.first)
+    assert len(list(tied.parameters())) == 2
+    del net.first
+    assert not hasattr(net, "first")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        net.nothing
+    with pytest.raises(TypeError, match="buffer"):
+        net.scale = 3
+    with pytest.raises(AttributeError, match="super"):
+        type("Bad", (nn.Module,), {"__init__": lambda self: setattr(self, "w", nn.Parameter(ampc.ones(1)))})()
+
+
+def test_state_dict_round_trip_and_strict_errors():
+    a, b = Net(), Net()
+    state = a.state_dict()
+    assert "scratch" not in state and not state["first.weight"].requires_grad
+    assert repr(b.load_state_dict(state)) == "<All keys matched successfully>"
+    assert all(x.equal(y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
+    extra = OrderedDict(state, unknown=ampc.ones(1))
+    del extra["first.bias"]
+    with pytest.raises(RuntimeError) as e:
+        b.load_state_dict(extra)
+    assert "unexpected: unknown" in str(e.value) and "missing: first.bias" in str(e.value)
+    assert b.load_state_dict(extra, strict=False) == (["first.bias"], ["unknown"])
+    wrong = dict(state, **{"first.weight": ampc.ones(2, 2)})
+    before = b.first.bias.clone()
+    with pytest.raises(RuntimeError, match=r"first.weight: the checkpoint has shape \[2, 2\], the model \[8, 4\]"):
+        b.load_state_dict(wrong, strict=False)
+    assert b.first.bias.equal(before)
+
+
+def test_casts_modes_and_apply():
+    net = Net().half()
+    assert all(p.dtype is ampc.float16 for p in net.parameters()) and net.rest[1].num_batches_tracked.dtype is ampc.int64
+    assert net.float().first.weight.dtype is ampc.float32 and net.to(ampc.bfloat16).scale.dtype is ampc.bfloat16
+    net = Net().eval()
+    assert not net.rest[1].training and net.train().rest[1].training
+    net.apply(lambda m: nn.init.ones_(m.weight) if isinstance(m, nn.Linear) else None)
+    assert net.first.weight.sum().item() == 32
+    net.requires_grad_(False)
+    assert not any(p.requires_grad for p in net.parameters())
+    with pytest.raises(RuntimeError, match="cuda"):
+        net.cuda()
+    with pytest.raises(TypeError, match="floating"):
+        net.to(ampc.int64)
+
+
+def test_hooks():
+    layer, seen = nn.Linear(2, 2), []
+    pre = layer.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
+    layer.register_forward_hook(lambda m, args, out: seen.append(args[0].tolist()))
+    layer.register_full_backward_hook(lambda m, gi, go: seen.append((gi[0].shape, go[0].tolist())))
+    layer(ampc.ones(1, 2, requires_grad=True)).sum().backward()
+    assert seen == [[[2, 2]], ((1, 2), [[1, 1]])]
+    pre.remove()
+    layer(ampc.ones(1, 2))
+    assert seen[2] == [[1, 1]]
+
+
+def test_repr_copy_and_pickle():
+    net = nn.Sequential(OrderedDict(a=nn.Linear(2, 3), b=nn.Sequential(nn.GELU(), nn.Dropout(0.1))))
+    assert repr(net) == ("Sequential(\n  (a): Linear(in_features=2, out_features=3, bias=True)\n  (b): Sequential(\n"
+                         "    (0): GELU(approximate='none')\n    (1): Dropout(p=0.1, inplace=False)\n  )\n)")
+    twin = copy.deepcopy(net)
+    assert twin.a.weight is not net.a.weight and twin.a.weight.equal(net.a.weight) and len(list(twin.parameters())) == 2
+    again = pickle.loads(pickle.dumps(net))
+    assert again.a.weight.equal(net.a.weight) and again.a.weight.requires_grad
+    assert net[0] is net.a and len(net[:1]) == 1
+    with pytest.raises(IndexError):
+        net[5]
+
+
+def test_zero_grad():
+    net = nn.Linear(2, 2)
+    net(ampc.ones(1, 2)).sum().backward()
+    net.zero_grad(set_to_none=False)
+    assert net.weight.grad.abs().sum().item() == 0
+    net.zero_grad()
+    assert net.weight.grad is None
+
+
+PAIRS = {
+    "LayerNorm": (lambda n: n.LayerNorm(6), (3, 6)),
+    "BatchNorm1d": (lambda n: n.BatchNorm1d(6), (5, 6)),
+    "BatchNorm1d-3": (lambda n: n.BatchNorm1d(6, momentum=None), (5, 6, 4)),
+    "Linear": (lambda n: n.Linear(6, 3), (2, 5, 6)),
+    "GELU": (lambda n: n.GELU("tanh"), (3, 6)),
+    "Softmax": (lambda n: n.Softmax(1), (3, 6)),
+    "LogSoftmax": (lambda n: n.LogSoftmax(-1), (3, 6)),
+    "Flatten": (lambda n: n.Flatten(), (3, 2, 3)),
+    "SiLU": (lambda n: n.SiLU(), (3, 6)),
+    "LeakyReLU": (lambda n: n.LeakyReLU(0.2), (3, 6)),
+    "Softplus": (lambda n: n.Softplus(2.0), (3, 6)),
+    "Tanh": (lambda n: n.Tanh(), (3, 6)),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_layers_as_torch(name, torch):
+    make, shape = PAIRS[name]
+    mine, theirs = make(nn), make(torch.nn)
+    theirs.load_state_dict({k: torch.tensor(v.numpy()) for k, v in mine.state_dict().items()})
+    tol = 64 * ampc.finfo(ampc.float32).eps
+    for _ in range(2):
+        x = ampc.randn(*shape)
+        tx = torch.tensor(x.numpy()).requires_grad_()
+        x.requires_grad_()
+        y, ty = mine(x), theirs(tx)
+        assert abs(y.detach() - ampc.tensor(ty.detach().numpy())).max().item() <= tol * max(1, ty.abs().max().item())
+        (y * y).sum().backward()
+        (ty * ty).sum().backward()
+        assert abs(x.grad - ampc.tensor(tx.grad.numpy())).max().item() <= 4 * tol * max(1, tx.grad.abs().max().item())
+    for (k, v), w in zip(mine.state_dict().items(), theirs.state_dict().values()):
+        assert abs(v.double() - ampc.tensor(w.double().numpy())).max().item() <= tol, k
+    mine.eval(), theirs.eval()
+    assert abs(mine(x).detach() - ampc.tensor(theirs(tx).detach().numpy())).max().item() <= tol * 10
+    assert repr(mine) == repr(theirs)
+
+
+def test_embedding_padding(torch):
+    e = nn.Embedding(5, 3, padding_idx=1)
+    assert e.weight[1].abs().sum().item() == 0
+    e(ampc.tensor([[0, 1], [4, 0]])).sum().backward()
+    assert e.weight.grad.sum(1).tolist() == [6, 0, 0, 0, 3]
+    with pytest.raises(IndexError, match="out of range"):
+        e(ampc.tensor([5]))
+
+
+def test_dropout_statistics_and_gradient():
+    x = ampc.ones(100000, requires_grad=True)
+    y = nn.functional.dropout(x, 0.25)
+    kept = (y > 0).float().mean().item()
+    assert abs(kept - 0.75) < 0.01 and abs(y.detach().mean().item() - 1) < 0.02
+    y.sum().backward()
+    assert x.grad.equal(y.detach())  # backward drew the same mask
+    assert nn.Dropout(0.5).eval()(x) is x
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        nn.functional.dropout(x, 1.5)
+
+
+LOSSES = {
+    "MSELoss": lambda T, x: T.nn.MSELoss()(x, x.detach() * 0.5),
+    "L1Loss": lambda T, x: T.nn.L1Loss(reduction="sum")(x, x.detach() * 0.5),
+    "CrossEntropy": lambda T, x: T.nn.CrossEntropyLoss(weight=T.tensor([1.0, 2.0, 0.5]), ignore_index=1)(x, T.tensor([0, 1, 2, 2])),
+    "NLL": lambda T, x: T.nn.NLLLoss()(x, T.tensor([0, 1, 2, 2])),
+    "BCEWithLogits": lambda T, x: T.nn.BCEWithLogitsLoss(pos_weight=T.tensor([1.0, 2.0, 3.0]))(x, x.detach().sigmoid()),
+    "BCE": lambda T, x: T.nn.BCELoss()(x.sigmoid(), x.detach().sigmoid()),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_as_torch(name, torch):
+    x = ampc.randn(4, 3)
+    tx = torch.tensor(x.numpy()).requires_grad_()
+    x.requires_grad_()
+    mine, theirs = LOSSES[name](ampc, x), LOSSES[name](torch, tx)
+    mine.backward()
+    theirs.backward()
+    assert mine.item() == pytest.approx(theirs.item(), rel=1e-5) and abs(x.grad - ampc.tensor(tx.grad.numpy())).max().item() < 1e-5
+
+
+@pytest.mark.parametrize("norm_type", [2.0, 1.0, 3.0, float("inf")])
+def test_clip_grad_norm(norm_type, torch):
+    grads = [ampc.randn(5, 3), ampc.randn(7)]
+    mine = [nn.Parameter(ampc.zeros(g.shape)) for g in grads]
+    theirs = [torch.nn.Parameter(torch.zeros(tuple(g.shape))) for g in grads]
+    for m, t, g in zip(mine, theirs, grads):
+        m.grad, t.grad = g.clone(), torch.tensor(g.numpy())
+    a = nn.utils.clip_grad_norm_(mine, 0.7, norm_type)
+    b = torch.nn.utils.clip_grad_norm_(theirs, 0.7, norm_type)
+    assert a.item() == pytest.approx(b.item(), rel=1e-5)
+    for m, t in zip(mine, theirs):
+        assert abs(m.grad - ampc.tensor(t.grad.numpy())).max().item() < 1e-6
+
+
+def test_norm_of_huge_gradients_does_not_overflow():
+    p = nn.Parameter(ampc.zeros(4))
+    p.grad = ampc.full((4,), 1e20)
+    assert nn.utils.clip_grad_norm_([p], 1.0).item() == pytest.approx(2e20)
+    assert p.grad.tolist() == pytest.approx([0.5] * 4)
+    p.grad[0] = float("nan")
+    with pytest.raises(RuntimeError, match="error_if_nonfinite"):
+        nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
+    nn.utils.clip_grad_value_([p], 0.1)
+    assert p.grad[1].item() == pytest.approx(0.1)

@@ -1,0 +1,240 @@
+"""Robustness: bad input of every kind, failing allocations, fork, threads, leaks."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from samples import ROWS, SAMPLES, function, to_ampc
+
+import ampc
+
+# -- bad input ------------------------------------------------------------------------------------------
+
+EXPECTED = (TypeError, ValueError, RuntimeError, IndexError, OverflowError, NotImplementedError, MemoryError, AttributeError, ZeroDivisionError)
+
+
+def tensors():
+    shapes = st.sampled_from([(), (0,), (1,), (3,), (2, 3), (3, 2), (0, 3), (2, 1, 3), (1, 2, 3, 4), (2,) * 8])
+    dtypes = st.sampled_from(["float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool"])
+
+    def build(shape, dtype, kind):
+        t = ampc.ones(shape, dtype=getattr(ampc, dtype))
+        if kind == "transposed" and len(shape) > 1:
+            return t.transpose(0, -1)
+        if kind == "expanded" and shape:
+            return t[:1].expand(shape) if shape[0] else t
+        if kind == "grad" and t.is_floating_point():
+            return t.requires_grad_()
+        return t
+
+    return st.builds(build, shapes, dtypes, st.sampled_from(["plain", "transposed", "expanded", "grad"]))
+
+
+HUGE = st.sampled_from([-1, 0, 1, 2, 5, -2**31, 2**31, 2**62, -(2**63), 2**63, 2**70])
+ANYTHING = st.one_of(tensors(), HUGE, st.floats(), st.booleans(), st.none(), st.text(max_size=3), st.lists(HUGE, max_size=4),
+                     st.lists(tensors(), max_size=3), st.sampled_from([ampc.float16, ampc.int64, object(), ampc, "mean", "sum", "tanh", b"x", {}]),
+                     st.tuples(HUGE, HUGE))
+
+
+@settings(max_examples=int(os.environ.get("AMPC_EXAMPLES", "40")), deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("name", ROWS)
+@given(data=st.data())
+def test_any_object_as_any_argument(name, data):
+    """Either it works, or it raises one of torch's kinds of exception; nothing else."""
+    f = function(name)
+    if name in ("full", "uniform", "normal", "randint", "randperm", "arange"):
+        args = data.draw(st.lists(st.one_of(st.sampled_from([-1, 0, 2, 2.5, None, "x", [2, 3], [-1], [2**40, 2**40], ampc.float32, ampc.int64]),), max_size=5))
+    else:
+        args = data.draw(st.lists(ANYTHING, max_size=5))
+    try:
+        f(*args)
+    except EXPECTED as e:
+        assert str(e) or isinstance(e, MemoryError)
+
+
+@settings(max_examples=int(os.environ.get("AMPC_EXAMPLES", "40")), deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("name", ROWS)
+@given(data=st.data())
+def test_a_good_call_with_one_argument_replaced(name, data):
+    s = SAMPLES[name][0]
+    args, kwargs = to_ampc(s, ampc.float32)
+    args = list(args)
+    small = name in ("full", "uniform", "normal", "randint", "randperm", "arange")
+    args[data.draw(st.integers(0, len(args) - 1))] = data.draw(st.sampled_from([-1, 0, 3, None, "x", [2, 2], [-1], []]) if small else ANYTHING)
+    try:
+        result = function(name)(*args, **kwargs)
+        for r in result if isinstance(result, tuple) else [result]:
+            if r.requires_grad and r.numel() == 1:
+                r.backward()
+    except EXPECTED as e:
+        assert str(e)
+
+
+def test_messages_name_operator_argument_and_shapes():
+    x = ampc.ones(2, 3)
+    for f, kind, words in [
+        (lambda: x @ ampc.ones(2, 3), RuntimeError, ["mm", "[2, 3]", "inner sizes 3 and 2"]),
+        (lambda: x + ampc.ones(4), RuntimeError, ["add", "[2, 3]", "[4]"]),
+        (lambda: ampc.nn.Linear(4, 2)(x), RuntimeError, ["linear", "[2, 3]", "weight", "[2, 4]"]),
+        (lambda: x.sum(5), IndexError, ["sum", "5", "-2 to 1"]),
+        (lambda: ampc.cat([x, ampc.ones(2)]), RuntimeError, ["cat", "tensor 1"]),
+        (lambda: x.view(4), RuntimeError, ["view", "[4]", "6"]),
+        (lambda: ampc.softmax(x), TypeError, ["softmax", "dim", "missing"]),
+        (lambda: ampc.relu("text"), TypeError, ["relu", "`x`", "Tensor", "str"]),
+        (lambda: x.sum(axes=1), TypeError, ["sum", "axes"]),
+        (lambda: x.max(dim="0"), TypeError, ["max", "signatures"]),
+        (lambda: ampc.mm(x, ampc.ones(3, 2).half()), RuntimeError, ["same dtype", "float32", "float16"]),
+        (lambda: ampc.nn.functional.mse_loss(x, x, reduction="avg"), ValueError, ["reduction", "none,mean,sum", "avg"]),
+        (lambda: ampc.nn.functional.nll_loss(x, ampc.tensor([0, 7])), IndexError, ["target 7", "3 classes"]),
+        (lambda: ampc.gather(x, 1, ampc.tensor([[9]])), IndexError, ["gather", "9", "3"]),
+        (lambda: ampc.ones(2, dtype=ampc.int64).add_(0.5), RuntimeError, ["float32", "int64"]),
+        (lambda: ampc.zeros(2**40, 2**40), RuntimeError, ["more elements"]),
+        (lambda: ampc.zeros(2**50), MemoryError, ["cannot allocate"]),
+        (lambda: x.to("cuda"), RuntimeError, ["cuda"]),
+    ]:
+        with pytest.raises(kind) as e:
+            f()
+        for word in words:
+            assert word in str(e.value), (word, str(e.value))
+
+
+# -- allocations that fail ----------------------------------------------------------------------------------
+
+
+def training_step(net, opt, scaler, x, y):
+    opt.zero_grad()
+    with ampc.autocast("cpu", dtype=ampc.float16):
+        loss = ampc.nn.functional.cross_entropy(net(x), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(opt)
+    ampc.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    scaler.step(opt)
+    scaler.update()
+    return loss.item()
+
+
+def make_training():
+    ampc.manual_seed(0)
+    net = ampc.nn.Sequential(ampc.nn.Linear(6, 8), ampc.nn.LayerNorm(8), ampc.nn.GELU(), ampc.nn.BatchNorm1d(8), ampc.nn.Dropout(0.1), ampc.nn.Linear(8, 3))
+    return net, ampc.optim.AdamW(net.parameters()), ampc.amp.GradScaler("cpu"), ampc.randn(5, 6), ampc.tensor([0, 1, 2, 0, 1])
+
+
+def test_every_allocation_of_a_step_may_fail():
+    """MemoryError, nothing leaked, and the process trains on."""
+    training_step(*make_training())
+    ampc._C._fail_alloc(0)
+    things = make_training()
+    training_step(*things)
+    total = ampc._C._alloc_calls()
+    assert total > 200
+    del things
+    ampc.clear_autocast_cache()
+    blocks = ampc._C._memory()["blocks"]
+    for n in range(1, total + 1):
+        ampc._C._fail_alloc(n)
+        try:
+            training_step(*make_training())
+            failed = False
+        except MemoryError:
+            failed = True
+        finally:
+            ampc._C._fail_alloc(0)
+        assert failed, n
+        ampc.clear_autocast_cache()
+        assert ampc._C._memory()["blocks"] == blocks, n
+        assert ampc.is_grad_enabled() and not ampc.is_autocast_enabled()
+    assert training_step(*make_training()) > 0
+
+
+@pytest.mark.slow
+def test_every_allocation_of_an_import_may_fail():
+    code = "import ampc; ampc._C._fail_alloc(0); print(ampc.ones(2).sum().item())"
+    count = "import ampc; print(ampc._C._alloc_calls())"
+
+    def run(n, code):
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "AMPC_FAIL_ALLOC": str(n)})
+
+    total = int(run(10**9, count).stdout)
+    for n in range(1, total + 2):
+        done = run(n, code)
+        ok = done.returncode == 0 and done.stdout == "2.0\n"
+        assert ok if n > total else done.returncode == 1 and "MemoryError" in done.stderr, (n, done.stderr)
+
+
+# -- processes and leaks ----------------------------------------------------------------------------------------
+
+
+def python(code, **env):
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, env={**os.environ, **env})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_fork_after_parallel_work():
+    python("""
+        import os, ampc
+        x = ampc.randn(600, 600)
+        want = (x @ x).exp().sum().item()
+        for _ in range(20):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0 if (x @ x).exp().sum().item() == want else 1)
+            assert os.waitpid(pid, 0)[1] == 0
+    """)
+
+
+def test_results_do_not_depend_on_threads():
+    out = {n: python("""
+        import ampc, hashlib
+        ampc.manual_seed(0)
+        net = ampc.nn.Sequential(ampc.nn.Linear(300, 300), ampc.nn.GELU(), ampc.nn.Linear(300, 50))
+        opt = ampc.optim.AdamW(net.parameters())
+        for _ in range(3):
+            ampc.nn.functional.cross_entropy(net(ampc.randn(700, 300)), ampc.randint(0, 50, (700,))).backward()
+            opt.step()
+        print(hashlib.sha256(ampc._C._tensor_bytes(net[0].weight)).hexdigest())
+    """, OMP_NUM_THREADS=str(n)) for n in (1, 2, 3)}
+    assert len(set(out.values())) == 1
+
+
+def test_instruction_sets_agree():
+    out = {isa: float(python("""
+        import ampc
+        x = ampc.linspace(-4, 4, 10001)
+        print((x.exp() + x.tanh() + x.erf() + ampc.nn.functional.gelu(x)).double().sum().item())
+        assert ampc._C._build_info()["cpu_loops"] in "baseline avx2 avx512".split()
+    """, AMPC_CPU=isa)) for isa in ("baseline", "avx2", "avx512")}
+    assert max(out.values()) - min(out.values()) < 1e-3 * abs(out["baseline"])
+
+
+def test_training_does_not_leak():
+    things = make_training()
+    for _ in range(5):
+        training_step(*things)
+    blocks = ampc._C._memory()["blocks"]
+    for _ in range(50):
+        training_step(*things)
+    assert ampc._C._memory()["blocks"] == blocks
+
+
+def test_errors_do_not_leak():
+    x = ampc.ones(2, 3, requires_grad=True)
+    blocks = ampc._C._memory()["blocks"]
+    for _ in range(50):
+        for f in (lambda: x @ x, lambda: x.view(4), lambda: ampc.cat([x, ampc.ones(2)]), lambda: x.sum(7), lambda: x[5], lambda: x + "a"):
+            with pytest.raises(EXPECTED):
+                f()
+    assert ampc._C._memory()["blocks"] == blocks
+
+
+def test_import_is_light():
+    """Neither NumPy nor torch is imported, and the GIL-free parts start no thread."""
+    out = python("""
+        import sys, threading, ampc
+        print("numpy" in sys.modules, "torch" in sys.modules, threading.active_count())
+    """)
+    assert out.split() == ["False", "False", "1"]
