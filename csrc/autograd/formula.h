@@ -1,4 +1,4 @@
-/* clang-format off: laid out as a table */
+// clang-format off
 /* The language of backward formulas. A formula's context owns every temporary, and each function
  * passes NULL on, so a formula has no cleanup and reads as mathematics; a failure shows at the end.
  *
@@ -12,9 +12,9 @@ typedef ac_tensor *T;
 
 struct ac_formula {
     ac_node *node;
-    ac_tensor *const *g; /* gradients of the results, NULL where none arrived */
-    ac_tensor **given;   /* what the formula gives, owned */
-    bool graph;          /* a graph of the gradient itself is wanted */
+    ac_tensor *const *g;  /* gradients of the results, NULL where none arrived */
+    ac_tensor **given;    /* what the formula gives, owned */
+    bool graph;           /* a graph of the gradient itself is wanted */
     bool failed;
     int n;
     ac_tensor *few[24], **owned;
@@ -34,10 +34,10 @@ static inline bool ac_f_wants(const ac_formula *c, int input) { return c->node->
 static inline const ac_spec *ac_f_input(const ac_formula *c, int input) { return &c->node->inputs[input]; }
 
 /* -- what it does -- */
-T ac_f_keep(ac_formula *c, ac_tensor *t);                            /* the context takes over t */
+T ac_f_keep(ac_formula *c, ac_tensor *t); /* the context takes over t */
 T ac_f_call(ac_formula *c, ac_op op, const void *attrs, int n, ...); /* result 0 of a call */
 int ac_f_call_many(ac_formula *c, ac_op op, const void *attrs, ac_tensor *const *in, int n, ac_tensor **out);
-T ac_f_number(ac_formula *c, double x); /* a Python-like number */
+T ac_f_number(ac_formula *c, double x);   /* a Python-like number */
 void ac_f_give(ac_formula *c, int input, T grad);
 
 /* -- the words of the formulas -- */
@@ -47,9 +47,9 @@ void ac_f_give(ac_formula *c, int input, T grad);
 #define SAVED(i) ac_f_saved(c, i)
 #define RESULT(i) ac_f_result(c, i)
 #define WANTS(i) ac_f_wants(c, i)
-#define GIVE(i, grad)                                                                                                  \
-    do {                                                                                                               \
-        if (ac_f_wants(c, i)) ac_f_give(c, i, grad);                                                                   \
+#define GIVE(i, grad)                                                                              \
+    do {                                                                                           \
+        if (ac_f_wants(c, i)) ac_f_give(c, i, grad);                                               \
     } while (0)
 #define DONE return c->failed ? -1 : 0
 

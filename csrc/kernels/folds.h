@@ -1,15 +1,14 @@
-/* clang-format off: laid out as a table */
+// clang-format off
 /* Reduction loops. A run is summed in 16 independent lanes, which a compiler turns into vector
  * registers and which keeps rounding errors near those of pairwise summation; runs are at most
  * AC_TILE long and their totals are added in float64. */
 
 enum { LANES = 16 };
 
-#define FOLDS(ROW)                                                                                                     \
-    ROW(SUM, sum)                                                                                                      \
-    ROW(SUM_SQUARES, sum_squares)                                                                                      \
-    ROW(SUM_ABS, sum_abs) ROW(SUM_POWERS, sum_powers) ROW(COUNT, count) ROW(PROD, prod) ROW(MAX, max) ROW(MIN, min)    \
-        ROW(MAX_ABS, max_abs) ROW(MIN_ABS, min_abs)
+#define FOLDS(ROW)                                                                                 \
+    ROW(SUM, sum) ROW(SUM_SQUARES, sum_squares) ROW(SUM_ABS, sum_abs) ROW(SUM_POWERS, sum_powers)  \
+    ROW(COUNT, count) ROW(PROD, prod) ROW(MAX, max) ROW(MIN, min) ROW(MAX_ABS, max_abs)            \
+    ROW(MIN_ABS, min_abs)
 
 #define ADD(a, b) ((a) + (b))
 #define MUL(a, b) ((a) * (b))
@@ -19,41 +18,41 @@ enum { LANES = 16 };
 #define MAGNITUDE(x) ((x) < 0 ? -(x) : (x))
 
 /* map may use x and p (in lane type); START is the combination's neutral value */
-#define FOLD_LOOP(name, R, lane, field, START, map, COMBINE)                                                           \
-    static void fold_##name##_##lane(int64_t n, const void *from, double param, ac_total *total) {                     \
-        const R *v = from, p = (R)param;                                                                               \
-        R acc[LANES];                                                                                                  \
-        (void)p;                                                                                                       \
-        for (int j = 0; j < LANES; j++) acc[j] = START;                                                                \
-        int64_t i = 0;                                                                                                 \
-        for (; i + LANES <= n; i += LANES)                                                                             \
-            for (int j = 0; j < LANES; j++) {                                                                          \
-                R x = v[i + j];                                                                                        \
-                acc[j] = COMBINE(acc[j], map);                                                                         \
-            }                                                                                                          \
-        for (; i < n; i++) {                                                                                           \
-            R x = v[i];                                                                                                \
-            acc[0] = COMBINE(acc[0], map);                                                                             \
-        }                                                                                                              \
-        for (int half = LANES / 2; half; half /= 2)                                                                    \
-            for (int j = 0; j < half; j++) acc[j] = COMBINE(acc[j], acc[j + half]);                                    \
-        total->field = COMBINE(total->field, acc[0]);                                                                  \
-    }                                                                                                                  \
-    static void columns_##name##_##lane(int64_t n, const void *from, double param, void *totals) {                     \
-        const R *v = from, p = (R)param;                                                                               \
-        R *acc = totals;                                                                                               \
-        (void)p;                                                                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            R x = v[i];                                                                                                \
-            acc[i] = COMBINE(acc[i], map);                                                                             \
-        }                                                                                                              \
+#define FOLD_LOOP(name, R, lane, field, START, map, COMBINE)                                       \
+    static void fold_##name##_##lane(int64_t n, const void *from, double param, ac_total *total) { \
+        const R *v = from, p = (R)param;                                                           \
+        R acc[LANES];                                                                              \
+        (void)p;                                                                                   \
+        for (int j = 0; j < LANES; j++) acc[j] = START;                                            \
+        int64_t i = 0;                                                                             \
+        for (; i + LANES <= n; i += LANES)                                                         \
+            for (int j = 0; j < LANES; j++) {                                                      \
+                R x = v[i + j];                                                                    \
+                acc[j] = COMBINE(acc[j], map);                                                     \
+            }                                                                                      \
+        for (; i < n; i++) {                                                                       \
+            R x = v[i];                                                                            \
+            acc[0] = COMBINE(acc[0], map);                                                         \
+        }                                                                                          \
+        for (int half = LANES / 2; half; half /= 2)                                                \
+            for (int j = 0; j < half; j++) acc[j] = COMBINE(acc[j], acc[j + half]);                \
+        total->field = COMBINE(total->field, acc[0]);                                              \
+    }                                                                                              \
+    static void columns_##name##_##lane(int64_t n, const void *from, double param, void *totals) { \
+        const R *v = from, p = (R)param;                                                           \
+        R *acc = totals;                                                                           \
+        (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            R x = v[i];                                                                            \
+            acc[i] = COMBINE(acc[i], map);                                                         \
+        }                                                                                          \
     }
 
-#define FOLD_LANES(name, real_start, int_start, f32_map, f64_map, int_map, COMBINE)                                    \
-    FOLD_LOOP(name, float, f32, f, real_start, f32_map, COMBINE)                                                       \
-    FOLD_LOOP(name, double, f64, f, real_start, f64_map, COMBINE)                                                      \
+#define FOLD_LANES(name, real_start, int_start, f32_map, f64_map, int_map, COMBINE)                \
+    FOLD_LOOP(name, float, f32, f, real_start, f32_map, COMBINE)                                   \
+    FOLD_LOOP(name, double, f64, f, real_start, f64_map, COMBINE)                                  \
     FOLD_LOOP(name, int64_t, i64, i, int_start, int_map, COMBINE)
-#define FOLD_ALL(name, real_start, int_start, map, COMBINE)                                                            \
+#define FOLD_ALL(name, real_start, int_start, map, COMBINE)                                        \
     FOLD_LANES(name, real_start, int_start, map, map, map, COMBINE)
 
 FOLD_ALL(sum, 0, 0, x, ADD)

@@ -1,4 +1,4 @@
-/* clang-format off: laid out as a table */
+// clang-format off
 /* Scalar mathematics of the elementwise operators, written once for both real types. The
  * including file defines R (float or double), S(name) (name with the type's suffix) and the
  * functions M_EXP, M_LOG, M_TANH, M_ERF, M_SQRT, M_SIN, M_COS, M_POW, M_FLOOR, M_CEIL, M_RINT,
@@ -17,102 +17,30 @@
 
 static inline R S(sigmoid_of)(R x) { return K(1) / (K(1) + M_EXP(-x)); }
 
-UN(neg) {
-    NONE;
-    return -x;
-}
-UN(abs) {
-    NONE;
-    return x < 0 ? -x : x == 0 ? K(0) : x;
-}
-UN(sign) {
-    NONE;
-    return x > 0 ? K(1) : x < 0 ? K(-1) : x;
-}
-UN(square) {
-    NONE;
-    return x * x;
-}
-UN(floor) {
-    NONE;
-    return M_FLOOR(x);
-}
-UN(ceil) {
-    NONE;
-    return M_CEIL(x);
-}
-UN(round) {
-    NONE;
-    return M_RINT(x);
-}
-UN(trunc) {
-    NONE;
-    return M_TRUNC(x);
-}
-UN(exp) {
-    NONE;
-    return M_EXP(x);
-}
-UN(log) {
-    NONE;
-    return M_LOG(x);
-}
-UN(sqrt) {
-    NONE;
-    return M_SQRT(x);
-}
-UN(rsqrt) {
-    NONE;
-    return K(1) / M_SQRT(x);
-}
-UN(reciprocal) {
-    NONE;
-    return K(1) / x;
-}
-UN(sin) {
-    NONE;
-    return M_SIN(x);
-}
-UN(cos) {
-    NONE;
-    return M_COS(x);
-}
-UN(erf) {
-    NONE;
-    return M_ERF(x);
-}
-UN(tanh) {
-    NONE;
-    return M_TANH(x);
-}
-UN(sigmoid) {
-    NONE;
-    return S(sigmoid_of)(x);
-}
-UN(relu) {
-    NONE;
-    return x < 0 ? K(0) : x;
-}
-UN(silu) {
-    NONE;
-    return x * S(sigmoid_of)(x);
-}
-UN(isnan) {
-    NONE;
-    return x != x ? K(1) : K(0);
-}
-UN(isinf) {
-    NONE;
-    return x - x != 0 && x == x ? K(1) : K(0);
-}
-UN(isfinite) {
-    NONE;
-    return x - x == 0 ? K(1) : K(0);
-}
-UN(logical_not) {
-    NONE;
-    return x == 0 ? K(1) : K(0);
-}
+UN(neg) { NONE; return -x; }
+UN(abs) { NONE; return x < 0 ? -x : x == 0 ? K(0) : x; }
+UN(sign) { NONE; return x > 0 ? K(1) : x < 0 ? K(-1) : x; }
+UN(square) { NONE; return x * x; }
+UN(floor) { NONE; return M_FLOOR(x); }
+UN(ceil) { NONE; return M_CEIL(x); }
+UN(round) { NONE; return M_RINT(x); }
+UN(trunc) { NONE; return M_TRUNC(x); }
+UN(exp) { NONE; return M_EXP(x); }
+UN(log) { NONE; return M_LOG(x); }
+UN(sqrt) { NONE; return M_SQRT(x); }
+UN(rsqrt) { NONE; return K(1) / M_SQRT(x); }
+UN(reciprocal) { NONE; return K(1) / x; }
+UN(sin) { NONE; return M_SIN(x); }
+UN(cos) { NONE; return M_COS(x); }
+UN(erf) { NONE; return M_ERF(x); }
+UN(tanh) { NONE; return M_TANH(x); }
+UN(sigmoid) { NONE; return S(sigmoid_of)(x); }
+UN(relu) { NONE; return x < 0 ? K(0) : x; }
+UN(silu) { NONE; return x * S(sigmoid_of)(x); }
+UN(isnan) { NONE; return x != x ? K(1) : K(0); }
+UN(isinf) { NONE; return x - x != 0 && x == x ? K(1) : K(0); }
+UN(isfinite) { NONE; return x - x == 0 ? K(1) : K(0); }
+UN(logical_not) { NONE; return x == 0 ? K(1) : K(0); }
 
 /* max(x, 0) + log(1 + exp(-|x|)), the logarithm by the identity that keeps small arguments. */
 UN(softplus_) {
@@ -140,97 +68,34 @@ UN(clamp) {
     return y;
 }
 
-BIN(add) {
-    ATTR(alpha);
-    return x + NUMBER(t->alpha) * y;
-}
-BIN(sub) {
-    ATTR(alpha);
-    return x - NUMBER(t->alpha) * y;
-}
-BIN(mul) {
-    NONE;
-    return x * y;
-}
-BIN(div) {
-    NONE;
-    return x / y;
-}
-BIN(floor_divide) {
-    NONE;
-    return M_FLOOR(x / y);
-}
+BIN(add) { ATTR(alpha); return x + NUMBER(t->alpha) * y; }
+BIN(sub) { ATTR(alpha); return x - NUMBER(t->alpha) * y; }
+BIN(mul) { NONE; return x * y; }
+BIN(div) { NONE; return x / y; }
+BIN(floor_divide) { NONE; return M_FLOOR(x / y); }
 BIN(remainder) {
     NONE;
     R r = M_FMOD(x, y);
     return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
-BIN(pow) {
-    NONE;
-    return M_POW(x, y);
-}
-BIN(maximum) {
-    NONE;
-    return x > y || x != x ? x : y;
-}
-BIN(minimum) {
-    NONE;
-    return x < y || x != x ? x : y;
-}
-BIN(eq) {
-    NONE;
-    return x == y ? K(1) : K(0);
-}
-BIN(ne) {
-    NONE;
-    return x != y ? K(1) : K(0);
-}
-BIN(lt) {
-    NONE;
-    return x < y ? K(1) : K(0);
-}
-BIN(le) {
-    NONE;
-    return x <= y ? K(1) : K(0);
-}
-BIN(gt) {
-    NONE;
-    return x > y ? K(1) : K(0);
-}
-BIN(ge) {
-    NONE;
-    return x >= y ? K(1) : K(0);
-}
-BIN(logical_and) {
-    NONE;
-    return x != 0 && y != 0 ? K(1) : K(0);
-}
-BIN(logical_or) {
-    NONE;
-    return x != 0 || y != 0 ? K(1) : K(0);
-}
-BIN(logical_xor) {
-    NONE;
-    return (x != 0) != (y != 0) ? K(1) : K(0);
-}
-BIN(masked_fill) {
-    ATTR(value);
-    return y != 0 ? NUMBER(t->value) : x;
-}
+BIN(pow) { NONE; return M_POW(x, y); }
+BIN(maximum) { NONE; return x > y || x != x ? x : y; }
+BIN(minimum) { NONE; return x < y || x != x ? x : y; }
+BIN(eq) { NONE; return x == y ? K(1) : K(0); }
+BIN(ne) { NONE; return x != y ? K(1) : K(0); }
+BIN(lt) { NONE; return x < y ? K(1) : K(0); }
+BIN(le) { NONE; return x <= y ? K(1) : K(0); }
+BIN(gt) { NONE; return x > y ? K(1) : K(0); }
+BIN(ge) { NONE; return x >= y ? K(1) : K(0); }
+BIN(logical_and) { NONE; return x != 0 && y != 0 ? K(1) : K(0); }
+BIN(logical_or) { NONE; return x != 0 || y != 0 ? K(1) : K(0); }
+BIN(logical_xor) { NONE; return (x != 0) != (y != 0) ? K(1) : K(0); }
+BIN(masked_fill) { ATTR(value); return y != 0 ? NUMBER(t->value) : x; }
 
 /* x is the gradient of the result, y what the forward saved */
-BIN(tanh_backward) {
-    NONE;
-    return x * (K(1) - y * y);
-}
-BIN(sigmoid_backward) {
-    NONE;
-    return x * y * (K(1) - y);
-}
-BIN(relu_backward) {
-    NONE;
-    return y > 0 ? x : K(0);
-}
+BIN(tanh_backward) { NONE; return x * (K(1) - y * y); }
+BIN(sigmoid_backward) { NONE; return x * y * (K(1) - y); }
+BIN(relu_backward) { NONE; return y > 0 ? x : K(0); }
 BIN(silu_backward) {
     NONE;
     R s = S(sigmoid_of)(y);
@@ -247,26 +112,11 @@ BIN(gelu_backward) {
     return x * (K(0.5) * (K(1) + h) + K(0.5) * y * (K(1) - h * h) * inner);
 }
 
-TER(where) {
-    NONE;
-    return x != 0 ? y : z;
-}
-TER(addcmul) {
-    ATTR(value);
-    return x + NUMBER(t->value) * y * z;
-}
-TER(addcdiv) {
-    ATTR(value);
-    return x + NUMBER(t->value) * y / z;
-}
-TER(lerp) {
-    NONE;
-    return z < K(0.5) ? x + z * (y - x) : y - (y - x) * (K(1) - z);
-}
-TER(mse_backward) {
-    ATTR(value);
-    return NUMBER(t->value) * x * (y - z);
-}
+TER(where) { NONE; return x != 0 ? y : z; }
+TER(addcmul) { ATTR(value); return x + NUMBER(t->value) * y * z; }
+TER(addcdiv) { ATTR(value); return x + NUMBER(t->value) * y / z; }
+TER(lerp) { NONE; return z < K(0.5) ? x + z * (y - x) : y - (y - x) * (K(1) - z); }
+TER(mse_backward) { ATTR(value); return NUMBER(t->value) * x * (y - z); }
 
 #undef K
 #undef UN

@@ -1,4 +1,4 @@
-/* clang-format off: laid out as a table */
+// clang-format off
 /* The integer lane: operators of result KEEP, BOOL and INT on int64. Narrower integers and bool
  * are widened before and cut after, which equals arithmetic modulo their size. */
 
@@ -7,67 +7,22 @@
 #define TER(name) static inline int64_t name##_i64(int64_t x, int64_t y, int64_t z, const void *a)
 #define ATTR(type) const ac_attrs_##type *t = a
 #define NONE ((void)a)
-#define WRAP(op, l, r) ((int64_t)((uint64_t)(l)op(uint64_t)(r))) /* overflow wraps */
+#define WRAP(op, l, r) ((int64_t)((uint64_t)(l) op (uint64_t)(r))) /* overflow wraps */
 
-UN(neg) {
-    NONE;
-    return WRAP(-, 0, x);
-}
-UN(abs) {
-    NONE;
-    return x < 0 ? WRAP(-, 0, x) : x;
-}
-UN(sign) {
-    NONE;
-    return (x > 0) - (x < 0);
-}
-UN(square) {
-    NONE;
-    return WRAP(*, x, x);
-}
-UN(floor) {
-    NONE;
-    return x;
-}
-UN(ceil) {
-    NONE;
-    return x;
-}
-UN(round) {
-    NONE;
-    return x;
-}
-UN(trunc) {
-    NONE;
-    return x;
-}
-UN(relu) {
-    NONE;
-    return x < 0 ? 0 : x;
-}
-UN(isnan) {
-    NONE;
-    (void)x;
-    return 0;
-}
-UN(isinf) {
-    NONE;
-    (void)x;
-    return 0;
-}
-UN(isfinite) {
-    NONE;
-    (void)x;
-    return 1;
-}
-UN(logical_not) {
-    NONE;
-    return x == 0;
-}
-UN(bitwise_not) {
-    NONE;
-    return ~x;
-}
+UN(neg) { NONE; return WRAP(-, 0, x); }
+UN(abs) { NONE; return x < 0 ? WRAP(-, 0, x) : x; }
+UN(sign) { NONE; return (x > 0) - (x < 0); }
+UN(square) { NONE; return WRAP(*, x, x); }
+UN(floor) { NONE; return x; }
+UN(ceil) { NONE; return x; }
+UN(round) { NONE; return x; }
+UN(trunc) { NONE; return x; }
+UN(relu) { NONE; return x < 0 ? 0 : x; }
+UN(isnan) { NONE; (void)x; return 0; }
+UN(isinf) { NONE; (void)x; return 0; }
+UN(isfinite) { NONE; (void)x; return 1; }
+UN(logical_not) { NONE; return x == 0; }
+UN(bitwise_not) { NONE; return ~x; }
 UN(clamp) {
     ATTR(clamp);
     int64_t y = x;
@@ -76,18 +31,9 @@ UN(clamp) {
     return y;
 }
 
-BIN(add) {
-    ATTR(alpha);
-    return WRAP(+, x, WRAP(*, ac_scalar_int(t->alpha), y));
-}
-BIN(sub) {
-    ATTR(alpha);
-    return WRAP(-, x, WRAP(*, ac_scalar_int(t->alpha), y));
-}
-BIN(mul) {
-    NONE;
-    return WRAP(*, x, y);
-}
+BIN(add) { ATTR(alpha); return WRAP(+, x, WRAP(*, ac_scalar_int(t->alpha), y)); }
+BIN(sub) { ATTR(alpha); return WRAP(-, x, WRAP(*, ac_scalar_int(t->alpha), y)); }
+BIN(mul) { NONE; return WRAP(*, x, y); }
 BIN(floor_divide) {
     NONE;
     if (y == 0 || y == -1) return y ? WRAP(-, 0, x) : 0; /* the kernel has refused 0 */
@@ -108,75 +54,24 @@ BIN(pow) {
         if (y & 1) r = WRAP(*, r, x);
     return r;
 }
-BIN(maximum) {
-    NONE;
-    return x > y ? x : y;
-}
-BIN(minimum) {
-    NONE;
-    return x < y ? x : y;
-}
-BIN(eq) {
-    NONE;
-    return x == y;
-}
-BIN(ne) {
-    NONE;
-    return x != y;
-}
-BIN(lt) {
-    NONE;
-    return x < y;
-}
-BIN(le) {
-    NONE;
-    return x <= y;
-}
-BIN(gt) {
-    NONE;
-    return x > y;
-}
-BIN(ge) {
-    NONE;
-    return x >= y;
-}
-BIN(logical_and) {
-    NONE;
-    return x && y;
-}
-BIN(logical_or) {
-    NONE;
-    return x || y;
-}
-BIN(logical_xor) {
-    NONE;
-    return (x != 0) != (y != 0);
-}
-BIN(bitwise_and) {
-    NONE;
-    return x & y;
-}
-BIN(bitwise_or) {
-    NONE;
-    return x | y;
-}
-BIN(bitwise_xor) {
-    NONE;
-    return x ^ y;
-}
-BIN(masked_fill) {
-    ATTR(value);
-    return y ? ac_scalar_int(t->value) : x;
-}
+BIN(maximum) { NONE; return x > y ? x : y; }
+BIN(minimum) { NONE; return x < y ? x : y; }
+BIN(eq) { NONE; return x == y; }
+BIN(ne) { NONE; return x != y; }
+BIN(lt) { NONE; return x < y; }
+BIN(le) { NONE; return x <= y; }
+BIN(gt) { NONE; return x > y; }
+BIN(ge) { NONE; return x >= y; }
+BIN(logical_and) { NONE; return x && y; }
+BIN(logical_or) { NONE; return x || y; }
+BIN(logical_xor) { NONE; return (x != 0) != (y != 0); }
+BIN(bitwise_and) { NONE; return x & y; }
+BIN(bitwise_or) { NONE; return x | y; }
+BIN(bitwise_xor) { NONE; return x ^ y; }
+BIN(masked_fill) { ATTR(value); return y ? ac_scalar_int(t->value) : x; }
 
-TER(where) {
-    NONE;
-    return x ? y : z;
-}
-TER(addcmul) {
-    ATTR(value);
-    return WRAP(+, x, WRAP(*, ac_scalar_int(t->value), WRAP(*, y, z)));
-}
+TER(where) { NONE; return x ? y : z; }
+TER(addcmul) { ATTR(value); return WRAP(+, x, WRAP(*, ac_scalar_int(t->value), WRAP(*, y, z))); }
 
 #undef UN
 #undef BIN

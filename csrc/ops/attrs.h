@@ -1,4 +1,4 @@
-/* clang-format off: laid out as a table */
+// clang-format off
 /* The non-tensor parameters of the operators, as their kernels and formulas see them.
  *
  * A row's signature fills its struct field by field in order, so a struct lists its fields in the
@@ -25,165 +25,53 @@ static const int64_t AC_ABSENT = INT64_MIN; /* an absent `int?` */
 
 typedef enum { AC_REDUCE_NONE, AC_REDUCE_MEAN, AC_REDUCE_SUM } ac_reduction;
 
-typedef struct {
-    int64_t nothing[0];
-} ac_attrs_none;
-typedef struct {
-    ac_scalar alpha;
-} ac_attrs_alpha;
-typedef struct {
-    ac_scalar value;
-} ac_attrs_value;
-typedef struct {
-    ac_scalar min, max;
-} ac_attrs_clamp;
-typedef struct {
-    int64_t tanh;
-} ac_attrs_approximate;
-typedef struct {
-    int64_t dtype;
-} ac_attrs_dtype;
-typedef struct {
-    ac_dims size;
-    ac_scalar value;
-    int64_t dtype;
-} ac_attrs_full;
-typedef struct {
-    ac_scalar start, end, step;
-    int64_t dtype;
-} ac_attrs_arange;
-typedef struct {
-    ac_dims size;
-    double a, b;
-    int64_t dtype;
-} ac_attrs_random;
-typedef struct {
-    int64_t n;
-} ac_attrs_count;
-typedef struct {
-    ac_dims size, stride;
-    int64_t offset;
-} ac_attrs_as_strided;
-typedef struct {
-    ac_dims size, stride;
-    int64_t offset, accumulate;
-} ac_attrs_as_strided_scatter;
-typedef struct {
-    ac_dims dim;
-    int64_t keepdim;
-} ac_attrs_reduce_dim;
-typedef struct {
-    ac_dims dim;
-    int64_t keepdim, dtype;
-} ac_attrs_reduce;
-typedef struct {
-    ac_dims dim;
-    int64_t correction, keepdim;
-} ac_attrs_var;
-typedef struct {
-    int64_t dim, keepdim;
-} ac_attrs_dim;
-typedef struct {
-    int64_t dim, keepdim;
-} ac_attrs_maybe_dim;
-typedef struct {
-    ac_scalar p;
-    ac_dims dim;
-    int64_t keepdim, dtype;
-} ac_attrs_norm;
-typedef struct {
-    int64_t dim, dtype;
-} ac_attrs_softmax;
-typedef struct {
-    int64_t dim;
-} ac_attrs_softmax_backward;
-typedef struct {
-    int64_t reduction;
-} ac_attrs_reduction;
-typedef struct {
-    int64_t reduction;
-} ac_attrs_reduction_only;
-typedef struct {
-    int64_t ignore_index, reduction;
-} ac_attrs_nll;
-typedef struct {
-    ac_dims size;
-    int64_t ignore_index, reduction;
-} ac_attrs_nll_backward;
-typedef struct {
-    int64_t ignore_index, reduction;
-    double label_smoothing;
-} ac_attrs_cross_entropy;
-typedef struct {
-    int64_t out_dtype;
-} ac_attrs_product;
-typedef struct {
-    ac_scalar beta, alpha;
-} ac_attrs_addmm;
-typedef struct {
-    int64_t dim;
-} ac_attrs_one_dim;
-typedef struct {
-    int64_t dim;
-} ac_attrs_index_dim;
-typedef struct {
-    int64_t accumulate;
-} ac_attrs_accumulate;
-typedef struct {
-    int64_t padding_idx;
-} ac_attrs_padding;
-typedef struct {
-    int64_t rows, padding_idx;
-} ac_attrs_rows;
-typedef struct {
-    int64_t k, dim, largest, sorted;
-} ac_attrs_topk;
-typedef struct {
-    int64_t dim, descending;
-} ac_attrs_sort;
-typedef struct {
-    ac_dims normalized_shape;
-    double eps;
-} ac_attrs_layer_norm;
-typedef struct {
-    int64_t rows;
-} ac_attrs_rows_only;
-typedef struct {
-    int64_t training;
-    double momentum, eps;
-} ac_attrs_batch_norm;
-typedef struct {
-    int64_t training;
-} ac_attrs_training;
-typedef struct {
-    double p;
-    int64_t training;
-} ac_attrs_dropout;
-typedef struct {
-    double p;
-    int64_t seed, offset;
-} ac_attrs_dropout_mask;
-typedef struct {
-    ac_dims size;
-} ac_attrs_size;
-typedef struct {
-    int64_t dim0, dim1;
-} ac_attrs_two_dims;
-typedef struct {
-    ac_dims dim;
-} ac_attrs_maybe_dims;
-typedef struct {
-    int64_t dim, index;
-} ac_attrs_select;
-typedef struct {
-    int64_t dim, start, end, step;
-} ac_attrs_slice;
-typedef struct {
-    int64_t start_dim, end_dim;
-} ac_attrs_flatten;
-typedef struct {
-    int64_t dim, start, length;
-} ac_attrs_narrow;
+typedef struct { int64_t nothing[0]; } ac_attrs_none;
+typedef struct { ac_scalar alpha; } ac_attrs_alpha;
+typedef struct { ac_scalar value; } ac_attrs_value;
+typedef struct { ac_scalar min, max; } ac_attrs_clamp;
+typedef struct { int64_t tanh; } ac_attrs_approximate;
+typedef struct { int64_t dtype; } ac_attrs_dtype;
+typedef struct { ac_dims size; ac_scalar value; int64_t dtype; } ac_attrs_full;
+typedef struct { ac_scalar start, end, step; int64_t dtype; } ac_attrs_arange;
+typedef struct { ac_dims size; double a, b; int64_t dtype; } ac_attrs_random;
+typedef struct { int64_t n; } ac_attrs_count;
+typedef struct { ac_dims size, stride; int64_t offset; } ac_attrs_as_strided;
+typedef struct { ac_dims size, stride; int64_t offset, accumulate; } ac_attrs_as_strided_scatter;
+typedef struct { ac_dims dim; int64_t keepdim; } ac_attrs_reduce_dim;
+typedef struct { ac_dims dim; int64_t keepdim, dtype; } ac_attrs_reduce;
+typedef struct { ac_dims dim; int64_t correction, keepdim; } ac_attrs_var;
+typedef struct { int64_t dim, keepdim; } ac_attrs_dim;
+typedef struct { int64_t dim, keepdim; } ac_attrs_maybe_dim;
+typedef struct { ac_scalar p; ac_dims dim; int64_t keepdim, dtype; } ac_attrs_norm;
+typedef struct { int64_t dim, dtype; } ac_attrs_softmax;
+typedef struct { int64_t dim; } ac_attrs_softmax_backward;
+typedef struct { int64_t reduction; } ac_attrs_reduction;
+typedef struct { int64_t reduction; } ac_attrs_reduction_only;
+typedef struct { int64_t ignore_index, reduction; } ac_attrs_nll;
+typedef struct { ac_dims size; int64_t ignore_index, reduction; } ac_attrs_nll_backward;
+typedef struct { int64_t ignore_index, reduction; double label_smoothing; } ac_attrs_cross_entropy;
+typedef struct { int64_t out_dtype; } ac_attrs_product;
+typedef struct { ac_scalar beta, alpha; } ac_attrs_addmm;
+typedef struct { int64_t dim; } ac_attrs_one_dim;
+typedef struct { int64_t dim; } ac_attrs_index_dim;
+typedef struct { int64_t accumulate; } ac_attrs_accumulate;
+typedef struct { int64_t padding_idx; } ac_attrs_padding;
+typedef struct { int64_t rows, padding_idx; } ac_attrs_rows;
+typedef struct { int64_t k, dim, largest, sorted; } ac_attrs_topk;
+typedef struct { int64_t dim, descending; } ac_attrs_sort;
+typedef struct { ac_dims normalized_shape; double eps; } ac_attrs_layer_norm;
+typedef struct { int64_t rows; } ac_attrs_rows_only;
+typedef struct { int64_t training; double momentum, eps; } ac_attrs_batch_norm;
+typedef struct { int64_t training; } ac_attrs_training;
+typedef struct { double p; int64_t training; } ac_attrs_dropout;
+typedef struct { double p; int64_t seed, offset; } ac_attrs_dropout_mask;
+typedef struct { ac_dims size; } ac_attrs_size;
+typedef struct { int64_t dim0, dim1; } ac_attrs_two_dims;
+typedef struct { ac_dims dim; } ac_attrs_maybe_dims;
+typedef struct { int64_t dim, index; } ac_attrs_select;
+typedef struct { int64_t dim, start, end, step; } ac_attrs_slice;
+typedef struct { int64_t start_dim, end_dim; } ac_attrs_flatten;
+typedef struct { int64_t dim, start, length; } ac_attrs_narrow;
 
 enum { AC_MAX_ATTRS = 256 }; /* bytes; ac_ops_init refuses a larger struct */
 

@@ -1,20 +1,18 @@
-/* clang-format off: laid out as a table */
+// clang-format off
 /* Shape and dtype rules, one a family of operators; also the place where operands are checked. */
 #ifndef AC_OPS_INFER_H
 #define AC_OPS_INFER_H
 
 #include "op.h"
 
-#define INFER_RULES(RULE)                                                                                              \
-    RULE(pointwise)                                                                                                    \
-    RULE(same)                                                                                                         \
-    RULE(cast) RULE(full) RULE(full_like_attrs) RULE(arange) RULE(randperm) RULE(scatter) RULE(reduce_sum)             \
-        RULE(reduce_float) RULE(reduce_float_dim) RULE(reduce_var) RULE(reduce_same) RULE(reduce_pair)                 \
-            RULE(reduce_index) RULE(reduce_bool) RULE(reduce_norm) RULE(softmax) RULE(softmax_backward)                \
-                RULE(loss_pair) RULE(nll_loss) RULE(nll_loss_backward) RULE(mm) RULE(bmm) RULE(linear) RULE(cat)       \
-                    RULE(gather) RULE(index_select) RULE(index) RULE(index_put) RULE(nonzero) RULE(embedding)          \
-                        RULE(embedding_backward) RULE(topk) RULE(sort) RULE(layer_norm) RULE(layer_norm_backward)      \
-                            RULE(batch_norm) RULE(batch_norm_backward)
+#define INFER_RULES(RULE)                                                                          \
+    RULE(pointwise) RULE(same) RULE(cast) RULE(full) RULE(full_like_attrs) RULE(arange)            \
+    RULE(randperm) RULE(scatter) RULE(reduce_sum) RULE(reduce_float) RULE(reduce_float_dim)        \
+    RULE(reduce_var) RULE(reduce_same) RULE(reduce_pair) RULE(reduce_index) RULE(reduce_bool)      \
+    RULE(reduce_norm) RULE(softmax) RULE(softmax_backward) RULE(loss_pair) RULE(nll_loss) RULE(nll_loss_backward)         \
+    RULE(mm) RULE(bmm) RULE(linear) RULE(cat) RULE(gather) RULE(index_select) RULE(index)          \
+    RULE(index_put) RULE(nonzero) RULE(embedding) RULE(embedding_backward) RULE(topk) RULE(sort)   \
+    RULE(layer_norm) RULE(layer_norm_backward) RULE(batch_norm) RULE(batch_norm_backward)
 
 #define RULE(name) int ac_infer_##name(ac_infer *i) AC_CHECKED;
 INFER_RULES(RULE)
