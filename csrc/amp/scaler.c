@@ -27,10 +27,7 @@ int ac_unscale(ac_tensor *const *grads, int n, float factor, int64_t *bad) {
     if (!each) return -1;
     int failed = ac_cpu.unscale(grads, n, factor, each);
     *bad = 0;
-    for (int i = 0; i < n; i++) {
-        *bad += each[i];
-        ac_wrote(grads[i]);
-    }
+    for (int i = 0; i < n; i++) *bad += each[i];
     ac_free(each, bytes);
     return failed;
 }

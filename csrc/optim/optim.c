@@ -24,13 +24,15 @@ static int check(const ac_update *u, int i) {
 
 int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants) {
     for (int i = 0; i < n; i++) AC_TRY(check(&updates[i], i));
-    AC_TRY(ac_cpu.step(rule, updates, n, constants));
+    return ac_cpu.step(rule, updates, n, constants);
+}
+
+void ac_optim_note(const ac_update *updates, int n) {
     for (int i = 0; i < n; i++) {
         ac_wrote(updates[i].param);
         for (int k = 0; k < AC_MAX_STATE; k++)
             if (updates[i].state[k]) ac_wrote(updates[i].state[k]);
     }
-    return 0;
 }
 
 int ac_optim_norm(ac_tensor *const *tensors, int n, double *norm) {
@@ -46,5 +48,7 @@ int ac_optim_norm(ac_tensor *const *tensors, int n, double *norm) {
 
 int ac_optim_scale(ac_tensor *const *tensors, int n, double factor) {
     int64_t ignored;
-    return ac_unscale(tensors, n, (float)factor, &ignored);
+    AC_TRY(ac_unscale(tensors, n, (float)factor, &ignored));
+    for (int i = 0; i < n; i++) ac_wrote(tensors[i]);
+    return 0;
 }

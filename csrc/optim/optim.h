@@ -6,8 +6,11 @@
 #include "../kernels/loops.h"
 
 /* One step of `rule` for every update: shapes and dtypes are checked first, so that a bad list
- * changes nothing; then one pass over memory. */
+ * changes nothing; then one pass over memory. May run outside the core's lock; ac_optim_note, within
+ * it again, then notes the writes. */
 int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+
+void ac_optim_note(const ac_update *updates, int n);
 
 /* Euclidean norm of all tensors together, accumulated in float64. */
 int ac_optim_norm(ac_tensor *const *tensors, int n, double *norm) AC_CHECKED;

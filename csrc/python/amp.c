@@ -217,6 +217,7 @@ static PyObject *unscale(PyObject *module, PyObject *args) {
     void *lock = ac_lock.release();
     int failed = ac_unscale(grads, (int)n, factor, &bad);
     ac_lock.acquire(lock);
+    for (Py_ssize_t i = 0; i < n; i++) ac_wrote(grads[i]);
     result = failed ? ac_raise() : PyLong_FromLongLong(bad);
 done:
     PyMem_Free(grads);

@@ -61,6 +61,7 @@ static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *
         void *lock = ac_lock.release();
         int failed = ac_optim_step(rule, u, (int)n, k);
         ac_lock.acquire(lock);
+        ac_optim_note(u, (int)n);
         result = failed ? ac_raise() : Py_NewRef(Py_None);
     }
     PyMem_Free(u);

@@ -153,6 +153,7 @@ static int training_step(bool low) {
         ac_update u = {.grad = w->meta->grad, .param = w, .step = 1};
         ac_step k = {.lr = 1};
         result = ac_optim_step(AC_RULE_SGD, &u, 1, &k);
+        ac_optim_note(&u, 1);
         if (!result) CHECK(fabs(at(w, 0) - (0.25 + 8 * 0.5 / 24)) < tolerance);
     }
     if (low && !result) CHECK(ac_copies_bytes() == 0 || ac_copies_find(w, AC_bfloat16) == NULL); /* outdated by the write */
