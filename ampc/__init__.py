@@ -3,7 +3,13 @@
 import glob as _glob
 import os as _os
 
-from . import _C
+try:
+    from . import _C
+except ImportError as _e:
+    raise ImportError(
+        f"ampc's core is not built in {_os.path.dirname(__file__)}. If this is the source folder, "
+        "run from another folder, or build in place with: pip install -e ."
+    ) from _e
 
 for _path in _glob.glob(_os.path.join(_os.path.dirname(__file__), "_libs", "*openblas*")):
     _C._set_blas(_path)
