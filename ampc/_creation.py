@@ -79,12 +79,10 @@ def _filled(value: int, size: tuple, dtype: Any, device: Any, requires_grad: boo
     return _finish(_full(_size(size), value, dtype or _C.get_default_dtype()), requires_grad, out)
 
 
-def zeros(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
-          out: Optional[Tensor] = None, **ignored: Any) -> Tensor:
-    """A tensor of zeros; sizes as separate ints or one sequence."""
-    if "size" in ignored:
-        size = (ignored["size"],)
-    return _filled(0, size, dtype, device, requires_grad, out)
+def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+          out: Optional[Tensor] = None) -> Tensor:
+    """A tensor of zeros; sizes as separate ints, one sequence, or ``size=``."""
+    return _filled(0, sizes if size is None else (size,), dtype, device, requires_grad, out)
 
 
 def ones(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
@@ -93,10 +91,10 @@ def ones(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires
     return _filled(1, size, dtype, device, requires_grad, out)
 
 
-def empty(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
-          out: Optional[Tensor] = None, **ignored: Any) -> Tensor:
-    """A tensor whose values are unspecified (here: zeros)."""
-    return _filled(0, size, dtype, device, requires_grad, out)
+def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+          out: Optional[Tensor] = None) -> Tensor:
+    """A tensor whose values are unspecified (here: zeros); sizes as for ``zeros``."""
+    return _filled(0, sizes if size is None else (size,), dtype, device, requires_grad, out)
 
 
 def _like(x: Tensor, dtype: Any) -> Any:

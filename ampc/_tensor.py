@@ -31,12 +31,6 @@ def method(f: Callable) -> Callable:
     return f
 
 
-def attribute(f: Callable) -> property:
-    p = property(f)
-    setattr(Tensor, f.__name__, p)
-    return p
-
-
 def alias(name: str, of: str) -> None:
     setattr(Tensor, name, getattr(Tensor, of))
 
@@ -137,11 +131,6 @@ def __array__(self: Tensor, dtype: Any = None, copy: Optional[bool] = None) -> A
 
 
 @method
-def contiguous_format(self: Tensor) -> bool:
-    return self.is_contiguous()
-
-
-@method
 def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A new tensor of ``data`` with this one's dtype."""
     return make.tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
@@ -164,8 +153,7 @@ for _name in ("zeros", "ones", "empty", "full"):
 
 # -- attributes -----------------------------------------------------------------------------------
 
-attribute_device = property(lambda self: CPU, doc="Where the tensor lives.")
-Tensor.device = attribute_device
+Tensor.device = property(lambda self: CPU, doc="Where the tensor lives.")
 Tensor.is_cuda = property(lambda self: False, doc="True on a GPU.")
 Tensor.is_cpu = property(lambda self: True, doc="True on the CPU.")
 Tensor.is_sparse = property(lambda self: False, doc="Always False: there are dense tensors only.")
@@ -465,7 +453,7 @@ def nonzero(self: Tensor, *, as_tuple: bool = False) -> Any:
 
 for _name, _of in {"multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div", "absolute": "abs", "negative": "neg",
                    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "clip": "clamp",
-                   "multiply_": "mul_", "subtract_": "sub_", "div_": "div_", "clip_": "clamp_", "permute_dims": "permute"}.items():
+                   "multiply_": "mul_", "subtract_": "sub_", "divide_": "div_", "clip_": "clamp_", "permute_dims": "permute"}.items():
     alias(_name, _of)
 
 

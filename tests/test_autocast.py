@@ -171,12 +171,11 @@ def layer():
 
 
 def test_copy_outlives_regions_and_no_grad(layer):
-    before = ampc._C._alloc_calls()
     with ampc.no_grad(), ampc.autocast("cpu"):
         a = layer(ampc.ones(2, 16))
     with ampc.autocast("cpu"):
         b = layer(ampc.ones(2, 16))
-    assert a.equal(b) and copies() == 512 and b.requires_grad and before >= 0
+    assert a.equal(b) and copies() == 512 and b.requires_grad
     ampc.clear_autocast_cache()
     assert copies() == 0
 

@@ -207,6 +207,13 @@ def test_clip_grad_norm(norm_type, torch):
         assert abs(m.grad - ampc.tensor(t.grad.numpy())).max().item() < 1e-6
 
 
+def test_clipping_float64_keeps_its_precision():
+    p = nn.Parameter(ampc.zeros(3, dtype=ampc.float64))
+    p.grad = ampc.full((3,), 1.0, dtype=ampc.float64)
+    nn.utils.clip_grad_norm_([p], 0.1)
+    assert p.grad[0].item() == pytest.approx(0.1 / (3**0.5 + 1e-6), rel=1e-14)
+
+
 def test_norm_of_huge_gradients_does_not_overflow():
     p = nn.Parameter(ampc.zeros(4))
     p.grad = ampc.full((4,), 1e20)

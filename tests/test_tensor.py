@@ -168,6 +168,9 @@ def test_creation(torch):
     assert ampc.linspace(0, 1, 5).tolist() == torch.linspace(0, 1, 5).tolist() and ampc.eye(2, 3).tolist() == [[1, 0, 0], [0, 1, 0]]
     assert ampc.full((2,), 3).dtype is ampc.int64 and ampc.full((2,), 3.0).dtype is ampc.float32 and ampc.zeros(2, 3).shape == (2, 3)
     assert ampc.zeros_like(ampc.ones(2, dtype=ampc.float16)).dtype is ampc.float16 and sorted(ampc.randperm(9).tolist()) == list(range(9))
+    assert ampc.empty(size=(2, 3)).shape == (2, 3) and ampc.zeros(size=[4]).shape == (4,)
+    with pytest.raises(TypeError):
+        ampc.zeros(2, dtyp=ampc.int64)
     with pytest.raises(RuntimeError, match="negative"):
         ampc.zeros(-1)
     with pytest.raises(RuntimeError, match="CPU"):

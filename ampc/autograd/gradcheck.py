@@ -32,8 +32,7 @@ def _numerical(f: Callable, inputs: Sequence[Any], x: Tensor, weights: Sequence[
     return slopes
 
 
-def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
-              **ignored: Any) -> bool:
+def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True) -> bool:
     """True when backward agrees with central differences for every float64 input that requires gradients.
 
     The outputs are weighted with fixed numbers, so one scalar stands for all. GradcheckError (or False,
@@ -72,7 +71,7 @@ def _weights(o: Tensor, k: int) -> Tensor:
 
 
 def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-                  raise_exception: bool = True, **ignored: Any) -> bool:
+                  raise_exception: bool = True) -> bool:
     """gradcheck of the gradient itself: backward of backward against finite differences of backward."""
     from . import grad
     from .grad_mode import enable_grad

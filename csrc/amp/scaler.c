@@ -21,7 +21,7 @@ void ac_scaler_update(ac_scaler *s, bool found_inf) {
 
 float ac_scaler_inverse(const ac_scaler *s) { return (float)(1.0 / (double)s->scale); }
 
-int ac_unscale(ac_tensor *const *grads, int n, float factor, int64_t *bad) {
+int ac_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) {
     size_t bytes = (size_t)(n + 1) * sizeof(int64_t);
     int64_t *each = ac_calloc(bytes);
     if (!each) return -1;

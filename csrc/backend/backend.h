@@ -37,7 +37,7 @@ typedef struct ac_backend {
     ac_kernel kernels[AC_N_OPS]; /* NULL for views and compositions */
     /* Multiplies every gradient by `factor` in place; counts into bad[i] the values of grads[i]
      * that are not finite after that. */
-    int (*unscale)(ac_tensor *const *grads, int n, float factor, int64_t *bad);
+    int (*unscale)(ac_tensor *const *grads, int n, double factor, int64_t *bad);
     /* The sum of squares of each tensor, in float64. */
     int (*squares)(ac_tensor *const *tensors, int n, double *sums);
     /* One optimizer step over a list of parameters. */

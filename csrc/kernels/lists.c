@@ -98,11 +98,11 @@ static void unscale_pieces(void *context, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) each_tile(c, i, unscale_one);
 }
 
-int ac_cpu_unscale(ac_tensor *const *grads, int n, float factor, int64_t *bad) {
+int ac_cpu_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) {
     list_call c;
     AC_TRY(list_init(&c, grads, n));
     size_t bytes = (size_t)(c.first[n] + 1) * sizeof *c.bad;
-    c.factor = (double)factor;
+    c.factor = factor;
     c.bad = ac_calloc(bytes);
     if (c.bad) {
         ac_for_range(c.first[n], 1, unscale_pieces, &c);

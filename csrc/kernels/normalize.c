@@ -188,7 +188,6 @@ static void batch_channels(void *context, int64_t begin, int64_t end) {
         double b = in[4] ? stat(in[4], ch * in[4]->strides[0]) : 0;
         ac_write_double(ac_data(out[1]), out[1]->dtype, ch, mean);
         ac_write_double(ac_data(out[2]), out[2]->dtype, ch, rstd);
-        /* one channel's weight and bias fold into mean and factor: (x - (mean - b / (rstd w))) rstd w */
         ac_dtype t = ac_lane_dtype(c->lane);
         EACH_RUN(c, ch, at) {
             for (int64_t j = 0; j < c->n; j++) {

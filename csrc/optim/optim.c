@@ -48,7 +48,7 @@ int ac_optim_norm(ac_tensor *const *tensors, int n, double *norm) {
 
 int ac_optim_scale(ac_tensor *const *tensors, int n, double factor) {
     int64_t ignored;
-    AC_TRY(ac_unscale(tensors, n, (float)factor, &ignored));
+    AC_TRY(ac_unscale(tensors, n, factor, &ignored));
     for (int i = 0; i < n; i++) ac_wrote(tensors[i]);
     return 0;
 }

@@ -198,10 +198,10 @@ static PyType_Spec scaler_spec = {"ampc._C.ScalerState", sizeof(PyScaler), 0, Py
 /* _unscale(grads: list, factor) -> number of values that are not finite */
 static PyObject *unscale(PyObject *module, PyObject *args) {
     PyObject *list;
-    float factor;
+    double factor;
     int64_t bad;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!f", &PyList_Type, &list, &factor)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &factor)) return NULL;
     Py_ssize_t n = PyList_GET_SIZE(list);
     ac_tensor **grads = PyMem_Malloc((size_t)(n + 1) * sizeof *grads);
     if (!grads) return PyErr_NoMemory();
