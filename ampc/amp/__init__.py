@@ -9,6 +9,7 @@ from .._C import (
     set_autocast_enabled,
     set_weight_copy_limit,
     weight_copy_bytes,
+    weight_copy_stats,
 )
 from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available, is_autocast_enabled
 from .grad_scaler import GradScaler, OptState
@@ -16,5 +17,5 @@ from .grad_scaler import GradScaler, OptState
 __all__ = [
     "GradScaler", "OptState", "autocast", "clear_autocast_cache", "custom_bwd", "custom_fwd", "get_autocast_dtype",
     "is_autocast_available", "is_autocast_cache_enabled", "is_autocast_enabled", "set_autocast_cache_enabled", "set_autocast_dtype",
-    "set_autocast_enabled", "set_weight_copy_limit", "weight_copy_bytes",
+    "set_autocast_enabled", "set_weight_copy_limit", "weight_copy_bytes", "weight_copy_stats",
 ]

@@ -1,7 +1,6 @@
 #include "autocast.h"
 
 #include "../autograd/node.h"
-#include "../tensor/copies.h"
 
 _Thread_local ac_autocast_state ac_autocast;
 
@@ -40,21 +39,6 @@ static ac_tensor *cast_off_tape(ac_tensor *t, ac_dtype dtype) {
     return failed ? NULL : out;
 }
 
-/* Leaves that require gradients are weights: they are used again and again between two writes.
- * Memory that somebody else may write has no version to trust. */
-static bool is_weight(const ac_tensor *t) {
-    return t->meta && t->meta->requires_grad && !t->meta->node && !t->storage->exported && t->dtype == AC_float32;
-}
-
-ac_tensor *ac_weight_copy(ac_tensor *t, ac_dtype dtype) {
-    bool keep = is_weight(t) && !ac_autocast.no_cache;
-    ac_tensor *copy = keep ? ac_copies_find(t, dtype) : NULL;
-    if (copy) return ac_tensor_retain(copy);
-    copy = cast_off_tape(t, dtype);
-    if (copy && keep && ac_copies_put(t, copy) < 0) ac_tensor_clear(&copy);
-    return copy;
-}
-
 static int cast_on_tape(ac_autocast_plan *plan, int i, ac_tensor *t, ac_dtype dtype) {
     ac_attrs_dtype a = {dtype};
     ac_tensor *out = NULL;
@@ -84,19 +68,34 @@ static int apply_promote(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
     return 0;
 }
 
+/* The product rounds its operands while it packs them. Only what backward will keep and nobody else
+ * does is cast: the 16-bit copy is the smaller one to save. */
+static bool is_worth_casting(const ac_tensor *t, ac_dtype dtype) {
+    return ac_grad_enabled() && t->meta && t->meta->node && ac_itemsize(t->dtype) > ac_itemsize(dtype);
+}
+
 static int apply_low(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
     ac_dtype dtype = ac_autocast.dtype;
+    for (int i = 0; i < n; i++)
+        if (in[i] && !is_float(in[i])) return 0;
     for (int i = 0; i < n; i++)
         if (in[i] && in[i]->dtype == AC_float64) return 0;
     plan->low = true;
     plan->compute = dtype;
     for (int i = 0; i < n; i++) {
-        if (!is_float(in[i]) || in[i]->dtype == dtype) continue;
-        ac_tensor *copy = ac_weight_copy(in[i], dtype);
+        if (!in[i] || !is_worth_casting(in[i], dtype)) continue;
+        ac_tensor *copy = cast_off_tape(in[i], dtype);
         if (!copy) return -1;
         plan->in[i] = copy;
     }
     return 0;
+}
+
+ac_autocast_state ac_autocast_compute_in(ac_dtype dtype) {
+    ac_autocast_state outer = ac_autocast;
+    ac_autocast.active = true;
+    ac_autocast.dtype = dtype;
+    return outer;
 }
 
 static int refuse(const ac_op_info *info) {

@@ -27,18 +27,19 @@ void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache
 
 /* What a call becomes. */
 typedef struct {
-    bool low; /* run `low_in` in `compute`, recorded as if on the original inputs */
+    bool low; /* a product that rounds its operands to `compute`, recorded as if on the original inputs */
     ac_dtype compute;
     ac_tensor *in[AC_MAX_IN]; /* the inputs to run on; those that differ are owned */
 } ac_autocast_plan;
 
-/* Casts the inputs of a call as its row's category says. F32 and PROMOTE casts are operators on
- * the tape; LOW operands are cast off the tape, weights through their kept copy. */
+/* Prepares the inputs of a call as its row's category says. F32 and PROMOTE casts are operators on
+ * the tape. LOW rows get their inputs as they are, for the kernel to round, except what backward
+ * would have to keep: that is cast here, off the tape. */
 int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n_in, const void *attrs,
                       ac_autocast_plan *plan) AC_CHECKED;
 void ac_autocast_release(ac_autocast_plan *plan, ac_tensor *const *in, int n_in);
 
-/* new: `t` in a 16-bit dtype, off the tape; kept on its storage when t is a weight */
-ac_tensor *ac_weight_copy(ac_tensor *t, ac_dtype dtype) AC_CHECKED;
+/* From here on calls of this thread cast as a region of `dtype` would; the old state, to put back. */
+ac_autocast_state ac_autocast_compute_in(ac_dtype dtype);
 
 #endif

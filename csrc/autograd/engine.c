@@ -4,6 +4,7 @@
 
 #include "../amp/autocast.h"
 #include "../base/alloc.h"
+#include "../base/pool.h"
 #include "formula.h"
 
 #include <stdlib.h>
@@ -252,7 +253,7 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
                        n->name);
     ac_tensor *few[8] = {NULL}, **given = n->n_in <= 8 ? few : ac_calloc((size_t)n->n_in * sizeof *given);
     if (!given) return -1;
-    int failed = ac_formula_run(n, grads, given, e->args->create_graph);
+    int failed = ac_formula_run(n, grads, given, e->args->create_graph, !e->args->inputs);
     if (!failed) failed = hand_on(e, n, given);
     for (int k = 0; k < n->n_in; k++) ac_tensor_clear(&given[k]);
     if (given != few) ac_free(given, (size_t)n->n_in * sizeof *given);
@@ -290,6 +291,10 @@ static int run_all(engine *e) {
     for (int64_t i = 0; i < e->n; i++) {
         ac_node *n = e->tasks[i].node;
         if (n->is_accumulator) continue;
+        if (ac_poll()) {
+            (void)ac_interrupted();
+            return ac_fail(AC_PYTHON, "interrupted");
+        }
         AC_TRY(run_task(e, &e->tasks[i]));
         if (!e->args->retain_graph && e->tasks[i].needed) ac_node_free_saved(n);
         AC_TRY(release_edges(e, n));

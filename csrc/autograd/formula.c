@@ -1,6 +1,5 @@
 #include "formula.h"
 
-#include "../amp/autocast.h"
 #include "../base/alloc.h"
 
 #include <stdarg.h>
@@ -26,8 +25,9 @@ T ac_f_keep(ac_formula *c, ac_tensor *t) {
     return c->owned[c->n++] = t;
 }
 
-int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph) {
+int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, bool accumulates) {
     ac_formula c = {.node = node, .g = grads, .given = given, .graph = graph, .room = 24};
+    c.accumulates = accumulates && !graph;
     c.owned = c.few;
     int failed = node->backward(&c);
     for (int i = 0; i < c.n; i++) ac_tensor_release(c.owned[i]);
@@ -49,11 +49,12 @@ T ac_f_saved(ac_formula *c, int input) { return ac_f_keep(c, ac_unpack(c->node, 
 
 T ac_f_result(ac_formula *c, int result) { return ac_f_keep(c, ac_unpack(c->node, c->node->n_in + result, c->graph)); }
 
-T ac_f_operand(ac_formula *c, int input) {
-    T x = ac_f_saved(c, input);
-    if (!x || !c->node->is_low || x->dtype == c->node->compute) return x;
-    if (c->graph) return ac_f_cast(c, x, c->node->compute);
-    return ac_f_keep(c, ac_weight_copy(x, c->node->compute));
+T ac_f_sink(ac_formula *c, int input, ac_dtype dtype) {
+    ac_node *to = c->node->edges[input].node;
+    if (!c->accumulates || !to || !to->is_accumulator || to->hooks) return NULL;
+    ac_meta *m = to->leaf->meta;
+    if (!m || m->hooks || !m->grad || m->grad->dtype != dtype) return NULL;
+    return ac_is_contiguous(m->grad) && ac_same_shape(m->grad, to->leaf) && !ac_requires_grad(m->grad) ? m->grad : NULL;
 }
 
 int ac_f_call_many(ac_formula *c, ac_op op, const void *attrs, ac_tensor *const *in, int n, ac_tensor **out) {

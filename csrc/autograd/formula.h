@@ -15,6 +15,7 @@ struct ac_formula {
     ac_tensor *const *g;  /* gradients of the results, NULL where none arrived */
     ac_tensor **given;    /* what the formula gives, owned */
     bool graph;           /* a graph of the gradient itself is wanted */
+    bool accumulates;     /* gradients of leaves are added to their .grad, nothing is captured */
     bool failed;
     int n;
     ac_tensor *few[24], **owned;
@@ -22,13 +23,15 @@ struct ac_formula {
 };
 
 /* Runs node's formula; given[i] (new or NULL) for each input. */
-int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph) AC_CHECKED;
+int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, bool accumulates) AC_CHECKED;
 
 /* -- what a formula reads -- */
 T ac_f_grad(ac_formula *c, int result);   /* gradient of a result; zeros when none arrived */
 T ac_f_saved(ac_formula *c, int input);   /* a saved input, */
 T ac_f_result(ac_formula *c, int result); /* a saved result */
-T ac_f_operand(ac_formula *c, int input); /* a saved input in the dtype that the product computed in */
+/* The .grad that a gradient of this input may be added to right away (and then not given), or NULL:
+ * where somebody watches (hooks, a graph, captured inputs), where there is none yet, or not in `dtype`. */
+T ac_f_sink(ac_formula *c, int input, ac_dtype dtype);
 static inline bool ac_f_has(const ac_formula *c, int input) { return c->node->saved[input].tensor != NULL; }
 static inline bool ac_f_wants(const ac_formula *c, int input) { return c->node->edges[input].node != NULL; }
 static inline const ac_spec *ac_f_input(const ac_formula *c, int input) { return &c->node->inputs[input]; }

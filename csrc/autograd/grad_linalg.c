@@ -5,23 +5,36 @@
  * rounded to 16 bits on the way. */
 #include "formula_list.h"
 
-static T product(ac_formula *c, ac_op op, T x, T y, int input) {
-    ac_dtype own = c->node->inputs[input].dtype;
-    ac_attrs_product a = {own};
-    return ac_f_call(c, op, &a, 2, x, y);
+#include "../amp/autocast.h"
+
+/* x times y, the gradient of `input`: given to it in its dtype, or added to its .grad right away. The
+ * product computes in what the forward did. */
+static void give_product(ac_formula *c, ac_op op, T x, T y, int input, bool flat) {
+    const ac_spec *own = ac_f_input(c, input);
+    ac_attrs_product a = {own->dtype};
+    if (!x || !y) c->failed = true;
+    if (c->failed) return;
+    ac_autocast_state outer = ac_autocast;
+    if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+    ac_tensor *in[2] = {x, y}, *out[AC_MAX_OUT] = {NULL};
+    T sink = flat ? NULL : ac_f_sink(c, input, AC_float32);
+    if (sink) c->failed |= ac_call_adding(op, in, 2, &a, sink) < 0;
+    else (void)ac_f_call_many(c, op, &a, in, 2, out);
+    ac_autocast = outer;
+    if (!sink) ac_f_give(c, input, flat && out[0] ? ac_f_reshape(c, out[0], &own->shape) : out[0]);
 }
 
-/* The gradient in the dtype of the product; it is that already unless somebody changed it. */
+/* The incoming gradient; under autocast the product rounds it, else it must have the operand's dtype
+ * (and has, unless somebody changed it). */
 static T incoming(ac_formula *c, T operand) {
     T g = G;
-    return operand && g ? ac_f_cast(c, g, operand->dtype) : NULL;
+    return c->node->is_low || !operand || !g ? g : ac_f_cast(c, g, operand->dtype);
 }
 
 static int matrix_product(ac_formula *c, ac_op op) {
-    T x = WANTS(1) ? ac_f_operand(c, 0) : NULL, y = WANTS(0) ? ac_f_operand(c, 1) : NULL;
-    T g = incoming(c, x ? x : y);
-    if (WANTS(0)) ac_f_give(c, 0, product(c, op, g, y ? ac_f_transpose(c, y) : NULL, 0));
-    if (WANTS(1)) ac_f_give(c, 1, product(c, op, x ? ac_f_transpose(c, x) : NULL, g, 1));
+    T x = WANTS(1) ? SAVED(0) : NULL, y = WANTS(0) ? SAVED(1) : NULL, g = incoming(c, x ? x : y);
+    if (WANTS(0)) give_product(c, op, g, y ? ac_f_transpose(c, y) : NULL, 0, false);
+    if (WANTS(1)) give_product(c, op, x ? ac_f_transpose(c, x) : NULL, g, 1, false);
     DONE;
 }
 
@@ -36,11 +49,10 @@ static T as_rows(ac_formula *c, T x) {
 }
 
 FORMULA(linear) {
-    T w = WANTS(0) ? ac_f_operand(c, 1) : NULL, x = WANTS(1) ? ac_f_operand(c, 0) : NULL;
-    T g = w || x ? incoming(c, w ? w : x) : G;
-    T rows = as_rows(c, g);
-    if (WANTS(0)) ac_f_give(c, 0, ac_f_reshape(c, product(c, AC_OP_mm, rows, w, 0), &ac_f_input(c, 0)->shape));
-    if (WANTS(1)) ac_f_give(c, 1, product(c, AC_OP_mm, rows ? ac_f_transpose(c, rows) : NULL, as_rows(c, x), 1));
+    T w = WANTS(0) ? SAVED(1) : NULL, x = WANTS(1) ? SAVED(0) : NULL;
+    T rows = as_rows(c, w || x ? incoming(c, w ? w : x) : G);
+    if (WANTS(0)) give_product(c, AC_OP_mm, rows, w, 0, ac_f_input(c, 0)->shape.n != 2);
+    if (WANTS(1)) give_product(c, AC_OP_mm, rows ? ac_f_transpose(c, rows) : NULL, as_rows(c, x), 1, false);
     if (c->node->n_in > 2 && WANTS(2)) {
         /* summed in float32 and given in the bias's dtype: no rounding on the way */
         ac_attrs_reduce over = {{1, {0}}, 0, ac_f_input(c, 2)->dtype};

@@ -14,7 +14,10 @@ typedef struct {
     const void *attrs;
     ac_tensor **out; /* out[0] may share memory with an input of equal geometry (in place) */
     int n_out;
-    ac_dtype compute; /* elementwise rows: the dtype the inputs promote to */
+    ac_dtype compute;        /* elementwise rows: the dtype the inputs promote to; products: what operands
+                              * are rounded to before they are multiplied */
+    const ac_tensor *panels; /* products: the right operand as `pack` left it, or NULL */
+    bool add;                /* products: add to what out[0] holds */
 } ac_run;
 
 typedef int (*ac_kernel)(const ac_run *run);
@@ -35,6 +38,11 @@ struct ac_step; /* kernels/loops.h */
 typedef struct ac_backend {
     const char *name;
     ac_kernel kernels[AC_N_OPS]; /* NULL for views and compositions */
+    /* Weights that are multiplied again and again are kept as the product wants them: `w` [k, n], or
+     * [n, k] when `out_first`, rounded to `round`. Bytes that takes, and the packing; false when a
+     * value stands against it. */
+    int64_t (*panels_bytes)(const ac_tensor *w, ac_dtype round, bool out_first);
+    bool (*pack)(const ac_tensor *w, ac_dtype round, bool out_first, void *panels);
     /* Multiplies every gradient by `factor` in place; counts into bad[i] the values of grads[i]
      * that are not finite after that. */
     int (*unscale)(ac_tensor *const *grads, int n, double factor, int64_t *bad);
@@ -46,23 +54,22 @@ typedef struct ac_backend {
 
 extern const ac_backend ac_cpu;
 
-/* The BLAS that float32 and float64 products run on. `path` of the library, before first use. */
+/* The BLAS that float64 products run on. `path` of the library, before first use. */
 void ac_blas_set_path(const char *path);
 const char *ac_blas_name(void); /* loads it; "own loops" when there is none */
 
 typedef struct {
-    bool is_double;
     int64_t m, n, k;
-    const void *a; /* element (i, p) at a[i * a_row + p * a_col]; one of the two strides is 1 */
+    const double *a; /* element (i, p) at a[i * a_row + p * a_col]; one of the two strides is 1 */
     int64_t a_row, a_col;
-    const void *b; /* (p, j) at b[p * b_row + j * b_col] */
+    const double *b; /* (p, j) at b[p * b_row + j * b_col] */
     int64_t b_row, b_col;
-    void *c; /* (i, j) at c[i * c_row + j] */
+    double *c; /* (i, j) at c[i * c_row + j] */
     int64_t c_row;
     bool add; /* c += a b rather than c = a b */
-} ac_gemm;
+} ac_dgemm;
 
 /* One product on the calling thread. */
-void ac_blas_gemm(const ac_gemm *g);
+void ac_blas_dgemm(const ac_dgemm *g);
 
 #endif

@@ -11,6 +11,8 @@ const ac_backend ac_cpu = {
 #define KERNEL(name, py, home, infer, kernel, ...) [AC_OP_##name] = ac_cpu_##kernel,
 #include "../ops/ops.def"
         },
+    .panels_bytes = ac_cpu_panels_bytes,
+    .pack = ac_cpu_pack,
     .unscale = ac_cpu_unscale,
     .squares = ac_cpu_squares,
     .step = ac_cpu_step,

@@ -1,8 +1,6 @@
-/* float32 and float64 products by OpenBLAS, opened at first use and kept at one thread a call:
+/* float64 products by OpenBLAS, opened at first use and kept at one thread a call:
  * our own pool splits the work, so that one pool owns the cores. */
 #include "backend.h"
-
-#include "../kernels/loops.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -11,15 +9,12 @@
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* CBLAS */
 
-typedef void (*sgemm_fn)(int, int, int, int, int, int, float, const float *, int, const float *, int, float, float *,
-                         int);
 typedef void (*dgemm_fn)(int, int, int, int, int, int, double, const double *, int, const double *, int, double,
                          double *, int);
 
 static struct {
     char path[1024];
     pthread_once_t once;
-    sgemm_fn sgemm;
     dgemm_fn dgemm;
     char name[160];
 } blas = {.once = PTHREAD_ONCE_INIT};
@@ -31,17 +26,16 @@ static void *symbol(void *library, const char *name) { return library ? dlsym(li
 static void open_blas(void) {
     (void)snprintf(blas.name, sizeof blas.name, "own loops");
     void *library = blas.path[0] ? dlopen(blas.path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    void *s = symbol(library, "scipy_cblas_sgemm"), *d = symbol(library, "scipy_cblas_dgemm");
+    void *d = symbol(library, "scipy_cblas_dgemm");
     void *threads = symbol(library, "scipy_openblas_set_num_threads");
     void *config = symbol(library, "scipy_openblas_get_config");
     void *core = symbol(library, "scipy_openblas_get_corename");
-    if (!s || !d || !threads || !config || !core) return;
+    if (!d || !threads || !config || !core) return;
     void (*set_threads)(int);
     char *(*get_config)(void), *(*get_core)(void);
     memcpy(&set_threads, &threads, sizeof threads); /* ISO C has no cast from data to function */
     memcpy(&get_config, &config, sizeof config);
     memcpy(&get_core, &core, sizeof core);
-    memcpy(&blas.sgemm, &s, sizeof s);
     memcpy(&blas.dgemm, &d, sizeof d);
     set_threads(1);
     const char *text = get_config();
@@ -53,26 +47,18 @@ const char *ac_blas_name(void) {
     return blas.name;
 }
 
-static void own_gemm(const ac_gemm *g) {
-    const ac_loops *loops = ac_cpu_loops();
-    size_t size = g->is_double ? sizeof(double) : sizeof(float);
-    if (!g->add)
-        for (int64_t i = 0; i < g->m; i++) memset((char *)g->c + (size_t)(i * g->c_row) * size, 0, (size_t)g->n * size);
-    if (g->b_col == 1) {
-        loops->gemm[g->is_double](g->m, g->n, g->k, g->a, g->a_row, g->a_col, g->b, g->b_row, g->c, g->c_row);
-        return;
-    }
-    for (int64_t i = 0; i < g->m; i++) /* b transposed: rows of dot products */
-        for (int64_t j = 0; j < g->n; j++) {
-            double sum = 0;
-            for (int64_t p = 0; p < g->k; p++) {
-                int64_t at_a = i * g->a_row + p * g->a_col, at_b = p * g->b_row + j * g->b_col;
-                sum += g->is_double ? ((const double *)g->a)[at_a] * ((const double *)g->b)[at_b]
-                                    : (double)((const float *)g->a)[at_a] * (double)((const float *)g->b)[at_b];
-            }
-            if (g->is_double) ((double *)g->c)[i * g->c_row + j] += sum;
-            else ((float *)g->c)[i * g->c_row + j] += (float)sum;
+static void own_gemm(const ac_dgemm *g) {
+    for (int64_t i = 0; i < g->m; i++) {
+        double *c = g->c + i * g->c_row;
+        for (int64_t j = 0; j < g->n && !g->add; j++) c[j] = 0;
+        for (int64_t p = 0; p < g->k && g->b_col == 1; p++) {
+            double x = g->a[i * g->a_row + p * g->a_col];
+            for (int64_t j = 0; j < g->n; j++) c[j] += x * g->b[p * g->b_row + j];
         }
+        for (int64_t j = 0; j < g->n && g->b_col != 1; j++) /* b transposed: dot products */
+            for (int64_t p = 0; p < g->k; p++)
+                c[j] += g->a[i * g->a_row + p * g->a_col] * g->b[p * g->b_row + j * g->b_col];
+    }
 }
 
 /* CBLAS's view of a matrix with one unit stride. */
@@ -82,17 +68,15 @@ static int leading(int64_t rows, int64_t cols, int64_t row, int64_t col, int *tr
     return (int)(lead > least ? lead : least > 0 ? least : 1);
 }
 
-void ac_blas_gemm(const ac_gemm *g) {
+void ac_blas_dgemm(const ac_dgemm *g) {
     if (g->m == 0 || g->n == 0) return;
     (void)ac_blas_name();
     bool tiny = g->m * g->n * g->k <= 1024, huge = (g->m | g->n | g->k | g->a_row | g->b_row | g->c_row) >> 31;
-    if (!blas.sgemm || tiny || huge || g->k == 0) {
+    if (!blas.dgemm || tiny || huge || g->k == 0) {
         own_gemm(g);
         return;
     }
     int ta, tb, m = (int)g->m, n = (int)g->n, k = (int)g->k;
     int lda = leading(g->m, g->k, g->a_row, g->a_col, &ta), ldb = leading(g->k, g->n, g->b_row, g->b_col, &tb);
-    int ldc = (int)g->c_row;
-    if (g->is_double) blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, g->a, lda, g->b, ldb, g->add ? 1.0 : 0.0, g->c, ldc);
-    else blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0f, g->a, lda, g->b, ldb, g->add ? 1.0f : 0.0f, g->c, ldc);
+    blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, g->a, lda, g->b, ldb, g->add ? 1.0 : 0.0, g->c, (int)g->c_row);
 }

@@ -4,6 +4,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -68,6 +71,18 @@ static void *take_cached(int class, size_t size) {
     return b;
 }
 
+/* Large blocks are offered to the system for huge pages: a product walks a matrix by columns of
+ * panels, a page a row, and would spend its time looking pages up. */
+static void *from_system(size_t size) {
+    enum { HUGE_PAGE = 2 << 20 };
+    if (size < 2 * HUGE_PAGE) return aligned_alloc(AC_ALIGNMENT, size);
+    void *p = aligned_alloc(HUGE_PAGE, size);
+#if defined(MADV_HUGEPAGE) && !defined(NO_CACHE)
+    if (p) (void)madvise(p, size, MADV_HUGEPAGE); /* a wish */
+#endif
+    return p;
+}
+
 void *ac_alloc(size_t bytes) {
     size_t size = 0;
     if (bytes > ((size_t)1 << 40))
@@ -82,10 +97,10 @@ void *ac_alloc(size_t bytes) {
     if (p) heap.stats.blocks++;
     unlock();
     if (p) return p;
-    if (!fail) p = aligned_alloc(AC_ALIGNMENT, size);
+    if (!fail) p = from_system(size);
     if (!p && !fail) { /* perhaps what is cached would do */
         ac_memory_trim();
-        p = aligned_alloc(AC_ALIGNMENT, size);
+        p = from_system(size);
     }
     if (!p) {
         ac_memory_stats now = ac_memory();

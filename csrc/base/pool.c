@@ -3,11 +3,13 @@
 #endif
 #include "pool.h"
 
+#include "cores.h"
+
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__linux__)
@@ -23,15 +25,17 @@
 
 /* Workers spin this often for the next job before they sleep: long enough to catch the next
  * operator of a training step, short enough not to rob a neighbour of the core. */
-enum { SPINS = 2000, MAX_THREADS = 256 };
+enum { SPINS = 2000, SPINS_AT_END = 500, MAX_THREADS = 256 };
 
 typedef struct {
     ac_chunk_fn fn;
     void *context;
     int64_t chunks;
-    int hands;            /* workers that may join the caller */
-    _Atomic int64_t next; /* first chunk nobody has taken */
-    _Atomic int active;   /* workers inside this job */
+    int hands;               /* workers that may join the caller */
+    _Atomic int64_t next;    /* first chunk nobody has taken */
+    _Atomic int joined;      /* workers that have been in this job */
+    _Atomic uint32_t active; /* futex: workers inside it now */
+    _Atomic bool awaited;    /* the caller sleeps until they have left */
 } job;
 
 static struct {
@@ -62,11 +66,39 @@ static void wake_all(_Atomic uint32_t *word) {
 #endif
 }
 
-static void run_chunks(job *j) {
+/* -- interruption ------------------------------------------------------------------------------ */
+
+enum { POLL_MS = 50 };
+
+int (*ac_stop_hook)(void);
+static _Thread_local int64_t asked_at; /* when this thread last asked, in ms */
+static _Thread_local bool stopped;
+
+int ac_poll(void) {
+    struct timespec t;
+    if (stopped) return 1;
+    if (!ac_stop_hook || clock_gettime(CLOCK_MONOTONIC, &t) != 0) return 0;
+    int64_t now = t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    if (now - asked_at < POLL_MS) return 0;
+    asked_at = now;
+    stopped = ac_stop_hook() != 0;
+    return stopped;
+}
+
+int ac_interrupted(void) {
+    bool was = stopped;
+    stopped = false;
+    return was;
+}
+
+/* -- work ---------------------------------------------------------------------------------------- */
+
+static void run_chunks(job *j, int hand) {
     for (;;) {
         int64_t chunk = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
         if (chunk >= j->chunks) return;
-        j->fn(j->context, chunk);
+        j->fn(j->context, chunk, hand);
+        if (hand == 0 && ac_poll()) atomic_store(&j->next, j->chunks); /* nobody takes another */
     }
 }
 
@@ -88,9 +120,13 @@ static void *worker(void *unused) {
     for (;;) {
         seen = wait_for_job(seen);
         /* Enter first, then look: the caller closes the job before it waits for `active`. */
-        int ahead = atomic_fetch_add(&pool.current.active, 1);
-        if (atomic_load(&pool.open) && ahead < pool.current.hands) run_chunks(&pool.current);
-        atomic_fetch_sub(&pool.current.active, 1);
+        job *j = &pool.current;
+        atomic_fetch_add(&j->active, 1);
+        if (atomic_load(&pool.open)) {
+            int hand = 1 + atomic_fetch_add(&j->joined, 1);
+            if (hand <= j->hands) run_chunks(j, hand);
+        }
+        if (atomic_fetch_sub(&j->active, 1) == 1 && atomic_load(&j->awaited)) wake_all(&j->active);
     }
     return NULL;
 }
@@ -99,25 +135,17 @@ static void forget_workers(void) { /* in a forked child no worker exists any mor
     pool.running = 0;
     atomic_store(&pool.open, false);
     atomic_store(&pool.current.active, 0);
+    atomic_store(&pool.current.awaited, false);
     atomic_store(&pool.sleepers, 0);
     pool.owner = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pool.start = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-}
-
-static int usable_cores(void) {
-#if defined(__linux__)
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-#endif
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
 }
 
 int ac_num_threads(void) {
     int n = atomic_load(&pool.threads);
     if (n > 0) return n;
     const char *asked = getenv("OMP_NUM_THREADS");
-    n = asked && atoi(asked) > 0 ? atoi(asked) : usable_cores();
+    n = asked && atoi(asked) > 0 ? atoi(asked) : ac_usable_cores();
     ac_set_num_threads(n);
     return atomic_load(&pool.threads);
 }
@@ -138,11 +166,26 @@ static void start_workers(int wanted) {
 }
 
 static void run_alone(int64_t chunks, ac_chunk_fn fn, void *context) {
-    for (int64_t i = 0; i < chunks; i++) fn(context, i);
+    for (int64_t i = 0; i < chunks && !stopped; i++) {
+        fn(context, i, 0);
+        if (chunks > 1) (void)ac_poll();
+    }
+}
+
+/* Spins a little, then sleeps: a worker that lost its core to somebody else may be away for long,
+ * and needs this one. */
+static void await_workers(job *j) {
+    for (int i = 0; i < SPINS_AT_END; i++) {
+        if (atomic_load(&j->active) == 0) return;
+        RELAX();
+    }
+    atomic_store(&j->awaited, true);
+    for (uint32_t left; (left = atomic_load(&j->active)) > 0;) sleep_on(&j->active, left);
+    atomic_store(&j->awaited, false);
 }
 
 void ac_parallel(int64_t chunks, ac_chunk_fn fn, void *context) {
-    int threads = chunks > 1 ? ac_num_threads() : 1;
+    int threads = chunks > 1 && !stopped ? ac_num_threads() : 1;
     if (threads <= 1 || pthread_mutex_trylock(&pool.owner) != 0) {
         run_alone(chunks, fn, context);
         return;
@@ -151,14 +194,12 @@ void ac_parallel(int64_t chunks, ac_chunk_fn fn, void *context) {
     job *j = &pool.current;
     j->fn = fn, j->context = context, j->chunks = chunks, j->hands = threads - 1;
     atomic_store(&j->next, 0);
+    atomic_store(&j->joined, 0);
     atomic_store(&pool.open, true);
     atomic_fetch_add(&pool.posted, 1);
     if (atomic_load(&pool.sleepers) > 0) wake_all(&pool.posted);
-    run_chunks(j);
+    run_chunks(j, 0);
     atomic_store(&pool.open, false);
-    for (int spins = 0; atomic_load(&j->active) > 0; spins++) {
-        if (spins > SPINS) (void)sched_yield();
-        else RELAX();
-    }
+    await_workers(j);
     (void)pthread_mutex_unlock(&pool.owner);
 }

@@ -1,17 +1,31 @@
 /* One pool of threads for the whole process. Work is a number of chunks taken dynamically; chunk
  * borders are the caller's and depend on sizes alone, so results do not depend on threads. The
- * caller works too. A second caller at the same time does its chunks itself. Rebuilt after fork. */
+ * caller works too. A second caller at the same time does its chunks itself. Rebuilt after fork.
+ *
+ * Long work can be interrupted: the calling thread asks now and then whether somebody wants it to
+ * stop (Ctrl-C); from then on it takes no further chunks, here and in any later call, until
+ * ac_interrupted has been read. What such work computed is not to be used. */
 #ifndef AC_BASE_POOL_H
 #define AC_BASE_POOL_H
 
 #include <stdint.h>
 
-typedef void (*ac_chunk_fn)(void *context, int64_t chunk);
+/* `hand` tells the threads of one job apart: 0 is the caller, others are below ac_num_threads(). */
+typedef void (*ac_chunk_fn)(void *context, int64_t chunk, int hand);
 
 /* Calls fn(context, 0..chunks-1), each once, and returns when all are done. */
 void ac_parallel(int64_t chunks, ac_chunk_fn fn, void *context);
 
+/* How many threads work, the caller included. At first OMP_NUM_THREADS, else the cores that the
+ * affinity mask and the control group's CPU quota leave. */
 int ac_num_threads(void);
 void ac_set_num_threads(int n);
+
+/* Set once: nonzero when the calling thread is to stop. Asked at most every 50 ms. */
+extern int (*ac_stop_hook)(void);
+/* Asks, if it is time to. Nonzero: stop. */
+int ac_poll(void);
+/* Whether work of this thread was cut short since the last call of this. */
+int ac_interrupted(void);
 
 #endif

@@ -5,8 +5,10 @@
 #include "../amp/autocast.h"
 #include "../autograd/node.h"
 #include "../backend/backend.h"
+#include "../base/pool.h"
 #include "../ops/infer.h"
 #include "../ops/views.h"
+#include "../tensor/copies.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -25,11 +27,10 @@ static int run_kernel(const ac_run *run) {
     int64_t work = 0;
     for (int i = 0; i < run->n_in; i++) work += run->in[i] ? run->in[i]->numel : 0;
     for (int i = 0; i < run->n_out; i++) work += run->out[i] ? run->out[i]->numel : 0;
-    if (work < LOCK_ELEMENTS) return kernel(run);
-    void *state = ac_lock.release();
+    void *state = work < LOCK_ELEMENTS ? NULL : ac_lock.release();
     int failed = kernel(run);
-    ac_lock.acquire(state);
-    return failed;
+    if (work >= LOCK_ELEMENTS) ac_lock.acquire(state);
+    return ac_interrupted() ? ac_fail(AC_PYTHON, "interrupted") : failed;
 }
 
 /* Inputs that the row marks (mut) are written by the kernel: their counters must show it. */
@@ -42,8 +43,9 @@ static void note_mutations(const ac_op_info *info, ac_tensor *const *in) {
     }
 }
 
-static int infer(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs) {
+static int infer(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs, int64_t low) {
     rule->info = &ac_ops[op];
+    rule->low = low;
     rule->in = in, rule->n_in = n_in, rule->attrs = attrs;
     rule->n_out = rule->info->n_out;
     rule->kernel_makes_output = false;
@@ -55,10 +57,50 @@ static void release_all(ac_tensor **tensors, int n) {
     for (int i = 0; i < n; i++) ac_tensor_clear(&tensors[i]);
 }
 
+/* -- weights kept packed ------------------------------------------------------------------------ */
+
+/* Leaves that require gradients are weights: they are used again and again between two writes.
+ * Memory that somebody else may write has no version to trust. */
+static bool is_weight(const ac_tensor *t) {
+    return t->meta && t->meta->requires_grad && !t->meta->node && !t->storage->exported && t->ndim == 2 &&
+           t->dtype != AC_float64 && t->numel > 0;
+}
+
+/* new: w packed for a product that rounds to kind.dtype; NULL inside when it is not to be kept. */
+static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
+    ac_tensor *kept = ac_copies_find(w, kind);
+    *panels = kept ? ac_tensor_retain(kept) : NULL;
+    if (kept) return 0;
+    int64_t bytes = ac_cpu.panels_bytes(w, kind.dtype, kind.out_first);
+    if (!ac_copies_have_room(bytes)) return 0;
+    ac_dims shape = {1, {bytes}};
+    ac_tensor *copy = ac_tensor_new(AC_uint8, &shape);
+    if (!copy) return -1;
+    uint64_t content = w->storage->content;
+    void *state = w->numel < LOCK_ELEMENTS ? NULL : ac_lock.release();
+    bool fits = ac_cpu.pack(w, kind.dtype, kind.out_first, ac_data(copy));
+    if (w->numel >= LOCK_ELEMENTS) ac_lock.acquire(state);
+    if (fits && ac_copies_put(w, kind, copy, content) == 0) *panels = copy;
+    else ac_tensor_release(copy);
+    return fits && !*panels ? -1 : 0;
+}
+
+/* Any kernel; products in 16 bits take their weight from its packed copy. */
+static int run_product(ac_run *run) {
+    bool product = run->op == AC_OP_linear || run->op == AC_OP_mm;
+    if (!product || !ac_is_half(run->compute) || ac_autocast.no_cache || !is_weight(run->in[1])) return run_kernel(run);
+    ac_tensor *panels;
+    AC_TRY(weight_panels(run->in[1], (ac_copy_kind){run->compute, run->op == AC_OP_linear}, &panels));
+    run->panels = panels;
+    int failed = run_kernel(run);
+    ac_tensor_clear(&panels);
+    return failed;
+}
+
 /* Shape rule, outputs, kernel. */
-static int compute(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
+static int compute(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out, int64_t low) {
     ac_infer rule;
-    AC_TRY(infer(&rule, op, in, n_in, attrs));
+    AC_TRY(infer(&rule, op, in, n_in, attrs, low));
     for (int i = 0; i < rule.n_out; i++) out[i] = NULL;
     for (int i = 0; i < rule.n_out && !rule.kernel_makes_output; i++) {
         out[i] = ac_tensor_new(rule.out[i].dtype, &rule.out[i].shape);
@@ -67,8 +109,8 @@ static int compute(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
             return -1;
         }
     }
-    ac_run run = {op, in, n_in, attrs, out, rule.n_out, rule.compute};
-    if (run_kernel(&run) < 0) {
+    ac_run run = {op, in, n_in, attrs, out, rule.n_out, rule.compute, NULL, false};
+    if (run_product(&run) < 0) {
         release_all(out, rule.n_out);
         return -1;
     }
@@ -96,7 +138,7 @@ static int fill_edges(ac_node *node, ac_tensor *const *in) {
     return 0;
 }
 
-/* `in` are the inputs on the tape; `low` what a LOW row ran on (the same pointers elsewhere). */
+/* `in` are the inputs on the tape; `low` what the row ran on, which is smaller where autocast cast it. */
 static int fill_saved(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac_tensor *const *out) {
     int mask = ac_ops[node->op].save;
     for (int i = 0; i < node->n_in; i++) {
@@ -104,9 +146,7 @@ static int fill_saved(ac_node *node, ac_tensor *const *in, ac_tensor *const *low
                           ? !(node->op == AC_OP_index_put && i == node->n_in - 1) && i > 0
                           : i < 16 && (mask >> i & 1);
         if (!wanted || !in[i]) continue;
-        /* a float32 weight is kept alive anyway; of anything else the 16-bit operand is enough */
-        bool leaf = in[i]->meta && in[i]->meta->requires_grad;
-        AC_TRY(ac_save(node, i, leaf ? in[i] : low[i]));
+        AC_TRY(ac_save(node, i, low[i]));
     }
     for (int i = 0; i < node->n_out; i++)
         if (mask >> 16 & (1 << i)) AC_TRY(ac_save(node, node->n_in + i, out[i]));
@@ -141,7 +181,7 @@ static int record(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac
 
 static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
                         ac_tensor **out, const ac_autocast_plan *plan) {
-    AC_TRY(compute(op, low, n_in, attrs, out));
+    AC_TRY(compute(op, low, n_in, attrs, out, plan && plan->low ? (int64_t)plan->compute : AC_NO_DTYPE));
     if (!wants_record(op, in, n_in)) return 0;
     int n_out = ac_ops[op].n_out;
     ac_node *node = make_node(op, in, n_in, attrs, n_out);
@@ -275,13 +315,13 @@ static bool writes_directly(const ac_infer *rule, ac_tensor *const *in, int n_in
 static int compute_into(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
                         ac_tensor *target) {
     if (writes_directly(rule, in, n_in, target)) {
-        ac_run direct = {op, in, n_in, attrs, &target, 1, rule->compute};
+        ac_run direct = {op, in, n_in, attrs, &target, 1, rule->compute, NULL, false};
         return run_kernel(&direct);
     }
     ac_tensor *result = NULL, *out[AC_MAX_OUT];
-    AC_TRY(compute(op, in, n_in, attrs, out));
+    AC_TRY(compute(op, in, n_in, attrs, out, AC_NO_DTYPE));
     result = out[0];
-    ac_run copy = {AC_OP_clone, &result, 1, NULL, &target, 1, AC_float32};
+    ac_run copy = {AC_OP_clone, &result, 1, NULL, &target, 1, AC_float32, NULL, false};
     int failed = run_kernel(&copy);
     release_all(out, rule->n_out);
     return failed;
@@ -294,7 +334,7 @@ static int keep_old_values(ac_op op, ac_tensor *const *in, int n_in, const ac_te
         bool saved = i < 16 && (ac_ops[op].save >> i & 1);
         if (!saved || !in[i] || in[i]->storage != target->storage) continue;
         ac_tensor *copy = NULL;
-        if (compute(AC_OP_clone, &in[i], 1, NULL, &copy) < 0) return -1;
+        if (compute(AC_OP_clone, &in[i], 1, NULL, &copy, AC_NO_DTYPE) < 0) return -1;
         kept[i] = copy;
     }
     return 0;
@@ -311,9 +351,11 @@ static int into_recorded(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_i
     ac_tensor *kept[AC_MAX_IN] = {NULL};
     ac_node *node = make_node(op, in, n_in, attrs, 1);
     int failed = node ? keep_old_values(op, in, n_in, target, kept) : -1;
-    if (!failed) failed = compute_into(rule, op, in, n_in, attrs, target);
     if (!failed) {
-        ac_wrote(target);
+        failed = compute_into(rule, op, in, n_in, attrs, target);
+        ac_wrote(target); /* perhaps in part, when it was interrupted */
+    }
+    if (!failed) {
         failed = finish_node(node, in, kept, &target);
         if (!failed) failed = rebase(target, node);
     }
@@ -328,13 +370,25 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
     if (ac_ops[op].kind == AC_KIND_VIEW || ac_ops[op].kind == AC_KIND_COMPOSITE)
         return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", what);
     AC_TRY(check_target(what, target));
-    AC_TRY(infer(&rule, op, in, n_in, attrs));
+    AC_TRY(infer(&rule, op, in, n_in, attrs, AC_NO_DTYPE));
     AC_TRY(check_result(what, &rule.out[0], target));
     bool history = wants_record(op, in, n_in) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[op]);
     if (history) return into_recorded(&rule, op, in, n_in, attrs, target);
-    AC_TRY(compute_into(&rule, op, in, n_in, attrs, target));
+    int failed = compute_into(&rule, op, in, n_in, attrs, target);
+    ac_wrote(target); /* perhaps in part, when it was interrupted */
+    return failed;
+}
+
+int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
+    ac_infer rule;
+    bool low = ac_autocast.active && ac_ops[op].cast == AC_CAST_LOW;
+    AC_TRY(check_target(ac_ops[op].python, target));
+    AC_TRY(infer(&rule, op, in, n_in, attrs, low ? (int64_t)ac_autocast.dtype : AC_NO_DTYPE));
+    AC_TRY(check_result(ac_ops[op].python, &rule.out[0], target));
+    ac_run run = {op, in, n_in, attrs, &target, 1, rule.compute, NULL, true};
+    int failed = run_product(&run);
     ac_wrote(target);
-    return 0;
+    return failed;
 }
 
 int ac_fill(ac_tensor *target, ac_scalar value) {
@@ -361,9 +415,9 @@ int ac_copy_into(ac_tensor *target, ac_tensor *source) {
     } else if (ac_grad_enabled() && (ac_requires_grad(wide) || ac_requires_grad(target))) {
         failed = ac_call_into(AC_OP_cast, &wide, 1, &dtype, target);
     } else {
-        ac_run copy = {AC_OP_cast, &wide, 1, &dtype, &target, 1, AC_float32};
+        ac_run copy = {AC_OP_cast, &wide, 1, &dtype, &target, 1, AC_float32, NULL, false};
         failed = run_kernel(&copy);
-        if (!failed) ac_wrote(target);
+        ac_wrote(target);
     }
     ac_tensor_release(wide);
     ac_tensor_clear(&cast);

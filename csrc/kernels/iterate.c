@@ -75,8 +75,9 @@ typedef struct {
     void *context;
 } ranges;
 
-static void one_range(void *context, int64_t chunk) {
+static void one_range(void *context, int64_t chunk, int hand) {
     const ranges *r = context;
+    (void)hand;
     int64_t begin = chunk * r->grain, end = begin + r->grain;
     r->fn(r->context, begin, end < r->n ? end : r->n);
 }

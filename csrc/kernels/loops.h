@@ -49,6 +49,14 @@ typedef struct ac_step {
     int nesterov, maximize, decoupled, first;
 } ac_step;
 
+/* The end of a product: y = act(alpha x + bias) + beta y. */
+typedef struct {
+    float alpha, beta;
+    int act;           /* ac_activation */
+    bool stream;       /* write past the caches: y is large, and its rows are aligned to 64 bytes */
+    const float *bias; /* of these columns, or NULL */
+} ac_finish;
+
 typedef struct ac_loops {
     const char *name;
     void (*point[AC_N_OPS][AC_N_LANES])(int64_t n, const void *const *in, void *out, const void *attrs);
@@ -71,9 +79,8 @@ typedef struct ac_loops {
     void (*normalize_backward[2])(int64_t n, const void *g, const void *x, double mean, double rstd, const void *w,
                                   double mean1, double mean2, void *dx);
     void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
-    /* c += a b for row-major blocks: m rows of lda/ldc, k x n of ldb */
-    void (*gemm[2])(int64_t m, int64_t n, int64_t k, const void *a, int64_t ars, int64_t acs, const void *b,
-                    int64_t ldb, void *c, int64_t ldc);
+    /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
+    void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     /* g *= factor in place, in float32; a value infinite after that counts as bad */
     int64_t (*unscale)(int64_t n, float *g, float factor);
     /* one optimizer's rule over n values; `state` has 3 entries, NULL where unused */
@@ -83,9 +90,6 @@ typedef struct ac_loops {
 
 extern const ac_loops ac_loops_baseline, ac_loops_avx2, ac_loops_avx512;
 
-/* The loops of this machine. AMPC_CPU=baseline, avx2 or avx512 caps the choice, for tests. */
-const ac_loops *ac_cpu_loops(void);
-/* Space-separated names of the CPU features found. */
-const char *ac_cpu_features(void);
+const ac_loops *ac_cpu_loops(void); /* those of this machine, see isa.h */
 
 #endif

@@ -1,80 +1,101 @@
-/* Matrix products: operands brought to float32 or float64 with a unit stride, split over the
- * pool, multiplied by BLAS, rounded once. Sixteen-bit operands widen exactly. */
+/* The product rows. float32 and the 16-bit types run on our own driver (gemm.h), float64 on BLAS,
+ * split over the pool; integers have a loop. */
 #include "cpu.h"
 
 #include "../base/alloc.h"
+#include "gemm.h"
 
 #include <string.h>
 
-/* A matrix as a product needs it. */
+/* -- float32, float16, bfloat16 -------------------------------------------------------------------- */
+
+/* Matrix t as an operand whose lanes are dimension `lanes`, counted from the end, as is k's `along`. */
+static ac_operand operand(const ac_tensor *t, int lanes, int along, ac_dtype round) {
+    int l = t->ndim - lanes, k = t->ndim - along;
+    return (ac_operand){.data = ac_data(t),
+                        .dtype = t->dtype,
+                        .lanes = t->shape[l],
+                        .k = t->shape[k],
+                        .lane_stride = t->shape[l] > 1 ? t->strides[l] : t->shape[k],
+                        .k_stride = t->shape[k] > 1 ? t->strides[k] : 1,
+                        .round = round};
+}
+
+static ac_gemm_call product(const ac_run *r, ac_operand a, ac_operand b) {
+    const ac_tensor *out = r->out[0];
+    return (ac_gemm_call){.a = a,
+                          .b = b,
+                          .panels = r->panels ? ac_data(r->panels) : NULL,
+                          .c = ac_data(out),
+                          .c_dtype = out->dtype,
+                          .c_row = b.lanes,
+                          .alpha = 1,
+                          .beta = r->add ? 1 : 0,
+                          .batch = 1};
+}
+
+static bool is_real(const ac_run *r) { return ac_is_floating(r->in[0]->dtype); }
+static bool is_double(const ac_run *r) { return r->in[0]->dtype == AC_float64 || r->out[0]->dtype == AC_float64; }
+
+/* -- float64, by BLAS -------------------------------------------------------------------------------- */
+
+/* A matrix with one unit stride. */
 typedef struct {
-    const char *data;
-    int64_t batch, row, col; /* strides in elements */
+    const double *data;
+    int64_t batch, row, col; /* strides */
     size_t owned;            /* bytes to free, when a copy had to be made */
 } matrix;
 
 typedef struct {
-    ac_lane lane;
     int64_t batch, m, n, k;
     matrix a, b;
-    char *c;          /* row-major, lane type */
-    const char *bias; /* n values of lane type, or NULL */
-    int64_t parts;    /* pieces one product is cut into, */
-    bool by_rows;     /* along m or n */
-} product;
+    double *c;          /* row-major */
+    const double *bias; /* n values, or NULL */
+    bool add;           /* to what c holds */
+    int64_t parts;      /* pieces one product is cut into, */
+    bool by_rows;       /* along m or n */
+} wide_product;
 
-static int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-
-static void product_part(const product *p, int64_t batch, int64_t part) {
-    int64_t size = ac_lane_bytes(p->lane), whole = p->by_rows ? p->m : p->n;
-    int64_t step = round_up((whole + p->parts - 1) / p->parts, 16), at = part * step;
-    int64_t count = whole - at < step ? whole - at : step;
+static void product_part(const wide_product *p, int64_t batch, int64_t part) {
+    int64_t whole = p->by_rows ? p->m : p->n, step = ((whole + p->parts - 1) / p->parts + 15) / 16 * 16;
+    int64_t at = part * step, count = whole - at < step ? whole - at : step;
     if (count <= 0) return;
     int64_t m = p->by_rows ? count : p->m, n = p->by_rows ? p->n : count;
     int64_t row0 = p->by_rows ? at : 0, col0 = p->by_rows ? 0 : at;
-    char *c = p->c + (batch * p->m * p->n + row0 * p->n + col0) * size;
-    if (p->bias)
-        for (int64_t i = 0; i < m; i++) memcpy(c + i * p->n * size, p->bias + col0 * size, (size_t)(n * size));
-    ac_gemm g = {.is_double = p->lane == AC_LANE_F64,
-                 .m = m,
-                 .n = n,
-                 .k = p->k,
-                 .a = p->a.data + (batch * p->a.batch + row0 * p->a.row) * size,
-                 .a_row = p->a.row,
-                 .a_col = p->a.col,
-                 .b = p->b.data + (batch * p->b.batch + col0 * p->b.col) * size,
-                 .b_row = p->b.row,
-                 .b_col = p->b.col,
-                 .c = c,
-                 .c_row = p->n,
-                 .add = p->bias != NULL};
-    ac_blas_gemm(&g);
+    double *c = p->c + batch * p->m * p->n + row0 * p->n + col0;
+    for (int64_t i = 0; p->bias && i < m; i++) memcpy(c + i * p->n, p->bias + col0, (size_t)n * sizeof *c);
+    ac_dgemm g = {.m = m,
+                  .n = n,
+                  .k = p->k,
+                  .a = p->a.data + batch * p->a.batch + row0 * p->a.row,
+                  .a_row = p->a.row,
+                  .a_col = p->a.col,
+                  .b = p->b.data + batch * p->b.batch + col0 * p->b.col,
+                  .b_row = p->b.row,
+                  .b_col = p->b.col,
+                  .c = c,
+                  .c_row = p->n,
+                  .add = p->add || p->bias};
+    ac_blas_dgemm(&g);
 }
 
 static void product_parts(void *context, int64_t begin, int64_t end) {
-    const product *p = context;
+    const wide_product *p = context;
     for (int64_t i = begin; i < end; i++) product_part(p, i / p->parts, i % p->parts);
 }
 
-/* Each piece packs the other operand again, so pieces are few and thick: two from some ten
- * microseconds of work on, of about 256 rows (or columns) beyond that. Rows, where there are enough. */
-static void cut(product *p) {
+/* Each piece packs the other operand again, so pieces are few and thick. */
+static void run_wide(wide_product *p) {
     int64_t work = p->m * p->n * p->k;
     p->by_rows = p->m >= 64 || p->m >= p->n;
     int64_t length = p->by_rows ? p->m : p->n;
     p->parts = work < (1 << 19) || length < 32 ? 1 : length / 256 > 2 ? length / 256 : 2;
-}
-
-static void run_product(product *p) {
-    cut(p);
-    int64_t each = p->m * p->n * p->k / p->parts, grain = each > 0 ? ((int64_t)1 << 18) / each : 1024;
+    int64_t each = work / p->parts, grain = each > 0 ? ((int64_t)1 << 18) / each : 1024;
     ac_for_range(p->batch * p->parts, grain, product_parts, p);
 }
 
-/* -- operands ------------------------------------------------------------------------------------ */
-
-/* t [rows, cols] (or [batch, rows, cols]) in lane type with one unit stride; copies if it must. */
-static int take_matrix(matrix *out, const ac_tensor *t, ac_lane lane) {
+/* t [rows, cols] (or [batch, rows, cols]) as float64 with one unit stride; copies if it must. */
+static int take_matrix(matrix *out, const ac_tensor *t) {
     int last = t->ndim - 1;
     int64_t rows = t->shape[last - 1], cols = t->shape[last];
     out->batch = last > 1 ? t->strides[0] : 0;
@@ -83,19 +104,17 @@ static int take_matrix(matrix *out, const ac_tensor *t, ac_lane lane) {
     out->data = ac_data(t);
     bool unit =
         (out->row == 1 && (out->col >= rows || cols == 1)) || (out->col == 1 && (out->row >= cols || rows == 1));
-    if (unit && t->dtype == ac_lane_dtype(lane)) return 0;
-    /* keep the order in memory: widening a transposed matrix must not turn it round */
-    bool flipped = unit && out->col != 1;
-    out->owned = (size_t)(t->numel * ac_lane_bytes(lane)) + 1;
+    if (unit && t->dtype == AC_float64) return 0;
+    out->owned = (size_t)t->numel * sizeof(double) + 1;
     char *copy = ac_alloc(out->owned);
     if (!copy) return -1;
     ac_storage place = {.data = copy};
     ac_tensor dense = *t;
-    dense.storage = &place, dense.offset = 0, dense.dtype = ac_lane_dtype(lane);
-    dense.strides[last - 1] = flipped ? 1 : cols, dense.strides[last] = flipped ? rows : 1;
-    if (last > 1) dense.strides[0] = rows * cols;
+    ac_dims shape = ac_shape_of(t), strides = ac_dims_contiguous(&shape);
+    dense.storage = &place, dense.offset = 0, dense.dtype = AC_float64;
+    memcpy(dense.strides, strides.v, sizeof dense.strides);
     ac_cpu_copy_into(&dense, t);
-    out->data = copy, out->row = dense.strides[last - 1], out->col = dense.strides[last], out->batch = rows * cols;
+    out->data = (double *)(void *)copy, out->row = cols, out->col = 1, out->batch = rows * cols;
     return 0;
 }
 
@@ -103,35 +122,33 @@ static void drop_matrix(matrix *m) {
     if (m->owned) ac_free((void *)(uintptr_t)m->data, m->owned);
 }
 
-static void store_result(const product *p, ac_tensor *out) {
-    ac_storage place = {.data = p->c};
-    ac_tensor dense = *out;
-    dense.storage = &place, dense.offset = 0, dense.dtype = ac_lane_dtype(p->lane);
-    ac_dims shape = ac_shape_of(out), strides = ac_dims_contiguous(&shape);
-    memcpy(dense.strides, strides.v, sizeof dense.strides);
-    ac_cpu_copy_into(out, &dense);
-}
-
-static int multiply(product *p, const ac_tensor *a, const ac_tensor *b, ac_tensor *out) {
-    if (take_matrix(&p->a, a, p->lane) < 0) return -1;
-    if (take_matrix(&p->b, b, p->lane) < 0) {
+static int multiply_wide(wide_product *p, const ac_tensor *a, const ac_tensor *b, const ac_run *r) {
+    AC_TRY(take_matrix(&p->a, a));
+    if (take_matrix(&p->b, b) < 0) {
         drop_matrix(&p->a);
         return -1;
     }
-    bool direct = out->dtype == ac_lane_dtype(p->lane) && ac_is_contiguous(out);
-    size_t bytes = (size_t)(out->numel * ac_lane_bytes(p->lane)) + 1;
-    p->c = direct ? ac_data(out) : ac_alloc(bytes);
-    if (p->c) run_product(p);
-    if (p->c && !direct) {
-        store_result(p, out);
-        ac_free(p->c, bytes);
+    ac_tensor *out = r->out[0];
+    ac_storage place = {.data = ac_data(out)};
+    ac_tensor dense = *out;
+    dense.storage = &place, dense.offset = 0, dense.dtype = AC_float64;
+    size_t bytes = out->dtype == AC_float64 ? 0 : (size_t)out->numel * sizeof(double) + 1;
+    if (bytes) place.data = ac_alloc(bytes); /* a narrower result: rounded at the end */
+    if (place.data) {
+        p->c = (double *)(void *)place.data;
+        p->add = r->add;
+        if (bytes && r->add) ac_cpu_copy_into(&dense, out);
+        run_wide(p);
+        if (bytes) ac_cpu_copy_into(out, &dense);
     }
+    if (bytes) ac_free(place.data, bytes);
     drop_matrix(&p->a);
     drop_matrix(&p->b);
-    return p->c ? 0 : -1;
+    return place.data ? 0 : -1;
 }
 
-/* Integers have no BLAS; their products are rare. */
+/* -- integers ------------------------------------------------------------------------------------------ */
+
 static void multiply_integers(const ac_tensor *a, const ac_tensor *b, ac_tensor *out) {
     int last = a->ndim - 1;
     int64_t batch = last > 1 ? a->shape[0] : 1, m = a->shape[last - 1], k = a->shape[last], n = b->shape[last], at = 0;
@@ -148,28 +165,35 @@ static void multiply_integers(const ac_tensor *a, const ac_tensor *b, ac_tensor 
             }
 }
 
-static ac_lane product_lane(const ac_run *r) {
-    return r->in[0]->dtype == AC_float64 || r->out[0]->dtype == AC_float64 ? AC_LANE_F64 : AC_LANE_F32;
-}
+/* -- the rows ------------------------------------------------------------------------------------------- */
 
 int ac_cpu_mm(const ac_run *r) {
     const ac_tensor *a = r->in[0], *b = r->in[1];
-    if (!ac_is_floating(a->dtype)) {
+    if (!is_real(r)) {
         multiply_integers(a, b, r->out[0]);
         return 0;
     }
-    product p = {.lane = product_lane(r), .batch = 1, .m = a->shape[0], .k = a->shape[1], .n = b->shape[1]};
-    return multiply(&p, a, b, r->out[0]);
+    if (is_double(r)) {
+        wide_product p = {.batch = 1, .m = a->shape[0], .k = a->shape[1], .n = b->shape[1]};
+        return multiply_wide(&p, a, b, r);
+    }
+    ac_gemm_call g = product(r, operand(a, 2, 1, r->compute), operand(b, 1, 2, r->compute));
+    return ac_gemm_run(&g);
 }
 
 int ac_cpu_bmm(const ac_run *r) {
     const ac_tensor *a = r->in[0], *b = r->in[1];
-    if (!ac_is_floating(a->dtype)) {
+    if (!is_real(r)) {
         multiply_integers(a, b, r->out[0]);
         return 0;
     }
-    product p = {.lane = product_lane(r), .batch = a->shape[0], .m = a->shape[1], .k = a->shape[2], .n = b->shape[2]};
-    return multiply(&p, a, b, r->out[0]);
+    if (is_double(r)) {
+        wide_product p = {.batch = a->shape[0], .m = a->shape[1], .k = a->shape[2], .n = b->shape[2]};
+        return multiply_wide(&p, a, b, r);
+    }
+    ac_gemm_call g = product(r, operand(a, 2, 1, r->compute), operand(b, 1, 2, r->compute));
+    g.batch = a->shape[0], g.a_step = a->strides[0], g.b_step = b->strides[0], g.c_step = g.a.lanes * g.b.lanes;
+    return ac_gemm_run(&g);
 }
 
 /* -- linear ------------------------------------------------------------------------------------------ */
@@ -197,26 +221,60 @@ static int flatten_rows(const ac_tensor *x, ac_tensor *flat, size_t *owned, ac_s
     return 0;
 }
 
+/* The bias as the accumulators' type: itself, or widened into `room` values on the stack or `owned` bytes. */
+enum { FEW = 1024 };
+
+static const void *take_bias(const ac_tensor *bias, ac_lane lane, double *few, size_t *owned) {
+    *owned = 0;
+    if (bias->dtype == ac_lane_dtype(lane) && (bias->strides[0] == 1 || bias->numel <= 1)) return ac_data(bias);
+    void *wide = few;
+    if (bias->numel > FEW) wide = ac_alloc(*owned = (size_t)(bias->numel * ac_lane_bytes(lane)));
+    if (wide) ac_cpu_loops()->load[bias->dtype][lane](bias->numel, ac_data(bias), bias->strides[0], wide);
+    return wide;
+}
+
+static int linear(const ac_run *r, const ac_tensor *x, const void *bias) {
+    const ac_tensor *w = r->in[1];
+    if (!is_double(r)) {
+        ac_gemm_call g = product(r, operand(x, 2, 1, r->compute), operand(w, 2, 1, r->compute));
+        g.bias = bias;
+        return ac_gemm_run(&g);
+    }
+    ac_tensor weight = *w; /* [in, out] */
+    weight.shape[0] = w->shape[1], weight.shape[1] = w->shape[0];
+    weight.strides[0] = w->strides[1], weight.strides[1] = w->strides[0];
+    wide_product p = {.batch = 1, .m = x->shape[0], .k = x->shape[1], .n = w->shape[0], .bias = bias};
+    return multiply_wide(&p, x, &weight, r);
+}
+
 int ac_cpu_linear(const ac_run *r) {
-    const ac_tensor *w = r->in[1], *bias = r->in[2];
-    ac_tensor flat, weight = *w;
+    const ac_tensor *w = r->in[1], *b = r->in[2];
+    ac_tensor flat;
     ac_storage place;
-    size_t owned;
+    size_t owned, bias_bytes = 0;
+    double few[FEW];
     if (!ac_is_floating(w->dtype))
         return ac_fail(AC_RUNTIME, "linear: needs floating point, got %s", ac_dtypes[w->dtype].name);
     AC_TRY(flatten_rows(r->in[0], &flat, &owned, &place));
-    weight.shape[0] = w->shape[1], weight.shape[1] = w->shape[0];
-    weight.strides[0] = w->strides[1], weight.strides[1] = w->strides[0];
-    product p = {.lane = product_lane(r), .batch = 1, .m = flat.shape[0], .k = flat.shape[1], .n = w->shape[0]};
-    size_t bias_bytes = (size_t)(p.n * ac_lane_bytes(p.lane)) + 1;
-    char *wide = bias ? ac_alloc(bias_bytes) : NULL;
-    int failed = bias && !wide ? -1 : 0;
-    if (wide) {
-        ac_cpu_loops()->load[bias->dtype][p.lane](p.n, ac_data(bias), bias->strides[0], wide);
-        p.bias = wide;
-    }
-    if (!failed) failed = multiply(&p, &flat, &weight, r->out[0]);
-    ac_free(wide, bias_bytes);
+    const void *bias = b ? take_bias(b, is_double(r) ? AC_LANE_F64 : AC_LANE_F32, few, &bias_bytes) : NULL;
+    int failed = b && !bias ? -1 : linear(r, &flat, bias);
+    if (bias_bytes) ac_free((void *)(uintptr_t)bias, bias_bytes);
     if (owned) ac_free(place.data, owned);
     return failed;
+}
+
+/* -- weights packed once --------------------------------------------------------------------------------- */
+
+static ac_operand weight_operand(const ac_tensor *w, ac_dtype round, bool out_first) {
+    return out_first ? operand(w, 2, 1, round) : operand(w, 1, 2, round);
+}
+
+int64_t ac_cpu_panels_bytes(const ac_tensor *w, ac_dtype round, bool out_first) {
+    ac_operand b = weight_operand(w, round, out_first);
+    return ac_gemm_panels_bytes(&b);
+}
+
+bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, void *panels) {
+    ac_operand b = weight_operand(w, round, out_first);
+    return ac_gemm_pack(&b, panels);
 }

@@ -118,15 +118,3 @@ static void S(dropout_row)(int64_t n, const void *from, double p, uint64_t seed,
         for (uint64_t j = at % 4; j < 4 && i < n; j++, i++) y[i] = ac_uniform24(random.v[j]) < drop ? 0 : x[i] * scale;
     }
 }
-
-/* The plain product: for machines without OpenBLAS, and for products too small to pay a call. */
-static void S(gemm_block)(int64_t m, int64_t n, int64_t k, const void *a_, int64_t ars, int64_t acs, const void *b_,
-                          int64_t ldb, void *c_, int64_t ldc) {
-    const R *a = a_, *b = b_;
-    R *c = c_;
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t p = 0; p < k; p++) {
-            R x = a[i * ars + p * acs];
-            for (int64_t j = 0; j < n; j++) c[i * ldc + j] += x * b[p * ldb + j];
-        }
-}

@@ -317,8 +317,9 @@ int ac_infer_nll_loss_backward(ac_infer *i) {
 /* -- products --------------------------------------------------------------------------------------- */
 
 static int product_dtype(ac_infer *i, int64_t out_dtype) {
-    AC_TRY(ac_need_same_dtype(i, 0, 1));
-    i->out[0].dtype = out_dtype != AC_NO_DTYPE ? (ac_dtype)out_dtype : i->in[0]->dtype;
+    if (i->low == AC_NO_DTYPE) AC_TRY(ac_need_same_dtype(i, 0, 1));
+    i->compute = i->low == AC_NO_DTYPE ? i->in[0]->dtype : (ac_dtype)i->low;
+    i->out[0].dtype = out_dtype != AC_NO_DTYPE ? (ac_dtype)out_dtype : i->compute;
     return 0;
 }
 
@@ -365,7 +366,7 @@ int ac_infer_linear(ac_infer *i) {
     if (bias) {
         ac_dims want = {1, {w->shape[0]}};
         AC_TRY(ac_need_shape(i, 2, &want));
-        AC_TRY(ac_need_same_dtype(i, 1, 2));
+        if (i->low == AC_NO_DTYPE) AC_TRY(ac_need_same_dtype(i, 1, 2));
     }
     i->out[0].shape = ac_shape_of(x);
     i->out[0].shape.v[x->ndim - 1] = w->shape[0];

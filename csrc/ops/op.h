@@ -102,9 +102,10 @@ typedef struct ac_infer {
     ac_tensor *const *in; /* NULL for an absent optional tensor */
     int n_in;
     const void *attrs;
+    int64_t low; /* products under autocast: the dtype to compute in; else AC_NO_DTYPE */
     ac_spec out[AC_MAX_OUT];
     int n_out;
-    ac_dtype compute;         /* elementwise rows: what the inputs promote to */
+    ac_dtype compute;         /* elementwise rows: what the inputs promote to; products: what they round to */
     bool kernel_makes_output; /* the shape depends on values (nonzero) */
 } ac_infer;
 
@@ -116,5 +117,7 @@ ac_dtype ac_result_type(ac_tensor *const *in, int n);
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) AC_CHECKED;
 /* The same with one result written into `target` (in place, or `out=`), outside autocast. */
 int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) AC_CHECKED;
+/* target += a product row's result, without a tensor for that; off the tape. target is contiguous. */
+int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) AC_CHECKED;
 
 #endif

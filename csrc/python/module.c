@@ -1,10 +1,16 @@
 /* The extension module ampc._C. */
 #include "state.h"
 
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
+
 #include "../backend/backend.h"
 #include "../base/alloc.h"
 #include "../base/pool.h"
 #include "../base/rng.h"
+#include "../kernels/isa.h"
 #include "../kernels/loops.h"
 
 ac_py_state *ac_py;
@@ -13,6 +19,17 @@ ac_py_state *ac_py;
 
 static void *release_lock(void) { return PyEval_SaveThread(); }
 static void acquire_lock(void *state) { PyEval_RestoreThread(state); }
+
+/* Runs signal handlers, in the main thread; nonzero when one raised (KeyboardInterrupt). */
+static int wants_stop(void) {
+#if defined(__linux__)
+    if (syscall(SYS_gettid) != getpid()) return 0; /* signals are the main thread's */
+#endif
+    PyGILState_STATE state = PyGILState_Ensure();
+    int raised = PyErr_Occurred() ? 0 : PyErr_CheckSignals();
+    PyGILState_Release(state);
+    return raised;
+}
 
 /* -- small functions of the whole process ---------------------------------------------------------------- */
 
@@ -94,7 +111,7 @@ static PyObject *set_blas(PyObject *m, PyObject *path) {
 
 static PyObject *build_info(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
-    return Py_BuildValue("{s:s,s:s,s:s,s:s,s:i}", "compiler", __VERSION__, "cpu_features", ac_cpu_features(),
+    return Py_BuildValue("{s:s,s:s,s:s,s:s,s:i}", "compiler", __VERSION__, "cpu_features", ac_isa_name(ac_cpu_isa()),
                          "cpu_loops", ac_cpu_loops()->name, "blas", ac_blas_name(), "threads", ac_num_threads());
 }
 
@@ -180,6 +197,7 @@ static int exec(PyObject *module) {
     }
     ac_lock.release = release_lock;
     ac_lock.acquire = acquire_lock;
+    ac_stop_hook = wants_stop;
     return 0;
 }
 

@@ -3,11 +3,11 @@
 #include "../base/alloc.h"
 
 static ac_copy *newest; /* head of the process-wide list */
-static int64_t held_bytes;
-static int64_t limit_bytes = INT64_MAX;
+static ac_copies_stats stats = {.limit = INT64_MAX};
 
-static bool same_view(const ac_copy *c, const ac_tensor *t, ac_dtype dtype) {
-    if (c->tensor->dtype != dtype || c->offset != t->offset || c->shape.n != t->ndim) return false;
+static bool same_view(const ac_copy *c, const ac_tensor *t, ac_copy_kind kind) {
+    if (c->kind.dtype != kind.dtype || c->kind.out_first != kind.out_first) return false;
+    if (c->offset != t->offset || c->shape.n != t->ndim) return false;
     for (int i = 0; i < t->ndim; i++)
         if (c->shape.v[i] != t->shape[i] || c->strides.v[i] != t->strides[i]) return false;
     return true;
@@ -19,44 +19,54 @@ static void drop(ac_copy **link) {
     if (c->newer) c->newer->older = c->older;
     else newest = c->older;
     if (c->older) c->older->newer = c->newer;
-    held_bytes -= c->tensor->storage->bytes;
+    stats.bytes -= c->tensor->storage->bytes;
+    stats.copies--;
     ac_tensor_release(c->tensor);
     ac_free(c, sizeof *c);
 }
 
 /* The link to the entry for this view, NULL inside when there is none; outdated ones go. */
-static ac_copy **link_of(const ac_tensor *t, ac_dtype dtype) {
+static ac_copy **link_of(const ac_tensor *t, ac_copy_kind kind) {
     ac_copy **link = &t->storage->copies;
     while (*link) {
         if ((*link)->content != t->storage->content) drop(link);
-        else if (same_view(*link, t, dtype)) return link;
+        else if (same_view(*link, t, kind)) return link;
         else link = &(*link)->next;
     }
     return link;
 }
 
-ac_tensor *ac_copies_find(const ac_tensor *t, ac_dtype dtype) {
-    ac_copy *c = *link_of(t, dtype);
+ac_tensor *ac_copies_find(const ac_tensor *t, ac_copy_kind kind) {
+    ac_copy *c = *link_of(t, kind);
+    stats.used += c != NULL;
     return c ? c->tensor : NULL;
 }
 
-int ac_copies_put(const ac_tensor *t, ac_tensor *copy) {
-    ac_copy **link = link_of(t, copy->dtype);
+bool ac_copies_have_room(int64_t bytes) {
+    bool room = bytes <= stats.limit - stats.bytes;
+    stats.refused += !room;
+    return room;
+}
+
+int ac_copies_put(const ac_tensor *t, ac_copy_kind kind, ac_tensor *copy, uint64_t content) {
+    if (content != t->storage->content) return 0; /* written meanwhile */
+    ac_copy **link = link_of(t, kind);
     if (*link) drop(link);
-    if (held_bytes + copy->storage->bytes > limit_bytes) return 0;
     ac_copy *c = ac_alloc(sizeof *c);
     if (!c) return -1;
     *c = (ac_copy){.next = t->storage->copies,
                    .older = newest,
                    .home = t->storage,
-                   .content = t->storage->content,
+                   .content = content,
+                   .kind = kind,
                    .offset = t->offset,
                    .shape = ac_shape_of(t),
                    .strides = ac_strides_of(t),
                    .tensor = ac_tensor_retain(copy)};
     if (newest) newest->newer = c;
     newest = t->storage->copies = c;
-    held_bytes += copy->storage->bytes;
+    stats.bytes += copy->storage->bytes;
+    stats.copies++, stats.packed++;
     return 0;
 }
 
@@ -68,10 +78,9 @@ void ac_copies_clear(void) {
     while (newest) ac_copies_free(newest->home);
 }
 
-int64_t ac_copies_bytes(void) { return held_bytes; }
-int64_t ac_copies_limit(void) { return limit_bytes; }
+ac_copies_stats ac_copies_now(void) { return stats; }
 
 void ac_copies_set_limit(int64_t bytes) {
-    limit_bytes = bytes;
-    if (held_bytes > limit_bytes) ac_copies_clear();
+    stats.limit = bytes;
+    if (stats.bytes > bytes) ac_copies_clear();
 }

@@ -1,30 +1,44 @@
-/* The 16-bit copies of weights that autocast keeps on their storage. A copy is valid for one
- * value of the storage's `content` counter, so no write can leave it stale; it dies with the
- * storage, so it outlives autocast regions and no_grad. */
+/* The packed 16-bit copies of weights that hang on their storage, in the layouts that products take.
+ * A copy is valid for one value of the storage's `content` counter, so no write can leave it stale;
+ * it dies with the storage, so it outlives autocast regions and no_grad. */
 #ifndef AC_TENSOR_COPIES_H
 #define AC_TENSOR_COPIES_H
 
 #include "tensor.h"
+
+/* What a copy is of, beside the view: the dtype it was rounded to, and which way round it was packed. */
+typedef struct {
+    ac_dtype dtype;
+    bool out_first;
+} ac_copy_kind;
 
 struct ac_copy {
     ac_copy *next;          /* of the same storage */
     ac_copy *newer, *older; /* all copies of the process */
     ac_storage *home;       /* borrowed: the storage it hangs on */
     uint64_t content;       /* home's counter when the copy was made */
+    ac_copy_kind kind;
     int64_t offset;
     ac_dims shape, strides;
-    ac_tensor *tensor; /* owned, 16-bit, contiguous */
+    ac_tensor *tensor; /* owned: its bytes */
 };
 
-/* borrowed: the valid copy of t in `dtype`, or NULL when there is none (never an error) */
-ac_tensor *ac_copies_find(const ac_tensor *t, ac_dtype dtype);
-/* Hangs `copy` (retained) on t's storage in place of an outdated one. */
-int ac_copies_put(const ac_tensor *t, ac_tensor *copy) AC_CHECKED;
+/* borrowed: the valid copy of t, or NULL when there is none (never an error) */
+ac_tensor *ac_copies_find(const ac_tensor *t, ac_copy_kind kind);
+/* Whether `bytes` more may be kept. */
+bool ac_copies_have_room(int64_t bytes);
+/* Hangs `copy` (retained), made when the storage's counter was `content`, on t's storage. */
+int ac_copies_put(const ac_tensor *t, ac_copy_kind kind, ac_tensor *copy, uint64_t content) AC_CHECKED;
 void ac_copies_free(ac_storage *s);
-
-void ac_copies_clear(void);    /* drops every copy of the process */
-int64_t ac_copies_bytes(void); /* bytes they hold now */
-int64_t ac_copies_limit(void); /* bytes they may hold; beyond it weights are cast each time */
+void ac_copies_clear(void); /* drops every copy of the process */
 void ac_copies_set_limit(int64_t bytes);
+
+typedef struct {
+    int64_t bytes, limit; /* held now, and at most: beyond it weights are packed each time */
+    int64_t copies;       /* held now */
+    int64_t used, packed; /* times one was found, and made */
+    int64_t refused;      /* times the limit stood against one */
+} ac_copies_stats;
+ac_copies_stats ac_copies_now(void);
 
 #endif

@@ -1,0 +1,280 @@
+/* The driver. C is cut into blocks; a block is one piece of work for the pool. Its accumulators,
+ * 16 x 16 tiles of float32, stay in the second-level cache over all of k and are written out once,
+ * with bias, activation and rounding, at the end.
+ *
+ * Borders depend on sizes (and the cache) alone, and every element of C is summed in the order of
+ * the k blocks, so results do not depend on threads. */
+#include "gemm.h"
+
+#include "../base/alloc.h"
+#include "../base/pool.h"
+#include "iterate.h"
+#include "micro.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum { SMALL_BYTES = 48 << 10 }; /* packed operands and accumulators that fit here live on the stack */
+
+typedef struct {
+    const ac_gemm_call *call;
+    const ac_micro *micro;
+    ac_cut cut;
+    int64_t a_panels, b_panels; /* of the operands */
+    int64_t a_block, b_block;   /* panels in a block of C, */
+    int64_t a_blocks, b_blocks; /* and how many blocks that makes */
+    const char *a, *b;          /* packed; b NULL: each block packs what it needs */
+    bool stream;                /* c is too large for caches */
+    void (*finish)(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
+    char *scratch; /* of every hand: accumulators, then its panels of b */
+    int64_t scratch_bytes;
+    _Atomic bool *finite;
+} plan;
+
+static int64_t ceil_div(int64_t x, int64_t by) { return (x + by - 1) / by; }
+static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
+
+/* -- one block of C -------------------------------------------------------------------------------------- */
+
+static const char *panels_at(const char *base, const plan *p, int64_t panels, int64_t block, int64_t panel) {
+    return base + (block * p->cut.steps * panels + panel * ac_cut_steps(&p->cut, block)) * p->cut.bytes;
+}
+
+/* What one block of C works with. */
+typedef struct {
+    const plan *p;
+    int64_t a0, na, b0, nb; /* its panels */
+    float *tiles;           /* accumulators: na rows of nb tiles */
+    char *own_b;            /* room for a k block of its panels of b */
+} block;
+
+/* bias, activation, beta c, rounding, of up to micro->a by micro->b tiles from (ia, jb) of the block. */
+static void finish(const block *w, int64_t ia, int64_t jb, const ac_micro_job *job) {
+    const ac_gemm_call *g = w->p->call;
+    int64_t row = (w->a0 + ia) * AC_LANES, col = (w->b0 + jb) * AC_LANES, item = ac_itemsize(g->c_dtype);
+    int64_t cols = least(job->nb * AC_LANES, g->b.lanes - col);
+    ac_finish f = {g->alpha, g->beta, (int)g->act, w->p->stream, g->bias ? g->bias + col : NULL};
+    for (int i = 0; i < job->na && row < g->a.lanes; i++, row += AC_LANES)
+        w->p->finish(least(AC_LANES, g->a.lanes - row), cols, job->c + i * job->c_a, &f,
+                     g->c + (row * g->c_row + col) * item, g->c_row);
+}
+
+/* One k block: every pair of panels. B's stay in the first-level cache while A's stream by. After
+ * the last k block tiles are written out while they are still in that cache, each behind the next
+ * one's multiplications, which do not wait for it. */
+static void multiply_panels(const block *w, const ac_micro_job *k_block, bool last) {
+    const ac_micro *micro = w->p->micro;
+    int64_t runs = ceil_div(w->na, micro->a) * ceil_div(w->nb, micro->b), run = 0, ia_done = 0, jb_done = 0;
+    int64_t ahead_a = w->na * k_block->a_next / runs, ahead_b = w->nb * k_block->b_next / runs;
+    ac_micro_job job = *k_block, done = job;
+    for (int64_t jb = 0; jb < w->nb; jb += micro->b)
+        for (int64_t ia = 0; ia < w->na; ia += micro->a, run++) {
+            job.a = k_block->a + ia * job.a_next, job.b = k_block->b + jb * job.b_next;
+            job.na = (int)least(micro->a, w->na - ia), job.nb = (int)least(micro->b, w->nb - jb);
+            job.c = w->tiles + ia * job.c_a + jb * job.c_b;
+            job.soon_a = k_block->soon_a + run * ahead_a, job.soon_b = k_block->soon_b + run * ahead_b;
+            if (job.steps) micro->run(&job);
+            if (last && run > 0) finish(w, ia_done, jb_done, &done);
+            done = job, ia_done = ia, jb_done = jb;
+        }
+    if (last) finish(w, ia_done, jb_done, &done);
+}
+
+static void one_block(void *context, int64_t chunk, int hand) {
+    const plan *p = context;
+    block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
+    w.na = least(p->a_block, p->a_panels - w.a0), w.nb = least(p->b_block, p->b_panels - w.b0);
+    w.tiles = (float *)(void *)(p->scratch + hand * p->scratch_bytes);
+    w.own_b = (char *)w.tiles + p->a_block * p->b_block * AC_TILE_BYTES;
+    ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS};
+    if (p->cut.blocks == 0) { /* k = 0 */
+        memset(w.tiles, 0, (size_t)(w.na * w.nb * AC_TILE_BYTES));
+        multiply_panels(&w, &job, true);
+        return;
+    }
+    if (p->micro->begin) p->micro->begin();
+    for (int64_t k = 0; k < p->cut.blocks; k++) {
+        bool last = k + 1 == p->cut.blocks;
+        job.a = panels_at(p->a, p, p->a_panels, k, w.a0), job.b = w.own_b;
+        if (p->b) job.b = panels_at(p->b, p, p->b_panels, k, w.b0);
+        else (void)ac_pack(&p->call->b, &p->cut, true, k, w.b0, w.nb, w.own_b);
+        job.soon_a = last ? job.a : panels_at(p->a, p, p->a_panels, k + 1, w.a0);
+        job.soon_b = last || !p->b ? job.b : panels_at(p->b, p, p->b_panels, k + 1, w.b0);
+        job.steps = ac_cut_steps(&p->cut, k), job.add = k > 0;
+        job.a_next = job.b_next = job.steps * p->cut.bytes;
+        multiply_panels(&w, &job, last);
+    }
+    if (p->micro->end) p->micro->end();
+}
+
+/* -- the plan ---------------------------------------------------------------------------------------------- */
+
+/* Accumulators take a quarter of the second-level cache. Smaller blocks where C is small, so that
+ * there are some for every core, but none below about ten microseconds of work. */
+static void choose_blocks(plan *p) {
+    const ac_gemm_call *g = p->call;
+    int64_t tiles = ac_l2_bytes() / 4 / AC_TILE_BYTES, most_a = 32, most_b = tiles / most_a;
+    if (most_b < 4) most_b = 4, most_a = tiles / most_b;
+    int64_t depth = g->a.k > 64 ? g->a.k : 64, unit = AC_TILE_FLOATS * depth; /* multiplications of one tile of C */
+    int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / unit + 1;
+    while (ceil_div(p->a_panels, most_a) * ceil_div(p->b_panels, most_b) < 16 && most_a * most_b > enough &&
+           (most_b > 4 || most_a > 4)) {
+        if (most_b >= 8 && (most_b >= most_a / 2 || most_a <= 4)) most_b /= 2;
+        else most_a /= 2;
+    }
+    p->a_blocks = ceil_div(p->a_panels, most_a), p->b_blocks = ceil_div(p->b_panels, most_b);
+    p->a_block = ceil_div(ceil_div(p->a_panels, p->a_blocks), p->micro->a) * p->micro->a;
+    p->b_block = ceil_div(ceil_div(p->b_panels, p->b_blocks), p->micro->b) * p->micro->b;
+    p->a_blocks = ceil_div(p->a_panels, p->a_block), p->b_blocks = ceil_div(p->b_panels, p->b_block);
+}
+
+typedef struct {
+    const plan *p;
+    const ac_operand *o;
+    bool columns;
+    char *to;
+    int64_t panels, groups; /* of eight panels, in each k block */
+} packing;
+
+static void pack_groups(void *context, int64_t begin, int64_t end) {
+    const packing *w = context;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t block = i / w->groups, panel = i % w->groups * 8, count = least(8, w->panels - panel);
+        char *to = (char *)(uintptr_t)panels_at(w->to, w->p, w->panels, block, panel);
+        if (!ac_pack(w->o, &w->p->cut, w->columns, block, panel, count, to)) atomic_store(w->p->finite, false);
+    }
+}
+
+static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to) {
+    packing w = {.p = p, .o = o, .columns = columns, .to = to, .panels = ac_panels_of(o->lanes)};
+    w.groups = ceil_div(w.panels, 8);
+    int64_t each = 8 * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? 65536 / each : 1;
+    ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
+}
+
+static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, _Atomic bool *finite) {
+    plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
+    p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
+    choose_blocks(&p);
+    int64_t line = g->c_row * ac_itemsize(g->c_dtype);
+    p.stream =
+        g->a.lanes * line >= 2 * ac_l2_bytes() && line % AC_ALIGNMENT == 0 && (uintptr_t)g->c % AC_ALIGNMENT == 0;
+    p.finish = ac_cpu_loops()->finish[g->c_dtype == AC_float32 ? 0 : g->c_dtype == AC_float16 ? 1 : 2];
+    return p;
+}
+
+/* -- running it ---------------------------------------------------------------------------------------------- */
+
+static int64_t work_of(const ac_gemm_call *g) { return g->a.lanes * g->b.lanes * g->a.k; }
+
+/* What a plan needs beside its operands. */
+typedef struct {
+    int64_t a, b, scratch, all;
+    int hands;
+} memory;
+
+static memory memory_of(plan *p, int hands) {
+    const ac_gemm_call *g = p->call;
+    /* Where C is one block high, each value of b is packed once even if its block does that, right
+     * before use. The split has to know both operands before it starts. */
+    bool lazy = p->a_blocks == 1 && p->cut.kind != AC_PANEL_SPLIT && p->a_panels >= 4;
+    memory m = {.a = ac_panels_bytes(&p->cut, g->a.lanes), .hands = hands};
+    m.b = g->panels || lazy ? 0 : ac_panels_bytes(&p->cut, g->b.lanes);
+    p->scratch_bytes = p->a_block * p->b_block * AC_TILE_BYTES;
+    if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.steps * p->cut.bytes;
+    m.scratch = hands * p->scratch_bytes;
+    m.all = m.a + m.b + m.scratch;
+    return m;
+}
+
+static void run_in(plan *p, const memory *m, char *place) {
+    const ac_gemm_call *g = p->call;
+    p->a = place, p->b = g->panels ? g->panels : m->b ? place + m->a : NULL, p->scratch = place + m->a + m->b;
+    pack_all(p, &g->a, false, place);
+    if (m->b) pack_all(p, &g->b, true, place + m->a);
+    if (!atomic_load(p->finite)) return;
+    if (m->hands == 1)
+        for (int64_t i = 0; i < p->a_blocks * p->b_blocks; i++) one_block(p, i, 0);
+    else ac_parallel(p->a_blocks * p->b_blocks, one_block, p);
+}
+
+static int run_with(const ac_gemm_call *g, const ac_micro *micro, int hands, bool *finite) {
+    _Atomic bool all_finite = true;
+    plan p = plan_of(g, micro, &all_finite);
+    memory m = memory_of(&p, (int)least(hands, p.a_blocks * p.b_blocks));
+    if (m.all <= SMALL_BYTES) {
+        _Alignas(AC_ALIGNMENT) char place[SMALL_BYTES];
+        run_in(&p, &m, place);
+    } else {
+        char *place = ac_alloc((size_t)m.all);
+        if (!place) return -1;
+        run_in(&p, &m, place);
+        ac_free(place, (size_t)m.all);
+    }
+    *finite = atomic_load(&all_finite);
+    return 0;
+}
+
+static int run_one(const ac_gemm_call *g, int hands) {
+    bool finite = true;
+    if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
+    AC_TRY(run_with(g, ac_micro_for(g->a.round, true), hands, &finite));
+    if (finite) return 0;
+    ac_gemm_call again = *g; /* what the split cannot hold, float32 panels can */
+    again.panels = NULL;
+    return run_with(&again, ac_micro_for(g->a.round, false), hands, &finite);
+}
+
+/* -- batches --------------------------------------------------------------------------------------------------- */
+
+static ac_gemm_call member(const ac_gemm_call *g, int64_t i) {
+    ac_gemm_call one = *g;
+    one.a.data = (const char *)g->a.data + i * g->a_step * ac_itemsize(g->a.dtype);
+    one.b.data = (const char *)g->b.data + i * g->b_step * ac_itemsize(g->b.dtype);
+    one.c = g->c + i * g->c_step * ac_itemsize(g->c_dtype);
+    return one;
+}
+
+typedef struct {
+    const ac_gemm_call *call;
+    _Atomic int failed;
+} batch;
+
+static void run_members(void *context, int64_t begin, int64_t end) {
+    batch *b = context;
+    for (int64_t i = begin; i < end; i++) {
+        ac_gemm_call one = member(b->call, i);
+        if (run_one(&one, 1) < 0) atomic_store(&b->failed, 1);
+    }
+}
+
+int ac_gemm_run(const ac_gemm_call *g) {
+    int64_t work = work_of(g);
+    int hands = work >= (int64_t)1 << (g->a.round == AC_float32 ? 19 : 22) ? ac_num_threads() : 1;
+    if (g->batch == 1) return run_one(g, hands);
+    if (hands == 1) { /* many small ones: each on one thread */
+        batch b = {.call = g};
+        ac_for_range(g->batch, work ? ((int64_t)1 << 19) / work : 1024, run_members, &b);
+        if (!atomic_load(&b.failed)) return 0;
+        return ac_fail(AC_MEMORY, "bmm: not enough memory to pack the operands");
+    }
+    for (int64_t i = 0; i < g->batch; i++) {
+        ac_gemm_call one = member(g, i);
+        AC_TRY(run_one(&one, hands));
+    }
+    return 0;
+}
+
+/* -- operands packed once --------------------------------------------------------------------------------------- */
+
+int64_t ac_gemm_panels_bytes(const ac_operand *b) {
+    ac_cut cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k);
+    return ac_panels_bytes(&cut, b->lanes);
+}
+
+bool ac_gemm_pack(const ac_operand *b, void *panels) {
+    _Atomic bool finite = true;
+    plan p = {.cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k), .finite = &finite};
+    pack_all(&p, b, true, panels);
+    return atomic_load(&finite);
+}

@@ -1,0 +1,31 @@
+/* The blocked matrix product: one driver for every dtype, micro-kernel, batch and packing. */
+#ifndef AC_KERNELS_GEMM_H
+#define AC_KERNELS_GEMM_H
+
+#include "panels.h"
+
+typedef enum { AC_ACT_NONE, AC_ACT_RELU, AC_ACT_GELU, AC_ACT_SILU } ac_activation;
+
+/* c = act(alpha a b + bias) + beta c, accumulated in float32 and rounded once. */
+typedef struct {
+    ac_operand a, b;    /* lanes of a are rows of c, lanes of b its columns */
+    const void *panels; /* b packed by ac_gemm_pack, or NULL */
+    char *c;            /* element (i, j) at c[i * c_row + j] */
+    ac_dtype c_dtype;   /* float32, float16 or bfloat16 */
+    int64_t c_row;      /* in elements */
+    float alpha, beta;  /* beta 0: c is not read */
+    const float *bias;  /* one a column, or NULL */
+    ac_activation act;
+    int64_t batch;                  /* how often, */
+    int64_t a_step, b_step, c_step; /* with these elements from one to the next */
+} ac_gemm_call;
+
+/* Safe from any thread; goes to the pool when the work is worth it. */
+int ac_gemm_run(const ac_gemm_call *call) AC_CHECKED;
+
+/* Bytes of `b` (lanes, k and round are read) in the layout that products use it in again and again. */
+int64_t ac_gemm_panels_bytes(const ac_operand *b);
+/* Packs it. False when a value stands against it (inf or nan in float16, where it is split). */
+bool ac_gemm_pack(const ac_operand *b, void *panels);
+
+#endif
