@@ -27,12 +27,19 @@
  * operator of a training step, short enough not to rob a neighbour of the core. */
 enum { SPINS = 2000, SPINS_AT_END = 500, MAX_THREADS = 256 };
 
+/* Chunks of one hand. It takes them in order, and when they are done helps the others: so the same
+ * core sees the same part of the data in one operator after another, and nobody waits for a core
+ * that somebody else is using. */
+typedef struct {
+    _Alignas(64) _Atomic int64_t next; /* first chunk nobody has taken */
+    int64_t end;
+} share;
+
 typedef struct {
     ac_chunk_fn fn;
     void *context;
-    int64_t chunks;
-    int hands;               /* workers that may join the caller */
-    _Atomic int64_t next;    /* first chunk nobody has taken */
+    int hands; /* workers that may join the caller */
+    share shares[MAX_THREADS];
     _Atomic int joined;      /* workers that have been in this job */
     _Atomic uint32_t active; /* futex: workers inside it now */
     _Atomic bool awaited;    /* the caller sleeps until they have left */
@@ -93,12 +100,26 @@ int ac_interrupted(void) {
 
 /* -- work ---------------------------------------------------------------------------------------- */
 
+static void deal(job *j, int64_t chunks, int hands) {
+    for (int h = 0; h < hands; h++) {
+        atomic_store_explicit(&j->shares[h].next, chunks * h / hands, memory_order_relaxed);
+        j->shares[h].end = chunks * (h + 1) / hands;
+    }
+}
+
+static void call_off(job *j) { /* nobody takes another */
+    for (int h = 0; h <= j->hands; h++) atomic_store(&j->shares[h].next, j->shares[h].end);
+}
+
 static void run_chunks(job *j, int hand) {
-    for (;;) {
-        int64_t chunk = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
-        if (chunk >= j->chunks) return;
-        j->fn(j->context, chunk, hand);
-        if (hand == 0 && ac_poll()) atomic_store(&j->next, j->chunks); /* nobody takes another */
+    for (int turn = 0; turn <= j->hands; turn++) {
+        share *from = &j->shares[(hand + turn) % (j->hands + 1)];
+        for (;;) {
+            int64_t chunk = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
+            if (chunk >= from->end) break;
+            j->fn(j->context, chunk, hand);
+            if (hand == 0 && ac_poll()) call_off(j);
+        }
     }
 }
 
@@ -192,8 +213,8 @@ void ac_parallel(int64_t chunks, ac_chunk_fn fn, void *context) {
     }
     if (pool.running < threads - 1) start_workers(threads - 1);
     job *j = &pool.current;
-    j->fn = fn, j->context = context, j->chunks = chunks, j->hands = threads - 1;
-    atomic_store(&j->next, 0);
+    j->fn = fn, j->context = context, j->hands = threads - 1;
+    deal(j, chunks, threads);
     atomic_store(&j->joined, 0);
     atomic_store(&pool.open, true);
     atomic_fetch_add(&pool.posted, 1);

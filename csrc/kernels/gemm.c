@@ -46,10 +46,10 @@ typedef struct {
     int64_t a0, na, b0, nb; /* its panels */
     float *tiles;           /* accumulators: na rows of nb tiles */
     char *own_b;            /* room for a k block of its panels of b */
-} block;
+} c_block;
 
 /* bias, activation, beta c, rounding, of up to micro->a by micro->b tiles from (ia, jb) of the block. */
-static void finish(const block *w, int64_t ia, int64_t jb, const ac_micro_job *job) {
+static void finish(const c_block *w, int64_t ia, int64_t jb, const ac_micro_job *job) {
     const ac_gemm_call *g = w->p->call;
     int64_t row = (w->a0 + ia) * AC_LANES, col = (w->b0 + jb) * AC_LANES, item = ac_itemsize(g->c_dtype);
     int64_t cols = least(job->nb * AC_LANES, g->b.lanes - col);
@@ -62,27 +62,30 @@ static void finish(const block *w, int64_t ia, int64_t jb, const ac_micro_job *j
 /* One k block: every pair of panels. B's stay in the first-level cache while A's stream by. After
  * the last k block tiles are written out while they are still in that cache, each behind the next
  * one's multiplications, which do not wait for it. */
-static void multiply_panels(const block *w, const ac_micro_job *k_block, bool last) {
+static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool last) {
     const ac_micro *micro = w->p->micro;
-    int64_t runs = ceil_div(w->na, micro->a) * ceil_div(w->nb, micro->b), run = 0, ia_done = 0, jb_done = 0;
+    int64_t runs = ceil_div(w->na, micro->a) * ceil_div(w->nb, micro->b), run = 0, ia_done = 0, jb_done = 0, nb;
     int64_t ahead_a = w->na * k_block->a_next / runs, ahead_b = w->nb * k_block->b_next / runs;
     ac_micro_job job = *k_block, done = job;
-    for (int64_t jb = 0; jb < w->nb; jb += micro->b)
+    for (int64_t jb = 0; jb < w->nb; jb += nb) {
+        nb = least(micro->b, w->nb - jb);
+        if (nb == 3 && w->nb - jb == 4) nb = 2; /* 2 + 2 is faster than 3 + 1 */
         for (int64_t ia = 0; ia < w->na; ia += micro->a, run++) {
             job.a = k_block->a + ia * job.a_next, job.b = k_block->b + jb * job.b_next;
-            job.na = (int)least(micro->a, w->na - ia), job.nb = (int)least(micro->b, w->nb - jb);
+            job.na = (int)least(micro->a, w->na - ia), job.nb = (int)nb;
             job.c = w->tiles + ia * job.c_a + jb * job.c_b;
             job.soon_a = k_block->soon_a + run * ahead_a, job.soon_b = k_block->soon_b + run * ahead_b;
             if (job.steps) micro->run(&job);
             if (last && run > 0) finish(w, ia_done, jb_done, &done);
             done = job, ia_done = ia, jb_done = jb;
         }
+    }
     if (last) finish(w, ia_done, jb_done, &done);
 }
 
 static void one_block(void *context, int64_t chunk, int hand) {
     const plan *p = context;
-    block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
+    c_block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
     w.na = least(p->a_block, p->a_panels - w.a0), w.nb = least(p->b_block, p->b_panels - w.b0);
     w.tiles = (float *)(void *)(p->scratch + hand * p->scratch_bytes);
     w.own_b = (char *)w.tiles + p->a_block * p->b_block * AC_TILE_BYTES;
@@ -110,52 +113,51 @@ static void one_block(void *context, int64_t chunk, int hand) {
 /* -- the plan ---------------------------------------------------------------------------------------------- */
 
 /* Accumulators take a quarter of the second-level cache. Smaller blocks where C is small, so that
- * there are some for every core, but none below about ten microseconds of work. */
-static void choose_blocks(plan *p) {
-    const ac_gemm_call *g = p->call;
-    int64_t tiles = ac_l2_bytes() / 4 / AC_TILE_BYTES, most_a = 32, most_b = tiles / most_a;
-    if (most_b < 4) most_b = 4, most_a = tiles / most_b;
-    int64_t depth = g->a.k > 64 ? g->a.k : 64, unit = AC_TILE_FLOATS * depth; /* multiplications of one tile of C */
-    int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / unit + 1;
-    while (ceil_div(p->a_panels, most_a) * ceil_div(p->b_panels, most_b) < 16 && most_a * most_b > enough &&
-           (most_b > 4 || most_a > 4)) {
-        if (most_b >= 8 && (most_b >= most_a / 2 || most_a <= 4)) most_b /= 2;
-        else most_a /= 2;
+ * there are two for every thread, but none below about ten microseconds of work. */
+static void choose_blocks(plan *p, int hands) {
+    int64_t tiles = ac_l2_bytes() / 4 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
+    int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
+    int64_t a = least(32, p->a_panels), b = tiles / 32 < 4 ? 4 : tiles / 32;
+    while (hands > 1 && ceil_div(p->a_panels, a) * ceil_div(p->b_panels, b) < 2 * hands && a * b > enough) {
+        if (a > b) a = ceil_div(a, 2);
+        else b = ceil_div(b, 2);
     }
-    p->a_blocks = ceil_div(p->a_panels, most_a), p->b_blocks = ceil_div(p->b_panels, most_b);
-    p->a_block = ceil_div(ceil_div(p->a_panels, p->a_blocks), p->micro->a) * p->micro->a;
-    p->b_block = ceil_div(ceil_div(p->b_panels, p->b_blocks), p->micro->b) * p->micro->b;
+    p->a_blocks = ceil_div(p->a_panels, a), p->b_blocks = ceil_div(p->b_panels, b);
+    p->a_block = ceil_div(ceil_div(p->a_panels, p->a_blocks), 2) * 2; /* even: kernels take two */
+    p->b_block = ceil_div(ceil_div(p->b_panels, p->b_blocks), 2) * 2;
     p->a_blocks = ceil_div(p->a_panels, p->a_block), p->b_blocks = ceil_div(p->b_panels, p->b_block);
 }
 
 typedef struct {
     const plan *p;
-    const ac_operand *o;
+    ac_operand o;
     bool columns;
     char *to;
-    int64_t panels, groups; /* of eight panels, in each k block */
+    int64_t panels, group, groups; /* all, those packed together, and how many such in each k block */
 } packing;
 
 static void pack_groups(void *context, int64_t begin, int64_t end) {
     const packing *w = context;
     for (int64_t i = begin; i < end; i++) {
-        int64_t block = i / w->groups, panel = i % w->groups * 8, count = least(8, w->panels - panel);
+        int64_t block = i / w->groups, panel = i % w->groups * w->group, count = least(w->group, w->panels - panel);
         char *to = (char *)(uintptr_t)panels_at(w->to, w->p, w->panels, block, panel);
-        if (!ac_pack(w->o, &w->p->cut, w->columns, block, panel, count, to)) atomic_store(w->p->finite, false);
+        if (!ac_pack(&w->o, &w->p->cut, w->columns, block, panel, count, to)) atomic_store(w->p->finite, false);
     }
 }
 
 static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to) {
-    packing w = {.p = p, .o = o, .columns = columns, .to = to, .panels = ac_panels_of(o->lanes)};
-    w.groups = ceil_div(w.panels, 8);
-    int64_t each = 8 * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? 65536 / each : 1;
+    packing w = {.p = p, .o = *o, .columns = columns, .to = to, .panels = ac_panels_of(o->lanes)};
+    w.group = o->k_stride == 1 ? 8 : 16; /* where memory runs along lanes, longer stretches of it */
+    w.groups = ceil_div(w.panels, w.group);
+    w.o.stream = ac_panels_bytes(&p->cut, o->lanes) >= 2 * ac_l2_bytes();
+    int64_t each = w.group * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? 16384 / each : 1;
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
 }
 
-static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, _Atomic bool *finite) {
+static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int hands, _Atomic bool *finite) {
     plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
-    choose_blocks(&p);
+    choose_blocks(&p, hands);
     int64_t line = g->c_row * ac_itemsize(g->c_dtype);
     p.stream =
         g->a.lanes * line >= 2 * ac_l2_bytes() && line % AC_ALIGNMENT == 0 && (uintptr_t)g->c % AC_ALIGNMENT == 0;
@@ -200,7 +202,7 @@ static void run_in(plan *p, const memory *m, char *place) {
 
 static int run_with(const ac_gemm_call *g, const ac_micro *micro, int hands, bool *finite) {
     _Atomic bool all_finite = true;
-    plan p = plan_of(g, micro, &all_finite);
+    plan p = plan_of(g, micro, hands, &all_finite);
     memory m = memory_of(&p, (int)least(hands, p.a_blocks * p.b_blocks));
     if (m.all <= SMALL_BYTES) {
         _Alignas(AC_ALIGNMENT) char place[SMALL_BYTES];

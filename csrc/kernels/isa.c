@@ -71,9 +71,13 @@ int ac_dot_is_fast(void) {
 }
 
 long ac_l2_bytes(void) {
+    static long known; /* a race writes the same */
+    long bytes = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (bytes) return bytes;
 #if defined(_SC_LEVEL2_CACHE_SIZE)
-    long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    if (bytes >= 128 << 10) return bytes;
+    bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
 #endif
-    return 512 << 10;
+    if (bytes < 128 << 10) bytes = 512 << 10;
+    __atomic_store_n(&known, bytes, __ATOMIC_RELAXED);
+    return bytes;
 }

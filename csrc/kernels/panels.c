@@ -87,9 +87,12 @@ bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block
     if (unit && ac_cpu_isa() >= AC_ISA_AVX512) step = ac_pack_step_avx512;
 #endif
     (void)unit;
-    int64_t steps = ac_cut_steps(cut, block);
-    for (int64_t p = 0; p < count; p++)
-        for (int64_t s = 0; s < steps; s++, to += cut->bytes)
-            fits &= step(o, cut->kind, columns, (panel + p) * AC_LANES, (block * cut->steps + s) * cut->depth, to);
+    int64_t steps = ac_cut_steps(cut, block), k = block * cut->steps * cut->depth;
+    bool by_panel = o->k_stride == 1; /* the direction that memory runs in is walked first */
+    for (int64_t i = 0; i < count * steps; i++) {
+        int64_t p = by_panel ? i / steps : i % count, s = by_panel ? i % steps : i / count;
+        fits &= step(o, cut->kind, columns, (panel + p) * AC_LANES, k + s * cut->depth,
+                     to + (p * steps + s) * cut->bytes);
+    }
     return fits;
 }

@@ -30,6 +30,7 @@ typedef struct {
     int64_t lanes, k;
     int64_t lane_stride, k_stride; /* in elements */
     ac_dtype round;                /* the dtype that values are rounded to on the way */
+    bool stream;                   /* panels are large: write them past the caches */
 } ac_operand;
 
 /* How an operand of depth k is cut: `blocks` k blocks of `steps` steps (the last may have fewer). */

@@ -8,21 +8,22 @@
 #include <immintrin.h>
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
+#define INLINE static inline __attribute__((always_inline))
 
 /* -- sixteen values of any dtype as float32, and float32 as 16-bit --------------------------------- */
 
-static inline __m512 from_bf16(__m256i h) {
+INLINE __m512 from_bf16(__m256i h) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-static inline __m512 read16(const void *p, ac_dtype t, __mmask16 valid) {
+INLINE __m512 read16(const void *p, ac_dtype t, __mmask16 valid) {
     if (t == AC_float32) return _mm512_maskz_loadu_ps(valid, p);
     __m256i h = _mm256_maskz_loadu_epi16(valid, p);
     return t == AC_bfloat16 ? from_bf16(h) : _mm512_cvtph_ps(h);
 }
 
 /* To nearest even; a nan keeps its upper payload and becomes quiet. Subnormals are kept. */
-static inline __m256i to_bf16(__m512 x) {
+INLINE __m256i to_bf16(__m512 x) {
     __m512i u = _mm512_castps_si512(x), top = _mm512_srli_epi32(u, 16);
     __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
     __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
@@ -30,23 +31,23 @@ static inline __m256i to_bf16(__m512 x) {
     return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, top, _mm512_set1_epi32(0x40)));
 }
 
-static inline __m256i to_half(__m512 x, ac_dtype round) {
+INLINE __m256i to_half(__m512 x, ac_dtype round) {
     return round == AC_bfloat16 ? to_bf16(x) : _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
 }
 
-static inline __m256i read_half(const char *p, ac_dtype t, ac_dtype round, __mmask16 valid) {
+INLINE __m256i read_half(const char *p, ac_dtype t, ac_dtype round, __mmask16 valid) {
     if (t == round) return _mm256_maskz_loadu_epi16(valid, p);
     return to_half(read16(p, t, valid), round);
 }
 
-static inline __m512 read_rounded(const char *p, const ac_operand *o, __mmask16 valid) {
-    __m512 x = read16(p, o->dtype, valid);
-    if (o->round == AC_float32 || o->round == o->dtype) return x;
-    __m256i h = to_half(x, o->round);
-    return o->round == AC_bfloat16 ? from_bf16(h) : _mm512_cvtph_ps(h);
+INLINE __m512 read_rounded(const char *p, ac_dtype from, ac_dtype round, __mmask16 valid) {
+    __m512 x = read16(p, from, valid);
+    if (round == AC_float32 || round == from) return x;
+    __m256i h = to_half(x, round);
+    return round == AC_bfloat16 ? from_bf16(h) : _mm512_cvtph_ps(h);
 }
 
-static inline __mmask16 first(int64_t n) { return n >= 16 ? 0xFFFF : n > 0 ? (__mmask16)((1u << n) - 1) : 0; }
+INLINE __mmask16 first(int64_t n) { return n >= 16 ? 0xFFFF : n > 0 ? (__mmask16)((1u << n) - 1) : 0; }
 
 /* -- tiles -------------------------------------------------------------------------------------------- */
 
@@ -61,7 +62,7 @@ typedef struct {
     int64_t lane_bytes, k_bytes;
 } corner;
 
-static inline corner corner_of(const ac_operand *o, int64_t lane, int64_t k) {
+INLINE corner corner_of(const ac_operand *o, int64_t lane, int64_t k) {
     int64_t item = ac_itemsize(o->dtype);
     corner c = {.data = (const char *)o->data + (lane * o->lane_stride + k * o->k_stride) * item};
     c.lanes = o->lanes - lane, c.k = o->k - k;
@@ -70,38 +71,38 @@ static inline corner corner_of(const ac_operand *o, int64_t lane, int64_t k) {
 }
 
 /* Row i is lane i: 32 halves along k. */
-static void halves_by_lane(const ac_operand *o, const corner *c, tile *t) {
+INLINE void halves_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
     __mmask16 low = first(c->k), high = first(c->k - 16);
-    int64_t second = 16 * ac_itemsize(o->dtype);
+    int64_t second = 16 * ac_itemsize(from);
     for (int i = 0; i < 16; i++) {
         const char *p = c->data + i * c->lane_bytes;
         __mmask16 l = i < c->lanes ? low : 0, h = i < c->lanes ? high : 0;
-        __m256i x = read_half(p, o->dtype, o->round, l), y = read_half(p + second, o->dtype, o->round, h);
+        __m256i x = read_half(p, from, round, l), y = read_half(p + second, from, round, h);
         t->row[i] = _mm512_inserti64x4(_mm512_castsi256_si512(x), y, 1);
     }
 }
 
 /* Row i is cell i: the pair (2i, 2i + 1) of every lane. */
-static void halves_by_cell(const ac_operand *o, const corner *c, tile *t) {
+INLINE void halves_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
     __mmask16 lanes = first(c->lanes);
     for (int i = 0; i < 16; i++) {
         const char *p = c->data + 2 * i * c->k_bytes;
-        __m256i x = read_half(p, o->dtype, o->round, 2 * i < c->k ? lanes : 0);
-        __m256i y = read_half(p + c->k_bytes, o->dtype, o->round, 2 * i + 1 < c->k ? lanes : 0);
+        __m256i x = read_half(p, from, round, 2 * i < c->k ? lanes : 0);
+        __m256i y = read_half(p + c->k_bytes, from, round, 2 * i + 1 < c->k ? lanes : 0);
         t->row[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(x), _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
     }
 }
 
-static void floats_by_lane(const ac_operand *o, const corner *c, tile *t) {
+INLINE void floats_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
     __mmask16 along = first(c->k);
     for (int i = 0; i < 16; i++)
-        t->row[i] = _mm512_castps_si512(read_rounded(c->data + i * c->lane_bytes, o, i < c->lanes ? along : 0));
+        t->row[i] = _mm512_castps_si512(read_rounded(c->data + i * c->lane_bytes, from, round, i < c->lanes ? along : 0));
 }
 
-static void floats_by_cell(const ac_operand *o, const corner *c, tile *t) {
+INLINE void floats_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
     __mmask16 lanes = first(c->lanes);
     for (int i = 0; i < 16; i++)
-        t->row[i] = _mm512_castps_si512(read_rounded(c->data + i * c->k_bytes, o, i < c->k ? lanes : 0));
+        t->row[i] = _mm512_castps_si512(read_rounded(c->data + i * c->k_bytes, from, round, i < c->k ? lanes : 0));
 }
 
 /* 16 x 16 cells: pairs, quads, then the four 128-bit quarters. */
@@ -131,8 +132,11 @@ static void transpose(tile *t) {
     }
 }
 
-static void write(const tile *t, char *to) {
-    for (int i = 0; i < 16; i++) _mm512_storeu_si512(to + 64 * i, t->row[i]);
+static void write(const tile *t, bool stream, char *to) {
+    for (int i = 0; i < 16; i++) {
+        if (stream) _mm512_stream_si512((void *)(to + 64 * i), t->row[i]);
+        else _mm512_store_si512(to + 64 * i, t->row[i]);
+    }
 }
 
 /* Sixteen float16 pairs as their leading bits and the rest, both bfloat16; true when all are finite. */
@@ -154,18 +158,35 @@ static bool split(tile *high, tile *low) {
     return special == 0;
 }
 
-bool ac_pack_step_avx512(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to) {
+INLINE bool pack_step(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to,
+                      ac_dtype from, ac_dtype round) {
     corner c = corner_of(o, lane, k);
     tile t, rest;
     bool along_k = o->k_stride == 1, fits = true;
-    if (kind == AC_PANEL_F32) (along_k ? floats_by_lane : floats_by_cell)(o, &c, &t);
-    else (along_k ? halves_by_lane : halves_by_cell)(o, &c, &t);
+    if (kind == AC_PANEL_F32 && along_k) floats_by_lane(from, round, &c, &t);
+    else if (kind == AC_PANEL_F32) floats_by_cell(from, round, &c, &t);
+    else if (along_k) halves_by_lane(from, round, &c, &t);
+    else halves_by_cell(from, round, &c, &t);
     if (along_k == columns) transpose(&t);
     if (kind == AC_PANEL_SPLIT) {
         fits = split(&t, &rest);
-        write(&rest, to + AC_TILE_BYTES);
+        write(&rest, o->stream, to + AC_TILE_BYTES);
     }
-    write(&t, to);
+    write(&t, o->stream, to);
     return fits;
+}
+
+/* The usual pairs of dtypes get code of their own. */
+bool ac_pack_step_avx512(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to) {
+#define CASE(kind_, from, round_)                                                                                      \
+    if (kind == kind_ && o->dtype == from && o->round == round_)                                                       \
+    return pack_step(o, kind_, columns, lane, k, to, from, round_)
+    CASE(AC_PANEL_BF16, AC_bfloat16, AC_bfloat16);
+    CASE(AC_PANEL_BF16, AC_float32, AC_bfloat16);
+    CASE(AC_PANEL_F32, AC_float32, AC_float32);
+    CASE(AC_PANEL_SPLIT, AC_float16, AC_float16);
+    CASE(AC_PANEL_SPLIT, AC_float32, AC_float16);
+#undef CASE
+    return pack_step(o, kind, columns, lane, k, to, o->dtype, o->round);
 }
 #endif
