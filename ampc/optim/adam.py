@@ -33,11 +33,14 @@ class Adam(Optimizer):
         states = [self._state_of(p, group["amsgrad"]) for p in params]
         b1, b2 = group["betas"]
         largest = [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else None
-        _C._adam(params, [p.grad for p in params], [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], largest,
-                 [s["step"] + 1 for s in states], float(group["lr"]), float(b1), float(b2), float(group["eps"]),
-                 float(group["weight_decay"]), self._decoupled, group["maximize"])
-        for s in states:
-            s["step"] += 1
+        steps = [s["step"] + 1 for s in states]
+        try:
+            _C._adam(params, [p.grad for p in params], [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], largest,
+                     steps, float(group["lr"]), float(b1), float(b2), float(group["eps"]), float(group["weight_decay"]),
+                     self._decoupled, group["maximize"])
+        finally:  # interrupted or not, `steps` now has those that were updated
+            for s, count in zip(states, steps):
+                s["step"] = count
 
     def _state_of(self, p: Any, amsgrad: bool) -> Dict[str, Any]:
         state = self.state[p]

@@ -40,5 +40,11 @@ class SGD(Optimizer):
                     state["momentum_buffer"] = state_like(p)
                     steps[i] = 1  # the first buffer is the gradient itself
                 momenta.append(state["momentum_buffer"])
-        _C._sgd(params, [p.grad for p in params], momenta, steps, float(group["lr"]), float(group["momentum"]), float(group["dampening"]),
-                float(group["weight_decay"]), group["nesterov"], group["maximize"])
+        fresh = [p for p, step in zip(params, steps) if step == 1]
+        try:
+            _C._sgd(params, [p.grad for p in params], momenta, steps, float(group["lr"]), float(group["momentum"]),
+                    float(group["dampening"]), float(group["weight_decay"]), group["nesterov"], group["maximize"])
+        finally:  # interrupted, `steps` has those that were updated: the others have no momentum yet
+            for p in params[len(steps):] if fresh else ():
+                if any(p is q for q in fresh):
+                    del self.state[p]["momentum_buffer"]

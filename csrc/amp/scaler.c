@@ -2,6 +2,7 @@
 
 #include "../backend/backend.h"
 #include "../base/alloc.h"
+#include "../base/pool.h"
 
 #include <float.h>
 #include <math.h>
@@ -25,7 +26,9 @@ int ac_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) {
     size_t bytes = (size_t)(n + 1) * sizeof(int64_t);
     int64_t *each = ac_calloc(bytes);
     if (!each) return -1;
+    ac_poll_hold(); /* gradients scaled in part would be of no use */
     int failed = ac_cpu.unscale(grads, n, factor, each);
+    ac_poll_release();
     *bad = 0;
     for (int i = 0; i < n; i++) *bad += each[i];
     ac_free(each, bytes);

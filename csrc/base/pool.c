@@ -80,11 +80,15 @@ enum { POLL_MS = 50 };
 int (*ac_stop_hook)(void);
 static _Thread_local int64_t asked_at; /* when this thread last asked, in ms */
 static _Thread_local bool stopped;
+static _Thread_local int holds;
+
+void ac_poll_hold(void) { holds++; }
+void ac_poll_release(void) { holds--; }
 
 int ac_poll(void) {
     struct timespec t;
     if (stopped) return 1;
-    if (!ac_stop_hook || clock_gettime(CLOCK_MONOTONIC, &t) != 0) return 0;
+    if (!ac_stop_hook || holds || clock_gettime(CLOCK_MONOTONIC, &t) != 0) return 0;
     int64_t now = t.tv_sec * 1000 + t.tv_nsec / 1000000;
     if (now - asked_at < POLL_MS) return 0;
     asked_at = now;

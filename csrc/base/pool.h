@@ -25,6 +25,9 @@ void ac_set_num_threads(int n);
 extern int (*ac_stop_hook)(void);
 /* Asks, if it is time to. Nonzero: stop. */
 int ac_poll(void);
+/* Between these two nothing of this thread is interrupted: work that must be done whole. */
+void ac_poll_hold(void);
+void ac_poll_release(void);
 /* Whether work of this thread was cut short since the last call of this. */
 int ac_interrupted(void);
 

@@ -80,6 +80,10 @@ static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
     void *state = w->numel < LOCK_ELEMENTS ? NULL : ac_lock.release();
     bool fits = ac_cpu.pack(w, kind.dtype, kind.out_first, ac_data(copy));
     if (w->numel >= LOCK_ELEMENTS) ac_lock.acquire(state);
+    if (ac_interrupted()) {
+        ac_tensor_release(copy);
+        return ac_fail(AC_PYTHON, "interrupted");
+    }
     if (fits && ac_copies_put(w, kind, copy, content) == 0) *panels = copy;
     else ac_tensor_release(copy);
     return fits && !*panels ? -1 : 0;

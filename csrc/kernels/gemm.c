@@ -24,6 +24,7 @@ typedef struct {
     int64_t a_block, b_block;   /* panels in a block of C, */
     int64_t a_blocks, b_blocks; /* and how many blocks that makes */
     const char *a, *b;          /* packed; b NULL: each block packs what it needs */
+    bool direct;                /* a is read where it lies: it has the panels' dtype and whole tiles */
     bool stream;                /* c is too large for caches */
     void (*finish)(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     char *scratch; /* of every hand: accumulators, then its panels of b */
@@ -83,12 +84,36 @@ static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool 
     if (last) finish(w, ia_done, jb_done, &done);
 }
 
-static void one_block(void *context, int64_t chunk, int hand) {
-    const plan *p = context;
+static c_block block_at(const plan *p, int64_t chunk, int hand) {
     c_block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
     w.na = least(p->a_block, p->a_panels - w.a0), w.nb = least(p->b_block, p->b_panels - w.b0);
     w.tiles = (float *)(void *)(p->scratch + hand * p->scratch_bytes);
     w.own_b = (char *)w.tiles + p->a_block * p->b_block * AC_TILE_BYTES;
+    return w;
+}
+
+static const char *a_panels(const c_block *w, int64_t k) {
+    const plan *p = w->p;
+    const ac_operand *a = &p->call->a;
+    if (!p->direct) return panels_at(p->a, p, p->a_panels, k, w->a0);
+    return (const char *)a->data + (w->a0 * AC_LANES * a->lane_stride + k * p->cut.steps * p->cut.depth) * ac_itemsize(a->dtype);
+}
+static const char *b_panels(const c_block *w, int64_t k) { return panels_at(w->p->b, w->p, w->p->b_panels, k, w->b0); }
+
+/* Steps and strides of k block k. */
+static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
+    const plan *p = w->p;
+    job->steps = ac_cut_steps(&p->cut, k), job->add = k > 0;
+    job->b_next = job->a_next = job->steps * p->cut.bytes;
+    job->a_step = p->cut.bytes, job->a_lane = AC_CELLS * 4;
+    if (!p->direct) return;
+    job->a_lane = p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
+    job->a_next = AC_LANES * job->a_lane, job->a_step = AC_CELLS * 4;
+}
+
+static void one_block(void *context, int64_t chunk, int hand) {
+    const plan *p = context;
+    c_block w = block_at(p, chunk, hand), next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, hand);
     ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS};
     if (p->cut.blocks == 0) { /* k = 0 */
         memset(w.tiles, 0, (size_t)(w.na * w.nb * AC_TILE_BYTES));
@@ -98,13 +123,11 @@ static void one_block(void *context, int64_t chunk, int hand) {
     if (p->micro->begin) p->micro->begin();
     for (int64_t k = 0; k < p->cut.blocks; k++) {
         bool last = k + 1 == p->cut.blocks;
-        job.a = panels_at(p->a, p, p->a_panels, k, w.a0), job.b = w.own_b;
-        if (p->b) job.b = panels_at(p->b, p, p->b_panels, k, w.b0);
-        else (void)ac_pack(&p->call->b, &p->cut, true, k, w.b0, w.nb, w.own_b);
-        job.soon_a = last ? job.a : panels_at(p->a, p, p->a_panels, k + 1, w.a0);
-        job.soon_b = last || !p->b ? job.b : panels_at(p->b, p, p->b_panels, k + 1, w.b0);
-        job.steps = ac_cut_steps(&p->cut, k), job.add = k > 0;
-        job.a_next = job.b_next = job.steps * p->cut.bytes;
+        job.a = a_panels(&w, k), job.b = p->b ? b_panels(&w, k) : w.own_b;
+        if (!p->b) (void)ac_pack(&p->call->b, &p->cut, true, k, w.b0, w.nb, w.own_b);
+        job.soon_a = last ? a_panels(&next, 0) : a_panels(&w, k + 1);
+        job.soon_b = !p->b ? w.own_b : last ? b_panels(&next, 0) : b_panels(&w, k + 1);
+        set_k_block(&job, &w, k);
         multiply_panels(&w, &job, last);
     }
     if (p->micro->end) p->micro->end();
@@ -154,9 +177,18 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
 }
 
+/* Rows of whole tiles in the panels' own 16-bit dtype need no packing. With rows further apart the
+ * 16 of a tile would fall on the same few places of the first-level cache. */
+static bool is_direct(const ac_operand *a, const ac_cut *cut) {
+    if (cut->kind != AC_PANEL_BF16 && cut->kind != AC_PANEL_F16) return false;
+    return a->dtype == a->round && a->k_stride == 1 && a->lane_stride <= 1024 && a->lanes % AC_LANES == 0 &&
+           a->k % cut->depth == 0;
+}
+
 static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int hands, _Atomic bool *finite) {
     plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
+    p.direct = is_direct(&g->a, &p.cut);
     choose_blocks(&p, hands);
     int64_t line = g->c_row * ac_itemsize(g->c_dtype);
     p.stream =
@@ -180,7 +212,7 @@ static memory memory_of(plan *p, int hands) {
     /* Where C is one block high, each value of b is packed once even if its block does that, right
      * before use. The split has to know both operands before it starts. */
     bool lazy = p->a_blocks == 1 && p->cut.kind != AC_PANEL_SPLIT && p->a_panels >= 4;
-    memory m = {.a = ac_panels_bytes(&p->cut, g->a.lanes), .hands = hands};
+    memory m = {.a = p->direct ? 0 : ac_panels_bytes(&p->cut, g->a.lanes), .hands = hands};
     m.b = g->panels || lazy ? 0 : ac_panels_bytes(&p->cut, g->b.lanes);
     p->scratch_bytes = p->a_block * p->b_block * AC_TILE_BYTES;
     if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.steps * p->cut.bytes;
@@ -192,7 +224,7 @@ static memory memory_of(plan *p, int hands) {
 static void run_in(plan *p, const memory *m, char *place) {
     const ac_gemm_call *g = p->call;
     p->a = place, p->b = g->panels ? g->panels : m->b ? place + m->a : NULL, p->scratch = place + m->a + m->b;
-    pack_all(p, &g->a, false, place);
+    if (!p->direct) pack_all(p, &g->a, false, place);
     if (m->b) pack_all(p, &g->b, true, place + m->a);
     if (!atomic_load(p->finite)) return;
     if (m->hands == 1)

@@ -4,16 +4,16 @@
 #include <string.h>
 
 static void run_portable(const ac_micro_job *j) {
-    float *c = j->c;
-    const float *a = (const float *)(const void *)j->a, *b = (const float *)(const void *)j->b;
-    if (!j->add) memset(c, 0, AC_TILE_BYTES);
-    for (int64_t s = 0; s < j->steps; s++, a += AC_TILE_FLOATS, b += AC_TILE_FLOATS)
+    if (!j->add) memset(j->c, 0, AC_TILE_BYTES);
+    for (int64_t s = 0; s < j->steps; s++)
         for (int i = 0; i < AC_LANES; i++) {
+            const float *a = (const float *)(const void *)(j->a + s * j->a_step + i * j->a_lane);
+            const float *b = (const float *)(const void *)(j->b + s * AC_TILE_BYTES);
             float sum[AC_LANES];
-            memcpy(sum, c + i * AC_LANES, sizeof sum);
+            memcpy(sum, j->c + i * AC_LANES, sizeof sum);
             for (int q = 0; q < AC_CELLS; q++)
-                for (int l = 0; l < AC_LANES; l++) sum[l] += a[i * AC_CELLS + q] * b[q * AC_LANES + l];
-            memcpy(c + i * AC_LANES, sum, sizeof sum);
+                for (int l = 0; l < AC_LANES; l++) sum[l] += a[q] * b[q * AC_LANES + l];
+            memcpy(j->c + i * AC_LANES, sum, sizeof sum);
         }
 }
 

@@ -9,7 +9,8 @@
 typedef struct {
     int64_t steps;
     const char *a, *b;
-    int64_t a_next, b_next; /* bytes from a panel to the next */
+    int64_t a_next, b_next; /* bytes from a panel to the next, */
+    int64_t a_step, a_lane; /* in A from a step to the next, and from a lane: panels may be the operand itself */
     int na, nb;             /* panels of A and of B */
     float *c;
     int64_t c_a, c_b;            /* floats from a tile of C to the next along A's and B's panels */

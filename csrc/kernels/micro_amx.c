@@ -22,6 +22,7 @@ static void end(void) { _tile_release(); }
     __asm__ volatile(".byte 0xC4, 0xE2, %c0, 0x5C, %c1" ::"i"(((~(b) & 15) << 3) | 3), "i"(0xC0 | (c) << 3 | (a)))
 
 #define LOAD(t, p) _tile_loadd(t, p, 64)
+#define LOAD_A(t, p) _tile_loadd(t, p, j->a_lane)
 #define LOAD_C(na, nb)                                                                                                 \
     do {                                                                                                               \
         if (!j->add) {                                                                                                 \
@@ -60,11 +61,11 @@ static void end(void) { _tile_release(); }
 /* One product a step. */
 #define PLAIN_STEPS(DOT, na, nb)                                                                                       \
     for (int64_t s = 0; s < j->steps; s++) {                                                                           \
-        const char *a = j->a + s * AC_TILE_BYTES, *b = j->b + s * AC_TILE_BYTES;                                       \
+        const char *a = j->a + s * j->a_step, *b = j->b + s * AC_TILE_BYTES;                                           \
         LOAD(6, b);                                                                                                    \
-        LOAD(4, a);                                                                                                    \
+        LOAD_A(4, a);                                                                                                    \
         if (nb > 1) LOAD(7, b + j->b_next);                                                                            \
-        if (na > 1) LOAD(5, a + j->a_next);                                                                            \
+        if (na > 1) LOAD_A(5, a + j->a_next);                                                                            \
         FETCH();                                                                                                       \
         DOTS(DOT, na, nb);                                                                                             \
     }
@@ -72,18 +73,18 @@ static void end(void) { _tile_release(); }
 /* (high + low)(high + low) in four exact products; ends with what the next step does not need. */
 #define SPLIT_STEPS(DOT, na, nb)                                                                                       \
     for (int64_t s = 0; s < j->steps; s++) {                                                                           \
-        const char *a = j->a + s * 2 * AC_TILE_BYTES, *b = j->b + s * 2 * AC_TILE_BYTES;                               \
+        const char *a = j->a + s * j->a_step, *b = j->b + s * 2 * AC_TILE_BYTES;                               \
         LOAD(6, b);                                                                                                    \
-        LOAD(4, a);                                                                                                    \
+        LOAD_A(4, a);                                                                                                    \
         if (nb > 1) LOAD(7, b + j->b_next);                                                                            \
-        if (na > 1) LOAD(5, a + j->a_next);                                                                            \
+        if (na > 1) LOAD_A(5, a + j->a_next);                                                                            \
         FETCH();                                                                                                       \
         DOTS(DOT, na, nb); /* high high */                                                                             \
         LOAD(6, b + AC_TILE_BYTES);                                                                                    \
         if (nb > 1) LOAD(7, b + j->b_next + AC_TILE_BYTES);                                                            \
         DOTS(DOT, na, nb); /* high low */                                                                              \
-        LOAD(4, a + AC_TILE_BYTES);                                                                                    \
-        if (na > 1) LOAD(5, a + j->a_next + AC_TILE_BYTES);                                                            \
+        LOAD_A(4, a + AC_TILE_BYTES);                                                                                    \
+        if (na > 1) LOAD_A(5, a + j->a_next + AC_TILE_BYTES);                                                            \
         FETCH();                                                                                                       \
         DOTS(DOT, na, nb); /* low low */                                                                               \
         LOAD(6, b);                                                                                                    \

@@ -21,9 +21,10 @@ enum { ROWS = 8 };
         __m512 sum[ROWS][nb];                                                                                          \
         EACH_ROW EACH_COLUMN(nb) sum[i][v] =                                                                           \
             j->add ? _mm512_loadu_ps(j->c + v * j->c_b + (row + i) * AC_LANES) : _mm512_setzero_ps();                  \
-        const char *a = j->a + row * AC_CELLS * 4, *b = j->b;                                                          \
+        const char *a = j->a + row * j->a_lane, *b = j->b;                                                             \
+        int64_t lane = j->a_lane;                                                                                      \
         const char *soon_a = j->soon_a + (row ? j->steps * 128 : 0), *soon_b = j->soon_b + (row ? j->steps * 64 : 0);  \
-        for (int64_t s = 0; s < j->steps; s++, a += AC_TILE_BYTES, b += AC_TILE_BYTES) {                               \
+        for (int64_t s = 0; s < j->steps; s++, a += j->a_step, b += AC_TILE_BYTES)     {                               \
             _mm_prefetch(soon_a + 128 * s, _MM_HINT_T1);                                                               \
             _mm_prefetch(soon_a + 128 * s + 64, _MM_HINT_T1);                                                          \
             _mm_prefetch(soon_b + 64 * s, _MM_HINT_T1);                                                                \
@@ -31,7 +32,7 @@ enum { ROWS = 8 };
                 __m512 x[nb];                                                                                          \
                 EACH_COLUMN(nb) x[v] = _mm512_loadu_ps(b + v * j->b_next + cell * AC_LANES * 4);                       \
                 EACH_ROW {                                                                                             \
-                    __m512 value = _mm512_set1_ps(*(const float *)(const void *)(a + (i * AC_CELLS + cell) * 4));      \
+                    __m512 value = _mm512_set1_ps(*(const float *)(const void *)(a + i * lane + cell * 4));            \
                     HOLD(value);                                                                                       \
                     EACH_COLUMN(nb) sum[i][v] = MULTIPLY(value, x[v], sum[i][v]);                                      \
                 }                                                                                                      \

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { COLUMNS = 256, FLUSH_ROWS = 128, SPLIT = 65536 };
+enum { COLUMNS = 256, FLUSH_ROWS = 128, SPLIT = 65536, AHEAD = 8 };
 
 typedef void (*finish_fn)(const ac_total *total, double count, const ac_run *r, ac_tensor *out, int64_t at);
 
@@ -77,6 +77,9 @@ static void column_block(const reduction *c, int64_t first, int64_t width) {
         }
         for (int64_t i = row; i < end; i++) {
             const char *from = element(c, base + ac_space_offset(&c->inner, i));
+            if (i + AHEAD < c->inner.numel && c->inner.n == 1) /* rows lie too far apart for the hardware to see */
+                for (int64_t b = 0; b < width * ac_itemsize(c->x->dtype); b += 64)
+                    __builtin_prefetch(from + AHEAD * c->inner.stride[0] * ac_itemsize(c->x->dtype) + b);
             const void *in = ac_read_run(c->loops, c->lane, c->x->dtype, width, from, stride, buffer);
             c->loops->fold_columns[c->fold][c->lane](width, in, c->p, partial);
         }

@@ -2,6 +2,7 @@
 
 #include "../amp/scaler.h"
 #include "../base/alloc.h"
+#include "../base/pool.h"
 
 #include <math.h>
 
@@ -22,9 +23,27 @@ static int check(const ac_update *u, int i) {
     return 0;
 }
 
-int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants) {
+/* Updates are done whole, in slices of some 20 ms; between slices somebody may stop it. */
+int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants, int *done) {
+    enum { SLICE = 1 << 24 };
+    *done = 0;
     for (int i = 0; i < n; i++) AC_TRY(check(&updates[i], i));
-    return ac_cpu.step(rule, updates, n, constants);
+    while (*done < n) {
+        int end = *done;
+        int64_t elements = 0;
+        while (end < n && (end == *done || elements + updates[end].param->numel <= SLICE))
+            elements += updates[end++].param->numel;
+        ac_poll_hold();
+        int failed = ac_cpu.step(rule, updates + *done, end - *done, constants);
+        ac_poll_release();
+        if (failed) return -1;
+        *done = end;
+        if (end < n && ac_poll()) {
+            (void)ac_interrupted();
+            return ac_fail(AC_PYTHON, "interrupted");
+        }
+    }
+    return 0;
 }
 
 void ac_optim_note(const ac_update *updates, int n) {
@@ -39,7 +58,9 @@ int ac_optim_norm(ac_tensor *const *tensors, int n, double *norm) {
     size_t bytes = (size_t)(n + 1) * sizeof(double);
     double *sums = ac_alloc(bytes), total = 0;
     if (!sums) return -1;
+    ac_poll_hold();
     int failed = ac_cpu.squares(tensors, n, sums);
+    ac_poll_release();
     for (int i = 0; i < n && !failed; i++) total += sums[i];
     ac_free(sums, bytes);
     *norm = sqrt(total);

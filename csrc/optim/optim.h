@@ -7,8 +7,9 @@
 
 /* One step of `rule` for every update: shapes and dtypes are checked first, so that a bad list
  * changes nothing; then one pass over memory. May run outside the core's lock; ac_optim_note, within
- * it again, then notes the writes. */
-int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+ * it again, then notes the writes. When interrupted, the first `done` updates have been made, whole,
+ * and the others not begun. */
+int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants, int *done) AC_CHECKED;
 
 void ac_optim_note(const ac_update *updates, int n);
 

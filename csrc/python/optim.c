@@ -47,6 +47,14 @@ static int step_counts(ac_update *u, Py_ssize_t n, PyObject *counts) {
     return 0;
 }
 
+/* Cuts a list to its first n entries, whatever exception is under way: tells the caller how far it got. */
+static void keep_first(PyObject *list, int n) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (PyList_SetSlice(list, n, PyList_GET_SIZE(list), NULL) < 0) PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+}
+
 static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *s0, PyObject *s1, PyObject *s2,
                      PyObject *steps, const ac_step *k) {
     Py_ssize_t n = PyList_GET_SIZE(params);
@@ -59,10 +67,11 @@ static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *
         column(u, n, s1, offsetof(ac_update, state[1]), false, "state") == 0 &&
         column(u, n, s2, offsetof(ac_update, state[2]), false, "state") == 0 && step_counts(u, n, steps) == 0) {
         void *lock = ac_lock.release();
-        int failed = ac_optim_step(rule, u, (int)n, k);
+        int done, failed = ac_optim_step(rule, u, (int)n, k, &done);
         ac_lock.acquire(lock);
-        ac_optim_note(u, (int)n);
+        ac_optim_note(u, done);
         result = failed ? ac_raise() : Py_NewRef(Py_None);
+        if (failed) keep_first(steps, done);
     }
     PyMem_Free(u);
     return result;

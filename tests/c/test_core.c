@@ -154,7 +154,8 @@ static int training_step(bool low) {
         CHECK(w->meta->grad && fabs(at(w->meta->grad, 0) - 8 * 2 * -0.5 * 0.5 / 24) < tolerance);
         ac_update u = {.grad = w->meta->grad, .param = w, .step = 1};
         ac_step k = {.lr = 1};
-        result = ac_optim_step(AC_RULE_SGD, &u, 1, &k);
+        int done;
+        result = ac_optim_step(AC_RULE_SGD, &u, 1, &k, &done);
         ac_optim_note(&u, 1);
         if (!result) CHECK(fabs(at(w, 0) - (0.25 + 8 * 0.5 / 24)) < tolerance);
     }
