@@ -142,6 +142,7 @@ static uint32_t wait_for_job(uint32_t seen) {
 static void *worker(void *unused) {
     (void)unused;
     uint32_t seen = 0;
+    ac_poll_hold(); /* only callers are asked to stop */
     for (;;) {
         seen = wait_for_job(seen);
         /* Enter first, then look: the caller closes the job before it waits for `active`. */

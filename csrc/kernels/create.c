@@ -120,7 +120,7 @@ int ac_cpu_randperm(const ac_run *r) {
     int64_t n = r->out[0]->numel, *p = ac_data(r->out[0]);
     filling c = {r, g->seed, ac_generator_take(g, 2 * n)};
     for (int64_t i = 0; i < n; i++) p[i] = i;
-    for (int64_t i = n - 1; i > 0; i--) {
+    for (int64_t i = n - 1; i > 0 && !ac_stop_at(i); i--) {
         uint32_t hi, lo;
         words(&c, i, &hi, &lo);
         int64_t j = (int64_t)((((uint64_t)hi << 32) | lo) % (uint64_t)(i + 1)), keep = p[i];

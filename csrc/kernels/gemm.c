@@ -96,7 +96,8 @@ static const char *a_panels(const c_block *w, int64_t k) {
     const plan *p = w->p;
     const ac_operand *a = &p->call->a;
     if (!p->direct) return panels_at(p->a, p, p->a_panels, k, w->a0);
-    return (const char *)a->data + (w->a0 * AC_LANES * a->lane_stride + k * p->cut.steps * p->cut.depth) * ac_itemsize(a->dtype);
+    return (const char *)a->data +
+           (w->a0 * AC_LANES * a->lane_stride + k * p->cut.steps * p->cut.depth) * ac_itemsize(a->dtype);
 }
 static const char *b_panels(const c_block *w, int64_t k) { return panels_at(w->p->b, w->p, w->p->b_panels, k, w->b0); }
 
@@ -113,7 +114,8 @@ static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
 
 static void one_block(void *context, int64_t chunk, int hand) {
     const plan *p = context;
-    c_block w = block_at(p, chunk, hand), next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, hand);
+    c_block w = block_at(p, chunk, hand),
+            next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, hand);
     ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS};
     if (p->cut.blocks == 0) { /* k = 0 */
         memset(w.tiles, 0, (size_t)(w.na * w.nb * AC_TILE_BYTES));

@@ -61,7 +61,7 @@ int ac_cpu_gather(const ac_run *r) {
     if (x->ndim) along.strides[dim] = 0;
     ac_space at = ac_space_of(index, UINT32_MAX), from = ac_space_of(&along, UINT32_MAX);
     int64_t step = x->ndim ? x->strides[dim] : 0, item = ac_itemsize(x->dtype);
-    for (int64_t i = 0; i < index->numel; i++) {
+    for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "gather");
         if (j < 0) return -1;
         memcpy(place(r->out[0], i), place(x, ac_space_offset(&from, i) + j * step), (size_t)item);
@@ -82,7 +82,7 @@ int ac_cpu_scatter_add(const ac_run *r) {
     if (out->ndim) along.strides[dim] = 0;
     ac_space at = ac_space_of(index, UINT32_MAX), to = ac_space_of(&along, UINT32_MAX),
              from = ac_space_of(&part, UINT32_MAX);
-    for (int64_t i = 0; i < index->numel; i++) {
+    for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "scatter_add");
         if (j < 0) return -1;
         add_element(out, ac_space_offset(&to, i) + j * step, src, ac_space_offset(&from, i));
@@ -108,7 +108,7 @@ int ac_cpu_index_select(const ac_run *r) {
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "index_select"));
     if (x->ndim) size = x->shape[dim];
     ac_space at = ac_space_of(index, UINT32_MAX);
-    for (int64_t i = 0; i < index->numel; i++) {
+    for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "index_select");
         if (j < 0) return -1;
         ac_tensor to = slice_of(r->out[0], dim, i), from = slice_of(x, dim, j);
@@ -126,7 +126,7 @@ int ac_cpu_index_add(const ac_run *r) {
     ac_cpu_copy_into(out, r->in[0]);
     ac_space at = ac_space_of(index, UINT32_MAX);
     int64_t size = out->ndim ? out->shape[dim] : 1;
-    for (int64_t i = 0; i < index->numel; i++) {
+    for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "index_add");
         if (j < 0) return -1;
         ac_tensor to = slice_of(out, dim, j), from = slice_of(src, dim, i);
@@ -210,7 +210,7 @@ int ac_cpu_index(const ac_run *r) {
     picker p;
     AC_TRY(picker_init(&p, r->in[0], r->in + 1, r->n_in - 1));
     size_t item = (size_t)ac_itemsize(r->in[0]->dtype);
-    for (int64_t i = 0; i < p.places && p.block.numel; i++) {
+    for (int64_t i = 0; i < p.places && p.block.numel && !ac_stop_at(i); i++) {
         int64_t at = picked(&p, r->in + 1, i, "index");
         if (at < 0) return -1;
         for (int64_t e = 0; e < p.block.numel; e++)
@@ -245,7 +245,7 @@ int ac_cpu_index_put(const ac_run *r) {
     }
     values.ndim = (int)shape.n;
     ac_space from = ac_space_of(&values, UINT32_MAX);
-    for (int64_t i = 0; i < p.places && p.block.numel; i++) {
+    for (int64_t i = 0; i < p.places && p.block.numel && !ac_stop_at(i); i++) {
         int64_t at = picked(&p, r->in + 1, i, "index_put");
         if (at < 0) return -1;
         for (int64_t e = 0; e < p.block.numel; e++) {
@@ -261,12 +261,13 @@ int ac_cpu_nonzero(const ac_run *r) {
     const ac_tensor *x = r->in[0];
     ac_space all = ac_space_of(x, UINT32_MAX);
     int64_t count = 0;
-    for (int64_t i = 0; i < x->numel; i++) count += ac_read_double(ac_data(x), x->dtype, ac_space_offset(&all, i)) != 0;
+    for (int64_t i = 0; i < x->numel && !ac_stop_at(i); i++)
+        count += ac_read_double(ac_data(x), x->dtype, ac_space_offset(&all, i)) != 0;
     ac_dims shape = {2, {count, x->ndim}};
     ac_tensor *out = ac_tensor_new(AC_int64, &shape);
     if (!out) return -1;
     int64_t *to = ac_data(out);
-    for (int64_t i = 0; i < x->numel; i++) {
+    for (int64_t i = 0; i < x->numel && to < (int64_t *)ac_data(out) + out->numel && !ac_stop_at(i); i++) {
         if (ac_read_double(ac_data(x), x->dtype, ac_space_offset(&all, i)) == 0) continue;
         int64_t rest = i;
         for (int d = x->ndim - 1; d >= 0; d--) to[d] = rest % x->shape[d], rest /= x->shape[d];
@@ -282,7 +283,7 @@ int ac_cpu_embedding(const ac_run *r) {
     const ac_tensor *w = r->in[0], *index = r->in[1];
     ac_space at = ac_space_of(index, UINT32_MAX);
     int64_t width = w->shape[1], item = ac_itemsize(w->dtype);
-    for (int64_t i = 0; i < index->numel; i++) {
+    for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t row = ac_read_int(ac_data(index), index->dtype, ac_space_offset(&at, i));
         if (row < 0 || row >= w->shape[0])
             return ac_fail(AC_INDEX, "embedding: index %" PRId64 " is out of range for a table of %" PRId64 " rows",
@@ -303,7 +304,7 @@ int ac_cpu_embedding_backward(const ac_run *r) {
     int64_t width = out->shape[1];
     memset(ac_data(out), 0, (size_t)(out->numel * ac_itemsize(out->dtype)));
     ac_space at = ac_space_of(index, UINT32_MAX), from = ac_space_of(g, UINT32_MAX);
-    for (int64_t i = 0; i < index->numel; i++) {
+    for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t row = ac_read_int(ac_data(index), index->dtype, ac_space_offset(&at, i));
         if (row < 0 || row >= out->shape[0])
             return ac_fail(AC_INDEX, "embedding: index %" PRId64 " is out of range", row);

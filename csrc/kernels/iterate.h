@@ -27,6 +27,9 @@ void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context);
 
 enum { AC_GRAIN = 16384, AC_GRAIN_SLOW = 8192 }; /* elements that are worth a thread's attention */
 
+/* For long loops on one thread: whether to give up at their i-th turn, asked now and then. */
+static inline bool ac_stop_at(int64_t i) { return (i & 0x3FFF) == 0x3FFF && ac_poll(); }
+
 /* A set of dimensions walked on their own (the kept or the reduced ones). */
 typedef struct {
     int n;

@@ -24,7 +24,7 @@ enum { ROWS = 8 };
         const char *a = j->a + row * j->a_lane, *b = j->b;                                                             \
         int64_t lane = j->a_lane;                                                                                      \
         const char *soon_a = j->soon_a + (row ? j->steps * 128 : 0), *soon_b = j->soon_b + (row ? j->steps * 64 : 0);  \
-        for (int64_t s = 0; s < j->steps; s++, a += j->a_step, b += AC_TILE_BYTES)     {                               \
+        for (int64_t s = 0; s < j->steps; s++, a += j->a_step, b += AC_TILE_BYTES) {                                   \
             _mm_prefetch(soon_a + 128 * s, _MM_HINT_T1);                                                               \
             _mm_prefetch(soon_a + 128 * s + 64, _MM_HINT_T1);                                                          \
             _mm_prefetch(soon_b + 64 * s, _MM_HINT_T1);                                                                \

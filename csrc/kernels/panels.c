@@ -91,8 +91,8 @@ bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block
     bool by_panel = o->k_stride == 1; /* the direction that memory runs in is walked first */
     for (int64_t i = 0; i < count * steps; i++) {
         int64_t p = by_panel ? i / steps : i % count, s = by_panel ? i % steps : i / count;
-        fits &= step(o, cut->kind, columns, (panel + p) * AC_LANES, k + s * cut->depth,
-                     to + (p * steps + s) * cut->bytes);
+        fits &=
+            step(o, cut->kind, columns, (panel + p) * AC_LANES, k + s * cut->depth, to + (p * steps + s) * cut->bytes);
     }
     return fits;
 }

@@ -12,9 +12,7 @@
 
 /* -- sixteen values of any dtype as float32, and float32 as 16-bit --------------------------------- */
 
-INLINE __m512 from_bf16(__m256i h) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
+INLINE __m512 from_bf16(__m256i h) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)); }
 
 INLINE __m512 read16(const void *p, ac_dtype t, __mmask16 valid) {
     if (t == AC_float32) return _mm512_maskz_loadu_ps(valid, p);
@@ -96,7 +94,8 @@ INLINE void halves_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile 
 INLINE void floats_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
     __mmask16 along = first(c->k);
     for (int i = 0; i < 16; i++)
-        t->row[i] = _mm512_castps_si512(read_rounded(c->data + i * c->lane_bytes, from, round, i < c->lanes ? along : 0));
+        t->row[i] =
+            _mm512_castps_si512(read_rounded(c->data + i * c->lane_bytes, from, round, i < c->lanes ? along : 0));
 }
 
 INLINE void floats_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile *t) {

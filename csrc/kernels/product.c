@@ -90,6 +90,7 @@ static void run_wide(wide_product *p) {
     p->by_rows = p->m >= 64 || p->m >= p->n;
     int64_t length = p->by_rows ? p->m : p->n;
     p->parts = work < (1 << 19) || length < 32 ? 1 : length / 256 > 2 ? length / 256 : 2;
+    if (work / p->parts > (int64_t)1 << 31) p->parts = work >> 31; /* short enough to be interrupted between */
     int64_t each = work / p->parts, grain = each > 0 ? ((int64_t)1 << 18) / each : 1024;
     ac_for_range(p->batch * p->parts, grain, product_parts, p);
 }
@@ -154,7 +155,7 @@ static void multiply_integers(const ac_tensor *a, const ac_tensor *b, ac_tensor 
     int64_t batch = last > 1 ? a->shape[0] : 1, m = a->shape[last - 1], k = a->shape[last], n = b->shape[last], at = 0;
     for (int64_t q = 0; q < batch; q++)
         for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++, at++) {
+            for (int64_t j = 0; j < n && !ac_poll(); j++, at++) {
                 uint64_t sum = 0;
                 int64_t left = (last > 1 ? q * a->strides[0] : 0) + i * a->strides[last - 1];
                 int64_t right = (last > 1 ? q * b->strides[0] : 0) + j * b->strides[last];

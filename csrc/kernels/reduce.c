@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { COLUMNS = 256, FLUSH_ROWS = 128, SPLIT = 65536, AHEAD = 8 };
+enum { COLUMNS = 256, FLUSH_ROWS = 128, SPLIT = 65536 };
 
 typedef void (*finish_fn)(const ac_total *total, double count, const ac_run *r, ac_tensor *out, int64_t at);
 
@@ -62,6 +62,24 @@ static void rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Adds a part's total to that of the parts before it. */
+static void join_total(ac_fold fold, ac_total *total, const ac_total *part) {
+    switch (fold) {
+    case AC_FOLD_PROD: total->f *= part->f, total->i = (int64_t)((uint64_t)total->i * (uint64_t)part->i); return;
+    case AC_FOLD_MAX:
+    case AC_FOLD_MAX_ABS:
+        if (part->f > total->f || part->f != part->f) total->f = part->f;
+        if (part->i > total->i) total->i = part->i;
+        return;
+    case AC_FOLD_MIN:
+    case AC_FOLD_MIN_ABS:
+        if (part->f < total->f || part->f != part->f) total->f = part->f;
+        if (part->i < total->i) total->i = part->i;
+        return;
+    default: total->f += part->f, total->i = (int64_t)((uint64_t)total->i + (uint64_t)part->i);
+    }
+}
+
 /* One block of neighbouring columns over all reduced places. */
 static void column_block(const reduction *c, int64_t first, int64_t width) {
     double buffer[COLUMNS], partial[COLUMNS];
@@ -77,19 +95,13 @@ static void column_block(const reduction *c, int64_t first, int64_t width) {
         }
         for (int64_t i = row; i < end; i++) {
             const char *from = element(c, base + ac_space_offset(&c->inner, i));
-            if (i + AHEAD < c->inner.numel && c->inner.n == 1) /* rows lie too far apart for the hardware to see */
-                for (int64_t b = 0; b < width * ac_itemsize(c->x->dtype); b += 64)
-                    __builtin_prefetch(from + AHEAD * c->inner.stride[0] * ac_itemsize(c->x->dtype) + b);
             const void *in = ac_read_run(c->loops, c->lane, c->x->dtype, width, from, stride, buffer);
             c->loops->fold_columns[c->fold][c->lane](width, in, c->p, partial);
         }
-        ac_fold join = c->fold == AC_FOLD_PROD || c->fold == AC_FOLD_MAX || c->fold == AC_FOLD_MIN ? c->fold
-                       : c->fold == AC_FOLD_MAX_ABS                                                ? AC_FOLD_MAX
-                       : c->fold == AC_FOLD_MIN_ABS                                                ? AC_FOLD_MIN
-                                                                                                   : AC_FOLD_SUM;
         for (int64_t j = 0; j < width; j++) {
-            const char *one = (const char *)partial + j * ac_lane_bytes(c->lane);
-            c->loops->fold[join][c->lane](1, one, 0, &totals[j]);
+            ac_total part = {.f = c->lane == AC_LANE_F32 ? (double)((float *)partial)[j] : partial[j]};
+            if (c->lane == AC_LANE_I64) part = (ac_total){.i = ((int64_t *)partial)[j]};
+            join_total(c->fold, &totals[j], &part);
         }
     }
     for (int64_t j = 0; j < width; j++) c->finish(&totals[j], (double)c->inner.numel, c->run, c->out, first + j);
@@ -112,23 +124,6 @@ static void split_rows(void *context, int64_t begin, int64_t end) {
         c->partial[i] = start_of(c->fold);
         fold_run(c, ac_space_offset(&c->kept, o) + at * stride, run, stride, c->each ? c->each[o] : c->p,
                  &c->partial[i]);
-    }
-}
-
-static void join_total(ac_fold fold, ac_total *total, const ac_total *part) {
-    switch (fold) {
-    case AC_FOLD_PROD: total->f *= part->f, total->i = (int64_t)((uint64_t)total->i * (uint64_t)part->i); return;
-    case AC_FOLD_MAX:
-    case AC_FOLD_MAX_ABS:
-        if (part->f > total->f || part->f != part->f) total->f = part->f;
-        if (part->i > total->i) total->i = part->i;
-        return;
-    case AC_FOLD_MIN:
-    case AC_FOLD_MIN_ABS:
-        if (part->f < total->f || part->f != part->f) total->f = part->f;
-        if (part->i < total->i) total->i = part->i;
-        return;
-    default: total->f += part->f, total->i = (int64_t)((uint64_t)total->i + (uint64_t)part->i);
     }
 }
 

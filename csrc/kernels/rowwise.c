@@ -188,6 +188,25 @@ static int descending(const void *left, const void *right) {
     return ascending(right, left);
 }
 
+typedef int (*compare_fn)(const void *left, const void *right);
+
+/* Merge sort from runs of one; ends early, unsorted, when it is interrupted. Returns where the result is. */
+static entry *sort_entries(entry *from, entry *to, int64_t n, compare_fn compare) {
+    for (int64_t run = 1; run < n; run *= 2) {
+        for (int64_t at = 0; at < n; at += 2 * run) {
+            int64_t mid = at + run < n ? at + run : n, end = mid + run < n ? mid + run : n;
+            for (int64_t i = at, j = mid, k = at; k < end; k++) {
+                bool left = i < mid && (j == end || compare(&from[i], &from[j]) < 0);
+                to[k] = left ? from[i++] : from[j++];
+                if (ac_stop_at(k)) return from;
+            }
+        }
+        entry *swap = from;
+        from = to, to = swap;
+    }
+    return from;
+}
+
 typedef struct {
     const ac_run *r;
     int64_t dim, n, k;
@@ -200,29 +219,30 @@ static void sort_rows(void *context, int64_t begin, int64_t end) {
     sorting *c = context;
     const ac_tensor *x = c->r->in[0];
     ac_tensor *values = c->r->out[0], *indices = c->r->out[1];
-    size_t bytes = (size_t)(c->n + 1) * sizeof(entry);
-    entry *row = ac_alloc(bytes);
-    if (!row) {
+    size_t bytes = (size_t)(2 * c->n + 1) * sizeof(entry);
+    entry *room = ac_alloc(bytes), *row = room;
+    if (!room) {
         atomic_store(&c->failed, 1);
         return;
     }
     bool real = ac_is_floating(x->dtype);
     for (int64_t i = begin; i < end; i++) {
         int64_t base = ac_space_offset(&c->from, i), out = ac_space_offset(&c->to, i);
-        for (int64_t j = 0; j < c->n; j++) {
+        row = room;
+        for (int64_t j = 0; j < c->n && !ac_stop_at(j); j++) {
             int64_t at = base + j * row_stride(x, c->dim);
             row[j] = (entry){real ? ac_read_double(ac_data(x), x->dtype, at) : 0,
                              real ? 0 : ac_read_int(ac_data(x), x->dtype, at), j};
         }
-        qsort(row, (size_t)c->n, sizeof *row, c->down ? descending : ascending);
-        for (int64_t j = 0; j < c->k; j++) {
+        row = sort_entries(row, row + c->n, c->n, c->down ? descending : ascending);
+        for (int64_t j = 0; j < c->k && !ac_stop_at(j); j++) {
             int64_t at = out + j * row_stride(values, c->dim);
             if (real) ac_write_double(ac_data(values), values->dtype, at, row[j].key);
             else ac_write_int(ac_data(values), values->dtype, at, row[j].exact);
             ((int64_t *)ac_data(indices))[at] = row[j].index;
         }
     }
-    ac_free(row, bytes);
+    ac_free(room, bytes);
 }
 
 static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool down) {
