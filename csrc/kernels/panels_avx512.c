@@ -45,7 +45,7 @@ INLINE __m512 read_rounded(const char *p, ac_dtype from, ac_dtype round, __mmask
     return round == AC_bfloat16 ? from_bf16(h) : _mm512_cvtph_ps(h);
 }
 
-INLINE __mmask16 first(int64_t n) { return n >= 16 ? 0xFFFF : n > 0 ? (__mmask16)((1u << n) - 1) : 0; }
+INLINE __mmask16 first(int64_t n) { return (__mmask16)(n >= 16 ? 0xFFFF : n > 0 ? (1u << n) - 1 : 0); }
 
 /* -- tiles -------------------------------------------------------------------------------------------- */
 

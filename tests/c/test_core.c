@@ -80,7 +80,8 @@ typedef struct {
 } coverage;
 
 static void visit(void *context, int64_t chunk, int hand) {
-    ((coverage *)context)->seen[chunk] += hand < ac_num_threads() ? 1 : 100;
+    unsigned char *seen = &((coverage *)context)->seen[chunk];
+    *seen = (unsigned char)(*seen + (hand < ac_num_threads() ? 1 : 100));
 }
 
 static void test_pool(void) {
