@@ -27,13 +27,14 @@ sys.path.insert(0, str(ROOT))
 # name, bound on time(ampc) / time(torch) that the project asks for, what it is
 CASES = [
     ("import", 0.15, "`import` in a fresh interpreter, less the interpreter's own start"),
-    ("add16", 0.25, "`a + b` on 16 float32 numbers"),
+    ("add16", 0.2, "`a + b` on 16 float32 numbers"),
     ("mlp64", 0.60, "MLP 3x64, batch 512, float32: forward, backward, SGD step"),
     ("mlp256", None, "MLP 3x256, the same"),
     ("mlp1024", 1.10, "MLP 3x1024, the same"),
-    ("mlp1024-bf16", None, "MLP 3x1024, bfloat16 autocast (products still widen to float32)"),
+    ("mlp64-bf16", 0.25, "MLP 3x64, bfloat16 autocast"),
+    ("mlp1024-bf16", 0.5, "MLP 3x1024, bfloat16 autocast"),
 ]
-REPEATS = {"add16": 20000, "mlp64": 300, "mlp256": 60, "mlp1024": 8, "mlp1024-bf16": 4}
+REPEATS = {"add16": 20000, "mlp64": 300, "mlp64-bf16": 300, "mlp256": 60, "mlp1024": 8, "mlp1024-bf16": 4}
 
 
 # -- the measured side: a process that does what it is told ---------------------------------------------
