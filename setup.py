@@ -49,7 +49,8 @@ class Build(build_ext):
 
 
 DEBUG = os.environ.get("AMPC_DEBUG")  # e.g. "-fsanitize=address -g -O1"
-FLAGS = ["-std=c11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fvisibility=hidden"]
+FLAGS = ["-std=c11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fvisibility=hidden",
+         "--param", "max-unswitch-insns=1000"]  # GELU's two formulas get a loop each, not both in one
 DEFINES = [("_GNU_SOURCE", None)] if sys.platform.startswith("linux") else []
 
 core = Extension(

@@ -1,6 +1,6 @@
-/* float32 exp, log, tanh and erf as straight-line code that compilers vectorise. Minimax and
- * Cephes-style polynomials (Moshier, Cephes 2.8: expf, logf, tanhf, ndtrf). Errors, checked by
- * tests/test_fastmath.py: exp and log 2 ulp, tanh 3 ulp, erf 4 ulp. */
+/* float32 exp, log, tanh and erf as straight-line code that compilers vectorise. Polynomials
+ * of exp, log and tanh as in Moshier's Cephes 2.8 (expf, logf, tanhf). Errors, checked by
+ * tests/test_fastmath.py: exp, log and erf 2 ulp, tanh 3 ulp. */
 #ifndef AC_KERNELS_FASTMATH_H
 #define AC_KERNELS_FASTMATH_H
 
@@ -66,39 +66,27 @@ static inline float ac_tanhf(float x) {
     return a < 0.625f ? near : far;
 }
 
+/* Below 0.92 an odd polynomial, above 1 - e^(polynomial): minimax fits to erf and to log(erfc). */
 static inline float ac_erff(float x) {
     float a = x < 0.0f ? -x : x, z = x * x;
-    float t = 7.853861353153693e-5f;
-    t = t * z - 8.010193625184903e-4f;
-    t = t * z + 5.188327685732524e-3f;
-    t = t * z - 2.685381193529856e-2f;
-    t = t * z + 1.128358514861418e-1f;
-    t = t * z - 3.761262582423300e-1f;
-    t = t * z + 1.128379165726710f;
-    float near = x * t;
-    float b = a > 9.0f ? 9.0f : a; /* erf is 1 to the last bit long before */
-    b = a != a ? a : b;
-    float q = 1.0f / b, y = q * q;
-    float p = 2.326819970068386e-2f;
-    p = p * y - 1.387039388740657e-1f;
-    p = p * y + 3.687424674597105e-1f;
-    p = p * y - 5.824733027278666e-1f;
-    p = p * y + 6.210004621745983e-1f;
-    p = p * y - 4.944515323274145e-1f;
-    p = p * y + 3.404879937665872e-1f;
-    p = p * y - 2.741127028184656e-1f;
-    p = p * y + 5.638259427386472e-1f;
-    float s = -1.047766399936249e+1f;
-    s = s * y + 1.297719955372516e+1f;
-    s = s * y - 7.495518717768503f;
-    s = s * y + 2.921019019210786f;
-    s = s * y - 1.015265279202700f;
-    s = s * y + 4.218463358204948e-1f;
-    s = s * y - 2.820767439740514e-1f;
-    s = s * y + 5.641895067754075e-1f;
-    float far = 1.0f - ac_expf(-b * b) * q * (b < 2.0f ? p : s);
+    float near = -5.99085297e-4f;
+    near = near * z + 4.99318002e-3f;
+    near = near * z - 2.6766616e-2f;
+    near = near * z + 1.12818162e-1f;
+    near = near * z - 3.76124937e-1f;
+    near = near * z + 1.2837915e-1f;
+    near = near * x + x;
+    float b = a > 4.0f ? 4.0f : a; /* erf is 1 to the last bit from there on; a nan stays */
+    float far = 1.95860248e-4f;
+    far = far * b - 3.04267474e-3f;
+    far = far * b + 2.222567e-2f;
+    far = far * b - 1.03931017e-1f;
+    far = far * b - 6.37180502e-1f;
+    far = far * b - 1.12767814f;
+    far = far * b - 1.94702857e-4f;
+    far = 1.0f - ac_expf(far);
     far = x < 0.0f ? -far : far;
-    return a < 1.0f ? near : far;
+    return a < 0.921875f ? near : far;
 }
 
 #endif

@@ -4,19 +4,11 @@
 
 typedef float vec __attribute__((vector_size(64)));
 typedef uint32_t uvec __attribute__((vector_size(64)));
-typedef uint16_t hvec __attribute__((vector_size(32)));
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void finish_pack_float32(const float *x, float *y) { memcpy(y, x, sizeof(vec)); }
-INLINE void finish_pack_bfloat16(const float *x, uint16_t *y) {
-    uvec u;
-    memcpy(&u, x, sizeof u);
-    uvec nan = (uvec)((u & 0x7FFFFFFFu) > 0x7F800000u), top = u >> 16;
-    uvec bits = ((top | 0x40u) & nan) | (((u + 0x7FFFu + (top & 1u)) >> 16) & ~nan);
-    hvec h = __builtin_convertvector(bits, hvec);
-    memcpy(y, &h, sizeof h);
-}
-INLINE void finish_pack_float16(const float *x, uint16_t *y) { store_f32_float16(16, x, y, 1); }
+INLINE void finish_pack_bfloat16(const float *x, uint16_t *y) { ac_narrow_bf16(16, x, y); }
+INLINE void finish_pack_float16(const float *x, uint16_t *y) { ac_narrow_f16(16, x, y); }
 
 /* Sixteen accumulators, scaled, with bias; `clamp` is all ones for ReLU, else 0. A nan stays. */
 INLINE void finish_values(const float *tile, float alpha, const float *bias, uint32_t clamp, float *out) {
@@ -26,6 +18,14 @@ INLINE void finish_values(const float *tile, float alpha, const float *bias, uin
     v = v * alpha + b;
     v = (vec)((uvec)v & ~((uvec)(v < 0) & clamp));
     memcpy(out, &v, sizeof v);
+}
+
+INLINE void finish_add(float *v, float beta, const float *old) {
+    vec x, o;
+    memcpy(&x, v, sizeof x);
+    memcpy(&o, old, sizeof o);
+    x += beta * o;
+    memcpy(v, &x, sizeof x);
 }
 
 static void finish_act(const ac_finish *f, float *v) {
@@ -42,14 +42,19 @@ static void finish_act(const ac_finish *f, float *v) {
 enum { FINISH_COLUMNS = 64 }; /* more than any micro-kernel's tiles have */
 
 #define FINISH(dtype, ctype)                                                                                           \
-    /* the common end: whole lines, nothing to add to */                                                               \
-    INLINE void finish_plain_##dtype(int64_t rows, int64_t n, const float *tiles, float alpha, const float *bias,      \
-                                     uint32_t clamp, int stream, ctype *y, int64_t row) {                              \
+    /* the common end: whole lines */                                                                                  \
+    INLINE void finish_plain_##dtype(int64_t rows, int64_t n, const float *tiles, const ac_finish *f,                  \
+                                     const float *bias, int add, int stream, ctype *y, int64_t row) {                  \
+        uint32_t clamp = f->act == 1 ? UINT32_MAX : 0;                                                                 \
         for (int64_t i = 0; i < rows; i++, y += row)                                                                   \
             for (int64_t j = 0; j < n; j += 16) {                                                                      \
-                float v[16];                                                                                           \
+                float v[16], old[16];                                                                                  \
                 ctype packed[16];                                                                                      \
-                finish_values(tiles + i * 16 + j * 16, alpha, bias + j, clamp, v);                                     \
+                finish_values(tiles + i * 16 + j * 16, f->alpha, bias + j, clamp, v);                                  \
+                if (add) {                                                                                             \
+                    load_##dtype##_f32(16, y + j, 1, old);                                                             \
+                    finish_add(v, f->beta, old);                                                                       \
+                }                                                                                                      \
                 finish_pack_##dtype(v, packed);                                                                        \
                 if (stream) STREAM(y + j, packed, sizeof packed);                                                      \
                 else memcpy(y + j, packed, sizeof packed);                                                             \
@@ -69,15 +74,15 @@ enum { FINISH_COLUMNS = 64 }; /* more than any micro-kernel's tiles have */
                                int64_t row) {                                                                          \
         ctype *y = to;                                                                                                 \
         float bias[FINISH_COLUMNS] = {0};                                                                              \
-        uint32_t clamp = f->act == 1 ? UINT32_MAX : 0;                                                                 \
         if (f->bias) memcpy(bias, f->bias, (size_t)n * sizeof *bias);                                                  \
-        if (n % 16 || f->beta != 0 || f->act > 1) {                                                                    \
+        if (n % 16 || f->act > 1) {                                                                                    \
             for (int64_t i = 0; i < rows; i++, y += row)                                                               \
                 for (int64_t j = 0; j < n; j += 16)                                                                    \
                     finish_line_##dtype(n - j < 16 ? n - j : 16, tiles + i * 16 + j * 16, f, bias + j, y + j);         \
-        } else if (f->stream) finish_plain_##dtype(rows, n, tiles, f->alpha, bias, clamp, true, y, row);               \
-        else if (n == 32) finish_plain_##dtype(rows, 32, tiles, f->alpha, bias, clamp, false, y, row);                 \
-        else finish_plain_##dtype(rows, n, tiles, f->alpha, bias, clamp, false, y, row);                               \
+        } else if (f->beta != 0) finish_plain_##dtype(rows, n, tiles, f, bias, true, false, y, row);                   \
+        else if (f->stream) finish_plain_##dtype(rows, n, tiles, f, bias, false, true, y, row);                        \
+        else if (n == 32) finish_plain_##dtype(rows, 32, tiles, f, bias, false, false, y, row);                        \
+        else finish_plain_##dtype(rows, n, tiles, f, bias, false, false, y, row);                                      \
     }
 FINISH(float32, float)
 FINISH(float16, uint16_t)

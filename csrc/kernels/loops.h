@@ -75,9 +75,9 @@ typedef struct ac_loops {
     double (*logsumexp[2])(int64_t n, const void *x);
     /* y = (x - mean) * rstd * w + b; w and b may be NULL */
     void (*normalize[2])(int64_t n, const void *x, double mean, double rstd, const void *w, const void *b, void *y);
-    /* dx = rstd * (g w - (sum1 + xhat sum2) / n) */
+    /* dw += g xhat, db += g, dx = rstd * (g w - (sum(g w) + xhat sum(g w xhat)) / n); w may be NULL */
     void (*normalize_backward[2])(int64_t n, const void *g, const void *x, double mean, double rstd, const void *w,
-                                  double mean1, double mean2, void *dx);
+                                  void *dw, void *db, void *dx);
     void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
     /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);

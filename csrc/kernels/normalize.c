@@ -14,10 +14,11 @@ typedef struct {
     const ac_run *r;
     ac_lane lane;
     int64_t rows, n;
-    const char *x, *g, *weight, *bias; /* contiguous; lane type */
-    char *y;
-    double *dweight, *dbias; /* sums, per chunk */
+    const char *x, *g, *weight, *bias; /* contiguous; lane type, */
+    ac_dtype x_dtype, g_dtype;         /* but these two in layer_norm */
+    char *dweight, *dbias;             /* sums of each block of rows, in lane type */
     double eps;
+    atomic_int failed;
 } norm_call;
 
 static double total_of(const norm_call *c, ac_fold fold, const void *x, int64_t n, double p) {
@@ -62,6 +63,13 @@ static bool take(dense_set *s, const ac_tensor *t, ac_lane lane, const char **ou
     return *out != NULL;
 }
 
+/* The same, with contiguous memory of any dtype as it is. */
+static bool take_rows(dense_set *s, const ac_tensor *t, ac_lane lane, const char **out, ac_dtype *dtype) {
+    *dtype = ac_is_contiguous(t) ? t->dtype : ac_lane_dtype(lane);
+    *out = ac_is_contiguous(t) ? ac_data(t) : NULL;
+    return *out || take(s, t, lane, out);
+}
+
 static void drop(dense_set *s) {
     for (int i = 0; i < s->n; i++)
         if (s->owned[i]) ac_free((void *)(uintptr_t)s->data[i], s->owned[i]);
@@ -71,19 +79,50 @@ static double stat(const ac_tensor *t, int64_t i) { return ac_read_double(ac_dat
 
 /* -- layer norm ------------------------------------------------------------------------------------ */
 
+/* Row i of memory in any dtype, in lane type. */
+static const void *row_of(const norm_call *c, const char *base, ac_dtype dtype, int64_t i, void *buffer) {
+    return ac_read_run(c->loops, c->lane, dtype, c->n, base + i * c->n * ac_itemsize(dtype), 1, buffer);
+}
+
+/* Where row i of a result is made, and how it gets there when that is a buffer. */
+static void *result_row(const norm_call *c, const ac_tensor *y, int64_t i, void *buffer) {
+    bool direct = y->dtype == ac_lane_dtype(c->lane);
+    return direct ? (char *)ac_data(y) + i * c->n * ac_itemsize(y->dtype) : buffer;
+}
+static void keep_row(const norm_call *c, const ac_tensor *y, int64_t i, const void *row) {
+    if (y->dtype == ac_lane_dtype(c->lane)) return;
+    c->loops->store[c->lane][y->dtype](c->n, row, (char *)ac_data(y) + i * c->n * ac_itemsize(y->dtype), 1);
+}
+
+/* Three rows of the thread's own; NULL also notes the failure. */
+static char *row_buffers(norm_call *c, size_t *bytes, size_t *all) {
+    *bytes = (size_t)(c->n * ac_lane_bytes(c->lane)) + AC_ALIGNMENT;
+    *all = 3 * *bytes;
+    char *buffers = ac_alloc(*all);
+    if (!buffers) atomic_store(&c->failed, 1);
+    return buffers;
+}
+
 static void layer_rows(void *context, int64_t begin, int64_t end) {
-    const norm_call *c = context;
+    norm_call *c = context;
     ac_tensor *const *out = c->r->out;
-    int64_t item = ac_lane_bytes(c->lane);
+    size_t bytes, all;
+    char *buffers = row_buffers(c, &bytes, &all);
+    if (!buffers) return;
     for (int64_t i = begin; i < end; i++) {
-        const char *x = c->x + i * c->n * item;
+        const void *x = row_of(c, c->x, c->x_dtype, i, buffers);
         double mean = total_of(c, AC_FOLD_SUM, x, c->n, 0) / (double)c->n;
         double var = total_of(c, AC_FOLD_SUM_SQUARES, x, c->n, mean) / (double)c->n, rstd = 1 / sqrt(var + c->eps);
         ac_write_double(ac_data(out[1]), out[1]->dtype, i, mean);
         ac_write_double(ac_data(out[2]), out[2]->dtype, i, rstd);
-        c->loops->normalize[c->lane](c->n, x, mean, rstd, c->weight, c->bias, c->y + i * c->n * item);
+        void *y = result_row(c, out[0], i, buffers + bytes);
+        c->loops->normalize[c->lane](c->n, x, mean, rstd, c->weight, c->bias, y);
+        keep_row(c, out[0], i, y);
     }
+    ac_free(buffers, all);
 }
+
+static int no_row(const char *name) { return ac_fail(AC_MEMORY, "%s: no memory for a row", name); }
 
 int ac_cpu_layer_norm(const ac_run *r) {
     ATTRS(layer_norm);
@@ -92,74 +131,69 @@ int ac_cpu_layer_norm(const ac_run *r) {
     norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(y->dtype), .n = 1, .eps = a->eps};
     for (int64_t d = 0; d < a->normalized_shape.n; d++) c.n *= a->normalized_shape.v[d];
     c.rows = c.n ? y->numel / c.n : 0;
-    size_t bytes = (size_t)(y->numel * ac_lane_bytes(c.lane)) + 1;
-    bool direct = y->dtype == ac_lane_dtype(c.lane), ok = take(&set, r->in[0], c.lane, &c.x);
+    bool ok = take_rows(&set, r->in[0], c.lane, &c.x, &c.x_dtype);
     ok = ok && take(&set, r->in[1], c.lane, &c.weight) && take(&set, r->in[2], c.lane, &c.bias);
-    c.y = !ok ? NULL : direct ? ac_data(y) : ac_alloc(bytes);
-    if (c.y) {
-        ac_for_range(c.rows, AC_GRAIN_SLOW / (c.n + 1), layer_rows, &c);
-        if (!direct) {
-            c.loops->store[c.lane][y->dtype](y->numel, c.y, ac_data(y), 1);
-            ac_free(c.y, bytes);
-        }
-    }
+    if (ok) ac_for_range(c.rows, AC_GRAIN_SLOW / (c.n + 1), layer_rows, &c);
     drop(&set);
-    return c.y ? 0 : -1;
+    if (!ok) return -1;
+    return atomic_load(&c.failed) ? no_row("layer_norm") : 0;
 }
 
 enum { BLOCK_ROWS = 64 }; /* rows whose weight gradients one chunk sums */
 
 static void layer_backward_block(void *context, int64_t begin, int64_t end) {
-    const norm_call *c = context;
-    const ac_tensor *mean = c->r->in[2], *rstd = c->r->in[3];
+    norm_call *c = context;
+    const ac_tensor *mean = c->r->in[2], *rstd = c->r->in[3], *out = c->r->out[0];
+    size_t bytes, all, sums = (size_t)(c->n * ac_lane_bytes(c->lane));
+    char *buffers = row_buffers(c, &bytes, &all);
+    if (!buffers) return;
     for (int64_t block = begin; block < end; block++) {
-        double *dw = c->dweight + block * c->n, *db = c->dbias + block * c->n;
+        char *dw = c->dweight + (size_t)block * sums, *db = c->dbias + (size_t)block * sums;
         int64_t last = (block + 1) * BLOCK_ROWS < c->rows ? (block + 1) * BLOCK_ROWS : c->rows;
-        for (int64_t j = 0; j < c->n; j++) dw[j] = db[j] = 0;
+        memset(dw, 0, sums);
+        memset(db, 0, sums);
         for (int64_t i = block * BLOCK_ROWS; i < last; i++) {
-            double m = stat(mean, i), s = stat(rstd, i), sum1 = 0, sum2 = 0;
-            const char *x = c->x + i * c->n * ac_lane_bytes(c->lane), *g = c->g + i * c->n * ac_lane_bytes(c->lane);
-            ac_dtype t = ac_lane_dtype(c->lane);
-            for (int64_t j = 0; j < c->n; j++) {
-                double gj = ac_read_double(g, t, j), hat = (ac_read_double(x, t, j) - m) * s;
-                double gw = c->weight ? gj * ac_read_double(c->weight, t, j) : gj;
-                dw[j] += gj * hat, db[j] += gj;
-                sum1 += gw, sum2 += gw * hat;
-            }
-            c->loops->normalize_backward[c->lane](c->n, g, x, m, s, c->weight, sum1 / (double)c->n, sum2 / (double)c->n,
-                                                  c->y + i * c->n * ac_lane_bytes(c->lane));
+            const void *g = row_of(c, c->g, c->g_dtype, i, buffers);
+            const void *x = row_of(c, c->x, c->x_dtype, i, buffers + bytes);
+            void *dx = result_row(c, out, i, buffers + 2 * bytes);
+            c->loops->normalize_backward[c->lane](c->n, g, x, stat(mean, i), stat(rstd, i), c->weight, dw, db, dx);
+            keep_row(c, out, i, dx);
         }
+    }
+    ac_free(buffers, all);
+}
+
+/* The blocks' sums, joined in order. */
+static void join_blocks(const norm_call *c, const char *sums, int64_t blocks, ac_tensor *out) {
+    ac_dtype t = ac_lane_dtype(c->lane);
+    for (int64_t j = 0; j < c->n; j++) {
+        double total = 0;
+        for (int64_t k = 0; k < blocks; k++) total += ac_read_double(sums, t, k * c->n + j);
+        ac_write_double(ac_data(out), out->dtype, j, total);
     }
 }
 
 int ac_cpu_layer_norm_backward(const ac_run *r) {
     ATTRS(rows_only);
     const ac_tensor *x = r->in[1];
-    ac_tensor *dx = r->out[0], *dw = r->out[1], *db = r->out[2];
+    ac_tensor *dw = r->out[1], *db = r->out[2];
     dense_set set = {.n = 0};
     norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(x->dtype), .rows = a->rows, .n = dw->numel};
-    int64_t blocks = (c.rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
-    size_t bytes = (size_t)(dx->numel * ac_lane_bytes(c.lane)) + 1,
-           sums = (size_t)(2 * blocks * c.n + 1) * sizeof(double);
-    bool ok =
-        take(&set, r->in[0], c.lane, &c.g) && take(&set, x, c.lane, &c.x) && take(&set, r->in[4], c.lane, &c.weight);
-    c.y = ok ? ac_alloc(bytes) : NULL;
-    c.dweight = c.y ? ac_alloc(sums) : NULL;
+    int64_t blocks = (c.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, each = blocks * c.n * ac_lane_bytes(c.lane);
+    size_t bytes = (size_t)(2 * each) + 1;
+    bool ok = take_rows(&set, r->in[0], c.lane, &c.g, &c.g_dtype) && take_rows(&set, x, c.lane, &c.x, &c.x_dtype) &&
+              take(&set, r->in[4], c.lane, &c.weight);
+    c.dweight = ok ? ac_alloc(bytes) : NULL;
     if (c.dweight) {
-        c.dbias = c.dweight + blocks * c.n;
+        c.dbias = c.dweight + each;
         ac_for_range(blocks, 1, layer_backward_block, &c);
-        c.loops->store[c.lane][dx->dtype](dx->numel, c.y, ac_data(dx), 1);
-        for (int64_t j = 0; j < c.n; j++) {
-            double w = 0, b = 0;
-            for (int64_t k = 0; k < blocks; k++) w += c.dweight[k * c.n + j], b += c.dbias[k * c.n + j];
-            ac_write_double(ac_data(dw), dw->dtype, j, w);
-            ac_write_double(ac_data(db), db->dtype, j, b);
-        }
-        ac_free(c.dweight, sums);
+        join_blocks(&c, c.dweight, blocks, dw);
+        join_blocks(&c, c.dbias, blocks, db);
+        ac_free(c.dweight, bytes);
     }
-    ac_free(c.y, bytes);
     drop(&set);
-    return c.dweight ? 0 : -1;
+    if (!c.dweight) return -1;
+    return atomic_load(&c.failed) ? no_row("layer_norm_backward") : 0;
 }
 
 /* -- batch norm -------------------------------------------------------------------------------------- */

@@ -8,29 +8,20 @@
 #include <immintrin.h>
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
+#include "halves.h"
+
 #define INLINE static inline __attribute__((always_inline))
 
 /* -- sixteen values of any dtype as float32, and float32 as 16-bit --------------------------------- */
 
-INLINE __m512 from_bf16(__m256i h) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)); }
-
 INLINE __m512 read16(const void *p, ac_dtype t, __mmask16 valid) {
     if (t == AC_float32) return _mm512_maskz_loadu_ps(valid, p);
     __m256i h = _mm256_maskz_loadu_epi16(valid, p);
-    return t == AC_bfloat16 ? from_bf16(h) : _mm512_cvtph_ps(h);
-}
-
-/* To nearest even; a nan keeps its upper payload and becomes quiet. Subnormals are kept. */
-INLINE __m256i to_bf16(__m512 x) {
-    __m512i u = _mm512_castps_si512(x), top = _mm512_srli_epi32(u, 16);
-    __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
-    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
-    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, top, _mm512_set1_epi32(0x40)));
+    return t == AC_bfloat16 ? ac_widen16_bf16(h) : ac_widen16_f16(h);
 }
 
 INLINE __m256i to_half(__m512 x, ac_dtype round) {
-    return round == AC_bfloat16 ? to_bf16(x) : _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+    return round == AC_bfloat16 ? ac_narrow16_bf16(x) : ac_narrow16_f16(x);
 }
 
 INLINE __m256i read_half(const char *p, ac_dtype t, ac_dtype round, __mmask16 valid) {
@@ -42,10 +33,8 @@ INLINE __m512 read_rounded(const char *p, ac_dtype from, ac_dtype round, __mmask
     __m512 x = read16(p, from, valid);
     if (round == AC_float32 || round == from) return x;
     __m256i h = to_half(x, round);
-    return round == AC_bfloat16 ? from_bf16(h) : _mm512_cvtph_ps(h);
+    return round == AC_bfloat16 ? ac_widen16_bf16(h) : ac_widen16_f16(h);
 }
-
-INLINE __mmask16 first(int64_t n) { return (__mmask16)(n >= 16 ? 0xFFFF : n > 0 ? (1u << n) - 1 : 0); }
 
 /* -- tiles -------------------------------------------------------------------------------------------- */
 
@@ -70,7 +59,7 @@ INLINE corner corner_of(const ac_operand *o, int64_t lane, int64_t k) {
 
 /* Row i is lane i: 32 halves along k. */
 INLINE void halves_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
-    __mmask16 low = first(c->k), high = first(c->k - 16);
+    __mmask16 low = ac_first16(c->k), high = ac_first16(c->k - 16);
     int64_t second = 16 * ac_itemsize(from);
     for (int i = 0; i < 16; i++) {
         const char *p = c->data + i * c->lane_bytes;
@@ -82,7 +71,7 @@ INLINE void halves_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile 
 
 /* Row i is cell i: the pair (2i, 2i + 1) of every lane. */
 INLINE void halves_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
-    __mmask16 lanes = first(c->lanes);
+    __mmask16 lanes = ac_first16(c->lanes);
     for (int i = 0; i < 16; i++) {
         const char *p = c->data + 2 * i * c->k_bytes;
         __m256i x = read_half(p, from, round, 2 * i < c->k ? lanes : 0);
@@ -92,14 +81,14 @@ INLINE void halves_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile 
 }
 
 INLINE void floats_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
-    __mmask16 along = first(c->k);
+    __mmask16 along = ac_first16(c->k);
     for (int i = 0; i < 16; i++)
         t->row[i] =
             _mm512_castps_si512(read_rounded(c->data + i * c->lane_bytes, from, round, i < c->lanes ? along : 0));
 }
 
 INLINE void floats_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
-    __mmask16 lanes = first(c->lanes);
+    __mmask16 lanes = ac_first16(c->lanes);
     for (int i = 0; i < 16; i++)
         t->row[i] = _mm512_castps_si512(read_rounded(c->data + i * c->k_bytes, from, round, i < c->k ? lanes : 0));
 }

@@ -26,10 +26,24 @@ static double S(row_sum)(int64_t n, const R *x) {
     return total;
 }
 
-/* y = exp(x - max x), and the sum of that; a row of -inf alone shifts by 0 and gives nan, as it must */
+/* y = exp(x - shift), and the sum of that; a row of -inf alone shifts by 0 and gives nan, as it must */
 static double S(shifted_exp)(int64_t n, const R *x, R shift, R *y) {
-    for (int64_t i = 0; i < n; i++) y[i] = M_EXP(x[i] - shift);
-    return S(row_sum)(n, y);
+    double total = 0;
+    for (int64_t at = 0; at < n; at += 4096) {
+        int64_t end = n - at < 4096 ? n : at + 4096, i = at;
+        R acc[16] = {0};
+        for (; i + 16 <= end; i += 16)
+            for (int j = 0; j < 16; j++) {
+                R e = M_EXP(x[i + j] - shift);
+                y[i + j] = e;
+                acc[j] += e;
+            }
+        for (; i < end; i++) acc[0] += y[i] = M_EXP(x[i] - shift);
+        for (int half = 8; half; half /= 2)
+            for (int j = 0; j < half; j++) acc[j] += acc[j + half];
+        total += (double)acc[0];
+    }
+    return total;
 }
 
 static void S(softmax_row)(int64_t n, const void *from, void *to) {
@@ -40,11 +54,11 @@ static void S(softmax_row)(int64_t n, const void *from, void *to) {
 
 static double S(logsumexp_row)(int64_t n, const void *from) {
     const R *x = from;
-    R top = S(row_max)(n, x), scratch[256];
+    R top = S(row_max)(n, x), scratch[1024];
     if (top - top != 0) return top > 0 ? (double)top : n > 0 ? (double)S(row_sum)(n, x) : -INFINITY;
     double total = 0;
-    for (int64_t i = 0; i < n; i += 256) {
-        int64_t run = n - i < 256 ? n - i : 256;
+    for (int64_t i = 0; i < n; i += 1024) {
+        int64_t run = n - i < 1024 ? n - i : 1024;
         total += S(shifted_exp)(run, x + i, top, scratch);
     }
     return (double)top + log(total);
@@ -89,21 +103,38 @@ static void S(normalize_row)(int64_t n, const void *from, double mean, double rs
                              const void *bias, void *to) {
     const R *x = from, *w = weight, *b = bias;
     R *y = to, m = (R)mean, r = (R)rstd;
-    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) * r;
-    if (w)
-        for (int64_t i = 0; i < n; i++) y[i] *= w[i];
-    if (b)
-        for (int64_t i = 0; i < n; i++) y[i] += b[i];
+    if (w && b)
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) * r * w[i] + b[i];
+    else if (w)
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) * r * w[i];
+    else if (b)
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) * r + b[i];
+    else
+        for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) * r;
 }
 
+/* One row's part in the gradients of weight and bias, then its own. */
 static void S(normalize_backward_row)(int64_t n, const void *grad, const void *from, double mean, double rstd,
-                                      const void *weight, double mean1, double mean2, void *to) {
+                                      const void *weight, void *dweight, void *dbias, void *to) {
     const R *g = grad, *x = from, *w = weight;
-    R *dx = to, m = (R)mean, r = (R)rstd, m1 = (R)mean1, m2 = (R)mean2;
-    for (int64_t i = 0; i < n; i++) {
-        R gw = w ? g[i] * w[i] : g[i];
-        dx[i] = r * (gw - m1 - (x[i] - m) * r * m2);
+    R *dx = to, *dw = dweight, *db = dbias, m = (R)mean, r = (R)rstd;
+    double sum1 = 0, sum2 = 0; /* of g w and g w xhat; dx holds g w for a while */
+    for (int64_t i = 0; i < n; i++) dw[i] += g[i] * ((x[i] - m) * r);
+    for (int64_t i = 0; i < n; i++) db[i] += g[i];
+    for (int64_t i = 0; i < n; i++) dx[i] = w ? g[i] * w[i] : g[i];
+    for (int64_t at = 0; at < n; at += 4096) {
+        int64_t end = n - at < 4096 ? n : at + 4096, i = at;
+        R part1[16] = {0}, part2[16] = {0};
+        for (; i + 16 <= end; i += 16)
+            for (int j = 0; j < 16; j++) {
+                part1[j] += dx[i + j];
+                part2[j] += dx[i + j] * ((x[i + j] - m) * r);
+            }
+        for (; i < end; i++) part1[0] += dx[i], part2[0] += dx[i] * ((x[i] - m) * r);
+        for (int j = 0; j < 16; j++) sum1 += (double)part1[j], sum2 += (double)part2[j];
     }
+    R m1 = (R)(sum1 / (double)n), m2 = (R)(sum2 / (double)n);
+    for (int64_t i = 0; i < n; i++) dx[i] = r * (dx[i] - m1 - (x[i] - m) * r * m2);
 }
 
 /* Element `first + i` is dropped when its random number is below p. */
