@@ -183,6 +183,59 @@ def test_copy_outlives_regions_and_no_grad(layer):
     assert copies() == 0
 
 
+@pytest.mark.parametrize("dtype", [ampc.bfloat16, ampc.float16])
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+@pytest.mark.parametrize("sizes", [(16, 48, 1), (33, 70, 5), (1030, 65, 40)])
+def test_optimizer_renews_copies(optimizer, sizes, dtype):
+    """Steps renew what products read: the same training, bit for bit, as with copies packed anew each time."""
+    def train(renew):
+        ampc.manual_seed(0)
+        net = ampc.nn.Sequential(ampc.nn.Linear(sizes[0], sizes[1]), ampc.nn.ReLU(), ampc.nn.Linear(sizes[1], sizes[2]))
+        opt = getattr(ampc.optim, optimizer)(net.parameters(), lr=1e-2)
+        x = ampc.randn(7, sizes[0])
+        ampc.clear_autocast_cache()
+        for _ in range(4):
+            before = ampc.amp.weight_copy_stats()
+            with ampc.autocast("cpu", dtype=dtype):
+                loss = net(x).float().square().mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            after = ampc.amp.weight_copy_stats()
+            if not renew:
+                ampc.clear_autocast_cache()
+        return [p.detach().numpy().copy() for p in net.parameters()], {k: after[k] - before[k] for k in after}
+    ours, counts = train(True)
+    anew, counts_anew = train(False)
+    assert all((a == b).all() for a, b in zip(ours, anew))
+    assert (counts["packed"], counts["renewed"]) == (0, 3) and (counts_anew["packed"], counts_anew["renewed"]) == (3, 3)
+
+
+def test_copy_nobody_used_is_not_renewed(layer):
+    layer.weight.grad = ampc.ones(16, 16)
+    opt = ampc.optim.SGD(layer.parameters(), lr=1.0)
+    renewed = lambda: ampc.amp.weight_copy_stats()["renewed"]
+    first = renewed()
+    opt.step()
+    assert renewed() == first + 1
+    opt.step()
+    assert renewed() == first + 1
+    with ampc.no_grad(), ampc.autocast("cpu"):
+        got = layer(ampc.ones(1, 16))
+        ampc.clear_autocast_cache()
+        assert got.equal(layer(ampc.ones(1, 16)))
+
+
+def test_values_a_copy_cannot_hold_are_not_renewed(layer):
+    """inf in float16: where products split it, the copy is dropped."""
+    opt = ampc.optim.SGD(layer.parameters(), lr=1.0)
+    with ampc.no_grad(), ampc.autocast("cpu", dtype=ampc.float16):
+        layer(ampc.ones(1, 16))
+        layer.weight.grad = ampc.full((16, 16), -1e9)
+        opt.step()
+        assert not ampc.isfinite(layer(ampc.ones(1, 16))).any()
+
+
 WRITES = {
     "add_": lambda p: p.add_(1), "data": lambda p: p.data.add_(1), "data=": lambda p: setattr(p, "data", p.data + 1),
     "copy_": lambda p: p.copy_(p + 1), "index": lambda p: p.__setitem__(0, 5.0), "view": lambda p: p.view(-1)[3:9].fill_(4),

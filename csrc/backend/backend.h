@@ -5,6 +5,7 @@
 #define AC_BACKEND_BACKEND_H
 
 #include "../ops/op.h"
+#include "../tensor/copies.h"
 
 /* One call of a kernel. */
 typedef struct {
@@ -28,7 +29,8 @@ enum { AC_MAX_STATE = 3 };
  * exp_avg, exp_avg_sq, max_exp_avg_sq), NULL where unused. All of one shape. */
 typedef struct {
     ac_tensor *grad, *param, *state[AC_MAX_STATE];
-    double step; /* how many updates this parameter has had, this one included */
+    double step;           /* how many updates this parameter has had, this one included */
+    ac_kept kept[AC_KEPT]; /* packed copies of the parameter that the step packs again while it has the values */
 } ac_update;
 
 typedef enum { AC_RULE_SGD, AC_RULE_ADAM } ac_rule;
@@ -49,7 +51,7 @@ typedef struct ac_backend {
     /* The sum of squares of each tensor, in float64. */
     int (*squares)(ac_tensor *const *tensors, int n, double *sums);
     /* One optimizer step over a list of parameters. */
-    int (*step)(ac_rule rule, const ac_update *updates, int n, const struct ac_step *constants);
+    int (*step)(ac_rule rule, ac_update *updates, int n, const struct ac_step *constants);
 } ac_backend;
 
 extern const ac_backend ac_cpu;

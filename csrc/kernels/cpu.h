@@ -24,6 +24,17 @@ int64_t ac_cpu_panels_bytes(const ac_tensor *w, ac_dtype round, bool out_first);
 bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, void *panels);
 int ac_cpu_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) AC_CHECKED;
 int ac_cpu_squares(ac_tensor *const *tensors, int n, double *sums) AC_CHECKED;
-int ac_cpu_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+int ac_cpu_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+
+/* Packs a part of a weight, cut at multiples of AC_PART, into the whole's panels. */
+typedef struct {
+    int64_t row, rows, col, cols;
+} ac_part;
+bool ac_cpu_pack_part(const ac_tensor *w, ac_dtype round, bool out_first, const ac_part *part, void *panels);
+
+/* Lists of tensors go to the pool in pieces of about this many elements. */
+enum { AC_PIECE = 32768 };
+/* The tensor that a piece belongs to, where tensor i has the pieces from first[i] on. */
+int ac_owner_of(const int64_t *first, int n, int64_t piece);
 
 #endif

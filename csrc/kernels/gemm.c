@@ -9,7 +9,6 @@
 #include "../base/alloc.h"
 #include "../base/pool.h"
 #include "iterate.h"
-#include "micro.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -38,7 +37,7 @@ static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 /* -- one block of C -------------------------------------------------------------------------------------- */
 
 static const char *panels_at(const char *base, const plan *p, int64_t panels, int64_t block, int64_t panel) {
-    return base + (block * p->cut.steps * panels + panel * ac_cut_steps(&p->cut, block)) * p->cut.bytes;
+    return base + ac_panel_offset(&p->cut, panels, block, panel);
 }
 
 /* What one block of C works with. */
@@ -170,11 +169,15 @@ static void pack_groups(void *context, int64_t begin, int64_t end) {
     }
 }
 
+static bool is_large(const ac_cut *cut, const ac_operand *o) {
+    return ac_panels_bytes(cut, o->lanes) >= 2 * ac_l2_bytes();
+}
+
 static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to) {
     packing w = {.p = p, .o = *o, .columns = columns, .to = to, .panels = ac_panels_of(o->lanes)};
     w.group = o->k_stride == 1 ? 8 : 16; /* where memory runs along lanes, longer stretches of it */
     w.groups = ceil_div(w.panels, w.group);
-    w.o.stream = ac_panels_bytes(&p->cut, o->lanes) >= 2 * ac_l2_bytes();
+    w.o.stream = is_large(&p->cut, o);
     int64_t each = w.group * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? 16384 / each : 1;
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
 }
@@ -251,6 +254,11 @@ static int run_with(const ac_gemm_call *g, const ac_micro *micro, int hands, boo
     return 0;
 }
 
+int ac_gemm_run_on(const ac_gemm_call *g, const ac_micro *micro, bool *finite) {
+    *finite = true;
+    return g->a.lanes && g->b.lanes ? run_with(g, micro, ac_num_threads(), finite) : 0;
+}
+
 static int run_one(const ac_gemm_call *g, int hands) {
     bool finite = true;
     if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
@@ -313,4 +321,12 @@ bool ac_gemm_pack(const ac_operand *b, void *panels) {
     plan p = {.cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k), .finite = &finite};
     pack_all(&p, b, true, panels);
     return atomic_load(&finite);
+}
+
+bool ac_gemm_pack_part(const ac_operand *b, int64_t lane, int64_t lanes, int64_t k, int64_t depth, void *panels) {
+    ac_cut cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k);
+    ac_operand o = *b;
+    o.stream = is_large(&cut, b);
+    return ac_pack_part(&o, &cut, true, lane / AC_LANES, ac_panels_of(lanes), k / cut.depth, ceil_div(depth, cut.depth),
+                        panels);
 }

@@ -2,7 +2,7 @@
 #ifndef AC_KERNELS_GEMM_H
 #define AC_KERNELS_GEMM_H
 
-#include "panels.h"
+#include "micro.h"
 
 typedef enum { AC_ACT_NONE, AC_ACT_RELU, AC_ACT_GELU, AC_ACT_SILU } ac_activation;
 
@@ -23,9 +23,17 @@ typedef struct {
 /* Safe from any thread; goes to the pool when the work is worth it. */
 int ac_gemm_run(const ac_gemm_call *call) AC_CHECKED;
 
+/* One product on a kernel of the caller's choice, for tests; *finite false: the kernel cannot hold a value, and
+ * c is not written. */
+int ac_gemm_run_on(const ac_gemm_call *call, const ac_micro *micro, bool *finite) AC_CHECKED;
+
 /* Bytes of `b` (lanes, k and round are read) in the layout that products use it in again and again. */
 int64_t ac_gemm_panels_bytes(const ac_operand *b);
 /* Packs it. False when a value stands against it (inf or nan in float16, where it is split). */
 bool ac_gemm_pack(const ac_operand *b, void *panels);
+/* Packs lanes [lane, lane + lanes) of k [k, k + depth) again, on the calling thread. Borders inside the
+ * operand are multiples of AC_PART. */
+enum { AC_PART = 32 };
+bool ac_gemm_pack_part(const ac_operand *b, int64_t lane, int64_t lanes, int64_t k, int64_t depth, void *panels);
 
 #endif

@@ -15,8 +15,6 @@ typedef struct {
     double *squares; /* one a piece */
 } list_call;
 
-enum { PIECE = 32768 };
-
 static int list_init(list_call *c, ac_tensor *const *tensors, int n) {
     c->tensors = tensors, c->n = n;
     c->first = ac_alloc((size_t)(n + 1) * sizeof *c->first);
@@ -24,7 +22,7 @@ static int list_init(list_call *c, ac_tensor *const *tensors, int n) {
     int64_t pieces = 0;
     for (int i = 0; i < n; i++) {
         c->first[i] = pieces;
-        pieces += (tensors[i]->numel + PIECE - 1) / PIECE;
+        pieces += (tensors[i]->numel + AC_PIECE - 1) / AC_PIECE;
     }
     c->first[n] = pieces;
     return 0;
@@ -32,11 +30,11 @@ static int list_init(list_call *c, ac_tensor *const *tensors, int n) {
 
 static void list_free(list_call *c) { ac_free(c->first, (size_t)(c->n + 1) * sizeof *c->first); }
 
-static int owner_of(const list_call *c, int64_t piece) {
-    int lo = 0, hi = c->n;
+int ac_owner_of(const int64_t *first, int n, int64_t piece) {
+    int lo = 0, hi = n;
     while (hi - lo > 1) {
         int mid = (lo + hi) / 2;
-        if (c->first[mid] <= piece) lo = mid;
+        if (first[mid] <= piece) lo = mid;
         else hi = mid;
     }
     return lo;
@@ -72,10 +70,10 @@ typedef void (*tile_fn)(list_call *c, int64_t piece, const ac_loops *loops, char
                         int64_t stride);
 
 static void each_tile(list_call *c, int64_t piece, tile_fn fn) {
-    int owner = owner_of(c, piece);
+    int owner = ac_owner_of(c->first, c->n, piece);
     const ac_tensor *t = c->tensors[owner];
     const ac_loops *loops = ac_cpu_loops();
-    int64_t at = (piece - c->first[owner]) * PIECE, end = at + PIECE < t->numel ? at + PIECE : t->numel;
+    int64_t at = (piece - c->first[owner]) * AC_PIECE, end = at + AC_PIECE < t->numel ? at + AC_PIECE : t->numel;
     ac_space all = ac_space_of(t, UINT32_MAX);
     int64_t line = all.size[all.n - 1], stride = all.stride[all.n - 1];
     while (at < end) {
@@ -145,89 +143,4 @@ int ac_cpu_squares(ac_tensor *const *tensors, int n, double *sums) {
     }
     list_free(&c);
     return c.squares ? 0 : -1;
-}
-
-/* -- optimizer steps ------------------------------------------------------------------------------ */
-
-typedef struct {
-    list_call list; /* of the parameters */
-    const ac_update *updates;
-    const ac_step *constants;
-    ac_rule rule;
-} step_call;
-
-/* Elements [at, at + n) of t in row-major order, in lane type: the memory itself, or `buffer`. */
-static void *read_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, int64_t at, int64_t n, double *buffer) {
-    int64_t item = ac_itemsize(t->dtype);
-    if (ac_is_contiguous(t)) {
-        char *from = (char *)ac_data(t) + at * item;
-        if (t->dtype == ac_lane_dtype(lane)) return from;
-        loops->load[t->dtype][lane](n, from, 1, buffer);
-        return buffer;
-    }
-    ac_space all = ac_space_of(t, UINT32_MAX);
-    for (int64_t i = 0; i < n; i++) {
-        const char *from = (char *)ac_data(t) + ac_space_offset(&all, at + i) * item;
-        loops->load[t->dtype][lane](1, from, 1, (char *)buffer + i * ac_lane_bytes(lane));
-    }
-    return buffer;
-}
-
-static void write_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, int64_t at, int64_t n,
-                     const void *values) {
-    int64_t item = ac_itemsize(t->dtype);
-    if (ac_is_contiguous(t)) {
-        if (values != (char *)ac_data(t) + at * item)
-            loops->store[lane][t->dtype](n, values, (char *)ac_data(t) + at * item, 1);
-        return;
-    }
-    ac_space all = ac_space_of(t, UINT32_MAX);
-    for (int64_t i = 0; i < n; i++)
-        loops->store[lane][t->dtype](1, (const char *)values + i * ac_lane_bytes(lane),
-                                     (char *)ac_data(t) + ac_space_offset(&all, at + i) * item, 1);
-}
-
-static void step_tile(const step_call *c, const ac_update *u, int64_t at, int64_t n) {
-    const ac_loops *loops = ac_cpu_loops();
-    ac_lane lane = ac_lane_of(u->param->dtype);
-    double g[AC_TILE], p[AC_TILE], s[AC_MAX_STATE][AC_TILE];
-    ac_step constants = *c->constants;
-    if (c->rule == AC_RULE_ADAM) {
-        constants.bias1 = 1 - pow(constants.beta1, u->step);
-        constants.bias2_sqrt = sqrt(1 - pow(constants.beta2, u->step));
-    } else constants.first = u->step == 1;
-    const void *grad = read_at(loops, lane, u->grad, at, n, g);
-    void *param = read_at(loops, lane, u->param, at, n, p), *state[AC_MAX_STATE];
-    for (int k = 0; k < AC_MAX_STATE; k++)
-        state[k] = u->state[k] ? read_at(loops, lane, u->state[k], at, n, s[k]) : NULL;
-    (c->rule == AC_RULE_ADAM ? loops->adam : loops->sgd)[lane](n, &constants, grad, param, state);
-    write_at(loops, lane, u->param, at, n, param);
-    for (int k = 0; k < AC_MAX_STATE; k++)
-        if (u->state[k]) write_at(loops, lane, u->state[k], at, n, state[k]);
-}
-
-static void step_pieces(void *context, int64_t begin, int64_t end) {
-    const step_call *c = context;
-    for (int64_t piece = begin; piece < end; piece++) {
-        int owner = owner_of(&c->list, piece);
-        int64_t numel = c->list.tensors[owner]->numel, at = (piece - c->list.first[owner]) * PIECE;
-        int64_t last = at + PIECE < numel ? at + PIECE : numel;
-        for (; at < last; at += AC_TILE)
-            step_tile(c, &c->updates[owner], at, last - at < AC_TILE ? last - at : AC_TILE);
-    }
-}
-
-int ac_cpu_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants) {
-    size_t bytes = (size_t)(n + 1) * sizeof(ac_tensor *);
-    ac_tensor **params = ac_alloc(bytes);
-    if (!params) return -1;
-    step_call c = {.updates = updates, .constants = constants, .rule = rule};
-    for (int i = 0; i < n; i++) params[i] = updates[i].param;
-    int failed = list_init(&c.list, params, n);
-    if (!failed) {
-        ac_for_range(c.list.first[n], 1, step_pieces, &c);
-        list_free(&c.list);
-    }
-    ac_free(params, bytes);
-    return failed;
 }

@@ -3,6 +3,7 @@
 
 #ifdef AC_HAVE_X86
 #include <immintrin.h>
+#include <string.h>
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")
 
@@ -15,6 +16,13 @@ enum { ROWS = 8 };
 
 #define FMA_F32(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define DOT_BF16(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
+
+/* One cell, which may lie at any address where A is read directly. */
+static inline __attribute__((always_inline)) __m512 every_lane(const char *cell) {
+    float x;
+    memcpy(&x, cell, sizeof x);
+    return _mm512_set1_ps(x);
+}
 
 #define EIGHT_ROWS(name, nb, MULTIPLY)                                                                                 \
     static void name(const ac_micro_job *j, int row) {                                                                 \
@@ -32,7 +40,7 @@ enum { ROWS = 8 };
                 __m512 x[nb];                                                                                          \
                 EACH_COLUMN(nb) x[v] = _mm512_loadu_ps(b + v * j->b_next + cell * AC_LANES * 4);                       \
                 EACH_ROW {                                                                                             \
-                    __m512 value = _mm512_set1_ps(*(const float *)(const void *)(a + i * lane + cell * 4));            \
+                    __m512 value = every_lane(a + i * lane + cell * 4);                                                \
                     HOLD(value);                                                                                       \
                     EACH_COLUMN(nb) sum[i][v] = MULTIPLY(value, x[v], sum[i][v]);                                      \
                 }                                                                                                      \

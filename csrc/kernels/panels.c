@@ -79,20 +79,38 @@ bool ac_pack_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns
     return fits;
 }
 
+static ac_pack_step step_for(const ac_operand *o) {
+#ifdef AC_HAVE_X86
+    bool unit = o->lane_stride == 1 || o->k_stride == 1;
+    if (unit && ac_cpu_isa() >= AC_ISA_AVX512) return ac_pack_step_avx512;
+#endif
+    (void)o;
+    return ac_pack_step_portable;
+}
+
 bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block, int64_t panel, int64_t count,
              char *to) {
-    bool fits = true, unit = o->lane_stride == 1 || o->k_stride == 1;
-    ac_pack_step step = ac_pack_step_portable;
-#ifdef AC_HAVE_X86
-    if (unit && ac_cpu_isa() >= AC_ISA_AVX512) step = ac_pack_step_avx512;
-#endif
-    (void)unit;
+    bool fits = true;
+    ac_pack_step step = step_for(o);
     int64_t steps = ac_cut_steps(cut, block), k = block * cut->steps * cut->depth;
     bool by_panel = o->k_stride == 1; /* the direction that memory runs in is walked first */
     for (int64_t i = 0; i < count * steps; i++) {
         int64_t p = by_panel ? i / steps : i % count, s = by_panel ? i % steps : i / count;
         fits &=
             step(o, cut->kind, columns, (panel + p) * AC_LANES, k + s * cut->depth, to + (p * steps + s) * cut->bytes);
+    }
+    return fits;
+}
+
+bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t panel, int64_t panels, int64_t step,
+                  int64_t steps, char *all) {
+    bool fits = true, by_panel = o->k_stride == 1;
+    ac_pack_step pack = step_for(o);
+    int64_t all_panels = ac_panels_of(o->lanes);
+    for (int64_t i = 0; i < panels * steps; i++) {
+        int64_t p = panel + (by_panel ? i / steps : i % panels), s = step + (by_panel ? i % steps : i / panels);
+        char *to = all + ac_panel_offset(cut, all_panels, s / cut->steps, p) + s % cut->steps * cut->bytes;
+        fits &= pack(o, cut->kind, columns, p * AC_LANES, s * cut->depth, to);
     }
     return fits;
 }

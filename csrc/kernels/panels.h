@@ -51,10 +51,19 @@ static inline int64_t ac_panels_bytes(const ac_cut *c, int64_t lanes) {
     return ac_panels_of(lanes) * c->all_steps * c->bytes;
 }
 
+/* Where panel `panel` of k block `block` begins in a whole operand of `panels` panels. */
+static inline int64_t ac_panel_offset(const ac_cut *c, int64_t panels, int64_t block, int64_t panel) {
+    return (block * c->steps * panels + panel * ac_cut_steps(c, block)) * c->bytes;
+}
+
 /* Packs `count` panels from `panel` on of one k block to `to`; `columns` for B. False when a value
  * that the layout cannot hold (inf or nan in AC_PANEL_SPLIT) was met. */
 bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block, int64_t panel, int64_t count,
              char *to);
+
+/* Packs `steps` steps of `panels` panels, from (panel, step) on, to their places in `all`, a whole operand's. */
+bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t panel, int64_t panels, int64_t step,
+                  int64_t steps, char *all);
 
 /* One step of one panel; see ac_pack. */
 typedef bool (*ac_pack_step)(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to);

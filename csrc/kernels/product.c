@@ -279,3 +279,9 @@ bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, void *panel
     ac_operand b = weight_operand(w, round, out_first);
     return ac_gemm_pack(&b, panels);
 }
+
+bool ac_cpu_pack_part(const ac_tensor *w, ac_dtype round, bool out_first, const ac_part *part, void *panels) {
+    ac_operand b = weight_operand(w, round, out_first);
+    if (out_first) return ac_gemm_pack_part(&b, part->row, part->rows, part->col, part->cols, panels);
+    return ac_gemm_pack_part(&b, part->col, part->cols, part->row, part->rows, panels);
+}

@@ -24,7 +24,7 @@ static int check(const ac_update *u, int i) {
 }
 
 /* Updates are done whole, in slices of some 20 ms; between slices somebody may stop it. */
-int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *constants, int *done) {
+int ac_optim_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants, int *done) {
     enum { SLICE = 1 << 24 };
     *done = 0;
     for (int i = 0; i < n; i++) AC_TRY(check(&updates[i], i));
@@ -46,11 +46,17 @@ int ac_optim_step(ac_rule rule, const ac_update *updates, int n, const ac_step *
     return 0;
 }
 
-void ac_optim_note(const ac_update *updates, int n) {
+void ac_optim_begin(ac_update *updates, int n) {
+    for (int i = 0; i < n; i++) ac_copies_take(updates[i].param, updates[i].kept);
+}
+
+void ac_optim_end(ac_update *updates, int n, int done) {
     for (int i = 0; i < n; i++) {
-        ac_wrote(updates[i].param);
+        ac_update *u = &updates[i];
+        if (i < done) ac_wrote(u->param);
+        ac_copies_give_back(u->param, u->kept, i < done);
         for (int k = 0; k < AC_MAX_STATE; k++)
-            if (updates[i].state[k]) ac_wrote(updates[i].state[k]);
+            if (i < done && u->state[k]) ac_wrote(u->state[k]);
     }
 }
 

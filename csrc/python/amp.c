@@ -124,9 +124,9 @@ static PyObject *copies_bytes(PyObject *module, PyObject *unused) {
 static PyObject *copies_stats(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     ac_copies_stats s = ac_copies_now();
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "bytes", (long long)s.bytes, "limit", (long long)s.limit,
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "bytes", (long long)s.bytes, "limit", (long long)s.limit,
                          "copies", (long long)s.copies, "used", (long long)s.used, "packed", (long long)s.packed,
-                         "refused", (long long)s.refused);
+                         "renewed", (long long)s.renewed, "refused", (long long)s.refused);
 }
 static PyObject *copies_limit(PyObject *module, PyObject *limit) {
     (void)module;
@@ -246,8 +246,8 @@ static PyMethodDef functions[] = {
     {"clear_autocast_cache", copies_clear, METH_NOARGS, "Drops every kept 16-bit weight copy."},
     {"weight_copy_bytes", copies_bytes, METH_NOARGS, "Bytes held by kept 16-bit weight copies."},
     {"weight_copy_stats", copies_stats, METH_NOARGS,
-     "Kept weight copies: bytes and limit (bytes), copies held now, times one was used, packed, and refused by the "
-     "limit."},
+     "Kept weight copies: bytes and limit (bytes), copies held now, times one was used, packed, packed again by an "
+     "optimizer in its own pass (renewed), and refused by the limit."},
     {"set_weight_copy_limit", copies_limit, METH_O,
      "Bytes that kept weight copies may hold; beyond it weights are packed each time."},
     {"_unscale", unscale, METH_VARARGS, NULL},

@@ -66,10 +66,11 @@ static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *
         column(u, n, s0, offsetof(ac_update, state[0]), false, "state") == 0 &&
         column(u, n, s1, offsetof(ac_update, state[1]), false, "state") == 0 &&
         column(u, n, s2, offsetof(ac_update, state[2]), false, "state") == 0 && step_counts(u, n, steps) == 0) {
+        ac_optim_begin(u, (int)n);
         void *lock = ac_lock.release();
         int done, failed = ac_optim_step(rule, u, (int)n, k, &done);
         ac_lock.acquire(lock);
-        ac_optim_note(u, done);
+        ac_optim_end(u, (int)n, done);
         result = failed ? ac_raise() : Py_NewRef(Py_None);
         if (failed) keep_first(steps, done);
     }

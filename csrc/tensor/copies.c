@@ -2,6 +2,8 @@
 
 #include "../base/alloc.h"
 
+#include <stdatomic.h>
+
 static ac_copy *newest; /* head of the process-wide list */
 static ac_copies_stats stats = {.limit = INT64_MAX};
 
@@ -38,8 +40,10 @@ static ac_copy **link_of(const ac_tensor *t, ac_copy_kind kind) {
 
 ac_tensor *ac_copies_find(const ac_tensor *t, ac_copy_kind kind) {
     ac_copy *c = *link_of(t, kind);
-    stats.used += c != NULL;
-    return c ? c->tensor : NULL;
+    if (!c) return NULL;
+    stats.used++;
+    c->used = true;
+    return c->tensor;
 }
 
 bool ac_copies_have_room(int64_t bytes) {
@@ -62,12 +66,37 @@ int ac_copies_put(const ac_tensor *t, ac_copy_kind kind, ac_tensor *copy, uint64
                    .offset = t->offset,
                    .shape = ac_shape_of(t),
                    .strides = ac_strides_of(t),
-                   .tensor = ac_tensor_retain(copy)};
+                   .tensor = ac_tensor_retain(copy),
+                   .used = true};
     if (newest) newest->newer = c;
     newest = t->storage->copies = c;
     stats.bytes += copy->storage->bytes;
     stats.copies++, stats.packed++;
     return 0;
+}
+
+void ac_copies_take(const ac_tensor *t, ac_kept kept[AC_KEPT]) {
+    int n = 0;
+    for (int i = 0; i < AC_KEPT; i++) kept[i].panels = NULL;
+    for (ac_copy *c = t->storage->copies; c && n < AC_KEPT; c = c->next) {
+        if (!c->used || c->content != t->storage->content || !same_view(c, t, c->kind)) continue;
+        kept[n].panels = ac_tensor_retain(c->tensor);
+        kept[n].kind = c->kind, kept[n].content = c->content;
+        atomic_store(&kept[n++].refuse, false);
+    }
+}
+
+void ac_copies_give_back(const ac_tensor *t, ac_kept kept[AC_KEPT], bool written) {
+    for (int i = 0; i < AC_KEPT && kept[i].panels; i++) {
+        bool valid = written && !atomic_load(&kept[i].refuse) && t->storage->content == kept[i].content + 1;
+        for (ac_copy *c = t->storage->copies; c && valid; c = c->next) { /* unless somebody dropped it meanwhile */
+            if (c->tensor != kept[i].panels) continue;
+            c->content = t->storage->content;
+            c->used = false;
+            stats.renewed++;
+        }
+        ac_tensor_clear(&kept[i].panels);
+    }
 }
 
 void ac_copies_free(ac_storage *s) {

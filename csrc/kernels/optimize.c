@@ -1,0 +1,136 @@
+/* Optimizer steps over lists of parameters: one pass, which also packs again the copies that products
+ * take a parameter from, while its new values are in the cache. */
+#include "cpu.h"
+
+#include "../base/alloc.h"
+#include "gemm.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+typedef struct {
+    ac_update *updates;
+    int n;
+    int64_t *first; /* the first piece of each update, and their number at [n] */
+    const ac_step *constants;
+    ac_rule rule;
+} step_call;
+
+/* -- how parameters are cut ---------------------------------------------------------------------------- */
+
+/* Pieces are parts of a matrix; a parameter without copies is a single line. */
+typedef struct {
+    int64_t rows, cols;                       /* of the parameter */
+    int64_t piece_rows, piece_cols, per_line; /* of a piece; pieces side by side */
+} cutting;
+
+static cutting cutting_of(const ac_update *u) {
+    const ac_tensor *p = u->param;
+    cutting c = {.rows = 1, .cols = p->numel, .piece_rows = 1, .piece_cols = AC_PIECE};
+    if (u->kept[0].panels) {
+        c.rows = p->shape[0], c.cols = p->shape[1];
+        c.piece_rows = AC_PART, c.piece_cols = AC_PIECE / AC_PART;
+        if (c.cols < c.piece_cols) c.piece_rows = AC_PIECE / c.cols / AC_PART * AC_PART;
+    }
+    c.per_line = (c.cols + c.piece_cols - 1) / c.piece_cols;
+    return c;
+}
+
+static int64_t pieces_of(const ac_update *u) {
+    cutting c = cutting_of(u);
+    return (c.rows + c.piece_rows - 1) / c.piece_rows * c.per_line;
+}
+
+static ac_part part_of(const cutting *c, int64_t piece) {
+    ac_part p = {.row = piece / c->per_line * c->piece_rows, .col = piece % c->per_line * c->piece_cols};
+    p.rows = c->rows - p.row < c->piece_rows ? c->rows - p.row : c->piece_rows;
+    p.cols = c->cols - p.col < c->piece_cols ? c->cols - p.col : c->piece_cols;
+    return p;
+}
+
+/* -- values ---------------------------------------------------------------------------------------------- */
+
+/* Elements [at, at + n) of t in row-major order, in lane type: the memory itself, or `buffer`. */
+static void *read_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, int64_t at, int64_t n, double *buffer) {
+    int64_t item = ac_itemsize(t->dtype);
+    if (ac_is_contiguous(t)) {
+        char *from = (char *)ac_data(t) + at * item;
+        if (t->dtype == ac_lane_dtype(lane)) return from;
+        loops->load[t->dtype][lane](n, from, 1, buffer);
+        return buffer;
+    }
+    ac_space all = ac_space_of(t, UINT32_MAX);
+    for (int64_t i = 0; i < n; i++) {
+        const char *from = (char *)ac_data(t) + ac_space_offset(&all, at + i) * item;
+        loops->load[t->dtype][lane](1, from, 1, (char *)buffer + i * ac_lane_bytes(lane));
+    }
+    return buffer;
+}
+
+static void write_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, int64_t at, int64_t n,
+                     const void *values) {
+    int64_t item = ac_itemsize(t->dtype);
+    if (ac_is_contiguous(t)) {
+        if (values != (char *)ac_data(t) + at * item)
+            loops->store[lane][t->dtype](n, values, (char *)ac_data(t) + at * item, 1);
+        return;
+    }
+    ac_space all = ac_space_of(t, UINT32_MAX);
+    for (int64_t i = 0; i < n; i++)
+        loops->store[lane][t->dtype](1, (const char *)values + i * ac_lane_bytes(lane),
+                                     (char *)ac_data(t) + ac_space_offset(&all, at + i) * item, 1);
+}
+
+static void step_tile(ac_rule rule, const ac_step *constants, const ac_update *u, int64_t at, int64_t n) {
+    const ac_loops *loops = ac_cpu_loops();
+    ac_lane lane = ac_lane_of(u->param->dtype);
+    double g[AC_TILE], p[AC_TILE], s[AC_MAX_STATE][AC_TILE];
+    const void *grad = read_at(loops, lane, u->grad, at, n, g);
+    void *param = read_at(loops, lane, u->param, at, n, p), *state[AC_MAX_STATE];
+    for (int k = 0; k < AC_MAX_STATE; k++)
+        state[k] = u->state[k] ? read_at(loops, lane, u->state[k], at, n, s[k]) : NULL;
+    (rule == AC_RULE_ADAM ? loops->adam : loops->sgd)[lane](n, constants, grad, param, state);
+    write_at(loops, lane, u->param, at, n, param);
+    for (int k = 0; k < AC_MAX_STATE; k++)
+        if (u->state[k]) write_at(loops, lane, u->state[k], at, n, state[k]);
+}
+
+/* -- pieces ------------------------------------------------------------------------------------------------ */
+
+static void one_piece(const step_call *c, ac_update *u, int64_t piece) {
+    cutting cut = cutting_of(u);
+    ac_part part = part_of(&cut, piece);
+    ac_step constants = *c->constants;
+    if (c->rule == AC_RULE_ADAM) {
+        constants.bias1 = 1 - pow(constants.beta1, u->step);
+        constants.bias2_sqrt = sqrt(1 - pow(constants.beta2, u->step));
+    } else constants.first = u->step == 1;
+    for (int64_t i = 0; i < part.rows; i++) {
+        int64_t at = (part.row + i) * cut.cols + part.col, end = at + part.cols;
+        for (; at < end; at += AC_TILE) step_tile(c->rule, &constants, u, at, end - at < AC_TILE ? end - at : AC_TILE);
+    }
+    for (int k = 0; k < AC_KEPT && u->kept[k].panels; k++) {
+        ac_kept *kept = &u->kept[k];
+        if (!ac_cpu_pack_part(u->param, kept->kind.dtype, kept->kind.out_first, &part, ac_data(kept->panels)))
+            atomic_store(&kept->refuse, true);
+    }
+}
+
+static void step_pieces(void *context, int64_t begin, int64_t end) {
+    const step_call *c = context;
+    for (int64_t piece = begin; piece < end; piece++) {
+        int owner = ac_owner_of(c->first, c->n, piece);
+        one_piece(c, &c->updates[owner], piece - c->first[owner]);
+    }
+}
+
+int ac_cpu_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) {
+    size_t bytes = (size_t)(n + 1) * sizeof(int64_t);
+    step_call c = {updates, n, ac_alloc(bytes), constants, rule};
+    if (!c.first) return -1;
+    c.first[0] = 0;
+    for (int i = 0; i < n; i++) c.first[i + 1] = c.first[i] + pieces_of(&updates[i]);
+    ac_for_range(c.first[n], 1, step_pieces, &c);
+    ac_free(c.first, bytes);
+    return 0;
+}
