@@ -1,12 +1,13 @@
 # make demo   train a model on handwritten digits in three precisions
 # make test   build, install and run every test
+# make levels the same for what depends on the instruction set, under each
 # Both make .venv and install what they need. PYTHON picks the interpreter.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo test bench ctest lint soak clean
+.PHONY: demo test levels bench ctest lint soak clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +25,13 @@ demo: $(VENV)/installed
 # From tests/, so that the installed package is tested and not the source folder.
 test: $(VENV)/installed
 	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . $(PYTEST_ARGS) .
+
+# What depends on the instruction set, again under each that this CPU can be held to.
+levels: $(VENV)/installed
+	cd tests && for cpu in baseline avx2 avx512 avx512bf16 amx_bf16; do \
+		echo "AMPC_CPU=$$cpu"; \
+		AMPC_CPU=$$cpu ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header -m 'not slow' $(PYTEST_ARGS) \
+			test_ops.py test_autocast.py test_training.py test_optim.py || exit 1; done
 
 # The core's own C tests under the address and undefined-behaviour sanitizers.
 ctest:

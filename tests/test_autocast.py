@@ -3,6 +3,7 @@
 import threading
 import warnings
 
+import numpy as np
 import pytest
 from samples import ROWS, SAMPLES, function, outputs, to_ampc
 
@@ -209,6 +210,23 @@ def test_optimizer_renews_copies(optimizer, sizes, dtype):
     anew, counts_anew = train(False)
     assert all((a == b).all() for a, b in zip(ours, anew))
     assert (counts["packed"], counts["renewed"]) == (0, 3) and (counts_anew["packed"], counts_anew["renewed"]) == (3, 3)
+
+
+@pytest.mark.parametrize("dtype", [ampc.bfloat16, ampc.float16])
+def test_weight_gradients_accumulate_in_float32(dtype):
+    """A second backward adds to .grad in float32, in place: never rounded to 16 bits on the way."""
+    x, g = ampc.randn(40, 70).to(dtype), ampc.randn(40, 50).to(dtype)
+    w = ampc.zeros(50, 70, requires_grad=True)
+    for _ in range(3):
+        before = w.grad
+        with ampc.autocast("cpu", dtype=dtype):
+            y = ampc.nn.functional.linear(x, w)
+        y.backward(g)
+        assert before is None or (w.grad is before and w.grad.data_ptr() == place)
+        place = w.grad.data_ptr()
+    a, b = g.double().numpy(), x.double().numpy()
+    bound = 3 * (4 * 40 + 8) * 2.0**-24 * (np.abs(a).T @ np.abs(b))
+    assert w.grad.dtype is ampc.float32 and (np.abs(w.grad.double().numpy() - 3 * (a.T @ b)) <= bound).all()
 
 
 def test_copy_nobody_used_is_not_renewed(layer):

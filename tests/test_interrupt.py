@@ -1,5 +1,6 @@
 """Ctrl-C in long operators, and sums that do not depend on threads."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -29,6 +30,82 @@ def test_ctrl_c_raises_and_leaves_the_core_usable(work):
     env = {"PYTHONPATH": str(Path(ampc.__file__).parent.parent)}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env=env, timeout=60)
     assert done.stdout.split() == ["stopped", str(300.0**3)], done.stderr
+
+
+def run(code):
+    env = {**os.environ, "PYTHONPATH": str(Path(ampc.__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env=env, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_interrupted_backward_can_be_repeated():
+    """Gradients after an interrupted backward and zero_grad are those of a first one."""
+    assert run("""
+    import ampc, signal, time
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    w = [ampc.randn(1500, 1500, requires_grad=True) for _ in range(12)]
+    def loss():
+        x = ampc.ones(1500, 1500)
+        for one in w:
+            x = (x @ one).tanh()
+        return x.sum()
+    def grads():
+        for one in w:
+            one.grad = None
+        loss().backward()
+        return [one.grad.clone() for one in w]
+    want = grads()
+    stops = 0
+    for delay in (0.05, 0.1, 0.15, 0.2, 0.3):
+        out = loss()
+        for one in w:
+            one.grad = None
+        begin = time.perf_counter()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            while True:
+                out.backward(retain_graph=True)
+        except KeyboardInterrupt:
+            stops += time.perf_counter() - begin < delay + 1
+        assert all(a.equal(b) for a, b in zip(grads(), want))
+    print(stops)
+    """) == "5\n"
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
+def test_interrupted_first_step_is_whole_or_not_begun(optimizer):
+    """Parameters are updated with all of their state, or not at all; training goes on from there."""
+    assert run(f"""
+    import ampc, signal
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    n, stopped, partly = 1 << 22, 0, 0
+    for delay in (0.001, 0.02, 0.05, 0.08, 0.06, 0.055, 0.052):
+        p = [ampc.zeros(n, requires_grad=True) for _ in range(14)]
+        for one in p:
+            one.grad = ampc.ones(n)
+        opt = ampc.optim.{optimizer}(p, lr=0.5{", momentum=0.9" if optimizer == "SGD" else ""})
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            opt.step()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            stopped += 1
+        updated = [one[0].item() != 0 for one in p]
+        partly += any(updated) and not all(updated)
+        for one, did in zip(p, updated):
+            state = opt.state.get(one, {{}})
+            assert one.eq(one[0]).all().item(), "half a parameter"
+            if "{optimizer}" == "Adam":
+                assert float(state.get("step", 0)) == did and (not did or state["exp_avg"].eq(state["exp_avg"][0]).all().item())
+            else:
+                assert (state.get("momentum_buffer") is not None) == did
+        opt.step()
+        step = (0.95, 0.5) if "{optimizer}" == "SGD" else (0.5, 0.5)
+        for one, did in zip(p, updated):
+            assert abs(one[-1].item() + (0.5 + step[0] if did else 0.5)) < 1e-4, (one[-1].item(), did)
+    print("ok")
+    """) == "ok\n"
 
 
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16])

@@ -181,11 +181,14 @@ def test_fork_after_parallel_work():
     python("""
         import os, ampc
         x = ampc.randn(600, 600)
-        want = (x @ x).exp().sum().item()
+        half, single = x.bfloat16(), x.half()
+        def work():
+            return ((x @ x).exp().sum() + (half @ half).float().sum() + (single @ single).float().sum()).item()
+        want = work()
         for _ in range(20):
             pid = os.fork()
             if pid == 0:
-                os._exit(0 if (x @ x).exp().sum().item() == want else 1)
+                os._exit(0 if work() == want else 1)
             assert os.waitpid(pid, 0)[1] == 0
     """)
 

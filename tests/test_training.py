@@ -76,3 +76,29 @@ def test_recipe_script_runs_unchanged():
         scaler.update()
         opt.zero_grad()
     assert scaler.get_scale() == 65536 and torch.cuda.max_memory_allocated() > 0
+
+
+@pytest.mark.parametrize("dtype", [None, ampc.bfloat16, ampc.float16])
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+def test_steps_after_the_first_ask_the_system_for_nothing(dtype, optimizer):
+    """What one step allocates, the next finds in the allocator's cache, also of operands packed on the way."""
+    nn = ampc.nn
+    net = nn.Sequential(nn.Linear(96, 200), nn.GELU(), nn.LayerNorm(200), nn.Linear(200, 300), nn.ReLU(), nn.Linear(300, 10))
+    opt, scaler = getattr(ampc.optim, optimizer)(net.parameters(), lr=1e-3), ampc.amp.GradScaler("cpu", enabled=dtype is ampc.float16)
+    x, y = ampc.randn(256, 96), ampc.randint(0, 10, (256,))
+
+    def step():
+        opt.zero_grad()
+        with ampc.autocast("cpu", dtype=dtype or ampc.bfloat16, enabled=dtype is not None):
+            loss = ampc.nn.functional.cross_entropy(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+
+    ampc._C._memory_trim()
+    step()
+    step()  # the first has no gradients to free and makes the optimizer's state
+    asked = ampc._C._memory()["system_calls"]
+    for _ in range(20):
+        step()
+    assert ampc._C._memory()["system_calls"] == asked

@@ -4,6 +4,7 @@
 #include "../../csrc/amp/scaler.h"
 #include "../../csrc/autograd/node.h"
 #include "../../csrc/base/alloc.h"
+#include "../../csrc/base/cores.h"
 #include "../../csrc/base/half.h"
 #include "../../csrc/base/pool.h"
 #include "../../csrc/dispatch/dispatch.h"
@@ -43,6 +44,14 @@ static void test_half(void) {
     CHECK(ac_f32_to_f16(65519.0f) == 0x7BFF && ac_f32_to_f16(65520.0f) == 0x7C00); /* the edge of overflow */
     CHECK(ac_f32_to_f16(0x1p-25f) == 0 && ac_f32_to_f16(0x1.8p-25f) == 1);         /* the edge of underflow */
     CHECK(ac_f32_to_f16(1.0f + 0x1p-11f) == 0x3C00 && ac_f32_to_f16(1.0f + 0x1.8p-10f) == 0x3C02); /* ties to even */
+}
+
+static void test_quota(void) {
+    CHECK(ac_quota_in("max 100000\n") == 0 && ac_quota_in("") == 0 && ac_quota_in("nothing") == 0);
+    CHECK(ac_quota_in("100000 100000\n") == 1 && ac_quota_in("150000 100000\n") == 2 &&
+          ac_quota_in("5000 100000") == 1);
+    CHECK(ac_quota_in("400000") == 0 && ac_quota_in("-1 100000") == 0);
+    CHECK(ac_usable_cores() >= 1);
 }
 
 static void test_alloc(void) {
@@ -255,6 +264,7 @@ int main(void) {
     }
     ac_hooks.meta_free = ac_meta_free;
     test_half();
+    test_quota();
     test_alloc();
     test_pool();
     test_views();
