@@ -61,7 +61,7 @@ def test_groups_and_errors():
 def test_a_bad_gradient_changes_nothing():
     p, q = ampc.nn.Parameter(ampc.ones(2)), ampc.nn.Parameter(ampc.ones(2))
     with pytest.raises(RuntimeError, match="gradient"):
-        ampc._C._sgd([p, q], [ampc.ones(2), ampc.ones(3)], None, [2, 2], 1.0, 0.0, 0.0, 0.0, False, False)
+        ampc._C._sgd([p, q], [ampc.ones(2), ampc.ones(3)], None, [{}, {}], [2, 2], 1.0, 0.0, 0.0, 0.0, False, False)
     assert p.tolist() == [1, 1] and q.tolist() == [1, 1]
 
 

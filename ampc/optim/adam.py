@@ -34,13 +34,10 @@ class Adam(Optimizer):
         b1, b2 = group["betas"]
         largest = [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else None
         steps = [s["step"] + 1 for s in states]
-        try:
-            _C._adam(params, [p.grad for p in params], [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], largest,
-                     steps, float(group["lr"]), float(b1), float(b2), float(group["eps"]), float(group["weight_decay"]),
-                     self._decoupled, group["maximize"])
-        finally:  # interrupted or not, `steps` now has those that were updated
-            for s, count in zip(states, steps):
-                s["step"] = count
+        # sets each state's "step" to its count when that update is made; interrupted, the others keep theirs
+        _C._adam(params, [p.grad for p in params], [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], largest, states,
+                 steps, float(group["lr"]), float(b1), float(b2), float(group["eps"]), float(group["weight_decay"]),
+                 self._decoupled, group["maximize"])
 
     def _state_of(self, p: Any, amsgrad: bool) -> Dict[str, Any]:
         state = self.state[p]

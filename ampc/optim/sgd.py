@@ -31,20 +31,12 @@ class SGD(Optimizer):
         params = [p for p in group["params"] if p.grad is not None]
         if not params:
             return
+        states = [self.state[p] for p in params] if group["momentum"] else [{} for _ in params]
         momenta, steps = None, [2] * len(params)
         if group["momentum"]:
-            momenta = []
-            for i, p in enumerate(params):
-                state = self.state[p]
-                if state.get("momentum_buffer") is None:
-                    state["momentum_buffer"] = state_like(p)
-                    steps[i] = 1  # the first buffer is the gradient itself
-                momenta.append(state["momentum_buffer"])
-        fresh = [p for p, step in zip(params, steps) if step == 1]
-        try:
-            _C._sgd(params, [p.grad for p in params], momenta, steps, float(group["lr"]), float(group["momentum"]),
-                    float(group["dampening"]), float(group["weight_decay"]), group["nesterov"], group["maximize"])
-        finally:  # interrupted, `steps` has those that were updated: the others have no momentum yet
-            for p in params[len(steps):] if fresh else ():
-                if any(p is q for q in fresh):
-                    del self.state[p]["momentum_buffer"]
+            momenta = [state.get("momentum_buffer") for state in states]
+            steps = [1 if m is None else 2 for m in momenta]  # the first buffer is the gradient itself
+            momenta = [state_like(p) if m is None else m for p, m in zip(params, momenta)]
+        # sets each state's "momentum_buffer" when that update is made; interrupted, the others have none yet
+        _C._sgd(params, [p.grad for p in params], momenta, states, steps, float(group["lr"]), float(group["momentum"]),
+                float(group["dampening"]), float(group["weight_decay"]), group["nesterov"], group["maximize"])

@@ -210,9 +210,10 @@ static void await_workers(job *j) {
     atomic_store(&j->awaited, false);
 }
 
-void ac_parallel(int64_t chunks, ac_chunk_fn fn, void *context) {
-    int threads = chunks > 1 && !stopped ? ac_num_threads() : 1;
-    if (threads <= 1 || pthread_mutex_trylock(&pool.owner) != 0) {
+void ac_parallel(int64_t chunks, int hands, ac_chunk_fn fn, void *context) {
+    int threads = hands < MAX_THREADS ? hands : MAX_THREADS;
+    if (chunks < threads) threads = (int)chunks;
+    if (threads <= 1 || stopped || pthread_mutex_trylock(&pool.owner) != 0) {
         run_alone(chunks, fn, context);
         return;
     }

@@ -34,6 +34,8 @@ bool ac_cpu_pack_part(const ac_tensor *w, ac_dtype round, bool out_first, const 
 
 /* Lists of tensors go to the pool in pieces of about this many elements. */
 enum { AC_PIECE = 32768 };
+/* How many pieces a thread takes at a time: all, where there is little in them. */
+static inline int64_t ac_pieces_grain(int64_t pieces, int64_t elements) { return elements <= AC_GRAIN ? pieces : 1; }
 /* The tensor that a piece belongs to, where tensor i has the pieces from first[i] on. */
 int ac_owner_of(const int64_t *first, int n, int64_t piece);
 

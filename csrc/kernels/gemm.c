@@ -13,7 +13,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SMALL_BYTES = 48 << 10 }; /* packed operands and accumulators that fit here live on the stack */
+enum {
+    SMALL_BYTES = 48 << 10, /* packed operands and accumulators that fit here live on the stack */
+    WORTH_HANDS = 1 << 22   /* multiplications that are worth other threads: some 10 us of one */
+};
 
 typedef struct {
     const ac_gemm_call *call;
@@ -175,10 +178,10 @@ static bool is_large(const ac_cut *cut, const ac_operand *o) {
 
 static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to) {
     packing w = {.p = p, .o = *o, .columns = columns, .to = to, .panels = ac_panels_of(o->lanes)};
-    w.group = o->k_stride == 1 ? 8 : 16; /* where memory runs along lanes, longer stretches of it */
+    w.group = least(o->k_stride == 1 ? 8 : 16, w.panels); /* where memory runs along lanes, longer stretches of it */
     w.groups = ceil_div(w.panels, w.group);
     w.o.stream = is_large(&p->cut, o);
-    int64_t each = w.group * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? 16384 / each : 1;
+    int64_t each = w.group * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? AC_GRAIN / each : 1;
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
 }
 
@@ -232,9 +235,7 @@ static void run_in(plan *p, const memory *m, char *place) {
     if (!p->direct) pack_all(p, &g->a, false, place);
     if (m->b) pack_all(p, &g->b, true, place + m->a);
     if (!atomic_load(p->finite)) return;
-    if (m->hands == 1)
-        for (int64_t i = 0; i < p->a_blocks * p->b_blocks; i++) one_block(p, i, 0);
-    else ac_parallel(p->a_blocks * p->b_blocks, one_block, p);
+    ac_parallel(p->a_blocks * p->b_blocks, m->hands, one_block, p);
 }
 
 static int run_with(const ac_gemm_call *g, const ac_micro *micro, int hands, bool *finite) {
@@ -294,7 +295,7 @@ static void run_members(void *context, int64_t begin, int64_t end) {
 
 int ac_gemm_run(const ac_gemm_call *g) {
     int64_t work = work_of(g);
-    int hands = work >= (int64_t)1 << (g->a.round == AC_float32 ? 19 : 22) ? ac_num_threads() : 1;
+    int hands = work >= WORTH_HANDS ? ac_num_threads() : 1;
     if (g->batch == 1) return run_one(g, hands);
     if (hands == 1) { /* many small ones: each on one thread */
         batch b = {.call = g};

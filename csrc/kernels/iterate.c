@@ -86,7 +86,7 @@ void ac_for_range(int64_t n, int64_t grain, ac_range_fn fn, void *context) {
     if (n <= 0) return;
     if (grain < 1) grain = 1;
     ranges r = {n, grain, fn, context};
-    ac_parallel((n + grain - 1) / grain, one_range, &r);
+    ac_parallel((n + grain - 1) / grain, ac_num_threads(), one_range, &r);
 }
 
 void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context) {

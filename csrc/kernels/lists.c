@@ -10,6 +10,7 @@ typedef struct {
     ac_tensor *const *tensors;
     int n;
     int64_t *first; /* the first piece of each tensor, and their number at [n] */
+    int64_t grain;
     double factor;
     int64_t *bad;    /* one a piece */
     double *squares; /* one a piece */
@@ -19,12 +20,14 @@ static int list_init(list_call *c, ac_tensor *const *tensors, int n) {
     c->tensors = tensors, c->n = n;
     c->first = ac_alloc((size_t)(n + 1) * sizeof *c->first);
     if (!c->first) return -1;
-    int64_t pieces = 0;
+    int64_t pieces = 0, elements = 0;
     for (int i = 0; i < n; i++) {
         c->first[i] = pieces;
+        elements += tensors[i]->numel;
         pieces += (tensors[i]->numel + AC_PIECE - 1) / AC_PIECE;
     }
     c->first[n] = pieces;
+    c->grain = ac_pieces_grain(pieces, elements);
     return 0;
 }
 
@@ -103,7 +106,7 @@ int ac_cpu_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) 
     c.factor = factor;
     c.bad = ac_calloc(bytes);
     if (c.bad) {
-        ac_for_range(c.first[n], 1, unscale_pieces, &c);
+        ac_for_range(c.first[n], c.grain, unscale_pieces, &c);
         for (int i = 0; i < n; i++) {
             bad[i] = 0;
             for (int64_t p = c.first[i]; p < c.first[i + 1]; p++) bad[i] += c.bad[p];
@@ -134,7 +137,7 @@ int ac_cpu_squares(ac_tensor *const *tensors, int n, double *sums) {
     size_t bytes = (size_t)(c.first[n] + 1) * sizeof *c.squares;
     c.squares = ac_calloc(bytes);
     if (c.squares) {
-        ac_for_range(c.first[n], 1, squares_pieces, &c);
+        ac_for_range(c.first[n], c.grain, squares_pieces, &c);
         for (int i = 0; i < n; i++) {
             sums[i] = 0;
             for (int64_t p = c.first[i]; p < c.first[i + 1]; p++) sums[i] += c.squares[p];

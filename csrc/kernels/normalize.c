@@ -186,7 +186,7 @@ int ac_cpu_layer_norm_backward(const ac_run *r) {
     c.dweight = ok ? ac_alloc(bytes) : NULL;
     if (c.dweight) {
         c.dbias = c.dweight + each;
-        ac_for_range(blocks, 1, layer_backward_block, &c);
+        ac_for_range(blocks, AC_GRAIN_SLOW / (BLOCK_ROWS * c.n + 1), layer_backward_block, &c);
         join_blocks(&c, c.dweight, blocks, dw);
         join_blocks(&c, c.dbias, blocks, db);
         ac_free(c.dweight, bytes);

@@ -129,8 +129,12 @@ int ac_cpu_step(ac_rule rule, ac_update *updates, int n, const ac_step *constant
     step_call c = {updates, n, ac_alloc(bytes), constants, rule};
     if (!c.first) return -1;
     c.first[0] = 0;
-    for (int i = 0; i < n; i++) c.first[i + 1] = c.first[i] + pieces_of(&updates[i]);
-    ac_for_range(c.first[n], 1, step_pieces, &c);
+    int64_t elements = 0;
+    for (int i = 0; i < n; i++) {
+        c.first[i + 1] = c.first[i] + pieces_of(&updates[i]);
+        elements += updates[i].param->numel;
+    }
+    ac_for_range(c.first[n], ac_pieces_grain(c.first[n], elements), step_pieces, &c);
     ac_free(c.first, bytes);
     return 0;
 }

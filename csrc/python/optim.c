@@ -47,59 +47,75 @@ static int step_counts(ac_update *u, Py_ssize_t n, PyObject *counts) {
     return 0;
 }
 
-/* Cuts a list to its first n entries, whatever exception is under way: tells the caller how far it got. */
-static void keep_first(PyObject *list, int n) {
+/* What an update leaves behind in its parameter's state dictionary, set where no signal can come in between:
+ * the momentum, or the count of steps. */
+static int note_states(ac_rule rule, PyObject *states, PyObject *momenta, PyObject *steps, int done) {
+    PyObject *from = rule == AC_RULE_ADAM ? steps : momenta;
+    const char *key = rule == AC_RULE_ADAM ? "step" : "momentum_buffer";
     PyObject *type, *value, *trace;
+    int failed = 0;
     PyErr_Fetch(&type, &value, &trace);
-    if (PyList_SetSlice(list, n, PyList_GET_SIZE(list), NULL) < 0) PyErr_Clear();
-    PyErr_Restore(type, value, trace);
+    for (int i = 0; i < done && from != Py_None; i++)
+        failed |= PyDict_SetItemString(PyList_GET_ITEM(states, i), key, PyList_GET_ITEM(from, i));
+    if (failed && type) PyErr_Clear();
+    if (type) PyErr_Restore(type, value, trace);
+    return failed;
 }
 
-static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *s0, PyObject *s1, PyObject *s2,
+static int check_states(PyObject *states, Py_ssize_t n) {
+    bool good = PyList_GET_SIZE(states) == n;
+    for (Py_ssize_t i = 0; i < n && good; i++) good = PyDict_Check(PyList_GET_ITEM(states, i));
+    if (!good) PyErr_Format(PyExc_ValueError, "states must be a list of %zd dictionaries", n);
+    return good ? 0 : -1;
+}
+
+static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *const s[AC_MAX_STATE], PyObject *states,
                      PyObject *steps, const ac_step *k) {
     Py_ssize_t n = PyList_GET_SIZE(params);
     ac_update *u = PyMem_Calloc((size_t)(n + 1), sizeof *u);
     if (!u) return PyErr_NoMemory();
     PyObject *result = NULL;
-    if (column(u, n, params, offsetof(ac_update, param), false, "params") == 0 &&
-        column(u, n, grads, offsetof(ac_update, grad), false, "grads") == 0 &&
-        column(u, n, s0, offsetof(ac_update, state[0]), false, "state") == 0 &&
-        column(u, n, s1, offsetof(ac_update, state[1]), false, "state") == 0 &&
-        column(u, n, s2, offsetof(ac_update, state[2]), false, "state") == 0 && step_counts(u, n, steps) == 0) {
+    int failed = column(u, n, params, offsetof(ac_update, param), false, "params") < 0 ||
+                 column(u, n, grads, offsetof(ac_update, grad), false, "grads") < 0;
+    for (size_t i = 0; i < AC_MAX_STATE && !failed; i++)
+        failed = column(u, n, s[i], offsetof(ac_update, state) + i * sizeof u->state[0], false, "state") < 0;
+    if (!failed && step_counts(u, n, steps) == 0 && check_states(states, n) == 0) {
         ac_optim_begin(u, (int)n);
         void *lock = ac_lock.release();
-        int done, failed = ac_optim_step(rule, u, (int)n, k, &done);
+        int done;
+        failed = ac_optim_step(rule, u, (int)n, k, &done);
         ac_lock.acquire(lock);
         ac_optim_end(u, (int)n, done);
-        result = failed ? ac_raise() : Py_NewRef(Py_None);
-        if (failed) keep_first(steps, done);
+        if (failed) (void)ac_raise();
+        if (note_states(rule, states, s[0], steps, done) == 0 && !failed) result = Py_NewRef(Py_None);
     }
     PyMem_Free(u);
     return result;
 }
 
-/* _sgd(params, grads, momenta | None, steps, lr, momentum, dampening, weight_decay, nesterov, maximize) */
+/* _sgd(params, grads, momenta | None, states, steps, lr, momentum, dampening, weight_decay, nesterov, maximize) */
 static PyObject *sgd(PyObject *module, PyObject *args) {
-    PyObject *params, *grads, *momenta, *steps;
+    PyObject *params, *grads, *s[AC_MAX_STATE] = {Py_None, Py_None, Py_None}, *states, *steps;
     ac_step k = {0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OO!ddddpp", &PyList_Type, &params, &PyList_Type, &grads, &momenta, &PyList_Type,
-                          &steps, &k.lr, &k.momentum, &k.dampening, &k.weight_decay, &k.nesterov, &k.maximize))
-        return NULL;
-    return run(AC_RULE_SGD, params, grads, momenta, Py_None, Py_None, steps, &k);
-}
-
-/* _adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs | None, steps, lr, beta1, beta2, eps, weight_decay,
- * decoupled, maximize) */
-static PyObject *adam(PyObject *module, PyObject *args) {
-    PyObject *params, *grads, *m, *v, *vmax, *steps;
-    ac_step k = {0};
-    (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OOOO!dddddpp", &PyList_Type, &params, &PyList_Type, &grads, &m, &v, &vmax,
-                          &PyList_Type, &steps, &k.lr, &k.beta1, &k.beta2, &k.eps, &k.weight_decay, &k.decoupled,
+    if (!PyArg_ParseTuple(args, "O!O!OO!O!ddddpp", &PyList_Type, &params, &PyList_Type, &grads, &s[0], &PyList_Type,
+                          &states, &PyList_Type, &steps, &k.lr, &k.momentum, &k.dampening, &k.weight_decay, &k.nesterov,
                           &k.maximize))
         return NULL;
-    return run(AC_RULE_ADAM, params, grads, m, v, vmax, steps, &k);
+    return run(AC_RULE_SGD, params, grads, s, states, steps, &k);
+}
+
+/* _adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs | None, states, steps, lr, beta1, beta2, eps,
+ * weight_decay, decoupled, maximize) */
+static PyObject *adam(PyObject *module, PyObject *args) {
+    PyObject *params, *grads, *s[AC_MAX_STATE], *states, *steps;
+    ac_step k = {0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!OOOO!O!dddddpp", &PyList_Type, &params, &PyList_Type, &grads, &s[0], &s[1], &s[2],
+                          &PyList_Type, &states, &PyList_Type, &steps, &k.lr, &k.beta1, &k.beta2, &k.eps,
+                          &k.weight_decay, &k.decoupled, &k.maximize))
+        return NULL;
+    return run(AC_RULE_ADAM, params, grads, s, states, steps, &k);
 }
 
 static PyObject *total_norm(PyObject *module, PyObject *list) {

@@ -80,8 +80,9 @@ typedef struct {
 } coverage;
 
 static void visit(void *context, int64_t chunk, int hand) {
-    unsigned char *seen = &((coverage *)context)->seen[chunk];
-    *seen = (unsigned char)(*seen + (hand < ac_num_threads() ? 1 : 100));
+    const coverage *c = context;
+    unsigned char *seen = &c->seen[chunk];
+    *seen = (unsigned char)(*seen + (hand < ac_num_threads() && hand < c->n ? 1 : 100));
 }
 
 static void test_pool(void) {
@@ -91,7 +92,7 @@ static void test_pool(void) {
             unsigned char seen[200] = {0};
             coverage c = {n, seen};
             int wrong = 0;
-            ac_parallel(n, visit, &c);
+            ac_parallel(n, threads, visit, &c);
             for (int64_t i = 0; i < n; i++) wrong += seen[i] != 1;
             CHECK(wrong == 0);
         }

@@ -1,0 +1,101 @@
+"""What is measured: one entry a row of the table, and how a library does it once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    what: str
+    bound: Optional[float]  # on time(ampc) / time(torch); None: nothing was asked
+    repeats: int  # calls that one figure averages
+    limit: Optional[str] = None  # what holds it back at best: a key of limits.c's object
+    amount: float = 0  # of what that limit counts, in one call: floating point operations, or bytes
+
+
+def product(m: int, n: int, k: int) -> float:
+    return 2.0 * m * n * k
+
+
+def mlp(n: int) -> float:
+    """Three forward, three weight-gradient and two input-gradient products of 512 rows."""
+    return 8 * product(512, n, n)
+
+
+F32, BF16, COPY = "f32_gflop_s", "bf16_gflop_s", "copy_gb_s"
+
+CASES = [
+    Case("import", "`import` in a fresh interpreter", 0.15, 1),
+    Case("add16", "`a + b` on 16 float32 numbers", 0.2, 20000),
+    Case("linear-small", "`F.linear` 32x64x64, bfloat16 autocast", 0.1, 3000, BF16, product(32, 64, 64)),
+    Case("mlp64", "MLP 3x64, batch 512, float32: forward, backward, SGD step", 0.60, 300, F32, mlp(64)),
+    Case("mlp1024", "MLP 3x1024, the same", 1.10, 8, F32, mlp(1024)),
+    Case("mlp4096", "MLP 3x4096, the same", 1.05, 1, F32, mlp(4096)),
+    Case("mlp64-bf16", "MLP 3x64, bfloat16 autocast", 0.25, 300, BF16, mlp(64)),
+    Case("mlp1024-bf16", "MLP 3x1024, bfloat16 autocast", 0.5, 20, BF16, mlp(1024)),
+    Case("mlp4096-bf16", "MLP 3x4096, bfloat16 autocast", 0.5, 1, BF16, mlp(4096)),
+    Case("forward", "product 512x4096x4096, bfloat16, weights kept: forward", 0.8, 4, BF16, product(512, 4096, 4096)),
+    Case("dx", "the same: gradient of the input", 0.8, 4, BF16, product(512, 4096, 4096)),
+    Case("dw", "the same: gradient of the weight, float32 in ampc", 0.4, 4, BF16, product(512, 4096, 4096)),
+    Case("forward-64", "product 64x1024x1024, bfloat16, weights kept", 0.4, 100, BF16, product(64, 1024, 1024)),
+    Case("cast", "cast of 64 Mi numbers, float32 to float16", 1.0, 1, COPY, 6.0 * (1 << 26)),
+]
+
+BUSY = [  # bound on time beside busy processes / quiet time, of ampc itself
+    Case("mlp1024-bf16", "MLP 3x1024, bfloat16 autocast", 2.5, 16),
+    Case("mlp64-bf16", "MLP 3x64, bfloat16 autocast", 2.5, 300),
+    Case("mlp1024", "MLP 3x1024, float32", 2.5, 8),
+]
+
+
+def training_step(T: Any, n: int, low: bool, batch: int = 512) -> Callable[[], Any]:
+    T.manual_seed(0)
+    net = T.nn.Sequential(T.nn.Linear(n, n), T.nn.ReLU(), T.nn.Linear(n, n), T.nn.ReLU(), T.nn.Linear(n, n))
+    opt = T.optim.SGD(net.parameters(), lr=1e-3)
+    loss_fn, x, y = T.nn.MSELoss(), T.randn(batch, n), T.randn(batch, n)
+
+    def step() -> None:
+        opt.zero_grad()
+        with T.autocast("cpu", dtype=T.bfloat16, enabled=low):
+            loss = loss_fn(net(x), y)
+        loss.backward()
+        opt.step()
+
+    return step
+
+
+def low_product(T: Any, which: str, m: int, n: int, k: int) -> Callable[[], Any]:
+    """As a training step under autocast meets it: activations in bfloat16, the weight a float32 parameter
+    whose 16-bit copy is kept."""
+    x, g = T.randn(m, k).to(T.bfloat16), T.randn(m, n).to(T.bfloat16)
+    w = T.randn(n, k).requires_grad_()
+    low = w.detach().to(T.bfloat16)
+    own = T.__name__ == "ampc"
+
+    def run() -> Any:
+        with T.no_grad(), T.autocast("cpu", dtype=T.bfloat16):
+            if which == "forward":
+                return T.nn.functional.linear(x, w if own else low)
+            if which == "dx":
+                return T.mm(g, w if own else low)
+            return T.mm(g.t(), x, out_dtype=T.float32) if own else T.mm(g.t(), x)
+
+    return run
+
+
+def make(T: Any, name: str) -> Callable[[], Any]:
+    kind, _, rest = name.partition("-")
+    if kind == "add16":
+        a, b = T.ones(16), T.ones(16)
+        return lambda: a + b
+    if kind == "linear":
+        return low_product(T, "forward", 32, 64, 64)
+    if kind == "cast":
+        wide = T.ones(1 << 26)
+        return lambda: wide.to(T.float16)
+    if kind.startswith("mlp"):
+        return training_step(T, int(kind[3:]), rest == "bf16")
+    return low_product(T, kind, *((64, 1024, 1024) if rest else (512, 4096, 4096)))

@@ -1,0 +1,114 @@
+"""Tables and the picture, from raw rounds."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from cases import BUSY, CASES, Case
+
+HERE = Path(__file__).resolve().parent
+
+
+def unit(seconds: float) -> str:
+    for scale, name in ((1, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns")):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def verdict(ratio: float, bound: Any) -> str:
+    return "" if bound is None else f"at most {bound}" + ("" if ratio <= bound else " - **missed**")
+
+
+def of_limit(case: Case, seconds: float, limits: dict) -> str:
+    """The rate, and its share of what the machine gave at best in the same run."""
+    limit = limits.get(case.limit) if case.limit else None
+    if not limit:
+        return ""
+    rate = case.amount / seconds / 1e9
+    return f"{rate:.3g} of {limit:.4g} {'GB/s' if case.limit.endswith('gb_s') else 'GFLOP/s'}, {100 * rate / limit:.0f} %"
+
+
+def ratios_of(result: dict, case: Case) -> list[float]:
+    return sorted(p["ampc"] / p["torch"] for p in result["rounds"].get(case.name, []))
+
+
+def table(result: dict) -> str:
+    lines = ["| work | ampc | torch | ampc / torch | rounds from to | asked | ampc's rate |", "|---|---|---|---|---|---|---|"]
+    for case in CASES:
+        pairs, ratios = result["rounds"].get(case.name), ratios_of(result, case)
+        if not pairs:
+            continue
+        mid = {k: statistics.median(p[k] for p in pairs) for k in ("ampc", "torch")}
+        ratio = statistics.median(ratios)
+        lines.append(f"| {case.what} | {unit(mid['ampc'])} | {unit(mid['torch'])} | {ratio:.3f} | {ratios[0]:.3f} to {ratios[-1]:.3f} | "
+                     f"{verdict(ratio, case.bound)} | {of_limit(case, mid['ampc'], result['limits'])} |")
+    return "\n".join(lines)
+
+
+def busy_table(result: dict) -> str:
+    """Times beside busy processes over quiet times, each library against itself."""
+    lines = ["| step | busy processes | ampc, busy / quiet | torch, busy / quiet | asked of ampc |", "|---|---|---|---|---|"]
+    for case in BUSY:
+        for row in result.get("busy", {}).get(case.name, []):
+            ratio = {k: statistics.median(row[k]["busy"]) / statistics.median(row[k]["quiet"]) for k in ("ampc", "torch")}
+            lines.append(f"| {case.what} | {row['processes']} | {ratio['ampc']:.2f} | {ratio['torch']:.2f} | {verdict(ratio['ampc'], case.bound)} |")
+    return "\n".join(lines)
+
+
+def heading(r: dict) -> list[str]:
+    commit = r["commit"][:12] + ("+changes" if r["commit"].endswith("+changes") else "")
+    names = {"copy_gb_s": "copy {:.1f} GB/s", "add_gb_s": "read-modify-write {:.1f} GB/s", "f32_gflop_s": "float32 FMA {:.0f} GFLOP/s",
+             "bf16_gflop_s": "bfloat16 tiles {:.0f} GFLOP/s", "sgemm_1024_gflop_s": "NumPy's float32 product of 1024 {:.0f} GFLOP/s"}
+    best = ", ".join(names[k].format(v) for k, v in r["limits"].items() if k in names)
+    return [f"## {r['date']} UTC, commit {commit}", "",
+            f"{r['machine']}; {r['threads']} threads; torch {r['torch']}; {r['blas']}; load average {r['load_before']:.2f} before, "
+            f"{r['load_after']:.2f} after. At best in the same run: {best}.", ""]
+
+
+def draw(result: dict, path: Path) -> None:
+    """Every ratio as a dot with its rounds as a line, and what was asked as a mark; left of 1 ampc is faster."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    shown = [c for c in CASES if ratios_of(result, c)]
+    fig, ax = plt.subplots(figsize=(10, 0.42 * len(shown) + 1.6))
+    for y, case in enumerate(reversed(shown)):
+        ratios = ratios_of(result, case)
+        mid = statistics.median(ratios)
+        met = case.bound is None or mid <= case.bound
+        ax.plot([ratios[0], ratios[-1]], [y, y], color="#9db4c8", lw=5, solid_capstyle="round", zorder=1)
+        ax.plot(mid, y, "o", color="#1f6f43" if met else "#b3411f", ms=8, zorder=3)
+        if case.bound is not None:
+            ax.plot([case.bound, case.bound], [y - 0.32, y + 0.32], color="#333333", lw=2, zorder=2)
+        ax.annotate(f"{mid:.2f}", (mid, y), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=8)
+    ax.axvline(1, color="#333333", lw=0.8, ls=":")
+    ax.set_yticks(range(len(shown)), [c.what.replace("`", "") for c in reversed(shown)], fontsize=8)
+    ax.set_ylim(-0.6, len(shown) - 0.2)
+    ax.set_xscale("log")
+    ticks = [0.05, 0.1, 0.2, 0.5, 1, 2]
+    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    ax.minorticks_off()
+    ax.set_xlabel("time of ampc / time of torch (dot: median; band: all rounds; bar: asked for at most)", fontsize=9)
+    ax.set_title(f"{result['machine']}, {result['threads']} threads, torch {result['torch']}, commit {result['commit'][:12]}", fontsize=9)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    fig.tight_layout()
+    fig.savefig(path, dpi=110)
+    plt.close(fig)
+
+
+def write() -> None:
+    files = sorted((HERE / "rounds").glob("*.json"), reverse=True)
+    text = ["# Results", "", "Generated by `python benchmarks/compare.py --report` from the raw rounds in `benchmarks/rounds/`. Ratios of times;",
+            "absolute times are those of a shared machine and only show the order of size.", "", "![ratios](results.png)", ""]
+    for path in files:
+        r = json.loads(path.read_text())
+        text += heading(r) + [table(r), ""] + ([busy_table(r), ""] if r.get("busy") else [])
+    (HERE / "RESULTS.md").write_text("\n".join(text))
+    draw(json.loads(files[0].read_text()), HERE / "results.png")
