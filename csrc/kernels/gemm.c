@@ -139,13 +139,14 @@ static void one_block(void *context, int64_t chunk, int hand) {
 
 /* -- the plan ---------------------------------------------------------------------------------------------- */
 
-/* Accumulators take a quarter of the second-level cache. Smaller blocks where C is small, so that
- * there are two for every thread, but none below about ten microseconds of work. */
+/* Accumulators take an eighth of the second-level cache, which two hardware threads may have to share.
+ * Smaller blocks where C is small, so that there are eight for every thread and one that is slowed
+ * down leaves its share to the others, but none below about ten microseconds of work. */
 static void choose_blocks(plan *p, int hands) {
-    int64_t tiles = ac_l2_bytes() / 4 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
+    int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
     int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
     int64_t a = least(32, p->a_panels), b = tiles / 32 < 4 ? 4 : tiles / 32;
-    while (hands > 1 && ceil_div(p->a_panels, a) * ceil_div(p->b_panels, b) < 2 * hands && a * b > enough) {
+    while (hands > 1 && ceil_div(p->a_panels, a) * ceil_div(p->b_panels, b) < 8 * hands && a * b > enough) {
         if (a > b) a = ceil_div(a, 2);
         else b = ceil_div(b, 2);
     }
