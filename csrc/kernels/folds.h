@@ -13,8 +13,8 @@ enum { LANES = 16 };
 #define ADD(a, b) ((a) + (b))
 #define MUL(a, b) ((a) * (b))
 /* a nan, once seen, stays */
-#define LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
-#define SMALLER(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+#define LARGER(a, b) (((a) > (b)) | ((a) != (a)) ? (a) : (b))
+#define SMALLER(a, b) (((a) < (b)) | ((a) != (a)) ? (a) : (b))
 #define MAGNITUDE(x) ((x) < 0 ? -(x) : (x))
 
 /* map may use x and p (in lane type); START is the combination's neutral value */
