@@ -41,6 +41,9 @@ CASES = [
     Case("dx", "the same: gradient of the input", 0.8, 4, BF16, product(512, 4096, 4096)),
     Case("dw", "the same: gradient of the weight, float32 in ampc", 0.4, 4, BF16, product(512, 4096, 4096)),
     Case("forward-64", "product 64x1024x1024, bfloat16, weights kept", 0.4, 100, BF16, product(64, 1024, 1024)),
+    *(Case(f"each-{what}", f"{text} of 16 Mi numbers, bfloat16", None, 3, "add_gb_s", 4.0 * (1 << 24))
+      for what, text in (("add", "`x += y`"), ("gelu", "GELU"), ("softmax", "softmax in rows of 1024"), ("layer_norm", "layer_norm in rows of 1024"),
+                         ("cross_entropy", "cross-entropy, 1024 classes,"), ("dropout", "dropout"))),
     Case("cast", "cast of 64 Mi numbers, float32 to float16", 1.0, 1, COPY, 6.0 * (1 << 26)),
 ]
 
@@ -86,6 +89,22 @@ def low_product(T: Any, which: str, m: int, n: int, k: int) -> Callable[[], Any]
     return run
 
 
+def elementwise(T: Any, what: str) -> Callable[[], Any]:
+    """Out of cache: 32 MiB in and out. `x += y` reads two and writes one, counted as the others' two."""
+    F, rows = T.nn.functional, 1 << 14
+    x, y = T.rand(rows, 1024).to(T.bfloat16), T.zeros(rows, 1024).to(T.bfloat16)
+    labels, weight = T.zeros(rows, dtype=T.int64), T.ones(1024).to(T.bfloat16)
+    work = {"add": lambda: x.add_(y), "gelu": lambda: F.gelu(x), "softmax": lambda: F.softmax(x, -1),
+            "layer_norm": lambda: F.layer_norm(x, (1024,), weight, weight), "cross_entropy": lambda: F.cross_entropy(x, labels),
+            "dropout": lambda: F.dropout(x, 0.1)}[what]
+
+    def run() -> Any:
+        with T.no_grad():
+            return work()
+
+    return run
+
+
 def make(T: Any, name: str) -> Callable[[], Any]:
     kind, _, rest = name.partition("-")
     if kind == "add16":
@@ -93,6 +112,8 @@ def make(T: Any, name: str) -> Callable[[], Any]:
         return lambda: a + b
     if kind == "linear":
         return low_product(T, "forward", 32, 64, 64)
+    if kind == "each":
+        return elementwise(T, rest)
     if kind == "cast":
         wide = T.ones(1 << 26)
         return lambda: wide.to(T.float16)

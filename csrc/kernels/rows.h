@@ -143,9 +143,12 @@ static void S(dropout_row)(int64_t n, const void *from, double p, uint64_t seed,
     const R *x = from;
     R *y = to, scale = p < 1 ? (R)(1 / (1 - p)) : 0;
     float drop = (float)p;
+    uint32_t words[4 * RANDOM_BLOCKS];
+    uint64_t at = (uint64_t)first;
     for (int64_t i = 0; i < n;) {
-        uint64_t at = (uint64_t)(first + i);
-        ac_philox_block random = ac_philox(seed, offset + at / 4);
-        for (uint64_t j = at % 4; j < 4 && i < n; j++, i++) y[i] = ac_uniform24(random.v[j]) < drop ? 0 : x[i] * scale;
+        int64_t skip = (int64_t)(at % 4), run = 4 * RANDOM_BLOCKS - skip < n - i ? 4 * RANDOM_BLOCKS - skip : n - i;
+        random_words(seed, offset + at / 4, words);
+        for (int64_t j = 0; j < run; j++) y[i + j] = ac_uniform24(words[skip + j]) < drop ? 0 : x[i + j] * scale;
+        i += run, at += (uint64_t)run;
     }
 }

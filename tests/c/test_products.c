@@ -238,6 +238,19 @@ static void test_nothing(const ac_micro *micro) {
     CHECK(ac_gemm_run_on(&g, micro, &finite) == 0 && finite);
 }
 
+/* Small products live on the stack. */
+static void test_small_allocates_nothing(const ac_micro *micro) {
+    ac_dtype round = round_for(micro->kind);
+    matrix a = new_matrix(64, 64, AC_float32, round, 0), b = new_matrix(64, 64, AC_float32, round, 1);
+    float c[64 * 64];
+    ac_gemm_call g = {.a = a.o, .b = b.o, .c = (char *)c, .c_dtype = AC_float32, .c_row = 64, .alpha = 1, .batch = 1};
+    bool finite;
+    ac_alloc_fail_at(0, 0);
+    CHECK(ac_gemm_run_on(&g, micro, &finite) == 0 && finite && ac_alloc_calls() == 0);
+    free(a.block);
+    free(b.block);
+}
+
 /* -- packing in parts -------------------------------------------------------------------------------------------- */
 
 static void test_parts(void) {
@@ -274,6 +287,7 @@ int main(int argc, char **argv) {
         test_subnormal(micro);
         test_shared(micro);
         test_nothing(micro);
+        test_small_allocates_nothing(micro);
         printf("%s: %d passed, %d failed\n", micro->name, passed, failed);
     }
     test_parts();
