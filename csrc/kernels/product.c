@@ -90,7 +90,7 @@ static void run_wide(wide_product *p) {
     p->by_rows = p->m >= 64 || p->m >= p->n;
     int64_t length = p->by_rows ? p->m : p->n;
     p->parts = work < (1 << 19) || length < 32 ? 1 : length / 256 > 2 ? length / 256 : 2;
-    if (work / p->parts > (int64_t)1 << 31) p->parts = work >> 31; /* short enough to be interrupted between */
+    if (work / p->parts > (int64_t)1 << 29) p->parts = work >> 29; /* short enough to be interrupted between */
     int64_t each = work / p->parts, grain = each > 0 ? ((int64_t)1 << 18) / each : 1024;
     ac_for_range(p->batch * p->parts, grain, product_parts, p);
 }
