@@ -52,16 +52,15 @@ typedef struct {
     double *c;          /* row-major */
     const double *bias; /* n values, or NULL */
     bool add;           /* to what c holds */
-    int64_t parts;      /* pieces one product is cut into, */
-    bool by_rows;       /* along m or n */
+    int64_t rows, cols; /* of the pieces that one product is cut into */
 } wide_product;
 
+static int64_t pieces_across(const wide_product *p) { return (p->n + p->cols - 1) / p->cols; }
+static int64_t pieces_of(const wide_product *p) { return (p->m + p->rows - 1) / p->rows * pieces_across(p); }
+
 static void product_part(const wide_product *p, int64_t batch, int64_t part) {
-    int64_t whole = p->by_rows ? p->m : p->n, step = ((whole + p->parts - 1) / p->parts + 15) / 16 * 16;
-    int64_t at = part * step, count = whole - at < step ? whole - at : step;
-    if (count <= 0) return;
-    int64_t m = p->by_rows ? count : p->m, n = p->by_rows ? p->n : count;
-    int64_t row0 = p->by_rows ? at : 0, col0 = p->by_rows ? 0 : at;
+    int64_t row0 = part / pieces_across(p) * p->rows, col0 = part % pieces_across(p) * p->cols;
+    int64_t m = p->m - row0 < p->rows ? p->m - row0 : p->rows, n = p->n - col0 < p->cols ? p->n - col0 : p->cols;
     double *c = p->c + batch * p->m * p->n + row0 * p->n + col0;
     for (int64_t i = 0; p->bias && i < m; i++) memcpy(c + i * p->n, p->bias + col0, (size_t)n * sizeof *c);
     ac_dgemm g = {.m = m,
@@ -81,18 +80,25 @@ static void product_part(const wide_product *p, int64_t batch, int64_t part) {
 
 static void product_parts(void *context, int64_t begin, int64_t end) {
     const wide_product *p = context;
-    for (int64_t i = begin; i < end; i++) product_part(p, i / p->parts, i % p->parts);
+    for (int64_t i = begin; i < end; i++) product_part(p, i / pieces_of(p), i % pieces_of(p));
 }
 
-/* Each piece packs the other operand again, so pieces are few and thick. */
+/* Each piece packs its operands again, so pieces are few and thick; but short enough (some 50 ms) to be
+ * interrupted between. */
 static void run_wide(wide_product *p) {
     int64_t work = p->m * p->n * p->k;
-    p->by_rows = p->m >= 64 || p->m >= p->n;
-    int64_t length = p->by_rows ? p->m : p->n;
-    p->parts = work < (1 << 19) || length < 32 ? 1 : length / 256 > 2 ? length / 256 : 2;
-    if (work / p->parts > (int64_t)1 << 29) p->parts = work >> 29; /* short enough to be interrupted between */
-    int64_t each = work / p->parts, grain = each > 0 ? ((int64_t)1 << 18) / each : 1024;
-    ac_for_range(p->batch * p->parts, grain, product_parts, p);
+    int64_t *side = p->m >= 64 || p->m >= p->n ? &p->rows : &p->cols;
+    p->rows = p->m > 0 ? p->m : 1, p->cols = p->n > 0 ? p->n : 1;
+    if (work >= 1 << 19 && *side >= 32) {
+        int64_t parts = *side / 256 > 2 ? *side / 256 : 2;
+        *side = ((*side + parts - 1) / parts + 15) / 16 * 16;
+    }
+    while (p->rows * p->cols * p->k > (int64_t)1 << 30 && p->rows * p->cols > 64 * 64) {
+        side = p->rows > p->cols ? &p->rows : &p->cols;
+        *side = (*side / 2 + 15) / 16 * 16;
+    }
+    int64_t each = p->rows * p->cols * p->k, grain = each > 0 ? ((int64_t)1 << 18) / each : 1024;
+    ac_for_range(p->batch * pieces_of(p), grain, product_parts, p);
 }
 
 /* t [rows, cols] (or [batch, rows, cols]) as float64 with one unit stride; copies if it must. */
