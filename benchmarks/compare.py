@@ -1,6 +1,6 @@
 """ampc against torch, in one interleaved run.
 
-    python benchmarks/compare.py            # runs, prints the tables
+    python benchmarks/compare.py            # runs, prints the tables, draws build/benchmark.png
     python benchmarks/compare.py --save     # the same, and keeps the raw rounds in benchmarks/rounds/
     python benchmarks/compare.py --report   # writes RESULTS.md and results.png from the kept rounds
 
@@ -203,6 +203,10 @@ def main() -> None:
         print(report.table(result))
         if result.get("busy"):
             print("\n" + report.busy_table(result))
+        picture = ROOT / "build" / "benchmark.png"
+        picture.parent.mkdir(exist_ok=True)
+        if result["rounds"] and report.draw(result, picture):
+            print(f"\ndrawn: {picture}")
         if args.save:
             (HERE / "rounds").mkdir(exist_ok=True)
             (HERE / "rounds" / (time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + ".json")).write_text(json.dumps(result, indent=1))

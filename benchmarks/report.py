@@ -69,10 +69,13 @@ def heading(r: dict) -> list[str]:
             f"{r['load_after']:.2f} after. At best in the same run: {best}.", ""]
 
 
-def draw(result: dict, path: Path) -> None:
-    """Every ratio as a dot with its rounds as a line, and what was asked as a mark; left of 1 ampc is faster."""
-    import matplotlib
-
+def draw(result: dict, path: Path) -> bool:
+    """Every ratio as a dot with its rounds as a line, and what was asked as a mark; left of 1 ampc is faster.
+    False where there is no matplotlib."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -101,6 +104,7 @@ def draw(result: dict, path: Path) -> None:
     fig.tight_layout()
     fig.savefig(path, dpi=110)
     plt.close(fig)
+    return True
 
 
 def write() -> None:

@@ -217,13 +217,13 @@ def test_weight_gradients_accumulate_in_float32(dtype):
     """A second backward adds to .grad in float32, in place: never rounded to 16 bits on the way."""
     x, g = ampc.randn(40, 70).to(dtype), ampc.randn(40, 50).to(dtype)
     w = ampc.zeros(50, 70, requires_grad=True)
+    before = place = None
     for _ in range(3):
-        before = w.grad
         with ampc.autocast("cpu", dtype=dtype):
             y = ampc.nn.functional.linear(x, w)
         y.backward(g)
         assert before is None or (w.grad is before and w.grad.data_ptr() == place)
-        place = w.grad.data_ptr()
+        before, place = w.grad, w.grad.data_ptr()
     a, b = g.double().numpy(), x.double().numpy()
     bound = 3 * (4 * 40 + 8) * 2.0**-24 * (np.abs(a).T @ np.abs(b))
     assert w.grad.dtype is ampc.float32 and (np.abs(w.grad.double().numpy() - 3 * (a.T @ b)) <= bound).all()
@@ -232,7 +232,10 @@ def test_weight_gradients_accumulate_in_float32(dtype):
 def test_copy_nobody_used_is_not_renewed(layer):
     layer.weight.grad = ampc.ones(16, 16)
     opt = ampc.optim.SGD(layer.parameters(), lr=1.0)
-    renewed = lambda: ampc.amp.weight_copy_stats()["renewed"]
+
+    def renewed():
+        return ampc.amp.weight_copy_stats()["renewed"]
+
     first = renewed()
     opt.step()
     assert renewed() == first + 1
