@@ -1,16 +1,11 @@
 // clang-format off
-/* Reduction loops. A run is summed in 16 independent lanes, which a compiler turns into vector
- * registers and which keeps rounding errors near those of pairwise summation; runs are at most
- * AC_TILE long and their totals are added in float64. */
-
-enum { LANES = 16 };
+/* Reduction loops, in lanes (see lanes.h). */
 
 #define FOLDS(ROW)                                                                                 \
     ROW(SUM, sum) ROW(SUM_SQUARES, sum_squares) ROW(SUM_ABS, sum_abs) ROW(SUM_POWERS, sum_powers)  \
     ROW(COUNT, count) ROW(PROD, prod) ROW(MAX, max) ROW(MIN, min) ROW(MAX_ABS, max_abs)            \
     ROW(MIN_ABS, min_abs)
 
-#define ADD(a, b) ((a) + (b))
 #define MUL(a, b) ((a) * (b))
 /* a nan, once seen, stays */
 #define LARGER(a, b) (((a) > (b)) | ((a) != (a)) ? (a) : (b))
@@ -27,6 +22,11 @@ enum { LANES = 16 };
         int64_t i = 0;                                                                             \
         for (; i + LANES <= n; i += LANES)                                                         \
             for (int j = 0; j < LANES; j++) {                                                      \
+                R x = v[i + j];                                                                    \
+                acc[j] = COMBINE(acc[j], map);                                                     \
+            }                                                                                      \
+        for (; i + FEW_LANES <= n; i += FEW_LANES)                                                 \
+            for (int j = 0; j < FEW_LANES; j++) {                                                  \
                 R x = v[i + j];                                                                    \
                 acc[j] = COMBINE(acc[j], map);                                                     \
             }                                                                                      \

@@ -1,5 +1,7 @@
 #include "iterate.h"
 
+#include "../base/alloc.h"
+
 static void push_dim(ac_iter *it, int64_t size, const int64_t *strides) {
     int last = it->ndim - 1;
     bool merges = it->ndim > 0; /* the dimension before steps over exactly this one */
@@ -87,6 +89,33 @@ void ac_for_range(int64_t n, int64_t grain, ac_range_fn fn, void *context) {
     if (grain < 1) grain = 1;
     ranges r = {n, grain, fn, context};
     ac_parallel((n + grain - 1) / grain, ac_num_threads(), one_range, &r);
+}
+
+typedef struct {
+    int64_t n, grain;
+    ac_scratch_fn fn;
+    void *context;
+    char *scratch;
+    size_t each;
+} scratch_ranges;
+
+static void one_scratch_range(void *context, int64_t chunk, int hand) {
+    const scratch_ranges *r = context;
+    int64_t begin = chunk * r->grain, end = begin + r->grain;
+    r->fn(r->context, begin, end < r->n ? end : r->n, r->scratch + (size_t)hand * r->each);
+}
+
+int ac_for_range_with(int64_t n, int64_t grain, size_t bytes, ac_scratch_fn fn, void *context) {
+    if (n <= 0) return 0;
+    if (grain < 1) grain = 1;
+    int64_t chunks = (n + grain - 1) / grain;
+    int hands = ac_num_threads() < chunks ? ac_num_threads() : (int)chunks;
+    scratch_ranges r = {n, grain, fn, context, NULL, (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT};
+    r.scratch = ac_alloc((size_t)hands * r.each);
+    if (!r.scratch) return -1;
+    ac_parallel(chunks, hands, one_scratch_range, &r);
+    ac_free(r.scratch, (size_t)hands * r.each);
+    return 0;
 }
 
 void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context) {

@@ -47,5 +47,8 @@ int64_t ac_space_offset(const ac_space *s, int64_t index);
 /* Calls fn(context, begin, end) over [0, n) in chunks of `grain`, in parallel. */
 typedef void (*ac_range_fn)(void *context, int64_t begin, int64_t end);
 void ac_for_range(int64_t n, int64_t grain, ac_range_fn fn, void *context);
+/* The same with `bytes` of scratch memory for each thread, 64-byte aligned; -1 when there is none to be had. */
+typedef void (*ac_scratch_fn)(void *context, int64_t begin, int64_t end, char *scratch);
+int ac_for_range_with(int64_t n, int64_t grain, size_t bytes, ac_scratch_fn fn, void *context) AC_CHECKED;
 
 #endif

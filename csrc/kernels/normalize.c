@@ -5,7 +5,6 @@
 #include "../base/alloc.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 /* Rows of `n` neighbouring values share statistics (layer_norm), or channels do (batch_norm). */
@@ -18,7 +17,6 @@ typedef struct {
     ac_dtype x_dtype, g_dtype;         /* but these two in layer_norm */
     char *dweight, *dbias;             /* sums of each block of rows, in lane type */
     double eps;
-    atomic_int failed;
 } norm_call;
 
 static double total_of(const norm_call *c, ac_fold fold, const void *x, int64_t n, double p) {
@@ -94,21 +92,12 @@ static void keep_row(const norm_call *c, const ac_tensor *y, int64_t i, const vo
     c->loops->store[c->lane][y->dtype](c->n, row, (char *)ac_data(y) + i * c->n * ac_itemsize(y->dtype), 1);
 }
 
-/* Three rows of the thread's own; NULL also notes the failure. */
-static char *row_buffers(norm_call *c, size_t *bytes, size_t *all) {
-    *bytes = (size_t)(c->n * ac_lane_bytes(c->lane)) + AC_ALIGNMENT;
-    *all = 3 * *bytes;
-    char *buffers = ac_alloc(*all);
-    if (!buffers) atomic_store(&c->failed, 1);
-    return buffers;
-}
+static size_t row_bytes(const norm_call *c) { return (size_t)(c->n * ac_lane_bytes(c->lane)) + AC_ALIGNMENT; }
 
-static void layer_rows(void *context, int64_t begin, int64_t end) {
-    norm_call *c = context;
+static void layer_rows(void *context, int64_t begin, int64_t end, char *buffers) {
+    const norm_call *c = context;
     ac_tensor *const *out = c->r->out;
-    size_t bytes, all;
-    char *buffers = row_buffers(c, &bytes, &all);
-    if (!buffers) return;
+    size_t bytes = row_bytes(c);
     for (int64_t i = begin; i < end; i++) {
         const void *x = row_of(c, c->x, c->x_dtype, i, buffers);
         double mean = total_of(c, AC_FOLD_SUM, x, c->n, 0) / (double)c->n;
@@ -119,10 +108,7 @@ static void layer_rows(void *context, int64_t begin, int64_t end) {
         c->loops->normalize[c->lane](c->n, x, mean, rstd, c->weight, c->bias, y);
         keep_row(c, out[0], i, y);
     }
-    ac_free(buffers, all);
 }
-
-static int no_row(const char *name) { return ac_fail(AC_MEMORY, "%s: no memory for a row", name); }
 
 int ac_cpu_layer_norm(const ac_run *r) {
     ATTRS(layer_norm);
@@ -133,20 +119,17 @@ int ac_cpu_layer_norm(const ac_run *r) {
     c.rows = c.n ? y->numel / c.n : 0;
     bool ok = take_rows(&set, r->in[0], c.lane, &c.x, &c.x_dtype);
     ok = ok && take(&set, r->in[1], c.lane, &c.weight) && take(&set, r->in[2], c.lane, &c.bias);
-    if (ok) ac_for_range(c.rows, AC_GRAIN_SLOW / (c.n + 1), layer_rows, &c);
+    int failed = ok ? ac_for_range_with(c.rows, AC_GRAIN_SLOW / (c.n + 1), 2 * row_bytes(&c), layer_rows, &c) : -1;
     drop(&set);
-    if (!ok) return -1;
-    return atomic_load(&c.failed) ? no_row("layer_norm") : 0;
+    return failed;
 }
 
 enum { BLOCK_ROWS = 64 }; /* rows whose weight gradients one chunk sums */
 
-static void layer_backward_block(void *context, int64_t begin, int64_t end) {
-    norm_call *c = context;
+static void layer_backward_block(void *context, int64_t begin, int64_t end, char *buffers) {
+    const norm_call *c = context;
     const ac_tensor *mean = c->r->in[2], *rstd = c->r->in[3], *out = c->r->out[0];
-    size_t bytes, all, sums = (size_t)(c->n * ac_lane_bytes(c->lane));
-    char *buffers = row_buffers(c, &bytes, &all);
-    if (!buffers) return;
+    size_t bytes = row_bytes(c), sums = (size_t)(c->n * ac_lane_bytes(c->lane));
     for (int64_t block = begin; block < end; block++) {
         char *dw = c->dweight + (size_t)block * sums, *db = c->dbias + (size_t)block * sums;
         int64_t last = (block + 1) * BLOCK_ROWS < c->rows ? (block + 1) * BLOCK_ROWS : c->rows;
@@ -160,7 +143,6 @@ static void layer_backward_block(void *context, int64_t begin, int64_t end) {
             keep_row(c, out, i, dx);
         }
     }
-    ac_free(buffers, all);
 }
 
 /* The blocks' sums, joined in order. */
@@ -183,17 +165,18 @@ int ac_cpu_layer_norm_backward(const ac_run *r) {
     size_t bytes = (size_t)(2 * each) + 1;
     bool ok = take_rows(&set, r->in[0], c.lane, &c.g, &c.g_dtype) && take_rows(&set, x, c.lane, &c.x, &c.x_dtype) &&
               take(&set, r->in[4], c.lane, &c.weight);
+    int failed = -1;
     c.dweight = ok ? ac_alloc(bytes) : NULL;
     if (c.dweight) {
+        int64_t grain = AC_GRAIN_SLOW / (BLOCK_ROWS * c.n + 1);
         c.dbias = c.dweight + each;
-        ac_for_range(blocks, AC_GRAIN_SLOW / (BLOCK_ROWS * c.n + 1), layer_backward_block, &c);
+        failed = ac_for_range_with(blocks, grain, 3 * row_bytes(&c), layer_backward_block, &c);
         join_blocks(&c, c.dweight, blocks, dw);
         join_blocks(&c, c.dbias, blocks, db);
         ac_free(c.dweight, bytes);
     }
     drop(&set);
-    if (!c.dweight) return -1;
-    return atomic_load(&c.failed) ? no_row("layer_norm_backward") : 0;
+    return failed;
 }
 
 /* -- batch norm -------------------------------------------------------------------------------------- */

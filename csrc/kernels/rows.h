@@ -1,30 +1,54 @@
 /* Loops over one contiguous row, written once for float and double (see scalar.h). */
 
+/* acc[j] = COMBINE over the values VALUE at every j-th of [i, end), in as many lanes as folds.h has. */
+#define ROW_FOLD(acc, i, end, COMBINE, VALUE)                                                                          \
+    do {                                                                                                               \
+        for (; i + LANES <= end; i += LANES)                                                                           \
+            for (int j = 0; j < LANES; j++) acc[j] = COMBINE(acc[j], VALUE(i + j));                                    \
+        for (; i + FEW_LANES <= end; i += FEW_LANES)                                                                   \
+            for (int j = 0; j < FEW_LANES; j++) acc[j] = COMBINE(acc[j], VALUE(i + j));                                \
+        for (; i < end; i++) acc[0] = COMBINE(acc[0], VALUE(i));                                                       \
+        for (int half = LANES / 2; half; half /= 2)                                                                    \
+            for (int j = 0; j < half; j++) acc[j] = COMBINE(acc[j], acc[j + half]);                                    \
+    } while (0)
+#define ROW_LARGER(a, b) ((b) > (a) ? (b) : (a))
+#define ROW_X(at) x[at]
+#define ROW_AB(at) a[at] * b[at]
+
 static R S(row_max)(int64_t n, const R *x) {
-    R best[16];
-    for (int j = 0; j < 16; j++) best[j] = -INFINITY;
+    R acc[LANES];
+    for (int j = 0; j < LANES; j++) acc[j] = -INFINITY;
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; j++) best[j] = x[i + j] > best[j] ? x[i + j] : best[j];
-    for (; i < n; i++) best[0] = x[i] > best[0] ? x[i] : best[0];
-    for (int j = 1; j < 16; j++) best[0] = best[j] > best[0] ? best[j] : best[0];
-    return best[0];
+    ROW_FOLD(acc, i, n, ROW_LARGER, ROW_X);
+    return acc[0];
 }
 
 static double S(row_sum)(int64_t n, const R *x) {
     double total = 0;
-    for (int64_t at = 0; at < n; at += 4096) {
-        int64_t end = n - at < 4096 ? n : at + 4096, i = at;
-        R acc[16] = {0};
-        for (; i + 16 <= end; i += 16)
-            for (int j = 0; j < 16; j++) acc[j] += x[i + j];
-        for (; i < end; i++) acc[0] += x[i];
-        for (int half = 8; half; half /= 2)
-            for (int j = 0; j < half; j++) acc[j] += acc[j + half];
+    for (int64_t i = 0; i < n;) {
+        int64_t end = n - i < 4096 ? n : i + 4096;
+        R acc[LANES] = {0};
+        ROW_FOLD(acc, i, end, ADD, ROW_X);
         total += (double)acc[0];
     }
     return total;
 }
+
+static double S(row_dot)(int64_t n, const R *a, const R *b) {
+    double total = 0;
+    for (int64_t i = 0; i < n;) {
+        int64_t end = n - i < 4096 ? n : i + 4096;
+        R acc[LANES] = {0};
+        ROW_FOLD(acc, i, end, ADD, ROW_AB);
+        total += (double)acc[0];
+    }
+    return total;
+}
+
+#undef ROW_FOLD
+#undef ROW_LARGER
+#undef ROW_X
+#undef ROW_AB
 
 /* y = exp(x - shift), and the sum of that; a row of -inf alone shifts by 0 and gives nan, as it must */
 static double S(shifted_exp)(int64_t n, const R *x, R shift, R *y) {
@@ -70,21 +94,6 @@ static void S(log_softmax_row)(int64_t n, const void *from, void *to) {
     R *y = to, top = S(row_max)(n, x);
     R rest = (R)(S(logsumexp_row)(n, from) - (double)top);
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] - top) - rest;
-}
-
-static double S(row_dot)(int64_t n, const R *a, const R *b) {
-    double total = 0;
-    for (int64_t at = 0; at < n; at += 4096) {
-        int64_t end = n - at < 4096 ? n : at + 4096, i = at;
-        R acc[16] = {0};
-        for (; i + 16 <= end; i += 16)
-            for (int j = 0; j < 16; j++) acc[j] += a[i + j] * b[i + j];
-        for (; i < end; i++) acc[0] += a[i] * b[i];
-        for (int half = 8; half; half /= 2)
-            for (int j = 0; j < half; j++) acc[j] += acc[j + half];
-        total += (double)acc[0];
-    }
-    return total;
 }
 
 static void S(softmax_backward_row)(int64_t n, const void *grad, const void *result, void *to) {

@@ -5,7 +5,6 @@
 #include "../base/alloc.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +20,9 @@ typedef struct rowwise {
     ac_space kept[MAX_ROW_IN + 1]; /* of each input, then of the result */
     void (*row)(const struct rowwise *c, const void *const *in, void *out, int64_t index);
     bool has_result; /* the row function fills n values that are stored to out[0] */
-    atomic_int failed;
 } rowwise;
+
+static size_t row_bytes(const rowwise *c) { return (size_t)(c->n * ac_lane_bytes(c->lane)) + AC_ALIGNMENT; }
 
 static int64_t row_stride(const ac_tensor *t, int64_t dim) { return t->ndim ? t->strides[dim] : 1; }
 
@@ -33,14 +33,9 @@ static const void *row_in(const rowwise *c, int k, int64_t index, char *buffer) 
                        row_stride(t, c->dim), buffer);
 }
 
-static void some_rows(void *context, int64_t begin, int64_t end) {
-    rowwise *c = context;
-    size_t bytes = (size_t)(c->n * ac_lane_bytes(c->lane)) + AC_ALIGNMENT, all = bytes * (MAX_ROW_IN + 1);
-    char *buffer = ac_alloc(all);
-    if (!buffer) {
-        atomic_store(&c->failed, 1);
-        return;
-    }
+static void some_rows(void *context, int64_t begin, int64_t end, char *buffer) {
+    const rowwise *c = context;
+    size_t bytes = row_bytes(c);
     ac_tensor *out = c->r->out[0];
     ac_dtype lane = ac_lane_dtype(c->lane);
     for (int64_t i = begin; i < end; i++) {
@@ -54,7 +49,6 @@ static void some_rows(void *context, int64_t begin, int64_t end) {
         c->row(c, in, result, i);
         if (c->has_result && !direct) c->loops->store[c->lane][out->dtype](c->n, result, to, row_stride(out, c->dim));
     }
-    ac_free(buffer, all);
 }
 
 static int run_rows(rowwise *c, int64_t dim) {
@@ -66,9 +60,7 @@ static int run_rows(rowwise *c, int64_t dim) {
     c->rows = c->n ? x->numel / c->n : 0;
     for (int k = 0; k < c->inputs; k++) c->kept[k] = ac_space_of(c->r->in[k], kept);
     if (c->has_result) c->kept[MAX_ROW_IN] = ac_space_of(c->r->out[0], kept);
-    ac_for_range(c->rows, AC_GRAIN_SLOW / (c->n + 1), some_rows, c);
-    if (atomic_load(&c->failed)) return ac_fail(AC_MEMORY, "%s: no memory for a row", ac_ops[c->r->op].python);
-    return 0;
+    return ac_for_range_with(c->rows, AC_GRAIN_SLOW / (c->n + 1), (MAX_ROW_IN + 1) * row_bytes(c), some_rows, c);
 }
 
 static ac_lane real_lane(const ac_run *r) {
@@ -127,20 +119,13 @@ typedef struct {
     const ac_run *r;
     ac_lane lane;
     ac_space kept, inner;
-    atomic_int failed;
 } lse_call;
 
-static void lse_rows(void *context, int64_t begin, int64_t end) {
-    lse_call *c = context;
+static void lse_rows(void *context, int64_t begin, int64_t end, char *row) {
+    const lse_call *c = context;
     const ac_loops *loops = ac_cpu_loops();
     const ac_tensor *x = c->r->in[0];
     int64_t n = c->inner.numel, run = c->inner.size[c->inner.n - 1], item = ac_itemsize(x->dtype);
-    size_t bytes = (size_t)((n + 1) * ac_lane_bytes(c->lane));
-    char *row = ac_alloc(bytes);
-    if (!row) {
-        atomic_store(&c->failed, 1);
-        return;
-    }
     for (int64_t o = begin; o < end; o++) {
         int64_t base = ac_space_offset(&c->kept, o);
         for (int64_t i = 0; i < n; i += run) {
@@ -150,7 +135,6 @@ static void lse_rows(void *context, int64_t begin, int64_t end) {
         }
         ac_write_double(ac_data(c->r->out[0]), c->r->out[0]->dtype, o, loops->logsumexp[c->lane](n, row));
     }
-    ac_free(row, bytes);
 }
 
 int ac_cpu_logsumexp(const ac_run *r) {
@@ -159,8 +143,8 @@ int ac_cpu_logsumexp(const ac_run *r) {
     AC_TRY(ac_dims_mask(&a->dim, r->in[0]->ndim, "logsumexp", &mask));
     lse_call c = {
         .r = r, .lane = real_lane(r), .kept = ac_space_of(r->in[0], ~mask), .inner = ac_space_of(r->in[0], mask)};
-    ac_for_range(c.kept.numel, AC_GRAIN_SLOW / (c.inner.numel + 1), lse_rows, &c);
-    return atomic_load(&c.failed) ? ac_fail(AC_MEMORY, "logsumexp: no memory for a row") : 0;
+    size_t bytes = (size_t)((c.inner.numel + 1) * ac_lane_bytes(c.lane));
+    return ac_for_range_with(c.kept.numel, AC_GRAIN_SLOW / (c.inner.numel + 1), bytes, lse_rows, &c);
 }
 
 /* -- sort and topk ---------------------------------------------------------------------------------- */
@@ -212,19 +196,13 @@ typedef struct {
     int64_t dim, n, k;
     bool down;
     ac_space from, to;
-    atomic_int failed;
 } sorting;
 
-static void sort_rows(void *context, int64_t begin, int64_t end) {
-    sorting *c = context;
+static void sort_rows(void *context, int64_t begin, int64_t end, char *scratch) {
+    const sorting *c = context;
     const ac_tensor *x = c->r->in[0];
     ac_tensor *values = c->r->out[0], *indices = c->r->out[1];
-    size_t bytes = (size_t)(2 * c->n + 1) * sizeof(entry);
-    entry *room = ac_alloc(bytes), *row = room;
-    if (!room) {
-        atomic_store(&c->failed, 1);
-        return;
-    }
+    entry *room = (entry *)(void *)scratch, *row = room;
     bool real = ac_is_floating(x->dtype);
     for (int64_t i = begin; i < end; i++) {
         int64_t base = ac_space_offset(&c->from, i), out = ac_space_offset(&c->to, i);
@@ -242,7 +220,6 @@ static void sort_rows(void *context, int64_t begin, int64_t end) {
             ((int64_t *)ac_data(indices))[at] = row[j].index;
         }
     }
-    ac_free(room, bytes);
 }
 
 static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool down) {
@@ -257,8 +234,8 @@ static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool down) {
                  .from = ac_space_of(x, kept),
                  .to = ac_space_of(r->out[0], kept)};
     if (k < 0) c.k = c.n;
-    ac_for_range(c.n ? x->numel / c.n : 0, AC_GRAIN_SLOW / (c.n + 1), sort_rows, &c);
-    return atomic_load(&c.failed) ? ac_fail(AC_MEMORY, "%s: no memory for a row", ac_ops[r->op].python) : 0;
+    size_t bytes = (size_t)(2 * c.n + 1) * sizeof(entry);
+    return ac_for_range_with(c.n ? x->numel / c.n : 0, AC_GRAIN_SLOW / (c.n + 1), bytes, sort_rows, &c);
 }
 
 int ac_cpu_topk(const ac_run *r) {
