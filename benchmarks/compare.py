@@ -5,7 +5,7 @@
     python benchmarks/compare.py --report   # writes RESULTS.md and results.png from the kept rounds
 
 Each library has a process of its own, and they take turns: what one leaves spinning (torch's OpenMP
-threads wait actively) has stopped before the other is timed. A round of a case times both, in an
+threads wait actively) has stopped before the other is timed. ampc is the one that is installed. A round of a case times both, in an
 order that alternates; the figure is the median of the rounds' ratios. Both use the same threads.
 `limits.c` measures what the machine gives at best, in the same run.
 """
@@ -23,12 +23,11 @@ import tempfile
 import time
 from pathlib import Path
 
+import report
+from cases import BUSY, CASES, make
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path[:0] = [str(ROOT), str(HERE)]
-
-import report  # noqa: E402
-from cases import BUSY, CASES, make  # noqa: E402
 
 # -- the measured side: a process that does what it is told ---------------------------------------------
 
@@ -56,7 +55,7 @@ def serve(library: str, threads: int) -> None:
 
 class Server:
     def __init__(self, library: str, threads: int) -> None:
-        env = dict(os.environ, PYTHONPATH=str(ROOT), OMP_NUM_THREADS=str(threads))
+        env = dict(os.environ, OMP_NUM_THREADS=str(threads))
         self.process = subprocess.Popen([sys.executable, __file__, "--serve", library, "--threads", str(threads)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, env=env)
 
@@ -71,9 +70,8 @@ class Server:
 
 
 def time_import(library: str) -> float:
-    env = dict(os.environ, PYTHONPATH=str(ROOT))
     code = f"import time; t = time.perf_counter(); import {library}; print(time.perf_counter() - t)"
-    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True).stdout)
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=HERE, check=True).stdout)
 
 
 # -- the run --------------------------------------------------------------------------------------------
@@ -111,13 +109,17 @@ def run_rounds(servers: dict, cases: list, rounds: int, bar: Bar) -> dict:
     return result
 
 
+def neighbours() -> list[int]:
+    """How many busy processes: one, and one for each core."""
+    return sorted({1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1})
+
+
 def run_busy(servers: dict, rounds: int, bar: Bar) -> dict:
     """Each library against itself: quiet, then beside processes that keep cores busy."""
     result: dict = {}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for case in BUSY:
         result[case.name] = []
-        for processes in sorted({1, cores}):
+        for processes in neighbours():
             row: dict = {"processes": processes, "ampc": {"quiet": [], "busy": []}, "torch": {"quiet": [], "busy": []}}
             for i in range(rounds):
                 bar.step(f"{case.name} beside {processes}")
@@ -141,7 +143,7 @@ def run(rounds: int, threads: int, cases: list, busy: bool) -> dict:
 
     result: dict = {"load_before": os.getloadavg()[0], "limits": limits(threads)}
     servers = {library: Server(library, threads) for library in ("ampc", "torch")}
-    pairs = len(BUSY) * len({1, os.cpu_count() or 1}) if busy else 0
+    pairs = len(BUSY) * len(neighbours()) if busy else 0
     bar = Bar(rounds * (len(cases) + pairs))
     result["rounds"] = run_rounds(servers, cases, rounds, bar)
     if busy:

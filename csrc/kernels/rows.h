@@ -23,28 +23,20 @@ static R S(row_max)(int64_t n, const R *x) {
     return acc[0];
 }
 
-static double S(row_sum)(int64_t n, const R *x) {
-    double total = 0;
-    for (int64_t i = 0; i < n;) {
-        int64_t end = n - i < 4096 ? n : i + 4096;
-        R acc[LANES] = {0};
-        ROW_FOLD(acc, i, end, ADD, ROW_X);
-        total += (double)acc[0];
-    }
-    return total;
-}
+#define ROW_TOTAL(VALUE)                                                                                               \
+    double total = 0;                                                                                                  \
+    for (int64_t i = 0; i < n;) {                                                                                      \
+        int64_t end = n - i < 4096 ? n : i + 4096;                                                                     \
+        R acc[LANES] = {0};                                                                                            \
+        ROW_FOLD(acc, i, end, ADD, VALUE);                                                                             \
+        total += (double)acc[0];                                                                                       \
+    }                                                                                                                  \
+    return total
 
-static double S(row_dot)(int64_t n, const R *a, const R *b) {
-    double total = 0;
-    for (int64_t i = 0; i < n;) {
-        int64_t end = n - i < 4096 ? n : i + 4096;
-        R acc[LANES] = {0};
-        ROW_FOLD(acc, i, end, ADD, ROW_AB);
-        total += (double)acc[0];
-    }
-    return total;
-}
+static double S(row_sum)(int64_t n, const R *x) { ROW_TOTAL(ROW_X); }
+static double S(row_dot)(int64_t n, const R *a, const R *b) { ROW_TOTAL(ROW_AB); }
 
+#undef ROW_TOTAL
 #undef ROW_FOLD
 #undef ROW_LARGER
 #undef ROW_X
