@@ -24,6 +24,7 @@ from . import (
     optim,
 )
 from ._C import (
+    OutOfMemoryError,
     Tensor,
     bfloat16,
     bool,

@@ -6,14 +6,14 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 from . import _C
 from ._C import Tensor, dtype
-from ._device import check_device
+from ._device import check_device, number_of
 
 _f = _C._functions
-_full, _arange_op, _cast = _f["_full"], _f["_arange"], _f["_cast"]
+_full, _arange_op, _cast, _to_device = _f["_full"], _f["_arange"], _f["_cast"], _f["_to_device"]
 
 _I64 = _C.int64
 
@@ -26,6 +26,12 @@ def _finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None) -> Ten
     if requires_grad:
         t.requires_grad = True
     return t
+
+
+def _place(t: Tensor, device: Any) -> Tensor:
+    """``t``, made on the CPU, on the device asked for."""
+    where = number_of(device)
+    return _to_device(t, where) if where else t
 
 
 def _size(size: tuple) -> Sequence[int]:
@@ -41,29 +47,27 @@ def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requ
 
     Raises TypeError for what is not numbers, ValueError for ragged rows.
     """
-    check_device(device)
     if isinstance(data, Tensor):
         t = data.detach().clone() if dtype is None else _cast(data.detach(), dtype)
+        t = t if device is None else _to_device(t, number_of(device))
     else:
-        t = _C._tensor_from(data, dtype)
-    return _finish(t, requires_grad)
+        t = _place(_C._tensor_from(data, dtype), device)
+    return _finish(t.pin_memory() if pin_memory else t, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> Tensor:
     """``data`` as a tensor, sharing memory where it can (Tensors, NumPy arrays of the dtype)."""
-    check_device(device)
     if isinstance(data, Tensor):
-        return data if dtype is None or data.dtype == dtype else _cast(data, dtype)
+        return data.to(dtype=dtype, device=device)
     if hasattr(data, "__array_interface__") and hasattr(data, "flags") and getattr(data.flags, "writeable", False):
         shared = _C.from_numpy(data)
-        return shared if dtype is None or shared.dtype == dtype else _cast(shared, dtype)
-    return _C._tensor_from(data, dtype)
+        return _place(shared if dtype is None or shared.dtype == dtype else _cast(shared, dtype), device)
+    return _place(_C._tensor_from(data, dtype), device)
 
 
 def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, device: Any = None,
          requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """A tensor of ``size`` filled with a number; its dtype follows the number."""
-    check_device(device)
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     if dtype is None:
@@ -71,12 +75,11 @@ def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, device: A
             dtype = _C.bool
         else:
             dtype = _I64 if isinstance(fill_value, builtins.int) else _C.get_default_dtype()
-    return _finish(_full(size, fill_value, dtype), requires_grad, out)
+    return _finish(_full(size, fill_value, dtype, number_of(device)), requires_grad, out)
 
 
 def _filled(value: int, size: tuple, dtype: Any, device: Any, requires_grad: bool, out: Optional[Tensor]) -> Tensor:
-    check_device(device)
-    return _finish(_full(_size(size), value, dtype or _C.get_default_dtype()), requires_grad, out)
+    return _finish(_full(_size(size), value, dtype or _C.get_default_dtype(), number_of(device)), requires_grad, out)
 
 
 def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
@@ -97,22 +100,25 @@ def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: 
     return _filled(0, sizes if size is None else (size,), dtype, device, requires_grad, out)
 
 
-def _like(x: Tensor, dtype: Any) -> Any:
+def _like(x: Tensor, dtype: Any, device: Any) -> Dict[str, Any]:
+    """dtype and device, those of ``x`` where not given."""
     if not isinstance(x, Tensor):
         raise TypeError(f"expected a Tensor, got {type(x).__name__}")
-    return dtype or x.dtype
+    return {"dtype": dtype or x.dtype, "device": x.device if device is None else device}
 
 
 def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:
     """Zeros of another tensor's shape and dtype."""
-    return zeros(_like(input, None) and input.shape, dtype=_like(input, dtype), device=device, requires_grad=requires_grad)
+    options = _like(input, dtype, device)
+    return zeros(input.shape, **options, requires_grad=requires_grad)
 
 
 def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None) -> Tensor:
     """Ones of another tensor's shape and dtype."""
-    return ones(_like(input, None) and input.shape, dtype=_like(input, dtype), device=device, requires_grad=requires_grad)
+    options = _like(input, dtype, device)
+    return ones(input.shape, **options, requires_grad=requires_grad)
 
 
 def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
@@ -124,27 +130,26 @@ def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = No
 def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, device: Any = None,
               requires_grad: bool = False) -> Tensor:
     """A tensor of another's shape and dtype, filled with a number."""
-    return full(input.shape, fill_value, dtype=_like(input, dtype), device=device, requires_grad=requires_grad)
+    options = _like(input, dtype, device)
+    return full(input.shape, fill_value, **options, requires_grad=requires_grad)
 
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, device: Any = None,
            requires_grad: bool = False) -> Tensor:
     """start, start + step, ... below end; ``arange(end)`` starts at 0. int64 unless a float is given."""
-    check_device(device)
     if end is None:
         start, end = 0, start
     if dtype is None:
         dtype = _C.get_default_dtype() if any(isinstance(v, builtins.float) for v in (start, end, step)) else _I64
-    return _finish(_arange_op(start, end, step, dtype), requires_grad)
+    return _finish(_arange_op(start, end, step, dtype, number_of(device)), requires_grad)
 
 
 def linspace(start: float, end: float, steps: int, *, dtype: Optional[dtype] = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:
     """``steps`` numbers from start to end, both included, evenly spaced."""
-    check_device(device)
     if steps < 0:
         raise RuntimeError(f"linspace: `steps` must be 0 or more, got {steps}")
-    wide = _arange_op(0, steps, 1, _C.float64)
+    wide = _arange_op(0, steps, 1, _C.float64, number_of(device))
     values = wide * ((end - start) / (steps - 1)) + start if steps > 1 else wide + start
     if steps > 1:
         values[-1] = end
@@ -154,17 +159,16 @@ def linspace(start: float, end: float, steps: int, *, dtype: Optional[dtype] = N
 def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, device: Any = None,
         requires_grad: bool = False) -> Tensor:
     """The n x m matrix with ones on its diagonal."""
-    check_device(device)
-    rows, cols = _arange_op(0, n, 1, _I64), _arange_op(0, n if m is None else m, 1, _I64)
+    where = number_of(device)
+    rows, cols = _arange_op(0, n, 1, _I64, where), _arange_op(0, n if m is None else m, 1, _I64, where)
     return _finish(_cast(rows.unsqueeze(1) == cols, dtype or _C.get_default_dtype()), requires_grad)
 
 
 def _random(name: str, size: Any, a: float, b: float, dtype: Any, device: Any, requires_grad: bool, generator: Any) -> Tensor:
-    check_device(device)
     if generator is not None:
         with generator:
             return _random(name, size, a, b, dtype, device, requires_grad, None)
-    return _finish(_f[name](list(_size(size)), a, b, dtype or _C.get_default_dtype()), requires_grad)
+    return _finish(_f[name](list(_size(size)), a, b, dtype or _C.get_default_dtype(), number_of(device)), requires_grad)
 
 
 def rand(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
@@ -189,29 +193,28 @@ def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dty
 
 def randperm(n: int, *, dtype: Optional[dtype] = None, device: Any = None, generator: Any = None) -> Tensor:
     """0..n-1 in random order."""
-    check_device(device)
     if generator is not None:
         with generator:
-            return randperm(n, dtype=dtype)
-    order = _f["_randperm"](n)
+            return randperm(n, dtype=dtype, device=device)
+    order = _f["_randperm"](n, number_of(device))
     return order if dtype is None else _cast(order, dtype)
 
 
 def rand_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -> Tensor:
     """Uniform on [0, 1), of another tensor's shape and dtype."""
-    return rand(input.shape, dtype=_like(input, dtype), **kwargs)
+    return rand(input.shape, **_like(input, dtype, kwargs.pop("device", None)), **kwargs)
 
 
 def randn_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -> Tensor:
     """Standard normal, of another tensor's shape and dtype."""
-    return randn(input.shape, dtype=_like(input, dtype), **kwargs)
+    return randn(input.shape, **_like(input, dtype, kwargs.pop("device", None)), **kwargs)
 
 
 class Generator:
     """A random stream of its own. Pass it as ``generator=``."""
 
     def __init__(self, device: Any = "cpu") -> None:
-        check_device(device)
+        self.device = check_device(device)
         self._state = (67280421310721, 0)
 
     def manual_seed(self, seed: int) -> Generator:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+import threading
+from typing import Any, List, Optional, Union
 
 from . import _C
 
@@ -33,10 +34,10 @@ _C._set_size_type(Size)
 class device:
     """Where a tensor lives: ``device('cpu')``, ``device('cuda:0')``, ``device('cuda', 0)``.
 
-    Also a context manager, accepted for scripts that use it so.
+    Also a context manager: within it new tensors are made there.
     """
 
-    __slots__ = ("type", "index")
+    __slots__ = ("type", "index", "_outer")
     type: str
     index: Optional[int]
 
@@ -52,6 +53,7 @@ class device:
             raise RuntimeError(f"device: '{type}' is not a device; expected 'cpu' or 'cuda', with ':index' if wanted")
         self.type = name
         self.index = int(number) if number else index
+        self._outer: List[device] = []  # defaults to put back, innermost last
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
@@ -69,15 +71,46 @@ class device:
         return device, (self.type, self.index)
 
     def __enter__(self) -> device:
-        check_device(self)
+        global _default
+        self._outer.append(_default)
+        _default = check_device(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        return None
+        global _default
+        _default = self._outer.pop()
 
 
 CPU = device("cpu")
 _default = CPU
+_GPUS: List[device] = []
+
+
+class _Current(threading.local):
+    """The GPU that 'cuda' without a number means, for each thread."""
+
+    index = 0
+
+
+current = _Current()
+
+
+def gpu(index: int) -> device:
+    """device('cuda', index), one object for each."""
+    while len(_GPUS) <= index:
+        _GPUS.append(device("cuda", len(_GPUS)))
+    return _GPUS[index]
+
+
+def device_of(number: int) -> device:
+    """The device of the core's number: 0 the CPU, 1 the first GPU."""
+    return CPU if number == 0 else gpu(number - 1)
+
+
+def number_of(where: Union[str, int, device, None]) -> int:
+    """The core's number of a usable device: 0 the CPU, 1 the first GPU. RuntimeError as check_device."""
+    d = check_device(where)
+    return 0 if d.type == "cpu" else 1 + (d.index or 0)
 
 
 def check_device(where: Union[str, int, device, None]) -> device:
@@ -85,12 +118,22 @@ def check_device(where: Union[str, int, device, None]) -> device:
     if where is None:
         return _default
     d = where if isinstance(where, device) else device(where)
-    if d.type != "cpu":
-        raise RuntimeError(
-            f"device '{d}' cannot be used: this build of ampc computes on the CPU; "
-            "use device='cpu', or test cuda.is_available() first"
-        )
-    return CPU
+    if d.type == "cpu":
+        return CPU
+    if d.type != "cuda":
+        raise RuntimeError(f"device '{d}' cannot be used: ampc computes on 'cpu' and 'cuda'")
+    count = _C._cuda_count()
+    if count == 0:
+        try:
+            _C._cuda_init()
+            reason = "no GPU was found"
+        except RuntimeError as e:
+            reason = str(e)
+        raise RuntimeError(f"device '{d}' cannot be used: {reason}; use device='cpu', or test cuda.is_available() first")
+    index = current.index if d.index is None else d.index
+    if index >= count:
+        raise RuntimeError(f"device '{d}' is not there: {count} GPU{'s were' if count > 1 else ' was'} found, numbered from 0")
+    return gpu(index)
 
 
 def set_default_device(where: Union[str, device, None]) -> None:

@@ -9,12 +9,12 @@ from typing import Any, Callable, Optional, Union
 from . import _C
 from . import _creation as make
 from ._C import Tensor, dtype
-from ._device import CPU, check_device
+from ._device import device_of, number_of
 from ._printing import tensor_repr
 from .autograd.hooks import RemovableHandle
 
 _f = _C._functions
-_cast = _f["_cast"]
+_cast, _to_device = _f["_cast"], _f["_to_device"]
 _METHOD, _IN_PLACE = 2, 4  # bits of a row's home
 
 
@@ -78,11 +78,17 @@ def to(self: Tensor, *args: Any, dtype: Optional[dtype] = None, device: Any = No
             non_blocking = a
         elif a is not None:
             device = a
-    if device is not None:
-        check_device(device)
-    if dtype is not None and self.dtype != dtype:
-        return _cast(self, dtype)
-    return self.clone() if copy else self
+    here = _C._device_index(self)
+    there = here if device is None else number_of(device)
+    t = self
+    if dtype is not None and t.dtype != dtype:
+        late = there != here and isinstance(dtype, _C.dtype) and dtype.itemsize > t.dtype.itemsize  # the smaller one travels
+        if late:
+            return _cast(_to_device(t, there, non_blocking), dtype)
+        t = _cast(t, dtype)
+    if there != here:
+        t = _to_device(t, there, non_blocking)
+    return t.clone() if copy and t is self else t
 
 
 @method
@@ -92,32 +98,32 @@ def type(self: Tensor, dtype: Any = None) -> Any:
         return self.to(dtype)
     names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
              "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
-    return f"ampc.{names[self.dtype.name]}Tensor"
+    return f"ampc.{'cuda.' if self.is_cuda else ''}{names[self.dtype.name]}Tensor"
 
 
 @method
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """The tensor in another's dtype."""
-    return self.to(other.dtype)
+    """The tensor in another's dtype, on its device."""
+    return self.to(other)
 
 
 @method
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself: it lives on the CPU."""
-    return self
+    """The tensor on the CPU: itself when it is there. Waits for the GPU's work that makes it."""
+    return self.to("cpu")
 
 
 @method
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
-    """RuntimeError: there is no usable GPU."""
-    check_device("cuda" if device is None else device)
-    return self
+    """The tensor on a GPU (the current one when None). RuntimeError when there is none that can be used."""
+    return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
 
 @method
 def numpy(self: Tensor, *, force: bool = False) -> Any:
-    """A NumPy array that shares the tensor's memory. RuntimeError when it requires gradients, unless ``force``."""
-    return _C._to_numpy(self.detach() if force else self)
+    """A NumPy array that shares the tensor's memory. RuntimeError when it requires gradients, TypeError when it is on a GPU;
+    ``force`` detaches and copies to the CPU where that is needed."""
+    return _C._to_numpy(self.detach().cpu() if force else self)
 
 
 @method
@@ -132,18 +138,19 @@ def __array__(self: Tensor, dtype: Any = None, copy: Optional[bool] = None) -> A
 
 @method
 def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A new tensor of ``data`` with this one's dtype."""
-    return make.tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    """A new tensor of ``data`` with this one's dtype, on its device."""
+    return make.tensor(data, dtype=dtype or self.dtype, device=self.device if device is None else device, requires_grad=requires_grad)
 
 
 def _new(name: str) -> None:
     maker = getattr(make, name)
 
     def f(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-        return maker(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+        where = self.device if device is None else device
+        return maker(*size, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
 
     f.__name__ = "new_" + name
-    f.__doc__ = f"{name} with this tensor's dtype."
+    f.__doc__ = f"{name} with this tensor's dtype, on its device."
     setattr(Tensor, f.__name__, f)
 
 
@@ -153,9 +160,9 @@ for _name in ("zeros", "ones", "empty", "full"):
 
 # -- attributes -----------------------------------------------------------------------------------
 
-Tensor.device = property(lambda self: CPU, doc="Where the tensor lives.")
-Tensor.is_cuda = property(lambda self: False, doc="True on a GPU.")
-Tensor.is_cpu = property(lambda self: True, doc="True on the CPU.")
+Tensor.device = property(lambda self: device_of(_C._device_index(self)), doc="Where the tensor lives.")
+Tensor.is_cuda = property(lambda self: _C._device_index(self) > 0, doc="True on a GPU.")
+Tensor.is_cpu = property(lambda self: _C._device_index(self) == 0, doc="True on the CPU.")
 Tensor.is_sparse = property(lambda self: False, doc="Always False: there are dense tensors only.")
 Tensor.is_meta = property(lambda self: False, doc="Always False.")
 Tensor.layout = property(lambda self: "strided", doc="Always 'strided'.")
@@ -166,8 +173,8 @@ Tensor.__array_priority__ = 1000  # NumPy leaves mixed operators to us
 
 @method
 def get_device(self: Tensor) -> int:
-    """-1: the CPU."""
-    return -1
+    """The number of its GPU; -1 on the CPU."""
+    return _C._device_index(self) - 1
 
 
 @method
@@ -196,14 +203,23 @@ def is_signed(self: Tensor) -> bool:
 
 @method
 def is_pinned(self: Tensor) -> bool:
-    """False."""
-    return False
+    """True when it lies in page-locked memory of the CPU."""
+    return _C._cuda_is_pinned(self)
 
 
 @method
-def pin_memory(self: Tensor) -> Tensor:
-    """The tensor itself: there is no device to copy to."""
-    return self
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """A copy in page-locked memory of the CPU, from which ``non_blocking`` copies to a GPU need not wait; the tensor itself
+    when it is pinned already, or where there is no GPU to copy to. RuntimeError for a tensor on a GPU."""
+    if _C._cuda_count() == 0 or self.is_pinned():
+        return self
+    return _C._cuda_pin(self)
+
+
+@method
+def record_stream(self: Tensor, stream: Any) -> None:
+    """Notes that ``stream`` uses the tensor: freed, its memory is not used again before the stream's work so far is done."""
+    _C._cuda_record_stream(self, stream.cuda_stream)
 
 
 @method
@@ -285,13 +301,13 @@ Tensor.retains_grad = property(lambda self: getattr(self, "_retains_grad", False
 @method
 def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fills the tensor with numbers uniform on [a, b)."""
-    return self.copy_(make._random("_uniform", self.shape, a, b, self.dtype, None, False, generator))
+    return self.copy_(make._random("_uniform", self.shape, a, b, self.dtype, self.device, False, generator))
 
 
 @method
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fills the tensor with normal numbers."""
-    return self.copy_(make._random("_normal", self.shape, mean, std, self.dtype, None, False, generator))
+    return self.copy_(make._random("_normal", self.shape, mean, std, self.dtype, self.device, False, generator))
 
 
 @method
@@ -299,13 +315,13 @@ def random_(self: Tensor, low: int = 0, high: Optional[int] = None, *, generator
     """Fills the tensor with integers in [low, high)."""
     if high is None:
         low, high = (0, low) if low else (0, 2**24 if self.dtype.is_floating_point else 2**31)
-    return self.copy_(make._random("_randint", self.shape, low, high, self.dtype, None, False, generator))
+    return self.copy_(make._random("_randint", self.shape, low, high, self.dtype, self.device, False, generator))
 
 
 @method
 def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor:
     """Fills the tensor with 1 at probability p, else 0."""
-    draw = make._random("_uniform", self.shape, 0.0, 1.0, _C.float32, None, False, generator)
+    draw = make._random("_uniform", self.shape, 0.0, 1.0, _C.float32, self.device, False, generator)
     return self.copy_(draw < p)
 
 
@@ -537,9 +553,9 @@ def __deepcopy__(self: Tensor, memo: dict) -> Tensor:
     return twin
 
 
-def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool, attributes: dict) -> Tensor:
-    """The inverse of pickling: a tensor of these bytes."""
-    raw = _C._tensor_from_bytes(data, dt, list(shape))
+def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool, attributes: dict, device: str = "cpu") -> Tensor:
+    """The inverse of pickling: a tensor of these bytes, on the device it was on."""
+    raw = _C._tensor_from_bytes(data, dt, list(shape)).to(device)
     t = raw if cls is Tensor else _C._make_subclass(cls, raw, False)
     t.requires_grad = requires_grad
     t.__dict__.update(attributes)
@@ -551,4 +567,4 @@ def __reduce_ex__(self: Tensor, protocol: Any) -> tuple:
     if not self.is_leaf:
         raise RuntimeError("only leaves can be pickled: history cannot be; detach() first")
     data = _C._tensor_bytes(self)
-    return _rebuild, (self.__class__, data, self.dtype, tuple(self.shape), self.requires_grad, dict(self.__dict__))
+    return _rebuild, (self.__class__, data, self.dtype, tuple(self.shape), self.requires_grad, dict(self.__dict__), str(self.device))

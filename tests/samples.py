@@ -173,6 +173,7 @@ SAMPLES: dict[str, list[Sample]] = {
              Sample((real(3, 4), real(3, 4), 0.3), reference=lambda x, y, w: x + w * (y - x))],
     "mse_backward": [Sample((real(3), real(3), real(3), 0.5), reference=lambda g, x, t, v: v * g * (x - t), torch=None)],
     "cast": [Sample((real(3, 4), ampc.float64), reference=lambda x, d: x, torch=None)],
+    "to_device": [Sample((real(3, 4), 0), reference=lambda x, d: x, torch=None)],
     "clone": pointwise(np.copy, real(3, 4)),
     "full": [Sample(([2, 3], 1.5, ampc.float64), reference=lambda s, v, d: np.full(s, v), torch=None)],
     "arange": [Sample((0, 7, 2, ampc.int64), reference=lambda a, b, c, d: np.arange(a, b, c), torch=None)],

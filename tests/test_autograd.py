@@ -5,6 +5,7 @@ import threading
 import weakref
 
 import pytest
+from where import DEVICE
 
 import ampc
 from ampc.autograd import Function, grad, gradcheck, gradgradcheck
@@ -203,7 +204,7 @@ def test_modes():
 
 def test_modes_are_per_thread():
     seen = []
-    with ampc.no_grad(), ampc.autocast("cpu"):
+    with ampc.no_grad(), ampc.autocast(DEVICE):
         t = threading.Thread(target=lambda: seen.append((ampc.is_grad_enabled(), ampc.is_autocast_enabled())))
         t.start()
         t.join()
@@ -313,7 +314,7 @@ def test_two_threads_train_two_models():
         x = ampc.ones(600, 32)
         for _ in range(40):
             opt.zero_grad()
-            with ampc.autocast("cpu", enabled=k == 1):
+            with ampc.autocast(DEVICE, enabled=k == 1):
                 loss = (ampc_net(x) - 1).square().mean()
             loss.backward()
             opt.step()

@@ -12,8 +12,8 @@ import ampc
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
-RANK = {"base": 0, "tensor": 1, "ops": 2, "backend": 2, "kernels": 2, "amp": 3, "autograd": 3, "optim": 3, "dispatch": 4, "python": 5}
-FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".c", ".h", ".inc", ".def"))
+RANK = {"base": 0, "tensor": 1, "ops": 2, "backend": 2, "kernels": 2, "cuda": 2, "amp": 3, "autograd": 3, "optim": 3, "dispatch": 4, "python": 5}
+FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".c", ".h", ".inc", ".def", ".cu", ".cuh"))
 
 
 def includes(path):

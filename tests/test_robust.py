@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import ROWS, SAMPLES, function, to_ampc
+from where import DEVICE
 
 import ampc
 
@@ -109,7 +110,7 @@ def test_messages_name_operator_argument_and_shapes():
 
 def training_step(net, opt, scaler, x, y):
     opt.zero_grad()
-    with ampc.autocast("cpu", dtype=ampc.float16):
+    with ampc.autocast(DEVICE, dtype=ampc.float16):
         loss = ampc.nn.functional.cross_entropy(net(x), y)
     scaler.scale(loss).backward()
     scaler.unscale_(opt)
@@ -201,7 +202,7 @@ def test_results_do_not_depend_on_threads(low):
         net = ampc.nn.Sequential(ampc.nn.Linear(300, 300), ampc.nn.GELU(), ampc.nn.Linear(300, 50))
         opt = ampc.optim.AdamW(net.parameters())
         for _ in range(3):
-            with ampc.autocast("cpu", dtype=getattr(ampc, "{low}" or "bfloat16"), enabled=bool("{low}")):
+            with ampc.autocast(DEVICE, dtype=getattr(ampc, "{low}" or "bfloat16"), enabled=bool("{low}")):
                 loss = ampc.nn.functional.cross_entropy(net(ampc.randn(700, 300)), ampc.randint(0, 50, (700,)))
             loss.backward()
             opt.step()

@@ -34,6 +34,8 @@ def say_once(text: str) -> None:
 
 def cuda_means_cpu(what: str) -> None:
     """Without a usable GPU, 'cuda' regions and scalers act on the CPU; that is said once."""
+    if _C._cuda_count():
+        return
     say_once(f"{what}: there is no usable GPU; 'cuda' acts on the CPU, with float16 as its default dtype")
 
 
@@ -159,16 +161,17 @@ def autocast_decrement_nesting() -> int:
 # -- Python Functions under autocast --------------------------------------------------------------------
 
 
-def _cast(value: Any, dtype: dtype) -> Any:
+def _cast(value: Any, dtype: dtype, there: Optional[str]) -> Any:
+    """Floating tensors, in whatever container, in ``dtype``; of one device type only, unless None."""
     if isinstance(value, Tensor):
-        eligible = value.is_floating_point() and value.dtype != _C.float64
+        eligible = value.is_floating_point() and value.dtype != _C.float64 and there in (None, value.device.type)
         return value.to(dtype) if eligible else value
     if isinstance(value, (str, bytes)):
         return value
     if isinstance(value, dict):
-        return {_cast(k, dtype): _cast(v, dtype) for k, v in value.items()}
+        return {_cast(k, dtype, there): _cast(v, dtype, there) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_cast(v, dtype) for v in value)
+        return type(value)(_cast(v, dtype, there) for v in value)
     return value
 
 
@@ -183,13 +186,15 @@ def custom_fwd(fwd: Optional[Callable] = None, *, device_type: str = "cuda", cas
     @functools.wraps(fwd)
     def decorated(*args: Any, **kwargs: Any) -> Any:
         ctx = args[0]
-        active = _C._autocast_active()
-        ctx._dtype = _C._autocast_active_dtype() or _C.get_autocast_dtype(device_type)
+        gpu = _C._cuda_count() > 0  # then regions of cpu and cuda are apart, as in torch
+        active = _C._is_autocast_enabled(device_type) if gpu else _C._autocast_active()
+        ctx._dtype = (None if gpu else _C._autocast_active_dtype()) or _C.get_autocast_dtype(device_type)
         ctx._fwd_used_autocast = active and cast_inputs is None
         if cast_inputs is None or not active:
             return fwd(*args, **kwargs)
         with autocast(device_type, enabled=False):
-            return fwd(*_cast(args, cast_inputs), **_cast(kwargs, cast_inputs))
+            there = device_type if gpu else None
+            return fwd(*_cast(args, cast_inputs, there), **_cast(kwargs, cast_inputs, there))
 
     return decorated
 

@@ -1,62 +1,219 @@
-"""CUDA. This build computes on the CPU: what asks about devices says there are none, what waits or
-frees does nothing, and memory statistics count the CPU's tensors, so that timing helpers keep working."""
+"""CUDA: devices, streams, events, memory. Names and meanings are torch.cuda's.
+
+Nothing here touches the driver before it is asked something that only the driver knows. Without a usable GPU what
+asks about devices says there are none, what waits or frees does nothing, and memory statistics count the CPU's
+tensors, so that timing helpers of scripts keep working.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Dict, List, Tuple, Union
 
 from .. import _C
+from .._C import OutOfMemoryError
+from .._device import check_device, current
+from .._device import device as _device_type
 from . import amp
+from .memory import (
+    MemPool,
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_max_memory_allocated,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+    use_mem_pool,
+)
+from .streams import (
+    Event,
+    ExternalStream,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
 
-
-def is_available() -> bool:
-    """False: this build has no CUDA backend."""
-    return False
+Where = Union[_device_type, str, int, None]
 
 
 def device_count() -> int:
-    """0"""
-    return 0
+    """How many GPUs can be used; 0 without a driver."""
+    return _C._cuda_count()
 
 
-def is_bf16_supported() -> bool:
-    """False without a device."""
-    return False
+def is_available() -> bool:
+    """Whether there is a GPU that can be used. ``ampc info`` says what is missing when not."""
+    return _C._cuda_count() > 0
 
 
-def synchronize(device: Any = None) -> None:
-    """Nothing to wait for."""
+def is_initialized() -> bool:
+    """Whether the driver is in use."""
+    return is_available()
 
 
-def empty_cache() -> None:
-    """Gives cached memory back to the system."""
-    _C._memory_trim()
+def init() -> None:
+    """Starts the use of CUDA, which otherwise happens by itself. RuntimeError that says what is missing."""
+    _C._cuda_init()
 
 
-def memory_allocated(device: Any = None) -> int:
-    """Bytes of live tensor data (on the CPU)."""
-    return _C._memory()["current"]
+def index_of(where: Where) -> int:
+    """The number of a GPU: of the current one when None. RuntimeError for the CPU and for GPUs that are not there."""
+    if where is None:
+        return current.index
+    d = check_device(where)
+    if d.type != "cuda":
+        raise ValueError(f"expected a CUDA device, got '{d}'")
+    return d.index or 0
 
 
-def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes of tensor data that were live at once."""
-    return _C._memory()["peak"]
+def current_device() -> int:
+    """The number of the GPU that 'cuda' means on this thread."""
+    _C._cuda_init()
+    return current.index
 
 
-def reset_peak_memory_stats(device: Any = None) -> None:
-    """Starts max_memory_allocated again from now."""
-    _C._memory_reset_peak()
+def set_device(where: Where) -> None:
+    """Makes a GPU the one that 'cuda' means on this thread."""
+    current.index = index_of(where)
 
 
-reset_max_memory_allocated = reset_peak_memory_stats
+class device:
+    """``with cuda.device(1):`` makes that GPU the current one within. None and -1 change nothing."""
+
+    def __init__(self, where: Where) -> None:
+        self.idx = current.index if where is None or where == -1 else index_of(where)
+
+    def __enter__(self) -> device:
+        self._outer = current.index
+        current.index = self.idx
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        current.index = self._outer
+
+
+class device_of(device):
+    """The same with the GPU of a tensor; nothing for tensors of the CPU."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.get_device() if obj.is_cuda else None)
+
+
+class DeviceProperties:
+    """What is known of a GPU: ``name major minor total_memory`` (bytes) ``multi_processor_count
+    max_threads_per_multi_processor L2_cache_size`` (bytes) ``uuid``."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+
+    def __init__(self, facts: Dict[str, Any]) -> None:
+        self.__dict__.update(facts)
+        self.uuid = facts["uuid"].hex()
+
+    def __repr__(self) -> str:
+        return (f"DeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+                f"total_memory={self.total_memory // 2**20}MB, multi_processor_count={self.multi_processor_count})")
+
+
+def get_device_properties(device: Where = None) -> DeviceProperties:
+    """What is known of a GPU."""
+    return DeviceProperties(_C._cuda_facts(index_of(device)))
+
+
+def get_device_name(device: Where = None) -> str:
+    """The name of a GPU."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: Where = None) -> Tuple[int, int]:
+    """Its compute capability, (major, minor)."""
+    p = get_device_properties(device)
+    return p.major, p.minor
+
+
+def get_arch_list() -> List[str]:
+    """The architectures that this build has code for; empty without."""
+    note = _C._cuda_note("kernels")
+    return note[len("built for "):].split(", ") if note.startswith("built for ") else []
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether the GPU has bfloat16 tensor cores (compute capability 8.0), or computes it otherwise; False without a GPU."""
+    if not is_available():
+        return False
+    return including_emulation or get_device_capability()[0] >= 8
+
+
+def is_tf32_supported() -> bool:
+    """Whether the GPU has TF32 tensor cores."""
+    return is_available() and get_device_capability()[0] >= 8
+
+
+def can_device_access_peer(device: Where, peer_device: Where) -> bool:
+    """Whether two different GPUs are there: copies between them go through the driver either way."""
+    return index_of(device) != index_of(peer_device)
+
+
+def synchronize(device: Where = None) -> None:
+    """Waits for all work of a GPU. IndexError when a kernel met a bad index."""
+    if is_available():
+        _C._cuda_synchronize(index_of(device))
+
+
+def ipc_collect() -> None:
+    """Nothing to collect: memory is not shared between processes."""
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the random stream."""
+    """Seeds the random stream, which the CPU and GPUs share: the same counters give the same numbers on both."""
     _C.manual_seed(seed)
 
 
 manual_seed_all = manual_seed
 
-__all__ = ["amp", "device_count", "empty_cache", "is_available", "is_bf16_supported", "manual_seed", "manual_seed_all",
-           "max_memory_allocated", "memory_allocated", "reset_max_memory_allocated", "reset_peak_memory_stats", "synchronize"]
+
+def get_rng_state(device: Where = "cuda") -> Any:
+    """The state of the random stream."""
+    from .._creation import get_rng_state as get
+
+    return get()
+
+
+def set_rng_state(new_state: Any, device: Where = "cuda") -> None:
+    """Continues the random stream from a state."""
+    from .._creation import set_rng_state as put
+
+    put(new_state)
+
+
+def _nvtx_nothing(*args: Any) -> None:
+    """Ranges for a profiler: accepted, not recorded."""
+
+
+class nvtx:
+    """Profiler marks, accepted and not recorded."""
+
+    range_push = staticmethod(_nvtx_nothing)
+    range_pop = staticmethod(_nvtx_nothing)
+    mark = staticmethod(_nvtx_nothing)
+
+
+__all__ = [
+    "DeviceProperties", "Event", "ExternalStream", "MemPool", "OutOfMemoryError", "Stream", "StreamContext", "amp",
+    "can_device_access_peer", "current_device", "current_stream", "default_stream", "device", "device_count",
+    "device_of", "empty_cache", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
+    "index_of", "init", "ipc_collect", "is_available", "is_bf16_supported", "is_initialized", "is_tf32_supported", "manual_seed",
+    "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
+    "memory_stats", "memory_summary", "nvtx", "reset_max_memory_allocated", "reset_peak_memory_stats", "set_device",
+    "set_per_process_memory_fraction", "set_rng_state", "set_stream", "stream", "synchronize", "use_mem_pool",
+]

@@ -293,12 +293,10 @@ class Module:
             elif a is not None and not isinstance(a, bool):
                 device = a
         if device is not None:
-            check_device(device)
-        if dtype is None:
-            return self
-        if not dtype.is_floating_point:
+            device = check_device(device)
+        if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"Module.to: parameters can be cast to floating point dtypes only, got {dtype}")
-        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
+        return self._apply(lambda t: t.to(dtype=dtype if t.is_floating_point() else None, device=device, non_blocking=non_blocking))
 
     def float(self) -> Module:
         """Casts to float32."""
@@ -321,13 +319,12 @@ class Module:
         return self._apply(lambda t: t.to(dst_type))
 
     def cpu(self) -> Module:
-        """The module itself: it is on the CPU."""
-        return self
+        """Moves parameters and buffers to the CPU."""
+        return self.to("cpu")
 
     def cuda(self, device: Any = None) -> Module:
-        """RuntimeError: there is no usable GPU."""
-        check_device("cuda" if device is None else device)
-        return self
+        """Moves parameters and buffers to a GPU. RuntimeError when there is none that can be used."""
+        return self.to("cuda" if device is None else device)
 
     def train(self, mode: bool = True) -> Module:
         """Sets training mode here and below."""

@@ -167,4 +167,4 @@ def state_like(p: Tensor) -> Tensor:
     from .. import _C
     from .._creation import zeros
 
-    return zeros(p.shape, dtype=_C.float64 if p.dtype == _C.float64 else _C.float32)
+    return zeros(p.shape, dtype=_C.float64 if p.dtype == _C.float64 else _C.float32, device=p.device)

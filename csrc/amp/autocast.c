@@ -3,6 +3,7 @@
 #include "../autograd/node.h"
 
 _Thread_local ac_autocast_state ac_autocast;
+bool ac_amp_has_gpu;
 
 ac_dtype ac_autocast_dtype(ac_amp_device d) {
     if (ac_autocast.dtype_set[d]) return ac_autocast.dtypes[d];
@@ -17,7 +18,18 @@ void ac_autocast_set_dtype(ac_amp_device d, ac_dtype dtype) {
 
 void ac_autocast_set_enabled(ac_amp_device d, bool on) {
     ac_autocast.enabled[d] = ac_autocast.active = on;
+    if (ac_amp_has_gpu) ac_autocast.active = ac_autocast.enabled[AC_AMP_CPU] || ac_autocast.enabled[AC_AMP_CUDA];
     if (on) ac_autocast.dtype = ac_autocast_dtype(d);
+}
+
+bool ac_autocast_casts(ac_tensor *const *in, int n, ac_dtype *dtype) {
+    ac_amp_device d = AC_AMP_CPU;
+    *dtype = ac_autocast.dtype;
+    if (!ac_autocast.active || !ac_amp_has_gpu || ac_autocast.forced) return ac_autocast.active;
+    for (int i = 0; i < n; i++)
+        if (in[i] && ac_device_of(in[i]) != AC_CPU) d = AC_AMP_CUDA;
+    *dtype = ac_autocast_dtype(d);
+    return ac_autocast.enabled[d];
 }
 
 void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache) {
@@ -74,8 +86,7 @@ static bool is_worth_casting(const ac_tensor *t, ac_dtype dtype) {
     return ac_grad_enabled() && t->meta && t->meta->node && ac_itemsize(t->dtype) > ac_itemsize(dtype);
 }
 
-static int apply_low(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
-    ac_dtype dtype = ac_autocast.dtype;
+static int apply_low(ac_tensor *const *in, int n, ac_dtype dtype, ac_autocast_plan *plan) {
     for (int i = 0; i < n; i++)
         if (in[i] && !is_float(in[i])) return 0;
     for (int i = 0; i < n; i++)
@@ -93,7 +104,7 @@ static int apply_low(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
 
 ac_autocast_state ac_autocast_compute_in(ac_dtype dtype) {
     ac_autocast_state outer = ac_autocast;
-    ac_autocast.active = true;
+    ac_autocast.active = ac_autocast.forced = true;
     ac_autocast.dtype = dtype;
     return outer;
 }
@@ -108,12 +119,14 @@ static int refuse(const ac_op_info *info) {
 }
 
 int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {
+    ac_dtype dtype;
     plan->low = false;
     for (int i = 0; i < n; i++) plan->in[i] = in[i];
+    if (!ac_autocast_casts(in, n, &dtype)) return 0;
     int failed = 0;
     switch (info->cast) {
     case AC_CAST_KEEP: return 0;
-    case AC_CAST_LOW: failed = apply_low(in, n, plan); break;
+    case AC_CAST_LOW: failed = apply_low(in, n, dtype, plan); break;
     case AC_CAST_F32: failed = apply_f32(info, in, n, attrs, plan); break;
     case AC_CAST_PROMOTE: failed = apply_promote(in, n, plan); break;
     case AC_CAST_BANNED: failed = refuse(info); break;

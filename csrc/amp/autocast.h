@@ -8,7 +8,8 @@
 typedef enum { AC_AMP_CPU, AC_AMP_CUDA, AC_AMP_N } ac_amp_device;
 
 typedef struct {
-    bool active; /* the innermost region casts, in `dtype` */
+    bool active; /* the innermost region casts, in `dtype`; with a GPU: that of either device does */
+    bool forced; /* in `dtype`, whatever the regions say */
     ac_dtype dtype;
     bool enabled[AC_AMP_N];
     bool dtype_set[AC_AMP_N]; /* else the device's default: bfloat16 on cpu, float16 on cuda */
@@ -19,7 +20,12 @@ typedef struct {
 
 extern _Thread_local ac_autocast_state ac_autocast;
 
+/* There is a usable GPU: cuda's regions act on its tensors, cpu's on the others. Set by Python, once known. */
+extern bool ac_amp_has_gpu;
+
 ac_dtype ac_autocast_dtype(ac_amp_device d);
+/* Whether a call on these inputs is to be cast, and to what. */
+bool ac_autocast_casts(ac_tensor *const *in, int n, ac_dtype *dtype);
 void ac_autocast_set_dtype(ac_amp_device d, ac_dtype dtype);
 void ac_autocast_set_enabled(ac_amp_device d, bool on);
 /* Opens a region: later calls on this thread cast. The caller keeps the old state to restore. */

@@ -27,7 +27,11 @@ int ac_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) {
     int64_t *each = ac_calloc(bytes);
     if (!each) return -1;
     ac_poll_hold(); /* gradients scaled in part would be of no use */
-    int failed = ac_cpu.unscale(grads, n, factor, each);
+    int failed = 0;
+    for (int i = 0, run; i < n && !failed; i += run) {
+        run = ac_same_device(grads + i, n - i);
+        failed = ac_backend_of(ac_device_of(grads[i]))->unscale(grads + i, run, factor, each + i);
+    }
     ac_poll_release();
     *bad = 0;
     for (int i = 0; i < n; i++) *bad += each[i];

@@ -308,7 +308,8 @@ static int seed_root(engine *e, const ac_edge *root, int i) {
     ac_tensor *t = e->args->roots[i], *g = e->args->grads ? e->args->grads[i] : NULL, *seed = NULL;
     if (g) seed = ac_tensor_retain(g);
     else {
-        ac_attrs_full one = {.size = ac_shape_of(t), .value = {AC_INT, {1}}, .dtype = t->dtype};
+        ac_attrs_full one = {
+            .size = ac_shape_of(t), .value = {AC_INT, {1}}, .dtype = t->dtype, .device = ac_device_of(t)};
         AC_TRY(ac_call(AC_OP_full, NULL, 0, &one, &seed));
     }
     task *to = &e->tasks[*slot_of(e, root->node)];

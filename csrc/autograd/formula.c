@@ -36,7 +36,7 @@ int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bo
 }
 
 T ac_f_zeros(ac_formula *c, const ac_spec *like) {
-    ac_attrs_full a = {.size = like->shape, .value = {AC_INT, {0}}, .dtype = like->dtype};
+    ac_attrs_full a = {.size = like->shape, .value = {AC_INT, {0}}, .dtype = like->dtype, .device = like->device};
     return ac_f_call(c, AC_OP_full, &a, 0);
 }
 

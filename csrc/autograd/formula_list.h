@@ -16,7 +16,7 @@
     ROW(gather) ROW(scatter_add) ROW(index_select) ROW(index_add) ROW(index) ROW(index_put)        \
     ROW(embedding) ROW(embedding_backward) ROW(pick_many) ROW(layer_norm) ROW(batch_norm)          \
     ROW(dropout_mask) ROW(alias) ROW(view) ROW(expand) ROW(permute) ROW(transpose) ROW(select)     \
-    ROW(slice) ROW(as_strided)
+    ROW(slice) ROW(as_strided) ROW(to_device)
 
 #define ROW(name) FORMULA(name);
 FORMULAS(ROW)

@@ -78,7 +78,7 @@ FORMULA(index_put) {
     if (!WANTS(0)) DONE;
     if (a->accumulate) ac_f_give(c, 0, G);
     else {
-        ac_spec zero = {ac_f_input(c, 0)->dtype, {0}};
+        ac_spec zero = {ac_f_input(c, 0)->dtype, {0}, ac_f_input(c, 0)->device};
         ac_attrs_accumulate set = {0};
         in[n + 1] = ac_f_zeros(c, &zero);
         if (ac_f_call_many(c, AC_OP_index_put, &set, in, n + 2, out) == 0) ac_f_give(c, 0, out[0]);
@@ -189,7 +189,7 @@ FORMULA(as_strided_scatter) {
     if (!WANTS(0)) DONE;
     if (a->accumulate) ac_f_give(c, 0, g);
     else {
-        ac_spec part = {ac_f_input(c, 1)->dtype, a->size};
+        ac_spec part = {ac_f_input(c, 1)->dtype, a->size, ac_device_of(g)};
         ac_f_give(c, 0, ac_f_call(c, AC_OP_as_strided_scatter, a, 2, g, ac_f_zeros(c, &part)));
     }
     DONE;

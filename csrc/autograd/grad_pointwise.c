@@ -243,6 +243,11 @@ FORMULA(cast) {
     GIVE(0, ac_f_cast(c, G, ac_f_input(c, 0)->dtype));
     DONE;
 }
+FORMULA(to_device) {
+    ac_attrs_to_device back = {ac_f_input(c, 0)->device, 0};
+    GIVE(0, ac_f_call(c, AC_OP_to_device, &back, 1, G));
+    DONE;
+}
 FORMULA(clone) {
     GIVE(0, G);
     DONE;

@@ -39,7 +39,7 @@ static T product_of_others(ac_formula *c, T x, uint32_t mask) {
     ac_dims moved_shape = ac_shape_of(moved), table = {3, {kept, n, n}};
     rows = (ac_dims){3, {kept, 1, n}};
     T factors = ac_f_expand(c, ac_f_reshape(c, moved, &rows), &table);
-    ac_attrs_arange range = {{AC_INT, {0}}, {AC_INT, {n}}, {AC_INT, {1}}, AC_int64};
+    ac_attrs_arange range = {{AC_INT, {0}}, {AC_INT, {n}}, {AC_INT, {1}}, AC_int64, ac_device_of(x)};
     T index = ac_f_call(c, AC_OP_arange, &range, 0);
     ac_dims column = {2, {n, 1}}, last = {1, {-1}};
     T self = CMP(eq, index, ac_f_reshape(c, index, &column));
@@ -60,6 +60,9 @@ FORMULA(prod) {
     T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
     ac_attrs_reduce_dim everything = {.dim = {.n = -1}};
     T no_zero = ac_f_call(c, AC_OP_all, &everything, 1, x);
+    if (!no_zero) return -1;
+    ac_attrs_to_device cpu = {AC_CPU, 0};
+    if (ac_device_of(no_zero) != AC_CPU) no_zero = ac_f_call(c, AC_OP_to_device, &cpu, 1, no_zero);
     if (!no_zero) return -1;
     bool simple = !c->graph && ac_read_int(ac_data(no_zero), AC_bool, 0);
     if (simple) GIVE(0, DIV(MUL(g, ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape)), x));

@@ -148,7 +148,7 @@ static int accumulator_of(ac_tensor *t, ac_edge *edge) {
     if (!n) return -1;
     n->is_accumulator = true;
     n->leaf = ac_tensor_retain(t);
-    n->outputs[0] = (ac_spec){t->dtype, ac_shape_of(t)};
+    n->outputs[0] = ac_spec_of(t);
     m->accumulator = edge->node = n;
     return 0;
 }
@@ -168,8 +168,8 @@ static int view_of_base(ac_tensor *t) {
     n->op = AC_OP_as_strided;
     n->backward = ac_formulas[AC_OP_as_strided];
     n->edges[0] = from;
-    n->inputs[0] = (ac_spec){t->base->dtype, ac_shape_of(t->base)};
-    n->outputs[0] = (ac_spec){t->dtype, ac_shape_of(t)};
+    n->inputs[0] = ac_spec_of(t->base);
+    n->outputs[0] = ac_spec_of(t);
     int failed = ac_set_history(t, n, 0);
     ac_node_release(n);
     return failed;

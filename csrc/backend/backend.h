@@ -30,6 +30,7 @@ enum { AC_MAX_STATE = 3 };
 typedef struct {
     ac_tensor *grad, *param, *state[AC_MAX_STATE];
     double step;           /* how many updates this parameter has had, this one included */
+    ac_tensor *count;      /* on a GPU: that number as a float32 there, advanced by the step; NULL: `step` */
     ac_kept kept[AC_KEPT]; /* packed copies of the parameter that the step packs again while it has the values */
 } ac_update;
 
@@ -44,7 +45,7 @@ typedef struct ac_backend {
      * [n, k] when `out_first`, rounded to `round`. Bytes that takes, and the packing; false when a
      * value stands against it. */
     int64_t (*panels_bytes)(const ac_tensor *w, ac_dtype round, bool out_first);
-    bool (*pack)(const ac_tensor *w, ac_dtype round, bool out_first, void *panels);
+    bool (*pack)(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
     /* Multiplies every gradient by `factor` in place; counts into bad[i] the values of grads[i]
      * that are not finite after that. */
     int (*unscale)(ac_tensor *const *grads, int n, double factor, int64_t *bad);
@@ -54,7 +55,14 @@ typedef struct ac_backend {
     int (*step)(ac_rule rule, ac_update *updates, int n, const struct ac_step *constants);
 } ac_backend;
 
-extern const ac_backend ac_cpu;
+extern const ac_backend ac_cpu, ac_cuda;
+static inline const ac_backend *ac_backend_of(ac_device d) { return d == AC_CPU ? &ac_cpu : &ac_cuda; }
+/* How many of n > 0 tensors, from the first on, lie on one device: lists go to a backend in such runs. */
+static inline int ac_same_device(ac_tensor *const *tensors, int n) {
+    int run = 1;
+    while (run < n && ac_device_of(tensors[run]) == ac_device_of(tensors[0])) run++;
+    return run;
+}
 
 /* The BLAS that float64 products run on. `path` of the library, before first use. */
 void ac_blas_set_path(const char *path);

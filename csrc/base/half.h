@@ -3,24 +3,26 @@
 #ifndef AC_BASE_HALF_H
 #define AC_BASE_HALF_H
 
+#include "inline.h"
+
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t ac_bits(float x) {
+AC_INLINE uint32_t ac_bits(float x) {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-static inline float ac_from_bits(uint32_t u) {
+AC_INLINE float ac_from_bits(uint32_t u) {
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
 
-static inline float ac_bf16_to_f32(uint16_t h) { return ac_from_bits((uint32_t)h << 16); }
+AC_INLINE float ac_bf16_to_f32(uint16_t h) { return ac_from_bits((uint32_t)h << 16); }
 
-static inline uint16_t ac_f32_to_bf16(float x) {
+AC_INLINE uint16_t ac_f32_to_bf16(float x) {
     uint32_t u = ac_bits(x);
     uint32_t rounded = (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16;
     uint32_t quiet = (u >> 16) | 0x40u; /* keep a nan a nan when its low payload bits are cut */
@@ -28,7 +30,7 @@ static inline uint16_t ac_f32_to_bf16(float x) {
 }
 
 /* The exponent is rebiased by one exact multiplication, which also normalises subnormals. */
-static inline float ac_f16_to_f32(uint16_t h) {
+AC_INLINE float ac_f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, magnitude = (uint32_t)(h & 0x7FFFu);
     float finite = ac_from_bits(magnitude << 13) * ac_from_bits(0x77800000u); /* 2^112 */
     uint32_t special = 0x7F800000u | (magnitude << 13);
@@ -38,7 +40,7 @@ static inline float ac_f16_to_f32(uint16_t h) {
 
 /* Two cases by magnitude: below 2^-14 the addition of 0.5 lets the adder round to a multiple of
  * 2^-24; above, integer rounding of the mantissa carries into the exponent and up to infinity. */
-static inline uint16_t ac_f32_to_f16(float x) {
+AC_INLINE uint16_t ac_f32_to_f16(float x) {
     uint32_t u = ac_bits(x), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
     uint32_t subnormal = ac_bits(ac_from_bits(a) + 0.5f) - 0x3F000000u;
     uint32_t normal = (a - 0x38000000u + 0xFFFu + ((a >> 13) & 1u)) >> 13;

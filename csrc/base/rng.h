@@ -3,6 +3,8 @@
 #ifndef AC_BASE_RNG_H
 #define AC_BASE_RNG_H
 
+#include "inline.h"
+
 #include <stdint.h>
 
 typedef struct {
@@ -14,7 +16,7 @@ typedef struct {
     uint32_t v[4];
 } ac_philox_block;
 
-static inline ac_philox_block ac_philox(uint64_t seed, uint64_t counter) {
+AC_INLINE ac_philox_block ac_philox(uint64_t seed, uint64_t counter) {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32), c2 = 0, c3 = 0;
     for (int round = 0; round < 10; round++) {
@@ -23,12 +25,13 @@ static inline ac_philox_block ac_philox(uint64_t seed, uint64_t counter) {
         c0 = n0, c1 = (uint32_t)p1, c2 = n2, c3 = (uint32_t)p0;
         k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
     }
-    return (ac_philox_block){{c0, c1, c2, c3}};
+    ac_philox_block block = {{c0, c1, c2, c3}};
+    return block;
 }
 
 /* Uniform in [0, 1) with 24 and 53 random bits. */
-static inline float ac_uniform24(uint32_t u) { return (float)(u >> 8) * 0x1p-24f; }
-static inline double ac_uniform53(uint32_t hi, uint32_t lo) {
+AC_INLINE float ac_uniform24(uint32_t u) { return (float)(u >> 8) * 0x1p-24f; }
+AC_INLINE double ac_uniform53(uint32_t hi, uint32_t lo) {
     return (double)((((uint64_t)hi << 32) | lo) >> 11) * 0x1p-53;
 }
 

@@ -23,13 +23,18 @@ enum { LOCK_ELEMENTS = 16384 };
 /* -- kernels ------------------------------------------------------------------------------------ */
 
 static int run_kernel(const ac_run *run) {
-    ac_kernel kernel = ac_cpu.kernels[run->op];
+    ac_device device = AC_CPU; /* a GPU wherever one takes part */
     int64_t work = 0;
-    for (int i = 0; i < run->n_in; i++) work += run->in[i] ? run->in[i]->numel : 0;
-    for (int i = 0; i < run->n_out; i++) work += run->out[i] ? run->out[i]->numel : 0;
-    void *state = work < LOCK_ELEMENTS ? NULL : ac_lock.release();
+    for (int i = 0; i < run->n_in; i++)
+        if (run->in[i]) work += run->in[i]->numel, device |= ac_device_of(run->in[i]);
+    for (int i = 0; i < run->n_out; i++)
+        if (run->out[i]) work += run->out[i]->numel, device |= ac_device_of(run->out[i]);
+    /* a GPU's kernels are only queued here; what waits for one is worth letting others run */
+    bool unlock = device == AC_CPU ? work >= LOCK_ELEMENTS : run->op == AC_OP_to_device;
+    ac_kernel kernel = ac_backend_of(device)->kernels[run->op];
+    void *state = unlock ? ac_lock.release() : NULL;
     int failed = kernel(run);
-    if (work >= LOCK_ELEMENTS) ac_lock.acquire(state);
+    if (unlock) ac_lock.acquire(state);
     return ac_interrupted() ? ac_fail(AC_PYTHON, "interrupted") : failed;
 }
 
@@ -71,14 +76,15 @@ static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
     ac_tensor *kept = ac_copies_find(w, kind);
     *panels = kept ? ac_tensor_retain(kept) : NULL;
     if (kept) return 0;
-    int64_t bytes = ac_cpu.panels_bytes(w, kind.dtype, kind.out_first);
+    const ac_backend *backend = ac_backend_of(ac_device_of(w));
+    int64_t bytes = backend->panels_bytes(w, kind.dtype, kind.out_first);
     if (!ac_copies_have_room(bytes)) return 0;
     ac_dims shape = {1, {bytes}};
-    ac_tensor *copy = ac_tensor_new(AC_uint8, &shape);
+    ac_tensor *copy = ac_tensor_new_on(ac_device_of(w), AC_uint8, &shape);
     if (!copy) return -1;
     uint64_t content = w->storage->content;
     void *state = w->numel < LOCK_ELEMENTS ? NULL : ac_lock.release();
-    bool fits = ac_cpu.pack(w, kind.dtype, kind.out_first, ac_data(copy));
+    bool fits = backend->pack(w, kind.dtype, kind.out_first, copy);
     if (w->numel >= LOCK_ELEMENTS) ac_lock.acquire(state);
     if (ac_interrupted()) {
         ac_tensor_release(copy);
@@ -93,21 +99,24 @@ static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
 static int run_product(ac_run *run) {
     bool product = run->op == AC_OP_linear || run->op == AC_OP_mm;
     if (!product || !ac_is_half(run->compute) || ac_autocast.no_cache || !is_weight(run->in[1])) return run_kernel(run);
+    bool gpu = ac_device_of(run->in[1]) != AC_CPU; /* takes a weight of that dtype as it is, and copies in one layout */
+    if (gpu && run->in[1]->dtype == run->compute) return run_kernel(run);
     ac_tensor *panels;
-    AC_TRY(weight_panels(run->in[1], (ac_copy_kind){run->compute, run->op == AC_OP_linear}, &panels));
+    AC_TRY(weight_panels(run->in[1], (ac_copy_kind){run->compute, !gpu && run->op == AC_OP_linear}, &panels));
     run->panels = panels;
     int failed = run_kernel(run);
     ac_tensor_clear(&panels);
     return failed;
 }
 
-/* Shape rule, outputs, kernel. */
-static int compute(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out, int64_t low) {
+/* Shape rule, outputs, kernel, on the device where the inputs are. */
+static int compute_there(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out, int64_t low,
+                         ac_device device) {
     ac_infer rule;
     AC_TRY(infer(&rule, op, in, n_in, attrs, low));
     for (int i = 0; i < rule.n_out; i++) out[i] = NULL;
     for (int i = 0; i < rule.n_out && !rule.kernel_makes_output; i++) {
-        out[i] = ac_tensor_new(rule.out[i].dtype, &rule.out[i].shape);
+        out[i] = ac_tensor_new_on(device, rule.out[i].dtype, &rule.out[i].shape);
         if (!out[i]) {
             release_all(out, i);
             return -1;
@@ -123,6 +132,25 @@ static int compute(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
     return 0;
 }
 
+static int compute(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out, int64_t low) {
+    ac_device device;
+    AC_TRY(ac_device_for(op, in, n_in, attrs, &device));
+    if (device == AC_CPU || ac_ops[op].kind == AC_KIND_POINTWISE || ac_ops[op].device_at >= 0)
+        return compute_there(op, in, n_in, attrs, out, low, device);
+    ac_tensor *there[AC_MAX_IN]; /* numbers among the inputs, brought over */
+    ac_attrs_to_device to = {device, 0};
+    int failed = 0;
+    for (int i = 0; i < n_in; i++) {
+        there[i] = in[i];
+        if (failed || !in[i] || ac_device_of(in[i]) == device) continue;
+        failed = compute_there(AC_OP_to_device, &in[i], 1, &to, &there[i], AC_NO_DTYPE, device);
+    }
+    if (!failed) failed = compute_there(op, there, n_in, attrs, out, low, device);
+    for (int i = 0; i < n_in; i++)
+        if (there[i] != in[i]) ac_tensor_clear(&there[i]);
+    return failed;
+}
+
 /* -- recording ------------------------------------------------------------------------------------- */
 
 static bool wants_record(ac_op op, ac_tensor *const *in, int n_in) {
@@ -135,7 +163,7 @@ static bool wants_record(ac_op op, ac_tensor *const *in, int n_in) {
 static int fill_edges(ac_node *node, ac_tensor *const *in) {
     for (int i = 0; i < node->n_in; i++) {
         if (!in[i]) continue;
-        node->inputs[i] = (ac_spec){in[i]->dtype, ac_shape_of(in[i])};
+        node->inputs[i] = ac_spec_of(in[i]);
         if (ac_is_floating(in[i]->dtype)) AC_TRY(ac_edge_of(in[i], &node->edges[i]));
     }
     ac_node_stamp(node);
@@ -171,7 +199,7 @@ static ac_node *make_node(ac_op op, ac_tensor *const *in, int n_in, const void *
 }
 
 static int finish_node(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac_tensor *const *out) {
-    for (int i = 0; i < node->n_out; i++) node->outputs[i] = (ac_spec){out[i]->dtype, ac_shape_of(out[i])};
+    for (int i = 0; i < node->n_out; i++) node->outputs[i] = ac_spec_of(out[i]);
     return fill_saved(node, in, low, out);
 }
 
@@ -299,7 +327,7 @@ static int rebase(ac_tensor *target, ac_node *node) {
         (ac_attrs_as_strided_scatter){ac_shape_of(target), ac_strides_of(target), target->offset - base->offset, 0};
     scatter->op = AC_OP_as_strided_scatter;
     scatter->backward = ac_formulas[AC_OP_as_strided_scatter];
-    scatter->inputs[0] = scatter->outputs[0] = (ac_spec){base->dtype, ac_shape_of(base)};
+    scatter->inputs[0] = scatter->outputs[0] = ac_spec_of(base);
     scatter->inputs[1] = node->outputs[0];
     int failed = ac_edge_of(base, &scatter->edges[0]);
     scatter->edges[1] = (ac_edge){ac_node_retain(node), 0};
@@ -376,6 +404,7 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
     AC_TRY(check_target(what, target));
     AC_TRY(infer(&rule, op, in, n_in, attrs, AC_NO_DTYPE));
     AC_TRY(check_result(what, &rule.out[0], target));
+    AC_TRY(ac_check_target_device(op, in, n_in, attrs, target));
     bool history = wants_record(op, in, n_in) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[op]);
     if (history) return into_recorded(&rule, op, in, n_in, attrs, target);
     int failed = compute_into(&rule, op, in, n_in, attrs, target);
@@ -385,10 +414,12 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
 
 int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
     ac_infer rule;
-    bool low = ac_autocast.active && ac_ops[op].cast == AC_CAST_LOW;
+    ac_dtype dtype;
+    bool low = ac_ops[op].cast == AC_CAST_LOW && ac_autocast_casts(in, n_in, &dtype);
     AC_TRY(check_target(ac_ops[op].python, target));
-    AC_TRY(infer(&rule, op, in, n_in, attrs, low ? (int64_t)ac_autocast.dtype : AC_NO_DTYPE));
+    AC_TRY(infer(&rule, op, in, n_in, attrs, low ? (int64_t)dtype : AC_NO_DTYPE));
     AC_TRY(check_result(ac_ops[op].python, &rule.out[0], target));
+    AC_TRY(ac_check_target_device(op, in, n_in, attrs, target));
     ac_run run = {op, in, n_in, attrs, &target, 1, rule.compute, NULL, true};
     int failed = run_product(&run);
     ac_wrote(target);
@@ -405,12 +436,39 @@ int ac_fill(ac_tensor *target, ac_scalar value) {
     return failed;
 }
 
+/* From another device: brought over as it is, then copied; a number of the CPU's travels with the call. */
+static int copy_across(ac_tensor *target, ac_tensor *source, bool non_blocking) {
+    bool recorded = ac_grad_enabled() && (ac_requires_grad(source) || ac_requires_grad(target));
+    if (source->ndim == 0 && ac_device_of(source) == AC_CPU && !recorded) {
+        ac_attrs_dtype dtype = {target->dtype};
+        ac_run fill = {AC_OP_cast, &source, 1, &dtype, &target, 1, AC_float32, NULL, false};
+        int failed = run_kernel(&fill);
+        ac_wrote(target);
+        return failed;
+    }
+    ac_attrs_to_device to = {ac_device_of(target), non_blocking};
+    ac_tensor *here = NULL;
+    if (!recorded && source->dtype == target->dtype && ac_same_shape(source, target) && ac_is_contiguous(target)) {
+        ac_run move = {AC_OP_to_device, &source, 1, &to, &target, 1, AC_float32, NULL, false};
+        int failed = run_kernel(&move);
+        ac_wrote(target);
+        return failed;
+    }
+    AC_TRY(ac_call(AC_OP_to_device, &source, 1, &to, &here));
+    int failed = ac_copy_into(target, here);
+    ac_tensor_release(here);
+    return failed;
+}
+
 /* Written as 0-d or smaller tensors broadcast into the target: expand, then clone into it. */
-int ac_copy_into(ac_tensor *target, ac_tensor *source) {
+int ac_copy_into(ac_tensor *target, ac_tensor *source) { return ac_copy_into_async(target, source, false); }
+
+int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) {
     ac_tensor *wide = NULL, *cast = NULL;
     ac_attrs_size size = {ac_shape_of(target)};
     ac_attrs_dtype dtype = {target->dtype};
     AC_TRY(check_target("copy_", target));
+    if (ac_device_of(source) != ac_device_of(target)) return copy_across(target, source, non_blocking);
     AC_TRY(ac_call(AC_OP_expand, &source, 1, &size, &wide));
     int failed;
     if (ac_overlaps_partly(target, wide)) {
@@ -426,4 +484,11 @@ int ac_copy_into(ac_tensor *target, ac_tensor *source) {
     ac_tensor_release(wide);
     ac_tensor_clear(&cast);
     return failed;
+}
+
+ac_tensor *ac_on_cpu(ac_tensor *t) {
+    if (ac_device_of(t) == AC_CPU) return ac_tensor_retain(t);
+    ac_attrs_to_device to = {AC_CPU, 0};
+    ac_tensor *out = NULL;
+    return compute(AC_OP_to_device, &t, 1, &to, &out, AC_NO_DTYPE) < 0 ? NULL : out;
 }

@@ -18,5 +18,14 @@ extern const ac_compose_fn ac_compositions[AC_N_OPS];
 /* Writes a number, or another tensor (broadcast and cast), into `target`, on the tape. */
 int ac_fill(ac_tensor *target, ac_scalar value) AC_CHECKED;
 int ac_copy_into(ac_tensor *target, ac_tensor *source) AC_CHECKED;
+/* The same; `non_blocking`: page-locked memory and a GPU need not wait for each other. */
+int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) AC_CHECKED;
+
+/* The device where a call's results lie; RuntimeError when its inputs are on several. */
+int ac_device_for(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_device *device) AC_CHECKED;
+int ac_check_target_device(ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
+                           const ac_tensor *target) AC_CHECKED;
+/* new: t itself when it is on the CPU, else a copy there, off the tape. */
+ac_tensor *ac_on_cpu(ac_tensor *t) AC_CHECKED;
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "../base/pool.h"
 #include "loops.h"
+#include "space.h"
 
 enum { AC_MAX_OPERANDS = 4 };
 
@@ -31,13 +32,6 @@ enum { AC_GRAIN = 65536, AC_GRAIN_SLOW = 32768 };
 
 /* For long loops on one thread: whether to give up at their i-th turn, asked now and then. */
 static inline bool ac_stop_at(int64_t i) { return (i & 0x3FFF) == 0x3FFF && ac_poll(); }
-
-/* A set of dimensions walked on their own (the kept or the reduced ones). */
-typedef struct {
-    int n;
-    int64_t numel;
-    int64_t size[AC_MAX_DIMS], stride[AC_MAX_DIMS];
-} ac_space;
 
 /* The dimensions of t whose bit in `mask` is set, merged where they step alike. */
 ac_space ac_space_of(const ac_tensor *t, uint32_t mask);

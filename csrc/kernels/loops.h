@@ -47,6 +47,8 @@ typedef struct ac_step {
     double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
     double bias1, bias2_sqrt; /* 1 - beta1^t, sqrt(1 - beta2^t) */
     int nesterov, maximize, decoupled, first;
+    const float *found_inf,
+        *factor; /* on a GPU, or NULL: nonzero leaves the step out; what gradients are multiplied by */
 } ac_step;
 
 /* The end of a product: y = act(alpha x + bias) + beta y. */

@@ -281,9 +281,9 @@ int64_t ac_cpu_panels_bytes(const ac_tensor *w, ac_dtype round, bool out_first) 
     return ac_gemm_panels_bytes(&b);
 }
 
-bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, void *panels) {
+bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels) {
     ac_operand b = weight_operand(w, round, out_first);
-    return ac_gemm_pack(&b, panels);
+    return ac_gemm_pack(&b, ac_data(panels));
 }
 
 bool ac_cpu_pack_part(const ac_tensor *w, ac_dtype round, bool out_first, const ac_part *part, void *panels) {

@@ -8,14 +8,14 @@
  * none) and is compiled into a loop by loops.inc. */
 
 #define K(x) ((R)(x))
-#define UN(name) static inline R S(name)(R x, const void *a)
-#define BIN(name) static inline R S(name)(R x, R y, const void *a)
-#define TER(name) static inline R S(name)(R x, R y, R z, const void *a)
-#define ATTR(type) const ac_attrs_##type *t = a
+#define UN(name) AC_INLINE R S(name)(R x, const void *a)
+#define BIN(name) AC_INLINE R S(name)(R x, R y, const void *a)
+#define TER(name) AC_INLINE R S(name)(R x, R y, R z, const void *a)
+#define ATTR(type) const ac_attrs_##type *t = (const ac_attrs_##type *)a
 #define NONE ((void)a)
 #define NUMBER(s) ((R)ac_scalar_double(s))
 
-static inline R S(sigmoid_of)(R x) { return K(1) / (K(1) + M_EXP(-x)); }
+AC_INLINE R S(sigmoid_of)(R x) { return K(1) / (K(1) + M_EXP(-x)); }
 
 UN(neg) { NONE; return -x; }
 UN(abs) { NONE; return x < 0 ? -x : x == 0 ? K(0) : x; }
@@ -51,8 +51,8 @@ UN(softplus_) {
 }
 
 /* sqrt(2 / pi) * (x + 0.044715 x^3), the argument of the tanh approximation */
-static inline R S(gelu_inner)(R x) { return K(0.79788456080286535588) * (x + K(0.044715) * x * x * x); }
-static inline R S(normal_cdf)(R x) { return K(0.5) * (K(1) + M_ERF(x * K(0.70710678118654752440))); }
+AC_INLINE R S(gelu_inner)(R x) { return K(0.79788456080286535588) * (x + K(0.044715) * x * x * x); }
+AC_INLINE R S(normal_cdf)(R x) { return K(0.5) * (K(1) + M_ERF(x * K(0.70710678118654752440))); }
 
 UN(gelu) {
     ATTR(approximate);

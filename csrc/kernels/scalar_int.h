@@ -2,10 +2,10 @@
 /* The integer lane: operators of result KEEP, BOOL and INT on int64. Narrower integers and bool
  * are widened before and cut after, which equals arithmetic modulo their size. */
 
-#define UN(name) static inline int64_t name##_i64(int64_t x, const void *a)
-#define BIN(name) static inline int64_t name##_i64(int64_t x, int64_t y, const void *a)
-#define TER(name) static inline int64_t name##_i64(int64_t x, int64_t y, int64_t z, const void *a)
-#define ATTR(type) const ac_attrs_##type *t = a
+#define UN(name) AC_INLINE int64_t name##_i64(int64_t x, const void *a)
+#define BIN(name) AC_INLINE int64_t name##_i64(int64_t x, int64_t y, const void *a)
+#define TER(name) AC_INLINE int64_t name##_i64(int64_t x, int64_t y, int64_t z, const void *a)
+#define ATTR(type) const ac_attrs_##type *t = (const ac_attrs_##type *)a
 #define NONE ((void)a)
 #define WRAP(op, l, r) ((int64_t)((uint64_t)(l) op (uint64_t)(r))) /* overflow wraps */
 

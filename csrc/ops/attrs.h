@@ -7,19 +7,21 @@
 #ifndef AC_OPS_ATTRS_H
 #define AC_OPS_ATTRS_H
 
+#include "../base/inline.h"
 #include "../tensor/shape.h"
 
 /* A Python number; AC_NONE stands for an absent `Scalar?`. */
+typedef enum { AC_NONE, AC_INT, AC_FLOAT, AC_BOOL } ac_scalar_kind;
 typedef struct {
-    enum { AC_NONE, AC_INT, AC_FLOAT, AC_BOOL } kind;
+    ac_scalar_kind kind;
     union {
         int64_t i;
         double f;
     };
 } ac_scalar;
 
-static inline double ac_scalar_double(ac_scalar s) { return s.kind == AC_FLOAT ? s.f : (double)s.i; }
-static inline int64_t ac_scalar_int(ac_scalar s) { return s.kind == AC_FLOAT ? (int64_t)s.f : s.i; }
+AC_INLINE double ac_scalar_double(ac_scalar s) { return s.kind == AC_FLOAT ? s.f : (double)s.i; }
+AC_INLINE int64_t ac_scalar_int(ac_scalar s) { return s.kind == AC_FLOAT ? (int64_t)s.f : s.i; }
 
 static const int64_t AC_ABSENT = INT64_MIN; /* an absent `int?` */
 
@@ -31,10 +33,11 @@ typedef struct { ac_scalar value; } ac_attrs_value;
 typedef struct { ac_scalar min, max; } ac_attrs_clamp;
 typedef struct { int64_t tanh; } ac_attrs_approximate;
 typedef struct { int64_t dtype; } ac_attrs_dtype;
-typedef struct { ac_dims size; ac_scalar value; int64_t dtype; } ac_attrs_full;
-typedef struct { ac_scalar start, end, step; int64_t dtype; } ac_attrs_arange;
-typedef struct { ac_dims size; double a, b; int64_t dtype; } ac_attrs_random;
-typedef struct { int64_t n; } ac_attrs_count;
+typedef struct { ac_dims size; ac_scalar value; int64_t dtype, device; } ac_attrs_full;
+typedef struct { ac_scalar start, end, step; int64_t dtype, device; } ac_attrs_arange;
+typedef struct { ac_dims size; double a, b; int64_t dtype, device; } ac_attrs_random;
+typedef struct { int64_t n, device; } ac_attrs_count;
+typedef struct { int64_t device, non_blocking; } ac_attrs_to_device;
 typedef struct { ac_dims size, stride; int64_t offset; } ac_attrs_as_strided;
 typedef struct { ac_dims size, stride; int64_t offset, accumulate; } ac_attrs_as_strided_scatter;
 typedef struct { ac_dims dim; int64_t keepdim; } ac_attrs_reduce_dim;

@@ -104,13 +104,13 @@ int ac_infer_pointwise(ac_infer *i) {
 }
 
 int ac_infer_same(ac_infer *i) {
-    i->out[0] = (ac_spec){i->in[0]->dtype, ac_shape_of(i->in[0])};
+    i->out[0] = (ac_spec){i->in[0]->dtype, ac_shape_of(i->in[0]), AC_CPU};
     return 0;
 }
 
 int ac_infer_cast(ac_infer *i) {
     ATTRS(dtype);
-    i->out[0] = (ac_spec){(ac_dtype)a->dtype, ac_shape_of(i->in[0])};
+    i->out[0] = (ac_spec){(ac_dtype)a->dtype, ac_shape_of(i->in[0]), AC_CPU};
     return 0;
 }
 
@@ -118,7 +118,7 @@ int ac_infer_cast(ac_infer *i) {
 
 int ac_infer_full(ac_infer *i) {
     ATTRS(full);
-    i->out[0] = (ac_spec){(ac_dtype)a->dtype, a->size};
+    i->out[0] = (ac_spec){(ac_dtype)a->dtype, a->size, AC_CPU};
     return 0;
 }
 
@@ -131,7 +131,7 @@ int ac_infer_full_like_attrs(ac_infer *i) {
                        ac_dtypes[a->dtype].name);
     if (i->info == &ac_ops[AC_OP_normal] && a->b < 0)
         return ac_fail(AC_RUNTIME, "normal: `std` must be 0 or more, got %g", a->b);
-    i->out[0] = (ac_spec){(ac_dtype)a->dtype, a->size};
+    i->out[0] = (ac_spec){(ac_dtype)a->dtype, a->size, AC_CPU};
     return 0;
 }
 
@@ -143,14 +143,14 @@ int ac_infer_arange(ac_infer *i) {
     double n = (end - start) / step;
     if (!(n < 0x1p52)) return ac_fail(AC_RUNTIME, "arange: from %g to %g is not finite", start, end);
     int64_t count = (int64_t)n + ((double)(int64_t)n < n);
-    i->out[0] = (ac_spec){(ac_dtype)a->dtype, {1, {count}}};
+    i->out[0] = (ac_spec){(ac_dtype)a->dtype, {1, {count}}, AC_CPU};
     return 0;
 }
 
 int ac_infer_randperm(ac_infer *i) {
     ATTRS(count);
     if (a->n < 0) return ac_fail(AC_RUNTIME, "randperm: `n` must be 0 or more, got %" PRId64, a->n);
-    i->out[0] = (ac_spec){AC_int64, {1, {a->n}}};
+    i->out[0] = (ac_spec){AC_int64, {1, {a->n}}, AC_CPU};
     return 0;
 }
 
@@ -224,7 +224,7 @@ int ac_infer_reduce_pair(ac_infer *i) {
     AC_TRY(ac_dims_mask(&dim, i->in[0]->ndim, i->info->python, &mask));
     AC_TRY(need_elements(i, mask));
     AC_TRY(reduce_as(i, &dim, a->keepdim, i->in[0]->dtype));
-    i->out[1] = (ac_spec){AC_int64, i->out[0].shape};
+    i->out[1] = (ac_spec){AC_int64, i->out[0].shape, AC_CPU};
     return 0;
 }
 
@@ -255,7 +255,7 @@ int ac_infer_softmax(ac_infer *i) {
     AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->python));
     ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype : i->in[0]->dtype;
     if (!ac_is_floating(t)) AC_TRY(ac_need_floating(i, 0));
-    i->out[0] = (ac_spec){t, ac_shape_of(i->in[0])};
+    i->out[0] = (ac_spec){t, ac_shape_of(i->in[0]), AC_CPU};
     return 0;
 }
 
@@ -267,7 +267,7 @@ int ac_infer_loss_pair(ac_infer *i) {
     AC_TRY(ac_dims_broadcast(&shape, &target, i->info->python));
     i->compute = ac_result_type(i->in, 2);
     if (!ac_is_floating(i->compute)) AC_TRY(ac_need_floating(i, 0));
-    i->out[0] = (ac_spec){i->compute, a->reduction == AC_REDUCE_NONE ? shape : (ac_dims){0}};
+    i->out[0] = (ac_spec){i->compute, a->reduction == AC_REDUCE_NONE ? shape : (ac_dims){0}, AC_CPU};
     return 0;
 }
 
@@ -299,7 +299,7 @@ int ac_infer_nll_loss(ac_infer *i) {
     ac_dims scores = ac_shape_of(i->in[0]), target;
     AC_TRY(ac_need_floating(i, 0));
     AC_TRY(check_classes(i, &scores, &target));
-    i->out[0] = (ac_spec){i->in[0]->dtype, a->reduction == AC_REDUCE_NONE ? target : (ac_dims){0}};
+    i->out[0] = (ac_spec){i->in[0]->dtype, a->reduction == AC_REDUCE_NONE ? target : (ac_dims){0}, AC_CPU};
     return 0;
 }
 
@@ -310,7 +310,7 @@ int ac_infer_nll_loss_backward(ac_infer *i) {
     if (ac_dims_numel(&a->size) < 0) return -1;
     AC_TRY(check_classes(i, &a->size, &target));
     AC_TRY(ac_need_shape(i, 0, a->reduction == AC_REDUCE_NONE ? &target : &none));
-    i->out[0] = (ac_spec){i->in[0]->dtype, a->size};
+    i->out[0] = (ac_spec){i->in[0]->dtype, a->size, AC_CPU};
     return 0;
 }
 

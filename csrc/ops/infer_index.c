@@ -34,7 +34,7 @@ int ac_infer_cat(ac_infer *i) {
         }
         total += t->shape[dim];
     }
-    i->out[0] = (ac_spec){ac_result_type(i->in, i->n_in), ac_shape_of(first)};
+    i->out[0] = (ac_spec){ac_result_type(i->in, i->n_in), ac_shape_of(first), AC_CPU};
     i->out[0].shape.v[dim] = total;
     return 0;
 }
@@ -54,7 +54,7 @@ int ac_infer_gather(ac_infer *i) {
                            "gather: `index` has size %" PRId64 " in dimension %d where `x` "
                            "has %" PRId64,
                            index->shape[d], d, x->shape[d]);
-    i->out[0] = (ac_spec){x->dtype, ac_shape_of(index)};
+    i->out[0] = (ac_spec){x->dtype, ac_shape_of(index), AC_CPU};
     return 0;
 }
 
@@ -114,7 +114,7 @@ int ac_infer_index_select(ac_infer *i) {
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "index_select"));
     AC_TRY(ac_need_integer(i, 1));
     if (i->in[1]->ndim > 1) AC_TRY(ac_need_ndim(i, 1, 1));
-    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x)};
+    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
     if (x->ndim) i->out[0].shape.v[dim] = i->in[1]->numel;
     return 0;
 }
@@ -171,14 +171,14 @@ int ac_infer_index_put(ac_infer *i) {
 
 int ac_infer_nonzero(ac_infer *i) {
     i->kernel_makes_output = true;
-    i->out[0] = (ac_spec){AC_int64, {2, {0, i->in[0]->ndim}}};
+    i->out[0] = (ac_spec){AC_int64, {2, {0, i->in[0]->ndim}}, AC_CPU};
     return 0;
 }
 
 int ac_infer_embedding(ac_infer *i) {
     AC_TRY(ac_need_ndim(i, 0, 2));
     AC_TRY(ac_need_integer(i, 1));
-    i->out[0] = (ac_spec){i->in[0]->dtype, ac_shape_of(i->in[1])};
+    i->out[0] = (ac_spec){i->in[0]->dtype, ac_shape_of(i->in[1]), AC_CPU};
     if (i->out[0].shape.n == AC_MAX_DIMS) return ac_fail(AC_RUNTIME, "embedding: `index` has too many dimensions");
     i->out[0].shape.v[i->out[0].shape.n++] = i->in[0]->shape[1];
     return 0;
@@ -192,16 +192,16 @@ int ac_infer_embedding_backward(ac_infer *i) {
     for (int d = 0; fits && d < i->in[1]->ndim; d++) fits = g->shape[d] == i->in[1]->shape[d];
     if (!fits)
         return ac_fail(AC_RUNTIME, "embedding_backward: `g` must have the shape of `index` and one dimension more");
-    i->out[0] = (ac_spec){g->dtype, {2, {a->rows, g->shape[g->ndim - 1]}}};
+    i->out[0] = (ac_spec){g->dtype, {2, {a->rows, g->shape[g->ndim - 1]}}, AC_CPU};
     return 0;
 }
 
 /* -- sorting -------------------------------------------------------------------------------------- */
 
 static int value_and_index(ac_infer *i, int64_t dim, int64_t k) {
-    i->out[0] = (ac_spec){i->in[0]->dtype, ac_shape_of(i->in[0])};
+    i->out[0] = (ac_spec){i->in[0]->dtype, ac_shape_of(i->in[0]), AC_CPU};
     if (i->in[0]->ndim) i->out[0].shape.v[dim] = k;
-    i->out[1] = (ac_spec){AC_int64, i->out[0].shape};
+    i->out[1] = (ac_spec){AC_int64, i->out[0].shape, AC_CPU};
     return 0;
 }
 
@@ -244,8 +244,8 @@ int ac_infer_layer_norm(ac_infer *i) {
         if (i->in[k]) AC_TRY(ac_need_shape(i, k, inner));
     ac_dims rows = ac_shape_of(x);
     for (int64_t d = x->ndim - inner->n; d < x->ndim; d++) rows.v[d] = 1;
-    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x)};
-    i->out[1] = i->out[2] = (ac_spec){statistics(x), rows};
+    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
+    i->out[1] = i->out[2] = (ac_spec){statistics(x), rows, AC_CPU};
     return 0;
 }
 
@@ -284,8 +284,8 @@ int ac_infer_layer_norm_backward(ac_infer *i) {
     AC_TRY(need_numbers(i, 2, a->rows));
     AC_TRY(need_numbers(i, 3, a->rows));
     if (i->in[4] && i->in[4]->numel != inner.v[0]) AC_TRY(need_numbers(i, 4, inner.v[0]));
-    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x)};
-    i->out[1] = i->out[2] = (ac_spec){statistics(x), inner};
+    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
+    i->out[1] = i->out[2] = (ac_spec){statistics(x), inner, AC_CPU};
     return 0;
 }
 
@@ -304,8 +304,8 @@ int ac_infer_batch_norm(ac_infer *i) {
     if (a->training && x->numel <= x->shape[1])
         return ac_fail(AC_VALUE, "batch_norm: training needs more than 1 value per channel, got shape %s",
                        ac_shape_text(x, text));
-    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x)};
-    i->out[1] = i->out[2] = (ac_spec){statistics(x), channels};
+    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
+    i->out[1] = i->out[2] = (ac_spec){statistics(x), channels, AC_CPU};
     return 0;
 }
 
@@ -318,7 +318,7 @@ int ac_infer_batch_norm_backward(ac_infer *i) {
         if (i->in[k]) AC_TRY(ac_need_shape(i, k, &channels));
     AC_TRY(need_numbers(i, 2, x->shape[1]));
     AC_TRY(need_numbers(i, 3, x->shape[1]));
-    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x)};
-    i->out[1] = i->out[2] = (ac_spec){statistics(x), channels};
+    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
+    i->out[1] = i->out[2] = (ac_spec){statistics(x), channels, AC_CPU};
     return 0;
 }

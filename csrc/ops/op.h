@@ -67,7 +67,10 @@ typedef struct {
 typedef struct {
     ac_dtype dtype;
     ac_dims shape;
+    ac_device device; /* not a shape rule's: results lie where the inputs do */
 } ac_spec;
+
+static inline ac_spec ac_spec_of(const ac_tensor *t) { return (ac_spec){t->dtype, ac_shape_of(t), ac_device_of(t)}; }
 
 struct ac_infer;
 
@@ -87,6 +90,7 @@ typedef struct {
     int n_tensors; /* tensor parameters, a list counting as one */
     int list_at;   /* which of them is the list, or -1 */
     int dtype_at;  /* offset of an explicit `dtype?` attribute, or -1 */
+    int device_at; /* offset of the attribute `device`, where the result goes, or -1 */
     int n_out;
     const char *out_names[AC_MAX_OUT]; /* into the signature, ended by ':' */
 } ac_op_info;

@@ -11,6 +11,13 @@ static int check(const ac_update *u, int i) {
     if (!ac_is_floating(u->param->dtype))
         return ac_fail(AC_RUNTIME, "optimizer: parameter %d is %s; only floating point can be trained", i,
                        ac_dtypes[u->param->dtype].name);
+    if (ac_device_of(u->grad) != ac_device_of(u->param))
+        return ac_fail(AC_RUNTIME, "optimizer: parameter %d is on %s and its gradient on %s", i,
+                       ac_device_name(ac_device_of(u->param)), ac_device_name(ac_device_of(u->grad)));
+    for (int k = 0; k < AC_MAX_STATE; k++)
+        if (u->state[k] && ac_device_of(u->state[k]) != ac_device_of(u->param))
+            return ac_fail(AC_RUNTIME, "optimizer: parameter %d is on %s and its state on %s", i,
+                           ac_device_name(ac_device_of(u->param)), ac_device_name(ac_device_of(u->state[k])));
     if (!ac_same_shape(u->param, u->grad))
         return ac_fail(AC_RUNTIME, "optimizer: parameter %d has shape %s and its gradient %s", i,
                        ac_shape_text(u->param, want), ac_shape_text(u->grad, got));
@@ -31,10 +38,13 @@ int ac_optim_step(ac_rule rule, ac_update *updates, int n, const ac_step *consta
     while (*done < n) {
         int end = *done;
         int64_t elements = 0;
-        while (end < n && (end == *done || elements + updates[end].param->numel <= SLICE))
+        ac_device device = ac_device_of(updates[end].param);
+        bool whole = device != AC_CPU; /* a GPU takes the list in one launch */
+        while (end < n && ac_device_of(updates[end].param) == device &&
+               (end == *done || whole || elements + updates[end].param->numel <= SLICE))
             elements += updates[end++].param->numel;
         ac_poll_hold();
-        int failed = ac_cpu.step(rule, updates + *done, end - *done, constants);
+        int failed = ac_backend_of(device)->step(rule, updates + *done, end - *done, constants);
         ac_poll_release();
         if (failed) return -1;
         *done = end;
@@ -65,7 +75,11 @@ int ac_optim_norm(ac_tensor *const *tensors, int n, double *norm) {
     double *sums = ac_alloc(bytes), total = 0;
     if (!sums) return -1;
     ac_poll_hold();
-    int failed = ac_cpu.squares(tensors, n, sums);
+    int failed = 0;
+    for (int i = 0, run; i < n && !failed; i += run) {
+        run = ac_same_device(tensors + i, n - i);
+        failed = ac_backend_of(ac_device_of(tensors[i]))->squares(tensors + i, run, sums + i);
+    }
     ac_poll_release();
     for (int i = 0; i < n && !failed; i++) total += sums[i];
     ac_free(sums, bytes);

@@ -215,7 +215,15 @@ PyGetSetDef ac_tensor_getset[] = {
 
 /* -- elements ------------------------------------------------------------------------------------------ */
 
-PyObject *ac_item(const ac_tensor *t, int64_t offset) {
+PyObject *ac_item(ac_tensor *t, int64_t offset) {
+    if (ac_device_of(t) != AC_CPU) { /* one element is fetched */
+        ac_dims none = {.n = 0};
+        ac_tensor *one = ac_tensor_view(t, &none, &none, t->offset + offset), *here = one ? ac_on_cpu(one) : NULL;
+        ac_tensor_clear(&one);
+        PyObject *number = here ? ac_item(here, 0) : ac_raise();
+        ac_tensor_clear(&here);
+        return number;
+    }
     const void *data = ac_data(t);
     if (ac_is_floating(t->dtype)) return PyFloat_FromDouble(ac_read_double(data, t->dtype, offset));
     int64_t i = ac_read_int(data, t->dtype, offset);
@@ -232,7 +240,7 @@ METHOD(item) {
     return NULL;
 }
 
-static PyObject *list_from(const ac_tensor *t, int dim, int64_t offset) {
+static PyObject *list_from(ac_tensor *t, int dim, int64_t offset) {
     if (dim == t->ndim) return ac_item(t, offset);
     PyObject *list = PyList_New((Py_ssize_t)t->shape[dim]);
     for (Py_ssize_t i = 0; list && i < t->shape[dim]; i++) {
@@ -245,7 +253,11 @@ static PyObject *list_from(const ac_tensor *t, int dim, int64_t offset) {
 METHOD(tolist) {
     SELF;
     (void)unused;
-    return list_from(t, 0, 0);
+    ac_tensor *here = ac_on_cpu(t);
+    if (!here) return ac_raise();
+    PyObject *list = list_from(here, 0, 0);
+    ac_tensor_release(here);
+    return list;
 }
 
 /* -- geometry -------------------------------------------------------------------------------------------- */
@@ -363,9 +375,10 @@ METHOD(zero_) {
 static PyObject *m_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"src", "non_blocking", NULL};
     PyObject *src;
-    int ignored = 0; /* there is no queue on the CPU to be asynchronous on */
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:copy_", names, ac_py->tensor, &src, &ignored)) return NULL;
-    AC_PY_TRY(ac_copy_into(ac_unwrap(self), ac_unwrap(src)));
+    int non_blocking = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:copy_", names, ac_py->tensor, &src, &non_blocking))
+        return NULL;
+    AC_PY_TRY(ac_copy_into_async(ac_unwrap(self), ac_unwrap(src), non_blocking));
     return Py_NewRef(self);
 }
 

@@ -255,14 +255,14 @@ static PyObject *record_function(PyObject *module, PyObject *args) {
     for (Py_ssize_t i = 0; i < n_in && !failed; i++) {
         PyObject *o = PyTuple_GET_ITEM(inputs, i);
         if (!ac_is_tensor(o) || !ac_is_floating(ac_unwrap(o)->dtype)) continue;
-        n->inputs[i] = (ac_spec){ac_unwrap(o)->dtype, ac_shape_of(ac_unwrap(o))};
+        n->inputs[i] = ac_spec_of(ac_unwrap(o));
         failed = ac_edge_of(ac_unwrap(o), &n->edges[i]);
     }
     ac_node_stamp(n);
     for (Py_ssize_t i = 0; i < n_out && !failed; i++) {
         PyObject *o = PyTuple_GET_ITEM(outputs, i);
         if (!ac_is_tensor(o) || !ac_is_floating(ac_unwrap(o)->dtype)) continue;
-        n->outputs[i] = (ac_spec){ac_unwrap(o)->dtype, ac_shape_of(ac_unwrap(o))};
+        n->outputs[i] = ac_spec_of(ac_unwrap(o));
         failed = ac_set_history(ac_unwrap(o), n, (int)i);
     }
     ac_node_release(n);

@@ -127,7 +127,11 @@ static PyObject *tensor_bytes(PyObject *module, PyObject *o) {
     (void)module;
     if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
     ac_tensor *t = ac_unwrap(o), *dense = NULL;
-    AC_PY_TRY(ac_call(AC_OP_contiguous, &t, 1, NULL, &dense));
+    t = ac_on_cpu(t);
+    if (!t) return ac_raise();
+    int failed = ac_call(AC_OP_contiguous, &t, 1, NULL, &dense);
+    ac_tensor_release(t);
+    if (failed) return ac_raise();
     PyObject *bytes = PyBytes_FromStringAndSize(ac_data(dense), (Py_ssize_t)(dense->numel * ac_itemsize(dense->dtype)));
     ac_tensor_release(dense);
     return bytes;

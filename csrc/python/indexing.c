@@ -26,10 +26,19 @@ static int need_dim(const indexer *x) {
     return -1;
 }
 
-static int put(indexer *x, ac_tensor *index) { /* steals */
+/* Steals index. */
+static int put(indexer *x, ac_tensor *index) {
     if (need_dim(x) < 0) {
         ac_tensor_release(index);
         return -1;
+    }
+    if (ac_device_of(index) != ac_device_of(x->view)) { /* an index of the CPU for a tensor elsewhere */
+        ac_attrs_to_device there = {ac_device_of(x->view), 0};
+        ac_tensor *moved = NULL;
+        int failed = ac_call(AC_OP_to_device, &index, 1, &there, &moved);
+        ac_tensor_release(index);
+        if (failed) return (void)ac_raise(), -1;
+        index = moved;
     }
     x->advanced[x->dim++] = index;
     x->n = x->dim;
@@ -73,6 +82,15 @@ static int by_none(indexer *x) {
     return step(x, AC_OP_unsqueeze, &a);
 }
 
+/* The one integer in t, wherever that lies. */
+static int read_one(ac_tensor *t, int64_t *value) {
+    ac_tensor *here = ac_on_cpu(t);
+    if (!here) return (void)ac_raise(), -1;
+    *value = ac_read_int(ac_data(here), here->dtype, 0);
+    ac_tensor_release(here);
+    return 0;
+}
+
 /* A mask stands for the places where it is true, one index a dimension of the mask. */
 static int by_mask(indexer *x, ac_tensor *mask) {
     ac_tensor *places[AC_MAX_OUT] = {NULL};
@@ -85,9 +103,10 @@ static int by_mask(indexer *x, ac_tensor *mask) {
         }
     }
     if (mask->ndim == 0) { /* like a dimension of size 1 in front, kept or not */
-        bool on = ac_read_int(ac_data(mask), mask->dtype, 0) != 0;
+        int64_t on;
+        if (read_one(mask, &on) < 0) return -1;
         ac_attrs_one_dim front = {x->dim};
-        ac_attrs_slice some = {x->dim, 0, on ? 1 : 0, 1};
+        ac_attrs_slice some = {x->dim, 0, on != 0, 1};
         x->dim++;
         return step(x, AC_OP_unsqueeze, &front) < 0 ? -1 : step(x, AC_OP_slice, &some);
     }
@@ -107,8 +126,8 @@ static int by_tensor(indexer *x, ac_tensor *t) {
     if (t->dtype == AC_bool || t->dtype == AC_uint8) return by_mask(x, t);
     if (!ac_is_floating(t->dtype)) {
         if (t->ndim == 0 && !x->n) {
-            ac_attrs_select a = {x->dim, ac_read_int(ac_data(t), t->dtype, 0)};
-            return need_dim(x) < 0 ? -1 : step(x, AC_OP_select, &a);
+            ac_attrs_select a = {.dim = x->dim};
+            return read_one(t, &a.index) < 0 || need_dim(x) < 0 ? -1 : step(x, AC_OP_select, &a);
         }
         ac_attrs_dtype wide = {AC_int64};
         ac_tensor *out[AC_MAX_OUT] = {NULL};
@@ -224,8 +243,18 @@ static int assign_advanced(indexer *x, ac_tensor *value) {
         value = cast[0];
     }
     in[n] = value;
+    ac_tensor *moved = NULL;
+    if (value->ndim == 0 && ac_device_of(value) != ac_device_of(x->view)) {
+        ac_attrs_to_device there = {ac_device_of(x->view), 0};
+        if (ac_call(AC_OP_to_device, &value, 1, &there, &moved) < 0) {
+            ac_tensor_clear(&cast[0]);
+            return -1;
+        }
+        in[n] = moved;
+    }
     int failed = ac_call_into(AC_OP_index_put, in, n + 1, &set, x->view);
     ac_tensor_clear(&cast[0]);
+    ac_tensor_clear(&moved);
     return failed;
 }
 

@@ -10,6 +10,7 @@
 #include "../base/alloc.h"
 #include "../base/pool.h"
 #include "../base/rng.h"
+#include "../cuda/gpu.h"
 #include "../kernels/isa.h"
 #include "../kernels/loops.h"
 
@@ -178,8 +179,9 @@ static int intern_words(void) {
 }
 
 static int add_parts(PyObject *module) {
-    int (*const parts[])(PyObject *) = {ac_dtype_type_init, ac_tensor_type_init, ac_functions_init, ac_autograd_init,
-                                        ac_amp_init,        ac_optim_init,       ac_create_init,    ac_numpy_init};
+    int (*const parts[])(PyObject *) = {ac_errors_init,    ac_cuda_init,     ac_dtype_type_init, ac_tensor_type_init,
+                                        ac_functions_init, ac_autograd_init, ac_amp_init,        ac_optim_init,
+                                        ac_create_init,    ac_numpy_init};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i](module) < 0) return -1;
     return PyModule_AddFunctions(module, functions);
@@ -198,6 +200,7 @@ static int exec(PyObject *module) {
     ac_lock.release = release_lock;
     ac_lock.acquire = acquire_lock;
     ac_stop_hook = wants_stop;
+    ac_gpu_memory = ac_cuda_memory;
     return 0;
 }
 

@@ -97,7 +97,7 @@ static PyObject *nb_invert(PyObject *x) { return unary(AC_OP_bitwise_not, x); }
 static PyObject *nb_positive(PyObject *x) { return Py_NewRef(x); }
 
 static PyObject *only_element(PyObject *x, const char *what) {
-    const ac_tensor *t = ac_unwrap(x);
+    ac_tensor *t = ac_unwrap(x);
     if (t->numel == 1) return ac_item(t, 0);
     char text[AC_SHAPE_TEXT];
     PyErr_Format(t->numel ? PyExc_RuntimeError : PyExc_RuntimeError,

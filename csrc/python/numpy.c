@@ -63,6 +63,11 @@ static PyObject *to_numpy(PyObject *module, PyObject *self) {
         return PyErr_SetString(PyExc_RuntimeError, "numpy(): the tensor requires gradients, and writes to the array "
                                                    "would not be seen; use .detach().numpy()"),
                NULL;
+    if (ac_device_of(t) != AC_CPU)
+        return PyErr_Format(PyExc_TypeError,
+                            "numpy(): the tensor is on %s, where NumPy cannot read; use .cpu().numpy() or "
+                            ".numpy(force=True)",
+                            ac_device_name(ac_device_of(t)));
     npy_intp dims[AC_MAX_DIMS], strides[AC_MAX_DIMS];
     for (int d = 0; d < t->ndim; d++)
         dims[d] = (npy_intp)t->shape[d], strides[d] = (npy_intp)(t->strides[d] * ac_itemsize(t->dtype));

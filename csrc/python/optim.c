@@ -81,10 +81,11 @@ static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *
         failed = column(u, n, s[i], offsetof(ac_update, state) + i * sizeof u->state[0], false, "state") < 0;
     if (!failed && step_counts(u, n, steps) == 0 && check_states(states, n) == 0) {
         ac_optim_begin(u, (int)n);
-        void *lock = ac_lock.release();
+        bool unlock = n == 0 || ac_device_of(u[0].param) == AC_CPU; /* a GPU's step is only queued */
+        void *lock = unlock ? ac_lock.release() : NULL;
         int done;
         failed = ac_optim_step(rule, u, (int)n, k, &done);
-        ac_lock.acquire(lock);
+        if (unlock) ac_lock.acquire(lock);
         ac_optim_end(u, (int)n, done);
         if (failed) (void)ac_raise();
         if (note_states(rule, states, s[0], steps, done) == 0 && !failed) result = Py_NewRef(Py_None);

@@ -30,6 +30,7 @@ typedef struct {
     PyTypeObject *results[AC_N_OPS];                         /* struct sequences of rows with several results */
     PyObject *out, *input, *axis, *dim, *keepdims, *keepdim; /* interned words */
     PyObject *size_type;                                     /* ampc.Size, given by Python */
+    PyObject *out_of_memory;                                 /* ampc.OutOfMemoryError */
     PyObject *functions;                                     /* name -> function, also for pickling */
 } ac_py_state;
 
@@ -37,6 +38,7 @@ typedef struct {
 extern ac_py_state *ac_py;
 
 /* -- errors.c -- */
+int ac_errors_init(PyObject *module);
 PyObject *ac_raise(void); /* turns the core's last error into an exception; returns NULL */
 #define AC_PY_TRY(call)                                                                                                \
     do {                                                                                                               \
@@ -85,10 +87,11 @@ int ac_amp_init(PyObject *module);
 int ac_optim_init(PyObject *module);
 int ac_create_init(PyObject *module);
 int ac_numpy_init(PyObject *module);
+int ac_cuda_init(PyObject *module);
 
 PyObject *ac_result_object(ac_op op, ac_tensor **out); /* steals out */
 PyObject *ac_tensor_subscript(PyObject *self, PyObject *index);
 int ac_tensor_assign(PyObject *self, PyObject *index, PyObject *value);
-PyObject *ac_item(const ac_tensor *t, int64_t offset); /* one element as a Python number */
+PyObject *ac_item(ac_tensor *t, int64_t offset); /* one element as a Python number */
 
 #endif

@@ -3,10 +3,38 @@
 #include "../base/alloc.h"
 #include "copies.h"
 
+#include <stdio.h>
+
 /* Header and data of our own storages share one block: half the allocations of a small operator. */
 enum { HEADER = (sizeof(ac_storage) + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT };
 
-ac_storage *ac_storage_new(int64_t bytes) {
+static int no_gpu(ac_device device, int64_t bytes, char **data, void **block) {
+    (void)bytes, (void)data, (void)block;
+    return ac_fail(AC_RUNTIME, "%s is not in use: CUDA was not initialised", ac_device_name(device));
+}
+static void no_release(void *block) { (void)block; }
+ac_gpu_memory_hooks ac_gpu_memory = {no_gpu, no_release};
+
+const char *ac_device_name(ac_device d) {
+    static _Thread_local char text[4][16];
+    static _Thread_local unsigned next;
+    if (d == AC_CPU) return "cpu";
+    char *name = text[next++ % 4];
+    (void)snprintf(name, sizeof text[0], "cuda:%d", ac_gpu_index(d));
+    return name;
+}
+
+static ac_storage *gpu_storage(ac_device device, int64_t bytes) {
+    ac_storage *s = ac_alloc(sizeof *s);
+    if (!s) return NULL;
+    *s = (ac_storage){.refs = 1, .bytes = bytes, .device = device, .release = ac_gpu_memory.release};
+    if (ac_gpu_memory.alloc(device, bytes, &s->data, &s->owner) == 0) return s;
+    ac_free(s, sizeof *s);
+    return NULL;
+}
+
+ac_storage *ac_storage_new(ac_device device, int64_t bytes) {
+    if (device != AC_CPU) return gpu_storage(device, bytes);
     ac_storage *s = ac_alloc(HEADER + (size_t)bytes);
     if (!s) return NULL;
     *s = (ac_storage){.refs = 1, .data = (char *)s + HEADER, .bytes = bytes};

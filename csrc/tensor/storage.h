@@ -12,7 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { AC_CPU, AC_N_DEVICES } ac_device;
+/* A device: the CPU, or AC_CUDA(i), the i-th GPU that the driver shows. */
+typedef int ac_device;
+enum { AC_CPU = 0, AC_MAX_GPUS = 64 };
+#define AC_CUDA(index) ((ac_device)(index) + 1)
+static inline int ac_gpu_index(ac_device d) { return d - 1; }
+/* "cpu" or "cuda:0", in memory of the thread's own that the fourth call after it uses again. */
+const char *ac_device_name(ac_device d);
 
 typedef struct ac_copy ac_copy; /* a 16-bit copy of a weight, see copies.h */
 
@@ -29,8 +35,15 @@ typedef struct ac_storage {
     void *owner;
 } ac_storage;
 
+/* How memory of a GPU is had and given back; set by that backend when it comes into use. */
+typedef struct {
+    int (*alloc)(ac_device device, int64_t bytes, char **data, void **block);
+    void (*release)(void *block);
+} ac_gpu_memory_hooks;
+extern ac_gpu_memory_hooks ac_gpu_memory;
+
 /* new: uninitialised bytes of our own */
-ac_storage *ac_storage_new(int64_t bytes) AC_CHECKED;
+ac_storage *ac_storage_new(ac_device device, int64_t bytes) AC_CHECKED;
 /* new: wraps memory of somebody else; release(owner) is called once when the storage dies */
 ac_storage *ac_storage_wrap(void *data, int64_t bytes, void (*release)(void *), void *owner) AC_CHECKED;
 ac_storage *ac_storage_retain(ac_storage *s);

@@ -23,10 +23,12 @@ ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_
     return t;
 }
 
-ac_tensor *ac_tensor_new(ac_dtype dtype, const ac_dims *shape) {
+ac_tensor *ac_tensor_new(ac_dtype dtype, const ac_dims *shape) { return ac_tensor_new_on(AC_CPU, dtype, shape); }
+
+ac_tensor *ac_tensor_new_on(ac_device device, ac_dtype dtype, const ac_dims *shape) {
     int64_t numel = ac_dims_numel(shape);
     if (numel < 0) return NULL;
-    ac_storage *s = ac_storage_new(numel * ac_itemsize(dtype));
+    ac_storage *s = ac_storage_new(device, numel * ac_itemsize(dtype));
     ac_dims strides = ac_dims_contiguous(shape);
     return s ? ac_tensor_from_storage(s, dtype, shape, &strides) : NULL;
 }

@@ -44,8 +44,9 @@ typedef struct {
 } ac_tensor_hooks;
 extern ac_tensor_hooks ac_hooks;
 
-/* new: uninitialised, contiguous */
+/* new: uninitialised, contiguous; on the CPU, or on `device` */
 ac_tensor *ac_tensor_new(ac_dtype dtype, const ac_dims *shape) AC_CHECKED;
+ac_tensor *ac_tensor_new_on(ac_device device, ac_dtype dtype, const ac_dims *shape) AC_CHECKED;
 /* new: another view of t's storage; `base` is left to the caller */
 ac_tensor *ac_tensor_alias(const ac_tensor *t) AC_CHECKED;
 /* new: the same storage with another geometry (numel is derived) */
@@ -79,6 +80,7 @@ bool ac_same_shape(const ac_tensor *a, const ac_tensor *b);
 bool ac_is_contiguous(const ac_tensor *t);
 const char *ac_shape_text(const ac_tensor *t, char *buffer);
 
+static inline ac_device ac_device_of(const ac_tensor *t) { return t->storage->device; }
 static inline void *ac_data(const ac_tensor *t) { return t->storage->data + t->offset * ac_itemsize(t->dtype); }
 static inline uint32_t *ac_version(const ac_tensor *t) {
     return t->counter ? &t->counter->version : &t->storage->version;

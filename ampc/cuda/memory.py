@@ -1,0 +1,142 @@
+"""Memory of the GPUs: what is used, what is cached, and how much may be."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import OrderedDict
+from typing import Any, Dict, Optional, Tuple
+
+from .. import _C
+from .streams import _index
+
+
+def _stats(device: Any) -> Optional[Dict[str, int]]:
+    return _C._cuda_memory(_index(device)) if _C._cuda_count() else None
+
+
+def empty_cache() -> None:
+    """Gives cached memory that no tensor uses back to the driver (without a GPU: the CPU's, to the system)."""
+    for i in range(_C._cuda_count()):
+        _C._cuda_empty_cache(i)
+    if not _C._cuda_count():
+        _C._memory_trim()
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes of live tensors on a GPU (without one: on the CPU)."""
+    stats = _stats(device)
+    return stats["allocated"] if stats else _C._memory()["current"]
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes that were live at once since the last reset_peak_memory_stats."""
+    stats = _stats(device)
+    return stats["allocated_peak"] if stats else _C._memory()["peak"]
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes held from the driver: live and cached."""
+    stats = _stats(device)
+    return stats["reserved"] if stats else _C._memory()["current"]
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most bytes held at once since the last reset_peak_memory_stats."""
+    stats = _stats(device)
+    return stats["reserved_peak"] if stats else _C._memory()["peak"]
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Starts the peaks again from now."""
+    if _C._cuda_count():
+        _C._cuda_memory_reset_peak(_index(device))
+    else:
+        _C._memory_reset_peak()
+
+
+reset_max_memory_allocated = reset_peak_memory_stats
+
+
+def memory_stats(device: Any = None) -> Dict[str, int]:
+    """torch's names for what is known: ``allocated_bytes.all.current`` and the like; {} without a GPU."""
+    s = _stats(device)
+    if not s:
+        return {}
+    return OrderedDict([
+        ("active.all.current", s["blocks"]),
+        ("allocated_bytes.all.current", s["allocated"]), ("allocated_bytes.all.peak", s["allocated_peak"]),
+        ("allocation.all.allocated", s["allocations"]), ("allocation.all.current", s["blocks"]),
+        ("num_alloc_retries", s["retries"]), ("num_device_alloc", s["driver_calls"]), ("num_ooms", s["failures"]),
+        ("requested_bytes.all.current", s["requested"]),
+        ("reserved_bytes.all.current", s["reserved"]), ("reserved_bytes.all.peak", s["reserved_peak"]),
+        ("segment.all.current", s["segments"]),
+    ])
+
+
+def _size(n: int) -> str:
+    for unit, bytes in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if n >= bytes:
+            return f"{n / bytes:.1f} {unit}"
+    return f"{n} B"
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """What memory_stats knows, as a table for people; one line when ``abbreviated``."""
+    s = _stats(device)
+    if not s:
+        return f"no GPU; {_size(memory_allocated())} of tensors on the CPU, {_size(max_memory_allocated())} at most"
+    short = (f"cuda:{_index(device)}: {_size(s['allocated'])} in use (peak {_size(s['allocated_peak'])}), "
+             f"{_size(s['reserved'])} held (peak {_size(s['reserved_peak'])})")
+    if abbreviated:
+        return short
+    rows = [("in use by tensors", _size(s["allocated"]), _size(s["allocated_peak"])),
+            ("asked for by them", _size(s["requested"]), ""),
+            ("held from the driver", _size(s["reserved"]), _size(s["reserved_peak"])),
+            ("cached", _size(s["reserved"] - s["allocated"]), ""),
+            ("live blocks", str(s["blocks"]), ""), ("pieces held", str(s["segments"]), ""),
+            ("allocations so far", str(s["allocations"]), ""), ("calls of the driver", str(s["driver_calls"]), ""),
+            ("cache emptied to go on", str(s["retries"]), ""), ("out of memory", str(s["failures"]), "")]
+    line = "+" + "-" * 26 + "+" + "-" * 14 + "+" + "-" * 14 + "+"
+    body = [f"| {name:<24} | {now:>12} | {peak:>12} |" for name, now, peak in [(f"cuda:{_index(device)}", "now", "peak"), *rows]]
+    return "\n".join([line, body[0], line, *body[1:], line])
+
+
+def mem_get_info(device: Any = None) -> Tuple[int, int]:
+    """(free, total) bytes of a GPU, as the driver counts them. RuntimeError without one."""
+    return _C._cuda_memory_info(_index(device))
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Holds this process to a part of a GPU's memory; beyond it OutOfMemoryError is raised. ValueError outside [0, 1]."""
+    if not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
+        raise ValueError(f"set_per_process_memory_fraction: `fraction` must be between 0 and 1, got {fraction!r}")
+    _C._cuda_memory_limit(_index(device), float(fraction))
+
+
+_pool_numbers = itertools.count(1)
+
+
+class MemPool:
+    """A pool of memory apart from the others', for ``use_mem_pool``: what a captured graph keeps using. When the pool
+    object dies, its memory joins everybody's as it becomes free."""
+
+    def __init__(self) -> None:
+        self._number = next(_pool_numbers)
+        self.id = (0, self._number)
+
+
+class use_mem_pool:
+    """``with use_mem_pool(pool):`` this thread's allocations on a GPU come from the pool."""
+
+    def __init__(self, pool: MemPool, device: Any = None) -> None:
+        self._pool, self._index = pool, _index(device)
+
+    def __enter__(self) -> None:
+        _C._cuda_pool_begin(self._index, self._pool._number)
+        if not hasattr(self._pool, "_retire"):
+            self._pool._retire = weakref.finalize(self._pool, _C._cuda_pool_retire, self._index, self._pool._number)  # type: ignore[attr-defined]
+            self._pool._retire.atexit = False  # type: ignore[attr-defined]
+
+    def __exit__(self, *exc: object) -> None:
+        _C._cuda_pool_end(self._index)

@@ -1,0 +1,189 @@
+"""Streams and events: queues of work on a GPU, and marks in them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Optional
+
+from .. import _C
+from .._device import check_device, current, gpu
+from .._device import device as device_type
+
+
+def _index(where: Any) -> int:
+    if where is None:
+        return current.index
+    d = check_device(where)
+    if d.type != "cuda":
+        raise ValueError(f"expected a CUDA device, got '{d}'")
+    return d.index or 0
+
+
+class Stream:
+    """A queue of work: what is queued on one stream is done in order, work of different streams side by side.
+
+    Args:
+        device: the GPU; None the current one.
+        priority: lower numbers go first; 0 is the ordinary one.
+    """
+
+    def __init__(self, device: Any = None, priority: int = 0, *, _handle: Optional[int] = None) -> None:
+        self._index = _index(device)
+        if _handle is None:
+            self.cuda_stream: int = _C._cuda_stream_new(self._index, priority)
+            weakref.finalize(self, _C._cuda_stream_free, self._index, self.cuda_stream).atexit = False
+        else:
+            self.cuda_stream = _handle
+
+    @property
+    def device(self) -> device_type:
+        """The GPU it belongs to."""
+        return gpu(self._index)
+
+    device_index = property(lambda self: self._index, doc="The number of that GPU.")
+
+    def synchronize(self) -> None:
+        """Waits until all its work is done. IndexError when a kernel met a bad index."""
+        _C._cuda_stream_wait(self._index, self.cuda_stream)
+
+    def query(self) -> bool:
+        """Whether all its work is done."""
+        return _C._cuda_stream_idle(self._index, self.cuda_stream)
+
+    def record_event(self, event: Optional[Event] = None) -> Event:
+        """Marks the end of its present work in an event (a new one when None), which is returned."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Work queued from now on waits for the event; the host does not."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Work queued from now on waits for all present work of another stream."""
+        self.wait_event(stream.record_event())
+
+    def __enter__(self) -> Stream:
+        """As ``with cuda.stream(self)``."""
+        self._context = StreamContext(self)
+        self._context.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._context.__exit__(*exc)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and (self._index, self.cuda_stream) == (other._index, other.cuda_stream)
+
+    def __hash__(self) -> int:
+        return hash((self._index, self.cuda_stream))
+
+    def __cuda_stream__(self) -> tuple:
+        """The CUDA stream protocol: (version, handle)."""
+        return 0, self.cuda_stream
+
+    def __repr__(self) -> str:
+        return f"<ampc.cuda.Stream device=cuda:{self._index} cuda_stream={self.cuda_stream:#x}>"
+
+
+class ExternalStream(Stream):
+    """A stream that another library made, by its handle; it stays that library's."""
+
+    def __init__(self, stream_ptr: int, device: Any = None) -> None:
+        super().__init__(device, _handle=stream_ptr)
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The stream that this thread's work on a GPU goes to."""
+    index = _index(device)
+    return Stream(index, _handle=_C._cuda_stream_get(index))
+
+
+def default_stream(device: Any = None) -> Stream:
+    """The stream that every thread starts on: the driver's legacy default stream."""
+    return Stream(_index(device), _handle=0)
+
+
+def set_stream(stream: Stream) -> None:
+    """Makes a stream the one that this thread's work on its GPU goes to."""
+    _C._cuda_stream_set(stream._index, stream.cuda_stream)
+
+
+class StreamContext:
+    """``with cuda.stream(s):`` work within goes to ``s``, on its GPU. None changes nothing."""
+
+    def __init__(self, stream: Optional[Stream]) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is None:
+            return
+        self._outer_device, current.index = current.index, self.stream._index
+        self._outer = _C._cuda_stream_get(self.stream._index)
+        set_stream(self.stream)
+
+    def __exit__(self, *exc: object) -> None:
+        if self.stream is None:
+            return
+        _C._cuda_stream_set(self.stream._index, self._outer)
+        current.index = self._outer_device
+
+
+def stream(stream: Optional[Stream]) -> StreamContext:
+    """A region whose work goes to ``stream``."""
+    return StreamContext(stream)
+
+
+class Event:
+    """A mark in a stream that others can wait for, or measure the time to.
+
+    Args:
+        enable_timing: whether it can be measured.
+        blocking: whether the host sleeps while it waits for it.
+        interprocess: must be False.
+    """
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        if interprocess:
+            raise NotImplementedError("Event: events cannot be shared between processes")
+        self._timing, self._blocking = enable_timing, blocking
+        self._index = 0
+        self.cuda_event = 0  # made where it is first recorded
+
+    def record(self, stream: Optional[Stream] = None) -> None:
+        """Marks the end of the present work of ``stream`` (the current one when None)."""
+        s = current_stream() if stream is None else stream
+        if not self.cuda_event:
+            self._index = s._index
+            self.cuda_event = _C._cuda_event_new(s._index, self._timing, self._blocking)
+            weakref.finalize(self, _C._cuda_event_free, s._index, self.cuda_event).atexit = False
+        elif s._index != self._index:
+            raise RuntimeError(f"Event: recorded first on cuda:{self._index}, it cannot be recorded on cuda:{s._index}")
+        _C._cuda_event_record(s._index, self.cuda_event, s.cuda_stream)
+
+    def wait(self, stream: Optional[Stream] = None) -> None:
+        """Work queued on ``stream`` (the current one when None) from now on waits for the event."""
+        s = current_stream() if stream is None else stream
+        if self.cuda_event:
+            _C._cuda_event_await(s._index, self.cuda_event, s.cuda_stream)
+
+    def query(self) -> bool:
+        """Whether the work before it is done."""
+        return not self.cuda_event or _C._cuda_event_done(self._index, self.cuda_event)
+
+    def synchronize(self) -> None:
+        """Waits for the work before it. IndexError when a kernel met a bad index."""
+        if self.cuda_event:
+            _C._cuda_event_wait(self._index, self.cuda_event)
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this event to another. RuntimeError unless both were recorded with timing and are done."""
+        if not (self._timing and end_event._timing):
+            raise ValueError("elapsed_time: both events must be made with enable_timing=True")
+        if not (self.cuda_event and end_event.cuda_event):
+            raise ValueError("elapsed_time: both events must be recorded first")
+        return _C._cuda_event_elapsed(self._index, self.cuda_event, end_event.cuda_event)
+
+    def __repr__(self) -> str:
+        return f"<ampc.cuda.Event {self.cuda_event:#x}>" if self.cuda_event else "<ampc.cuda.Event, not recorded>"

@@ -1,0 +1,192 @@
+/* What is used of the CUDA driver and of cuBLASLt, declared here so that the host code compiles without any
+ * toolkit: types, constants, functions. Both are opened by name at run time. Where the real headers are present,
+ * abi_check.c includes them first and compares; then the types below are theirs. */
+#ifndef AC_CUDA_ABI_H
+#define AC_CUDA_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef AC_CUDA_HEADERS
+typedef int CUresult;
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef int CUdevice_attribute;
+typedef int CUfunction_attribute;
+typedef int CUpointer_attribute;
+typedef struct CUuuid_st {
+    char bytes[16];
+} CUuuid;
+#endif
+
+#ifndef AC_CUBLASLT_HEADERS
+typedef int cublasStatus_t;
+typedef int cublasComputeType_t;
+typedef int cudaDataType_t;
+typedef struct cublasLtContext *cublasLtHandle_t;
+typedef struct {
+    uint64_t data[8];
+} cublasLtMatmulAlgo_t;
+typedef struct {
+    uint64_t data[8];
+} cublasLtMatrixLayoutOpaque_t, cublasLtMatmulPreferenceOpaque_t;
+typedef struct {
+    uint64_t data[32];
+} cublasLtMatmulDescOpaque_t;
+typedef cublasLtMatrixLayoutOpaque_t *cublasLtMatrixLayout_t;
+typedef cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
+typedef cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
+typedef int cublasLtMatmulDescAttributes_t;
+typedef int cublasLtMatrixLayoutAttribute_t;
+typedef int cublasLtMatmulPreferenceAttributes_t;
+typedef struct {
+    cublasLtMatmulAlgo_t algo;
+    size_t workspaceSize;
+    cublasStatus_t state;
+    float wavesCount;
+    int reserved[4];
+} cublasLtMatmulHeuristicResult_t;
+typedef struct CUstream_st *cudaStream_t;
+#endif
+
+/* Name in the real header, our name, value. */
+#define AC_CU_CONSTANTS(ROW)                                                                                           \
+    ROW(CUDA_SUCCESS, AC_CU_SUCCESS, 0)                                                                                \
+    ROW(CUDA_ERROR_OUT_OF_MEMORY, AC_CU_OUT_OF_MEMORY, 2)                                                              \
+    ROW(CUDA_ERROR_NO_DEVICE, AC_CU_NO_DEVICE, 100)                                                                    \
+    ROW(CUDA_ERROR_NOT_FOUND, AC_CU_NOT_FOUND, 500)                                                                    \
+    ROW(CUDA_ERROR_NOT_READY, AC_CU_NOT_READY, 600)                                                                    \
+    ROW(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, AC_CU_MULTIPROCESSORS, 16)                                           \
+    ROW(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, AC_CU_L2_BYTES, 38)                                                         \
+    ROW(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, AC_CU_THREADS_PER_MULTIPROCESSOR, 39)                      \
+    ROW(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, AC_CU_MAJOR, 75)                                                 \
+    ROW(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, AC_CU_MINOR, 76)                                                 \
+    ROW(CU_STREAM_NON_BLOCKING, AC_CU_NON_BLOCKING, 1)                                                                 \
+    ROW(CU_EVENT_DISABLE_TIMING, AC_CU_NO_TIMING, 2)                                                                   \
+    ROW(CU_EVENT_BLOCKING_SYNC, AC_CU_BLOCKING_SYNC, 1)                                                                \
+    ROW(CU_MEMHOSTALLOC_PORTABLE, AC_CU_PORTABLE, 1)                                                                   \
+    ROW(CU_MEMHOSTALLOC_DEVICEMAP, AC_CU_DEVICEMAP, 2)                                                                 \
+    ROW(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, AC_CU_MEMORY_TYPE, 2)                                                        \
+    ROW(CU_MEMORYTYPE_HOST, AC_CU_HOST_MEMORY, 1)
+
+#define AC_LT_CONSTANTS(ROW)                                                                                           \
+    ROW(CUBLAS_STATUS_SUCCESS, AC_LT_SUCCESS, 0)                                                                       \
+    ROW(CUBLAS_STATUS_NOT_SUPPORTED, AC_LT_NOT_SUPPORTED, 15)                                                          \
+    ROW(CUBLAS_OP_N, AC_LT_PLAIN, 0)                                                                                   \
+    ROW(CUBLAS_OP_T, AC_LT_TRANSPOSED, 1)                                                                              \
+    ROW(CUBLAS_COMPUTE_32F, AC_LT_COMPUTE_F32, 68)                                                                     \
+    ROW(CUBLAS_COMPUTE_32F_FAST_TF32, AC_LT_COMPUTE_TF32, 77)                                                          \
+    ROW(CUBLAS_COMPUTE_64F, AC_LT_COMPUTE_F64, 70)                                                                     \
+    ROW(CUDA_R_32F, AC_LT_F32, 0)                                                                                      \
+    ROW(CUDA_R_64F, AC_LT_F64, 1)                                                                                      \
+    ROW(CUDA_R_16F, AC_LT_F16, 2)                                                                                      \
+    ROW(CUDA_R_16BF, AC_LT_BF16, 14)                                                                                   \
+    ROW(CUBLASLT_MATMUL_DESC_TRANSA, AC_LT_TRANSA, 3)                                                                  \
+    ROW(CUBLASLT_MATMUL_DESC_TRANSB, AC_LT_TRANSB, 4)                                                                  \
+    ROW(CUBLASLT_MATMUL_DESC_EPILOGUE, AC_LT_EPILOGUE, 7)                                                              \
+    ROW(CUBLASLT_MATMUL_DESC_BIAS_POINTER, AC_LT_BIAS_POINTER, 8)                                                      \
+    ROW(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, AC_LT_BIAS_TYPE, 26)                                                      \
+    ROW(CUBLASLT_EPILOGUE_BIAS, AC_LT_EPILOGUE_BIAS, 4)                                                                \
+    ROW(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, AC_LT_BATCH_COUNT, 5)                                                      \
+    ROW(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, AC_LT_BATCH_OFFSET, 6)                                            \
+    ROW(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, AC_LT_MAX_WORKSPACE, 1)                                              \
+    ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AC_LT_ALIGNMENT_A, 5)                                              \
+    ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AC_LT_ALIGNMENT_B, 6)                                              \
+    ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AC_LT_ALIGNMENT_C, 7)                                              \
+    ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AC_LT_ALIGNMENT_D, 8)
+
+#define AC_CONSTANT(real, own, value) own = value,
+enum { AC_CU_CONSTANTS(AC_CONSTANT) AC_CU_END_ };
+enum { AC_LT_CONSTANTS(AC_CONSTANT) AC_LT_END_ };
+#undef AC_CONSTANT
+
+/* The driver's functions: exported name, parameters. All return CUresult. */
+#define AC_CU_FUNCTIONS(ROW)                                                                                           \
+    ROW(cuInit, unsigned)                                                                                              \
+    ROW(cuDriverGetVersion, int *)                                                                                     \
+    ROW(cuGetErrorName, CUresult, const char **)                                                                       \
+    ROW(cuGetErrorString, CUresult, const char **)                                                                     \
+    ROW(cuDeviceGetCount, int *)                                                                                       \
+    ROW(cuDeviceGet, CUdevice *, int)                                                                                  \
+    ROW(cuDeviceGetName, char *, int, CUdevice)                                                                        \
+    ROW(cuDeviceGetUuid_v2, CUuuid *, CUdevice)                                                                        \
+    ROW(cuDeviceTotalMem_v2, size_t *, CUdevice)                                                                       \
+    ROW(cuDeviceGetAttribute, int *, CUdevice_attribute, CUdevice)                                                     \
+    ROW(cuDeviceCanAccessPeer, int *, CUdevice, CUdevice)                                                              \
+    ROW(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)                                                               \
+    ROW(cuCtxGetCurrent, CUcontext *)                                                                                  \
+    ROW(cuCtxPushCurrent_v2, CUcontext)                                                                                \
+    ROW(cuCtxPopCurrent_v2, CUcontext *)                                                                               \
+    ROW(cuCtxSynchronize, void)                                                                                        \
+    ROW(cuModuleLoadData, CUmodule *, const void *)                                                                    \
+    ROW(cuModuleGetFunction, CUfunction *, CUmodule, const char *)                                                     \
+    ROW(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,    \
+        void **, void **)                                                                                              \
+    ROW(cuMemGetInfo_v2, size_t *, size_t *)                                                                           \
+    ROW(cuMemAlloc_v2, CUdeviceptr *, size_t)                                                                          \
+    ROW(cuMemFree_v2, CUdeviceptr)                                                                                     \
+    ROW(cuMemHostAlloc, void **, size_t, unsigned)                                                                     \
+    ROW(cuMemFreeHost, void *)                                                                                         \
+    ROW(cuMemHostGetDevicePointer_v2, CUdeviceptr *, void *, unsigned)                                                 \
+    ROW(cuPointerGetAttribute, void *, CUpointer_attribute, CUdeviceptr)                                               \
+    ROW(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, size_t, CUstream)                                             \
+    ROW(cuMemcpyDtoHAsync_v2, void *, CUdeviceptr, size_t, CUstream)                                                   \
+    ROW(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr, size_t, CUstream)                                              \
+    ROW(cuMemcpyPeerAsync, CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)                           \
+    ROW(cuMemsetD8Async, CUdeviceptr, unsigned char, size_t, CUstream)                                                 \
+    ROW(cuStreamCreateWithPriority, CUstream *, unsigned, int)                                                         \
+    ROW(cuStreamDestroy_v2, CUstream)                                                                                  \
+    ROW(cuStreamSynchronize, CUstream)                                                                                 \
+    ROW(cuStreamQuery, CUstream)                                                                                       \
+    ROW(cuStreamWaitEvent, CUstream, CUevent, unsigned)                                                                \
+    ROW(cuEventCreate, CUevent *, unsigned)                                                                            \
+    ROW(cuEventDestroy_v2, CUevent)                                                                                    \
+    ROW(cuEventRecord, CUevent, CUstream)                                                                              \
+    ROW(cuEventQuery, CUevent)                                                                                         \
+    ROW(cuEventSynchronize, CUevent)                                                                                   \
+    ROW(cuEventElapsedTime, float *, CUevent, CUevent)
+
+/* cuBLASLt's functions: result, name, parameters. */
+#define AC_LT_FUNCTIONS(ROW)                                                                                           \
+    ROW(size_t, cublasLtGetVersion, void)                                                                              \
+    ROW(const char *, cublasLtGetStatusName, cublasStatus_t)                                                           \
+    ROW(cublasStatus_t, cublasLtCreate, cublasLtHandle_t *)                                                            \
+    ROW(cublasStatus_t, cublasLtMatmulDescCreate, cublasLtMatmulDesc_t *, cublasComputeType_t, cudaDataType_t)         \
+    ROW(cublasStatus_t, cublasLtMatmulDescDestroy, cublasLtMatmulDesc_t)                                               \
+    ROW(cublasStatus_t, cublasLtMatmulDescSetAttribute, cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t,          \
+        const void *, size_t)                                                                                          \
+    ROW(cublasStatus_t, cublasLtMatrixLayoutCreate, cublasLtMatrixLayout_t *, cudaDataType_t, uint64_t, uint64_t,      \
+        int64_t)                                                                                                       \
+    ROW(cublasStatus_t, cublasLtMatrixLayoutDestroy, cublasLtMatrixLayout_t)                                           \
+    ROW(cublasStatus_t, cublasLtMatrixLayoutSetAttribute, cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t,     \
+        const void *, size_t)                                                                                          \
+    ROW(cublasStatus_t, cublasLtMatmulPreferenceCreate, cublasLtMatmulPreference_t *)                                  \
+    ROW(cublasStatus_t, cublasLtMatmulPreferenceDestroy, cublasLtMatmulPreference_t)                                   \
+    ROW(cublasStatus_t, cublasLtMatmulPreferenceSetAttribute, cublasLtMatmulPreference_t,                              \
+        cublasLtMatmulPreferenceAttributes_t, const void *, size_t)                                                    \
+    ROW(cublasStatus_t, cublasLtMatmulAlgoGetHeuristic, cublasLtHandle_t, cublasLtMatmulDesc_t,                        \
+        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,                \
+        cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t *, int *)                                     \
+    ROW(cublasStatus_t, cublasLtMatmul, cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *,            \
+        cublasLtMatrixLayout_t, const void *, cublasLtMatrixLayout_t, const void *, const void *,                      \
+        cublasLtMatrixLayout_t, void *, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,          \
+        cudaStream_t)
+
+typedef struct {
+#define AC_MEMBER(name, ...) CUresult (*name)(__VA_ARGS__);
+    AC_CU_FUNCTIONS(AC_MEMBER)
+#undef AC_MEMBER
+} ac_cu_table;
+
+typedef struct {
+#define AC_MEMBER(result, name, ...) result (*name)(__VA_ARGS__);
+    AC_LT_FUNCTIONS(AC_MEMBER)
+#undef AC_MEMBER
+} ac_lt_table;
+
+#endif

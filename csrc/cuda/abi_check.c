@@ -1,0 +1,34 @@
+/* abi.h against the real headers, where they are: a difference does not compile. */
+#if defined(__has_include)
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+#endif
+#ifdef CUDA_VERSION
+#define AC_CUDA_HEADERS
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#define AC_CUBLASLT_HEADERS
+#endif
+#endif
+#endif
+#include "abi.h"
+
+#ifdef AC_CUDA_HEADERS
+#define SAME(real, own, value) _Static_assert((int)(real) == (int)(own), #real);
+AC_CU_CONSTANTS(SAME)
+/* cuEventElapsedTime may have been renamed by a macro to a successor of the same form */
+#define FITS(name, ...)                                                                                                \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult (*)(__VA_ARGS__)), #name);
+AC_CU_FUNCTIONS(FITS)
+#undef FITS
+#ifdef AC_CUBLASLT_HEADERS
+AC_LT_CONSTANTS(SAME)
+#define FITS(result, name, ...)                                                                                        \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), result (*)(__VA_ARGS__)), #name);
+AC_LT_FUNCTIONS(FITS)
+_Static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == 96 && sizeof(cublasLtMatmulAlgo_t) == 64,
+               "cublasLtMatmulHeuristicResult_t");
+#endif
+#endif
+
+int ac_cuda_abi_checked; /* a file must define something */

@@ -1,0 +1,257 @@
+/* The arguments of the CUDA kernels: one struct a kernel, passed by value, read by the C host code and
+ * by the .cu files alike. Pointers are device addresses; strides and offsets count elements. */
+#ifndef AC_CUDA_ARGS_H
+#define AC_CUDA_ARGS_H
+
+#include "../base/dtype.h"
+#include "../kernels/space.h"
+
+enum { AC_GPU_THREADS = 256 }; /* of a block, everywhere */
+
+/* Where a kernel notes the first bad index it meets: host memory that the device can write. */
+typedef struct {
+    int32_t flag; /* 0 nothing, 1 noted */
+    int32_t op, input;
+    int64_t value, size;
+} ac_gpu_trouble;
+
+/* Memory of one dtype; without memory, a number. */
+typedef struct {
+    void *data;
+    double f;
+    int64_t i;
+    int32_t dtype;
+} ac_gpu_ref;
+
+/* -- elementwise, copies, dropout -- */
+
+enum { AC_GPU_OPERANDS = 4, AC_GPU_ATTRS = 32 };
+typedef struct {
+    int64_t numel;
+    int32_t ndim, vector; /* vector: innermost neighbours are 0 or 1 apart, aligned, and come in whole runs */
+    int64_t shape[AC_MAX_DIMS], strides[AC_GPU_OPERANDS][AC_MAX_DIMS];
+    ac_gpu_ref operand[AC_GPU_OPERANDS]; /* the result, then the inputs */
+    int64_t attrs[AC_GPU_ATTRS / 8];
+    double p; /* dropout */
+    uint64_t seed, offset;
+} ac_gpu_point;
+
+/* -- filling -- */
+
+typedef struct {
+    ac_gpu_ref out; /* contiguous */
+    int64_t n;
+    double a, b; /* start and step; bounds; mean and deviation */
+    int64_t ia, ib;
+    int32_t real; /* arange counts in floating point */
+    uint64_t seed, offset;
+} ac_gpu_fill;
+
+/* -- reductions -- */
+
+typedef enum {
+    AC_GPU_TOTAL,
+    AC_GPU_MEAN,
+    AC_GPU_ROOT,
+    AC_GPU_POWER_ROOT,
+    AC_GPU_VARIANCE,
+    AC_GPU_DEVIATION,
+    AC_GPU_ANY,
+    AC_GPU_ALL
+} ac_gpu_finish;
+
+typedef struct {
+    ac_gpu_ref x, out; /* out is contiguous */
+    ac_space kept, inner;
+    int64_t parts;      /* the reduced places of one result are cut into so many */
+    void *partial;      /* [parts][kept.numel] totals of 8 bytes, when there are several */
+    double p;           /* the fold's parameter, */
+    const double *each; /* or one for every result */
+    double correction;
+    int32_t finish, vector;
+} ac_gpu_reduce;
+
+typedef struct {
+    ac_gpu_ref x;
+    ac_gpu_ref values; /* no memory: not wanted */
+    int64_t *indices;
+    ac_space kept, along;
+    int32_t smallest;
+} ac_gpu_best;
+
+/* -- rows -- */
+
+/* Rows of values: row r begins at kept(r), its element i lies inner(i) further. */
+typedef struct {
+    ac_gpu_ref ref;
+    ac_space kept, inner;
+} ac_gpu_rows_of;
+
+typedef struct {
+    int64_t rows, n;
+    ac_gpu_rows_of in[2], out;
+    int32_t group;          /* threads that take a row: 32, or all of a block */
+    int32_t vector, cached; /* whole runs of neighbours; rows fit into shared memory */
+    /* layer norm: contiguous, NULL where absent */
+    ac_gpu_ref weight, bias, mean, rstd;
+    double eps;
+} ac_gpu_rows;
+
+/* The gradients of weight and bias: column sums of g * xhat and g over contiguous [rows, n]. */
+typedef struct {
+    int64_t rows, n, parts;
+    ac_gpu_ref g, x, mean, rstd, dweight, dbias;
+    double *partial; /* [parts][2][n] */
+} ac_gpu_columns;
+
+/* x [batch, channels, inner], contiguous */
+typedef struct {
+    int64_t batch, channels, inner;
+    ac_gpu_ref x, g, y, mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
+    int64_t weight_step, bias_step, mean_step, var_step;
+    int32_t training;
+    double momentum, eps;
+} ac_gpu_channels;
+
+/* -- nll loss: x [N, C, ...] -- */
+
+typedef struct {
+    ac_gpu_ref x, out, weight, grad; /* backward: out is the contiguous gradient of x */
+    ac_space samples, target_at, grad_at;
+    const int64_t *target;
+    int64_t n, classes, class_step, weight_step, inner, ignore;
+    int32_t reduction; /* ac_reduction */
+    double *total;     /* one number: the sum of weights */
+    ac_gpu_trouble *trouble;
+    int32_t op;
+} ac_gpu_nll;
+
+/* -- picking by index -- */
+
+typedef struct {
+    const void *data;
+    int32_t dtype;
+    int32_t input; /* its number among the operator's inputs, for messages */
+    ac_space at;   /* over the items */
+    int64_t size, step;
+} ac_gpu_axis;
+
+/* Items i of `width` elements e. The indexed tensor has them at base(i) + sum of index_k(i) * step_k + inner(e),
+ * the other at other_items(i) + other_inner(e). */
+enum { AC_GPU_INDICES = 11 };
+typedef struct {
+    int64_t items, width;
+    char *indexed, *other;
+    int64_t *keys;
+    ac_gpu_trouble *trouble;
+    int32_t n_index, item_bytes, op, wrap; /* wrap: negative indices count from the end */
+    int64_t skip;                          /* an index value whose items are left out; or none is INT64_MIN */
+    ac_space base, inner, other_items, other_inner;
+    ac_gpu_axis index[AC_GPU_INDICES];
+} ac_gpu_pick;
+
+/* Adds items to the places their sorted keys say, each place's in the order of the items. */
+typedef struct {
+    int64_t items, width;
+    const uint64_t *keys;
+    const int64_t *order;
+    ac_gpu_ref to, from;
+    ac_space inner, other_items, other_inner;
+} ac_gpu_add;
+
+/* -- sorting pairs of a 64-bit key and a payload, stable -- */
+
+typedef struct {
+    int64_t n, blocks;
+    const uint64_t *keys;
+    const int64_t *payload; /* NULL: 0, 1, 2, ... */
+    uint64_t *keys_out;
+    int64_t *payload_out;
+    int64_t *counts; /* [16][blocks] */
+    int32_t shift;
+} ac_gpu_radix;
+
+typedef struct {
+    int64_t *values;
+    int64_t n;
+    int64_t *total; /* or NULL */
+} ac_gpu_scan;
+
+typedef struct {
+    ac_gpu_ref x, values;
+    ac_space from; /* of the rows in x */
+    int64_t n, k, rows, step, stride_out, values_step;
+    ac_space to;
+    int32_t descending;
+    uint64_t *keys;
+    const int64_t *order; /* second stage: keys of the rows; third: where values come from */
+    int64_t *indices;
+} ac_gpu_sort;
+
+typedef struct {
+    ac_gpu_ref x;
+    ac_space all;
+    int64_t blocks;
+    int64_t *counts; /* of each block */
+    int64_t *out;    /* [count][ndim] */
+    int32_t ndim;
+    int64_t shape[AC_MAX_DIMS];
+} ac_gpu_nonzero;
+
+/* -- integer products -- */
+
+typedef struct {
+    ac_gpu_ref a, b, c;
+    int64_t batch, m, n, k;
+    int64_t a_step, a_row, a_col, b_step, b_row, b_col;
+} ac_gpu_product;
+
+/* -- lists of tensors -- */
+
+enum { AC_GPU_PIECE = 65536, AC_GPU_STATE = 3 }; /* elements of a list's tensor that one block takes */
+
+/* One tensor of a list, or one parameter of a step; contiguous, elements in the dtypes given. */
+typedef struct {
+    void *grad, *param, *state[AC_GPU_STATE];
+    void *copy;   /* 16-bit copy to write, or NULL */
+    float *step;  /* the parameter's count of steps, on the device; NULL: `count` */
+    double count; /* with this one */
+    int64_t numel, first_piece;
+    int8_t grad_dtype, param_dtype, state_dtype, copy_dtype;
+} ac_gpu_item;
+
+typedef struct {
+    const ac_gpu_item *items;
+    int32_t n;
+    int64_t pieces;
+    const float *factor; /* of unscaling, on the device, or NULL: `value` */
+    double value;
+    float *found_inf;  /* looking: set to 1 where a value is not finite */
+    const float *gate; /* steps: nonzero leaves them out; or NULL */
+    double *squares;   /* one a piece, or NULL */
+    int64_t *bad;      /* one a piece, or NULL: values that are not finite */
+    /* the optimizers' constants, as ac_step of kernels/loops.h */
+    double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
+    int32_t nesterov, maximize, decoupled;
+} ac_gpu_list;
+
+/* Sums of what each piece found, one a tensor. */
+typedef struct {
+    const ac_gpu_item *items;
+    int32_t n;
+    int64_t pieces;
+    const double *squares;
+    const int64_t *bad;
+    double *sums;
+    int64_t *counts;
+} ac_gpu_join;
+
+typedef struct {
+    float *scale;
+    int32_t *tracker;
+    const float *found_inf;
+    double growth, backoff;
+    int32_t interval;
+} ac_gpu_scale;
+
+#endif

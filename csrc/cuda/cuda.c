@@ -1,0 +1,46 @@
+/* The CUDA backend: every row of the table and what queues its kernel. */
+#include "gpu.h"
+
+/* The 16-bit copy of a weight is the weight, cast: one layout serves every product. */
+static int64_t copy_bytes(const ac_tensor *w, ac_dtype round, bool out_first) {
+    (void)out_first;
+    return w->numel * ac_itemsize(round);
+}
+
+static bool copy_weight(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *copy) {
+    ac_tensor typed = *copy;
+    (void)out_first;
+    typed.dtype = round, typed.ndim = w->ndim, typed.numel = w->numel, typed.offset = 0;
+    for (int d = w->ndim - 1; d >= 0; d--) {
+        typed.shape[d] = w->shape[d];
+        typed.strides[d] = d + 1 < w->ndim ? typed.strides[d + 1] * typed.shape[d + 1] : 1;
+    }
+    return ac_gpu_copy(&typed, w) == 0;
+}
+
+static int new_storage(ac_device d, int64_t bytes, char **data, void **block) {
+    ac_gpu_block *b = ac_gpu_alloc(d, bytes);
+    if (!b) return -1;
+    *block = b, *data = ac_gpu_address(b);
+    return 0;
+}
+static void free_storage(void *block) { ac_gpu_free(block); }
+
+const ac_gpu_memory_hooks ac_cuda_memory = {new_storage, free_storage};
+
+const ac_backend ac_cuda = {
+    .name = "cuda",
+    .kernels =
+        {
+#define POINT1(name, ...) [AC_OP_##name] = ac_cuda_pointwise,
+#define POINT2 POINT1
+#define POINT3 POINT1
+#define KERNEL(name, py, home, infer, kernel, ...) [AC_OP_##name] = ac_cuda_##kernel,
+#include "../ops/ops.def"
+        },
+    .panels_bytes = copy_bytes,
+    .pack = copy_weight,
+    .unscale = ac_cuda_unscale,
+    .squares = ac_cuda_squares,
+    .step = ac_cuda_step,
+};

@@ -1,0 +1,219 @@
+/* Devices, the contexts they are used through, streams and events. */
+#include "gpu.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+    pthread_mutex_t lock;
+    int count;
+    CUcontext contexts[AC_MAX_GPUS]; /* the primary ones, kept for the life of the process */
+    int multiprocessors[AC_MAX_GPUS];
+    ac_gpu_trouble *trouble; /* host address of the note, page-locked; one for all devices */
+} gpus = {.lock = PTHREAD_MUTEX_INITIALIZER, .count = -1};
+
+static _Thread_local CUstream current_stream[AC_MAX_GPUS];
+
+int ac_gpu_count(int *count) {
+    *count = 0;
+    if (ac_gpu_init() < 0) {
+        ac_error_clear();
+        return 0;
+    }
+    if (gpus.count < 0) {
+        int n = 0;
+        AC_TRY(ac_cu_check(ac_cu.cuDeviceGetCount(&n), "counting GPUs"));
+        gpus.count = n < AC_MAX_GPUS ? n : AC_MAX_GPUS;
+    }
+    *count = gpus.count;
+    return 0;
+}
+
+int ac_gpu_check_device(ac_device d) {
+    int count, index = ac_gpu_index(d);
+    AC_TRY(ac_gpu_init());
+    AC_TRY(ac_gpu_count(&count));
+    if (index >= 0 && index < count) return 0;
+    return ac_fail(AC_RUNTIME, "device 'cuda:%d' is not there: %d GPU%s found", index, count,
+                   count == 1 ? " was" : "s were");
+}
+
+static int open_context(ac_device d) {
+    int i = ac_gpu_index(d);
+    CUdevice device;
+    AC_TRY(ac_gpu_check_device(d));
+    (void)pthread_mutex_lock(&gpus.lock);
+    int failed = 0;
+    if (!gpus.contexts[i]) {
+        CUcontext context = NULL;
+        failed = ac_cu_check(ac_cu.cuDeviceGet(&device, i), "opening the GPU");
+        if (!failed) failed = ac_cu_check(ac_cu.cuDevicePrimaryCtxRetain(&context, device), "opening the GPU");
+        if (!failed)
+            failed = ac_cu_check(ac_cu.cuDeviceGetAttribute(&gpus.multiprocessors[i], AC_CU_MULTIPROCESSORS, device),
+                                 "opening the GPU");
+        if (!failed) gpus.contexts[i] = context;
+    }
+    (void)pthread_mutex_unlock(&gpus.lock);
+    return failed;
+}
+
+CUcontext ac_gpu_context(ac_device d) { return gpus.contexts[ac_gpu_index(d)]; }
+int ac_gpu_multiprocessors(ac_device d) { return gpus.multiprocessors[ac_gpu_index(d)]; }
+
+int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) {
+    CUcontext now = NULL;
+    scope->pushed = false;
+    AC_TRY(ac_gpu_init());
+    if (d < AC_CUDA(0) || d >= AC_CUDA(AC_MAX_GPUS) || !ac_gpu_context(d)) AC_TRY(open_context(d));
+    AC_TRY(ac_cu_check(ac_cu.cuCtxGetCurrent(&now), "looking at the thread's context"));
+    if (now == ac_gpu_context(d)) return 0;
+    AC_TRY(ac_cu_check(ac_cu.cuCtxPushCurrent_v2(ac_gpu_context(d)), "entering the GPU's context"));
+    scope->pushed = true;
+    return 0;
+}
+
+void ac_gpu_leave(const ac_gpu_scope *scope) {
+    CUcontext old;
+    if (scope->pushed) (void)ac_cu.cuCtxPopCurrent_v2(&old);
+}
+
+/* One call of the driver within the device's context. */
+#define WITHIN(d, what, call)                                                                                          \
+    do {                                                                                                               \
+        ac_gpu_scope scope_;                                                                                           \
+        AC_TRY(ac_gpu_enter(d, &scope_));                                                                              \
+        CUresult result_ = (call);                                                                                     \
+        ac_gpu_leave(&scope_);                                                                                         \
+        AC_TRY(ac_cu_check(result_, what));                                                                            \
+    } while (0)
+
+int ac_gpu_facts_of(ac_device d, ac_gpu_facts *f) {
+    CUdevice device;
+    size_t memory = 0;
+    CUuuid uuid;
+    memset(f, 0, sizeof *f);
+    AC_TRY(ac_gpu_check_device(d));
+    AC_TRY(ac_cu_check(ac_cu.cuDeviceGet(&device, ac_gpu_index(d)), "opening the GPU"));
+    AC_TRY(ac_cu_check(ac_cu.cuDeviceGetName(f->name, (int)sizeof f->name, device), "the GPU's name"));
+    AC_TRY(ac_cu_check(ac_cu.cuDeviceTotalMem_v2(&memory, device), "the GPU's memory"));
+    AC_TRY(ac_cu_check(ac_cu.cuDeviceGetUuid_v2(&uuid, device), "the GPU's UUID"));
+    memcpy(f->uuid, &uuid, sizeof f->uuid);
+    f->memory = (int64_t)memory;
+    const struct {
+        int *to;
+        CUdevice_attribute which;
+    } facts[] = {{&f->major, AC_CU_MAJOR},
+                 {&f->minor, AC_CU_MINOR},
+                 {&f->multiprocessors, AC_CU_MULTIPROCESSORS},
+                 {&f->threads_per_multiprocessor, AC_CU_THREADS_PER_MULTIPROCESSOR},
+                 {&f->l2_bytes, AC_CU_L2_BYTES}};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        AC_TRY(ac_cu_check(ac_cu.cuDeviceGetAttribute(facts[i].to, facts[i].which, device), "the GPU's attributes"));
+    return 0;
+}
+
+/* -- streams and events ---------------------------------------------------------------------------------- */
+
+CUstream ac_gpu_stream(ac_device d) { return current_stream[ac_gpu_index(d)]; }
+void ac_gpu_set_stream(ac_device d, CUstream s) { current_stream[ac_gpu_index(d)] = s; }
+
+int ac_gpu_stream_new(ac_device d, int priority, CUstream *s) {
+    WITHIN(d, "making a stream", ac_cu.cuStreamCreateWithPriority(s, AC_CU_NON_BLOCKING, priority));
+    return 0;
+}
+int ac_gpu_stream_free(ac_device d, CUstream s) {
+    WITHIN(d, "ending a stream", ac_cu.cuStreamDestroy_v2(s));
+    return 0;
+}
+int ac_gpu_stream_wait(ac_device d, CUstream s) {
+    WITHIN(d, "waiting for a stream", ac_cu.cuStreamSynchronize(s));
+    return ac_gpu_check_trouble();
+}
+int ac_gpu_stream_idle(ac_device d, CUstream s, bool *idle) {
+    CUresult result = AC_CU_SUCCESS;
+    WITHIN(d, "asking a stream", (result = ac_cu.cuStreamQuery(s)) == AC_CU_NOT_READY ? AC_CU_SUCCESS : result);
+    *idle = result == AC_CU_SUCCESS;
+    return 0;
+}
+int ac_gpu_synchronize(ac_device d) {
+    WITHIN(d, "waiting for the GPU", ac_cu.cuCtxSynchronize());
+    return ac_gpu_check_trouble();
+}
+
+int ac_gpu_event_new(ac_device d, bool timing, bool blocking, CUevent *e) {
+    unsigned flags = (timing ? 0u : (unsigned)AC_CU_NO_TIMING) | (blocking ? (unsigned)AC_CU_BLOCKING_SYNC : 0u);
+    WITHIN(d, "making an event", ac_cu.cuEventCreate(e, flags));
+    return 0;
+}
+int ac_gpu_event_free(ac_device d, CUevent e) {
+    WITHIN(d, "ending an event", ac_cu.cuEventDestroy_v2(e));
+    return 0;
+}
+int ac_gpu_event_record(ac_device d, CUevent e, CUstream s) {
+    WITHIN(d, "recording an event", ac_cu.cuEventRecord(e, s));
+    return 0;
+}
+int ac_gpu_event_await(ac_device d, CUevent e, CUstream s) {
+    WITHIN(d, "making a stream wait", ac_cu.cuStreamWaitEvent(s, e, 0));
+    return 0;
+}
+int ac_gpu_event_wait(ac_device d, CUevent e) {
+    WITHIN(d, "waiting for an event", ac_cu.cuEventSynchronize(e));
+    return ac_gpu_check_trouble();
+}
+int ac_gpu_event_done(ac_device d, CUevent e, bool *done) {
+    CUresult result = AC_CU_SUCCESS;
+    WITHIN(d, "asking an event", (result = ac_cu.cuEventQuery(e)) == AC_CU_NOT_READY ? AC_CU_SUCCESS : result);
+    *done = result == AC_CU_SUCCESS;
+    return 0;
+}
+int ac_gpu_event_elapsed(ac_device d, CUevent from, CUevent to, float *ms) {
+    WITHIN(d, "the time between two events", ac_cu.cuEventElapsedTime(ms, from, to));
+    return 0;
+}
+
+/* -- bad indices -------------------------------------------------------------------------------------------- */
+
+ac_gpu_trouble *ac_gpu_trouble_at(ac_device d) {
+    ac_gpu_scope scope;
+    CUdeviceptr at = 0;
+    void *page = NULL;
+    if (ac_gpu_enter(d, &scope) < 0) return NULL;
+    (void)pthread_mutex_lock(&gpus.lock);
+    int failed = 0;
+    if (!gpus.trouble) {
+        failed = ac_cu_check(ac_cu.cuMemHostAlloc(&page, sizeof *gpus.trouble, AC_CU_PORTABLE | AC_CU_DEVICEMAP),
+                             "memory for the kernels' notes");
+        if (!failed) memset(page, 0, sizeof *gpus.trouble);
+        gpus.trouble = page;
+    }
+    (void)pthread_mutex_unlock(&gpus.lock);
+    if (!failed)
+        failed = ac_cu_check(ac_cu.cuMemHostGetDevicePointer_v2(&at, gpus.trouble, 0), "memory for the kernels' notes");
+    ac_gpu_leave(&scope);
+    return failed ? NULL : (ac_gpu_trouble *)(uintptr_t)at;
+}
+
+static const char *input_name(const ac_op_info *info, int input) {
+    int seen = 0;
+    for (int p = 0; p < info->n_params; p++) {
+        bool list = info->params[p].kind == AC_P_TENSOR_LIST;
+        if (info->params[p].kind <= AC_P_TENSOR_LIST && (seen++ == input || list)) return info->params[p].name;
+    }
+    return "index";
+}
+
+int ac_gpu_check_trouble(void) {
+    ac_gpu_trouble *t = gpus.trouble;
+    if (!t || *(volatile int32_t *)&t->flag != 1) return 0;
+    atomic_thread_fence(memory_order_acquire);
+    ac_gpu_trouble found = *t;
+    *(volatile int32_t *)&t->flag = 0;
+    const ac_op_info *info = &ac_ops[found.op];
+    return ac_fail(AC_INDEX,
+                   "%s: index %lld in `%s` is out of range for a size of %lld (noticed after the operator was queued "
+                   "on the GPU; its result there is 0)",
+                   info->python, (long long)found.value, input_name(info, found.input), (long long)found.size);
+}

@@ -1,0 +1,180 @@
+/* What every kernel file starts from: how a kernel is declared, loads and stores of every dtype, walks over
+ * strided memory, sums and maxima of a group of threads. Compiled by nvcc for GPUs, and by a C++ compiler
+ * against tests/cuda_sim/shim.h for the simulator. */
+#pragma once
+
+#include "args.h"
+
+#include "../base/half.h"
+
+#include <math.h>
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define DEV static __device__ __forceinline__
+/* Out of the way: what is rarely called or slow anyway stays one piece of code. */
+#define DEV_CALL static __device__ __noinline__
+/* One struct by value, which stays in constant memory however it is indexed. */
+#define AC_KERNEL(name, Args)                                                                                          \
+    extern "C" __global__ void __launch_bounds__(AC_GPU_THREADS) name(const __grid_constant__ Args a)
+/* What the launch asked for. */
+extern __shared__ __align__(16) char ac_shared_memory[];
+#else
+#include <shim.h>
+#endif
+#include "intrinsics.cuh"
+
+/* -- values ------------------------------------------------------------------------------------------ */
+
+/* As the CPU converts: a float that no int64 holds becomes the smallest. */
+template <class R> DEV R from_real(double x) { return (R)x; }
+template <> DEV_METHOD int64_t from_real<int64_t>(double x) {
+    return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN;
+}
+
+template <class R> DEV R load(const void *p, int dtype, int64_t i) {
+    switch (dtype) {
+    case AC_float32: return from_real<R>(((const float *)p)[i]);
+    case AC_float64: return from_real<R>(((const double *)p)[i]);
+    case AC_float16: return from_real<R>(half_to_float(((const uint16_t *)p)[i]));
+    case AC_bfloat16: return from_real<R>(ac_bf16_to_f32(((const uint16_t *)p)[i]));
+    case AC_int64: return (R)((const int64_t *)p)[i];
+    case AC_int32: return (R)((const int32_t *)p)[i];
+    case AC_int16: return (R)((const int16_t *)p)[i];
+    case AC_int8: return (R)((const int8_t *)p)[i];
+    default: return (R)((const uint8_t *)p)[i];
+    }
+}
+
+DEV int64_t to_integer(double x) { return from_real<int64_t>(x); }
+DEV int64_t to_integer(float x) { return from_real<int64_t>(x); }
+DEV int64_t to_integer(int64_t x) { return x; }
+
+template <class R> DEV void store(void *p, int dtype, int64_t i, R x) {
+    switch (dtype) {
+    case AC_float32: ((float *)p)[i] = (float)x; return;
+    case AC_float64: ((double *)p)[i] = (double)x; return;
+    case AC_float16: ((uint16_t *)p)[i] = float_to_half((float)x); return;
+    case AC_bfloat16: ((uint16_t *)p)[i] = ac_f32_to_bf16((float)x); return;
+    case AC_int64: ((int64_t *)p)[i] = to_integer(x); return;
+    case AC_int32: ((int32_t *)p)[i] = (int32_t)to_integer(x); return;
+    case AC_int16: ((int16_t *)p)[i] = (int16_t)to_integer(x); return;
+    case AC_int8: ((int8_t *)p)[i] = (int8_t)to_integer(x); return;
+    case AC_uint8: ((uint8_t *)p)[i] = (uint8_t)to_integer(x); return;
+    default: ((uint8_t *)p)[i] = x != 0; return;
+    }
+}
+template <class R> DEV R load(const ac_gpu_ref &r, int64_t i) { return load<R>(r.data, r.dtype, i); }
+template <class R> DEV void store(const ac_gpu_ref &r, int64_t i, R x) { store<R>(r.data, r.dtype, i, x); }
+
+/* V neighbours at once, in accesses of up to 16 bytes. */
+template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16) pack {
+    E v[V];
+};
+
+#define EACH_OF(V) _Pragma("unroll") for (int j = 0; j < V; j++)
+
+/* Runs are of the dtypes that training moves in bulk, in the float32 lane: float32, float16, bfloat16. The host
+ * sets `vector` for no others; everything else goes by single elements, so that the code stays small. */
+template <int V> DEV void load_run(const void *p, int dtype, int64_t i, float *x) {
+    if (dtype == AC_float32) {
+        pack<float, V> t = *(const pack<float, V> *)((const float *)p + i);
+        EACH_OF(V) x[j] = t.v[j];
+    } else {
+        pack<uint16_t, V> t = *(const pack<uint16_t, V> *)((const uint16_t *)p + i);
+        if (dtype == AC_float16) EACH_OF(V) x[j] = half_to_float(t.v[j]);
+        else EACH_OF(V) x[j] = ac_bf16_to_f32(t.v[j]);
+    }
+}
+template <int V> DEV void store_run(void *p, int dtype, int64_t i, const float *x) {
+    if (dtype == AC_float32) {
+        pack<float, V> t;
+        EACH_OF(V) t.v[j] = x[j];
+        *(pack<float, V> *)((float *)p + i) = t;
+    } else {
+        pack<uint16_t, V> t;
+        if (dtype == AC_float16) EACH_OF(V) t.v[j] = float_to_half(x[j]);
+        else EACH_OF(V) t.v[j] = ac_f32_to_bf16(x[j]);
+        *(pack<uint16_t, V> *)((uint16_t *)p + i) = t;
+    }
+}
+
+/* A real value of any floating dtype. */
+template <class R> DEV R load_real(const ac_gpu_ref &r, int64_t i) {
+    switch (r.dtype) {
+    case AC_float32: return (R)((const float *)r.data)[i];
+    case AC_float64: return (R)((const double *)r.data)[i];
+    case AC_float16: return (R)half_to_float(((const uint16_t *)r.data)[i]);
+    default: return (R)ac_bf16_to_f32(((const uint16_t *)r.data)[i]);
+    }
+}
+template <class R> DEV void store_real(const ac_gpu_ref &r, int64_t i, R x) {
+    switch (r.dtype) {
+    case AC_float32: ((float *)r.data)[i] = (float)x; return;
+    case AC_float64: ((double *)r.data)[i] = (double)x; return;
+    case AC_float16: ((uint16_t *)r.data)[i] = float_to_half((float)x); return;
+    default: ((uint16_t *)r.data)[i] = ac_f32_to_bf16((float)x);
+    }
+}
+
+/* -- places ------------------------------------------------------------------------------------------ */
+
+/* Divisions of 32 bits where they do: those of 64 cost four times as much. */
+template <class I> DEV_CALL int64_t space_offset_in(const ac_space &s, I index) {
+    int64_t at = 0;
+#pragma unroll 1
+    for (int d = s.n - 1; d > 0; d--) {
+        I size = (I)s.size[d], rest = index / size;
+        at += (int64_t)(index - rest * size) * s.stride[d];
+        index = rest;
+    }
+    return at + (int64_t)index * s.stride[0];
+}
+DEV int64_t space_offset(const ac_space &s, int64_t index) {
+    if (s.n == 1) return index * s.stride[0];
+    return s.numel <= INT32_MAX ? space_offset_in<uint32_t>(s, (uint32_t)index) : space_offset_in<int64_t>(s, index);
+}
+
+DEV int64_t thread_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+DEV int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }
+
+/* -- a group of T threads, neighbours along x: a warp (T = 32), or the whole block ---------------------- */
+
+template <class V, class Join> DEV V warp_join(V v, Join join) {
+    for (int step = 16; step; step /= 2) v = join(v, __shfl_xor_sync(0xFFFFFFFFu, v, step));
+    return v;
+}
+/* The same value for every thread. `room` holds one V for each warp of the block. */
+template <class V, class Join> DEV V group_join(int T, V v, V *room, Join join) {
+    v = warp_join(v, join);
+    if (T == 32) return v;
+    int warp = threadIdx.x / 32;
+    __syncthreads(); /* nobody reads what an earlier call left any more */
+    if (threadIdx.x % 32 == 0) room[warp] = v;
+    __syncthreads();
+    v = room[0];
+    for (int w = 1; w < T / 32; w++) v = join(v, room[w]);
+    return v;
+}
+template <class V, class Join> DEV V block_join(V v, Join join) {
+    return group_join(AC_GPU_THREADS, v, (V *)ac_shared_memory, join);
+}
+
+struct Add {
+    template <class V> DEV_METHOD V operator()(V a, V b) const { return a + b; }
+};
+/* a nan, once seen, stays */
+struct Larger {
+    template <class V> DEV_METHOD V operator()(V a, V b) const { return b > a || b != b ? b : a; }
+};
+struct Smaller {
+    template <class V> DEV_METHOD V operator()(V a, V b) const { return b < a || b != b ? b : a; }
+};
+
+/* Notes a bad index; the first one stands. */
+DEV void note_trouble(ac_gpu_trouble *t, int op, int input, int64_t value, int64_t size) {
+    if (atomicCAS(&t->flag, 0, 2) != 0) return;
+    t->op = op, t->input = input, t->value = value, t->size = size;
+    __threadfence_system();
+    *(volatile int32_t *)&t->flag = 1;
+}

@@ -1,0 +1,166 @@
+/* What the files of the CUDA backend share: the opened libraries, devices, memory, streams, launches. */
+#ifndef AC_CUDA_GPU_H
+#define AC_CUDA_GPU_H
+
+#include "../backend/backend.h"
+#include "abi.h"
+#include "args.h"
+
+/* -- libraries (load.c) ------------------------------------------------------------------------------ */
+
+extern ac_cu_table ac_cu; /* filled by ac_gpu_init */
+extern ac_lt_table ac_lt; /* filled by ac_lt_open */
+
+/* Opens the driver, once in a process. RuntimeError that says what is missing; in a child forked from a process
+ * that used CUDA, one that says so. Cheap when it has been done. */
+int ac_gpu_init(void) AC_CHECKED;
+bool ac_gpu_usable(void); /* in use, and in this process */
+int ac_lt_open(void) AC_CHECKED;
+bool ac_gpu_is_simulated(void);
+
+/* Folders where libraries may lie, separated by ':'; the first is looked at first. Before first use. */
+void ac_gpu_set_paths(const char *paths);
+/* One line on a library ("driver", "cublasLt", "nccl", "cudnn", "kernels"): its version, or what is missing. */
+const char *ac_gpu_library_note(const char *name);
+
+/* Fails with the driver's name and text for `result`, unless it is success. `what` names the step. */
+int ac_cu_check(CUresult result, const char *what) AC_CHECKED;
+int ac_lt_check(cublasStatus_t status, const char *what) AC_CHECKED;
+
+extern bool ac_gpu_allow_tf32; /* float32 products may round their operands to TF32 */
+
+/* -- devices (device.c) ------------------------------------------------------------------------------ */
+
+int ac_gpu_count(int *count) AC_CHECKED; /* 0 without a usable driver, never an error for that */
+int ac_gpu_check_device(ac_device d) AC_CHECKED;
+
+/* Makes the device's primary context current for what follows; ac_gpu_leave restores what was. */
+typedef struct {
+    bool pushed;
+} ac_gpu_scope;
+int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) AC_CHECKED;
+void ac_gpu_leave(const ac_gpu_scope *scope);
+CUcontext ac_gpu_context(ac_device d);
+
+typedef struct {
+    char name[96];
+    int major, minor, multiprocessors, threads_per_multiprocessor, l2_bytes;
+    int64_t memory;
+    unsigned char uuid[16];
+} ac_gpu_facts;
+int ac_gpu_facts_of(ac_device d, ac_gpu_facts *facts) AC_CHECKED;
+int ac_gpu_multiprocessors(ac_device d);
+
+/* The thread's current stream of a device; NULL is the legacy default stream, which every thread starts on. */
+CUstream ac_gpu_stream(ac_device d);
+void ac_gpu_set_stream(ac_device d, CUstream s);
+
+int ac_gpu_stream_new(ac_device d, int priority, CUstream *s) AC_CHECKED;
+int ac_gpu_stream_free(ac_device d, CUstream s) AC_CHECKED;
+int ac_gpu_stream_wait(ac_device d, CUstream s) AC_CHECKED; /* the host waits */
+int ac_gpu_stream_idle(ac_device d, CUstream s, bool *idle) AC_CHECKED;
+int ac_gpu_synchronize(ac_device d) AC_CHECKED;
+
+int ac_gpu_event_new(ac_device d, bool timing, bool blocking, CUevent *e) AC_CHECKED;
+int ac_gpu_event_free(ac_device d, CUevent e) AC_CHECKED;
+int ac_gpu_event_record(ac_device d, CUevent e, CUstream s) AC_CHECKED;
+int ac_gpu_event_await(ac_device d, CUevent e, CUstream s) AC_CHECKED; /* the stream waits */
+int ac_gpu_event_wait(ac_device d, CUevent e) AC_CHECKED;              /* the host waits */
+int ac_gpu_event_done(ac_device d, CUevent e, bool *done) AC_CHECKED;
+int ac_gpu_event_elapsed(ac_device d, CUevent from, CUevent to, float *ms) AC_CHECKED;
+
+/* A bad index that a kernel met becomes an IndexError that names operator and tensor. */
+int ac_gpu_check_trouble(void) AC_CHECKED;
+ac_gpu_trouble *ac_gpu_trouble_at(ac_device d); /* its device address; NULL with an error */
+
+/* -- memory (memory.c) --------------------------------------------------------------------------------- */
+
+typedef struct ac_gpu_block ac_gpu_block;
+
+/* A block for use on the current stream of `d`; freed, it serves that stream again without waiting. */
+ac_gpu_block *ac_gpu_alloc(ac_device d, int64_t bytes) AC_CHECKED;
+void ac_gpu_free(ac_gpu_block *b); /* NULL is fine */
+void *ac_gpu_address(const ac_gpu_block *b);
+/* Work on `s` uses the block: after it is freed, it is not used again before that work is done. */
+int ac_gpu_record_stream(ac_gpu_block *b, CUstream s) AC_CHECKED;
+
+typedef struct {
+    int64_t allocated, allocated_peak; /* bytes in live blocks */
+    int64_t reserved, reserved_peak;   /* bytes held from the driver */
+    int64_t requested;                 /* bytes asked for by live blocks */
+    int64_t blocks, segments;          /* live blocks; pieces held from the driver */
+    int64_t allocations, driver_calls; /* so far */
+    int64_t retries, failures;         /* times the cache was emptied to go on; times that did not help */
+} ac_gpu_memory_stats;
+int ac_gpu_memory_now(ac_device d, ac_gpu_memory_stats *stats) AC_CHECKED;
+int ac_gpu_memory_reset_peak(ac_device d) AC_CHECKED;
+int ac_gpu_memory_info(ac_device d, int64_t *free, int64_t *total) AC_CHECKED;
+int ac_gpu_empty_cache(ac_device d) AC_CHECKED;
+int ac_gpu_memory_limit(ac_device d, double fraction) AC_CHECKED;
+/* From `begin` to `end`, this thread's allocations on `d` come from a pool of their own and go back to it; a pool
+ * of a captured graph. Pool 0 is everybody's. */
+int ac_gpu_pool_begin(ac_device d, uint64_t pool) AC_CHECKED;
+void ac_gpu_pool_end(ac_device d);
+/* Nobody will use the pool again: its memory joins everybody's once it is free. */
+int ac_gpu_pool_retire(ac_device d, uint64_t pool) AC_CHECKED;
+
+/* Page-locked memory of the host, for copies that do not wait. */
+ac_storage *ac_gpu_pinned(int64_t bytes) AC_CHECKED; /* new: a storage of the CPU */
+bool ac_gpu_is_pinned(const void *p);
+
+/* -- launches (launch.c) --------------------------------------------------------------------------------- */
+
+typedef enum {
+    AC_IMAGE_POINTWISE,
+    AC_IMAGE_CREATE,
+    AC_IMAGE_REDUCE,
+    AC_IMAGE_ROWS,
+    AC_IMAGE_INDEX,
+    AC_IMAGE_LISTS,
+    AC_N_IMAGES
+} ac_gpu_image;
+
+/* A kernel by name, found at first use on each device. Static, one for each. */
+typedef struct {
+    ac_gpu_image image;
+    const char *name;
+    CUfunction found[AC_MAX_GPUS];
+} ac_gpu_kernel;
+
+/* Queues `blocks` blocks of AC_GPU_THREADS threads on the current stream. */
+int ac_gpu_launch(ac_device d, ac_gpu_kernel *k, int64_t blocks, size_t shared, const void *args) AC_CHECKED;
+/* Blocks for n elements at `each` a thread: enough to fill the device, the kernels go round. */
+int64_t ac_gpu_blocks(ac_device d, int64_t n, int64_t each);
+bool ac_gpu_has_images(void);
+
+extern const ac_gpu_memory_hooks ac_cuda_memory; /* of storage.h */
+
+/* -- the rows of the table, by family ---------------------------------------------------------------------- */
+
+#define KERNEL(name, py, home, infer, kernel, ...) int ac_cuda_##kernel(const ac_run *r) AC_CHECKED;
+#include "../ops/ops.def"
+int ac_cuda_pointwise(const ac_run *r) AC_CHECKED;
+
+#define ATTRS(name) const ac_attrs_##name *a = r->attrs
+
+static inline ac_device ac_run_device(const ac_run *r) { return ac_device_of(r->out[0]); }
+ac_gpu_ref ac_gpu_ref_of(const ac_tensor *t); /* NULL: no memory */
+/* from, broadcast and converted, into `to`, both on one device (a 0-d `from` may be the CPU's) */
+int ac_gpu_copy(ac_tensor *to, const ac_tensor *from) AC_CHECKED;
+/* new: t itself when it is contiguous, else a copy that is */
+ac_tensor *ac_gpu_contiguous(ac_tensor *t) AC_CHECKED;
+/* The lane whose kernels compute in that dtype: an index into "f32", "f64", "i64". */
+int ac_gpu_lane(ac_dtype compute);
+extern const char *const ac_gpu_lanes[3];
+/* Whether a dtype moves in runs, and an address is on a boundary of 16 bytes. */
+bool ac_gpu_is_bulk(ac_dtype t);
+static inline bool ac_gpu_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
+/* Sorts (key, payload) pairs by `bits` bits of the key, stably; both arrays are replaced in place. */
+int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t *payload, bool numbered) AC_CHECKED;
+
+/* The scaler, the optimizers (lists.c); see backend.h. */
+int ac_cuda_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) AC_CHECKED;
+int ac_cuda_squares(ac_tensor *const *tensors, int n, double *sums) AC_CHECKED;
+int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const struct ac_step *constants) AC_CHECKED;
+
+#endif

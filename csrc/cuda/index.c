@@ -1,0 +1,493 @@
+/* Joining, indexing, sorting, nll loss. Every way to index is one: items with a place in the indexed tensor, made
+ * of up to AC_GPU_INDICES indices, and a block of elements at each. */
+#include "gpu.h"
+
+#include "../kernels/iterate.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define INDEX_KERNEL(id, text) static ac_gpu_kernel id = {.image = AC_IMAGE_INDEX, .name = text}
+
+/* -- joining ---------------------------------------------------------------------------------------------------- */
+
+int ac_cuda_cat(const ac_run *r) {
+    ATTRS(one_dim);
+    ac_tensor part = *r->out[0];
+    int64_t dim = a->dim;
+    AC_TRY(ac_dim_wrap(&dim, part.ndim, "cat"));
+    for (int k = 0; k < r->n_in; k++) {
+        const ac_tensor *t = r->in[k];
+        if (t->ndim != part.ndim || t->numel == 0) continue;
+        part.shape[dim] = t->shape[dim];
+        part.numel = t->numel;
+        AC_TRY(ac_gpu_copy(&part, t));
+        part.offset += t->shape[dim] * part.strides[dim];
+    }
+    return 0;
+}
+
+/* -- picking ---------------------------------------------------------------------------------------------------- */
+
+static const ac_space nowhere = {1, 1, {1}, {0}};
+
+/* Starts a pick of `op` in `indexed`; spaces and indices are the caller's. */
+static int pick_init(ac_gpu_pick *p, const ac_run *r, const ac_tensor *indexed, const ac_tensor *other) {
+    memset(p, 0, sizeof *p);
+    p->indexed = ac_data(indexed), p->other = other ? ac_data(other) : NULL;
+    p->item_bytes = (int32_t)ac_itemsize(indexed->dtype), p->op = (int32_t)r->op;
+    p->wrap = 1, p->skip = INT64_MIN, p->width = 1;
+    p->base = p->inner = p->other_items = p->other_inner = nowhere;
+    p->trouble = ac_gpu_trouble_at(ac_run_device(r));
+    return p->trouble ? 0 : -1;
+}
+
+static void add_index(ac_gpu_pick *p, const ac_tensor *index, int input, const ac_space *at, int64_t size,
+                      int64_t step) {
+    p->index[p->n_index++] = (ac_gpu_axis){ac_data(index), (int32_t)index->dtype, input, *at, size, step};
+}
+
+static int run_pick(const ac_run *r, ac_gpu_kernel *k, const ac_gpu_pick *p) {
+    int64_t n = p->items * p->width;
+    ac_device d = ac_run_device(r);
+    return n ? ac_gpu_launch(d, k, ac_gpu_blocks(d, n, 1), 0, p) : 0;
+}
+INDEX_KERNEL(take_kernel, "ac_take");
+INDEX_KERNEL(put_kernel, "ac_put");
+
+static int bits_for(uint64_t values) {
+    int bits = 0;
+    while (bits < 64 && values >> bits) bits++;
+    return bits;
+}
+
+/* to[place of item i] += from[item i]: keys, their order, then each place's run. `inner` of both are the pick's. */
+static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_tensor *from) {
+    INDEX_KERNEL(keys_kernel, "ac_pick_keys");
+    static ac_gpu_kernel runs[AC_N_LANES] = {{.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f32"},
+                                             {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f64"},
+                                             {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_i64"}};
+    ac_device d = ac_run_device(r);
+    if (p->items == 0 || p->width == 0) return 0;
+    ac_gpu_block *room = ac_gpu_alloc(d, 2 * p->items * 8);
+    if (!room) return -1;
+    p->keys = ac_gpu_address(room);
+    int64_t *order = p->keys + p->items;
+    int failed = ac_gpu_launch(d, &keys_kernel, ac_gpu_blocks(d, p->items, 1), 0, p);
+    /* one bit more than the places need: left-out items have every bit set, and go last */
+    int bits = bits_for((uint64_t)(to->storage->bytes / ac_itemsize(to->dtype))) + 1;
+    if (!failed) failed = ac_gpu_sort_pairs(d, p->items, bits < 64 ? bits : 64, (uint64_t *)p->keys, order, false);
+    ac_gpu_add a = {.items = p->items,
+                    .width = p->width,
+                    .keys = (const uint64_t *)p->keys,
+                    .order = order,
+                    .to = ac_gpu_ref_of(to),
+                    .from = ac_gpu_ref_of(from),
+                    .inner = p->inner,
+                    .other_items = p->other_items,
+                    .other_inner = p->other_inner};
+    if (!failed)
+        failed = ac_gpu_launch(d, &runs[ac_gpu_lane(to->dtype)], ac_gpu_blocks(d, a.items * a.width, 1), 0, &a);
+    ac_gpu_free(room);
+    return failed;
+}
+
+/* -- along one dimension ----------------------------------------------------------------------------------------- */
+
+/* gather and scatter_add: every element of `index` is an item; `indexed` is walked by index's shape, but along dim. */
+static int pick_elements(ac_gpu_pick *p, const ac_run *r, int64_t dim, const ac_tensor *indexed, const ac_tensor *other,
+                         const ac_tensor *index) {
+    ac_tensor along = *indexed, part = *other;
+    AC_TRY(pick_init(p, r, indexed, other));
+    memcpy(along.shape, index->shape, sizeof along.shape);
+    memcpy(part.shape, index->shape, sizeof part.shape);
+    if (along.ndim) along.strides[dim] = 0;
+    ac_space at = ac_space_of(index, UINT32_MAX);
+    p->items = index->numel, p->base = ac_space_of(&along, UINT32_MAX), p->other_items = ac_space_of(&part, UINT32_MAX);
+    p->base.numel = p->other_items.numel = index->numel;
+    add_index(p, index, 1, &at, indexed->ndim ? indexed->shape[dim] : 1, indexed->ndim ? indexed->strides[dim] : 0);
+    return 0;
+}
+
+int ac_cuda_gather(const ac_run *r) {
+    ATTRS(index_dim);
+    int64_t dim = a->dim;
+    ac_gpu_pick p;
+    AC_TRY(ac_dim_wrap(&dim, r->in[0]->ndim, "gather"));
+    AC_TRY(pick_elements(&p, r, dim, r->in[0], r->out[0], r->in[1]));
+    return run_pick(r, &take_kernel, &p);
+}
+
+int ac_cuda_scatter_add(const ac_run *r) {
+    ATTRS(index_dim);
+    int64_t dim = a->dim;
+    ac_gpu_pick p;
+    AC_TRY(ac_dim_wrap(&dim, r->out[0]->ndim, "scatter_add"));
+    AC_TRY(ac_gpu_copy(r->out[0], r->in[0]));
+    AC_TRY(pick_elements(&p, r, dim, r->out[0], r->in[2], r->in[1]));
+    return add_picked(r, &p, r->out[0], r->in[2]);
+}
+
+/* index_select and index_add: slices along dim are the items. */
+static int pick_slices(ac_gpu_pick *p, const ac_run *r, int64_t dim, const ac_tensor *indexed, const ac_tensor *other,
+                       const ac_tensor *index) {
+    uint32_t mask = indexed->ndim ? 1u << dim : 0;
+    AC_TRY(pick_init(p, r, indexed, other));
+    ac_space at = ac_space_of(index, UINT32_MAX);
+    p->items = index->numel;
+    p->inner = ac_space_of(indexed, ~mask), p->other_inner = ac_space_of(other, ~mask);
+    if (indexed->ndim) p->other_items = (ac_space){1, index->numel, {index->numel}, {other->strides[dim]}};
+    p->width = 1;
+    for (int d = 0; d < indexed->ndim; d++)
+        if (d != dim) p->width *= indexed->shape[d];
+    add_index(p, index, 1, &at, indexed->ndim ? indexed->shape[dim] : 1, indexed->ndim ? indexed->strides[dim] : 0);
+    return 0;
+}
+
+int ac_cuda_index_select(const ac_run *r) {
+    ATTRS(index_dim);
+    int64_t dim = a->dim;
+    ac_gpu_pick p;
+    AC_TRY(ac_dim_wrap(&dim, r->in[0]->ndim, "index_select"));
+    AC_TRY(pick_slices(&p, r, dim, r->in[0], r->out[0], r->in[1]));
+    return run_pick(r, &take_kernel, &p);
+}
+
+int ac_cuda_index_add(const ac_run *r) {
+    ATTRS(index_dim);
+    int64_t dim = a->dim;
+    ac_gpu_pick p;
+    AC_TRY(ac_dim_wrap(&dim, r->out[0]->ndim, "index_add"));
+    AC_TRY(ac_gpu_copy(r->out[0], r->in[0]));
+    AC_TRY(pick_slices(&p, r, dim, r->out[0], r->in[2], r->in[1]));
+    return add_picked(r, &p, r->out[0], r->in[2]);
+}
+
+/* -- embedding ------------------------------------------------------------------------------------------------------
+ */
+
+/* Rows of `table` [rows, width] picked by all of index; `other` holds one line of width for each. */
+static int pick_rows(ac_gpu_pick *p, const ac_run *r, const ac_tensor *table, const ac_tensor *other) {
+    const ac_tensor *index = r->in[1];
+    uint32_t last = 1u << (other->ndim - 1);
+    AC_TRY(pick_init(p, r, table, other));
+    ac_space at = ac_space_of(index, UINT32_MAX);
+    p->items = index->numel, p->width = table->shape[1], p->wrap = 0;
+    p->inner = ac_space_of(table, 2u), p->other_items = ac_space_of(other, ~last),
+    p->other_inner = ac_space_of(other, last);
+    add_index(p, index, 1, &at, table->shape[0], table->strides[0]);
+    return 0;
+}
+
+int ac_cuda_embedding(const ac_run *r) {
+    ac_gpu_pick p;
+    AC_TRY(pick_rows(&p, r, r->in[0], r->out[0]));
+    return run_pick(r, &take_kernel, &p);
+}
+
+static int clear(ac_tensor *t) {
+    ac_gpu_scope scope;
+    ac_device d = ac_device_of(t);
+    if (t->numel == 0) return 0;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    CUresult result = ac_cu.cuMemsetD8Async((CUdeviceptr)(uintptr_t)ac_data(t), 0,
+                                            (size_t)(t->numel * ac_itemsize(t->dtype)), ac_gpu_stream(d));
+    ac_gpu_leave(&scope);
+    return ac_cu_check(result, "clearing memory");
+}
+
+int ac_cuda_embedding_backward(const ac_run *r) {
+    ATTRS(rows);
+    ac_gpu_pick p;
+    AC_TRY(clear(r->out[0]));
+    AC_TRY(pick_rows(&p, r, r->out[0], r->in[0]));
+    p.skip = a->padding_idx >= 0 ? a->padding_idx : INT64_MIN;
+    return add_picked(r, &p, r->out[0], r->in[0]);
+}
+
+/* -- advanced indexing ------------------------------------------------------------------------------------------------
+ */
+
+/* The shape all indices broadcast to, and which dimensions of x are indexed. */
+typedef struct {
+    ac_dims shape;
+    uint32_t indexed; /* bits */
+    int64_t before;   /* result dimensions in front of the index's */
+} index_layout;
+
+static int layout_of(index_layout *l, ac_tensor *const *indices, int n) {
+    int first = -1, last = -1, count = 0;
+    *l = (index_layout){.indexed = 0};
+    for (int k = 0; k < n; k++) {
+        if (!indices[k]) continue;
+        ac_dims own = ac_shape_of(indices[k]);
+        AC_TRY(ac_dims_broadcast(&l->shape, &own, "index"));
+        first = first < 0 ? k : first, last = k, count++;
+        l->indexed |= 1u << k;
+    }
+    l->before = last - first + 1 == count ? first : 0;
+    return 0;
+}
+
+/* t broadcast to `shape`, on the caller's stack */
+static ac_tensor broadcast(const ac_tensor *t, const ac_dims *shape) {
+    ac_tensor wide = *t;
+    int64_t lead = shape->n - t->ndim;
+    for (int64_t d = shape->n - 1; d >= 0; d--) {
+        bool own = d >= lead && t->shape[d - lead] != 1;
+        wide.strides[d] = own ? t->strides[d - lead] : 0, wide.shape[d] = shape->v[d];
+    }
+    wide.ndim = (int)shape->n;
+    return wide;
+}
+
+/* x[indices], beside `other` of the result's shape (which it may be broadcast to). */
+static int pick_advanced(ac_gpu_pick *p, const ac_run *r, const ac_tensor *x, ac_tensor *const *indices, int n,
+                         const ac_tensor *other) {
+    index_layout l;
+    AC_TRY(layout_of(&l, indices, n));
+    ac_dims result = {.n = 0};
+    for (int64_t d = 0; d < l.before; d++) result.v[result.n++] = x->shape[d];
+    for (int64_t d = 0; d < l.shape.n; d++) result.v[result.n++] = l.shape.v[d];
+    for (int d = (int)l.before; d < x->ndim; d++)
+        if (!(l.indexed >> d & 1)) result.v[result.n++] = x->shape[d];
+    ac_tensor wide = broadcast(other, &result);
+    uint32_t items = ((1u << l.shape.n) - 1) << l.before;
+    AC_TRY(pick_init(p, r, x, &wide));
+    p->items = p->width = 1;
+    for (int64_t d = 0; d < l.shape.n; d++) p->items *= l.shape.v[d];
+    for (int d = 0; d < x->ndim; d++)
+        if (!(l.indexed >> d & 1)) p->width *= x->shape[d];
+    p->inner = ac_space_of(x, ~l.indexed);
+    p->other_items = ac_space_of(&wide, items), p->other_inner = ac_space_of(&wide, ~items);
+    for (int k = 0; k < n; k++) {
+        if (!indices[k]) continue;
+        if (p->n_index == AC_GPU_INDICES)
+            return ac_fail(AC_INDEX, "index: on the GPU at most %d dimensions can be indexed by tensors",
+                           AC_GPU_INDICES);
+        ac_tensor index = broadcast(indices[k], &l.shape);
+        ac_space at = ac_space_of(&index, UINT32_MAX);
+        add_index(p, indices[k], 1 + k, &at, x->shape[k], x->strides[k]);
+    }
+    return 0;
+}
+
+int ac_cuda_index(const ac_run *r) {
+    ac_gpu_pick p;
+    AC_TRY(pick_advanced(&p, r, r->in[0], r->in + 1, r->n_in - 1, r->out[0]));
+    return run_pick(r, &take_kernel, &p);
+}
+
+int ac_cuda_index_put(const ac_run *r) {
+    ATTRS(accumulate);
+    ac_gpu_pick p;
+    const ac_tensor *values = r->in[r->n_in - 1];
+    AC_TRY(ac_gpu_copy(r->out[0], r->in[0]));
+    AC_TRY(pick_advanced(&p, r, r->out[0], r->in + 1, r->n_in - 2, values));
+    return a->accumulate ? add_picked(r, &p, r->out[0], values) : run_pick(r, &put_kernel, &p);
+}
+
+int ac_cuda_as_strided_scatter(const ac_run *r) {
+    ATTRS(as_strided_scatter);
+    ac_tensor *out = r->out[0], place = *out;
+    ac_gpu_pick p;
+    AC_TRY(ac_gpu_copy(out, r->in[0]));
+    place.ndim = (int)a->size.n;
+    place.offset = out->offset + a->offset;
+    place.numel = 1;
+    for (int d = 0; d < place.ndim; d++) {
+        place.shape[d] = a->size.v[d], place.strides[d] = a->stride.v[d];
+        place.numel *= a->size.v[d];
+    }
+    if (!a->accumulate) return ac_gpu_copy(&place, r->in[1]);
+    AC_TRY(pick_init(&p, r, &place, r->in[1]));
+    p.items = place.numel, p.base = ac_space_of(&place, UINT32_MAX), p.other_items = ac_space_of(r->in[1], UINT32_MAX);
+    return add_picked(r, &p, &place, r->in[1]);
+}
+
+/* -- sorting
+ * -------------------------------------------------------------------------------------------------------------- */
+
+enum { DIGITS = 16, DIGIT_BITS = 4, TILE = AC_GPU_THREADS * 4 };
+
+static int scan(ac_device d, int64_t *values, int64_t n, int64_t *total) {
+    INDEX_KERNEL(kernel, "ac_scan");
+    ac_gpu_scan a = {values, n, total};
+    return ac_gpu_launch(d, &kernel, 1, AC_GPU_THREADS * 8, &a);
+}
+
+int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t *payload, bool numbered) {
+    INDEX_KERNEL(count, "ac_radix_count");
+    INDEX_KERNEL(move, "ac_radix_move");
+    int64_t blocks = (n + TILE - 1) / TILE;
+    ac_gpu_block *room = ac_gpu_alloc(d, (2 * n + DIGITS * blocks) * 8);
+    if (!room) return -1;
+    uint64_t *other_keys = ac_gpu_address(room), *k[2] = {keys, other_keys};
+    int64_t *other_payload = (int64_t *)(other_keys + n), *v[2] = {payload, other_payload};
+    int passes = (bits + DIGIT_BITS - 1) / DIGIT_BITS, failed = 0;
+    passes += passes % 2; /* an even number ends where it began */
+    for (int pass = 0; pass < passes && !failed; pass++) {
+        int from = pass % 2, shift = pass * DIGIT_BITS;
+        ac_gpu_radix a = {.n = n,
+                          .blocks = blocks,
+                          .keys = k[from],
+                          .payload = pass == 0 && !numbered ? NULL : v[from],
+                          .keys_out = k[1 - from],
+                          .payload_out = v[1 - from],
+                          .counts = other_payload + n,
+                          .shift = shift < 64 ? shift : 60};
+        failed = ac_gpu_launch(d, &count, blocks, DIGITS * 4, &a);
+        if (!failed) failed = scan(d, a.counts, DIGITS * blocks, NULL);
+        if (!failed) failed = ac_gpu_launch(d, &move, blocks, (DIGITS + 1) * AC_GPU_THREADS * 4, &a);
+    }
+    ac_gpu_free(room);
+    return failed;
+}
+
+static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
+#define BY_LANE(text)                                                                                                  \
+    {                                                                                                                  \
+        {.image = AC_IMAGE_INDEX, .name = text "_f32"}, {.image = AC_IMAGE_INDEX, .name = text "_f64"},                \
+            {.image = AC_IMAGE_INDEX, .name = text "_i64"}                                                             \
+    }
+    static ac_gpu_kernel keys[AC_N_LANES] = BY_LANE("ac_sort_keys"), values[AC_N_LANES] = BY_LANE("ac_sort_values");
+    INDEX_KERNEL(rows, "ac_sort_rows");
+    const ac_tensor *x = r->in[0];
+    ac_device d = ac_run_device(r);
+    int lane = ac_gpu_lane(x->dtype);
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
+    uint32_t kept = x->ndim ? ~(1u << dim) : 0;
+    ac_gpu_sort a = {.x = ac_gpu_ref_of(x),
+                     .values = ac_gpu_ref_of(r->out[0]),
+                     .indices = ac_data(r->out[1]),
+                     .from = ac_space_of(x, kept),
+                     .to = ac_space_of(r->out[0], kept),
+                     .n = x->ndim ? x->shape[dim] : 1,
+                     .step = x->ndim ? x->strides[dim] : 1,
+                     .values_step = x->ndim ? r->out[0]->strides[dim] : 1,
+                     .descending = descending};
+    if (x->numel == 0 || r->out[0]->numel == 0) return 0;
+    a.rows = x->numel / a.n, a.k = k < 0 ? a.n : k;
+    ac_gpu_block *room = ac_gpu_alloc(d, 2 * x->numel * 8);
+    if (!room) return -1;
+    a.keys = ac_gpu_address(room);
+    int64_t *order = (int64_t *)(a.keys + x->numel), n = x->numel;
+    a.order = order;
+    int failed = ac_gpu_launch(d, &keys[lane], ac_gpu_blocks(d, n, 1), 0, &a);
+    if (!failed) failed = ac_gpu_sort_pairs(d, n, lane == AC_LANE_F32 ? 32 : 64, a.keys, order, false);
+    if (!failed && a.rows > 1) failed = ac_gpu_launch(d, &rows, ac_gpu_blocks(d, n, 1), 0, &a);
+    if (!failed && a.rows > 1) failed = ac_gpu_sort_pairs(d, n, bits_for((uint64_t)a.rows - 1), a.keys, order, true);
+    if (!failed) failed = ac_gpu_launch(d, &values[lane], ac_gpu_blocks(d, a.rows * a.k, 1), 0, &a);
+    ac_gpu_free(room);
+    return failed;
+}
+
+int ac_cuda_topk(const ac_run *r) {
+    ATTRS(topk);
+    return run_sort(r, a->dim, a->k, a->largest != 0);
+}
+int ac_cuda_sort(const ac_run *r) {
+    ATTRS(sort);
+    return run_sort(r, a->dim, -1, a->descending != 0);
+}
+
+/* -- nonzero: how many there are must be known before the result can be made
+ * ------------------------------------------------ */
+
+/* The last of n + 1 numbers on the device, waited for. */
+static int fetch(ac_device d, const int64_t *at, int64_t *value) {
+    ac_gpu_scope scope;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    CUresult result = ac_cu.cuMemcpyDtoHAsync_v2(value, (CUdeviceptr)(uintptr_t)at, sizeof *value, ac_gpu_stream(d));
+    ac_gpu_leave(&scope);
+    AC_TRY(ac_cu_check(result, "nonzero's count"));
+    return ac_gpu_stream_wait(d, ac_gpu_stream(d));
+}
+
+int ac_cuda_nonzero(const ac_run *r) {
+    INDEX_KERNEL(count, "ac_nonzero_count");
+    INDEX_KERNEL(write, "ac_nonzero_write");
+    const ac_tensor *x = r->in[0];
+    ac_device d = ac_device_of(x);
+    ac_gpu_nonzero a = {.x = ac_gpu_ref_of(x), .all = ac_space_of(x, UINT32_MAX), .ndim = x->ndim};
+    memcpy(a.shape, x->shape, sizeof a.shape);
+    a.blocks = (x->numel + TILE - 1) / TILE;
+    ac_gpu_block *room = ac_gpu_alloc(d, (a.blocks + 1) * 8);
+    if (!room) return -1;
+    a.counts = ac_gpu_address(room);
+    int64_t total = 0;
+    int failed = 0;
+    if (a.blocks) {
+        failed = ac_gpu_launch(d, &count, a.blocks, AC_GPU_THREADS / 32 * 8, &a);
+        if (!failed) failed = scan(d, a.counts, a.blocks, a.counts + a.blocks);
+        if (!failed) failed = fetch(d, a.counts + a.blocks, &total);
+    }
+    ac_dims shape = {2, {total, x->ndim}};
+    r->out[0] = failed ? NULL : ac_tensor_new_on(d, AC_int64, &shape);
+    if (r->out[0] && r->out[0]->numel) {
+        a.out = ac_data(r->out[0]);
+        failed = ac_gpu_launch(d, &write, a.blocks, AC_GPU_THREADS * 4, &a);
+    }
+    ac_gpu_free(room);
+    if (failed) ac_tensor_clear(&r->out[0]);
+    return r->out[0] ? 0 : -1;
+}
+
+/* -- nll loss
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/* x [N, C, ...] or [C]: the loss's input, or its gradient. */
+static int nll_init(ac_gpu_nll *p, const ac_run *r, const ac_tensor *x, const ac_tensor *target,
+                    const ac_tensor *weight) {
+    int channel = x->ndim > 1;
+    *p = (ac_gpu_nll){.weight = ac_gpu_ref_of(weight),
+                      .samples = ac_space_of(x, ~(1u << channel)),
+                      .target_at = ac_space_of(target, UINT32_MAX),
+                      .target = ac_data(target),
+                      .n = target->numel,
+                      .classes = x->shape[channel],
+                      .class_step = x->strides[channel],
+                      .weight_step = weight ? weight->strides[0] : 0,
+                      .inner = 1,
+                      .op = (int32_t)r->op};
+    for (int d = 2; d < x->ndim; d++) p->inner *= x->shape[d];
+    p->trouble = ac_gpu_trouble_at(ac_run_device(r));
+    return p->trouble ? 0 : -1;
+}
+INDEX_KERNEL(nll_sum, "ac_nll_sum");
+enum { NLL_SHARED = AC_GPU_THREADS / 32 * 8 };
+
+int ac_cuda_nll_loss(const ac_run *r) {
+    ATTRS(nll);
+    INDEX_KERNEL(each, "ac_nll_each");
+    ac_device d = ac_run_device(r);
+    ac_gpu_nll p;
+    AC_TRY(nll_init(&p, r, r->in[0], r->in[1], r->in[2]));
+    p.x = ac_gpu_ref_of(r->in[0]), p.out = ac_gpu_ref_of(r->out[0]);
+    p.ignore = a->ignore_index, p.reduction = (int32_t)a->reduction;
+    if (a->reduction != AC_REDUCE_NONE) return ac_gpu_launch(d, &nll_sum, 1, NLL_SHARED, &p);
+    return p.n ? ac_gpu_launch(d, &each, ac_gpu_blocks(d, p.n, 1), 0, &p) : 0;
+}
+
+int ac_cuda_nll_loss_backward(const ac_run *r) {
+    ATTRS(nll_backward);
+    INDEX_KERNEL(kernel, "ac_nll_backward");
+    ac_device d = ac_run_device(r);
+    ac_gpu_nll p;
+    ac_gpu_block *total = NULL;
+    AC_TRY(nll_init(&p, r, r->out[0], r->in[1], r->in[2]));
+    p.grad = ac_gpu_ref_of(r->in[0]), p.grad_at = ac_space_of(r->in[0], UINT32_MAX);
+    p.ignore = a->ignore_index, p.reduction = (int32_t)a->reduction;
+    if (r->out[0]->numel == 0) return 0;
+    int failed = 0;
+    if (a->reduction == AC_REDUCE_MEAN) {
+        total = ac_gpu_alloc(d, 8);
+        if (!total) return -1;
+        p.total = ac_gpu_address(total);
+        failed = ac_gpu_launch(d, &nll_sum, 1, NLL_SHARED, &p);
+    }
+    p.out = ac_gpu_ref_of(r->out[0]);
+    if (!failed) failed = ac_gpu_launch(d, &kernel, ac_gpu_blocks(d, r->out[0]->numel, 1), 0, &p);
+    ac_gpu_free(total);
+    return failed;
+}

@@ -1,0 +1,309 @@
+/* Indexing, sorting, nll loss, integer products. Additions that meet at one place are made in the order of
+ * the items: their keys are sorted (stably) and the first of each run adds the whole run. */
+#include "device.cuh"
+
+#define EACH_OF_N(i, n) for (int64_t i = thread_index(); i < (n); i += thread_count())
+
+/* -- picking ------------------------------------------------------------------------------------------ */
+
+/* Where item i lies in the indexed tensor; -1 when it is left out, or its index is bad (which is noted). */
+DEV int64_t place_of(const ac_gpu_pick &a, int64_t i) {
+    int64_t at = space_offset(a.base, i);
+    for (int k = 0; k < a.n_index; k++) {
+        const ac_gpu_axis &x = a.index[k];
+        int64_t v = load<int64_t>(x.data, x.dtype, space_offset(x.at, i));
+        if (v == a.skip) return -1;
+        if (v < (a.wrap ? -x.size : 0) || v >= x.size) {
+            note_trouble(a.trouble, a.op, x.input, v, x.size);
+            return -1;
+        }
+        at += (v < 0 ? v + x.size : v) * x.step;
+    }
+    return at;
+}
+
+DEV void copy_item(char *to, int64_t t, const char *from, int64_t f, int bytes) {
+    switch (bytes) {
+    case 1: to[t] = from[f]; return;
+    case 2: ((uint16_t *)to)[t] = ((const uint16_t *)from)[f]; return;
+    case 4: ((uint32_t *)to)[t] = ((const uint32_t *)from)[f]; return;
+    default: ((uint64_t *)to)[t] = ((const uint64_t *)from)[f];
+    }
+}
+DEV void zero_item(char *to, int64_t t, int bytes) {
+    uint64_t zero = 0;
+    copy_item(to, t, (const char *)&zero, 0, bytes);
+}
+
+/* other = indexed[index]; what a bad index would have given is 0 */
+AC_KERNEL(ac_take, ac_gpu_pick) {
+    EACH_OF_N(t, a.items * a.width) {
+        int64_t i = t / a.width, e = t - i * a.width, from = place_of(a, i);
+        int64_t to = space_offset(a.other_items, i) + space_offset(a.other_inner, e);
+        if (from < 0) zero_item(a.other, to, a.item_bytes);
+        else copy_item(a.other, to, a.indexed, from + space_offset(a.inner, e), a.item_bytes);
+    }
+}
+
+/* indexed[index] = other; of items that meet, any one stands */
+AC_KERNEL(ac_put, ac_gpu_pick) {
+    EACH_OF_N(t, a.items * a.width) {
+        int64_t i = t / a.width, e = t - i * a.width, to = place_of(a, i);
+        if (to < 0) continue;
+        int64_t from = space_offset(a.other_items, i) + space_offset(a.other_inner, e);
+        copy_item(a.indexed, to + space_offset(a.inner, e), a.other, from, a.item_bytes);
+    }
+}
+
+AC_KERNEL(ac_pick_keys, ac_gpu_pick) { EACH_OF_N(i, a.items) a.keys[i] = place_of(a, i); }
+
+template <class R> DEV void add_runs(const ac_gpu_add &a) {
+    EACH_OF_N(t, a.items * a.width) {
+        int64_t s = t / a.width, e = t - s * a.width;
+        uint64_t key = a.keys[s];
+        if (key == UINT64_MAX || (s > 0 && a.keys[s - 1] == key)) continue;
+        int64_t to = (int64_t)key + space_offset(a.inner, e), inner = space_offset(a.other_inner, e);
+        R sum = load<R>(a.to, to);
+        for (; s < a.items && a.keys[s] == key; s++)
+            sum += load<R>(a.from, space_offset(a.other_items, a.order[s]) + inner);
+        store<R>(a.to, to, sum);
+    }
+}
+AC_KERNEL(ac_add_runs_f32, ac_gpu_add) { add_runs<float>(a); }
+AC_KERNEL(ac_add_runs_f64, ac_gpu_add) { add_runs<double>(a); }
+AC_KERNEL(ac_add_runs_i64, ac_gpu_add) { add_runs<int64_t>(a); }
+
+/* -- radix sort of pairs, 4 bits a pass (Satish, Harris and Garland 2009) ----------------------------- */
+
+/* A block takes TILE neighbours, a thread EACH of them in order. */
+enum { DIGITS = 16, EACH = 4, TILE = AC_GPU_THREADS * EACH };
+
+DEV int digit_of(const ac_gpu_radix &a, int64_t i) { return (int)(a.keys[i] >> a.shift) & (DIGITS - 1); }
+
+AC_KERNEL(ac_radix_count, ac_gpu_radix) {
+    int *count = (int *)ac_shared_memory;
+    for (int64_t block = blockIdx.x; block < a.blocks; block += gridDim.x) {
+        __syncthreads();
+        if (threadIdx.x < DIGITS) count[threadIdx.x] = 0;
+        __syncthreads();
+        for (int e = 0; e < EACH; e++) {
+            int64_t i = block * TILE + (int64_t)threadIdx.x * EACH + e;
+            if (i < a.n) atomicAdd(&count[digit_of(a, i)], 1);
+        }
+        __syncthreads();
+        if (threadIdx.x < DIGITS) a.counts[threadIdx.x * a.blocks + block] = count[threadIdx.x];
+    }
+}
+
+/* Exclusive sums of per-thread counts, for one digit after another: rank[d][thread]. */
+DEV void rank_threads(int *count) {
+    /* 16 x 256 numbers: thread t takes the 16 of its own stretch of the flattened table */
+    int *mine = count + threadIdx.x * DIGITS, sum = 0;
+    int *totals = count + DIGITS * AC_GPU_THREADS;
+    for (int j = 0; j < DIGITS; j++) sum += mine[j];
+    totals[threadIdx.x] = sum;
+    __syncthreads();
+    for (int step = 1; step < AC_GPU_THREADS; step *= 2) {
+        int left = (int)threadIdx.x >= step ? totals[threadIdx.x - step] : 0;
+        __syncthreads();
+        totals[threadIdx.x] += left;
+        __syncthreads();
+    }
+    int before = totals[threadIdx.x] - sum;
+    for (int j = 0; j < DIGITS; j++) {
+        int own = mine[j];
+        mine[j] = before;
+        before += own;
+    }
+    __syncthreads();
+}
+
+AC_KERNEL(ac_radix_move, ac_gpu_radix) {
+    int *count = (int *)ac_shared_memory; /* [digit][thread], then a total for each thread */
+    for (int64_t block = blockIdx.x; block < a.blocks; block += gridDim.x) {
+        int64_t first = block * TILE + (int64_t)threadIdx.x * EACH;
+        __syncthreads();
+        for (int d = 0; d < DIGITS; d++) count[d * AC_GPU_THREADS + threadIdx.x] = 0;
+        for (int e = 0; e < EACH; e++)
+            if (first + e < a.n) count[digit_of(a, first + e) * AC_GPU_THREADS + threadIdx.x]++;
+        __syncthreads();
+        rank_threads(count);
+        int start[DIGITS]; /* of each digit within the tile */
+        for (int d = 0; d < DIGITS; d++) start[d] = count[d * AC_GPU_THREADS];
+        __syncthreads();
+        for (int e = 0; e < EACH && first + e < a.n; e++) {
+            int d = digit_of(a, first + e);
+            int64_t to = a.counts[d * a.blocks + block] + count[d * AC_GPU_THREADS + threadIdx.x]++ - start[d];
+            a.keys_out[to] = a.keys[first + e];
+            a.payload_out[to] = a.payload ? a.payload[first + e] : first + e;
+        }
+    }
+}
+
+/* Exclusive sums in place, by one block. */
+AC_KERNEL(ac_scan, ac_gpu_scan) {
+    int64_t *sums = (int64_t *)ac_shared_memory, carry = 0;
+    for (int64_t at = 0; at < a.n; at += AC_GPU_THREADS) {
+        int64_t i = at + threadIdx.x, own = i < a.n ? a.values[i] : 0;
+        __syncthreads();
+        sums[threadIdx.x] = own;
+        __syncthreads();
+        for (int step = 1; step < AC_GPU_THREADS; step *= 2) {
+            int64_t left = (int)threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
+            __syncthreads();
+            sums[threadIdx.x] += left;
+            __syncthreads();
+        }
+        if (i < a.n) a.values[i] = carry + sums[threadIdx.x] - own;
+        carry += sums[AC_GPU_THREADS - 1];
+    }
+    if (a.total && threadIdx.x == 0) *a.total = carry;
+}
+
+/* -- sort and topk: by value, then (stably) by row ------------------------------------------------------ */
+
+DEV uint64_t ordered(double x) { /* nan last, zeros equal */
+    uint64_t u;
+    if (x != x) return UINT64_MAX;
+    if (x == 0) x = 0;
+    memcpy(&u, &x, sizeof u);
+    return u >> 63 ? ~u : u | (uint64_t)1 << 63;
+}
+DEV uint64_t ordered(float x) {
+    if (x != x) return UINT32_MAX;
+    uint32_t u = ac_bits(x == 0 ? 0.0f : x);
+    return u >> 31 ? ~u : u | 0x80000000u;
+}
+DEV uint64_t ordered(int64_t x) { return (uint64_t)x ^ (uint64_t)1 << 63; }
+
+template <class R> DEV void sort_keys(const ac_gpu_sort &a) {
+    EACH_OF_N(i, a.rows * a.n) {
+        int64_t row = i / a.n, j = i - row * a.n;
+        uint64_t key = ordered(load<R>(a.x, space_offset(a.from, row) + j * a.step));
+        uint64_t all = sizeof(R) == 4 ? (uint64_t)UINT32_MAX : UINT64_MAX;
+        a.keys[i] = a.descending ? all - key : key;
+    }
+}
+AC_KERNEL(ac_sort_keys_f32, ac_gpu_sort) { sort_keys<float>(a); }
+AC_KERNEL(ac_sort_keys_f64, ac_gpu_sort) { sort_keys<double>(a); }
+AC_KERNEL(ac_sort_keys_i64, ac_gpu_sort) { sort_keys<int64_t>(a); }
+
+AC_KERNEL(ac_sort_rows, ac_gpu_sort) { EACH_OF_N(i, a.rows * a.n) a.keys[i] = (uint64_t)(a.order[i] / a.n); }
+
+template <class R> DEV void sort_values(const ac_gpu_sort &a) {
+    EACH_OF_N(i, a.rows * a.k) {
+        int64_t row = i / a.k, j = i - row * a.k, place = a.order[row * a.n + j] - row * a.n;
+        int64_t to = space_offset(a.to, row) + j * a.values_step;
+        store<R>(a.values, to, load<R>(a.x, space_offset(a.from, row) + place * a.step));
+        a.indices[to] = place;
+    }
+}
+AC_KERNEL(ac_sort_values_f32, ac_gpu_sort) { sort_values<float>(a); }
+AC_KERNEL(ac_sort_values_f64, ac_gpu_sort) { sort_values<double>(a); }
+AC_KERNEL(ac_sort_values_i64, ac_gpu_sort) { sort_values<int64_t>(a); }
+
+/* -- nonzero --------------------------------------------------------------------------------------------- */
+
+DEV bool is_nonzero(const ac_gpu_nonzero &a, int64_t i) {
+    return i < a.all.numel && load<double>(a.x, space_offset(a.all, i)) != 0;
+}
+
+AC_KERNEL(ac_nonzero_count, ac_gpu_nonzero) {
+    for (int64_t block = blockIdx.x; block < a.blocks; block += gridDim.x) {
+        int count = 0;
+        for (int e = 0; e < EACH; e++) count += is_nonzero(a, block * TILE + (int64_t)threadIdx.x * EACH + e);
+        count = block_join(count, Add());
+        if (threadIdx.x == 0) a.counts[block] = count;
+    }
+}
+
+AC_KERNEL(ac_nonzero_write, ac_gpu_nonzero) {
+    int *sums = (int *)ac_shared_memory;
+    for (int64_t block = blockIdx.x; block < a.blocks; block += gridDim.x) {
+        int64_t first = block * TILE + (int64_t)threadIdx.x * EACH;
+        int own = 0;
+        for (int e = 0; e < EACH; e++) own += is_nonzero(a, first + e);
+        __syncthreads();
+        sums[threadIdx.x] = own;
+        __syncthreads();
+        for (int step = 1; step < AC_GPU_THREADS; step *= 2) {
+            int left = (int)threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
+            __syncthreads();
+            sums[threadIdx.x] += left;
+            __syncthreads();
+        }
+        int64_t to = a.counts[block] + sums[threadIdx.x] - own;
+        for (int e = 0; e < EACH; e++) {
+            if (!is_nonzero(a, first + e)) continue;
+            int64_t rest = first + e;
+            for (int d = a.ndim - 1; d >= 0; d--) a.out[to * a.ndim + d] = rest % a.shape[d], rest /= a.shape[d];
+            to++;
+        }
+    }
+}
+
+/* -- nll loss ---------------------------------------------------------------------------------------------- */
+
+/* Sample i's class, or -1 when it is ignored or bad. */
+DEV int64_t class_of(const ac_gpu_nll &a, int64_t i) {
+    int64_t c = a.target[space_offset(a.target_at, i)];
+    if (c == a.ignore) return -1;
+    if (c >= 0 && c < a.classes) return c;
+    note_trouble(a.trouble, a.op, 1, c, a.classes);
+    return -1;
+}
+DEV double weight_of(const ac_gpu_nll &a, int64_t c) {
+    return a.weight.data ? load<double>(a.weight, c * a.weight_step) : 1;
+}
+DEV double loss_of(const ac_gpu_nll &a, int64_t i, int64_t c) {
+    return -weight_of(a, c) * load<double>(a.x, space_offset(a.samples, i) + c * a.class_step);
+}
+
+AC_KERNEL(ac_nll_each, ac_gpu_nll) {
+    EACH_OF_N(i, a.n) {
+        int64_t c = class_of(a, i);
+        store<double>(a.out, i, c < 0 ? 0 : loss_of(a, i, c));
+    }
+}
+
+/* By one block: the loss into `out`, or (without `out`) the sum of weights into `total`. */
+AC_KERNEL(ac_nll_sum, ac_gpu_nll) {
+    double loss = 0, total = 0;
+    for (int64_t i = threadIdx.x; i < a.n; i += AC_GPU_THREADS) {
+        int64_t c = class_of(a, i);
+        if (c < 0) continue;
+        total += weight_of(a, c);
+        if (a.out.data) loss += loss_of(a, i, c);
+    }
+    loss = block_join(loss, Add());
+    total = block_join(total, Add());
+    if (threadIdx.x != 0) return;
+    if (a.out.data) store<double>(a.out, 0, a.reduction == 1 ? loss / total : loss);
+    else *a.total = total;
+}
+
+/* out [n / inner, classes, inner]: every element is written, 0 but for the targets'. */
+AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
+    EACH_OF_N(t, a.n * a.classes) {
+        int64_t k = t % a.inner, c = t / a.inner % a.classes, i = t / a.inner / a.classes * a.inner + k;
+        double d = 0;
+        if (class_of(a, i) == c) {
+            double scale = a.reduction == 1 ? 1 / *a.total : 1;
+            d = -weight_of(a, c) * scale * load<double>(a.grad, a.reduction == 0 ? space_offset(a.grad_at, i) : 0);
+        }
+        store<double>(a.out, t, d);
+    }
+}
+
+/* -- products of integers, which no tensor core takes ---------------------------------------------------- */
+
+AC_KERNEL(ac_integer_product, ac_gpu_product) {
+    EACH_OF_N(t, a.batch * a.m * a.n) {
+        int64_t j = t % a.n, i = t / a.n % a.m, b = t / a.n / a.m;
+        uint64_t sum = 0;
+        for (int64_t p = 0; p < a.k; p++)
+            sum += (uint64_t)load<int64_t>(a.a, b * a.a_step + i * a.a_row + p * a.a_col) *
+                   (uint64_t)load<int64_t>(a.b, b * a.b_step + p * a.b_row + j * a.b_col);
+        store<int64_t>(a.c, t, (int64_t)sum);
+    }
+}

@@ -1,0 +1,71 @@
+/* Kernels by name: the compiled images that the build embedded, loaded once a device, and their launches. */
+#include "gpu.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+/* Compressed fat binaries, one a .cu file; empty where nvcc was absent. The build names the folder. */
+#ifdef AC_CUDA_IMAGES
+#define IMAGE(name)                                                                                                    \
+    __asm__(".pushsection .rodata\n.balign 64\n"                                                                       \
+            "ac_image_" #name ":\n.incbin \"" AC_CUDA_IMAGES "/" #name ".fatbin\"\n.byte 0\n.popsection\n");           \
+    extern const char ac_image_##name[] __attribute__((visibility("hidden")));
+#else
+#define IMAGE(name) static const char ac_image_##name[1];
+#endif
+IMAGE(pointwise)
+IMAGE(create)
+IMAGE(reduce)
+IMAGE(rows)
+IMAGE(index)
+IMAGE(lists)
+
+static const char *const images[AC_N_IMAGES] = {ac_image_pointwise, ac_image_create, ac_image_reduce,
+                                                ac_image_rows,      ac_image_index,  ac_image_lists};
+
+static struct {
+    pthread_mutex_t lock;
+    CUmodule modules[AC_N_IMAGES][AC_MAX_GPUS];
+} loaded = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+bool ac_gpu_has_images(void) {
+#ifdef AC_CUDA_IMAGES
+    return true;
+#else
+    return false;
+#endif
+}
+
+static int find_kernel(ac_device d, ac_gpu_kernel *k) {
+    CUmodule *module = &loaded.modules[k->image][ac_gpu_index(d)];
+    CUfunction function = NULL;
+    (void)pthread_mutex_lock(&loaded.lock);
+    int failed = *module ? 0 : ac_cu_check(ac_cu.cuModuleLoadData(module, images[k->image]), "loading the GPU code");
+    if (!failed) failed = ac_cu_check(ac_cu.cuModuleGetFunction(&function, *module, k->name), k->name);
+    (void)pthread_mutex_unlock(&loaded.lock);
+    k->found[ac_gpu_index(d)] = function;
+    return failed;
+}
+
+int64_t ac_gpu_blocks(ac_device d, int64_t n, int64_t each) {
+    int64_t blocks = (n + each * AC_GPU_THREADS - 1) / (each * AC_GPU_THREADS);
+    int64_t most = (int64_t)ac_gpu_multiprocessors(d) * 32;
+    return blocks < 1 ? 1 : blocks < most ? blocks : most;
+}
+
+int ac_gpu_launch(ac_device d, ac_gpu_kernel *k, int64_t blocks, size_t shared, const void *args) {
+    ac_gpu_scope scope;
+    enum { MOST_BLOCKS = 1 << 30 };
+    AC_TRY(ac_gpu_check_trouble());
+    AC_TRY(ac_gpu_enter(d, &scope));
+    int failed = k->found[ac_gpu_index(d)] ? 0 : find_kernel(d, k);
+    if (!failed) {
+        void *params[] = {(void *)(uintptr_t)args};
+        CUresult result =
+            ac_cu.cuLaunchKernel(k->found[ac_gpu_index(d)], (unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), 1,
+                                 1, AC_GPU_THREADS, 1, 1, (unsigned)shared, ac_gpu_stream(d), params, NULL);
+        failed = ac_cu_check(result, k->name);
+    }
+    ac_gpu_leave(&scope);
+    return failed;
+}

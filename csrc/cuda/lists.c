@@ -1,0 +1,253 @@
+/* Passes over lists of tensors in one launch: unscale and check, norms, optimizer steps, the scale. */
+#include "lists.h"
+
+#include "../base/alloc.h"
+#include "../kernels/loops.h"
+
+#include <string.h>
+
+#define LIST_KERNEL(id, text) static ac_gpu_kernel id = {.image = AC_IMAGE_LISTS, .name = text}
+
+/* A list's table: built on the host, brought over before the launch. */
+typedef struct {
+    ac_device device;
+    ac_gpu_item *items; /* on the host */
+    int n;
+    int64_t pieces;
+    ac_gpu_block *table; /* on the device */
+} list;
+
+static size_t table_bytes(int n) { return (size_t)(n > 0 ? n : 1) * sizeof(ac_gpu_item); }
+
+static int list_new(list *l, ac_device d, int n) {
+    *l = (list){.device = d, .n = n, .items = ac_calloc(table_bytes(n))};
+    return l->items ? 0 : -1;
+}
+
+static void list_free(list *l) {
+    ac_free(l->items, table_bytes(l->n));
+    ac_gpu_free(l->table);
+}
+
+/* The driver has read the host's table when this returns, so it may go. */
+static int list_send(list *l) {
+    ac_gpu_scope scope;
+    l->pieces = 0;
+    for (int i = 0; i < l->n; i++) {
+        l->items[i].first_piece = l->pieces;
+        l->pieces += (l->items[i].numel + AC_GPU_PIECE - 1) / AC_GPU_PIECE;
+    }
+    l->table = ac_gpu_alloc(l->device, (int64_t)table_bytes(l->n));
+    if (!l->table) return -1;
+    AC_TRY(ac_gpu_enter(l->device, &scope));
+    CUresult result = ac_cu.cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)ac_gpu_address(l->table), l->items,
+                                                 table_bytes(l->n), ac_gpu_stream(l->device));
+    ac_gpu_leave(&scope);
+    return ac_cu_check(result, "a list of tensors for the GPU");
+}
+
+static ac_gpu_list arguments(const list *l) {
+    return (ac_gpu_list){.items = ac_gpu_address(l->table), .n = l->n, .pieces = l->pieces};
+}
+
+/* -- tensors that are not contiguous go by a copy, which is copied back ------------------------------------------ */
+
+typedef struct {
+    ac_tensor **dense; /* n of them, owned */
+    ac_tensor *const *own;
+    int n;
+} dense_list;
+
+static void dense_free(dense_list *d) {
+    for (int i = 0; i < d->n; i++) ac_tensor_clear(&d->dense[i]);
+    ac_free(d->dense, (size_t)(d->n + 1) * sizeof *d->dense);
+}
+
+static int dense_new(dense_list *d, ac_tensor *const *own, int n) {
+    *d = (dense_list){.dense = ac_calloc((size_t)(n + 1) * sizeof *d->dense), .own = own, .n = n};
+    if (!d->dense) return -1;
+    for (int i = 0; i < n; i++) {
+        if (!own[i]) continue;
+        d->dense[i] = ac_gpu_contiguous(own[i]);
+        if (!d->dense[i]) {
+            dense_free(d);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int dense_write_back(const dense_list *d) {
+    for (int i = 0; i < d->n; i++)
+        if (d->own[i] && d->dense[i] != d->own[i]) AC_TRY(ac_gpu_copy(d->own[i], d->dense[i]));
+    return 0;
+}
+
+/* -- looking at gradients ------------------------------------------------------------------------------------------ */
+
+/* What a pass gives: on the device each, or NULL. */
+typedef struct {
+    const float *factor;
+    double value;
+    float *found_inf;
+    double *sums;    /* of squares, one a tensor */
+    int64_t *counts; /* of values not finite, one a tensor */
+    bool write;
+} looking;
+
+static int look(ac_tensor *const *tensors, int n, const looking *k) {
+    LIST_KERNEL(unscale, "ac_list_unscale");
+    LIST_KERNEL(only_look, "ac_list_look");
+    LIST_KERNEL(join, "ac_list_join");
+    dense_list dense;
+    list l;
+    if (n == 0) return 0;
+    ac_device d = ac_device_of(tensors[0]);
+    AC_TRY(dense_new(&dense, tensors, n));
+    int failed = list_new(&l, d, n);
+    for (int i = 0; i < n && !failed; i++) {
+        l.items[i].grad = ac_data(dense.dense[i]), l.items[i].numel = dense.dense[i]->numel;
+        l.items[i].grad_dtype = (int8_t)dense.dense[i]->dtype;
+    }
+    if (!failed) failed = list_send(&l);
+    ac_gpu_block *room = NULL;
+    if (!failed && l.pieces > 0) {
+        ac_gpu_list a = arguments(&l);
+        a.factor = k->factor, a.value = k->value, a.found_inf = k->found_inf;
+        room = ac_gpu_alloc(d, l.pieces * 16);
+        failed = room ? 0 : -1;
+        if (room) a.squares = ac_gpu_address(room), a.bad = (int64_t *)(a.squares + l.pieces);
+        if (!failed) failed = ac_gpu_launch(d, k->write ? &unscale : &only_look, l.pieces, AC_GPU_THREADS / 32 * 8, &a);
+        ac_gpu_join j = {a.items, a.n, a.pieces, a.squares, a.bad, k->sums, k->counts};
+        if (!failed && (k->sums || k->counts)) failed = ac_gpu_launch(d, &join, ac_gpu_blocks(d, n, 1), 0, &j);
+    }
+    ac_gpu_free(room);
+    if (!failed && k->write) failed = dense_write_back(&dense);
+    if (l.items) list_free(&l);
+    dense_free(&dense);
+    return failed;
+}
+
+int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, float *found_inf) {
+    looking k = {.factor = factor, .value = 1, .found_inf = found_inf, .write = factor != NULL};
+    return look(grads, n, &k);
+}
+
+/* Numbers of 8 bytes, one a tensor, brought to the host. */
+static int fetch(ac_device d, const void *at, int n, void *to) {
+    ac_gpu_scope scope;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    CUresult result = ac_cu.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)at, (size_t)n * 8, ac_gpu_stream(d));
+    ac_gpu_leave(&scope);
+    AC_TRY(ac_cu_check(result, "a result of the GPU"));
+    return ac_gpu_stream_wait(d, ac_gpu_stream(d));
+}
+
+static int look_and_fetch(ac_tensor *const *tensors, int n, looking *k, bool counts, void *to) {
+    ac_device d = ac_device_of(tensors[0]);
+    ac_gpu_block *room = ac_gpu_alloc(d, n * 8);
+    if (!room) return -1;
+    if (counts) k->counts = ac_gpu_address(room);
+    else k->sums = ac_gpu_address(room);
+    memset(to, 0, (size_t)n * 8);
+    int64_t elements = 0;
+    for (int i = 0; i < n; i++) elements += tensors[i]->numel;
+    int failed = look(tensors, n, k);
+    if (!failed && elements) failed = fetch(d, ac_gpu_address(room), n, to);
+    ac_gpu_free(room);
+    return failed;
+}
+
+int ac_cuda_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) {
+    looking k = {.value = factor, .write = true};
+    return n ? look_and_fetch(grads, n, &k, true, bad) : 0;
+}
+
+int ac_cuda_squares(ac_tensor *const *tensors, int n, double *sums) {
+    looking k = {.value = 1};
+    return n ? look_and_fetch(tensors, n, &k, false, sums) : 0;
+}
+
+int ac_gpu_squares(ac_tensor *const *tensors, int n, double *sums) {
+    looking k = {.value = 1, .sums = sums};
+    return look(tensors, n, &k);
+}
+
+/* -- optimizers -------------------------------------------------------------------------------------------------------
+ */
+
+/* The columns of a list of updates: gradient, parameter, state. */
+enum { GRAD, PARAM, STATE, COLUMNS = STATE + AC_MAX_STATE };
+
+static ac_tensor *column(const ac_update *u, int c) {
+    return c == GRAD ? u->grad : c == PARAM ? u->param : u->state[c - STATE];
+}
+
+static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
+    it->grad = ac_data(dense[GRAD]), it->grad_dtype = (int8_t)dense[GRAD]->dtype;
+    it->param = ac_data(dense[PARAM]), it->param_dtype = (int8_t)dense[PARAM]->dtype;
+    it->numel = u->param->numel, it->count = u->step;
+    if (u->count) it->step = ac_data(u->count);
+    for (int k = 0; k < AC_MAX_STATE; k++) {
+        if (!dense[STATE + k]) continue;
+        it->state[k] = ac_data(dense[STATE + k]), it->state_dtype = (int8_t)dense[STATE + k]->dtype;
+    }
+    /* one 16-bit copy is written along; the GPU keeps a weight in one layout, so there is no second */
+    for (int k = 0; k < AC_KEPT; k++) {
+        if (!u->kept[k].panels) continue;
+        bool takes = !it->copy && dense[PARAM] == u->param;
+        if (takes) it->copy = ac_data(u->kept[k].panels), it->copy_dtype = (int8_t)u->kept[k].kind.dtype;
+        else u->kept[k].refuse = true;
+    }
+}
+
+static int launch_step(ac_rule rule, const list *l, const ac_step *s) {
+    LIST_KERNEL(advance, "ac_list_advance");
+    LIST_KERNEL(sgd, "ac_list_sgd");
+    LIST_KERNEL(adam, "ac_list_adam");
+    ac_gpu_list a = arguments(l);
+    bool counted = false;
+    a.gate = s->found_inf, a.factor = s->factor;
+    a.lr = s->lr, a.momentum = s->momentum, a.dampening = s->dampening, a.weight_decay = s->weight_decay;
+    a.beta1 = s->beta1, a.beta2 = s->beta2, a.eps = s->eps;
+    a.nesterov = s->nesterov, a.maximize = s->maximize, a.decoupled = s->decoupled;
+    for (int i = 0; i < l->n; i++) counted = counted || l->items[i].step;
+    if (counted) AC_TRY(ac_gpu_launch(l->device, &advance, ac_gpu_blocks(l->device, l->n, 1), 0, &a));
+    if (l->pieces == 0) return 0;
+    return ac_gpu_launch(l->device, rule == AC_RULE_ADAM ? &adam : &sgd, l->pieces, 0, &a);
+}
+
+int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) {
+    list l;
+    if (n == 0) return 0;
+    AC_TRY(list_new(&l, ac_device_of(updates[0].param), n));
+    size_t bytes = (size_t)n * COLUMNS * sizeof(ac_tensor *);
+    ac_tensor **dense = ac_calloc(bytes);
+    int failed = dense ? 0 : -1;
+    for (int i = 0; i < n * COLUMNS && !failed; i++) {
+        ac_tensor *t = column(&updates[i / COLUMNS], i % COLUMNS);
+        if (t) dense[i] = ac_gpu_contiguous(t);
+        if (t && !dense[i]) failed = -1;
+    }
+    for (int i = 0; i < n && !failed; i++) fill_item(&l.items[i], &updates[i], dense + i * COLUMNS);
+    if (!failed) failed = list_send(&l);
+    if (!failed) failed = launch_step(rule, &l, constants);
+    for (int i = 0; i < n * COLUMNS && dense; i++) {
+        ac_tensor *t = column(&updates[i / COLUMNS], i % COLUMNS);
+        if (!failed && t && dense[i] != t && i % COLUMNS != GRAD) failed = ac_gpu_copy(t, dense[i]);
+        ac_tensor_clear(&dense[i]);
+    }
+    if (dense) ac_free(dense, bytes);
+    list_free(&l);
+    return failed;
+}
+
+/* -- the scale
+ * --------------------------------------------------------------------------------------------------------- */
+
+int ac_gpu_scale_update(ac_device d, float *scale, int32_t *tracker, const float *found_inf, double growth,
+                        double backoff, int64_t interval) {
+    LIST_KERNEL(kernel, "ac_scale_update");
+    ac_gpu_scale a = {scale, tracker, found_inf, growth, backoff, interval < INT32_MAX ? (int32_t)interval : INT32_MAX};
+    return ac_gpu_launch(d, &kernel, 1, 0, &a);
+}

@@ -1,0 +1,246 @@
+/* Passes over lists of tensors in one launch: unscale and check, norms, optimizer steps. A piece of a tensor
+ * is a block's; every read is 16 bytes wide where the tensor is aligned. */
+#include "device.cuh"
+
+/* The tensor that piece p belongs to. */
+DEV const ac_gpu_item *owner_of(const ac_gpu_item *items, int n, int64_t piece) {
+    int lo = 0, hi = n;
+    while (hi - lo > 1) {
+        int mid = (lo + hi) / 2;
+        if (items[mid].first_piece <= piece) lo = mid;
+        else hi = mid;
+    }
+    return items + lo;
+}
+
+DEV bool aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
+
+/* -- unscale, check, norm -------------------------------------------------------------------------------- */
+
+/* One value unscaled; stored as its dtype rounds it, and judged as stored. */
+template <class R> DEV R unscaled(R x, R factor, int dtype) {
+    R y = x * factor;
+    if (dtype == AC_float16) return (R)half_to_float(float_to_half((float)y));
+    return y;
+}
+
+/* The sum of squares, and how many values are not finite. */
+struct Found {
+    double squares;
+    int64_t bad;
+    template <class R> DEV_METHOD void look(R x) {
+        bad += x - x != 0;
+        squares += (double)x * (double)x;
+    }
+};
+
+template <class R>
+DEV void unscale_elements(const ac_gpu_item *it, R factor, int64_t first, int64_t end, bool write, Found *found) {
+    ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype};
+    for (int64_t i = first + threadIdx.x; i < end; i += AC_GPU_THREADS) {
+        R x = unscaled(load_real<R>(grad, i), factor, grad.dtype);
+        found->look(x);
+        if (write) store_real<R>(grad, i, x);
+    }
+}
+
+DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t begin, int64_t end, bool write) {
+    constexpr int V = 8;
+    Found found = {0, 0};
+    double factor = a.factor ? (double)*a.factor : a.value;
+    if (it->grad_dtype == AC_float64) {
+        unscale_elements<double>(it, factor, begin, end, write, &found);
+        return found;
+    }
+    if (aligned(it->grad)) {
+        for (int64_t i = begin + (int64_t)threadIdx.x * V; i + V <= end; i += AC_GPU_THREADS * V) {
+            float x[V];
+            load_run<V>(it->grad, it->grad_dtype, i, x);
+            EACH_OF(V) {
+                x[j] = unscaled(x[j], (float)factor, it->grad_dtype);
+                found.look(x[j]);
+            }
+            if (write) store_run<V>(it->grad, it->grad_dtype, i, x);
+        }
+        begin += (end - begin) / V * V; /* the rest is the last few elements */
+    }
+    unscale_elements<float>(it, (float)factor, begin, end, write, &found);
+    return found;
+}
+
+DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
+    for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
+        const ac_gpu_item *it = owner_of(a.items, a.n, piece);
+        int64_t begin = (piece - it->first_piece) * AC_GPU_PIECE;
+        int64_t end = begin + AC_GPU_PIECE < it->numel ? begin + AC_GPU_PIECE : it->numel;
+        Found found = unscale_piece(a, it, begin, end, write);
+        double squares = block_join(found.squares, Add());
+        int64_t bad = block_join(found.bad, Add());
+        if (threadIdx.x != 0) continue;
+        if (a.squares) a.squares[piece] = squares;
+        if (a.bad) a.bad[piece] = bad;
+        if (bad && a.found_inf) *a.found_inf = 1; /* every writer writes the same */
+    }
+}
+
+/* Unscales in place, and in the same read counts what is not finite and sums squares. */
+AC_KERNEL(ac_list_unscale, ac_gpu_list) { look_at_pieces(a, true); }
+/* The same without writing. */
+AC_KERNEL(ac_list_look, ac_gpu_list) { look_at_pieces(a, false); }
+
+/* The pieces of each tensor together, in order. */
+AC_KERNEL(ac_list_join, ac_gpu_join) {
+    for (int64_t t = thread_index(); t < a.n; t += thread_count()) {
+        int64_t end = t + 1 < a.n ? a.items[t + 1].first_piece : a.pieces, bad = 0;
+        double sum = 0;
+        for (int64_t piece = a.items[t].first_piece; piece < end; piece++) {
+            sum += a.squares ? a.squares[piece] : 0;
+            bad += a.bad ? a.bad[piece] : 0;
+        }
+        if (a.sums) a.sums[t] = sum;
+        if (a.counts) a.counts[t] = bad;
+    }
+}
+
+/* -- optimizers ------------------------------------------------------------------------------------------- */
+
+/* Counts of steps advance on applied steps only. */
+AC_KERNEL(ac_list_advance, ac_gpu_list) {
+    if (a.gate && *a.gate != 0) return;
+    for (int64_t t = thread_index(); t < a.n; t += thread_count())
+        if (a.items[t].step) *a.items[t].step += 1;
+}
+
+/* What a rule needs of one parameter, made once a block. */
+template <class R> struct Constants {
+    R sign, lr, decay, keep, take, ahead, now; /* SGD */
+    R shrink, b1, b2, rate, root, eps;         /* Adam */
+};
+
+template <class R> DEV Constants<R> constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
+    Constants<R> k;
+    double step = it->step ? (double)*it->step : it->count;
+    bool first = step <= 1;
+    k.sign = a.maximize ? (R)-1 : (R)1, k.lr = (R)a.lr;
+    k.keep = first ? 0 : (R)a.momentum, k.take = first ? 1 : (R)(1 - a.dampening);
+    k.ahead = a.nesterov ? (R)a.momentum : 1, k.now = a.nesterov ? 1 : 0;
+    k.shrink = a.decoupled ? (R)(1 - a.lr * a.weight_decay) : 1, k.decay = a.decoupled ? 0 : (R)a.weight_decay;
+    k.b1 = (R)a.beta1, k.b2 = (R)a.beta2, k.eps = (R)a.eps;
+    k.rate = (R)(a.lr / (1 - pow(a.beta1, step))), k.root = (R)(1 / sqrt(1 - pow(a.beta2, step)));
+    return k;
+}
+
+/* Sutskever et al. 2013, as torch.optim.SGD has it. */
+struct Sgd {
+    template <class R> DEV_METHOD static R update(const Constants<R> &k, R g, R p, R *s, bool has_state, bool) {
+        R d = k.sign * g + k.decay * p;
+        if (!has_state) return p - k.lr * d;
+        s[0] = k.keep * s[0] + k.take * d;
+        return p - k.lr * (k.now * d + k.ahead * s[0]);
+    }
+};
+/* Kingma and Ba 2015; decoupled decay Loshchilov and Hutter 2019; amsgrad Reddi et al. 2018. */
+struct Adam {
+    template <class R> DEV_METHOD static R update(const Constants<R> &k, R g, R p, R *s, bool, bool amsgrad) {
+        R w = p * k.shrink, d = k.sign * g + k.decay * w;
+        s[0] = s[0] + (1 - k.b1) * (d - s[0]);
+        s[1] = k.b2 * s[1] + (1 - k.b2) * d * d;
+        R largest = s[1];
+        if (amsgrad) s[2] = largest = s[1] > s[2] ? s[1] : s[2];
+        return w - k.rate * s[0] / ((R)sqrt(largest) * k.root + k.eps);
+    }
+};
+
+/* One value of every operand: p and the state are updated in place. */
+template <class R, class Rule> DEV void step_value(const ac_gpu_item *it, const Constants<R> &k, R g, R &p, R *s) {
+    p = Rule::update(k, g, p, s, it->state[0] != nullptr, it->state[2] != nullptr);
+}
+
+template <class R, class Rule>
+DEV void step_elements(const ac_gpu_item *it, const Constants<R> &k, R factor, int64_t first, int64_t end) {
+    ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype}, param = {it->param, 0, 0, it->param_dtype};
+    ac_gpu_ref copy = {it->copy, 0, 0, it->copy_dtype};
+    for (int64_t i = first + threadIdx.x; i < end; i += AC_GPU_THREADS) {
+        R p = load_real<R>(param, i), s[AC_GPU_STATE] = {0, 0, 0};
+        for (int n = 0; n < AC_GPU_STATE; n++)
+            if (it->state[n]) s[n] = load_real<R>({it->state[n], 0, 0, it->state_dtype}, i);
+        step_value<R, Rule>(it, k, load_real<R>(grad, i) * factor, p, s);
+        store_real<R>(param, i, p);
+        for (int n = 0; n < AC_GPU_STATE; n++)
+            if (it->state[n]) store_real<R>({it->state[n], 0, 0, it->state_dtype}, i, s[n]);
+        if (it->copy) store_real<R>(copy, i, load_real<R>(param, i)); /* of the value as it was stored */
+    }
+}
+
+/* float32 lane, everything aligned */
+template <class Rule> DEV void step_run(const ac_gpu_item *it, const Constants<float> &k, float factor, int64_t i) {
+    constexpr int V = 4;
+    float g[V], p[V], s[AC_GPU_STATE][V];
+    load_run<V>(it->grad, it->grad_dtype, i, g);
+    load_run<V>(it->param, it->param_dtype, i, p);
+    for (int n = 0; n < AC_GPU_STATE; n++)
+        if (it->state[n]) load_run<V>(it->state[n], it->state_dtype, i, s[n]);
+    EACH_OF(V) {
+        float one[AC_GPU_STATE];
+        for (int n = 0; n < AC_GPU_STATE; n++) one[n] = it->state[n] ? s[n][j] : 0;
+        step_value<float, Rule>(it, k, g[j] * factor, p[j], one);
+        for (int n = 0; n < AC_GPU_STATE; n++) s[n][j] = one[n];
+    }
+    store_run<V>(it->param, it->param_dtype, i, p);
+    for (int n = 0; n < AC_GPU_STATE; n++)
+        if (it->state[n]) store_run<V>(it->state[n], it->state_dtype, i, s[n]);
+    if (!it->copy) return;
+    if (it->param_dtype != AC_float32) load_run<V>(it->param, it->param_dtype, i, p);
+    store_run<V>(it->copy, it->copy_dtype, i, p);
+}
+
+DEV bool all_aligned(const ac_gpu_item *it) {
+    bool wide = aligned(it->grad) && aligned(it->param) && aligned(it->copy) && it->grad_dtype != AC_float64;
+    for (int n = 0; n < AC_GPU_STATE; n++) wide = wide && aligned(it->state[n]);
+    return wide;
+}
+
+template <class Rule> DEV void step_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t begin, int64_t end) {
+    constexpr int V = 4;
+    double factor = a.factor ? (double)*a.factor : 1;
+    if (it->param_dtype == AC_float64) {
+        step_elements<double, Rule>(it, constants_of<double>(a, it), factor, begin, end);
+        return;
+    }
+    Constants<float> k = constants_of<float>(a, it);
+    if (all_aligned(it)) {
+        for (int64_t i = begin + (int64_t)threadIdx.x * V; i + V <= end; i += AC_GPU_THREADS * V)
+            step_run<Rule>(it, k, (float)factor, i);
+        begin += (end - begin) / V * V;
+    }
+    step_elements<float, Rule>(it, k, (float)factor, begin, end);
+}
+
+template <class Rule> DEV void step_list(const ac_gpu_list &a) {
+    if (a.gate && *a.gate != 0) return;
+    for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
+        const ac_gpu_item *it = owner_of(a.items, a.n, piece);
+        int64_t begin = (piece - it->first_piece) * AC_GPU_PIECE;
+        int64_t end = begin + AC_GPU_PIECE < it->numel ? begin + AC_GPU_PIECE : it->numel;
+        step_piece<Rule>(a, it, begin, end);
+    }
+}
+AC_KERNEL(ac_list_sgd, ac_gpu_list) { step_list<Sgd>(a); }
+AC_KERNEL(ac_list_adam, ac_gpu_list) { step_list<Adam>(a); }
+
+/* -- the scale ----------------------------------------------------------------------------------------------- */
+
+/* As ac_scaler_update of amp/scaler.c, on the device. */
+AC_KERNEL(ac_scale_update, ac_gpu_scale) {
+    if (thread_index() != 0) return;
+    if (*a.found_inf != 0) {
+        float shrunk = (float)((double)*a.scale * a.backoff), least = 1.17549435e-38f;
+        *a.scale = shrunk >= least ? shrunk : least;
+        *a.tracker = 0;
+        return;
+    }
+    if (++*a.tracker < a.interval) return;
+    float grown = (float)((double)*a.scale * a.growth);
+    if (grown - grown == 0) *a.scale = grown;
+    *a.tracker = 0;
+}

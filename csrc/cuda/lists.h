@@ -1,0 +1,16 @@
+/* What the scaler and clipping ask of the GPU without waiting for it: results stay on the device. */
+#ifndef AC_CUDA_LISTS_H
+#define AC_CUDA_LISTS_H
+
+#include "gpu.h"
+
+/* Multiplies the gradients by *factor in place (NULL: only looks) and sets *found_inf to 1 where a value is not
+ * finite after that. One launch over the list. */
+int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, float *found_inf) AC_CHECKED;
+/* The sum of squares of each tensor, into sums[n]. */
+int ac_gpu_squares(ac_tensor *const *tensors, int n, double *sums) AC_CHECKED;
+/* ac_scaler_update of amp/scaler.h on the device. */
+int ac_gpu_scale_update(ac_device d, float *scale, int32_t *tracker, const float *found_inf, double growth,
+                        double backoff, int64_t interval) AC_CHECKED;
+
+#endif

@@ -1,0 +1,193 @@
+/* The driver and its libraries, opened by name at first use: from the folders that were set (the `nvidia-*` wheels,
+ * the toolkit), or as the system finds them. AMPC_CUDA_LIBS names a folder that is looked at alone: tests point it
+ * at the simulator. */
+#include "gpu.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+ac_cu_table ac_cu;
+ac_lt_table ac_lt;
+
+enum { OLDEST_DRIVER = 12000, NOTE_BYTES = 240 };
+
+typedef struct {
+    const char *name;
+    const char *files[4]; /* newest first */
+    void *handle;
+    char note[NOTE_BYTES];
+} library;
+
+static library libraries[] = {
+    {.name = "driver", .files = {"libcuda.so.1"}},
+    {.name = "cublasLt", .files = {"libcublasLt.so.13", "libcublasLt.so.12"}},
+    {.name = "nccl", .files = {"libnccl.so.2"}},
+    {.name = "cudnn", .files = {"libcudnn.so.9"}},
+};
+enum { DRIVER, CUBLASLT, NCCL, CUDNN, N_LIBRARIES };
+
+static struct {
+    char paths[4096];
+    pthread_mutex_t lock;
+    bool tried, ready, lt_ready;
+    pid_t owner; /* the process that initialised the driver */
+    char failure[NOTE_BYTES];
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void ac_gpu_set_paths(const char *paths) { (void)snprintf(state.paths, sizeof state.paths, "%s", paths); }
+
+static void *open_in(const char *folder, size_t length, const char *file) {
+    char path[4400];
+    int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, file);
+    return n > 0 && (size_t)n < sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+}
+
+static void *open_file(const char *file, bool system_first) {
+    const char *only = getenv("AMPC_CUDA_LIBS");
+    if (only && *only) return open_in(only, strlen(only), file);
+    void *handle = system_first ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : NULL;
+    for (const char *p = state.paths; *p && !handle; p += strcspn(p, ":"), p += *p == ':')
+        handle = open_in(p, strcspn(p, ":"), file);
+    return handle ? handle : dlopen(file, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* The driver belongs to the system; of the others the packages' own come first. */
+static void *open_library(library *l) {
+    for (int i = 0; i < 4 && l->files[i] && !l->handle; i++) l->handle = open_file(l->files[i], l == libraries);
+    if (!l->handle) (void)snprintf(l->note, sizeof l->note, "not found (%s)", l->files[0]);
+    return l->handle;
+}
+
+/* ISO C has no cast from data to function. */
+static bool find(void *handle, const char *name, void *function) {
+    void *symbol = dlsym(handle, name);
+    memcpy(function, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static const char *find_driver_functions(void *handle) {
+#define ROW(name, ...)                                                                                                 \
+    if (!find(handle, #name, &ac_cu.name)) return #name;
+    AC_CU_FUNCTIONS(ROW)
+#undef ROW
+    return NULL;
+}
+
+static const char *find_lt_functions(void *handle) {
+#define ROW(result, name, ...)                                                                                         \
+    if (!find(handle, #name, &ac_lt.name)) return #name;
+    AC_LT_FUNCTIONS(ROW)
+#undef ROW
+    return NULL;
+}
+
+int ac_cu_check(CUresult result, const char *what) {
+    const char *name = NULL, *text = NULL;
+    if (result == AC_CU_SUCCESS) return 0;
+    (void)ac_cu.cuGetErrorName(result, &name);
+    (void)ac_cu.cuGetErrorString(result, &text);
+    return ac_fail(AC_RUNTIME, "%s: %s (%d): %s", what, name ? name : "unknown CUDA error", (int)result,
+                   text ? text : "the driver says no more");
+}
+
+int ac_lt_check(cublasStatus_t status, const char *what) {
+    if (status == AC_LT_SUCCESS) return 0;
+    return ac_fail(AC_RUNTIME, "%s: %s (%d)", what, ac_lt.cublasLtGetStatusName(status), (int)status);
+}
+
+/* NULL when the driver is ready, else why it is not. */
+static const char *open_driver(void) {
+    library *l = &libraries[DRIVER];
+    int version = 0;
+    if (!open_library(l)) return "no NVIDIA driver was found (libcuda.so.1)";
+    if (find_driver_functions(l->handle)) return "the NVIDIA driver is too old: CUDA 12.0 or newer is needed";
+    CUresult result = ac_cu.cuInit(0);
+    if (result == AC_CU_NO_DEVICE) return "the NVIDIA driver sees no GPU";
+    if (result != AC_CU_SUCCESS) {
+        if (ac_cu_check(result, "cuInit") < 0) (void)snprintf(l->note, sizeof l->note, "%.200s", ac_error_message());
+        return l->note;
+    }
+    (void)ac_cu.cuDriverGetVersion(&version);
+    (void)snprintf(l->note, sizeof l->note, "CUDA %d.%d%s", version / 1000, version % 1000 / 10,
+                   ac_gpu_is_simulated() ? ", simulated" : "");
+    if (version < OLDEST_DRIVER) return "the NVIDIA driver is too old: CUDA 12.0 or newer is needed";
+    if (!ac_gpu_has_images() && !ac_gpu_is_simulated())
+        return "this build has no GPU code: nvcc was not found when it was built";
+    return NULL;
+}
+
+int ac_gpu_init(void) {
+    if (state.ready && state.owner == getpid()) return 0;
+    (void)pthread_mutex_lock(&state.lock);
+    if (!state.tried) {
+        const char *failure = open_driver();
+        state.tried = true, state.ready = failure == NULL, state.owner = getpid();
+        if (failure) (void)snprintf(state.failure, sizeof state.failure, "%s", failure);
+    }
+    (void)pthread_mutex_unlock(&state.lock);
+    if (!state.ready) return ac_fail(AC_RUNTIME, "CUDA cannot be used: %s", state.failure);
+    if (state.owner == getpid()) return 0;
+    return ac_fail(AC_RUNTIME,
+                   "CUDA cannot be used in a process forked from one that used it; start processes with the 'spawn' "
+                   "method (multiprocessing.set_start_method('spawn')), or use CUDA in the child alone");
+}
+
+bool ac_gpu_usable(void) { return state.ready && state.owner == getpid(); }
+
+bool ac_gpu_is_simulated(void) {
+    return libraries[DRIVER].handle && dlsym(libraries[DRIVER].handle, "ampc_simulator") != NULL;
+}
+
+int ac_lt_open(void) {
+    library *l = &libraries[CUBLASLT];
+    if (state.lt_ready) return 0;
+    (void)pthread_mutex_lock(&state.lock);
+    const char *missing = NULL;
+    if (!state.lt_ready && (l->handle || open_library(l))) {
+        missing = find_lt_functions(l->handle);
+        state.lt_ready = !missing;
+        if (state.lt_ready) {
+            size_t v = ac_lt.cublasLtGetVersion();
+            (void)snprintf(l->note, sizeof l->note, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+        }
+    }
+    (void)pthread_mutex_unlock(&state.lock);
+    if (state.lt_ready) return 0;
+    if (missing)
+        return ac_fail(AC_RUNTIME, "matrix products on CUDA: cuBLASLt lacks %s; 12.0 or newer is needed", missing);
+    return ac_fail(AC_RUNTIME,
+                   "matrix products on CUDA need cuBLASLt (%s): install the toolkit or `pip install "
+                   "nvidia-cublas`",
+                   l->files[0]);
+}
+
+/* Versions, of those that say it by one call. */
+static void note_version(library *l, const char *function) {
+    size_t (*plain)(void);
+    int (*through)(int *), version = 0;
+    if (!open_library(l)) return;
+    if (l == &libraries[CUDNN] && find(l->handle, function, &plain)) version = (int)plain();
+    else if (l == &libraries[NCCL] && find(l->handle, function, &through)) (void)through(&version);
+    (void)snprintf(l->note, sizeof l->note, "%d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
+const char *ac_gpu_library_note(const char *name) {
+    bool ready = ac_gpu_init() == 0;
+    if (strcmp(name, "kernels") == 0)
+        return ac_gpu_has_images() ? "built for sm_75, sm_80, sm_90, sm_100" : "not built: nvcc was not found";
+    for (int i = 0; i < N_LIBRARIES; i++) {
+        library *l = &libraries[i];
+        if (strcmp(name, l->name) != 0) continue;
+        if (i == DRIVER) return ready || l->note[0] ? l->note : state.failure;
+        if (i == CUBLASLT && ac_lt_open() < 0 && !l->note[0])
+            (void)snprintf(l->note, sizeof l->note, "%.200s", ac_error_message());
+        if (i == NCCL && !l->note[0]) note_version(l, "ncclGetVersion");
+        if (i == CUDNN && !l->note[0]) note_version(l, "cudnnGetVersion");
+        return l->note;
+    }
+    return "";
+}

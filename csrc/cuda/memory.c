@@ -1,0 +1,401 @@
+/* Memory of the GPUs: large pieces are asked of the driver once, cut into blocks, and kept. A block belongs to the
+ * stream it was made on, where work is in order: freed, it is used again at once, while its last kernels may still
+ * be running. Other streams that use it are recorded, and their events waited for. */
+#include "gpu.h"
+
+#include "../base/alloc.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    ROUND = 512,            /* sizes of blocks */
+    SMALL = 1 << 20,        /* blocks up to here share pieces of */
+    SMALL_PIECE = 2 << 20,  /* this size; */
+    MEDIUM = 10 << 20,      /* up to here, of */
+    MEDIUM_PIECE = 20 << 20 /* this; larger ones have one each, in whole */
+};
+enum { LARGE_ROUND = 2 << 20 };
+
+/* Blocks of one device, stream, pool and class that may be cut from each other's pieces. */
+typedef struct arena {
+    struct arena *next;
+    ac_device device;
+    CUstream stream;
+    uint64_t pool;
+    bool small;
+    ac_gpu_block *free; /* by size, smallest first */
+} arena;
+
+typedef struct usage { /* a stream that uses a block besides its own */
+    struct usage *next;
+    CUstream stream;
+    CUevent done; /* recorded when the block was freed */
+} usage;
+
+struct ac_gpu_block {
+    arena *home;
+    CUdeviceptr address;
+    int64_t bytes, requested;
+    bool live;
+    ac_gpu_block *before, *after;   /* neighbours in the piece */
+    ac_gpu_block *smaller, *larger; /* in the free list; `larger` also links waiting blocks */
+    usage *users;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    arena *arenas;
+    ac_gpu_block *waiting; /* freed, but other streams may not be done */
+    ac_gpu_memory_stats stats[AC_MAX_GPUS];
+    int64_t limit[AC_MAX_GPUS]; /* most bytes to hold; 0: no limit */
+} memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local uint64_t current_pool[AC_MAX_GPUS];
+
+static ac_gpu_memory_stats *stats_of(ac_device d) { return &memory.stats[ac_gpu_index(d)]; }
+
+/* -- free lists -------------------------------------------------------------------------------------------- */
+
+static void list_add(ac_gpu_block *b) {
+    ac_gpu_block **at = &b->home->free, *before = NULL;
+    for (; *at && (*at)->bytes < b->bytes; at = &(*at)->larger) before = *at;
+    b->smaller = before, b->larger = *at;
+    if (*at) (*at)->smaller = b;
+    *at = b;
+}
+
+static void list_remove(ac_gpu_block *b) {
+    if (b->smaller) b->smaller->larger = b->larger;
+    else b->home->free = b->larger;
+    if (b->larger) b->larger->smaller = b->smaller;
+    b->smaller = b->larger = NULL;
+}
+
+static bool fits(const arena *a, ac_device d, CUstream s, uint64_t pool, bool small) {
+    return a->device == d && a->stream == s && a->pool == pool && a->small == small;
+}
+
+static arena *arena_for(ac_device d, CUstream s, uint64_t pool, bool small) {
+    for (arena *a = memory.arenas; a; a = a->next)
+        if (fits(a, d, s, pool, small)) return a;
+    arena *a = ac_calloc(sizeof *a);
+    if (!a) return NULL;
+    *a = (arena){.next = memory.arenas, .device = d, .stream = s, .pool = pool, .small = small};
+    return memory.arenas = a;
+}
+
+/* The smallest free block that is large enough. */
+static ac_gpu_block *find_free(ac_device d, CUstream s, uint64_t pool, bool small, int64_t bytes) {
+    ac_gpu_block *best = NULL;
+    for (arena *a = memory.arenas; a; a = a->next) {
+        if (!fits(a, d, s, pool, small)) continue;
+        ac_gpu_block *b = a->free;
+        while (b && b->bytes < bytes) b = b->larger;
+        if (b && (!best || b->bytes < best->bytes)) best = b;
+    }
+    return best;
+}
+
+/* -- pieces of the driver's ---------------------------------------------------------------------------------- */
+
+static bool is_whole_piece(const ac_gpu_block *b) { return !b->live && !b->before && !b->after; }
+
+static void give_back_piece(ac_gpu_block *b) {
+    ac_gpu_memory_stats *s = stats_of(b->home->device);
+    list_remove(b);
+    (void)ac_cu.cuMemFree_v2(b->address);
+    s->reserved -= b->bytes, s->segments--;
+    ac_free(b, sizeof *b);
+}
+
+static void give_back_unused(ac_device d) {
+    for (arena *a = memory.arenas; a; a = a->next)
+        for (ac_gpu_block *b = a->free, *next; b; b = next) {
+            next = b->larger;
+            if (a->device == d && is_whole_piece(b)) give_back_piece(b);
+        }
+}
+
+static int64_t piece_bytes(int64_t bytes) {
+    if (bytes <= SMALL) return SMALL_PIECE;
+    if (bytes < MEDIUM) return MEDIUM_PIECE;
+    return (bytes + LARGE_ROUND - 1) / LARGE_ROUND * LARGE_ROUND;
+}
+
+/* Asks the driver; empties the cache and asks again when there is no room. */
+static CUresult ask_driver(ac_device d, int64_t bytes, CUdeviceptr *address) {
+    ac_gpu_memory_stats *s = stats_of(d);
+    for (int again = 0;; again++) {
+        int64_t limit = memory.limit[ac_gpu_index(d)];
+        bool room = limit == 0 || s->reserved + bytes <= limit;
+        CUresult result = AC_CU_OUT_OF_MEMORY;
+        if (room) result = ac_cu.cuMemAlloc_v2(address, (size_t)bytes);
+        s->driver_calls += room;
+        if (result != AC_CU_OUT_OF_MEMORY || again) return result;
+        s->retries++;
+        if (ac_cu.cuCtxSynchronize() != AC_CU_SUCCESS) return AC_CU_OUT_OF_MEMORY;
+        give_back_unused(d);
+    }
+}
+
+static void mib(char *text, size_t size, int64_t bytes) {
+    if (bytes < 1 << 20) (void)snprintf(text, size, "%.1f KiB", (double)bytes / 1024);
+    else if (bytes < 1 << 30) (void)snprintf(text, size, "%.1f MiB", (double)bytes / (1 << 20));
+    else (void)snprintf(text, size, "%.2f GiB", (double)bytes / (1 << 30));
+}
+
+static int out_of_memory(ac_device d, int64_t requested) {
+    ac_gpu_memory_stats *s = stats_of(d);
+    size_t left = 0, total = 0;
+    char asked[24], used[24], cached[24], empty[24], all[24], limit[64] = "";
+    s->failures++;
+    (void)ac_cu.cuMemGetInfo_v2(&left, &total);
+    mib(asked, sizeof asked, requested), mib(used, sizeof used, s->allocated);
+    mib(cached, sizeof cached, s->reserved - s->allocated), mib(empty, sizeof empty, (int64_t)left);
+    mib(all, sizeof all, (int64_t)total);
+    if (memory.limit[ac_gpu_index(d)]) {
+        char most[24];
+        mib(most, sizeof most, memory.limit[ac_gpu_index(d)]);
+        (void)snprintf(limit, sizeof limit, "; this process is held to %s", most);
+    }
+    return ac_fail(AC_GPU_MEMORY,
+                   "CUDA out of memory on %s: asked for %s; %s in use and %s cached by this process, %s free of %s%s",
+                   ac_device_name(d), asked, used, cached, empty, all, limit);
+}
+
+static ac_gpu_block *new_piece(arena *home, int64_t bytes, int64_t requested) {
+    CUdeviceptr address = 0;
+    ac_gpu_block *b = ac_calloc(sizeof *b);
+    if (!b) return NULL;
+    CUresult result = ask_driver(home->device, bytes, &address);
+    bool out = result == AC_CU_OUT_OF_MEMORY;
+    if ((out ? out_of_memory(home->device, requested) : ac_cu_check(result, "memory of the GPU")) < 0) {
+        ac_free(b, sizeof *b);
+        return NULL;
+    }
+    *b = (ac_gpu_block){.home = home, .address = address, .bytes = bytes};
+    ac_gpu_memory_stats *s = stats_of(home->device);
+    s->reserved += bytes, s->segments++;
+    if (s->reserved > s->reserved_peak) s->reserved_peak = s->reserved;
+    list_add(b);
+    return b;
+}
+
+/* -- blocks --------------------------------------------------------------------------------------------------- */
+
+/* Cuts what b has too much off into a free block of its own. */
+static int cut(ac_gpu_block *b, int64_t bytes) {
+    int64_t rest = b->bytes - bytes;
+    if (rest < ROUND || (!b->home->small && rest <= SMALL)) return 0;
+    ac_gpu_block *r = ac_calloc(sizeof *r);
+    if (!r) return -1;
+    *r = (ac_gpu_block){
+        .home = b->home, .address = b->address + (CUdeviceptr)bytes, .bytes = rest, .before = b, .after = b->after};
+    if (b->after) b->after->before = r;
+    b->after = r, b->bytes = bytes;
+    list_add(r);
+    return 0;
+}
+
+/* Makes b and the free block after it one. */
+static void join(ac_gpu_block *b, ac_gpu_block *after) {
+    b->bytes += after->bytes, b->after = after->after;
+    if (after->after) after->after->before = b;
+    ac_free(after, sizeof *after);
+}
+
+static void release(ac_gpu_block *b) {
+    ac_gpu_block *after = b->after, *before = b->before;
+    b->live = false;
+    if (after && !after->live) list_remove(after), join(b, after);
+    if (before && !before->live) list_remove(before), join(before, b), b = before;
+    list_add(b);
+}
+
+/* Frees blocks whose other users are done. */
+static void look_at_waiting(void) {
+    ac_gpu_block **at = &memory.waiting;
+    while (*at) {
+        ac_gpu_block *b = *at;
+        while (b->users && ac_cu.cuEventQuery(b->users->done) == AC_CU_SUCCESS) {
+            usage *u = b->users;
+            b->users = u->next;
+            (void)ac_cu.cuEventDestroy_v2(u->done);
+            ac_free(u, sizeof *u);
+        }
+        if (b->users) {
+            at = &b->larger;
+            continue;
+        }
+        *at = b->larger;
+        b->larger = NULL;
+        release(b);
+    }
+}
+
+static ac_gpu_block *take_block(ac_device d, int64_t requested) {
+    int64_t bytes = requested > 0 ? (requested + ROUND - 1) / ROUND * ROUND : ROUND;
+    bool small = bytes <= SMALL;
+    CUstream stream = ac_gpu_stream(d);
+    uint64_t pool = current_pool[ac_gpu_index(d)];
+    look_at_waiting();
+    ac_gpu_block *b = find_free(d, stream, pool, small, bytes);
+    if (!b) {
+        arena *home = arena_for(d, stream, pool, small);
+        b = home ? new_piece(home, piece_bytes(bytes), requested) : NULL;
+    }
+    if (!b) return NULL;
+    list_remove(b);
+    if (cut(b, bytes) < 0) {
+        list_add(b);
+        return NULL;
+    }
+    b->live = true, b->requested = requested;
+    ac_gpu_memory_stats *s = stats_of(d);
+    s->allocated += b->bytes, s->requested += requested, s->blocks++, s->allocations++;
+    if (s->allocated > s->allocated_peak) s->allocated_peak = s->allocated;
+    return b;
+}
+
+ac_gpu_block *ac_gpu_alloc(ac_device d, int64_t bytes) {
+    ac_gpu_scope scope;
+    if (ac_gpu_enter(d, &scope) < 0) return NULL;
+    (void)pthread_mutex_lock(&memory.lock);
+    ac_gpu_block *b = take_block(d, bytes);
+    (void)pthread_mutex_unlock(&memory.lock);
+    ac_gpu_leave(&scope);
+    return b;
+}
+
+void *ac_gpu_address(const ac_gpu_block *b) { return (void *)(uintptr_t)b->address; }
+
+/* Events behind the work that other streams have queued so far; false when one could not be made. */
+static bool mark_users(ac_gpu_block *b) {
+    for (usage *u = b->users; u; u = u->next)
+        if (ac_cu.cuEventCreate(&u->done, AC_CU_NO_TIMING) != AC_CU_SUCCESS ||
+            ac_cu.cuEventRecord(u->done, u->stream) != AC_CU_SUCCESS)
+            return false;
+    return true;
+}
+
+void ac_gpu_free(ac_gpu_block *b) {
+    ac_gpu_scope scope;
+    if (!b || !ac_gpu_usable() || ac_gpu_enter(b->home->device, &scope) < 0) return; /* a forked child owns nothing */
+    (void)pthread_mutex_lock(&memory.lock);
+    ac_gpu_memory_stats *s = stats_of(b->home->device);
+    s->allocated -= b->bytes, s->requested -= b->requested, s->blocks--;
+    if (!b->users) release(b);
+    else if (mark_users(b)) b->larger = memory.waiting, memory.waiting = b;
+    /* else: it cannot be known when it is unused, so it is never used again */
+    (void)pthread_mutex_unlock(&memory.lock);
+    ac_gpu_leave(&scope);
+}
+
+int ac_gpu_record_stream(ac_gpu_block *b, CUstream stream) {
+    if (stream == b->home->stream) return 0;
+    (void)pthread_mutex_lock(&memory.lock);
+    usage *u = b->users;
+    while (u && u->stream != stream) u = u->next;
+    bool known = u != NULL;
+    if (!known) u = ac_calloc(sizeof *u);
+    if (u && !known) *u = (usage){.next = b->users, .stream = stream}, b->users = u;
+    (void)pthread_mutex_unlock(&memory.lock);
+    return u ? 0 : -1;
+}
+
+/* -- what people ask --------------------------------------------------------------------------------------------- */
+
+int ac_gpu_memory_now(ac_device d, ac_gpu_memory_stats *stats) {
+    AC_TRY(ac_gpu_check_device(d));
+    (void)pthread_mutex_lock(&memory.lock);
+    *stats = *stats_of(d);
+    (void)pthread_mutex_unlock(&memory.lock);
+    return 0;
+}
+
+int ac_gpu_memory_reset_peak(ac_device d) {
+    AC_TRY(ac_gpu_check_device(d));
+    (void)pthread_mutex_lock(&memory.lock);
+    ac_gpu_memory_stats *s = stats_of(d);
+    s->allocated_peak = s->allocated, s->reserved_peak = s->reserved;
+    (void)pthread_mutex_unlock(&memory.lock);
+    return 0;
+}
+
+int ac_gpu_memory_info(ac_device d, int64_t *left, int64_t *total) {
+    ac_gpu_scope scope;
+    size_t l = 0, t = 0;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    CUresult result = ac_cu.cuMemGetInfo_v2(&l, &t);
+    ac_gpu_leave(&scope);
+    *left = (int64_t)l, *total = (int64_t)t;
+    return ac_cu_check(result, "the GPU's memory");
+}
+
+int ac_gpu_empty_cache(ac_device d) {
+    ac_gpu_scope scope;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    CUresult result = ac_cu.cuCtxSynchronize();
+    (void)pthread_mutex_lock(&memory.lock);
+    look_at_waiting();
+    give_back_unused(d);
+    (void)pthread_mutex_unlock(&memory.lock);
+    ac_gpu_leave(&scope);
+    return ac_cu_check(result, "waiting for the GPU");
+}
+
+int ac_gpu_memory_limit(ac_device d, double fraction) {
+    int64_t left, total;
+    AC_TRY(ac_gpu_memory_info(d, &left, &total));
+    (void)pthread_mutex_lock(&memory.lock);
+    memory.limit[ac_gpu_index(d)] = fraction >= 1 ? 0 : (int64_t)(fraction * (double)total) + 1;
+    (void)pthread_mutex_unlock(&memory.lock);
+    return 0;
+}
+
+int ac_gpu_pool_begin(ac_device d, uint64_t pool) {
+    AC_TRY(ac_gpu_check_device(d));
+    if (current_pool[ac_gpu_index(d)])
+        return ac_fail(AC_RUNTIME, "a memory pool is already in use on %s; leave it first", ac_device_name(d));
+    current_pool[ac_gpu_index(d)] = pool;
+    return 0;
+}
+void ac_gpu_pool_end(ac_device d) { current_pool[ac_gpu_index(d)] = 0; }
+
+int ac_gpu_pool_retire(ac_device d, uint64_t pool) {
+    AC_TRY(ac_gpu_check_device(d));
+    (void)pthread_mutex_lock(&memory.lock);
+    for (arena *a = memory.arenas; a; a = a->next)
+        if (a->device == d && a->pool == pool) a->pool = 0;
+    (void)pthread_mutex_unlock(&memory.lock);
+    return 0;
+}
+
+/* -- page-locked memory of the host -------------------------------------------------------------------------------- */
+
+static void free_pinned(void *p) {
+    if (ac_gpu_usable()) (void)ac_cu.cuMemFreeHost(p);
+}
+
+ac_storage *ac_gpu_pinned(int64_t bytes) {
+    ac_gpu_scope scope;
+    void *p = NULL;
+    if (ac_gpu_enter(AC_CUDA(0), &scope) < 0) return NULL;
+    CUresult result = ac_cu.cuMemHostAlloc(&p, bytes > 0 ? (size_t)bytes : 1, AC_CU_PORTABLE);
+    ac_gpu_leave(&scope);
+    if (ac_cu_check(result, "page-locked memory") < 0) return NULL;
+    ac_storage *s = ac_storage_wrap(p, bytes, free_pinned, p);
+    if (!s) free_pinned(p);
+    return s;
+}
+
+bool ac_gpu_is_pinned(const void *p) {
+    ac_gpu_scope scope;
+    unsigned type = 0;
+    if (!ac_gpu_usable() || !p || ac_gpu_enter(AC_CUDA(0), &scope) < 0) return false;
+    CUresult result = ac_cu.cuPointerGetAttribute(&type, AC_CU_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)p);
+    ac_gpu_leave(&scope);
+    return result == AC_CU_SUCCESS && type == AC_CU_HOST_MEMORY;
+}

@@ -1,0 +1,198 @@
+/* Reductions: which walk, into how many parts, and what becomes of the totals. */
+#include "gpu.h"
+
+#include "../kernels/iterate.h"
+
+#include <math.h>
+
+#define FOLD_NAMES(kind, name) {"ac_" kind "_" name "_f32", "ac_" kind "_" name "_f64", "ac_" kind "_" name "_i64"}
+#define FOLD(kind)                                                                                                     \
+    {                                                                                                                  \
+        [AC_FOLD_SUM] = FOLD_NAMES(kind, "sum"),         [AC_FOLD_SUM_SQUARES] = FOLD_NAMES(kind, "sum_squares"),      \
+        [AC_FOLD_SUM_ABS] = FOLD_NAMES(kind, "sum_abs"), [AC_FOLD_SUM_POWERS] = FOLD_NAMES(kind, "sum_powers"),        \
+        [AC_FOLD_COUNT] = FOLD_NAMES(kind, "count"),     [AC_FOLD_PROD] = FOLD_NAMES(kind, "prod"),                    \
+        [AC_FOLD_MAX] = FOLD_NAMES(kind, "max"),         [AC_FOLD_MIN] = FOLD_NAMES(kind, "min"),                      \
+        [AC_FOLD_MAX_ABS] = FOLD_NAMES(kind, "max_abs"), [AC_FOLD_MIN_ABS] = FOLD_NAMES(kind, "min_abs"),              \
+    }
+enum { ROWS, COLUMNS, JOIN };
+static const char *const names[3][AC_N_FOLDS][AC_N_LANES] = {FOLD("rows"), FOLD("columns"), FOLD("join")};
+static ac_gpu_kernel kernels[3][AC_N_FOLDS][AC_N_LANES];
+
+static ac_gpu_kernel *kernel(int kind, ac_fold fold, int lane) {
+    ac_gpu_kernel *k = &kernels[kind][fold][lane];
+    k->image = AC_IMAGE_REDUCE, k->name = names[kind][fold][lane];
+    return k;
+}
+
+/* The lane of a reduction into `result`: integers are summed as integers only into integers. */
+static int lane_for(const ac_tensor *x, ac_dtype result) {
+    int own = ac_gpu_lane(x->dtype);
+    if (result == AC_float64) return AC_LANE_F64;
+    return own == AC_LANE_I64 && ac_is_floating(result) ? AC_LANE_F32 : own;
+}
+
+enum { WIDE = 32, PART = 4096 };
+
+/* Parts follow from sizes alone, so sums do not depend on the device they are made on. */
+static int64_t parts_for(int64_t results, int64_t inner) {
+    int64_t parts = (inner + PART - 1) / PART, most = 4096 / (results > 0 ? results : 1);
+    return parts < 1 || most < 1 ? 1 : parts < most ? parts : most;
+}
+
+static bool by_columns(const ac_gpu_reduce *a) {
+    int64_t line = a->kept.size[a->kept.n - 1];
+    return line >= 4 && a->kept.stride[a->kept.n - 1] < a->inner.stride[a->inner.n - 1];
+}
+
+static int reduce(ac_device d, ac_gpu_reduce *a, ac_fold fold, int lane) {
+    bool columns = by_columns(a);
+    int64_t jobs = columns ? (a->kept.numel + WIDE - 1) / WIDE : a->kept.numel;
+    if (a->kept.numel == 0) return 0;
+    a->parts = parts_for(jobs, columns ? a->inner.numel * 8 : a->inner.numel);
+    a->vector = !columns && a->inner.n == 1 && a->inner.stride[0] == 1 && ac_gpu_aligned(a->x.data) &&
+                ac_gpu_is_bulk((ac_dtype)a->x.dtype);
+    for (int k = 0; k < a->kept.n; k++) a->vector = a->vector && a->kept.stride[k] % 8 == 0;
+    ac_gpu_block *room = NULL;
+    if (a->parts > 1) {
+        room = ac_gpu_alloc(d, a->parts * a->kept.numel * 8);
+        if (!room) return -1;
+        a->partial = ac_gpu_address(room);
+    }
+    size_t shared = columns ? AC_GPU_THREADS * 8 : AC_GPU_THREADS / 32 * 8;
+    int failed = ac_gpu_launch(d, kernel(columns ? COLUMNS : ROWS, fold, lane), jobs * a->parts, shared, a);
+    if (!failed && a->parts > 1)
+        failed = ac_gpu_launch(d, kernel(JOIN, fold, lane), ac_gpu_blocks(d, a->kept.numel, 1), 0, a);
+    ac_gpu_free(room);
+    return failed;
+}
+
+static int run(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, ac_gpu_finish finish, int lane) {
+    uint32_t mask;
+    const ac_tensor *x = r->in[0];
+    AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].python, &mask));
+    ac_gpu_reduce a = {.x = ac_gpu_ref_of(x),
+                       .out = ac_gpu_ref_of(r->out[0]),
+                       .kept = ac_space_of(x, ~mask),
+                       .inner = ac_space_of(x, mask),
+                       .p = p,
+                       .finish = (int32_t)finish};
+    return reduce(ac_run_device(r), &a, fold, lane);
+}
+
+#define SIMPLE(name, attrs, fold, finish)                                                                              \
+    int ac_cuda_##name(const ac_run *r) {                                                                              \
+        ATTRS(attrs);                                                                                                  \
+        return run(r, &a->dim, fold, 0, finish, lane_for(r->in[0], r->out[0]->dtype));                                 \
+    }
+#define TRUTH(name, finish)                                                                                            \
+    int ac_cuda_##name(const ac_run *r) {                                                                              \
+        ATTRS(reduce_dim);                                                                                             \
+        return run(r, &a->dim, AC_FOLD_COUNT, 0, finish, ac_gpu_lane(r->in[0]->dtype));                                \
+    }
+SIMPLE(sum, reduce, AC_FOLD_SUM, AC_GPU_TOTAL)
+SIMPLE(mean, reduce, AC_FOLD_SUM, AC_GPU_MEAN)
+SIMPLE(prod, reduce, AC_FOLD_PROD, AC_GPU_TOTAL)
+SIMPLE(amax, reduce_dim, AC_FOLD_MAX, AC_GPU_TOTAL)
+SIMPLE(amin, reduce_dim, AC_FOLD_MIN, AC_GPU_TOTAL)
+TRUTH(any, AC_GPU_ANY)
+TRUTH(all, AC_GPU_ALL)
+
+/* Squares are summed in float64, so that values of 1e20 do not overflow the sum. */
+int ac_cuda_norm(const ac_run *r) {
+    ATTRS(norm);
+    double p = ac_scalar_double(a->p);
+    int lane = lane_for(r->in[0], r->out[0]->dtype);
+    if (p == 2) return run(r, &a->dim, AC_FOLD_SUM_SQUARES, 0, AC_GPU_ROOT, AC_LANE_F64);
+    if (p == 1) return run(r, &a->dim, AC_FOLD_SUM_ABS, 0, AC_GPU_TOTAL, lane);
+    if (p == 0) return run(r, &a->dim, AC_FOLD_COUNT, 0, AC_GPU_TOTAL, lane);
+    if (p == INFINITY) return run(r, &a->dim, AC_FOLD_MAX_ABS, 0, AC_GPU_TOTAL, lane);
+    if (p == -INFINITY) return run(r, &a->dim, AC_FOLD_MIN_ABS, 0, AC_GPU_TOTAL, lane);
+    return run(r, &a->dim, AC_FOLD_SUM_POWERS, p, AC_GPU_POWER_ROOT, AC_LANE_F64);
+}
+
+/* Two passes: the means, then the squares around them. */
+int ac_cuda_var(const ac_run *r) {
+    ATTRS(var);
+    uint32_t mask;
+    const ac_tensor *x = r->in[0];
+    ac_device d = ac_run_device(r);
+    AC_TRY(ac_dims_mask(&a->dim, x->ndim, ac_ops[r->op].python, &mask));
+    ac_gpu_block *means = ac_gpu_alloc(d, r->out[0]->numel * 8);
+    if (!means) return -1;
+    ac_gpu_reduce c = {.x = ac_gpu_ref_of(x),
+                       .out = {.data = ac_gpu_address(means), .dtype = AC_float64},
+                       .kept = ac_space_of(x, ~mask),
+                       .inner = ac_space_of(x, mask),
+                       .correction = (double)a->correction,
+                       .finish = AC_GPU_MEAN};
+    int lane = ac_gpu_lane(x->dtype), failed = reduce(d, &c, AC_FOLD_SUM, lane);
+    c.out = ac_gpu_ref_of(r->out[0]), c.each = ac_gpu_address(means);
+    c.finish = r->op == AC_OP_std ? AC_GPU_DEVIATION : AC_GPU_VARIANCE;
+    if (!failed) failed = reduce(d, &c, AC_FOLD_SUM_SQUARES, lane);
+    ac_gpu_free(means);
+    return failed;
+}
+
+/* -- the position of the largest or smallest ---------------------------------------------------------------- */
+
+static int pick(const ac_run *r, const ac_dims *dim, bool smallest, ac_tensor *values, ac_tensor *indices) {
+    static ac_gpu_kernel best[AC_N_LANES] = {{.image = AC_IMAGE_REDUCE, .name = "ac_best_f32"},
+                                             {.image = AC_IMAGE_REDUCE, .name = "ac_best_f64"},
+                                             {.image = AC_IMAGE_REDUCE, .name = "ac_best_i64"}};
+    uint32_t mask;
+    const ac_tensor *x = r->in[0];
+    AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].python, &mask));
+    ac_gpu_best a = {.x = ac_gpu_ref_of(x),
+                     .values = ac_gpu_ref_of(values),
+                     .indices = ac_data(indices),
+                     .kept = ac_space_of(x, ~mask),
+                     .along = ac_space_of(x, mask),
+                     .smallest = smallest};
+    if (a.kept.numel == 0) return 0;
+    return ac_gpu_launch(ac_run_device(r), &best[ac_gpu_lane(x->dtype)], a.kept.numel, AC_GPU_THREADS * 16, &a);
+}
+
+static int arg(const ac_run *r, bool smallest) {
+    ATTRS(maybe_dim);
+    ac_dims dim = {a->dim == AC_ABSENT ? -1 : 1, {a->dim}};
+    return pick(r, &dim, smallest, NULL, r->out[0]);
+}
+static int pair(const ac_run *r, bool smallest) {
+    ATTRS(dim);
+    ac_dims dim = {1, {a->dim}};
+    return pick(r, &dim, smallest, r->out[0], r->out[1]);
+}
+
+int ac_cuda_argmax(const ac_run *r) { return arg(r, false); }
+int ac_cuda_argmin(const ac_run *r) { return arg(r, true); }
+int ac_cuda_max_dim(const ac_run *r) { return pair(r, false); }
+int ac_cuda_min_dim(const ac_run *r) { return pair(r, true); }
+
+/* -- mse ------------------------------------------------------------------------------------------------------ */
+
+/* The difference, in the compute dtype and of the broadcast shape, then its squares: summed, or one by one. */
+int ac_cuda_mse_loss(const ac_run *r) {
+    ATTRS(reduction);
+    const ac_attrs_alpha one = {{AC_INT, {1}}};
+    ac_dims shape = ac_shape_of(r->in[0]), other = ac_shape_of(r->in[1]);
+    AC_TRY(ac_dims_broadcast(&shape, &other, "mse_loss"));
+    bool each = a->reduction == AC_REDUCE_NONE;
+    ac_dtype wide =
+        r->compute == AC_float64 ? AC_float64 : AC_float32; /* squares of a rounded difference would differ */
+    ac_tensor *d = ac_tensor_new_on(ac_run_device(r), wide, &shape);
+    if (!d) return -1;
+    ac_run step = {
+        .op = AC_OP_sub, .in = r->in, .n_in = 2, .attrs = &one, .out = &d, .n_out = 1, .compute = r->compute};
+    int failed = ac_cuda_pointwise(&step);
+    const ac_dims all = {.n = -1};
+    if (!failed && each) {
+        step = (ac_run){.op = AC_OP_square, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
+        failed = ac_cuda_pointwise(&step);
+    } else if (!failed) {
+        step = (ac_run){.op = AC_OP_sum, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
+        ac_gpu_finish finish = a->reduction == AC_REDUCE_MEAN ? AC_GPU_MEAN : AC_GPU_TOTAL;
+        failed = run(&step, &all, AC_FOLD_SUM_SQUARES, 0, finish, ac_gpu_lane(wide));
+    }
+    ac_tensor_release(d);
+    return failed;
+}

@@ -1,0 +1,229 @@
+/* Reductions. By rows, where the reduced places lie closest in memory: a block takes a result, or a part of
+ * one. By columns, where results do: 32 neighbours side by side, 8 threads deep. Parts are joined by a second
+ * launch in order, so sums never depend on timing. Threads sum in the lane's type and join in double. */
+#include "device.cuh"
+
+struct Total {
+    double f;
+    int64_t i;
+};
+
+template <class R> struct lane_of {
+    typedef double wide;
+};
+template <> struct lane_of<int64_t> {
+    typedef int64_t wide;
+};
+
+/* What a fold does: its neutral value, what it makes of an element, how two are joined. */
+#define FOLD(Name, START_REAL, START_INT, MAP, JOIN)                                                                   \
+    struct Name {                                                                                                      \
+        template <class V> DEV_METHOD static V start(void) { return START_REAL; }                                      \
+        template <class V> DEV_METHOD static V map(V x, V p) {                                                         \
+            (void)p;                                                                                                   \
+            return MAP;                                                                                                \
+        }                                                                                                              \
+        template <class V> DEV_METHOD V operator()(V a, V b) const { return JOIN; }                                    \
+    };                                                                                                                 \
+    template <> DEV_METHOD int64_t Name::start<int64_t>(void) { return START_INT; }
+
+#define MAGNITUDE (x < 0 ? -x : x)
+#define LARGER (b > a || b != b ? b : a)
+#define SMALLER (b < a || b != b ? b : a)
+FOLD(Sum, 0, 0, x, a + b)
+FOLD(SumSquares, 0, 0, (x - p) * (x - p), a + b)
+FOLD(SumAbs, 0, 0, MAGNITUDE, a + b)
+FOLD(SumPowers, 0, 0, (V)pow((double)MAGNITUDE, (double)p), a + b)
+FOLD(Count, 0, 0, (V)(x != 0), a + b)
+FOLD(Prod, 1, 1, x, a *b)
+FOLD(Max, (V)-INFINITY, INT64_MIN, x, LARGER)
+FOLD(Min, (V)INFINITY, INT64_MAX, x, SMALLER)
+FOLD(MaxAbs, 0, 0, MAGNITUDE, LARGER)
+FOLD(MinAbs, (V)INFINITY, INT64_MAX, MAGNITUDE, SMALLER)
+
+DEV_CALL void finish_integer(const ac_gpu_reduce &a, int64_t o, int64_t t) {
+    switch (a.finish) {
+    case AC_GPU_ANY: store<int64_t>(a.out, o, t > 0); return;
+    case AC_GPU_ALL: store<int64_t>(a.out, o, t == a.inner.numel); return;
+    case AC_GPU_MEAN: store<double>(a.out, o, (double)t / (double)a.inner.numel); return;
+    default: store<int64_t>(a.out, o, t);
+    }
+}
+DEV_CALL void finish_real(const ac_gpu_reduce &a, int64_t o, double t) {
+    double n = (double)a.inner.numel, rest = n - a.correction;
+    switch (a.finish) {
+    case AC_GPU_MEAN: t /= n; break;
+    case AC_GPU_ROOT: t = sqrt(t); break;
+    case AC_GPU_POWER_ROOT: t = pow(t, 1 / a.p); break;
+    case AC_GPU_VARIANCE:
+    case AC_GPU_DEVIATION:
+        t = rest > 0 ? t / rest : t != 0 ? (double)INFINITY : (double)NAN;
+        if (a.finish == AC_GPU_DEVIATION) t = sqrt(t);
+        break;
+    case AC_GPU_ANY: t = t > 0; break;
+    case AC_GPU_ALL: t = t == n; break;
+    default: break;
+    }
+    store<double>(a.out, o, t);
+}
+DEV void finish(const ac_gpu_reduce &a, int64_t o, double t) { finish_real(a, o, t); }
+DEV void finish(const ac_gpu_reduce &a, int64_t o, int64_t t) { finish_integer(a, o, t); }
+
+/* This part's reduced places. */
+DEV void part_of(const ac_gpu_reduce &a, int64_t part, int64_t *begin, int64_t *end) {
+    int64_t each = (a.inner.numel + a.parts - 1) / a.parts;
+    each = (each + 7) / 8 * 8;
+    *begin = part * each < a.inner.numel ? part * each : a.inner.numel;
+    *end = *begin + each < a.inner.numel ? *begin + each : a.inner.numel;
+}
+
+template <class R, class Fold>
+DEV R fold_places(const ac_gpu_reduce &a, int64_t base, R p, int64_t first, int64_t step, int64_t end) {
+    R acc = Fold::template start<R>();
+    for (int64_t i = first; i < end; i += step)
+        acc = Fold()(acc, Fold::template map<R>(load<R>(a.x, base + space_offset(a.inner, i)), p));
+    return acc;
+}
+
+template <class R, class Fold> struct Range {
+    DEV_METHOD static R fold(const ac_gpu_reduce &a, int64_t base, R p, int64_t begin, int64_t end) {
+        return fold_places<R, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
+    }
+};
+/* By runs of neighbours where they are; the thread whose run is cut short by the end takes what is there. */
+template <class Fold> struct Range<float, Fold> {
+    DEV_METHOD static float fold(const ac_gpu_reduce &a, int64_t base, float p, int64_t begin, int64_t end) {
+        constexpr int V = 8;
+        if (!a.vector) return fold_places<float, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
+        Fold fold;
+        float acc[V], x[V];
+        EACH_OF(V) acc[j] = Fold::template start<float>();
+        int64_t i = begin + (int64_t)threadIdx.x * V;
+        for (; i + V <= end; i += AC_GPU_THREADS * V) {
+            load_run<V>(a.x.data, a.x.dtype, base + i, x);
+            EACH_OF(V) acc[j] = fold(acc[j], Fold::template map<float>(x[j], p));
+        }
+        for (int half = V / 2; half; half /= 2)
+            for (int j = 0; j < half; j++) acc[j] = fold(acc[j], acc[j + half]);
+        return fold(acc[0], fold_places<float, Fold>(a, base, p, i, 1, end));
+    }
+};
+
+template <class R, class Fold> DEV void reduce_rows(const ac_gpu_reduce &a) {
+    typedef typename lane_of<R>::wide W;
+    int64_t jobs = a.kept.numel * a.parts;
+    for (int64_t job = blockIdx.x; job < jobs; job += gridDim.x) {
+        int64_t part = job / a.kept.numel, o = job % a.kept.numel, begin, end;
+        part_of(a, part, &begin, &end);
+        R p = a.each ? (R)a.each[o] : (R)a.p;
+        W t = (W)Range<R, Fold>::fold(a, space_offset(a.kept, o), p, begin, end);
+        t = block_join(t, Fold());
+        if (threadIdx.x != 0) continue;
+        if (a.parts > 1) ((W *)a.partial)[job] = t;
+        else finish(a, o, t);
+    }
+}
+
+enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE };
+
+template <class R, class Fold> DEV void reduce_columns(const ac_gpu_reduce &a) {
+    typedef typename lane_of<R>::wide W;
+    W *room = (W *)ac_shared_memory;
+    Fold fold;
+    int column = threadIdx.x % WIDE, deep = threadIdx.x / WIDE;
+    int64_t blocks = (a.kept.numel + WIDE - 1) / WIDE;
+    for (int64_t job = blockIdx.x; job < blocks * a.parts; job += gridDim.x) {
+        int64_t part = job / blocks, o = job % blocks * WIDE + column, begin, end;
+        part_of(a, part, &begin, &end);
+        R t = Fold::template start<R>(), p = (R)a.p;
+        if (o < a.kept.numel) {
+            int64_t base = space_offset(a.kept, o);
+            if (a.each) p = (R)a.each[o];
+            for (int64_t i = begin + deep; i < end; i += DEEP)
+                t = fold(t, Fold::template map<R>(load<R>(a.x, base + space_offset(a.inner, i)), p));
+        }
+        __syncthreads();
+        room[threadIdx.x] = (W)t;
+        __syncthreads();
+        if (deep == 0 && o < a.kept.numel) {
+            W total = room[column];
+            for (int d = 1; d < DEEP; d++) total = fold(total, room[d * WIDE + column]);
+            if (a.parts > 1) ((W *)a.partial)[part * a.kept.numel + o] = total;
+            else finish(a, o, total);
+        }
+    }
+}
+
+template <class R, class Fold> DEV void reduce_join(const ac_gpu_reduce &a) {
+    typedef typename lane_of<R>::wide W;
+    Fold fold;
+    for (int64_t o = thread_index(); o < a.kept.numel; o += thread_count()) {
+        W total = ((const W *)a.partial)[o];
+        for (int64_t part = 1; part < a.parts; part++)
+            total = fold(total, ((const W *)a.partial)[part * a.kept.numel + o]);
+        finish(a, o, total);
+    }
+}
+
+#define LANE(name, Fold, R, lane)                                                                                      \
+    AC_KERNEL(ac_rows_##name##_##lane, ac_gpu_reduce) { reduce_rows<R, Fold>(a); }                                     \
+    AC_KERNEL(ac_columns_##name##_##lane, ac_gpu_reduce) { reduce_columns<R, Fold>(a); }                               \
+    AC_KERNEL(ac_join_##name##_##lane, ac_gpu_reduce) { reduce_join<R, Fold>(a); }
+#define REDUCTION(name, Fold) LANE(name, Fold, float, f32) LANE(name, Fold, double, f64) LANE(name, Fold, int64_t, i64)
+REDUCTION(sum, Sum)
+REDUCTION(sum_squares, SumSquares)
+REDUCTION(sum_abs, SumAbs)
+REDUCTION(sum_powers, SumPowers)
+REDUCTION(count, Count)
+REDUCTION(prod, Prod)
+REDUCTION(max, Max)
+REDUCTION(min, Min)
+REDUCTION(max_abs, MaxAbs)
+REDUCTION(min_abs, MinAbs)
+
+/* -- the position of the largest or smallest ---------------------------------------------------------- */
+
+template <class R> struct Best {
+    R v;
+    int64_t at; /* -1: none yet */
+};
+
+/* Ties go to the first; the first nan wins over all. */
+template <class R> DEV bool better(R a, int64_t at, R b, int64_t bt, int smallest) {
+    if (bt < 0) return true;
+    if (at < 0) return false;
+    bool an = a != a, bn = b != b;
+    if (an || bn) return an && (!bn || at < bt);
+    if (a == b) return at < bt;
+    return smallest ? a < b : a > b;
+}
+
+template <class R> DEV void pick_best(const ac_gpu_best &a) {
+    R *values = (R *)ac_shared_memory;
+    int64_t *places = (int64_t *)(values + AC_GPU_THREADS);
+    for (int64_t o = blockIdx.x; o < a.kept.numel; o += gridDim.x) {
+        int64_t base = space_offset(a.kept, o), at = -1;
+        R v = 0;
+        for (int64_t i = threadIdx.x; i < a.along.numel; i += AC_GPU_THREADS) {
+            R x = load<R>(a.x, base + space_offset(a.along, i));
+            if (better(x, i, v, at, a.smallest)) v = x, at = i;
+        }
+        __syncthreads();
+        values[threadIdx.x] = v, places[threadIdx.x] = at;
+        __syncthreads();
+        for (int half = AC_GPU_THREADS / 2; half; half /= 2) {
+            int other = threadIdx.x + half;
+            if ((int)threadIdx.x < half &&
+                better(values[other], places[other], values[threadIdx.x], places[threadIdx.x], a.smallest))
+                values[threadIdx.x] = values[other], places[threadIdx.x] = places[other];
+            __syncthreads();
+        }
+        if (threadIdx.x != 0) continue;
+        if (a.values.data) store<R>(a.values, o, values[0]);
+        a.indices[o] = places[0] < 0 ? 0 : places[0];
+    }
+}
+
+AC_KERNEL(ac_best_f32, ac_gpu_best) { pick_best<float>(a); }
+AC_KERNEL(ac_best_f64, ac_gpu_best) { pick_best<double>(a); }
+AC_KERNEL(ac_best_i64, ac_gpu_best) { pick_best<int64_t>(a); }

@@ -1,0 +1,240 @@
+/* Rows: softmax and its kin, layer norm, batch norm. */
+#include "gpu.h"
+
+#include "../kernels/iterate.h"
+
+enum { WARP = 32, LONG_ROW = 1024, ROOM_BYTES = AC_GPU_THREADS / 32 * 8, MOST_SHARED = 48 * 1024 };
+
+#define KERNELS(rows)                                                                                                  \
+    static ac_gpu_kernel rows[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_" #rows "_f32"},                              \
+                                    {.image = AC_IMAGE_ROWS, .name = "ac_" #rows "_f64"}};
+KERNELS(softmax)
+KERNELS(log_softmax)
+KERNELS(logsumexp)
+KERNELS(softmax_backward)
+KERNELS(log_softmax_backward)
+KERNELS(layer_norm)
+KERNELS(layer_norm_backward)
+#undef KERNELS
+
+static bool in_runs(const ac_gpu_rows_of *x, int64_t n) {
+    bool runs = ac_gpu_is_bulk((ac_dtype)x->ref.dtype) && ac_gpu_aligned(x->ref.data) && n % 8 == 0;
+    runs = runs && x->inner.n == 1 && x->inner.stride[0] == 1;
+    for (int d = 0; d < x->kept.n; d++) runs = runs && x->kept.stride[d] % 8 == 0;
+    return runs;
+}
+
+/* Rows of integers are read as float32 (float64 where the result is). */
+static ac_tensor *as_real(ac_tensor *t, ac_dtype wide) {
+    if (ac_is_floating(t->dtype)) return ac_tensor_retain(t);
+    ac_dims shape = ac_shape_of(t);
+    ac_tensor *real = ac_tensor_new_on(ac_device_of(t), wide, &shape);
+    if (real && ac_gpu_copy(real, t) < 0) ac_tensor_clear(&real);
+    return real;
+}
+
+static ac_gpu_rows_of rows_of(const ac_tensor *t, uint32_t mask) {
+    return (ac_gpu_rows_of){ac_gpu_ref_of(t), ac_space_of(t, ~mask), ac_space_of(t, mask)};
+}
+
+/* Fills in how the rows are worked on, and goes. */
+static int launch_rows(ac_device d, ac_gpu_kernel *kernels, int lane, int inputs, bool writes_rows, ac_gpu_rows *a) {
+    if (a->rows == 0) return 0;
+    a->group = a->n > LONG_ROW ? AC_GPU_THREADS : WARP;
+    a->vector = lane == AC_LANE_F32 && in_runs(&a->in[0], a->n) && (inputs < 2 || in_runs(&a->in[1], a->n)) &&
+                (!writes_rows || in_runs(&a->out, a->n));
+    int64_t groups = AC_GPU_THREADS / a->group, bytes = a->n * inputs * groups * (lane == AC_LANE_F64 ? 8 : 4);
+    a->cached = bytes + ROOM_BYTES <= MOST_SHARED;
+    size_t shared = ROOM_BYTES + (a->cached ? (size_t)bytes : 0);
+    int64_t blocks = (a->rows + groups - 1) / groups, most = (int64_t)ac_gpu_multiprocessors(d) * 64;
+    return ac_gpu_launch(d, &kernels[lane], blocks < most ? blocks : most, shared, a);
+}
+
+static int run_rows(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, int inputs) {
+    const ac_tensor *x = r->in[0];
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
+    bool wide = r->out[0]->dtype == AC_float64 || x->dtype == AC_float64;
+    uint32_t mask = x->ndim ? 1u << dim : 0;
+    ac_gpu_rows a = {.n = x->ndim ? x->shape[dim] : 1};
+    ac_tensor *real[2] = {NULL, NULL};
+    int failed = 0;
+    for (int k = 0; k < inputs && !failed; k++) {
+        real[k] = as_real(r->in[k], wide ? AC_float64 : AC_float32);
+        if (real[k]) a.in[k] = rows_of(real[k], mask);
+        else failed = -1;
+    }
+    a.rows = a.n ? x->numel / a.n : 0, a.out = rows_of(r->out[0], mask);
+    if (!failed) failed = launch_rows(ac_run_device(r), kernels, wide ? AC_LANE_F64 : AC_LANE_F32, inputs, true, &a);
+    for (int k = 0; k < inputs; k++) ac_tensor_clear(&real[k]);
+    return failed;
+}
+
+int ac_cuda_softmax(const ac_run *r) {
+    ATTRS(softmax);
+    return run_rows(r, softmax, a->dim, 1);
+}
+int ac_cuda_log_softmax(const ac_run *r) {
+    ATTRS(softmax);
+    return run_rows(r, log_softmax, a->dim, 1);
+}
+int ac_cuda_softmax_backward(const ac_run *r) {
+    ATTRS(softmax_backward);
+    return run_rows(r, softmax_backward, a->dim, 2);
+}
+int ac_cuda_log_softmax_backward(const ac_run *r) {
+    ATTRS(softmax_backward);
+    return run_rows(r, log_softmax_backward, a->dim, 2);
+}
+
+int ac_cuda_logsumexp(const ac_run *r) {
+    ATTRS(reduce_dim);
+    uint32_t mask;
+    AC_TRY(ac_dims_mask(&a->dim, r->in[0]->ndim, "logsumexp", &mask));
+    bool wide = r->out[0]->dtype == AC_float64 || r->in[0]->dtype == AC_float64;
+    ac_tensor *x = as_real(r->in[0], wide ? AC_float64 : AC_float32);
+    if (!x) return -1;
+    ac_gpu_rows args = {.in = {rows_of(x, mask)}, .out.ref = ac_gpu_ref_of(r->out[0])};
+    args.n = args.in[0].inner.numel, args.rows = args.in[0].kept.numel;
+    int failed = launch_rows(ac_run_device(r), logsumexp, wide ? AC_LANE_F64 : AC_LANE_F32, 1, false, &args);
+    ac_tensor_release(x);
+    return failed;
+}
+
+/* -- normalisation: everything contiguous, copied where it is not ---------------------------------------------- */
+
+enum { MOST_INPUTS = 5 };
+
+/* in[] made contiguous; NULL stays NULL */
+static int take_dense(const ac_run *r, ac_tensor **dense) {
+    for (int k = 0; k < MOST_INPUTS; k++) dense[k] = NULL;
+    for (int k = 0; k < r->n_in && k < MOST_INPUTS; k++) {
+        if (!r->in[k]) continue;
+        dense[k] = ac_gpu_contiguous(r->in[k]);
+        if (!dense[k]) return -1;
+    }
+    return 0;
+}
+static void drop_dense(ac_tensor **dense) {
+    for (int k = 0; k < MOST_INPUTS; k++) ac_tensor_clear(&dense[k]);
+}
+
+/* t as contiguous rows of n */
+static ac_gpu_rows_of dense_rows(const ac_tensor *t, int64_t n) {
+    ac_gpu_rows_of x = {.ref = ac_gpu_ref_of(t)};
+    int64_t rows = n ? t->numel / n : 0;
+    x.kept = (ac_space){1, rows, {rows}, {n}};
+    x.inner = (ac_space){1, n, {n}, {1}};
+    return x;
+}
+
+int ac_cuda_layer_norm(const ac_run *r) {
+    ATTRS(layer_norm);
+    ac_tensor *in[MOST_INPUTS], *y = r->out[0];
+    ac_gpu_rows args = {.n = 1, .eps = a->eps};
+    for (int64_t d = 0; d < a->normalized_shape.n; d++) args.n *= a->normalized_shape.v[d];
+    args.rows = args.n ? y->numel / args.n : 0;
+    int failed = take_dense(r, in);
+    if (!failed) {
+        args.in[0] = dense_rows(in[0], args.n), args.out = dense_rows(y, args.n);
+        args.weight = ac_gpu_ref_of(in[1]), args.bias = ac_gpu_ref_of(in[2]);
+        args.mean = ac_gpu_ref_of(r->out[1]), args.rstd = ac_gpu_ref_of(r->out[2]);
+        failed = launch_rows(ac_run_device(r), layer_norm, ac_gpu_lane(y->dtype), 1, true, &args);
+    }
+    drop_dense(in);
+    return failed;
+}
+
+/* Parts of the columns' sums follow from sizes alone. */
+static int column_sums(const ac_run *r, ac_tensor *const *in, int64_t rows, int64_t n) {
+    static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns"};
+    static ac_gpu_kernel joined = {.image = AC_IMAGE_ROWS, .name = "ac_norm_columns_join"};
+    ac_device d = ac_run_device(r);
+    int64_t blocks = (n + 31) / 32, parts = rows / 64;
+    if (parts * blocks > 2048) parts = 2048 / blocks;
+    if (parts < 1) parts = 1;
+    ac_gpu_columns c = {.rows = rows,
+                        .n = n,
+                        .parts = parts,
+                        .g = ac_gpu_ref_of(in[0]),
+                        .x = ac_gpu_ref_of(in[1]),
+                        .mean = ac_gpu_ref_of(in[2]),
+                        .rstd = ac_gpu_ref_of(in[3]),
+                        .dweight = ac_gpu_ref_of(r->out[1]),
+                        .dbias = ac_gpu_ref_of(r->out[2])};
+    if (n == 0) return 0;
+    ac_gpu_block *room = ac_gpu_alloc(d, parts * 2 * n * 8);
+    if (!room) return -1;
+    c.partial = ac_gpu_address(room);
+    int failed = ac_gpu_launch(d, &sums, blocks * parts, 2 * AC_GPU_THREADS * 8, &c);
+    if (!failed) failed = ac_gpu_launch(d, &joined, ac_gpu_blocks(d, n, 1), 0, &c);
+    ac_gpu_free(room);
+    return failed;
+}
+
+int ac_cuda_layer_norm_backward(const ac_run *r) {
+    ATTRS(rows_only);
+    ac_tensor *in[MOST_INPUTS];
+    ac_gpu_rows args = {.n = r->out[1]->numel, .rows = a->rows};
+    int failed = take_dense(r, in);
+    if (!failed) {
+        args.in[0] = dense_rows(in[0], args.n), args.in[1] = dense_rows(in[1], args.n);
+        args.out = dense_rows(r->out[0], args.n);
+        args.mean = ac_gpu_ref_of(in[2]), args.rstd = ac_gpu_ref_of(in[3]), args.weight = ac_gpu_ref_of(in[4]);
+        if (args.n == 0) args.rows = 0;
+        failed = launch_rows(ac_run_device(r), layer_norm_backward, ac_gpu_lane(in[1]->dtype), 2, true, &args);
+    }
+    if (!failed) failed = column_sums(r, in, a->rows, args.n);
+    drop_dense(in);
+    return failed;
+}
+
+static ac_gpu_channels channels_of(const ac_tensor *x) {
+    ac_gpu_channels c = {.batch = x->shape[0], .channels = x->shape[1], .inner = 1, .x = ac_gpu_ref_of(x)};
+    for (int d = 2; d < x->ndim; d++) c.inner *= x->shape[d];
+    return c;
+}
+
+static int run_channels(ac_device d, ac_gpu_kernel *sums, ac_gpu_kernel *each, const ac_gpu_channels *c) {
+    if (c->channels == 0) return 0;
+    AC_TRY(ac_gpu_launch(d, sums, c->channels, ROOM_BYTES, c));
+    int64_t n = c->batch * c->channels * c->inner;
+    return n ? ac_gpu_launch(d, each, ac_gpu_blocks(d, n, 1), 0, c) : 0;
+}
+
+static int64_t step_of(const ac_tensor *t) { return t ? t->strides[0] : 0; }
+
+int ac_cuda_batch_norm(const ac_run *r) {
+    ATTRS(batch_norm);
+    static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_channel_statistics"};
+    static ac_gpu_kernel each = {.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize"};
+    ac_tensor *x = ac_gpu_contiguous(r->in[0]);
+    if (!x) return -1;
+    ac_gpu_channels c = channels_of(x);
+    c.running_mean = ac_gpu_ref_of(r->in[1]), c.running_var = ac_gpu_ref_of(r->in[2]);
+    c.weight = ac_gpu_ref_of(r->in[3]), c.bias = ac_gpu_ref_of(r->in[4]);
+    c.mean_step = step_of(r->in[1]), c.var_step = step_of(r->in[2]);
+    c.weight_step = step_of(r->in[3]), c.bias_step = step_of(r->in[4]);
+    c.y = ac_gpu_ref_of(r->out[0]), c.mean = ac_gpu_ref_of(r->out[1]), c.rstd = ac_gpu_ref_of(r->out[2]);
+    c.training = a->training != 0, c.momentum = a->momentum, c.eps = a->eps;
+    int failed = run_channels(ac_run_device(r), &sums, &each, &c);
+    ac_tensor_release(x);
+    return failed;
+}
+
+int ac_cuda_batch_norm_backward(const ac_run *r) {
+    ATTRS(training);
+    static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_channel_gradients"};
+    static ac_gpu_kernel each = {.image = AC_IMAGE_ROWS, .name = "ac_channel_backward"};
+    ac_tensor *in[MOST_INPUTS];
+    int failed = take_dense(r, in);
+    if (!failed) {
+        ac_gpu_channels c = channels_of(in[1]);
+        c.g = ac_gpu_ref_of(in[0]), c.mean = ac_gpu_ref_of(in[2]), c.rstd = ac_gpu_ref_of(in[3]);
+        c.weight = ac_gpu_ref_of(in[4]), c.weight_step = 1;
+        c.y = ac_gpu_ref_of(r->out[0]), c.dweight = ac_gpu_ref_of(r->out[1]), c.dbias = ac_gpu_ref_of(r->out[2]);
+        c.training = a->training != 0;
+        failed = run_channels(ac_run_device(r), &sums, &each, &c);
+    }
+    drop_dense(in);
+    return failed;
+}

@@ -1,0 +1,327 @@
+/* Operators on rows: softmax and its kin, layer norm. a.group threads take a row: a warp for short rows (8
+ * rows a block), the whole block for long ones. A row that fits is read once and kept in shared memory, each thread
+ * reading again only what it wrote itself. */
+#include "device.cuh"
+
+/* The elements of a row that this thread owns, in the same order in every pass. */
+template <class R> struct Row {
+    const ac_gpu_rows &a;
+    int64_t r;
+    R *room; /* n values for each cached input */
+
+    static constexpr int V = 8;
+
+    DEV_METHOD Row(const ac_gpu_rows &args, int64_t row, char *shared, int inputs)
+        : a(args), r(row), room((R *)shared + (int64_t)(threadIdx.x / args.group) * inputs * args.n) {}
+
+    DEV_METHOD int64_t own(int width) const { return (int64_t)(threadIdx.x % a.group) * width; }
+
+    /* f(i, value) for input k, read from memory and kept */
+    template <class F> DEV_METHOD void first(int k, F f) const { read(*this, k, f); }
+    /* the same, from where it was kept */
+    template <class F> DEV_METHOD void again(int k, F f) const {
+        if (!a.cached) {
+            first(k, f);
+            return;
+        }
+        const R *kept = room + k * a.n;
+        int width = a.vector ? V : 1;
+        for (int64_t at = own(width); at < a.n; at += a.group * width)
+            for (int j = 0; j < width; j++) f(at + j, kept[at + j]);
+    }
+    /* one value of input k, where it is kept or in memory */
+    DEV_METHOD R value(int k, int64_t i) const {
+        if (a.cached) return room[k * a.n + i];
+        return load_real<R>(a.in[k].ref, space_offset(a.in[k].kept, r) + space_offset(a.in[k].inner, i));
+    }
+    /* result[i] = f(i) */
+    template <class F> DEV_METHOD void write(F f) const { put(*this, f); }
+};
+
+template <class R, class F> DEV void read_elements(const Row<R> &row, int k, F f) {
+    const ac_gpu_rows_of &x = row.a.in[k];
+    int64_t base = space_offset(x.kept, row.r);
+    for (int64_t i = row.own(1); i < row.a.n; i += row.a.group) {
+        R v = load_real<R>(x.ref, base + space_offset(x.inner, i));
+        if (row.a.cached) row.room[k * row.a.n + i] = v;
+        f(i, v);
+    }
+}
+template <class F> DEV void read(const Row<double> &row, int k, F f) { read_elements(row, k, f); }
+template <class F> DEV void read(const Row<float> &row, int k, F f) {
+    constexpr int V = Row<float>::V;
+    if (!row.a.vector) {
+        read_elements(row, k, f);
+        return;
+    }
+    const ac_gpu_rows_of &x = row.a.in[k];
+    int64_t base = space_offset(x.kept, row.r);
+    for (int64_t i = row.own(V); i < row.a.n; i += row.a.group * V) {
+        float v[V];
+        load_run<V>(x.ref.data, x.ref.dtype, base + i, v);
+        if (row.a.cached) EACH_OF(V) row.room[k * row.a.n + i + j] = v[j];
+        EACH_OF(V) f(i + j, v[j]);
+    }
+}
+
+template <class R, class F> DEV void put_elements(const Row<R> &row, F f) {
+    int64_t base = space_offset(row.a.out.kept, row.r);
+    for (int64_t i = row.own(1); i < row.a.n; i += row.a.group)
+        store_real<R>(row.a.out.ref, base + space_offset(row.a.out.inner, i), f(i));
+}
+template <class F> DEV void put(const Row<double> &row, F f) { put_elements(row, f); }
+template <class F> DEV void put(const Row<float> &row, F f) {
+    constexpr int V = Row<float>::V;
+    if (!row.a.vector) {
+        put_elements(row, f);
+        return;
+    }
+    int64_t base = space_offset(row.a.out.kept, row.r);
+    for (int64_t i = row.own(V); i < row.a.n; i += row.a.group * V) {
+        float v[V];
+        EACH_OF(V) v[j] = f(i + j);
+        store_run<V>(row.a.out.ref.data, row.a.out.ref.dtype, base + i, v);
+    }
+}
+
+DEV float exponential(float x) { return expf(x); }
+DEV double exponential(double x) { return exp(x); }
+
+/* Memory for joining lies before that of the rows. */
+enum { ROOM_BYTES = AC_GPU_THREADS / 32 * 8 };
+
+/* body(row) for the rows of this group; all threads of a block go round together. */
+template <class R, class F> DEV void each_row(const ac_gpu_rows &a, int inputs, F body) {
+    int64_t group = threadIdx.x / a.group, groups = AC_GPU_THREADS / a.group;
+    for (int64_t r = (int64_t)blockIdx.x * groups; r < a.rows; r += (int64_t)gridDim.x * groups) {
+        bool real = r + group < a.rows; /* a group without a row works on the last one and writes the same */
+        Row<R> row(a, real ? r + group : a.rows - 1, ac_shared_memory + ROOM_BYTES, inputs);
+        body(row);
+    }
+}
+template <class R, class V, class Join> DEV V row_join(const Row<R> &row, V v, Join join) {
+    return group_join(row.a.group, v, (V *)ac_shared_memory, join);
+}
+
+/* A row of -inf alone shifts by -inf and gives nan, as it must. */
+template <class R> DEV R row_top(const Row<R> &row) {
+    R top = (R)-INFINITY;
+    row.first(0, [&](int64_t, R v) { top = v > top ? v : top; });
+    return row_join(row, top, Larger());
+}
+
+template <class R> DEV void softmax(const ac_gpu_rows &a) {
+    each_row<R>(a, 1, [&](const Row<R> &row) {
+        R top = row_top(row), part = 0;
+        row.again(0, [&](int64_t, R v) { part += exponential(v - top); });
+        R scale = (R)(1 / row_join(row, (double)part, Add()));
+        row.write([&](int64_t i) { return exponential(row.value(0, i) - top) * scale; });
+    });
+}
+
+/* Subtracts in two steps, so that large logits keep their differences. */
+template <class R> DEV void log_softmax(const ac_gpu_rows &a) {
+    each_row<R>(a, 1, [&](const Row<R> &row) {
+        R top = row_top(row), part = 0;
+        row.again(0, [&](int64_t, R v) { part += exponential(v - top); });
+        R rest = (R)log(row_join(row, (double)part, Add()));
+        row.write([&](int64_t i) { return (row.value(0, i) - top) - rest; });
+    });
+}
+
+template <class R> DEV void logsumexp(const ac_gpu_rows &a) {
+    each_row<R>(a, 1, [&](const Row<R> &row) {
+        R top = (R)-INFINITY, part = 0;
+        row.first(0, [&](int64_t, R v) { top = Larger()(top, v); });
+        top = row_join(row, top, Larger());
+        R shift = top - top == 0 ? top : 0; /* infinities and nan stand as they are */
+        row.again(0, [&](int64_t, R v) { part += exponential(v - shift); });
+        double total = row_join(row, (double)part, Add());
+        double result = shift == top ? (double)top + log(total) : (double)top;
+        if (row.own(1) == 0) store_real<double>(a.out.ref, row.r, a.n > 0 ? result : (double)-INFINITY);
+    });
+}
+
+/* in: g, y */
+template <class R> DEV void softmax_backward(const ac_gpu_rows &a) {
+    each_row<R>(a, 2, [&](const Row<R> &row) {
+        R part = 0;
+        row.first(0, [&](int64_t, R) {});
+        row.first(1, [&](int64_t i, R y) { part += row.value(0, i) * y; });
+        R along = (R)row_join(row, (double)part, Add());
+        row.write([&](int64_t i) { return row.value(1, i) * (row.value(0, i) - along); });
+    });
+}
+
+template <class R> DEV void log_softmax_backward(const ac_gpu_rows &a) {
+    each_row<R>(a, 2, [&](const Row<R> &row) {
+        R part = 0;
+        row.first(0, [&](int64_t, R g) { part += g; });
+        row.first(1, [&](int64_t, R) {});
+        R total = (R)row_join(row, (double)part, Add());
+        row.write([&](int64_t i) { return row.value(0, i) - exponential(row.value(1, i)) * total; });
+    });
+}
+
+/* Ba, Kiros and Hinton 2016. Two passes over the row: the mean, then the squares around it. */
+template <class R> DEV void layer_norm(const ac_gpu_rows &a) {
+    each_row<R>(a, 1, [&](const Row<R> &row) {
+        R sum = 0, squares = 0;
+        row.first(0, [&](int64_t, R v) { sum += v; });
+        double mean = row_join(row, (double)sum, Add()) / (double)a.n;
+        R m = (R)mean;
+        row.again(0, [&](int64_t, R v) { squares += (v - m) * (v - m); });
+        double rstd = 1 / sqrt(row_join(row, (double)squares, Add()) / (double)a.n + a.eps);
+        R s = (R)rstd;
+        if (row.own(1) == 0) {
+            store_real<double>(a.mean, row.r, mean);
+            store_real<double>(a.rstd, row.r, rstd);
+        }
+        row.write([&](int64_t i) {
+            R y = (row.value(0, i) - m) * s;
+            if (a.weight.data) y *= load_real<R>(a.weight, i);
+            return a.bias.data ? y + load_real<R>(a.bias, i) : y;
+        });
+    });
+}
+
+/* in: g, x */
+template <class R> DEV void layer_norm_backward(const ac_gpu_rows &a) {
+    each_row<R>(a, 2, [&](const Row<R> &row) {
+        R m = load_real<R>(a.mean, row.r), s = load_real<R>(a.rstd, row.r), sum = 0, dot = 0;
+        auto weighted = [&](int64_t i) {
+            return a.weight.data ? row.value(0, i) * load_real<R>(a.weight, i) : row.value(0, i);
+        };
+        row.first(0, [&](int64_t, R) {});
+        row.first(1, [&](int64_t i, R x) {
+            R gw = weighted(i);
+            sum += gw, dot += gw * ((x - m) * s);
+        });
+        R m1 = (R)(row_join(row, (double)sum, Add()) / (double)a.n),
+          m2 = (R)(row_join(row, (double)dot, Add()) / (double)a.n);
+        row.write([&](int64_t i) { return s * (weighted(i) - m1 - (row.value(1, i) - m) * s * m2); });
+    });
+}
+
+#define ROWS(name)                                                                                                     \
+    AC_KERNEL(ac_##name##_f32, ac_gpu_rows) { name<float>(a); }                                                        \
+    AC_KERNEL(ac_##name##_f64, ac_gpu_rows) { name<double>(a); }
+ROWS(softmax)
+ROWS(log_softmax)
+ROWS(logsumexp)
+ROWS(softmax_backward)
+ROWS(log_softmax_backward)
+ROWS(layer_norm)
+ROWS(layer_norm_backward)
+
+/* -- the gradients of layer norm's weight and bias: sums down the columns, in parts ------------------- */
+
+enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE };
+
+AC_KERNEL(ac_norm_columns, ac_gpu_columns) {
+    double *room = (double *)ac_shared_memory; /* [2][threads] */
+    int lane = threadIdx.x % WIDE, deep = threadIdx.x / WIDE;
+    int64_t blocks = (a.n + WIDE - 1) / WIDE, each = (a.rows + a.parts - 1) / a.parts;
+    for (int64_t job = blockIdx.x; job < blocks * a.parts; job += gridDim.x) {
+        int64_t part = job / blocks, j = job % blocks * WIDE + lane;
+        int64_t end = (part + 1) * each < a.rows ? (part + 1) * each : a.rows;
+        double dw = 0, db = 0;
+        for (int64_t i = part * each + deep; j < a.n && i < end; i += DEEP) {
+            double g = load_real<double>(a.g, i * a.n + j), x = load_real<double>(a.x, i * a.n + j);
+            dw += g * ((x - load_real<double>(a.mean, i)) * load_real<double>(a.rstd, i)), db += g;
+        }
+        __syncthreads();
+        room[threadIdx.x] = dw, room[AC_GPU_THREADS + threadIdx.x] = db;
+        __syncthreads();
+        if (deep != 0 || j >= a.n) continue;
+        for (int d = 1; d < DEEP; d++) dw += room[d * WIDE + lane], db += room[AC_GPU_THREADS + d * WIDE + lane];
+        a.partial[(part * 2) * a.n + j] = dw, a.partial[(part * 2 + 1) * a.n + j] = db;
+    }
+}
+
+AC_KERNEL(ac_norm_columns_join, ac_gpu_columns) {
+    for (int64_t j = thread_index(); j < a.n; j += thread_count()) {
+        double dw = 0, db = 0;
+        for (int64_t part = 0; part < a.parts; part++) {
+            dw += a.partial[(part * 2) * a.n + j], db += a.partial[(part * 2 + 1) * a.n + j];
+        }
+        store_real<double>(a.dweight, j, dw);
+        store_real<double>(a.dbias, j, db);
+    }
+}
+
+/* -- batch norm (Ioffe and Szegedy 2015): statistics by a block a channel, then elementwise ------------ */
+
+/* Place of value k of channel c. */
+DEV int64_t in_channel(const ac_gpu_channels &a, int64_t c, int64_t k) {
+    return (k / a.inner * a.channels + c) * a.inner + k % a.inner;
+}
+
+AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
+    int64_t count = a.batch * a.inner;
+    for (int64_t c = blockIdx.x; c < a.channels; c += gridDim.x) {
+        double mean, var;
+        if (a.training) {
+            double sum = 0, squares = 0;
+            for (int64_t k = threadIdx.x; k < count; k += AC_GPU_THREADS)
+                sum += load_real<double>(a.x, in_channel(a, c, k));
+            mean = block_join(sum, Add()) / (double)count;
+            for (int64_t k = threadIdx.x; k < count; k += AC_GPU_THREADS) {
+                double d = load_real<double>(a.x, in_channel(a, c, k)) - mean;
+                squares += d * d;
+            }
+            var = block_join(squares, Add()) / (double)count;
+        } else {
+            mean = load_real<double>(a.running_mean, c * a.mean_step),
+            var = load_real<double>(a.running_var, c * a.var_step);
+        }
+        if (threadIdx.x != 0) continue;
+        store_real<double>(a.mean, c, mean);
+        store_real<double>(a.rstd, c, 1 / sqrt(var + a.eps));
+        if (!a.training || !a.running_mean.data || !a.running_var.data) continue;
+        double keep = 1 - a.momentum, unbiased = var * (double)count / (double)(count - 1);
+        double m = load_real<double>(a.running_mean, c * a.mean_step),
+               v = load_real<double>(a.running_var, c * a.var_step);
+        store_real<double>(a.running_mean, c * a.mean_step, keep * m + a.momentum * mean);
+        store_real<double>(a.running_var, c * a.var_step, keep * v + a.momentum * unbiased);
+    }
+}
+
+AC_KERNEL(ac_channel_normalize, ac_gpu_channels) {
+    for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
+        int64_t c = i / a.inner % a.channels;
+        double y = (load_real<double>(a.x, i) - load_real<double>(a.mean, c)) * load_real<double>(a.rstd, c);
+        if (a.weight.data) y *= load_real<double>(a.weight, c * a.weight_step);
+        if (a.bias.data) y += load_real<double>(a.bias, c * a.bias_step);
+        store_real<double>(a.y, i, y);
+    }
+}
+
+AC_KERNEL(ac_channel_gradients, ac_gpu_channels) {
+    for (int64_t c = blockIdx.x; c < a.channels; c += gridDim.x) {
+        double mean = load_real<double>(a.mean, c), rstd = load_real<double>(a.rstd, c), sum = 0, hat = 0;
+        for (int64_t k = threadIdx.x; k < a.batch * a.inner; k += AC_GPU_THREADS) {
+            int64_t at = in_channel(a, c, k);
+            double g = load_real<double>(a.g, at);
+            sum += g, hat += g * (load_real<double>(a.x, at) - mean) * rstd;
+        }
+        sum = block_join(sum, Add());
+        hat = block_join(hat, Add());
+        if (threadIdx.x != 0) continue;
+        store_real<double>(a.dweight, c, hat);
+        store_real<double>(a.dbias, c, sum);
+    }
+}
+
+AC_KERNEL(ac_channel_backward, ac_gpu_channels) {
+    double count = (double)(a.batch * a.inner);
+    for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
+        int64_t c = i / a.inner % a.channels;
+        double rstd = load_real<double>(a.rstd, c),
+               hat = (load_real<double>(a.x, i) - load_real<double>(a.mean, c)) * rstd;
+        double w = a.weight.data ? load_real<double>(a.weight, c * a.weight_step) : 1;
+        double m1 = a.training ? load_real<double>(a.dbias, c) / count : 0;
+        double m2 = a.training ? load_real<double>(a.dweight, c) / count : 0;
+        store_real<double>(a.y, i, w * rstd * (load_real<double>(a.g, i) - m1 - hat * m2));
+    }
+}

@@ -1,0 +1,420 @@
+/* CUDA for Python: devices, streams, events, memory, and the scaler's passes that stay on the device. Handles of
+ * streams and events are ints here; ampc.cuda makes objects of them. */
+#include "state.h"
+
+#include "../amp/autocast.h"
+#include "../cuda/lists.h"
+
+#define ARGS(format, ...)                                                                                              \
+    (void)module;                                                                                                      \
+    if (!PyArg_ParseTuple(args, format, __VA_ARGS__)) return NULL
+#define FUNCTION(name) static PyObject *name(PyObject *module, PyObject *args)
+#define HANDLE(type, number) ((type)(uintptr_t)(number))
+#define RETURN_HANDLE(h) return PyLong_FromUnsignedLongLong((unsigned long long)(uintptr_t)(h))
+
+typedef unsigned long long handle;
+
+/* -- libraries and devices ------------------------------------------------------------------------------------- */
+
+FUNCTION(count) {
+    int n;
+    (void)module, (void)args;
+    AC_PY_TRY(ac_gpu_count(&n));
+    ac_amp_has_gpu = n > 0;
+    return PyLong_FromLong(n);
+}
+
+FUNCTION(init) {
+    (void)module, (void)args;
+    AC_PY_TRY(ac_gpu_init());
+    Py_RETURN_NONE;
+}
+
+FUNCTION(note) {
+    const char *name;
+    ARGS("s", &name);
+    const char *text = ac_gpu_library_note(name);
+    ac_error_clear();
+    return PyUnicode_FromString(text);
+}
+
+FUNCTION(set_paths) {
+    const char *paths;
+    ARGS("s", &paths);
+    ac_gpu_set_paths(paths);
+    Py_RETURN_NONE;
+}
+
+FUNCTION(is_simulated) {
+    (void)module, (void)args;
+    return PyBool_FromLong(ac_gpu_is_simulated());
+}
+
+FUNCTION(facts) {
+    int i;
+    ac_gpu_facts f;
+    ARGS("i", &i);
+    AC_PY_TRY(ac_gpu_facts_of(AC_CUDA(i), &f));
+    return Py_BuildValue("{s:s,s:i,s:i,s:L,s:i,s:i,s:i,s:y#}", "name", f.name, "major", f.major, "minor", f.minor,
+                         "total_memory", (long long)f.memory, "multi_processor_count", f.multiprocessors,
+                         "max_threads_per_multi_processor", f.threads_per_multiprocessor, "L2_cache_size", f.l2_bytes,
+                         "uuid", f.uuid, (Py_ssize_t)sizeof f.uuid);
+}
+
+/* A call that may wait: others run meanwhile. */
+#define WAITING(call)                                                                                                  \
+    do {                                                                                                               \
+        void *lock_ = ac_lock.release();                                                                               \
+        int failed_ = (call);                                                                                          \
+        ac_lock.acquire(lock_);                                                                                        \
+        if (failed_ < 0) return ac_raise();                                                                            \
+    } while (0)
+
+FUNCTION(synchronize) {
+    int i;
+    ARGS("i", &i);
+    WAITING(ac_gpu_synchronize(AC_CUDA(i)));
+    Py_RETURN_NONE;
+}
+
+/* -- streams ------------------------------------------------------------------------------------------------------ */
+
+FUNCTION(stream_new) {
+    int i, priority;
+    CUstream s;
+    ARGS("ii", &i, &priority);
+    AC_PY_TRY(ac_gpu_stream_new(AC_CUDA(i), priority, &s));
+    RETURN_HANDLE(s);
+}
+FUNCTION(stream_free) {
+    int i;
+    handle s;
+    ARGS("iK", &i, &s);
+    if (ac_gpu_usable()) AC_PY_TRY(ac_gpu_stream_free(AC_CUDA(i), HANDLE(CUstream, s)));
+    Py_RETURN_NONE;
+}
+FUNCTION(stream_get) {
+    int i;
+    ARGS("i", &i);
+    AC_PY_TRY(ac_gpu_check_device(AC_CUDA(i)));
+    RETURN_HANDLE(ac_gpu_stream(AC_CUDA(i)));
+}
+FUNCTION(stream_set) {
+    int i;
+    handle s;
+    ARGS("iK", &i, &s);
+    AC_PY_TRY(ac_gpu_check_device(AC_CUDA(i)));
+    ac_gpu_set_stream(AC_CUDA(i), HANDLE(CUstream, s));
+    Py_RETURN_NONE;
+}
+FUNCTION(stream_wait) {
+    int i;
+    handle s;
+    ARGS("iK", &i, &s);
+    WAITING(ac_gpu_stream_wait(AC_CUDA(i), HANDLE(CUstream, s)));
+    Py_RETURN_NONE;
+}
+FUNCTION(stream_idle) {
+    int i;
+    handle s;
+    bool idle;
+    ARGS("iK", &i, &s);
+    AC_PY_TRY(ac_gpu_stream_idle(AC_CUDA(i), HANDLE(CUstream, s), &idle));
+    return PyBool_FromLong(idle);
+}
+
+/* -- events ----------------------------------------------------------------------------------------------------------
+ */
+
+FUNCTION(event_new) {
+    int i, timing, blocking;
+    CUevent e;
+    ARGS("ipp", &i, &timing, &blocking);
+    AC_PY_TRY(ac_gpu_event_new(AC_CUDA(i), timing, blocking, &e));
+    RETURN_HANDLE(e);
+}
+FUNCTION(event_free) {
+    int i;
+    handle e;
+    ARGS("iK", &i, &e);
+    if (ac_gpu_usable()) AC_PY_TRY(ac_gpu_event_free(AC_CUDA(i), HANDLE(CUevent, e)));
+    Py_RETURN_NONE;
+}
+FUNCTION(event_record) {
+    int i;
+    handle e, s;
+    ARGS("iKK", &i, &e, &s);
+    AC_PY_TRY(ac_gpu_event_record(AC_CUDA(i), HANDLE(CUevent, e), HANDLE(CUstream, s)));
+    Py_RETURN_NONE;
+}
+FUNCTION(event_await) {
+    int i;
+    handle e, s;
+    ARGS("iKK", &i, &e, &s);
+    AC_PY_TRY(ac_gpu_event_await(AC_CUDA(i), HANDLE(CUevent, e), HANDLE(CUstream, s)));
+    Py_RETURN_NONE;
+}
+FUNCTION(event_wait) {
+    int i;
+    handle e;
+    ARGS("iK", &i, &e);
+    WAITING(ac_gpu_event_wait(AC_CUDA(i), HANDLE(CUevent, e)));
+    Py_RETURN_NONE;
+}
+FUNCTION(event_done) {
+    int i;
+    handle e;
+    bool done;
+    ARGS("iK", &i, &e);
+    AC_PY_TRY(ac_gpu_event_done(AC_CUDA(i), HANDLE(CUevent, e), &done));
+    return PyBool_FromLong(done);
+}
+FUNCTION(event_elapsed) {
+    int i;
+    handle from, to;
+    float ms;
+    ARGS("iKK", &i, &from, &to);
+    AC_PY_TRY(ac_gpu_event_elapsed(AC_CUDA(i), HANDLE(CUevent, from), HANDLE(CUevent, to), &ms));
+    return PyFloat_FromDouble((double)ms);
+}
+
+/* -- memory
+ * -------------------------------------------------------------------------------------------------------------- */
+
+FUNCTION(memory) {
+    int i;
+    ac_gpu_memory_stats s;
+    ARGS("i", &i);
+    AC_PY_TRY(ac_gpu_memory_now(AC_CUDA(i), &s));
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", (long long)s.allocated,
+                         "allocated_peak", (long long)s.allocated_peak, "reserved", (long long)s.reserved,
+                         "reserved_peak", (long long)s.reserved_peak, "requested", (long long)s.requested, "blocks",
+                         (long long)s.blocks, "segments", (long long)s.segments, "allocations",
+                         (long long)s.allocations, "driver_calls", (long long)s.driver_calls, "retries",
+                         (long long)s.retries, "failures", (long long)s.failures);
+}
+FUNCTION(memory_reset_peak) {
+    int i;
+    ARGS("i", &i);
+    AC_PY_TRY(ac_gpu_memory_reset_peak(AC_CUDA(i)));
+    Py_RETURN_NONE;
+}
+FUNCTION(memory_info) {
+    int i;
+    int64_t left, total;
+    ARGS("i", &i);
+    AC_PY_TRY(ac_gpu_memory_info(AC_CUDA(i), &left, &total));
+    return Py_BuildValue("LL", (long long)left, (long long)total);
+}
+FUNCTION(empty_cache) {
+    int i;
+    ARGS("i", &i);
+    WAITING(ac_gpu_empty_cache(AC_CUDA(i)));
+    Py_RETURN_NONE;
+}
+FUNCTION(memory_limit) {
+    int i;
+    double fraction;
+    ARGS("id", &i, &fraction);
+    AC_PY_TRY(ac_gpu_memory_limit(AC_CUDA(i), fraction));
+    Py_RETURN_NONE;
+}
+FUNCTION(pool_begin) {
+    int i;
+    handle pool;
+    ARGS("iK", &i, &pool);
+    AC_PY_TRY(ac_gpu_pool_begin(AC_CUDA(i), pool));
+    Py_RETURN_NONE;
+}
+FUNCTION(pool_end) {
+    int i;
+    ARGS("i", &i);
+    AC_PY_TRY(ac_gpu_check_device(AC_CUDA(i)));
+    ac_gpu_pool_end(AC_CUDA(i));
+    Py_RETURN_NONE;
+}
+FUNCTION(pool_retire) {
+    int i;
+    handle pool;
+    ARGS("iK", &i, &pool);
+    if (ac_gpu_usable()) AC_PY_TRY(ac_gpu_pool_retire(AC_CUDA(i), pool));
+    Py_RETURN_NONE;
+}
+
+static ac_tensor *tensor_arg(PyObject *o, const char *what) {
+    if (ac_is_tensor(o)) return ac_unwrap(o);
+    PyErr_Format(PyExc_TypeError, "%s: expected a Tensor, got %s", what, Py_TYPE(o)->tp_name);
+    return NULL;
+}
+
+FUNCTION(record_stream) {
+    PyObject *o;
+    handle s;
+    ARGS("OK", &o, &s);
+    ac_tensor *t = tensor_arg(o, "record_stream");
+    if (!t) return NULL;
+    bool ours = ac_device_of(t) != AC_CPU && t->storage->release == ac_cuda_memory.release;
+    if (ours) AC_PY_TRY(ac_gpu_record_stream(t->storage->owner, HANDLE(CUstream, s)));
+    Py_RETURN_NONE;
+}
+
+/* _cuda_pin(t): a copy of a CPU tensor in page-locked memory */
+static PyObject *pin(PyObject *module, PyObject *o) {
+    (void)module;
+    ac_tensor *t = tensor_arg(o, "pin_memory");
+    if (!t) return NULL;
+    if (ac_device_of(t) != AC_CPU)
+        return PyErr_Format(PyExc_RuntimeError, "pin_memory: only tensors of the CPU can be pinned, this one is on %s",
+                            ac_device_name(ac_device_of(t)));
+    ac_storage *s = ac_gpu_pinned(t->numel * ac_itemsize(t->dtype));
+    if (!s) return ac_raise();
+    ac_dims shape = ac_shape_of(t), strides = ac_dims_contiguous(&shape);
+    ac_tensor *copy = ac_tensor_from_storage(s, t->dtype, &shape, &strides);
+    if (!copy) return ac_raise();
+    if (ac_copy_into(copy, t) == 0) return ac_wrap(copy);
+    ac_tensor_release(copy);
+    return ac_raise();
+}
+
+static PyObject *is_pinned(PyObject *module, PyObject *o) {
+    (void)module;
+    ac_tensor *t = tensor_arg(o, "is_pinned");
+    if (!t) return NULL;
+    return PyBool_FromLong(ac_device_of(t) == AC_CPU && t->storage->release && ac_gpu_is_pinned(t->storage->data));
+}
+
+static PyObject *device_index(PyObject *module, PyObject *o) {
+    (void)module;
+    ac_tensor *t = tensor_arg(o, "device");
+    return t ? PyLong_FromLong(ac_device_of(t)) : NULL;
+}
+
+/* -- the scaler: nothing here waits for the device
+ * ------------------------------------------------------------------------ */
+
+/* A 0-d tensor of `dtype` on a GPU. */
+static void *number_on(PyObject *o, ac_dtype dtype, const char *what) {
+    ac_tensor *t = tensor_arg(o, what);
+    if (!t) return NULL;
+    if (t->numel == 1 && t->dtype == dtype && ac_device_of(t) != AC_CPU) return ac_data(t);
+    PyErr_Format(PyExc_ValueError, "%s: expected one %s on a GPU", what, ac_dtypes[dtype].name);
+    return NULL;
+}
+
+static ac_tensor **tensors_of(PyObject *list, const char *what) {
+    Py_ssize_t n = PyList_GET_SIZE(list);
+    ac_tensor **all = PyMem_Malloc((size_t)(n + 1) * sizeof *all);
+    if (!all) return (ac_tensor **)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < n; i++) {
+        all[i] = tensor_arg(PyList_GET_ITEM(list, i), what);
+        bool good = all[i] && ac_is_floating(all[i]->dtype) && !ac_overlaps_itself(all[i]) &&
+                    ac_device_of(all[i]) != AC_CPU && ac_device_of(all[i]) == ac_device_of(all[0]);
+        if (good) continue;
+        if (all[i])
+            PyErr_Format(PyExc_RuntimeError,
+                         "%s: tensor %zd must be floating point, on the others' GPU, its elements "
+                         "apart in memory",
+                         what, i);
+        PyMem_Free(all);
+        return NULL;
+    }
+    return all;
+}
+
+/* _cuda_unscale(grads, factor | None, found_inf) */
+FUNCTION(unscale) {
+    PyObject *list, *by, *found;
+    ARGS("O!OO", &PyList_Type, &list, &by, &found);
+    const float *factor = by == Py_None ? NULL : number_on(by, AC_float32, "factor");
+    float *flag = factor || by == Py_None ? number_on(found, AC_float32, "found_inf") : NULL;
+    ac_tensor **grads = flag ? tensors_of(list, "gradients") : NULL;
+    if (!grads) return NULL;
+    int n = (int)PyList_GET_SIZE(list), failed = ac_gpu_unscale(grads, n, factor, flag);
+    for (int i = 0; i < n && factor && !failed; i++) ac_wrote(grads[i]);
+    PyMem_Free(grads);
+    if (failed) return ac_raise();
+    Py_RETURN_NONE;
+}
+
+/* _cuda_squares(tensors) -> float64 tensor of a sum for each */
+FUNCTION(squares) {
+    PyObject *list;
+    ARGS("O!", &PyList_Type, &list);
+    int n = (int)PyList_GET_SIZE(list);
+    ac_tensor **all = n ? tensors_of(list, "tensors") : NULL;
+    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_squares: no tensors");
+    ac_attrs_full zeros = {
+        .size = {1, {n}}, .value = {AC_INT, {0}}, .dtype = AC_float64, .device = ac_device_of(all[0])};
+    ac_tensor *sums = NULL;
+    int failed = ac_call(AC_OP_full, NULL, 0, &zeros, &sums);
+    if (!failed) failed = ac_gpu_squares(all, n, ac_data(sums));
+    PyMem_Free(all);
+    if (!failed) return ac_wrap(sums);
+    ac_tensor_clear(&sums);
+    return ac_raise();
+}
+
+/* _cuda_scale_update(scale, tracker, found_inf, growth, backoff, interval) */
+FUNCTION(scale_update) {
+    PyObject *s, *t, *f;
+    double growth, backoff;
+    long long interval;
+    ARGS("OOOddL", &s, &t, &f, &growth, &backoff, &interval);
+    float *scale = number_on(s, AC_float32, "scale");
+    int32_t *tracker = scale ? number_on(t, AC_int32, "growth_tracker") : NULL;
+    const float *found = tracker ? number_on(f, AC_float32, "found_inf") : NULL;
+    if (!found) return NULL;
+    AC_PY_TRY(ac_gpu_scale_update(ac_device_of(ac_unwrap(s)), scale, tracker, found, growth, backoff, interval));
+    ac_wrote(ac_unwrap(s));
+    ac_wrote(ac_unwrap(t));
+    Py_RETURN_NONE;
+}
+
+FUNCTION(allow_tf32) {
+    int on = -1;
+    ARGS("|p", &on);
+    bool was = ac_gpu_allow_tf32;
+    if (on >= 0) ac_gpu_allow_tf32 = on;
+    return PyBool_FromLong(was);
+}
+
+#define ROW(name) {"_cuda_" #name, name, METH_VARARGS, NULL}
+static PyMethodDef functions[] = {ROW(count),
+                                  ROW(init),
+                                  ROW(note),
+                                  ROW(set_paths),
+                                  ROW(is_simulated),
+                                  ROW(facts),
+                                  ROW(synchronize),
+                                  ROW(stream_new),
+                                  ROW(stream_free),
+                                  ROW(stream_get),
+                                  ROW(stream_set),
+                                  ROW(stream_wait),
+                                  ROW(stream_idle),
+                                  ROW(event_new),
+                                  ROW(event_free),
+                                  ROW(event_record),
+                                  ROW(event_await),
+                                  ROW(event_wait),
+                                  ROW(event_done),
+                                  ROW(event_elapsed),
+                                  ROW(memory),
+                                  ROW(memory_reset_peak),
+                                  ROW(memory_info),
+                                  ROW(empty_cache),
+                                  ROW(memory_limit),
+                                  ROW(pool_begin),
+                                  ROW(pool_end),
+                                  ROW(pool_retire),
+                                  ROW(record_stream),
+                                  ROW(unscale),
+                                  ROW(squares),
+                                  ROW(scale_update),
+                                  ROW(allow_tf32),
+                                  {"_cuda_pin", pin, METH_O, NULL},
+                                  {"_cuda_is_pinned", is_pinned, METH_O, NULL},
+                                  {"_device_index", device_index, METH_O, NULL},
+                                  {NULL, NULL, 0, NULL}};
+
+int ac_cuda_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

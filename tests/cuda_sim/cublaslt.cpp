@@ -1,0 +1,181 @@
+/* A stand-in for libcublasLt: plain loops over the simulated device's memory, in the stream's order. It refuses
+ * what the real library refuses: mixed operand types, leading dimensions too small, plans it did not choose. */
+#include "sim.h"
+
+#include "../../csrc/base/half.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include <initializer_list>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+enum { SUCCESS = 0, INVALID = 7, NOT_SUPPORTED = 15 };
+enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+enum { COMPUTE_F32 = 68, COMPUTE_F64 = 70, COMPUTE_TF32 = 77 };
+enum { EPILOGUE_NONE = 1, EPILOGUE_BIAS = 4 };
+
+struct Desc {
+    int compute, scale, transa, transb;
+    unsigned epilogue;
+    const void *bias;
+};
+struct Layout {
+    int type, count;
+    uint64_t rows, cols;
+    int64_t ld, offset;
+};
+struct Wish {
+    unsigned align[4];
+    size_t workspace;
+};
+struct Algo {
+    uint64_t mark, shape;
+    uint64_t rest[6];
+};
+struct Heuristic {
+    Algo algo;
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+};
+static const uint64_t MARK = 0x616D7063;
+
+API size_t cublasLtGetVersion(void) { return 130000; }
+API const char *cublasLtGetStatusName(int s) {
+    return s == SUCCESS   ? "CUBLAS_STATUS_SUCCESS"
+           : s == INVALID ? "CUBLAS_STATUS_INVALID_VALUE"
+                          : "CUBLAS_STATUS_NOT_SUPPORTED";
+}
+API int cublasLtCreate(void **h) { return *h = (void *)&MARK, SUCCESS; }
+
+API int cublasLtMatmulDescCreate(Desc **d, int compute, int scale) {
+    *d = new Desc{compute, scale, 0, 0, EPILOGUE_NONE, nullptr};
+    return SUCCESS;
+}
+API int cublasLtMatmulDescDestroy(Desc *d) { return delete d, SUCCESS; }
+API int cublasLtMatmulDescSetAttribute(Desc *d, int which, const void *v, size_t bytes) {
+    switch (which) {
+    case 3: return bytes == 4 ? (memcpy(&d->transa, v, 4), SUCCESS) : INVALID;
+    case 4: return bytes == 4 ? (memcpy(&d->transb, v, 4), SUCCESS) : INVALID;
+    case 7: return bytes == 4 ? (memcpy(&d->epilogue, v, 4), SUCCESS) : INVALID;
+    case 8: return bytes == 8 ? (memcpy(&d->bias, v, 8), SUCCESS) : INVALID;
+    default: return INVALID;
+    }
+}
+API int cublasLtMatrixLayoutCreate(Layout **l, int type, uint64_t rows, uint64_t cols, int64_t ld) {
+    *l = new Layout{type, 1, rows, cols, ld, 0};
+    return SUCCESS;
+}
+API int cublasLtMatrixLayoutDestroy(Layout *l) { return delete l, SUCCESS; }
+API int cublasLtMatrixLayoutSetAttribute(Layout *l, int which, const void *v, size_t bytes) {
+    if (which == 5 && bytes == 4) return memcpy(&l->count, v, 4), SUCCESS;
+    if (which == 6 && bytes == 8) return memcpy(&l->offset, v, 8), SUCCESS;
+    return INVALID;
+}
+API int cublasLtMatmulPreferenceCreate(Wish **w) { return *w = new Wish{{256, 256, 256, 256}, 0}, SUCCESS; }
+API int cublasLtMatmulPreferenceDestroy(Wish *w) { return delete w, SUCCESS; }
+API int cublasLtMatmulPreferenceSetAttribute(Wish *w, int which, const void *v, size_t bytes) {
+    if (which == 1 && bytes == 8) return memcpy(&w->workspace, v, 8), SUCCESS;
+    if (which >= 5 && which <= 8 && bytes == 4) return memcpy(&w->align[which - 5], v, 4), SUCCESS;
+    return INVALID;
+}
+
+static int check(const Desc *d, const Layout *a, const Layout *b, const Layout *c, const Layout *o) {
+    uint64_t m = d->transa ? a->cols : a->rows, k = d->transa ? a->rows : a->cols;
+    uint64_t bk = d->transb ? b->cols : b->rows, n = d->transb ? b->rows : b->cols;
+    if (m != o->rows || n != o->cols || k != bk || m == 0 || n == 0 || k == 0) return INVALID;
+    if (c->rows != o->rows || c->cols != o->cols || c->type != o->type) return INVALID;
+    for (const Layout *l : {a, b, c, o})
+        if (l->ld < (int64_t)l->rows || l->count != o->count) return INVALID;
+    if (a->type != b->type) return NOT_SUPPORTED;
+    bool wide = a->type == F64;
+    if (wide != (d->compute == COMPUTE_F64) || wide != (o->type == F64) || wide != (d->scale == F64))
+        return NOT_SUPPORTED;
+    if (a->type == F32 && o->type != F32) return NOT_SUPPORTED;
+    if (o->type != a->type && o->type != F32 && !wide) return NOT_SUPPORTED;
+    return SUCCESS;
+}
+
+static uint64_t shape_of(const Layout *a, const Layout *b, const Layout *o) {
+    return a->rows * 31 + a->cols * 17 + b->rows * 13 + b->cols * 7 + o->rows * 5 + (uint64_t)o->type;
+}
+
+API int cublasLtMatmulAlgoGetHeuristic(void *, Desc *d, Layout *a, Layout *b, Layout *c, Layout *o, Wish *w, int,
+                                       Heuristic *found, int *n) {
+    int wrong = check(d, a, b, c, o);
+    if (wrong) return wrong;
+    for (unsigned align : w->align)
+        if (align == 0 || align & (align - 1)) return INVALID;
+    *found = Heuristic{{MARK, shape_of(a, b, o), {0}}, 0, SUCCESS, 1, {0}};
+    return *n = 1, SUCCESS;
+}
+
+static double read(const void *p, int type, int64_t i) {
+    switch (type) {
+    case F32: return ((const float *)p)[i];
+    case F64: return ((const double *)p)[i];
+    case F16: return ac_f16_to_f32(((const uint16_t *)p)[i]);
+    default: return ac_bf16_to_f32(((const uint16_t *)p)[i]);
+    }
+}
+static void write(void *p, int type, int64_t i, double x) {
+    switch (type) {
+    case F32: ((float *)p)[i] = (float)x; return;
+    case F64: ((double *)p)[i] = x; return;
+    case F16: ((uint16_t *)p)[i] = ac_f32_to_f16((float)x); return;
+    default: ((uint16_t *)p)[i] = ac_f32_to_bf16((float)x);
+    }
+}
+static double tf32(double x) { return (double)ac_from_bits((ac_bits((float)x) + 0x1000) & 0xFFFFE000u); }
+
+struct Product {
+    Desc d;
+    Layout a, b, c;
+    double alpha, beta;
+    const void *pa, *pb;
+    void *pc;
+};
+
+static void multiply(void *context) {
+    const Product &p = *(const Product *)context;
+    int64_t m = (int64_t)p.c.rows, n = (int64_t)p.c.cols, k = (int64_t)(p.d.transa ? p.a.rows : p.a.cols);
+    bool round = p.d.compute == COMPUTE_TF32;
+    for (int q = 0; q < p.c.count; q++)
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t i = 0; i < m; i++) {
+                double sum = 0;
+                for (int64_t l = 0; l < k; l++) {
+                    double x = read(p.pa, p.a.type, q * p.a.offset + (p.d.transa ? i * p.a.ld + l : l * p.a.ld + i));
+                    double y = read(p.pb, p.b.type, q * p.b.offset + (p.d.transb ? l * p.b.ld + j : j * p.b.ld + l));
+                    sum += round ? tf32(x) * tf32(y) : x * y;
+                }
+                int64_t at = q * p.c.offset + j * p.c.ld + i;
+                double y = p.alpha * sum + (p.beta != 0 ? p.beta * read(p.pc, p.c.type, at) : 0);
+                if (p.d.epilogue == EPILOGUE_BIAS) y += read(p.d.bias, p.c.type, i);
+                write(p.pc, p.c.type, at, y);
+            }
+}
+
+API int cublasLtMatmul(void *, Desc *d, const void *alpha, const void *pa, Layout *a, const void *pb, Layout *b,
+                       const void *beta, const void *pc, Layout *c, void *po, Layout *o, const Algo *algo, void *,
+                       size_t, void *stream) {
+    int wrong = check(d, a, b, c, o);
+    if (wrong) return wrong;
+    if (!algo || algo->mark != MARK || algo->shape != shape_of(a, b, o) || pc != po) return INVALID;
+    if (d->epilogue == EPILOGUE_BIAS && !d->bias) return INVALID;
+    bool wide = d->scale == F64;
+    Product *p = new Product{*d,
+                             *a,
+                             *b,
+                             *o,
+                             wide ? *(const double *)alpha : *(const float *)alpha,
+                             wide ? *(const double *)beta : *(const float *)beta,
+                             pa,
+                             pb,
+                             po};
+    int failed = sim_enqueue(stream, multiply, [](void *x) { delete (Product *)x; }, p);
+    return failed ? INVALID : SUCCESS;
+}

@@ -1,0 +1,592 @@
+/* A stand-in for libcuda: devices whose memory the host cannot read, streams whose work waits until somebody waits
+ * for it, and the kernels of the .cu files, compiled into this library. Tests steer it through ampc_simulator. */
+#include "sim.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#define API extern "C" __attribute__((visibility("default"))) int
+
+namespace {
+
+enum Result {
+    SUCCESS = 0,
+    INVALID = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    NO_DEVICE = 100,
+    BAD_DEVICE = 101,
+    BAD_CONTEXT = 201,
+    BAD_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    DEVICE_LOST = 46,
+    LAUNCH_FAILED = 719
+};
+
+typedef std::function<const char *()> Work;
+
+struct Stream;
+struct Event {
+    Stream *stream = nullptr; /* where it was recorded, */
+    uint64_t number = 0;      /* behind that much work */
+    bool timing = false;
+    double time = 0;
+};
+struct Item {
+    Work work;
+    Event *event = nullptr; /* set its time */
+    Stream *wait = nullptr; /* another stream's work must be done, */
+    uint64_t wait_number = 0;
+};
+struct Device;
+struct Stream {
+    Device *device;
+    std::deque<Item> queue;
+    uint64_t queued = 0, done = 0; /* numbers of pieces of work */
+    bool draining = false;
+};
+struct Device {
+    int index;
+    char *base = nullptr;
+    size_t room = (size_t)16 << 30, used = 0, limit;
+    std::map<size_t, size_t> live;             /* offset -> bytes */
+    std::multimap<size_t, size_t> free_blocks; /* bytes -> offset */
+    Stream legacy;
+    std::set<Stream *> streams;
+};
+struct Function {
+    std::string name;
+    void (*run)(void **);
+    size_t bytes;
+};
+
+struct State {
+    std::recursive_mutex lock;
+    bool ready = false, lost = false;
+    std::vector<std::unique_ptr<Device>> devices;
+    std::map<void *, size_t> pinned;
+    std::map<std::string, Function> functions;
+    std::set<Event *> events;
+    std::string wrong; /* what a kernel did; every later call fails */
+    double clock = 0;
+    long long fail_alloc = 0, fail_launch = 0, syncs = 0, launches = 0, copies = 0, open = 0;
+    Function *running = nullptr;
+} sim;
+
+thread_local std::vector<Device *> contexts;
+
+typedef std::lock_guard<std::recursive_mutex> Lock;
+
+int failed() {
+    if (!sim.ready) return NOT_INITIALIZED;
+    if (sim.lost) return DEVICE_LOST;
+    return sim.wrong.empty() ? SUCCESS : LAUNCH_FAILED;
+}
+#define ENTER                                                                                                          \
+    Lock lock_(sim.lock);                                                                                              \
+    if (int f_ = failed()) return f_
+
+Device *here() { return contexts.empty() ? nullptr : contexts.back(); }
+Stream *stream_of(void *s) { return s ? (Stream *)s : here() ? &here()->legacy : nullptr; }
+
+/* -- memory is open to this process only while the device works ----------------------------------------------- */
+
+void open_memory(bool open) {
+    if (open ? sim.open++ > 0 : --sim.open > 0) return;
+    for (auto &d : sim.devices)
+        if (d->used) mprotect(d->base, d->used, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+Device *owner_of(uint64_t address) {
+    for (auto &d : sim.devices)
+        if (address >= (uint64_t)d->base && address < (uint64_t)d->base + d->used) return d.get();
+    return nullptr;
+}
+
+bool is_live(uint64_t address, size_t bytes) {
+    Device *d = owner_of(address);
+    if (!d) return false;
+    size_t at = address - (uint64_t)d->base;
+    auto it = d->live.upper_bound(at);
+    if (it == d->live.begin()) return false;
+    --it;
+    return at + bytes <= it->first + it->second;
+}
+
+bool is_pinned(const void *p, size_t bytes) {
+    auto it = sim.pinned.upper_bound((void *)p);
+    if (it == sim.pinned.begin()) return false;
+    --it;
+    return (char *)p + bytes <= (char *)it->first + it->second;
+}
+
+/* -- streams: work runs at the last moment that is legal -------------------------------------------------------- */
+
+void drain(Stream *s, uint64_t until);
+
+void step(Stream *s) {
+    Item item = std::move(s->queue.front());
+    s->queue.pop_front();
+    if (item.wait) drain(item.wait, item.wait_number);
+    sim.clock += 0.001;
+    if (item.event) item.event->time = sim.clock;
+    if (item.work && sim.wrong.empty()) {
+        open_memory(true);
+        const char *wrong = item.work();
+        open_memory(false);
+        if (wrong) sim.wrong = wrong;
+    }
+    s->done++;
+}
+
+void drain(Stream *s, uint64_t until) {
+    if (s->draining) return; /* an event that waits for itself is in order already */
+    if (s->done >= until || s->queue.empty()) return;
+    s->draining = true;
+    open_memory(true); /* once for all: opening and closing take longer than a small kernel */
+    while (s->done < until && !s->queue.empty()) step(s);
+    open_memory(false);
+    s->draining = false;
+}
+void drain(Stream *s) { drain(s, s->queued); }
+void drain(Device *d) {
+    drain(&d->legacy);
+    for (Stream *s : d->streams) drain(s);
+}
+
+enum { MOST_QUEUED = 20000 };
+void enqueue(Stream *s, Item item) {
+    s->queue.push_back(std::move(item));
+    s->queued++;
+    if (s->queue.size() > MOST_QUEUED) drain(s);
+}
+
+int after_wait() {
+    sim.syncs++;
+    return failed();
+}
+
+} // namespace
+
+/* Work of another library's stand-in. `drop` frees the context. */
+extern "C" __attribute__((visibility("default"))) int sim_enqueue(void *stream, sim_work work, void (*drop)(void *),
+                                                                  void *context) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s) return BAD_CONTEXT;
+    std::shared_ptr<void> keep(context, drop);
+    enqueue(s, {[work, keep]() -> const char * {
+                work(keep.get());
+                return nullptr;
+            }});
+    return SUCCESS;
+}
+
+/* -- start, errors ------------------------------------------------------------------------------------------------- */
+
+API cuInit(unsigned) {
+    Lock lock(sim.lock);
+    if (sim.ready) return SUCCESS;
+    const char *count = getenv("AMPC_SIM_GPUS"), *bytes = getenv("AMPC_SIM_MEMORY");
+    int n = count ? atoi(count) : 2;
+    if (n < 1) return NO_DEVICE;
+    for (int i = 0; i < n; i++) {
+        auto d = std::make_unique<Device>();
+        d->index = i, d->legacy.device = d.get();
+        d->limit = bytes ? (size_t)atoll(bytes) : (size_t)1 << 30;
+        d->base = (char *)mmap(nullptr, d->room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (d->base == MAP_FAILED) return OUT_OF_MEMORY;
+        sim.devices.push_back(std::move(d));
+    }
+    sim.ready = true;
+    return SUCCESS;
+}
+API cuDriverGetVersion(int *v) { return *v = 13000, SUCCESS; }
+
+API cuGetErrorName(int e, const char **name) {
+    static const std::map<int, const char *> names = {{SUCCESS, "CUDA_SUCCESS"},
+                                                      {INVALID, "CUDA_ERROR_INVALID_VALUE"},
+                                                      {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                      {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
+                                                      {NO_DEVICE, "CUDA_ERROR_NO_DEVICE"},
+                                                      {BAD_DEVICE, "CUDA_ERROR_INVALID_DEVICE"},
+                                                      {BAD_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+                                                      {BAD_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
+                                                      {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+                                                      {NOT_READY, "CUDA_ERROR_NOT_READY"},
+                                                      {DEVICE_LOST, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+                                                      {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"}};
+    auto it = names.find(e);
+    return it == names.end() ? (*name = nullptr, INVALID) : (*name = it->second, SUCCESS);
+}
+API cuGetErrorString(int e, const char **text) {
+    Lock lock(sim.lock);
+    *text = e == LAUNCH_FAILED   ? sim.wrong.c_str()
+            : e == OUT_OF_MEMORY ? "out of memory"
+            : e == DEVICE_LOST   ? "the device is gone"
+                                 : "simulated error";
+    return SUCCESS;
+}
+
+/* -- devices and contexts --------------------------------------------------------------------------------------------
+ */
+
+API cuDeviceGetCount(int *n) {
+    ENTER;
+    return *n = (int)sim.devices.size(), SUCCESS;
+}
+API cuDeviceGet(int *d, int i) {
+    ENTER;
+    return i < 0 || i >= (int)sim.devices.size() ? BAD_DEVICE : (*d = i, SUCCESS);
+}
+API cuDeviceGetName(char *name, int n, int d) { return snprintf(name, (size_t)n, "Simulated GPU %d", d), SUCCESS; }
+API cuDeviceGetUuid_v2(char *uuid, int d) {
+    memset(uuid, 0, 16);
+    uuid[15] = (char)d;
+    return SUCCESS;
+}
+API cuDeviceTotalMem_v2(size_t *bytes, int d) {
+    ENTER;
+    return *bytes = sim.devices[(size_t)d]->limit, SUCCESS;
+}
+API cuDeviceGetAttribute(int *v, int which, int) {
+    switch (which) {
+    case 16: return *v = 4, SUCCESS;       /* multiprocessors: few, so that kernels go round */
+    case 38: return *v = 4 << 20, SUCCESS; /* L2 */
+    case 39: return *v = 2048, SUCCESS;    /* threads of a multiprocessor */
+    case 75: return *v = 9, SUCCESS;       /* compute capability */
+    case 76: return *v = 0, SUCCESS;
+    default: return INVALID;
+    }
+}
+API cuDeviceCanAccessPeer(int *can, int, int) { return *can = 1, SUCCESS; }
+API cuDevicePrimaryCtxRetain(void **c, int d) {
+    ENTER;
+    return *c = sim.devices[(size_t)d].get(), SUCCESS;
+}
+API cuCtxGetCurrent(void **c) { return *c = here(), SUCCESS; }
+API cuCtxPushCurrent_v2(void *c) { return contexts.push_back((Device *)c), SUCCESS; }
+API cuCtxPopCurrent_v2(void **c) {
+    if (contexts.empty()) return BAD_CONTEXT;
+    *c = contexts.back();
+    contexts.pop_back();
+    return SUCCESS;
+}
+API cuCtxSynchronize(void) {
+    ENTER;
+    if (!here()) return BAD_CONTEXT;
+    drain(here());
+    return after_wait();
+}
+
+/* -- kernels ----------------------------------------------------------------------------------------------------------
+ */
+
+API cuModuleLoadData(void **m, const void *) {
+    ENTER;
+    return here() ? (*m = here(), SUCCESS) : BAD_CONTEXT;
+}
+API cuModuleGetFunction(void **f, void *, const char *name) {
+    ENTER;
+    Dl_info self;
+    dladdr((void *)&cuModuleGetFunction, &self);
+    void *library = dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    void *run = dlsym(library, (std::string("sim_kernel_") + name).c_str());
+    void *bytes = dlsym(library, (std::string("sim_bytes_") + name).c_str());
+    if (!run || !bytes) return NOT_FOUND;
+    Function &found = sim.functions[name];
+    found = {name, (void (*)(void **))run, *(const size_t *)bytes};
+    *f = &found;
+    return SUCCESS;
+}
+API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void *stream, void **params, void **) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s || gy != 1 || gz != 1 || by != 1 || bz != 1) return INVALID;
+    if (sim.fail_launch && --sim.fail_launch == 0) return LAUNCH_FAILED;
+    Function *function = (Function *)f;
+    auto args = std::make_shared<std::vector<char>>((char *)params[0], (char *)params[0] + function->bytes);
+    sim.launches++;
+    enqueue(s, {[=]() -> const char * {
+                static std::string said;
+                void *one[] = {args->data()};
+                const char *wrong = sim_run_kernel(function->run, one, gx, bx, shared);
+                if (!wrong) return nullptr;
+                said = function->name + ": " + wrong;
+                return said.c_str();
+            }});
+    return SUCCESS;
+}
+
+/* -- memory
+ * ------------------------------------------------------------------------------------------------------------- */
+
+enum { PAGE = 4096, MOST_GARBAGE = 4 << 20 };
+
+API cuMemGetInfo_v2(size_t *left, size_t *total) {
+    ENTER;
+    if (!here()) return BAD_CONTEXT;
+    size_t used = 0;
+    for (auto &b : here()->live) used += b.second;
+    *total = here()->limit, *left = here()->limit - used;
+    return SUCCESS;
+}
+API cuMemAlloc_v2(unsigned long long *p, size_t bytes) {
+    ENTER;
+    Device *d = here();
+    size_t left, total, whole = (bytes + PAGE - 1) / PAGE * PAGE, at;
+    if (!d) return BAD_CONTEXT;
+    if (sim.fail_alloc && --sim.fail_alloc == 0) return OUT_OF_MEMORY;
+    cuMemGetInfo_v2(&left, &total);
+    if (bytes > left) return OUT_OF_MEMORY;
+    auto it = d->free_blocks.lower_bound(whole);
+    if (it != d->free_blocks.end() && it->first == whole) {
+        at = it->second;
+        d->free_blocks.erase(it);
+    } else {
+        if (d->used + whole > d->room) return OUT_OF_MEMORY;
+        at = d->used, d->used += whole;
+    }
+    d->live[at] = bytes;
+    mprotect(d->base + at, whole, PROT_READ | PROT_WRITE);
+    memset(d->base + at, 0xFF,
+           bytes < MOST_GARBAGE ? bytes : (size_t)MOST_GARBAGE); /* nan, -1: what was not written is seen */
+    if (!sim.open) mprotect(d->base + at, whole, PROT_NONE);
+    *p = (unsigned long long)(d->base + at);
+    return SUCCESS;
+}
+API cuMemFree_v2(unsigned long long p) {
+    ENTER;
+    Device *d = owner_of(p);
+    if (!d) return INVALID;
+    drain(d); /* as the real one: freeing waits for the device */
+    auto it = d->live.find(p - (unsigned long long)d->base);
+    if (it == d->live.end()) return INVALID;
+    size_t whole = (it->second + PAGE - 1) / PAGE * PAGE;
+    madvise(d->base + it->first, whole, MADV_DONTNEED);
+    d->free_blocks.emplace(whole, it->first);
+    d->live.erase(it);
+    return SUCCESS;
+}
+API cuMemHostAlloc(void **p, size_t bytes, unsigned) {
+    ENTER;
+    if (sim.fail_alloc && --sim.fail_alloc == 0) return OUT_OF_MEMORY;
+    *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!*p) return OUT_OF_MEMORY;
+    sim.pinned[*p] = bytes;
+    return SUCCESS;
+}
+API cuMemFreeHost(void *p) {
+    ENTER;
+    if (!sim.pinned.erase(p)) return INVALID;
+    for (auto &d : sim.devices) drain(d.get());
+    free(p);
+    return SUCCESS;
+}
+API cuMemHostGetDevicePointer_v2(unsigned long long *d, void *p, unsigned) {
+    ENTER;
+    return sim.pinned.count(p) ? (*d = (unsigned long long)p, SUCCESS) : INVALID;
+}
+API cuPointerGetAttribute(void *value, int which, unsigned long long p) {
+    ENTER;
+    if (which != 2) return INVALID;
+    if (is_pinned((void *)p, 1)) return *(unsigned *)value = 1, SUCCESS;
+    if (is_live(p, 1)) return *(unsigned *)value = 2, SUCCESS;
+    return INVALID;
+}
+
+/* -- copies: of pageable memory the driver takes what it needs before it returns
+ * -------------------------------------------- */
+
+const char *bad_copy = "a copy from or to memory that is not there any more";
+
+API cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *stream) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s || !is_live(to, bytes)) return INVALID;
+    sim.copies++;
+    if (is_pinned(from, bytes)) {
+        enqueue(s, {[=]() -> const char * {
+                    return !is_pinned(from, bytes) || !is_live(to, bytes) ? bad_copy
+                                                                          : (memcpy((void *)to, from, bytes), nullptr);
+                }});
+        return SUCCESS;
+    }
+    auto staged = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
+    enqueue(s, {[=]() -> const char * {
+                return !is_live(to, bytes) ? bad_copy : (memcpy((void *)to, staged->data(), bytes), nullptr);
+            }});
+    return SUCCESS;
+}
+API cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *stream) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s || !is_live(from, bytes)) return INVALID;
+    bool pinned = is_pinned(to, bytes);
+    sim.copies++;
+    enqueue(s, {[=]() -> const char * {
+                return !is_live(from, bytes) || (pinned && !is_pinned(to, bytes))
+                           ? bad_copy
+                           : (memcpy(to, (void *)from, bytes), nullptr);
+            }});
+    if (pinned) return SUCCESS;
+    drain(s);
+    return after_wait();
+}
+API cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes, void *stream) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s || !is_live(to, bytes) || !is_live(from, bytes)) return INVALID;
+    sim.copies++;
+    enqueue(s, {[=]() -> const char * { return memmove((void *)to, (void *)from, bytes), nullptr; }});
+    return SUCCESS;
+}
+API cuMemcpyPeerAsync(unsigned long long to, void *, unsigned long long from, void *, size_t bytes, void *stream) {
+    return cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
+}
+API cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *stream) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s || !is_live(to, bytes)) return INVALID;
+    enqueue(s, {[=]() -> const char * { return memset((void *)to, value, bytes), nullptr; }});
+    return SUCCESS;
+}
+
+/* -- streams and events
+ * ------------------------------------------------------------------------------------------------------- */
+
+API cuStreamCreateWithPriority(void **stream, unsigned flags, int) {
+    ENTER;
+    if (!here() || flags != 1) return INVALID; /* streams that wait for stream 0 are not simulated */
+    Stream *s = new Stream();
+    s->device = here();
+    here()->streams.insert(s);
+    return *stream = s, SUCCESS;
+}
+API cuStreamDestroy_v2(void *stream) {
+    ENTER;
+    Stream *s = (Stream *)stream;
+    if (!s || !s->device->streams.count(s)) return BAD_HANDLE;
+    drain(s);
+    s->device->streams.erase(s);
+    for (Event *e : sim.events)
+        if (e->stream == s) e->stream = nullptr;
+    delete s;
+    return SUCCESS;
+}
+API cuStreamSynchronize(void *stream) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s) return BAD_CONTEXT;
+    drain(s);
+    return after_wait();
+}
+API cuStreamQuery(void *stream) { /* asking again and again must come to an end */
+    ENTER;
+    Stream *s = stream_of(stream);
+    if (!s) return BAD_CONTEXT;
+    if (!s->queue.empty()) step(s);
+    return s->queue.empty() ? failed() : NOT_READY;
+}
+API cuStreamWaitEvent(void *stream, void *event, unsigned) {
+    ENTER;
+    Stream *s = stream_of(stream);
+    Event *e = (Event *)event;
+    if (!s || !sim.events.count(e)) return BAD_HANDLE;
+    Item item;
+    item.wait = e->stream, item.wait_number = e->number;
+    if (e->stream && e->stream != s) enqueue(s, std::move(item));
+    return SUCCESS;
+}
+API cuEventCreate(void **event, unsigned flags) {
+    ENTER;
+    Event *e = new Event();
+    e->timing = !(flags & 2);
+    sim.events.insert(e);
+    return *event = e, SUCCESS;
+}
+API cuEventDestroy_v2(void *event) {
+    ENTER;
+    Event *e = (Event *)event;
+    if (!sim.events.erase(e)) return BAD_HANDLE;
+    if (e->stream) drain(e->stream, e->number);
+    delete e;
+    return SUCCESS;
+}
+API cuEventRecord(void *event, void *stream) {
+    ENTER;
+    Event *e = (Event *)event;
+    Stream *s = stream_of(stream);
+    if (!s || !sim.events.count(e)) return BAD_HANDLE;
+    if (e->stream) drain(e->stream, e->number); /* its earlier place is forgotten */
+    Item item;
+    item.event = e;
+    enqueue(s, std::move(item));
+    e->stream = s, e->number = s->queued;
+    return SUCCESS;
+}
+API cuEventQuery(void *event) {
+    ENTER;
+    Event *e = (Event *)event;
+    if (!sim.events.count(e)) return BAD_HANDLE;
+    if (!e->stream || e->stream->done >= e->number) return SUCCESS;
+    step(e->stream);
+    return e->stream->done >= e->number ? failed() : NOT_READY;
+}
+API cuEventSynchronize(void *event) {
+    ENTER;
+    Event *e = (Event *)event;
+    if (!sim.events.count(e)) return BAD_HANDLE;
+    if (e->stream) drain(e->stream, e->number);
+    return after_wait();
+}
+API cuEventElapsedTime(float *ms, void *from, void *to) {
+    ENTER;
+    Event *a = (Event *)from, *b = (Event *)to;
+    if (!sim.events.count(a) || !sim.events.count(b) || !a->timing || !b->timing) return BAD_HANDLE;
+    if ((a->stream && a->stream->done < a->number) || (b->stream && b->stream->done < b->number)) return NOT_READY;
+    *ms = (float)(b->time - a->time);
+    return SUCCESS;
+}
+
+/* -- for tests
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+/* Sets something, or asks for a number; -1 when there is no such thing. */
+extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const char *what, long long value) {
+    Lock lock(sim.lock);
+    std::string w = what;
+    long long sum = 0;
+    if (w == "order") return sim_set_order((int)(value % 3), (uint64_t)value), 0;
+    if (w == "fail_alloc") return sim.fail_alloc = value, 0;
+    if (w == "fail_launch") return sim.fail_launch = value, 0;
+    if (w == "lose_device") return sim.lost = value != 0, 0;
+    if (w == "forget_error") return sim.wrong.clear(), 0;
+    if (w == "syncs") return sim.syncs;
+    if (w == "launches") return sim.launches;
+    if (w == "copies") return sim.copies;
+    if (w == "pinned") return (long long)sim.pinned.size();
+    if (w == "events") return (long long)sim.events.size();
+    for (auto &d : sim.devices) {
+        if (w == "streams") sum += (long long)d->streams.size();
+        else if (w == "blocks") sum += (long long)d->live.size();
+        else if (w == "pending") {
+            sum += (long long)d->legacy.queue.size();
+            for (Stream *s : d->streams) sum += (long long)s->queue.size();
+        } else return -1;
+    }
+    return sum;
+}

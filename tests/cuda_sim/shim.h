@@ -1,0 +1,66 @@
+/* What the .cu files need of CUDA, for a C++ compiler: a kernel becomes a function over one thread, run on a fiber
+ * of its own by block.cpp. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define DEV static inline
+#define DEV_CALL static inline
+#define __forceinline__
+#define __volatile__ volatile
+
+struct sim_index {
+    unsigned x, y, z;
+};
+extern sim_index sim_thread, sim_block, sim_block_size, sim_grid_size;
+#define threadIdx sim_thread
+#define blockIdx sim_block
+#define blockDim sim_block_size
+#define gridDim sim_grid_size
+
+/* What the launch asked for, filled with garbage before every block. */
+extern char *ac_shared_memory;
+
+void sim_sync_block(void);
+void sim_sync_warp(void);
+void *sim_warp_slot(int lane); /* 16 bytes for each lane of this thread's warp */
+int sim_lane(void);
+
+/* The entry that the stand-in driver finds by name: it reads the arguments as the real one does. */
+#define AC_KERNEL(name, Args)                                                                                          \
+    static void body_##name(const Args &a);                                                                            \
+    extern "C" __attribute__((visibility("default"))) void sim_kernel_##name(void **params) {                          \
+        body_##name(*(const Args *)params[0]);                                                                         \
+    }                                                                                                                  \
+    extern "C" __attribute__((visibility("default"))) const size_t sim_bytes_##name = sizeof(Args);                    \
+    static void body_##name(const Args &a)
+
+#define __syncthreads sim_sync_block
+static inline void __threadfence_system(void) {}
+
+template <class V> static inline V sim_exchange(V v, int from) {
+    static_assert(sizeof(V) <= 16, "a shuffled value has at most 16 bytes");
+    memcpy(sim_warp_slot(sim_lane()), &v, sizeof v);
+    sim_sync_warp();
+    V other;
+    memcpy(&other, sim_warp_slot(from), sizeof other);
+    sim_sync_warp();
+    return other;
+}
+template <class V> static inline V __shfl_xor_sync(unsigned, V v, int with) {
+    return sim_exchange(v, sim_lane() ^ with);
+}
+
+/* Threads of the simulator never run side by side. */
+template <class V> static inline V atomicAdd(V *at, V v) {
+    V old = *at;
+    *at = old + v;
+    return old;
+}
+template <class V> static inline V atomicCAS(V *at, V expected, V v) {
+    V old = *at;
+    if (old == expected) *at = v;
+    return old;
+}
