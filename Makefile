@@ -1,5 +1,6 @@
 # make demo   train a model on handwritten digits in three precisions
 # make test   build, install and run every test
+# make sim    test the GPU backend on its simulator; no GPU needed
 # make levels the same for what depends on the instruction set, under each
 # Both make .venv and install what they need. PYTHON picks the interpreter.
 PYTHON ?= python3
@@ -7,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo test levels bench ctest lint soak clean
+.PHONY: demo test levels sim gpu bench ctest lint soak clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +33,16 @@ levels: $(VENV)/installed
 		echo "AMPC_CPU=$$cpu"; \
 		AMPC_CPU=$$cpu ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header -m 'not slow' $(PYTEST_ARGS) \
 			test_ops.py test_autocast.py test_training.py test_optim.py || exit 1; done
+
+# The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
+GPU_SUITES := test_cuda.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
+	test_training.py test_robust.py test_table.py
+sim: $(VENV)/installed
+	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
+
+# The same on the GPU of this machine.
+gpu: $(VENV)/installed
+	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header -m gpu $(PYTEST_ARGS) $(GPU_SUITES)
 
 # The core's own C tests under the address and undefined-behaviour sanitizers.
 ctest:

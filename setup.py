@@ -1,9 +1,13 @@
-"""Builds the extension ampc._C from csrc/ and bundles OpenBLAS beside it."""
+"""Builds the extension ampc._C from csrc/ and bundles OpenBLAS beside it. Where nvcc is found, the CUDA kernels are
+compiled too and embedded; where not, all else is built and `ampc info` says so. AMPC_CUDA=0 leaves them out."""
 
 import glob
+import hashlib
 import os
 import shutil
+import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
@@ -28,10 +32,70 @@ def bundle_openblas(build_lib: str) -> None:
     shutil.copy2(library, target)
 
 
+# Machine code for Turing, Ampere, Hopper and Blackwell, and PTX for what lies between and after.
+ARCHITECTURES = ["arch=compute_75,code=[sm_75,compute_75]", "arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90",
+                 "arch=compute_100,code=[sm_100,compute_100]"]
+NVCC_FLAGS = ["-fatbin", "-std=c++17", "-O3", "--compress-mode=size"]
+
+
+def find_nvcc() -> "str | None":
+    if os.environ.get("AMPC_CUDA") == "0":
+        return None
+    return shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+
+
+def toolkit_headers(nvcc: str) -> "list[str]":
+    """The toolkit's include folder, as nvcc itself says where it is."""
+    said = subprocess.run([nvcc, "--dryrun", "x.cu"], capture_output=True, text=True).stderr
+    tops = [line.split("TOP=", 1)[1].strip() for line in said.splitlines() if "TOP=" in line]
+    return [path for top in tops[:1] if os.path.isdir(path := os.path.join(top, "include"))]
+
+
+def compile_kernels(nvcc: str) -> "str | None":
+    """A folder of fat binaries, one a .cu file, kept until a source changes; None when nvcc fails."""
+    sources = sorted(glob.glob("csrc/cuda/*.cu"))
+    parts = sorted(glob.glob("csrc/cuda/*.cuh") + glob.glob("csrc/*/*.h") + glob.glob("csrc/*/*.def"))
+    version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    digest = hashlib.sha256((version + repr(ARCHITECTURES + NVCC_FLAGS)).encode())
+    for path in sources + parts:
+        with open(path, "rb") as f:
+            digest.update(f.read())
+    folder = os.path.join(HERE, "build", "cuda", digest.hexdigest()[:16])
+    os.makedirs(folder, exist_ok=True)
+    gencode = [flag for a in ARCHITECTURES for flag in ("-gencode", a)]
+
+    def one(source: str) -> "tuple[str, int, str]":
+        target = os.path.join(folder, os.path.splitext(os.path.basename(source))[0] + ".fatbin")
+        if os.path.exists(target):
+            return source, 0, ""
+        done = subprocess.run([nvcc, *NVCC_FLAGS, *gencode, "-o", target + ".tmp", source], capture_output=True, text=True)
+        if done.returncode == 0:
+            os.replace(target + ".tmp", target)
+        return source, done.returncode, done.stdout + done.stderr
+
+    begin = time.monotonic()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(one, sources))
+    failed = [(source, text) for source, code, text in results if code]
+    for source, text in failed:
+        print(f"ampc: nvcc failed on {source}, so this build has no GPU code:\n{text}", file=sys.stderr)
+    print(f"ampc: CUDA kernels ready in {time.monotonic() - begin:.0f} s")
+    return None if failed else folder
+
+
 class Build(build_ext):
     """Compiles the sources side by side; they are independent."""
 
     def build_extensions(self) -> None:
+        nvcc = find_nvcc()
+        images = compile_kernels(nvcc) if nvcc else None
+        for extension in self.extensions:
+            if nvcc:  # the real headers are compared with ours
+                extension.include_dirs += toolkit_headers(nvcc)
+            if images:
+                extension.define_macros.append(("AC_CUDA_IMAGES", f'"{images}"'))
+        if not nvcc:
+            print("ampc: no nvcc, so this build has no GPU code; all else works")
         compile_some = self.compiler.compile
 
         def compile_all(sources, **options):
@@ -56,7 +120,8 @@ DEFINES = [("_GNU_SOURCE", None)] if sys.platform.startswith("linux") else []
 core = Extension(
     "ampc._C",
     sources=sorted(glob.glob("csrc/*/*.c")),
-    depends=sorted(glob.glob("csrc/*/*.h") + glob.glob("csrc/*/*.def") + glob.glob("csrc/*/*.inc")),
+    depends=sorted(glob.glob("csrc/*/*.h") + glob.glob("csrc/*/*.def") + glob.glob("csrc/*/*.inc")
+                   + glob.glob("csrc/cuda/*.cu*")),
     include_dirs=[numpy.get_include()],
     define_macros=DEFINES,
     extra_compile_args=FLAGS + (DEBUG.split() if DEBUG else []),

@@ -13,11 +13,19 @@ except ImportError as _e:
 
 for _path in _glob.glob(_os.path.join(_os.path.dirname(__file__), "_libs", "*openblas*")):
     _C._set_blas(_path)
+# where CUDA's libraries may lie, looked at when CUDA is first used: PyPI's wheels beside us, the toolkit
+_C._cuda_set_paths(":".join([
+    _os.path.join(_site, "nvidia", _part, "lib")
+    for _site in (_os.path.dirname(_os.path.dirname(__file__)), _os.path.join(_os.path.dirname(_os.__file__), "site-packages"))
+    for _part in ("cu13", "cublas", "nccl", "cudnn")
+] + ["/usr/local/cuda/lib64"]))
 
 from . import (
+    _interop,  # attaches the protocols of sharing memory
     _tensor,  # attaches methods to Tensor
     amp,
     autograd,
+    backends,
     cpu,
     cuda,
     nn,
@@ -92,6 +100,7 @@ from ._functions import (
     split,
     unbind,
 )
+from ._interop import from_dlpack
 from ._printing import set_printoptions
 from .amp import (
     GradScaler,

@@ -59,6 +59,10 @@ def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> T
     """``data`` as a tensor, sharing memory where it can (Tensors, NumPy arrays of the dtype)."""
     if isinstance(data, Tensor):
         return data.to(dtype=dtype, device=device)
+    if hasattr(data, "__cuda_array_interface__"):
+        from ._interop import from_cuda_array
+
+        return from_cuda_array(data).to(dtype=dtype, device=device)
     if hasattr(data, "__array_interface__") and hasattr(data, "flags") and getattr(data.flags, "writeable", False):
         shared = _C.from_numpy(data)
         return _place(shared if dtype is None or shared.dtype == dtype else _cast(shared, dtype), device)

@@ -23,6 +23,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     device = config.getoption("--device")
+    if config.getoption("markexpr") == "gpu" and device == "cpu":
+        device = "cuda"  # `pytest -m gpu`: everything that can run on the GPU does
     if device == "sim":
         os.environ["AMPC_CUDA_LIBS"] = str(build_simulator())
     config.on_gpu = device != "cpu"
@@ -34,8 +36,7 @@ def pytest_collection_modifyitems(config, items):
     if config.on_gpu:
         skip = pytest.mark.skip(reason="about the CPU")
         for item in items:
-            if item.get_closest_marker("cpu"):
-                item.add_marker(skip)
+            item.add_marker(skip if item.get_closest_marker("cpu") else pytest.mark.gpu)
 
 
 @pytest.fixture

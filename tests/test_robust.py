@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import ROWS, SAMPLES, function, to_ampc
-from where import DEVICE
+from where import DEVICE, ON_GPU, settled
 
 import ampc
 
@@ -92,12 +92,12 @@ def test_messages_name_operator_argument_and_shapes():
         (lambda: x.max(dim="0"), TypeError, ["max", "signatures"]),
         (lambda: ampc.mm(x, ampc.ones(3, 2).half()), RuntimeError, ["same dtype", "float32", "float16"]),
         (lambda: ampc.nn.functional.mse_loss(x, x, reduction="avg"), ValueError, ["reduction", "none,mean,sum", "avg"]),
-        (lambda: ampc.nn.functional.nll_loss(x, ampc.tensor([0, 7])), IndexError, ["target 7", "3 classes"]),
-        (lambda: ampc.gather(x, 1, ampc.tensor([[9]])), IndexError, ["gather", "9", "3"]),
+        (lambda: settled(ampc.nn.functional.nll_loss(x, ampc.tensor([0, 7]))), IndexError, ["target", "7", "3"]),
+        (lambda: settled(ampc.gather(x, 1, ampc.tensor([[9]]))), IndexError, ["gather", "9", "3"]),
         (lambda: ampc.ones(2, dtype=ampc.int64).add_(0.5), RuntimeError, ["float32", "int64"]),
         (lambda: ampc.zeros(2**40, 2**40), RuntimeError, ["more elements"]),
-        (lambda: ampc.zeros(2**50), MemoryError, ["cannot allocate"]),
-        (lambda: x.to("cuda"), RuntimeError, ["cuda"]),
+        (lambda: ampc.zeros(2**50), (MemoryError, ampc.OutOfMemoryError), ["4194304.00 GiB" if ON_GPU else "cannot allocate"]),
+        (lambda: x.to("cuda:77"), RuntimeError, ["cuda:77"]),
     ]:
         with pytest.raises(kind) as e:
             f()
@@ -202,7 +202,7 @@ def test_results_do_not_depend_on_threads(low):
         net = ampc.nn.Sequential(ampc.nn.Linear(300, 300), ampc.nn.GELU(), ampc.nn.Linear(300, 50))
         opt = ampc.optim.AdamW(net.parameters())
         for _ in range(3):
-            with ampc.autocast(DEVICE, dtype=getattr(ampc, "{low}" or "bfloat16"), enabled=bool("{low}")):
+            with ampc.autocast("cpu", dtype=getattr(ampc, "{low}" or "bfloat16"), enabled=bool("{low}")):
                 loss = ampc.nn.functional.cross_entropy(net(ampc.randn(700, 300)), ampc.randint(0, 50, (700,)))
             loss.backward()
             opt.step()

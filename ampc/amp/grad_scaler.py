@@ -18,6 +18,7 @@ from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._device import CPU
+from ._device_scale import DeviceScale
 from .autocast_mode import cuda_means_cpu
 
 
@@ -58,7 +59,7 @@ class GradScaler:
         self._init_scale = init_scale
         self._init_growth_tracker = 0
         self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
-        self._state: Optional[_C.ScalerState] = None
+        self._state: Union[_C.ScalerState, DeviceScale, None] = None
         self._per_optimizer_states: Dict[int, Dict[str, Any]] = defaultdict(_fresh_state)
         if not self._enabled:
             return
@@ -78,10 +79,12 @@ class GradScaler:
     # -- the scale, made at the first use as torch does ------------------------------------------------
 
     def _lazy_init_scale_growth_tracker(self, device: Any = None) -> None:
-        self._state = _C.ScalerState(self._init_scale, self._growth_factor, self._backoff_factor, self._growth_interval)
+        options = (self._init_scale, self._growth_factor, self._backoff_factor, self._growth_interval)
+        on_gpu = device is not None and device.type == "cuda"
+        self._state = DeviceScale(*options, device) if on_gpu else _C.ScalerState(*options)
         self._state.growth_tracker = self._init_growth_tracker
 
-    def _need_scale(self, what: str) -> _C.ScalerState:
+    def _need_scale(self, what: str) -> Union[_C.ScalerState, DeviceScale]:
         if self._state is None:
             raise AssertionError(f"{what} was called before scale(): there is no scale yet. Call "
                                  "scaler.scale(loss).backward() earlier in the iteration")
@@ -93,11 +96,15 @@ class GradScaler:
 
     @property
     def _scale(self) -> Optional[Tensor]:
-        return None if self._state is None else make.full((), self._state.scale, dtype=_C.float32)
+        if isinstance(self._state, DeviceScale):
+            return self._state.scale_tensor
+        return None if self._state is None else make.full((), self._state.scale, dtype=_C.float32, device=CPU)
 
     @property
     def _growth_tracker(self) -> Optional[Tensor]:
-        return None if self._state is None else make.full((), self._state.growth_tracker, dtype=_C.int32)
+        if isinstance(self._state, DeviceScale):
+            return self._state.tracker_tensor
+        return None if self._state is None else make.full((), self._state.growth_tracker, dtype=_C.int32, device=CPU)
 
     def _get_scale_async(self) -> Optional[Tensor]:
         return self._scale
@@ -110,12 +117,15 @@ class GradScaler:
         ValueError when something else is among them."""
         if not self._enabled:
             return outputs
-        if self._state is None:
-            self._lazy_init_scale_growth_tracker()
         return self._scaled(outputs)
 
     def _scaled(self, value: Any) -> Any:
         if isinstance(value, Tensor):
+            if self._state is None:
+                self._lazy_init_scale_growth_tracker(value.device)
+            state = self._state
+            if isinstance(state, DeviceScale):
+                return value * state.scale_tensor.to(value.device, non_blocking=True)
             return value * self._scale
         if isinstance(value, abc.Iterable) and not isinstance(value, (str, bytes)):
             parts = map(self._scaled, value)
@@ -127,8 +137,9 @@ class GradScaler:
     # -- unscaling ---------------------------------------------------------------------------------------
 
     def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> Dict[Any, Tensor]:
-        """One C pass over all gradients of the optimizer; {device: 1.0 if any is not finite else 0.0}."""
-        grads = []
+        """One C pass over the optimizer's gradients on each device; {device: 1.0 if any is not finite else 0.0}. Of a GPU the
+        number is there, and nobody waits for it."""
+        grads: Dict[Any, list] = defaultdict(list)
         for g, group in enumerate(optimizer.param_groups):
             for i, p in enumerate(group["params"]):
                 if not isinstance(p, Tensor):
@@ -139,9 +150,21 @@ class GradScaler:
                     raise ValueError(
                         f"the gradient of parameter {i} (group {g}, shape {list(p.shape)}) is float16: unscaling it would lose what "
                         "scaling saved. Keep the parameters in float32 and let autocast choose float16 for the products")
-                grads.append(p.grad)
-        bad = _C._unscale(grads, float(inv_scale)) if grads else 0
-        return {CPU: make.full((), 1.0 if bad else 0.0, dtype=_C.float32)} if grads else {}
+                grads[p.grad.device].append(p.grad)
+        return {device: self._unscale_on(device, some, inv_scale) for device, some in grads.items()}
+
+    @staticmethod
+    def _unscale_on(device: Any, grads: list, inv_scale: Any) -> Tensor:
+        """``inv_scale``: a float, a function of the device that gives a tensor there, or 1.0 to look only."""
+        if device.type == "cpu":
+            factor = inv_scale(device).item() if callable(inv_scale) else float(inv_scale)
+            return make.full((), 1.0 if _C._unscale(grads, factor) else 0.0, dtype=_C.float32, device=CPU)
+        found = make.zeros((), dtype=_C.float32, device=device)
+        by = inv_scale(device) if callable(inv_scale) else None
+        if by is None and inv_scale != 1.0:
+            by = make.full((), float(inv_scale), dtype=_C.float32, device=device)
+        _C._cuda_unscale(grads, by, found)
+        return found
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimizer's parameters by the scale, in place, and looks for
@@ -157,11 +180,20 @@ class GradScaler:
             raise RuntimeError("unscale_() was already called for this optimizer since the last update()")
         if mine["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() comes before step(), which was already called for this optimizer")
-        mine["found_inf_per_device"] = self._unscale_grads_(optimizer, state.inverse, 0.0, False)
+        inverse = state.inverse_on if isinstance(state, DeviceScale) else state.inverse
+        mine["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse, 0.0, False)
         mine["stage"] = OptState.UNSCALED
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        if sum(v.item() for v in optimizer_state["found_inf_per_device"].values()):
+        found = list(optimizer_state["found_inf_per_device"].values())
+        can_leave_out = getattr(optimizer, "_can_leave_out", None)
+        if len(found) == 1 and found[0].is_cuda and can_leave_out is not None and can_leave_out():
+            optimizer._found_inf = found[0]  # the GPU leaves the step out where it must; nobody waits
+            try:
+                return optimizer.step(*args, **kwargs)
+            finally:
+                optimizer._found_inf = None
+        if sum(v.item() for v in found):
             return None
         return optimizer.step(*args, **kwargs)
 
@@ -191,7 +223,7 @@ class GradScaler:
         mine["stage"] = OptState.STEPPED
         return result
 
-    def _step_inside(self, optimizer: Any, state: _C.ScalerState, mine: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def _step_inside(self, optimizer: Any, state: Any, mine: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """For optimizers that unscale within their own step: they find ``grad_scale`` and ``found_inf`` on themselves."""
         if "grad_scaler" in inspect.signature(optimizer.step).parameters:
             kwargs["grad_scaler"] = self
@@ -227,7 +259,10 @@ class GradScaler:
             found = [v for s in self._per_optimizer_states.values() for v in s["found_inf_per_device"].values()]
             if not found:
                 raise AssertionError("update: no gradient was looked at since the last update(); call step(optimizer) first")
-            state.update(any(v.item() for v in found))
+            if isinstance(state, DeviceScale):
+                state.update(found)
+            else:
+                state.update(any(v.item() for v in found))
         self._per_optimizer_states = defaultdict(_fresh_state)
 
     @staticmethod
@@ -309,7 +344,8 @@ class GradScaler:
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
         if self._state is not None:
-            self._lazy_init_scale_growth_tracker()
+            on_gpu = isinstance(self._state, DeviceScale)
+            self._lazy_init_scale_growth_tracker(self._state.scale_tensor.device if on_gpu else None)
 
     def __getstate__(self) -> Dict[str, Any]:
         state = self.__dict__.copy()
@@ -341,6 +377,6 @@ def _f32(x: float) -> float:
     """x rounded to float32; infinite where that overflows."""
     if abs(x) > 3.4028235677973366e38:
         return math.copysign(math.inf, x)
-    return make.full((), float(x), dtype=_C.float32).item()
+    return make.full((), float(x), dtype=_C.float32, device=CPU).item()
 
 

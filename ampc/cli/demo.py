@@ -33,29 +33,31 @@ def make_model(T: Any, seed: int) -> Any:
     return T.nn.Sequential(T.nn.Linear(64, HIDDEN), T.nn.ReLU(), T.nn.Linear(HIDDEN, HIDDEN), T.nn.ReLU(), T.nn.Linear(HIDDEN, 10))
 
 
-def train(precision: str, data: Any, seed: int = 0, epochs: int = EPOCHS, progress: Any = None) -> Run:
+def train(precision: str, data: Any, seed: int = 0, epochs: int = EPOCHS, progress: Any = None,
+          device: str = "cpu") -> Run:
     """Trains on (x, y, x_test, y_test) in one precision: 'float32', 'bfloat16' (autocast), or 'float16' (autocast and
-    GradScaler). The scaler starts at 2**24, high enough to show overflow and recovery."""
+    GradScaler), on ``device``. The scaler starts at 2**24, high enough to show overflow and recovery."""
     import numpy as np
 
     import ampc as torch
 
-    x, y, x_test, y_test = (torch.tensor(a) for a in data)
+    x, y, x_test, y_test = (torch.tensor(a, device=device) for a in data)
     torch.cuda.reset_peak_memory_stats()
     run = Run(precision)
-    net = make_model(torch, seed)
+    net = make_model(torch, seed).to(device)
+    kind = torch.device(device).type
     opt = torch.optim.AdamW(net.parameters(), lr=1e-3)
     loss_fn = torch.nn.CrossEntropyLoss()
     amp = precision != "float32"
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=200, enabled=precision == "float16")
+    scaler = torch.amp.GradScaler(kind, init_scale=2.0**24, growth_interval=200, enabled=precision == "float16")
     order = np.random.default_rng(seed)
     for epoch in range(epochs):
         begin = time.perf_counter()
-        shuffled = torch.tensor(order.permutation(len(x)))
+        shuffled = torch.tensor(order.permutation(len(x)), device=device)
         for i in range(0, len(x), BATCH):
             pick = shuffled[i:i + BATCH]
             opt.zero_grad()
-            with torch.autocast("cpu", dtype=getattr(torch, precision) if amp else torch.bfloat16, enabled=amp):
+            with torch.autocast(kind, dtype=getattr(torch, precision) if amp else torch.bfloat16, enabled=amp):
                 loss = loss_fn(net(x[pick]), y[pick])
             scaler.scale(loss).backward()
             before = scaler.get_scale()
@@ -67,7 +69,7 @@ def train(precision: str, data: Any, seed: int = 0, epochs: int = EPOCHS, progre
         run.epoch_seconds.append(time.perf_counter() - begin)
         if progress:
             progress(precision, epoch + 1, run.losses[-1])
-    with torch.no_grad(), torch.autocast("cpu", dtype=getattr(torch, precision) if amp else torch.bfloat16, enabled=amp):
+    with torch.no_grad(), torch.autocast(kind, dtype=getattr(torch, precision) if amp else torch.bfloat16, enabled=amp):
         run.accuracy = (net(x_test).argmax(1) == y_test).float().mean().item()
     run.seconds_per_epoch = sum(run.epoch_seconds) / epochs
     run.peak_bytes = torch.cuda.max_memory_allocated()
@@ -139,7 +141,7 @@ def draw(runs: List[Run], path: str) -> None:
     plt.close(fig)
 
 
-def demo(out: str, epochs: int) -> List[Run]:
+def demo(out: str, epochs: int, device: str = "cpu") -> List[Run]:
     """The demonstration: trains, prints the table, writes the picture when matplotlib is there."""
     from ..data import load_digits, stratified_folds
 
@@ -148,8 +150,8 @@ def demo(out: str, epochs: int) -> List[Run]:
     data = images[train_rows], labels[train_rows], images[test_rows], labels[test_rows]
     print(f"{len(train_rows)} digits to learn from, {len(test_rows)} to test on; {epochs} epochs of batches of {BATCH}")
     bar = Bar(len(PRECISIONS) * epochs)
-    train("float32", data, epochs=1)  # the first product loads BLAS; not to be timed
-    runs = [train(p, data, epochs=epochs, progress=bar) for p in PRECISIONS]
+    train("float32", data, epochs=1, device=device)  # the first product loads BLAS; not to be timed
+    runs = [train(p, data, epochs=epochs, progress=bar, device=device) for p in PRECISIONS]
     print(table(runs))
     os.makedirs(out, exist_ok=True)
     path = os.path.join(out, "ampc-demo.png")
@@ -166,4 +168,5 @@ def add_demo(commands: Any) -> None:
     parser = commands.add_parser("demo", help="train a classifier of handwritten digits in three precisions")
     parser.add_argument("--out", default="demo", help="folder for the picture (default: demo)")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help=f"passes over the data (default: {EPOCHS})")
-    parser.set_defaults(run=lambda args: demo(args.out, args.epochs))
+    parser.add_argument("--device", default="cpu", help="where to train: cpu (default), cuda, cuda:1")
+    parser.set_defaults(run=lambda args: demo(args.out, args.epochs, args.device))

@@ -5,6 +5,21 @@ from __future__ import annotations
 import platform
 
 
+def _cuda() -> list:
+    """One line for each thing that GPUs need: its version, or what is missing."""
+    import ampc
+
+    note = ampc._C._cuda_note
+    count = ampc.cuda.device_count()
+    if count:
+        found = ", ".join(f"{i}: {p.name} (sm_{p.major}{p.minor}, {p.total_memory / 2**30:.0f} GiB)"
+                          for i, p in ((i, ampc.cuda.get_device_properties(i)) for i in range(count)))
+    else:
+        found = "none can be used"
+    return [("GPUs", found), ("GPU code", note("kernels")), ("NVIDIA driver", note("driver")), ("cuBLASLt", note("cublasLt")),
+            ("NCCL", note("nccl") + " (nothing uses it yet)"), ("cuDNN", note("cudnn") + " (nothing uses it yet)")]
+
+
 def info() -> str:
     """The text of ``ampc info``."""
     import ampc
@@ -20,6 +35,6 @@ def info() -> str:
         ("loops chosen", build["cpu_loops"] + " (AMPC_CPU=baseline, avx2 or avx512 caps the choice)"),
         ("BLAS", blas),
         ("threads", f"{build['threads']} (OMP_NUM_THREADS or ampc.set_num_threads changes it)"),
-        ("CUDA", "no: this version computes on the CPU only"),
+        *_cuda(),
     ]
     return "\n".join(f"{name:<13} {text}" for name, text in rows)

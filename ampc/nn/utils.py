@@ -19,9 +19,17 @@ def _grads(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
     return [p.grad for p in every if p.grad is not None]
 
 
+def _one_gpu(tensors: List[Tensor]) -> bool:
+    places = {t.get_device() for t in tensors}
+    return len(places) == 1 and places.pop() >= 0
+
+
 def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None) -> Tensor:
     """The norm of all tensors together, as if they were one vector; a 0-d tensor."""
     every = list(tensors)
+    dtype = _C.float64 if any(t.dtype == _C.float64 for t in every) else _C.float32
+    if norm_type == 2.0 and not error_if_nonfinite and _one_gpu(every):
+        return _C._cuda_squares([t.detach() for t in every]).sum().sqrt().to(dtype)
     if norm_type == 2.0:
         total = _C._total_norm([t.detach() for t in every])
     else:
@@ -33,15 +41,20 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_n
     if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(f"the gradients' norm of order {norm_type} is {total}, so they cannot be clipped; "
                            "error_if_nonfinite=False scales them all the same")
-    dtype = _C.float64 if any(t.dtype == _C.float64 for t in every) else _C.float32
-    return make.full((), total, dtype=dtype)
+    return make.full((), total, dtype=dtype, device=every[0].device if every else None)
 
 
 def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: Any = None) -> None:
     """Scales gradients by max_norm / total_norm where that is below 1."""
+    grads = [g.detach() for g in _grads(parameters)]
+    narrow = all(g.dtype != _C.float64 for g in grads)  # the pass multiplies by a float32
+    if narrow and _one_gpu(grads) and total_norm.device == grads[0].device:  # without waiting for it
+        by = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0).float()
+        _C._cuda_unscale(grads, by, make.zeros((), device=by.device))
+        return
     factor = float(max_norm) / (total_norm.item() + 1e-6)
     if not factor >= 1.0:  # nan spreads, as in torch
-        _C._scale_all([g.detach() for g in _grads(parameters)], factor)
+        _C._scale_all(grads, factor)
 
 
 def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float, norm_type: float = 2.0,

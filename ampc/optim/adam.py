@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Dict, Optional, Tuple
 
 from .. import _C
+from .. import _creation as make
 from .optimizer import Optimizer, check_options, state_like
 
 
@@ -33,11 +34,15 @@ class Adam(Optimizer):
         states = [self._state_of(p, group["amsgrad"]) for p in params]
         b1, b2 = group["betas"]
         largest = [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else None
-        steps = [s["step"] + 1 for s in states]
+        # on a GPU the count is a tensor there, which the step itself advances
+        steps = [s["step"] if isinstance(s["step"], _C.Tensor) else s["step"] + 1 for s in states]
         # sets each state's "step" to its count when that update is made; interrupted, the others keep theirs
         _C._adam(params, [p.grad for p in params], [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], largest, states,
                  steps, float(group["lr"]), float(b1), float(b2), float(group["eps"]), float(group["weight_decay"]),
-                 self._decoupled, group["maximize"])
+                 self._decoupled, group["maximize"], self._found_inf)
+
+    def _can_leave_out(self) -> bool:
+        return type(self)._step_group is Adam._step_group and self._on_one_gpu()
 
     def _state_of(self, p: Any, amsgrad: bool) -> Dict[str, Any]:
         state = self.state[p]
@@ -46,6 +51,8 @@ class Adam(Optimizer):
             if amsgrad:
                 fresh["max_exp_avg_sq"] = state_like(p)
             state.update(fresh)  # at once: an interrupted first step leaves nothing half made
+        if p.is_cuda != isinstance(state["step"], _C.Tensor):  # fresh, or saved on the other kind of device
+            state["step"] = make.full((), float(state["step"]), dtype=_C.float32, device=p.device) if p.is_cuda else int(state["step"])
         return state
 
 

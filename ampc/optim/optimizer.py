@@ -36,6 +36,7 @@ class Optimizer:
         self.param_groups: List[Dict[str, Any]] = []
         self._pre_hooks: Any = OrderedDict()
         self._post_hooks: Any = OrderedDict()
+        self._found_inf: Optional[Tensor] = None  # set by a GradScaler around a step that the GPU itself may leave out
         groups = list(params)
         if not groups:
             raise ValueError("the optimizer got no parameters; is the model empty, or was its parameters() iterator used up?")
@@ -90,6 +91,15 @@ class Optimizer:
             hook(self, (closure,) if closure is not None else (), {})
         return loss
 
+    def _can_leave_out(self) -> bool:
+        """Whether a step can be left out on the GPU, by a flag there that nobody waits for: the rule runs in C, and every
+        gradient is on one GPU."""
+        return False
+
+    def _on_one_gpu(self) -> bool:
+        places = {p.grad.get_device() for group in self.param_groups for p in group["params"] if p.grad is not None}
+        return len(places) == 1 and places.pop() >= 0
+
     def _step_group(self, group: Dict[str, Any]) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")
 
@@ -143,7 +153,7 @@ class Optimizer:
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._pre_hooks, self._post_hooks = OrderedDict(), OrderedDict()
+        self._pre_hooks, self._post_hooks, self._found_inf = OrderedDict(), OrderedDict(), None
 
     def __repr__(self) -> str:
         text = type(self).__name__ + " ("

@@ -39,4 +39,9 @@ class SGD(Optimizer):
             momenta = [state_like(p) if m is None else m for p, m in zip(params, momenta)]
         # sets each state's "momentum_buffer" when that update is made; interrupted, the others have none yet
         _C._sgd(params, [p.grad for p in params], momenta, states, steps, float(group["lr"]), float(group["momentum"]),
-                float(group["dampening"]), float(group["weight_decay"]), group["nesterov"], group["maximize"])
+                float(group["dampening"]), float(group["weight_decay"]), group["nesterov"], group["maximize"], self._found_inf)
+
+    def _can_leave_out(self) -> bool:
+        # with dampening, whether a momentum is the first must be known here
+        damped = any(group["momentum"] and group["dampening"] for group in self.param_groups)
+        return type(self)._step_group is SGD._step_group and not damped and self._on_one_gpu()

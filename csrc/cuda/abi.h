@@ -72,6 +72,7 @@ typedef struct CUstream_st *cudaStream_t;
     ROW(CU_MEMHOSTALLOC_PORTABLE, AC_CU_PORTABLE, 1)                                                                   \
     ROW(CU_MEMHOSTALLOC_DEVICEMAP, AC_CU_DEVICEMAP, 2)                                                                 \
     ROW(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, AC_CU_MEMORY_TYPE, 2)                                                        \
+    ROW(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, AC_CU_DEVICE_ORDINAL, 9)                                                  \
     ROW(CU_MEMORYTYPE_HOST, AC_CU_HOST_MEMORY, 1)
 
 #define AC_LT_CONSTANTS(ROW)                                                                                           \

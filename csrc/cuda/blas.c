@@ -31,9 +31,10 @@ typedef struct {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c; /* in the library's order: its A is our B */
     cublasLtMatmulAlgo_t algo;
+    size_t workspace; /* bytes that the algorithm wants */
 } plan;
 
-enum { PLANS = 1024, PROBES = 8, WORKSPACE = 32 << 20 };
+enum { PLANS = 1024, PROBES = 8, MOST_WORKSPACE = 32 << 20 };
 static struct {
     pthread_mutex_t lock;
     plan plans[PLANS];
@@ -113,7 +114,7 @@ static int describe(plan *p) {
 }
 
 static int prefer(cublasLtMatmulPreference_t wish, const product_key *k) {
-    size_t bytes = WORKSPACE;
+    size_t bytes = MOST_WORKSPACE;
     const int which[4] = {AC_LT_ALIGNMENT_A, AC_LT_ALIGNMENT_B, AC_LT_ALIGNMENT_C, AC_LT_ALIGNMENT_D};
     const int32_t at[4] = {k->alignment[1], k->alignment[0], k->alignment[2], k->alignment[2]};
     LT(ac_lt.cublasLtMatmulPreferenceSetAttribute(wish, AC_LT_MAX_WORKSPACE, &bytes, sizeof bytes));
@@ -137,7 +138,7 @@ static int choose_algorithm(plan *p, cublasLtHandle_t handle) {
             "choosing how to multiply on the GPU");
     (void)ac_lt.cublasLtMatmulPreferenceDestroy(wish);
     if (!failed && n == 0) failed = ac_lt_check(AC_LT_NOT_SUPPORTED, "choosing how to multiply on the GPU");
-    if (!failed) p->algo = found.algo;
+    if (!failed) p->algo = found.algo, p->workspace = found.workspaceSize;
     return failed;
 }
 
@@ -194,27 +195,31 @@ static int multiply(const multiplication *x, plan *p, void *workspace) {
     const void *beta = x->key.add ? alpha : wide ? (const void *)&zero_wide : &zero;
     if (x->bias) LT(ac_lt.cublasLtMatmulDescSetAttribute(p->desc, AC_LT_BIAS_POINTER, &x->bias, sizeof x->bias));
     LT(ac_lt.cublasLtMatmul(blas.handles[ac_gpu_index(x->device)], p->desc, alpha, x->b->data, p->a, x->a->data, p->b,
-                            beta, x->c, p->c, x->c, p->c, &p->algo, workspace, WORKSPACE, ac_gpu_stream(x->device)));
+                            beta, x->c, p->c, x->c, p->c, &p->algo, workspace, p->workspace, ac_gpu_stream(x->device)));
     return 0;
 }
 
 /* One product at a time talks to the library: a plan's bias pointer is part of it. */
+static int multiply_locked(const multiplication *x) {
+    cublasLtHandle_t *handle = &blas.handles[ac_gpu_index(x->device)];
+    if (!*handle) AC_TRY(ac_lt_check(ac_lt.cublasLtCreate(handle), "starting cuBLASLt"));
+    plan *p = plan_for(&x->key, *handle);
+    if (!p) return -1;
+    ac_gpu_block *workspace = p->workspace ? ac_gpu_alloc(x->device, (int64_t)p->workspace) : NULL;
+    if (p->workspace && !workspace) return -1;
+    int failed = multiply(x, p, workspace ? ac_gpu_address(workspace) : NULL);
+    ac_gpu_free(workspace);
+    return failed;
+}
+
 static int run_product(const multiplication *x) {
     ac_gpu_scope scope;
     AC_TRY(ac_lt_open());
-    ac_gpu_block *workspace = ac_gpu_alloc(x->device, WORKSPACE);
-    if (!workspace) return -1;
-    int failed = ac_gpu_enter(x->device, &scope);
-    if (!failed) {
-        (void)pthread_mutex_lock(&blas.lock);
-        cublasLtHandle_t *handle = &blas.handles[ac_gpu_index(x->device)];
-        if (!*handle) failed = ac_lt_check(ac_lt.cublasLtCreate(handle), "starting cuBLASLt");
-        plan *p = failed ? NULL : plan_for(&x->key, *handle);
-        failed = p ? multiply(x, p, ac_gpu_address(workspace)) : -1;
-        (void)pthread_mutex_unlock(&blas.lock);
-        ac_gpu_leave(&scope);
-    }
-    ac_gpu_free(workspace);
+    AC_TRY(ac_gpu_enter(x->device, &scope));
+    (void)pthread_mutex_lock(&blas.lock);
+    int failed = multiply_locked(x);
+    (void)pthread_mutex_unlock(&blas.lock);
+    ac_gpu_leave(&scope);
     return failed;
 }
 

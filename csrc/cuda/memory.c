@@ -399,3 +399,13 @@ bool ac_gpu_is_pinned(const void *p) {
     ac_gpu_leave(&scope);
     return result == AC_CU_SUCCESS && type == AC_CU_HOST_MEMORY;
 }
+
+int ac_gpu_owner(uint64_t address, ac_device *d) {
+    ac_gpu_scope scope;
+    int index = 0;
+    AC_TRY(ac_gpu_enter(AC_CUDA(0), &scope));
+    CUresult result = ac_cu.cuPointerGetAttribute(&index, AC_CU_DEVICE_ORDINAL, (CUdeviceptr)address);
+    ac_gpu_leave(&scope);
+    *d = AC_CUDA(index);
+    return ac_cu_check(result, "the GPU of a pointer");
+}

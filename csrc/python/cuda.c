@@ -47,7 +47,9 @@ FUNCTION(set_paths) {
 
 FUNCTION(is_simulated) {
     (void)module, (void)args;
-    return PyBool_FromLong(ac_gpu_is_simulated());
+    bool ready = ac_gpu_init() == 0;
+    ac_error_clear();
+    return PyBool_FromLong(ready && ac_gpu_is_simulated());
 }
 
 FUNCTION(facts) {
@@ -283,6 +285,14 @@ static PyObject *is_pinned(PyObject *module, PyObject *o) {
     return PyBool_FromLong(ac_device_of(t) == AC_CPU && t->storage->release && ac_gpu_is_pinned(t->storage->data));
 }
 
+FUNCTION(owner) {
+    handle address;
+    ac_device d;
+    ARGS("K", &address);
+    AC_PY_TRY(ac_gpu_owner(address, &d));
+    return PyLong_FromLong(ac_gpu_index(d));
+}
+
 static PyObject *device_index(PyObject *module, PyObject *o) {
     (void)module;
     ac_tensor *t = tensor_arg(o, "device");
@@ -412,6 +422,7 @@ static PyMethodDef functions[] = {ROW(count),
                                   ROW(squares),
                                   ROW(scale_update),
                                   ROW(allow_tf32),
+                                  ROW(owner),
                                   {"_cuda_pin", pin, METH_O, NULL},
                                   {"_cuda_is_pinned", is_pinned, METH_O, NULL},
                                   {"_device_index", device_index, METH_O, NULL},

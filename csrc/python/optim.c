@@ -38,6 +38,17 @@ static int column(ac_update *u, Py_ssize_t n, PyObject *list, size_t offset, boo
 static int step_counts(ac_update *u, Py_ssize_t n, PyObject *counts) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *o = PyList_Check(counts) && PyList_GET_SIZE(counts) == n ? PyList_GET_ITEM(counts, i) : NULL;
+        if (o && ac_is_tensor(o)) { /* a GPU counts its own steps */
+            ac_tensor *t = ac_unwrap(o);
+            bool good = t->numel == 1 && t->dtype == AC_float32 && ac_device_of(t) == ac_device_of(u[i].param);
+            if (!good || ac_device_of(t) == AC_CPU) {
+                PyErr_SetString(PyExc_ValueError,
+                                "a step count that is a tensor must be one float32 on its parameter's GPU");
+                return -1;
+            }
+            u[i].count = t, u[i].step = 1;
+            continue;
+        }
         u[i].step = o ? PyFloat_AsDouble(o) : -1;
         if (PyErr_Occurred()) return -1;
         if (u[i].step >= 1) continue;
@@ -69,8 +80,26 @@ static int check_states(PyObject *states, Py_ssize_t n) {
     return good ? 0 : -1;
 }
 
+/* What leaves a step out: one float32 on the parameters' GPU. */
+static int take_gate(PyObject *o, const ac_update *u, Py_ssize_t n, ac_step *k) {
+    if (o == Py_None || n == 0) return 0;
+    ac_tensor *t = ac_is_tensor(o) ? ac_unwrap(o) : NULL;
+    bool good = t && t->numel == 1 && t->dtype == AC_float32 && ac_device_of(t) != AC_CPU;
+    for (Py_ssize_t i = 0; i < n && good; i++) good = ac_device_of(u[i].param) == ac_device_of(t);
+    if (!good) return PyErr_SetString(PyExc_ValueError, "found_inf must be one float32 on the parameters' GPU"), -1;
+    k->found_inf = ac_data(t);
+    return 0;
+}
+
+/* A GPU's step is only queued; others may run while the CPU works. */
+static bool all_on_cpu(const ac_update *u, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (ac_device_of(u[i].param) != AC_CPU) return false;
+    return true;
+}
+
 static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *const s[AC_MAX_STATE], PyObject *states,
-                     PyObject *steps, const ac_step *k) {
+                     PyObject *steps, PyObject *gate, ac_step *k) {
     Py_ssize_t n = PyList_GET_SIZE(params);
     ac_update *u = PyMem_Calloc((size_t)(n + 1), sizeof *u);
     if (!u) return PyErr_NoMemory();
@@ -79,9 +108,9 @@ static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *
                  column(u, n, grads, offsetof(ac_update, grad), false, "grads") < 0;
     for (size_t i = 0; i < AC_MAX_STATE && !failed; i++)
         failed = column(u, n, s[i], offsetof(ac_update, state) + i * sizeof u->state[0], false, "state") < 0;
-    if (!failed && step_counts(u, n, steps) == 0 && check_states(states, n) == 0) {
+    if (!failed && step_counts(u, n, steps) == 0 && check_states(states, n) == 0 && take_gate(gate, u, n, k) == 0) {
         ac_optim_begin(u, (int)n);
-        bool unlock = n == 0 || ac_device_of(u[0].param) == AC_CPU; /* a GPU's step is only queued */
+        bool unlock = all_on_cpu(u, n);
         void *lock = unlock ? ac_lock.release() : NULL;
         int done;
         failed = ac_optim_step(rule, u, (int)n, k, &done);
@@ -94,29 +123,30 @@ static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *
     return result;
 }
 
-/* _sgd(params, grads, momenta | None, states, steps, lr, momentum, dampening, weight_decay, nesterov, maximize) */
+/* _sgd(params, grads, momenta | None, states, steps, lr, momentum, dampening, weight_decay, nesterov, maximize,
+ * found_inf = None) */
 static PyObject *sgd(PyObject *module, PyObject *args) {
-    PyObject *params, *grads, *s[AC_MAX_STATE] = {Py_None, Py_None, Py_None}, *states, *steps;
+    PyObject *params, *grads, *s[AC_MAX_STATE] = {Py_None, Py_None, Py_None}, *states, *steps, *gate = Py_None;
     ac_step k = {0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OO!O!ddddpp", &PyList_Type, &params, &PyList_Type, &grads, &s[0], &PyList_Type,
+    if (!PyArg_ParseTuple(args, "O!O!OO!O!ddddpp|O", &PyList_Type, &params, &PyList_Type, &grads, &s[0], &PyList_Type,
                           &states, &PyList_Type, &steps, &k.lr, &k.momentum, &k.dampening, &k.weight_decay, &k.nesterov,
-                          &k.maximize))
+                          &k.maximize, &gate))
         return NULL;
-    return run(AC_RULE_SGD, params, grads, s, states, steps, &k);
+    return run(AC_RULE_SGD, params, grads, s, states, steps, gate, &k);
 }
 
 /* _adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs | None, states, steps, lr, beta1, beta2, eps,
- * weight_decay, decoupled, maximize) */
+ * weight_decay, decoupled, maximize, found_inf = None) */
 static PyObject *adam(PyObject *module, PyObject *args) {
-    PyObject *params, *grads, *s[AC_MAX_STATE], *states, *steps;
+    PyObject *params, *grads, *s[AC_MAX_STATE], *states, *steps, *gate = Py_None;
     ac_step k = {0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OOOO!O!dddddpp", &PyList_Type, &params, &PyList_Type, &grads, &s[0], &s[1], &s[2],
-                          &PyList_Type, &states, &PyList_Type, &steps, &k.lr, &k.beta1, &k.beta2, &k.eps,
-                          &k.weight_decay, &k.decoupled, &k.maximize))
+    if (!PyArg_ParseTuple(args, "O!O!OOOO!O!dddddpp|O", &PyList_Type, &params, &PyList_Type, &grads, &s[0], &s[1],
+                          &s[2], &PyList_Type, &states, &PyList_Type, &steps, &k.lr, &k.beta1, &k.beta2, &k.eps,
+                          &k.weight_decay, &k.decoupled, &k.maximize, &gate))
         return NULL;
-    return run(AC_RULE_ADAM, params, grads, s, states, steps, &k);
+    return run(AC_RULE_ADAM, params, grads, s, states, steps, gate, &k);
 }
 
 static PyObject *total_norm(PyObject *module, PyObject *list) {

@@ -57,8 +57,8 @@ ac_storage *ac_storage_retain(ac_storage *s) {
 void ac_storage_release(ac_storage *s) {
     if (--s->refs > 0) return;
     ac_copies_free(s);
-    if (s->release) {
-        s->release(s->owner);
+    if (s->release || s->owner) {
+        if (s->release) s->release(s->owner);
         ac_free(s, sizeof *s);
     } else {
         ac_memory_count(-s->bytes);

@@ -402,6 +402,7 @@ API cuMemHostGetDevicePointer_v2(unsigned long long *d, void *p, unsigned) {
 }
 API cuPointerGetAttribute(void *value, int which, unsigned long long p) {
     ENTER;
+    if (which == 9 && owner_of(p)) return *(int *)value = owner_of(p)->index, SUCCESS;
     if (which != 2) return INVALID;
     if (is_pinned((void *)p, 1)) return *(unsigned *)value = 1, SUCCESS;
     if (is_live(p, 1)) return *(unsigned *)value = 2, SUCCESS;
