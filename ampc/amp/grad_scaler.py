@@ -344,8 +344,8 @@ class GradScaler:
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
         if self._state is not None:
-            on_gpu = isinstance(self._state, DeviceScale)
-            self._lazy_init_scale_growth_tracker(self._state.scale_tensor.device if on_gpu else None)
+            device = self._state.scale_tensor.device if isinstance(self._state, DeviceScale) else None
+            self._lazy_init_scale_growth_tracker(device)
 
     def __getstate__(self) -> Dict[str, Any]:
         state = self.__dict__.copy()

@@ -1,0 +1,268 @@
+"""CUDA's streams, events, memory and errors, faults injected by the simulator included."""
+
+import gc
+import os
+
+import numpy as np
+import pytest
+from where import ON_GPU, SIMULATED, settled, simulated, simulator
+
+import ampc
+
+pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs --device sim or cuda")
+
+
+# -- streams and events ------------------------------------------------------------------------------------------------------
+
+
+def test_streams_and_events():
+    side = ampc.cuda.Stream()
+    x = ampc.ones(1000)
+    assert ampc.cuda.current_stream() == ampc.cuda.default_stream() and ampc.cuda.default_stream().cuda_stream == 0
+    side.wait_stream(ampc.cuda.current_stream())
+    with ampc.cuda.stream(side):
+        assert ampc.cuda.current_stream() == side
+        y = x * 3
+        done = side.record_event()
+    assert ampc.cuda.current_stream() != side
+    done.wait()
+    z = y + 1
+    y.record_stream(ampc.cuda.current_stream())
+    assert z.tolist() == [4.0] * 1000 and done.query() and side.query()
+    start, end = ampc.cuda.Event(enable_timing=True), ampc.cuda.Event(enable_timing=True)
+    with pytest.raises(ValueError, match="recorded"):
+        start.elapsed_time(end)
+    start.record()
+    x.exp()
+    end.record()
+    end.synchronize()
+    assert start.elapsed_time(end) > 0
+    with pytest.raises(ValueError, match="enable_timing"):
+        start.elapsed_time(done)
+
+
+@simulated
+def test_a_missing_wait_shows():
+    """What a stream did not wait for has not happened yet."""
+    side = ampc.cuda.Stream()
+    x = ampc.full((4,), 7.0)
+    ampc.cuda.synchronize()
+    with ampc.cuda.stream(side):
+        x.mul_(2)
+    assert x.tolist() == [7.0] * 4  # the default stream does not wait for others
+    ampc.cuda.current_stream().wait_stream(side)
+    assert x.tolist() == [14.0] * 4
+
+
+def test_memory_of_another_stream_is_not_reused_early():
+    side = ampc.cuda.Stream()
+    ampc.cuda.empty_cache()
+    x = ampc.full((1000,), 3.0)
+    address = x.data_ptr()
+    side.wait_stream(ampc.cuda.current_stream())
+    with ampc.cuda.stream(side):
+        y = x * 2
+    x.record_stream(side)
+    del x
+    other = ampc.zeros(1000)  # may not take x's place before the side stream has read it
+    assert not SIMULATED or other.data_ptr() != address
+    side.synchronize()
+    assert y.tolist() == [6.0] * 1000
+    assert other.sum().item() == 0
+
+
+def test_pinned_memory():
+    x = ampc.arange(1000.0, device="cpu")
+    p = x.pin_memory()
+    assert p.is_pinned() and not x.is_pinned() and p.pin_memory() is p and p.equal(x) and ampc.tensor([1.0], device="cpu", pin_memory=True).is_pinned()
+    with pytest.raises(RuntimeError, match="pin_memory"):
+        x.cuda().pin_memory()
+    there = p.to("cuda", non_blocking=True)
+    back = ampc.zeros(1000, device="cpu").pin_memory()
+    back.copy_(there, non_blocking=True)
+    ampc.cuda.synchronize()
+    assert back.equal(x)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_statistics():
+    gc.collect()
+    ampc.cuda.synchronize()
+    ampc.cuda.empty_cache()
+    before = ampc.cuda.memory_allocated()
+    ampc.cuda.reset_peak_memory_stats()
+    x = ampc.zeros(1 << 18)
+    assert ampc.cuda.memory_allocated() == before + (1 << 20) and ampc.cuda.memory_reserved() >= 1 << 20
+    del x
+    assert ampc.cuda.memory_allocated() == before and ampc.cuda.max_memory_allocated() == before + (1 << 20)
+    ampc.cuda.reset_max_memory_allocated()
+    assert ampc.cuda.max_memory_allocated() == before
+    stats = ampc.cuda.memory_stats()
+    assert stats["allocated_bytes.all.current"] == before and stats["reserved_bytes.all.current"] == ampc.cuda.memory_reserved()
+    text = ampc.cuda.memory_summary()
+    assert "cached" in text and len({len(line) for line in text.splitlines()}) == 1 and "held" in ampc.cuda.memory_summary(abbreviated=True)
+    left, total = ampc.cuda.mem_get_info()
+    assert 0 < left <= total
+    calls = stats["num_device_alloc"]
+    for _ in range(5):
+        ampc.zeros(1 << 18)
+    assert ampc.cuda.memory_stats()["num_device_alloc"] <= calls + 1
+
+
+def test_empty_cache_gives_everything_back():
+    gc.collect()
+    keep = ampc.zeros(10)
+    for n in (10, 1000, 1 << 18, 3 << 20, 5 << 20):
+        ampc.zeros(n)
+    ampc.cuda.empty_cache()
+    held = ampc.cuda.memory_reserved()
+    del keep
+    ampc.cuda.empty_cache()
+    assert ampc.cuda.memory_reserved() <= held and ampc.cuda.memory_reserved() < held + (2 << 20)
+    if SIMULATED and ampc.cuda.memory_allocated() == 0:
+        assert ampc.cuda.memory_reserved() == 0 and simulator("blocks") == 0
+
+
+def test_pieces_join_again():
+    """Blocks freed in any order become whole pieces, so nothing fragments for good."""
+    gc.collect()
+    ampc.cuda.empty_cache()
+    before = ampc.cuda.memory_stats()["segment.all.current"]
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        some = [ampc.zeros(int(n)) for n in rng.integers(1, 400000, 20)]
+        while some:
+            some.pop(int(rng.integers(len(some))))
+    ampc.cuda.empty_cache()
+    assert ampc.cuda.memory_stats()["segment.all.current"] <= before
+
+
+def test_out_of_memory_leaves_all_usable():
+    total = ampc.cuda.mem_get_info()[1]
+    with pytest.raises(ampc.cuda.OutOfMemoryError, match=r"asked for .* in use and .* cached by this process, .* free of") as e:
+        ampc.empty(total, dtype=ampc.float32)
+    assert isinstance(e.value, RuntimeError) and ampc.OutOfMemoryError is ampc.cuda.OutOfMemoryError
+    assert ampc.ones(3).sum().item() == 3
+    ampc.cuda.set_per_process_memory_fraction((ampc.cuda.memory_reserved() + (8 << 20)) / total)
+    try:
+        with pytest.raises(ampc.cuda.OutOfMemoryError, match="held to"):
+            ampc.empty(16 << 20)
+        assert ampc.ones(3).sum().item() == 3
+    finally:
+        ampc.cuda.set_per_process_memory_fraction(1.0)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        ampc.cuda.set_per_process_memory_fraction(2)
+
+
+def test_private_pool():
+    pool = ampc.cuda.MemPool()
+    x = ampc.zeros(1000)
+    place = x.data_ptr()
+    del x
+    with ampc.cuda.use_mem_pool(pool):
+        inside = ampc.zeros(1000)
+        assert inside.data_ptr() != place
+        with pytest.raises(RuntimeError, match="already"), ampc.cuda.use_mem_pool(ampc.cuda.MemPool()):
+            pass
+        mine = inside.data_ptr()
+        del inside
+        again = ampc.zeros(1000)
+        assert again.data_ptr() == mine
+    assert ampc.zeros(1000).data_ptr() != mine
+    del again, pool
+    gc.collect()
+    ampc.cuda.empty_cache()
+
+
+# -- errors --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_bad_index_names_operator_and_tensor():
+    x = ampc.arange(10.0)
+    for act, text in ((lambda: x[ampc.tensor([3, 12])], "_index: index 12 in `indices` is out of range for a size of 10"),
+                      (lambda: x.gather(0, ampc.tensor([-11])), "gather: index -11 in `index`"),
+                      (lambda: ampc.nn.functional.embedding(ampc.tensor([7]), x.view(5, 2)), "_embedding: index 7 in `index`.*size of 5"),
+                      (lambda: x.index_add(0, ampc.tensor([10]), ampc.ones(1)), "index_add: index 10 in `index`"),
+                      (lambda: ampc.nn.functional.nll_loss(x.view(5, 2), ampc.tensor([0, 1, 2, 1, 0])), "nll_loss: index 2 in `target`.*size of 2")):
+        with pytest.raises(IndexError, match=text):
+            settled(act())
+        assert x.sum().item() == 45  # told once; all goes on
+
+
+@simulated
+def test_every_allocation_of_a_step_may_fail():
+    def make():
+        ampc.manual_seed(0)
+        net = ampc.nn.Sequential(ampc.nn.Linear(8, 16), ampc.nn.ReLU(), ampc.nn.Linear(16, 4))
+        return net, ampc.optim.AdamW(net.parameters()), ampc.amp.GradScaler("cuda", init_scale=8.0)
+
+    x, y = ampc.randn(5, 8), ampc.randint(0, 4, (5,))
+
+    def step(net, opt, scaler):
+        opt.zero_grad()
+        with ampc.autocast("cuda", dtype=ampc.float16):
+            loss = ampc.nn.functional.cross_entropy(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+        return loss.item()
+
+    failures = 0
+    for n in range(1, 6):
+        things = make()
+        gc.collect()
+        ampc.cuda.synchronize()
+        ampc.cuda.empty_cache()
+        ampc.cuda.set_per_process_memory_fraction(1.0)
+        simulator("fail_alloc", n)
+        try:
+            step(*things)
+        except ampc.cuda.OutOfMemoryError:
+            failures += 1
+        finally:
+            simulator("fail_alloc", 0)
+        things = make()
+        first = step(*things)
+        for _ in range(5):
+            last = step(*things)
+        assert last < first
+    assert failures == 0  # the cache is emptied and the driver asked again, which here helps every time
+    blocks = ampc.cuda.memory_stats()["allocation.all.current"]
+    del things
+    gc.collect()
+    assert ampc.cuda.memory_stats()["allocation.all.current"] < blocks
+
+
+@simulated
+def test_failing_launches_and_lost_devices():
+    x = ampc.ones(3)
+    ampc.cuda.synchronize()
+    simulator("fail_launch", 1)
+    with pytest.raises(RuntimeError, match=r"ac_point_exp_f32: CUDA_ERROR_LAUNCH_FAILED \(719\)"):
+        x.exp()
+    assert x.exp().sum().item() > 0
+    simulator("lose_device", 1)
+    try:
+        with pytest.raises(RuntimeError, match="CUDA_ERROR_DEVICE_UNAVAILABLE"):
+            x.exp()
+        with pytest.raises(RuntimeError, match="CUDA_ERROR_DEVICE_UNAVAILABLE"):
+            ampc.cuda.synchronize()
+    finally:
+        simulator("lose_device", 0)
+    assert x.sum().item() == 3
+
+
+def test_a_forked_child_is_told():
+    ampc.ones(1)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            ampc.ones(1, device="cuda")
+        except RuntimeError as e:
+            code = 0 if "forked" in str(e) and "spawn" in str(e) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 if hasattr(os, "waitstatus_to_exitcode") else True

@@ -1,0 +1,169 @@
+"""Training on CUDA: the scaler and the optimizers, which wait for nothing, and memory shared with others."""
+
+import numpy as np
+import pytest
+from where import ON_GPU, simulated, simulator
+
+import ampc
+
+pytestmark = pytest.mark.skipif(not ON_GPU, reason="needs --device sim or cuda")
+
+
+# -- the scaler and the optimizers: nobody waits ------------------------------------------------------------------------------------------
+
+
+def training(optimizer="AdamW", **options):
+    ampc.manual_seed(0)
+    net = ampc.nn.Sequential(ampc.nn.Linear(8, 16), ampc.nn.GELU(), ampc.nn.LayerNorm(16), ampc.nn.Linear(16, 4))
+    return net, getattr(ampc.optim, optimizer)(net.parameters(), lr=1e-2, **options), ampc.amp.GradScaler("cuda", init_scale=64.0, growth_interval=3)
+
+
+@simulated
+@pytest.mark.parametrize(("optimizer", "options"), [("AdamW", {}), ("Adam", {"amsgrad": True}), ("SGD", {"momentum": 0.9})])
+def test_a_step_waits_for_nothing(optimizer, options):
+    net, opt, scaler = training(optimizer, **options)
+    x, y = ampc.randn(6, 8), ampc.randint(0, 4, (6,))
+
+    def step():
+        opt.zero_grad()
+        with ampc.autocast("cuda", dtype=ampc.float16):
+            loss = ampc.nn.functional.cross_entropy(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.unscale_(opt)
+        ampc.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(opt)
+        scaler.update()
+
+    for _ in range(3):
+        step()
+    ampc.cuda.synchronize()
+    before = simulator("syncs")
+    step()
+    step()
+    assert simulator("syncs") == before and simulator("pending") > 0
+    assert scaler.get_scale() == 128.0
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_overflow_leaves_the_step_out(bad):
+    net, opt, scaler = training()
+    x = ampc.randn(6, 8)
+
+    def step(poison):
+        opt.zero_grad()
+        scaler.scale(net(x).square().mean()).backward()
+        if poison:
+            net[0].weight.grad[3, 2] = bad
+        scaler.step(opt)
+        scaler.update()
+
+    step(False)
+    weights = [p.detach().clone() for p in net.parameters()]
+    counts = [opt.state[p]["step"].item() for p in net.parameters()]
+    step(True)
+    assert all(p.equal(w) for p, w in zip(net.parameters(), weights)) and scaler.get_scale() == 32.0
+    assert [opt.state[p]["step"].item() for p in net.parameters()] == counts == [1.0] * 6
+    step(False)
+    assert not net[0].weight.equal(weights[0]) and opt.state[net[0].weight]["step"].item() == 2.0
+    state = scaler.state_dict()
+    assert state["scale"] == 32.0 and state["_growth_tracker"] == 1
+    other = ampc.amp.GradScaler("cuda")
+    other.load_state_dict(state)
+    assert other.get_scale() == 32.0
+
+
+@pytest.mark.parametrize(("optimizer", "options"), [("AdamW", {}), ("Adam", {"amsgrad": True, "weight_decay": 0.1}), ("SGD", {}),
+                                                    ("SGD", {"momentum": 0.9, "dampening": 0.2}), ("SGD", {"momentum": 0.9, "nesterov": True})])
+def test_training_equals_the_cpu(optimizer, options):
+    results = []
+    for device in ("cpu", "cuda"):
+        ampc.manual_seed(0)
+        net = ampc.nn.Sequential(ampc.nn.Linear(8, 33, device="cpu"), ampc.nn.Tanh(), ampc.nn.Linear(33, 4, device="cpu")).to(device)
+        opt, scaler = getattr(ampc.optim, optimizer)(net.parameters(), lr=1e-2, **options), ampc.amp.GradScaler(device, init_scale=4.0)
+        x, y = ampc.randn(16, 8, device="cpu").to(device), ampc.randint(0, 4, (16,), device="cpu").to(device)
+        for _ in range(6):
+            opt.zero_grad()
+            scaler.scale(ampc.nn.functional.cross_entropy(net(x), y)).backward()
+            scaler.unscale_(opt)
+            norm = ampc.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+            scaler.step(opt)
+            scaler.update()
+        results.append(([p.detach().cpu() for p in net.parameters()], norm.item()))
+    for a, b in zip(results[0][0], results[1][0]):
+        assert (a - b).abs().max().item() <= 2e-5
+    assert results[0][1] == pytest.approx(results[1][1], rel=1e-4)
+
+
+def test_optimizer_state_moves_between_devices():
+    net, opt, _ = training()
+    net(ampc.randn(3, 8)).sum().backward()
+    opt.step()
+    here = ampc.nn.Sequential(*[type(m)(*a, device="cpu") if a else m for m, a in
+                                zip(net, ((8, 16), (), (16,), (16, 4)))])
+    mine = ampc.optim.AdamW(here.parameters(), lr=1e-2)
+    state = opt.state_dict()
+    state["state"] = {k: {n: v.cpu() if isinstance(v, ampc.Tensor) else v for n, v in s.items()} for k, s in state["state"].items()}
+    mine.load_state_dict(state)
+    here(ampc.randn(3, 8, device="cpu")).sum().backward()
+    mine.step()
+    assert all(s["step"] == 2 for s in mine.state.values())
+
+
+def test_lists_of_mixed_tensors():
+    """One launch for all: any dtype, any size, contiguous or not, and an alignment that 16 bytes do not divide."""
+    rng = np.random.default_rng(1)
+    shapes = [(3,), (70001,), (64, 33), (0,), (1,), (8, 1024)]
+    grads = [ampc.tensor(rng.standard_normal(s), dtype=d) for s in shapes for d in (ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64)]
+    grads.append(ampc.randn(40, 30).t())
+    grads.append(ampc.randn(1001)[1:])
+    want = [g.double().cpu() * 0.5 for g in grads]
+    found, factor = ampc.zeros(()), ampc.tensor(0.5)
+    ampc._C._cuda_unscale(grads, factor, found)
+    for g, w in zip(grads, want):
+        assert g.numel() == 0 or (g.double().cpu() - w).abs().max().item() <= ampc.finfo(g.dtype).eps * 8
+    assert found.item() == 0
+    total = ampc._C._cuda_squares(grads).sum().sqrt().item()
+    assert total == pytest.approx(sum(g.double().square().sum().item() for g in grads) ** 0.5, rel=1e-6)
+    grads[5].view(-1)[0] = float("inf")
+    ampc._C._cuda_unscale(grads, None, found)
+    assert found.item() == 1
+
+
+# -- sharing memory ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_cuda_array_interface():
+    x = ampc.arange(12.0).view(3, 4)
+    facts = x.t().__cuda_array_interface__
+    assert facts["version"] == 3 and facts["shape"] == (4, 3) and facts["strides"] == (4, 16) and facts["data"] == (x.data_ptr(), False)
+    assert x.__cuda_array_interface__["strides"] is None and facts["typestr"] == "<f4" and facts["stream"] == 1
+
+    class Other:
+        __cuda_array_interface__ = facts
+
+    y = ampc.as_tensor(Other())
+    assert y.data_ptr() == x.data_ptr() and y.shape == (4, 3)
+    y.mul_(2)
+    assert x.tolist()[1] == [8, 10, 12, 14]
+    with pytest.raises(AttributeError):
+        _ = ampc.ones(1, device="cpu").__cuda_array_interface__
+    with pytest.raises(RuntimeError, match="detach"):
+        _ = ampc.ones(1, requires_grad=True).__cuda_array_interface__
+
+
+def test_dlpack_on_the_gpu():
+    x = ampc.arange(6.0).view(2, 3)
+    assert x.__dlpack_device__() == (2, 0)
+    y = ampc.from_dlpack(x)
+    y.add_(1)
+    assert y.data_ptr() == x.data_ptr() and x.tolist() == [[1, 2, 3], [4, 5, 6]]
+    side = ampc.cuda.Stream()
+    z = x * 10
+    capsule = z.__dlpack__(stream=side.cuda_stream)
+    with ampc.cuda.stream(side):  # its work waits for the product
+        assert (ampc.from_dlpack(capsule) + 1).tolist()[0] == [11, 21, 31]
+    with pytest.raises(ValueError, match="ambiguous"):
+        x.__dlpack__(stream=0)
+    with pytest.raises(BufferError, match="copy"):
+        x.__dlpack__(dl_device=(1, 0), copy=False)
+    assert ampc.from_dlpack(x, device="cpu").is_cpu
