@@ -2,6 +2,10 @@
 
 import gc
 import os
+import subprocess
+import sys
+import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -240,7 +244,7 @@ def test_failing_launches_and_lost_devices():
     x = ampc.ones(3)
     ampc.cuda.synchronize()
     simulator("fail_launch", 1)
-    with pytest.raises(RuntimeError, match=r"ac_point_exp_f32: CUDA_ERROR_LAUNCH_FAILED \(719\)"):
+    with pytest.raises(RuntimeError, match=r"exp: ac_point_exp_f32: CUDA_ERROR_LAUNCH_FAILED \(719\)"):
         x.exp()
     assert x.exp().sum().item() > 0
     simulator("lose_device", 1)
@@ -266,3 +270,98 @@ def test_a_forked_child_is_told():
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 if hasattr(os, "waitstatus_to_exitcode") else True
+
+
+# -- what must not happen ----------------------------------------------------------------------------------------------------------------
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="reads /proc")
+def test_import_does_not_touch_the_driver():
+    done = python("""
+        import ampc
+        net = ampc.nn.Linear(3, 3)
+        net(ampc.ones(2, 3)).sum().backward()
+        assert "libcuda" not in open("/proc/self/maps").read()
+        assert ampc.cuda.is_available()
+        assert "libcuda" in open("/proc/self/maps").read() and "libcublasLt" not in open("/proc/self/maps").read()
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+@simulated
+def test_the_host_cannot_read_device_memory():
+    """As on a GPU: what reads it by mistake is found here too."""
+    done = python("""
+        import ctypes, ampc
+        x = ampc.ones(4, device="cuda")
+        ampc.cuda.synchronize()
+        print(ctypes.c_float.from_address(x.data_ptr()).value)
+    """)
+    assert done.returncode == -11 and not done.stdout
+
+
+@simulated
+def test_nothing_is_left_behind():
+    gc.collect()
+    ampc.cuda.empty_cache()
+    counts = {what: simulator(what) for what in ("streams", "events", "pinned")}
+
+    def work():
+        side = ampc.cuda.Stream()
+        x = ampc.ones(100, device="cpu").pin_memory().to("cuda", non_blocking=True)
+        side.wait_stream(ampc.cuda.current_stream())
+        with ampc.cuda.stream(side):
+            y = x * 2
+        x.record_stream(side)
+        event = side.record_event()
+        event.synchronize()
+        del x
+        return y.sum().item()
+
+    for _ in range(10):
+        assert work() == 200
+    gc.collect()
+    ampc.cuda.empty_cache()
+    assert {what: simulator(what) for what in counts} == counts
+
+
+def test_threads_share_the_allocator():
+    """Four threads on streams of their own, allocating and freeing at once."""
+    wrong = []
+
+    def work(seed):
+        stream = ampc.cuda.Stream()
+        rng = np.random.default_rng(seed)
+        with ampc.cuda.stream(stream):
+            for _ in range(40):
+                n = int(rng.integers(1, 50000))
+                x = ampc.full((n,), float(seed), device="cuda")
+                y = x + x
+                if y[n - 1].item() != 2 * seed:
+                    wrong.append((seed, n))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not ON_GPU or SIMULATED, reason="needs the memory of a real GPU")
+def test_more_elements_than_32_bits_count():
+    n = 2**31 + 77
+    x = ampc.zeros(n, dtype=ampc.int8)
+    x[-5:] = 3
+    assert x.sum().item() == 15 and x.argmax().item() == n - 5 and x.nonzero().shape[0] == 5
+    y = x.bool()
+    assert y[-6:].tolist() == [False] + [True] * 5
+    assert (x + 1)[-6:].tolist() == [1, 4, 4, 4, 4, 4]
+    assert x.view(-1, 7)[:, 3].shape[0] == n // 7 if n % 7 == 0 else True
+    z = ampc.zeros(2, 2**30 + 40, dtype=ampc.float16)
+    z[1, -1] = 2
+    assert z.sum(dtype=ampc.float32).item() == 2 and z.t()[-1].tolist() == [0, 2] and z.amax(1).tolist() == [0, 2]

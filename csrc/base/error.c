@@ -1,7 +1,9 @@
 #include "error.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { MESSAGE_BYTES = 1024 };
 
@@ -29,6 +31,16 @@ void *ac_fail_null(ac_error code, const char *format, ...) {
     record(code, format, args);
     va_end(args);
     return NULL;
+}
+
+int ac_fail_in(const char *what) {
+    size_t n = strlen(what), length = strlen(current.message);
+    bool said = strncmp(current.message, what, n) == 0 && current.message[n] == ':';
+    if (said || current.code == AC_OK || current.code == AC_PYTHON || n + 2 + length >= MESSAGE_BYTES) return -1;
+    memmove(current.message + n + 2, current.message, length + 1);
+    memcpy(current.message, what, n);
+    memcpy(current.message + n, ": ", 2);
+    return -1;
 }
 
 ac_error ac_error_code(void) { return current.code; }

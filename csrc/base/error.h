@@ -19,6 +19,9 @@ int ac_fail(ac_error code, const char *format, ...) AC_PRINTF(2, 3);
 /* The same for functions that return a pointer. */
 void *ac_fail_null(ac_error code, const char *format, ...) AC_PRINTF(2, 3);
 
+/* Puts "what: " before the message recorded, unless it begins so; returns -1. */
+int ac_fail_in(const char *what);
+
 ac_error ac_error_code(void);
 const char *ac_error_message(void);
 void ac_error_clear(void);

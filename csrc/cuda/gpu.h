@@ -106,6 +106,9 @@ int ac_gpu_pool_retire(ac_device d, uint64_t pool) AC_CHECKED;
 
 /* Page-locked memory of the host, for copies that do not wait. */
 ac_storage *ac_gpu_pinned(int64_t bytes) AC_CHECKED; /* new: a storage of the CPU */
+/* The current stream of `d` has queued a copy that uses `s`, which may be freed before it is done. */
+int ac_gpu_pinned_used(const ac_storage *s, ac_device d) AC_CHECKED;
+void ac_gpu_pinned_trim(void); /* gives back what nobody uses */
 bool ac_gpu_is_pinned(const void *p);
 /* Which GPU an address of somebody else belongs to. */
 int ac_gpu_owner(uint64_t address, ac_device *d) AC_CHECKED;

@@ -343,6 +343,7 @@ int ac_gpu_empty_cache(ac_device d) {
     give_back_unused(d);
     (void)pthread_mutex_unlock(&memory.lock);
     ac_gpu_leave(&scope);
+    ac_gpu_pinned_trim();
     return ac_cu_check(result, "waiting for the GPU");
 }
 
@@ -371,33 +372,6 @@ int ac_gpu_pool_retire(ac_device d, uint64_t pool) {
         if (a->device == d && a->pool == pool) a->pool = 0;
     (void)pthread_mutex_unlock(&memory.lock);
     return 0;
-}
-
-/* -- page-locked memory of the host -------------------------------------------------------------------------------- */
-
-static void free_pinned(void *p) {
-    if (ac_gpu_usable()) (void)ac_cu.cuMemFreeHost(p);
-}
-
-ac_storage *ac_gpu_pinned(int64_t bytes) {
-    ac_gpu_scope scope;
-    void *p = NULL;
-    if (ac_gpu_enter(AC_CUDA(0), &scope) < 0) return NULL;
-    CUresult result = ac_cu.cuMemHostAlloc(&p, bytes > 0 ? (size_t)bytes : 1, AC_CU_PORTABLE);
-    ac_gpu_leave(&scope);
-    if (ac_cu_check(result, "page-locked memory") < 0) return NULL;
-    ac_storage *s = ac_storage_wrap(p, bytes, free_pinned, p);
-    if (!s) free_pinned(p);
-    return s;
-}
-
-bool ac_gpu_is_pinned(const void *p) {
-    ac_gpu_scope scope;
-    unsigned type = 0;
-    if (!ac_gpu_usable() || !p || ac_gpu_enter(AC_CUDA(0), &scope) < 0) return false;
-    CUresult result = ac_cu.cuPointerGetAttribute(&type, AC_CU_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)p);
-    ac_gpu_leave(&scope);
-    return result == AC_CU_SUCCESS && type == AC_CU_HOST_MEMORY;
 }
 
 int ac_gpu_owner(uint64_t address, ac_device *d) {

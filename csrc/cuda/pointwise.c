@@ -145,8 +145,13 @@ static int dense_copy(ac_tensor *from, ac_tensor **dense) {
     return *dense ? ac_gpu_copy(*dense, from) : -1;
 }
 
-/* Memory that is not page-locked is staged before the driver returns; of page-locked memory the caller must not
- * let go, so unless asked not to we wait. */
+/* A copy from or to the host's tensor t is queued. Of memory that is not page-locked the driver has taken what it
+ * needs; page-locked memory is in use until the copy is done, which is waited for unless asked not to. */
+static int settle_host(const ac_tensor *t, ac_device d, bool non_blocking) {
+    if (!ac_gpu_is_pinned(ac_data(t))) return 0;
+    return non_blocking ? ac_gpu_pinned_used(t->storage, d) : ac_gpu_stream_wait(d, ac_gpu_stream(d));
+}
+
 static int upload(ac_tensor *to, ac_tensor *from, bool non_blocking) {
     ac_gpu_scope scope;
     ac_device d = ac_device_of(to);
@@ -164,8 +169,7 @@ static int upload(ac_tensor *to, ac_tensor *from, bool non_blocking) {
         CUdeviceptr address = (CUdeviceptr)(uintptr_t)ac_data(to);
         failed = ac_cu_check(ac_cu.cuMemcpyHtoDAsync_v2(address, ac_data(from), bytes, ac_gpu_stream(d)),
                              "a copy to the GPU");
-        bool wait = dense == NULL && !non_blocking && ac_gpu_is_pinned(ac_data(from));
-        if (!failed && wait) failed = ac_gpu_stream_wait(d, ac_gpu_stream(d));
+        if (!failed && !dense) failed = settle_host(from, d, non_blocking);
         ac_gpu_leave(&scope);
     }
     ac_tensor_clear(&dense);
@@ -183,8 +187,9 @@ static int download(ac_tensor *to, ac_tensor *from, bool non_blocking) {
         CUdeviceptr address = (CUdeviceptr)(uintptr_t)ac_data(dense ? dense : from);
         failed = ac_cu_check(ac_cu.cuMemcpyDtoHAsync_v2(ac_data(to), address, bytes, ac_gpu_stream(d)),
                              "a copy from the GPU");
-        bool wait = !non_blocking || !ac_gpu_is_pinned(ac_data(to));
-        if (!failed && wait) failed = ac_gpu_stream_wait(d, ac_gpu_stream(d));
+        bool pinned = ac_gpu_is_pinned(ac_data(to));
+        if (!failed && pinned) failed = settle_host(to, d, non_blocking);
+        else if (!failed) failed = ac_gpu_stream_wait(d, ac_gpu_stream(d));
         ac_gpu_leave(&scope);
     }
     ac_tensor_clear(&dense);

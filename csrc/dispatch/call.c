@@ -35,7 +35,8 @@ static int run_kernel(const ac_run *run) {
     void *state = unlock ? ac_lock.release() : NULL;
     int failed = kernel(run);
     if (unlock) ac_lock.acquire(state);
-    return ac_interrupted() ? ac_fail(AC_PYTHON, "interrupted") : failed;
+    if (ac_interrupted()) return ac_fail(AC_PYTHON, "interrupted");
+    return failed && device != AC_CPU && ac_error_code() != AC_INDEX ? ac_fail_in(ac_ops[run->op].python) : failed;
 }
 
 /* Inputs that the row marks (mut) are written by the kernel: their counters must show it. */

@@ -391,7 +391,7 @@ API cuMemHostAlloc(void **p, size_t bytes, unsigned) {
 }
 API cuMemFreeHost(void *p) {
     ENTER;
-    if (!sim.pinned.erase(p)) return INVALID;
+    if (!sim.pinned.erase(p)) return INVALID; /* queued copies that use it will say so */
     for (auto &d : sim.devices) drain(d.get());
     free(p);
     return SUCCESS;

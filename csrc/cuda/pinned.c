@@ -1,0 +1,138 @@
+/* Page-locked memory of the host: what GPUs copy from and to without the host waiting. Asking the driver for it is
+ * slow and giving it back waits for the device, so blocks are kept; one that a queued copy still uses is not given
+ * out again before that copy is done. */
+#include "gpu.h"
+
+#include "../base/alloc.h"
+
+#include <pthread.h>
+
+typedef struct pending { /* a copy that uses a block */
+    struct pending *next;
+    ac_device device;
+    CUevent done;
+} pending;
+
+typedef struct block {
+    struct block *next;
+    void *data;
+    int64_t bytes; /* a power of two */
+    pending *copies;
+} block;
+
+static struct {
+    pthread_mutex_t lock;
+    block *free; /* some of them perhaps still in use by copies */
+} pinned = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+enum { LEAST = 4096 };
+
+static int64_t rounded(int64_t bytes) {
+    int64_t size = LEAST;
+    while (size < bytes) size *= 2;
+    return size;
+}
+
+/* Whether every copy is done; those that are, are forgotten. */
+static bool is_idle(block *b) {
+    while (b->copies) {
+        pending *p = b->copies;
+        bool done = false;
+        if (ac_gpu_event_done(p->device, p->done, &done) < 0 || !done) return false;
+        b->copies = p->next;
+        if (ac_gpu_event_free(p->device, p->done) < 0) ac_error_clear();
+        ac_free(p, sizeof *p);
+    }
+    return true;
+}
+
+static block *take_free(int64_t bytes) {
+    (void)pthread_mutex_lock(&pinned.lock);
+    block **at = &pinned.free, *found = NULL;
+    for (; *at && !found; at = found ? at : &(*at)->next)
+        if ((*at)->bytes == bytes && is_idle(*at)) {
+            found = *at;
+            *at = found->next;
+        }
+    (void)pthread_mutex_unlock(&pinned.lock);
+    return found;
+}
+
+static block *new_block(int64_t bytes) {
+    ac_gpu_scope scope;
+    block *b = ac_calloc(sizeof *b);
+    if (!b) return NULL;
+    b->bytes = bytes;
+    int failed = ac_gpu_enter(AC_CUDA(0), &scope);
+    if (!failed) {
+        failed = ac_cu_check(ac_cu.cuMemHostAlloc(&b->data, (size_t)bytes, AC_CU_PORTABLE), "page-locked memory");
+        ac_gpu_leave(&scope);
+    }
+    if (!failed) return b;
+    ac_free(b, sizeof *b);
+    return NULL;
+}
+
+static void give_back(void *owner) {
+    block *b = owner;
+    (void)pthread_mutex_lock(&pinned.lock);
+    b->next = pinned.free;
+    pinned.free = b;
+    (void)pthread_mutex_unlock(&pinned.lock);
+}
+
+ac_storage *ac_gpu_pinned(int64_t bytes) {
+    int64_t size = rounded(bytes);
+    block *b = take_free(size);
+    if (!b) b = new_block(size);
+    if (!b) return NULL;
+    ac_storage *s = ac_storage_wrap(b->data, bytes, give_back, b);
+    if (!s) give_back(b);
+    return s;
+}
+
+int ac_gpu_pinned_used(const ac_storage *s, ac_device d) {
+    if (s->release != give_back) return 0;
+    block *b = s->owner;
+    pending *p = ac_calloc(sizeof *p);
+    if (!p) return -1;
+    p->device = d;
+    int failed = ac_gpu_event_new(d, false, false, &p->done);
+    if (!failed) failed = ac_gpu_event_record(d, p->done, ac_gpu_stream(d));
+    if (failed) {
+        ac_free(p, sizeof *p);
+        return -1;
+    }
+    (void)pthread_mutex_lock(&pinned.lock);
+    p->next = b->copies;
+    b->copies = p;
+    (void)pthread_mutex_unlock(&pinned.lock);
+    return 0;
+}
+
+void ac_gpu_pinned_trim(void) {
+    ac_gpu_scope scope;
+    if (!ac_gpu_usable() || ac_gpu_enter(AC_CUDA(0), &scope) < 0) return;
+    (void)pthread_mutex_lock(&pinned.lock);
+    for (block **at = &pinned.free; *at;) {
+        block *b = *at;
+        if (!is_idle(b)) {
+            at = &b->next;
+            continue;
+        }
+        *at = b->next;
+        (void)ac_cu.cuMemFreeHost(b->data);
+        ac_free(b, sizeof *b);
+    }
+    (void)pthread_mutex_unlock(&pinned.lock);
+    ac_gpu_leave(&scope);
+}
+
+bool ac_gpu_is_pinned(const void *p) {
+    ac_gpu_scope scope;
+    unsigned type = 0;
+    if (!ac_gpu_usable() || !p || ac_gpu_enter(AC_CUDA(0), &scope) < 0) return false;
+    CUresult result = ac_cu.cuPointerGetAttribute(&type, AC_CU_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)p);
+    ac_gpu_leave(&scope);
+    return result == AC_CU_SUCCESS && type == AC_CU_HOST_MEMORY;
+}
