@@ -8,10 +8,10 @@
 
 static struct {
     pthread_mutex_t lock;
-    int count;
-    CUcontext contexts[AC_MAX_GPUS]; /* the primary ones, kept for the life of the process */
+    _Atomic int count;
+    _Atomic(CUcontext) contexts[AC_MAX_GPUS]; /* the primary ones, kept for the life of the process */
     int multiprocessors[AC_MAX_GPUS];
-    ac_gpu_trouble *trouble; /* host address of the note, page-locked; one for all devices */
+    _Atomic(ac_gpu_trouble *) trouble; /* host address of the note, page-locked; one for all devices */
 } gpus = {.lock = PTHREAD_MUTEX_INITIALIZER, .count = -1};
 
 static _Thread_local CUstream current_stream[AC_MAX_GPUS];
@@ -25,7 +25,7 @@ int ac_gpu_count(int *count) {
     if (gpus.count < 0) {
         int n = 0;
         AC_TRY(ac_cu_check(ac_cu.cuDeviceGetCount(&n), "counting GPUs"));
-        gpus.count = n < AC_MAX_GPUS ? n : AC_MAX_GPUS;
+        gpus.count = n < AC_MAX_GPUS ? n : AC_MAX_GPUS; /* the same whoever asks first */
     }
     *count = gpus.count;
     return 0;

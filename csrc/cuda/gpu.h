@@ -129,7 +129,7 @@ typedef enum {
 typedef struct {
     ac_gpu_image image;
     const char *name;
-    CUfunction found[AC_MAX_GPUS];
+    _Atomic(CUfunction) found[AC_MAX_GPUS];
 } ac_gpu_kernel;
 
 /* Queues `blocks` blocks of AC_GPU_THREADS threads on the current stream. */

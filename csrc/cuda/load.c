@@ -33,7 +33,8 @@ enum { DRIVER, CUBLASLT, NCCL, CUDNN, N_LIBRARIES };
 static struct {
     char paths[4096];
     pthread_mutex_t lock;
-    bool tried, ready, lt_ready;
+    bool tried;
+    _Atomic bool ready, lt_ready; /* read without the lock */
     pid_t owner; /* the process that initialised the driver */
     char failure[NOTE_BYTES];
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -125,7 +126,8 @@ int ac_gpu_init(void) {
     (void)pthread_mutex_lock(&state.lock);
     if (!state.tried) {
         const char *failure = open_driver();
-        state.tried = true, state.ready = failure == NULL, state.owner = getpid();
+        state.tried = true, state.owner = getpid();
+        state.ready = failure == NULL; /* last: who sees it sees the rest */
         if (failure) (void)snprintf(state.failure, sizeof state.failure, "%s", failure);
     }
     (void)pthread_mutex_unlock(&state.lock);

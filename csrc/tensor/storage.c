@@ -16,7 +16,7 @@ static void no_release(void *block) { (void)block; }
 ac_gpu_memory_hooks ac_gpu_memory = {no_gpu, no_release};
 
 const char *ac_device_name(ac_device d) {
-    static _Thread_local char text[4][16];
+    static _Thread_local char text[4][24];
     static _Thread_local unsigned next;
     if (d == AC_CPU) return "cpu";
     char *name = text[next++ % 4];
