@@ -33,9 +33,8 @@ def bundle_openblas(build_lib: str) -> None:
 
 
 # Machine code for Turing, Ampere, Hopper and Blackwell, and PTX for what lies between and after.
-ARCHITECTURES = ["arch=compute_75,code=[sm_75,compute_75]", "arch=compute_80,code=sm_80", "arch=compute_90,code=sm_90",
-                 "arch=compute_100,code=[sm_100,compute_100]"]
-NVCC_FLAGS = ["-fatbin", "-std=c++17", "-O3", "--compress-mode=size"]
+ARCHITECTURES = {"75": "arch=compute_75,code=[sm_75,compute_75]", "80": "arch=compute_80,code=sm_80",
+                 "90": "arch=compute_90,code=sm_90", "100": "arch=compute_100,code=[sm_100,compute_100]"}
 
 
 def find_nvcc() -> "str | None":
@@ -51,24 +50,41 @@ def toolkit_headers(nvcc: str) -> "list[str]":
     return [path for top in tops[:1] if os.path.isdir(path := os.path.join(top, "include"))]
 
 
+def says(nvcc: str, *options: str) -> str:
+    return subprocess.run([nvcc, *options], capture_output=True, text=True, check=True).stdout
+
+
+def nvcc_flags(nvcc: str) -> "list[str]":
+    """Those that this nvcc knows: the newest architecture and the tightest compression are of CUDA 12.8."""
+    known = says(nvcc, "--list-gpu-arch").split()
+    compress = "--compress-mode=size" if "compress-mode" in says(nvcc, "--help") else "-Xfatbin=-compress-all"
+    gencode = [flag for number, a in ARCHITECTURES.items() if f"compute_{number}" in known for flag in ("-gencode", a)]
+    return ["-fatbin", "-std=c++17", "-O3", compress, *gencode]
+
+
+def toolkit_version(nvcc: str) -> int:
+    """As the driver counts: 13000 is CUDA 13.0."""
+    major, minor = says(nvcc, "--version").split("release ")[1].split(",")[0].split(".")
+    return int(major) * 1000 + int(minor) * 10
+
+
 def compile_kernels(nvcc: str) -> "str | None":
     """A folder of fat binaries, one a .cu file, kept until a source changes; None when nvcc fails."""
     sources = sorted(glob.glob("csrc/cuda/*.cu"))
     parts = sorted(glob.glob("csrc/cuda/*.cuh") + glob.glob("csrc/*/*.h") + glob.glob("csrc/*/*.def"))
-    version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
-    digest = hashlib.sha256((version + repr(ARCHITECTURES + NVCC_FLAGS)).encode())
+    flags = nvcc_flags(nvcc)
+    digest = hashlib.sha256((says(nvcc, "--version") + repr(flags)).encode())
     for path in sources + parts:
         with open(path, "rb") as f:
             digest.update(f.read())
     folder = os.path.join(HERE, "build", "cuda", digest.hexdigest()[:16])
     os.makedirs(folder, exist_ok=True)
-    gencode = [flag for a in ARCHITECTURES for flag in ("-gencode", a)]
 
     def one(source: str) -> "tuple[str, int, str]":
         target = os.path.join(folder, os.path.splitext(os.path.basename(source))[0] + ".fatbin")
         if os.path.exists(target):
             return source, 0, ""
-        done = subprocess.run([nvcc, *NVCC_FLAGS, *gencode, "-o", target + ".tmp", source], capture_output=True, text=True)
+        done = subprocess.run([nvcc, *flags, "-o", target + ".tmp", source], capture_output=True, text=True)
         if done.returncode == 0:
             os.replace(target + ".tmp", target)
         return source, done.returncode, done.stdout + done.stderr
@@ -93,7 +109,7 @@ class Build(build_ext):
             if nvcc:  # the real headers are compared with ours
                 extension.include_dirs += toolkit_headers(nvcc)
             if images:
-                extension.define_macros.append(("AC_CUDA_IMAGES", f'"{images}"'))
+                extension.define_macros += [("AC_CUDA_IMAGES", f'"{images}"'), ("AC_CUDA_TOOLKIT", str(toolkit_version(nvcc)))]
         if not nvcc:
             print("ampc: no nvcc, so this build has no GPU code; all else works")
         compile_some = self.compiler.compile

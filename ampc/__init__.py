@@ -16,7 +16,8 @@ for _path in _glob.glob(_os.path.join(_os.path.dirname(__file__), "_libs", "*ope
 # where CUDA's libraries may lie, looked at when CUDA is first used: PyPI's wheels beside us, the toolkit
 _C._cuda_set_paths(":".join([
     _os.path.join(_site, "nvidia", _part, "lib")
-    for _site in (_os.path.dirname(_os.path.dirname(__file__)), _os.path.join(_os.path.dirname(_os.__file__), "site-packages"))
+    for _site in (_os.path.dirname(_os.path.dirname(__file__)), *(_os.path.join(_os.path.dirname(_os.__file__), _p)
+                                                                for _p in ("site-packages", "dist-packages")))
     for _part in ("cu13", "cublas", "nccl", "cudnn")
 ] + ["/usr/local/cuda/lib64"]))
 

@@ -29,21 +29,32 @@ static void list_free(list *l) {
     ac_gpu_free(l->table);
 }
 
-/* The driver has read the host's table when this returns, so it may go. */
-static int list_send(list *l) {
+/* Through page-locked memory, which the copy keeps from being used again: so nobody waits for it. */
+static int upload_table(const list *l) {
     ac_gpu_scope scope;
+    ac_storage *staged = ac_gpu_pinned((int64_t)table_bytes(l->n));
+    if (!staged) return -1;
+    memcpy(staged->data, l->items, table_bytes(l->n));
+    int failed = ac_gpu_enter(l->device, &scope);
+    if (!failed) {
+        CUresult result = ac_cu.cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)ac_gpu_address(l->table), staged->data,
+                                                     table_bytes(l->n), ac_gpu_stream(l->device));
+        failed = ac_cu_check(result, "a list of tensors for the GPU");
+        if (!failed) failed = ac_gpu_pinned_used(staged, l->device);
+        ac_gpu_leave(&scope);
+    }
+    ac_storage_release(staged);
+    return failed;
+}
+
+static int list_send(list *l) {
     l->pieces = 0;
     for (int i = 0; i < l->n; i++) {
         l->items[i].first_piece = l->pieces;
         l->pieces += (l->items[i].numel + AC_GPU_PIECE - 1) / AC_GPU_PIECE;
     }
     l->table = ac_gpu_alloc(l->device, (int64_t)table_bytes(l->n));
-    if (!l->table) return -1;
-    AC_TRY(ac_gpu_enter(l->device, &scope));
-    CUresult result = ac_cu.cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)ac_gpu_address(l->table), l->items,
-                                                 table_bytes(l->n), ac_gpu_stream(l->device));
-    ac_gpu_leave(&scope);
-    return ac_cu_check(result, "a list of tensors for the GPU");
+    return l->table ? upload_table(l) : -1;
 }
 
 static ac_gpu_list arguments(const list *l) {

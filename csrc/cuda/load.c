@@ -8,12 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 ac_cu_table ac_cu;
 ac_lt_table ac_lt;
 
-enum { OLDEST_DRIVER = 12000, NOTE_BYTES = 240 };
+/* The driver must know the toolkit that compiled the kernels. */
+#ifndef AC_CUDA_TOOLKIT
+#define AC_CUDA_TOOLKIT 12000
+#endif
+enum { OLDEST_DRIVER = AC_CUDA_TOOLKIT > 12000 ? AC_CUDA_TOOLKIT : 12000, NOTE_BYTES = 240 };
 
 typedef struct {
     const char *name;
@@ -35,7 +38,7 @@ static struct {
     pthread_mutex_t lock;
     bool tried;
     _Atomic bool ready, lt_ready; /* read without the lock */
-    pid_t owner; /* the process that initialised the driver */
+    _Atomic bool forked;          /* a child of the process that uses the driver, which cannot */
     char failure[NOTE_BYTES];
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -115,30 +118,41 @@ static const char *open_driver(void) {
     (void)ac_cu.cuDriverGetVersion(&version);
     (void)snprintf(l->note, sizeof l->note, "CUDA %d.%d%s", version / 1000, version % 1000 / 10,
                    ac_gpu_is_simulated() ? ", simulated" : "");
-    if (version < OLDEST_DRIVER) return "the NVIDIA driver is too old: CUDA 12.0 or newer is needed";
+    if (version < OLDEST_DRIVER) {
+        (void)snprintf(l->note, sizeof l->note,
+                       "the NVIDIA driver is too old: it knows CUDA %d.%d, and %d.%d is needed", version / 1000,
+                       version % 1000 / 10, OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
+        return l->note;
+    }
     if (!ac_gpu_has_images() && !ac_gpu_is_simulated())
         return "this build has no GPU code: nvcc was not found when it was built";
     return NULL;
 }
 
+static void in_child(void) {
+    state.ready = false;
+    state.forked = true;
+}
+
 int ac_gpu_init(void) {
-    if (state.ready && state.owner == getpid()) return 0;
+    if (state.ready) return 0;
+    if (state.forked)
+        return ac_fail(AC_RUNTIME,
+                       "CUDA cannot be used in a process forked from one that used it; start processes with the "
+                       "'spawn' method (multiprocessing.set_start_method('spawn')), or use CUDA in the child alone");
     (void)pthread_mutex_lock(&state.lock);
     if (!state.tried) {
         const char *failure = open_driver();
-        state.tried = true, state.owner = getpid();
-        state.ready = failure == NULL; /* last: who sees it sees the rest */
         if (failure) (void)snprintf(state.failure, sizeof state.failure, "%s", failure);
+        else (void)pthread_atfork(NULL, NULL, in_child);
+        state.tried = true;
+        state.ready = failure == NULL; /* last: who sees it sees the rest */
     }
     (void)pthread_mutex_unlock(&state.lock);
-    if (!state.ready) return ac_fail(AC_RUNTIME, "CUDA cannot be used: %s", state.failure);
-    if (state.owner == getpid()) return 0;
-    return ac_fail(AC_RUNTIME,
-                   "CUDA cannot be used in a process forked from one that used it; start processes with the 'spawn' "
-                   "method (multiprocessing.set_start_method('spawn')), or use CUDA in the child alone");
+    return state.ready ? 0 : ac_fail(AC_RUNTIME, "CUDA cannot be used: %s", state.failure);
 }
 
-bool ac_gpu_usable(void) { return state.ready && state.owner == getpid(); }
+bool ac_gpu_usable(void) { return state.ready; }
 
 bool ac_gpu_is_simulated(void) {
     return libraries[DRIVER].handle && dlsym(libraries[DRIVER].handle, "ampc_simulator") != NULL;

@@ -58,17 +58,25 @@ static block *take_free(int64_t bytes) {
     return found;
 }
 
-static block *new_block(int64_t bytes) {
+/* What is kept is given back when there is no more. */
+static int ask_driver(void **data, int64_t bytes) {
     ac_gpu_scope scope;
+    AC_TRY(ac_gpu_enter(AC_CUDA(0), &scope));
+    CUresult result = ac_cu.cuMemHostAlloc(data, (size_t)bytes, AC_CU_PORTABLE);
+    if (result == AC_CU_OUT_OF_MEMORY) {
+        ac_gpu_pinned_trim();
+        result = ac_cu.cuMemHostAlloc(data, (size_t)bytes, AC_CU_PORTABLE);
+    }
+    ac_gpu_leave(&scope);
+    if (result != AC_CU_OUT_OF_MEMORY) return ac_cu_check(result, "page-locked memory");
+    return ac_fail(AC_MEMORY, "cannot allocate %lld bytes of page-locked memory", (long long)bytes);
+}
+
+static block *new_block(int64_t bytes) {
     block *b = ac_calloc(sizeof *b);
     if (!b) return NULL;
     b->bytes = bytes;
-    int failed = ac_gpu_enter(AC_CUDA(0), &scope);
-    if (!failed) {
-        failed = ac_cu_check(ac_cu.cuMemHostAlloc(&b->data, (size_t)bytes, AC_CU_PORTABLE), "page-locked memory");
-        ac_gpu_leave(&scope);
-    }
-    if (!failed) return b;
+    if (ask_driver(&b->data, bytes) == 0) return b;
     ac_free(b, sizeof *b);
     return NULL;
 }

@@ -163,7 +163,8 @@ COPY(int64_t, i64)
                 have = (uint64_t)i / 4;                                                                                \
                 block = ac_philox(a.seed, a.offset + have);                                                            \
             }                                                                                                          \
-            return ac_uniform24(block.v[i % 4]) < drop ? (R)0 : x[0] * scale;                                          \
+            uint32_t low = i & 1 ? block.v[1] : block.v[0], high = i & 1 ? block.v[3] : block.v[2];                    \
+            return ac_uniform24(i & 2 ? high : low) < drop ? (R)0 : x[0] * scale;                                      \
         });                                                                                                            \
     }
 DROPOUT(float, f32)

@@ -334,7 +334,7 @@ API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
 /* -- memory
  * ------------------------------------------------------------------------------------------------------------- */
 
-enum { PAGE = 4096, MOST_GARBAGE = 4 << 20 };
+enum { PAGE = 4096, MOST_GARBAGE = 4 << 20, MOST_EMBEDDED = 64 << 10 };
 
 API cuMemGetInfo_v2(size_t *left, size_t *total) {
     ENTER;
@@ -426,6 +426,7 @@ API cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, 
                 }});
         return SUCCESS;
     }
+    if (bytes > MOST_EMBEDDED) sim.syncs++; /* the driver may wait for room to stage it in */
     auto staged = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
     enqueue(s, {[=]() -> const char * {
                 return !is_live(to, bytes) ? bad_copy : (memcpy((void *)to, staged->data(), bytes), nullptr);
