@@ -212,7 +212,7 @@ def test_weight_gradients_accumulate_in_float32():
 
 
 @simulated
-@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16], ids=str)
+@pytest.mark.parametrize("dtype", [ampc.float64, ampc.float32, ampc.float16, ampc.bfloat16], ids=str)
 @pytest.mark.parametrize(("name", "i"), CASES, ids=IDS)
 def test_results_do_not_depend_on_the_order_of_threads(name, i, dtype):
     """Forward, backward and at random: a missing barrier would show."""

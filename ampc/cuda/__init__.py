@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Tuple, Union
 
 from .. import _C
 from .._C import OutOfMemoryError
-from .._device import check_device, current
+from .._device import current
 from .._device import device as _device_type
 from . import amp
 from .memory import (
@@ -36,6 +36,7 @@ from .streams import (
     StreamContext,
     current_stream,
     default_stream,
+    index_of,
     set_stream,
     stream,
 )
@@ -61,16 +62,6 @@ def is_initialized() -> bool:
 def init() -> None:
     """Starts the use of CUDA, which otherwise happens by itself. RuntimeError that says what is missing."""
     _C._cuda_init()
-
-
-def index_of(where: Where) -> int:
-    """The number of a GPU: of the current one when None. RuntimeError for the CPU and for GPUs that are not there."""
-    if where is None:
-        return current.index
-    d = check_device(where)
-    if d.type != "cuda":
-        raise ValueError(f"expected a CUDA device, got '{d}'")
-    return d.index or 0
 
 
 def current_device() -> int:

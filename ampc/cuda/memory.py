@@ -8,11 +8,11 @@ from collections import OrderedDict
 from typing import Any, Dict, Optional, Tuple
 
 from .. import _C
-from .streams import _index
+from .streams import index_of
 
 
 def _stats(device: Any) -> Optional[Dict[str, int]]:
-    return _C._cuda_memory(_index(device)) if _C._cuda_count() else None
+    return _C._cuda_memory(index_of(device)) if _C._cuda_count() else None
 
 
 def empty_cache() -> None:
@@ -50,7 +50,7 @@ def max_memory_reserved(device: Any = None) -> int:
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Starts the peaks again from now."""
     if _C._cuda_count():
-        _C._cuda_memory_reset_peak(_index(device))
+        _C._cuda_memory_reset_peak(index_of(device))
     else:
         _C._memory_reset_peak()
 
@@ -86,7 +86,7 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     s = _stats(device)
     if not s:
         return f"no GPU; {_size(memory_allocated())} of tensors on the CPU, {_size(max_memory_allocated())} at most"
-    short = (f"cuda:{_index(device)}: {_size(s['allocated'])} in use (peak {_size(s['allocated_peak'])}), "
+    short = (f"cuda:{index_of(device)}: {_size(s['allocated'])} in use (peak {_size(s['allocated_peak'])}), "
              f"{_size(s['reserved'])} held (peak {_size(s['reserved_peak'])})")
     if abbreviated:
         return short
@@ -98,20 +98,20 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
             ("allocations so far", str(s["allocations"]), ""), ("calls of the driver", str(s["driver_calls"]), ""),
             ("cache emptied to go on", str(s["retries"]), ""), ("out of memory", str(s["failures"]), "")]
     line = "+" + "-" * 26 + "+" + "-" * 14 + "+" + "-" * 14 + "+"
-    body = [f"| {name:<24} | {now:>12} | {peak:>12} |" for name, now, peak in [(f"cuda:{_index(device)}", "now", "peak"), *rows]]
+    body = [f"| {name:<24} | {now:>12} | {peak:>12} |" for name, now, peak in [(f"cuda:{index_of(device)}", "now", "peak"), *rows]]
     return "\n".join([line, body[0], line, *body[1:], line])
 
 
 def mem_get_info(device: Any = None) -> Tuple[int, int]:
     """(free, total) bytes of a GPU, as the driver counts them. RuntimeError without one."""
-    return _C._cuda_memory_info(_index(device))
+    return _C._cuda_memory_info(index_of(device))
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
     """Holds this process to a part of a GPU's memory; beyond it OutOfMemoryError is raised. ValueError outside [0, 1]."""
     if not isinstance(fraction, (int, float)) or not 0 <= fraction <= 1:
         raise ValueError(f"set_per_process_memory_fraction: `fraction` must be between 0 and 1, got {fraction!r}")
-    _C._cuda_memory_limit(_index(device), float(fraction))
+    _C._cuda_memory_limit(index_of(device), float(fraction))
 
 
 _pool_numbers = itertools.count(1)
@@ -130,7 +130,7 @@ class use_mem_pool:
     """``with use_mem_pool(pool):`` this thread's allocations on a GPU come from the pool."""
 
     def __init__(self, pool: MemPool, device: Any = None) -> None:
-        self._pool, self._index = pool, _index(device)
+        self._pool, self._index = pool, index_of(device)
 
     def __enter__(self) -> None:
         _C._cuda_pool_begin(self._index, self._pool._number)

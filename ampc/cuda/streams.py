@@ -10,7 +10,8 @@ from .._device import check_device, current, gpu
 from .._device import device as device_type
 
 
-def _index(where: Any) -> int:
+def index_of(where: Any) -> int:
+    """The number of a GPU: of the current one when None. ValueError for the CPU, RuntimeError for GPUs that are not there."""
     if where is None:
         return current.index
     d = check_device(where)
@@ -28,7 +29,7 @@ class Stream:
     """
 
     def __init__(self, device: Any = None, priority: int = 0, *, _handle: Optional[int] = None) -> None:
-        self._index = _index(device)
+        self._index = index_of(device)
         if _handle is None:
             self.cuda_stream: int = _C._cuda_stream_new(self._index, priority)
             weakref.finalize(self, _C._cuda_stream_free, self._index, self.cuda_stream).atexit = False
@@ -96,13 +97,13 @@ class ExternalStream(Stream):
 
 def current_stream(device: Any = None) -> Stream:
     """The stream that this thread's work on a GPU goes to."""
-    index = _index(device)
+    index = index_of(device)
     return Stream(index, _handle=_C._cuda_stream_get(index))
 
 
 def default_stream(device: Any = None) -> Stream:
     """The stream that every thread starts on: the driver's legacy default stream."""
-    return Stream(_index(device), _handle=0)
+    return Stream(index_of(device), _handle=0)
 
 
 def set_stream(stream: Stream) -> None:

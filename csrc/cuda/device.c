@@ -196,15 +196,6 @@ ac_gpu_trouble *ac_gpu_trouble_at(ac_device d) {
     return failed ? NULL : (ac_gpu_trouble *)(uintptr_t)at;
 }
 
-static const char *input_name(const ac_op_info *info, int input) {
-    int seen = 0;
-    for (int p = 0; p < info->n_params; p++) {
-        bool list = info->params[p].kind == AC_P_TENSOR_LIST;
-        if (info->params[p].kind <= AC_P_TENSOR_LIST && (seen++ == input || list)) return info->params[p].name;
-    }
-    return "index";
-}
-
 int ac_gpu_check_trouble(void) {
     ac_gpu_trouble *t = gpus.trouble;
     if (!t || *(volatile int32_t *)&t->flag != 1) return 0;
@@ -215,5 +206,5 @@ int ac_gpu_check_trouble(void) {
     return ac_fail(AC_INDEX,
                    "%s: index %lld in `%s` is out of range for a size of %lld (noticed after the operator was queued "
                    "on the GPU; its result there is 0)",
-                   info->python, (long long)found.value, input_name(info, found.input), (long long)found.size);
+                   info->python, (long long)found.value, ac_input_param(info, found.input), (long long)found.size);
 }

@@ -95,21 +95,27 @@ AC_KERNEL(ac_radix_count, ac_gpu_radix) {
     }
 }
 
+/* The sum of what the threads before this one have; sums[thread] holds what they have up to it. */
+template <class V> DEV V block_scan(V own, V *sums) {
+    __syncthreads(); /* nobody reads an earlier scan's sums any more */
+    sums[threadIdx.x] = own;
+    __syncthreads();
+    for (int step = 1; step < AC_GPU_THREADS; step *= 2) {
+        V left = (int)threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
+        __syncthreads();
+        sums[threadIdx.x] += left;
+        __syncthreads();
+    }
+    return sums[threadIdx.x] - own;
+}
+
 /* Exclusive sums of per-thread counts, for one digit after another: rank[d][thread]. */
 DEV void rank_threads(int *count) {
     /* 16 x 256 numbers: thread t takes the 16 of its own stretch of the flattened table */
     int *mine = count + threadIdx.x * DIGITS, sum = 0;
     int *totals = count + DIGITS * AC_GPU_THREADS;
     for (int j = 0; j < DIGITS; j++) sum += mine[j];
-    totals[threadIdx.x] = sum;
-    __syncthreads();
-    for (int step = 1; step < AC_GPU_THREADS; step *= 2) {
-        int left = (int)threadIdx.x >= step ? totals[threadIdx.x - step] : 0;
-        __syncthreads();
-        totals[threadIdx.x] += left;
-        __syncthreads();
-    }
-    int before = totals[threadIdx.x] - sum;
+    int before = block_scan(sum, totals);
     for (int j = 0; j < DIGITS; j++) {
         int own = mine[j];
         mine[j] = before;
@@ -145,16 +151,8 @@ AC_KERNEL(ac_scan, ac_gpu_scan) {
     int64_t *sums = (int64_t *)ac_shared_memory, carry = 0;
     for (int64_t at = 0; at < a.n; at += AC_GPU_THREADS) {
         int64_t i = at + threadIdx.x, own = i < a.n ? a.values[i] : 0;
-        __syncthreads();
-        sums[threadIdx.x] = own;
-        __syncthreads();
-        for (int step = 1; step < AC_GPU_THREADS; step *= 2) {
-            int64_t left = (int)threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-            __syncthreads();
-            sums[threadIdx.x] += left;
-            __syncthreads();
-        }
-        if (i < a.n) a.values[i] = carry + sums[threadIdx.x] - own;
+        int64_t before = block_scan(own, sums);
+        if (i < a.n) a.values[i] = carry + before;
         carry += sums[AC_GPU_THREADS - 1];
     }
     if (a.total && threadIdx.x == 0) *a.total = carry;
@@ -223,16 +221,7 @@ AC_KERNEL(ac_nonzero_write, ac_gpu_nonzero) {
         int64_t first = block * TILE + (int64_t)threadIdx.x * EACH;
         int own = 0;
         for (int e = 0; e < EACH; e++) own += is_nonzero(a, first + e);
-        __syncthreads();
-        sums[threadIdx.x] = own;
-        __syncthreads();
-        for (int step = 1; step < AC_GPU_THREADS; step *= 2) {
-            int left = (int)threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-            __syncthreads();
-            sums[threadIdx.x] += left;
-            __syncthreads();
-        }
-        int64_t to = a.counts[block] + sums[threadIdx.x] - own;
+        int64_t to = a.counts[block] + block_scan(own, sums);
         for (int e = 0; e < EACH; e++) {
             if (!is_nonzero(a, first + e)) continue;
             int64_t rest = first + e;

@@ -3,13 +3,6 @@
 
 #include <string.h>
 
-static const char *input_name(const ac_op_info *info, int input) {
-    int seen = 0;
-    for (int p = 0; p < info->n_params; p++)
-        if (info->params[p].kind <= AC_P_TENSOR_LIST && seen++ == input) return info->params[p].name;
-    return "input";
-}
-
 /* Numbers, and 0-d tensors of the CPU beside a GPU's in elementwise rows, travel with the call. */
 static bool travels(const ac_op_info *info, const ac_tensor *t) {
     return t->is_scalar || (info->kind == AC_KIND_POINTWISE && t->ndim == 0 && ac_device_of(t) == AC_CPU);
@@ -24,7 +17,7 @@ static int common_device(const ac_op_info *info, ac_tensor *const *in, int n_in,
         ac_device one = ac_device_of(in[first]), other = ac_device_of(in[i]);
         if (one != other)
             return ac_fail(AC_RUNTIME, "%s: `%s` is on %s and `%s` on %s; bring them together with .to(device)",
-                           info->python, input_name(info, first), ac_device_name(one), input_name(info, i),
+                           info->python, ac_input_param(info, first), ac_device_name(one), ac_input_param(info, i),
                            ac_device_name(other));
     }
     if (first < 0) /* 0-d tensors only */
@@ -34,19 +27,13 @@ static int common_device(const ac_op_info *info, ac_tensor *const *in, int n_in,
     return 0;
 }
 
-int ac_device_for(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_device *device) {
+int ac_device_sought(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_device *device) {
     const ac_op_info *info = &ac_ops[op];
-    int some = AC_CPU;
-    for (int i = 0; i < n_in; i++)
-        if (in[i]) some |= ac_device_of(in[i]);
-    *device = AC_CPU;
-    if (info->device_at >= 0) {
-        int64_t given;
-        memcpy(&given, (const char *)attrs + info->device_at, sizeof given);
-        *device = (ac_device)given;
-        return 0;
-    }
-    return some == AC_CPU ? 0 : common_device(info, in, n_in, device);
+    int64_t given;
+    if (info->device_at < 0) return common_device(info, in, n_in, device);
+    memcpy(&given, (const char *)attrs + info->device_at, sizeof given);
+    *device = (ac_device)given;
+    return 0;
 }
 
 int ac_check_target_device(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, const ac_tensor *target) {

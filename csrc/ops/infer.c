@@ -6,12 +6,7 @@
 
 #define ATTRS(name) const ac_attrs_##name *a = i->attrs
 
-const char *ac_input_name(const ac_infer *i, int input) {
-    int seen = 0;
-    for (int p = 0; p < i->info->n_params; p++)
-        if (i->info->params[p].kind <= AC_P_TENSOR_LIST && seen++ == input) return i->info->params[p].name;
-    return "input";
-}
+const char *ac_input_name(const ac_infer *i, int input) { return ac_input_param(i->info, input); }
 
 int ac_need_floating(const ac_infer *i, int input) {
     if (ac_is_floating(i->in[input]->dtype)) return 0;

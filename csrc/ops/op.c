@@ -195,6 +195,15 @@ static int read_signature(ac_op_info *op) {
     return 0;
 }
 
+const char *ac_input_param(const ac_op_info *op, int i) {
+    int seen = 0;
+    for (int p = 0; p < op->n_params; p++) {
+        bool list = op->params[p].kind == AC_P_TENSOR_LIST;
+        if (op->params[p].kind <= AC_P_TENSOR_LIST && (seen++ == i || list)) return op->params[p].name;
+    }
+    return "input";
+}
+
 int ac_ops_init(void) {
     static bool done;
     for (int op = 0; op < AC_N_OPS && !done; op++) AC_TRY(read_signature(&ac_ops[op]));

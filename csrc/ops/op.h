@@ -97,6 +97,8 @@ typedef struct {
 
 extern ac_op_info ac_ops[AC_N_OPS];
 int ac_ops_init(void) AC_CHECKED;
+/* The name of the parameter that input `i` of a call is, or belongs to (a list). */
+const char *ac_input_param(const ac_op_info *op, int i);
 /* The number of a choice's word, or -1. */
 int64_t ac_choice(const ac_param *p, const char *word);
 
