@@ -49,7 +49,7 @@ static int compute_type(ac_dtype t) {
     return t == AC_float32 && ac_gpu_allow_tf32 ? AC_LT_COMPUTE_TF32 : AC_LT_COMPUTE_F32;
 }
 
-/* -- operands ------------------------------------------------------------------------------------------------- */
+/* -- operands --------------------------------------------------------------------------------------- */
 
 /* t as values of `dtype`; `lane` and `k` are its dimensions of that meaning. */
 static int take_operand(operand *o, ac_tensor *t, ac_dtype dtype, int lane, int k) {
@@ -83,7 +83,7 @@ static int32_t alignment_of(const void *p) {
     return low == 0 || low > 256 ? 256 : (int32_t)low;
 }
 
-/* -- plans ------------------------------------------------------------------------------------------------------- */
+/* -- plans ------------------------------------------------------------------------------------------ */
 
 #define LT(call) AC_TRY(ac_lt_check((call), "a matrix product on the GPU"))
 
@@ -176,8 +176,7 @@ static plan *plan_for(const product_key *key, cublasLtHandle_t handle) {
     return NULL;
 }
 
-/* -- the product ----------------------------------------------------------------------------------------------------
- */
+/* -- the product ------------------------------------------------------------------------------------ */
 
 typedef struct {
     ac_device device;
@@ -271,8 +270,7 @@ static int product(const ac_run *r, ac_tensor *a, ac_tensor *b, int b_lane, int 
     return failed;
 }
 
-/* -- the rows --------------------------------------------------------------------------------------------------------
- */
+/* -- the rows --------------------------------------------------------------------------------------- */
 
 static int integer_product(const ac_run *r) {
     static ac_gpu_kernel k = {.image = AC_IMAGE_INDEX, .name = "ac_integer_product"};

@@ -114,7 +114,7 @@ int ac_gpu_facts_of(ac_device d, ac_gpu_facts *f) {
     return 0;
 }
 
-/* -- streams and events ---------------------------------------------------------------------------------- */
+/* -- streams and events ----------------------------------------------------------------------------- */
 
 CUstream ac_gpu_stream(ac_device d) { return current_stream[ac_gpu_index(d)]; }
 void ac_gpu_set_stream(ac_device d, CUstream s) { current_stream[ac_gpu_index(d)] = s; }
@@ -174,7 +174,7 @@ int ac_gpu_event_elapsed(ac_device d, CUevent from, CUevent to, float *ms) {
     return 0;
 }
 
-/* -- bad indices -------------------------------------------------------------------------------------------- */
+/* -- bad indices ------------------------------------------------------------------------------------ */
 
 ac_gpu_trouble *ac_gpu_trouble_at(ac_device d) {
     ac_gpu_scope scope;

@@ -24,7 +24,7 @@ extern __shared__ __align__(16) char ac_shared_memory[];
 #endif
 #include "intrinsics.cuh"
 
-/* -- values ------------------------------------------------------------------------------------------ */
+/* -- values ----------------------------------------------------------------------------------------- */
 
 /* As the CPU converts: a float that no int64 holds becomes the smallest. */
 template <class R> DEV R from_real(double x) { return (R)x; }
@@ -117,7 +117,7 @@ template <class R> DEV void store_real(const ac_gpu_ref &r, int64_t i, R x) {
     }
 }
 
-/* -- places ------------------------------------------------------------------------------------------ */
+/* -- places ----------------------------------------------------------------------------------------- */
 
 /* Divisions of 32 bits where they do: those of 64 cost four times as much. */
 template <class I> DEV_CALL int64_t space_offset_in(const ac_space &s, I index) {
@@ -138,7 +138,7 @@ DEV int64_t space_offset(const ac_space &s, int64_t index) {
 DEV int64_t thread_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 DEV int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }
 
-/* -- a group of T threads, neighbours along x: a warp (T = 32), or the whole block ---------------------- */
+/* -- a group of T threads, neighbours along x: a warp (T = 32), or the whole block ------------------ */
 
 template <class V, class Join> DEV V warp_join(V v, Join join) {
     for (int step = 16; step; step /= 2) v = join(v, __shfl_xor_sync(0xFFFFFFFFu, v, step));

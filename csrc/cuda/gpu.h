@@ -6,7 +6,7 @@
 #include "abi.h"
 #include "args.h"
 
-/* -- libraries (load.c) ------------------------------------------------------------------------------ */
+/* -- libraries (load.c) ----------------------------------------------------------------------------- */
 
 extern ac_cu_table ac_cu; /* filled by ac_gpu_init */
 extern ac_lt_table ac_lt; /* filled by ac_lt_open */
@@ -29,7 +29,7 @@ int ac_lt_check(cublasStatus_t status, const char *what) AC_CHECKED;
 
 extern bool ac_gpu_allow_tf32; /* float32 products may round their operands to TF32 */
 
-/* -- devices (device.c) ------------------------------------------------------------------------------ */
+/* -- devices (device.c) ----------------------------------------------------------------------------- */
 
 int ac_gpu_count(int *count) AC_CHECKED; /* 0 without a usable driver, never an error for that */
 int ac_gpu_check_device(ac_device d) AC_CHECKED;
@@ -73,7 +73,7 @@ int ac_gpu_event_elapsed(ac_device d, CUevent from, CUevent to, float *ms) AC_CH
 int ac_gpu_check_trouble(void) AC_CHECKED;
 ac_gpu_trouble *ac_gpu_trouble_at(ac_device d); /* its device address; NULL with an error */
 
-/* -- memory (memory.c) --------------------------------------------------------------------------------- */
+/* -- memory (memory.c) ------------------------------------------------------------------------------ */
 
 typedef struct ac_gpu_block ac_gpu_block;
 
@@ -113,7 +113,7 @@ bool ac_gpu_is_pinned(const void *p);
 /* Which GPU an address of somebody else belongs to. */
 int ac_gpu_owner(uint64_t address, ac_device *d) AC_CHECKED;
 
-/* -- launches (launch.c) --------------------------------------------------------------------------------- */
+/* -- launches (launch.c) ---------------------------------------------------------------------------- */
 
 typedef enum {
     AC_IMAGE_POINTWISE,
@@ -140,7 +140,7 @@ bool ac_gpu_has_images(void);
 
 extern const ac_gpu_memory_hooks ac_cuda_memory; /* of storage.h */
 
-/* -- the rows of the table, by family ---------------------------------------------------------------------- */
+/* -- the rows of the table, by family --------------------------------------------------------------- */
 
 #define KERNEL(name, py, home, infer, kernel, ...) int ac_cuda_##kernel(const ac_run *r) AC_CHECKED;
 #include "../ops/ops.def"

@@ -9,7 +9,7 @@
 
 #define INDEX_KERNEL(id, text) static ac_gpu_kernel id = {.image = AC_IMAGE_INDEX, .name = text}
 
-/* -- joining ---------------------------------------------------------------------------------------------------- */
+/* -- joining ---------------------------------------------------------------------------------------- */
 
 int ac_cuda_cat(const ac_run *r) {
     ATTRS(one_dim);
@@ -27,7 +27,7 @@ int ac_cuda_cat(const ac_run *r) {
     return 0;
 }
 
-/* -- picking ---------------------------------------------------------------------------------------------------- */
+/* -- picking ---------------------------------------------------------------------------------------- */
 
 static const ac_space nowhere = {1, 1, {1}, {0}};
 
@@ -92,7 +92,7 @@ static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_t
     return failed;
 }
 
-/* -- along one dimension ----------------------------------------------------------------------------------------- */
+/* -- along one dimension ---------------------------------------------------------------------------- */
 
 /* gather and scatter_add: every element of `index` is an item; `indexed` is walked by index's shape, but along dim. */
 static int pick_elements(ac_gpu_pick *p, const ac_run *r, int64_t dim, const ac_tensor *indexed, const ac_tensor *other,
@@ -163,8 +163,7 @@ int ac_cuda_index_add(const ac_run *r) {
     return add_picked(r, &p, r->out[0], r->in[2]);
 }
 
-/* -- embedding ------------------------------------------------------------------------------------------------------
- */
+/* -- embedding -------------------------------------------------------------------------------------- */
 
 /* Rows of `table` [rows, width] picked by all of index; `other` holds one line of width for each. */
 static int pick_rows(ac_gpu_pick *p, const ac_run *r, const ac_tensor *table, const ac_tensor *other) {
@@ -205,8 +204,7 @@ int ac_cuda_embedding_backward(const ac_run *r) {
     return add_picked(r, &p, r->out[0], r->in[0]);
 }
 
-/* -- advanced indexing ------------------------------------------------------------------------------------------------
- */
+/* -- advanced indexing ------------------------------------------------------------------------------ */
 
 /* The shape all indices broadcast to, and which dimensions of x are indexed. */
 typedef struct {
@@ -305,8 +303,7 @@ int ac_cuda_as_strided_scatter(const ac_run *r) {
     return add_picked(r, &p, &place, r->in[1]);
 }
 
-/* -- sorting
- * -------------------------------------------------------------------------------------------------------------- */
+/* -- sorting ---------------------------------------------------------------------------------------- */
 
 enum { DIGITS = 16, DIGIT_BITS = 4, TILE = AC_GPU_THREADS * 4 };
 
@@ -391,8 +388,7 @@ int ac_cuda_sort(const ac_run *r) {
     return run_sort(r, a->dim, -1, a->descending != 0);
 }
 
-/* -- nonzero: how many there are must be known before the result can be made
- * ------------------------------------------------ */
+/* -- nonzero: how many there are must be known before the result can be made ------------------------ */
 
 /* The last of n + 1 numbers on the device, waited for. */
 static int fetch(ac_device d, const int64_t *at, int64_t *value) {
@@ -433,8 +429,7 @@ int ac_cuda_nonzero(const ac_run *r) {
     return r->out[0] ? 0 : -1;
 }
 
-/* -- nll loss
- * ---------------------------------------------------------------------------------------------------------------- */
+/* -- nll loss --------------------------------------------------------------------------------------- */
 
 /* x [N, C, ...] or [C]: the loss's input, or its gradient. */
 static int nll_init(ac_gpu_nll *p, const ac_run *r, const ac_tensor *x, const ac_tensor *target,

@@ -4,7 +4,7 @@
 
 #define EACH_OF_N(i, n) for (int64_t i = thread_index(); i < (n); i += thread_count())
 
-/* -- picking ------------------------------------------------------------------------------------------ */
+/* -- picking ---------------------------------------------------------------------------------------- */
 
 /* Where item i lies in the indexed tensor; -1 when it is left out, or its index is bad (which is noted). */
 DEV int64_t place_of(const ac_gpu_pick &a, int64_t i) {
@@ -73,7 +73,7 @@ AC_KERNEL(ac_add_runs_f32, ac_gpu_add) { add_runs<float>(a); }
 AC_KERNEL(ac_add_runs_f64, ac_gpu_add) { add_runs<double>(a); }
 AC_KERNEL(ac_add_runs_i64, ac_gpu_add) { add_runs<int64_t>(a); }
 
-/* -- radix sort of pairs, 4 bits a pass (Satish, Harris and Garland 2009) ----------------------------- */
+/* -- radix sort of pairs, 4 bits a pass (Satish, Harris and Garland 2009) --------------------------- */
 
 /* A block takes TILE neighbours, a thread EACH of them in order. */
 enum { DIGITS = 16, EACH = 4, TILE = AC_GPU_THREADS * EACH };
@@ -158,7 +158,7 @@ AC_KERNEL(ac_scan, ac_gpu_scan) {
     if (a.total && threadIdx.x == 0) *a.total = carry;
 }
 
-/* -- sort and topk: by value, then (stably) by row ------------------------------------------------------ */
+/* -- sort and topk: by value, then (stably) by row -------------------------------------------------- */
 
 DEV uint64_t ordered(double x) { /* nan last, zeros equal */
     uint64_t u;
@@ -200,7 +200,7 @@ AC_KERNEL(ac_sort_values_f32, ac_gpu_sort) { sort_values<float>(a); }
 AC_KERNEL(ac_sort_values_f64, ac_gpu_sort) { sort_values<double>(a); }
 AC_KERNEL(ac_sort_values_i64, ac_gpu_sort) { sort_values<int64_t>(a); }
 
-/* -- nonzero --------------------------------------------------------------------------------------------- */
+/* -- nonzero ---------------------------------------------------------------------------------------- */
 
 DEV bool is_nonzero(const ac_gpu_nonzero &a, int64_t i) {
     return i < a.all.numel && load<double>(a.x, space_offset(a.all, i)) != 0;
@@ -231,7 +231,7 @@ AC_KERNEL(ac_nonzero_write, ac_gpu_nonzero) {
     }
 }
 
-/* -- nll loss ---------------------------------------------------------------------------------------------- */
+/* -- nll loss --------------------------------------------------------------------------------------- */
 
 /* Sample i's class, or -1 when it is ignored or bad. */
 DEV int64_t class_of(const ac_gpu_nll &a, int64_t i) {
@@ -284,7 +284,7 @@ AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
     }
 }
 
-/* -- products of integers, which no tensor core takes ---------------------------------------------------- */
+/* -- products of integers, which no tensor core takes ----------------------------------------------- */
 
 AC_KERNEL(ac_integer_product, ac_gpu_product) {
     EACH_OF_N(t, a.batch * a.m * a.n) {

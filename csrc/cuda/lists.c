@@ -61,7 +61,7 @@ static ac_gpu_list arguments(const list *l) {
     return (ac_gpu_list){.items = ac_gpu_address(l->table), .n = l->n, .pieces = l->pieces};
 }
 
-/* -- tensors that are not contiguous go by a copy, which is copied back ------------------------------------------ */
+/* -- tensors that are not contiguous go by a copy, which is copied back ----------------------------- */
 
 typedef struct {
     ac_tensor **dense; /* n of them, owned */
@@ -94,7 +94,7 @@ static int dense_write_back(const dense_list *d) {
     return 0;
 }
 
-/* -- looking at gradients ------------------------------------------------------------------------------------------ */
+/* -- looking at gradients --------------------------------------------------------------------------- */
 
 /* What a pass gives: on the device each, or NULL. */
 typedef struct {
@@ -184,8 +184,7 @@ int ac_gpu_squares(ac_tensor *const *tensors, int n, double *sums) {
     return look(tensors, n, &k);
 }
 
-/* -- optimizers -------------------------------------------------------------------------------------------------------
- */
+/* -- optimizers ------------------------------------------------------------------------------------- */
 
 /* The columns of a list of updates: gradient, parameter, state. */
 enum { GRAD, PARAM, STATE, COLUMNS = STATE + AC_MAX_STATE };
@@ -253,8 +252,7 @@ int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const ac_step *constan
     return failed;
 }
 
-/* -- the scale
- * --------------------------------------------------------------------------------------------------------- */
+/* -- the scale -------------------------------------------------------------------------------------- */
 
 int ac_gpu_scale_update(ac_device d, float *scale, int32_t *tracker, const float *found_inf, double growth,
                         double backoff, int64_t interval) {

@@ -15,7 +15,7 @@ DEV const ac_gpu_item *owner_of(const ac_gpu_item *items, int n, int64_t piece) 
 
 DEV bool aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
 
-/* -- unscale, check, norm -------------------------------------------------------------------------------- */
+/* -- unscale, check, norm --------------------------------------------------------------------------- */
 
 /* One value unscaled; stored as its dtype rounds it, and judged as stored. */
 template <class R> DEV R unscaled(R x, R factor, int dtype) {
@@ -102,7 +102,7 @@ AC_KERNEL(ac_list_join, ac_gpu_join) {
     }
 }
 
-/* -- optimizers ------------------------------------------------------------------------------------------- */
+/* -- optimizers ------------------------------------------------------------------------------------- */
 
 /* Counts of steps advance on applied steps only. */
 AC_KERNEL(ac_list_advance, ac_gpu_list) {
@@ -228,7 +228,7 @@ template <class Rule> DEV void step_list(const ac_gpu_list &a) {
 AC_KERNEL(ac_list_sgd, ac_gpu_list) { step_list<Sgd>(a); }
 AC_KERNEL(ac_list_adam, ac_gpu_list) { step_list<Adam>(a); }
 
-/* -- the scale ----------------------------------------------------------------------------------------------- */
+/* -- the scale -------------------------------------------------------------------------------------- */
 
 /* As ac_scaler_update of amp/scaler.c, on the device. */
 AC_KERNEL(ac_scale_update, ac_gpu_scale) {

@@ -56,7 +56,7 @@ static _Thread_local uint64_t current_pool[AC_MAX_GPUS];
 
 static ac_gpu_memory_stats *stats_of(ac_device d) { return &memory.stats[ac_gpu_index(d)]; }
 
-/* -- free lists -------------------------------------------------------------------------------------------- */
+/* -- free lists ------------------------------------------------------------------------------------- */
 
 static void list_add(ac_gpu_block *b) {
     ac_gpu_block **at = &b->home->free, *before = NULL;
@@ -98,7 +98,7 @@ static ac_gpu_block *find_free(ac_device d, CUstream s, uint64_t pool, bool smal
     return best;
 }
 
-/* -- pieces of the driver's ---------------------------------------------------------------------------------- */
+/* -- pieces of the driver's ------------------------------------------------------------------------- */
 
 static bool is_whole_piece(const ac_gpu_block *b) { return !b->live && !b->before && !b->after; }
 
@@ -183,7 +183,7 @@ static ac_gpu_block *new_piece(arena *home, int64_t bytes, int64_t requested) {
     return b;
 }
 
-/* -- blocks --------------------------------------------------------------------------------------------------- */
+/* -- blocks ----------------------------------------------------------------------------------------- */
 
 /* Cuts what b has too much off into a free block of its own. */
 static int cut(ac_gpu_block *b, int64_t bytes) {
@@ -305,7 +305,7 @@ int ac_gpu_record_stream(ac_gpu_block *b, CUstream stream) {
     return u ? 0 : -1;
 }
 
-/* -- what people ask --------------------------------------------------------------------------------------------- */
+/* -- what people ask -------------------------------------------------------------------------------- */
 
 int ac_gpu_memory_now(ac_device d, ac_gpu_memory_stats *stats) {
     AC_TRY(ac_gpu_check_device(d));

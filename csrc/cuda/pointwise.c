@@ -60,7 +60,7 @@ static int launch_walk(ac_device d, ac_gpu_kernel *k, const ac_gpu_point *p) {
     return ac_gpu_launch(d, k, ac_gpu_blocks(d, p->numel, p->vector ? RUN : 1), 0, p);
 }
 
-/* -- elementwise ------------------------------------------------------------------------------------------ */
+/* -- elementwise ------------------------------------------------------------------------------------ */
 
 #define NAMES_KEEP(name) {"ac_point_" #name "_f32", "ac_point_" #name "_f64", "ac_point_" #name "_i64"}
 #define NAMES_BOOL(name) NAMES_KEEP(name)
@@ -95,7 +95,7 @@ int ac_cuda_pointwise(const ac_run *r) {
     return launch_walk(ac_run_device(r), k, &p);
 }
 
-/* -- copies ------------------------------------------------------------------------------------------------- */
+/* -- copies ----------------------------------------------------------------------------------------- */
 
 static ac_gpu_kernel copies[AC_N_LANES] = {{.image = AC_IMAGE_POINTWISE, .name = "ac_copy_f32"},
                                            {.image = AC_IMAGE_POINTWISE, .name = "ac_copy_f64"},
@@ -134,7 +134,7 @@ ac_tensor *ac_gpu_contiguous(ac_tensor *t) {
     return dense;
 }
 
-/* -- between devices ------------------------------------------------------------------------------------------ */
+/* -- between devices -------------------------------------------------------------------------------- */
 
 /* What follows runs outside the core's lock, so it takes no references: NULL where `from` is contiguous already. */
 static int dense_copy(ac_tensor *from, ac_tensor **dense) {
@@ -233,7 +233,7 @@ int ac_cuda_to_device(const ac_run *r) {
     return across(to, from);
 }
 
-/* -- filling ------------------------------------------------------------------------------------------------------ */
+/* -- filling ---------------------------------------------------------------------------------------- */
 
 static int run_fill(const ac_run *r, ac_gpu_kernel *k, ac_gpu_fill *f) {
     ac_device d = ac_run_device(r);

@@ -43,7 +43,7 @@
 
 #include "../kernels/scalar_int.h"
 
-/* -- walking ------------------------------------------------------------------------------------------ */
+/* -- walking ---------------------------------------------------------------------------------------- */
 
 template <class R> DEV R number_of(const ac_gpu_ref &r) { return (R)r.f; }
 template <> DEV_METHOD int64_t number_of<int64_t>(const ac_gpu_ref &r) { return r.i; }
@@ -117,7 +117,7 @@ template <int V, int N, class F> struct Walk<float, V, N, F> {
 };
 template <class R, int V, int N, class F> DEV void walk(const ac_gpu_point &a, F f) { Walk<R, V, N, F>::go(a, f); }
 
-/* -- the rows of the table ---------------------------------------------------------------------------- */
+/* -- the rows of the table -------------------------------------------------------------------------- */
 
 #define LANE1(name, V, R, lane)                                                                                        \
     AC_KERNEL(ac_point_##name##_##lane, ac_gpu_point) {                                                                \

@@ -133,7 +133,7 @@ int ac_cuda_var(const ac_run *r) {
     return failed;
 }
 
-/* -- the position of the largest or smallest ---------------------------------------------------------------- */
+/* -- the position of the largest or smallest -------------------------------------------------------- */
 
 static int pick(const ac_run *r, const ac_dims *dim, bool smallest, ac_tensor *values, ac_tensor *indices) {
     static ac_gpu_kernel best[AC_N_LANES] = {{.image = AC_IMAGE_REDUCE, .name = "ac_best_f32"},
@@ -168,7 +168,7 @@ int ac_cuda_argmin(const ac_run *r) { return arg(r, true); }
 int ac_cuda_max_dim(const ac_run *r) { return pair(r, false); }
 int ac_cuda_min_dim(const ac_run *r) { return pair(r, true); }
 
-/* -- mse ------------------------------------------------------------------------------------------------------ */
+/* -- mse -------------------------------------------------------------------------------------------- */
 
 /* The difference, in the compute dtype and of the broadcast shape, then its squares: summed, or one by one. */
 int ac_cuda_mse_loss(const ac_run *r) {

@@ -181,7 +181,7 @@ REDUCTION(min, Min)
 REDUCTION(max_abs, MaxAbs)
 REDUCTION(min_abs, MinAbs)
 
-/* -- the position of the largest or smallest ---------------------------------------------------------- */
+/* -- the position of the largest or smallest -------------------------------------------------------- */
 
 template <class R> struct Best {
     R v;

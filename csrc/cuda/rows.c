@@ -100,7 +100,7 @@ int ac_cuda_logsumexp(const ac_run *r) {
     return failed;
 }
 
-/* -- normalisation: everything contiguous, copied where it is not ---------------------------------------------- */
+/* -- normalisation: everything contiguous, copied where it is not ----------------------------------- */
 
 enum { MOST_INPUTS = 5 };
 

@@ -214,7 +214,7 @@ ROWS(log_softmax_backward)
 ROWS(layer_norm)
 ROWS(layer_norm_backward)
 
-/* -- the gradients of layer norm's weight and bias: sums down the columns, in parts ------------------- */
+/* -- the gradients of layer norm's weight and bias: sums down the columns, in parts ----------------- */
 
 enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE };
 
@@ -250,7 +250,7 @@ AC_KERNEL(ac_norm_columns_join, ac_gpu_columns) {
     }
 }
 
-/* -- batch norm (Ioffe and Szegedy 2015): statistics by a block a channel, then elementwise ------------ */
+/* -- batch norm (Ioffe and Szegedy 2015): statistics by a block a channel, then elementwise --------- */
 
 /* Place of value k of channel c. */
 DEV int64_t in_channel(const ac_gpu_channels &a, int64_t c, int64_t k) {

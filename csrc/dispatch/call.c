@@ -20,7 +20,7 @@ ac_lock_hooks ac_lock = {no_release, no_acquire};
 /* Below this many elements a kernel is over before another thread could use the lock. */
 enum { LOCK_ELEMENTS = 16384 };
 
-/* -- kernels ------------------------------------------------------------------------------------ */
+/* -- kernels ---------------------------------------------------------------------------------------- */
 
 static int run_kernel(const ac_run *run) {
     ac_device device = AC_CPU; /* a GPU wherever one takes part */
@@ -63,7 +63,7 @@ static void release_all(ac_tensor **tensors, int n) {
     for (int i = 0; i < n; i++) ac_tensor_clear(&tensors[i]);
 }
 
-/* -- weights kept packed ------------------------------------------------------------------------ */
+/* -- weights kept packed ---------------------------------------------------------------------------- */
 
 /* Leaves that require gradients are weights: they are used again and again between two writes.
  * Memory that somebody else may write has no version to trust. */
@@ -152,7 +152,7 @@ static int compute(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
     return failed;
 }
 
-/* -- recording ------------------------------------------------------------------------------------- */
+/* -- recording -------------------------------------------------------------------------------------- */
 
 static bool wants_record(ac_op op, ac_tensor *const *in, int n_in) {
     if (!ac_grad_enabled() || !ac_formulas[op]) return false;
@@ -225,7 +225,7 @@ static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, i
     return failed;
 }
 
-/* -- views -------------------------------------------------------------------------------------------- */
+/* -- views ------------------------------------------------------------------------------------------ */
 
 static int run_view(ac_op op, ac_tensor *const *in, const void *attrs, ac_tensor **out) {
     ac_tensor *x = in[0], *v = ac_views[op](x, attrs);
@@ -249,7 +249,7 @@ static int run_view(ac_op op, ac_tensor *const *in, const void *attrs, ac_tensor
     return failed;
 }
 
-/* -- the call -------------------------------------------------------------------------------------------- */
+/* -- the call --------------------------------------------------------------------------------------- */
 
 static int run(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs, ac_tensor **out,
                const ac_autocast_plan *plan) {
@@ -274,7 +274,7 @@ int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tens
     return run(op, in, in, n_in, attrs, out, NULL);
 }
 
-/* -- in place ---------------------------------------------------------------------------------------------- */
+/* -- in place --------------------------------------------------------------------------------------- */
 
 static int check_target(const char *what, const ac_tensor *target) {
     if (ac_overlaps_itself(target))

@@ -72,7 +72,7 @@ static T reduced(scratch *s, T x, int64_t reduction) {
     return call(s, reduction == AC_REDUCE_MEAN ? AC_OP_mean : AC_OP_sum, &all, 1, x);
 }
 
-/* -- reductions ----------------------------------------------------------------------------------- */
+/* -- reductions ------------------------------------------------------------------------------------- */
 
 static int extremum(ac_op op, ac_tensor *x, ac_tensor **out) {
     ac_attrs_reduce_dim all = {{.n = -1}, 0};
@@ -87,7 +87,7 @@ COMPOSE(min) { return UNUSED, extremum(AC_OP_amin, in[0], out); }
 COMPOSE(max_other) { return UNUSED, ac_call(AC_OP_maximum, in, 2, NULL, out); }
 COMPOSE(min_other) { return UNUSED, ac_call(AC_OP_minimum, in, 2, NULL, out); }
 
-/* -- views and copies -------------------------------------------------------------------------------- */
+/* -- views and copies ------------------------------------------------------------------------------- */
 
 COMPOSE(reshape) {
     UNUSED;
@@ -172,7 +172,7 @@ COMPOSE(stack) {
     return failed;
 }
 
-/* -- products --------------------------------------------------------------------------------------------- */
+/* -- products --------------------------------------------------------------------------------------- */
 
 static const ac_attrs_product plain = {AC_NO_DTYPE};
 
@@ -272,7 +272,7 @@ COMPOSE(matmul) {
     return done(&s, product, out);
 }
 
-/* -- losses ------------------------------------------------------------------------------------------------- */
+/* -- losses ----------------------------------------------------------------------------------------- */
 
 COMPOSE(l1_loss) {
     UNUSED;
@@ -400,7 +400,7 @@ COMPOSE(bce) {
     return done(&s, reduced(&s, loss, a->reduction), out);
 }
 
-/* -- dropout ---------------------------------------------------------------------------------------------------- */
+/* -- dropout ---------------------------------------------------------------------------------------- */
 
 /* The mask is a place in the random stream, so backward draws it again and none is kept. */
 COMPOSE(dropout) {

@@ -18,7 +18,7 @@ static int device_from(PyObject *o, ac_amp_device *d) {
     return -1;
 }
 
-/* -- regions ------------------------------------------------------------------------------------------- */
+/* -- regions ---------------------------------------------------------------------------------------- */
 
 static void state_free(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, "ampc autocast")); }
 
@@ -110,7 +110,7 @@ static PyObject *nest(PyObject *module, PyObject *by) {
     return PyLong_FromLong(ac_autocast.nesting += (int)n);
 }
 
-/* -- kept weight copies ------------------------------------------------------------------------------------ */
+/* -- kept weight copies ----------------------------------------------------------------------------- */
 
 static PyObject *copies_clear(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
@@ -137,7 +137,7 @@ static PyObject *copies_limit(PyObject *module, PyObject *limit) {
     Py_RETURN_NONE;
 }
 
-/* -- the scaler ---------------------------------------------------------------------------------------------- */
+/* -- the scaler ------------------------------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD ac_scaler s;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* -- numbers --------------------------------------------------------------------------------------- */
+/* -- numbers ---------------------------------------------------------------------------------------- */
 
 bool ac_is_number(PyObject *o) {
     if (PyFloat_Check(o) || PyLong_Check(o)) return true;
@@ -40,7 +40,7 @@ ac_tensor *ac_number_tensor(PyObject *o) {
     return t;
 }
 
-/* -- one argument ------------------------------------------------------------------------------------ */
+/* -- one argument ----------------------------------------------------------------------------------- */
 
 static int wrong_type(const char *op, const ac_param *p, const char *expected, PyObject *got) {
     PyErr_Format(PyExc_TypeError, "%s: argument `%s` must be %s%s, got %s", op, p->name, expected,
@@ -179,7 +179,7 @@ static void take_default(const ac_param *p, char *to) {
     else *(int64_t *)(void *)to = p->fallback.i; /* int, bool, float, dtype, choice: eight bytes each */
 }
 
-/* -- a whole call ------------------------------------------------------------------------------------- */
+/* -- a whole call ----------------------------------------------------------------------------------- */
 
 /* Which parameter a keyword names; torch's other spellings included. -1 when none. */
 static int keyword_param(ac_op op, PyObject *word) {

@@ -9,7 +9,7 @@
 #define GETTER(name) static PyObject *get_##name(PyObject *self, void *unused)
 #define METHOD(name) static PyObject *m_##name(PyObject *self, PyObject *unused)
 
-/* -- attributes -------------------------------------------------------------------------------------- */
+/* -- attributes ------------------------------------------------------------------------------------- */
 
 PyObject *ac_dims_object(const int64_t *v, int64_t n) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
@@ -213,7 +213,7 @@ PyGetSetDef ac_tensor_getset[] = {
     {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
-/* -- elements ------------------------------------------------------------------------------------------ */
+/* -- elements --------------------------------------------------------------------------------------- */
 
 PyObject *ac_item(ac_tensor *t, int64_t offset) {
     if (ac_device_of(t) != AC_CPU) { /* one element is fetched */
@@ -260,7 +260,7 @@ METHOD(tolist) {
     return list;
 }
 
-/* -- geometry -------------------------------------------------------------------------------------------- */
+/* -- geometry --------------------------------------------------------------------------------------- */
 
 static PyObject *one_of(PyObject *arg, const int64_t *v, int64_t n, const char *what) {
     if (!arg || arg == Py_None) return ac_dims_object(v, n);
@@ -324,7 +324,7 @@ METHOD(is_floating_point) {
     return PyBool_FromLong(ac_is_floating(t->dtype));
 }
 
-/* -- history --------------------------------------------------------------------------------------------- */
+/* -- history ---------------------------------------------------------------------------------------- */
 
 METHOD(detach) {
     SELF;
@@ -352,7 +352,7 @@ METHOD(mark_one_of_many) {
     return Py_NewRef(self);
 }
 
-/* -- writes that the table has no row for ------------------------------------------------------------------- */
+/* -- writes that the table has no row for ----------------------------------------------------------- */
 
 METHOD(fill_) {
     SELF;

@@ -11,7 +11,7 @@ typedef struct {
     int index;
 } PyNode;
 
-/* -- hooks -------------------------------------------------------------------------------------------- */
+/* -- hooks ------------------------------------------------------------------------------------------ */
 
 /* Hooks on a tensor are a Python list of (index, callable) in the node's or the leaf's notes; an
  * index of -1 marks a hook that runs after a leaf's gradient was accumulated. */
@@ -81,7 +81,7 @@ static PyObject *hook_list(PyObject *module, PyObject *o) {
     return *place ? Py_BuildValue("Oi", (PyObject *)*place, t->meta->node ? t->meta->index : 0) : NULL;
 }
 
-/* -- backward ------------------------------------------------------------------------------------------ */
+/* -- backward --------------------------------------------------------------------------------------- */
 
 /* A sequence of Tensors (None where `holes`) as an array borrowed from it. */
 static int tensors_from(PyObject *list, ac_tensor **out, bool holes, const char *what) {
@@ -173,7 +173,7 @@ static PyObject *backward(PyObject *module, PyObject *args) {
     return result;
 }
 
-/* -- grad mode ------------------------------------------------------------------------------------------- */
+/* -- grad mode -------------------------------------------------------------------------------------- */
 
 static PyObject *grad_enabled(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
@@ -198,7 +198,7 @@ static PyObject *set_inference(PyObject *module, PyObject *on) {
     Py_RETURN_NONE;
 }
 
-/* -- Python Functions -------------------------------------------------------------------------------------- */
+/* -- Python Functions ------------------------------------------------------------------------------- */
 
 /* Calls ctx._run_backward(*grads) -> tuple of Tensor or None, one an input. */
 static int run_python(ac_formula *c) {
@@ -282,7 +282,7 @@ static PyObject *with_history(PyObject *module, PyObject *args) {
     return ac_wrap(t);
 }
 
-/* -- the Node object: grad_fn ----------------------------------------------------------------------------------- */
+/* -- the Node object: grad_fn ----------------------------------------------------------------------- */
 
 static PyObject *wrap_node(ac_node *node, int index) { /* steals */
     PyNode *self = (PyNode *)ac_py->node->tp_alloc(ac_py->node, 0);

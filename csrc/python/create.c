@@ -121,7 +121,7 @@ static PyObject *tensor_from(PyObject *module, PyObject *args) {
     return ac_wrap(t);
 }
 
-/* -- bytes, for pickling -------------------------------------------------------------------------------- */
+/* -- bytes, for pickling ---------------------------------------------------------------------------- */
 
 static PyObject *tensor_bytes(PyObject *module, PyObject *o) {
     (void)module;

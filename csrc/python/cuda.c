@@ -14,7 +14,7 @@
 
 typedef unsigned long long handle;
 
-/* -- libraries and devices ------------------------------------------------------------------------------------- */
+/* -- libraries and devices -------------------------------------------------------------------------- */
 
 FUNCTION(count) {
     int n;
@@ -79,7 +79,31 @@ FUNCTION(synchronize) {
     Py_RETURN_NONE;
 }
 
-/* -- streams ------------------------------------------------------------------------------------------------------ */
+/* -- streams and events ----------------------------------------------------------------------------- */
+
+/* A function of (device, handle): `call` sees them as `d` and `h`. */
+#define ON_HANDLE(name, type, call)                                                                                    \
+    FUNCTION(name) {                                                                                                   \
+        int i;                                                                                                         \
+        handle number;                                                                                                 \
+        ARGS("iK", &i, &number);                                                                                       \
+        ac_device d = AC_CUDA(i);                                                                                      \
+        type h = HANDLE(type, number);                                                                                 \
+        call;                                                                                                          \
+        Py_RETURN_NONE;                                                                                                \
+    }
+/* The same of (device, event, another handle), seen as `e` and `h`. */
+#define ON_EVENT(name, type, call)                                                                                     \
+    FUNCTION(name) {                                                                                                   \
+        int i;                                                                                                         \
+        handle event, number;                                                                                          \
+        ARGS("iKK", &i, &event, &number);                                                                              \
+        ac_device d = AC_CUDA(i);                                                                                      \
+        CUevent e = HANDLE(CUevent, event);                                                                            \
+        type h = HANDLE(type, number);                                                                                 \
+        call;                                                                                                          \
+        Py_RETURN_NONE;                                                                                                \
+    }
 
 FUNCTION(stream_new) {
     int i, priority;
@@ -88,46 +112,12 @@ FUNCTION(stream_new) {
     AC_PY_TRY(ac_gpu_stream_new(AC_CUDA(i), priority, &s));
     RETURN_HANDLE(s);
 }
-FUNCTION(stream_free) {
-    int i;
-    handle s;
-    ARGS("iK", &i, &s);
-    if (ac_gpu_usable()) AC_PY_TRY(ac_gpu_stream_free(AC_CUDA(i), HANDLE(CUstream, s)));
-    Py_RETURN_NONE;
-}
 FUNCTION(stream_get) {
     int i;
     ARGS("i", &i);
     AC_PY_TRY(ac_gpu_check_device(AC_CUDA(i)));
     RETURN_HANDLE(ac_gpu_stream(AC_CUDA(i)));
 }
-FUNCTION(stream_set) {
-    int i;
-    handle s;
-    ARGS("iK", &i, &s);
-    AC_PY_TRY(ac_gpu_check_device(AC_CUDA(i)));
-    ac_gpu_set_stream(AC_CUDA(i), HANDLE(CUstream, s));
-    Py_RETURN_NONE;
-}
-FUNCTION(stream_wait) {
-    int i;
-    handle s;
-    ARGS("iK", &i, &s);
-    WAITING(ac_gpu_stream_wait(AC_CUDA(i), HANDLE(CUstream, s)));
-    Py_RETURN_NONE;
-}
-FUNCTION(stream_idle) {
-    int i;
-    handle s;
-    bool idle;
-    ARGS("iK", &i, &s);
-    AC_PY_TRY(ac_gpu_stream_idle(AC_CUDA(i), HANDLE(CUstream, s), &idle));
-    return PyBool_FromLong(idle);
-}
-
-/* -- events ----------------------------------------------------------------------------------------------------------
- */
-
 FUNCTION(event_new) {
     int i, timing, blocking;
     CUevent e;
@@ -135,53 +125,22 @@ FUNCTION(event_new) {
     AC_PY_TRY(ac_gpu_event_new(AC_CUDA(i), timing, blocking, &e));
     RETURN_HANDLE(e);
 }
-FUNCTION(event_free) {
-    int i;
-    handle e;
-    ARGS("iK", &i, &e);
-    if (ac_gpu_usable()) AC_PY_TRY(ac_gpu_event_free(AC_CUDA(i), HANDLE(CUevent, e)));
-    Py_RETURN_NONE;
-}
-FUNCTION(event_record) {
-    int i;
-    handle e, s;
-    ARGS("iKK", &i, &e, &s);
-    AC_PY_TRY(ac_gpu_event_record(AC_CUDA(i), HANDLE(CUevent, e), HANDLE(CUstream, s)));
-    Py_RETURN_NONE;
-}
-FUNCTION(event_await) {
-    int i;
-    handle e, s;
-    ARGS("iKK", &i, &e, &s);
-    AC_PY_TRY(ac_gpu_event_await(AC_CUDA(i), HANDLE(CUevent, e), HANDLE(CUstream, s)));
-    Py_RETURN_NONE;
-}
-FUNCTION(event_wait) {
-    int i;
-    handle e;
-    ARGS("iK", &i, &e);
-    WAITING(ac_gpu_event_wait(AC_CUDA(i), HANDLE(CUevent, e)));
-    Py_RETURN_NONE;
-}
-FUNCTION(event_done) {
-    int i;
-    handle e;
-    bool done;
-    ARGS("iK", &i, &e);
-    AC_PY_TRY(ac_gpu_event_done(AC_CUDA(i), HANDLE(CUevent, e), &done));
-    return PyBool_FromLong(done);
-}
-FUNCTION(event_elapsed) {
-    int i;
-    handle from, to;
-    float ms;
-    ARGS("iKK", &i, &from, &to);
-    AC_PY_TRY(ac_gpu_event_elapsed(AC_CUDA(i), HANDLE(CUevent, from), HANDLE(CUevent, to), &ms));
-    return PyFloat_FromDouble((double)ms);
-}
 
-/* -- memory
- * -------------------------------------------------------------------------------------------------------------- */
+static PyObject *yes_or_no(int failed, const bool *answer) { return failed ? ac_raise() : PyBool_FromLong(*answer); }
+
+ON_HANDLE(stream_free, CUstream, if (ac_gpu_usable()) AC_PY_TRY(ac_gpu_stream_free(d, h)))
+ON_HANDLE(stream_set, CUstream, AC_PY_TRY(ac_gpu_check_device(d)); ac_gpu_set_stream(d, h))
+ON_HANDLE(stream_wait, CUstream, WAITING(ac_gpu_stream_wait(d, h)))
+ON_HANDLE(stream_idle, CUstream, bool idle; return yes_or_no(ac_gpu_stream_idle(d, h, &idle), &idle))
+ON_HANDLE(event_free, CUevent, if (ac_gpu_usable()) AC_PY_TRY(ac_gpu_event_free(d, h)))
+ON_HANDLE(event_wait, CUevent, WAITING(ac_gpu_event_wait(d, h)))
+ON_HANDLE(event_done, CUevent, bool done; return yes_or_no(ac_gpu_event_done(d, h, &done), &done))
+ON_EVENT(event_record, CUstream, AC_PY_TRY(ac_gpu_event_record(d, e, h)))
+ON_EVENT(event_await, CUstream, AC_PY_TRY(ac_gpu_event_await(d, e, h)))
+ON_EVENT(event_elapsed, CUevent, float ms; AC_PY_TRY(ac_gpu_event_elapsed(d, e, h, &ms));
+         return PyFloat_FromDouble((double)ms))
+
+/* -- memory ----------------------------------------------------------------------------------------- */
 
 FUNCTION(memory) {
     int i;
@@ -299,8 +258,7 @@ static PyObject *device_index(PyObject *module, PyObject *o) {
     return t ? PyLong_FromLong(ac_device_of(t)) : NULL;
 }
 
-/* -- the scaler: nothing here waits for the device
- * ------------------------------------------------------------------------ */
+/* -- the scaler: nothing here waits for the device -------------------------------------------------- */
 
 /* A 0-d tensor of `dtype` on a GPU. */
 static void *number_on(PyObject *o, ac_dtype dtype, const char *what) {

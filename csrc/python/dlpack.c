@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* -- the structures of dlpack.h ---------------------------------------------------------------------------- */
+/* -- the structures of dlpack.h --------------------------------------------------------------------- */
 
 enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
@@ -39,7 +39,7 @@ typedef struct dl_versioned {
 
 static const char *const PLAIN = "dltensor", *const VERSIONED = "dltensor_versioned";
 
-/* -- to others ------------------------------------------------------------------------------------------------ */
+/* -- to others -------------------------------------------------------------------------------------- */
 
 /* What a capsule keeps: its form, and our storage. */
 typedef struct {
@@ -125,7 +125,7 @@ static PyObject *to_dlpack(PyObject *module, PyObject *args) {
     return capsule;
 }
 
-/* -- from others ------------------------------------------------------------------------------------------------ */
+/* -- from others ------------------------------------------------------------------------------------ */
 
 static int dtype_of(const dl_tensor *d, ac_dtype *out) {
     static const struct {
@@ -215,8 +215,7 @@ static PyObject *from_dlpack(PyObject *module, PyObject *capsule) {
     return t ? ac_wrap(t) : NULL;
 }
 
-/* -- raw device pointers --------------------------------------------------------------------------------------------
- */
+/* -- raw device pointers ---------------------------------------------------------------------------- */
 
 static void drop_owner(void *owner) {
     PyGILState_STATE gil = PyGILState_Ensure();

@@ -16,7 +16,7 @@
 
 ac_py_state *ac_py;
 
-/* -- the core's lock is the GIL ------------------------------------------------------------------------ */
+/* -- the core's lock is the GIL --------------------------------------------------------------------- */
 
 static void *release_lock(void) { return PyEval_SaveThread(); }
 static void acquire_lock(void *state) { PyEval_RestoreThread(state); }
@@ -32,7 +32,7 @@ static int wants_stop(void) {
     return raised;
 }
 
-/* -- small functions of the whole process ---------------------------------------------------------------- */
+/* -- small functions of the whole process ----------------------------------------------------------- */
 
 static PyObject *manual_seed(PyObject *m, PyObject *seed) {
     (void)m;
@@ -165,7 +165,7 @@ static PyMethodDef functions[] = {
     {"op_table", op_table, METH_NOARGS, "Every operator's row of the table."},
     {NULL, NULL, 0, NULL}};
 
-/* -- the module ---------------------------------------------------------------------------------------------- */
+/* -- the module ------------------------------------------------------------------------------------- */
 
 static int intern_words(void) {
     struct {

@@ -87,7 +87,7 @@ static PyObject *to_numpy(PyObject *module, PyObject *self) {
     return array;
 }
 
-/* -- array to tensor ---------------------------------------------------------------------------------- */
+/* -- array to tensor -------------------------------------------------------------------------------- */
 
 static void array_free(void *owner) {
     PyGILState_STATE gil = PyGILState_Ensure();

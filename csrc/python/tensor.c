@@ -10,7 +10,7 @@
 static void py_incref(void *object) { Py_INCREF((PyObject *)object); }
 static void py_decref(void *object) { Py_DECREF((PyObject *)object); }
 
-/* -- wrapping ------------------------------------------------------------------------------------ */
+/* -- wrapping --------------------------------------------------------------------------------------- */
 
 PyObject *ac_wrap_as(PyTypeObject *type, ac_tensor *t) {
     if (!t) return ac_raise();
@@ -34,7 +34,7 @@ PyObject *ac_wrap(ac_tensor *t) {
 
 PyObject *ac_wrap_borrowed(ac_tensor *t) { return ac_wrap(ac_tensor_retain(t)); }
 
-/* -- life ------------------------------------------------------------------------------------------ */
+/* -- life ------------------------------------------------------------------------------------------- */
 
 /* The tensor another one holds, when its object would die with that hold. */
 static PyObject *held_alone(ac_tensor *t) { return t && t->py && t->refs == 2 ? t->py : NULL; }
@@ -124,7 +124,7 @@ static PyObject *make_subclass(PyObject *module, PyObject *args) {
     return ac_wrap_as((PyTypeObject *)type, t);
 }
 
-/* -- the type ---------------------------------------------------------------------------------------- */
+/* -- the type --------------------------------------------------------------------------------------- */
 
 static PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict), READONLY, NULL},
                                 {"__weaklistoffset__", T_PYSSIZET, offsetof(PyTensor, weakrefs), READONLY, NULL},

@@ -18,7 +18,7 @@
 
 #include "check.h"
 
-/* -- helpers ---------------------------------------------------------------------------------- */
+/* -- helpers ---------------------------------------------------------------------------------------- */
 
 static ac_tensor *filled(int64_t rows, int64_t cols, double value, ac_dtype dtype) {
     ac_attrs_full a = {.size = {2, {rows, cols}}, .value = {.kind = AC_FLOAT, .f = value}, .dtype = dtype};
@@ -28,7 +28,7 @@ static ac_tensor *filled(int64_t rows, int64_t cols, double value, ac_dtype dtyp
 
 static double at(const ac_tensor *t, int64_t i) { return ac_read_double(ac_data(t), t->dtype, i); }
 
-/* -- base -------------------------------------------------------------------------------------- */
+/* -- base ------------------------------------------------------------------------------------------- */
 
 static void test_half(void) {
     int wrong = 0;
@@ -100,7 +100,7 @@ static void test_pool(void) {
     ac_set_num_threads(2);
 }
 
-/* -- operators ----------------------------------------------------------------------------------- */
+/* -- operators -------------------------------------------------------------------------------------- */
 
 static void test_views(void) {
     ac_tensor *x = filled(3, 4, 0, AC_float32), *out[AC_MAX_OUT] = {NULL};
@@ -133,7 +133,7 @@ static void test_threads_do_not_change_results(void) {
     ac_set_num_threads(2);
 }
 
-/* -- autograd -------------------------------------------------------------------------------------- */
+/* -- autograd --------------------------------------------------------------------------------------- */
 
 /* loss = mean((x w^T)^2), under autocast when `low` */
 static int training_step(bool low) {
@@ -207,7 +207,7 @@ static void test_long_chain(void) {
     ac_tensor_release(x);
 }
 
-/* -- mixed precision ----------------------------------------------------------------------------------- */
+/* -- mixed precision -------------------------------------------------------------------------------- */
 
 static double low_product(ac_tensor *x, ac_tensor *w) { /* x w in bfloat16, its first value */
     ac_attrs_product plain = {AC_NO_DTYPE};

@@ -37,7 +37,7 @@ static void test_start(void) {
     CHECK(ac_gpu_is_simulated() && strstr(ac_gpu_library_note("driver"), "simulated"));
 }
 
-/* -- the allocator ---------------------------------------------------------------------------------------------- */
+/* -- the allocator ---------------------------------------------------------------------------------- */
 
 enum { LIVE = 64, ROUNDS = 3000 };
 
@@ -82,7 +82,7 @@ static void test_allocator(void) {
           after.segments == before.segments);
 }
 
-/* -- operators ---------------------------------------------------------------------------------------------------- */
+/* -- operators -------------------------------------------------------------------------------------- */
 
 /* Some of every family; -1 when one fails. */
 static int some_work(double *result) {

@@ -27,7 +27,7 @@ static double rounded(double x, ac_dtype t) {
     return (double)(float)x;
 }
 
-/* -- one product and its reference ------------------------------------------------------------------- */
+/* -- one product and its reference ------------------------------------------------------------------ */
 
 enum { LEAD = 3 }; /* elements before the first, so that nothing is aligned */
 
@@ -115,7 +115,7 @@ static int64_t wrong_in(ac_gemm_call g, const ac_micro *micro, int64_t gap) {
     return wrong;
 }
 
-/* -- random products --------------------------------------------------------------------------------------- */
+/* -- random products -------------------------------------------------------------------------------- */
 
 static const ac_dtype lows[] = {AC_float32, AC_float16, AC_bfloat16};
 
@@ -178,7 +178,7 @@ static void test_direct(const ac_micro *micro) {
     free(b.block);
 }
 
-/* -- special values and memory ---------------------------------------------------------------------------------- */
+/* -- special values and memory ---------------------------------------------------------------------- */
 
 static void test_special(const ac_micro *micro) {
     static const double specials[] = {INFINITY, -INFINITY, NAN};
@@ -251,7 +251,7 @@ static void test_small_allocates_nothing(const ac_micro *micro) {
     free(b.block);
 }
 
-/* -- packing in parts -------------------------------------------------------------------------------------------- */
+/* -- packing in parts ------------------------------------------------------------------------------- */
 
 static void test_parts(void) {
     for (int t = 0; t < 60; t++) {

@@ -101,7 +101,7 @@ int failed() {
 Device *here() { return contexts.empty() ? nullptr : contexts.back(); }
 Stream *stream_of(void *s) { return s ? (Stream *)s : here() ? &here()->legacy : nullptr; }
 
-/* -- memory is open to this process only while the device works ----------------------------------------------- */
+/* -- memory is open to this process only while the device works ------------------------------------- */
 
 void open_memory(bool open) {
     if (open ? sim.open++ > 0 : --sim.open > 0) return;
@@ -132,7 +132,7 @@ bool is_pinned(const void *p, size_t bytes) {
     return (char *)p + bytes <= (char *)it->first + it->second;
 }
 
-/* -- streams: work runs at the last moment that is legal -------------------------------------------------------- */
+/* -- streams: work runs at the last moment that is legal -------------------------------------------- */
 
 void drain(Stream *s, uint64_t until);
 
@@ -194,7 +194,7 @@ extern "C" __attribute__((visibility("default"))) int sim_enqueue(void *stream, 
     return SUCCESS;
 }
 
-/* -- start, errors ------------------------------------------------------------------------------------------------- */
+/* -- start, errors ---------------------------------------------------------------------------------- */
 
 API cuInit(unsigned) {
     Lock lock(sim.lock);
@@ -240,8 +240,7 @@ API cuGetErrorString(int e, const char **text) {
     return SUCCESS;
 }
 
-/* -- devices and contexts --------------------------------------------------------------------------------------------
- */
+/* -- devices and contexts --------------------------------------------------------------------------- */
 
 API cuDeviceGetCount(int *n) {
     ENTER;
@@ -291,8 +290,7 @@ API cuCtxSynchronize(void) {
     return after_wait();
 }
 
-/* -- kernels ----------------------------------------------------------------------------------------------------------
- */
+/* -- kernels ---------------------------------------------------------------------------------------- */
 
 API cuModuleLoadData(void **m, const void *) {
     ENTER;
@@ -331,8 +329,7 @@ API cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
     return SUCCESS;
 }
 
-/* -- memory
- * ------------------------------------------------------------------------------------------------------------- */
+/* -- memory ----------------------------------------------------------------------------------------- */
 
 enum { PAGE = 4096, MOST_GARBAGE = 4 << 20, MOST_EMBEDDED = 64 << 10 };
 
@@ -409,8 +406,7 @@ API cuPointerGetAttribute(void *value, int which, unsigned long long p) {
     return INVALID;
 }
 
-/* -- copies: of pageable memory the driver takes what it needs before it returns
- * -------------------------------------------- */
+/* -- copies: of pageable memory the driver takes what it needs before it returns -------------------- */
 
 const char *bad_copy = "a copy from or to memory that is not there any more";
 
@@ -467,8 +463,7 @@ API cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, vo
     return SUCCESS;
 }
 
-/* -- streams and events
- * ------------------------------------------------------------------------------------------------------- */
+/* -- streams and events ----------------------------------------------------------------------------- */
 
 API cuStreamCreateWithPriority(void **stream, unsigned flags, int) {
     ENTER;
@@ -564,8 +559,7 @@ API cuEventElapsedTime(float *ms, void *from, void *to) {
     return SUCCESS;
 }
 
-/* -- for tests
- * ------------------------------------------------------------------------------------------------------------------ */
+/* -- for tests -------------------------------------------------------------------------------------- */
 
 /* Sets something, or asks for a number; -1 when there is no such thing. */
 extern "C" __attribute__((visibility("default"))) long long ampc_simulator(const char *what, long long value) {
