@@ -109,6 +109,26 @@ def test_dropout_is_that_of_the_cpu(n):
     assert results[0].equal(results[1])
 
 
+@pytest.mark.parametrize("shape", [(1,), (7,), (8,), (9,), (1000,), (4099,), (33, 64), (5, 8, 24), (3, 7, 5)])
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64, ampc.int32], ids=str)
+def test_elementwise_of_all_shapes(shape, dtype):
+    """In runs and by single elements: contiguous, broadcast from every side, strided, off a boundary, truth values."""
+    x = (ampc.rand(*shape, device="cpu") * 20 - 10).to(dtype)
+    row, column = x[..., :1].contiguous(), x.reshape(-1)[:shape[-1]].contiguous()
+    wide = (ampc.rand(*shape[:-1], 2 * shape[-1] + 1, device="cpu") * 20 - 10).to(dtype)
+    cases = [lambda a, r, c, w: a + c, lambda a, r, c, w: a * r, lambda a, r, c, w: a > 0, lambda a, r, c, w: a.masked_fill(a > 3, 1),
+             lambda a, r, c, w: ampc.where(c > 0, a, r), lambda a, r, c, w: a + w[..., 1::2], lambda a, r, c, w: a - w[..., 1:shape[-1] + 1],
+             lambda a, r, c, w: (a > 0) & (c < 2), lambda a, r, c, w: a.t() + 1 if a.ndim == 2 else a + 1, lambda a, r, c, w: a.to(ampc.float16),
+             lambda a, r, c, w: a.bool(), lambda a, r, c, w: w[..., 1::2].clone(), lambda a, r, c, w: a.addcmul(a, c, value=2),
+             lambda a, r, c, w: a.reshape(-1)[1:] * 3]
+    for f in cases:
+        here, there = f(x, row, column, wide), f(x.cuda(), row.cuda(), column.cuda(), wide.cuda())
+        assert there.dtype is here.dtype and there.shape == here.shape
+        eps = ampc.finfo(here.dtype).eps if here.is_floating_point() else 0  # one may multiply and add in one rounding
+        scale = x.double().abs().max().item() ** 2
+        assert here.numel() == 0 or (there.cpu().double() - here.double()).abs().max().item() <= 2 * eps * scale
+
+
 @pytest.mark.parametrize("shape", [(5,), (70000,), (3, 5000), (5000, 3), (2, 300, 40)])
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.int64])
 def test_reductions_of_all_sizes(shape, dtype):

@@ -167,3 +167,63 @@ def test_dlpack_on_the_gpu():
     with pytest.raises(BufferError, match="copy"):
         x.__dlpack__(dl_device=(1, 0), copy=False)
     assert ampc.from_dlpack(x, device="cpu").is_cpu
+
+
+def test_torch_shares_memory_and_order(torch):
+    """With the machine's torch, on a real GPU: no copies either way, and what one queues the other sees."""
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    x = ampc.arange(1 << 20, dtype=ampc.float32)
+    theirs = torch.from_dlpack(x)
+    theirs.mul_(2)
+    assert theirs.data_ptr() == x.data_ptr() and x[-1].item() == 2.0 * ((1 << 20) - 1)
+    mine = ampc.from_dlpack(torch.ones(1000, device="cuda", dtype=torch.bfloat16) * 3)
+    assert mine.dtype is ampc.bfloat16 and mine.float().sum().item() == 3000
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        big = torch.ones(1 << 22, device="cuda").cumsum(0)
+        shared = ampc.as_tensor(big)  # the array interface carries the stream
+    assert shared[-1].item() == 1 << 22
+    with ampc.cuda.stream(ampc.cuda.ExternalStream(side.cuda_stream)):
+        assert (shared * 2)[0].item() == 2
+
+
+def test_the_demo_trains_on_the_gpu():
+    from ampc.cli.demo import train
+    from ampc.data import load_digits
+
+    images, labels = load_digits()
+    data = images[:300], labels[:300], images[300:400], labels[300:400]
+    run = train("float16", data, epochs=2, device="cuda")
+    assert run.losses[-1] < run.losses[0] and run.final_scale < 2.0**24 and run.skipped > 0 and run.accuracy > 0.2
+
+
+def test_gradients_add_up_over_micro_batches():
+    net, opt, scaler = training()
+    x = ampc.randn(8, 8)
+    scaler.scale(net(x).square().mean()).backward()
+    whole = [p.grad.clone() for p in net.parameters()]
+    opt.zero_grad()
+    for part in x.chunk(4):
+        scaler.scale(net(part).square().mean() / 4).backward()
+    for p, w in zip(net.parameters(), whole):
+        assert (p.grad - w).abs().max().item() <= 1e-5 * max(1, w.abs().max().item())
+
+
+def test_mixed_devices_in_one_optimizer():
+    """Parameters on the CPU and on the GPU are both stepped, and a bad gradient on one holds back both."""
+    a, b = ampc.nn.Parameter(ampc.ones(3, device="cpu")), ampc.nn.Parameter(ampc.ones(3))
+    opt, scaler = ampc.optim.SGD([a, b], lr=1.0), ampc.amp.GradScaler("cuda", init_scale=2.0)
+
+    def step(bad):
+        opt.zero_grad()
+        scaler.scale(a.sum().cuda() + b.sum()).backward()
+        if bad:
+            b.grad[1] = float("inf")
+        scaler.step(opt)
+        scaler.update()
+
+    step(False)
+    assert a.tolist() == [0, 0, 0] and b.tolist() == [0, 0, 0]
+    step(True)
+    assert a.tolist() == [0, 0, 0] and b.tolist() == [0, 0, 0] and scaler.get_scale() == 1.0

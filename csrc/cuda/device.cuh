@@ -74,11 +74,15 @@ template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16
 
 #define EACH_OF(V) _Pragma("unroll") for (int j = 0; j < V; j++)
 
-/* Runs are of the dtypes that training moves in bulk, in the float32 lane: float32, float16, bfloat16. The host
- * sets `vector` for no others; everything else goes by single elements, so that the code stays small. */
+/* Runs are of the dtypes that training moves in bulk, in the float32 lane: float32, float16, bfloat16, and
+ * truth values beside them. The host sets `vector` for no others; everything else goes by single elements, so that the
+ * code stays small. */
 template <int V> DEV void load_run(const void *p, int dtype, int64_t i, float *x) {
     if (dtype == AC_float32) {
         pack<float, V> t = *(const pack<float, V> *)((const float *)p + i);
+        EACH_OF(V) x[j] = t.v[j];
+    } else if (dtype == AC_bool) {
+        pack<uint8_t, V> t = *(const pack<uint8_t, V> *)((const uint8_t *)p + i);
         EACH_OF(V) x[j] = t.v[j];
     } else {
         pack<uint16_t, V> t = *(const pack<uint16_t, V> *)((const uint16_t *)p + i);
@@ -91,6 +95,10 @@ template <int V> DEV void store_run(void *p, int dtype, int64_t i, const float *
         pack<float, V> t;
         EACH_OF(V) t.v[j] = x[j];
         *(pack<float, V> *)((float *)p + i) = t;
+    } else if (dtype == AC_bool) {
+        pack<uint8_t, V> t;
+        EACH_OF(V) t.v[j] = x[j] != 0;
+        *(pack<uint8_t, V> *)((uint8_t *)p + i) = t;
     } else {
         pack<uint16_t, V> t;
         if (dtype == AC_float16) EACH_OF(V) t.v[j] = float_to_half(x[j]);
@@ -134,6 +142,9 @@ DEV int64_t space_offset(const ac_space &s, int64_t index) {
     if (s.n == 1) return index * s.stride[0];
     return s.numel <= INT32_MAX ? space_offset_in<uint32_t>(s, (uint32_t)index) : space_offset_in<int64_t>(s, index);
 }
+
+/* a / b for 0 <= a, 0 < b, in 32 bits where they do. */
+DEV int64_t quotient(int64_t a, int64_t b) { return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b); }
 
 DEV int64_t thread_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 DEV int64_t thread_count(void) { return (int64_t)gridDim.x * blockDim.x; }

@@ -38,7 +38,7 @@ DEV void zero_item(char *to, int64_t t, int bytes) {
 /* other = indexed[index]; what a bad index would have given is 0 */
 AC_KERNEL(ac_take, ac_gpu_pick) {
     EACH_OF_N(t, a.items * a.width) {
-        int64_t i = t / a.width, e = t - i * a.width, from = place_of(a, i);
+        int64_t i = quotient(t, a.width), e = t - i * a.width, from = place_of(a, i);
         int64_t to = space_offset(a.other_items, i) + space_offset(a.other_inner, e);
         if (from < 0) zero_item(a.other, to, a.item_bytes);
         else copy_item(a.other, to, a.indexed, from + space_offset(a.inner, e), a.item_bytes);
@@ -48,7 +48,7 @@ AC_KERNEL(ac_take, ac_gpu_pick) {
 /* indexed[index] = other; of items that meet, any one stands */
 AC_KERNEL(ac_put, ac_gpu_pick) {
     EACH_OF_N(t, a.items * a.width) {
-        int64_t i = t / a.width, e = t - i * a.width, to = place_of(a, i);
+        int64_t i = quotient(t, a.width), e = t - i * a.width, to = place_of(a, i);
         if (to < 0) continue;
         int64_t from = space_offset(a.other_items, i) + space_offset(a.other_inner, e);
         copy_item(a.indexed, to + space_offset(a.inner, e), a.other, from, a.item_bytes);
@@ -59,7 +59,7 @@ AC_KERNEL(ac_pick_keys, ac_gpu_pick) { EACH_OF_N(i, a.items) a.keys[i] = place_o
 
 template <class R> DEV void add_runs(const ac_gpu_add &a) {
     EACH_OF_N(t, a.items * a.width) {
-        int64_t s = t / a.width, e = t - s * a.width;
+        int64_t s = quotient(t, a.width), e = t - s * a.width;
         uint64_t key = a.keys[s];
         if (key == UINT64_MAX || (s > 0 && a.keys[s - 1] == key)) continue;
         int64_t to = (int64_t)key + space_offset(a.inner, e), inner = space_offset(a.other_inner, e);
@@ -176,7 +176,7 @@ DEV uint64_t ordered(int64_t x) { return (uint64_t)x ^ (uint64_t)1 << 63; }
 
 template <class R> DEV void sort_keys(const ac_gpu_sort &a) {
     EACH_OF_N(i, a.rows * a.n) {
-        int64_t row = i / a.n, j = i - row * a.n;
+        int64_t row = quotient(i, a.n), j = i - row * a.n;
         uint64_t key = ordered(load<R>(a.x, space_offset(a.from, row) + j * a.step));
         uint64_t all = sizeof(R) == 4 ? (uint64_t)UINT32_MAX : UINT64_MAX;
         a.keys[i] = a.descending ? all - key : key;
@@ -186,11 +186,11 @@ AC_KERNEL(ac_sort_keys_f32, ac_gpu_sort) { sort_keys<float>(a); }
 AC_KERNEL(ac_sort_keys_f64, ac_gpu_sort) { sort_keys<double>(a); }
 AC_KERNEL(ac_sort_keys_i64, ac_gpu_sort) { sort_keys<int64_t>(a); }
 
-AC_KERNEL(ac_sort_rows, ac_gpu_sort) { EACH_OF_N(i, a.rows * a.n) a.keys[i] = (uint64_t)(a.order[i] / a.n); }
+AC_KERNEL(ac_sort_rows, ac_gpu_sort) { EACH_OF_N(i, a.rows * a.n) a.keys[i] = (uint64_t)quotient(a.order[i], a.n); }
 
 template <class R> DEV void sort_values(const ac_gpu_sort &a) {
     EACH_OF_N(i, a.rows * a.k) {
-        int64_t row = i / a.k, j = i - row * a.k, place = a.order[row * a.n + j] - row * a.n;
+        int64_t row = quotient(i, a.k), j = i - row * a.k, place = a.order[row * a.n + j] - row * a.n;
         int64_t to = space_offset(a.to, row) + j * a.values_step;
         store<R>(a.values, to, load<R>(a.x, space_offset(a.from, row) + place * a.step));
         a.indices[to] = place;
@@ -274,7 +274,8 @@ AC_KERNEL(ac_nll_sum, ac_gpu_nll) {
 /* out [n / inner, classes, inner]: every element is written, 0 but for the targets'. */
 AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
     EACH_OF_N(t, a.n * a.classes) {
-        int64_t k = t % a.inner, c = t / a.inner % a.classes, i = t / a.inner / a.classes * a.inner + k;
+        int64_t line = quotient(t, a.inner), n = quotient(line, a.classes), c = line - n * a.classes;
+        int64_t i = n * a.inner + t - line * a.inner;
         double d = 0;
         if (class_of(a, i) == c) {
             double scale = a.reduction == 1 ? 1 / *a.total : 1;
@@ -288,7 +289,7 @@ AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
 
 AC_KERNEL(ac_integer_product, ac_gpu_product) {
     EACH_OF_N(t, a.batch * a.m * a.n) {
-        int64_t j = t % a.n, i = t / a.n % a.m, b = t / a.n / a.m;
+        int64_t line = quotient(t, a.n), b = quotient(line, a.m), i = line - b * a.m, j = t - line * a.n;
         uint64_t sum = 0;
         for (int64_t p = 0; p < a.k; p++)
             sum += (uint64_t)load<int64_t>(a.a, b * a.a_step + i * a.a_row + p * a.a_col) *

@@ -33,7 +33,8 @@ static bool goes_by_runs(const ac_gpu_point *p, int k) {
     int last = p->ndim - 1;
     int64_t step = p->strides[k][last];
     if (!p->operand[k].data) return true;
-    if (!ac_gpu_is_bulk((ac_dtype)p->operand[k].dtype) || step > 1 || (k == 0 && step != 1)) return false;
+    ac_dtype dtype = (ac_dtype)p->operand[k].dtype;
+    if (!(ac_gpu_is_bulk(dtype) || dtype == AC_bool) || step > 1 || (k == 0 && step != 1)) return false;
     if (step == 0) return true;
     for (int d = 0; d < last; d++)
         if (p->strides[k][d] % RUN) return false;

@@ -71,7 +71,9 @@ template <int V> DEV void read_run(const ac_gpu_ref &r, int64_t at, int64_t step
         load_run<V>(r.data, r.dtype, at, x);
         return;
     }
-    float one = r.data ? load_real<float>(r, at) : number_of<float>(r);
+    float one = !r.data              ? number_of<float>(r)
+                : r.dtype == AC_bool ? (float)((const uint8_t *)r.data)[at]
+                                     : load_real<float>(r, at);
     EACH_OF(V) x[j] = one;
 }
 

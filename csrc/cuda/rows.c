@@ -206,7 +206,8 @@ static int64_t step_of(const ac_tensor *t) { return t ? t->strides[0] : 0; }
 int ac_cuda_batch_norm(const ac_run *r) {
     ATTRS(batch_norm);
     static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_channel_statistics"};
-    static ac_gpu_kernel each = {.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize"};
+    static ac_gpu_kernel each[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f32"},
+                                    {.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f64"}};
     ac_tensor *x = ac_gpu_contiguous(r->in[0]);
     if (!x) return -1;
     ac_gpu_channels c = channels_of(x);
@@ -216,7 +217,7 @@ int ac_cuda_batch_norm(const ac_run *r) {
     c.weight_step = step_of(r->in[3]), c.bias_step = step_of(r->in[4]);
     c.y = ac_gpu_ref_of(r->out[0]), c.mean = ac_gpu_ref_of(r->out[1]), c.rstd = ac_gpu_ref_of(r->out[2]);
     c.training = a->training != 0, c.momentum = a->momentum, c.eps = a->eps;
-    int failed = run_channels(ac_run_device(r), &sums, &each, &c);
+    int failed = run_channels(ac_run_device(r), &sums, &each[ac_gpu_lane((ac_dtype)c.x.dtype)], &c);
     ac_tensor_release(x);
     return failed;
 }
@@ -224,7 +225,8 @@ int ac_cuda_batch_norm(const ac_run *r) {
 int ac_cuda_batch_norm_backward(const ac_run *r) {
     ATTRS(training);
     static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_channel_gradients"};
-    static ac_gpu_kernel each = {.image = AC_IMAGE_ROWS, .name = "ac_channel_backward"};
+    static ac_gpu_kernel each[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_channel_backward_f32"},
+                                    {.image = AC_IMAGE_ROWS, .name = "ac_channel_backward_f64"}};
     ac_tensor *in[MOST_INPUTS];
     int failed = take_dense(r, in);
     if (!failed) {
@@ -233,7 +235,7 @@ int ac_cuda_batch_norm_backward(const ac_run *r) {
         c.weight = ac_gpu_ref_of(in[4]), c.weight_step = 1;
         c.y = ac_gpu_ref_of(r->out[0]), c.dweight = ac_gpu_ref_of(r->out[1]), c.dbias = ac_gpu_ref_of(r->out[2]);
         c.training = a->training != 0;
-        failed = run_channels(ac_run_device(r), &sums, &each, &c);
+        failed = run_channels(ac_run_device(r), &sums, &each[ac_gpu_lane((ac_dtype)c.x.dtype)], &c);
     }
     drop_dense(in);
     return failed;

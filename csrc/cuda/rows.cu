@@ -254,7 +254,14 @@ AC_KERNEL(ac_norm_columns_join, ac_gpu_columns) {
 
 /* Place of value k of channel c. */
 DEV int64_t in_channel(const ac_gpu_channels &a, int64_t c, int64_t k) {
-    return (k / a.inner * a.channels + c) * a.inner + k % a.inner;
+    int64_t n = quotient(k, a.inner);
+    return (n * a.channels + c) * a.inner + k - n * a.inner;
+}
+
+/* The channel of value i. */
+DEV int64_t channel_of(const ac_gpu_channels &a, int64_t i) {
+    int64_t line = quotient(i, a.inner);
+    return line - quotient(line, a.channels) * a.channels;
 }
 
 AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
@@ -287,15 +294,17 @@ AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
     }
 }
 
-AC_KERNEL(ac_channel_normalize, ac_gpu_channels) {
+template <class R> DEV void channel_normalize(const ac_gpu_channels &a) {
     for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
-        int64_t c = i / a.inner % a.channels;
-        double y = (load_real<double>(a.x, i) - load_real<double>(a.mean, c)) * load_real<double>(a.rstd, c);
-        if (a.weight.data) y *= load_real<double>(a.weight, c * a.weight_step);
-        if (a.bias.data) y += load_real<double>(a.bias, c * a.bias_step);
-        store_real<double>(a.y, i, y);
+        int64_t c = channel_of(a, i);
+        R y = (load_real<R>(a.x, i) - load_real<R>(a.mean, c)) * load_real<R>(a.rstd, c);
+        if (a.weight.data) y *= load_real<R>(a.weight, c * a.weight_step);
+        if (a.bias.data) y += load_real<R>(a.bias, c * a.bias_step);
+        store_real<R>(a.y, i, y);
     }
 }
+AC_KERNEL(ac_channel_normalize_f32, ac_gpu_channels) { channel_normalize<float>(a); }
+AC_KERNEL(ac_channel_normalize_f64, ac_gpu_channels) { channel_normalize<double>(a); }
 
 AC_KERNEL(ac_channel_gradients, ac_gpu_channels) {
     for (int64_t c = blockIdx.x; c < a.channels; c += gridDim.x) {
@@ -313,15 +322,16 @@ AC_KERNEL(ac_channel_gradients, ac_gpu_channels) {
     }
 }
 
-AC_KERNEL(ac_channel_backward, ac_gpu_channels) {
-    double count = (double)(a.batch * a.inner);
+template <class R> DEV void channel_backward(const ac_gpu_channels &a) {
+    R count = (R)(a.batch * a.inner);
     for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
-        int64_t c = i / a.inner % a.channels;
-        double rstd = load_real<double>(a.rstd, c),
-               hat = (load_real<double>(a.x, i) - load_real<double>(a.mean, c)) * rstd;
-        double w = a.weight.data ? load_real<double>(a.weight, c * a.weight_step) : 1;
-        double m1 = a.training ? load_real<double>(a.dbias, c) / count : 0;
-        double m2 = a.training ? load_real<double>(a.dweight, c) / count : 0;
-        store_real<double>(a.y, i, w * rstd * (load_real<double>(a.g, i) - m1 - hat * m2));
+        int64_t c = channel_of(a, i);
+        R rstd = load_real<R>(a.rstd, c), hat = (load_real<R>(a.x, i) - load_real<R>(a.mean, c)) * rstd;
+        R w = a.weight.data ? load_real<R>(a.weight, c * a.weight_step) : 1;
+        R m1 = a.training ? load_real<R>(a.dbias, c) / count : 0,
+          m2 = a.training ? load_real<R>(a.dweight, c) / count : 0;
+        store_real<R>(a.y, i, w * rstd * (load_real<R>(a.g, i) - m1 - hat * m2));
     }
 }
+AC_KERNEL(ac_channel_backward_f32, ac_gpu_channels) { channel_backward<float>(a); }
+AC_KERNEL(ac_channel_backward_f64, ac_gpu_channels) { channel_backward<double>(a); }
