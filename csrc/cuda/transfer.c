@@ -1,0 +1,101 @@
+/* Copies between devices: to the GPU, from it, from one to another. */
+#include "gpu.h"
+
+#include "../kernels/cpu.h"
+
+/* What follows runs outside the core's lock, so it takes no references: NULL where `from` is contiguous already. */
+static int dense_copy(ac_tensor *from, ac_tensor **dense) {
+    ac_dims shape = ac_shape_of(from);
+    *dense = NULL;
+    if (ac_is_contiguous(from)) return 0;
+    *dense = ac_tensor_new_on(ac_device_of(from), from->dtype, &shape);
+    return *dense ? ac_gpu_copy(*dense, from) : -1;
+}
+
+/* A copy from or to the host's tensor t is queued. Of memory that is not page-locked the driver has taken what it
+ * needs; page-locked memory is in use until the copy is done, which is waited for unless asked not to. */
+static int settle_host(const ac_tensor *t, ac_device d, bool non_blocking) {
+    if (!ac_gpu_is_pinned(ac_data(t))) return 0;
+    return non_blocking ? ac_gpu_pinned_used(t->storage, d) : ac_gpu_stream_wait(d, ac_gpu_stream(d));
+}
+
+static int upload(ac_tensor *to, ac_tensor *from, bool non_blocking) {
+    ac_gpu_scope scope;
+    ac_device d = ac_device_of(to);
+    ac_tensor *dense = NULL;
+    if (!ac_is_contiguous(from)) {
+        ac_dims shape = ac_shape_of(from);
+        dense = ac_tensor_new(from->dtype, &shape);
+        if (!dense) return -1;
+        ac_cpu_copy_into(dense, from);
+        from = dense;
+    }
+    int failed = ac_gpu_enter(d, &scope);
+    if (!failed) {
+        size_t bytes = (size_t)(to->numel * ac_itemsize(to->dtype));
+        CUdeviceptr address = (CUdeviceptr)(uintptr_t)ac_data(to);
+        failed = ac_cu_check(ac_cu.cuMemcpyHtoDAsync_v2(address, ac_data(from), bytes, ac_gpu_stream(d)),
+                             "a copy to the GPU");
+        if (!failed && !dense) failed = settle_host(from, d, non_blocking);
+        ac_gpu_leave(&scope);
+    }
+    ac_tensor_clear(&dense);
+    return failed;
+}
+
+static int download(ac_tensor *to, ac_tensor *from, bool non_blocking) {
+    ac_gpu_scope scope;
+    ac_device d = ac_device_of(from);
+    ac_tensor *dense;
+    int failed = dense_copy(from, &dense);
+    if (!failed) failed = ac_gpu_enter(d, &scope);
+    if (!failed) {
+        size_t bytes = (size_t)(to->numel * ac_itemsize(to->dtype));
+        CUdeviceptr address = (CUdeviceptr)(uintptr_t)ac_data(dense ? dense : from);
+        failed = ac_cu_check(ac_cu.cuMemcpyDtoHAsync_v2(ac_data(to), address, bytes, ac_gpu_stream(d)),
+                             "a copy from the GPU");
+        bool pinned = ac_gpu_is_pinned(ac_data(to));
+        if (!failed && pinned) failed = settle_host(to, d, non_blocking);
+        else if (!failed) failed = ac_gpu_stream_wait(d, ac_gpu_stream(d));
+        ac_gpu_leave(&scope);
+    }
+    ac_tensor_clear(&dense);
+    return failed;
+}
+
+/* After the work queued on both: the source's stream waits for the target's, copies, and is waited for. */
+static int across(ac_tensor *to, ac_tensor *from) {
+    ac_device there = ac_device_of(to), here = ac_device_of(from);
+    CUevent ready = NULL, done = NULL;
+    ac_gpu_scope scope;
+    ac_tensor *dense;
+    int failed = dense_copy(from, &dense) < 0 || ac_gpu_event_new(there, false, false, &ready) < 0 ||
+                 ac_gpu_event_new(here, false, false, &done) < 0 ||
+                 ac_gpu_event_record(there, ready, ac_gpu_stream(there)) < 0 ||
+                 ac_gpu_event_await(here, ready, ac_gpu_stream(here)) < 0 || ac_gpu_enter(here, &scope) < 0;
+    if (!failed) {
+        CUresult result =
+            ac_cu.cuMemcpyPeerAsync((CUdeviceptr)(uintptr_t)ac_data(to), ac_gpu_context(there),
+                                    (CUdeviceptr)(uintptr_t)ac_data(dense ? dense : from), ac_gpu_context(here),
+                                    (size_t)(to->numel * ac_itemsize(to->dtype)), ac_gpu_stream(here));
+        ac_gpu_leave(&scope);
+        failed = ac_cu_check(result, "a copy between GPUs") < 0 ||
+                 ac_gpu_event_record(here, done, ac_gpu_stream(here)) < 0 ||
+                 ac_gpu_event_await(there, done, ac_gpu_stream(there)) < 0;
+    }
+    if (ready) failed |= ac_gpu_event_free(there, ready) < 0;
+    if (done) failed |= ac_gpu_event_free(here, done) < 0;
+    ac_tensor_clear(&dense);
+    return failed ? -1 : 0;
+}
+
+/* out[0] is contiguous and of the input's dtype */
+int ac_cuda_to_device(const ac_run *r) {
+    ATTRS(to_device);
+    ac_tensor *to = r->out[0], *from = r->in[0];
+    if (to->numel == 0) return 0;
+    if (ac_device_of(from) == ac_device_of(to)) return ac_gpu_copy(to, from);
+    if (ac_device_of(from) == AC_CPU) return upload(to, from, a->non_blocking != 0);
+    if (ac_device_of(to) == AC_CPU) return download(to, from, a->non_blocking != 0);
+    return across(to, from);
+}
