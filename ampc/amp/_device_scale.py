@@ -35,11 +35,8 @@ class DeviceScale:
 
     @property
     def inverse(self) -> float:
-        return self.inverse_on(self.scale_tensor.device).item()
-
-    def inverse_on(self, device: Any) -> Tensor:
-        """1 / scale on a device, computed in float64 and rounded once."""
-        return self.scale_tensor.double().reciprocal().float().to(device, non_blocking=True)
+        """1 / scale, computed in float64 and rounded once to float32."""
+        return self.scale_tensor.double().reciprocal().float().item()
 
     def update(self, found: List[Tensor]) -> None:
         """Adapts the scale to the flags of an iteration."""

@@ -155,15 +155,17 @@ class GradScaler:
 
     @staticmethod
     def _unscale_on(device: Any, grads: list, inv_scale: Any) -> Tensor:
-        """``inv_scale``: a float, a function of the device that gives a tensor there, or 1.0 to look only."""
+        """``inv_scale``: a number (1.0 only looks), or a DeviceScale to divide by."""
+        by_scale = isinstance(inv_scale, DeviceScale)
         if device.type == "cpu":
-            factor = inv_scale(device).item() if callable(inv_scale) else float(inv_scale)
+            factor = inv_scale.inverse if by_scale else float(inv_scale)
             return make.full((), 1.0 if _C._unscale(grads, factor) else 0.0, dtype=_C.float32, device=CPU)
         found = make.zeros((), dtype=_C.float32, device=device)
-        by = inv_scale(device) if callable(inv_scale) else None
-        if by is None and inv_scale != 1.0:
-            by = make.full((), float(inv_scale), dtype=_C.float32, device=device)
-        _C._cuda_unscale(grads, by, found)
+        if by_scale:
+            _C._cuda_unscale(grads, inv_scale.scale_tensor.to(device, non_blocking=True), found, True)
+        else:
+            by = None if inv_scale == 1.0 else make.full((), float(inv_scale), dtype=_C.float32, device=device)
+            _C._cuda_unscale(grads, by, found)
         return found
 
     def unscale_(self, optimizer: Any) -> None:
@@ -180,7 +182,7 @@ class GradScaler:
             raise RuntimeError("unscale_() was already called for this optimizer since the last update()")
         if mine["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() comes before step(), which was already called for this optimizer")
-        inverse = state.inverse_on if isinstance(state, DeviceScale) else state.inverse
+        inverse = state if isinstance(state, DeviceScale) else state.inverse
         mine["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse, 0.0, False)
         mine["stage"] = OptState.UNSCALED
 

@@ -226,6 +226,7 @@ typedef struct {
     int64_t pieces;
     const float *factor; /* of unscaling, on the device, or NULL: `value` */
     double value;
+    int32_t invert;    /* by 1 / *factor, computed in float64 and rounded once */
     float *found_inf;  /* looking: set to 1 where a value is not finite */
     const float *gate; /* steps: nonzero leaves them out; or NULL */
     double *squares;   /* one a piece, or NULL */

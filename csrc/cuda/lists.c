@@ -100,6 +100,7 @@ static int dense_write_back(const dense_list *d) {
 typedef struct {
     const float *factor;
     double value;
+    bool invert;
     float *found_inf;
     double *sums;    /* of squares, one a tensor */
     int64_t *counts; /* of values not finite, one a tensor */
@@ -124,7 +125,7 @@ static int look(ac_tensor *const *tensors, int n, const looking *k) {
     ac_gpu_block *room = NULL;
     if (!failed && l.pieces > 0) {
         ac_gpu_list a = arguments(&l);
-        a.factor = k->factor, a.value = k->value, a.found_inf = k->found_inf;
+        a.factor = k->factor, a.value = k->value, a.invert = k->invert, a.found_inf = k->found_inf;
         room = ac_gpu_alloc(d, l.pieces * 16);
         failed = room ? 0 : -1;
         if (room) a.squares = ac_gpu_address(room), a.bad = (int64_t *)(a.squares + l.pieces);
@@ -139,8 +140,8 @@ static int look(ac_tensor *const *tensors, int n, const looking *k) {
     return failed;
 }
 
-int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, float *found_inf) {
-    looking k = {.factor = factor, .value = 1, .found_inf = found_inf, .write = factor != NULL};
+int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, bool invert, float *found_inf) {
+    looking k = {.factor = factor, .value = 1, .invert = invert, .found_inf = found_inf, .write = factor != NULL};
     return look(grads, n, &k);
 }
 

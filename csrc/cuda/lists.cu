@@ -48,6 +48,7 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
     constexpr int V = 8;
     Found found = {0, 0};
     double factor = a.factor ? (double)*a.factor : a.value;
+    if (a.invert) factor = (double)(float)(1 / factor);
     if (it->grad_dtype == AC_float64) {
         unscale_elements<double>(it, factor, begin, end, write, &found);
         return found;

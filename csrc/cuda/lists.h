@@ -4,9 +4,9 @@
 
 #include "gpu.h"
 
-/* Multiplies the gradients by *factor in place (NULL: only looks) and sets *found_inf to 1 where a value is not
- * finite after that. One launch over the list. */
-int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, float *found_inf) AC_CHECKED;
+/* Multiplies the gradients by *factor, or by its inverse, in place (NULL: only looks) and sets *found_inf to 1 where a
+ * value is not finite after that. One launch over the list. */
+int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, bool invert, float *found_inf) AC_CHECKED;
 /* The sum of squares of each tensor, into sums[n]. */
 int ac_gpu_squares(ac_tensor *const *tensors, int n, double *sums) AC_CHECKED;
 /* ac_scaler_update of amp/scaler.h on the device. */

@@ -289,15 +289,16 @@ static ac_tensor **tensors_of(PyObject *list, const char *what) {
     return all;
 }
 
-/* _cuda_unscale(grads, factor | None, found_inf) */
+/* _cuda_unscale(grads, factor | None, found_inf, invert = False) */
 FUNCTION(unscale) {
     PyObject *list, *by, *found;
-    ARGS("O!OO", &PyList_Type, &list, &by, &found);
+    int invert = 0;
+    ARGS("O!OO|p", &PyList_Type, &list, &by, &found, &invert);
     const float *factor = by == Py_None ? NULL : number_on(by, AC_float32, "factor");
     float *flag = factor || by == Py_None ? number_on(found, AC_float32, "found_inf") : NULL;
     ac_tensor **grads = flag ? tensors_of(list, "gradients") : NULL;
     if (!grads) return NULL;
-    int n = (int)PyList_GET_SIZE(list), failed = ac_gpu_unscale(grads, n, factor, flag);
+    int n = (int)PyList_GET_SIZE(list), failed = ac_gpu_unscale(grads, n, factor, invert, flag);
     for (int i = 0; i < n && factor && !failed; i++) ac_wrote(grads[i]);
     PyMem_Free(grads);
     if (failed) return ac_raise();
