@@ -67,6 +67,7 @@ def memory_stats(device: Any = None) -> Dict[str, int]:
         ("active.all.current", s["blocks"]),
         ("allocated_bytes.all.current", s["allocated"]), ("allocated_bytes.all.peak", s["allocated_peak"]),
         ("allocation.all.allocated", s["allocations"]), ("allocation.all.current", s["blocks"]),
+        ("inactive_split.all.current", s["free"]),
         ("num_alloc_retries", s["retries"]), ("num_device_alloc", s["driver_calls"]), ("num_ooms", s["failures"]),
         ("requested_bytes.all.current", s["requested"]),
         ("reserved_bytes.all.current", s["reserved"]), ("reserved_bytes.all.peak", s["reserved_peak"]),

@@ -88,7 +88,7 @@ typedef struct {
     int64_t allocated, allocated_peak; /* bytes in live blocks */
     int64_t reserved, reserved_peak;   /* bytes held from the driver */
     int64_t requested;                 /* bytes asked for by live blocks */
-    int64_t blocks, segments;          /* live blocks; pieces held from the driver */
+    int64_t blocks, free, segments;    /* live blocks, free ones, pieces held from the driver */
     int64_t allocations, driver_calls; /* so far */
     int64_t retries, failures;         /* times the cache was emptied to go on; times that did not help */
 } ac_gpu_memory_stats;

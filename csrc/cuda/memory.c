@@ -64,6 +64,7 @@ static void list_add(ac_gpu_block *b) {
     b->smaller = before, b->larger = *at;
     if (*at) (*at)->smaller = b;
     *at = b;
+    stats_of(b->home->device)->free++;
 }
 
 static void list_remove(ac_gpu_block *b) {
@@ -71,6 +72,7 @@ static void list_remove(ac_gpu_block *b) {
     else b->home->free = b->larger;
     if (b->larger) b->larger->smaller = b->smaller;
     b->smaller = b->larger = NULL;
+    stats_of(b->home->device)->free--;
 }
 
 static bool fits(const arena *a, ac_device d, CUstream s, uint64_t pool, bool small) {

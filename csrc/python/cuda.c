@@ -147,11 +147,11 @@ FUNCTION(memory) {
     ac_gpu_memory_stats s;
     ARGS("i", &i);
     AC_PY_TRY(ac_gpu_memory_now(AC_CUDA(i), &s));
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", (long long)s.allocated,
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", (long long)s.allocated,
                          "allocated_peak", (long long)s.allocated_peak, "reserved", (long long)s.reserved,
                          "reserved_peak", (long long)s.reserved_peak, "requested", (long long)s.requested, "blocks",
-                         (long long)s.blocks, "segments", (long long)s.segments, "allocations",
-                         (long long)s.allocations, "driver_calls", (long long)s.driver_calls, "retries",
+                         (long long)s.blocks, "free", (long long)s.free, "segments", (long long)s.segments,
+                         "allocations", (long long)s.allocations, "driver_calls", (long long)s.driver_calls, "retries",
                          (long long)s.retries, "failures", (long long)s.failures);
 }
 FUNCTION(memory_reset_peak) {
