@@ -145,7 +145,7 @@ def test_reductions_of_all_sizes(shape, dtype):
             assert y.max(dim).indices.cpu().equal(x.max(dim).indices) and y.amin(dim).cpu().equal(x.amin(dim))
 
 
-@pytest.mark.parametrize("n", [1, 31, 64, 1000, 1024, 4096, 5000, 13000])
+@pytest.mark.parametrize("n", [1, 31, 64, 700, 800, 1000, 1024, 4096, 5000, 13000])
 def test_rows_of_all_lengths(n):
     x = ampc.randn(5, n, device="cpu") * 3
     g = ampc.randn(5, n, device="cpu")

@@ -90,7 +90,7 @@ typedef struct {
 typedef struct {
     int64_t rows, n;
     ac_gpu_rows_of in[2], out;
-    int32_t group;          /* threads that take a row: 32, or all of a block */
+    int32_t group, slots;   /* threads that take a row: 32, or all of a block; places to keep one in */
     int32_t vector, cached; /* whole runs of neighbours; rows fit into shared memory */
     /* layer norm: contiguous, NULL where absent */
     ac_gpu_ref weight, bias, mean, rstd;

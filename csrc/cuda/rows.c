@@ -3,7 +3,7 @@
 
 #include "../kernels/iterate.h"
 
-enum { WARP = 32, LONG_ROW = 1024, ROOM_BYTES = AC_GPU_THREADS / 32 * 8, MOST_SHARED = 48 * 1024 };
+enum { WARP = 32, RUN = 8, LONG_ROW = 1024, ROOM_BYTES = AC_GPU_THREADS / 32 * 8, MOST_SHARED = 48 * 1024 };
 
 #define KERNELS(rows)                                                                                                  \
     static ac_gpu_kernel rows[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_" #rows "_f32"},                              \
@@ -37,17 +37,26 @@ static ac_gpu_rows_of rows_of(const ac_tensor *t, uint32_t mask) {
     return (ac_gpu_rows_of){ac_gpu_ref_of(t), ac_space_of(t, ~mask), ac_space_of(t, mask)};
 }
 
-/* Fills in how the rows are worked on, and goes. */
+/* Has `group` threads take a row; the shared memory that keeps the rows, or 0 when they do not fit. */
+static size_t plan_rows(ac_gpu_rows *a, int group, int inputs, int64_t item) {
+    int64_t round = (int64_t)group * (a->vector ? RUN : 1), slots = (a->n + round - 1) / round * round;
+    int64_t bytes = slots * inputs * (AC_GPU_THREADS / group) * item;
+    a->group = group, a->cached = bytes + ROOM_BYTES <= MOST_SHARED;
+    a->slots = a->cached ? (int32_t)slots : 0;
+    return a->cached ? (size_t)bytes : 0;
+}
+
+/* Fills in how the rows are worked on, and goes: short ones by warps, if eight at a time fit. */
 static int launch_rows(ac_device d, ac_gpu_kernel *kernels, int lane, int inputs, bool writes_rows, ac_gpu_rows *a) {
     if (a->rows == 0) return 0;
-    a->group = a->n > LONG_ROW ? AC_GPU_THREADS : WARP;
     a->vector = lane == AC_LANE_F32 && in_runs(&a->in[0], a->n) && (inputs < 2 || in_runs(&a->in[1], a->n)) &&
                 (!writes_rows || in_runs(&a->out, a->n));
-    int64_t groups = AC_GPU_THREADS / a->group, bytes = a->n * inputs * groups * (lane == AC_LANE_F64 ? 8 : 4);
-    a->cached = bytes + ROOM_BYTES <= MOST_SHARED;
-    size_t shared = ROOM_BYTES + (a->cached ? (size_t)bytes : 0);
-    int64_t blocks = (a->rows + groups - 1) / groups, most = (int64_t)ac_gpu_multiprocessors(d) * 64;
-    return ac_gpu_launch(d, &kernels[lane], blocks < most ? blocks : most, shared, a);
+    int64_t item = lane == AC_LANE_F64 ? 8 : 4;
+    size_t kept = a->n > LONG_ROW ? 0 : plan_rows(a, WARP, inputs, item);
+    if (!kept) kept = plan_rows(a, AC_GPU_THREADS, inputs, item);
+    int64_t groups = AC_GPU_THREADS / a->group, blocks = (a->rows + groups - 1) / groups;
+    int64_t most = (int64_t)ac_gpu_multiprocessors(d) * 64;
+    return ac_gpu_launch(d, &kernels[lane], blocks < most ? blocks : most, ROOM_BYTES + kept, a);
 }
 
 static int run_rows(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, int inputs) {

@@ -3,49 +3,73 @@
  * reading again only what it wrote itself. */
 #include "device.cuh"
 
+/* An element of a row, and where it is kept: what neighbouring threads keep at a time lies side by side, so that
+ * shared memory serves them at once. */
+struct Place {
+    int64_t i;
+    uint32_t slot;
+};
+
 /* The elements of a row that this thread owns, in the same order in every pass. */
 template <class R> struct Row {
     const ac_gpu_rows &a;
     int64_t r;
-    R *room; /* n values for each cached input */
+    R *room; /* a.slots values for each cached input */
 
     static constexpr int V = 8;
 
     DEV_METHOD Row(const ac_gpu_rows &args, int64_t row, char *shared, int inputs)
-        : a(args), r(row), room((R *)shared + (int64_t)(threadIdx.x / args.group) * inputs * args.n) {}
+        : a(args), r(row), room((R *)shared + (int64_t)(threadIdx.x / args.group) * inputs * args.slots) {}
 
-    DEV_METHOD int64_t own(int width) const { return (int64_t)(threadIdx.x % a.group) * width; }
+    DEV_METHOD uint32_t thread(void) const { return threadIdx.x % (uint32_t)a.group; }
+    DEV_METHOD bool is_first(void) const { return thread() == 0; }
 
-    /* f(i, value) for input k, read from memory and kept */
+    DEV_METHOD void keep(int k, Place p, R v) const {
+        if (a.cached) room[k * a.slots + p.slot] = v;
+    }
+    /* one value of input k, where it is kept or in memory */
+    DEV_METHOD R value(int k, Place p) const {
+        if (a.cached) return room[k * a.slots + p.slot];
+        return load_real<R>(a.in[k].ref, space_offset(a.in[k].kept, r) + space_offset(a.in[k].inner, p.i));
+    }
+
+    /* run(i, slot) for this thread's runs of neighbours, whose slots are a.group apart; one(place) for single elements
+     */
+    template <class F> DEV_METHOD void each_run(F run) const {
+        uint32_t slot = thread();
+        for (int64_t i = (int64_t)slot * V; i < a.n; i += a.group * V, slot += (uint32_t)a.group * V) run(i, slot);
+    }
+    template <class F> DEV_METHOD void each_element(F one) const {
+        uint32_t slot = thread();
+        for (int64_t i = slot; i < a.n; i += a.group, slot += (uint32_t)a.group) one(Place{i, slot});
+    }
+
+    /* f(place, value) for input k, read from memory and kept */
     template <class F> DEV_METHOD void first(int k, F f) const { read(*this, k, f); }
     /* the same, from where it was kept */
     template <class F> DEV_METHOD void again(int k, F f) const {
-        if (!a.cached) {
-            first(k, f);
-            return;
-        }
-        const R *kept = room + k * a.n;
-        int width = a.vector ? V : 1;
-        for (int64_t at = own(width); at < a.n; at += a.group * width)
-            for (int j = 0; j < width; j++) f(at + j, kept[at + j]);
+        if (!a.cached) first(k, f);
+        else if (!a.vector) each_element([&](Place p) { f(p, value(k, p)); });
+        else
+            each_run([&](int64_t i, uint32_t slot) {
+                for (int j = 0; j < V; j++) {
+                    Place p = {i + j, slot + (uint32_t)(j * a.group)};
+                    f(p, value(k, p));
+                }
+            });
     }
-    /* one value of input k, where it is kept or in memory */
-    DEV_METHOD R value(int k, int64_t i) const {
-        if (a.cached) return room[k * a.n + i];
-        return load_real<R>(a.in[k].ref, space_offset(a.in[k].kept, r) + space_offset(a.in[k].inner, i));
-    }
-    /* result[i] = f(i) */
+    /* result[i] = f(place) */
     template <class F> DEV_METHOD void write(F f) const { put(*this, f); }
 };
 
 template <class R, class F> DEV void read_elements(const Row<R> &row, int k, F f) {
     const ac_gpu_rows_of &x = row.a.in[k];
     int64_t base = space_offset(x.kept, row.r);
-    for (int64_t i = row.own(1); i < row.a.n; i += row.a.group) {
-        R v = load_real<R>(x.ref, base + space_offset(x.inner, i));
-        if (row.a.cached) row.room[k * row.a.n + i] = v;
-        f(i, v);
-    }
+    row.each_element([&](Place p) {
+        R v = load_real<R>(x.ref, base + space_offset(x.inner, p.i));
+        row.keep(k, p, v);
+        f(p, v);
+    });
 }
 template <class F> DEV void read(const Row<double> &row, int k, F f) { read_elements(row, k, f); }
 template <class F> DEV void read(const Row<float> &row, int k, F f) {
@@ -56,18 +80,20 @@ template <class F> DEV void read(const Row<float> &row, int k, F f) {
     }
     const ac_gpu_rows_of &x = row.a.in[k];
     int64_t base = space_offset(x.kept, row.r);
-    for (int64_t i = row.own(V); i < row.a.n; i += row.a.group * V) {
+    row.each_run([&](int64_t i, uint32_t slot) {
         float v[V];
         load_run<V>(x.ref.data, x.ref.dtype, base + i, v);
-        if (row.a.cached) EACH_OF(V) row.room[k * row.a.n + i + j] = v[j];
-        EACH_OF(V) f(i + j, v[j]);
-    }
+        EACH_OF(V) {
+            Place p = {i + j, slot + (uint32_t)(j * row.a.group)};
+            row.keep(k, p, v[j]);
+            f(p, v[j]);
+        }
+    });
 }
 
 template <class R, class F> DEV void put_elements(const Row<R> &row, F f) {
     int64_t base = space_offset(row.a.out.kept, row.r);
-    for (int64_t i = row.own(1); i < row.a.n; i += row.a.group)
-        store_real<R>(row.a.out.ref, base + space_offset(row.a.out.inner, i), f(i));
+    row.each_element([&](Place p) { store_real<R>(row.a.out.ref, base + space_offset(row.a.out.inner, p.i), f(p)); });
 }
 template <class F> DEV void put(const Row<double> &row, F f) { put_elements(row, f); }
 template <class F> DEV void put(const Row<float> &row, F f) {
@@ -77,11 +103,11 @@ template <class F> DEV void put(const Row<float> &row, F f) {
         return;
     }
     int64_t base = space_offset(row.a.out.kept, row.r);
-    for (int64_t i = row.own(V); i < row.a.n; i += row.a.group * V) {
+    row.each_run([&](int64_t i, uint32_t slot) {
         float v[V];
-        EACH_OF(V) v[j] = f(i + j);
+        EACH_OF(V) v[j] = f(Place{i + j, slot + (uint32_t)(j * row.a.group)});
         store_run<V>(row.a.out.ref.data, row.a.out.ref.dtype, base + i, v);
-    }
+    });
 }
 
 DEV float exponential(float x) { return expf(x); }
@@ -106,16 +132,20 @@ template <class R, class V, class Join> DEV V row_join(const Row<R> &row, V v, J
 /* A row of -inf alone shifts by -inf and gives nan, as it must. */
 template <class R> DEV R row_top(const Row<R> &row) {
     R top = (R)-INFINITY;
-    row.first(0, [&](int64_t, R v) { top = v > top ? v : top; });
+    row.first(0, [&](Place, R v) { top = v > top ? v : top; });
     return row_join(row, top, Larger());
 }
 
 template <class R> DEV void softmax(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R top = row_top(row), part = 0;
-        row.again(0, [&](int64_t, R v) { part += exponential(v - top); });
+        row.again(0, [&](Place p, R v) {
+            R e = exponential(v - top);
+            row.keep(0, p, e); /* in the place of the value */
+            part += e;
+        });
         R scale = (R)(1 / row_join(row, (double)part, Add()));
-        row.write([&](int64_t i) { return exponential(row.value(0, i) - top) * scale; });
+        row.write([&](Place p) { return scale * (a.cached ? row.value(0, p) : exponential(row.value(0, p) - top)); });
     });
 }
 
@@ -123,22 +153,22 @@ template <class R> DEV void softmax(const ac_gpu_rows &a) {
 template <class R> DEV void log_softmax(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R top = row_top(row), part = 0;
-        row.again(0, [&](int64_t, R v) { part += exponential(v - top); });
+        row.again(0, [&](Place, R v) { part += exponential(v - top); });
         R rest = (R)log(row_join(row, (double)part, Add()));
-        row.write([&](int64_t i) { return (row.value(0, i) - top) - rest; });
+        row.write([&](Place p) { return (row.value(0, p) - top) - rest; });
     });
 }
 
 template <class R> DEV void logsumexp(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R top = (R)-INFINITY, part = 0;
-        row.first(0, [&](int64_t, R v) { top = Larger()(top, v); });
+        row.first(0, [&](Place, R v) { top = Larger()(top, v); });
         top = row_join(row, top, Larger());
         R shift = top - top == 0 ? top : 0; /* infinities and nan stand as they are */
-        row.again(0, [&](int64_t, R v) { part += exponential(v - shift); });
+        row.again(0, [&](Place, R v) { part += exponential(v - shift); });
         double total = row_join(row, (double)part, Add());
         double result = shift == top ? (double)top + log(total) : (double)top;
-        if (row.own(1) == 0) store_real<double>(a.out.ref, row.r, a.n > 0 ? result : (double)-INFINITY);
+        if (row.is_first()) store_real<double>(a.out.ref, row.r, a.n > 0 ? result : (double)-INFINITY);
     });
 }
 
@@ -146,20 +176,20 @@ template <class R> DEV void logsumexp(const ac_gpu_rows &a) {
 template <class R> DEV void softmax_backward(const ac_gpu_rows &a) {
     each_row<R>(a, 2, [&](const Row<R> &row) {
         R part = 0;
-        row.first(0, [&](int64_t, R) {});
-        row.first(1, [&](int64_t i, R y) { part += row.value(0, i) * y; });
+        row.first(0, [&](Place, R) {});
+        row.first(1, [&](Place p, R y) { part += row.value(0, p) * y; });
         R along = (R)row_join(row, (double)part, Add());
-        row.write([&](int64_t i) { return row.value(1, i) * (row.value(0, i) - along); });
+        row.write([&](Place p) { return row.value(1, p) * (row.value(0, p) - along); });
     });
 }
 
 template <class R> DEV void log_softmax_backward(const ac_gpu_rows &a) {
     each_row<R>(a, 2, [&](const Row<R> &row) {
         R part = 0;
-        row.first(0, [&](int64_t, R g) { part += g; });
-        row.first(1, [&](int64_t, R) {});
+        row.first(0, [&](Place, R g) { part += g; });
+        row.first(1, [&](Place, R) {});
         R total = (R)row_join(row, (double)part, Add());
-        row.write([&](int64_t i) { return row.value(0, i) - exponential(row.value(1, i)) * total; });
+        row.write([&](Place p) { return row.value(0, p) - exponential(row.value(1, p)) * total; });
     });
 }
 
@@ -167,20 +197,20 @@ template <class R> DEV void log_softmax_backward(const ac_gpu_rows &a) {
 template <class R> DEV void layer_norm(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R sum = 0, squares = 0;
-        row.first(0, [&](int64_t, R v) { sum += v; });
+        row.first(0, [&](Place, R v) { sum += v; });
         double mean = row_join(row, (double)sum, Add()) / (double)a.n;
         R m = (R)mean;
-        row.again(0, [&](int64_t, R v) { squares += (v - m) * (v - m); });
+        row.again(0, [&](Place, R v) { squares += (v - m) * (v - m); });
         double rstd = 1 / sqrt(row_join(row, (double)squares, Add()) / (double)a.n + a.eps);
         R s = (R)rstd;
-        if (row.own(1) == 0) {
+        if (row.is_first()) {
             store_real<double>(a.mean, row.r, mean);
             store_real<double>(a.rstd, row.r, rstd);
         }
-        row.write([&](int64_t i) {
-            R y = (row.value(0, i) - m) * s;
-            if (a.weight.data) y *= load_real<R>(a.weight, i);
-            return a.bias.data ? y + load_real<R>(a.bias, i) : y;
+        row.write([&](Place p) {
+            R y = (row.value(0, p) - m) * s;
+            if (a.weight.data) y *= load_real<R>(a.weight, p.i);
+            return a.bias.data ? y + load_real<R>(a.bias, p.i) : y;
         });
     });
 }
@@ -189,17 +219,17 @@ template <class R> DEV void layer_norm(const ac_gpu_rows &a) {
 template <class R> DEV void layer_norm_backward(const ac_gpu_rows &a) {
     each_row<R>(a, 2, [&](const Row<R> &row) {
         R m = load_real<R>(a.mean, row.r), s = load_real<R>(a.rstd, row.r), sum = 0, dot = 0;
-        auto weighted = [&](int64_t i) {
-            return a.weight.data ? row.value(0, i) * load_real<R>(a.weight, i) : row.value(0, i);
+        auto weighted = [&](Place p) {
+            return a.weight.data ? row.value(0, p) * load_real<R>(a.weight, p.i) : row.value(0, p);
         };
-        row.first(0, [&](int64_t, R) {});
-        row.first(1, [&](int64_t i, R x) {
-            R gw = weighted(i);
+        row.first(0, [&](Place, R) {});
+        row.first(1, [&](Place p, R x) {
+            R gw = weighted(p);
             sum += gw, dot += gw * ((x - m) * s);
         });
         R m1 = (R)(row_join(row, (double)sum, Add()) / (double)a.n),
           m2 = (R)(row_join(row, (double)dot, Add()) / (double)a.n);
-        row.write([&](int64_t i) { return s * (weighted(i) - m1 - (row.value(1, i) - m) * s * m2); });
+        row.write([&](Place p) { return s * (weighted(p) - m1 - (row.value(1, p) - m) * s * m2); });
     });
 }
 
