@@ -122,11 +122,33 @@ def test_lists_of_mixed_tensors():
     for g, w in zip(grads, want):
         assert g.numel() == 0 or (g.double().cpu() - w).abs().max().item() <= ampc.finfo(g.dtype).eps * 8
     assert found.item() == 0
-    total = ampc._C._cuda_squares(grads).sum().sqrt().item()
+    total = ampc._C._cuda_ledger(grads)[:, 0].sum().sqrt().item()
     assert total == pytest.approx(sum(g.double().square().sum().item() for g in grads) ** 0.5, rel=1e-6)
     grads[5].view(-1)[0] = float("inf")
     ampc._C._cuda_unscale(grads, None, found)
     assert found.item() == 1
+
+
+def test_the_ledger_of_a_look():
+    """What one read of the gradients finds, each tensor's own, against NumPy; nothing is written."""
+    rng = np.random.default_rng(2)
+    scale = ampc.tensor(1024.0)
+    grads = [rng.standard_normal(n) * 10.0 ** rng.uniform(-9, 4, n) for n in (1, 1000, 70001, 200000)]
+    grads[1][7], grads[1][8], grads[2][5] = np.inf, -np.inf, np.nan
+    for dtype in (ampc.float32, ampc.float16, ampc.float64):
+        there = [ampc.tensor(g).to(dtype) for g in grads]
+        before = [t.clone() for t in there]
+        rows = ampc._C._cuda_ledger(there, scale).tolist()
+        for t, kept, (squares, amax, infs, nans, small) in zip(there, before, rows):
+            scaled = t.double().numpy(force=True)
+            x = (t.double() / 1024).to(dtype).double().numpy(force=True)
+            finite = x[np.isfinite(x)]
+            assert (infs, nans) == (np.isinf(x).sum(), np.isnan(x).sum())
+            assert small == ((scaled != 0) & (abs(scaled) < 2.0**-14)).sum()
+            assert amax == pytest.approx(abs(finite).max(), rel=1e-6)
+            if np.isfinite(x).all():
+                assert squares == pytest.approx((x * x).sum(), rel=1e-6)
+            assert np.array_equal(t.numpy(force=True), kept.numpy(force=True), equal_nan=True)
 
 
 # -- sharing memory ---------------------------------------------------------------------------------------------------------------------------

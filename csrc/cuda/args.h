@@ -220,17 +220,24 @@ typedef struct {
     int8_t grad_dtype, param_dtype, state_dtype, copy_dtype;
 } ac_gpu_item;
 
+/* What a look at gradients finds, the ledger's row of a tensor: numbers as doubles, so that a table of them is a
+ * tensor. All of the unscaled values but `small`: how many of the scaled ones were not 0 but below float16's
+ * smallest normal number, where it loses bits. amax is of the finite ones. */
+typedef struct {
+    double squares, amax, infs, nans, small;
+} ac_gpu_found;
+enum { AC_GPU_FOUND = 5 };
+
 typedef struct {
     const ac_gpu_item *items;
     int32_t n;
     int64_t pieces;
     const float *factor; /* of unscaling, on the device, or NULL: `value` */
     double value;
-    int32_t invert;    /* by 1 / *factor, computed in float64 and rounded once */
-    float *found_inf;  /* looking: set to 1 where a value is not finite */
-    const float *gate; /* steps: nonzero leaves them out; or NULL */
-    double *squares;   /* one a piece, or NULL */
-    int64_t *bad;      /* one a piece, or NULL: values that are not finite */
+    int32_t invert;      /* by 1 / *factor, computed in float64 and rounded once */
+    float *found_inf;    /* looking: set to 1 where a value is not finite */
+    const float *gate;   /* steps: nonzero leaves them out; or NULL */
+    ac_gpu_found *found; /* one a piece, or NULL */
     /* the optimizers' constants, as ac_step of kernels/loops.h */
     double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
     int32_t nesterov, maximize, decoupled;
@@ -241,10 +248,8 @@ typedef struct {
     const ac_gpu_item *items;
     int32_t n;
     int64_t pieces;
-    const double *squares;
-    const int64_t *bad;
-    double *sums;
-    int64_t *counts;
+    const ac_gpu_found *found;
+    ac_gpu_found *totals;
 } ac_gpu_join;
 
 typedef struct {

@@ -102,8 +102,7 @@ typedef struct {
     double value;
     bool invert;
     float *found_inf;
-    double *sums;    /* of squares, one a tensor */
-    int64_t *counts; /* of values not finite, one a tensor */
+    ac_gpu_found *totals; /* one a tensor */
     bool write;
 } looking;
 
@@ -126,12 +125,12 @@ static int look(ac_tensor *const *tensors, int n, const looking *k) {
     if (!failed && l.pieces > 0) {
         ac_gpu_list a = arguments(&l);
         a.factor = k->factor, a.value = k->value, a.invert = k->invert, a.found_inf = k->found_inf;
-        room = ac_gpu_alloc(d, l.pieces * 16);
+        room = ac_gpu_alloc(d, l.pieces * (int64_t)sizeof(ac_gpu_found));
         failed = room ? 0 : -1;
-        if (room) a.squares = ac_gpu_address(room), a.bad = (int64_t *)(a.squares + l.pieces);
+        if (room) a.found = ac_gpu_address(room);
         if (!failed) failed = ac_gpu_launch(d, k->write ? &unscale : &only_look, l.pieces, AC_GPU_THREADS / 32 * 8, &a);
-        ac_gpu_join j = {a.items, a.n, a.pieces, a.squares, a.bad, k->sums, k->counts};
-        if (!failed && (k->sums || k->counts)) failed = ac_gpu_launch(d, &join, ac_gpu_blocks(d, n, 1), 0, &j);
+        ac_gpu_join j = {a.items, a.n, a.pieces, a.found, k->totals};
+        if (!failed && k->totals) failed = ac_gpu_launch(d, &join, ac_gpu_blocks(d, n, 1), 0, &j);
     }
     ac_gpu_free(room);
     if (!failed && k->write) failed = dense_write_back(&dense);
@@ -140,49 +139,62 @@ static int look(ac_tensor *const *tensors, int n, const looking *k) {
     return failed;
 }
 
-int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, bool invert, float *found_inf) {
-    looking k = {.factor = factor, .value = 1, .invert = invert, .found_inf = found_inf, .write = factor != NULL};
+int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, bool invert, float *found_inf,
+                   ac_gpu_found *ledger) {
+    looking k = {.factor = factor, .value = 1, .invert = invert, .found_inf = found_inf, .totals = ledger};
+    k.write = factor != NULL;
     return look(grads, n, &k);
 }
 
-/* Numbers of 8 bytes, one a tensor, brought to the host. */
-static int fetch(ac_device d, const void *at, int n, void *to) {
-    ac_gpu_scope scope;
-    AC_TRY(ac_gpu_enter(d, &scope));
-    CUresult result = ac_cu.cuMemcpyDtoHAsync_v2(to, (CUdeviceptr)(uintptr_t)at, (size_t)n * 8, ac_gpu_stream(d));
-    ac_gpu_leave(&scope);
-    AC_TRY(ac_cu_check(result, "a result of the GPU"));
-    return ac_gpu_stream_wait(d, ac_gpu_stream(d));
+int ac_gpu_look(ac_tensor *const *grads, int n, const float *scale, ac_gpu_found *ledger) {
+    looking k = {.factor = scale, .value = 1, .invert = scale != NULL, .totals = ledger};
+    return look(grads, n, &k);
 }
 
-static int look_and_fetch(ac_tensor *const *tensors, int n, looking *k, bool counts, void *to) {
+/* The totals of n tensors, brought to the host. */
+static int look_and_fetch(ac_tensor *const *tensors, int n, looking *k, ac_gpu_found *totals) {
+    ac_gpu_scope scope;
     ac_device d = ac_device_of(tensors[0]);
-    ac_gpu_block *room = ac_gpu_alloc(d, n * 8);
-    if (!room) return -1;
-    if (counts) k->counts = ac_gpu_address(room);
-    else k->sums = ac_gpu_address(room);
-    memset(to, 0, (size_t)n * 8);
+    size_t bytes = (size_t)n * sizeof *totals;
     int64_t elements = 0;
     for (int i = 0; i < n; i++) elements += tensors[i]->numel;
+    memset(totals, 0, bytes);
+    if (elements == 0) return 0;
+    ac_gpu_block *room = ac_gpu_alloc(d, (int64_t)bytes);
+    if (!room) return -1;
+    k->totals = ac_gpu_address(room);
     int failed = look(tensors, n, k);
-    if (!failed && elements) failed = fetch(d, ac_gpu_address(room), n, to);
+    if (!failed) failed = ac_gpu_enter(d, &scope);
+    if (!failed) {
+        CUdeviceptr from = (CUdeviceptr)(uintptr_t)k->totals;
+        failed = ac_cu_check(ac_cu.cuMemcpyDtoHAsync_v2(totals, from, bytes, ac_gpu_stream(d)), "a result of the GPU");
+        ac_gpu_leave(&scope);
+    }
+    if (!failed) failed = ac_gpu_stream_wait(d, ac_gpu_stream(d));
     ac_gpu_free(room);
     return failed;
 }
 
 int ac_cuda_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) {
     looking k = {.value = factor, .write = true};
-    return n ? look_and_fetch(grads, n, &k, true, bad) : 0;
+    size_t bytes = (size_t)(n + 1) * sizeof(ac_gpu_found);
+    ac_gpu_found *totals = n ? ac_alloc(bytes) : NULL;
+    if (!totals) return n ? -1 : 0;
+    int failed = look_and_fetch(grads, n, &k, totals);
+    for (int i = 0; i < n && !failed; i++) bad[i] = (int64_t)(totals[i].infs + totals[i].nans);
+    ac_free(totals, bytes);
+    return failed;
 }
 
 int ac_cuda_squares(ac_tensor *const *tensors, int n, double *sums) {
     looking k = {.value = 1};
-    return n ? look_and_fetch(tensors, n, &k, false, sums) : 0;
-}
-
-int ac_gpu_squares(ac_tensor *const *tensors, int n, double *sums) {
-    looking k = {.value = 1, .sums = sums};
-    return look(tensors, n, &k);
+    size_t bytes = (size_t)(n + 1) * sizeof(ac_gpu_found);
+    ac_gpu_found *totals = n ? ac_alloc(bytes) : NULL;
+    if (!totals) return n ? -1 : 0;
+    int failed = look_and_fetch(tensors, n, &k, totals);
+    for (int i = 0; i < n && !failed; i++) sums[i] = totals[i].squares;
+    ac_free(totals, bytes);
+    return failed;
 }
 
 /* -- optimizers ------------------------------------------------------------------------------------- */

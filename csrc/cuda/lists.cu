@@ -24,13 +24,20 @@ template <class R> DEV R unscaled(R x, R factor, int dtype) {
     return y;
 }
 
-/* The sum of squares, and how many values are not finite. */
+/* What a thread has found, counted in 32 bits: a piece has fewer values. */
 struct Found {
-    double squares;
-    int64_t bad;
-    template <class R> DEV_METHOD void look(R x) {
-        bad += x - x != 0;
+    double squares = 0;
+    float amax = 0;
+    int infs = 0, nans = 0, small = 0;
+
+    template <class R> DEV_METHOD void look(R scaled, R x) {
+        R size = x < 0 ? -x : x, before = scaled < 0 ? -scaled : scaled;
         squares += (double)x * (double)x;
+        small += before != 0 && before < (R)0x1p-14;
+        nans += x != x;
+        bool finite = x - x == 0;
+        infs += !finite && x == x;
+        if (finite && (float)size > amax) amax = (float)size;
     }
 };
 
@@ -38,15 +45,15 @@ template <class R>
 DEV void unscale_elements(const ac_gpu_item *it, R factor, int64_t first, int64_t end, bool write, Found *found) {
     ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype};
     for (int64_t i = first + threadIdx.x; i < end; i += AC_GPU_THREADS) {
-        R x = unscaled(load_real<R>(grad, i), factor, grad.dtype);
-        found->look(x);
+        R scaled = load_real<R>(grad, i), x = unscaled(scaled, factor, grad.dtype);
+        found->look(scaled, x);
         if (write) store_real<R>(grad, i, x);
     }
 }
 
 DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t begin, int64_t end, bool write) {
     constexpr int V = 8;
-    Found found = {0, 0};
+    Found found;
     double factor = a.factor ? (double)*a.factor : a.value;
     if (a.invert) factor = (double)(float)(1 / factor);
     if (it->grad_dtype == AC_float64) {
@@ -58,8 +65,9 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
             float x[V];
             load_run<V>(it->grad, it->grad_dtype, i, x);
             EACH_OF(V) {
-                x[j] = unscaled(x[j], (float)factor, it->grad_dtype);
-                found.look(x[j]);
+                float scaled = x[j];
+                x[j] = unscaled(scaled, (float)factor, it->grad_dtype);
+                found.look(scaled, x[j]);
             }
             if (write) store_run<V>(it->grad, it->grad_dtype, i, x);
         }
@@ -75,16 +83,16 @@ DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
         int64_t begin = (piece - it->first_piece) * AC_GPU_PIECE;
         int64_t end = begin + AC_GPU_PIECE < it->numel ? begin + AC_GPU_PIECE : it->numel;
         Found found = unscale_piece(a, it, begin, end, write);
-        double squares = block_join(found.squares, Add());
-        int64_t bad = block_join(found.bad, Add());
+        ac_gpu_found all = {block_join(found.squares, Add()), (double)block_join(found.amax, Larger()),
+                            (double)block_join(found.infs, Add()), (double)block_join(found.nans, Add()),
+                            (double)block_join(found.small, Add())};
         if (threadIdx.x != 0) continue;
-        if (a.squares) a.squares[piece] = squares;
-        if (a.bad) a.bad[piece] = bad;
-        if (bad && a.found_inf) *a.found_inf = 1; /* every writer writes the same */
+        if (a.found) a.found[piece] = all;
+        if (a.found_inf && all.infs + all.nans > 0) *a.found_inf = 1; /* every writer writes the same */
     }
 }
 
-/* Unscales in place, and in the same read counts what is not finite and sums squares. */
+/* Unscales in place, and finds all in the same read. */
 AC_KERNEL(ac_list_unscale, ac_gpu_list) { look_at_pieces(a, true); }
 /* The same without writing. */
 AC_KERNEL(ac_list_look, ac_gpu_list) { look_at_pieces(a, false); }
@@ -92,14 +100,14 @@ AC_KERNEL(ac_list_look, ac_gpu_list) { look_at_pieces(a, false); }
 /* The pieces of each tensor together, in order. */
 AC_KERNEL(ac_list_join, ac_gpu_join) {
     for (int64_t t = thread_index(); t < a.n; t += thread_count()) {
-        int64_t end = t + 1 < a.n ? a.items[t + 1].first_piece : a.pieces, bad = 0;
-        double sum = 0;
+        int64_t end = t + 1 < a.n ? a.items[t + 1].first_piece : a.pieces;
+        ac_gpu_found all = {0, 0, 0, 0, 0};
         for (int64_t piece = a.items[t].first_piece; piece < end; piece++) {
-            sum += a.squares ? a.squares[piece] : 0;
-            bad += a.bad ? a.bad[piece] : 0;
+            const ac_gpu_found &one = a.found[piece];
+            all.squares += one.squares, all.infs += one.infs, all.nans += one.nans, all.small += one.small;
+            if (one.amax > all.amax) all.amax = one.amax;
         }
-        if (a.sums) a.sums[t] = sum;
-        if (a.counts) a.counts[t] = bad;
+        a.totals[t] = all;
     }
 }
 

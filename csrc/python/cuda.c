@@ -289,7 +289,14 @@ static ac_tensor **tensors_of(PyObject *list, const char *what) {
     return all;
 }
 
-/* _cuda_unscale(grads, factor | None, found_inf, invert = False) */
+/* A table of what is found, a row a tensor: [n, 5] float64 on their GPU, zeros at first. */
+static ac_tensor *new_ledger(ac_device d, int n) {
+    ac_attrs_full zeros = {.size = {2, {n, AC_GPU_FOUND}}, .value = {AC_INT, {0}}, .dtype = AC_float64, .device = d};
+    ac_tensor *table = NULL;
+    return ac_call(AC_OP_full, NULL, 0, &zeros, &table) < 0 ? NULL : table;
+}
+
+/* _cuda_unscale(grads, factor | None, found_inf, invert = False) -> None */
 FUNCTION(unscale) {
     PyObject *list, *by, *found;
     int invert = 0;
@@ -298,28 +305,28 @@ FUNCTION(unscale) {
     float *flag = factor || by == Py_None ? number_on(found, AC_float32, "found_inf") : NULL;
     ac_tensor **grads = flag ? tensors_of(list, "gradients") : NULL;
     if (!grads) return NULL;
-    int n = (int)PyList_GET_SIZE(list), failed = ac_gpu_unscale(grads, n, factor, invert, flag);
+    int n = (int)PyList_GET_SIZE(list), failed = ac_gpu_unscale(grads, n, factor, invert, flag, NULL);
     for (int i = 0; i < n && factor && !failed; i++) ac_wrote(grads[i]);
     PyMem_Free(grads);
     if (failed) return ac_raise();
     Py_RETURN_NONE;
 }
 
-/* _cuda_squares(tensors) -> float64 tensor of a sum for each */
-FUNCTION(squares) {
-    PyObject *list;
-    ARGS("O!", &PyList_Type, &list);
+/* _cuda_ledger(grads, scale = None) -> [n, 5]: squares, amax, infs and nans of grads / scale, and how many scaled
+ * values were too small for float16's normal numbers; nothing is written and nobody waits */
+FUNCTION(ledger) {
+    PyObject *list, *by = Py_None;
+    ARGS("O!|O", &PyList_Type, &list, &by);
     int n = (int)PyList_GET_SIZE(list);
-    ac_tensor **all = n ? tensors_of(list, "tensors") : NULL;
-    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_squares: no tensors");
-    ac_attrs_full zeros = {
-        .size = {1, {n}}, .value = {AC_INT, {0}}, .dtype = AC_float64, .device = ac_device_of(all[0])};
-    ac_tensor *sums = NULL;
-    int failed = ac_call(AC_OP_full, NULL, 0, &zeros, &sums);
-    if (!failed) failed = ac_gpu_squares(all, n, ac_data(sums));
+    const float *scale = by == Py_None ? NULL : number_on(by, AC_float32, "scale");
+    if (by != Py_None && !scale) return NULL;
+    ac_tensor **all = n ? tensors_of(list, "gradients") : NULL;
+    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_ledger: no tensors");
+    ac_tensor *table = new_ledger(ac_device_of(all[0]), n);
+    int failed = table ? ac_gpu_look(all, n, scale, ac_data(table)) : -1;
     PyMem_Free(all);
-    if (!failed) return ac_wrap(sums);
-    ac_tensor_clear(&sums);
+    if (!failed) return ac_wrap(table);
+    ac_tensor_clear(&table);
     return ac_raise();
 }
 
@@ -378,7 +385,7 @@ static PyMethodDef functions[] = {ROW(count),
                                   ROW(pool_retire),
                                   ROW(record_stream),
                                   ROW(unscale),
-                                  ROW(squares),
+                                  ROW(ledger),
                                   ROW(scale_update),
                                   ROW(allow_tf32),
                                   ROW(owner),
