@@ -175,6 +175,23 @@ def test_sort_of_all_sizes(shape, descending):
         assert np.array_equal(there.values.numpy(force=True), here.values.numpy(force=True), equal_nan=True)
 
 
+@pytest.mark.parametrize("width", [1, 3, 8, 16, 40])
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float16, ampc.int64, ampc.bool], ids=str)
+def test_picked_blocks_of_all_widths(width, dtype):
+    """By 16 bytes where both sides allow it, by single elements elsewhere; the CPU's results, bit for bit."""
+    x = (ampc.rand(9, 4, width, device="cpu") * 9).to(dtype)
+    rows = ampc.tensor([3, 0, -1, 3, 8], device="cpu")
+    cases = [lambda a, i: a[i], lambda a, i: a.index_select(1, i % 4), lambda a, i: a[:, i % 4], lambda a, i: a.transpose(0, 1)[i % 4],
+             lambda a, i: a[i, i % 4], lambda a, i: a[1:][i % 4], lambda a, i: a[..., 1:][i], lambda a, i: a.view(36, width)[i]]
+    for f in cases:
+        assert f(x.cuda(), rows.cuda()).cpu().equal(f(x, rows))
+    put = rows[[0, 1, 2]]  # of values that meet, any one may stand
+    assert x.cuda().index_put((put.cuda(),), x[:3].cuda()).cpu().equal(x.index_put((put,), x[:3]))
+    if dtype.is_floating_point:
+        table = x.view(36, width)
+        assert ampc.nn.functional.embedding(rows.abs().cuda(), table.cuda()).cpu().equal(ampc.nn.functional.embedding(rows.abs(), table))
+
+
 def test_additions_that_meet():
     """Many items at one place: summed in their order, the same every time."""
     index = ampc.randint(0, 13, (5000,), device="cpu")

@@ -47,7 +47,33 @@ static void add_index(ac_gpu_pick *p, const ac_tensor *index, int input, const a
     p->index[p->n_index++] = (ac_gpu_axis){ac_data(index), (int32_t)index->dtype, input, *at, size, step};
 }
 
-static int run_pick(const ac_run *r, ac_gpu_kernel *k, const ac_gpu_pick *p) {
+static bool divides(const ac_space *s, int64_t by) {
+    for (int d = 0; d < s->n; d++)
+        if (s->stride[d] % by) return false;
+    return true;
+}
+static void divide(ac_space *s, int64_t by) {
+    for (int d = 0; d < s->n; d++) s->stride[d] /= by;
+}
+
+/* Blocks of neighbours on both sides, on boundaries of 16 bytes, are copied 16 bytes at a time: as elements of that
+ * size. */
+static void widen(ac_gpu_pick *p) {
+    int64_t per = 16 / p->item_bytes;
+    bool fits = p->width % per == 0 && p->inner.n == 1 && p->inner.stride[0] == 1 && p->other_inner.n == 1 &&
+                p->other_inner.stride[0] == 1 && ac_gpu_aligned(p->indexed) && ac_gpu_aligned(p->other) &&
+                divides(&p->base, per) && divides(&p->other_items, per);
+    for (int k = 0; k < p->n_index; k++) fits = fits && p->index[k].step % per == 0;
+    if (!fits) return;
+    divide(&p->base, per);
+    divide(&p->other_items, per);
+    for (int k = 0; k < p->n_index; k++) p->index[k].step /= per;
+    p->width /= per, p->item_bytes = 16;
+    p->inner = p->other_inner = (ac_space){1, p->width, {p->width}, {1}};
+}
+
+static int run_pick(const ac_run *r, ac_gpu_kernel *k, ac_gpu_pick *p) {
+    widen(p);
     int64_t n = p->items * p->width;
     ac_device d = ac_run_device(r);
     return n ? ac_gpu_launch(d, k, ac_gpu_blocks(d, n, 1), 0, p) : 0;

@@ -27,11 +27,12 @@ DEV void copy_item(char *to, int64_t t, const char *from, int64_t f, int bytes) 
     case 1: to[t] = from[f]; return;
     case 2: ((uint16_t *)to)[t] = ((const uint16_t *)from)[f]; return;
     case 4: ((uint32_t *)to)[t] = ((const uint32_t *)from)[f]; return;
-    default: ((uint64_t *)to)[t] = ((const uint64_t *)from)[f];
+    case 8: ((uint64_t *)to)[t] = ((const uint64_t *)from)[f]; return;
+    default: ((pack<uint32_t, 4> *)to)[t] = ((const pack<uint32_t, 4> *)from)[f];
     }
 }
 DEV void zero_item(char *to, int64_t t, int bytes) {
-    uint64_t zero = 0;
+    pack<uint32_t, 4> zero = {{0, 0, 0, 0}};
     copy_item(to, t, (const char *)&zero, 0, bytes);
 }
 
