@@ -42,6 +42,14 @@ ANYTHING = st.one_of(tensors(), HUGE, st.floats(), st.booleans(), st.none(), st.
                      st.tuples(HUGE, HUGE))
 
 
+def hear_of_bad_indices():
+    """A GPU tells of them when it is waited for: here, and not at some later call."""
+    try:
+        settled()
+    except IndexError as e:
+        assert ON_GPU and "out of range" in str(e)
+
+
 @settings(max_examples=int(os.environ.get("AMPC_EXAMPLES", "40")), deadline=None, suppress_health_check=list(HealthCheck))
 @pytest.mark.parametrize("name", ROWS)
 @given(data=st.data())
@@ -57,6 +65,7 @@ def test_any_object_as_any_argument(name, data):
             g(*args)
         except EXPECTED as e:
             assert str(e) or isinstance(e, MemoryError)
+        hear_of_bad_indices()
 
 
 @settings(max_examples=int(os.environ.get("AMPC_EXAMPLES", "40")), deadline=None, suppress_health_check=list(HealthCheck))
@@ -75,6 +84,7 @@ def test_a_good_call_with_one_argument_replaced(name, data):
                 r.backward()
     except EXPECTED as e:
         assert str(e)
+    hear_of_bad_indices()
 
 
 def test_messages_name_operator_argument_and_shapes():
