@@ -139,8 +139,9 @@ static int look(ac_tensor *const *tensors, int n, const looking *k) {
     return failed;
 }
 
-int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, bool invert, float *found_inf) {
-    looking k = {.factor = factor, .value = 1, .invert = invert, .found_inf = found_inf};
+int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, bool invert, float *found_inf,
+                   ac_gpu_found *ledger) {
+    looking k = {.factor = factor, .value = 1, .invert = invert, .found_inf = found_inf, .totals = ledger};
     k.write = factor != NULL;
     return look(grads, n, &k);
 }

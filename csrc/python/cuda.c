@@ -305,7 +305,7 @@ FUNCTION(unscale) {
     float *flag = factor || by == Py_None ? number_on(found, AC_float32, "found_inf") : NULL;
     ac_tensor **grads = flag ? tensors_of(list, "gradients") : NULL;
     if (!grads) return NULL;
-    int n = (int)PyList_GET_SIZE(list), failed = ac_gpu_unscale(grads, n, factor, invert, flag);
+    int n = (int)PyList_GET_SIZE(list), failed = ac_gpu_unscale(grads, n, factor, invert, flag, NULL);
     for (int i = 0; i < n && factor && !failed; i++) ac_wrote(grads[i]);
     PyMem_Free(grads);
     if (failed) return ac_raise();
