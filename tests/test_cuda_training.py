@@ -151,6 +151,59 @@ def test_the_ledger_of_a_look():
             assert np.array_equal(t.numpy(force=True), kept.numpy(force=True), equal_nan=True)
 
 
+def launched(call):
+    before = simulator("launches")
+    return call(), simulator("launches") - before
+
+
+@simulated
+def test_unscaling_finds_the_ledger_in_the_same_read():
+    """Gradients of all dtypes are unscaled in one launch, whatever their number, and its ledger is that of a look at them after."""
+    def unscale(n, wants_ledger):
+        rng = np.random.default_rng(n)
+        dtypes = (ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64)
+        grads = [ampc.tensor(rng.standard_normal(50 + 7000 * (i % 3)) * 300, dtype=dtypes[i % 4]) for i in range(n)]
+        return grads, launched(lambda: ampc._C._cuda_unscale(grads, ampc.tensor(64.0), ampc.zeros(()), True, wants_ledger))
+
+    before = simulator("launches")
+    ampc.tensor(64.0), ampc.zeros(())
+    own = simulator("launches") - before
+    for n in (3, 40):
+        assert unscale(n, False)[1] == (None, own + 1)
+        grads, (table, launches) = unscale(n, True)
+        assert launches == own + 3  # zeros for the table, the pass, its pieces joined
+        want = [np.square(g.double().numpy(force=True)).sum() for g in grads]
+        assert table[:, 0].tolist() == pytest.approx(want, rel=1e-6)
+        assert table[:, 1].tolist() == [g.float().abs().max().item() for g in grads]
+
+
+@simulated
+def test_clipping_takes_the_norm_that_unscaling_saw():
+    net, opt, scaler = training()
+    parameters = list(net.parameters())
+    step = lambda: scaler.scale(net(ampc.randn(4, 8)).square().sum()).backward()  # noqa: E731
+    norm_of = lambda: ampc.nn.utils.get_total_norm([p.grad for p in parameters])  # noqa: E731
+    want = lambda: sum(p.grad.double().square().sum().item() for p in parameters) ** 0.5  # noqa: E731
+    spoilers = {
+        "nothing": lambda: None,
+        "a write": lambda: parameters[0].grad.mul_(3),
+        "a write through a view": lambda: parameters[1].grad[:2].fill_(100.0),
+        "another gradient": lambda: setattr(parameters[0], "grad", parameters[0].grad * 2),
+        "memory lent out": lambda: parameters[0].grad.__dlpack__(),
+    }
+    for name, spoil in spoilers.items():
+        opt.zero_grad()
+        step()
+        scaler.unscale_(opt)
+        spoil()
+        norm, again = launched(norm_of)
+        assert norm.item() == pytest.approx(want(), rel=1e-6), name
+        looked = launched(norm_of)[1]
+        assert again < looked if name == "nothing" else again == looked, name
+        scaler.step(opt)
+        scaler.update()
+
+
 # -- sharing memory ---------------------------------------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from .. import _creation as make
 from .._C import Tensor
 from .._device import CPU
 from ._device_scale import DeviceScale
+from ._ledger import remember
 from .autocast_mode import cuda_means_cpu
 
 
@@ -162,7 +163,7 @@ class GradScaler:
             return make.full((), 1.0 if _C._unscale(grads, factor) else 0.0, dtype=_C.float32, device=CPU)
         found = make.zeros((), dtype=_C.float32, device=device)
         if by_scale:
-            _C._cuda_unscale(grads, inv_scale.scale_tensor.to(device, non_blocking=True), found, True)
+            remember(grads, _C._cuda_unscale(grads, inv_scale.scale_tensor.to(device, non_blocking=True), found, True, True))
         else:
             by = None if inv_scale == 1.0 else make.full((), float(inv_scale), dtype=_C.float32, device=device)
             _C._cuda_unscale(grads, by, found)

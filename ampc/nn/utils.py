@@ -9,6 +9,7 @@ from typing import Any, List, Union
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from ..amp._ledger import ledger_of
 
 
 def _grads(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
@@ -29,7 +30,7 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_n
     every = list(tensors)
     dtype = _C.float64 if any(t.dtype == _C.float64 for t in every) else _C.float32
     if norm_type == 2.0 and not error_if_nonfinite and _one_gpu(every):
-        return _C._cuda_ledger([t.detach() for t in every])[:, 0].sum().sqrt().to(dtype)
+        return ledger_of(every)[:, 0].sum().sqrt().to(dtype)
     if norm_type == 2.0:
         total = _C._total_norm([t.detach() for t in every])
     else:

@@ -57,6 +57,7 @@ GETTER(version) {
 GETTER(content) {
     SELF;
     (void)unused;
+    if (t->storage->exported) Py_RETURN_NONE;
     return PyLong_FromUnsignedLongLong(t->storage->content);
 }
 GETTER(is_inference) {
@@ -205,7 +206,8 @@ PyGetSetDef ac_tensor_getset[] = {
     {"T", get_T, NULL, "Dimensions reversed.", NULL},
     {"mT", get_mT, NULL, "The last two dimensions exchanged.", NULL},
     {"_version", get_version, NULL, "Autograd's count of in-place writes.", NULL},
-    {"_content", get_content, NULL, "Count of all writes to the memory; caches key on it.", NULL},
+    {"_content", get_content, NULL,
+     "Count of all writes to the memory, which caches key on; None where others may write it.", NULL},
     {"_base", get_base, NULL, "The tensor this is a view of, or None.", NULL},
     {"_is_inference", get_is_inference, NULL, "Made under inference_mode.", NULL},
     {"output_nr", get_output_nr, NULL, "Which result of its grad_fn it is.", NULL},

@@ -296,19 +296,27 @@ static ac_tensor *new_ledger(ac_device d, int n) {
     return ac_call(AC_OP_full, NULL, 0, &zeros, &table) < 0 ? NULL : table;
 }
 
-/* _cuda_unscale(grads, factor | None, found_inf, invert = False) -> None */
+/* _cuda_unscale(grads, factor | None, found_inf, invert = False, ledger = False): None, or as _cuda_ledger what the
+ * same read saw of the unscaled values */
 FUNCTION(unscale) {
     PyObject *list, *by, *found;
-    int invert = 0;
-    ARGS("O!OO|p", &PyList_Type, &list, &by, &found, &invert);
+    int invert = 0, wants_ledger = 0;
+    ARGS("O!OO|pp", &PyList_Type, &list, &by, &found, &invert, &wants_ledger);
     const float *factor = by == Py_None ? NULL : number_on(by, AC_float32, "factor");
     float *flag = factor || by == Py_None ? number_on(found, AC_float32, "found_inf") : NULL;
     ac_tensor **grads = flag ? tensors_of(list, "gradients") : NULL;
     if (!grads) return NULL;
-    int n = (int)PyList_GET_SIZE(list), failed = ac_gpu_unscale(grads, n, factor, invert, flag, NULL);
+    int n = (int)PyList_GET_SIZE(list);
+    ac_tensor *table = wants_ledger ? new_ledger(ac_device_of(ac_unwrap(found)), n) : NULL;
+    int failed = wants_ledger && !table;
+    if (!failed) failed = ac_gpu_unscale(grads, n, factor, invert, flag, table ? ac_data(table) : NULL);
     for (int i = 0; i < n && factor && !failed; i++) ac_wrote(grads[i]);
     PyMem_Free(grads);
-    if (failed) return ac_raise();
+    if (failed) {
+        ac_tensor_clear(&table);
+        return ac_raise();
+    }
+    if (table) return ac_wrap(table);
     Py_RETURN_NONE;
 }
 
