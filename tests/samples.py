@@ -37,6 +37,11 @@ def ints(high: int, *shape: int) -> np.ndarray:
     return R.integers(0, high, shape)
 
 
+def exact(values: Any) -> ampc.Tensor:
+    """float64 in every test."""
+    return ampc.tensor(values, dtype=ampc.float64)
+
+
 def mask(*shape: int) -> np.ndarray:
     return R.random(shape) < 0.5
 
@@ -55,6 +60,17 @@ class Sample:
 
 def erf(x: np.ndarray) -> np.ndarray:
     return np.vectorize(math.erf)(x)
+
+
+def erfinv(y: float) -> float:
+    """By bisection, in float64."""
+    if abs(y) >= 1:
+        return math.copysign(math.inf, y)
+    low, high = -6.0, 6.0
+    for _ in range(200):
+        mid = (low + high) / 2
+        low, high = (mid, high) if math.erf(mid) < y else (low, mid)
+    return (low + high) / 2
 
 
 def softmax(x: np.ndarray, dim: int) -> np.ndarray:
@@ -97,6 +113,71 @@ def nll(x: np.ndarray, t: np.ndarray, w: Any = None, ignore: int = -100, reducti
     return {"none": each, "sum": each.sum(), "mean": each.sum() / weight.sum()}[reduction]
 
 
+def linear_scan(x: np.ndarray, a: np.ndarray, dim: int, reverse: bool = False) -> np.ndarray:
+    x, a = np.moveaxis(x.copy(), dim, 0), np.moveaxis(a, dim, 0)
+    for i in range(len(x) - 2, -1, -1) if reverse else range(1, len(x)):
+        x[i] += a[i + 1] * x[i + 1] if reverse else a[i] * x[i - 1]
+    return np.moveaxis(x, 0, dim)
+
+
+def last_place(x: np.ndarray, dim: int, better: Callable) -> np.ndarray:
+    x = np.moveaxis(x, dim, 0)
+    at = np.zeros(x.shape, np.int64)
+    for i in range(1, len(x)):
+        best = np.take_along_axis(x, at[i - 1][None], 0)[0]
+        at[i] = np.where(better(x[i], best), i, at[i - 1])
+    return np.moveaxis(at, 0, dim)
+
+
+def columns(x: np.ndarray, kernel: Any, dilation: Any, padding: Any, stride: Any) -> np.ndarray:
+    """[N, C * taps, places], by loops."""
+    nd = x.ndim - 2
+    kernel, dilation, padding, stride = ([*v] * nd if len(v) == 1 else v for v in (kernel, dilation, padding, stride))
+    x = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding])
+    out = [(x.shape[d + 2] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1 for d in range(nd)]
+    y = np.zeros((*x.shape[:2], *kernel, *out))
+    for tap in np.ndindex(*kernel):
+        for o in np.ndindex(*out):
+            y[(slice(None), slice(None), *tap, *o)] = x[(slice(None), slice(None), *(o[d] * stride[d] + tap[d] * dilation[d] for d in range(nd)))]
+    return y.reshape(x.shape[0], -1, math.prod(out))
+
+
+def convolve(x: np.ndarray, w: np.ndarray, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, more: Any, groups: int) -> np.ndarray:
+    nd, parts = x.ndim - 2, []
+    for part, weight in zip(np.split(x, groups, 1), np.split(w, groups)):
+        parts.append(weight.reshape(len(weight), -1) @ columns(part, list(w.shape[2:]), dilation, padding, stride))
+    y = np.concatenate(parts, 1) + (0 if b is None else b[:, None])
+    each = lambda v, d: v[0] if len(v) == 1 else v[d]  # noqa: E731
+    out = [(x.shape[d + 2] + 2 * each(padding, d) - each(dilation, d) * (w.shape[d + 2] - 1) - 1) // each(stride, d) + 1 for d in range(nd)]
+    return y.reshape(len(x), len(w), *out)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm_cell(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any) -> tuple:
+    i, f, g, o = np.split(x @ w.T + b + h @ u.T + d, 4, -1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def lstm_cell_of_torch(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any) -> Any:
+    import torch
+    return torch.lstm_cell(x, (h, c), w, u, b, d)
+
+
+def gru_cell(x: Any, h: Any, w: Any, u: Any, b: Any, d: Any) -> Any:
+    (r, z, n), (s, y, m) = np.split(x @ w.T + b, 3, -1), np.split(h @ u.T + d, 3, -1)
+    z = sigmoid(z + y)
+    return (1 - z) * np.tanh(n + sigmoid(r + s) * m) + z * h
+
+
+def linalg(name: str) -> Callable[..., Any]:
+    import torch
+    return getattr(torch.linalg, name)
+
+
 def F(name: str) -> Callable[..., Any]:
     """torch.nn.functional's function, looked up when torch is there."""
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -132,7 +213,51 @@ SAMPLES: dict[str, list[Sample]] = {
     "sigmoid": pointwise(lambda x: 1 / (1 + np.exp(-x)), real(3, 4)),
     "relu": pointwise(lambda x: np.maximum(x, 0), real(3, 4)),
     "silu": pointwise(lambda x: x / (1 + np.exp(-x)), real(3, 4), torch=F("silu")),
-    "softplus_": pointwise(lambda x: np.log1p(np.exp(x)), real(3, 4), torch=F("softplus")),
+    "tan": pointwise(np.tan, real(3, 4)),
+    "asin": pointwise(np.arcsin, R.uniform(-0.9, 0.9, (3, 4))),
+    "acos": pointwise(np.arccos, R.uniform(-0.9, 0.9, (3, 4))),
+    "atan": pointwise(np.arctan, real(3, 4)),
+    "sinh": pointwise(np.sinh, real(3, 4)),
+    "cosh": pointwise(np.cosh, real(3, 4)),
+    "asinh": pointwise(np.arcsinh, real(3, 4)),
+    "acosh": pointwise(np.arccosh, positive(3, 4) + 1),
+    "atanh": pointwise(np.arctanh, R.uniform(-0.9, 0.9, (3, 4))),
+    "exp2": pointwise(np.exp2, real(3, 4)),
+    "expm1": pointwise(np.expm1, real(3, 4)),
+    "log1p": pointwise(np.log1p, positive(3, 4)),
+    "log2": pointwise(np.log2, positive(3, 4)) + pointwise(np.log2, np.array([0.5, 2.0, 8.0, 1024.0])),
+    "log10": pointwise(np.log10, positive(3, 4)),
+    "erfc": pointwise(lambda x: np.vectorize(math.erfc)(x), real(3, 4)),
+    "erfinv": [Sample((erf(R.uniform(-1.5, 1.5, (3, 4))),)),
+               Sample((np.array([0.0, 1.0, -1.0, math.erf(0.5), math.erf(-1.25)]),), reference=lambda x: np.array([erfinv(v) for v in x]), grad=False)],
+    "frac": pointwise(lambda x: x - np.trunc(x), real(3, 4) * 3),
+    "mish": pointwise(lambda x: x * np.tanh(np.log1p(np.exp(x))), real(3, 4), torch=F("mish")),
+    "softsign": pointwise(lambda x: x / (1 + np.abs(x)), real(3, 4), torch=F("softsign")),
+    "hardswish": pointwise(lambda x: x * np.clip(x + 3, 0, 6) / 6, real(3, 4) * 3, torch=F("hardswish")),
+    "hardsigmoid": pointwise(lambda x: np.clip(x + 3, 0, 6) / 6, real(3, 4) * 3, torch=F("hardsigmoid"),
+                             torch_grad=False),  # torch rounds 1/6 to float32 even for float64
+    "logsigmoid": pointwise(lambda x: -np.log1p(np.exp(-x)), real(3, 4), torch=F("logsigmoid")),
+    "signbit": pointwise(np.signbit, np.array([1.0, -1.0, 0.0, -0.0, np.inf, -np.inf])),
+    "softplus": [Sample((real(3, 4),), reference=lambda x: np.log1p(np.exp(x)), torch=F("softplus")),
+                 Sample((real(3, 4) * 3,), {"beta": 2.0, "threshold": 3.0}, torch=F("softplus"),
+                        reference=lambda x, beta, threshold: np.where(beta * x > threshold, x, np.log1p(np.exp(beta * x)) / beta))],
+    "elu": [Sample((real(3, 4), 1.3), reference=lambda x, a: np.where(x > 0, x, a * np.expm1(x)), torch=F("elu")),
+            Sample((real(3, 4), 1.5, 0.5, 2.0), reference=lambda x, a, s, i: s * np.where(x > 0, x, a * np.expm1(i * x)), torch=None)],
+    "leaky_relu": [Sample((real(3, 4), 0.2), reference=lambda x, a: np.where(x > 0, x, a * x), torch=F("leaky_relu"))],
+    "hardtanh": [Sample((real(3, 4), -0.5, 0.7), reference=np.clip, torch=F("hardtanh"))],
+    "hardshrink": [Sample((real(3, 4), 0.6), reference=lambda x, a: np.where(np.abs(x) > a, x, 0))],
+    "softshrink": [Sample((real(3, 4), 0.6), reference=lambda x, a: np.sign(x) * np.maximum(np.abs(x) - a, 0), torch=F("softshrink"))],
+    "threshold": [Sample((real(3, 4), 0.3, -2.0), reference=lambda x, t, v: np.where(x > t, x, v))],
+    "nan_to_num": [Sample((np.array([1.5, np.nan, np.inf, -np.inf]), 0.25, 9.0, -8.0), reference=lambda x, a, b, c: np.nan_to_num(x, True, a, b, c),
+                          torch="nan_to_num", grad=False), Sample((real(3, 4), 0.0, 1.0, -1.0), torch="nan_to_num")],
+    "clamp_tensor": [Sample((spread(3, 4), spread(4) - 1.0, spread(3, 1) + 1.03), reference=np.clip)],
+    "prelu": [Sample((real(2, 3, 4), real(3)), reference=lambda x, w: np.where(x > 0, x, x * w[:, None])),
+              Sample((real(3, 4), real(1)), reference=lambda x, w: np.where(x > 0, x, x * w))],
+    "glu": [Sample((real(3, 4),), reference=lambda x: x[:, :2] / (1 + np.exp(-x[:, 2:])), torch=F("glu"))],
+    "tanhshrink": pointwise(lambda x: x - np.tanh(x), real(3, 4) * 2, torch=F("tanhshrink")),
+    "logit": [Sample((R.uniform(0.1, 0.9, (3, 4)),), reference=lambda x: np.log(x / (1 - x))), Sample((R.uniform(0, 1, (3, 4)), 0.2))],
+    "isclose": [Sample((np.array([1.0, 2.0, np.nan, np.inf]), np.array([1.0, 2.5, np.nan, np.inf])), reference=np.isclose, half=False, grad=False),
+                Sample((np.array([1.0, np.nan]), np.array([1.1, np.nan])), {"atol": 0.2, "equal_nan": True}, reference=np.isclose, grad=False)],
     "isnan": pointwise(np.isnan, np.array([1.0, np.nan, np.inf, -np.inf])),
     "isinf": pointwise(np.isinf, np.array([1.0, np.nan, np.inf, -np.inf])),
     "isfinite": pointwise(np.isfinite, np.array([1.0, np.nan, np.inf, -np.inf])),
@@ -152,6 +277,18 @@ SAMPLES: dict[str, list[Sample]] = {
             Sample((2.0, real(3, 4)), reference=np.power)],
     "maximum": pointwise(np.maximum, spread(3, 4), spread(4) + 0.13),
     "minimum": pointwise(np.minimum, spread(3, 4), spread(4) + 0.13),
+    "fmax": pointwise(np.fmax, np.append(spread(5), np.nan), np.append(np.nan, spread(5) + 0.13), grad=False) + pointwise(np.fmax, spread(3, 4), spread(4) + 0.13),
+    "fmin": pointwise(np.fmin, np.append(spread(5), np.nan), np.append(np.nan, spread(5) + 0.13), grad=False) + pointwise(np.fmin, spread(3, 4), spread(4) + 0.13),
+    "fmod": pointwise(np.fmod, real(3, 4) * 5, positive(4) + 1, half=False),
+    "atan2": pointwise(np.arctan2, real(3, 4), real(3, 1)),
+    "hypot": pointwise(np.hypot, real(3, 4), real(4)),
+    "copysign": pointwise(np.copysign, real(3, 4), real(4)),
+    "logaddexp": pointwise(np.logaddexp, real(3, 4), real(4)),
+    "logaddexp2": pointwise(np.logaddexp2, real(3, 4), real(4)),
+    "xlogy": pointwise(lambda x, y: x * np.log(y), real(3, 4), positive(4)) + pointwise(lambda x, y: x * 0, np.zeros(3), np.array([0.0, 1.0, 2.0]), grad=False),
+    "heaviside": pointwise(np.heaviside, np.array([-1.0, 0.0, 2.0]), np.array([0.5, 0.25, 0.125])),
+    "bitwise_left_shift": pointwise(np.left_shift, ints(9, 4), ints(5, 4)),
+    "bitwise_right_shift": pointwise(np.right_shift, ints(999, 4) - 500, ints(5, 4)),
     **{n: [Sample((ints(3, 3, 4).astype(float), ints(3, 4).astype(float)), reference=getattr(np, f))]
        for n, f in {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
                     "logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}.items()},
@@ -271,6 +408,90 @@ SAMPLES: dict[str, list[Sample]] = {
     "dropout": [Sample((real(3, 4), 0.5, False), reference=lambda x, p, t: x, torch=F("dropout"))],
     "dropout_mask": [Sample((real(3, 4), 0.5, 3, 8), torch=None)],
     "alias": pointwise(lambda x: x, real(3, 4), torch=None),
+    "addbmm": [Sample((real(2, 4), real(3, 2, 5), real(3, 5, 4)), {"beta": 0.5, "alpha": 2}, reference=lambda x, a, b, beta, alpha: beta * x + alpha * (a @ b).sum(0))],
+    "baddbmm": [Sample((real(3, 2, 4), real(3, 2, 5), real(3, 5, 4)), {"beta": 0.5, "alpha": 2}, reference=lambda x, a, b, beta, alpha: beta * x + alpha * (a @ b))],
+    "addmv": [Sample((real(2), real(2, 5), real(5)), reference=lambda x, a, b: x + a @ b)],
+    "addr": [Sample((real(2, 5), real(2), real(5)), {"alpha": 2}, reference=lambda x, a, b, alpha: x + alpha * np.outer(a, b))],
+    "outer": [Sample((real(3), real(4)), reference=np.outer)],
+    "vdot": [Sample((real(5), real(5)), reference=np.vdot)],
+    "inner": [Sample((real(2, 3, 4), real(5, 4)), reference=np.inner), Sample((real(3, 4), real(4)), reference=np.inner)],
+    "vecdot": [Sample((real(3, 4), real(4)), reference=lambda x, y: (x * y).sum(-1), torch=lambda x, y: linalg("vecdot")(x, y)),
+               Sample((real(2, 3, 4), real(2, 3, 4)), {"dim": 0}, reference=lambda x, y, dim: (x * y).sum(dim), torch=lambda x, y, dim: linalg("vecdot")(x, y, dim=dim))],
+    "multi_dot": [Sample(([real(2, 5), real(5, 3), real(3, 4), real(4, 2)],), reference=lambda m: np.linalg.multi_dot(m), torch=lambda m: linalg("multi_dot")(m)),
+                  Sample(([real(5), real(5, 3), real(3)],), reference=lambda m: np.linalg.multi_dot(m), torch=lambda m: linalg("multi_dot")(m))],
+    "tensordot": [Sample((real(3, 4, 5), real(4, 3, 2), [1, 0], [0, 1]), reference=lambda x, y, a, b: np.tensordot(x, y, (a, b)),
+                         torch=lambda x, y, a, b: __import__("torch").tensordot(x, y, (a, b)))],
+    "bilinear": [Sample((real(2, 3), real(2, 4), real(5, 3, 4), real(5)), torch=F("bilinear"), reference=lambda x, y, w, b: np.einsum("ni,oij,nj->no", x, w, y) + b)],
+    "cross": [Sample((real(4, 3), real(4, 3)), {"dim": 1}, reference=lambda x, y, dim: np.cross(x, y)), Sample((real(3, 2), real(3, 2)), torch=None)],
+    "low": [Sample((real(3),), reference=lambda x: x, torch=None)],
+    "attention": [Sample((real(2, 2, 4, 3), real(2, 2, 5, 3), real(2, 2, 5, 2)), torch=F("scaled_dot_product_attention"),
+                         reference=lambda q, k, v: softmax(q @ k.swapaxes(-1, -2) / math.sqrt(3), -1) @ v),
+                  Sample((real(1, 4, 3), real(1, 4, 3), real(1, 4, 3)), {"is_causal": True}, torch=F("scaled_dot_product_attention")),
+                  Sample((real(1, 4, 3), real(1, 5, 3), real(1, 5, 3), mask(4, 5) | np.eye(4, 5, dtype=bool)), {"scale": 0.3}, torch=F("scaled_dot_product_attention")),
+                  Sample((real(1, 4, 4, 3), real(1, 2, 5, 3), real(1, 2, 5, 3), real(4, 5)), {"enable_gqa": True}, torch=F("scaled_dot_product_attention"))],
+    "lstm_cell": [Sample((real(2, 3), real(2, 4), real(2, 4), real(16, 3) * 0.5, real(16, 4) * 0.5, real(16), real(16)), reference=lstm_cell, torch=lstm_cell_of_torch)],
+    "gru_cell": [Sample((real(2, 3), real(2, 4), real(12, 3) * 0.5, real(12, 4) * 0.5, real(12), real(12)), reference=gru_cell)],
+    "rnn_tanh_cell": [Sample((real(2, 3), real(2, 4), real(4, 3), real(4, 4)), torch=None, reference=lambda x, h, w, u: np.tanh(x @ w.T + h @ u.T))],
+    "rnn_relu_cell": [Sample((real(2, 3), real(2, 4), real(4, 3), real(4, 4), real(4), real(4)), reference=lambda x, h, w, u, b, c: np.maximum(x @ w.T + h @ u.T + b + c, 0))],
+    "dist": [Sample((real(3, 4), real(3, 4)), reference=lambda x, y: np.linalg.norm(x - y)), Sample((real(3, 4), real(4), 1), reference=lambda x, y, p: np.abs(x - y).sum())],
+    "cdist": [Sample((real(2, 3, 4), real(2, 5, 4)), reference=lambda x, y: np.sqrt(((x[:, :, None] - y[:, None]) ** 2).sum(-1)), half=False),
+              Sample((real(3, 4), real(5, 4), 1), reference=lambda x, y, p: np.abs(x[:, None] - y[None]).sum(-1), half=False)],
+    "pdist": [Sample((real(4, 3),), reference=lambda x: np.array([np.linalg.norm(x[i] - x[j]) for i in range(4) for j in range(i + 1, 4)]), half=False)],
+    "pairwise_distance": [Sample((real(3, 4), real(3, 4), 2.0, -1, 1e-6), torch=lambda x, y, p, d, e: F("pairwise_distance")(x, y, p, e), half=False,
+                                 reference=lambda x, y, p, d, e: np.sqrt(((x - y + e) ** 2).sum(d)))],
+    "renorm": [Sample((real(3, 4), 2, 0, 1.5), reference=lambda x, p, d, m: x * np.where(np.linalg.norm(x, axis=1, keepdims=True) > m, m / (np.linalg.norm(x, axis=1, keepdims=True) + 1e-7), 1), grad=True, half=True)],
+    "cosine_similarity": [Sample((real(3, 4), real(3, 4)), half=True, reference=lambda x, y: (x * y).sum(1) / np.sqrt((x * x).sum(1) * (y * y).sum(1)))],
+    "normalize": [Sample((real(3, 4),), reference=lambda x: x / np.linalg.norm(x, axis=1, keepdims=True), torch=F("normalize")),
+                  Sample((real(3, 4), 1.0, 0), reference=lambda x, p, d: x / np.abs(x).sum(d, keepdims=True), torch=F("normalize"))],
+    "smooth_l1_loss": [Sample((real(3, 4), real(3, 4)), {"beta": 0.7}, torch=F("smooth_l1_loss"),
+                              reference=lambda x, t, beta: np.where(abs(x - t) < beta, (x - t)**2 / 2 / beta, abs(x - t) - beta / 2).mean())],
+    "huber_loss": [Sample((real(3, 4), real(3, 4)), {"delta": 0.7, "reduction": "none"}, torch=F("huber_loss"),
+                          reference=lambda x, t, delta, reduction: np.where(abs(x - t) < delta, (x - t)**2 / 2, delta * (abs(x - t) - delta / 2)))],
+    "kl_div": [Sample((real(3, 4), positive(3, 4)), {"reduction": r}, torch=F("kl_div"), reference=lambda x, t, reduction: {
+        "none": lambda e: e, "mean": np.mean, "sum": np.sum, "batchmean": lambda e: e.sum() / 3}[reduction](t * (np.log(t) - x))) for r in ("none", "mean", "sum", "batchmean")]
+    + [Sample((real(3, 4), real(3, 4)), {"log_target": True}, torch=F("kl_div"), reference=lambda x, t, log_target: (np.exp(t) * (t - x)).mean())],
+    "poisson_nll_loss": [Sample((real(3, 4), positive(3, 4)), torch=F("poisson_nll_loss"), reference=lambda x, t: (np.exp(x) - t * x).mean()),
+                         Sample((positive(3, 4), positive(3, 4) * 2), {"log_input": False, "full": True}, torch=F("poisson_nll_loss"), frozen=(1,))],
+    "gaussian_nll_loss": [Sample((real(3, 4), real(3, 4), positive(3, 4)), torch=F("gaussian_nll_loss"), reference=lambda x, t, v: ((np.log(v) + (x - t)**2 / v) / 2).mean()),
+                          Sample((real(3, 4), real(3, 4), positive(3, 1)), {"full": True}, torch=F("gaussian_nll_loss"))],
+    "soft_margin_loss": [Sample((real(3, 4), np.sign(real(3, 4))), torch=F("soft_margin_loss"), reference=lambda x, t: np.log1p(np.exp(-t * x)).mean(), frozen=(1,))],
+    "hinge_embedding_loss": [Sample((real(3, 4), np.sign(real(3, 4)), 0.7), torch=F("hinge_embedding_loss"), frozen=(1,),
+                                    reference=lambda x, t, m: np.where(t > 0, x, np.maximum(0, m - x)).mean())],
+    "margin_ranking_loss": [Sample((real(4), real(4), np.sign(real(4)), 0.3), torch=F("margin_ranking_loss"), frozen=(2,),
+                                   reference=lambda x, y, t, m: np.maximum(0, -t * (x - y) + m).mean())],
+    "cosine_embedding_loss": [Sample((real(4, 3), real(4, 3), np.array([1.0, -1.0, 1.0, -1.0]), 0.1), torch=F("cosine_embedding_loss"), frozen=(2,), half=False)],
+    "triplet_margin_loss": [Sample((real(4, 3), real(4, 3), real(4, 3)), torch=F("triplet_margin_loss"), half=False),
+                            Sample((real(4, 3), real(4, 3), real(4, 3)), {"swap": True, "reduction": "sum"}, torch=F("triplet_margin_loss"), half=False)],
+    "multi_margin_loss": [Sample((real(4, 5), ints(5, 4)), half=False, torch=F("multi_margin_loss"), reference=lambda x, t: np.mean(
+        [sum(max(0, 1 - r[k] + v) for j, v in enumerate(r) if j != k) / 5 for r, k in zip(x, t)])),
+        Sample((real(4, 5), ints(5, 4), 2, 0.7, positive(5)), half=False, torch=F("multi_margin_loss"), frozen=(4,))],
+    "multilabel_margin_loss": [Sample((real(2, 4), np.array([[3, 0, -1, 1], [1, -1, 2, 0]])), half=False, torch=F("multilabel_margin_loss")),
+                               Sample((real(4), np.array([2, 0, -1, 1])), half=False, torch=F("multilabel_margin_loss"))],
+    "multilabel_soft_margin_loss": [Sample((real(3, 4), mask(3, 4).astype(float), positive(4)), torch=F("multilabel_soft_margin_loss"), frozen=(1, 2))],
+    "cumsum": [Sample((real(3, 4, 5), 1), reference=np.cumsum), Sample((real(2, 3000), -1), reference=np.cumsum, half=False, grad=False)],
+    "cumprod": [Sample((real(3, 4), 1), reference=np.cumprod), Sample((np.array([[1.5, 0.0, 2.0, 3.0], [0.0, 0.0, 3.0, 1.0]]), 1), reference=np.cumprod)],
+    "logcumsumexp": [Sample((real(3, 4), 1), reference=np.logaddexp.accumulate), Sample((real(70, 2), 0), reference=np.logaddexp.accumulate, grad=False)],
+    "linear_scan": [Sample((real(3, 4), real(3, 4), 1), torch=None, reference=linear_scan), Sample((real(3, 4), real(3, 4), 0, True), torch=None, reference=linear_scan),
+                    Sample((real(2, 300), R.uniform(0.1, 0.9, (2, 300)), 1), torch=None, reference=linear_scan, grad=False)],
+    "cummax": [Sample((spread(3, 4, 5), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_place(x, d, np.greater_equal))),
+               Sample((ints(3, 2, 200), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_place(x, d, np.greater_equal)))],
+    "cummin": [Sample((spread(3, 4), 0), reference=lambda x, d: (np.minimum.accumulate(x, d), last_place(x, d, np.less_equal)))],
+    "convolution": [Sample((real(2, 3, 7), real(4, 3, 3), real(4), [2], [1], [1], False, [0], 1), reference=convolve),
+                    Sample((real(2, 4, 6, 5), real(6, 2, 3, 2), real(6), [1, 2], [1, 0], [2, 1], False, [0], 2), reference=convolve),
+                    Sample((real(1, 2, 4, 4, 5), real(3, 2, 2, 3, 2), None, [1], [0, 1, 1], [1], False, [0], 1), reference=convolve),
+                    Sample((real(2, 4, 5, 4), real(4, 3, 3, 2), real(6), [2, 1], [1, 0], [1, 2], True, [1, 0], 2)),
+                    Sample((real(2, 3, 5), real(3, 2, 4), None, [3], [1], [1], True, [2], 1))],
+    "convolution_weight": [Sample((real(2, 4, 6, 5), real(2, 6, 4, 2), [3, 2], [1, 2], [1, 0], [2, 1], 2), torch=None)],
+    "im2col": [Sample((real(2, 3, 5, 4), [2, 3], [1, 1], [1, 0], [2, 1]), reference=columns, torch=F("unfold"))],
+    "col2im": [Sample((real(2, 12, 12), [5, 4], [2, 2], [1, 1], [0, 0], [1, 1]), torch=F("fold")),
+               Sample((real(2, 18, 6), [5, 4], [2, 3], [1, 1], [1, 0], [2, 1]), torch=F("fold"))],
+    "max_pool": [Sample((spread(2, 2, 6, 7), [3, 2], [2], [1], [1], True), torch=lambda x, k, s, p, d, c: F("max_pool2d")(x, k, s, p, d, c, return_indices=True)),
+                 Sample((spread(2, 9), [2], [3], [0], [2], False), torch=lambda x, k, s, p, d, c: F("max_pool1d")(x[None], k, s, p, d, c, return_indices=True)[0][0], grad=True),
+                 Sample((spread(2, 5, 7), [3, 4], [1], [0], [1], False, True), torch=lambda x, k, s, p, d, c, a: F("adaptive_max_pool2d")(x, k, return_indices=True))],
+    "resample": [Sample((real(2, 5, 3), np.array([[0, 1], [4, -1], [2, 2]]), exact([[0.25, 0.75], [1.0, 9.0], [0.5, 0.5]]),
+                         np.array([[0], [0], [2], [-1], [1]]), exact([[0.25], [0.75], [1.0], [0.0], [1.0]]), 1), torch=None,
+                        reference=lambda x, i, w, j, v, d: np.stack([0.25 * x[:, 0] + 0.75 * x[:, 1], x[:, 4], x[:, 2]], 1))],
+    "flip": [Sample((real(3, 4, 8), [0, -1]), reference=lambda x, d: np.flip(x, d)), Sample((real(3, 16), [1]), reference=lambda x, d: np.flip(x, d))],
     "view": [Sample((real(3, 4), [2, 6]), reference=np.reshape, torch=lambda x, s: x.view(s))],
     "expand": [Sample((real(3, 1), [2, 3, 4]), reference=np.broadcast_to, torch=lambda x, s: x.expand(s))],
     "permute": [Sample((real(2, 3, 4), [2, 0, 1]), reference=np.transpose)],
@@ -292,6 +513,8 @@ SAMPLES: dict[str, list[Sample]] = {
 def convert(value: Any, tensor: Callable[[np.ndarray], Any]) -> Any:
     if isinstance(value, np.ndarray):
         return tensor(value)
+    if isinstance(value, ampc.Tensor):  # see `exact`
+        return value.to(ampc.get_default_device())
     if isinstance(value, (list, tuple)):
         return type(value)(convert(v, tensor) for v in value)
     if isinstance(value, dict):

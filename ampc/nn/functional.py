@@ -13,7 +13,11 @@ from .._C import Tensor
 _f = _C._functions
 
 linear = _f["linear"]
-relu_op, gelu, silu = _f["relu"], _f["gelu"], _f["silu"]
+relu_op, gelu = _f["relu"], _f["gelu"]
+softplus, logsigmoid, softsign, tanhshrink = _f["softplus"], _f["logsigmoid"], _f["softsign"], _f["tanhshrink"]
+bilinear, cosine_similarity, normalize, pdist = _f["bilinear"], _f["cosine_similarity"], _f["normalize"], _f["pdist"]
+scaled_dot_product_attention = _f["scaled_dot_product_attention"]
+hardshrink, softshrink, prelu, glu = _f["hardshrink"], _f["softshrink"], _f["prelu"], _f["glu"]
 mse_loss_op, l1_loss_op, nll_loss_op = _f["mse_loss"], _f["l1_loss"], _f["nll_loss"]
 
 
@@ -64,22 +68,86 @@ def _dim(x: Tensor, dim: Optional[int]) -> int:
     return dim
 
 
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta x)) / beta, without overflow; x itself where beta x > threshold."""
-    scaled = input if beta == 1.0 else input * beta
-    soft = _f["softplus_"](scaled)
-    return _f["where"](scaled > threshold, input, soft if beta == 1.0 else soft / beta)
+def _put(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
+    return input.copy_(out) if inplace else out
 
 
-def logsigmoid(input: Tensor) -> Tensor:
-    """log(sigmoid(x))"""
-    return -_f["softplus_"](-input)
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where x > 0, else alpha * (exp(x) - 1) (Clevert et al. 2016)."""
+    return _put(input, _f["elu"](input, alpha), inplace)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The elu whose constants keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+    return _put(input, _f["elu"](input, 1.6732632423543772, 1.0507009873554805), inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where x > 0, else alpha * (exp(x / alpha) - 1) (Barron 2017). RuntimeError for alpha 0."""
+    if alpha == 0:
+        raise RuntimeError("celu: `alpha` must not be 0")
+    return _put(input, _f["elu"](input, alpha, 1.0, 1.0 / alpha), inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
-    out = _f["where"](input > 0, input, input * negative_slope)
-    return input.copy_(out) if inplace else out
+    return _put(input, _f["leaky_relu"](input, negative_slope), inplace)
+
+
+def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
+    """leaky_relu, its slope drawn for each element between ``lower`` and ``upper``; their mean when not training."""
+    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
+    return _put(input, _f["where"](input > 0, input, input * slope), inplace)
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """x limited to [min_val, max_val]."""
+    return _put(input, _f["hardtanh"](input, min_val, max_val), inplace)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """x limited to [0, 6]."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * relu6(x + 3) / 6 (Howard et al. 2019)."""
+    return _put(input, _f["hardswish"](input), inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(x + 3) / 6"""
+    return _put(input, _f["hardsigmoid"](input), inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * tanh(softplus(x)) (Misra 2019)."""
+    return _put(input, _f["mish"](input), inplace)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * sigmoid(x)"""
+    return _put(input, _f["silu"](input), inplace)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where x > threshold, else value."""
+    return _put(input, _f["threshold"](input, threshold, value), inplace)
+
+
+def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """softmax(-x) along ``dim``."""
+    return _f["softmax"](-input, _dim(input, dim), dtype=dtype)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A sample of the relaxed categorical distribution (Jang et al. 2017); ``hard``: one-hot, with the soft one's gradient."""
+    noise = -make.empty_like(logits).uniform_().clamp_(1e-30).log_().neg_().clamp_(1e-30).log_()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    first = soft.max(dim, True).indices
+    return make.zeros_like(soft).scatter_add(dim, first, make.ones_like(first, dtype=soft.dtype)) - soft.detach() + soft
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -114,11 +182,6 @@ def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optio
     return _f["batch_norm"](input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """x / max(norm(x), eps) along ``dim``."""
-    return input / input.norm(p, dim, True).clamp(eps).expand(input.shape)
-
-
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 ones at the classes, zeros elsewhere, in a new last dimension."""
     n = int(tensor.max().item()) + 1 if num_classes < 0 else num_classes
@@ -128,16 +191,18 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 # -- losses ------------------------------------------------------------------------------------------------
 
 
-def mse_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
+def mse_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+             weight: Optional[Tensor] = None) -> Tensor:
     """(x - target) ** 2, averaged, summed or each."""
     if isinstance(target, Tensor) and isinstance(input, Tensor) and target.shape != input.shape:
         warnings.warn(f"mse_loss: target {list(target.shape)} and input {list(input.shape)} differ and will be broadcast", stacklevel=2)
-    return mse_loss_op(input, target, _reduction(size_average, reduce, reduction))
+    return _weighted(mse_loss_op, input, target, weight, _reduction(size_average, reduce, reduction))
 
 
-def l1_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
+def l1_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+            weight: Optional[Tensor] = None) -> Tensor:
     """|x - target|, averaged, summed or each."""
-    return l1_loss_op(input, target, _reduction(size_average, reduce, reduction))
+    return _weighted(l1_loss_op, input, target, weight, _reduction(size_average, reduce, reduction))
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None, ignore_index: int = -100,
@@ -162,3 +227,112 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor]
                          reduction: str = "mean") -> Tensor:
     """Binary cross entropy of probabilities. RuntimeError under autocast, where it is not safe."""
     return _f["binary_cross_entropy"](input, target, weight, _reduction(size_average, reduce, reduction))
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+                   beta: float = 1.0) -> Tensor:
+    """Squared within ``beta``, absolute beyond (Girshick 2015)."""
+    return _f["smooth_l1_loss"](input, target, _reduction(size_average, reduce, reduction), beta)
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Optional[Tensor] = None) -> Tensor:
+    """Squared within ``delta``, absolute beyond (Huber 1964)."""
+    return _weighted(_f["huber_loss"], input, target, weight, reduction, delta)
+
+
+def _weighted(loss: Any, input: Tensor, target: Tensor, weight: Optional[Tensor], reduction: str, *more: Any) -> Tensor:
+    """Each element's loss times its weight; their mean is over the weights."""
+    if weight is None:
+        return loss(input, target, reduction, *more)
+    each = loss(input, target, "none", *more) * weight
+    if reduction == "none":
+        return each
+    return each.sum() if reduction == "sum" else each.sum() / weight.expand(each.shape).sum()
+
+
+def kl_div(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+           log_target: bool = False) -> Tensor:
+    """Kullback and Leibler's divergence of target from log-probabilities; 'batchmean' is the mathematical one."""
+    return _f["kl_div"](input, target, _reduction(size_average, reduce, reduction), log_target)
+
+
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: Any = None,
+                     eps: float = 1e-8, reduce: Any = None, reduction: str = "mean") -> Tensor:
+    """exp(x) - target x, or x - target log(x + eps) without ``log_input``."""
+    return _f["poisson_nll_loss"](input, target, log_input, full, eps, _reduction(size_average, reduce, reduction))
+
+
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Tensor:
+    """(log var + (x - target)^2 / var) / 2. ValueError where var is negative."""
+    if not isinstance(var, Tensor):
+        var = input.new_full((), var)
+    if bool((var < 0).any()):
+        raise ValueError("gaussian_nll_loss: `var` has negative entries")
+    return _f["gaussian_nll_loss"](input, target, var, full, eps, reduction)
+
+
+def soft_margin_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-target x)), target -1 or 1."""
+    return _f["soft_margin_loss"](input, target, _reduction(size_average, reduce, reduction))
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: Any = None, reduce: Any = None,
+                         reduction: str = "mean") -> Tensor:
+    """x where target is 1, max(0, margin - x) where it is -1."""
+    return _f["hinge_embedding_loss"](input, target, margin, _reduction(size_average, reduce, reduction))
+
+
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: Any = None,
+                        reduce: Any = None, reduction: str = "mean") -> Tensor:
+    """max(0, -target (input1 - input2) + margin)"""
+    return _f["margin_ranking_loss"](input1, input2, target, margin, _reduction(size_average, reduce, reduction))
+
+
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: Any = None,
+                          reduce: Any = None, reduction: str = "mean") -> Tensor:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+    return _f["cosine_embedding_loss"](input1, input2, target, margin, _reduction(size_average, reduce, reduction))
+
+
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
+                        swap: bool = False, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
+    """max(0, margin + d(anchor, positive) - d(anchor, negative)). ValueError for a margin that is not above 0."""
+    if margin <= 0:
+        raise ValueError(f"triplet_margin_loss: `margin` must be above 0, got {margin}")
+    return _f["triplet_margin_loss"](anchor, positive, negative, margin, p, eps, swap, _reduction(size_average, reduce, reduction))
+
+
+def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None,
+                                      margin: float = 1.0, swap: bool = False, reduction: str = "mean") -> Tensor:
+    """triplet_margin_loss with a distance of one's own."""
+    if margin <= 0:
+        raise ValueError(f"triplet_margin_with_distance_loss: `margin` must be above 0, got {margin}")
+    d = distance_function or pairwise_distance
+    far = d(anchor, negative)
+    if swap:
+        far = far.minimum(d(positive, negative))
+    each = (margin + d(anchor, positive) - far).clamp(min=0)
+    return each if reduction == "none" else each.mean() if reduction == "mean" else each.sum()
+
+
+def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Optional[Tensor] = None,
+                      size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
+    """The mean over the other classes of max(0, margin - x[target] + x)^p. ValueError unless p is 1 or 2."""
+    return _f["multi_margin_loss"](input, target, p, margin, weight, _reduction(size_average, reduce, reduction))
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
+    """Margins between the classes that target names, up to its first -1, and the others."""
+    return _f["multilabel_margin_loss"](input, target, _reduction(size_average, reduce, reduction))
+
+
+def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None,
+                                reduce: Any = None, reduction: str = "mean") -> Tensor:
+    """Binary cross entropy of sigmoid(x), averaged over the classes."""
+    return _f["multilabel_soft_margin_loss"](input, target, weight, _reduction(size_average, reduce, reduction))
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    out = _f["_pairwise_distance"](x1, x2, p, -1, eps)
+    return out.unsqueeze(-1) if keepdim else out

@@ -126,7 +126,9 @@ int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n, const
     int failed = 0;
     switch (info->cast) {
     case AC_CAST_KEEP: return 0;
-    case AC_CAST_LOW: failed = apply_low(in, n, dtype, plan); break;
+    case AC_CAST_LOW: /* a composition's product casts by itself */
+        if (info->kind != AC_KIND_COMPOSITE) failed = apply_low(in, n, dtype, plan);
+        break;
     case AC_CAST_F32: failed = apply_f32(info, in, n, attrs, plan); break;
     case AC_CAST_PROMOTE: failed = apply_promote(in, n, plan); break;
     case AC_CAST_BANNED: failed = refuse(info); break;

@@ -68,7 +68,7 @@ int ac_f_call_many(ac_formula *c, ac_op op, const void *attrs, ac_tensor *const 
 }
 
 T ac_f_call(ac_formula *c, ac_op op, const void *attrs, int n, ...) {
-    ac_tensor *in[4], *out[AC_MAX_OUT];
+    ac_tensor *in[8], *out[AC_MAX_OUT];
     va_list args;
     va_start(args, n);
     for (int i = 0; i < n; i++) {

@@ -7,7 +7,7 @@
 
 #define FORMULAS(ROW)                                                                              \
     ROW(zero) ROW(neg) ROW(abs) ROW(square) ROW(exp) ROW(log) ROW(sqrt) ROW(rsqrt) ROW(reciprocal) \
-    ROW(sin) ROW(cos) ROW(erf) ROW(tanh) ROW(sigmoid) ROW(relu) ROW(silu) ROW(softplus_) ROW(gelu) \
+    ROW(sin) ROW(cos) ROW(erf) ROW(tanh) ROW(sigmoid) ROW(relu) ROW(silu) ROW(softplus) ROW(gelu) \
     ROW(clamp) ROW(add) ROW(sub) ROW(mul) ROW(div) ROW(remainder) ROW(pow) ROW(maximum)            \
     ROW(minimum) ROW(masked_fill) ROW(where) ROW(addcmul) ROW(addcdiv) ROW(lerp) ROW(cast)         \
     ROW(clone) ROW(as_strided_scatter) ROW(sum) ROW(mean) ROW(prod) ROW(var) ROW(std)              \
@@ -16,7 +16,14 @@
     ROW(gather) ROW(scatter_add) ROW(index_select) ROW(index_add) ROW(index) ROW(index_put)        \
     ROW(embedding) ROW(embedding_backward) ROW(pick_many) ROW(layer_norm) ROW(batch_norm)          \
     ROW(dropout_mask) ROW(alias) ROW(view) ROW(expand) ROW(permute) ROW(transpose) ROW(select)     \
-    ROW(slice) ROW(as_strided) ROW(to_device)
+    ROW(slice) ROW(as_strided) ROW(to_device)                                                      \
+    ROW(tan) ROW(asin) ROW(acos) ROW(atan) ROW(sinh) ROW(cosh) ROW(asinh) ROW(acosh) ROW(atanh)    \
+    ROW(exp2) ROW(expm1) ROW(log1p) ROW(log2) ROW(log10) ROW(erfc) ROW(erfinv) ROW(mish)           \
+    ROW(softsign) ROW(hardswish) ROW(hardsigmoid) ROW(logsigmoid) ROW(elu) ROW(leaky_relu)         \
+    ROW(hardtanh) ROW(hardshrink) ROW(threshold) ROW(nan_to_num) ROW(fmax) ROW(fmin) ROW(fmod)     \
+    ROW(atan2) ROW(hypot) ROW(copysign) ROW(logaddexp) ROW(logaddexp2) ROW(xlogy)   \
+    ROW(cumsum) ROW(cumprod) ROW(logcumsumexp) ROW(linear_scan) ROW(flip)   \
+    ROW(convolution) ROW(convolution_weight) ROW(im2col) ROW(col2im) ROW(max_pool) ROW(resample)
 
 #define ROW(name) FORMULA(name);
 FORMULAS(ROW)

@@ -19,6 +19,11 @@ FORMULA(cat) {
     DONE;
 }
 
+FORMULA(flip) {
+    GIVE(0, ac_f_call(c, AC_OP_flip, c->node->attrs, 1, G));
+    DONE;
+}
+
 FORMULA(gather) {
     GIVE(0, ac_f_call(c, AC_OP_scatter_add, c->node->attrs, 3, ac_f_zeros(c, ac_f_input(c, 0)), SAVED(1), G));
     DONE;

@@ -2,6 +2,8 @@
  * in the broadcast shape: the engine sums it to the operand's. */
 #include "formula_list.h"
 
+#include <math.h>
+
 FORMULA(zero) {
     for (int i = 0; i < c->node->n_in; i++) GIVE(i, ac_f_zeros(c, ac_f_input(c, i)));
     DONE;
@@ -89,8 +91,136 @@ FORMULA(silu) {
     DONE;
 }
 
-FORMULA(softplus_) {
-    GIVE(0, MUL(G, UN(sigmoid, SAVED(0))));
+FORMULA(tan) { /* 1 + tan^2 */
+    GIVE(0, MUL(G, ADD(UN(square, RESULT(0)), NUM(1))));
+    DONE;
+}
+static T one_minus_square(ac_formula *c) { return SUB(NUM(1), UN(square, SAVED(0))); }
+FORMULA(asin) {
+    GIVE(0, MUL(G, UN(rsqrt, one_minus_square(c))));
+    DONE;
+}
+FORMULA(acos) {
+    GIVE(0, UN(neg, MUL(G, UN(rsqrt, one_minus_square(c)))));
+    DONE;
+}
+FORMULA(atan) {
+    GIVE(0, DIV(G, ADD(UN(square, SAVED(0)), NUM(1))));
+    DONE;
+}
+FORMULA(sinh) {
+    GIVE(0, MUL(G, UN(cosh, SAVED(0))));
+    DONE;
+}
+FORMULA(cosh) {
+    GIVE(0, MUL(G, UN(sinh, SAVED(0))));
+    DONE;
+}
+FORMULA(asinh) {
+    GIVE(0, MUL(G, UN(rsqrt, ADD(UN(square, SAVED(0)), NUM(1)))));
+    DONE;
+}
+FORMULA(acosh) {
+    GIVE(0, MUL(G, UN(rsqrt, SUB(UN(square, SAVED(0)), NUM(1)))));
+    DONE;
+}
+FORMULA(atanh) {
+    GIVE(0, DIV(G, one_minus_square(c)));
+    DONE;
+}
+FORMULA(exp2) {
+    GIVE(0, MUL(G, TIMES(RESULT(0), 0.69314718055994530942)));
+    DONE;
+}
+FORMULA(expm1) {
+    GIVE(0, MUL(G, ADD(RESULT(0), NUM(1))));
+    DONE;
+}
+FORMULA(log1p) {
+    GIVE(0, DIV(G, ADD(SAVED(0), NUM(1))));
+    DONE;
+}
+FORMULA(log2) {
+    GIVE(0, DIV(G, TIMES(SAVED(0), 0.69314718055994530942)));
+    DONE;
+}
+FORMULA(log10) {
+    GIVE(0, DIV(G, TIMES(SAVED(0), 2.30258509299404568402)));
+    DONE;
+}
+FORMULA(erfc) {
+    GIVE(0, MUL(G, TIMES(UN(exp, UN(neg, UN(square, SAVED(0)))), -1.1283791670955126)));
+    DONE;
+}
+FORMULA(erfinv) { /* sqrt(pi) / 2 exp(r^2) */
+    GIVE(0, MUL(G, TIMES(UN(exp, UN(square, RESULT(0))), 0.88622692545275801365)));
+    DONE;
+}
+
+FORMULA(softplus) {
+    ATTR(softplus);
+    T scaled = a->beta == 1 ? SAVED(0) : TIMES(SAVED(0), a->beta);
+    GIVE(0, WHERE(CMP(gt, scaled, NUM(a->threshold)), G, MUL(G, UN(sigmoid, scaled))));
+    DONE;
+}
+FORMULA(logsigmoid) {
+    GIVE(0, MUL(G, UN(sigmoid, UN(neg, SAVED(0)))));
+    DONE;
+}
+FORMULA(mish) { /* t + x (1 - t^2) sigmoid(x), t = tanh(softplus(x)) */
+    ac_attrs_softplus exact = {1, INFINITY};
+    T x = SAVED(0), t = UN(tanh, ac_f_call(c, AC_OP_softplus, &exact, 1, x));
+    T slope = MUL(MUL(x, UN(sigmoid, x)), SUB(NUM(1), UN(square, t)));
+    GIVE(0, MUL(G, ADD(t, slope)));
+    DONE;
+}
+FORMULA(softsign) {
+    GIVE(0, DIV(G, UN(square, ADD(UN(abs, SAVED(0)), NUM(1)))));
+    DONE;
+}
+
+/* Whether x lies strictly between. */
+static T between(ac_formula *c, T x, double low, double high) {
+    return CMP(logical_and, CMP(gt, x, NUM(low)), CMP(lt, x, NUM(high)));
+}
+FORMULA(hardsigmoid) {
+    GIVE(0, WHERE(between(c, SAVED(0), -3, 3), TIMES(G, 1.0 / 6), NUM(0)));
+    DONE;
+}
+FORMULA(hardswish) {
+    T x = SAVED(0), slope = MUL(G, ADD(TIMES(x, 1.0 / 3), NUM(0.5)));
+    GIVE(0, WHERE(between(c, x, -3, 3), slope, WHERE(CMP(ge, x, NUM(3)), G, NUM(0))));
+    DONE;
+}
+FORMULA(hardtanh) {
+    ATTR(bounds);
+    GIVE(0, WHERE(between(c, SAVED(0), a->low, a->high), G, NUM(0)));
+    DONE;
+}
+FORMULA(elu) {
+    ATTR(elu);
+    T x = SAVED(0), low = CMP(minimum, x, NUM(0)); /* exp of a large x must not meet the 0 of the other side */
+    T slope = TIMES(UN(exp, TIMES(low, a->input_scale)), a->alpha * a->scale * a->input_scale);
+    GIVE(0, WHERE(CMP(gt, x, NUM(0)), TIMES(G, a->scale), MUL(G, slope)));
+    DONE;
+}
+FORMULA(leaky_relu) {
+    ATTR(slope);
+    GIVE(0, WHERE(CMP(gt, SAVED(0), NUM(0)), G, TIMES(G, a->slope)));
+    DONE;
+}
+FORMULA(hardshrink) { /* softshrink's too */
+    ATTR(lambd);
+    GIVE(0, WHERE(CMP(le, UN(abs, SAVED(0)), NUM(a->lambd)), NUM(0), G));
+    DONE;
+}
+FORMULA(threshold) {
+    ATTR(threshold);
+    GIVE(0, WHERE(CMP(le, SAVED(0), NUM(a->threshold)), NUM(0), G));
+    DONE;
+}
+FORMULA(nan_to_num) {
+    GIVE(0, WHERE(UN(isfinite, SAVED(0)), G, NUM(0)));
     DONE;
 }
 
@@ -193,6 +323,59 @@ FORMULA(maximum) {
 
 FORMULA(minimum) {
     give_chosen(c, CMP(lt, SAVED(0), SAVED(1)), CMP(lt, SAVED(1), SAVED(0)));
+    DONE;
+}
+
+FORMULA(fmax) {
+    T first = CMP(logical_or, CMP(ge, SAVED(0), SAVED(1)), UN(isnan, SAVED(1)));
+    GIVE(0, WHERE(first, G, NUM(0)));
+    GIVE(1, WHERE(first, NUM(0), G));
+    DONE;
+}
+FORMULA(fmin) {
+    T first = CMP(logical_or, CMP(le, SAVED(0), SAVED(1)), UN(isnan, SAVED(1)));
+    GIVE(0, WHERE(first, G, NUM(0)));
+    GIVE(1, WHERE(first, NUM(0), G));
+    DONE;
+}
+FORMULA(fmod) {
+    GIVE(0, G);
+    if (WANTS(1)) ac_f_give(c, 1, UN(neg, MUL(G, UN(trunc, DIV(SAVED(0), SAVED(1))))));
+    DONE;
+}
+FORMULA(atan2) {
+    T x = SAVED(0), y = SAVED(1), by = DIV(G, ADD(UN(square, x), UN(square, y)));
+    GIVE(0, MUL(by, y));
+    GIVE(1, UN(neg, MUL(by, x)));
+    DONE;
+}
+FORMULA(hypot) {
+    T by = DIV(G, RESULT(0));
+    GIVE(0, MUL(by, SAVED(0)));
+    GIVE(1, MUL(by, SAVED(1)));
+    DONE;
+}
+FORMULA(copysign) {
+    T x = SAVED(0);
+    GIVE(0, WHERE(CMP(eq, x, NUM(0)), NUM(0), MUL(G, MUL(UN(sign, x), UN(sign, RESULT(0))))));
+    if (WANTS(1)) ac_f_give(c, 1, ac_f_zeros(c, ac_f_input(c, 1)));
+    DONE;
+}
+FORMULA(logaddexp) {
+    GIVE(0, MUL(G, UN(exp, SUB(SAVED(0), RESULT(0)))));
+    GIVE(1, MUL(G, UN(exp, SUB(SAVED(1), RESULT(0)))));
+    DONE;
+}
+FORMULA(logaddexp2) {
+    GIVE(0, MUL(G, UN(exp2, SUB(SAVED(0), RESULT(0)))));
+    GIVE(1, MUL(G, UN(exp2, SUB(SAVED(1), RESULT(0)))));
+    DONE;
+}
+FORMULA(xlogy) {
+    T x = SAVED(0), y = SAVED(1);
+    if (WANTS(0))
+        ac_f_give(c, 0, MUL(G, WHERE(CMP(logical_and, CMP(eq, x, NUM(0)), CMP(le, y, NUM(0))), NUM(0), UN(log, y))));
+    GIVE(1, MUL(G, DIV(x, y)));
     DONE;
 }
 

@@ -119,9 +119,9 @@ FORMULA(pick_dim) {
     DONE;
 }
 
-FORMULA(pick_many) { /* topk and sort */
+FORMULA(pick_many) { /* topk, sort, cummax, cummin */
     int64_t dim = c->node->op == AC_OP_topk ? ((const ac_attrs_topk *)c->node->attrs)->dim
-                                            : ((const ac_attrs_sort *)c->node->attrs)->dim;
+                                            : ((const ac_attrs_one_dim *)c->node->attrs)->dim; /* it is their first */
     GIVE(0, scatter_back(c, G, RESULT(1), dim));
     DONE;
 }
@@ -213,5 +213,71 @@ FORMULA(nll_loss_backward) {
     ac_attrs_nll forward = {a->ignore_index, a->reduction};
     ac_tensor *in[3] = {G, SAVED(1), ac_f_has(c, 2) ? SAVED(2) : NULL}, *out[AC_MAX_OUT];
     if (ac_f_call_many(c, AC_OP_nll_loss, &forward, in, 3, out) == 0) GIVE(0, out[0]);
+    DONE;
+}
+
+/* -- running totals ----------------------------------------------------------------------------------------- */
+
+/* y[i] = decay[i + 1] y[i + 1] + g[i], the adjoint of a running total along dim */
+static T scan_back(ac_formula *c, T g, T decay, int64_t dim) {
+    ac_attrs_linear_scan back = {dim, 1};
+    return ac_f_call(c, AC_OP_linear_scan, &back, 2, g, decay);
+}
+
+static T totals_back(ac_formula *c, T g, int64_t dim) {
+    if (!g) return NULL;
+    ac_dims shape = ac_shape_of(g);
+    ac_attrs_full ones = {{.n = 0}, {AC_INT, {1}}, g->dtype, ac_device_of(g)};
+    return scan_back(c, g, ac_f_expand(c, ac_f_call(c, AC_OP_full, &ones, 0), &shape), dim);
+}
+
+/* x moved on by one along dim, `first` in front */
+static T moved_on(ac_formula *c, T x, int64_t dim, double first) {
+    if (!x || x->ndim == 0 || ac_dim_wrap(&dim, x->ndim, "scan") < 0) return x ? TIMES(x, 0) : NULL;
+    ac_dims shape = ac_shape_of(x);
+    if (shape.v[dim] == 0) return x;
+    ac_attrs_slice rest = {dim, 0, shape.v[dim] - 1, 1};
+    shape.v[dim] = 1;
+    ac_attrs_full front = {shape, {.kind = AC_FLOAT, .f = first}, x->dtype, ac_device_of(x)};
+    ac_attrs_one_dim along = {dim};
+    T parts[2] = {ac_f_call(c, AC_OP_full, &front, 0), ac_f_call(c, AC_OP_slice, &rest, 1, x)}, out[AC_MAX_OUT];
+    return ac_f_call_many(c, AC_OP_cat, &along, parts, 2, out) < 0 ? NULL : out[0];
+}
+
+FORMULA(cumsum) {
+    ATTR(cumulative);
+    GIVE(0, totals_back(c, G, a->dim));
+    DONE;
+}
+
+/* The product before each, times the totals of what comes after: no division, so zeros are fine. */
+FORMULA(cumprod) {
+    ATTR(cumulative);
+    T g = G, x = ac_f_cast(c, SAVED(0), c->node->outputs[0].dtype);
+    if (!x || x->ndim == 0) {
+        GIVE(0, g);
+        DONE;
+    }
+    GIVE(0, MUL(moved_on(c, RESULT(0), a->dim, 1), scan_back(c, g, x, a->dim)));
+    DONE;
+}
+
+FORMULA(logcumsumexp) { /* around the largest value, so that nothing overflows */
+    ATTR(one_dim);
+    ac_attrs_reduce_dim over = {{1, {a->dim}}, 1};
+    T x = SAVED(0), top = ac_f_call(c, AC_OP_amax, &over, 1, x);
+    T inner = MUL(G, UN(exp, SUB(top, RESULT(0))));
+    GIVE(0, MUL(UN(exp, SUB(x, top)), totals_back(c, inner, a->dim)));
+    DONE;
+}
+
+FORMULA(linear_scan) {
+    ATTR(linear_scan);
+    ac_attrs_linear_scan other_way = {a->dim, !a->reverse};
+    T decay = SAVED(1), back = ac_f_call(c, AC_OP_linear_scan, &other_way, 2, G, decay);
+    GIVE(0, back);
+    if (!WANTS(1)) DONE;
+    T y = RESULT(0);
+    ac_f_give(c, 1, a->reverse ? MUL(moved_on(c, back, a->dim, 0), y) : MUL(back, moved_on(c, y, a->dim, 0)));
     DONE;
 }

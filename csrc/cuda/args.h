@@ -5,6 +5,7 @@
 
 #include "../base/dtype.h"
 #include "../kernels/space.h"
+#include "../kernels/windows.h"
 
 enum { AC_GPU_THREADS = 256 }; /* of a block, everywhere */
 
@@ -96,6 +97,14 @@ typedef struct {
     ac_gpu_ref weight, bias, mean, rstd;
     double eps;
 } ac_gpu_rows;
+
+/* Running totals along rows: `group` threads take one, each a part of its own. */
+typedef struct {
+    int64_t rows, n;
+    ac_gpu_rows_of x, with, out;
+    int64_t *indices; /* where the extreme last was, laid out like `out` */
+    int32_t group, reverse, smallest;
+} ac_gpu_running;
 
 /* The gradients of weight and bias: column sums of g * xhat and g over contiguous [rows, n]. */
 typedef struct {
@@ -206,6 +215,33 @@ typedef struct {
     int64_t a_step, a_row, a_col, b_step, b_row, b_col;
 } ac_gpu_product;
 
+/* -- windows -- */
+
+/* x [images, channels, in...] with any strides (channels * taps rows of columns come from it, or go to it); the
+ * columns have row and image steps of their own, their places side by side. */
+typedef struct {
+    ac_windows w;
+    ac_gpu_ref x, columns, bias; /* bias: one a channel, or no memory */
+    int64_t images, channels;
+    int64_t x_step[5], row_step, image_step;
+} ac_gpu_columned;
+
+typedef struct {
+    ac_windows w;
+    ac_gpu_ref x, values;
+    int64_t *indices;
+    ac_space planes;
+    int64_t step[3];
+} ac_gpu_pool;
+
+/* x [outer, in, inner] and y [outer, out, inner], contiguous */
+typedef struct {
+    ac_gpu_ref x, y;
+    int64_t outer, in, out, inner, taps;
+    const int64_t *index;
+    const double *weight;
+} ac_gpu_resample;
+
 /* -- lists of tensors -- */
 
 enum { AC_GPU_PIECE = 65536, AC_GPU_STATE = 3 }; /* elements of a list's tensor that one block takes */
@@ -271,6 +307,7 @@ AC_FITS(ac_gpu_point);
 AC_FITS(ac_gpu_reduce);
 AC_FITS(ac_gpu_best);
 AC_FITS(ac_gpu_rows);
+AC_FITS(ac_gpu_running);
 AC_FITS(ac_gpu_channels);
 AC_FITS(ac_gpu_nll);
 AC_FITS(ac_gpu_pick);

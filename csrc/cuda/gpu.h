@@ -122,6 +122,8 @@ typedef enum {
     AC_IMAGE_ROWS,
     AC_IMAGE_INDEX,
     AC_IMAGE_LISTS,
+    AC_IMAGE_SCAN,
+    AC_IMAGE_WINDOWS,
     AC_N_IMAGES
 } ac_gpu_image;
 

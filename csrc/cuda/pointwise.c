@@ -31,7 +31,7 @@ static bool goes_by_runs(const ac_gpu_point *p, int k) {
     int64_t step = p->strides[k][last];
     if (!p->operand[k].data) return true;
     ac_dtype dtype = (ac_dtype)p->operand[k].dtype;
-    if (!(ac_gpu_is_bulk(dtype) || dtype == AC_bool) || step > 1 || (k == 0 && step != 1)) return false;
+    if (!(ac_gpu_is_bulk(dtype) || dtype == AC_bool) || (step != 0 && step != 1) || (k == 0 && step != 1)) return false;
     if (step == 0) return true;
     for (int d = 0; d < last; d++)
         if (p->strides[k][d] % RUN) return false;
@@ -74,7 +74,7 @@ static ac_gpu_kernel points[AC_N_OPS][AC_N_LANES];
 
 /* A divisor that travels with the call is looked at; those on the device are not waited for: they give 0. */
 static int refuse_zero(const ac_run *r, int lane) {
-    bool divides = r->op == AC_OP_floor_divide || r->op == AC_OP_remainder;
+    bool divides = r->op == AC_OP_floor_divide || r->op == AC_OP_remainder || r->op == AC_OP_fmod;
     if (!divides || lane != AC_LANE_I64 || ac_device_of(r->in[1]) != AC_CPU) return 0;
     if (ac_read_int(ac_data(r->in[1]), r->in[1]->dtype, 0) != 0) return 0;
     return ac_fail(AC_RUNTIME, "%s: integer division by zero", ac_ops[r->op].name);
@@ -120,6 +120,11 @@ int ac_gpu_copy(ac_tensor *to, const ac_tensor *from) {
     if (same && ac_is_contiguous(to) && ac_is_contiguous(from)) return move_bytes(to, from);
     walk_of(&p, operands, 2, lane);
     return launch_walk(ac_device_of(to), &copies[lane], &p);
+}
+
+int ac_cuda_flip(const ac_run *r) {
+    ac_tensor from = ac_flipped(r->in[0], r->attrs);
+    return ac_gpu_copy(r->out[0], &from);
 }
 
 int ac_cuda_copy(const ac_run *r) { return ac_gpu_copy(r->out[0], r->in[0]); }

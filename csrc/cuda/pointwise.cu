@@ -7,6 +7,7 @@
 
 #define R float
 #define S(name) name##_f32
+#define M(name) name##f
 #define M_EXP expf
 #define M_LOG logf
 #define M_TANH tanhf
@@ -25,6 +26,7 @@
 
 #define R double
 #define S(name) name##_f64
+#define M(name) name
 #define M_EXP exp
 #define M_LOG log
 #define M_TANH tanh

@@ -147,3 +147,13 @@ int64_t ac_space_offset(const ac_space *s, int64_t index) {
     }
     return at + index * s->stride[0];
 }
+
+ac_tensor ac_flipped(const ac_tensor *t, const ac_attrs_dims *a) {
+    ac_tensor view = *t;
+    for (int64_t i = 0; i < a->dims.n; i++) {
+        int64_t d = a->dims.v[i] < 0 ? a->dims.v[i] + t->ndim : a->dims.v[i];
+        if (t->ndim == 0 || t->shape[d] == 0) continue;
+        view.offset += (t->shape[d] - 1) * t->strides[d], view.strides[d] = -t->strides[d];
+    }
+    return view;
+}

@@ -35,6 +35,8 @@ static inline bool ac_stop_at(int64_t i) { return (i & 0x3FFF) == 0x3FFF && ac_p
 
 /* The dimensions of t whose bit in `mask` is set, merged where they step alike. */
 ac_space ac_space_of(const ac_tensor *t, uint32_t mask);
+/* t seen with dimensions in reverse order: a borrowed view for kernels, whose strides are negative. */
+ac_tensor ac_flipped(const ac_tensor *t, const ac_attrs_dims *a);
 /* Element offset of place `index` (row-major). */
 int64_t ac_space_offset(const ac_space *s, int64_t index);
 

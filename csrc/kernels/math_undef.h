@@ -1,6 +1,7 @@
 /* Forgets one real type, so that scalar.h and rows.h can be included for the next. */
 #undef R
 #undef S
+#undef M
 #undef M_EXP
 #undef M_LOG
 #undef M_TANH

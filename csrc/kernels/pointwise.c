@@ -51,7 +51,7 @@ static void point_run(void *context, int64_t n, char *const *data, const int64_t
 
 /* Integer division by zero has no value to give. */
 static int refuse_zero(const ac_run *r, ac_lane lane) {
-    bool divides = r->op == AC_OP_floor_divide || r->op == AC_OP_remainder;
+    bool divides = r->op == AC_OP_floor_divide || r->op == AC_OP_remainder || r->op == AC_OP_fmod;
     if (!divides || lane != AC_LANE_I64) return 0;
     const ac_tensor *y = r->in[1];
     ac_space all = ac_space_of(y, UINT32_MAX);
@@ -77,7 +77,9 @@ static bool run_small(const ac_run *r, ac_lane lane) {
 }
 
 int ac_cpu_pointwise(const ac_run *r) {
-    if (r->op != AC_OP_floor_divide && r->op != AC_OP_remainder && run_small(r, ac_lane_of(r->compute))) return 0;
+    if (r->op != AC_OP_floor_divide && r->op != AC_OP_remainder && r->op != AC_OP_fmod &&
+        run_small(r, ac_lane_of(r->compute)))
+        return 0;
     ac_tensor *operands[AC_MAX_OPERANDS] = {r->out[0]};
     point_call c = {ac_cpu_loops(), ac_lane_of(r->compute), r->op, r->attrs, r->n_in, {r->out[0]->dtype}};
     AC_TRY(refuse_zero(r, c.lane));

@@ -2,7 +2,7 @@
 /* Scalar mathematics of the elementwise operators, written once for both real types. The
  * including file defines R (float or double), S(name) (name with the type's suffix) and the
  * functions M_EXP, M_LOG, M_TANH, M_ERF, M_SQRT, M_SIN, M_COS, M_POW, M_FLOOR, M_CEIL, M_RINT,
- * M_TRUNC of that type; and again, for the integer lane, scalar_int.h.
+ * M_TRUNC of that type, and M(name), the C library's function; and again, for the integer lane, scalar_int.h.
  *
  * Each function takes its operands and the operator's attributes (`a`, unused where there are
  * none) and is compiled into a loop by loops.inc. */
@@ -43,11 +43,67 @@ UN(isfinite) { NONE; return x - x == 0 ? K(1) : K(0); }
 UN(logical_not) { NONE; return x == 0 ? K(1) : K(0); }
 
 /* max(x, 0) + log(1 + exp(-|x|)), the logarithm by the identity that keeps small arguments. */
-UN(softplus_) {
-    NONE;
+AC_INLINE R S(log1pexp)(R x) {
     R e = M_EXP(x < 0 ? x : -x), u = K(1) + e;
     R tail = u == K(1) ? e : M_LOG(u) * e / (u - K(1));
     return (x > 0 ? x : x != x ? x : K(0)) + tail;
+}
+UN(softplus) {
+    ATTR(softplus);
+    R scaled = x * K(t->beta);
+    return scaled > K(t->threshold) ? x : S(log1pexp)(scaled) / K(t->beta);
+}
+UN(logsigmoid) { NONE; return -S(log1pexp)(-x); }
+UN(mish) { NONE; return x * M_TANH(S(log1pexp)(x)); }
+UN(softsign) { NONE; return x / (K(1) + (x < 0 ? -x : x)); }
+AC_INLINE R S(limited)(R x, R low, R high) { return x < low ? low : x > high ? high : x; }
+UN(hardsigmoid) { NONE; return S(limited)(x + K(3), K(0), K(6)) / K(6); }
+UN(hardswish) { NONE; return x * S(limited)(x + K(3), K(0), K(6)) / K(6); }
+UN(hardtanh) { ATTR(bounds); return S(limited)(x, K(t->low), K(t->high)); }
+UN(elu) {
+    ATTR(elu);
+    R low = K(t->scale * t->alpha) * M(expm1)(x * K(t->input_scale));
+    return x > 0 ? x * K(t->scale) : low;
+}
+UN(leaky_relu) { ATTR(slope); return x > 0 ? x : x * K(t->slope); }
+UN(hardshrink) { ATTR(lambd); return x >= K(-t->lambd) && x <= K(t->lambd) ? K(0) : x; }
+UN(softshrink) { ATTR(lambd); return x > K(t->lambd) ? x - K(t->lambd) : x < K(-t->lambd) ? x + K(t->lambd) : x * K(0); }
+UN(threshold) { ATTR(threshold); return x <= K(t->threshold) ? K(t->value) : x; }
+UN(nan_to_num) {
+    ATTR(nan_to_num);
+    return x != x ? K(t->nan) : x - x == 0 ? x : x > 0 ? K(t->posinf) : K(t->neginf);
+}
+
+UN(tan) { NONE; return M(tan)(x); }
+UN(asin) { NONE; return M(asin)(x); }
+UN(acos) { NONE; return M(acos)(x); }
+UN(atan) { NONE; return M(atan)(x); }
+UN(sinh) { NONE; return M(sinh)(x); }
+UN(cosh) { NONE; return M(cosh)(x); }
+UN(asinh) { NONE; return M(asinh)(x); }
+UN(acosh) { NONE; return M(acosh)(x); }
+UN(atanh) { NONE; return M(atanh)(x); }
+UN(exp2) { NONE; return M(exp2)(x); }
+UN(expm1) { NONE; return M(expm1)(x); }
+UN(log1p) { NONE; return M(log1p)(x); }
+UN(log2) { NONE; return M(log2)(x); }
+UN(log10) { NONE; return M(log10)(x); }
+UN(erfc) { NONE; return M(erfc)(x); }
+UN(frac) { NONE; return x - M_TRUNC(x); }
+UN(signbit) { NONE; return M(copysign)(K(1), x) < 0 ? K(1) : K(0); }
+
+/* A first guess by Winitzki (2008), then Halley's steps on erfc, whose small values keep their digits. */
+UN(erfinv) {
+    NONE;
+    double y = x < 0 ? -(double)x : (double)x, rest = 1 - y;
+    if (!(y < 1)) return y == 1 ? x * K(INFINITY) : x - x + K(NAN);
+    double l = log(rest * (1 + y)), half = 4.3307467508 + l / 2; /* 2 / (pi 0.147) */
+    double root = sqrt(sqrt(half * half - l / 0.147) - half);
+    for (int step = 0; step < 2; step++) {
+        double off = (erfc(root) - rest) / (1.12837916709551257390 * exp(-root * root));
+        root += off / (1 - root * off);
+    }
+    return x < 0 ? K(-root) : x == 0 ? x : K(root);
 }
 
 /* sqrt(2 / pi) * (x + 0.044715 x^3), the argument of the tanh approximation */
@@ -81,6 +137,25 @@ BIN(remainder) {
 BIN(pow) { NONE; return M_POW(x, y); }
 BIN(maximum) { NONE; return x > y || x != x ? x : y; }
 BIN(minimum) { NONE; return x < y || x != x ? x : y; }
+BIN(fmax) { NONE; return x > y || y != y ? x : y; }
+BIN(fmin) { NONE; return x < y || y != y ? x : y; }
+BIN(fmod) { NONE; return M_FMOD(x, y); }
+BIN(atan2) { NONE; return M(atan2)(x, y); }
+BIN(hypot) { NONE; return M(hypot)(x, y); }
+BIN(copysign) { NONE; return M(copysign)(x, y); }
+BIN(logaddexp) {
+    NONE;
+    R high = x > y ? x : y, low = x > y ? y : x;
+    return x == y ? x + K(0.69314718055994530942) : x != x || y != y ? x + y : high + M(log1p)(M_EXP(low - high));
+}
+BIN(logaddexp2) {
+    NONE;
+    R high = x > y ? x : y, low = x > y ? y : x;
+    if (x == y) return x + K(1);
+    return x != x || y != y ? x + y : high + M(log1p)(M(exp2)(low - high)) * K(1.44269504088896340736);
+}
+BIN(xlogy) { NONE; return y != y ? y : x == 0 ? K(0) : x * M_LOG(y); }
+BIN(heaviside) { NONE; return x > 0 ? K(1) : x < 0 ? K(0) : x == 0 ? y : x; }
 BIN(eq) { NONE; return x == y ? K(1) : K(0); }
 BIN(ne) { NONE; return x != y ? K(1) : K(0); }
 BIN(lt) { NONE; return x < y ? K(1) : K(0); }

@@ -31,6 +31,14 @@ UN(clamp) {
     return y;
 }
 
+UN(hardtanh) {
+    ATTR(bounds);
+    return (double)x < t->low ? (int64_t)t->low : (double)x > t->high ? (int64_t)t->high : x;
+}
+UN(threshold) { ATTR(threshold); return (double)x <= t->threshold ? (int64_t)t->value : x; }
+UN(nan_to_num) { NONE; return x; }
+UN(signbit) { NONE; return x < 0; }
+
 BIN(add) { ATTR(alpha); return WRAP(+, x, WRAP(*, ac_scalar_int(t->alpha), y)); }
 BIN(sub) { ATTR(alpha); return WRAP(-, x, WRAP(*, ac_scalar_int(t->alpha), y)); }
 BIN(mul) { NONE; return WRAP(*, x, y); }
@@ -56,6 +64,12 @@ BIN(pow) {
 }
 BIN(maximum) { NONE; return x > y ? x : y; }
 BIN(minimum) { NONE; return x < y ? x : y; }
+BIN(fmax) { NONE; return x > y ? x : y; }
+BIN(fmin) { NONE; return x < y ? x : y; }
+BIN(fmod) { NONE; return y == 0 || y == -1 ? 0 : x % y; }
+BIN(heaviside) { NONE; return x > 0 ? 1 : x < 0 ? 0 : y; }
+BIN(bitwise_left_shift) { NONE; return y < 0 || y > 63 ? 0 : (int64_t)((uint64_t)x << y); }
+BIN(bitwise_right_shift) { NONE; return y < 0 || y > 63 ? (x < 0 ? -1 : 0) : x >> y; }
 BIN(eq) { NONE; return x == y; }
 BIN(ne) { NONE; return x != y; }
 BIN(lt) { NONE; return x < y; }

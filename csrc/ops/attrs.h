@@ -32,6 +32,15 @@ typedef struct { ac_scalar alpha; } ac_attrs_alpha;
 typedef struct { ac_scalar value; } ac_attrs_value;
 typedef struct { ac_scalar min, max; } ac_attrs_clamp;
 typedef struct { int64_t tanh; } ac_attrs_approximate;
+typedef struct { double beta, threshold; } ac_attrs_softplus;
+typedef struct { double alpha, scale, input_scale; } ac_attrs_elu;
+typedef struct { double slope; } ac_attrs_slope;
+typedef struct { double low, high; } ac_attrs_bounds;
+typedef struct { double lambd; } ac_attrs_lambd;
+typedef struct { double threshold, value; } ac_attrs_threshold;
+typedef struct { double nan, posinf, neginf; } ac_attrs_nan_to_num;
+typedef struct { ac_scalar eps; } ac_attrs_eps;
+typedef struct { double rtol, atol; int64_t equal_nan; } ac_attrs_isclose;
 typedef struct { int64_t dtype; } ac_attrs_dtype;
 typedef struct { ac_dims size; ac_scalar value; int64_t dtype, device; } ac_attrs_full;
 typedef struct { ac_scalar start, end, step; int64_t dtype, device; } ac_attrs_arange;
@@ -48,6 +57,9 @@ typedef struct { int64_t dim, keepdim; } ac_attrs_maybe_dim;
 typedef struct { ac_scalar p; ac_dims dim; int64_t keepdim, dtype; } ac_attrs_norm;
 typedef struct { int64_t dim, dtype; } ac_attrs_softmax;
 typedef struct { int64_t dim; } ac_attrs_softmax_backward;
+typedef struct { int64_t dim, dtype; } ac_attrs_cumulative;
+typedef struct { int64_t dim, reverse; } ac_attrs_linear_scan;
+typedef struct { ac_dims dims; } ac_attrs_dims;
 typedef struct { int64_t reduction; } ac_attrs_reduction;
 typedef struct { int64_t reduction; } ac_attrs_reduction_only;
 typedef struct { int64_t ignore_index, reduction; } ac_attrs_nll;
@@ -55,7 +67,21 @@ typedef struct { ac_dims size; int64_t ignore_index, reduction; } ac_attrs_nll_b
 typedef struct { int64_t ignore_index, reduction; double label_smoothing; } ac_attrs_cross_entropy;
 typedef struct { int64_t out_dtype; } ac_attrs_product;
 typedef struct { ac_scalar beta, alpha; } ac_attrs_addmm;
+typedef struct { ac_dims dims, other_dims; } ac_attrs_tensordot;
+typedef struct { double dropout_p; int64_t is_causal; ac_scalar scale; int64_t enable_gqa; } ac_attrs_attention;
+typedef struct { ac_scalar p; } ac_attrs_p;
+typedef struct { ac_scalar p; int64_t dim; ac_scalar maxnorm; } ac_attrs_renorm;
+typedef struct { int64_t dim; double eps; } ac_attrs_cosine;
+typedef struct { double p; int64_t dim; double eps; } ac_attrs_normalize;
+typedef struct { int64_t reduction, log_target; } ac_attrs_kl_div;
+typedef struct { int64_t log_input, full; double eps; int64_t reduction; } ac_attrs_poisson;
+typedef struct { int64_t reduction; double beta; } ac_attrs_smooth;
+typedef struct { double margin; int64_t reduction; } ac_attrs_margin;
+typedef struct { ac_scalar p, margin; int64_t reduction; } ac_attrs_multi_margin;
+typedef struct { double margin, p, eps; int64_t swap, reduction; } ac_attrs_triplet;
+typedef struct { int64_t full; double eps; int64_t reduction; } ac_attrs_gaussian;
 typedef struct { int64_t dim; } ac_attrs_one_dim;
+typedef struct { int64_t dim; } ac_attrs_maybe_one_dim;
 typedef struct { int64_t dim; } ac_attrs_index_dim;
 typedef struct { int64_t accumulate; } ac_attrs_accumulate;
 typedef struct { int64_t padding_idx; } ac_attrs_padding;
@@ -68,6 +94,17 @@ typedef struct { int64_t training; double momentum, eps; } ac_attrs_batch_norm;
 typedef struct { int64_t training; } ac_attrs_training;
 typedef struct { double p; int64_t training; } ac_attrs_dropout;
 typedef struct { double p; int64_t seed, offset; } ac_attrs_dropout_mask;
+typedef struct {
+    ac_dims stride, padding, dilation;
+    int64_t transposed;
+    ac_dims output_padding;
+    int64_t groups, out_dtype;
+} ac_attrs_convolution;
+typedef struct { ac_dims kernel, stride, padding, dilation; int64_t groups, out_dtype; } ac_attrs_convolution_weight;
+typedef struct { ac_dims kernel, dilation, padding, stride; } ac_attrs_im2col;
+typedef struct { ac_dims size, kernel, dilation, padding, stride; } ac_attrs_col2im;
+typedef struct { ac_dims kernel, stride, padding, dilation; int64_t ceil_mode, adaptive; } ac_attrs_max_pool;
+typedef struct { int64_t dim; } ac_attrs_resample;
 typedef struct { ac_dims size; } ac_attrs_size;
 typedef struct { int64_t dim0, dim1; } ac_attrs_two_dims;
 typedef struct { ac_dims dim; } ac_attrs_maybe_dims;
@@ -76,6 +113,6 @@ typedef struct { int64_t dim, start, end, step; } ac_attrs_slice;
 typedef struct { int64_t start_dim, end_dim; } ac_attrs_flatten;
 typedef struct { int64_t dim, start, length; } ac_attrs_narrow;
 
-enum { AC_MAX_ATTRS = 256 }; /* bytes; ac_ops_init refuses a larger struct */
+enum { AC_MAX_ATTRS = 640 }; /* bytes; ac_ops_init refuses a larger struct */
 
 #endif

@@ -244,6 +244,49 @@ int ac_infer_reduce_norm(ac_infer *i) {
     return reduce_as(i, &a->dim, a->keepdim, t);
 }
 
+/* -- running totals ---------------------------------------------------------------------------------- */
+
+static int scanned(ac_infer *i, int64_t dim, ac_dtype dtype) {
+    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->python));
+    i->out[0] = (ac_spec){dtype, ac_shape_of(i->in[0]), AC_CPU};
+    return 0;
+}
+
+int ac_infer_scan(ac_infer *i) {
+    ATTRS(cumulative);
+    ac_dtype own = i->in[0]->dtype, t = ac_is_floating(own) ? own : AC_int64;
+    return scanned(i, a->dim, a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype : t);
+}
+
+int ac_infer_scan_real(ac_infer *i) {
+    ATTRS(one_dim);
+    AC_TRY(ac_need_floating(i, 0));
+    return scanned(i, a->dim, i->in[0]->dtype);
+}
+
+int ac_infer_linear_scan(ac_infer *i) {
+    ATTRS(linear_scan);
+    ac_dims shape = ac_shape_of(i->in[0]);
+    AC_TRY(ac_need_floating(i, 0));
+    AC_TRY(ac_need_same_dtype(i, 0, 1));
+    AC_TRY(ac_need_shape(i, 1, &shape));
+    return scanned(i, a->dim, i->in[0]->dtype);
+}
+
+int ac_infer_scan_pair(ac_infer *i) {
+    ATTRS(one_dim);
+    AC_TRY(scanned(i, a->dim, i->in[0]->dtype));
+    i->out[1] = (ac_spec){AC_int64, i->out[0].shape, AC_CPU};
+    return 0;
+}
+
+int ac_infer_flip(ac_infer *i) {
+    ATTRS(dims);
+    uint32_t mask;
+    AC_TRY(ac_dims_mask(&a->dims, i->in[0]->ndim, "flip", &mask));
+    return ac_infer_same(i);
+}
+
 int ac_infer_softmax(ac_infer *i) {
     ATTRS(softmax);
     int64_t dim = a->dim;

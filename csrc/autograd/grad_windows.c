@@ -1,0 +1,121 @@
+/* Backward formulas of windows. A convolution, its transposed and the gradient of its weight are each other's
+ * derivatives. */
+#include "formula_list.h"
+
+#include "../amp/autocast.h"
+
+/* A call that computes in what the forward did. */
+static T call_low(ac_formula *c, ac_op op, const void *attrs, T x, T y) {
+    ac_autocast_state outer = ac_autocast;
+    T in[3] = {x, y, NULL}, out[AC_MAX_OUT] = {NULL};
+    if (!x || !y) c->failed = true;
+    if (c->failed) return NULL;
+    if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+    int failed = ac_f_call_many(c, op, attrs, in, op == AC_OP_convolution ? 3 : 2, out);
+    ac_autocast = outer;
+    return failed ? NULL : out[0];
+}
+
+static T incoming(ac_formula *c, const ac_spec *operand) {
+    T g = G;
+    return c->node->is_low || !g ? g : ac_f_cast(c, g, operand->dtype);
+}
+
+static int64_t nth(const ac_dims *list, int64_t d, int64_t otherwise) {
+    return list->n == 0 ? otherwise : list->v[list->n == 1 ? 0 : d];
+}
+
+/* What the transposed way needs to come back to `size` values: those that no window reached. */
+static ac_dims left_over(const ac_dims *size, const ac_dims *places, const ac_dims *kernel, const ac_dims *stride,
+                         const ac_dims *padding, const ac_dims *dilation) {
+    ac_dims more = {.n = kernel->n};
+    for (int64_t d = 0; d < kernel->n; d++) {
+        int64_t k = kernel->v[kernel->n == 1 ? 0 : d], back = (places->v[d + 2] - 1) * nth(stride, d, k);
+        back += nth(dilation, d, 1) * (k - 1) + 1 - 2 * nth(padding, d, 0);
+        more.v[d] = size->v[d + 2] - back;
+    }
+    return more;
+}
+
+static ac_dims kernel_of(const ac_spec *weight) {
+    ac_dims kernel = {.n = weight->shape.n - 2};
+    for (int64_t d = 0; d < kernel.n; d++) kernel.v[d] = weight->shape.v[d + 2];
+    return kernel;
+}
+
+FORMULA(convolution) {
+    ATTR(convolution);
+    const ac_spec *x = ac_f_input(c, 0), *w = ac_f_input(c, 1), *y = &c->node->outputs[0];
+    ac_dims kernel = kernel_of(w);
+    T g = incoming(c, x);
+    if (WANTS(0)) {
+        ac_attrs_convolution back = *a;
+        back.transposed = !a->transposed, back.out_dtype = x->dtype, back.output_padding = (ac_dims){.n = 0};
+        if (back.transposed)
+            back.output_padding = left_over(&x->shape, &y->shape, &kernel, &a->stride, &a->padding, &a->dilation);
+        ac_f_give(c, 0, call_low(c, AC_OP_convolution, &back, g, SAVED(1)));
+    }
+    if (WANTS(1)) {
+        ac_attrs_convolution_weight back = {kernel, a->stride, a->padding, a->dilation, a->groups, w->dtype};
+        T saved = SAVED(0);
+        ac_f_give(c, 1,
+                  call_low(c, AC_OP_convolution_weight, &back, a->transposed ? g : saved, a->transposed ? saved : g));
+    }
+    if (c->node->n_in > 2 && WANTS(2)) {
+        ac_attrs_reduce over = {{.n = 0}, 0, ac_f_input(c, 2)->dtype};
+        for (int64_t d = 0; d < y->shape.n; d++)
+            if (d != 1) over.dim.v[over.dim.n++] = d;
+        ac_f_give(c, 2, ac_f_call(c, AC_OP_sum, &over, 1, g));
+    }
+    DONE;
+}
+
+FORMULA(convolution_weight) {
+    ATTR(convolution_weight);
+    const ac_spec *x = ac_f_input(c, 0), *y = ac_f_input(c, 1);
+    ac_attrs_convolution forward = {a->stride, a->padding, a->dilation, 0, {.n = 0}, a->groups, y->dtype},
+                         back = forward;
+    back.transposed = 1, back.out_dtype = x->dtype;
+    back.output_padding = left_over(&x->shape, &y->shape, &a->kernel, &a->stride, &a->padding, &a->dilation);
+    T g = incoming(c, x);
+    if (WANTS(0)) ac_f_give(c, 0, call_low(c, AC_OP_convolution, &back, SAVED(1), g));
+    if (WANTS(1)) ac_f_give(c, 1, call_low(c, AC_OP_convolution, &forward, SAVED(0), g));
+    DONE;
+}
+
+FORMULA(im2col) {
+    ATTR(im2col);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape;
+    ac_attrs_col2im back = {{.n = shape->n - 2}, a->kernel, a->dilation, a->padding, a->stride};
+    for (int64_t d = 0; d < back.size.n; d++) back.size.v[d] = shape->v[d + 2];
+    GIVE(0, ac_f_call(c, AC_OP_col2im, &back, 1, G));
+    DONE;
+}
+
+FORMULA(col2im) {
+    ATTR(col2im);
+    ac_attrs_im2col back = {a->kernel, a->dilation, a->padding, a->stride};
+    GIVE(0, ac_f_call(c, AC_OP_im2col, &back, 1, G));
+    DONE;
+}
+
+FORMULA(max_pool) { /* along the last dimensions made one */
+    ATTR(max_pool);
+    const ac_dims *shape = &ac_f_input(c, 0)->shape, *pooled = &c->node->outputs[0].shape;
+    ac_dims flat = *shape, places = *pooled;
+    int64_t nd = a->kernel.n;
+    flat.n = places.n = shape->n - nd + 1, flat.v[flat.n - 1] = places.v[places.n - 1] = 1;
+    for (int64_t d = shape->n - nd; d < shape->n; d++)
+        flat.v[flat.n - 1] *= shape->v[d], places.v[places.n - 1] *= pooled->v[d];
+    ac_spec zeros = {ac_f_input(c, 0)->dtype, flat, ac_f_input(c, 0)->device};
+    ac_attrs_index_dim last = {-1};
+    T g = ac_f_reshape(c, G, &places), index = ac_f_reshape(c, RESULT(1), &places);
+    GIVE(0, ac_f_reshape(c, ac_f_call(c, AC_OP_scatter_add, &last, 3, ac_f_zeros(c, &zeros), index, g), shape));
+    DONE;
+}
+
+FORMULA(resample) {
+    GIVE(0, ac_f_call(c, AC_OP_resample, c->node->attrs, 5, ac_f_call(c, AC_OP_contiguous, NULL, 1, G), SAVED(3),
+                      SAVED(4), SAVED(1), SAVED(2)));
+    DONE;
+}

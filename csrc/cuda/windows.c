@@ -1,0 +1,312 @@
+/* Windows: convolution as products of the weight with columns, max pooling, resampling. */
+#include "gpu.h"
+
+#include "../kernels/iterate.h"
+#include "../ops/windows.h"
+
+#define KERNELS(rows)                                                                                                  \
+    static ac_gpu_kernel rows[3] = {{.image = AC_IMAGE_WINDOWS, .name = "ac_" #rows "_f32"},                           \
+                                    {.image = AC_IMAGE_WINDOWS, .name = "ac_" #rows "_f64"},                           \
+                                    {.image = AC_IMAGE_WINDOWS, .name = "ac_" #rows "_i64"}};
+KERNELS(im2col)
+KERNELS(col2im)
+KERNELS(max_pool)
+KERNELS(resample)
+#undef KERNELS
+
+/* -- columns ------------------------------------------------------------------------------------------ */
+
+/* Images [first, first + images) and channels [channel, channel + channels) of x, and their columns. */
+static ac_gpu_columned columned(const ac_windows *w, const ac_tensor *x, int64_t first, int64_t images, int64_t channel,
+                                int64_t channels) {
+    ac_tensor part = *x;
+    part.offset += first * x->strides[0] + channel * x->strides[1];
+    ac_gpu_columned a = {.w = *w, .x = ac_gpu_ref_of(&part), .images = images, .channels = channels};
+    a.x_step[0] = x->strides[0], a.x_step[1] = x->strides[1];
+    for (int d = 2; d < x->ndim; d++) a.x_step[5 - x->ndim + d] = x->strides[d];
+    return a;
+}
+
+static void with_columns(ac_gpu_columned *a, const ac_tensor *columns, int64_t row_step, int64_t image_step) {
+    a->columns = ac_gpu_ref_of(columns), a->row_step = row_step, a->image_step = image_step;
+}
+
+static int lane_of(const ac_tensor *x, const ac_tensor *y) {
+    return x->dtype == AC_float64 || y->dtype == AC_float64 ? AC_LANE_F64 : AC_LANE_F32;
+}
+
+static int launch_columned(ac_device d, ac_gpu_kernel *kernels, int lane, bool to_columns, const ac_gpu_columned *a) {
+    int64_t n = a->images * a->channels *
+                (to_columns ? ac_product3(a->w.kernel) * ac_product3(a->w.out) : ac_product3(a->w.in));
+    return n ? ac_gpu_launch(d, &kernels[lane], ac_gpu_blocks(d, n, 1), 0, a) : 0;
+}
+
+int ac_cuda_im2col(const ac_run *r) {
+    ATTRS(im2col);
+    const ac_tensor *x = r->in[0], *y = r->out[0];
+    ac_window_lists l = {"unfold", &a->kernel, &a->stride, &a->padding, &a->dilation, false};
+    ac_windows w;
+    AC_TRY(ac_windows_of(&w, &l, x->shape + 2, a->kernel.n));
+    ac_gpu_columned args = columned(&w, x, 0, x->shape[0], 0, x->shape[1]);
+    with_columns(&args, y, y->strides[1], y->strides[0]);
+    return launch_columned(ac_run_device(r), im2col, lane_of(x, y), true, &args);
+}
+
+int ac_cuda_col2im(const ac_run *r) {
+    ATTRS(col2im);
+    const ac_tensor *y = r->out[0];
+    ac_window_lists l = {"fold", &a->kernel, &a->stride, &a->padding, &a->dilation, false};
+    ac_windows w;
+    AC_TRY(ac_windows_of(&w, &l, a->size.v, a->kernel.n));
+    ac_tensor *columns = ac_gpu_contiguous(r->in[0]);
+    if (!columns) return -1;
+    ac_gpu_columned args = columned(&w, y, 0, y->shape[0], 0, y->shape[1]);
+    with_columns(&args, columns, columns->strides[1], columns->strides[0]);
+    int failed = launch_columned(ac_run_device(r), col2im, lane_of(columns, y), false, &args);
+    ac_tensor_release(columns);
+    return failed;
+}
+
+/* -- convolution ---------------------------------------------------------------------------------------- */
+
+enum { MOST_COLUMNS = 256 << 20 }; /* bytes; more images go in several rounds */
+
+typedef struct {
+    const ac_run *r;
+    ac_device d;
+    ac_windows w;
+    int64_t groups, images, chunk;
+    int64_t inner, outer; /* channels of a group on the columns' side and on the other */
+    int64_t k, places;
+    ac_dtype dtype; /* that the products round to */
+} convolution;
+
+static void plan_chunks(convolution *c) {
+    int64_t each = c->k * c->places * ac_itemsize(c->dtype) + 1;
+    c->chunk = MOST_COLUMNS / each > 1 ? MOST_COLUMNS / each : 1;
+    if (c->chunk > c->images) c->chunk = c->images > 0 ? c->images : 1;
+}
+
+static ac_tensor *fresh(const convolution *c, ac_dtype dtype, int64_t a, int64_t b, int64_t e) {
+    ac_dims shape = {3, {a, b, e}};
+    return ac_tensor_new_on(c->d, dtype, &shape);
+}
+
+/* t seen as [n, rows, cols] with these steps, `offset` further on: new. */
+static ac_tensor *seen(const ac_tensor *t, int64_t offset, const int64_t size[3], const int64_t step[3]) {
+    ac_dims shape = {3, {size[0], size[1], size[2]}}, strides = {3, {step[0], step[1], step[2]}};
+    return ac_tensor_view(t, &shape, &strides, t->offset + offset);
+}
+
+/* The weight, contiguous in the products' dtype: new. */
+static ac_tensor *dense_weight(const convolution *c) {
+    ac_tensor *w = c->r->in[1];
+    if (w->dtype == c->dtype && ac_is_contiguous(w)) return ac_tensor_retain(w);
+    ac_dims shape = ac_shape_of(w);
+    ac_tensor *dense = ac_tensor_new_on(c->d, c->dtype, &shape);
+    if (dense && ac_gpu_copy(dense, w) < 0) ac_tensor_clear(&dense);
+    return dense;
+}
+
+/* Images [n, n + images) of group g of t [N, C, ...] as [images, channels, places], contiguous: new. */
+static ac_tensor *dense_images(const convolution *c, const ac_tensor *t, int64_t n, int64_t images, int64_t g) {
+    int64_t channels = t->shape[1] / c->groups, places = 1;
+    ac_dims shape = ac_shape_of(t), strides = ac_strides_of(t);
+    shape.v[0] = images, shape.v[1] = channels;
+    for (int d = 2; d < t->ndim; d++) places *= t->shape[d];
+    ac_tensor *part = ac_tensor_view(t, &shape, &strides, t->offset + n * t->strides[0] + g * channels * t->strides[1]);
+    ac_tensor *dense = part ? ac_tensor_new_on(c->d, c->dtype, &shape) : NULL;
+    if (dense && ac_gpu_copy(dense, part) < 0) ac_tensor_clear(&dense);
+    int64_t size[3] = {images, channels, places}, step[3] = {channels * places, places, 1};
+    ac_tensor *flat = dense ? seen(dense, 0, size, step) : NULL;
+    ac_tensor_clear(&dense);
+    ac_tensor_clear(&part);
+    return flat;
+}
+
+static int multiply(const convolution *c, ac_tensor *a, ac_tensor *b, ac_tensor *out, bool add) {
+    ac_tensor *in[2] = {a, b}, *to[1] = {out};
+    ac_attrs_product plain = {AC_NO_DTYPE};
+    ac_run product = {AC_OP_bmm, in, 2, &plain, to, 1, c->dtype, NULL, add};
+    return a && b && out ? ac_cuda_bmm(&product) : -1;
+}
+
+/* y[n : n + images, group g] = weight[g] columns */
+static int forward_round(const convolution *c, const ac_tensor *weight, int64_t n, int64_t images, int64_t g) {
+    const ac_tensor *x = c->r->in[0];
+    ac_tensor *y = c->r->out[0];
+    int64_t size[3] = {images, c->outer, c->k}, step[3] = {0, c->k, 1}, at = g * c->outer * c->k;
+    int64_t out_size[3] = {images, c->outer, c->places};
+    int64_t out_step[3] = {c->groups * c->outer * c->places, c->places, 1};
+    ac_tensor *columns = fresh(c, c->dtype, images, c->k, c->places),
+              *w = columns ? seen(weight, at, size, step) : NULL;
+    ac_tensor *part = w ? seen(y, n * out_step[0] + g * c->outer * c->places, out_size, out_step) : NULL;
+    ac_tensor *own = !part || c->groups == 1 ? NULL : fresh(c, y->dtype, images, c->outer, c->places);
+    int failed = part && (own || c->groups == 1) ? 0 : -1;
+    ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
+    if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
+    if (!failed) failed = launch_columned(c->d, im2col, lane_of(x, columns), true, &args);
+    if (!failed) failed = multiply(c, w, columns, own ? own : part, false);
+    if (!failed && own) failed = ac_gpu_copy(part, own);
+    ac_tensor_clear(&own);
+    ac_tensor_clear(&part);
+    ac_tensor_clear(&w);
+    ac_tensor_clear(&columns);
+    return failed;
+}
+
+/* y[n : n + images, group g] = columns weight[g]^T x, folded, + bias */
+static int backward_round(const convolution *c, const ac_tensor *weight, int64_t n, int64_t images, int64_t g) {
+    ac_tensor *y = c->r->out[0];
+    int64_t size[3] = {images, c->k, c->outer}, step[3] = {0, 1, c->k}, at = g * c->outer * c->k;
+    ac_dtype sum = c->dtype == AC_float64 ? AC_float64 : AC_float32;
+    ac_tensor *w = seen(weight, at, size, step), *x = w ? dense_images(c, c->r->in[0], n, images, g) : NULL;
+    ac_tensor *columns = x ? fresh(c, sum, images, c->k, c->places) : NULL;
+    int failed = columns ? multiply(c, w, x, columns, false) : -1;
+    ac_gpu_columned args = columned(&c->w, y, n, images, g * c->inner, c->inner);
+    if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
+    if (!failed && c->r->in[2]) {
+        ac_tensor bias = *c->r->in[2];
+        bias.offset += g * c->inner;
+        args.bias = ac_gpu_ref_of(&bias);
+    }
+    if (!failed) failed = launch_columned(c->d, col2im, lane_of(columns, y), false, &args);
+    ac_tensor_clear(&columns);
+    ac_tensor_clear(&x);
+    ac_tensor_clear(&w);
+    return failed;
+}
+
+/* y += bias, one a channel: with the add that everybody uses. */
+static int add_bias(const ac_run *r) {
+    ac_tensor *y = r->out[0], *bias = r->in[2];
+    ac_dims shape = ac_shape_of(y), strides = {.n = y->ndim};
+    strides.v[1] = bias->strides[0];
+    ac_tensor *wide = ac_tensor_view(bias, &shape, &strides, bias->offset);
+    if (!wide) return -1;
+    ac_tensor *in[2] = {y, wide}, *to[1] = {y};
+    ac_attrs_alpha one = {{AC_INT, {1}}};
+    ac_run sum = {AC_OP_add, in, 2, &one, to, 1, y->dtype, NULL, false};
+    int failed = ac_cuda_pointwise(&sum);
+    ac_tensor_release(wide);
+    return failed;
+}
+
+static ac_dims spatial_of(const ac_tensor *t) {
+    ac_dims s = {.n = t->ndim - 2};
+    for (int64_t d = 0; d < s.n; d++) s.v[d] = t->shape[d + 2];
+    return s;
+}
+
+static void open_convolution(convolution *c, const ac_run *r, int64_t groups) {
+    c->r = r, c->d = ac_run_device(r), c->groups = groups, c->images = r->in[0]->shape[0];
+    c->places = ac_product3(c->w.out), c->k = c->inner * ac_product3(c->w.kernel);
+    bool wide = r->in[0]->dtype == AC_float64 || r->out[0]->dtype == AC_float64;
+    c->dtype = wide ? AC_float64 : r->compute;
+    plan_chunks(c);
+}
+
+int ac_cuda_convolution(const ac_run *r) {
+    ATTRS(convolution);
+    const ac_tensor *w = r->in[1];
+    convolution c = {.inner = w->shape[1], .outer = w->shape[0] / a->groups};
+    ac_dims kernel = spatial_of(w);
+    AC_TRY(ac_convolution_windows(&c.w, r->in[0], &kernel, a));
+    open_convolution(&c, r, a->groups);
+    ac_tensor *weight = r->out[0]->numel ? dense_weight(&c) : NULL;
+    if (!weight) return r->out[0]->numel ? -1 : 0;
+    int failed = 0;
+    for (int64_t n = 0; n < c.images && !failed; n += c.chunk)
+        for (int64_t g = 0; g < c.groups && !failed; g++) {
+            int64_t images = c.images - n < c.chunk ? c.images - n : c.chunk;
+            failed = a->transposed ? backward_round(&c, weight, n, images, g) : forward_round(&c, weight, n, images, g);
+        }
+    ac_tensor_release(weight);
+    return !failed && r->in[2] && !a->transposed ? add_bias(r) : failed;
+}
+
+/* sums[g] += g columns^T: over images and places at once, [outer, images * places] [images * places, k] */
+static int weight_round(const convolution *c, ac_tensor *sums, int64_t n, int64_t images, int64_t g) {
+    const ac_tensor *x = c->r->in[0];
+    int64_t line = images * c->places, one[3] = {1, c->outer, line}, two[3] = {1, line, c->k},
+            three[3] = {1, c->outer, c->k};
+    int64_t one_step[3] = {0, line, 1}, two_step[3] = {0, 1, line}, three_step[3] = {0, c->k, 1};
+    int64_t by_channel[3] = {images, c->outer, c->places}, spread[3] = {c->places, line, 1};
+    ac_tensor *columns = fresh(c, c->dtype, 1, c->k, line),
+              *grad = columns ? dense_images(c, c->r->in[1], n, images, g) : NULL;
+    ac_tensor *moved = grad ? fresh(c, c->dtype, 1, c->outer, line) : NULL,
+              *place = moved ? seen(moved, 0, by_channel, spread) : NULL;
+    int failed = place ? ac_gpu_copy(place, grad) : -1;
+    ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
+    if (!failed) with_columns(&args, columns, line, c->places);
+    if (!failed) failed = launch_columned(c->d, im2col, lane_of(x, columns), true, &args);
+    ac_tensor *left = failed ? NULL : seen(moved, 0, one, one_step),
+              *right = left ? seen(columns, 0, two, two_step) : NULL;
+    ac_tensor *total = right ? seen(sums, g * c->outer * c->k, three, three_step) : NULL;
+    if (!failed) failed = multiply(c, left, right, total, true);
+    ac_tensor_clear(&total);
+    ac_tensor_clear(&right);
+    ac_tensor_clear(&left);
+    ac_tensor_clear(&place);
+    ac_tensor_clear(&moved);
+    ac_tensor_clear(&grad);
+    ac_tensor_clear(&columns);
+    return failed;
+}
+
+int ac_cuda_convolution_weight(const ac_run *r) {
+    ATTRS(convolution_weight);
+    const ac_tensor *x = r->in[0], *g = r->in[1];
+    ac_tensor *out = r->out[0];
+    ac_window_lists l = {"convolution", &a->kernel, &a->stride, &a->padding, &a->dilation, false};
+    convolution c = {.inner = x->shape[1] / a->groups, .outer = g->shape[1] / a->groups};
+    AC_TRY(ac_windows_of(&c.w, &l, x->shape + 2, a->kernel.n));
+    open_convolution(&c, r, a->groups);
+    ac_dtype sum = c.dtype == AC_float64 ? AC_float64 : AC_float32;
+    ac_dims shape = ac_shape_of(out);
+    ac_tensor *sums = sum == out->dtype ? ac_tensor_retain(out) : ac_tensor_new_on(c.d, sum, &shape);
+    ac_tensor *zero = sums ? ac_tensor_scalar(AC_float32, 0) : NULL;
+    int failed = zero ? ac_gpu_copy(sums, zero) : -1;
+    for (int64_t n = 0; n < c.images && out->numel && !failed; n += c.chunk)
+        for (int64_t group = 0; group < c.groups && !failed; group++)
+            failed = weight_round(&c, sums, n, c.images - n < c.chunk ? c.images - n : c.chunk, group);
+    if (!failed && sums != out) failed = ac_gpu_copy(out, sums);
+    ac_tensor_clear(&zero);
+    ac_tensor_clear(&sums);
+    return failed;
+}
+
+/* -- pooling, resampling ------------------------------------------------------------------------------- */
+
+int ac_cuda_max_pool(const ac_run *r) {
+    ATTRS(max_pool);
+    const ac_tensor *x = r->in[0], *values = r->out[0];
+    int nd = (int)a->kernel.n, lead = x->ndim - nd;
+    ac_gpu_pool args = {.x = ac_gpu_ref_of(x), .values = ac_gpu_ref_of(values), .indices = ac_data(r->out[1])};
+    AC_TRY(ac_max_pool_windows(&args.w, x, a));
+    args.planes = ac_space_of(x, (1u << lead) - 1);
+    for (int d = 0; d < nd; d++) args.step[3 - nd + d] = x->strides[lead + d];
+    ac_device d = ac_run_device(r);
+    if (values->numel == 0) return 0;
+    return ac_gpu_launch(d, &max_pool[ac_gpu_lane(x->dtype)], ac_gpu_blocks(d, values->numel, 1), 0, &args);
+}
+
+int ac_cuda_resample(const ac_run *r) {
+    ATTRS(resample);
+    const ac_tensor *x = r->in[0], *y = r->out[0];
+    int64_t dim = a->dim;
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, "resample"));
+    if (!ac_is_contiguous(x)) return ac_fail(AC_RUNTIME, "_resample: `x` must be contiguous");
+    ac_gpu_resample args = {.x = ac_gpu_ref_of(x),
+                            .y = ac_gpu_ref_of(y),
+                            .outer = 1,
+                            .inner = 1,
+                            .in = x->shape[dim],
+                            .out = y->shape[dim]};
+    for (int64_t d = 0; d < dim; d++) args.outer *= x->shape[d];
+    for (int64_t d = dim + 1; d < x->ndim; d++) args.inner *= x->shape[d];
+    args.taps = r->in[1]->shape[1], args.index = ac_data(r->in[1]), args.weight = ac_data(r->in[2]);
+    ac_device d = ac_run_device(r);
+    if (y->numel == 0) return 0;
+    return ac_gpu_launch(d, &resample[ac_gpu_lane(x->dtype)], ac_gpu_blocks(d, y->numel, 1), 0, &args);
+}

@@ -1,0 +1,91 @@
+// clang-format off
+/* The language of compositions: operators written in other operators. The scratch owns every temporary
+ * and each function passes NULL on, so a composition has no cleanup and reads as mathematics; it returns
+ * its result, borrowed from the scratch or an input, or NULL.
+ *
+ * In a composition `s` is the scratch, `in` its tensors (NULL where an optional one is absent). */
+#ifndef AC_DISPATCH_COMPOSE_H
+#define AC_DISPATCH_COMPOSE_H
+
+#include "dispatch.h"
+
+#include "../amp/autocast.h"
+#include "../ops/views.h"
+
+#include <inttypes.h>
+
+typedef ac_tensor *T;
+
+typedef struct {
+    T few[32], *owned;
+    int n, room;
+    bool failed;
+    T also[AC_MAX_OUT]; /* results after the first, borrowed */
+} ac_scratch;
+
+typedef T (*ac_composition)(ac_scratch *s, T const *in, int n_in, const void *attrs);
+/* Runs a composition and lets go of its temporaries. */
+int ac_compose_run(ac_composition f, T const *in, int n_in, const void *attrs, T *out) AC_CHECKED;
+
+#define COMPOSITE(name, ...) int ac_compose_##name(T const *in, int n_in, const void *attrs, T *out);
+#include "../ops/ops.def"
+
+#define AC_UNUSED __attribute__((unused))
+#define COMPOSE(name)                                                                              \
+    static T name##_of(ac_scratch *s, T const *in, int n_in, const void *attrs);                   \
+    int ac_compose_##name(T const *in, int n_in, const void *attrs, T *out) {                      \
+        return ac_compose_run(name##_of, in, n_in, attrs, out);                                    \
+    }                                                                                              \
+    static T name##_of(ac_scratch *s AC_UNUSED, T const *in AC_UNUSED, int n_in AC_UNUSED, const void *attrs AC_UNUSED)
+#define ATTRS(name) const ac_attrs_##name *a = attrs
+/* Ends a composition with an error. */
+#define REFUSE(...) return ac_c_refuse(s, ac_fail(__VA_ARGS__))
+#define NEED(call)                                                                                 \
+    do {                                                                                           \
+        if ((call) < 0) return ac_c_refuse(s, -1);                                                 \
+    } while (0)
+
+/* -- what a composition does -- */
+T ac_c_keep(ac_scratch *s, T t);                                       /* the scratch takes over t */
+T ac_c_call(ac_scratch *s, ac_op op, const void *attrs, int n, ...);   /* result 0 of a call; absent inputs are ABSENT */
+int ac_c_call_many(ac_scratch *s, ac_op op, const void *attrs, T const *in, int n, T *out); /* all results */
+T ac_c_number(ac_scratch *s, double x); /* a Python-like number */
+T ac_c_refuse(ac_scratch *s, int failed);
+#define ABSENT ((T)-1)
+
+/* -- words -- */
+static const ac_attrs_alpha ac_c_one = {{AC_INT, {1}}};
+#define UN(op, x) ac_c_call(s, AC_OP_##op, NULL, 1, x)
+#define ADD(x, y) ac_c_call(s, AC_OP_add, &ac_c_one, 2, x, y)
+#define SUB(x, y) ac_c_call(s, AC_OP_sub, &ac_c_one, 2, x, y)
+#define BIN(op, x, y) ac_c_call(s, AC_OP_##op, NULL, 2, x, y)
+#define MUL(x, y) BIN(mul, x, y)
+#define DIV(x, y) BIN(div, x, y)
+#define WHERE(cond, x, y) ac_c_call(s, AC_OP_where, NULL, 3, cond, x, y)
+#define NUM(x) ac_c_number(s, x)
+#define TIMES(x, k) MUL(x, NUM(k))
+#define PLUS(x, k) ADD(x, NUM(k))
+
+T ac_c_reshape(ac_scratch *s, T x, const ac_dims *shape);
+T ac_c_expand(ac_scratch *s, T x, const ac_dims *shape);
+T ac_c_permute(ac_scratch *s, T x, const ac_dims *order);
+T ac_c_transpose(ac_scratch *s, T x, int64_t dim0, int64_t dim1);
+T ac_c_unsqueeze(ac_scratch *s, T x, int64_t dim);
+T ac_c_squeeze(ac_scratch *s, T x, int64_t dim);
+T ac_c_select(ac_scratch *s, T x, int64_t dim, int64_t index);
+T ac_c_slice(ac_scratch *s, T x, int64_t dim, int64_t start, int64_t end);
+T ac_c_cast(ac_scratch *s, T x, ac_dtype dtype);
+T ac_c_clamp_min(ac_scratch *s, T x, double low);
+T ac_c_clamp(ac_scratch *s, T x, double low, double high);
+T ac_c_sum(ac_scratch *s, T x, int64_t dim);          /* over one dimension, which goes */
+T ac_c_sum_all(ac_scratch *s, T x);
+T ac_c_mean(ac_scratch *s, T x, const ac_dims *dim, bool keepdim);
+T ac_c_reduced(ac_scratch *s, T x, int64_t reduction); /* none, mean or sum */
+T ac_c_arange(ac_scratch *s, int64_t n, ac_device device);
+T ac_c_full(ac_scratch *s, const ac_dims *shape, double value, ac_dtype dtype, ac_device device);
+T ac_c_product(ac_scratch *s, T x, T y); /* matmul */
+/* x in the 16-bit dtype that autocast gives a LOW row with these inputs; x itself outside autocast */
+T ac_c_low(ac_scratch *s, T const *in, int n_in, T x);
+static inline bool ac_c_has(T x) { return x && x != ABSENT; }
+
+#endif

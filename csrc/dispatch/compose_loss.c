@@ -1,0 +1,285 @@
+/* Compositions of losses. */
+#include "compose.h"
+
+#include <math.h>
+
+COMPOSE(l1_loss) {
+    ATTRS(reduction);
+    return ac_c_reduced(s, UN(abs, SUB(in[0], in[1])), a->reduction);
+}
+
+/* -- cross entropy ------------------------------------------------------------------------------------ */
+
+static ac_dims class_column(const ac_tensor *x, int64_t channel) {
+    ac_dims column = {.n = x->ndim};
+    for (int64_t d = 0; d < column.n; d++) column.v[d] = d == channel ? x->shape[d] : 1;
+    return column;
+}
+
+/* The mean of -log p over all classes, which label smoothing mixes in; weighted by class. */
+static T smooth_part(ac_scratch *s, T log_p, T target, T weight, const ac_attrs_cross_entropy *a) {
+    int64_t channel = log_p->ndim > 1;
+    ac_dims column = class_column(log_p, channel);
+    T weighted = weight ? MUL(log_p, ac_c_reshape(s, weight, &column)) : log_p;
+    T sum = UN(neg, ac_c_sum(s, weighted, channel));
+    T ignored = BIN(eq, target, NUM((double)a->ignore_index));
+    ac_attrs_value zero = {{AC_INT, {0}}};
+    T kept = ac_c_call(s, AC_OP_masked_fill, &zero, 2, sum, ignored);
+    if (a->reduction == AC_REDUCE_NONE) return kept;
+    T total = ac_c_sum_all(s, kept);
+    if (a->reduction == AC_REDUCE_SUM) return total;
+    T counted = ac_c_cast(s, UN(logical_not, ignored), log_p->dtype);
+    if (weight) { /* each sample counts as much as its class weighs */
+        ac_attrs_index_dim rows = {0};
+        T safe = ac_c_call(s, AC_OP_masked_fill, &zero, 2, target, ignored);
+        ac_dims flat = {1, {target->numel}}, shape = ac_shape_of(target);
+        T each = ac_c_call(s, AC_OP_index_select, &rows, 2, weight, ac_c_reshape(s, safe, &flat));
+        counted = MUL(counted, ac_c_reshape(s, each, &shape));
+    }
+    return DIV(total, ac_c_sum_all(s, counted));
+}
+
+static T class_entropy(ac_scratch *s, T log_p, T target, T weight, const ac_attrs_cross_entropy *a) {
+    ac_attrs_nll nll = {a->ignore_index, a->reduction};
+    double mix = a->label_smoothing;
+    T loss = ac_c_call(s, AC_OP_nll_loss, &nll, 3, log_p, target, weight ? weight : ABSENT);
+    if (mix == 0 || !loss) return loss;
+    int64_t classes = log_p->shape[log_p->ndim > 1];
+    T smooth = smooth_part(s, log_p, target, weight, a);
+    return ADD(TIMES(loss, 1 - mix), TIMES(smooth, mix / (double)classes));
+}
+
+/* Targets as probabilities of x's own shape. */
+static T soft_entropy(ac_scratch *s, T log_p, T target, T weight, const ac_attrs_cross_entropy *a) {
+    int64_t channel = log_p->ndim > 1, classes = log_p->shape[channel];
+    ac_dims column = class_column(log_p, channel);
+    double mix = a->label_smoothing;
+    if (mix > 0) target = PLUS(TIMES(target, 1 - mix), mix / (double)classes);
+    T each = MUL(log_p, target);
+    if (weight) each = MUL(each, ac_c_reshape(s, weight, &column));
+    T loss = UN(neg, ac_c_sum(s, each, channel));
+    if (a->reduction == AC_REDUCE_NONE) return loss;
+    T total = ac_c_sum_all(s, loss);
+    double samples = (double)(log_p->numel / (classes ? classes : 1));
+    return a->reduction == AC_REDUCE_SUM ? total : DIV(total, NUM(samples));
+}
+
+COMPOSE(cross_entropy) {
+    ATTRS(cross_entropy);
+    T x = in[0], target = in[1];
+    if (x->ndim == 0) REFUSE(AC_RUNTIME, "cross_entropy: `x` must have a dimension of classes");
+    if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
+        REFUSE(AC_RUNTIME, "cross_entropy: `label_smoothing` must be between 0 and 1, got %g", a->label_smoothing);
+    ac_attrs_softmax along = {x->ndim > 1, AC_NO_DTYPE};
+    T log_p = ac_c_call(s, AC_OP_log_softmax, &along, 1, x);
+    if (!log_p) return NULL;
+    bool soft = ac_same_shape(x, target) && ac_is_floating(target->dtype);
+    return soft ? soft_entropy(s, log_p, target, in[2], a) : class_entropy(s, log_p, target, in[2], a);
+}
+
+/* -- binary cross entropy ----------------------------------------------------------------------------- */
+
+static int same_shapes(const char *what, const ac_tensor *x, const ac_tensor *target) {
+    if (ac_same_shape(x, target)) return 0;
+    char left[AC_SHAPE_TEXT], right[AC_SHAPE_TEXT];
+    return ac_fail(AC_VALUE, "%s: `target` %s must have the shape of `x` %s", what, ac_shape_text(target, right),
+                   ac_shape_text(x, left));
+}
+
+/* log(1 + exp(x)) without overflow */
+static T log1pexp(ac_scratch *s, T x) {
+    ac_attrs_softplus exact = {1, INFINITY};
+    return ac_c_call(s, AC_OP_softplus, &exact, 1, x);
+}
+
+/* (1 - t) x + l (log(1 + exp(-|x|)) + max(-x, 0)), l = 1 + (pos_weight - 1) t */
+COMPOSE(bce_with_logits) {
+    ATTRS(reduction_only);
+    T x = in[0], target = in[1], weight = in[2], positive = in[3];
+    NEED(same_shapes("binary_cross_entropy_with_logits", x, target));
+    T rest = MUL(SUB(NUM(1), target), x), tail = log1pexp(s, UN(neg, x));
+    if (positive) tail = MUL(tail, PLUS(MUL(SUB(positive, NUM(1)), target), 1));
+    T loss = ADD(rest, tail);
+    return ac_c_reduced(s, weight ? MUL(loss, weight) : loss, a->reduction);
+}
+
+/* -(t log p + (1 - t) log(1 - p)), logarithms cut at -100 */
+COMPOSE(bce) {
+    ATTRS(reduction_only);
+    T p = in[0], target = in[1], weight = in[2];
+    NEED(same_shapes("binary_cross_entropy", p, target));
+    T log_p = ac_c_clamp_min(s, UN(log, p), -100), log_q = ac_c_clamp_min(s, UN(log, SUB(NUM(1), p)), -100);
+    T loss = UN(neg, ADD(MUL(target, log_p), MUL(SUB(NUM(1), target), log_q)));
+    return ac_c_reduced(s, weight ? MUL(loss, weight) : loss, a->reduction);
+}
+
+/* -- regression ----------------------------------------------------------------------------------------- */
+
+/* |d| and d^2 joined smoothly: d^2 / (2 width) within the width. */
+static T smooth(ac_scratch *s, T d, double width) {
+    T size = UN(abs, d);
+    if (width == 0) return size;
+    return WHERE(BIN(lt, size, NUM(width)), TIMES(UN(square, d), 0.5 / width), PLUS(size, -0.5 * width));
+}
+
+COMPOSE(smooth_l1_loss) {
+    ATTRS(smooth);
+    if (!(a->beta >= 0)) REFUSE(AC_RUNTIME, "smooth_l1_loss: `beta` must be 0 or more, got %g", a->beta);
+    return ac_c_reduced(s, smooth(s, SUB(in[0], in[1]), a->beta), a->reduction);
+}
+
+COMPOSE(huber_loss) {
+    ATTRS(smooth);
+    if (!(a->beta > 0)) REFUSE(AC_RUNTIME, "huber_loss: `delta` must be above 0, got %g", a->beta);
+    return ac_c_reduced(s, TIMES(smooth(s, SUB(in[0], in[1]), a->beta), a->beta), a->reduction);
+}
+
+COMPOSE(kl_div) {
+    ATTRS(kl_div);
+    T x = in[0], target = in[1];
+    T loss = a->log_target ? MUL(UN(exp, target), SUB(target, x)) : SUB(BIN(xlogy, target, target), MUL(target, x));
+    enum { BATCHMEAN = AC_REDUCE_SUM + 1 };
+    if (a->reduction != BATCHMEAN) return ac_c_reduced(s, loss, a->reduction);
+    return DIV(ac_c_sum_all(s, loss), NUM(x->ndim ? (double)x->shape[0] : 1));
+}
+
+COMPOSE(poisson_nll_loss) {
+    ATTRS(poisson);
+    T x = in[0], target = in[1];
+    T loss = a->log_input ? SUB(UN(exp, x), MUL(target, x)) : SUB(x, MUL(target, UN(log, PLUS(x, a->eps))));
+    if (a->full) { /* Stirling: t log t - t + log(2 pi t) / 2, where t > 1 */
+        T large = BIN(gt, target, NUM(1)), safe = WHERE(large, target, NUM(2));
+        T stirling = ADD(SUB(MUL(safe, UN(log, safe)), safe), TIMES(UN(log, TIMES(safe, 6.28318530717958647693)), 0.5));
+        loss = ADD(loss, WHERE(large, stirling, NUM(0)));
+    }
+    return ac_c_reduced(s, loss, a->reduction);
+}
+
+COMPOSE(gaussian_nll_loss) {
+    ATTRS(gaussian);
+    T var = in[2];
+    if (var->ndim + 1 == in[0]->ndim) var = ac_c_unsqueeze(s, var, -1); /* one for each row */
+    T floor = ac_c_clamp_min(s, var, a->eps),
+      loss = TIMES(ADD(UN(log, floor), DIV(UN(square, SUB(in[0], in[1])), floor)), 0.5);
+    if (a->full) loss = PLUS(loss, 0.91893853320467274178); /* log(2 pi) / 2 */
+    return ac_c_reduced(s, loss, a->reduction);
+}
+
+/* -- margins ---------------------------------------------------------------------------------------------- */
+
+static T positive_part(ac_scratch *s, T x) { return ac_c_clamp_min(s, x, 0); }
+
+COMPOSE(soft_margin_loss) {
+    ATTRS(reduction);
+    return ac_c_reduced(s, log1pexp(s, UN(neg, MUL(in[1], in[0]))), a->reduction);
+}
+
+COMPOSE(hinge_embedding_loss) {
+    ATTRS(margin);
+    T x = in[0], target = in[1];
+    T far = WHERE(BIN(ne, target, NUM(1)), positive_part(s, SUB(NUM(a->margin), x)), NUM(0));
+    return ac_c_reduced(s, ADD(far, WHERE(BIN(ne, target, NUM(-1)), x, NUM(0))), a->reduction);
+}
+
+COMPOSE(margin_ranking_loss) {
+    ATTRS(margin);
+    return ac_c_reduced(s, positive_part(s, PLUS(UN(neg, MUL(in[2], SUB(in[0], in[1]))), a->margin)), a->reduction);
+}
+
+COMPOSE(cosine_embedding_loss) {
+    ATTRS(margin);
+    T x = in[0], y = in[1], target = in[2];
+    if (target->ndim > 1 || x->ndim != y->ndim || x->ndim != target->ndim + 1)
+        REFUSE(
+            AC_RUNTIME,
+            "cosine_embedding_loss: needs inputs [n, k] and a target [n], or [k] and 0-d; got %d, %d and %d dimensions",
+            x->ndim, y->ndim, target->ndim);
+    T both = ac_c_sum(s, MUL(x, y), -1);
+    T left = PLUS(ac_c_sum(s, UN(square, x), -1), 1e-12), right = PLUS(ac_c_sum(s, UN(square, y), -1), 1e-12);
+    T cosine = DIV(both, UN(sqrt, MUL(left, right)));
+    T near = WHERE(BIN(eq, target, NUM(1)), SUB(NUM(1), cosine), NUM(0));
+    T far = WHERE(BIN(eq, target, NUM(-1)), positive_part(s, PLUS(cosine, -a->margin)), NUM(0));
+    return ac_c_reduced(s, ADD(near, far), a->reduction);
+}
+
+COMPOSE(triplet_margin_loss) {
+    ATTRS(triplet);
+    ac_attrs_normalize how = {a->p, -1, a->eps};
+#define DISTANCE(x, y) ac_c_call(s, AC_OP_pairwise_distance, &how, 2, x, y)
+    T near = DISTANCE(in[0], in[1]), far = DISTANCE(in[0], in[2]);
+    if (a->swap) far = BIN(minimum, far, DISTANCE(in[1], in[2]));
+#undef DISTANCE
+    return ac_c_reduced(s, positive_part(s, PLUS(SUB(near, far), a->margin)), a->reduction);
+}
+
+/* Scores [C] or [N, C] and their targets, as [N, C] and [N, ...]. */
+static T as_rows(ac_scratch *s, T x) { return x->ndim == 1 ? ac_c_unsqueeze(s, x, 0) : x; }
+
+static int need_scores(const char *what, const ac_tensor *x, const ac_tensor *target, int target_dims) {
+    char xt[AC_SHAPE_TEXT], tt[AC_SHAPE_TEXT];
+    bool good =
+        (x->ndim == 1 || x->ndim == 2) && target->dtype == AC_int64 && target->ndim == x->ndim - 1 + target_dims;
+    if (x->ndim == 1 && !target_dims && target->ndim == 1 && target->numel == 1) good = target->dtype == AC_int64;
+    for (int d = 0; good && d < target->ndim && d < x->ndim && x->ndim == 2; d++)
+        good = x->shape[d] == target->shape[d];
+    if (good && target_dims && x->ndim == 1) good = x->shape[0] == target->shape[0];
+    if (good) return 0;
+    return ac_fail(AC_RUNTIME, "%s: scores %s and int64 classes %s (%s) do not fit", what, ac_shape_text(x, xt),
+                   ac_shape_text(target, tt), ac_dtypes[target->dtype].name);
+}
+
+COMPOSE(multi_margin_loss) {
+    ATTRS(multi_margin);
+    NEED(need_scores("multi_margin_loss", in[0], in[1], 0));
+    double p = ac_scalar_double(a->p);
+    if (p != 1 && p != 2) REFUSE(AC_VALUE, "multi_margin_loss: `p` must be 1 or 2, got %g", p);
+    T x = as_rows(s, in[0]);
+    if (!x) return NULL;
+    int64_t rows = x->shape[0], classes = x->shape[1];
+    ac_dims column = {2, {rows, 1}}, line = {1, {rows}};
+    T target = ac_c_reshape(s, in[1], &column);
+    ac_attrs_index_dim along = {1}, first = {0};
+    T own = ac_c_call(s, AC_OP_gather, &along, 2, x, target);
+    T each = positive_part(s, ADD(SUB(x, own), NUM(ac_scalar_double(a->margin))));
+    if (p == 2) each = UN(square, each);
+    if (in[2])
+        each = MUL(each,
+                   ac_c_reshape(s, ac_c_call(s, AC_OP_index_select, &first, 2, in[2], ac_c_reshape(s, target, &line)),
+                                &column));
+    T others = BIN(ne, ac_c_arange(s, classes, ac_device_of(x)), target);
+    T loss = TIMES(ac_c_sum(s, WHERE(others, each, NUM(0)), 1), 1 / (double)(classes ? classes : 1));
+    if (in[0]->ndim == 1 && loss) loss = ac_c_squeeze(s, loss, 0);
+    return ac_c_reduced(s, loss, a->reduction);
+}
+
+COMPOSE(multilabel_margin_loss) {
+    ATTRS(reduction);
+    NEED(need_scores("multilabel_margin_loss", in[0], in[1], 1));
+    T x = as_rows(s, in[0]), target = as_rows(s, in[1]);
+    if (!x || !target) return NULL;
+    int64_t classes = x->shape[1];
+    ac_attrs_cumulative along = {1, AC_NO_DTYPE};
+    ac_attrs_index_dim gathered = {1};
+    T ended = ac_c_call(s, AC_OP_cumsum, &along, 1, BIN(lt, target, NUM(0)));
+    T named = BIN(eq, ended, NUM(0)), safe = WHERE(named, target, NUM(0));
+    T own = ac_c_unsqueeze(s, ac_c_call(s, AC_OP_gather, &gathered, 2, x, safe), 2); /* [N, named, 1] */
+    T here = BIN(eq, ac_c_unsqueeze(s, target, 2), ac_c_arange(s, classes, ac_device_of(x)));
+    T column = ac_c_unsqueeze(s, named, 2);
+    ac_attrs_reduce_dim over = {{1, {1}}, 1};
+    T is_target = ac_c_call(s, AC_OP_any, &over, 1, BIN(logical_and, here, column)); /* [N, 1, C] */
+    T each = positive_part(s, SUB(ADD(ac_c_unsqueeze(s, x, 1), NUM(1)), own));
+    T counted = BIN(logical_and, column, UN(logical_not, is_target));
+    T loss = TIMES(ac_c_sum(s, ac_c_sum(s, WHERE(counted, each, NUM(0)), 2), 1), 1 / (double)(classes ? classes : 1));
+    if (in[0]->ndim == 1 && loss) loss = ac_c_squeeze(s, loss, 0);
+    return ac_c_reduced(s, loss, a->reduction);
+}
+
+COMPOSE(multilabel_soft_margin_loss) {
+    ATTRS(reduction_only);
+    T x = in[0], target = in[1];
+    T yes = MUL(target, UN(logsigmoid, x)), no = MUL(SUB(NUM(1), target), UN(logsigmoid, UN(neg, x)));
+    T each = UN(neg, ADD(yes, no));
+    if (in[2]) each = MUL(each, in[2]);
+    ac_dims last = {1, {-1}};
+    return ac_c_reduced(s, ac_c_mean(s, each, &last, false), a->reduction);
+}

@@ -1,0 +1,57 @@
+/* Compositions of elementwise operators. */
+#include "compose.h"
+
+COMPOSE(clamp_tensor) {
+    T y = in[0];
+    if (!in[1] && !in[2]) REFUSE(AC_RUNTIME, "clamp: give `min`, `max` or both");
+    if (in[1]) y = BIN(maximum, y, in[1]);
+    return in[2] ? BIN(minimum, y, in[2]) : y;
+}
+
+COMPOSE(prelu) {
+    T x = ac_c_low(s, in, n_in, in[0]), weight = ac_c_low(s, in, n_in, in[1]);
+    if (!x || !weight) return NULL;
+    int64_t channels = x->ndim > 1 ? x->shape[1] : 1;
+    if (weight->numel != 1 && (weight->ndim != 1 || weight->numel != channels))
+        REFUSE(AC_RUNTIME,
+               "prelu: `weight` must hold one number or one for each of the %" PRId64 " channels, got %" PRId64,
+               channels, weight->numel);
+    ac_dims column = {.n = x->ndim};
+    for (int64_t d = 0; d < column.n; d++) column.v[d] = d == 1 ? weight->numel : 1;
+    if (weight->numel == 1) column = (ac_dims){0};
+    return WHERE(BIN(gt, x, NUM(0)), x, MUL(x, ac_c_reshape(s, weight, &column)));
+}
+
+COMPOSE(glu) {
+    ATTRS(one_dim);
+    int64_t dim = a->dim;
+    NEED(ac_dim_wrap(&dim, in[0]->ndim, "glu"));
+    if (in[0]->ndim == 0) REFUSE(AC_RUNTIME, "glu: a 0-d tensor has no halves");
+    int64_t size = in[0]->shape[dim];
+    if (size % 2) REFUSE(AC_RUNTIME, "glu: dimension %" PRId64 " must have an even size, got %" PRId64, dim, size);
+    return MUL(ac_c_slice(s, in[0], dim, 0, size / 2), UN(sigmoid, ac_c_slice(s, in[0], dim, size / 2, size)));
+}
+
+COMPOSE(tanhshrink) { return SUB(in[0], UN(tanh, in[0])); }
+
+COMPOSE(logit) {
+    ATTRS(eps);
+    double eps = ac_scalar_double(a->eps);
+    T x = a->eps.kind == AC_NONE ? in[0] : ac_c_clamp(s, in[0], eps, 1 - eps);
+    return UN(log, DIV(x, SUB(NUM(1), x)));
+}
+
+COMPOSE(isclose) {
+    ATTRS(isclose);
+    T x = in[0], y = in[1];
+    if (x->dtype != y->dtype)
+        REFUSE(AC_RUNTIME, "isclose: both tensors must have one dtype, got %s and %s", ac_dtypes[x->dtype].name,
+               ac_dtypes[y->dtype].name);
+    if (!(a->rtol >= 0 && a->atol >= 0))
+        REFUSE(AC_RUNTIME, "isclose: `rtol` and `atol` must be 0 or more, got %g and %g", a->rtol, a->atol);
+    T same = BIN(eq, x, y);
+    if (a->equal_nan && ac_is_floating(x->dtype))
+        same = BIN(logical_or, same, BIN(logical_and, UN(isnan, x), UN(isnan, y)));
+    T off = UN(abs, SUB(x, y)), room = PLUS(TIMES(UN(abs, y), a->rtol), a->atol);
+    return BIN(logical_or, same, BIN(logical_and, UN(isfinite, off), BIN(le, off, room)));
+}

@@ -1,0 +1,387 @@
+/* Compositions of matrix products. The product within is the LOW row: it rounds while it packs. */
+#include "compose.h"
+
+#include <math.h>
+
+static const ac_attrs_product plain = {AC_NO_DTYPE};
+#define MM(x, y) ac_c_call(s, AC_OP_mm, &plain, 2, x, y)
+#define BMM(x, y) ac_c_call(s, AC_OP_bmm, &plain, 2, x, y)
+
+COMPOSE(mv) {
+    if (in[0]->ndim != 2 || in[1]->ndim != 1)
+        REFUSE(AC_RUNTIME, "mv: needs a matrix and a vector, got %d and %d dimensions", in[0]->ndim, in[1]->ndim);
+    return ac_c_squeeze(s, MM(in[0], ac_c_unsqueeze(s, in[1], 1)), 1);
+}
+
+static int need_vectors(const char *what, const ac_tensor *x, const ac_tensor *y) {
+    if (x->ndim == 1 && y->ndim == 1 && x->numel == y->numel && x->dtype == y->dtype) return 0;
+    return ac_fail(AC_RUNTIME,
+                   "%s: needs two vectors of one length and dtype, got %d and %d dimensions, %" PRId64 " and %" PRId64
+                   " elements, %s and %s",
+                   what, x->ndim, y->ndim, x->numel, y->numel, ac_dtypes[x->dtype].name, ac_dtypes[y->dtype].name);
+}
+
+COMPOSE(dot) {
+    NEED(need_vectors("dot", in[0], in[1]));
+    ac_attrs_reduce all = {{.n = -1}, 0, in[0]->dtype};
+    return ac_c_call(s, AC_OP_sum, &all, 1, MUL(in[0], in[1]));
+}
+
+/* beta x + alpha product; x is not looked at where beta is 0, as in torch */
+static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
+    double alpha = ac_scalar_double(a->alpha), beta = ac_scalar_double(a->beta);
+    if (!product) return NULL;
+    if (alpha != 1) product = TIMES(product, alpha);
+    if (beta == 0) return product;
+    if (ac_autocast.active) x = ac_c_cast(s, x, product->dtype);
+    return ADD(product, beta != 1 ? TIMES(x, beta) : x);
+}
+
+COMPOSE(addmm) { return blend(s, in[0], MM(in[1], in[2]), attrs); }
+COMPOSE(baddbmm) { return blend(s, in[0], BMM(in[1], in[2]), attrs); }
+COMPOSE(addmv) { return blend(s, in[0], BIN(mv, in[1], in[2]), attrs); }
+
+COMPOSE(addbmm) { /* one product over all batches: [n, b k] @ [b k, m] */
+    T x = in[1], y = in[2];
+    if (x->ndim != 3 || y->ndim != 3 || x->shape[0] != y->shape[0] || x->shape[2] != y->shape[1]) {
+        char left[AC_SHAPE_TEXT], right[AC_SHAPE_TEXT];
+        REFUSE(AC_RUNTIME, "addbmm: needs batches [b, n, k] and [b, k, m], got %s and %s", ac_shape_text(x, left),
+               ac_shape_text(y, right));
+    }
+    ac_dims order = {3, {1, 0, 2}}, wide = {2, {x->shape[1], x->shape[0] * x->shape[2]}},
+            tall = {2, {y->shape[0] * y->shape[1], y->shape[2]}};
+    T product = MM(ac_c_reshape(s, ac_c_permute(s, x, &order), &wide), ac_c_reshape(s, y, &tall));
+    return blend(s, in[0], product, attrs);
+}
+
+static T outer_product(ac_scratch *s, const char *what, T x, T y) {
+    if (x->ndim != 1 || y->ndim != 1)
+        REFUSE(AC_RUNTIME, "%s: needs two vectors, got %d and %d dimensions", what, x->ndim, y->ndim);
+    return MUL(ac_c_unsqueeze(s, x, 1), y);
+}
+
+COMPOSE(outer) { return outer_product(s, "outer", in[0], in[1]); }
+COMPOSE(addr) {
+    return blend(s, in[0], outer_product(s, "addr", ac_c_low(s, in, n_in, in[1]), ac_c_low(s, in, n_in, in[2])), attrs);
+}
+COMPOSE(vdot) {
+    NEED(need_vectors("vdot", in[0], in[1]));
+    return BIN(dot, in[0], in[1]);
+}
+COMPOSE(low) { return ac_c_low(s, in, n_in, in[0]); }
+
+/* Leading dimensions broadcast to `batch`, flattened to one, the last two kept. */
+static T as_batch(ac_scratch *s, T x, const ac_dims *batch, int64_t numel) {
+    if (!x) return NULL;
+    ac_dims wide = *batch;
+    int64_t rows = x->shape[x->ndim - 2], cols = x->shape[x->ndim - 1];
+    wide.v[wide.n++] = rows, wide.v[wide.n++] = cols;
+    ac_dims flat = {3, {numel, rows, cols}};
+    return ac_c_reshape(s, ac_c_expand(s, x, &wide), &flat);
+}
+
+static T batched_product(ac_scratch *s, T x, T y) {
+    ac_dims batch = ac_shape_of(x), other = ac_shape_of(y);
+    batch.n -= 2, other.n -= 2;
+    NEED(ac_dims_broadcast(&batch, &other, "matmul"));
+    if (batch.n + 2 > AC_MAX_DIMS) REFUSE(AC_RUNTIME, "matmul: more than %d dimensions", AC_MAX_DIMS);
+    int64_t numel = ac_dims_numel(&batch);
+    T product = BMM(as_batch(s, x, &batch, numel), as_batch(s, y, &batch, numel));
+    if (!product) return NULL;
+    ac_dims shape = batch;
+    shape.v[shape.n++] = product->shape[1], shape.v[shape.n++] = product->shape[2];
+    return ac_c_reshape(s, product, &shape);
+}
+
+/* Rows of x [..., n, k] against one matrix are one tall product. */
+static T folded_product(ac_scratch *s, T x, T y) {
+    int last = x->ndim - 1;
+    int64_t width = x->shape[last];
+    ac_dims rows = {2, {width ? x->numel / width : 0, width}}, shape = ac_shape_of(x);
+    if (!width)
+        for (int64_t d = rows.v[0] = 1; d <= last; d++) rows.v[0] *= x->shape[d - 1];
+    shape.v[last] = y->shape[1];
+    T product = MM(ac_c_reshape(s, x, &rows), y);
+    return product ? ac_c_reshape(s, product, &shape) : NULL;
+}
+
+COMPOSE(matmul) {
+    T x = in[0], y = in[1];
+    if (x->ndim == 0 || y->ndim == 0) REFUSE(AC_RUNTIME, "matmul: 0-d operands cannot be multiplied; use *");
+    bool vector_x = x->ndim == 1, vector_y = y->ndim == 1;
+    if (vector_x) x = ac_c_unsqueeze(s, x, 0);
+    if (vector_y) y = ac_c_unsqueeze(s, y, 1);
+    if (!x || !y) return NULL;
+    T product = x->ndim == 2 && y->ndim == 2 ? MM(x, y)
+                : y->ndim == 2               ? folded_product(s, x, y)
+                                             : batched_product(s, x, y);
+    ac_attrs_maybe_dims drop = {{.n = 0}};
+    if (vector_x) drop.dim.v[drop.dim.n++] = -2;
+    if (vector_y) drop.dim.v[drop.dim.n++] = -1;
+    return product && drop.dim.n ? ac_c_call(s, AC_OP_squeeze, &drop, 1, product) : product;
+}
+
+COMPOSE(inner) {
+    T x = in[0], y = in[1];
+    if (x->ndim == 0 || y->ndim == 0) return MUL(ac_c_low(s, in, n_in, x), ac_c_low(s, in, n_in, y));
+    if (y->ndim == 1) return ac_c_product(s, x, y);
+    int64_t width = y->shape[y->ndim - 1];
+    ac_dims shape = ac_shape_of(x), tall = {2, {width ? y->numel / width : 0, width}};
+    T product = ac_c_product(s, x, ac_c_transpose(s, ac_c_reshape(s, y, &tall), 0, 1));
+    shape.n--;
+    for (int d = 0; d + 1 < y->ndim; d++) shape.v[shape.n++] = y->shape[d];
+    return ac_c_reshape(s, product, &shape);
+}
+
+COMPOSE(vecdot) {
+    ATTRS(one_dim);
+    T x = in[0], y = in[1];
+    ac_dims shape = ac_shape_of(x), other = ac_shape_of(y);
+    NEED(ac_dims_broadcast(&shape, &other, "linalg.vecdot"));
+    x = ac_c_transpose(s, ac_c_expand(s, x, &shape), a->dim, -1);
+    y = ac_c_transpose(s, ac_c_expand(s, y, &shape), a->dim, -1);
+    T product = ac_c_product(s, ac_c_unsqueeze(s, x, -2), ac_c_unsqueeze(s, y, -1));
+    T sums = ac_c_squeeze(s, ac_c_squeeze(s, product, -1), -1); /* dim's place is taken by what was last */
+    int64_t dim = a->dim;
+    NEED(ac_dim_wrap(&dim, shape.n, "linalg.vecdot"));
+    if (!sums || dim == shape.n - 1) return sums;
+    ac_dims order = {.n = sums->ndim};
+    for (int64_t d = 0; d < order.n; d++) order.v[d] = d < dim ? d : d + 1 < order.n ? d + 1 : dim;
+    return ac_c_permute(s, sums, &order);
+}
+
+/* -- chains: the cheapest order, by dynamic programming (Cormen et al., Introduction to Algorithms, 15.2) -- */
+
+enum { MAX_CHAIN = 32 };
+typedef struct {
+    int64_t size[MAX_CHAIN + 1]; /* matrix i is size[i] x size[i + 1] */
+    double cost[MAX_CHAIN][MAX_CHAIN];
+    int cut[MAX_CHAIN][MAX_CHAIN];
+} chain;
+
+static void plan_chain(chain *c, int n) {
+    for (int i = 0; i < n; i++) c->cost[i][i] = 0;
+    for (int length = 2; length <= n; length++)
+        for (int i = 0; i + length <= n; i++) {
+            int j = i + length - 1;
+            c->cost[i][j] = INFINITY;
+            for (int k = i; k < j; k++) {
+                double here = (double)c->size[i] * (double)c->size[k + 1] * (double)c->size[j + 1];
+                double cost = c->cost[i][k] + c->cost[k + 1][j] + here;
+                if (cost < c->cost[i][j]) c->cost[i][j] = cost, c->cut[i][j] = k;
+            }
+        }
+}
+
+static T chain_part(ac_scratch *s, const chain *c, T const *m, int i, int j) { /* as deep as the chain is long */
+    if (i == j) return m[i];
+    return MM(chain_part(s, c, m, i, c->cut[i][j]), chain_part(s, c, m, c->cut[i][j] + 1, j));
+}
+
+COMPOSE(multi_dot) {
+    chain c;
+    T m[MAX_CHAIN];
+    if (n_in < 2 || n_in > MAX_CHAIN)
+        REFUSE(AC_RUNTIME, "linalg.multi_dot: takes 2 to %d tensors, got %d", MAX_CHAIN, n_in);
+    bool first = in[0]->ndim == 1, last = in[n_in - 1]->ndim == 1;
+    for (int i = 0; i < n_in; i++) {
+        m[i] = i == 0 && first         ? ac_c_unsqueeze(s, in[i], 0)
+               : i == n_in - 1 && last ? ac_c_unsqueeze(s, in[i], 1)
+                                       : in[i];
+        if (!m[i]) return NULL;
+        if (m[i]->ndim != 2)
+            REFUSE(
+                AC_RUNTIME,
+                "linalg.multi_dot: tensor %d must be a matrix (the first and last may be vectors), got %d dimensions",
+                i, in[i]->ndim);
+        if (i && m[i]->shape[0] != m[i - 1]->shape[1])
+            REFUSE(AC_RUNTIME,
+                   "linalg.multi_dot: tensors %d and %d cannot be multiplied: inner sizes %" PRId64 " and %" PRId64,
+                   i - 1, i, m[i - 1]->shape[1], m[i]->shape[0]);
+        c.size[i] = m[i]->shape[0], c.size[i + 1] = m[i]->shape[1];
+    }
+    plan_chain(&c, n_in);
+    T product = chain_part(s, &c, m, 0, n_in - 1);
+    if (last) product = ac_c_squeeze(s, product, 1);
+    return first ? ac_c_squeeze(s, product, 0) : product;
+}
+
+/* -- sums over chosen dimensions ------------------------------------------------------------------------ */
+
+/* x as a matrix: the dimensions in `dims` last (or first), in that order, the others in their own. */
+static T as_matrix(ac_scratch *s, T x, const ac_dims *dims, bool summed_first, ac_dims *kept) {
+    uint32_t mask = 0;
+    ac_dims order = {.n = 0}, sum = {.n = 0};
+    int64_t inner = 1, outer = 1;
+    for (int64_t i = 0; i < dims->n; i++) {
+        int64_t d = dims->v[i];
+        NEED(ac_dim_wrap(&d, x->ndim, "tensordot"));
+        if (x->ndim == 0 || (mask & (1u << d))) REFUSE(AC_RUNTIME, "tensordot: dimension %" PRId64 " appears twice", d);
+        mask |= 1u << d, sum.v[sum.n++] = d, inner *= x->shape[d];
+    }
+    for (int64_t i = 0; summed_first && i < sum.n; i++) order.v[order.n++] = sum.v[i];
+    for (int d = 0; d < x->ndim; d++)
+        if (!(mask & (1u << d))) order.v[order.n++] = d, kept->v[kept->n++] = x->shape[d], outer *= x->shape[d];
+    for (int64_t i = 0; !summed_first && i < sum.n; i++) order.v[order.n++] = sum.v[i];
+    ac_dims shape = {2, {summed_first ? inner : outer, summed_first ? outer : inner}};
+    return ac_c_reshape(s, ac_c_permute(s, x, &order), &shape);
+}
+
+COMPOSE(tensordot) {
+    ATTRS(tensordot);
+    ac_dims left = {.n = 0}, right = {.n = 0};
+    if (a->dims.n != a->other_dims.n)
+        REFUSE(AC_RUNTIME, "tensordot: as many dimensions of each, got %" PRId64 " and %" PRId64, a->dims.n,
+               a->other_dims.n);
+    for (int64_t i = 0; i < a->dims.n; i++) {
+        int64_t d = a->dims.v[i], e = a->other_dims.v[i];
+        NEED(ac_dim_wrap(&d, in[0]->ndim, "tensordot"));
+        NEED(ac_dim_wrap(&e, in[1]->ndim, "tensordot"));
+        if (!in[0]->ndim || !in[1]->ndim || in[0]->shape[d] != in[1]->shape[e])
+            REFUSE(AC_RUNTIME,
+                   "tensordot: dimension %" PRId64 " of `x` and %" PRId64 " of `other` have different sizes", d, e);
+    }
+    T x = as_matrix(s, in[0], &a->dims, false, &left), y = as_matrix(s, in[1], &a->other_dims, true, &right);
+    if (left.n + right.n > AC_MAX_DIMS)
+        REFUSE(AC_RUNTIME, "tensordot: the result would have more than %d dimensions", AC_MAX_DIMS);
+    for (int64_t i = 0; i < right.n; i++) left.v[left.n++] = right.v[i];
+    return ac_c_reshape(s, MM(x, y), &left);
+}
+
+COMPOSE(bilinear) {
+    T x = in[0], y = in[1], w = in[2];
+    if (w->ndim != 3 || !x->ndim || x->ndim != y->ndim || x->shape[x->ndim - 1] != w->shape[1] ||
+        y->shape[y->ndim - 1] != w->shape[2]) {
+        char xt[AC_SHAPE_TEXT], yt[AC_SHAPE_TEXT], wt[AC_SHAPE_TEXT];
+        REFUSE(AC_RUNTIME, "bilinear: `weight` %s [out, in1, in2] does not fit inputs %s and %s", ac_shape_text(w, wt),
+               ac_shape_text(x, xt), ac_shape_text(y, yt));
+    }
+    int64_t outs = w->shape[0];
+    ac_dims order = {3, {1, 0, 2}}, flat = {2, {w->shape[1], outs * w->shape[2]}}, shape = ac_shape_of(x);
+    T mixed = ac_c_product(s, x, ac_c_reshape(s, ac_c_permute(s, w, &order), &flat));
+    shape.v[shape.n - 1] = outs, shape.v[shape.n++] = w->shape[2];
+    T each = MUL(ac_c_reshape(s, mixed, &shape), ac_c_unsqueeze(s, y, -2));
+    T sums = ac_c_sum(s, each, -1);
+    return in[3] ? ADD(sums, in[3]) : sums;
+}
+
+COMPOSE(cross) {
+    ATTRS(maybe_one_dim);
+    ac_dims shape = ac_shape_of(in[0]), other = ac_shape_of(in[1]);
+    NEED(ac_dims_broadcast(&shape, &other, "cross"));
+    int64_t dim = a->dim == AC_ABSENT ? 0 : a->dim;
+    if (a->dim == AC_ABSENT)
+        while (dim < shape.n && shape.v[dim] != 3) dim++;
+    if (dim < shape.n) NEED(ac_dim_wrap(&dim, (int)shape.n, "cross"));
+    if (dim >= shape.n || shape.v[dim] != 3)
+        REFUSE(AC_RUNTIME, "cross: needs a dimension of size 3, got shape %s",
+               ac_dims_text(&shape, (char[AC_SHAPE_TEXT]){0}));
+    T x = ac_c_expand(s, in[0], &shape), y = ac_c_expand(s, in[1], &shape), part[3], out[AC_MAX_OUT];
+    for (int i = 0; i < 3; i++) {
+        int j = (i + 1) % 3, k = (i + 2) % 3;
+        T plus = MUL(ac_c_select(s, x, dim, j), ac_c_select(s, y, dim, k));
+        part[i] = SUB(plus, MUL(ac_c_select(s, x, dim, k), ac_c_select(s, y, dim, j)));
+    }
+    ac_attrs_one_dim at = {dim};
+    return ac_c_call_many(s, AC_OP_stack, &at, part, 3, out) < 0 ? NULL : out[0];
+}
+
+/* -- recurrent cells ------------------------------------------------------------------------------------- */
+
+#define LINEAR(x, w, b) ac_c_call(s, AC_OP_linear, NULL, 3, x, w, b ? b : ABSENT)
+
+static T gate(ac_scratch *s, T all, int64_t i, int64_t width) {
+    return ac_c_slice(s, all, -1, i * width, (i + 1) * width);
+}
+
+static int need_state(ac_scratch *s, const char *what, T x, T h, T w_ih, T w_hh, int gates) {
+    (void)s;
+    char xt[AC_SHAPE_TEXT], ht[AC_SHAPE_TEXT], it[AC_SHAPE_TEXT], st[AC_SHAPE_TEXT];
+    bool good = x->ndim >= 1 && x->ndim == h->ndim && w_ih->ndim == 2 && w_hh->ndim == 2;
+    int64_t width = good ? h->shape[h->ndim - 1] : 0;
+    good = good && w_ih->shape[0] == gates * width && w_hh->shape[0] == gates * width && w_hh->shape[1] == width;
+    if (good) return 0;
+    return ac_fail(AC_RUNTIME,
+                   "%s: input %s, state %s and weights %s, %s do not fit: expected weights [%d * hidden, in] and [%d * "
+                   "hidden, hidden]",
+                   what, ac_shape_text(x, xt), ac_shape_text(h, ht), ac_shape_text(w_ih, it), ac_shape_text(w_hh, st),
+                   gates, gates);
+}
+
+COMPOSE(lstm_cell) {
+    T h = in[1], c = ac_c_low(s, in, n_in, in[2]);
+    NEED(need_state(s, "lstm_cell", in[0], h, in[3], in[4], 4));
+    if (!ac_same_shape(h, in[2])) REFUSE(AC_RUNTIME, "lstm_cell: `hx` and `cx` must have one shape");
+    int64_t width = h->shape[h->ndim - 1];
+    T gates = ADD(LINEAR(in[0], in[3], in[5]), LINEAR(h, in[4], in[6]));
+    T kept = MUL(UN(sigmoid, gate(s, gates, 1, width)), c);
+    T fresh = MUL(UN(sigmoid, gate(s, gates, 0, width)), UN(tanh, gate(s, gates, 2, width)));
+    s->also[1] = ADD(kept, fresh);
+    return MUL(UN(sigmoid, gate(s, gates, 3, width)), UN(tanh, s->also[1]));
+}
+
+COMPOSE(gru_cell) {
+    T h = ac_c_low(s, in, n_in, in[1]);
+    NEED(need_state(s, "gru_cell", in[0], in[1], in[2], in[3], 3));
+    int64_t width = in[1]->shape[in[1]->ndim - 1];
+    T from_x = LINEAR(in[0], in[2], in[4]), from_h = LINEAR(in[1], in[3], in[5]);
+    T reset = UN(sigmoid, ADD(gate(s, from_x, 0, width), gate(s, from_h, 0, width)));
+    T update = UN(sigmoid, ADD(gate(s, from_x, 1, width), gate(s, from_h, 1, width)));
+    T fresh = UN(tanh, ADD(gate(s, from_x, 2, width), MUL(reset, gate(s, from_h, 2, width))));
+    return ADD(fresh, MUL(update, SUB(h, fresh)));
+}
+
+static T plain_cell(ac_scratch *s, T const *in) {
+    NEED(need_state(s, "rnn_cell", in[0], in[1], in[2], in[3], 1));
+    return ADD(LINEAR(in[0], in[2], in[4]), LINEAR(in[1], in[3], in[5]));
+}
+COMPOSE(rnn_tanh_cell) { return UN(tanh, plain_cell(s, in)); }
+COMPOSE(rnn_relu_cell) { return UN(relu, plain_cell(s, in)); }
+
+/* -- attention ------------------------------------------------------------------------------------------- */
+
+/* True below the diagonal that ends in the upper left corner. */
+static T causal_mask(ac_scratch *s, int64_t rows, int64_t cols, ac_device device) {
+    ac_dims column = {2, {rows, 1}};
+    return BIN(ge, ac_c_reshape(s, ac_c_arange(s, rows, device), &column), ac_c_arange(s, cols, device));
+}
+
+static T shared_heads(ac_scratch *s, T x, T query) { /* one key for several queries: repeated along dimension -3 */
+    int at = x->ndim - 3;
+    int64_t each = x->shape[at] ? query->shape[at] / x->shape[at] : 0;
+    if (each * x->shape[at] != query->shape[at])
+        REFUSE(AC_RUNTIME, "scaled_dot_product_attention: %" PRId64 " heads of the query are no multiple of %" PRId64,
+               query->shape[at], x->shape[at]);
+    ac_dims wide = ac_shape_of(x), flat = wide;
+    for (int64_t d = wide.n++; d > at + 1; d--) wide.v[d] = wide.v[d - 1];
+    wide.v[at + 1] = each, flat.v[at] = query->shape[at];
+    return ac_c_reshape(s, ac_c_expand(s, ac_c_unsqueeze(s, x, at + 1), &wide), &flat);
+}
+
+COMPOSE(attention) {
+    ATTRS(attention);
+    T q = in[0], k = in[1], v = in[2], mask = in[3];
+    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
+        REFUSE(AC_RUNTIME, "scaled_dot_product_attention: query, key and value need at least 2 dimensions");
+    if (mask && a->is_causal)
+        REFUSE(AC_RUNTIME, "scaled_dot_product_attention: give `attn_mask` or `is_causal`, not both");
+    if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim) k = shared_heads(s, k, q), v = shared_heads(s, v, q);
+    if (!k || !v) return NULL;
+    int64_t width = q->shape[q->ndim - 1];
+    double scale = a->scale.kind == AC_NONE ? 1 / sqrt((double)width) : ac_scalar_double(a->scale);
+    T scores = TIMES(ac_c_product(s, q, ac_c_transpose(s, k, -2, -1)), scale);
+    if (a->is_causal) mask = causal_mask(s, q->shape[q->ndim - 2], k->shape[k->ndim - 2], ac_device_of(q));
+    if (mask && mask->dtype == AC_bool) scores = WHERE(mask, scores, NUM(-INFINITY));
+    else if (mask && scores) scores = ADD(scores, ac_c_cast(s, mask, scores->dtype));
+    if (!scores) return NULL;
+    ac_dtype dtype = scores->dtype;
+    ac_attrs_softmax last = {-1, AC_NO_DTYPE};
+    T weights = ac_c_cast(s, ac_c_call(s, AC_OP_softmax, &last, 1, scores), dtype);
+    if (mask && mask->dtype == AC_bool) { /* a row that attends to nothing gives 0, not nan */
+        ac_attrs_reduce_dim over = {{1, {-1}}, 1};
+        weights = WHERE(ac_c_call(s, AC_OP_any, &over, 1, mask), weights, NUM(0));
+    }
+    ac_attrs_dropout drop = {a->dropout_p, 1};
+    if (a->dropout_p > 0) weights = ac_c_call(s, AC_OP_dropout, &drop, 1, weights);
+    return ac_c_product(s, weights, v);
+}

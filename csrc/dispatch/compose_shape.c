@@ -1,0 +1,94 @@
+/* Compositions of views, copies, joining and choosing. */
+#include "compose.h"
+
+#include "../base/rng.h"
+
+static T extremum(ac_scratch *s, ac_op op, T x) {
+    ac_attrs_reduce_dim all = {{.n = -1}, 0};
+    if (x->numel == 0)
+        REFUSE(AC_RUNTIME, "%s: a tensor without elements has none; give `dim`", op == AC_OP_amax ? "max" : "min");
+    return ac_c_call(s, op, &all, 1, x);
+}
+
+COMPOSE(max) { return extremum(s, AC_OP_amax, in[0]); }
+COMPOSE(min) { return extremum(s, AC_OP_amin, in[0]); }
+COMPOSE(max_other) { return BIN(maximum, in[0], in[1]); }
+COMPOSE(min_other) { return BIN(minimum, in[0], in[1]); }
+
+/* -- views and copies ------------------------------------------------------------------------------- */
+
+COMPOSE(reshape) {
+    ac_attrs_size a = *(const ac_attrs_size *)attrs;
+    ac_dims strides;
+    NEED(ac_dims_infer(&a.size, in[0]->numel, "reshape"));
+    if (ac_view_strides(in[0], &a.size, &strides)) return ac_c_call(s, AC_OP_view, &a, 1, in[0]);
+    return ac_c_call(s, AC_OP_view, &a, 1, UN(clone, in[0]));
+}
+
+COMPOSE(flatten) {
+    ATTRS(flatten);
+    const ac_tensor *x = in[0];
+    int64_t first = a->start_dim, last = a->end_dim;
+    NEED(ac_dim_wrap(&first, x->ndim, "flatten"));
+    NEED(ac_dim_wrap(&last, x->ndim, "flatten"));
+    if (first > last)
+        REFUSE(AC_RUNTIME, "flatten: start_dim %" PRId64 " is behind end_dim %" PRId64, a->start_dim, a->end_dim);
+    ac_dims size = {.n = 0};
+    int64_t joined = 1;
+    for (int64_t d = 0; d < x->ndim; d++) {
+        if (d < first || d > last) size.v[size.n++] = x->shape[d];
+        else joined *= x->shape[d];
+        if (d == last) size.v[size.n++] = joined;
+    }
+    if (x->ndim == 0) size = (ac_dims){1, {1}};
+    return ac_c_reshape(s, in[0], &size);
+}
+
+COMPOSE(contiguous) { return ac_is_contiguous(in[0]) ? in[0] : UN(clone, in[0]); }
+
+COMPOSE(t) {
+    if (in[0]->ndim > 2)
+        REFUSE(AC_RUNTIME, "t: needs a tensor of at most 2 dimensions, got %d; use transpose", in[0]->ndim);
+    return ac_c_transpose(s, in[0], 0, in[0]->ndim > 1 ? 1 : 0);
+}
+
+COMPOSE(narrow) {
+    ATTRS(narrow);
+    int64_t dim = a->dim, start = a->start;
+    NEED(ac_dim_wrap(&dim, in[0]->ndim, "narrow"));
+    int64_t size = in[0]->ndim ? in[0]->shape[dim] : 0;
+    if (start < 0) start += size;
+    if (start < 0 || a->length < 0 || start > size || a->length > size - start)
+        REFUSE(AC_RUNTIME,
+               "narrow: start %" PRId64 " and length %" PRId64 " do not fit dimension %" PRId64 " of size %" PRId64,
+               a->start, a->length, dim, size);
+    return ac_c_slice(s, in[0], dim, start, start + a->length);
+}
+
+COMPOSE(stack) {
+    ATTRS(one_dim);
+    T wide[AC_MAX_LIST], out[AC_MAX_OUT];
+    ac_attrs_one_dim at = *a;
+    if (n_in == 0) REFUSE(AC_RUNTIME, "stack: needs at least one tensor, got an empty list");
+    NEED(ac_dim_wrap(&at.dim, in[0]->ndim + 1, "stack"));
+    for (int i = 1; i < n_in; i++)
+        if (!ac_same_shape(in[i], in[0])) {
+            char first[AC_SHAPE_TEXT], other[AC_SHAPE_TEXT];
+            REFUSE(AC_RUNTIME, "stack: all tensors must have one shape, got %s and %s (tensor %d)",
+                   ac_shape_text(in[0], first), ac_shape_text(in[i], other), i);
+        }
+    for (int i = 0; i < n_in; i++) wide[i] = ac_c_unsqueeze(s, in[i], at.dim);
+    return ac_c_call_many(s, AC_OP_cat, &at, wide, n_in, out) < 0 ? NULL : out[0];
+}
+
+/* -- dropout ---------------------------------------------------------------------------------------- */
+
+/* The mask is a place in the random stream, so backward draws it again and none is kept. */
+COMPOSE(dropout) {
+    ATTRS(dropout);
+    if (!(a->p >= 0 && a->p <= 1)) REFUSE(AC_VALUE, "dropout: `p` must be between 0 and 1, got %g", a->p);
+    if (!a->training || a->p == 0) return in[0];
+    ac_generator *g = ac_default_generator();
+    ac_attrs_dropout_mask mask = {a->p, (int64_t)g->seed, (int64_t)ac_generator_take(g, in[0]->numel)};
+    return ac_c_call(s, AC_OP_dropout_mask, &mask, 1, in[0]);
+}
