@@ -24,6 +24,7 @@ _C._cuda_set_paths(":".join([
 from . import (
     _interop,  # attaches the protocols of sharing memory
     _tensor,  # attaches methods to Tensor
+    _composed,  # and more
     amp,
     autograd,
     backends,
@@ -97,7 +98,6 @@ from ._functions import (
     movedim,
     nonzero,
     numel,
-    repeat_interleave,
     split,
     unbind,
 )
@@ -134,8 +134,40 @@ FloatTensor = Tensor
 inf, pi, e = 1e400, 3.141592653589793, 2.718281828459045
 nan = inf - inf
 
+from ._composed.arrange import *
+from ._composed.elementwise import *
+from ._composed.order import *
+from ._composed.products import *
+from ._composed.random import *
+from ._composed.reduce import *
+from ._composed.scatter import *
 from ._ops import *
 from ._ops import abs, add, cat, clamp, div, mul, neg, sub
+
+from .nn.functional import (
+    adaptive_avg_pool1d,
+    adaptive_max_pool1d,
+    alpha_dropout,
+    avg_pool1d,
+    channel_shuffle,
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_tbc,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    feature_dropout,
+    group_norm,
+    layer_norm,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    pairwise_distance,
+    pixel_shuffle,
+    pixel_unshuffle,
+    rms_norm,
+)
 
 concat = concatenate = cat
 multiply, subtract, divide, true_divide = mul, sub, div, div

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 from ._C import Tensor
 
@@ -61,11 +61,3 @@ def equal(input: Tensor, other: Tensor) -> bool:
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Tensor.allclose"""
     return input.allclose(other, rtol, atol, equal_nan)
-
-
-def repeat_interleave(input: Tensor, repeats: int, dim: Optional[int] = None) -> Tensor:
-    """Each element (along ``dim``, or of the flattened tensor) repeated ``repeats`` times."""
-    x = input.reshape(-1) if dim is None else input
-    d = 0 if dim is None else dim % input.ndim
-    wide = x.unsqueeze(d + 1).expand(*x.shape[: d + 1], repeats, *x.shape[d + 1:])
-    return wide.reshape(*x.shape[:d], x.shape[d] * repeats, *x.shape[d + 1:])

@@ -9,6 +9,9 @@ from typing import Any, Optional
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from ._resample import *  # noqa: F403
+from ._resample import in_float32, pad, resampled, sums
+from ._windows import *  # noqa: F403
 
 _f = _C._functions
 
@@ -185,7 +188,146 @@ def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optio
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 ones at the classes, zeros elsewhere, in a new last dimension."""
     n = int(tensor.max().item()) + 1 if num_classes < 0 else num_classes
-    return (tensor.unsqueeze(-1) == make.arange(n)).long()
+    return (tensor.unsqueeze(-1) == make.arange(n, device=tensor.device)).long()
+
+
+def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-05) -> Tensor:
+    """Normalises [N, C, ...] over groups of channels (Wu and He 2018); weight and bias [C]. float32 under autocast."""
+    n, c = input.shape[:2]
+    if num_groups < 1 or c % num_groups:
+        raise RuntimeError(f"group_norm: {c} channels are no multiple of {num_groups} groups")
+    column = (1, c) + (1,) * (input.ndim - 2)
+
+    def run(x: Tensor) -> Tensor:
+        rows = x.reshape(n, num_groups, -1)
+        y = _f["layer_norm"](rows, [rows.shape[-1]], None, None, eps).reshape(x.shape)
+        y = y if weight is None else y * weight.reshape(column)
+        return y if bias is None else y + bias.reshape(column)
+
+    return in_float32(run, input)
+
+
+def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_var: Optional[Tensor] = None,
+                  weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, use_input_stats: bool = True, momentum: float = 0.1,
+                  eps: float = 1e-05) -> Tensor:
+    """Normalises each channel of each sample of [N, C, ...] (Ulyanov et al. 2016), or with running statistics."""
+    n, c = input.shape[:2]
+    if not use_input_stats:
+        return _f["batch_norm"](input, running_mean, running_var, weight, bias, False, momentum, eps)
+    each: Any = lambda t: None if t is None else t.repeat(n)  # noqa: E731
+    mean, var = each(running_mean), each(running_var)
+    y = _f["batch_norm"](input.reshape(1, n * c, *input.shape[2:]), mean, var, each(weight), each(bias), True, momentum, eps)
+    for own, found in ((running_mean, mean), (running_var, var)):
+        if own is not None:
+            own.detach().copy_(found.reshape(n, c).mean(0))
+    return y.reshape(input.shape)
+
+
+def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, eps: Optional[float] = None) -> Tensor:
+    """x / sqrt(mean(x * x) + eps) * weight over the last dimensions (Zhang and Sennrich 2019). float32 under autocast."""
+    shape = [int(n) for n in normalized_shape]
+    if not shape or list(input.shape[-len(shape):]) != shape:
+        raise RuntimeError(f"rms_norm: input {list(input.shape)} does not end in normalized_shape {shape}")
+    room = make.finfo(input.dtype).eps if eps is None else eps
+
+    def run(x: Tensor) -> Tensor:
+        y = x * ((x * x).mean(list(range(-len(shape), 0)), True) + room).rsqrt()
+        return y if weight is None else y * weight
+
+    return in_float32(run, input)
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """x / (k + alpha * mean of x * x over ``size`` neighbouring channels) ** beta (Krizhevsky et al. 2012)."""
+    if input.ndim < 3:
+        raise ValueError(f"local_response_norm: expected at least 3 dimensions, got {input.ndim}")
+    squares = pad(input * input, [0] * (2 * (input.ndim - 2)) + [size // 2, (size - 1) // 2])
+    mean = resampled(squares, 1, sums("local_response_norm", squares.shape[1], size, 1, 0, False, True, None))
+    return input / (mean * alpha + k) ** beta
+
+
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = None, max_norm: Any = None, norm_type: float = 2.0,
+                  scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Optional[Tensor] = None,
+                  include_last_offset: bool = False, padding_idx: Optional[int] = None) -> Tensor:
+    """Bags of rows of ``weight``: each row of input [B, n], or input [n] cut at ``offsets`` [B], becomes their sum, mean or max.
+
+    ValueError for a mode or dimensions that do not fit; ``padding_idx`` counts nothing."""
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise NotImplementedError("embedding_bag: max_norm, scale_grad_by_freq and sparse are not supported")
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"embedding_bag: `mode` must be sum, mean or max, got {mode!r}")
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError("embedding_bag: per_sample_weights go with mode='sum'")
+    flat, counted = input.reshape(-1), None
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError("embedding_bag: offsets go with 1-d input")
+        bags, bag = input.shape[0], make.arange(input.shape[0], device=input.device).unsqueeze(1).expand(input.shape).reshape(-1)
+    elif input.ndim == 1 and offsets is not None:
+        starts = offsets[:-1] if include_last_offset else offsets
+        bags = starts.shape[0]
+        bag = (make.arange(flat.shape[0], device=input.device).unsqueeze(1) >= starts).sum(1) - 1
+    else:
+        raise ValueError(f"embedding_bag: expected input [B, n], or [n] with offsets; got shape {list(input.shape)}")
+    rows = _f["_embedding"](weight, flat, -1)
+    if padding_idx is not None:
+        counted = flat != padding_idx % weight.shape[0]
+        rows = _f["where"](counted.unsqueeze(1), rows, 0.0)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape(-1, 1)
+    zeros = rows.new_zeros((bags, weight.shape[1]))
+    if mode == "max":
+        floor = float("-inf")
+        rows = rows if counted is None else _f["where"](counted.unsqueeze(1), rows, floor)
+        most = zeros.fill_(floor).scatter_reduce(0, bag.unsqueeze(1).expand(rows.shape), rows, "amax")
+        return _f["where"](most == floor, 0.0, most)
+    total = zeros.index_add(0, bag, rows)
+    if mode == "sum":
+        return total
+    ones = make.ones(flat.shape[0], dtype=rows.dtype, device=rows.device) if counted is None else counted.to(rows.dtype)
+    return total / ones.new_zeros(bags).index_add(0, bag, ones).clamp(min=1).unsqueeze(1)
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeroes whole channels of [N, C, L] with probability ``p``."""
+    return _drop_channels("dropout1d", 1, input, p, training, inplace)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeroes whole channels of [N, C, H, W] with probability ``p``."""
+    return _drop_channels("dropout2d", 2, input, p, training, inplace)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zeroes whole channels of [N, C, D, H, W] with probability ``p``."""
+    return _drop_channels("dropout3d", 3, input, p, training, inplace)
+
+
+def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Zeroes whole channels of [N, C, ...] with probability ``p``."""
+    return _drop_channels("feature_dropout", input.ndim - 2, input, p, training, False)
+
+
+def _drop_channels(what: str, nd: int, x: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
+    if not 0 <= p <= 1:
+        raise ValueError(f"{what}: `p` must be between 0 and 1, got {p}")
+    if not training or p == 0:
+        return x
+    lead = x.ndim - nd  # [N,] C
+    kept = _f["dropout"](x.new_ones(tuple(x.shape[:lead]) + (1,) * nd), p, True)
+    return _put(x, x * kept, inplace)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout that keeps the mean and variance of selu's results (Klambauer et al. 2017)."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"alpha_dropout: `p` must be between 0 and 1, got {p}")
+    if not training or p == 0:
+        return input
+    low = -1.0507009873554805 * 1.6732632423543772
+    a = 0.0 if p == 1 else ((1 - p) * (1 + p * low**2)) ** -0.5
+    kept = _f["dropout"](make.ones_like(input), p, True) != 0
+    return _put(input, _f["where"](kept, input, low) * a - a * p * low, inplace)
 
 
 # -- losses ------------------------------------------------------------------------------------------------

@@ -23,7 +23,8 @@
     ROW(hardtanh) ROW(hardshrink) ROW(threshold) ROW(nan_to_num) ROW(fmax) ROW(fmin) ROW(fmod)     \
     ROW(atan2) ROW(hypot) ROW(copysign) ROW(logaddexp) ROW(logaddexp2) ROW(xlogy)   \
     ROW(cumsum) ROW(cumprod) ROW(logcumsumexp) ROW(linear_scan) ROW(flip)   \
-    ROW(convolution) ROW(convolution_weight) ROW(im2col) ROW(col2im) ROW(max_pool) ROW(resample)
+    ROW(convolution) ROW(convolution_weight) ROW(im2col) ROW(col2im) ROW(max_pool) ROW(resample) \
+    ROW(diagonal)
 
 #define ROW(name) FORMULA(name);
 FORMULAS(ROW)

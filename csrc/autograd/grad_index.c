@@ -162,6 +162,19 @@ FORMULA(select) {
     DONE;
 }
 
+FORMULA(diagonal) {
+    ATTR(diagonal);
+    ac_dims dense = ac_dims_contiguous(&ac_f_input(c, 0)->shape), stride = {.n = 0};
+    int64_t a1 = a->dim1 < 0 ? a->dim1 + dense.n : a->dim1, a2 = a->dim2 < 0 ? a->dim2 + dense.n : a->dim2;
+    for (int64_t d = 0; d < dense.n; d++)
+        if (d != a1 && d != a2) stride.v[stride.n++] = dense.v[d];
+    stride.v[stride.n++] = dense.v[a1] + dense.v[a2];
+    bool empty = c->node->outputs[0].shape.v[stride.n - 1] == 0;
+    int64_t at = empty ? 0 : a->offset < 0 ? -a->offset * dense.v[a1] : a->offset * dense.v[a2];
+    GIVE(0, placed(c, &stride, at, false));
+    DONE;
+}
+
 FORMULA(slice) {
     ATTR(slice);
     const ac_dims *shape = &ac_f_input(c, 0)->shape;

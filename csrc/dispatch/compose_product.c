@@ -68,6 +68,7 @@ COMPOSE(vdot) {
     NEED(need_vectors("vdot", in[0], in[1]));
     return BIN(dot, in[0], in[1]);
 }
+COMPOSE(wide) { return in[0]; }
 COMPOSE(low) { return ac_c_low(s, in, n_in, in[0]); }
 
 /* Leading dimensions broadcast to `batch`, flattened to one, the last two kept. */

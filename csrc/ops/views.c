@@ -144,6 +144,27 @@ ac_tensor *ac_view_select(const ac_tensor *x, const void *attrs) {
     return ac_tensor_view(x, &shape, &strides, x->offset + index * x->strides[dim]);
 }
 
+ac_tensor *ac_view_diagonal(const ac_tensor *x, const void *attrs) {
+    ATTRS(diagonal);
+    int64_t row = a->dim1, col = a->dim2, most = INT64_MAX / 2;
+    if (x->ndim < 2) return ac_fail_null(AC_RUNTIME, "diagonal: needs at least 2 dimensions, got %d", x->ndim);
+    if (ac_dim_wrap(&row, x->ndim, "diagonal") < 0 || ac_dim_wrap(&col, x->ndim, "diagonal") < 0) return NULL;
+    if (row == col) return ac_fail_null(AC_RUNTIME, "diagonal: dim1 and dim2 must differ, got %" PRId64 " twice", row);
+    int64_t offset = a->offset < -most ? -most : a->offset > most ? most : a->offset;
+    int64_t rows = x->shape[row] + (offset < 0 ? offset : 0), cols = x->shape[col] - (offset > 0 ? offset : 0);
+    int64_t length = rows < cols ? rows : cols, at = x->offset;
+    ac_dims shape = {.n = 0}, strides = {.n = 0};
+    for (int d = 0; d < x->ndim; d++) {
+        if (d == row || d == col) continue;
+        shape.v[shape.n++] = x->shape[d];
+        strides.v[strides.n++] = x->strides[d];
+    }
+    shape.v[shape.n++] = length > 0 ? length : 0;
+    strides.v[strides.n++] = x->strides[row] + x->strides[col];
+    if (length > 0) at += offset < 0 ? -offset * x->strides[row] : offset * x->strides[col];
+    return ac_tensor_view(x, &shape, &strides, at);
+}
+
 static int64_t clip(int64_t i, int64_t size) {
     if (i < 0) i += size;
     return i < 0 ? 0 : i > size ? size : i;

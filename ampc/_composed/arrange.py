@@ -1,0 +1,459 @@
+"""Shapes and places: rolling, tiling, stacking, triangles, diagonals."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+from collections.abc import Sequence
+from typing import Any, List, Optional, Tuple, Union
+
+from .. import _C
+from .. import _creation as make
+from .._C import Tensor
+
+_f = _C._functions
+
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "broadcast_to", "cartesian_prod",
+    "column_stack", "combinations", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "dstack", "expand_copy",
+    "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "permute_copy", "ravel", "repeat_interleave", "roll", "rot90",
+    "row_stack", "select_scatter", "slice_scatter", "swapaxes", "swapdims", "tensor_split", "tile", "tril", "tril_indices", "triu",
+    "triu_indices", "unflatten", "unravel_index", "vander", "view_as_real", "vsplit", "vstack",
+]
+METHODS = ["broadcast_to", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "fliplr", "flipud", "hsplit",
+           "repeat_interleave", "roll", "rot90", "select_scatter", "slice_scatter", "tensor_split", "tile", "tril", "triu", "vsplit",
+           "tril_", "triu_", "swapaxes_", "swapdims_", "t_", "transpose_"]
+
+
+def _dims(value: Any) -> List[int]:
+    return [value] if isinstance(value, int) else [int(v) for v in value]
+
+
+def _wrap(dim: int, ndim: int, what: str) -> int:
+    n = max(ndim, 1)
+    if not -n <= dim < n:
+        raise IndexError(f"{what}: dimension {dim} is out of range for a tensor of {ndim} dimensions")
+    return dim % n
+
+
+# -- moving values --------------------------------------------------------------------------------------------
+
+
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Values moved on by ``shifts`` along ``dims`` (of the flattened tensor when None), those that fall off put in front."""
+    steps, along = _dims(shifts), None if dims is None else _dims(dims)
+    if along is None or not along:
+        if len(steps) != 1:
+            raise RuntimeError(f"roll: {len(steps)} shifts need as many dims")
+        return roll(input.reshape(-1), steps, [0]).reshape(input.shape)
+    if len(steps) != len(along):
+        raise RuntimeError(f"roll: {len(steps)} shifts and {len(along)} dims do not match")
+    x = input
+    for step, dim in zip(steps, along):
+        d = _wrap(dim, x.ndim, "roll")
+        n = x.shape[d]
+        step = step % n if n else 0
+        if step:
+            x = _f["cat"]([x.narrow(d, n - step, step), x.narrow(d, 0, n - step)], d)
+    return x.clone() if x is input else x
+
+
+def flipud(input: Tensor) -> Tensor:
+    """flip(0)"""
+    return input.flip([0])
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """flip(1). RuntimeError below 2 dimensions."""
+    if input.ndim < 2:
+        raise RuntimeError(f"fliplr: expected at least 2 dimensions, got {input.ndim}")
+    return input.flip([1])
+
+
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by ``k`` quarters in the plane of ``dims``, from the first towards the second."""
+    a, b = (_wrap(d, input.ndim, "rot90") for d in dims)
+    if a == b:
+        raise RuntimeError(f"rot90: dims must be two different ones, got {list(dims)}")
+    k %= 4
+    if k == 0:
+        return input.clone()
+    if k == 2:
+        return input.flip([a, b])
+    return input.flip([b]).transpose(a, b) if k == 1 else input.transpose(a, b).flip([b])
+
+
+def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = None, *, output_size: Optional[int] = None) -> Tensor:
+    """Each element (along ``dim``, or of the flattened tensor) repeated ``repeats`` times: a number, or an int tensor with one for
+    each. With one argument, an int tensor: the indices that this takes."""
+    if repeats is None:
+        return repeat_interleave(make.arange(input.numel(), device=input.device), input.reshape(-1))
+    x = input.reshape(-1) if dim is None else input
+    d = 0 if dim is None else _wrap(dim, input.ndim, "repeat_interleave")
+    n = x.shape[d]
+    if isinstance(repeats, Tensor) and repeats.numel() == 1:
+        repeats = int(repeats.item())
+    if isinstance(repeats, int):
+        if repeats < 0:
+            raise RuntimeError(f"repeat_interleave: `repeats` must be 0 or more, got {repeats}")
+        wide = x.unsqueeze(d + 1).expand(*x.shape[: d + 1], repeats, *x.shape[d + 1:])
+        return wide.reshape(*x.shape[:d], n * repeats, *x.shape[d + 1:])
+    if repeats.ndim != 1 or repeats.shape[0] != n:
+        raise RuntimeError(f"repeat_interleave: `repeats` must hold {n} numbers, got shape {list(repeats.shape)}")
+    if bool((repeats < 0).any()):
+        raise RuntimeError("repeat_interleave: `repeats` must be 0 or more")
+    ends = repeats.long().cumsum(0)
+    total = int(ends[-1].item()) if n else 0
+    at = (make.arange(total, device=x.device).unsqueeze(1) >= ends).sum(1)
+    return x.index_select(d, at)
+
+
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """repeat, with missing dimensions in front counting 1."""
+    times = list(make._size(dims))
+    return input.repeat([1] * (input.ndim - len(times)) + times)
+
+
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
+    """expand"""
+    return input.expand(*size)
+
+
+def broadcast_shapes(*shapes: Any) -> Any:
+    """The shape that shapes broadcast to. RuntimeError where they do not."""
+    shapes = tuple((s,) if isinstance(s, int) else tuple(s) for s in shapes)
+    n = builtins.max((len(s) for s in shapes), default=0)
+    out = [1] * n
+    for shape in shapes:
+        for d, size in enumerate(shape, n - len(shape)):
+            if size != 1 and out[d] not in (1, size):
+                raise RuntimeError(f"broadcast_shapes: {list(map(list, shapes))} do not fit: sizes {out[d]} and {size}")
+            out[d] = out[d] if size == 1 else size
+    from .._device import Size
+    return Size(out)
+
+
+def broadcast_tensors(*tensors: Any) -> Tuple[Tensor, ...]:
+    """Tensors expanded to the shape they broadcast to."""
+    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
+        tensors = tuple(tensors[0])
+    shape = broadcast_shapes(*(t.shape for t in tensors))
+    return tuple(t.expand(*shape) for t in tensors)
+
+
+def meshgrid(*tensors: Any, indexing: Optional[str] = None) -> Tuple[Tensor, ...]:
+    """Coordinates of the grid that vectors span; ``indexing`` 'ij' (default) or 'xy', which swaps the first two."""
+    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
+        tensors = tuple(tensors[0])
+    if indexing not in (None, "ij", "xy"):
+        raise RuntimeError(f"meshgrid: `indexing` must be 'ij' or 'xy', got {indexing!r}")
+    if not tensors:
+        raise RuntimeError("meshgrid: needs at least one tensor")
+    if any(t.ndim > 1 for t in tensors):
+        raise RuntimeError("meshgrid: takes vectors and 0-d tensors")
+    axes = [t.reshape(-1) for t in tensors]
+    swap = indexing == "xy" and len(axes) > 1
+    order = [1, 0, *range(2, len(axes))] if swap else list(range(len(axes)))
+    shape = [len(axes[i]) for i in order]
+    return tuple(a.reshape([-1 if order[d] == i else 1 for d in range(len(axes))]).expand(*shape) for i, a in enumerate(axes))
+
+
+# -- joining -----------------------------------------------------------------------------------------------------
+
+
+def _each(f: Any, tensors: Any) -> Any:
+    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
+        tensors = tuple(tensors[0])
+    out = tuple(f(t) for t in tensors)
+    return out[0] if len(out) == 1 else out
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """0-d tensors with a dimension of size 1."""
+    return _each(lambda t: t.reshape(1) if t.ndim == 0 else t, tensors)
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """Dimensions of size 1 put in front, up to 2."""
+    return _each(lambda t: t.reshape(1, 1) if t.ndim == 0 else t.unsqueeze(0) if t.ndim == 1 else t, tensors)
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """Dimensions of size 1 added, up to 3."""
+    def one(t: Tensor) -> Tensor:
+        return t.reshape(1, 1, 1) if t.ndim == 0 else t.reshape(1, -1, 1) if t.ndim == 1 else t.unsqueeze(-1) if t.ndim == 2 else t
+    return _each(one, tensors)
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along dimension 1, vectors along 0."""
+    every = [atleast_1d(t) for t in tensors]
+    return _f["cat"](every, 0 if every[0].ndim == 1 else 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along dimension 0, vectors as rows."""
+    return _f["cat"]([atleast_2d(t) for t in tensors], 0)
+
+
+row_stack = vstack
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along dimension 2."""
+    return _f["cat"]([atleast_3d(t) for t in tensors], 2)
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """hstack, vectors as columns."""
+    return hstack([t.reshape(t.numel(), 1) if t.ndim <= 1 else t for t in tensors])
+
+
+def block_diag(*tensors: Tensor) -> Tensor:
+    """Matrices along the diagonal, zeros elsewhere."""
+    every = [atleast_2d(t) for t in tensors]
+    dtype = every[0].dtype
+    for t in every[1:]:
+        dtype = _C.promote_types(dtype, t.dtype)
+    width, rows, at = sum(t.shape[1] for t in every), [], 0
+    for t in every:
+        n, m = t.shape
+        zeros = make.zeros
+        rows.append(_f["cat"]([zeros(n, at, dtype=dtype, device=t.device), t.to(dtype), zeros(n, width - at - m, dtype=dtype, device=t.device)], 1))
+        at += m
+    return _f["cat"](rows, 0)
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple[Tensor, ...]:
+    """As many nearly equal parts along ``dim``, or cut before each of the indices listed."""
+    n = input.shape[_wrap(dim, input.ndim, "tensor_split")]
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.tolist()
+    if isinstance(indices_or_sections, int):
+        k = indices_or_sections
+        if k < 1:
+            raise RuntimeError(f"tensor_split: the number of parts must be above 0, got {k}")
+        sizes = [n // k + (i < n % k) for i in range(k)]
+        cuts = list(itertools.accumulate(sizes))[:-1]
+    else:
+        cuts = [int(i) for i in indices_or_sections]
+    ends = [builtins.min(builtins.max(c + n if c < 0 else c, 0), n) for c in cuts] + [n]
+    starts = [0, *ends[:-1]]
+    return tuple(input.narrow(dim, builtins.min(a, n), builtins.max(b - a, 0)) for a, b in zip(starts, ends))
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
+    """tensor_split along dimension 1, of vectors along 0."""
+    return _even_split("hsplit", input, indices_or_sections, 0 if input.ndim == 1 else 1, 1)
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
+    """tensor_split along dimension 0."""
+    return _even_split("vsplit", input, indices_or_sections, 0, 2)
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
+    """tensor_split along dimension 2."""
+    return _even_split("dsplit", input, indices_or_sections, 2, 3)
+
+
+def _even_split(what: str, x: Tensor, parts: Any, dim: int, least: int) -> Tuple[Tensor, ...]:
+    if x.ndim < least:
+        raise RuntimeError(f"{what}: expected at least {least} dimensions, got {x.ndim}")
+    if isinstance(parts, int) and (parts < 1 or x.shape[dim] % parts):
+        raise RuntimeError(f"{what}: dimension {dim} of size {x.shape[dim]} does not divide into {parts} parts")
+    return tensor_split(x, parts, dim)
+
+
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """Every choice of one element from each vector, a row each."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return _f["stack"]([g.reshape(-1) for g in meshgrid(*tensors)], 1)
+
+
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """Every choice of ``r`` elements of a vector, a row each."""
+    if input.ndim != 1:
+        raise RuntimeError(f"combinations: expected a vector, got {input.ndim} dimensions")
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = list(choose(range(input.shape[0]), r))
+    return input[_C._tensor_from([list(p) for p in places], _C.int64).to(input.device)] if places else input.new_empty((0, r))
+
+
+# -- triangles and diagonals ------------------------------------------------------------------------------------------
+
+
+def _below(x: Tensor, diagonal: int, what: str) -> Tensor:
+    """True where column - row <= diagonal."""
+    if x.ndim < 2:
+        raise RuntimeError(f"{what}: expected at least 2 dimensions, got {x.ndim}")
+    rows, cols = make.arange(x.shape[-2], device=x.device), make.arange(x.shape[-1], device=x.device)
+    return cols - rows.unsqueeze(1) <= diagonal
+
+
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle of matrices, up to ``diagonal`` above the main one; zeros elsewhere."""
+    return _f["where"](_below(input, diagonal, "tril"), input, 0 if input.dtype != _C.bool else False)
+
+
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle of matrices, from ``diagonal`` above the main one; zeros elsewhere."""
+    return _f["where"](_below(input, diagonal - 1, "triu"), 0 if input.dtype != _C.bool else False, input)
+
+
+def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
+    """tril, in place."""
+    return self.copy_(tril(self, diagonal))
+
+
+def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
+    """triu, in place."""
+    return self.copy_(triu(self, diagonal))
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """The places of a matrix' lower triangle: int64 [2, n]."""
+    places = [(i, j) for i in range(row) for j in range(builtins.min(builtins.max(i + offset + 1, 0), col))]
+    return _places(places, dtype, device)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """The places of a matrix' upper triangle: int64 [2, n]."""
+    places = [(i, j) for i in range(row) for j in range(builtins.max(i + offset, 0), col)]
+    return _places(places, dtype, device)
+
+
+def _places(places: list, dtype: Any, device: Any) -> Tensor:
+    table = [[p[d] for p in places] for d in range(2)]
+    return make.tensor(table, dtype=dtype or _C.int64, device=device)
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The last dimension laid on the diagonal of matrices of zeros."""
+    n = input.shape[-1] + abs(offset)
+    a, b = _wrap(dim1, input.ndim + 1, "diag_embed"), _wrap(dim2, input.ndim + 1, "diag_embed")
+    if a == b:
+        raise RuntimeError(f"diag_embed: dim1 and dim2 must differ, got {dim1} and {dim2}")
+    if a > b:
+        a, b, offset = b, a, -offset
+    room = input.new_zeros((*input.shape[:-1], n, n))
+    stride = room.stride()
+    at = (stride[-1] if offset >= 0 else stride[-2]) * abs(offset)
+    flat = _f["_as_strided_scatter"](room, input, list(input.shape), [*stride[:-2], stride[-2] + stride[-1]], at)
+    return flat.movedim((-2, -1), (a, b))
+
+
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A vector as a diagonal matrix, or the diagonal of a matrix."""
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input.ndim != 2:
+        raise RuntimeError(f"diag: expected a vector or a matrix, got {input.ndim} dimensions")
+    return input.diagonal(diagonal).clone()
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """diag of the flattened tensor."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy with src written on a diagonal."""
+    out = input.clone()
+    out.diagonal(offset, dim1, dim2).copy_(src)
+    return out
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy with src written at ``index`` of ``dim``."""
+    out = input.clone()
+    out.select(dim, index).copy_(src)
+    return out
+
+
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Optional[int] = None, end: Optional[int] = None, step: int = 1) -> Tensor:
+    """A copy with src written at start:end:step of ``dim``."""
+    out = input.clone()
+    _f["_slice"](out, dim, start, end, step).copy_(src)
+    return out
+
+
+def vander(x: Tensor, N: Optional[int] = None, increasing: bool = False) -> Tensor:
+    """Powers of x, a column each, the highest first unless ``increasing``."""
+    n = x.shape[0] if N is None else N
+    powers = make.arange(n, device=x.device)
+    out = x.unsqueeze(-1) ** (powers if increasing else powers.flip([0])).to(x.dtype)
+    return out
+
+
+def unravel_index(indices: Tensor, shape: Union[int, Sequence[int]]) -> Tuple[Tensor, ...]:
+    """Places in the flattened tensor as one index a dimension."""
+    out: List[Tensor] = []
+    for size in reversed(_dims(shape)):
+        out.append(indices % size)
+        indices = indices // size
+    return tuple(reversed(out))
+
+
+# -- methods of the same name ---------------------------------------------------------------------------------------------
+
+
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """transpose"""
+    return input.transpose(axis0, axis1)
+
+
+def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """transpose"""
+    return input.transpose(dim0, dim1)
+
+
+def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """movedim"""
+    return input.movedim(source, destination)
+
+
+def ravel(input: Tensor) -> Tensor:
+    """reshape(-1)"""
+    return input.reshape(-1)
+
+
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One dimension cut into several."""
+    return input.unflatten(dim, sizes)
+
+
+def expand_copy(input: Tensor, size: Sequence[int]) -> Tensor:
+    """expand, in memory of its own."""
+    return input.expand(*size).clone()
+
+
+def permute_copy(input: Tensor, dims: Sequence[int]) -> Tensor:
+    """permute, in memory of its own."""
+    return input.permute(dims).clone()
+
+
+def view_as_real(input: Tensor) -> Tensor:
+    """RuntimeError: there are no complex tensors."""
+    raise RuntimeError("view_as_real: there are no complex tensors")
+
+
+def _in_place_view(self: Tensor, view: Tensor) -> Tensor:
+    if self.requires_grad:
+        raise RuntimeError("the geometry of a tensor that requires gradients cannot be changed in place")
+    self.data = view
+    return self
+
+
+def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    """transpose, in place."""
+    return _in_place_view(self, self.detach().transpose(dim0, dim1))
+
+
+def t_(self: Tensor) -> Tensor:
+    """t, in place."""
+    return _in_place_view(self, self.detach().t())
+
+
+swapaxes_ = swapdims_ = transpose_

@@ -1,0 +1,139 @@
+"""Elementwise functions in terms of others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Optional
+
+from .. import _C
+from .. import _creation as make
+from .._C import Tensor
+
+_f = _C._functions
+
+__all__ = ["arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "celu", "clamp_max", "clamp_min", "deg2rad", "fix",
+           "float_power", "isin", "isneginf", "isposinf", "ldexp", "nan_to_num", "positive", "rad2deg", "rrelu", "rsub", "selu", "sgn", "sinc"]
+METHODS = ["deg2rad", "fix", "float_power", "isneginf", "isposinf", "ldexp", "nan_to_num", "nan_to_num_", "positive", "rad2deg", "sgn", "sinc",
+           "arccos", "arcsin", "arctan", "arccosh", "arcsinh", "arctanh", "arctan2", "logical_and_", "logical_or_", "logical_xor_", "logical_not_"]
+
+
+def positive(input: Tensor) -> Tensor:
+    """x itself. RuntimeError for bool."""
+    if input.dtype == _C.bool:
+        raise RuntimeError("positive: bool has no sign")
+    return input
+
+
+def sgn(input: Tensor) -> Tensor:
+    """sign"""
+    return input.sign()
+
+
+def fix(input: Tensor) -> Tensor:
+    """trunc"""
+    return input.trunc()
+
+
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees as radians."""
+    return input * (math.pi / 180)
+
+
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians as degrees."""
+    return input * (180 / math.pi)
+
+
+def sinc(input: Tensor) -> Tensor:
+    """sin(pi x) / (pi x), 1 at 0."""
+    zero = input == 0
+    x = _f["where"](zero, 1.0, input) * math.pi
+    return _f["where"](zero, 1.0, x.sin() / x)
+
+
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """x * 2 ** other"""
+    return input * _f["exp2"](other if other.is_floating_point() else other.to(_C.get_default_dtype()))
+
+
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """x ** exponent in float64."""
+    wide = lambda v: v.double() if isinstance(v, Tensor) else v  # noqa: E731
+    x, e = wide(input), wide(exponent)
+    return _f["pow"](x, e)
+
+
+def isposinf(input: Tensor) -> Tensor:
+    """True where x is inf."""
+    return input == math.inf
+
+
+def isneginf(input: Tensor) -> Tensor:
+    """True where x is -inf."""
+    return input == -math.inf
+
+
+def nan_to_num(input: Tensor, nan: Optional[float] = None, posinf: Optional[float] = None, neginf: Optional[float] = None) -> Tensor:
+    """x with nan replaced by 0 and the infinities by the dtype's extremes, or by what is given."""
+    if not input.is_floating_point():
+        return input.clone()
+    limits = make.finfo(input.dtype)
+    return _f["_nan_to_num"](input, 0.0 if nan is None else nan, limits.max if posinf is None else posinf,
+                             limits.min if neginf is None else neginf)
+
+
+def nan_to_num_(self: Tensor, nan: Optional[float] = None, posinf: Optional[float] = None, neginf: Optional[float] = None) -> Tensor:
+    """nan_to_num, in place."""
+    return self.copy_(nan_to_num(self, nan, posinf, neginf))
+
+
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """True where an element is among test_elements."""
+    some = next(t for t in (elements, test_elements) if isinstance(t, Tensor))
+    x = elements if isinstance(elements, Tensor) else make.tensor(elements, device=some.device)
+    y = test_elements if isinstance(test_elements, Tensor) else make.tensor(test_elements, device=some.device)
+    found = (x.unsqueeze(-1) == y.reshape(-1)).any(-1)
+    return found.logical_not() if invert else found
+
+
+def selu(input: Tensor) -> Tensor:
+    """nn.functional.selu"""
+    return _f["elu"](input, 1.6732632423543772, 1.0507009873554805)
+
+
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """nn.functional.celu"""
+    return _f["elu"](input, alpha, 1.0, 1.0 / alpha)
+
+
+def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """nn.functional.rrelu"""
+    from ..nn.functional import rrelu as function
+    return function(input, lower, upper, training)
+
+
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """clamp(min=min)"""
+    return input.clamp(min, None)
+
+
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """clamp(max=max)"""
+    return input.clamp(None, max)
+
+
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * x"""
+    return other - input * alpha if alpha != 1 else other - input
+
+
+def _written(name: str) -> Any:
+    def f(self: Tensor, *args: Any) -> Tensor:
+        return self.copy_(_f[name](self, *args))
+    f.__name__, f.__doc__ = name + "_", f"{name}, in place."
+    return f
+
+
+logical_and_, logical_or_, logical_xor_, logical_not_ = (_written("logical_" + n) for n in ("and", "or", "xor", "not"))
+arccos, arcsin, arctan, arccosh, arcsinh, arctanh, arctan2 = (
+    _f[n] for n in ("acos", "asin", "atan", "acosh", "asinh", "atanh", "atan2"))

@@ -1,0 +1,307 @@
+"""What depends on the order of values: medians, quantiles, unique values, counts, places in a sorted list."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from typing import Any, Optional
+
+from .. import _C
+from .. import _creation as make
+from .._C import Tensor
+
+_f = _C._functions
+
+__all__ = ["aminmax", "argsort", "argwhere", "bincount", "bucketize", "count_nonzero", "histc", "kthvalue", "median", "mode", "msort",
+           "nanmedian", "nanquantile", "quantile", "searchsorted", "unique", "unique_consecutive"]
+METHODS = ["aminmax", "argsort", "argwhere", "bincount", "count_nonzero", "histc", "kthvalue", "median", "mode", "msort", "nanmedian",
+           "nanquantile", "quantile", "unique", "unique_consecutive"]
+
+Pair = namedtuple("Pair", ["values", "indices"])
+Extremes = namedtuple("Extremes", ["min", "max"])
+
+
+def _picked(values: Tensor, indices: Tensor, at: Any, dim: int, keepdim: bool) -> Pair:
+    """Values and indices at place ``at`` (a number, or a tensor that keeps ``dim``)."""
+    if isinstance(at, Tensor):
+        pair = Pair(values.gather(dim, at), indices.gather(dim, at))
+    else:
+        pair = Pair(values.narrow(dim, at, 1), indices.narrow(dim, at, 1))
+    return pair if keepdim else Pair(pair.values.squeeze(dim), pair.indices.squeeze(dim))
+
+
+def _some(x: Tensor, dim: int, what: str) -> int:
+    n = x.shape[dim] if x.ndim else 1
+    if n == 0:
+        raise IndexError(f"{what}: dimension {dim} has no elements to choose from")
+    return n
+
+
+def _line(x: Tensor) -> Tensor:
+    return x.reshape(1) if x.ndim == 0 else x
+
+
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """Where the values lie in order along ``dim``."""
+    return input.sort(dim, descending)[1]
+
+
+def msort(input: Tensor) -> Tensor:
+    """Sorted along dimension 0."""
+    return input.sort(0)[0]
+
+
+def argwhere(input: Tensor) -> Tensor:
+    """Indices of the nonzero elements, one row each."""
+    return input.nonzero()
+
+
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
+    """The k-th smallest value along ``dim``, counted from 1, and where it is."""
+    n = _some(input, dim, "kthvalue")
+    if not 1 <= k <= n:
+        raise RuntimeError(f"kthvalue: `k` must be from 1 to {n}, got {k}")
+    if input.ndim == 0:
+        return Pair(input.clone(), make.zeros((), dtype=_C.int64, device=input.device))
+    return _picked(*input.sort(dim), k - 1, dim, keepdim)
+
+
+def median(input: Tensor, dim: Optional[int] = None, keepdim: bool = False) -> Any:
+    """The lower one of the middle values: of all, or along ``dim`` with where it is; nan when there is one."""
+    if dim is None:
+        flat = input.reshape(-1)
+        if flat.numel() == 0:
+            return input.new_full((), math.nan)
+        return median(flat, 0).values
+    n = _some(input, dim, "median")
+    if input.ndim == 0:
+        return kthvalue(input, 1, 0, keepdim)
+    values, indices = input.sort(dim)
+    middle = make.full([1 if d == dim % input.ndim else s for d, s in enumerate(input.shape)], (n - 1) // 2, dtype=_C.int64, device=input.device)
+    if input.is_floating_point():  # nans sort last: the first of them is the answer where there are any
+        nans = input.isnan().sum(dim, True)
+        middle = _f["where"](nans > 0, n - nans, middle)
+    return _picked(values, indices, middle, dim, keepdim)
+
+
+def nanmedian(input: Tensor, dim: Optional[int] = None, keepdim: bool = False) -> Any:
+    """median of what is not nan."""
+    if dim is None:
+        flat = input.reshape(-1)
+        return nanmedian(flat, 0).values if flat.numel() else input.new_full((), math.nan)
+    _some(input, dim, "nanmedian")
+    values, indices = _line(input).sort(dim)
+    there = input.isnan().logical_not().sum(dim, True) if input.ndim else input.isnan().logical_not().long().reshape(1)
+    pair = _picked(values, indices, ((there - 1).clamp(min=0) // 2), dim, keepdim or input.ndim == 0)
+    return Pair(pair.values.reshape(()), pair.indices.reshape(())) if input.ndim == 0 else pair
+
+
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
+    """The most frequent value along ``dim`` (the smallest of equally frequent ones), and where it last is."""
+    _some(input, dim, "mode")
+    if input.ndim == 0:
+        return kthvalue(input, 1, 0, keepdim)
+    values, indices = input.sort(dim)
+    n = input.shape[dim]
+    place = make.arange(n, device=input.device).reshape([n if d == dim % input.ndim else 1 for d in range(input.ndim)]).expand(input.shape)
+    fresh = values != values.roll(1, dim)
+    fresh = fresh | (place == 0)
+    start = _f["where"](fresh, place, 0).cummax(dim)[0]
+    run = place - start  # how often the value was met before
+    best = run.argmax(dim, True)
+    return _picked(values, indices, best, dim, keepdim)
+
+
+_BETWEEN = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+def _quantile(what: str, x: Tensor, q: Any, dim: Optional[int], keepdim: bool, interpolation: str, ignore_nan: bool) -> Tensor:
+    if not x.is_floating_point() or x.dtype not in (_C.float32, _C.float64):
+        raise RuntimeError(f"{what}: expected float32 or float64, got {x.dtype}")
+    if interpolation not in _BETWEEN:
+        raise RuntimeError(f"{what}: `interpolation` must be one of {', '.join(_BETWEEN)}, got {interpolation!r}")
+    part = q if isinstance(q, Tensor) else make.tensor(q, dtype=x.dtype, device=x.device)
+    if part.ndim > 1 or part.dtype != x.dtype:
+        raise RuntimeError(f"{what}: `q` must be a number or a vector of {x.dtype}, got {part.ndim} dimensions of {part.dtype}")
+    if bool(((part < 0) | (part > 1)).any()):
+        raise RuntimeError(f"{what}: `q` must lie in [0, 1]")
+    shape = [1] * x.ndim if dim is None else [1 if d == dim % max(x.ndim, 1) else s for d, s in enumerate(x.shape)]
+    rows = x.reshape(1, -1) if dim is None or x.ndim == 0 else x.movedim(dim, -1)
+    if rows.shape[-1] == 0:
+        raise RuntimeError(f"{what}: needs at least one element")
+    values = rows.sort(-1)[0]
+    nans = rows.isnan().sum(-1, True)
+    count = rows.shape[-1] - nans if ignore_nan else nans * 0 + rows.shape[-1]
+    at = part.reshape(-1) * (count - 1).clamp(min=0).to(x.dtype)
+    low = at.floor()
+    if interpolation == "lower":
+        at = low
+    elif interpolation == "higher":
+        at = low = at.ceil()
+    elif interpolation == "nearest":
+        at = low = at.round()
+    below = values.gather(-1, low.long())
+    if interpolation in ("linear", "midpoint"):
+        above = values.gather(-1, at.ceil().long())
+        weight = at - low if interpolation == "linear" else (at != low).to(x.dtype) * 0.5
+        below = below.lerp(above, weight)
+    empty = count == 0 if ignore_nan else nans > 0
+    out = _f["where"](empty, math.nan, below)  # [..., q]
+    out = out.movedim(-1, 0)
+    lead = [out.shape[0]] if part.ndim else []
+    if keepdim:
+        return out.reshape([*lead, *shape])
+    if dim is None or x.ndim == 0:
+        return out.reshape(lead)
+    return out if part.ndim else out.squeeze(0)
+
+
+def quantile(input: Tensor, q: Any, dim: Optional[int] = None, keepdim: bool = False, *, interpolation: str = "linear") -> Tensor:
+    """The value below which the part ``q`` in [0, 1] lies, of all or along ``dim``; several q make a dimension in front."""
+    return _quantile("quantile", input, q, dim, keepdim, interpolation, False)
+
+
+def nanquantile(input: Tensor, q: Any, dim: Optional[int] = None, keepdim: bool = False, *, interpolation: str = "linear") -> Tensor:
+    """quantile of what is not nan."""
+    return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
+
+
+def aminmax(input: Tensor, *, dim: Optional[int] = None, keepdim: bool = False) -> Extremes:
+    """The smallest and the largest value, of all or along ``dim``."""
+    over = None if dim is None else [dim]
+    return Extremes(input.amin(over, keepdim), input.amax(over, keepdim))
+
+
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many values are not 0, of all or over ``dim``."""
+    return (input != 0).sum(dim)
+
+
+# -- places in a sorted list -----------------------------------------------------------------------------------------------
+
+
+def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: Optional[str] = None,
+                 sorter: Optional[Tensor] = None) -> Tensor:
+    """Where values would go into rows in order along the last dimension: before equal ones, behind them with right=True
+    (side='right')."""
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"searchsorted: `side` must be 'left' or 'right', got {side!r}")
+    if side == "left" and right:
+        raise RuntimeError("searchsorted: side='left' and right=True contradict each other")
+    rows = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
+    values = input if isinstance(input, Tensor) else make.tensor(input, dtype=rows.dtype, device=rows.device)
+    if rows.ndim != 1 and list(rows.shape[:-1]) != list(values.shape[:-1]):
+        raise RuntimeError(f"searchsorted: rows {list(rows.shape)} and values {list(values.shape)} must agree in all but the last dimension")
+    n, behind = rows.shape[-1], right or side == "right"
+    low = make.zeros(values.shape, dtype=_C.int64, device=rows.device)
+    high = low + n
+    for _ in range(max(n, 1).bit_length()):  # bisection, all at once
+        mid = (low + high) // 2
+        safe = mid.clamp(max=max(n - 1, 0))
+        if n == 0:
+            break
+        there = rows[safe] if rows.ndim == 1 else rows.gather(-1, safe)
+        on = (there <= values if behind else there < values) & (low < high)
+        low, high = _f["where"](on, mid + 1, low), _f["where"](on | (low >= high), high, mid)
+    return low.int() if out_int32 else low
+
+
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """Between which boundaries values lie: searchsorted(boundaries, input)."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"bucketize: `boundaries` must be a vector, got {boundaries.ndim} dimensions")
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def bincount(input: Tensor, weights: Optional[Tensor] = None, minlength: int = 0) -> Tensor:
+    """How often each of 0, 1, 2, ... occurs in a vector, or the sum of its weights."""
+    if input.ndim != 1 or input.is_floating_point() or input.dtype == _C.bool:
+        raise RuntimeError(f"bincount: expected a vector of integers, got {input.ndim} dimensions of {input.dtype}")
+    if minlength < 0:
+        raise RuntimeError(f"bincount: `minlength` must be 0 or more, got {minlength}")
+    if weights is not None and weights.shape != input.shape:
+        raise RuntimeError(f"bincount: {list(weights.shape)} weights for {list(input.shape)} values")
+    size = minlength
+    if input.numel():
+        low, high = aminmax(input)
+        if int(low.item()) < 0:
+            raise RuntimeError(f"bincount: values must be 0 or more, got {int(low.item())}")
+        size = max(size, int(high.item()) + 1)
+    if weights is None:
+        each = make.ones(input.shape, dtype=_C.int64, device=input.device)
+    else:
+        each = weights.detach() if weights.dtype == _C.float32 else weights.detach().double()
+    return make.zeros(size, dtype=each.dtype, device=input.device).scatter_add(0, input.long(), each)
+
+
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many values lie in each of ``bins`` equal parts of [min, max], the last one closed; of the values' own range when both
+    are 0."""
+    if bins < 1:
+        raise RuntimeError(f"histc: `bins` must be above 0, got {bins}")
+    x = input.detach().reshape(-1)
+    low, high = float(min), float(max)
+    if low == high == 0 and x.numel():
+        low, high = (float(v.item()) for v in aminmax(x))
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"histc: the range from {low} to {high} is not finite")
+    if low > high:
+        raise RuntimeError(f"histc: `max` {high} must be above `min` {low}")
+    inside = (x >= low) & (x <= high)
+    at = ((x.double() - low) * (bins / (high - low))).nan_to_num(0.0).clamp(0, bins - 1).long()
+    return make.zeros(bins, dtype=x.dtype, device=x.device).scatter_add(0, at, inside.to(x.dtype))
+
+
+# -- unique values -------------------------------------------------------------------------------------------------------------
+
+
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Optional[int] = None) -> Any:
+    """The different values in order (or, with ``dim``, the different slices); with where each element's is, and how often each
+    occurs."""
+    if dim is None:
+        flat = input.reshape(-1)
+        values, order = flat.sort(0)
+        rows = values.unsqueeze(1)
+    else:
+        rows = input.movedim(dim, 0).reshape(input.shape[dim], -1)
+        order = make.arange(rows.shape[0], device=input.device)
+        for column in range(rows.shape[1] - 1, -1, -1):  # the last column decides least
+            order = order[rows[:, column][order].sort(0)[1]]
+        rows = rows[order]
+    fresh = _starts(rows)
+    return _unique_result(input, dim, rows, order, fresh, return_inverse, return_counts, input.shape if dim is None else None)
+
+
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Optional[int] = None) -> Any:
+    """unique of neighbours only, in the order they have."""
+    rows = input.reshape(-1, 1) if dim is None else input.movedim(dim, 0).reshape(input.shape[dim], -1)
+    order = make.arange(rows.shape[0], device=input.device)
+    return _unique_result(input, dim, rows, order, _starts(rows), return_inverse, return_counts, input.shape if dim is None else None)
+
+
+def _starts(rows: Tensor) -> Tensor:
+    """True where a row differs from the one before."""
+    n = rows.shape[0]
+    first = make.ones(min(n, 1), dtype=_C.bool, device=rows.device)
+    return first if n < 2 else _f["cat"]([first, (rows[1:] != rows[:-1]).any(1)])
+
+
+def _unique_result(x: Tensor, dim: Optional[int], rows: Tensor, order: Tensor, fresh: Tensor, inverse: bool, counts: bool, shape: Any) -> Any:
+    starts = fresh.nonzero().reshape(-1)
+    kept = rows[starts]
+    if dim is None:
+        values = kept.reshape(-1)
+    else:
+        moved = x.movedim(dim, 0)
+        values = kept.reshape(starts.shape[0], *moved.shape[1:]).movedim(0, dim)
+    results = [values]
+    if inverse:
+        group = fresh.long().cumsum(0) - 1
+        back = make.zeros(order.shape, dtype=_C.int64, device=x.device).scatter(0, order, group)
+        results.append(back if shape is None else back.reshape(shape))
+    if counts:
+        ends = _f["cat"]([starts[1:], make.full((min(1, starts.shape[0]),), rows.shape[0], dtype=_C.int64, device=x.device)])
+        results.append(ends - starts)
+    return results[0] if len(results) == 1 else tuple(results)

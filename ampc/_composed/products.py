@@ -1,0 +1,180 @@
+"""Products of tensors: einsum, tensordot, chains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Dict, List, Tuple
+
+from .. import _C
+from .._C import Tensor
+
+_f = _C._functions
+
+__all__ = ["chain_matmul", "einsum", "ger", "kron", "tensordot"]
+METHODS = ["ger", "kron", "addmm_", "addmv_", "addr_", "addbmm_", "baddbmm_", "renorm_"]
+
+
+def ger(input: Tensor, vec2: Tensor) -> Tensor:
+    """outer"""
+    return _f["outer"](input, vec2)
+
+
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """Kronecker's product."""
+    n = max(input.ndim, other.ndim)
+    a, b = [1] * (n - input.ndim) + list(input.shape), [1] * (n - other.ndim) + list(other.shape)
+    left = input.reshape([s for size in a for s in (size, 1)])
+    right = other.reshape([s for size in b for s in (1, size)])
+    return (left * right).reshape([x * y for x, y in zip(a, b)])
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """The product of all, in the order that costs least. 16 bits under autocast."""
+    if len(matrices) == 1:
+        return matrices[0]
+    return _f["linalg_multi_dot"](list(matrices))
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
+    """Sums over ``dims``: the last of a with the first of b when a number, or two lists of dimensions."""
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0 or dims > min(a.ndim, b.ndim):
+            raise RuntimeError(f"tensordot: `dims` must be from 0 to {min(a.ndim, b.ndim)}, got {dims}")
+        left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+    y = _f["_tensordot"](a, b, left, right)
+    return y if out is None else out.copy_(y)
+
+
+# -- einsum ---------------------------------------------------------------------------------------------------------
+
+
+def _parse(equation: str, tensors: Sequence[Tensor]) -> Tuple[List[List[str]], List[str]]:
+    """The labels of every dimension; those of '...' are numbers."""
+    text = equation.replace(" ", "")
+    inputs, arrow, output = text.partition("->")
+    terms = inputs.split(",")
+    if len(terms) != len(tensors):
+        raise RuntimeError(f"einsum: {equation!r} names {len(terms)} operands, got {len(tensors)}")
+    labels: List[List[str]] = []
+    widest = 0
+    for term, t in zip(terms, tensors):
+        named = len(term.replace("...", ""))
+        rest = t.ndim - named
+        if rest < 0 or (rest and "..." not in term):
+            raise RuntimeError(f"einsum: {term!r} names {named} dimensions of an operand with {t.ndim}")
+        before, mark, after = term.partition("...")
+        if not all(c.isalpha() for c in before + after):
+            raise RuntimeError(f"einsum: labels must be letters, got {term!r}")
+        labels.append([*before, *(str(i) for i in range(rest, 0, -1)), *after] if mark else list(before))
+        widest = max(widest, rest)
+    dots = [str(i) for i in range(widest, 0, -1)]
+    if arrow:
+        before, mark, after = output.partition("...")
+        result = [*before, *(dots if mark else []), *after]
+        known = {c for names in labels for c in names}
+        if len(set(result)) != len(result) or not set(result) <= known:
+            raise RuntimeError(f"einsum: the result {output!r} must name labels of the operands, each once")
+    else:
+        counts: Dict[str, int] = {}
+        for c in (c for names in labels for c in names):
+            counts[c] = counts.get(c, 0) + 1
+        result = dots + sorted(c for c, n in counts.items() if n == 1 and c.isalpha())
+    return labels, result
+
+
+def _sublist(args: Tuple[Any, ...]) -> Tuple[str, List[Tensor]]:
+    """The other spelling: tensor, [0, 1], tensor, [1, 2], [0, 2]."""
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    spell = lambda dims: "".join("..." if d is Ellipsis else letters[d] for d in dims)  # noqa: E731
+    pairs = [(args[i], args[i + 1]) for i in range(0, len(args) - 1, 2)]
+    text = ",".join(spell(dims) for _, dims in pairs)
+    if len(args) % 2:
+        text += "->" + spell(args[-1])
+    return text, [t for t, _ in pairs]
+
+
+def _distinct(t: Tensor, labels: List[str]) -> Tuple[Tensor, List[str]]:
+    """Repeated labels become diagonals."""
+    labels = list(labels)
+    for c in [c for i, c in enumerate(labels) if c in labels[:i]]:
+        i, j = labels.index(c), len(labels) - 1 - labels[::-1].index(c)
+        if t.shape[i] != t.shape[j]:
+            raise RuntimeError(f"einsum: label {c!r} has sizes {t.shape[i]} and {t.shape[j]}")
+        t = t.diagonal(0, i, j)
+        labels = [x for k, x in enumerate(labels) if k not in (i, j)] + [c]
+    return t, labels
+
+
+def _sum_out(t: Tensor, labels: List[str], kept: set) -> Tuple[Tensor, List[str]]:
+    gone = [d for d, c in enumerate(labels) if c not in kept]
+    return (t.sum(gone), [c for c in labels if c in kept]) if gone else (t, labels)
+
+
+def _contract(x: Tensor, xl: List[str], y: Tensor, yl: List[str], kept: set) -> Tuple[Tensor, List[str]]:
+    """One product of matrices: labels of both that are kept are the batch, those that are not are summed."""
+    one = {c for c, n in zip(xl, x.shape) if n == 1}
+    two = {c for c, n in zip(yl, y.shape) if n == 1}
+    drop_x, drop_y = [c for c in xl if c in one and c in yl and c not in two], [c for c in yl if c in two and c in xl and c not in one]
+    x, xl = (x.squeeze([xl.index(c) for c in drop_x]), [c for c in xl if c not in drop_x]) if drop_x else (x, xl)
+    y, yl = (y.squeeze([yl.index(c) for c in drop_y]), [c for c in yl if c not in drop_y]) if drop_y else (y, yl)
+    x, xl = _sum_out(x, xl, kept | set(yl))
+    y, yl = _sum_out(y, yl, kept | set(xl))
+    batch = [c for c in xl if c in yl and c in kept]
+    inner = [c for c in xl if c in yl and c not in kept]
+    left, right = [c for c in xl if c not in yl], [c for c in yl if c not in xl]
+    size = dict(zip(xl, x.shape))
+    size.update(zip(yl, y.shape))
+    for c in batch + inner:
+        if x.shape[xl.index(c)] != y.shape[yl.index(c)]:
+            raise RuntimeError(f"einsum: label {c!r} has sizes {x.shape[xl.index(c)]} and {y.shape[yl.index(c)]}")
+    count = lambda names: _count(size, names)  # noqa: E731
+    a = x.permute([xl.index(c) for c in batch + left + inner]).reshape(count(batch), count(left), count(inner))
+    b = y.permute([yl.index(c) for c in batch + inner + right]).reshape(count(batch), count(inner), count(right))
+    labels = batch + left + right
+    return _f["bmm"](a, b).reshape([size[c] for c in labels]), labels
+
+
+def _count(size: Dict[str, int], names: List[str]) -> int:
+    total = 1
+    for c in names:
+        total *= size[c]
+    return total
+
+
+def einsum(*args: Any) -> Tensor:
+    """Sums of products by Einstein's convention: ``einsum('bij,bjk->bik', x, y)``. 16 bits under autocast.
+
+    Labels are letters, '...' stands for dimensions that broadcast; without '->' the result has the labels that occur once, in
+    order. RuntimeError where labels and shapes do not fit."""
+    if args and isinstance(args[0], str):
+        equation, tensors = args[0], list(args[1:])
+        if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
+            tensors = list(tensors[0])
+    else:
+        equation, tensors = _sublist(args)
+    if not tensors or not all(isinstance(t, Tensor) for t in tensors):
+        raise TypeError("einsum: expected an equation and Tensors")
+    labels, result = _parse(equation, tensors)
+    low = _f["_autocast_low"]
+    pairs = [_distinct(low(t) if t.is_floating_point() else t, names) for t, names in zip(tensors, labels)]
+    x, xl = pairs[0]
+    for i, (y, yl) in enumerate(pairs[1:], 1):
+        later = {c for _, names in pairs[i + 1:] for c in names}
+        x, xl = _contract(x, xl, y, yl, later | set(result))
+    dtype = x.dtype
+    x, xl = _sum_out(x, xl, set(result))
+    return x.to(dtype).permute([xl.index(c) for c in result]) if x.ndim else x.to(dtype)
+
+
+def _written(name: str) -> Any:
+    def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return self.copy_(_f[name](self, *args, **kwargs))
+    f.__name__, f.__doc__ = name + "_", f"{name}, in place."
+    return f
+
+
+addmm_, addmv_, addr_, addbmm_, baddbmm_, renorm_ = map(_written, ("addmm", "addmv", "addr", "addbmm", "baddbmm", "renorm"))

@@ -1,0 +1,109 @@
+"""Random choices."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from .. import _C
+from .. import _creation as make
+from .._C import Tensor
+
+__all__ = ["bernoulli", "multinomial", "normal", "poisson"]
+METHODS = ["bernoulli", "multinomial", "exponential_", "cauchy_", "log_normal_", "geometric_"]
+
+
+def _stream(generator: Any) -> Any:
+    return contextlib.nullcontext() if generator is None else generator
+
+
+def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:
+    """1 with the probability that each element gives (or ``p``), else 0. RuntimeError outside [0, 1]."""
+    chance = input if p is None else make.full_like(input, p)
+    if bool(((chance < 0) | (chance > 1) | chance.isnan()).any()):
+        raise RuntimeError("bernoulli: probabilities must lie in [0, 1]")
+    with _stream(generator):
+        return (make.rand(chance.shape, dtype=_C.float32, device=chance.device) < chance.float()).to(input.dtype)
+
+
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
+    """Indices drawn from each row with the probabilities (up to a factor) that its values are: int64 [..., num_samples]."""
+    if input.ndim not in (1, 2):
+        raise RuntimeError(f"multinomial: expected 1 or 2 dimensions, got {input.ndim}")
+    if not input.is_floating_point():
+        raise RuntimeError(f"multinomial: expected floating point, got {input.dtype}")
+    n = input.shape[-1]
+    if num_samples < 1 or (not replacement and num_samples > n):
+        raise RuntimeError(f"multinomial: cannot draw {num_samples} of {n} values" + ("" if replacement else " without replacement"))
+    weights = input.detach().double().reshape(-1, n)
+    if bool(((weights < 0) | weights.isfinite().logical_not()).any()) or bool((weights.sum(1) <= 0).any()):
+        raise RuntimeError("multinomial: values must be finite, 0 or more, and not all 0 in a row")
+    with _stream(generator):
+        if replacement:
+            edges = weights.cumsum(1)
+            at = make.rand((weights.shape[0], num_samples), dtype=_C.float64, device=input.device) * edges[:, -1:]
+            from .order import searchsorted
+            drawn = searchsorted(edges, at, right=True).clamp(max=n - 1)
+        else:  # the smallest of exponential waiting times (Efraimidis and Spirakis 2006)
+            wait = -make.rand(weights.shape, dtype=_C.float64, device=input.device).clamp(min=1e-300).log() / weights
+            drawn = wait.topk(num_samples, -1, False)[1]
+    return drawn.reshape(*input.shape[:-1], num_samples)
+
+
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+    """Normal numbers with ``mean`` and ``std``, numbers (with a ``size``) or tensors that broadcast."""
+    tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
+    with _stream(generator):
+        if not tensors:
+            if size is None:
+                raise TypeError("normal: give `size` when mean and std are numbers")
+            return make.empty(*size, dtype=dtype, device=device).normal_(mean, std)
+        if isinstance(std, Tensor) and bool((std < 0).any()):
+            raise RuntimeError("normal: `std` must be 0 or more")
+        shape = (tensors[0] + tensors[-1]).shape
+        return make.randn(shape, dtype=tensors[0].dtype, device=tensors[0].device) * std + mean
+
+
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """Poisson's numbers with the rates that the elements are, drawn one by one on the CPU."""
+    import numpy as np
+
+    if bool((input < 0).any()):
+        raise RuntimeError("poisson: rates must be 0 or more")
+    with _stream(generator):
+        seed = make.randint(0, 2**62, (1,), dtype=_C.int64, device="cpu").item()
+    drawn = np.random.default_rng(seed).poisson(input.detach().double().numpy(force=True))
+    return make.tensor(drawn, dtype=input.dtype, device=input.device)
+
+
+def _uniform(self: Tensor) -> Tensor:
+    return make.rand(self.shape, dtype=_C.float64, device=self.device).clamp(min=1e-300)
+
+
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Filled with waiting times of rate ``lambd``."""
+    if not lambd > 0:
+        raise RuntimeError(f"exponential_: `lambd` must be above 0, got {lambd}")
+    with _stream(generator):
+        return self.copy_(-_uniform(self).log() / lambd)
+
+
+def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
+    """Filled with how many trials of chance ``p`` it takes."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_: `p` must be in (0, 1), got {p}")
+    import math
+    with _stream(generator):
+        return self.copy_((_uniform(self).log() / math.log(1 - p)).ceil())
+
+
+def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
+    """Filled from Cauchy's distribution."""
+    with _stream(generator):
+        return self.copy_((3.141592653589793 * (_uniform(self) - 0.5)).tan() * sigma + median)
+
+
+def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
+    """Filled with exp of normal numbers."""
+    with _stream(generator):
+        return self.copy_((make.randn(self.shape, dtype=_C.float64, device=self.device) * std + mean).exp())

@@ -1,0 +1,132 @@
+"""Reductions and running totals in terms of others."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+from .. import _C
+from .._C import Tensor
+
+_f = _C._functions
+
+__all__ = ["corrcoef", "cov", "cumulative_trapezoid", "diff", "frobenius_norm", "nanmean", "nansum", "std_mean", "trace", "trapezoid", "trapz",
+           "var_mean"]
+METHODS = ["corrcoef", "cov", "diff", "nanmean", "nansum", "trace", "cumsum_", "cumprod_"]
+
+
+def _plain(x: Tensor) -> Tensor:
+    return _f["where"](x.isnan(), 0.0, x) if x.is_floating_point() else x
+
+
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """sum with nan counting 0."""
+    return _plain(input).sum(dim, keepdim, dtype=dtype)
+
+
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """mean of what is not nan."""
+    return nansum(input, dim, keepdim, dtype=dtype) / input.isnan().logical_not().sum(dim, keepdim)
+
+
+def var_mean(input: Tensor, dim: Any = None, *, correction: int = 1, keepdim: bool = False) -> Tuple[Tensor, Tensor]:
+    """(var, mean)"""
+    return input.var(dim, correction=correction, keepdim=keepdim), input.mean(dim, keepdim)
+
+
+def std_mean(input: Tensor, dim: Any = None, *, correction: int = 1, keepdim: bool = False) -> Tuple[Tensor, Tensor]:
+    """(std, mean)"""
+    return input.std(dim, correction=correction, keepdim=keepdim), input.mean(dim, keepdim)
+
+
+def trace(input: Tensor) -> Tensor:
+    """The sum of a matrix' diagonal."""
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, got {input.ndim} dimensions")
+    return input.diagonal().sum()
+
+
+def frobenius_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The square root of the sum of squares. float32 under autocast."""
+    return _f["norm"](input, 2, dim, keepdim)
+
+
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Optional[Tensor] = None, append: Optional[Tensor] = None) -> Tensor:
+    """Differences of neighbours along ``dim``, ``n`` times."""
+    if input.ndim == 0:
+        raise RuntimeError("diff: a 0-d tensor has no neighbours")
+    if n < 0:
+        raise RuntimeError(f"diff: `n` must be 0 or more, got {n}")
+    parts = [p for p in (prepend, input, append) if p is not None]
+    x = _f["cat"](parts, dim) if len(parts) > 1 else input
+    for _ in range(n):
+        size = x.shape[dim]
+        later, earlier = (x.narrow(dim, min(k, size), max(size - 1, 0)) for k in (1, 0))
+        x = later.logical_xor(earlier) if x.dtype == _C.bool else later - earlier
+    return x
+
+
+def trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: float = 1, dim: int = -1) -> Tensor:
+    """The integral of y along ``dim`` by trapezoids, over places x or steps dx."""
+    return _trapezoids(y, x, dx, dim).sum(dim)
+
+
+trapz = trapezoid
+
+
+def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: float = 1, dim: int = -1) -> Tensor:
+    """trapezoid up to each place but the first."""
+    return _trapezoids(y, x, dx, dim).cumsum(dim)
+
+
+def _trapezoids(y: Tensor, x: Optional[Tensor], dx: float, dim: int) -> Tensor:
+    n = y.shape[dim]
+    both = y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)
+    if x is None:
+        return both * (dx / 2)
+    steps = diff(x) if x.ndim == 1 else diff(x, 1, dim)
+    if x.ndim == 1:
+        steps = steps.reshape([-1 if d == dim % y.ndim else 1 for d in range(y.ndim)])
+    return both * steps / 2
+
+
+def cov(input: Tensor, *, correction: int = 1, fweights: Optional[Tensor] = None, aweights: Optional[Tensor] = None) -> Tensor:
+    """The covariance of the rows of a matrix, a column each observation."""
+    if input.ndim > 2:
+        raise RuntimeError(f"cov: expected at most 2 dimensions, got {input.ndim}")
+    x = input.reshape(1, -1) if input.ndim < 2 else input
+    weights = None
+    for w in (fweights, aweights):
+        if w is not None:
+            weights = w.to(x.dtype) if weights is None else weights * w.to(x.dtype)
+    if weights is None:
+        total: Any = float(x.shape[1])
+        centred = x - x.mean(1, True)
+        product, room = centred @ centred.t(), total - correction
+    else:
+        total = weights.sum()
+        centred = x - (x * weights).sum(1, True) / total
+        square = total if aweights is None else (weights * aweights.to(x.dtype)).sum() / total
+        product, room = (centred * weights) @ centred.t(), total - correction * (square if aweights is not None else 1)
+    out = product / (room.clamp(min=0) if isinstance(room, Tensor) else max(room, 0.0))
+    return out.reshape(()) if input.ndim < 2 else out
+
+
+def corrcoef(input: Tensor) -> Tensor:
+    """The correlation of the rows of a matrix."""
+    c = cov(input)
+    if c.ndim == 0:
+        return c / c
+    root = c.diagonal().sqrt()
+    return (c / root.unsqueeze(1) / root).clamp(-1, 1)
+
+
+def cumsum_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """cumsum, in place."""
+    return self.copy_(self.cumsum(dim, dtype=dtype))
+
+
+def cumprod_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """cumprod, in place."""
+    return self.copy_(self.cumprod(dim, dtype=dtype))
+
+

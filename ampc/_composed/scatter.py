@@ -1,0 +1,197 @@
+"""Writing at indices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, List, Optional
+
+from .. import _C
+from .. import _creation as make
+from .._C import Tensor
+
+_f = _C._functions
+
+__all__ = ["index_copy", "index_fill", "index_reduce", "masked_scatter", "put", "scatter", "scatter_reduce", "take", "take_along_dim"]
+METHODS = [*__all__, "scatter_", "scatter_reduce_", "index_copy_", "index_fill_", "index_reduce_", "masked_scatter_", "put_"]
+
+
+def _places(index: Tensor, dim: int) -> List[Tensor]:
+    """Where each element of ``index`` points, one index a dimension."""
+    axes = [make.arange(n, device=index.device).reshape([n if d == e else 1 for e in range(index.ndim)]) for d, n in enumerate(index.shape)]
+    axes[dim] = index
+    return axes
+
+
+def _check(what: str, x: Tensor, dim: int, index: Tensor) -> int:
+    if index.dtype not in (_C.int64, _C.int32):
+        raise RuntimeError(f"{what}: `index` must be int64, got {index.dtype}")
+    if max(x.ndim, 1) != max(index.ndim, 1):
+        raise RuntimeError(f"{what}: `index` has {index.ndim} dimensions, the tensor {x.ndim}")
+    if not -max(x.ndim, 1) <= dim < max(x.ndim, 1):
+        raise IndexError(f"{what}: dimension {dim} is out of range for a tensor of {x.ndim} dimensions")
+    return dim % max(x.ndim, 1)
+
+
+def _cut(src: Tensor, index: Tensor, what: str) -> Tensor:
+    """src may be larger than index: what is beyond is not used."""
+    for d, n in enumerate(index.shape):
+        if src.shape[d] < n:
+            raise RuntimeError(f"{what}: `index` {list(index.shape)} is larger than `src` {list(src.shape)}")
+        if src.shape[d] > n:
+            src = src.narrow(d, 0, n)
+    return src
+
+
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Optional[str] = None) -> Tensor:
+    """x with src (a tensor or a number) written at ``index`` along ``dim``; of several writes to one place, one stands.
+    ``reduce`` 'add' or 'multiply' joins them with what is there."""
+    if reduce is not None:
+        if reduce not in ("add", "multiply"):
+            raise RuntimeError(f"scatter: `reduce` must be 'add' or 'multiply', got {reduce!r}")
+        given = src if src is not None else value
+        full = given if isinstance(given, Tensor) else input.new_full(index.shape, given)
+        return scatter_reduce(input, dim, index, full, "sum" if reduce == "add" else "prod")
+    d = _check("scatter", input, dim, index)
+    given = src if src is not None else value
+    if given is None:
+        raise TypeError("scatter: give `src` or `value`")
+    if index.numel() == 0:
+        return input.clone()
+    if input.ndim == 0:
+        return scatter(input.reshape(1), 0, index.reshape(-1), given.reshape(-1) if isinstance(given, Tensor) else given).reshape(())
+    values = _cut(given, index, "scatter") if isinstance(given, Tensor) and given.ndim else given
+    if isinstance(values, Tensor):
+        if values.dtype != input.dtype:
+            raise RuntimeError(f"scatter: `src` must be {input.dtype}, got {values.dtype}")
+    else:
+        values = input.new_full((), values)
+    return input.index_put(_places(index, d), values)
+
+
+def _extreme_of(dtype: Any, largest: bool) -> Any:
+    if dtype.is_floating_point:
+        return math.inf if largest else -math.inf
+    limits = make.iinfo(dtype)
+    return limits.max if largest else limits.min
+
+
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """x with src joined to it at ``index`` along ``dim`` by 'sum', 'prod', 'mean', 'amax' or 'amin'; without ``include_self`` what
+    was there counts only where nothing comes."""
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"scatter_reduce: `reduce` must be sum, prod, mean, amax or amin, got {reduce!r}")
+    d = _check("scatter_reduce", input, dim, index)
+    if src.dtype != input.dtype:
+        raise RuntimeError(f"scatter_reduce: `src` must be {input.dtype}, got {src.dtype}")
+    if input.ndim == 0:
+        return scatter_reduce(input.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduce, include_self=include_self).reshape(())
+    src = _cut(src, index, "scatter_reduce")
+    if index.numel() == 0:
+        return input.clone()
+    if reduce in ("sum", "mean"):
+        return _add_up(input, d, index, src, reduce, include_self)
+    start = {"prod": 1, "amax": None, "amin": None}[reduce]
+    fill = _extreme_of(input.dtype, reduce == "amin") if start is None else start
+    table = _by_place(input, _places(index, d), src, fill)  # [places, most that meet in one]
+    own = input.reshape(-1, 1)
+    if not include_self:
+        yes = make.ones((), dtype=_C.bool, device=input.device)
+        met = make.zeros(input.shape, dtype=_C.bool, device=input.device).index_put(_places(index, d), yes)
+        own = _f["where"](met.reshape(-1, 1), fill if input.dtype.is_floating_point else input.new_full((), fill), own)
+    every = _f["cat"]([own, table], 1)
+    joined = every.prod(1, dtype=input.dtype) if reduce == "prod" else getattr(every, reduce)([1])
+    return joined.reshape(input.shape)
+
+
+def _add_up(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor:
+    ones = make.ones(index.shape, dtype=x.dtype, device=x.device)
+    count = make.zeros(x.shape, dtype=x.dtype, device=x.device).scatter_add(dim, index, ones)
+    start = x if include_self else _f["where"](count > 0, x * 0, x)
+    total = start.scatter_add(dim, index, src)
+    if reduce == "sum":
+        return total
+    n = count + 1 if include_self else count.clamp(min=1)
+    return total / n if x.is_floating_point() else total // n
+
+
+def _by_place(x: Tensor, places: List[Tensor], src: Tensor, fill: Any) -> Tensor:
+    """Values that meet in one place of x, in a row; ``fill`` where there are fewer."""
+    flat = make.zeros((), dtype=_C.int64, device=x.device)
+    for at, size in zip(places, x.shape):
+        flat = flat * size + at
+    flat = flat.expand(src.shape).reshape(-1)
+    key, order = flat.sort(0)
+    count = make.zeros(x.numel(), dtype=_C.int64, device=x.device).scatter_add(0, key, make.ones_like(key))
+    most = int(count.max().item())
+    begin = count.cumsum(0) - count
+    slot = make.arange(key.shape[0], device=x.device) - begin[key]
+    return x.detach().new_full((x.numel(), most), fill).index_put([key, slot], src.reshape(-1)[order])
+
+
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """x with slices of source written at ``index`` (1-d) along ``dim``. Widest dtype under autocast."""
+    if source.dtype != input.dtype and _C._autocast_active():
+        wide = _C.promote_types(input.dtype, source.dtype)
+        input, source = input.to(wide), source.to(wide)
+    if source.dtype != input.dtype:
+        raise RuntimeError(f"index_copy: `source` must be {input.dtype}, got {source.dtype}")
+    d = dim % max(input.ndim, 1)
+    if input.ndim == 0:
+        return source.reshape(()).clone()
+    lead = [make.arange(n, device=input.device).reshape([n if e == k else 1 for k in range(input.ndim)]) for e, n in enumerate(input.shape)]
+    lead[d] = index.reshape([-1 if k == d else 1 for k in range(input.ndim)])
+    return input.index_put(lead, source)
+
+
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """x with a number written at ``index`` (1-d) along ``dim``."""
+    shape = [index.numel() if d == dim % max(input.ndim, 1) else n for d, n in enumerate(input.shape)]
+    fill = value.to(input.dtype).expand(shape) if isinstance(value, Tensor) else input.new_full((), value).expand(shape)
+    return index_copy(input, dim, index, fill)
+
+
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """scatter_reduce of whole slices: 'prod', 'mean', 'amax' or 'amin'."""
+    d = dim % max(input.ndim, 1)
+    at = index.reshape([-1 if k == d else 1 for k in range(source.ndim)]).expand(source.shape)
+    return scatter_reduce(input, d, at, source, reduce, include_self=include_self)
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """x with the elements of source, one after the other, where ``mask`` is true."""
+    where = mask.expand(input.shape) if mask.shape != input.shape else mask
+    n = int(where.sum().item())
+    if source.numel() < n:
+        raise RuntimeError(f"masked_scatter: {n} elements are wanted, `source` has {source.numel()}")
+    return input.index_put(list(where.nonzero(as_tuple=True)), source.reshape(-1)[:n]) if n else input.clone()
+
+
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements of the flattened tensor."""
+    return input.reshape(-1)[index]
+
+
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """x with source written (or added) at places of the flattened tensor."""
+    return input.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate).reshape(input.shape)
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: Optional[int] = None) -> Tensor:
+    """gather with broadcasting; of the flattened tensors when ``dim`` is None."""
+    if dim is None:
+        return input.reshape(-1).gather(0, indices.reshape(-1))
+    d = dim % input.ndim
+    shape = [max(a, b) if k != d else b for k, (a, b) in enumerate(zip(input.shape, indices.shape))]
+    wide = [s if k != d else input.shape[d] for k, s in enumerate(shape)]
+    return input.expand(*wide).gather(d, indices.expand(*shape))
+
+
+def _written(name: str) -> Any:
+    def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return self.copy_(globals()[name](self, *args, **kwargs))
+    f.__name__, f.__doc__ = name + "_", f"{name}, in place."
+    return f
+
+
+scatter_, scatter_reduce_, index_copy_, index_fill_, index_reduce_, masked_scatter_, put_ = map(_written, (
+    "scatter", "scatter_reduce", "index_copy", "index_fill", "index_reduce", "masked_scatter", "put"))

@@ -1,0 +1,299 @@
+"""Functions put together from the table's operators, against torch: values, dtypes, gradients; where torch is absent they skip.
+
+A case is a path below the module (``nn.functional.pad``, ``Tensor.tile``), arguments, and what is not differentiated."""
+
+import math
+
+import numpy as np
+import pytest
+from where import DEVICE
+
+import ampc
+
+R = np.random.default_rng(11)
+F = "nn.functional."
+
+
+def real(*shape):
+    return R.standard_normal(shape)
+
+
+def apart(*shape):
+    n = math.prod(shape)
+    return (R.permutation(n) * 0.37 - 0.1 * n).reshape(shape)
+
+
+def ints(high, *shape):
+    return R.integers(0, high, shape)
+
+
+def mask(*shape):
+    return R.random(shape) < 0.5
+
+
+def case(path, *args, fixed=False, **kwargs):
+    return pytest.param(path, args, kwargs, not fixed, id=path)
+
+
+WINDOWS = [
+    case(F + "conv1d", real(2, 4, 9), real(6, 2, 3), real(6), stride=2, padding=1, groups=2),
+    case(F + "conv1d", real(4, 9), real(6, 4, 3)),
+    case(F + "conv1d", real(2, 4, 9), real(6, 4, 4), padding="same", dilation=2),
+    case(F + "conv2d", real(2, 3, 6, 7), real(4, 3, 3, 2), real(4), padding="same"),
+    case(F + "conv2d", real(2, 3, 6, 7), real(6, 1, 3, 3), groups=3, padding=(1, 2), dilation=(2, 1)),
+    case(F + "conv2d", real(1, 3, 8, 8), real(4, 3, 3, 3), stride=3, padding="valid"),
+    case(F + "conv3d", real(1, 2, 4, 5, 4), real(3, 2, 2, 2, 3), real(3), padding=1),
+    case(F + "conv_transpose1d", real(2, 4, 5), real(4, 3, 3), real(3), stride=2, padding=1, output_padding=1),
+    case(F + "conv_transpose2d", real(2, 4, 5, 4), real(4, 3, 3, 2), groups=2, stride=(2, 1), dilation=(1, 2)),
+    case(F + "conv_transpose3d", real(1, 2, 3, 3, 3), real(2, 2, 2, 2, 2), stride=2),
+    case("conv_tbc", real(7, 2, 3), real(3, 3, 4), real(4), 1),
+    case(F + "unfold", real(2, 3, 6, 5), (2, 3), dilation=2, padding=1, stride=2),
+    case(F + "fold", real(2, 12, 12), (5, 4), 2),
+    *[case(f"{F}max_pool{d}d", apart(2, 2, *[7, 6, 5][:d]), 3, stride=2, padding=1, ceil_mode=c) for d in (1, 2, 3) for c in (False, True)],
+    case(F + "max_pool2d", apart(2, 7, 6), (2, 3), return_indices=True),
+    case(F + "max_unpool2d", apart(1, 2, 2, 2), np.array([[[[0, 3], [8, 11]], [[5, 2], [13, 10]]]]), 2),
+    *[case(f"{F}avg_pool{d}d", real(2, 2, *[7, 6, 5][:d]), 3, stride=2, padding=1, ceil_mode=c, count_include_pad=p)
+      for d in (1, 2, 3) for c in (False, True) for p in (False, True)],
+    case(F + "avg_pool2d", real(2, 2, 6, 6), (2, 3), divisor_override=5),
+    case(F + "adaptive_avg_pool1d", real(2, 2, 7), 3),
+    case(F + "adaptive_avg_pool2d", real(2, 2, 7, 5), (3, None)),
+    case(F + "adaptive_avg_pool3d", real(2, 4, 7, 5), 2),
+    case(F + "adaptive_max_pool1d", apart(2, 2, 7), 3),
+    case(F + "adaptive_max_pool2d", apart(2, 2, 7, 5), (3, 2)),
+    case(F + "adaptive_max_pool3d", apart(2, 4, 7, 5), 2),
+    case(F + "lp_pool1d", np.abs(real(2, 2, 8)) + 0.1, 3.0, 2),
+    case(F + "lp_pool2d", np.abs(real(2, 2, 6, 6)) + 0.1, 2.0, 3, 2),
+    *[case(F + "interpolate", real(1, 2, *[5, 4, 3][:d]), size=[7, 6, 5][:d], mode="nearest") for d in (1, 2, 3)],
+    case(F + "interpolate", real(1, 2, 5, 4), scale_factor=1.7, mode="nearest-exact"),
+    case(F + "interpolate", real(1, 2, 5, 4), scale_factor=0.6, mode="nearest"),
+    *[case(F + "interpolate", real(1, 2, *[5, 4, 3][:d]), size=[7, 3, 5][:d], mode=m, align_corners=c)
+      for d, m in ((1, "linear"), (2, "bilinear"), (3, "trilinear"), (2, "bicubic")) for c in (False, True)],
+    case(F + "interpolate", real(1, 2, 5, 4), scale_factor=(1.5, 2.0), mode="bilinear"),
+    case(F + "interpolate", real(1, 2, 5, 4), scale_factor=(1.5, 2.3), mode="bilinear", recompute_scale_factor=True),
+    case(F + "interpolate", real(1, 2, 9, 8), size=(4, 3), mode="bilinear", antialias=True),
+    case(F + "interpolate", real(1, 2, 9, 8), size=(4, 11), mode="bicubic", antialias=True),
+    case(F + "interpolate", real(1, 2, 9, 8), size=(4, 3), mode="area"),
+    case(F + "pad", real(2, 3, 4), (1, 2, 0, -1), value=2.5),
+    case(F + "pad", real(2, 3, 4), (-1, 0)),
+    *[case(F + "pad", real(2, 3, 4, 5), (2, 1, 1, 0), mode=m) for m in ("reflect", "replicate", "circular")],
+    case(F + "pad", real(2, 3, 5), (2, 1), mode="circular"),
+    case(F + "pad", real(1, 2, 3, 4, 5), (1, 1, 2, 1, 0, 1), mode="reflect"),
+    *[case(F + "grid_sample", real(2, 3, 5, 4), R.uniform(-1.2, 1.2, (2, 3, 6, 2)), mode=m, padding_mode=p, align_corners=c, fixed=m == "nearest")
+      for m in ("bilinear", "nearest", "bicubic") for p in ("zeros", "border", "reflection") for c in (False, True)],
+    case(F + "grid_sample", real(1, 2, 3, 5, 4), R.uniform(-1.2, 1.2, (1, 2, 3, 4, 3)), align_corners=False),
+    case(F + "affine_grid", real(2, 2, 3), (2, 3, 4, 5), align_corners=False),
+    case(F + "affine_grid", real(2, 3, 4), (2, 3, 2, 4, 5), align_corners=True),
+    case(F + "pixel_shuffle", real(2, 8, 3, 2), 2),
+    case(F + "pixel_unshuffle", real(2, 2, 6, 4), 2),
+    case("channel_shuffle", real(2, 6, 3, 2), 3),
+    case(F + "group_norm", real(2, 6, 4, 3), 3, real(6), real(6)),
+    case(F + "instance_norm", real(2, 3, 5), None, None, real(3), real(3)),
+    case(F + "rms_norm", real(2, 3, 5), [3, 5], real(3, 5), 1e-6),
+    case(F + "local_response_norm", real(2, 5, 4), 3, alpha=0.5),
+    *[case(F + "embedding_bag", ints(6, 7), real(6, 3), np.array([0, 2, 2, 5]), mode=m) for m in ("sum", "mean", "max")],
+    case(F + "embedding_bag", ints(6, 3, 4), real(6, 3), mode="sum", per_sample_weights=real(3, 4)),
+    *[case(F + "embedding_bag", ints(3, 3, 4), real(6, 3), mode=m, padding_idx=1) for m in ("mean", "max")],
+]
+
+ACTIVATIONS = [
+    case(F + "elu", real(3, 4), 1.3), case(F + "selu", real(3, 4)), case(F + "celu", real(3, 4), 0.5), case(F + "leaky_relu", real(3, 4), 0.2),
+    case(F + "rrelu", real(3, 4)), case(F + "hardtanh", real(3, 4), -0.4, 0.5), case(F + "relu6", real(3, 4) * 5), case(F + "mish", real(3, 4)),
+    case(F + "hardswish", real(3, 4) * 3), case(F + "threshold", real(3, 4), 0.2, 3.0), case(F + "softmin", real(3, 4), 1), case("selu", real(3)),
+    case(F + "mse_loss", real(3, 4), real(3, 4), weight=np.abs(real(3, 4))), case(F + "pairwise_distance", real(3, 4), real(3, 4), 1.0, keepdim=True),
+    case(F + "triplet_margin_with_distance_loss", real(3, 4), real(3, 4), real(3, 4), swap=True, margin=2.0),
+    case(F + "gaussian_nll_loss", real(3, 4), real(3, 4), np.abs(real(3, 4)) + 0.1, full=True),
+]
+
+ARRANGE = [
+    case("roll", real(3, 4, 5), (1, -2), (0, 2)), case("roll", real(3, 4), 5), case("rot90", real(3, 4, 2), 1, (0, 1)),
+    case("rot90", real(3, 4), -1), case("rot90", real(3, 4), 2), case("flipud", real(3, 4)), case("fliplr", real(3, 4)),
+    case("repeat_interleave", real(3, 4), 2, 1), case("repeat_interleave", real(3, 4), np.array([2, 0, 3]), 0), case("repeat_interleave", np.array([2, 0, 3])),
+    case("tile", real(3, 4), (2, 1, 2)), case("broadcast_to", real(3, 1), (2, 3, 4)), case("hstack", [real(3, 2), real(3, 4)]), case("hstack", [real(2), real(4)]),
+    case("vstack", [real(4), real(2, 4)]), case("dstack", [real(3, 2), real(3, 2)]), case("column_stack", [real(3), real(3, 2)]),
+    case("meshgrid", real(3), real(4), indexing="xy"), case("meshgrid", real(2), real(3), real(4), indexing="ij"), case("block_diag", real(2, 3), real(2), real(1, 1)),
+    case("tensor_split", real(7, 2), 3), case("tensor_split", real(7, 2), (2, 5)), case("hsplit", real(3, 4), 2), case("vsplit", real(4, 2), (1, 3)),
+    case("dsplit", real(2, 2, 4), 2), case("cartesian_prod", real(3), real(2)), case("combinations", real(4), 2), case("combinations", real(3), 3, True),
+    case("tril", real(3, 5), 1), case("triu", real(2, 4, 3), -1), case("tril", mask(3, 3)), case("tril_indices", 3, 5, 1), case("triu_indices", 4, 3, -1),
+    case("diagonal", real(3, 4, 5), 1, 0, 2), case("diagonal", real(3, 4), -1), case("diag", real(3), 1), case("diag", real(3, 4), -1), case("diagflat", real(2, 2), -1),
+    case("diag_embed", real(2, 3), 1, 0, 2), case("diagonal_scatter", real(3, 3), real(2), 1), case("select_scatter", real(3, 4), real(3), 1, 2),
+    case("slice_scatter", real(5, 4), real(2, 4), 0, 1, 5, 2), case("vander", real(4), 3, fixed=True), case("unravel_index", ints(24, 5), (2, 3, 4)),
+    case("atleast_3d", real(4)), case("unflatten", real(3, 8), 1, (2, 4)), case("moveaxis", real(2, 3, 4), 0, 2), case("ravel", real(2, 3)),
+]
+
+ORDER = [
+    case("argsort", apart(3, 5), 0, True), case("msort", apart(4, 3)), case("kthvalue", apart(3, 6), 2), case("kthvalue", apart(3, 6), 4, 0 - 1, True),
+    case("median", apart(3, 6)), case("median", apart(3, 6), 1), case("median", np.array([[1.0, np.nan, 3.0], [5.0, 4.0, 6.0]]), 1, True),
+    case("nanmedian", np.array([[1.0, np.nan, 3.0], [5.0, 4.0, np.nan]]), 1, fixed=True), case("nanmedian", apart(3, 4)),
+    case("mode", np.array([[3, 1, 3, 2], [4, 4, 1, 1]]), 1, fixed=True), case("quantile", apart(3, 6), 0.3, 1), case("quantile", apart(3, 6), np.array([0.1, 0.5, 1.0]), 0, True),
+    *[case("quantile", apart(7), 0.37, interpolation=i) for i in ("linear", "lower", "higher", "nearest", "midpoint")],
+    case("nanquantile", np.array([[1.0, np.nan, 3.0], [5.0, 4.0, 7.0]]), 0.4, 1, fixed=True), case("aminmax", apart(3, 4), dim=1), case("count_nonzero", mask(3, 4), 1),
+    case("searchsorted", np.array([1.0, 3.0, 3.0, 7.0]), np.array([[0.0, 3.0], [7.0, 9.0]])), case("searchsorted", np.sort(real(2, 5)), real(2, 3), right=True),
+    case("searchsorted", np.array([1.0, 3.0, 3.0]), 3.0, side="right", out_int32=True), case("bucketize", real(3, 2), np.array([-0.5, 0.0, 0.6])),
+    case("bincount", ints(6, 20), minlength=8), case("bincount", ints(4, 9), real(9), fixed=True), case("histc", real(50), 7), case("histc", real(50), 5, -1.0, 1.5),
+    case("unique", ints(5, 3, 4), return_inverse=True, return_counts=True), case("unique", ints(2, 6, 2), return_inverse=True, return_counts=True, dim=0),
+    case("unique", ints(2, 2, 6), dim=1), case("unique_consecutive", np.array([1, 1, 2, 2, 2, 1]), return_inverse=True, return_counts=True),
+    case("argwhere", mask(3, 4)), case("isin", ints(5, 3, 4), np.array([1, 3])), case("isin", ints(5, 6), np.array([2]), invert=True),
+]
+
+REDUCE = [
+    case("nansum", np.array([[1.0, np.nan], [2.0, 3.0]]), 1), case("nanmean", np.array([[1.0, np.nan], [2.0, 3.0]]), 1), case("var_mean", real(3, 4), 1),
+    case("std_mean", real(3, 4), [0, 1], correction=0), case("trace", real(3, 4)), case("diff", real(3, 5), 2), case("diff", real(3, 5), dim=0, prepend=real(1, 5)),
+    case("trapezoid", real(3, 5)), case("trapezoid", real(3, 5), np.sort(real(5))), case("cumulative_trapezoid", real(3, 5), dx=0.5, dim=0),
+    case("cov", real(3, 6)), case("cov", real(3, 6), correction=0, aweights=np.abs(real(6)) + 0.1), case("cov", real(3, 6), fweights=ints(3, 6) + 1), case("corrcoef", real(3, 6)),
+    case("deg2rad", real(3)), case("rad2deg", real(3)), case("sinc", np.append(real(3), 0.0)), case("ldexp", real(3), ints(4, 3)), case("float_power", np.abs(real(3)), 2.5),
+    case("nan_to_num", np.array([np.nan, np.inf, -np.inf, 1.0]), 5.0), case("isposinf", np.array([np.inf, -np.inf, 1.0])), case("rsub", real(3), real(3), alpha=2),
+]
+
+SCATTER = [
+    case("scatter", real(3, 5), 1, np.array([[0, 2], [1, 4], [3, 0]]), real(3, 2)), case("scatter", real(3, 5), 0, np.array([[0, 2, 1, 1, 0]]), 2.5),
+    *[case("scatter_reduce", apart(3, 5), 1, ints(5, 3, 6), apart(3, 6) + 0.13, r, include_self=s) for r in ("sum", "prod", "mean", "amax", "amin") for s in (True, False)],
+    case("scatter_reduce", ints(9, 4), 0, ints(4, 7), ints(9, 7), "amax"),
+    case("index_copy", real(3, 5), 1, np.array([4, 0]), real(3, 2)), case("index_fill", real(3, 5), 0, np.array([2, 0]), 1.5),
+    *[case("index_reduce", apart(3, 5), 0, np.array([2, 0, 2]), apart(3, 5) + 0.13, r, fixed=True) for r in ("prod", "mean", "amax", "amin")],
+    case("masked_scatter", real(3, 4), mask(3, 4), real(12)), case("take", real(3, 4), ints(12, 5)), case("take_along_dim", real(3, 4), ints(4, 3, 2), 1),
+    case("Tensor.put", real(3, 4), np.array([1, 5]), real(2), fixed=True),
+]
+
+PRODUCTS = [
+    case("einsum", "bij,bjk->bik", real(2, 3, 4), real(2, 4, 5)), case("einsum", "ij,jk,kl->il", real(2, 3), real(3, 4), real(4, 2)), case("einsum", "ii->i", real(3, 3)),
+    case("einsum", "ii", real(3, 3)), case("einsum", "...ij,...jk", real(2, 3, 4), real(4, 5)), case("einsum", "i,j", real(3), real(4)), case("einsum", "bhqd,bhkd->bhqk", real(2, 2, 3, 4), real(2, 2, 5, 4)),
+    case("einsum", "ij->", real(3, 4)), case("einsum", "ij->ji", real(3, 4)), case("einsum", "bn,anm,bm->ba", real(2, 3), real(4, 3, 5), real(2, 5)), case("einsum", "b...,b->b...", real(2, 3, 4), real(2)),
+    case("tensordot", real(3, 4, 5), real(4, 5, 2)), case("tensordot", real(3, 4, 5), real(5, 3, 2), ([0, 2], [1, 0])), case("tensordot", real(3), real(2), 0),
+    case("kron", real(2, 3), real(3, 2)), case("ger", real(3), real(4)), case("chain_matmul", real(2, 5), real(5, 3), real(3, 4)),
+]
+
+CASES = WINDOWS + ACTIVATIONS + ARRANGE + ORDER + REDUCE + SCATTER + PRODUCTS
+
+
+def find(module, path):
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def convert(value, tensor):
+    if isinstance(value, np.ndarray):
+        return tensor(value)
+    return [convert(v, tensor) for v in value] if isinstance(value, list) and value and isinstance(value[0], np.ndarray) else value
+
+
+def given(args, kwargs, tensor):
+    return [convert(a, tensor) for a in args], {k: convert(v, tensor) for k, v in kwargs.items()}
+
+
+def leaves(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in leaves(v)]
+    return [value] if getattr(value, "requires_grad", False) else []
+
+
+def outputs(value):
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def mine(a):
+    t = ampc.tensor(a)
+    return t.requires_grad_() if t.is_floating_point() else t
+
+
+@pytest.mark.parametrize(("path", "args", "kwargs", "differentiates"), CASES)
+def test_equals_torch(torch, path, args, kwargs, differentiates):
+    def theirs(a):
+        t = torch.tensor(a)
+        return t.requires_grad_() if t.is_floating_point() else t
+
+    ours, their = given(args, kwargs, mine), given(args, kwargs, theirs)
+    got, want = find(ampc, path)(*ours[0], **ours[1]), find(torch, path)(*their[0], **their[1])
+    assert len(outputs(got)) == len(outputs(want))
+    total, expected = 0, 0
+    for g, w in zip(outputs(got), outputs(want)):
+        assert str(g.dtype).split(".")[1] == str(w.dtype).split(".")[1] and tuple(g.shape) == tuple(w.shape)
+        if not w.is_floating_point():
+            assert np.array_equal(g.numpy(force=True), w.numpy(force=True))
+            continue
+        tol = 1e-12 if w.dtype == torch.float64 else 1e-5
+        np.testing.assert_allclose(g.numpy(force=True), w.numpy(force=True), rtol=tol, atol=tol * max(1.0, float(w.detach().abs().nan_to_num().max())))
+        if w.requires_grad:
+            weight = np.linspace(0.5, 1.5, w.numel()).reshape(tuple(w.shape))
+            total = total + (g * ampc.tensor(weight)).sum()
+            expected = expected + (w * torch.tensor(weight)).sum()
+    if not differentiates or isinstance(total, int) or not math.isfinite(float(expected)):
+        return
+    total.backward()
+    expected.backward()
+    for a, b in zip(leaves(ours), leaves(their)):
+        there = torch.zeros_like(b) if b.grad is None else b.grad
+        here = np.zeros(tuple(a.shape)) if a.grad is None else a.grad.numpy(force=True)
+        np.testing.assert_allclose(here, there.numpy(force=True), rtol=1e-9, atol=1e-9 * max(1.0, float(there.abs().max()) if there.numel() else 1.0))
+
+
+LOW, WIDE = "low", "float32"
+POLICY = [(case, LOW) for case in WINDOWS if "conv" in case.id] + [(case, LOW) for case in PRODUCTS if case.id in ("einsum", "chain_matmul")]
+POLICY += [(case, WIDE) for case in WINDOWS if case.id.split(".")[-1] in ("interpolate", "group_norm", "rms_norm")]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize(("case", "policy"), POLICY, ids=[c.id for c, _ in POLICY])
+def test_autocast(case, policy, dtype):
+    """From float32 and from 16 bits alike."""
+    _, args, kwargs, _ = case.values
+    for start in (ampc.float32, dtype):
+        ours = given(args, kwargs, lambda a, start=start: ampc.tensor(a).to(start) if a.dtype.kind == "f" else ampc.tensor(a))
+        with ampc.autocast(DEVICE, dtype=dtype):
+            got = find(ampc, case.values[0])(*ours[0], **ours[1])
+        assert got.dtype == (dtype if policy == LOW else ampc.float32)
+
+
+def test_random_choices():
+    ampc.manual_seed(3)
+    p = ampc.tensor([0.1, 0.0, 0.6, 0.3])
+    drawn = ampc.multinomial(p, 4000, True)
+    share = ampc.bincount(drawn, minlength=4).double() / 4000
+    assert share[1] == 0 and (share - p.double()).abs().max().item() < 0.04
+    assert sorted(ampc.multinomial(p, 3).tolist()) == [0, 2, 3]
+    few = ampc.multinomial(p.expand(2000, 4), 1).reshape(-1)
+    assert abs((few == 2).double().mean().item() - 0.6) < 0.05
+    assert abs(ampc.bernoulli(ampc.full((4000,), 0.3)).mean().item() - 0.3) < 0.04
+    x = ampc.normal(ampc.tensor([0.0, 10.0]).expand(2000, 2), ampc.tensor([1.0, 2.0]))
+    assert abs(x[:, 1].mean().item() - 10) < 0.3 and abs(x[:, 0].std().item() - 1) < 0.1
+    assert abs(ampc.empty(4000).exponential_(2.0).mean().item() - 0.5) < 0.05
+    for bad in (lambda: ampc.multinomial(ampc.tensor([0.0, 0.0]), 1), lambda: ampc.multinomial(p, 5), lambda: ampc.bernoulli(ampc.tensor([1.5]))):
+        with pytest.raises(RuntimeError):
+            bad()
+
+
+def test_half_results_round_once():
+    """Two units of the float32-computed result, for what is put together of several operators too."""
+    for dtype in (ampc.float16, ampc.bfloat16):
+        for f, shape in [(lambda x: ampc.nn.functional.group_norm(x, 2), (2, 4, 5)), (lambda x: ampc.nn.functional.rms_norm(x, [5], eps=1e-5), (2, 4, 5)),
+                         (lambda x: ampc.nn.functional.interpolate(x, scale_factor=1.5, mode="bilinear"), (1, 2, 4, 5)),
+                         (lambda x: ampc.nn.functional.normalize(x), (4, 5)), (lambda x: ampc.nn.functional.smooth_l1_loss(x, x * 0.5), (4, 5)),
+                         (lambda x: ampc.nn.functional.avg_pool2d(x, 2), (2, 4, 6))]:
+            x = ampc.tensor(real(*shape)).to(dtype)
+            got, want = f(x), f(x.float())
+            assert got.dtype == dtype
+            assert (got.float() - want).abs().max().item() <= 2 * ampc.finfo(dtype).eps * max(1.0, want.abs().max().item())
+
+
+@pytest.mark.parametrize(("call", "error", "text"), [
+    (lambda F: F.conv2d(ampc.ones(1, 3, 4, 4), ampc.ones(2, 2, 3, 3)), RuntimeError, "weight"),
+    (lambda F: F.conv2d(ampc.ones(1, 3, 2, 2), ampc.ones(2, 3, 3, 3)), RuntimeError, "larger than"),
+    (lambda F: F.conv2d(ampc.ones(1, 3, 4, 4), ampc.ones(2, 3, 3, 3), stride=0), RuntimeError, "stride"),
+    (lambda F: F.conv2d(ampc.ones(1, 3, 4, 4), ampc.ones(2, 3, 3, 3), stride=2, padding="same"), RuntimeError, "stride 1"),
+    (lambda F: F.max_pool2d(ampc.ones(1, 4, 4), 2, padding=2), RuntimeError, "half"),
+    (lambda F: F.avg_pool1d(ampc.ones(1, 2, 4), 5), RuntimeError, "larger than"),
+    (lambda F: F.interpolate(ampc.ones(1, 2, 4), mode="bilinear", size=3), NotImplementedError, "dimensions"),
+    (lambda F: F.interpolate(ampc.ones(1, 2, 4)), ValueError, "size"),
+    (lambda F: F.pad(ampc.ones(1, 2, 3), (4, 0), mode="reflect"), RuntimeError, "reflect"),
+    (lambda F: ampc.einsum("ij,jk", ampc.ones(2, 3), ampc.ones(4, 2)), RuntimeError, "label 'j'"),
+    (lambda F: ampc.einsum("ij->k", ampc.ones(2, 3)), RuntimeError, "labels"),
+    (lambda F: ampc.scatter(ampc.ones(3), 0, ampc.tensor([0]), ampc.ones(1, dtype=ampc.float64)), RuntimeError, "src"),
+    (lambda F: ampc.quantile(ampc.ones(3), 1.5), RuntimeError, "0, 1"),
+    (lambda F: F.group_norm(ampc.ones(1, 5, 2), 2), RuntimeError, "groups"),
+    (lambda F: F.scaled_dot_product_attention(ampc.ones(1, 2, 3), ampc.ones(1, 2, 3), ampc.ones(1, 2, 3), ampc.ones(2, 2), is_causal=True), RuntimeError, "attn_mask"),
+])
+def test_bad_input(call, error, text):
+    with pytest.raises(error, match=text):
+        call(ampc.nn.functional)
