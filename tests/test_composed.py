@@ -297,3 +297,42 @@ def test_half_results_round_once():
 def test_bad_input(call, error, text):
     with pytest.raises(error, match=text):
         call(ampc.nn.functional)
+
+
+DIRECT = [  # nd, channels, outs, sizes, kernel, stride, padding, dilation, groups
+    (1, 16, 20, (37,), (3,), (1,), (1,), (1,), 1), (1, 20, 16, (41,), (4,), (3,), (2,), (2,), 1),
+    (2, 32, 48, (9, 11), (3, 3), (1, 1), (1, 1), (1, 1), 1), (2, 64, 32, (8, 8), (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    (2, 32, 64, (12, 10), (3, 2), (2, 2), (1, 1), (1, 1), 2), (2, 17, 19, (9, 13), (2, 3), (1, 2), (1, 0), (2, 2), 1),
+    (2, 16, 16, (40, 33), (5, 5), (1, 1), (2, 2), (1, 1), 1), (3, 16, 32, (4, 5, 6), (2, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1), 1),
+    (3, 32, 32, (5, 6, 5), (3, 2, 2), (2, 1, 2), (1, 0, 1), (1, 2, 1), 2),
+]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("shape", DIRECT, ids=str)
+def test_convolutions_of_many_channels(shape, dtype):
+    """They go a way of their own on the CPU; against the same numbers in float64."""
+    nd, channels, outs, sizes, kernel, stride, padding, dilation, groups = shape
+    x, w, b = real(3, channels, *sizes), real(outs, channels // groups, *kernel) * 0.2, real(outs)
+    conv = getattr(ampc.nn.functional, f"conv{nd}d")
+    results = []
+    for dt in (dtype, ampc.float64):
+        leaves_ = [ampc.tensor(a).to(dtype).to(dt).requires_grad_() for a in (x, w, b)]
+        y = conv(*leaves_, stride=stride, padding=padding, dilation=dilation, groups=groups)
+        weight = ampc.linspace(-1, 1, y.numel()).to(dtype).to(dt).reshape(y.shape)
+        y.backward(weight)
+        results.append([y.detach()] + [t.grad for t in leaves_])
+    terms = [channels // groups * math.prod(kernel), outs // groups * math.prod(kernel), y.numel() // outs, y.numel() // outs]
+    for got, want, n in zip(*results, terms):
+        assert got.dtype == dtype
+        # float32 sums of n terms, then one rounding to dtype
+        room = want.abs().max().item() * (ampc.finfo(dtype).eps + n * ampc.finfo(ampc.float32).eps)
+        assert (got.double() - want).abs().max().item() <= room
+
+
+def test_a_transposed_convolution_of_many_channels():
+    x, w, b = real(2, 32, 5, 6), real(32, 24, 3, 2), real(24)
+    F_ = ampc.nn.functional
+    wide = F_.conv_transpose2d(*map(ampc.tensor, (x, w, b)), stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))
+    got = F_.conv_transpose2d(*(ampc.tensor(a).float() for a in (x, w, b)), stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))
+    assert (got.double() - wide).abs().max().item() <= 1e-5 * wide.abs().max().item()

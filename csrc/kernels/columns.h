@@ -2,6 +2,7 @@
 #ifndef AC_KERNELS_COLUMNS_H
 #define AC_KERNELS_COLUMNS_H
 
+#include "../backend/backend.h"
 #include "../base/alloc.h"
 #include "../ops/windows.h"
 #include "loops.h"
@@ -16,5 +17,11 @@ void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_lane lane, cons
 ac_tensor ac_place(ac_storage *storage, void *data, ac_dtype dtype, const ac_dims *shape);
 /* t[image, channel : channel + channels], borrowed. */
 ac_tensor ac_part_of(const ac_tensor *t, int64_t image, int64_t channel, int64_t channels);
+
+/* The direct way (direct.c), where channels are many enough: false where it does not fit. */
+bool ac_direct_fits(const ac_windows *w, int64_t inner, int64_t outer, ac_dtype compute);
+/* y = convolution of x with weight (or its transposed), + bias; all checked, of the row's call. */
+int ac_direct_convolution(const ac_run *r, const ac_windows *w) AC_CHECKED;
+int ac_direct_convolution_weight(const ac_run *r, const ac_windows *w) AC_CHECKED;
 
 #endif

@@ -1,5 +1,6 @@
 /* Convolution as products of the weight with columns, image by image: the half product's own driver does the
- * work, so what it rounds, and that it accumulates in float32, holds here too. */
+ * work, so what it rounds, and that it accumulates in float32, holds here too. Where channels are many there is a
+ * way without columns, direct.c. */
 #include "cpu.h"
 
 #include "columns.h"
@@ -171,6 +172,7 @@ int ac_cpu_convolution(const ac_run *r) {
     convolution c = {.r = r, .groups = a->groups, .images = x->shape[0]};
     AC_TRY(ac_convolution_windows(&c.w, x, &kernel, a));
     c.inner = w->shape[1], c.outer = w->shape[0] / a->groups;
+    if (ac_direct_fits(&c.w, c.inner, c.outer, column_dtype(r))) return ac_direct_convolution(r, &c.w);
     bool wide = x->dtype == AC_float64 || r->out[0]->dtype == AC_float64;
     ac_dtype dtype = !a->transposed ? column_dtype(r) : wide ? AC_float64 : AC_float32;
     AC_TRY(open_convolution(&c, &size, dtype, bias && !a->transposed));
@@ -188,6 +190,7 @@ int ac_cpu_convolution_weight(const ac_run *r) {
     AC_TRY(ac_windows_of(&c.w, &l, x->shape + 2, a->kernel.n));
     ac_dims size = spatial_of(x);
     c.inner = x->shape[1] / a->groups, c.outer = g->shape[1] / a->groups;
+    if (ac_direct_fits(&c.w, c.inner, c.outer, column_dtype(r))) return ac_direct_convolution_weight(r, &c.w);
     AC_TRY(open_convolution(&c, &size, column_dtype(r), false));
     bool wide = x->dtype == AC_float64 || out->dtype == AC_float64;
     ac_dtype sum = wide ? AC_float64 : AC_float32;

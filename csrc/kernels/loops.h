@@ -83,6 +83,9 @@ typedef struct ac_loops {
     void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
     /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
+    /* 16 x 16 floats, and 32 rows of 16 halves from `at` on (to 16 rows of 32), turned; steps count values */
+    void (*turn_words)(const float *from, int64_t step, float *to, int64_t to_step);
+    void (*turn_halves)(const void *const *from, int64_t at, uint16_t *to, int64_t to_step);
     /* g *= factor in place, in float32; a value infinite after that counts as bad */
     int64_t (*unscale)(int64_t n, float *g, float factor);
     /* one optimizer's rule over n values; `state` has 3 entries, NULL where unused */
