@@ -51,6 +51,10 @@ class ScalerState:
     def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, growth_interval: builtins.int) -> None: ...
     def update(self, found_inf: Any) -> None: ...
 
+class __attention_backward_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
 class __batch_norm_backward_result(NamedTuple):
     values: Tensor
     indices: Tensor

@@ -7,6 +7,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from ._C import Tensor, dtype
 
+class __attention_backward_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
 class __batch_norm_backward_result(NamedTuple):
     values: Tensor
     indices: Tensor

@@ -336,3 +336,20 @@ def test_a_transposed_convolution_of_many_channels():
     wide = F_.conv_transpose2d(*map(ampc.tensor, (x, w, b)), stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))
     got = F_.conv_transpose2d(*(ampc.tensor(a).float() for a in (x, w, b)), stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))
     assert (got.double() - wide).abs().max().item() <= 1e-5 * wide.abs().max().item()
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_over_several_blocks(dtype, causal):
+    """More queries than a block holds, heads interleaved in memory, against float64 from the same numbers."""
+    q, k, v = (ampc.tensor(real(2, 300, 3, 16)).to(dtype) for _ in range(3))
+    weight = ampc.tensor(real(2, 3, 300, 16)).to(dtype)
+    results = []
+    for dt in (dtype, ampc.float64):
+        parts = [t.to(dt).requires_grad_() for t in (q, k, v)]
+        y = ampc.nn.functional.scaled_dot_product_attention(*(t.transpose(1, 2) for t in parts), is_causal=causal)
+        y.backward(weight.to(dt))
+        results.append([y.detach(), *(t.grad for t in parts)])
+    for got, want in zip(*results):
+        # scores, weights and results are rounded to dtype on the way into each product
+        assert got.dtype == dtype and (got.double() - want).abs().max().item() <= 6 * ampc.finfo(dtype).eps * want.abs().max().item()

@@ -12,8 +12,9 @@ ULPS = {"float64": 64, "float32": 32, "float16": 8, "bfloat16": 8}
 
 @pytest.fixture(autouse=True)
 def one_device(request, on_gpu):
-    if on_gpu and getattr(request.node, "callspec", None) and request.node.callspec.params.get("name") == "to_device":
-        pytest.skip("its sample leads to the CPU; test_cuda.py has it")
+    name = request.node.callspec.params.get("name") if getattr(request.node, "callspec", None) else None
+    if on_gpu and name in ("to_device", "fused_attention", "fused_attention_backward"):
+        pytest.skip("the first leads to the CPU and is in test_cuda.py; attention's parts do the others' work there")
 
 
 def tolerance(dtype, scale=1.0):

@@ -86,15 +86,22 @@ static bool is_worth_casting(const ac_tensor *t, ac_dtype dtype) {
     return ac_grad_enabled() && t->meta && t->meta->node && ac_itemsize(t->dtype) > ac_itemsize(dtype);
 }
 
-static int apply_low(ac_tensor *const *in, int n, ac_dtype dtype, ac_autocast_plan *plan) {
+/* What may be absent (a mask) may be of any dtype; a product of integers is left alone. */
+static bool is_operand(const ac_op_info *info, int input) {
+    for (int p = 0, seen = 0; p < info->n_params; p++)
+        if (info->params[p].kind == AC_P_TENSOR && seen++ == input) return !info->params[p].optional;
+    return true;
+}
+
+static int apply_low(const ac_op_info *info, ac_tensor *const *in, int n, ac_dtype dtype, ac_autocast_plan *plan) {
     for (int i = 0; i < n; i++)
-        if (in[i] && !is_float(in[i])) return 0;
+        if (in[i] && !is_float(in[i]) && is_operand(info, i)) return 0;
     for (int i = 0; i < n; i++)
         if (in[i] && in[i]->dtype == AC_float64) return 0;
     plan->low = true;
     plan->compute = dtype;
     for (int i = 0; i < n; i++) {
-        if (!in[i] || !is_worth_casting(in[i], dtype)) continue;
+        if (!is_float(in[i]) || !is_worth_casting(in[i], dtype)) continue;
         ac_tensor *copy = cast_off_tape(in[i], dtype);
         if (!copy) return -1;
         plan->in[i] = copy;
@@ -127,7 +134,7 @@ int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n, const
     switch (info->cast) {
     case AC_CAST_KEEP: return 0;
     case AC_CAST_LOW: /* a composition's product casts by itself */
-        if (info->kind != AC_KIND_COMPOSITE) failed = apply_low(in, n, dtype, plan);
+        if (info->kind != AC_KIND_COMPOSITE) failed = apply_low(info, in, n, dtype, plan);
         break;
     case AC_CAST_F32: failed = apply_f32(info, in, n, attrs, plan); break;
     case AC_CAST_PROMOTE: failed = apply_promote(in, n, plan); break;

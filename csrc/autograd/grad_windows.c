@@ -4,6 +4,8 @@
 
 #include "../amp/autocast.h"
 
+#include <math.h>
+
 /* A call that computes in what the forward did. */
 static T call_low(ac_formula *c, ac_op op, const void *attrs, T x, T y) {
     ac_autocast_state outer = ac_autocast;
@@ -117,5 +119,65 @@ FORMULA(max_pool) { /* along the last dimensions made one */
 FORMULA(resample) {
     GIVE(0, ac_f_call(c, AC_OP_resample, c->node->attrs, 5, ac_f_call(c, AC_OP_contiguous, NULL, 1, G), SAVED(3),
                       SAVED(4), SAVED(1), SAVED(2)));
+    DONE;
+}
+
+/* -- attention -- */
+
+/* The weights, in operators that differentiate again. */
+static T attention_weights(ac_formula *c, const ac_attrs_fused_attention *a, T q, T k) {
+    T scores = TIMES(ac_f_call(c, AC_OP_matmul, NULL, 2, q, k ? ac_f_transpose(c, k) : NULL), a->scale);
+    if (!scores) return NULL;
+    int last = scores->ndim - 1;
+    if (a->is_causal) {
+        ac_device d = ac_device_of(scores);
+        ac_attrs_arange rows = {{AC_INT, {0}}, {AC_INT, {scores->shape[last - 1]}}, {AC_INT, {1}}, AC_int64, d},
+                        cols = rows;
+        cols.end.i = scores->shape[last];
+        ac_dims column = {2, {scores->shape[last - 1], 1}};
+        T below = CMP(ge, ac_f_reshape(c, ac_f_call(c, AC_OP_arange, &rows, 0), &column),
+                      ac_f_call(c, AC_OP_arange, &cols, 0));
+        scores = WHERE(below, scores, NUM(-INFINITY));
+    }
+    ac_attrs_softmax along = {-1, AC_NO_DTYPE};
+    if (!ac_f_has(c, 3)) return ac_f_call(c, AC_OP_softmax, &along, 1, scores);
+    T mask = SAVED(3);
+    if (mask && mask->dtype != AC_bool) return ac_f_call(c, AC_OP_softmax, &along, 1, ADD(scores, mask));
+    ac_attrs_reduce_dim over = {{1, {-1}}, 1};
+    T weights = ac_f_call(c, AC_OP_softmax, &along, 1, WHERE(mask, scores, NUM(-INFINITY)));
+    return WHERE(ac_f_call(c, AC_OP_any, &over, 1, mask), weights, NUM(0));
+}
+
+static void give_by_parts(ac_formula *c, const ac_attrs_fused_attention *a) {
+    ac_dims last = {1, {-1}};
+    T q = SAVED(0), k = SAVED(1), v = SAVED(2), g = incoming(c, ac_f_input(c, 0)), p = attention_weights(c, a, q, k);
+    T dp = ac_f_call(c, AC_OP_matmul, NULL, 2, g, v ? ac_f_transpose(c, v) : NULL);
+    T ds = TIMES(MUL(p, SUB(dp, ac_f_sum(c, MUL(dp, p), &last, true))), a->scale);
+    T given[3] = {ac_f_call(c, AC_OP_matmul, NULL, 2, ds, k),
+                  ac_f_call(c, AC_OP_matmul, NULL, 2, ds ? ac_f_transpose(c, ds) : NULL, q),
+                  ac_f_call(c, AC_OP_matmul, NULL, 2, p ? ac_f_transpose(c, p) : NULL, g)};
+    for (int i = 0; i < 3; i++) GIVE(i, ac_f_cast(c, given[i], ac_f_input(c, i)->dtype));
+}
+
+FORMULA(fused_attention) {
+    ATTR(fused_attention);
+    ac_autocast_state outer = ac_autocast;
+    if (c->graph) {
+        if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+        give_by_parts(c, a);
+        ac_autocast = outer;
+        DONE;
+    }
+    ac_attrs_fused_attention back = *a;
+    back.out_dtype = ac_f_input(c, 0)->dtype;
+    T g = incoming(c, ac_f_input(c, 0)), in[5] = {g, SAVED(0), SAVED(1), SAVED(2), ac_f_has(c, 3) ? SAVED(3) : NULL},
+      out[AC_MAX_OUT];
+    bool lines = g && (g->shape[g->ndim - 1] <= 1 || g->strides[g->ndim - 1] == 1);
+    if (!lines) in[0] = ac_f_call(c, AC_OP_contiguous, NULL, 1, g);
+    if (c->failed) return -1;
+    if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+    int failed = ac_f_call_many(c, AC_OP_fused_attention_backward, &back, in, 5, out);
+    ac_autocast = outer;
+    for (int i = 0; i < 3 && !failed; i++) GIVE(i, ac_f_cast(c, out[i], ac_f_input(c, i)->dtype));
     DONE;
 }

@@ -249,3 +249,17 @@ int ac_cuda_batch_norm_backward(const ac_run *r) {
     drop_dense(in);
     return failed;
 }
+
+/* -- attention: the parts do it (compose_product.c); nobody calls these rows on a GPU but by hand ------------- */
+
+static int by_parts(void) {
+    return ac_fail(AC_RUNTIME, "_attention is the CPU's; call nn.functional.scaled_dot_product_attention on a GPU");
+}
+int ac_cuda_fused_attention(const ac_run *r) {
+    (void)r;
+    return by_parts();
+}
+int ac_cuda_fused_attention_backward(const ac_run *r) {
+    (void)r;
+    return by_parts();
+}

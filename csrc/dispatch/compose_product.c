@@ -1,6 +1,8 @@
 /* Compositions of matrix products. The product within is the LOW row: it rounds while it packs. */
 #include "compose.h"
 
+#include "../autograd/node.h"
+
 #include <math.h>
 
 static const ac_attrs_product plain = {AC_NO_DTYPE};
@@ -359,17 +361,30 @@ static T shared_heads(ac_scratch *s, T x, T query) { /* one key for several quer
     return ac_c_reshape(s, ac_c_expand(s, ac_c_unsqueeze(s, x, at + 1), &wide), &flat);
 }
 
-COMPOSE(attention) {
-    ATTRS(attention);
-    T q = in[0], k = in[1], v = in[2], mask = in[3];
-    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
-        REFUSE(AC_RUNTIME, "scaled_dot_product_attention: query, key and value need at least 2 dimensions");
-    if (mask && a->is_causal)
-        REFUSE(AC_RUNTIME, "scaled_dot_product_attention: give `attn_mask` or `is_causal`, not both");
-    if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim) k = shared_heads(s, k, q), v = shared_heads(s, v, q);
-    if (!k || !v) return NULL;
-    int64_t width = q->shape[q->ndim - 1];
-    double scale = a->scale.kind == AC_NONE ? 1 / sqrt((double)width) : ac_scalar_double(a->scale);
+/* With its last dimension contiguous. */
+static T in_lines(ac_scratch *s, T x) {
+    return !x || x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1 ? x : UN(clone, x);
+}
+
+/* Whether the kernel that keeps no scores takes it: on the CPU, without gradients of a mask, nothing broadcast. */
+static bool is_fused(T const *in, T k, T v, T mask, const ac_attrs_attention *a) {
+    const ac_tensor *q = in[0];
+    bool fits = ac_device_of(q) == AC_CPU && a->dropout_p == 0 && !(mask && ac_requires_grad(mask));
+    bool same = ac_autocast.active ? q->dtype != AC_float64 && k->dtype != AC_float64 && v->dtype != AC_float64
+                                   : q->dtype == k->dtype && q->dtype == v->dtype;
+    fits = fits && same && q->ndim == k->ndim && q->ndim == v->ndim && q->shape[q->ndim - 1] == k->shape[k->ndim - 1];
+    for (int d = 0; fits && d + 2 < q->ndim; d++) fits = q->shape[d] == k->shape[d] && q->shape[d] == v->shape[d];
+    return fits && k->shape[k->ndim - 2] == v->shape[v->ndim - 2] && k->shape[k->ndim - 2] > 0;
+}
+
+static T whole_mask(ac_scratch *s, T mask, T q, T k) {
+    if (!mask) return ABSENT;
+    ac_dims shape = ac_shape_of(q);
+    shape.v[shape.n - 1] = k->shape[k->ndim - 2];
+    return ac_c_expand(s, mask, &shape);
+}
+
+static T attention_by_parts(ac_scratch *s, T q, T k, T v, T mask, double scale, const ac_attrs_attention *a) {
     T scores = TIMES(ac_c_product(s, q, ac_c_transpose(s, k, -2, -1)), scale);
     if (a->is_causal) mask = causal_mask(s, q->shape[q->ndim - 2], k->shape[k->ndim - 2], ac_device_of(q));
     if (mask && mask->dtype == AC_bool) scores = WHERE(mask, scores, NUM(-INFINITY));
@@ -385,4 +400,20 @@ COMPOSE(attention) {
     ac_attrs_dropout drop = {a->dropout_p, 1};
     if (a->dropout_p > 0) weights = ac_c_call(s, AC_OP_dropout, &drop, 1, weights);
     return ac_c_product(s, weights, v);
+}
+
+COMPOSE(attention) {
+    ATTRS(attention);
+    T q = in[0], k = in[1], v = in[2], mask = in[3];
+    if (q->ndim < 2 || k->ndim < 2 || v->ndim < 2)
+        REFUSE(AC_RUNTIME, "scaled_dot_product_attention: query, key and value need at least 2 dimensions");
+    if (mask && a->is_causal)
+        REFUSE(AC_RUNTIME, "scaled_dot_product_attention: give `attn_mask` or `is_causal`, not both");
+    if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim) k = shared_heads(s, k, q), v = shared_heads(s, v, q);
+    if (!k || !v) return NULL;
+    double scale = a->scale.kind == AC_NONE ? 1 / sqrt((double)q->shape[q->ndim - 1]) : ac_scalar_double(a->scale);
+    if (!is_fused(in, k, v, mask, a)) return attention_by_parts(s, q, k, v, mask, scale, a);
+    ac_attrs_fused_attention fused = {scale, a->is_causal, AC_NO_DTYPE};
+    return ac_c_call(s, AC_OP_fused_attention, &fused, 4, in_lines(s, q), in_lines(s, k), in_lines(s, v),
+                     whole_mask(s, mask, q, k));
 }

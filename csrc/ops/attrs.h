@@ -69,6 +69,7 @@ typedef struct { int64_t out_dtype; } ac_attrs_product;
 typedef struct { ac_scalar beta, alpha; } ac_attrs_addmm;
 typedef struct { ac_dims dims, other_dims; } ac_attrs_tensordot;
 typedef struct { double dropout_p; int64_t is_causal; ac_scalar scale; int64_t enable_gqa; } ac_attrs_attention;
+typedef struct { double scale; int64_t is_causal, out_dtype; } ac_attrs_fused_attention;
 typedef struct { ac_scalar p; } ac_attrs_p;
 typedef struct { ac_scalar p; int64_t dim; ac_scalar maxnorm; } ac_attrs_renorm;
 typedef struct { int64_t dim; double eps; } ac_attrs_cosine;
