@@ -346,7 +346,7 @@ def test_attention_over_several_blocks(dtype, causal):
     weight = ampc.tensor(real(2, 3, 300, 16)).to(dtype)
     results = []
     for dt in (dtype, ampc.float64):
-        parts = [t.to(dt).requires_grad_() for t in (q, k, v)]
+        parts = [t.detach().to(dt).requires_grad_() for t in (q, k, v)]
         y = ampc.nn.functional.scaled_dot_product_attention(*(t.transpose(1, 2) for t in parts), is_causal=causal)
         y.backward(weight.to(dt))
         results.append([y.detach(), *(t.grad for t in parts)])
