@@ -30,6 +30,7 @@ from . import (
     backends,
     cpu,
     cuda,
+    linalg,
     nn,
     optim,
 )
@@ -142,7 +143,9 @@ from ._composed.random import *
 from ._composed.reduce import *
 from ._composed.scatter import *
 from ._ops import *
+from ._composed.reduce import norm
 from ._ops import abs, add, cat, clamp, div, mul, neg, sub
+from .linalg import cholesky, det, inv as inverse, logdet, matrix_exp, matrix_power, old_svd as svd, pinv as pinverse, qr, slogdet
 
 from .nn.functional import (
     adaptive_avg_pool1d,

@@ -113,6 +113,16 @@ def nll(x: np.ndarray, t: np.ndarray, w: Any = None, ignore: int = -100, reducti
     return {"none": each, "sum": each.sum(), "mean": each.sum() / weight.sum()}[reduction]
 
 
+def solid(*shape: int) -> np.ndarray:
+    """Square matrices that are far from singular; the last number is their size."""
+    return R.uniform(-0.5, 0.5, (*shape, shape[-1])) + 2 * np.eye(shape[-1])
+
+
+def symmetric(*shape: int) -> np.ndarray:
+    x = solid(*shape)
+    return x + np.swapaxes(x, -1, -2)
+
+
 def linear_scan(x: np.ndarray, a: np.ndarray, dim: int, reverse: bool = False) -> np.ndarray:
     x, a = np.moveaxis(x.copy(), dim, 0), np.moveaxis(a, dim, 0)
     for i in range(len(x) - 2, -1, -1) if reverse else range(1, len(x)):
@@ -441,6 +451,14 @@ SAMPLES: dict[str, list[Sample]] = {
     "gru_cell": [Sample((real(2, 3), real(2, 4), real(12, 3) * 0.5, real(12, 4) * 0.5, real(12), real(12)), reference=gru_cell)],
     "rnn_tanh_cell": [Sample((real(2, 3), real(2, 4), real(4, 3), real(4, 4)), torch=None, reference=lambda x, h, w, u: np.tanh(x @ w.T + h @ u.T))],
     "rnn_relu_cell": [Sample((real(2, 3), real(2, 4), real(4, 3), real(4, 4), real(4), real(4)), reference=lambda x, h, w, u, b, c: np.maximum(x @ w.T + h @ u.T + b + c, 0))],
+    "solve": [Sample((solid(3), real(3, 2)), reference=np.linalg.solve, torch=lambda a, b: linalg("solve")(a, b), half=False),
+              Sample((solid(2, 4), real(2, 4, 1)), reference=np.linalg.solve, torch=lambda a, b: linalg("solve")(a, b), half=False)],
+    "slogdet": [Sample((solid(2, 3) * np.array([-1.0, 1.0])[:, None, None],), reference=lambda a: tuple(np.linalg.slogdet(a)), torch=lambda a: tuple(linalg("slogdet")(a)), half=False)],
+    "cholesky": [Sample((symmetric(2, 3),), reference=np.linalg.cholesky, torch=lambda a: linalg("cholesky")(a), half=False, frozen=(0,)),
+                 Sample((symmetric(3),), half=False, torch=None, grad=False)],
+    "qr": [Sample((real(4, 3),), torch=None, half=False), Sample((real(2, 3, 5),), torch=None, half=False, grad=False)],
+    "eigh": [Sample((symmetric(2, 3),), torch=None, half=False, frozen=(0,))],
+    "svd": [Sample((real(4, 3),), torch=None, half=False), Sample((real(2, 2, 3),), torch=None, half=False)],
     "dist": [Sample((real(3, 4), real(3, 4)), reference=lambda x, y: np.linalg.norm(x - y)), Sample((real(3, 4), real(4), 1), reference=lambda x, y, p: np.abs(x - y).sum())],
     "cdist": [Sample((real(2, 3, 4), real(2, 5, 4)), reference=lambda x, y: np.sqrt(((x[:, :, None] - y[:, None]) ** 2).sum(-1)), half=False),
               Sample((real(3, 4), real(5, 4), 1), reference=lambda x, y, p: np.abs(x[:, None] - y[None]).sum(-1), half=False)],

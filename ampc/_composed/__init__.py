@@ -11,3 +11,4 @@ for _module in MODULES:
     for _name in _module.METHODS:
         if not hasattr(Tensor, _name):
             setattr(Tensor, _name, getattr(_module, _name))
+setattr(Tensor, "norm", reduce.norm)  # the row's takes no 'fro' or 'nuc'

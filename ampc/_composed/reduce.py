@@ -9,7 +9,7 @@ from .._C import Tensor
 
 _f = _C._functions
 
-__all__ = ["corrcoef", "cov", "cumulative_trapezoid", "diff", "frobenius_norm", "nanmean", "nansum", "std_mean", "trace", "trapezoid", "trapz",
+__all__ = ["corrcoef", "cov", "cumulative_trapezoid", "diff", "frobenius_norm", "nanmean", "nansum", "nuclear_norm", "std_mean", "trace", "trapezoid", "trapz",
            "var_mean"]
 METHODS = ["corrcoef", "cov", "diff", "nanmean", "nansum", "trace", "cumsum_", "cumprod_"]
 
@@ -48,6 +48,23 @@ def trace(input: Tensor) -> Tensor:
 def frobenius_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The square root of the sum of squares. float32 under autocast."""
     return _f["norm"](input, 2, dim, keepdim)
+
+
+def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The sum of singular values. float32 under autocast."""
+    from ..linalg import matrix_norm
+    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+
+
+def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Optional[Tensor] = None, dtype: Any = None) -> Tensor:
+    """The p-norm over ``dim`` (all when None); 'fro' the 2-norm, 'nuc' the sum of a matrix' singular values. float32 under autocast."""
+    if p == "nuc":
+        y = nuclear_norm(input, dim, keepdim)
+    elif isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"norm: `p` must be a number, 'fro' or 'nuc', got {p!r}")
+    else:
+        y = _f["norm"](input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+    return y if out is None else out.copy_(y)
 
 
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Optional[Tensor] = None, append: Optional[Tensor] = None) -> Tensor:

@@ -16,6 +16,7 @@ static struct {
     char path[1024];
     pthread_once_t once;
     dgemm_fn dgemm;
+    void *library;
     char name[160];
 } blas = {.once = PTHREAD_ONCE_INIT};
 
@@ -38,6 +39,7 @@ static void open_blas(void) {
     memcpy(&get_core, &core, sizeof core);
     memcpy(&blas.dgemm, &d, sizeof d);
     set_threads(1);
+    blas.library = library;
     const char *text = get_config();
     (void)snprintf(blas.name, sizeof blas.name, "%.*s (%s)", (int)strcspn(text, " ") + 9, text, get_core());
 }
@@ -45,6 +47,13 @@ static void open_blas(void) {
 const char *ac_blas_name(void) {
     (void)pthread_once(&blas.once, open_blas);
     return blas.name;
+}
+
+void *ac_lapack(const char *name) {
+    char full[64];
+    (void)ac_blas_name();
+    (void)snprintf(full, sizeof full, "scipy_%s_", name);
+    return symbol(blas.library, full);
 }
 
 static void own_gemm(const ac_dgemm *g) {

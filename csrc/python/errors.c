@@ -3,6 +3,8 @@
 
 /* ampc.OutOfMemoryError: a RuntimeError, as in torch */
 #define PyExc_OutOfMemoryError ac_py->out_of_memory
+/* ampc.linalg.LinAlgError: another one */
+#define PyExc_LinAlgError ac_py->linalg_error
 
 static PyObject *exception_of(ac_error code) {
     switch (code) {
@@ -24,5 +26,9 @@ PyObject *ac_raise(void) {
 int ac_errors_init(PyObject *module) {
     ac_py->out_of_memory = PyErr_NewExceptionWithDoc(
         "ampc.OutOfMemoryError", "A GPU's memory is out; the process goes on.", PyExc_RuntimeError, NULL);
-    return ac_py->out_of_memory ? PyModule_AddObjectRef(module, "OutOfMemoryError", ac_py->out_of_memory) : -1;
+    ac_py->linalg_error = PyErr_NewExceptionWithDoc("ampc.linalg.LinAlgError", "A matrix has not what was asked of it.",
+                                                    PyExc_RuntimeError, NULL);
+    if (!ac_py->out_of_memory || !ac_py->linalg_error) return -1;
+    if (PyModule_AddObjectRef(module, "LinAlgError", ac_py->linalg_error) < 0) return -1;
+    return PyModule_AddObjectRef(module, "OutOfMemoryError", ac_py->out_of_memory);
 }

@@ -31,6 +31,7 @@ typedef struct {
     PyObject *out, *input, *axis, *dim, *keepdims, *keepdim; /* interned words */
     PyObject *size_type;                                     /* ampc.Size, given by Python */
     PyObject *out_of_memory;                                 /* ampc.OutOfMemoryError */
+    PyObject *linalg_error;                                  /* ampc.linalg.LinAlgError */
     PyObject *functions;                                     /* name -> function, also for pickling */
 } ac_py_state;
 

@@ -1,4 +1,4 @@
-/* Shape rules of attention. */
+/* Shape rules of attention and linear algebra. */
 #include "infer.h"
 
 #define ATTRS(name) const ac_attrs_##name *a = i->attrs
@@ -69,5 +69,71 @@ int ac_infer_fused_attention_backward(ac_infer *i) {
         AC_TRY(out_dtype(i, a->out_dtype, &i->out[n].dtype));
         i->out[n].shape = ac_shape_of(i->in[n + 1]);
     }
+    return 0;
+}
+
+/* -- linear algebra ------------------------------------------------------------------------------------ */
+
+static int need_matrices(const ac_infer *i, int input, bool square) {
+    const ac_tensor *x = i->in[input];
+    char text[AC_SHAPE_TEXT];
+    if (x->dtype != AC_float32 && x->dtype != AC_float64)
+        return ac_fail(AC_RUNTIME, "%s: needs float32 or float64, got %s", i->info->python + 1, ac_dtypes[x->dtype].name);
+    bool good = x->ndim >= 2 && (!square || x->shape[x->ndim - 1] == x->shape[x->ndim - 2]);
+    if (good) return 0;
+    return ac_fail(AC_RUNTIME, "%s: needs %smatrices [..., rows, columns], got shape %s", i->info->python + 1,
+                   square ? "square " : "", ac_shape_text(x, text));
+}
+
+int ac_infer_square(ac_infer *i) {
+    AC_TRY(need_matrices(i, 0, true));
+    return ac_infer_same(i);
+}
+
+int ac_infer_solve(ac_infer *i) {
+    AC_TRY(need_matrices(i, 0, true));
+    AC_TRY(need_matrices(i, 1, false));
+    AC_TRY(ac_need_same_dtype(i, 0, 1));
+    ac_dims want = ac_shape_of(i->in[0]);
+    want.v[want.n - 1] = i->in[1]->shape[i->in[1]->ndim - 1];
+    AC_TRY(ac_need_shape(i, 1, &want));
+    i->out[0] = (ac_spec){i->in[0]->dtype, want, AC_CPU};
+    return 0;
+}
+
+int ac_infer_slogdet(ac_infer *i) {
+    AC_TRY(need_matrices(i, 0, true));
+    ac_dims lead = ac_shape_of(i->in[0]);
+    lead.n -= 2;
+    i->out[0] = i->out[1] = (ac_spec){i->in[0]->dtype, lead, AC_CPU};
+    return 0;
+}
+
+static ac_spec part(const ac_infer *i, int64_t rows, int64_t cols) {
+    ac_spec s = {i->in[0]->dtype, ac_shape_of(i->in[0]), AC_CPU};
+    s.shape.v[s.shape.n - 2] = rows, s.shape.v[s.shape.n - 1] = cols;
+    return s;
+}
+
+int ac_infer_qr(ac_infer *i) {
+    AC_TRY(need_matrices(i, 0, false));
+    int64_t m = i->in[0]->shape[i->in[0]->ndim - 2], n = i->in[0]->shape[i->in[0]->ndim - 1], k = m < n ? m : n;
+    i->out[0] = part(i, m, k), i->out[1] = part(i, k, n);
+    return 0;
+}
+
+int ac_infer_eigh(ac_infer *i) {
+    AC_TRY(need_matrices(i, 0, true));
+    int64_t n = i->in[0]->shape[i->in[0]->ndim - 1];
+    i->out[1] = part(i, n, n), i->out[0] = i->out[1];
+    i->out[0].shape.n--;
+    return 0;
+}
+
+int ac_infer_svd(ac_infer *i) {
+    AC_TRY(need_matrices(i, 0, false));
+    int64_t m = i->in[0]->shape[i->in[0]->ndim - 2], n = i->in[0]->shape[i->in[0]->ndim - 1], k = m < n ? m : n;
+    i->out[0] = part(i, m, k), i->out[2] = part(i, k, n), i->out[1] = part(i, k, k);
+    i->out[1].shape.n--;
     return 0;
 }

@@ -1,0 +1,356 @@
+"""Linear algebra on matrices [..., rows, columns], leading dimensions being a batch. Names, arguments and results are
+torch.linalg's (and so mostly NumPy's). Factorisations are LAPACK's, of float32 and float64; a GPU's matrices are brought over.
+
+LinAlgError (a RuntimeError) where a matrix is singular, not positive definite, or not finite."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from collections.abc import Sequence
+from typing import Any, Optional, Tuple, Union
+
+from . import _C
+from . import _creation as make
+from ._C import LinAlgError, Tensor
+
+__all__ = ["LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq",
+           "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
+           "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm"]
+
+_f = _C._functions
+multi_dot, vecdot = _f["linalg_multi_dot"], _f["linalg_vecdot"]
+
+SLogDet = namedtuple("SLogDet", ["sign", "logabsdet"])
+QR = namedtuple("QR", ["Q", "R"])
+Eigh = namedtuple("Eigh", ["eigenvalues", "eigenvectors"])
+SVD = namedtuple("SVD", ["U", "S", "Vh"])
+LeastSquares = namedtuple("LeastSquares", ["solution", "residuals", "rank", "singular_values"])
+Inverse = namedtuple("Inverse", ["inverse", "info"])
+
+
+def _square(A: Tensor, what: str) -> int:
+    if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
+        raise RuntimeError(f"linalg.{what}: needs square matrices [..., n, n], got shape {list(A.shape)}")
+    return A.shape[-1]
+
+
+def _eye_like(A: Tensor) -> Tensor:
+    n = A.shape[-1]
+    return make.eye(n, dtype=A.dtype, device=A.device).expand(A.shape)
+
+
+# -- solving ---------------------------------------------------------------------------------------------------------
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with A X = B (X A = B when not ``left``); B [..., n, k], or vectors [..., n]. LinAlgError where A is singular."""
+    n = _square(A, "solve")
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and list(B.shape) == list(A.shape[:-1]))
+    if vector and not left:
+        raise RuntimeError("linalg.solve: left=False goes with matrices B, not with vectors")
+    if not left:
+        return solve(A.transpose(-2, -1), B.transpose(-2, -1)).transpose(-2, -1)
+    right = B.unsqueeze(-1) if vector else B
+    if right.shape[-2] != n:
+        raise RuntimeError(f"linalg.solve: A {list(A.shape)} and B {list(B.shape)} do not fit")
+    from ._composed.arrange import broadcast_shapes
+    lead = list(broadcast_shapes(A.shape[:-2], right.shape[:-2]))
+    X = _f["_solve"](A.expand(*lead, n, n), right.expand(*lead, n, right.shape[-1]))
+    return X.squeeze(-1) if vector else X
+
+
+def inv(A: Tensor) -> Tensor:
+    """The inverse. LinAlgError where A is singular."""
+    _square(A, "inv")
+    return _f["_solve"](A, _eye_like(A))
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Inverse:
+    """The inverse and 0, or nan and 1 where a matrix is singular (unless ``check_errors``, which raises)."""
+    try:
+        return Inverse(inv(A), make.zeros(A.shape[:-2], dtype=_C.int32, device=A.device))
+    except LinAlgError:
+        if check_errors:
+            raise
+        return Inverse(make.full_like(A, math.nan), make.ones(A.shape[:-2], dtype=_C.int32, device=A.device))
+
+
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """solve with the ``upper`` (or lower) triangle of A alone; ``unitriangular``: its diagonal counts as ones."""
+    part = A.triu() if upper else A.tril()
+    if unitriangular:
+        eye = _eye_like(A)
+        part = part - part * eye + eye
+    return solve(part, B, left=left)
+
+
+def slogdet(A: Tensor) -> SLogDet:
+    """The sign of the determinant and the logarithm of its size; (0, -inf) for a singular matrix."""
+    _square(A, "slogdet")
+    return SLogDet(*_f["_slogdet"](A))
+
+
+def det(A: Tensor) -> Tensor:
+    """The determinant."""
+    sign, size = slogdet(A)
+    return sign * size.exp()
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Optional[str] = None) -> LeastSquares:
+    """X that makes |A X - B| smallest, of the smallest norm; residuals where A has full rank and more rows than columns."""
+    vector = B.ndim == A.ndim - 1
+    right = B.unsqueeze(-1) if vector else B
+    room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rcond is None else rcond
+    X = pinv(A, rtol=room) @ right
+    m, n = A.shape[-2:]
+    values = svdvals(A)
+    rank = (values > room * values[..., :1]).sum(-1)
+    off = ((A @ X - right) ** 2).sum(-2) if m > n and bool((rank == n).all()) else A.new_zeros((0,))
+    return LeastSquares(X.squeeze(-1) if vector else X, off, rank, values)
+
+
+# -- factorisations -------------------------------------------------------------------------------------------------------
+
+
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """L with A = L L^T (or its transpose). LinAlgError where A is not positive definite."""
+    _square(A, "cholesky")
+    L = _f["_cholesky"](A.transpose(-2, -1) if upper else A)
+    return L.transpose(-2, -1) if upper else L
+
+
+def qr(A: Tensor, mode: str = "reduced") -> QR:
+    """A = Q R. ``mode``: 'reduced', 'complete' (Q square) or 'r' (Q empty)."""
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(f"linalg.qr: `mode` must be reduced, complete or r, got {mode!r}")
+    m, n = A.shape[-2:]
+    if mode == "complete" and m > n:
+        wide = _f["cat"]([A, _f["cat"]([A.new_zeros((*A.shape[:-2], n, m - n)), make.eye(m - n, dtype=A.dtype, device=A.device).expand(
+            *A.shape[:-2], m - n, m - n)], -2)], -1)
+        Q, R = _f["_qr"](wide)
+        return QR(Q, R[..., :n])
+    Q, R = _f["_qr"](A)
+    return QR(A.new_zeros((0,)) if mode == "r" else Q, R)
+
+
+def _triangle(A: Tensor, UPLO: str) -> Tensor:
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"linalg.eigh: `UPLO` must be 'L' or 'U', got {UPLO!r}")
+    return A.transpose(-2, -1) if UPLO.upper() == "U" else A
+
+
+def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
+    """Eigenvalues, ascending, and eigenvectors (columns) of symmetric matrices, of which one triangle is read."""
+    _square(A, "eigh")
+    return Eigh(*_f["_eigh"](_triangle(A, UPLO)))
+
+
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """eigh's eigenvalues."""
+    return eigh(A, UPLO).eigenvalues
+
+
+def eig(A: Tensor) -> Any:
+    """NotImplementedError: its results are complex."""
+    raise NotImplementedError("linalg.eig: there are no complex tensors; for symmetric matrices use eigh")
+
+
+def eigvals(A: Tensor) -> Any:
+    """NotImplementedError: its results are complex."""
+    raise NotImplementedError("linalg.eigvals: there are no complex tensors; for symmetric matrices use eigvalsh")
+
+
+def svd(A: Tensor, full_matrices: bool = True, *, driver: Optional[str] = None) -> SVD:
+    """A = U diag(S) Vh, S descending; ``full_matrices`` completes U and Vh to square ones (without gradients for what is added)."""
+    U, S, Vh = _f["_svd"](A)
+    if not full_matrices:
+        return SVD(U, S, Vh)
+    return SVD(_completed(U), S, _completed(Vh.transpose(-2, -1)).transpose(-2, -1))
+
+
+def _completed(Q: Tensor) -> Tensor:
+    """Orthonormal columns, with more of them to make it square."""
+    m, k = Q.shape[-2:]
+    if m == k:
+        return Q
+    with _no_grad():
+        rest = qr(Q.detach(), "complete").Q[..., k:]
+    return _f["cat"]([Q, rest], -1)
+
+
+def _no_grad() -> Any:
+    from .autograd import no_grad
+    return no_grad()
+
+
+def svdvals(A: Tensor, *, driver: Optional[str] = None) -> Tensor:
+    """svd's S."""
+    return _f["_svd"](A)[1]
+
+
+def pinv(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = None, hermitian: bool = False) -> Tensor:
+    """Moore and Penrose's inverse: singular values up to max(atol, rtol * the largest) count as 0."""
+    U, S, Vh = _f["_svd"](A)
+    room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
+    cut = (S[..., :1] * room).clamp(min=atol or 0.0)
+    inverse = _f["where"](S > cut, _f["where"](S > cut, S, 1.0).reciprocal(), 0.0)
+    return (Vh.transpose(-2, -1) * inverse.unsqueeze(-2)) @ U.transpose(-2, -1)
+
+
+def matrix_rank(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = None, hermitian: bool = False) -> Tensor:
+    """How many singular values are above max(atol, rtol * the largest)."""
+    S = svdvals(A)
+    room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
+    return (S > (S[..., :1] * room).clamp(min=atol or 0.0)).sum(-1)
+
+
+# -- powers, norms -----------------------------------------------------------------------------------------------------------
+
+
+def matrix_power(A: Tensor, n: int) -> Tensor:
+    """A multiplied by itself n times; the inverse's power when n is negative."""
+    _square(A, "matrix_power")
+    if n < 0:
+        return matrix_power(inv(A), -n)
+    out: Optional[Tensor] = None
+    while n:
+        if n & 1:
+            out = A if out is None else out @ A
+        n >>= 1
+        A = A @ A if n else A
+    return _eye_like(A).clone() if out is None else out
+
+
+def matrix_exp(A: Tensor) -> Tensor:
+    """exp of matrices: Taylor's series to order 18 of A / 2^s, squared s times."""
+    n = _square(A, "matrix_exp")
+    if n == 0:
+        return A.clone()
+    size = float(A.detach().abs().sum(-2).amax().item()) if A.numel() else 0.0
+    s = max(0, math.ceil(math.log2(size)) + 1) if size > 0.5 else 0
+    X, term = A / 2.0**s, _eye_like(A)
+    total = term
+    for k in range(1, 19):
+        term = term @ X / k
+        total = total + term
+    for _ in range(s):
+        total = total @ total
+    return total
+
+
+_Dim = Union[int, Sequence[int], None]
+
+
+def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The p-norm over ``dim`` (all when None). float32 under autocast."""
+    return _f["norm"](x, ord, dim, keepdim, dtype=dtype)
+
+
+def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """A norm of matrices: 'fro', 'nuc' (the sum of singular values), 2, -2 (the largest, the smallest), 1, -1 (of column sums), inf,
+    -inf (of row sums). float32 under autocast."""
+    if A.ndim < 2:
+        raise RuntimeError(f"linalg.matrix_norm: needs at least 2 dimensions, got {A.ndim}")
+    if ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
+        raise RuntimeError(f"linalg.matrix_norm: `ord` must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got {ord!r}")
+    rows, cols = (d % A.ndim for d in dim)
+    if rows == cols:
+        raise RuntimeError(f"linalg.matrix_norm: dims must differ, got {list(dim)}")
+    if ord == "fro":
+        return _f["norm"](A, 2, [rows, cols], keepdim, dtype=dtype)
+    x = _f["_autocast_wide"](A) if dtype is None else A.to(dtype)
+    if ord in ("nuc", 2, -2):
+        S = svdvals(x.movedim((rows, cols), (-2, -1)))
+        y = S.sum(-1) if ord == "nuc" else S.amax([-1]) if ord == 2 else S.amin([-1])
+    else:
+        lines, over = (rows, cols) if abs(ord) == 1 else (cols, rows)
+        total = x.abs().sum(lines, True)
+        y = (total.amax([over], True) if ord > 0 else total.amin([over], True)).squeeze([rows, cols])
+    if not keepdim:
+        return y
+    for d in sorted((rows, cols)):
+        y = y.unsqueeze(d)
+    return y
+
+
+def norm(A: Tensor, ord: Any = None, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """vector_norm, or matrix_norm where two dimensions (or a matrix and an ``ord``) are given."""
+    if dim is None and ord is not None and A.ndim == 2:
+        return matrix_norm(A, ord, (0, 1), keepdim, dtype=dtype)
+    if ord is not None and not isinstance(dim, int) and dim is not None and len(dim) == 2:
+        return matrix_norm(A, ord, dim, keepdim, dtype=dtype)
+    if ord is not None and isinstance(ord, str):
+        return matrix_norm(A, ord, (-2, -1) if dim is None else dim, keepdim, dtype=dtype)  # type: ignore[arg-type]
+    if ord is not None and dim is None and A.ndim != 1:
+        raise RuntimeError(f"linalg.norm: without `dim`, an `ord` goes with 1 or 2 dimensions, got {A.ndim}")
+    return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
+
+
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """The norm of A times that of its inverse; of singular values' ratio for None, 2 and -2."""
+    if p in (None, 2, -2):
+        S = svdvals(A)
+        return S[..., 0] / S[..., -1] if p != -2 else S[..., -1] / S[..., 0]
+    return matrix_norm(A, p) * matrix_norm(inv(A), p)
+
+
+# -- the rest ------------------------------------------------------------------------------------------------------------------
+
+
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The cross product along ``dim``."""
+    return _f["cross"](input, other, dim)
+
+
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """input @ other"""
+    return _f["matmul"](input, other)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Diagonals of matrices, a view."""
+    return A.diagonal(offset, dim1, dim2)
+
+
+def vander(x: Tensor, *, N: Optional[int] = None) -> Tensor:
+    """Powers of x from 0 up, along a new last dimension."""
+    from ._composed.arrange import vander as powers
+    return powers(x, N, True)
+
+
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of A seen as a matrix whose rows are its first ``ind`` dimensions."""
+    n = math.prod(A.shape[:ind])
+    return inv(A.reshape(n, -1)).reshape(*A.shape[ind:], *A.shape[:ind])
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Sequence[int]] = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B."""
+    if dims is not None:
+        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    shape = A.shape[B.ndim:]
+    return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
+
+
+def _method_names() -> Tuple[Tuple[str, Any], ...]:
+    return (("inverse", inv), ("det", det), ("slogdet", slogdet), ("cholesky", lambda self, upper=False: cholesky(self, upper=upper)),
+            ("qr", lambda self, some=True: qr(self, "reduced" if some else "complete")), ("pinverse", lambda self, rcond=1e-15: pinv(self, rtol=rcond)),
+            ("matrix_power", matrix_power), ("matrix_exp", matrix_exp), ("logdet", lambda self: logdet(self)),
+            ("svd", lambda self, some=True, compute_uv=True: old_svd(self, some, compute_uv)))
+
+
+def logdet(input: Tensor) -> Tensor:
+    """The logarithm of the determinant; nan where that is negative."""
+    sign, size = slogdet(input)
+    return _f["where"](sign < 0, math.nan, size)
+
+
+def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Tuple[Tensor, Tensor, Tensor]:
+    """torch.svd: (U, S, V), V not transposed."""
+    U, S, Vh = svd(input, not some)
+    return U, S, Vh.transpose(-2, -1)
+
+
+for _name, _function in _method_names():
+    setattr(Tensor, _name, _function)

@@ -1,0 +1,45 @@
+/* Linear algebra of a GPU's matrices: brought to the CPU, computed there by LAPACK, and back. */
+#include "gpu.h"
+
+#include "../kernels/cpu.h"
+
+static ac_tensor *brought(const ac_tensor *from, ac_device to) {
+    ac_dims shape = ac_shape_of(from);
+    ac_attrs_to_device a = {to, 0};
+    ac_tensor *copy = ac_tensor_new_on(to, from->dtype, &shape), *in[1] = {(ac_tensor *)(uintptr_t)from}, *out[1] = {copy};
+    ac_run move = {AC_OP_to_device, in, 1, &a, out, 1, from->dtype, NULL, false};
+    if (copy && ac_cuda_to_device(&move) < 0) ac_tensor_clear(&copy);
+    return copy;
+}
+
+static int back(ac_tensor *to, ac_tensor *from) {
+    ac_attrs_to_device a = {ac_device_of(to), 0};
+    ac_tensor *in[1] = {from}, *out[1] = {to};
+    ac_run move = {AC_OP_to_device, in, 1, &a, out, 1, to->dtype, NULL, false};
+    return ac_cuda_to_device(&move);
+}
+
+static int on_cpu(const ac_run *r, ac_kernel kernel) {
+    ac_tensor *in[2] = {NULL, NULL}, *out[AC_MAX_OUT] = {NULL};
+    int failed = 0;
+    for (int i = 0; i < r->n_in && !failed; i++) failed = (in[i] = brought(r->in[i], AC_CPU)) ? 0 : -1;
+    for (int i = 0; i < r->n_out && !failed; i++) {
+        ac_dims shape = ac_shape_of(r->out[i]);
+        failed = (out[i] = ac_tensor_new(r->out[i]->dtype, &shape)) ? 0 : -1;
+    }
+    ac_run there = *r;
+    there.in = in, there.out = out;
+    if (!failed) failed = kernel(&there);
+    for (int i = 0; i < r->n_out && !failed; i++)
+        if (out[i]->numel) failed = back(r->out[i], out[i]);
+    for (int i = 0; i < 2; i++) ac_tensor_clear(&in[i]);
+    for (int i = 0; i < AC_MAX_OUT; i++) ac_tensor_clear(&out[i]);
+    return failed;
+}
+
+int ac_cuda_solve(const ac_run *r) { return on_cpu(r, ac_cpu_solve); }
+int ac_cuda_slogdet(const ac_run *r) { return on_cpu(r, ac_cpu_slogdet); }
+int ac_cuda_cholesky(const ac_run *r) { return on_cpu(r, ac_cpu_cholesky); }
+int ac_cuda_qr(const ac_run *r) { return on_cpu(r, ac_cpu_qr); }
+int ac_cuda_eigh(const ac_run *r) { return on_cpu(r, ac_cpu_eigh); }
+int ac_cuda_svd(const ac_run *r) { return on_cpu(r, ac_cpu_svd); }
