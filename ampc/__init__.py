@@ -2,6 +2,7 @@
 
 import glob as _glob
 import os as _os
+from typing import Any as _Any
 
 try:
     from . import _C
@@ -137,13 +138,13 @@ nan = inf - inf
 
 from ._composed.arrange import *
 from ._composed.elementwise import *
+from ._composed.more import *
 from ._composed.order import *
 from ._composed.products import *
 from ._composed.random import *
 from ._composed.reduce import *
 from ._composed.scatter import *
 from ._ops import *
-from ._composed.reduce import norm
 from ._ops import abs, add, cat, clamp, div, mul, neg, sub
 from .linalg import cholesky, det, inv as inverse, logdet, matrix_exp, matrix_power, old_svd as svd, pinv as pinverse, qr, slogdet
 
@@ -171,6 +172,15 @@ from .nn.functional import (
     pixel_unshuffle,
     rms_norm,
 )
+
+__array_api_version__ = "2024.12"
+
+
+def __array_namespace_info__() -> _Any:
+    """Facts of the array API's namespace: capabilities, devices, dtypes."""
+    from ._array_api import __array_namespace_info__ as info
+    return info()
+
 
 concat = concatenate = cat
 multiply, subtract, divide, true_divide = mul, sub, div, div

@@ -123,3 +123,16 @@ def _row_major(shape: list) -> list:
 for _name, _f in (("__dlpack__", _dlpack), ("__dlpack_device__", _dlpack_device)):
     setattr(Tensor, _name, _f)
 Tensor.__cuda_array_interface__ = property(_cuda_array_interface, doc=_cuda_array_interface.__doc__)
+
+
+def _array_interface(self: Tensor) -> dict:
+    """NumPy's array interface (version 3) of a CPU tensor's own memory; AttributeError where there is none."""
+    kind = _KINDS.get(self.dtype.name)
+    if self.is_cuda or self.requires_grad or kind is None:
+        raise AttributeError("__array_interface__: of CPU tensors without gradients, in a dtype that NumPy has")
+    memoryview(self)  # type: ignore[arg-type]  # from now on others may write the memory
+    strides = None if self.is_contiguous() else tuple(s * self.element_size() for s in self.stride())
+    return {"version": 3, "shape": tuple(self.shape), "typestr": kind, "data": (self.data_ptr(), False), "strides": strides}
+
+
+Tensor.__array_interface__ = property(_array_interface)

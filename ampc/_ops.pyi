@@ -15,11 +15,27 @@ class __batch_norm_backward_result(NamedTuple):
     values: Tensor
     indices: Tensor
 
+class __eigh_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
 class __layer_norm_backward_result(NamedTuple):
     values: Tensor
     indices: Tensor
 
 class __max_pool_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class __qr_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class __slogdet_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class __svd_result(NamedTuple):
     values: Tensor
     indices: Tensor
 
@@ -51,7 +67,7 @@ class _topk_result(NamedTuple):
     values: Tensor
     indices: Tensor
 
-__all__ = ["abs", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "all", "amax", "amin", "any", "argmax", "argmin", "as_strided", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bmm", "cat", "cdist", "ceil", "clamp", "clone", "convolution", "copysign", "cos", "cosh", "cosine_similarity", "cross", "cummax", "cummin", "cumprod", "cumsum", "diagonal", "dist", "div", "dot", "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "gather", "ge", "gru_cell", "gt", "hardshrink", "heaviside", "hypot", "index_add", "index_put", "index_select", "inner", "isclose", "isfinite", "isinf", "isnan", "le", "lerp", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp", "lstm_cell", "lt", "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum", "mm", "mul", "mv", "narrow", "ne", "neg", "norm", "outer", "pdist", "permute", "pow", "prelu", "prod", "reciprocal", "relu", "remainder", "renorm", "reshape", "rnn_relu_cell", "rnn_tanh_cell", "round", "rsqrt", "scatter_add", "select", "sigmoid", "sign", "signbit", "sin", "sinh", "softmax", "sort", "sqrt", "square", "squeeze", "stack", "std", "sub", "sum", "t", "tan", "tanh", "threshold", "topk", "transpose", "trunc", "unsqueeze", "var", "vdot", "where", "xlogy", "abs_", "acos_", "acosh_", "add_", "addcdiv_", "addcmul_", "asin_", "asinh_", "atan_", "atan2_", "atanh_", "bitwise_and_", "bitwise_left_shift_", "bitwise_not_", "bitwise_or_", "bitwise_right_shift_", "bitwise_xor_", "ceil_", "clamp_", "copysign_", "cos_", "cosh_", "cumprod_", "cumsum_", "div_", "erf_", "erfc_", "erfinv_", "exp_", "exp2_", "expm1_", "floor_", "floor_divide_", "fmod_", "frac_", "heaviside_", "hypot_", "index_add_", "index_put_", "lerp_", "log_", "log10_", "log1p_", "log2_", "masked_fill_", "mul_", "neg_", "pow_", "reciprocal_", "relu_", "remainder_", "round_", "rsqrt_", "scatter_add_", "sigmoid_", "sign_", "sin_", "sinh_", "sqrt_", "square_", "sub_", "tan_", "tanh_", "trunc_", "xlogy_"]
+__all__ = ["abs", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "all", "amax", "amin", "any", "argmax", "argmin", "as_strided", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bmm", "cat", "cdist", "ceil", "clamp", "clone", "convolution", "copysign", "cos", "cosh", "cosine_similarity", "cross", "cummax", "cummin", "cumprod", "cumsum", "diagonal", "dist", "div", "dot", "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "flatten", "flip", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "gather", "ge", "gru_cell", "gt", "hardshrink", "heaviside", "hypot", "index_add", "index_put", "index_select", "inner", "isclose", "isfinite", "isinf", "isnan", "le", "lerp", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp", "lstm_cell", "lt", "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum", "mm", "mul", "mv", "narrow", "ne", "neg", "outer", "pdist", "permute", "pow", "prelu", "prod", "reciprocal", "relu", "remainder", "renorm", "reshape", "rnn_relu_cell", "rnn_tanh_cell", "round", "rsqrt", "scatter_add", "select", "sigmoid", "sign", "signbit", "sin", "sinh", "softmax", "sort", "sqrt", "square", "squeeze", "stack", "std", "sub", "sum", "t", "tan", "tanh", "threshold", "topk", "transpose", "trunc", "unsqueeze", "var", "vdot", "where", "xlogy", "abs_", "acos_", "acosh_", "add_", "addcdiv_", "addcmul_", "asin_", "asinh_", "atan_", "atan2_", "atanh_", "bitwise_and_", "bitwise_left_shift_", "bitwise_not_", "bitwise_or_", "bitwise_right_shift_", "bitwise_xor_", "ceil_", "clamp_", "copysign_", "cos_", "cosh_", "cumprod_", "cumsum_", "div_", "erf_", "erfc_", "erfinv_", "exp_", "exp2_", "expm1_", "floor_", "floor_divide_", "fmod_", "frac_", "heaviside_", "hypot_", "index_add_", "index_put_", "lerp_", "log_", "log10_", "log1p_", "log2_", "masked_fill_", "mul_", "neg_", "pow_", "reciprocal_", "relu_", "remainder_", "round_", "rsqrt_", "scatter_add_", "sigmoid_", "sign_", "sin_", "sinh_", "sqrt_", "square_", "sub_", "tan_", "tanh_", "trunc_", "xlogy_"]
 
 def abs(x: Tensor, *, out: Optional[Tensor] = None) -> Tensor: ...
 def abs_(x: Tensor) -> Tensor: ...
@@ -223,7 +239,6 @@ def narrow(x: Tensor, dim: builtins.int, start: builtins.int, length: builtins.i
 def ne(x: Union[Tensor, builtins.float], other: Union[Tensor, builtins.float], *, out: Optional[Tensor] = None) -> Tensor: ...
 def neg(x: Tensor, *, out: Optional[Tensor] = None) -> Tensor: ...
 def neg_(x: Tensor) -> Tensor: ...
-def norm(x: Tensor, p: Union[builtins.float, Tensor] = 2, dim: Optional[Union[builtins.int, Sequence[builtins.int]]] = None, keepdim: builtins.bool = False, *, dtype: Optional[dtype] = None, out: Optional[Tensor] = None) -> Tensor: ...
 def outer(x: Tensor, vec2: Tensor, *, out: Optional[Tensor] = None) -> Tensor: ...
 def pdist(x: Tensor, p: Union[builtins.float, Tensor] = 2, *, out: Optional[Tensor] = None) -> Tensor: ...
 def permute(x: Tensor, dims: Union[builtins.int, Sequence[builtins.int]], *, out: Optional[Tensor] = None) -> Tensor: ...

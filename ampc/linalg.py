@@ -194,7 +194,7 @@ def pinv(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = Non
     U, S, Vh = _f["_svd"](A)
     room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
     cut = (S[..., :1] * room).clamp(min=atol or 0.0)
-    inverse = _f["where"](S > cut, _f["where"](S > cut, S, 1.0).reciprocal(), 0.0)
+    inverse = _f["where"](cut < S, _f["where"](cut < S, S, 1.0).reciprocal(), 0.0)
     return (Vh.transpose(-2, -1) * inverse.unsqueeze(-2)) @ U.transpose(-2, -1)
 
 
@@ -202,7 +202,7 @@ def matrix_rank(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float
     """How many singular values are above max(atol, rtol * the largest)."""
     S = svdvals(A)
     room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
-    return (S > (S[..., :1] * room).clamp(min=atol or 0.0)).sum(-1)
+    return ((S[..., :1] * room).clamp(min=atol or 0.0) < S).sum(-1)
 
 
 # -- powers, norms -----------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ _Dim = Union[int, Sequence[int], None]
 
 def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The p-norm over ``dim`` (all when None). float32 under autocast."""
-    return _f["norm"](x, ord, dim, keepdim, dtype=dtype)
+    return _f["_norm"](x, ord, dim, keepdim, dtype=dtype)
 
 
 def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -258,7 +258,7 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keep
     if rows == cols:
         raise RuntimeError(f"linalg.matrix_norm: dims must differ, got {list(dim)}")
     if ord == "fro":
-        return _f["norm"](A, 2, [rows, cols], keepdim, dtype=dtype)
+        return _f["_norm"](A, 2, [rows, cols], keepdim, dtype=dtype)
     x = _f["_autocast_wide"](A) if dtype is None else A.to(dtype)
     if ord in ("nuc", 2, -2):
         S = svdvals(x.movedim((rows, cols), (-2, -1)))
@@ -333,13 +333,6 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Sequence[int]] = None) -> T
     return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
 
 
-def _method_names() -> Tuple[Tuple[str, Any], ...]:
-    return (("inverse", inv), ("det", det), ("slogdet", slogdet), ("cholesky", lambda self, upper=False: cholesky(self, upper=upper)),
-            ("qr", lambda self, some=True: qr(self, "reduced" if some else "complete")), ("pinverse", lambda self, rcond=1e-15: pinv(self, rtol=rcond)),
-            ("matrix_power", matrix_power), ("matrix_exp", matrix_exp), ("logdet", lambda self: logdet(self)),
-            ("svd", lambda self, some=True, compute_uv=True: old_svd(self, some, compute_uv)))
-
-
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant; nan where that is negative."""
     sign, size = slogdet(input)
@@ -352,5 +345,10 @@ def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Tuple[
     return U, S, Vh.transpose(-2, -1)
 
 
-for _name, _function in _method_names():
+for _name, _function in {
+    "inverse": inv, "det": det, "slogdet": slogdet, "matrix_power": matrix_power, "matrix_exp": matrix_exp, "logdet": logdet, "svd": old_svd,
+    "cholesky": lambda self, upper=False: cholesky(self, upper=upper),
+    "qr": lambda self, some=True: qr(self, "reduced" if some else "complete"),
+    "pinverse": lambda self, rcond=1e-15: pinv(self, rtol=rcond),
+}.items():
     setattr(Tensor, _name, _function)

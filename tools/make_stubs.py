@@ -180,6 +180,7 @@ def core_stub() -> str:
     text += "class Node:\n    next_functions: Tuple[Tuple[Optional[Node], builtins.int], ...]\n    variable: Tensor\n"
     text += "    compute_dtype: Optional[dtype]\n    def name(self) -> builtins.str: ...\n\n"
     text += "class OutOfMemoryError(RuntimeError): ...\n\n\n"
+    text += "class LinAlgError(RuntimeError): ...\n\n\n"
     text += "class ScalerState:\n    scale: builtins.float\n    inverse: builtins.float\n    growth_factor: builtins.float\n"
     text += "    backoff_factor: builtins.float\n    growth_interval: builtins.int\n    growth_tracker: builtins.int\n"
     text += "    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, "

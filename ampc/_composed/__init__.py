@@ -2,13 +2,13 @@
 (``__all__``) and, of these, what Tensor shows as methods (``METHODS``)."""
 
 from .._C import Tensor
-from . import arrange, elementwise, order, products, random, reduce, scatter
+from . import arrange, elementwise, more, order, products, random, reduce, scatter
 
-MODULES = (arrange, elementwise, order, products, random, reduce, scatter)
+MODULES = (arrange, elementwise, more, order, products, random, reduce, scatter)
 
 
 for _module in MODULES:
     for _name in _module.METHODS:
         if not hasattr(Tensor, _name):
             setattr(Tensor, _name, getattr(_module, _name))
-setattr(Tensor, "norm", reduce.norm)  # the row's takes no 'fro' or 'nuc'
+more.install()

@@ -9,9 +9,9 @@ from .._C import Tensor
 
 _f = _C._functions
 
-__all__ = ["corrcoef", "cov", "cumulative_trapezoid", "diff", "frobenius_norm", "nanmean", "nansum", "nuclear_norm", "std_mean", "trace", "trapezoid", "trapz",
-           "var_mean"]
-METHODS = ["corrcoef", "cov", "diff", "nanmean", "nansum", "trace", "cumsum_", "cumprod_"]
+__all__ = ["corrcoef", "cov", "cumulative_trapezoid", "diff", "frobenius_norm", "nanmean", "nansum", "norm", "nuclear_norm", "std_mean", "trace",
+           "trapezoid", "trapz", "var_mean"]
+METHODS = ["corrcoef", "cov", "diff", "nanmean", "nansum", "norm", "trace", "cumsum_", "cumprod_"]
 
 
 def _plain(x: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def trace(input: Tensor) -> Tensor:
 
 def frobenius_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The square root of the sum of squares. float32 under autocast."""
-    return _f["norm"](input, 2, dim, keepdim)
+    return _f["_norm"](input, 2, dim, keepdim)
 
 
 def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -63,7 +63,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
     elif isinstance(p, str) and p != "fro":
         raise RuntimeError(f"norm: `p` must be a number, 'fro' or 'nuc', got {p!r}")
     else:
-        y = _f["norm"](input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+        y = _f["_norm"](input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
     return y if out is None else out.copy_(y)
 
 

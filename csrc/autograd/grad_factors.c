@@ -14,7 +14,8 @@ static T unsqueezed(ac_formula *c, T x, int64_t dim) {
 static T places(ac_formula *c, T like) {
     if (!like) return NULL;
     ac_device d = ac_device_of(like);
-    ac_attrs_arange cols = {{AC_INT, {0}}, {AC_INT, {like->shape[like->ndim - 1]}}, {AC_INT, {1}}, AC_int64, d}, rows = cols;
+    ac_attrs_arange cols = {{AC_INT, {0}}, {AC_INT, {like->shape[like->ndim - 1]}}, {AC_INT, {1}}, AC_int64, d},
+                    rows = cols;
     rows.end.i = like->shape[like->ndim - 2];
     ac_dims column = {2, {rows.end.i, 1}};
     return SUB(ac_f_call(c, AC_OP_arange, &cols, 0), ac_f_reshape(c, ac_f_call(c, AC_OP_arange, &rows, 0), &column));

@@ -6,7 +6,8 @@
 static ac_tensor *brought(const ac_tensor *from, ac_device to) {
     ac_dims shape = ac_shape_of(from);
     ac_attrs_to_device a = {to, 0};
-    ac_tensor *copy = ac_tensor_new_on(to, from->dtype, &shape), *in[1] = {(ac_tensor *)(uintptr_t)from}, *out[1] = {copy};
+    ac_tensor *copy = ac_tensor_new_on(to, from->dtype, &shape), *in[1] = {(ac_tensor *)(uintptr_t)from},
+              *out[1] = {copy};
     ac_run move = {AC_OP_to_device, in, 1, &a, out, 1, from->dtype, NULL, false};
     if (copy && ac_cuda_to_device(&move) < 0) ac_tensor_clear(&copy);
     return copy;

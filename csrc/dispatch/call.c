@@ -439,12 +439,27 @@ static int into_recorded(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_i
     return failed;
 }
 
+/* A composition's result is made first, outside autocast, and copied. */
+static int compose_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
+    ac_tensor *out[AC_MAX_OUT];
+    bool active = ac_autocast.active;
+    ac_autocast.active = false;
+    int failed = run_composition(op, in, n_in, attrs, out);
+    ac_autocast.active = active;
+    if (failed) return failed;
+    ac_spec result = ac_spec_of(out[0]);
+    failed = check_result(ac_ops[op].python, &result, target);
+    if (!failed) failed = ac_copy_into(target, out[0]);
+    release_all(out, ac_ops[op].n_out);
+    return failed;
+}
+
 int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
     ac_infer rule;
     const char *what = ac_ops[op].python;
-    if (ac_ops[op].kind == AC_KIND_VIEW || ac_ops[op].kind == AC_KIND_COMPOSITE)
-        return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", what);
+    if (ac_ops[op].kind == AC_KIND_VIEW) return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", what);
     AC_TRY(check_target(what, target));
+    if (ac_ops[op].kind == AC_KIND_COMPOSITE) return compose_into(op, in, n_in, attrs, target);
     AC_TRY(infer(&rule, op, in, n_in, attrs, AC_NO_DTYPE));
     AC_TRY(check_result(what, &rule.out[0], target));
     AC_TRY(ac_check_target_device(op, in, n_in, attrs, target));

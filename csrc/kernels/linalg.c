@@ -34,8 +34,8 @@ static void fetch(const ac_tensor *t, int64_t item, int rows, int cols, double *
     ac_space lead = ac_space_of(t, (1u << (t->ndim - 2)) - 1);
     int64_t at = ac_space_offset(&lead, item), row = t->strides[t->ndim - 2], col = t->strides[t->ndim - 1];
     for (int j = 0; j < cols; j++)
-        ac_cpu_loops()->load[t->dtype][AC_LANE_F64](rows, (char *)ac_data(t) + (at + j * col) * ac_itemsize(t->dtype), row,
-                                                    to + (int64_t)j * rows);
+        ac_cpu_loops()->load[t->dtype][AC_LANE_F64](rows, (char *)ac_data(t) + (at + j * col) * ac_itemsize(t->dtype),
+                                                    row, to + (int64_t)j * rows);
 }
 static void put(ac_tensor *t, int64_t item, int rows, int cols, const double *from, int from_rows) {
     for (int i = 0; i < rows; i++)
@@ -87,7 +87,8 @@ static int solve_one(const linalg *c, int64_t item) {
     fetch(c->r->in[1], item, n, c->k, c->b);
     CALL(c, 0, getrf_fn, &n, &n, c->a, &n, c->pivots, &info);
     if (info > 0)
-        return ac_fail(AC_LINALG, "%s: matrix %lld is singular (pivot %d is 0), so it has no inverse", said(c), (long long)item, info);
+        return ac_fail(AC_LINALG, "%s: matrix %lld is singular (pivot %d is 0), so it has no inverse", said(c),
+                       (long long)item, info);
     CALL(c, 1, getrs_fn, "N", &n, &c->k, c->a, &n, c->pivots, c->b, &n, &info, 1);
     put(c->r->out[0], item, n, c->k, c->b, n);
     return 0;
@@ -132,8 +133,8 @@ static int cholesky_one(const linalg *c, int64_t item) {
     fetch(c->r->in[0], item, n, n, c->a);
     if (n > 0) CALL(c, 0, potrf_fn, "L", &n, c->a, &n, &info, 1);
     if (info > 0)
-        return ac_fail(AC_LINALG, "%s: matrix %lld is not positive definite (its leading minor of order %d is not)", said(c),
-                       (long long)item, info);
+        return ac_fail(AC_LINALG, "%s: matrix %lld is not positive definite (its leading minor of order %d is not)",
+                       said(c), (long long)item, info);
     for (int j = 0; j < n; j++)
         for (int i = 0; i < j; i++) c->a[i + (int64_t)j * n] = 0;
     put(c->r->out[0], item, n, n, c->a, n);
@@ -148,7 +149,8 @@ int ac_cpu_cholesky(const ac_run *r) {
 }
 
 typedef void (*geqrf_fn)(const int *, const int *, double *, const int *, double *, double *, const int *, int *);
-typedef void (*orgqr_fn)(const int *, const int *, const int *, double *, const int *, const double *, double *, const int *, int *);
+typedef void (*orgqr_fn)(const int *, const int *, const int *, double *, const int *, const double *, double *,
+                         const int *, int *);
 
 static int qr_one(const linalg *c, int64_t item) {
     int info = 0, m = c->m, n = c->n, k = c->k;
@@ -170,8 +172,8 @@ int ac_cpu_qr(const ac_run *r) {
     return run_linalg(&c, (int64_t)c.m * c.n, c.k, (int64_t)c.k * c.n, (int64_t)64 * (c.m + c.n + 1), 0);
 }
 
-typedef void (*syevd_fn)(const char *, const char *, const int *, double *, const int *, double *, double *, const int *, int *,
-                         const int *, int *, size_t, size_t);
+typedef void (*syevd_fn)(const char *, const char *, const int *, double *, const int *, double *, double *,
+                         const int *, int *, const int *, int *, size_t, size_t);
 
 static int eigh_one(const linalg *c, int64_t item) {
     int info = 0, n = c->n, few = 5 * n + 3;
@@ -179,9 +181,11 @@ static int eigh_one(const linalg *c, int64_t item) {
     fetch(c->r->in[0], item, n, n, c->a);
     for (int j = 0; j < n; j++) /* the upper triangle does not count: whether it is finite neither */
         for (int i = 0; i < j; i++) c->a[i + (int64_t)j * n] = c->a[j + (int64_t)i * n];
-    if (!is_finite(c->a, (int64_t)n * n)) return ac_fail(AC_LINALG, "%s: matrix %lld holds inf or nan", said(c), (long long)item);
+    if (!is_finite(c->a, (int64_t)n * n))
+        return ac_fail(AC_LINALG, "%s: matrix %lld holds inf or nan", said(c), (long long)item);
     CALL(c, 0, syevd_fn, "V", "L", &n, c->a, &n, c->b, c->work, &c->lwork, c->pivots, &few, &info, 1, 1);
-    if (info > 0) return ac_fail(AC_LINALG, "%s: matrix %lld: the iteration did not converge", said(c), (long long)item);
+    if (info > 0)
+        return ac_fail(AC_LINALG, "%s: matrix %lld: the iteration did not converge", said(c), (long long)item);
     put(c->r->out[0], item, n, 1, c->b, n);
     put(c->r->out[1], item, n, n, c->a, n);
     return 0;
@@ -191,20 +195,23 @@ int ac_cpu_eigh(const ac_run *r) {
     linalg c;
     AC_TRY(open_linalg(&c, r, "dsyevd", "dsyevd"));
     c.one = eigh_one;
-    return run_linalg(&c, (int64_t)c.n * c.n, c.n, 0, 1 + (int64_t)c.n * (6 + 2 * (int64_t)c.n + 64), 5 * (int64_t)c.n + 3);
+    return run_linalg(&c, (int64_t)c.n * c.n, c.n, 0, 1 + (int64_t)c.n * (6 + 2 * (int64_t)c.n + 64),
+                      5 * (int64_t)c.n + 3);
 }
 
-typedef void (*gesdd_fn)(const char *, const int *, const int *, double *, const int *, double *, double *, const int *, double *,
-                         const int *, double *, const int *, int *, int *, size_t);
+typedef void (*gesdd_fn)(const char *, const int *, const int *, double *, const int *, double *, double *, const int *,
+                         double *, const int *, double *, const int *, int *, int *, size_t);
 
 static int svd_one(const linalg *c, int64_t item) {
     int info = 0, m = c->m, n = c->n, k = c->k;
     double *values = c->b, *left = c->b + k, *right = c->c;
     if (k == 0) return 0;
     fetch(c->r->in[0], item, m, n, c->a);
-    if (!is_finite(c->a, (int64_t)m * n)) return ac_fail(AC_LINALG, "%s: matrix %lld holds inf or nan", said(c), (long long)item);
+    if (!is_finite(c->a, (int64_t)m * n))
+        return ac_fail(AC_LINALG, "%s: matrix %lld holds inf or nan", said(c), (long long)item);
     CALL(c, 0, gesdd_fn, "S", &m, &n, c->a, &m, values, left, &m, right, &k, c->work, &c->lwork, c->pivots, &info, 1);
-    if (info > 0) return ac_fail(AC_LINALG, "%s: matrix %lld: the iteration did not converge", said(c), (long long)item);
+    if (info > 0)
+        return ac_fail(AC_LINALG, "%s: matrix %lld: the iteration did not converge", said(c), (long long)item);
     put(c->r->out[0], item, m, k, left, m);
     put(c->r->out[1], item, k, 1, values, k);
     put(c->r->out[2], item, k, n, right, k);
@@ -216,5 +223,6 @@ int ac_cpu_svd(const ac_run *r) {
     AC_TRY(open_linalg(&c, r, "dgesdd", "dgesdd"));
     c.one = svd_one;
     int64_t k = c.k, wide = c.m > c.n ? c.m : c.n;
-    return run_linalg(&c, (int64_t)c.m * c.n, k + c.m * k, k * c.n, 4 * k * k + 7 * k + wide * 66 + 64 * (k + 1), 8 * k);
+    return run_linalg(&c, (int64_t)c.m * c.n, k + c.m * k, k * c.n, 4 * k * k + 7 * k + wide * 66 + 64 * (k + 1),
+                      8 * k);
 }

@@ -78,7 +78,8 @@ static int need_matrices(const ac_infer *i, int input, bool square) {
     const ac_tensor *x = i->in[input];
     char text[AC_SHAPE_TEXT];
     if (x->dtype != AC_float32 && x->dtype != AC_float64)
-        return ac_fail(AC_RUNTIME, "%s: needs float32 or float64, got %s", i->info->python + 1, ac_dtypes[x->dtype].name);
+        return ac_fail(AC_RUNTIME, "%s: needs float32 or float64, got %s", i->info->python + 1,
+                       ac_dtypes[x->dtype].name);
     bool good = x->ndim >= 2 && (!square || x->shape[x->ndim - 1] == x->shape[x->ndim - 2]);
     if (good) return 0;
     return ac_fail(AC_RUNTIME, "%s: needs %smatrices [..., rows, columns], got shape %s", i->info->python + 1,

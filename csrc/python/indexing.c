@@ -182,8 +182,9 @@ static int by_item(indexer *x, PyObject *item, int rest) {
         ac_tensor_clear(&mask);
         return failed;
     }
+    if (PySequence_Check(item) && !PyUnicode_Check(item))
+        return by_sequence(x, item); /* arrays are both this and an index */
     if (PyIndex_Check(item)) return by_int(x, item);
-    if (PySequence_Check(item) && !PyUnicode_Check(item)) return by_sequence(x, item);
     PyErr_Format(PyExc_IndexError,
                  "tensors are indexed with ints, slices, None, ..., integer or bool tensors and lists; got %s",
                  Py_TYPE(item)->tp_name);

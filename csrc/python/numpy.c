@@ -131,11 +131,14 @@ static PyObject *from_numpy(PyObject *module, PyObject *o) {
         return PyErr_SetString(PyExc_ValueError, "from_numpy: the array is byte-swapped or not aligned; pass "
                                                  "array.astype(array.dtype.newbyteorder('='))"),
                NULL;
-    if (!PyArray_ISWRITEABLE(a) && PyErr_WarnEx(PyExc_UserWarning,
-                                                "from_numpy: the array is not writable; writing to the tensor would "
-                                                "break that. Use tensor(array) for a copy",
-                                                1) < 0)
-        return NULL;
+    if (!PyArray_ISWRITEABLE(a)) { /* a tensor can always be written, and must not write this */
+        if (PyErr_WarnEx(PyExc_UserWarning, "from_numpy: the array is read-only, so the tensor is a copy of it", 1) < 0)
+            return NULL;
+        PyObject *copy = PyArray_NewCopy(a, NPY_KEEPORDER);
+        ac_tensor *own = copy ? share((PyArrayObject *)copy) : NULL;
+        Py_XDECREF(copy);
+        return own ? ac_wrap(own) : NULL;
+    }
     ac_tensor *t = share(a);
     return t ? ac_wrap(t) : NULL;
 }

@@ -132,6 +132,8 @@ static PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor
 static PyGetSetDef dict_getset = {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL};
 
 static PyType_Slot base_slots[] = {{Py_tp_dealloc, dealloc},
+                                   {Py_bf_getbuffer, ac_tensor_getbuffer},
+                                   {Py_bf_releasebuffer, ac_tensor_releasebuffer},
                                    {Py_tp_traverse, traverse},
                                    {Py_tp_clear, clear},
                                    {Py_tp_new, no_new},

@@ -1,0 +1,171 @@
+"""Numbers for samples, and NumPy references of operators that NumPy does not have."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable
+
+import numpy as np
+
+import ampc
+
+R = np.random.default_rng(7)
+
+
+def real(*shape: int) -> np.ndarray:
+    """Normal numbers, away from 0 where many functions bend."""
+    x = R.standard_normal(shape)
+    return np.where(np.abs(x) < 0.1, x + np.copysign(0.2, x), x)
+
+
+def positive(*shape: int) -> np.ndarray:
+    return R.uniform(0.3, 2.0, shape)
+
+
+def spread(*shape: int) -> np.ndarray:
+    """Numbers no two of which are close, so that largest and order are clear."""
+    n = math.prod(shape)
+    return (R.permutation(n).astype(float) * 0.37 - 0.1 * n).reshape(shape)
+
+
+def ints(high: int, *shape: int) -> np.ndarray:
+    return R.integers(0, high, shape)
+
+
+def exact(values: Any) -> ampc.Tensor:
+    """float64 in every test."""
+    return ampc.tensor(values, dtype=ampc.float64)
+
+
+def mask(*shape: int) -> np.ndarray:
+    return R.random(shape) < 0.5
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(math.erf)(x)
+
+
+def erfinv(y: float) -> float:
+    """By bisection, in float64."""
+    if abs(y) >= 1:
+        return math.copysign(math.inf, y)
+    low, high = -6.0, 6.0
+    for _ in range(200):
+        mid = (low + high) / 2
+        low, high = (mid, high) if math.erf(mid) < y else (low, mid)
+    return (low + high) / 2
+
+
+def softmax(x: np.ndarray, dim: int) -> np.ndarray:
+    e = np.exp(x - x.max(dim, keepdims=True))
+    return e / e.sum(dim, keepdims=True)
+
+
+def logsumexp(x: np.ndarray, dim: Any, keepdim: bool = False) -> np.ndarray:
+    return np.log(np.exp(x).sum(tuple(dim) if isinstance(dim, list) else dim, keepdims=keepdim))
+
+
+def layer_norm(x: np.ndarray, shape: Any, w: Any = None, b: Any = None, eps: float = 1e-5) -> np.ndarray:
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    return y * (1 if w is None else w) + (0 if b is None else b)
+
+
+def batch_norm(x: np.ndarray, mean: Any, var: Any, w: Any = None, b: Any = None, training: bool = False, momentum: float = 0.1,
+               eps: float = 1e-5) -> np.ndarray:
+    axes = tuple(d for d in range(x.ndim) if d != 1)
+    column = [1, -1] + [1] * (x.ndim - 2)
+    m, v = (x.mean(axes), x.var(axes)) if training else (mean, var)
+    y = (x - m.reshape(column)) / np.sqrt(v.reshape(column) + eps)
+    return y * (1 if w is None else w.reshape(column)) + (0 if b is None else b.reshape(column))
+
+
+def scatter_add(x: np.ndarray, dim: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
+    out = x.copy()
+    for place in np.ndindex(*index.shape):
+        to = list(place)
+        to[dim] = index[place]
+        out[tuple(to)] += src[place]
+    return out
+
+
+def nll(x: np.ndarray, t: np.ndarray, w: Any = None, ignore: int = -100, reduction: str = "mean") -> Any:
+    keep = t != ignore
+    weight = np.where(keep, 1.0 if w is None else w[np.where(keep, t, 0)], 0.0)
+    each = -np.take_along_axis(x, np.where(keep, t, 0)[:, None], 1)[:, 0] * weight
+    return {"none": each, "sum": each.sum(), "mean": each.sum() / weight.sum()}[reduction]
+
+
+def solid(*shape: int) -> np.ndarray:
+    """Square matrices that are far from singular; the last number is their size."""
+    return R.uniform(-0.5, 0.5, (*shape, shape[-1])) + 2 * np.eye(shape[-1])
+
+
+def symmetric(*shape: int) -> np.ndarray:
+    x = solid(*shape)
+    return x + np.swapaxes(x, -1, -2)
+
+
+def linear_scan(x: np.ndarray, a: np.ndarray, dim: int, reverse: bool = False) -> np.ndarray:
+    x, a = np.moveaxis(x.copy(), dim, 0), np.moveaxis(a, dim, 0)
+    for i in range(len(x) - 2, -1, -1) if reverse else range(1, len(x)):
+        x[i] += a[i + 1] * x[i + 1] if reverse else a[i] * x[i - 1]
+    return np.moveaxis(x, 0, dim)
+
+
+def last_place(x: np.ndarray, dim: int, better: Callable) -> np.ndarray:
+    x = np.moveaxis(x, dim, 0)
+    at = np.zeros(x.shape, np.int64)
+    for i in range(1, len(x)):
+        best = np.take_along_axis(x, at[i - 1][None], 0)[0]
+        at[i] = np.where(better(x[i], best), i, at[i - 1])
+    return np.moveaxis(at, 0, dim)
+
+
+def columns(x: np.ndarray, kernel: Any, dilation: Any, padding: Any, stride: Any) -> np.ndarray:
+    """[N, C * taps, places], by loops."""
+    nd = x.ndim - 2
+    kernel, dilation, padding, stride = ([*v] * nd if len(v) == 1 else v for v in (kernel, dilation, padding, stride))
+    x = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding])
+    out = [(x.shape[d + 2] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1 for d in range(nd)]
+    y = np.zeros((*x.shape[:2], *kernel, *out))
+    for tap in np.ndindex(*kernel):
+        for o in np.ndindex(*out):
+            y[(slice(None), slice(None), *tap, *o)] = x[(slice(None), slice(None), *(o[d] * stride[d] + tap[d] * dilation[d] for d in range(nd)))]
+    return y.reshape(x.shape[0], -1, math.prod(out))
+
+
+def convolve(x: np.ndarray, w: np.ndarray, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, more: Any, groups: int) -> np.ndarray:
+    nd, parts = x.ndim - 2, []
+    for part, weight in zip(np.split(x, groups, 1), np.split(w, groups)):
+        parts.append(weight.reshape(len(weight), -1) @ columns(part, list(w.shape[2:]), dilation, padding, stride))
+    y = np.concatenate(parts, 1) + (0 if b is None else b[:, None])
+    each = lambda v, d: v[0] if len(v) == 1 else v[d]  # noqa: E731
+    out = [(x.shape[d + 2] + 2 * each(padding, d) - each(dilation, d) * (w.shape[d + 2] - 1) - 1) // each(stride, d) + 1 for d in range(nd)]
+    return y.reshape(len(x), len(w), *out)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm_cell(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any) -> tuple:
+    i, f, g, o = np.split(x @ w.T + b + h @ u.T + d, 4, -1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def lstm_cell_of_torch(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any) -> Any:
+    import torch
+    return torch.lstm_cell(x, (h, c), w, u, b, d)
+
+
+def gru_cell(x: Any, h: Any, w: Any, u: Any, b: Any, d: Any) -> Any:
+    (r, z, n), (s, y, m) = np.split(x @ w.T + b, 3, -1), np.split(h @ u.T + d, 3, -1)
+    z = sigmoid(z + y)
+    return (1 - z) * np.tanh(n + sigmoid(r + s) * m) + z * h
+
+
+def linalg(name: str) -> Callable[..., Any]:
+    import torch
+    return getattr(torch.linalg, name)
