@@ -89,7 +89,17 @@ from ._creation import (
     zeros,
     zeros_like,
 )
-from ._device import Size, device, get_default_device, set_default_device
+from ._device import (
+    Size,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    device,
+    get_default_device,
+    memory_format,
+    preserve_format,
+    set_default_device,
+)
 from ._functions import (
     allclose,
     chunk,

@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional
 
 from . import _C
 from ._C import Tensor, dtype
-from ._device import check_device, number_of
+from ._device import check_device, number_of, preserve_format
 
 _f = _C._functions
 _full, _arange_op, _cast, _to_device = _f["_full"], _f["_arange"], _f["_cast"], _f["_to_device"]
@@ -111,24 +111,30 @@ def _like(x: Tensor, dtype: Any, device: Any) -> Dict[str, Any]:
     return {"dtype": dtype or x.dtype, "device": x.device if device is None else device}
 
 
+def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool) -> Tensor:
+    if memory_format is not None and memory_format is not preserve_format:
+        t = t.contiguous(memory_format=memory_format)
+    return t.requires_grad_() if requires_grad else t
+
+
 def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:
     """Zeros of another tensor's shape and dtype."""
     options = _like(input, dtype, device)
-    return zeros(input.shape, **options, requires_grad=requires_grad)
+    return _laid_out(zeros(input.shape, **options), memory_format, requires_grad)
 
 
 def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None) -> Tensor:
     """Ones of another tensor's shape and dtype."""
     options = _like(input, dtype, device)
-    return ones(input.shape, **options, requires_grad=requires_grad)
+    return _laid_out(ones(input.shape, **options), memory_format, requires_grad)
 
 
 def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:
     """A tensor of another's shape and dtype, values unspecified."""
-    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad)
+    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
 
 
 def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, device: Any = None,

@@ -145,3 +145,18 @@ def set_default_device(where: Union[str, device, None]) -> None:
 def get_default_device() -> device:
     """Where new tensors are made."""
     return _default
+
+
+class memory_format:
+    """How the values of [N, C, ...] lie in memory: ``contiguous_format`` row by row, ``channels_last`` (4-d) and
+    ``channels_last_3d`` (5-d) with the channels of a place side by side, ``preserve_format`` as they are."""
+
+    def __init__(self, name: str, ndim: int = 0) -> None:
+        self.name, self.ndim = name, ndim
+
+    def __repr__(self) -> str:
+        return f"ampc.{self.name}"
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last", 4), memory_format("channels_last_3d", 5)

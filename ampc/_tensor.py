@@ -10,6 +10,7 @@ from . import _C
 from . import _creation as make
 from ._C import Tensor, dtype
 from ._device import device_of, number_of
+from ._layout import in_format
 from ._printing import tensor_repr
 from .autograd.hooks import RemovableHandle
 
@@ -43,7 +44,7 @@ for _dtype, _names in {
 }.items():
     for _name in _names:
         def _convert(self: Tensor, memory_format: Any = None, _to: Any = _dtype) -> Tensor:
-            return self if self.dtype == _to else _cast(self, _to)
+            return in_format(self if self.dtype == _to else _cast(self, _to), memory_format, "conversion")
 
         _convert.__name__ = _name
         _convert.__doc__ = f"The tensor as {_dtype.name}; itself when it is that already."
@@ -88,6 +89,7 @@ def to(self: Tensor, *args: Any, dtype: Optional[dtype] = None, device: Any = No
         t = _cast(t, dtype)
     if there != here:
         t = _to_device(t, there, non_blocking)
+    t = in_format(t, memory_format, "to")
     return t.clone() if copy and t is self else t
 
 
@@ -110,13 +112,13 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 @method
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor on the CPU: itself when it is there. Waits for the GPU's work that makes it."""
-    return self.to("cpu")
+    return self.to("cpu", memory_format=memory_format)
 
 
 @method
-def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
     """The tensor on a GPU (the current one when None). RuntimeError when there is none that can be used."""
-    return self.to("cuda" if device is None else device, non_blocking=non_blocking)
+    return self.to("cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 
 
 @method

@@ -243,3 +243,47 @@ def test_functional_derivatives_differentiate_again():
         ampc.autograd.functional.jacobian(lambda a, b: a * 2, (x, x.detach()), strict=True)
     with pytest.raises(RuntimeError, match="one element"):
         ampc.autograd.functional.hessian(lambda a: a * 2, x)
+
+
+# -- layouts, and what autocast does with mixtures -----------------------------------------------------------------------------------------
+
+
+def test_memory_formats():
+    x = ampc.randn(2, 3, 4, 5)
+    y = x.contiguous(memory_format=ampc.channels_last)
+    assert y.equal(x) and y.stride() == (60, 1, 15, 3) and y.is_contiguous(memory_format=ampc.channels_last) and not y.is_contiguous()
+    assert y.contiguous(memory_format=ampc.channels_last) is y and x.to(memory_format=ampc.channels_last).stride() == y.stride()
+    assert x.clone(memory_format=ampc.channels_last).stride() == y.stride() and y.contiguous().stride() == x.stride()
+    assert ampc.zeros_like(x, memory_format=ampc.channels_last).stride() == y.stride()
+    assert x.double(memory_format=ampc.channels_last).stride() == y.stride()
+    with pytest.raises(RuntimeError, match="4 dimensions"):
+        ampc.ones(3).contiguous(memory_format=ampc.channels_last)
+    F = ampc.nn.functional
+    w, g = ampc.randn(8, 3, 3, 3), ampc.randn(2, 8, 4, 5)
+    for f in (lambda t: F.conv2d(t, w, padding=1), lambda t: F.max_pool2d(t, 2), lambda t: F.batch_norm(t, None, None, training=True)):
+        assert (f(x) - f(y)).abs().max().item() < 1e-5
+    big = ampc.randn(2, 32, 4, 5)
+    assert (F.conv2d(big, ampc.ones(16, 32, 3, 3)) - F.conv2d(big.to(memory_format=ampc.channels_last), ampc.ones(16, 32, 3, 3))).abs().max().item() < 1e-4
+    assert g.shape == (2, 8, 4, 5)
+
+
+def test_bytes_seen_as_another_dtype():
+    x = ampc.tensor([1.0, -2.0, 0.5, 3.0])
+    assert x.view(ampc.int32).tolist() == x.numpy(force=True).view(np.int32).tolist()
+    assert x.view(ampc.uint8).shape == (16,) and x.view(ampc.uint8).view(ampc.float32).equal(x) and x.view(ampc.float64).shape == (2,)
+    x.view(ampc.int32)[0] = 0
+    assert x[0].item() == 0
+    with pytest.raises(RuntimeError, match="divide"):
+        ampc.ones(3).view(ampc.float64)
+
+
+def test_mixtures_run_in_the_widest_under_autocast():
+    from where import DEVICE
+    x, h, at = ampc.ones(3, 4), ampc.ones(3, 4).half(), ampc.zeros(3, 4, dtype=ampc.int64)
+    with ampc.autocast(DEVICE, dtype=ampc.float16):
+        for f in (lambda: h.scatter(0, at, x), lambda: x.scatter_reduce(0, at, h, "sum"), lambda: h.index_copy(0, ampc.tensor([1]), x[:1]),
+                  lambda: x.index_add(0, ampc.tensor([1]), h[:1]), lambda: h.masked_scatter(x > 0, x), lambda: ampc.nn.functional.grid_sample(
+                      h.reshape(1, 1, 3, 4), ampc.zeros(1, 2, 2, 2)), lambda: 1 / h, lambda: 2.0 / h, lambda: h ** 0.5):
+            assert f().dtype is ampc.float32
+        assert (1 / x).dtype is ampc.float32 and (h / 2).dtype is ampc.float16
+    assert (1 / h).dtype is ampc.float16

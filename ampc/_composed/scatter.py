@@ -22,6 +22,14 @@ def _places(index: Tensor, dim: int) -> List[Tensor]:
     return axes
 
 
+def _widest(x: Tensor, src: Any) -> Any:
+    """Under autocast a mix of dtypes runs in the widest."""
+    if not isinstance(src, Tensor) or src.dtype == x.dtype or not _C._autocast_active():
+        return x, src
+    wide = _C.promote_types(x.dtype, src.dtype)
+    return x.to(wide), src.to(wide)
+
+
 def _check(what: str, x: Tensor, dim: int, index: Tensor) -> int:
     if index.dtype not in (_C.int64, _C.int32):
         raise RuntimeError(f"{what}: `index` must be int64, got {index.dtype}")
@@ -52,7 +60,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
         full = given if isinstance(given, Tensor) else input.new_full(index.shape, given)
         return scatter_reduce(input, dim, index, full, "sum" if reduce == "add" else "prod")
     d = _check("scatter", input, dim, index)
-    given = src if src is not None else value
+    input, given = _widest(input, src if src is not None else value)
     if given is None:
         raise TypeError("scatter: give `src` or `value`")
     if index.numel() == 0:
@@ -81,6 +89,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"scatter_reduce: `reduce` must be sum, prod, mean, amax or amin, got {reduce!r}")
     d = _check("scatter_reduce", input, dim, index)
+    input, src = _widest(input, src)
     if src.dtype != input.dtype:
         raise RuntimeError(f"scatter_reduce: `src` must be {input.dtype}, got {src.dtype}")
     if input.ndim == 0:
@@ -130,9 +139,7 @@ def _by_place(x: Tensor, places: List[Tensor], src: Tensor, fill: Any) -> Tensor
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """x with slices of source written at ``index`` (1-d) along ``dim``. Widest dtype under autocast."""
-    if source.dtype != input.dtype and _C._autocast_active():
-        wide = _C.promote_types(input.dtype, source.dtype)
-        input, source = input.to(wide), source.to(wide)
+    input, source = _widest(input, source)
     if source.dtype != input.dtype:
         raise RuntimeError(f"index_copy: `source` must be {input.dtype}, got {source.dtype}")
     d = dim % max(input.ndim, 1)
@@ -159,6 +166,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with the elements of source, one after the other, where ``mask`` is true."""
+    input, source = _widest(input, source)
     where = mask.expand(input.shape) if mask.shape != input.shape else mask
     n = int(where.sum().item())
     if source.numel() < n:

@@ -1,6 +1,8 @@
 /* Compositions of elementwise operators. */
 #include "compose.h"
 
+#include <math.h>
+
 COMPOSE(clamp_tensor) {
     T y = in[0];
     if (!in[1] && !in[2]) REFUSE(AC_RUNTIME, "clamp: give `min`, `max` or both");
@@ -54,4 +56,41 @@ COMPOSE(isclose) {
         same = BIN(logical_or, same, BIN(logical_and, UN(isnan, x), UN(isnan, y)));
     T off = UN(abs, SUB(x, y)), room = PLUS(TIMES(UN(abs, y), a->rtol), a->atol);
     return BIN(logical_or, same, BIN(logical_and, UN(isfinite, off), BIN(le, off, room)));
+}
+
+COMPOSE(rdiv) {
+    ATTRS(value);
+    return DIV(NUM(ac_scalar_double(a->value)), in[0]);
+}
+
+COMPOSE(div_rounded) {
+    ATTRS(rounding);
+    enum { EXACT, TOWARDS_ZERO, DOWN };
+    T x = in[0], y = in[1];
+    if (a->mode == EXACT) return DIV(x, y);
+    if (a->mode == DOWN) return BIN(floor_divide, x, y);
+    bool real = ac_is_floating(x->dtype) || ac_is_floating(y->dtype);
+    if (real) return UN(trunc, DIV(x, y));
+    return BIN(floor_divide, SUB(x, BIN(fmod, x, y)), y); /* exact: nothing is left to round down */
+}
+
+COMPOSE(round_decimals) {
+    ATTRS(decimals);
+    if (a->decimals < -300 || a->decimals > 300)
+        REFUSE(AC_RUNTIME, "round: `decimals` must be from -300 to 300, got %" PRId64, a->decimals);
+    double power = pow(10, (double)(a->decimals < 0 ? -a->decimals : a->decimals));
+    if (!ac_is_floating(in[0]->dtype)) REFUSE(AC_RUNTIME, "round: `decimals` goes with floating point");
+    if (a->decimals >= 0) return DIV(UN(round, TIMES(in[0], power)), NUM(power));
+    return TIMES(UN(round, DIV(in[0], NUM(power))), power);
+}
+
+COMPOSE(var_unbiased) {
+    ATTRS(unbiased);
+    ac_attrs_var how = {a->dim, a->unbiased, a->keepdim};
+    return ac_c_call(s, AC_OP_var, &how, 1, in[0]);
+}
+COMPOSE(std_unbiased) {
+    ATTRS(unbiased);
+    ac_attrs_var how = {a->dim, a->unbiased, a->keepdim};
+    return ac_c_call(s, AC_OP_std, &how, 1, in[0]);
 }

@@ -7,9 +7,9 @@ typedef uint32_t turn_row_t __attribute__((vector_size(64)));
 #define TURN_PAIR(gap, a, b)                                                                                           \
     do {                                                                                                               \
         turn_row_t even, odd;                                                                                          \
-        for (uint32_t i = 0; i < 16; i++) {                                                                            \
-            even[i] = (i & (gap)) ? 16 + i - (gap) : i;                                                                \
-            odd[i] = (i & (gap)) ? 16 + i : i + (gap);                                                                 \
+        for (uint32_t lane = 0; lane < 16; lane++) {                                                                   \
+            even[lane] = (lane & (gap)) ? 16 + lane - (gap) : lane;                                                    \
+            odd[lane] = (lane & (gap)) ? 16 + lane : lane + (gap);                                                     \
         }                                                                                                              \
         turn_row_t x = __builtin_shuffle(v[a], v[b], even), y = __builtin_shuffle(v[a], v[b], odd);                    \
         v[a] = x, v[b] = y;                                                                                            \

@@ -347,6 +347,32 @@ METHOD(detach_) {
     return Py_NewRef(self);
 }
 
+/* _view_dtype(dtype): the same bytes read as another dtype; the last dimension grows or shrinks with its size */
+METHOD(view_dtype) {
+    SELF;
+    ac_dtype dtype;
+    if (ac_dtype_from(unused, &dtype) < 0) return NULL;
+    int64_t old = ac_itemsize(t->dtype), item = ac_itemsize(dtype), last = t->ndim - 1;
+    ac_dims shape = ac_shape_of(t), strides = ac_strides_of(t);
+    if (ac_requires_grad(t))
+        return PyErr_SetString(PyExc_RuntimeError, "view: bytes seen as another dtype have no gradient; use .detach()"),
+               NULL;
+    bool fits = old == item ||
+                (last >= 0 && strides.v[last] == 1 && shape.v[last] * old % item == 0 && t->offset * old % item == 0);
+    for (int64_t d = 0; d < last && fits; d++) fits = strides.v[d] * old % item == 0;
+    if (!fits)
+        return PyErr_SetString(
+                   PyExc_RuntimeError,
+                   "view: the last dimension does not divide into values of that size, or is not contiguous"),
+               NULL;
+    if (last >= 0) shape.v[last] = shape.v[last] * old / item;
+    for (int64_t d = 0; d < last; d++) strides.v[d] = strides.v[d] * old / item;
+    ac_tensor *v = ac_tensor_view(t, &shape, &strides, t->offset * old / item);
+    if (!v) return ac_raise();
+    v->dtype = dtype;
+    return ac_wrap(v);
+}
+
 METHOD(mark_one_of_many) {
     SELF;
     (void)unused;
@@ -397,10 +423,11 @@ PyMethodDef ac_tensor_methods[] = {
     {"data_ptr", m_data_ptr, METH_NOARGS, "Address of the first element."},
     {"_storage_ptr", m_storage_ptr, METH_NOARGS, "Address of the storage."},
     {"storage_offset", m_storage_offset, METH_NOARGS, "Place of the first element in the storage, in elements."},
-    {"is_contiguous", m_is_contiguous, METH_NOARGS, "True when row-major without gaps."},
+    {"_is_row_major", m_is_contiguous, METH_NOARGS, "True when row-major without gaps."},
     {"is_floating_point", m_is_floating_point, METH_NOARGS, "True for floating point elements."},
     {"detach", m_detach, METH_NOARGS, "The same memory without history; its writes are seen by backward's checks."},
     {"detach_", m_detach_, METH_NOARGS, "Forgets the history of this tensor."},
+    {"_view_dtype", m_view_dtype, METH_O, "The same bytes read as another dtype."},
     {"_mark_one_of_many", m_mark_one_of_many, METH_NOARGS, "Marks a result of unbind or split."},
     {"fill_", m_fill_, METH_O, "Sets every element to a number."},
     {"zero_", m_zero_, METH_NOARGS, "Sets every element to 0."},

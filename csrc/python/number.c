@@ -1,6 +1,8 @@
 /* Tensor's operators: +, @, <, [], len and their in-place forms. */
 #include "tensor.h"
 
+#include "../amp/autocast.h"
+
 static const ac_attrs_alpha plus_one = {{AC_INT, {1}}};
 
 /* NumPy's arrays become tensors; its scalars have an interface too, but are numbers. */
@@ -69,13 +71,25 @@ static PyObject *unary(ac_op op, PyObject *x) {
 BOTH(add, add, &plus_one)
 BOTH(sub, sub, &plus_one)
 BOTH(mul, mul, NULL)
-BOTH(div, div, NULL)
+INPLACE(div, div, NULL)
 BOTH(floordiv, floor_divide, NULL)
 BOTH(mod, remainder, NULL)
 BOTH(and, bitwise_and, NULL)
 BOTH(or, bitwise_or, NULL)
 BOTH(xor, bitwise_xor, NULL)
 BINARY(matmul, matmul, NULL)
+
+/* A number over a 16-bit tensor is reciprocal's kin: autocast computes it in float32. */
+static PyObject *nb_div(PyObject *l, PyObject *r) {
+    bool number = PyFloat_Check(l) || PyLong_CheckExact(l);
+    if (!number || !ac_autocast.active || !ac_is_tensor(r) || !ac_is_half(ac_unwrap(r)->dtype))
+        return binary(AC_OP_div, NULL, l, r, false);
+    ac_attrs_value value = {{.kind = AC_FLOAT, .f = PyFloat_AsDouble(l)}};
+    ac_tensor *in = ac_unwrap(r), *out[AC_MAX_OUT] = {NULL};
+    if (PyErr_Occurred()) return NULL;
+    AC_PY_TRY(ac_call(AC_OP_rdiv, &in, 1, &value, out));
+    return ac_wrap(out[0]);
+}
 
 static PyObject *nb_pow(PyObject *l, PyObject *r, PyObject *mod) {
     (void)mod;
