@@ -67,7 +67,7 @@ static inline int ac_same_device(ac_tensor *const *tensors, int n) {
 /* The BLAS that float64 products run on. `path` of the library, before first use. */
 void ac_blas_set_path(const char *path);
 void *ac_lapack(const char *name); /* LAPACK's routine, as a pointer to data; NULL where there is none */
-const char *ac_blas_name(void); /* loads it; "own loops" when there is none */
+const char *ac_blas_name(void);    /* loads it; "own loops" when there is none */
 
 typedef struct {
     int64_t m, n, k;
