@@ -41,6 +41,9 @@ CASES = [
     Case("dx", "the same: gradient of the input", 0.8, 4, BF16, product(512, 4096, 4096)),
     Case("dw", "the same: gradient of the weight, float32 in ampc", 0.4, 4, BF16, product(512, 4096, 4096)),
     Case("forward-64", "product 64x1024x1024, bfloat16, weights kept", 0.4, 100, BF16, product(64, 1024, 1024)),
+    Case("convolution", "convolution 64 to 128 channels, 3x3, batch 32, 32x32, bfloat16 autocast: forward, backward", 0.7, 10, BF16,
+         3 * product(32 * 32 * 32, 128, 64 * 9)),
+    Case("attention", "attention, batch 8, 8 heads, 512, 64, bfloat16 autocast: forward, backward", 0.7, 5, BF16, 64 * 7 * product(512, 512, 64)),
     *(Case(f"each-{what}", f"{text} of 16 Mi numbers, bfloat16", None, 3, "add_gb_s", size * (1 << 24))
       for what, size, text in (("add", 6.0, "`x += y`"), ("gelu", 4.0, "GELU"), ("softmax", 4.0, "softmax in rows of 1024"),
                                ("layer_norm", 4.0, "layer_norm in rows of 1024"), ("cross_entropy", 2.0, "cross-entropy, 1024 classes,"),
@@ -90,6 +93,29 @@ def low_product(T: Any, which: str, m: int, n: int, k: int) -> Callable[[], Any]
     return run
 
 
+def layer(T: Any, which: str) -> Callable[[], Any]:
+    """Forward under autocast, and backward from a gradient that is there."""
+    F = T.nn.functional
+    if which == "convolution":
+        inputs = [T.randn(32, 64, 32, 32), T.randn(128, 64, 3, 3) * 0.05, T.zeros(128)]
+        forward, shape = lambda: F.conv2d(*inputs, padding=1), (32, 128, 32, 32)
+    else:
+        inputs = [T.randn(8, 8, 512, 64) for _ in range(3)]
+        forward, shape = lambda: F.scaled_dot_product_attention(*inputs), (8, 8, 512, 64)
+    g = T.randn(*shape).to(T.bfloat16)
+    for t in inputs:
+        t.requires_grad_()
+
+    def step() -> None:
+        with T.autocast("cpu", dtype=T.bfloat16):
+            y = forward()
+        y.backward(g)
+        for t in inputs:
+            t.grad = None
+
+    return step
+
+
 def elementwise(T: Any, what: str) -> Callable[[], Any]:
     """Out of cache: 32 MiB an operand."""
     F, rows = T.nn.functional, 1 << 14
@@ -113,6 +139,8 @@ def make(T: Any, name: str) -> Callable[[], Any]:
         return lambda: a + b
     if kind == "linear":
         return low_product(T, "forward", 32, 64, 64)
+    if kind in ("convolution", "attention"):
+        return layer(T, kind)
     if kind == "each":
         return elementwise(T, rest)
     if kind == "cast":

@@ -4,6 +4,7 @@ import copy
 import pickle
 from collections import OrderedDict
 
+import numpy as np
 import pytest
 from where import settled
 
@@ -226,3 +227,18 @@ def test_norm_of_huge_gradients_does_not_overflow():
         nn.utils.clip_grad_norm_([p], 1.0, error_if_nonfinite=True)
     nn.utils.clip_grad_value_([p], 0.1)
     assert p.grad[1].item() == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("name", ["RNNCell", "LSTMCell", "GRUCell"])
+def test_cells_equal_torchs(torch, name):
+    mine, theirs = getattr(nn, name)(3, 4), getattr(torch.nn, name)(3, 4)
+    mine.load_state_dict({k: ampc.tensor(v.numpy(force=True)) for k, v in theirs.state_dict().items()})
+    x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    got, want = None, None
+    for _ in range(3):
+        got, want = mine(ampc.tensor(x), got), theirs(torch.tensor(x), want)
+    for g, w in zip(got if name == "LSTMCell" else [got], want if name == "LSTMCell" else [want]):
+        assert np.abs(g.numpy(force=True) - w.numpy(force=True)).max() < 1e-6
+    with ampc.autocast("cuda" if got[0].is_cuda else "cpu", dtype=ampc.bfloat16):
+        out = mine(ampc.tensor(x))
+    assert (out[0] if name == "LSTMCell" else out).dtype is ampc.bfloat16
