@@ -91,7 +91,7 @@ static int some_work(double *result) {
     ac_attrs_product product = {AC_NO_DTYPE};
     ac_attrs_reduce all = {{.n = -1}, 0, AC_NO_DTYPE};
     ac_attrs_softmax soft = {1, AC_NO_DTYPE};
-    ac_attrs_sort sort = {1, 0};
+    ac_attrs_sort sort = {1, 0, 1};
     ac_attrs_dtype half = {AC_float16};
     ac_attrs_two_dims swap = {0, 1};
     struct {
