@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from samples import CASES, IDS, ROWS, SAMPLES, function, outputs, to_ampc, to_torch, torch_function
+from where import settled
 
 import ampc
 
@@ -110,6 +111,49 @@ def test_torch(torch, name, i, dtype):
         else:
             scale = float(their.grad.abs().max()) if their.grad.numel() else 1.0
             close(as_array(mine.grad), their.grad.double().numpy(force=True), tolerance(mine.dtype, 4 * scale))
+
+
+COLUMNS = {"nonzero", "vecdot", "solve", "cholesky"}  # whose results torch stores by columns
+
+
+@pytest.mark.parametrize(("name", "i"), CASES, ids=IDS)
+def test_strides_and_errors_equal_torchs(torch, name, i):
+    """Of the same good call the same layout; of the same bad one the same type of error (where torch asks a thing that is no
+    tensor for an attribute, a TypeError)."""
+    s = SAMPLES[name][i]
+    theirs = torch_function(name, s)
+    if theirs is None:
+        pytest.skip("torch has no such function")
+    mine_in, their_in = to_ampc(s, ampc.float64), to_torch(s, torch.float64)
+    if name not in COLUMNS:
+        for g, w in zip(outputs(function(name)(*mine_in[0], **mine_in[1])), outputs(theirs(*their_in[0], **their_in[1]))):
+            assert w.numel() <= 1 or tuple(g.stride()) == tuple(w.stride())
+    for spoil in (_no_tensor, _fewer_rows):
+        mine, their = spoil(mine_in[0], ampc.Tensor), spoil(their_in[0], torch.Tensor)
+        if mine is None:
+            continue
+        found, want = _error(lambda a=mine: settled(function(name)(*a, **mine_in[1]))), _error(lambda a=their: theirs(*a, **their_in[1]))
+        assert found is (TypeError if want is AttributeError else want), spoil.__name__
+
+
+def _no_tensor(args, kind):
+    return ("x", *args[1:])
+
+
+def _fewer_rows(args, kind):
+    """The second tensor cut to two rows."""
+    tensors = [k for k, v in enumerate(args) if isinstance(v, kind) and v.ndim and v.shape[0] > 2]
+    if len(tensors) < 2:
+        return None
+    return tuple(v[:2] if k == tensors[1] else v for k, v in enumerate(args))
+
+
+def _error(call):
+    try:
+        call()
+    except Exception as e:  # noqa: BLE001
+        return type(e)
+    return None
 
 
 def _leaves(value):

@@ -321,6 +321,9 @@ static int need_class_weight(const ac_infer *i, const ac_tensor *weight, int64_t
 /* The shape of class indices for scores [C], [N, C] or [N, C, ...], and their checks. */
 static int check_classes(ac_infer *i, const ac_dims *scores, ac_dims *target) {
     if (scores->n == 0) return ac_fail(AC_RUNTIME, "%s: `x` must have a dimension of classes", i->info->python);
+    if (scores->n > 1 && i->in[1]->ndim > 0 && i->in[1]->shape[0] != scores->v[0])
+        return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, `x` has %" PRId64, i->info->python,
+                       i->in[1]->shape[0], scores->v[0]);
     if (i->in[1]->dtype != AC_int64)
         return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64, got %s", i->info->python,
                        ac_dtypes[i->in[1]->dtype].name);
