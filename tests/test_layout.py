@@ -97,3 +97,10 @@ def test_stubs_are_up_to_date():
     env = {**os.environ, "PYTHONPATH": str(Path(ampc.__file__).parent.parent)}
     done = subprocess.run([sys.executable, str(ROOT / "tools" / "make_stubs.py"), "--check"], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_package_is_shipped():
+    import re
+    listed = set(re.findall(r'"([\w.]+)"', re.search(r"packages = \[([^]]*)\]", (ROOT / "pyproject.toml").read_text()).group(1)))
+    there = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "ampc").rglob("__init__.py")}
+    assert listed == there

@@ -1,6 +1,7 @@
 """Robustness: bad input of every kind, failing allocations, fork, threads, leaks."""
 
 import gc
+import math
 import os
 import subprocess
 import sys
@@ -170,6 +171,39 @@ def test_every_allocation_of_a_step_may_fail():
         assert live_blocks() == blocks, n
         assert ampc.is_grad_enabled() and not ampc.is_autocast_enabled()
     assert training_step(*make_training()) > 0
+
+
+def windows_and_factors():
+    """Kernels that keep memory of their own: convolution both ways, attention, pooling, resampling, running totals, LAPACK."""
+    F = ampc.nn.functional
+    x, few = ampc.randn(2, 16, 6, 6, requires_grad=True), ampc.randn(2, 3, 6, 6, requires_grad=True)
+    total = F.conv2d(x, ampc.randn(16, 16, 3, 3, requires_grad=True), ampc.randn(16), padding=1).sum()
+    total = total + F.conv_transpose2d(few, ampc.randn(3, 2, 3, 3, requires_grad=True), ampc.randn(2), stride=2).sum()
+    total = total + F.max_pool2d(few, 2).sum() + F.interpolate(few, scale_factor=2, mode="bilinear").sum() + few.cumsum(2).cumprod(3).sum()
+    q = few.reshape(2, 18, 6)
+    total = total + F.scaled_dot_product_attention(q, q, q).sum() + few.logcumsumexp(1).sum()
+    square = ampc.eye(4) * 3 + ampc.randn(4, 4, requires_grad=True) * 0.1
+    total = total + ampc.linalg.inv(square).sum() + ampc.linalg.svdvals(square).sum() + ampc.linalg.cholesky(square @ square.T).sum()
+    total.backward()
+    return total.item()
+
+
+def test_every_allocation_of_the_newer_kernels_may_fail():
+    windows_and_factors()
+    ampc._C._fail_alloc(0)
+    windows_and_factors()
+    total, blocks = ampc._C._alloc_calls(), live_blocks()
+    assert total > 200
+    for n in range(1, total + 1, 3):
+        ampc._C._fail_alloc(n)
+        try:
+            windows_and_factors()
+        except MemoryError:
+            pass
+        finally:
+            ampc._C._fail_alloc(0)
+        assert live_blocks() == blocks, n
+    assert math.isfinite(windows_and_factors())
 
 
 @pytest.mark.slow
