@@ -113,6 +113,36 @@ def test_torch(torch, name, i, dtype):
             close(as_array(mine.grad), their.grad.double().numpy(force=True), tolerance(mine.dtype, 4 * scale))
 
 
+CHAINS = {"attention", "fused_attention", "fused_attention_backward", "gru_cell", "lstm_cell"}  # products of rounded products
+
+
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize(("name", "i"), [(n, i) for n, i in CASES if SAMPLES[n][i].half and n not in CHAINS],
+                         ids=[c for c, (n, i) in zip(IDS, CASES) if SAMPLES[n][i].half and n not in CHAINS])
+def test_half_results_are_two_units_from_float32s(name, i, dtype):
+    """What one row makes of 16-bit numbers, against what it makes of the same numbers in float32."""
+    args, kwargs = to_ampc(SAMPLES[name][i], dtype)
+    state = ampc.get_rng_state()
+    got = outputs(function(name)(*args, **kwargs))
+    ampc.set_rng_state(state)
+    want = outputs(function(name)(*_widened(args), **_widened(kwargs)))
+    for g, w in zip(got, want):
+        if g.dtype != dtype:
+            continue
+        exact = w.double().numpy(force=True)
+        finite = np.isfinite(exact)
+        unit = 2.0 ** np.floor(np.log2(np.maximum(np.abs(exact[finite]), ampc.finfo(dtype).tiny))) * ampc.finfo(dtype).eps
+        assert (np.abs(as_array(g)[finite] - exact[finite]) <= 2 * unit).all()
+
+
+def _widened(value):
+    if isinstance(value, ampc.Tensor):
+        return value.float() if value.is_floating_point() and value.element_size() == 2 else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_widened(v) for v in value)
+    return {k: _widened(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
 COLUMNS = {"nonzero", "vecdot", "solve", "cholesky"}  # whose results torch stores by columns
 
 

@@ -112,6 +112,7 @@ T ac_c_cast(ac_scratch *s, T x, ac_dtype dtype) {
     ac_attrs_dtype a = {dtype};
     return !x || x->dtype == dtype ? x : ac_c_call(s, AC_OP_cast, &a, 1, x);
 }
+T ac_c_wide(ac_scratch *s, T x) { return x && ac_is_half(x->dtype) ? ac_c_cast(s, x, AC_float32) : x; }
 T ac_c_clamp_min(ac_scratch *s, T x, double low) {
     ac_attrs_clamp a = {{.kind = AC_FLOAT, .f = low}, {.kind = AC_NONE}};
     return ac_c_call(s, AC_OP_clamp, &a, 1, x);

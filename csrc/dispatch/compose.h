@@ -75,6 +75,8 @@ T ac_c_squeeze(ac_scratch *s, T x, int64_t dim);
 T ac_c_select(ac_scratch *s, T x, int64_t dim, int64_t index);
 T ac_c_slice(ac_scratch *s, T x, int64_t dim, int64_t start, int64_t end);
 T ac_c_cast(ac_scratch *s, T x, ac_dtype dtype);
+/* float32 for the 16-bit types: what takes several operators is rounded once, by ac_c_cast at the end */
+T ac_c_wide(ac_scratch *s, T x);
 T ac_c_clamp_min(ac_scratch *s, T x, double low);
 T ac_c_clamp(ac_scratch *s, T x, double low, double high);
 T ac_c_sum(ac_scratch *s, T x, int64_t dim);          /* over one dimension, which goes */

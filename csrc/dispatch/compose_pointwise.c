@@ -31,16 +31,22 @@ COMPOSE(glu) {
     if (in[0]->ndim == 0) REFUSE(AC_RUNTIME, "glu: a 0-d tensor has no halves");
     int64_t size = in[0]->shape[dim];
     if (size % 2) REFUSE(AC_RUNTIME, "glu: dimension %" PRId64 " must have an even size, got %" PRId64, dim, size);
-    return MUL(ac_c_slice(s, in[0], dim, 0, size / 2), UN(sigmoid, ac_c_slice(s, in[0], dim, size / 2, size)));
+    T gate = UN(sigmoid, ac_c_wide(s, ac_c_slice(s, in[0], dim, size / 2, size)));
+    T y = MUL(ac_c_slice(s, in[0], dim, 0, size / 2), gate);
+    return ac_is_half(in[0]->dtype) ? ac_c_cast(s, y, in[0]->dtype) : y;
 }
 
-COMPOSE(tanhshrink) { return SUB(in[0], UN(tanh, in[0])); }
+COMPOSE(tanhshrink) {
+    T x = ac_c_wide(s, in[0]);
+    return ac_c_cast(s, SUB(x, UN(tanh, x)), in[0]->dtype);
+}
 
 COMPOSE(logit) {
     ATTRS(eps);
     double eps = ac_scalar_double(a->eps);
-    T x = a->eps.kind == AC_NONE ? in[0] : ac_c_clamp(s, in[0], eps, 1 - eps);
-    return UN(log, DIV(x, SUB(NUM(1), x)));
+    T wide = ac_c_wide(s, in[0]), x = a->eps.kind == AC_NONE ? wide : ac_c_clamp(s, wide, eps, 1 - eps);
+    T y = UN(log, DIV(x, SUB(NUM(1), x)));
+    return ac_is_half(in[0]->dtype) ? ac_c_cast(s, y, in[0]->dtype) : y;
 }
 
 COMPOSE(isclose) {

@@ -25,8 +25,9 @@ static int need_vectors(const char *what, const ac_tensor *x, const ac_tensor *y
 
 COMPOSE(dot) {
     NEED(need_vectors("dot", in[0], in[1]));
-    ac_attrs_reduce all = {{.n = -1}, 0, in[0]->dtype};
-    return ac_c_call(s, AC_OP_sum, &all, 1, MUL(in[0], in[1]));
+    T x = ac_c_wide(s, in[0]), y = ac_c_wide(s, in[1]);
+    ac_attrs_reduce all = {{.n = -1}, 0, x ? x->dtype : AC_float32};
+    return ac_c_cast(s, ac_c_call(s, AC_OP_sum, &all, 1, MUL(x, y)), in[0]->dtype);
 }
 
 /* beta x + alpha product; x is not looked at where beta is 0, as in torch */
@@ -35,12 +36,23 @@ static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
     if (!product) return NULL;
     if (alpha != 1) product = TIMES(product, alpha);
     if (beta == 0) return product;
-    if (ac_autocast.active) x = ac_c_cast(s, x, product->dtype);
+    x = ac_autocast.active ? ac_c_cast(s, x, product->dtype) : product->dtype == AC_float32 ? ac_c_wide(s, x) : x;
     return ADD(product, beta != 1 ? TIMES(x, beta) : x);
 }
 
-COMPOSE(addmm) { return blend(s, in[0], MM(in[1], in[2]), attrs); }
-COMPOSE(baddbmm) { return blend(s, in[0], BMM(in[1], in[2]), attrs); }
+/* Half products are blended as the float32 sums they are, and rounded once. */
+static const ac_attrs_product in_float32 = {AC_float32};
+static T blended(ac_scratch *s, ac_op op, T const *in, int n_in, const void *attrs) {
+    ac_dtype own = in[1]->dtype, chosen;
+    bool low = ac_autocast_casts(in, n_in, &chosen) && own != AC_float64 && in[2]->dtype != AC_float64;
+    ac_dtype dtype = low ? chosen : own;
+    bool half = ac_is_half(dtype) && ac_is_floating(own) && (low || own == in[2]->dtype);
+    if (!half) return blend(s, in[0], ac_c_call(s, op, &plain, 2, in[1], in[2]), attrs);
+    return ac_c_cast(s, blend(s, in[0], ac_c_call(s, op, &in_float32, 2, in[1], in[2]), attrs), dtype);
+}
+
+COMPOSE(addmm) { return blended(s, AC_OP_mm, in, n_in, attrs); }
+COMPOSE(baddbmm) { return blended(s, AC_OP_bmm, in, n_in, attrs); }
 COMPOSE(addmv) { return blend(s, in[0], BIN(mv, in[1], in[2]), attrs); }
 
 COMPOSE(addbmm) { /* one product over all batches: [n, b k] @ [b k, m] */
@@ -64,7 +76,10 @@ static T outer_product(ac_scratch *s, const char *what, T x, T y) {
 
 COMPOSE(outer) { return outer_product(s, "outer", in[0], in[1]); }
 COMPOSE(addr) {
-    return blend(s, in[0], outer_product(s, "addr", ac_c_low(s, in, n_in, in[1]), ac_c_low(s, in, n_in, in[2])), attrs);
+    T x = ac_c_low(s, in, n_in, in[1]), y = ac_c_low(s, in, n_in, in[2]);
+    if (!x || !y) return NULL;
+    T sum = blend(s, in[0], outer_product(s, "addr", ac_c_wide(s, x), ac_c_wide(s, y)), attrs);
+    return ac_is_half(x->dtype) && sum ? ac_c_cast(s, sum, x->dtype) : sum;
 }
 COMPOSE(vdot) {
     NEED(need_vectors("vdot", in[0], in[1]));
@@ -260,12 +275,16 @@ COMPOSE(bilinear) {
                ac_shape_text(x, xt), ac_shape_text(y, yt));
     }
     int64_t outs = w->shape[0];
+    ac_dtype dtype = x->dtype;
+    x = ac_c_wide(s, x), y = ac_c_wide(s, y), w = ac_c_wide(s, w);
+    if (!x || !y || !w) return NULL;
     ac_dims order = {3, {1, 0, 2}}, flat = {2, {w->shape[1], outs * w->shape[2]}}, shape = ac_shape_of(x);
     T mixed = ac_c_product(s, x, ac_c_reshape(s, ac_c_permute(s, w, &order), &flat));
     shape.v[shape.n - 1] = outs, shape.v[shape.n++] = w->shape[2];
     T each = MUL(ac_c_reshape(s, mixed, &shape), ac_c_unsqueeze(s, y, -2));
     T sums = ac_c_sum(s, each, -1);
-    return in[3] ? ADD(sums, in[3]) : sums;
+    T all = in[3] ? ADD(sums, in[3]) : sums;
+    return ac_is_half(dtype) ? ac_c_cast(s, all, dtype) : all;
 }
 
 COMPOSE(cross) {
