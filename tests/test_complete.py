@@ -77,7 +77,7 @@ def test_read_only_arrays_are_never_written():
     t.fill_(7)
     ampc.as_tensor(a).fill_(8)
     assert a.tolist() == [0, 1, 2]
-    with pytest.raises(BufferError, match="read-only"):
+    with pytest.raises(BufferError, match="read-?only"):  # ours, or an older NumPy's
         ampc.from_dlpack(a)
 
 
