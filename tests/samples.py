@@ -468,6 +468,8 @@ def torch_function(name: str, sample: Sample) -> Optional[Callable[..., Any]]:
     return sample.torch if callable(sample.torch) else getattr(torch, sample.torch or ROWS[name]["python"])
 
 
+CPU_ONLY = {"fused_attention", "fused_attention_backward"}  # attention's parts do their work on a GPU
+WIDE_ONLY = {"solve", "slogdet", "cholesky", "qr", "eigh", "svd"}  # float32 and float64
 CASES = [(name, i) for name in SAMPLES for i in range(len(SAMPLES[name]))]
 IDS = [f"{name}-{i}" for name, i in CASES]
 

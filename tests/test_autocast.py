@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from samples import ROWS, SAMPLES, function, outputs, to_ampc
+from samples import CPU_ONLY, ROWS, SAMPLES, function, outputs, to_ampc
 from where import DEVICE, ON_GPU
 
 import ampc
@@ -18,7 +18,7 @@ HALF = [ampc.float16, ampc.bfloat16]
 @pytest.mark.parametrize("name", [n for n in ROWS if ROWS[n]["cast"] in ("low", "f32", "promote")])
 def test_categories(name, dtype):
     """LOW rows run in the region's dtype, F32 rows in float32, PROMOTE rows in the widest."""
-    if DEVICE == "cuda" and "fused_attention" in name:
+    if DEVICE == "cuda" and name in CPU_ONLY:
         pytest.skip("attention's parts do its work on a GPU")
     category = ROWS[name]["cast"]
     for s in SAMPLES[name]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from samples import CASES, IDS, ROWS, SAMPLES, function, outputs, to_ampc, to_torch, torch_function
+from samples import CASES, CPU_ONLY, IDS, ROWS, SAMPLES, function, outputs, to_ampc, to_torch, torch_function
 from where import settled
 
 import ampc
@@ -14,8 +14,8 @@ ULPS = {"float64": 64, "float32": 32, "float16": 8, "bfloat16": 8}
 @pytest.fixture(autouse=True)
 def one_device(request, on_gpu):
     name = request.node.callspec.params.get("name") if getattr(request.node, "callspec", None) else None
-    if on_gpu and name in ("to_device", "fused_attention", "fused_attention_backward"):
-        pytest.skip("the first leads to the CPU and is in test_cuda.py; attention's parts do the others' work there")
+    if on_gpu and (name == "to_device" or name in CPU_ONLY):
+        pytest.skip("to_device leads to the CPU and is in test_cuda.py; the others have no GPU way of their own")
 
 
 def tolerance(dtype, scale=1.0):
