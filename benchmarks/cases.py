@@ -41,7 +41,7 @@ CASES = [
     Case("dx", "the same: gradient of the input", 0.8, 4, BF16, product(512, 4096, 4096)),
     Case("dw", "the same: gradient of the weight, float32 in ampc", 0.4, 4, BF16, product(512, 4096, 4096)),
     Case("forward-64", "product 64x1024x1024, bfloat16, weights kept", 0.4, 100, BF16, product(64, 1024, 1024)),
-    Case("convolution", "convolution 64 to 128 channels, 3x3, batch 32, 32x32, bfloat16 autocast: forward, backward", 0.7, 10, BF16,
+    Case("convolution", "convolution 3x3, 64 to 128 channels, 32 images of 32x32, bfloat16 autocast: forward, backward", 0.7, 10, BF16,
          3 * product(32 * 32 * 32, 128, 64 * 9)),
     Case("attention", "attention, batch 8, 8 heads, 512, 64, bfloat16 autocast: forward, backward", 0.7, 5, BF16, 64 * 7 * product(512, 512, 64)),
     *(Case(f"each-{what}", f"{text} of 16 Mi numbers, bfloat16", None, 3, "add_gb_s", size * (1 << 24))

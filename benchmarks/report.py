@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def draw(result: dict, path: Path) -> bool:
             ax.plot([case.bound, case.bound], [y - 0.32, y + 0.32], color="#333333", lw=2, zorder=2)
         ax.annotate(f"{mid:.2f}", (mid, y), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=8)
     ax.axvline(1, color="#333333", lw=0.8, ls=":")
-    ax.set_yticks(range(len(shown)), [c.what.replace("`", "") for c in reversed(shown)], fontsize=8)
+    ax.set_yticks(range(len(shown)), [textwrap.fill(c.what.replace("`", ""), 52) for c in reversed(shown)], fontsize=8)
     ax.set_ylim(-0.6, len(shown) - 0.2)
     ax.set_xscale("log")
     ticks = [0.05, 0.1, 0.2, 0.5, 1, 2]
@@ -101,8 +102,7 @@ def draw(result: dict, path: Path) -> bool:
     ax.set_title(f"{result['machine']}, {result['threads']} threads, torch {result['torch']}, commit {result['commit'][:12]}", fontsize=9)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    fig.tight_layout()
-    fig.savefig(path, dpi=110)
+    fig.savefig(path, dpi=110, bbox_inches="tight")
     plt.close(fig)
     return True
 
