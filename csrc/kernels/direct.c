@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { FEW_CHANNELS = 16, MOST_SUMS = 1 << 20 };
+enum { FEW_CHANNELS = 16, MOST_SUMS = 1 << 20, MOST_RUNS = 64 };
 
 bool ac_direct_fits(const ac_windows *w, int64_t inner, int64_t outer, ac_dtype compute) {
     bool fits = inner >= FEW_CHANNELS && outer >= FEW_CHANNELS && compute != AC_float64;
@@ -28,7 +28,9 @@ typedef struct {
     int64_t size[3], room[3], left[3], spread[3], kernel[3], stride[3], dilation[3], out[3];
     bool turned; /* the transposed way */
     ac_dtype dtype;
-    int64_t runs, run;   /* rows of taps, and values in one */
+    int64_t runs, run; /* rows of taps, and values in one */
+    bool whole;        /* one product takes all runs, which it reads where they lie; else one product each */
+    int64_t starts[MOST_RUNS];
     int64_t line, lines; /* places that one product takes: in a line, and lines of a plane */
     bool planes;         /* a line is many rows of places, with the room's padding between them */
     char *packed;        /* weight[group][run] as panels, or NULL */
@@ -72,6 +74,28 @@ static int64_t run_offset(const direct *c, int64_t i) {
     int64_t k1 = rest % c->kernel[1], k0 = rest / c->kernel[1];
     return ((k0 * c->dilation[0] * c->room[1] + k1 * c->dilation[1]) * c->room[2] + k2 * c->dilation[2]) * c->channels;
 }
+
+/* Windows from `window` on, as rows of all their runs, or of run i alone. */
+static ac_operand windows_at(const direct *c, const char *window, int64_t places, int64_t i) {
+    int64_t item = ac_itemsize(c->dtype);
+    return (ac_operand){.data = window + (c->whole ? 0 : run_offset(c, i) * item),
+                        .dtype = c->dtype,
+                        .lanes = (places + AC_LANES - 1) / AC_LANES * AC_LANES,
+                        .k = c->whole ? c->runs * c->run : c->run,
+                        .lane_stride = c->stride[2] * c->channels,
+                        .k_stride = 1,
+                        .round = c->dtype,
+                        .run = c->whole ? c->run : 0,
+                        .starts = c->whole ? c->starts : NULL};
+}
+
+static void plan_products(direct *c) {
+    c->whole = c->runs > 1 && c->runs <= MOST_RUNS;
+    for (int64_t i = 0; i < c->runs && c->whole; i++) c->starts[i] = run_offset(c, i);
+    ac_operand a = windows_at(c, NULL, AC_LANES, 0);
+    c->whole = c->whole && ac_gemm_reads(&a);
+}
+static int64_t products_of(const direct *c) { return c->whole ? 1 : c->runs; }
 
 /* -- layouts --------------------------------------------------------------------------------------------- */
 
@@ -156,10 +180,11 @@ static ac_operand weight_run(const direct *c, int64_t group, int64_t run) {
     return (ac_operand){.data = c->dense + group * each + run * c->run * ac_itemsize(c->dtype),
                         .dtype = c->dtype,
                         .lanes = c->outs,
-                        .k = c->run,
+                        .k = c->whole ? c->runs * c->run : c->run,
                         .lane_stride = taps * c->channels,
                         .k_stride = 1,
-                        .round = c->dtype};
+                        .round = c->dtype,
+                        .run = c->whole ? c->run : 0};
 }
 
 static void pack_weight(direct *c) {
@@ -167,9 +192,9 @@ static void pack_weight(direct *c) {
     for (int64_t g = 0; g < c->groups; g++) {
         int64_t each = c->outs * ac_product3(c->kernel) * c->channels * ac_itemsize(c->dtype);
         lay_out_weight(c, g, c->dense + g * each);
-        for (int64_t i = 0; i < c->runs && fits; i++) {
+        for (int64_t i = 0; i < products_of(c) && fits; i++) {
             ac_operand b = weight_run(c, g, i);
-            fits = ac_gemm_pack(&b, c->packed + (g * c->runs + i) * c->packed_step);
+            fits = ac_gemm_pack(&b, c->packed + (g * products_of(c) + i) * c->packed_step);
         }
     }
     if (!fits) c->packed = NULL; /* inf or nan where they cannot be split: packed for each product instead */
@@ -177,17 +202,10 @@ static void pack_weight(direct *c) {
 
 /* One line of places: sums [lanes, outs] over all runs. */
 static int sum_line(const direct *c, int64_t group, const char *window, int64_t places, float *sums) {
-    int64_t item = ac_itemsize(c->dtype), lanes = (places + AC_LANES - 1) / AC_LANES * AC_LANES;
-    for (int64_t i = 0; i < c->runs; i++) {
-        ac_gemm_call g = {.a = {.data = window + run_offset(c, i) * item,
-                                .dtype = c->dtype,
-                                .lanes = lanes,
-                                .k = c->run,
-                                .lane_stride = c->stride[2] * c->channels,
-                                .k_stride = 1,
-                                .round = c->dtype},
+    for (int64_t i = 0; i < products_of(c); i++) {
+        ac_gemm_call g = {.a = windows_at(c, window, places, i),
                           .b = weight_run(c, group, i),
-                          .panels = c->packed ? c->packed + (group * c->runs + i) * c->packed_step : NULL,
+                          .panels = c->packed ? c->packed + (group * products_of(c) + i) * c->packed_step : NULL,
                           .c = (char *)sums,
                           .c_dtype = AC_float32,
                           .c_row = c->outs,
@@ -268,9 +286,10 @@ static int run_forward(direct *c) {
     size_t dense = (size_t)(c->groups * c->outs * ac_product3(c->kernel) * c->channels * ac_itemsize(c->dtype)) + 1;
     c->dense = ac_alloc(dense);
     if (!c->dense) return -1;
+    plan_products(c);
     ac_operand b = weight_run(c, 0, 0);
     c->packed_step = (ac_gemm_panels_bytes(&b) + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
-    size_t packed = (size_t)(c->groups * c->runs * c->packed_step), bias = (size_t)(c->outs * c->groups + 1) * 4;
+    size_t packed = (size_t)(c->groups * products_of(c) * c->packed_step), bias = (size_t)(c->outs * c->groups + 1) * 4;
     char *panels = ac_alloc(packed);
     c->packed = panels;
     c->add = c->bias ? ac_alloc(bias) : NULL;
