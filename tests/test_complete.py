@@ -95,6 +95,44 @@ def test_out_of_compositions():
         ampc.matmul(a, b, out=ampc.empty(2, 4, dtype=ampc.int64))
 
 
+@pytest.mark.parametrize("name, args", [("sort", ()), ("topk", (2,)), ("max", (1,)), ("min", (0,)), ("cummax", (1,)), ("cummin", (0,))])
+def test_out_of_several_results(name, args):
+    x, f = ampc.randn(4, 5), getattr(ampc, name)
+    want, out = f(x, *args), (ampc.empty(0), ampc.empty(0, dtype=ampc.int64))
+    for _ in range(2):  # of no elements, then of the right shape
+        got = f(x, *args, out=out)
+        assert got.values is out[0] and got.indices is out[1]
+        assert out[0].equal(want.values) and out[1].equal(want.indices)
+
+
+def test_out_without_elements_takes_the_shape():
+    x, y = ampc.randn(4, 5), ampc.randn(4, 5)
+    out = ampc.empty(0, dtype=ampc.float64)
+    assert ampc.add(x, y, out=out) is out and out.dtype == ampc.float64 and out.equal((x + y).double())
+    assert ampc.logaddexp(x, y, out=ampc.empty(0)).equal(ampc.logaddexp(x, y))
+    view = ampc.empty(3, 5)[:0]
+    with pytest.raises(RuntimeError, match=r"\[4, 5\].*\[0, 5\]"):
+        ampc.add(x, y, out=view)
+
+
+def test_out_that_does_not_fit_is_left_alone():
+    x = ampc.randn(4, 5)
+    values, indices = ampc.zeros(4, 5), ampc.ones(4, 4, dtype=ampc.int64)
+    with pytest.raises(RuntimeError, match="shape"):
+        ampc.sort(x, out=(values, indices))
+    assert values.eq(0).all() and indices.shape == (4, 4)
+    with pytest.raises(TypeError, match="tuple of 2 Tensors"):
+        ampc.sort(x, out=values)
+    with pytest.raises(RuntimeError, match="gradients"):
+        ampc.sort(x.requires_grad_(), out=(values, ampc.empty(0, dtype=ampc.int64)))
+
+
+def test_div_takes_no_rounding_mode():
+    x, y = ampc.randn(4, 5), ampc.rand(5) + 0.5
+    assert ampc.div(x, y, rounding_mode=None).equal(x / y)
+    assert x.clone().div_(y, rounding_mode="floor").equal(ampc.floor(x / y))
+
+
 @pytest.mark.parametrize("name", ["absolute", "arcsin", "deg2rad", "sinc", "fix", "negative", "rad2deg", "sgn", "logit", "tril", "triu"])
 def test_in_place_forms(name):
     x = ampc.rand(3, 3) * 0.8 + 0.1

@@ -43,7 +43,7 @@ def parameters(row: dict) -> list:
         name, rest = part.split(": ", 1)
         kind, _, default = rest.partition(" = ")
         if kind.startswith("{"):
-            kind, default = "builtins.str", f'"{default}"' if default else ""
+            kind, default = "Optional[builtins.str]" if kind.endswith("?") else "builtins.str", f'"{default}"' if default else ""
         else:
             kind = TYPES[kind]
         out.append((name, kind, default or None, star))
@@ -72,7 +72,7 @@ def definition(name: str, row: dict, indent: str, method: bool, overload: bool) 
         parts.append(f"{p}: {kind}" + (f" = {default}" if default else ""))
     if not method and not name.endswith("_"):
         parts += [] if star else ["*"]
-        parts.append("out: Optional[Tensor] = None")
+        parts.append(f"out: Optional[{'Tensor' if result(row) == 'Tensor' else 'Sequence[Tensor]'}] = None")
     head = f"{indent}@overload\n" if overload else ""
     return f"{head}{indent}def {name}({', '.join(parts)}) -> {result(row)}: ...\n"
 
@@ -83,7 +83,8 @@ def table_definitions(bit: int, indent: str, method: bool) -> str:
     for name in sorted({r["python"] for r in rows}):
         mine = [r for r in rows if r["python"] == name]
         text += "".join(definition(name, r, indent, method, len(mine) > 1) for r in mine)
-        text += "".join(definition(name + "_", r, indent, method, False) for r in mine if r["home"] & 4)
+        changing = [r for r in mine if r["home"] & 4]
+        text += "".join(definition(name + "_", r, indent, method, len(changing) > 1) for r in changing)
     return text
 
 

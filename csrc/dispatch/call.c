@@ -470,6 +470,45 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
     return failed;
 }
 
+static bool takes_shape(const ac_tensor *target) { return target->numel == 0 && !target->base; }
+
+static int check_written(const char *what, const ac_tensor *result, const ac_tensor *target) {
+    ac_spec spec = ac_spec_of(result);
+    if (takes_shape(target)) spec.shape = ac_shape_of(target);
+    return check_result(what, &spec, target);
+}
+
+static int write_out(ac_tensor *target, ac_tensor *result) {
+    if (!ac_same_shape(target, result)) {
+        ac_dims shape = ac_shape_of(result);
+        ac_tensor *room = ac_tensor_new_on(ac_device_of(target), target->dtype, &shape);
+        if (!room) return -1;
+        ac_tensor_take(target, room);
+        ac_tensor_release(room);
+    }
+    return ac_copy_into(target, result);
+}
+
+int ac_call_out(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *const *targets, int n) {
+    const char *what = ac_ops[op].python;
+    if (n == 1 && !takes_shape(targets[0])) return ac_call_into(op, in, n_in, attrs, targets[0]);
+    if (ac_ops[op].kind == AC_KIND_VIEW) return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", what);
+    for (int i = 0; i < n; i++) {
+        AC_TRY(check_target(what, targets[i]));
+        AC_TRY(ac_check_target_device(op, in, n_in, attrs, targets[i]));
+    }
+    ac_tensor *out[AC_MAX_OUT] = {NULL};
+    bool active = ac_autocast.active;
+    ac_autocast.active = false;
+    int failed = ac_call(op, in, n_in, attrs, out);
+    ac_autocast.active = active;
+    if (failed) return failed;
+    for (int i = 0; i < n && !failed; i++) failed = check_written(what, out[i], targets[i]);
+    for (int i = 0; i < n && !failed; i++) failed = write_out(targets[i], out[i]);
+    release_all(out, ac_ops[op].n_out);
+    return failed;
+}
+
 int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
     ac_infer rule;
     ac_dtype dtype;

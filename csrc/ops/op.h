@@ -121,8 +121,12 @@ ac_dtype ac_result_type(ac_tensor *const *in, int n);
 /* Runs an operator: autocast, shape rule, kernel, record. Inputs are borrowed; out receives the
  * results (new). Defined in dispatch/. */
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) AC_CHECKED;
-/* The same with one result written into `target` (in place, or `out=`), outside autocast. */
+/* The same with one result written into `target` (in place), outside autocast. */
 int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) AC_CHECKED;
+/* The same with every result shown written into a target, as `out=` does: a target without elements that
+ * is no view takes its result's shape. Off the tape; nothing is written unless all targets fit. */
+int ac_call_out(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *const *targets,
+                int n) AC_CHECKED;
 /* target += a product row's result, without a tensor for that; off the tape. target is contiguous. */
 int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) AC_CHECKED;
 

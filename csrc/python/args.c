@@ -127,7 +127,7 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
         if (ac_dtype_from(o, &dtype) < 0) return wrong_type(op, p, "a dtype", o);
         *i = dtype;
         return 0;
-    case AC_P_CHOICE: return take_choice(op, p, o, i);
+    case AC_P_CHOICE: return o == Py_None && p->optional ? (*i = 0, 0) : take_choice(op, p, o, i); /* the first */
     default: return -1;
     }
 }
@@ -198,17 +198,35 @@ static int keyword_param(ac_op op, PyObject *word) {
     return -1;
 }
 
+/* `out`: a Tensor, or a tuple of one for each result of a row that shows several. */
+static int take_targets(ac_op op, PyObject *value, ac_call_args *c) {
+    const ac_op_info *info = &ac_ops[op];
+    if (value == Py_None) return 0;
+    if (!ac_py->results[op]) {
+        if (!ac_is_tensor(value)) {
+            PyErr_Format(PyExc_TypeError, "%s: `out` must be a Tensor, got %s", info->python, Py_TYPE(value)->tp_name);
+            return -1;
+        }
+        c->targets[c->n_targets++] = ac_unwrap(value);
+        return 0;
+    }
+    bool fits = (PyTuple_Check(value) || PyList_Check(value)) && PySequence_Fast_GET_SIZE(value) == info->n_out;
+    for (int i = 0; i < info->n_out && fits; i++) fits = ac_is_tensor(PySequence_Fast_GET_ITEM(value, i));
+    if (!fits) {
+        PyErr_Format(PyExc_TypeError, "%s: `out` must be a tuple of %d Tensors, one for each result, got %s",
+                     info->python, info->n_out, Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    for (int i = 0; i < info->n_out; i++) c->targets[c->n_targets++] = ac_unwrap(PySequence_Fast_GET_ITEM(value, i));
+    return 0;
+}
+
 static int assign_keywords(ac_op op, PyObject *const *values, PyObject *kwnames, PyObject **given, ac_call_args *c) {
     const char *name = ac_ops[op].python;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); k++) {
         PyObject *word = PyTuple_GET_ITEM(kwnames, k), *value = values[k];
         if (word == ac_py->out || PyUnicode_Compare(word, ac_py->out) == 0) {
-            if (value == Py_None) continue;
-            if (!ac_is_tensor(value)) {
-                PyErr_Format(PyExc_TypeError, "%s: `out` must be a Tensor, got %s", name, Py_TYPE(value)->tp_name);
-                return -1;
-            }
-            c->target = ac_unwrap(value);
+            if (take_targets(op, value, c) < 0) return -1;
             continue;
         }
         int at = keyword_param(op, word);
@@ -257,7 +275,7 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
     const ac_op_info *info = &ac_ops[op];
     PyObject *given[AC_MAX_PARAMS] = {NULL}, *spread = NULL;
     c->n_in = c->n_owned = 0;
-    c->target = NULL;
+    c->n_targets = 0;
     for (int i = 0; i < n; i++) {
         if (i >= info->n_params || info->params[i].keyword_only) {
             PyErr_Format(PyExc_TypeError, "%s: %zd positional arguments given, %d taken; the signature is %s%s",

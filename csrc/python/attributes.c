@@ -161,13 +161,7 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
                      ac_dtypes[from->dtype].name);
         return -1;
     }
-    ac_storage *old = t->storage;
-    t->storage = ac_storage_retain(from->storage);
-    t->offset = from->offset, t->numel = from->numel, t->dtype = from->dtype, t->ndim = from->ndim;
-    memcpy(t->shape, from->shape, sizeof t->shape);
-    memcpy(t->strides, from->strides, sizeof t->strides);
-    ac_storage_release(old);
-    ac_tensor_clear(&t->base);
+    ac_tensor_take(t, from);
     return 0;
 }
 

@@ -34,23 +34,30 @@ PyObject *ac_result_object(ac_op op, ac_tensor **out) {
     return all;
 }
 
+static bool records(ac_tensor *const *t, int n) {
+    bool grad = false;
+    for (int i = 0; i < n && !grad; i++) grad = t[i] && ac_requires_grad(t[i]);
+    return grad && ac_grad_enabled();
+}
+
 static PyObject *run(const PyOpFunction *f, ac_op op, ac_call_args *c) {
-    ac_tensor *out[AC_MAX_OUT] = {NULL}, *target = f->in_place ? c->in[0] : c->target;
-    if (!target) {
+    ac_tensor *out[AC_MAX_OUT] = {NULL};
+    if (f->in_place) {
+        AC_PY_TRY(ac_call_into(op, c->in, c->n_in, c->attrs.bytes, c->in[0]));
+        return ac_wrap_borrowed(c->in[0]);
+    }
+    if (c->n_targets == 0) {
         AC_PY_TRY(ac_call(op, c->in, c->n_in, c->attrs.bytes, out));
         return ac_result_object(op, out);
     }
-    if (!f->in_place && ac_grad_enabled()) { /* out= is not differentiable, as in torch */
-        bool grad = ac_requires_grad(target);
-        for (int i = 0; i < c->n_in; i++) grad = grad || (c->in[i] && ac_requires_grad(c->in[i]));
-        if (grad) {
-            PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded",
-                         ac_ops[op].python);
-            return NULL;
-        }
+    if (records(c->in, c->n_in) || records(c->targets, c->n_targets)) { /* not differentiable, as in torch */
+        PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded", ac_ops[op].python);
+        return NULL;
     }
-    AC_PY_TRY(ac_call_into(op, c->in, c->n_in, c->attrs.bytes, target));
-    return ac_wrap_borrowed(target);
+    AC_PY_TRY(ac_call_out(op, c->in, c->n_in, c->attrs.bytes, c->targets, c->n_targets));
+    if (c->n_targets == 1) return ac_wrap_borrowed(c->targets[0]);
+    for (int i = 0; i < c->n_targets; i++) out[i] = ac_tensor_retain(c->targets[i]);
+    return ac_result_object(op, out);
 }
 
 static PyObject *no_overload(const PyOpFunction *f) {

@@ -62,7 +62,8 @@ typedef struct {
     int n_in;
     ac_tensor *owned[AC_MAX_IN]; /* tensors made from numbers */
     int n_owned;
-    ac_tensor *target; /* out=, borrowed */
+    ac_tensor *targets[AC_MAX_OUT]; /* out=, borrowed */
+    int n_targets;
     union {
         char bytes[AC_MAX_ATTRS];
         int64_t align;

@@ -57,6 +57,16 @@ ac_tensor *ac_tensor_alias(const ac_tensor *t) {
     return v;
 }
 
+void ac_tensor_take(ac_tensor *t, const ac_tensor *from) {
+    ac_storage *old = t->storage;
+    t->storage = ac_storage_retain(from->storage);
+    t->offset = from->offset, t->numel = from->numel, t->dtype = from->dtype, t->ndim = from->ndim;
+    memcpy(t->shape, from->shape, sizeof t->shape);
+    memcpy(t->strides, from->strides, sizeof t->strides);
+    ac_storage_release(old);
+    ac_tensor_clear(&t->base);
+}
+
 ac_tensor *ac_tensor_scalar(ac_dtype dtype, double value) {
     ac_dims none = {.n = 0};
     ac_tensor *t = ac_tensor_new(dtype, &none);

@@ -54,6 +54,8 @@ ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dim
 /* new: takes over `storage` (steals it, on failure too) */
 ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape,
                                   const ac_dims *strides) AC_CHECKED;
+/* t takes over from's memory, dtype and shape; its identity and history stay. */
+void ac_tensor_take(ac_tensor *t, const ac_tensor *from);
 /* new: 0-d */
 ac_tensor *ac_tensor_scalar(ac_dtype dtype, double value) AC_CHECKED;
 ac_tensor *ac_tensor_scalar_int(ac_dtype dtype, int64_t value) AC_CHECKED;
