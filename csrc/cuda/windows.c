@@ -131,7 +131,23 @@ static int multiply(const convolution *c, ac_tensor *a, ac_tensor *b, ac_tensor 
     return a && b && out ? ac_cuda_bmm(&product) : -1;
 }
 
-/* y[n : n + images, group g] = weight[g] columns */
+/* The dtype that products are summed in. */
+static ac_dtype sum_dtype(const convolution *c) { return c->dtype == AC_float64 ? AC_float64 : AC_float32; }
+
+/* to = sums + bias[group g], one a channel: with the add that everybody uses, rounded once. */
+static int add_bias(const convolution *c, ac_tensor *to, ac_tensor *sums, int64_t g) {
+    const ac_tensor *bias = c->r->in[2];
+    int64_t size[3] = {sums->shape[0], c->outer, c->places}, step[3] = {0, bias->strides[0], 0};
+    ac_tensor *wide = seen(bias, g * c->outer * bias->strides[0], size, step);
+    ac_tensor *in[2] = {sums, wide}, *out[1] = {to};
+    ac_attrs_alpha one = {{AC_INT, {1}}};
+    ac_run add = {AC_OP_add, in, 2, &one, out, 1, sums->dtype, NULL, false};
+    int failed = wide ? ac_cuda_pointwise(&add) : -1;
+    ac_tensor_clear(&wide);
+    return failed;
+}
+
+/* y[n : n + images, group g] = weight[g] columns + bias[g] */
 static int forward_round(const convolution *c, const ac_tensor *weight, int64_t n, int64_t images, int64_t g) {
     const ac_tensor *x = c->r->in[0];
     ac_tensor *y = c->r->out[0];
@@ -141,13 +157,15 @@ static int forward_round(const convolution *c, const ac_tensor *weight, int64_t 
     ac_tensor *columns = fresh(c, c->dtype, images, c->k, c->places),
               *w = columns ? seen(weight, at, size, step) : NULL;
     ac_tensor *part = w ? seen(y, n * out_step[0] + g * c->outer * c->places, out_size, out_step) : NULL;
-    ac_tensor *own = !part || c->groups == 1 ? NULL : fresh(c, y->dtype, images, c->outer, c->places);
-    int failed = part && (own || c->groups == 1) ? 0 : -1;
+    bool biased = c->r->in[2] != NULL, apart = biased || c->groups > 1;
+    ac_dtype dtype = biased ? sum_dtype(c) : y->dtype;
+    ac_tensor *own = part && apart ? fresh(c, dtype, images, c->outer, c->places) : NULL;
+    int failed = part && (own || !apart) ? 0 : -1;
     ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
     if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
     if (!failed) failed = launch_columned(c->d, im2col, lane_of(x, columns), true, &args);
     if (!failed) failed = multiply(c, w, columns, own ? own : part, false);
-    if (!failed && own) failed = ac_gpu_copy(part, own);
+    if (!failed && own) failed = biased ? add_bias(c, part, own, g) : ac_gpu_copy(part, own);
     ac_tensor_clear(&own);
     ac_tensor_clear(&part);
     ac_tensor_clear(&w);
@@ -159,9 +177,8 @@ static int forward_round(const convolution *c, const ac_tensor *weight, int64_t 
 static int backward_round(const convolution *c, const ac_tensor *weight, int64_t n, int64_t images, int64_t g) {
     ac_tensor *y = c->r->out[0];
     int64_t size[3] = {images, c->k, c->outer}, step[3] = {0, 1, c->k}, at = g * c->outer * c->k;
-    ac_dtype sum = c->dtype == AC_float64 ? AC_float64 : AC_float32;
     ac_tensor *w = seen(weight, at, size, step), *x = w ? dense_images(c, c->r->in[0], n, images, g) : NULL;
-    ac_tensor *columns = x ? fresh(c, sum, images, c->k, c->places) : NULL;
+    ac_tensor *columns = x ? fresh(c, sum_dtype(c), images, c->k, c->places) : NULL;
     int failed = columns ? multiply(c, w, x, columns, false) : -1;
     ac_gpu_columned args = columned(&c->w, y, n, images, g * c->inner, c->inner);
     if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
@@ -174,21 +191,6 @@ static int backward_round(const convolution *c, const ac_tensor *weight, int64_t
     ac_tensor_clear(&columns);
     ac_tensor_clear(&x);
     ac_tensor_clear(&w);
-    return failed;
-}
-
-/* y += bias, one a channel: with the add that everybody uses. */
-static int add_bias(const ac_run *r) {
-    ac_tensor *y = r->out[0], *bias = r->in[2];
-    ac_dims shape = ac_shape_of(y), strides = {.n = y->ndim};
-    strides.v[1] = bias->strides[0];
-    ac_tensor *wide = ac_tensor_view(bias, &shape, &strides, bias->offset);
-    if (!wide) return -1;
-    ac_tensor *in[2] = {y, wide}, *to[1] = {y};
-    ac_attrs_alpha one = {{AC_INT, {1}}};
-    ac_run sum = {AC_OP_add, in, 2, &one, to, 1, y->dtype, NULL, false};
-    int failed = ac_cuda_pointwise(&sum);
-    ac_tensor_release(wide);
     return failed;
 }
 
@@ -222,7 +224,7 @@ int ac_cuda_convolution(const ac_run *r) {
             failed = a->transposed ? backward_round(&c, weight, n, images, g) : forward_round(&c, weight, n, images, g);
         }
     ac_tensor_release(weight);
-    return !failed && r->in[2] && !a->transposed ? add_bias(r) : failed;
+    return failed;
 }
 
 /* sums[g] += g columns^T: over images and places at once, [outer, images * places] [images * places, k] */
@@ -262,7 +264,7 @@ int ac_cuda_convolution_weight(const ac_run *r) {
     convolution c = {.inner = x->shape[1] / a->groups, .outer = g->shape[1] / a->groups};
     AC_TRY(ac_windows_of(&c.w, &l, x->shape + 2, a->kernel.n));
     open_convolution(&c, r, a->groups);
-    ac_dtype sum = c.dtype == AC_float64 ? AC_float64 : AC_float32;
+    ac_dtype sum = sum_dtype(&c);
     ac_dims shape = ac_shape_of(out);
     ac_tensor *sums = sum == out->dtype ? ac_tensor_retain(out) : ac_tensor_new_on(c.d, sum, &shape);
     ac_tensor *zero = sums ? ac_tensor_scalar(AC_float32, 0) : NULL;
