@@ -393,6 +393,15 @@ def test_a_transposed_convolution_of_many_channels():
     assert (got.double() - wide).abs().max().item() <= 1e-5 * wide.abs().max().item()
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_convolutions_bias_may_be_any_view(groups):
+    x, bias = ampc.randn(2, 4, 5, 5), ampc.randn(6)
+    wide = ampc.zeros(12)
+    wide[::2] = bias
+    for f, w in ((ampc.nn.functional.conv2d, ampc.randn(6, 4 // groups, 3, 3)), (ampc.nn.functional.conv_transpose2d, ampc.randn(4, 6 // groups, 3, 3))):
+        assert f(x, w, wide[::2], groups=groups).equal(f(x, w, bias, groups=groups))
+
+
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16], ids=str)
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_over_several_blocks(dtype, causal):

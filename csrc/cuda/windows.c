@@ -78,7 +78,8 @@ typedef struct {
     int64_t groups, images, chunk;
     int64_t inner, outer; /* channels of a group on the columns' side and on the other */
     int64_t k, places;
-    ac_dtype dtype; /* that the products round to */
+    ac_dtype dtype;  /* that the products round to */
+    ac_tensor *bias; /* contiguous, or NULL */
 } convolution;
 
 static void plan_chunks(convolution *c) {
@@ -136,9 +137,8 @@ static ac_dtype sum_dtype(const convolution *c) { return c->dtype == AC_float64 
 
 /* to = sums + bias[group g], one a channel: with the add that everybody uses, rounded once. */
 static int add_bias(const convolution *c, ac_tensor *to, ac_tensor *sums, int64_t g) {
-    const ac_tensor *bias = c->r->in[2];
-    int64_t size[3] = {sums->shape[0], c->outer, c->places}, step[3] = {0, bias->strides[0], 0};
-    ac_tensor *wide = seen(bias, g * c->outer * bias->strides[0], size, step);
+    int64_t size[3] = {sums->shape[0], c->outer, c->places}, step[3] = {0, 1, 0};
+    ac_tensor *wide = seen(c->bias, g * c->outer, size, step);
     ac_tensor *in[2] = {sums, wide}, *out[1] = {to};
     ac_attrs_alpha one = {{AC_INT, {1}}};
     ac_run add = {AC_OP_add, in, 2, &one, out, 1, sums->dtype, NULL, false};
@@ -157,7 +157,7 @@ static int forward_round(const convolution *c, const ac_tensor *weight, int64_t 
     ac_tensor *columns = fresh(c, c->dtype, images, c->k, c->places),
               *w = columns ? seen(weight, at, size, step) : NULL;
     ac_tensor *part = w ? seen(y, n * out_step[0] + g * c->outer * c->places, out_size, out_step) : NULL;
-    bool biased = c->r->in[2] != NULL, apart = biased || c->groups > 1;
+    bool biased = c->bias != NULL, apart = biased || c->groups > 1;
     ac_dtype dtype = biased ? sum_dtype(c) : y->dtype;
     ac_tensor *own = part && apart ? fresh(c, dtype, images, c->outer, c->places) : NULL;
     int failed = part && (own || !apart) ? 0 : -1;
@@ -182,8 +182,8 @@ static int backward_round(const convolution *c, const ac_tensor *weight, int64_t
     int failed = columns ? multiply(c, w, x, columns, false) : -1;
     ac_gpu_columned args = columned(&c->w, y, n, images, g * c->inner, c->inner);
     if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
-    if (!failed && c->r->in[2]) {
-        ac_tensor bias = *c->r->in[2];
+    if (!failed && c->bias) {
+        ac_tensor bias = *c->bias;
         bias.offset += g * c->inner;
         args.bias = ac_gpu_ref_of(&bias);
     }
@@ -215,15 +215,17 @@ int ac_cuda_convolution(const ac_run *r) {
     ac_dims kernel = spatial_of(w);
     AC_TRY(ac_convolution_windows(&c.w, r->in[0], &kernel, a));
     open_convolution(&c, r, a->groups);
-    ac_tensor *weight = r->out[0]->numel ? dense_weight(&c) : NULL;
-    if (!weight) return r->out[0]->numel ? -1 : 0;
-    int failed = 0;
+    if (r->out[0]->numel == 0) return 0;
+    ac_tensor *weight = dense_weight(&c);
+    int failed = weight ? 0 : -1;
+    if (!failed && r->in[2]) failed = (c.bias = ac_gpu_contiguous(r->in[2])) ? 0 : -1;
     for (int64_t n = 0; n < c.images && !failed; n += c.chunk)
         for (int64_t g = 0; g < c.groups && !failed; g++) {
             int64_t images = c.images - n < c.chunk ? c.images - n : c.chunk;
             failed = a->transposed ? backward_round(&c, weight, n, images, g) : forward_round(&c, weight, n, images, g);
         }
-    ac_tensor_release(weight);
+    ac_tensor_clear(&c.bias);
+    ac_tensor_clear(&weight);
     return failed;
 }
 
