@@ -418,3 +418,38 @@ def test_attention_over_several_blocks(dtype, causal):
         # scores, weights and results are rounded to dtype on the way into each product; sums of 300 terms to float32
         room = 6 * ampc.finfo(dtype).eps + 300 * ampc.finfo(ampc.float32).eps
         assert got.dtype == dtype and (got.double() - want).abs().max().item() <= room * want.abs().max().item()
+
+
+@pytest.mark.parametrize("reduce, includes", [(r, s) for r in ("prod", "amax", "amin") for s in (True, False)])
+def test_many_may_meet_in_one_place(reduce, includes):
+    """Each place's own loop says what scatter_reduce makes of it; those that tie share the gradient."""
+    rng = np.random.default_rng(0)
+    own, values, at = rng.integers(-2, 3, 6).astype(float), rng.integers(-2, 3, 40).astype(float), rng.choice([0, 1, 1, 1, 3, 5], 40)
+    x, v = ampc.tensor(own, requires_grad=True), ampc.tensor(values, requires_grad=True)
+    y = x.scatter_reduce(0, ampc.tensor(at), v, reduce, include_self=includes)
+    y.sum().backward()
+    for place in range(6):
+        there = np.flatnonzero(at == place)
+        every = np.concatenate([own[place:place + 1] if includes or not len(there) else [], values[there]])
+        want = {"prod": np.prod, "amax": np.max, "amin": np.min}[reduce](every)
+        assert y[place].item() == want
+        share = np.array([np.prod(np.delete(every, i)) for i in range(len(every))]) if reduce == "prod" else (every == want) / (every == want).sum()
+        got = [g.item() for g in ([x.grad[place]] if includes or not len(there) else []) + [v.grad[int(i)] for i in there]]
+        assert np.allclose(got, share, rtol=1e-12, atol=0)
+    assert includes or all(x.grad[int(i)] == 0 for i in set(at))
+
+
+def test_a_crowded_place_takes_no_room_for_the_others():
+    x, at = ampc.zeros(50_000), ampc.zeros(200_000, dtype=ampc.int64)
+    values = ampc.randn(200_000)
+    assert x.scatter_reduce(0, at, values, "amax")[0] == values.max()
+    with pytest.raises(IndexError, match="0 to 49999"):
+        x.scatter_reduce(0, at - 1, values, "amax")
+
+
+def test_membership_and_repeats_of_many():
+    x = ampc.arange(300_000)
+    assert ampc.isin(x, x[::3]).sum() == 100_000
+    assert x.repeat_interleave((x % 3 == 0).long()).equal(x[::3])
+    assert not ampc.isin(ampc.tensor([math.nan, 1.0]), ampc.tensor([math.nan])).any()
+    assert ampc.tril_indices(2000, 2000).shape == (2, 2000 * 2001 // 2)

@@ -10,6 +10,7 @@ from typing import Any, List, Optional, Tuple, Union
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .order import searchsorted
 
 _f = _C._functions
 
@@ -104,8 +105,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = N
         raise RuntimeError("repeat_interleave: `repeats` must be 0 or more")
     ends = repeats.long().cumsum(0)
     total = int(ends[-1].item()) if n else 0
-    at = (make.arange(total, device=x.device).unsqueeze(1) >= ends).sum(1)
-    return x.index_select(d, at)
+    return x.index_select(d, searchsorted(ends, make.arange(total, device=x.device), right=True))
 
 
 def tile(input: Tensor, *dims: Any) -> Tensor:
@@ -314,19 +314,17 @@ def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """The places of a matrix' lower triangle: int64 [2, n]."""
-    places = [(i, j) for i in range(row) for j in range(builtins.min(builtins.max(i + offset + 1, 0), col))]
-    return _places(places, dtype, device)
+    return _places(tril, row, col, offset, dtype, device)
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """The places of a matrix' upper triangle: int64 [2, n]."""
-    places = [(i, j) for i in range(row) for j in range(builtins.max(i + offset, 0), col)]
-    return _places(places, dtype, device)
+    return _places(triu, row, col, offset, dtype, device)
 
 
-def _places(places: list, dtype: Any, device: Any) -> Tensor:
-    table = [[p[d] for p in places] for d in range(2)]
-    return make.tensor(table, dtype=dtype or _C.int64, device=device)
+def _places(part: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
+    at = part(make.ones(row, col, dtype=_C.bool, device=device), offset).nonzero()
+    return at.t().contiguous().to(dtype or _C.int64)
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Optional
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .order import searchsorted
 
 _f = _C._functions
 
@@ -92,7 +93,13 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     some = next(t for t in (elements, test_elements) if isinstance(t, Tensor))
     x = elements if isinstance(elements, Tensor) else make.tensor(elements, device=some.device)
     y = test_elements if isinstance(test_elements, Tensor) else make.tensor(test_elements, device=some.device)
-    found = (x.unsqueeze(-1) == y.reshape(-1)).any(-1)
+    common = _C.promote_types(x.dtype, y.dtype)
+    values = y.to(common).reshape(-1).sort()[0]
+    if values.shape[0] == 0:
+        found = make.zeros_like(x, dtype=_C.bool)
+    else:
+        x = x.to(common)
+        found = values[searchsorted(values, x).clamp(max=values.shape[0] - 1)] == x
     return found.logical_not() if invert else found
 
 

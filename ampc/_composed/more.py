@@ -195,6 +195,8 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
     if self.requires_grad:
         raise RuntimeError("resize_: the tensor requires gradients")
     size: List[int] = list(make._size(sizes))
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"resize_: sizes must be 0 or more, got {size}")
     total = 1
     for n in size:
         total *= n

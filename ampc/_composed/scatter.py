@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from ..autograd import Function
+from .order import aminmax
 
 _f = _C._functions
 
@@ -99,16 +101,11 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
         return input.clone()
     if reduce in ("sum", "mean"):
         return _add_up(input, d, index, src, reduce, include_self)
-    start = {"prod": 1, "amax": None, "amin": None}[reduce]
-    fill = _extreme_of(input.dtype, reduce == "amin") if start is None else start
-    table = _by_place(input, _places(index, d), src, fill)  # [places, most that meet in one]
-    own = input.reshape(-1, 1)
-    if not include_self:
-        yes = make.ones((), dtype=_C.bool, device=input.device)
-        met = make.zeros(input.shape, dtype=_C.bool, device=input.device).index_put(_places(index, d), yes)
-        own = _f["where"](met.reshape(-1, 1), fill if input.dtype.is_floating_point else input.new_full((), fill), own)
-    every = _f["cat"]([own, table], 1)
-    joined = every.prod(1, dtype=input.dtype) if reduce == "prod" else getattr(every, reduce)([1])
+    low, high = aminmax(index)
+    if int(low.item()) < 0 or int(high.item()) >= input.shape[d]:
+        raise IndexError(f"scatter_reduce: `index` must be from 0 to {input.shape[d] - 1}, got {int(low.item())} to {int(high.item())}")
+    at, own, given = _flat_places(input, _places(index, d), src.shape), input.reshape(-1), src.reshape(-1)
+    joined = _product(own, at, given, include_self) if reduce == "prod" else _extreme(own, at, given, include_self, reduce)
     return joined.reshape(input.shape)
 
 
@@ -123,18 +120,60 @@ def _add_up(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, includ
     return total / n if x.is_floating_point() else total // n
 
 
-def _by_place(x: Tensor, places: List[Tensor], src: Tensor, fill: Any) -> Tensor:
-    """Values that meet in one place of x, in a row; ``fill`` where there are fewer."""
+def _flat_places(x: Tensor, places: List[Tensor], shape: Any) -> Tensor:
+    """Indices into the flattened x."""
     flat = make.zeros((), dtype=_C.int64, device=x.device)
     for at, size in zip(places, x.shape):
         flat = flat * size + at
-    flat = flat.expand(src.shape).reshape(-1)
-    key, order = flat.sort(0)
-    count = make.zeros(x.numel(), dtype=_C.int64, device=x.device).scatter_add(0, key, make.ones_like(key))
-    most = int(count.max().item())
+    return flat.expand(shape).reshape(-1)
+
+
+def _runs(values: Tensor, at: Tensor, size: int, join: Any, neutral: Any) -> Tuple[Tensor, Tensor, Tensor]:
+    """Values that meet in one of ``size`` places, joined: (places that any came to, what they make, how many came to each
+    place). In order of place, each value takes in the one 1, 2, 4, ... behind it (Hillis and Steele 1986)."""
+    key, order = at.sort(0)
+    count = make.zeros(size, dtype=_C.int64, device=at.device).scatter_add(0, key, make.ones_like(key))
     begin = count.cumsum(0) - count
-    slot = make.arange(key.shape[0], device=x.device) - begin[key]
-    return x.detach().new_full((x.numel(), most), fill).index_put([key, slot], src.reshape(-1)[order])
+    here = make.arange(key.shape[0], device=at.device)
+    left, y, step, most = (begin + count)[key] - here, values[order], 1, int(count.max().item())
+    while step < most:
+        behind = y[(here + step).clamp(max=key.shape[0] - 1)]
+        y = join(y, _f["where"](left > step, behind, neutral))
+        step *= 2
+    met = (count > 0).nonzero().reshape(-1)
+    return met, y[begin[met]], count
+
+
+def _product(own: Tensor, at: Tensor, values: Tensor, include_self: bool) -> Tensor:
+    met, products, _ = _runs(values, at, own.shape[0], _f["mul"], values.new_ones(()))
+    return own.index_put([met], own[met] * products if include_self else products)
+
+
+def _extreme(own: Tensor, at: Tensor, values: Tensor, include_self: bool, reduce: str) -> Tensor:
+    join, worst = _f["maximum" if reduce == "amax" else "minimum"], _extreme_of(own.dtype, reduce == "amin")
+    start, given = own.detach(), values.detach()
+    met, best, count = _runs(given, at, own.shape[0], join, given.new_full((), worst))
+    joined = start.index_put([met], join(start[met], best) if include_self else best)
+    if not (own.requires_grad or values.requires_grad):
+        return joined
+    return _Extreme.apply(own, values, joined, at, (start == joined) if include_self else count == 0)
+
+
+class _Extreme(Function):
+    """``joined``, whose gradient those that are equal to it share."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, values: Tensor, joined: Tensor, at: Tensor, stays: Tensor) -> Tensor:
+        ties = values == joined[at]
+        sharers = stays.to(joined.dtype).scatter_add(0, at, ties.to(joined.dtype))
+        ctx.save_for_backward(at, stays, ties, sharers)
+        return joined.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tuple[Optional[Tensor], ...]:
+        at, stays, ties, sharers = ctx.saved_tensors
+        share = g / sharers
+        return _f["where"](stays, share, 0.0), _f["where"](ties, share[at], 0.0), None, None, None
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
