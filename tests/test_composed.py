@@ -360,6 +360,11 @@ DIRECT = [  # nd, channels, outs, sizes, kernel, stride, padding, dilation, grou
     (2, 32, 64, (12, 10), (3, 2), (2, 2), (1, 1), (1, 1), 2), (2, 17, 19, (9, 13), (2, 3), (1, 2), (1, 0), (2, 2), 1),
     (2, 16, 16, (40, 33), (5, 5), (1, 1), (2, 2), (1, 1), 1), (3, 16, 32, (4, 5, 6), (2, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1), 1),
     (3, 32, 32, (5, 6, 5), (3, 2, 2), (2, 1, 2), (1, 0, 1), (1, 2, 1), 2),
+    (2, 33, 40, (7, 7), (3, 3), (1, 1), (1, 1), (1, 1), 1), (2, 32, 32, (14, 14), (3, 3), (2, 2), (1, 1), (1, 1), 1),
+    (2, 48, 16, (6, 70), (3, 3), (3, 2), (2, 2), (2, 3), 1), (2, 16, 96, (20, 20), (7, 5), (2, 3), (3, 2), (1, 1), 1),
+    (2, 64, 64, (36, 36), (3, 3), (1, 1), (1, 1), (1, 1), 2), (2, 160, 144, (10, 12), (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    (1, 32, 32, (300,), (9,), (1,), (4,), (1,), 1), (2, 128, 32, (5, 33), (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    (3, 16, 16, (3, 20, 18), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
 ]
 
 
@@ -385,12 +390,51 @@ def test_convolutions_of_many_channels(shape, dtype):
         assert (got.double() - want).abs().max().item() <= room
 
 
-def test_a_transposed_convolution_of_many_channels():
-    x, w, b = real(2, 32, 5, 6), real(32, 24, 3, 2), real(24)
-    F_ = ampc.nn.functional
-    wide = F_.conv_transpose2d(*map(ampc.tensor, (x, w, b)), stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))
-    got = F_.conv_transpose2d(*(ampc.tensor(a).float() for a in (x, w, b)), stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))
-    assert (got.double() - wide).abs().max().item() <= 1e-5 * wide.abs().max().item()
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("size, how", [((5, 6), dict(stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))), ((9, 40), dict(padding=(1, 0))),
+                                       ((8, 17), dict(stride=2, padding=1, output_padding=1))], ids=str)
+def test_a_transposed_convolution_of_many_channels(size, how, dtype):
+    x, w, b = (ampc.tensor(a).to(dtype) for a in (real(2, 32, *size), real(32, 24, 3, 2) * 0.2, real(24)))
+    results = []
+    for dt in (dtype, ampc.float64):
+        leaves_ = [t.detach().to(dt).requires_grad_() for t in (x, w, b)]
+        y = ampc.nn.functional.conv_transpose2d(*leaves_, **how)
+        y.backward(ampc.linspace(-1, 1, y.numel()).to(dtype).to(dt).reshape(y.shape))
+        results.append([y.detach()] + [t.grad for t in leaves_])
+    for got, want, n in zip(*results, (32 * 6, 24 * 6, 2 * math.prod(size), results[0][0].numel() // 24)):
+        room = want.abs().max().item() * (ampc.finfo(dtype).eps + n * ampc.finfo(ampc.float32).eps)
+        assert (got.double() - want).abs().max().item() <= room
+
+
+def test_convolutions_read_any_layout():
+    """Channels last, every other column, another order: the same numbers as from plain memory, under autocast too."""
+    F_, w = ampc.nn.functional, ampc.tensor(real(32, 16, 3, 3)).float()
+    x = ampc.tensor(real(2, 16, 9, 40)).float()
+    for view in (x.to(memory_format=ampc.channels_last), x[..., ::2], x.transpose(2, 3), x[:, :, 1:, 3:]):
+        for dtype in (None, ampc.bfloat16, ampc.float16):
+            results = []
+            for t in (view, view.contiguous()):
+                t, v = t.detach().requires_grad_(), w.detach().requires_grad_()
+                with ampc.autocast(DEVICE, dtype=dtype or ampc.bfloat16, enabled=dtype is not None):
+                    y = F_.conv2d(t, v, padding=1)
+                y.backward(ampc.ones_like(y))
+                results.append((y.detach(), t.grad, v.grad))
+            assert all(a.equal(b) for a, b in zip(*results))
+
+
+@pytest.mark.parametrize("special", [math.inf, math.nan])
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+def test_a_convolution_shows_what_is_not_finite(dtype, special):
+    """In float16 too, whose products on some CPUs are sums of parts that hold finite numbers only."""
+    x, w = ampc.tensor(real(2, 32, 8, 8)).to(dtype), ampc.tensor(real(16, 32, 3, 3)).to(dtype).requires_grad_()
+    x[1, 3, 4, 5] = special
+    x.requires_grad_()
+    y = ampc.nn.functional.conv2d(x, w, padding=1)
+    outside = ampc.ones(2, 1, 8, 8, dtype=ampc.bool)
+    outside[1, 0, 3:6, 4:7] = False
+    assert (y.isfinite() == outside).all()
+    y.backward(ampc.ones_like(y))
+    assert x.grad.isfinite().all() and w.grad[:, 4:].isfinite().all() and not w.grad[:, 3].isfinite().any()
 
 
 @pytest.mark.parametrize("groups", [1, 2])
