@@ -391,8 +391,8 @@ def test_convolutions_of_many_channels(shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
-@pytest.mark.parametrize("size, how", [((5, 6), dict(stride=(2, 1), padding=1, output_padding=(1, 0), dilation=(1, 2))), ((9, 40), dict(padding=(1, 0))),
-                                       ((8, 17), dict(stride=2, padding=1, output_padding=1))], ids=str)
+@pytest.mark.parametrize("size, how", [((5, 6), {"stride": (2, 1), "padding": 1, "output_padding": (1, 0), "dilation": (1, 2)}), ((9, 40), {"padding": (1, 0)}),
+                                       ((8, 17), {"stride": 2, "padding": 1, "output_padding": 1})], ids=str)
 def test_a_transposed_convolution_of_many_channels(size, how, dtype):
     x, w, b = (ampc.tensor(a).to(dtype) for a in (real(2, 32, *size), real(32, 24, 3, 2) * 0.2, real(24)))
     results = []
