@@ -8,12 +8,11 @@
  * a line of memory for every cell along k, so it can be read from any cell on; where a cell holds two places, x is
  * packed a second time, one place further on, for the taps between. A stride of s takes every s-th place: x is
  * packed in s phases, and within a phase those that a tap needs are neighbours. */
-#include "cpu.h"
+#include "direct.h"
 
-#include "columns.h"
+#include "../base/alloc.h"
 #include "isa.h"
 #include "iterate.h"
-#include "micro.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -21,18 +20,12 @@
 enum { CHUNKS = 8 }; /* of images: each has sums of its own, joined in order, so threads change nothing */
 enum { BLOCK = 8 };  /* steps along k for which two panels of each operand stay in the first-level cache */
 
-/* How places of an operand lie in its tensor: place i of dimension d at i every - before, if that is in [0, size). */
-typedef struct {
-    int64_t every[3], before[3], size[3];
-} lens;
-
 typedef struct {
     const ac_windows *w;
     const ac_tensor *x, *g;
     ac_dtype dtype;
-    const ac_micro *micro;
-    ac_panel_kind kind;                    /* that values are packed for: the kernel's own, or the split */
-    int64_t parts, depth, shifts;          /* numbers that a value is the sum of; places in a step; packings of x */
+    ac_line_kernel k;
+    int64_t shifts;                        /* packings of x */
     int64_t group, channels, outs, images; /* channels and outs of a group */
     int64_t x_panels, g_panels;
     int64_t chunks, chunk;          /* and images in one */
@@ -40,12 +33,10 @@ typedef struct {
     int64_t together, rows;         /* images packed together, and rows of places */
     int64_t g_steps, x_steps;
     float *sums; /* [chunks][taps] tiles [g_panels][x_panels] */
-    _Atomic int failed;
     _Atomic bool finite;
 } weight_walk;
 
-static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
-static int64_t steps_for(const weight_walk *w, int64_t places) { return (places + w->depth - 1) / w->depth; }
+static int64_t steps_for(const weight_walk *w, int64_t places) { return ac_ceil_div(places, w->k.depth); }
 static int64_t taps_of(const weight_walk *w) { return ac_product3(w->w->kernel); }
 static int64_t sums_of(const weight_walk *w) { return taps_of(w) * w->g_panels * w->x_panels * AC_TILE_FLOATS; }
 
@@ -66,37 +57,32 @@ static int64_t tap_at(const weight_walk *w, int64_t tap, int64_t *phase) {
 /* -- plan -------------------------------------------------------------------------------------------------- */
 
 static void choose_kernel(weight_walk *w, bool finite) {
-    w->micro = ac_micro_for(w->dtype, finite);
-    w->kind = w->micro->kind, w->parts = 1;
-#ifdef AC_HAVE_X86
-    if (w->kind == AC_PANEL_SPLIT) w->micro = &ac_micro_amx_bf16, w->parts = 2;
-#endif
-    w->shifts = w->kind == AC_PANEL_F32 ? 1 : 2;
-    w->depth = w->shifts * AC_CELLS;
+    w->k = ac_line_kernel_for(w->dtype, finite);
+    w->shifts = w->k.kind == AC_PANEL_F32 ? 1 : 2;
     atomic_store(&w->finite, true);
 }
 
 /* Panels of half the second-level cache, for each is read again for every tap. */
 static void plan_rounds(weight_walk *w) {
-    int64_t budget = ac_l2_bytes() / 2, cell = w->parts * AC_TILE_BYTES, phase;
-    int64_t place = (w->phases * w->shifts * w->x_panels + w->g_panels) * cell / w->depth;
+    int64_t budget = ac_l2_bytes() / 2, cell = w->k.parts * AC_TILE_BYTES, phase;
+    int64_t place = (w->phases * w->shifts * w->x_panels + w->g_panels) * cell / w->k.depth;
     int64_t all_rows = w->size[0] * w->size[1], reach = tap_at(w, taps_of(w) - 1, &phase);
-    w->together = least(budget / (place * w->plane + 1), w->chunk);
-    w->rows = w->together ? all_rows * w->together : least(all_rows, budget / (place * w->size[2]) + 1);
+    w->together = ac_least(budget / (place * w->plane + 1), w->chunk);
+    w->rows = w->together ? all_rows * w->together : ac_least(all_rows, budget / (place * w->size[2]) + 1);
     if (w->together < 1) w->together = 1;
-    w->g_steps = steps_for(w, w->rows * w->size[2]), w->x_steps = steps_for(w, w->g_steps * w->depth + reach + 1);
+    w->g_steps = steps_for(w, w->rows * w->size[2]), w->x_steps = steps_for(w, w->g_steps * w->k.depth + reach + 1);
 }
 
 static void open_walk(weight_walk *w) {
     w->phases = 1;
     for (int d = 0; d < 3; d++) {
-        w->size[d] = (w->w->in[d] + 2 * w->w->padding[d] + w->w->stride[d] - 1) / w->w->stride[d];
+        w->size[d] = ac_ceil_div(w->w->in[d] + 2 * w->w->padding[d], w->w->stride[d]);
         w->phases *= w->w->stride[d];
     }
     w->plane = ac_product3(w->size);
     w->x_panels = ac_panels_of(w->channels), w->g_panels = ac_panels_of(w->outs);
-    w->chunk = w->images ? (w->images + CHUNKS - 1) / CHUNKS : 1;
-    w->chunks = w->images ? (w->images + w->chunk - 1) / w->chunk : 1;
+    w->chunk = w->images ? ac_ceil_div(w->images, CHUNKS) : 1;
+    w->chunks = w->images ? ac_ceil_div(w->images, w->chunk) : 1;
     plan_rounds(w);
 }
 
@@ -105,11 +91,11 @@ typedef struct {
 } rooms;
 
 static rooms rooms_of(const weight_walk *w) {
-    rooms r = {.line = (w->x_steps * w->depth + 1) * AC_LANES * ac_itemsize(w->dtype)};
+    rooms r = {.line = (w->x_steps * w->k.depth + 1) * AC_LANES * ac_itemsize(w->dtype)};
     r.line = (r.line + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
     r.x_part = w->phases * w->shifts * w->x_panels * w->x_steps * AC_TILE_BYTES;
     r.g_part = w->g_panels * w->g_steps * AC_TILE_BYTES;
-    r.x = r.x_part * w->parts, r.all = r.line + r.x + r.g_part * w->parts;
+    r.x = r.x_part * w->k.parts, r.all = r.line + r.x + r.g_part * w->k.parts;
     return r;
 }
 
@@ -120,71 +106,23 @@ typedef struct {
     int64_t image, images, row, rows;
 } band;
 
-/* from [lanes, rows, n] (or [lanes, n]) to `to`, of the same shape: runs of memory by hand, for they are short. */
-static void copy_rows(ac_tensor *to, const ac_tensor *from) {
-    int last = from->ndim - 1;
-    if (to->dtype != from->dtype || from->strides[last] != 1) {
-        ac_cpu_copy_into(to, from);
-        return;
-    }
-    int64_t item = ac_itemsize(to->dtype), bytes = to->shape[last] * item, rows = last > 1 ? to->shape[last - 1] : 1;
-    int64_t from_row = last > 1 ? from->strides[last - 1] * item : 0,
-            to_row = last > 1 ? to->strides[last - 1] * item : 0;
-    for (int64_t lane = 0; lane < to->shape[0]; lane++) {
-        const char *source = (const char *)ac_data(from) + lane * from->strides[0] * item;
-        char *target = (char *)ac_data(to) + lane * to->strides[0] * item;
-        for (int64_t row = 0; row < rows; row++, source += from_row, target += to_row) {
-            int64_t i = 0;
-            for (; i + 32 <= bytes; i += 32) memcpy(target + i, source + i, 32);
-            for (; i + 2 <= bytes; i += 2) memcpy(target + i, source + i, 2);
-        }
-    }
-}
+/* How places of an operand lie in its tensor: position i holds place i every - before. */
+typedef struct {
+    int64_t every[3], before[3], size[3];
+} lens;
 
 /* Lanes [lane, lane + lanes) of a band of t, to lines of `line` values; what no place of t falls on is zero. */
 static void lay_out(const weight_walk *w, const ac_tensor *t, const lens *l, const band *b, int64_t lane, int64_t lanes,
                     int64_t line, char *to) {
-    int64_t item = ac_itemsize(w->dtype), all = w->size[0] * w->size[1], first[3], count[3];
+    int64_t item = ac_itemsize(w->dtype), all = w->size[0] * w->size[1], width = w->size[2];
     memset(to, 0, (size_t)(line * lanes * item));
-    for (int d = 0; d < 3; d++) {
-        first[d] = l->before[d] > 0 ? (l->before[d] + l->every[d] - 1) / l->every[d] : 0;
-        count[d] = least((l->size[d] + l->before[d] + l->every[d] - 1) / l->every[d], w->size[d]) - first[d];
-    }
     for (int64_t at = b->row - b->row % w->size[1]; at < b->row + b->rows && at < all * b->images; at += w->size[1]) {
-        int64_t i0 = at % all / w->size[1], begin = b->row - at > first[1] ? b->row - at : first[1];
-        int64_t end = least(b->row + b->rows - at, first[1] + count[1]);
-        if (i0 < first[0] || i0 >= first[0] + count[0] || begin >= end || count[2] <= 0) continue;
-        int64_t place[3] = {i0, begin, first[2]}, size[3] = {1, end - begin, count[2]};
-        int64_t step[3] = {0, w->size[2], 1};
-        ac_tensor from = ac_part_of(t, b->image + at / all, lane, lanes), out = from;
-        ac_storage s = {.data = to};
-        out.storage = &s, out.offset = (at + begin - b->row) * w->size[2] + first[2], out.dtype = w->dtype;
-        out.strides[0] = line, out.numel = lanes;
-        for (int i = 1; i < from.ndim; i++) {
-            int d = 3 - from.ndim + i;
-            from.offset += (place[d] * l->every[d] - l->before[d]) * from.strides[i], from.strides[i] *= l->every[d];
-            from.shape[i] = out.shape[i] = size[d], out.strides[i] = step[d], out.numel *= size[d];
-        }
-        from.numel = out.numel;
-        copy_rows(&out, &from);
-    }
-}
-
-/* One panel of `steps` steps from lines on, its parts `apart` bytes from each other. */
-static void pack_panel(weight_walk *w, const ac_operand *lines, bool columns, int64_t steps, int64_t apart, char *to) {
-    ac_cut cut = {w->kind, w->depth, AC_TILE_BYTES * w->parts, steps, steps, 1};
-    if (w->parts == 1) {
-        (void)ac_pack(lines, &cut, columns, 0, 0, 1, to);
-        return;
-    }
-    _Alignas(AC_ALIGNMENT) char both[2 * AC_TILE_BYTES];
-    cut.all_steps = cut.steps = cut.blocks = 1;
-    ac_operand one = *lines;
-    for (int64_t s = 0; s < steps; s++, to += AC_TILE_BYTES) {
-        one.data = (const char *)lines->data + s * w->depth * ac_itemsize(w->dtype);
-        if (!ac_pack(&one, &cut, columns, 0, 0, 1, both)) atomic_store(&w->finite, false);
-        memcpy(to, both, AC_TILE_BYTES);
-        memcpy(to + apart, both + AC_TILE_BYTES, AC_TILE_BYTES);
+        int64_t begin[3] = {at % all / w->size[1], b->row > at ? b->row - at : 0, 0}, count[3] = {1, 0, width};
+        ac_span s[3];
+        count[1] = ac_least(b->row + b->rows - at, w->size[1]) - begin[1];
+        for (int d = 0; d < 3; d++) s[d] = ac_span_of(begin[d], count[d], l->before[d], 1, l->every[d], l->size[d]);
+        ac_tensor part = ac_part_of(t, b->image + at / all, lane, lanes);
+        ac_fill_lines(&part, s, w->dtype, line, width, to + (at + begin[1] - b->row) * width * item);
     }
 }
 
@@ -192,7 +130,7 @@ static ac_operand lines_of(const weight_walk *w, const char *data, int64_t lanes
     return (ac_operand){.data = data,
                         .dtype = w->dtype,
                         .lanes = lanes,
-                        .k = steps * w->depth,
+                        .k = steps * w->k.depth,
                         .lane_stride = line,
                         .k_stride = 1,
                         .round = w->dtype};
@@ -200,18 +138,18 @@ static ac_operand lines_of(const weight_walk *w, const char *data, int64_t lanes
 
 static void pack_g(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
     lens l = {{1, 1, 1}, {0, 0, 0}, {w->w->out[0], w->w->out[1], w->w->out[2]}};
-    int64_t values = w->g_steps * w->depth;
+    int64_t values = w->g_steps * w->k.depth;
     for (int64_t o = 0; o < w->outs; o += AC_LANES, to += w->g_steps * AC_TILE_BYTES) {
-        int64_t lanes = least(AC_LANES, w->outs - o);
+        int64_t lanes = ac_least(AC_LANES, w->outs - o);
         lay_out(w, w->g, &l, b, w->group * w->outs + o, lanes, values, line);
         ac_operand lines = lines_of(w, line, lanes, values, w->g_steps);
-        pack_panel(w, &lines, false, w->g_steps, r->g_part, to);
+        if (!ac_pack_lines(&w->k, &lines, false, w->g_steps, r->g_part, to)) atomic_store(&w->finite, false);
     }
 }
 
 static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
     const ac_windows *win = w->w;
-    int64_t values = w->x_steps * w->depth + 1, shift = w->x_panels * w->x_steps * AC_TILE_BYTES;
+    int64_t values = w->x_steps * w->k.depth + 1, shift = w->x_panels * w->x_steps * AC_TILE_BYTES;
     band with_reach = *b;
     with_reach.rows = (values + w->size[2] - 1) / w->size[2];
     for (int64_t p = 0; p < w->phases; p++, to += w->shifts * shift) {
@@ -222,11 +160,11 @@ static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, ch
             l.every[d] = win->stride[d], l.before[d] = win->padding[d] - phase[d], l.size[d] = win->in[d];
         for (int64_t c = 0; c < w->channels; c += AC_LANES)
             for (int64_t i = 0; i < w->shifts; i++) {
-                int64_t lanes = least(AC_LANES, w->channels - c);
+                int64_t lanes = ac_least(AC_LANES, w->channels - c);
                 if (i == 0) lay_out(w, w->x, &l, &with_reach, w->group * w->channels + c, lanes, values, line);
                 ac_operand lines = lines_of(w, line + i * ac_itemsize(w->dtype), lanes, values, w->x_steps);
-                pack_panel(w, &lines, true, w->x_steps, r->x_part,
-                           to + i * shift + c / AC_LANES * w->x_steps * AC_TILE_BYTES);
+                char *panel = to + i * shift + c / AC_LANES * w->x_steps * AC_TILE_BYTES;
+                if (!ac_pack_lines(&w->k, &lines, true, w->x_steps, r->x_part, panel)) atomic_store(&w->finite, false);
             }
     }
 }
@@ -240,42 +178,26 @@ static const char *tap_panels(const weight_walk *w, int64_t tap, const char *x) 
     return x + at / w->shifts * AC_LANES * 4;
 }
 
-/* The tensors' memory that is packed next: products fetch it on the way, so much of it in each run of the kernel. */
-typedef struct {
-    const char *g, *x;
-    int64_t g_each, x_each;
-} ahead;
-
-static const char *memory_of(const ac_tensor *t, int64_t image, int64_t channel, int64_t channels, int64_t *bytes) {
-    ac_tensor part = ac_part_of(t, image, channel, channels);
-    *bytes = channels * part.strides[0] * ac_itemsize(t->dtype);
-    return (const char *)ac_data(&part);
-}
-
-static ahead ahead_of(const weight_walk *w, int64_t image, int64_t images, int64_t steps) {
-    int64_t runs = (w->g_panels + w->micro->a - 1) / w->micro->a * ((w->x_panels + w->micro->b - 1) / w->micro->b);
-    runs *= taps_of(w) * w->parts * w->parts * ((steps + BLOCK - 1) / BLOCK);
-    ahead a;
-    a.g = memory_of(w->g, image, w->group * w->outs, w->outs, &a.g_each);
-    a.x = memory_of(w->x, image, w->group * w->channels, w->channels, &a.x_each);
-    a.g_each = a.g_each * images / runs, a.x_each = a.x_each * images / runs;
-    return a;
+/* Runs of the kernel that a product of all taps takes. */
+static int64_t runs_of(const weight_walk *w, int64_t steps) {
+    int64_t runs = ac_ceil_div(w->g_panels, w->k.micro->a) * ac_ceil_div(w->x_panels, w->k.micro->b);
+    return runs * taps_of(w) * w->k.parts * w->k.parts * ac_ceil_div(steps, BLOCK);
 }
 
 /* One k block of one tap, for up to micro->a panels of g from panel i on. */
-static void add_panels(const weight_walk *w, ac_micro_job *job, const char *g, const char *x, int64_t i, ahead *next,
-                       float *tiles) {
-    job->a = g, job->na = (int)least(w->micro->a, w->g_panels - i);
+static void add_panels(const weight_walk *w, ac_micro_job *job, const char *g, const char *x, int64_t i,
+                       ac_ahead next[2], float *tiles) {
+    job->a = g, job->na = (int)ac_least(w->k.micro->a, w->g_panels - i);
     for (int64_t j = 0; j < w->x_panels; j += job->nb) {
-        job->nb = (int)least(w->micro->b, w->x_panels - j);
+        job->nb = (int)ac_least(w->k.micro->b, w->x_panels - j);
         job->b = x + j * job->b_next, job->c = tiles + (i * w->x_panels + j) * AC_TILE_FLOATS;
-        job->soon_a = next->g, job->soon_b = next->x, next->g += next->g_each, next->x += next->x_each;
-        w->micro->run(job);
+        job->soon_a = next[0].at, job->soon_b = next[1].at, next[0].at += next[0].each, next[1].at += next[1].each;
+        w->k.micro->run(job);
     }
 }
 
 /* sums[tap] += g[places] x[places + tap], for every tap */
-static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t steps, ahead *next, float *sums) {
+static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t steps, ac_ahead next[2], float *sums) {
     ac_micro_job job = {.a_next = w->g_steps * AC_TILE_BYTES,
                         .b_next = w->x_steps * AC_TILE_BYTES,
                         .a_step = AC_TILE_BYTES,
@@ -285,9 +207,9 @@ static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t
                         .add = true};
     int64_t taps = taps_of(w), tiles = w->g_panels * w->x_panels * AC_TILE_FLOATS;
     for (int64_t k = 0; k < steps; k += BLOCK)
-        for (int64_t i = 0; i < w->g_panels; i += w->micro->a)
+        for (int64_t i = 0; i < w->g_panels; i += w->k.micro->a)
             for (int64_t tap = 0; tap < taps; tap++) {
-                job.steps = least(BLOCK, steps - k);
+                job.steps = ac_least(BLOCK, steps - k);
                 add_panels(w, &job, g + i * job.a_next + k * AC_TILE_BYTES, tap_panels(w, tap, x) + k * AC_TILE_BYTES,
                            i, next, sums + tap * tiles);
             }
@@ -298,15 +220,16 @@ static void add_images(weight_walk *w, int64_t n, int64_t images, char *scratch,
     char *x = scratch + r.line, *g = x + r.x;
     int64_t all = w->size[0] * w->size[1] * images;
     for (int64_t row = 0; row < all; row += w->rows) {
-        band b = {n, images, row, least(w->rows, all - row)};
+        band b = {n, images, row, ac_least(w->rows, all - row)};
         pack_g(w, &b, &r, scratch, g);
         pack_x(w, &b, &r, scratch, x);
-        int64_t steps = steps_for(w, b.rows * w->size[2]), later = least(n + images, w->images - 1);
-        ahead next = ahead_of(w, later, least(images, w->images - later), steps);
-        if (w->micro->begin) w->micro->begin();
-        for (int64_t p = 0; p < w->parts * w->parts; p++)
-            add_taps(w, g + p / w->parts * r.g_part, x + p % w->parts * r.x_part, steps, &next, sums);
-        if (w->micro->end) w->micro->end();
+        int64_t steps = steps_for(w, b.rows * w->size[2]), later = ac_least(n + images, w->images - 1);
+        ac_ahead next[2] = {ac_ahead_of(w->g, later, images, w->group * w->outs, w->outs, runs_of(w, steps)),
+                            ac_ahead_of(w->x, later, images, w->group * w->channels, w->channels, runs_of(w, steps))};
+        if (w->k.micro->begin) w->k.micro->begin();
+        for (int64_t p = 0; p < w->k.parts * w->k.parts; p++)
+            add_taps(w, g + p / w->k.parts * r.g_part, x + p % w->k.parts * r.x_part, steps, next, sums);
+        if (w->k.micro->end) w->k.micro->end();
     }
 }
 
@@ -314,10 +237,10 @@ static void some_chunks(void *context, int64_t begin, int64_t end, char *scratch
     weight_walk *w = context;
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
         float *sums = w->sums + i * sums_of(w);
-        int64_t last = least((i + 1) * w->chunk, w->images);
+        int64_t last = ac_least((i + 1) * w->chunk, w->images);
         memset(sums, 0, (size_t)sums_of(w) * sizeof *sums);
         for (int64_t n = i * w->chunk; n < last; n += w->together)
-            add_images(w, n, least(w->together, last - n), scratch, sums);
+            add_images(w, n, ac_least(w->together, last - n), scratch, sums);
     }
 }
 

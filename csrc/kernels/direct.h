@@ -1,0 +1,50 @@
+/* What the convolutions without columns share (direct.c, direct_weight.c). They are products on the micro-kernels,
+ * whose panels are packed from lines: a channel's places in rows, with the padding that windows reach into. */
+#ifndef AC_KERNELS_DIRECT_H
+#define AC_KERNELS_DIRECT_H
+
+#include "cpu.h"
+
+#include "columns.h"
+#include "micro.h"
+
+typedef struct {
+    const ac_micro *micro;
+    ac_panel_kind kind;   /* that values are packed for: the kernel's own, or the split */
+    int64_t parts, depth; /* numbers that a value is the sum of, each packed apart; values along k in a step */
+} ac_line_kernel;
+
+/* For operands rounded to dtype; `finite` allows the split, as ac_micro_for says. */
+ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite);
+
+/* Packs `steps` steps of one panel, its parts `apart` bytes from each other; false as ac_pack. */
+bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool columns, int64_t steps, int64_t apart,
+                   char *to);
+
+/* Positions at + j step of a line hold places from + j every of a tensor, for j < n. */
+typedef struct {
+    int64_t at, step, n, from, every;
+} ac_span;
+
+/* Positions [begin, begin + count) of one dimension, where place z lies at (z spread + before) / every if that is
+ * whole: one of spread (zeros between places) and every (a phase of a stride) is 1. */
+ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread, int64_t every, int64_t size);
+
+/* Copies places of t [lanes, up to 3 sizes] into lines of `line` values, in rows of `row`. Of the first span one
+ * place is taken, and its position does not count. */
+void ac_fill_lines(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t line, int64_t row, char *lines);
+
+/* Memory that is packed next: products fetch it on the way, so much of it in each run of the kernel. */
+typedef struct {
+    const char *at;
+    int64_t each;
+} ac_ahead;
+
+/* Of channels of some images, for so many runs. */
+ac_ahead ac_ahead_of(const ac_tensor *t, int64_t image, int64_t images, int64_t channel, int64_t channels,
+                     int64_t runs);
+
+static inline int64_t ac_least(int64_t x, int64_t y) { return x < y ? x : y; }
+static inline int64_t ac_ceil_div(int64_t x, int64_t by) { return (x + by - 1) / by; }
+
+#endif
