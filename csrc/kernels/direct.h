@@ -34,15 +34,20 @@ ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread,
  * place is taken, and its position does not count. */
 void ac_fill_lines(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t line, int64_t row, char *lines);
 
-/* Memory that is packed next: products fetch it on the way, so much of it in each run of the kernel. */
+/* Memory that is packed next, which products fetch on the way. */
 typedef struct {
-    const char *at;
-    int64_t each;
+    const char *at, *end;
 } ac_ahead;
 
-/* Of channels of some images, for so many runs. */
-ac_ahead ac_ahead_of(const ac_tensor *t, int64_t image, int64_t images, int64_t channel, int64_t channels,
-                     int64_t runs);
+ac_ahead ac_ahead_of(const ac_tensor *t, int64_t image, int64_t images, int64_t channel, int64_t channels);
+
+/* What a run of the kernel may fetch, `bytes` at most; `here`, where it is anyway, when all is there. */
+static inline const char *ac_ahead_take(ac_ahead *a, int64_t bytes, const char *here) {
+    const char *at = a->at;
+    if (at >= a->end) return here;
+    a->at += bytes;
+    return at;
+}
 
 static inline int64_t ac_least(int64_t x, int64_t y) { return x < y ? x : y; }
 static inline int64_t ac_ceil_div(int64_t x, int64_t by) { return (x + by - 1) / by; }

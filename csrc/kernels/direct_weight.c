@@ -178,12 +178,6 @@ static const char *tap_panels(const weight_walk *w, int64_t tap, const char *x) 
     return x + at / w->shifts * AC_LANES * 4;
 }
 
-/* Runs of the kernel that a product of all taps takes. */
-static int64_t runs_of(const weight_walk *w, int64_t steps) {
-    int64_t runs = ac_ceil_div(w->g_panels, w->k.micro->a) * ac_ceil_div(w->x_panels, w->k.micro->b);
-    return runs * taps_of(w) * w->k.parts * w->k.parts * ac_ceil_div(steps, BLOCK);
-}
-
 /* One k block of one tap, for up to micro->a panels of g from panel i on. */
 static void add_panels(const weight_walk *w, ac_micro_job *job, const char *g, const char *x, int64_t i,
                        ac_ahead next[2], float *tiles) {
@@ -191,7 +185,8 @@ static void add_panels(const weight_walk *w, ac_micro_job *job, const char *g, c
     for (int64_t j = 0; j < w->x_panels; j += job->nb) {
         job->nb = (int)ac_least(w->k.micro->b, w->x_panels - j);
         job->b = x + j * job->b_next, job->c = tiles + (i * w->x_panels + j) * AC_TILE_FLOATS;
-        job->soon_a = next[0].at, job->soon_b = next[1].at, next[0].at += next[0].each, next[1].at += next[1].each;
+        job->soon_a = ac_ahead_take(&next[0], job->steps * AC_FETCH_A, job->a);
+        job->soon_b = ac_ahead_take(&next[1], job->steps * AC_FETCH_B, job->b);
         w->k.micro->run(job);
     }
 }
@@ -223,9 +218,9 @@ static void add_images(weight_walk *w, int64_t n, int64_t images, char *scratch,
         band b = {n, images, row, ac_least(w->rows, all - row)};
         pack_g(w, &b, &r, scratch, g);
         pack_x(w, &b, &r, scratch, x);
-        int64_t steps = steps_for(w, b.rows * w->size[2]), later = ac_least(n + images, w->images - 1);
-        ac_ahead next[2] = {ac_ahead_of(w->g, later, images, w->group * w->outs, w->outs, runs_of(w, steps)),
-                            ac_ahead_of(w->x, later, images, w->group * w->channels, w->channels, runs_of(w, steps))};
+        int64_t steps = steps_for(w, b.rows * w->size[2]), later = ac_least(n + images, w->images - images);
+        ac_ahead next[2] = {ac_ahead_of(w->g, later, images, w->group * w->outs, w->outs),
+                            ac_ahead_of(w->x, later, images, w->group * w->channels, w->channels)};
         if (w->k.micro->begin) w->k.micro->begin();
         for (int64_t p = 0; p < w->k.parts * w->k.parts; p++)
             add_taps(w, g + p / w->k.parts * r.g_part, x + p % w->k.parts * r.x_part, steps, next, sums);

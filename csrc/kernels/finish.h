@@ -10,12 +10,13 @@ INLINE void finish_pack_float32(const float *x, float *y) { memcpy(y, x, sizeof(
 INLINE void finish_pack_bfloat16(const float *x, uint16_t *y) { ac_narrow_bf16(16, x, y); }
 INLINE void finish_pack_float16(const float *x, uint16_t *y) { ac_narrow_f16(16, x, y); }
 
-/* Sixteen accumulators, scaled, with bias; `clamp` is all ones for ReLU, else 0. A nan stays. */
-INLINE void finish_values(const float *tile, float alpha, const float *bias, uint32_t clamp, float *out) {
+/* Sixteen accumulators, scaled, with the columns' bias and the row's; `clamp` is all ones for ReLU, else 0. A nan
+ * stays. */
+INLINE void finish_values(const float *tile, float alpha, const float *bias, float row, uint32_t clamp, float *out) {
     vec v, b;
     memcpy(&v, tile, sizeof v);
     memcpy(&b, bias, sizeof b);
-    v = v * alpha + b;
+    v = v * alpha + (b + row);
     v = (vec)((uvec)v & ~((uvec)(v < 0) & clamp));
     memcpy(out, &v, sizeof v);
 }
@@ -46,23 +47,27 @@ enum { FINISH_COLUMNS = 64 }; /* more than any micro-kernel's tiles have */
     INLINE void finish_plain_##dtype(int64_t rows, int64_t n, const float *tiles, const ac_finish *f,                  \
                                      const float *bias, int add, int stream, ctype *y, int64_t row) {                  \
         uint32_t clamp = f->act == 1 ? UINT32_MAX : 0;                                                                 \
-        for (int64_t i = 0; i < rows; i++, y += row)                                                                   \
+        for (int64_t i = 0; i < rows; i++, y += row) {                                                                 \
+            float rows_bias = f->row_bias ? f->row_bias[i] : 0;                                                        \
             for (int64_t j = 0; j < n; j += 16) {                                                                      \
                 float v[16], old[16];                                                                                  \
                 ctype packed[16];                                                                                      \
-                finish_values(tiles + i * 16 + j * 16, f->alpha, bias + j, clamp, v);                                  \
+                finish_values(tiles + i * 16 + j * 16, f->alpha, bias + j, rows_bias, clamp, v);                       \
                 if (add) {                                                                                             \
                     load_##dtype##_f32(16, y + j, 1, old);                                                             \
                     finish_add(v, f->beta, old);                                                                       \
                 }                                                                                                      \
-                finish_pack_##dtype(v, packed);                                                                        \
-                if (stream) STREAM(y + j, packed, sizeof packed);                                                      \
-                else memcpy(y + j, packed, sizeof packed);                                                             \
+                if (stream) {                                                                                          \
+                    finish_pack_##dtype(v, packed);                                                                    \
+                    STREAM(y + j, packed, sizeof packed);                                                              \
+                } else finish_pack_##dtype(v, y + j);                                                                  \
             }                                                                                                          \
+        }                                                                                                              \
     }                                                                                                                  \
-    INLINE void finish_line_##dtype(int64_t n, const float *tile, const ac_finish *f, const float *bias, ctype *y) {   \
+    INLINE void finish_line_##dtype(int64_t n, const float *tile, const ac_finish *f, const float *bias, float row,    \
+                                    ctype *y) {                                                                        \
         float v[16], old[16];                                                                                          \
-        finish_values(tile, f->alpha, bias, f->act == 1 ? UINT32_MAX : 0, v);                                          \
+        finish_values(tile, f->alpha, bias, row, f->act == 1 ? UINT32_MAX : 0, v);                                     \
         if (f->act > 1) finish_act(f, v);                                                                              \
         if (f->beta != 0) {                                                                                            \
             load_##dtype##_f32(n, y, 1, old);                                                                          \
@@ -78,7 +83,8 @@ enum { FINISH_COLUMNS = 64 }; /* more than any micro-kernel's tiles have */
         if (n % 16 || f->act > 1) {                                                                                    \
             for (int64_t i = 0; i < rows; i++, y += row)                                                               \
                 for (int64_t j = 0; j < n; j += 16)                                                                    \
-                    finish_line_##dtype(n - j < 16 ? n - j : 16, tiles + i * 16 + j * 16, f, bias + j, y + j);         \
+                    finish_line_##dtype(n - j < 16 ? n - j : 16, tiles + i * 16 + j * 16, f, bias + j,                 \
+                                        f->row_bias ? f->row_bias[i] : 0, y + j);                                      \
         } else if (f->beta != 0) finish_plain_##dtype(rows, n, tiles, f, bias, true, false, y, row);                   \
         else if (f->stream) finish_plain_##dtype(rows, n, tiles, f, bias, false, true, y, row);                        \
         else if (n == 32) finish_plain_##dtype(rows, 32, tiles, f, bias, false, false, y, row);                        \

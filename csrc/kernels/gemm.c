@@ -56,7 +56,7 @@ static void finish(const c_block *w, int64_t ia, int64_t jb, const ac_micro_job 
     const ac_gemm_call *g = w->p->call;
     int64_t row = (w->a0 + ia) * AC_LANES, col = (w->b0 + jb) * AC_LANES, item = ac_itemsize(g->c_dtype);
     int64_t cols = least(job->nb * AC_LANES, g->b.lanes - col);
-    ac_finish f = {g->alpha, g->beta, (int)g->act, w->p->stream, g->bias ? g->bias + col : NULL};
+    ac_finish f = {g->alpha, g->beta, (int)g->act, w->p->stream, g->bias ? g->bias + col : NULL, NULL};
     for (int i = 0; i < job->na && row < g->a.lanes; i++, row += AC_LANES)
         w->p->finish(least(AC_LANES, g->a.lanes - row), cols, job->c + i * job->c_a, &f,
                      g->c + (row * g->c_row + col) * item, g->c_row);

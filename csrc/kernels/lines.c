@@ -84,9 +84,8 @@ void ac_fill_lines(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64
     if (to.numel > 0) copy_rows(&to, &from);
 }
 
-ac_ahead ac_ahead_of(const ac_tensor *t, int64_t image, int64_t images, int64_t channel, int64_t channels,
-                     int64_t runs) {
+ac_ahead ac_ahead_of(const ac_tensor *t, int64_t image, int64_t images, int64_t channel, int64_t channels) {
     ac_tensor part = ac_part_of(t, image, channel, channels);
-    int64_t bytes = images * channels * part.strides[0] * ac_itemsize(t->dtype);
-    return (ac_ahead){(const char *)ac_data(&part), runs ? bytes / runs : 0};
+    const char *at = ac_data(&part);
+    return (ac_ahead){at, at + images * channels * part.strides[0] * ac_itemsize(t->dtype)};
 }

@@ -54,9 +54,9 @@ typedef struct ac_step {
 /* The end of a product: y = act(alpha x + bias) + beta y. */
 typedef struct {
     float alpha, beta;
-    int act;           /* ac_activation */
-    bool stream;       /* write past the caches: y is large, and its rows are aligned to 64 bytes */
-    const float *bias; /* of these columns, or NULL */
+    int act;                      /* ac_activation */
+    bool stream;                  /* write past the caches: y is large, and its rows are aligned to 64 bytes */
+    const float *bias, *row_bias; /* of these columns, and of these rows; or NULL */
 } ac_finish;
 
 typedef struct ac_loops {
@@ -84,8 +84,6 @@ typedef struct ac_loops {
     /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     /* 16 x 16 floats, and 32 rows of 16 halves from `at` on (to 16 rows of 32), turned; steps count values */
-    void (*turn_words)(const float *from, int64_t step, float *to, int64_t to_step);
-    void (*turn_halves)(const void *const *from, int64_t at, uint16_t *to, int64_t to_step);
     /* g *= factor in place, in float32; a value infinite after that counts as bad */
     int64_t (*unscale)(int64_t n, float *g, float factor);
     /* one optimizer's rule over n values; `state` has 3 entries, NULL where unused */

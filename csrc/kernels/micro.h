@@ -18,6 +18,8 @@ typedef struct {
     const char *soon_a, *soon_b; /* panels wanted later, to fetch ahead; running over their end is harmless */
 } ac_micro_job;
 
+enum { AC_FETCH_A = 256, AC_FETCH_B = 128 }; /* bytes that a step fetches of each */
+
 typedef struct {
     const char *name;
     ac_panel_kind kind;

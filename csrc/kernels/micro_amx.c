@@ -53,9 +53,9 @@ static void end(void) { _tile_release(); }
     } while (0)
 #define FETCH()                                                                                                        \
     do {                                                                                                               \
-        for (int l = 0; l < 4; l++) _mm_prefetch(soon_a + 64 * l, _MM_HINT_T1);                                        \
-        for (int l = 0; l < 2; l++) _mm_prefetch(soon_b + 64 * l, _MM_HINT_T1);                                        \
-        soon_a += 256, soon_b += 128;                                                                                  \
+        for (int l = 0; l < AC_FETCH_A / 64; l++) _mm_prefetch(soon_a + 64 * l, _MM_HINT_T1);                          \
+        for (int l = 0; l < AC_FETCH_B / 64; l++) _mm_prefetch(soon_b + 64 * l, _MM_HINT_T1);                          \
+        soon_a += AC_FETCH_A, soon_b += AC_FETCH_B;                                                                    \
     } while (0)
 
 /* One product a step. */
