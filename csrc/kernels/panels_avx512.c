@@ -57,8 +57,30 @@ INLINE corner corner_of(const ac_operand *o, int64_t lane, int64_t k) {
     return c;
 }
 
+/* A whole tile of halves as they are needs neither masks nor rounding. */
+INLINE bool is_whole(ac_dtype from, ac_dtype round, const corner *c) {
+    return from == round && c->lanes >= 16 && c->k >= 32;
+}
+
+INLINE void whole_by_lane(const corner *c, tile *t) {
+    for (int i = 0; i < 16; i++) t->row[i] = _mm512_loadu_si512(c->data + i * c->lane_bytes);
+}
+
+INLINE void whole_by_cell(const corner *c, tile *t) {
+    for (int i = 0; i < 16; i++) {
+        const char *p = c->data + 2 * i * c->k_bytes;
+        __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p));
+        __m512i y = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p + c->k_bytes)));
+        t->row[i] = _mm512_or_si512(x, _mm512_slli_epi32(y, 16));
+    }
+}
+
 /* Row i is lane i: 32 halves along k. */
 INLINE void halves_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
+    if (is_whole(from, round, c)) {
+        whole_by_lane(c, t);
+        return;
+    }
     __mmask16 low = ac_first16(c->k), high = ac_first16(c->k - 16);
     int64_t second = 16 * ac_itemsize(from);
     for (int i = 0; i < 16; i++) {
@@ -71,6 +93,10 @@ INLINE void halves_by_lane(ac_dtype from, ac_dtype round, const corner *c, tile 
 
 /* Row i is cell i: the pair (2i, 2i + 1) of every lane. */
 INLINE void halves_by_cell(ac_dtype from, ac_dtype round, const corner *c, tile *t) {
+    if (is_whole(from, round, c)) {
+        whole_by_cell(c, t);
+        return;
+    }
     __mmask16 lanes = ac_first16(c->lanes);
     for (int i = 0; i < 16; i++) {
         const char *p = c->data + 2 * i * c->k_bytes;
