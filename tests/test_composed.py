@@ -3,6 +3,8 @@
 A case is a path below the module (``nn.functional.pad``, ``Tensor.tile``), arguments, and what is not differentiated."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -420,6 +422,44 @@ def test_convolutions_read_any_layout():
                 y.backward(ampc.ones_like(y))
                 results.append((y.detach(), t.grad, v.grad))
             assert all(a.equal(b) for a, b in zip(*results))
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float64, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize("f", [
+    lambda F, x: F.avg_pool2d(x, 3, 2, 1), lambda F, x: F.max_pool2d(x, 2), lambda F, x: F.adaptive_avg_pool2d(x, (3, 2)),
+    lambda F, x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), lambda F, x: F.interpolate(x, (5, 30), mode="bilinear", align_corners=True),
+    lambda F, x: F.batch_norm(x, None, None, training=True), lambda F, x: F.group_norm(x, 2), lambda F, x: F.instance_norm(x),
+], ids=["avg_pool", "max_pool", "adaptive", "bicubic", "bilinear", "batch_norm", "group_norm", "instance_norm"])
+def test_windows_and_norms_read_any_layout(f, dtype):
+    x = ampc.tensor(real(2, 6, 9, 14)).to(dtype)
+    for view in (x.to(memory_format=ampc.channels_last), x[:, :, ::2], x.transpose(2, 3), x[:1].expand(3, 6, 9, 14), x.transpose(0, 1)):
+        results = []
+        for t in (view, view.contiguous()):
+            t = t.detach().requires_grad_()
+            y = f(ampc.nn.functional, t)
+            y.backward(ampc.linspace(-1, 1, y.numel()).to(dtype).reshape(y.shape[1:] + y.shape[:1]).permute(3, 0, 1, 2))
+            results.append((y.detach(), t.grad))
+        (y, grad), (want, want_grad) = results
+        room = 4 * ampc.finfo(dtype).eps * max(1.0, want.abs().max().item(), want_grad.abs().max().item())  # the order of sums may differ
+        assert (y - want).abs().max().item() <= room and (grad - want_grad).abs().max().item() <= room
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("call", ["F.avg_pool2d(x, 8)", "F.max_pool2d(x, 8)", "F.adaptive_avg_pool2d(x, 1)", "F.interpolate(x, (8, 8), mode='bilinear')",
+                                  "F.conv2d(x, w, stride=8)", "F.batch_norm(x, None, None, training=True)"])
+def test_channels_last_is_read_without_a_copy(call):
+    """The most memory that was in use: the result, and room for rows, but no second x of 2 MiB."""
+    code = f"""
+import ampc
+F = ampc.nn.functional
+ampc.set_num_threads(2)
+x, w = ampc.ones(4, 64, 64, 32).permute(0, 3, 1, 2), ampc.ones(16, 32, 3, 3)
+before = ampc._C._memory()["current"]
+y = {call}
+print(ampc._C._memory()["peak"] - before - y.numel() * 4)
+"""
+    room = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(room) < 1 << 20
 
 
 @pytest.mark.parametrize("special", [math.inf, math.nan])

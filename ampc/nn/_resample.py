@@ -36,7 +36,7 @@ def _table_tensors(table: Table, size: int, device: str) -> Tuple[Tensor, ...]:
 
 def resampled(x: Tensor, dim: int, table: Table) -> Tensor:
     """x with dimension ``dim`` resampled by a table."""
-    return _f["_resample"](x.contiguous(), *_table_tensors(table, x.shape[dim], str(x.device)), dim % x.ndim)
+    return _f["_resample"](x, *_table_tensors(table, x.shape[dim], str(x.device)), dim % x.ndim)
 
 
 def sums(what: str, size: int, window: int, step: int, around: int, ceil_mode: bool, count_pad: bool, divisor: Optional[float]) -> Table:

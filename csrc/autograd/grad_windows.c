@@ -117,8 +117,7 @@ FORMULA(max_pool) { /* along the last dimensions made one */
 }
 
 FORMULA(resample) {
-    GIVE(0, ac_f_call(c, AC_OP_resample, c->node->attrs, 5, ac_f_call(c, AC_OP_contiguous, NULL, 1, G), SAVED(3),
-                      SAVED(4), SAVED(1), SAVED(2)));
+    GIVE(0, ac_f_call(c, AC_OP_resample, c->node->attrs, 5, G, SAVED(3), SAVED(4), SAVED(1), SAVED(2)));
     DONE;
 }
 

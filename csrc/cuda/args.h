@@ -116,6 +116,8 @@ typedef struct {
 /* x [batch, channels, inner], contiguous */
 typedef struct {
     int64_t batch, channels, inner;
+    int64_t x_step, g_step;      /* from a channel to the next, */
+    ac_space x_places, g_places; /* and where the values of one lie */
     ac_gpu_ref x, g, y, mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
     int64_t weight_step, bias_step, mean_step, var_step;
     int32_t training;
@@ -234,9 +236,11 @@ typedef struct {
     int64_t step[3];
 } ac_gpu_pool;
 
-/* x [outer, in, inner] and y [outer, out, inner], contiguous */
+/* Lines of x, and y [outer, out, inner], contiguous. */
 typedef struct {
     ac_gpu_ref x, y;
+    ac_space lines; /* where [outer, inner] of them begin in x, */
+    int64_t step;   /* and from a value of one to the next */
     int64_t outer, in, out, inner, taps;
     const int64_t *index;
     const double *weight;

@@ -109,7 +109,7 @@ int ac_cuda_logsumexp(const ac_run *r) {
     return failed;
 }
 
-/* -- normalisation: everything contiguous, copied where it is not ----------------------------------- */
+/* -- layer norm: everything contiguous, copied where it is not ----------------------------------- */
 
 enum { MOST_INPUTS = 5 };
 
@@ -197,8 +197,12 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
     return failed;
 }
 
+enum { CHANNELS = 1 << 1 }; /* their dimension */
+static ac_space places_of(const ac_tensor *t) { return ac_space_of(t, ((1u << t->ndim) - 1) & ~(uint32_t)CHANNELS); }
+
 static ac_gpu_channels channels_of(const ac_tensor *x) {
     ac_gpu_channels c = {.batch = x->shape[0], .channels = x->shape[1], .inner = 1, .x = ac_gpu_ref_of(x)};
+    c.x_step = x->strides[1], c.x_places = places_of(x);
     for (int d = 2; d < x->ndim; d++) c.inner *= x->shape[d];
     return c;
 }
@@ -217,18 +221,14 @@ int ac_cuda_batch_norm(const ac_run *r) {
     static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_channel_statistics"};
     static ac_gpu_kernel each[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f32"},
                                     {.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f64"}};
-    ac_tensor *x = ac_gpu_contiguous(r->in[0]);
-    if (!x) return -1;
-    ac_gpu_channels c = channels_of(x);
+    ac_gpu_channels c = channels_of(r->in[0]);
     c.running_mean = ac_gpu_ref_of(r->in[1]), c.running_var = ac_gpu_ref_of(r->in[2]);
     c.weight = ac_gpu_ref_of(r->in[3]), c.bias = ac_gpu_ref_of(r->in[4]);
     c.mean_step = step_of(r->in[1]), c.var_step = step_of(r->in[2]);
     c.weight_step = step_of(r->in[3]), c.bias_step = step_of(r->in[4]);
     c.y = ac_gpu_ref_of(r->out[0]), c.mean = ac_gpu_ref_of(r->out[1]), c.rstd = ac_gpu_ref_of(r->out[2]);
     c.training = a->training != 0, c.momentum = a->momentum, c.eps = a->eps;
-    int failed = run_channels(ac_run_device(r), &sums, &each[ac_gpu_lane((ac_dtype)c.x.dtype)], &c);
-    ac_tensor_release(x);
-    return failed;
+    return run_channels(ac_run_device(r), &sums, &each[ac_gpu_lane((ac_dtype)c.x.dtype)], &c);
 }
 
 int ac_cuda_batch_norm_backward(const ac_run *r) {
@@ -236,18 +236,14 @@ int ac_cuda_batch_norm_backward(const ac_run *r) {
     static ac_gpu_kernel sums = {.image = AC_IMAGE_ROWS, .name = "ac_channel_gradients"};
     static ac_gpu_kernel each[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_channel_backward_f32"},
                                     {.image = AC_IMAGE_ROWS, .name = "ac_channel_backward_f64"}};
-    ac_tensor *in[MOST_INPUTS];
-    int failed = take_dense(r, in);
-    if (!failed) {
-        ac_gpu_channels c = channels_of(in[1]);
-        c.g = ac_gpu_ref_of(in[0]), c.mean = ac_gpu_ref_of(in[2]), c.rstd = ac_gpu_ref_of(in[3]);
-        c.weight = ac_gpu_ref_of(in[4]), c.weight_step = 1;
-        c.y = ac_gpu_ref_of(r->out[0]), c.dweight = ac_gpu_ref_of(r->out[1]), c.dbias = ac_gpu_ref_of(r->out[2]);
-        c.training = a->training != 0;
-        failed = run_channels(ac_run_device(r), &sums, &each[ac_gpu_lane((ac_dtype)c.x.dtype)], &c);
-    }
-    drop_dense(in);
-    return failed;
+    const ac_tensor *g = r->in[0], *weight = r->in[4];
+    ac_gpu_channels c = channels_of(r->in[1]);
+    c.g = ac_gpu_ref_of(g), c.g_step = g->strides[1], c.g_places = places_of(g);
+    c.mean = ac_gpu_ref_of(r->in[2]), c.rstd = ac_gpu_ref_of(r->in[3]);
+    c.weight = ac_gpu_ref_of(weight), c.weight_step = step_of(weight);
+    c.y = ac_gpu_ref_of(r->out[0]), c.dweight = ac_gpu_ref_of(r->out[1]), c.dbias = ac_gpu_ref_of(r->out[2]);
+    c.training = a->training != 0;
+    return run_channels(ac_run_device(r), &sums, &each[ac_gpu_lane((ac_dtype)c.x.dtype)], &c);
 }
 
 /* -- attention: the parts do it (compose_product.c); nobody calls these rows on a GPU but by hand ------------- */

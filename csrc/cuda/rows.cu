@@ -282,16 +282,21 @@ AC_KERNEL(ac_norm_columns_join, ac_gpu_columns) {
 
 /* -- batch norm (Ioffe and Szegedy 2015): statistics by a block a channel, then elementwise --------- */
 
-/* Place of value k of channel c. */
-DEV int64_t in_channel(const ac_gpu_channels &a, int64_t c, int64_t k) {
-    int64_t n = quotient(k, a.inner);
-    return (n * a.channels + c) * a.inner + k - n * a.inner;
+/* Value k of channel c, in x and in g. */
+template <class R> DEV R x_in(const ac_gpu_channels &a, int64_t c, int64_t k) {
+    return load_real<R>(a.x, c * a.x_step + space_offset(a.x_places, k));
+}
+template <class R> DEV R g_in(const ac_gpu_channels &a, int64_t c, int64_t k) {
+    return load_real<R>(a.g, c * a.g_step + space_offset(a.g_places, k));
 }
 
-/* The channel of value i. */
-DEV int64_t channel_of(const ac_gpu_channels &a, int64_t i) {
-    int64_t line = quotient(i, a.inner);
-    return line - quotient(line, a.channels) * a.channels;
+/* Which value of which channel result i is. */
+struct place {
+    int64_t c, k;
+};
+DEV place place_of(const ac_gpu_channels &a, int64_t i) {
+    int64_t line = quotient(i, a.inner), n = quotient(line, a.channels);
+    return {line - n * a.channels, n * a.inner + i - line * a.inner};
 }
 
 AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
@@ -301,10 +306,10 @@ AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
         if (a.training) {
             double sum = 0, squares = 0;
             for (int64_t k = threadIdx.x; k < count; k += AC_GPU_THREADS)
-                sum += load_real<double>(a.x, in_channel(a, c, k));
+                sum += x_in<double>(a, c, k);
             mean = block_join(sum, Add()) / (double)count;
             for (int64_t k = threadIdx.x; k < count; k += AC_GPU_THREADS) {
-                double d = load_real<double>(a.x, in_channel(a, c, k)) - mean;
+                double d = x_in<double>(a, c, k) - mean;
                 squares += d * d;
             }
             var = block_join(squares, Add()) / (double)count;
@@ -326,8 +331,9 @@ AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
 
 template <class R> DEV void channel_normalize(const ac_gpu_channels &a) {
     for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
-        int64_t c = channel_of(a, i);
-        R y = (load_real<R>(a.x, i) - load_real<R>(a.mean, c)) * load_real<R>(a.rstd, c);
+        place p = place_of(a, i);
+        int64_t c = p.c;
+        R y = (x_in<R>(a, c, p.k) - load_real<R>(a.mean, c)) * load_real<R>(a.rstd, c);
         if (a.weight.data) y *= load_real<R>(a.weight, c * a.weight_step);
         if (a.bias.data) y += load_real<R>(a.bias, c * a.bias_step);
         store_real<R>(a.y, i, y);
@@ -340,9 +346,8 @@ AC_KERNEL(ac_channel_gradients, ac_gpu_channels) {
     for (int64_t c = blockIdx.x; c < a.channels; c += gridDim.x) {
         double mean = load_real<double>(a.mean, c), rstd = load_real<double>(a.rstd, c), sum = 0, hat = 0;
         for (int64_t k = threadIdx.x; k < a.batch * a.inner; k += AC_GPU_THREADS) {
-            int64_t at = in_channel(a, c, k);
-            double g = load_real<double>(a.g, at);
-            sum += g, hat += g * (load_real<double>(a.x, at) - mean) * rstd;
+            double g = g_in<double>(a, c, k);
+            sum += g, hat += g * (x_in<double>(a, c, k) - mean) * rstd;
         }
         sum = block_join(sum, Add());
         hat = block_join(hat, Add());
@@ -355,12 +360,13 @@ AC_KERNEL(ac_channel_gradients, ac_gpu_channels) {
 template <class R> DEV void channel_backward(const ac_gpu_channels &a) {
     R count = (R)(a.batch * a.inner);
     for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
-        int64_t c = channel_of(a, i);
-        R rstd = load_real<R>(a.rstd, c), hat = (load_real<R>(a.x, i) - load_real<R>(a.mean, c)) * rstd;
+        place p = place_of(a, i);
+        int64_t c = p.c;
+        R rstd = load_real<R>(a.rstd, c), hat = (x_in<R>(a, c, p.k) - load_real<R>(a.mean, c)) * rstd;
         R w = a.weight.data ? load_real<R>(a.weight, c * a.weight_step) : 1;
         R m1 = a.training ? load_real<R>(a.dbias, c) / count : 0,
           m2 = a.training ? load_real<R>(a.dweight, c) / count : 0;
-        store_real<R>(a.y, i, w * rstd * (load_real<R>(a.g, i) - m1 - hat * m2));
+        store_real<R>(a.y, i, w * rstd * (g_in<R>(a, c, p.k) - m1 - hat * m2));
     }
 }
 AC_KERNEL(ac_channel_backward_f32, ac_gpu_channels) { channel_backward<float>(a); }

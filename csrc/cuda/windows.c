@@ -300,9 +300,10 @@ int ac_cuda_resample(const ac_run *r) {
     const ac_tensor *x = r->in[0], *y = r->out[0];
     int64_t dim = a->dim;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "resample"));
-    if (!ac_is_contiguous(x)) return ac_fail(AC_RUNTIME, "_resample: `x` must be contiguous");
     ac_gpu_resample args = {.x = ac_gpu_ref_of(x),
                             .y = ac_gpu_ref_of(y),
+                            .lines = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
+                            .step = x->strides[dim],
                             .outer = 1,
                             .inner = 1,
                             .in = x->shape[dim],

@@ -85,10 +85,12 @@ int ac_cpu_max_pool(const ac_run *r) {
 typedef struct {
     const ac_run *r;
     ac_lane lane;
-    int64_t in, out, taps, inner; /* x is [outer, in, inner], contiguous */
+    int64_t in, out, taps, inner; /* x as [outer, in, inner] */
+    ac_space lines;               /* where lines of [outer, inner] begin, */
+    int64_t step;                 /* and from a value of one to the next */
 } resampling;
 
-/* One line along the innermost dimension: all of it at once. */
+/* One line: all of it at once. */
 #define SAMPLE(R, name)                                                                                                \
     static void sample_line_##name(const resampling *c, const R *x, R *y) {                                            \
         const int64_t *index = ac_data(c->r->in[1]);                                                                   \
@@ -115,15 +117,16 @@ static void sample_lines(void *context, int64_t begin, int64_t end, char *scratc
     int64_t item = ac_itemsize(x->dtype);
     char *result = scratch + c->in * ac_lane_bytes(c->lane);
     for (int64_t line = begin; line < end; line++) {
-        const void *from =
-            ac_read_run(loops, c->lane, x->dtype, c->in, (char *)ac_data(x) + line * c->in * item, 1, scratch);
+        int64_t to = line / c->inner * c->inner * c->out + line % c->inner;
+        const void *from = ac_read_run(loops, c->lane, x->dtype, c->in,
+                                       (char *)ac_data(x) + ac_space_offset(&c->lines, line) * item, c->step, scratch);
         if (c->lane == AC_LANE_F64) sample_line_f64(c, from, (double *)(void *)result);
         else sample_line_f32(c, from, (float *)(void *)result);
-        loops->store[c->lane][y->dtype](c->out, result, (char *)ac_data(y) + line * c->out * item, 1);
+        loops->store[c->lane][y->dtype](c->out, result, (char *)ac_data(y) + to * item, c->inner);
     }
 }
 
-/* One row of the result: rows of x, weighted. */
+/* One row of the result: rows of x, weighted; x is contiguous. */
 static void sample_rows(void *context, int64_t begin, int64_t end, char *scratch) {
     const resampling *c = context;
     const ac_tensor *x = c->r->in[0];
@@ -153,18 +156,19 @@ int ac_cpu_resample(const ac_run *r) {
     const ac_tensor *x = r->in[0];
     int64_t dim = a->dim, outer = 1;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "resample"));
-    if (!ac_is_contiguous(x)) return ac_fail(AC_RUNTIME, "_resample: `x` must be contiguous");
     resampling c = {.r = r,
                     .lane = ac_lane_of(x->dtype),
                     .in = x->shape[dim],
                     .out = r->out[0]->shape[dim],
                     .taps = r->in[1]->shape[1],
-                    .inner = 1};
+                    .inner = 1,
+                    .lines = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
+                    .step = x->strides[dim]};
     for (int64_t d = 0; d < dim; d++) outer *= x->shape[d];
     for (int64_t d = dim + 1; d < x->ndim; d++) c.inner *= x->shape[d];
-    if (c.inner == 1)
-        return ac_for_range_with(outer, AC_GRAIN / (c.out * c.taps + 1), (size_t)((c.in + c.out) * 8), sample_lines,
-                                 &c);
+    if (c.inner == 1 || !ac_is_contiguous(x))
+        return ac_for_range_with(outer * c.inner, AC_GRAIN / (c.out * c.taps + 1), (size_t)((c.in + c.out) * 8),
+                                 sample_lines, &c);
     return ac_for_range_with(outer * c.out, AC_GRAIN / (c.inner * c.taps + 1), (size_t)(2 * c.inner * 8), sample_rows,
                              &c);
 }
