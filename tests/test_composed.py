@@ -367,13 +367,15 @@ DIRECT = [  # nd, channels, outs, sizes, kernel, stride, padding, dilation, grou
     (2, 64, 64, (36, 36), (3, 3), (1, 1), (1, 1), (1, 1), 2), (2, 160, 144, (10, 12), (3, 3), (1, 1), (1, 1), (1, 1), 1),
     (1, 32, 32, (300,), (9,), (1,), (4,), (1,), 1), (2, 128, 32, (5, 33), (1, 1), (2, 2), (0, 0), (1, 1), 1),
     (3, 16, 16, (3, 20, 18), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
+    (2, 8, 8, (9, 20), (3, 3), (1, 1), (1, 1), (1, 1), 8), (2, 6, 12, (12, 35), (5, 3), (2, 3), (2, 1), (1, 2), 6),
+    (1, 12, 8, (40,), (7,), (1,), (3,), (1,), 4), (3, 4, 4, (4, 6, 5), (3, 3, 2), (1, 2, 1), (1, 1, 1), (1, 1, 1), 4),
 ]
 
 
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
 @pytest.mark.parametrize("shape", DIRECT, ids=str)
-def test_convolutions_of_many_channels(shape, dtype):
-    """They go a way of their own on the CPU; against the same numbers in float64."""
+def test_convolutions_of_many_channels_or_few(shape, dtype):
+    """They go ways of their own on the CPU; against the same numbers in float64."""
     nd, channels, outs, sizes, kernel, stride, padding, dilation, groups = shape
     x, w, b = real(3, channels, *sizes), real(outs, channels // groups, *kernel) * 0.2, real(outs)
     conv = getattr(ampc.nn.functional, f"conv{nd}d")
@@ -393,17 +395,18 @@ def test_convolutions_of_many_channels(shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("groups, outs", [(1, 24), (16, 2), (8, 3)])
 @pytest.mark.parametrize("size, how", [((5, 6), {"stride": (2, 1), "padding": 1, "output_padding": (1, 0), "dilation": (1, 2)}), ((9, 40), {"padding": (1, 0)}),
                                        ((8, 17), {"stride": 2, "padding": 1, "output_padding": 1})], ids=str)
-def test_a_transposed_convolution_of_many_channels(size, how, dtype):
-    x, w, b = (ampc.tensor(a).to(dtype) for a in (real(2, 32, *size), real(32, 24, 3, 2) * 0.2, real(24)))
+def test_a_transposed_convolution_of_many_channels_or_few(size, how, groups, outs, dtype):
+    x, w, b = (ampc.tensor(a).to(dtype) for a in (real(2, 32, *size), real(32, outs, 3, 2) * 0.2, real(groups * outs)))
     results = []
     for dt in (dtype, ampc.float64):
         leaves_ = [t.detach().to(dt).requires_grad_() for t in (x, w, b)]
-        y = ampc.nn.functional.conv_transpose2d(*leaves_, **how)
+        y = ampc.nn.functional.conv_transpose2d(*leaves_, groups=groups, **how)
         y.backward(ampc.linspace(-1, 1, y.numel()).to(dtype).to(dt).reshape(y.shape))
         results.append([y.detach()] + [t.grad for t in leaves_])
-    for got, want, n in zip(*results, (32 * 6, 24 * 6, 2 * math.prod(size), results[0][0].numel() // 24)):
+    for got, want, n in zip(*results, (32 // groups * 6, outs * 6, 2 * math.prod(size), results[0][0].numel() // (groups * outs))):
         room = want.abs().max().item() * (ampc.finfo(dtype).eps + n * ampc.finfo(ampc.float32).eps)
         assert (got.double() - want).abs().max().item() <= room
 

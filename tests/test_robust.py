@@ -177,6 +177,7 @@ def windows_and_factors():
     x, few = ampc.randn(2, 16, 6, 6, requires_grad=True), ampc.randn(2, 3, 6, 6, requires_grad=True)
     total = F.conv2d(x, ampc.randn(16, 16, 3, 3, requires_grad=True), ampc.randn(16), padding=1).sum()
     total = total + F.conv_transpose2d(few, ampc.randn(3, 2, 3, 3, requires_grad=True), ampc.randn(2), stride=2).sum()
+    total = total + F.conv2d(few, ampc.randn(3, 1, 3, 3, requires_grad=True), ampc.randn(3), groups=3).sum()
     total = total + F.max_pool2d(few, 2).sum() + F.interpolate(few, scale_factor=2, mode="bilinear").sum() + few.cumsum(2).cumprod(3).sum()
     q = few.reshape(2, 18, 6)
     total = total + F.scaled_dot_product_attention(q, q, q).sum() + few.logcumsumexp(1).sum()

@@ -24,4 +24,12 @@ bool ac_direct_fits(const ac_windows *w, int64_t inner, int64_t outer, ac_dtype 
 int ac_direct_convolution(const ac_run *r, const ac_windows *w) AC_CHECKED;
 int ac_direct_convolution_weight(const ac_run *r, const ac_windows *w) AC_CHECKED;
 
+/* The same for groups of few channels (depthwise.c). */
+bool ac_depthwise_fits(const ac_windows *w, int64_t groups, int64_t inner, int64_t outer, ac_dtype compute);
+int ac_depthwise_convolution(const ac_run *r, const ac_windows *w) AC_CHECKED;
+int ac_depthwise_convolution_weight(const ac_run *r, const ac_windows *w) AC_CHECKED;
+
+/* Whether both ways' lines hold the padding, which the transposed one needs to be within the window's reach. */
+bool ac_lines_fit(const ac_windows *w);
+
 #endif

@@ -173,6 +173,7 @@ int ac_cpu_convolution(const ac_run *r) {
     AC_TRY(ac_convolution_windows(&c.w, x, &kernel, a));
     c.inner = w->shape[1], c.outer = w->shape[0] / a->groups;
     if (ac_direct_fits(&c.w, c.inner, c.outer, column_dtype(r))) return ac_direct_convolution(r, &c.w);
+    if (ac_depthwise_fits(&c.w, c.groups, c.inner, c.outer, column_dtype(r))) return ac_depthwise_convolution(r, &c.w);
     bool wide = x->dtype == AC_float64 || r->out[0]->dtype == AC_float64;
     ac_dtype dtype = !a->transposed ? column_dtype(r) : wide ? AC_float64 : AC_float32;
     AC_TRY(open_convolution(&c, &size, dtype, bias && !a->transposed));
@@ -191,6 +192,8 @@ int ac_cpu_convolution_weight(const ac_run *r) {
     ac_dims size = spatial_of(x);
     c.inner = x->shape[1] / a->groups, c.outer = g->shape[1] / a->groups;
     if (ac_direct_fits(&c.w, c.inner, c.outer, column_dtype(r))) return ac_direct_convolution_weight(r, &c.w);
+    if (ac_depthwise_fits(&c.w, c.groups, c.inner, c.outer, column_dtype(r)))
+        return ac_depthwise_convolution_weight(r, &c.w);
     AC_TRY(open_convolution(&c, &size, column_dtype(r), false));
     bool wide = x->dtype == AC_float64 || out->dtype == AC_float64;
     ac_dtype sum = wide ? AC_float64 : AC_float32;

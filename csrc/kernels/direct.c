@@ -23,9 +23,7 @@ enum { BLOCK = 9 };             /* steps along k for which two panels of weights
 enum { LINE_BYTES = 16 << 10 }; /* of lines, which stay in the first-level cache until they are packed */
 
 bool ac_direct_fits(const ac_windows *w, int64_t inner, int64_t outer, ac_dtype compute) {
-    bool fits = inner >= FEW_CHANNELS && outer >= FEW_CHANNELS && compute != AC_float64;
-    for (int d = 0; d < 3; d++) fits = fits && w->padding[d] <= w->dilation[d] * (w->kernel[d] - 1);
-    return fits;
+    return inner >= FEW_CHANNELS && outer >= FEW_CHANNELS && compute != AC_float64 && ac_lines_fit(w);
 }
 
 /* A run of steps: weights from step `a` of a panel on, tiles of x from step `b` on. */
@@ -38,15 +36,13 @@ typedef struct {
     ac_tensor *to;
     ac_dtype dtype;
     ac_line_kernel k;
-    bool turned;                            /* the transposed way */
+    ac_geometry q;
     int64_t channels, outs, groups, images; /* channels and outs of a group */
-    int64_t kernel[3], stride[3], dilation[3], spread[3], before[3], in[3], out[3];
-    int64_t size[3];          /* positions of a phase that windows reach */
-    bool flat;                /* all rows of a plane are one */
-    int64_t places, panels;   /* in a row, and panels of so many */
-    int64_t shifts, c_steps;  /* taps in a row; steps over the channels of one */
-    int64_t rows, bands;      /* rows of places that are packed together, and how many times in a plane */
-    int64_t rows_in;          /* and of a phase, that they read; */
+    bool flat;                              /* all rows of a plane are one */
+    int64_t places, panels;                 /* in a row, and panels of so many */
+    int64_t shifts, c_steps;                /* taps in a row; steps over the channels of one */
+    int64_t rows, bands;                    /* rows of places that are packed together, and how many times in a plane */
+    int64_t rows_in;                        /* and of a phase, that they read; */
     int64_t line_rows, line;  /* of which so many are laid out at a time, with so many values of a channel */
     int64_t a_steps, b_steps; /* steps of a panel of weights, and of a panel of places */
     int64_t a_part, b_part;   /* bytes of one part of a group's weights, and of a band's places */
@@ -59,47 +55,37 @@ typedef struct {
 
 /* -- plan ---------------------------------------------------------------------------------------------------- */
 
-static void open_direct(direct *c, const ac_windows *w) {
-    for (int d = 0; d < 3; d++) {
-        int64_t reach = w->dilation[d] * (w->kernel[d] - 1);
-        c->kernel[d] = w->kernel[d], c->dilation[d] = w->dilation[d];
-        c->stride[d] = c->turned ? 1 : w->stride[d], c->spread[d] = c->turned ? w->stride[d] : 1;
-        c->in[d] = c->turned ? w->out[d] : w->in[d], c->out[d] = c->turned ? w->in[d] : w->out[d];
-        c->before[d] = c->turned ? reach - w->padding[d] : w->padding[d];
-        c->size[d] = c->out[d] + reach / c->stride[d];
-    }
-}
-
-static int64_t phases_of(const direct *c) { return c->stride[1] * c->stride[2]; }
+static int64_t phases_of(const direct *c) { return c->q.stride[1] * c->q.stride[2]; }
 
 /* Rows whose last panel would be emptier than the places between windows of a flat plane. */
 static bool wants_flat(const direct *c) {
-    int64_t lanes = ac_panels_of(c->out[2]) * AC_LANES * c->out[1], plane = (c->out[1] - 1) * c->size[2] + c->out[2];
+    int64_t lanes = ac_panels_of(c->q.out[2]) * AC_LANES * c->q.out[1],
+            plane = (c->q.out[1] - 1) * c->q.size[2] + c->q.out[2];
     return 4 * ac_panels_of(plane) * AC_LANES < 3 * lanes;
 }
 
 static void plan_tiles(direct *c) {
     c->flat = wants_flat(c);
-    c->places = c->flat ? (c->out[1] - 1) * c->size[2] + c->out[2] : c->out[2];
+    c->places = c->flat ? (c->q.out[1] - 1) * c->q.size[2] + c->q.out[2] : c->q.out[2];
     c->panels = ac_panels_of(c->places);
-    c->shifts = c->flat ? c->kernel[1] * c->kernel[2] : c->kernel[2];
+    c->shifts = c->flat ? c->q.kernel[1] * c->q.kernel[2] : c->q.kernel[2];
     c->c_steps = ac_ceil_div(c->channels, c->k.depth);
-    c->a_steps = ac_product3(c->kernel) * c->c_steps;
+    c->a_steps = ac_product3(c->q.kernel) * c->c_steps;
     c->a_part = ac_panels_of(c->outs) * c->a_steps * AC_TILE_BYTES;
 }
 
 /* As many rows as half the second-level cache holds, but a band for every thread. */
 static void plan_bands(direct *c) {
-    int64_t reach = c->size[1] - c->out[1], row = c->panels * c->shifts * c->c_steps * AC_TILE_BYTES * c->k.parts;
-    int64_t rows = ac_l2_bytes() / 2 / (row * c->kernel[0] * c->stride[1]) - reach, hands = ac_num_threads();
-    int64_t planes = c->images * c->groups * c->out[0];
-    if (planes < hands) rows = ac_least(rows, ac_ceil_div(c->out[1] * planes, hands));
-    c->rows = c->flat ? 1 : rows < 1 ? 1 : ac_least(rows, c->out[1]);
-    c->bands = c->flat ? 1 : ac_ceil_div(c->out[1], c->rows);
-    c->rows_in = c->flat ? c->size[1] : c->rows + reach;
-    c->b_steps = c->shifts * c->c_steps * c->kernel[0] * (c->flat ? 1 : c->stride[1] * c->rows_in);
+    int64_t reach = c->q.size[1] - c->q.out[1], row = c->panels * c->shifts * c->c_steps * AC_TILE_BYTES * c->k.parts;
+    int64_t rows = ac_l2_bytes() / 2 / (row * c->q.kernel[0] * c->q.stride[1]) - reach, hands = ac_num_threads();
+    int64_t planes = c->images * c->groups * c->q.out[0];
+    if (planes < hands) rows = ac_least(rows, ac_ceil_div(c->q.out[1] * planes, hands));
+    c->rows = c->flat ? 1 : rows < 1 ? 1 : ac_least(rows, c->q.out[1]);
+    c->bands = c->flat ? 1 : ac_ceil_div(c->q.out[1], c->rows);
+    c->rows_in = c->flat ? c->q.size[1] : c->rows + reach;
+    c->b_steps = c->shifts * c->c_steps * c->q.kernel[0] * (c->flat ? 1 : c->q.stride[1] * c->rows_in);
     c->b_part = c->panels * c->b_steps * AC_TILE_BYTES;
-    int64_t line = phases_of(c) * c->size[2], fit = LINE_BYTES / (line * c->k.depth * ac_itemsize(c->dtype)) + 1;
+    int64_t line = phases_of(c) * c->q.size[2], fit = LINE_BYTES / (line * c->k.depth * ac_itemsize(c->dtype)) + 1;
     c->line_rows = c->flat ? c->rows_in : ac_least(fit, c->rows_in);
     c->line = ac_ceil_div(line * c->line_rows + AC_LANES, AC_LANES) * AC_LANES;
 }
@@ -107,28 +93,28 @@ static void plan_bands(direct *c) {
 /* Steps from a panel's beginning to where plane k0, phase and row lie. */
 static int64_t row_steps(const direct *c, int64_t k0, int64_t phase, int64_t row) {
     if (c->flat) return k0 * c->shifts * c->c_steps;
-    return ((k0 * c->stride[1] + phase) * c->rows_in + row) * c->shifts * c->c_steps;
+    return ((k0 * c->q.stride[1] + phase) * c->rows_in + row) * c->shifts * c->c_steps;
 }
 
 /* The taps' rows in the order that they are packed in: by phase, then downwards. Row i is tap *k1 of its plane. */
 static void row_tap(const direct *c, int64_t i, int64_t *k1, int64_t *phase, int64_t *row) {
-    for (*phase = 0; *phase < c->stride[1]; ++*phase)
-        for (*k1 = 0; *k1 < c->kernel[1]; ++*k1)
-            if (*k1 * c->dilation[1] % c->stride[1] == *phase && i-- == 0) {
-                *row = *k1 * c->dilation[1] / c->stride[1];
+    for (*phase = 0; *phase < c->q.stride[1]; ++*phase)
+        for (*k1 = 0; *k1 < c->q.kernel[1]; ++*k1)
+            if (*k1 * c->q.dilation[1] % c->q.stride[1] == *phase && i-- == 0) {
+                *row = *k1 * c->q.dilation[1] / c->q.stride[1];
                 return;
             }
 }
 
-static int64_t row_taps(const direct *c) { return c->flat ? 1 : c->kernel[1]; }
+static int64_t row_taps(const direct *c) { return c->flat ? 1 : c->q.kernel[1]; }
 
 /* Rows of taps that follow each other in both operands make one run, which is cut where the cache is full. */
 static int plan_pieces(direct *c) {
     int64_t each = c->shifts * c->c_steps, open = -1;
-    c->most_pieces = c->kernel[0] * row_taps(c) * (each / BLOCK + 2);
+    c->most_pieces = c->q.kernel[0] * row_taps(c) * (each / BLOCK + 2);
     c->pieces = ac_alloc((size_t)c->most_pieces * sizeof *c->pieces);
     if (!c->pieces) return -1;
-    for (int64_t k0 = 0, a = 0; k0 < c->kernel[0]; k0++)
+    for (int64_t k0 = 0, a = 0; k0 < c->q.kernel[0]; k0++)
         for (int64_t i = 0; i < row_taps(c); i++, a += each) {
             int64_t k1 = 0, phase = 0, row = 0, done = 0;
             if (!c->flat) row_tap(c, i, &k1, &phase, &row);
@@ -149,10 +135,10 @@ static int plan_pieces(direct *c) {
 
 /* Outs [o, o + lanes) of a group's weight as [lanes, taps, channels]; turned around for the transposed way. */
 static void lay_out_weight(const direct *c, int64_t group, int64_t o, int64_t lanes, char *to) {
-    int64_t taps = ac_product3(c->kernel), step[3], at = 0;
-    step[2] = c->channels, step[1] = step[2] * c->kernel[2], step[0] = step[1] * c->kernel[1];
-    for (int d = 0; c->turned && d < 3; d++) at += (c->kernel[d] - 1) * step[d], step[d] = -step[d];
-    int outs = c->turned ? 1 : 0, channels = 1 - outs;
+    int64_t taps = ac_product3(c->q.kernel), step[3], at = 0;
+    step[2] = c->channels, step[1] = step[2] * c->q.kernel[2], step[0] = step[1] * c->q.kernel[1];
+    for (int d = 0; c->q.turned && d < 3; d++) at += (c->q.kernel[d] - 1) * step[d], step[d] = -step[d];
+    int outs = c->q.turned ? 1 : 0, channels = 1 - outs;
     ac_tensor from = *c->weight;
     from.shape[outs] = lanes, from.shape[channels] = c->channels, from.numel = lanes * taps * c->channels;
     from.offset += o * from.strides[outs] + group * c->weight->shape[0] / c->groups * from.strides[0];
@@ -166,12 +152,12 @@ static void lay_out_weight(const direct *c, int64_t group, int64_t o, int64_t la
 
 /* One panel of outs, from [lanes, taps, channels]. */
 static void pack_weight(direct *c, const char *dense, int64_t lanes, char *to) {
-    int64_t taps = ac_product3(c->kernel), item = ac_itemsize(c->dtype), k1 = 0, phase, row;
-    for (int64_t k0 = 0; k0 < c->kernel[0]; k0++)
+    int64_t taps = ac_product3(c->q.kernel), item = ac_itemsize(c->dtype), k1 = 0, phase, row;
+    for (int64_t k0 = 0; k0 < c->q.kernel[0]; k0++)
         for (int64_t i = 0; i < row_taps(c); i++)
             for (int64_t s = 0; s < c->shifts; s++, to += c->c_steps * AC_TILE_BYTES) {
                 if (!c->flat) row_tap(c, i, &k1, &phase, &row);
-                int64_t tap = (k0 * c->kernel[1] + k1) * c->kernel[2] + s;
+                int64_t tap = (k0 * c->q.kernel[1] + k1) * c->q.kernel[2] + s;
                 ac_operand a = {.data = dense + tap * c->channels * item,
                                 .dtype = c->dtype,
                                 .lanes = lanes,
@@ -194,7 +180,7 @@ static void some_weights(void *context, int64_t begin, int64_t end, char *scratc
 }
 
 static int pack_weights(direct *c) {
-    int64_t values = AC_LANES * ac_product3(c->kernel) * c->channels, grain = AC_GRAIN / 4 / values;
+    int64_t values = AC_LANES * ac_product3(c->q.kernel) * c->channels, grain = AC_GRAIN / 4 / values;
     return ac_for_range_with(c->groups * ac_panels_of(c->outs), grain > 1 ? grain : 1,
                              (size_t)(values * ac_itemsize(c->dtype)), some_weights, c);
 }
@@ -207,9 +193,9 @@ typedef struct {
 } band;
 
 static band band_at(const direct *c, int64_t i) {
-    band b = {.row = i % c->bands * c->rows, .o0 = i / c->bands % c->out[0]};
-    i /= c->bands * c->out[0];
-    b.group = i % c->groups, b.image = i / c->groups, b.rows = ac_least(c->rows, c->out[1] - b.row);
+    band b = {.row = i % c->bands * c->rows, .o0 = i / c->bands % c->q.out[0]};
+    i /= c->bands * c->q.out[0];
+    b.group = i % c->groups, b.image = i / c->groups, b.rows = ac_least(c->rows, c->q.out[1] - b.row);
     return b;
 }
 
@@ -217,24 +203,26 @@ static band band_at(const direct *c, int64_t i) {
  * [lanes][phases][line_rows][size 2]. */
 static void lay_out(const direct *c, const band *b, int64_t k0, int64_t channel, int64_t lanes, int64_t row,
                     char *lines) {
-    int64_t item = ac_itemsize(c->dtype), plane = b->o0 * c->stride[0] + k0 * c->dilation[0];
+    int64_t item = ac_itemsize(c->dtype), plane = b->o0 * c->q.stride[0] + k0 * c->q.dilation[0];
     ac_tensor part = ac_part_of(c->from, b->image, b->group * c->channels + channel, lanes);
     memset(lines, 0, (size_t)(c->line * lanes * item));
     for (int64_t p = 0; p < phases_of(c); p++) {
-        int64_t p1 = p / c->stride[2], p2 = p % c->stride[2];
-        ac_span s[3] = {ac_span_of(plane, 1, c->before[0], c->spread[0], 1, c->in[0]),
-                        ac_span_of(b->row + row, c->line_rows, c->before[1] - p1, c->spread[1], c->stride[1], c->in[1]),
-                        ac_span_of(0, c->size[2], c->before[2] - p2, c->spread[2], c->stride[2], c->in[2])};
-        ac_fill_lines(&part, s, c->dtype, c->line, c->size[2], lines + p * c->line_rows * c->size[2] * item);
+        int64_t p1 = p / c->q.stride[2], p2 = p % c->q.stride[2];
+        ac_span s[3] = {
+            ac_span_of(plane, 1, c->q.before[0], c->q.spread[0], 1, c->q.in[0]),
+            ac_span_of(b->row + row, c->line_rows, c->q.before[1] - p1, c->q.spread[1], c->q.stride[1], c->q.in[1]),
+            ac_span_of(0, c->q.size[2], c->q.before[2] - p2, c->q.spread[2], c->q.stride[2], c->q.in[2])};
+        ac_fill_lines(&part, s, c->dtype, c->line, c->q.size[2], lines + p * c->line_rows * c->q.size[2] * item);
     }
 }
 
 /* The tiles of one row of positions: those from `line` on, for every tap of a row, one step over channels. */
 static void pack_row(direct *c, const char *line, int64_t lanes, int64_t phase, char *to) {
     for (int64_t s = 0; s < c->shifts; s++, to += c->c_steps * AC_TILE_BYTES) {
-        int64_t down = c->flat ? s / c->kernel[2] * c->dilation[1] : 0, along = s % c->kernel[2] * c->dilation[2];
-        int64_t p1 = c->flat ? down % c->stride[1] : phase, p = p1 * c->stride[2] + along % c->stride[2];
-        int64_t at = (p * c->line_rows + down / c->stride[1]) * c->size[2] + along / c->stride[2];
+        int64_t down = c->flat ? s / c->q.kernel[2] * c->q.dilation[1] : 0,
+                along = s % c->q.kernel[2] * c->q.dilation[2];
+        int64_t p1 = c->flat ? down % c->q.stride[1] : phase, p = p1 * c->q.stride[2] + along % c->q.stride[2];
+        int64_t at = (p * c->line_rows + down / c->q.stride[1]) * c->q.size[2] + along / c->q.stride[2];
         for (int64_t j = 0; j < c->panels; j++) {
             ac_operand b = {.data = line + (at + j * AC_LANES) * ac_itemsize(c->dtype),
                             .dtype = c->dtype,
@@ -252,10 +240,10 @@ static void pack_row(direct *c, const char *line, int64_t lanes, int64_t phase, 
 /* One step over channels of the plane that tap k0 reads. */
 static void pack_step(direct *c, const band *b, int64_t k0, int64_t step, char *lines, char *to) {
     int64_t channel = step * c->k.depth, lanes = ac_least(c->k.depth, c->channels - channel);
-    int64_t rows = c->flat ? 1 : b->rows + c->rows_in - c->rows, row_bytes = c->size[2] * ac_itemsize(c->dtype);
+    int64_t rows = c->flat ? 1 : b->rows + c->rows_in - c->rows, row_bytes = c->q.size[2] * ac_itemsize(c->dtype);
     for (int64_t first = 0; first < rows; first += c->line_rows) {
         lay_out(c, b, k0, channel, lanes, first, lines);
-        for (int64_t p1 = 0; p1 < (c->flat ? 1 : c->stride[1]); p1++)
+        for (int64_t p1 = 0; p1 < (c->flat ? 1 : c->q.stride[1]); p1++)
             for (int64_t row = 0; row < c->line_rows && first + row < rows; row++)
                 pack_row(c, lines + row * row_bytes, lanes, p1,
                          to + (row_steps(c, k0, p1, first + row) + step) * AC_TILE_BYTES);
@@ -263,7 +251,7 @@ static void pack_step(direct *c, const band *b, int64_t k0, int64_t step, char *
 }
 
 static void pack_places(direct *c, const band *b, char *lines, char *to) {
-    for (int64_t k0 = 0; k0 < c->kernel[0]; k0++)
+    for (int64_t k0 = 0; k0 < c->q.kernel[0]; k0++)
         for (int64_t step = 0; step < c->c_steps; step++) pack_step(c, b, k0, step, lines, to);
 }
 
@@ -278,7 +266,8 @@ typedef struct {
 static char *result_at(const direct *c, const band *b, int64_t o, int64_t row, int64_t place) {
     int64_t lane = (b->image * c->groups + b->group) * c->outs + o;
     return (char *)ac_data(c->to) +
-           (((lane * c->out[0] + b->o0) * c->out[1] + b->row + row) * c->out[2] + place) * ac_itemsize(c->to->dtype);
+           (((lane * c->q.out[0] + b->o0) * c->q.out[1] + b->row + row) * c->q.out[2] + place) *
+               ac_itemsize(c->to->dtype);
 }
 
 /* n places of up to 16 outs. */
@@ -286,7 +275,7 @@ static void store(const direct *c, const band *b, int64_t o, int64_t row, int64_
                   const float *tiles) {
     ac_finish f = {.alpha = 1, .row_bias = c->add ? c->add + b->group * c->outs + o : NULL};
     int which = c->to->dtype == AC_float32 ? 0 : c->to->dtype == AC_float16 ? 1 : 2;
-    int64_t outs = ac_least(AC_LANES, c->outs - o), whole = n / AC_LANES * AC_LANES, step = ac_product3(c->out);
+    int64_t outs = ac_least(AC_LANES, c->outs - o), whole = n / AC_LANES * AC_LANES, step = ac_product3(c->q.out);
     if (outs <= 0) return;
     if (whole) ac_cpu_loops()->finish[which](outs, whole, tiles, &f, result_at(c, b, o, row, place), step);
     tiles += whole / AC_LANES * AC_TILE_FLOATS;
@@ -300,11 +289,11 @@ static void store_flat(const direct *c, const band *b, int64_t o, int64_t panel,
     for (int64_t i = 0; i < outs; i++)
         for (int64_t l = 0, n; l < AC_LANES; l += n) {
             float line[AC_LANES], bias = c->add ? c->add[b->group * c->outs + o + i] : 0;
-            int64_t row = (first + l) / c->size[2], place = (first + l) % c->size[2];
-            n = ac_least(AC_LANES - l, c->size[2] - place);
-            int64_t real = ac_least(n, c->out[2] - place);
+            int64_t row = (first + l) / c->q.size[2], place = (first + l) % c->q.size[2];
+            n = ac_least(AC_LANES - l, c->q.size[2] - place);
+            int64_t real = ac_least(n, c->q.out[2] - place);
             for (int64_t j = 0; j < real; j++) line[j] = tile[i * AC_LANES + l + j] + bias;
-            if (row < c->out[1] && real > 0)
+            if (row < c->q.out[1] && real > 0)
                 ac_cpu_loops()->store[AC_LANE_F32][c->to->dtype](real, line, result_at(c, b, o + i, row, place), 1);
         }
 }
@@ -371,7 +360,7 @@ static void multiply_piece(work *w, block *k, int64_t q) {
 
 /* The results of so many outs, which are one run of memory where a band is a whole image. */
 static ac_ahead results_of(const direct *c, const band *b, int64_t o, int64_t outs) {
-    bool run = c->bands == 1 && c->out[0] == 1 && o < c->outs;
+    bool run = c->bands == 1 && c->q.out[0] == 1 && o < c->outs;
     const char *at = result_at(c, b, o, 0, 0);
     return (ac_ahead){at, run ? result_at(c, b, ac_least(o + outs, c->outs), 0, 0) : at};
 }
@@ -400,7 +389,7 @@ static rooms rooms_of(const direct *c) {
 /* What the band after i is packed from, where that is one run of memory. */
 static ac_ahead next_of(const direct *c, int64_t i) {
     band next = band_at(c, i + 1);
-    if (c->bands > 1 || c->out[0] > 1 || next.image >= c->images) return (ac_ahead){NULL, NULL};
+    if (c->bands > 1 || c->q.out[0] > 1 || next.image >= c->images) return (ac_ahead){NULL, NULL};
     return ac_ahead_of(c->from, next.image, 1, next.group * c->channels, c->channels);
 }
 
@@ -434,7 +423,7 @@ static int run_direct(direct *c, bool finite) {
                                                           c->add);
     if (!failed) {
         rooms r = rooms_of(c);
-        int64_t bands = c->images * c->groups * c->out[0] * c->bands;
+        int64_t bands = c->images * c->groups * c->q.out[0] * c->bands;
         failed = ac_for_range_with(bands, 1, (size_t)(r.tiles + r.places + r.lines), some_bands, c);
     }
     if (c->add) ac_free(c->add, bias);
@@ -447,11 +436,10 @@ int ac_direct_convolution(const ac_run *r, const ac_windows *w) {
     const ac_attrs_convolution *a = r->attrs;
     const ac_tensor *weight = r->in[1];
     direct c = {.from = r->in[0], .weight = weight, .bias = r->in[2], .to = r->out[0], .groups = a->groups};
-    c.turned = a->transposed != 0, c.images = c.from->shape[0], c.dtype = r->compute;
+    c.q = ac_geometry_of(w, a->transposed != 0), c.images = c.from->shape[0], c.dtype = r->compute;
     int64_t first = weight->shape[0] / a->groups;
-    c.outs = c.turned ? weight->shape[1] : first, c.channels = c.turned ? first : weight->shape[1];
+    c.outs = c.q.turned ? weight->shape[1] : first, c.channels = c.q.turned ? first : weight->shape[1];
     if (c.to->numel == 0) return 0;
-    open_direct(&c, w);
     AC_TRY(run_direct(&c, true));
     return atomic_load(&c.finite) ? 0 : run_direct(&c, false); /* what cannot be split */
 }

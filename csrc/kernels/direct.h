@@ -21,6 +21,16 @@ ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite);
 bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool columns, int64_t steps, int64_t apart,
                    char *to);
 
+/* A convolution over lines: place z of the input lies at position z spread + before, windows are stride apart. The
+ * transposed way is one too, of spread-out input. */
+typedef struct {
+    bool turned;
+    int64_t kernel[3], stride[3], dilation[3], spread[3], before[3], in[3], out[3];
+    int64_t size[3]; /* positions of a phase that windows reach */
+} ac_geometry;
+
+ac_geometry ac_geometry_of(const ac_windows *w, bool turned);
+
 /* Positions at + j step of a line hold places from + j every of a tensor, for j < n. */
 typedef struct {
     int64_t at, step, n, from, every;

@@ -30,6 +30,25 @@ bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool column
     return fits;
 }
 
+bool ac_lines_fit(const ac_windows *w) {
+    bool fits = true;
+    for (int d = 0; d < 3; d++) fits = fits && w->padding[d] <= w->dilation[d] * (w->kernel[d] - 1);
+    return fits;
+}
+
+ac_geometry ac_geometry_of(const ac_windows *w, bool turned) {
+    ac_geometry q = {.turned = turned};
+    for (int d = 0; d < 3; d++) {
+        int64_t reach = w->dilation[d] * (w->kernel[d] - 1);
+        q.kernel[d] = w->kernel[d], q.dilation[d] = w->dilation[d];
+        q.stride[d] = turned ? 1 : w->stride[d], q.spread[d] = turned ? w->stride[d] : 1;
+        q.in[d] = turned ? w->out[d] : w->in[d], q.out[d] = turned ? w->in[d] : w->out[d];
+        q.before[d] = turned ? reach - w->padding[d] : w->padding[d];
+        q.size[d] = q.out[d] + reach / q.stride[d];
+    }
+    return q;
+}
+
 static int64_t ceil_at(int64_t x, int64_t by) { return x > 0 ? ac_ceil_div(x, by) : 0; } /* 0 at least */
 
 ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread, int64_t every, int64_t size) {
