@@ -11,6 +11,7 @@ from typing import Any, Dict, Optional
 from . import _C
 from ._C import Tensor, dtype
 from ._device import check_device, number_of, preserve_format
+from ._out import written
 
 _f = _C._functions
 _full, _arange_op, _cast, _to_device = _f["_full"], _f["_arange"], _f["_cast"], _f["_to_device"]
@@ -20,9 +21,7 @@ _I64 = _C.int64
 
 def _finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None) -> Tensor:
     if out is not None:
-        if out.shape != t.shape:
-            raise RuntimeError(f"out has shape {list(out.shape)}, the result {list(t.shape)}")
-        return out.copy_(t)
+        return written(t, out)
     if requires_grad:
         t.requires_grad = True
     return t

@@ -13,6 +13,7 @@ from typing import Any, Optional, Tuple, Union
 from . import _C
 from . import _creation as make
 from ._C import LinAlgError, Tensor
+from ._out import takes_out
 
 __all__ = ["LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq",
            "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
@@ -43,7 +44,8 @@ def _eye_like(A: Tensor) -> Tensor:
 # -- solving ---------------------------------------------------------------------------------------------------------
 
 
-def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+@takes_out
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Optional[Tensor] = None) -> Tensor:
     """X with A X = B (X A = B when not ``left``); B [..., n, k], or vectors [..., n]. LinAlgError where A is singular."""
     n = _square(A, "solve")
     vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and list(B.shape) == list(A.shape[:-1]))
@@ -60,13 +62,15 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return X.squeeze(-1) if vector else X
 
 
-def inv(A: Tensor) -> Tensor:
+@takes_out
+def inv(A: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """The inverse. LinAlgError where A is singular."""
     _square(A, "inv")
     return _f["_solve"](A, _eye_like(A))
 
 
-def inv_ex(A: Tensor, *, check_errors: bool = False) -> Inverse:
+@takes_out
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Optional[Sequence[Tensor]] = None) -> Inverse:
     """The inverse and 0, or nan and 1 where a matrix is singular (unless ``check_errors``, which raises)."""
     try:
         return Inverse(inv(A), make.zeros(A.shape[:-2], dtype=_C.int32, device=A.device))
@@ -76,7 +80,8 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Inverse:
         return Inverse(make.full_like(A, math.nan), make.ones(A.shape[:-2], dtype=_C.int32, device=A.device))
 
 
-def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+@takes_out
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """solve with the ``upper`` (or lower) triangle of A alone; ``unitriangular``: its diagonal counts as ones."""
     part = A.triu() if upper else A.tril()
     if unitriangular:
@@ -85,19 +90,23 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     return solve(part, B, left=left)
 
 
-def slogdet(A: Tensor) -> SLogDet:
+@takes_out
+def slogdet(A: Tensor, *, out: Optional[Sequence[Tensor]] = None) -> SLogDet:
     """The sign of the determinant and the logarithm of its size; (0, -inf) for a singular matrix."""
     _square(A, "slogdet")
     return SLogDet(*_f["_slogdet"](A))
 
 
-def det(A: Tensor) -> Tensor:
+@takes_out
+def det(A: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """The determinant."""
     sign, size = slogdet(A)
     return sign * size.exp()
 
 
-def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Optional[str] = None) -> LeastSquares:
+@takes_out
+def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Optional[str] = None,
+          out: Optional[Sequence[Tensor]] = None) -> LeastSquares:
     """X that makes |A X - B| smallest, of the smallest norm; residuals where A has full rank and more rows than columns."""
     vector = B.ndim == A.ndim - 1
     right = B.unsqueeze(-1) if vector else B
@@ -113,14 +122,16 @@ def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Option
 # -- factorisations -------------------------------------------------------------------------------------------------------
 
 
-def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+@takes_out
+def cholesky(A: Tensor, *, upper: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """L with A = L L^T (or its transpose). LinAlgError where A is not positive definite."""
     _square(A, "cholesky")
     L = _f["_cholesky"](A.transpose(-2, -1) if upper else A)
     return L.transpose(-2, -1) if upper else L
 
 
-def qr(A: Tensor, mode: str = "reduced") -> QR:
+@takes_out
+def qr(A: Tensor, mode: str = "reduced", *, out: Optional[Sequence[Tensor]] = None) -> QR:
     """A = Q R. ``mode``: 'reduced', 'complete' (Q square) or 'r' (Q empty)."""
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(f"linalg.qr: `mode` must be reduced, complete or r, got {mode!r}")
@@ -140,13 +151,15 @@ def _triangle(A: Tensor, UPLO: str) -> Tensor:
     return A.transpose(-2, -1) if UPLO.upper() == "U" else A
 
 
-def eigh(A: Tensor, UPLO: str = "L") -> Eigh:
+@takes_out
+def eigh(A: Tensor, UPLO: str = "L", *, out: Optional[Sequence[Tensor]] = None) -> Eigh:
     """Eigenvalues, ascending, and eigenvectors (columns) of symmetric matrices, of which one triangle is read."""
     _square(A, "eigh")
     return Eigh(*_f["_eigh"](_triangle(A, UPLO)))
 
 
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+@takes_out
+def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Optional[Tensor] = None) -> Tensor:
     """eigh's eigenvalues."""
     return eigh(A, UPLO).eigenvalues
 
@@ -161,7 +174,8 @@ def eigvals(A: Tensor) -> Any:
     raise NotImplementedError("linalg.eigvals: there are no complex tensors; for symmetric matrices use eigvalsh")
 
 
-def svd(A: Tensor, full_matrices: bool = True, *, driver: Optional[str] = None) -> SVD:
+@takes_out
+def svd(A: Tensor, full_matrices: bool = True, *, driver: Optional[str] = None, out: Optional[Sequence[Tensor]] = None) -> SVD:
     """A = U diag(S) Vh, S descending; ``full_matrices`` completes U and Vh to square ones (without gradients for what is added)."""
     U, S, Vh = _f["_svd"](A)
     if not full_matrices:
@@ -184,12 +198,14 @@ def _no_grad() -> Any:
     return no_grad()
 
 
-def svdvals(A: Tensor, *, driver: Optional[str] = None) -> Tensor:
+@takes_out
+def svdvals(A: Tensor, *, driver: Optional[str] = None, out: Optional[Tensor] = None) -> Tensor:
     """svd's S."""
     return _f["_svd"](A)[1]
 
 
-def pinv(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = None, hermitian: bool = False) -> Tensor:
+@takes_out
+def pinv(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = None, hermitian: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Moore and Penrose's inverse: singular values up to max(atol, rtol * the largest) count as 0."""
     U, S, Vh = _f["_svd"](A)
     room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
@@ -198,7 +214,9 @@ def pinv(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = Non
     return (Vh.transpose(-2, -1) * inverse.unsqueeze(-2)) @ U.transpose(-2, -1)
 
 
-def matrix_rank(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = None, hermitian: bool = False) -> Tensor:
+@takes_out
+def matrix_rank(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = None, hermitian: bool = False,
+                out: Optional[Tensor] = None) -> Tensor:
     """How many singular values are above max(atol, rtol * the largest)."""
     S = svdvals(A)
     room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
@@ -208,18 +226,19 @@ def matrix_rank(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float
 # -- powers, norms -----------------------------------------------------------------------------------------------------------
 
 
-def matrix_power(A: Tensor, n: int) -> Tensor:
+@takes_out
+def matrix_power(A: Tensor, n: int, *, out: Optional[Tensor] = None) -> Tensor:
     """A multiplied by itself n times; the inverse's power when n is negative."""
     _square(A, "matrix_power")
     if n < 0:
         return matrix_power(inv(A), -n)
-    out: Optional[Tensor] = None
+    power: Optional[Tensor] = None
     while n:
         if n & 1:
-            out = A if out is None else out @ A
+            power = A if power is None else power @ A
         n >>= 1
         A = A @ A if n else A
-    return _eye_like(A).clone() if out is None else out
+    return _eye_like(A).clone() if power is None else power
 
 
 def matrix_exp(A: Tensor) -> Tensor:
@@ -242,12 +261,15 @@ def matrix_exp(A: Tensor) -> Tensor:
 _Dim = Union[int, Sequence[int], None]
 
 
-def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+@takes_out
+def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """The p-norm over ``dim`` (all when None). float32 under autocast."""
     return _f["_norm"](x, ord, dim, keepdim, dtype=dtype)
 
 
-def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+@takes_out
+def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None,
+                out: Optional[Tensor] = None) -> Tensor:
     """A norm of matrices: 'fro', 'nuc' (the sum of singular values), 2, -2 (the largest, the smallest), 1, -1 (of column sums), inf,
     -inf (of row sums). float32 under autocast."""
     if A.ndim < 2:
@@ -274,7 +296,8 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keep
     return y
 
 
-def norm(A: Tensor, ord: Any = None, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+@takes_out
+def norm(A: Tensor, ord: Any = None, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """vector_norm, or matrix_norm where two dimensions (or a matrix and an ``ord``) are given."""
     if dim is None and ord is not None and A.ndim == 2:
         return matrix_norm(A, ord, (0, 1), keepdim, dtype=dtype)
@@ -287,7 +310,8 @@ def norm(A: Tensor, ord: Any = None, dim: _Dim = None, keepdim: bool = False, *,
     return vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype)
 
 
-def cond(A: Tensor, p: Any = None) -> Tensor:
+@takes_out
+def cond(A: Tensor, p: Any = None, *, out: Optional[Tensor] = None) -> Tensor:
     """The norm of A times that of its inverse; of singular values' ratio for None, 2 and -2."""
     if p in (None, 2, -2):
         S = svdvals(A)
@@ -298,12 +322,14 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
 # -- the rest ------------------------------------------------------------------------------------------------------------------
 
 
-def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+@takes_out
+def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Optional[Tensor] = None) -> Tensor:
     """The cross product along ``dim``."""
     return _f["cross"](input, other, dim)
 
 
-def matmul(input: Tensor, other: Tensor) -> Tensor:
+@takes_out
+def matmul(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """input @ other"""
     return _f["matmul"](input, other)
 
@@ -319,13 +345,15 @@ def vander(x: Tensor, *, N: Optional[int] = None) -> Tensor:
     return powers(x, N, True)
 
 
-def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+@takes_out
+def tensorinv(A: Tensor, ind: int = 2, *, out: Optional[Tensor] = None) -> Tensor:
     """The inverse of A seen as a matrix whose rows are its first ``ind`` dimensions."""
     n = math.prod(A.shape[:ind])
     return inv(A.reshape(n, -1)).reshape(*A.shape[ind:], *A.shape[:ind])
 
 
-def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Sequence[int]] = None) -> Tensor:
+@takes_out
+def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Sequence[int]] = None, *, out: Optional[Tensor] = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B."""
     if dims is not None:
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))

@@ -2,6 +2,7 @@
 
 A case is a path below the module (``nn.functional.pad``, ``Tensor.tile``), arguments, and what is not differentiated."""
 
+import inspect
 import math
 import subprocess
 import sys
@@ -223,6 +224,25 @@ def outputs(value):
 def mine(a):
     t = ampc.tensor(a)
     return t.requires_grad_() if t.is_floating_point() else t
+
+
+@pytest.mark.parametrize(("path", "args", "kwargs"), [(p, a, k) for p, a, k, _ in (c.values for c in CASES)
+                                                         if "out" in getattr(inspect.signature(find(ampc, p)), "parameters", ())],
+                         ids=lambda v: v if isinstance(v, str) else "")
+def test_writes_into_out(path, args, kwargs):
+    """An empty `out` takes the result's shape, one of that shape is written where it lies, another shape or gradients are refused."""
+    f = find(ampc, path)
+    args, kwargs = given(args, kwargs, ampc.tensor)
+    want = outputs(f(*args, **kwargs))
+    for room in ([w.new_empty(0) for w in want], [ampc.zeros_like(w).contiguous() for w in want]):
+        got = f(*args, **kwargs, out=room[0] if len(room) == 1 else tuple(room))
+        assert all(g is r and g.allclose(w, equal_nan=True) for g, r, w in zip(outputs(got), room, want))
+    wrong = [w.new_empty([*w.shape, 2]) for w in want]
+    with pytest.raises(RuntimeError, match="shape"):
+        f(*args, **kwargs, out=wrong[0] if len(wrong) == 1 else tuple(wrong))
+    if len(want) > 1:
+        with pytest.raises(TypeError, match=f"tuple of {len(want)}"):
+            f(*args, **kwargs, out=want[0])
 
 
 @pytest.mark.parametrize(("path", "args", "kwargs", "differentiates"), CASES)

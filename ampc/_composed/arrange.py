@@ -10,6 +10,7 @@ from typing import Any, List, Optional, Tuple, Union
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._out import takes_out
 from .order import searchsorted
 
 _f = _C._functions
@@ -185,13 +186,15 @@ def atleast_3d(*tensors: Any) -> Any:
     return _each(one, tensors)
 
 
-def hstack(tensors: Sequence[Tensor]) -> Tensor:
+@takes_out
+def hstack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
     """Joined along dimension 1, vectors along 0."""
     every = [atleast_1d(t) for t in tensors]
     return _f["cat"](every, 0 if every[0].ndim == 1 else 1)
 
 
-def vstack(tensors: Sequence[Tensor]) -> Tensor:
+@takes_out
+def vstack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
     """Joined along dimension 0, vectors as rows."""
     return _f["cat"]([atleast_2d(t) for t in tensors], 0)
 
@@ -199,12 +202,14 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 row_stack = vstack
 
 
-def dstack(tensors: Sequence[Tensor]) -> Tensor:
+@takes_out
+def dstack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
     """Joined along dimension 2."""
     return _f["cat"]([atleast_3d(t) for t in tensors], 2)
 
 
-def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+@takes_out
+def column_stack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
     """hstack, vectors as columns."""
     return hstack([t.reshape(t.numel(), 1) if t.ndim <= 1 else t for t in tensors])
 
@@ -292,12 +297,14 @@ def _below(x: Tensor, diagonal: int, what: str) -> Tensor:
     return cols - rows.unsqueeze(1) <= diagonal
 
 
-def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+@takes_out
+def tril(input: Tensor, diagonal: int = 0, *, out: Optional[Tensor] = None) -> Tensor:
     """The lower triangle of matrices, up to ``diagonal`` above the main one; zeros elsewhere."""
     return _f["where"](_below(input, diagonal, "tril"), input, 0 if input.dtype != _C.bool else False)
 
 
-def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+@takes_out
+def triu(input: Tensor, diagonal: int = 0, *, out: Optional[Tensor] = None) -> Tensor:
     """The upper triangle of matrices, from ``diagonal`` above the main one; zeros elsewhere."""
     return _f["where"](_below(input, diagonal - 1, "triu"), 0 if input.dtype != _C.bool else False, input)
 
@@ -342,7 +349,8 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return flat.movedim((-2, -1), (a, b))
 
 
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+@takes_out
+def diag(input: Tensor, diagonal: int = 0, *, out: Optional[Tensor] = None) -> Tensor:
     """A vector as a diagonal matrix, or the diagonal of a matrix."""
     if input.ndim == 1:
         return diag_embed(input, diagonal)
@@ -370,11 +378,13 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return out
 
 
-def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Optional[int] = None, end: Optional[int] = None, step: int = 1) -> Tensor:
+@takes_out
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Optional[int] = None, end: Optional[int] = None, step: int = 1,
+                  *, out: Optional[Tensor] = None) -> Tensor:
     """A copy with src written at start:end:step of ``dim``."""
-    out = input.clone()
-    _f["_slice"](out, dim, start, end, step).copy_(src)
-    return out
+    y = input.clone()
+    _f["_slice"](y, dim, start, end, step).copy_(src)
+    return y
 
 
 def vander(x: Tensor, N: Optional[int] = None, increasing: bool = False) -> Tensor:

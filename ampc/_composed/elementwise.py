@@ -8,6 +8,7 @@ from typing import Any, Optional
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._out import takes_out
 from .order import searchsorted
 
 _f = _C._functions
@@ -25,56 +26,67 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def sgn(input: Tensor) -> Tensor:
+@takes_out
+def sgn(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """sign"""
     return input.sign()
 
 
-def fix(input: Tensor) -> Tensor:
+@takes_out
+def fix(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """trunc"""
     return input.trunc()
 
 
-def deg2rad(input: Tensor) -> Tensor:
+@takes_out
+def deg2rad(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Degrees as radians."""
     return input * (math.pi / 180)
 
 
-def rad2deg(input: Tensor) -> Tensor:
+@takes_out
+def rad2deg(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Radians as degrees."""
     return input * (180 / math.pi)
 
 
-def sinc(input: Tensor) -> Tensor:
+@takes_out
+def sinc(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
     zero = input == 0
     x = _f["where"](zero, 1.0, input) * math.pi
     return _f["where"](zero, 1.0, x.sin() / x)
 
 
-def ldexp(input: Tensor, other: Tensor) -> Tensor:
+@takes_out
+def ldexp(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """x * 2 ** other"""
     return input * _f["exp2"](other if other.is_floating_point() else other.to(_C.get_default_dtype()))
 
 
-def float_power(input: Any, exponent: Any) -> Tensor:
+@takes_out
+def float_power(input: Any, exponent: Any, *, out: Optional[Tensor] = None) -> Tensor:
     """x ** exponent in float64."""
     wide = lambda v: v.double() if isinstance(v, Tensor) else v  # noqa: E731
     x, e = wide(input), wide(exponent)
     return _f["pow"](x, e)
 
 
-def isposinf(input: Tensor) -> Tensor:
+@takes_out
+def isposinf(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """True where x is inf."""
     return input == math.inf
 
 
-def isneginf(input: Tensor) -> Tensor:
+@takes_out
+def isneginf(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """True where x is -inf."""
     return input == -math.inf
 
 
-def nan_to_num(input: Tensor, nan: Optional[float] = None, posinf: Optional[float] = None, neginf: Optional[float] = None) -> Tensor:
+@takes_out
+def nan_to_num(input: Tensor, nan: Optional[float] = None, posinf: Optional[float] = None, neginf: Optional[float] = None,
+               *, out: Optional[Tensor] = None) -> Tensor:
     """x with nan replaced by 0 and the infinities by the dtype's extremes, or by what is given."""
     if not input.is_floating_point():
         return input.clone()
@@ -88,7 +100,8 @@ def nan_to_num_(self: Tensor, nan: Optional[float] = None, posinf: Optional[floa
     return self.copy_(nan_to_num(self, nan, posinf, neginf))
 
 
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+@takes_out
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """True where an element is among test_elements."""
     some = next(t for t in (elements, test_elements) if isinstance(t, Tensor))
     x = elements if isinstance(elements, Tensor) else make.tensor(elements, device=some.device)

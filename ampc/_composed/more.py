@@ -8,6 +8,7 @@ from typing import Any, List, Optional, Tuple
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._out import takes_out
 
 _f = _C._functions
 
@@ -229,7 +230,8 @@ def share_memory_(self: Tensor) -> Tensor:
     raise NotImplementedError("share_memory_: memory is not shared between processes; send arrays, or use threads")
 
 
-def gcd(input: Tensor, other: Tensor) -> Tensor:
+@takes_out
+def gcd(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """The greatest common divisor of integers, by Euclid's steps for all at once."""
     a, b = input.abs(), other.abs()
     if a.is_floating_point() or b.is_floating_point():
@@ -241,7 +243,8 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
     return a
 
 
-def lcm(input: Tensor, other: Tensor) -> Tensor:
+@takes_out
+def lcm(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """The least common multiple of integers."""
     d = gcd(input, other)
     return (input // _f["where"](d == 0, 1, d) * other).abs()

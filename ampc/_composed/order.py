@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from collections.abc import Sequence
 from typing import Any, Optional
 
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._out import takes_out
 
 _f = _C._functions
 
@@ -46,7 +48,8 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     return input.sort(dim, descending)[1]
 
 
-def msort(input: Tensor) -> Tensor:
+@takes_out
+def msort(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Sorted along dimension 0."""
     return input.sort(0)[0]
 
@@ -56,7 +59,8 @@ def argwhere(input: Tensor) -> Tensor:
     return input.nonzero()
 
 
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
+@takes_out
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Optional[Sequence[Tensor]] = None) -> Pair:
     """The k-th smallest value along ``dim``, counted from 1, and where it is."""
     n = _some(input, dim, "kthvalue")
     if not 1 <= k <= n:
@@ -66,7 +70,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pai
     return _picked(*input.sort(dim), k - 1, dim, keepdim)
 
 
-def median(input: Tensor, dim: Optional[int] = None, keepdim: bool = False) -> Any:
+@takes_out
+def median(input: Tensor, dim: Optional[int] = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """The lower one of the middle values: of all, or along ``dim`` with where it is; nan when there is one."""
     if dim is None:
         flat = input.reshape(-1)
@@ -84,7 +89,8 @@ def median(input: Tensor, dim: Optional[int] = None, keepdim: bool = False) -> A
     return _picked(values, indices, middle, dim, keepdim)
 
 
-def nanmedian(input: Tensor, dim: Optional[int] = None, keepdim: bool = False) -> Any:
+@takes_out
+def nanmedian(input: Tensor, dim: Optional[int] = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """median of what is not nan."""
     if dim is None:
         flat = input.reshape(-1)
@@ -96,7 +102,8 @@ def nanmedian(input: Tensor, dim: Optional[int] = None, keepdim: bool = False) -
     return Pair(pair.values.reshape(()), pair.indices.reshape(())) if input.ndim == 0 else pair
 
 
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
+@takes_out
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Optional[Sequence[Tensor]] = None) -> Pair:
     """The most frequent value along ``dim`` (the smallest of equally frequent ones), and where it last is."""
     _some(input, dim, "mode")
     if input.ndim == 0:
@@ -156,17 +163,22 @@ def _quantile(what: str, x: Tensor, q: Any, dim: Optional[int], keepdim: bool, i
     return out if part.ndim else out.squeeze(0)
 
 
-def quantile(input: Tensor, q: Any, dim: Optional[int] = None, keepdim: bool = False, *, interpolation: str = "linear") -> Tensor:
+@takes_out
+def quantile(input: Tensor, q: Any, dim: Optional[int] = None, keepdim: bool = False, *, interpolation: str = "linear",
+             out: Optional[Tensor] = None) -> Tensor:
     """The value below which the part ``q`` in [0, 1] lies, of all or along ``dim``; several q make a dimension in front."""
     return _quantile("quantile", input, q, dim, keepdim, interpolation, False)
 
 
-def nanquantile(input: Tensor, q: Any, dim: Optional[int] = None, keepdim: bool = False, *, interpolation: str = "linear") -> Tensor:
+@takes_out
+def nanquantile(input: Tensor, q: Any, dim: Optional[int] = None, keepdim: bool = False, *, interpolation: str = "linear",
+                out: Optional[Tensor] = None) -> Tensor:
     """quantile of what is not nan."""
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
 
 
-def aminmax(input: Tensor, *, dim: Optional[int] = None, keepdim: bool = False) -> Extremes:
+@takes_out
+def aminmax(input: Tensor, *, dim: Optional[int] = None, keepdim: bool = False, out: Optional[Sequence[Tensor]] = None) -> Extremes:
     """The smallest and the largest value, of all or along ``dim``."""
     over = None if dim is None else [dim]
     return Extremes(input.amin(over, keepdim), input.amax(over, keepdim))
@@ -180,8 +192,9 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 # -- places in a sorted list -----------------------------------------------------------------------------------------------
 
 
+@takes_out
 def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: Optional[str] = None,
-                 sorter: Optional[Tensor] = None) -> Tensor:
+                 sorter: Optional[Tensor] = None, out: Optional[Tensor] = None) -> Tensor:
     """Where values would go into rows in order along the last dimension: before equal ones, behind them with right=True
     (side='right')."""
     if side not in (None, "left", "right"):
@@ -206,7 +219,8 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     return low.int() if out_int32 else low
 
 
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+@takes_out
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Between which boundaries values lie: searchsorted(boundaries, input)."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"bucketize: `boundaries` must be a vector, got {boundaries.ndim} dimensions")
@@ -234,7 +248,8 @@ def bincount(input: Tensor, weights: Optional[Tensor] = None, minlength: int = 0
     return make.zeros(size, dtype=each.dtype, device=input.device).scatter_add(0, input.long(), each)
 
 
-def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+@takes_out
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Optional[Tensor] = None) -> Tensor:
     """How many values lie in each of ``bins`` equal parts of [min, max], the last one closed; of the values' own range when both
     are 0."""
     if bins < 1:

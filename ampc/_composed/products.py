@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _C
 from .._C import Tensor
+from .._out import takes_out, written
 
 _f = _C._functions
 
@@ -14,12 +15,14 @@ __all__ = ["chain_matmul", "einsum", "ger", "kron", "tensordot"]
 METHODS = ["ger", "kron", "addmm_", "addmv_", "addr_", "addbmm_", "baddbmm_", "renorm_"]
 
 
-def ger(input: Tensor, vec2: Tensor) -> Tensor:
+@takes_out
+def ger(input: Tensor, vec2: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """outer"""
     return _f["outer"](input, vec2)
 
 
-def kron(input: Tensor, other: Tensor) -> Tensor:
+@takes_out
+def kron(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Kronecker's product."""
     n = max(input.ndim, other.ndim)
     a, b = [1] * (n - input.ndim) + list(input.shape), [1] * (n - other.ndim) + list(other.shape)
@@ -28,7 +31,8 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     return (left * right).reshape([x * y for x, y in zip(a, b)])
 
 
-def chain_matmul(*matrices: Tensor) -> Tensor:
+@takes_out
+def chain_matmul(*matrices: Tensor, out: Optional[Tensor] = None) -> Tensor:
     """The product of all, in the order that costs least. 16 bits under autocast."""
     if len(matrices) == 1:
         return matrices[0]
@@ -46,7 +50,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     else:
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
     y = _f["_tensordot"](a, b, left, right)
-    return y if out is None else out.copy_(y)
+    return written(y, out)
 
 
 # -- einsum ---------------------------------------------------------------------------------------------------------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Optional
 
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._out import takes_out
 
 __all__ = ["bernoulli", "multinomial", "normal", "poisson"]
 METHODS = ["bernoulli", "multinomial", "exponential_", "cauchy_", "log_normal_", "geometric_"]
@@ -17,7 +18,8 @@ def _stream(generator: Any) -> Any:
     return contextlib.nullcontext() if generator is None else generator
 
 
-def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:
+@takes_out
+def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """1 with the probability that each element gives (or ``p``), else 0. RuntimeError outside [0, 1]."""
     chance = input if p is None else make.full_like(input, p)
     if bool(((chance < 0) | (chance > 1) | chance.isnan()).any()):
@@ -26,7 +28,8 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor:
         return (make.rand(chance.shape, dtype=_C.float32, device=chance.device) < chance.float()).to(input.dtype)
 
 
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
+@takes_out
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Indices drawn from each row with the probabilities (up to a factor) that its values are: int64 [..., num_samples]."""
     if input.ndim not in (1, 2):
         raise RuntimeError(f"multinomial: expected 1 or 2 dimensions, got {input.ndim}")

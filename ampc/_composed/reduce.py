@@ -6,6 +6,7 @@ from typing import Any, Optional, Tuple
 
 from .. import _C
 from .._C import Tensor
+from .._out import takes_out, written
 
 _f = _C._functions
 
@@ -18,12 +19,14 @@ def _plain(x: Tensor) -> Tensor:
     return _f["where"](x.isnan(), 0.0, x) if x.is_floating_point() else x
 
 
-def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+@takes_out
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """sum with nan counting 0."""
     return _plain(input).sum(dim, keepdim, dtype=dtype)
 
 
-def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+@takes_out
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """mean of what is not nan."""
     return nansum(input, dim, keepdim, dtype=dtype) / input.isnan().logical_not().sum(dim, keepdim)
 
@@ -45,12 +48,14 @@ def trace(input: Tensor) -> Tensor:
     return input.diagonal().sum()
 
 
-def frobenius_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+@takes_out
+def frobenius_norm(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Optional[Tensor] = None) -> Tensor:
     """The square root of the sum of squares. float32 under autocast."""
     return _f["_norm"](input, 2, dim, keepdim)
 
 
-def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+@takes_out
+def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Optional[Tensor] = None) -> Tensor:
     """The sum of singular values. float32 under autocast."""
     from ..linalg import matrix_norm
     return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
@@ -64,10 +69,12 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
         raise RuntimeError(f"norm: `p` must be a number, 'fro' or 'nuc', got {p!r}")
     else:
         y = _f["_norm"](input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
-    return y if out is None else out.copy_(y)
+    return written(y, out)
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Optional[Tensor] = None, append: Optional[Tensor] = None) -> Tensor:
+@takes_out
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Optional[Tensor] = None, append: Optional[Tensor] = None,
+         *, out: Optional[Tensor] = None) -> Tensor:
     """Differences of neighbours along ``dim``, ``n`` times."""
     if input.ndim == 0:
         raise RuntimeError("diff: a 0-d tensor has no neighbours")

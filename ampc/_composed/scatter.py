@@ -8,6 +8,7 @@ from typing import Any, List, Optional, Tuple
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._out import takes_out
 from ..autograd import Function
 from .order import aminmax
 
@@ -52,7 +53,9 @@ def _cut(src: Tensor, index: Tensor, what: str) -> Tensor:
     return src
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Optional[str] = None) -> Tensor:
+@takes_out
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Optional[str] = None,
+            out: Optional[Tensor] = None) -> Tensor:
     """x with src (a tensor or a number) written at ``index`` along ``dim``; of several writes to one place, one stands.
     ``reduce`` 'add' or 'multiply' joins them with what is there."""
     if reduce is not None:
@@ -85,7 +88,9 @@ def _extreme_of(dtype: Any, largest: bool) -> Any:
     return limits.max if largest else limits.min
 
 
-def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+@takes_out
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True,
+                   out: Optional[Tensor] = None) -> Tensor:
     """x with src joined to it at ``index`` along ``dim`` by 'sum', 'prod', 'mean', 'amax' or 'amin'; without ``include_self`` what
     was there counts only where nothing comes."""
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
@@ -176,7 +181,8 @@ class _Extreme(Function):
         return _f["where"](stays, share, 0.0), _f["where"](ties, share[at], 0.0), None, None, None
 
 
-def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+@takes_out
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """x with slices of source written at ``index`` (1-d) along ``dim``. Widest dtype under autocast."""
     input, source = _widest(input, source)
     if source.dtype != input.dtype:
@@ -196,7 +202,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return index_copy(input, dim, index, fill)
 
 
-def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+@takes_out
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
+                 out: Optional[Tensor] = None) -> Tensor:
     """scatter_reduce of whole slices: 'prod', 'mean', 'amax' or 'amin'."""
     d = dim % max(input.ndim, 1)
     at = index.reshape([-1 if k == d else 1 for k in range(source.ndim)]).expand(source.shape)
@@ -213,7 +221,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return input.index_put(list(where.nonzero(as_tuple=True)), source.reshape(-1)[:n]) if n else input.clone()
 
 
-def take(input: Tensor, index: Tensor) -> Tensor:
+@takes_out
+def take(input: Tensor, index: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Elements of the flattened tensor."""
     return input.reshape(-1)[index]
 
@@ -223,7 +232,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return input.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate).reshape(input.shape)
 
 
-def take_along_dim(input: Tensor, indices: Tensor, dim: Optional[int] = None) -> Tensor:
+@takes_out
+def take_along_dim(input: Tensor, indices: Tensor, dim: Optional[int] = None, *, out: Optional[Tensor] = None) -> Tensor:
     """gather with broadcasting; of the flattened tensors when ``dim`` is None."""
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))

@@ -1,0 +1,33 @@
+"""``out=`` of functions that are put together in Python."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from . import _C
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def written(result: Any, out: Any) -> Any:
+    """``result``, a Tensor or a tuple of them, written into ``out`` by the rules of the table's operators: its dtype, its shape or
+    none, no gradients. Returns it."""
+    if out is None:
+        return result
+    if not isinstance(result, tuple):
+        return _C._functions["clone"](result, out=out)
+    if not isinstance(out, (tuple, list)) or len(out) != len(result):
+        raise TypeError(f"out: expected a tuple of {len(result)} Tensors, got {type(out).__name__}"
+                        + (f" of {len(out)}" if isinstance(out, (tuple, list)) else ""))
+    each = [written(r, o) for r, o in zip(result, out)]
+    return type(result)(*each) if hasattr(result, "_fields") else tuple(each)
+
+
+def takes_out(f: F) -> F:
+    """For functions whose signature names ``out`` and whose body knows nothing of it."""
+    @functools.wraps(f)
+    def g(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        return written(f(*args, **kwargs), out)
+    return g  # type: ignore[return-value]
