@@ -21,7 +21,7 @@ _I64 = _C.int64
 
 def _finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None) -> Tensor:
     if out is not None:
-        return written(t, out)
+        return written(t, out, "new tensor")
     if requires_grad:
         t.requires_grad = True
     return t

@@ -11,17 +11,19 @@ from . import _C
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def written(result: Any, out: Any) -> Any:
+def written(result: Any, out: Any, what: str) -> Any:
     """``result``, a Tensor or a tuple of them, written into ``out`` by the rules of the table's operators: its dtype, its shape or
-    none, no gradients. Returns it."""
+    none, no gradients. Returns it. Errors name the function ``what``."""
     if out is None:
         return result
     if not isinstance(result, tuple):
+        if isinstance(out, _C.Tensor) and out.numel() and out.shape != result.shape:
+            raise RuntimeError(f"{what}: `out` has shape {list(out.shape)}, the result {list(result.shape)}")
         return _C._functions["clone"](result, out=out)
     if not isinstance(out, (tuple, list)) or len(out) != len(result):
-        raise TypeError(f"out: expected a tuple of {len(result)} Tensors, got {type(out).__name__}"
+        raise TypeError(f"{what}: expected a tuple of {len(result)} Tensors as `out`, got {type(out).__name__}"
                         + (f" of {len(out)}" if isinstance(out, (tuple, list)) else ""))
-    each = [written(r, o) for r, o in zip(result, out)]
+    each = [written(r, o, what) for r, o in zip(result, out)]
     return type(result)(*each) if hasattr(result, "_fields") else tuple(each)
 
 
@@ -29,5 +31,5 @@ def takes_out(f: F) -> F:
     """For functions whose signature names ``out`` and whose body knows nothing of it."""
     @functools.wraps(f)
     def g(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        return written(f(*args, **kwargs), out)
+        return written(f(*args, **kwargs), out, f.__name__)
     return g  # type: ignore[return-value]

@@ -50,7 +50,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
     else:
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
     y = _f["_tensordot"](a, b, left, right)
-    return written(y, out)
+    return written(y, out, "tensordot")
 
 
 # -- einsum ---------------------------------------------------------------------------------------------------------

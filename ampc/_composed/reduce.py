@@ -69,7 +69,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
         raise RuntimeError(f"norm: `p` must be a number, 'fro' or 'nuc', got {p!r}")
     else:
         y = _f["_norm"](input, 2 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
-    return written(y, out)
+    return written(y, out, "norm")
 
 
 @takes_out
