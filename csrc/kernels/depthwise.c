@@ -51,14 +51,9 @@ static void lay_out(const depthwise *c, int64_t image, int64_t group, float *roo
 
 static void find_offsets(depthwise *c) {
     const ac_geometry *q = &c->q;
-    int64_t each = ac_product3(q->kernel);
+    int64_t each = ac_product3(q->kernel), phase;
     for (int64_t i = 0; i < c->taps; i++) {
-        int64_t tap = i % each, phase = 0, at = 0;
-        int64_t k[3] = {tap / q->kernel[2] / q->kernel[1], tap / q->kernel[2] % q->kernel[1], tap % q->kernel[2]};
-        for (int d = 0; d < 3; d++) {
-            int64_t moved = k[d] * q->dilation[d];
-            phase = phase * q->stride[d] + moved % q->stride[d], at = at * q->size[d] + moved / q->stride[d];
-        }
+        int64_t at = ac_tap_at(q->kernel, q->stride, q->dilation, q->size, i % each, &phase);
         c->offset[i] = i / each * c->room + phase * ac_product3(q->size) + at;
     }
 }

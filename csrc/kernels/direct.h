@@ -31,6 +31,11 @@ typedef struct {
 
 ac_geometry ac_geometry_of(const ac_windows *w, bool turned);
 
+/* Where tap `tap` of a window reads, from the window's first position on: in which phase of the strides, and how far
+ * on in it, positions being laid out as size[]. */
+int64_t ac_tap_at(const int64_t kernel[3], const int64_t stride[3], const int64_t dilation[3], const int64_t size[3],
+                  int64_t tap, int64_t *phase);
+
 /* Positions at + j step of a line hold places from + j every of a tensor, for j < n. */
 typedef struct {
     int64_t at, step, n, from, every;

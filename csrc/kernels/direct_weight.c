@@ -40,18 +40,8 @@ static int64_t steps_for(const weight_walk *w, int64_t places) { return ac_ceil_
 static int64_t taps_of(const weight_walk *w) { return ac_product3(w->w->kernel); }
 static int64_t sums_of(const weight_walk *w) { return taps_of(w) * w->g_panels * w->x_panels * AC_TILE_FLOATS; }
 
-/* A tap's phase, and how far its places are from those of the first tap. */
 static int64_t tap_at(const weight_walk *w, int64_t tap, int64_t *phase) {
-    const ac_windows *win = w->w;
-    int64_t k[3] = {tap / win->kernel[2] / win->kernel[1], tap / win->kernel[2] % win->kernel[1], tap % win->kernel[2]};
-    int64_t at = 0;
-    *phase = 0;
-    for (int d = 0; d < 3; d++) {
-        int64_t moved = k[d] * win->dilation[d];
-        *phase = *phase * win->stride[d] + moved % win->stride[d];
-        at = at * w->size[d] + moved / win->stride[d];
-    }
-    return at;
+    return ac_tap_at(w->w->kernel, w->w->stride, w->w->dilation, w->size, tap, phase);
 }
 
 /* -- plan -------------------------------------------------------------------------------------------------- */

@@ -49,6 +49,18 @@ ac_geometry ac_geometry_of(const ac_windows *w, bool turned) {
     return q;
 }
 
+int64_t ac_tap_at(const int64_t kernel[3], const int64_t stride[3], const int64_t dilation[3], const int64_t size[3],
+                  int64_t tap, int64_t *phase) {
+    int64_t k[3] = {tap / kernel[2] / kernel[1], tap / kernel[2] % kernel[1], tap % kernel[2]}, at = 0;
+    *phase = 0;
+    for (int d = 0; d < 3; d++) {
+        int64_t moved = k[d] * dilation[d];
+        *phase = *phase * stride[d] + moved % stride[d];
+        at = at * size[d] + moved / stride[d];
+    }
+    return at;
+}
+
 static int64_t ceil_at(int64_t x, int64_t by) { return x > 0 ? ac_ceil_div(x, by) : 0; } /* 0 at least */
 
 ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread, int64_t every, int64_t size) {
