@@ -11,18 +11,26 @@ from . import _C
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _check(result: Any, out: Any, what: str) -> None:
+    if not isinstance(out, _C.Tensor):
+        raise TypeError(f"{what}: `out` must be a Tensor, got {type(out).__name__}")
+    if out.numel() and out.shape != result.shape:
+        raise RuntimeError(f"{what}: `out` has shape {list(out.shape)}, the result {list(result.shape)}")
+
+
 def written(result: Any, out: Any, what: str) -> Any:
     """``result``, a Tensor or a tuple of them, written into ``out`` by the rules of the table's operators: its dtype, its shape or
     none, no gradients. Returns it. Errors name the function ``what``."""
     if out is None:
         return result
     if not isinstance(result, tuple):
-        if isinstance(out, _C.Tensor) and out.numel() and out.shape != result.shape:
-            raise RuntimeError(f"{what}: `out` has shape {list(out.shape)}, the result {list(result.shape)}")
+        _check(result, out, what)
         return _C._functions["clone"](result, out=out)
     if not isinstance(out, (tuple, list)) or len(out) != len(result):
         raise TypeError(f"{what}: expected a tuple of {len(result)} Tensors as `out`, got {type(out).__name__}"
                         + (f" of {len(out)}" if isinstance(out, (tuple, list)) else ""))
+    for r, o in zip(result, out):
+        _check(r, o, what)  # all of them before the first is written
     each = [written(r, o, what) for r, o in zip(result, out)]
     return type(result)(*each) if hasattr(result, "_fields") else tuple(each)
 

@@ -237,9 +237,11 @@ def test_writes_into_out(path, args, kwargs):
     for room in ([w.new_empty(0) for w in want], [ampc.zeros_like(w).contiguous() for w in want]):
         got = f(*args, **kwargs, out=room[0] if len(room) == 1 else tuple(room))
         assert all(g is r and g.allclose(w, equal_nan=True) for g, r, w in zip(outputs(got), room, want))
-    wrong = [w.new_empty([*w.shape, 2]) for w in want]
+    kept = [ampc.zeros_like(w) for w in want[:-1]]
+    wrong = [*kept, want[-1].new_empty([*want[-1].shape, 2])]
     with pytest.raises(RuntimeError, match="shape"):
         f(*args, **kwargs, out=wrong[0] if len(wrong) == 1 else tuple(wrong))
+    assert all(not k.any() for k in kept)  # none is written where one does not fit
     if len(want) > 1:
         with pytest.raises(TypeError, match=f"tuple of {len(want)}"):
             f(*args, **kwargs, out=want[0])

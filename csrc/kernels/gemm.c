@@ -98,9 +98,8 @@ static const char *a_panels(const c_block *w, int64_t k) {
     const plan *p = w->p;
     const ac_operand *a = &p->call->a;
     if (!p->direct) return panels_at(p->a, p, p->a_panels, k, w->a0);
-    int64_t depth = p->cut.steps * p->cut.depth, at = k * depth;
-    if (a->starts) at = a->starts[at / a->run] + at % a->run;
-    return (const char *)a->data + (w->a0 * AC_LANES * a->lane_stride + at) * ac_itemsize(a->dtype);
+    return (const char *)a->data +
+           (w->a0 * AC_LANES * a->lane_stride + k * p->cut.steps * p->cut.depth) * ac_itemsize(a->dtype);
 }
 static const char *b_panels(const c_block *w, int64_t k) { return panels_at(w->p->b, w->p, w->p->b_panels, k, w->b0); }
 
@@ -195,13 +194,8 @@ static bool is_direct(const ac_operand *a, const ac_cut *cut) {
            a->k % cut->depth == 0;
 }
 
-bool ac_gemm_reads(const ac_operand *a) {
-    ac_cut cut = ac_cut_of(ac_micro_for(a->round, true)->kind, a->k, a->run);
-    return is_direct(a, &cut) && a->run % cut.depth == 0;
-}
-
 static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int hands, _Atomic bool *finite) {
-    plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k, g->a.run), .finite = finite};
+    plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
     p.direct = is_direct(&g->a, &p.cut);
     choose_blocks(&p, hands);
@@ -320,19 +314,19 @@ int ac_gemm_run(const ac_gemm_call *g) {
 /* -- operands packed once --------------------------------------------------------------------------------------- */
 
 int64_t ac_gemm_panels_bytes(const ac_operand *b) {
-    ac_cut cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k, b->run);
+    ac_cut cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k);
     return ac_panels_bytes(&cut, b->lanes);
 }
 
 bool ac_gemm_pack(const ac_operand *b, void *panels) {
     _Atomic bool finite = true;
-    plan p = {.cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k, b->run), .finite = &finite};
+    plan p = {.cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k), .finite = &finite};
     pack_all(&p, b, true, panels);
     return atomic_load(&finite);
 }
 
 bool ac_gemm_pack_part(const ac_operand *b, int64_t lane, int64_t lanes, int64_t k, int64_t depth, void *panels) {
-    ac_cut cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k, b->run);
+    ac_cut cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k);
     ac_operand o = *b;
     o.stream = is_large(&cut, b);
     return ac_pack_part(&o, &cut, true, lane / AC_LANES, ac_panels_of(lanes), k / cut.depth, ceil_div(depth, cut.depth),

@@ -28,9 +28,6 @@ int ac_gemm_run(const ac_gemm_call *call) AC_CHECKED;
  * c is not written. */
 int ac_gemm_run_on(const ac_gemm_call *call, const ac_micro *micro, bool *finite) AC_CHECKED;
 
-/* Whether rows of `a` are read where they lie, so that its runs may lie apart. */
-bool ac_gemm_reads(const ac_operand *a);
-
 /* Bytes of `b` (lanes, k and round are read) in the layout that products use it in again and again. */
 int64_t ac_gemm_panels_bytes(const ac_operand *b);
 /* Packs it. False when a value stands against it (inf or nan in float16, where it is split). */

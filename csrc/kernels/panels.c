@@ -11,18 +11,13 @@ static int64_t block_depth(ac_panel_kind kind) {
     return kind == AC_PANEL_F32 ? 192 : kind == AC_PANEL_SPLIT ? 128 : 256;
 }
 
-ac_cut ac_cut_of(ac_panel_kind kind, int64_t k, int64_t run) {
+ac_cut ac_cut_of(ac_panel_kind kind, int64_t k) {
     ac_cut c = {.kind = kind, .depth = kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS};
     c.bytes = kind == AC_PANEL_SPLIT ? 2 * AC_TILE_BYTES : AC_TILE_BYTES;
     c.all_steps = (k + c.depth - 1) / c.depth;
     c.blocks = (k + block_depth(kind) - 1) / block_depth(kind);
     c.steps = c.blocks ? (c.all_steps + c.blocks - 1) / c.blocks : 0;
     c.blocks = c.steps ? (c.all_steps + c.steps - 1) / c.steps : 0; /* as many as that leaves */
-    if (run > 0 && run % c.depth == 0 && k % run == 0) {            /* a run is a whole number of blocks */
-        int64_t steps = run / c.depth, parts = (run + block_depth(kind) - 1) / block_depth(kind);
-        while (steps % parts) parts++;
-        c.steps = steps / parts, c.blocks = c.all_steps / c.steps;
-    }
     return c;
 }
 

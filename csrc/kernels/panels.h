@@ -31,9 +31,6 @@ typedef struct {
     int64_t lane_stride, k_stride; /* in elements */
     ac_dtype round;                /* the dtype that values are rounded to on the way */
     bool stream;                   /* panels are large: write them past the caches */
-    int64_t run;                   /* 0, or k is cut where runs of so many values end */
-    const int64_t *starts;         /* where each run begins, in elements; NULL: they follow each other. Only where
-                                    * panels are read directly (ac_gemm_reads) */
 } ac_operand;
 
 /* How an operand of depth k is cut: `blocks` k blocks of `steps` steps (the last may have fewer). */
@@ -44,7 +41,7 @@ typedef struct {
     int64_t steps, blocks; /* steps a block */
 } ac_cut;
 
-ac_cut ac_cut_of(ac_panel_kind kind, int64_t k, int64_t run);
+ac_cut ac_cut_of(ac_panel_kind kind, int64_t k);
 static inline int64_t ac_panels_of(int64_t lanes) { return (lanes + AC_LANES - 1) / AC_LANES; }
 static inline int64_t ac_cut_steps(const ac_cut *c, int64_t block) { /* steps of one block */
     int64_t left = c->all_steps - block * c->steps;
