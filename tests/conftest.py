@@ -11,7 +11,7 @@ SIMULATOR = HERE.parent / "build" / "cuda_sim"
 
 
 def build_simulator():
-    """The stand-in driver and cuBLASLt of tests/cuda_sim, made where they are out of date."""
+    """The stand-in driver, cuBLASLt and cuDNN of tests/cuda_sim, made where they are out of date."""
     subprocess.run(["make", "-s", "-C", str(HERE / "cuda_sim"), f"OUT={SIMULATOR}"], check=True)
     return SIMULATOR
 

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from where import DEVICE
+from where import DEVICE, ON_GPU
 
 import ampc
 
@@ -394,6 +394,15 @@ DIRECT = [  # nd, channels, outs, sizes, kernel, stride, padding, dilation, grou
 ]
 
 
+@pytest.fixture(params=["cudnn", "columns"] if ON_GPU else ["cpu"])
+def ways(request):
+    """The ways that a convolution has on this device."""
+    ampc.backends.cudnn.enabled = request.param == "cudnn"
+    yield
+    ampc.backends.cudnn.enabled = True
+
+
+@pytest.mark.usefixtures("ways")
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
 @pytest.mark.parametrize("shape", DIRECT, ids=str)
 def test_convolutions_of_many_channels_or_few(shape, dtype):
@@ -416,6 +425,7 @@ def test_convolutions_of_many_channels_or_few(shape, dtype):
         assert (got.double() - want).abs().max().item() <= room
 
 
+@pytest.mark.usefixtures("ways")
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
 @pytest.mark.parametrize("groups, outs", [(1, 24), (16, 2), (8, 3)])
 @pytest.mark.parametrize("size, how", [((5, 6), {"stride": (2, 1), "padding": 1, "output_padding": (1, 0), "dilation": (1, 2)}), ((9, 40), {"padding": (1, 0)}),

@@ -1,10 +1,13 @@
 """CUDA's own: devices, moving between them, and the same numbers as on the CPU. Runs with ``--device sim`` on the
 simulator of tests/cuda_sim and with ``--device cuda`` on a GPU."""
 
+import ctypes
+import os
+
 import numpy as np
 import pytest
 from samples import CASES, CPU_ONLY, IDS, ROWS, SAMPLES, WIDE_ONLY, function, outputs, to_ampc
-from where import ON_GPU, SIMULATED, simulated, simulator
+from where import ON_GPU, SIMULATED, settled, simulated, simulator
 
 import ampc
 
@@ -80,6 +83,40 @@ def test_mixtures():
     import pickle
 
     assert copy.deepcopy(x).is_cuda and pickle.loads(pickle.dumps(x)).device == x.device
+
+
+@simulated
+def test_convolutions_use_cudnn_where_it_takes_them():
+    count = ctypes.CDLL(os.path.join(os.environ["AMPC_CUDA_LIBS"], "libcudnn.so.9")).ampc_simulated_convolutions
+    F, cudnn = ampc.nn.functional, ampc.backends.cudnn
+    assert cudnn.is_available() and cudnn.version() == 91000 and cudnn.enabled and "9.10.0" in ampc._C._cuda_note("cudnn")
+
+    def calls(f):
+        before = count()
+        y = settled(f())
+        return count() - before, y
+
+    x, w, b = ampc.randn(2, 4, 7, 6), ampc.randn(6, 2, 3, 3), ampc.randn(6)
+    one, y = calls(lambda: F.conv2d(x, w, b, padding=1, groups=2))
+    with ampc.autocast("cuda"):
+        low, z = calls(lambda: F.conv2d(x, w, b, padding=1, groups=2))
+    back, _ = calls(lambda: F.conv_transpose2d(y, w, groups=2))
+    last, v = calls(lambda: F.conv2d(x.to(memory_format=ampc.channels_last), w, b, padding=1, groups=2))
+    assert (one, low, back, last) == (1, 1, 1, 1) and v.equal(y) and z.dtype is ampc.float16 and (z - y).abs().max().item() < 0.05
+    # what it does not take: float64, what the library refuses, a biased transposed one (it would round twice)
+    refused, u = calls(lambda: F.conv2d(x.to(memory_format=ampc.channels_last), w, dilation=2, padding=2, groups=2))
+    assert refused == 0 and (u - F.conv2d(x, w, dilation=2, padding=2, groups=2)).abs().max().item() < 1e-5
+    assert calls(lambda: F.conv2d(x.double(), w.double(), groups=2))[0] == 0 and calls(lambda: F.conv_transpose2d(y, w, ampc.randn(4), groups=2))[0] == 0
+    try:
+        cudnn.enabled = False
+        none, t = calls(lambda: F.conv2d(x, w, b, padding=1, groups=2))
+    finally:
+        cudnn.enabled = True
+    assert none == 0 and (t - y).abs().max().item() < 1e-5
+    assert cudnn.deterministic and not cudnn.benchmark and not cudnn.allow_tf32
+    for name in ("enabled", "allow_tf32", "deterministic", "benchmark"):
+        with pytest.raises(TypeError, match=name):
+            setattr(cudnn, name, 1)
 
 
 # -- the same numbers ------------------------------------------------------------------------------------------------

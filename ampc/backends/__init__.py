@@ -1,5 +1,5 @@
 """Switches of the backends, under torch's names."""
 
-from . import cuda
+from . import cuda, cudnn
 
-__all__ = ["cuda"]
+__all__ = ["cuda", "cudnn"]

@@ -17,7 +17,7 @@ def _cuda() -> list:
     else:
         found = "none can be used"
     return [("GPUs", found), ("GPU code", note("kernels")), ("NVIDIA driver", note("driver")), ("cuBLASLt", note("cublasLt")),
-            ("NCCL", note("nccl") + " (nothing uses it yet)"), ("cuDNN", note("cudnn") + " (nothing uses it yet)")]
+            ("NCCL", note("nccl") + " (nothing uses it yet)"), ("cuDNN", note("cudnn"))]
 
 
 def info() -> str:

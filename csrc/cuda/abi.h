@@ -1,5 +1,5 @@
-/* What is used of the CUDA driver and of cuBLASLt, declared here so that the host code compiles without any
- * toolkit: types, constants, functions. Both are opened by name at run time. Where the real headers are present,
+/* What is used of the CUDA driver, of cuBLASLt and of cuDNN, declared here so that the host code compiles without any
+ * toolkit: types, constants, functions. All are opened by name at run time. Where the real headers are present,
  * abi_check.c includes them first and compares; then the types below are theirs. */
 #ifndef AC_CUDA_ABI_H
 #define AC_CUDA_ABI_H
@@ -54,6 +54,23 @@ typedef struct {
 typedef struct CUstream_st *cudaStream_t;
 #endif
 
+#ifndef AC_CUDNN_HEADERS
+typedef int cudnnStatus_t;
+typedef int cudnnDataType_t;
+typedef int cudnnTensorFormat_t;
+typedef int cudnnConvolutionMode_t;
+typedef int cudnnMathType_t;
+typedef int cudnnConvolutionFwdAlgo_t;
+typedef int cudnnConvolutionBwdDataAlgo_t;
+typedef int cudnnActivationMode_t;
+typedef int cudnnNanPropagation_t;
+typedef struct cudnnContext *cudnnHandle_t;
+typedef struct cudnnTensorStruct *cudnnTensorDescriptor_t;
+typedef struct cudnnFilterStruct *cudnnFilterDescriptor_t;
+typedef struct cudnnConvolutionStruct *cudnnConvolutionDescriptor_t;
+typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
+#endif
+
 /* Name in the real header, our name, value. */
 #define AC_CU_CONSTANTS(ROW)                                                                                           \
     ROW(CUDA_SUCCESS, AC_CU_SUCCESS, 0)                                                                                \
@@ -101,9 +118,24 @@ typedef struct CUstream_st *cudaStream_t;
     ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AC_LT_ALIGNMENT_C, 7)                                              \
     ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AC_LT_ALIGNMENT_D, 8)
 
+#define AC_DNN_CONSTANTS(ROW)                                                                                          \
+    ROW(CUDNN_STATUS_SUCCESS, AC_DNN_SUCCESS, 0)                                                                       \
+    ROW(CUDNN_DATA_FLOAT, AC_DNN_F32, 0)                                                                               \
+    ROW(CUDNN_DATA_HALF, AC_DNN_F16, 2)                                                                                \
+    ROW(CUDNN_DATA_BFLOAT16, AC_DNN_BF16, 9)                                                                           \
+    ROW(CUDNN_TENSOR_NCHW, AC_DNN_ROW_MAJOR, 0)                                                                        \
+    ROW(CUDNN_CROSS_CORRELATION, AC_DNN_CORRELATION, 1)                                                                \
+    ROW(CUDNN_TENSOR_OP_MATH, AC_DNN_TENSOR_CORES, 1)                                                                  \
+    ROW(CUDNN_FMA_MATH, AC_DNN_PLAIN_MATH, 3)                                                                          \
+    ROW(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, AC_DNN_FORWARD, 1)                                           \
+    ROW(CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, AC_DNN_BACKWARD, 1)                                                         \
+    ROW(CUDNN_ACTIVATION_IDENTITY, AC_DNN_IDENTITY, 5)                                                                 \
+    ROW(CUDNN_PROPAGATE_NAN, AC_DNN_PROPAGATE_NAN, 1)
+
 #define AC_CONSTANT(real, own, value) own = value,
 enum { AC_CU_CONSTANTS(AC_CONSTANT) AC_CU_END_ };
 enum { AC_LT_CONSTANTS(AC_CONSTANT) AC_LT_END_ };
+enum { AC_DNN_CONSTANTS(AC_CONSTANT) AC_DNN_END_ };
 #undef AC_CONSTANT
 
 /* The driver's functions: exported name, parameters. All return CUresult. */
@@ -178,6 +210,41 @@ enum { AC_LT_CONSTANTS(AC_CONSTANT) AC_LT_END_ };
         cublasLtMatrixLayout_t, void *, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,          \
         cudaStream_t)
 
+/* cuDNN's functions, of the API of convolutions that versions 7 to 9 share; all return cudnnStatus_t. */
+#define AC_DNN_FUNCTIONS(ROW)                                                                                          \
+    ROW(cudnnCreate, cudnnHandle_t *)                                                                                  \
+    ROW(cudnnSetStream, cudnnHandle_t, cudaStream_t)                                                                   \
+    ROW(cudnnCreateTensorDescriptor, cudnnTensorDescriptor_t *)                                                        \
+    ROW(cudnnDestroyTensorDescriptor, cudnnTensorDescriptor_t)                                                         \
+    ROW(cudnnSetTensorNdDescriptor, cudnnTensorDescriptor_t, cudnnDataType_t, int, const int *, const int *)           \
+    ROW(cudnnCreateFilterDescriptor, cudnnFilterDescriptor_t *)                                                        \
+    ROW(cudnnDestroyFilterDescriptor, cudnnFilterDescriptor_t)                                                         \
+    ROW(cudnnSetFilterNdDescriptor, cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int, const int *)   \
+    ROW(cudnnCreateConvolutionDescriptor, cudnnConvolutionDescriptor_t *)                                              \
+    ROW(cudnnDestroyConvolutionDescriptor, cudnnConvolutionDescriptor_t)                                               \
+    ROW(cudnnSetConvolutionNdDescriptor, cudnnConvolutionDescriptor_t, int, const int *, const int *, const int *,     \
+        cudnnConvolutionMode_t, cudnnDataType_t)                                                                       \
+    ROW(cudnnSetConvolutionGroupCount, cudnnConvolutionDescriptor_t, int)                                              \
+    ROW(cudnnSetConvolutionMathType, cudnnConvolutionDescriptor_t, cudnnMathType_t)                                    \
+    ROW(cudnnCreateActivationDescriptor, cudnnActivationDescriptor_t *)                                                \
+    ROW(cudnnDestroyActivationDescriptor, cudnnActivationDescriptor_t)                                                 \
+    ROW(cudnnSetActivationDescriptor, cudnnActivationDescriptor_t, cudnnActivationMode_t, cudnnNanPropagation_t,       \
+        double)                                                                                                        \
+    ROW(cudnnGetConvolutionForwardWorkspaceSize, cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,      \
+        cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t, size_t *)                    \
+    ROW(cudnnGetConvolutionBackwardDataWorkspaceSize, cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t, \
+        cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t, size_t *)                \
+    ROW(cudnnConvolutionForward, cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,                   \
+        cudnnFilterDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionFwdAlgo_t, void *,        \
+        size_t, const void *, cudnnTensorDescriptor_t, void *)                                                         \
+    ROW(cudnnConvolutionBiasActivationForward, cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,     \
+        cudnnFilterDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionFwdAlgo_t, void *,        \
+        size_t, const void *, cudnnTensorDescriptor_t, const void *, cudnnTensorDescriptor_t, const void *,            \
+        cudnnActivationDescriptor_t, cudnnTensorDescriptor_t, void *)                                                  \
+    ROW(cudnnConvolutionBackwardData, cudnnHandle_t, const void *, cudnnFilterDescriptor_t, const void *,              \
+        cudnnTensorDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionBwdDataAlgo_t, void *,    \
+        size_t, const void *, cudnnTensorDescriptor_t, void *)
+
 typedef struct {
 #define AC_MEMBER(name, ...) CUresult (*name)(__VA_ARGS__);
     AC_CU_FUNCTIONS(AC_MEMBER)
@@ -189,5 +256,11 @@ typedef struct {
     AC_LT_FUNCTIONS(AC_MEMBER)
 #undef AC_MEMBER
 } ac_lt_table;
+
+typedef struct {
+#define AC_MEMBER(name, ...) cudnnStatus_t (*name)(__VA_ARGS__);
+    AC_DNN_FUNCTIONS(AC_MEMBER)
+#undef AC_MEMBER
+} ac_dnn_table;
 
 #endif

@@ -8,6 +8,10 @@
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #define AC_CUBLASLT_HEADERS
+#if __has_include(<cudnn.h>)
+#include <cudnn.h>
+#define AC_CUDNN_HEADERS
+#endif
 #endif
 #endif
 #endif
@@ -26,8 +30,19 @@ AC_LT_CONSTANTS(SAME)
 #define FITS(result, name, ...)                                                                                        \
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), result (*)(__VA_ARGS__)), #name);
 AC_LT_FUNCTIONS(FITS)
+#undef FITS
 _Static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == 96 && sizeof(cublasLtMatmulAlgo_t) == 64,
                "cublasLtMatmulHeuristicResult_t");
+#endif
+#ifdef AC_CUDNN_HEADERS
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#endif
+AC_DNN_CONSTANTS(SAME)
+#define FITS(name, ...)                                                                                                \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), cudnnStatus_t (*)(__VA_ARGS__)), #name);
+AC_DNN_FUNCTIONS(FITS)
+#undef FITS
 #endif
 #endif
 

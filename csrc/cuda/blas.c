@@ -150,16 +150,9 @@ static void forget(plan *p) {
     memset(p, 0, sizeof *p);
 }
 
-static uint64_t hash_of(const product_key *k) { /* FNV-1a */
-    uint64_t h = 0xCBF29CE484222325u;
-    const unsigned char *bytes = (const unsigned char *)k;
-    for (size_t i = 0; i < sizeof *k; i++) h = (h ^ bytes[i]) * 0x100000001B3u;
-    return h ^ h >> 29;
-}
-
 /* The plan for a key, made when there is none; the place of another is taken when all near it are. */
 static plan *plan_for(const product_key *key, cublasLtHandle_t handle) {
-    uint64_t h = hash_of(key);
+    uint64_t h = ac_gpu_hash(key, sizeof *key);
     plan *free = NULL;
     for (int i = 0; i < PROBES; i++) {
         plan *p = &blas.plans[(h + (uint64_t)i) % PLANS];

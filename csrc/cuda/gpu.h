@@ -8,14 +8,16 @@
 
 /* -- libraries (load.c) ----------------------------------------------------------------------------- */
 
-extern ac_cu_table ac_cu; /* filled by ac_gpu_init */
-extern ac_lt_table ac_lt; /* filled by ac_lt_open */
+extern ac_cu_table ac_cu;   /* filled by ac_gpu_init */
+extern ac_lt_table ac_lt;   /* filled by ac_lt_open */
+extern ac_dnn_table ac_dnn; /* filled by ac_dnn_open */
 
 /* Opens the driver, once in a process. RuntimeError that says what is missing; in a child forked from a process
  * that used CUDA, one that says so. Cheap when it has been done. */
 int ac_gpu_init(void) AC_CHECKED;
 bool ac_gpu_usable(void); /* in use, and in this process */
 int ac_lt_open(void) AC_CHECKED;
+bool ac_dnn_open(void); /* whether cuDNN is there */
 bool ac_gpu_is_simulated(void);
 
 /* Folders where libraries may lie, separated by ':'; the first is looked at first. Before first use. */
@@ -27,7 +29,9 @@ const char *ac_gpu_library_note(const char *name);
 int ac_cu_check(CUresult result, const char *what) AC_CHECKED;
 int ac_lt_check(cublasStatus_t status, const char *what) AC_CHECKED;
 
-extern bool ac_gpu_allow_tf32; /* float32 products may round their operands to TF32 */
+extern bool ac_gpu_allow_tf32;       /* float32 products may round their operands to TF32, */
+extern bool ac_gpu_convolution_tf32; /* and cuDNN's convolutions */
+extern bool ac_gpu_use_cudnn;        /* where it is found */
 
 /* -- devices (device.c) ----------------------------------------------------------------------------- */
 
@@ -164,6 +168,17 @@ bool ac_gpu_is_bulk(ac_dtype t);
 static inline bool ac_gpu_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
 /* Sorts (key, payload) pairs by `bits` bits of the key, stably; both arrays are replaced in place. */
 int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t *payload, bool numbered) AC_CHECKED;
+
+/* A convolution, forward or transposed, by cuDNN (cudnn.c): 1 when it is queued, 0 where the library is not there or
+ * does not take this one, -1 with an error. `dtype` is what the product rounds to. */
+int ac_gpu_cudnn_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
+
+/* FNV-1a of a plan's key */
+static inline uint64_t ac_gpu_hash(const void *key, size_t bytes) {
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)key)[i]) * 0x100000001B3u;
+    return h ^ h >> 29;
+}
 
 /* The scaler, the optimizers (lists.c); see backend.h. */
 int ac_cuda_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) AC_CHECKED;

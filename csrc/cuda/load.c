@@ -11,6 +11,7 @@
 
 ac_cu_table ac_cu;
 ac_lt_table ac_lt;
+ac_dnn_table ac_dnn;
 
 /* The driver must know the toolkit that compiled the kernels. */
 #ifndef AC_CUDA_TOOLKIT
@@ -37,8 +38,8 @@ static struct {
     char paths[4096];
     pthread_mutex_t lock;
     bool tried;
-    _Atomic bool ready, lt_ready; /* read without the lock */
-    _Atomic bool forked;          /* a child of the process that uses the driver, which cannot */
+    _Atomic bool ready, lt_ready, dnn_ready, dnn_tried; /* read without the lock */
+    _Atomic bool forked;                                /* a child of the process that uses the driver, which cannot */
     char failure[NOTE_BYTES];
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -87,6 +88,14 @@ static const char *find_lt_functions(void *handle) {
     AC_LT_FUNCTIONS(ROW)
 #undef ROW
     return NULL;
+}
+
+static bool find_dnn_functions(void *handle) {
+#define ROW(name, ...)                                                                                                 \
+    if (!find(handle, #name, &ac_dnn.name)) return false;
+    AC_DNN_FUNCTIONS(ROW)
+#undef ROW
+    return true;
 }
 
 int ac_cu_check(CUresult result, const char *what) {
@@ -179,6 +188,16 @@ int ac_lt_open(void) {
                    "matrix products on CUDA need cuBLASLt (%s): install the toolkit or `pip install "
                    "nvidia-cublas`",
                    l->files[0]);
+}
+
+bool ac_dnn_open(void) {
+    library *l = &libraries[CUDNN];
+    if (state.dnn_tried) return state.dnn_ready;
+    (void)pthread_mutex_lock(&state.lock);
+    if (!state.dnn_tried) state.dnn_ready = (l->handle || open_library(l)) && find_dnn_functions(l->handle);
+    state.dnn_tried = true; /* last: who sees it sees the rest */
+    (void)pthread_mutex_unlock(&state.lock);
+    return state.dnn_ready;
 }
 
 /* Versions, of those that say it by one call. */

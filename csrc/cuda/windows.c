@@ -216,6 +216,8 @@ int ac_cuda_convolution(const ac_run *r) {
     AC_TRY(ac_convolution_windows(&c.w, r->in[0], &kernel, a));
     open_convolution(&c, r, a->groups);
     if (r->out[0]->numel == 0) return 0;
+    int done = ac_gpu_cudnn_convolution(r, &c.w, c.dtype);
+    if (done) return done < 0 ? -1 : 0;
     ac_tensor *weight = dense_weight(&c);
     int failed = weight ? 0 : -1;
     if (!failed && r->in[2]) failed = (c.bias = ac_gpu_contiguous(r->in[2])) ? 0 : -1;

@@ -354,13 +354,19 @@ FUNCTION(scale_update) {
     Py_RETURN_NONE;
 }
 
-FUNCTION(allow_tf32) {
-    int on = -1;
-    ARGS("|p", &on);
-    bool was = ac_gpu_allow_tf32;
-    if (on >= 0) ac_gpu_allow_tf32 = on;
-    return PyBool_FromLong(was);
-}
+/* A switch: its value, and a new one where it is given. */
+#define SWITCH(name, flag)                                                                                             \
+    FUNCTION(name) {                                                                                                   \
+        int on = -1;                                                                                                   \
+        ARGS("|p", &on);                                                                                               \
+        bool was = flag;                                                                                               \
+        if (on >= 0) flag = on;                                                                                        \
+        return PyBool_FromLong(was);                                                                                   \
+    }
+SWITCH(allow_tf32, ac_gpu_allow_tf32)
+SWITCH(convolution_tf32, ac_gpu_convolution_tf32)
+SWITCH(use_cudnn, ac_gpu_use_cudnn)
+#undef SWITCH
 
 #define ROW(name) {"_cuda_" #name, name, METH_VARARGS, NULL}
 static PyMethodDef functions[] = {ROW(count),
@@ -396,6 +402,8 @@ static PyMethodDef functions[] = {ROW(count),
                                   ROW(ledger),
                                   ROW(scale_update),
                                   ROW(allow_tf32),
+                                  ROW(convolution_tf32),
+                                  ROW(use_cudnn),
                                   ROW(owner),
                                   {"_cuda_pin", pin, METH_O, NULL},
                                   {"_cuda_is_pinned", is_pinned, METH_O, NULL},

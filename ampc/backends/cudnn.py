@@ -1,0 +1,71 @@
+"""Convolutions by cuDNN, which is used where it is found; else they go by columns and cuBLASLt.
+
+Always by cuDNN's implicit product, the same numbers every time; so nothing is left for ``benchmark`` to try out."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+from .. import _C
+
+
+def is_available() -> bool:
+    """Whether cuDNN 9 was found."""
+    return version() is not None
+
+
+def version() -> int | None:
+    """Its version as one number, 91000 for 9.10.0; None where it was not found."""
+    numbers = _C._cuda_note("cudnn").split(".")
+    if not all(n.isdigit() for n in numbers):
+        return None
+    major, minor, patch = map(int, numbers)
+    return major * 10000 + minor * 100 + patch
+
+
+def _switch(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"backends.cudnn.{name} must be a bool, got {type(value).__name__}")
+    return value
+
+
+class _Convolutions(ModuleType):
+    @property
+    def enabled(self) -> bool:
+        """Whether convolutions may use cuDNN; True at first."""
+        return _C._cuda_use_cudnn()
+
+    @enabled.setter
+    def enabled(self, on: bool) -> None:
+        _C._cuda_use_cudnn(_switch(on, "enabled"))
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether float32 convolutions may round their operands to TF32 (10 bits of mantissa); False at first, unlike torch's."""
+        return _C._cuda_convolution_tf32()
+
+    @allow_tf32.setter
+    def allow_tf32(self, on: bool) -> None:
+        _C._cuda_convolution_tf32(_switch(on, "allow_tf32"))
+
+    @property
+    def deterministic(self) -> bool:
+        """True: the same numbers every time. False may be asked for and changes nothing."""
+        return True
+
+    @deterministic.setter
+    def deterministic(self, on: bool) -> None:
+        _switch(on, "deterministic")
+
+    @property
+    def benchmark(self) -> bool:
+        """False: one algorithm is used, so none are tried out. True may be asked for and changes nothing."""
+        return False
+
+    @benchmark.setter
+    def benchmark(self, on: bool) -> None:
+        _switch(on, "benchmark")
+
+
+sys.modules[__name__].__class__ = _Convolutions

@@ -1,0 +1,209 @@
+/* Convolutions by cuDNN, where it is found: forward and transposed, whose results have the operands' dtype. Always by
+ * the implicit product: it gives the same numbers every time, adds a bias before its one rounding, and runs on tensor
+ * cores. What it does not take goes by columns (windows.c), as does the weight's gradient, whose sums stay in float32
+ * there, which cuDNN would round to 16 bits. */
+#include "gpu.h"
+
+#include <pthread.h>
+#include <string.h>
+
+bool ac_gpu_use_cudnn = true, ac_gpu_convolution_tf32;
+
+enum { MOST_DIMS = 5 };
+
+/* Everything that decides how a convolution is computed; compared byte by byte. `image` is the side that windows lie
+ * over, `places` the other. */
+typedef struct {
+    int32_t ndim, image[MOST_DIMS], image_step[MOST_DIMS], places[MOST_DIMS], places_step[MOST_DIMS];
+    int32_t weight[MOST_DIMS], padding[3], stride[3], dilation[3];
+    int32_t groups, type, device, transposed, biased, tf32;
+} convolution_key;
+
+typedef struct {
+    convolution_key key;
+    bool used, works;
+    cudnnTensorDescriptor_t image, places, bias;
+    cudnnFilterDescriptor_t weight;
+    cudnnConvolutionDescriptor_t windows;
+    cudnnActivationDescriptor_t activation;
+    size_t workspace; /* bytes */
+} plan;
+
+enum { PLANS = 256 };
+static struct {
+    pthread_mutex_t lock;
+    plan plans[PLANS];
+    cudnnHandle_t handles[AC_MAX_GPUS];
+} dnn = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* -- the key ---------------------------------------------------------------------------------------- */
+
+/* A dimension of height 1 is put in front of the only spatial one: the library knows two or three. */
+static void sizes_of(const ac_tensor *t, int32_t *size, int32_t *step) {
+    int at = 0;
+    for (int d = 0; d < t->ndim; d++) {
+        if (t->ndim == 3 && d == 2) size[at] = 1, step[at++] = (int32_t)(t->shape[2] * t->strides[2]);
+        size[at] = (int32_t)t->shape[d], step[at++] = (int32_t)t->strides[d];
+    }
+}
+
+/* Values without gaps, row by row or with the channels last, few enough for the library's integers. */
+static bool takes_layout(const ac_tensor *t) {
+    if (t->numel > INT32_MAX) return false;
+    if (ac_is_contiguous(t)) return true;
+    int64_t expected = t->shape[1];
+    if (t->strides[1] != 1) return false;
+    for (int d = t->ndim - 1; d > 1; expected *= t->shape[d--])
+        if (t->strides[d] != expected) return false;
+    return t->strides[0] == expected;
+}
+
+static convolution_key key_of(const ac_run *r, const ac_windows *w, ac_dtype dtype, const ac_tensor *x,
+                              const ac_tensor *weight) {
+    const ac_attrs_convolution *a = r->attrs;
+    const ac_tensor *image = a->transposed ? r->out[0] : x, *places = a->transposed ? x : r->out[0];
+    int32_t unused[MOST_DIMS];
+    convolution_key k;
+    memset(&k, 0, sizeof k);
+    k.ndim = x->ndim < 4 ? 4 : x->ndim;
+    sizes_of(image, k.image, k.image_step);
+    sizes_of(places, k.places, k.places_step);
+    sizes_of(weight, k.weight, unused);
+    for (int d = 0; d < k.ndim - 2; d++) {
+        int from = 3 - (k.ndim - 2) + d;
+        k.padding[d] = (int32_t)w->padding[from], k.stride[d] = (int32_t)w->stride[from];
+        k.dilation[d] = (int32_t)w->dilation[from];
+    }
+    k.groups = (int32_t)a->groups, k.device = ac_gpu_index(ac_run_device(r));
+    k.type = dtype == AC_float16 ? AC_DNN_F16 : dtype == AC_bfloat16 ? AC_DNN_BF16 : AC_DNN_F32;
+    k.transposed = a->transposed != 0, k.biased = r->in[2] != NULL, k.tf32 = ac_gpu_convolution_tf32;
+    return k;
+}
+
+/* -- plans: false where the library does not take it ------------------------------------------------- */
+
+#define OK(call) (ac_dnn.call == AC_DNN_SUCCESS)
+
+static bool describe(plan *p) {
+    const convolution_key *k = &p->key;
+    const int32_t line[MOST_DIMS] = {1, k->places[1], 1, 1, 1}, step[MOST_DIMS] = {k->places[1], 1, 1, 1, 1};
+    cudnnDataType_t type = (cudnnDataType_t)k->type;
+    cudnnMathType_t math = k->type == AC_DNN_F32 && !k->tf32 ? AC_DNN_PLAIN_MATH : AC_DNN_TENSOR_CORES;
+    bool good = OK(cudnnCreateTensorDescriptor(&p->image)) && OK(cudnnCreateTensorDescriptor(&p->places)) &&
+                OK(cudnnCreateFilterDescriptor(&p->weight)) && OK(cudnnCreateConvolutionDescriptor(&p->windows));
+    good = good && OK(cudnnSetTensorNdDescriptor(p->image, type, k->ndim, k->image, k->image_step)) &&
+           OK(cudnnSetTensorNdDescriptor(p->places, type, k->ndim, k->places, k->places_step)) &&
+           OK(cudnnSetFilterNdDescriptor(p->weight, type, AC_DNN_ROW_MAJOR, k->ndim, k->weight)) &&
+           OK(cudnnSetConvolutionNdDescriptor(p->windows, k->ndim - 2, k->padding, k->stride, k->dilation,
+                                              AC_DNN_CORRELATION, AC_DNN_F32)) &&
+           OK(cudnnSetConvolutionGroupCount(p->windows, k->groups)) &&
+           OK(cudnnSetConvolutionMathType(p->windows, math));
+    if (!good || !k->biased) return good;
+    return OK(cudnnCreateTensorDescriptor(&p->bias)) && OK(cudnnCreateActivationDescriptor(&p->activation)) &&
+           OK(cudnnSetTensorNdDescriptor(p->bias, type, k->ndim, line, step)) &&
+           OK(cudnnSetActivationDescriptor(p->activation, AC_DNN_IDENTITY, AC_DNN_PROPAGATE_NAN, 0));
+}
+
+static bool measure(plan *p, cudnnHandle_t handle) {
+    if (p->key.transposed)
+        return OK(cudnnGetConvolutionBackwardDataWorkspaceSize(handle, p->weight, p->places, p->windows, p->image,
+                                                               AC_DNN_BACKWARD, &p->workspace));
+    return OK(cudnnGetConvolutionForwardWorkspaceSize(handle, p->image, p->weight, p->windows, p->places,
+                                                      AC_DNN_FORWARD, &p->workspace));
+}
+
+static void forget(plan *p) {
+    if (p->image) (void)ac_dnn.cudnnDestroyTensorDescriptor(p->image);
+    if (p->places) (void)ac_dnn.cudnnDestroyTensorDescriptor(p->places);
+    if (p->bias) (void)ac_dnn.cudnnDestroyTensorDescriptor(p->bias);
+    if (p->weight) (void)ac_dnn.cudnnDestroyFilterDescriptor(p->weight);
+    if (p->windows) (void)ac_dnn.cudnnDestroyConvolutionDescriptor(p->windows);
+    if (p->activation) (void)ac_dnn.cudnnDestroyActivationDescriptor(p->activation);
+    memset(p, 0, sizeof *p);
+}
+
+/* The plan for a key, made at first use, in the place of another where both want the same. One that the library does
+ * not take is kept too, so that it is asked once. */
+static plan *plan_for(const convolution_key *key, cudnnHandle_t handle) {
+    plan *p = &dnn.plans[ac_gpu_hash(key, sizeof *key) % PLANS];
+    if (p->used && memcmp(&p->key, key, sizeof *key) == 0) return p;
+    forget(p);
+    p->key = *key, p->used = true;
+    p->works = describe(p) && measure(p, handle);
+    return p;
+}
+
+/* -- the call --------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const void *x, *weight, *bias;
+    void *y;
+} addresses;
+
+static bool queue(const plan *p, cudnnHandle_t handle, const addresses *at, void *room) {
+    const float one = 1, zero = 0;
+    if (p->key.transposed)
+        return OK(cudnnConvolutionBackwardData(handle, &one, p->weight, at->weight, p->places, at->x, p->windows,
+                                               AC_DNN_BACKWARD, room, p->workspace, &zero, p->image, at->y));
+    if (!p->key.biased)
+        return OK(cudnnConvolutionForward(handle, &one, p->image, at->x, p->weight, at->weight, p->windows,
+                                          AC_DNN_FORWARD, room, p->workspace, &zero, p->places, at->y));
+    return OK(cudnnConvolutionBiasActivationForward(handle, &one, p->image, at->x, p->weight, at->weight, p->windows,
+                                                    AC_DNN_FORWARD, room, p->workspace, &zero, p->places, at->y,
+                                                    p->bias, at->bias, p->activation, p->places, at->y));
+}
+
+/* One call at a time talks to the library: a handle has one stream. 1 done, 0 not taken, -1 failed. */
+static int run_locked(ac_device d, const convolution_key *key, const addresses *at) {
+    cudnnHandle_t *handle = &dnn.handles[ac_gpu_index(d)];
+    if (!*handle && !OK(cudnnCreate(handle))) return *handle = NULL, 0;
+    if (!OK(cudnnSetStream(*handle, ac_gpu_stream(d)))) return 0;
+    plan *p = plan_for(key, *handle);
+    if (!p->works) return 0;
+    ac_gpu_block *room = p->workspace ? ac_gpu_alloc(d, (int64_t)p->workspace) : NULL;
+    if (p->workspace && !room) return -1;
+    p->works = queue(p, *handle, at, room ? ac_gpu_address(room) : NULL);
+    ac_gpu_free(room);
+    return p->works;
+}
+
+static int run_on(ac_device d, const convolution_key *key, const addresses *at) {
+    ac_gpu_scope scope;
+    AC_TRY(ac_gpu_enter(d, &scope));
+    (void)pthread_mutex_lock(&dnn.lock);
+    int done = run_locked(d, key, at);
+    (void)pthread_mutex_unlock(&dnn.lock);
+    ac_gpu_leave(&scope);
+    return done;
+}
+
+/* new: t itself where it has the dtype, and the layout, else a row-major copy that has */
+static ac_tensor *as_operand(ac_tensor *t, ac_dtype dtype, bool good_layout) {
+    if (t->dtype == dtype && good_layout) return ac_tensor_retain(t);
+    ac_dims shape = ac_shape_of(t);
+    ac_tensor *copy = ac_tensor_new_on(ac_device_of(t), dtype, &shape);
+    if (copy && ac_gpu_copy(copy, t) < 0) ac_tensor_clear(&copy);
+    return copy;
+}
+
+int ac_gpu_cudnn_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) {
+    const ac_attrs_convolution *a = r->attrs;
+    ac_tensor *y = r->out[0], *x = NULL, *weight = NULL, *bias = NULL;
+    bool fits = dtype != AC_float64 && y->dtype == dtype && y->numel > 0 && y->numel <= INT32_MAX &&
+                r->in[0]->numel > 0 && r->in[0]->numel <= INT32_MAX && r->in[1]->numel <= INT32_MAX &&
+                !(a->transposed && r->in[2]);
+    if (!ac_gpu_use_cudnn || !fits || !ac_dnn_open()) return 0;
+    x = as_operand(r->in[0], dtype, takes_layout(r->in[0]));
+    weight = x ? as_operand(r->in[1], dtype, ac_is_contiguous(r->in[1])) : NULL;
+    int done = weight ? 0 : -1;
+    if (!done && r->in[2]) done = (bias = as_operand(r->in[2], dtype, ac_is_contiguous(r->in[2]))) ? 0 : -1;
+    if (!done) {
+        convolution_key key = key_of(r, w, dtype, x, weight);
+        addresses at = {ac_data(x), ac_data(weight), bias ? ac_data(bias) : NULL, ac_data(y)};
+        done = run_on(ac_run_device(r), &key, &at);
+    }
+    ac_tensor_clear(&bias);
+    ac_tensor_clear(&weight);
+    ac_tensor_clear(&x);
+    return done;
+}
