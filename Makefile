@@ -35,7 +35,7 @@ levels: $(VENV)/installed
 			test_ops.py test_autocast.py test_training.py test_optim.py || exit 1; done
 
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
-GPU_SUITES := test_cuda.py test_composed.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
+GPU_SUITES := test_cuda.py test_composed.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
 	test_training.py test_robust.py test_table.py
 sim: $(VENV)/installed
 	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)

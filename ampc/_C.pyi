@@ -66,6 +66,10 @@ class __eigh_result(NamedTuple):
     values: Tensor
     indices: Tensor
 
+class __group_norm_backward_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
 class __layer_norm_backward_result(NamedTuple):
     values: Tensor
     indices: Tensor

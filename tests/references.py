@@ -80,6 +80,12 @@ def batch_norm(x: np.ndarray, mean: Any, var: Any, w: Any = None, b: Any = None,
     return y * (1 if w is None else w.reshape(column)) + (0 if b is None else b.reshape(column))
 
 
+def group_norm(x: np.ndarray, groups: int, w: Any = None, b: Any = None, eps: float = 1e-5) -> np.ndarray:
+    rows, column = x.reshape(x.shape[0], groups, -1), [1, -1] + [1] * (x.ndim - 2)
+    y = ((rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + eps)).reshape(x.shape)
+    return y * (1 if w is None else w.reshape(column)) + (0 if b is None else b.reshape(column))
+
+
 def scatter_add(x: np.ndarray, dim: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
     out = x.copy()
     for place in np.ndindex(*index.shape):

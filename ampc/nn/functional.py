@@ -193,34 +193,23 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-05) -> Tensor:
     """Normalises [N, C, ...] over groups of channels (Wu and He 2018); weight and bias [C]. float32 under autocast."""
-    n, c = input.shape[:2]
-    if num_groups < 1 or c % num_groups:
-        raise RuntimeError(f"group_norm: {c} channels are no multiple of {num_groups} groups")
-    column = (1, c) + (1,) * (input.ndim - 2)
-
-    def run(x: Tensor) -> Tensor:
-        rows = x.reshape(n, num_groups, -1)
-        y = _f["layer_norm"](rows, [rows.shape[-1]], None, None, eps).reshape(x.shape)
-        y = y if weight is None else y * weight.reshape(column)
-        return y if bias is None else y + bias.reshape(column)
-
-    return in_float32(run, input)
+    return _f["group_norm"](input, num_groups, weight, bias, eps)
 
 
 def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_var: Optional[Tensor] = None,
                   weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, use_input_stats: bool = True, momentum: float = 0.1,
                   eps: float = 1e-05) -> Tensor:
     """Normalises each channel of each sample of [N, C, ...] (Ulyanov et al. 2016), or with running statistics."""
-    n, c = input.shape[:2]
     if not use_input_stats:
         return _f["batch_norm"](input, running_mean, running_var, weight, bias, False, momentum, eps)
-    each: Any = lambda t: None if t is None else t.repeat(n)  # noqa: E731
-    mean, var = each(running_mean), each(running_var)
-    y = _f["batch_norm"](input.reshape(1, n * c, *input.shape[2:]), mean, var, each(weight), each(bias), True, momentum, eps)
-    for own, found in ((running_mean, mean), (running_var, var)):
-        if own is not None:
-            own.detach().copy_(found.reshape(n, c).mean(0))
-    return y.reshape(input.shape)
+    places = list(range(2, input.ndim))
+    if input.numel() == input.shape[0] * input.shape[1]:
+        raise ValueError(f"instance_norm: needs more than 1 value per channel, got shape {list(input.shape)}")
+    if running_mean is not None and running_var is not None:
+        found = input.detach().float()
+        for own, now in ((running_mean, found.mean(places)), (running_var, found.var(places))):
+            own.detach().mul_(1 - momentum).add_(now.mean(0), alpha=momentum)
+    return _f["_instance_norm"](input, input.shape[1], weight, bias, eps)
 
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, eps: Optional[float] = None) -> Tensor:

@@ -14,7 +14,7 @@
     ROW(extremum) ROW(pick_dim) ROW(norm) ROW(logsumexp) ROW(softmax) ROW(log_softmax)             \
     ROW(mse_loss) ROW(nll_loss) ROW(nll_loss_backward) ROW(mm) ROW(bmm) ROW(linear) ROW(cat)       \
     ROW(gather) ROW(scatter_add) ROW(index_select) ROW(index_add) ROW(index) ROW(index_put)        \
-    ROW(embedding) ROW(embedding_backward) ROW(pick_many) ROW(layer_norm) ROW(batch_norm)          \
+    ROW(embedding) ROW(embedding_backward) ROW(pick_many) ROW(layer_norm) ROW(batch_norm) ROW(group_norm)          \
     ROW(dropout_mask) ROW(alias) ROW(view) ROW(expand) ROW(permute) ROW(transpose) ROW(select)     \
     ROW(slice) ROW(as_strided) ROW(to_device)                                                      \
     ROW(tan) ROW(asin) ROW(acos) ROW(atan) ROW(sinh) ROW(cosh) ROW(asinh) ROW(acosh) ROW(atanh)    \

@@ -105,6 +105,36 @@ FORMULA(layer_norm) {
     DONE;
 }
 
+/* In elementary operators, so that it differentiates again: x as [N, groups, values of a group]. */
+static void group_normalized(ac_formula *c, T x, T weight, int64_t groups, double eps) {
+    ac_dims shape = ac_shape_of(x), column = {.n = x->ndim}, dim = {1, {2}}, others = {1, {0}};
+    ac_dims sets = {3, {x->shape[0], groups, x->shape[0] ? x->numel / x->shape[0] / groups : 0}};
+    for (int64_t d = 0; d < x->ndim; d++) column.v[d] = d == 1 ? x->shape[1] : 1;
+    for (int64_t d = 2; d < x->ndim; d++) others.v[others.n++] = d;
+    T rows = ac_f_reshape(c, x, &sets), centre = SUB(rows, ac_f_mean(c, rows, &dim, true)), g = G;
+    T rstd = UN(rsqrt, ADD(ac_f_mean(c, UN(square, centre), &dim, true), NUM(eps))), hat = MUL(centre, rstd);
+    T gw = ac_f_reshape(c, weight ? MUL(g, ac_f_reshape(c, weight, &column)) : g, &sets);
+    T along = ADD(ac_f_mean(c, gw, &dim, true), MUL(hat, ac_f_mean(c, MUL(gw, hat), &dim, true)));
+    GIVE(0, ac_f_reshape(c, MUL(rstd, SUB(gw, along)), &shape));
+    if (WANTS(1)) ac_f_give(c, 1, ac_f_sum(c, MUL(g, ac_f_reshape(c, hat, &shape)), &others, false));
+    if (WANTS(2)) ac_f_give(c, 2, ac_f_sum(c, g, &others, false));
+}
+
+FORMULA(group_norm) {
+    ATTR(group_norm);
+    T x = SAVED(0), w = ac_f_has(c, 1) ? SAVED(1) : NULL;
+    if (!x) return -1;
+    if (c->graph) {
+        group_normalized(c, x, w, a->num_groups, a->eps);
+        DONE;
+    }
+    ac_attrs_num_groups groups = {a->num_groups};
+    ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w}, *out[AC_MAX_OUT];
+    if (c->failed || ac_f_call_many(c, AC_OP_group_norm_backward, &groups, in, 5, out) < 0) return -1;
+    for (int k = 0; k < 3; k++) GIVE(k, out[k]);
+    DONE;
+}
+
 FORMULA(batch_norm) {
     ATTR(batch_norm);
     T x = SAVED(0), w = ac_f_has(c, 3) ? SAVED(3) : NULL;

@@ -113,11 +113,12 @@ typedef struct {
     double *partial; /* [parts][2][n] */
 } ac_gpu_columns;
 
-/* x [batch, channels, inner], contiguous */
+/* x [batch, channels, inner]: sets of values share statistics, those of a channel, or (groups not 0) of `depth`
+ * channels of an image. */
 typedef struct {
-    int64_t batch, channels, inner;
-    int64_t x_step, g_step;      /* from a channel to the next, */
-    ac_space x_places, g_places; /* and where the values of one lie */
+    int64_t batch, channels, inner, groups, depth;
+    ac_space x_sets, g_sets, x_places, g_places; /* where a set begins, and where the values of one lie */
+    double *sums;                                /* groups: of g w and of g w xhat, for each set */
     ac_gpu_ref x, g, y, mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
     int64_t weight_step, bias_step, mean_step, var_step;
     int32_t training;

@@ -280,28 +280,37 @@ AC_KERNEL(ac_norm_columns_join, ac_gpu_columns) {
     }
 }
 
-/* -- batch norm (Ioffe and Szegedy 2015): statistics by a block a channel, then elementwise --------- */
+/* -- batch norm and group norm: statistics by a block a set, then elementwise ------------------------ */
 
-/* Value k of channel c, in x and in g. */
-template <class R> DEV R x_in(const ac_gpu_channels &a, int64_t c, int64_t k) {
-    return load_real<R>(a.x, c * a.x_step + space_offset(a.x_places, k));
+/* Value k of set s, in x and in g. */
+template <class R> DEV R x_in(const ac_gpu_channels &a, int64_t s, int64_t k) {
+    return load_real<R>(a.x, space_offset(a.x_sets, s) + space_offset(a.x_places, k));
 }
-template <class R> DEV R g_in(const ac_gpu_channels &a, int64_t c, int64_t k) {
-    return load_real<R>(a.g, c * a.g_step + space_offset(a.g_places, k));
+template <class R> DEV R g_in(const ac_gpu_channels &a, int64_t s, int64_t k) {
+    return load_real<R>(a.g, space_offset(a.g_sets, s) + space_offset(a.g_places, k));
 }
 
-/* Which value of which channel result i is. */
+DEV int64_t sets_of(const ac_gpu_channels &a) { return a.groups ? a.batch * a.groups : a.channels; }
+DEV int64_t set_size(const ac_gpu_channels &a) { return a.inner * (a.groups ? a.depth : a.batch); }
+template <class R> DEV R weight_of(const ac_gpu_channels &a, int64_t channel) {
+    return a.weight.data ? load_real<R>(a.weight, channel * a.weight_step) : (R)1;
+}
+
+/* Which value of which set, and of which channel, result i is. */
 struct place {
-    int64_t c, k;
+    int64_t channel, set, k;
 };
 DEV place place_of(const ac_gpu_channels &a, int64_t i) {
-    int64_t line = quotient(i, a.inner), n = quotient(line, a.channels);
-    return {line - n * a.channels, n * a.inner + i - line * a.inner};
+    int64_t line = quotient(i, a.inner), n = quotient(line, a.channels), channel = line - n * a.channels;
+    int64_t at = i - line * a.inner;
+    if (!a.groups) return {channel, channel, n * a.inner + at};
+    int64_t group = channel / a.depth;
+    return {channel, n * a.groups + group, (channel - group * a.depth) * a.inner + at};
 }
 
 AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
-    int64_t count = a.batch * a.inner;
-    for (int64_t c = blockIdx.x; c < a.channels; c += gridDim.x) {
+    int64_t count = set_size(a);
+    for (int64_t c = blockIdx.x; c < sets_of(a); c += gridDim.x) {
         double mean, var;
         if (a.training) {
             double sum = 0, squares = 0;
@@ -332,22 +341,24 @@ AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
 template <class R> DEV void channel_normalize(const ac_gpu_channels &a) {
     for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
         place p = place_of(a, i);
-        int64_t c = p.c;
-        R y = (x_in<R>(a, c, p.k) - load_real<R>(a.mean, c)) * load_real<R>(a.rstd, c);
-        if (a.weight.data) y *= load_real<R>(a.weight, c * a.weight_step);
-        if (a.bias.data) y += load_real<R>(a.bias, c * a.bias_step);
+        R y = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * load_real<R>(a.rstd, p.set);
+        y *= weight_of<R>(a, p.channel);
+        if (a.bias.data) y += load_real<R>(a.bias, p.channel * a.bias_step);
         store_real<R>(a.y, i, y);
     }
 }
 AC_KERNEL(ac_channel_normalize_f32, ac_gpu_channels) { channel_normalize<float>(a); }
 AC_KERNEL(ac_channel_normalize_f64, ac_gpu_channels) { channel_normalize<double>(a); }
 
+/* The gradients of weight and bias: sums over the images and places of a channel. */
 AC_KERNEL(ac_channel_gradients, ac_gpu_channels) {
     for (int64_t c = blockIdx.x; c < a.channels; c += gridDim.x) {
-        double mean = load_real<double>(a.mean, c), rstd = load_real<double>(a.rstd, c), sum = 0, hat = 0;
+        double sum = 0, hat = 0;
         for (int64_t k = threadIdx.x; k < a.batch * a.inner; k += AC_GPU_THREADS) {
-            double g = g_in<double>(a, c, k);
-            sum += g, hat += g * (x_in<double>(a, c, k) - mean) * rstd;
+            int64_t n = quotient(k, a.inner);
+            place p = place_of(a, (n * a.channels + c) * a.inner + k - n * a.inner);
+            double g = g_in<double>(a, p.set, p.k), mean = load_real<double>(a.mean, p.set);
+            sum += g, hat += g * (x_in<double>(a, p.set, p.k) - mean) * load_real<double>(a.rstd, p.set);
         }
         sum = block_join(sum, Add());
         hat = block_join(hat, Add());
@@ -357,16 +368,30 @@ AC_KERNEL(ac_channel_gradients, ac_gpu_channels) {
     }
 }
 
+/* The sums of a group: of g w and of g w xhat. */
+AC_KERNEL(ac_group_gradients, ac_gpu_channels) {
+    for (int64_t s = blockIdx.x; s < sets_of(a); s += gridDim.x) {
+        double mean = load_real<double>(a.mean, s), rstd = load_real<double>(a.rstd, s), sum = 0, hat = 0;
+        int64_t first = s % a.groups * a.depth;
+        for (int64_t k = threadIdx.x; k < set_size(a); k += AC_GPU_THREADS) {
+            double g = g_in<double>(a, s, k) * weight_of<double>(a, first + quotient(k, a.inner));
+            sum += g, hat += g * (x_in<double>(a, s, k) - mean) * rstd;
+        }
+        sum = block_join(sum, Add());
+        hat = block_join(hat, Add());
+        if (threadIdx.x == 0) a.sums[2 * s] = sum, a.sums[2 * s + 1] = hat;
+    }
+}
+
 template <class R> DEV void channel_backward(const ac_gpu_channels &a) {
-    R count = (R)(a.batch * a.inner);
+    R count = (R)set_size(a);
     for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
         place p = place_of(a, i);
-        int64_t c = p.c;
-        R rstd = load_real<R>(a.rstd, c), hat = (x_in<R>(a, c, p.k) - load_real<R>(a.mean, c)) * rstd;
-        R w = a.weight.data ? load_real<R>(a.weight, c * a.weight_step) : 1;
-        R m1 = a.training ? load_real<R>(a.dbias, c) / count : 0,
-          m2 = a.training ? load_real<R>(a.dweight, c) / count : 0;
-        store_real<R>(a.y, i, w * rstd * (g_in<R>(a, c, p.k) - m1 - hat * m2));
+        R rstd = load_real<R>(a.rstd, p.set), hat = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * rstd;
+        R w = weight_of<R>(a, p.channel), m1 = 0, m2 = 0;
+        if (a.groups) m1 = (R)a.sums[2 * p.set] / count, m2 = (R)a.sums[2 * p.set + 1] / count;
+        else if (a.training) m1 = w * load_real<R>(a.dbias, p.set) / count, m2 = w * load_real<R>(a.dweight, p.set) / count;
+        store_real<R>(a.y, i, rstd * (w * g_in<R>(a, p.set, p.k) - m1 - hat * m2));
     }
 }
 AC_KERNEL(ac_channel_backward_f32, ac_gpu_channels) { channel_backward<float>(a); }

@@ -298,14 +298,16 @@ COMPOSE(cross) {
     if (dim >= shape.n || shape.v[dim] != 3)
         REFUSE(AC_RUNTIME, "cross: needs a dimension of size 3, got shape %s",
                ac_dims_text(&shape, (char[AC_SHAPE_TEXT]){0}));
-    T x = ac_c_expand(s, in[0], &shape), y = ac_c_expand(s, in[1], &shape), part[3], out[AC_MAX_OUT];
+    T x = ac_c_expand(s, ac_c_wide(s, in[0]), &shape), y = ac_c_expand(s, ac_c_wide(s, in[1]), &shape);
+    T part[3], out[AC_MAX_OUT]; /* differences of products: rounded once, at the end */
     for (int i = 0; i < 3; i++) {
         int j = (i + 1) % 3, k = (i + 2) % 3;
         T plus = MUL(ac_c_select(s, x, dim, j), ac_c_select(s, y, dim, k));
         part[i] = SUB(plus, MUL(ac_c_select(s, x, dim, k), ac_c_select(s, y, dim, j)));
     }
     ac_attrs_one_dim at = {dim};
-    return ac_c_call_many(s, AC_OP_stack, &at, part, 3, out) < 0 ? NULL : out[0];
+    if (ac_c_call_many(s, AC_OP_stack, &at, part, 3, out) < 0) return NULL;
+    return ac_c_cast(s, out[0], ac_result_type(in, 2));
 }
 
 /* -- recurrent cells ------------------------------------------------------------------------------------- */

@@ -80,6 +80,10 @@ typedef struct ac_loops {
     /* dw += g xhat, db += g, dx = rstd * (g w - (sum(g w) + xhat sum(g w xhat)) / n); w may be NULL */
     void (*normalize_backward[2])(int64_t n, const void *g, const void *x, double mean, double rstd, const void *w,
                                   void *dw, void *db, void *dx);
+    /* planes: y = (x - mean) scale + shift; y = a g + b (x - mean) + c; the sums of g and of g (x - mean) */
+    void (*scale_shift[2])(int64_t n, const void *x, double mean, double scale, double shift, void *y);
+    void (*mix[2])(int64_t n, const void *g, const void *x, double a, double mean, double b, double c, void *y);
+    void (*centred_sums[2])(int64_t n, const void *g, const void *x, double mean, double *sums);
     void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
     /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
     /* rows of windows over lines of places, see sweep.h */

@@ -1,4 +1,4 @@
-/* Layer and batch normalisation and their gradients. Statistics are float32 (float64 for
+/* Layer normalisation and its gradient. Statistics are float32 (float64 for
  * float64), made in two passes over each row: mean, then squares around it. */
 #include "cpu.h"
 
@@ -7,14 +7,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows of `n` neighbouring values share statistics (layer_norm), or channels do (batch_norm). */
+/* Rows of `n` neighbouring values share statistics. */
 typedef struct {
     const ac_loops *loops;
     const ac_run *r;
     ac_lane lane;
     int64_t rows, n;
     const char *x, *g, *weight, *bias; /* contiguous; lane type, */
-    ac_dtype x_dtype, g_dtype;         /* but these two in layer_norm */
+    ac_dtype x_dtype, g_dtype;         /* but these two */
     char *dweight, *dbias;             /* sums of each block of rows, in lane type */
     double eps;
 } norm_call;
@@ -177,100 +177,4 @@ int ac_cpu_layer_norm_backward(const ac_run *r) {
     }
     drop(&set);
     return failed;
-}
-
-/* -- batch norm -------------------------------------------------------------------------------------- */
-
-/* x [N, C, inner] contiguous: calls for each of the N runs of channel ch. */
-#define EACH_RUN(c, ch, at)                                                                                            \
-    for (int64_t at = (ch) * (c)->n, run_ = 0; run_ < (c)->rows; run_++, at += (c)->n * (c)->r->out[1]->numel)
-
-static void batch_channels(void *context, int64_t begin, int64_t end) {
-    const norm_call *c = context;
-    const ac_attrs_batch_norm *a = c->r->attrs;
-    ac_tensor *const *in = c->r->in, *const *out = c->r->out;
-    int64_t item = ac_lane_bytes(c->lane);
-    double count = (double)(c->rows * c->n);
-    for (int64_t ch = begin; ch < end; ch++) {
-        double mean = 0, var = 0;
-        if (a->training) {
-            EACH_RUN(c, ch, at) mean += total_of(c, AC_FOLD_SUM, c->x + at * item, c->n, 0);
-            mean /= count;
-            EACH_RUN(c, ch, at) var += total_of(c, AC_FOLD_SUM_SQUARES, c->x + at * item, c->n, mean);
-            var /= count;
-        } else {
-            mean = stat(in[1], ch * in[1]->strides[0]), var = stat(in[2], ch * in[2]->strides[0]);
-        }
-        double rstd = 1 / sqrt(var + a->eps), w = in[3] ? stat(in[3], ch * in[3]->strides[0]) : 1;
-        double b = in[4] ? stat(in[4], ch * in[4]->strides[0]) : 0;
-        ac_write_double(ac_data(out[1]), out[1]->dtype, ch, mean);
-        ac_write_double(ac_data(out[2]), out[2]->dtype, ch, rstd);
-        ac_dtype t = ac_lane_dtype(c->lane);
-        EACH_RUN(c, ch, at) {
-            for (int64_t j = 0; j < c->n; j++) {
-                double y = (ac_read_double(c->x, t, at + j) - mean) * rstd * w + b;
-                ac_write_double(ac_data(out[0]), out[0]->dtype, at + j, y);
-            }
-        }
-        if (a->training && in[1] && in[2]) {
-            double keep = 1 - a->momentum, unbiased = var * count / (count - 1);
-            int64_t at1 = ch * in[1]->strides[0], at2 = ch * in[2]->strides[0];
-            ac_write_double(ac_data(in[1]), in[1]->dtype, at1, keep * stat(in[1], at1) + a->momentum * mean);
-            ac_write_double(ac_data(in[2]), in[2]->dtype, at2, keep * stat(in[2], at2) + a->momentum * unbiased);
-        }
-    }
-}
-
-static void batch_geometry(norm_call *c, const ac_tensor *x) {
-    c->rows = x->shape[0];
-    c->n = 1;
-    for (int d = 2; d < x->ndim; d++) c->n *= x->shape[d];
-}
-
-int ac_cpu_batch_norm(const ac_run *r) {
-    dense_set set = {.n = 0};
-    norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(r->in[0]->dtype)};
-    batch_geometry(&c, r->in[0]);
-    bool ok = take(&set, r->in[0], c.lane, &c.x);
-    if (ok) ac_for_range(r->out[1]->numel, AC_GRAIN_SLOW / (c.rows * c.n + 1), batch_channels, &c);
-    drop(&set);
-    return ok ? 0 : -1;
-}
-
-static void batch_backward_channels(void *context, int64_t begin, int64_t end) {
-    const norm_call *c = context;
-    const ac_attrs_training *a = c->r->attrs;
-    ac_tensor *const *in = c->r->in, *const *out = c->r->out;
-    ac_dtype t = ac_lane_dtype(c->lane);
-    double count = (double)(c->rows * c->n);
-    for (int64_t ch = begin; ch < end; ch++) {
-        double mean = stat(in[2], ch), rstd = stat(in[3], ch), w = in[4] ? stat(in[4], ch * in[4]->strides[0]) : 1;
-        double sum = 0, sum_hat = 0;
-        EACH_RUN(c, ch, at) {
-            for (int64_t j = 0; j < c->n; j++) {
-                double g = ac_read_double(c->g, t, at + j);
-                sum += g, sum_hat += g * (ac_read_double(c->x, t, at + j) - mean) * rstd;
-            }
-        }
-        ac_write_double(ac_data(out[1]), out[1]->dtype, ch, sum_hat);
-        ac_write_double(ac_data(out[2]), out[2]->dtype, ch, sum);
-        double m1 = a->training ? sum / count : 0, m2 = a->training ? sum_hat / count : 0;
-        EACH_RUN(c, ch, at) {
-            for (int64_t j = 0; j < c->n; j++) {
-                double hat = (ac_read_double(c->x, t, at + j) - mean) * rstd;
-                ac_write_double(ac_data(out[0]), out[0]->dtype, at + j,
-                                w * rstd * (ac_read_double(c->g, t, at + j) - m1 - hat * m2));
-            }
-        }
-    }
-}
-
-int ac_cpu_batch_norm_backward(const ac_run *r) {
-    dense_set set = {.n = 0};
-    norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(r->in[1]->dtype)};
-    batch_geometry(&c, r->in[1]);
-    bool ok = take(&set, r->in[0], c.lane, &c.g) && take(&set, r->in[1], c.lane, &c.x);
-    if (ok) ac_for_range(r->out[1]->numel, AC_GRAIN_SLOW / (c.rows * c.n + 1), batch_backward_channels, &c);
-    drop(&set);
-    return ok ? 0 : -1;
 }

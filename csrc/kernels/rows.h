@@ -114,6 +114,33 @@ static void S(normalize_row)(int64_t n, const void *from, double mean, double rs
         for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) * r;
 }
 
+/* y = (x - mean) a + b */
+static void S(scale_shift)(int64_t n, const void *from, double mean, double scale, double shift, void *to) {
+    const R *x = from;
+    R *y = to, m = (R)mean, a = (R)scale, b = (R)shift;
+    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - m) * a + b;
+}
+
+/* y = a g + b (x - mean) + c */
+static void S(mix)(int64_t n, const void *grad, const void *from, double by_g, double mean, double by_x, double shift,
+                   void *to) {
+    const R *g = grad, *x = from;
+    R *y = to, m = (R)mean, a = (R)by_g, b = (R)by_x, c = (R)shift;
+    for (int64_t i = 0; i < n; i++) y[i] = g[i] * a + ((x[i] - m) * b + c);
+}
+
+/* The sums of g and of g (x - mean), for n that float32 can add. */
+static void S(centred_sums)(int64_t n, const void *grad, const void *from, double mean, double *sums) {
+    const R *g = grad, *x = from;
+    R m = (R)mean, sum[32] = {0}, with[32] = {0};
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        for (int j = 0; j < 32; j++) sum[j] += g[i + j], with[j] += g[i + j] * (x[i + j] - m);
+    sums[0] = sums[1] = 0;
+    for (; i < n; i++) sums[0] += (double)g[i], sums[1] += (double)(g[i] * (x[i] - m));
+    for (int j = 0; j < 32; j++) sums[0] += (double)sum[j], sums[1] += (double)with[j];
+}
+
 /* One row's part in the gradients of weight and bias, then its own. */
 static void S(normalize_backward_row)(int64_t n, const void *grad, const void *from, double mean, double rstd,
                                       const void *weight, void *dweight, void *dbias, void *to) {

@@ -96,6 +96,8 @@ typedef struct { ac_dims normalized_shape; double eps; } ac_attrs_layer_norm;
 typedef struct { int64_t rows; } ac_attrs_rows_only;
 typedef struct { int64_t training; double momentum, eps; } ac_attrs_batch_norm;
 typedef struct { int64_t training; } ac_attrs_training;
+typedef struct { int64_t num_groups; double eps; } ac_attrs_group_norm;
+typedef struct { int64_t num_groups; } ac_attrs_num_groups;
 typedef struct { double p; int64_t training; } ac_attrs_dropout;
 typedef struct { double p; int64_t seed, offset; } ac_attrs_dropout_mask;
 typedef struct {

@@ -12,7 +12,7 @@
     RULE(reduce_norm) RULE(softmax) RULE(softmax_backward) RULE(loss_pair) RULE(nll_loss) RULE(nll_loss_backward)         \
     RULE(mm) RULE(bmm) RULE(linear) RULE(cat) RULE(gather) RULE(index_select) RULE(index)          \
     RULE(index_put) RULE(nonzero) RULE(embedding) RULE(embedding_backward) RULE(topk) RULE(sort)   \
-    RULE(layer_norm) RULE(layer_norm_backward) RULE(batch_norm) RULE(batch_norm_backward) \
+    RULE(layer_norm) RULE(layer_norm_backward) RULE(batch_norm) RULE(batch_norm_backward) RULE(group_norm) RULE(group_norm_backward) \
     RULE(convolution) RULE(convolution_weight) RULE(im2col) RULE(col2im) RULE(max_pool) RULE(resample) \
     RULE(fused_attention) RULE(fused_attention_backward) RULE(solve) RULE(slogdet) RULE(square) RULE(qr) RULE(eigh) RULE(svd) \
     RULE(scan) RULE(scan_real) RULE(linear_scan) RULE(scan_pair) RULE(flip)

@@ -322,3 +322,42 @@ int ac_infer_batch_norm_backward(ac_infer *i) {
     i->out[1] = i->out[2] = (ac_spec){statistics(x), channels, AC_CPU};
     return 0;
 }
+
+static int need_groups(const ac_tensor *x, int64_t groups, ac_dims *sets) {
+    char text[AC_SHAPE_TEXT];
+    if (x->ndim < 2)
+        return ac_fail(AC_RUNTIME, "group_norm: `x` must be [N, C, ...], got shape %s", ac_shape_text(x, text));
+    if (groups < 1 || x->shape[1] % groups)
+        return ac_fail(AC_RUNTIME, "group_norm: %" PRId64 " channels are no multiple of %" PRId64 " groups",
+                       x->shape[1], groups);
+    *sets = (ac_dims){2, {x->shape[0], groups}};
+    return 0;
+}
+
+int ac_infer_group_norm(ac_infer *i) {
+    ATTRS(group_norm);
+    const ac_tensor *x = i->in[0];
+    ac_dims sets;
+    AC_TRY(ac_need_floating(i, 0));
+    AC_TRY(need_groups(x, a->num_groups, &sets));
+    ac_dims channels = {1, {x->shape[1]}};
+    for (int k = 1; k <= 2; k++)
+        if (i->in[k]) AC_TRY(ac_need_shape(i, k, &channels));
+    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
+    i->out[1] = i->out[2] = (ac_spec){statistics(x), sets, AC_CPU};
+    return 0;
+}
+
+int ac_infer_group_norm_backward(ac_infer *i) {
+    ATTRS(num_groups);
+    const ac_tensor *x = i->in[1];
+    ac_dims sets;
+    AC_TRY(need_gradient_of(i));
+    AC_TRY(need_groups(x, a->num_groups, &sets));
+    ac_dims channels = {1, {x->shape[1]}};
+    for (int k = 2; k <= 3; k++) AC_TRY(ac_need_shape(i, k, &sets));
+    if (i->in[4]) AC_TRY(ac_need_shape(i, 4, &channels));
+    i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
+    i->out[1] = i->out[2] = (ac_spec){statistics(x), channels, AC_CPU};
+    return 0;
+}

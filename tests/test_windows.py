@@ -1,0 +1,212 @@
+"""Windows and planes: convolution, pooling, resampling, normalisation over channels, attention, in any geometry and layout."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from where import DEVICE, ON_GPU
+
+import ampc
+
+R = np.random.default_rng(11)
+
+
+def real(*shape):
+    return R.standard_normal(shape)
+
+
+DIRECT = [  # nd, channels, outs, sizes, kernel, stride, padding, dilation, groups
+    (1, 16, 20, (37,), (3,), (1,), (1,), (1,), 1), (1, 20, 16, (41,), (4,), (3,), (2,), (2,), 1),
+    (2, 32, 48, (9, 11), (3, 3), (1, 1), (1, 1), (1, 1), 1), (2, 64, 32, (8, 8), (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    (2, 32, 64, (12, 10), (3, 2), (2, 2), (1, 1), (1, 1), 2), (2, 17, 19, (9, 13), (2, 3), (1, 2), (1, 0), (2, 2), 1),
+    (2, 16, 16, (40, 33), (5, 5), (1, 1), (2, 2), (1, 1), 1), (3, 16, 32, (4, 5, 6), (2, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1), 1),
+    (3, 32, 32, (5, 6, 5), (3, 2, 2), (2, 1, 2), (1, 0, 1), (1, 2, 1), 2),
+    (2, 33, 40, (7, 7), (3, 3), (1, 1), (1, 1), (1, 1), 1), (2, 32, 32, (14, 14), (3, 3), (2, 2), (1, 1), (1, 1), 1),
+    (2, 48, 16, (6, 70), (3, 3), (3, 2), (2, 2), (2, 3), 1), (2, 16, 96, (20, 20), (7, 5), (2, 3), (3, 2), (1, 1), 1),
+    (2, 64, 64, (36, 36), (3, 3), (1, 1), (1, 1), (1, 1), 2), (2, 160, 144, (10, 12), (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    (1, 32, 32, (300,), (9,), (1,), (4,), (1,), 1), (2, 128, 32, (5, 33), (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    (3, 16, 16, (3, 20, 18), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
+    (2, 8, 8, (9, 20), (3, 3), (1, 1), (1, 1), (1, 1), 8), (2, 6, 12, (12, 35), (5, 3), (2, 3), (2, 1), (1, 2), 6),
+    (1, 12, 8, (40,), (7,), (1,), (3,), (1,), 4), (3, 4, 4, (4, 6, 5), (3, 3, 2), (1, 2, 1), (1, 1, 1), (1, 1, 1), 4),
+]
+
+
+@pytest.fixture(params=["cudnn", "columns"] if ON_GPU else ["cpu"])
+def ways(request):
+    """The ways that a convolution has on this device."""
+    ampc.backends.cudnn.enabled = request.param == "cudnn"
+    yield
+    ampc.backends.cudnn.enabled = True
+
+
+@pytest.mark.usefixtures("ways")
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("shape", DIRECT, ids=str)
+def test_convolutions_of_many_channels_or_few(shape, dtype):
+    """They go ways of their own on the CPU; against the same numbers in float64."""
+    nd, channels, outs, sizes, kernel, stride, padding, dilation, groups = shape
+    x, w, b = real(3, channels, *sizes), real(outs, channels // groups, *kernel) * 0.2, real(outs)
+    conv = getattr(ampc.nn.functional, f"conv{nd}d")
+    results = []
+    for dt in (dtype, ampc.float64):
+        leaves_ = [ampc.tensor(a).to(dtype).to(dt).requires_grad_() for a in (x, w, b)]
+        y = conv(*leaves_, stride=stride, padding=padding, dilation=dilation, groups=groups)
+        weight = ampc.linspace(-1, 1, y.numel()).to(dtype).to(dt).reshape(y.shape)
+        y.backward(weight)
+        results.append([y.detach()] + [t.grad for t in leaves_])
+    terms = [channels // groups * math.prod(kernel), outs // groups * math.prod(kernel), y.numel() // outs, y.numel() // outs]
+    for got, want, n in zip(*results, terms):
+        assert got.dtype == dtype
+        # float32 sums of n terms, then one rounding to dtype
+        room = want.abs().max().item() * (ampc.finfo(dtype).eps + n * ampc.finfo(ampc.float32).eps)
+        assert (got.double() - want).abs().max().item() <= room
+
+
+@pytest.mark.usefixtures("ways")
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("groups, outs", [(1, 24), (16, 2), (8, 3)])
+@pytest.mark.parametrize("size, how", [((5, 6), {"stride": (2, 1), "padding": 1, "output_padding": (1, 0), "dilation": (1, 2)}), ((9, 40), {"padding": (1, 0)}),
+                                       ((8, 17), {"stride": 2, "padding": 1, "output_padding": 1})], ids=str)
+def test_a_transposed_convolution_of_many_channels_or_few(size, how, groups, outs, dtype):
+    x, w, b = (ampc.tensor(a).to(dtype) for a in (real(2, 32, *size), real(32, outs, 3, 2) * 0.2, real(groups * outs)))
+    results = []
+    for dt in (dtype, ampc.float64):
+        leaves_ = [t.detach().to(dt).requires_grad_() for t in (x, w, b)]
+        y = ampc.nn.functional.conv_transpose2d(*leaves_, groups=groups, **how)
+        y.backward(ampc.linspace(-1, 1, y.numel()).to(dtype).to(dt).reshape(y.shape))
+        results.append([y.detach()] + [t.grad for t in leaves_])
+    for got, want, n in zip(*results, (32 // groups * 6, outs * 6, 2 * math.prod(size), results[0][0].numel() // (groups * outs))):
+        room = want.abs().max().item() * (ampc.finfo(dtype).eps + n * ampc.finfo(ampc.float32).eps)
+        assert (got.double() - want).abs().max().item() <= room
+
+
+def test_convolutions_read_any_layout():
+    """Channels last, every other column, another order: the same numbers as from plain memory, under autocast too."""
+    F_, w = ampc.nn.functional, ampc.tensor(real(32, 16, 3, 3)).float()
+    x = ampc.tensor(real(2, 16, 9, 40)).float()
+    for view in (x.to(memory_format=ampc.channels_last), x[..., ::2], x.transpose(2, 3), x[:, :, 1:, 3:]):
+        for dtype in (None, ampc.bfloat16, ampc.float16):
+            results = []
+            for t in (view, view.contiguous()):
+                t, v = t.detach().requires_grad_(), w.detach().requires_grad_()
+                with ampc.autocast(DEVICE, dtype=dtype or ampc.bfloat16, enabled=dtype is not None):
+                    y = F_.conv2d(t, v, padding=1)
+                y.backward(ampc.ones_like(y))
+                results.append((y.detach(), t.grad, v.grad))
+            assert all(a.equal(b) for a, b in zip(*results))
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.float64, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize("f", [
+    lambda F, x: F.avg_pool2d(x, 3, 2, 1), lambda F, x: F.max_pool2d(x, 2), lambda F, x: F.adaptive_avg_pool2d(x, (3, 2)),
+    lambda F, x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), lambda F, x: F.interpolate(x, (5, 30), mode="bilinear", align_corners=True),
+    lambda F, x: F.batch_norm(x, None, None, training=True), lambda F, x: F.group_norm(x, 2), lambda F, x: F.instance_norm(x),
+], ids=["avg_pool", "max_pool", "adaptive", "bicubic", "bilinear", "batch_norm", "group_norm", "instance_norm"])
+def test_windows_and_norms_read_any_layout(f, dtype):
+    x = ampc.tensor(real(2, 6, 9, 14)).to(dtype)
+    for view in (x.to(memory_format=ampc.channels_last), x[:, :, ::2], x.transpose(2, 3), x[:1].expand(3, 6, 9, 14), x.transpose(0, 1)):
+        results = []
+        for t in (view, view.contiguous()):
+            t = t.detach().requires_grad_()
+            y = f(ampc.nn.functional, t)
+            y.backward(ampc.linspace(-1, 1, y.numel()).to(dtype).reshape(y.shape[1:] + y.shape[:1]).permute(3, 0, 1, 2))
+            results.append((y.detach(), t.grad))
+        (y, grad), (want, want_grad) = results
+        room = 4 * ampc.finfo(dtype).eps * max(1.0, want.abs().max().item(), want_grad.abs().max().item())  # the order of sums may differ
+        assert (y - want).abs().max().item() <= room and (grad - want_grad).abs().max().item() <= room
+
+
+@pytest.mark.parametrize("dtype", [ampc.float64, ampc.float32, ampc.float16, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(300, 20), (5, 34, 3), (2, 4, 2100), (3, 18, 40, 33), (1, 32, 7, 7), (4, 16, 1)], ids=str)
+@pytest.mark.parametrize("groups", [None, 2])
+def test_norms_of_channels(groups, shape, dtype):
+    """Many places or few, whole pieces and parts of them; forward and all gradients against the same numbers in float64, where
+    the mean is far from 0 too."""
+    x, g, w, b = (ampc.tensor(a).to(dtype) for a in (real(*shape) + 3, real(*shape), real(shape[1]), real(shape[1])))
+    column = (1, -1) + (1,) * (len(shape) - 2)
+
+    def reference(t, v, c):
+        rows = t.transpose(0, 1).reshape(shape[1], -1) if groups is None else t.reshape(shape[0], groups, -1)
+        y = (rows - rows.mean(-1, True)) / (rows.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
+        y = y.reshape(shape[1], shape[0], *shape[2:]).transpose(0, 1) if groups is None else y.reshape(shape)
+        return y * v.reshape(column) + c.reshape(column)
+
+    def ours(t, v, c):
+        norm = ampc.nn.functional
+        return norm.batch_norm(t, None, None, v, c, True) if groups is None else norm.group_norm(t, groups, v, c)
+
+    results = []
+    for f, dt in ((ours, dtype), (reference, ampc.float64)):
+        leaves_ = [t.detach().to(dt).requires_grad_() for t in (x, w, b)]
+        y = f(*leaves_)
+        y.backward(g.to(dt))
+        results.append([y.detach()] + [t.grad for t in leaves_])
+    n = x.numel() // shape[1] if groups is None else x.numel() // shape[0] // groups
+    lane = ampc.finfo(dtype if dtype == ampc.float64 else ampc.float32).eps
+    for got, want, terms in zip(*results, (n, n, 2 * x.numel() // shape[1], x.numel() // shape[1])):
+        assert got.dtype == dtype
+        # sums of `terms` in the lane's type, in 32 places at least, of numbers that a mean of 3 widens; then one rounding
+        room = want.abs().max().item() * (ampc.finfo(dtype).eps + 16 * lane * (1 + terms / 32))
+        assert (got.double() - want).abs().max().item() <= room
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("call", ["F.group_norm(x, 4)", "F.instance_norm(x)", "F.avg_pool2d(x, 8)", "F.max_pool2d(x, 8)", "F.adaptive_avg_pool2d(x, 1)", "F.interpolate(x, (8, 8), mode='bilinear')",
+                                  "F.conv2d(x, w, stride=8)", "F.batch_norm(x, None, None, training=True)"])
+def test_channels_last_is_read_without_a_copy(call):
+    """The most memory that was in use: the result, and room for rows, but no second x of 2 MiB."""
+    code = f"""
+import ampc
+F = ampc.nn.functional
+ampc.set_num_threads(2)
+x, w = ampc.ones(4, 64, 64, 32).permute(0, 3, 1, 2), ampc.ones(16, 32, 3, 3)
+before = ampc._C._memory()["current"]
+y = {call}
+print(ampc._C._memory()["peak"] - before - y.numel() * 4)
+"""
+    room = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(room) < 1 << 20
+
+
+@pytest.mark.parametrize("special", [math.inf, math.nan])
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+def test_a_convolution_shows_what_is_not_finite(dtype, special):
+    """In float16 too, whose products on some CPUs are sums of parts that hold finite numbers only."""
+    x, w = ampc.tensor(real(2, 32, 8, 8)).to(dtype), ampc.tensor(real(16, 32, 3, 3)).to(dtype).requires_grad_()
+    x[1, 3, 4, 5] = special
+    x.requires_grad_()
+    y = ampc.nn.functional.conv2d(x, w, padding=1)
+    outside = ampc.ones(2, 1, 8, 8, dtype=ampc.bool)
+    outside[1, 0, 3:6, 4:7] = False
+    assert (y.isfinite() == outside).all()
+    y.backward(ampc.ones_like(y))
+    assert x.grad.isfinite().all() and w.grad[:, 4:].isfinite().all() and not w.grad[:, 3].isfinite().any()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_convolutions_bias_may_be_any_view(groups):
+    x, bias = ampc.randn(2, 4, 5, 5), ampc.randn(6)
+    wide = ampc.zeros(12)
+    wide[::2] = bias
+    for f, w in ((ampc.nn.functional.conv2d, ampc.randn(6, 4 // groups, 3, 3)), (ampc.nn.functional.conv_transpose2d, ampc.randn(4, 6 // groups, 3, 3))):
+        assert f(x, w, wide[::2], groups=groups).equal(f(x, w, bias, groups=groups))
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16], ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_over_several_blocks(dtype, causal):
+    """More queries than a block holds, heads interleaved in memory, against float64 from the same numbers."""
+    q, k, v = (ampc.tensor(real(2, 300, 3, 16)).to(dtype) for _ in range(3))
+    weight = ampc.tensor(real(2, 3, 300, 16)).to(dtype)
+    results = []
+    for dt in (dtype, ampc.float64):
+        parts = [t.detach().to(dt).requires_grad_() for t in (q, k, v)]
+        y = ampc.nn.functional.scaled_dot_product_attention(*(t.transpose(1, 2) for t in parts), is_causal=causal)
+        y.backward(weight.to(dt))
+        results.append([y.detach(), *(t.grad for t in parts)])
+    for got, want in zip(*results):
+        # scores, weights and results are rounded to dtype on the way into each product; sums of 300 terms to float32
+        room = 6 * ampc.finfo(dtype).eps + 300 * ampc.finfo(ampc.float32).eps
+        assert got.dtype == dtype and (got.double() - want).abs().max().item() <= room * want.abs().max().item()
