@@ -44,6 +44,10 @@ CASES = [
     Case("convolution", "convolution 3x3, 64 to 128 channels, 32 images of 32x32, bfloat16 autocast: forward, backward", 0.7, 10, BF16,
          3 * product(32 * 32 * 32, 128, 64 * 9)),
     Case("attention", "attention, batch 8, 8 heads, 512, 64, bfloat16 autocast: forward, backward", 0.7, 5, BF16, 64 * 7 * product(512, 512, 64)),
+    Case("depthwise", "convolution 3x3, each of 64 channels its own, 32 images of 32x32, bfloat16 autocast: forward, backward", None, 10, COPY,
+         9 * 2.0 * 32 * 64 * 32 * 32),
+    Case("batch_norm", "batch norm, 32 images of 32x32, 64 channels, bfloat16: forward, backward", None, 20, COPY, 8 * 2.0 * 32 * 64 * 32 * 32),
+    Case("group_norm", "group norm, 8 groups, the same", None, 20, COPY, 8 * 2.0 * 32 * 64 * 32 * 32),
     *(Case(f"each-{what}", f"{text} of 16 Mi numbers, bfloat16", None, 3, "add_gb_s", size * (1 << 24))
       for what, size, text in (("add", 6.0, "`x += y`"), ("gelu", 4.0, "GELU"), ("softmax", 4.0, "softmax in rows of 1024"),
                                ("layer_norm", 4.0, "layer_norm in rows of 1024"), ("cross_entropy", 2.0, "cross-entropy, 1024 classes,"),
@@ -94,21 +98,25 @@ def low_product(T: Any, which: str, m: int, n: int, k: int) -> Callable[[], Any]
 
 
 def layer(T: Any, which: str) -> Callable[[], Any]:
-    """Forward under autocast, and backward from a gradient that is there."""
+    """Forward, under autocast where something is multiplied, and backward from a gradient that is there."""
     F = T.nn.functional
-    if which == "convolution":
-        inputs = [T.randn(32, 64, 32, 32), T.randn(128, 64, 3, 3) * 0.05, T.zeros(128)]
-        forward, shape = lambda: F.conv2d(*inputs, padding=1), (32, 128, 32, 32)
-    else:
-        inputs = [T.randn(8, 8, 512, 64) for _ in range(3)]
-        forward, shape = lambda: F.scaled_dot_product_attention(*inputs), (8, 8, 512, 64)
+    images, image = T.randn(32, 64, 32, 32), (32, 64, 32, 32)
+    attended = [T.randn(8, 8, 512, 64) for _ in range(3)]
+    plane = [t.to(T.bfloat16) for t in (images, T.ones(64), T.zeros(64))]
+    inputs, forward, shape = {
+        "convolution": ((images, T.randn(128, 64, 3, 3) * 0.05, T.zeros(128)), lambda x, w, b: F.conv2d(x, w, b, padding=1), (32, 128, 32, 32)),
+        "depthwise": ((images, T.randn(64, 1, 3, 3), T.zeros(64)), lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=64), image),
+        "batch_norm": (plane, lambda x, w, b: F.batch_norm(x, None, None, w, b, True), image),
+        "group_norm": (plane, lambda x, w, b: F.group_norm(x, 8, w, b), image),
+        "attention": (attended, F.scaled_dot_product_attention, (8, 8, 512, 64)),
+    }[which]
     g = T.randn(*shape).to(T.bfloat16)
     for t in inputs:
         t.requires_grad_()
 
     def step() -> None:
-        with T.autocast("cpu", dtype=T.bfloat16):
-            y = forward()
+        with T.autocast("cpu", dtype=T.bfloat16, enabled=inputs is not plane):
+            y = forward(*inputs)
         y.backward(g)
         for t in inputs:
             t.grad = None
@@ -139,7 +147,7 @@ def make(T: Any, name: str) -> Callable[[], Any]:
         return lambda: a + b
     if kind == "linear":
         return low_product(T, "forward", 32, 64, 64)
-    if kind in ("convolution", "attention"):
+    if kind in ("convolution", "attention", "depthwise", "batch_norm", "group_norm"):
         return layer(T, kind)
     if kind == "each":
         return elementwise(T, rest)
