@@ -1,4 +1,4 @@
-"""What the scaler's pass over gradients saw of them, kept on their GPU for whoever asks next.
+"""What the scaler's pass over gradients saw of them, kept on their device for whoever asks next.
 
 ``unscale_`` reads every gradient once; the norm that clipping wants comes out of that same read. It holds until somebody
 writes one of them."""
@@ -11,12 +11,18 @@ from typing import Dict, List, Optional, Tuple
 from .. import _C
 from .._C import Tensor
 
-_last: Dict[int, Tuple[list, List[Optional[int]], Optional[Tensor]]] = {}  # by GPU: the gradients, their contents' counts, their table
+_last: Dict[int, Tuple[list, List[Optional[int]], Optional[Tensor]]] = {}  # by device, -1 the CPU: the gradients, their contents' counts, their table
 
 
 def remember(grads: List[Tensor], table: Tensor) -> None:
-    """``table``: [n, 5], see ``_C._cuda_ledger``."""
-    _last[table.get_device()] = ([weakref.ref(g) for g in grads], [g._content for g in grads], table)
+    """``table``: [n, 5], see ``_C._look`` and ``_C._cuda_ledger``. Forgotten when a gradient dies."""
+    place = table.get_device()
+
+    def forget(dead: weakref.ref) -> None:
+        if any(r is dead for r in _last.get(place, ([], [], None))[0]):
+            del _last[place]
+
+    _last[place] = ([weakref.ref(g, forget) for g in grads], [g._content for g in grads], table)
 
 
 def _still_holds(grads: List[Tensor], refs: list, contents: List[Optional[int]]) -> bool:
@@ -25,8 +31,9 @@ def _still_holds(grads: List[Tensor], refs: list, contents: List[Optional[int]])
 
 
 def ledger_of(grads: List[Tensor]) -> Tensor:
-    """The table of these gradients, all on one GPU: what a pass has left, or from a look at them now."""
+    """The table of these gradients, all on one device: what a pass has left, or from a look at them now."""
     refs, contents, table = _last.pop(grads[0].get_device(), ([], [], None))
     if table is not None and _still_holds(grads, refs, contents):
         return table
-    return _C._cuda_ledger([g.detach() for g in grads])
+    plain = [g.detach() for g in grads]
+    return _C._cuda_ledger(plain) if plain[0].is_cuda else _C._look(plain)

@@ -160,7 +160,11 @@ class GradScaler:
         by_scale = isinstance(inv_scale, DeviceScale)
         if device.type == "cpu":
             factor = inv_scale.inverse if by_scale else float(inv_scale)
-            return make.full((), 1.0 if _C._unscale(grads, factor) else 0.0, dtype=_C.float32, device=CPU)
+            found = _C._look(grads, factor)
+            if factor != 1.0:
+                _C._scale_all(grads, factor)
+            remember(grads, found)
+            return make.full((), 1.0 if _C._bad(found) else 0.0, dtype=_C.float32, device=CPU)
         found = make.zeros((), dtype=_C.float32, device=device)
         if by_scale:
             remember(grads, _C._cuda_unscale(grads, inv_scale.scale_tensor.to(device, non_blocking=True), found, True, True))

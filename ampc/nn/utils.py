@@ -20,19 +20,21 @@ def _grads(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
     return [p.grad for p in every if p.grad is not None]
 
 
-def _one_gpu(tensors: List[Tensor]) -> bool:
-    places = {t.get_device() for t in tensors}
-    return len(places) == 1 and places.pop() >= 0
+def _one_device(tensors: List[Tensor]) -> bool:
+    return len({t.get_device() for t in tensors}) == 1
 
 
 def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None) -> Tensor:
     """The norm of all tensors together, as if they were one vector; a 0-d tensor."""
     every = list(tensors)
     dtype = _C.float64 if any(t.dtype == _C.float64 for t in every) else _C.float32
-    if norm_type == 2.0 and not error_if_nonfinite and _one_gpu(every):
-        return ledger_of(every)[:, 0].sum().sqrt().to(dtype)
-    if norm_type == 2.0:
-        total = _C._total_norm([t.detach() for t in every])
+    if norm_type == 2.0 and every and _one_device(every) and not (error_if_nonfinite and every[0].is_cuda):
+        norm = ledger_of(every)[:, 0].sum().sqrt().to(dtype)
+        if not error_if_nonfinite:
+            return norm
+        total = norm.item()
+    elif norm_type == 2.0:
+        total = math.sqrt(sum(ledger_of([t])[0, 0].item() for t in every))
     else:
         norms = [t.detach().norm(norm_type).item() for t in every]
         if math.isinf(norm_type):
@@ -49,7 +51,7 @@ def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, 
     """Scales gradients by max_norm / total_norm where that is below 1."""
     grads = [g.detach() for g in _grads(parameters)]
     narrow = all(g.dtype != _C.float64 for g in grads)  # the pass multiplies by a float32
-    if narrow and _one_gpu(grads) and total_norm.device == grads[0].device:  # without waiting for it
+    if narrow and grads and grads[0].is_cuda and _one_device(grads) and total_norm.device == grads[0].device:  # without waiting for it
         by = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0).float()
         _C._cuda_unscale(grads, by, make.zeros((), device=by.device))
         return

@@ -18,9 +18,4 @@ void ac_scaler_update(ac_scaler *s, bool found_inf);
 /* 1 / scale, computed in float64 and rounded once. */
 float ac_scaler_inverse(const ac_scaler *s);
 
-/* Multiplies the gradients by `factor` in one pass over the list; through *bad, how many values
- * were not finite, or became so. May run outside the core's lock, so the caller notes the writes
- * (ac_wrote) afterwards. */
-int ac_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) AC_CHECKED;
-
 #endif

@@ -30,9 +30,16 @@ enum { AC_MAX_STATE = 3 };
 typedef struct {
     ac_tensor *grad, *param, *state[AC_MAX_STATE];
     double step;           /* how many updates this parameter has had, this one included */
+    double factor;         /* what the gradient's values in memory are multiplied by */
     ac_tensor *count;      /* on a GPU: that number as a float32 there, advanced by the step; NULL: `step` */
     ac_kept kept[AC_KEPT]; /* packed copies of the parameter that the step packs again while it has the values */
 } ac_update;
+
+/* What a look at a tensor found: the sum of squares and the largest finite magnitude, infinities and nans, all of the
+ * values as multiplied; and how many of them as they are in memory lie below float16's normal numbers, 0 apart. */
+typedef struct {
+    double squares, amax, infs, nans, small;
+} ac_found;
 
 typedef enum { AC_RULE_SGD, AC_RULE_ADAM } ac_rule;
 
@@ -46,11 +53,10 @@ typedef struct ac_backend {
      * value stands against it. */
     int64_t (*panels_bytes)(const ac_tensor *w, ac_dtype round, bool out_first);
     bool (*pack)(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
-    /* Multiplies every gradient by `factor` in place; counts into bad[i] the values of grads[i]
-     * that are not finite after that. */
-    int (*unscale)(ac_tensor *const *grads, int n, double factor, int64_t *bad);
-    /* The sum of squares of each tensor, in float64. */
-    int (*squares)(ac_tensor *const *tensors, int n, double *sums);
+    /* Looks at tensors[i] * factors[i], rounded to its dtype; writes nothing. On a GPU all factors are one number. */
+    int (*look)(ac_tensor *const *tensors, int n, const double *factors, ac_found *found);
+    /* Multiplies every tensor by `factor` in place. */
+    int (*scale)(ac_tensor *const *tensors, int n, double factor);
     /* One optimizer step over a list of parameters. */
     int (*step)(ac_rule rule, ac_update *updates, int n, const struct ac_step *constants);
 } ac_backend;

@@ -13,7 +13,7 @@ const ac_backend ac_cpu = {
         },
     .panels_bytes = ac_cpu_panels_bytes,
     .pack = ac_cpu_pack,
-    .unscale = ac_cpu_unscale,
-    .squares = ac_cpu_squares,
+    .look = ac_cpu_look,
+    .scale = ac_cpu_scale,
     .step = ac_cpu_step,
 };

@@ -40,7 +40,7 @@ const ac_backend ac_cuda = {
         },
     .panels_bytes = copy_bytes,
     .pack = copy_weight,
-    .unscale = ac_cuda_unscale,
-    .squares = ac_cuda_squares,
+    .look = ac_cuda_look,
+    .scale = ac_cuda_scale,
     .step = ac_cuda_step,
 };

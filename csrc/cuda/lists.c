@@ -175,26 +175,23 @@ static int look_and_fetch(ac_tensor *const *tensors, int n, looking *k, ac_gpu_f
     return failed;
 }
 
-int ac_cuda_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) {
-    looking k = {.value = factor, .write = true};
-    size_t bytes = (size_t)(n + 1) * sizeof(ac_gpu_found);
-    ac_gpu_found *totals = n ? ac_alloc(bytes) : NULL;
-    if (!totals) return n ? -1 : 0;
-    int failed = look_and_fetch(grads, n, &k, totals);
-    for (int i = 0; i < n && !failed; i++) bad[i] = (int64_t)(totals[i].infs + totals[i].nans);
+_Static_assert(sizeof(ac_found) == sizeof(ac_gpu_found), "one table for both backends");
+
+int ac_cuda_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
+    if (n == 0) return 0;
+    looking k = {.value = factors[0]};
+    size_t bytes = (size_t)n * sizeof(ac_gpu_found);
+    ac_gpu_found *totals = ac_alloc(bytes);
+    if (!totals) return -1;
+    int failed = look_and_fetch(tensors, n, &k, totals);
+    if (!failed) memcpy(found, totals, bytes);
     ac_free(totals, bytes);
     return failed;
 }
 
-int ac_cuda_squares(ac_tensor *const *tensors, int n, double *sums) {
-    looking k = {.value = 1};
-    size_t bytes = (size_t)(n + 1) * sizeof(ac_gpu_found);
-    ac_gpu_found *totals = n ? ac_alloc(bytes) : NULL;
-    if (!totals) return n ? -1 : 0;
-    int failed = look_and_fetch(tensors, n, &k, totals);
-    for (int i = 0; i < n && !failed; i++) sums[i] = totals[i].squares;
-    ac_free(totals, bytes);
-    return failed;
+int ac_cuda_scale(ac_tensor *const *tensors, int n, double factor) {
+    looking k = {.value = factor, .write = true};
+    return look(tensors, n, &k);
 }
 
 /* -- optimizers ------------------------------------------------------------------------------------- */

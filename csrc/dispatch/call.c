@@ -312,6 +312,7 @@ static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *at
 }
 
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
+    if (ac_pending && ac_ops[op].kind != AC_KIND_VIEW) AC_TRY(ac_settle_all(in, n_in));
     if (ac_autocast.active && ac_ops[op].cast != AC_CAST_KEEP) return run_autocast(op, in, n_in, attrs, out);
     return run(op, in, in, n_in, attrs, out, NULL);
 }
@@ -459,6 +460,8 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
     const char *what = ac_ops[op].python;
     if (ac_ops[op].kind == AC_KIND_VIEW) return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", what);
     AC_TRY(check_target(what, target));
+    AC_TRY(ac_settle_all(in, n_in));
+    AC_TRY(ac_settle(target));
     if (ac_ops[op].kind == AC_KIND_COMPOSITE) return compose_into(op, in, n_in, attrs, target);
     AC_TRY(infer(&rule, op, in, n_in, attrs, AC_NO_DTYPE));
     AC_TRY(check_result(what, &rule.out[0], target));
@@ -514,6 +517,8 @@ int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
     ac_dtype dtype;
     bool low = ac_ops[op].cast == AC_CAST_LOW && ac_autocast_casts(in, n_in, &dtype);
     AC_TRY(check_target(ac_ops[op].python, target));
+    AC_TRY(ac_settle_all(in, n_in));
+    AC_TRY(ac_settle(target));
     AC_TRY(infer(&rule, op, in, n_in, attrs, low ? (int64_t)dtype : AC_NO_DTYPE));
     AC_TRY(check_result(ac_ops[op].python, &rule.out[0], target));
     AC_TRY(ac_check_target_device(op, in, n_in, attrs, target));
@@ -565,6 +570,8 @@ int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) 
     ac_attrs_size size = {ac_shape_of(target)};
     ac_attrs_dtype dtype = {target->dtype};
     AC_TRY(check_target("copy_", target));
+    AC_TRY(ac_settle(source));
+    AC_TRY(ac_settle(target));
     if (ac_device_of(source) != ac_device_of(target)) return copy_across(target, source, non_blocking);
     AC_TRY(ac_call(AC_OP_expand, &source, 1, &size, &wide));
     int failed;
@@ -584,6 +591,7 @@ int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) 
 }
 
 ac_tensor *ac_on_cpu(ac_tensor *t) {
+    if (ac_settle(t) < 0) return NULL;
     if (ac_device_of(t) == AC_CPU) return ac_tensor_retain(t);
     ac_attrs_to_device to = {AC_CPU, 0};
     ac_tensor *out = NULL;

@@ -21,6 +21,14 @@ int ac_copy_into(ac_tensor *target, ac_tensor *source) AC_CHECKED;
 /* The same; `non_blocking`: page-locked memory and a GPU need not wait for each other. */
 int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) AC_CHECKED;
 
+/* A tensor's memory may wait to be multiplied by a factor (optim/optim.h). Whoever reads or writes the memory itself,
+ * rather than by ac_call, settles that first. */
+int ac_settle_now(ac_storage *s) AC_CHECKED;
+int ac_settle_all(ac_tensor *const *tensors, int n) AC_CHECKED; /* NULL among them is passed over */
+static inline int ac_settle(const ac_tensor *t) {
+    return ac_pending && t->storage->pending ? ac_settle_now(t->storage) : 0;
+}
+
 /* The device where a call's results lie; RuntimeError when its inputs are on several. */
 int ac_device_sought(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_device *device) AC_CHECKED;
 static inline int ac_device_for(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_device *device) {

@@ -22,8 +22,8 @@ const void *ac_read_run(const ac_loops *loops, ac_lane lane, ac_dtype dtype, int
 /* See backend.h. */
 int64_t ac_cpu_panels_bytes(const ac_tensor *w, ac_dtype round, bool out_first);
 bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
-int ac_cpu_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) AC_CHECKED;
-int ac_cpu_squares(ac_tensor *const *tensors, int n, double *sums) AC_CHECKED;
+int ac_cpu_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
+int ac_cpu_scale(ac_tensor *const *tensors, int n, double factor) AC_CHECKED;
 int ac_cpu_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
 
 /* Packs a part of a weight, cut at multiples of AC_PART, into the whole's panels. */

@@ -12,8 +12,8 @@ typedef struct {
     int64_t *first; /* the first piece of each tensor, and their number at [n] */
     int64_t grain;
     double factor;
-    int64_t *bad;    /* one a piece */
-    double *squares; /* one a piece */
+    const double *factors; /* one a tensor, or NULL: `factor` */
+    ac_found *found;       /* one a piece, or NULL: products are written instead */
 } list_call;
 
 static int list_init(list_call *c, ac_tensor *const *tensors, int n) {
@@ -43,107 +43,79 @@ int ac_owner_of(const int64_t *first, int n, int64_t piece) {
     return lo;
 }
 
-/* Values of the lane beside the memory: unscale a tile, count what is not finite. */
-static int64_t unscale_tile(const ac_loops *loops, char *data, ac_dtype dtype, int64_t n, int64_t stride,
-                            double factor) {
-    float tile[AC_TILE];
-    double wide[AC_TILE];
-    if (dtype == AC_float32 && stride == 1) return loops->unscale(n, (float *)(void *)data, (float)factor);
-    if (dtype != AC_float64) {
-        loops->load[dtype][AC_LANE_F32](n, data, stride, tile);
-        (void)loops->unscale(n, tile, (float)factor);
-        loops->store[AC_LANE_F32][dtype](n, tile, data, stride);
-        int64_t bad = 0;
-        loops->load[dtype][AC_LANE_F32](n, data, stride, tile); /* what was stored is what counts */
-        for (int64_t i = 0; i < n; i++) bad += tile[i] - tile[i] != 0;
-        return bad;
-    }
-    int64_t bad = 0;
-    loops->load[dtype][AC_LANE_F64](n, data, stride, wide);
-    for (int64_t i = 0; i < n; i++) {
-        wide[i] *= factor;
-        bad += wide[i] - wide[i] != 0;
-    }
-    loops->store[AC_LANE_F64][dtype](n, wide, data, stride);
-    return bad;
+static void join(ac_found *all, const ac_found *one) {
+    all->squares += one->squares, all->infs += one->infs, all->nans += one->nans, all->small += one->small;
+    if (one->amax > all->amax) all->amax = one->amax;
 }
 
-/* Calls tile-wise over elements [at, at + n) of t, whatever its strides. */
-typedef void (*tile_fn)(list_call *c, int64_t piece, const ac_loops *loops, char *data, ac_dtype t, int64_t n,
-                        int64_t stride);
+/* 16-bit values are judged as their dtype stores the products: infinite where it overflows. */
+static void look_at_half(const ac_loops *loops, ac_dtype dtype, int64_t n, const void *x, double factor,
+                         ac_found *found) {
+    float products[AC_TILE];
+    uint16_t stored[AC_TILE];
+    ac_found before = {0}, after = {0};
+    loops->look[0](n, x, factor, &before, products);
+    loops->store[AC_LANE_F32][dtype](n, products, stored, 1);
+    loops->load[dtype][AC_LANE_F32](n, stored, 1, products);
+    loops->look[0](n, products, 1, &after, NULL);
+    after.small = before.small;
+    join(found, &after);
+}
 
-static void each_tile(list_call *c, int64_t piece, tile_fn fn) {
-    int owner = ac_owner_of(c->first, c->n, piece);
-    const ac_tensor *t = c->tensors[owner];
+/* One run of neighbours: looked at, or multiplied. */
+static void one_run(const ac_loops *loops, char *data, ac_dtype dtype, int64_t n, int64_t stride, double factor,
+                    ac_found *found) {
+    double room[AC_TILE];
+    ac_found unused = {0};
+    ac_lane lane = ac_lane_of(dtype);
+    bool direct = dtype == ac_lane_dtype(lane) && stride == 1, wide = lane == AC_LANE_F64;
+    const void *x = ac_read_run(loops, lane, dtype, n, data, stride, room);
+    if (found && ac_is_half(dtype)) look_at_half(loops, dtype, n, x, factor, found);
+    else loops->look[wide](n, x, factor, found ? found : &unused, found ? NULL : direct ? (void *)data : room);
+    if (!found && !direct) loops->store[lane][dtype](n, room, data, stride);
+}
+
+static void some_pieces(void *context, int64_t begin, int64_t end) {
+    const list_call *c = context;
     const ac_loops *loops = ac_cpu_loops();
-    int64_t at = (piece - c->first[owner]) * AC_PIECE, end = at + AC_PIECE < t->numel ? at + AC_PIECE : t->numel;
-    ac_space all = ac_space_of(t, UINT32_MAX);
-    int64_t line = all.size[all.n - 1], stride = all.stride[all.n - 1];
-    while (at < end) {
-        int64_t run = line - at % line;
-        if (run > end - at) run = end - at;
-        if (run > AC_TILE) run = AC_TILE;
-        char *data = (char *)ac_data(t) + ac_space_offset(&all, at) * ac_itemsize(t->dtype);
-        fn(c, piece, loops, data, t->dtype, run, stride);
-        at += run;
-    }
-}
-
-static void unscale_one(list_call *c, int64_t piece, const ac_loops *loops, char *data, ac_dtype t, int64_t n,
-                        int64_t stride) {
-    c->bad[piece] += unscale_tile(loops, data, t, n, stride, c->factor);
-}
-
-static void unscale_pieces(void *context, int64_t begin, int64_t end) {
-    list_call *c = context;
-    for (int64_t i = begin; i < end; i++) each_tile(c, i, unscale_one);
-}
-
-int ac_cpu_unscale(ac_tensor *const *grads, int n, double factor, int64_t *bad) {
-    list_call c;
-    AC_TRY(list_init(&c, grads, n));
-    size_t bytes = (size_t)(c.first[n] + 1) * sizeof *c.bad;
-    c.factor = factor;
-    c.bad = ac_calloc(bytes);
-    if (c.bad) {
-        ac_for_range(c.first[n], c.grain, unscale_pieces, &c);
-        for (int i = 0; i < n; i++) {
-            bad[i] = 0;
-            for (int64_t p = c.first[i]; p < c.first[i + 1]; p++) bad[i] += c.bad[p];
+    for (int64_t piece = begin; piece < end; piece++) {
+        int owner = ac_owner_of(c->first, c->n, piece);
+        const ac_tensor *t = c->tensors[owner];
+        int64_t at = (piece - c->first[owner]) * AC_PIECE, last = at + AC_PIECE < t->numel ? at + AC_PIECE : t->numel;
+        ac_space all = ac_space_of(t, UINT32_MAX);
+        int64_t line = all.size[all.n - 1], stride = all.stride[all.n - 1];
+        for (int64_t run; at < last; at += run) {
+            run = line - at % line;
+            if (run > last - at) run = last - at;
+            if (run > AC_TILE) run = AC_TILE;
+            char *data = (char *)ac_data(t) + ac_space_offset(&all, at) * ac_itemsize(t->dtype);
+            one_run(loops, data, t->dtype, run, stride, c->factors ? c->factors[owner] : c->factor,
+                    c->found ? &c->found[piece] : NULL);
         }
-        ac_free(c.bad, bytes);
     }
-    list_free(&c);
-    return c.bad ? 0 : -1;
 }
 
-static void squares_one(list_call *c, int64_t piece, const ac_loops *loops, char *data, ac_dtype t, int64_t n,
-                        int64_t stride) {
-    double wide[AC_TILE];
-    ac_total total = {0, 0};
-    loops->load[t][AC_LANE_F64](n, data, stride, wide); /* float64: squares of 1e20 must not overflow */
-    loops->fold[AC_FOLD_SUM_SQUARES][AC_LANE_F64](n, wide, 0, &total);
-    c->squares[piece] += total.f;
-}
-
-static void squares_pieces(void *context, int64_t begin, int64_t end) {
-    list_call *c = context;
-    for (int64_t i = begin; i < end; i++) each_tile(c, i, squares_one);
-}
-
-int ac_cpu_squares(ac_tensor *const *tensors, int n, double *sums) {
-    list_call c;
+int ac_cpu_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
+    list_call c = {.factors = factors};
     AC_TRY(list_init(&c, tensors, n));
-    size_t bytes = (size_t)(c.first[n] + 1) * sizeof *c.squares;
-    c.squares = ac_calloc(bytes);
-    if (c.squares) {
-        ac_for_range(c.first[n], c.grain, squares_pieces, &c);
+    size_t bytes = (size_t)(c.first[n] + 1) * sizeof *c.found;
+    c.found = ac_calloc(bytes);
+    if (c.found) {
+        ac_for_range(c.first[n], c.grain, some_pieces, &c);
         for (int i = 0; i < n; i++) {
-            sums[i] = 0;
-            for (int64_t p = c.first[i]; p < c.first[i + 1]; p++) sums[i] += c.squares[p];
+            found[i] = (ac_found){0};
+            for (int64_t p = c.first[i]; p < c.first[i + 1]; p++) join(&found[i], &c.found[p]); /* in order */
         }
-        ac_free(c.squares, bytes);
+        ac_free(c.found, bytes);
     }
     list_free(&c);
-    return c.squares ? 0 : -1;
+    return c.found ? 0 : -1;
+}
+
+int ac_cpu_scale(ac_tensor *const *tensors, int n, double factor) {
+    list_call c = {.factor = factor};
+    AC_TRY(list_init(&c, tensors, n));
+    ac_for_range(c.first[n], c.grain, some_pieces, &c);
+    list_free(&c);
+    return 0;
 }

@@ -5,7 +5,7 @@
 #ifndef AC_KERNELS_LOOPS_H
 #define AC_KERNELS_LOOPS_H
 
-#include "../ops/op.h"
+#include "../backend/backend.h"
 
 typedef enum { AC_LANE_F32, AC_LANE_F64, AC_LANE_I64, AC_N_LANES } ac_lane;
 
@@ -46,6 +46,7 @@ typedef struct {
 typedef struct ac_step {
     double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
     double bias1, bias2_sqrt; /* 1 - beta1^t, sqrt(1 - beta2^t) */
+    double grad_factor;       /* what gradients in memory are multiplied by */
     int nesterov, maximize, decoupled, first;
     const float *found_inf,
         *factor; /* on a GPU, or NULL: nonzero leaves the step out; what gradients are multiplied by */
@@ -91,8 +92,8 @@ typedef struct ac_loops {
     void (*sweep_back)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *g, float *sums);
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     /* 16 x 16 floats, and 32 rows of 16 halves from `at` on (to 16 rows of 32), turned; steps count values */
-    /* g *= factor in place, in float32; a value infinite after that counts as bad */
-    int64_t (*unscale)(int64_t n, float *g, float factor);
+    /* adds what n values are, times factor, to *found; writes the products unless `to` is NULL (it may be `from`) */
+    void (*look[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
     /* one optimizer's rule over n values; `state` has 3 entries, NULL where unused */
     void (*sgd[2])(int64_t n, const ac_step *s, const void *grad, void *param, void *const *state);
     void (*adam[2])(int64_t n, const ac_step *s, const void *grad, void *param, void *const *state);

@@ -101,6 +101,7 @@ static void one_piece(const step_call *c, ac_update *u, int64_t piece) {
     cutting cut = cutting_of(u);
     ac_part part = part_of(&cut, piece);
     ac_step constants = *c->constants;
+    constants.grad_factor = u->factor;
     if (c->rule == AC_RULE_ADAM) {
         constants.bias1 = 1 - pow(constants.beta1, u->step);
         constants.bias2_sqrt = sqrt(1 - pow(constants.beta2, u->step));

@@ -4,7 +4,7 @@
 static void S(sgd_run)(int64_t n, const ac_step *s, const void *grad, void *param, void *const *state) {
     const R *g = grad;
     R *p = param, *momentum = state[0];
-    R sign = s->maximize ? (R)-1 : (R)1, lr = (R)s->lr, decay = (R)s->weight_decay;
+    R sign = (R)(s->maximize ? -s->grad_factor : s->grad_factor), lr = (R)s->lr, decay = (R)s->weight_decay;
     if (!momentum) {
         for (int64_t i = 0; i < n; i++) p[i] -= lr * (sign * g[i] + decay * p[i]);
         return;
@@ -23,7 +23,7 @@ static void S(sgd_run)(int64_t n, const ac_step *s, const void *grad, void *para
 static void S(adam_run)(int64_t n, const ac_step *s, const void *grad, void *param, void *const *state) {
     const R *g = grad;
     R *p = param, *m = state[0], *v = state[1], *vmax = state[2];
-    R sign = s->maximize ? (R)-1 : (R)1, b1 = (R)s->beta1, b2 = (R)s->beta2, eps = (R)s->eps;
+    R sign = (R)(s->maximize ? -s->grad_factor : s->grad_factor), b1 = (R)s->beta1, b2 = (R)s->beta2, eps = (R)s->eps;
     R shrink = s->decoupled ? (R)(1 - s->lr * s->weight_decay) : 1, decay = s->decoupled ? 0 : (R)s->weight_decay;
     R rate = (R)(s->lr / s->bias1), root = (R)(1 / s->bias2_sqrt);
     for (int64_t i = 0; i < n; i++) {

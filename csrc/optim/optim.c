@@ -1,10 +1,11 @@
 #include "optim.h"
 
-#include "../amp/scaler.h"
 #include "../base/alloc.h"
 #include "../base/pool.h"
 
 #include <math.h>
+
+static double factor_of(const ac_tensor *t) { return t->storage->pending ? t->storage->factor : 1; }
 
 static int check(const ac_update *u, int i) {
     char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
@@ -57,12 +58,17 @@ int ac_optim_step(ac_rule rule, ac_update *updates, int n, const ac_step *consta
 }
 
 void ac_optim_begin(ac_update *updates, int n) {
-    for (int i = 0; i < n; i++) ac_copies_take(updates[i].param, updates[i].kept);
+    for (int i = 0; i < n; i++) {
+        ac_copies_take(updates[i].param, updates[i].kept);
+        updates[i].factor = factor_of(updates[i].grad);
+        updates[i].grad->storage->readers++;
+    }
 }
 
 void ac_optim_end(ac_update *updates, int n, int done) {
     for (int i = 0; i < n; i++) {
         ac_update *u = &updates[i];
+        u->grad->storage->readers--;
         if (i < done) ac_wrote(u->param);
         ac_copies_give_back(u->param, u->kept, i < done);
         for (int k = 0; k < AC_MAX_STATE; k++)
@@ -70,26 +76,66 @@ void ac_optim_end(ac_update *updates, int n, int done) {
     }
 }
 
-int ac_optim_norm(ac_tensor *const *tensors, int n, double *norm) {
+/* -- pass A, and factors that wait for pass B ------------------------------------------------------------- */
+
+int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *found) {
     size_t bytes = (size_t)(n + 1) * sizeof(double);
-    double *sums = ac_alloc(bytes), total = 0;
-    if (!sums) return -1;
+    double *factors = ac_alloc(bytes);
+    if (!factors) return -1;
+    for (int i = 0; i < n; i++) factors[i] = factor * factor_of(tensors[i]);
     ac_poll_hold();
     int failed = 0;
     for (int i = 0, run; i < n && !failed; i += run) {
         run = ac_same_device(tensors + i, n - i);
-        failed = ac_backend_of(ac_device_of(tensors[i]))->squares(tensors + i, run, sums + i);
+        failed = ac_backend_of(ac_device_of(tensors[i]))->look(tensors + i, run, factors + i, found + i);
     }
     ac_poll_release();
-    for (int i = 0; i < n && !failed; i++) total += sums[i];
-    ac_free(sums, bytes);
-    *norm = sqrt(total);
+    ac_free(factors, bytes);
     return failed;
 }
 
+double ac_optim_norm(const ac_found *found, int n) {
+    double total = 0;
+    for (int i = 0; i < n; i++) total += found[i].squares;
+    return sqrt(total);
+}
+
+/* 16-bit values are multiplied at once: whoever reads them is to see them rounded. */
+static bool can_wait(const ac_tensor *t) {
+    const ac_storage *s = t->storage;
+    return s->device == AC_CPU && !s->exported && !s->addressed && !s->readers && !ac_is_half(t->dtype) &&
+           t->numel * ac_itemsize(t->dtype) == s->bytes && !ac_overlaps_itself(t);
+}
+
+static void note_factor(ac_tensor *t, double factor) {
+    ac_storage *s = t->storage;
+    if (!s->pending) s->factor = 1, s->pending_dtype = t->dtype, s->pending = true, ac_pending++;
+    s->factor *= factor;
+}
+
 int ac_optim_scale(ac_tensor *const *tensors, int n, double factor) {
-    int64_t ignored;
-    AC_TRY(ac_unscale(tensors, n, factor, &ignored));
-    for (int i = 0; i < n; i++) ac_wrote(tensors[i]);
-    return 0;
+    int failed = 0;
+    ac_poll_hold(); /* gradients scaled in part would be of no use */
+    for (int i = 0, run; i < n && !failed; i += run) {
+        run = 1;
+        if (can_wait(tensors[i])) {
+            note_factor(tensors[i], factor);
+        } else {
+            run = ac_same_device(tensors + i, n - i);
+            for (int k = 1; k < run; k++)
+                if (can_wait(tensors[i + k])) run = k;
+            failed = ac_backend_of(ac_device_of(tensors[i]))->scale(tensors + i, run, factor);
+        }
+        for (int k = 0; k < run; k++) ac_wrote(tensors[i + k]);
+    }
+    ac_poll_release();
+    return failed;
+}
+
+void ac_optim_hold(ac_tensor *const *tensors, int n) {
+    for (int i = 0; i < n; i++) tensors[i]->storage->readers++;
+}
+
+void ac_optim_let_go(ac_tensor *const *tensors, int n) {
+    for (int i = 0; i < n; i++) tensors[i]->storage->readers--;
 }

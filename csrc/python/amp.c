@@ -202,35 +202,6 @@ static PyType_Slot scaler_slots[] = {{Py_tp_new, scaler_new},         {Py_tp_dea
                                      {Py_tp_methods, scaler_methods}, {0, NULL}};
 static PyType_Spec scaler_spec = {"ampc._C.ScalerState", sizeof(PyScaler), 0, Py_TPFLAGS_DEFAULT, scaler_slots};
 
-/* _unscale(grads: list, factor) -> number of values that are not finite */
-static PyObject *unscale(PyObject *module, PyObject *args) {
-    PyObject *list;
-    double factor;
-    int64_t bad;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &factor)) return NULL;
-    Py_ssize_t n = PyList_GET_SIZE(list);
-    ac_tensor **grads = PyMem_Malloc((size_t)(n + 1) * sizeof *grads);
-    if (!grads) return PyErr_NoMemory();
-    PyObject *result = NULL;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *o = PyList_GET_ITEM(list, i);
-        grads[i] = ac_is_tensor(o) ? ac_unwrap(o) : NULL;
-        if (grads[i] && ac_is_floating(grads[i]->dtype) && !ac_overlaps_itself(grads[i])) continue;
-        PyErr_Format(PyExc_TypeError,
-                     "_unscale: gradient %zd must be a floating point Tensor whose elements do not share memory", i);
-        goto done;
-    }
-    void *lock = ac_lock.release();
-    int failed = ac_unscale(grads, (int)n, factor, &bad);
-    ac_lock.acquire(lock);
-    for (Py_ssize_t i = 0; i < n; i++) ac_wrote(grads[i]);
-    result = failed ? ac_raise() : PyLong_FromLongLong(bad);
-done:
-    PyMem_Free(grads);
-    return result;
-}
-
 static PyMethodDef functions[] = {
     {"_autocast_enter", enter, METH_VARARGS, NULL},
     {"_autocast_exit", leave, METH_O, NULL},
@@ -250,7 +221,6 @@ static PyMethodDef functions[] = {
      "optimizer in its own pass (renewed), and refused by the limit."},
     {"set_weight_copy_limit", copies_limit, METH_O,
      "Bytes that kept weight copies may hold; beyond it weights are packed each time."},
-    {"_unscale", unscale, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
 int ac_amp_init(PyObject *module) {

@@ -220,6 +220,7 @@ PyObject *ac_item(ac_tensor *t, int64_t offset) {
         ac_tensor_clear(&here);
         return number;
     }
+    AC_PY_TRY(ac_settle(t));
     const void *data = ac_data(t);
     if (ac_is_floating(t->dtype)) return PyFloat_FromDouble(ac_read_double(data, t->dtype, offset));
     int64_t i = ac_read_int(data, t->dtype, offset);
@@ -297,11 +298,15 @@ METHOD(dim) {
 METHOD(data_ptr) {
     SELF;
     (void)unused;
+    AC_PY_TRY(ac_settle(t));
+    t->storage->addressed = true;
     return PyLong_FromVoidPtr(ac_data(t));
 }
 METHOD(storage_ptr) {
     SELF;
     (void)unused;
+    AC_PY_TRY(ac_settle(t));
+    t->storage->addressed = true;
     return PyLong_FromVoidPtr(t->storage->data);
 }
 METHOD(storage_offset) {

@@ -35,6 +35,7 @@ int ac_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags) {
         return refuse(view, "it is not contiguous; use .contiguous()");
     if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && t->ndim > 1)
         return refuse(view, "it is not stored by columns");
+    if (ac_settle(t) < 0) return (void)ac_raise(), -1;
     Py_ssize_t *sizes = PyMem_Malloc((size_t)(2 * t->ndim + 1) * sizeof *sizes);
     if (!sizes) return view->obj = NULL, PyErr_NoMemory(), -1;
     int64_t item = ac_itemsize(t->dtype);

@@ -101,6 +101,7 @@ static PyObject *to_dlpack(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "O!Lpp", ac_py->tensor, &o, &stream, &versioned, &copied)) return NULL;
     ac_tensor *t = ac_unwrap(o);
+    AC_PY_TRY(ac_settle(t));
     exported *e = PyMem_Calloc(1, sizeof *e);
     if (!e) return PyErr_NoMemory();
     if (hand_over(t, stream) < 0) {

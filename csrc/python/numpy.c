@@ -68,6 +68,7 @@ static PyObject *to_numpy(PyObject *module, PyObject *self) {
                             "numpy(): the tensor is on %s, where NumPy cannot read; use .cpu().numpy() or "
                             ".numpy(force=True)",
                             ac_device_name(ac_device_of(t)));
+    AC_PY_TRY(ac_settle(t));
     npy_intp dims[AC_MAX_DIMS], strides[AC_MAX_DIMS];
     for (int d = 0; d < t->ndim; d++)
         dims[d] = (npy_intp)t->shape[d], strides[d] = (npy_intp)(t->strides[d] * ac_itemsize(t->dtype));

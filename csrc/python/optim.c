@@ -108,6 +108,10 @@ static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *
                  column(u, n, grads, offsetof(ac_update, grad), false, "grads") < 0;
     for (size_t i = 0; i < AC_MAX_STATE && !failed; i++)
         failed = column(u, n, s[i], offsetof(ac_update, state) + i * sizeof u->state[0], false, "state") < 0;
+    for (Py_ssize_t i = 0; i < n && !failed; i++) { /* what is read and written as it is */
+        failed = ac_settle(u[i].param) < 0 || ac_settle_all(u[i].state, AC_MAX_STATE) < 0;
+        if (failed) (void)ac_raise();
+    }
     if (!failed && step_counts(u, n, steps) == 0 && check_states(states, n) == 0 && take_gate(gate, u, n, k) == 0) {
         ac_optim_begin(u, (int)n);
         bool unlock = all_on_cpu(u, n);
@@ -149,15 +153,48 @@ static PyObject *adam(PyObject *module, PyObject *args) {
     return run(AC_RULE_ADAM, params, grads, s, states, steps, gate, &k);
 }
 
-static PyObject *total_norm(PyObject *module, PyObject *list) {
-    double norm = 0;
+/* _look(tensors, factor = 1.0) -> a table [n, 5] on the CPU: squares, amax, infs and nans of the tensors times factor,
+ * and how many values were too small for float16's normal numbers before; nothing is written. Tensors of the CPU. */
+static PyObject *look(PyObject *module, PyObject *args) {
+    PyObject *list;
+    double factor = 1;
     (void)module;
-    if (!PyList_Check(list)) return PyErr_SetString(PyExc_TypeError, "_total_norm: expected a list"), NULL;
+    if (!PyArg_ParseTuple(args, "O!|d", &PyList_Type, &list, &factor)) return NULL;
     ac_tensor **all = list_of(list, false, "tensors");
     if (!all) return NULL;
-    int failed = ac_optim_norm(all, (int)PyList_GET_SIZE(list), &norm);
+    int n = (int)PyList_GET_SIZE(list);
+    for (int i = 0; i < n; i++) {
+        if (ac_is_floating(all[i]->dtype) && !ac_overlaps_itself(all[i])) continue;
+        PyErr_Format(PyExc_TypeError, "gradient %d must be floating point, its elements apart in memory", i);
+        PyMem_Free(all);
+        return NULL;
+    }
+    ac_dims shape = {2, {n, sizeof(ac_found) / sizeof(double)}};
+    ac_tensor *table = ac_tensor_new(AC_float64, &shape);
+    int failed = table ? 0 : -1;
+    if (!failed) {
+        ac_optim_hold(all, n);
+        void *lock = ac_lock.release();
+        failed = ac_optim_look(all, n, factor, ac_data(table));
+        ac_lock.acquire(lock);
+        ac_optim_let_go(all, n);
+    }
     PyMem_Free(all);
-    return failed ? ac_raise() : PyFloat_FromDouble(norm);
+    if (!failed) return ac_wrap(table);
+    ac_tensor_clear(&table);
+    return ac_raise();
+}
+
+/* _bad(table) -> how many values were not finite */
+static PyObject *bad(PyObject *module, PyObject *o) {
+    double total = 0;
+    (void)module;
+    if (!ac_is_tensor(o) || ac_unwrap(o)->dtype != AC_float64 || !ac_is_contiguous(ac_unwrap(o)) ||
+        ac_device_of(ac_unwrap(o)) != AC_CPU)
+        return PyErr_SetString(PyExc_TypeError, "_bad: expected what _look gave"), NULL;
+    const ac_found *found = ac_data(ac_unwrap(o));
+    for (int64_t i = 0; i < ac_unwrap(o)->shape[0]; i++) total += found[i].infs + found[i].nans;
+    return PyFloat_FromDouble(total);
 }
 
 static PyObject *scale_all(PyObject *module, PyObject *args) {
@@ -173,9 +210,17 @@ static PyObject *scale_all(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* _pending() -> how many storages wait to be multiplied */
+static PyObject *pending(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyLong_FromLongLong(ac_pending);
+}
+
 static PyMethodDef functions[] = {{"_sgd", sgd, METH_VARARGS, NULL},
                                   {"_adam", adam, METH_VARARGS, NULL},
-                                  {"_total_norm", total_norm, METH_O, NULL},
+                                  {"_look", look, METH_VARARGS, NULL},
+                                  {"_bad", bad, METH_O, NULL},
+                                  {"_pending", pending, METH_NOARGS, NULL},
                                   {"_scale_all", scale_all, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 

@@ -13,6 +13,7 @@ static int no_gpu(ac_device device, int64_t bytes, char **data, void **block) {
     return ac_fail(AC_RUNTIME, "%s is not in use: CUDA was not initialised", ac_device_name(device));
 }
 static void no_release(void *block) { (void)block; }
+int64_t ac_pending;
 ac_gpu_memory_hooks ac_gpu_memory = {no_gpu, no_release};
 
 const char *ac_device_name(ac_device d) {
@@ -56,6 +57,7 @@ ac_storage *ac_storage_retain(ac_storage *s) {
 
 void ac_storage_release(ac_storage *s) {
     if (--s->refs > 0) return;
+    if (s->pending) ac_pending--;
     ac_copies_free(s);
     if (s->release || s->owner) {
         if (s->release) s->release(s->owner);

@@ -29,11 +29,18 @@ typedef struct ac_storage {
     uint64_t content; /* bumped by every write, whoever makes it; what caches key on */
     uint32_t version; /* autograd's counter, shared by views and detach() */
     ac_device device;
-    bool exported;                /* memory that somebody else may write: no trustworthy `content` */
+    bool exported;          /* memory that somebody else may write: no trustworthy `content` */
+    bool addressed;         /* somebody has its address: no factor may wait */
+    bool pending;           /* the values are the memory's times `factor`, see ac_settle */
+    ac_dtype pending_dtype; /* of all its memory, then */
+    double factor;
+    int readers;                  /* steps that read it so, outside the lock */
     ac_copy *copies;              /* owned, freed with the storage */
     void (*release)(void *owner); /* foreign memory: how to give it back */
     void *owner;
 } ac_storage;
+
+extern int64_t ac_pending; /* storages with a pending factor: mostly none, and nobody need look further */
 
 /* How memory of a GPU is had and given back; set by that backend when it comes into use. */
 typedef struct {
