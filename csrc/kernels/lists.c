@@ -62,13 +62,17 @@ static void look_at_half(const ac_loops *loops, ac_dtype dtype, int64_t n, const
     join(found, &after);
 }
 
+static bool is_direct(ac_dtype dtype, int64_t stride) {
+    return stride == 1 && dtype == ac_lane_dtype(ac_lane_of(dtype));
+}
+
 /* One run of neighbours: looked at, or multiplied. */
 static void one_run(const ac_loops *loops, char *data, ac_dtype dtype, int64_t n, int64_t stride, double factor,
                     ac_found *found) {
     double room[AC_TILE];
     ac_found unused = {0};
     ac_lane lane = ac_lane_of(dtype);
-    bool direct = dtype == ac_lane_dtype(lane) && stride == 1, wide = lane == AC_LANE_F64;
+    bool direct = is_direct(dtype, stride), wide = lane == AC_LANE_F64;
     const void *x = ac_read_run(loops, lane, dtype, n, data, stride, room);
     if (found && ac_is_half(dtype)) look_at_half(loops, dtype, n, x, factor, found);
     else loops->look[wide](n, x, factor, found ? found : &unused, found ? NULL : direct ? (void *)data : room);
@@ -87,7 +91,7 @@ static void some_pieces(void *context, int64_t begin, int64_t end) {
         for (int64_t run; at < last; at += run) {
             run = line - at % line;
             if (run > last - at) run = last - at;
-            if (run > AC_TILE) run = AC_TILE;
+            if (run > AC_TILE && !is_direct(t->dtype, stride)) run = AC_TILE; /* what has buffers */
             char *data = (char *)ac_data(t) + ac_space_offset(&all, at) * ac_itemsize(t->dtype);
             one_run(loops, data, t->dtype, run, stride, c->factors ? c->factors[owner] : c->factor,
                     c->found ? &c->found[piece] : NULL);

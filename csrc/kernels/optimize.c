@@ -81,7 +81,18 @@ static void write_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, in
                                      (char *)ac_data(t) + ac_space_offset(&all, at + i) * item, 1);
 }
 
-static void step_tile(ac_rule rule, const ac_step *constants, const ac_update *u, int64_t at, int64_t n) {
+/* All of an update's tensors lie in one run each, in lane type: it needs no buffers. */
+static bool is_direct(const ac_update *u) {
+    ac_dtype lane = ac_lane_dtype(ac_lane_of(u->param->dtype));
+    bool direct =
+        u->grad->dtype == lane && ac_is_contiguous(u->grad) && u->param->dtype == lane && ac_is_contiguous(u->param);
+    for (int k = 0; k < AC_MAX_STATE; k++)
+        if (u->state[k]) direct = direct && u->state[k]->dtype == lane && ac_is_contiguous(u->state[k]);
+    return direct;
+}
+
+/* At most AC_TILE values, unless the update is direct. */
+static void step_run(ac_rule rule, const ac_step *constants, const ac_update *u, int64_t at, int64_t n) {
     const ac_loops *loops = ac_cpu_loops();
     ac_lane lane = ac_lane_of(u->param->dtype);
     double g[AC_TILE], p[AC_TILE], s[AC_MAX_STATE][AC_TILE];
@@ -108,7 +119,8 @@ static void one_piece(const step_call *c, ac_update *u, int64_t piece) {
     } else constants.first = u->step == 1;
     for (int64_t i = 0; i < part.rows; i++) {
         int64_t at = (part.row + i) * cut.cols + part.col, end = at + part.cols;
-        for (; at < end; at += AC_TILE) step_tile(c->rule, &constants, u, at, end - at < AC_TILE ? end - at : AC_TILE);
+        int64_t most = is_direct(u) ? part.cols : AC_TILE;
+        for (; at < end; at += most) step_run(c->rule, &constants, u, at, end - at < most ? end - at : most);
     }
     for (int k = 0; k < AC_KEPT && u->kept[k].panels; k++) {
         ac_kept *kept = &u->kept[k];
