@@ -51,7 +51,8 @@ class ScalerState:
     backoff_factor: builtins.float
     growth_interval: builtins.int
     growth_tracker: builtins.int
-    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, growth_interval: builtins.int) -> None: ...
+    overflows: builtins.int
+    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, growth_interval: builtins.int, min_scale: builtins.float, max_scale: builtins.float, hysteresis: builtins.int) -> None: ...
     def update(self, found_inf: Any) -> None: ...
 
 class __attention_backward_result(NamedTuple):

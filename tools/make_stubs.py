@@ -183,9 +183,9 @@ def core_stub() -> str:
     text += "class OutOfMemoryError(RuntimeError): ...\n\n\n"
     text += "class LinAlgError(RuntimeError): ...\n\n\n"
     text += "class ScalerState:\n    scale: builtins.float\n    inverse: builtins.float\n    growth_factor: builtins.float\n"
-    text += "    backoff_factor: builtins.float\n    growth_interval: builtins.int\n    growth_tracker: builtins.int\n"
+    text += "    backoff_factor: builtins.float\n    growth_interval: builtins.int\n    growth_tracker: builtins.int\n    overflows: builtins.int\n"
     text += "    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, "
-    text += "growth_interval: builtins.int) -> None: ...\n    def update(self, found_inf: Any) -> None: ...\n\n"
+    text += "growth_interval: builtins.int, min_scale: builtins.float, max_scale: builtins.float, hysteresis: builtins.int) -> None: ...\n    def update(self, found_inf: Any) -> None: ...\n\n"
     text += results()
     text += "class Tensor:\n    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n" + OPERATORS + table_definitions(2, "    ", True) + python_methods() + "\n"
     text += "_functions: Dict[builtins.str, Callable[..., Any]]\n"

@@ -12,9 +12,11 @@ from .._C import Tensor
 class DeviceScale:
     """What ``_C.ScalerState`` is on the CPU. Reading ``scale`` or ``growth_tracker`` as numbers waits for the GPU."""
 
-    def __init__(self, scale: float, growth_factor: float, backoff_factor: float, growth_interval: int, device: Any) -> None:
+    def __init__(self, scale: float, growth_factor: float, backoff_factor: float, growth_interval: int, min_scale: float, max_scale: float,
+                 hysteresis: int, device: Any) -> None:
         self.scale_tensor = make.full((), scale, dtype=_C.float32, device=device)
-        self.tracker_tensor = make.zeros((), dtype=_C.int32, device=device)
+        self.tracker_tensors = make.zeros(2, dtype=_C.int32, device=device)  # good steps in a row, overflows in a row
+        self.min_scale, self.max_scale, self.hysteresis = min_scale, max_scale, hysteresis
         self.growth_factor, self.backoff_factor, self.growth_interval = growth_factor, backoff_factor, growth_interval
 
     @property
@@ -27,11 +29,19 @@ class DeviceScale:
 
     @property
     def growth_tracker(self) -> int:
-        return self.tracker_tensor.item()
+        return self.tracker_tensors[0].item()
 
     @growth_tracker.setter
     def growth_tracker(self, value: int) -> None:
-        self.tracker_tensor.fill_(value)
+        self.tracker_tensors[0] = value
+
+    @property
+    def overflows(self) -> int:
+        return self.tracker_tensors[1].item()
+
+    @overflows.setter
+    def overflows(self, value: int) -> None:
+        self.tracker_tensors[1] = value
 
     @property
     def inverse(self) -> float:
@@ -39,7 +49,8 @@ class DeviceScale:
         return self.scale_tensor.double().reciprocal().float().item()
 
     def update(self, found: List[Tensor]) -> None:
-        """Adapts the scale to the flags of an iteration."""
+        """Adapts the scale to the flags of an iteration: 0 good, 1 overflow, 2 and more a nan of the loss's own."""
         flags = [f.to(self.scale_tensor.device, non_blocking=True) for f in found]
         total = flags[0] if len(flags) == 1 else sum(flags[1:], flags[0])
-        _C._cuda_scale_update(self.scale_tensor, self.tracker_tensor, total, self.growth_factor, self.backoff_factor, self.growth_interval)
+        _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, total, self.growth_factor, self.backoff_factor, self.growth_interval,
+                              self.min_scale, self.max_scale, self.hysteresis)

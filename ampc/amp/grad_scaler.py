@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections import abc, defaultdict
 from collections.abc import Iterable
+from copy import deepcopy
 from enum import Enum
-from typing import Any, Dict, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._device import CPU
 from ._device_scale import DeviceScale
+from ._last_step import LastStep, name_of
 from ._ledger import remember
 from .autocast_mode import cuda_means_cpu
 
@@ -32,7 +35,11 @@ class OptState(Enum):
 
 
 def _fresh_state() -> Dict[str, Any]:
-    return {"stage": OptState.READY, "found_inf_per_device": {}}
+    return {"stage": OptState.READY, "found_inf_per_device": {}, "seen": []}
+
+
+class _Overflow(Exception):
+    """Leaves an optimizer's step from within its closure."""
 
 
 class GradScaler:
@@ -45,13 +52,18 @@ class GradScaler:
         backoff_factor: in (0, 1), by which it shrinks on overflow.
         growth_interval: how many good steps in a row, >= 1.
         enabled: False makes every method do nothing but ``step``, which steps.
+        min_scale, max_scale: what the scale does not leave; by default all normal float32 powers of two.
+        hysteresis: how many steps in a row must overflow before the scale shrinks, >= 1 (Megatron-LM, Transformer Engine).
+        fp16_gradients: True allows gradients that are themselves float16, and may lose in unscaling what scaling saved.
 
-    The scale never becomes 0, infinite or nan. A gradient that is finite while scaled but infinite
-    when unscaled counts as overflow.
+    A gradient that is finite while scaled but infinite when unscaled counts as overflow. A loss that is itself nan, or
+    nans that are still there when the scale has come down to 1, are no overflow: the step is skipped, and the scale stays (or
+    comes back to) where it was; on a GPU, which nobody waits for, the first of these alone. ``last_step`` tells what the last ``step`` met.
     """
 
     def __init__(self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
-                 growth_interval: int = 2000, enabled: bool = True) -> None:
+                 growth_interval: int = 2000, enabled: bool = True, *, min_scale: float = 2.0**-126, max_scale: float = 2.0**127,
+                 hysteresis: int = 1, fp16_gradients: bool = False) -> None:
         if not isinstance(device, str):
             raise TypeError(f"GradScaler: `device` must be 'cuda' or 'cpu', got {device!r}; torch.cuda.amp.GradScaler takes "
                             "init_scale first")
@@ -60,6 +72,12 @@ class GradScaler:
         self._init_scale = init_scale
         self._init_growth_tracker = 0
         self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
+        self._min_scale, self._max_scale, self._hysteresis, self._fp16_gradients = min_scale, max_scale, hysteresis, bool(fp16_gradients)
+        self._init_overflows = 0
+        self._bad_losses: List[Any] = []  # of this iteration: True, or flags on a GPU
+        self._before_nans: Optional[float] = None  # the scale when steps began to meet nans alone
+        self._nans_at_one = False  # and they were still there at scale 1
+        self.last_step: Optional[LastStep] = None
         self._state: Union[_C.ScalerState, DeviceScale, None] = None
         self._per_optimizer_states: Dict[int, Dict[str, Any]] = defaultdict(_fresh_state)
         if not self._enabled:
@@ -74,16 +92,22 @@ class GradScaler:
             raise AssertionError(f"GradScaler: `backoff_factor` must be between 0 and 1, got {backoff_factor}")
         if not (init_scale > 0 and math.isfinite(_f32(init_scale)) and _f32(init_scale) > 0):
             raise ValueError(f"GradScaler: `init_scale` must be a positive finite float32, got {init_scale}")
+        if not 0 < _f32(min_scale) <= _f32(init_scale) <= _f32(max_scale) < math.inf:
+            raise ValueError(f"GradScaler: `min_scale`, `init_scale` and `max_scale` must be positive finite float32 in that order, got "
+                             f"{min_scale}, {init_scale} and {max_scale}")
+        if hysteresis < 1:
+            raise ValueError(f"GradScaler: `hysteresis` must be 1 or more, got {hysteresis}")
         if growth_interval < 1:
             raise ValueError(f"GradScaler: `growth_interval` must be 1 or more, got {growth_interval}")
 
     # -- the scale, made at the first use as torch does ------------------------------------------------
 
     def _lazy_init_scale_growth_tracker(self, device: Any = None) -> None:
-        options = (self._init_scale, self._growth_factor, self._backoff_factor, self._growth_interval)
+        options = (self._init_scale, self._growth_factor, self._backoff_factor, self._growth_interval, self._min_scale, self._max_scale,
+                   self._hysteresis)
         on_gpu = device is not None and device.type == "cuda"
         self._state = DeviceScale(*options, device) if on_gpu else _C.ScalerState(*options)
-        self._state.growth_tracker = self._init_growth_tracker
+        self._state.growth_tracker, self._state.overflows = self._init_growth_tracker, self._init_overflows
 
     def _need_scale(self, what: str) -> Union[_C.ScalerState, DeviceScale]:
         if self._state is None:
@@ -104,7 +128,7 @@ class GradScaler:
     @property
     def _growth_tracker(self) -> Optional[Tensor]:
         if isinstance(self._state, DeviceScale):
-            return self._state.tracker_tensor
+            return self._state.tracker_tensors[0]
         return None if self._state is None else make.full((), self._state.growth_tracker, dtype=_C.int32, device=CPU)
 
     def _get_scale_async(self) -> Optional[Tensor]:
@@ -125,6 +149,8 @@ class GradScaler:
             if self._state is None:
                 self._lazy_init_scale_growth_tracker(value.device)
             state = self._state
+            if value.numel() == 1:
+                self._look_at_loss(value.detach())
             if isinstance(state, DeviceScale):
                 return value * state.scale_tensor.to(value.device, non_blocking=True)
             return value * self._scale
@@ -135,12 +161,20 @@ class GradScaler:
             return parts
         raise ValueError(f"scale: expected a Tensor or an iterable of Tensors, got {type(value).__name__}")
 
+    def _look_at_loss(self, value: Tensor) -> None:
+        """Notes a loss that is nan before it is scaled."""
+        if value.is_cuda:
+            self._bad_losses.append(value.isnan())
+        elif math.isnan(value.item()):
+            self._bad_losses.append(True)
+
     # -- unscaling ---------------------------------------------------------------------------------------
 
     def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> Dict[Any, Tensor]:
         """One C pass over the optimizer's gradients on each device; {device: 1.0 if any is not finite else 0.0}. Of a GPU the
         number is there, and nobody waits for it."""
         grads: Dict[Any, list] = defaultdict(list)
+        places: Dict[Any, list] = defaultdict(list)
         for g, group in enumerate(optimizer.param_groups):
             for i, p in enumerate(group["params"]):
                 if not isinstance(p, Tensor):
@@ -149,29 +183,38 @@ class GradScaler:
                     continue
                 if not allow_fp16 and p.grad.dtype == _C.float16:
                     raise ValueError(
-                        f"the gradient of parameter {i} (group {g}, shape {list(p.shape)}) is float16: unscaling it would lose what "
-                        "scaling saved. Keep the parameters in float32 and let autocast choose float16 for the products")
+                        f"the gradient of parameter {name_of(optimizer, g, i)}, shape {list(p.shape)}, is float16: unscaling it would lose "
+                        "what scaling saved. Keep the parameters in float32 and let autocast choose float16 for the products, or say "
+                        "GradScaler(fp16_gradients=True)")
                 grads[p.grad.device].append(p.grad)
-        return {device: self._unscale_on(device, some, inv_scale) for device, some in grads.items()}
+                places[p.grad.device].append((g, i))
+        found, seen = {}, []
+        for device, some in grads.items():
+            found[device], table = self._unscale_on(device, some, inv_scale)
+            if table is not None:
+                seen.append((table, places[device]))
+        self._per_optimizer_states[id(optimizer)]["seen"] = seen
+        return found
 
     @staticmethod
-    def _unscale_on(device: Any, grads: list, inv_scale: Any) -> Tensor:
-        """``inv_scale``: a number (1.0 only looks), or a DeviceScale to divide by."""
+    def _unscale_on(device: Any, grads: list, inv_scale: Any) -> Tuple[Tensor, Optional[Tensor]]:
+        """``inv_scale``: a number (1.0 only looks), or a DeviceScale to divide by. The flag, and what the pass saw of each."""
         by_scale = isinstance(inv_scale, DeviceScale)
         if device.type == "cpu":
             factor = inv_scale.inverse if by_scale else float(inv_scale)
-            found = _C._look(grads, factor)
+            table = _C._look(grads, factor)
             if factor != 1.0:
                 _C._scale_all(grads, factor)
-            remember(grads, found)
-            return make.full((), 1.0 if _C._bad(found) else 0.0, dtype=_C.float32, device=CPU)
+            remember(grads, table)
+            return make.full((), 1.0 if _C._bad(table) else 0.0, dtype=_C.float32, device=CPU), table
         found = make.zeros((), dtype=_C.float32, device=device)
         if by_scale:
-            remember(grads, _C._cuda_unscale(grads, inv_scale.scale_tensor.to(device, non_blocking=True), found, True, True))
-        else:
-            by = None if inv_scale == 1.0 else make.full((), float(inv_scale), dtype=_C.float32, device=device)
-            _C._cuda_unscale(grads, by, found)
-        return found
+            table = _C._cuda_unscale(grads, inv_scale.scale_tensor.to(device, non_blocking=True), found, True, True)
+            remember(grads, table)
+            return found, table
+        by = None if inv_scale == 1.0 else make.full((), float(inv_scale), dtype=_C.float32, device=device)
+        _C._cuda_unscale(grads, by, found)
+        return found, None
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimizer's parameters by the scale, in place, and looks for
@@ -188,7 +231,7 @@ class GradScaler:
         if mine["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() comes before step(), which was already called for this optimizer")
         inverse = state if isinstance(state, DeviceScale) else state.inverse
-        mine["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse, 0.0, False)
+        mine["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse, 0.0, self._fp16_gradients)
         mine["stage"] = OptState.UNSCALED
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -208,12 +251,16 @@ class GradScaler:
         """Unscales the optimizer's gradients unless that was done, and calls ``optimizer.step(*args,
         **kwargs)`` unless one is not finite. Returns what it returned, None when skipped.
 
-        RuntimeError when called twice since ``update``, or with a closure; AssertionError when the
-        optimizer has no gradients."""
+        A closure, which calls ``scaler.scale(loss).backward()`` as a step's script does and returns the loss, may be called any
+        number of times; gradients are unscaled after each. Overflow in one of them undoes the whole step: parameters and the
+        optimizer's state are as before.
+
+        RuntimeError when called twice since ``update``; AssertionError when the optimizer has no gradients."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
-        if kwargs.get("closure") is not None or (args and callable(args[0])):
-            raise RuntimeError("step: closures cannot be used with an enabled GradScaler")
+        closure = kwargs.get("closure") or (args[0] if args and callable(args[0]) else None)
+        if closure is not None:
+            return self._step_with_closure(optimizer, closure, args[1:], {k: v for k, v in kwargs.items() if k != "closure"})
         state = self._need_scale("step")
         mine = self._per_optimizer_states[id(optimizer)]
         if mine["stage"] is OptState.STEPPED:
@@ -226,9 +273,49 @@ class GradScaler:
             raise AssertionError(
                 "step: none of the optimizer's parameters has a gradient; was backward() called on the scaled loss, and does "
                 "the loss depend on these parameters?")
+        self._note_step(optimizer, mine)
         result = self._maybe_opt_step(optimizer, mine, *args, **kwargs)
         mine["stage"] = OptState.STEPPED
         return result
+
+    def _note_step(self, optimizer: Any, mine: Dict[str, Any]) -> None:
+        state = self._state
+        scale = state.scale_tensor.clone() if isinstance(state, DeviceScale) else self.get_scale()
+        self.last_step = LastStep(optimizer, list(mine["found_inf_per_device"].values()), mine["seen"], scale)
+
+    def _step_with_closure(self, optimizer: Any, closure: Callable[[], Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
+        mine = self._per_optimizer_states[id(optimizer)]
+        if mine["stage"] is not OptState.READY:
+            raise RuntimeError("step: with a closure it comes alone: unscale_() or step() was already called for this optimizer")
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        before = [p.detach().clone() for p in params]
+        memory = {k: deepcopy(v) for k, v in optimizer.state.items()}  # the keys are the parameters themselves
+
+        def unscaled() -> Any:
+            loss = closure()
+            mine["stage"] = OptState.READY
+            self.unscale_(optimizer)
+            if not mine["found_inf_per_device"]:
+                raise AssertionError("step: the closure left no gradient; does it call scaler.scale(loss).backward()?")
+            self._note_step(optimizer, mine)
+            if self.last_step is not None and self.last_step.skipped:
+                raise _Overflow
+            return loss
+
+        try:
+            return optimizer.step(unscaled, *args, **kwargs)
+        except _Overflow:
+            for p, old in zip(params, before):
+                p.detach().copy_(old)
+            optimizer.state.clear()
+            optimizer.state.update(memory)
+            return None
+        finally:
+            mine["stage"] = OptState.STEPPED
+
+    def gate(self, scheduler: Any) -> Gate:
+        """``scheduler``, whose ``step`` does nothing after a step that was skipped."""
+        return Gate(self, scheduler)
 
     def _step_inside(self, optimizer: Any, state: Any, mine: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """For optimizers that unscale within their own step: they find ``grad_scale`` and ``found_inf`` on themselves."""
@@ -267,10 +354,31 @@ class GradScaler:
             if not found:
                 raise AssertionError("update: no gradient was looked at since the last update(); call step(optimizer) first")
             if isinstance(state, DeviceScale):
-                state.update(found)
+                state.update(found + [b * 2.0 for b in self._bad_losses if isinstance(b, Tensor)])
             else:
-                state.update(any(v.item() for v in found))
+                self._update_number(state, any(v.item() for v in found))
+        self._bad_losses = []
         self._per_optimizer_states = defaultdict(_fresh_state)
+
+    def _update_number(self, state: Any, found: bool) -> None:
+        """Tells overflow from what no scale would have prevented."""
+        only_nans = found and self.last_step is not None and self.last_step.only_nans()
+        if not only_nans:
+            self._before_nans, self._nans_at_one = None, False
+        if found and self._bad_losses:
+            return
+        if only_nans:
+            if self._before_nans is None:
+                self._before_nans = state.scale
+            if not self._nans_at_one and state.scale <= 1:
+                self._nans_at_one, state.scale = True, self._before_nans
+                culprit = self.last_step.culprit if self.last_step else None
+                warnings.warn(f"GradScaler: the gradient of parameter {culprit.name if culprit else '?'} is nan at a scale of 1, too, so "
+                              f"scaling is not what makes it; the scale is back at {self._before_nans:g}. Look for a division by 0, the "
+                              "logarithm or square root of 0, or 0 times infinity in the model or its data", stacklevel=3)
+            if self._nans_at_one:
+                return
+        state.update(found)
 
     @staticmethod
     def _checked_scale(new_scale: Union[float, Tensor]) -> float:
@@ -336,8 +444,11 @@ class GradScaler:
         """``scale growth_factor backoff_factor growth_interval _growth_tracker``; {} when disabled."""
         if not self._enabled:
             return {}
-        return {"scale": self.get_scale(), "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
-                "growth_interval": self._growth_interval, "_growth_tracker": self._get_growth_tracker()}
+        state = {"scale": self.get_scale(), "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
+                 "growth_interval": self._growth_interval, "_growth_tracker": self._get_growth_tracker()}
+        if self._hysteresis > 1:  # torch's have no such key
+            state["_overflows"] = self._init_overflows if self._state is None else self._state.overflows
+        return state
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Continues from a state_dict. RuntimeError when it is empty (from a disabled scaler)."""
@@ -346,7 +457,7 @@ class GradScaler:
         if len(state_dict) == 0:
             raise RuntimeError("load_state_dict: the state is empty; it was saved from a disabled GradScaler")
         self._init_scale = self._checked_scale(float(state_dict["scale"]))
-        self._init_growth_tracker = int(state_dict["_growth_tracker"])
+        self._init_growth_tracker, self._init_overflows = int(state_dict["_growth_tracker"]), int(state_dict.get("_overflows", 0))
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
@@ -361,6 +472,8 @@ class GradScaler:
                 raise AssertionError("a GradScaler can be pickled between iterations only: before scale(), or after update()")
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()
+            state["_init_overflows"] = self._init_overflows if self._state is None else self._state.overflows
+            state["last_step"], state["_bad_losses"] = None, []
         state["_state"] = None
         state["_per_optimizer_states"] = {}
         return state
@@ -378,6 +491,23 @@ class GradScaler:
 
     def _found_inf_per_device(self, optimizer: Any) -> Dict[Any, Tensor]:
         return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
+
+
+class Gate:
+    """A scheduler that follows the steps that were applied. All else is the scheduler's own."""
+
+    def __init__(self, scaler: GradScaler, scheduler: Any) -> None:
+        self._scaler, self._scheduler = scaler, scheduler
+
+    def step(self, *args: Any, **kwargs: Any) -> Any:
+        """The scheduler's, unless the scaler's last step was skipped. On a GPU it waits to know."""
+        last = self._scaler.last_step
+        if last is not None and last.skipped:
+            return None
+        return self._scheduler.step(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
 
 
 def _f32(x: float) -> float:

@@ -19,8 +19,8 @@ class GradScaler(_amp.GradScaler):
     """``ampc.amp.GradScaler('cpu', ...)``"""
 
     def __init__(self, init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
-                 growth_interval: int = 2000, enabled: bool = True) -> None:
-        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+                 growth_interval: int = 2000, enabled: bool = True, **options: Any) -> None:
+        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled, **options)
 
 
 custom_fwd = functools.partial(_amp.custom_fwd, device_type="cpu")

@@ -1,18 +1,18 @@
 #include "scaler.h"
 
-#include <float.h>
-#include <math.h>
-
 void ac_scaler_update(ac_scaler *s, bool found_inf) {
     if (found_inf) {
-        float shrunk = (float)((double)s->scale * s->backoff_factor);
-        s->scale = shrunk >= FLT_MIN ? shrunk : FLT_MIN;
         s->growth_tracker = 0;
+        if (++s->overflows < s->hysteresis) return;
+        float shrunk = (float)((double)s->scale * s->backoff_factor);
+        s->scale = shrunk >= s->least ? shrunk : s->least;
         return;
     }
+    s->overflows = 0;
     if (++s->growth_tracker < s->growth_interval) return;
-    float grown = (float)((double)s->scale * s->growth_factor);
-    if (isfinite(grown)) s->scale = grown;
+    double grown = (double)s->scale * s->growth_factor;
+    if (grown <= (double)s->most) s->scale = (float)grown;
+    else if (s->scale < s->most) s->scale = s->most;
     s->growth_tracker = 0;
 }
 

@@ -5,13 +5,15 @@
 #include "../tensor/tensor.h"
 
 /* Dynamic loss scaling (Micikevicius et al., ICLR 2018):
- *     on overflow:             scale *= backoff, tracker = 0
- *     else, every `interval`:  scale *= growth,  tracker = 0     (only while the result is finite)
- * The scale stays a normal float32: it never becomes 0, infinite or nan. */
+ *     on overflow:             scale *= backoff, tracker = 0     (only the `hysteresis`-th in a row, and those after
+ * it) else, every `interval`:  scale *= growth,  tracker = 0 The scale stays in [least, most], which are normal
+ * float32: it never becomes 0, infinite or nan. */
 typedef struct {
     float scale;
     double growth_factor, backoff_factor;
     int64_t growth_interval, growth_tracker;
+    float least, most;
+    int64_t hysteresis, overflows; /* overflows in a row, so far */
 } ac_scaler;
 
 void ac_scaler_update(ac_scaler *s, bool found_inf);

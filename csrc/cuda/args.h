@@ -295,8 +295,10 @@ typedef struct {
 
 typedef struct {
     float *scale;
-    int32_t *tracker;
-    const float *found_inf;
+    int32_t *tracker;       /* good steps in a row, and overflows in a row */
+    const float *found_inf; /* 1: overflow; 2: a nan that no scale would have prevented */
+    float least, most;
+    int32_t hysteresis;
     double growth, backoff;
     int32_t interval;
 } ac_gpu_scale;

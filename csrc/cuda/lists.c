@@ -264,9 +264,7 @@ int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const ac_step *constan
 
 /* -- the scale -------------------------------------------------------------------------------------- */
 
-int ac_gpu_scale_update(ac_device d, float *scale, int32_t *tracker, const float *found_inf, double growth,
-                        double backoff, int64_t interval) {
+int ac_gpu_scale_update(ac_device d, const ac_gpu_scale *how) {
     LIST_KERNEL(kernel, "ac_scale_update");
-    ac_gpu_scale a = {scale, tracker, found_inf, growth, backoff, interval < INT32_MAX ? (int32_t)interval : INT32_MAX};
-    return ac_gpu_launch(d, &kernel, 1, 0, &a);
+    return ac_gpu_launch(d, &kernel, 1, 0, how);
 }

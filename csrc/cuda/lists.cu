@@ -241,15 +241,18 @@ AC_KERNEL(ac_list_adam, ac_gpu_list) { step_list<Adam>(a); }
 
 /* As ac_scaler_update of amp/scaler.c, on the device. */
 AC_KERNEL(ac_scale_update, ac_gpu_scale) {
-    if (thread_index() != 0) return;
+    if (thread_index() != 0 || *a.found_inf >= 2) return;
     if (*a.found_inf != 0) {
-        float shrunk = (float)((double)*a.scale * a.backoff), least = 1.17549435e-38f;
-        *a.scale = shrunk >= least ? shrunk : least;
-        *a.tracker = 0;
+        a.tracker[0] = 0;
+        if (++a.tracker[1] < a.hysteresis) return;
+        float shrunk = (float)((double)*a.scale * a.backoff);
+        *a.scale = shrunk >= a.least ? shrunk : a.least;
         return;
     }
-    if (++*a.tracker < a.interval) return;
-    float grown = (float)((double)*a.scale * a.growth);
-    if (grown - grown == 0) *a.scale = grown;
-    *a.tracker = 0;
+    a.tracker[1] = 0;
+    if (++a.tracker[0] < a.interval) return;
+    double grown = (double)*a.scale * a.growth;
+    if (grown <= (double)a.most) *a.scale = (float)grown;
+    else if (*a.scale < a.most) *a.scale = a.most;
+    a.tracker[0] = 0;
 }

@@ -12,7 +12,6 @@ int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, bool inv
 /* Only looks, at grads / *scale (NULL: as they are). */
 int ac_gpu_look(ac_tensor *const *grads, int n, const float *scale, ac_gpu_found *ledger) AC_CHECKED;
 /* ac_scaler_update of amp/scaler.h on the device. */
-int ac_gpu_scale_update(ac_device d, float *scale, int32_t *tracker, const float *found_inf, double growth,
-                        double backoff, int64_t interval) AC_CHECKED;
+int ac_gpu_scale_update(ac_device d, const ac_gpu_scale *how) AC_CHECKED;
 
 #endif

@@ -146,12 +146,16 @@ typedef struct {
 #define SCALER(o) (&((PyScaler *)(o))->s)
 
 static PyObject *scaler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"init_scale", "growth_factor", "backoff_factor", "growth_interval", NULL};
-    double scale, growth, backoff;
-    long long interval;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "dddL", names, &scale, &growth, &backoff, &interval)) return NULL;
+    static char *names[] = {"init_scale", "growth_factor", "backoff_factor", "growth_interval",
+                            "min_scale",  "max_scale",     "hysteresis",     NULL};
+    double scale, growth, backoff, least, most;
+    long long interval, hysteresis;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "dddLddL", names, &scale, &growth, &backoff, &interval, &least,
+                                     &most, &hysteresis))
+        return NULL;
     PyScaler *self = (PyScaler *)type->tp_alloc(type, 0);
-    if (self) self->s = (ac_scaler){(float)scale, growth, backoff, interval, 0};
+    if (self)
+        self->s = (ac_scaler){(float)scale, growth, backoff, interval, 0, (float)least, (float)most, hysteresis, 0};
     return (PyObject *)self;
 }
 static void scaler_dealloc(PyObject *o) {
@@ -194,6 +198,7 @@ static PyMemberDef scaler_members[] = {
     {"backoff_factor", T_DOUBLE, offsetof(PyScaler, s) + offsetof(ac_scaler, backoff_factor), 0, NULL},
     {"growth_interval", T_LONGLONG, offsetof(PyScaler, s) + offsetof(ac_scaler, growth_interval), 0, NULL},
     {"growth_tracker", T_LONGLONG, offsetof(PyScaler, s) + offsetof(ac_scaler, growth_tracker), 0, NULL},
+    {"overflows", T_LONGLONG, offsetof(PyScaler, s) + offsetof(ac_scaler, overflows), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
 static PyMethodDef scaler_methods[] = {
     {"update", scaler_update, METH_O, "update(found_inf): one step of dynamic scaling."}, {NULL, NULL, 0, NULL}};

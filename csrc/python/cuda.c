@@ -338,19 +338,25 @@ FUNCTION(ledger) {
     return ac_raise();
 }
 
-/* _cuda_scale_update(scale, tracker, found_inf, growth, backoff, interval) */
+/* _cuda_scale_update(scale, trackers, found_inf, growth, backoff, interval, least, most, hysteresis); trackers [2] */
 FUNCTION(scale_update) {
     PyObject *s, *t, *f;
-    double growth, backoff;
-    long long interval;
-    ARGS("OOOddL", &s, &t, &f, &growth, &backoff, &interval);
-    float *scale = number_on(s, AC_float32, "scale");
-    int32_t *tracker = scale ? number_on(t, AC_int32, "growth_tracker") : NULL;
-    const float *found = tracker ? number_on(f, AC_float32, "found_inf") : NULL;
-    if (!found) return NULL;
-    AC_PY_TRY(ac_gpu_scale_update(ac_device_of(ac_unwrap(s)), scale, tracker, found, growth, backoff, interval));
+    ac_gpu_scale a = {NULL};
+    long long interval, hysteresis;
+    ARGS("OOOddLffL", &s, &t, &f, &a.growth, &a.backoff, &interval, &a.least, &a.most, &hysteresis);
+    a.scale = number_on(s, AC_float32, "scale");
+    a.found_inf = a.scale ? number_on(f, AC_float32, "found_inf") : NULL;
+    ac_tensor *trackers = a.found_inf ? tensor_arg(t, "trackers") : NULL;
+    if (!trackers) return NULL;
+    if (trackers->numel != 2 || trackers->dtype != AC_int32 || !ac_is_contiguous(trackers) ||
+        ac_device_of(trackers) != ac_device_of(ac_unwrap(s)))
+        return PyErr_SetString(PyExc_ValueError, "trackers: expected two int32 beside the scale"), NULL;
+    a.tracker = ac_data(trackers);
+    a.interval = interval < INT32_MAX ? (int32_t)interval : INT32_MAX;
+    a.hysteresis = hysteresis < INT32_MAX ? (int32_t)hysteresis : INT32_MAX;
+    AC_PY_TRY(ac_gpu_scale_update(ac_device_of(trackers), &a));
     ac_wrote(ac_unwrap(s));
-    ac_wrote(ac_unwrap(t));
+    ac_wrote(trackers);
     Py_RETURN_NONE;
 }
 

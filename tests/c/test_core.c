@@ -241,7 +241,7 @@ static void test_copies(void) {
 }
 
 static void test_scaler(void) {
-    ac_scaler s = {65536, 2, 0.5, 3, 0};
+    ac_scaler s = {65536, 2, 0.5, 3, 0, 0x1p-126f, 0x1p127f, 1, 0};
     for (int i = 0; i < 3; i++) ac_scaler_update(&s, false);
     CHECK(s.scale == 131072 && s.growth_tracker == 0);
     for (int i = 0; i < 1000; i++) ac_scaler_update(&s, true);
