@@ -1,7 +1,8 @@
 """Optimizers; one pass over all parameters in C each."""
 
-from .adam import Adam, AdamW
+from .adam import Adam, Adamax, AdamW, NAdam
+from .adaptive import Adadelta, Adagrad, RMSprop
 from .optimizer import Optimizer
 from .sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
+__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RMSprop"]

@@ -1,59 +1,49 @@
-"""Adam and AdamW."""
+"""Adam and those that came of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from .. import _C
-from .. import _creation as make
-from .optimizer import Optimizer, check_options, state_like
+from .optimizer import check_options
+from .rules import RuleOptimizer
 
 
-class Adam(Optimizer):
+def _check_moments(name: str, lr: Any, betas: Tuple[float, float], eps: float, weight_decay: float) -> None:
+    check_options(name, lr=(lr, 0.0, None), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None),
+                  **{"betas[0]": (betas[0], 0.0, 1.0), "betas[1]": (betas[1], 0.0, 1.0)})
+
+
+def _moments(group: Dict[str, Any]) -> Dict[str, Any]:
+    b1, b2 = group["betas"]
+    return {"lr": float(group["lr"]), "beta1": float(b1), "beta2": float(b2), "eps": float(group["eps"]),
+            "weight_decay": float(group["weight_decay"]), "maximize": group["maximize"]}
+
+
+class Adam(RuleOptimizer):
     """Adaptive moments (Kingma and Ba 2015), ``amsgrad`` after Reddi et al. 2018. Weight decay is added to the
     gradient. One pass over all parameters in C; ``foreach``, ``fused`` and ``capturable`` are accepted for
     compatibility. Source: torch.optim.Adam."""
 
-    _decoupled = False
+    _rule, _decoupled = "adam", False
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
                  capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None) -> None:
-        check_options(type(self).__name__, lr=(lr, 0.0, None), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None),
-                      **{"betas[0]": (betas[0], 0.0, 1.0), "betas[1]": (betas[1], 0.0, 1.0)})
+        _check_moments(type(self).__name__, lr, betas, eps, weight_decay)
         if differentiable:
             raise NotImplementedError("Adam: differentiable steps are not supported")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
                                   "maximize": maximize})
 
-    def _step_group(self, group: Dict[str, Any]) -> None:
-        params = [p for p in group["params"] if p.grad is not None]
-        if not params:
-            return
-        states = [self._state_of(p, group["amsgrad"]) for p in params]
-        b1, b2 = group["betas"]
-        largest = [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else None
-        # on a GPU the count is a tensor there, which the step itself advances
-        steps = [s["step"] if isinstance(s["step"], _C.Tensor) else s["step"] + 1 for s in states]
-        # sets each state's "step" to its count when that update is made; interrupted, the others keep theirs
-        _C._adam(params, [p.grad for p in params], [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], largest, states,
-                 steps, float(group["lr"]), float(b1), float(b2), float(group["eps"]), float(group["weight_decay"]),
-                 self._decoupled, group["maximize"], self._found_inf)
+    def _states(self, group: Dict[str, Any]) -> List[str]:
+        return ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * bool(group["amsgrad"])
 
-    def _can_leave_out(self) -> bool:
-        return type(self)._step_group is Adam._step_group and self._on_one_gpu()
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        return {**_moments(group), "decoupled": self._decoupled}
 
-    def _state_of(self, p: Any, amsgrad: bool) -> Dict[str, Any]:
-        state = self.state[p]
-        if "exp_avg" not in state:
-            fresh: Dict[str, Any] = {"step": 0, "exp_avg": state_like(p), "exp_avg_sq": state_like(p)}
-            if amsgrad:
-                fresh["max_exp_avg_sq"] = state_like(p)
-            state.update(fresh)  # at once: an interrupted first step leaves nothing half made
-        if p.is_cuda != isinstance(state["step"], _C.Tensor):  # fresh, or saved on the other kind of device
-            state["step"] = make.full((), float(state["step"]), dtype=_C.float32, device=p.device) if p.is_cuda else int(state["step"])
-        return state
+    def _counts_there(self) -> bool:
+        return True
 
 
 class AdamW(Adam):
@@ -64,3 +54,53 @@ class AdamW(Adam):
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 1e-2, amsgrad: bool = False, **options: Any) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
+
+
+class Adamax(RuleOptimizer):
+    """Adam by the largest magnitude (Kingma and Ba 2015). Source: torch.optim.Adamax."""
+
+    _rule = "adamax"
+
+    def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, foreach: Optional[bool] = None, *, maximize: bool = False, differentiable: bool = False,
+                 capturable: bool = False) -> None:
+        _check_moments("Adamax", lr, betas, eps, weight_decay)
+        if differentiable:
+            raise NotImplementedError("Adamax: differentiable steps are not supported")
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize})
+
+    def _states(self, group: Dict[str, Any]) -> List[str]:
+        return ["exp_avg", "exp_inf"]
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        return _moments(group)
+
+
+class NAdam(RuleOptimizer):
+    """Adam with Nesterov's momentum (Dozat 2016). Source: torch.optim.NAdam."""
+
+    _rule = "nadam"
+
+    def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
+                 foreach: Optional[bool] = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False) -> None:
+        _check_moments("NAdam", lr, betas, eps, weight_decay)
+        check_options("NAdam", momentum_decay=(momentum_decay, 0.0, None))
+        if differentiable:
+            raise NotImplementedError("NAdam: differentiable steps are not supported")
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
+                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize})
+
+    def _states(self, group: Dict[str, Any]) -> List[str]:
+        return ["exp_avg", "exp_avg_sq"]
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        return {**_moments(group), "later": float(group["momentum_decay"]), "decoupled": group["decoupled_weight_decay"]}
+
+    def _products(self, states: List[Dict[str, Any]], steps: List[Any], group: Dict[str, Any]) -> Optional[List[float]]:
+        return [float(s.get("mu_product", 1.0)) for s in states]
+
+    def _notes(self, states: List[Dict[str, Any]], steps: List[Any], group: Dict[str, Any]) -> Dict[str, list]:
+        b1, decay = group["betas"][0], group["momentum_decay"]
+        now = [s.get("mu_product", 1.0) * b1 * (1 - 0.5 * 0.96 ** (n * decay)) for s, n in zip(states, steps)]
+        return {"step": steps, "mu_product": now}

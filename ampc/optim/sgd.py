@@ -38,8 +38,10 @@ class SGD(Optimizer):
             steps = [1 if m is None else 2 for m in momenta]  # the first buffer is the gradient itself
             momenta = [state_like(p) if m is None else m for p, m in zip(params, momenta)]
         # sets each state's "momentum_buffer" when that update is made; interrupted, the others have none yet
-        _C._sgd(params, [p.grad for p in params], momenta, states, steps, float(group["lr"]), float(group["momentum"]),
-                float(group["dampening"]), float(group["weight_decay"]), group["nesterov"], group["maximize"], self._found_inf)
+        options = {name: float(group[name]) for name in ("lr", "momentum", "dampening", "weight_decay")}
+        _C._step("sgd", params, [p.grad for p in params], [] if momenta is None else [momenta], states,
+                 {} if momenta is None else {"momentum_buffer": momenta}, steps, None,
+                 {**options, "nesterov": group["nesterov"], "maximize": group["maximize"]}, self._found_inf)
 
     def _can_leave_out(self) -> bool:
         # with dampening, whether a momentum is the first must be known here

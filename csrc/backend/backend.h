@@ -4,6 +4,7 @@
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
 
+#include "../kernels/rule_options.h"
 #include "../ops/op.h"
 #include "../tensor/copies.h"
 
@@ -25,13 +26,12 @@ typedef int (*ac_kernel)(const ac_run *run);
 
 enum { AC_MAX_STATE = 3 };
 
-/* One parameter of an optimizer step: its gradient, itself, and the rule's state (momentum; or
- * exp_avg, exp_avg_sq, max_exp_avg_sq), NULL where unused. All of one shape. */
+/* One parameter of an optimizer step: its gradient, itself, and the rule's states (kernels/rules.h), those in use
+ * first, then NULL. All of one shape. */
 typedef struct {
     ac_tensor *grad, *param, *state[AC_MAX_STATE];
-    double step;           /* how many updates this parameter has had, this one included */
-    double factor;         /* what the gradient's values in memory are multiplied by */
-    ac_tensor *count;      /* on a GPU: that number as a float32 there, advanced by the step; NULL: `step` */
+    ac_rule_place at;
+    ac_tensor *count;      /* on a GPU: that number as a float32 there, advanced by the step; NULL: `at.step` */
     ac_kept kept[AC_KEPT]; /* packed copies of the parameter that the step packs again while it has the values */
 } ac_update;
 
@@ -40,8 +40,6 @@ typedef struct {
 typedef struct {
     double squares, amax, infs, nans, small;
 } ac_found;
-
-typedef enum { AC_RULE_SGD, AC_RULE_ADAM } ac_rule;
 
 struct ac_step; /* kernels/loops.h */
 

@@ -4,6 +4,7 @@
 #define AC_CUDA_ARGS_H
 
 #include "../base/dtype.h"
+#include "../kernels/rule_options.h"
 #include "../kernels/space.h"
 #include "../kernels/windows.h"
 
@@ -254,9 +255,9 @@ enum { AC_GPU_PIECE = 65536, AC_GPU_STATE = 3 }; /* elements of a list's tensor 
 /* One tensor of a list, or one parameter of a step; contiguous, elements in the dtypes given. */
 typedef struct {
     void *grad, *param, *state[AC_GPU_STATE];
-    void *copy;   /* 16-bit copy to write, or NULL */
-    float *step;  /* the parameter's count of steps, on the device; NULL: `count` */
-    double count; /* with this one */
+    void *copy;       /* 16-bit copy to write, or NULL */
+    float *step;      /* the parameter's count of steps, on the device; NULL: `at.step` */
+    ac_rule_place at; /* step: with this one */
     int64_t numel, first_piece;
     int8_t grad_dtype, param_dtype, state_dtype, copy_dtype;
 } ac_gpu_item;
@@ -279,9 +280,7 @@ typedef struct {
     float *found_inf;    /* looking: set to 1 where a value is not finite */
     const float *gate;   /* steps: nonzero leaves them out; or NULL */
     ac_gpu_found *found; /* one a piece, or NULL */
-    /* the optimizers' constants, as ac_step of kernels/loops.h */
-    double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
-    int32_t nesterov, maximize, decoupled;
+    ac_rule_options options;
 } ac_gpu_list;
 
 /* Sums of what each piece found, one a tensor. */

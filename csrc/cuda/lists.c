@@ -206,7 +206,7 @@ static ac_tensor *column(const ac_update *u, int c) {
 static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
     it->grad = ac_data(dense[GRAD]), it->grad_dtype = (int8_t)dense[GRAD]->dtype;
     it->param = ac_data(dense[PARAM]), it->param_dtype = (int8_t)dense[PARAM]->dtype;
-    it->numel = u->param->numel, it->count = u->step;
+    it->numel = u->param->numel, it->at = u->at;
     if (u->count) it->step = ac_data(u->count);
     for (int k = 0; k < AC_MAX_STATE; k++) {
         if (!dense[STATE + k]) continue;
@@ -223,18 +223,16 @@ static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
 
 static int launch_step(ac_rule rule, const list *l, const ac_step *s) {
     LIST_KERNEL(advance, "ac_list_advance");
-    LIST_KERNEL(sgd, "ac_list_sgd");
-    LIST_KERNEL(adam, "ac_list_adam");
+#define ROW(rule) [AC_RULE_##rule] = {.image = AC_IMAGE_LISTS, .name = "ac_list_" #rule},
+    static ac_gpu_kernel rules[AC_N_RULES] = {AC_RULES(ROW)};
+#undef ROW
     ac_gpu_list a = arguments(l);
     bool counted = false;
-    a.gate = s->found_inf, a.factor = s->factor;
-    a.lr = s->lr, a.momentum = s->momentum, a.dampening = s->dampening, a.weight_decay = s->weight_decay;
-    a.beta1 = s->beta1, a.beta2 = s->beta2, a.eps = s->eps;
-    a.nesterov = s->nesterov, a.maximize = s->maximize, a.decoupled = s->decoupled;
+    a.gate = s->found_inf, a.options = s->options;
     for (int i = 0; i < l->n; i++) counted = counted || l->items[i].step;
     if (counted) AC_TRY(ac_gpu_launch(l->device, &advance, ac_gpu_blocks(l->device, l->n, 1), 0, &a));
     if (l->pieces == 0) return 0;
-    return ac_gpu_launch(l->device, rule == AC_RULE_ADAM ? &adam : &sgd, l->pieces, 0, &a);
+    return ac_gpu_launch(l->device, &rules[rule], l->pieces, 0, &a);
 }
 
 int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) {

@@ -120,60 +120,66 @@ AC_KERNEL(ac_list_advance, ac_gpu_list) {
         if (a.items[t].step) *a.items[t].step += 1;
 }
 
-/* What a rule needs of one parameter, made once a block. */
-template <class R> struct Constants {
-    R sign, lr, decay, keep, take, ahead, now; /* SGD */
-    R shrink, b1, b2, rate, root, eps;         /* Adam */
+/* The rules, for both lanes. */
+#define RULE DEV
+#define R float
+#define S(name) name##_f32
+#define M_SQRT sqrtf
+#include "../kernels/rules.h"
+#undef R
+#undef S
+#undef M_SQRT
+#define R double
+#define S(name) name##_f64
+#define M_SQRT sqrt
+#include "../kernels/rules.h"
+#undef R
+#undef S
+#undef M_SQRT
+
+template <class R> struct Lane {};
+template <> struct Lane<float> {
+    typedef rule_constants_f32 Constants;
+    DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) { return rule_constants_of_f32(o, at); }
+};
+template <> struct Lane<double> {
+    typedef rule_constants_f64 Constants;
+    DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) { return rule_constants_of_f64(o, at); }
 };
 
-template <class R> DEV Constants<R> constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
-    Constants<R> k;
-    double step = it->step ? (double)*it->step : it->count;
-    bool first = step <= 1;
-    k.sign = a.maximize ? (R)-1 : (R)1, k.lr = (R)a.lr;
-    k.keep = first ? 0 : (R)a.momentum, k.take = first ? 1 : (R)(1 - a.dampening);
-    k.ahead = a.nesterov ? (R)a.momentum : 1, k.now = a.nesterov ? 1 : 0;
-    k.shrink = a.decoupled ? (R)(1 - a.lr * a.weight_decay) : 1, k.decay = a.decoupled ? 0 : (R)a.weight_decay;
-    k.b1 = (R)a.beta1, k.b2 = (R)a.beta2, k.eps = (R)a.eps;
-    k.rate = (R)(a.lr / (1 - pow(a.beta1, step))), k.root = (R)(1 / sqrt(1 - pow(a.beta2, step)));
-    return k;
+#define ROW(name)                                                                                                      \
+    struct name##_rule {                                                                                               \
+        DEV_METHOD static float update(const rule_constants_f32 *k, float g, float p, float *s, int n) {               \
+            return rule_##name##_f32(k, g, p, s, n);                                                                   \
+        }                                                                                                              \
+        DEV_METHOD static double update(const rule_constants_f64 *k, double g, double p, double *s, int n) {           \
+            return rule_##name##_f64(k, g, p, s, n);                                                                   \
+        }                                                                                                              \
+    };
+AC_RULES(ROW)
+#undef ROW
+
+/* What a rule needs of one parameter, made once a block. */
+template <class R> DEV typename Lane<R>::Constants constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
+    ac_rule_place at = it->at;
+    if (it->step) at.step = (double)*it->step;
+    return Lane<R>::of(&a.options, &at);
 }
 
-/* Sutskever et al. 2013, as torch.optim.SGD has it. */
-struct Sgd {
-    template <class R> DEV_METHOD static R update(const Constants<R> &k, R g, R p, R *s, bool has_state, bool) {
-        R d = k.sign * g + k.decay * p;
-        if (!has_state) return p - k.lr * d;
-        s[0] = k.keep * s[0] + k.take * d;
-        return p - k.lr * (k.now * d + k.ahead * s[0]);
-    }
-};
-/* Kingma and Ba 2015; decoupled decay Loshchilov and Hutter 2019; amsgrad Reddi et al. 2018. */
-struct Adam {
-    template <class R> DEV_METHOD static R update(const Constants<R> &k, R g, R p, R *s, bool, bool amsgrad) {
-        R w = p * k.shrink, d = k.sign * g + k.decay * w;
-        s[0] = s[0] + (1 - k.b1) * (d - s[0]);
-        s[1] = k.b2 * s[1] + (1 - k.b2) * d * d;
-        R largest = s[1];
-        if (amsgrad) s[2] = largest = s[1] > s[2] ? s[1] : s[2];
-        return w - k.rate * s[0] / ((R)sqrt(largest) * k.root + k.eps);
-    }
-};
-
 /* One value of every operand: p and the state are updated in place. */
-template <class R, class Rule> DEV void step_value(const ac_gpu_item *it, const Constants<R> &k, R g, R &p, R *s) {
-    p = Rule::update(k, g, p, s, it->state[0] != nullptr, it->state[2] != nullptr);
+template <class Rule, class R, class K> DEV void step_value(const ac_gpu_item *it, const K &k, R g, R &p, R *s) {
+    p = Rule::update(&k, g, p, s, (it->state[0] != nullptr) + (it->state[1] != nullptr) + (it->state[2] != nullptr));
 }
 
 template <class R, class Rule>
-DEV void step_elements(const ac_gpu_item *it, const Constants<R> &k, R factor, int64_t first, int64_t end) {
+DEV void step_elements(const ac_gpu_item *it, const typename Lane<R>::Constants &k, int64_t first, int64_t end) {
     ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype}, param = {it->param, 0, 0, it->param_dtype};
     ac_gpu_ref copy = {it->copy, 0, 0, it->copy_dtype};
     for (int64_t i = first + threadIdx.x; i < end; i += AC_GPU_THREADS) {
         R p = load_real<R>(param, i), s[AC_GPU_STATE] = {0, 0, 0};
         for (int n = 0; n < AC_GPU_STATE; n++)
             if (it->state[n]) s[n] = load_real<R>({it->state[n], 0, 0, it->state_dtype}, i);
-        step_value<R, Rule>(it, k, load_real<R>(grad, i) * factor, p, s);
+        step_value<Rule>(it, k, load_real<R>(grad, i), p, s);
         store_real<R>(param, i, p);
         for (int n = 0; n < AC_GPU_STATE; n++)
             if (it->state[n]) store_real<R>({it->state[n], 0, 0, it->state_dtype}, i, s[n]);
@@ -182,7 +188,7 @@ DEV void step_elements(const ac_gpu_item *it, const Constants<R> &k, R factor, i
 }
 
 /* float32 lane, everything aligned */
-template <class Rule> DEV void step_run(const ac_gpu_item *it, const Constants<float> &k, float factor, int64_t i) {
+template <class Rule> DEV void step_run(const ac_gpu_item *it, const rule_constants_f32 &k, int64_t i) {
     constexpr int V = 4;
     float g[V], p[V], s[AC_GPU_STATE][V];
     load_run<V>(it->grad, it->grad_dtype, i, g);
@@ -192,7 +198,7 @@ template <class Rule> DEV void step_run(const ac_gpu_item *it, const Constants<f
     EACH_OF(V) {
         float one[AC_GPU_STATE];
         for (int n = 0; n < AC_GPU_STATE; n++) one[n] = it->state[n] ? s[n][j] : 0;
-        step_value<float, Rule>(it, k, g[j] * factor, p[j], one);
+        step_value<Rule>(it, k, g[j], p[j], one);
         for (int n = 0; n < AC_GPU_STATE; n++) s[n][j] = one[n];
     }
     store_run<V>(it->param, it->param_dtype, i, p);
@@ -211,18 +217,17 @@ DEV bool all_aligned(const ac_gpu_item *it) {
 
 template <class Rule> DEV void step_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t begin, int64_t end) {
     constexpr int V = 4;
-    double factor = a.factor ? (double)*a.factor : 1;
     if (it->param_dtype == AC_float64) {
-        step_elements<double, Rule>(it, constants_of<double>(a, it), factor, begin, end);
+        step_elements<double, Rule>(it, constants_of<double>(a, it), begin, end);
         return;
     }
-    Constants<float> k = constants_of<float>(a, it);
+    rule_constants_f32 k = constants_of<float>(a, it);
     if (all_aligned(it)) {
         for (int64_t i = begin + (int64_t)threadIdx.x * V; i + V <= end; i += AC_GPU_THREADS * V)
-            step_run<Rule>(it, k, (float)factor, i);
+            step_run<Rule>(it, k, i);
         begin += (end - begin) / V * V;
     }
-    step_elements<float, Rule>(it, k, (float)factor, begin, end);
+    step_elements<float, Rule>(it, k, begin, end);
 }
 
 template <class Rule> DEV void step_list(const ac_gpu_list &a) {
@@ -234,8 +239,9 @@ template <class Rule> DEV void step_list(const ac_gpu_list &a) {
         step_piece<Rule>(a, it, begin, end);
     }
 }
-AC_KERNEL(ac_list_sgd, ac_gpu_list) { step_list<Sgd>(a); }
-AC_KERNEL(ac_list_adam, ac_gpu_list) { step_list<Adam>(a); }
+#define ROW(name) AC_KERNEL(ac_list_##name, ac_gpu_list) { step_list<name##_rule>(a); }
+AC_RULES(ROW)
+#undef ROW
 
 /* -- the scale -------------------------------------------------------------------------------------- */
 

@@ -42,14 +42,10 @@ typedef struct {
     int64_t i;
 } ac_total;
 
-/* The constants of one optimizer step. */
+/* One optimizer step. */
 typedef struct ac_step {
-    double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
-    double bias1, bias2_sqrt; /* 1 - beta1^t, sqrt(1 - beta2^t) */
-    double grad_factor;       /* what gradients in memory are multiplied by */
-    int nesterov, maximize, decoupled, first;
-    const float *found_inf,
-        *factor; /* on a GPU, or NULL: nonzero leaves the step out; what gradients are multiplied by */
+    ac_rule_options options;
+    const float *found_inf; /* on a GPU, or NULL: nonzero leaves the step out */
 } ac_step;
 
 /* The end of a product: y = act(alpha x + bias) + beta y. */
@@ -94,9 +90,9 @@ typedef struct ac_loops {
     /* 16 x 16 floats, and 32 rows of 16 halves from `at` on (to 16 rows of 32), turned; steps count values */
     /* adds what n values are, times factor, to *found; writes the products unless `to` is NULL (it may be `from`) */
     void (*look[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
-    /* one optimizer's rule over n values; `state` has 3 entries, NULL where unused */
-    void (*sgd[2])(int64_t n, const ac_step *s, const void *grad, void *param, void *const *state);
-    void (*adam[2])(int64_t n, const ac_step *s, const void *grad, void *param, void *const *state);
+    /* an optimizer's rule over n values; `state` has 3 entries, those that it uses first, then NULL */
+    void (*step[AC_N_RULES][2])(int64_t n, const ac_rule_options *o, const ac_rule_place *at, const void *grad,
+                                void *param, void *const *state);
 } ac_loops;
 
 extern const ac_loops ac_loops_baseline, ac_loops_avx2, ac_loops_avx512;

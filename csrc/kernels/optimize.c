@@ -5,7 +5,6 @@
 #include "../base/alloc.h"
 #include "gemm.h"
 
-#include <math.h>
 #include <stdatomic.h>
 
 typedef struct {
@@ -92,7 +91,7 @@ static bool is_direct(const ac_update *u) {
 }
 
 /* At most AC_TILE values, unless the update is direct. */
-static void step_run(ac_rule rule, const ac_step *constants, const ac_update *u, int64_t at, int64_t n) {
+static void step_run(ac_rule rule, const ac_step *how, const ac_update *u, int64_t at, int64_t n) {
     const ac_loops *loops = ac_cpu_loops();
     ac_lane lane = ac_lane_of(u->param->dtype);
     double g[AC_TILE], p[AC_TILE], s[AC_MAX_STATE][AC_TILE];
@@ -100,7 +99,7 @@ static void step_run(ac_rule rule, const ac_step *constants, const ac_update *u,
     void *param = read_at(loops, lane, u->param, at, n, p), *state[AC_MAX_STATE];
     for (int k = 0; k < AC_MAX_STATE; k++)
         state[k] = u->state[k] ? read_at(loops, lane, u->state[k], at, n, s[k]) : NULL;
-    (rule == AC_RULE_ADAM ? loops->adam : loops->sgd)[lane](n, constants, grad, param, state);
+    loops->step[rule][lane](n, &how->options, &u->at, grad, param, state);
     write_at(loops, lane, u->param, at, n, param);
     for (int k = 0; k < AC_MAX_STATE; k++)
         if (u->state[k]) write_at(loops, lane, u->state[k], at, n, state[k]);
@@ -111,16 +110,10 @@ static void step_run(ac_rule rule, const ac_step *constants, const ac_update *u,
 static void one_piece(const step_call *c, ac_update *u, int64_t piece) {
     cutting cut = cutting_of(u);
     ac_part part = part_of(&cut, piece);
-    ac_step constants = *c->constants;
-    constants.grad_factor = u->factor;
-    if (c->rule == AC_RULE_ADAM) {
-        constants.bias1 = 1 - pow(constants.beta1, u->step);
-        constants.bias2_sqrt = sqrt(1 - pow(constants.beta2, u->step));
-    } else constants.first = u->step == 1;
     for (int64_t i = 0; i < part.rows; i++) {
         int64_t at = (part.row + i) * cut.cols + part.col, end = at + part.cols;
         int64_t most = is_direct(u) ? part.cols : AC_TILE;
-        for (; at < end; at += most) step_run(c->rule, &constants, u, at, end - at < most ? end - at : most);
+        for (; at < end; at += most) step_run(c->rule, c->constants, u, at, end - at < most ? end - at : most);
     }
     for (int k = 0; k < AC_KEPT && u->kept[k].panels; k++) {
         ac_kept *kept = &u->kept[k];

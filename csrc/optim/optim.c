@@ -60,7 +60,7 @@ int ac_optim_step(ac_rule rule, ac_update *updates, int n, const ac_step *consta
 void ac_optim_begin(ac_update *updates, int n) {
     for (int i = 0; i < n; i++) {
         ac_copies_take(updates[i].param, updates[i].kept);
-        updates[i].factor = factor_of(updates[i].grad);
+        updates[i].at.factor = factor_of(updates[i].grad);
         updates[i].grad->storage->readers++;
     }
 }

@@ -46,31 +46,40 @@ static int step_counts(ac_update *u, Py_ssize_t n, PyObject *counts) {
                                 "a step count that is a tensor must be one float32 on its parameter's GPU");
                 return -1;
             }
-            u[i].count = t, u[i].step = 1;
+            u[i].count = t, u[i].at.step = 1;
             continue;
         }
-        u[i].step = o ? PyFloat_AsDouble(o) : -1;
+        u[i].at.step = o ? PyFloat_AsDouble(o) : -1;
         if (PyErr_Occurred()) return -1;
-        if (u[i].step >= 1) continue;
+        if (u[i].at.step >= 1) continue;
         PyErr_SetString(PyExc_ValueError, "step counts must be a list of numbers of 1 or more");
         return -1;
     }
     return 0;
 }
 
-/* What an update leaves behind in its parameter's state dictionary, set where no signal can come in between:
- * the momentum, or the count of steps. */
-static int note_states(ac_rule rule, PyObject *states, PyObject *momenta, PyObject *steps, int done) {
-    PyObject *from = rule == AC_RULE_ADAM ? steps : momenta;
-    const char *key = rule == AC_RULE_ADAM ? "step" : "momentum_buffer";
-    PyObject *type, *value, *trace;
+/* What an update leaves behind in its parameter's state dictionary, set where no signal can come in between: `notes`
+ * is {key: a value for each parameter}. */
+static int note_states(PyObject *states, PyObject *notes, int done) {
+    PyObject *type, *value, *trace, *key, *values;
+    Py_ssize_t at = 0;
     int failed = 0;
     PyErr_Fetch(&type, &value, &trace);
-    for (int i = 0; i < done && from != Py_None; i++)
-        failed |= PyDict_SetItemString(PyList_GET_ITEM(states, i), key, PyList_GET_ITEM(from, i));
+    while (PyDict_Next(notes, &at, &key, &values))
+        for (int i = 0; i < done; i++)
+            failed |= PyDict_SetItem(PyList_GET_ITEM(states, i), key, PyList_GET_ITEM(values, i));
     if (failed && type) PyErr_Clear();
     if (type) PyErr_Restore(type, value, trace);
     return failed;
+}
+
+static int check_notes(PyObject *notes, Py_ssize_t n) {
+    PyObject *key, *values;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(notes, &at, &key, &values))
+        if (!PyList_Check(values) || PyList_GET_SIZE(values) != n)
+            return PyErr_Format(PyExc_ValueError, "notes[%R] must be a list of %zd values", key, n), -1;
+    return 0;
 }
 
 static int check_states(PyObject *states, Py_ssize_t n) {
@@ -98,59 +107,100 @@ static bool all_on_cpu(const ac_update *u, Py_ssize_t n) {
     return true;
 }
 
-static PyObject *run(ac_rule rule, PyObject *params, PyObject *grads, PyObject *const s[AC_MAX_STATE], PyObject *states,
-                     PyObject *steps, PyObject *gate, ac_step *k) {
+/* NAdam's products of momenta so far, this step's not included. */
+static int take_products(ac_update *u, Py_ssize_t n, PyObject *products) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        u[i].at.product = 1;
+        if (products == Py_None) continue;
+        bool good = PyList_Check(products) && PyList_GET_SIZE(products) == n;
+        u[i].at.product = good ? PyFloat_AsDouble(PyList_GET_ITEM(products, i)) : 0;
+        if (!good) PyErr_SetString(PyExc_ValueError, "products must be None or a list of numbers");
+        if (PyErr_Occurred()) return -1;
+    }
+    return 0;
+}
+
+/* Options by name. Those that a rule does not know are an error; those not given are 0. */
+static int take_options(PyObject *given, ac_rule_options *o) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(given, &at, &key, &value)) {
+        const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : "";
+        bool known = false;
+#define NUMBER(field)                                                                                                  \
+    if (strcmp(name, #field) == 0) known = true, o->field = PyFloat_AsDouble(value);
+#define FLAG(field)                                                                                                    \
+    if (strcmp(name, #field) == 0) known = true, o->field = PyObject_IsTrue(value);
+        AC_RULE_NUMBERS(NUMBER)
+        AC_RULE_FLAGS(FLAG)
+#undef NUMBER
+#undef FLAG
+        if (PyErr_Occurred()) return -1;
+        if (!known) return PyErr_Format(PyExc_TypeError, "optimizer: there is no option %R", key), -1;
+    }
+    return 0;
+}
+
+static int rule_of(const char *name) {
+#define ROW(rule)                                                                                                      \
+    if (strcmp(name, #rule) == 0) return AC_RULE_##rule;
+    AC_RULES(ROW)
+#undef ROW
+    PyErr_Format(PyExc_ValueError, "optimizer: there is no rule '%s'", name);
+    return -1;
+}
+
+static int take_columns(ac_update *u, Py_ssize_t n, PyObject *columns) {
+    if (PyList_GET_SIZE(columns) > AC_MAX_STATE)
+        return PyErr_Format(PyExc_ValueError, "optimizer: at most %d states", AC_MAX_STATE), -1;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(columns); i++) {
+        size_t at = offsetof(ac_update, state) + (size_t)i * sizeof u->state[0];
+        if (column(u, n, PyList_GET_ITEM(columns, i), at, false, "states") < 0) return -1;
+    }
+    return 0;
+}
+
+/* What is read and written as it is. */
+static int settle(const ac_update *u, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (ac_settle(u[i].param) < 0 || ac_settle_all(u[i].state, AC_MAX_STATE) < 0) return (void)ac_raise(), -1;
+    return 0;
+}
+
+static PyObject *run(ac_rule rule, ac_update *u, Py_ssize_t n, const ac_step *how, PyObject *states, PyObject *notes) {
+    ac_optim_begin(u, (int)n);
+    bool unlock = all_on_cpu(u, n);
+    void *lock = unlock ? ac_lock.release() : NULL;
+    int done, failed = ac_optim_step(rule, u, (int)n, how, &done);
+    if (unlock) ac_lock.acquire(lock);
+    ac_optim_end(u, (int)n, done);
+    if (failed) (void)ac_raise();
+    return note_states(states, notes, done) == 0 && !failed ? Py_NewRef(Py_None) : NULL;
+}
+
+/* _step(rule, params, grads, columns, states, notes, steps, products | None, options, found_inf = None): one update of
+ * every parameter; `columns` are the rule's states, a list of tensors each */
+static PyObject *step(PyObject *module, PyObject *args) {
+    PyObject *params, *grads, *columns, *states, *notes, *steps, *products, *options, *gate = Py_None, *result = NULL;
+    const char *name;
+    ac_step how = {.found_inf = NULL};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "sO!O!O!O!O!O!OO!|O", &name, &PyList_Type, &params, &PyList_Type, &grads, &PyList_Type,
+                          &columns, &PyList_Type, &states, &PyDict_Type, &notes, &PyList_Type, &steps, &products,
+                          &PyDict_Type, &options, &gate))
+        return NULL;
+    int rule = rule_of(name);
     Py_ssize_t n = PyList_GET_SIZE(params);
-    ac_update *u = PyMem_Calloc((size_t)(n + 1), sizeof *u);
-    if (!u) return PyErr_NoMemory();
-    PyObject *result = NULL;
-    int failed = column(u, n, params, offsetof(ac_update, param), false, "params") < 0 ||
-                 column(u, n, grads, offsetof(ac_update, grad), false, "grads") < 0;
-    for (size_t i = 0; i < AC_MAX_STATE && !failed; i++)
-        failed = column(u, n, s[i], offsetof(ac_update, state) + i * sizeof u->state[0], false, "state") < 0;
-    for (Py_ssize_t i = 0; i < n && !failed; i++) { /* what is read and written as it is */
-        failed = ac_settle(u[i].param) < 0 || ac_settle_all(u[i].state, AC_MAX_STATE) < 0;
-        if (failed) (void)ac_raise();
-    }
-    if (!failed && step_counts(u, n, steps) == 0 && check_states(states, n) == 0 && take_gate(gate, u, n, k) == 0) {
-        ac_optim_begin(u, (int)n);
-        bool unlock = all_on_cpu(u, n);
-        void *lock = unlock ? ac_lock.release() : NULL;
-        int done;
-        failed = ac_optim_step(rule, u, (int)n, k, &done);
-        if (unlock) ac_lock.acquire(lock);
-        ac_optim_end(u, (int)n, done);
-        if (failed) (void)ac_raise();
-        if (note_states(rule, states, s[0], steps, done) == 0 && !failed) result = Py_NewRef(Py_None);
-    }
+    ac_update *u = rule < 0 ? NULL : PyMem_Calloc((size_t)(n + 1), sizeof *u);
+    if (!u) return rule < 0 ? NULL : PyErr_NoMemory();
+    bool good = column(u, n, params, offsetof(ac_update, param), false, "params") == 0 &&
+                column(u, n, grads, offsetof(ac_update, grad), false, "grads") == 0 &&
+                take_columns(u, n, columns) == 0 && step_counts(u, n, steps) == 0 &&
+                take_products(u, n, products) == 0 && check_states(states, n) == 0 && check_notes(notes, n) == 0 &&
+                take_options(options, &how.options) == 0 && take_gate(gate, u, n, &how) == 0 && settle(u, n) == 0;
+    if (good) result = run((ac_rule)rule, u, n, &how, states, notes);
     PyMem_Free(u);
     return result;
-}
-
-/* _sgd(params, grads, momenta | None, states, steps, lr, momentum, dampening, weight_decay, nesterov, maximize,
- * found_inf = None) */
-static PyObject *sgd(PyObject *module, PyObject *args) {
-    PyObject *params, *grads, *s[AC_MAX_STATE] = {Py_None, Py_None, Py_None}, *states, *steps, *gate = Py_None;
-    ac_step k = {0};
-    (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OO!O!ddddpp|O", &PyList_Type, &params, &PyList_Type, &grads, &s[0], &PyList_Type,
-                          &states, &PyList_Type, &steps, &k.lr, &k.momentum, &k.dampening, &k.weight_decay, &k.nesterov,
-                          &k.maximize, &gate))
-        return NULL;
-    return run(AC_RULE_SGD, params, grads, s, states, steps, gate, &k);
-}
-
-/* _adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs | None, states, steps, lr, beta1, beta2, eps,
- * weight_decay, decoupled, maximize, found_inf = None) */
-static PyObject *adam(PyObject *module, PyObject *args) {
-    PyObject *params, *grads, *s[AC_MAX_STATE], *states, *steps, *gate = Py_None;
-    ac_step k = {0};
-    (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OOOO!O!dddddpp|O", &PyList_Type, &params, &PyList_Type, &grads, &s[0], &s[1],
-                          &s[2], &PyList_Type, &states, &PyList_Type, &steps, &k.lr, &k.beta1, &k.beta2, &k.eps,
-                          &k.weight_decay, &k.decoupled, &k.maximize, &gate))
-        return NULL;
-    return run(AC_RULE_ADAM, params, grads, s, states, steps, gate, &k);
 }
 
 /* _look(tensors, factor = 1.0) -> a table [n, 5] on the CPU: squares, amax, infs and nans of the tensors times factor,
@@ -216,8 +266,7 @@ static PyObject *pending(PyObject *module, PyObject *unused) {
     return PyLong_FromLongLong(ac_pending);
 }
 
-static PyMethodDef functions[] = {{"_sgd", sgd, METH_VARARGS, NULL},
-                                  {"_adam", adam, METH_VARARGS, NULL},
+static PyMethodDef functions[] = {{"_step", step, METH_VARARGS, NULL},
                                   {"_look", look, METH_VARARGS, NULL},
                                   {"_bad", bad, METH_O, NULL},
                                   {"_pending", pending, METH_NOARGS, NULL},

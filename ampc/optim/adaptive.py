@@ -1,0 +1,80 @@
+"""Optimizers whose rate follows the squares of the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Dict, List, Optional
+
+from .optimizer import check_options
+from .rules import RuleOptimizer
+
+
+class Adagrad(RuleOptimizer):
+    """p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum of g * g) + eps) (Duchi et al. 2011). Source: torch.optim.Adagrad."""
+
+    _rule = "adagrad"
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+                 initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: Optional[bool] = None, *, maximize: bool = False,
+                 differentiable: bool = False, fused: Optional[bool] = None) -> None:
+        check_options("Adagrad", lr=(lr, 0.0, None), lr_decay=(lr_decay, 0.0, None), weight_decay=(weight_decay, 0.0, None),
+                      initial_accumulator_value=(initial_accumulator_value, 0.0, None), eps=(eps, 0.0, None))
+        if differentiable:
+            raise NotImplementedError("Adagrad: differentiable steps are not supported")
+        super().__init__(params, {"lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
+                                  "initial_accumulator_value": initial_accumulator_value, "maximize": maximize})
+
+    def _states(self, group: Dict[str, Any]) -> List[str]:
+        return ["sum"]
+
+    def _fresh(self, p: Any, group: Dict[str, Any], name: str) -> Any:
+        return super()._fresh(p, group, name).fill_(float(group["initial_accumulator_value"]))
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        return {"lr": float(group["lr"]), "later": float(group["lr_decay"]), "weight_decay": float(group["weight_decay"]),
+                "eps": float(group["eps"]), "maximize": group["maximize"]}
+
+
+class RMSprop(RuleOptimizer):
+    """p -= lr * g / (sqrt(mean of g * g) + eps) (Tieleman and Hinton 2012), ``centered`` after Graves 2013, with momentum. Source:
+    torch.optim.RMSprop."""
+
+    _rule = "rmsprop"
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
+                 momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: Optional[bool] = None,
+                 maximize: bool = False, differentiable: bool = False) -> None:
+        check_options("RMSprop", lr=(lr, 0.0, None), alpha=(alpha, 0.0, None), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None),
+                      momentum=(momentum, 0.0, None))
+        if differentiable:
+            raise NotImplementedError("RMSprop: differentiable steps are not supported")
+        super().__init__(params, {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
+                                  "centered": centered, "maximize": maximize})
+
+    def _states(self, group: Dict[str, Any]) -> List[str]:
+        return ["square_avg"] + ["momentum_buffer"] * bool(group["momentum"]) + ["grad_avg"] * bool(group["centered"])
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        # `nesterov`: the rule's momentum is then the option's own, at the first step, too
+        return {"lr": float(group["lr"]), "beta2": float(group["alpha"]), "eps": float(group["eps"]), "momentum": float(group["momentum"]),
+                "nesterov": True, "weight_decay": float(group["weight_decay"]), "centered": group["centered"], "maximize": group["maximize"]}
+
+
+class Adadelta(RuleOptimizer):
+    """Steps in the parameters' own units (Zeiler 2012). Source: torch.optim.Adadelta."""
+
+    _rule = "adadelta"
+
+    def __init__(self, params: Iterable[Any], lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
+                 foreach: Optional[bool] = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False) -> None:
+        check_options("Adadelta", lr=(lr, 0.0, None), rho=(rho, 0.0, 1.0), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None))
+        if differentiable:
+            raise NotImplementedError("Adadelta: differentiable steps are not supported")
+        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize})
+
+    def _states(self, group: Dict[str, Any]) -> List[str]:
+        return ["square_avg", "acc_delta"]
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        return {"lr": float(group["lr"]), "beta2": float(group["rho"]), "eps": float(group["eps"]),
+                "weight_decay": float(group["weight_decay"]), "maximize": group["maximize"]}

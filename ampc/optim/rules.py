@@ -1,0 +1,64 @@
+"""Optimizers whose rule is one row and one function in C (csrc/kernels/rules.h): one pass over all parameters."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from .. import _C
+from .. import _creation as make
+from .optimizer import Optimizer, state_like
+
+
+class RuleOptimizer(Optimizer):
+    """Base of those. A subclass names its rule, its states and the rule's options.
+
+    ``foreach``, ``fused`` and ``capturable`` of torch's are accepted for compatibility: there is one way."""
+
+    _rule = ""
+
+    def _states(self, group: Dict[str, Any]) -> List[str]:
+        """Names of the states that these options need, in the rule's order."""
+        raise NotImplementedError
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        """The rule's options, see ``AC_RULE_NUMBERS``."""
+        raise NotImplementedError
+
+    def _fresh(self, p: Any, group: Dict[str, Any], name: str) -> Any:
+        """A state's first value."""
+        return state_like(p)
+
+    def _products(self, states: List[Dict[str, Any]], steps: List[Any], group: Dict[str, Any]) -> Optional[List[float]]:
+        return None
+
+    def _notes(self, states: List[Dict[str, Any]], steps: List[Any], group: Dict[str, Any]) -> Dict[str, list]:
+        """What each update leaves in its state, set as the update is made: interrupted, the others keep theirs."""
+        return {"step": steps}
+
+    def _step_group(self, group: Dict[str, Any]) -> None:
+        params = [p for p in group["params"] if p.grad is not None]
+        if not params:
+            return
+        names = self._states(group)
+        states = [self._state_of(p, group, names) for p in params]
+        # on a GPU the count is a tensor there, which the step itself advances
+        steps = [s["step"] if isinstance(s["step"], _C.Tensor) else s["step"] + 1 for s in states]
+        _C._step(self._rule, params, [p.grad for p in params], [[s[name] for s in states] for name in names], states,
+                 self._notes(states, steps, group), steps, self._products(states, steps, group), self._options(group), self._found_inf)
+
+    def _counts_there(self) -> bool:
+        """Whether a GPU may count the steps itself."""
+        return False
+
+    def _can_leave_out(self) -> bool:
+        return type(self)._step_group is RuleOptimizer._step_group and self._counts_there() and self._on_one_gpu()
+
+    def _state_of(self, p: Any, group: Dict[str, Any], names: List[str]) -> Dict[str, Any]:
+        state = self.state[p]
+        missing = [name for name in names if name not in state]
+        if missing:  # at once: an interrupted first step leaves nothing half made
+            state.update({"step": state.get("step", 0), **{name: self._fresh(p, group, name) for name in missing}})
+        on_gpu = p.is_cuda and self._counts_there()
+        if on_gpu != isinstance(state["step"], _C.Tensor):  # fresh, or saved on the other kind of device
+            state["step"] = make.full((), float(state["step"]), dtype=_C.float32, device=p.device) if on_gpu else int(state["step"])
+        return state
