@@ -37,6 +37,14 @@ CASES = [
     Case("mlp64-bf16", "MLP 3x64, bfloat16 autocast", 0.25, 300, BF16, mlp(64)),
     Case("mlp1024-bf16", "MLP 3x1024, bfloat16 autocast", 0.5, 20, BF16, mlp(1024)),
     Case("mlp4096-bf16", "MLP 3x4096, bfloat16 autocast", 0.5, 1, BF16, mlp(4096)),
+    Case("fp16-64", "MLP 3x64, float16 autocast, GradScaler and SGD", 0.25, 300, BF16, mlp(64)),
+    Case("fp16-256", "MLP 3x256, the same", 0.35, 100, BF16, mlp(256)),
+    Case("fp16-1024", "MLP 3x1024, the same", 0.5, 10, BF16, mlp(1024)),
+    Case("fp16-4096", "MLP 3x4096, the same", 0.5, 1, BF16, mlp(4096)),
+    Case("adamw-default", "MLP 3x4096, float16 autocast, GradScaler, clipping, AdamW", 0.35, 1, BF16, mlp(4096)),
+    Case("adamw-fused", "the same, torch's with fused=True", 0.6, 1, BF16, mlp(4096)),
+    Case("phase-default", "unscale_, clipping, AdamW and update, 50 M parameters in 160 tensors", 0.35, 1, "add_gb_s", 32.0 * 50e6),
+    Case("phase-fused", "the same, torch's with fused=True", 0.6, 1, "add_gb_s", 32.0 * 50e6),
     Case("forward", "product 512x4096x4096, bfloat16, weights kept: forward", 0.8, 4, BF16, product(512, 4096, 4096)),
     Case("dx", "the same: gradient of the input", 0.8, 4, BF16, product(512, 4096, 4096)),
     Case("dw", "the same: gradient of the weight, float32 in ampc", 0.4, 4, BF16, product(512, 4096, 4096)),
@@ -74,6 +82,47 @@ def training_step(T: Any, n: int, low: bool, batch: int = 512) -> Callable[[], A
             loss = loss_fn(net(x), y)
         loss.backward()
         opt.step()
+
+    return step
+
+
+def scaled_step(T: Any, n: int, adamw: bool = False, fused: bool = False, batch: int = 512) -> Callable[[], Any]:
+    """The recipe's step: float16 autocast and a scaler; with AdamW, clipping too."""
+    T.manual_seed(0)
+    net = T.nn.Sequential(T.nn.Linear(n, n), T.nn.ReLU(), T.nn.Linear(n, n), T.nn.ReLU(), T.nn.Linear(n, n))
+    options = {"fused": True} if fused else {}
+    opt = T.optim.AdamW(net.parameters(), lr=1e-4, **options) if adamw else T.optim.SGD(net.parameters(), lr=1e-3)
+    scaler, loss_fn, x, y = T.amp.GradScaler("cpu"), T.nn.MSELoss(), T.randn(batch, n), T.randn(batch, n)
+
+    def step() -> None:
+        opt.zero_grad()
+        with T.autocast("cpu", dtype=T.float16):
+            loss = loss_fn(net(x), y)
+        scaler.scale(loss).backward()
+        if adamw:
+            scaler.unscale_(opt)
+            T.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(opt)
+        scaler.update()
+
+    return step
+
+
+def optimizer_phase(T: Any, fused: bool, parameters: int = 50_000_000, tensors: int = 160) -> Callable[[], Any]:
+    """What follows backward, again and again on the same gradients, whose norm stays 1 after the first time."""
+    each = parameters // tensors
+    params = [T.nn.Parameter(T.randn(each)) for _ in range(tensors)]
+    opt = T.optim.AdamW(params, lr=1e-3, **({"fused": True} if fused else {}))
+    scaler = T.amp.GradScaler("cpu", init_scale=1.0, growth_interval=1 << 30)
+    scaler.scale(T.ones(()))
+    for p in params:
+        p.grad = T.randn(each)
+
+    def step() -> None:
+        scaler.unscale_(opt)
+        T.nn.utils.clip_grad_norm_(params, 1.0)
+        scaler.step(opt)
+        scaler.update()
 
     return step
 
@@ -154,6 +203,12 @@ def make(T: Any, name: str) -> Callable[[], Any]:
     if kind == "cast":
         wide = T.ones(1 << 26)
         return lambda: wide.to(T.float16)
+    if kind == "fp16":
+        return scaled_step(T, int(rest))
+    if kind == "adamw":
+        return scaled_step(T, 4096, True, rest == "fused")
+    if kind == "phase":
+        return optimizer_phase(T, rest == "fused")
     if kind.startswith("mlp"):
         return training_step(T, int(kind[3:]), rest == "bf16")
     return low_product(T, kind, *((64, 1024, 1024) if rest else (512, 4096, 4096)))
