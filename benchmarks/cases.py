@@ -113,7 +113,7 @@ def optimizer_phase(T: Any, fused: bool, parameters: int = 50_000_000, tensors: 
     each = parameters // tensors
     params = [T.nn.Parameter(T.randn(each)) for _ in range(tensors)]
     opt = T.optim.AdamW(params, lr=1e-3, **({"fused": True} if fused else {}))
-    scaler = T.amp.GradScaler("cpu", init_scale=1.0, growth_interval=1 << 30)
+    scaler = T.amp.GradScaler("cpu", init_scale=0.5, growth_interval=1 << 30)  # doubles them, clipping halves them
     scaler.scale(T.ones(()))
     for p in params:
         p.grad = T.randn(each)
