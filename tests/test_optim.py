@@ -1,6 +1,7 @@
 """Optimizers against torch's, parameter groups, state."""
 
 import copy
+import math
 
 import pytest
 
@@ -121,3 +122,84 @@ def test_hooks_closure_and_zero_grad():
     assert p.grad.item() == 0
     opt.zero_grad()
     assert p.grad is None
+
+
+# -- 16-bit parameters --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "RMSprop"])
+def test_small_updates_of_16_bit_parameters(name, dtype):
+    """200 updates of 1/16 of the spacing at 1: lost by rounding to nearest, and not by the others."""
+    by = ampc.finfo(dtype).eps / 32  # the spacing below 1 is half of eps
+
+    def train(rounding, p):
+        options = {"SGD": {"lr": by}, "AdamW": {"lr": by, "weight_decay": 0.0}, "RMSprop": {"lr": by, "alpha": 0.0}}[name]
+        opt = getattr(ampc.optim, name)([p], **options, rounding=rounding)
+        for _ in range(200):
+            p.grad = ampc.ones_like(p)
+            opt.step()
+        return p.detach().float(), opt
+
+    make = lambda: ampc.nn.Parameter(ampc.ones(64, 70, dtype=dtype))  # noqa: E731
+    want = 1 - 200 * by
+    assert train("nearest", make())[0].min().item() == 1
+    master, opt = train("master", make())
+    state = next(iter(opt.state.values()))
+    assert (master - want).abs().max().item() <= ampc.finfo(dtype).eps / 2 and abs(state["master_param"][0, 0].item() - want) < 1e-5
+    assert state["master_param"].dtype is ampc.float32 and state["master_param"].to(dtype).float().equal(master)
+    kahan, opt = train("kahan", make())
+    state = next(iter(opt.state.values()))
+    assert (kahan - want).abs().max().item() <= ampc.finfo(dtype).eps and state["compensation"].dtype is dtype
+    ampc.manual_seed(4)
+    stochastic = train("stochastic", make())[0]
+    # each step moves by the spacing with probability 1/16: the deviation of the mean of 4480 walks of 200 steps
+    deviation = ampc.finfo(dtype).eps / 2 * (200 * 15 / 256 / 4480) ** 0.5
+    assert abs(stochastic.double().mean().item() - want) < 5 * deviation and stochastic.max().item() > stochastic.min().item()
+    again = ampc.nn.Parameter(ampc.ones(70, 64, dtype=dtype).t())
+    ampc.manual_seed(4)
+    assert train("stochastic", again)[0].equal(stochastic)  # by the place in the tensor, whatever its layout
+    wide = ampc.nn.Parameter(ampc.ones(3))
+    assert train("stochastic", wide)[0].max().item() < 1 and "master_param" not in train("master", wide)[1].state[wide]
+
+
+@pytest.mark.parametrize("dtype", [ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("at", [1.0, -3.0, 60000.0, 2.0**-20, -(2.0**-24), 0.0])
+def test_stochastic_rounding_is_without_bias(dtype, at):
+    """From a number of the dtype, 3/8 of the way to the next: 3/8 of all values arrive there."""
+    import numpy as np
+
+    start = ampc.full((40_000,), at, dtype=dtype)
+    bits = start[:1].view(ampc.int16) + 1
+    unit = bits.view(dtype).double().item() - start[0].double().item()
+    p = ampc.nn.Parameter(start)
+    opt = ampc.optim.SGD([p], lr=abs(unit) * 0.375, rounding="stochastic")
+    p.grad = ampc.full((40_000,), math.copysign(1, -unit), dtype=dtype)
+    ampc.manual_seed(1)
+    opt.step()
+    moved = (p.detach().double() - start[0].double().item()).numpy(force=True) / unit
+    assert set(np.unique(moved)) <= {0.0, 1.0} and abs(moved.mean() - 0.375) < 5 * (0.375 * 0.625 / 40_000) ** 0.5
+
+
+def test_roundings_are_named_and_saved():
+    with pytest.raises(ValueError, match="'kahan'"):
+        ampc.optim.SGD([ampc.nn.Parameter(ampc.ones(1))], rounding="up")
+    p = ampc.nn.Parameter(ampc.ones(5, dtype=ampc.bfloat16))
+    opt = ampc.optim.SGD([p], lr=1e-4, rounding="kahan")
+    p.grad = ampc.ones(5, dtype=ampc.bfloat16)
+    opt.step()
+    q = ampc.nn.Parameter(p.detach().clone())
+    twin = ampc.optim.SGD([q], lr=1e-4, rounding="kahan")
+    twin.load_state_dict(copy.deepcopy(opt.state_dict()))
+    for _ in range(60):
+        for one, o in ((p, opt), (q, twin)):
+            one.grad = ampc.ones(5, dtype=ampc.bfloat16)
+            o.step()
+    assert p.equal(q) and p.max().item() < 1
+    with pytest.raises(RuntimeError, match="beside it"):
+        ampc._C._step("sgd", [p], [ampc.ones(5)], [], [{}], {}, [1], None, {"lr": 1.0}, None, "kahan", [ampc.ones(5)])
+    for extras, text in (([None], "needs a tensor"), (None, "needs a tensor")):
+        with pytest.raises(ValueError, match=text):
+            ampc._C._step("sgd", [p], [ampc.ones(5)], [], [{}], {}, [1], None, {"lr": 1.0}, None, "master", extras)
+    with pytest.raises(ValueError, match="no rounding"):
+        ampc._C._step("sgd", [p], [ampc.ones(5)], [], [{}], {}, [1], None, {"lr": 1.0}, None, "up", None)

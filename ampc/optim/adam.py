@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Dict, List, Optional, Tuple
 
-from .optimizer import check_options
+from .optimizer import check_options, check_rounding
 from .rules import RuleOptimizer
 
 
@@ -29,12 +29,13 @@ class Adam(RuleOptimizer):
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
-                 capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None) -> None:
+                 capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None, rounding: str = "nearest") -> None:
         _check_moments(type(self).__name__, lr, betas, eps, weight_decay)
         if differentiable:
             raise NotImplementedError("Adam: differentiable steps are not supported")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-                                  "maximize": maximize})
+                                  "maximize": maximize,
+                                  "rounding": check_rounding(type(self).__name__, rounding)})
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         return ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * bool(group["amsgrad"])
@@ -63,11 +64,12 @@ class Adamax(RuleOptimizer):
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, foreach: Optional[bool] = None, *, maximize: bool = False, differentiable: bool = False,
-                 capturable: bool = False) -> None:
+                 capturable: bool = False, rounding: str = "nearest") -> None:
         _check_moments("Adamax", lr, betas, eps, weight_decay)
         if differentiable:
             raise NotImplementedError("Adamax: differentiable steps are not supported")
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize})
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+                                  "rounding": check_rounding(type(self).__name__, rounding)})
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         return ["exp_avg", "exp_inf"]
@@ -83,13 +85,15 @@ class NAdam(RuleOptimizer):
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
-                 foreach: Optional[bool] = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False) -> None:
+                 foreach: Optional[bool] = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False,
+                 rounding: str = "nearest") -> None:
         _check_moments("NAdam", lr, betas, eps, weight_decay)
         check_options("NAdam", momentum_decay=(momentum_decay, 0.0, None))
         if differentiable:
             raise NotImplementedError("NAdam: differentiable steps are not supported")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
-                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize})
+                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize,
+                                  "rounding": check_rounding(type(self).__name__, rounding)})
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         return ["exp_avg", "exp_avg_sq"]

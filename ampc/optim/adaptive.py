@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Dict, List, Optional
 
-from .optimizer import check_options
+from .optimizer import check_options, check_rounding
 from .rules import RuleOptimizer
 
 
@@ -16,13 +16,14 @@ class Adagrad(RuleOptimizer):
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
                  initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: Optional[bool] = None, *, maximize: bool = False,
-                 differentiable: bool = False, fused: Optional[bool] = None) -> None:
+                 differentiable: bool = False, fused: Optional[bool] = None, rounding: str = "nearest") -> None:
         check_options("Adagrad", lr=(lr, 0.0, None), lr_decay=(lr_decay, 0.0, None), weight_decay=(weight_decay, 0.0, None),
                       initial_accumulator_value=(initial_accumulator_value, 0.0, None), eps=(eps, 0.0, None))
         if differentiable:
             raise NotImplementedError("Adagrad: differentiable steps are not supported")
         super().__init__(params, {"lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-                                  "initial_accumulator_value": initial_accumulator_value, "maximize": maximize})
+                                  "initial_accumulator_value": initial_accumulator_value, "maximize": maximize,
+                                  "rounding": check_rounding(type(self).__name__, rounding)})
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         return ["sum"]
@@ -43,13 +44,15 @@ class RMSprop(RuleOptimizer):
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
                  momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: Optional[bool] = None,
-                 maximize: bool = False, differentiable: bool = False) -> None:
+                 maximize: bool = False, differentiable: bool = False,
+                 rounding: str = "nearest") -> None:
         check_options("RMSprop", lr=(lr, 0.0, None), alpha=(alpha, 0.0, None), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None),
                       momentum=(momentum, 0.0, None))
         if differentiable:
             raise NotImplementedError("RMSprop: differentiable steps are not supported")
         super().__init__(params, {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum,
-                                  "centered": centered, "maximize": maximize})
+                                  "centered": centered, "maximize": maximize,
+                                  "rounding": check_rounding(type(self).__name__, rounding)})
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         return ["square_avg"] + ["momentum_buffer"] * bool(group["momentum"]) + ["grad_avg"] * bool(group["centered"])
@@ -66,11 +69,13 @@ class Adadelta(RuleOptimizer):
     _rule = "adadelta"
 
     def __init__(self, params: Iterable[Any], lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
-                 foreach: Optional[bool] = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False) -> None:
+                 foreach: Optional[bool] = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
+                 rounding: str = "nearest") -> None:
         check_options("Adadelta", lr=(lr, 0.0, None), rho=(rho, 0.0, 1.0), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None))
         if differentiable:
             raise NotImplementedError("Adadelta: differentiable steps are not supported")
-        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize})
+        super().__init__(params, {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+                                  "rounding": check_rounding(type(self).__name__, rounding)})
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         return ["square_avg", "acc_delta"]

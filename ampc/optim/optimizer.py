@@ -171,6 +171,31 @@ def check_options(name: str, **limits: Any) -> None:
             raise ValueError(f"{name}: `{option}` must be at least {low}" + ("" if high is None else f" and below {high}") + f", got {value}")
 
 
+ROUNDINGS = ("nearest", "stochastic", "kahan", "master")
+
+
+def check_rounding(name: str, rounding: str) -> str:
+    """ValueError for a rounding that there is not."""
+    if rounding not in ROUNDINGS:
+        raise ValueError(f"{name}: `rounding` must be one of {', '.join(map(repr, ROUNDINGS))}, got {rounding!r}")
+    return rounding
+
+
+def extras_of(params: List[Any], states: List[Dict[str, Any]], rounding: str) -> Optional[List[Any]]:
+    """What ``rounding`` keeps beside 16-bit parameters, as states: float32 masters, or what was lost so far."""
+    from .. import _C
+    from .._creation import zeros
+
+    key = {"master": "master_param", "kahan": "compensation"}.get(rounding)
+    if key is None:
+        return None
+    for p, state in zip(params, states):
+        if key not in state and p.dtype in (_C.float16, _C.bfloat16):
+            own = p.detach()
+            state[key] = own.float() if rounding == "master" else zeros(own.shape, dtype=own.dtype, device=own.device)
+    return [state.get(key) for state in states]
+
+
 def state_like(p: Tensor) -> Tensor:
     """Zeros for an optimizer's state of one parameter; float32 for 16-bit parameters, whose own dtype would lose
     small updates."""

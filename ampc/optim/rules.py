@@ -6,13 +6,17 @@ from typing import Any, Dict, List, Optional
 
 from .. import _C
 from .. import _creation as make
-from .optimizer import Optimizer, state_like
+from .optimizer import Optimizer, extras_of, state_like
 
 
 class RuleOptimizer(Optimizer):
     """Base of those. A subclass names its rule, its states and the rule's options.
 
-    ``foreach``, ``fused`` and ``capturable`` of torch's are accepted for compatibility: there is one way."""
+    ``foreach``, ``fused`` and ``capturable`` of torch's are accepted for compatibility: there is one way.
+
+    ``rounding``: how a 16-bit parameter takes updates smaller than its spacing. 'nearest' loses them; 'stochastic' rounds up or down
+    with the probability of what is cut off; 'kahan' keeps what is lost in 16 bits beside it; 'master' keeps a float32 copy, as
+    apex's O2 does. Parameters of 32 and 64 bits are not concerned."""
 
     _rule = ""
 
@@ -44,7 +48,8 @@ class RuleOptimizer(Optimizer):
         # on a GPU the count is a tensor there, which the step itself advances
         steps = [s["step"] if isinstance(s["step"], _C.Tensor) else s["step"] + 1 for s in states]
         _C._step(self._rule, params, [p.grad for p in params], [[s[name] for s in states] for name in names], states,
-                 self._notes(states, steps, group), steps, self._products(states, steps, group), self._options(group), self._found_inf)
+                 self._notes(states, steps, group), steps, self._products(states, steps, group), self._options(group), self._found_inf,
+                 group["rounding"], extras_of(params, states, group["rounding"]))
 
     def _counts_there(self) -> bool:
         """Whether a GPU may count the steps itself."""

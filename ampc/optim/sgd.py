@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Dict, Optional
 
 from .. import _C
-from .optimizer import Optimizer, check_options, state_like
+from .optimizer import Optimizer, check_options, check_rounding, extras_of, state_like
 
 
 class SGD(Optimizer):
@@ -18,20 +18,21 @@ class SGD(Optimizer):
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float = 0,
                  nesterov: bool = False, *, maximize: bool = False, foreach: Optional[bool] = None, differentiable: bool = False,
-                 fused: Optional[bool] = None) -> None:
+                 fused: Optional[bool] = None, rounding: str = "nearest") -> None:
         check_options("SGD", lr=(lr, 0.0, None), momentum=(momentum, 0.0, None), weight_decay=(weight_decay, 0.0, None))
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("SGD: Nesterov momentum needs `momentum` above 0 and `dampening` 0")
         if differentiable:
             raise NotImplementedError("SGD: differentiable steps are not supported")
         super().__init__(params, {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
-                                  "nesterov": nesterov, "maximize": maximize})
+                                  "nesterov": nesterov, "maximize": maximize, "rounding": check_rounding(type(self).__name__, rounding)})
 
     def _step_group(self, group: Dict[str, Any]) -> None:
         params = [p for p in group["params"] if p.grad is not None]
         if not params:
             return
-        states = [self.state[p] for p in params] if group["momentum"] else [{} for _ in params]
+        kept = group["momentum"] or group["rounding"] in ("kahan", "master")
+        states = [self.state[p] for p in params] if kept else [{} for _ in params]
         momenta, steps = None, [2] * len(params)
         if group["momentum"]:
             momenta = [state.get("momentum_buffer") for state in states]
@@ -41,7 +42,8 @@ class SGD(Optimizer):
         options = {name: float(group[name]) for name in ("lr", "momentum", "dampening", "weight_decay")}
         _C._step("sgd", params, [p.grad for p in params], [] if momenta is None else [momenta], states,
                  {} if momenta is None else {"momentum_buffer": momenta}, steps, None,
-                 {**options, "nesterov": group["nesterov"], "maximize": group["maximize"]}, self._found_inf)
+                 {**options, "nesterov": group["nesterov"], "maximize": group["maximize"]}, self._found_inf, group["rounding"],
+                 extras_of(params, states, group["rounding"]))
 
     def _can_leave_out(self) -> bool:
         # with dampening, whether a momentum is the first must be known here

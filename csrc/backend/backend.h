@@ -4,6 +4,7 @@
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
 
+#include "../kernels/rounding.h"
 #include "../kernels/rule_options.h"
 #include "../ops/op.h"
 #include "../tensor/copies.h"
@@ -31,6 +32,9 @@ enum { AC_MAX_STATE = 3 };
 typedef struct {
     ac_tensor *grad, *param, *state[AC_MAX_STATE];
     ac_rule_place at;
+    ac_rounding rounding; /* of a 16-bit parameter; `extra` is its compensation or its master, else NULL */
+    ac_tensor *extra;
+    uint64_t seed, offset; /* stochastic: of the generator, numel numbers from there on */
     ac_tensor *count;      /* on a GPU: that number as a float32 there, advanced by the step; NULL: `at.step` */
     ac_kept kept[AC_KEPT]; /* packed copies of the parameter that the step packs again while it has the values */
 } ac_update;

@@ -4,6 +4,7 @@
 #define AC_CUDA_ARGS_H
 
 #include "../base/dtype.h"
+#include "../kernels/rounding.h"
 #include "../kernels/rule_options.h"
 #include "../kernels/space.h"
 #include "../kernels/windows.h"
@@ -260,6 +261,9 @@ typedef struct {
     ac_rule_place at; /* step: with this one */
     int64_t numel, first_piece;
     int8_t grad_dtype, param_dtype, state_dtype, copy_dtype;
+    int8_t rounding; /* ac_rounding; and what that has beside the parameter */
+    void *extra;
+    uint64_t seed, offset;
 } ac_gpu_item;
 
 /* What a look at gradients finds, the ledger's row of a tensor: numbers as doubles, so that a table of them is a

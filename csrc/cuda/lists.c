@@ -197,10 +197,10 @@ int ac_cuda_scale(ac_tensor *const *tensors, int n, double factor) {
 /* -- optimizers ------------------------------------------------------------------------------------- */
 
 /* The columns of a list of updates: gradient, parameter, state. */
-enum { GRAD, PARAM, STATE, COLUMNS = STATE + AC_MAX_STATE };
+enum { GRAD, PARAM, EXTRA, STATE, COLUMNS = STATE + AC_MAX_STATE };
 
 static ac_tensor *column(const ac_update *u, int c) {
-    return c == GRAD ? u->grad : c == PARAM ? u->param : u->state[c - STATE];
+    return c == GRAD ? u->grad : c == PARAM ? u->param : c == EXTRA ? u->extra : u->state[c - STATE];
 }
 
 static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
@@ -208,6 +208,8 @@ static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
     it->param = ac_data(dense[PARAM]), it->param_dtype = (int8_t)dense[PARAM]->dtype;
     it->numel = u->param->numel, it->at = u->at;
     if (u->count) it->step = ac_data(u->count);
+    it->rounding = (int8_t)u->rounding, it->seed = u->seed, it->offset = u->offset;
+    if (dense[EXTRA]) it->extra = ac_data(dense[EXTRA]);
     for (int k = 0; k < AC_MAX_STATE; k++) {
         if (!dense[STATE + k]) continue;
         it->state[k] = ac_data(dense[STATE + k]), it->state_dtype = (int8_t)dense[STATE + k]->dtype;

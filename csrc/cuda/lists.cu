@@ -2,6 +2,8 @@
  * is a block's; every read is 16 bytes wide where the tensor is aligned. */
 #include "device.cuh"
 
+#include "../base/rng.h"
+
 /* The tensor that piece p belongs to. */
 DEV const ac_gpu_item *owner_of(const ac_gpu_item *items, int n, int64_t piece) {
     int lo = 0, hi = n;
@@ -171,15 +173,33 @@ template <class Rule, class R, class K> DEV void step_value(const ac_gpu_item *i
     p = Rule::update(&k, g, p, s, (it->state[0] != nullptr) + (it->state[1] != nullptr) + (it->state[2] != nullptr));
 }
 
+/* What a 16-bit parameter takes of an update; see rounding.h. */
+DEV_CALL float rounded(const ac_gpu_item *it, int64_t i, float old, float x) {
+    if (it->rounding == AC_ROUND_master) ((float *)it->extra)[i] = x;
+    if (it->rounding == AC_ROUND_stochastic) {
+        ac_philox_block random = ac_philox(it->seed, it->offset + (uint64_t)i / 4);
+        return ac_round_stochastic(x, it->param_dtype == AC_bfloat16, random.v[i % 4]);
+    }
+    if (it->rounding != AC_ROUND_kahan) return x;
+    ac_gpu_ref lost = {it->extra, 0, 0, it->param_dtype}, param = {it->param, 0, 0, it->param_dtype};
+    float by = x - old + load_real<float>(lost, i);
+    store_real<float>(param, i, old + by);
+    float now = load_real<float>(param, i);
+    store_real<float>(lost, i, by - (now - old));
+    return now;
+}
+
 template <class R, class Rule>
 DEV void step_elements(const ac_gpu_item *it, const typename Lane<R>::Constants &k, int64_t first, int64_t end) {
     ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype}, param = {it->param, 0, 0, it->param_dtype};
     ac_gpu_ref copy = {it->copy, 0, 0, it->copy_dtype};
     for (int64_t i = first + threadIdx.x; i < end; i += AC_GPU_THREADS) {
-        R p = load_real<R>(param, i), s[AC_GPU_STATE] = {0, 0, 0};
+        R old = load_real<R>(param, i), p = old, s[AC_GPU_STATE] = {0, 0, 0};
+        if (it->rounding == AC_ROUND_master) p = (R)((const float *)it->extra)[i];
         for (int n = 0; n < AC_GPU_STATE; n++)
             if (it->state[n]) s[n] = load_real<R>({it->state[n], 0, 0, it->state_dtype}, i);
         step_value<Rule>(it, k, load_real<R>(grad, i), p, s);
+        if (it->rounding != AC_ROUND_nearest) p = (R)rounded(it, i, (float)old, (float)p);
         store_real<R>(param, i, p);
         for (int n = 0; n < AC_GPU_STATE; n++)
             if (it->state[n]) store_real<R>({it->state[n], 0, 0, it->state_dtype}, i, s[n]);
@@ -210,7 +230,7 @@ template <class Rule> DEV void step_run(const ac_gpu_item *it, const rule_consta
 }
 
 DEV bool all_aligned(const ac_gpu_item *it) {
-    bool wide = aligned(it->grad) && aligned(it->param) && aligned(it->copy) && it->grad_dtype != AC_float64;
+    bool wide = it->rounding == AC_ROUND_nearest && aligned(it->grad) && aligned(it->param) && aligned(it->copy) && it->grad_dtype != AC_float64;
     for (int n = 0; n < AC_GPU_STATE; n++) wide = wide && aligned(it->state[n]);
     return wide;
 }

@@ -3,9 +3,11 @@
 #include "cpu.h"
 
 #include "../base/alloc.h"
+#include "../base/rng.h"
 #include "gemm.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 typedef struct {
     ac_update *updates;
@@ -80,6 +82,32 @@ static void write_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, in
                                      (char *)ac_data(t) + ac_space_offset(&all, at + i) * item, 1);
 }
 
+static float nearest(ac_dtype dtype, float x) {
+    return dtype == AC_bfloat16 ? ac_bf16_to_f32(ac_f32_to_bf16(x)) : ac_f16_to_f32(ac_f32_to_f16(x));
+}
+
+/* The values that a 16-bit parameter takes, in float32: from what it had and what the rule made. */
+static void round_run(const ac_loops *loops, const ac_update *u, int64_t at, int64_t n, const float *old,
+                      float *values) {
+    ac_dtype dtype = u->param->dtype;
+    double room[AC_TILE];
+    if (u->rounding == AC_ROUND_master) write_at(loops, AC_LANE_F32, u->extra, at, n, values);
+    if (u->rounding == AC_ROUND_kahan) {
+        float *lost = read_at(loops, AC_LANE_F32, u->extra, at, n, room);
+        for (int64_t i = 0; i < n; i++) {
+            float by = values[i] - old[i] + lost[i];
+            values[i] = nearest(dtype, old[i] + by);
+            lost[i] = by - (values[i] - old[i]);
+        }
+        write_at(loops, AC_LANE_F32, u->extra, at, n, lost);
+    }
+    for (int64_t i = 0; i < n && u->rounding == AC_ROUND_stochastic; i++) {
+        uint64_t number = (uint64_t)(at + i);
+        ac_philox_block random = ac_philox(u->seed, u->offset + number / 4);
+        values[i] = ac_round_stochastic(values[i], dtype == AC_bfloat16, random.v[number % 4]);
+    }
+}
+
 /* All of an update's tensors lie in one run each, in lane type: it needs no buffers. */
 static bool is_direct(const ac_update *u) {
     ac_dtype lane = ac_lane_dtype(ac_lane_of(u->param->dtype));
@@ -96,10 +124,14 @@ static void step_run(ac_rule rule, const ac_step *how, const ac_update *u, int64
     ac_lane lane = ac_lane_of(u->param->dtype);
     double g[AC_TILE], p[AC_TILE], s[AC_MAX_STATE][AC_TILE];
     const void *grad = read_at(loops, lane, u->grad, at, n, g);
-    void *param = read_at(loops, lane, u->param, at, n, p), *state[AC_MAX_STATE];
+    void *param = read_at(loops, lane, u->rounding == AC_ROUND_master ? u->extra : u->param, at, n, p);
+    void *state[AC_MAX_STATE];
+    float old[AC_TILE];
+    if (u->rounding == AC_ROUND_kahan) memcpy(old, param, (size_t)n * sizeof *old);
     for (int k = 0; k < AC_MAX_STATE; k++)
         state[k] = u->state[k] ? read_at(loops, lane, u->state[k], at, n, s[k]) : NULL;
     loops->step[rule][lane](n, &how->options, &u->at, grad, param, state);
+    if (u->rounding != AC_ROUND_nearest) round_run(loops, u, at, n, old, param);
     write_at(loops, lane, u->param, at, n, param);
     for (int k = 0; k < AC_MAX_STATE; k++)
         if (u->state[k]) write_at(loops, lane, u->state[k], at, n, state[k]);

@@ -22,6 +22,12 @@ static int check(const ac_update *u, int i) {
     if (!ac_same_shape(u->param, u->grad))
         return ac_fail(AC_RUNTIME, "optimizer: parameter %d has shape %s and its gradient %s", i,
                        ac_shape_text(u->param, want), ac_shape_text(u->grad, got));
+    ac_dtype wanted = u->rounding == AC_ROUND_master ? AC_float32 : u->param->dtype;
+    if (u->extra && (!ac_same_shape(u->param, u->extra) || u->extra->dtype != wanted ||
+                     ac_device_of(u->extra) != ac_device_of(u->param)))
+        return ac_fail(AC_RUNTIME, "optimizer: parameter %d needs a %s of shape %s beside it, got a %s of shape %s", i,
+                       ac_dtypes[wanted].name, ac_shape_text(u->param, want), ac_dtypes[u->extra->dtype].name,
+                       ac_shape_text(u->extra, got));
     if (ac_overlaps_itself(u->param))
         return ac_fail(AC_RUNTIME, "optimizer: elements of parameter %d share memory (expanded?)", i);
     for (int k = 0; k < AC_MAX_STATE; k++)
@@ -70,6 +76,7 @@ void ac_optim_end(ac_update *updates, int n, int done) {
         ac_update *u = &updates[i];
         u->grad->storage->readers--;
         if (i < done) ac_wrote(u->param);
+        if (i < done && u->extra) ac_wrote(u->extra);
         ac_copies_give_back(u->param, u->kept, i < done);
         for (int k = 0; k < AC_MAX_STATE; k++)
             if (i < done && u->state[k]) ac_wrote(u->state[k]);

@@ -1,6 +1,7 @@
 /* Multi-tensor optimizer steps and norms for Python. */
 #include "state.h"
 
+#include "../base/rng.h"
 #include "../optim/optim.h"
 
 /* A list of Tensors (None where `holes`); the array is the caller's to free. */
@@ -160,10 +161,34 @@ static int take_columns(ac_update *u, Py_ssize_t n, PyObject *columns) {
     return 0;
 }
 
+/* `rounding` for every 16-bit parameter; `extras` holds its compensations or masters, None elsewhere. */
+static int take_rounding(ac_update *u, Py_ssize_t n, const char *rounding, PyObject *extras) {
+    static const char *const names[] = {"nearest", "stochastic", "kahan", "master"};
+    int which = 0;
+    while (which < 4 && strcmp(rounding, names[which]) != 0) which++;
+    if (which == 4) return PyErr_Format(PyExc_ValueError, "optimizer: there is no rounding '%s'", rounding), -1;
+    if (column(u, n, extras, offsetof(ac_update, extra), true, "extras") < 0) return -1;
+    bool beside = which == AC_ROUND_kahan || which == AC_ROUND_master;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        bool half = ac_is_half(u[i].param->dtype);
+        if ((half && beside) != (u[i].extra != NULL))
+            return PyErr_Format(PyExc_ValueError, "extras[%zd]: %s", i,
+                                u[i].extra ? "must be None" : "this rounding needs a tensor"),
+                   -1;
+        if (!half || which == AC_ROUND_nearest) continue;
+        ac_generator *g = ac_default_generator();
+        u[i].rounding = (ac_rounding)which;
+        if (which == AC_ROUND_stochastic) u[i].seed = g->seed, u[i].offset = ac_generator_take(g, u[i].param->numel);
+    }
+    return 0;
+}
+
 /* What is read and written as it is. */
 static int settle(const ac_update *u, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++)
-        if (ac_settle(u[i].param) < 0 || ac_settle_all(u[i].state, AC_MAX_STATE) < 0) return (void)ac_raise(), -1;
+        if (ac_settle(u[i].param) < 0 || ac_settle_all(u[i].state, AC_MAX_STATE) < 0 ||
+            ac_settle_all(&u[i].extra, 1) < 0)
+            return (void)ac_raise(), -1;
     return 0;
 }
 
@@ -178,16 +203,18 @@ static PyObject *run(ac_rule rule, ac_update *u, Py_ssize_t n, const ac_step *ho
     return note_states(states, notes, done) == 0 && !failed ? Py_NewRef(Py_None) : NULL;
 }
 
-/* _step(rule, params, grads, columns, states, notes, steps, products | None, options, found_inf = None): one update of
- * every parameter; `columns` are the rule's states, a list of tensors each */
+/* _step(rule, params, grads, columns, states, notes, steps, products | None, options, found_inf = None,
+ * rounding = 'nearest', extras = None): one update of every parameter; `columns` are the rule's states, a list of
+ * tensors each */
 static PyObject *step(PyObject *module, PyObject *args) {
-    PyObject *params, *grads, *columns, *states, *notes, *steps, *products, *options, *gate = Py_None, *result = NULL;
-    const char *name;
+    PyObject *params, *grads, *columns, *states, *notes, *steps, *products, *options, *gate = Py_None,
+                                                                                      *extras = Py_None, *result = NULL;
+    const char *name, *rounding = "nearest";
     ac_step how = {.found_inf = NULL};
     (void)module;
-    if (!PyArg_ParseTuple(args, "sO!O!O!O!O!O!OO!|O", &name, &PyList_Type, &params, &PyList_Type, &grads, &PyList_Type,
-                          &columns, &PyList_Type, &states, &PyDict_Type, &notes, &PyList_Type, &steps, &products,
-                          &PyDict_Type, &options, &gate))
+    if (!PyArg_ParseTuple(args, "sO!O!O!O!O!O!OO!|OsO", &name, &PyList_Type, &params, &PyList_Type, &grads,
+                          &PyList_Type, &columns, &PyList_Type, &states, &PyDict_Type, &notes, &PyList_Type, &steps,
+                          &products, &PyDict_Type, &options, &gate, &rounding, &extras))
         return NULL;
     int rule = rule_of(name);
     Py_ssize_t n = PyList_GET_SIZE(params);
@@ -197,7 +224,8 @@ static PyObject *step(PyObject *module, PyObject *args) {
                 column(u, n, grads, offsetof(ac_update, grad), false, "grads") == 0 &&
                 take_columns(u, n, columns) == 0 && step_counts(u, n, steps) == 0 &&
                 take_products(u, n, products) == 0 && check_states(states, n) == 0 && check_notes(notes, n) == 0 &&
-                take_options(options, &how.options) == 0 && take_gate(gate, u, n, &how) == 0 && settle(u, n) == 0;
+                take_options(options, &how.options) == 0 && take_gate(gate, u, n, &how) == 0 &&
+                take_rounding(u, n, rounding, extras) == 0 && settle(u, n) == 0;
     if (good) result = run((ac_rule)rule, u, n, &how, states, notes);
     PyMem_Free(u);
     return result;
