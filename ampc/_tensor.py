@@ -508,10 +508,7 @@ def equal(self: Tensor, other: Tensor) -> bool:
 @method
 def allclose(self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """True when |self - other| <= atol + rtol * |other| everywhere."""
-    close = ((self - other).abs() <= atol + rtol * other.abs()) | (self == other)
-    if equal_nan:
-        close = close | (self.isnan() & other.isnan())
-    return bool(close.all())
+    return bool(_f["isclose"](self, other, rtol, atol, equal_nan).all())
 
 
 # -- Python's protocols -------------------------------------------------------------------------------------

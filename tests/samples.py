@@ -147,7 +147,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "isinf": pointwise(np.isinf, np.array([1.0, np.nan, np.inf, -np.inf])),
     "isfinite": pointwise(np.isfinite, np.array([1.0, np.nan, np.inf, -np.inf])),
     "logical_not": pointwise(np.logical_not, np.array([0.0, 1.0, -2.0])),
-    "bitwise_not": pointwise(np.invert, ints(9, 4)),
+    "bitwise_not": [*pointwise(np.invert, ints(9, 4)), *pointwise(np.invert, np.array([[True, False, True], [False, False, True]]))],
     "gelu": [Sample((real(3, 4),), reference=lambda x: x * 0.5 * (1 + erf(x / math.sqrt(2))), torch=F("gelu")),
              Sample((real(3, 4),), {"approximate": "tanh"}, torch=F("gelu"),
                     reference=lambda x, approximate: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))],

@@ -1,6 +1,8 @@
 """Autograd: backward, grad, hooks, modes, in-place writes, Python Functions."""
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -329,3 +331,20 @@ def test_two_threads_train_two_models():
     for k in range(2):
         train(alone, k)
     assert together == alone
+
+
+@pytest.mark.cpu
+def test_grad_makes_only_what_is_asked_for():
+    """The gradient of a large weight is not made for autograd.grad(y, [x])."""
+    code = """
+import ampc
+x, w = ampc.ones(2, 2000, requires_grad=True), ampc.ones(2000, 2000, requires_grad=True)
+y = ampc.nn.functional.linear(x, w)
+before = ampc._C._memory()["peak"]
+(g,) = ampc.autograd.grad(y, [x], ampc.ones_like(y), retain_graph=True)
+print(ampc._C._memory()["peak"] - before, g.sum().item())
+both = ampc.autograd.grad(y, [x, w], ampc.ones_like(y))
+print(both[0].equal(g), both[1].sum().item())
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert int(out[0]) < 1 << 20 and float(out[1]) == 2 * 2000 * 2000 and out[2] == "True" and float(out[3]) == 2 * 2000 * 2000

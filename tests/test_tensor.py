@@ -301,3 +301,23 @@ def test_overlapping_writes_do_not_corrupt():
     y = ampc.arange(9.0).view(3, 3)
     y.copy_(y.t())
     assert y.tolist() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+
+
+def test_truth_values_and_bits():
+    a, b = ampc.tensor([True, False, True]), ampc.tensor([True, True, False])
+    assert (~a).tolist() == ampc.bitwise_not(a).tolist() == [False, True, False] and (~a).dtype is ampc.bool
+    assert (a ^ b).tolist() == [False, True, True] and (a | b).all() and (a & b).tolist() == [True, False, False]
+    c = a.clone()
+    c.bitwise_not_()
+    assert c.tolist() == [False, True, False] and ampc.bitwise_not(a, out=ampc.empty(3, dtype=ampc.bool)).tolist() == c.tolist()
+    assert (a + b).tolist() == [True, True, True] and (a + b).dtype is ampc.bool
+    with pytest.raises(RuntimeError, match="logical_xor"):
+        a - b
+    with pytest.raises(RuntimeError, match="logical_not"):
+        -a
+    x = ampc.tensor([0, 1, -100, 127], dtype=ampc.int8)
+    assert (x << 3).tolist() == [0, 8, -32, -8] and (x >> 1).tolist() == [0, 0, -50, 63] and (~x).tolist() == [-1, -2, 99, -128]
+    assert (1 << ampc.tensor([0, 3])).tolist() == [1, 8]
+    x <<= 1
+    x >>= ampc.tensor([1, 1, 1, 1], dtype=ampc.int8)
+    assert x.tolist() == [0, 1, 28, -1] and x.dtype is ampc.int8

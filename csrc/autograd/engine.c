@@ -245,6 +245,16 @@ static int hand_on(engine *e, ac_node *n, ac_tensor **given) {
     return failed;
 }
 
+/* Inputs of n that lead to nothing that is asked for. */
+static uint64_t unneeded_of(engine *e, const ac_node *n) {
+    uint64_t mask = 0;
+    for (int k = 0; k < n->n_in && k < 64 && e->args->inputs; k++) {
+        const ac_node *to = n->edges[k].node;
+        if (to && !e->tasks[*slot_of(e, to)].needed) mask |= (uint64_t)1 << k;
+    }
+    return mask;
+}
+
 static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
     if (n->released)
         return ac_fail(AC_RUNTIME,
@@ -253,7 +263,7 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
                        n->name);
     ac_tensor *few[8] = {NULL}, **given = n->n_in <= 8 ? few : ac_calloc((size_t)n->n_in * sizeof *given);
     if (!given) return -1;
-    int failed = ac_formula_run(n, grads, given, e->args->create_graph, !e->args->inputs);
+    int failed = ac_formula_run(n, grads, given, e->args->create_graph, !e->args->inputs, unneeded_of(e, n));
     if (!failed) failed = hand_on(e, n, given);
     for (int k = 0; k < n->n_in; k++) ac_tensor_clear(&given[k]);
     if (given != few) ac_free(given, (size_t)n->n_in * sizeof *given);

@@ -25,8 +25,9 @@ T ac_f_keep(ac_formula *c, ac_tensor *t) {
     return c->owned[c->n++] = t;
 }
 
-int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, bool accumulates) {
-    ac_formula c = {.node = node, .g = grads, .given = given, .graph = graph, .room = 24};
+int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, bool accumulates,
+                   uint64_t unneeded) {
+    ac_formula c = {.node = node, .g = grads, .given = given, .graph = graph, .unneeded = unneeded, .room = 24};
     c.accumulates = accumulates && !graph;
     c.owned = c.few;
     int failed = node->backward(&c);

@@ -16,14 +16,16 @@ struct ac_formula {
     ac_tensor **given;    /* what the formula gives, owned */
     bool graph;           /* a graph of the gradient itself is wanted */
     bool accumulates;     /* gradients of leaves are added to their .grad, nothing is captured */
+    uint64_t unneeded;    /* inputs, of the first 64, whose gradients nobody asked for */
     bool failed;
     int n;
     ac_tensor *few[24], **owned;
     int room;
 };
 
-/* Runs node's formula; given[i] (new or NULL) for each input. */
-int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, bool accumulates) AC_CHECKED;
+/* Runs node's formula; given[i] (new or NULL) for each input; bit i of `unneeded`: that one need not be made. */
+int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, bool accumulates,
+                   uint64_t unneeded) AC_CHECKED;
 
 /* -- what a formula reads -- */
 T ac_f_grad(ac_formula *c, int result);   /* gradient of a result; zeros when none arrived */
@@ -33,7 +35,9 @@ T ac_f_result(ac_formula *c, int result); /* a saved result */
  * where somebody watches (hooks, a graph, captured inputs), where there is none yet, or not in `dtype`. */
 T ac_f_sink(ac_formula *c, int input, ac_dtype dtype);
 static inline bool ac_f_has(const ac_formula *c, int input) { return c->node->saved[input].tensor != NULL; }
-static inline bool ac_f_wants(const ac_formula *c, int input) { return c->node->edges[input].node != NULL; }
+static inline bool ac_f_wants(const ac_formula *c, int input) {
+    return c->node->edges[input].node && !(input < 64 && (c->unneeded >> input & 1));
+}
 static inline const ac_spec *ac_f_input(const ac_formula *c, int input) { return &c->node->inputs[input]; }
 
 /* -- what it does -- */

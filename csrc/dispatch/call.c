@@ -8,7 +8,6 @@
 #include "../base/pool.h"
 #include "../ops/infer.h"
 #include "../ops/views.h"
-#include "../tensor/copies.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -17,12 +16,16 @@ static void *no_release(void) { return NULL; }
 static void no_acquire(void *state) { (void)state; }
 ac_lock_hooks ac_lock = {no_release, no_acquire};
 
-/* Below this many elements a kernel is over before another thread could use the lock. */
-enum { LOCK_ELEMENTS = 16384 };
-
 /* -- kernels ---------------------------------------------------------------------------------------- */
 
-static int run_kernel(const ac_run *run) {
+/* bool has one bit to turn, not the 64 of its lane. */
+static ac_op kernel_of(const ac_run *run) {
+    return run->op == AC_OP_bitwise_not && run->compute == AC_bool ? AC_OP_logical_not : run->op;
+}
+
+static int run_kernel(const ac_run *given) {
+    ac_run own = *given, *run = &own;
+    own.op = kernel_of(given);
     ac_device device = AC_CPU; /* a GPU wherever one takes part */
     int64_t work = 0;
     for (int i = 0; i < run->n_in; i++)
@@ -30,7 +33,7 @@ static int run_kernel(const ac_run *run) {
     for (int i = 0; i < run->n_out; i++)
         if (run->out[i]) work += run->out[i]->numel, device |= ac_device_of(run->out[i]);
     /* a GPU's kernels are only queued here; what waits for one is worth letting others run */
-    bool unlock = device == AC_CPU ? work >= LOCK_ELEMENTS : run->op == AC_OP_to_device;
+    bool unlock = device == AC_CPU ? work >= AC_LOCK_ELEMENTS : run->op == AC_OP_to_device;
     ac_kernel kernel = ac_backend_of(device)->kernels[run->op];
     void *state = unlock ? ac_lock.release() : NULL;
     int failed = kernel(run);
@@ -63,47 +66,10 @@ static void release_all(ac_tensor **tensors, int n) {
     for (int i = 0; i < n; i++) ac_tensor_clear(&tensors[i]);
 }
 
-/* -- weights kept packed ---------------------------------------------------------------------------- */
-
-/* Leaves that require gradients are weights: they are used again and again between two writes.
- * Memory that somebody else may write has no version to trust. */
-static bool is_weight(const ac_tensor *t) {
-    return t->meta && t->meta->requires_grad && !t->meta->node && !t->storage->exported && t->ndim == 2 &&
-           t->dtype != AC_float64 && t->numel > 0;
-}
-
-/* new: w packed for a product that rounds to kind.dtype; NULL inside when it is not to be kept. */
-static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
-    ac_tensor *kept = ac_copies_find(w, kind);
-    *panels = kept ? ac_tensor_retain(kept) : NULL;
-    if (kept) return 0;
-    const ac_backend *backend = ac_backend_of(ac_device_of(w));
-    int64_t bytes = backend->panels_bytes(w, kind.dtype, kind.out_first);
-    if (!ac_copies_have_room(bytes)) return 0;
-    ac_dims shape = {1, {bytes}};
-    ac_tensor *copy = ac_tensor_new_on(ac_device_of(w), AC_uint8, &shape);
-    if (!copy) return -1;
-    uint64_t content = w->storage->content;
-    void *state = w->numel < LOCK_ELEMENTS ? NULL : ac_lock.release();
-    bool fits = backend->pack(w, kind.dtype, kind.out_first, copy);
-    if (w->numel >= LOCK_ELEMENTS) ac_lock.acquire(state);
-    if (ac_interrupted()) {
-        ac_tensor_release(copy);
-        return ac_fail(AC_PYTHON, "interrupted");
-    }
-    if (fits && ac_copies_put(w, kind, copy, content) == 0) *panels = copy;
-    else ac_tensor_release(copy);
-    return fits && !*panels ? -1 : 0;
-}
-
 /* Any kernel; products in 16 bits take their weight from its packed copy. */
 static int run_product(ac_run *run) {
-    bool product = run->op == AC_OP_linear || run->op == AC_OP_mm;
-    if (!product || !ac_is_half(run->compute) || ac_autocast.no_cache || !is_weight(run->in[1])) return run_kernel(run);
-    bool gpu = ac_device_of(run->in[1]) != AC_CPU; /* takes a weight of that dtype as it is, and copies in one layout */
-    if (gpu && run->in[1]->dtype == run->compute) return run_kernel(run);
     ac_tensor *panels;
-    AC_TRY(weight_panels(run->in[1], (ac_copy_kind){run->compute, !gpu && run->op == AC_OP_linear}, &panels));
+    AC_TRY(ac_panels_for(run, &panels));
     run->panels = panels;
     int failed = run_kernel(run);
     ac_tensor_clear(&panels);

@@ -2,6 +2,7 @@
 #ifndef AC_DISPATCH_DISPATCH_H
 #define AC_DISPATCH_DISPATCH_H
 
+#include "../backend/backend.h"
 #include "../ops/op.h"
 
 /* How the core's lock (the GIL) is let go around large kernels; set once by csrc/python. */
@@ -10,6 +11,12 @@ typedef struct {
     void (*acquire)(void *state);
 } ac_lock_hooks;
 extern ac_lock_hooks ac_lock;
+
+/* Below this many elements a kernel is over before another thread could use the lock. */
+enum { AC_LOCK_ELEMENTS = 16384 };
+
+/* new: the weight of a 16-bit product as it is kept packed; NULL where the product packs for itself. */
+int ac_panels_for(const ac_run *run, ac_tensor **panels) AC_CHECKED;
 
 /* A composition: an operator written in other operators. */
 typedef int (*ac_compose_fn)(ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out);

@@ -261,7 +261,7 @@ int ac_gemm_run_on(const ac_gemm_call *g, const ac_micro *micro, bool *finite) {
     return g->a.lanes && g->b.lanes ? run_with(g, micro, ac_num_threads(), finite) : 0;
 }
 
-static int run_one(const ac_gemm_call *g, int hands) {
+static int run_whole(const ac_gemm_call *g, int hands) {
     bool finite = true;
     if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
     AC_TRY(run_with(g, ac_micro_for(g->a.round, true), hands, &finite));
@@ -269,6 +269,26 @@ static int run_one(const ac_gemm_call *g, int hands) {
     ac_gemm_call again = *g; /* what the split cannot hold, float32 panels can */
     again.panels = NULL;
     return run_with(&again, ac_micro_for(g->a.round, false), hands, &finite);
+}
+
+/* A large `b` in two parts would take as much memory again as the weight that it is: so many columns at a time. */
+static int run_one(const ac_gemm_call *g, int hands) {
+    enum { MOST_PANELS = 8 << 20, COLUMNS = 256 };
+    const ac_micro *micro = ac_micro_for(g->a.round, true);
+    ac_cut cut = ac_cut_of(micro->kind, g->b.k);
+    int64_t bytes = ac_panels_bytes(&cut, g->b.lanes), at_once = g->b.lanes;
+    if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS)
+        at_once = ceil_div(MOST_PANELS / ceil_div(bytes, g->b.lanes), COLUMNS) * COLUMNS;
+    if (at_once >= g->b.lanes) return run_whole(g, hands);
+    for (int64_t j = 0; j < g->b.lanes; j += at_once) {
+        ac_gemm_call some = *g;
+        some.b.lanes = least(at_once, g->b.lanes - j);
+        some.b.data = (const char *)g->b.data + j * g->b.lane_stride * ac_itemsize(g->b.dtype);
+        some.c = g->c + j * ac_itemsize(g->c_dtype);
+        some.bias = g->bias ? g->bias + j : NULL;
+        AC_TRY(run_whole(&some, hands));
+    }
+    return 0;
 }
 
 /* -- batches --------------------------------------------------------------------------------------------------- */

@@ -78,8 +78,17 @@ static int pointwise_dtype(ac_infer *i) {
     return 0;
 }
 
+/* What has no meaning for truth values, and what is meant. */
+static int refuse_bool(const ac_infer *i) {
+    bool sub = i->info == &ac_ops[AC_OP_sub], neg = i->info == &ac_ops[AC_OP_neg];
+    if (i->compute != AC_bool || !(sub || neg)) return 0;
+    return ac_fail(AC_RUNTIME, "%s: bool tensors have no %s; use %s", i->info->python, sub ? "difference" : "negative",
+                   sub ? "^ or logical_xor" : "~ or logical_not");
+}
+
 int ac_infer_pointwise(ac_infer *i) {
     AC_TRY(pointwise_dtype(i));
+    AC_TRY(refuse_bool(i));
     ac_spec *out = &i->out[0];
     out->dtype = i->info->result == AC_RESULT_BOOL ? AC_bool : i->compute;
     out->shape = ac_shape_of(i->in[0]);

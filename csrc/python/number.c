@@ -74,6 +74,8 @@ BOTH(mul, mul, NULL)
 INPLACE(div, div, NULL)
 BOTH(floordiv, floor_divide, NULL)
 BOTH(mod, remainder, NULL)
+BOTH(lshift, bitwise_left_shift, NULL)
+BOTH(rshift, bitwise_right_shift, NULL)
 BOTH(and, bitwise_and, NULL)
 BOTH(or, bitwise_or, NULL)
 BOTH(xor, bitwise_xor, NULL)
@@ -165,6 +167,8 @@ PyType_Slot ac_tensor_number_slots[] = {{Py_nb_add, nb_add},
                                         {Py_nb_remainder, nb_mod},
                                         {Py_nb_power, nb_pow},
                                         {Py_nb_matrix_multiply, nb_matmul},
+                                        {Py_nb_lshift, nb_lshift},
+                                        {Py_nb_rshift, nb_rshift},
                                         {Py_nb_and, nb_and},
                                         {Py_nb_or, nb_or},
                                         {Py_nb_xor, nb_xor},
@@ -183,6 +187,8 @@ PyType_Slot ac_tensor_number_slots[] = {{Py_nb_add, nb_add},
                                         {Py_nb_inplace_floor_divide, nb_ifloordiv},
                                         {Py_nb_inplace_remainder, nb_imod},
                                         {Py_nb_inplace_power, nb_ipow},
+                                        {Py_nb_inplace_lshift, nb_ilshift},
+                                        {Py_nb_inplace_rshift, nb_irshift},
                                         {Py_nb_inplace_and, nb_iand},
                                         {Py_nb_inplace_or, nb_ior},
                                         {Py_nb_inplace_xor, nb_ixor},
