@@ -115,6 +115,23 @@ def test_memory_that_others_see_does_not_wait():
     assert pending() == 0
 
 
+def test_bytes_seen_as_another_dtype_are_settled_first():
+    g = ampc.ones(4)
+    wide = g.view(ampc.float64)
+    ampc._C._scale_all([g], 2.0)
+    assert pending() == 1
+    twos = np.full(4, 2, np.float32).view(np.float64)
+    assert ampc._C._look([wide])[0, 0].item() == float((twos**2).sum()) and pending() == 0
+    ampc._C._scale_all([g], 2.0)
+    ampc._C._scale_all([wide], 1.0)
+    assert wide.tolist() == np.full(4, 4, np.float32).view(np.float64).tolist() and g.tolist() == [4.0] * 4
+    p = ampc.nn.Parameter(ampc.zeros(2, dtype=ampc.float64))
+    ampc._C._scale_all([g], 0.5)
+    p.grad = wide
+    ampc.optim.SGD([p], lr=1.0).step()
+    assert p.tolist() == (-twos).tolist()
+
+
 def norm_of(p):
     return math.sqrt(float((VALUES.astype(np.float64) ** 2).sum()))
 

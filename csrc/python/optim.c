@@ -22,6 +22,14 @@ static ac_tensor **list_of(PyObject *list, bool holes, const char *what) {
     return all;
 }
 
+/* A factor that waits is that of the storage's own dtype: bytes seen as another one are not what it multiplies. */
+static int settle_others(ac_tensor *const *all, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (all[i] && all[i]->storage->pending_dtype != all[i]->dtype && ac_settle(all[i]) < 0)
+            return (void)ac_raise(), -1;
+    return 0;
+}
+
 /* One column of the updates from a Python list; a missing list leaves it NULL. */
 static int column(ac_update *u, Py_ssize_t n, PyObject *list, size_t offset, bool holes, const char *what) {
     if (list == Py_None) return 0;
@@ -185,10 +193,11 @@ static int take_rounding(ac_update *u, Py_ssize_t n, const char *rounding, PyObj
 
 /* What is read and written as it is. */
 static int settle(const ac_update *u, Py_ssize_t n) {
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (ac_settle(u[i].param) < 0 || ac_settle_all(u[i].state, AC_MAX_STATE) < 0 ||
-            ac_settle_all(&u[i].extra, 1) < 0)
-            return (void)ac_raise(), -1;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (settle_others(&u[i].grad, 1) < 0) return -1;
+        bool settled = ac_settle(u[i].param) == 0 && ac_settle_all(u[i].state, AC_MAX_STATE) == 0;
+        if (!settled || ac_settle_all(&u[i].extra, 1) < 0) return (void)ac_raise(), -1;
+    }
     return 0;
 }
 
@@ -247,6 +256,10 @@ static PyObject *look(PyObject *module, PyObject *args) {
         PyMem_Free(all);
         return NULL;
     }
+    if (settle_others(all, n) < 0) {
+        PyMem_Free(all);
+        return NULL;
+    }
     ac_dims shape = {2, {n, sizeof(ac_found) / sizeof(double)}};
     ac_tensor *table = ac_tensor_new(AC_float64, &shape);
     int failed = table ? 0 : -1;
@@ -282,8 +295,10 @@ static PyObject *scale_all(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &factor)) return NULL;
     ac_tensor **all = list_of(list, false, "tensors");
     if (!all) return NULL;
-    int failed = ac_optim_scale(all, (int)PyList_GET_SIZE(list), factor);
+    bool settled = settle_others(all, PyList_GET_SIZE(list)) == 0;
+    int failed = settled ? ac_optim_scale(all, (int)PyList_GET_SIZE(list), factor) : 0;
     PyMem_Free(all);
+    if (!settled) return NULL;
     if (failed) return ac_raise();
     Py_RETURN_NONE;
 }
