@@ -289,6 +289,20 @@ def test_nans_that_no_scale_prevents_leave_it():
     assert s.get_scale() == 8
 
 
+@pytest.mark.cpu
+def test_an_overflow_beside_nans_is_an_overflow():
+    """Of two optimizers one meets infinity and the other, later, nan: the scale shrinks, at 1 and below, too."""
+    p, q = ampc.nn.Parameter(ampc.ones(1)), ampc.nn.Parameter(ampc.ones(1))
+    a, b, s = ampc.optim.SGD([p], lr=1), ampc.optim.SGD([q], lr=1), GradScaler("cpu", init_scale=4.0)
+    for want in (2, 1, 0.5, 0.25):
+        s.scale(p.detach().sum())
+        p.grad, q.grad = ampc.tensor([math.inf]), ampc.tensor([math.nan])
+        s.step(a)
+        s.step(b)
+        s.update()
+        assert s.get_scale() == want
+
+
 def test_last_step():
     w = [("first", ampc.nn.Parameter(ampc.ones(3))), ("second", ampc.nn.Parameter(ampc.ones(2, 2)))]
     opt, s = ampc.optim.SGD(w, lr=0.5), GradScaler("cpu", init_scale=8.0)

@@ -55,13 +55,14 @@ class LastStep:
         g, i, row = min(bad)
         return Culprit(name_of(optimizer, g, i), tuple(optimizer.param_groups[g]["params"][i].shape), int(row[INFS]), int(row[NANS]))
 
-    def only_nans(self) -> bool:
-        """Whether there were nans and no infinity."""
-        totals = [table.sum(0).tolist() for table, _ in self._seen]
-        return sum(t[NANS] for t in totals) > 0 and sum(t[INFS] for t in totals) == 0
-
     def __repr__(self) -> str:
         return f"LastStep(skipped={self.skipped}, scale={self.scale:g}, grad_norm={self.grad_norm:g}, culprit={self.culprit})"
+
+
+def only_nans(tables: List[Tensor]) -> bool:
+    """Whether there were nans and no infinity in what passes saw."""
+    totals = [table.sum(0).tolist() for table in tables]
+    return sum(t[NANS] for t in totals) > 0 and sum(t[INFS] for t in totals) == 0
 
 
 def name_of(optimizer: Any, group: int, i: int) -> str:

@@ -21,7 +21,7 @@ from .. import _creation as make
 from .._C import Tensor
 from .._device import CPU
 from ._device_scale import DeviceScale
-from ._last_step import LastStep, name_of
+from ._last_step import LastStep, name_of, only_nans
 from ._ledger import remember
 from .autocast_mode import cuda_means_cpu
 
@@ -74,7 +74,7 @@ class GradScaler:
         self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
         self._min_scale, self._max_scale, self._hysteresis, self._fp16_gradients = min_scale, max_scale, hysteresis, bool(fp16_gradients)
         self._init_overflows = 0
-        self._bad_losses: List[Any] = []  # of this iteration: True, or flags on a GPU
+        self._bad_losses: List[Any] = []  # of this iteration: True, or, where the scale is on a GPU, flags there
         self._before_nans: Optional[float] = None  # the scale when steps began to meet nans alone
         self._nans_at_one = False  # and they were still there at scale 1
         self.last_step: Optional[LastStep] = None
@@ -163,7 +163,7 @@ class GradScaler:
 
     def _look_at_loss(self, value: Tensor) -> None:
         """Notes a loss that is nan before it is scaled."""
-        if value.is_cuda:
+        if isinstance(self._state, DeviceScale):
             self._bad_losses.append(value.isnan())
         elif math.isnan(value.item()):
             self._bad_losses.append(True)
@@ -354,20 +354,21 @@ class GradScaler:
             if not found:
                 raise AssertionError("update: no gradient was looked at since the last update(); call step(optimizer) first")
             if isinstance(state, DeviceScale):
-                state.update(found + [b * 2.0 for b in self._bad_losses if isinstance(b, Tensor)])
+                state.update(found + [b * 2.0 for b in self._bad_losses])
             else:
-                self._update_number(state, any(v.item() for v in found))
+                seen = [table for s in self._per_optimizer_states.values() for table, _ in s["seen"]]
+                bad = any(v.item() for v in found)
+                self._update_number(state, bad, bad and only_nans(seen))
         self._bad_losses = []
         self._per_optimizer_states = defaultdict(_fresh_state)
 
-    def _update_number(self, state: Any, found: bool) -> None:
+    def _update_number(self, state: Any, found: bool, nans: bool) -> None:
         """Tells overflow from what no scale would have prevented."""
-        only_nans = found and self.last_step is not None and self.last_step.only_nans()
-        if not only_nans:
+        if not nans:
             self._before_nans, self._nans_at_one = None, False
         if found and self._bad_losses:
             return
-        if only_nans:
+        if nans:
             if self._before_nans is None:
                 self._before_nans = state.scale
             if not self._nans_at_one and state.scale <= 1:

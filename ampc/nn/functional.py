@@ -206,7 +206,7 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
     if input.numel() == input.shape[0] * input.shape[1]:
         raise ValueError(f"instance_norm: needs more than 1 value per channel, got shape {list(input.shape)}")
     if running_mean is not None and running_var is not None:
-        found = input.detach().float()
+        found = input.detach().float() if input.dtype.itemsize == 2 else input.detach()
         for own, now in ((running_mean, found.mean(places)), (running_var, found.var(places))):
             own.detach().mul_(1 - momentum).add_(now.mean(0), alpha=momentum)
     return _f["_instance_norm"](input, input.shape[1], weight, bias, eps)

@@ -58,9 +58,8 @@ class RMSprop(RuleOptimizer):
         return ["square_avg"] + ["momentum_buffer"] * bool(group["momentum"]) + ["grad_avg"] * bool(group["centered"])
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        # `nesterov`: the rule's momentum is then the option's own, at the first step, too
         return {"lr": float(group["lr"]), "beta2": float(group["alpha"]), "eps": float(group["eps"]), "momentum": float(group["momentum"]),
-                "nesterov": True, "weight_decay": float(group["weight_decay"]), "centered": group["centered"], "maximize": group["maximize"]}
+                "weight_decay": float(group["weight_decay"]), "centered": group["centered"], "maximize": group["maximize"]}
 
 
 class Adadelta(RuleOptimizer):

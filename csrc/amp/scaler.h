@@ -4,10 +4,9 @@
 
 #include "../tensor/tensor.h"
 
-/* Dynamic loss scaling (Micikevicius et al., ICLR 2018):
- *     on overflow:             scale *= backoff, tracker = 0     (only the `hysteresis`-th in a row, and those after
- * it) else, every `interval`:  scale *= growth,  tracker = 0 The scale stays in [least, most], which are normal
- * float32: it never becomes 0, infinite or nan. */
+/* Dynamic loss scaling (Micikevicius et al., ICLR 2018). Overflow multiplies the scale by the backoff factor, once
+ * `hysteresis` of them have come in a row; `growth_interval` good steps in a row multiply it by the growth factor. It
+ * stays in [least, most], which are normal float32: it never becomes 0, infinite or nan. */
 typedef struct {
     float scale;
     double growth_factor, backoff_factor;

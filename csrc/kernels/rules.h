@@ -6,7 +6,7 @@ typedef struct {
     R sign, lr, decay, shrink, eps;   /* sign: of the gradient, with its factor */
     R b1, b2, rate, root, by_g, by_m; /* the moments' */
     R late;                           /* the rate that Adagrad's decay leaves */
-    R keep, take, ahead, now;         /* momentum's */
+    R momentum, keep, take, ahead, now;
     int centered;
 } S(rule_constants);
 
@@ -22,7 +22,7 @@ RULE S(rule_constants) S(rule_constants_of)(const ac_rule_options *o, const ac_r
     k.late = (R)(o->lr / (1 + (at->step - 1) * o->later));
     k.rate = (R)(o->lr / bias1), k.root = (R)(1 / sqrt(bias2));
     k.by_g = (R)(o->lr * (1 - now) / (1 - product)), k.by_m = (R)(o->lr * next / (1 - product * next));
-    k.keep = first ? 0 : (R)o->momentum, k.take = first ? 1 : (R)(1 - o->dampening);
+    k.momentum = (R)o->momentum, k.keep = first ? 0 : (R)o->momentum, k.take = first ? 1 : (R)(1 - o->dampening);
     k.ahead = o->nesterov ? (R)o->momentum : 1, k.now = o->nesterov ? 1 : 0;
     k.centered = o->centered;
     return k;
@@ -70,7 +70,7 @@ DOING(rmsprop) {
     }
     d = d / ((R)M_SQRT(square) + k->eps);
     if (!heavy) return p - k->lr * d;
-    s[1] = k->ahead * s[1] + d;
+    s[1] = k->momentum * s[1] + d;
     return p - k->lr * s[1];
 }
 

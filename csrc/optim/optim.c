@@ -3,8 +3,6 @@
 #include "../base/alloc.h"
 #include "../base/pool.h"
 
-#include <math.h>
-
 static double factor_of(const ac_tensor *t) { return t->storage->pending ? t->storage->factor : 1; }
 
 static int check(const ac_update *u, int i) {
@@ -99,12 +97,6 @@ int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *fou
     ac_poll_release();
     ac_free(factors, bytes);
     return failed;
-}
-
-double ac_optim_norm(const ac_found *found, int n) {
-    double total = 0;
-    for (int i = 0; i < n; i++) total += found[i].squares;
-    return sqrt(total);
 }
 
 /* 16-bit values are multiplied at once: whoever reads them is to see them rounded. */

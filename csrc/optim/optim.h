@@ -17,8 +17,6 @@ void ac_optim_end(ac_update *updates, int n, int done);
 /* Pass A: what each tensor's values are when multiplied by `factor`; nothing is written. May run outside the lock,
  * between `hold` and `let_go`. */
 int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *found) AC_CHECKED;
-/* Euclidean norm of all that was found, in float64. */
-double ac_optim_norm(const ac_found *found, int n);
 /* Multiplies every tensor by `factor`. Where a tensor is all of its memory, and nobody else sees that, the factor is
  * only noted (ac_settle, dispatch.h): the optimizer's pass, or whoever reads it first, does the work. */
 int ac_optim_scale(ac_tensor *const *tensors, int n, double factor) AC_CHECKED;

@@ -252,7 +252,7 @@ static void test_scaler(void) {
     ac_tensor *g[2] = {filled(3, 3, 4, AC_float32), filled(100, 400, 2, AC_float16)};
     ac_found found[2];
     CHECK(ac_optim_look(g, 2, 0.5, found) == 0 && found[0].infs + found[1].nans == 0 && found[0].amax == 2);
-    CHECK(found[0].squares == 9 * 4 && found[1].squares == 40000 && ac_optim_norm(found, 2) == sqrt(40036));
+    CHECK(found[0].squares == 9 * 4 && found[1].squares == 40000);
     CHECK(ac_optim_scale(g, 2, 0.5) == 0 && ac_pending == 1 && at(g[0], 0) == 4 && at(g[1], 39999) == 1); /* noted; done */
     CHECK(ac_optim_look(g, 1, 0.5, found) == 0 && found[0].amax == 1);
     CHECK(ac_settle(g[0]) == 0 && ac_pending == 0 && at(g[0], 0) == 2);
