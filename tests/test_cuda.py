@@ -119,6 +119,39 @@ def test_convolutions_use_cudnn_where_it_takes_them():
             setattr(cudnn, name, 1)
 
 
+@pytest.mark.parametrize("layout", [ampc.contiguous_format, ampc.channels_last], ids=str)
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
+def test_half_convolutions_make_no_columns(dtype, layout):
+    """The implicit product needs no memory of the image's size beside its result; and gives the same bits in any order of threads."""
+    F, orders = ampc.nn.functional, (0, 1, 2, 5) if SIMULATED else (0,)
+    x, w, b = (t.to(dtype).requires_grad_() for t in (ampc.randn(3, 64, 12, 10).to(memory_format=layout), ampc.randn(32, 32, 3, 3), ampc.randn(32)))
+    g = ampc.randn(3, 32, 6, 10).to(dtype)
+
+    def run():
+        y = F.conv2d(x, w, b, stride=(2, 1), padding=1, groups=2)
+        return y.detach(), *ampc.autograd.grad(y, (x, w, b), g)
+
+    ampc.backends.cudnn.enabled = False
+    try:
+        runs = []
+        for order in orders:
+            if SIMULATED:
+                simulator("order", order)
+            ampc.cuda.synchronize()
+            before = ampc.cuda.memory_allocated()
+            ampc.cuda.reset_peak_memory_stats()
+            out = run()
+            ampc.cuda.synchronize()
+            room = ampc.cuda.max_memory_allocated() - before
+            runs.append([t.numpy(force=True).tobytes() for t in out])
+    finally:
+        ampc.backends.cudnn.enabled = True
+        if SIMULATED:
+            simulator("order", 0)
+    assert all(r == runs[0] for r in runs)
+    assert room < sum(t.nbytes for t in out) + 4096  # columns would have 100 KB
+
+
 # -- the same numbers ------------------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ DIRECT = [  # nd, channels, outs, sizes, kernel, stride, padding, dilation, grou
 ]
 
 
-@pytest.fixture(params=["cudnn", "columns"] if ON_GPU else ["cpu"])
+@pytest.fixture(params=["cudnn", "own"] if ON_GPU else ["cpu"])
 def ways(request):
     """The ways that a convolution has on this device."""
     ampc.backends.cudnn.enabled = request.param == "cudnn"

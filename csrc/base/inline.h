@@ -1,4 +1,4 @@
-/* Small functions that the CUDA kernels share with the C core. */
+/* Small functions, and how those are declared that the CUDA kernels share with the C core. */
 #ifndef AC_BASE_INLINE_H
 #define AC_BASE_INLINE_H
 
@@ -7,5 +7,10 @@
 #else
 #define AC_INLINE static inline
 #endif
+
+#include <stdint.h>
+
+AC_INLINE int64_t ac_least(int64_t x, int64_t y) { return x < y ? x : y; }
+AC_INLINE int64_t ac_ceil_div(int64_t x, int64_t by) { return (x + by - 1) / by; }
 
 #endif

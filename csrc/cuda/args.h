@@ -231,6 +231,31 @@ typedef struct {
     int64_t x_step[5], row_step, image_step;
 } ac_gpu_columned;
 
+/* A convolution as one product, out[m, j] = sum over k of rows[m, k] image[k, j] (+ bias[m]), of values that an image
+ * has under the taps of a window. One of k and j counts taps (channel, three places in the window), the other places
+ * (image of the batch, three of the lattice); the image is read where the two meet. Steps count elements; those of
+ * k's coordinates in `rows`, and of j's in `out`, are `tap_step` and `place_step`, whichever is which. */
+enum {
+    AC_GPU_KEYS = 32,                                                       /* ks of a tile, */
+    AC_GPU_TILE = 128,                                                      /* its ms and js, */
+    AC_GPU_LINE = AC_GPU_KEYS + 8,                                          /* and from one of those to the next */
+    AC_GPU_CONVOLVE_ROOM = 8 * AC_GPU_TILE * AC_GPU_LINE + 40 * AC_GPU_KEYS /* shared bytes: tiles and lists of ks */
+};
+typedef struct {
+    ac_gpu_ref image, rows, out, bias;           /* bias: one an m of every group, or no memory */
+    int32_t in[3], lattice[3], pace[3], taps[3]; /* place u and tap q meet at u * pace + first + q * shift of `in` */
+    int32_t first[3], shift[3];
+    int32_t images, channels, groups, m, j, k; /* of a group: channels, m, j, k */
+    int32_t image_step[5];                     /* batch, channel, three dimensions */
+    int32_t tap_step[4], place_step[4];
+    int32_t image_group, rows_group, out_group, rows_row, out_row; /* from a group to the next, from an m to the next */
+    int32_t channels_last;             /* of a tap's coordinates the channel moves fastest */
+    int32_t image_runs, rows_runs;     /* eight ks lie side by side there, on a boundary of 16 bytes */
+    int32_t image_across, rows_across; /* neighbouring threads take neighbouring js, or ms, rather than ks */
+    int32_t parts, part;               /* k is cut into so many, of so many ks; */
+    float *partial;                    /* [groups][parts][m][j] sums, when there are several */
+} ac_gpu_implicit;
+
 typedef struct {
     ac_windows w;
     ac_gpu_ref x, values;
@@ -323,6 +348,7 @@ AC_FITS(ac_gpu_nll);
 AC_FITS(ac_gpu_pick);
 AC_FITS(ac_gpu_add);
 AC_FITS(ac_gpu_sort);
+AC_FITS(ac_gpu_implicit);
 #undef AC_FITS
 
 #endif

@@ -10,7 +10,7 @@ static struct {
     pthread_mutex_t lock;
     _Atomic int count;
     _Atomic(CUcontext) contexts[AC_MAX_GPUS]; /* the primary ones, kept for the life of the process */
-    int multiprocessors[AC_MAX_GPUS];
+    int multiprocessors[AC_MAX_GPUS], generation[AC_MAX_GPUS];
     _Atomic(ac_gpu_trouble *) trouble; /* host address of the note, page-locked; one for all devices */
 } gpus = {.lock = PTHREAD_MUTEX_INITIALIZER, .count = -1};
 
@@ -53,6 +53,9 @@ static int open_context(ac_device d) {
         if (!failed)
             failed = ac_cu_check(ac_cu.cuDeviceGetAttribute(&gpus.multiprocessors[i], AC_CU_MULTIPROCESSORS, device),
                                  "opening the GPU");
+        if (!failed)
+            failed =
+                ac_cu_check(ac_cu.cuDeviceGetAttribute(&gpus.generation[i], AC_CU_MAJOR, device), "opening the GPU");
         if (!failed) gpus.contexts[i] = context;
     }
     (void)pthread_mutex_unlock(&gpus.lock);
@@ -61,6 +64,7 @@ static int open_context(ac_device d) {
 
 CUcontext ac_gpu_context(ac_device d) { return gpus.contexts[ac_gpu_index(d)]; }
 int ac_gpu_multiprocessors(ac_device d) { return gpus.multiprocessors[ac_gpu_index(d)]; }
+int ac_gpu_generation(ac_device d) { return gpus.generation[ac_gpu_index(d)]; }
 
 int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) {
     CUcontext now = NULL;

@@ -17,6 +17,9 @@
 /* One struct by value, which stays in constant memory however it is indexed. */
 #define AC_KERNEL(name, Args)                                                                                          \
     extern "C" __global__ void __launch_bounds__(AC_GPU_THREADS) name(const __grid_constant__ Args a)
+/* Two blocks on a multiprocessor: few enough registers for that. */
+#define AC_KERNEL_OF_TWO(name, Args)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(AC_GPU_THREADS, 2) name(const __grid_constant__ Args a)
 /* What the launch asked for. */
 extern __shared__ __align__(16) char ac_shared_memory[];
 #else

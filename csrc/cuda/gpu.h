@@ -54,6 +54,7 @@ typedef struct {
 } ac_gpu_facts;
 int ac_gpu_facts_of(ac_device d, ac_gpu_facts *facts) AC_CHECKED;
 int ac_gpu_multiprocessors(ac_device d);
+int ac_gpu_generation(ac_device d); /* of compute capability major.minor the major */
 
 /* The thread's current stream of a device; NULL is the legacy default stream, which every thread starts on. */
 CUstream ac_gpu_stream(ac_device d);
@@ -128,6 +129,7 @@ typedef enum {
     AC_IMAGE_LISTS,
     AC_IMAGE_SCAN,
     AC_IMAGE_WINDOWS,
+    AC_IMAGE_CONVOLVE,
     AC_N_IMAGES
 } ac_gpu_image;
 
@@ -172,6 +174,11 @@ int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t 
 /* A convolution, forward or transposed, by cuDNN (cudnn.c): 1 when it is queued, 0 where the library is not there or
  * does not take this one, -1 with an error. `dtype` is what the product rounds to. */
 int ac_gpu_cudnn_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
+
+/* The same by the implicit product (convolve.cu), and the weight's gradient: 1 when queued, 0 for other dtypes and for
+ * sizes beyond its integers. */
+int ac_gpu_implicit_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
+int ac_gpu_implicit_weight(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
 
 /* FNV-1a of a plan's key */
 static inline uint64_t ac_gpu_hash(const void *key, size_t bytes) {

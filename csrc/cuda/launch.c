@@ -21,9 +21,11 @@ IMAGE(index)
 IMAGE(lists)
 IMAGE(scan)
 IMAGE(windows)
+IMAGE(convolve)
 
-static const char *const images[AC_N_IMAGES] = {ac_image_pointwise, ac_image_create, ac_image_reduce, ac_image_rows,
-                                                ac_image_index,     ac_image_lists,  ac_image_scan,   ac_image_windows};
+static const char *const images[AC_N_IMAGES] = {ac_image_pointwise, ac_image_create,  ac_image_reduce,
+                                                ac_image_rows,      ac_image_index,   ac_image_lists,
+                                                ac_image_scan,      ac_image_windows, ac_image_convolve};
 
 static struct {
     pthread_mutex_t lock;

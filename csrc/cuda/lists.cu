@@ -142,11 +142,15 @@ AC_KERNEL(ac_list_advance, ac_gpu_list) {
 template <class R> struct Lane {};
 template <> struct Lane<float> {
     typedef rule_constants_f32 Constants;
-    DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) { return rule_constants_of_f32(o, at); }
+    DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) {
+        return rule_constants_of_f32(o, at);
+    }
 };
 template <> struct Lane<double> {
     typedef rule_constants_f64 Constants;
-    DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) { return rule_constants_of_f64(o, at); }
+    DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) {
+        return rule_constants_of_f64(o, at);
+    }
 };
 
 #define ROW(name)                                                                                                      \
@@ -230,7 +234,8 @@ template <class Rule> DEV void step_run(const ac_gpu_item *it, const rule_consta
 }
 
 DEV bool all_aligned(const ac_gpu_item *it) {
-    bool wide = it->rounding == AC_ROUND_nearest && aligned(it->grad) && aligned(it->param) && aligned(it->copy) && it->grad_dtype != AC_float64;
+    bool wide = it->rounding == AC_ROUND_nearest && aligned(it->grad) && aligned(it->param) && aligned(it->copy) &&
+                it->grad_dtype != AC_float64;
     for (int n = 0; n < AC_GPU_STATE; n++) wide = wide && aligned(it->state[n]);
     return wide;
 }
@@ -259,7 +264,8 @@ template <class Rule> DEV void step_list(const ac_gpu_list &a) {
         step_piece<Rule>(a, it, begin, end);
     }
 }
-#define ROW(name) AC_KERNEL(ac_list_##name, ac_gpu_list) { step_list<name##_rule>(a); }
+#define ROW(name)                                                                                                      \
+    AC_KERNEL(ac_list_##name, ac_gpu_list) { step_list<name##_rule>(a); }
 AC_RULES(ROW)
 #undef ROW
 

@@ -314,8 +314,7 @@ AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
         double mean, var;
         if (a.training) {
             double sum = 0, squares = 0;
-            for (int64_t k = threadIdx.x; k < count; k += AC_GPU_THREADS)
-                sum += x_in<double>(a, c, k);
+            for (int64_t k = threadIdx.x; k < count; k += AC_GPU_THREADS) sum += x_in<double>(a, c, k);
             mean = block_join(sum, Add()) / (double)count;
             for (int64_t k = threadIdx.x; k < count; k += AC_GPU_THREADS) {
                 double d = x_in<double>(a, c, k) - mean;
@@ -390,7 +389,8 @@ template <class R> DEV void channel_backward(const ac_gpu_channels &a) {
         R rstd = load_real<R>(a.rstd, p.set), hat = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * rstd;
         R w = weight_of<R>(a, p.channel), m1 = 0, m2 = 0;
         if (a.groups) m1 = (R)a.sums[2 * p.set] / count, m2 = (R)a.sums[2 * p.set + 1] / count;
-        else if (a.training) m1 = w * load_real<R>(a.dbias, p.set) / count, m2 = w * load_real<R>(a.dweight, p.set) / count;
+        else if (a.training)
+            m1 = w * load_real<R>(a.dbias, p.set) / count, m2 = w * load_real<R>(a.dweight, p.set) / count;
         store_real<R>(a.y, i, rstd * (w * g_in<R>(a, p.set, p.k) - m1 - hat * m2));
     }
 }

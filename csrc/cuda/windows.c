@@ -217,6 +217,7 @@ int ac_cuda_convolution(const ac_run *r) {
     open_convolution(&c, r, a->groups);
     if (r->out[0]->numel == 0) return 0;
     int done = ac_gpu_cudnn_convolution(r, &c.w, c.dtype);
+    if (!done) done = ac_gpu_implicit_convolution(r, &c.w, c.dtype);
     if (done) return done < 0 ? -1 : 0;
     ac_tensor *weight = dense_weight(&c);
     int failed = weight ? 0 : -1;
@@ -268,6 +269,8 @@ int ac_cuda_convolution_weight(const ac_run *r) {
     convolution c = {.inner = x->shape[1] / a->groups, .outer = g->shape[1] / a->groups};
     AC_TRY(ac_windows_of(&c.w, &l, x->shape + 2, a->kernel.n));
     open_convolution(&c, r, a->groups);
+    int done = ac_gpu_implicit_weight(r, &c.w, c.dtype);
+    if (done) return done < 0 ? -1 : 0;
     ac_dtype sum = sum_dtype(&c);
     ac_dims shape = ac_shape_of(out);
     ac_tensor *sums = sum == out->dtype ? ac_tensor_retain(out) : ac_tensor_new_on(c.d, sum, &shape);

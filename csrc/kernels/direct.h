@@ -64,7 +64,4 @@ static inline const char *ac_ahead_take(ac_ahead *a, int64_t bytes, const char *
     return at;
 }
 
-static inline int64_t ac_least(int64_t x, int64_t y) { return x < y ? x : y; }
-static inline int64_t ac_ceil_div(int64_t x, int64_t by) { return (x + by - 1) / by; }
-
 #endif

@@ -34,9 +34,6 @@ typedef struct {
     _Atomic bool *finite;
 } plan;
 
-static int64_t ceil_div(int64_t x, int64_t by) { return (x + by - 1) / by; }
-static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
-
 /* -- one block of C -------------------------------------------------------------------------------------- */
 
 static const char *panels_at(const char *base, const plan *p, int64_t panels, int64_t block, int64_t panel) {
@@ -55,10 +52,10 @@ typedef struct {
 static void finish(const c_block *w, int64_t ia, int64_t jb, const ac_micro_job *job) {
     const ac_gemm_call *g = w->p->call;
     int64_t row = (w->a0 + ia) * AC_LANES, col = (w->b0 + jb) * AC_LANES, item = ac_itemsize(g->c_dtype);
-    int64_t cols = least(job->nb * AC_LANES, g->b.lanes - col);
+    int64_t cols = ac_least(job->nb * AC_LANES, g->b.lanes - col);
     ac_finish f = {g->alpha, g->beta, (int)g->act, w->p->stream, g->bias ? g->bias + col : NULL, NULL};
     for (int i = 0; i < job->na && row < g->a.lanes; i++, row += AC_LANES)
-        w->p->finish(least(AC_LANES, g->a.lanes - row), cols, job->c + i * job->c_a, &f,
+        w->p->finish(ac_least(AC_LANES, g->a.lanes - row), cols, job->c + i * job->c_a, &f,
                      g->c + (row * g->c_row + col) * item, g->c_row);
 }
 
@@ -67,15 +64,15 @@ static void finish(const c_block *w, int64_t ia, int64_t jb, const ac_micro_job 
  * one's multiplications, which do not wait for it. */
 static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool last) {
     const ac_micro *micro = w->p->micro;
-    int64_t runs = ceil_div(w->na, micro->a) * ceil_div(w->nb, micro->b), run = 0, ia_done = 0, jb_done = 0, nb;
+    int64_t runs = ac_ceil_div(w->na, micro->a) * ac_ceil_div(w->nb, micro->b), run = 0, ia_done = 0, jb_done = 0, nb;
     int64_t ahead_a = w->na * k_block->a_next / runs, ahead_b = w->nb * k_block->b_next / runs;
     ac_micro_job job = *k_block, done = job;
     for (int64_t jb = 0; jb < w->nb; jb += nb) {
-        nb = least(micro->b, w->nb - jb);
+        nb = ac_least(micro->b, w->nb - jb);
         if (nb == 3 && w->nb - jb == 4) nb = 2; /* 2 + 2 is faster than 3 + 1 */
         for (int64_t ia = 0; ia < w->na; ia += micro->a, run++) {
             job.a = k_block->a + ia * job.a_next, job.b = k_block->b + jb * job.b_next;
-            job.na = (int)least(micro->a, w->na - ia), job.nb = (int)nb;
+            job.na = (int)ac_least(micro->a, w->na - ia), job.nb = (int)nb;
             job.c = w->tiles + ia * job.c_a + jb * job.c_b;
             job.soon_a = k_block->soon_a + run * ahead_a, job.soon_b = k_block->soon_b + run * ahead_b;
             if (job.steps) micro->run(&job);
@@ -88,7 +85,7 @@ static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool 
 
 static c_block block_at(const plan *p, int64_t chunk, int hand) {
     c_block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
-    w.na = least(p->a_block, p->a_panels - w.a0), w.nb = least(p->b_block, p->b_panels - w.b0);
+    w.na = ac_least(p->a_block, p->a_panels - w.a0), w.nb = ac_least(p->b_block, p->b_panels - w.b0);
     w.tiles = (float *)(void *)(p->scratch + hand * p->scratch_bytes);
     w.own_b = (char *)w.tiles + p->a_block * p->b_block * AC_TILE_BYTES;
     return w;
@@ -145,15 +142,15 @@ static void one_block(void *context, int64_t chunk, int hand) {
 static void choose_blocks(plan *p, int hands) {
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
     int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
-    int64_t a = least(32, p->a_panels), b = tiles / 32 < 4 ? 4 : tiles / 32;
-    while (hands > 1 && ceil_div(p->a_panels, a) * ceil_div(p->b_panels, b) < 8 * hands && a * b > enough) {
-        if (a > b) a = ceil_div(a, 2);
-        else b = ceil_div(b, 2);
+    int64_t a = ac_least(32, p->a_panels), b = tiles / 32 < 4 ? 4 : tiles / 32;
+    while (hands > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * hands && a * b > enough) {
+        if (a > b) a = ac_ceil_div(a, 2);
+        else b = ac_ceil_div(b, 2);
     }
-    p->a_blocks = ceil_div(p->a_panels, a), p->b_blocks = ceil_div(p->b_panels, b);
-    p->a_block = ceil_div(ceil_div(p->a_panels, p->a_blocks), 2) * 2; /* even: kernels take two */
-    p->b_block = ceil_div(ceil_div(p->b_panels, p->b_blocks), 2) * 2;
-    p->a_blocks = ceil_div(p->a_panels, p->a_block), p->b_blocks = ceil_div(p->b_panels, p->b_block);
+    p->a_blocks = ac_ceil_div(p->a_panels, a), p->b_blocks = ac_ceil_div(p->b_panels, b);
+    p->a_block = ac_ceil_div(ac_ceil_div(p->a_panels, p->a_blocks), 2) * 2; /* even: kernels take two */
+    p->b_block = ac_ceil_div(ac_ceil_div(p->b_panels, p->b_blocks), 2) * 2;
+    p->a_blocks = ac_ceil_div(p->a_panels, p->a_block), p->b_blocks = ac_ceil_div(p->b_panels, p->b_block);
 }
 
 typedef struct {
@@ -167,7 +164,7 @@ typedef struct {
 static void pack_groups(void *context, int64_t begin, int64_t end) {
     const packing *w = context;
     for (int64_t i = begin; i < end; i++) {
-        int64_t block = i / w->groups, panel = i % w->groups * w->group, count = least(w->group, w->panels - panel);
+        int64_t block = i / w->groups, panel = i % w->groups * w->group, count = ac_least(w->group, w->panels - panel);
         char *to = (char *)(uintptr_t)panels_at(w->to, w->p, w->panels, block, panel);
         if (!ac_pack(&w->o, &w->p->cut, w->columns, block, panel, count, to)) atomic_store(w->p->finite, false);
     }
@@ -179,8 +176,8 @@ static bool is_large(const ac_cut *cut, const ac_operand *o) {
 
 static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to) {
     packing w = {.p = p, .o = *o, .columns = columns, .to = to, .panels = ac_panels_of(o->lanes)};
-    w.group = least(o->k_stride == 1 ? 8 : 16, w.panels); /* where memory runs along lanes, longer stretches of it */
-    w.groups = ceil_div(w.panels, w.group);
+    w.group = ac_least(o->k_stride == 1 ? 8 : 16, w.panels); /* where memory runs along lanes, longer stretches of it */
+    w.groups = ac_ceil_div(w.panels, w.group);
     w.o.stream = is_large(&p->cut, o);
     int64_t each = w.group * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? AC_GRAIN / each : 1;
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
@@ -242,7 +239,7 @@ static void run_in(plan *p, const memory *m, char *place) {
 static int run_with(const ac_gemm_call *g, const ac_micro *micro, int hands, bool *finite) {
     _Atomic bool all_finite = true;
     plan p = plan_of(g, micro, hands, &all_finite);
-    memory m = memory_of(&p, (int)least(hands, p.a_blocks * p.b_blocks));
+    memory m = memory_of(&p, (int)ac_least(hands, p.a_blocks * p.b_blocks));
     if (m.all <= SMALL_BYTES) {
         _Alignas(AC_ALIGNMENT) char place[SMALL_BYTES];
         run_in(&p, &m, place);
@@ -278,11 +275,11 @@ static int run_one(const ac_gemm_call *g, int hands) {
     ac_cut cut = ac_cut_of(micro->kind, g->b.k);
     int64_t bytes = ac_panels_bytes(&cut, g->b.lanes), at_once = g->b.lanes;
     if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS)
-        at_once = ceil_div(MOST_PANELS / ceil_div(bytes, g->b.lanes), COLUMNS) * COLUMNS;
+        at_once = ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS) * COLUMNS;
     if (at_once >= g->b.lanes) return run_whole(g, hands);
     for (int64_t j = 0; j < g->b.lanes; j += at_once) {
         ac_gemm_call some = *g;
-        some.b.lanes = least(at_once, g->b.lanes - j);
+        some.b.lanes = ac_least(at_once, g->b.lanes - j);
         some.b.data = (const char *)g->b.data + j * g->b.lane_stride * ac_itemsize(g->b.dtype);
         some.c = g->c + j * ac_itemsize(g->c_dtype);
         some.bias = g->bias ? g->bias + j : NULL;
@@ -349,6 +346,6 @@ bool ac_gemm_pack_part(const ac_operand *b, int64_t lane, int64_t lanes, int64_t
     ac_cut cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k);
     ac_operand o = *b;
     o.stream = is_large(&cut, b);
-    return ac_pack_part(&o, &cut, true, lane / AC_LANES, ac_panels_of(lanes), k / cut.depth, ceil_div(depth, cut.depth),
-                        panels);
+    return ac_pack_part(&o, &cut, true, lane / AC_LANES, ac_panels_of(lanes), k / cut.depth,
+                        ac_ceil_div(depth, cut.depth), panels);
 }

@@ -37,7 +37,10 @@ int sim_lane(void);
     extern "C" __attribute__((visibility("default"))) const size_t sim_bytes_##name = sizeof(Args);                    \
     static void body_##name(const Args &a)
 
+#define AC_KERNEL_OF_TWO AC_KERNEL
+
 #define __syncthreads sim_sync_block
+#define __syncwarp sim_sync_warp
 static inline void __threadfence_system(void) {}
 
 template <class V> static inline V sim_exchange(V v, int from) {

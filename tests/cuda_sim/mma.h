@@ -1,0 +1,79 @@
+/* A stand-in for CUDA's <mma.h>: 16 x 16 tiles in 16 bits, sums in float32. Every lane keeps all of an operand's tile,
+ * as it was when it was loaded, and eight of the sums; lines must lie as the real ones ask for. */
+#pragma once
+
+#include "../../csrc/base/half.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+struct __half {
+    uint16_t bits;
+};
+struct __nv_bfloat16 {
+    uint16_t bits;
+};
+
+int sim_lane(void);
+
+namespace nvcuda {
+namespace wmma {
+
+struct matrix_a;
+struct matrix_b;
+struct accumulator;
+struct row_major;
+struct col_major;
+enum layout_t { mem_row_major, mem_col_major };
+enum { SIDE = 16, OWN = SIDE * SIDE / 32 };
+
+/* An operand's lines run along k: rows of a, columns of b. */
+template <class Use, int M, int N, int K, class E, class Layout = void> struct fragment {
+    static_assert(M == SIDE && N == SIDE && K == SIDE, "tiles of 16 x 16");
+    float line[SIDE][SIDE];
+};
+template <int M, int N, int K> struct fragment<accumulator, M, N, K, float, void> {
+    float x[OWN];
+};
+typedef fragment<accumulator, SIDE, SIDE, SIDE, float> sums;
+
+static inline float widen(__half h) { return ac_f16_to_f32(h.bits); }
+static inline float widen(__nv_bfloat16 h) { return ac_bf16_to_f32(h.bits); }
+/* What the real one leaves undefined is nan here. */
+static inline bool lies_well(const void *at, unsigned step, size_t bytes) {
+    return ((uintptr_t)at & 31) == 0 && step * bytes % 16 == 0;
+}
+
+static inline void fill_fragment(sums &s, float v) {
+    for (int i = 0; i < OWN; i++) s.x[i] = v;
+}
+
+template <class Use, class E, class Layout>
+static inline void load_matrix_sync(fragment<Use, SIDE, SIDE, SIDE, E, Layout> &f, const E *at, unsigned step) {
+    bool well = lies_well(at, step, sizeof(E));
+    for (int i = 0; i < SIDE; i++)
+        for (int k = 0; k < SIDE; k++) f.line[i][k] = well ? widen(at[i * step + k]) : NAN;
+}
+
+template <class E>
+static inline void mma_sync(sums &to, const fragment<matrix_a, SIDE, SIDE, SIDE, E, row_major> &a,
+                            const fragment<matrix_b, SIDE, SIDE, SIDE, E, col_major> &b, const sums &from) {
+    for (int i = 0; i < OWN; i++) {
+        int at = sim_lane() * OWN + i;
+        float s = from.x[i];
+        for (int k = 0; k < SIDE; k++) s += a.line[at / SIDE][k] * b.line[at % SIDE][k];
+        to.x[i] = s;
+    }
+}
+
+static inline void store_matrix_sync(float *to, const sums &s, unsigned step, layout_t) {
+    bool well = lies_well(to, step, sizeof(float));
+    for (int i = 0; i < OWN; i++) {
+        int at = sim_lane() * OWN + i;
+        to[at / SIDE * step + at % SIDE] = well ? s.x[i] : NAN;
+    }
+}
+
+} // namespace wmma
+} // namespace nvcuda
