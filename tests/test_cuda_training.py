@@ -117,15 +117,15 @@ def test_lists_of_mixed_tensors():
     grads.append(ampc.randn(40, 30).t())
     grads.append(ampc.randn(1001)[1:])
     want = [g.double().cpu() * 0.5 for g in grads]
-    found, factor = ampc.zeros(()), ampc.tensor(0.5)
-    ampc._C._cuda_unscale(grads, factor, found)
+    found = ampc.zeros(())
+    ampc._C._scale_all(grads, 0.25, ampc.tensor(2.0, dtype=ampc.float64))
     for g, w in zip(grads, want):
         assert g.numel() == 0 or (g.double().cpu() - w).abs().max().item() <= ampc.finfo(g.dtype).eps * 8
-    assert found.item() == 0
-    total = ampc._C._cuda_ledger(grads)[:, 0].sum().sqrt().item()
+    total = ampc._C._cuda_look(grads, None, found)[:, 0].sum().sqrt().item()
     assert total == pytest.approx(sum(g.double().square().sum().item() for g in grads) ** 0.5, rel=1e-6)
+    assert found.item() == 0
     grads[5].view(-1)[0] = float("inf")
-    ampc._C._cuda_unscale(grads, None, found)
+    ampc._C._cuda_look(grads, None, found)
     assert found.item() == 1
 
 
@@ -138,7 +138,7 @@ def test_the_ledger_of_a_look():
     for dtype in (ampc.float32, ampc.float16, ampc.float64):
         there = [ampc.tensor(g).to(dtype) for g in grads]
         before = [t.clone() for t in there]
-        rows = ampc._C._cuda_ledger(there, scale).tolist()
+        rows = ampc._C._cuda_look(there, scale).tolist()
         for t, kept, (squares, amax, infs, nans, small) in zip(there, before, rows):
             scaled = t.double().numpy(force=True)
             x = (t.double() / 1024).to(dtype).double().numpy(force=True)
@@ -157,24 +157,31 @@ def launched(call):
 
 
 @simulated
-def test_unscaling_finds_the_ledger_in_the_same_read():
-    """Gradients of all dtypes are unscaled in one launch, whatever their number, and its ledger is that of a look at them after."""
-    def unscale(n, wants_ledger):
-        rng = np.random.default_rng(n)
-        dtypes = (ampc.float32, ampc.float16, ampc.bfloat16, ampc.float64)
-        grads = [ampc.tensor(rng.standard_normal(50 + 7000 * (i % 3)) * 300, dtype=dtypes[i % 4]) for i in range(n)]
-        return grads, launched(lambda: ampc._C._cuda_unscale(grads, ampc.tensor(64.0), ampc.zeros(()), True, wants_ledger))
-
-    before = simulator("launches")
-    ampc.tensor(64.0), ampc.zeros(())
-    own = simulator("launches") - before
-    for n in (3, 40):
-        assert unscale(n, False)[1] == (None, own + 1)
-        grads, (table, launches) = unscale(n, True)
-        assert launches == own + 3  # zeros for the table, the pass, its pieces joined
-        want = [np.square(g.double().numpy(force=True)).sum() for g in grads]
-        assert table[:, 0].tolist() == pytest.approx(want, rel=1e-6)
-        assert table[:, 1].tolist() == [g.float().abs().max().item() for g in grads]
+@pytest.mark.parametrize("n", [3, 40])
+def test_the_phase_is_two_launches_over_the_list(n):
+    """Unscaling reads all gradients in one launch, whatever their number, and writes none; clipping and the step read what waits."""
+    rng = np.random.default_rng(n)
+    params = [ampc.nn.Parameter(ampc.zeros(50 + 7000 * (i % 3), dtype=(ampc.float32, ampc.float64)[i % 2])) for i in range(n)]
+    opt, scaler = ampc.optim.SGD(params, lr=1.0), ampc.amp.GradScaler("cuda", init_scale=64.0)
+    own = launched(lambda: ampc.zeros(()))[1]
+    for first in (True, False):  # the first step makes the counts of steps
+        before = [p.numpy(force=True).copy() for p in params]
+        scaler.scale(ampc.ones(()))
+        for p in params:
+            p.grad = ampc.tensor(rng.standard_normal(p.shape) * 300, dtype=p.dtype)
+        raw = [p.grad.clone().numpy(force=True) for p in params]
+        assert launched(lambda: scaler.unscale_(opt))[1] == 2 * own + 2 and ampc._C._pending() == n  # two numbers made; the pass, its pieces joined
+        total, launches = launched(lambda: ampc.nn.utils.clip_grad_norm_(params, 1.0))
+        assert launches < 12 and ampc._C._pending() == n  # arithmetic on one number
+        norm = np.sqrt(sum(np.square(g / 64.0).sum(dtype=np.float64) for g in raw))
+        assert total.item() == pytest.approx(norm, rel=1e-6)
+        launches = launched(lambda: scaler.step(opt))[1]
+        assert (first or launches <= 3) and ampc._C._pending() == n  # the scale noted, counts advanced, the pass
+        for p, old, g in zip(params, before, raw):
+            want = g / 64 / (norm + 1e-6)
+            assert np.allclose(old - p.numpy(force=True), want, rtol=4e-7, atol=2e-7) and np.allclose(p.grad.numpy(force=True), want, rtol=4e-7, atol=0)
+        assert ampc._C._pending() == 0
+        scaler.update()
 
 
 @simulated

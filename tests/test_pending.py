@@ -10,22 +10,28 @@ import threading
 
 import numpy as np
 import pytest
+from where import DEVICE, ON_GPU
 
 import ampc
 from ampc.amp import GradScaler
 
-pytestmark = pytest.mark.cpu
+on_cpu = pytest.mark.skipif(ON_GPU, reason="of the CPU")
+on_gpu = pytest.mark.skipif(not ON_GPU, reason="needs --device sim or cuda")
 
 VALUES = np.array([[1.5, -2.0, 0.25], [8.0, 0.0, -1e-3]], dtype=np.float32)
 SCALE = 1024.0
 
 
+def host(t):
+    return t.numpy(force=True)
+
+
 def waiting():
     """A parameter whose gradient in memory is 1024 times VALUES, unscaled; and what aliased it before that."""
     p = ampc.nn.Parameter(ampc.zeros(2, 3))
-    scaler, opt = GradScaler("cpu", init_scale=SCALE), ampc.optim.SGD([p], lr=0.5)
+    scaler, opt = GradScaler(DEVICE, init_scale=SCALE), ampc.optim.SGD([p], lr=0.5)
     scaler.scale((p * ampc.tensor(VALUES)).sum()).backward()
-    assert np.array_equal(p.grad.numpy(force=True).copy(), VALUES * SCALE)
+    assert np.array_equal(host(p.grad).copy(), VALUES * SCALE)
     p.grad = p.grad.clone()  # memory that nobody has seen: what was exported does not wait
     before = {"alias": p.grad.view(-1), "slice": p.grad[1:, :2], "detached": p.grad.detach(), "transposed": p.grad.t()}
     scaler.unscale_(opt)
@@ -40,7 +46,7 @@ def test_it_waits_and_the_step_does_not_end_that():
     p, opt, scaler, _ = waiting()
     assert pending() == 1
     scaler.step(opt)
-    assert pending() == 1 and np.array_equal(p.detach().numpy(), -0.5 * VALUES)
+    assert pending() == 1 and np.array_equal(host(p), -0.5 * VALUES)
     assert p.grad.tolist() == VALUES.tolist() and pending() == 0  # what is seen after the step, too
     _, _, _, before = waiting()
     assert pending() == 1
@@ -52,18 +58,30 @@ def from_address(g):
     return np.ctypeslib.as_array(ctypes.cast(g.data_ptr(), ctypes.POINTER(ctypes.c_float)), (2, 3)).copy()
 
 
+def as_others_see_it(g):
+    class Other:
+        __cuda_array_interface__ = g.__cuda_array_interface__
+
+    return host(ampc.as_tensor(Other()))
+
+
 LOOKS = {
-    "numpy": lambda g: g.numpy(), "array": lambda g: np.asarray(g), "tolist": lambda g: g.tolist(), "items": lambda g: [[x.item() for x in row] for row in g],
-    "dlpack": lambda g: np.from_dlpack(g), "buffer": lambda g: np.frombuffer(memoryview(g), np.float32).reshape(2, 3),
-    "interface": lambda g: np.array(g.__array__()), "address": from_address,
-    "pickle": lambda g: pickle.loads(pickle.dumps(g)).numpy(), "deepcopy": lambda g: copy.deepcopy(g).numpy(), "clone": lambda g: g.clone().numpy(),
-    "data": lambda g: g.data.numpy(), "add": lambda g: (g + 0).numpy(), "matmul": lambda g: (g @ ampc.eye(3)).numpy(),
-    "in place": lambda g: g.mul_(1).numpy(), "cat": lambda g: ampc.cat([g[:1], g[1:]]).numpy(), "gather": lambda g: g[[0, 1]].numpy(),
-    "copied": lambda g: ampc.zeros(2, 3).copy_(g).numpy(), "out": lambda g: ampc.add(g, 0, out=ampc.empty(2, 3)).numpy(),
-    "assigned": lambda g: _assign(g).numpy(), "double": lambda g: g.double().numpy(), "where": lambda g: ampc.where(g == g, g, 0.0).numpy(),
-    "bytes": lambda g: g.view(ampc.int32).numpy().view(np.float32), "repr": lambda g: np.array(eval(repr(g).replace("tensor(", "(").split(", dtype")[0])),
-    "strided": lambda g: g.as_strided((2, 3), (3, 1)).numpy(), "fills": lambda g: g.fill_(0).copy_(ampc.tensor(VALUES)).numpy(),
+    "numpy": host, "tolist": lambda g: g.tolist(), "items": lambda g: [[x.item() for x in row] for row in g],
+    "pickle": lambda g: host(pickle.loads(pickle.dumps(g))), "deepcopy": lambda g: host(copy.deepcopy(g)), "clone": lambda g: host(g.clone()),
+    "data": lambda g: host(g.data), "add": lambda g: host(g + 0), "matmul": lambda g: host(g @ ampc.eye(3)),
+    "in place": lambda g: host(g.mul_(1)), "cat": lambda g: host(ampc.cat([g[:1], g[1:]])), "gather": lambda g: host(g[[0, 1]]),
+    "copied": lambda g: host(ampc.zeros(2, 3).copy_(g)), "out": lambda g: host(ampc.add(g, 0, out=ampc.empty(2, 3))),
+    "assigned": lambda g: host(_assign(g)), "double": lambda g: host(g.double()), "where": lambda g: host(ampc.where(g == g, g, 0.0)),
+    "bytes": lambda g: host(g.view(ampc.int32)).view(np.float32), "repr": lambda g: np.array(eval(repr(g).replace("tensor(", "(").split(", d")[0])),
+    "strided": lambda g: host(g.as_strided((2, 3), (3, 1))), "fills": lambda g: host(g.fill_(0).copy_(ampc.tensor(VALUES))),
+    "other device": lambda g: host(g.to("cpu")), "dlpack": lambda g: host(ampc.from_dlpack(g)),
 }
+ONLY_CPU = {
+    "array": np.asarray, "numpy's dlpack": np.from_dlpack, "buffer": lambda g: np.frombuffer(memoryview(g), np.float32).reshape(2, 3),
+    "interface": lambda g: np.array(g.__array__()), "address": from_address,
+}
+ONLY_GPU = {"cuda interface": as_others_see_it, "sorted": lambda g: host(g.sort().values.gather(1, g.argsort().argsort())), "pinned": lambda g: host(g.cpu().pin_memory())}
+LOOKS.update(ONLY_GPU if ON_GPU else ONLY_CPU)
 
 
 def _assign(g):
@@ -99,9 +117,9 @@ def test_a_write_through_an_alias_counts_in_the_step():
 def test_memory_that_others_see_does_not_wait():
     p = ampc.nn.Parameter(ampc.zeros(2, 3))
     p.grad = ampc.tensor(VALUES * SCALE)
-    seen = p.grad.numpy()
+    seen = ampc.from_dlpack(p.grad)
     ampc._C._scale_all([p.grad], 1 / SCALE)
-    assert pending() == 0 and np.array_equal(seen, VALUES)
+    assert pending() == 0 and np.array_equal(host(seen), VALUES)
     p.grad = ampc.tensor(VALUES)
     p.grad.data_ptr()
     ampc._C._scale_all([p.grad], 2.0)
@@ -141,12 +159,12 @@ def test_clipping(scaled):
     p, opt, scaler, aliases = waiting()
     aliases.clear()
     if not scaled:
-        p.grad, scaler = ampc.tensor(VALUES).clone(), GradScaler("cpu", enabled=False)
+        p.grad, scaler = ampc.tensor(VALUES).clone(), GradScaler(DEVICE, enabled=False)
     total = ampc.nn.utils.clip_grad_norm_([p], 1.0)
     assert pending() == 1 and abs(total.item() - norm_of(p)) <= 1e-6 * norm_of(p)
     scaler.step(opt)
     want = VALUES / (norm_of(p) + 1e-6)
-    assert pending() == 1 and np.allclose(p.detach().numpy(), -0.5 * want, rtol=3e-7, atol=0) and np.allclose(p.grad.numpy(), want, rtol=3e-7, atol=0)
+    assert pending() == 1 and np.allclose(host(p), -0.5 * want, rtol=3e-7, atol=0) and np.allclose(host(p.grad), want, rtol=3e-7, atol=0)
     assert abs(ampc.nn.utils.get_total_norm([p.grad]).item() - 1) < 1e-5
 
 
@@ -161,7 +179,7 @@ def test_the_norm_of_what_waits():
 def test_accumulation_after_unscaling():
     p, opt, scaler, _ = waiting()
     (p * ampc.tensor(VALUES)).sum().backward()  # of a micro-batch that was not scaled
-    assert np.array_equal(p.grad.numpy(), 2 * VALUES)
+    assert np.array_equal(host(p.grad), 2 * VALUES)
 
 
 @pytest.mark.parametrize("make", [lambda p: ampc.optim.SGD(p, lr=0.1, momentum=0.9), lambda p: ampc.optim.AdamW(p, lr=0.1)])
@@ -169,7 +187,7 @@ def test_two_optimizers_share_a_parameter(make):
     results = []
     for settle in (False, True):
         p = ampc.nn.Parameter(ampc.ones(2, 3))
-        one, two, scaler = make([p]), make([p]), GradScaler("cpu", init_scale=SCALE)
+        one, two, scaler = make([p]), make([p]), GradScaler(DEVICE, init_scale=SCALE)
         for _ in range(3):
             p.grad = None
             scaler.scale((p * ampc.tensor(VALUES)).sum()).backward()
@@ -179,7 +197,7 @@ def test_two_optimizers_share_a_parameter(make):
                     p.grad.tolist()
                 scaler.step(opt)
             scaler.update()
-        results.append(p.detach().numpy())
+        results.append(host(p))
     assert np.allclose(results[0], results[1], rtol=1e-6) and not np.array_equal(results[0], np.ones((2, 3)))
 
 
@@ -198,7 +216,7 @@ def test_an_optimizer_in_python():
     opt = Plain([p])
     p.grad = ampc.tensor(VALUES * SCALE).clone()
     scaler.step(opt)
-    assert np.array_equal(p.detach().numpy(), -0.5 * VALUES)
+    assert np.array_equal(host(p), -0.5 * VALUES)
 
 
 def test_hooks_and_the_order_of_things():
@@ -206,7 +224,7 @@ def test_hooks_and_the_order_of_things():
     seen = []
     opt.register_step_pre_hook(lambda *a: seen.append(p.grad.tolist()))
     scaler.step(opt)
-    assert seen == [VALUES.tolist()] and np.array_equal(p.detach().numpy(), -0.5 * VALUES)
+    assert seen == [VALUES.tolist()] and np.array_equal(host(p), -0.5 * VALUES)
     opt.zero_grad(set_to_none=False)
     assert not p.grad.any() and pending() == 0
 
@@ -246,6 +264,6 @@ def test_gradients_of_1e20_have_a_norm():
     for dtype in (ampc.float16, ampc.bfloat16, ampc.float64):
         t = ampc.tensor([[1.0, -2.0, 3e4], [math.nan, math.inf, 1e-5]], dtype=dtype)[:, ::1]
         for view in (t, t[:, ::2], t.t()):
-            row, want = ampc._C._look([view], 1.5)[0].tolist(), (view * 1.5).double().numpy()
+            row, want = ampc._C._look([view], 1.5)[0].tolist(), host((view * 1.5).double())
             finite = np.isfinite(want)
             assert row[1] == np.abs(want[finite]).max() and row[2:4] == [np.isinf(want).sum(), np.isnan(want).sum()] and row[4] == (1 if view.numel() == 6 or view.shape == (2, 2) else 0)

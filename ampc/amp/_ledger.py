@@ -15,7 +15,7 @@ _last: Dict[int, Tuple[list, List[Optional[int]], Optional[Tensor]]] = {}  # by 
 
 
 def remember(grads: List[Tensor], table: Tensor) -> None:
-    """``table``: [n, 5], see ``_C._look`` and ``_C._cuda_ledger``. Forgotten when a gradient dies."""
+    """``table``: [n, 5], see ``_C._look`` and ``_C._cuda_look``. Forgotten when a gradient dies."""
     place = table.get_device()
 
     def forget(dead: weakref.ref) -> None:
@@ -36,4 +36,4 @@ def ledger_of(grads: List[Tensor]) -> Tensor:
     if table is not None and _still_holds(grads, refs, contents):
         return table
     plain = [g.detach() for g in grads]
-    return _C._cuda_ledger(plain) if plain[0].is_cuda else _C._look(plain)
+    return _C._cuda_look(plain) if plain[0].is_cuda else _C._look(plain)

@@ -209,12 +209,15 @@ class GradScaler:
             return make.full((), 1.0 if _C._bad(table) else 0.0, dtype=_C.float32, device=CPU), table
         found = make.zeros((), dtype=_C.float32, device=device)
         if by_scale:
-            table = _C._cuda_unscale(grads, inv_scale.scale_tensor.to(device, non_blocking=True), found, True, True)
-            remember(grads, table)
-            return found, table
-        by = None if inv_scale == 1.0 else make.full((), float(inv_scale), dtype=_C.float32, device=device)
-        _C._cuda_unscale(grads, by, found)
-        return found, None
+            inverse = make.empty((), dtype=_C.float64, device=device)
+            table = _C._cuda_look(grads, inv_scale.scale_tensor.to(device, non_blocking=True), found, inverse)
+            _C._scale_all(grads, 1.0, inverse)
+        else:
+            if inv_scale != 1.0:
+                _C._scale_all(grads, float(inv_scale))
+            table = _C._cuda_look(grads, None, found)
+        remember(grads, table)
+        return found, table
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimizer's parameters by the scale, in place, and looks for

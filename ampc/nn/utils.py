@@ -50,10 +50,8 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_n
 def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: Any = None) -> None:
     """Scales gradients by max_norm / total_norm where that is below 1."""
     grads = [g.detach() for g in _grads(parameters)]
-    narrow = all(g.dtype != _C.float64 for g in grads)  # the pass multiplies by a float32
-    if narrow and grads and grads[0].is_cuda and _one_device(grads) and total_norm.device == grads[0].device:  # without waiting for it
-        by = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0).float()
-        _C._cuda_unscale(grads, by, make.zeros((), device=by.device))
+    if grads and grads[0].is_cuda and _one_device(grads) and total_norm.device == grads[0].device:  # without waiting for it
+        _C._scale_all(grads, 1.0, (float(max_norm) / (total_norm.double() + 1e-6)).clamp(max=1.0))
         return
     factor = float(max_norm) / (total_norm.item() + 1e-6)
     if not factor >= 1.0:  # nan spreads, as in torch

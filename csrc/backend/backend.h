@@ -55,10 +55,11 @@ typedef struct ac_backend {
      * value stands against it. */
     int64_t (*panels_bytes)(const ac_tensor *w, ac_dtype round, bool out_first);
     bool (*pack)(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
-    /* Looks at tensors[i] * factors[i], rounded to its dtype; writes nothing. On a GPU all factors are one number. */
+    /* Looks at tensors[i] * factors[i], rounded to its dtype; writes nothing. What waits for a tensor is in its
+     * factor, but for what lies on a GPU (storage.h), which the GPU reads. */
     int (*look)(ac_tensor *const *tensors, int n, const double *factors, ac_found *found);
-    /* Multiplies every tensor by `factor` in place. */
-    int (*scale)(ac_tensor *const *tensors, int n, double factor);
+    /* Multiplies every tensor by `factor`, and by `there`, a number in the device's memory (NULL: 1), in place. */
+    int (*scale)(ac_tensor *const *tensors, int n, double factor, const double *there);
     /* One optimizer step over a list of parameters. */
     int (*step)(ac_rule rule, ac_update *updates, int n, const struct ac_step *constants);
 } ac_backend;

@@ -283,7 +283,8 @@ typedef struct {
     void *grad, *param, *state[AC_GPU_STATE];
     void *copy;       /* 16-bit copy to write, or NULL */
     float *step;      /* the parameter's count of steps, on the device; NULL: `at.step` */
-    ac_rule_place at; /* step: with this one */
+    ac_rule_place at; /* step: with this one; its factor is that of the gradient, looked at or multiplied, too, */
+    const double *by; /* and this one, on the device, or NULL */
     int64_t numel, first_piece;
     int8_t grad_dtype, param_dtype, state_dtype, copy_dtype;
     int8_t rounding; /* ac_rounding; and what that has beside the parameter */
@@ -303,9 +304,8 @@ typedef struct {
     const ac_gpu_item *items;
     int32_t n;
     int64_t pieces;
-    const float *factor; /* of unscaling, on the device, or NULL: `value` */
-    double value;
-    int32_t invert;      /* by 1 / *factor, computed in float64 and rounded once */
+    const float *scale;  /* looking: at values / *scale (1 / it is rounded to float32), or NULL */
+    double *inverse;     /* where that is noted, or NULL */
     float *found_inf;    /* looking: set to 1 where a value is not finite */
     const float *gate;   /* steps: nonzero leaves them out; or NULL */
     ac_gpu_found *found; /* one a piece, or NULL */

@@ -94,80 +94,84 @@ static int dense_write_back(const dense_list *d) {
     return 0;
 }
 
-/* -- looking at gradients --------------------------------------------------------------------------- */
+/* -- looking at gradients, multiplying them --------------------------------------------------------- */
 
-/* What a pass gives: on the device each, or NULL. */
+/* What waits to be multiplied into a tensor's memory. */
+static const double *factor_there(const ac_tensor *t) {
+    const ac_storage *by = t->storage->pending ? t->storage->factor_at : NULL;
+    return by ? (const double *)(void *)by->data : NULL;
+}
+
+/* What a look at values / *scale gives: on the device each, or NULL. */
 typedef struct {
-    const float *factor;
-    double value;
-    bool invert;
+    const float *scale;
+    double *inverse;
     float *found_inf;
     ac_gpu_found *totals; /* one a tensor */
-    bool write;
 } looking;
 
-static int look(ac_tensor *const *tensors, int n, const looking *k) {
-    LIST_KERNEL(unscale, "ac_list_unscale");
-    LIST_KERNEL(only_look, "ac_list_look");
+/* Launches `kernel` over the pieces, then joins what they found. */
+static int look_at_list(list *l, ac_gpu_kernel *kernel, const looking *k) {
     LIST_KERNEL(join, "ac_list_join");
+    ac_gpu_list a = arguments(l);
+    a.scale = k->scale, a.inverse = k->inverse, a.found_inf = k->found_inf;
+    ac_gpu_block *room = ac_gpu_alloc(l->device, (l->pieces + 1) * (int64_t)sizeof(ac_gpu_found));
+    if (!room) return -1;
+    a.found = ac_gpu_address(room);
+    int64_t blocks = l->pieces ? l->pieces : 1; /* somebody notes the inverse */
+    int failed = ac_gpu_launch(l->device, kernel, blocks, AC_GPU_THREADS / 32 * 8, &a);
+    ac_gpu_join j = {a.items, a.n, a.pieces, a.found, k->totals};
+    if (!failed && k->totals) failed = ac_gpu_launch(l->device, &join, ac_gpu_blocks(l->device, l->n, 1), 0, &j);
+    ac_gpu_free(room);
+    return failed;
+}
+
+/* factors: one a tensor, and one more of them all `there`, or NULL. A look takes what waits for each, too. */
+static int pass(ac_tensor *const *tensors, int n, const double *factors, double factor, const double *there,
+                const looking *k) {
+    LIST_KERNEL(only_look, "ac_list_look");
+    LIST_KERNEL(scale, "ac_list_scale");
     dense_list dense;
     list l;
     if (n == 0) return 0;
-    ac_device d = ac_device_of(tensors[0]);
     AC_TRY(dense_new(&dense, tensors, n));
-    int failed = list_new(&l, d, n);
+    int failed = list_new(&l, ac_device_of(tensors[0]), n);
     for (int i = 0; i < n && !failed; i++) {
-        l.items[i].grad = ac_data(dense.dense[i]), l.items[i].numel = dense.dense[i]->numel;
-        l.items[i].grad_dtype = (int8_t)dense.dense[i]->dtype;
+        ac_gpu_item *it = &l.items[i];
+        it->grad = ac_data(dense.dense[i]), it->numel = dense.dense[i]->numel;
+        it->grad_dtype = (int8_t)dense.dense[i]->dtype;
+        it->at.factor = factors ? factors[i] : factor, it->by = k ? factor_there(tensors[i]) : there;
     }
+    const looking nothing = {NULL};
     if (!failed) failed = list_send(&l);
-    ac_gpu_block *room = NULL;
-    if (!failed && l.pieces > 0) {
-        ac_gpu_list a = arguments(&l);
-        a.factor = k->factor, a.value = k->value, a.invert = k->invert, a.found_inf = k->found_inf;
-        room = ac_gpu_alloc(d, l.pieces * (int64_t)sizeof(ac_gpu_found));
-        failed = room ? 0 : -1;
-        if (room) a.found = ac_gpu_address(room);
-        if (!failed) failed = ac_gpu_launch(d, k->write ? &unscale : &only_look, l.pieces, AC_GPU_THREADS / 32 * 8, &a);
-        ac_gpu_join j = {a.items, a.n, a.pieces, a.found, k->totals};
-        if (!failed && k->totals) failed = ac_gpu_launch(d, &join, ac_gpu_blocks(d, n, 1), 0, &j);
-    }
-    ac_gpu_free(room);
-    if (!failed && k->write) failed = dense_write_back(&dense);
+    if (!failed) failed = look_at_list(&l, k ? &only_look : &scale, k ? k : &nothing);
+    if (!failed && !k) failed = dense_write_back(&dense);
     if (l.items) list_free(&l);
     dense_free(&dense);
     return failed;
 }
 
-int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, bool invert, float *found_inf,
-                   ac_gpu_found *ledger) {
-    looking k = {.factor = factor, .value = 1, .invert = invert, .found_inf = found_inf, .totals = ledger};
-    k.write = factor != NULL;
-    return look(grads, n, &k);
+int ac_gpu_look(ac_tensor *const *grads, int n, const double *factors, const float *scale, double *inverse,
+                float *found_inf, ac_gpu_found *ledger) {
+    looking k = {scale, inverse, found_inf, ledger};
+    return pass(grads, n, factors, 1, NULL, &k);
 }
 
-int ac_gpu_look(ac_tensor *const *grads, int n, const float *scale, ac_gpu_found *ledger) {
-    looking k = {.factor = scale, .value = 1, .invert = scale != NULL, .totals = ledger};
-    return look(grads, n, &k);
-}
+_Static_assert(sizeof(ac_found) == sizeof(ac_gpu_found), "one table for both backends");
 
-/* The totals of n tensors, brought to the host. */
-static int look_and_fetch(ac_tensor *const *tensors, int n, looking *k, ac_gpu_found *totals) {
+/* Brings the totals to the host. */
+int ac_cuda_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
     ac_gpu_scope scope;
+    size_t bytes = (size_t)n * sizeof *found;
+    if (n == 0) return 0;
     ac_device d = ac_device_of(tensors[0]);
-    size_t bytes = (size_t)n * sizeof *totals;
-    int64_t elements = 0;
-    for (int i = 0; i < n; i++) elements += tensors[i]->numel;
-    memset(totals, 0, bytes);
-    if (elements == 0) return 0;
     ac_gpu_block *room = ac_gpu_alloc(d, (int64_t)bytes);
     if (!room) return -1;
-    k->totals = ac_gpu_address(room);
-    int failed = look(tensors, n, k);
+    int failed = ac_gpu_look(tensors, n, factors, NULL, NULL, NULL, ac_gpu_address(room));
     if (!failed) failed = ac_gpu_enter(d, &scope);
     if (!failed) {
-        CUdeviceptr from = (CUdeviceptr)(uintptr_t)k->totals;
-        failed = ac_cu_check(ac_cu.cuMemcpyDtoHAsync_v2(totals, from, bytes, ac_gpu_stream(d)), "a result of the GPU");
+        CUdeviceptr from = (CUdeviceptr)(uintptr_t)ac_gpu_address(room);
+        failed = ac_cu_check(ac_cu.cuMemcpyDtoHAsync_v2(found, from, bytes, ac_gpu_stream(d)), "a result of the GPU");
         ac_gpu_leave(&scope);
     }
     if (!failed) failed = ac_gpu_stream_wait(d, ac_gpu_stream(d));
@@ -175,23 +179,8 @@ static int look_and_fetch(ac_tensor *const *tensors, int n, looking *k, ac_gpu_f
     return failed;
 }
 
-_Static_assert(sizeof(ac_found) == sizeof(ac_gpu_found), "one table for both backends");
-
-int ac_cuda_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
-    if (n == 0) return 0;
-    looking k = {.value = factors[0]};
-    size_t bytes = (size_t)n * sizeof(ac_gpu_found);
-    ac_gpu_found *totals = ac_alloc(bytes);
-    if (!totals) return -1;
-    int failed = look_and_fetch(tensors, n, &k, totals);
-    if (!failed) memcpy(found, totals, bytes);
-    ac_free(totals, bytes);
-    return failed;
-}
-
-int ac_cuda_scale(ac_tensor *const *tensors, int n, double factor) {
-    looking k = {.value = factor, .write = true};
-    return look(tensors, n, &k);
+int ac_cuda_scale(ac_tensor *const *tensors, int n, double factor, const double *there) {
+    return pass(tensors, n, NULL, factor, there, NULL);
 }
 
 /* -- optimizers ------------------------------------------------------------------------------------- */
@@ -206,7 +195,7 @@ static ac_tensor *column(const ac_update *u, int c) {
 static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
     it->grad = ac_data(dense[GRAD]), it->grad_dtype = (int8_t)dense[GRAD]->dtype;
     it->param = ac_data(dense[PARAM]), it->param_dtype = (int8_t)dense[PARAM]->dtype;
-    it->numel = u->param->numel, it->at = u->at;
+    it->numel = u->param->numel, it->at = u->at, it->by = factor_there(u->grad);
     if (u->count) it->step = ac_data(u->count);
     it->rounding = (int8_t)u->rounding, it->seed = u->seed, it->offset = u->offset;
     if (dense[EXTRA]) it->extra = ac_data(dense[EXTRA]);

@@ -23,6 +23,7 @@ DEV bool aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
 template <class R> DEV R unscaled(R x, R factor, int dtype) {
     R y = x * factor;
     if (dtype == AC_float16) return (R)half_to_float(float_to_half((float)y));
+    if (dtype == AC_bfloat16) return (R)ac_bf16_to_f32(ac_f32_to_bf16((float)y));
     return y;
 }
 
@@ -53,11 +54,14 @@ DEV void unscale_elements(const ac_gpu_item *it, R factor, int64_t first, int64_
     }
 }
 
+/* What the gradient in memory is to be multiplied by. */
+DEV double factor_of(const ac_gpu_item *it) { return it->by ? it->at.factor * *it->by : it->at.factor; }
+DEV double inverse_of(const ac_gpu_list &a) { return a.scale ? (double)(float)(1 / (double)*a.scale) : 1; }
+
 DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t begin, int64_t end, bool write) {
     constexpr int V = 8;
     Found found;
-    double factor = a.factor ? (double)*a.factor : a.value;
-    if (a.invert) factor = (double)(float)(1 / factor);
+    double factor = factor_of(it) * inverse_of(a);
     if (it->grad_dtype == AC_float64) {
         unscale_elements<double>(it, factor, begin, end, write, &found);
         return found;
@@ -80,6 +84,7 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
 }
 
 DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
+    if (a.inverse && thread_index() == 0) *a.inverse = inverse_of(a);
     for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
         const ac_gpu_item *it = owner_of(a.items, a.n, piece);
         int64_t begin = (piece - it->first_piece) * AC_GPU_PIECE;
@@ -94,10 +99,10 @@ DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
     }
 }
 
-/* Unscales in place, and finds all in the same read. */
-AC_KERNEL(ac_list_unscale, ac_gpu_list) { look_at_pieces(a, true); }
-/* The same without writing. */
+/* Pass A: finds all in one read. */
 AC_KERNEL(ac_list_look, ac_gpu_list) { look_at_pieces(a, false); }
+/* Multiplies in place. */
+AC_KERNEL(ac_list_scale, ac_gpu_list) { look_at_pieces(a, true); }
 
 /* The pieces of each tensor together, in order. */
 AC_KERNEL(ac_list_join, ac_gpu_join) {
@@ -168,6 +173,7 @@ AC_RULES(ROW)
 /* What a rule needs of one parameter, made once a block. */
 template <class R> DEV typename Lane<R>::Constants constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
     ac_rule_place at = it->at;
+    at.factor = factor_of(it);
     if (it->step) at.step = (double)*it->step;
     return Lane<R>::of(&a.options, &at);
 }

@@ -4,13 +4,11 @@
 
 #include "gpu.h"
 
-/* Multiplies the gradients by *factor, or by its inverse, in place (NULL: only looks) and sets *found_inf (unless
- * NULL) to 1 where a value is not finite after that. What it found of each goes to ledger[n], unless NULL. One
- * launch over the list, one more to join the ledger. */
-int ac_gpu_unscale(ac_tensor *const *grads, int n, const float *factor, bool invert, float *found_inf,
-                   ac_gpu_found *ledger) AC_CHECKED;
-/* Only looks, at grads / *scale (NULL: as they are). */
-int ac_gpu_look(ac_tensor *const *grads, int n, const float *scale, ac_gpu_found *ledger) AC_CHECKED;
+/* Looks at grads * factors (1 each where NULL) / *scale (NULL: 1), waiting factors included; nothing of them is
+ * written. Notes 1 / *scale at `inverse`, sets *found_inf to 1 where a value is not finite, and puts what it found of
+ * each into ledger[n], unless these are NULL. One launch over the list, one more to join the ledger. */
+int ac_gpu_look(ac_tensor *const *grads, int n, const double *factors, const float *scale, double *inverse,
+                float *found_inf, ac_gpu_found *ledger) AC_CHECKED;
 /* ac_scaler_update of amp/scaler.h on the device. */
 int ac_gpu_scale_update(ac_device d, const ac_gpu_scale *how) AC_CHECKED;
 

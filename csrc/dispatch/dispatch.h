@@ -35,6 +35,11 @@ int ac_settle_all(ac_tensor *const *tensors, int n) AC_CHECKED; /* NULL among th
 static inline int ac_settle(const ac_tensor *t) {
     return ac_pending && t->storage->pending ? ac_settle_now(t->storage) : 0;
 }
+/* For those who multiply it in themselves: a factor is of the storage's own dtype, so bytes seen as another are
+ * settled. */
+static inline int ac_settle_unless_own(const ac_tensor *t) {
+    return t->storage->pending_dtype != t->dtype ? ac_settle(t) : 0;
+}
 
 /* The device where a call's results lie; RuntimeError when its inputs are on several. */
 int ac_device_sought(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_device *device) AC_CHECKED;

@@ -21,13 +21,19 @@ int ac_settle_now(ac_storage *s) {
     wait_for_readers(s);
     if (!s->pending) return 0;
     int64_t numel = s->bytes / ac_itemsize(s->pending_dtype);
-    ac_tensor all = {
-        .storage = s, .numel = numel, .dtype = s->pending_dtype, .ndim = 1, .shape = {numel}, .strides = {1}};
+    ac_tensor all = {.refs = 1, /* ours, beside those that are taken and given back */
+                     .storage = s,
+                     .numel = numel,
+                     .dtype = s->pending_dtype,
+                     .ndim = 1,
+                     .shape = {numel},
+                     .strides = {1}};
     ac_poll_hold(); /* half of it multiplied would be lost */
-    int failed = ac_backend_of(s->device)->scale(&(ac_tensor *){&all}, 1, s->factor);
+    const double *there = s->factor_at ? (const double *)(const void *)s->factor_at->data : NULL;
+    int failed = ac_backend_of(s->device)->scale(&(ac_tensor *){&all}, 1, s->factor, there);
     ac_poll_release();
     if (failed) return -1;
-    s->pending = false, ac_pending--;
+    ac_storage_settled(s);
     return 0;
 }
 

@@ -116,8 +116,8 @@ int ac_cpu_look(ac_tensor *const *tensors, int n, const double *factors, ac_foun
     return c.found ? 0 : -1;
 }
 
-int ac_cpu_scale(ac_tensor *const *tensors, int n, double factor) {
-    list_call c = {.factor = factor};
+int ac_cpu_scale(ac_tensor *const *tensors, int n, double factor, const double *there) {
+    list_call c = {.factor = there ? factor * *there : factor};
     AC_TRY(list_init(&c, tensors, n));
     ac_for_range(c.first[n], c.grain, some_pieces, &c);
     list_free(&c);

@@ -3,8 +3,6 @@
 #include "../base/alloc.h"
 #include "../base/pool.h"
 
-static double factor_of(const ac_tensor *t) { return t->storage->pending ? t->storage->factor : 1; }
-
 static int check(const ac_update *u, int i) {
     char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
     if (!ac_is_floating(u->param->dtype))
@@ -64,7 +62,7 @@ int ac_optim_step(ac_rule rule, ac_update *updates, int n, const ac_step *consta
 void ac_optim_begin(ac_update *updates, int n) {
     for (int i = 0; i < n; i++) {
         ac_copies_take(updates[i].param, updates[i].kept);
-        updates[i].at.factor = factor_of(updates[i].grad);
+        updates[i].at.factor = ac_waiting_factor(updates[i].grad->storage);
         updates[i].grad->storage->readers++;
     }
 }
@@ -87,7 +85,7 @@ int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *fou
     size_t bytes = (size_t)(n + 1) * sizeof(double);
     double *factors = ac_alloc(bytes);
     if (!factors) return -1;
-    for (int i = 0; i < n; i++) factors[i] = factor * factor_of(tensors[i]);
+    for (int i = 0; i < n; i++) factors[i] = factor * ac_waiting_factor(tensors[i]->storage);
     ac_poll_hold();
     int failed = 0;
     for (int i = 0, run; i < n && !failed; i += run) {
@@ -102,31 +100,62 @@ int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *fou
 /* 16-bit values are multiplied at once: whoever reads them is to see them rounded. */
 static bool can_wait(const ac_tensor *t) {
     const ac_storage *s = t->storage;
-    return s->device == AC_CPU && !s->exported && !s->addressed && !s->readers && !ac_is_half(t->dtype) &&
+    return !s->exported && !s->addressed && !s->readers && !ac_is_half(t->dtype) &&
            t->numel * ac_itemsize(t->dtype) == s->bytes && !ac_overlaps_itself(t);
 }
 
-static void note_factor(ac_tensor *t, double factor) {
-    ac_storage *s = t->storage;
-    if (!s->pending) s->factor = 1, s->pending_dtype = t->dtype, s->pending = true, ac_pending++;
-    s->factor *= factor;
+/* A factor on a GPU, and the product of it and one that waited before, made once for all that had that one. */
+typedef struct {
+    ac_tensor *by, *product; /* product: owned */
+    const ac_storage *before;
+} factor_there;
+
+static int multiply_there(factor_there *f, ac_storage *before) {
+    ac_dims none = {0};
+    if (f->product && f->before == before) return 0;
+    ac_tensor *old = ac_tensor_from_storage(ac_storage_retain(before), AC_float64, &none, &none), *product = NULL;
+    int failed = old ? ac_call(AC_OP_mul, (ac_tensor *[]){old, f->by}, 2, NULL, &product) : -1;
+    ac_tensor_clear(&old);
+    ac_tensor_clear(&f->product);
+    f->product = product, f->before = before;
+    return failed;
 }
 
-int ac_optim_scale(ac_tensor *const *tensors, int n, double factor) {
+static int note_factor(ac_tensor *t, double factor, factor_there *there) {
+    ac_storage *s = t->storage;
+    ac_tensor *by = there->by;
+    if (by && s->pending && s->factor_at) {
+        AC_TRY(multiply_there(there, s->factor_at));
+        by = there->product;
+    }
+    if (!s->pending) s->factor = 1, s->factor_at = NULL, s->pending_dtype = t->dtype, s->pending = true, ac_pending++;
+    s->factor *= factor;
+    if (!by) return 0;
+    ac_storage *old = s->factor_at;
+    s->factor_at = ac_storage_retain(by->storage);
+    if (old) ac_storage_release(old);
+    return 0;
+}
+
+/* The first `run` of these, which do not wait. */
+static int scale_now(ac_tensor *const *tensors, int n, double factor, const ac_tensor *by, int *run) {
+    *run = ac_same_device(tensors, n);
+    for (int k = 1; k < *run; k++)
+        if (can_wait(tensors[k])) *run = k;
+    return ac_backend_of(ac_device_of(tensors[0]))->scale(tensors, *run, factor, by ? ac_data(by) : NULL);
+}
+
+int ac_optim_scale(ac_tensor *const *tensors, int n, double factor, ac_tensor *by) {
+    factor_there there = {.by = by};
     int failed = 0;
     ac_poll_hold(); /* gradients scaled in part would be of no use */
     for (int i = 0, run; i < n && !failed; i += run) {
         run = 1;
-        if (can_wait(tensors[i])) {
-            note_factor(tensors[i], factor);
-        } else {
-            run = ac_same_device(tensors + i, n - i);
-            for (int k = 1; k < run; k++)
-                if (can_wait(tensors[i + k])) run = k;
-            failed = ac_backend_of(ac_device_of(tensors[i]))->scale(tensors + i, run, factor);
-        }
+        if (can_wait(tensors[i])) failed = note_factor(tensors[i], factor, &there);
+        else failed = scale_now(tensors + i, n - i, factor, by, &run);
         for (int k = 0; k < run; k++) ac_wrote(tensors[i + k]);
     }
+    ac_tensor_clear(&there.product);
     ac_poll_release();
     return failed;
 }

@@ -17,9 +17,10 @@ void ac_optim_end(ac_update *updates, int n, int done);
 /* Pass A: what each tensor's values are when multiplied by `factor`; nothing is written. May run outside the lock,
  * between `hold` and `let_go`. */
 int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *found) AC_CHECKED;
-/* Multiplies every tensor by `factor`. Where a tensor is all of its memory, and nobody else sees that, the factor is
- * only noted (ac_settle, dispatch.h): the optimizer's pass, or whoever reads it first, does the work. */
-int ac_optim_scale(ac_tensor *const *tensors, int n, double factor) AC_CHECKED;
+/* Multiplies every tensor by `factor`, and by `by`, one float64 that is all of its memory, on the tensors' GPU, or
+ * NULL. Where a tensor is all of its memory, and nobody else sees that, the factor is only noted (ac_settle,
+ * dispatch.h): the optimizer's pass, or whoever reads it first, does the work. */
+int ac_optim_scale(ac_tensor *const *tensors, int n, double factor, ac_tensor *by) AC_CHECKED;
 /* Between these two, pending factors of the tensors stay as they are. Within the lock. */
 void ac_optim_hold(ac_tensor *const *tensors, int n);
 void ac_optim_let_go(ac_tensor *const *tensors, int n);

@@ -3,6 +3,7 @@
 #include "state.h"
 
 #include "../amp/autocast.h"
+#include "../base/alloc.h"
 #include "../cuda/lists.h"
 
 #define ARGS(format, ...)                                                                                              \
@@ -289,49 +290,36 @@ static ac_tensor **tensors_of(PyObject *list, const char *what) {
     return all;
 }
 
-/* A table of what is found, a row a tensor: [n, 5] float64 on their GPU, zeros at first. */
-static ac_tensor *new_ledger(ac_device d, int n) {
-    ac_attrs_full zeros = {.size = {2, {n, AC_GPU_FOUND}}, .value = {AC_INT, {0}}, .dtype = AC_float64, .device = d};
-    ac_tensor *table = NULL;
-    return ac_call(AC_OP_full, NULL, 0, &zeros, &table) < 0 ? NULL : table;
+/* A number's address on the GPU where it is given. */
+static int optional_number(PyObject *o, ac_dtype dtype, const char *what, void **at) {
+    *at = o == Py_None ? NULL : number_on(o, dtype, what);
+    return o == Py_None || *at ? 0 : -1;
 }
 
-/* _cuda_unscale(grads, factor | None, found_inf, invert = False, ledger = False): None, or as _cuda_ledger what the
- * same read saw of the unscaled values */
-FUNCTION(unscale) {
-    PyObject *list, *by, *found;
-    int invert = 0, wants_ledger = 0;
-    ARGS("O!OO|pp", &PyList_Type, &list, &by, &found, &invert, &wants_ledger);
-    const float *factor = by == Py_None ? NULL : number_on(by, AC_float32, "factor");
-    float *flag = factor || by == Py_None ? number_on(found, AC_float32, "found_inf") : NULL;
-    ac_tensor **grads = flag ? tensors_of(list, "gradients") : NULL;
-    if (!grads) return NULL;
+/* _cuda_look(grads, scale = None, found_inf = None, inverse = None) -> [n, 5]: squares, amax, infs and nans of grads /
+ * scale, and how many scaled values were too small for float16's normal numbers. One read of the gradients; 1 / scale
+ * goes to `inverse`, a float64, and found_inf becomes 1 where something is not finite. Nobody waits. */
+FUNCTION(look) {
+    PyObject *list, *scale = Py_None, *found = Py_None, *inverse = Py_None;
+    void *scale_at, *found_at, *inverse_at;
+    ARGS("O!|OOO", &PyList_Type, &list, &scale, &found, &inverse);
     int n = (int)PyList_GET_SIZE(list);
-    ac_tensor *table = wants_ledger ? new_ledger(ac_device_of(ac_unwrap(found)), n) : NULL;
-    int failed = wants_ledger && !table;
-    if (!failed) failed = ac_gpu_unscale(grads, n, factor, invert, flag, table ? ac_data(table) : NULL);
-    for (int i = 0; i < n && factor && !failed; i++) ac_wrote(grads[i]);
-    PyMem_Free(grads);
-    if (failed) {
-        ac_tensor_clear(&table);
-        return ac_raise();
-    }
-    if (table) return ac_wrap(table);
-    Py_RETURN_NONE;
-}
-
-/* _cuda_ledger(grads, scale = None) -> [n, 5]: squares, amax, infs and nans of grads / scale, and how many scaled
- * values were too small for float16's normal numbers; nothing is written and nobody waits */
-FUNCTION(ledger) {
-    PyObject *list, *by = Py_None;
-    ARGS("O!|O", &PyList_Type, &list, &by);
-    int n = (int)PyList_GET_SIZE(list);
-    const float *scale = by == Py_None ? NULL : number_on(by, AC_float32, "scale");
-    if (by != Py_None && !scale) return NULL;
+    if (optional_number(scale, AC_float32, "scale", &scale_at) < 0 ||
+        optional_number(found, AC_float32, "found_inf", &found_at) < 0 ||
+        optional_number(inverse, AC_float64, "inverse", &inverse_at) < 0)
+        return NULL;
     ac_tensor **all = n ? tensors_of(list, "gradients") : NULL;
-    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_ledger: no tensors");
-    ac_tensor *table = new_ledger(ac_device_of(all[0]), n);
-    int failed = table ? ac_gpu_look(all, n, scale, ac_data(table)) : -1;
+    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_look: no tensors");
+    ac_dims shape = {2, {n, AC_GPU_FOUND}};
+    ac_tensor *table = ac_tensor_new_on(ac_device_of(all[0]), AC_float64, &shape);
+    double *factors = table ? ac_alloc((size_t)n * sizeof *factors) : NULL;
+    int failed = factors ? 0 : -1;
+    for (int i = 0; i < n && !failed; i++) {
+        failed = ac_settle_unless_own(all[i]);
+        factors[i] = ac_waiting_factor(all[i]->storage);
+    }
+    if (!failed) failed = ac_gpu_look(all, n, factors, scale_at, inverse_at, found_at, ac_data(table));
+    if (factors) ac_free(factors, (size_t)n * sizeof *factors);
     PyMem_Free(all);
     if (!failed) return ac_wrap(table);
     ac_tensor_clear(&table);
@@ -404,8 +392,7 @@ static PyMethodDef functions[] = {ROW(count),
                                   ROW(pool_end),
                                   ROW(pool_retire),
                                   ROW(record_stream),
-                                  ROW(unscale),
-                                  ROW(ledger),
+                                  ROW(look),
                                   ROW(scale_update),
                                   ROW(allow_tf32),
                                   ROW(convolution_tf32),

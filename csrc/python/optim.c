@@ -22,11 +22,9 @@ static ac_tensor **list_of(PyObject *list, bool holes, const char *what) {
     return all;
 }
 
-/* A factor that waits is that of the storage's own dtype: bytes seen as another one are not what it multiplies. */
 static int settle_others(ac_tensor *const *all, Py_ssize_t n) {
     for (Py_ssize_t i = 0; i < n; i++)
-        if (all[i] && all[i]->storage->pending_dtype != all[i]->dtype && ac_settle(all[i]) < 0)
-            return (void)ac_raise(), -1;
+        if (ac_settle_unless_own(all[i]) < 0) return (void)ac_raise(), -1;
     return 0;
 }
 
@@ -288,17 +286,28 @@ static PyObject *bad(PyObject *module, PyObject *o) {
     return PyFloat_FromDouble(total);
 }
 
+/* A factor on the tensors' GPU: one float64 with memory of its own. */
+static bool takes_factor(PyObject *by, ac_tensor *const *all, Py_ssize_t n) {
+    ac_tensor *t = ac_is_tensor(by) ? ac_unwrap(by) : NULL;
+    bool good = t && t->dtype == AC_float64 && t->numel == 1 && t->storage->bytes == 8 && ac_device_of(t) != AC_CPU;
+    for (Py_ssize_t i = 0; i < n && good; i++) good = ac_device_of(all[i]) == ac_device_of(t);
+    if (!good) PyErr_SetString(PyExc_ValueError, "by: expected one float64 on the tensors' GPU, not a part of others");
+    return good;
+}
+
+/* _scale_all(tensors, factor, by = None): multiplies them by both; see ac_optim_scale */
 static PyObject *scale_all(PyObject *module, PyObject *args) {
-    PyObject *list;
+    PyObject *list, *by = Py_None;
     double factor;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &factor)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!d|O", &PyList_Type, &list, &factor, &by)) return NULL;
+    Py_ssize_t n = PyList_GET_SIZE(list);
     ac_tensor **all = list_of(list, false, "tensors");
     if (!all) return NULL;
-    bool settled = settle_others(all, PyList_GET_SIZE(list)) == 0;
-    int failed = settled ? ac_optim_scale(all, (int)PyList_GET_SIZE(list), factor) : 0;
+    bool good = (by == Py_None || takes_factor(by, all, n)) && settle_others(all, n) == 0;
+    int failed = good ? ac_optim_scale(all, (int)n, factor, by == Py_None ? NULL : ac_unwrap(by)) : 0;
     PyMem_Free(all);
-    if (!settled) return NULL;
+    if (!good) return NULL;
     if (failed) return ac_raise();
     Py_RETURN_NONE;
 }

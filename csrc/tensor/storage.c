@@ -55,9 +55,16 @@ ac_storage *ac_storage_retain(ac_storage *s) {
     return s;
 }
 
+void ac_storage_settled(ac_storage *s) {
+    ac_storage *there = s->factor_at;
+    if (!s->pending) return;
+    s->pending = false, s->factor_at = NULL, ac_pending--;
+    if (there) ac_storage_release(there);
+}
+
 void ac_storage_release(ac_storage *s) {
     if (--s->refs > 0) return;
-    if (s->pending) ac_pending--;
+    ac_storage_settled(s);
     ac_copies_free(s);
     if (s->release || s->owner) {
         if (s->release) s->release(s->owner);

@@ -31,15 +31,19 @@ typedef struct ac_storage {
     ac_device device;
     bool exported;          /* memory that somebody else may write: no trustworthy `content` */
     bool addressed;         /* somebody has its address: no factor may wait */
-    bool pending;           /* the values are the memory's times `factor`, see ac_settle */
+    bool pending;           /* the values are the memory's times these factors, see ac_settle */
     ac_dtype pending_dtype; /* of all its memory, then */
     double factor;
+    struct ac_storage *factor_at; /* owned: one float64 beside the memory, on a GPU; or NULL */
     int readers;                  /* steps that read it so, outside the lock */
     ac_copy *copies;              /* owned, freed with the storage */
     void (*release)(void *owner); /* foreign memory: how to give it back */
     void *owner;
 } ac_storage;
 
+/* The factors have been multiplied in, or are of no use any more. */
+void ac_storage_settled(ac_storage *s);
+static inline double ac_waiting_factor(const ac_storage *s) { return s->pending ? s->factor : 1; }
 extern int64_t ac_pending; /* storages with a pending factor: mostly none, and nobody need look further */
 
 /* How memory of a GPU is had and given back; set by that backend when it comes into use. */
