@@ -18,8 +18,11 @@ def training(optimizer="AdamW", **options):
     return net, getattr(ampc.optim, optimizer)(net.parameters(), lr=1e-2, **options), ampc.amp.GradScaler("cuda", init_scale=64.0, growth_interval=3)
 
 
+REST = [("Adagrad", {"lr_decay": 0.1}), ("RMSprop", {"momentum": 0.5, "centered": True}), ("Adadelta", {}), ("NAdam", {"momentum_decay": 0.1}), ("Adamax", {})]
+
+
 @simulated
-@pytest.mark.parametrize(("optimizer", "options"), [("AdamW", {}), ("Adam", {"amsgrad": True}), ("SGD", {"momentum": 0.9})])
+@pytest.mark.parametrize(("optimizer", "options"), [("AdamW", {}), ("Adam", {"amsgrad": True}), ("SGD", {"momentum": 0.9}), *REST])
 def test_a_step_waits_for_nothing(optimizer, options):
     net, opt, scaler = training(optimizer, **options)
     x, y = ampc.randn(6, 8), ampc.randint(0, 4, (6,))
@@ -44,9 +47,10 @@ def test_a_step_waits_for_nothing(optimizer, options):
     assert scaler.get_scale() == 128.0
 
 
+@pytest.mark.parametrize("optimizer", ["AdamW", "NAdam"])
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
-def test_overflow_leaves_the_step_out(bad):
-    net, opt, scaler = training()
+def test_overflow_leaves_the_step_out(bad, optimizer):
+    net, opt, scaler = training(optimizer)
     x = ampc.randn(6, 8)
 
     def step(poison):
@@ -64,6 +68,8 @@ def test_overflow_leaves_the_step_out(bad):
     assert all(p.equal(w) for p, w in zip(net.parameters(), weights)) and scaler.get_scale() == 32.0
     assert [opt.state[p]["step"].item() for p in net.parameters()] == counts == [1.0] * 6
     step(False)
+    if optimizer == "NAdam":
+        assert opt.state[net[0].bias]["mu_product"].item() == pytest.approx(0.9**2 * (1 - 0.5 * 0.96**0.004) * (1 - 0.5 * 0.96**0.008), rel=1e-6)
     assert not net[0].weight.equal(weights[0]) and opt.state[net[0].weight]["step"].item() == 2.0
     state = scaler.state_dict()
     assert state["scale"] == 32.0 and state["_growth_tracker"] == 1
@@ -73,7 +79,7 @@ def test_overflow_leaves_the_step_out(bad):
 
 
 @pytest.mark.parametrize(("optimizer", "options"), [("AdamW", {}), ("Adam", {"amsgrad": True, "weight_decay": 0.1}), ("SGD", {}),
-                                                    ("SGD", {"momentum": 0.9, "dampening": 0.2}), ("SGD", {"momentum": 0.9, "nesterov": True})])
+                                                    ("SGD", {"momentum": 0.9, "dampening": 0.2}), ("SGD", {"momentum": 0.9, "nesterov": True}), *REST])
 def test_training_equals_the_cpu(optimizer, options):
     results = []
     for device in ("cpu", "cuda"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Dict, List, Optional, Tuple
 
+from .._C import Tensor
 from .optimizer import check_options, check_rounding
 from .rules import RuleOptimizer
 
@@ -43,9 +44,6 @@ class Adam(RuleOptimizer):
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         return {**_moments(group), "decoupled": self._decoupled}
 
-    def _counts_there(self) -> bool:
-        return True
-
 
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019), 0.01 by default. Source: torch.optim.AdamW."""
@@ -82,6 +80,7 @@ class NAdam(RuleOptimizer):
     """Adam with Nesterov's momentum (Dozat 2016). Source: torch.optim.NAdam."""
 
     _rule = "nadam"
+    _counts = {"step": 0, "mu_product": 1.0}
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
@@ -101,10 +100,10 @@ class NAdam(RuleOptimizer):
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         return {**_moments(group), "later": float(group["momentum_decay"]), "decoupled": group["decoupled_weight_decay"]}
 
-    def _products(self, states: List[Dict[str, Any]], steps: List[Any], group: Dict[str, Any]) -> Optional[List[float]]:
-        return [float(s.get("mu_product", 1.0)) for s in states]
+    def _products(self, states: List[Dict[str, Any]], steps: List[Any], group: Dict[str, Any]) -> Optional[List[Any]]:
+        b1, decay = group["betas"][0], group["momentum_decay"]
+        return [s["mu_product"] if isinstance(n, Tensor) else s["mu_product"] * b1 * (1 - 0.5 * 0.96 ** (n * decay))
+                for s, n in zip(states, steps)]
 
     def _notes(self, states: List[Dict[str, Any]], steps: List[Any], group: Dict[str, Any]) -> Dict[str, list]:
-        b1, decay = group["betas"][0], group["momentum_decay"]
-        now = [s.get("mu_product", 1.0) * b1 * (1 - 0.5 * 0.96 ** (n * decay)) for s, n in zip(states, steps)]
-        return {"step": steps, "mu_product": now}
+        return {"step": steps, "mu_product": self._products(states, steps, group) or []}

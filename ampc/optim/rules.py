@@ -19,6 +19,7 @@ class RuleOptimizer(Optimizer):
     apex's O2 does. Parameters of 32 and 64 bits are not concerned."""
 
     _rule = ""
+    _counts = {"step": 0}  # states that are numbers, and their first values; on a GPU float32s there, which the step itself advances
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         """Names of the states that these options need, in the rule's order."""
@@ -45,25 +46,23 @@ class RuleOptimizer(Optimizer):
             return
         names = self._states(group)
         states = [self._state_of(p, group, names) for p in params]
-        # on a GPU the count is a tensor there, which the step itself advances
+        # on a GPU the count is a tensor, advanced there
         steps = [s["step"] if isinstance(s["step"], _C.Tensor) else s["step"] + 1 for s in states]
         _C._step(self._rule, params, [p.grad for p in params], [[s[name] for s in states] for name in names], states,
                  self._notes(states, steps, group), steps, self._products(states, steps, group), self._options(group), self._found_inf,
                  group["rounding"], extras_of(params, states, group["rounding"]))
 
-    def _counts_there(self) -> bool:
-        """Whether a GPU may count the steps itself."""
-        return False
-
     def _can_leave_out(self) -> bool:
-        return type(self)._step_group is RuleOptimizer._step_group and self._counts_there() and self._on_one_gpu()
+        return type(self)._step_group is RuleOptimizer._step_group and self._on_one_gpu()
 
     def _state_of(self, p: Any, group: Dict[str, Any], names: List[str]) -> Dict[str, Any]:
         state = self.state[p]
         missing = [name for name in names if name not in state]
         if missing:  # at once: an interrupted first step leaves nothing half made
-            state.update({"step": state.get("step", 0), **{name: self._fresh(p, group, name) for name in missing}})
-        on_gpu = p.is_cuda and self._counts_there()
-        if on_gpu != isinstance(state["step"], _C.Tensor):  # fresh, or saved on the other kind of device
-            state["step"] = make.full((), float(state["step"]), dtype=_C.float32, device=p.device) if on_gpu else int(state["step"])
+            state.update({**{name: state.get(name, first) for name, first in self._counts.items()},
+                          **{name: self._fresh(p, group, name) for name in missing}})
+        for name, first in self._counts.items():
+            count = state[name]
+            if p.is_cuda != isinstance(count, _C.Tensor):  # fresh, or saved on the other kind of device
+                state[name] = make.full((), float(count), dtype=_C.float32, device=p.device) if p.is_cuda else type(first)(count)
         return state

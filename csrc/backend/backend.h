@@ -35,7 +35,8 @@ typedef struct {
     ac_rounding rounding; /* of a 16-bit parameter; `extra` is its compensation or its master, else NULL */
     ac_tensor *extra;
     uint64_t seed, offset; /* stochastic: of the generator, numel numbers from there on */
-    ac_tensor *count;      /* on a GPU: that number as a float32 there, advanced by the step; NULL: `at.step` */
+    ac_tensor *count;      /* on a GPU: `at.step` as a float32 there, advanced by the step; or NULL */
+    ac_tensor *product;    /* the same of `at.product` */
     ac_kept kept[AC_KEPT]; /* packed copies of the parameter that the step packs again while it has the values */
 } ac_update;
 

@@ -283,6 +283,7 @@ typedef struct {
     void *grad, *param, *state[AC_GPU_STATE];
     void *copy;       /* 16-bit copy to write, or NULL */
     float *step;      /* the parameter's count of steps, on the device; NULL: `at.step` */
+    float *product;   /* the same of `at.product` */
     ac_rule_place at; /* step: with this one; its factor is that of the gradient, looked at or multiplied, too, */
     const double *by; /* and this one, on the device, or NULL */
     int64_t numel, first_piece;

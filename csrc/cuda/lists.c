@@ -197,6 +197,7 @@ static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
     it->param = ac_data(dense[PARAM]), it->param_dtype = (int8_t)dense[PARAM]->dtype;
     it->numel = u->param->numel, it->at = u->at, it->by = factor_there(u->grad);
     if (u->count) it->step = ac_data(u->count);
+    if (u->product) it->product = ac_data(u->product);
     it->rounding = (int8_t)u->rounding, it->seed = u->seed, it->offset = u->offset;
     if (dense[EXTRA]) it->extra = ac_data(dense[EXTRA]);
     for (int k = 0; k < AC_MAX_STATE; k++) {

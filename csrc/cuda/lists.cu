@@ -120,13 +120,6 @@ AC_KERNEL(ac_list_join, ac_gpu_join) {
 
 /* -- optimizers ------------------------------------------------------------------------------------- */
 
-/* Counts of steps advance on applied steps only. */
-AC_KERNEL(ac_list_advance, ac_gpu_list) {
-    if (a.gate && *a.gate != 0) return;
-    for (int64_t t = thread_index(); t < a.n; t += thread_count())
-        if (a.items[t].step) *a.items[t].step += 1;
-}
-
 /* The rules, for both lanes. */
 #define RULE DEV
 #define R float
@@ -143,6 +136,16 @@ AC_KERNEL(ac_list_advance, ac_gpu_list) {
 #undef R
 #undef S
 #undef M_SQRT
+
+/* Counts of steps advance on applied steps only. */
+AC_KERNEL(ac_list_advance, ac_gpu_list) {
+    if (a.gate && *a.gate != 0) return;
+    for (int64_t t = thread_index(); t < a.n; t += thread_count()) {
+        if (!a.items[t].step) continue;
+        double step = (double)(*a.items[t].step += 1);
+        if (a.items[t].product) *a.items[t].product *= (float)momentum_at_f64(&a.options, step);
+    }
+}
 
 template <class R> struct Lane {};
 template <> struct Lane<float> {
@@ -175,6 +178,7 @@ template <class R> DEV typename Lane<R>::Constants constants_of(const ac_gpu_lis
     ac_rule_place at = it->at;
     at.factor = factor_of(it);
     if (it->step) at.step = (double)*it->step;
+    if (it->product) at.product = (double)*it->product;
     return Lane<R>::of(&a.options, &at);
 }
 

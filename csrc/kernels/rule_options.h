@@ -28,7 +28,7 @@ typedef struct {
 } ac_rule_options;
 
 /* What differs from parameter to parameter: how many updates it has had, this one included; what its gradient in memory
- * is multiplied by; and NAdam's product of momenta. */
+ * is multiplied by; and NAdam's product of momenta, this step's included. */
 typedef struct {
     double step, factor, product;
 } ac_rule_place;

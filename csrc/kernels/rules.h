@@ -10,11 +10,15 @@ typedef struct {
     int centered;
 } S(rule_constants);
 
+/* NAdam's momentum at a step. */
+RULE double S(momentum_at)(const ac_rule_options *o, double step) {
+    return o->beta1 * (1 - 0.5 * pow(0.96, step * o->later));
+}
+
 RULE S(rule_constants) S(rule_constants_of)(const ac_rule_options *o, const ac_rule_place *at) {
     S(rule_constants) k;
     double bias1 = 1 - pow(o->beta1, at->step), bias2 = 1 - pow(o->beta2, at->step);
-    double now = o->beta1 * (1 - 0.5 * pow(0.96, at->step * o->later)),
-           next = o->beta1 * (1 - 0.5 * pow(0.96, (at->step + 1) * o->later)), product = at->product * now;
+    double now = S(momentum_at)(o, at->step), next = S(momentum_at)(o, at->step + 1), product = at->product;
     int first = at->step <= 1;
     k.sign = (R)(o->maximize ? -at->factor : at->factor), k.lr = (R)o->lr, k.eps = (R)o->eps;
     k.shrink = o->decoupled ? (R)(1 - o->lr * o->weight_decay) : 1, k.decay = o->decoupled ? 0 : (R)o->weight_decay;

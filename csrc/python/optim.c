@@ -42,21 +42,21 @@ static int column(ac_update *u, Py_ssize_t n, PyObject *list, size_t offset, boo
     return 0;
 }
 
+/* A number that a GPU keeps itself, beside its parameter: NULL for one that is none, or (an error) elsewhere. */
+static ac_tensor *number_there(PyObject *o, const ac_update *u) {
+    if (!ac_is_tensor(o)) return NULL;
+    ac_tensor *t = ac_unwrap(o);
+    bool good = t->numel == 1 && t->dtype == AC_float32 && ac_device_of(t) == ac_device_of(u->param);
+    if (good && ac_device_of(t) != AC_CPU) return t;
+    PyErr_SetString(PyExc_ValueError, "a step count that is a tensor must be one float32 on its parameter's GPU");
+    return NULL;
+}
+
 static int step_counts(ac_update *u, Py_ssize_t n, PyObject *counts) {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *o = PyList_Check(counts) && PyList_GET_SIZE(counts) == n ? PyList_GET_ITEM(counts, i) : NULL;
-        if (o && ac_is_tensor(o)) { /* a GPU counts its own steps */
-            ac_tensor *t = ac_unwrap(o);
-            bool good = t->numel == 1 && t->dtype == AC_float32 && ac_device_of(t) == ac_device_of(u[i].param);
-            if (!good || ac_device_of(t) == AC_CPU) {
-                PyErr_SetString(PyExc_ValueError,
-                                "a step count that is a tensor must be one float32 on its parameter's GPU");
-                return -1;
-            }
-            u[i].count = t, u[i].at.step = 1;
-            continue;
-        }
-        u[i].at.step = o ? PyFloat_AsDouble(o) : -1;
+        if (o) u[i].count = number_there(o, &u[i]);
+        u[i].at.step = u[i].count ? 1 : o && !PyErr_Occurred() ? PyFloat_AsDouble(o) : -1;
         if (PyErr_Occurred()) return -1;
         if (u[i].at.step >= 1) continue;
         PyErr_SetString(PyExc_ValueError, "step counts must be a list of numbers of 1 or more");
@@ -114,14 +114,15 @@ static bool all_on_cpu(const ac_update *u, Py_ssize_t n) {
     return true;
 }
 
-/* NAdam's products of momenta so far, this step's not included. */
+/* NAdam's products of momenta, this step's included where they are numbers. */
 static int take_products(ac_update *u, Py_ssize_t n, PyObject *products) {
     for (Py_ssize_t i = 0; i < n; i++) {
         u[i].at.product = 1;
         if (products == Py_None) continue;
         bool good = PyList_Check(products) && PyList_GET_SIZE(products) == n;
-        u[i].at.product = good ? PyFloat_AsDouble(PyList_GET_ITEM(products, i)) : 0;
-        if (!good) PyErr_SetString(PyExc_ValueError, "products must be None or a list of numbers");
+        if (good) u[i].product = number_there(PyList_GET_ITEM(products, i), &u[i]);
+        else PyErr_SetString(PyExc_ValueError, "products must be None or a list of numbers");
+        if (!PyErr_Occurred() && !u[i].product) u[i].at.product = PyFloat_AsDouble(PyList_GET_ITEM(products, i));
         if (PyErr_Occurred()) return -1;
     }
     return 0;
