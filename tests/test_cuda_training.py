@@ -123,16 +123,17 @@ def test_lists_of_mixed_tensors():
     grads.append(ampc.randn(40, 30).t())
     grads.append(ampc.randn(1001)[1:])
     want = [g.double().cpu() * 0.5 for g in grads]
-    found = ampc.zeros(())
+    found = ampc.zeros(2)
     ampc._C._scale_all(grads, 0.25, ampc.tensor(2.0, dtype=ampc.float64))
     for g, w in zip(grads, want):
         assert g.numel() == 0 or (g.double().cpu() - w).abs().max().item() <= ampc.finfo(g.dtype).eps * 8
     total = ampc._C._cuda_look(grads, None, found)[:, 0].sum().sqrt().item()
     assert total == pytest.approx(sum(g.double().square().sum().item() for g in grads) ** 0.5, rel=1e-6)
-    assert found.item() == 0
-    grads[5].view(-1)[0] = float("inf")
-    ampc._C._cuda_look(grads, None, found)
-    assert found.item() == 1
+    assert found.tolist() == [0, 0]
+    for bad, want in ((float("nan"), [1, 0]), (float("-inf"), [1, 1])):
+        grads[5].view(-1)[0] = bad
+        ampc._C._cuda_look(grads, None, found)
+        assert found.tolist() == want
 
 
 def test_the_ledger_of_a_look():

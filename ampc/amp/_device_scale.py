@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, List, Optional
 
 from .. import _C
 from .. import _creation as make
@@ -15,7 +15,8 @@ class DeviceScale:
     def __init__(self, scale: float, growth_factor: float, backoff_factor: float, growth_interval: int, min_scale: float, max_scale: float,
                  hysteresis: int, device: Any) -> None:
         self.scale_tensor = make.full((), scale, dtype=_C.float32, device=device)
-        self.tracker_tensors = make.zeros(2, dtype=_C.int32, device=device)  # good steps in a row, overflows in a row
+        self.tracker_tensors = make.zeros(3, dtype=_C.int32, device=device)  # good steps in a row, overflows in a row, see ac_gpu_scale
+        self.before_nans = make.zeros((), dtype=_C.float32, device=device)
         self.min_scale, self.max_scale, self.hysteresis = min_scale, max_scale, hysteresis
         self.growth_factor, self.backoff_factor, self.growth_interval = growth_factor, backoff_factor, growth_interval
 
@@ -48,9 +49,11 @@ class DeviceScale:
         """1 / scale, computed in float64 and rounded once to float32."""
         return self.scale_tensor.double().reciprocal().float().item()
 
-    def update(self, found: List[Tensor]) -> None:
-        """Adapts the scale to the flags of an iteration: 0 good, 1 overflow, 2 and more a nan of the loss's own."""
-        flags = [f.to(self.scale_tensor.device, non_blocking=True) for f in found]
-        total = flags[0] if len(flags) == 1 else sum(flags[1:], flags[0])
-        _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, total, self.growth_factor, self.backoff_factor, self.growth_interval,
-                              self.min_scale, self.max_scale, self.hysteresis)
+    def update(self, found: List[Tensor], bad_losses: List[Tensor]) -> None:
+        """Adapts the scale to an iteration's flags: pairs as ``_C._cuda_look`` leaves them, and whether losses themselves were nan."""
+        _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, self.before_nans, self._total(found), self._total(bad_losses),
+                              self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale, self.max_scale, self.hysteresis)
+
+    def _total(self, flags: List[Tensor]) -> Optional[Tensor]:
+        here = [f.to(self.scale_tensor.device, _C.float32, non_blocking=True) for f in flags]
+        return sum(here[1:], here[0]) if here else None

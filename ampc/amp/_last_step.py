@@ -59,6 +59,11 @@ class LastStep:
         return f"LastStep(skipped={self.skipped}, scale={self.scale:g}, grad_norm={self.grad_norm:g}, culprit={self.culprit})"
 
 
+def has_infs(table: Tensor) -> Tensor:
+    """Whether a pass saw infinities; 1.0 or 0.0."""
+    return (table[:, INFS].sum() > 0).float()
+
+
 def only_nans(tables: List[Tensor]) -> bool:
     """Whether there were nans and no infinity in what passes saw."""
     totals = [table.sum(0).tolist() for table in tables]

@@ -21,7 +21,7 @@ from .. import _creation as make
 from .._C import Tensor
 from .._device import CPU
 from ._device_scale import DeviceScale
-from ._last_step import LastStep, name_of, only_nans
+from ._last_step import LastStep, has_infs, name_of, only_nans
 from ._ledger import remember
 from .autocast_mode import cuda_means_cpu
 
@@ -35,7 +35,7 @@ class OptState(Enum):
 
 
 def _fresh_state() -> Dict[str, Any]:
-    return {"stage": OptState.READY, "found_inf_per_device": {}, "seen": []}
+    return {"stage": OptState.READY, "found_inf_per_device": {}, "flags": [], "seen": []}
 
 
 class _Overflow(Exception):
@@ -58,7 +58,7 @@ class GradScaler:
 
     A gradient that is finite while scaled but infinite when unscaled counts as overflow. A loss that is itself nan, or
     nans that are still there when the scale has come down to 1, are no overflow: the step is skipped, and the scale stays (or
-    comes back to) where it was; on a GPU, which nobody waits for, the first of these alone. ``last_step`` tells what the last ``step`` met.
+    comes back to) where it was, with a warning on the CPU; for a GPU nobody waits. ``last_step`` tells what the last ``step`` met.
     """
 
     def __init__(self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
@@ -188,17 +188,18 @@ class GradScaler:
                         "GradScaler(fp16_gradients=True)")
                 grads[p.grad.device].append(p.grad)
                 places[p.grad.device].append((g, i))
-        found, seen = {}, []
+        mine = self._per_optimizer_states[id(optimizer)]
+        mine["seen"], mine["flags"], found = [], [], {}
         for device, some in grads.items():
-            found[device], table = self._unscale_on(device, some, inv_scale)
-            if table is not None:
-                seen.append((table, places[device]))
-        self._per_optimizer_states[id(optimizer)]["seen"] = seen
+            flags, table = self._unscale_on(device, some, inv_scale)
+            found[device] = flags[0]
+            mine["flags"].append(flags)
+            mine["seen"].append((table, places[device]))
         return found
 
-    @staticmethod
-    def _unscale_on(device: Any, grads: list, inv_scale: Any) -> Tuple[Tensor, Optional[Tensor]]:
-        """``inv_scale``: a number (1.0 only looks), or a DeviceScale to divide by. The flag, and what the pass saw of each."""
+    def _unscale_on(self, device: Any, grads: list, inv_scale: Any) -> Tuple[Tensor, Tensor]:
+        """``inv_scale``: a number (1.0 only looks), or a DeviceScale to divide by. Whether something was not finite and, where the
+        scale is on a GPU, whether infinite, too; and what the pass saw of each."""
         by_scale = isinstance(inv_scale, DeviceScale)
         if device.type == "cpu":
             factor = inv_scale.inverse if by_scale else float(inv_scale)
@@ -206,18 +207,21 @@ class GradScaler:
             if factor != 1.0:
                 _C._scale_all(grads, factor)
             remember(grads, table)
-            return make.full((), 1.0 if _C._bad(table) else 0.0, dtype=_C.float32, device=CPU), table
-        found = make.zeros((), dtype=_C.float32, device=device)
+            flags = make.full((1 if isinstance(self._state, _C.ScalerState) else 2,), 1.0 if _C._bad(table) else 0.0, dtype=_C.float32, device=CPU)
+            if len(flags) == 2:
+                flags[1] = has_infs(table)
+            return flags, table
+        flags = make.zeros(2, dtype=_C.float32, device=device)
         if by_scale:
             inverse = make.empty((), dtype=_C.float64, device=device)
-            table = _C._cuda_look(grads, inv_scale.scale_tensor.to(device, non_blocking=True), found, inverse)
+            table = _C._cuda_look(grads, inv_scale.scale_tensor.to(device, non_blocking=True), flags, inverse)
             _C._scale_all(grads, 1.0, inverse)
         else:
             if inv_scale != 1.0:
                 _C._scale_all(grads, float(inv_scale))
-            table = _C._cuda_look(grads, None, found)
+            table = _C._cuda_look(grads, None, flags)
         remember(grads, table)
-        return found, table
+        return flags, table
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimizer's parameters by the scale, in place, and looks for
@@ -353,15 +357,15 @@ class GradScaler:
         if new_scale is not None:
             state.scale = self._checked_scale(new_scale)
         else:
-            found = [v for s in self._per_optimizer_states.values() for v in s["found_inf_per_device"].values()]
+            stages = list(self._per_optimizer_states.values())
+            found = [v for s in stages for v in s["found_inf_per_device"].values()]
             if not found:
                 raise AssertionError("update: no gradient was looked at since the last update(); call step(optimizer) first")
             if isinstance(state, DeviceScale):
-                state.update(found + [b * 2.0 for b in self._bad_losses])
+                state.update([pair for s in stages for pair in s["flags"]], self._bad_losses)
             else:
-                seen = [table for s in self._per_optimizer_states.values() for table, _ in s["seen"]]
                 bad = any(v.item() for v in found)
-                self._update_number(state, bad, bad and only_nans(seen))
+                self._update_number(state, bad, bad and only_nans([table for s in stages for table, _ in s["seen"]]))
         self._bad_losses = []
         self._per_optimizer_states = defaultdict(_fresh_state)
 

@@ -19,7 +19,8 @@ class RuleOptimizer(Optimizer):
     apex's O2 does. Parameters of 32 and 64 bits are not concerned."""
 
     _rule = ""
-    _counts = {"step": 0}  # states that are numbers, and their first values; on a GPU float32s there, which the step itself advances
+    # states that are numbers, and their first values; on a GPU float32s there, which the step itself advances
+    _counts: Dict[str, float] = {"step": 0}
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
         """Names of the states that these options need, in the rule's order."""

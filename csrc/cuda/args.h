@@ -307,7 +307,7 @@ typedef struct {
     int64_t pieces;
     const float *scale;  /* looking: at values / *scale (1 / it is rounded to float32), or NULL */
     double *inverse;     /* where that is noted, or NULL */
-    float *found_inf;    /* looking: set to 1 where a value is not finite */
+    float *found_inf;    /* looking: [2], set to 1 where a value is not finite, and where it is infinite; or NULL */
     const float *gate;   /* steps: nonzero leaves them out; or NULL */
     ac_gpu_found *found; /* one a piece, or NULL */
     ac_rule_options options;
@@ -324,8 +324,10 @@ typedef struct {
 
 typedef struct {
     float *scale;
-    int32_t *tracker;       /* good steps in a row, and overflows in a row */
-    const float *found_inf; /* 1: overflow; 2: a nan that no scale would have prevented */
+    int32_t *tracker;       /* good steps in a row; overflows in a row; whether nans were still there at scale 1 */
+    float *before_nans;     /* the scale when steps began to meet nans alone, else 0 */
+    const float *found_inf; /* [2], as a look leaves them */
+    const float *bad_loss;  /* nonzero: the loss itself was nan; or NULL */
     float least, most;
     int32_t hysteresis;
     double growth, backoff;

@@ -95,7 +95,8 @@ DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
                             (double)block_join(found.small, Add())};
         if (threadIdx.x != 0) continue;
         if (a.found) a.found[piece] = all;
-        if (a.found_inf && all.infs + all.nans > 0) *a.found_inf = 1; /* every writer writes the same */
+        if (a.found_inf && all.infs + all.nans > 0) a.found_inf[0] = 1; /* every writer writes the same */
+        if (a.found_inf && all.infs > 0) a.found_inf[1] = 1;
     }
 }
 
@@ -281,9 +282,21 @@ AC_RULES(ROW)
 
 /* -- the scale -------------------------------------------------------------------------------------- */
 
+/* Nans that no scale would have prevented, told from overflow, as GradScaler._update_number does: they were there when
+ * the scale had come down to 1. Whether they leave the scale alone. */
+DEV bool spares(const ac_gpu_scale &a) {
+    bool found = a.found_inf[0] != 0, nans = found && a.found_inf[1] == 0;
+    if (!nans) *a.before_nans = 0, a.tracker[2] = 0;
+    if (found && a.bad_loss && *a.bad_loss != 0) return true;
+    if (!nans) return false;
+    if (*a.before_nans == 0) *a.before_nans = *a.scale;
+    if (!a.tracker[2] && *a.scale <= 1) a.tracker[2] = 1, *a.scale = *a.before_nans;
+    return a.tracker[2] != 0;
+}
+
 /* As ac_scaler_update of amp/scaler.c, on the device. */
 AC_KERNEL(ac_scale_update, ac_gpu_scale) {
-    if (thread_index() != 0 || *a.found_inf >= 2) return;
+    if (thread_index() != 0 || spares(a)) return;
     if (*a.found_inf != 0) {
         a.tracker[0] = 0;
         if (++a.tracker[1] < a.hysteresis) return;

@@ -261,12 +261,12 @@ static PyObject *device_index(PyObject *module, PyObject *o) {
 
 /* -- the scaler: nothing here waits for the device -------------------------------------------------- */
 
-/* A 0-d tensor of `dtype` on a GPU. */
-static void *number_on(PyObject *o, ac_dtype dtype, const char *what) {
+/* n numbers of `dtype` on a GPU. */
+static void *numbers_on(PyObject *o, int64_t n, ac_dtype dtype, const char *what) {
     ac_tensor *t = tensor_arg(o, what);
     if (!t) return NULL;
-    if (t->numel == 1 && t->dtype == dtype && ac_device_of(t) != AC_CPU) return ac_data(t);
-    PyErr_Format(PyExc_ValueError, "%s: expected one %s on a GPU", what, ac_dtypes[dtype].name);
+    if (t->numel == n && t->dtype == dtype && ac_device_of(t) != AC_CPU && ac_is_contiguous(t)) return ac_data(t);
+    PyErr_Format(PyExc_ValueError, "%s: expected %d %s on a GPU", what, (int)n, ac_dtypes[dtype].name);
     return NULL;
 }
 
@@ -290,23 +290,24 @@ static ac_tensor **tensors_of(PyObject *list, const char *what) {
     return all;
 }
 
-/* A number's address on the GPU where it is given. */
-static int optional_number(PyObject *o, ac_dtype dtype, const char *what, void **at) {
-    *at = o == Py_None ? NULL : number_on(o, dtype, what);
+/* Their address where they are given. */
+static int optional_numbers(PyObject *o, int64_t n, ac_dtype dtype, const char *what, void **at) {
+    *at = o == Py_None ? NULL : numbers_on(o, n, dtype, what);
     return o == Py_None || *at ? 0 : -1;
 }
 
 /* _cuda_look(grads, scale = None, found_inf = None, inverse = None) -> [n, 5]: squares, amax, infs and nans of grads /
  * scale, and how many scaled values were too small for float16's normal numbers. One read of the gradients; 1 / scale
- * goes to `inverse`, a float64, and found_inf becomes 1 where something is not finite. Nobody waits. */
+ * goes to `inverse`, a float64; found_inf [2] becomes 1 where something is not finite, and where it is infinite. Nobody
+ * waits. */
 FUNCTION(look) {
     PyObject *list, *scale = Py_None, *found = Py_None, *inverse = Py_None;
     void *scale_at, *found_at, *inverse_at;
     ARGS("O!|OOO", &PyList_Type, &list, &scale, &found, &inverse);
     int n = (int)PyList_GET_SIZE(list);
-    if (optional_number(scale, AC_float32, "scale", &scale_at) < 0 ||
-        optional_number(found, AC_float32, "found_inf", &found_at) < 0 ||
-        optional_number(inverse, AC_float64, "inverse", &inverse_at) < 0)
+    if (optional_numbers(scale, 1, AC_float32, "scale", &scale_at) < 0 ||
+        optional_numbers(found, 2, AC_float32, "found_inf", &found_at) < 0 ||
+        optional_numbers(inverse, 1, AC_float64, "inverse", &inverse_at) < 0)
         return NULL;
     ac_tensor **all = n ? tensors_of(list, "gradients") : NULL;
     if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_look: no tensors");
@@ -326,25 +327,28 @@ FUNCTION(look) {
     return ac_raise();
 }
 
-/* _cuda_scale_update(scale, trackers, found_inf, growth, backoff, interval, least, most, hysteresis); trackers [2] */
+/* _cuda_scale_update(scale, trackers, before_nans, found_inf, bad_loss | None, growth, backoff, interval, least, most,
+ * hysteresis); trackers [3] */
 FUNCTION(scale_update) {
-    PyObject *s, *t, *f;
+    PyObject *s, *t, *before, *found, *bad;
     ac_gpu_scale a = {NULL};
+    void *bad_at;
     long long interval, hysteresis;
-    ARGS("OOOddLffL", &s, &t, &f, &a.growth, &a.backoff, &interval, &a.least, &a.most, &hysteresis);
-    a.scale = number_on(s, AC_float32, "scale");
-    a.found_inf = a.scale ? number_on(f, AC_float32, "found_inf") : NULL;
-    ac_tensor *trackers = a.found_inf ? tensor_arg(t, "trackers") : NULL;
-    if (!trackers) return NULL;
-    if (trackers->numel != 2 || trackers->dtype != AC_int32 || !ac_is_contiguous(trackers) ||
-        ac_device_of(trackers) != ac_device_of(ac_unwrap(s)))
-        return PyErr_SetString(PyExc_ValueError, "trackers: expected two int32 beside the scale"), NULL;
-    a.tracker = ac_data(trackers);
+    ARGS("OOOOOddLffL", &s, &t, &before, &found, &bad, &a.growth, &a.backoff, &interval, &a.least, &a.most,
+         &hysteresis);
+    a.scale = numbers_on(s, 1, AC_float32, "scale");
+    a.tracker = a.scale ? numbers_on(t, 3, AC_int32, "trackers") : NULL;
+    a.before_nans = a.tracker ? numbers_on(before, 1, AC_float32, "before_nans") : NULL;
+    a.found_inf = a.before_nans ? numbers_on(found, 2, AC_float32, "found_inf") : NULL;
+    if (!a.found_inf || optional_numbers(bad, 1, AC_float32, "bad_loss", &bad_at) < 0) return NULL;
+    a.bad_loss = bad_at;
+    ac_tensor *all[] = {ac_unwrap(s), ac_unwrap(t), ac_unwrap(before), ac_unwrap(found)};
+    if (ac_same_device(all, 4) != 4 || (bad_at && ac_device_of(ac_unwrap(bad)) != ac_device_of(all[0])))
+        return PyErr_SetString(PyExc_ValueError, "_cuda_scale_update: expected all on one GPU"), NULL;
     a.interval = interval < INT32_MAX ? (int32_t)interval : INT32_MAX;
     a.hysteresis = hysteresis < INT32_MAX ? (int32_t)hysteresis : INT32_MAX;
-    AC_PY_TRY(ac_gpu_scale_update(ac_device_of(trackers), &a));
-    ac_wrote(ac_unwrap(s));
-    ac_wrote(trackers);
+    AC_PY_TRY(ac_gpu_scale_update(ac_device_of(all[0]), &a));
+    for (int i = 0; i < 3; i++) ac_wrote(all[i]);
     Py_RETURN_NONE;
 }
 
