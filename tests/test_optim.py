@@ -203,3 +203,47 @@ def test_roundings_are_named_and_saved():
             ampc._C._step("sgd", [p], [ampc.ones(5)], [], [{}], {}, [1], None, {"lr": 1.0}, None, "master", extras)
     with pytest.raises(ValueError, match="no rounding"):
         ampc._C._step("sgd", [p], [ampc.ones(5)], [], [{}], {}, [1], None, {"lr": 1.0}, None, "up", None)
+
+
+@pytest.mark.parametrize("how", [("SGD", {}), ("SGD", {"momentum": 0.9}), ("AdamW", {}), ("Adagrad", {}), ("NAdam", {})], ids=str)
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float64], ids=str)
+def test_gradients_become_zero_in_the_steps_own_pass(how, dtype):
+    def run(along):
+        ampc.manual_seed(0)
+        params = [ampc.nn.Parameter(ampc.randn(n, m).to(dtype)) for n, m in ((3, 5), (700, 301), (33, 64))]
+        opt, scaler, grads = getattr(ampc.optim, how[0])(params, lr=0.1, **how[1]), ampc.amp.GradScaler(init_scale=8.0), []
+        for i in range(4):
+            for j, p in enumerate(params):
+                g = (ampc.randn(*reversed(p.shape)).t() if j == 2 else ampc.randn(*p.shape)).to(dtype) * 8
+                if p.grad is None:
+                    p.grad = g
+                else:
+                    p.grad.add_(g)
+            scaler.scale(ampc.ones(()))
+            if i == 2:
+                params[1].grad[699, 300] = float("inf")  # left out
+            scaler.step(opt, **({"zero_grad": True} if along else {}))
+            if not along:
+                opt.zero_grad(set_to_none=False)
+            scaler.update()
+            assert not any(p.grad.any() for p in params)
+            grads.append([p.grad for p in params])
+        assert all(a is b for one, two in zip(grads, grads[1:]) for a, b in zip(one, two)) and ampc._C._pending() == 0
+        return params
+
+    assert all(a.equal(b) for a, b in zip(run(True), run(False)))
+
+
+def test_zeroing_along_where_the_step_cannot():
+    class Plain(ampc.optim.Optimizer):
+        def _step_group(self, group):
+            for p in group["params"]:
+                p.add_(p.grad, alpha=-1.0)
+
+    p, q = ampc.nn.Parameter(ampc.zeros(3)), ampc.nn.Parameter(ampc.zeros(3))
+    p.grad = ampc.ones(3)
+    Plain([p], {}).step(zero_grad=True)
+    assert p.tolist() == [-1] * 3 and p.grad.tolist() == [0] * 3
+    p.grad = q.grad = ampc.ones(3)  # one gradient for two
+    ampc.optim.SGD([p, q], lr=1.0).step(zero_grad=True)
+    assert p.tolist() == [-2] * 3 and q.tolist() == [-1] * 3 and p.grad.tolist() == [0] * 3

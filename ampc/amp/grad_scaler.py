@@ -251,6 +251,8 @@ class GradScaler:
             finally:
                 optimizer._found_inf = None
         if sum(v.item() for v in found):
+            if kwargs.get("zero_grad"):
+                optimizer.zero_grad(set_to_none=False)
             return None
         return optimizer.step(*args, **kwargs)
 
@@ -316,6 +318,8 @@ class GradScaler:
                 p.detach().copy_(old)
             optimizer.state.clear()
             optimizer.state.update(memory)
+            if kwargs.get("zero_grad"):
+                optimizer.zero_grad(set_to_none=False)
             return None
         finally:
             mine["stage"] = OptState.STEPPED

@@ -37,6 +37,7 @@ class Optimizer:
         self._pre_hooks: Any = OrderedDict()
         self._post_hooks: Any = OrderedDict()
         self._found_inf: Optional[Tensor] = None  # set by a GradScaler around a step that the GPU itself may leave out
+        self._zero_along = False  # gradients become 0 in the step's own pass
         groups = list(params)
         if not groups:
             raise ValueError("the optimizer got no parameters; is the model empty, or was its parameters() iterator used up?")
@@ -76,17 +77,28 @@ class Optimizer:
 
     # -- stepping -------------------------------------------------------------------------------------------
 
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Updates the parameters once. ``closure`` computes the loss again, which is returned."""
+    def step(self, closure: Optional[Callable[[], Any]] = None, *, zero_grad: bool = False) -> Any:
+        """Updates the parameters once. ``closure`` computes the loss again, which is returned.
+
+        ``zero_grad``: the gradients become 0 in the same pass over memory, as ``zero_grad(set_to_none=False)`` after it would make
+        them; ``scaler.step(optimizer, zero_grad=True)`` zeroes them when the step is skipped, too."""
         for hook in list(self._pre_hooks.values()):
             hook(self, (closure,) if closure is not None else (), {})
         loss = None
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with no_grad():
-            for group in self.param_groups:
-                self._step_group(group)
+        grads = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None] if zero_grad else []
+        self._zero_along = self._can_zero() and len({id(g) for g in grads}) == len(grads) > 0  # none is read again
+        try:
+            with no_grad():
+                for group in self.param_groups:
+                    self._step_group(group)
+                for g in grads:
+                    if not self._zero_along:
+                        g.detach_().zero_()
+        finally:
+            self._zero_along = False
         for hook in list(self._post_hooks.values()):
             hook(self, (closure,) if closure is not None else (), {})
         return loss
@@ -94,6 +106,10 @@ class Optimizer:
     def _can_leave_out(self) -> bool:
         """Whether a step can be left out on the GPU, by a flag there that nobody waits for: the rule runs in C, and every
         gradient is on one GPU."""
+        return False
+
+    def _can_zero(self) -> bool:
+        """Whether its step zeroes gradients along, where ``_zero_along`` is set."""
         return False
 
     def _on_one_gpu(self) -> bool:
@@ -153,7 +169,7 @@ class Optimizer:
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._pre_hooks, self._post_hooks, self._found_inf = OrderedDict(), OrderedDict(), None
+        self._pre_hooks, self._post_hooks, self._found_inf, self._zero_along = OrderedDict(), OrderedDict(), None, False
 
     def __repr__(self) -> str:
         text = type(self).__name__ + " ("

@@ -51,10 +51,13 @@ class RuleOptimizer(Optimizer):
         steps = [s["step"] if isinstance(s["step"], _C.Tensor) else s["step"] + 1 for s in states]
         _C._step(self._rule, params, [p.grad for p in params], [[s[name] for s in states] for name in names], states,
                  self._notes(states, steps, group), steps, self._products(states, steps, group), self._options(group), self._found_inf,
-                 group["rounding"], extras_of(params, states, group["rounding"]))
+                 group["rounding"], extras_of(params, states, group["rounding"]), self._zero_along)
+
+    def _can_zero(self) -> bool:
+        return type(self)._step_group is RuleOptimizer._step_group
 
     def _can_leave_out(self) -> bool:
-        return type(self)._step_group is RuleOptimizer._step_group and self._on_one_gpu()
+        return self._can_zero() and self._on_one_gpu()
 
     def _state_of(self, p: Any, group: Dict[str, Any], names: List[str]) -> Dict[str, Any]:
         state = self.state[p]

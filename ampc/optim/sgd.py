@@ -43,9 +43,12 @@ class SGD(Optimizer):
         _C._step("sgd", params, [p.grad for p in params], [] if momenta is None else [momenta], states,
                  {} if momenta is None else {"momentum_buffer": momenta}, steps, None,
                  {**options, "nesterov": group["nesterov"], "maximize": group["maximize"]}, self._found_inf, group["rounding"],
-                 extras_of(params, states, group["rounding"]))
+                 extras_of(params, states, group["rounding"]), self._zero_along)
+
+    def _can_zero(self) -> bool:
+        return type(self)._step_group is SGD._step_group
 
     def _can_leave_out(self) -> bool:
         # with dampening, whether a momentum is the first must be known here
         damped = any(group["momentum"] and group["dampening"] for group in self.param_groups)
-        return type(self)._step_group is SGD._step_group and not damped and self._on_one_gpu()
+        return self._can_zero() and not damped and self._on_one_gpu()

@@ -288,6 +288,7 @@ typedef struct {
     const double *by; /* and this one, on the device, or NULL */
     int64_t numel, first_piece;
     int8_t grad_dtype, param_dtype, state_dtype, copy_dtype;
+    int8_t zero;     /* the gradient becomes 0 in the same pass, of a step left out, too */
     int8_t rounding; /* ac_rounding; and what that has beside the parameter */
     void *extra;
     uint64_t seed, offset;

@@ -239,12 +239,16 @@ int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const ac_step *constan
         if (t) dense[i] = ac_gpu_contiguous(t);
         if (t && !dense[i]) failed = -1;
     }
-    for (int i = 0; i < n && !failed; i++) fill_item(&l.items[i], &updates[i], dense + i * COLUMNS);
+    for (int i = 0; i < n && !failed; i++) {
+        fill_item(&l.items[i], &updates[i], dense + i * COLUMNS);
+        l.items[i].zero = constants->zero;
+    }
     if (!failed) failed = list_send(&l);
     if (!failed) failed = launch_step(rule, &l, constants);
     for (int i = 0; i < n * COLUMNS && dense; i++) {
         ac_tensor *t = column(&updates[i / COLUMNS], i % COLUMNS);
-        if (!failed && t && dense[i] != t && i % COLUMNS != GRAD) failed = ac_gpu_copy(t, dense[i]);
+        if (!failed && t && dense[i] != t && (i % COLUMNS != GRAD || constants->zero))
+            failed = ac_gpu_copy(t, dense[i]);
         ac_tensor_clear(&dense[i]);
     }
     if (dense) ac_free(dense, bytes);

@@ -219,6 +219,7 @@ DEV void step_elements(const ac_gpu_item *it, const typename Lane<R>::Constants 
         for (int n = 0; n < AC_GPU_STATE; n++)
             if (it->state[n]) store_real<R>({it->state[n], 0, 0, it->state_dtype}, i, s[n]);
         if (it->copy) store_real<R>(copy, i, load_real<R>(param, i)); /* of the value as it was stored */
+        if (it->zero) store_real<R>(grad, i, 0);
     }
 }
 
@@ -235,6 +236,10 @@ template <class Rule> DEV void step_run(const ac_gpu_item *it, const rule_consta
         for (int n = 0; n < AC_GPU_STATE; n++) one[n] = it->state[n] ? s[n][j] : 0;
         step_value<Rule>(it, k, g[j], p[j], one);
         for (int n = 0; n < AC_GPU_STATE; n++) s[n][j] = one[n];
+    }
+    if (it->zero) {
+        const float zeros[V] = {0};
+        store_run<V>(it->grad, it->grad_dtype, i, zeros);
     }
     store_run<V>(it->param, it->param_dtype, i, p);
     for (int n = 0; n < AC_GPU_STATE; n++)
@@ -266,13 +271,19 @@ template <class Rule> DEV void step_piece(const ac_gpu_list &a, const ac_gpu_ite
     step_elements<float, Rule>(it, k, begin, end);
 }
 
+DEV_CALL void zero_piece(const ac_gpu_item *it, int64_t begin, int64_t end) {
+    ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype};
+    for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) store_real<float>(grad, i, 0);
+}
+
 template <class Rule> DEV void step_list(const ac_gpu_list &a) {
-    if (a.gate && *a.gate != 0) return;
+    bool out = a.gate && *a.gate != 0;
     for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
         const ac_gpu_item *it = owner_of(a.items, a.n, piece);
         int64_t begin = (piece - it->first_piece) * AC_GPU_PIECE;
         int64_t end = begin + AC_GPU_PIECE < it->numel ? begin + AC_GPU_PIECE : it->numel;
-        step_piece<Rule>(a, it, begin, end);
+        if (!out) step_piece<Rule>(a, it, begin, end);
+        else if (it->zero) zero_piece(it, begin, end);
     }
 }
 #define ROW(name)                                                                                                      \

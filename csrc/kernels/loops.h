@@ -46,6 +46,7 @@ typedef struct {
 typedef struct ac_step {
     ac_rule_options options;
     const float *found_inf; /* on a GPU, or NULL: nonzero leaves the step out */
+    bool zero;              /* gradients become 0 in the same pass, of a step left out, too */
 } ac_step;
 
 /* The end of a product: y = act(alpha x + bias) + beta y. */

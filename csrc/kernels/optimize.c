@@ -118,6 +118,17 @@ static bool is_direct(const ac_update *u) {
     return direct;
 }
 
+static void zero_run(const ac_tensor *grad, int64_t at, int64_t n) {
+    int64_t item = ac_itemsize(grad->dtype);
+    char *data = ac_data(grad);
+    if (ac_is_contiguous(grad)) {
+        memset(data + at * item, 0, (size_t)(n * item));
+        return;
+    }
+    ac_space all = ac_space_of(grad, UINT32_MAX);
+    for (int64_t i = at; i < at + n; i++) memset(data + ac_space_offset(&all, i) * item, 0, (size_t)item);
+}
+
 /* At most AC_TILE values, unless the update is direct. */
 static void step_run(ac_rule rule, const ac_step *how, const ac_update *u, int64_t at, int64_t n) {
     const ac_loops *loops = ac_cpu_loops();
@@ -135,6 +146,7 @@ static void step_run(ac_rule rule, const ac_step *how, const ac_update *u, int64
     write_at(loops, lane, u->param, at, n, param);
     for (int k = 0; k < AC_MAX_STATE; k++)
         if (u->state[k]) write_at(loops, lane, u->state[k], at, n, state[k]);
+    if (how->zero) zero_run(u->grad, at, n);
 }
 
 /* -- pieces ------------------------------------------------------------------------------------------------ */

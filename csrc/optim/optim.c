@@ -67,11 +67,17 @@ void ac_optim_begin(ac_update *updates, int n) {
     }
 }
 
-void ac_optim_end(ac_update *updates, int n, int done) {
+static bool is_all_of_its_memory(const ac_tensor *t) { return t->numel * ac_itemsize(t->dtype) == t->storage->bytes; }
+
+void ac_optim_end(ac_update *updates, int n, int done, bool zeroed) {
     for (int i = 0; i < n; i++) {
         ac_update *u = &updates[i];
         u->grad->storage->readers--;
         if (i < done) ac_wrote(u->param);
+        if (i < done && zeroed) {
+            ac_wrote(u->grad);
+            if (is_all_of_its_memory(u->grad)) ac_storage_settled(u->grad->storage); /* 0 times any factor */
+        }
         if (i < done && u->extra) ac_wrote(u->extra);
         ac_copies_give_back(u->param, u->kept, i < done);
         for (int k = 0; k < AC_MAX_STATE; k++)
@@ -100,8 +106,8 @@ int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *fou
 /* 16-bit values are multiplied at once: whoever reads them is to see them rounded. */
 static bool can_wait(const ac_tensor *t) {
     const ac_storage *s = t->storage;
-    return !s->exported && !s->addressed && !s->readers && !ac_is_half(t->dtype) &&
-           t->numel * ac_itemsize(t->dtype) == s->bytes && !ac_overlaps_itself(t);
+    return !s->exported && !s->addressed && !s->readers && !ac_is_half(t->dtype) && is_all_of_its_memory(t) &&
+           !ac_overlaps_itself(t);
 }
 
 /* A factor on a GPU, and the product of it and one that waited before, made once for all that had that one. */

@@ -12,7 +12,7 @@
  * begun. */
 void ac_optim_begin(ac_update *updates, int n);
 int ac_optim_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants, int *done) AC_CHECKED;
-void ac_optim_end(ac_update *updates, int n, int done);
+void ac_optim_end(ac_update *updates, int n, int done, bool zeroed);
 
 /* Pass A: what each tensor's values are when multiplied by `factor`; nothing is written. May run outside the lock,
  * between `hold` and `let_go`. */

@@ -206,24 +206,26 @@ static PyObject *run(ac_rule rule, ac_update *u, Py_ssize_t n, const ac_step *ho
     void *lock = unlock ? ac_lock.release() : NULL;
     int done, failed = ac_optim_step(rule, u, (int)n, how, &done);
     if (unlock) ac_lock.acquire(lock);
-    ac_optim_end(u, (int)n, done);
+    ac_optim_end(u, (int)n, done, how->zero);
     if (failed) (void)ac_raise();
     return note_states(states, notes, done) == 0 && !failed ? Py_NewRef(Py_None) : NULL;
 }
 
 /* _step(rule, params, grads, columns, states, notes, steps, products | None, options, found_inf = None,
- * rounding = 'nearest', extras = None): one update of every parameter; `columns` are the rule's states, a list of
- * tensors each */
+ * rounding = 'nearest', extras = None, zero_grad = False): one update of every parameter; `columns` are the rule's
+ * states, a list of tensors each */
 static PyObject *step(PyObject *module, PyObject *args) {
     PyObject *params, *grads, *columns, *states, *notes, *steps, *products, *options, *gate = Py_None,
                                                                                       *extras = Py_None, *result = NULL;
     const char *name, *rounding = "nearest";
     ac_step how = {.found_inf = NULL};
+    int zero = 0;
     (void)module;
-    if (!PyArg_ParseTuple(args, "sO!O!O!O!O!O!OO!|OsO", &name, &PyList_Type, &params, &PyList_Type, &grads,
+    if (!PyArg_ParseTuple(args, "sO!O!O!O!O!O!OO!|OsOp", &name, &PyList_Type, &params, &PyList_Type, &grads,
                           &PyList_Type, &columns, &PyList_Type, &states, &PyDict_Type, &notes, &PyList_Type, &steps,
-                          &products, &PyDict_Type, &options, &gate, &rounding, &extras))
+                          &products, &PyDict_Type, &options, &gate, &rounding, &extras, &zero))
         return NULL;
+    how.zero = zero;
     int rule = rule_of(name);
     Py_ssize_t n = PyList_GET_SIZE(params);
     ac_update *u = rule < 0 ? NULL : PyMem_Calloc((size_t)(n + 1), sizeof *u);

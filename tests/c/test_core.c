@@ -159,7 +159,7 @@ static int training_step(bool low) {
         int done;
         ac_optim_begin(&u, 1);
         result = ac_optim_step(AC_RULE_sgd, &u, 1, &k, &done);
-        ac_optim_end(&u, 1, done);
+        ac_optim_end(&u, 1, done, false);
         if (!result) CHECK(fabs(at(w, 0) - (0.25 + 8 * 0.5 / 24)) < tolerance);
     }
     if (low && !result) CHECK(ac_copies_find(w, (ac_copy_kind){AC_bfloat16, true}) != NULL); /* the step renewed it */
