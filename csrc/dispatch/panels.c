@@ -14,10 +14,12 @@ static bool is_weight(const ac_tensor *t) {
 }
 
 /* Where a copy takes as much as its large weight (float16 as two parts, on a CPU without float16 tiles), only the
- * layout of forward is kept: backward packs as it goes, and a model takes a third less memory. */
+ * layout of forward is kept, and only so many of them: other products pack as they go, a sixth slower, and a model takes
+ * half the memory. */
 static bool is_worth_keeping(const ac_tensor *w, ac_copy_kind kind, int64_t bytes) {
-    enum { LARGE = 32 << 20 };
-    return kind.out_first || bytes < LARGE || bytes < w->numel * ac_itemsize(w->dtype);
+    enum { LARGE = 32 << 20, MOST = 128 << 20 };
+    if (bytes < LARGE || bytes < w->numel * ac_itemsize(w->dtype)) return true;
+    return kind.out_first && ac_copies_now().bytes + bytes <= MOST;
 }
 
 /* new: w packed for a product that rounds to kind.dtype; NULL inside when it is not to be kept. */
