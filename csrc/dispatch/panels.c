@@ -14,8 +14,8 @@ static bool is_weight(const ac_tensor *t) {
 }
 
 /* Where a copy takes as much as its large weight (float16 as two parts, on a CPU without float16 tiles), only the
- * layout of forward is kept, and only so many of them: other products pack as they go, a sixth slower, and a model takes
- * half the memory. */
+ * layout of forward is kept, and only so many of them: other products pack as they go, a sixth slower, and a model
+ * takes half the memory. */
 static bool is_worth_keeping(const ac_tensor *w, ac_copy_kind kind, int64_t bytes) {
     enum { LARGE = 32 << 20, MOST = 128 << 20 };
     if (bytes < LARGE || bytes < w->numel * ac_itemsize(w->dtype)) return true;
