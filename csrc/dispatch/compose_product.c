@@ -9,9 +9,13 @@ static const ac_attrs_product plain = {AC_NO_DTYPE};
 #define MM(x, y) ac_c_call(s, AC_OP_mm, &plain, 2, x, y)
 #define BMM(x, y) ac_c_call(s, AC_OP_bmm, &plain, 2, x, y)
 
+static int need_matrix_and_vector(const char *what, const ac_tensor *a, const ac_tensor *b) {
+    if (a->ndim == 2 && b->ndim == 1) return 0;
+    return ac_fail(AC_RUNTIME, "%s: needs a matrix and a vector, got %d and %d dimensions", what, a->ndim, b->ndim);
+}
+
 COMPOSE(mv) {
-    if (in[0]->ndim != 2 || in[1]->ndim != 1)
-        REFUSE(AC_RUNTIME, "mv: needs a matrix and a vector, got %d and %d dimensions", in[0]->ndim, in[1]->ndim);
+    NEED(need_matrix_and_vector("mv", in[0], in[1]));
     return ac_c_squeeze(s, MM(in[0], ac_c_unsqueeze(s, in[1], 1)), 1);
 }
 
@@ -40,20 +44,27 @@ static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
     return ADD(product, beta != 1 ? TIMES(x, beta) : x);
 }
 
-/* Half products are blended as the float32 sums they are, and rounded once. */
+/* x blended with a b, products of half operands as the float32 sums that they are, and rounded once. `column`: b is
+ * one, and so is their product. */
 static const ac_attrs_product in_float32 = {AC_float32};
-static T blended(ac_scratch *s, ac_op op, T const *in, int n_in, const void *attrs) {
-    ac_dtype own = in[1]->dtype, chosen;
-    bool low = ac_autocast_casts(in, n_in, &chosen) && own != AC_float64 && in[2]->dtype != AC_float64;
-    ac_dtype dtype = low ? chosen : own;
-    bool half = ac_is_half(dtype) && ac_is_floating(own) && (low || own == in[2]->dtype);
-    if (!half) return blend(s, in[0], ac_c_call(s, op, &plain, 2, in[1], in[2]), attrs);
-    return ac_c_cast(s, blend(s, in[0], ac_c_call(s, op, &in_float32, 2, in[1], in[2]), attrs), dtype);
+static T blended(ac_scratch *s, ac_op op, T x, T a, T b, bool column, const void *attrs) {
+    ac_dtype chosen;
+    if (!a || !b) return NULL;
+    bool low = ac_autocast_casts((T[]){x, a, b}, 3, &chosen) && a->dtype != AC_float64 && b->dtype != AC_float64;
+    ac_dtype dtype = low ? chosen : a->dtype;
+    bool half = ac_is_half(dtype) && ac_is_floating(a->dtype) && (low || a->dtype == b->dtype);
+    T product = ac_c_call(s, op, half ? &in_float32 : &plain, 2, a, b);
+    if (column && product) product = ac_c_squeeze(s, product, 1);
+    T y = blend(s, x, product, attrs);
+    return half ? ac_c_cast(s, y, dtype) : y;
 }
 
-COMPOSE(addmm) { return blended(s, AC_OP_mm, in, n_in, attrs); }
-COMPOSE(baddbmm) { return blended(s, AC_OP_bmm, in, n_in, attrs); }
-COMPOSE(addmv) { return blend(s, in[0], BIN(mv, in[1], in[2]), attrs); }
+COMPOSE(addmm) { return blended(s, AC_OP_mm, in[0], in[1], in[2], false, attrs); }
+COMPOSE(baddbmm) { return blended(s, AC_OP_bmm, in[0], in[1], in[2], false, attrs); }
+COMPOSE(addmv) {
+    NEED(need_matrix_and_vector("addmv", in[1], in[2]));
+    return blended(s, AC_OP_mm, in[0], in[1], ac_c_unsqueeze(s, in[2], 1), true, attrs);
+}
 
 COMPOSE(addbmm) { /* one product over all batches: [n, b k] @ [b k, m] */
     T x = in[1], y = in[2];
@@ -64,8 +75,8 @@ COMPOSE(addbmm) { /* one product over all batches: [n, b k] @ [b k, m] */
     }
     ac_dims order = {3, {1, 0, 2}}, wide = {2, {x->shape[1], x->shape[0] * x->shape[2]}},
             tall = {2, {y->shape[0] * y->shape[1], y->shape[2]}};
-    T product = MM(ac_c_reshape(s, ac_c_permute(s, x, &order), &wide), ac_c_reshape(s, y, &tall));
-    return blend(s, in[0], product, attrs);
+    T left = ac_c_reshape(s, ac_c_permute(s, x, &order), &wide);
+    return blended(s, AC_OP_mm, in[0], left, ac_c_reshape(s, y, &tall), false, attrs);
 }
 
 static T outer_product(ac_scratch *s, const char *what, T x, T y) {

@@ -13,13 +13,12 @@ static bool is_weight(const ac_tensor *t) {
            t->dtype != AC_float64 && t->numel > 0;
 }
 
-/* Where a copy takes as much as its large weight (float16 as two parts, on a CPU without float16 tiles), only the
- * layout of forward is kept, and only so many of them: other products pack as they go, a sixth slower, and a model
- * takes half the memory. */
-static bool is_worth_keeping(const ac_tensor *w, ac_copy_kind kind, int64_t bytes) {
-    enum { LARGE = 32 << 20, MOST = 128 << 20 };
-    if (bytes < LARGE || bytes < w->numel * ac_itemsize(w->dtype)) return true;
-    return kind.out_first && ac_copies_now().bytes + bytes <= MOST;
+/* Where a copy takes as much as its large weight (float16 as two parts, on a CPU without float16 tiles), products pack
+ * as they go: in training that costs what the optimizer's renewing of copies would, and the model takes half the
+ * memory. */
+static bool is_worth_keeping(const ac_tensor *w, int64_t bytes) {
+    enum { LARGE = 32 << 20 };
+    return bytes < LARGE || bytes < w->numel * ac_itemsize(w->dtype);
 }
 
 /* new: w packed for a product that rounds to kind.dtype; NULL inside when it is not to be kept. */
@@ -29,7 +28,7 @@ static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
     if (kept) return 0;
     const ac_backend *backend = ac_backend_of(ac_device_of(w));
     int64_t bytes = backend->panels_bytes(w, kind.dtype, kind.out_first);
-    if (!is_worth_keeping(w, kind, bytes) || !ac_copies_have_room(bytes)) return 0;
+    if (!is_worth_keeping(w, bytes) || !ac_copies_have_room(bytes)) return 0;
     ac_dims shape = {1, {bytes}};
     ac_tensor *copy = ac_tensor_new_on(ac_device_of(w), AC_uint8, &shape);
     if (!copy) return -1;

@@ -113,6 +113,7 @@ static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
 
 static void one_block(void *context, int64_t chunk, int hand) {
     const plan *p = context;
+    if (!atomic_load(p->finite)) return;
     c_block w = block_at(p, chunk, hand),
             next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, hand);
     ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS};
@@ -125,7 +126,7 @@ static void one_block(void *context, int64_t chunk, int hand) {
     for (int64_t k = 0; k < p->cut.blocks; k++) {
         bool last = k + 1 == p->cut.blocks;
         job.a = a_panels(&w, k), job.b = p->b ? b_panels(&w, k) : w.own_b;
-        if (!p->b) (void)ac_pack(&p->call->b, &p->cut, true, k, w.b0, w.nb, w.own_b);
+        if (!p->b && !ac_pack(&p->call->b, &p->cut, true, k, w.b0, w.nb, w.own_b)) atomic_store(p->finite, false);
         job.soon_a = last ? a_panels(&next, 0) : a_panels(&w, k + 1);
         job.soon_b = !p->b ? w.own_b : last ? b_panels(&next, 0) : b_panels(&w, k + 1);
         set_k_block(&job, &w, k);
@@ -213,11 +214,16 @@ typedef struct {
     int hands;
 } memory;
 
+/* Where C is one block high, each value of b is packed once even if its block does that, right before use, in the
+ * second-level cache. What the split cannot hold is then found too late, and C is made again, of which nothing may have
+ * been read. */
+static bool packs_lazily(const plan *p) {
+    return p->a_blocks == 1 && p->a_panels >= 4 && (p->cut.kind != AC_PANEL_SPLIT || p->call->beta == 0);
+}
+
 static memory memory_of(plan *p, int hands) {
     const ac_gemm_call *g = p->call;
-    /* Where C is one block high, each value of b is packed once even if its block does that, right
-     * before use. The split has to know both operands before it starts. */
-    bool lazy = p->a_blocks == 1 && p->cut.kind != AC_PANEL_SPLIT && p->a_panels >= 4;
+    bool lazy = packs_lazily(p);
     memory m = {.a = p->direct ? 0 : ac_panels_bytes(&p->cut, g->a.lanes), .hands = hands};
     m.b = g->panels || lazy ? 0 : ac_panels_bytes(&p->cut, g->b.lanes);
     p->scratch_bytes = p->a_block * p->b_block * AC_TILE_BYTES;
@@ -274,7 +280,8 @@ static int run_one(const ac_gemm_call *g, int hands) {
     const ac_micro *micro = ac_micro_for(g->a.round, true);
     ac_cut cut = ac_cut_of(micro->kind, g->b.k);
     int64_t bytes = ac_panels_bytes(&cut, g->b.lanes), at_once = g->b.lanes;
-    if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS)
+    plan p = plan_of(g, micro, hands, NULL);
+    if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS && !packs_lazily(&p))
         at_once = ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS) * COLUMNS;
     if (at_once >= g->b.lanes) return run_whole(g, hands);
     for (int64_t j = 0; j < g->b.lanes; j += at_once) {

@@ -25,7 +25,7 @@ typedef struct {
 int ac_gemm_run(const ac_gemm_call *call) AC_CHECKED;
 
 /* One product on a kernel of the caller's choice, for tests; *finite false: the kernel cannot hold a value, and
- * c is not written. */
+ * c is to be made again by another; it is as it was where beta is not 0. */
 int ac_gemm_run_on(const ac_gemm_call *call, const ac_micro *micro, bool *finite) AC_CHECKED;
 
 /* Bytes of `b` (lanes, k and round are read) in the layout that products use it in again and again. */
