@@ -15,6 +15,8 @@ OPTIONS = [
     ("RMSprop", {}), ("RMSprop", {"momentum": 0.9, "weight_decay": 0.1}), ("RMSprop", {"centered": True, "alpha": 0.9}),
     ("RMSprop", {"centered": True, "momentum": 0.5, "maximize": True}), ("Adadelta", {}), ("Adadelta", {"lr": 0.5, "rho": 0.8, "weight_decay": 0.1}),
     ("NAdam", {}), ("NAdam", {"weight_decay": 0.1, "momentum_decay": 0.1}), ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}),
+    ("RAdam", {}), ("RAdam", {"betas": (0.8, 0.7), "weight_decay": 0.1, "maximize": True}), ("RAdam", {"betas": (0.9, 0.6), "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("Rprop", {}), ("Rprop", {"lr": 0.3, "etas": (0.4, 1.5), "step_sizes": (1e-3, 0.5), "maximize": True}),
     ("Adamax", {}), ("Adamax", {"lr": 0.1, "betas": (0.8, 0.9), "weight_decay": 0.1, "maximize": True}),
 ]
 
@@ -29,7 +31,7 @@ def test_as_torch(torch, name, options, dtype):
     a, b = getattr(ampc.optim, name)(mine, **options), getattr(torch.optim, name)(theirs, **options)
     for step in range(5):
         for m, t in zip(mine, theirs):
-            m.grad = (m.detach() * 0.3 + step).clone()
+            m.grad = (m.detach() * 0.3 + step * (-1) ** (step // 2)).clone()
             t.grad = torch.tensor(m.grad.numpy(force=True).copy())
         if step == 2:
             mine[1].grad = theirs[1].grad = None

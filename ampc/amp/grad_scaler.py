@@ -251,6 +251,7 @@ class GradScaler:
             finally:
                 optimizer._found_inf = None
         if sum(v.item() for v in found):
+            optimizer._has_stepped = True  # as far as a scheduler goes
             if kwargs.get("zero_grad"):
                 optimizer.zero_grad(set_to_none=False)
             return None

@@ -1,8 +1,12 @@
-"""Optimizers; one pass over all parameters in C each."""
+"""Optimizers, one pass over all parameters in C each (but LBFGS), and schedules of their rates."""
 
-from .adam import Adam, Adamax, AdamW, NAdam
-from .adaptive import Adadelta, Adagrad, RMSprop
+from . import lr_scheduler
+from .adam import Adam, Adamax, AdamW, NAdam, RAdam
+from .adaptive import Adadelta, Adagrad, RMSprop, Rprop
+from .lbfgs import LBFGS
+from .lr_scheduler import get_cosine_schedule_with_warmup
 from .optimizer import Optimizer
 from .sgd import SGD
 
-__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RMSprop"]
+__all__ = ["LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
+           "get_cosine_schedule_with_warmup", "lr_scheduler"]

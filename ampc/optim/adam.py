@@ -107,3 +107,24 @@ class NAdam(RuleOptimizer):
 
     def _notes(self, states: List[Dict[str, Any]], steps: List[Any], group: Dict[str, Any]) -> Dict[str, list]:
         return {"step": steps, "mu_product": self._products(states, steps, group) or []}
+
+
+class RAdam(RuleOptimizer):
+    """Adam that begins without its second moment, until that can be trusted (Liu et al. 2020). Source: torch.optim.RAdam."""
+
+    _rule = "radam"
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
+                 capturable: bool = False, differentiable: bool = False, rounding: str = "nearest") -> None:
+        _check_moments("RAdam", lr, betas, eps, weight_decay)
+        if differentiable:
+            raise NotImplementedError("RAdam: differentiable steps are not supported")
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+                                  "decoupled_weight_decay": decoupled_weight_decay, "rounding": check_rounding(type(self).__name__, rounding)})
+
+    def _states(self, group: Dict[str, Any]) -> List[str]:
+        return ["exp_avg", "exp_avg_sq"]
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        return {**_moments(group), "decoupled": group["decoupled_weight_decay"]}

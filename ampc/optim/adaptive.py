@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from .optimizer import check_options, check_rounding
+from .optimizer import check_options, check_rounding, state_like
 from .rules import RuleOptimizer
 
 
@@ -82,3 +82,32 @@ class Adadelta(RuleOptimizer):
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         return {"lr": float(group["lr"]), "beta2": float(group["rho"]), "eps": float(group["eps"]),
                 "weight_decay": float(group["weight_decay"]), "maximize": group["maximize"]}
+
+
+class Rprop(RuleOptimizer):
+    """Steps of a size for every value, larger while its gradient keeps its sign and smaller when that turns (Riedmiller and Braun 1993).
+    For whole batches. Source: torch.optim.Rprop."""
+
+    _rule = "rprop"
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, etas: Tuple[float, float] = (0.5, 1.2),
+                 step_sizes: Tuple[float, float] = (1e-6, 50), *, capturable: bool = False, foreach: Optional[bool] = None,
+                 maximize: bool = False, differentiable: bool = False, rounding: str = "nearest") -> None:
+        check_options("Rprop", lr=(lr, 0.0, None))
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Rprop: `etas` must be below and above 1, the first above 0, got {etas}")
+        if differentiable:
+            raise NotImplementedError("Rprop: differentiable steps are not supported")
+        super().__init__(params, {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize,
+                                  "rounding": check_rounding(type(self).__name__, rounding)})
+
+    def _states(self, group: Dict[str, Any]) -> List[str]:
+        return ["prev", "step_size"]
+
+    def _fresh(self, p: Any, group: Dict[str, Any], name: str) -> Any:
+        state = state_like(p)
+        return state.fill_(float(group["lr"])) if name == "step_size" else state
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        (fall, rise), (least, most) = group["etas"], group["step_sizes"]
+        return {"fall": float(fall), "rise": float(rise), "least": float(least), "most": float(most), "maximize": group["maximize"]}

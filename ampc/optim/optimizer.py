@@ -38,6 +38,7 @@ class Optimizer:
         self._post_hooks: Any = OrderedDict()
         self._found_inf: Optional[Tensor] = None  # set by a GradScaler around a step that the GPU itself may leave out
         self._zero_along = False  # gradients become 0 in the step's own pass
+        self._has_stepped = False  # or was asked to, and a scaler left it out: what schedulers want to know
         groups = list(params)
         if not groups:
             raise ValueError("the optimizer got no parameters; is the model empty, or was its parameters() iterator used up?")
@@ -85,6 +86,7 @@ class Optimizer:
         for hook in list(self._pre_hooks.values()):
             hook(self, (closure,) if closure is not None else (), {})
         loss = None
+        self._has_stepped = True
         if closure is not None:
             with enable_grad():
                 loss = closure()
@@ -170,6 +172,7 @@ class Optimizer:
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._pre_hooks, self._post_hooks, self._found_inf, self._zero_along = OrderedDict(), OrderedDict(), None, False
+        self._has_stepped = False
 
     def __repr__(self) -> str:
         text = type(self).__name__ + " ("

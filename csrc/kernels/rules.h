@@ -6,6 +6,8 @@ typedef struct {
     R sign, lr, decay, shrink, eps;   /* sign: of the gradient, with its factor */
     R b1, b2, rate, root, by_g, by_m; /* the moments' */
     R late;                           /* the rate that Adagrad's decay leaves */
+    R trusted;                        /* RAdam's rate where the second moment is trusted, else 0 */
+    R fall, rise, least, most;        /* Rprop's */
     R momentum, keep, take, ahead, now;
     int centered;
 } S(rule_constants);
@@ -29,6 +31,10 @@ RULE S(rule_constants) S(rule_constants_of)(const ac_rule_options *o, const ac_r
     k.momentum = (R)o->momentum, k.keep = first ? 0 : (R)o->momentum, k.take = first ? 1 : (R)(1 - o->dampening);
     k.ahead = o->nesterov ? (R)o->momentum : 1, k.now = o->nesterov ? 1 : 0;
     k.centered = o->centered;
+    double longest = 2 / (1 - o->beta2) - 1, length = longest - 2 * at->step * (1 - bias2) / bias2;
+    double trust = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length);
+    k.trusted = length > 5 ? (R)(o->lr / bias1 * sqrt(trust * bias2)) : 0;
+    k.fall = (R)o->fall, k.rise = (R)o->rise, k.least = (R)o->least, k.most = (R)o->most;
     return k;
 }
 
@@ -106,6 +112,26 @@ DOING(adamax) {
     s[1] = k->b2 * s[1];
     s[1] = s[1] > size ? s[1] : size; /* a nan gradient shows */
     return p - k->rate * s[0] / s[1];
+}
+
+/* Liu et al. 2020: exp_avg, exp_avg_sq */
+DOING(radam) {
+    R w = p * k->shrink, d = k->sign * g + k->decay * w;
+    (void)states;
+    s[0] = s[0] + (1 - k->b1) * (d - s[0]);
+    s[1] = k->b2 * s[1] + (1 - k->b2) * d * d;
+    if (k->trusted == 0) return w - k->rate * s[0];
+    return w - k->trusted * s[0] / ((R)M_SQRT(s[1]) + k->eps);
+}
+
+/* Riedmiller and Braun 1993: prev, step_size. A gradient that turned is left out once. */
+DOING(rprop) {
+    R d = k->sign * g, turn = d * s[0], size = s[1] * (turn > 0 ? k->rise : turn < 0 ? k->fall : 1);
+    (void)states;
+    size = size < k->least ? k->least : size > k->most ? k->most : size;
+    d = turn < 0 ? 0 : d;
+    s[0] = d, s[1] = size;
+    return p - (d > 0 ? size : d < 0 ? -size : d * size);
 }
 
 #undef DOING

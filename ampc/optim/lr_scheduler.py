@@ -1,0 +1,522 @@
+"""Learning rates that change over training. Source of names and meaning: torch.optim.lr_scheduler.
+
+A scheduler holds its optimizer's groups and sets their ``lr`` at every ``step()``; the first values are set when it is made. Most work
+on the rate that is there, so several can follow one another or act together.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import warnings
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Dict, List, Optional, Union
+
+from .._C import Tensor
+from .optimizer import Optimizer
+
+
+class LRScheduler:
+    """Base of the schedulers. A subclass defines ``get_lr()``, a rate for every group at ``self.last_epoch``; and, where the rates
+    of any epoch can be told at once, ``_closed_form()``.
+
+    Args:
+        optimizer: whose rates are set.
+        last_epoch: steps made so far, for one that continues; the groups then have an ``initial_lr``. -1 begins.
+
+    TypeError for something else than an optimizer; KeyError for groups without ``initial_lr`` where training continues."""
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(self).__name__}: expected an Optimizer, got {type(optimizer).__name__}")
+        self.optimizer = optimizer
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", float(group["lr"]))
+            elif "initial_lr" not in group:
+                raise KeyError(f"{type(self).__name__}: group {i} has no 'initial_lr', which last_epoch={last_epoch} needs; load the "
+                               "optimizer's state first, or set it")
+        self.base_lrs: List[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._step_count = 0
+        self._last_lr: List[float] = []
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        self._step_count = 0
+        self.step()
+
+    def get_lr(self) -> List[float]:
+        """A rate for every group; the present ones are in the groups."""
+        raise NotImplementedError(f"{type(self).__name__} does not define get_lr()")
+
+    def get_last_lr(self) -> List[float]:
+        """The rates that were set last, one a group."""
+        return self._last_lr
+
+    def step(self, epoch: Optional[int] = None) -> None:
+        """Goes on by one, or to ``epoch``, and sets the rates."""
+        if self._step_count == 1 and not self.optimizer._has_stepped:
+            warnings.warn(f"{type(self).__name__}.step() came before the first optimizer.step(), so the first rate is never used; call "
+                          "optimizer.step() first", stacklevel=2)
+        self._step_count += 1
+        if epoch is None:
+            self.last_epoch += 1
+            self._set(self.get_lr())
+        else:
+            self.last_epoch = epoch
+            closed = getattr(self, "_closed_form", None)
+            self._set(closed() if closed is not None else self.get_lr())
+
+    def _set(self, rates: Sequence[float]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(float(rate))
+            else:
+                group["lr"] = rate
+        self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def _now(self) -> List[float]:
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def _times(self, factor: float) -> List[float]:
+        return [rate * factor for rate in self._now()]
+
+    def state_dict(self) -> Dict[str, Any]:
+        """All of it but the optimizer."""
+        return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Continues from a ``state_dict()``."""
+        self.__dict__.update(state_dict)
+
+
+def _per_group(name: str, what: str, values: Any, optimizer: Optimizer) -> list:
+    """A value for every group, from one or a list of them."""
+    n = len(optimizer.param_groups)
+    if not isinstance(values, (list, tuple)):
+        return [values] * n
+    if len(values) != n:
+        raise ValueError(f"{name}: `{what}` has {len(values)} values for {n} parameter groups")
+    return list(values)
+
+
+class LambdaLR(LRScheduler):
+    """The initial rate times ``lr_lambda(epoch)``; one function, or one for every group.
+
+    ``state_dict`` keeps what callable objects hold, but no functions."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Union[Callable[[int], float], List[Callable[[int], float]]], last_epoch: int = -1) -> None:
+        self.lr_lambdas = _per_group(type(self).__name__, "lr_lambda", lr_lambda, optimizer)
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> List[float]:
+        return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas)]
+
+    def state_dict(self) -> Dict[str, Any]:
+        state = super().state_dict()
+        state["lr_lambdas"] = [None if isinstance(f, types.FunctionType) else dict(f.__dict__) for f in self.lr_lambdas]
+        return state
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        state = dict(state_dict)
+        for f, kept in zip(self.lr_lambdas, state.pop("lr_lambdas")):
+            if kept is not None:
+                f.__dict__.update(kept)
+        super().load_state_dict(state)
+
+
+class MultiplicativeLR(LambdaLR):
+    """The present rate times ``lr_lambda(epoch)`` at every step."""
+
+    def get_lr(self) -> List[float]:
+        return [rate * f(self.last_epoch) if self.last_epoch > 0 else rate for rate, f in zip(self._now(), self.lr_lambdas)]
+
+
+class StepLR(LRScheduler):
+    """Times ``gamma`` every ``step_size`` epochs."""
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> List[float]:
+        return self._times(self.gamma if self.last_epoch and self.last_epoch % self.step_size == 0 else 1.0)
+
+    def _closed_form(self) -> List[float]:
+        return [base * self.gamma ** (self.last_epoch // self.step_size) for base in self.base_lrs]
+
+
+class MultiStepLR(LRScheduler):
+    """Times ``gamma`` at each of the ``milestones``; twice at one that is there twice."""
+
+    def __init__(self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1) -> None:
+        self.milestones, self.gamma = Counter(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> List[float]:
+        return self._times(self.gamma ** self.milestones[self.last_epoch])
+
+    def _closed_form(self) -> List[float]:
+        return [base * self.gamma ** bisect_right(sorted(self.milestones.elements()), self.last_epoch) for base in self.base_lrs]
+
+
+class ConstantLR(LRScheduler):
+    """Times ``factor`` for the first ``total_iters`` epochs. ValueError for a factor outside [0, 1]."""
+
+    def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
+        if not 0 <= factor <= 1:
+            raise ValueError(f"ConstantLR: `factor` must be in [0, 1], got {factor}")
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> List[float]:
+        if self.last_epoch == 0:
+            return self._times(self.factor)
+        return self._times(1 / self.factor if self.last_epoch == self.total_iters else 1.0)
+
+    def _closed_form(self) -> List[float]:
+        return [base * (self.factor if self.last_epoch < self.total_iters else 1.0) for base in self.base_lrs]
+
+
+class LinearLR(LRScheduler):
+    """Times a factor that goes from ``start_factor`` to ``end_factor`` in ``total_iters`` epochs, then stays. ValueError for a
+    ``start_factor`` outside (0, 1] or an ``end_factor`` outside [0, 1]."""
+
+    def __init__(self, optimizer: Optimizer, start_factor: float = 1.0 / 3, end_factor: float = 1.0, total_iters: int = 5,
+                 last_epoch: int = -1) -> None:
+        if not 0 < start_factor <= 1:
+            raise ValueError(f"LinearLR: `start_factor` must be above 0 and at most 1, got {start_factor}")
+        if not 0 <= end_factor <= 1:
+            raise ValueError(f"LinearLR: `end_factor` must be in [0, 1], got {end_factor}")
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def _factor(self, epoch: int) -> float:
+        return self.start_factor + (self.end_factor - self.start_factor) * min(self.total_iters, epoch) / self.total_iters
+
+    def get_lr(self) -> List[float]:
+        if self.last_epoch == 0:
+            return self._times(self.start_factor)
+        return self._times(1.0 if self.last_epoch > self.total_iters else self._factor(self.last_epoch) / self._factor(self.last_epoch - 1))
+
+    def _closed_form(self) -> List[float]:
+        return [base * self._factor(self.last_epoch) for base in self.base_lrs]
+
+
+class ExponentialLR(LRScheduler):
+    """Times ``gamma`` every epoch."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> List[float]:
+        return self._times(self.gamma if self.last_epoch else 1.0)
+
+    def _closed_form(self) -> List[float]:
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
+
+
+class PolynomialLR(LRScheduler):
+    """Times (1 - epoch / total_iters) ** power, down to 0."""
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def _left(self, epoch: int) -> float:
+        return 1 - min(self.total_iters, epoch) / self.total_iters
+
+    def get_lr(self) -> List[float]:
+        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
+            return self._now()
+        return self._times((self._left(self.last_epoch) / self._left(self.last_epoch - 1)) ** self.power)
+
+    def _closed_form(self) -> List[float]:
+        return [base * self._left(self.last_epoch) ** self.power for base in self.base_lrs]
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Half a cosine from the initial rate to ``eta_min`` in ``T_max`` epochs, and back (Loshchilov and Hutter 2017)."""
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def _height(self, epoch: int) -> float:
+        return (1 + math.cos(math.pi * epoch / self.T_max)) / 2
+
+    def get_lr(self) -> List[float]:
+        if self.last_epoch == 0:
+            return self._now()
+        if self._step_count == 1:
+            return self._closed_form()  # one that continues
+        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # up from the lowest point, which has no multiple
+            return [rate + (base - self.eta_min) * (1 - self._height(1)) for rate, base in zip(self._now(), self.base_lrs)]
+        ratio = self._height(self.last_epoch) / self._height(self.last_epoch - 1)
+        return [self.eta_min + (rate - self.eta_min) * ratio for rate in self._now()]
+
+    def _closed_form(self) -> List[float]:
+        return [self.eta_min + (base - self.eta_min) * self._height(self.last_epoch) for base in self.base_lrs]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Half a cosine from the initial rate to ``eta_min`` in ``T_0`` epochs, then again in ``T_mult`` times as many, and so on
+    (Loshchilov and Hutter 2017). ``step(epoch)`` takes fractions. ValueError for ``T_0`` or ``T_mult`` that are not integers above 0."""
+
+    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        for name, value in (("T_0", T_0), ("T_mult", T_mult)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"CosineAnnealingWarmRestarts: `{name}` must be an integer of 1 or more, got {value!r}")
+        self.T_0, self.T_i, self.T_mult, self.eta_min, self.T_cur = T_0, T_0, T_mult, eta_min, float(last_epoch)
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> List[float]:
+        height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
+
+    def step(self, epoch: Optional[float] = None) -> None:
+        if epoch is not None and epoch < 0:
+            raise ValueError(f"CosineAnnealingWarmRestarts.step: `epoch` must not be negative, got {epoch}")
+        self._step_count += 1
+        at = self.last_epoch + 1 if epoch is None else epoch
+        self.T_i, self.T_cur = self.T_0, float(at)
+        while self.T_cur >= self.T_i:
+            if self.T_mult == 1:
+                self.T_cur %= self.T_i
+            else:
+                self.T_cur -= self.T_i
+                self.T_i *= self.T_mult
+        self.last_epoch = math.floor(at)
+        self._set(self.get_lr())
+
+
+class OneCycleLR(LRScheduler):
+    """Up from ``max_lr / div_factor`` to ``max_lr`` in the first ``pct_start`` of the steps, then down to ``initial / final_div_factor``
+    (Smith and Topin 2018); ``three_phase`` first goes back to the initial rate. Momentum, or Adam's first beta, goes the other way. Step
+    it after every batch.
+
+    ``total_steps``, or ``epochs`` and ``steps_per_epoch``, says how long. ValueError for options out of range, and for more steps than that."""
+
+    def __init__(self, optimizer: Optimizer, max_lr: Union[float, List[float]], total_steps: Optional[int] = None, epochs: Optional[int] = None,
+                 steps_per_epoch: Optional[int] = None, pct_start: float = 0.3, anneal_strategy: str = "cos", cycle_momentum: bool = True,
+                 base_momentum: Union[float, List[float]] = 0.85, max_momentum: Union[float, List[float]] = 0.95, div_factor: float = 25.0,
+                 final_div_factor: float = 1e4, three_phase: bool = False, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"OneCycleLR: expected an Optimizer, got {type(optimizer).__name__}")
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ValueError("OneCycleLR: give `total_steps`, or both `epochs` and `steps_per_epoch`")
+            total_steps = epochs * steps_per_epoch
+        if not isinstance(total_steps, int) or total_steps < 1:
+            raise ValueError(f"OneCycleLR: the number of steps must be an integer of 1 or more, got {total_steps!r}")
+        if not 0 <= pct_start <= 1:
+            raise ValueError(f"OneCycleLR: `pct_start` must be in [0, 1], got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"OneCycleLR: `anneal_strategy` must be 'cos' or 'linear', got {anneal_strategy!r}")
+        self.total_steps, self._anneal, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
+        # where each phase ends, and between which of a group's numbers it goes
+        turn = float(pct_start * total_steps) - 1
+        if three_phase:
+            self._phases = [(turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+                            (2 * pct_start * total_steps - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+                            (total_steps - 1.0, "initial_lr", "min_lr", "max_momentum", "max_momentum")]
+        else:
+            self._phases = [(turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+                            (total_steps - 1.0, "max_lr", "min_lr", "base_momentum", "max_momentum")]
+        highest = _per_group("OneCycleLR", "max_lr", max_lr, optimizer)
+        if last_epoch == -1:
+            for group, high in zip(optimizer.param_groups, highest):
+                group["initial_lr"], group["max_lr"] = high / div_factor, high
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+        if cycle_momentum:
+            if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
+                raise ValueError(f"OneCycleLR: {type(optimizer).__name__} has no momentum; say cycle_momentum=False")
+            lows = _per_group("OneCycleLR", "base_momentum", base_momentum, optimizer)
+            highs = _per_group("OneCycleLR", "max_momentum", max_momentum, optimizer)
+            for group, low, high in zip(optimizer.param_groups, lows, highs):
+                if last_epoch == -1:
+                    group["base_momentum"], group["max_momentum"] = low, high
+                    self._set_momentum(group, high)
+        super().__init__(optimizer, last_epoch)
+
+    @staticmethod
+    def _set_momentum(group: Dict[str, Any], value: float) -> None:
+        if "betas" in group:
+            group["betas"] = (value, *group["betas"][1:])
+        else:
+            group["momentum"] = value
+
+    def _between(self, start: float, end: float, part: float) -> float:
+        if self._anneal == "linear":
+            return start + (end - start) * part
+        return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
+
+    def get_lr(self) -> List[float]:
+        if self.last_epoch > self.total_steps:
+            raise ValueError(f"OneCycleLR: step {self.last_epoch} of {self.total_steps}; it was made for fewer")
+        begin = 0.0
+        for i, (end, *_) in enumerate(self._phases):
+            if self.last_epoch <= end or i == len(self._phases) - 1:
+                break
+            begin = end
+        end, lr_from, lr_to, momentum_from, momentum_to = self._phases[i]
+        part = (self.last_epoch - begin) / (end - begin)
+        groups = self.optimizer.param_groups
+        if self.cycle_momentum:
+            for group in groups:
+                self._set_momentum(group, self._between(group[momentum_from], group[momentum_to], part))
+        return [self._between(group[lr_from], group[lr_to], part) for group in groups]
+
+
+class SequentialLR(LRScheduler):
+    """One scheduler after another: the i-th until epoch ``milestones[i]``. ValueError where their numbers or optimizers do not fit."""
+
+    def __init__(self, optimizer: Optimizer, schedulers: List[LRScheduler], milestones: List[int], last_epoch: int = -1) -> None:
+        if not schedulers:
+            raise ValueError("SequentialLR: there are no schedulers")
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(f"SequentialLR: {len(schedulers)} schedulers have {len(schedulers) - 1} milestones between them, got {len(milestones)}")
+        for i, s in enumerate(schedulers):
+            if isinstance(s, ReduceLROnPlateau):
+                raise ValueError(f"SequentialLR: scheduler {i} is a ReduceLROnPlateau, which needs a metric at every step")
+            if s.optimizer is not optimizer:
+                raise ValueError(f"SequentialLR: scheduler {i} has another optimizer")
+        self._schedulers, self._milestones = list(schedulers), list(milestones)
+        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for s in self._schedulers:  # each has made its first step when it was made; those are to come
+            s.last_epoch -= 1
+        self._schedulers[0]._initial_step()
+        self._last_lr = self._schedulers[0].get_last_lr()
+
+    def step(self, epoch: Optional[int] = None) -> None:
+        self.last_epoch += 1
+        i = bisect_right(self._milestones, self.last_epoch)
+        current = self._schedulers[i]
+        current.step(0) if i > 0 and self._milestones[i - 1] == self.last_epoch else current.step()
+        self._last_lr = current.get_last_lr()
+
+    def state_dict(self) -> Dict[str, Any]:
+        return _with_members(self)
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        _load_members(self, state_dict)
+
+
+class ChainedScheduler(LRScheduler):
+    """Several at once: every step is one of each, in order. ValueError where there are none, or optimizers differ."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Optimizer] = None) -> None:
+        if not schedulers:
+            raise ValueError("ChainedScheduler: there are no schedulers")
+        self.optimizer = optimizer or schedulers[0].optimizer
+        for i, s in enumerate(schedulers):
+            if isinstance(s, ReduceLROnPlateau):
+                raise ValueError(f"ChainedScheduler: scheduler {i} is a ReduceLROnPlateau, which needs a metric at every step")
+            if s.optimizer is not self.optimizer:
+                raise ValueError(f"ChainedScheduler: scheduler {i} has another optimizer")
+        self._schedulers = list(schedulers)
+        self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def step(self, epoch: Optional[int] = None) -> None:
+        for s in self._schedulers:
+            s.step()
+        self._last_lr = self._now()
+
+    def state_dict(self) -> Dict[str, Any]:
+        return _with_members(self)
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        _load_members(self, state_dict)
+
+
+def _with_members(s: Any) -> Dict[str, Any]:
+    state = {k: v for k, v in s.__dict__.items() if k not in ("optimizer", "_schedulers")}
+    return {**state, "_schedulers": [member.state_dict() for member in s._schedulers]}
+
+
+def _load_members(s: Any, state_dict: Dict[str, Any]) -> None:
+    state = dict(state_dict)
+    for member, kept in zip(s._schedulers, state.pop("_schedulers")):
+        member.load_state_dict(kept)
+    s.__dict__.update(state)
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """Times ``factor`` when the metric given to ``step(metric)`` has not got better for more than ``patience`` epochs.
+
+    Args:
+        mode: 'min' or 'max', which way is better.
+        threshold, threshold_mode: by how much: 'rel', a part of the best so far, or 'abs'.
+        cooldown: epochs after a reduction in which none is bad.
+        min_lr: a lower bound, or one for every group; eps: reductions smaller than this are left out.
+
+    ValueError for a factor of 1 or more, and for unknown modes."""
+
+    def __init__(self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10, threshold: float = 1e-4,
+                 threshold_mode: str = "rel", cooldown: int = 0, min_lr: Union[float, List[float]] = 0.0, eps: float = 1e-8) -> None:
+        if factor >= 1.0:
+            raise ValueError(f"ReduceLROnPlateau: `factor` must be below 1, got {factor}")
+        if mode not in ("min", "max"):
+            raise ValueError(f"ReduceLROnPlateau: `mode` must be 'min' or 'max', got {mode!r}")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"ReduceLROnPlateau: `threshold_mode` must be 'rel' or 'abs', got {threshold_mode!r}")
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"ReduceLROnPlateau: expected an Optimizer, got {type(optimizer).__name__}")
+        self.optimizer, self.mode, self.factor, self.patience, self.cooldown = optimizer, mode, factor, patience, cooldown
+        self.threshold, self.threshold_mode, self.eps = threshold, threshold_mode, eps
+        self.min_lrs = _per_group("ReduceLROnPlateau", "min_lr", min_lr, optimizer)
+        self.last_epoch, self._last_lr = 0, self._now()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.best = math.inf if self.mode == "min" else -math.inf
+        self.num_bad_epochs, self.cooldown_counter = 0, 0
+
+    def is_better(self, a: float, best: float) -> bool:
+        """Whether ``a`` is better than ``best``, by the threshold."""
+        sign = 1 if self.mode == "min" else -1
+        if self.threshold_mode == "abs":
+            return sign * a < sign * best - self.threshold
+        return sign * a < sign * (best * (1 - sign * self.threshold))
+
+    @property
+    def in_cooldown(self) -> bool:
+        """Whether a reduction is so recent that no epoch counts as bad."""
+        return self.cooldown_counter > 0
+
+    def step(self, metrics: Any, epoch: Optional[int] = None) -> None:  # type: ignore[override]
+        """Notes the epoch's metric, a number or a Tensor of one, and lowers the rates where it is time."""
+        current = float(metrics)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        if self.is_better(current, self.best):
+            self.best, self.num_bad_epochs = current, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.in_cooldown:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            lowered = [max(rate * self.factor, least) for rate, least in zip(self._now(), self.min_lrs)]
+            self._set([new if old - new > self.eps else old for old, new in zip(self._now(), lowered)])
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        self._last_lr = self._now()
+
+
+def get_cosine_schedule_with_warmup(optimizer: Optimizer, num_warmup_steps: int, num_training_steps: int, num_cycles: float = 0.5,
+                                    last_epoch: int = -1) -> LambdaLR:
+    """Linear from 0 to the initial rate in the warm-up, then ``num_cycles`` waves of a cosine to the end: half a wave ends at 0.
+    Source: transformers' function of that name."""
+
+    def factor(step: int) -> float:
+        if step < num_warmup_steps:
+            return step / max(1, num_warmup_steps)
+        part = (step - num_warmup_steps) / max(1, num_training_steps - num_warmup_steps)
+        return max(0.0, (1 + math.cos(2 * math.pi * num_cycles * part)) / 2)
+
+    return LambdaLR(optimizer, factor, last_epoch)

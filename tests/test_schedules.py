@@ -1,0 +1,215 @@
+"""Schedules of learning rates, and L-BFGS, against torch's."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import ampc
+
+
+def both(torch, groups=2, momentum=True):
+    """The same optimizer of both libraries, its groups at 0.5 and 0.05."""
+    made = []
+    for T in (ampc, torch):
+        params = [{"params": [T.nn.Parameter(T.zeros(2))], "lr": lr} for lr in (0.5, 0.05)[:groups]]
+        made.append((T, T.optim.SGD(params, lr=0.1, momentum=0.9) if momentum else T.optim.Adagrad(params, lr=0.1)))
+    return made
+
+
+SCHEDULES = {
+    "lambda": lambda S, o: S.LambdaLR(o, lambda n: 0.9**n), "lambdas": lambda S, o: S.LambdaLR(o, [lambda n: 0.9**n, lambda n: 1 / (n + 1)]),
+    "multiplicative": lambda S, o: S.MultiplicativeLR(o, lambda n: 1 / (1 + n)),
+    "step": lambda S, o: S.StepLR(o, 3, gamma=0.5), "milestones": lambda S, o: S.MultiStepLR(o, [2, 5, 5, 9], gamma=0.5),
+    "constant": lambda S, o: S.ConstantLR(o, factor=0.25, total_iters=4), "linear": lambda S, o: S.LinearLR(o, 0.2, 0.9, total_iters=6),
+    "linear default": lambda S, o: S.LinearLR(o), "exponential": lambda S, o: S.ExponentialLR(o, 0.8), "polynomial": lambda S, o: S.PolynomialLR(o, 7, power=2.0),
+    "cosine": lambda S, o: S.CosineAnnealingLR(o, 6, eta_min=0.01), "cosine to 0": lambda S, o: S.CosineAnnealingLR(o, 5),
+    "restarts": lambda S, o: S.CosineAnnealingWarmRestarts(o, 3, 2, eta_min=0.01), "equal restarts": lambda S, o: S.CosineAnnealingWarmRestarts(o, 4),
+    "one cycle": lambda S, o: S.OneCycleLR(o, max_lr=[1.0, 0.3], total_steps=20), "three phases": lambda S, o: S.OneCycleLR(o, 1.0, epochs=4, steps_per_epoch=5, three_phase=True, anneal_strategy="linear"),
+    "sequence": lambda S, o: S.SequentialLR(o, [S.LinearLR(o, 0.1, total_iters=4), S.CosineAnnealingLR(o, 6), S.ExponentialLR(o, 0.5)], milestones=[4, 10]),
+    "constant, then steps": lambda S, o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 3), S.StepLR(o, 2)], milestones=[3]),
+    "chain": lambda S, o: S.ChainedScheduler([S.ConstantLR(o, 0.5, 3), S.ExponentialLR(o, 0.9), S.CosineAnnealingLR(o, 8)]),
+}
+
+
+def rates(optimizer):
+    return [[float(g["lr"]), float(g.get("momentum", 0))] for g in optimizer.param_groups]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_rates_are_torchs(torch, name):
+    seen = []
+    for T, opt in both(torch):
+        schedule = SCHEDULES[name](T.optim.lr_scheduler, opt)
+        rows = [rates(opt)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of step(epoch) within SequentialLR
+            for _ in range(19):
+                opt.step()
+                schedule.step()
+                rows.append(rates(opt))
+        assert schedule.get_last_lr() == [lr for lr, _ in rows[-1]]
+        seen.append(np.array(rows))
+    assert np.allclose(seen[0], seen[1], rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_goes_on_where_it_was(name):
+    def fresh():
+        opt = ampc.optim.SGD([{"params": [ampc.nn.Parameter(ampc.zeros(2))], "lr": lr} for lr in (0.5, 0.05)], lr=0.1, momentum=0.9)
+        return opt, SCHEDULES[name](ampc.optim.lr_scheduler, opt)
+
+    def go(opt, schedule, n):
+        out = []
+        for _ in range(n):
+            opt.step()
+            schedule.step()
+            out.append(rates(opt))
+        return out
+
+    opt, schedule = fresh()
+    go(opt, schedule, 7)
+    kept = pickle.dumps((opt.state_dict(), schedule.state_dict()))
+    want = go(opt, schedule, 8)
+    other, again = fresh()
+    mine, its = pickle.loads(kept)
+    other.load_state_dict(mine)
+    again.load_state_dict(its)
+    assert go(other, again, 8) == want
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "max", "factor": 0.5, "patience": 1, "cooldown": 2}, {"threshold_mode": "abs", "threshold": 0.2, "patience": 0, "min_lr": [0.02, 0.01]},
+                                     {"mode": "max", "threshold_mode": "abs", "patience": 2}, {"patience": 1, "eps": 0.02, "min_lr": 0.03}], ids=str)
+def test_plateaus(torch, options):
+    metrics = [3.0, 2.0, 2.0, 2.1, 1.9, 1.9, 1.95, 1.9, 1.89999, 1.8, 2.5, 2.6, math.nan, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    seen = []
+    for T, opt in both(torch):
+        schedule = T.optim.lr_scheduler.ReduceLROnPlateau(opt, **options)
+        rows = []
+        for m in metrics:
+            schedule.step(T.tensor(m))
+            rows.append(rates(opt))
+        seen.append(rows)
+    assert np.allclose(seen[0], seen[1], rtol=1e-12)
+
+
+def test_cosine_with_warmup():
+    opt = ampc.optim.SGD([ampc.nn.Parameter(ampc.zeros(1))], lr=2.0)
+    schedule = ampc.optim.get_cosine_schedule_with_warmup(opt, 4, 12)
+    seen = [opt.param_groups[0]["lr"]]
+    for _ in range(12):
+        opt.step()
+        schedule.step()
+        seen.append(opt.param_groups[0]["lr"])
+    assert seen[:5] == [0, 0.5, 1.0, 1.5, 2.0] and seen[8] == pytest.approx(1.0) and seen[12] == 0
+
+
+def test_restarts_take_fractions(torch):
+    seen = []
+    for T, opt in both(torch):
+        schedule = T.optim.lr_scheduler.CosineAnnealingWarmRestarts(opt, 3, 2)
+        rows = []
+        for e in (0.0, 0.5, 2.9, 3.0, 8.5, 9.0, 20.25):
+            schedule.step(e)
+            rows.append(rates(opt))
+        seen.append(rows)
+    assert np.allclose(seen[0], seen[1], rtol=1e-12)
+
+
+def test_errors_and_warnings():
+    S, opt = ampc.optim.lr_scheduler, ampc.optim.SGD([ampc.nn.Parameter(ampc.ones(1))], lr=0.1)
+    with pytest.raises(TypeError, match="expected an Optimizer, got int"):
+        S.StepLR(3, 1)
+    with pytest.raises(KeyError, match="initial_lr"):
+        S.StepLR(ampc.optim.SGD([ampc.nn.Parameter(ampc.ones(1))], lr=0.1), 1, last_epoch=3)
+    for make in (lambda: S.LambdaLR(opt, [abs, abs]), lambda: S.ConstantLR(opt, 2.0), lambda: S.LinearLR(opt, 0.0), lambda: S.OneCycleLR(opt, 1.0),
+                 lambda: S.OneCycleLR(opt, 1.0, 10, pct_start=2), lambda: S.CosineAnnealingWarmRestarts(opt, 0), lambda: S.ReduceLROnPlateau(opt, "most"),
+                 lambda: S.ReduceLROnPlateau(opt, factor=1.0), lambda: S.SequentialLR(opt, [S.StepLR(opt, 1)], [3]), lambda: S.SequentialLR(opt, [], []),
+                 lambda: S.ChainedScheduler([S.ReduceLROnPlateau(opt)]), lambda: S.OneCycleLR(ampc.optim.Adagrad([ampc.nn.Parameter(ampc.ones(1))]), 1.0, 5)):
+        with pytest.raises(ValueError):
+            make()
+    cycle = S.OneCycleLR(opt, 1.0, 2)
+    with pytest.warns(UserWarning, match="before the first optimizer.step"):
+        cycle.step()
+    cycle.step()
+    with pytest.raises(ValueError, match="step 3 of 2"):
+        cycle.step()
+    # a step that a scaler leaves out is no mistake of the script's
+    p = ampc.nn.Parameter(ampc.ones(1))
+    opt, scaler = ampc.optim.SGD([p], lr=0.1), ampc.amp.GradScaler(init_scale=4.0)
+    schedule = S.StepLR(opt, 1)
+    scaler.scale((p * float("inf")).sum()).backward()
+    scaler.step(opt)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        schedule.step()
+
+
+# -- L-BFGS --------------------------------------------------------------------------------------------------------------
+
+
+def rosenbrock(T, x):
+    return ((1 - x[:-1]) ** 2 + 100 * (x[1:] - x[:-1] ** 2) ** 2).sum()
+
+
+@pytest.mark.parametrize("options", [{"line_search_fn": "strong_wolfe"}, {"lr": 0.002, "max_iter": 30}, {"line_search_fn": "strong_wolfe", "history_size": 3, "max_iter": 7},
+                                     {"lr": 0.5, "line_search_fn": "strong_wolfe", "max_eval": 9}], ids=str)
+def test_lbfgs_walks_as_torchs(torch, options):
+    seen = []
+    for T in (ampc, torch):
+        x, y = (T.nn.Parameter(T.tensor(v, dtype=T.float64)) for v in ([-1.2, 1.0, 0.5], [[0.3, -0.7]]))
+        opt, calls = T.optim.LBFGS([x, y], **options), []
+
+        def closure(x=x, y=y, opt=opt, calls=calls, T=T):
+            opt.zero_grad()
+            loss = rosenbrock(T, x) + (y**4).sum()
+            loss.backward()
+            calls.append(loss.item())
+            return loss
+
+        for _ in range(2):  # later, near the end, what rounding makes of the last digits grows
+            opt.step(closure)
+        seen.append((len(calls), np.concatenate([x.detach().cpu().numpy(), y.detach().cpu().numpy().ravel(), [opt.state[x]["n_iter"], opt.state[x]["func_evals"]]])))
+    assert seen[0][0] == seen[1][0] and np.allclose(seen[0][1], seen[1][1], rtol=1e-6, atol=1e-9)
+
+
+def test_lbfgs_finds_the_minimum_and_needs_a_closure():
+    x = ampc.nn.Parameter(ampc.tensor([0.2, 1.0, 2.0, 0.5], dtype=ampc.float64))
+    opt = ampc.optim.LBFGS([x], line_search_fn="strong_wolfe", max_iter=200, tolerance_change=1e-14)
+
+    def closure():
+        opt.zero_grad()
+        loss = rosenbrock(ampc, x)
+        loss.backward()
+        return loss
+
+    before = opt.step(closure).item()
+    assert before > 50 and closure().item() < 1e-13  # gradients of 1e-7, a least curvature of some 0.1
+    with pytest.raises(TypeError, match="closure"):
+        opt.step()
+    with pytest.raises(ValueError, match="line_search_fn"):
+        ampc.optim.LBFGS([x], line_search_fn="newton")
+    with pytest.raises(ValueError, match="one parameter group"):
+        ampc.optim.LBFGS([{"params": [x]}, {"params": [ampc.nn.Parameter(ampc.ones(1))]}])
+
+
+def test_lbfgs_under_a_scaler():
+    """Gradients are unscaled after every closure, so the walk is that of an unscaled one."""
+    ends = []
+    for scaled in (False, True):
+        x = ampc.nn.Parameter(ampc.tensor([-1.2, 1.0, 0.5]))
+        opt, scaler = ampc.optim.LBFGS([x], line_search_fn="strong_wolfe"), ampc.amp.GradScaler(init_scale=256.0, enabled=scaled)
+
+        def closure(x=x, opt=opt, scaler=scaler):
+            opt.zero_grad()
+            loss = rosenbrock(ampc, x)
+            scaler.scale(loss).backward()
+            return loss
+
+        for _ in range(3):
+            scaler.step(opt, closure)
+            scaler.update()
+        ends.append(x.detach())
+    assert (ends[0] - ends[1]).abs().max().item() < 1e-4 and (ends[1] - 1).abs().max().item() < 0.2
