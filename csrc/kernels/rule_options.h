@@ -5,10 +5,12 @@
 #include <stdint.h>
 
 /* Name, and in which lane order its states lie: see rules.h. A new rule is a row here and a function there. */
-#define AC_RULES(ROW) \
+#define AC_RULES(ROW)                                                                                                  \
     ROW(sgd) ROW(adam) ROW(adagrad) ROW(rmsprop) ROW(adadelta) ROW(nadam) ROW(adamax) ROW(radam) ROW(rprop)
 #define AC_RULE_NUMBERS(ROW)                                                                                           \
-    ROW(lr) ROW(momentum) ROW(dampening) ROW(weight_decay) ROW(beta1) ROW(beta2) ROW(eps) ROW(later) ROW(fall) ROW(rise) ROW(least) ROW(most)
+    ROW(lr)                                                                                                            \
+    ROW(momentum) ROW(dampening) ROW(weight_decay) ROW(beta1) ROW(beta2) ROW(eps) ROW(later) ROW(fall) ROW(rise)       \
+        ROW(least) ROW(most)
 #define AC_RULE_FLAGS(ROW) ROW(nesterov) ROW(maximize) ROW(decoupled) ROW(centered)
 
 typedef enum {
@@ -18,8 +20,8 @@ typedef enum {
         AC_N_RULES
 } ac_rule;
 
-/* `later`: what changes over the steps, Adagrad's lr_decay and NAdam's momentum_decay. `fall`, `rise`, `least` and `most` are of
- * Rprop's step sizes. */
+/* `later`: what changes over the steps, Adagrad's lr_decay and NAdam's momentum_decay. `fall`, `rise`, `least` and
+ * `most` are of Rprop's step sizes. */
 typedef struct {
 #define AC_ROW(name) double name;
     AC_RULE_NUMBERS(AC_ROW)
