@@ -242,3 +242,13 @@ def test_cells_equal_torchs(torch, name):
     with ampc.autocast("cuda" if got[0].is_cuda else "cpu", dtype=ampc.bfloat16):
         out = mine(ampc.tensor(x))
     assert (out[0] if name == "LSTMCell" else out).dtype is ampc.bfloat16
+
+
+def test_what_is_replaced_keeps_its_turn():
+    net = ampc.nn.Module()
+    net.a, net.b, net.c = ampc.nn.Linear(1, 1), ampc.nn.Parameter(ampc.ones(1)), ampc.nn.Linear(1, 2)
+    net.d = ampc.nn.Parameter(ampc.ones(2))
+    net.a, net.b = ampc.nn.Linear(1, 3), ampc.nn.Parameter(ampc.ones(3))
+    assert [n for n, _ in net.named_parameters()] == ["b", "d", "a.weight", "a.bias", "c.weight", "c.bias"]
+    net.b = ampc.nn.Linear(1, 1)  # of another kind: that is a new turn
+    assert [n for n, _ in net.named_children()] == ["a", "c", "b"] and [n for n, _ in net.named_parameters(recurse=False)] == ["d"]

@@ -90,15 +90,15 @@ class Module:
         places = d.get("_parameters"), d.get("_buffers"), d.get("_modules")
         if isinstance(value, Parameter):
             _need_init(self)
-            self._forget(name)
+            self._forget(name, d["_parameters"])
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             _need_init(self)
-            self._forget(name)
+            self._forget(name, d["_modules"])
             d["_modules"][name] = value
         elif isinstance(value, Buffer):
             _need_init(self)
-            self._forget(name)
+            self._forget(name, d["_buffers"])
             self.register_buffer(name, value, value.persistent)
         elif places[0] is not None and name in places[0]:
             if value is not None:
@@ -113,9 +113,11 @@ class Module:
         else:
             object.__setattr__(self, name, value)
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, new_place: Dict[str, Any]) -> None:
+        """Takes the name from wherever it is, but for the place where it will be: there it keeps its turn."""
         for place in (self.__dict__, self._parameters, self._buffers, self._modules):
-            place.pop(name, None)
+            if place is not new_place:
+                place.pop(name, None)
         self._non_persistent_buffers_set.discard(name)
 
     def __delattr__(self, name: str) -> None:

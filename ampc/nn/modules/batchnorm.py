@@ -1,0 +1,85 @@
+"""Batch normalisation (Ioffe and Szegedy 2015)."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+from ... import _C
+from ... import _creation as make
+from ..._C import Tensor
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+
+
+class _BatchNorm(Module):
+    """Normalises each of ``num_features`` channels over the batch when training, with the running statistics otherwise. ``momentum``
+    None averages all batches alike."""
+
+    _dims: Tuple[int, ...] = ()
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
+                 track_running_stats: bool = True, device: Any = None, dtype: Any = None, *, bias: bool = True) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self.register_parameter("weight", Parameter(make.ones(num_features, device=device, dtype=dtype)) if affine else None)
+        shift = Parameter(make.zeros(num_features, device=device, dtype=dtype)) if affine and bias else None
+        self.register_parameter("bias", shift)
+        stats = track_running_stats
+        self.register_buffer("running_mean", make.zeros(num_features, device=device, dtype=dtype) if stats else None)
+        self.register_buffer("running_var", make.ones(num_features, device=device, dtype=dtype) if stats else None)
+        self.register_buffer("num_batches_tracked", make.zeros((), dtype=_C.int64) if stats else None)
+
+    def reset_running_stats(self) -> None:
+        """mean 0, variance 1."""
+        if self.track_running_stats:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Statistics and weights as new."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in self._dims:
+            raise ValueError(f"{type(self).__name__}: expected {' or '.join(map(str, self._dims))} dimensions, got shape {list(input.shape)}")
+        if input.shape[1] != self.num_features:
+            raise RuntimeError(f"{type(self).__name__}: expected {self.num_features} channels, got shape {list(input.shape)}")
+        momentum = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                momentum = 1.0 / self.num_batches_tracked.item()
+        batch = self.training or self.running_mean is None
+        keep = not self.training or self.track_running_stats
+        return F.batch_norm(input, self.running_mean if keep else None, self.running_var if keep else None, self.weight, self.bias,
+                            batch, momentum, self.eps)
+
+    def extra_repr(self) -> str:
+        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+                f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}")
+
+
+class BatchNorm1d(_BatchNorm):
+    """Of [N, C] or [N, C, L], over all but C; see ``_BatchNorm``."""
+
+    _dims = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Of [N, C, H, W], over all but C; see ``_BatchNorm``."""
+
+    _dims = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Of [N, C, D, H, W], over all but C; see ``_BatchNorm``."""
+
+    _dims = (5,)

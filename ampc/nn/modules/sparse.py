@@ -1,0 +1,94 @@
+"""Tables that are looked up by index."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ... import _creation as make
+from ..._C import Tensor
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+
+
+class Embedding(Module):
+    """A table [num_embeddings, embedding_dim] whose rows are looked up by index."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: Optional[int] = None, max_norm: Any = None,
+                 norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Optional[Tensor] = None,
+                 device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        if max_norm is not None or scale_grad_by_freq or sparse:
+            raise NotImplementedError("Embedding: max_norm, scale_grad_by_freq and sparse are not supported")
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise AssertionError(f"Embedding: `padding_idx` {padding_idx} is outside a table of {num_embeddings} rows")
+            padding_idx %= num_embeddings
+        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.weight = Parameter(make.empty(num_embeddings, embedding_dim, device=device, dtype=dtype) if _weight is None else _weight)
+        if _weight is None:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the table anew, normal; the padding row is zero."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            self.weight.data[self.padding_idx] = 0
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: Optional[int] = None) -> Embedding:
+        """An Embedding on a given table [rows, width]."""
+        layer = cls(embeddings.shape[0], embeddings.shape[1], padding_idx, _weight=embeddings)
+        layer.weight.requires_grad = not freeze
+        return layer
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.embedding(input, self.weight, self.padding_idx)
+
+    def extra_repr(self) -> str:
+        pad = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{pad}"
+
+
+class EmbeddingBag(Module):
+    """Sums, means or maxima of the rows that each bag names; bags are the rows of a 2-d input, or begin at ``offsets`` of a 1-d one."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: Any = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+                 mode: str = "mean", sparse: bool = False, _weight: Optional[Tensor] = None, include_last_offset: bool = False,
+                 padding_idx: Optional[int] = None, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        if max_norm is not None or scale_grad_by_freq or sparse:
+            raise NotImplementedError("EmbeddingBag: max_norm, scale_grad_by_freq and sparse are not supported")
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise AssertionError(f"EmbeddingBag: `padding_idx` {padding_idx} is outside a table of {num_embeddings} rows")
+            padding_idx %= num_embeddings
+        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
+        self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
+        self.weight = Parameter(make.empty(num_embeddings, embedding_dim, device=device, dtype=dtype) if _weight is None else _weight)
+        if _weight is None:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the table anew, normal; the padding row is zero."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            self.weight.data[self.padding_idx] = 0
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, mode: str = "mean", include_last_offset: bool = False,
+                        padding_idx: Optional[int] = None) -> EmbeddingBag:
+        """An EmbeddingBag on a given table [rows, width]."""
+        layer = cls(embeddings.shape[0], embeddings.shape[1], mode=mode, _weight=embeddings, include_last_offset=include_last_offset,
+                    padding_idx=padding_idx)
+        layer.weight.requires_grad = not freeze
+        return layer
+
+    def forward(self, input: Tensor, offsets: Optional[Tensor] = None, per_sample_weights: Optional[Tensor] = None) -> Tensor:
+        return F.embedding_bag(input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
+                               include_last_offset=self.include_last_offset, padding_idx=self.padding_idx)
+
+    def extra_repr(self) -> str:
+        pad = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}{pad}"

@@ -1,0 +1,190 @@
+"""Every layer and loss beside torch's of the same name: parameters, results, gradients, text."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import ampc
+from ampc import nn
+
+X1, X2, X3 = (2, 6, 11), (2, 6, 9, 10), (2, 6, 5, 6, 7)
+LAYERS = [  # how it is made, shapes of its inputs
+    ("Linear(6, 4)", [(5, 6)]), ("Bilinear(3, 4, 5)", [(7, 3), (7, 4)]), ("Bilinear(3, 4, 5, bias=False)", [(7, 3), (7, 4)]), ("Identity(3)", [(5,)]),
+    *[(f"{name}()", [(4, 5)]) for name in ["ReLU", "ReLU6", "LeakyReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "Mish", "Sigmoid", "Tanh", "Hardtanh", "Hardsigmoid", "Hardswish", "Hardshrink", "Softshrink", "Tanhshrink", "Softplus", "Softsign", "LogSigmoid", "RReLU"]],
+    ("ReLU(inplace=True)", [(4, 5)]), ("LeakyReLU(0.2)", [(4, 5)]), ("ELU(alpha=0.7)", [(4, 5)]), ("GELU('tanh')", [(4, 5)]), ("Hardtanh(-0.5, 0.7)", [(4, 5)]),
+    ("Softplus(2.0, 1.0)", [(4, 5)]), ("Threshold(0.1, 20.0)", [(4, 5)]), ("GLU()", [(4, 6)]), ("GLU(0)", [(4, 6)]), ("Hardshrink(0.2)", [(4, 5)]), ("Softshrink(0.2)", [(4, 5)]),
+    ("Softmax(1)", [(4, 5)]), ("Softmin(dim=0)", [(4, 5)]), ("LogSoftmax(dim=-1)", [(4, 5)]), ("Softmax2d()", [X2]), ("PReLU()", [X2]), ("PReLU(6, 0.1)", [X2]),
+    ("Conv1d(6, 8, 3)", [X1]), ("Conv1d(6, 8, 3, padding='same', dilation=2, bias=False)", [X1]), ("Conv2d(6, 8, 3, stride=2, padding=1)", [X2]),
+    ("Conv2d(6, 4, (3, 2), padding=(2, 1), groups=2, padding_mode='circular')", [X2]), ("Conv2d(6, 4, 3, padding=1, padding_mode='reflect')", [X2]), ("Conv2d(6, 4, 4, padding='same', padding_mode='replicate')", [X2]),
+    ("Conv2d(6, 4, 3)", [X2[1:]]), ("Conv3d(6, 4, (2, 3, 3), dilation=(1, 2, 1))", [X3]), ("ConvTranspose1d(6, 4, 3, stride=2, output_padding=1)", [X1]),
+    ("ConvTranspose2d(6, 4, 3, stride=2, padding=1, groups=2, bias=False)", [X2]), ("ConvTranspose3d(6, 4, 2, stride=2)", [X3]),
+    ("MaxPool1d(3)", [X1]), ("MaxPool2d(3, stride=2, padding=1, ceil_mode=True)", [X2]), ("MaxPool3d(2, dilation=2)", [X3]), ("AvgPool1d(3, 2, 1)", [X1]), ("AvgPool2d((3, 2), ceil_mode=True)", [X2]),
+    ("AvgPool2d(3, padding=1, count_include_pad=False, divisor_override=5)", [X2]), ("AvgPool3d(2)", [X3]), ("LPPool1d(2, 3)", [X1]), ("LPPool2d(2, (3, 2), stride=1)", [X2]),
+    ("AdaptiveAvgPool1d(4)", [X1]), ("AdaptiveAvgPool2d((3, None))", [X2]), ("AdaptiveAvgPool3d(2)", [X3]), ("AdaptiveMaxPool1d(4)", [X1]), ("AdaptiveMaxPool2d(3)", [X2]), ("AdaptiveMaxPool3d(2)", [X3]),
+    ("ConstantPad1d(2, 1.5)", [X1]), ("ConstantPad2d((1, 2, 0, 3), 0.5)", [X2]), ("ConstantPad3d(1, -1.0)", [X3]), ("ZeroPad1d(1)", [X1]), ("ZeroPad2d((1, 0, 2, 1))", [X2]), ("ZeroPad3d(1)", [X3]),
+    ("ReflectionPad1d(2)", [X1]), ("ReflectionPad2d((1, 2, 3, 0))", [X2]), ("ReflectionPad3d(1)", [X3]), ("ReplicationPad1d(2)", [X1]), ("ReplicationPad2d(1)", [X2]), ("ReplicationPad3d(2)", [X3]),
+    ("CircularPad1d(2)", [X1]), ("CircularPad2d((1, 2, 0, 3))", [X2]), ("CircularPad3d(1)", [X3]),
+    ("BatchNorm1d(6)", [X1]), ("BatchNorm1d(6, eps=1e-3, momentum=None)", [(5, 6)]), ("BatchNorm2d(6, affine=False)", [X2]), ("BatchNorm3d(6, track_running_stats=False)", [X3]),
+    ("InstanceNorm1d(6, affine=True)", [X1]), ("InstanceNorm2d(6, track_running_stats=True, momentum=0.3)", [X2]), ("InstanceNorm2d(6)", [X2[1:]]), ("InstanceNorm3d(6)", [X3]),
+    ("LayerNorm([9, 10])", [X2]), ("LayerNorm(10, elementwise_affine=False)", [X2]), ("RMSNorm([9, 10])", [X2]), ("RMSNorm(10, eps=1e-3, elementwise_affine=False)", [X2]),
+    ("GroupNorm(3, 6)", [X2]), ("GroupNorm(2, 6, affine=False)", [X1]), ("LocalResponseNorm(3, alpha=0.1)", [X2]),
+    ("Flatten()", [X2]), ("Flatten(0, 2)", [X2]), ("Unflatten(1, (2, 3))", [X2]), ("Unfold(3, padding=1, stride=2)", [X2]), ("Fold((5, 6), (2, 3))", [(2, 12, 16)]), ("PixelShuffle(2)", [(2, 8, 3, 4)]),
+    ("PixelUnshuffle(2)", [(2, 3, 4, 6)]), ("ChannelShuffle(3)", [X2]), ("Upsample(scale_factor=2)", [X2]), ("Upsample((4, 13), mode='bilinear')", [X2]), ("Upsample(scale_factor=1.5, mode='trilinear', align_corners=True)", [X3]),
+    ("UpsamplingNearest2d(scale_factor=2)", [X2]), ("UpsamplingBilinear2d((12, 7))", [X2]), ("PairwiseDistance()", [(4, 5), (4, 5)]), ("PairwiseDistance(1, keepdim=True)", [(4, 5), (4, 5)]),
+    ("CosineSimilarity()", [(4, 5), (4, 5)]), ("CosineSimilarity(dim=-1)", [X1, X1]), *[(f"{name}(0.0)", [X2 if name[-2] == "2" else X3 if name[-2] == "3" else X1]) for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout")],
+]
+
+
+def made(library, how):
+    return eval("nn." + how, {"nn": library.nn})
+
+
+def twins(torch, how):
+    mine, theirs = made(ampc, how).double(), made(torch, how).double()
+    assert [(n, tuple(p.shape)) for n, p in mine.state_dict().items()] == [(n, tuple(p.shape)) for n, p in theirs.state_dict().items()]
+    theirs.load_state_dict({n: torch.tensor(v.numpy(force=True).copy()) for n, v in mine.state_dict().items()})
+    return mine, theirs
+
+
+def as_tuple(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+@pytest.mark.parametrize(("how", "shapes"), LAYERS, ids=[how for how, _ in LAYERS])
+def test_layers(torch, how, shapes):
+    mine, theirs = twins(torch, how)
+    rng = np.random.default_rng(len(how))
+    assert repr(mine) == repr(theirs)
+    for training in (True, False):
+        mine.train(training), theirs.train(training)
+        if how == "RReLU()" and training:
+            continue  # drawn
+        arrays = [rng.standard_normal(s) for s in shapes]
+        here = [ampc.tensor(a, requires_grad=True) for a in arrays]
+        there = [torch.tensor(a, requires_grad=True) for a in arrays]
+        inplace = "inplace=True" in how
+        got, want = mine(*[t * 1 if inplace else t for t in here]), theirs(*[t * 1 if inplace else t for t in there])
+        assert got.shape == tuple(want.shape) and np.allclose(got.numpy(force=True), want.detach().numpy(), rtol=1e-10, atol=1e-12)
+        weight = rng.standard_normal(got.shape)
+        got.backward(ampc.tensor(weight))
+        want.backward(torch.tensor(weight))
+        for a, b in zip([*here, *mine.parameters()], [*there, *theirs.parameters()]):
+            assert np.allclose(a.grad.numpy(force=True), b.grad.numpy(), rtol=1e-7 if how == "Hardsigmoid()" else 1e-9, atol=1e-11)  # torch's sixth is a float32
+    for (n, a), (_, b) in zip(mine.state_dict().items(), theirs.state_dict().items()):
+        assert np.allclose(a.numpy(force=True), b.numpy(), rtol=1e-10, atol=1e-12), n
+
+
+def probabilities(*shape):
+    return np.random.default_rng(3).uniform(0.1, 0.9, shape)
+
+
+def signs(*shape):
+    return np.where(np.random.default_rng(4).random(shape) < 0.5, -1.0, 1.0)
+
+
+CLASSES = np.array([0, 3, 1, 4])
+LOSSES = [  # how it is made, further arguments (the first is normal [4, 5], or two or three of those)
+    ("MSELoss({})", [(4, 5), (4, 5)]), ("L1Loss({})", [(4, 5), (4, 5)]), ("SmoothL1Loss({}beta=0.3)", [(4, 5), (4, 5)]), ("HuberLoss({}delta=0.4)", [(4, 5), (4, 5)]),
+    ("NLLLoss({})", [(4, 5), CLASSES]), ("CrossEntropyLoss({}label_smoothing=0.1)", [(4, 5), CLASSES]), ("BCEWithLogitsLoss({})", [(4, 5), probabilities(4, 5)]), ("BCELoss({})", [probabilities(4, 5), probabilities(4, 5)]),
+    ("KLDivLoss({}log_target=True)", [(4, 5), (4, 5)]), ("PoissonNLLLoss({}full=True)", [(4, 5), probabilities(4, 5) * 5]), ("GaussianNLLLoss({}full=True)", [(4, 5), (4, 5), probabilities(4, 5)]),
+    ("SoftMarginLoss({})", [(4, 5), signs(4, 5)]), ("MultiMarginLoss({}p=2, margin=0.5)", [(4, 5), CLASSES]), ("MultiLabelMarginLoss({})", [(4, 5), np.array([[1, 0, -1, 2, 3]] * 4)]),
+    ("MultiLabelSoftMarginLoss({})", [(4, 5), (signs(4, 5) + 1) / 2]), ("HingeEmbeddingLoss({}margin=0.7)", [(4, 5), signs(4, 5)]), ("CosineEmbeddingLoss({}margin=0.2)", [(4, 5), (4, 5), signs(4)]),
+    ("MarginRankingLoss({}margin=0.3)", [(4, 5), (4, 5), signs(4, 5)]), ("TripletMarginLoss({}margin=0.6, swap=True)", [(4, 5), (4, 5), (4, 5)]), ("TripletMarginWithDistanceLoss({}swap=True, margin=2.0)", [(4, 5), (4, 5), (4, 5)]),
+]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(("how", "args"), LOSSES, ids=[how for how, _ in LOSSES])
+def test_losses(torch, how, args, reduction):
+    text = how.format(f"reduction='{reduction}', ").replace(", )", ")")
+    mine, theirs = made(ampc, text), made(torch, text)
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal(a) if isinstance(a, tuple) else a for a in args]
+    here, there = [ampc.tensor(a) for a in arrays], [torch.tensor(a) for a in arrays]
+    here[0].requires_grad_(), there[0].requires_grad_()
+    got, want = mine(*here), theirs(*there)
+    assert got.shape == tuple(want.shape) and np.allclose(got.numpy(force=True), want.detach().numpy(), rtol=1e-10, atol=1e-12)
+    got.sum().backward()
+    want.sum().backward()
+    assert np.allclose(here[0].grad.numpy(force=True), there[0].grad.numpy(), rtol=1e-9, atol=1e-11) and repr(mine) == repr(theirs)
+
+
+def test_every_module_is_here():
+    tested = {how.split("(")[0] for how, _ in [*LAYERS, *LOSSES]}
+    elsewhere = {"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Embedding", "EmbeddingBag", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"}
+    assert set(nn.modules.__all__) - elsewhere == tested - {"nn"} & set(nn.modules.__all__)
+
+
+def test_signatures_are_torchs(torch):
+    """Same arguments in the same order, so that scripts that give them by place mean the same."""
+    for name in nn.modules.__all__:
+        mine, theirs = (list(inspect.signature(getattr(T.nn, name).__init__).parameters) for T in (ampc, torch))
+        theirs = [n for n in theirs if not n.startswith("_")]
+        mine = [n for n in mine if not n.startswith("_")]
+        common = [n for n in mine if n in theirs]
+        assert common == theirs[:len(common)] or set(theirs) <= {"self", "args", "kwargs"} | set(common), name
+        assert set(theirs) - set(mine) <= {"args", "kwargs", "size", "values", "parameters", "modules", "min_value", "max_value"}, (name, set(theirs) - set(mine))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_unpooling_and_output_sizes(torch, n):
+    shape = (X1, X2, X3)[n - 1]
+    x = np.random.default_rng(1).standard_normal(shape)
+    results = []
+    for T in (ampc, torch):
+        pool, back = getattr(T.nn, f"MaxPool{n}d")(2, return_indices=True), getattr(T.nn, f"MaxUnpool{n}d")(2)
+        y, where = pool(T.tensor(x))
+        results.append(back(y, where, output_size=shape).cpu().numpy())
+    assert np.array_equal(*results) and results[0].shape == shape
+    conv = getattr(nn, f"ConvTranspose{n}d")(6, 3, 3, stride=2, padding=1)
+    small = ampc.randn(2, 6, *[5] * n)
+    assert conv(small, output_size=[10] * n).shape == (2, 3, *[10] * n) and conv(small).shape == (2, 3, *[9] * n)
+    with pytest.raises(ValueError, match="output_size"):
+        conv(small, output_size=[12] * n)
+
+
+def test_containers():
+    d = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Linear(2, 3)})
+    d["c"] = nn.Tanh()
+    d.update([("e", nn.GELU())])
+    assert list(d) == ["a", "b", "c", "e"] and "b" in d and len(d) == 4 and list(d.state_dict()) == ["b.weight", "b.bias"]
+    assert isinstance(d.pop("a"), nn.ReLU) and list(d.keys()) == ["b", "c", "e"] and [k for k, _ in d.items()] == list(d) and len(list(d.values())) == 3
+    del d["c"]
+    d.clear()
+    assert len(d) == 0
+    with pytest.raises(TypeError, match="mapping"):
+        d.update(3)
+    ps = nn.ParameterList([ampc.ones(2), nn.Parameter(ampc.zeros(3))])
+    ps += [ampc.ones(1)]
+    ps[0] = ampc.full((2,), 5.0)
+    assert len(ps) == 3 and all(isinstance(p, nn.Parameter) for p in ps) and list(ps.state_dict()) == ["0", "1", "2"] and ps[-1].shape == (1,) and len(ps[1:]) == 2
+    assert ps[0].tolist() == [5, 5] and len(list(ps.parameters())) == 3
+    with pytest.raises(IndexError, match="index 3 of 3"):
+        _ = ps[3]
+    with pytest.raises(TypeError, match="iterable"):
+        ps.extend(ampc.ones(2))
+    pd = nn.ParameterDict({"x": ampc.ones(2)})
+    pd["y"] = ampc.zeros(1)
+    assert list(pd) == ["x", "y"] and "x" in pd and pd.get("z") is None and list(pd.state_dict()) == ["x", "y"] and pd.pop("x").shape == (2,) and len(pd) == 1
+    with pytest.raises(KeyError):
+        _ = pd["x"]
+
+
+@pytest.mark.parametrize(("how", "kind", "match"), [
+    ("Conv2d(6, 4, 3, groups=4)", ValueError, "groups"), ("Conv2d(6, 4, 3, padding_mode='zero')", ValueError, "padding_mode"), ("Conv2d(6, 4, 3, padding='full')", ValueError, "'same' or 'valid'"),
+    ("Conv2d(6, 4, 3, padding='same', stride=2)", ValueError, "stride of 1"), ("Conv2d(6, 4, (3, 3, 3))", ValueError, "kernel_size"), ("ConvTranspose2d(6, 4, 3, padding_mode='reflect')", ValueError, "zeros"),
+    ("GroupNorm(4, 6)", ValueError, "divisible"), ("Dropout2d(1.5)", ValueError, "between 0 and 1"), ("MSELoss(reduction='most')", ValueError, "reduction"), ("ZeroPad2d((1, 2, 3))", ValueError, "padding"),
+    ("EmbeddingBag(3, 2, padding_idx=5)", AssertionError, "padding_idx"), ("Bilinear(0, 1, 1)", ValueError, "in1_features")])
+def test_what_cannot_be_made(how, kind, match):
+    with pytest.raises(kind, match=match):
+        made(ampc, how)
+
+
+def test_embedding_bag(torch):
+    mine, theirs = twins(torch, "EmbeddingBag(7, 3, mode='sum', padding_idx=2)")
+    index, offsets = np.array([1, 2, 6, 0, 0]), np.array([0, 2, 3])
+    got, want = mine(ampc.tensor(index), ampc.tensor(offsets)), theirs(torch.tensor(index), torch.tensor(offsets))
+    assert np.allclose(got.numpy(force=True), want.detach().numpy()) and repr(mine) == repr(theirs)
+    table = ampc.randn(4, 2)
+    assert nn.EmbeddingBag.from_pretrained(table, mode="max")(ampc.tensor([[0, 3]])).tolist() == [table[[0, 3]].max(0).values.tolist()]
