@@ -1,0 +1,313 @@
+"""Attention of several heads, and the transformer's layers (Vaswani et al. 2017)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable, Optional, Tuple, Union
+
+from ... import _C
+from ... import _creation as make
+from ..._C import Tensor
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+from .container import ModuleList
+from .dropout import Dropout
+from .linear import Linear
+from .normalization import LayerNorm
+
+_cat = _C._functions["cat"]
+
+
+def _as_bias(mask: Optional[Tensor], what: str, dtype: Any) -> Optional[Tensor]:
+    """A mask that is added to the scores: -inf where a bool one is True, which leaves a key out."""
+    if mask is None or mask.is_floating_point():
+        return mask
+    if mask.dtype is not _C.bool:
+        raise TypeError(f"{what} must be bool (True leaves a key out) or floating point, got {mask.dtype}")
+    return make.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))
+
+
+class MultiheadAttention(Module):
+    """Scaled dot products of projected queries with projected keys weigh projected values, in ``num_heads`` heads side by side.
+
+    Args:
+        embed_dim: width of queries and results; divisible by ``num_heads``.
+        dropout: of the weights, when training.
+        bias: of the projections. add_bias_kv: a learned key and value more. add_zero_attn: a key and value of zeros more.
+        kdim, vdim: width of keys and values, ``embed_dim`` by default.
+        batch_first: tensors are [N, L, E] rather than [L, N, E]; without N either way for a single sample.
+
+    AssertionError where the heads do not divide ``embed_dim``."""
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
+                 add_zero_attn: bool = False, kdim: Optional[int] = None, vdim: Optional[int] = None, batch_first: bool = False,
+                 device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        if embed_dim < 1 or num_heads < 1:
+            raise ValueError(f"MultiheadAttention: `embed_dim` and `num_heads` must be 1 or more, got {embed_dim} and {num_heads}")
+        if embed_dim % num_heads:
+            raise AssertionError(f"MultiheadAttention: {num_heads} heads do not divide a width of {embed_dim}")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
+        self.head_dim, self.add_zero_attn = embed_dim // num_heads, add_zero_attn
+        self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
+        place: Any = {"device": device, "dtype": dtype}
+        if self._qkv_same_embed_dim:
+            self.in_proj_weight = Parameter(make.empty(3 * embed_dim, embed_dim, **place))
+            for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
+                self.register_parameter(name, None)
+        else:
+            self.q_proj_weight = Parameter(make.empty(embed_dim, embed_dim, **place))
+            self.k_proj_weight = Parameter(make.empty(embed_dim, self.kdim, **place))
+            self.v_proj_weight = Parameter(make.empty(embed_dim, self.vdim, **place))
+            self.register_parameter("in_proj_weight", None)
+        self.register_parameter("in_proj_bias", Parameter(make.empty(3 * embed_dim, **place)) if bias else None)
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, **place)
+        for name in ("bias_k", "bias_v"):
+            self.register_parameter(name, Parameter(make.empty(1, 1, embed_dim, **place)) if add_bias_kv else None)
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None:
+            init.zeros_(self.in_proj_bias)
+            init.zeros_(self.out_proj.bias)
+        for extra in (self.bias_k, self.bias_v):
+            if extra is not None:
+                init.xavier_normal_(extra)
+
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> Tuple[Tensor, ...]:
+        if self._qkv_same_embed_dim and query is key is value:
+            return F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
+        weights = self.in_proj_weight.chunk(3) if self._qkv_same_embed_dim else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        return tuple(F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """[N, L, E] to [N, heads, L, E / heads]."""
+        return x.view(x.shape[0], x.shape[1], self.num_heads, self.head_dim).transpose(1, 2)
+
+    def _mask(self, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], query: Tensor, keys: int) -> Optional[Tensor]:
+        """Both masks as one that is added to scores [N, heads, L, S]; keys that were added are always seen."""
+        n, length = query.shape[0], query.shape[1]
+        mask, padding = _as_bias(attn_mask, "attn_mask", query.dtype), _as_bias(key_padding_mask, "key_padding_mask", query.dtype)
+        if mask is not None:
+            if tuple(mask.shape) not in ((length, keys), (n * self.num_heads, length, keys)):
+                raise RuntimeError(f"MultiheadAttention: `attn_mask` must be {[length, keys]} or {[n * self.num_heads, length, keys]}, "
+                                   f"got {list(mask.shape)}")
+            mask = mask.view(1, 1, length, keys) if mask.ndim == 2 else mask.view(n, self.num_heads, length, keys)
+        if padding is not None:
+            if tuple(padding.shape) != (n, keys):
+                raise RuntimeError(f"MultiheadAttention: `key_padding_mask` must be {[n, keys]}, got {list(padding.shape)}")
+            padding = padding.view(n, 1, 1, keys)
+            mask = padding if mask is None else mask + padding
+        more = (self.bias_k is not None) + self.add_zero_attn
+        return mask if mask is None or not more else F.pad(mask, (0, more))
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, need_weights: bool = True,
+                attn_mask: Optional[Tensor] = None, average_attn_weights: bool = True, is_causal: bool = False) -> Tuple[Tensor, Optional[Tensor]]:
+        """The result, like ``query``, and with ``need_weights`` the weights [N, L, S], or of every head [N, heads, L, S]. Masks: bool,
+        True where a key is left out, or numbers that are added to the scores. ``is_causal`` says that ``attn_mask`` is the causal one."""
+        single = query.ndim == 2
+        if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
+            raise AssertionError("MultiheadAttention: query, key and value must all have 2 or 3 dimensions, got "
+                                 f"{query.ndim}, {key.ndim} and {value.ndim}")
+        if is_causal and attn_mask is None:
+            raise RuntimeError("MultiheadAttention: is_causal=True is a hint that goes with `attn_mask`; give that, too")
+        if query.shape[-1] != self.embed_dim:
+            raise AssertionError(f"MultiheadAttention: expected a width of {self.embed_dim}, got shape {list(query.shape)}")
+        q, k, v = self._projected(query, key, value)
+        if single:
+            q, k, v = q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0)
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+        elif not self.batch_first:
+            q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
+        mask, n = self._mask(attn_mask, key_padding_mask, q, k.shape[1]), q.shape[0]
+        if self.bias_k is not None:
+            k, v = (_cat([x, extra.to(x.dtype).expand(n, 1, self.embed_dim)], 1) for x, extra in ((k, self.bias_k), (v, self.bias_v)))
+        if self.add_zero_attn:
+            k, v = (_cat([x, make.zeros(n, 1, self.embed_dim, dtype=x.dtype, device=x.device)], 1) for x in (k, v))
+        q, k, v = self._heads(q), self._heads(k), self._heads(v)
+        drop = self.dropout if self.training else 0.0
+        if need_weights:
+            scores = q @ k.transpose(-2, -1) * self.head_dim**-0.5
+            weights = F.dropout(F.softmax(scores if mask is None else scores + mask, -1), drop, drop > 0)
+            out = weights.to(v.dtype) @ v
+            shown = weights.mean(1) if average_attn_weights else weights
+        else:
+            out, shown = F.scaled_dot_product_attention(q, k, v, mask, drop), None
+        out = self.out_proj(out.transpose(1, 2).reshape(n, -1, self.embed_dim))
+        if single:
+            return out.squeeze(0), None if shown is None else shown.squeeze(0)
+        return out if self.batch_first else out.transpose(0, 1), shown
+
+
+_Activation = Union[str, Callable[[Tensor], Tensor]]
+
+
+def _activation(name: _Activation) -> Callable[[Tensor], Tensor]:
+    if callable(name):
+        return name
+    if name not in ("relu", "gelu"):
+        raise RuntimeError(f"activation must be 'relu', 'gelu' or a function, got {name!r}")
+    return {"relu": F.relu, "gelu": F.gelu}[name]
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention, then two linear maps, each added to its input and normalised: after it, or (``norm_first``) before."""
+
+    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: _Activation = F.relu,
+                 layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
+                 dtype: Any = None) -> None:
+        super().__init__()
+        place: Any = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
+        self.norm_first = norm_first
+        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
+        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(self, src: Tensor, src_mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None,
+                is_causal: bool = False) -> Tensor:
+        """``src`` [L, N, E], or [N, L, E] with batch_first; masks as of MultiheadAttention."""
+        x = src
+        if self.norm_first:
+            x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
+            return x + self._ff_block(self.norm2(x))
+        x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
+        return self.norm2(x + self._ff_block(x))
+
+    def _sa_block(self, x: Tensor, mask: Optional[Tensor], padding: Optional[Tensor], is_causal: bool) -> Tensor:
+        return self.dropout1(self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)[0])
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+class TransformerDecoderLayer(Module):
+    """Self-attention, attention to ``memory``, then two linear maps, each added to its input and normalised."""
+
+    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: _Activation = F.relu,
+                 layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
+                 dtype: Any = None) -> None:
+        super().__init__()
+        place: Any = {"device": device, "dtype": dtype}
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
+        self.norm_first = norm_first
+        self.norm1, self.norm2, self.norm3 = (LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place) for _ in range(3))
+        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
+        self.activation = _activation(activation)
+
+    def forward(self, tgt: Tensor, memory: Tensor, tgt_mask: Optional[Tensor] = None, memory_mask: Optional[Tensor] = None,
+                tgt_key_padding_mask: Optional[Tensor] = None, memory_key_padding_mask: Optional[Tensor] = None, tgt_is_causal: bool = False,
+                memory_is_causal: bool = False) -> Tensor:
+        """``tgt`` and ``memory`` [L, N, E], or [N, L, E] with batch_first; masks as of MultiheadAttention."""
+        def own(x: Tensor) -> Tensor:
+            return self.dropout1(self.self_attn(x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal,
+                                                need_weights=False)[0])
+
+        def other(x: Tensor) -> Tensor:
+            return self.dropout2(self.multihead_attn(x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask,
+                                                     is_causal=memory_is_causal, need_weights=False)[0])
+
+        x = tgt
+        for block, norm in ((own, self.norm1), (other, self.norm2), (self._ff_block, self.norm3)):
+            x = x + block(norm(x)) if self.norm_first else norm(x + block(x))
+        return x
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+class _Stack(Module):
+    def __init__(self, layer: Module, num_layers: int, norm: Optional[Module]) -> None:
+        super().__init__()
+        self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
+        self.num_layers, self.norm = num_layers, norm
+
+    def _finish(self, x: Tensor) -> Tensor:
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerEncoder(_Stack):
+    """``num_layers`` copies of a layer, one after another, and ``norm`` at the end. ``enable_nested_tensor`` and ``mask_check`` are
+    accepted for compatibility."""
+
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Optional[Module] = None, enable_nested_tensor: bool = True,
+                 mask_check: bool = True) -> None:
+        super().__init__(encoder_layer, num_layers, norm)
+
+    def forward(self, src: Tensor, mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None,
+                is_causal: Optional[bool] = None) -> Tensor:
+        x = src
+        for layer in self.layers:
+            x = layer(x, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
+        return self._finish(x)
+
+
+class TransformerDecoder(_Stack):
+    """``num_layers`` copies of a layer, one after another, and ``norm`` at the end."""
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Optional[Module] = None) -> None:
+        super().__init__(decoder_layer, num_layers, norm)
+
+    def forward(self, tgt: Tensor, memory: Tensor, tgt_mask: Optional[Tensor] = None, memory_mask: Optional[Tensor] = None,
+                tgt_key_padding_mask: Optional[Tensor] = None, memory_key_padding_mask: Optional[Tensor] = None,
+                tgt_is_causal: Optional[bool] = None, memory_is_causal: bool = False) -> Tensor:
+        x = tgt
+        for layer in self.layers:
+            x = layer(x, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+                      memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=bool(tgt_is_causal), memory_is_causal=memory_is_causal)
+        return self._finish(x)
+
+
+class Transformer(Module):
+    """An encoder of ``src`` and a decoder of ``tgt`` that attends to it."""
+
+    def __init__(self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6, dim_feedforward: int = 2048,
+                 dropout: float = 0.1, activation: _Activation = F.relu, custom_encoder: Optional[Any] = None,
+                 custom_decoder: Optional[Any] = None, layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False,
+                 bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype)
+
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, device=device, dtype=dtype)
+
+        self.encoder = custom_encoder or TransformerEncoder(TransformerEncoderLayer(*options), num_encoder_layers, norm())
+        self.decoder = custom_decoder or TransformerDecoder(TransformerDecoderLayer(*options), num_decoder_layers, norm())
+        for p in self.parameters():
+            if p.dim() > 1:
+                init.xavier_uniform_(p)
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+
+    def forward(self, src: Tensor, tgt: Tensor, src_mask: Optional[Tensor] = None, tgt_mask: Optional[Tensor] = None,
+                memory_mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None, tgt_key_padding_mask: Optional[Tensor] = None,
+                memory_key_padding_mask: Optional[Tensor] = None, src_is_causal: Optional[bool] = None, tgt_is_causal: Optional[bool] = None,
+                memory_is_causal: bool = False) -> Tensor:
+        """``src`` [S, N, E] and ``tgt`` [T, N, E], or [N, ...] with batch_first; RuntimeError where their widths or batches differ."""
+        batch = 0 if self.batch_first else 1
+        if src.ndim == 3 and src.shape[batch] != tgt.shape[batch]:
+            raise RuntimeError(f"Transformer: `src` {list(src.shape)} and `tgt` {list(tgt.shape)} have batches of different sizes")
+        if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
+            raise RuntimeError(f"Transformer: `src` {list(src.shape)} and `tgt` {list(tgt.shape)} must have a width of {self.d_model}")
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
+        return self.decoder(tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
+                            memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal, memory_is_causal=memory_is_causal)
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+        """[sz, sz], -inf above the diagonal and 0 elsewhere: nobody sees what comes later."""
+        return make.full((sz, sz), float("-inf"), device=device, dtype=dtype).triu(1)

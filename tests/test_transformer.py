@@ -1,0 +1,115 @@
+"""Attention of several heads and the transformer's layers, beside torch's."""
+
+import numpy as np
+import pytest
+from test_modules import twins
+
+import ampc
+from ampc import nn
+
+N, L, S, E, H = 3, 4, 5, 8, 2
+R = np.random.default_rng(9)
+CAUSAL = np.triu(np.ones((L, L), dtype=bool), 1)
+PADDING = np.array([[False] * S, [False, False, False, True, True], [False, True, False, False, True]])
+HOW = {
+    "self": ("MultiheadAttention(8, 2)", "qqq", {}), "cross": ("MultiheadAttention(8, 2, batch_first=True, bias=False)", "qkk", {}), "other widths": ("MultiheadAttention(8, 4, kdim=6, vdim=3, batch_first=True)", "qab", {}),
+    "single": ("MultiheadAttention(8, 2)", "111", {}), "causal": ("MultiheadAttention(8, 2, batch_first=True)", "qqq", {"attn_mask": CAUSAL}), "added": ("MultiheadAttention(8, 2, batch_first=True)", "qkk", {"attn_mask": R.standard_normal((L, S))}),
+    "by head": ("MultiheadAttention(8, 2, batch_first=True)", "qkk", {"attn_mask": R.standard_normal((N * H, L, S))}), "padding": ("MultiheadAttention(8, 2, batch_first=True)", "qkk", {"key_padding_mask": PADDING}),
+    "both masks": ("MultiheadAttention(8, 2)", "qkk", {"key_padding_mask": PADDING, "attn_mask": R.standard_normal((L, S)) < -1.5}),
+    "more keys": ("MultiheadAttention(8, 2, add_bias_kv=True, add_zero_attn=True)", "qkk", {"key_padding_mask": PADDING}), "padded single": ("MultiheadAttention(8, 2)", "122", {"key_padding_mask": PADDING[1]}),
+}
+
+
+def inputs(which, batch_first):
+    """Arrays by letter; the same letter is the same tensor."""
+    shapes = {"q": (N, L, E), "k": (N, S, E), "a": (N, S, 6), "b": (N, S, 3), "1": (L, E), "2": (S, E)}
+    made = {}
+    for c in which:
+        x = np.random.default_rng(ord(c)).standard_normal(shapes[c])
+        made.setdefault(c, x if batch_first or x.ndim == 2 else x.transpose(1, 0, 2).copy())
+    return made
+
+
+def compare(torch, mine, theirs, arrays, call, rtol=1e-10):
+    here, there = ({c: T.tensor(a, requires_grad=True) for c, a in arrays.items()} for T in (ampc, torch))
+    got, want = call(mine, here, ampc), call(theirs, there, torch)
+    for g, w in zip(got, want):
+        assert (g is None) == (w is None)
+        if g is not None:
+            assert g.shape == tuple(w.shape) and np.allclose(g.numpy(force=True), w.detach().numpy(), rtol=rtol, atol=1e-12)
+    weight = R.standard_normal(got[0].shape)
+    got[0].backward(ampc.tensor(weight))
+    want[0].backward(torch.tensor(weight))
+    for a, b in zip([*here.values(), *mine.parameters()], [*there.values(), *theirs.parameters()]):
+        assert np.allclose(a.grad.numpy(force=True), b.grad.numpy(), rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("need", ["weights", "each head's", "nothing"])
+@pytest.mark.parametrize("how", HOW)
+def test_attention(torch, how, need):
+    text, which, masks = HOW[how]
+    mine, theirs = twins(torch, text)
+    for p, q in zip(mine.parameters(), theirs.parameters()):  # biases begin at 0
+        x = R.standard_normal(p.shape)
+        p.data.copy_(ampc.tensor(x)), q.data.copy_(torch.tensor(x))
+
+    def call(m, tensors, T):
+        options = {k: T.tensor(v) for k, v in masks.items()}
+        return m(*[tensors[c] for c in which], need_weights=need != "nothing", average_attn_weights=need == "weights", **options)
+
+    compare(torch, mine, theirs, inputs(which, mine.batch_first), call)
+    assert repr(mine).split("(")[0] == "MultiheadAttention" and "out_proj" in repr(mine)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_stacks(torch, batch_first, norm_first, activation):
+    options = f"8, 2, dim_feedforward=16, dropout=0.0, activation='{activation}', batch_first={batch_first}, norm_first={norm_first}"
+    encoder = f"TransformerEncoder(nn.TransformerEncoderLayer({options}), 2, norm=nn.LayerNorm(8))"
+    mine, theirs = twins(torch, encoder)
+    compare(torch, mine, theirs, inputs("k", batch_first), lambda m, t, T: (m(t["k"], src_key_padding_mask=T.tensor(PADDING)),), rtol=1e-9)
+    decoder = f"TransformerDecoder(nn.TransformerDecoderLayer({options}, bias=False), 2)"
+    mine, theirs = twins(torch, decoder)
+    compare(torch, mine, theirs, inputs("qk", batch_first),
+            lambda m, t, T: (m(t["q"], t["k"], tgt_mask=T.tensor(CAUSAL), memory_key_padding_mask=T.tensor(PADDING)),), rtol=1e-9)
+    whole = f"Transformer(8, 2, 1, 1, 16, dropout=0.0, activation='{activation}', batch_first={batch_first}, norm_first={norm_first})"
+    mine, theirs = twins(torch, whole)
+    compare(torch, mine, theirs, inputs("qk", batch_first),
+            lambda m, t, T: (m(t["k"], t["q"], tgt_mask=T.nn.Transformer.generate_square_subsequent_mask(L, dtype=T.float64)),), rtol=1e-9)
+
+
+def test_copies_of_a_layer_are_their_own():
+    stack = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 3)
+    weights = [layer.linear1.weight for layer in stack.layers]
+    assert len({id(w) for w in weights}) == 3 and weights[0].equal(weights[1]) and len(list(stack.parameters())) == 36
+
+
+def test_dropout_is_on_when_training():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5)
+    x = ampc.randn(L, N, E)
+    assert not layer(x).equal(layer(x))
+    layer.eval()
+    assert layer(x).equal(layer(x))
+
+
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
+def test_under_autocast(dtype):
+    layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
+    x = ampc.randn(2, 16, 32)
+    with ampc.autocast("cuda" if ampc.cuda.is_available() else "cpu", dtype=dtype):
+        y = layer(x)
+    y.sum().backward()
+    assert (y.float() - layer(x)).abs().max().item() < 64 * ampc.finfo(dtype).eps and all(p.grad.dtype is ampc.float32 for p in layer.parameters())
+
+
+def test_bad_input():
+    m = nn.MultiheadAttention(8, 2, batch_first=True)
+    x = ampc.randn(N, L, E)
+    for call, kind, match in ((lambda: nn.MultiheadAttention(8, 3), AssertionError, "3 heads"), (lambda: nn.MultiheadAttention(0, 1), ValueError, "1 or more"),
+                              (lambda: m(x, x[0], x), AssertionError, "dimensions"), (lambda: m(x[..., :4], x, x), AssertionError, "width of 8"),
+                              (lambda: m(x, x, x, attn_mask=ampc.zeros(3, 3)), RuntimeError, "attn_mask"), (lambda: m(x, x, x, key_padding_mask=ampc.zeros(2, 4)), RuntimeError, "key_padding_mask"),
+                              (lambda: m(x, x, x, attn_mask=ampc.zeros(L, L, dtype=ampc.int64)), TypeError, "bool"), (lambda: m(x, x, x, is_causal=True), RuntimeError, "is_causal"),
+                              (lambda: nn.TransformerEncoderLayer(8, 2, activation="tan"), RuntimeError, "activation"), (lambda: nn.Transformer(8, 2, 1, 1, 8)(x, x[:, :2]), RuntimeError, "batches")):
+        with pytest.raises(kind, match=match):
+            call()
