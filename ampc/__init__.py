@@ -34,6 +34,7 @@ from . import (
     linalg,
     nn,
     optim,
+    utils,
 )
 from ._C import (
     OutOfMemoryError,

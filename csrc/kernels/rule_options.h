@@ -9,8 +9,8 @@
     ROW(sgd) ROW(adam) ROW(adagrad) ROW(rmsprop) ROW(adadelta) ROW(nadam) ROW(adamax) ROW(radam) ROW(rprop)
 #define AC_RULE_NUMBERS(ROW)                                                                                           \
     ROW(lr)                                                                                                            \
-    ROW(momentum) ROW(dampening) ROW(weight_decay) ROW(beta1) ROW(beta2) ROW(eps) ROW(later) ROW(fall) ROW(rise)       \
-        ROW(least) ROW(most)
+    ROW(momentum)                                                                                                      \
+    ROW(dampening) ROW(weight_decay) ROW(beta1) ROW(beta2) ROW(eps) ROW(later) ROW(fall) ROW(rise) ROW(least) ROW(most)
 #define AC_RULE_FLAGS(ROW) ROW(nesterov) ROW(maximize) ROW(decoupled) ROW(centered)
 
 typedef enum {

@@ -1,0 +1,61 @@
+"""Samples made batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import _C
+from ... import _creation as make
+from ..._C import Tensor
+
+_cat = _C._functions["cat"]
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays and numbers as Tensors, wherever they are in ``data``; all else as it is."""
+    if isinstance(data, (Tensor, str, bytes)):
+        return data
+    if isinstance(data, (np.ndarray, np.generic)):
+        return data if data.dtype.kind in "SUO" else make.as_tensor(np.ascontiguousarray(data), device="cpu").reshape(data.shape)
+    if isinstance(data, Mapping):
+        return {k: default_convert(v) for k, v in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*map(default_convert, data))
+    if isinstance(data, Sequence):
+        return [default_convert(v) for v in data]
+    return data
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Samples of one form as a batch of that form: Tensors and arrays stacked, numbers as a Tensor, mappings and sequences element by
+    element, text as it is. TypeError for anything else; RuntimeError for sequences of different lengths."""
+    first = batch[0]
+    if isinstance(first, Tensor):
+        if any(t.shape != first.shape for t in batch):
+            raise RuntimeError(f"default_collate: samples of different shapes, {[list(t.shape) for t in batch[:4]]}..., cannot be stacked; "
+                               "pad them in a collate_fn of your own")
+        return _cat([t.unsqueeze(0) for t in batch], 0)
+    if isinstance(first, np.ndarray):
+        if first.dtype.kind in "SUO":
+            raise TypeError(f"default_collate: arrays of {first.dtype} cannot become Tensors")
+        return default_collate([make.as_tensor(np.ascontiguousarray(a), device="cpu").reshape(a.shape) for a in batch])
+    if isinstance(first, np.generic):
+        return make.as_tensor(np.array(batch), device="cpu")
+    if isinstance(first, float):
+        return make.tensor(batch, dtype=_C.float64, device="cpu")
+    if isinstance(first, int):
+        return make.tensor(batch, device="cpu")
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        return {k: default_collate([sample[k] for sample in batch]) for k in first}
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*map(default_collate, zip(*batch)))
+    if isinstance(first, Sequence):
+        if any(len(sample) != len(first) for sample in batch):
+            raise RuntimeError("default_collate: sequences of different lengths; pad them in a collate_fn of your own")
+        return list(map(default_collate, zip(*batch)))
+    raise TypeError(f"default_collate: samples must be Tensors, arrays, numbers, text, mappings or sequences, got {type(first).__name__}")

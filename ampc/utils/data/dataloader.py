@@ -1,0 +1,342 @@
+"""The loader: samples in batches, fetched here or by worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import wait
+from typing import Any, Dict, List, Optional
+
+from ... import _creation as make
+from ..._C import Tensor
+from .collate import default_collate, default_convert
+from .dataset import IterableDataset
+from .sampler import BatchSampler, RandomSampler, SequentialSampler
+from .worker import End, Failure, Job, work
+
+# -- fetching -------------------------------------------------------------------------------------------------
+
+
+class _MapFetcher:
+    """Samples at given indices, collated; without batches, the sample at an index."""
+
+    def __init__(self, dataset: Any, collate: Callable, batched: bool, drop_last: bool) -> None:
+        self.dataset, self.collate, self.batched = dataset, collate, batched
+
+    def __call__(self, indices: Any) -> Any:
+        if not self.batched:
+            return self.collate(self.dataset[indices])
+        many = getattr(self.dataset, "__getitems__", None)
+        return self.collate(many(indices) if many is not None else [self.dataset[i] for i in indices])
+
+
+class _StreamFetcher:
+    """The next samples of a stream, as many as there are indices. StopIteration at its end."""
+
+    def __init__(self, dataset: Any, collate: Callable, batched: bool, drop_last: bool) -> None:
+        self.samples, self.collate, self.batched, self.drop_last = iter(dataset), collate, batched, drop_last
+
+    def __call__(self, indices: Any) -> Any:
+        if not self.batched:
+            return self.collate(next(self.samples))
+        batch = list(itertools.islice(self.samples, len(indices)))
+        if not batch or (self.drop_last and len(batch) < len(indices)):
+            raise StopIteration
+        return self.collate(batch)
+
+
+class _Fetching:
+    """Makes a fetcher for an epoch; travels to workers."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self.kind = _StreamFetcher if loader._streams else _MapFetcher
+        self.args = (loader.dataset, loader.collate_fn, loader.batch_size is not None or loader.batch_sampler is not None, loader.drop_last)
+
+    def __call__(self) -> Any:
+        return self.kind(*self.args)
+
+
+def _pinned(batch: Any) -> Any:
+    if isinstance(batch, Tensor):
+        return batch.pin_memory()
+    if isinstance(batch, dict):
+        return {k: _pinned(v) for k, v in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*map(_pinned, batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(map(_pinned, batch))
+    return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
+
+
+# -- worker processes -----------------------------------------------------------------------------------------
+
+
+class _Pool:
+    """The worker processes of an iteration, and the pipes to them."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        context = loader.multiprocessing_context
+        if context is None or isinstance(context, str):
+            context = multiprocessing.get_context(context or ("fork" if "fork" in multiprocessing.get_all_start_methods() else None))
+        forked = context.get_start_method() == "fork"
+        seed = int(make.randint(0, 2**62, (), generator=loader.generator, device="cpu").item())
+        self.timeout = loader.timeout
+        self.processes: List[Any] = []
+        self.tasks: List[Any] = []  # our ends of the pipes
+        self.results: List[Any] = []
+        self.owner = os.getpid()
+        try:
+            for i in range(loader.num_workers):
+                theirs, mine = context.Pipe(duplex=False)
+                results, answers = context.Pipe(duplex=False)
+                job = Job(i, loader.num_workers, seed + i, loader.dataset, _Fetching(loader), loader.worker_init_fn, os.getpid())
+                others = [*self.tasks, *self.results, mine, results] if forked else []
+                self.tasks.append(mine)
+                self.results.append(results)
+                process = context.Process(target=work, args=(job, theirs, answers, others), daemon=True)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads: the core's survive it
+                    process.start()
+                self.processes.append(process)
+                theirs.close()
+                answers.close()
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, worker: int, task: Any) -> None:
+        try:
+            self.tasks[worker].send(task)
+        except (BrokenPipeError, ConnectionResetError):
+            self._tell_of_death(worker)
+
+    def _tell_of_death(self, worker: int) -> None:
+        process = self.processes[worker]
+        process.join(5)
+        code = process.exitcode
+        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+        raise RuntimeError(f"DataLoader worker {worker} (pid {process.pid}) {how} while it was needed")
+
+    def receive(self) -> Any:
+        """(worker, number, answer) of whoever is first. RuntimeError for a worker that died, and when ``timeout`` has passed."""
+        end = time.monotonic() + self.timeout if self.timeout else None
+        while True:
+            ready = wait(self.results, None if end is None else max(0.0, end - time.monotonic()))
+            if not ready:
+                raise RuntimeError(f"DataLoader timed out after {self.timeout} seconds")
+            worker = self.results.index(ready[0])
+            try:
+                return (worker, *self.results[worker].recv())
+            except (EOFError, ConnectionResetError):
+                self._tell_of_death(worker)
+
+    def close(self) -> None:
+        """Ends all; nobody is left behind."""
+        if os.getpid() != self.owner:
+            return
+        for connection in [*self.tasks, *self.results]:
+            with contextlib.suppress(OSError):
+                connection.close()
+        end = time.monotonic() + 1.0
+        for process in self.processes:
+            process.join(max(0.0, end - time.monotonic()))
+            if process.is_alive():
+                process.terminate()
+                process.join(1.0)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self.tasks, self.results, self.processes = [], [], []
+
+
+class _Iterator:
+    """One pass over the data; of persistent workers one after another. It does not hold the loader, which may hold it."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._index_sampler, self._fetching, self._pin = loader._index_sampler, _Fetching(loader), loader.pin_memory and _has_gpu()
+        self._workers, self._ahead, self._in_order = loader.num_workers, loader.prefetch_factor or 2, loader.in_order
+        self._persistent = loader.persistent_workers
+        self._pool = _Pool(loader) if loader.num_workers else None
+        self._begin(first=True)
+
+    def _begin(self, first: bool = False) -> None:
+        self._indices = iter(self._index_sampler)
+        if self._pool is None:
+            self._fetch = self._fetching()
+            return
+        self._sent = self._taken = 0  # tasks
+        self._waiting: Dict[int, Any] = {}  # answers that came before their turn
+        self._open = [True] * self._workers  # streams that are not over
+        self._turn = itertools.cycle(range(self._workers))
+        if not first:
+            for worker in range(self._workers):
+                self._pool.send(worker, (None, None))
+        for _ in range(self._ahead * self._workers):
+            self._send_one()
+
+    def _send_one(self) -> None:
+        pool = self._pool
+        worker = next((w for w in itertools.islice(self._turn, self._workers) if self._open[w]), None)
+        if worker is None or pool is None:
+            return
+        try:
+            indices = next(self._indices)
+        except StopIteration:
+            return
+        pool.send(worker, (self._sent, indices))
+        self._sent += 1
+
+    def __iter__(self) -> _Iterator:
+        return self
+
+    def __next__(self) -> Any:
+        batch = self._fetch(next(self._indices)) if self._pool is None else self._next_of_workers()
+        return _pinned(batch) if self._pin else batch
+
+    def _next_of_workers(self) -> Any:
+        try:
+            return self._receive_next()
+        except StopIteration:
+            if not self._persistent:
+                self.close()
+            raise
+        except BaseException:  # Ctrl-C among them
+            self.close()
+            raise
+
+    def _receive_next(self) -> Any:
+        pool = self._pool
+        while self._taken < self._sent and pool is not None:
+            number = self._taken if self._in_order else next(iter(self._waiting), -1)
+            if number not in self._waiting:
+                worker, number, answer = pool.receive()
+                self._waiting[number] = answer
+                if isinstance(answer, End):
+                    self._open[worker] = False
+                continue
+            answer = self._waiting.pop(number)
+            self._taken += 1
+            self._send_one()
+            if isinstance(answer, Failure):
+                answer.reraise()
+            if not isinstance(answer, End):
+                return answer
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends the workers."""
+        pool, self._pool = self._pool, None
+        self._indices, self._fetch = iter(()), None
+        if pool is not None:
+            pool.close()
+
+    def __del__(self) -> None:
+        pool = self.__dict__.get("_pool")
+        if pool is not None:
+            pool.close()
+
+
+def _has_gpu() -> bool:
+    from ...cuda import is_available
+
+    return is_available()
+
+
+# -- the loader -------------------------------------------------------------------------------------------------
+
+
+class _Endless:
+    """What stands for indices of a stream."""
+
+    def __iter__(self) -> Iterator[None]:
+        return itertools.repeat(None)
+
+
+class DataLoader:
+    """Iterates over a dataset in batches.
+
+    Args:
+        dataset: a Dataset with indices, an IterableDataset, or anything that has ``__getitem__`` and ``__len__``.
+        batch_size: samples in a batch; None for samples as they are.
+        shuffle: in random order, another every time. sampler, batch_sampler: an order of one's own.
+        num_workers: processes that fetch; 0 fetches here. Each has random numbers of its own, seeded from ``generator`` or the default one.
+        collate_fn: makes a batch of a list of samples, ``default_collate`` by default.
+        pin_memory: batches in page-locked memory, where there is a GPU.
+        drop_last: leaves out a last batch that is not full.
+        timeout: seconds that a batch may take a worker; 0 for any time.
+        worker_init_fn: called in each worker with its number. prefetch_factor: batches ahead of each worker, 2 by default.
+        persistent_workers: keeps them for the next pass. in_order: batches come in the sampler's order; False: as they get ready.
+
+    A worker's exception arrives as the same exception, whose text has the worker's traceback. Ctrl-C, and the end of this process
+    however it comes, ends the workers. ValueError for options that exclude each other."""
+
+    def __init__(self, dataset: Any, batch_size: Optional[int] = 1, shuffle: Optional[bool] = None, sampler: Any = None,
+                 batch_sampler: Any = None, num_workers: int = 0, collate_fn: Optional[Callable] = None, pin_memory: bool = False,
+                 drop_last: bool = False, timeout: float = 0, worker_init_fn: Optional[Callable[[int], Any]] = None,
+                 multiprocessing_context: Any = None, generator: Any = None, *, prefetch_factor: Optional[int] = None,
+                 persistent_workers: bool = False, pin_memory_device: str = "", in_order: bool = True) -> None:
+        if pin_memory_device not in ("", "cuda"):
+            raise ValueError(f"DataLoader: `pin_memory_device` must be '' or 'cuda', got {pin_memory_device!r}")
+        if num_workers < 0:
+            raise ValueError(f"DataLoader: `num_workers` must not be negative, got {num_workers}")
+        if timeout < 0:
+            raise ValueError(f"DataLoader: `timeout` must not be negative, got {timeout}")
+        if num_workers == 0 and prefetch_factor is not None:
+            raise ValueError("DataLoader: `prefetch_factor` is of worker processes; set num_workers above 0")
+        if prefetch_factor is not None and prefetch_factor < 1:
+            raise ValueError(f"DataLoader: `prefetch_factor` must be 1 or more, got {prefetch_factor}")
+        if persistent_workers and num_workers == 0:
+            raise ValueError("DataLoader: `persistent_workers` needs num_workers above 0")
+        self._streams = isinstance(dataset, IterableDataset)
+        if self._streams and (shuffle or sampler is not None or batch_sampler is not None):
+            raise ValueError("DataLoader: an IterableDataset decides its order itself; shuffle, sampler and batch_sampler are for indices")
+        if sampler is not None and shuffle:
+            raise ValueError("DataLoader: `sampler` and `shuffle` exclude each other")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError("DataLoader: `batch_sampler` excludes batch_size, shuffle, sampler and drop_last")
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError("DataLoader: batch_size=None makes no batches, so drop_last cannot leave one out")
+        if sampler is None:
+            sampler = _Endless() if self._streams else RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+        if batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.dataset, self.batch_size, self.sampler, self.batch_sampler, self.drop_last = dataset, batch_size, sampler, batch_sampler, drop_last
+        self.num_workers, self.prefetch_factor, self.persistent_workers = num_workers, prefetch_factor, persistent_workers
+        self.pin_memory, self.timeout, self.worker_init_fn, self.generator = pin_memory, timeout, worker_init_fn, generator
+        self.multiprocessing_context, self.in_order = multiprocessing_context, in_order
+        self.collate_fn = collate_fn or (default_convert if batch_sampler is None else default_collate)
+        self._iterator: Optional[_Iterator] = None
+
+    @property
+    def _index_sampler(self) -> Iterable:
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.persistent_workers:
+            return _Iterator(self)
+        last = self._iterator
+        if last is not None and last._pool is not None and last._taken == last._sent:
+            last._begin()
+            return last
+        if last is not None:  # left half way, or ended by an error
+            last.close()
+        self._iterator = _Iterator(self)
+        return self._iterator
+
+    def __len__(self) -> int:
+        if self._streams:
+            n = len(self.dataset)
+            if self.batch_size is None:
+                return n
+            return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+        return len(self._index_sampler)  # type: ignore[arg-type]
+
+
+__all__: List[str] = ["DataLoader"]

@@ -1,0 +1,128 @@
+"""A worker process of a DataLoader: gets indices by a pipe, sends batches back by another, and outlives nobody."""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import signal
+import sys
+import threading
+import traceback
+from typing import Any, Callable, List, NamedTuple, Optional
+
+import numpy as np
+
+from ... import _creation as make
+
+
+class WorkerInfo(NamedTuple):
+    """What ``get_worker_info`` tells: which of how many, the seed of its random numbers, its copy of the dataset."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_info: Optional[WorkerInfo] = None
+
+
+def get_worker_info() -> Optional[WorkerInfo]:
+    """In a worker process what it is; None elsewhere."""
+    return _info
+
+
+class Failure(NamedTuple):
+    """An exception that a worker met."""
+
+    type: Any
+    message: str
+
+    def reraise(self) -> None:
+        """The same exception, whose text holds the worker's traceback."""
+        try:
+            error = self.type(self.message)
+        except Exception:  # it is not made of one text
+            error = RuntimeError(self.message)
+        raise error
+
+
+class End(NamedTuple):
+    """A worker's stream is over."""
+
+
+class Job(NamedTuple):
+    """Everything that a worker starts from."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+    fetcher: Callable[[], Any]  # makes a fetcher for an epoch
+    init: Optional[Callable[[int], Any]]
+    parent: int
+
+
+def _listen(tasks: Any, wanted: queue.SimpleQueue, parent: int) -> None:
+    """Takes indices off the pipe, so that nobody waits to send them; ends the process when the parent is gone."""
+    while True:
+        try:
+            while not tasks.poll(1.0):
+                if os.getppid() != parent:
+                    os._exit(1)
+            wanted.put(tasks.recv())
+        except (EOFError, OSError):
+            wanted.put(None)
+            return
+
+
+def _failure(worker: int) -> Failure:
+    kind, text = sys.exc_info()[0], traceback.format_exc()
+    name = kind.__name__ if kind is not None else "an exception"
+    return Failure(kind, f"Caught {name} in DataLoader worker process {worker}.\n{text}")
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    make.manual_seed(seed)
+
+
+def work(job: Job, tasks: Any, results: Any, others: List[Any]) -> None:
+    """The process's main function. ``others``: ends of pipes that are not its own, which a fork has copied."""
+    global _info
+    for end in others:
+        end.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    wanted: queue.SimpleQueue = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(tasks, wanted, job.parent), daemon=True).start()
+    _info = WorkerInfo(job.id, job.num_workers, job.seed, job.dataset)
+    trouble, fetch = None, None
+    try:
+        _seed(job.seed)
+        if job.init is not None:
+            job.init(job.id)
+        fetch = job.fetcher()
+    except Exception:
+        trouble = _failure(job.id)
+    while True:
+        task = wanted.get()
+        if task is None:
+            return
+        number, indices = task
+        try:
+            if number is None:  # another epoch
+                trouble, fetch = None, job.fetcher()
+                continue
+            answer = trouble or fetch(indices)  # type: ignore[misc]
+        except StopIteration:
+            answer = End()
+        except Exception:
+            answer = _failure(job.id)
+        try:
+            results.send((number, answer))
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        except Exception:  # what cannot be sent
+            results.send((number, _failure(job.id)))
