@@ -32,9 +32,9 @@ def bundle_openblas(build_lib: str) -> None:
     shutil.copy2(library, target)
 
 
-# Machine code for Turing, Ampere, Hopper and Blackwell, and PTX for what lies between and after.
-ARCHITECTURES = {"75": "arch=compute_75,code=[sm_75,compute_75]", "80": "arch=compute_80,code=sm_80",
-                 "90": "arch=compute_90,code=sm_90", "100": "arch=compute_100,code=[sm_100,compute_100]"}
+# Turing, Ampere, Hopper and Blackwell. Each one's machine code runs on the later minor versions of its generation; what comes after
+# the last that nvcc knows gets PTX.
+ARCHITECTURES = ("75", "80", "90", "100")
 
 
 def find_nvcc() -> "str | None":
@@ -58,8 +58,10 @@ def nvcc_flags(nvcc: str) -> "list[str]":
     """Those that this nvcc knows: the newest architecture and the tightest compression are of CUDA 12.8."""
     known = says(nvcc, "--list-gpu-arch").split()
     compress = "--compress-mode=size" if "compress-mode" in says(nvcc, "--help") else "-Xfatbin=-compress-all"
-    gencode = [flag for number, a in ARCHITECTURES.items() if f"compute_{number}" in known for flag in ("-gencode", a)]
-    return ["-fatbin", "-std=c++17", "-O3", compress, *gencode]
+    numbers = [n for n in ARCHITECTURES if f"compute_{n}" in known]
+    machine = [f"arch=compute_{n},code=sm_{n}" for n in numbers]
+    later = f"arch=compute_{numbers[-1]},code=compute_{numbers[-1]}"
+    return ["-fatbin", "-std=c++17", "-O3", compress, *(part for a in (*machine, later) for part in ("-gencode", a))]
 
 
 def toolkit_version(nvcc: str) -> int:

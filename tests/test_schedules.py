@@ -136,6 +136,18 @@ def test_errors_and_warnings():
     cycle.step()
     with pytest.raises(ValueError, match="step 3 of 2"):
         cycle.step()
+    # an optimizer that defines its step itself has stepped, too
+    class Own(ampc.optim.Optimizer):
+        def step(self, closure=None):
+            """Mine."""
+
+    own = Own([ampc.nn.Parameter(ampc.ones(1))], {"lr": 0.1})
+    assert own.step.__doc__ == "Mine."
+    schedule = S.StepLR(own, 1)
+    own.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        schedule.step()
     # a step that a scaler leaves out is no mistake of the script's
     p = ampc.nn.Parameter(ampc.ones(1))
     opt, scaler = ampc.optim.SGD([p], lr=0.1), ampc.amp.GradScaler(init_scale=4.0)

@@ -154,7 +154,6 @@ class LBFGS(Optimizer):
             raise TypeError("LBFGS.step needs a closure that zeroes the gradients, computes the loss, calls backward and returns it")
         for hook in list(self._pre_hooks.values()):
             hook(self, (closure,), {})
-        self._has_stepped = True
         with no_grad():
             first = self._iterate(closure)
             if zero_grad:

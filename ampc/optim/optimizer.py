@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
@@ -20,6 +21,16 @@ class _Required:
 required = _Required()
 
 
+def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
+    """``step``, which schedules are to know of."""
+    @functools.wraps(step)
+    def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._has_stepped = True
+        return step(self, *args, **kwargs)
+
+    return noting
+
+
 class Optimizer:
     """Base of optimizers.
 
@@ -27,6 +38,11 @@ class Optimizer:
         params: Tensors, or dicts with 'params' and options of their own (groups).
         defaults: options of groups that do not set them.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _noted(cls.__dict__["step"])  # type: ignore[method-assign]
 
     def __init__(self, params: Iterable[Any], defaults: Dict[str, Any]) -> None:
         if isinstance(params, Tensor):
