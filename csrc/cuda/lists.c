@@ -110,8 +110,9 @@ typedef struct {
     ac_gpu_found *totals; /* one a tensor */
 } looking;
 
-/* Launches `kernel` over the pieces, then joins what they found. */
-static int look_at_list(list *l, ac_gpu_kernel *kernel, const looking *k) {
+/* Looks at the pieces, then joins what they found. */
+static int look_at_list(const list *l, const looking *k) {
+    LIST_KERNEL(only_look, "ac_list_look");
     LIST_KERNEL(join, "ac_list_join");
     ac_gpu_list a = arguments(l);
     a.scale = k->scale, a.inverse = k->inverse, a.found_inf = k->found_inf;
@@ -119,7 +120,7 @@ static int look_at_list(list *l, ac_gpu_kernel *kernel, const looking *k) {
     if (!room) return -1;
     a.found = ac_gpu_address(room);
     int64_t blocks = l->pieces ? l->pieces : 1; /* somebody notes the inverse */
-    int failed = ac_gpu_launch(l->device, kernel, blocks, AC_GPU_THREADS / 32 * 8, &a);
+    int failed = ac_gpu_launch(l->device, &only_look, blocks, AC_GPU_THREADS / 32 * 8, &a);
     ac_gpu_join j = {a.items, a.n, a.pieces, a.found, k->totals};
     if (!failed && k->totals) failed = ac_gpu_launch(l->device, &join, ac_gpu_blocks(l->device, l->n, 1), 0, &j);
     ac_gpu_free(room);
@@ -129,7 +130,6 @@ static int look_at_list(list *l, ac_gpu_kernel *kernel, const looking *k) {
 /* factors: one a tensor, and one more of them all `there`, or NULL. A look takes what waits for each, too. */
 static int pass(ac_tensor *const *tensors, int n, const double *factors, double factor, const double *there,
                 const looking *k) {
-    LIST_KERNEL(only_look, "ac_list_look");
     LIST_KERNEL(scale, "ac_list_scale");
     dense_list dense;
     list l;
@@ -142,9 +142,12 @@ static int pass(ac_tensor *const *tensors, int n, const double *factors, double 
         it->grad_dtype = (int8_t)dense.dense[i]->dtype;
         it->at.factor = factors ? factors[i] : factor, it->by = k ? factor_there(tensors[i]) : there;
     }
-    const looking nothing = {NULL};
     if (!failed) failed = list_send(&l);
-    if (!failed) failed = look_at_list(&l, k ? &only_look : &scale, k ? k : &nothing);
+    if (!failed && k) failed = look_at_list(&l, k);
+    if (!failed && !k && l.pieces) {
+        ac_gpu_list a = arguments(&l);
+        failed = ac_gpu_launch(l.device, &scale, l.pieces, 0, &a);
+    }
     if (!failed && !k) failed = dense_write_back(&dense);
     if (l.items) list_free(&l);
     dense_free(&dense);

@@ -8,12 +8,10 @@ from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
-from .. import init
-from ..module import Module
-from ..parameter import Parameter
+from .normalization import _Affine
 
 
-class _BatchNorm(Module):
+class _BatchNorm(_Affine):
     """Normalises each of ``num_features`` channels over the batch when training, with the running statistics otherwise. ``momentum``
     None averages all batches alike."""
 
@@ -24,13 +22,11 @@ class _BatchNorm(Module):
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        self.register_parameter("weight", Parameter(make.ones(num_features, device=device, dtype=dtype)) if affine else None)
-        shift = Parameter(make.zeros(num_features, device=device, dtype=dtype)) if affine and bias else None
-        self.register_parameter("bias", shift)
+        self._add_affine(num_features, affine, affine and bias, device, dtype)
         stats = track_running_stats
         self.register_buffer("running_mean", make.zeros(num_features, device=device, dtype=dtype) if stats else None)
         self.register_buffer("running_var", make.ones(num_features, device=device, dtype=dtype) if stats else None)
-        self.register_buffer("num_batches_tracked", make.zeros((), dtype=_C.int64) if stats else None)
+        self.register_buffer("num_batches_tracked", make.zeros((), dtype=_C.int64, device=device) if stats else None)
 
     def reset_running_stats(self) -> None:
         """mean 0, variance 1."""
@@ -42,10 +38,7 @@ class _BatchNorm(Module):
     def reset_parameters(self) -> None:
         """Statistics and weights as new."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in self._dims:

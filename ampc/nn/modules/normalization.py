@@ -13,7 +13,21 @@ from ..module import Module
 from ..parameter import Parameter
 
 
-class LayerNorm(Module):
+class _Affine(Module):
+    def _add_affine(self, shape: Any, weight: bool, bias: Optional[bool], device: Any, dtype: Any) -> None:
+        """Learned weight and bias, where wanted; ``bias`` None: there is no such thing."""
+        self.register_parameter("weight", Parameter(make.ones(shape, device=device, dtype=dtype)) if weight else None)
+        if bias is not None:
+            self.register_parameter("bias", Parameter(make.zeros(shape, device=device, dtype=dtype)) if bias else None)
+
+    def reset_parameters(self) -> None:
+        """weight 1, bias 0."""
+        for name, fill in (("weight", init.ones_), ("bias", init.zeros_)):
+            if self._parameters.get(name) is not None:
+                fill(self._parameters[name])
+
+
+class LayerNorm(_Affine):
     """Normalises over the last dimensions, with learned weight and bias (``elementwise_affine``, ``bias``)."""
 
     def __init__(self, normalized_shape: Union[int, Sequence[int]], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
@@ -21,17 +35,7 @@ class LayerNorm(Module):
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        weight = Parameter(make.ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
-        self.register_parameter("weight", weight)
-        shift = Parameter(make.zeros(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine and bias else None
-        self.register_parameter("bias", shift)
-
-    def reset_parameters(self) -> None:
-        """weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._add_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -40,7 +44,7 @@ class LayerNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
 
 
-class RMSNorm(Module):
+class RMSNorm(_Affine):
     """Divides by the root of the mean square over the last dimensions, times a learned weight. ``eps`` None: the dtype's."""
 
     def __init__(self, normalized_shape: Union[int, Sequence[int]], eps: Optional[float] = None, elementwise_affine: bool = True,
@@ -48,12 +52,7 @@ class RMSNorm(Module):
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self.register_parameter("weight", Parameter(make.ones(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None)
-
-    def reset_parameters(self) -> None:
-        """weight 1."""
-        if self.weight is not None:
-            init.ones_(self.weight)
+        self._add_affine(self.normalized_shape, elementwise_affine, None, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
@@ -62,7 +61,7 @@ class RMSNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Normalises each sample's channels in ``num_groups`` groups; x [N, C, ...]. ValueError where the groups do not divide the channels."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None, dtype: Any = None,
@@ -71,15 +70,7 @@ class GroupNorm(Module):
         if num_channels % num_groups:
             raise ValueError(f"GroupNorm: {num_channels} channels are not divisible by {num_groups} groups")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        self.register_parameter("weight", Parameter(make.ones(num_channels, device=device, dtype=dtype)) if affine else None)
-        self.register_parameter("bias", Parameter(make.zeros(num_channels, device=device, dtype=dtype)) if affine and bias else None)
-
-    def reset_parameters(self) -> None:
-        """weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        self._add_affine(num_channels, affine, affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)

@@ -12,22 +12,18 @@ from ..module import Module
 from ..parameter import Parameter
 
 
-class Embedding(Module):
-    """A table [num_embeddings, embedding_dim] whose rows are looked up by index."""
-
-    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: Optional[int] = None, max_norm: Any = None,
-                 norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Optional[Tensor] = None,
-                 device: Any = None, dtype: Any = None) -> None:
-        super().__init__()
-        if max_norm is not None or scale_grad_by_freq or sparse:
-            raise NotImplementedError("Embedding: max_norm, scale_grad_by_freq and sparse are not supported")
+class _Table(Module):
+    def _setup(self, rows: int, width: int, padding_idx: Optional[int], unsupported: bool, weight: Optional[Tensor], device: Any, dtype: Any) -> None:
+        Module.__init__(self)
+        if unsupported:
+            raise NotImplementedError(f"{type(self).__name__}: max_norm, scale_grad_by_freq and sparse are not supported")
         if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise AssertionError(f"Embedding: `padding_idx` {padding_idx} is outside a table of {num_embeddings} rows")
-            padding_idx %= num_embeddings
-        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
-        self.weight = Parameter(make.empty(num_embeddings, embedding_dim, device=device, dtype=dtype) if _weight is None else _weight)
-        if _weight is None:
+            if not -rows <= padding_idx < rows:
+                raise AssertionError(f"{type(self).__name__}: `padding_idx` {padding_idx} is outside a table of {rows} rows")
+            padding_idx %= rows
+        self.num_embeddings, self.embedding_dim, self.padding_idx = rows, width, padding_idx
+        self.weight = Parameter(make.empty(rows, width, device=device, dtype=dtype) if weight is None else weight)
+        if weight is None:
             self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -35,6 +31,15 @@ class Embedding(Module):
         init.normal_(self.weight)
         if self.padding_idx is not None:
             self.weight.data[self.padding_idx] = 0
+
+
+class Embedding(_Table):
+    """A table [num_embeddings, embedding_dim] whose rows are looked up by index."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: Optional[int] = None, max_norm: Any = None,
+                 norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Optional[Tensor] = None,
+                 device: Any = None, dtype: Any = None) -> None:
+        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm is not None or scale_grad_by_freq or sparse, _weight, device, dtype)
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: Optional[int] = None) -> Embedding:
@@ -51,30 +56,14 @@ class Embedding(Module):
         return f"{self.num_embeddings}, {self.embedding_dim}{pad}"
 
 
-class EmbeddingBag(Module):
+class EmbeddingBag(_Table):
     """Sums, means or maxima of the rows that each bag names; bags are the rows of a 2-d input, or begin at ``offsets`` of a 1-d one."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: Any = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
                  mode: str = "mean", sparse: bool = False, _weight: Optional[Tensor] = None, include_last_offset: bool = False,
                  padding_idx: Optional[int] = None, device: Any = None, dtype: Any = None) -> None:
-        super().__init__()
-        if max_norm is not None or scale_grad_by_freq or sparse:
-            raise NotImplementedError("EmbeddingBag: max_norm, scale_grad_by_freq and sparse are not supported")
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise AssertionError(f"EmbeddingBag: `padding_idx` {padding_idx} is outside a table of {num_embeddings} rows")
-            padding_idx %= num_embeddings
-        self.num_embeddings, self.embedding_dim, self.mode = num_embeddings, embedding_dim, mode
-        self.include_last_offset, self.padding_idx = include_last_offset, padding_idx
-        self.weight = Parameter(make.empty(num_embeddings, embedding_dim, device=device, dtype=dtype) if _weight is None else _weight)
-        if _weight is None:
-            self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draws the table anew, normal; the padding row is zero."""
-        init.normal_(self.weight)
-        if self.padding_idx is not None:
-            self.weight.data[self.padding_idx] = 0
+        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm is not None or scale_grad_by_freq or sparse, _weight, device, dtype)
+        self.mode, self.include_last_offset = mode, include_last_offset
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, mode: str = "mean", include_last_offset: bool = False,

@@ -157,78 +157,67 @@ def _activation(name: _Activation) -> Callable[[Tensor], Tensor]:
     return {"relu": F.relu, "gelu": F.gelu}[name]
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention, then two linear maps, each added to its input and normalised: after it, or (``norm_first``) before."""
+class _Layer(Module):
+    """What both layers share: the options, attention to itself, and two linear maps with ``activation`` between."""
+
+    _attends_to_memory = False
 
     def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: _Activation = F.relu,
                  layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
                  dtype: Any = None) -> None:
         super().__init__()
         place: Any = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place)
+        parts = ("self_attn", "multihead_attn") if self._attends_to_memory else ("self_attn",)
+        for name in parts:
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place))
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        for i in range(1, len(parts) + 2):
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place))
+        for i in range(1, len(parts) + 2):
+            setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation)
+
+    def _add(self, x: Tensor, i: int, block: Callable[[Tensor], Tensor]) -> Tensor:
+        """x and what the i-th block makes of it, normalised: before the block, or after."""
+        norm, drop = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
+        return x + drop(block(norm(x))) if self.norm_first else norm(x + drop(block(x)))
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then two linear maps, each added to its input and normalised: after it, or (``norm_first``) before."""
 
     def forward(self, src: Tensor, src_mask: Optional[Tensor] = None, src_key_padding_mask: Optional[Tensor] = None,
                 is_causal: bool = False) -> Tensor:
         """``src`` [L, N, E], or [N, L, E] with batch_first; masks as of MultiheadAttention."""
-        x = src
-        if self.norm_first:
-            x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            return x + self._ff_block(self.norm2(x))
-        x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
-        return self.norm2(x + self._ff_block(x))
+        def attend(x: Tensor) -> Tensor:
+            return self.self_attn(x, x, x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, need_weights=False, is_causal=is_causal)[0]
 
-    def _sa_block(self, x: Tensor, mask: Optional[Tensor], padding: Optional[Tensor], is_causal: bool) -> Tensor:
-        return self.dropout1(self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)[0])
-
-    def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self._add(self._add(src, 1, attend), 2, self._feed_forward)
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to ``memory``, then two linear maps, each added to its input and normalised."""
 
-    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: _Activation = F.relu,
-                 layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
-                 dtype: Any = None) -> None:
-        super().__init__()
-        place: Any = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
-        self.norm_first = norm_first
-        self.norm1, self.norm2, self.norm3 = (LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place) for _ in range(3))
-        self.dropout1, self.dropout2, self.dropout3 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
-        self.activation = _activation(activation)
+    _attends_to_memory = True
 
     def forward(self, tgt: Tensor, memory: Tensor, tgt_mask: Optional[Tensor] = None, memory_mask: Optional[Tensor] = None,
                 tgt_key_padding_mask: Optional[Tensor] = None, memory_key_padding_mask: Optional[Tensor] = None, tgt_is_causal: bool = False,
                 memory_is_causal: bool = False) -> Tensor:
         """``tgt`` and ``memory`` [L, N, E], or [N, L, E] with batch_first; masks as of MultiheadAttention."""
         def own(x: Tensor) -> Tensor:
-            return self.dropout1(self.self_attn(x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal,
-                                                need_weights=False)[0])
+            return self.self_attn(x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal, need_weights=False)[0]
 
         def other(x: Tensor) -> Tensor:
-            return self.dropout2(self.multihead_attn(x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask,
-                                                     is_causal=memory_is_causal, need_weights=False)[0])
+            return self.multihead_attn(x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask,
+                                       is_causal=memory_is_causal, need_weights=False)[0]
 
-        x = tgt
-        for block, norm in ((own, self.norm1), (other, self.norm2), (self._ff_block, self.norm3)):
-            x = x + block(norm(x)) if self.norm_first else norm(x + block(x))
-        return x
-
-    def _ff_block(self, x: Tensor) -> Tensor:
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self._add(self._add(self._add(tgt, 1, own), 2, other), 3, self._feed_forward)
 
 
 class _Stack(Module):
