@@ -35,6 +35,22 @@ class __qr_result(NamedTuple):
     values: Tensor
     indices: Tensor
 
+class __recurrence_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class __recurrence_backward_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class __recurrence_parts_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+class __rnn_layer_result(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
 class __slogdet_result(NamedTuple):
     values: Tensor
     indices: Tensor

@@ -196,6 +196,36 @@ def gru_cell(x: Any, h: Any, w: Any, u: Any, b: Any, d: Any) -> Any:
     return (1 - z) * np.tanh(n + sigmoid(r + s) * m) + z * h
 
 
+def recurrence(x: Any, state: Any, u: Any, d: Any, sizes: Any, cell: str, reverse: bool, *keep: bool) -> tuple:
+    """Step by step over [steps, sequences, gates * units], or packed rows."""
+    n, d, state = len(state[0]), 0 if d is None else d, state.copy()
+    counts = [n] * len(x) if sizes is None else list(sizes)
+    rows = list(x) if sizes is None else np.split(x, np.cumsum(counts)[:-1])
+    y: list = [None] * len(rows)
+    for t in range(len(rows))[::-1 if reverse else 1]:
+        k = counts[t]
+        h = state[0, :k]
+        total = rows[t] + h @ u.T
+        if cell == "lstm":
+            i, f, g, o = np.split(total, 4, -1)
+            state[1, :k] = sigmoid(f) * state[1, :k] + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(state[1, :k])
+        elif cell == "gru":
+            (r, z, m), (s, v, w) = np.split(rows[t], 3, -1), np.split(h @ u.T + d, 3, -1)
+            z = sigmoid(z + v)
+            h = (1 - z) * np.tanh(m + sigmoid(r + s) * w) + z * h
+        else:
+            h = np.tanh(total) if cell == "tanh" else np.maximum(total, 0)
+        y[t] = h.copy()
+        state[0, :k] = h
+    return (np.stack(y) if sizes is None else np.concatenate(y)), state
+
+
+def rnn_layer(x: Any, state: Any, w: Any, u: Any, b: Any, d: Any, sizes: Any, cell: str, reverse: bool) -> tuple:
+    gru, b = cell == "gru", 0 if b is None else b
+    return recurrence(x @ w.T + b + (0 if gru or d is None else d), state, u, d if gru else None, sizes, cell, reverse)
+
+
 def linalg(name: str) -> Callable[..., Any]:
     import torch
     return getattr(torch.linalg, name)

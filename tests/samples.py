@@ -33,6 +33,8 @@ from references import (
     nll,
     positive,
     real,
+    recurrence,
+    rnn_layer,
     scatter_add,
     softmax,
     solid,
@@ -67,6 +69,7 @@ def pointwise(f: Callable, *args: Any, **kw: Any) -> list:
     return [Sample(args, reference=f, **kw)]
 
 
+FALLING = np.array([3, 2, 1])  # sequences of each step of a packed batch
 _as_strided = [Sample((real(3, 4), real(2, 2), [2, 2], [4, 1], 5), reference=None, torch=None)]
 
 SAMPLES: dict[str, list[Sample]] = {
@@ -331,6 +334,21 @@ SAMPLES: dict[str, list[Sample]] = {
     "gru_cell": [Sample((real(2, 3), real(2, 4), real(12, 3) * 0.5, real(12, 4) * 0.5, real(12), real(12)), reference=gru_cell)],
     "rnn_tanh_cell": [Sample((real(2, 3), real(2, 4), real(4, 3), real(4, 4)), torch=None, reference=lambda x, h, w, u: np.tanh(x @ w.T + h @ u.T))],
     "rnn_relu_cell": [Sample((real(2, 3), real(2, 4), real(4, 3), real(4, 4), real(4), real(4)), reference=lambda x, h, w, u, b, c: np.maximum(x @ w.T + h @ u.T + b + c, 0))],
+    "rnn_layer": [Sample((real(3, 2, 5), real(2, 2, 4), real(16, 5), real(16, 4), real(16), real(16), None, "lstm", False), reference=rnn_layer, torch=None),
+                  Sample((real(6, 5), real(1, 3, 4), real(12, 5), real(12, 4), real(12), real(12), FALLING, "gru", True), reference=rnn_layer, torch=None),
+                  Sample((real(3, 2, 5), real(1, 2, 4), real(4, 5), real(4, 4), None, None, None, "tanh", True), reference=rnn_layer, torch=None)],
+    "recurrence_parts": [Sample((real(3, 2, 16), real(2, 2, 4), real(16, 4), None, None, "lstm", False), reference=recurrence, torch=None),
+                         Sample((real(6, 16), real(2, 3, 4), real(16, 4), None, FALLING, "lstm", True), reference=recurrence, torch=None),
+                         Sample((real(3, 2, 12), real(1, 2, 4), real(12, 4), real(12), None, "gru", True), reference=recurrence, torch=None),
+                         Sample((real(6, 4), real(1, 3, 4), real(4, 4), None, FALLING, "relu", False), reference=recurrence, torch=None)],
+    "recurrence": [Sample((real(3, 2, 16), real(2, 2, 4), real(16, 4), None, None, "lstm", False, True), reference=recurrence, torch=None),
+                   Sample((real(6, 16), real(2, 3, 4), real(16, 4), None, FALLING, "lstm", True, True), reference=recurrence, torch=None),
+                   Sample((real(6, 16), real(2, 3, 4), real(16, 4), None, FALLING, "lstm", False, False), reference=recurrence, torch=None, grad=False),
+                   Sample((real(3, 2, 12), real(1, 2, 4), real(12, 4), real(12), None, "gru", True, True), reference=recurrence, torch=None),
+                   Sample((real(6, 12), real(1, 3, 4), real(12, 4), real(12), FALLING, "gru", False, True), reference=recurrence, torch=None),
+                   Sample((real(6, 4), real(1, 3, 4), real(4, 4), None, FALLING, "tanh", False, True), reference=recurrence, torch=None),
+                   Sample((real(3, 20, 4), real(1, 20, 4), real(4, 4), None, None, "relu", False, True), reference=recurrence, torch=None)],
+    "recurrence_backward": [Sample((real(3, 2, 4), real(2, 2, 4), real(3, 2, 4), real(3, 2, 20), real(2, 2, 4), real(16, 4), None, "lstm", False, False), torch=None)],
     "solve": [Sample((solid(3), real(3, 2)), reference=np.linalg.solve, torch=lambda a, b: linalg("solve")(a, b), half=False),
               Sample((solid(2, 4), real(2, 4, 1)), reference=np.linalg.solve, torch=lambda a, b: linalg("solve")(a, b), half=False)],
     "slogdet": [Sample((solid(2, 3) * np.array([-1.0, 1.0])[:, None, None],), reference=lambda a: tuple(np.linalg.slogdet(a)), torch=lambda a: tuple(linalg("slogdet")(a)), half=False)],
@@ -474,7 +492,7 @@ def torch_function(name: str, sample: Sample) -> Optional[Callable[..., Any]]:
     return sample.torch if callable(sample.torch) else getattr(torch, sample.torch or ROWS[name]["python"])
 
 
-CPU_ONLY = {"fused_attention", "fused_attention_backward"}  # attention's parts do their work on a GPU
+CPU_ONLY = {"fused_attention", "fused_attention_backward", "recurrence", "recurrence_backward"}  # their parts do their work on a GPU
 WIDE_ONLY = {"solve", "slogdet", "cholesky", "qr", "eigh", "svd"}  # float32 and float64
 CASES = [(name, i) for name in SAMPLES for i in range(len(SAMPLES[name]))]
 IDS = [f"{name}-{i}" for name, i in CASES]

@@ -342,3 +342,26 @@ def test_results_do_not_depend_on_the_order_of_threads(name, i, dtype):
         pytest.skip("of values that meet, any one may stand")
     want = run(0)
     assert all(run(order) == want for order in (1, 2, 5))
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_recurrent_layers(kind):
+    """By their parts, padded and packed, the same numbers as the CPU's kernel."""
+    ampc.manual_seed(3)
+    here = getattr(ampc.nn, kind)(4, 5, 2, bidirectional=True).double()
+    there = getattr(ampc.nn, kind)(4, 5, 2, bidirectional=True).double().cuda()
+    there.load_state_dict(here.state_dict())
+    x = ampc.randn(4, 3, 4, dtype=ampc.float64)
+    for packed in (False, True):
+        results = []
+        for m, given in ((here, x), (there, x.cuda())):
+            if packed:
+                given = ampc.nn.utils.rnn.pack_padded_sequence(given, [2, 4, 1], enforce_sorted=False)
+            y, last = m(given)
+            if packed:
+                y, _ = ampc.nn.utils.rnn.pad_packed_sequence(y)
+            m.zero_grad()
+            (y.square().sum() + sum(s.sum() for s in (last if kind == "LSTM" else [last]))).backward()
+            results.append([y, *[p.grad for p in m.parameters()]])
+        for a, b in zip(*results):
+            assert b.is_cuda and np.allclose(a.numpy(force=True), b.cpu().numpy(force=True), rtol=1e-10, atol=1e-13)

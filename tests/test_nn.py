@@ -252,3 +252,14 @@ def test_what_is_replaced_keeps_its_turn():
     assert [n for n, _ in net.named_parameters()] == ["b", "d", "a.weight", "a.bias", "c.weight", "c.bias"]
     net.b = ampc.nn.Linear(1, 1)  # of another kind: that is a new turn
     assert [n for n, _ in net.named_children()] == ["a", "c", "b"] and [n for n, _ in net.named_parameters(recurse=False)] == ["d"]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16, ampc.float64], ids=str)
+@pytest.mark.parametrize(("x", "w"), [((0, 3), (4, 3)), ((2, 3), (0, 3)), ((2, 0), (4, 0)), ((2, 0, 3), (4, 3)), ((0,), (4, 0)), ((3,), (0, 3)), ((2, 0), (0, 0))])
+def test_products_of_nothing(x, w, dtype):
+    """An empty batch, or layers without a feature: shapes are as ever, sums of nothing 0."""
+    a, b = ampc.ones(x, dtype=dtype, requires_grad=True), ampc.ones(w, dtype=dtype, requires_grad=True)
+    y = nn.functional.linear(a, b)
+    assert y.shape == (*x[:-1], w[0]) and not y.any()
+    y.sum().backward()
+    assert a.grad.shape == x and b.grad.shape == w and not b.grad.any()

@@ -115,7 +115,8 @@ def test_torch(torch, name, i, dtype):
             close(as_array(mine.grad), their.grad.double().numpy(force=True), tolerance(mine.dtype, 4 * scale))
 
 
-CHAINS = {"attention", "fused_attention", "fused_attention_backward", "gru_cell", "lstm_cell"}  # products of rounded products
+CHAINS = {"attention", "fused_attention", "fused_attention_backward", "gru_cell", "lstm_cell", "recurrence",
+          "recurrence_backward", "recurrence_parts", "rnn_layer"}  # products of rounded products
 # sums of rounded products, or of numbers that are rounded as they come: as far off as the same sum of magnitudes is large. Those of a
 # cell are what its sigmoid or tanh bends, by a slope of at most 1.
 SUMS = {"multi_dot": "multi_dot", "scatter_add": "scatter_add", "rnn_relu_cell": "rnn_relu_cell", "rnn_tanh_cell": "rnn_relu_cell"}

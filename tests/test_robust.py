@@ -172,7 +172,7 @@ def test_every_allocation_of_a_step_may_fail():
 
 
 def windows_and_factors():
-    """Kernels that keep memory of their own: convolution both ways, attention, pooling, resampling, running totals, LAPACK."""
+    """Kernels that keep memory of their own: convolution both ways, attention, pooling, resampling, running totals, recurrent layers, LAPACK."""
     F = ampc.nn.functional
     x, few = ampc.randn(2, 16, 6, 6, requires_grad=True), ampc.randn(2, 3, 6, 6, requires_grad=True)
     total = F.conv2d(x, ampc.randn(16, 16, 3, 3, requires_grad=True), ampc.randn(16), padding=1).sum()
@@ -181,6 +181,8 @@ def windows_and_factors():
     total = total + F.max_pool2d(few, 2).sum() + F.interpolate(few, scale_factor=2, mode="bilinear").sum() + few.cumsum(2).cumprod(3).sum()
     q = few.reshape(2, 18, 6)
     total = total + F.scaled_dot_product_attention(q, q, q).sum() + few.logcumsumexp(1).sum()
+    for layer in (ampc.nn.LSTM(6, 5), ampc.nn.GRU(6, 5)):
+        total = total + layer(q)[0].sum()
     square = ampc.eye(4) * 3 + ampc.randn(4, 4, requires_grad=True) * 0.1
     total = total + ampc.linalg.inv(square).sum() + ampc.linalg.svdvals(square).sum() + ampc.linalg.cholesky(square @ square.T).sum()
     total.backward()

@@ -1,10 +1,11 @@
-"""Neural networks: modules, their functions, initial values and gradient clipping."""
+"""Neural networks: modules, their functions, initial values and what works on modules (`utils`)."""
 
-from . import functional, init, utils
+from . import functional, init
 from .module import Module
 from .modules import *  # noqa: F403
 from .modules import __all__ as _modules
 from .parameter import Buffer, Parameter
-from .recurrent import GRUCell, LSTMCell, RNNCell
 
-__all__ = ["Buffer", "GRUCell", "LSTMCell", "Module", "Parameter", "RNNCell", "functional", "init", "utils", *_modules]
+from . import utils  # isort: skip  # its parametrizations are modules
+
+__all__ = ["Buffer", "Module", "Parameter", "functional", "init", "utils", *_modules]

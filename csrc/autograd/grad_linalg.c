@@ -43,8 +43,8 @@ FORMULA(bmm) { return matrix_product(c, AC_OP_bmm); }
 
 static T as_rows(ac_formula *c, T x) {
     if (!x || x->ndim == 2) return x;
-    int64_t width = x->shape[x->ndim - 1];
-    ac_dims rows = {2, {width ? x->numel / width : 0, width}};
+    ac_dims rows = {2, {1, x->shape[x->ndim - 1]}};
+    for (int d = 0; d + 1 < x->ndim; d++) rows.v[0] *= x->shape[d];
     return ac_f_reshape(c, x, &rows);
 }
 

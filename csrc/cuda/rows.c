@@ -295,16 +295,26 @@ int ac_cuda_group_norm_backward(const ac_run *r) {
     return run_backward(r, &c);
 }
 
-/* -- attention: the parts do it (compose_product.c); nobody calls these rows on a GPU but by hand ------------- */
+/* -- attention and recurrent layers: the parts do it (compose_product.c, compose_recurrent.c); nobody calls these rows
+ * on a GPU but by hand
+ * -------------------------------------------------------------------------------------------------- */
 
 static int by_parts(void) {
-    return ac_fail(AC_RUNTIME, "_attention is the CPU's; call nn.functional.scaled_dot_product_attention on a GPU");
+    return ac_fail(AC_RUNTIME, "this row is the CPU's; what calls it puts its parts together on a GPU");
 }
 int ac_cuda_fused_attention(const ac_run *r) {
     (void)r;
     return by_parts();
 }
 int ac_cuda_fused_attention_backward(const ac_run *r) {
+    (void)r;
+    return by_parts();
+}
+int ac_cuda_recurrence(const ac_run *r) {
+    (void)r;
+    return by_parts();
+}
+int ac_cuda_recurrence_backward(const ac_run *r) {
     (void)r;
     return by_parts();
 }

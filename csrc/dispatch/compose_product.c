@@ -321,58 +321,6 @@ COMPOSE(cross) {
     return ac_c_cast(s, out[0], ac_result_type(in, 2));
 }
 
-/* -- recurrent cells ------------------------------------------------------------------------------------- */
-
-#define LINEAR(x, w, b) ac_c_call(s, AC_OP_linear, NULL, 3, x, w, b ? b : ABSENT)
-
-static T gate(ac_scratch *s, T all, int64_t i, int64_t width) {
-    return ac_c_slice(s, all, -1, i * width, (i + 1) * width);
-}
-
-static int need_state(ac_scratch *s, const char *what, T x, T h, T w_ih, T w_hh, int gates) {
-    (void)s;
-    char xt[AC_SHAPE_TEXT], ht[AC_SHAPE_TEXT], it[AC_SHAPE_TEXT], st[AC_SHAPE_TEXT];
-    bool good = x->ndim >= 1 && x->ndim == h->ndim && w_ih->ndim == 2 && w_hh->ndim == 2;
-    int64_t width = good ? h->shape[h->ndim - 1] : 0;
-    good = good && w_ih->shape[0] == gates * width && w_hh->shape[0] == gates * width && w_hh->shape[1] == width;
-    if (good) return 0;
-    return ac_fail(AC_RUNTIME,
-                   "%s: input %s, state %s and weights %s, %s do not fit: expected weights [%d * hidden, in] and [%d * "
-                   "hidden, hidden]",
-                   what, ac_shape_text(x, xt), ac_shape_text(h, ht), ac_shape_text(w_ih, it), ac_shape_text(w_hh, st),
-                   gates, gates);
-}
-
-COMPOSE(lstm_cell) {
-    T h = in[1], c = ac_c_low(s, in, n_in, in[2]);
-    NEED(need_state(s, "lstm_cell", in[0], h, in[3], in[4], 4));
-    if (!ac_same_shape(h, in[2])) REFUSE(AC_RUNTIME, "lstm_cell: `hx` and `cx` must have one shape");
-    int64_t width = h->shape[h->ndim - 1];
-    T gates = ADD(LINEAR(in[0], in[3], in[5]), LINEAR(h, in[4], in[6]));
-    T kept = MUL(UN(sigmoid, gate(s, gates, 1, width)), c);
-    T fresh = MUL(UN(sigmoid, gate(s, gates, 0, width)), UN(tanh, gate(s, gates, 2, width)));
-    s->also[1] = ADD(kept, fresh);
-    return MUL(UN(sigmoid, gate(s, gates, 3, width)), UN(tanh, s->also[1]));
-}
-
-COMPOSE(gru_cell) {
-    T h = ac_c_low(s, in, n_in, in[1]);
-    NEED(need_state(s, "gru_cell", in[0], in[1], in[2], in[3], 3));
-    int64_t width = in[1]->shape[in[1]->ndim - 1];
-    T from_x = LINEAR(in[0], in[2], in[4]), from_h = LINEAR(in[1], in[3], in[5]);
-    T reset = UN(sigmoid, ADD(gate(s, from_x, 0, width), gate(s, from_h, 0, width)));
-    T update = UN(sigmoid, ADD(gate(s, from_x, 1, width), gate(s, from_h, 1, width)));
-    T fresh = UN(tanh, ADD(gate(s, from_x, 2, width), MUL(reset, gate(s, from_h, 2, width))));
-    return ADD(fresh, MUL(update, SUB(h, fresh)));
-}
-
-static T plain_cell(ac_scratch *s, T const *in) {
-    NEED(need_state(s, "rnn_cell", in[0], in[1], in[2], in[3], 1));
-    return ADD(LINEAR(in[0], in[2], in[4]), LINEAR(in[1], in[3], in[5]));
-}
-COMPOSE(rnn_tanh_cell) { return UN(tanh, plain_cell(s, in)); }
-COMPOSE(rnn_relu_cell) { return UN(relu, plain_cell(s, in)); }
-
 /* -- attention ------------------------------------------------------------------------------------------- */
 
 /* True below the diagonal that ends in the upper left corner. */

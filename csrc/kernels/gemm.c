@@ -319,6 +319,7 @@ static void run_members(void *context, int64_t begin, int64_t end) {
 }
 
 int ac_gemm_run(const ac_gemm_call *g) {
+    if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
     int64_t work = work_of(g);
     int hands = work >= WORTH_HANDS && !g->alone ? ac_num_threads() : 1;
     if (g->batch == 1) return run_one(g, hands);

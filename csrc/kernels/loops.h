@@ -91,6 +91,10 @@ typedef struct ac_loops {
     /* 16 x 16 floats, and 32 rows of 16 halves from `at` on (to 16 rows of 32), turned; steps count values */
     /* adds what n values are, times factor, to *found; writes the products unless `to` is NULL (it may be `from`) */
     void (*look[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
+    /* one step of a recurrent cell for one row of n units, and its gradients, see cells.h */
+    void (*cell[AC_N_CELLS][2])(int64_t n, const void *x, const void *u, void *h, void *c, void *kept);
+    void (*cell_back[AC_N_CELLS][2])(int64_t n, const void *kept, const void *before, const void *h, void *dh, void *dc,
+                                     void *dx, void *du);
     /* an optimizer's rule over n values; `state` has 3 entries, those that it uses first, then NULL */
     void (*step[AC_N_RULES][2])(int64_t n, const ac_rule_options *o, const ac_rule_place *at, const void *grad,
                                 void *param, void *const *state);

@@ -25,6 +25,11 @@ AC_INLINE int64_t ac_scalar_int(ac_scalar s) { return s.kind == AC_FLOAT ? (int6
 
 static const int64_t AC_ABSENT = INT64_MIN; /* an absent `int?` */
 
+/* The cells of recurrent networks, see kernels/cells.h. */
+#define AC_CELLS(CELL) CELL(tanh) CELL(relu) CELL(lstm) CELL(gru)
+#define AC_CELL_ENTRY(name) AC_CELL_##name,
+typedef enum { AC_CELLS(AC_CELL_ENTRY) AC_N_CELLS } ac_cell;
+
 typedef enum { AC_REDUCE_NONE, AC_REDUCE_MEAN, AC_REDUCE_SUM } ac_reduction;
 
 typedef struct { int64_t nothing[0]; } ac_attrs_none;
@@ -70,6 +75,8 @@ typedef struct { ac_scalar beta, alpha; } ac_attrs_addmm;
 typedef struct { ac_dims dims, other_dims; } ac_attrs_tensordot;
 typedef struct { double dropout_p; int64_t is_causal; ac_scalar scale; int64_t enable_gqa; } ac_attrs_attention;
 typedef struct { double scale; int64_t is_causal, out_dtype; } ac_attrs_fused_attention;
+typedef struct { int64_t cell, reverse; } ac_attrs_rnn_layer;
+typedef struct { int64_t cell, reverse, keep; } ac_attrs_recurrence;
 typedef struct { ac_scalar p; } ac_attrs_p;
 typedef struct { ac_scalar p; int64_t dim; ac_scalar maxnorm; } ac_attrs_renorm;
 typedef struct { int64_t dim; double eps; } ac_attrs_cosine;

@@ -14,7 +14,7 @@
     RULE(index_put) RULE(nonzero) RULE(embedding) RULE(embedding_backward) RULE(topk) RULE(sort)   \
     RULE(layer_norm) RULE(layer_norm_backward) RULE(batch_norm) RULE(batch_norm_backward) RULE(group_norm) RULE(group_norm_backward) \
     RULE(convolution) RULE(convolution_weight) RULE(im2col) RULE(col2im) RULE(max_pool) RULE(resample) \
-    RULE(fused_attention) RULE(fused_attention_backward) RULE(solve) RULE(slogdet) RULE(square) RULE(qr) RULE(eigh) RULE(svd) \
+    RULE(fused_attention) RULE(fused_attention_backward) RULE(recurrence) RULE(recurrence_backward) RULE(solve) RULE(slogdet) RULE(square) RULE(qr) RULE(eigh) RULE(svd) \
     RULE(scan) RULE(scan_real) RULE(linear_scan) RULE(scan_pair) RULE(flip)
 
 #define RULE(name) int ac_infer_##name(ac_infer *i) AC_CHECKED;

@@ -1,4 +1,4 @@
-/* Shape rules of attention and linear algebra. */
+/* Shape rules of attention, recurrent layers and linear algebra. */
 #include "infer.h"
 
 #define ATTRS(name) const ac_attrs_##name *a = i->attrs
@@ -69,6 +69,105 @@ int ac_infer_fused_attention_backward(ac_infer *i) {
         AC_TRY(out_dtype(i, a->out_dtype, &i->out[n].dtype));
         i->out[n].shape = ac_shape_of(i->in[n + 1]);
     }
+    return 0;
+}
+
+/* -- recurrent layers -------------------------------------------------------------------------------------- */
+
+/* Steps of a packed batch: how many sequences still run, all of them at first. Their sum is `*rows`. */
+static int check_sizes(const ac_infer *i, const ac_tensor *sizes, int64_t batch, int64_t *rows) {
+    const char *wrong = NULL;
+    *rows = 0;
+    if (sizes->ndim != 1 || sizes->dtype != AC_int64 || ac_device_of(sizes) != AC_CPU || !ac_is_contiguous(sizes))
+        return ac_fail(AC_RUNTIME, "%s: `sizes` must be a contiguous int64 tensor of one dimension on the CPU",
+                       i->info->python);
+    const int64_t *n = ac_data(sizes);
+    if (sizes->numel == 0) wrong = "no step";
+    for (int64_t t = 0; t < sizes->numel && !wrong; t++) {
+        if (n[t] < 1) wrong = "a step without a sequence";
+        else if (t ? n[t] > n[t - 1] : n[t] != batch)
+            wrong = t ? "more sequences than the step before" : "not all states";
+        *rows += n[t];
+    }
+    return wrong ? ac_fail(AC_RUNTIME, "%s: `sizes` has %s; pack sequences with nn.utils.rnn", i->info->python, wrong)
+                 : 0;
+}
+
+/* The dtype of all operands, unless autocast rounds them. */
+static int need_one_dtype(const ac_infer *i, int a, int b) {
+    return i->low == AC_NO_DTYPE ? ac_need_same_dtype(i, a, b) : ac_need_floating(i, b);
+}
+
+static int check_recurrence(ac_infer *i, int state, int weight, int sizes, ac_cell cell, ac_dims *rows) {
+    int64_t gates = cell == AC_CELL_lstm ? 4 : cell == AC_CELL_gru ? 3 : 1, packed;
+    const ac_tensor *s = i->in[state];
+    AC_TRY(ac_need_ndim(i, state, 3));
+    ac_dims states = {3, {cell == AC_CELL_lstm ? 2 : 1, s->shape[1], s->shape[2]}},
+            matrix = {2, {gates * s->shape[2], s->shape[2]}};
+    AC_TRY(ac_need_floating(i, state));
+    AC_TRY(ac_need_shape(i, state, &states));
+    AC_TRY(ac_need_shape(i, weight, &matrix));
+    for (int n = state; n <= weight; n++) {
+        AC_TRY(need_one_dtype(i, state, n));
+        if (!ac_is_contiguous(i->in[n]))
+            return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous", i->info->python, ac_input_name(i, n));
+    }
+    i->compute = i->low == AC_NO_DTYPE ? s->dtype : (ac_dtype)i->low;
+    if (!i->in[sizes]) {
+        const ac_tensor *x = i->in[state == 1 ? 0 : 2]; /* [steps, sequences, features] */
+        AC_TRY(ac_need_ndim(i, state == 1 ? 0 : 2, 3));
+        *rows = (ac_dims){3, {x->shape[0], s->shape[1], 0}};
+        return x->shape[0] ? 0 : ac_fail(AC_RUNTIME, "%s: there are no steps", i->info->python);
+    }
+    AC_TRY(check_sizes(i, i->in[sizes], s->shape[1], &packed));
+    *rows = (ac_dims){2, {packed, 0}};
+    return 0;
+}
+
+int ac_infer_recurrence(ac_infer *i) {
+    ATTRS(recurrence);
+    static const int64_t gates[] = {1, 1, 4, 3}, keeps[] = {0, 0, 5, 4};
+    ac_dims rows, bias;
+    AC_TRY(check_recurrence(i, 1, 2, 4, (ac_cell)a->cell, &rows));
+    ac_dims y = rows, x = rows;
+    int64_t units = i->in[1]->shape[2], last = rows.n - 1;
+    y.v[last] = units, x.v[last] = gates[a->cell] * units, bias = (ac_dims){1, {gates[a->cell] * units}};
+    AC_TRY(ac_need_shape(i, 0, &x));
+    AC_TRY(need_one_dtype(i, 1, 0));
+    AC_TRY(need_lines(i, 0));
+    if (i->in[3]) {
+        AC_TRY(ac_need_shape(i, 3, &bias));
+        AC_TRY(need_one_dtype(i, 1, 3));
+        AC_TRY(need_lines(i, 3));
+    }
+    i->out[0] = (ac_spec){i->compute, y, AC_CPU}, i->out[1] = (ac_spec){i->compute, ac_shape_of(i->in[1]), AC_CPU};
+    y.v[last] = keeps[a->cell] * units;
+    i->out[2] = (ac_spec){i->compute, a->keep ? y : (ac_dims){1, {0}}, AC_CPU};
+    return 0;
+}
+
+int ac_infer_recurrence_backward(ac_infer *i) {
+    ATTRS(recurrence);
+    static const int64_t gates[] = {1, 1, 4, 3}, keeps[] = {0, 0, 5, 4};
+    ac_dims rows, states = ac_shape_of(i->in[4]);
+    AC_TRY(check_recurrence(i, 4, 5, 6, (ac_cell)a->cell, &rows));
+    int64_t units = states.v[2], last = rows.n - 1, all = gates[a->cell] * units;
+    rows.v[last] = units;
+    AC_TRY(ac_need_shape(i, 0, &rows));
+    AC_TRY(ac_need_shape(i, 1, &states));
+    AC_TRY(ac_need_shape(i, 2, &rows));
+    rows.v[last] = keeps[a->cell] * units;
+    AC_TRY(ac_need_shape(i, 3, &rows));
+    for (int n = 0; n < 4; n++) {
+        AC_TRY(need_one_dtype(i, 4, n));
+        if (!ac_is_contiguous(i->in[n]))
+            return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous", i->info->python, ac_input_name(i, n));
+    }
+    ac_dtype sums = i->compute == AC_float64 ? AC_float64 : AC_float32;
+    rows.v[last] = all;
+    i->out[0] = (ac_spec){i->compute, rows, AC_CPU}, i->out[1] = (ac_spec){sums, states, AC_CPU};
+    i->out[2] = (ac_spec){sums, ac_shape_of(i->in[5]), AC_CPU};
+    i->out[3] = (ac_spec){sums, {1, {a->keep ? all : 0}}, AC_CPU};
     return 0;
 }
 

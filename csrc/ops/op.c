@@ -13,6 +13,7 @@ enum {
     Y = AC_SAVE_Y,
     Z = AC_SAVE_Z,
     W = AC_SAVE_W,
+    V = AC_SAVE_V,
     ALL = AC_SAVE_ALL,
     R = AC_SAVE_R,
     S = AC_SAVE_S,
@@ -157,11 +158,12 @@ static int read_param(const char **s, ac_param *p) {
 }
 
 static void read_results(const char *s, ac_op_info *op) {
-    op->n_out = 1;
+    op->n_out = op->n_shown = 1;
     if (!take(&s, " -> (")) return;
-    op->n_out = 0;
+    op->n_out = op->n_shown = 0;
     while (*s && *s != ')') {
         op->out_names[op->n_out++] = s;
+        if (*s != '_') op->n_shown = op->n_out;
         s += strcspn(s, ",)");
         s = skip(s);
     }

@@ -27,12 +27,13 @@ enum {
     AC_SAVE_Y = 2,
     AC_SAVE_Z = 4,
     AC_SAVE_W = 8,
+    AC_SAVE_V = 16,
     AC_SAVE_ALL = 0xFFFF,
     AC_SAVE_R = 1 << 16,
     AC_SAVE_S = 2 << 16,
     AC_SAVE_T = 4 << 16,
 };
-enum { AC_MAX_PARAMS = 12, AC_MAX_IN = 256, AC_MAX_OUT = 3, AC_MAX_LIST = AC_MAX_IN - 8 };
+enum { AC_MAX_PARAMS = 12, AC_MAX_IN = 256, AC_MAX_OUT = 4, AC_MAX_LIST = AC_MAX_IN - 8 };
 
 typedef enum {
     AC_P_TENSOR,
@@ -87,11 +88,11 @@ typedef struct {
     /* read from the signature by ac_ops_init */
     int n_params;
     ac_param params[AC_MAX_PARAMS];
-    int n_tensors; /* tensor parameters, a list counting as one */
-    int list_at;   /* which of them is the list, or -1 */
-    int dtype_at;  /* offset of an explicit `dtype?` attribute, or -1 */
-    int device_at; /* offset of the attribute `device`, where the result goes, or -1 */
-    int n_out;
+    int n_tensors;                     /* tensor parameters, a list counting as one */
+    int list_at;                       /* which of them is the list, or -1 */
+    int dtype_at;                      /* offset of an explicit `dtype?` attribute, or -1 */
+    int device_at;                     /* offset of the attribute `device`, where the result goes, or -1 */
+    int n_out, n_shown;                /* those whose names begin with _ serve backward alone, and come last */
     const char *out_names[AC_MAX_OUT]; /* into the signature, ended by ':' */
 } ac_op_info;
 

@@ -210,14 +210,14 @@ static int take_targets(ac_op op, PyObject *value, ac_call_args *c) {
         c->targets[c->n_targets++] = ac_unwrap(value);
         return 0;
     }
-    bool fits = (PyTuple_Check(value) || PyList_Check(value)) && PySequence_Fast_GET_SIZE(value) == info->n_out;
-    for (int i = 0; i < info->n_out && fits; i++) fits = ac_is_tensor(PySequence_Fast_GET_ITEM(value, i));
+    bool fits = (PyTuple_Check(value) || PyList_Check(value)) && PySequence_Fast_GET_SIZE(value) == info->n_shown;
+    for (int i = 0; i < info->n_shown && fits; i++) fits = ac_is_tensor(PySequence_Fast_GET_ITEM(value, i));
     if (!fits) {
         PyErr_Format(PyExc_TypeError, "%s: `out` must be a tuple of %d Tensors, one for each result, got %s",
-                     info->python, info->n_out, Py_TYPE(value)->tp_name);
+                     info->python, info->n_shown, Py_TYPE(value)->tp_name);
         return -1;
     }
-    for (int i = 0; i < info->n_out; i++) c->targets[c->n_targets++] = ac_unwrap(PySequence_Fast_GET_ITEM(value, i));
+    for (int i = 0; i < info->n_shown; i++) c->targets[c->n_targets++] = ac_unwrap(PySequence_Fast_GET_ITEM(value, i));
     return 0;
 }
 

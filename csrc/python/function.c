@@ -22,8 +22,9 @@ PyObject *ac_result_object(ac_op op, ac_tensor **out) {
         for (int i = 1; i < info->n_out; i++) ac_tensor_clear(&out[i]);
         return ac_wrap(out[0]);
     }
+    for (int i = info->n_shown; i < info->n_out; i++) ac_tensor_clear(&out[i]);
     PyObject *all = PyStructSequence_New(ac_py->results[op]);
-    for (int i = 0; i < info->n_out; i++) {
+    for (int i = 0; i < info->n_shown; i++) {
         PyObject *one = ac_wrap(out[i]);
         if (all && one) PyStructSequence_SET_ITEM(all, i, one);
         else {
@@ -216,11 +217,11 @@ static int add_overload(ac_op op, const char *name, bool in_place) {
 /* The struct sequence of a row with several results to show. */
 static int make_result_type(ac_op op) {
     const ac_op_info *info = &ac_ops[op];
-    if (info->n_out < 2 || info->out_names[1][0] == '_') return 0;
+    if (info->n_shown < 2) return 0;
     static char names[AC_MAX_OUT][16];
     PyStructSequence_Field fields[AC_MAX_OUT + 1] = {{NULL, NULL}};
     char full[64];
-    for (int i = 0; i < info->n_out; i++) {
+    for (int i = 0; i < info->n_shown; i++) {
         size_t n = strcspn(info->out_names[i], ":");
         memcpy(names[i], info->out_names[i], n);
         names[i][n] = '\0';
@@ -230,7 +231,7 @@ static int make_result_type(ac_op op) {
         fields[i].name = keep;
     }
     (void)snprintf(full, sizeof full, "ampc.return_types.%s", info->python);
-    PyStructSequence_Desc desc = {full, NULL, fields, info->n_out};
+    PyStructSequence_Desc desc = {full, NULL, fields, info->n_shown};
     ac_py->results[op] = PyStructSequence_NewType(&desc);
     return ac_py->results[op] ? 0 : -1;
 }

@@ -45,7 +45,11 @@ class Linear(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         p = self.__dict__["_parameters"]
-        return F.linear(input, p["weight"], p["bias"])
+        try:  # what self.weight finds, without the search for it
+            weight, bias = p["weight"], p["bias"]
+        except KeyError:  # made from other parameters
+            weight, bias = self.weight, self.bias
+        return F.linear(input, weight, bias)
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Any, List, Union
 
-from .. import _C
-from .. import _creation as make
-from .._C import Tensor
-from ..amp._ledger import ledger_of
+from ... import _C
+from ... import _creation as make
+from ..._C import Tensor
+from ...amp._ledger import ledger_of
 
 
 def _grads(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:

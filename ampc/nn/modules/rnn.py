@@ -1,0 +1,299 @@
+"""Recurrent networks: layers over whole sequences, and cells, one step at a time. Under autocast they run in 16 bits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Optional, Tuple
+
+from ... import _C
+from ... import _creation as make
+from ..._C import Tensor
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+from ..utils.rnn import PackedSequence
+
+_f = _C._functions
+
+
+class _Cell(Module):
+    """weight_ih [gates * hidden, input], weight_hh [gates * hidden, hidden], biases; uniform up to 1 / sqrt(hidden) at first."""
+
+    gates = 1
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        rows = self.gates * hidden_size
+        new = lambda *shape: Parameter(make.empty(*shape, device=device, dtype=dtype))  # noqa: E731
+        self.weight_ih, self.weight_hh = new(rows, input_size), new(rows, hidden_size)
+        if bias:
+            self.bias_ih, self.bias_hh = new(rows), new(rows)
+        else:
+            self.register_parameter("bias_ih", None)
+            self.register_parameter("bias_hh", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters again."""
+        edge = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for p in self.parameters():
+            init.uniform_(p, -edge, edge)
+
+    def _zeros(self, input: Tensor) -> Tensor:
+        return make.zeros((*input.shape[:-1], self.hidden_size), dtype=input.dtype, device=input.device)
+
+    def _weights(self) -> tuple:
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class RNNCell(_Cell):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with ``nonlinearity='relu'``; input [N, in], state [N, hidden]."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
+                 dtype: Any = None) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNNCell: `nonlinearity` must be 'tanh' or 'relu', got {nonlinearity!r}")
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
+        return _f[f"rnn_{self.nonlinearity}_cell"](input, self._zeros(input) if hx is None else hx, *self._weights())
+
+
+class LSTMCell(_Cell):
+    """(h', c') from input [N, in] and (h, c), each [N, hidden] (Hochreiter and Schmidhuber 1997)."""
+
+    gates = 4
+
+    def forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
+        h, c = (self._zeros(input), self._zeros(input)) if hx is None else hx
+        return tuple(_f["lstm_cell"](input, h, c, *self._weights()))
+
+
+class GRUCell(_Cell):
+    """h' from input [N, in] and h [N, hidden] (Cho et al. 2014)."""
+
+    gates = 3
+
+    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
+        return _f["gru_cell"](input, self._zeros(input) if hx is None else hx, *self._weights())
+
+
+# -- layers ----------------------------------------------------------------------------------------------------
+
+
+class RNNBase(Module):
+    """What `RNN`, `LSTM` and `GRU` share: parameters ``weight_ih_l{k}`` [gates * hidden, in], ``weight_hh_l{k}``
+    [gates * hidden, hidden], ``bias_ih_l{k}`` and ``bias_hh_l{k}`` of every layer, with ``_reverse`` those of the other
+    direction, drawn uniform up to 1 / sqrt(hidden_size).
+
+    input     [steps, sequences, in], with ``batch_first`` [sequences, steps, in]; or [steps, in]; or a PackedSequence
+    states    [layers * directions, sequences, hidden]; zeros when left out
+    result    the last layer's hidden states like ``input``, [..., directions * hidden], and the last states
+
+    ``dropout`` is applied between layers when training. ValueError and RuntimeError for sizes that do not fit."""
+
+    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+
+    def __init__(self, mode: str, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+                 dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        name = type(self).__name__
+        for what, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+            if not isinstance(size, int):
+                raise TypeError(f"{name}: `{what}` must be an int, got {type(size).__name__}")
+        if hidden_size <= 0 or num_layers <= 0:
+            raise ValueError(f"{name}: `hidden_size` and `num_layers` must be at least 1, got {hidden_size} and {num_layers}")
+        if isinstance(dropout, bool) or not 0 <= dropout <= 1:
+            raise ValueError(f"{name}: `dropout` is a probability in [0, 1], got {dropout!r}")
+        if not 0 <= proj_size < hidden_size:
+            raise ValueError(f"{name}: `proj_size` must be 0 or smaller than `hidden_size` {hidden_size}, got {proj_size}")
+        self.mode, self.input_size, self.hidden_size, self.num_layers, self.bias = mode, input_size, hidden_size, num_layers, bias
+        self.batch_first, self.dropout, self.bidirectional, self.proj_size = batch_first, float(dropout), bidirectional, proj_size
+        self._make_parameters(device, dtype)
+        self.reset_parameters()
+
+    def _make_parameters(self, device: Any, dtype: Any) -> None:
+        rows = {"LSTM": 4, "GRU": 3}.get(self.mode, 1) * self.hidden_size
+        state, width = self._state_size(), self.input_size
+        for layer in range(self.num_layers):
+            for suffix in self._suffixes(layer):
+                shapes: Dict[str, Tuple[int, ...]] = {"weight_ih": (rows, width), "weight_hh": (rows, state)}
+                if self.bias:
+                    shapes.update(bias_ih=(rows,), bias_hh=(rows,))
+                if self.proj_size:
+                    shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+                for name, shape in shapes.items():
+                    self.register_parameter(name + suffix, Parameter(make.empty(*shape, device=device, dtype=dtype)))
+            width = state * self._directions()
+
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def _state_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    def _suffixes(self, layer: int) -> List[str]:
+        return [f"_l{layer}", f"_l{layer}_reverse"][:self._directions()]
+
+    def _weights(self, suffix: str) -> Tuple[Any, ...]:
+        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+        found = [getattr(self, name + suffix) for name in names]
+        return (*found, *([None] * (4 - len(found))))
+
+    @property
+    def all_weights(self) -> List[List[Parameter]]:
+        """The parameters of each layer and direction."""
+        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else []), *(["weight_hr"] if self.proj_size else [])]
+        return [[getattr(self, name + suffix) for name in names] for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: weights are packed for products as they are needed, wherever they lie."""
+
+    def reset_parameters(self) -> None:
+        """Draws the parameters again."""
+        edge = 1.0 / math.sqrt(self.hidden_size)
+        for p in self.parameters():
+            init.uniform_(p, -edge, edge)
+
+    def extra_repr(self) -> str:
+        defaults = {"proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+        changed = [f"{name}={getattr(self, name)}" for name, usual in defaults.items() if getattr(self, name) != usual]
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *changed])
+
+    # -- running --
+
+    def _check_state(self, what: str, state: Tensor, size: int, batch: Optional[int]) -> Tensor:
+        """[layers * directions, sequences, size], from a state whose sequence may have no dimension of its own."""
+        layers = self.num_layers * self._directions()
+        want = (layers, size) if batch is None else (layers, batch, size)
+        if tuple(state.shape) != want:
+            raise RuntimeError(f"{type(self).__name__}: `{what}` must have shape {want}, got {tuple(state.shape)}")
+        return state.unsqueeze(1) if batch is None else state
+
+    def _check_input(self, x: Tensor, packed: bool) -> None:
+        if not packed and x.dim() not in (2, 3):
+            raise ValueError(f"{type(self).__name__}: `input` must have 2 dimensions, or 3 with a batch, got shape {tuple(x.shape)}")
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError(f"{type(self).__name__}: `input` must have {self.input_size} features, got shape {tuple(x.shape)}")
+        if x.shape[1 if self.batch_first and x.dim() == 3 and not packed else 0] == 0:
+            raise RuntimeError(f"{type(self).__name__}: `input` has no steps, shape {tuple(x.shape)}")
+
+    def _run(self, input: Any, states: Optional[List[Tensor]]) -> Tuple[Any, List[Tensor]]:
+        """``states``: hidden (and of an LSTM cell) states, or None; the same of the result."""
+        packed = isinstance(input, PackedSequence)
+        x = input.data if packed else input
+        self._check_input(x, packed)
+        alone = not packed and x.dim() == 2
+        turned = self.batch_first and not packed and not alone
+        sizes = [self._state_size(), self.hidden_size][:2 if self.mode == "LSTM" else 1]
+        if packed:
+            batch = int(input.batch_sizes[0])
+        else:
+            batch = 1 if alone else x.shape[0 if turned else 1]
+        if alone:
+            x = x.unsqueeze(1)
+        elif turned:
+            x = x.transpose(0, 1)
+        if states is None:
+            layers = self.num_layers * self._directions()
+            states = [make.zeros((layers, batch, size), dtype=x.dtype, device=x.device) for size in sizes]
+        else:
+            names = ["hx", "cx"] if len(sizes) == 2 else ["hx"]
+            states = [self._check_state(what, s, size, None if alone else batch) for what, s, size in zip(names, states, sizes)]
+            if packed and input.sorted_indices is not None:
+                states = [s.index_select(1, input.sorted_indices) for s in states]
+        x, last = self._layers(x, states, input.batch_sizes if packed else None)
+        if packed:
+            x = PackedSequence(x, input.batch_sizes, input.sorted_indices, input.unsorted_indices)
+            if input.unsorted_indices is not None:
+                last = [s.index_select(1, input.unsorted_indices) for s in last]
+        elif alone:
+            x, last = x.squeeze(1), [s.squeeze(1) for s in last]
+        elif turned:
+            x = x.transpose(0, 1)
+        return x, last
+
+    def _layers(self, x: Tensor, states: List[Tensor], sizes: Optional[Tensor]) -> Tuple[Tensor, List[Tensor]]:
+        last: List[List[Tensor]] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout > 0:
+                x = F.dropout(x, self.dropout, self.training)
+            results = []
+            for direction, suffix in enumerate(self._suffixes(layer)):
+                begin = [s[layer * self._directions() + direction] for s in states]
+                y, end = self._direction(x, begin, sizes, suffix, direction == 1)
+                results.append(y)
+                last.append(end)
+            x = results[0] if len(results) == 1 else _f["cat"](results, -1)
+        return x, [_f["stack"](list(ends)) for ends in zip(*last)]
+
+    def _direction(self, x: Tensor, begin: List[Tensor], sizes: Optional[Tensor], suffix: str, reverse: bool) -> Tuple[Tensor, List[Tensor]]:
+        if self.proj_size:
+            return self._projected(x, begin, sizes, suffix, reverse)
+        cell = {"RNN_TANH": "tanh", "RNN_RELU": "relu", "LSTM": "lstm", "GRU": "gru"}[self.mode]
+        y, end = _f["_rnn_layer"](x, _f["stack"](begin), *self._weights(suffix), sizes, cell, reverse)
+        return y, list(end.unbind(0))
+
+    def _projected(self, x: Tensor, begin: List[Tensor], sizes: Optional[Tensor], suffix: str, reverse: bool) -> Tuple[Tensor, List[Tensor]]:
+        """An LSTM whose hidden state is projected to fewer values (Sak et al. 2014), step by step."""
+        w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
+        w_hr = getattr(self, "weight_hr" + suffix)
+        from_x = F.linear(x, w_ih, b_ih)
+        counts = [x.shape[1]] * x.shape[0] if sizes is None else sizes.tolist()
+        parts = list(from_x.unbind(0)) if sizes is None else from_x.split(counts)
+        h, c = begin
+        steps: List[Any] = [None] * len(counts)
+        for t in reversed(range(len(counts))) if reverse else range(len(counts)):
+            n = counts[t]
+            i, f, g, o = (parts[t] + F.linear(h[:n], w_hh, b_hh)).chunk(4, -1)
+            cell = f.sigmoid() * c[:n] + i.sigmoid() * g.tanh()
+            steps[t] = F.linear(o.sigmoid() * cell.tanh(), w_hr)
+            h, c = (new if n == len(old) else _f["cat"]([new, old[n:]]) for new, old in ((steps[t], h), (cell, c)))
+        return (_f["stack"](steps) if sizes is None else _f["cat"](steps)), [h, c]
+
+
+class RNN(RNNBase):
+    """Layers of h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with ``nonlinearity='relu'`` (Elman 1990); see RNNBase."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh", bias: bool = True,
+                 batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, device: Any = None, dtype: Any = None) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNN: `nonlinearity` must be 'tanh' or 'relu', got {nonlinearity!r}")
+        super().__init__(f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0,
+                         device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Any, hx: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
+        y, (h,) = self._run(input, None if hx is None else [hx])
+        return y, h
+
+
+class LSTM(RNNBase):
+    """Long short-term memory, gates in the order input, forget, cell, output (Hochreiter and Schmidhuber 1997); see RNNBase.
+    States and their results are pairs (h, c). With ``proj_size`` hidden states are projected to that many values."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+                 dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0, device: Any = None, dtype: Any = None) -> None:
+        super().__init__("LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype)
+
+    def forward(self, input: Any, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Any, Tuple[Tensor, Tensor]]:
+        y, (h, c) = self._run(input, None if hx is None else list(hx))
+        return y, (h, c)
+
+
+class GRU(RNNBase):
+    """Gated recurrent units, gates in the order reset, update, new (Cho et al. 2014); see RNNBase."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+                 dropout: float = 0.0, bidirectional: bool = False, device: Any = None, dtype: Any = None) -> None:
+        super().__init__("GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+
+    def forward(self, input: Any, hx: Optional[Tensor] = None) -> Tuple[Any, Tensor]:
+        y, (h,) = self._run(input, None if hx is None else [hx])
+        return y, h

@@ -1,0 +1,204 @@
+"""Sequences of several lengths in one batch: padded to the longest, or packed step by step without padding."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from ... import _C
+from ... import _creation as make
+from ..._C import Tensor
+
+__all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
+           "unpack_sequence", "unpad_sequence"]
+
+
+class _Packed(NamedTuple):
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Optional[Tensor]
+    unsorted_indices: Optional[Tensor]
+
+
+class PackedSequence(_Packed):
+    """Sequences, longest first, step by step: ``data`` [rows, ...] holds the first values of all, then the second ones of
+    those that have any; ``batch_sizes`` (int64, on the CPU) says how many each step has. ``sorted_indices`` is the order they
+    were brought into, None when they came in it; ``unsorted_indices`` brings results back. RuntimeError for sizes elsewhere
+    than on the CPU."""
+
+    __slots__ = ()
+
+    def __new__(cls, data: Tensor, batch_sizes: Optional[Tensor] = None, sorted_indices: Optional[Tensor] = None,
+                unsorted_indices: Optional[Tensor] = None) -> PackedSequence:
+        if batch_sizes is None:
+            if not (isinstance(data, (tuple, list)) and len(data) == 2):
+                raise TypeError("PackedSequence: `batch_sizes` is missing; nn.utils.rnn.pack_padded_sequence makes both")
+            data, batch_sizes = data
+        assert batch_sizes is not None
+        if batch_sizes.is_cuda:
+            raise RuntimeError("PackedSequence: `batch_sizes` must be on the CPU; what they say is read before anything runs")
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def _with(self, data: Tensor) -> PackedSequence:
+        if data is self.data:
+            return self
+        moved = [None if t is None else t.to(data.device) for t in (self.sorted_indices, self.unsorted_indices)]
+        return type(self)(data, self.batch_sizes, *moved)
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.data.is_cuda
+
+    def is_pinned(self) -> bool:
+        return self.data.is_pinned()
+
+    def pin_memory(self) -> PackedSequence:
+        return self._with(self.data.pin_memory())
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same with its data moved or cast, as Tensor.to does it."""
+        return self._with(self.data.to(*args, **kwargs))
+
+    def cpu(self) -> PackedSequence:
+        return self.to("cpu")
+
+    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        return self._with(self.data.cuda(*args, **kwargs))
+
+    def half(self) -> PackedSequence:
+        return self.to(_C.float16)
+
+    def float(self) -> PackedSequence:
+        return self.to(_C.float32)
+
+    def double(self) -> PackedSequence:
+        return self.to(_C.float64)
+
+    def long(self) -> PackedSequence:
+        return self.to(_C.int64)
+
+    def int(self) -> PackedSequence:
+        return self.to(_C.int32)
+
+
+def invert_permutation(permutation: Optional[Tensor]) -> Optional[Tensor]:
+    """The order that undoes ``permutation``; None for None."""
+    import numpy as np
+
+    if permutation is None:
+        return None
+    places = np.empty(permutation.numel(), np.int64)
+    places[permutation.cpu().numpy()] = np.arange(len(places))
+    return _C.from_numpy(places).to(permutation.device)
+
+
+def _lengths(what: str, lengths: Any, batch: int) -> Any:
+    import numpy as np
+
+    if isinstance(lengths, Tensor):
+        lengths = lengths.detach().cpu().numpy()
+    counts = np.asarray(lengths, dtype=np.int64)
+    if counts.ndim != 1 or len(counts) != batch:
+        raise RuntimeError(f"{what}: `lengths` must name the length of each of {batch} sequences, got shape {counts.shape}")
+    if batch == 0 or counts.min() <= 0:
+        raise RuntimeError(f"{what}: every length must be greater than 0, got {counts.tolist()}")
+    return counts
+
+
+def _rows(x: Tensor, batch_first: bool) -> Tuple[Tensor, int]:
+    """[steps * sequences, ...] and what a step is worth in it."""
+    steps = x.transpose(0, 1) if batch_first else x
+    return steps.reshape(steps.shape[0] * steps.shape[1], *steps.shape[2:]), steps.shape[1]
+
+
+def pack_padded_sequence(input: Tensor, lengths: Union[Tensor, List[int]], batch_first: bool = False,
+                         enforce_sorted: bool = True) -> PackedSequence:
+    """Packs [steps, sequences, ...] ([sequences, steps, ...] with ``batch_first``) whose sequences are padded to one length.
+    Lengths must fall when ``enforce_sorted``, else they are sorted here. RuntimeError for lengths that do not fit."""
+    import numpy as np
+
+    steps, batch = (input.shape[1], input.shape[0]) if batch_first else (input.shape[0], input.shape[1])
+    counts = _lengths("pack_padded_sequence", lengths, batch)
+    if counts.max() > steps:
+        raise RuntimeError(f"pack_padded_sequence: a length of {counts.max()} exceeds the {steps} steps that `input` has")
+    order = None
+    if enforce_sorted:
+        if np.any(np.diff(counts) > 0):
+            raise RuntimeError("pack_padded_sequence: `lengths` must be sorted from longest to shortest; or pass enforce_sorted=False")
+    else:
+        by_length = np.argsort(-counts, kind="stable")
+        counts = counts[by_length]
+        order = _C.from_numpy(by_length).to(input.device)
+        input = input.index_select(0 if batch_first else 1, order)
+    sizes = (counts[None, :] > np.arange(counts[0])[:, None]).sum(1)
+    flat, width = _rows(input, batch_first)
+    places = np.concatenate([t * width + np.arange(n) for t, n in enumerate(sizes)])
+    data = flat.index_select(0, _C.from_numpy(places).to(input.device))
+    return PackedSequence(data, _C.from_numpy(sizes.astype(np.int64)), order)
+
+
+def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0,
+                        total_length: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    """Undoes `pack_padded_sequence`: the padded tensor, with at least ``total_length`` steps, and the lengths (int64, on the
+    CPU). ValueError for a total length below the longest sequence."""
+    import numpy as np
+
+    data, sizes = sequence.data, sequence.batch_sizes.numpy()
+    steps, batch = len(sizes), int(sizes[0])
+    if total_length is not None:
+        if total_length < steps:
+            raise ValueError(f"pad_packed_sequence: `total_length` is {total_length}, the longest sequence has {steps} steps")
+        steps = total_length
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    places = np.full((steps, batch), data.shape[0], np.int64)  # past the data lies the padding
+    for t, n in enumerate(sizes):
+        places[t, :n] = first[t] + np.arange(n)
+    padding = make.full((1, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)
+    lengths = _C.from_numpy((places < data.shape[0]).sum(0).astype(np.int64))
+    order = sequence.unsorted_indices
+    if order is not None:
+        unsorted = order.cpu().numpy()
+        places, lengths = places[:, unsorted], lengths[_C.from_numpy(unsorted)]
+    if batch_first:
+        places = places.T
+    index = _C.from_numpy(np.ascontiguousarray(places).reshape(-1)).to(data.device)
+    rows = _C._functions["cat"]([data, padding]).index_select(0, index)
+    return rows.reshape(*places.shape, *data.shape[1:]), lengths
+
+
+def pad_sequence(sequences: Union[Tensor, Sequence[Tensor]], batch_first: bool = False, padding_value: float = 0.0,
+                 padding_side: str = "right") -> Tensor:
+    """Sequences [length, ...] as one tensor [longest, sequences, ...] ([sequences, longest, ...] with ``batch_first``), filled
+    up with ``padding_value`` on their 'right' or 'left'. ValueError for another side; RuntimeError without sequences."""
+    every = list(sequences)
+    if padding_side not in ("right", "left"):
+        raise ValueError(f"pad_sequence: `padding_side` must be 'right' or 'left', got {padding_side!r}")
+    if not every:
+        raise RuntimeError("pad_sequence: there is no sequence to pad")
+    longest = max(s.shape[0] for s in every)
+    filled = []
+    for s in every:
+        missing = longest - s.shape[0]
+        if missing:
+            pad = make.full((missing, *s.shape[1:]), padding_value, dtype=s.dtype, device=s.device)
+            s = _C._functions["cat"]([s, pad] if padding_side == "right" else [pad, s])
+        filled.append(s)
+    return _C._functions["stack"](filled, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> List[Tensor]:
+    """Undoes `pad_sequence` (padded on the right): a list of sequences of these lengths."""
+    rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
+    return [rows[i][:n] for i, n in enumerate(lengths.tolist())]
+
+
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Packs sequences [length, ...]."""
+    return pack_padded_sequence(pad_sequence(sequences), [s.shape[0] for s in sequences], enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> List[Tensor]:
+    """Undoes `pack_sequence`."""
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)

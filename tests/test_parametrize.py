@@ -1,0 +1,129 @@
+"""Weights made from other parameters, and parameters as one vector, beside torch's."""
+
+import copy
+
+import numpy as np
+import pytest
+from test_modules import twins
+
+import ampc
+from ampc import nn
+from ampc.nn.utils import parametrizations, parametrize
+
+LAYERS = [("Linear(5, 4)", (3, 5)), ("Conv2d(3, 4, 3)", (2, 3, 6, 6)), ("ConvTranspose2d(3, 4, 3)", (2, 3, 6, 6))]
+NORMS = ["parametrizations.weight_norm", "parametrizations.spectral_norm", "weight_norm", "spectral_norm"]
+
+
+def find(library, path):
+    found = library.nn.utils
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def same_state(torch, mine, theirs):
+    state = mine.state_dict()
+    assert {n: tuple(v.shape) for n, v in state.items()} == {n: tuple(v.shape) for n, v in theirs.state_dict().items()}
+    theirs.load_state_dict({n: torch.tensor(v.numpy(force=True).copy()) for n, v in state.items()})
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(("what", "shape"), LAYERS, ids=[w for w, _ in LAYERS])
+def test_norms(torch, what, shape, norm):
+    mine, theirs = twins(torch, what)
+    find(ampc, norm)(mine), find(torch, norm)(theirs)
+    same_state(torch, mine, theirs)
+    x = np.random.default_rng(4).standard_normal(shape)
+    for training in (True, True, False):
+        mine.train(training), theirs.train(training)
+        got, want = mine(ampc.tensor(x)), theirs(torch.tensor(x))
+        assert np.allclose(got.numpy(force=True), want.detach().numpy(), rtol=1e-9, atol=1e-12)
+        mine.zero_grad(), theirs.zero_grad()
+        (got**2).sum().backward(), (want**2).sum().backward()
+        for (n, p), (m, q) in zip(sorted(mine.named_parameters()), sorted(theirs.named_parameters())):
+            assert n == m and np.allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-7, atol=1e-9)
+    for (n, v), (m, w) in zip(sorted(mine.state_dict().items()), sorted(theirs.state_dict().items())):
+        assert n == m and np.allclose(v.numpy(force=True), w.numpy(), rtol=1e-9, atol=1e-12)
+    before = mine(ampc.tensor(x)).detach()
+    if norm.startswith("parametrizations"):
+        parametrize.remove_parametrizations(mine, "weight")
+    else:
+        find(ampc, "remove_" + norm)(mine)
+    assert type(mine).__name__ == what.split("(")[0] and isinstance(mine.weight, nn.Parameter)
+    assert np.allclose(mine(ampc.tensor(x)).numpy(force=True), before.numpy(), rtol=1e-12)
+    assert {n for n, _ in mine.named_parameters()} == {"weight", "bias"}
+
+
+class Symmetric(nn.Module):
+    def forward(self, x):
+        return x.triu() + x.triu(1).mT
+
+    def right_inverse(self, x):
+        return x.triu()
+
+
+class Double(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+def test_parametrization():
+    layer = nn.Linear(4, 4)
+    parametrize.register_parametrization(layer, "weight", Symmetric())
+    assert parametrize.is_parametrized(layer) and parametrize.is_parametrized(layer, "weight") and not parametrize.is_parametrized(layer, "bias")
+    assert ampc.equal(layer.weight, layer.weight.mT) and "parametrizations.weight.original" in layer.state_dict()
+    assert parametrize.type_before_parametrizations(layer) is nn.Linear
+    target = ampc.arange(16.0).view(4, 4)
+    layer.weight = target + target.T
+    assert ampc.equal(layer.weight, target + target.T)
+    with parametrize.cached():
+        assert layer.weight is layer.weight
+    twin = copy.deepcopy(layer)
+    with ampc.no_grad():
+        twin.parametrizations.weight.original.zero_()
+    assert float(twin.weight.abs().sum()) == 0 and float(layer.weight.abs().sum()) > 0
+    layer(ampc.ones(1, 4)).sum().backward()
+    assert layer.parametrizations.weight.original.grad is not None
+    parametrize.register_parametrization(layer, "weight", Double())
+    assert ampc.equal(layer.weight, 2 * (target + target.T))
+    with pytest.raises(RuntimeError, match="Double has no right_inverse"):
+        layer.weight = target
+    fresh = nn.Linear(4, 4)
+    parametrize.transfer_parametrizations_and_params(layer, fresh, "weight")
+    assert ampc.equal(fresh.weight, layer.weight)
+    parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
+    assert type(layer) is nn.Linear and ampc.equal(layer.weight, (target + target.T).triu())
+
+
+class Wide(nn.Module):
+    def forward(self, x):
+        return x[:1]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), [
+    (lambda m: parametrize.register_parametrization(m, "wait", Double()), ValueError, "'wait'"),
+    (lambda m: parametrize.register_parametrization(m, "weight", Wide()), ValueError, "like the one it replaces"),
+    (lambda m: parametrize.remove_parametrizations(m, "weight"), ValueError, "not parametrized"),
+    (lambda m: parametrizations.spectral_norm(m, "wait"), ValueError, "'wait'"),
+    (lambda m: parametrizations.spectral_norm(m, n_power_iterations=0), ValueError, "at least 1"),
+    (lambda m: parametrizations.weight_norm(parametrizations.weight_norm(m)), ValueError, "already"),
+    (lambda m: nn.utils.weight_norm(nn.utils.weight_norm(m)), RuntimeError, "already"),
+    (lambda m: nn.utils.vector_to_parameters(ampc.ones(3), m.parameters()), ValueError, "12 values"),
+    (lambda m: nn.utils.vector_to_parameters([1.0], m.parameters()), TypeError, "Tensor"),
+])
+def test_bad_input(call, error, text):
+    layer = nn.Linear(3, 3)
+    with pytest.raises(error, match=text):
+        call(layer)
+    assert layer(ampc.ones(1, 3)).shape == (1, 3)
+
+
+def test_parameters_as_a_vector():
+    m = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    v = nn.utils.parameters_to_vector(m.parameters())
+    assert v.shape == (14,) and v.requires_grad and ampc.equal(v[:6].detach(), m[0].weight.detach().reshape(-1))
+    nn.utils.vector_to_parameters(ampc.arange(14.0), m.parameters())
+    assert m[1].bias.tolist() == [12.0, 13.0] and m[0].weight.requires_grad
+    v.sum().backward()
+    assert all(float(p.grad.min()) == 1 for p in m.parameters())
