@@ -55,14 +55,22 @@ class FunctionCtx:
                 raise TypeError(f"save_for_backward keeps Tensors or None, got {type(t).__name__}")
             index = next((i for i, o in enumerate(outputs) if o is t), None) if t is not None else None
             kept = t if index is None else t.detach()  # type: ignore[union-attr]
-            saved.append((kept, index, 0 if t is None else t._version))
+            leaf = t is None or (t.is_leaf and t.requires_grad)
+            packed = None if leaf else _C._pack_saved(kept.detach())  # type: ignore[union-attr]
+            history = t.grad_fn if packed and index is None else None  # type: ignore[union-attr]
+            saved.append((packed or kept, index, 0 if t is None else t._version, history))
         self._saved = tuple(saved)
         self._to_save = ()
 
     def _unpack(self, entry: tuple) -> Optional[Tensor]:
-        t, index, version = entry
+        t, index, version, history = entry
         if t is None:
             return None
+        if isinstance(t, tuple):  # by hooks on saved tensors
+            t = _C._unpack_saved(t)
+            version = t._version
+            if history is not None and _C.is_grad_enabled():
+                return _C._with_history(t, history)
         if t._version != version:
             raise RuntimeError(
                 f"backward of {self._name} needs a tensor {t.dtype.name} {list(t.shape)} that was modified in place after it "
@@ -126,7 +134,7 @@ class Function(FunctionCtx):
         self._pack(fresh)
         skip = self._non_differentiable
         tracked = tuple(None if any(o is s for s in skip) else f for o, f in zip(outputs, fresh))
-        self._shapes = tuple((o.shape, o.dtype) if isinstance(o, Tensor) else None for o in fresh)
+        self._shapes = tuple((o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in fresh)
         _C._record_function(self, self._name, args, tracked)
         self._outputs = tuple(weakref.ref(o) if isinstance(o, Tensor) else None for o in fresh)
         return fresh if many else fresh[0]
@@ -136,7 +144,7 @@ class Function(FunctionCtx):
 
         if self._materialize:
             grads = tuple(
-                zeros(s[0], dtype=s[1]) if g is None and s is not None else g for g, s in zip(grads, self._shapes)
+                zeros(s[0], dtype=s[1], device=s[2]) if g is None and s is not None else g for g, s in zip(grads, self._shapes)
             )
         given = type(self).backward(self, *grads)
         if not isinstance(given, tuple):

@@ -34,7 +34,7 @@ T ac_f_result(ac_formula *c, int result); /* a saved result */
 /* The .grad that a gradient of this input may be added to right away (and then not given), or NULL:
  * where somebody watches (hooks, a graph, captured inputs), where there is none yet, or not in `dtype`. */
 T ac_f_sink(ac_formula *c, int input, ac_dtype dtype);
-static inline bool ac_f_has(const ac_formula *c, int input) { return c->node->saved[input].tensor != NULL; }
+static inline bool ac_f_has(const ac_formula *c, int input) { return c->node->saved[input].tensor || c->node->saved[input].packed; }
 static inline bool ac_f_wants(const ac_formula *c, int input) {
     return c->node->edges[input].node && !(input < 64 && (c->unneeded >> input & 1));
 }

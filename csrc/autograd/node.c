@@ -8,7 +8,9 @@
 static void drop_nothing(void *object) { (void)object; }
 static int run_no_hooks(void *hooks, ac_tensor **grads, int n) { return (void)hooks, (void)grads, (void)n, 0; }
 static int after_nothing(void *hooks, ac_tensor *leaf) { return (void)hooks, (void)leaf, 0; }
-ac_autograd_hooks ac_grad_hooks = {drop_nothing, run_no_hooks, after_nothing};
+static void *pack_nothing(ac_tensor *t) { return t; }
+static ac_tensor *unpack_nothing(void *packed) { return packed; }
+ac_autograd_hooks ac_grad_hooks = {drop_nothing, run_no_hooks, after_nothing, pack_nothing, unpack_nothing};
 
 _Thread_local ac_grad_mode ac_mode;
 
@@ -41,8 +43,11 @@ ac_node *ac_node_retain(ac_node *n) {
 
 void ac_node_free_saved(ac_node *n) {
     for (int i = 0; i < n->n_in + n->n_out; i++) {
-        n->released = n->released || n->saved[i].tensor;
+        void *packed = n->saved[i].packed;
+        n->released = n->released || n->saved[i].tensor || packed;
         ac_tensor_clear(&n->saved[i].tensor);
+        n->saved[i].packed = NULL;
+        if (packed) ac_grad_hooks.drop(packed);
         ac_node *history = n->saved[i].edge.node;
         n->saved[i].edge.node = NULL;
         if (history) ac_node_release(history);
@@ -197,11 +202,15 @@ int ac_save(ac_node *node, int slot, ac_tensor *t) {
         s->edge = (ac_edge){ac_node_retain(node->edges[slot].node), node->edges[slot].index};
     s->tensor = leaf ? ac_tensor_retain(t) : ac_tensor_alias(t);
     s->version = *ac_version(t);
-    return s->tensor ? 0 : -1;
+    if (!s->tensor || leaf || !ac_mode.packs) return s->tensor ? 0 : -1;
+    s->packed = ac_grad_hooks.pack(s->tensor);
+    ac_tensor_clear(&s->tensor);
+    return s->packed ? 0 : -1;
 }
 
-ac_tensor *ac_unpack(ac_node *node, int slot, bool graph) {
+static ac_tensor *unpack(ac_node *node, int slot) { /* new */
     ac_saved *s = &node->saved[slot];
+    if (s->packed) return ac_grad_hooks.unpack(s->packed);
     if (!s->tensor) {
         const char *why = node->released
                               ? "its saved tensors were freed by an earlier backward; pass retain_graph=True "
@@ -218,10 +227,17 @@ ac_tensor *ac_unpack(ac_node *node, int slot, bool graph) {
             node->name, ac_dtypes[s->tensor->dtype].name, ac_shape_text(s->tensor, text), *ac_version(s->tensor),
             s->version);
     }
+    return ac_tensor_retain(s->tensor);
+}
+
+ac_tensor *ac_unpack(ac_node *node, int slot, bool graph) {
+    ac_saved *s = &node->saved[slot];
+    ac_tensor *kept = unpack(node, slot);
     bool is_result = slot >= node->n_in;
     ac_node *history = is_result ? node : s->edge.node;
-    if (!graph || !history || (s->tensor->meta && s->tensor->meta->requires_grad)) return ac_tensor_retain(s->tensor);
-    ac_tensor *t = ac_tensor_alias(s->tensor);
+    if (!kept || !graph || !history || (!s->packed && kept->meta && kept->meta->requires_grad)) return kept;
+    ac_tensor *t = ac_tensor_alias(kept);
+    ac_tensor_release(kept);
     if (t && ac_set_history(t, history, is_result ? slot - node->n_in : s->edge.index) < 0) ac_tensor_clear(&t);
     return t;
 }

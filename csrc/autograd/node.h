@@ -19,7 +19,8 @@ typedef struct {
 
 /* A tensor that the forward kept, with the history it had then. */
 typedef struct {
-    ac_tensor *tensor; /* owned alias, or the leaf itself; NULL: not saved */
+    ac_tensor *tensor; /* owned alias, or the leaf itself; NULL: not saved, or packed */
+    void *packed;      /* owned: what a hook on saved tensors made of it */
     uint32_t version;  /* when it was saved; a difference later is an error */
     ac_edge edge;      /* its history, for gradients of gradients; of a result, empty: this node */
 } ac_saved;
@@ -64,6 +65,9 @@ typedef struct {
     int (*run_hooks)(void *hooks, ac_tensor **grads, int n);
     /* After a leaf's gradient was accumulated. */
     int (*after_accumulate)(void *hooks, ac_tensor *leaf);
+    /* What is kept instead of a tensor that backward wants, where ac_mode.packs; and the tensor (new) again. */
+    void *(*pack)(ac_tensor *t);
+    ac_tensor *(*unpack)(void *packed);
 } ac_autograd_hooks;
 extern ac_autograd_hooks ac_grad_hooks;
 
@@ -71,6 +75,7 @@ extern ac_autograd_hooks ac_grad_hooks;
 typedef struct {
     bool no_grad; /* grad mode is on by default */
     bool inference;
+    bool packs; /* hooks on saved tensors are there */
 } ac_grad_mode;
 extern _Thread_local ac_grad_mode ac_mode;
 static inline bool ac_grad_enabled(void) { return !ac_mode.no_grad; }

@@ -66,6 +66,72 @@ static int after_accumulate(void *hooks, ac_tensor *leaf) {
 
 static void drop(void *object) { Py_DECREF((PyObject *)object); }
 
+/* -- hooks on saved tensors --------------------------------------------------------------------------- */
+
+/* The pairs (pack, unpack) of this thread, innermost last. A packed tensor is (what pack made of it, unpack). */
+static _Thread_local PyObject *saved_hooks;
+
+static PyObject *pack_object(PyObject *tensor) {
+    PyObject *pair = PyList_GET_ITEM(saved_hooks, PyList_GET_SIZE(saved_hooks) - 1);
+    PyObject *made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(pair, 0), tensor, NULL);
+    PyObject *packed = made ? PyTuple_Pack(2, made, PyTuple_GET_ITEM(pair, 1)) : NULL;
+    Py_XDECREF(made);
+    return packed;
+}
+
+static PyObject *unpack_object(PyObject *packed) {
+    PyObject *made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(packed, 1), PyTuple_GET_ITEM(packed, 0), NULL);
+    if (made && !ac_is_tensor(made)) {
+        PyErr_Format(PyExc_TypeError, "saved_tensors_hooks: unpack_hook must return a Tensor, got %s",
+                     Py_TYPE(made)->tp_name);
+        Py_CLEAR(made);
+    }
+    return made;
+}
+
+static void *pack(ac_tensor *t) {
+    PyObject *tensor = ac_wrap_borrowed(t), *packed = tensor ? pack_object(tensor) : NULL;
+    Py_XDECREF(tensor);
+    return packed;
+}
+
+static ac_tensor *unpack(void *packed) {
+    PyObject *made = unpack_object(packed);
+    ac_tensor *t = made ? ac_tensor_retain(ac_unwrap(made)) : NULL;
+    Py_XDECREF(made);
+    return t;
+}
+
+/* _push_saved_hooks(pack, unpack) and _pop_saved_hooks() */
+static PyObject *push_saved_hooks(PyObject *module, PyObject *pair) {
+    (void)module;
+    if (PyTuple_GET_SIZE(pair) != 2) return PyErr_SetString(PyExc_TypeError, "expected two functions"), NULL;
+    if (!saved_hooks) saved_hooks = PyList_New(0);
+    if (!saved_hooks || PyList_Append(saved_hooks, pair) < 0) return NULL;
+    ac_mode.packs = true;
+    Py_RETURN_NONE;
+}
+static PyObject *pop_saved_hooks(PyObject *module, PyObject *nothing) {
+    (void)module, (void)nothing;
+    Py_ssize_t n = saved_hooks ? PyList_GET_SIZE(saved_hooks) : 0;
+    if (n == 0) return PyErr_SetString(PyExc_RuntimeError, "no hooks on saved tensors are set"), NULL;
+    ac_mode.packs = n > 1;
+    if (PyList_SetSlice(saved_hooks, n - 1, n, NULL) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* _pack_saved(tensor): the packed object, None where no hooks are set; _unpack_saved(packed) */
+static PyObject *pack_saved(PyObject *module, PyObject *tensor) {
+    (void)module;
+    return ac_mode.packs ? pack_object(tensor) : Py_NewRef(Py_None);
+}
+static PyObject *unpack_saved(PyObject *module, PyObject *packed) {
+    (void)module;
+    if (!PyTuple_Check(packed) || PyTuple_GET_SIZE(packed) != 2)
+        return PyErr_SetString(PyExc_TypeError, "expected what _pack_saved gave"), NULL;
+    return unpack_object(packed);
+}
+
 /* _hook_list(tensor): the list that its hooks live in, made when missing; and the index for it */
 static PyObject *hook_list(PyObject *module, PyObject *o) {
     (void)module;
@@ -356,6 +422,10 @@ static PyMethodDef functions[] = {
     {"_hook_list", hook_list, METH_O, NULL},
     {"_backward", backward, METH_VARARGS, NULL},
     {"_grad_fn", grad_fn, METH_O, NULL},
+    {"_push_saved_hooks", push_saved_hooks, METH_VARARGS, NULL},
+    {"_pop_saved_hooks", pop_saved_hooks, METH_NOARGS, NULL},
+    {"_pack_saved", pack_saved, METH_O, NULL},
+    {"_unpack_saved", unpack_saved, METH_O, NULL},
     {"_record_function", record_function, METH_VARARGS, NULL},
     {"_with_history", with_history, METH_VARARGS, NULL},
     {"is_grad_enabled", grad_enabled, METH_NOARGS, "Whether operations are recorded on this thread."},
@@ -369,6 +439,8 @@ int ac_autograd_init(PyObject *module) {
     ac_grad_hooks.drop = drop;
     ac_grad_hooks.run_hooks = run_hooks;
     ac_grad_hooks.after_accumulate = after_accumulate;
+    ac_grad_hooks.pack = pack;
+    ac_grad_hooks.unpack = unpack;
     ac_py->node = (PyTypeObject *)PyType_FromModuleAndSpec(module, &node_spec, NULL);
     if (!ac_py->node || PyModule_AddObjectRef(module, "Node", (PyObject *)ac_py->node) < 0) return -1;
     return PyModule_AddFunctions(module, functions);

@@ -1,0 +1,250 @@
+"""Activation checkpointing (Chen et al. 2016): regions whose intermediate results are not kept for backward but made again.
+
+The module is itself callable: ``ampc.utils.checkpoint(function, *args)`` is ``checkpoint.checkpoint(function, *args)``."""
+
+from __future__ import annotations
+
+import sys
+import types
+import warnings
+import weakref
+from contextlib import contextmanager, nullcontext
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from .. import _C, cuda
+from .. import _creation as make
+from ..amp.autocast_mode import autocast, is_autocast_enabled
+from ..autograd import Function, backward, enable_grad
+from ..autograd.graph import saved_tensors_hooks
+
+Tensor = _C.Tensor
+
+__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "noop_context_fn", "set_checkpoint_early_stop"]
+
+_stop_early = True
+
+
+class CheckpointError(RuntimeError):
+    """The second run of a region saved other tensors than the first, so it cannot stand in for it."""
+
+
+class _Enough(Exception):
+    """All that the first run saved is there again."""
+
+
+def noop_context_fn() -> Tuple[ContextManager, ContextManager]:
+    """Contexts of the first and of the second run that do nothing."""
+    return nullcontext(), nullcontext()
+
+
+@contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether a second run ends with the last tensor that is wanted (as it does) or runs to its end."""
+    global _stop_early
+    before, _stop_early = _stop_early, enable
+    try:
+        yield
+    finally:
+        _stop_early = before
+
+
+class _State:
+    """What a region ran under: autocast, and the random numbers it began with."""
+
+    def __init__(self, preserve_rng: bool) -> None:
+        self.autocasts = [(d, is_autocast_enabled(d), _C.get_autocast_dtype(d), _C.is_autocast_cache_enabled()) for d in ("cpu", "cuda")]
+        self.rng = _rng() if preserve_rng else None
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """The same state; random numbers then go on from where they are now."""
+        now = _rng()
+        try:
+            if self.rng is not None:
+                _set_rng(self.rng)
+            with enable_grad():
+                self._run = [autocast(d, dtype=dtype, enabled=on, cache_enabled=cache) for d, on, dtype, cache in self._regions()]
+                for region in self._run:
+                    region.__enter__()
+                try:
+                    yield
+                finally:
+                    for region in reversed(self._run):
+                        region.__exit__(None, None, None)
+        finally:
+            if self.rng is not None:
+                _set_rng(now)
+
+    def _regions(self) -> List[tuple]:
+        gpu = cuda.is_available()
+        return [r for r in self.autocasts if r[0] == "cpu" or gpu or r[1]]
+
+
+def _rng() -> Tuple[Any, List[Any]]:
+    return make.get_rng_state(), [cuda.get_rng_state(i) for i in range(cuda.device_count())] if cuda.is_initialized() else []
+
+
+def _set_rng(state: Tuple[Any, List[Any]]) -> None:
+    make.set_rng_state(state[0])
+    for i, s in enumerate(state[1]):
+        cuda.set_rng_state(s, i)
+
+
+# -- by hooks on what is saved -----------------------------------------------------------------------------------
+
+
+class _Slot:
+    """Stands for one saved tensor: its place in the order of saving. When backward lets go of it, so does the region."""
+
+    def __init__(self, region: _Region, place: int, looks: tuple) -> None:
+        self.region, self.place, self.looks = region, place, looks
+
+    def __del__(self) -> None:
+        self.region.made.pop(self.place, None)
+
+
+class _Region:
+    def __init__(self, function: Callable, args: tuple, kwargs: Dict[str, Any], preserve_rng: bool, again: ContextManager,
+                 check: bool, early: bool) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.state, self.again, self.check, self.early = _State(preserve_rng), again, check, early
+        self.slots: List[Any] = []  # weak references, in the order of saving
+        self.made: Dict[int, Tensor] = {}
+
+    def pack(self, t: Tensor) -> _Slot:
+        slot = _Slot(self, len(self.slots), (t.dtype, tuple(t.shape), str(t.device)))
+        self.slots.append(weakref.ref(slot))
+        return slot
+
+    def unpack(self, slot: _Slot) -> Tensor:
+        if slot.place not in self.made:
+            self.run_again()
+        return self.made[slot.place]
+
+    def run_again(self) -> None:
+        count = 0
+
+        def keep(t: Tensor) -> Tensor:
+            nonlocal count
+            if count >= len(self.slots):
+                raise CheckpointError(f"checkpoint: the second run saves more tensors than the {len(self.slots)} of the first")
+            slot = self.slots[count]()
+            looks = (t.dtype, tuple(t.shape), str(t.device))
+            if slot is not None:
+                if self.check and looks != slot.looks:
+                    raise CheckpointError(f"checkpoint: tensor {count} that is saved was {_text(slot.looks)} in the first run and is "
+                                          f"{_text(looks)} in the second; the function must do the same both times")
+                self.made[count] = t
+            count += 1
+            if count == len(self.slots) and self.early:
+                raise _Enough
+            return t
+
+        with self.state.again(), self.again, saved_tensors_hooks(keep, lambda t: t):
+            try:
+                self.function(*self.args, **self.kwargs)
+            except _Enough:
+                pass
+        if count < len(self.slots):
+            raise CheckpointError(f"checkpoint: the first run saved {len(self.slots)} tensors and the second {count}; the function must do the "
+                                  "same both times")
+
+
+def _text(looks: tuple) -> str:
+    return f"{looks[0].name} {list(looks[1])} on {looks[2]}"
+
+
+# -- by a backward inside backward ---------------------------------------------------------------------------------
+
+
+class _Reentrant(Function):
+    @staticmethod
+    def forward(ctx: Any, function: Callable, preserve_rng: bool, *args: Any) -> Any:
+        ctx.function, ctx.state = function, _State(preserve_rng)
+        ctx.others = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.save_for_backward(*[a for a in args if isinstance(a, Tensor)])
+        return function(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        if _C.is_grad_enabled():
+            raise RuntimeError("checkpoint: a graph of the gradient needs use_reentrant=False")
+        args = list(ctx.others)
+        for place, t in zip(ctx.places, ctx.saved_tensors):
+            args[place] = t.detach().requires_grad_(t.requires_grad)
+        with ctx.state.again():
+            results = ctx.function(*args)
+        results = results if isinstance(results, tuple) else (results,)
+        wanted = [(r, g) for r, g in zip(results, grads) if isinstance(r, Tensor) and r.requires_grad]
+        if not wanted:
+            raise RuntimeError("checkpoint: none of the region's results requires gradients, so it need not be checkpointed")
+        backward([r for r, _ in wanted], [g for _, g in wanted])
+        return (None, None, *[a.grad if isinstance(a, Tensor) else None for a in args])
+
+
+# -- the functions ---------------------------------------------------------------------------------------------------
+
+
+def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = None,
+               context_fn: Callable[[], Tuple[ContextManager, ContextManager]] = noop_context_fn, determinism_check: str = "default",
+               debug: bool = False, early_stop: bool = True, **kwargs: Any) -> Any:
+    """Runs ``function(*args, **kwargs)`` and keeps nothing of it for backward but the arguments: backward runs it again, under
+    the same autocast, with the same random numbers unless ``preserve_rng_state=False``.
+
+    use_reentrant       False (what None means, too): any graph, keyword arguments, ``autograd.grad`` and gradients of gradients.
+                        True: a backward inside backward; some tensor argument must require gradients, and ``.backward()`` be called
+    context_fn          gives two contexts, for the first and the second run
+    determinism_check   'default' compares shapes, dtypes and devices of both runs, 'none' does not
+    early_stop          the second run ends with the last tensor that is wanted
+
+    ValueError for arguments that do not go together; CheckpointError when the runs differ. Source: torch.utils.checkpoint."""
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"checkpoint: `determinism_check` must be 'default' or 'none', got {determinism_check!r}")
+    if use_reentrant:
+        if kwargs or context_fn is not noop_context_fn:
+            extra = ", ".join(kwargs) or "context_fn"
+            raise ValueError(f"checkpoint: use_reentrant=True takes no {extra}; use_reentrant=False does")
+        if _C.is_grad_enabled() and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            warnings.warn("checkpoint: no argument requires gradients, so nothing will reach the parameters; use_reentrant=False has no such "
+                          "need", stacklevel=2)
+        return _Reentrant.apply(function, preserve, *args)
+    first, second = context_fn()
+    if not _C.is_grad_enabled():
+        with first:
+            return function(*args, **kwargs)
+    region = _Region(function, args, kwargs, preserve, second, determinism_check == "default", early_stop and _stop_early)
+    with saved_tensors_hooks(region.pack, region.unpack), first:
+        return function(*args, **kwargs)
+
+
+def checkpoint_sequential(functions: Any, segments: int, input: Any, use_reentrant: Optional[bool] = None, **kwargs: Any) -> Any:
+    """Runs a Sequential, or a list of functions, in ``segments`` parts, all but the last of them checkpointed."""
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError(f"checkpoint_sequential: unexpected arguments {', '.join(kwargs)}")
+    if not isinstance(segments, int) or segments < 1:
+        raise ValueError(f"checkpoint_sequential: `segments` must be at least 1, got {segments!r}")
+    steps: Sequence[Callable] = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    size = max(len(steps) // segments, 1)
+
+    def run(first: int, last: int) -> Callable:
+        def part(x: Any) -> Any:
+            for step in steps[first:last]:
+                x = step(x)
+            return x
+        return part
+
+    borders = [i * size for i in range(min(segments, len(steps)))]
+    for first, last in zip(borders[:-1], borders[1:]):
+        input = checkpoint(run(first, last), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+    return run(borders[-1] if borders else 0, len(steps))(input)
+
+
+class _Callable(types.ModuleType):
+    def __call__(self, function: Callable, *args: Any, **kwargs: Any) -> Any:
+        return checkpoint(function, *args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable
