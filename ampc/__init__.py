@@ -34,6 +34,7 @@ from . import (
     linalg,
     nn,
     optim,
+    serialization,
     utils,
 )
 from ._C import (
@@ -138,6 +139,7 @@ from .amp.autocast_mode import (
     set_autocast_gpu_dtype,
 )
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .serialization import load, save
 
 __version__ = "0.1.0"
 

@@ -1,0 +1,122 @@
+"""Our files: safetensors, whose header's free text holds the structure."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import pickle
+from typing import Any, Dict, Tuple
+
+from .._C import Tensor
+from . import _structure
+from ._tensors import DTYPES, Collection, Library, Placer, from_bytes
+
+_KEY = "ampc"
+
+
+def _parts(obj: Any, protocol: int) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
+    """Tensors by name, and the header's text."""
+    tensors = Collection()
+    try:
+        about: Dict[str, Any] = {"structure": _structure.encode(obj, tensors)}
+    except _structure.NeedsPickle as needs:
+        tensors = Collection()
+        about = {"pickle": _pickled(obj, tensors, protocol), "tensors": [ref for _, ref, _ in tensors.found], "class": str(needs)}
+    named = tensors.stored()
+    return named, {_KEY: json.dumps({"version": 1, **about}, allow_nan=False, separators=(",", ":"))}
+
+
+def _specs(named: Dict[str, Tensor]) -> Dict[str, Any]:
+    import safetensors
+
+    if hasattr(safetensors, "TensorSpec"):
+        return {name: safetensors.TensorSpec(dtype=t.dtype.name, shape=list(t.shape), data_ptr=t.data_ptr(), data_len=t.numel() * t.element_size())
+                for name, t in named.items()}
+    from .. import uint8
+
+    return {name: {"dtype": t.dtype.name, "shape": list(t.shape), "data": t.reshape(-1).view(uint8).numpy().tobytes()} for name, t in named.items()}
+
+
+def write(obj: Any, path: str, protocol: int) -> None:
+    import safetensors
+
+    named, text = _parts(obj, protocol)
+    safetensors.serialize_file(_specs(named), path, text)
+
+
+def to_bytes(obj: Any, protocol: int) -> bytes:
+    import safetensors
+
+    named, text = _parts(obj, protocol)
+    return safetensors.serialize(_specs(named), text)
+
+
+def _header(data: bytes, name: str) -> Dict[str, Any]:
+    size = int.from_bytes(data[:8], "little") if len(data) >= 8 else len(data)
+    if len(data) < 8 or size > len(data) - 8 or data[8:9] != b"{":
+        raise RuntimeError(f"load: {name} is neither a file that ampc.save wrote, nor a safetensors file, nor torch's")
+    try:
+        return json.loads(data[8:8 + size])
+    except ValueError as error:
+        raise RuntimeError(f"load: {name} is damaged: {error}") from error
+
+
+def read(data: bytes, place: Placer, trusted: bool, name: str) -> Any:
+    header = _header(data, name)
+    import safetensors
+
+    try:
+        entries = safetensors.deserialize(data)
+    except safetensors.SafetensorError as error:
+        raise RuntimeError(f"load: {name} is damaged: {error}") from error
+    named = {}
+    for key, entry in entries:
+        if entry["dtype"] not in DTYPES:
+            raise RuntimeError(f"load: {name} holds {key!r} as {entry['dtype']}, a type that ampc has not")
+        named[key] = from_bytes(entry["data"], DTYPES[entry["dtype"]], tuple(entry["shape"]))
+    library = Library(named, place)
+    text = header.get("__metadata__", {}).get(_KEY)
+    if text is None:
+        return {key: library.get({"name": key}) for key in named}
+    about = json.loads(text)
+    if about["version"] != 1:
+        raise RuntimeError(f"load: {name} was saved by a later version of ampc (format {about['version']})")
+    if "structure" in about:
+        return _structure.decode(about["structure"], library)
+    if not trusted:
+        raise pickle.UnpicklingError(
+            f"load: {name} holds {about['class']}, which only unpickling brings back, and that runs whatever code the file asks for. If you "
+            "trust where it came from, pass weights_only=False; better, save a state_dict")
+    return _Unpickler(base64.b64decode(about["pickle"]), about["tensors"], library).load()
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: Any, tensors: Collection, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.tensors, self.places = tensors, {}  # type: Collection, Dict[int, int]
+
+    def persistent_id(self, obj: Any) -> Any:
+        if not isinstance(obj, Tensor):
+            return None
+        if id(obj) not in self.places:
+            self.places[id(obj)] = len(self.tensors.found)
+            _structure.tensor(obj, self.tensors, "tensor")
+        return self.places[id(obj)]
+
+
+def _pickled(obj: Any, tensors: Collection, protocol: int) -> str:
+    out = io.BytesIO()
+    _Pickler(out, tensors, protocol).dump(obj)
+    return base64.b64encode(out.getvalue()).decode("ascii")
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, refs: Any, library: Library) -> None:
+        super().__init__(io.BytesIO(data))
+        self.refs, self.library, self.made = refs, library, {}  # type: Any, Library, Dict[int, Tensor]
+
+    def persistent_load(self, place: Any) -> Tensor:
+        if place not in self.made:
+            self.made[place] = self.library.get(self.refs[place])
+        return self.made[place]
