@@ -138,14 +138,26 @@ from .amp.autocast_mode import (
     set_autocast_cpu_enabled,
     set_autocast_gpu_dtype,
 )
+from ._settings import (
+    are_deterministic_algorithms_enabled,
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_default_tensor_type,
+    set_float32_matmul_precision,
+    set_flush_denormal,
+    set_num_interop_threads,
+    use_deterministic_algorithms,
+)
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .compiler import compile
 from .serialization import load, save
 
 __version__ = "0.1.0"
 
 float, double, half = _C.float, _C.double, _C.half
 int, long, short = _C.int, _C.long, _C.short
-FloatTensor = Tensor
+newaxis = None
 inf, pi, e = 1e400, 3.141592653589793, 2.718281828459045
 nan = inf - inf
 
@@ -199,3 +211,26 @@ concat = concatenate = cat
 multiply, subtract, divide, true_divide = mul, sub, div, div
 absolute, negative, clip = abs, neg, clamp
 dropout = nn.functional.dropout
+batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_norm
+embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
+
+_LATER = frozenset({"accelerator", "compiler", "distributed", "distributions", "jit", "multiprocessing", "random", "types", "version"})  # modules
+
+
+def __getattr__(name: str) -> _Any:
+    """What scripts ask for now and then is loaded when they do."""
+    if name in _LATER:
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    if name.endswith("Tensor") and name[0] != "_":
+        from ._typed import types_of
+
+        globals().update(types_of("cpu"))
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> _Any:
+    return sorted({*globals(), *_LATER})

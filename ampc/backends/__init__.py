@@ -1,5 +1,8 @@
 """Switches of the backends, under torch's names."""
 
-from . import cuda, cudnn
+from . import cpu, cuda, cudnn
+from ._absent import install
 
-__all__ = ["cuda", "cudnn"]
+install(globals())
+
+__all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum", "quantized", "xeon"]  # noqa: F822

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import Iterator
+
 from .. import _C
 
 
@@ -25,5 +28,53 @@ class _Products:
             raise TypeError(f"allow_tf32 must be a bool, got {type(on).__name__}")
         _C._cuda_allow_tf32(on)
 
+    @property
+    def allow_fp16_reduced_precision_reduction(self) -> bool:
+        """False: products of 16-bit types are added up in float32. Setting it gives a leave that is not taken."""
+        return False
+
+    @allow_fp16_reduced_precision_reduction.setter
+    def allow_fp16_reduced_precision_reduction(self, on: object) -> None:
+        pass
+
+    allow_bf16_reduced_precision_reduction = allow_fp16_reduced_precision_reduction
+    allow_fp16_accumulation = allow_fp16_reduced_precision_reduction
+
 
 matmul = _Products()
+
+
+# -- attention: one way, whose kernels are chosen by the shapes; these say so --
+
+
+def flash_sdp_enabled() -> bool:
+    """False: no flash attention kernel of a library is used."""
+    return False
+
+
+def mem_efficient_sdp_enabled() -> bool:
+    """False."""
+    return False
+
+
+def cudnn_sdp_enabled() -> bool:
+    """False."""
+    return False
+
+
+def math_sdp_enabled() -> bool:
+    """True: attention is made of its parts on a GPU."""
+    return True
+
+
+def _leave(enabled: bool) -> None:
+    """Accepted; there is one way of attention on a GPU."""
+
+
+enable_flash_sdp = enable_mem_efficient_sdp = enable_math_sdp = enable_cudnn_sdp = _leave
+
+
+@contextmanager
+def sdp_kernel(enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True) -> Iterator[None]:
+    """Accepted; there is one way of attention on a GPU."""
+    yield

@@ -1,11 +1,11 @@
-"""Around training: loading data, checkpoints of activations. Each part is loaded when it is first asked for."""
+"""Around training: loading data, checkpoints of activations, writing for TensorBoard. Each part is loaded when it is first asked for."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "tensorboard"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,41 @@
+"""Tensor types by name, torch's older way: ``LongTensor([1, 2])``, ``FloatTensor(3, 4)``, ``isinstance(x, HalfTensor)``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _C
+from . import _creation as make
+from ._C import Tensor
+
+
+class TensorType(type):
+    """A name for tensors of one dtype on one kind of device."""
+
+    dtype: Any
+    on: str
+    type_name: str
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, Tensor) and x.dtype is cls.dtype and x.device.type == cls.on
+
+    def __call__(cls, *args: Any) -> Tensor:
+        """From sizes: a tensor of those, its values undefined; from a list, an array or a tensor: its values."""
+        if all(isinstance(a, int) and not isinstance(a, bool) for a in args):
+            return make.empty(*(args or (0,)), dtype=cls.dtype, device=cls.on)
+        if len(args) != 1:
+            raise TypeError(f"{cls.type_name}: expected sizes, or one list, array or tensor, got {len(args)} arguments")
+        if isinstance(args[0], Tensor):
+            return args[0].to(cls.on, cls.dtype)
+        return make.tensor(args[0], dtype=cls.dtype, device=cls.on)
+
+
+_KINDS = {"Half": _C.float16, "BFloat16": _C.bfloat16, "Float": _C.float32, "Double": _C.float64, "Byte": _C.uint8, "Char": _C.int8,
+          "Short": _C.int16, "Int": _C.int32, "Long": _C.int64, "Bool": _C.bool}
+
+
+def types_of(on: str) -> dict:
+    """The types of a device by name: HalfTensor and so on."""
+    prefix = "torch." if on == "cpu" else f"torch.{on}."
+    return {f"{kind}Tensor": TensorType(f"{kind}Tensor", (), {"dtype": dtype, "on": on, "type_name": f"{prefix}{kind}Tensor"})
+            for kind, dtype in _KINDS.items()}

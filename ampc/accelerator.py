@@ -1,0 +1,73 @@
+"""The accelerator of this machine, whichever it is: CUDA or none."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Union
+
+from . import cuda
+from ._device import device
+from .cuda import (
+    current_stream,
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    reset_peak_memory_stats,
+    set_stream,
+    synchronize,
+)
+from .cuda import device_count as _count
+
+__all__ = ["current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index", "empty_cache",
+           "get_memory_info", "is_available", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats",
+           "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream", "synchronize"]
+
+
+def current_accelerator(check_available: bool = False) -> Optional[device]:
+    """device('cuda'), or None where there is no GPU that can be used."""
+    return device("cuda") if cuda.is_available() else None
+
+
+def is_available() -> bool:
+    """Whether there is an accelerator."""
+    return cuda.is_available()
+
+
+def device_count() -> int:
+    """How many."""
+    return _count()
+
+
+def current_device_index() -> int:
+    """The number of the one that 'cuda' means."""
+    return cuda.current_device()
+
+
+def set_device_index(where: Union[int, str, device, None]) -> None:
+    """Makes 'cuda' mean this one."""
+    if where is not None:
+        cuda.set_device(where)
+
+
+current_device_idx, set_device_idx = current_device_index, set_device_index
+
+
+class device_index:
+    """Inside, 'cuda' means this GPU; None changes nothing."""
+
+    def __init__(self, device: Optional[int], /) -> None:
+        self.index = device
+
+    def __enter__(self) -> None:
+        self.before = cuda.current_device() if self.index is not None else None
+        set_device_index(self.index)
+
+    def __exit__(self, *exc: object) -> None:
+        set_device_index(self.before)
+
+
+def get_memory_info(where: Any = None) -> Dict[str, int]:
+    """Free and total bytes of the GPU's memory."""
+    return dict(zip(("free", "total"), cuda.mem_get_info(where)))

@@ -1,0 +1,41 @@
+"""torch.compile and torch.compiler: models and functions run as they are. There is nothing to compile, the core is."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Optional
+
+__all__ = ["compile", "disable", "is_compiling", "is_dynamo_compiling", "reset", "set_stance"]
+
+
+def compile(model: Optional[Callable] = None, **options: Any) -> Any:
+    """``model`` itself, also as a decorator with or without arguments. torch's options say how it would be translated, which
+    nothing here does. TypeError for what cannot be called."""
+    if model is None:
+        return lambda f: compile(f)
+    if not callable(model):
+        raise TypeError(f"compile: expected a module or a function, got {type(model).__name__}")
+    return model
+
+
+def disable(fn: Optional[Callable] = None, recursive: bool = True, *, reason: Optional[str] = None) -> Any:
+    """``fn`` itself."""
+    return fn if fn is not None else lambda f: f
+
+
+def is_compiling() -> bool:
+    """False."""
+    return False
+
+
+is_dynamo_compiling = is_compiling
+
+
+def reset() -> None:
+    """Does nothing: no translation is kept."""
+
+
+@contextmanager
+def set_stance(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """Does nothing."""
+    yield

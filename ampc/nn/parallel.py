@@ -1,0 +1,34 @@
+"""Data parallel modules, which on one device are the module they wrap. Several processes are not there yet."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from .module import Module
+
+__all__ = ["DataParallel", "DistributedDataParallel"]
+
+
+class DataParallel(Module):
+    """``module`` under the name that scripts for several GPUs know it by (parameters are named ``module.*``); it runs where its
+    parameters are. RuntimeError when more than one device is asked for."""
+
+    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+        super().__init__()
+        if device_ids is not None and len(device_ids) > 1:
+            raise RuntimeError(f"DataParallel: one device can be used, not {list(device_ids)}; data parallel is not there yet")
+        self.module, self.device_ids, self.output_device, self.dim = module, device_ids, output_device, dim
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
+
+
+class DistributedDataParallel(Module):
+    """RuntimeError: training in several processes is not there yet."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise RuntimeError("DistributedDataParallel: training in several processes is not there yet; run one process")

@@ -1,0 +1,259 @@
+"""What scripts ask of torch around training: distributions, switches, accelerators, decorators that pass through, TensorBoard."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import ampc
+from ampc import distributions as D
+
+R = np.random.default_rng(11)
+LOC, SCALE, LOGITS = R.standard_normal((3, 2)), np.exp(R.standard_normal((3, 2))), R.standard_normal((3, 4))
+PROBS = np.exp(LOGITS) / np.exp(LOGITS).sum(-1, keepdims=True)
+MAKE = {
+    "normal": (lambda d, a, b: d.Normal(a, b), [LOC, SCALE]), "normal of numbers": (lambda d, a: d.Normal(0.5, a), [SCALE]),
+    "bernoulli": (lambda d, a: d.Bernoulli(a), [PROBS]), "bernoulli of logits": (lambda d, a: d.Bernoulli(logits=a), [LOGITS]),
+    "categorical": (lambda d, a: d.Categorical(a), [3 * PROBS]), "categorical of logits": (lambda d, a: d.Categorical(logits=a), [LOGITS]),
+}
+
+
+def both(torch, name):
+    """ampc's and torch's, each with the leaves that it was made of."""
+    make, arrays = MAKE[name]
+    made = []
+    for T in (ampc, torch):
+        leaves = [T.tensor(a, requires_grad=True) for a in arrays]
+        made.append((make(T.distributions, *leaves), leaves))
+    return made
+
+
+def same(a, b, rtol=1e-9):
+    assert tuple(a.shape) == tuple(b.shape)
+    assert np.allclose(a.numpy(force=True), b.detach().numpy(), rtol=rtol, atol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_distributions(torch, name):
+    (mine, leaves), (theirs, others) = both(torch, name)
+    assert tuple(mine.batch_shape) == tuple(theirs.batch_shape) and tuple(mine.event_shape) == tuple(theirs.event_shape)
+    for what in ("mean", "variance", "stddev", "mode"):
+        same(getattr(mine, what), getattr(theirs, what))
+    draws = mine.sample((5,))
+    assert tuple(draws.shape) == tuple(theirs.sample((5,)).shape) and not draws.requires_grad
+    value = draws.numpy()
+    same(mine.log_prob(ampc.tensor(value)), theirs.log_prob(torch.tensor(value)))
+    same(mine.entropy(), theirs.entropy())
+    for d, T, given in ((mine, ampc, leaves), (theirs, torch, others)):
+        (d.log_prob(T.tensor(value)).sum() + d.entropy().sin().sum()).backward()
+        assert all(g.grad is not None for g in given)
+    for g, w in zip(leaves, others):
+        same(g.grad, w.grad)
+    wide, wide_theirs = mine.expand((2, *mine.batch_shape)), theirs.expand((2, *theirs.batch_shape))
+    same(wide.mean, wide_theirs.mean)
+    assert tuple(wide.sample((3,)).shape) == tuple(wide_theirs.sample((3,)).shape)
+    if mine.has_enumerate_support:
+        same(mine.enumerate_support(), theirs.enumerate_support())
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_samples_are_distributed_so(torch, name):
+    ampc.manual_seed(1)
+    (mine, _), _ = both(torch, name)
+    draws = mine.sample((40_000,)).double().numpy()
+    if name.startswith("categorical"):
+        for k in range(4):
+            p = mine.probs[..., k].numpy(force=True)
+            assert np.abs((draws == k).mean(0) - p).max() < 5 * math.sqrt(0.25 / 40_000)
+        return
+    mean, std = mine.mean.numpy(force=True), mine.stddev.numpy(force=True)
+    assert (np.abs(draws.mean(0) - mean) < 5 * std / 200).all()
+    assert np.allclose(draws.std(0), std, rtol=0.05)
+
+
+def test_divergences(torch):
+    for a, b in (("normal", "normal of numbers"), ("bernoulli", "bernoulli of logits"), ("categorical", "categorical of logits")):
+        (p, _), (pt, _) = both(torch, a)
+        (q, _), (qt, _) = both(torch, b)
+        same(D.kl_divergence(p, q), torch.distributions.kl_divergence(pt, qt))
+    certain = [T.distributions.Categorical(T.tensor([0.0, 0.5, 0.5])) for T in (ampc, torch)]
+    other = [T.distributions.Categorical(T.tensor([0.5, 0.5, 0.0])) for T in (ampc, torch)]
+    same(D.kl_divergence(certain[0], other[0]), torch.distributions.kl_divergence(certain[1], other[1]))
+    with pytest.raises(NotImplementedError, match="Normal and Categorical"):
+        D.kl_divergence(both(torch, "normal")[0][0], certain[0])
+
+    class Special(D.Normal):
+        pass
+
+    @D.register_kl(Special, D.Normal)
+    def special(p, q):
+        return p.loc * 0 + 7
+
+    n = D.Normal(0.0, 1.0)
+    assert float(D.kl_divergence(Special(0.0, 1.0), n)) == 7 and float(D.kl_divergence(n, n)) == 0
+
+
+def test_gradients_pass_through_draws(torch):
+    (mine, leaves), _ = both(torch, "normal")
+    ampc.manual_seed(2)
+    x = mine.rsample((6,))
+    x.sum().backward()
+    noise = (x.detach() - leaves[0].detach()) / leaves[1].detach()
+    assert np.allclose(leaves[0].grad.numpy(), 6) and np.allclose(leaves[1].grad.numpy(), noise.sum(0).numpy())
+
+
+def test_normal_probabilities(torch):
+    (mine, _), (theirs, _) = both(torch, "normal")
+    x = R.standard_normal((3, 2))
+    same(mine.cdf(ampc.tensor(x)), theirs.cdf(torch.tensor(x)))
+    p = R.random((3, 2))
+    same(mine.icdf(ampc.tensor(p)), theirs.icdf(torch.tensor(p)), 1e-7)
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda: D.Normal(0.0, -1.0), "`scale` must be greater than 0"), (lambda: D.Normal(float("nan"), 1.0), "`loc`"), (lambda: D.Bernoulli(1.5), r"in \[0, 1\]"),
+    (lambda: D.Bernoulli(), "one of them"), (lambda: D.Categorical(ampc.tensor([-1.0, 2.0])), "positive sum"), (lambda: D.Categorical(ampc.ones(3), ampc.ones(3)), "one of them"),
+    (lambda: D.Categorical(ampc.tensor(1.0)), "dimension of classes"), (lambda: D.Categorical(ampc.ones(3)).log_prob(ampc.tensor(3)), "whole number"),
+    (lambda: D.Bernoulli(0.5).log_prob(ampc.tensor(0.5)), "0 or 1"),
+])
+def test_distributions_check(call, text):
+    with pytest.raises(ValueError, match=text):
+        call()
+    assert math.isnan(float(D.Normal(0.0, float("nan"), validate_args=False).scale))
+
+
+# -- switches -----------------------------------------------------------------------------------------------------
+
+
+def test_switches():
+    assert ampc.get_float32_matmul_precision() == "highest"
+    ampc.set_float32_matmul_precision("high")
+    assert ampc.backends.cuda.matmul.allow_tf32 and ampc.get_float32_matmul_precision() == "high"
+    ampc.set_float32_matmul_precision("highest")
+    assert not ampc.backends.cuda.matmul.allow_tf32
+    with pytest.raises(ValueError, match="'highest', 'high' or 'medium'"):
+        ampc.set_float32_matmul_precision("low")
+    ampc.use_deterministic_algorithms(True, warn_only=True)
+    assert ampc.are_deterministic_algorithms_enabled() and ampc.is_deterministic_algorithms_warn_only_enabled()
+    ampc.use_deterministic_algorithms(True)
+    with ampc.backends.mkldnn.flags(enabled=False), ampc.backends.cuda.sdp_kernel(enable_flash=False):
+        ampc.backends.cudnn.benchmark = False
+    assert not ampc.backends.mps.is_available() and not ampc.backends.mkldnn.is_available() and ampc.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2", "AVX512")
+    import ampc.backends.mkl as mkl
+
+    from ampc.backends import mps, opt_einsum  # noqa: F401
+    assert not mkl.is_available()
+    ampc.set_default_device("cpu")
+    assert ampc.ones(1).device.type == "cpu"
+    ampc.set_default_tensor_type(ampc.DoubleTensor)
+    try:
+        assert ampc.ones(1).dtype is ampc.float64
+    finally:
+        ampc.set_default_tensor_type("torch.FloatTensor")
+    assert ampc.ones(1).dtype is ampc.float32
+    with pytest.raises(TypeError, match="floating point"):
+        ampc.set_default_tensor_type("torch.LongTensor")
+    with pytest.warns(UserWarning, match="one after another"):
+        ampc.set_num_interop_threads(4)
+
+
+def test_accelerator():
+    a = ampc.accelerator
+    assert a.is_available() == ampc.cuda.is_available() == (a.current_accelerator() is not None) and a.device_count() == ampc.cuda.device_count()
+    device = ampc.accelerator.current_accelerator().type if a.is_available() else "cpu"
+    assert ampc.ones(2, device=device).sum().item() == 2
+    a.synchronize()
+    with a.device_index(None):
+        a.empty_cache()
+
+
+def test_nothing_to_compile():
+    model = ampc.nn.Linear(2, 2)
+    assert ampc.compile(model) is model and ampc.compile(model, mode="max-autotune", fullgraph=True) is model
+
+    @ampc.compile
+    def f(x):
+        return x + 1
+
+    @ampc.compile(dynamic=True)
+    def g(x):
+        return x + 2
+
+    @ampc.jit.script
+    def h(x):
+        return x + 3
+
+    @ampc.jit.ignore
+    def i(x):
+        return x + 4
+
+    assert [k(ampc.zeros(1)).item() for k in (f, g, h, i)] == [1, 2, 3, 4]
+    assert ampc.jit.trace(model, ampc.ones(1, 2)) is model and not ampc.jit.is_scripting() and not ampc.compiler.is_compiling()
+    with pytest.raises(TypeError, match="module or a function"):
+        ampc.compile(5)
+    with pytest.raises(NotImplementedError, match="state_dict"):
+        ampc.jit.save(model, "x")
+
+
+def test_typed_names(torch):
+    for name in ("HalfTensor", "FloatTensor", "DoubleTensor", "ByteTensor", "CharTensor", "ShortTensor", "IntTensor", "LongTensor", "BoolTensor", "BFloat16Tensor"):
+        mine, theirs = getattr(ampc, name), getattr(torch, name)
+        a, b = mine([1, 0, 1]), theirs([1, 0, 1])
+        assert a.dtype.name == str(b.dtype)[6:] and a.tolist() == b.tolist() and mine(2, 3).shape == (2, 3) and isinstance(a, mine)
+        assert not isinstance(a, ampc.FloatTensor) or name == "FloatTensor"
+    with pytest.raises(AttributeError, match="FuzzyTensor"):
+        ampc.FuzzyTensor  # noqa: B018
+
+
+def test_random_is_forked():
+    ampc.manual_seed(5)
+    with ampc.random.fork_rng():
+        inside = ampc.rand(2)
+    assert ampc.equal(inside, ampc.rand(2))
+
+
+def test_one_process():
+    assert not ampc.distributed.is_available() and ampc.distributed.get_rank() == 0 and ampc.distributed.get_world_size() == 1
+    model = ampc.nn.DataParallel(ampc.nn.Linear(2, 3))
+    assert set(model.state_dict()) == {"module.weight", "module.bias"} and model(ampc.ones(1, 2)).shape == (1, 3)
+    for call in (lambda: ampc.nn.parallel.DistributedDataParallel(model), lambda: ampc.distributed.init_process_group("gloo"), lambda: ampc.nn.DataParallel(model, [0, 1])):
+        with pytest.raises(RuntimeError, match="not there yet"):
+            call()
+
+
+def test_multiprocessing():
+    code = "import ampc\nimport ampc.multiprocessing as mp\ndef f(i, q):\n    q.put(ampc.full((2,), float(i)).tolist())\n"
+    code += "if __name__ == '__main__':\n    q = mp.get_context('fork').SimpleQueue()\n    mp.spawn(f, (q,), 2, start_method='fork')\n    print(sorted([q.get(), q.get()]))\n"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split("\n")[0] == "[[0.0, 0.0], [1.0, 1.0]]"
+
+
+def test_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with ampc.utils.tensorboard.SummaryWriter(tmp_path) as writer:
+        for step in range(3):
+            writer.add_scalar("loss", ampc.tensor(1.5) * step, step)
+        writer.add_histogram("weights", ampc.randn(100), 1)
+        writer.add_text("note", "hello")
+        writer.add_image("picture", ampc.rand(3, 4, 5), 2)
+        writer.add_scalars("pair", {"a": 1.0, "b": 2.0}, 0)
+        with pytest.raises(ValueError, match="not one number"):
+            writer.add_scalar("loss", ampc.ones(2))
+        with pytest.raises(ValueError, match="not finite"):
+            writer.add_histogram("weights", ampc.tensor([float("nan")]))
+    found = EventAccumulator(str(tmp_path)).Reload()
+    assert [(e.step, e.value) for e in found.Scalars("loss")] == [(0, 0.0), (1, 1.5), (2, 3.0)]
+    assert found.Histograms("weights")[0].histogram_value.num == 100
+    (image,) = found.Images("picture")
+    assert (image.height, image.width, image.step) == (4, 5, 2)
+    assert {p.name for p in tmp_path.iterdir() if p.is_dir()} == {"pair_a", "pair_b"}
+
+
+def test_tensorboard_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install tensorboard"):
+        ampc.utils.tensorboard.SummaryWriter(tmp_path)
