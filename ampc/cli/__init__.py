@@ -8,6 +8,7 @@ from typing import List, Optional
 
 from .demo import add_demo
 from .info import info
+from .run import add_run
 
 
 def main(argv: Optional[List[str]] = None) -> int:
@@ -16,12 +17,12 @@ def main(argv: Optional[List[str]] = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("info", help="version, compiler, CPU features, BLAS, threads, CUDA").set_defaults(run=lambda args: print(info()))
     add_demo(commands)
+    add_run(commands)
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()
         return 2
-    args.run(args)
-    return 0
+    return args.run(args) or 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,29 @@
+"""``ampc run``: a script for torch, unmodified, on ampc."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+
+def add_run(commands: Any) -> None:
+    """Adds the subcommand."""
+    parser = commands.add_parser("run", help="run a script written for torch, unmodified", description="Runs a script with ampc in torch's place.")
+    parser.add_argument("--api", action="store_true", help="only read the script, and list the names of torch that ampc lacks")
+    parser.add_argument("--device", choices=["cpu"], help="cpu: the script sees no GPU")
+    parser.add_argument("script", help="the script, or with --api several")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.api:
+        from ..run import names
+
+        return names.report([args.script, *args.args])
+    if args.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first asked for
+    from ..run import script
+
+    return script.run(args.script, args.args)

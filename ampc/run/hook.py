@@ -1,0 +1,106 @@
+"""Imports of ``torch`` answered by ampc: the module, its submodules, and whoever asks whether torch is installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any, Iterable, List, Optional
+
+from .names import missing_text
+
+VERSION = "2.13.0"  # of the torch whose interface this is
+
+
+class _Torch(ModuleType):
+    """ampc under torch's name: what it is asked for is ampc's, but for its version."""
+
+    def __getattr__(self, name: str) -> Any:
+        import ampc
+
+        found = getattr(ampc, name, self)
+        if found is self:
+            raise AttributeError(missing_text(f"torch.{name}"))
+        return importlib.import_module(f"torch.{name}") if isinstance(found, ModuleType) and found.__name__ == f"ampc.{name}" else found
+
+    def __dir__(self) -> List[str]:
+        import ampc
+
+        return dir(ampc)
+
+
+class _Loader(importlib.abc.Loader):
+    """Makes ``torch``, and ``torch.x`` the very module ``ampc.x``."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        if spec.name == "torch":
+            import ampc
+
+            module = _Torch("torch", ampc.__doc__)
+            module.__version__ = VERSION  # type: ignore[attr-defined]
+            module.__file__ = ampc.__file__
+            return module
+        found = importlib.import_module("ampc" + spec.name[len("torch"):])
+        self.kept = found.__spec__, found.__loader__, found.__name__, found.__package__
+        return found
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The import system has written torch's names into ampc's module: they become ampc's again."""
+        if isinstance(module, _Torch):
+            module.__path__ = []  # a package, whose parts this finder finds
+            return
+        module.__spec__, module.__loader__, module.__name__, module.__package__ = self.kept
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """What importlib.metadata says of torch."""
+
+    def read_text(self, filename: str) -> Optional[str]:
+        if filename != "METADATA":
+            return None
+        return f"Metadata-Version: 2.1\nName: torch\nVersion: {VERSION}\nSummary: ampc, in torch's place\n"
+
+    def locate_file(self, path: Any) -> Any:
+        import ampc
+
+        return importlib.import_module("pathlib").Path(ampc.__file__).parent / path
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds ``torch`` and what of it ampc has."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
+        if fullname != "torch" and not fullname.startswith("torch."):
+            return None
+        ours = "ampc" + fullname[len("torch"):]
+        if fullname != "torch" and not _has_module(ours):
+            return None
+        return importlib.machinery.ModuleSpec(fullname, _Loader(), origin="ampc", is_package=True)
+
+    def find_distributions(self, context: Any = None) -> Iterable[importlib.metadata.Distribution]:
+        if context is None or context.name is None or context.name.lower() == "torch":
+            yield _Distribution()
+
+
+def _has_module(name: str) -> bool:
+    """Whether ampc has a module of this name; some have no file."""
+    if name in sys.modules:
+        return True
+    try:
+        importlib.import_module(name.rpartition(".")[0])
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (ImportError, AttributeError, ValueError):
+        return False
+
+
+def install() -> None:
+    """From here on this process has ampc in torch's place. RuntimeError when torch itself has been imported."""
+    there = sys.modules.get("torch")
+    if there is not None and not isinstance(there, _Torch):
+        raise RuntimeError("ampc run: torch itself is imported already in this process; start a fresh one")
+    if not any(isinstance(f, Finder) for f in sys.meta_path):
+        sys.meta_path.insert(0, Finder())

@@ -1,0 +1,150 @@
+"""Which names of torch ampc has: looked up one by one, and read off a script without running it."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+from types import ModuleType
+from typing import Any, List, NamedTuple, Optional, Set
+
+_NOTHING = object()
+
+
+def resolve(path: str) -> Any:
+    """What ``torch.a.b`` is in ampc; _NOTHING when it is not there."""
+    parts = path.split(".")
+    found: Any = importlib.import_module("ampc")
+    for i, part in enumerate(parts[1:], 1):
+        inside = found
+        found = getattr(inside, part, _NOTHING)
+        if found is _NOTHING and isinstance(inside, ModuleType):
+            try:
+                found = importlib.import_module(".".join(["ampc", *parts[1:i + 1]]))
+            except ImportError:
+                return _NOTHING
+        if found is _NOTHING:
+            return _NOTHING
+    return found
+
+
+def has(path: str) -> bool:
+    """Whether ampc has ``torch.a.b``."""
+    return resolve(path) is not _NOTHING
+
+
+def nearest(path: str) -> Optional[str]:
+    """The name most like ``torch.a.b`` among those that ampc has in the same place, or one of the same name elsewhere."""
+    where, _, name = path.rpartition(".")
+    place = resolve(where) if where else _NOTHING
+    if place is _NOTHING:
+        return nearest(where) if "." in where else None
+    names = [n for n in dir(place) if not n.startswith("_")]
+    close = difflib.get_close_matches(name, names, 1, 0.75)
+    if close:
+        return f"{where}.{close[0]}"
+    for other in ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "torch.linalg"):
+        if other != where and name in dir(resolve(other)):
+            return f"{other}.{name}"
+    return None
+
+
+def missing_text(path: str) -> str:
+    """The message for a name that is missing."""
+    like = nearest(path)
+    return f"{path} is not in ampc" + (f"; the nearest that is: {like}" if like else "")
+
+
+class Missing(NamedTuple):
+    """A use of a name that ampc lacks."""
+
+    file: str
+    line: int
+    name: str
+
+    def __str__(self) -> str:
+        like = nearest(self.name)
+        return f"{self.file}:{self.line}: {self.name}" + (f" (nearest: {like})" if like else "")
+
+
+class _Reader(ast.NodeVisitor):
+    """Follows what names mean torch, or something in it, and notes the longest chains of attributes on them."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.means: dict[str, str] = {}
+        self.found: List[Missing] = []
+        self.seen: Set[Missing] = set()
+        self.used = 0
+
+    def note(self, path: str, line: int) -> None:
+        self.used += 1
+        parts = path.split(".")
+        for end in range(2, len(parts) + 1):
+            value = resolve(".".join(parts[:end]))
+            if value is _NOTHING:
+                missing = Missing(self.file, line, ".".join(parts[:end]))
+                if missing not in self.seen:
+                    self.seen.add(missing)
+                    self.found.append(missing)
+                return
+            if not isinstance(value, (ModuleType, type)):
+                return  # what an object has, this reader cannot know
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for name in node.names:
+            path = _as_torch(name.name)
+            if path is None:
+                continue
+            self.means[name.asname or name.name.split(".")[0]] = path if name.asname else "torch"
+            if path != "torch":
+                self.note(path, node.lineno)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        path = _as_torch(node.module or "") if node.level == 0 else None
+        if path is None:
+            return
+        for name in node.names:
+            if name.name == "*":
+                continue
+            self.means[name.asname or name.name] = f"{path}.{name.name}"
+            self.note(f"{path}.{name.name}", node.lineno)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        chain, at = [node.attr], node.value
+        while isinstance(at, ast.Attribute):
+            chain.append(at.attr)
+            at = at.value
+        if isinstance(at, ast.Name) and at.id in self.means:
+            self.note(".".join([self.means[at.id], *reversed(chain)]), node.lineno)
+        else:
+            self.visit(at)
+
+
+def _as_torch(module: str) -> Optional[str]:
+    for name in ("torch", "ampc"):
+        if module == name or module.startswith(name + "."):
+            return "torch" + module[len(name):]
+    return None
+
+
+def read(source: str, file: str) -> _Reader:
+    """The uses of torch's names in a script's text. SyntaxError as Python gives it."""
+    reader = _Reader(file)
+    reader.visit(ast.parse(source, file))
+    return reader
+
+
+def report(files: List[str]) -> int:
+    """Prints, for each use of a name that ampc lacks, file, line and name; returns 0 when all are there, else 1."""
+    status = 0
+    for file in files:
+        with open(file, encoding="utf-8") as f:
+            reader = read(f.read(), file)
+        for missing in sorted(reader.found, key=lambda m: m.line):
+            print(missing)
+        if reader.found:
+            status = 1
+        else:
+            print(f"{file}: {reader.used} uses of torch's names, all of them in ampc")
+    return status

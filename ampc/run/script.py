@@ -1,0 +1,75 @@
+"""Running a script as Python would: sys.argv, sys.path, ``__main__``, tracebacks that begin in the script."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sys
+import traceback
+from types import ModuleType, TracebackType
+from typing import List, Optional
+
+from . import hook
+from .names import missing_text
+
+
+def run(path: str, args: List[str]) -> int:
+    """Runs the file at ``path`` as ``__main__`` with ampc in torch's place; the status to exit with. What ends the script ends it
+    the same way: SystemExit passes on, another exception prints the script's traceback and gives 1."""
+    hook.install()
+    try:
+        with open(path, "rb") as f:
+            source = f.read()
+    except OSError as error:
+        print(f"ampc run: {path}: {error.strerror}", file=sys.stderr)
+        return 2
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=builtins, __spec__=None, __cached__=None)
+    sys.modules["__main__"] = main
+    sys.argv[:] = [path, *args]
+    sys.path[0:0] = [os.path.dirname(os.path.abspath(path))]
+    try:
+        exec(compile(source, path, "exec"), main.__dict__)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        error.__traceback__ = _from_script(error.__traceback__, path)
+        sys.excepthook(type(error), error, error.__traceback__)
+        _advise(error)
+        return 1
+    return 0
+
+
+def _from_script(trace: Optional[TracebackType], path: str) -> Optional[TracebackType]:
+    """Without the frames that led to the script; a script that does not compile has none."""
+    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+        trace = trace.tb_next
+    return trace
+
+
+def _advise(error: BaseException) -> None:
+    """What Python's own message does not say of a name that ampc lacks."""
+    text = None
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("torch."):
+        text = missing_text(str(error.name))
+    elif isinstance(error, ImportError) and (error.name or "").split(".")[0] in ("ampc", "torch") and "is not in ampc" not in str(error):
+        name = getattr(error, "name_from", None) or str(error).split("'")[1] if "'" in str(error) else ""
+        text = missing_text(f"torch{(error.name or '')[4 if (error.name or '').startswith('ampc') else 5:]}.{name}")
+    elif isinstance(error, AttributeError) and "is not in ampc" not in str(error):
+        obj = getattr(error, "obj", None)
+        kind = obj if isinstance(obj, type) else type(obj)
+        if isinstance(obj, ModuleType) and obj.__name__.split(".")[0] == "ampc":
+            text = missing_text(f"torch{obj.__name__[4:]}.{error.name}")
+        elif kind.__module__.split(".")[0] == "ampc" and getattr(error, "name", None):
+            text = missing_text(_path_of(kind) + "." + str(error.name))
+    if text:
+        frames = traceback.extract_tb(error.__traceback__)
+        last = next((f for f in reversed(frames) if f.filename == sys.argv[0]), frames[-1] if frames else None)
+        print(f"ampc: {last.filename}:{last.lineno}: {text}" if last else f"ampc: {text}", file=sys.stderr)
+
+
+def _path_of(kind: type) -> str:
+    if kind.__name__ in ("Tensor", "Parameter"):
+        return "torch.Tensor"
+    place = kind.__module__.split(".")[1:2]
+    return ".".join(["torch", *place, kind.__name__])

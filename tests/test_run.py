@@ -1,0 +1,167 @@
+"""``ampc run``: scripts for torch as they are, names that are missing, and reading a script without running it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import ampc
+
+TRAIN = '''
+"""Trains a little network."""
+import sys
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+from torch.optim.lr_scheduler import StepLR
+from torch import optim, Tensor as T
+
+def main():
+    torch.manual_seed(int(sys.argv[1]))
+    x = torch.randn(64, 4)
+    data = DataLoader(TensorDataset(x, (x.sum(1) > 0).long()), batch_size=16)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    optimizer = optim.SGD(model.parameters(), lr=0.5)
+    schedule, scaler = StepLR(optimizer, 5), torch.amp.GradScaler("cpu")
+    for epoch in range(20):
+        for inputs, targets in data:
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = F.cross_entropy(model(inputs), targets)
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        schedule.step()
+    assert isinstance(loss, torch.Tensor) and isinstance(loss, T)
+    print(__name__, sys.argv[1:], loss.item() < 0.5, sys.modules["__main__"].main is main, __doc__)
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def run(tmp_path, text, *args, before=(), env=None):
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    return subprocess.run([sys.executable, "-m", "ampc", "run", *before, str(script), *args], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **(env or {})})
+
+
+def test_a_script_runs(tmp_path):
+    got = run(tmp_path, TRAIN, "3", "--flag")
+    assert got.returncode == 0, got.stderr
+    assert got.stdout == "__main__ ['3', '--flag'] True True Trains a little network.\n"
+
+
+def test_whoever_looks_for_torch_finds_ampc(tmp_path):
+    got = run(tmp_path, """
+        import importlib, importlib.metadata, importlib.util, pickle, sys
+        assert importlib.util.find_spec("torch") is not None and importlib.metadata.version("torch") == "2.13.0"
+        assert importlib.util.find_spec("torch.fft") is None and importlib.util.find_spec("torch.nn.functional") is not None
+        assert importlib.metadata.distribution("torch").metadata["Name"] == "torch"
+        import torch, ampc
+        import torch.nn.functional as F
+        from torch.nn.utils.rnn import pad_sequence
+        import torch.backends.cudnn as cudnn
+        cudnn.benchmark = True
+        assert torch.nn is ampc.nn and F is ampc.nn.functional and torch.Tensor is ampc.Tensor and sys.modules["torch.nn"] is ampc.nn
+        assert ampc.nn.__name__ == "ampc.nn" and ampc.nn.__spec__.name == "ampc.nn"
+        assert torch.__version__ == "2.13.0" and torch.version.cuda is None and not hasattr(torch, "fft")
+        assert torch.optim.lr_scheduler.StepLR is ampc.optim.lr_scheduler.StepLR and torch.distributions.Normal(0., 1.).sample().shape == ()
+        assert type(pickle.loads(pickle.dumps(torch.nn.Linear(2, 2)))) is torch.nn.Linear
+        try:
+            import torch.fft
+        except ImportError:
+            print("no fft")
+        assert all(n.split(".")[0] != "torch" or "ampc" in repr(m) or n == "torch" for n, m in sys.modules.items())
+    """.replace("\n        ", "\n"))
+    assert got.returncode == 0, got.stderr
+    assert got.stdout == "no fft\n"
+
+
+def test_einops(tmp_path):
+    pytest.importorskip("einops")
+    got = run(tmp_path, "import torch\nfrom einops import rearrange, reduce\nfrom einops.layers.torch import Rearrange\n"
+              "x = torch.arange(24.0, requires_grad=True).reshape(2, 3, 4)\ny = rearrange(x, 'b c w -> b (c w)')\nprint(type(y) is torch.Tensor, tuple(y.shape), "
+              "tuple(reduce(x, 'b c w -> b c', 'mean').shape), tuple(torch.nn.Sequential(Rearrange('b c w -> (b c) w'))(x).shape))\n")
+    assert got.returncode == 0, got.stderr
+    assert got.stdout == "True (2, 12) (2, 3) (6, 4)\n"
+
+
+MISSING = [
+    ("torch.scatter_reduc", "torch.scatter_reduc is not in ampc; the nearest that is: torch.scatter_reduce"), ("torch.nn.Conv2D(1, 1, 1)", "torch.nn.Conv2d"),
+    ("from torch.nn import Conv2D", "script.py:2: torch.nn.Conv2D is not in ampc; the nearest that is: torch.nn.Conv2d"), ("import torch.fft", "script.py:2: torch.fft is not in ampc"),
+    ("torch.ones(2).new_onez()", "script.py:2: torch.Tensor.new_onez is not in ampc; the nearest that is: torch.Tensor.new_ones"), ("torch.nn.functional.Linear", "torch.nn.Linear"),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), MISSING, ids=[m[0] for m in MISSING])
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="exceptions know of the object from 3.10 on")
+def test_missing_names(line, text, tmp_path):
+    got = run(tmp_path, f"import torch\n{line}\n")
+    assert got.returncode == 1 and text in got.stderr
+    frames = [row for row in got.stderr.split("\n") if row.startswith('  File "')]
+    assert f'File "{tmp_path}/script.py", line 2' in frames[0]  # nothing of ours before the script
+
+
+def test_scripts_end_as_they_want(tmp_path):
+    assert run(tmp_path, "import sys\nsys.exit(3)").returncode == 3
+    got = run(tmp_path, "raise ValueError('own')")
+    assert got.returncode == 1 and got.stderr.endswith("ValueError: own\n") and "ampc/run" not in got.stderr
+    got = run(tmp_path, "def f(:\n")
+    assert got.returncode == 1 and "SyntaxError" in got.stderr
+    got = subprocess.run([sys.executable, "-m", "ampc", "run", str(tmp_path / "none.py")], capture_output=True, text=True)
+    assert got.returncode == 2 and "none.py: No such file" in got.stderr
+
+
+def test_on_the_cpu(tmp_path):
+    got = run(tmp_path, "import torch\nprint(torch.cuda.is_available(), torch.cuda.device_count())", before=("--device", "cpu"))
+    assert got.stdout == "False 0\n", got.stderr
+
+
+def test_neighbours_are_imported(tmp_path):
+    (tmp_path / "model.py").write_text("from torch import nn\nclass Net(nn.Module):\n    pass\n")
+    got = run(tmp_path, "from model import Net\nimport torch\nprint(isinstance(Net(), torch.nn.Module))")
+    assert got.stdout == "True\n", got.stderr
+
+
+def test_torch_itself_must_not_be_there(torch, tmp_path):
+    code = "import torch\nfrom ampc.run import hook\nhook.install()"
+    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "torch itself is imported already" in got.stderr
+
+
+SCRIPT = """import torch
+import torch.nn as nn, numpy as np
+from torch.nn import functional as F, Linear as L
+import ampc as other
+import torch.fft
+x = torch.ones(2).anything_at_all().more
+y = torch.complex_exp(x) + F.relu(x) + F.conv9d(x)
+class Net(nn.Module):
+    layer = nn.Lineer(2, 3)
+    def forward(self, x):
+        return torch.nn.functional.silu(x, inplace=True) + np.nothing + other.nn.Nothing()
+from torch.utils.data import DataLoder
+torch.Tensor.no_such_method
+"""
+
+
+def test_reading_a_script(tmp_path):
+    got = run(tmp_path, SCRIPT, before=("--api",))
+    file = tmp_path / "script.py"
+    rows = [row.partition(" (")[0].replace(str(file), "") for row in got.stdout.split("\n")[:-1]]
+    assert got.returncode == 1 and rows == [":5: torch.fft", ":7: torch.complex_exp", ":7: torch.nn.functional.conv9d", ":9: torch.nn.Lineer", ":11: torch.nn.Nothing",
+                                            ":12: torch.utils.data.DataLoder", ":13: torch.Tensor.no_such_method"]
+    assert "torch.nn.Lineer (nearest: torch.nn.Linear)" in got.stdout and "(nearest: torch.utils.data.DataLoader)" in got.stdout
+    got = run(tmp_path, TRAIN, before=("--api",))
+    assert got.returncode == 0 and "all of them in ampc" in got.stdout
+
+
+def test_nearest_names():
+    from ampc.run import names
+
+    assert names.has("torch.nn.functional.relu") and names.has("torch.optim.lr_scheduler.StepLR") and not names.has("torch.nn.nothing.more")
+    assert names.nearest("torch.nn.MultiHeadAttention") == "torch.nn.MultiheadAttention" and names.nearest("torch.qqqqqq") is None
+    assert ampc.nn.__name__ == "ampc.nn"
