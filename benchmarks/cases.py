@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
+from models import MODELS, model_step
+
 
 @dataclass(frozen=True)
 class Case:
@@ -60,6 +62,12 @@ CASES = [
       for what, size, text in (("add", 6.0, "`x += y`"), ("gelu", 4.0, "GELU"), ("softmax", 4.0, "softmax in rows of 1024"),
                                ("layer_norm", 4.0, "layer_norm in rows of 1024"), ("cross_entropy", 2.0, "cross-entropy, 1024 classes,"),
                                ("dropout", 4.0, "dropout"))),
+    *(Case(f"{name}{suffix}", f"{text}, {how}: training step", bound, repeats, limit, 3 * macs * 2)
+      for name, text, bound, repeats, macs in (
+          ("lstm", "LSTM, 2 layers of 256, 32 sequences of 64 steps", 0.7, 4, 2048 * (4 * 512 * 256 * 2 + 256 * 64)),
+          ("gpt", "GPT, 3 blocks 128 wide, 16 sequences of 128", 0.6, 8, 2048 * (3 * (12 * 128 * 128 + 2 * 128 * 128) + 128 * 128)),
+          ("resnet20", "ResNet-20, 32 images of 32x32", 0.8, 4, 32 * 40.6e6))
+      for suffix, how, limit in (("", "float32", F32), ("-bf16", "bfloat16 autocast", BF16))),
     Case("cast", "cast of 64 Mi numbers, float32 to float16", 1.0, 1, COPY, 6.0 * (1 << 26)),
 ]
 
@@ -203,6 +211,8 @@ def make(T: Any, name: str) -> Callable[[], Any]:
     if kind == "cast":
         wide = T.ones(1 << 26)
         return lambda: wide.to(T.float16)
+    if kind in MODELS:
+        return model_step(T, kind, rest == "bf16")
     if kind == "fp16":
         return scaled_step(T, int(rest))
     if kind == "adamw":
