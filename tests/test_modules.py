@@ -25,7 +25,7 @@ LAYERS = [  # how it is made, shapes of its inputs
     ("ConstantPad1d(2, 1.5)", [X1]), ("ConstantPad2d((1, 2, 0, 3), 0.5)", [X2]), ("ConstantPad3d(1, -1.0)", [X3]), ("ZeroPad1d(1)", [X1]), ("ZeroPad2d((1, 0, 2, 1))", [X2]), ("ZeroPad3d(1)", [X3]),
     ("ReflectionPad1d(2)", [X1]), ("ReflectionPad2d((1, 2, 3, 0))", [X2]), ("ReflectionPad3d(1)", [X3]), ("ReplicationPad1d(2)", [X1]), ("ReplicationPad2d(1)", [X2]), ("ReplicationPad3d(2)", [X3]),
     ("CircularPad1d(2)", [X1]), ("CircularPad2d((1, 2, 0, 3))", [X2]), ("CircularPad3d(1)", [X3]),
-    ("BatchNorm1d(6)", [X1]), ("BatchNorm1d(6, eps=1e-3, momentum=None)", [(5, 6)]), ("BatchNorm2d(6, affine=False)", [X2]), ("BatchNorm3d(6, track_running_stats=False)", [X3]),
+    ("BatchNorm1d(6)", [X1]), ("BatchNorm1d(6, eps=1e-3, momentum=None)", [(5, 6)]), ("BatchNorm2d(6, affine=False)", [X2]), ("BatchNorm3d(6, track_running_stats=False)", [X3]), ("SyncBatchNorm(6, affine=False)", [X2]),
     ("InstanceNorm1d(6, affine=True)", [X1]), ("InstanceNorm2d(6, track_running_stats=True, momentum=0.3)", [X2]), ("InstanceNorm2d(6)", [X2[1:]]), ("InstanceNorm3d(6)", [X3]),
     ("LayerNorm([9, 10])", [X2]), ("LayerNorm(10, elementwise_affine=False)", [X2]), ("RMSNorm([9, 10])", [X2]), ("RMSNorm(10, eps=1e-3, elementwise_affine=False)", [X2]),
     ("GroupNorm(3, 6)", [X2]), ("GroupNorm(2, 6, affine=False)", [X1]), ("LocalResponseNorm(3, alpha=0.1)", [X2]),

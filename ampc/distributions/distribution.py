@@ -105,3 +105,8 @@ def broadcast(*values: Any) -> Tuple[Tensor, ...]:
     tensors = [v if isinstance(v, Tensor) else make.tensor(float(v), dtype=dtype, device=device) for v in values]
     return tuple(broadcast_tensors(*tensors))
 
+
+def inside(probs: Tensor) -> Tensor:
+    """Away from 0 and 1, where logarithms end."""
+    eps = float(make.finfo(probs.dtype).eps)
+    return probs.clamp(eps, 1 - eps)

@@ -7,8 +7,10 @@ from typing import Any, Callable, Dict, Tuple
 
 from .._C import Tensor
 from ..nn import functional as F
+from .bernoulli import Bernoulli
+from .categorical import Categorical
 from .distribution import Distribution
-from .families import Bernoulli, Categorical, Normal
+from .normal import Normal
 
 _FORMULAS: Dict[Tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 

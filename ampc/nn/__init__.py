@@ -6,7 +6,7 @@ from .modules import *  # noqa: F403
 from .modules import __all__ as _modules
 from .parameter import Buffer, Parameter
 
-from . import parallel, utils  # isort: skip  # these are made of modules
+from . import attention, parallel, utils  # isort: skip  # these are made of modules
 from .parallel import DataParallel
 
-__all__ = ["Buffer", "DataParallel", "Module", "Parameter", "functional", "init", "parallel", "utils", *_modules]
+__all__ = ["Buffer", "DataParallel", "Module", "Parameter", "attention", "functional", "init", "parallel", "utils", *_modules]

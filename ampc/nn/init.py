@@ -121,3 +121,67 @@ def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinea
     if tensor.numel() == 0:
         return tensor
     return tensor.normal_(0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator=generator)
+
+
+@no_grad()
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+    """A random matrix [rows, everything else] whose rows, or columns where they are fewer, are orthonormal, times ``gain`` (Saxe et
+    al. 2013). ValueError below 2 dimensions."""
+    from .. import linalg
+
+    if tensor.ndim < 2:
+        raise ValueError(f"orthogonal_: needs at least 2 dimensions, got shape {list(tensor.shape)}")
+    if tensor.numel() == 0:
+        return tensor
+    rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
+    wide = tensor.dtype if tensor.dtype == _C.float64 else _C.float32
+    flat = make.empty(max(rows, cols), min(rows, cols), dtype=wide, device=tensor.device).normal_(generator=generator)
+    q, r = linalg.qr(flat)
+    q = q * r.diagonal().sign()  # uniform over all orthogonal matrices
+    return tensor.copy_((q.t() if rows < cols else q).reshape(tensor.shape) * gain)
+
+
+@no_grad()
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """The weight [out, in, ...] of a convolution that hands its inputs on, in each of ``groups`` as many as there are outputs.
+    ValueError for other than 3 to 5 dimensions, or outputs that the groups do not divide."""
+    if tensor.ndim not in (3, 4, 5):
+        raise ValueError(f"dirac_: needs the weight of a convolution, of 3 to 5 dimensions, got shape {list(tensor.shape)}")
+    if tensor.shape[0] % groups:
+        raise ValueError(f"dirac_: {tensor.shape[0]} outputs do not divide into {groups} groups")
+    tensor.zero_()
+    each = tensor.shape[0] // groups
+    middle = tuple(n // 2 for n in tensor.shape[2:])
+    for g in range(groups):
+        for i in range(min(each, tensor.shape[1])):
+            place = (g * each + i, i, *middle)
+            tensor[place] = 1
+    return tensor
+
+
+@no_grad()
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """A matrix, normal, with a share ``sparsity`` of each column zero (Martens 2010). ValueError for other than 2 dimensions."""
+    if tensor.ndim != 2:
+        raise ValueError(f"sparse_: needs 2 dimensions, got shape {list(tensor.shape)}")
+    zeros = math.ceil(sparsity * tensor.shape[0])
+    tensor.normal_(0, std, generator=generator)
+    for col in range(tensor.shape[1]):
+        tensor[make.randperm(tensor.shape[0])[:zeros], col] = 0
+    return tensor
+
+
+def _older(f: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Tensor:
+        import warnings
+
+        warnings.warn(f"nn.init.{f.__name__[:-1]} is the older name of nn.init.{f.__name__}", FutureWarning, stacklevel=2)
+        return f(*args, **kwargs)
+
+    call.__name__, call.__doc__ = f.__name__[:-1], f.__doc__
+    return call
+
+
+uniform, normal, constant, eye, dirac, sparse = (_older(f) for f in (uniform_, normal_, constant_, eye_, dirac_, sparse_))
+xavier_uniform, xavier_normal, orthogonal = (_older(f) for f in (xavier_uniform_, xavier_normal_, orthogonal_))
+kaiming_uniform, kaiming_normal = (_older(f) for f in (kaiming_uniform_, kaiming_normal_))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import sys
 from types import ModuleType
 from typing import Any, List, NamedTuple, Optional, Set
 
@@ -136,15 +137,21 @@ def read(source: str, file: str) -> _Reader:
 
 
 def report(files: List[str]) -> int:
-    """Prints, for each use of a name that ampc lacks, file, line and name; returns 0 when all are there, else 1."""
+    """Prints, for each use of a name that ampc lacks, file, line and name; returns 0 when all are there, 1 when not, 2 for
+    a file that cannot be read."""
     status = 0
     for file in files:
-        with open(file, encoding="utf-8") as f:
-            reader = read(f.read(), file)
+        try:
+            with open(file, encoding="utf-8") as f:
+                reader = read(f.read(), file)
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            print(f"{file}: {error}", file=sys.stderr)
+            status = 2
+            continue
         for missing in sorted(reader.found, key=lambda m: m.line):
             print(missing)
         if reader.found:
-            status = 1
+            status = max(status, 1)
         else:
             print(f"{file}: {reader.used} uses of torch's names, all of them in ampc")
     return status

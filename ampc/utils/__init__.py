@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["checkpoint", "data", "tensorboard"]
+__all__ = ["_pytree", "checkpoint", "data", "model_zoo", "tensorboard"]
 
 
 def __getattr__(name: str) -> Any:

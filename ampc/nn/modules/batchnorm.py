@@ -76,3 +76,19 @@ class BatchNorm3d(_BatchNorm):
     """Of [N, C, D, H, W], over all but C; see ``_BatchNorm``."""
 
     _dims = (5,)
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch norm over the batch of all processes. There is one process, so it is batch norm of [N, C, ...]; ValueError below 2
+    dimensions."""
+
+    _dims = (2, 3, 4, 5)
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
+                 track_running_stats: bool = True, process_group: Any = None, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
+        """``module`` itself: its batch norms are right for one process."""
+        return module

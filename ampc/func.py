@@ -1,0 +1,204 @@
+"""torch.func: derivatives of functions as functions, modules as functions of their parameters, and loops over a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+
+from . import _C
+from ._C import Tensor
+from .autograd import enable_grad
+from .autograd import functional as _functional
+from .autograd import grad as _grad
+from .nn import Module
+from .utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
+
+Places = Union[int, Tuple[int, ...]]
+
+
+@contextmanager
+def _with_values(module: Module, values: Dict[str, Tensor], strict: bool) -> Iterator[None]:
+    """``module`` with these tensors in place of its parameters and buffers of those names."""
+    spots: List[Tuple[Dict[str, Any], str, Any]] = []
+    names = {n for n, _ in module.named_parameters(remove_duplicate=False)} | {n for n, _ in module.named_buffers(remove_duplicate=False)}
+    unknown = set(values) - names
+    if unknown or (strict and names - set(values)):
+        raise RuntimeError(f"functional_call: {type(module).__name__} has no {sorted(unknown)}" if unknown else
+                           f"functional_call: strict, but nothing is given for {sorted(names - set(values))}")
+    try:
+        for name, value in values.items():
+            where, _, last = name.rpartition(".")
+            owner = module.get_submodule(where)
+            place = owner._parameters if last in owner._parameters else owner._buffers
+            spots.append((place, last, place[last]))
+            place[last] = value
+        yield
+    finally:
+        for place, last, before in reversed(spots):
+            place[last] = before
+
+
+def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: Optional[Dict[str, Any]] = None, *,
+                    tie_weights: bool = True, strict: bool = False) -> Any:
+    """``module(*args, **kwargs)`` with other tensors for the parameters and buffers that the dict, or several dicts, name; the module
+    itself stays as it is. A tensor given for one of several tied names stands for all of them when ``tie_weights``. RuntimeError for
+    names that it has not, and with ``strict`` for names that are left out."""
+    dicts = [parameter_and_buffer_dicts] if isinstance(parameter_and_buffer_dicts, dict) else list(parameter_and_buffer_dicts)
+    values: Dict[str, Tensor] = {}
+    for d in dicts:
+        values.update(d)
+    if tie_weights:
+        own = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+        by_tensor = {id(t): values[n] for n, t in own if n in values}
+        values = {**{n: by_tensor[id(t)] for n, t in own if id(t) in by_tensor}, **values}
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _with_values(module, values, strict):
+        return module(*args, **(kwargs or {}))
+
+
+# -- derivatives ---------------------------------------------------------------------------------------------------
+
+
+def grad_and_value(func: Callable, argnums: Places = 0, has_aux: bool = False) -> Callable:
+    """A function of the same arguments that gives (gradients, value): the gradients, in the structure of the arguments numbered
+    ``argnums``, of what must be a single number. With ``has_aux`` func gives (value, more) and the result is (gradients, (value, more))."""
+    def call(*args: Any, **kwargs: Any) -> Any:
+        places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        outer = _C.is_grad_enabled()
+        with enable_grad():
+            flat, specs, given = [], [], list(args)
+            for p in places:
+                leaves, spec = tree_flatten(args[p])
+                leaves = [t.view(t.shape) if outer and t.requires_grad else t.detach().requires_grad_() for t in leaves]
+                given[p] = tree_unflatten(leaves, spec)
+                flat.append(leaves)
+                specs.append(spec)
+            result = func(*given, **kwargs)
+            value, aux = result if has_aux else (result, None)
+            if not isinstance(value, Tensor) or value.numel() != 1:
+                raise RuntimeError(f"grad: the function must give one number, got {getattr(value, 'shape', type(value).__name__)}")
+            every = [t for leaves in flat for t in leaves]
+            found = list(_grad(value, every, create_graph=outer, materialize_grads=True))
+        if not outer or not any(a.requires_grad for p in places for a in tree_flatten(args[p])[0]):
+            value = value.detach()
+            found = [g.detach() for g in found]
+        made = []
+        for leaves, spec in zip(flat, specs):
+            made.append(tree_unflatten([found.pop(0) for _ in leaves], spec))
+        grads = made[0] if isinstance(argnums, int) else tuple(made)
+        return (grads, (value, aux)) if has_aux else (grads, value)
+
+    return call
+
+
+def grad(func: Callable, argnums: Places = 0, has_aux: bool = False) -> Callable:
+    """As `grad_and_value` without the value; with ``has_aux`` (gradients, more)."""
+    both = grad_and_value(func, argnums, has_aux)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        grads, value = both(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return call
+
+
+def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
+    """(value, f), where f(cotangents) gives the gradients of the primals, a tuple (one alone for a single primal... a tuple, too)."""
+    with enable_grad():
+        inside = [tree_map(lambda t: t.detach().requires_grad_(), p) for p in primals]
+        result = func(*inside)
+    value, aux = result if has_aux else (result, None)
+    outputs, spec = tree_flatten(value)
+
+    def back(cotangents: Any, retain_graph: bool = True) -> Tuple[Any, ...]:
+        weights = tree_flatten(cotangents)[0]
+        leaves = [tree_flatten(p) for p in inside]
+        found = list(_grad(outputs, [t for l, _ in leaves for t in l], weights, retain_graph=retain_graph, materialize_grads=True))
+        return tuple(tree_unflatten([found.pop(0) for _ in l], s) for l, s in leaves)
+
+    shown = tree_unflatten([t.detach() for t in outputs], spec)
+    return (shown, back, aux) if has_aux else (shown, back)
+
+
+def jvp(func: Callable, primals: Tuple[Any, ...], tangents: Tuple[Any, ...], *, strict: bool = False, has_aux: bool = False) -> Any:
+    """(value, the derivative along the tangents)."""
+    if has_aux:
+        raise NotImplementedError("jvp: has_aux is not supported; return the value alone")
+    return _functional.jvp(func, primals, tangents, strict=strict)
+
+
+def jacrev(func: Callable, argnums: Places = 0, *, has_aux: bool = False, chunk_size: Any = None) -> Callable:
+    """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument]."""
+    if has_aux:
+        raise NotImplementedError("jacrev: has_aux is not supported; return the value alone")
+
+    def call(*args: Any) -> Any:
+        places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+        def inner(*chosen: Any) -> Any:
+            given = list(args)
+            for p, value in zip(places, chosen):
+                given[p] = value
+            return func(*given)
+
+        create = _C.is_grad_enabled() and any(isinstance(args[p], Tensor) and args[p].requires_grad for p in places)
+        found = _functional.jacobian(inner, tuple(args[p] for p in places), create_graph=create)
+        return found[0] if isinstance(argnums, int) else found
+
+    return call
+
+
+jacfwd = jacrev
+
+
+def hessian(func: Callable, argnums: int = 0) -> Callable:
+    """A function that gives the matrix of second derivatives of func's one number by an argument, [*argument, *argument]."""
+    def call(*args: Any) -> Any:
+        def inner(x: Any) -> Any:
+            given = list(args)
+            given[argnums] = x
+            return func(*given)
+
+        return _functional.hessian(inner, args[argnums])
+
+    return call
+
+
+# -- a dimension at a time -----------------------------------------------------------------------------------------
+
+
+def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: Optional[int] = None) -> Callable:
+    """A function that calls ``func`` for each index of a dimension and stacks the results: a loop, right and no faster than one.
+
+    ``in_dims``: the dimension of each argument, None for one that all calls share; a nested structure for nested arguments.
+    ``out_dims``: where the dimension goes in the results. ValueError for arguments without a dimension, or of several sizes."""
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves, spec = tree_flatten(list(args))
+        dims = _dims_like(in_dims, list(args), "in_dims")
+        sizes = {t.shape[d] for t, d in zip(leaves, dims) if d is not None}
+        if len(sizes) != 1:
+            raise ValueError(f"vmap: the dimensions that `in_dims` names must have one size, got {sorted(sizes)}")
+        results = []
+        for i in range(sizes.pop()):
+            each = [t if d is None else t.select(d, i) for t, d in zip(leaves, dims)]
+            results.append(func(*tree_unflatten(each, spec), **kwargs))
+        flat = [tree_flatten(r) for r in results]
+        outs = _dims_like(out_dims, results[0], "out_dims")
+        stack = _C._functions["stack"]
+        return tree_unflatten([stack([f[0][k] for f in flat], d) for k, d in enumerate(outs)], flat[0][1])
+
+    return call
+
+
+def _dims_like(dims: Any, tree: Any, name: str) -> List[Any]:
+    """A dimension for each leaf, from one for all, or one for each child."""
+    if dims is None or isinstance(dims, int):
+        return [None if not isinstance(t, Tensor) else dims for t in tree_flatten(tree)[0]]
+    children = list(tree.values()) if isinstance(tree, dict) else list(tree)
+    given = [dims[k] for k in tree] if isinstance(dims, dict) and isinstance(tree, dict) else list(dims) if isinstance(dims, Sequence) else []
+    if len(given) != len(children):
+        raise ValueError(f"vmap: `{name}` {dims} does not fit {len(children)} values")
+    return [d for one, child in zip(given, children) for d in _dims_like(one, child, name)]
