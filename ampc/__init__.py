@@ -171,6 +171,7 @@ from ._composed.reduce import *
 from ._composed.scatter import *
 from ._ops import *
 from ._ops import abs, add, cat, clamp, div, mul, neg, sub
+from ._functions import where
 from .linalg import cholesky, det, inv as inverse, logdet, matrix_exp, matrix_power, old_svd as svd, pinv as pinverse, qr, slogdet
 
 from .nn.functional import (

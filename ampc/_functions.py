@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
+from . import _C
 from ._C import Tensor
 
 
@@ -51,6 +52,19 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Tensor.nonzero"""
     return input.nonzero(as_tuple=as_tuple)
+
+
+_where = _C._functions["where"]
+
+
+def where(condition: Tensor, *values: Any, **named: Any) -> Any:
+    """``input`` where ``condition`` holds, ``other`` elsewhere, broadcast; of a condition alone, the places where it holds: a tuple of
+    indices, one for each dimension."""
+    if values or named:
+        if "input" in named:
+            named["x"] = named.pop("input")
+        return _where(condition, *values, **named)
+    return condition.nonzero(as_tuple=True)
 
 
 def equal(input: Tensor, other: Tensor) -> bool:

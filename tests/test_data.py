@@ -349,3 +349,21 @@ def test_another_way_of_starting():
     finally:
         os.unlink(path)
     assert out.stdout == "[[0, 1], [2, 3], [4, 5], [6]]\n", out.stderr
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_shares_of_several_processes(torch, shuffle, drop_last):
+    data, shares = list(range(10)), []
+    for rank in range(3):
+        mine = ampc.utils.data.DistributedSampler(data, 3, rank, shuffle, seed=4, drop_last=drop_last)
+        theirs = torch.utils.data.DistributedSampler(data, 3, rank, shuffle, seed=4, drop_last=drop_last)
+        mine.set_epoch(2), theirs.set_epoch(2)
+        assert len(mine) == len(theirs) == len(list(mine)) and list(mine) == list(mine)
+        if not shuffle:
+            assert list(mine) == list(theirs)
+        shares += list(mine)
+    assert set(shares) == set(data) if not drop_last else len(set(shares)) == 9
+    with pytest.raises(ValueError, match="rank"):
+        ampc.utils.data.DistributedSampler(data, 2, 2)
+    assert sorted(ampc.utils.data.DistributedSampler(data)) == data

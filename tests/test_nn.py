@@ -263,3 +263,29 @@ def test_products_of_nothing(x, w, dtype):
     assert y.shape == (*x[:-1], w[0]) and not y.any()
     y.sum().backward()
     assert a.grad.shape == x and b.grad.shape == w and not b.grad.any()
+
+
+INPLACE = [("relu", ()), ("leaky_relu", (0.2,)), ("elu", ()), ("celu", (0.7,)), ("selu", ()), ("silu", ()), ("mish", ()), ("hardtanh", ()), ("hardswish", ()),
+           ("hardsigmoid", ()), ("relu6", ()), ("threshold", (0.1, 20.0)), ("rrelu", (0.1, 0.3)), ("dropout", (0.0,)), ("dropout2d", (0.0,)), ("alpha_dropout", (0.0,))]
+
+
+@pytest.mark.parametrize(("name", "args"), INPLACE, ids=[n for n, _ in INPLACE])
+def test_in_place_activations_differentiate(name, args):
+    f, x = getattr(nn.functional, name), ampc.randn(2, 3, 4, 5, dtype=ampc.float64, requires_grad=True)
+    plain = f(x * 2, *args)
+    (want,) = ampc.autograd.grad((plain**2).sum(), x)
+    y = x * 2
+    z = f(y, *args, inplace=True)
+    assert z is y or z.data_ptr() == y.data_ptr()
+    (got,) = ampc.autograd.grad((z**2).sum(), x)
+    assert ampc.equal(z, plain) and ampc.equal(got, want)
+    with ampc.no_grad():
+        y = x * 2
+        assert f(y, *args, inplace=True).data_ptr() == y.data_ptr() and ampc.equal(y, plain)
+
+
+def test_where_of_a_condition_alone():
+    c = ampc.tensor([[True, False], [True, True]])
+    rows, cols = ampc.where(c)
+    assert rows.tolist() == [0, 1, 1] and cols.tolist() == [0, 0, 1]
+    assert ampc.where(c, input=ampc.ones(2), other=0.0).tolist() == [[1, 0], [1, 1]]

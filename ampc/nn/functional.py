@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from .. import _C
 from .. import _creation as make
@@ -71,41 +71,44 @@ def _dim(x: Tensor, dim: Optional[int]) -> int:
     return dim
 
 
-def _put(input: Tensor, out: Tensor, inplace: bool) -> Tensor:
-    return input.copy_(out) if inplace else out
+def _put(input: Tensor, f: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
+    """f(input), in place of it when asked; what f keeps for backward is then a copy."""
+    if not inplace:
+        return f(input)
+    return input.copy_(f(input.clone() if input.requires_grad and _C.is_grad_enabled() else input))
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1) (Clevert et al. 2016)."""
-    return _put(input, _f["elu"](input, alpha), inplace)
+    return _put(input, lambda x: _f["elu"](x, alpha), inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The elu whose constants keep mean 0 and variance 1 (Klambauer et al. 2017)."""
-    return _put(input, _f["elu"](input, 1.6732632423543772, 1.0507009873554805), inplace)
+    return _put(input, lambda x: _f["elu"](x, 1.6732632423543772, 1.0507009873554805), inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x / alpha) - 1) (Barron 2017). RuntimeError for alpha 0."""
     if alpha == 0:
         raise RuntimeError("celu: `alpha` must not be 0")
-    return _put(input, _f["elu"](input, alpha, 1.0, 1.0 / alpha), inplace)
+    return _put(input, lambda x: _f["elu"](x, alpha, 1.0, 1.0 / alpha), inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
-    return _put(input, _f["leaky_relu"](input, negative_slope), inplace)
+    return _put(input, lambda x: _f["leaky_relu"](x, negative_slope), inplace)
 
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
     """leaky_relu, its slope drawn for each element between ``lower`` and ``upper``; their mean when not training."""
     slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
-    return _put(input, _f["where"](input > 0, input, input * slope), inplace)
+    return _put(input, lambda x: _f["where"](x > 0, x, x * slope), inplace)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x limited to [min_val, max_val]."""
-    return _put(input, _f["hardtanh"](input, min_val, max_val), inplace)
+    return _put(input, lambda x: _f["hardtanh"](x, min_val, max_val), inplace)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -115,27 +118,27 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * relu6(x + 3) / 6 (Howard et al. 2019)."""
-    return _put(input, _f["hardswish"](input), inplace)
+    return _put(input, lambda x: _f["hardswish"](x), inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6"""
-    return _put(input, _f["hardsigmoid"](input), inplace)
+    return _put(input, lambda x: _f["hardsigmoid"](x), inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x)) (Misra 2019)."""
-    return _put(input, _f["mish"](input), inplace)
+    return _put(input, lambda x: _f["mish"](x), inplace)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x)"""
-    return _put(input, _f["silu"](input), inplace)
+    return _put(input, lambda x: _f["silu"](x), inplace)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
-    return _put(input, _f["threshold"](input, threshold, value), inplace)
+    return _put(input, lambda x: _f["threshold"](x, threshold, value), inplace)
 
 
 def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -304,7 +307,7 @@ def _drop_channels(what: str, nd: int, x: Tensor, p: float, training: bool, inpl
         return x
     lead = x.ndim - nd  # [N,] C
     kept = _f["dropout"](x.new_ones(tuple(x.shape[:lead]) + (1,) * nd), p, True)
-    return _put(x, x * kept, inplace)
+    return _put(x, lambda x: x * kept, inplace)
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
@@ -316,7 +319,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace
     low = -1.0507009873554805 * 1.6732632423543772
     a = 0.0 if p == 1 else ((1 - p) * (1 + p * low**2)) ** -0.5
     kept = _f["dropout"](make.ones_like(input), p, True) != 0
-    return _put(input, _f["where"](kept, input, low) * a - a * p * low, inplace)
+    return _put(input, lambda x: _f["where"](kept, x, low) * a - a * p * low, inplace)
 
 
 # -- losses ------------------------------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+"""A sampler for training in several processes."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Optional
+
+from ... import _creation as make
+from .sampler import Sampler
+
+
+class DistributedSampler(Sampler):
+    """The share of a dataset's indices that process ``rank`` of ``num_replicas`` has: every so-manieth of a permutation that
+    ``seed`` and `set_epoch` fix (in order without ``shuffle``). Shares are of one size: filled up from the beginning, or cut with
+    ``drop_last``. One process has all. ValueError for a rank that is not there."""
+
+    def __init__(self, dataset: Any, num_replicas: Optional[int] = None, rank: Optional[int] = None, shuffle: bool = True, seed: int = 0,
+                 drop_last: bool = False) -> None:
+        self.num_replicas, self.rank = 1 if num_replicas is None else num_replicas, 0 if rank is None else rank
+        if not 0 <= self.rank < self.num_replicas:
+            raise ValueError(f"DistributedSampler: `rank` must be in [0, {self.num_replicas}), got {self.rank}")
+        self.dataset, self.shuffle, self.seed, self.drop_last, self.epoch = dataset, shuffle, seed, drop_last, 0
+        n, each = len(dataset), self.num_replicas
+        self.num_samples = n // each if drop_last else -(-n // each)
+        self.total_size = self.num_samples * each
+
+    def __iter__(self) -> Iterator[int]:
+        n = len(self.dataset)
+        if self.shuffle:
+            order = make.randperm(n, generator=make.Generator().manual_seed(self.seed + self.epoch)).tolist()
+        else:
+            order = list(range(n))
+        while order and len(order) < self.total_size:
+            order += order[:self.total_size - len(order)]
+        return iter(order[self.rank:self.total_size:self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Another permutation for each epoch."""
+        self.epoch = epoch
