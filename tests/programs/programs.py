@@ -299,6 +299,20 @@ def scaler(seed):
     return losses
 
 
+def dqn(seed):
+    """Deep Q-learning on CartPole; what it tries at random comes from NumPy."""
+    from stable_baselines3 import DQN
+
+    agent = DQN("MlpPolicy", "CartPole-v1", learning_rate=1e-3, learning_starts=64, buffer_size=2000, batch_size=32, train_freq=4, seed=seed, device="cpu",
+                policy_kwargs={"net_arch": [32, 32]}, target_update_interval=100)
+    same_start(agent.policy, seed)
+    agent.learn(300)
+    held = agent.replay_buffer.sample(64)
+    with torch.no_grad():
+        values = agent.q_net(held.observations)
+    return [float(agent.num_timesteps), *[float(p.detach().abs().mean()) for p in agent.q_net.parameters()], values.mean().item()]
+
+
 PROGRAMS = {  # name: (what, package)
     "vit": (vit, "ViT", "vit-pytorch"), "simple_vit": (simple_vit, "SimpleViT", "vit-pytorch"), "resnet": (resnet, "ResNet-18", "resnet-pytorch"),
     "gpt": (gpt, "GPT-like decoder", "x-transformers"), "unet": (unet, "U-Net", "unet"), "conv_lstm": (conv_lstm, "convolutional LSTM", "conv-lstm"),
@@ -306,7 +320,7 @@ PROGRAMS = {  # name: (what, package)
     "gan": (gan, "GAN with gradient penalty", "dcgan-pytorch"), "vae": (vae, "autoencoder with quantised codes", "vector-quantize-pytorch"),
     "contrastive": (contrastive, "contrastive loss (InfoNCE)", "info-nce-pytorch"),
     "metric": (metric, "contrastive loss by labels (NT-Xent)", "pytorch-metric-learning"), "lbfgs": (lbfgs, "L-BFGS, a network of sines", "siren-pytorch"),
-    "ode": (ode, "neural differential equation", "torchdiffeq"), "scaler": (scaler, "trainer with autocast and scaler inside", "pytorch-ignite"),
+    "ode": (ode, "neural differential equation", "torchdiffeq"), "scaler": (scaler, "trainer with autocast and scaler inside", "pytorch-ignite"), "dqn": (dqn, "reinforcement learning (DQN)", "stable-baselines3"),
 }
 
 if __name__ == "__main__":
