@@ -7,7 +7,6 @@ scale lowered, and after ``growth_interval`` good steps it is raised. Source: to
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from collections import abc, defaultdict
@@ -331,7 +330,9 @@ class GradScaler:
 
     def _step_inside(self, optimizer: Any, state: Any, mine: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """For optimizers that unscale within their own step: they find ``grad_scale`` and ``found_inf`` on themselves."""
-        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+        from inspect import signature
+
+        if "grad_scaler" in signature(optimizer.step).parameters:
             kwargs["grad_scaler"] = self
             result = optimizer.step(*args, **kwargs)
             mine["stage"] = OptState.STEPPED
