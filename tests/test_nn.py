@@ -289,3 +289,45 @@ def test_where_of_a_condition_alone():
     rows, cols = ampc.where(c)
     assert rows.tolist() == [0, 1, 1] and cols.tolist() == [0, 0, 1]
     assert ampc.where(c, input=ampc.ones(2), other=0.0).tolist() == [[1, 0], [1, 1]]
+
+
+def where_of(error):
+    """What tracebacks say of the place."""
+    return "\n".join(getattr(error, "__notes__", [])) or str(error)
+
+
+def test_errors_name_the_module():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.Sequential(OrderedDict(embed=nn.Linear(5, 8), encoder=nn.TransformerEncoder(layer, 3)))
+    model.encoder.layers[2].linear1 = nn.Linear(9, 16)
+    with pytest.raises(RuntimeError, match="linear: `x`") as found:
+        model(ampc.ones(2, 3, 5))
+    assert "in encoder.layers.2.linear1: Linear(in_features=9, out_features=16, bias=True)" in where_of(found.value)
+    assert where_of(found.value).count("linear1") == 1
+    with pytest.raises(RuntimeError) as found:
+        model.embed(ampc.ones(2, 4))  # the module itself: there is no path
+    assert "in " not in "".join(getattr(found.value, "__notes__", []))
+
+
+def test_errors_of_scripts_keep_their_words():
+    class Own(nn.Module):
+        def forward(self, x):
+            raise KeyError("mine")
+
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = [Own()]  # not registered
+
+        def forward(self, x):
+            return self.parts[0](x)
+
+    with pytest.raises(KeyError) as found:
+        nn.Sequential(Holder())(ampc.ones(1))
+    assert found.value.args == ("mine",)
+    if hasattr(found.value, "__notes__"):
+        assert found.value.__notes__ == ["in 0.<Own>: Own()"]
+    try:  # the same exception again, from another place
+        nn.Sequential(nn.ReLU(), Own())(ampc.ones(1))
+    except KeyError as error:
+        assert not hasattr(error, "__notes__") or error.__notes__ == ["in 1: Own()"]

@@ -53,9 +53,15 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         d = self.__dict__
-        if not (d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"]):
-            return self.forward(*args, **kwargs)
-        return self._call_with_hooks(args, kwargs)
+        try:
+            if not (d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"]):
+                return self.forward(*args, **kwargs)
+            return self._call_with_hooks(args, kwargs)
+        except Exception as error:
+            from ._place import mark
+
+            mark(error, self)
+            raise
 
     def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
         for hook, with_kwargs in list(self._forward_pre_hooks.values()):
