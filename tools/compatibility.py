@@ -1,4 +1,4 @@
-"""What of torch is here: docs/compatibility.md, from the code.
+"""What of torch is here: docs/compatibility.md, from the ampc that is installed.
 
     python tools/compatibility.py                # writes the document from what is kept in docs/compatibility/
     python tools/compatibility.py --check        # says whether it is up to date
@@ -100,7 +100,7 @@ def area_of(name: str) -> str:
 
 
 def run_program(name: str, seed: int, library: str) -> list:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROGRAMS / "stand_ins"), str(ROOT)]), "DIGITS": str(ROOT / "ampc" / "data" / "digits.npz")}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROGRAMS / "stand_ins"), *filter(None, [os.environ.get("PYTHONPATH")])]), "DIGITS": str(ROOT / "ampc" / "data" / "digits.npz")}
     command = [sys.executable, *(["-m", "ampc", "run"] if library == "ampc" else []), str(PROGRAMS / "programs.py"), name, str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=PROGRAMS)
     if done.returncode:
@@ -198,7 +198,6 @@ def main() -> int:
     for option in ("check", "names", "programs"):
         parser.add_argument(f"--{option}", action="store_true")
     args = parser.parse_args()
-    sys.path.insert(0, str(ROOT))
     KEPT.mkdir(exist_ok=True)
     if args.names:
         keep_names()
