@@ -61,6 +61,19 @@ from ._C import (
     set_num_threads,
     uint8,
 )
+from ._absent import (
+    cdouble,
+    cfloat,
+    complex64,
+    complex128,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    uint16,
+    uint32,
+    uint64,
+)
 from ._creation import (
     Generator,
     arange,

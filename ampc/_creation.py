@@ -300,6 +300,13 @@ def set_rng_state(new_state: Tensor) -> None:
     _C._set_rng_state(*_unpack_state(new_state))
 
 
+_FORMATS = {  # binary digits with the hidden one, the largest number, the smallest normal one
+    "float64": (53, (2.0 - 2.0**-52) * 2.0**1023, 2.0**-1022), "float32": (24, (2.0 - 2.0**-23) * 2.0**127, 2.0**-126),
+    "bfloat16": (8, (2.0 - 2.0**-7) * 2.0**127, 2.0**-126), "float16": (11, 65504.0, 2.0**-14), "float8_e5m2": (3, 57344.0, 2.0**-14),
+    "float8_e4m3fn": (4, 448.0, 2.0**-6), "float8_e4m3fnuz": (4, 240.0, 2.0**-7), "float8_e5m2fnuz": (3, 57344.0, 2.0**-15),
+}
+
+
 class finfo:
     """Limits of a floating point dtype: ``bits eps max min tiny smallest_normal smallest_subnormal resolution``."""
 
@@ -307,14 +314,12 @@ class finfo:
         type = type or _C.get_default_dtype()
         if not type.is_floating_point:
             raise TypeError(f"finfo: expected a floating point dtype, got {type}; use iinfo")
-        digits, exponent = {"float16": (11, 16), "bfloat16": (8, 128), "float32": (24, 128), "float64": (53, 1024)}[type.name]
+        digits, self.max, self.tiny = _FORMATS[type.name]
         self.dtype = type.name
         self.bits = 8 * type.itemsize
         self.eps = 2.0 ** (1 - digits)
-        self.max = (2.0 - 2.0 ** (1 - digits)) * 2.0 ** (exponent - 1)
-        self.min = -self.max
-        self.tiny = self.smallest_normal = 2.0 ** (2 - exponent)
-        self.smallest_subnormal = 2.0 ** (3 - exponent - digits)
+        self.min, self.smallest_normal = -self.max, self.tiny
+        self.smallest_subnormal = self.tiny * self.eps
         self.resolution = 10.0 ** -math.floor((digits - 1) * math.log10(2))
 
     def __repr__(self) -> str:

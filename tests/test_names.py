@@ -257,3 +257,18 @@ def test_tensorboard_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
     with pytest.raises(ModuleNotFoundError, match="pip install tensorboard"):
         ampc.utils.tensorboard.SummaryWriter(tmp_path)
+
+
+def test_dtypes_by_name_alone(torch):
+    """Libraries mention them in tables; tensors of them there are none."""
+    names = ["complex64", "complex128", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
+    for name in names:
+        mine, theirs = getattr(ampc, name), getattr(torch, name)
+        assert mine.itemsize == theirs.itemsize and mine.is_complex == theirs.is_complex and mine.is_floating_point == theirs.is_floating_point
+        assert mine.is_signed == theirs.is_signed and mine != ampc.float32 and {mine: 1}[mine] == 1
+        with pytest.raises(TypeError, match="dtype"):
+            ampc.ones(2, dtype=mine)
+    for name in ["float16", "bfloat16", "float32", "float64", *names[5:]]:
+        mine, theirs = ampc.finfo(getattr(ampc, name)), torch.finfo(getattr(torch, name))
+        assert [getattr(mine, k) for k in ("bits", "max", "min", "tiny", "smallest_normal", "resolution")] == [getattr(theirs, k) for k in ("bits", "max", "min", "tiny", "smallest_normal", "resolution")]
+        assert mine.eps == theirs.eps or name == "float8_e5m2fnuz"  # two bits after the point: a quarter, where torch says an eighth

@@ -49,6 +49,8 @@ DIFFERENT = {
     "torch.set_float32_matmul_precision": "acts on a GPU (TF32); products of the CPU stay float32", "torch.utils.checkpoint.checkpoint": "use_reentrant is False when not given",
     "torch.nn.DataParallel": "one device: runs the module it wraps", "torch.nn.SyncBatchNorm": "one process: batch norm", "torch.from_dlpack": "no complex types",
     "torch.Tensor.is_pinned": "page-locked memory where there is a GPU", "torch.nn.functional.scaled_dot_product_attention": "a query that may look at nothing gives 0, not nan",
+    **{f"torch.{n}": "a name for tables and comparisons; there are no tensors of it" for n in (
+        "complex64", "complex128", "cfloat", "cdouble", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")},
     "torch.nn.utils.rnn.PackedSequence": "tensors alone", "torch.autograd.grad": "no is_grads_batched",
 }
 
