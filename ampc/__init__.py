@@ -228,8 +228,10 @@ dropout = nn.functional.dropout
 batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_norm
 embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
 
-_LATER = frozenset({"accelerator", "compiler", "distributed", "distributions", "func", "hub", "jit", "multiprocessing", "random", "special", "types",
-                    "version"})  # modules
+_LATER = frozenset({  # modules
+    "_dynamo", "accelerator", "compiler", "distributed", "distributions", "func", "hub", "jit",
+    "multiprocessing", "random", "special", "types", "version",
+})
 
 
 def __getattr__(name: str) -> _Any:

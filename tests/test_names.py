@@ -272,3 +272,95 @@ def test_dtypes_by_name_alone(torch):
         mine, theirs = ampc.finfo(getattr(ampc, name)), torch.finfo(getattr(torch, name))
         assert [getattr(mine, k) for k in ("bits", "max", "min", "tiny", "smallest_normal", "resolution")] == [getattr(theirs, k) for k in ("bits", "max", "min", "tiny", "smallest_normal", "resolution")]
         assert mine.eps == theirs.eps or name == "float8_e5m2fnuz"  # two bits after the point: a quarter, where torch says an eighth
+
+
+def test_graphs_and_translators_that_are_not_there():
+    import ampc._dynamo as dynamo
+
+    dynamo.config.suppress_errors = True
+    dynamo.reset()
+    assert dynamo.disable(len) is len and not dynamo.is_compiling() and not ampc.cuda.is_current_stream_capturing()
+    for call in (ampc.cuda.CUDAGraph, lambda: ampc.cuda.graph(None), lambda: ampc.cuda.make_graphed_callables(len, ())):
+        with pytest.raises(RuntimeError, match="CUDA graphs are not there yet"):
+            call()
+
+
+def test_pytrees(torch):
+    from collections import OrderedDict, namedtuple
+
+    mine, theirs = ampc.utils._pytree, torch.utils._pytree
+    Pair = namedtuple("Pair", "a b")
+    tree = {"x": [1, (2, 3)], "y": Pair(4, {"z": None}), "o": OrderedDict(k=5)}
+    leaves, spec = mine.tree_flatten(tree)
+    assert leaves == theirs.tree_flatten(tree)[0] == [1, 2, 3, 4, None, 5] and spec.num_leaves == 6
+    assert mine.tree_unflatten(leaves, spec) == tree and type(mine.tree_unflatten(leaves, spec)["y"]) is Pair
+    assert mine.tree_map(lambda a, b: (a, b), [1, {"k": 2}], [3, {"k": 4}]) == [(1, 3), {"k": (2, 4)}]
+    assert mine.tree_map_only(int, lambda x: -x, [1, "a", (2,)]) == [-1, "a", (-2,)]
+    assert mine.tree_any(lambda x: x == 3, tree) and not mine.tree_all(lambda x: x == 3, tree)
+    with pytest.raises(ValueError, match="6 leaves, 1 were given"):
+        mine.tree_unflatten([1], spec)
+
+    class Box:
+        def __init__(self, inside):
+            self.inside = inside
+
+    mine.register_pytree_node(Box, lambda b: ([b.inside], None), lambda values, _: Box(values[0]))
+    assert mine.tree_map(lambda x: x + 1, [Box(1)])[0].inside == 2
+
+
+def test_functions_of_functions(torch):
+    f = lambda x, y: (x**3 * y).sum()  # noqa: E731
+    x, y = R.standard_normal(4), R.standard_normal(4)
+    a, b = [ampc.tensor(v) for v in (x, y)], [torch.tensor(v) for v in (x, y)]
+    for how in (lambda T: T.func.grad(f), lambda T: T.func.grad(f, argnums=1), lambda T: T.func.hessian(f), lambda T: T.func.jacrev(lambda u, v: u**2 * v),
+                lambda T: T.func.vmap(lambda u, v: u * v + 1), lambda T: T.func.vmap(lambda u, v: u * v, in_dims=(0, None))):
+        same(how(ampc)(*a), how(torch)(*b))
+    (g, h), value = ampc.func.grad_and_value(f, argnums=(0, 1))(*a)
+    (gt, ht), value_t = torch.func.grad_and_value(f, argnums=(0, 1))(*b)
+    same(g, gt), same(h, ht), same(value, value_t)
+    assert not g.requires_grad
+    out, back = ampc.func.vjp(lambda u: u.sin(), a[0])
+    same(back(ampc.ones(4, dtype=ampc.float64))[0], torch.func.vjp(lambda u: u.sin(), b[0])[1](torch.ones(4, dtype=torch.float64))[0])
+    seconds = ampc.func.grad(lambda u: ampc.func.grad(lambda v: (v**4).sum())(u).sum())(a[0])
+    assert np.allclose(seconds.numpy(), 12 * x**2)
+    model = ampc.nn.Linear(3, 2)
+    before = model.weight.clone()
+    zeros = {n: ampc.zeros_like(p) for n, p in model.named_parameters()}
+    assert not ampc.func.functional_call(model, zeros, ampc.ones(1, 3)).any() and ampc.equal(model.weight, before)
+    with pytest.raises(RuntimeError, match="no .'wait'"):
+        ampc.func.functional_call(model, {"wait": before}, ampc.ones(1, 3))
+    with pytest.raises(ValueError, match="one size"):
+        ampc.func.vmap(lambda u, v: u)(ampc.ones(2), ampc.ones(3))
+
+
+def test_special_functions(torch):
+    x, p = R.standard_normal(6), R.random(6)
+    for name, value in (("entr", np.array([0.0, 1.0, 0.3, -1.0])), ("expit", x), ("ndtr", x), ("ndtri", p), ("logit", p), ("sinc", x), ("erfc", x)):
+        same(getattr(ampc.special, name)(ampc.tensor(value)), getattr(torch.special, name)(torch.tensor(value)), 1e-7)
+    same(ampc.special.xlog1py(ampc.tensor([0.0, 2.0]), ampc.tensor([-1.0, 3.0])), torch.special.xlog1py(torch.tensor([0.0, 2.0]), torch.tensor([-1.0, 3.0])), 1e-6)
+
+
+def test_initial_values(torch):
+    init = ampc.nn.init
+    for shape in ((5, 3), (3, 5), (4, 2, 3)):
+        w = init.orthogonal_(ampc.empty(*shape), gain=2.0).reshape(shape[0], -1).double()
+        small = w @ w.T if shape[0] <= w.shape[1] else w.T @ w
+        assert np.allclose(small.numpy(), 4 * np.eye(len(small)), atol=1e-5)
+    for shape, groups in (((4, 4, 3), 1), ((6, 2, 3, 3), 3), ((2, 3, 2, 2, 2), 1)):
+        assert np.array_equal(init.dirac_(ampc.empty(*shape), groups).numpy(), torch.nn.init.dirac_(torch.empty(*shape), groups).numpy())
+    assert ((init.sparse_(ampc.empty(10, 4), 0.3) == 0).sum(0) == 3).all()
+    with pytest.warns(FutureWarning, match="older name"):
+        init.xavier_uniform(ampc.empty(2, 2))
+    for call in (lambda: init.orthogonal_(ampc.empty(3)), lambda: init.dirac_(ampc.empty(3, 3)), lambda: init.sparse_(ampc.empty(3), 0.1)):
+        with pytest.raises(ValueError):
+            call()
+
+
+def test_files_from_the_network(tmp_path):
+    state = ampc.nn.Linear(2, 2).state_dict()
+    ampc.save(state, tmp_path / "weights-00.pt")
+    found = ampc.hub.load_state_dict_from_url((tmp_path / "weights-00.pt").as_uri(), str(tmp_path / "cache"))
+    assert ampc.equal(found["weight"], state["weight"]) and (tmp_path / "cache" / "weights-00.pt").exists()
+    with pytest.raises(RuntimeError, match="SHA-256"):
+        ampc.hub.download_url_to_file((tmp_path / "weights-00.pt").as_uri(), str(tmp_path / "other"), "0" * 8)
+    assert not (tmp_path / "other").exists()

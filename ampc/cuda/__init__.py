@@ -14,6 +14,7 @@ from .._C import OutOfMemoryError
 from .._device import current
 from .._device import device as _device_type
 from . import amp
+from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from .memory import (
     MemPool,
     empty_cache,
@@ -200,6 +201,7 @@ class nvtx:
 
 
 __all__ = [
+    "CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables",
     "DeviceProperties", "Event", "ExternalStream", "MemPool", "OutOfMemoryError", "Stream", "StreamContext", "amp",
     "can_device_access_peer", "current_device", "current_stream", "default_stream", "device", "device_count",
     "device_of", "empty_cache", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",

@@ -48,9 +48,31 @@ def _kind_of(x: Any) -> Optional[_Kind]:
     return _KINDS.get(type(x))
 
 
+def _dict_flatten(d: Dict[Any, Any]) -> Tuple[List[Any], Any]:
+    return list(d.values()), list(d)
+
+
+def _dict_unflatten(values: Iterable[Any], context: Any) -> Dict[Any, Any]:
+    return dict(zip(context, values))
+
+
+class MappingKey(NamedTuple):
+    """Where a child lies: under this key."""
+
+    key: Any
+
+
+def _dict_flatten_with_keys(d: Dict[Any, Any]) -> Tuple[List[Tuple[MappingKey, Any]], Any]:
+    return [(MappingKey(k), v) for k, v in d.items()], list(d)
+
+
 def register_pytree_node(cls: Type[Any], flatten_fn: Callable, unflatten_fn: Callable, **more: Any) -> None:
     """Makes objects of a class nodes: ``flatten_fn(x)`` gives (children, context), ``unflatten_fn(children, context)`` x again."""
     _KINDS[cls] = _Kind(lambda x: (list(flatten_fn(x)[0]), flatten_fn(x)[1]), lambda values, context: unflatten_fn(list(values), context))
+
+
+_register_pytree_node = register_pytree_node
+Context = Any
 
 
 def tree_flatten(tree: PyTree, is_leaf: Optional[Callable[[Any], bool]] = None) -> Tuple[List[Any], TreeSpec]:
