@@ -165,3 +165,11 @@ def test_nearest_names():
     assert names.has("torch.nn.functional.relu") and names.has("torch.optim.lr_scheduler.StepLR") and not names.has("torch.nn.nothing.more")
     assert names.nearest("torch.nn.MultiHeadAttention") == "torch.nn.MultiheadAttention" and names.nearest("torch.qqqqqq") is None
     assert ampc.nn.__name__ == "ampc.nn"
+
+
+def test_the_other_commands_end_well(tmp_path):
+    """What `make demo` runs, and `ampc info`: they print what they have to say, and succeed."""
+    for command, last in ((["demo", "--epochs", "1", "--out", str(tmp_path)], "picture"), (["info"], "cuDNN")):
+        got = subprocess.run([sys.executable, "-m", "ampc", *command], capture_output=True, text=True)
+        assert got.returncode == 0, got.stderr
+        assert got.stdout.rstrip().split("\n")[-1].startswith(last) and "Run(" not in got.stderr

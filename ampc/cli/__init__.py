@@ -22,7 +22,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     if args.command is None:
         parser.print_help()
         return 2
-    return args.run(args) or 0
+    status = args.run(args)
+    return status if isinstance(status, int) else 0  # the demonstration gives its runs
 
 
 if __name__ == "__main__":

@@ -197,6 +197,7 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
     context_fn          gives two contexts, for the first and the second run
     determinism_check   'default' compares shapes, dtypes and devices of both runs, 'none' does not
     early_stop          the second run ends with the last tensor that is wanted
+    debug               torch's: says more of runs that differ; here the error always names the tensor that does
 
     ValueError for arguments that do not go together; CheckpointError when the runs differ. Source: torch.utils.checkpoint."""
     preserve = kwargs.pop("preserve_rng_state", True)

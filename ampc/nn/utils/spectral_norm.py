@@ -10,9 +10,8 @@ from ..._C import Tensor
 from ...autograd import no_grad
 from .. import functional as F
 from ..module import Module
-from ..parameter import Parameter
 from .parametrizations import rows_of
-from .weight_norm import _hook_of
+from .weight_norm import _hook_of, undo
 
 
 class _SpectralNorm:
@@ -60,14 +59,4 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Makes the weight an ordinary parameter again. ValueError when it is not normalised."""
-    key = _hook_of(module, _SpectralNorm, name)
-    if key is None:
-        raise ValueError(f"spectral_norm: {name!r} of {type(module).__name__} is not normalised")
-    hook, _ = module._forward_pre_hooks.pop(key)
-    with no_grad():
-        weight = hook.compute(module, False).detach()
-    delattr(module, name)
-    for end in ("_orig", "_u", "_v"):
-        delattr(module, name + end)
-    module.register_parameter(name, Parameter(weight))
-    return module
+    return undo(module, _SpectralNorm, name, lambda hook: hook.compute(module, False), ("_orig", "_u", "_v"), "spectral_norm")

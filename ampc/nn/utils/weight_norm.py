@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from collections.abc import Sequence
+from typing import Any, Callable, Optional
 
 from ..._C import Tensor
 from ..module import Module
@@ -45,15 +46,20 @@ def weight_norm(module: Module, name: str = "weight", dim: Optional[int] = 0) ->
     return module
 
 
-def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Makes the weight an ordinary parameter again. ValueError when it is not normalised."""
-    key = _hook_of(module, _WeightNorm, name)
+def undo(module: Module, kind: Any, name: str, value: Callable[[Any], Tensor], ends: Sequence[str], what: str) -> Module:
+    """Takes off the hook of this kind on a tensor, which becomes an ordinary parameter of that value. ValueError without one."""
+    key = _hook_of(module, kind, name)
     if key is None:
-        raise ValueError(f"weight_norm: {name!r} of {type(module).__name__} is not normalised")
+        raise ValueError(f"{what}: {name!r} of {type(module).__name__} is not normalised")
     hook, _ = module._forward_pre_hooks.pop(key)
-    weight = hook.compute(module).detach()
+    weight = value(hook).detach()
     delattr(module, name)
-    delattr(module, name + "_g")
-    delattr(module, name + "_v")
+    for end in ends:
+        delattr(module, name + end)
     module.register_parameter(name, Parameter(weight))
     return module
+
+
+def remove_weight_norm(module: Module, name: str = "weight") -> Module:
+    """Makes the weight an ordinary parameter again. ValueError when it is not normalised."""
+    return undo(module, _WeightNorm, name, lambda hook: hook.compute(module), ("_g", "_v"), "weight_norm")
