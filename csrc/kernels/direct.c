@@ -2,12 +2,12 @@
  *
  *     y[out, place] = sum over taps and channels of weight[out, tap, channel] x[channel, place + tap]
  *
- * and as its panels want places side by side, so does the tensor: nothing is turned over, on the way in or out. Tiles
- * of x are packed once for every tap in a row (a tap moves the places along), and lie so that the taps of the rows
- * below follow each other in memory: a whole window, or as many of its rows as are neighbours, is one run of steps. A
- * stride of s takes every s-th place: x is laid out in s phases, and a tap reads one of them. The transposed
- * convolution spreads its input out, with zeros between, and has the window turned around. Where rows are short, all of
- * a plane is one. */
+ * and as the micro-kernels want places side by side, so does the tensor: nothing is turned over, on the way in or out.
+ * A band of x is laid out once as lines, padding around it: a line is a channel (or a pair of 16-bit ones), a cell of
+ * it a place. Sixteen lines are what a step multiplies, and a tap is only another address in them. A stride of s takes
+ * every s-th place: x lies in s phases, and a tap reads one of them. The transposed convolution of stride s is s plain
+ * ones, each of the taps that meet the same places, with the window turned around. Where rows are short, panels run
+ * over their ends, and what lies between is left out. */
 #include "direct.h"
 
 #include "../base/alloc.h"
@@ -19,116 +19,97 @@
 #include <string.h>
 
 enum { FEW_CHANNELS = 16 };
-enum { BLOCK = 9 };             /* steps along k for which two panels of weights stay in the first-level cache */
-enum { LINE_BYTES = 16 << 10 }; /* of lines, which stay in the first-level cache until they are packed */
+enum { CELL = 4 };             /* bytes */
+enum { BLOCK = 9 };            /* steps for which a panel of weights stays in the first-level cache */
+enum { CUT_BYTES = 16 << 10 }; /* and values on their way into cells */
 
 bool ac_direct_fits(const ac_windows *w, int64_t inner, int64_t outer, ac_dtype compute) {
     return inner >= FEW_CHANNELS && outer >= FEW_CHANNELS && compute != AC_float64 && ac_lines_fit(w);
 }
 
-/* A run of steps: weights from step `a` of a panel on, tiles of x from step `b` on. */
 typedef struct {
-    int64_t a, b, steps;
-} piece;
-
-typedef struct {
-    const ac_tensor *from, *weight, *bias;
-    ac_tensor *to;
+    const ac_tensor *from, *bias;
+    ac_tensor weight, to; /* taps and places of a class */
     ac_dtype dtype;
     ac_line_kernel k;
     ac_geometry q;
     int64_t channels, outs, groups, images; /* channels and outs of a group */
-    bool flat;                              /* all rows of a plane are one */
-    int64_t places, panels;                 /* in a row, and panels of so many */
-    int64_t shifts, c_steps;                /* taps in a row; steps over the channels of one */
-    int64_t rows, bands;                    /* rows of places that are packed together, and how many times in a plane */
-    int64_t rows_in;                        /* and of a phase, that they read; */
-    int64_t line_rows, line;  /* of which so many are laid out at a time, with so many values of a channel */
-    int64_t a_steps, b_steps; /* steps of a panel of weights, and of a panel of places */
-    int64_t a_part, b_part;   /* bytes of one part of a group's weights, and of a band's places */
-    piece *pieces;
-    int64_t n_pieces, most_pieces;
-    char *packed; /* weights: [groups][parts][panels of outs][a_steps] tiles */
-    float *add;   /* bias, or NULL */
+    int64_t step[5];                        /* of `to`: image, channel, plane, row, place */
+    bool flat;                              /* panels run over the ends of rows */
+    int64_t rows, bands;                    /* rows of places made at a time, and how many times in a plane */
+    int64_t rows_in, line;                  /* rows of a phase that they read; cells of a line */
+    int64_t panels, row_panels;             /* of places: in a band at most, and in a row */
+    int64_t c_steps, steps;                 /* over the channels of a tap, and of all taps */
+    int64_t *at;                            /* [steps] bytes from the first line to where a step reads */
+    int64_t a_part, b_part;                 /* bytes of one part of a group's weights, and of a band's places */
+    char *packed;                           /* weights: [groups][parts][panels of outs][steps] tiles */
+    float *add;                             /* bias, or NULL */
     _Atomic bool finite;
 } direct;
 
 /* -- plan ---------------------------------------------------------------------------------------------------- */
 
 static int64_t phases_of(const direct *c) { return c->q.stride[1] * c->q.stride[2]; }
+static int64_t lines_of_plane(const direct *c) { return c->c_steps * AC_CELLS; }
+
+/* Panels of so many rows of places. */
+static int64_t panels_for(const direct *c, int64_t rows) {
+    return c->flat ? ac_panels_of((rows - 1) * c->q.size[2] + c->q.out[2]) : rows * c->row_panels;
+}
 
 /* Rows whose last panel would be emptier than the places between windows of a flat plane. */
 static bool wants_flat(const direct *c) {
-    int64_t lanes = ac_panels_of(c->q.out[2]) * AC_LANES * c->q.out[1],
-            plane = (c->q.out[1] - 1) * c->q.size[2] + c->q.out[2];
-    return 4 * ac_panels_of(plane) * AC_LANES < 3 * lanes;
-}
-
-static void plan_tiles(direct *c) {
-    c->flat = wants_flat(c);
-    c->places = c->flat ? (c->q.out[1] - 1) * c->q.size[2] + c->q.out[2] : c->q.out[2];
-    c->panels = ac_panels_of(c->places);
-    c->shifts = c->flat ? c->q.kernel[1] * c->q.kernel[2] : c->q.kernel[2];
-    c->c_steps = ac_ceil_div(c->channels, c->k.depth);
-    c->a_steps = ac_product3(c->q.kernel) * c->c_steps;
-    c->a_part = ac_panels_of(c->outs) * c->a_steps * AC_TILE_BYTES;
+    int64_t lanes = c->row_panels * AC_LANES * c->q.out[1], plane = (c->q.out[1] - 1) * c->q.size[2] + c->q.out[2];
+    return 8 * ac_panels_of(plane) * AC_LANES < 7 * lanes;
 }
 
 /* As many rows as half the second-level cache holds, but a band for every thread. */
 static void plan_bands(direct *c) {
-    int64_t reach = c->q.size[1] - c->q.out[1], row = c->panels * c->shifts * c->c_steps * AC_TILE_BYTES * c->k.parts;
-    int64_t rows = ac_l2_bytes() / 2 / (row * c->q.kernel[0] * c->q.stride[1]) - reach, hands = ac_num_threads();
-    int64_t planes = c->images * c->groups * c->q.out[0];
+    int64_t reach = c->q.size[1] - c->q.out[1], hands = ac_num_threads(), planes = c->images * c->groups * c->q.out[0];
+    int64_t row = c->q.kernel[0] * lines_of_plane(c) * phases_of(c) * c->q.size[2] * CELL * c->k.parts;
+    int64_t rows = ac_l2_bytes() / 2 / row - reach;
     if (planes < hands) rows = ac_least(rows, ac_ceil_div(c->q.out[1] * planes, hands));
-    c->rows = c->flat ? 1 : rows < 1 ? 1 : ac_least(rows, c->q.out[1]);
-    c->bands = c->flat ? 1 : ac_ceil_div(c->q.out[1], c->rows);
-    c->rows_in = c->flat ? c->q.size[1] : c->rows + reach;
-    c->b_steps = c->shifts * c->c_steps * c->q.kernel[0] * (c->flat ? 1 : c->q.stride[1] * c->rows_in);
-    c->b_part = c->panels * c->b_steps * AC_TILE_BYTES;
-    int64_t line = phases_of(c) * c->q.size[2], fit = LINE_BYTES / (line * c->k.depth * ac_itemsize(c->dtype)) + 1;
-    c->line_rows = c->flat ? c->rows_in : ac_least(fit, c->rows_in);
-    c->line = ac_ceil_div(line * c->line_rows + AC_LANES, AC_LANES) * AC_LANES;
+    c->rows = rows < 1 ? 1 : ac_least(rows, c->q.out[1]), c->bands = ac_ceil_div(c->q.out[1], c->rows);
+    c->rows_in = c->rows + reach, c->panels = panels_for(c, c->rows);
 }
 
-/* Steps from a panel's beginning to where plane k0, phase and row lie. */
-static int64_t row_steps(const direct *c, int64_t k0, int64_t phase, int64_t row) {
-    if (c->flat) return k0 * c->shifts * c->c_steps;
-    return ((k0 * c->q.stride[1] + phase) * c->rows_in + row) * c->shifts * c->c_steps;
+/* Lines are an odd number of cache lines apart, so that sixteen of them do not meet in one set of the cache. */
+static void plan_lines(direct *c) {
+    int64_t panels = ac_panels_of(phases_of(c) * c->rows_in * c->q.size[2]) + 1;
+    c->line = (panels + 1 - panels % 2) * AC_LANES;
+    c->b_part = c->q.kernel[0] * lines_of_plane(c) * c->line * CELL;
 }
 
-/* The taps' rows in the order that they are packed in: by phase, then downwards. Row i is tap *k1 of its plane. */
-static void row_tap(const direct *c, int64_t i, int64_t *k1, int64_t *phase, int64_t *row) {
-    for (*phase = 0; *phase < c->q.stride[1]; ++*phase)
-        for (*k1 = 0; *k1 < c->q.kernel[1]; ++*k1)
-            if (*k1 * c->q.dilation[1] % c->q.stride[1] == *phase && i-- == 0) {
-                *row = *k1 * c->q.dilation[1] / c->q.stride[1];
-                return;
-            }
+/* Where tap (k1, k2) of a window lies from its first place on, in cells of a line. */
+static int64_t tap_cell(const direct *c, int64_t k1, int64_t k2) {
+    const int64_t *stride = c->q.stride, down = k1 * c->q.dilation[1], along = k2 * c->q.dilation[2];
+    int64_t phase = down % stride[1] * stride[2] + along % stride[2];
+    return (phase * c->rows_in + down / stride[1]) * c->q.size[2] + along / stride[2];
 }
 
-static int64_t row_taps(const direct *c) { return c->flat ? 1 : c->q.kernel[1]; }
-
-/* Rows of taps that follow each other in both operands make one run, which is cut where the cache is full. */
-static int plan_pieces(direct *c) {
-    int64_t each = c->shifts * c->c_steps, open = -1;
-    c->most_pieces = c->q.kernel[0] * row_taps(c) * (each / BLOCK + 2);
-    c->pieces = ac_alloc((size_t)c->most_pieces * sizeof *c->pieces);
-    if (!c->pieces) return -1;
-    for (int64_t k0 = 0, a = 0; k0 < c->q.kernel[0]; k0++)
-        for (int64_t i = 0; i < row_taps(c); i++, a += each) {
-            int64_t k1 = 0, phase = 0, row = 0, done = 0;
-            if (!c->flat) row_tap(c, i, &k1, &phase, &row);
-            int64_t b = row_steps(c, k0, phase, row);
-            while (done < each) {
-                piece *last = open < 0 ? NULL : &c->pieces[open];
-                bool follows = last && last->b + last->steps == b + done && last->steps < BLOCK;
-                if (!follows) last = &c->pieces[++open], *last = (piece){a + done, b + done, 0};
-                int64_t steps = ac_least(each - done, BLOCK - last->steps);
-                last->steps += steps, done += steps;
-            }
-        }
-    c->n_pieces = open + 1;
+/* Steps go over planes, channels, and taps last: these read lines that the first-level cache has already. */
+static int plan_steps(direct *c) {
+    int64_t n = 0, *at = c->at = ac_alloc((size_t)c->steps * sizeof *c->at);
+    if (!at) return -1;
+    for (int64_t plane = 0; plane < c->q.kernel[0] * c->c_steps; plane++)
+        for (int64_t k1 = 0; k1 < c->q.kernel[1]; k1++)
+            for (int64_t k2 = 0; k2 < c->q.kernel[2]; k2++)
+                at[n++] = (plane * AC_CELLS * c->line + tap_cell(c, k1, k2)) * CELL;
     return 0;
+}
+
+static int plan(direct *c) {
+    c->c_steps = ac_ceil_div(c->channels, c->k.depth), c->steps = ac_product3(c->q.kernel) * c->c_steps;
+    c->row_panels = ac_panels_of(c->q.out[2]), c->flat = wants_flat(c);
+    plan_bands(c);
+    plan_lines(c);
+    c->a_part = ac_panels_of(c->outs) * c->steps * AC_TILE_BYTES;
+    c->step[0] = c->to.strides[0], c->step[1] = c->to.strides[1];
+    for (int d = 0; d < 3; d++) {
+        int i = c->to.ndim - 3 + d;
+        c->step[2 + d] = i < 2 ? 0 : c->to.strides[i];
+    }
+    return plan_steps(c);
 }
 
 /* -- weights --------------------------------------------------------------------------------------------------- */
@@ -139,9 +120,9 @@ static void lay_out_weight(const direct *c, int64_t group, int64_t o, int64_t la
     step[2] = c->channels, step[1] = step[2] * c->q.kernel[2], step[0] = step[1] * c->q.kernel[1];
     for (int d = 0; c->q.turned && d < 3; d++) at += (c->q.kernel[d] - 1) * step[d], step[d] = -step[d];
     int outs = c->q.turned ? 1 : 0, channels = 1 - outs;
-    ac_tensor from = *c->weight;
+    ac_tensor from = c->weight;
     from.shape[outs] = lanes, from.shape[channels] = c->channels, from.numel = lanes * taps * c->channels;
-    from.offset += o * from.strides[outs] + group * c->weight->shape[0] / c->groups * from.strides[0];
+    from.offset += o * from.strides[outs] + group * c->weight.shape[0] / c->groups * from.strides[0];
     ac_storage s = {.data = to};
     ac_tensor x = from;
     x.storage = &s, x.offset = at, x.dtype = c->dtype;
@@ -152,21 +133,19 @@ static void lay_out_weight(const direct *c, int64_t group, int64_t o, int64_t la
 
 /* One panel of outs, from [lanes, taps, channels]. */
 static void pack_weight(direct *c, const char *dense, int64_t lanes, char *to) {
-    int64_t taps = ac_product3(c->q.kernel), item = ac_itemsize(c->dtype), k1 = 0, phase, row;
-    for (int64_t k0 = 0; k0 < c->q.kernel[0]; k0++)
-        for (int64_t i = 0; i < row_taps(c); i++)
-            for (int64_t s = 0; s < c->shifts; s++, to += c->c_steps * AC_TILE_BYTES) {
-                if (!c->flat) row_tap(c, i, &k1, &phase, &row);
-                int64_t tap = (k0 * c->q.kernel[1] + k1) * c->q.kernel[2] + s;
-                ac_operand a = {.data = dense + tap * c->channels * item,
-                                .dtype = c->dtype,
-                                .lanes = lanes,
-                                .k = c->channels,
-                                .lane_stride = taps * c->channels,
-                                .k_stride = 1,
-                                .round = c->dtype};
-                if (!ac_pack_lines(&c->k, &a, false, c->c_steps, c->a_part, to)) atomic_store(&c->finite, false);
-            }
+    int64_t taps = ac_product3(c->q.kernel), in_plane = c->q.kernel[1] * c->q.kernel[2];
+    for (int64_t i = 0; i < c->steps; i++, to += AC_TILE_BYTES) {
+        int64_t plane = i / in_plane, channel = plane % c->c_steps * c->k.depth;
+        int64_t tap = plane / c->c_steps * in_plane + i % in_plane;
+        ac_operand a = {.data = dense + (tap * c->channels + channel) * ac_itemsize(c->dtype),
+                        .dtype = c->dtype,
+                        .lanes = lanes,
+                        .k = c->channels - channel,
+                        .lane_stride = taps * c->channels,
+                        .k_stride = 1,
+                        .round = c->dtype};
+        if (!ac_pack_lines(&c->k, &a, false, 1, c->a_part, to)) atomic_store(&c->finite, false);
+    }
 }
 
 static void some_weights(void *context, int64_t begin, int64_t end, char *scratch) {
@@ -175,7 +154,7 @@ static void some_weights(void *context, int64_t begin, int64_t end, char *scratc
     for (int64_t i = begin; i < end; i++) {
         int64_t group = i / panels, panel = i % panels, lanes = ac_least(AC_LANES, c->outs - panel * AC_LANES);
         lay_out_weight(c, group, panel * AC_LANES, lanes, scratch);
-        pack_weight(c, scratch, lanes, c->packed + group * c->a_part * c->k.parts + panel * c->a_steps * AC_TILE_BYTES);
+        pack_weight(c, scratch, lanes, c->packed + group * c->a_part * c->k.parts + panel * c->steps * AC_TILE_BYTES);
     }
 }
 
@@ -199,60 +178,70 @@ static band band_at(const direct *c, int64_t i) {
     return b;
 }
 
-/* Channels [channel, channel + lanes) of the plane that tap k0 reads, rows from `row` on:
- * [lanes][phases][line_rows][size 2]. */
-static void lay_out(const direct *c, const band *b, int64_t k0, int64_t channel, int64_t lanes, int64_t row,
-                    char *lines) {
-    int64_t item = ac_itemsize(c->dtype), plane = b->o0 * c->q.stride[0] + k0 * c->q.dilation[0];
-    ac_tensor part = ac_part_of(c->from, b->image, b->group * c->channels + channel, lanes);
-    memset(lines, 0, (size_t)(c->line * lanes * item));
-    for (int64_t p = 0; p < phases_of(c); p++) {
-        int64_t p1 = p / c->q.stride[2], p2 = p % c->q.stride[2];
-        ac_span s[3] = {
-            ac_span_of(plane, 1, c->q.before[0], c->q.spread[0], 1, c->q.in[0]),
-            ac_span_of(b->row + row, c->line_rows, c->q.before[1] - p1, c->q.spread[1], c->q.stride[1], c->q.in[1]),
-            ac_span_of(0, c->q.size[2], c->q.before[2] - p2, c->q.spread[2], c->q.stride[2], c->q.in[2])};
-        ac_fill_lines(&part, s, c->dtype, c->line, c->q.size[2], lines + p * c->line_rows * c->q.size[2] * item);
+/* Some rows of a phase of the plane that tap k0 reads, of one step's channels. */
+typedef struct {
+    int64_t k0, channel, lanes, phase, row, rows;
+} cut;
+
+/* Those as lines of `line` values of c->dtype each. */
+static void fill(const direct *c, const band *b, const cut *p, int64_t line, char *to) {
+    const ac_geometry *q = &c->q;
+    int64_t p1 = p->phase / q->stride[2], p2 = p->phase % q->stride[2];
+    int64_t plane = b->o0 * q->stride[0] + p->k0 * q->dilation[0];
+    ac_tensor part = ac_part_of(c->from, b->image, b->group * c->channels + p->channel, p->lanes);
+    ac_span s[3] = {ac_span_of(plane, 1, q->before[0], 1, 1, q->in[0]),
+                    ac_span_of(b->row + p->row, p->rows, q->before[1] - p1, 1, q->stride[1], q->in[1]),
+                    ac_span_of(0, q->size[2], q->before[2] - p2, 1, q->stride[2], q->in[2])};
+    ac_fill_lines(&part, s, c->dtype, line, q->size[2], to);
+}
+
+/* The same as cells, by way of tiles: what the last one has too many is written again, or past the end of a line. */
+static void fill_cells(direct *c, const band *b, const cut *p, char *values, char *to) {
+    int64_t n = ac_panels_of(p->rows * c->q.size[2]) * AC_LANES, item = ac_itemsize(c->dtype);
+    _Alignas(AC_ALIGNMENT) char tiles[2 * AC_TILE_BYTES];
+    memset(values, 0, (size_t)(p->lanes * n * item));
+    fill(c, b, p, n, values);
+    for (int64_t i = 0; i < n; i += AC_LANES) {
+        ac_operand x = {.data = values + i * item,
+                        .dtype = c->dtype,
+                        .lanes = AC_LANES,
+                        .k = p->lanes,
+                        .lane_stride = 1,
+                        .k_stride = n,
+                        .round = c->dtype};
+        if (!ac_pack_lines(&c->k, &x, true, 1, AC_TILE_BYTES, tiles)) atomic_store(&c->finite, false);
+        for (int64_t part = 0; part < c->k.parts; part++)
+            for (int64_t cell = 0; cell < AC_CELLS; cell++)
+                memcpy(to + part * c->b_part + (cell * c->line + i) * CELL,
+                       tiles + part * AC_TILE_BYTES + cell * AC_LANES * CELL, AC_LANES * CELL);
     }
 }
 
-/* The tiles of one row of positions: those from `line` on, for every tap of a row, one step over channels. */
-static void pack_row(direct *c, const char *line, int64_t lanes, int64_t phase, char *to) {
-    for (int64_t s = 0; s < c->shifts; s++, to += c->c_steps * AC_TILE_BYTES) {
-        int64_t down = c->flat ? s / c->q.kernel[2] * c->q.dilation[1] : 0,
-                along = s % c->q.kernel[2] * c->q.dilation[2];
-        int64_t p1 = c->flat ? down % c->q.stride[1] : phase, p = p1 * c->q.stride[2] + along % c->q.stride[2];
-        int64_t at = (p * c->line_rows + down / c->q.stride[1]) * c->q.size[2] + along / c->q.stride[2];
-        for (int64_t j = 0; j < c->panels; j++) {
-            ac_operand b = {.data = line + (at + j * AC_LANES) * ac_itemsize(c->dtype),
-                            .dtype = c->dtype,
-                            .lanes = AC_LANES,
-                            .k = lanes,
-                            .lane_stride = 1,
-                            .k_stride = c->line,
-                            .round = c->dtype};
-            if (!ac_pack_lines(&c->k, &b, true, 1, c->b_part, to + j * c->b_steps * AC_TILE_BYTES))
-                atomic_store(&c->finite, false);
+/* Rows of a phase that are made to cells at a time. */
+static int64_t rows_of_cut(const direct *c) {
+    int64_t rows = CUT_BYTES / (c->k.depth * c->q.size[2] * ac_itemsize(c->dtype)) + 1;
+    return ac_least(rows, c->rows_in);
+}
+
+static void lay_out_step(direct *c, const band *b, int64_t k0, int64_t step, char *values, char *to) {
+    bool as_they_are = c->k.kind == AC_PANEL_F32 && ac_line_is_cells(&c->k, c->dtype);
+    int64_t rows = as_they_are ? c->rows_in : rows_of_cut(c);
+    cut p = {.k0 = k0, .channel = step * c->k.depth};
+    p.lanes = ac_least(c->k.depth, c->channels - p.channel);
+    for (; p.phase < phases_of(c); p.phase++)
+        for (p.row = 0; p.row < c->rows_in; p.row += rows) {
+            char *at = to + (p.phase * c->rows_in + p.row) * c->q.size[2] * CELL;
+            p.rows = ac_least(rows, c->rows_in - p.row);
+            if (as_they_are) fill(c, b, &p, c->line, at);
+            else fill_cells(c, b, &p, values, at);
         }
-    }
 }
 
-/* One step over channels of the plane that tap k0 reads. */
-static void pack_step(direct *c, const band *b, int64_t k0, int64_t step, char *lines, char *to) {
-    int64_t channel = step * c->k.depth, lanes = ac_least(c->k.depth, c->channels - channel);
-    int64_t rows = c->flat ? 1 : b->rows + c->rows_in - c->rows, row_bytes = c->q.size[2] * ac_itemsize(c->dtype);
-    for (int64_t first = 0; first < rows; first += c->line_rows) {
-        lay_out(c, b, k0, channel, lanes, first, lines);
-        for (int64_t p1 = 0; p1 < (c->flat ? 1 : c->q.stride[1]); p1++)
-            for (int64_t row = 0; row < c->line_rows && first + row < rows; row++)
-                pack_row(c, lines + row * row_bytes, lanes, p1,
-                         to + (row_steps(c, k0, p1, first + row) + step) * AC_TILE_BYTES);
-    }
-}
-
-static void pack_places(direct *c, const band *b, char *lines, char *to) {
+static void lay_out(direct *c, const band *b, char *values, char *to) {
+    memset(to, 0, (size_t)(c->b_part * c->k.parts));
     for (int64_t k0 = 0; k0 < c->q.kernel[0]; k0++)
-        for (int64_t step = 0; step < c->c_steps; step++) pack_step(c, b, k0, step, lines, to);
+        for (int64_t step = 0; step < c->c_steps; step++, to += AC_CELLS * c->line * CELL)
+            lay_out_step(c, b, k0, step, values, to);
 }
 
 /* -- products ---------------------------------------------------------------------------------------------------- */
@@ -264,51 +253,68 @@ typedef struct {
 } block;
 
 static char *result_at(const direct *c, const band *b, int64_t o, int64_t row, int64_t place) {
-    int64_t lane = (b->image * c->groups + b->group) * c->outs + o;
-    return (char *)ac_data(c->to) +
-           (((lane * c->q.out[0] + b->o0) * c->q.out[1] + b->row + row) * c->q.out[2] + place) *
-               ac_itemsize(c->to->dtype);
+    int64_t at = b->image * c->step[0] + (b->group * c->outs + o) * c->step[1] + b->o0 * c->step[2] +
+                 (b->row + row) * c->step[3] + place * c->step[4];
+    return (char *)ac_data(&c->to) + at * ac_itemsize(c->to.dtype);
 }
 
-/* n places of up to 16 outs. */
-static void store(const direct *c, const band *b, int64_t o, int64_t row, int64_t place, int64_t n,
-                  const float *tiles) {
+static float bias_of(const direct *c, const band *b, int64_t o) { return c->add ? c->add[b->group * c->outs + o] : 0; }
+
+/* n places of a row of one out, of which there are few. */
+static void store_places(const direct *c, const float *from, float bias, int64_t n, char *to) {
+    float line[AC_LANES], *floats = (float *)(void *)to;
+    int64_t j = 0, step = c->step[4];
+    if (c->to.dtype == AC_float32 && step == 1) {
+        for (; j + 4 <= n; j += 4)
+            for (int64_t l = 0; l < 4; l++) floats[j + l] = from[j + l] + bias;
+        for (; j < n; j++) floats[j] = from[j] + bias;
+    } else if (c->to.dtype == AC_float32) {
+        for (; j < n; j++) floats[j * step] = from[j] + bias;
+    } else {
+        for (; j < n; j++) line[j] = from[j] + bias;
+        ac_cpu_loops()->store[AC_LANE_F32][c->to.dtype](n, line, to, step);
+    }
+}
+
+/* A tile whose lanes are positions from (row, place) on, as far as they are places. */
+static void store_tile(const direct *c, const band *b, int64_t o, int64_t row, int64_t place, const float *tile) {
+    int64_t outs = ac_least(AC_LANES, c->outs - o), lane = c->step[1] * ac_itemsize(c->to.dtype);
+    for (int64_t l = 0; l < AC_LANES && row < b->rows; row++, place = 0) {
+        int64_t n = ac_least(AC_LANES - l, c->q.out[2] - place);
+        char *to = result_at(c, b, o, row, place);
+        for (int64_t i = 0; i < outs && n > 0; i++, to += lane)
+            store_places(c, tile + i * AC_LANES + l, bias_of(c, b, o + i), n, to);
+        l += c->q.size[2] - place;
+    }
+}
+
+/* n places of a row, of up to 16 outs: whole lines of tiles. */
+static void store_row(const direct *c, const band *b, int64_t o, int64_t row, int64_t place, int64_t n,
+                      const float *tiles) {
     ac_finish f = {.alpha = 1, .row_bias = c->add ? c->add + b->group * c->outs + o : NULL};
-    int which = c->to->dtype == AC_float32 ? 0 : c->to->dtype == AC_float16 ? 1 : 2;
-    int64_t outs = ac_least(AC_LANES, c->outs - o), whole = n / AC_LANES * AC_LANES, step = ac_product3(c->q.out);
-    if (outs <= 0) return;
-    if (whole) ac_cpu_loops()->finish[which](outs, whole, tiles, &f, result_at(c, b, o, row, place), step);
+    int which = c->to.dtype == AC_float32 ? 0 : c->to.dtype == AC_float16 ? 1 : 2;
+    int64_t outs = ac_least(AC_LANES, c->outs - o), whole = n / AC_LANES * AC_LANES;
+    if (whole) ac_cpu_loops()->finish[which](outs, whole, tiles, &f, result_at(c, b, o, row, place), c->step[1]);
     tiles += whole / AC_LANES * AC_TILE_FLOATS;
     if (n > whole)
-        ac_cpu_loops()->finish[which](outs, n - whole, tiles, &f, result_at(c, b, o, row, place + whole), step);
-}
-
-/* Places of a flat plane: what lies between rows is left out. */
-static void store_flat(const direct *c, const band *b, int64_t o, int64_t panel, const float *tile) {
-    int64_t outs = ac_least(AC_LANES, c->outs - o), first = panel * AC_LANES;
-    for (int64_t i = 0; i < outs; i++)
-        for (int64_t l = 0, n; l < AC_LANES; l += n) {
-            float line[AC_LANES], bias = c->add ? c->add[b->group * c->outs + o + i] : 0;
-            int64_t row = (first + l) / c->q.size[2], place = (first + l) % c->q.size[2];
-            n = ac_least(AC_LANES - l, c->q.size[2] - place);
-            int64_t real = ac_least(n, c->q.out[2] - place);
-            for (int64_t j = 0; j < real; j++) line[j] = tile[i * AC_LANES + l + j] + bias;
-            if (row < c->q.out[1] && real > 0)
-                ac_cpu_loops()->store[AC_LANE_F32][c->to->dtype](real, line, result_at(c, b, o + i, row, place), 1);
-        }
+        ac_cpu_loops()->finish[which](outs, n - whole, tiles, &f, result_at(c, b, o, row, place + whole), c->step[1]);
 }
 
 static void store_block(const direct *c, const band *b, const block *k, const float *tiles, int64_t step) {
-    for (int64_t i = 0; i < k->na; i++, tiles += step) {
-        int64_t o = (k->o + i) * AC_LANES;
-        if (c->flat)
-            for (int64_t j = 0; j < k->nb; j++) store_flat(c, b, o, k->panel + j, tiles + j * AC_TILE_FLOATS);
-        else if (c->panels == 1)
-            for (int64_t j = 0; j < k->nb; j++) store(c, b, o, k->row + j, 0, c->places, tiles + j * AC_TILE_FLOATS);
-        else {
-            int64_t place = k->panel * AC_LANES;
-            store(c, b, o, k->row, place, ac_least(k->nb * AC_LANES, c->places - place), tiles);
-        }
+    int64_t panels = ac_least(k->na, ac_ceil_div(c->outs, AC_LANES) - k->o), place = k->panel * AC_LANES;
+    bool down = !c->flat && c->row_panels == 1;
+    for (int64_t i = 0; i < panels; i++, tiles += step) {
+        int64_t o = (k->o + i) * AC_LANES, n = ac_least(k->nb * AC_LANES, c->q.out[2] - place), width = c->q.size[2];
+        if (!down && !c->flat && c->step[4] == 1) store_row(c, b, o, k->row, place, n, tiles);
+        else
+            for (int64_t j = 0; j < k->nb; j++) {
+                const float *tile = tiles + j * AC_TILE_FLOATS;
+                int64_t at = place + j * AC_LANES;
+                if (c->flat) store_tile(c, b, o, at / width, at % width, tile);
+                else if (c->step[4] == 1) store_row(c, b, o, k->row + j, 0, c->q.out[2], tile);
+                else if (down) store_tile(c, b, o, k->row + j, 0, tile);
+                else store_tile(c, b, o, k->row, at, tile);
+            }
     }
 }
 
@@ -317,50 +323,56 @@ typedef struct {
     band b;
     const char *weights, *places;
     float *tiles;
-    ac_ahead next, results; /* what is packed and what is written next */
+    ac_ahead next, results; /* what is laid out and what is written next */
 } work;
 
-static void add_piece(work *w, const block *k, const piece *p, bool add, float *tiles, int64_t step) {
+/* Steps [from, from + steps) of a block. */
+static void add_steps(work *w, const block *k, int64_t from, int64_t steps, float *tiles, int64_t step) {
     const direct *c = w->c;
-    int64_t row = c->flat ? 0 : k->row * c->shifts * c->c_steps;
-    ac_micro_job job = {.steps = p->steps,
-                        .a_next = c->a_steps * AC_TILE_BYTES,
-                        .b_next = (c->panels == 1 ? c->shifts * c->c_steps : c->b_steps) * AC_TILE_BYTES,
+    bool down = !c->flat && c->row_panels == 1;
+    ac_micro_job job = {.steps = steps,
+                        .a_next = c->steps * AC_TILE_BYTES,
+                        .b_next = (down ? c->q.size[2] : AC_LANES) * CELL,
                         .a_step = AC_TILE_BYTES,
-                        .a_lane = AC_CELLS * 4,
+                        .a_lane = AC_CELLS * CELL,
+                        .b_cell = c->line * CELL,
+                        .b_at = c->at + from,
                         .na = (int)k->na,
                         .nb = (int)k->nb,
                         .c = tiles,
                         .c_a = step,
                         .c_b = AC_TILE_FLOATS,
-                        .add = add};
-    const char *a = w->weights + (k->o * c->a_steps + p->a) * AC_TILE_BYTES;
-    const char *b = w->places + (k->panel * c->b_steps + row + p->b) * AC_TILE_BYTES;
+                        .add = from > 0};
+    const char *a = w->weights + (k->o * c->steps + from) * AC_TILE_BYTES;
+    const char *b = w->places + (k->row * c->q.size[2] + k->panel * AC_LANES) * CELL;
     for (int64_t i = 0; i < c->k.parts; i++)
         for (int64_t j = 0; j < c->k.parts; j++, job.add = true) {
             job.a = a + i * c->a_part, job.b = b + j * c->b_part;
-            job.soon_a = ac_ahead_take(&w->next, p->steps * AC_FETCH_A, job.a);
-            job.soon_b = ac_ahead_take(&w->results, p->steps * AC_FETCH_B, job.b);
+            job.soon_a = ac_ahead_take(&w->next, steps * AC_FETCH_A, job.a);
+            job.soon_b = ac_ahead_take(&w->results, steps * AC_FETCH_B, job.b);
             c->k.micro->run(&job);
         }
 }
 
-/* Every block of places, by one piece of k: so long, its two panels of weights stay where they are fast. */
-static void multiply_piece(work *w, block *k, int64_t q) {
+/* Every block of places, by steps of k so few that their weights stay where they are fast. */
+static void multiply_steps(work *w, block *k, int64_t from) {
     const direct *c = w->c;
-    int64_t rows = w->b.rows, step = rows * c->panels * AC_TILE_FLOATS, most = c->k.micro->b;
+    bool down = !c->flat && c->row_panels == 1;
+    int64_t rows = c->flat ? 1 : w->b.rows, panels = c->flat ? panels_for(c, w->b.rows) : c->row_panels;
+    int64_t step = rows * panels * AC_TILE_FLOATS, most = c->k.micro->b, steps = ac_least(BLOCK, c->steps - from);
     float *tiles = w->tiles;
-    for (k->row = 0; k->row < rows; k->row += c->panels == 1 ? k->nb : 1)
-        for (k->panel = 0; k->panel < c->panels; k->panel += k->nb, tiles += k->nb * AC_TILE_FLOATS) {
-            k->nb = ac_least(most, c->panels == 1 ? rows - k->row : c->panels - k->panel);
-            add_piece(w, k, &c->pieces[q], q > 0, tiles, step);
-            if (q + 1 == c->n_pieces) store_block(c, &w->b, k, tiles, step);
+    for (k->row = 0; k->row < rows; k->row += down ? k->nb : 1)
+        for (k->panel = 0; k->panel < panels; k->panel += k->nb, tiles += k->nb * AC_TILE_FLOATS) {
+            int64_t left = down ? rows - k->row : panels - k->panel;
+            k->nb = left == 4 ? ac_least(most, 2) : ac_least(most, left); /* 2 + 2 is faster than 3 + 1 */
+            add_steps(w, k, from, steps, tiles, step);
+            if (from + steps == c->steps) store_block(c, &w->b, k, tiles, step);
         }
 }
 
 /* The results of so many outs, which are one run of memory where a band is a whole image. */
 static ac_ahead results_of(const direct *c, const band *b, int64_t o, int64_t outs) {
-    bool run = c->bands == 1 && c->q.out[0] == 1 && o < c->outs;
+    bool run = c->bands == 1 && c->q.out[0] == 1 && c->step[4] == 1 && o < c->outs;
     const char *at = result_at(c, b, o, 0, 0);
     return (ac_ahead){at, run ? result_at(c, b, ac_least(o + outs, c->outs), 0, 0) : at};
 }
@@ -371,22 +383,23 @@ static void multiply(work *w) {
     for (block k = {0}; k.o < panels; k.o += k.na) {
         k.na = ac_least(most, panels - k.o);
         w->results = results_of(c, &w->b, k.o * AC_LANES, k.na * AC_LANES);
-        for (int64_t q = 0; q < c->n_pieces; q++) multiply_piece(w, &k, q);
+        for (int64_t from = 0; from < c->steps; from += BLOCK) multiply_steps(w, &k, from);
     }
 }
 
 /* -- running it -------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t lines, places, tiles; /* bytes */
+    int64_t tiles, places, values; /* bytes */
 } rooms;
 
 static rooms rooms_of(const direct *c) {
-    int64_t tiles = c->k.micro->a * c->rows * c->panels;
-    return (rooms){c->line * c->k.depth * ac_itemsize(c->dtype), c->b_part * c->k.parts, tiles * AC_TILE_BYTES};
+    int64_t values = ac_panels_of(rows_of_cut(c) * c->q.size[2]) * AC_LANES;
+    return (rooms){c->k.micro->a * c->panels * AC_TILE_BYTES, c->b_part * c->k.parts,
+                   values * c->k.depth * ac_itemsize(c->dtype)};
 }
 
-/* What the band after i is packed from, where that is one run of memory. */
+/* What the band after i is laid out from, where that is one run of memory. */
 static ac_ahead next_of(const direct *c, int64_t i) {
     band next = band_at(c, i + 1);
     if (c->bands > 1 || c->q.out[0] > 1 || next.image >= c->images) return (ac_ahead){NULL, NULL};
@@ -396,11 +409,11 @@ static ac_ahead next_of(const direct *c, int64_t i) {
 static void some_bands(void *context, int64_t begin, int64_t end, char *scratch) {
     direct *c = context;
     rooms r = rooms_of(c);
-    char *places = scratch + r.tiles, *lines = places + r.places;
+    char *places = scratch + r.tiles, *values = places + r.places;
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
         work w = {.c = c, .b = band_at(c, i), .places = places, .tiles = (float *)(void *)scratch};
         w.weights = c->packed + w.b.group * c->a_part * c->k.parts;
-        pack_places(c, &w.b, lines, places);
+        lay_out(c, &w.b, values, places);
         w.next = next_of(c, i);
         if (c->k.micro->begin) c->k.micro->begin();
         multiply(&w);
@@ -411,9 +424,7 @@ static void some_bands(void *context, int64_t begin, int64_t end, char *scratch)
 static int run_direct(direct *c, bool finite) {
     c->k = ac_line_kernel_for(c->dtype, finite);
     atomic_store(&c->finite, true);
-    plan_tiles(c);
-    plan_bands(c);
-    AC_TRY(plan_pieces(c));
+    AC_TRY(plan(c));
     size_t packed = (size_t)(c->groups * c->a_part * c->k.parts), bias = (size_t)(c->outs * c->groups) * sizeof *c->add;
     c->packed = ac_alloc(packed);
     c->add = c->packed && c->bias ? ac_alloc(bias) : NULL;
@@ -424,22 +435,79 @@ static int run_direct(direct *c, bool finite) {
     if (!failed) {
         rooms r = rooms_of(c);
         int64_t bands = c->images * c->groups * c->q.out[0] * c->bands;
-        failed = ac_for_range_with(bands, 1, (size_t)(r.tiles + r.places + r.lines), some_bands, c);
+        failed = ac_for_range_with(bands, 1, (size_t)(r.tiles + r.places + r.values), some_bands, c);
     }
     if (c->add) ac_free(c->add, bias);
     if (c->packed) ac_free(c->packed, packed);
-    ac_free(c->pieces, (size_t)c->most_pieces * sizeof *c->pieces);
+    ac_free(c->at, (size_t)c->steps * sizeof *c->at);
     return failed;
+}
+
+/* -- classes of places ------------------------------------------------------------------------------------------- */
+
+/* Every stride-th place of `to` in dimension i, from `first` on. */
+static void take_every(ac_tensor *t, int i, int64_t first, int64_t every, int64_t n) {
+    t->numel = t->shape[i] ? t->numel / t->shape[i] * n : 0;
+    t->offset += first * t->strides[i], t->strides[i] *= every, t->shape[i] = n;
+}
+
+/* In dimension d, what place z of the input puts by tap k lies at z stride - padding + k dilation: places that leave
+ * the same rest of the stride meet the same taps, and are a plain convolution with these. */
+static void take_class(direct *c, const ac_windows *w, int d, int64_t rest) {
+    int64_t s = w->stride[d], tap = 0, every = 1, place = 0, i = c->to.ndim - 3 + d;
+    while (every * w->dilation[d] % s) every++; /* taps of a class are so many apart */
+    while (tap < every && tap * w->dilation[d] % s != rest) tap++;
+    while ((place + w->padding[d]) % s != rest) place++;
+    int64_t taps = tap < every && tap < w->kernel[d] ? ac_ceil_div(w->kernel[d] - tap, every) : 0;
+    int64_t places = place < w->in[d] ? ac_ceil_div(w->in[d] - place, s) : 0;
+    int64_t apart = every * w->dilation[d] / s, reach = (taps - 1) * apart;
+    c->q.kernel[d] = taps, c->q.stride[d] = c->q.spread[d] = 1, c->q.dilation[d] = apart;
+    c->q.in[d] = w->out[d], c->q.out[d] = places, c->q.size[d] = places + reach;
+    c->q.before[d] = reach - (place + w->padding[d] - tap * w->dilation[d]) / s;
+    if (i < 2) return;
+    take_every(&c->weight, (int)i, tap, every, taps);
+    take_every(&c->to, (int)i, place, s, places);
+}
+
+/* Places that no tap meets hold the bias. */
+static void store_bias(const direct *c) {
+    double zero = 0;
+    ac_storage place;
+    ac_dims none = {.n = 0}, shape = ac_shape_of(&c->to);
+    ac_tensor value = c->bias ? *c->bias : ac_place(&place, &zero, AC_float64, &none), to = c->to;
+    int64_t step = c->bias ? value.strides[0] : 0;
+    value.ndim = to.ndim, value.numel = to.numel;
+    for (int d = 0; d < to.ndim; d++) value.shape[d] = shape.v[d], value.strides[d] = d == 1 ? step : 0;
+    ac_cpu_copy_into(&to, &value);
+}
+
+static int run_class(const direct *whole, const ac_windows *w, int64_t class, bool finite, bool *fits) {
+    direct c = *whole;
+    for (int d = 2; c.q.turned && d >= 0; class /= w->stride[d--]) take_class(&c, w, d, class % w->stride[d]);
+    if (c.to.numel == 0) return 0;
+    if (c.weight.numel == 0) store_bias(&c);
+    else AC_TRY(run_direct(&c, finite));
+    *fits = *fits && atomic_load(&c.finite);
+    return 0;
+}
+
+static int run_classes(const direct *whole, const ac_windows *w, bool finite, bool *fits) {
+    int64_t classes = whole->q.turned ? ac_product3(w->stride) : 1;
+    *fits = true;
+    for (int64_t i = 0; i < classes; i++) AC_TRY(run_class(whole, w, i, finite, fits));
+    return 0;
 }
 
 int ac_direct_convolution(const ac_run *r, const ac_windows *w) {
     const ac_attrs_convolution *a = r->attrs;
     const ac_tensor *weight = r->in[1];
-    direct c = {.from = r->in[0], .weight = weight, .bias = r->in[2], .to = r->out[0], .groups = a->groups};
+    bool fits;
+    direct c = {.from = r->in[0], .weight = *weight, .bias = r->in[2], .to = *r->out[0], .groups = a->groups};
     c.q = ac_geometry_of(w, a->transposed != 0), c.images = c.from->shape[0], c.dtype = r->compute;
+    atomic_init(&c.finite, true);
     int64_t first = weight->shape[0] / a->groups;
     c.outs = c.q.turned ? weight->shape[1] : first, c.channels = c.q.turned ? first : weight->shape[1];
-    if (c.to->numel == 0) return 0;
-    AC_TRY(run_direct(&c, true));
-    return atomic_load(&c.finite) ? 0 : run_direct(&c, false); /* what cannot be split */
+    if (c.to.numel == 0) return 0;
+    AC_TRY(run_classes(&c, w, true, &fits));
+    return fits ? 0 : run_classes(&c, w, false, &fits); /* what cannot be split */
 }

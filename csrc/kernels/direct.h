@@ -17,6 +17,9 @@ typedef struct {
 /* For operands rounded to dtype; `finite` allows the split, as ac_micro_for says. */
 ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite);
 
+/* Whether values of dtype along k are the kernel's cells as they are. */
+bool ac_line_is_cells(const ac_line_kernel *k, ac_dtype dtype);
+
 /* Packs `steps` steps of one panel, its parts `apart` bytes from each other; false as ac_pack. */
 bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool columns, int64_t steps, int64_t apart,
                    char *to);

@@ -7,7 +7,8 @@
  * same distances and zeros where no window stands: then a tap is an address in the panels of x. A panel's tile has
  * a line of memory for every cell along k, so it can be read from any cell on; where a cell holds two places, x is
  * packed a second time, one place further on, for the taps between. A stride of s takes every s-th place: x is
- * packed in s phases, and within a phase those that a tap needs are neighbours. */
+ * packed in s phases, and within a phase those that a tap needs are neighbours. g is read as it is laid out, where
+ * its values are what the micro-kernel multiplies, and packed elsewhere. */
 #include "direct.h"
 
 #include "../base/alloc.h"
@@ -20,6 +21,11 @@
 enum { CHUNKS = 8 }; /* of images: each has sums of its own, joined in order, so threads change nothing */
 enum { BLOCK = 8 };  /* steps along k for which two panels of each operand stay in the first-level cache */
 
+/* Panels of x, each for a tap, that the micro-kernel takes at a time: `next` bytes from each other. */
+typedef struct {
+    int64_t first, at, next, n;
+} run;
+
 typedef struct {
     const ac_windows *w;
     const ac_tensor *x, *g;
@@ -28,17 +34,19 @@ typedef struct {
     int64_t shifts;                        /* packings of x */
     int64_t group, channels, outs, images; /* channels and outs of a group */
     int64_t x_panels, g_panels;
-    int64_t chunks, chunk;          /* and images in one */
-    int64_t size[3], plane, phases; /* places of one phase of an image, and how many phases */
-    int64_t together, rows;         /* images packed together, and rows of places */
-    int64_t g_steps, x_steps;
-    float *sums; /* [chunks][taps] tiles [g_panels][x_panels] */
+    int64_t chunks, chunk;            /* and images in one */
+    int64_t size[3], plane, phases;   /* places of one phase of an image, and how many phases */
+    int64_t together, rows;           /* images packed together, and rows of places */
+    int64_t g_steps, x_steps, g_line; /* steps; and values of a line of g, where it is not packed, else 0 */
+    run *runs;                        /* over the panels of all taps, */
+    int64_t n_runs, columns;          /* which are so many */
+    float *sums;                      /* [chunks] tiles [g_panels][columns] */
     _Atomic bool finite;
 } weight_walk;
 
 static int64_t steps_for(const weight_walk *w, int64_t places) { return ac_ceil_div(places, w->k.depth); }
 static int64_t taps_of(const weight_walk *w) { return ac_product3(w->w->kernel); }
-static int64_t sums_of(const weight_walk *w) { return taps_of(w) * w->g_panels * w->x_panels * AC_TILE_FLOATS; }
+static int64_t sums_of(const weight_walk *w) { return w->g_panels * w->columns * AC_TILE_FLOATS; }
 
 static int64_t tap_at(const weight_walk *w, int64_t tap, int64_t *phase) {
     return ac_tap_at(w->w->kernel, w->w->stride, w->w->dilation, w->size, tap, phase);
@@ -48,6 +56,7 @@ static int64_t tap_at(const weight_walk *w, int64_t tap, int64_t *phase) {
 
 static void choose_kernel(weight_walk *w, bool finite) {
     w->k = ac_line_kernel_for(w->dtype, finite);
+    w->g_line = 0;
     w->shifts = w->k.kind == AC_PANEL_F32 ? 1 : 2;
     atomic_store(&w->finite, true);
 }
@@ -61,9 +70,36 @@ static void plan_rounds(weight_walk *w) {
     w->rows = w->together ? all_rows * w->together : ac_least(all_rows, budget / (place * w->size[2]) + 1);
     if (w->together < 1) w->together = 1;
     w->g_steps = steps_for(w, w->rows * w->size[2]), w->x_steps = steps_for(w, w->g_steps * w->k.depth + reach + 1);
+    /* an odd number of cache lines, so that lanes do not meet in one set of the cache */
+    if (ac_line_is_cells(&w->k, w->dtype)) w->g_line = (w->g_steps + 1 - w->g_steps % 2) * w->k.depth;
 }
 
-static void open_walk(weight_walk *w) {
+/* Bytes from packed x to the panel that column `column` reads: a panel of channels for a tap. Columns go down the
+ * window first, where the next tap is as far as the one before. */
+static int64_t column_at(const weight_walk *w, int64_t column, int64_t *tap, int64_t *panel) {
+    const int64_t *kernel = w->w->kernel, i = column % taps_of(w), down = i / kernel[1] % kernel[2];
+    *panel = column / taps_of(w), *tap = (i / kernel[1] / kernel[2] * kernel[1] + i % kernel[1]) * kernel[2] + down;
+    int64_t phase, at = tap_at(w, *tap, &phase);
+    int64_t first = (phase * w->shifts + at % w->shifts) * w->x_panels + *panel;
+    return first * w->x_steps * AC_TILE_BYTES + at / w->shifts * AC_LANES * 4;
+}
+
+static int plan_runs(weight_walk *w) {
+    int64_t tap, panel;
+    w->runs = ac_alloc((size_t)w->columns * sizeof *w->runs);
+    if (!w->runs) return -1;
+    w->n_runs = 0;
+    for (int64_t i = 0; i < w->columns; i++) {
+        run *r = w->n_runs ? &w->runs[w->n_runs - 1] : NULL;
+        int64_t at = column_at(w, i, &tap, &panel);
+        if (r && r->n == 1 && w->k.micro->b > 1) r->next = at - r->at, r->n = 2;
+        else if (r && r->n > 1 && r->n < w->k.micro->b && at == r->at + r->n * r->next) r->n++;
+        else w->runs[w->n_runs++] = (run){i, at, 0, 1};
+    }
+    return 0;
+}
+
+static int open_walk(weight_walk *w) {
     w->phases = 1;
     for (int d = 0; d < 3; d++) {
         w->size[d] = ac_ceil_div(w->w->in[d] + 2 * w->w->padding[d], w->w->stride[d]);
@@ -73,7 +109,9 @@ static void open_walk(weight_walk *w) {
     w->x_panels = ac_panels_of(w->channels), w->g_panels = ac_panels_of(w->outs);
     w->chunk = w->images ? ac_ceil_div(w->images, CHUNKS) : 1;
     w->chunks = w->images ? ac_ceil_div(w->images, w->chunk) : 1;
+    w->columns = taps_of(w) * w->x_panels;
     plan_rounds(w);
+    return plan_runs(w);
 }
 
 typedef struct {
@@ -85,6 +123,7 @@ static rooms rooms_of(const weight_walk *w) {
     r.line = (r.line + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
     r.x_part = w->phases * w->shifts * w->x_panels * w->x_steps * AC_TILE_BYTES;
     r.g_part = w->g_panels * w->g_steps * AC_TILE_BYTES;
+    if (w->g_line) r.g_part = w->g_panels * AC_LANES * w->g_line * ac_itemsize(w->dtype);
     r.x = r.x_part * w->k.parts, r.all = r.line + r.x + r.g_part * w->k.parts;
     return r;
 }
@@ -129,6 +168,12 @@ static ac_operand lines_of(const weight_walk *w, const char *data, int64_t lanes
 static void pack_g(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
     lens l = {{1, 1, 1}, {0, 0, 0}, {w->w->out[0], w->w->out[1], w->w->out[2]}};
     int64_t values = w->g_steps * w->k.depth;
+    if (w->g_line) {
+        int64_t none = w->g_panels * AC_LANES - w->outs, each = w->g_line * ac_itemsize(w->dtype);
+        lay_out(w, w->g, &l, b, w->group * w->outs, w->outs, w->g_line, to);
+        memset(to + w->outs * each, 0, (size_t)(none * each));
+        return;
+    }
     for (int64_t o = 0; o < w->outs; o += AC_LANES, to += w->g_steps * AC_TILE_BYTES) {
         int64_t lanes = ac_least(AC_LANES, w->outs - o);
         lay_out(w, w->g, &l, b, w->group * w->outs + o, lanes, values, line);
@@ -161,20 +206,13 @@ static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, ch
 
 /* -- products ---------------------------------------------------------------------------------------------- */
 
-/* Where the panels of x begin for a tap. */
-static const char *tap_panels(const weight_walk *w, int64_t tap, const char *x) {
-    int64_t phase, at = tap_at(w, tap, &phase);
-    x += (phase * w->shifts + at % w->shifts) * w->x_panels * w->x_steps * AC_TILE_BYTES;
-    return x + at / w->shifts * AC_LANES * 4;
-}
-
-/* One k block of one tap, for up to micro->a panels of g from panel i on. */
-static void add_panels(const weight_walk *w, ac_micro_job *job, const char *g, const char *x, int64_t i,
-                       ac_ahead next[2], float *tiles) {
-    job->a = g, job->na = (int)ac_least(w->k.micro->a, w->g_panels - i);
-    for (int64_t j = 0; j < w->x_panels; j += job->nb) {
-        job->nb = (int)ac_least(w->k.micro->b, w->x_panels - j);
-        job->b = x + j * job->b_next, job->c = tiles + (i * w->x_panels + j) * AC_TILE_FLOATS;
+/* One k block, for up to micro->a panels of g from panel i on: every tap of every channel. */
+static void add_panels(const weight_walk *w, ac_micro_job *job, const char *x, int64_t i, ac_ahead next[2],
+                       float *sums) {
+    job->na = (int)ac_least(w->k.micro->a, w->g_panels - i);
+    for (const run *r = w->runs; r < w->runs + w->n_runs; r++) {
+        job->nb = (int)r->n, job->b_next = r->next;
+        job->b = x + r->at, job->c = sums + (i * w->columns + r->first) * AC_TILE_FLOATS;
         job->soon_a = ac_ahead_take(&next[0], job->steps * AC_FETCH_A, job->a);
         job->soon_b = ac_ahead_take(&next[1], job->steps * AC_FETCH_B, job->b);
         w->k.micro->run(job);
@@ -184,20 +222,21 @@ static void add_panels(const weight_walk *w, ac_micro_job *job, const char *g, c
 /* sums[tap] += g[places] x[places + tap], for every tap */
 static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t steps, ac_ahead next[2], float *sums) {
     ac_micro_job job = {.a_next = w->g_steps * AC_TILE_BYTES,
-                        .b_next = w->x_steps * AC_TILE_BYTES,
                         .a_step = AC_TILE_BYTES,
                         .a_lane = AC_CELLS * 4,
-                        .c_a = w->x_panels * AC_TILE_FLOATS,
+                        .b_cell = AC_LANES * 4,
+                        .c_a = w->columns * AC_TILE_FLOATS,
                         .c_b = AC_TILE_FLOATS,
                         .add = true};
-    int64_t taps = taps_of(w), tiles = w->g_panels * w->x_panels * AC_TILE_FLOATS;
+    if (w->g_line) {
+        job.a_lane = w->g_line * ac_itemsize(w->dtype);
+        job.a_next = AC_LANES * job.a_lane, job.a_step = AC_CELLS * 4;
+    }
     for (int64_t k = 0; k < steps; k += BLOCK)
-        for (int64_t i = 0; i < w->g_panels; i += w->k.micro->a)
-            for (int64_t tap = 0; tap < taps; tap++) {
-                job.steps = ac_least(BLOCK, steps - k);
-                add_panels(w, &job, g + i * job.a_next + k * AC_TILE_BYTES, tap_panels(w, tap, x) + k * AC_TILE_BYTES,
-                           i, next, sums + tap * tiles);
-            }
+        for (int64_t i = 0; i < w->g_panels; i += w->k.micro->a) {
+            job.steps = ac_least(BLOCK, steps - k), job.a = g + i * job.a_next + k * job.a_step;
+            add_panels(w, &job, x + k * AC_TILE_BYTES, i, next, sums);
+        }
 }
 
 static void add_images(weight_walk *w, int64_t n, int64_t images, char *scratch, float *sums) {
@@ -231,19 +270,23 @@ static void some_chunks(void *context, int64_t begin, int64_t end, char *scratch
 
 /* The chunks' sums, added up, to the group's [outs, channels, taps]. */
 static void store_weight(const weight_walk *w, ac_tensor *out) {
-    int64_t each = sums_of(w), taps = taps_of(w), panels = w->x_panels, at = 0;
+    int64_t each = sums_of(w), taps = taps_of(w), tap, panel;
     for (int64_t i = 1; i < w->chunks; i++)
         for (int64_t j = 0; j < each; j++) w->sums[j] += w->sums[i * each + j];
     float *dense = w->sums + w->chunks * each;
-    for (int64_t o = 0; o < w->outs; o++)
-        for (int64_t c = 0; c < w->channels; c++)
-            for (int64_t tap = 0; tap < taps; tap++) {
-                int64_t tile = (tap * w->g_panels + o / AC_LANES) * panels + c / AC_LANES;
-                dense[at++] = w->sums[tile * AC_TILE_FLOATS + o % AC_LANES * AC_LANES + c % AC_LANES];
-            }
+    for (int64_t column = 0; column < w->columns; column++) {
+        column_at(w, column, &tap, &panel);
+        int64_t first = panel * AC_LANES, lanes = ac_least(AC_LANES, w->channels - first);
+        for (int64_t o = 0; o < w->outs; o++) {
+            int64_t tile = o / AC_LANES * w->columns + column;
+            const float *from = w->sums + tile * AC_TILE_FLOATS + o % AC_LANES * AC_LANES;
+            for (int64_t c = 0; c < lanes; c++) dense[(o * w->channels + first + c) * taps + tap] = from[c];
+        }
+    }
     ac_storage place;
     ac_tensor to = *out;
-    to.offset += w->group * w->outs * to.strides[0], to.shape[0] = w->outs, to.numel = at;
+    to.offset += w->group * w->outs * to.strides[0], to.shape[0] = w->outs;
+    to.numel = w->outs * w->channels * taps;
     ac_dims shape = ac_shape_of(&to);
     ac_tensor from = ac_place(&place, dense, AC_float32, &shape);
     ac_cpu_copy_into(&to, &from);
@@ -251,7 +294,7 @@ static void store_weight(const weight_walk *w, ac_tensor *out) {
 
 static int run_groups(weight_walk *w, int64_t groups, bool finite, ac_tensor *out) {
     choose_kernel(w, finite);
-    open_walk(w);
+    AC_TRY(open_walk(w));
     size_t bytes = (size_t)((w->chunks + 1) * sums_of(w)) * sizeof *w->sums;
     w->sums = ac_alloc(bytes);
     int failed = w->sums ? 0 : -1;
@@ -260,6 +303,7 @@ static int run_groups(weight_walk *w, int64_t groups, bool finite, ac_tensor *ou
         if (!failed) store_weight(w, out);
     }
     if (w->sums) ac_free(w->sums, bytes);
+    ac_free(w->runs, (size_t)w->columns * sizeof *w->runs);
     return failed;
 }
 

@@ -116,7 +116,7 @@ static void one_block(void *context, int64_t chunk, int hand) {
     if (!atomic_load(p->finite)) return;
     c_block w = block_at(p, chunk, hand),
             next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, hand);
-    ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS};
+    ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS, .b_cell = AC_LANES * 4};
     if (p->cut.blocks == 0) { /* k = 0 */
         memset(w.tiles, 0, (size_t)(w.na * w.nb * AC_TILE_BYTES));
         multiply_panels(&w, &job, true);

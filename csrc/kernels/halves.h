@@ -26,18 +26,23 @@ HALVES __m256i ac_narrow16_f16(__m512 x) { return _mm512_cvtps_ph(x, _MM_FROUND_
 
 HALVES __mmask16 ac_first16(int64_t n) { return (__mmask16)(n >= 16 ? 0xFFFF : n > 0 ? (1u << n) - 1 : 0); }
 
+/* Whole vectors apart from the rest: masked stores of 16-bit values are slow on some CPUs. */
 #define HALVES_RUNS(name)                                                                                              \
     static inline void ac_widen_##name(int64_t n, const uint16_t *x, float *y) {                                       \
-        for (int64_t i = 0; i < n; i += 16) {                                                                          \
-            __mmask16 valid = ac_first16(n - i);                                                                       \
-            _mm512_mask_storeu_ps(y + i, valid, ac_widen16_##name(_mm256_maskz_loadu_epi16(valid, x + i)));            \
-        }                                                                                                              \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 16 <= n; i += 16)                                                                                   \
+            _mm512_storeu_ps(y + i, ac_widen16_##name(_mm256_loadu_si256((const __m256i *)(const void *)(x + i))));    \
+        if (i == n) return;                                                                                            \
+        __mmask16 valid = ac_first16(n - i);                                                                           \
+        _mm512_mask_storeu_ps(y + i, valid, ac_widen16_##name(_mm256_maskz_loadu_epi16(valid, x + i)));                \
     }                                                                                                                  \
     static inline void ac_narrow_##name(int64_t n, const float *x, uint16_t *y) {                                      \
-        for (int64_t i = 0; i < n; i += 16) {                                                                          \
-            __mmask16 valid = ac_first16(n - i);                                                                       \
-            _mm256_mask_storeu_epi16(y + i, valid, ac_narrow16_##name(_mm512_maskz_loadu_ps(valid, x + i)));           \
-        }                                                                                                              \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 16 <= n; i += 16)                                                                                   \
+            _mm256_storeu_si256((__m256i *)(void *)(y + i), ac_narrow16_##name(_mm512_loadu_ps(x + i)));               \
+        if (i == n) return;                                                                                            \
+        __mmask16 valid = ac_first16(n - i);                                                                           \
+        _mm256_mask_storeu_epi16(y + i, valid, ac_narrow16_##name(_mm512_maskz_loadu_ps(valid, x + i)));               \
     }
 HALVES_RUNS(bf16)
 HALVES_RUNS(f16)

@@ -12,6 +12,11 @@ ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite) {
     return k;
 }
 
+bool ac_line_is_cells(const ac_line_kernel *k, ac_dtype dtype) {
+    return (k->kind == AC_PANEL_F32 && dtype == AC_float32) || (k->kind == AC_PANEL_BF16 && dtype == AC_bfloat16) ||
+           (k->kind == AC_PANEL_F16 && dtype == AC_float16);
+}
+
 bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool columns, int64_t steps, int64_t apart,
                    char *to) {
     ac_cut cut = {k->kind, k->depth, AC_TILE_BYTES * k->parts, steps, steps, 1};
@@ -78,24 +83,32 @@ ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread,
     return s;
 }
 
-/* from [lanes, ..., rows, n] (or [lanes, n]) to `to`, of the same shape and with one of what lies between: by hand,
- * for runs of memory are short. */
+/* n values of `item` bytes (2 or 4), every `step`-th of them: by hand, for runs of memory are short. */
+static inline __attribute__((always_inline)) void copy_row(char *to, const char *from, int64_t n, int64_t item,
+                                                           int64_t step) {
+    int64_t i = 0, bytes = n * item;
+    for (; step == 1 && i + 32 <= bytes; i += 32) memcpy(to + i, from + i, 32);
+    for (; i < bytes; i += item) memcpy(to + i, from + i * step, (size_t)item);
+}
+
+/* from [lanes, ..., rows, n] (or [lanes, n]) to `to`, of the same shape and with one of what lies between. */
 static void copy_rows(ac_tensor *to, const ac_tensor *from) {
     int last = from->ndim - 1;
-    if (to->dtype != from->dtype || from->strides[last] != 1 || to->strides[last] != 1) {
+    int64_t item = ac_itemsize(to->dtype), n = to->shape[last], step = from->strides[last];
+    if (to->dtype != from->dtype || to->strides[last] != 1 || (item != 2 && item != 4)) {
         ac_cpu_copy_into(to, from);
         return;
     }
-    int64_t item = ac_itemsize(to->dtype), bytes = to->shape[last] * item, rows = last > 1 ? to->shape[last - 1] : 1;
-    int64_t from_row = last > 1 ? from->strides[last - 1] * item : 0,
+    int64_t rows = last > 1 ? to->shape[last - 1] : 1, from_row = last > 1 ? from->strides[last - 1] * item : 0,
             to_row = last > 1 ? to->strides[last - 1] * item : 0;
     for (int64_t lane = 0; lane < to->shape[0]; lane++) {
         const char *source = (const char *)ac_data(from) + lane * from->strides[0] * item;
         char *target = (char *)ac_data(to) + lane * to->strides[0] * item;
         for (int64_t row = 0; row < rows; row++, source += from_row, target += to_row) {
-            int64_t i = 0;
-            for (; i + 32 <= bytes; i += 32) memcpy(target + i, source + i, 32);
-            for (; i + 2 <= bytes; i += 2) memcpy(target + i, source + i, 2);
+            if (step == 1 && item == 4) copy_row(target, source, n, 4, 1);
+            else if (step == 1) copy_row(target, source, n, 2, 1);
+            else if (item == 4) copy_row(target, source, n, 4, step);
+            else copy_row(target, source, n, 2, step);
         }
     }
 }

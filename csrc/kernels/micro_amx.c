@@ -23,6 +23,7 @@ static void end(void) { _tile_release(); }
 
 #define LOAD(t, p) _tile_loadd(t, p, 64)
 #define LOAD_A(t, p) _tile_loadd(t, p, j->a_lane)
+#define LOAD_B(t, p) _tile_loadd(t, p, j->b_cell)
 #define LOAD_C(na, nb)                                                                                                 \
     do {                                                                                                               \
         if (!j->add) {                                                                                                 \
@@ -61,10 +62,10 @@ static void end(void) { _tile_release(); }
 /* One product a step. */
 #define PLAIN_STEPS(DOT, na, nb)                                                                                       \
     for (int64_t s = 0; s < j->steps; s++) {                                                                           \
-        const char *a = j->a + s * j->a_step, *b = j->b + s * AC_TILE_BYTES;                                           \
-        LOAD(6, b);                                                                                                    \
+        const char *a = j->a + s * j->a_step, *b = ac_micro_b(j, s, AC_TILE_BYTES);                                    \
+        LOAD_B(6, b);                                                                                                  \
         LOAD_A(4, a);                                                                                                  \
-        if (nb > 1) LOAD(7, b + j->b_next);                                                                            \
+        if (nb > 1) LOAD_B(7, b + j->b_next);                                                                          \
         if (na > 1) LOAD_A(5, a + j->a_next);                                                                          \
         FETCH();                                                                                                       \
         DOTS(DOT, na, nb);                                                                                             \
@@ -73,22 +74,22 @@ static void end(void) { _tile_release(); }
 /* (high + low)(high + low) in four exact products; ends with what the next step does not need. */
 #define SPLIT_STEPS(DOT, na, nb)                                                                                       \
     for (int64_t s = 0; s < j->steps; s++) {                                                                           \
-        const char *a = j->a + s * j->a_step, *b = j->b + s * 2 * AC_TILE_BYTES;                                       \
-        LOAD(6, b);                                                                                                    \
+        const char *a = j->a + s * j->a_step, *b = ac_micro_b(j, s, 2 * AC_TILE_BYTES);                                \
+        LOAD_B(6, b);                                                                                                  \
         LOAD_A(4, a);                                                                                                  \
-        if (nb > 1) LOAD(7, b + j->b_next);                                                                            \
+        if (nb > 1) LOAD_B(7, b + j->b_next);                                                                          \
         if (na > 1) LOAD_A(5, a + j->a_next);                                                                          \
         FETCH();                                                                                                       \
         DOTS(DOT, na, nb); /* high high */                                                                             \
-        LOAD(6, b + AC_TILE_BYTES);                                                                                    \
-        if (nb > 1) LOAD(7, b + j->b_next + AC_TILE_BYTES);                                                            \
+        LOAD_B(6, b + AC_TILE_BYTES);                                                                                  \
+        if (nb > 1) LOAD_B(7, b + j->b_next + AC_TILE_BYTES);                                                          \
         DOTS(DOT, na, nb); /* high low */                                                                              \
         LOAD_A(4, a + AC_TILE_BYTES);                                                                                  \
         if (na > 1) LOAD_A(5, a + j->a_next + AC_TILE_BYTES);                                                          \
         FETCH();                                                                                                       \
         DOTS(DOT, na, nb); /* low low */                                                                               \
-        LOAD(6, b);                                                                                                    \
-        if (nb > 1) LOAD(7, b + j->b_next);                                                                            \
+        LOAD_B(6, b);                                                                                                  \
+        if (nb > 1) LOAD_B(7, b + j->b_next);                                                                          \
         DOTS(DOT, na, nb); /* low high */                                                                              \
     }
 

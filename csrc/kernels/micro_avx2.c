@@ -13,11 +13,11 @@
         _Pragma("GCC unroll 6") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < 2; v++)     \
             sum[i][v] = j->add ? _mm256_loadu_ps(c + i * AC_LANES + 8 * v) : _mm256_setzero_ps();                      \
         const char *a = j->a + row * j->a_lane;                                                                        \
-        const float *b = (const float *)(const void *)j->b;                                                            \
-        for (int64_t q = 0; q < j->steps * AC_CELLS; q += AC_CELLS)                                                    \
-            _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++) {                                      \
-                const char *at = a + q / AC_CELLS * j->a_step + cell * 4;                                              \
-                const float *bt = b + (q + cell) * AC_LANES;                                                           \
+        for (int64_t s = 0; s < j->steps; s++) {                                                                       \
+            const char *b = ac_micro_b(j, s, AC_TILE_BYTES);                                                           \
+            _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += j->b_cell) {                      \
+                const char *at = a + s * j->a_step + cell * 4;                                                         \
+                const float *bt = (const float *)(const void *)b;                                                      \
                 __m256 x = _mm256_loadu_ps(bt), y = _mm256_loadu_ps(bt + 8);                                           \
                 _Pragma("GCC unroll 6") for (int i = 0; i < rows; i++) {                                               \
                     __m256 value = _mm256_broadcast_ss((const float *)(const void *)(at + i * j->a_lane));             \
@@ -25,6 +25,7 @@
                     sum[i][1] = _mm256_fmadd_ps(value, y, sum[i][1]);                                                  \
                 }                                                                                                      \
             }                                                                                                          \
+        }                                                                                                              \
         _Pragma("GCC unroll 6") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < 2; v++)     \
             _mm256_storeu_ps(c + i * AC_LANES + 8 * v, sum[i][v]);                                                     \
     }

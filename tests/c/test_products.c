@@ -1,5 +1,5 @@
-/* The product driver against float64, on every micro-kernel that this CPU has: transposes, strides, odd
- * sizes, k = 0, alpha and beta, bias and activations, packed operands, unaligned and shared memory, and
+/* The product driver against float64, on every micro-kernel that this CPU has and the emulated tile unit: transposes,
+ * strides, odd sizes, k = 0, alpha and beta, bias and activations, packed operands, unaligned and shared memory, and
  * values that are infinite, nan or subnormal. Bounds follow from float32 accumulation and the result's dtype. */
 #include "../../csrc/base/alloc.h"
 #include "../../csrc/base/half.h"
@@ -178,6 +178,77 @@ static void test_direct(const ac_micro *micro) {
     free(b.block);
 }
 
+/* -- lines -------------------------------------------------------------------------------------------- */
+
+/* Two values along k, or one float, of a cell of four bytes. */
+static double cell_value(ac_panel_kind kind, const char *cell, int i) {
+    float f;
+    uint16_t half[2];
+    memcpy(&f, cell, sizeof f);
+    memcpy(half, cell, sizeof half);
+    if (kind == AC_PANEL_F32) return i ? 0 : (double)f;
+    return (double)(kind == AC_PANEL_BF16 ? ac_bf16_to_f32(half[i]) : ac_f16_to_f32(half[i]));
+}
+
+static void fill_cells(ac_panel_kind kind, char *to, int64_t cells) {
+    for (int64_t i = 0; i < cells; i++, to += 4) {
+        float x[2] = {(float)uniform(), (float)uniform()};
+        uint16_t half[2];
+        for (int j = 0; j < 2; j++) half[j] = kind == AC_PANEL_BF16 ? ac_f32_to_bf16(x[j]) : ac_f32_to_f16(x[j]);
+        if (kind == AC_PANEL_F32) memcpy(to, x, 4);
+        else memcpy(to, half, 4);
+    }
+}
+
+/* B as it lies in lines, with panels so many cells apart and steps at any place: what convolutions multiply. */
+static void test_lines(const ac_micro *micro) {
+    enum { LINE = 211, STEPS = 5, MOST = 3 };
+    if (micro->kind == AC_PANEL_SPLIT) return; /* convolutions take its parts one by one */
+    int64_t wrong = 0, room = LINE * 16 * STEPS;
+    for (int t = 0; t < 20; t++) {
+        int na = 1 + (int)below(micro->a), nb = 1 + (int)below(micro->b);
+        char *a = ac_alloc((size_t)(na * STEPS) * AC_TILE_BYTES), *b = ac_alloc((size_t)room * 4);
+        float *c = ac_alloc((size_t)(na * nb) * AC_TILE_BYTES);
+        int64_t at[STEPS], next = (1 + below(30)) * 4;
+        for (int s = 0; s < STEPS; s++) at[s] = (s * 16 * LINE + below(LINE - 16 - MOST * 30)) * 4;
+        fill_cells(micro->kind, a, na * STEPS * AC_TILE_FLOATS);
+        fill_cells(micro->kind, b, room);
+        ac_micro_job job = {.steps = STEPS,
+                            .a = a,
+                            .b = b,
+                            .a_next = STEPS * AC_TILE_BYTES,
+                            .b_next = next,
+                            .a_step = AC_TILE_BYTES,
+                            .a_lane = 64,
+                            .b_cell = LINE * 4,
+                            .b_at = at,
+                            .na = na,
+                            .nb = nb,
+                            .c = c,
+                            .c_a = nb * AC_TILE_FLOATS,
+                            .c_b = AC_TILE_FLOATS,
+                            .soon_a = a,
+                            .soon_b = b};
+        if (micro->begin) micro->begin();
+        micro->run(&job);
+        if (micro->end) micro->end();
+        for (int64_t i = 0; i < na * nb * AC_TILE_FLOATS; i++) {
+            int64_t pa = i / AC_TILE_FLOATS / nb, pb = i / AC_TILE_FLOATS % nb, row = i / 16 % 16, lane = i % 16;
+            double want = 0;
+            for (int64_t k = 0; k < STEPS * 16; k++)
+                for (int half = 0; half < 2; half++)
+                    want += cell_value(micro->kind,
+                                       a + pa * job.a_next + k / 16 * AC_TILE_BYTES + row * 64 + k % 16 * 4, half) *
+                            cell_value(micro->kind, b + pb * next + at[k / 16] + (k % 16 * LINE + lane) * 4, half);
+            wrong += fabs((double)c[i] - want) > 2 * STEPS * 32 * 0x1p-24 * STEPS * 32;
+        }
+        ac_free(a, (size_t)(na * STEPS) * AC_TILE_BYTES);
+        ac_free(b, (size_t)room * 4);
+        ac_free(c, (size_t)(na * nb) * AC_TILE_BYTES);
+    }
+    CHECK(wrong == 0);
+}
+
 /* -- special values and memory ---------------------------------------------------------------------- */
 
 static void test_special(const ac_micro *micro) {
@@ -274,15 +345,29 @@ static void test_parts(void) {
     }
 }
 
+/* The CPU's micro-kernels, and the tile unit's, emulated (tiles.c) where there are vectors that it wants beside it. */
+static const ac_micro *micro_at(int i) {
+    int n = 0;
+    while (ac_micro_at(n)) n++;
+    if (i < n) return ac_micro_at(i);
+#ifdef AC_HAVE_X86
+    extern const ac_micro tests_tiles_bf16, tests_tiles_split;
+    static const ac_micro *const emulated[] = {&tests_tiles_bf16, &tests_tiles_split};
+    if (ac_cpu_isa() >= AC_ISA_AVX512 && i - n < 2) return emulated[i - n];
+#endif
+    return NULL;
+}
+
 int main(int argc, char **argv) {
     int times = argc > 1 ? atoi(argv[1]) : 150;
-    for (int i = 0; ac_micro_at(i); i++) {
-        const ac_micro *micro = ac_micro_at(i);
+    for (int i = 0; micro_at(i); i++) {
+        const ac_micro *micro = micro_at(i);
         for (int threads = 1; threads <= 3; threads += 2) {
             ac_set_num_threads(threads);
             test_random(micro, times);
             test_direct(micro);
         }
+        test_lines(micro);
         test_special(micro);
         test_subnormal(micro);
         test_shared(micro);
