@@ -229,7 +229,7 @@ batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_nor
 embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
 
 _LATER = frozenset({  # modules
-    "_dynamo", "accelerator", "compiler", "distributed", "distributions", "func", "hub", "jit",
+    "_dynamo", "accelerator", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
     "multiprocessing", "random", "special", "types", "version",
 })
 

@@ -244,7 +244,9 @@ def backward(self: Tensor, gradient: Optional[Tensor] = None, retain_graph: Opti
     RuntimeError when the tensor has no history, or the shapes do not fit.
     """
     from .autograd import backward as run
+    from .doctor import guard
 
+    guard.before_backward()
     run(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 

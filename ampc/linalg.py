@@ -14,6 +14,7 @@ from . import _C
 from . import _creation as make
 from ._C import LinAlgError, Tensor
 from ._out import takes_out
+from .doctor import guard
 
 __all__ = ["LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq",
            "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
@@ -264,6 +265,7 @@ _Dim = Union[int, Sequence[int], None]
 @takes_out
 def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """The p-norm over ``dim`` (all when None). float32 under autocast."""
+    guard.before_norm(x)
     return _f["_norm"](x, ord, dim, keepdim, dtype=dtype)
 
 

@@ -277,7 +277,7 @@ def test_instruction_sets_agree():
 
 def test_training_does_not_leak():
     things = make_training()
-    for _ in range(5):
+    for _ in range(30):  # the ledger keeps what the last step that was applied has seen, and the first scales are too high
         training_step(*things)
     gc.collect()
     blocks = live_blocks()

@@ -14,7 +14,7 @@ SQUARES, AMAX, INFS, NANS, SMALL = range(5)  # the columns of a pass's table, se
 class Culprit(NamedTuple):
     """A gradient that was not finite."""
 
-    name: str  # the parameter's, where the optimizer knows names; else its place in the groups
+    name: str  # the parameter's, where the optimizer or a model knows names; else its place in the groups
     shape: Tuple[int, ...]
     infs: int
     nans: int
@@ -71,6 +71,8 @@ def only_nans(tables: List[Tensor]) -> bool:
 
 
 def name_of(optimizer: Any, group: int, i: int) -> str:
-    """A parameter in messages."""
+    """A parameter in messages: the name that the optimizer was given, or that a living model has for it, or its place."""
+    from ..doctor._names import qualified_name
+
     names = optimizer.param_groups[group].get("param_names")
-    return str(names[i]) if names else f"{i} (group {group})"
+    return str(names[i]) if names else qualified_name(optimizer.param_groups[group]["params"][i]) or f"{i} (group {group})"

@@ -10,6 +10,7 @@ from typing import Any, Callable, Optional
 
 from .. import _C
 from .._C import Tensor, dtype
+from ..doctor import guard
 
 _HALF = (_C.float16, _C.bfloat16)
 
@@ -78,6 +79,8 @@ class autocast:
                 f"autocast: {self.fast_dtype} is not a 16-bit floating point dtype; the region is disabled. "
                 "Use ampc.float16 or ampc.bfloat16", stacklevel=2)
             self._enabled = False
+        if self._enabled and self.device == "cpu":
+            guard.before_region(self.fast_dtype)
 
     def __enter__(self) -> autocast:
         outer = _C._autocast_enter(self.device, self._enabled, self.fast_dtype, self._cache_enabled)

@@ -7,6 +7,7 @@ scale lowered, and after ``growth_interval`` good steps it is raised. Source: to
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections import abc, defaultdict
@@ -19,10 +20,14 @@ from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._device import CPU
+from ..doctor import guard
+from ..doctor.ledger import Ledger
 from ._device_scale import DeviceScale
 from ._last_step import LastStep, has_infs, name_of, only_nans
 from ._ledger import remember
 from .autocast_mode import cuda_means_cpu
+
+_numbers = itertools.count(1)
 
 
 class OptState(Enum):
@@ -77,6 +82,10 @@ class GradScaler:
         self._before_nans: Optional[float] = None  # the scale when steps began to meet nans alone
         self._nans_at_one = False  # and they were still there at scale 1
         self.last_step: Optional[LastStep] = None
+        self.ledger = Ledger()
+        self._loss: Union[float, Tensor, None] = None  # the last one, before it was scaled
+        self._number, self._round = next(_numbers), 0  # what stamps name: who scaled, in which of its iterations
+        self._connected: Optional[bool] = None  # whether the losses of this iteration have a history
         self._state: Union[_C.ScalerState, DeviceScale, None] = None
         self._per_optimizer_states: Dict[int, Dict[str, Any]] = defaultdict(_fresh_state)
         if not self._enabled:
@@ -150,9 +159,13 @@ class GradScaler:
             state = self._state
             if value.numel() == 1:
                 self._look_at_loss(value.detach())
+            self._connected = bool(self._connected) or value.requires_grad
             if isinstance(state, DeviceScale):
-                return value * state.scale_tensor.to(value.device, non_blocking=True)
-            return value * self._scale
+                scaled, known = value * state.scale_tensor.to(value.device, non_blocking=True), 0.0
+            else:
+                scaled, known = value * self._scale, self.get_scale()
+            _C._stamp_loss(scaled, self._number, self._round, known)
+            return scaled
         if isinstance(value, abc.Iterable) and not isinstance(value, (str, bytes)):
             parts = map(self._scaled, value)
             if isinstance(value, (list, tuple)):
@@ -163,9 +176,12 @@ class GradScaler:
     def _look_at_loss(self, value: Tensor) -> None:
         """Notes a loss that is nan before it is scaled."""
         if isinstance(self._state, DeviceScale):
+            self._loss = value
             self._bad_losses.append(value.isnan())
-        elif math.isnan(value.item()):
-            self._bad_losses.append(True)
+        else:
+            self._loss = value.item()
+            if math.isnan(self._loss):
+                self._bad_losses.append(True)
 
     # -- unscaling ---------------------------------------------------------------------------------------
 
@@ -183,8 +199,8 @@ class GradScaler:
                 if not allow_fp16 and p.grad.dtype == _C.float16:
                     raise ValueError(
                         f"the gradient of parameter {name_of(optimizer, g, i)}, shape {list(p.shape)}, is float16: unscaling it would lose "
-                        "what scaling saved. Keep the parameters in float32 and let autocast choose float16 for the products, or say "
-                        "GradScaler(fp16_gradients=True)")
+                        "what scaling saved. Keep the parameters in float32 (leave out model.half()) and let autocast choose float16 for the "
+                        "products; or give the optimizer float32 masters, rounding='master', and say GradScaler(fp16_gradients=True)")
                 grads[p.grad.device].append(p.grad)
                 places[p.grad.device].append((g, i))
         mine = self._per_optimizer_states[id(optimizer)]
@@ -236,8 +252,11 @@ class GradScaler:
             raise RuntimeError("unscale_() was already called for this optimizer since the last update()")
         if mine["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() comes before step(), which was already called for this optimizer")
-        inverse = state if isinstance(state, DeviceScale) else state.inverse
+        on_gpu = isinstance(state, DeviceScale)
+        params = guard.before_unscale(self._number, self._round, 0.0 if on_gpu else state.scale, optimizer)
+        inverse = state if on_gpu else state.inverse
         mine["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse, 0.0, self._fp16_gradients)
+        _C._restamp(params, "unscaled")
         mine["stage"] = OptState.UNSCALED
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -251,6 +270,7 @@ class GradScaler:
                 optimizer._found_inf = None
         if sum(v.item() for v in found):
             optimizer._has_stepped = True  # as far as a scheduler goes
+            optimizer._n_skipped = getattr(optimizer, "_n_skipped", 0) + 1
             if kwargs.get("zero_grad"):
                 optimizer.zero_grad(set_to_none=False)
             return None
@@ -278,10 +298,10 @@ class GradScaler:
             return self._step_inside(optimizer, state, mine, *args, **kwargs)
         if mine["stage"] is OptState.READY:
             self.unscale_(optimizer)
+        else:
+            guard.before_unscaled_step(optimizer)
         if not mine["found_inf_per_device"]:
-            raise AssertionError(
-                "step: none of the optimizer's parameters has a gradient; was backward() called on the scaled loss, and does "
-                "the loss depend on these parameters?")
+            raise AssertionError(guard.no_gradients(optimizer, "step", self._connected))
         self._note_step(optimizer, mine)
         result = self._maybe_opt_step(optimizer, mine, *args, **kwargs)
         mine["stage"] = OptState.STEPPED
@@ -290,7 +310,9 @@ class GradScaler:
     def _note_step(self, optimizer: Any, mine: Dict[str, Any]) -> None:
         state = self._state
         scale = state.scale_tensor.clone() if isinstance(state, DeviceScale) else self.get_scale()
-        self.last_step = LastStep(optimizer, list(mine["found_inf_per_device"].values()), mine["seen"], scale)
+        found = list(mine["found_inf_per_device"].values())
+        self.last_step = LastStep(optimizer, found, mine["seen"], scale)
+        self.ledger.add(optimizer, scale, self._loss, found, mine["seen"])
 
     def _step_with_closure(self, optimizer: Any, closure: Callable[[], Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
         mine = self._per_optimizer_states[id(optimizer)]
@@ -323,6 +345,12 @@ class GradScaler:
             return None
         finally:
             mine["stage"] = OptState.STEPPED
+
+    def report(self) -> Any:
+        """What the last 1,000 steps met: text when printed, tables and pictures in a notebook, ``save(path)`` for a picture."""
+        from ..doctor.views import LedgerReport
+
+        return LedgerReport(self)
 
     def gate(self, scheduler: Any) -> Gate:
         """``scheduler``, whose ``step`` does nothing after a step that was skipped."""
@@ -372,7 +400,8 @@ class GradScaler:
             else:
                 bad = any(v.item() for v in found)
                 self._update_number(state, bad, bad and only_nans([table for s in stages for table, _ in s["seen"]]))
-        self._bad_losses = []
+        self._bad_losses, self._connected = [], None
+        self._round += 1
         self._per_optimizer_states = defaultdict(_fresh_state)
 
     def _update_number(self, state: Any, found: bool, nans: bool) -> None:
@@ -488,12 +517,15 @@ class GradScaler:
             state["_init_growth_tracker"] = self._get_growth_tracker()
             state["_init_overflows"] = self._init_overflows if self._state is None else self._state.overflows
             state["last_step"], state["_bad_losses"] = None, []
+        del state["_number"]
+        state["ledger"], state["_loss"] = Ledger(), None
         state["_state"] = None
         state["_per_optimizer_states"] = {}
         return state
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._number = next(_numbers)
         self._per_optimizer_states = defaultdict(_fresh_state)
 
     def _check_inf_per_device(self, optimizer: Any) -> Dict[Any, Tensor]:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import List, Optional
 
+from .check import add_check
 from .demo import add_demo
 from .info import info
 from .run import add_run
@@ -18,6 +19,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     commands.add_parser("info", help="version, compiler, CPU features, BLAS, threads, CUDA").set_defaults(run=lambda args: print(info()))
     add_demo(commands)
     add_run(commands)
+    add_check(commands)
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Dict, List, Optional, Union
 
 from .._C import Tensor
+from ..doctor import guard
 from .optimizer import Optimizer
 
 
@@ -61,6 +62,7 @@ class LRScheduler:
         if self._step_count == 1 and not self.optimizer._has_stepped:
             warnings.warn(f"{type(self).__name__}.step() came before the first optimizer.step(), so the first rate is never used; call "
                           "optimizer.step() first", stacklevel=2)
+        self._look_at_skips()
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
@@ -69,6 +71,13 @@ class LRScheduler:
             self.last_epoch = epoch
             closed = getattr(self, "_closed_form", None)
             self._set(closed() if closed is not None else self.get_lr())
+
+    def _look_at_skips(self) -> None:
+        """Going on is premature where a scaler has left out every step since it last did."""
+        now = self.optimizer._n_applied, self.optimizer._n_skipped
+        before, self._seen = getattr(self, "_seen", now), now
+        if now[0] == before[0] and now[1] > before[1]:
+            guard.after_skips(type(self).__name__, now[1] - before[1])
 
     def _set(self, rates: Sequence[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates):

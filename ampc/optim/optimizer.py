@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any, Callable, Dict, List, Optional
 
+from .. import _C
 from .._C import Tensor
 from ..autograd import enable_grad, no_grad
 from ..autograd.hooks import RemovableHandle
+from ..doctor import guard
 
 
 class _Required:
@@ -26,7 +28,14 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._has_stepped = True
-        return step(self, *args, **kwargs)
+        if not self._stepping:  # else it is super().step()
+            guard.before_step(self)
+            self._n_applied += 1
+        self._stepping = True
+        try:
+            return step(self, *args, **kwargs)
+        finally:
+            self._stepping = False
 
     return noting
 
@@ -38,6 +47,9 @@ class Optimizer:
         params: Tensors, or dicts with 'params' and options of their own (groups).
         defaults: options of groups that do not set them.
     """
+
+    _stepping = False  # within step()
+    _n_applied = _n_skipped = 0  # steps, and those that a scaler left out: what schedulers want to know
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -94,6 +106,7 @@ class Optimizer:
 
     # -- stepping -------------------------------------------------------------------------------------------
 
+    @_noted
     def step(self, closure: Optional[Callable[[], Any]] = None, *, zero_grad: bool = False) -> Any:
         """Updates the parameters once. ``closure`` computes the loss again, which is returned.
 
@@ -115,6 +128,8 @@ class Optimizer:
                 for g in grads:
                     if not self._zero_along:
                         g.detach_().zero_()
+                if zero_grad:
+                    _C._restamp(guard.params_of(self), "none")
         finally:
             self._zero_along = False
         for hook in list(self._post_hooks.values()):
@@ -147,6 +162,7 @@ class Optimizer:
                     p.grad = None
                 else:
                     p.grad.detach_().zero_()
+                    _C._restamp([p], "none")
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Calls ``hook(optimizer, args, kwargs)`` before every step."""

@@ -27,6 +27,7 @@ typedef struct {
     int64_t n_grads;
     ac_edge *targets; /* of the inputs asked for */
     const ac_backward_args *args;
+    ac_pass pass;
 } engine;
 
 static uint64_t hash(const ac_node *n) { return (uint64_t)(uintptr_t)n / 64 * 0x9E3779B97F4A7C15u; }
@@ -179,7 +180,7 @@ static int fit(ac_tensor **grad, const ac_spec *want) {
 static int clone_of(ac_tensor *g, ac_tensor **copy) { return ac_call(AC_OP_clone, &g, 1, NULL, copy); }
 
 /* The first gradient becomes .grad itself when nobody else can see it. */
-static int accumulate(ac_node *n, ac_tensor *g, bool create_graph) {
+static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create_graph) {
     ac_tensor *leaf = n->leaf;
     ac_meta *m = ac_meta_of(leaf);
     if (!m) return -1;
@@ -194,6 +195,7 @@ static int accumulate(ac_node *n, ac_tensor *g, bool create_graph) {
     } else (void)ac_tensor_retain(g);
     ac_tensor *grad = m->grad ? ac_tensor_retain(m->grad) : NULL;
     int failed = 0;
+    ac_stamp_before(&m->stamp, grad);
     if (grad && (create_graph || ac_overlaps_itself(grad))) failed = add_grad(&grad, ac_tensor_retain(g), true);
     else if (grad) {
         ac_attrs_alpha one = {{AC_INT, {1}}};
@@ -211,6 +213,7 @@ static int accumulate(ac_node *n, ac_tensor *g, bool create_graph) {
     }
     ac_tensor *old = m->grad;
     m->grad = grad;
+    ac_stamp_after(&m->stamp, grad, pass);
     if (old) ac_tensor_release(old);
     return m->hooks ? ac_grad_hooks.after_accumulate(m->hooks, leaf) : 0;
 }
@@ -263,7 +266,8 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
                        n->name);
     ac_tensor *few[8] = {NULL}, **given = n->n_in <= 8 ? few : ac_calloc((size_t)n->n_in * sizeof *given);
     if (!given) return -1;
-    int failed = ac_formula_run(n, grads, given, e->args->create_graph, !e->args->inputs, unneeded_of(e, n));
+    int failed =
+        ac_formula_run(n, grads, given, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
     if (!failed) failed = hand_on(e, n, given);
     for (int k = 0; k < n->n_in; k++) ac_tensor_clear(&given[k]);
     if (given != few) ac_free(given, (size_t)n->n_in * sizeof *given);
@@ -277,11 +281,12 @@ static int run_task(engine *e, task *t) {
     for (int i = 0; i < n->n_out; i++) any = any || grads[i];
     int failed = 0;
     if (any && t->needed) {
+        ac_pass_meets(&e->pass, n);
         if (n->hooks) failed = ac_grad_hooks.run_hooks(n->hooks, grads, n->n_out);
         if (!failed) failed = capture(e, t, grads);
         if (failed) { /* fall through to the clearing */
         } else if (!n->is_accumulator) failed = run_formula(e, n, grads);
-        else if (!e->args->inputs) failed = accumulate(n, grads[0], e->args->create_graph);
+        else if (!e->args->inputs) failed = accumulate(n, grads[0], &e->pass, e->args->create_graph);
     }
     for (int i = 0; i < n->n_out; i++) ac_tensor_clear(&grads[i]);
     return failed;

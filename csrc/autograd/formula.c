@@ -25,12 +25,13 @@ T ac_f_keep(ac_formula *c, ac_tensor *t) {
     return c->owned[c->n++] = t;
 }
 
-int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, bool accumulates,
+int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, const ac_pass *pass,
                    uint64_t unneeded) {
     ac_formula c = {.node = node, .g = grads, .given = given, .graph = graph, .unneeded = unneeded, .room = 24};
-    c.accumulates = accumulates && !graph;
+    c.pass = graph ? NULL : pass;
     c.owned = c.few;
     int failed = node->backward(&c);
+    for (int i = 0; i < c.n_sunk; i++) ac_stamp_after(&c.sunk[i]->stamp, c.sunk[i]->grad, pass);
     for (int i = 0; i < c.n; i++) ac_tensor_release(c.owned[i]);
     if (c.owned != c.few) ac_free(c.owned, (size_t)c.room * sizeof *c.owned);
     return failed || c.failed ? -1 : 0;
@@ -52,10 +53,13 @@ T ac_f_result(ac_formula *c, int result) { return ac_f_keep(c, ac_unpack(c->node
 
 T ac_f_sink(ac_formula *c, int input, ac_dtype dtype) {
     ac_node *to = c->node->edges[input].node;
-    if (!c->accumulates || !to || !to->is_accumulator || to->hooks) return NULL;
+    if (!c->pass || !to || !to->is_accumulator || to->hooks || c->n_sunk == 4) return NULL;
     ac_meta *m = to->leaf->meta;
     if (!m || m->hooks || !m->grad || m->grad->dtype != dtype) return NULL;
-    return ac_is_contiguous(m->grad) && ac_same_shape(m->grad, to->leaf) && !ac_requires_grad(m->grad) ? m->grad : NULL;
+    if (!ac_is_contiguous(m->grad) || !ac_same_shape(m->grad, to->leaf) || ac_requires_grad(m->grad)) return NULL;
+    ac_stamp_before(&m->stamp, m->grad);
+    c->sunk[c->n_sunk++] = m;
+    return m->grad;
 }
 
 int ac_f_call_many(ac_formula *c, ac_op op, const void *attrs, ac_tensor *const *in, int n, ac_tensor **out) {

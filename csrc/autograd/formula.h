@@ -15,7 +15,9 @@ struct ac_formula {
     ac_tensor *const *g;  /* gradients of the results, NULL where none arrived */
     ac_tensor **given;    /* what the formula gives, owned */
     bool graph;           /* a graph of the gradient itself is wanted */
-    bool accumulates;     /* gradients of leaves are added to their .grad, nothing is captured */
+    const ac_pass *pass;  /* gradients of leaves are added to their .grad; NULL: they are captured, or have a graph */
+    ac_meta *sunk[4];     /* leaves that the formula itself adds to */
+    int n_sunk;
     uint64_t unneeded;    /* inputs, of the first 64, whose gradients nobody asked for */
     bool failed;
     int n;
@@ -23,8 +25,9 @@ struct ac_formula {
     int room;
 };
 
-/* Runs node's formula; given[i] (new or NULL) for each input; bit i of `unneeded`: that one need not be made. */
-int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, bool accumulates,
+/* Runs node's formula; given[i] (new or NULL) for each input; bit i of `unneeded`: that one need not be made. `pass`: see
+ * ac_formula. */
+int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, const ac_pass *pass,
                    uint64_t unneeded) AC_CHECKED;
 
 /* -- what a formula reads -- */

@@ -6,6 +6,7 @@
 #define AC_AUTOGRAD_NODE_H
 
 #include "../ops/op.h"
+#include "stamp.h"
 
 typedef struct ac_formula ac_formula;
 /* A backward formula: reads the gradients of the results, gives those of the inputs. */
@@ -36,7 +37,8 @@ struct ac_node {
     void *hooks;      /* owned: Python's hooks on the results */
     ac_dtype compute; /* what autocast made it compute in; of no interest when `is_low` is not set */
     bool is_low;
-    bool released; /* a backward has passed and freed what was saved */
+    ac_scaling scaled; /* the result is a loss that a GradScaler scaled */
+    bool released;     /* a backward has passed and freed what was saved */
     bool is_accumulator;
     int n_in, n_out;
     size_t attrs_size, bytes;
@@ -54,6 +56,7 @@ struct ac_meta {
     int index;
     bool requires_grad;   /* of a leaf */
     ac_tensor *grad;      /* owned */
+    ac_stamp stamp;       /* what is known of it */
     ac_node *accumulator; /* borrowed: the leaf's, while one lives */
     void *hooks;          /* owned: Python's hooks on a leaf */
 };

@@ -289,6 +289,21 @@ static PyObject *bad(PyObject *module, PyObject *o) {
     return PyFloat_FromDouble(total);
 }
 
+/* _sum_up(table) -> (squares, largest amax, infs, nans, small values) of all rows */
+static PyObject *sum_up(PyObject *module, PyObject *o) {
+    ac_found all = {0};
+    (void)module;
+    if (!ac_is_tensor(o) || ac_unwrap(o)->dtype != AC_float64 || !ac_is_contiguous(ac_unwrap(o)) ||
+        ac_device_of(ac_unwrap(o)) != AC_CPU)
+        return PyErr_SetString(PyExc_TypeError, "_sum_up: expected what _look gave"), NULL;
+    const ac_found *found = ac_data(ac_unwrap(o));
+    for (int64_t i = 0; i < ac_unwrap(o)->shape[0]; i++) {
+        all.squares += found[i].squares, all.infs += found[i].infs, all.nans += found[i].nans;
+        all.small += found[i].small, all.amax = found[i].amax > all.amax ? found[i].amax : all.amax;
+    }
+    return Py_BuildValue("ddddd", all.squares, all.amax, all.infs, all.nans, all.small);
+}
+
 /* A factor on the tensors' GPU: one float64 with memory of its own. */
 static bool takes_factor(PyObject *by, ac_tensor *const *all, Py_ssize_t n) {
     ac_tensor *t = ac_is_tensor(by) ? ac_unwrap(by) : NULL;
@@ -325,6 +340,7 @@ static PyMethodDef functions[] = {{"_step", step, METH_VARARGS, NULL},
                                   {"_look", look, METH_VARARGS, NULL},
                                   {"_bad", bad, METH_O, NULL},
                                   {"_pending", pending, METH_NOARGS, NULL},
+                                  {"_sum_up", sum_up, METH_O, NULL},
                                   {"_scale_all", scale_all, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 

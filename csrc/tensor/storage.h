@@ -26,8 +26,9 @@ typedef struct ac_storage {
     int64_t refs;
     char *data;
     int64_t bytes;
-    uint64_t content; /* bumped by every write, whoever makes it; what caches key on */
-    uint32_t version; /* autograd's counter, shared by views and detach() */
+    uint64_t content;   /* bumped by every write, whoever makes it; what caches key on */
+    uint64_t scaled_at; /* the content, + 1, that was a gradient times a loss scale; see autograd/stamp.h */
+    uint32_t version;   /* autograd's counter, shared by views and detach() */
     ac_device device;
     bool exported;          /* memory that somebody else may write: no trustworthy `content` */
     bool addressed;         /* somebody has its address: no factor may wait */

@@ -10,6 +10,7 @@ from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
 from ...amp._ledger import ledger_of
+from ...doctor import guard
 
 
 def _grads(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
@@ -27,6 +28,12 @@ def _one_device(tensors: List[Tensor]) -> bool:
 def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None) -> Tensor:
     """The norm of all tensors together, as if they were one vector; a 0-d tensor."""
     every = list(tensors)
+    for t in every:
+        guard.before_norm(t)
+    return _total_norm(every, norm_type, error_if_nonfinite)
+
+
+def _total_norm(every: List[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
     dtype = _C.float64 if any(t.dtype == _C.float64 for t in every) else _C.float32
     if norm_type == 2.0 and every and _one_device(every) and not (error_if_nonfinite and every[0].is_cuda):
         norm = ledger_of(every)[:, 0].sum().sqrt().to(dtype)
@@ -64,14 +71,18 @@ def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float
     before. RuntimeError for a norm that is not finite, with ``error_if_nonfinite``. Under a GradScaler,
     call ``scaler.unscale_(optimizer)`` first."""
     params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    guard.before_clip(params, "clip_grad_norm_", float(max_norm))
     grads = _grads(params)
-    total = get_total_norm(grads, float(norm_type), error_if_nonfinite)
+    total = _total_norm(grads, float(norm_type), error_if_nonfinite)
     clip_grads_with_norm_(params, max_norm, total)
+    _C._restamp(params, "same")
     return total
 
 
 def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: float, foreach: Any = None) -> None:
     """Limits every gradient to [-clip_value, clip_value], in place."""
-    limit = float(clip_value)
-    for g in _grads(parameters):
+    limit, params = float(clip_value), [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    guard.before_clip(params, "clip_grad_value_", limit)
+    for g in _grads(params):
         g.detach().clamp_(-limit, limit)
+    _C._restamp(params, "same")

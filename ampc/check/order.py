@@ -1,0 +1,209 @@
+"""Rules about the order of calls: what a step's lines do to gradients that a scaler has multiplied."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, Callable, Iterator, List, Tuple
+
+from .reader import Event, Script, is_off, name_of, text_of
+
+Found = Tuple[str, int, str, str]  # rule, line, what, fix
+RULES: List[Callable[[Script], Iterator[Found]]] = []
+
+
+def _rule(f: Callable[[Script], Iterator[Found]]) -> Callable[[Script], Iterator[Found]]:
+    RULES.append(f)
+    return f
+
+
+def _uses(script: Script, kind: str) -> List[Event]:
+    return [e for e in script.events if e.kind == kind]
+
+
+@_rule
+def clipping(script: Script) -> Iterator[Found]:
+    for events in script.scopes().values():
+        scaled = False
+        for e in events:
+            if e.kind == "scaled_backward":
+                scaled = True
+            elif e.kind in ("unscale", "scaler_step"):
+                scaled = False
+            elif e.kind == "clip" and scaled:
+                yield ("clip-scaled-gradients", e.line, f"{name_of(e.node.func)} comes after scaler.scale(...).backward() without scaler.unscale_() "
+                       "between, and clips gradients that are multiplied by the scale", "call scaler.unscale_(optimizer) before it")
+
+
+@_rule
+def stepping(script: Script) -> Iterator[Found]:
+    for events in script.scopes().values():
+        divided = {text_of(e.node.args[0]) for e in events if e.kind in ("unscale", "scaler_step") and e.node.args}
+        scaled = [e for e in events if e.kind == "scaled_backward"]
+        for e in events:
+            if e.kind == "step" and scaled and e.line > scaled[0].line and e.who not in divided and not _other_arm(e, scaled):
+                yield ("step-on-scaled-gradients", e.line, f"{e.who}.step() steps on gradients that scaler.scale(...).backward() has multiplied",
+                       f"call scaler.step({e.who}), then scaler.update()")
+
+
+def _other_arm(e: Event, scaled: List[Event]) -> bool:
+    """In the else of the if that the scaled backward is in, as scripts with a switch have it."""
+    ifs = dict(e.branches)
+    return all(any(line in ifs and ifs[line] != arm for line, arm in s.branches) for s in scaled) or any(
+        "amp" in script_test or "scaler" in script_test for script_test in _tests_of(e))
+
+
+def _tests_of(e: Event) -> List[str]:
+    return [text_of(n.test) for n in ast.walk(e.scope) if isinstance(n, ast.If) and n.lineno in dict(e.branches)]
+
+
+@_rule
+def accumulation(script: Script) -> Iterator[Found]:
+    for events in script.scopes().values():
+        for step in (e for e in events if e.kind == "scaler_step" and e.branches and e.loops):
+            if not any("%" in t for t in _tests_of(step)):
+                continue
+            for e in events:
+                outside = e.loops == step.loops and len(e.branches) < len(step.branches)
+                if e.kind == "unscale" and outside:
+                    yield ("unscale-before-accumulation", e.line, "scaler.unscale_() is called for every micro-batch, but the step comes "
+                           "after several",
+                           "move it into the branch of scaler.step()")
+                elif e.kind == "update" and outside:
+                    yield ("mixed-scales", e.line, "scaler.update() is called for every micro-batch and may change the scale between "
+                           "gradients that are "
+                           "added up", "move it into the branch of scaler.step()")
+
+
+@_rule
+def updating(script: Script) -> Iterator[Found]:
+    steps, updates = _uses(script, "scaler_step"), _uses(script, "update")
+    if steps and not updates:
+        yield ("update-missing", steps[-1].line, "scaler.step() is called and scaler.update() nowhere: the scale never changes, and the "
+               "second step fails",
+               "call scaler.update() after it")
+    for events in script.scopes().values():
+        line = [e for e in events if e.kind in ("scaler_step", "update", "scaled_backward")]
+        for a, b, c in zip(line, line[1:], line[2:]):
+            same = a.loops == b.loops == c.loops and a.branches == b.branches == c.branches
+            if same and [a.kind, b.kind, c.kind] == ["scaler_step", "update", "scaler_step"]:
+                yield ("update-between-steps", b.line, "scaler.update() between two optimizers' steps changes the scale that the second one "
+                       "divides by",
+                       "call it once, after the last step")
+
+
+@_rule
+def making(script: Script) -> Iterator[Found]:
+    for e in _uses(script, "new_scaler"):
+        trains = any(o.loops[:len(e.loops)] == e.loops and o.scope is e.scope and o.kind in ("scaled_backward", "scaler_step", "backward")
+                     for o in script.events)
+        if e.loops and trains:
+            yield ("scaler-in-loop", e.line, "a GradScaler is made anew in the loop that trains: it begins at its first scale every time "
+                   "and learns nothing",
+                   "make it once, before the loop")
+
+
+@_rule
+def scheduling(script: Script) -> Iterator[Found]:
+    for events in script.scopes().values():
+        for e in (e for e in events if e.kind == "schedule" and e.loops):
+            same = [o for o in events if o.kind in ("step", "scaler_step") and o.loops == e.loops]
+            if same and all(o.line > e.line for o in same):
+                yield ("scheduler-before-optimizer", e.line, f"{e.who}.step() comes before the optimizer's step, so the first rate is never used",
+                       "call it after the optimizer's step")
+
+
+@_rule
+def closures(script: Script) -> Iterator[Found]:
+    for e in _uses(script, "scaler_step"):
+        given = [*e.node.args[1:2], *(k.value for k in e.node.keywords if k.arg == "closure")]
+        body = script.function(given[0].id) if given and isinstance(given[0], ast.Name) else None
+        if body is not None and not any(o.kind == "scaled_backward" and o.scope is body for o in script.events):
+            yield ("closure-without-scale", e.line, f"the closure {text_of(given[0])} calls backward() without scaler.scale(), and its "
+                   "gradients are divided",
+                   "write scaler.scale(loss).backward() in the closure; in torch, scaler.step() takes none at all")
+
+
+@_rule
+def regions(script: Script) -> Iterator[Found]:
+    for e in script.events:
+        if e.kind in ("backward", "scaled_backward") and e.autocast:
+            yield ("backward-under-autocast", e.line, "backward() is called within an autocast region", "end the region after the loss")
+
+
+@_rule
+def precision(script: Script) -> Iterator[Found]:
+    scalers, low = _uses(script, "new_scaler"), _regions_dtypes(script)
+    trains = any(e.kind == "backward" for e in script.events) and any(e.kind == "step" for e in script.events)
+    if trains and "float16" in low and not scalers and not any(e.kind == "scaled_backward" for e in script.events):
+        yield ("fp16-without-scaler", low["float16"], "the region computes in float16, and no GradScaler is used: small gradients become 0",
+               "scale the loss by a GradScaler, or use dtype=bfloat16")
+    if scalers and set(low) == {"bfloat16"} and not _switched(scalers[0].node):
+        yield ("scaler-without-fp16", scalers[0].line, "every autocast region is bfloat16, which needs no GradScaler (harmless)", "leave it out")
+    for call in script.calls:
+        halves = name_of(call.func) == "half" and not call.args and isinstance(call.func, ast.Attribute)
+        if halves and scalers and not _switched(scalers[0].node) and text_of(call.func.value).split(".")[-1] in ("model", "net", "network"):  # type: ignore[attr-defined]
+            yield ("half-model-with-scaler", call.lineno, "the model's parameters become float16, whose gradients a GradScaler refuses",
+                   "leave .half() out: autocast chooses float16 for the products, and parameters stay float32")
+
+
+def _switched(call: ast.Call) -> bool:
+    return any(k.arg == "enabled" for k in call.keywords)
+
+
+def _regions_dtypes(script: Script) -> Any:
+    """dtype -> line of the first autocast that computes in it, where the script says which."""
+    found: dict = {}
+    for call in script.calls:
+        if name_of(call.func) != "autocast" or is_off(call):
+            continue
+        dtype = next((k.value for k in call.keywords if k.arg == "dtype"), None)
+        full = script.full(call.func)
+        first = call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "device_type"), None)
+        if dtype is not None:
+            name = {"half": "float16"}.get(name_of(dtype), name_of(dtype))
+        elif isinstance(first, ast.Constant) and first.value in ("cuda", "cpu"):
+            name = "float16" if first.value == "cuda" else "bfloat16"
+        else:
+            name = "float16" if ".cuda." in full else ""
+        found.setdefault(name if name in ("float16", "bfloat16") else "?", call.lineno)
+    return found
+
+
+@_rule
+def waiting(script: Script) -> Iterator[Found]:
+    for events in script.scopes().values():
+        training = {e.loops for e in events if e.kind in ("backward", "scaled_backward") and e.loops}
+        for e in events:
+            if e.kind == "item" and e.loops in training and not e.branches:
+                yield ("item-each-step", e.line, f"{text_of(e.node)} waits for the device in every step", "add up tensors (total += "
+                       "loss.detach()) and call "
+                       ".item() once, after the loop or every so many steps")
+
+
+@_rule
+def checkpoints(script: Script) -> Iterator[Found]:
+    if not _uses(script, "new_scaler"):
+        return
+    text = [text_of(e.node) for e in _uses(script, "save")] + [text_of(n) for n in ast.walk(script.tree) if isinstance(n, ast.Dict)]
+    if any("scaler" in t and "state_dict" in t for t in text):
+        return
+    for e in _uses(script, "save"):
+        written = text_of(e.node)
+        named = e.node.args[0] if e.node.args else None
+        if isinstance(named, ast.Name):
+            written += " ".join(text_of(n.value) for n in ast.walk(script.tree) if isinstance(n, ast.Assign) and text_of(n.targets[0]) == named.id)
+        if "opt" in written and "state_dict" in written:
+            yield ("scaler-not-saved", e.line, "the checkpoint holds the optimizer's state and not the scaler's, so a run that is resumed "
+                   "begins at the "
+                   "first scale", "save scaler.state_dict() too, and load it")
+
+
+@_rule
+def spellings(script: Script) -> Iterator[Found]:
+    for call in script.calls:
+        full = script.full(call.func)
+        parts = full.split(".")
+        if len(parts) == 4 and parts[0] == "torch" and parts[2] == "amp" and parts[1] in ("cuda", "cpu"):
+            now = "torch.amp.GradScaler" if parts[3] == "GradScaler" else f"torch.amp.{parts[3]}"
+            argument = f"device_type='{parts[1]}'" if parts[3].startswith("custom") else f"'{parts[1]}'"
+            yield ("deprecated-spelling", call.lineno, f"{full} is deprecated", f"write {now}({argument}, ...)")

@@ -1,0 +1,189 @@
+"""What a script does, in the order of its lines: the calls that matter to mixed precision, each with the loops, branches and regions
+around it. Names are followed as far as an assignment in the same file says what they are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+CLIPS = {"clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"}
+
+
+class Event(NamedTuple):
+    """One call."""
+
+    kind: str  # backward scaled_backward clip unscale scaler_step update step schedule new_scaler item save
+    node: ast.Call
+    who: str  # whose method it is, as written
+    scope: Any  # the function or module
+    loops: Tuple[int, ...]  # lines of the loops around it, outermost first
+    branches: Tuple[Tuple[int, str], ...]  # ifs around it: line and arm
+    autocast: bool  # within an autocast region of the same function
+
+    @property
+    def line(self) -> int:
+        return self.node.lineno
+
+
+def text_of(node: ast.AST) -> str:
+    """As written, on one line."""
+    return ast.unparse(node)
+
+
+def name_of(node: ast.AST) -> str:
+    """The last part of a dotted name: GradScaler of torch.cuda.amp.GradScaler."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def is_off(call: ast.Call) -> bool:
+    """enabled=False, written so."""
+    return any(k.arg == "enabled" and isinstance(k.value, ast.Constant) and not k.value.value for k in call.keywords)
+
+
+class Script:
+    """A parsed file."""
+
+    def __init__(self, source: str, file: str) -> None:
+        self.source, self.file = source, file
+        self.tree = ast.parse(source, file)
+        self.imported = self._imports()
+        self.made: Dict[str, str] = {}  # what an assigned name is: scaler optimizer scheduler autocast scaled
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+                kind = self._kind_of(node.value)
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if kind and isinstance(target, (ast.Name, ast.Attribute)):
+                        self.made[text_of(target)] = kind
+        self.events = list(self._walk(self.tree.body, self.tree, (), (), False))
+        self.calls = [n for n in ast.walk(self.tree) if isinstance(n, ast.Call)]
+
+    # -- names ----------------------------------------------------------------------------------------------
+
+    def _imports(self) -> Dict[str, str]:
+        """Local name -> full name, of torch's (or ampc's) things."""
+        found = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for a in node.names:
+                    found[a.asname or a.name.split(".")[0]] = a.name if a.asname else a.name.split(".")[0]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                for a in node.names:
+                    found[a.asname or a.name] = f"{node.module}.{a.name}"
+        return found
+
+    def full(self, node: ast.AST) -> str:
+        """torch.cuda.amp.autocast, whatever it is called here; '' for what is no name. ampc counts as torch."""
+        parts: List[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        root = self.imported.get(node.id, node.id)
+        return re.sub(r"^(ampc|genesis)\b", "torch", ".".join([root, *reversed(parts)]))
+
+    def _kind_of(self, value: ast.AST) -> str:
+        if not isinstance(value, ast.Call):
+            if isinstance(value, ast.IfExp):  # nullcontext() if ... else autocast(...)
+                return self._kind_of(value.body) or self._kind_of(value.orelse)
+            return ""
+        full, name = self.full(value.func), name_of(value.func)
+        if name == "GradScaler":
+            return "scaler"
+        if name == "autocast":
+            return "autocast"
+        if ".optim.lr_scheduler." in full or name.endswith(("LR", "Scheduler", "_with_warmup")):
+            return "scheduler"
+        if ".optim." in full or full.startswith("torch.optim."):
+            return "optimizer"
+        if name == "scale" and isinstance(value.func, ast.Attribute) and self.is_a("scaler", value.func.value):
+            return "scaled"
+        return ""
+
+    def is_a(self, kind: str, node: ast.AST) -> bool:
+        """By its assignment, or, for what comes from elsewhere, by its name."""
+        text = text_of(node)
+        if text in self.made:
+            return self.made[text] == kind
+        last = text.split(".")[-1].split("[")[0].lower()
+        patterns = {"scaler": r"(grad_?|amp_?|loss_?)?scaler", "optimizer": r".*optim(izer)?s?(_?[a-z0-9])?|opt(_[a-z0-9]+)?", "scheduler":
+                    r".*sched(uler)?s?", "autocast": r"autocast|amp_ctx|autocast_ctx"}
+        return kind in patterns and re.fullmatch(patterns[kind], last) is not None
+
+    # -- walking ---------------------------------------------------------------------------------------------
+
+    def _walk(self, body: List[ast.stmt], scope: Any, loops: tuple, branches: tuple, autocast: bool) -> Iterator[Event]:
+        for s in body:
+            here = (scope, loops, branches, autocast)
+            if isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                decorated = any(self._is_region(d) for d in s.decorator_list)
+                yield from self._walk(s.body, s, (), (), decorated)
+            elif isinstance(s, ast.ClassDef):
+                yield from self._walk(s.body, s, (), (), False)
+            elif isinstance(s, (ast.For, ast.AsyncFor, ast.While)):
+                yield from self._in(s.iter if not isinstance(s, ast.While) else s.test, *here)
+                yield from self._walk(s.body, scope, (*loops, s.lineno), branches, autocast)
+                yield from self._walk(s.orelse, *here)
+            elif isinstance(s, ast.If):
+                yield from self._in(s.test, *here)
+                yield from self._walk(s.body, scope, loops, (*branches, (s.lineno, "if")), autocast)
+                yield from self._walk(s.orelse, scope, loops, (*branches, (s.lineno, "else")), autocast)
+            elif isinstance(s, (ast.With, ast.AsyncWith)):
+                region = any(self._is_region(i.context_expr) for i in s.items)
+                yield from self._walk(s.body, scope, loops, branches, autocast or region)
+            elif isinstance(s, ast.Try):
+                for part in (s.body, *(h.body for h in s.handlers), s.orelse, s.finalbody):
+                    yield from self._walk(part, *here)
+            else:
+                yield from self._in(s, *here)
+
+    def _is_region(self, node: ast.AST) -> bool:
+        call = node.func if isinstance(node, ast.Call) else node
+        if isinstance(node, ast.Call) and is_off(node):
+            return False
+        return name_of(call) == "autocast" or self.is_a("autocast", node)
+
+    def _in(self, node: ast.AST, scope: Any, loops: tuple, branches: tuple, autocast: bool) -> Iterator[Event]:
+        calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+        for call in sorted(calls, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):  # inner ones first
+            kind = self._event(call)
+            if kind:
+                who = text_of(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+                yield Event(kind, call, who, scope, loops, branches, autocast)
+
+    def _event(self, call: ast.Call) -> str:
+        name = name_of(call.func)
+        if name in CLIPS:
+            return "clip"
+        if name == "GradScaler":
+            return "new_scaler"
+        if not isinstance(call.func, ast.Attribute):
+            return ""
+        of = call.func.value
+        if name == "backward":
+            return "scaled_backward" if self._is_scaled(of) else "backward"
+        if name == "step":
+            kinds = {"scaler": "scaler_step", "scheduler": "schedule", "optimizer": "step"}
+            return next((kinds[k] for k in kinds if self.is_a(k, of)), "")
+        if name in ("unscale_", "update") and self.is_a("scaler", of):
+            return {"unscale_": "unscale", "update": "update"}[name]
+        if name == "save" and self.full(call.func) == "torch.save":
+            return "save"
+        return "item" if name == "item" and not call.args else ""
+
+    def _is_scaled(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Call) and name_of(node.func) == "scale" and isinstance(node.func, ast.Attribute):
+            return self.is_a("scaler", node.func.value)
+        return isinstance(node, (ast.Name, ast.Attribute)) and self.is_a("scaled", node)
+
+    def scopes(self) -> Dict[Any, List[Event]]:
+        """The events of each function, and of the module."""
+        found: Dict[Any, List[Event]] = {}
+        for e in self.events:
+            found.setdefault(e.scope, []).append(e)
+        return found
+
+    def function(self, name: str) -> Optional[ast.AST]:
+        """The function of that name."""
+        return next((n for n in ast.walk(self.tree) if isinstance(n, ast.FunctionDef) and n.name == name), None)

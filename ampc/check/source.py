@@ -1,0 +1,43 @@
+"""Checking a file: all rules, comments that silence them, order by line."""
+
+from __future__ import annotations
+
+import re
+from typing import List, NamedTuple
+
+from . import numerics, order
+from .reader import Script
+
+
+class Finding(NamedTuple):
+    """One defect."""
+
+    file: str
+    line: int
+    rule: str
+    message: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.rule}: {self.message}; {self.fix}"
+
+
+def check_source(source: str, file: str = "<string>") -> List[Finding]:
+    """What is wrong in a script's text, by line. SyntaxError where it is not Python. ``# ampc: ignore`` on a line silences it,
+    ``# ampc: ignore[rule, rule]`` these rules."""
+    script, lines = Script(source, file), source.splitlines()
+    found = {Finding(file, line, rule, what, fix) for f in [*order.RULES, *numerics.RULES] for rule, line, what, fix in f(script)}
+    return sorted(f for f in found if not _silenced(lines[f.line - 1], f.rule))
+
+
+def _silenced(line: str, rule: str) -> bool:
+    m = re.search(r"#\s*ampc:\s*ignore(?:\[([^\]]*)\])?", line)
+    return m is not None and (m.group(1) is None or rule in re.split(r"\s*,\s*", m.group(1).strip()))
+
+
+def check_file(path: str) -> List[Finding]:
+    """Of a file. OSError, SyntaxError, and ValueError for one that is not text."""
+    import tokenize
+
+    with tokenize.open(path) as f:
+        return check_source(f.read(), path)

@@ -1,0 +1,47 @@
+"""``ampc check``: misuse of mixed precision in scripts, read without running them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any, Iterator, List
+
+
+def add_check(commands: Any) -> None:
+    """Adds the subcommand."""
+    parser = commands.add_parser("check", help="find misuse of mixed precision in scripts without running them",
+                                 description="Reads PyTorch or ampc scripts. Exits with 0: nothing found, 1: something was, 2: a file could "
+                                     "not be read. "
+                                 "`# ampc: ignore[rule]` at the end of a line silences a rule there.")
+    parser.add_argument("scripts", nargs="+", help="files, or folders whose .py files are read")
+    parser.add_argument("--format", choices=["text", "json", "github"], default="text", help="github: annotations of a workflow's run")
+    parser.set_defaults(run=_check)
+
+
+def _files(paths: List[str]) -> Iterator[str]:
+    for path in paths:
+        if os.path.isdir(path):
+            for folder, _, names in sorted(os.walk(path)):
+                yield from (os.path.join(folder, n) for n in sorted(names) if n.endswith(".py"))
+        else:
+            yield path
+
+
+def _check(args: argparse.Namespace) -> int:
+    from ..check import check_file
+
+    found, unread = [], 0
+    for path in _files(args.scripts):
+        try:
+            found += check_file(path)
+        except (OSError, SyntaxError, ValueError) as error:
+            unread += 1
+            print(f"ampc check: {path}: {error}", file=sys.stderr)
+    if args.format == "json":
+        print(json.dumps([f._asdict() for f in found], indent=2))
+    for f in found if args.format != "json" else []:
+        github = f"::warning file={f.file},line={f.line},title=ampc {f.rule}::{f.message}; {f.fix}"
+        print(github if args.format == "github" else str(f))
+    return 2 if unread else 1 if found else 0

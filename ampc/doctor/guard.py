@@ -1,0 +1,294 @@
+"""The misuse guard. Backward carries a stamp from a scaled loss to the gradients (csrc/autograd/stamp.h); clipping, steps, ``unscale_``
+and schedulers look at it and report here. One warning a rule and place; where nothing is wrong, a call or two into the core."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any, List, NamedTuple, Optional, Set, Tuple
+
+from .. import _C
+
+PLAIN, SCALED, UNSCALED = 2, 4, 8  # bits of states, and faults, as csrc/autograd/stamp.h has them
+MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
+
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_MODES = ("warn", "error", "off")
+
+
+class MisuseWarning(UserWarning):
+    """Something that trains worse than it looks."""
+
+
+class MisuseError(RuntimeError):
+    """The same, where ``errors()`` was asked for."""
+
+
+class Report(NamedTuple):
+    """What the guard has said."""
+
+    rule: str
+    file: str
+    line: int
+    text: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: [{self.rule}] {self.text}\n    {self.fix}"
+
+
+class _State:
+    mode = os.environ.get("AMPC_GUARD", "warn")
+    ignored: Set[str] = set()
+    said: Set[tuple] = set()
+    log: List[Report] = []
+
+
+if _State.mode not in _MODES:
+    warnings.warn(f"AMPC_GUARD is {_State.mode!r}; expected one of {', '.join(_MODES)}", stacklevel=2)
+    _State.mode = "warn"
+
+
+class _Mode:
+    """A mode that holds from the call on, or, as a context manager, until its end."""
+
+    def __init__(self, mode: str) -> None:
+        self._before, _State.mode = _State.mode, mode
+
+    def __enter__(self) -> _Mode:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _State.mode = self._before
+
+
+def errors() -> _Mode:
+    """From here on misuse raises MisuseError; ``with errors():`` for a while. As the environment's AMPC_GUARD=error."""
+    return _Mode("error")
+
+
+def off() -> _Mode:
+    """From here on nothing is reported; ``with off():`` for a while. As AMPC_GUARD=off."""
+    return _Mode("off")
+
+
+def ignore(*rules: str) -> None:
+    """Silences these rules. ValueError for a name that is no rule."""
+    from .rules import RUN
+
+    for rule in rules:
+        if rule not in RUN:
+            raise ValueError(f"ignore: there is no rule {rule!r}; expected some of {', '.join(sorted(RUN))}")
+        _State.ignored.add(rule)
+
+
+def reports(clear: bool = False) -> List[Report]:
+    """All that was reported so far, oldest first; ``clear`` forgets it, so that a place may be reported again."""
+    every = list(_State.log)
+    if clear:
+        _State.log.clear()
+        _State.said.clear()
+    return every
+
+
+# -- reporting ------------------------------------------------------------------------------------------------
+
+
+def users_place() -> Tuple[str, int]:
+    """File and line of the innermost call that is not ampc's own."""
+    frame: Any = sys._getframe(1)
+    last = frame
+    while frame is not None:
+        last, name = frame, frame.f_code.co_filename
+        if not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py"):
+            break
+        frame = frame.f_back
+    return last.f_code.co_filename, last.f_lineno
+
+
+def report(rule: str, text: str, fix: str, once: bool = False) -> None:
+    """Says it, or raises; at most once a place, or in all."""
+    if _State.mode == "off" or rule in _State.ignored:
+        return
+    file, line = users_place()
+    found = Report(rule, file, line, text, fix)
+    if _State.mode == "error":
+        raise MisuseError(str(found))
+    key = (rule,) if once else (rule, file, line)
+    if key in _State.said:
+        return
+    _State.said.add(key)
+    _State.log.append(found)
+    warnings.warn_explicit(f"[{rule}] {text}\n    {fix}", MisuseWarning, file, line)
+
+
+# -- what is looked at ------------------------------------------------------------------------------------------
+
+
+def params_of(optimizer: Any) -> List[Any]:
+    """All parameters, in order."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _name(optimizer: Any, at: int) -> str:
+    from ..amp._last_step import name_of
+
+    for g, group in enumerate(optimizer.param_groups):
+        if at < len(group["params"]):
+            return name_of(optimizer, g, at)
+        at -= len(group["params"])
+    return "?"
+
+
+def _times(scale: float) -> str:
+    return f"the loss scale {scale:g}" if scale else "the loss scale"
+
+
+def before_clip(params: List[Any], what: str, limit: Optional[float] = None) -> None:
+    """Clipping, or a norm, of the parameters' gradients."""
+    found = _C._stamps(params)
+    if found is None or not found[0] & SCALED:
+        return
+    scale = found[4][3]
+    text = f"{what} sees gradients that are still multiplied by {_times(scale)}"
+    if limit is not None and scale:
+        text += f": a limit of {limit:g} holds the true gradients to {limit / scale:.3g}, so training all but stands still"
+    elif scale:
+        text += f": what it gives is {scale:g} times too large"
+    report("clip-scaled-gradients", text, "call scaler.unscale_(optimizer) after the last backward() and before clipping; scaler.step() "
+           "then does not divide again")
+
+
+def before_norm(t: Any) -> None:
+    """The norm of one tensor."""
+    if _C._is_scaled(t):
+        report("clip-scaled-gradients", "the norm of a gradient is taken that is still multiplied by the loss scale, so it is too large "
+               "by that factor", "call scaler.unscale_(optimizer) before gradients are looked at")
+
+
+def before_step(optimizer: Any) -> None:
+    """A step of the optimizer itself, called by the script or by a scaler."""
+    params = params_of(optimizer)
+    found = _C._stamps(params)
+    if found is None or found[0] & UNSCALED:
+        return
+    if found[0] & SCALED:
+        if hasattr(optimizer, "grad_scale"):  # it unscales within its step
+            return
+        scale = found[4][3]
+        size = f"{scale:g} times too large" if scale else "too large by the scale"
+        report("step-on-scaled-gradients", f"{type(optimizer).__name__}.step() uses gradients that are {size}: the loss went through "
+               "scaler.scale(), and nothing has divided them", "call scaler.step(optimizer) and then scaler.update()")
+    elif found[2]:
+        _train_fp16(optimizer, params)
+
+
+def _train_fp16(optimizer: Any, params: List[Any]) -> None:
+    grads = [p.grad.detach() for p in params if p.grad is not None]
+    total = sum(g.numel() for g in grads)
+    lost = sum(int((g == 0).sum()) for g in grads)
+    report("fp16-without-scaler", f"float16 lies on the gradients' way and the loss is not scaled: what is below 6e-8 becomes 0 "
+           f"({lost} of {total} gradient values, {100 * lost / max(total, 1):.0f} %, are 0 in this step)",
+           "make scaler = GradScaler() once, then scaler.scale(loss).backward(), scaler.step(optimizer), scaler.update(); or use "
+           "dtype=bfloat16, whose range is float32's")
+
+
+def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> List[Any]:
+    """A scaler is about to divide the optimizer's gradients; its parameters."""
+    params = params_of(optimizer)
+    found = _C._stamps(params)
+    if found is not None:
+        states, faults, float16, _, first, faulty = found
+        if faults:
+            _mixed(faults, _name(optimizer, faulty), first)
+        elif states == PLAIN:
+            report("loss-not-scaled", f"the scaler divides gradients by {_times(scale)}, but their loss did not go through scaler.scale(): "
+                   f"they become {scale:g} times too small", "write scaler.scale(loss).backward() in place of loss.backward()")
+        elif states & SCALED and first is not None:
+            _of_whom(scaler, round, scale, first)
+            if not float16:
+                report("scaler-without-fp16", "nothing here ran in float16, so there is nothing for a GradScaler to save (harmless: it "
+                       "scales and divides again)", "leave the scaler out, or pass enabled=False; bfloat16 and float32 need none", once=True)
+    return params
+
+
+def before_unscaled_step(optimizer: Any) -> None:
+    """A scaler is about to step on gradients that unscale_() has divided some time ago."""
+    params = params_of(optimizer)
+    found = _C._stamps(params)
+    if found is not None and found[1]:
+        _mixed(found[1], _name(optimizer, found[5]), found[4])
+        _C._restamp(params, "unscaled")
+
+
+def _mixed(faults: int, name: str, first: Any) -> None:
+    scale = first[3] if first else 0.0
+    if faults & MIXED_UNSCALED:
+        report("unscale-before-accumulation", f"the gradient of {name} holds values that unscale_() has divided and, added after that, "
+               f"some that are multiplied by {_times(scale)}; only one of them can come out right",
+               "call scaler.unscale_(optimizer) once, after the last micro-batch's backward()")
+    elif faults & MIXED_SCALES:
+        report("mixed-scales", f"the gradient of {name} is a sum of gradients of different scales, the last {scale:g}: update() changed the "
+               "scale between micro-batches", "call scaler.update() once, after scaler.step() and not after every micro-batch")
+    elif faults & MIXED_PLAIN:
+        report("mixed-scales", f"the gradient of {name} is a sum of one that is multiplied by {_times(scale)} and one that is not",
+               "let every loss go through scaler.scale() before its backward()")
+    elif faults & MIXED_LEFTOVER:
+        report("leftover-gradients", f"the gradient of {name} still holds what an earlier iteration's step left, divided, and new values "
+               f"multiplied by {_times(scale)} were added", "call optimizer.zero_grad() before the first backward() of an iteration")
+    elif faults & EDITED:
+        report("edit-scaled-gradients", f"the gradient of {name} was written by hand while multiplied by {_times(scale)}",
+               "call scaler.unscale_(optimizer) before gradients are changed")
+
+
+def _of_whom(scaler: int, round: int, scale: float, first: Any) -> None:
+    _, by, of_round, by_scale = first
+    if by != scaler:
+        report("other-scaler", f"these gradients were scaled by another GradScaler, by {by_scale:g}, and are divided by {scale:g}",
+               "use one GradScaler for both scale() and step(); one serves several losses and optimizers")
+    elif of_round != round:
+        harm = "the scale has not changed, so this time it does no harm" if by_scale == scale else f"they are divided by {scale:g}"
+        report("update-between-steps", f"these gradients were scaled by {by_scale:g} before the last update(); {harm}",
+               "call scaler.update() once, after the last optimizer's step of an iteration")
+
+
+def after_skips(scheduler: str, skipped: int) -> None:
+    """A scheduler steps though no step was made since it last did."""
+    report("scheduler-after-skip", f"{scheduler}.step() goes on although the scaler skipped the "
+           f"{'step' if skipped == 1 else f'{skipped} steps'} since it last did: the rate moves on without training",
+           "write scaler.gate(scheduler).step(), which waits, or ask `if not scaler.last_step.skipped:`")
+
+
+def before_backward() -> None:
+    """backward() was called by a script."""
+    if _C._autocast_active():
+        report("backward-under-autocast", "backward() is called within an autocast region; gradients are computed in the dtypes that "
+               "forward chose, so it has no effect here, and in torch it is slower or wrong", "end the autocast region after the loss")
+
+
+def before_region(dtype: Any) -> None:
+    """A region of the CPU is opened."""
+    if _C._has_units(dtype):
+        return
+    other = _C.bfloat16 if dtype is _C.float16 else _C.float16
+    fix = f"use dtype={other}, which it has units for" if _C._has_units(other) else "leave autocast out on this machine, or pass enabled=False"
+    report("autocast-without-effect", f"this CPU has no unit that multiplies {str(dtype).split('.')[-1]}: products are computed in float32, "
+           "with casts on top, and nothing gets faster", fix, once=True)
+
+
+def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:
+    """The text for a scaler that found no gradient at all."""
+    params = params_of(optimizer)
+    trained = sum(p.requires_grad for p in params)
+    text = f"{what}: none of the {len(params)} parameters of {type(optimizer).__name__} has a gradient"
+    if not trained:
+        return text + "; none of them requires one (requires_grad is False)"
+    if trained < len(params):
+        text += f" ({len(params) - trained} do not require one)"
+    if connected is None:
+        return text + "; scaler.scale(loss).backward() was not called since the last update()"
+    if not connected:
+        return text + "; the loss that went through scaler.scale() has no history: it was detached, or made under no_grad()"
+    return text + "; the scaled loss has a history, but it does not lead to these parameters: was backward() called, and is this the optimizer "\
+        "of the model that made the loss?"

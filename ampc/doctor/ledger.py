@@ -1,0 +1,216 @@
+"""The overflow ledger: what each step of a GradScaler met. A step adds a few numbers that its pass over the gradients has anyway; of
+a step that was skipped all is kept, of a GPU's steps the numbers stay there until somebody asks."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import weakref
+from collections import deque
+from typing import Any, Deque, List, NamedTuple, Optional, Tuple, Union
+
+from .. import _C
+from .._C import Tensor
+
+STEPS = 1000  # that are remembered
+TABLES = 100  # of a GPU's steps that were not asked about
+SQUARES, AMAX, INFS, NANS, SMALL = range(5)  # columns of a table, see _C._look
+
+Seen = List[Tuple[Tensor, list]]  # tables, and the (group, position) of each row's parameter
+
+
+class Gradient(NamedTuple):
+    """One parameter's gradient in a step."""
+
+    name: str
+    shape: Tuple[int, ...]
+    amax: float  # the largest finite magnitude, unscaled
+    infs: int
+    nans: int
+    underflow: float  # the share of its scaled values that lie below float16's normal numbers, 6e-5
+    first_bad: Optional[Tuple[int, ...]]  # index of the first value that is not finite; None: all are, or it was on a GPU
+
+
+class Step:
+    """One ``scaler.step``. On a GPU what is asked first waits for it."""
+
+    def __init__(self, number: int, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor],
+                 seen: Seen) -> None:
+        self.number, self._scale, self._loss = number, scale, loss
+        self.lr = float(optimizer.param_groups[0].get("lr", math.nan))
+        self._optimizer = weakref.ref(optimizer)
+        self._found: List[Tensor] = found
+        self._seen: Any = seen  # tables, and, once settled, what they hold of a step that was skipped
+        self._sums: Optional[Tuple[float, float, float, float, float]] = None
+        self._skipped: Optional[bool] = None
+        self._bad_index: Optional[Tuple[int, Tuple[int, ...]]] = None  # row, index
+        if not any(f.is_cuda for f in found):
+            self.settle()
+
+    def settle(self) -> None:
+        """Works out the sums, and lets go of the table of a step that was applied."""
+        if self._sums is None and self._seen is not None:
+            parts = [_C._sum_up(table.cpu()) for table, _ in self._seen]
+            self._sums = (sum(p[SQUARES] for p in parts), max((p[AMAX] for p in parts), default=0.0), *(sum(p[i] for p in parts) for i in (2, 3, 4)))
+            self._skipped = any(f.item() for f in self._found)
+            self._seen = [(table.tolist(), places) for table, places in self._seen] if self._skipped else None
+            if self._skipped:
+                self._look_for_index()
+        self._found = []
+
+    def _look_for_index(self) -> None:
+        optimizer, row = self._optimizer(), 0
+        for rows, places in self._seen:
+            for values, (g, i) in zip(rows, places):
+                grad = optimizer.param_groups[g]["params"][i].grad if optimizer is not None and values[INFS] + values[NANS] else None
+                if grad is not None and not grad.is_cuda:
+                    at = int((~grad.detach().isfinite()).flatten().int().argmax())
+                    self._bad_index = row, _unravel(at, tuple(grad.shape))
+                    return
+                row += 1
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the optimizer's step was left out."""
+        self.settle()
+        return bool(self._skipped)
+
+    @property
+    def scale(self) -> float:
+        """What the loss was multiplied by."""
+        return self._scale.item() if isinstance(self._scale, Tensor) else self._scale
+
+    @property
+    def loss(self) -> float:
+        """The last loss before it was scaled; nan where there was none of one element."""
+        return self._loss.item() if isinstance(self._loss, Tensor) else math.nan if self._loss is None else self._loss
+
+    def _sum(self, i: int) -> float:
+        self.settle()
+        return self._sums[i] if self._sums else math.nan
+
+    @property
+    def grad_norm(self) -> float:
+        """The norm of all unscaled gradients, before clipping."""
+        squares = self._sum(SQUARES)
+        return math.sqrt(squares) if squares >= 0 else math.nan
+
+    @property
+    def amax(self) -> float:
+        """The largest finite magnitude among the unscaled gradients."""
+        return self._sum(AMAX)
+
+    @property
+    def infs(self) -> int:
+        """How many gradient values were infinite."""
+        return int(self._sum(INFS))
+
+    @property
+    def nans(self) -> int:
+        """How many were nan."""
+        return int(self._sum(NANS))
+
+    @property
+    def gradients(self) -> List[Gradient]:
+        """Each parameter's gradient, of a step that was skipped; else, and when the optimizer is gone, []."""
+        self.settle()
+        optimizer, found, row = self._optimizer(), [], 0
+        for rows, places in (self._seen or []) if optimizer is not None else []:
+            for values, place in zip(rows, places):
+                index = self._bad_index[1] if self._bad_index and self._bad_index[0] == row else None
+                found.append(gradient_of(optimizer, place, values, index))
+                row += 1
+        return found
+
+    @property
+    def culprit(self) -> Optional[Gradient]:
+        """The first parameter, in the optimizer's order, whose gradient was not finite."""
+        return next((g for g in self.gradients if g.infs + g.nans), None)
+
+    def __repr__(self) -> str:
+        end = f", skipped, {self.infs} inf, {self.nans} nan" if self.skipped else ""
+        return f"Step({self.number}, loss={self.loss:.4g}, scale={self.scale:g}, norm={self.grad_norm:.4g}, lr={self.lr:g}{end})"
+
+
+def gradient_of(optimizer: Any, place: Tuple[int, int], values: List[float], index: Optional[Tuple[int, ...]] = None) -> Gradient:
+    """A row of a pass's table with its parameter's name."""
+    from ..amp._last_step import name_of
+
+    p = optimizer.param_groups[place[0]]["params"][place[1]]
+    return Gradient(name_of(optimizer, *place), tuple(p.shape), values[AMAX], int(values[INFS]), int(values[NANS]),
+                    values[SMALL] / max(p.numel(), 1), index)
+
+
+def _unravel(at: int, shape: Tuple[int, ...]) -> Tuple[int, ...]:
+    index = []
+    for size in reversed(shape):
+        index.append(at % size)
+        at //= size
+    return tuple(reversed(index))
+
+
+class Ledger:
+    """The last 1,000 steps of a scaler, oldest first; ``scaler.ledger``."""
+
+    def __init__(self) -> None:
+        self._steps: Deque[Step] = deque(maxlen=STEPS)
+        self.total = 0  # steps, remembered or not
+        self.latest: Optional[Tuple[Step, Seen]] = None  # the last step that was applied, so far as that is known, and its tables
+
+    def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: Seen) -> None:
+        """One more step."""
+        self.total += 1
+        self._steps.append(Step(self.total, optimizer, scale, loss, found, seen))
+        if not self._steps[-1]._skipped:
+            self.latest = self._steps[-1], seen
+        if len(self._steps) > TABLES:
+            self._steps[-TABLES - 1].settle()  # a GPU has long been done with it
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __getitem__(self, i: Any) -> Any:
+        return list(self._steps)[i] if isinstance(i, slice) else self._steps[i]
+
+    @property
+    def skipped(self) -> List[Step]:
+        """Those that were skipped."""
+        return [s for s in self._steps if s.skipped]
+
+    def ranges(self) -> List[Gradient]:
+        """Each parameter's gradient in the last step that was applied (on a GPU: in the last)."""
+        optimizer = self.latest[0]._optimizer() if self.latest is not None else None
+        if self.latest is None or optimizer is None:
+            return []
+        return [gradient_of(optimizer, place, values) for table, places in self.latest[1] for values, place in zip(table.tolist(), places)]
+
+    def cause(self, step: Step) -> Tuple[str, str]:
+        """Why a step was skipped: 'scale', 'model', 'divergence' or 'none', and a sentence. By the loss, by whether values were
+        infinite or nan, and by the history before."""
+        if not step.skipped:
+            return "none", "the step was applied"
+        before = [s for s in self._steps if s.number < step.number][-50:]
+        growth = _growth(before)
+        if not math.isfinite(step.loss) and not (math.isnan(step.loss) and step._loss is None):
+            if growth:
+                return "divergence", f"the loss is {step.loss} after {growth}: lower the learning rate, or clip"
+            return "model", f"the loss itself is {step.loss}, so no scale helps: an operator of the forward pass left its format's range, or the "\
+                "batch is not finite"
+        if step.scale <= 1:
+            return "model", f"gradients are not finite at a scale of {step.scale:g}, too, so scaling is not what makes them so: they are too "\
+                "large for float16, or backward divided by 0"
+        if growth:
+            return "divergence", f"gradients overflow after {growth}: lower the learning rate, or clip"
+        text = f"the scale of {step.scale:g} was too high for these gradients; it is lowered, and nothing is lost but the step"
+        return "scale", text if step.infs else f"{text} (infinities met on their way back and became nan)"
+
+
+def _growth(before: List[Step]) -> str:
+    """Losses or norms that have grown tenfold of late, in words; '' where they have not."""
+    for what, values in (("a loss", [s.loss for s in before]), ("a gradient norm", [s.grad_norm for s in before if not s.skipped])):
+        finite = [v for v in values if math.isfinite(v)]
+        if len(finite) >= 6:
+            early, late = statistics.median(finite[:-3]), statistics.median(finite[-3:])
+            if early > 0 and late > 10 * early:
+                return f"{what} that grew from {early:.3g} to {late:.3g} within {len(finite)} steps"
+    return ""

@@ -1,0 +1,195 @@
+"""ampc check: what it finds in the rules' pages and in scripts, what it leaves alone, and the command."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_guard import PAGES, blocks, run
+
+from ampc import doctor
+from ampc.check import check_source
+from ampc.doctor import rules
+
+ELSEWHERE = {"unscale-before-accumulation", "mixed-scales"}  # in another form than their pages': below
+
+
+def found(text, but=("item-each-step",)):
+    return [(f.rule, f.line) for f in check_source(text) if f.rule not in but]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.stem in rules.SOURCE and p.stem not in ELSEWHERE], ids=lambda p: p.stem)
+def test_a_rules_page_is_true(page):
+    wrong, right = blocks(page)
+    line = 1 + next(i for i, text in enumerate(wrong.splitlines()) if text.endswith("# reported"))
+    if page.stem in rules.RUN and page.stem == "scaler-without-fp16":
+        wrong, line = "scaler = torch.amp.GradScaler('cpu')\n" + wrong, 1  # in source, where it is made
+    elif page.stem == "fp16-without-scaler":
+        line = 2  # the region
+    elif page.stem == "update-between-steps":
+        line = 8  # the update
+    assert found(wrong, ()) == [(page.stem, line)]
+    assert found(right, ()) == []
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.stem not in rules.RUN], ids=lambda p: p.stem)
+def test_pages_of_source_rules_run(page, tmp_path):
+    wrong, right = blocks(page)
+    doctor.ignore("autocast-without-effect", "scaler-without-fp16", "fp16-without-scaler")
+    for text in (wrong, right):
+        text = text.replace("file)", f"{str(tmp_path / 'a.ampc')!r})")
+        if page.stem == "update-missing" and text.startswith(wrong[:20]) and "update" not in text:
+            with pytest.raises(RuntimeError, match="already called"):
+                run(text, "page.py")
+        elif page.stem not in ("half-model-with-scaler", "closure-without-scale") or text != wrong:
+            run(text, "page.py")
+    doctor.guard._State.ignored.clear()
+
+
+def test_every_source_rule_has_a_page():
+    assert {p.stem for p in PAGES} == set(rules.RUN) | set(rules.SOURCE)
+
+
+LOOP = """
+for i, (x, y) in enumerate(batches):
+    with autocast:
+        loss = criterion(model(x), y) / 4
+    scaler.scale(loss).backward()
+    {before}
+    if (i + 1) % 4 == 0:
+        {within}
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    {after}
+"""
+
+
+@pytest.mark.parametrize("parts, rule, line", [
+    ({"before": "scaler.unscale_(optimizer)"}, "unscale-before-accumulation", 6), ({"after": "scaler.update()"}, "mixed-scales", 12),
+    ({"before": "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"}, "clip-scaled-gradients", 6),
+    ({"within": "torch.nn.utils.clip_grad_value_(p, 1.0)"}, "clip-scaled-gradients", 8), ({"within": "scaler.unscale_(optimizer)"}, None, 0)])
+def test_accumulation(parts, rule, line):
+    text = LOOP.format(**{"before": "pass", "within": "pass", "after": "pass", **parts})
+    assert found(text) == ([(rule, line)] if rule else [])
+
+
+SWITCH = """
+from torch.cuda import amp as cuda_amp
+import torch
+scaler = torch.amp.GradScaler("cuda", enabled=args.amp) if args.amp else None
+for x, y in loader:
+    with torch.autocast("cuda", enabled=args.amp):
+        loss = model(x, y)
+    if scaler is not None:
+        scaler.scale(loss).backward()
+        if args.clip:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), args.clip)
+        optimizer.step()
+    scheduler.step()
+"""
+CLASS = """
+import torch
+class Trainer:
+    def __init__(self):
+        self.scaler = torch.amp.GradScaler("cuda")
+        self.amp_ctx = torch.autocast("cuda", dtype=torch.float16)
+    def step(self, x):
+        with self.amp_ctx:
+            loss = self.model(x)
+        scaled = self.scaler.scale(loss)
+        scaled.backward()
+        self.scaler.unscale_(self.optimizer)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+"""
+QUIET = """
+import math, torch
+import numpy as np
+def log(t, eps=1e-20):
+    return t.clamp(min=eps).log()
+def f(x, kernel, scores):
+    a = log(torch.softmax(x, -1))
+    b = torch.exp(x - x.max(dim=-1, keepdim=True).values)
+    b = b / b.sum(dim=-1, keepdim=True)
+    gauss = torch.exp(-0.5 * kernel.pow(2))
+    g = gauss / gauss.sum()
+    v = ((x * x).mean() - x.mean() ** 2).clamp(0)
+    n = np.log(np.exp(kernel).sum()) + math.log(math.exp(2.0))
+    m = torch.log(torch.sigmoid(x).clamp(min=1e-6))
+    return scores.masked_fill(x > 0, -1e9)
+"""
+
+
+@pytest.mark.parametrize("text", [SWITCH, CLASS, QUIET], ids=["switch", "class", "quiet"])
+def test_correct_scripts_are_left_alone(text):
+    assert found(text) == []
+
+
+def test_names_are_followed():
+    assert found(CLASS.replace("        self.scaler.unscale_(self.optimizer)\n", "")) == [("clip-scaled-gradients", 12)]
+    text = CLASS.replace("scaled.backward()", "with self.amp_ctx:\n            scaled.backward()")
+    assert found(text) == [("backward-under-autocast", 12)]
+    assert found("from torch.cuda.amp import autocast as region\nwith region():\n    pass\n") == [("deprecated-spelling", 2)]
+    assert found("import ampc as torch\ns = torch.cuda.amp.GradScaler()\n") == [("deprecated-spelling", 2)]
+
+
+SEED = """
+import torch
+import torch.nn.functional as F
+def loss_of(rows, temperature=0.07):
+    rows = F.normalize(rows, dim=-1)
+    likeness = rows @ rows.T / temperature
+    grown = torch.exp(likeness)
+    total = grown.sum(dim=-1, keepdim=True)
+    share = grown / total
+    return -torch.log(share.diagonal()).mean()
+"""
+
+
+def test_a_contrastive_loss_by_hand():
+    assert found(SEED) == [("softmax-by-hand", 9), ("log-of-softmax", 10)]
+    mended = SEED[:SEED.index("    grown")] + "    return F.cross_entropy(likeness, torch.arange(len(rows)))\n"
+    assert found(mended) == []
+
+
+def test_comments_silence():
+    line = "p = torch.exp(x) / torch.exp(x).sum()"
+    assert found(line) == [("softmax-by-hand", 1)]
+    for comment, silent in (("# ampc: ignore", True), ("# ampc: ignore[softmax-by-hand]", True), ("#ampc:ignore[log-of-softmax, softmax-by-hand]", True),
+                            ("# ampc: ignore[log-of-softmax]", False), ("# ignore", False)):
+        assert (found(f"{line}  {comment}") == []) == silent, comment
+
+
+def command(*args):
+    return subprocess.run([sys.executable, "-m", "ampc.cli", "check", *args], capture_output=True, text=True)
+
+
+def test_the_command(tmp_path):
+    (tmp_path / "package").mkdir()
+    bad, good, broken = tmp_path / "package" / "bad.py", tmp_path / "good.py", tmp_path / "broken.py"
+    bad.write_text("import torch\np = torch.log(torch.softmax(x, 0))\n")
+    good.write_text("import torch\n")
+    broken.write_text("def f(:\n")
+    done = command(str(tmp_path / "package"), str(good))
+    assert done.returncode == 1 and done.stdout.startswith(f"{bad}:2: log-of-softmax: ") and "; write log_softmax(x)" in done.stdout
+    assert command(str(good)).returncode == 0
+    done = command(str(good), str(broken), str(tmp_path / "absent.py"))
+    assert done.returncode == 2 and "broken.py" in done.stderr and "absent.py" in done.stderr and done.stdout == ""
+    (entry,) = json.loads(command("--format", "json", str(bad)).stdout)
+    assert entry["rule"] == "log-of-softmax" and entry["line"] == 2 and entry["file"] == str(bad) and entry["message"] and entry["fix"]
+    assert command("--format", "github", str(bad)).stdout.startswith(f"::warning file={bad},line=2,title=ampc log-of-softmax::")
+
+
+def test_our_own_code_is_clean_but_for_items():
+    root = Path(__file__).resolve().parent.parent
+    every = [f for p in [*sorted((root / "ampc").rglob("*.py")), *sorted((root / "benchmarks").glob("*.py"))] for f in check_source(p.read_text(), str(p))]
+    assert [f for f in every if f.rule != "item-each-step"] == []

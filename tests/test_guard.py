@@ -1,0 +1,186 @@
+"""The misuse guard: every rule's page has a defective piece of a script, reported at its line, and a correct one that is not."""
+
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from where import DEVICE, ON_GPU
+
+import ampc
+from ampc import doctor
+from ampc.amp import GradScaler
+from ampc.doctor import guard, rules
+
+PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "rules").glob("*.md"))
+HOST_KNOWS = {"scheduler-after-skip"}  # on a GPU nobody waits to know
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    doctor.reports(clear=True)
+    doctor.ignore("autocast-without-effect")  # which machine this is
+    yield
+    doctor.reports(clear=True)
+    guard._State.ignored.clear()
+
+
+def surroundings(fp16=True):
+    """What the pages call by name."""
+    ampc.manual_seed(0)
+    model, other = (ampc.nn.Sequential(ampc.nn.Linear(8, 16), ampc.nn.ReLU(), ampc.nn.Linear(16, 4)) for _ in range(2))
+    optimizer, second = ampc.optim.SGD(model.parameters(), lr=0.01), ampc.optim.SGD(other.parameters(), lr=0.01)
+    batches = [(ampc.randn(6, 8), ampc.randint(0, 4, (6,))) for _ in range(3)]
+    kind = "cuda" if ON_GPU else "cpu"
+    names = {"torch": ampc, "model": model, "other": other, "optimizer": optimizer, "second": second, "batches": batches,
+             "criterion": ampc.nn.CrossEntropyLoss(), "scaler": GradScaler(kind, init_scale=256.0),
+             "autocast": ampc.autocast(kind, enabled=True, dtype=ampc.float16) if fp16 else None, "scheduler": ampc.optim.lr_scheduler.StepLR(optimizer, 1)}
+    return {**names, "x": batches[0][0], "y": batches[0][1]}
+
+
+def run(code, file):
+    if ON_GPU:
+        code = code.replace('"cpu"', '"cuda"')
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        exec(compile(code, file, "exec"), surroundings("with autocast" in code))
+    return [w for w in caught if issubclass(w.category, doctor.MisuseWarning)]
+
+
+def blocks(page):
+    text = page.read_text()
+    return [re.search(rf"## {name}\n\n```python\n(.*?)```", text, re.S).group(1) for name in ("Wrong", "Right")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_a_rules_page_is_true(page):
+    if page.stem not in rules.RUN:
+        pytest.skip("a rule of ampc check alone")
+    if ON_GPU and page.stem in HOST_KNOWS:
+        pytest.skip("nothing waits for a GPU to say so")
+    if page.stem == "autocast-without-effect":
+        guard._State.ignored.clear()
+        if ON_GPU or ampc._C._has_units(ampc.float16) or not ampc._C._has_units(ampc.bfloat16):
+            pytest.skip("a CPU with units for both, or for none")
+    wrong, right = blocks(page)
+    said = run(wrong, "wrong.py")
+    line = 1 + next(i for i, text in enumerate(wrong.splitlines()) if text.endswith("# reported"))
+    assert [(r.rule, r.file, r.line) for r in doctor.reports()] == [(page.stem, "wrong.py", line)], doctor.reports()
+    assert len(said) == 1 and (said[0].filename, said[0].lineno) == ("wrong.py", line) and page.stem in str(said[0].message)
+    assert doctor.reports()[0].fix in str(said[0].message)
+    doctor.reports(clear=True)
+    assert run(right, "right.py") == [] and doctor.reports() == []
+
+
+def test_every_rule_has_a_page():
+    assert {p.stem for p in PAGES} >= set(rules.RUN)
+
+
+def clip_wrong():
+    names = surroundings()
+    model, scaler = names["model"], names["scaler"]
+    scaler.scale(names["criterion"](model(names["x"]), names["y"])).backward()
+    return ampc.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+
+def test_numbers_and_names_are_the_runs():
+    with pytest.warns(doctor.MisuseWarning, match=r"loss scale 256.*limit of 1 holds the true gradients to 0.00391" if not ON_GPU else "loss scale"):
+        clip_wrong()
+    names = surroundings()
+    optimizer, scaler, model = names["optimizer"], names["scaler"], names["model"]
+    with names["autocast"]:
+        loss = names["criterion"](model(names["x"]), names["y"])
+    scaler.scale(loss).backward()
+    model[2].bias.grad.clamp_(-1e-9, 1e-9)
+    with pytest.warns(doctor.MisuseWarning, match="the gradient of 2.bias was written by hand"):
+        scaler.step(optimizer)
+
+
+def test_a_place_is_reported_once_and_errors_each_time():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            clip_wrong()
+    assert len(caught) == 1 and len(doctor.reports()) == 1
+    for _ in range(2):
+        with doctor.errors(), pytest.raises(doctor.MisuseError, match=r"test_guard.py:\d+: \[clip-scaled-gradients\]"):
+            clip_wrong()
+    doctor.reports(clear=True)
+    doctor.ignore("clip-scaled-gradients")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clip_wrong()
+    with pytest.raises(ValueError, match="there is no rule 'clip'"):
+        doctor.ignore("clip")
+
+
+@pytest.mark.parametrize("mode, says", [("error", "MisuseError"), ("off", ""), ("warn", "MisuseWarning"), ("loud", "AMPC_GUARD is 'loud'")])
+def test_the_environment_chooses(mode, says):
+    code = ("import ampc as torch\nm = torch.nn.Linear(2, 2)\no = torch.optim.SGD(m.parameters(), lr=0.1)\ns = torch.amp.GradScaler('cpu')\n"
+            "s.scale(m(torch.ones(1, 2)).sum()).backward()\no.step()\n")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**__import__("os").environ, "AMPC_GUARD": mode})
+    assert (says in done.stderr) if says else done.stderr == ""
+    assert (done.returncode != 0) == (mode == "error")
+
+
+def test_norms_by_hand_are_seen_through_views_and_data():
+    names = surroundings()
+    scaler, model = names["scaler"], names["model"]
+    scaler.scale(names["criterion"](model(names["x"]), names["y"])).backward()
+    for norm in (lambda g: g.norm(), lambda g: g.data.norm(2), lambda g: ampc.linalg.vector_norm(g.detach().flatten()),
+                 lambda g: ampc.nn.utils.get_total_norm([g])):
+        doctor.reports(clear=True)
+        with pytest.warns(doctor.MisuseWarning, match="clip-scaled-gradients"):
+            norm(model[0].weight.grad)
+    scaler.unscale_(names["optimizer"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", doctor.MisuseWarning)
+        model[0].weight.grad.norm()
+
+
+@pytest.mark.parametrize("zero", [lambda m, o: o.zero_grad(), lambda m, o: o.zero_grad(set_to_none=False), lambda m, o: m.zero_grad(),
+                                  lambda m, o: [p.grad.zero_() for p in m.parameters() if p.grad is not None],
+                                  lambda m, o: [p.grad.data.fill_(0) for p in m.parameters() if p.grad is not None]])
+def test_gradients_made_zero_in_any_way_are_new(zero):
+    names = surroundings()
+    optimizer, scaler, model = names["optimizer"], names["scaler"], names["model"]
+    for x, y in names["batches"]:
+        zero(model, optimizer)
+        with names["autocast"]:
+            loss = names["criterion"](model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update(128.0)
+    assert ON_GPU or doctor.reports() == []  # a GPU is not asked whether all is zero
+
+
+def test_unscaling_by_hand_is_left_alone():
+    names = surroundings()
+    optimizer, model = names["optimizer"], names["model"]
+    with names["autocast"]:
+        loss = names["criterion"](model(names["x"]), names["y"])
+    (loss * 1024).backward()
+    for p in model.parameters():
+        p.grad.div_(1024)
+    optimizer.step()
+    assert doctor.reports() == []
+
+
+def test_no_gradients_says_why():
+    p = ampc.nn.Parameter(ampc.ones(2))
+    q = ampc.nn.Parameter(ampc.ones(2), requires_grad=False)
+    for loss, params, says in ((lambda s: s.scale((p * 2).sum()), [ampc.nn.Parameter(ampc.ones(1))], "does not lead to these parameters"),
+                               (lambda s: s.scale((p.detach() * 2).sum()), [p], "has no history"),
+                               (lambda s: s.scale((p * 2).sum()), [p, q], r"none of the 2 parameters of Adam has a gradient \(1 do not")):
+        scaler = GradScaler(DEVICE if ON_GPU else "cpu")
+        loss(scaler)
+        with pytest.raises(AssertionError, match=says):
+            scaler.step(ampc.optim.Adam(params))
+        scaler.update(2.0)
+        with pytest.raises(AssertionError, match="was not called since the last update"):
+            scaler.step(ampc.optim.Adam(params))
+    scaler.scale((p * 2).sum())
+    with pytest.raises(AssertionError, match="none of them requires one"):
+        scaler.step(ampc.optim.Adam([q]))
