@@ -2,6 +2,7 @@
 
 import glob as _glob
 import os as _os
+import sys as _sys
 from typing import Any as _Any
 
 try:
@@ -251,3 +252,12 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> _Any:
     return sorted({*globals(), *_LATER})
+
+
+if _os.environ.get("AMPC_DOCTOR", "0") not in ("", "0"):  # around the whole script, of this thread
+    import atexit as _atexit
+
+    from .doctor.watch import Doctor as _Doctor
+
+    _doctor = _Doctor().__enter__()
+    _atexit.register(lambda: print(f"ampc.doctor: {_doctor.report()}", file=_sys.stderr))

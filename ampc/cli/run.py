@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from typing import Any
 
 
@@ -12,6 +13,7 @@ def add_run(commands: Any) -> None:
     parser = commands.add_parser("run", help="run a script written for torch, unmodified", description="Runs a script with ampc in torch's place.")
     parser.add_argument("--api", action="store_true", help="only read the script, and list the names of torch that ampc lacks")
     parser.add_argument("--device", choices=["cpu"], help="cpu: the script sees no GPU")
+    parser.add_argument("--doctor", action="store_true", help="look at every operator, and name the first that makes infinities or nans")
     parser.add_argument("script", help="the script, or with --api several")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     parser.set_defaults(run=_run)
@@ -26,4 +28,12 @@ def _run(args: argparse.Namespace) -> int:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first asked for
     from ..run import script
 
+    if args.doctor:
+        from ..doctor.watch import Doctor
+
+        with Doctor() as doctor:
+            try:
+                return script.run(args.script, args.args)
+            finally:
+                print(f"ampc.doctor: {doctor.report()}", file=sys.stderr)
     return script.run(args.script, args.args)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Thread_local ac_running_formula ac_running;
+
 /* One reached node and the gradients that have arrived for its results. */
 typedef struct {
     ac_node *node; /* borrowed: the roots keep the graph alive */
@@ -266,9 +268,12 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
                        n->name);
     ac_tensor *few[8] = {NULL}, **given = n->n_in <= 8 ? few : ac_calloc((size_t)n->n_in * sizeof *given);
     if (!given) return -1;
+    ac_running_formula outer = ac_running;
+    ac_running = (ac_running_formula){n, &e->pass};
     int failed =
         ac_formula_run(n, grads, given, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
     if (!failed) failed = hand_on(e, n, given);
+    ac_running = outer;
     for (int k = 0; k < n->n_in; k++) ac_tensor_clear(&given[k]);
     if (given != few) ac_free(given, (size_t)n->n_in * sizeof *given);
     return failed;

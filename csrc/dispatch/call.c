@@ -15,6 +15,8 @@
 static void *no_release(void) { return NULL; }
 static void no_acquire(void *state) { (void)state; }
 ac_lock_hooks ac_lock = {no_release, no_acquire};
+int (*ac_watch)(const ac_seen *seen);
+_Thread_local bool ac_watching;
 
 /* -- kernels ---------------------------------------------------------------------------------------- */
 
@@ -178,8 +180,8 @@ static int record(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac
     return 0;
 }
 
-static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
-                        ac_tensor **out, const ac_autocast_plan *plan) {
+static int run_and_record(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
+                          ac_tensor **out, const ac_autocast_plan *plan) {
     AC_TRY(compute(op, low, n_in, attrs, out, plan && plan->low ? (int64_t)plan->compute : AC_NO_DTYPE));
     if (!wants_record(op, in, n_in)) return 0;
     int n_out = ac_ops[op].n_out;
@@ -189,6 +191,20 @@ static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, i
     if (node) ac_node_release(node);
     if (failed) release_all(out, n_out);
     return failed;
+}
+
+static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
+                        ac_tensor **out, const ac_autocast_plan *plan) {
+    int failed = run_and_record(op, in, low, n_in, attrs, out, plan);
+    if (failed || !ac_watching) return failed;
+    int64_t dtype = plan && plan->low ? (int64_t)plan->compute : AC_NO_DTYPE;
+    failed = ac_watch(&(ac_seen){op, low, out, n_in, ac_ops[op].n_out, dtype, false});
+    if (failed) release_all(out, ac_ops[op].n_out);
+    return failed;
+}
+
+static int watch_target(ac_op op, ac_tensor *const *in, int n_in, ac_tensor *target, int64_t low) {
+    return ac_watching ? ac_watch(&(ac_seen){op, in, &target, n_in, 1, low, true}) : 0;
 }
 
 /* -- views ------------------------------------------------------------------------------------------ */
@@ -433,10 +449,13 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
     AC_TRY(check_result(what, &rule.out[0], target));
     AC_TRY(ac_check_target_device(op, in, n_in, attrs, target));
     bool history = wants_record(op, in, n_in) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[op]);
-    if (history) return into_recorded(&rule, op, in, n_in, attrs, target);
-    int failed = compute_into(&rule, op, in, n_in, attrs, target);
-    ac_wrote(target); /* perhaps in part, when it was interrupted */
-    return failed;
+    int failed;
+    if (history) failed = into_recorded(&rule, op, in, n_in, attrs, target);
+    else {
+        failed = compute_into(&rule, op, in, n_in, attrs, target);
+        ac_wrote(target); /* perhaps in part, when it was interrupted */
+    }
+    return failed ? failed : watch_target(op, in, n_in, target, AC_NO_DTYPE);
 }
 
 static bool takes_shape(const ac_tensor *target) { return target->numel == 0 && !target->base; }
@@ -491,7 +510,7 @@ int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
     ac_run run = {op, in, n_in, attrs, &target, 1, rule.compute, NULL, true};
     int failed = run_product(&run);
     ac_wrote(target);
-    return failed;
+    return failed ? failed : watch_target(op, in, n_in, target, low ? (int64_t)dtype : AC_NO_DTYPE);
 }
 
 int ac_fill(ac_tensor *target, ac_scalar value) {

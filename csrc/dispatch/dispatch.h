@@ -22,6 +22,19 @@ int ac_panels_for(const ac_run *run, ac_tensor **panels) AC_CHECKED;
 typedef int (*ac_compose_fn)(ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out);
 extern const ac_compose_fn ac_compositions[AC_N_OPS];
 
+/* Sees every operator that has run on this thread, forward and in formulas, where it is set; an error is the call's.
+ * `low`: the dtype that autocast chose for a product, or AC_NO_DTYPE. `onto`: the result was written over, or added to,
+ * what was there. Set by csrc/python. */
+typedef struct {
+    ac_op op;
+    ac_tensor *const *in, *const *out;
+    int n_in, n_out;
+    int64_t low;
+    bool onto;
+} ac_seen;
+extern int (*ac_watch)(const ac_seen *seen);
+extern _Thread_local bool ac_watching;
+
 /* Writes a number, or another tensor (broadcast and cast), into `target`, on the tape. */
 int ac_fill(ac_tensor *target, ac_scalar value) AC_CHECKED;
 int ac_copy_into(ac_tensor *target, ac_tensor *source) AC_CHECKED;

@@ -1,0 +1,212 @@
+"""The doctor: the first operator that leaves its range, its cause, the way on from there, and what to write instead."""
+
+import math
+import subprocess
+import sys
+import warnings
+
+import pytest
+from where import DEVICE, ON_GPU
+
+import ampc
+import ampc as torch
+from ampc import doctor
+from ampc.doctor.watch import Doctor, DoctorError, DoctorWarning
+
+F = torch.nn.functional
+HERE = __file__
+KIND = "cuda" if ON_GPU else "cpu"
+
+
+def watched(f, *args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with doctor(**kwargs) as d:
+            f(*args)
+    return d
+
+
+def line_of(text):
+    with open(HERE) as file:
+        return next(i for i, line in enumerate(file, 1) if line.rstrip().endswith(text))
+
+
+def contrastive(rows, temperature=0.07):
+    rows = F.normalize(rows, dim=-1)
+    likeness = torch.matmul(rows, rows.T) / temperature
+    grown = torch.exp(likeness)  # the exponential
+    total = grown.sum(dim=-1, keepdim=True)
+    share = grown / total
+    return -torch.log(share.diagonal()).mean()
+
+
+def stable(rows, temperature=0.07):
+    rows = F.normalize(rows.float(), dim=-1)
+    likeness = torch.matmul(rows, rows.T) / temperature
+    return F.cross_entropy(likeness, torch.arange(len(rows)))
+
+
+def rows():
+    torch.manual_seed(0)
+    return torch.randn(8, 16, requires_grad=True)
+
+
+def test_half_embeddings_overflow_in_exp():
+    d = watched(contrastive, rows().half())
+    (found,) = d.findings
+    assert (found.op, found.dtype, found.what, found.cause) == ("exp", "float16", "inf", "model")
+    assert found.place == (HERE, line_of("# the exponential"))
+    assert found.count == 8 and found.index == (0, 0)  # the diagonal
+    assert found.inputs[0].dtype == "float16" and found.inputs[0].high == pytest.approx(1 / 0.07, rel=2e-3)
+    assert [op for op, _ in found.chain] == ["sum", "div", "log", "mean", "neg"] and [at[1] - found.place[1] for _, at in found.chain] == [1, 2, 3, 3, 3]
+    assert "cross_entropy" in found.advice and "6.55e+04" in str(found) and "no autocast region is open" in str(found)
+
+
+def test_a_low_temperature_overflows_float32():
+    def run():
+        with torch.autocast(KIND, dtype=torch.float16):
+            contrastive(rows(), 0.01)
+    (found,) = watched(run).findings
+    assert (found.op, found.dtype) == ("exp", "float32") and "autocast runs exp in float32" in str(found)
+    assert found.inputs[0].high == pytest.approx(100, rel=2e-3)
+
+
+def test_the_same_code_under_autocast_is_finite_and_its_margin_is_told():
+    def run(loss):
+        with torch.autocast(KIND, dtype=torch.float16):
+            value = loss(rows())
+        value.backward()
+        assert value.isfinite().item()
+    d = watched(run, contrastive)
+    assert d.findings == [] and "nothing left its range" in d.report() and "exp ran in float32 and reached 1.6" in d.report()
+    assert watched(run, stable).findings == []
+    assert watched(lambda: stable(rows().half()).backward()).findings == []
+
+
+CASES = {
+    "log-sigmoid": (lambda: torch.log(torch.sigmoid(torch.full((3,), -200.0))), "log", "logsigmoid"),
+    "log-softmax": (lambda: torch.log(torch.softmax(torch.tensor([0.0, 200.0]), 0)), "log", "log_softmax"),
+    "log-zero": (lambda: torch.log(torch.zeros(2)), "log", "clamp"),
+    "division": (lambda: torch.ones(2) / torch.zeros(2), "div", "epsilon"),
+    "norm": (lambda: torch.zeros(2, 3) / torch.zeros(2, 3).norm(dim=1, keepdim=True), "div", "normalize"),
+    "variance": (lambda: ((torch.full((4,), 1000.1) ** 2).mean() - torch.full((4,), 1000.1).mean() ** 2 - 1).sqrt(), "sqrt", "var"),
+    "sum": (lambda: torch.full((100,), 1000.0, dtype=torch.float16).sum(), "sum", "dtype=torch.float32"),
+    "cast": (lambda: torch.tensor([-1e9]).half(), "cast", "finfo"),
+    "mask": (lambda: torch.softmax(torch.zeros(2, 2).masked_fill(torch.ones(2, 2).bool(), -math.inf), 1), "softmax", "in every row"),
+    "product": (lambda: torch.full((4, 4), 300.0, dtype=torch.float16) @ torch.full((4, 4), 300.0, dtype=torch.float16), "mm", "bfloat16"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operators_and_what_to_write_instead(name):
+    run, op, word = CASES[name]
+    d = watched(run)
+    assert [f.op for f in d.findings][:1] == [op], d.report()
+    assert word in d.findings[0].advice, d.findings[0].advice
+
+
+def test_backward_names_the_forward_line():
+    def run():
+        x = torch.zeros(4, requires_grad=True)
+        y = (x * x).sum().sqrt()  # the root
+        y.backward()  # backwards
+    (found,) = watched(run).findings
+    assert found.backward_of == ("sqrt", (HERE, line_of("# the root"))) and found.place == (HERE, line_of("# backwards"))
+    assert found.cause == "model" and "epsilon under the root" in found.advice
+
+
+def test_the_scales_overflow_is_harmless_and_quiet():
+    net = torch.nn.Linear(8, 2)
+    scaler, opt = torch.amp.GradScaler(KIND, init_scale=2.0**40), torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step():
+        with torch.autocast(KIND, dtype=torch.float16):
+            loss = net(torch.ones(4, 8)).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DoctorWarning)
+        with doctor(stop=True) as d:
+            step()
+    assert scaler.last_step.skipped and [f.cause for f in d.findings] == ["scale" if not ON_GPU else d.findings[0].cause]
+    assert ON_GPU or "the scaler skips the step" in str(d.findings[0])
+
+
+def test_bad_data_is_told_apart():
+    x = torch.randn(5, 4)
+    x[3, 1] = math.nan
+    net = torch.nn.Linear(4, 2)
+    (found,) = watched(lambda: net(x).sum()).findings
+    assert (found.cause, found.index, found.count, found.what) == ("data", (3, 1), 1, "nan") and "batch" in found.advice
+    masked = torch.zeros(2, 2)
+    masked[0, 1] = -math.inf  # a mask is no bad data
+    assert watched(lambda: torch.softmax(torch.randn(2, 2) + masked, -1)).findings == []
+
+
+def test_it_warns_once_a_place_with_the_line_and_stops_when_asked():
+    def run():
+        return torch.log(torch.zeros(2))  # here
+    with pytest.warns(DoctorWarning, match="log makes inf of what is finite: 2 of 2") as caught, doctor():
+        run()
+        run()
+    assert [(w.filename, w.lineno) for w in caught] == [(HERE, line_of("# here"))]
+    with pytest.raises(DoctorError, match="test_doctor.py"), doctor(stop=True):
+        run()
+    assert torch.log(torch.zeros(1)).item() == -math.inf  # nobody watches any more
+
+
+def test_watching_changes_nothing():
+    def train(look):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
+        opt, scaler = torch.optim.Adam(net.parameters(), lr=0.01), torch.amp.GradScaler(KIND)
+        for _ in range(5):
+            with Doctor() if look else warnings.catch_warnings():
+                opt.zero_grad()
+                with torch.autocast(KIND, dtype=torch.float16):
+                    loss = net(torch.randn(16, 6)).square().mean()
+                scaler.scale(loss).backward()
+                scaler.unscale_(opt)
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+                scaler.step(opt)
+                scaler.update()
+        return [p.tolist() for p in net.parameters()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert train(True) == train(False)
+
+
+def test_nested_and_in_place():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with doctor() as outer:
+            with doctor() as inner:
+                torch.full((2,), 300.0, dtype=torch.float16).mul_(1000.0)
+            torch.ones(2).div_(torch.zeros(2))
+    assert [f.op for f in inner.findings] == ["mul"] and [f.op for f in outer.findings] == ["div"]
+
+
+def test_it_shows_in_a_notebook():
+    d = watched(lambda: torch.log(torch.zeros(2)))
+    assert "<li><pre>" in d._repr_html_() and "1 finding<" in d._repr_html_()
+    assert "nothing left its range" in watched(lambda: torch.ones(2) + 1)._repr_html_()
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="one way is enough")
+@pytest.mark.parametrize("how", ["environment", "run"])
+def test_around_a_script(tmp_path, how):
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nx = torch.zeros(3)\nprint(torch.log(x).sum().item())\n")
+    if how == "run":
+        command, env = [sys.executable, "-m", "ampc.cli", "run", "--doctor", str(script)], None
+    else:
+        script.write_text("import ampc as torch\n" + script.read_text().split("\n", 1)[1])
+        command, env = [sys.executable, str(script)], {**__import__("os").environ, "AMPC_DOCTOR": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and done.stdout == "-inf\n"
+    assert "ampc.doctor: " in done.stderr and "train.py:3: log makes inf" in done.stderr, done.stderr
+
+
+def test_what_is_exported():
+    assert doctor.Doctor is Doctor and callable(doctor) and issubclass(DoctorError, FloatingPointError) and ampc.doctor is doctor
