@@ -241,6 +241,10 @@ def __getattr__(name: str) -> _Any:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "explain":
+        from .doctor.explain import explain
+
+        return explain
     if name.endswith("Tensor") and name[0] != "_":
         from ._typed import types_of
 
@@ -251,7 +255,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> _Any:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, "explain"})
 
 
 if _os.environ.get("AMPC_DOCTOR", "0") not in ("", "0"):  # around the whole script, of this thread

@@ -162,7 +162,7 @@ class Doctor:
 
     # -- watching --------------------------------------------------------------------------------------------
 
-    def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool) -> None:
+    def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
         if len(self._made) > 100_000:
             self._made.clear()
             self._places.clear()

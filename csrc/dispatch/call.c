@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 static void *no_release(void) { return NULL; }
 static void no_acquire(void *state) { (void)state; }
@@ -193,18 +194,24 @@ static int run_and_record(ac_op op, ac_tensor *const *in, ac_tensor *const *low,
     return failed;
 }
 
+static int64_t nanoseconds(void) {
+    struct timespec t;
+    (void)timespec_get(&t, TIME_UTC);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
                         ac_tensor **out, const ac_autocast_plan *plan) {
-    int failed = run_and_record(op, in, low, n_in, attrs, out, plan);
-    if (failed || !ac_watching) return failed;
-    int64_t dtype = plan && plan->low ? (int64_t)plan->compute : AC_NO_DTYPE;
-    failed = ac_watch(&(ac_seen){op, low, out, n_in, ac_ops[op].n_out, dtype, false});
+    if (!ac_watching) return run_and_record(op, in, low, n_in, attrs, out, plan);
+    int64_t begin = nanoseconds(), dtype = plan && plan->low ? (int64_t)plan->compute : AC_NO_DTYPE;
+    AC_TRY(run_and_record(op, in, low, n_in, attrs, out, plan));
+    int failed = ac_watch(&(ac_seen){op, low, out, n_in, ac_ops[op].n_out, dtype, false, nanoseconds() - begin});
     if (failed) release_all(out, ac_ops[op].n_out);
     return failed;
 }
 
 static int watch_target(ac_op op, ac_tensor *const *in, int n_in, ac_tensor *target, int64_t low) {
-    return ac_watching ? ac_watch(&(ac_seen){op, in, &target, n_in, 1, low, true}) : 0;
+    return ac_watching ? ac_watch(&(ac_seen){op, in, &target, n_in, 1, low, true, 0}) : 0;
 }
 
 /* -- views ------------------------------------------------------------------------------------------ */

@@ -31,6 +31,7 @@ typedef struct {
     int n_in, n_out;
     int64_t low;
     bool onto;
+    int64_t nanoseconds; /* that it took, with the recording; of a GPU, to queue it */
 } ac_seen;
 extern int (*ac_watch)(const ac_seen *seen);
 extern _Thread_local bool ac_watching;

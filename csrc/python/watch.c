@@ -20,7 +20,8 @@ static int saw(const ac_seen *s) {
     PyObject *low = s->low == AC_NO_DTYPE ? Py_None : ac_py->dtypes[s->low];
     ac_watching = false, ac_mode.no_grad = true;
     if (out)
-        done = PyObject_CallFunction(watcher, "sOOOO", ac_ops[s->op].name, in, out, low, s->onto ? Py_True : Py_False);
+        done = PyObject_CallFunction(watcher, "sOOOOL", ac_ops[s->op].name, in, out, low, s->onto ? Py_True : Py_False,
+                                     (long long)s->nanoseconds);
     ac_watching = watcher != NULL, ac_mode = mode;
     Py_XDECREF(in);
     Py_XDECREF(out);
@@ -28,7 +29,8 @@ static int saw(const ac_seen *s) {
     return done ? 0 : ac_fail(AC_PYTHON, "the watcher failed");
 }
 
-/* _watch(callback or None) -> what was there; called as callback(operator, inputs, outputs, low dtype, onto) */
+/* _watch(callback or None) -> what was there; called as callback(operator, inputs, outputs, low dtype, onto,
+ * nanoseconds) */
 static PyObject *watch(PyObject *module, PyObject *callback) {
     PyObject *old = watcher ? watcher : Py_NewRef(Py_None);
     (void)module;

@@ -1,0 +1,187 @@
+"""What ran in which dtype, by which rule, and what mixed precision cost: ``with ampc.explain() as e:`` around some steps, then ``print(e)``."""
+
+from __future__ import annotations
+
+import html
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .. import _C
+from . import guard
+
+SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
+
+
+class Ran(NamedTuple):
+    """Calls of one operator that ran alike."""
+
+    op: str
+    dtype: str  # that it computed in
+    rule: str
+    calls: int
+    seconds: float
+
+
+class Casts(NamedTuple):
+    """Casts from one dtype to another."""
+
+    source: str
+    target: str
+    calls: int
+    bytes: int  # read and written
+    seconds: float
+
+
+class Product(NamedTuple):
+    """Products that could not use the units for 16-bit values, or not well."""
+
+    op: str
+    place: Tuple[str, int]
+    shape: Tuple[int, ...]  # m, n, k
+    why: str
+    calls: int
+
+
+def _text(dtype: Any) -> str:
+    return str(dtype).split(".")[-1]
+
+
+class Explain:
+    """Looks at every operator of this thread, forward and backward, until its end."""
+
+    def __init__(self) -> None:
+        self._ran: Dict[Tuple[str, str, str], List[float]] = {}
+        self._casts: Dict[Tuple[str, str], List[float]] = {}
+        self._products: Dict[tuple, int] = {}
+        self._category = {row["name"]: row["cast"] for row in _C.op_table()}
+        self._before: Dict[str, int] = {}
+        self._copies: Dict[str, int] = {}
+        self._outer: Any = None
+
+    def __enter__(self) -> Explain:
+        self._before = _C.weight_copy_stats()
+        self._outer = _C._watch(self._saw)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _C._watch(self._outer)
+        now = _C.weight_copy_stats()
+        self._copies = {k: now[k] - self._before[k] for k in ("used", "packed", "renewed", "refused")}
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
+        out = next((o for o in outputs if o.is_floating_point()), None)
+        if out is None:
+            return
+        floats = [t for t in inputs if t is not None and t.is_floating_point() and t.ndim]
+        if op == "cast" and floats and not onto:
+            self._cast(floats[0], out, nanoseconds)
+            return
+        dtype, rule = self._why(op, floats, out, low)
+        entry = self._ran.setdefault((op, dtype, rule), [0, 0])
+        entry[0] += 1
+        entry[1] += nanoseconds / 1e9
+        if self._category.get(op) == "low":
+            self._product(op, floats, out, low)
+
+    def _cast(self, source: Any, target: Any, nanoseconds: int) -> None:
+        entry = self._casts.setdefault((_text(source.dtype), _text(target.dtype)), [0, 0, 0])
+        entry[0] += 1
+        entry[1] += source.numel() * (source.element_size() + target.element_size())
+        entry[2] += nanoseconds / 1e9
+
+    def _why(self, op: str, floats: list, out: Any, low: Any) -> Tuple[str, str]:
+        if low is not None:
+            return _text(low), "autocast: products in 16 bits"
+        if _C._running() is not None:
+            return _text(out.dtype), "backward: as forward"
+        if not _C._autocast_active():
+            within = _C._is_autocast_enabled("cpu") or _C._is_autocast_enabled("cuda")
+            return _text(out.dtype), "autocast: a part of what runs in float32" if within else "no region: its inputs' dtype"
+        category = self._category.get(op)
+        if category == "f32":
+            return "float32", "autocast: sums, losses and norms in float32"
+        if category == "promote":
+            return _text(out.dtype), "autocast: the widest among its inputs"
+        return _text(out.dtype), "autocast: its inputs' dtype"
+
+    def _product(self, op: str, floats: list, out: Any, low: Any) -> None:
+        shape = _sizes(op, floats, out)
+        why = self._obstacle(shape, floats, low)
+        if why:
+            key = (op, guard.users_place(), shape, why)
+            self._products[key] = self._products.get(key, 0) + 1
+
+    @staticmethod
+    def _obstacle(shape: Optional[Tuple[int, ...]], floats: list, low: Any) -> str:
+        dtype = low if low is not None else floats[0].dtype if floats else None
+        if dtype not in (_C.float16, _C.bfloat16):
+            return f"it ran in {_text(dtype)}: " + ("autocast leaves float64 alone" if dtype == _C.float64 else "no autocast region is open")
+        on_gpu = floats[0].is_cuda
+        if not on_gpu and not _C._has_units(dtype):
+            return f"this CPU has no unit for {_text(dtype)}"
+        if shape is None:
+            return ""
+        m, n, k = shape
+        if m * n * k < SMALL:
+            return "it is so small that casts and calls take longer than the product"
+        if on_gpu and (m % 8 or n % 8 or k % 8):
+            return "tensor cores want sizes that are multiples of 8"
+        padded = -(-m // 16) * 16 * (-(-n // 16) * 16) * (-(-k // 32) * 32)
+        if not on_gpu and padded > 1.25 * m * n * k:
+            return f"tiles of 16 x 16 x 32 are {100 * (1 - m * n * k / padded):.0f} % empty: make the sizes multiples of them"
+        return ""
+
+    # -- what was found ----------------------------------------------------------------------------------------------
+
+    @property
+    def ran(self) -> List[Ran]:
+        """Operators, the longest first."""
+        return sorted((Ran(*key, int(calls), seconds) for key, (calls, seconds) in self._ran.items()), key=lambda r: -r.seconds)
+
+    @property
+    def casts(self) -> List[Casts]:
+        """Casts, the longest first. Those that a product does while it reads its operands are a part of it, and not here."""
+        return sorted((Casts(*key, int(n), int(size), seconds) for key, (n, size, seconds) in self._casts.items()), key=lambda c: -c.seconds)
+
+    @property
+    def products(self) -> List[Product]:
+        """Products without the units that mixed precision is for."""
+        return [Product(op, place, shape, why, calls) for (op, place, shape, why), calls in sorted(self._products.items(), key=lambda i: -i[1])]
+
+    @property
+    def copies(self) -> Dict[str, int]:
+        """Of the kept 16-bit copies of weights: ``used`` as they were, ``packed`` anew, ``renewed`` by an optimizer, ``refused`` for want of room."""
+        return dict(self._copies)
+
+    def __str__(self) -> str:
+        total = sum(r.seconds for r in self.ran) + sum(c.seconds for c in self.casts)
+        lines = [f"{'operator':<28}{'computed in':<13}{'calls':>7}{'ms':>10}   rule"]
+        lines += [f"{r.op:<28}{r.dtype:<13}{r.calls:>7}{1e3 * r.seconds:>10.3f}   {r.rule}" for r in self.ran[:25]]
+        for c in self.casts:
+            lines.append(f"{'cast ' + c.source + ' to ' + c.target:<41}{c.calls:>7}{1e3 * c.seconds:>10.3f}   {c.bytes / 1e6:.3g} MB")
+        spent = sum(c.seconds for c in self.casts)
+        lines.append(f"casts take {100 * spent / total if total else 0:.1f} % of the operators' {1e3 * total:.3g} ms")
+        lines.append("weights' 16-bit copies: " + ", ".join(f"{v} {k}" for k, v in self.copies.items()))
+        for p in self.products[:10]:
+            size = " x ".join(map(str, p.shape)) if p.shape else ""
+            lines.append(f"{p.place[0]}:{p.place[1]}: {p.op} {size} ({p.calls} times): {p.why}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def _sizes(op: str, floats: list, out: Any) -> Optional[Tuple[int, ...]]:
+    """m, n and k of a product; None where it is not one alone."""
+    if op in ("mm", "bmm", "linear") and len(floats) >= 2:
+        return out.numel() // max(out.shape[-1], 1), out.shape[-1], floats[0].shape[-1]
+    if op in ("addmm", "baddbmm") and len(floats) >= 3:
+        return out.shape[-2], out.shape[-1], floats[1].shape[-1]
+    return None
+
+
+def explain() -> Explain:
+    """A context that notes what runs: operators and their dtypes with the rule that chose them, casts, kept copies, and products that
+    could not use the units for 16-bit values. Print it afterwards."""
+    return Explain()

@@ -1,0 +1,92 @@
+"""ampc.explain: dtypes with the rules that chose them, casts counted in bytes, kept copies, products without tensor units."""
+
+import pytest
+from where import ON_GPU
+
+import ampc as torch
+
+KIND, LOW = ("cuda", torch.float16) if ON_GPU else ("cpu", torch.bfloat16)
+UNITS = ON_GPU or torch._C._has_units(torch.bfloat16)
+
+
+def named(report):
+    found = {}
+    for r in report.ran:
+        found.setdefault(r.op, []).append(r)
+    return found
+
+
+def region():
+    return torch.autocast(KIND, dtype=LOW)
+
+
+def test_operators_dtypes_and_rules():
+    net, x = torch.nn.Linear(64, 64), torch.randn(64, 64)
+    with torch.explain() as e:
+        with region():
+            y = net(x)
+            loss = torch.nn.functional.mse_loss(y.relu(), torch.zeros(64, 64)) + y.exp().sum()
+        loss.backward()
+        torch.ones(3).exp()
+    ran = named(e)
+    low = str(LOW).split(".")[-1]
+    assert (ran["linear"][0].dtype, ran["linear"][0].rule, ran["linear"][0].calls) == (low, "autocast: products in 16 bits", 1)
+    assert (ran["relu"][0].dtype, ran["relu"][0].rule) == (low, "autocast: its inputs' dtype")
+    rules = {r.rule: r for r in ran["exp"]}
+    assert rules["autocast: sums, losses and norms in float32"].dtype == "float32" and rules["no region: its inputs' dtype"].calls == 1
+    assert ran["relu_backward"][0].rule == "backward: as forward" and all(r.seconds >= 0 for r in e.ran)
+    assert "linear" in str(e) and "<pre>" in e._repr_html_()
+
+
+def test_casts_are_counted_in_bytes():
+    x = torch.randn(1000)
+    with torch.explain() as e:
+        x.to(LOW).float().float()
+    assert {(c.source, c.target): (c.calls, c.bytes) for c in e.casts} == {
+        ("float32", str(LOW).split(".")[-1]): (1, 6000), (str(LOW).split(".")[-1], "float32"): (1, 6000)}
+    assert "cast float32 to" in str(e)
+
+
+@pytest.mark.skipif(ON_GPU, reason="a GPU's copies are not packed")
+def test_kept_copies_are_counted():
+    net = torch.nn.Linear(64, 64)
+    opt, x = torch.optim.SGD(net.parameters(), lr=0.1), torch.randn(64, 64)
+
+    def step():
+        opt.zero_grad()
+        with region():
+            loss = net(x).sum()
+        loss.backward()
+        opt.step()
+    step()
+    with torch.explain() as e:
+        step()
+        step()
+    assert e.copies["used"] >= 2 and e.copies["packed"] == 0 and e.copies["renewed"] >= 2
+
+
+@pytest.mark.skipif(not UNITS, reason="this CPU has no units for bfloat16")
+def test_products_that_could_not_use_the_units():
+    def whys(f):
+        with torch.explain() as e:
+            f()
+        return [(p.op, p.shape, p.calls, p.why) for p in e.products]
+
+    a, b, odd = torch.randn(256, 256), torch.randn(256, 256), torch.randn(256, 33)
+    with region():
+        assert whys(lambda: a @ b) == []
+        (few,) = whys(lambda: torch.ones(4, 4) @ torch.ones(4, 4))
+        assert few[:3] == ("mm", (4, 4, 4), 1) and "so small" in few[3]
+        (empty,) = whys(lambda: a @ odd)
+        assert empty[:3] == ("mm", (256, 33, 256), 1) and ("multiples of 8" if ON_GPU else "empty") in empty[3]
+        (wide,) = whys(lambda: a.double() @ b.double())
+        assert "leaves float64 alone" in wide[3]
+    (plain,) = whys(lambda: [a @ b for _ in range(3)])
+    assert plain == ("mm", (256, 256, 256), 3, "it ran in float32: no autocast region is open")
+
+
+def test_watching_ends():
+    with torch.explain() as e:
+        pass
+    torch.ones(2) + 1
+    assert e.ran == [] and "casts take 0.0 %" in str(e)
