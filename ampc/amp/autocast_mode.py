@@ -9,6 +9,7 @@ import warnings
 from typing import Any, Callable, Optional
 
 from .. import _C
+from .. import policy as policies
 from .._C import Tensor, dtype
 from ..doctor import guard
 
@@ -59,14 +60,17 @@ class autocast:
         dtype: float16 or bfloat16; default bfloat16 for 'cpu', float16 for 'cuda'.
         enabled: False opens a region without casts.
         cache_enabled: whether 16-bit copies of weights are kept between uses (default: as it is).
+        policy: a ``policy.CastPolicy``, or the path of one's file: what becomes of which operator and module (default: that of the region
+            around it, or of ``policy.using``, or the table's).
 
     Nests, can be entered again, and decorates functions. float64, ``out=`` and in-place operators are
     left alone. Source: torch.amp.autocast.
     """
 
     def __init__(self, device_type: Optional[str] = None, dtype: Optional[dtype] = None, enabled: bool = True,
-                 cache_enabled: Optional[bool] = None) -> None:
+                 cache_enabled: Optional[bool] = None, *, policy: Any = None) -> None:
         self.device = _device_name(device_type)
+        self._policy = None if policy is None else policies.given(policy)
         if self.device == "cuda" and enabled:
             cuda_means_cpu("autocast")
         self.fast_dtype = _C.get_autocast_dtype(self.device) if dtype is None else dtype
@@ -83,12 +87,17 @@ class autocast:
             guard.before_region(self.fast_dtype)
 
     def __enter__(self) -> autocast:
-        outer = _C._autocast_enter(self.device, self._enabled, self.fast_dtype, self._cache_enabled)
-        _regions.open.append(outer)
+        policy, before = self._policy or policies.state.chosen, policies.state.by_module
+        table = policy._table if policy is not None else None
+        outer = _C._autocast_enter(self.device, self._enabled, self.fast_dtype, self._cache_enabled, table)
+        _regions.open.append((outer, policy, before))
+        if policy is not None:
+            policies.state.by_module = policy if policy.modules else None
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _C._autocast_exit(_regions.open.pop())
+        outer, _, policies.state.by_module = _regions.open.pop()
+        _C._autocast_exit(outer)
 
     def __call__(self, func: Callable) -> Callable:
         if not callable(func):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .. import _C
+from .. import _C, policy
 from . import guard
 
 SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
@@ -98,10 +98,10 @@ class Explain:
         if not _C._autocast_active():
             within = _C._is_autocast_enabled("cpu") or _C._is_autocast_enabled("cuda")
             return _text(out.dtype), "autocast: a part of what runs in float32" if within else "no region: its inputs' dtype"
-        category = self._category.get(op)
-        if category == "f32":
-            return "float32", "autocast: sums, losses and norms in float32"
-        if category == "promote":
+        category = policy.category_now(op)
+        if category == "float32":
+            return "float32", "autocast: sums, losses and norms in float32" if policy.current() is None else "autocast: float32 by the policy"
+        if category == "widest":
             return _text(out.dtype), "autocast: the widest among its inputs"
         return _text(out.dtype), "autocast: its inputs' dtype"
 

@@ -9,7 +9,7 @@ import sys
 import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .. import _C
+from .. import _C, policy
 from . import guard
 from .advice import replacement
 
@@ -115,24 +115,15 @@ def _limit(dtype: str) -> float:
     return {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}.get(dtype, 1.7976931348623157e308)
 
 
-_rows: Dict[str, Any] = {}
-
-
-def _row(op: str) -> Any:
-    if not _rows:
-        _rows.update({r["name"]: r for r in _C.op_table()})
-    return _rows.get(op, {})
-
-
 def _chosen(op: str, dtype: str, low: Any) -> str:
     """Why the operator computed in that dtype."""
     if low is not None:
         return f"autocast runs products in {str(low).split('.')[-1]}"
     if _C._autocast_active():
-        cast = _row(op).get("cast")
-        if cast == "f32":
+        cast = policy.category_now(op)
+        if cast == "float32":
             return f"autocast runs {op} in float32"
-        if cast == "promote":
+        if cast == "widest":
             return "autocast runs it in the widest dtype among its inputs"
         return "autocast leaves it in its inputs' dtype"
     return "it keeps its inputs' dtype; no autocast region is open"

@@ -11,6 +11,8 @@ from .. import _C
 from .._C import Tensor
 from .._device import check_device
 from ..autograd.hooks import RemovableHandle
+from ..policy import call_module
+from ..policy import state as policies
 from .parameter import Buffer, Parameter
 
 
@@ -52,6 +54,9 @@ class Module:
     # -- calling -----------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._ampc_call(args, kwargs) if policies.by_module is None else call_module(self, args, kwargs)
+
+    def _ampc_call(self, args: tuple, kwargs: dict) -> Any:
         d = self.__dict__
         try:
             if not (d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"]):

@@ -11,7 +11,7 @@ import weakref
 from contextlib import contextmanager, nullcontext
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from .. import _C, cuda
+from .. import _C, cuda, policy
 from .. import _creation as make
 from ..amp.autocast_mode import autocast, is_autocast_enabled
 from ..autograd import Function, backward, enable_grad
@@ -53,6 +53,7 @@ class _State:
 
     def __init__(self, preserve_rng: bool) -> None:
         self.autocasts = [(d, is_autocast_enabled(d), _C.get_autocast_dtype(d), _C.is_autocast_cache_enabled()) for d in ("cpu", "cuda")]
+        self.policy = policy.current()
         self.rng = _rng() if preserve_rng else None
 
     @contextmanager
@@ -63,7 +64,7 @@ class _State:
             if self.rng is not None:
                 _set_rng(self.rng)
             with enable_grad():
-                self._run = [autocast(d, dtype=dtype, enabled=on, cache_enabled=cache) for d, on, dtype, cache in self._regions()]
+                self._run = [autocast(d, dtype=dtype, enabled=on, cache_enabled=cache, policy=self.policy) for d, on, dtype, cache in self._regions()]
                 for region in self._run:
                     region.__enter__()
                 try:

@@ -32,11 +32,12 @@ bool ac_autocast_casts(ac_tensor *const *in, int n, ac_dtype *dtype) {
     return ac_autocast.enabled[d];
 }
 
-void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache) {
+void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache, const uint8_t *policy) {
     ac_autocast_set_dtype(d, dtype);
     ac_autocast_set_enabled(d, enabled);
     ac_autocast.no_cache = !cache;
     ac_autocast.nesting++;
+    if (policy) ac_autocast.policy = policy;
 }
 
 /* -- casts ------------------------------------------------------------------------------------- */
@@ -113,6 +114,7 @@ ac_autocast_state ac_autocast_compute_in(ac_dtype dtype) {
     ac_autocast_state outer = ac_autocast;
     ac_autocast.active = ac_autocast.forced = true;
     ac_autocast.dtype = dtype;
+    ac_autocast.policy = NULL;
     return outer;
 }
 
@@ -125,13 +127,14 @@ static int refuse(const ac_op_info *info) {
         info->python);
 }
 
-int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {
+int ac_autocast_apply(ac_op op, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {
+    const ac_op_info *info = &ac_ops[op];
     ac_dtype dtype;
     plan->low = false;
     for (int i = 0; i < n; i++) plan->in[i] = in[i];
     if (!ac_autocast_casts(in, n, &dtype)) return 0;
     int failed = 0;
-    switch (info->cast) {
+    switch (ac_cast_of(op)) {
     case AC_CAST_KEEP: return 0;
     case AC_CAST_LOW: /* a composition's product casts by itself */
         if (info->kind != AC_KIND_COMPOSITE) failed = apply_low(info, in, n, dtype, plan);

@@ -16,9 +16,15 @@ typedef struct {
     ac_dtype dtypes[AC_AMP_N];
     bool no_cache;
     int nesting;
+    const uint8_t *policy; /* borrowed: a category for each row, in place of the table's; or NULL */
 } ac_autocast_state;
 
 extern _Thread_local ac_autocast_state ac_autocast;
+
+/* What autocast makes of a row on this thread. */
+static inline ac_cast ac_cast_of(ac_op op) {
+    return ac_autocast.policy ? (ac_cast)ac_autocast.policy[op] : ac_ops[op].cast;
+}
 
 /* There is a usable GPU: cuda's regions act on its tensors, cpu's on the others. Set by Python, once known. */
 extern bool ac_amp_has_gpu;
@@ -29,7 +35,7 @@ bool ac_autocast_casts(ac_tensor *const *in, int n, ac_dtype *dtype);
 void ac_autocast_set_dtype(ac_amp_device d, ac_dtype dtype);
 void ac_autocast_set_enabled(ac_amp_device d, bool on);
 /* Opens a region: later calls on this thread cast. The caller keeps the old state to restore. */
-void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache);
+void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache, const uint8_t *policy);
 
 /* What a call becomes. */
 typedef struct {
@@ -41,8 +47,7 @@ typedef struct {
 /* Prepares the inputs of a call as its row's category says. F32 and PROMOTE casts are operators on
  * the tape. LOW rows get their inputs as they are, for the kernel to round, except what backward
  * would have to keep: that is cast here, off the tape. */
-int ac_autocast_apply(const ac_op_info *info, ac_tensor *const *in, int n_in, const void *attrs,
-                      ac_autocast_plan *plan) AC_CHECKED;
+int ac_autocast_apply(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_autocast_plan *plan) AC_CHECKED;
 void ac_autocast_release(ac_autocast_plan *plan, ac_tensor *const *in, int n_in);
 
 /* From here on calls of this thread cast as a region of `dtype` would; the old state, to put back. */

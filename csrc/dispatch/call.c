@@ -290,9 +290,9 @@ static int run(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, 
 
 static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
     ac_autocast_plan plan;
-    AC_TRY(ac_autocast_apply(&ac_ops[op], in, n_in, attrs, &plan));
+    AC_TRY(ac_autocast_apply(op, in, n_in, attrs, &plan));
     /* a LOW row is on the tape with its own inputs; casts of the other categories are on it themselves */
-    bool active = ac_autocast.active, whole = ac_ops[op].kind == AC_KIND_COMPOSITE && ac_ops[op].cast != AC_CAST_LOW;
+    bool active = ac_autocast.active, whole = ac_ops[op].kind == AC_KIND_COMPOSITE && ac_cast_of(op) != AC_CAST_LOW;
     if (whole) ac_autocast.active = false; /* the category holds for all that it is made of */
     int failed = run(op, plan.low ? in : plan.in, plan.in, n_in, attrs, out, &plan);
     ac_autocast.active = active;
@@ -302,7 +302,7 @@ static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *at
 
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
     if (ac_pending && ac_ops[op].kind != AC_KIND_VIEW) AC_TRY(ac_settle_all(in, n_in));
-    if (ac_autocast.active && ac_ops[op].cast != AC_CAST_KEEP) return run_autocast(op, in, n_in, attrs, out);
+    if (ac_autocast.active && ac_cast_of(op) != AC_CAST_KEEP) return run_autocast(op, in, n_in, attrs, out);
     return run(op, in, in, n_in, attrs, out, NULL);
 }
 
@@ -507,7 +507,7 @@ int ac_call_out(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_
 int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
     ac_infer rule;
     ac_dtype dtype;
-    bool low = ac_ops[op].cast == AC_CAST_LOW && ac_autocast_casts(in, n_in, &dtype);
+    bool low = ac_cast_of(op) == AC_CAST_LOW && ac_autocast_casts(in, n_in, &dtype);
     AC_TRY(check_target(ac_ops[op].python, target));
     AC_TRY(ac_settle_all(in, n_in));
     AC_TRY(ac_settle(target));

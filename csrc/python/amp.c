@@ -22,14 +22,27 @@ static int device_from(PyObject *o, ac_amp_device *d) {
 
 static void state_free(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, "ampc autocast")); }
 
-/* _autocast_enter(device, enabled, dtype, cache) -> the state to give to _autocast_exit */
+/* _autocast_enter(device, enabled, dtype, cache, policy = None) -> the state to give to _autocast_exit. A policy is
+ * bytes, a category for each row of op_table() in its order, and must live as long as the region. */
 static PyObject *enter(PyObject *module, PyObject *args) {
-    PyObject *device, *as;
+    PyObject *device, *as, *policy = Py_None;
     int enabled, cache;
     ac_amp_device d;
     ac_dtype dtype;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OpOp", &device, &enabled, &as, &cache) || device_from(device, &d) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "OpOp|O", &device, &enabled, &as, &cache, &policy) || device_from(device, &d) < 0)
+        return NULL;
+    const uint8_t *categories = NULL;
+    if (policy != Py_None) {
+        if (!PyBytes_Check(policy) || PyBytes_GET_SIZE(policy) != AC_N_OPS)
+            return PyErr_SetString(PyExc_TypeError, "autocast: a policy's table must be bytes, one for each operator"),
+                   NULL;
+        categories = (const uint8_t *)PyBytes_AS_STRING(policy);
+        for (int i = 0; i < AC_N_OPS; i++)
+            if (categories[i] > AC_CAST_BANNED)
+                return PyErr_SetString(PyExc_ValueError, "autocast: there is no such category in the policy's table"),
+                       NULL;
+    }
     if (ac_dtype_from(as, &dtype) < 0)
         return PyErr_SetString(PyExc_TypeError, "autocast: `dtype` must be a dtype"), NULL;
     ac_autocast_state *old = PyMem_Malloc(sizeof *old);
@@ -37,7 +50,7 @@ static PyObject *enter(PyObject *module, PyObject *args) {
     *old = ac_autocast;
     PyObject *capsule = PyCapsule_New(old, "ampc autocast", state_free);
     if (!capsule) PyMem_Free(old);
-    else ac_autocast_enter(d, enabled, dtype, cache);
+    else ac_autocast_enter(d, enabled, dtype, cache, categories);
     return capsule;
 }
 

@@ -143,7 +143,7 @@ static int training_step(bool low) {
     double tolerance = low ? 1e-3 : 1e-6; /* the incoming gradient is bfloat16 then */
     int result = x && w && target ? ac_set_requires_grad(w, true) : -1;
     ac_autocast_state outside = ac_autocast;
-    if (low) ac_autocast_enter(AC_AMP_CPU, true, AC_bfloat16, true);
+    if (low) ac_autocast_enter(AC_AMP_CPU, true, AC_bfloat16, true, NULL);
     if (!result) result = ac_call(AC_OP_linear, in, 3, NULL, &y);
     ac_tensor *pair[2] = {y, target};
     if (!result) result = ac_call(AC_OP_mse_loss, pair, 2, &mean, &loss);

@@ -1,0 +1,229 @@
+"""Autocast's policy as data: which operators run in 16 bits, which in float32, for which modules; named, versioned, in a file, compared.
+
+    careful = policy.default.changed("careful", operators={"softmax": "float32", "gelu": "float32"}, modules={"head.*": "float32"})
+    with autocast("cuda", policy=careful): ...
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
+from weakref import WeakKeyDictionary
+
+from . import _C
+
+CATEGORIES = ("keep", "16-bit", "float32", "widest", "refused")  # as csrc/ops/op.h numbers them
+ALIASES = {"matmul": ("mm", "bmm", "matmul", "mv"), "conv1d": ("convolution",), "conv2d": ("convolution",), "conv3d": ("convolution",),
+           "scaled_dot_product_attention": ("attention", "fused_attention")}
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+class Difference(NamedTuple):
+    """One entry in which two policies differ; None where a policy has none for a module pattern."""
+
+    kind: str  # operator or module
+    name: str
+    a: Optional[str]
+    b: Optional[str]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}: {self.a or '-'} -> {self.b or '-'}"
+
+
+class CastPolicy:
+    """What autocast makes of each operator, and of modules by their qualified names.
+
+    Args:
+        name, version: for people, and for files.
+        operators: name -> 'keep' (the inputs' dtype), '16-bit' (products only), 'float32', 'widest' (of the inputs' dtypes) or
+            'refused'; what is not named is as in ampc's own table, which follows torch 2.13's CUDA lists.
+        modules: pattern of a qualified name (as ``model.named_modules()`` has it, with * and ?) -> 'float32', 'float16' or 'bfloat16':
+            such a module runs so as a whole, its floating point arguments cast. The last pattern that fits counts.
+
+    ValueError for what is unknown."""
+
+    def __init__(self, name: str, version: str = "1", operators: Optional[Mapping[str, str]] = None,
+                 modules: Optional[Mapping[str, str]] = None) -> None:
+        self.name, self.version = str(name), str(version)
+        self.operators: Mapping[str, str] = MappingProxyType(dict(operators or {}))
+        self.modules: Mapping[str, str] = MappingProxyType(dict(modules or {}))
+        self._known: WeakKeyDictionary = WeakKeyDictionary()  # module -> dtype or None
+        table = bytearray(_categories().values())
+        at = {row: i for i, row in enumerate(_categories())}
+        for op, category in self.operators.items():
+            for row in _rows(op, category):
+                table[at[row]] = CATEGORIES.index(category)
+        for pattern, dtype in self.modules.items():
+            if dtype not in DTYPES:
+                raise ValueError(f"CastPolicy: module pattern {pattern!r} is given {dtype!r}; expected one of {', '.join(DTYPES)}")
+        self._table = bytes(table)
+
+    def changed(self, name: str, version: str = "1", operators: Optional[Mapping[str, str]] = None,
+                modules: Optional[Mapping[str, str]] = None) -> CastPolicy:
+        """This policy with entries added or replaced, under another name."""
+        return CastPolicy(name, version, {**self.operators, **(operators or {})}, {**self.modules, **(modules or {})})
+
+    def category(self, operator: str) -> str:
+        """What becomes of an operator. ValueError for one that is unknown."""
+        row = _rows(operator, "keep")[0]
+        return CATEGORIES[self._table[list(_categories()).index(row)]]
+
+    def dtype_of(self, module: Any) -> Optional[Any]:
+        """The dtype that a module runs in as a whole, None where no pattern fits its name."""
+        if module not in self._known:
+            import fnmatch
+
+            from .doctor._names import module_name
+
+            name = module_name(module)
+            fits = [dtype for pattern, dtype in self.modules.items() if fnmatch.fnmatchcase(name, pattern)]
+            self._known[module] = getattr(_C, fits[-1]) if fits else None
+        return self._known[module]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """What a file holds."""
+        return {"name": self.name, "version": self.version, "operators": dict(self.operators), "modules": dict(self.modules)}
+
+    def save(self, path: Any) -> None:
+        """Writes JSON."""
+        import json
+
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(self.to_dict(), f, indent=2)
+            f.write("\n")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CastPolicy) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.version, self._table))
+
+    def __reduce__(self) -> tuple:
+        return CastPolicy, (self.name, self.version, dict(self.operators), dict(self.modules))
+
+    def __repr__(self) -> str:
+        entries = [f"{k}: {v}" for k, v in [*self.operators.items(), *self.modules.items()]]
+        return f"CastPolicy({self.name!r}, version {self.version!r}{', ' + ', '.join(entries) if entries else ''})"
+
+
+_table: Dict[str, int] = {}
+
+
+def _categories() -> Dict[str, int]:
+    """Every row of the table, in its order, with ampc's own category."""
+    if not _table:
+        numbers = {"keep": 0, "low": 1, "f32": 2, "promote": 3, "banned": 4}
+        _table.update({row["name"]: numbers[row["cast"]] for row in _C.op_table()})
+    return _table
+
+
+def _rows(op: str, category: str) -> List[str]:
+    """The rows that a name stands for."""
+    if category not in CATEGORIES:
+        raise ValueError(f"CastPolicy: operator {op!r} is given {category!r}; expected one of {', '.join(CATEGORIES)}")
+    known = _categories()
+    rows = [r for r in ALIASES.get(op, (op,)) if r in known] or [r["name"] for r in _C.op_table() if r["python"].lstrip("_") == op]
+    if not rows:
+        import difflib
+
+        near = difflib.get_close_matches(op, known, 1)
+        raise ValueError(f"CastPolicy: there is no operator {op!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    if category == "16-bit" and any(known[r] != 1 for r in rows):
+        raise ValueError(f"CastPolicy: {op!r} cannot be '16-bit': only products round their operands; 'keep' leaves it in its inputs' dtype")
+    return rows
+
+
+def __getattr__(name: str) -> Any:
+    """``default``: ampc's own table."""
+    if name != "default":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["default"] = CastPolicy("ampc")
+    return globals()["default"]
+
+
+def load(path: Any) -> CastPolicy:
+    """Reads a policy's file. OSError, and ValueError for what is none."""
+    import json
+
+    with open(path, encoding="utf-8") as f:
+        data = json.load(f)
+    wrong = not isinstance(data, dict) or not isinstance(data.get("name"), str) or set(data) - {"name", "version", "operators", "modules"}
+    if wrong or not all(isinstance(data.get(k, {}), dict) for k in ("operators", "modules")):
+        raise ValueError(f"{os.fspath(path)}: a policy has a name, a version, operators and modules")
+    return CastPolicy(data["name"], data.get("version", "1"), data.get("operators"), data.get("modules"))
+
+
+def diff(a: CastPolicy, b: CastPolicy) -> List[Difference]:
+    """In what they differ, operators first."""
+    found = [Difference("operator", op, CATEGORIES[x], CATEGORIES[y]) for op, x, y in zip(_categories(), a._table, b._table) if x != y]
+    patterns = dict.fromkeys([*a.modules, *b.modules])
+    return found + [Difference("module", p, a.modules.get(p), b.modules.get(p)) for p in patterns if a.modules.get(p) != b.modules.get(p)]
+
+
+# -- in force -----------------------------------------------------------------------------------------------------
+
+
+class _State(threading.local):
+    chosen: Optional[CastPolicy] = None  # by using(), for regions that name none
+    by_module: Optional[CastPolicy] = None  # of the innermost region, where it has patterns for modules
+
+
+state = _State()
+
+
+def current() -> Optional[CastPolicy]:
+    """Of the innermost region of this thread that has one; None where the table holds."""
+    from .amp.autocast_mode import _regions
+
+    return next((policy for _, policy, _ in reversed(_regions.open) if policy is not None), None)
+
+
+def category_now(operator: str) -> str:
+    """What autocast makes of a row of the table here and now."""
+    policy = current()
+    return CATEGORIES[policy._table[list(_categories()).index(operator)] if policy is not None else _categories()[operator]]
+
+
+class using:
+    """Regions of this thread that name no policy of their own have this one, until the end."""
+
+    def __init__(self, policy: Union[CastPolicy, str]) -> None:
+        self._policy, self._before = given(policy), state.chosen
+
+    def __enter__(self) -> using:
+        self._before, state.chosen = state.chosen, self._policy
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        state.chosen = self._before
+
+
+def given(policy: Any) -> CastPolicy:
+    """A policy, or one by its file. TypeError for anything else."""
+    if isinstance(policy, CastPolicy):
+        return policy
+    if isinstance(policy, (str, os.PathLike)):
+        return load(policy)
+    raise TypeError(f"autocast: `policy` must be a CastPolicy or the path of one's file, got {type(policy).__name__}")
+
+
+def call_module(module: Any, args: tuple, kwargs: dict) -> Any:
+    """A module's call where the region's policy has patterns: as a whole in the dtype that it is given."""
+    from .amp.autocast_mode import _cast, autocast
+
+    policy = state.by_module
+    dtype = policy.dtype_of(module) if policy is not None and _C._autocast_active() else None
+    state.by_module = None if dtype is not None else policy
+    try:
+        if dtype is None:
+            return module._ampc_call(args, kwargs)
+        device = "cuda" if _C._is_autocast_enabled("cuda") and not _C._is_autocast_enabled("cpu") else "cpu"
+        region = autocast(device, enabled=False) if dtype is _C.float32 else autocast(device, dtype=dtype)
+        if dtype is _C.float32:
+            args, kwargs = _cast(args, dtype, None), _cast(kwargs, dtype, None)
+        with region:
+            return module._ampc_call(args, kwargs)
+    finally:
+        state.by_module = policy
