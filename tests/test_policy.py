@@ -107,9 +107,8 @@ def test_checkpoints_repeat_the_policy():
         y = h @ h
         seen.append(y.dtype)
         return y.sum()
-    with region(CastPolicy("exact", operators={"mm": "float32"})):
-        with torch.utils.checkpoint.set_checkpoint_early_stop(False):
-            y = torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False)
+    with region(CastPolicy("exact", operators={"mm": "float32"})), torch.utils.checkpoint.set_checkpoint_early_stop(False):
+        y = torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False)
     y.backward()
     assert seen == [torch.float32, torch.float32]
 
