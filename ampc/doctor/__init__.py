@@ -11,7 +11,8 @@ from typing import Any
 
 from .guard import MisuseError, MisuseWarning, Report, errors, ignore, off, reports
 
-__all__ = ["Doctor", "DoctorError", "DoctorWarning", "MisuseError", "MisuseWarning", "Report", "errors", "ignore", "off", "reports", "rules"]
+__all__ = ["Bisection", "Doctor", "DoctorError", "DoctorWarning", "MisuseError", "MisuseWarning", "Report", "bisect", "errors", "ignore", "off",
+           "reports", "rules"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in ("Doctor", "DoctorError", "DoctorWarning"):
         return getattr(importlib.import_module(f"{__name__}.watch"), name)
+    if name in ("bisect", "Bisection"):
+        found = importlib.import_module(f"{__name__}.bisect")
+        globals().update(bisect=found.bisect, Bisection=found.Bisection)  # the function, not the module of its name
+        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
