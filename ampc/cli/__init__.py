@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import List, Optional
 
+from .advise import add_advise
 from .check import add_check
 from .demo import add_demo
 from .info import info
@@ -20,6 +21,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     add_demo(commands)
     add_run(commands)
     add_check(commands)
+    add_advise(commands)
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()

@@ -11,19 +11,19 @@ from typing import Any
 
 from .guard import MisuseError, MisuseWarning, Report, errors, ignore, off, reports
 
-__all__ = ["Bisection", "Doctor", "DoctorError", "DoctorWarning", "MisuseError", "MisuseWarning", "Report", "bisect", "errors", "ignore", "off",
-           "reports", "rules"]
+__all__ = ["Advice", "Bisection", "Doctor", "DoctorError", "DoctorWarning", "MisuseError", "MisuseWarning", "Report", "advise", "bisect",
+           "errors", "ignore", "off", "reports", "rules"]
+
+
+_LATER = {"rules": ("rules",), "watch": ("Doctor", "DoctorError", "DoctorWarning"), "advising": ("advise", "Advice"),
+          "bisection": ("bisect", "Bisection")}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "rules":
-        return importlib.import_module(f"{__name__}.{name}")
-    if name in ("Doctor", "DoctorError", "DoctorWarning"):
-        return getattr(importlib.import_module(f"{__name__}.watch"), name)
-    if name in ("bisect", "Bisection"):
-        found = importlib.import_module(f"{__name__}.bisect")
-        globals().update(bisect=found.bisect, Bisection=found.Bisection)  # the function, not the module of its name
-        return globals()[name]
+    for home, names in _LATER.items():
+        if name in names:
+            found = importlib.import_module(f"{__name__}.{home}")
+            return found if name == home else getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,0 +1,32 @@
+"""``ampc advise``: float16, bfloat16 or float32 for a script, by running some of its steps in each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+
+def add_advise(commands: Any) -> None:
+    """Adds the subcommand."""
+    parser = commands.add_parser("advise", help="run some steps of a script in float32, bfloat16 and float16, and say which to use",
+                                 description="Runs a PyTorch or ampc script three times, for so many backward passes each, and compares time, peak "
+                                 "memory and losses. Exits with 0, or 1 where a run fails.")
+    parser.add_argument("--steps", type=int, default=20, help="backward passes in each precision (20)")
+    parser.add_argument("script")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    parser.set_defaults(run=_advise)
+
+
+def _advise(args: argparse.Namespace) -> int:
+    from ..doctor.advising import advise_script
+
+    if args.steps < 2:
+        print("ampc advise: --steps must be 2 or more", file=sys.stderr)
+        return 2
+    try:
+        print(advise_script(args.script, args.args, args.steps))
+    except RuntimeError as error:
+        print(f"ampc advise: {error}", file=sys.stderr)
+        return 1
+    return 0

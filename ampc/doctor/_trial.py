@@ -1,0 +1,116 @@
+"""One run of a script in one precision, for ``ampc advise``: python -m ampc.doctor._trial RESULT PRECISION STEPS SCRIPT ARGS..."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import sys
+import time
+from typing import Any, Dict, List
+
+import ampc
+from ampc.amp import autocast_mode, grad_scaler
+
+from . import guard
+from .advising import SCALES, _hardware, _lost
+
+
+class _Enough(BaseException):
+    """Ends the script."""
+
+
+class _Notes:
+    """What the run has shown."""
+
+    def __init__(self, precision: str, steps: int) -> None:
+        self.precision, self.steps = precision, steps
+        self.begins: List[float] = []
+        self.losses: List[float] = []
+        self.scaled: Any = None  # the last loss that a scaler was given
+        self.underflow: Dict[float, float] = {}
+        self.amax = 0.0
+        self.scalers: List[Any] = []
+        self.kind = "cpu"
+
+    def backward(self, loss: Any) -> None:
+        """A backward pass begins, and with it a step."""
+        if len(self.begins) > self.steps:
+            raise _Enough
+        value = loss if self.scaled is None else self.scaled
+        self.losses.append(value.item() if value.numel() == 1 else math.nan)
+        self.scaled = None
+        self.begins.append(time.perf_counter())
+        if len(self.begins) == 2:
+            ampc.cuda.reset_peak_memory_stats()
+
+    def first_step(self, optimizer: Any) -> None:
+        """Looks at unscaled float32 gradients, once."""
+        if self.underflow or self.precision != "float32":
+            return
+        grads = [p.grad.detach().double() for p in guard.params_of(optimizer) if p.grad is not None]
+        if grads:
+            self.kind = "cuda" if grads[0].is_cuda else "cpu"
+            self.underflow = {s: _lost(grads, s) for s in SCALES}
+            self.amax = max(g.abs().max().item() for g in grads if g.numel())
+
+    def result(self) -> Dict[str, Any]:
+        """For the parent."""
+        took = [b - a for a, b in zip(self.begins, self.begins[1:])]
+        used = sorted((s for s in self.scalers if s.ledger.total), key=lambda s: s.ledger.total)[-1:]
+        return {"losses": self.losses, "seconds": statistics.median(took[len(took) // 2:]) if took else math.nan, "underflow": self.underflow,
+                "peak_bytes": ampc.cuda.max_memory_allocated(), "amax": self.amax, "hardware": _hardware(self.kind),
+                "skipped": sum(len(s.ledger.skipped) for s in used), "scale": used[0].get_scale() if used else 1.0,
+                "history": str(used[0].report()) if used else ""}
+
+
+def _prepare(notes: _Notes, has_regions: bool) -> None:
+    dtype = getattr(ampc, notes.precision)
+    begin, scale, backward, make = (autocast_mode.autocast.__init__, grad_scaler.GradScaler.scale, ampc.Tensor.backward,
+                                    grad_scaler.GradScaler.__init__)
+
+    def region(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        self._enabled = self._enabled and notes.precision != "float32"
+        self.fast_dtype = self.fast_dtype if notes.precision == "float32" else dtype
+
+    def scaled(self: Any, outputs: Any) -> Any:
+        notes.scaled = outputs.detach() if isinstance(outputs, ampc.Tensor) else None
+        return scale(self, outputs)
+
+    def start(self: Any, *args: Any, **kwargs: Any) -> None:
+        notes.backward(self)
+        backward(self, *args, **kwargs)
+
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        notes.scalers.append(self)
+
+    autocast_mode.autocast.__init__ = region  # type: ignore[method-assign]
+    grad_scaler.GradScaler.scale, grad_scaler.GradScaler.__init__ = scaled, made  # type: ignore[method-assign]
+    ampc.Tensor.backward = start  # type: ignore[method-assign]
+    guard.off()
+    guard.before_step = notes.first_step  # type: ignore[assignment]
+    if not has_regions and notes.precision != "float32":
+        ampc.autocast("cuda" if ampc.cuda.is_available() else "cpu").__enter__()
+
+
+def main() -> None:
+    """Runs the script until it has made so many backward passes, or ends."""
+    from ..run import script
+
+    out, precision, steps, path, *args = sys.argv[1:]
+    notes = _Notes(precision, int(steps))
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            _prepare(notes, "autocast" in f.read())
+        script.run(path, args)
+    except (_Enough, SystemExit):
+        pass
+    if notes.begins:
+        with open(out, "w") as f:
+            json.dump(notes.result(), f)
+
+
+if __name__ == "__main__":
+    main()

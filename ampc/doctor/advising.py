@@ -1,0 +1,257 @@
+"""Float16, bfloat16, or neither: a model's own steps in each, measured against float32, and what follows from that."""
+
+from __future__ import annotations
+
+import copy
+import html
+import math
+import statistics
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from .. import _C, cuda
+from .. import _creation as make
+from .. import policy as policies
+from .watch import Doctor
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
+LEAST_SECONDS = 0.1  # of steps in each precision, where they are short
+WORTH = 0.95  # of float32's time, or of its memory, that mixed precision must stay below to pay
+TOLERANCE = 2e-2  # relative error of the gradients that training bears
+
+
+class Trial(NamedTuple):
+    """Some steps in one precision."""
+
+    precision: str
+    seconds: float  # a step, the median
+    peak_bytes: int
+    losses: List[float]
+    gradient_error: float  # of the first step's gradients against float32's, relative in their norm; nan where it was skipped
+    skipped: int
+    final_scale: float
+    largest: float  # magnitude that an operator made in 16 bits
+    room: float  # doublings from there to the format's end
+
+
+class Advice:
+    """What ``advise`` found: ``trials``, ``underflow`` (scale -> share of the gradients' values that float16 would lose), and what to do:
+    ``precision``, ``init_scale``, ``policy``."""
+
+    def __init__(self, trials: List[Trial], underflow: Dict[float, float], amax: float, hardware: str, history: str,
+                 error_of: str = "gradients") -> None:
+        self.error_of = error_of
+        self.trials, self.underflow, self.amax, self.hardware, self.history = {t.precision: t for t in trials}, underflow, amax, hardware, history
+        self.policy: Optional[policies.CastPolicy] = None
+        self.precision = self._choose()
+        self.init_scale = self._scale() if self.precision == "float16" else 1.0
+
+    def _pays(self, precision: str) -> bool:
+        t, base = self.trials[precision], self.trials["float32"]
+        return t.seconds < WORTH * base.seconds or t.peak_bytes < WORTH * base.peak_bytes
+
+    def _sound(self, precision: str) -> bool:
+        t = self.trials[precision]
+        return all(math.isfinite(loss) for loss in t.losses) and t.skipped < len(t.losses) and t.gradient_error < 10 * TOLERANCE
+
+    def _choose(self) -> str:
+        fit = [p for p in PRECISIONS[1:] if self._pays(p) and self._sound(p)]
+        return min(fit, key=lambda p: self.trials[p].seconds) if fit else "float32"
+
+    def _scale(self) -> float:
+        """The largest power of 2 that leaves the largest gradient eight doublings of room."""
+        if not self.amax > 0:
+            return 2.0**16
+        return 2.0 ** max(0, min(24, math.floor(math.log2(65504.0 / self.amax)) - 8))
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence or two."""
+        base = self.trials["float32"]
+        if self.precision == "float32":
+            unsound = [p for p in PRECISIONS[1:] if self._pays(p) and not self._sound(p)]
+            if unsound:
+                return (f"Stay in float32: {' and '.join(unsound)} would pay, but their losses or gradients are too far off (see below); "
+                        "try doctor.bisect.")
+            return "Mixed precision is not worth it here: neither time nor memory falls by 5 %."
+        t = self.trials[self.precision]
+        text = (f"Use {self.precision}: a step takes {t.seconds / base.seconds:.2f} of float32's time and "
+                f"{t.peak_bytes / max(base.peak_bytes, 1):.2f} of its memory; {self.error_of} differ by {100 * t.gradient_error:.2g} %.")
+        if self.precision == "float16":
+            text += f" Use a GradScaler(init_scale={self.init_scale:g})."
+        return text + (f" Keep {', '.join(self.policy.operators)} in float32 (advice.policy)." if self.policy is not None else "")
+
+    def __str__(self) -> str:
+        lines = [self.verdict, f"on {self.hardware}"]
+        heads = f"{'ms a step':>11}{'peak MB':>10}{'last loss':>12}{self.error_of + ' off':>16}{'skipped':>9}{'room in 16 bits':>17}"
+        lines.append(f"{'precision':<10}{heads}")
+        for t in self.trials.values():
+            room = f"{t.room:.0f} doublings" if math.isfinite(t.room) else ""
+            error = f"{100 * t.gradient_error:.2g} %" if t.precision != "float32" else ""
+            numbers = f"{1e3 * t.seconds:>11.3f}{t.peak_bytes / 1e6:>10.2f}{t.losses[-1]:>12.4g}"
+            lines.append(f"{t.precision:<10}{numbers}{error:>16}{t.skipped:>9}{room:>17}")
+        shares = ", ".join(f"{100 * share:.2g} % at a scale of {scale:g}" for scale, share in self.underflow.items())
+        lines.append(f"of the gradients' values float16 would make 0: {shares}; the largest is {self.amax:.3g}")
+        return "\n".join([*lines, *([self.history] if self.history else [])])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+class _Bench:
+    """Steps of one model from one state."""
+
+    def __init__(self, model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, steps: int) -> None:
+        self.model, self.batch, self.loss_fn, self.optimizer, self.steps = model, batch, loss_fn, optimizer, steps
+        self.weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        self.memory = copy.deepcopy(optimizer.state_dict())
+        self.rng, self.training = make.get_rng_state(), model.training
+        first = next(iter(model.parameters()), None)
+        self.kind = "cuda" if first is not None and first.is_cuda else "cpu"
+
+    def restore(self) -> None:
+        self.model.load_state_dict(self.weights)
+        self.optimizer.load_state_dict(copy.deepcopy(self.memory))
+        self.optimizer.zero_grad()
+        make.set_rng_state(self.rng)
+
+    def loss(self, precision: str) -> Any:
+        from ..amp.autocast_mode import autocast
+
+        dtype = _C.bfloat16 if precision == "float32" else getattr(_C, precision)
+        with autocast(self.kind, dtype=dtype, enabled=precision != "float32"):
+            return _loss(self.model, self.batch, self.loss_fn)
+
+    def gradients(self, precision: str) -> Tuple[List[Any], float, float]:
+        """The first step's, unscaled, in float64; and, of a float16 or bfloat16 forward pass, the largest magnitude made in it and its room."""
+        self.restore()
+        scale = 2.0**8 if precision == "float16" else 1.0
+        with Doctor() as d:
+            loss = self.loss(precision)
+        (loss * scale).backward()
+        grads = [p.grad.detach().double() / scale for p in self.model.parameters() if p.grad is not None]
+        own = [amax for (_, _, dtype), amax in d.margins.items() if dtype == precision]
+        largest = max(own, default=math.nan)
+        limit = 65504.0 if precision == "float16" else 3.39e38
+        return grads, largest, math.log2(limit / largest) if largest > 0 and math.isfinite(largest) else math.nan
+
+    def trial(self, precision: str, exact: Optional[List[Any]]) -> Tuple[Trial, List[Any]]:
+        from ..amp import GradScaler
+
+        grads, largest, room = self.gradients(precision)
+        self.restore()
+        scaler = GradScaler(self.kind, enabled=precision == "float16")
+        seconds: List[float] = []
+        losses: List[float] = []
+        skipped = 0
+        while len(seconds) <= self.steps or (sum(seconds) < LEAST_SECONDS and len(seconds) < 50 * self.steps):
+            if len(seconds) == 1:  # the first one warms up
+                cuda.reset_peak_memory_stats()
+            begin = time.perf_counter()
+            self.optimizer.zero_grad()
+            loss = self.loss(precision)
+            scaler.scale(loss).backward()
+            scaler.step(self.optimizer)
+            scaler.update()
+            losses.append(loss.item())  # waits
+            seconds.append(time.perf_counter() - begin)
+            skipped += bool(scaler.last_step and scaler.last_step.skipped)
+        error = 0.0 if exact is None else _error(grads, exact)
+        median = statistics.median(seconds[len(seconds) // 2:])
+        return Trial(precision, median, cuda.max_memory_allocated(), losses, error, skipped, scaler.get_scale(), largest, room), grads
+
+
+def _loss(model: Any, batch: Any, loss_fn: Callable[..., Any]) -> Any:
+    if isinstance(batch, dict):
+        return loss_fn(model(**batch))
+    if isinstance(batch, (tuple, list)) and len(batch) > 1:
+        return loss_fn(model(*batch[:-1]), batch[-1])
+    return loss_fn(model(batch[0] if isinstance(batch, (tuple, list)) else batch))
+
+
+def _error(grads: List[Any], exact: List[Any]) -> float:
+    away = sum(((g - e) ** 2).sum().item() for g, e in zip(grads, exact))
+    size = sum((e**2).sum().item() for e in exact)
+    return math.sqrt(away / size) if size > 0 and away >= 0 else math.nan
+
+
+def _lost(grads: List[Any], scale: float) -> float:
+    """The share of values that are not 0 and would round to 0 in float16."""
+    there = sum(int((g != 0).sum()) for g in grads)
+    lost = sum(int(((g != 0) & ((g * scale).abs() <= 2.0**-25)).sum()) for g in grads)
+    return lost / max(there, 1)
+
+
+def _hardware(kind: str) -> str:
+    if kind == "cuda":
+        return f"{cuda.get_device_name()}, tensor cores for both"
+    units = [p for p in PRECISIONS[1:] if _C._has_units(getattr(_C, p))]
+    return f"the CPU ({_C._build_info()['cpu_features']}), with units for {' and '.join(units) if units else 'neither 16-bit format'}"
+
+
+def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, *, steps: int = 5, scaler: Any = None) -> Advice:
+    """Runs ``steps`` steps (more where they are short) of the model in float32, bfloat16 and float16 (with a GradScaler), and says what
+    to use. The model, the optimizer and the random numbers are put back.
+
+    Args:
+        batch: (inputs..., target) for ``loss_fn(model(*inputs), target)``; a dict for ``loss_fn(model(**batch))``; one Tensor for
+            ``loss_fn(model(batch))``.
+        scaler: one that a training used: when steps were skipped and why is told along.
+
+    ValueError for fewer than 2 steps."""
+    if steps < 2:
+        raise ValueError(f"advise: `steps` must be 2 or more, got {steps}")
+    from . import guard
+
+    bench = _Bench(model, batch, loss_fn, optimizer, steps)
+    mode, guard._State.mode = guard._State.mode, "off"  # its own steps are no misuse
+    try:
+        base, exact = bench.trial("float32", None)
+        trials = [base, *(bench.trial(p, exact)[0] for p in PRECISIONS[1:])]
+        amax = max((g.abs().max().item() for g in exact if g.numel()), default=0.0)
+        found = Advice(trials, {s: _lost(exact, s) for s in SCALES}, amax, _hardware(bench.kind), str(scaler.report()) if scaler is not None else "")
+        chosen = found.trials[found.precision]
+        if found.precision != "float32" and chosen.gradient_error > TOLERANCE:
+            found.policy = _mend(bench, found.precision)
+    finally:
+        guard._State.mode = mode
+        bench.restore()
+    return found
+
+
+def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
+    """The same of a script, which is run for ``steps`` backward passes in each precision, in processes of their own: its autocast regions
+    are off, or of that dtype; where it has none, one is put around it. Errors are those of its losses.
+
+    RuntimeError, with the script's own words, where a run fails or makes no backward pass."""
+    import json
+    import subprocess
+    import sys
+    import tempfile
+
+    rows: Dict[str, Dict[str, Any]] = {}
+    for precision in PRECISIONS:
+        with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
+            command = [sys.executable, "-m", "ampc.doctor._trial", out.name, precision, str(steps), script, *args]
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            text = out.read()
+        if not text:
+            raise RuntimeError(f"advise: {script} in {precision} ended without a backward pass\n{done.stderr.strip()}")
+        rows[precision] = json.loads(text)
+    exact, trials = rows["float32"]["losses"], []
+    for precision, row in rows.items():
+        away = [abs(a - b) / max(abs(b), 1e-12) for a, b in zip(row["losses"], exact)]
+        error = max(away) if away and all(math.isfinite(a) for a in away) else math.nan
+        trials.append(Trial(precision, row["seconds"], row["peak_bytes"], row["losses"], error, row["skipped"], row["scale"], math.nan, math.nan))
+    base = rows["float32"]
+    return Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"], rows["float16"]["history"], "losses")
+
+
+def _mend(bench: _Bench, precision: str) -> Optional[policies.CastPolicy]:
+    """Operators that bring the loss to within the tolerance, where some do."""
+    from .bisection import bisect
+
+    bench.restore()
+    result = bisect(lambda: bench.loss(precision).detach().float(), tolerance=TOLERANCE / 10, model=bench.model)
+    return result.policy if result.names and result.reached and len(result.names) < len(result.candidates) else None

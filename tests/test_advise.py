@@ -1,0 +1,150 @@
+"""doctor.advise: what it measures, what it leaves as it was, and how it chooses."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+from where import ON_GPU
+
+import ampc as torch
+from ampc import doctor
+from ampc.doctor.advising import Advice, Trial, advise_script
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Dropout(0.2), torch.nn.Linear(64, 4))
+
+
+BATCH = (torch.randn(16, 32), torch.randint(0, 4, (16,)))
+
+
+def test_it_measures_and_puts_everything_back():
+    net = model()
+    opt = torch.optim.AdamW(net.parameters())
+    torch.nn.functional.cross_entropy(net(BATCH[0]), BATCH[1]).backward()
+    opt.step()
+    opt.zero_grad()
+    before = [p.tolist() for p in net.parameters()], str(opt.state_dict()), torch.get_rng_state().tolist()
+    doctor.reports(clear=True)
+    found = doctor.advise(net, BATCH, torch.nn.CrossEntropyLoss(), opt, steps=3)
+    assert ([p.tolist() for p in net.parameters()], str(opt.state_dict()), torch.get_rng_state().tolist()) == before
+    assert doctor.reports() == [] and doctor.guard._State.mode == "warn"
+    base, low, half = (found.trials[p] for p in ("float32", "bfloat16", "float16"))
+    assert base.gradient_error == 0 and 1e-4 < low.gradient_error < 5e-2 and 1e-5 < half.gradient_error < 5e-3
+    assert all(t.seconds > 0 and t.peak_bytes > 0 and len(t.losses) >= 4 for t in (base, low, half))
+    assert low.losses[0] == pytest.approx(base.losses[0], rel=2e-2) and 5 < half.room < 20 and low.room > 100
+    assert list(found.underflow) == [1.0, 256.0, 65536.0, 2.0**24] and found.underflow[1.0] >= found.underflow[65536.0]
+    text = str(found)
+    assert found.verdict in text and "bfloat16" in text and "<pre>" in found._repr_html_()
+
+
+def test_kinds_of_batches_and_bad_calls():
+    net = torch.nn.Linear(4, 4)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    x = torch.randn(3, 4)
+    for batch in (x, [x], {"input": x}):
+        assert len(doctor.advise(net, batch, lambda out: out.square().mean(), opt, steps=2).trials) == 3
+    with pytest.raises(ValueError, match="2 or more"):
+        doctor.advise(net, x, lambda out: out.mean(), opt, steps=1)
+    with pytest.raises(RuntimeError):
+        doctor.advise(net, torch.randn(3, 5), lambda out: out.mean(), opt)
+    assert doctor.guard._State.mode == "warn"
+
+
+def test_a_trainings_history_is_told_along():
+    p = torch.nn.Linear(2, 1)
+    opt, scaler = torch.optim.SGD(p.parameters(), lr=0.1), torch.amp.GradScaler("cuda" if ON_GPU else "cpu")
+    scaler.scale(p(torch.ones(1, 2)).sum() * math.inf).backward()
+    scaler.step(opt)
+    scaler.update()
+    found = doctor.advise(p, torch.ones(1, 2), lambda out: out.sum(), opt, steps=2, scaler=scaler)
+    assert "1 step, 1 skipped" in str(found)
+
+
+def trial(precision, seconds=1.0, peak=100, error=0.0, losses=(1.0, 0.9), skipped=0):
+    return Trial(precision, seconds, peak, list(losses), error, skipped, 1.0, 10.0, 12.0)
+
+
+def advice(*trials, amax=1e-3):
+    return Advice(list(trials), {1.0: 0.1}, amax, "a machine", "")
+
+
+def test_how_it_chooses():
+    base = trial("float32")
+    found = advice(base, trial("bfloat16", 0.6, error=0.004), trial("float16", 0.5, error=0.001))
+    assert found.precision == "float16" and found.init_scale == 2.0**17 and "GradScaler(init_scale=131072)" in found.verdict
+    found = advice(base, trial("bfloat16", 0.6, error=0.004), trial("float16", 0.5, losses=(1.0, math.nan)))
+    assert found.precision == "bfloat16" and "0.60 of float32's time" in found.verdict
+    found = advice(base, trial("bfloat16", 1.0), trial("float16", 1.2))
+    assert found.precision == "float32" and "not worth it" in found.verdict
+    assert advice(base, trial("bfloat16", 1.0, peak=60), trial("float16", 1.2)).precision == "bfloat16"
+    found = advice(base, trial("bfloat16", 0.5, error=0.9), trial("float16", 0.5, skipped=2))
+    assert found.precision == "float32" and "too far off" in found.verdict and "bfloat16 and float16" in found.verdict
+
+
+def test_operators_that_spoil_it_come_as_a_policy():
+    class Cancels(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(64, 64), torch.nn.Parameter(torch.full((64, 64), 1.001))
+
+        def forward(self, x):
+            return self.a(x).square().mean() + ((self.b @ self.b).sum() - 64.0**3 * 1.001).float() * 1e-3
+    net = Cancels()
+    opt = torch.optim.SGD(net.parameters(), lr=1e-6)
+    from ampc.doctor.advising import _Bench, _mend
+    bench = _Bench(net, torch.randn(8, 64), lambda out: out, opt, 2)
+    policy = _mend(bench, "float16" if ON_GPU else "bfloat16")
+    assert policy is not None and dict(policy.operators) == {"mm": "float32"}
+
+
+SCRIPT = """
+import sys
+import torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=float(sys.argv[1]))
+for i in range(1000):
+    x = torch.randn(8, 16)
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = model(x).square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+print("not reached")
+"""
+
+
+def command(*args):
+    return subprocess.run([sys.executable, "-m", "ampc.cli", "advise", *args], capture_output=True, text=True)
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_script_is_run_in_each_precision(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    found = advise_script(str(path), [str(2.0**40)], 6)
+    base, low, half = (found.trials[p] for p in ("float32", "bfloat16", "float16"))
+    assert all(len(t.losses) == 7 for t in (base, low, half)) and base.gradient_error == 0 and 1e-5 < low.gradient_error < 0.1
+    assert half.skipped > 0 and half.final_scale < 2.0**40 and "skipped" in found.history  # what the script's own scaler met
+    assert set(found.underflow) == {1.0, 256.0, 65536.0, 2.0**24} and 0 < found.amax < 100
+    done = command("--steps", "3", str(path), "64")
+    assert done.returncode == 0 and "losses off" in done.stdout and "not reached" not in done.stdout + done.stderr
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_scripts_without_regions_and_scripts_that_fail(tmp_path):
+    path = tmp_path / "plain.py"
+    path.write_text(SCRIPT.replace('with torch.autocast("cpu", dtype=torch.float16):', "if True:").replace("autocast", ""))
+    done = command("--steps", "3", str(path), "1")
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("bfloat16"))
+    assert "%" in row and " 0 %" not in row  # a region was put around it
+    path.write_text("import torch\ntorch.ones(2) + torch.ones(3)\n")
+    done = command(str(path))
+    assert done.returncode == 1 and "without a backward pass" in done.stderr and "plain.py" in done.stderr and "shape" in done.stderr
+    assert command("--steps", "1", str(path)).returncode == 2
