@@ -10,6 +10,7 @@ from .advise import add_advise
 from .check import add_check
 from .demo import add_demo
 from .info import info
+from .replay import add_replay
 from .run import add_run
 
 
@@ -22,6 +23,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     add_run(commands)
     add_check(commands)
     add_advise(commands)
+    add_replay(commands)
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()

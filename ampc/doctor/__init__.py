@@ -11,12 +11,12 @@ from typing import Any
 
 from .guard import MisuseError, MisuseWarning, Report, errors, ignore, off, reports
 
-__all__ = ["Advice", "Bisection", "Doctor", "DoctorError", "DoctorWarning", "MisuseError", "MisuseWarning", "Report", "advise", "bisect",
-           "errors", "ignore", "off", "reports", "rules"]
+__all__ = ["Advice", "Bisection", "Capsules", "Doctor", "DoctorError", "DoctorWarning", "MisuseError", "MisuseWarning", "Replayed", "Report",
+           "advise", "bisect", "errors", "ignore", "off", "replay", "reports", "rules"]
 
 
 _LATER = {"rules": ("rules",), "watch": ("Doctor", "DoctorError", "DoctorWarning"), "advising": ("advise", "Advice"),
-          "bisection": ("bisect", "Bisection")}
+          "bisection": ("bisect", "Bisection"), "capsule": ("capsule", "Capsules", "Replayed", "replay")}
 
 
 def __getattr__(name: str) -> Any:

@@ -90,7 +90,7 @@ def _prepare(notes: _Notes, has_regions: bool) -> None:
     grad_scaler.GradScaler.scale, grad_scaler.GradScaler.__init__ = scaled, made  # type: ignore[method-assign]
     ampc.Tensor.backward = start  # type: ignore[method-assign]
     guard.off()
-    guard.before_step = notes.first_step  # type: ignore[assignment]
+    guard.before_step = notes.first_step
     if not has_regions and notes.precision != "float32":
         ampc.autocast("cuda" if ampc.cuda.is_available() else "cpu").__enter__()
 

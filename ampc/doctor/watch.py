@@ -16,6 +16,7 @@ from .advice import replacement
 Place = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
+COPIES = {"clone", "contiguous"}  # of no interest on the way on
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), part) + os.sep for part in ("amp", "doctor", "optim"))
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
 
@@ -98,6 +99,8 @@ class Finding:
             lines.append(f"  forward was at {self.backward_of[1][0]}:{self.backward_of[1][1]}")
         lines += [f"  input {i}: {r}" for i, r in enumerate(self.inputs)]
         limit = _limit(self.dtype)
+        lines += [f"  input {i} is beyond what {self.dtype} holds "
+            "already" for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
         lines.append(f"  its result is {self.dtype}, which ends at {limit:.4g}: {self.chosen}")
         if self.cause == "scale":
             lines.append(f"  while the loss was multiplied by {self.scale:g}: the scaler skips the step and lowers the scale; nothing is lost")
@@ -206,7 +209,7 @@ class Doctor:
         last = self.findings[-1] if self.findings else None
         if last is None or last.op == "data" or (last.backward_of and call.running is None):
             return False
-        if call.running is None and len(last.chain) < MOST:
+        if call.running is None and len(last.chain) < MOST and call.op not in COPIES:
             last.chain.append((call.op, call.place))
         return True
 
