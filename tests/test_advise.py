@@ -17,18 +17,19 @@ def model():
     return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Dropout(0.2), torch.nn.Linear(64, 4))
 
 
-BATCH = (torch.randn(16, 32), torch.randint(0, 4, (16,)))
+def a_batch():
+    return torch.randn(16, 32), torch.randint(0, 4, (16,))
 
 
 def test_it_measures_and_puts_everything_back():
-    net = model()
+    net, batch = model(), a_batch()
     opt = torch.optim.AdamW(net.parameters())
-    torch.nn.functional.cross_entropy(net(BATCH[0]), BATCH[1]).backward()
+    torch.nn.functional.cross_entropy(net(batch[0]), batch[1]).backward()
     opt.step()
     opt.zero_grad()
     before = [p.tolist() for p in net.parameters()], str(opt.state_dict()), torch.get_rng_state().tolist()
     doctor.reports(clear=True)
-    found = doctor.advise(net, BATCH, torch.nn.CrossEntropyLoss(), opt, steps=3)
+    found = doctor.advise(net, batch, torch.nn.CrossEntropyLoss(), opt, steps=3)
     assert ([p.tolist() for p in net.parameters()], str(opt.state_dict()), torch.get_rng_state().tolist()) == before
     assert doctor.reports() == [] and doctor.guard._State.mode == "warn"
     base, low, half = (found.trials[p] for p in ("float32", "bfloat16", "float16"))
