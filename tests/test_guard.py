@@ -22,6 +22,7 @@ HOST_KNOWS = {"scheduler-after-skip"}  # on a GPU nobody waits to know
 def fresh():
     doctor.reports(clear=True)
     doctor.ignore("autocast-without-effect")  # which machine this is
+    guard._look.left = 0  # and that these models are small
     yield
     doctor.reports(clear=True)
     guard._State.ignored.clear()
@@ -184,3 +185,52 @@ def test_no_gradients_says_why():
     scaler.scale((p * 2).sum())
     with pytest.raises(AssertionError, match="none of them requires one"):
         scaler.step(ampc.optim.Adam([q]))
+
+
+@pytest.fixture
+def looks():
+    """As at the beginning of a process."""
+    guard._State.ignored.clear()
+    guard._look.left = 3
+    yield
+    guard._look.left = 0
+
+
+def region_of(*sizes):
+    def run():
+        with ampc.autocast("cuda" if ON_GPU else "cpu", dtype=ampc.float16 if ON_GPU else ampc.bfloat16):
+            for m, n, k in sizes:
+                ampc.ones(m, k) @ ampc.ones(k, n)
+    return run
+
+
+@pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")
+@pytest.mark.usefixtures("looks")
+@pytest.mark.parametrize("sizes, says", [([(4, 2, 8), (16, 16, 16)], "largest product of this region is mm 16 x 16 x 16: so small"),
+                                         ([(256, 9, 256), (64, 64, 64)], "products like mm 256 x 9 x 256, which leave tiles partly empty"),
+                                         ([(256, 256, 256), (4, 4, 4)], None), ([], None)])
+def test_regions_without_effect(sizes, says):
+    if says is None:
+        region_of(*sizes)()
+        assert doctor.reports() == []
+        return
+    with pytest.warns(doctor.MisuseWarning, match=says):
+        region_of(*sizes)()
+    (found,) = doctor.reports()
+    assert found.rule == "autocast-without-effect" and found.file == __file__
+
+
+@pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")
+@pytest.mark.usefixtures("looks")
+def test_only_the_first_regions_are_looked_at_and_a_doctor_goes_first():
+    with ampc.doctor() as d:
+        region_of((4, 4, 4))()
+    assert guard._look.left == 3 and doctor.reports() == [] and d.findings == []
+    with pytest.raises(ZeroDivisionError), ampc.autocast("cpu"):
+        1 / 0
+    assert guard._look.left == 2 and guard._look.at is None and ampc._C._watch(None) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(5):
+            region_of((4, 4, 4))()
+    assert guard._look.left == 0

@@ -89,6 +89,8 @@ class autocast:
     def __enter__(self) -> autocast:
         policy, before = self._policy or policies.state.chosen, policies.state.by_module
         table = policy._table if policy is not None else None
+        if self._enabled and not _regions.open:
+            guard.region_begins(self.fast_dtype)
         outer = _C._autocast_enter(self.device, self._enabled, self.fast_dtype, self._cache_enabled, table)
         _regions.open.append((outer, policy, before))
         if policy is not None:
@@ -98,6 +100,8 @@ class autocast:
     def __exit__(self, *exc: object) -> None:
         outer, _, policies.state.by_module = _regions.open.pop()
         _C._autocast_exit(outer)
+        if not _regions.open:
+            guard.region_ends()
 
     def __call__(self, func: Callable) -> Callable:
         if not callable(func):

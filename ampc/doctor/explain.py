@@ -8,7 +8,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from .. import _C, policy
 from . import guard
 
-SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
+TILES = "tiles"
+SMALL = guard.SMALL  # multiplications, below which a product is over before its operands are cast
 
 
 class Ran(NamedTuple):
@@ -52,6 +53,7 @@ class Explain:
         self._ran: Dict[Tuple[str, str, str], List[float]] = {}
         self._casts: Dict[Tuple[str, str], List[float]] = {}
         self._products: Dict[tuple, int] = {}
+        self.multiplications = [0, 0, 0]  # of products in 16 bits: all, those in which tiles are partly empty, and the most in one
         self._category = {row["name"]: row["cast"] for row in _C.op_table()}
         self._before: Dict[str, int] = {}
         self._copies: Dict[str, int] = {}
@@ -108,6 +110,11 @@ class Explain:
     def _product(self, op: str, floats: list, out: Any, low: Any) -> None:
         shape = _sizes(op, floats, out)
         why = self._obstacle(shape, floats, low)
+        if low is not None and shape is not None:
+            size = shape[0] * shape[1] * shape[2]
+            self.multiplications[0] += size
+            self.multiplications[1] += size if TILES in why else 0
+            self.multiplications[2] = max(self.multiplications[2], size)
         if why:
             key = (op, guard.users_place(), shape, why)
             self._products[key] = self._products.get(key, 0) + 1
@@ -126,10 +133,10 @@ class Explain:
         if m * n * k < SMALL:
             return "it is so small that casts and calls take longer than the product"
         if on_gpu and (m % 8 or n % 8 or k % 8):
-            return "tensor cores want sizes that are multiples of 8"
+            return f"{TILES} of 8 are not filled: make the sizes multiples of 8"
         padded = -(-m // 16) * 16 * (-(-n // 16) * 16) * (-(-k // 32) * 32)
         if not on_gpu and padded > 1.25 * m * n * k:
-            return f"tiles of 16 x 16 x 32 are {100 * (1 - m * n * k / padded):.0f} % empty: make the sizes multiples of them"
+            return f"{TILES} of 16 x 16 x 32 are {100 * (1 - m * n * k / padded):.0f} % empty: make the sizes multiples of them"
         return ""
 
     # -- what was found ----------------------------------------------------------------------------------------------

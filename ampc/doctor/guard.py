@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 from typing import Any, List, NamedTuple, Optional, Set, Tuple
 
@@ -14,6 +15,7 @@ PLAIN, SCALED, UNSCALED = 2, 4, 8  # bits of states, and faults, as csrc/autogra
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
 _MODES = ("warn", "error", "off")
 
 
@@ -275,6 +277,61 @@ def before_region(dtype: Any) -> None:
     fix = f"use dtype={other}, which it has units for" if _C._has_units(other) else "leave autocast out on this machine, or pass enabled=False"
     report("autocast-without-effect", f"this CPU has no unit that multiplies {str(dtype).split('.')[-1]}: products are computed in float32, "
            "with casts on top, and nothing gets faster", fix, once=True)
+
+
+class _Look(threading.local):
+    """At the first regions of a thread, to see whether they can be of use."""
+
+    left = 3
+    at: Any = None
+
+
+_look = _Look()
+
+
+def region_begins(dtype: Any) -> None:
+    """The outermost autocast region of a thread is entered."""
+    if not _C._cuda_count() and not _C._has_units(dtype):
+        return  # before_region has told of that
+    if _look.left <= 0 or _State.mode == "off" or "autocast-without-effect" in _State.ignored:
+        return
+    watcher = _C._watch(None)
+    _C._watch(watcher)
+    if watcher is None:  # else a doctor is at work
+        from .explain import Explain
+
+        _look.left -= 1
+        _look.at = Explain().__enter__()
+
+
+def region_ends() -> None:
+    """And left: what ran in it is judged."""
+    seen, _look.at = _look.at, None
+    if seen is None:
+        return
+    seen.__exit__()
+    every, partly, most = seen.multiplications
+    spent, casts = sum(r.seconds for r in seen.ran), sum(c.seconds for c in seen.casts)
+    if 0 < most < SMALL:
+        text = f"the largest product of this region is {_shape_of(seen, 'small')}: so small that casts and calls take longer than it does"
+        fix = "larger batches or layers, or leave autocast out here"
+    elif partly > 0.5 * every:
+        text = (f"{100 * partly / every:.0f} % of this region's multiplications are in products like {_shape_of(seen, 'tiles')}, which leave tiles "
+                "partly empty")
+        fix = "make batch and layer sizes multiples of 32 (of 8 on a GPU)"
+    elif every and casts > spent and casts > 1e-3:
+        text = f"casts take {100 * casts / (casts + spent):.0f} % of this region's time ({sum(c.calls for c in seen.casts)} of them)"
+        fix = "print ampc.explain()'s casts; keep tensors in one dtype, or leave autocast out here"
+    else:
+        return
+    report("autocast-without-effect", text, fix)
+
+
+def _shape_of(seen: Any, word: str) -> str:
+    """The largest product of which explain says the word."""
+    some = [p for p in seen.products if word in p.why and p.shape]
+    best = max(some, key=lambda p: p.shape[0] * p.shape[1] * p.shape[2], default=None)
+    return f"{best.op} {' x '.join(map(str, best.shape))}" if best else "these"
 
 
 def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:
