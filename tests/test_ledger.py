@@ -83,6 +83,18 @@ def test_the_ring_holds_a_thousand(monkeypatch):
     assert len(scaler.ledger) == 1000 and scaler.ledger.total == 1020 and scaler.ledger[0].number == 21
 
 
+def test_old_steps_keep_their_sums(monkeypatch):
+    monkeypatch.setattr(module, "TABLES", 2)
+    net, opt, scaler = setup()
+    for i in range(6):
+        step(net, opt, scaler, spoil=put("head.bias", (0,), math.inf) if i == 1 else None)
+    want = math.sqrt(sum((p.grad.double() ** 2).sum().item() for p in net.parameters()))
+    first, second, last = scaler.ledger[0], scaler.ledger[1], scaler.ledger[-1]
+    assert (second.skipped, second.infs, second.nans) == (True, 1, 0) and not first.skipped and first.amax > 0
+    assert last.grad_norm == pytest.approx(want, rel=1e-6) and 0 < first.grad_norm < math.inf and first.scale == 64.0
+    assert (second.gradients == []) == ON_GPU  # a GPU's rows are gone by then, a CPU's are not
+
+
 def test_causes():
     net, opt, scaler = setup()
     for _ in range(8):

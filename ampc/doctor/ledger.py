@@ -13,7 +13,7 @@ from .. import _C
 from .._C import Tensor
 
 STEPS = 1000  # that are remembered
-TABLES = 100  # of a GPU's steps that were not asked about
+TABLES = 100  # of a GPU's steps that were not asked about; of those before, sums are kept, there
 SQUARES, AMAX, INFS, NANS, SMALL = range(5)  # columns of a table, see _C._look
 
 Seen = List[Tuple[Tensor, list]]  # tables, and the (group, position) of each row's parameter
@@ -41,6 +41,7 @@ class Step:
         self._optimizer = weakref.ref(optimizer)
         self._found: List[Tensor] = found
         self._seen: Any = seen  # tables, and, once settled, what they hold of a step that was skipped
+        self._late: Any = None  # sums of a step on a GPU, which nobody has waited for
         self._sums: Optional[Tuple[float, float, float, float, float]] = None
         self._skipped: Optional[bool] = None
         self._bad_index: Optional[Tuple[int, Tuple[int, ...]]] = None  # row, index
@@ -49,6 +50,8 @@ class Step:
 
     def settle(self) -> None:
         """Works out the sums, and lets go of the table of a step that was applied."""
+        if self._late is not None:
+            self._settle_late()
         if self._sums is None and self._seen is not None:
             parts = [_C._sum_up(table.cpu()) for table, _ in self._seen]
             self._sums = (sum(p[SQUARES] for p in parts), max((p[AMAX] for p in parts), default=0.0), *(sum(p[i] for p in parts) for i in (2, 3, 4)))
@@ -57,6 +60,16 @@ class Step:
             if self._skipped:
                 self._look_for_index()
         self._found = []
+
+    def shrink(self) -> None:
+        """Keeps sums in place of tables, on their GPU, without waiting for it."""
+        if self._sums is None and self._seen is not None:
+            self._late, self._seen = [(table.sum(0), table[:, AMAX].max()) for table, _ in self._seen], None
+
+    def _settle_late(self) -> None:
+        parts = [(*sums.tolist(), amax.item()) for sums, amax in self._late]
+        self._sums = (sum(p[SQUARES] for p in parts), max((p[-1] for p in parts), default=0.0), *(sum(p[i] for p in parts) for i in (2, 3, 4)))
+        self._skipped, self._late = any(f.item() for f in self._found), None
 
     def _look_for_index(self) -> None:
         optimizer, row = self._optimizer(), 0
@@ -164,7 +177,7 @@ class Ledger:
         if not self._steps[-1]._skipped:
             self.latest = self._steps[-1], seen
         if len(self._steps) > TABLES:
-            self._steps[-TABLES - 1].settle()  # a GPU has long been done with it
+            self._steps[-TABLES - 1].shrink()
 
     def __len__(self) -> int:
         return len(self._steps)
