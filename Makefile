@@ -36,7 +36,7 @@ levels: $(VENV)/installed
 
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
 GPU_SUITES := test_cuda.py test_composed.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
-	test_training.py test_robust.py test_table.py
+	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py
 sim: $(VENV)/installed
 	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
 

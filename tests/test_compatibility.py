@@ -39,5 +39,6 @@ def test_programs(program):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place / "stand_ins"), *filter(None, [os.environ.get("PYTHONPATH")])]), "DIGITS": str(ROOT / "ampc" / "data" / "digits.npz")}
     got = subprocess.run([sys.executable, "-m", "ampc", "run", str(place / "programs.py"), program["name"], "0"], capture_output=True, text=True, env=env, cwd=place)
     assert got.returncode == 0, got.stderr
+    assert "MisuseWarning" not in got.stderr, got.stderr  # none of them misuses a scaler or autocast
     losses, kept = json.loads(got.stdout.strip().split("\n")[-1]), program["seeds"][0]["torch"]
     assert len(losses) == len(kept) and abs(losses[0] - kept[0]) <= 1e-3 * max(abs(kept[0]), 1)
