@@ -34,6 +34,8 @@ class Gradient(NamedTuple):
 class Step:
     """One ``scaler.step``. On a GPU what is asked first waits for it."""
 
+    __slots__ = ("_bad_index", "_found", "_late", "_loss", "_optimizer", "_scale", "_seen", "_skipped", "_sums", "lr", "number")
+
     def __init__(self, number: int, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor],
                  seen: Seen) -> None:
         self.number, self._scale, self._loss = number, scale, loss
@@ -45,7 +47,14 @@ class Step:
         self._sums: Optional[Tuple[float, float, float, float, float]] = None
         self._skipped: Optional[bool] = None
         self._bad_index: Optional[Tuple[int, Tuple[int, ...]]] = None  # row, index
-        if not any(f.is_cuda for f in found):
+        if len(seen) == 1 and not seen[0][0].is_cuda:  # the usual case, in few words: this is a part of every step
+            self._sums = _C._sum_up(seen[0][0])
+            self._skipped = self._sums[INFS] + self._sums[NANS] > 0
+            if self._skipped:
+                self._keep_rows()
+            else:
+                self._seen = None
+        elif not any(f.is_cuda for f in found):
             self.settle()
 
     def settle(self) -> None:
@@ -56,9 +65,10 @@ class Step:
             parts = [_C._sum_up(table.cpu()) for table, _ in self._seen]
             self._sums = (sum(p[SQUARES] for p in parts), max((p[AMAX] for p in parts), default=0.0), *(sum(p[i] for p in parts) for i in (2, 3, 4)))
             self._skipped = any(f.item() for f in self._found)
-            self._seen = [(table.tolist(), places) for table, places in self._seen] if self._skipped else None
             if self._skipped:
-                self._look_for_index()
+                self._keep_rows()
+            else:
+                self._seen = None
         self._found = []
 
     def shrink(self) -> None:
@@ -70,6 +80,10 @@ class Step:
         parts = [(*sums.tolist(), amax.item()) for sums, amax in self._late]
         self._sums = (sum(p[SQUARES] for p in parts), max((p[-1] for p in parts), default=0.0), *(sum(p[i] for p in parts) for i in (2, 3, 4)))
         self._skipped, self._late = any(f.item() for f in self._found), None
+
+    def _keep_rows(self) -> None:
+        self._seen = [(table.tolist(), places) for table, places in self._seen]
+        self._look_for_index()
 
     def _look_for_index(self) -> None:
         optimizer, row = self._optimizer(), 0
@@ -173,10 +187,11 @@ class Ledger:
     def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: Seen) -> None:
         """One more step."""
         self.total += 1
-        self._steps.append(Step(self.total, optimizer, scale, loss, found, seen))
-        if not self._steps[-1]._skipped:
-            self.latest = self._steps[-1], seen
-        if len(self._steps) > TABLES:
+        step = Step(self.total, optimizer, scale, loss, found, seen)
+        self._steps.append(step)
+        if not step._skipped:
+            self.latest = step, seen
+        if step._sums is None and len(self._steps) > TABLES:
             self._steps[-TABLES - 1].shrink()
 
     def __len__(self) -> int:
