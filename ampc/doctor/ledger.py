@@ -48,7 +48,7 @@ class Step:
         self._skipped: Optional[bool] = None
         self._bad_index: Optional[Tuple[int, Tuple[int, ...]]] = None  # row, index
         if len(seen) == 1 and not seen[0][0].is_cuda:  # the usual case, in few words: this is a part of every step
-            self._sums = _C._sum_up(seen[0][0])
+            self._sums, self._found = _C._sum_up(seen[0][0]), []
             self._skipped = self._sums[INFS] + self._sums[NANS] > 0
             if self._skipped:
                 self._keep_rows()
