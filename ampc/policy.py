@@ -51,10 +51,9 @@ class CastPolicy:
         self.modules: Mapping[str, str] = MappingProxyType(dict(modules or {}))
         self._known: WeakKeyDictionary = WeakKeyDictionary()  # module -> dtype or None
         table = bytearray(_categories().values())
-        at = {row: i for i, row in enumerate(_categories())}
         for op, category in self.operators.items():
             for row in _rows(op, category):
-                table[at[row]] = CATEGORIES.index(category)
+                table[_at[row]] = CATEGORIES.index(category)
         for pattern, dtype in self.modules.items():
             if dtype not in DTYPES:
                 raise ValueError(f"CastPolicy: module pattern {pattern!r} is given {dtype!r}; expected one of {', '.join(DTYPES)}")
@@ -67,19 +66,20 @@ class CastPolicy:
 
     def category(self, operator: str) -> str:
         """What becomes of an operator. ValueError for one that is unknown."""
-        row = _rows(operator, "keep")[0]
-        return CATEGORIES[self._table[list(_categories()).index(row)]]
+        return CATEGORIES[self._table[_at[_rows(operator, "keep")[0]]]]
 
     def dtype_of(self, module: Any) -> Optional[Any]:
         """The dtype that a module runs in as a whole, None where no pattern fits its name."""
         if module not in self._known:
             import fnmatch
 
-            from .doctor._names import module_name
+            from .doctor._names import Names
 
-            name = module_name(module)
-            fits = [dtype for pattern, dtype in self.modules.items() if fnmatch.fnmatchcase(name, pattern)]
-            self._known[module] = getattr(_C, fits[-1]) if fits else None
+            names = Names()
+            for each in {module, *names.modules}:
+                name = names.of(each) or ""
+                fits = [dtype for pattern, dtype in self.modules.items() if fnmatch.fnmatchcase(name, pattern)]
+                self._known[each] = getattr(_C, fits[-1]) if fits else None
         return self._known[module]
 
     def to_dict(self) -> Dict[str, Any]:
@@ -109,6 +109,7 @@ class CastPolicy:
 
 
 _table: Dict[str, int] = {}
+_at: Dict[str, int] = {}  # their places in it
 
 
 def _categories() -> Dict[str, int]:
@@ -116,6 +117,7 @@ def _categories() -> Dict[str, int]:
     if not _table:
         numbers = {"keep": 0, "low": 1, "f32": 2, "promote": 3, "banned": 4}
         _table.update({row["name"]: numbers[row["cast"]] for row in _C.op_table()})
+        _at.update({row: i for i, row in enumerate(_table)})
     return _table
 
 
@@ -183,7 +185,7 @@ def current() -> Optional[CastPolicy]:
 def category_now(operator: str) -> str:
     """What autocast makes of a row of the table here and now."""
     policy = current()
-    return CATEGORIES[policy._table[list(_categories()).index(operator)] if policy is not None else _categories()[operator]]
+    return CATEGORIES[policy._table[_at[operator]] if policy is not None else _categories()[operator]]
 
 
 class using:

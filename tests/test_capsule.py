@@ -1,6 +1,7 @@
 """Capsules of bad steps, and running them again."""
 
 import math
+import pickle
 import subprocess
 import sys
 import warnings
@@ -95,6 +96,12 @@ def test_bad_calls(tmp_path):
     torch.save({"a": 1}, tmp_path / "other.ampc")
     with pytest.raises(ValueError, match="not a capsule"):
         capsule.read(tmp_path / "other.ampc")
+    (tmp_path / "pickled").write_bytes(pickle.dumps({"capsule": 1}))
+    with pytest.raises(ValueError, match="pickled: not a capsule"):
+        capsule.read(tmp_path / "pickled")
+    torch.save({"capsule": 1, "batch": 0, "scale": 1.0}, tmp_path / "half.ampc")
+    with pytest.raises(ValueError, match="lacks rng, model, training, dtype, names"):
+        capsule.read(tmp_path / "half.ampc")
 
 
 @pytest.mark.skipif(ON_GPU, reason="the process is on the CPU")
@@ -114,4 +121,7 @@ def test_the_command(tmp_path):
     script.write_text("import torch\n")
     done = command(capsules.written[0], "--script", str(script))
     assert done.returncode == 2 and "has no function make_model" in done.stderr
+    (tmp_path / "text").write_text("a file of something else")
+    done = command(str(tmp_path / "text"), "--script", str(script))
+    assert done.returncode == 2 and "not a capsule" in done.stderr and "Traceback" not in done.stderr
     assert command(str(tmp_path / "absent"), "--script", str(script)).returncode == 2

@@ -134,6 +134,12 @@ def test_correct_scripts_are_left_alone(text):
     assert found(text) == []
 
 
+def test_a_switch_with_a_plain_step_in_the_scaled_arm():
+    """What is reported without the `if` is so within it, too."""
+    text = SWITCH.replace("scaler.step(optimizer)", "optimizer.step()").replace("scaler.unscale_(optimizer)", "pass")
+    assert ("step-on-scaled-gradients", 13) in found(text) and ("step-on-scaled-gradients", 18) not in found(text)
+
+
 def test_names_are_followed():
     assert found(CLASS.replace("        self.scaler.unscale_(self.optimizer)\n", "")) == [("clip-scaled-gradients", 12)]
     text = CLASS.replace("scaled.backward()", "with self.amp_ctx:\n            scaled.backward()")

@@ -146,10 +146,11 @@ def test_the_ledger_of_a_look():
         there = [ampc.tensor(g).to(dtype) for g in grads]
         before = [t.clone() for t in there]
         rows = ampc._C._cuda_look(there, scale).tolist()
-        for t, kept, (squares, amax, infs, nans, small) in zip(there, before, rows):
+        for t, kept, (squares, amax, infs, nans, small, first) in zip(there, before, rows):
             scaled = t.double().numpy(force=True)
             x = (t.double() / 1024).to(dtype).double().numpy(force=True)
             finite = x[np.isfinite(x)]
+            assert first == (0 if np.isfinite(x).all() else 1 + np.argmin(np.isfinite(x)))
             assert (infs, nans) == (np.isinf(x).sum(), np.isnan(x).sum())
             assert small == ((scaled != 0) & (abs(scaled) < 2.0**-14)).sum()
             assert amax == pytest.approx(abs(finite).max(), rel=1e-6)

@@ -260,10 +260,12 @@ def test_gradients_of_1e20_have_a_norm():
     grads = [ampc.full((1000,), 1e20), ampc.full((7, 3), -1e-30)]
     assert abs(ampc.nn.utils.get_total_norm(grads).item() / (1e20 * math.sqrt(1000)) - 1) < 1e-6
     table = ampc._C._look([*grads, ampc.tensor([math.inf, -math.inf, math.nan, 0.0, 3.0, -4.0, 1e-6])], 2.0)
-    assert table[2].tolist()[1:] == [8.0, 2.0, 1.0, 1.0] and table[1].tolist()[4] == 21 and table[0, 1].item() == float(np.float32(1e20) * 2)
+    assert table[2].tolist()[1:] == [8.0, 2.0, 1.0, 1.0, 1.0] and table[0, 5].item() == 0
+    assert table[1].tolist()[4] == 21 and table[0, 1].item() == float(np.float32(1e20) * 2)
     for dtype in (ampc.float16, ampc.bfloat16, ampc.float64):
         t = ampc.tensor([[1.0, -2.0, 3e4], [math.nan, math.inf, 1e-5]], dtype=dtype)[:, ::1]
         for view in (t, t[:, ::2], t.t()):
             row, want = ampc._C._look([view], 1.5)[0].tolist(), host((view * 1.5).double())
             finite = np.isfinite(want)
-            assert row[1] == np.abs(want[finite]).max() and row[2:4] == [np.isinf(want).sum(), np.isnan(want).sum()] and row[4] == (1 if view.numel() == 6 or view.shape == (2, 2) else 0)
+            assert row[1] == np.abs(want[finite]).max() and row[2:4] == [np.isinf(want).sum(), np.isnan(want).sum()]
+            assert row[5] == 1 + np.argmin(finite.ravel()) and row[4] == (1 if view.numel() == 6 or view.shape == (2, 2) else 0)

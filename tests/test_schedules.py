@@ -72,6 +72,7 @@ def test_a_schedule_goes_on_where_it_was(name):
 
     opt, schedule = fresh()
     go(opt, schedule, 7)
+    assert not {"optimizer", "_seen"} & set(schedule.state_dict())  # what belongs to this process
     kept = pickle.dumps((opt.state_dict(), schedule.state_dict()))
     want = go(opt, schedule, 8)
     other, again = fresh()

@@ -15,7 +15,7 @@ _last: Dict[int, Tuple[list, List[Optional[int]], Optional[Tensor]]] = {}  # by 
 
 
 def remember(grads: List[Tensor], table: Tensor) -> None:
-    """``table``: [n, 5], see ``_C._look`` and ``_C._cuda_look``. Forgotten when a gradient dies."""
+    """``table``: [n, 6], see ``_C._look`` and ``_C._cuda_look``. Forgotten when a gradient dies."""
     place = table.get_device()
 
     def forget(dead: weakref.ref) -> None:

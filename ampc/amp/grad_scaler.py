@@ -21,9 +21,9 @@ from .. import _creation as make
 from .._C import Tensor
 from .._device import CPU
 from ..doctor import guard
-from ..doctor.ledger import Ledger
+from ..doctor._names import Names
+from ..doctor.ledger import INFS, NANS, Ledger, Step, only_nans
 from ._device_scale import DeviceScale
-from ._last_step import LastStep, has_infs, name_of, only_nans
 from ._ledger import remember
 from .autocast_mode import cuda_means_cpu
 
@@ -81,7 +81,7 @@ class GradScaler:
         self._bad_losses: List[Any] = []  # of this iteration: True, or, where the scale is on a GPU, flags there
         self._before_nans: Optional[float] = None  # the scale when steps began to meet nans alone
         self._nans_at_one = False  # and they were still there at scale 1
-        self.last_step: Optional[LastStep] = None
+        self.last_step: Optional[Step] = None
         self.ledger = Ledger()
         self._loss: Union[float, Tensor, None] = None  # the last one, before it was scaled
         self._number, self._round = next(_numbers), 0  # what stamps name: who scaled, in which of its iterations
@@ -198,8 +198,8 @@ class GradScaler:
                     continue
                 if not allow_fp16 and p.grad.dtype == _C.float16:
                     raise ValueError(
-                        f"the gradient of parameter {name_of(optimizer, g, i)}, shape {list(p.shape)}, is float16: unscaling it would lose "
-                        "what scaling saved. Keep the parameters in float32 (leave out model.half()) and let autocast choose float16 for the "
+                        f"the gradient of parameter {Names().of_parameter(optimizer, g, i)}, shape {list(p.shape)}, is float16: unscaling it would "
+                        "lose what scaling saved. Keep the parameters in float32 (leave out model.half()) and let autocast choose float16 for the "
                         "products; or give the optimizer float32 masters, rounding='master', and say GradScaler(fp16_gradients=True)")
                 grads[p.grad.device].append(p.grad)
                 places[p.grad.device].append((g, i))
@@ -222,10 +222,9 @@ class GradScaler:
             if factor != 1.0:
                 _C._scale_all(grads, factor)
             remember(grads, table)
-            flags = make.full((1 if isinstance(self._state, _C.ScalerState) else 2,), 1.0 if _C._bad(table) else 0.0, dtype=_C.float32, device=CPU)
-            if len(flags) == 2:
-                flags[1] = has_infs(table)
-            return flags, table
+            sums = _C._sum_up(table)
+            bad = [float(sums[INFS] + sums[NANS] > 0), float(sums[INFS] > 0)]
+            return make.tensor(bad[:1] if isinstance(self._state, _C.ScalerState) else bad, dtype=_C.float32, device=CPU), table
         flags = make.zeros(2, dtype=_C.float32, device=device)
         if by_scale:
             inverse = make.empty((), dtype=_C.float64, device=device)
@@ -311,8 +310,7 @@ class GradScaler:
         state = self._state
         scale = state.scale_tensor.clone() if isinstance(state, DeviceScale) else self.get_scale()
         found = list(mine["found_inf_per_device"].values())
-        self.last_step = LastStep(optimizer, found, mine["seen"], scale)
-        self.ledger.add(optimizer, scale, self._loss, found, mine["seen"])
+        self.last_step = self.ledger.add(optimizer, scale, self._loss, found, mine["seen"])
 
     def _step_with_closure(self, optimizer: Any, closure: Callable[[], Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
         mine = self._per_optimizer_states[id(optimizer)]

@@ -85,7 +85,7 @@ def _picked(node: Any, scope: _Scope, line: int) -> Any:
 
 def check(script: Script) -> Iterator[Found]:
     """All of them, function by function."""
-    bodies = [n for n in ast.walk(script.tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))] or []
+    bodies = [n for n in ast.walk(script.tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
     inner = {id(n) for b in bodies for n in ast.walk(b)}
     outside = [n for n in ast.walk(script.tree) if id(n) not in inner]
     seen = {id(c.func.value) for c in script.calls if name_of(c.func) in BOUNDS and isinstance(c.func, ast.Attribute)}
@@ -106,8 +106,8 @@ def _one(node: Any, scope: _Scope) -> Iterator[Found]:
             yield ("softmax-by-hand", line, "exp(x) / exp(x).sum() overflows: float16 ends at exp(11), float32 at exp(88)",
                    "write softmax(x), or cross_entropy(x, labels) where its logarithm is wanted")
         elif isinstance(node.op, ast.Sub) and _is_variance(node, scope, line):
-            yield ("variance-by-difference", line, "mean(x^2) - mean(x)^2 cancels, and may be negative, whose square root is nan", "write "
-                   "x.var(correction=0)")
+            yield ("variance-by-difference", line, "mean(x^2) - mean(x)^2 cancels, and may be negative, whose square root is nan",
+                   "write x.var(correction=0)")
         return
     x = scope.call(node, "log")
     if x is not None:
@@ -116,9 +116,8 @@ def _one(node: Any, scope: _Scope) -> Iterator[Found]:
     if root is not None:
         x = scope.resolve(root, line)
         if isinstance(x, ast.Call) and name_of(x.func) == "sum" and ("** 2" in text_of(x) or "square" in text_of(x) or "pow(2)" in text_of(x)):
-            yield ("norm-by-hand", line, "the gradient of sqrt at 0 is infinite, and squares overflow float16 at 256", "write "
-                   "torch.linalg.vector_norm(x), "
-                   "whose gradient at 0 is 0, or add an epsilon under the root")
+            yield ("norm-by-hand", line, "the gradient of sqrt at 0 is infinite, and squares overflow float16 at 256",
+                   "write torch.linalg.vector_norm(x), whose gradient at 0 is 0, or add an epsilon under the root")
 
 
 def _logarithm(x: ast.expr, scope: _Scope, line: int) -> Iterator[Found]:
@@ -165,8 +164,7 @@ def _mask(call: ast.Call) -> Iterator[Found]:
         number = value.value if isinstance(value, ast.Constant) else None
         if isinstance(number, (int, float)) and -1e300 < sign * number < -65504:
             yield ("mask-beyond-half", call.lineno, f"{text_of(a)} is below float16's range and becomes -inf there; a row of such has a "
-                   "softmax of nan",
-                   "write torch.finfo(x.dtype).min, or float('-inf') where no row is masked throughout")
+                   "softmax of nan", "write torch.finfo(x.dtype).min, or float('-inf') where no row is masked throughout")
 
 
 RULES.append(check)

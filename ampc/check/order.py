@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any, Callable, Iterator, List, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Tuple
 
 from .reader import Event, Script, is_off, name_of, text_of
 
@@ -40,38 +40,38 @@ def stepping(script: Script) -> Iterator[Found]:
         divided = {text_of(e.node.args[0]) for e in events if e.kind in ("unscale", "scaler_step") and e.node.args}
         scaled = [e for e in events if e.kind == "scaled_backward"]
         for e in events:
-            if e.kind == "step" and scaled and e.line > scaled[0].line and e.who not in divided and not _other_arm(e, scaled):
+            if e.kind == "step" and scaled and e.line > scaled[0].line and e.who not in divided and not _has_its_own_way(e, scaled):
                 yield ("step-on-scaled-gradients", e.line, f"{e.who}.step() steps on gradients that scaler.scale(...).backward() has multiplied",
                        f"call scaler.step({e.who}), then scaler.update()")
 
 
-def _other_arm(e: Event, scaled: List[Event]) -> bool:
-    """In the else of the if that the scaled backward is in, as scripts with a switch have it."""
-    ifs = dict(e.branches)
-    return all(any(line in ifs and ifs[line] != arm for line, arm in s.branches) for s in scaled) or any(
-        "amp" in script_test or "scaler" in script_test for script_test in _tests_of(e))
+def _has_its_own_way(step: Event, scaled: List[Event]) -> bool:
+    """Runs where no scaled backward does, as in scripts with a switch: in the other arm of an `if`, or in an `if amp:` of its own."""
+    arms, shared = dict(step.branches), {branch for s in scaled for branch in s.branches}
+    elsewhere = all(any(arms.get(line, arm) != arm for line, arm in s.branches) for s in scaled)
+    own = [line for line, arm in step.branches if (line, arm) not in shared]
+    return elsewhere or any("amp" in test or "scaler" in test for test in _tests(step.scope, own))
 
 
-def _tests_of(e: Event) -> List[str]:
-    return [text_of(n.test) for n in ast.walk(e.scope) if isinstance(n, ast.If) and n.lineno in dict(e.branches)]
+def _tests(scope: Any, lines: Iterable[int]) -> List[str]:
+    """What the ifs in these lines ask."""
+    return [text_of(n.test) for n in ast.walk(scope) if isinstance(n, ast.If) and n.lineno in lines]
 
 
 @_rule
 def accumulation(script: Script) -> Iterator[Found]:
     for events in script.scopes().values():
         for step in (e for e in events if e.kind == "scaler_step" and e.branches and e.loops):
-            if not any("%" in t for t in _tests_of(step)):
+            if not any("%" in t for t in _tests(step.scope, dict(step.branches))):
                 continue
             for e in events:
                 outside = e.loops == step.loops and len(e.branches) < len(step.branches)
                 if e.kind == "unscale" and outside:
                     yield ("unscale-before-accumulation", e.line, "scaler.unscale_() is called for every micro-batch, but the step comes "
-                           "after several",
-                           "move it into the branch of scaler.step()")
+                           "after several", "move it into the branch of scaler.step()")
                 elif e.kind == "update" and outside:
                     yield ("mixed-scales", e.line, "scaler.update() is called for every micro-batch and may change the scale between "
-                           "gradients that are "
-                           "added up", "move it into the branch of scaler.step()")
+                           "gradients that are added up", "move it into the branch of scaler.step()")
 
 
 @_rule
@@ -79,16 +79,14 @@ def updating(script: Script) -> Iterator[Found]:
     steps, updates = _uses(script, "scaler_step"), _uses(script, "update")
     if steps and not updates:
         yield ("update-missing", steps[-1].line, "scaler.step() is called and scaler.update() nowhere: the scale never changes, and the "
-               "second step fails",
-               "call scaler.update() after it")
+               "second step fails", "call scaler.update() after it")
     for events in script.scopes().values():
         line = [e for e in events if e.kind in ("scaler_step", "update", "scaled_backward")]
         for a, b, c in zip(line, line[1:], line[2:]):
             same = a.loops == b.loops == c.loops and a.branches == b.branches == c.branches
             if same and [a.kind, b.kind, c.kind] == ["scaler_step", "update", "scaler_step"]:
                 yield ("update-between-steps", b.line, "scaler.update() between two optimizers' steps changes the scale that the second one "
-                       "divides by",
-                       "call it once, after the last step")
+                       "divides by", "call it once, after the last step")
 
 
 @_rule
@@ -98,8 +96,7 @@ def making(script: Script) -> Iterator[Found]:
                      for o in script.events)
         if e.loops and trains:
             yield ("scaler-in-loop", e.line, "a GradScaler is made anew in the loop that trains: it begins at its first scale every time "
-                   "and learns nothing",
-                   "make it once, before the loop")
+                   "and learns nothing", "make it once, before the loop")
 
 
 @_rule
@@ -119,8 +116,7 @@ def closures(script: Script) -> Iterator[Found]:
         body = script.function(given[0].id) if given and isinstance(given[0], ast.Name) else None
         if body is not None and not any(o.kind == "scaled_backward" and o.scope is body for o in script.events):
             yield ("closure-without-scale", e.line, f"the closure {text_of(given[0])} calls backward() without scaler.scale(), and its "
-                   "gradients are divided",
-                   "write scaler.scale(loss).backward() in the closure; in torch, scaler.step() takes none at all")
+                   "gradients are divided", "write scaler.scale(loss).backward() in the closure; in torch, scaler.step() takes none at all")
 
 
 @_rule
@@ -141,7 +137,9 @@ def precision(script: Script) -> Iterator[Found]:
         yield ("scaler-without-fp16", scalers[0].line, "every autocast region is bfloat16, which needs no GradScaler (harmless)", "leave it out")
     for call in script.calls:
         halves = name_of(call.func) == "half" and not call.args and isinstance(call.func, ast.Attribute)
-        if halves and scalers and not _switched(scalers[0].node) and text_of(call.func.value).split(".")[-1] in ("model", "net", "network"):  # type: ignore[attr-defined]
+        if not halves or not scalers or _switched(scalers[0].node):
+            continue
+        if text_of(call.func.value).split(".")[-1] in ("model", "net", "network"):  # type: ignore[attr-defined]
             yield ("half-model-with-scaler", call.lineno, "the model's parameters become float16, whose gradients a GradScaler refuses",
                    "leave .half() out: autocast chooses float16 for the products, and parameters stay float32")
 
@@ -175,9 +173,8 @@ def waiting(script: Script) -> Iterator[Found]:
         training = {e.loops for e in events if e.kind in ("backward", "scaled_backward") and e.loops}
         for e in events:
             if e.kind == "item" and e.loops in training and not e.branches:
-                yield ("item-each-step", e.line, f"{text_of(e.node)} waits for the device in every step", "add up tensors (total += "
-                       "loss.detach()) and call "
-                       ".item() once, after the loop or every so many steps")
+                yield ("item-each-step", e.line, f"{text_of(e.node)} waits for the device in every step",
+                       "add up tensors (total += loss.detach()) and call .item() once, after the loop or every so many steps")
 
 
 @_rule
@@ -194,8 +191,7 @@ def checkpoints(script: Script) -> Iterator[Found]:
             written += " ".join(text_of(n.value) for n in ast.walk(script.tree) if isinstance(n, ast.Assign) and text_of(n.targets[0]) == named.id)
         if "opt" in written and "state_dict" in written:
             yield ("scaler-not-saved", e.line, "the checkpoint holds the optimizer's state and not the scaler's, so a run that is resumed "
-                   "begins at the "
-                   "first scale", "save scaler.state_dict() too, and load it")
+                   "begins at the first scale", "save scaler.state_dict() too, and load it")
 
 
 @_rule

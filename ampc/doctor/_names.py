@@ -1,37 +1,43 @@
-"""Whose a parameter is. Optimizers are given parameters without names, and models are found when a name is wanted: nothing is kept."""
+"""Whose a parameter is. Optimizers are given parameters without names, and models are found when names are wanted: nothing is kept. A
+search goes over all objects of the process, so whoever wants several names makes one ``Names``, which searches once, when first asked."""
 
 from __future__ import annotations
 
 import gc
+from functools import cached_property
 from typing import Any, Dict, List, Optional, Tuple
 
 
-def qualified_name(parameter: Any) -> Optional[str]:
-    """``encoder.layers.2.weight``: its name from the outermost module that is alive and holds it; None where none does."""
-    for module in _modules():
-        for name, p in module.__dict__.get("_parameters", {}).items():
-            if p is parameter:
-                path = module_name(module)
-                return f"{path}.{name}" if path else name
-    return None
+class Names:
+    """The modules that are alive, as they hold each other now."""
 
+    @cached_property
+    def modules(self) -> List[Any]:
+        """All of them."""
+        from ..nn import Module
 
-def module_name(module: Any) -> str:
-    """``encoder.layers.2``: its name from the outermost module that is alive and holds it; '' for one that none holds."""
-    parents: Dict[int, Tuple[Any, str]] = {}
-    for holder in _modules():
-        for name, child in holder.__dict__.get("_modules", {}).items():
-            parents.setdefault(id(child), (holder, name))
-    path, seen = "", set()
-    while id(module) in parents and id(module) not in seen:
-        seen.add(id(module))
-        module, name = parents[id(module)]
-        path = f"{name}.{path}" if path else name
-    return path
+        return [o for o in gc.get_objects() if issubclass(type(o), Module)]  # isinstance would ask objects for their class
 
+    @cached_property
+    def _holders(self) -> Dict[int, Tuple[Any, str]]:
+        """Of modules and parameters by id: the module that holds them, and under what name."""
+        holders: Dict[int, Tuple[Any, str]] = {}
+        for module in self.modules:
+            for kind in ("_modules", "_parameters"):
+                for name, held in module.__dict__.get(kind, {}).items():
+                    holders.setdefault(id(held), (module, name))
+        return holders
 
-def _modules() -> List[Any]:
-    """All that are alive. (isinstance would ask objects for their class.)"""
-    from ..nn import Module
+    def of(self, held: Any) -> Optional[str]:
+        """``encoder.layers.2.weight``: the name of a parameter or module from the outermost module that holds it; None where none does."""
+        path, seen = "", set()
+        while id(held) in self._holders and id(held) not in seen:
+            seen.add(id(held))
+            held, name = self._holders[id(held)]
+            path = f"{name}.{path}" if path else name
+        return path or None
 
-    return [o for o in gc.get_objects() if issubclass(type(o), Module)]
+    def of_parameter(self, optimizer: Any, group: int, i: int) -> str:
+        """A parameter in messages: the name that the optimizer was given, or that a living model has for it, or its place."""
+        own = optimizer.param_groups[group].get("param_names")
+        return str(own[i]) if own else self.of(optimizer.param_groups[group]["params"][i]) or f"{i} (group {group})"

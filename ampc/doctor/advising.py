@@ -226,19 +226,21 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
 
     RuntimeError, with the script's own words, where a run fails or makes no backward pass."""
     import json
+    import os
     import subprocess
     import sys
     import tempfile
 
     rows: Dict[str, Dict[str, Any]] = {}
     for precision in PRECISIONS:
-        with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
-            command = [sys.executable, "-m", "ampc.doctor._trial", out.name, precision, str(steps), script, *args]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trial.json")
+            command = [sys.executable, "-m", "ampc.doctor._trial", path, precision, str(steps), script, *args]
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            text = out.read()
-        if not text:
-            raise RuntimeError(f"advise: {script} in {precision} ended without a backward pass\n{done.stderr.strip()}")
-        rows[precision] = json.loads(text)
+            if not os.path.exists(path):
+                raise RuntimeError(f"advise: {script} in {precision} ended without a backward pass\n{done.stderr.strip()}")
+            with open(path, encoding="utf-8") as out:
+                rows[precision] = json.load(out)
     exact, trials = rows["float32"]["losses"], []
     for precision, row in rows.items():
         away = [abs(a - b) / max(abs(b), 1e-12) for a, b in zip(row["losses"], exact)]

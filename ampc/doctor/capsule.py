@@ -20,6 +20,7 @@ from .. import policy as policies
 from .watch import Doctor
 
 VERSION = 1
+KEYS = ("batch", "rng", "model", "training", "scale", "dtype", "names", "policy", "step", "loss", "cause")  # of a capsule, beside its version
 
 
 def _top_level(function: Any, what: str) -> str:
@@ -103,11 +104,19 @@ class Replayed(NamedTuple):
 
 def read(path: Any) -> Dict[str, Any]:
     """A capsule's content; nothing in it is executed. ValueError for another file."""
+    import pickle
+
     from ..serialization import load
 
-    data = load(path)
+    try:
+        data = load(path)
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        raise ValueError(f"{os.fspath(path)}: not a capsule of ampc.doctor.Capsules ({error})") from None
     if not isinstance(data, dict) or data.get("capsule") != VERSION:
         raise ValueError(f"{os.fspath(path)}: not a capsule of ampc.doctor.Capsules")
+    missing = [key for key in KEYS if key not in data]
+    if missing or set(data["names"]) != {"make_model", "loss_fn"}:
+        raise ValueError(f"{os.fspath(path)}: a capsule that lacks {', '.join(missing) or 'the names of its functions'}")
     return data
 
 

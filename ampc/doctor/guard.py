@@ -10,6 +10,7 @@ import warnings
 from typing import Any, List, NamedTuple, Optional, Set, Tuple
 
 from .. import _C
+from ._names import Names
 
 PLAIN, SCALED, UNSCALED = 2, 4, 8  # bits of states, and faults, as csrc/autograd/stamp.h has them
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
@@ -134,11 +135,9 @@ def params_of(optimizer: Any) -> List[Any]:
 
 
 def _name(optimizer: Any, at: int) -> str:
-    from ..amp._last_step import name_of
-
     for g, group in enumerate(optimizer.param_groups):
         if at < len(group["params"]):
-            return name_of(optimizer, g, at)
+            return Names().of_parameter(optimizer, g, at)
         at -= len(group["params"])
     return "?"
 
@@ -291,10 +290,10 @@ _look = _Look()
 
 def region_begins(dtype: Any) -> None:
     """The outermost autocast region of a thread is entered."""
-    if not _C._cuda_count() and not _C._has_units(dtype):
-        return  # before_region has told of that
     if _look.left <= 0 or _State.mode == "off" or "autocast-without-effect" in _State.ignored:
         return
+    if not _C._cuda_count() and not _C._has_units(dtype):
+        return  # before_region has told of that
     watcher = _C._watch(None)
     _C._watch(watcher)
     if watcher is None:  # else a doctor is at work

@@ -7,14 +7,15 @@ import math
 import statistics
 import weakref
 from collections import deque
-from typing import Any, Deque, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Deque, List, NamedTuple, Optional, Tuple, Union
 
 from .. import _C
 from .._C import Tensor
+from ._names import Names
 
 STEPS = 1000  # that are remembered
 TABLES = 100  # of a GPU's steps that were not asked about; of those before, sums are kept, there
-SQUARES, AMAX, INFS, NANS, SMALL = range(5)  # columns of a table, see _C._look
+SQUARES, AMAX, INFS, NANS, SMALL, FIRST = range(6)  # columns of a table, see _C._look
 
 Seen = List[Tuple[Tensor, list]]  # tables, and the (group, position) of each row's parameter
 
@@ -28,33 +29,26 @@ class Gradient(NamedTuple):
     infs: int
     nans: int
     underflow: float  # the share of its scaled values that lie below float16's normal numbers, 6e-5
-    first_bad: Optional[Tuple[int, ...]]  # index of the first value that is not finite; None: all are, or it was on a GPU
+    first_bad: Optional[Tuple[int, ...]]  # index of the first value that is not finite; None: all are
 
 
 class Step:
     """One ``scaler.step``. On a GPU what is asked first waits for it."""
 
-    __slots__ = ("_bad_index", "_found", "_late", "_loss", "_optimizer", "_scale", "_seen", "_skipped", "_sums", "lr", "number")
+    __slots__ = ("_found", "_late", "_loss", "_lr", "_optimizer", "_scale", "_seen", "_skipped", "_sums", "number")
 
     def __init__(self, number: int, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor],
                  seen: Seen) -> None:
         self.number, self._scale, self._loss = number, scale, loss
-        self.lr = float(optimizer.param_groups[0].get("lr", math.nan))
+        lr = optimizer.param_groups[0].get("lr", math.nan)
+        self._lr = lr.clone() if isinstance(lr, Tensor) else lr
         self._optimizer = weakref.ref(optimizer)
         self._found: List[Tensor] = found
         self._seen: Any = seen  # tables, and, once settled, what they hold of a step that was skipped
         self._late: Any = None  # sums of a step on a GPU, which nobody has waited for
-        self._sums: Optional[Tuple[float, float, float, float, float]] = None
+        self._sums: Optional[Tuple[float, ...]] = None
         self._skipped: Optional[bool] = None
-        self._bad_index: Optional[Tuple[int, Tuple[int, ...]]] = None  # row, index
-        if len(seen) == 1 and not seen[0][0].is_cuda:  # the usual case, in few words: this is a part of every step
-            self._sums, self._found = _C._sum_up(seen[0][0]), []
-            self._skipped = self._sums[INFS] + self._sums[NANS] > 0
-            if self._skipped:
-                self._keep_rows()
-            else:
-                self._seen = None
-        elif not any(f.is_cuda for f in found):
+        if not any(f.is_cuda for f in found):
             self.settle()
 
     def settle(self) -> None:
@@ -62,13 +56,9 @@ class Step:
         if self._late is not None:
             self._settle_late()
         if self._sums is None and self._seen is not None:
-            parts = [_C._sum_up(table.cpu()) for table, _ in self._seen]
-            self._sums = (sum(p[SQUARES] for p in parts), max((p[AMAX] for p in parts), default=0.0), *(sum(p[i] for p in parts) for i in (2, 3, 4)))
+            self._sums = _total([_C._sum_up(table.cpu()) for table, _ in self._seen])
             self._skipped = any(f.item() for f in self._found)
-            if self._skipped:
-                self._keep_rows()
-            else:
-                self._seen = None
+            self._seen = [(table.tolist(), places) for table, places in self._seen] if self._skipped else None
         self._found = []
 
     def shrink(self) -> None:
@@ -77,24 +67,9 @@ class Step:
             self._late, self._seen = [(table.sum(0), table[:, AMAX].max()) for table, _ in self._seen], None
 
     def _settle_late(self) -> None:
-        parts = [(*sums.tolist(), amax.item()) for sums, amax in self._late]
-        self._sums = (sum(p[SQUARES] for p in parts), max((p[-1] for p in parts), default=0.0), *(sum(p[i] for p in parts) for i in (2, 3, 4)))
+        parts = [(sums.tolist(), amax.item()) for sums, amax in self._late]
+        self._sums = _total([(squares, amax, *counts[:-1]) for (squares, _, *counts), amax in parts])
         self._skipped, self._late = any(f.item() for f in self._found), None
-
-    def _keep_rows(self) -> None:
-        self._seen = [(table.tolist(), places) for table, places in self._seen]
-        self._look_for_index()
-
-    def _look_for_index(self) -> None:
-        optimizer, row = self._optimizer(), 0
-        for rows, places in self._seen:
-            for values, (g, i) in zip(rows, places):
-                grad = optimizer.param_groups[g]["params"][i].grad if optimizer is not None and values[INFS] + values[NANS] else None
-                if grad is not None and not grad.is_cuda:
-                    at = int((~grad.detach().isfinite()).flatten().int().argmax())
-                    self._bad_index = row, _unravel(at, tuple(grad.shape))
-                    return
-                row += 1
 
     @property
     def skipped(self) -> bool:
@@ -108,6 +83,11 @@ class Step:
         return self._scale.item() if isinstance(self._scale, Tensor) else self._scale
 
     @property
+    def lr(self) -> float:
+        """The first group's rate; nan where it has none."""
+        return float(self._lr)
+
+    @property
     def loss(self) -> float:
         """The last loss before it was scaled; nan where there was none of one element."""
         return self._loss.item() if isinstance(self._loss, Tensor) else math.nan if self._loss is None else self._loss
@@ -118,7 +98,7 @@ class Step:
 
     @property
     def grad_norm(self) -> float:
-        """The norm of all unscaled gradients, before clipping."""
+        """The norm of all unscaled gradients, before clipping; infinite or nan where one of them is."""
         squares = self._sum(SQUARES)
         return math.sqrt(squares) if squares >= 0 else math.nan
 
@@ -140,32 +120,39 @@ class Step:
     @property
     def gradients(self) -> List[Gradient]:
         """Each parameter's gradient, of a step that was skipped; else, and when the optimizer is gone, []."""
+        return self._gradients(lambda values: True)
+
+    def _gradients(self, wanted: Callable[[List[float]], bool]) -> List[Gradient]:
         self.settle()
-        optimizer, found, row = self._optimizer(), [], 0
-        for rows, places in (self._seen or []) if optimizer is not None else []:
-            for values, place in zip(rows, places):
-                index = self._bad_index[1] if self._bad_index and self._bad_index[0] == row else None
-                found.append(gradient_of(optimizer, place, values, index))
-                row += 1
-        return found
+        optimizer, names = self._optimizer(), Names()
+        if optimizer is None or not self._seen:
+            return []
+        rows = sorted((place, values) for table, places in self._seen for values, place in zip(table, places) if wanted(values))
+        return [gradient_of(optimizer, place, values, names) for place, values in rows]
 
     @property
     def culprit(self) -> Optional[Gradient]:
         """The first parameter, in the optimizer's order, whose gradient was not finite."""
-        return next((g for g in self.gradients if g.infs + g.nans), None)
+        return next(iter(self._gradients(lambda values: values[INFS] + values[NANS] > 0)), None)
 
     def __repr__(self) -> str:
-        end = f", skipped, {self.infs} inf, {self.nans} nan" if self.skipped else ""
+        culprit = self.culprit
+        end = f", skipped, {self.infs} inf, {self.nans} nan" + (f", first in {culprit.name}" if culprit else "") if self.skipped else ""
         return f"Step({self.number}, loss={self.loss:.4g}, scale={self.scale:g}, norm={self.grad_norm:.4g}, lr={self.lr:g}{end})"
 
 
-def gradient_of(optimizer: Any, place: Tuple[int, int], values: List[float], index: Optional[Tuple[int, ...]] = None) -> Gradient:
+def gradient_of(optimizer: Any, place: Tuple[int, int], values: List[float], names: Names) -> Gradient:
     """A row of a pass's table with its parameter's name."""
-    from ..amp._last_step import name_of
-
     p = optimizer.param_groups[place[0]]["params"][place[1]]
-    return Gradient(name_of(optimizer, *place), tuple(p.shape), values[AMAX], int(values[INFS]), int(values[NANS]),
-                    values[SMALL] / max(p.numel(), 1), index)
+    return Gradient(names.of_parameter(optimizer, *place), tuple(p.shape), values[AMAX], int(values[INFS]), int(values[NANS]),
+                    values[SMALL] / max(p.numel(), 1), _unravel(int(values[FIRST]) - 1, tuple(p.shape)) if values[FIRST] else None)
+
+
+def _total(parts: List[Tuple[float, ...]]) -> Tuple[float, ...]:
+    """The sums of several tables; of none, nothing is known."""
+    if not parts:
+        return (math.nan, math.nan, 0.0, 0.0, 0.0)
+    return parts[0] if len(parts) == 1 else tuple(max(column) if i == AMAX else sum(column) for i, column in enumerate(zip(*parts)))
 
 
 def _unravel(at: int, shape: Tuple[int, ...]) -> Tuple[int, ...]:
@@ -184,8 +171,8 @@ class Ledger:
         self.total = 0  # steps, remembered or not
         self.latest: Optional[Tuple[Step, Seen]] = None  # the last step that was applied, so far as that is known, and its tables
 
-    def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: Seen) -> None:
-        """One more step."""
+    def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: Seen) -> Step:
+        """One more step, which is given back."""
         self.total += 1
         step = Step(self.total, optimizer, scale, loss, found, seen)
         self._steps.append(step)
@@ -193,6 +180,7 @@ class Ledger:
             self.latest = step, seen
         if step._sums is None and len(self._steps) > TABLES:
             self._steps[-TABLES - 1].shrink()
+        return step
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -210,7 +198,8 @@ class Ledger:
         optimizer = self.latest[0]._optimizer() if self.latest is not None else None
         if self.latest is None or optimizer is None:
             return []
-        return [gradient_of(optimizer, place, values) for table, places in self.latest[1] for values, place in zip(table.tolist(), places)]
+        names = Names()
+        return [gradient_of(optimizer, place, values, names) for table, places in self.latest[1] for values, place in zip(table.tolist(), places)]
 
     def cause(self, step: Step) -> Tuple[str, str]:
         """Why a step was skipped: 'scale', 'model', 'divergence' or 'none', and a sentence. By the loss, by whether values were
@@ -231,6 +220,12 @@ class Ledger:
             return "divergence", f"gradients overflow after {growth}: lower the learning rate, or clip"
         text = f"the scale of {step.scale:g} was too high for these gradients; it is lowered, and nothing is lost but the step"
         return "scale", text if step.infs else f"{text} (infinities met on their way back and became nan)"
+
+
+def only_nans(tables: List[Tensor]) -> bool:
+    """Whether there were nans and no infinity in what passes saw."""
+    sums = _total([_C._sum_up(table.cpu()) for table in tables])
+    return sums[NANS] > 0 and sums[INFS] == 0
 
 
 def _growth(before: List[Step]) -> str:

@@ -18,6 +18,8 @@ from .._C import Tensor
 from ..doctor import guard
 from .optimizer import Optimizer
 
+_NOT_STATE = ("optimizer", "_seen")  # the second: this process's counts
+
 
 class LRScheduler:
     """Base of the schedulers. A subclass defines ``get_lr()``, a rate for every group at ``self.last_epoch``; and, where the rates
@@ -95,7 +97,7 @@ class LRScheduler:
 
     def state_dict(self) -> Dict[str, Any]:
         """All of it but the optimizer."""
-        return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
+        return {k: v for k, v in self.__dict__.items() if k not in _NOT_STATE}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Continues from a ``state_dict()``."""
@@ -445,7 +447,7 @@ class ChainedScheduler(LRScheduler):
 
 
 def _with_members(s: Any) -> Dict[str, Any]:
-    state = {k: v for k, v in s.__dict__.items() if k not in ("optimizer", "_schedulers")}
+    state = {k: v for k, v in s.__dict__.items() if k not in (*_NOT_STATE, "_schedulers")}
     return {**state, "_schedulers": [member.state_dict() for member in s._schedulers]}
 
 

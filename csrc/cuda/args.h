@@ -296,11 +296,12 @@ typedef struct {
 
 /* What a look at gradients finds, the ledger's row of a tensor: numbers as doubles, so that a table of them is a
  * tensor. All of the unscaled values but `small`: how many of the scaled ones were not 0 but below float16's
- * smallest normal number, where it loses bits. amax is of the finite ones. */
+ * smallest normal number, where it loses bits. amax is of the finite ones. first: the place of the first that is not
+ * finite, counted from 1, or 0. */
 typedef struct {
-    double squares, amax, infs, nans, small;
+    double squares, amax, infs, nans, small, first;
 } ac_gpu_found;
-enum { AC_GPU_FOUND = 5 };
+enum { AC_GPU_FOUND = 6 };
 
 typedef struct {
     const ac_gpu_item *items;

@@ -31,9 +31,10 @@ template <class R> DEV R unscaled(R x, R factor, int dtype) {
 struct Found {
     double squares = 0;
     float amax = 0;
-    int infs = 0, nans = 0, small = 0;
+    int infs = 0, nans = 0, small = 0, first = 0; /* its place in the piece, from 1 */
 
-    template <class R> DEV_METHOD void look(R scaled, R x) {
+    /* i: the value's place in the piece; they come in order */
+    template <class R> DEV_METHOD void look(R scaled, R x, int64_t i) {
         R size = x < 0 ? -x : x, before = scaled < 0 ? -scaled : scaled;
         squares += (double)x * (double)x;
         small += before != 0 && before < (R)0x1p-14;
@@ -41,15 +42,21 @@ struct Found {
         bool finite = x - x == 0;
         infs += !finite && x == x;
         if (finite && (float)size > amax) amax = (float)size;
+        if (!finite && first == 0) first = (int)i + 1;
     }
 };
 
+struct Earlier {
+    DEV_METHOD int operator()(int a, int b) const { return b != 0 && (a == 0 || b < a) ? b : a; }
+};
+
 template <class R>
-DEV void unscale_elements(const ac_gpu_item *it, R factor, int64_t first, int64_t end, bool write, Found *found) {
+DEV void unscale_elements(const ac_gpu_item *it, R factor, int64_t piece, int64_t begin, int64_t end, bool write,
+                          Found *found) {
     ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype};
-    for (int64_t i = first + threadIdx.x; i < end; i += AC_GPU_THREADS) {
+    for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) {
         R scaled = load_real<R>(grad, i), x = unscaled(scaled, factor, grad.dtype);
-        found->look(scaled, x);
+        found->look(scaled, x, i - piece);
         if (write) store_real<R>(grad, i, x);
     }
 }
@@ -62,8 +69,9 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
     constexpr int V = 8;
     Found found;
     double factor = factor_of(it) * inverse_of(a);
+    int64_t piece = begin;
     if (it->grad_dtype == AC_float64) {
-        unscale_elements<double>(it, factor, begin, end, write, &found);
+        unscale_elements<double>(it, factor, piece, begin, end, write, &found);
         return found;
     }
     if (aligned(it->grad)) {
@@ -73,13 +81,13 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
             EACH_OF(V) {
                 float scaled = x[j];
                 x[j] = unscaled(scaled, (float)factor, it->grad_dtype);
-                found.look(scaled, x[j]);
+                found.look(scaled, x[j], i + j - piece);
             }
             if (write) store_run<V>(it->grad, it->grad_dtype, i, x);
         }
         begin += (end - begin) / V * V; /* the rest is the last few elements */
     }
-    unscale_elements<float>(it, (float)factor, begin, end, write, &found);
+    unscale_elements<float>(it, (float)factor, piece, begin, end, write, &found);
     return found;
 }
 
@@ -91,9 +99,10 @@ DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
         int64_t end = begin + AC_GPU_PIECE < it->numel ? begin + AC_GPU_PIECE : it->numel;
         Found found = unscale_piece(a, it, begin, end, write);
         if (write) continue; /* nobody asks what was there */
-        ac_gpu_found all = {block_join(found.squares, Add()), (double)block_join(found.amax, Larger()),
-                            (double)block_join(found.infs, Add()), (double)block_join(found.nans, Add()),
-                            (double)block_join(found.small, Add())};
+        int first = block_join(found.first, Earlier());
+        ac_gpu_found all = {block_join(found.squares, Add()),       (double)block_join(found.amax, Larger()),
+                            (double)block_join(found.infs, Add()),  (double)block_join(found.nans, Add()),
+                            (double)block_join(found.small, Add()), first ? (double)(begin + first) : 0.0};
         if (threadIdx.x != 0) continue;
         if (a.found) a.found[piece] = all;
         if (a.found_inf && all.infs + all.nans > 0) a.found_inf[0] = 1; /* every writer writes the same */
@@ -110,11 +119,12 @@ AC_KERNEL(ac_list_scale, ac_gpu_list) { look_at_pieces(a, true); }
 AC_KERNEL(ac_list_join, ac_gpu_join) {
     for (int64_t t = thread_index(); t < a.n; t += thread_count()) {
         int64_t end = t + 1 < a.n ? a.items[t + 1].first_piece : a.pieces;
-        ac_gpu_found all = {0, 0, 0, 0, 0};
+        ac_gpu_found all = {0, 0, 0, 0, 0, 0};
         for (int64_t piece = a.items[t].first_piece; piece < end; piece++) {
             const ac_gpu_found &one = a.found[piece];
             all.squares += one.squares, all.infs += one.infs, all.nans += one.nans, all.small += one.small;
             if (one.amax > all.amax) all.amax = one.amax;
+            if (all.first == 0) all.first = one.first;
         }
         a.totals[t] = all;
     }

@@ -52,6 +52,9 @@ typedef struct {
 static int64_t phases_of(const direct *c) { return c->q.stride[1] * c->q.stride[2]; }
 static int64_t lines_of_plane(const direct *c) { return c->c_steps * AC_CELLS; }
 
+/* Whether a panel is one row of places, so that the panels of a block lie below each other. */
+static bool goes_down(const direct *c) { return !c->flat && c->row_panels == 1; }
+
 /* Panels of so many rows of places. */
 static int64_t panels_for(const direct *c, int64_t rows) {
     return c->flat ? ac_panels_of((rows - 1) * c->q.size[2] + c->q.out[2]) : rows * c->row_panels;
@@ -302,7 +305,7 @@ static void store_row(const direct *c, const band *b, int64_t o, int64_t row, in
 
 static void store_block(const direct *c, const band *b, const block *k, const float *tiles, int64_t step) {
     int64_t panels = ac_least(k->na, ac_ceil_div(c->outs, AC_LANES) - k->o), place = k->panel * AC_LANES;
-    bool down = !c->flat && c->row_panels == 1;
+    bool down = goes_down(c);
     for (int64_t i = 0; i < panels; i++, tiles += step) {
         int64_t o = (k->o + i) * AC_LANES, n = ac_least(k->nb * AC_LANES, c->q.out[2] - place), width = c->q.size[2];
         if (!down && !c->flat && c->step[4] == 1) store_row(c, b, o, k->row, place, n, tiles);
@@ -329,7 +332,7 @@ typedef struct {
 /* Steps [from, from + steps) of a block. */
 static void add_steps(work *w, const block *k, int64_t from, int64_t steps, float *tiles, int64_t step) {
     const direct *c = w->c;
-    bool down = !c->flat && c->row_panels == 1;
+    bool down = goes_down(c);
     ac_micro_job job = {.steps = steps,
                         .a_next = c->steps * AC_TILE_BYTES,
                         .b_next = (down ? c->q.size[2] : AC_LANES) * CELL,
@@ -357,7 +360,7 @@ static void add_steps(work *w, const block *k, int64_t from, int64_t steps, floa
 /* Every block of places, by steps of k so few that their weights stay where they are fast. */
 static void multiply_steps(work *w, block *k, int64_t from) {
     const direct *c = w->c;
-    bool down = !c->flat && c->row_panels == 1;
+    bool down = goes_down(c);
     int64_t rows = c->flat ? 1 : w->b.rows, panels = c->flat ? panels_for(c, w->b.rows) : c->row_panels;
     int64_t step = rows * panels * AC_TILE_FLOATS, most = c->k.micro->b, steps = ac_least(BLOCK, c->steps - from);
     float *tiles = w->tiles;

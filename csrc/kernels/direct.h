@@ -1,5 +1,6 @@
 /* What the convolutions without columns share (direct.c, direct_weight.c). They are products on the micro-kernels,
- * whose panels are packed from lines: a channel's places in rows, with the padding that windows reach into. */
+ * which read lines: a channel's places in rows, with the padding that windows reach into, as they are in memory or
+ * packed into panels. */
 #ifndef AC_KERNELS_DIRECT_H
 #define AC_KERNELS_DIRECT_H
 

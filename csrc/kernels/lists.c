@@ -46,6 +46,7 @@ int ac_owner_of(const int64_t *first, int n, int64_t piece) {
 static void join(ac_found *all, const ac_found *one) {
     all->squares += one->squares, all->infs += one->infs, all->nans += one->nans, all->small += one->small;
     if (one->amax > all->amax) all->amax = one->amax;
+    if (all->first == 0) all->first = one->first; /* they come in order */
 }
 
 /* 16-bit values are judged as their dtype stores the products: infinite where it overflows. */
@@ -59,14 +60,14 @@ static void look_at_half(const ac_loops *loops, ac_dtype dtype, int64_t n, const
     loops->load[dtype][AC_LANE_F32](n, stored, 1, products);
     loops->look[0](n, products, 1, &after, NULL);
     after.small = before.small;
-    join(found, &after);
+    *found = after;
 }
 
 static bool is_direct(ac_dtype dtype, int64_t stride) {
     return stride == 1 && dtype == ac_lane_dtype(ac_lane_of(dtype));
 }
 
-/* One run of neighbours: looked at, or multiplied. */
+/* One run of neighbours: looked at, or multiplied. `found` comes as zeros, or NULL. */
 static void one_run(const ac_loops *loops, char *data, ac_dtype dtype, int64_t n, int64_t stride, double factor,
                     ac_found *found) {
     double room[AC_TILE];
@@ -93,8 +94,11 @@ static void some_pieces(void *context, int64_t begin, int64_t end) {
             if (run > last - at) run = last - at;
             if (run > AC_TILE && !is_direct(t->dtype, stride)) run = AC_TILE; /* what has buffers */
             char *data = (char *)ac_data(t) + ac_space_offset(&all, at) * ac_itemsize(t->dtype);
+            ac_found one = {0};
             one_run(loops, data, t->dtype, run, stride, c->factors ? c->factors[owner] : c->factor,
-                    c->found ? &c->found[piece] : NULL);
+                    c->found ? &one : NULL);
+            if (one.first > 0) one.first += (double)at;
+            if (c->found) join(&c->found[piece], &one);
         }
     }
 }

@@ -1,5 +1,5 @@
 /* The scaler's run: what values are, once multiplied, and written where `to` is given; counts below float16's normal
- * numbers are of the values as they come. */
+ * numbers are of the values as they come. `found` comes as zeros. */
 
 enum { AHEAD = 1024 }; /* values, fetched before they are read: a page in a row is all that the hardware sees ahead */
 enum { F32_INF = 0x7F800000, F16_NORMAL = 0x38800000 /* 2^-14 */ };
@@ -38,6 +38,7 @@ static void look_for_bad(int64_t n, const float *g, float f, ac_found *found, ui
     for (int64_t i = 0; i < n; i++) {
         uint32_t size = ac_bits(g[i] * f) & 0x7FFFFFFFu;
         found->infs += size == F32_INF, found->nans += size > F32_INF;
+        if (size >= F32_INF && found->first == 0) found->first = (double)(i + 1);
         if (size < F32_INF && size > *top) *top = size;
     }
 }
@@ -83,6 +84,7 @@ static void look_run_f64(int64_t n, const void *from, double factor, ac_found *f
         found->nans += x != x;
         found->infs += size > 0x1.fffffffffffffp1023;
         if (x - x == 0 && size > found->amax) found->amax = size;
+        if (x - x != 0 && found->first == 0) found->first = (double)(i + 1);
         if (out) out[i] = x;
     }
 }

@@ -296,10 +296,10 @@ static int optional_numbers(PyObject *o, int64_t n, ac_dtype dtype, const char *
     return o == Py_None || *at ? 0 : -1;
 }
 
-/* _cuda_look(grads, scale = None, found_inf = None, inverse = None) -> [n, 5]: squares, amax, infs and nans of grads /
- * scale, and how many scaled values were too small for float16's normal numbers. One read of the gradients; 1 / scale
- * goes to `inverse`, a float64; found_inf [2] becomes 1 where something is not finite, and where it is infinite. Nobody
- * waits. */
+/* _cuda_look(grads, scale = None, found_inf = None, inverse = None) -> [n, 6]: squares, amax, infs and nans of grads /
+ * scale, how many scaled values were too small for float16's normal numbers, and the first bad place. One read of the
+ * gradients; 1 / scale goes to `inverse`, a float64; found_inf [2] becomes 1 where something is not finite, and where
+ * it is infinite. Nobody waits. */
 FUNCTION(look) {
     PyObject *list, *scale = Py_None, *found = Py_None, *inverse = Py_None;
     void *scale_at, *found_at, *inverse_at;

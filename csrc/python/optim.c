@@ -241,8 +241,9 @@ static PyObject *step(PyObject *module, PyObject *args) {
     return result;
 }
 
-/* _look(tensors, factor = 1.0) -> a table [n, 5] on the CPU: squares, amax, infs and nans of the tensors times factor,
- * and how many values were too small for float16's normal numbers before; nothing is written. Tensors of the CPU. */
+/* _look(tensors, factor = 1.0) -> a table [n, 6] on the CPU, ac_found's columns: squares, amax, infs and nans of the
+ * tensors times factor, how many values were too small for float16's normal numbers before, and the place of the first
+ * bad one; nothing is written. Tensors of the CPU. */
 static PyObject *look(PyObject *module, PyObject *args) {
     PyObject *list;
     double factor = 1;
@@ -275,18 +276,6 @@ static PyObject *look(PyObject *module, PyObject *args) {
     if (!failed) return ac_wrap(table);
     ac_tensor_clear(&table);
     return ac_raise();
-}
-
-/* _bad(table) -> how many values were not finite */
-static PyObject *bad(PyObject *module, PyObject *o) {
-    double total = 0;
-    (void)module;
-    if (!ac_is_tensor(o) || ac_unwrap(o)->dtype != AC_float64 || !ac_is_contiguous(ac_unwrap(o)) ||
-        ac_device_of(ac_unwrap(o)) != AC_CPU)
-        return PyErr_SetString(PyExc_TypeError, "_bad: expected what _look gave"), NULL;
-    const ac_found *found = ac_data(ac_unwrap(o));
-    for (int64_t i = 0; i < ac_unwrap(o)->shape[0]; i++) total += found[i].infs + found[i].nans;
-    return PyFloat_FromDouble(total);
 }
 
 /* _sum_up(table) -> (squares, largest amax, infs, nans, small values) of all rows */
@@ -336,12 +325,8 @@ static PyObject *pending(PyObject *module, PyObject *unused) {
     return PyLong_FromLongLong(ac_pending);
 }
 
-static PyMethodDef functions[] = {{"_step", step, METH_VARARGS, NULL},
-                                  {"_look", look, METH_VARARGS, NULL},
-                                  {"_bad", bad, METH_O, NULL},
-                                  {"_pending", pending, METH_NOARGS, NULL},
-                                  {"_sum_up", sum_up, METH_O, NULL},
-                                  {"_scale_all", scale_all, METH_VARARGS, NULL},
-                                  {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"_step", step, METH_VARARGS, NULL},           {"_look", look, METH_VARARGS, NULL},
+                                  {"_pending", pending, METH_NOARGS, NULL},      {"_sum_up", sum_up, METH_O, NULL},
+                                  {"_scale_all", scale_all, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 
 int ac_optim_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -18,11 +18,13 @@ static int saw(const ac_seen *s) {
     ac_grad_mode mode = ac_mode;
     PyObject *in = tuple_of(s->in, s->n_in), *out = in ? tuple_of(s->out, s->n_out) : NULL, *done = NULL;
     PyObject *low = s->low == AC_NO_DTYPE ? Py_None : ac_py->dtypes[s->low];
+    PyObject *callee = Py_NewRef(watcher); /* which may put another in its place */
     ac_watching = false, ac_mode.no_grad = true;
     if (out)
-        done = PyObject_CallFunction(watcher, "sOOOOL", ac_ops[s->op].name, in, out, low, s->onto ? Py_True : Py_False,
+        done = PyObject_CallFunction(callee, "sOOOOL", ac_ops[s->op].name, in, out, low, s->onto ? Py_True : Py_False,
                                      (long long)s->nanoseconds);
     ac_watching = watcher != NULL, ac_mode = mode;
+    Py_DECREF(callee);
     Py_XDECREF(in);
     Py_XDECREF(out);
     Py_XDECREF(done);
