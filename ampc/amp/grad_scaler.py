@@ -206,15 +206,15 @@ class GradScaler:
         mine = self._per_optimizer_states[id(optimizer)]
         mine["seen"], mine["flags"], found = [], [], {}
         for device, some in grads.items():
-            flags, table = self._unscale_on(device, some, inv_scale)
+            flags, table, sums = self._unscale_on(device, some, inv_scale)
             found[device] = flags[0]
             mine["flags"].append(flags)
-            mine["seen"].append((table, places[device]))
+            mine["seen"].append((table, places[device], sums))
         return found
 
-    def _unscale_on(self, device: Any, grads: list, inv_scale: Any) -> Tuple[Tensor, Tensor]:
+    def _unscale_on(self, device: Any, grads: list, inv_scale: Any) -> Tuple[Tensor, Tensor, Optional[tuple]]:
         """``inv_scale``: a number (1.0 only looks), or a DeviceScale to divide by. Whether something was not finite and, where the
-        scale is on a GPU, whether infinite, too; and what the pass saw of each."""
+        scale is on a GPU, whether infinite, too; what the pass saw of each; on the CPU also the sums of that."""
         by_scale = isinstance(inv_scale, DeviceScale)
         if device.type == "cpu":
             factor = inv_scale.inverse if by_scale else float(inv_scale)
@@ -223,8 +223,10 @@ class GradScaler:
                 _C._scale_all(grads, factor)
             remember(grads, table)
             sums = _C._sum_up(table)
-            bad = [float(sums[INFS] + sums[NANS] > 0), float(sums[INFS] > 0)]
-            return make.tensor(bad[:1] if isinstance(self._state, _C.ScalerState) else bad, dtype=_C.float32, device=CPU), table
+            flags = make.full((1 if isinstance(self._state, _C.ScalerState) else 2,), sums[INFS] + sums[NANS] > 0, dtype=_C.float32, device=CPU)
+            if len(flags) == 2:
+                flags[1] = sums[INFS] > 0
+            return flags, table, sums
         flags = make.zeros(2, dtype=_C.float32, device=device)
         if by_scale:
             inverse = make.empty((), dtype=_C.float64, device=device)
@@ -235,7 +237,7 @@ class GradScaler:
                 _C._scale_all(grads, float(inv_scale))
             table = _C._cuda_look(grads, None, flags)
         remember(grads, table)
-        return flags, table
+        return flags, table, None
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of the optimizer's parameters by the scale, in place, and looks for
@@ -252,10 +254,10 @@ class GradScaler:
         if mine["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() comes before step(), which was already called for this optimizer")
         on_gpu = isinstance(state, DeviceScale)
-        params = guard.before_unscale(self._number, self._round, 0.0 if on_gpu else state.scale, optimizer)
+        guard.before_unscale(self._number, self._round, 0.0 if on_gpu else state.scale, optimizer)
         inverse = state if on_gpu else state.inverse
         mine["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse, 0.0, self._fp16_gradients)
-        _C._restamp(params, "unscaled")
+        _C._restamp(optimizer.param_groups, "unscaled")
         mine["stage"] = OptState.UNSCALED
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -397,7 +399,7 @@ class GradScaler:
                 state.update([pair for s in stages for pair in s["flags"]], self._bad_losses)
             else:
                 bad = any(v.item() for v in found)
-                self._update_number(state, bad, bad and only_nans([table for s in stages for table, _ in s["seen"]]))
+                self._update_number(state, bad, bad and only_nans([look for s in stages for look in s["seen"]]))
         self._bad_losses, self._connected = [], None
         self._round += 1
         self._per_optimizer_states = defaultdict(_fresh_state)

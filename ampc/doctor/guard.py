@@ -12,7 +12,7 @@ from typing import Any, List, NamedTuple, Optional, Set, Tuple
 from .. import _C
 from ._names import Names
 
-PLAIN, SCALED, UNSCALED = 2, 4, 8  # bits of states, and faults, as csrc/autograd/stamp.h has them
+PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # bits of _stamped; states and faults are those of csrc/autograd/stamp.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -148,10 +148,9 @@ def _times(scale: float) -> str:
 
 def before_clip(params: List[Any], what: str, limit: Optional[float] = None) -> None:
     """Clipping, or a norm, of the parameters' gradients."""
-    found = _C._stamps(params)
-    if found is None or not found[0] & SCALED:
+    if not _C._stamped(params) & SCALED:
         return
-    scale = found[4][3]
+    scale = _C._stamps(params)[4][3]
     text = f"{what} sees gradients that are still multiplied by {_times(scale)}"
     if limit is not None and scale:
         text += f": a limit of {limit:g} holds the true gradients to {limit / scale:.3g}, so training all but stands still"
@@ -170,22 +169,21 @@ def before_norm(t: Any) -> None:
 
 def before_step(optimizer: Any) -> None:
     """A step of the optimizer itself, called by the script or by a scaler."""
-    params = params_of(optimizer)
-    found = _C._stamps(params)
-    if found is None or found[0] & UNSCALED:
+    found = _C._stamped(optimizer.param_groups)
+    if found & UNSCALED:
         return
-    if found[0] & SCALED:
+    if found & SCALED:
         if hasattr(optimizer, "grad_scale"):  # it unscales within its step
             return
-        scale = found[4][3]
+        scale = _C._stamps(optimizer.param_groups)[4][3]
         size = f"{scale:g} times too large" if scale else "too large by the scale"
         report("step-on-scaled-gradients", f"{type(optimizer).__name__}.step() uses gradients that are {size}: the loss went through "
                "scaler.scale(), and nothing has divided them", "call scaler.step(optimizer) and then scaler.update()")
-    elif found[2]:
-        _train_fp16(optimizer, params)
+    elif found & FLOAT16:
+        _train_fp16(params_of(optimizer))
 
 
-def _train_fp16(optimizer: Any, params: List[Any]) -> None:
+def _train_fp16(params: List[Any]) -> None:
     grads = [p.grad.detach() for p in params if p.grad is not None]
     total = sum(g.numel() for g in grads)
     lost = sum(int((g == 0).sum()) for g in grads)
@@ -195,10 +193,9 @@ def _train_fp16(optimizer: Any, params: List[Any]) -> None:
            "dtype=bfloat16, whose range is float32's")
 
 
-def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> List[Any]:
-    """A scaler is about to divide the optimizer's gradients; its parameters."""
-    params = params_of(optimizer)
-    found = _C._stamps(params)
+def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> None:
+    """A scaler is about to divide the optimizer's gradients."""
+    found = _C._stamps(optimizer.param_groups)
     if found is not None:
         states, faults, float16, _, first, faulty = found
         if faults:
@@ -211,16 +208,14 @@ def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> Lis
             if not float16:
                 report("scaler-without-fp16", "nothing here ran in float16, so there is nothing for a GradScaler to save (harmless: it "
                        "scales and divides again)", "leave the scaler out, or pass enabled=False; bfloat16 and float32 need none", once=True)
-    return params
 
 
 def before_unscaled_step(optimizer: Any) -> None:
     """A scaler is about to step on gradients that unscale_() has divided some time ago."""
-    params = params_of(optimizer)
-    found = _C._stamps(params)
-    if found is not None and found[1]:
+    if _C._stamped(optimizer.param_groups) & FAULTS:
+        found = _C._stamps(optimizer.param_groups)
         _mixed(found[1], _name(optimizer, found[5]), found[4])
-        _C._restamp(params, "unscaled")
+        _C._restamp(optimizer.param_groups, "unscaled")
 
 
 def _mixed(faults: int, name: str, first: Any) -> None:

@@ -17,7 +17,7 @@ STEPS = 1000  # that are remembered
 TABLES = 100  # of a GPU's steps that were not asked about; of those before, sums are kept, there
 SQUARES, AMAX, INFS, NANS, SMALL, FIRST = range(6)  # columns of a table, see _C._look
 
-Seen = List[Tuple[Tensor, list]]  # tables, and the (group, position) of each row's parameter
+Seen = List[Tuple[Tensor, list, Optional[tuple]]]  # tables, the (group, position) of each row's parameter, sums where they are known
 
 
 class Gradient(NamedTuple):
@@ -35,7 +35,11 @@ class Gradient(NamedTuple):
 class Step:
     """One ``scaler.step``. On a GPU what is asked first waits for it."""
 
-    __slots__ = ("_found", "_late", "_loss", "_lr", "_optimizer", "_scale", "_seen", "_skipped", "_sums", "number")
+    _found: List[Tensor] = []
+    _seen: Any = None  # tables and places; once settled, the rows and places of a step that was skipped
+    _late: Any = None  # sums of a step on a GPU, which nobody has waited for
+    _sums: Optional[Tuple[float, ...]] = None
+    _skipped: Optional[bool] = None
 
     def __init__(self, number: int, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor],
                  seen: Seen) -> None:
@@ -43,12 +47,11 @@ class Step:
         lr = optimizer.param_groups[0].get("lr", math.nan)
         self._lr = lr.clone() if isinstance(lr, Tensor) else lr
         self._optimizer = weakref.ref(optimizer)
-        self._found: List[Tensor] = found
-        self._seen: Any = seen  # tables, and, once settled, what they hold of a step that was skipped
-        self._late: Any = None  # sums of a step on a GPU, which nobody has waited for
-        self._sums: Optional[Tuple[float, ...]] = None
-        self._skipped: Optional[bool] = None
-        if not any(f.is_cuda for f in found):
+        if len(seen) == 1 and seen[0][2] is not None and not found[0].item():  # the usual one, in few words: it is a part of every step
+            self._sums, self._skipped = seen[0][2], False
+            return
+        self._found, self._seen = found, seen
+        if not any(flag.is_cuda for flag in found):
             self.settle()
 
     def settle(self) -> None:
@@ -56,19 +59,19 @@ class Step:
         if self._late is not None:
             self._settle_late()
         if self._sums is None and self._seen is not None:
-            self._sums = _total([_C._sum_up(table.cpu()) for table, _ in self._seen])
+            self._sums = _total(self._seen)
             self._skipped = any(f.item() for f in self._found)
-            self._seen = [(table.tolist(), places) for table, places in self._seen] if self._skipped else None
+            self._seen = [(table.tolist(), places) for table, places, _ in self._seen] if self._skipped else None
         self._found = []
 
     def shrink(self) -> None:
         """Keeps sums in place of tables, on their GPU, without waiting for it."""
         if self._sums is None and self._seen is not None:
-            self._late, self._seen = [(table.sum(0), table[:, AMAX].max()) for table, _ in self._seen], None
+            self._late, self._seen = [(table.sum(0), table[:, AMAX].max()) for table, *_ in self._seen], None
 
     def _settle_late(self) -> None:
         parts = [(sums.tolist(), amax.item()) for sums, amax in self._late]
-        self._sums = _total([(squares, amax, *counts[:-1]) for (squares, _, *counts), amax in parts])
+        self._sums = _join([(squares, amax, *counts[:-1]) for (squares, _, *counts), amax in parts])
         self._skipped, self._late = any(f.item() for f in self._found), None
 
     @property
@@ -148,11 +151,16 @@ def gradient_of(optimizer: Any, place: Tuple[int, int], values: List[float], nam
                     values[SMALL] / max(p.numel(), 1), _unravel(int(values[FIRST]) - 1, tuple(p.shape)) if values[FIRST] else None)
 
 
-def _total(parts: List[Tuple[float, ...]]) -> Tuple[float, ...]:
-    """The sums of several tables; of none, nothing is known."""
-    if not parts:
+def _total(seen: Seen) -> Tuple[float, ...]:
+    """The sums of all tables, which are waited for."""
+    return _join([_C._sum_up(table.cpu()) if sums is None else sums for table, _, sums in seen])
+
+
+def _join(sums: List[Tuple[float, ...]]) -> Tuple[float, ...]:
+    """Of none nothing is known."""
+    if not sums:
         return (math.nan, math.nan, 0.0, 0.0, 0.0)
-    return parts[0] if len(parts) == 1 else tuple(max(column) if i == AMAX else sum(column) for i, column in enumerate(zip(*parts)))
+    return sums[0] if len(sums) == 1 else tuple(max(column) if i == AMAX else sum(column) for i, column in enumerate(zip(*sums)))
 
 
 def _unravel(at: int, shape: Tuple[int, ...]) -> Tuple[int, ...]:
@@ -199,7 +207,7 @@ class Ledger:
         if self.latest is None or optimizer is None:
             return []
         names = Names()
-        return [gradient_of(optimizer, place, values, names) for table, places in self.latest[1] for values, place in zip(table.tolist(), places)]
+        return [gradient_of(optimizer, place, values, names) for table, places, _ in self.latest[1] for values, place in zip(table.tolist(), places)]
 
     def cause(self, step: Step) -> Tuple[str, str]:
         """Why a step was skipped: 'scale', 'model', 'divergence' or 'none', and a sentence. By the loss, by whether values were
@@ -222,9 +230,9 @@ class Ledger:
         return "scale", text if step.infs else f"{text} (infinities met on their way back and became nan)"
 
 
-def only_nans(tables: List[Tensor]) -> bool:
+def only_nans(seen: Seen) -> bool:
     """Whether there were nans and no infinity in what passes saw."""
-    sums = _total([_C._sum_up(table.cpu()) for table in tables])
+    sums = _total(seen)
     return sums[NANS] > 0 and sums[INFS] == 0
 
 

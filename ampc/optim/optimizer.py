@@ -129,7 +129,7 @@ class Optimizer:
                     if not self._zero_along:
                         g.detach_().zero_()
                 if zero_grad:
-                    _C._restamp(guard.params_of(self), "none")
+                    _C._restamp(self.param_groups, "none")
         finally:
             self._zero_along = False
         for hook in list(self._post_hooks.values()):

@@ -171,8 +171,9 @@ static int intern_words(void) {
     struct {
         PyObject **to;
         const char *word;
-    } words[] = {{&ac_py->out, "out"}, {&ac_py->input, "input"},       {&ac_py->axis, "axis"},
-                 {&ac_py->dim, "dim"}, {&ac_py->keepdims, "keepdims"}, {&ac_py->keepdim, "keepdim"}};
+    } words[] = {{&ac_py->out, "out"},      {&ac_py->input, "input"},       {&ac_py->axis, "axis"},
+                 {&ac_py->dim, "dim"},      {&ac_py->keepdims, "keepdims"}, {&ac_py->keepdim, "keepdim"},
+                 {&ac_py->params, "params"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!(*words[i].to = PyUnicode_InternFromString(words[i].word))) return -1;
     return 0;

@@ -26,13 +26,13 @@ typedef struct {
 typedef struct {
     PyTypeObject *tensor, *dtype, *function, *node, *scaler;
     PyObject *dtypes[AC_N_DTYPES];
-    PyObject *names[AC_N_OPS][AC_MAX_PARAMS];                /* interned */
-    PyTypeObject *results[AC_N_OPS];                         /* struct sequences of rows with several results */
-    PyObject *out, *input, *axis, *dim, *keepdims, *keepdim; /* interned words */
-    PyObject *size_type;                                     /* ampc.Size, given by Python */
-    PyObject *out_of_memory;                                 /* ampc.OutOfMemoryError */
-    PyObject *linalg_error;                                  /* ampc.linalg.LinAlgError */
-    PyObject *functions;                                     /* name -> function, also for pickling */
+    PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
+    PyTypeObject *results[AC_N_OPS];          /* struct sequences of rows with several results */
+    PyObject *out, *input, *axis, *dim, *keepdims, *keepdim, *params; /* interned words */
+    PyObject *size_type;                                              /* ampc.Size, given by Python */
+    PyObject *out_of_memory;                                          /* ampc.OutOfMemoryError */
+    PyObject *linalg_error;                                           /* ampc.linalg.LinAlgError */
+    PyObject *functions;                                              /* name -> function, also for pickling */
 } ac_py_state;
 
 /* The one module's state: the core's hooks are called without it. Borrowed. */
