@@ -121,6 +121,14 @@ def _categories() -> Dict[str, int]:
     return _table
 
 
+def known(op: str) -> bool:
+    """Whether there is such an operator."""
+    try:
+        return bool(_rows(op, "keep"))
+    except ValueError:
+        return False
+
+
 def _rows(op: str, category: str) -> List[str]:
     """The rows that a name stands for."""
     if category not in CATEGORIES:

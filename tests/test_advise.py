@@ -37,7 +37,10 @@ def test_it_measures_and_puts_everything_back():
     assert all(t.seconds > 0 and t.peak_bytes > 0 and len(t.losses) >= 4 for t in (base, low, half))
     assert low.losses[0] == pytest.approx(base.losses[0], rel=2e-2) and 5 < half.room < 20 and low.room > 100
     assert list(found.underflow) == [1.0, 256.0, 65536.0, 2.0**24] and found.underflow[1.0] >= found.underflow[65536.0]
+    worst = found.operators["bfloat16"][0]
+    assert worst.op == "linear" and 1e-3 < worst.error < 2e-2 and {e.backward_of for e in found.operators["float16"]} > {"", "linear"}
     text = str(found)
+    assert "least exact in bfloat16:" in text and str(worst) in text
     assert found.verdict in text and "bfloat16" in text and "<pre>" in found._repr_html_()
 
 
@@ -46,7 +49,7 @@ def test_kinds_of_batches_and_bad_calls():
     opt = torch.optim.SGD(net.parameters(), lr=0.1)
     x = torch.randn(3, 4)
     for batch in (x, [x], {"input": x}):
-        assert len(doctor.advise(net, batch, lambda out: out.square().mean(), opt, steps=2).trials) == 3
+        assert len(doctor.advise(net, batch, lambda out: out.square().mean(), opt, steps=2).trials) == (4 if ON_GPU else 3)
     with pytest.raises(ValueError, match="2 or more"):
         doctor.advise(net, x, lambda out: out.mean(), opt, steps=1)
     with pytest.raises(RuntimeError):
@@ -69,7 +72,7 @@ def trial(precision, seconds=1.0, peak=100, error=0.0, losses=(1.0, 0.9), skippe
 
 
 def advice(*trials, amax=1e-3):
-    return Advice(list(trials), {1.0: 0.1}, amax, "a machine", "")
+    return Advice(list(trials), {1.0: 0.1}, amax, "a machine", "", {})
 
 
 def test_how_it_chooses():
@@ -132,6 +135,7 @@ def test_a_script_is_run_in_each_precision(tmp_path):
     base, low, half = (found.trials[p] for p in ("float32", "bfloat16", "float16"))
     assert all(len(t.losses) == 7 for t in (base, low, half)) and base.gradient_error == 0 and 1e-5 < low.gradient_error < 0.1
     assert half.skipped > 0 and half.final_scale < 2.0**40 and "skipped" in found.history  # what the script's own scaler met
+    assert 5 < half.room < 20 and low.room > 100 and {e.op for e in found.operators["float16"]} >= {"linear", "relu"}
     assert set(found.underflow) == {1.0, 256.0, 65536.0, 2.0**24} and 0 < found.amax < 100
     done = command("--steps", "3", str(path), "64")
     assert done.returncode == 0 and "losses off" in done.stdout and "not reached" not in done.stdout + done.stderr

@@ -156,6 +156,20 @@ def test_it_warns_once_a_place_with_the_line_and_stops_when_asked():
     assert torch.log(torch.zeros(1)).item() == -math.inf  # nobody watches any more
 
 
+def test_clipping_what_the_scale_overflowed_is_no_matter_of_the_data():
+    p = torch.nn.Linear(4, 4)
+    opt, scaler = torch.optim.SGD(p.parameters(), lr=0.1), torch.amp.GradScaler(KIND, init_scale=2.0**40)
+    with doctor() as d:
+        with torch.autocast(KIND, dtype=torch.float16):
+            loss = p(torch.ones(2, 4)).sum()
+        scaler.scale(loss).backward()
+        scaler.unscale_(opt)
+        torch.nn.utils.clip_grad_norm_(p.parameters(), 1.0)
+        scaler.step(opt)
+        scaler.update()
+    assert scaler.last_step.skipped and {f.cause for f in d.findings} == {"scale"}
+
+
 def test_watching_changes_nothing():
     def train(look):
         torch.manual_seed(0)

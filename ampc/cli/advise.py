@@ -9,10 +9,11 @@ from typing import Any
 
 def add_advise(commands: Any) -> None:
     """Adds the subcommand."""
-    parser = commands.add_parser("advise", help="run some steps of a script in float32, bfloat16 and float16, and say which to use",
-                                 description="Runs a PyTorch or ampc script three times, for so many backward passes each, and compares time, peak "
+    parser = commands.add_parser("advise", help="run some steps of a script in float32, tf32, bfloat16 and float16, and say which to use",
+                                 description="Runs a PyTorch or ampc script in each, for so many backward passes, and compares time, peak "
                                  "memory and losses. Exits with 0, or 1 where a run fails.")
     parser.add_argument("--steps", type=int, default=20, help="backward passes in each precision (20)")
+    parser.add_argument("--policy", metavar="FILE", help="write the operators to keep in float32, where there are some, for autocast(policy=...)")
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     parser.set_defaults(run=_advise)
@@ -25,8 +26,11 @@ def _advise(args: argparse.Namespace) -> int:
         print("ampc advise: --steps must be 2 or more", file=sys.stderr)
         return 2
     try:
-        print(advise_script(args.script, args.args, args.steps))
-    except RuntimeError as error:
+        advice = advise_script(args.script, args.args, args.steps)
+        print(advice)
+        if args.policy and advice.policy is not None:
+            advice.policy.save(args.policy)
+    except (OSError, RuntimeError) as error:
         print(f"ampc advise: {error}", file=sys.stderr)
         return 1
     return 0

@@ -14,6 +14,7 @@ from ampc.amp import autocast_mode, grad_scaler
 
 from . import guard
 from .advising import SCALES, _hardware, _lost
+from .shadow import HALVES, Shadow
 
 
 class _Enough(BaseException):
@@ -31,7 +32,8 @@ class _Notes:
         self.underflow: Dict[float, float] = {}
         self.amax = 0.0
         self.scalers: List[Any] = []
-        self.kind = "cpu"
+        self.kind = "cuda" if ampc.cuda.is_available() else "cpu"
+        self.shadow = Shadow()  # of the second step, from the first's backward on
 
     def backward(self, loss: Any) -> None:
         """A backward pass begins, and with it a step."""
@@ -41,7 +43,10 @@ class _Notes:
         self.losses.append(value.item() if value.numel() == 1 else math.nan)
         self.scaled = None
         self.begins.append(time.perf_counter())
+        if len(self.begins) == 1:
+            self.shadow.__enter__()
         if len(self.begins) == 2:
+            self.shadow.__exit__()
             ampc.cuda.reset_peak_memory_stats()
 
     def first_step(self, optimizer: Any) -> None:
@@ -58,21 +63,24 @@ class _Notes:
         """For the parent."""
         took = [b - a for a, b in zip(self.begins, self.begins[1:])]
         used = sorted((s for s in self.scalers if s.ledger.total), key=lambda s: s.ledger.total)[-1:]
-        return {"losses": self.losses, "seconds": statistics.median(took[len(took) // 2:]) if took else math.nan, "underflow": self.underflow,
-                "peak_bytes": ampc.cuda.max_memory_allocated(), "amax": self.amax, "hardware": _hardware(self.kind),
+        return {"losses": self.losses, "seconds": statistics.median(took[len(took) // 2:]) if took else math.nan,
+                "peak_bytes": ampc.cuda.max_memory_allocated(), "underflow": self.underflow, "amax": self.amax,
+                "operators": self.shadow.operators, "kind": self.kind, "hardware": _hardware(self.kind),
                 "skipped": sum(len(s.ledger.skipped) for s in used), "scale": used[0].get_scale() if used else 1.0,
                 "history": str(used[0].report()) if used else ""}
 
 
 def _prepare(notes: _Notes, has_regions: bool) -> None:
-    dtype = getattr(ampc, notes.precision)
+    dtype = getattr(ampc, notes.precision) if notes.precision in HALVES else None
+    ampc.set_float32_matmul_precision("high" if notes.precision == "tf32" else "highest")
+    ampc.set_float32_matmul_precision = lambda precision: None  # not for the script to say
     begin, scale, backward, make = (autocast_mode.autocast.__init__, grad_scaler.GradScaler.scale, ampc.Tensor.backward,
                                     grad_scaler.GradScaler.__init__)
 
     def region(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
-        self._enabled = self._enabled and notes.precision != "float32"
-        self.fast_dtype = self.fast_dtype if notes.precision == "float32" else dtype
+        self._enabled = self._enabled and dtype is not None
+        self.fast_dtype = dtype or self.fast_dtype
 
     def scaled(self: Any, outputs: Any) -> Any:
         notes.scaled = outputs.detach() if isinstance(outputs, ampc.Tensor) else None
@@ -91,7 +99,7 @@ def _prepare(notes: _Notes, has_regions: bool) -> None:
     ampc.Tensor.backward = start  # type: ignore[method-assign]
     guard.off()
     guard.before_step = notes.first_step
-    if not has_regions and notes.precision != "float32":
+    if not has_regions and dtype is not None:
         ampc.autocast("cuda" if ampc.cuda.is_available() else "cpu").__enter__()
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import html
 import math
 import statistics
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .. import _C, cuda
 from .. import _creation as make
 from .. import policy as policies
-from .watch import Doctor
+from .._settings import get_float32_matmul_precision, set_float32_matmul_precision
+from .shadow import HALVES, OperatorError, Shadow
 
-PRECISIONS = ("float32", "bfloat16", "float16")
 SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
 LEAST_SECONDS = 0.1  # of steps in each precision, where they are short
 WORTH = 0.95  # of float32's time, or of its memory, that mixed precision must stay below to pay
@@ -36,16 +37,20 @@ class Trial(NamedTuple):
 
 
 class Advice:
-    """What ``advise`` found: ``trials``, ``underflow`` (scale -> share of the gradients' values that float16 would lose), and what to do:
-    ``precision``, ``init_scale``, ``policy``."""
+    """What ``advise`` found: ``trials``, ``underflow`` (scale -> share of the gradients' values that float16 would lose), ``operators``
+    (precision -> what each did to its values, the least exact first), and what to do: ``precision``, ``init_scale``, ``policy``."""
 
     def __init__(self, trials: List[Trial], underflow: Dict[float, float], amax: float, hardware: str, history: str,
-                 error_of: str = "gradients") -> None:
-        self.error_of = error_of
+                 operators: Dict[str, List[OperatorError]], error_of: str = "gradients") -> None:
+        self.error_of, self.operators = error_of, operators
         self.trials, self.underflow, self.amax, self.hardware, self.history = {t.precision: t for t in trials}, underflow, amax, hardware, history
         self.policy: Optional[policies.CastPolicy] = None
         self.precision = self._choose()
         self.init_scale = self._scale() if self.precision == "float16" else 1.0
+
+    @property
+    def _others(self) -> List[str]:
+        return [p for p in self.trials if p != "float32"]
 
     def _pays(self, precision: str) -> bool:
         t, base = self.trials[precision], self.trials["float32"]
@@ -56,7 +61,7 @@ class Advice:
         return all(math.isfinite(loss) for loss in t.losses) and t.skipped < len(t.losses) and t.gradient_error < 10 * TOLERANCE
 
     def _choose(self) -> str:
-        fit = [p for p in PRECISIONS[1:] if self._pays(p) and self._sound(p)]
+        fit = [p for p in self._others if self._pays(p) and self._sound(p)]
         return min(fit, key=lambda p: self.trials[p].seconds) if fit else "float32"
 
     def _scale(self) -> float:
@@ -70,7 +75,7 @@ class Advice:
         """In a sentence or two."""
         base = self.trials["float32"]
         if self.precision == "float32":
-            unsound = [p for p in PRECISIONS[1:] if self._pays(p) and not self._sound(p)]
+            unsound = [p for p in self._others if self._pays(p) and not self._sound(p)]
             if unsound:
                 return (f"Stay in float32: {' and '.join(unsound)} would pay, but their losses or gradients are too far off (see below); "
                         "try doctor.bisect.")
@@ -78,6 +83,8 @@ class Advice:
         t = self.trials[self.precision]
         text = (f"Use {self.precision}: a step takes {t.seconds / base.seconds:.2f} of float32's time and "
                 f"{t.peak_bytes / max(base.peak_bytes, 1):.2f} of its memory; {self.error_of} differ by {100 * t.gradient_error:.2g} %.")
+        if self.precision == "tf32":
+            text += " Write set_float32_matmul_precision('high')."
         if self.precision == "float16":
             text += f" Use a GradScaler(init_scale={self.init_scale:g})."
         return text + (f" Keep {', '.join(self.policy.operators)} in float32 (advice.policy)." if self.policy is not None else "")
@@ -93,6 +100,8 @@ class Advice:
             lines.append(f"{t.precision:<10}{numbers}{error:>16}{t.skipped:>9}{room:>17}")
         shares = ", ".join(f"{100 * share:.2g} % at a scale of {scale:g}" for scale, share in self.underflow.items())
         lines.append(f"of the gradients' values float16 would make 0: {shares}; the largest is {self.amax:.3g}")
+        for p in HALVES:
+            lines += [f"least exact in {p}:", *(f"  {e}" for e in self.operators[p][:3])] if self.operators.get(p) else []
         return "\n".join([*lines, *([self.history] if self.history else [])])
 
     def _repr_html_(self) -> str:
@@ -119,27 +128,26 @@ class _Bench:
     def loss(self, precision: str) -> Any:
         from ..amp.autocast_mode import autocast
 
-        dtype = _C.bfloat16 if precision == "float32" else getattr(_C, precision)
-        with autocast(self.kind, dtype=dtype, enabled=precision != "float32"):
+        dtype = getattr(_C, precision) if precision in HALVES else _C.bfloat16
+        with autocast(self.kind, dtype=dtype, enabled=precision in HALVES):
             return _loss(self.model, self.batch, self.loss_fn)
 
-    def gradients(self, precision: str) -> Tuple[List[Any], float, float]:
-        """The first step's, unscaled, in float64; and, of a float16 or bfloat16 forward pass, the largest magnitude made in it and its room."""
+    def gradients(self, precision: str) -> Tuple[List[Any], List[OperatorError]]:
+        """The first step's, unscaled, in float64, and what its operators did in 16 bits."""
         self.restore()
         scale = 2.0**8 if precision == "float16" else 1.0
-        with Doctor() as d:
-            loss = self.loss(precision)
-        (loss * scale).backward()
-        grads = [p.grad.detach().double() / scale for p in self.model.parameters() if p.grad is not None]
-        own = [amax for (_, _, dtype), amax in d.margins.items() if dtype == precision]
-        largest = max(own, default=math.nan)
-        limit = 65504.0 if precision == "float16" else 3.39e38
-        return grads, largest, math.log2(limit / largest) if largest > 0 and math.isfinite(largest) else math.nan
+        with Shadow() as shadow:
+            (self.loss(precision) * scale).backward()
+        return [p.grad.detach().double() / scale for p in self.model.parameters() if p.grad is not None], shadow.operators
 
-    def trial(self, precision: str, exact: Optional[List[Any]]) -> Tuple[Trial, List[Any]]:
+    def trial(self, precision: str, exact: Optional[List[Any]]) -> Tuple[Trial, List[Any], List[OperatorError]]:
+        with _tf32(precision == "tf32"):
+            return self._trial(precision, exact)
+
+    def _trial(self, precision: str, exact: Optional[List[Any]]) -> Tuple[Trial, List[Any], List[OperatorError]]:
         from ..amp import GradScaler
 
-        grads, largest, room = self.gradients(precision)
+        grads, operators = self.gradients(precision)
         self.restore()
         scaler = GradScaler(self.kind, enabled=precision == "float16")
         seconds: List[float] = []
@@ -159,7 +167,30 @@ class _Bench:
             skipped += bool(scaler.last_step and scaler.last_step.skipped)
         error = 0.0 if exact is None else _error(grads, exact)
         median = statistics.median(seconds[len(seconds) // 2:])
-        return Trial(precision, median, cuda.max_memory_allocated(), losses, error, skipped, scaler.get_scale(), largest, room), grads
+        return Trial(precision, median, cuda.max_memory_allocated(), losses, error, skipped, scaler.get_scale(), *margin(operators)), grads, operators
+
+
+def margin(operators: List[OperatorError]) -> Tuple[float, float]:
+    """The largest magnitude that a forward pass has made, and its room; nan of none."""
+    forward = [e for e in operators if not e.backward_of]
+    nearest = min(forward, key=lambda e: e.room if e.amax > 0 else math.inf, default=None)
+    return (nearest.amax, nearest.room) if nearest is not None else (math.nan, math.nan)
+
+
+@contextlib.contextmanager
+def _tf32(on: bool) -> Iterator[None]:
+    """Float32 products in tf32, or in float32."""
+    before = get_float32_matmul_precision()
+    set_float32_matmul_precision("high" if on else "highest")
+    try:
+        yield
+    finally:
+        set_float32_matmul_precision(before)
+
+
+def precisions(kind: str) -> List[str]:
+    """What there is to compare on a device."""
+    return ["float32", *(["tf32"] if kind == "cuda" and cuda.is_tf32_supported() else []), "bfloat16", "float16"]
 
 
 def _loss(model: Any, batch: Any, loss_fn: Callable[..., Any]) -> Any:
@@ -186,13 +217,13 @@ def _lost(grads: List[Any], scale: float) -> float:
 def _hardware(kind: str) -> str:
     if kind == "cuda":
         return f"{cuda.get_device_name()}, tensor cores for both"
-    units = [p for p in PRECISIONS[1:] if _C._has_units(getattr(_C, p))]
+    units = [p for p in HALVES if _C._has_units(getattr(_C, p))]
     return f"the CPU ({_C._build_info()['cpu_features']}), with units for {' and '.join(units) if units else 'neither 16-bit format'}"
 
 
 def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, *, steps: int = 5, scaler: Any = None) -> Advice:
     """Runs ``steps`` steps (more where they are short) of the model in float32, bfloat16 and float16 (with a GradScaler), and says what
-    to use. The model, the optimizer and the random numbers are put back.
+    to use; on a GPU that has it, in tf32, too. The model, the optimizer and the random numbers are put back.
 
     Args:
         batch: (inputs..., target) for ``loss_fn(model(*inputs), target)``; a dict for ``loss_fn(model(**batch))``; one Tensor for
@@ -207,12 +238,13 @@ def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, 
     bench = _Bench(model, batch, loss_fn, optimizer, steps)
     mode, guard._State.mode = guard._State.mode, "off"  # its own steps are no misuse
     try:
-        base, exact = bench.trial("float32", None)
-        trials = [base, *(bench.trial(p, exact)[0] for p in PRECISIONS[1:])]
+        base, exact, _ = bench.trial("float32", None)
+        others = {p: bench.trial(p, exact) for p in precisions(bench.kind)[1:]}
         amax = max((g.abs().max().item() for g in exact if g.numel()), default=0.0)
-        found = Advice(trials, {s: _lost(exact, s) for s in SCALES}, amax, _hardware(bench.kind), str(scaler.report()) if scaler is not None else "")
+        found = Advice([base, *(trial for trial, _, _ in others.values())], {s: _lost(exact, s) for s in SCALES}, amax, _hardware(bench.kind),
+                       str(scaler.report()) if scaler is not None else "", {p: operators for p, (_, _, operators) in others.items()})
         chosen = found.trials[found.precision]
-        if found.precision != "float32" and chosen.gradient_error > TOLERANCE:
+        if found.precision in HALVES and chosen.gradient_error > TOLERANCE:
             found.policy = _mend(bench, found.precision)
     finally:
         guard._State.mode = mode
@@ -231,8 +263,7 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
     import sys
     import tempfile
 
-    rows: Dict[str, Dict[str, Any]] = {}
-    for precision in PRECISIONS:
+    def run(precision: str) -> Dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trial.json")
             command = [sys.executable, "-m", "ampc.doctor._trial", path, precision, str(steps), script, *args]
@@ -240,14 +271,29 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
             if not os.path.exists(path):
                 raise RuntimeError(f"advise: {script} in {precision} ended without a backward pass\n{done.stderr.strip()}")
             with open(path, encoding="utf-8") as out:
-                rows[precision] = json.load(out)
-    exact, trials = rows["float32"]["losses"], []
+                return dict(json.load(out))
+
+    base = run("float32")
+    rows = {"float32": base, **{p: run(p) for p in precisions(base["kind"])[1:]}}
+    operators = {p: [OperatorError(e[0], (e[1][0], e[1][1]), *e[2:]) for e in row["operators"]] for p, row in rows.items()}
+    trials = []
     for precision, row in rows.items():
-        away = [abs(a - b) / max(abs(b), 1e-12) for a, b in zip(row["losses"], exact)]
+        away = [abs(a - b) / max(abs(b), 1e-12) for a, b in zip(row["losses"], base["losses"])]
         error = max(away) if away and all(math.isfinite(a) for a in away) else math.nan
-        trials.append(Trial(precision, row["seconds"], row["peak_bytes"], row["losses"], error, row["skipped"], row["scale"], math.nan, math.nan))
-    base = rows["float32"]
-    return Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"], rows["float16"]["history"], "losses")
+        trials.append(Trial(precision, row["seconds"], row["peak_bytes"], row["losses"], error, row["skipped"], row["scale"],
+                            *margin(operators[precision])))
+    found = Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"], rows["float16"]["history"],
+                   operators, "losses")
+    if found.precision in HALVES:
+        found.policy = _keeping(operators[found.precision])
+    return found
+
+
+def _keeping(operators: List[OperatorError]) -> Optional[policies.CastPolicy]:
+    """Float32 for operators that are too far off, or less than a doubling from their format's end."""
+    names = {e.backward_of or e.op for e in operators if e.error > TOLERANCE or e.room < 1}
+    known = [name for name in sorted(names) if policies.known(name)]
+    return policies.CastPolicy("advised", operators=dict.fromkeys(known, "float32")) if known else None
 
 
 def _mend(bench: _Bench, precision: str) -> Optional[policies.CastPolicy]:

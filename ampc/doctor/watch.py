@@ -17,7 +17,8 @@ Place = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
 COPIES = {"clone", "contiguous"}  # of no interest on the way on
-_OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), part) + os.sep for part in ("amp", "doctor", "optim"))
+_OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # who work on gradients, not on the model's values
+             for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py")))
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
 
 
@@ -99,8 +100,8 @@ class Finding:
             lines.append(f"  forward was at {self.backward_of[1][0]}:{self.backward_of[1][1]}")
         lines += [f"  input {i}: {r}" for i, r in enumerate(self.inputs)]
         limit = _limit(self.dtype)
-        lines += [f"  input {i} is beyond what {self.dtype} holds "
-            "already" for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
+        beyond = [i for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
+        lines += [f"  input {i} is beyond what {self.dtype} holds already" for i in beyond]
         lines.append(f"  its result is {self.dtype}, which ends at {limit:.4g}: {self.chosen}")
         if self.cause == "scale":
             lines.append(f"  while the loss was multiplied by {self.scale:g}: the scaler skips the step and lowers the scale; nothing is lost")
@@ -108,6 +109,11 @@ class Finding:
             lines.append("  from there: " + " -> ".join(f"{op} (line {at[1]})" for op, at in self.chain))
         lines.append(f"  instead: {self.advice}")
         return "\n".join(lines)
+
+
+def is_own(frame: Any) -> bool:
+    """Whether a scaler, an optimizer or a doctor is at work there."""
+    return frame.f_code.co_filename.startswith(_OWN)
 
 
 def _text(dtype: Any) -> str:
@@ -160,7 +166,7 @@ class Doctor:
         if len(self._made) > 100_000:
             self._made.clear()
             self._places.clear()
-        if sys._getframe(1).f_code.co_filename.startswith(_OWN):  # a scaler or an optimizer at work
+        if is_own(sys._getframe(1)):
             return
         running, place = _C._running(), guard.users_place()
         addresses = tuple(_C._address(t) for t in inputs if t is not None)

@@ -205,13 +205,13 @@ static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, i
     if (!ac_watching) return run_and_record(op, in, low, n_in, attrs, out, plan);
     int64_t begin = nanoseconds(), dtype = plan && plan->low ? (int64_t)plan->compute : AC_NO_DTYPE;
     AC_TRY(run_and_record(op, in, low, n_in, attrs, out, plan));
-    int failed = ac_watch(&(ac_seen){op, low, out, n_in, ac_ops[op].n_out, dtype, false, nanoseconds() - begin});
+    int failed = ac_watch(&(ac_seen){op, low, out, n_in, ac_ops[op].n_out, attrs, dtype, false, nanoseconds() - begin});
     if (failed) release_all(out, ac_ops[op].n_out);
     return failed;
 }
 
 static int watch_target(ac_op op, ac_tensor *const *in, int n_in, ac_tensor *target, int64_t low) {
-    return ac_watching ? ac_watch(&(ac_seen){op, in, &target, n_in, 1, low, true, 0}) : 0;
+    return ac_watching ? ac_watch(&(ac_seen){op, in, &target, n_in, 1, NULL, low, true, 0}) : 0;
 }
 
 /* -- views ------------------------------------------------------------------------------------------ */

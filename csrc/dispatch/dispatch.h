@@ -29,6 +29,7 @@ typedef struct {
     ac_op op;
     ac_tensor *const *in, *const *out;
     int n_in, n_out;
+    const void *attrs;
     int64_t low;
     bool onto;
     int64_t nanoseconds; /* that it took, with the recording; of a GPU, to queue it */

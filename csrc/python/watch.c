@@ -1,7 +1,11 @@
 /* Operators as they run, for Python to look at (ampc/doctor/watch.py). */
 #include "state.h"
 
-static _Thread_local PyObject *watcher; /* owned */
+#include "../amp/autocast.h"
+#include "../base/rng.h"
+
+static _Thread_local PyObject *watcher;     /* owned */
+static _Thread_local const ac_seen *seeing; /* what it is being shown */
 
 static PyObject *tuple_of(ac_tensor *const *tensors, int n) {
     PyObject *all = PyTuple_New(n);
@@ -19,16 +23,49 @@ static int saw(const ac_seen *s) {
     PyObject *in = tuple_of(s->in, s->n_in), *out = in ? tuple_of(s->out, s->n_out) : NULL, *done = NULL;
     PyObject *low = s->low == AC_NO_DTYPE ? Py_None : ac_py->dtypes[s->low];
     PyObject *callee = Py_NewRef(watcher); /* which may put another in its place */
+    const ac_seen *outer = seeing;
+    seeing = s;
     ac_watching = false, ac_mode.no_grad = true;
     if (out)
         done = PyObject_CallFunction(callee, "sOOOOL", ac_ops[s->op].name, in, out, low, s->onto ? Py_True : Py_False,
                                      (long long)s->nanoseconds);
-    ac_watching = watcher != NULL, ac_mode = mode;
+    ac_watching = watcher != NULL, ac_mode = mode, seeing = outer;
     Py_DECREF(callee);
     Py_XDECREF(in);
     Py_XDECREF(out);
     Py_XDECREF(done);
     return done ? 0 : ac_fail(AC_PYTHON, "the watcher failed");
+}
+
+/* The operator that is shown, on other inputs, outside autocast; true where it could be. One that draws random numbers
+ * would draw others: they are given back, and it could not. */
+static bool run_again(const ac_seen *s, ac_tensor *const *in, ac_tensor **out) {
+    ac_autocast_state autocast = ac_autocast;
+    ac_generator *g = ac_default_generator(), before = *g;
+    ac_autocast.active = ac_autocast.forced = false;
+    bool done = ac_call(s->op, in, s->n_in, s->attrs, out) == 0, same = g->offset == before.offset;
+    ac_autocast = autocast, *g = before;
+    for (int i = 0; i < s->n_out && done && !same; i++) ac_tensor_clear(&out[i]);
+    return done && same;
+}
+
+/* _again(inputs) -> what the operator that the watcher is being shown makes of other inputs, a tuple; None where that
+ * cannot be told */
+static PyObject *again(PyObject *module, PyObject *inputs) {
+    ac_tensor *in[AC_MAX_IN], *out[AC_MAX_OUT] = {NULL};
+    (void)module;
+    if (!seeing || seeing->onto) Py_RETURN_NONE;
+    if (!PyTuple_Check(inputs) || PyTuple_GET_SIZE(inputs) != seeing->n_in)
+        return PyErr_Format(PyExc_TypeError, "_again: expected a tuple of %d inputs", seeing->n_in);
+    for (int i = 0; i < seeing->n_in; i++) {
+        PyObject *o = PyTuple_GET_ITEM(inputs, i);
+        if (o != Py_None && !ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "_again: expected Tensors"), NULL;
+        in[i] = o == Py_None ? NULL : ac_unwrap(o);
+    }
+    if (!run_again(seeing, in, out)) Py_RETURN_NONE;
+    PyObject *made = tuple_of(out, seeing->n_out);
+    for (int i = 0; i < seeing->n_out; i++) ac_tensor_clear(&out[i]);
+    return made;
 }
 
 /* _watch(callback or None) -> what was there; called as callback(operator, inputs, outputs, low dtype, onto,
@@ -65,6 +102,7 @@ static PyObject *address(PyObject *module, PyObject *o) {
 }
 
 static PyMethodDef functions[] = {{"_address", address, METH_O, NULL},
+                                  {"_again", again, METH_O, NULL},
                                   {"_watch", watch, METH_O, NULL},
                                   {"_running", running, METH_NOARGS, NULL},
                                   {"_node_number", node_number, METH_O, NULL},

@@ -1,0 +1,85 @@
+"""Operators run a second time: what has run in 16 bits runs in float32 on the same values, and the two are compared."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+from .. import _C
+from . import guard
+from .watch import _limit, _look, _text, is_own
+
+PASSED = {"cast", "clone", "to_device", "low"}  # they round, or move, what others made
+HALVES = ("float16", "bfloat16")
+
+Key = Tuple[str, Tuple[str, int], str, str]
+
+
+class OperatorError(NamedTuple):
+    """What 16 bits did to one operator in one line of the script."""
+
+    op: str
+    place: Tuple[str, int]
+    dtype: str
+    backward_of: str  # the operator whose gradient it is a part of, or ''
+    error: float  # of its result against float32's from the same inputs: |a - b| / |b| in their norms, the largest of the sampled calls
+    amax: float  # the largest magnitude it made
+    calls: int  # of it there; run again were the first, second, fourth, eighth ...
+
+    @property
+    def room(self) -> float:
+        """Doublings from ``amax`` to the format's end; nan where all was 0."""
+        return math.log2(_limit(self.dtype) / self.amax) if 0 < self.amax < math.inf else 0.0 if self.amax else math.nan
+
+    def __str__(self) -> str:
+        of = f" in the backward of {self.backward_of}" if self.backward_of else ""
+        return (f"{self.place[0]}:{self.place[1]}: {self.op}{of} in {self.dtype} is {100 * self.error:.2g} % off, reaches {self.amax:.3g}, "
+                f"{self.room:.0f} doublings from its end")
+
+
+class Shadow:
+    """``with Shadow() as s:`` runs this thread's 16-bit operators, of each in a line call 1, 2, 4, 8 and so on, in float32, too, and
+    compares; ``s.operators``, the least exact first. Operators that draw random numbers, and those that write in place, are passed over."""
+
+    def __init__(self) -> None:
+        self._seen: Dict[Key, Tuple[float, float, int]] = {}
+        self._outer: Any = None
+
+    def __enter__(self) -> Shadow:
+        self._outer = _C._watch(self._saw)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _C._watch(self._outer)
+
+    @property
+    def operators(self) -> List[OperatorError]:
+        """All that were compared, the largest error first."""
+        every = [OperatorError(*key, *values) for key, values in self._seen.items()]
+        return sorted(every, key=lambda e: -e.error if math.isfinite(e.error) else -math.inf)
+
+    def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
+        dtype = _text(outputs[0].dtype) if low is None else _text(low)
+        if dtype not in HALVES or onto or op in PASSED or outputs[0].numel() == 0 or is_own(sys._getframe(1)):
+            return
+        running = _C._running()
+        key = (op, guard.users_place(), dtype, running[0] if running else "")
+        error, amax, calls = self._seen.get(key, (0.0, 0.0, 0))
+        if calls & (calls + 1) == 0:
+            wide = _C._again(tuple(t.float() if t is not None and t.dtype in (_C.float16, _C.bfloat16) else t for t in inputs))
+            if wide is None:
+                return
+            error = max(error, _difference(outputs[0], wide[0]))
+        _, finite, infs, *_ = _look(outputs[0].detach())
+        self._seen[key] = error, max(amax, math.inf if infs else finite), calls + 1
+
+
+def _difference(made: Any, exact: Any) -> float:
+    """|made - exact| / |exact|; inf where only ``made`` is not finite."""
+    if not exact.is_floating_point():
+        return 0.0
+    size, away = exact.double().norm().item(), (made.double() - exact.double()).norm().item()
+    if not math.isfinite(size):
+        return 0.0  # the inputs', or no matter of 16 bits
+    return math.inf if not math.isfinite(away) else away / size if size > 0 else 0.0 if away == 0 else math.inf
