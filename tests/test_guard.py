@@ -14,7 +14,7 @@ from ampc import doctor
 from ampc.amp import GradScaler
 from ampc.doctor import guard, rules
 
-PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "rules").glob("*.md"))
+PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "rules").glob("[a-z]*.md"))
 HOST_KNOWS = {"scheduler-after-skip"}  # on a GPU nobody waits to know
 
 

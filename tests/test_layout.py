@@ -91,11 +91,12 @@ def test_functions_are_short():
     assert len(long) <= len(lengths) * 0.02, long
 
 
-def test_stubs_are_up_to_date():
+@pytest.mark.parametrize("tool", ["make_stubs.py", "rules_index.py"])
+def test_generated_files_are_up_to_date(tool):
     if not (ROOT / "ampc" / "_C.pyi").exists():
         pytest.skip("an installed package without its sources")
     env = {**os.environ, "PYTHONPATH": str(Path(ampc.__file__).parent.parent)}
-    done = subprocess.run([sys.executable, str(ROOT / "tools" / "make_stubs.py"), "--check"], capture_output=True, text=True, env=env)
+    done = subprocess.run([sys.executable, str(ROOT / "tools" / tool), "--check"], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

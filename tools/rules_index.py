@@ -1,0 +1,35 @@
+"""Writes docs/rules/README.md, the rules' index, from ampc/doctor/rules.py.
+
+    python tools/rules_index.py            # writes it
+    python tools/rules_index.py --check    # exits with 1 where it is not what it would write
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ampc.doctor.rules import RUN, SOURCE
+
+INDEX = Path(__file__).resolve().parent.parent / "docs" / "rules" / "README.md"
+
+
+def text() -> str:
+    """The whole file."""
+    lines = ["# Rules", "", "What the misuse guard reports while a script runs, and `ampc check` in its source. Each page has wrong and right code.", "",
+             "| Rule | What is wrong | while it runs | in source |", "|---|---|---|---|"]
+    for rule, what in {**RUN, **SOURCE}.items():
+        lines.append(f"| [{rule}]({rule}.md) | {what} | {'yes' if rule in RUN else ''} | {'yes' if rule in SOURCE else ''} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Writes or compares."""
+    if "--check" in sys.argv[1:]:
+        return int(INDEX.read_text() != text())
+    INDEX.write_text(text())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
