@@ -98,10 +98,11 @@ class Advice:
             error = f"{100 * t.gradient_error:.2g} %" if t.precision != "float32" else ""
             numbers = f"{1e3 * t.seconds:>11.3f}{t.peak_bytes / 1e6:>10.2f}{t.losses[-1]:>12.4g}"
             lines.append(f"{t.precision:<10}{numbers}{error:>16}{t.skipped:>9}{room:>17}")
-        shares = ", ".join(f"{100 * share:.2g} % at a scale of {scale:g}" for scale, share in self.underflow.items())
-        lines.append(f"of the gradients' values float16 would make 0: {shares}; the largest is {self.amax:.3g}")
+        shares = ", ".join(f"{100 * share:.2g} % at {scale:.8g}" for scale, share in self.underflow.items())
+        lines.append(f"of the gradients' values float16 would make 0, by scale: {shares}; the largest is {self.amax:.3g}")
         for p in HALVES:
-            lines += [f"least exact in {p}:", *(f"  {e}" for e in self.operators[p][:3])] if self.operators.get(p) else []
+            rounded = [e for e in self.operators.get(p, []) if e.error > 0][:3]
+            lines += [f"least exact in {p}:", *(f"  {e}" for e in rounded)] if rounded else []
         return "\n".join([*lines, *([self.history] if self.history else [])])
 
     def _repr_html_(self) -> str:

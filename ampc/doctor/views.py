@@ -30,7 +30,7 @@ class LedgerReport:
         if not total:
             return "GradScaler: no step yet"
         of = f"the last {kept} of {total} steps" if total > kept else f"{total} step{'s' if total > 1 else ''}"
-        return f"GradScaler: {of}, {skipped} skipped ({100 * skipped / kept:.1f} %); the scale is {self._scale:g}"
+        return f"GradScaler: {of}, {skipped} skipped ({100 * skipped / kept:.1f} %); the scale is {self._scale:.8g}"
 
     def _causes(self) -> List[str]:
         """Each cause once, with its latest sentence."""
@@ -42,17 +42,17 @@ class LedgerReport:
         if not found:
             return ""
         low, high, step = max(found, key=lambda g: g.underflow), max(found, key=lambda g: g.amax), self.ledger.latest[0]
-        return (f"step {step.number}, the last applied: the largest gradient value is {high.amax:.3g} in {high.name}, "
-                f"scaled {high.amax * step.scale:.3g} "
-                f"(float16 ends at 65504); of {low.name} {100 * low.underflow:.1f} % lie below float16's normal numbers, the most of all")
+        below = f"of {low.name} {100 * low.underflow:.2g} %, the most of all, lie" if low.underflow else "none lies"
+        return (f"step {step.number}, the last applied: the largest gradient value is {high.amax:.3g} in {high.name}, scaled "
+                f"{high.amax * step.scale:.3g} (float16 ends at 65504); {below} below float16's normal numbers")
 
     def __str__(self) -> str:
         lines = [self._heading()]
         rows = self._rows()
         if rows:
             widths = [max(len(r[i]) for r in [HEADER, *rows]) for i in range(len(HEADER))]
-            for row in [HEADER, *rows]:  # numbers to the right
-                cells = [cell.rjust(w) if i < 5 else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths))]
+            for row in [HEADER, *rows]:
+                cells = [cell.ljust(w) if i in WORDS else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))]
                 lines.append("  ".join(cells).rstrip())
         lines += self._causes()
         return "\n".join([line for line in [*lines, self._ranges()] if line])
@@ -60,19 +60,14 @@ class LedgerReport:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        def table(rows: Sequence[Sequence[str]]) -> str:
-            head = "".join(f"<th style='text-align:left'>{h}</th>" for h in HEADER)
-            body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in r) + "</tr>" for r in rows)
-            return f"<table><tr>{head}</tr>{body}</table>"
-
         parts = [f"<p><b>{html.escape(self._heading())}</b></p>"]
         rows = self._rows()
         if rows:
-            parts.append(table(rows))
+            parts.append(_table(rows))
         parts += [f"<p>{html.escape(line)}</p>" for line in [*self._causes(), self._ranges()] if line]
         if len(self.ledger):
             try:
-                parts.append(f"<img alt='scale and gradient ranges' src='data:image/png;base64,{base64.b64encode(self._png()).decode()}'>")
+                parts.append(f"<img alt='scale and gradient ranges' style='max-width:100%' src='data:image/png;base64,{base64.b64encode(self._png()).decode()}'>")
             except ImportError:
                 parts.append("<p>no picture: install matplotlib</p>")
         return "".join(parts)
@@ -119,6 +114,15 @@ class LedgerReport:
 
 
 HEADER = ["step", "loss", "scale", "norm", "lr", "cause", "first parameter", "inf", "nan", "at"]
+WORDS = {5, 6, 9}  # columns that are no numbers, and stand to the left
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    def line(tag: str, cells: Sequence[str]) -> str:
+        sides = ["left" if i in WORDS else "right" for i in range(len(cells))]
+        return "<tr>" + "".join(f"<{tag} style='text-align:{side}'>{html.escape(c)}</{tag}>" for side, c in zip(sides, cells)) + "</tr>"
+
+    return "<table>" + line("th", HEADER) + "".join(line("td", row) for row in rows) + "</table>"
 
 
 def _row(step: Step, cause: str) -> List[str]:
@@ -126,7 +130,7 @@ def _row(step: Step, cause: str) -> List[str]:
     where = ["", str(step.infs), str(step.nans), ""]
     if g is not None:
         where = [g.name, str(g.infs), str(g.nans), str(list(g.first_bad)) if g.first_bad is not None else ""]
-    return [str(step.number), f"{step.loss:.4g}", f"{step.scale:g}", f"{step.grad_norm:.4g}", f"{step.lr:.3g}", cause, *where]
+    return [str(step.number), f"{step.loss:.4g}", f"{step.scale:.8g}", f"{step.grad_norm:.4g}", f"{step.lr:.3g}", cause, *where]
 
 
 def _draw_ranges(axes: Any, ranges: List[Gradient], scale: float) -> None:
