@@ -81,6 +81,8 @@ def test_how_it_chooses():
     assert found.precision == "float16" and found.init_scale == 2.0**17 and "GradScaler(init_scale=131072)" in found.verdict
     found = advice(base, trial("bfloat16", 0.6, error=0.004), trial("float16", 0.5, losses=(1.0, math.nan)))
     assert found.precision == "bfloat16" and "0.60 of float32's time" in found.verdict
+    found = advice(trial("float32", losses=(1.0, math.nan)), trial("bfloat16", 0.5), trial("float16", 0.5))
+    assert "not finite in float32 either" in found.verdict
     found = advice(base, trial("bfloat16", 1.0), trial("float16", 1.2))
     assert found.precision == "float32" and "not worth it" in found.verdict
     assert advice(base, trial("bfloat16", 1.0, peak=60), trial("float16", 1.2)).precision == "bfloat16"

@@ -140,6 +140,16 @@ def test_a_switch_with_a_plain_step_in_the_scaled_arm():
     assert ("step-on-scaled-gradients", 13) in found(text) and ("step-on-scaled-gradients", 18) not in found(text)
 
 
+def test_a_picked_softmax_by_hand_is_told_of_once():
+    text = """
+import torch
+def loss(s):
+    e = torch.exp(s)
+    return -torch.log(e.diagonal() / e.sum(1)).mean()
+"""
+    assert found(text) == [("log-of-softmax", 5)]
+
+
 def test_names_are_followed():
     assert found(CLASS.replace("        self.scaler.unscale_(self.optimizer)\n", "")) == [("clip-scaled-gradients", 12)]
     text = CLASS.replace("scaled.backward()", "with self.amp_ctx:\n            scaled.backward()")

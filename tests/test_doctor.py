@@ -156,6 +156,27 @@ def test_it_warns_once_a_place_with_the_line_and_stops_when_asked():
     assert torch.log(torch.zeros(1)).item() == -math.inf  # nobody watches any more
 
 
+def test_a_parameter_that_is_nan_already():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
+    with torch.no_grad():
+        net[1].weight[0, 1] = math.nan
+    with doctor() as d:
+        net(torch.ones(4, 3)).sum()
+    (found,) = d.findings
+    assert (found.cause, found.index, found.count) == ("parameter", (0, 1), 1) and "the parameter 1.weight is nan already" in str(found)
+
+
+def test_parameters_that_a_bad_step_has_spoiled_are_its_consequence():
+    net = torch.nn.Linear(3, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    with doctor() as d:
+        for _ in range(3):
+            opt.zero_grad()
+            (net(torch.ones(2, 3)) * 100).exp().exp().mean().log().backward()
+            opt.step()
+    assert d.findings and not {f.cause for f in d.findings} & {"data", "parameter"}
+
+
 def test_clipping_what_the_scale_overflowed_is_no_matter_of_the_data():
     p = torch.nn.Linear(4, 4)
     opt, scaler = torch.optim.SGD(p.parameters(), lr=0.1), torch.amp.GradScaler(KIND, init_scale=2.0**40)

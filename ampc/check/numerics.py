@@ -65,7 +65,7 @@ def _softmax_by_hand(node: Any, scope: _Scope, line: int) -> bool:
     node = scope.resolve(node, line)
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
         return False
-    above, total = _exp(node.left, scope, line), scope.call(scope.resolve(node.right, line), "sum")
+    above, total = _exp(_picked(node.left, scope, line), scope, line), scope.call(scope.resolve(node.right, line), "sum")
     below = _exp(total, scope, line) if total is not None else None
     return above is not None and below is not None and text_of(above) == text_of(below)
 
@@ -93,13 +93,13 @@ def check(script: Script) -> Iterator[Found]:
         for node in nodes:
             if isinstance(node, (ast.BinOp, ast.Call)) and id(node) not in seen:
                 seen.add(id(node))
-                yield from _one(node, scope)
+                yield from _one(node, scope, seen)
     half = any(name_of(c.func) in ("half", "GradScaler") for c in script.calls) or "float16" in script.source
     for call in script.calls if half else []:
         yield from _mask(call)
 
 
-def _one(node: Any, scope: _Scope) -> Iterator[Found]:
+def _one(node: Any, scope: _Scope, seen: set) -> Iterator[Found]:
     line = node.lineno
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Div) and _softmax_by_hand(node, scope, line):
@@ -112,6 +112,7 @@ def _one(node: Any, scope: _Scope) -> Iterator[Found]:
     x = scope.call(node, "log")
     if x is not None:
         yield from _logarithm(x, scope, line)
+        seen.add(id(_picked(x, scope, line)))  # so that a softmax by hand within it is not told of, too
     root = scope.call(node, "sqrt")
     if root is not None:
         x = scope.resolve(root, line)

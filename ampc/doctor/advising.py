@@ -74,6 +74,8 @@ class Advice:
     def verdict(self) -> str:
         """In a sentence or two."""
         base = self.trials["float32"]
+        if not all(math.isfinite(loss) for loss in base.losses):
+            return "Its losses are not finite in float32 either, so this is no matter of precision: run it under ampc.doctor()."
         if self.precision == "float32":
             unsound = [p for p in self._others if self._pays(p) and not self._sound(p)]
             if unsound:

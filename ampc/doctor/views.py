@@ -67,7 +67,8 @@ class LedgerReport:
         parts += [f"<p>{html.escape(line)}</p>" for line in [*self._causes(), self._ranges()] if line]
         if len(self.ledger):
             try:
-                parts.append(f"<img alt='scale and gradient ranges' style='max-width:100%' src='data:image/png;base64,{base64.b64encode(self._png()).decode()}'>")
+                picture = base64.b64encode(self._png()).decode()
+                parts.append(f"<img alt='scale and gradient ranges' style='max-width:100%' src='data:image/png;base64,{picture}'>")
             except ImportError:
                 parts.append("<p>no picture: install matplotlib</p>")
         return "".join(parts)

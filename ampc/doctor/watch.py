@@ -11,12 +11,15 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
 from . import guard
+from ._names import Names
 from .advice import replacement
 
 Place = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
-COPIES = {"clone", "contiguous"}  # of no interest on the way on
+COPIES = {"clone", "contiguous", "cast"}  # of no interest on the way on
+CAME = {"data": "look at how the batch is made: it is not finite before anything is computed",
+        "parameter": "look at what was loaded, or at a step that ran before the doctor came"}  # not finite before an operator ran
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # who work on gradients, not on the model's values
              for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py")))
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
@@ -63,6 +66,7 @@ class Call(NamedTuple):
     onto: bool
     running: Any  # the formula that it is a part of, see _C._running
     old: Dict[int, Optional[Made]]  # its inputs, as they were known before
+    leaves: Dict[int, Any]  # its inputs that are trained, by address
 
 
 class Finding:
@@ -73,19 +77,20 @@ class Finding:
         self.op, self.place, self.what, self.index, self.count, self.numel, self.dtype = op, place, what, index, count, numel, dtype
         self.chosen, self.inputs, self.before, self.backward_of, self.scale, self.from_inf = chosen, inputs, before, backward_of, scale, from_inf
         self.chain: List[Tuple[str, Place]] = []
+        self.ended = False  # the chain, at the loss
 
     @property
     def cause(self) -> str:
-        """'data', 'scale' (a GradScaler's, which lowers it: harmless) or 'model'."""
-        if self.op == "data":
-            return "data"
+        """'data', 'parameter' (it came so), 'scale' (a GradScaler's, which lowers it: harmless) or 'model'."""
+        if self.op in CAME:
+            return self.op
         return "scale" if self.backward_of and self.scale != 1 and self.dtype in ("float16", "bfloat16") else "model"
 
     @property
     def advice(self) -> str:
         """What to write instead."""
-        if self.op == "data":
-            return "look at how the batch is made: it is not finite before anything is computed"
+        if self.op in CAME:
+            return CAME[self.op]
         negative = any(r.low < 0 for r in self.inputs)
         op = self.backward_of[0] if self.backward_of else self.op
         return replacement(op, self.dtype, self.before, [o for o, _ in self.chain], self.backward_of is not None, negative, self.from_inf)
@@ -93,8 +98,8 @@ class Finding:
     def __str__(self) -> str:
         at, of = "{}:{}".format(*self.place), f" in the backward of {self.backward_of[0]}" if self.backward_of else ""
         where = f"{self.count} of {self.numel} values, the first at {list(self.index)}"
-        if self.op == "data":
-            return f"{at}: the data: an input is {self.what} already, {where}\n  instead: {self.advice}"
+        if self.op in CAME:
+            return f"{at}: the {self.chosen} is {self.what} already, {where}\n  instead: {self.advice}"
         lines = [f"{at}: {self.op}{of} makes {self.what} of {'infinities' if self.from_inf else 'what is finite'}: {where}"]
         if self.backward_of and self.backward_of[1]:
             lines.append(f"  forward was at {self.backward_of[1][0]}:{self.backward_of[1][1]}")
@@ -185,7 +190,8 @@ class Doctor:
                 self.margins[key] = max(self.margins.get(key, 0.0), math.inf if bad else values[1])
             floats = [t.detach() for t in inputs if t is not None and t.is_floating_point()]
             if bad and floats and op not in DELIBERATE:
-                self._judge(Call(op, place, floats, plain, values, low, onto, running, old))
+                leaves = {_C._address(t): t for t in inputs if t is not None and t.is_leaf and t.requires_grad}
+                self._judge(Call(op, place, floats, plain, values, low, onto, running, old, leaves))
             self._made[_C._address(out)] = Made(op, place, bad, addresses)
 
     def _judge(self, call: Call) -> None:
@@ -202,20 +208,28 @@ class Doctor:
             if unknown and t.ndim and (seen[3] > 0 or (seen[2] > 0 and (t == math.inf).any().item())):
                 data = t
         if data is not None:
-            what = "nan" if data.isnan().any().item() else "inf"
-            self._find(Finding("data", call.place, what, _first_bad(data), int((~data.isfinite()).sum()), data.numel(), _text(data.dtype), "", [], [],
-                               None, 1.0, False))
+            self._came(call, data)
         elif nans or (infs and call.values[3] == 0):
             self._go_on(call)
         elif not (infs and self._go_on(call)):  # nan of the infinities of a finding
             self._origin(call, infs)
 
+    def _came(self, call: Call, t: Any) -> None:
+        """An input was not finite before. A parameter that a step has spoiled since the last finding is that one's consequence."""
+        leaf = call.leaves.get(_C._address(t))
+        if leaf is not None and self.findings:
+            return
+        kind, name = ("data", "data: an input") if leaf is None else ("parameter", f"parameter {Names().of(leaf) or ''}".rstrip())
+        self._find(Finding(kind, call.place, "nan" if t.isnan().any().item() else "inf", _first_bad(t), int((~t.isfinite()).sum()), t.numel(),
+                           _text(t.dtype), name, [], [], None, 1.0, False))
+
     def _go_on(self, call: Call) -> bool:
         """What is not finite comes from the last finding; False where there is none that it can come from."""
         last = self.findings[-1] if self.findings else None
-        if last is None or last.op == "data" or (last.backward_of and call.running is None):
+        if last is None or last.op in CAME or (last.backward_of and call.running is None):
             return False
-        if call.running is None and len(last.chain) < MOST and call.op not in COPIES:
+        last.ended = last.ended or call.running is not None
+        if not last.ended and len(last.chain) < MOST and call.op not in COPIES:
             last.chain.append((call.op, call.place))
         return True
 
