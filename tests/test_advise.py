@@ -82,7 +82,7 @@ def test_how_it_chooses():
     found = advice(base, trial("bfloat16", 0.6, error=0.004), trial("float16", 0.5, losses=(1.0, math.nan)))
     assert found.precision == "bfloat16" and "0.60 of float32's time" in found.verdict
     found = advice(trial("float32", losses=(1.0, math.nan)), trial("bfloat16", 0.5), trial("float16", 0.5))
-    assert "not finite in float32 either" in found.verdict
+    assert "not finite in float32 either" in found.verdict and "in float32 losses are not finite from step 2 on" in str(found)
     found = advice(base, trial("bfloat16", 1.0), trial("float16", 1.2))
     assert found.precision == "float32" and "not worth it" in found.verdict
     assert advice(base, trial("bfloat16", 1.0, peak=60), trial("float16", 1.2)).precision == "bfloat16"
@@ -151,6 +151,9 @@ def test_scripts_without_regions_and_scripts_that_fail(tmp_path):
     assert done.returncode == 0, done.stderr
     row = next(line for line in done.stdout.splitlines() if line.startswith("bfloat16"))
     assert "%" in row and " 0 %" not in row  # a region was put around it
+    path.write_text(SCRIPT.replace("scaler.scale(loss)", "loss").replace("scaler.step(optimizer)", "optimizer.step()").replace(
+        "scaler.update()", "pass").replace("scaler = ", "unused = "))
+    assert "it steps without a GradScaler" in command("--steps", "3", str(path), "1").stdout
     path.write_text("import torch\ntorch.ones(2) + torch.ones(3)\n")
     done = command(str(path))
     assert done.returncode == 1 and "without a backward pass" in done.stderr and "plain.py" in done.stderr and "shape" in done.stderr

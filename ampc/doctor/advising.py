@@ -35,6 +35,11 @@ class Trial(NamedTuple):
     largest: float  # magnitude that an operator made in 16 bits
     room: float  # doublings from there to the format's end
 
+    @property
+    def first_bad(self) -> int:
+        """The first step, from 1, whose loss was not finite; 0 where all were."""
+        return next((i for i, loss in enumerate(self.losses, 1) if not math.isfinite(loss)), 0)
+
 
 class Advice:
     """What ``advise`` found: ``trials``, ``underflow`` (scale -> share of the gradients' values that float16 would lose), ``operators``
@@ -100,6 +105,7 @@ class Advice:
             error = f"{100 * t.gradient_error:.2g} %" if t.precision != "float32" else ""
             numbers = f"{1e3 * t.seconds:>11.3f}{t.peak_bytes / 1e6:>10.2f}{t.losses[-1]:>12.4g}"
             lines.append(f"{t.precision:<10}{numbers}{error:>16}{t.skipped:>9}{room:>17}")
+        lines += [f"in {t.precision} losses are not finite from step {t.first_bad} on" for t in self.trials.values() if t.first_bad]
         shares = ", ".join(f"{100 * share:.2g} % at {scale:.8g}" for scale, share in self.underflow.items())
         lines.append(f"of the gradients' values float16 would make 0, by scale: {shares}; the largest is {self.amax:.3g}")
         for p in HALVES:
@@ -285,7 +291,8 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
         error = max(away) if away and all(math.isfinite(a) for a in away) else math.nan
         trials.append(Trial(precision, row["seconds"], row["peak_bytes"], row["losses"], error, row["skipped"], row["scale"],
                             *margin(operators[precision])))
-    found = Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"], rows["float16"]["history"],
+    found = Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"],
+                   rows["float16"]["history"] or "it steps without a GradScaler",
                    operators, "losses")
     if found.precision in HALVES:
         found.policy = _keeping(operators[found.precision])
