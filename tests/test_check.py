@@ -150,6 +150,19 @@ def loss(s):
     assert found(text) == [("log-of-softmax", 5)]
 
 
+def test_names_that_are_assigned_again():
+    """A name on the right is its earlier self."""
+    text = """
+import torch
+def f(x):
+    x = x.view(3, 4)
+    x = x.exp()
+    y = x / x.sum()
+    return torch.log(x.squeeze() / x.sum())
+"""
+    assert found(text) == [("softmax-by-hand", 6), ("log-of-softmax", 7)]
+
+
 def test_names_are_followed():
     assert found(CLASS.replace("        self.scaler.unscale_(self.optimizer)\n", "")) == [("clip-scaled-gradients", 12)]
     text = CLASS.replace("scaled.backward()", "with self.amp_ctx:\n            scaled.backward()")

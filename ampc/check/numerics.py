@@ -74,6 +74,7 @@ def _picked(node: Any, scope: _Scope, line: int) -> Any:
     """Behind .diagonal(), [rows, columns] and the like."""
     node = scope.resolve(node, line)
     while True:
+        line = min(line, node.lineno)  # x = x.view(...) is of an earlier x
         if isinstance(node, ast.Subscript):
             node = node.value
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PICKS:
