@@ -175,6 +175,7 @@ newaxis = None
 inf, pi, e = 1e400, 3.141592653589793, 2.718281828459045
 nan = inf - inf
 
+from ._switch import Switched as _Switched
 from ._composed.arrange import *
 from ._composed.elementwise import *
 from ._composed.more import *
@@ -255,8 +256,10 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> _Any:
-    return sorted({*globals(), *_LATER, "explain"})
+    return sorted({*globals(), *_LATER, "enable_autocast", "explain"})
 
+
+_sys.modules[__name__].__class__ = _Switched  # `enable_autocast`
 
 if _os.environ.get("AMPC_DOCTOR", "0") not in ("", "0"):  # around the whole script, of this thread
     import atexit as _atexit

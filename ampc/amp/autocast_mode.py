@@ -43,7 +43,7 @@ def cuda_means_cpu(what: str) -> None:
 
 def _device_name(device_type: Any) -> str:
     if device_type is None:
-        return "cpu"
+        return "cuda" if _C._cuda_count() else "cpu"
     if not isinstance(device_type, str):
         raise ValueError(f"autocast: `device_type` must be a string such as 'cpu' or 'cuda', got {type(device_type).__name__}")
     if not is_autocast_available(device_type):
@@ -56,7 +56,7 @@ class autocast:
     sums, losses and normalisations in float32, mixtures in the widest dtype present.
 
     Args:
-        device_type: 'cpu' (the default) or 'cuda'; without a usable GPU 'cuda' acts on the CPU.
+        device_type: 'cpu' or 'cuda'; without a usable GPU 'cuda' acts on the CPU. By default 'cuda' where there is one, else 'cpu'.
         dtype: float16 or bfloat16; default bfloat16 for 'cpu', float16 for 'cuda'.
         enabled: False opens a region without casts.
         cache_enabled: whether 16-bit copies of weights are kept between uses (default: as it is).

@@ -257,8 +257,8 @@ def after_skips(scheduler: str, skipped: int) -> None:
 
 
 def before_backward() -> None:
-    """backward() was called by a script."""
-    if _C._autocast_active():
+    """backward() was called by a script. (Where ``enable_autocast`` is on without a region, nothing could be ended before.)"""
+    if _C._autocast_active() and _C._autocast_nest(0):
         report("backward-under-autocast", "backward() is called within an autocast region; gradients are computed in the dtypes that "
                "forward chose, so it has no effect here, and in torch it is slower or wrong", "end the autocast region after the loss")
 

@@ -240,41 +240,10 @@ static int run_view(ac_op op, ac_tensor *const *in, const void *attrs, ac_tensor
 
 /* -- the call --------------------------------------------------------------------------------------- */
 
-static bool has_half(ac_tensor *const *in, int n) {
-    for (int i = 0; i < n; i++)
-        if (in[i] && ac_is_half(in[i]->dtype)) return true;
-    return false;
-}
-
-static int cast_to(ac_tensor *t, ac_dtype dtype, ac_tensor **out) {
-    ac_attrs_dtype as = {dtype};
-    return ac_call(AC_OP_cast, &t, 1, &as, out);
-}
-
-/* What autocast would compute in float32 loses its digits in 16 bits anywhere: widened, and rounded once. */
-static int run_wide(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
-    ac_tensor *wide[AC_MAX_IN], *made[AC_MAX_OUT] = {NULL};
-    ac_dtype dtype = ac_result_type(in, n_in);
-    int at = 0, failed = 0;
-    for (; at < n_in && !failed; at++) {
-        wide[at] = NULL;
-        if (in[at] && ac_is_half(in[at]->dtype)) failed = cast_to(in[at], AC_float32, &wide[at]);
-        else if (in[at]) wide[at] = ac_tensor_retain(in[at]);
-    }
-    if (!failed) failed = ac_compositions[op](wide, n_in, attrs, made);
-    for (int i = 0; i < ac_ops[op].n_out && !failed; i++) {
-        if (made[i]->dtype == AC_float32) failed = cast_to(made[i], dtype, &out[i]);
-        else out[i] = ac_tensor_retain(made[i]);
-    }
-    release_all(made, AC_MAX_OUT);
-    while (at-- > 0) ac_tensor_clear(&wide[at]);
-    return failed;
-}
-
 static int run_composition(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
-    bool wide = ac_ops[op].cast == AC_CAST_F32 && ac_ops[op].dtype_at < 0 && has_half(in, n_in);
     for (int i = 0; i < ac_ops[op].n_out; i++) out[i] = NULL;
-    int failed = wide ? run_wide(op, in, n_in, attrs, out) : ac_compositions[op](in, n_in, attrs, out);
+    int failed = ac_wants_float32(op, in, n_in) ? ac_run_in_float32(op, in, n_in, attrs, out)
+                                                : ac_compositions[op](in, n_in, attrs, out);
     if (failed) release_all(out, ac_ops[op].n_out);
     return failed;
 }
@@ -303,6 +272,7 @@ static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *at
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
     if (ac_pending && ac_ops[op].kind != AC_KIND_VIEW) AC_TRY(ac_settle_all(in, n_in));
     if (ac_autocast.active && ac_cast_of(op) != AC_CAST_KEEP) return run_autocast(op, in, n_in, attrs, out);
+    if (ac_wants_widest(op, in, n_in)) return ac_run_in_widest(op, in, n_in, attrs, out);
     return run(op, in, in, n_in, attrs, out, NULL);
 }
 

@@ -30,8 +30,10 @@ int ac_need_ndim(const ac_infer *i, int input, int ndim) {
 
 int ac_need_same_dtype(const ac_infer *i, int a, int b) {
     if (i->in[a]->dtype == i->in[b]->dtype) return 0;
-    return ac_fail(AC_RUNTIME, "%s: `%s` and `%s` must have the same dtype, got %s and %s", i->info->python,
-                   ac_input_name(i, a), ac_input_name(i, b), ac_dtypes[i->in[a]->dtype].name,
+    return ac_fail(AC_RUNTIME,
+                   "%s: `%s` and `%s` must have the same dtype, got %s and %s; cast one of them with .to(), or open an "
+                   "autocast region",
+                   i->info->python, ac_input_name(i, a), ac_input_name(i, b), ac_dtypes[i->in[a]->dtype].name,
                    ac_dtypes[i->in[b]->dtype].name);
 }
 
