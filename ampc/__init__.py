@@ -232,8 +232,9 @@ embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
 
 _LATER = frozenset({  # modules
     "_dynamo", "accelerator", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
-    "multiprocessing", "random", "special", "types", "version",
+    "formats", "keras", "multiprocessing", "random", "special", "types", "version",
 })
+_OF_KERAS = frozenset({"Policy", "global_policy", "set_global_policy"})
 
 
 def __getattr__(name: str) -> _Any:
@@ -246,6 +247,10 @@ def __getattr__(name: str) -> _Any:
         from .doctor.explain import explain
 
         return explain
+    if name in _OF_KERAS:
+        from .keras import mixed_precision
+
+        return getattr(mixed_precision, name)
     if name.endswith("Tensor") and name[0] != "_":
         from ._typed import types_of
 
@@ -256,7 +261,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> _Any:
-    return sorted({*globals(), *_LATER, "enable_autocast", "explain"})
+    return sorted({*globals(), *_LATER, *_OF_KERAS, "enable_autocast", "explain"})
 
 
 _sys.modules[__name__].__class__ = _Switched  # `enable_autocast`

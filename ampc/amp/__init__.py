@@ -13,9 +13,10 @@ from .._C import (
 )
 from .autocast_mode import autocast, custom_bwd, custom_fwd, is_autocast_available, is_autocast_enabled
 from .grad_scaler import GradScaler, OptState
+from .loss_scale import DynamicLossScaler, StaticLossScaler
 
 __all__ = [
-    "GradScaler", "OptState", "autocast", "clear_autocast_cache", "custom_bwd", "custom_fwd", "get_autocast_dtype",
-    "is_autocast_available", "is_autocast_cache_enabled", "is_autocast_enabled", "set_autocast_cache_enabled", "set_autocast_dtype",
-    "set_autocast_enabled", "set_weight_copy_limit", "weight_copy_bytes", "weight_copy_stats",
+    "DynamicLossScaler", "GradScaler", "OptState", "StaticLossScaler", "autocast", "clear_autocast_cache", "custom_bwd", "custom_fwd",
+    "get_autocast_dtype", "is_autocast_available", "is_autocast_cache_enabled", "is_autocast_enabled", "set_autocast_cache_enabled",
+    "set_autocast_dtype", "set_autocast_enabled", "set_weight_copy_limit", "weight_copy_bytes", "weight_copy_stats",
 ]

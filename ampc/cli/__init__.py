@@ -9,6 +9,7 @@ from typing import List, Optional
 from .advise import add_advise
 from .check import add_check
 from .demo import add_demo
+from .formats import add_formats
 from .info import info
 from .replay import add_replay
 from .run import add_run
@@ -24,6 +25,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     add_check(commands)
     add_advise(commands)
     add_replay(commands)
+    add_formats(commands)
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()
