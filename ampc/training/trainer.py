@@ -1,0 +1,333 @@
+"""TrainingOptimizer: steps in mixed precision that fall back to float32 where a step overflows, keep count, and can be resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import math
+import os
+import warnings
+from typing import Any, Callable, Dict, Iterable, List, Optional
+from weakref import WeakKeyDictionary
+
+from .. import _C, backends, cuda, nn
+from .. import _creation as make
+from .._C import Tensor
+from .._progress import Progress
+from ..amp import GradScaler, autocast
+from ..autograd import no_grad
+from ..doctor import guard
+from .config import AMPConfig, PerformanceConfig
+
+SKIPPED_IN_A_ROW = 4  # steps that the scaler has left out, after which one is computed in float32
+SEVERAL = ("sync_batch_norm", "sync_across_gpus", "enable_distributed_accumulation")  # fields about several processes
+MEGABYTE = 1024**2
+
+
+def _fresh_stats() -> Dict[str, Any]:
+    return {"total_steps": 0, "amp_steps": 0, "fp32_fallbacks": 0, "skipped_steps": 0, "optimizer_steps": 0, "scaler_scale": [], "memory_savings": []}
+
+
+class TrainingOptimizer:
+    """Training steps by a configuration.
+
+    Args:
+        config: a PerformanceConfig, or an AMPConfig alone (default: the level 'advanced').
+
+    RuntimeError where this is one of several processes (WORLD_SIZE), whose gradients nobody would bring together."""
+
+    def __init__(self, config: Optional[Any] = None) -> None:
+        if isinstance(config, AMPConfig):
+            config = PerformanceConfig(amp_config=config)
+        self.config: PerformanceConfig = config if config is not None else PerformanceConfig.preset("advanced")
+        if not isinstance(self.config, PerformanceConfig):
+            raise TypeError(f"TrainingOptimizer: `config` must be a PerformanceConfig or an AMPConfig, got {type(config).__name__}")
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise RuntimeError("TrainingOptimizer: this is one of several processes (WORLD_SIZE), and data parallel training is not there "
+                               "yet: each would train a model of its own. Run one process")
+        self.logger = logging.getLogger("ampc.training")
+        self.amp_config = self.config.amp_config
+        self.amp_stats = _fresh_stats()
+        self.epoch = self._fallbacks = self._skips = self._micro_batch = 0  # of this epoch, in a row, of this step
+        self._next: Optional[AMPConfig] = None
+        self._dtype = "float32"  # of regions now; bfloat16 after too many fallbacks
+        self._retry = False  # the next step in float32
+        self._low_met = False  # 16 bits, in the micro-batches of this step
+        self._bad_loss = False  # one of theirs was not finite, in float32 either
+        self._plain_bytes: WeakKeyDictionary = WeakKeyDictionary()  # of a model: what a float32 forward pass of such inputs holds
+        self._setup_mixed_precision()
+
+    # -- configuration ----------------------------------------------------------------------------------------
+
+    def _setup_mixed_precision(self, before: Optional[AMPConfig] = None) -> None:
+        amp = self.amp_config
+        self._dtype = amp.dtype if amp.enabled else "float32"
+        backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = amp.enable_tf32  # type: ignore[attr-defined]
+        backends.cudnn.benchmark = amp.enable_cudnn_benchmark  # type: ignore[attr-defined]
+        if cuda.is_available():
+            cuda.set_per_process_memory_fraction(amp.amp_memory_fraction if amp.enable_amp_memory_pooling else 1.0)
+        if before is None or before.scaler_options != amp.scaler_options:
+            self._make_scaler()
+        inactive = self.inactive_fields()
+        if inactive:
+            self.logger.info("without effect here: %s", "; ".join(f"{name} ({why})" for name, why in inactive.items()))
+
+    def _make_scaler(self) -> None:
+        options = self.amp_config.scaler_options
+        options["enabled"] = options["enabled"] and self._dtype == "float16"
+        self.scaler = GradScaler("cuda" if cuda.is_available() else "cpu", **options)
+
+    def inactive_fields(self) -> Dict[str, str]:
+        """Fields that are on and change nothing here, and why."""
+        amp = self.amp_config
+        found = {name: "there is one process" for name in SEVERAL if getattr(amp, name)}
+        if amp.enable_cudnn_benchmark:
+            found["enable_cudnn_benchmark"] = "convolutions have one algorithm, so none are tried out"
+        if not cuda.is_available():
+            found.update({name: "there is no GPU" for name in ("enable_tf32", "enable_amp_memory_pooling") if getattr(amp, name)})
+        return found
+
+    def update_amp_config(self, new_config: AMPConfig) -> None:
+        """Another configuration, from the next step of the optimizer on: micro-batches of a step are not mixed. The scale goes on as it is
+        unless its own fields change. TypeError for what is no AMPConfig."""
+        if not isinstance(new_config, AMPConfig):
+            raise TypeError(f"update_amp_config: expected an AMPConfig, got {type(new_config).__name__}")
+        self._next = new_config
+
+    def _take_next_config(self) -> None:
+        if self._micro_batch:
+            return
+        if self._next is not None:
+            before, self.amp_config, self._next = self.amp_config, self._next, None
+            self._setup_mixed_precision(before)
+        if self.scaler.is_enabled() and self._dtype != "float16":  # after too many fallbacks
+            self._make_scaler()
+
+    # -- a step -----------------------------------------------------------------------------------------------
+
+    def training_step(self, model: nn.Module, data: Any, target: Any, criterion: Callable[[Any, Any], Tensor], optimizer: Any) -> Dict[str, Any]:
+        """Forward and backward of a micro-batch, and a step of the optimizer after the last one.
+
+        Returns ``loss`` (a float), ``precision`` ('float16', 'bfloat16' or 'float32'), ``fallback`` (whether it was computed again),
+        ``stepped``, ``skipped`` (the scaler left the step out) and ``scale``. Errors of the model pass through, but for RuntimeErrors
+        that speak of overflow or underflow, where ``enable_fallback_to_fp32``."""
+        self._take_next_config()
+        amp, steps = self.amp_config, self.config.gradient_accumulation_steps
+        precision = "float32" if self._retry else self._dtype
+        fallback = self._retry
+        self._retry = False
+        loss, failed = self._forward(model, data, target, criterion, precision)
+        if loss is None:
+            self._note_fallback(failed)
+            precision, fallback, loss = "float32", True, self._loss(model, data, target, criterion, "float32")
+        self._low_met = precision != "float32" or (self._low_met and self._micro_batch > 0)
+        value = loss.item()
+        self._bad_loss = not math.isfinite(value) or (self._bad_loss and self._micro_batch > 0)
+        self.amp_stats["total_steps"] += 1
+        self.amp_stats["amp_steps"] += precision != "float32"
+        self.scaler.scale(loss / steps if amp.scale_loss else loss).backward()
+        self._micro_batch = (self._micro_batch + 1) % steps
+        done = {"loss": value, "precision": precision, "fallback": fallback, "stepped": False, "skipped": False,
+                "scale": self.scaler.get_scale()}
+        if amp.track_amp_stats and precision != "float32":
+            self.amp_stats["scaler_scale"].append(done["scale"])
+        if self._micro_batch == 0:
+            with contextlib.nullcontext() if self._low_met else guard.off():  # a scaler for float32: it has its reason here
+                done["skipped"] = self._update(optimizer)
+            done["stepped"] = not done["skipped"]
+        return done
+
+    def _forward(self, model: nn.Module, data: Any, target: Any, criterion: Any, precision: str) -> tuple:
+        """(loss, '') or, where it is to be computed again in float32, (None, why), with random numbers and buffers as before."""
+        if precision == "float32":
+            return self._loss(model, data, target, criterion, precision), ""
+        if not self._may_fall_back():
+            return self._measured(model, data, target, criterion, precision), ""
+        before = _State(model)
+        try:
+            loss, why = self._measured(model, data, target, criterion, precision), "the loss is not finite"
+        except RuntimeError as error:
+            if not any(word in str(error).lower() for word in ("overflow", "underflow")):
+                raise
+            loss, why = None, str(error)
+        if loss is not None and math.isfinite(loss.item()):
+            return loss, ""
+        before.restore()
+        return None, why
+
+    def _may_fall_back(self) -> bool:
+        return self.amp_config.enable_fallback_to_fp32 and self._fallbacks < self.amp_config.max_fp32_fallbacks
+
+    def _loss(self, model: nn.Module, data: Any, target: Any, criterion: Any, precision: str) -> Tensor:
+        low = precision != "float32"
+        with autocast(None, dtype=getattr(_C, precision) if low else _C.bfloat16, enabled=low):
+            return criterion(model(data), target)
+
+    def _measured(self, model: nn.Module, data: Any, target: Any, criterion: Any, precision: str) -> Tensor:
+        """The loss; and, where statistics are kept, what the forward pass holds beside what it would in float32."""
+        if not self.amp_config.track_amp_stats:
+            return self._loss(model, data, target, criterion, precision)
+        known = self._plain_bytes.setdefault(model, {})
+        key = tuple(data.shape) if isinstance(data, Tensor) else None, model.training
+        if key not in known:
+            before, held = _State(model), cuda.memory_allocated()
+            plain = self._loss(model, data, target, criterion, "float32")
+            known[key] = cuda.memory_allocated() - held
+            before.restore()
+            del plain
+        held = cuda.memory_allocated()
+        loss = self._loss(model, data, target, criterion, precision)
+        self.amp_stats["memory_savings"].append((known[key] - (cuda.memory_allocated() - held)) / MEGABYTE)
+        return loss
+
+    def _update(self, optimizer: Any) -> bool:
+        """A step of the optimizer; whether it was skipped, by the scaler or because a loss was not finite."""
+        if self._bad_loss:
+            self.logger.warning("a loss is not finite, in float32 either: the step is left out. Look at the batch, or with ampc.doctor()")
+        if self._bad_loss and not self.scaler.is_enabled():
+            skipped = True
+        else:
+            skipped = self._step(optimizer)
+        if self.amp_config.clear_gradients_after_step:
+            optimizer.zero_grad()
+        self.amp_stats["skipped_steps"] += skipped
+        self.amp_stats["optimizer_steps"] += not skipped
+        self._skips = self._skips + 1 if skipped and not self._bad_loss else 0
+        if self._skips >= SKIPPED_IN_A_ROW and self._may_fall_back():
+            self._skips, self._retry = 0, True
+            self._note_fallback(f"{SKIPPED_IN_A_ROW} steps in a row were skipped; the next is")
+        return skipped
+
+    def _step(self, optimizer: Any) -> bool:
+        if self.config.max_grad_norm is not None:
+            self.scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], self.config.max_grad_norm)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        return self.scaler.last_step is not None and self.scaler.last_step.skipped
+
+    def _note_fallback(self, why: str) -> None:
+        amp = self.amp_config
+        self._fallbacks += 1
+        self.amp_stats["fp32_fallbacks"] += 1
+        self.logger.warning("overflow in %s, computed in float32: %s", self._dtype, why)
+        if self._fallbacks < amp.max_fp32_fallbacks:
+            return
+        if self.config.on_too_many_fallbacks == "bfloat16" and self._dtype == "float16":
+            self._dtype = "bfloat16"
+            self.logger.warning("%d fallbacks to float32 in epoch %d: from here on in bfloat16", self._fallbacks, self.epoch)
+        else:
+            warnings.warn(f"TrainingOptimizer: {self._fallbacks} fallbacks to float32 in epoch {self.epoch}, which is as many as max_fp32_fallbacks "
+                          "allows: from here on such steps are left out. Train in bfloat16 (AMPConfig(dtype='bfloat16')), lower the "
+                          "learning rate, or look with ampc.doctor() for what overflows", stacklevel=4)
+
+    # -- epochs -------------------------------------------------------------------------------------------------
+
+    def start_epoch(self, epoch: Optional[int] = None) -> None:
+        """Fallbacks are counted anew."""
+        self.epoch = self.epoch + 1 if epoch is None else epoch
+        self._fallbacks = 0
+
+    def train_epoch(self, model: nn.Module, batches: Iterable[Any], criterion: Callable[[Any, Any], Tensor], optimizer: Any, *,
+                    scheduler: Any = None, progress: bool = True) -> Dict[str, float]:
+        """One pass over (data, target) batches, with a bar in a terminal. ``scheduler`` steps after every step of the optimizer that was
+        not skipped. Returns the mean ``loss`` and the epoch's ``steps``, ``skipped`` and ``fallbacks``."""
+        self.start_epoch()
+        before, total, count = dict(self.amp_stats), 0.0, 0
+        bar = Progress(batches, f"epoch {self.epoch}", getattr(batches, "__len__", lambda: None)(), progress)
+        for data, target in bar:
+            done = self.training_step(model, data, target, criterion, optimizer)
+            total, count = total + done["loss"], count + 1
+            if scheduler is not None and done["stepped"]:
+                scheduler.step()
+            bar.note({"loss": done["loss"], "scale": done["scale"]})
+        found = {"loss": total / max(count, 1), "steps": self.amp_stats["optimizer_steps"] - before["optimizer_steps"],
+                 "skipped": self.amp_stats["skipped_steps"] - before["skipped_steps"],
+                 "fallbacks": self.amp_stats["fp32_fallbacks"] - before["fp32_fallbacks"]}
+        self.logger.info("epoch %d: %s", self.epoch, ", ".join(f"{k} {v:.4g}" for k, v in found.items()))
+        return found
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def get_amp_stats(self) -> Dict[str, Any]:
+        """Counts, and ratios and means of them; ``memory_savings`` in MB, of what the forward pass holds, as the allocator counts it."""
+        stats = copy.deepcopy(self.amp_stats)
+        stats.update(amp_enabled=self._dtype != "float32", dtype=self._dtype, fp32_fallbacks_this_epoch=self._fallbacks)
+        if stats["total_steps"]:
+            stats["amp_usage_ratio"] = stats["amp_steps"] / stats["total_steps"]
+            stats["fp32_fallback_ratio"] = stats["fp32_fallbacks"] / stats["total_steps"]
+        scales: List[float] = stats["scaler_scale"]
+        if scales:
+            stats.update(avg_scaler_scale=sum(scales) / len(scales), min_scaler_scale=min(scales), max_scaler_scale=max(scales))
+        saved: List[float] = stats["memory_savings"]
+        if saved:
+            stats.update(total_memory_saved_mb=sum(saved), avg_memory_saved_mb=sum(saved) / len(saved))
+        return stats
+
+    def reset_amp_stats(self) -> None:
+        """From 0 again; the scale and the epoch's fallbacks stay."""
+        self.amp_stats = _fresh_stats()
+
+    def get_gradient_accumulation_status(self) -> Dict[str, Any]:
+        """Where the present step stands."""
+        steps = self.config.gradient_accumulation_steps
+        return {"accumulation_steps": steps, "current_step": self._micro_batch, "remaining": steps - self._micro_batch,
+                "is_accumulating": self._micro_batch > 0, "optimizer_steps": self.amp_stats["optimizer_steps"]}
+
+    # -- checkpoints ------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What a run needs to go on bit for bit, beside its model and optimizer."""
+        return {"scaler": self.scaler.state_dict(), "stats": copy.deepcopy(self.amp_stats), "epoch": self.epoch, "fallbacks": self._fallbacks,
+                "skips": self._skips, "dtype": self._dtype, "retry": self._retry, "rng": make.get_rng_state()}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Continues from a state_dict, of the same configuration. KeyError for what is none."""
+        self.amp_stats, self.epoch, self._fallbacks, self._skips = state["stats"], state["epoch"], state["fallbacks"], state["skips"]
+        self._micro_batch, self._dtype, self._retry = 0, state["dtype"], state["retry"]
+        self._make_scaler()
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+        make.set_rng_state(state["rng"])
+
+    def save_checkpoint(self, path: Any, model: nn.Module, optimizer: Any, scheduler: Any = None) -> None:
+        """Everything, in one file that is there whole or not at all. RuntimeError amid the micro-batches of a step, whose gradients it
+        would lose."""
+        from ..serialization import save
+
+        if self._micro_batch:
+            raise RuntimeError(f"save_checkpoint: {self._micro_batch} of {self.config.gradient_accumulation_steps} micro-batches are accumulated; "
+                               "save after the step")
+        save({"training": self.state_dict(), "model": model.state_dict(), "optimizer": optimizer.state_dict(),
+              "scheduler": None if scheduler is None else scheduler.state_dict()}, path)
+
+    def load_checkpoint(self, path: Any, model: nn.Module, optimizer: Any, scheduler: Any = None) -> None:
+        """Goes on from ``save_checkpoint``. ValueError for another file, or one without the scheduler that is asked for."""
+        from ..serialization import load
+
+        kept = load(path)
+        if not isinstance(kept, dict) or set(kept) != {"training", "model", "optimizer", "scheduler"}:
+            raise ValueError(f"load_checkpoint: {os.fspath(path)} was not written by save_checkpoint")
+        if scheduler is not None and kept["scheduler"] is None:
+            raise ValueError(f"load_checkpoint: {os.fspath(path)} has no scheduler's state")
+        model.load_state_dict(kept["model"])
+        optimizer.load_state_dict(kept["optimizer"])
+        if scheduler is not None:
+            scheduler.load_state_dict(kept["scheduler"])
+        self.load_state_dict(kept["training"])
+
+
+class _State:
+    """What a forward pass changes: random numbers and buffers."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._rng = make.get_rng_state()
+        self._buffers = [(b, b.clone()) for b in model.buffers()] if model.training else []
+
+    def restore(self) -> None:
+        """As they were."""
+        make.set_rng_state(self._rng)
+        with no_grad():
+            for buffer, old in self._buffers:
+                buffer.copy_(old)
