@@ -231,7 +231,7 @@ batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_nor
 embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
 
 _LATER = frozenset({  # modules
-    "_dynamo", "accelerator", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
+    "_dynamo", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
     "formats", "keras", "multiprocessing", "random", "special", "training", "types", "version",
 })
 _OF_KERAS = frozenset({"Policy", "global_policy", "set_global_policy"})

@@ -7,6 +7,7 @@ import sys
 from typing import List, Optional
 
 from .advise import add_advise
+from .bench import add_bench
 from .check import add_check
 from .demo import add_demo
 from .formats import add_formats
@@ -26,6 +27,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     add_advise(commands)
     add_replay(commands)
     add_formats(commands)
+    add_bench(commands)
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()

@@ -23,11 +23,10 @@ def add_replay(commands: Any) -> None:
 
 def _replay(args: argparse.Namespace) -> int:
     from ..doctor import capsule, guard
-    from ..run import hook
 
     try:
         data = capsule.read(args.file)
-        make_model, loss_fn = _functions(args.script, data["names"], hook)
+        make_model, loss_fn = _functions(args.script, data["names"])
     except (OSError, ValueError, RuntimeError, SyntaxError) as error:
         print(f"ampc replay: {error}", file=sys.stderr)
         return 2
@@ -42,18 +41,11 @@ def _replay(args: argparse.Namespace) -> int:
     return 0
 
 
-def _functions(path: str, names: Any, hook: Any) -> list:
+def _functions(path: str, names: Any) -> list:
     """The script's functions, with ampc in torch's place."""
-    import importlib.util
-    import os
+    from ..run.script import load
 
-    hook.install()
-    sys.path[0:0] = [os.path.dirname(os.path.abspath(path))]
-    spec = importlib.util.spec_from_file_location("_ampc_replayed", path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(path, "_ampc_replayed")
     for name in (names["make_model"], names["loss_fn"]):
         if not callable(getattr(module, name, None)):
             raise ValueError(f"{path} has no function {name}, which the capsule names; are they under `if __name__ == '__main__':`?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import os
 import sys
 import traceback
@@ -38,6 +39,18 @@ def run(path: str, args: List[str]) -> int:
         _advise(error)
         return 1
     return 0
+
+
+def load(path: str, name: str) -> ModuleType:
+    """The file's module, with ampc in torch's place, not as ``__main__``. OSError and what its code raises; ValueError for no Python file."""
+    hook.install()
+    sys.path[0:0] = [os.path.dirname(os.path.abspath(path))]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _from_script(trace: Optional[TracebackType], path: str) -> Optional[TracebackType]:

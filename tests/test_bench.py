@@ -1,0 +1,121 @@
+"""ampc.bench: what it counts, what it leaves alone, the command."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+from where import DEVICE, ON_GPU
+
+import ampc
+from ampc import bench as module
+from ampc import nn
+
+F = nn.functional
+PRECISIONS = ["float32", *(["tf32"] if ON_GPU else []), "bfloat16", "float16"]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(module, "PEAK_SIZE", 64)
+    monkeypatch.setattr(module, "PEAK_SECONDS", 0.01)
+    module.peak_flops.cache_clear()
+    yield
+    module.peak_flops.cache_clear()
+
+
+def counted(run):
+    with module._Products() as p:
+        run()
+    return p.count
+
+
+def test_multiplications():
+    """Of a product m n k; backward two such, or one where nobody wants the input's gradient."""
+    x, w = ampc.randn(7, 5, device=DEVICE, requires_grad=True), ampc.randn(5, 3, device=DEVICE, requires_grad=True)
+    assert counted(lambda: (x @ w).sum().backward()) == 3 * 7 * 5 * 3 and counted(lambda: (x.detach() @ w).sum().backward()) == 2 * 7 * 5 * 3
+    layer = nn.Linear(5, 4).to(DEVICE)
+    assert counted(lambda: layer(x.detach()).sum().backward()) == 2 * 7 * 5 * 4
+    images = ampc.randn(2, 4, 9, 9, device=DEVICE)
+    conv, back = nn.Conv2d(4, 6, 3, groups=2, stride=2).to(DEVICE), nn.ConvTranspose2d(4, 6, 3, stride=2).to(DEVICE)
+    with ampc.no_grad():
+        if not ON_GPU:  # there it goes by columns
+            assert counted(lambda: conv(images)) == 2 * 6 * 16 * 2 * 9 and counted(lambda: back(images)) == 2 * 4 * 81 * 6 * 9
+            q = ampc.randn(2, 3, 8, 16)
+            assert counted(lambda: F.scaled_dot_product_attention(q, q, q)) == 2 * (2 * 3 * 8 * 16 * 8)
+            assert counted(lambda: nn.LSTM(5, 6)(ampc.randn(10, 2, 5))) == 20 * 5 * 24 + 20 * 6 * 24
+
+
+def test_it_measures_and_puts_everything_back():
+    ampc.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).to(DEVICE)
+    opt, batch = ampc.optim.SGD(net.parameters(), lr=0.1), (ampc.randn(32, 64, device=DEVICE), ampc.randn(32, 8, device=DEVICE))
+    before = [p.tolist() for p in net.parameters()]
+    found = module.bench(net, batch, nn.MSELoss(), opt, steps=3, name="small")
+    assert [p.tolist() for p in net.parameters()] == before and all(p.grad is None for p in net.parameters())
+    assert [r.precision for r in found.rows] == PRECISIONS and found.samples == 32
+    assert found.multiplications == 32 * 64 * 64 * 2 + 32 * 64 * 8 * 3  # the first layer's input wants no gradient
+    for r in found.rows:
+        assert r.throughput == pytest.approx(32 / r.seconds) and r.flops == pytest.approx(2 * found.multiplications / r.seconds)
+        assert 0 < r.share < math.inf and r.peak_bytes > 0
+    assert found.rows[0].error == 0 < found.rows[-1].error < 0.1
+    text = str(found)
+    assert text.startswith("small on ") and found.verdict in text and "of its time" in found.why and "<td" in found._repr_html_()
+    kept = json.loads(found.to_json())
+    assert kept["rows"][0]["precision"] == "float32" and kept["rows"][0]["share"] == found.rows[0].share
+
+
+def test_without_products_there_is_nothing_to_gain():
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(ampc.ones(16, device=DEVICE))
+
+        def forward(self, x):
+            return x * self.w
+    net = Scale()
+    found = module.bench(net, ampc.randn(4, 16, device=DEVICE), lambda y: y.square().mean(), ampc.optim.SGD(net.parameters(), lr=0.1), steps=2)
+    assert found.multiplications == 0 and found.why.startswith("There are no matrix products") and math.isfinite(found.rows[0].seconds)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("name", list(module.MODELS))
+def test_built_in_models_train(name):
+    model, batch, loss_fn, opt = module.built_in(name, 4)
+    for _ in range(2):
+        opt.zero_grad()
+        loss = loss_fn(model(*batch[:-1]), batch[-1])
+        loss.backward()
+        opt.step()
+    assert math.isfinite(loss.item()) and all(p.grad is not None for p in model.parameters())
+
+
+FILE = """
+import torch
+def make_model():
+    torch.manual_seed(0)
+    return torch.nn.Linear(16, 4)
+def make_batch():
+    return torch.randn(8, 16), torch.randint(0, 4, (8,))
+"""
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_the_command(tmp_path):
+    pytest.importorskip("matplotlib")
+
+    def command(*args):
+        return subprocess.run([sys.executable, "-m", "ampc.cli", "bench", *args], capture_output=True, text=True, cwd=tmp_path)
+    path = tmp_path / "model.py"
+    path.write_text(FILE)
+    done = command("model.py", "mlp", "--batch", "2", "--steps", "2", "--json", "out.json", "--picture", "out.png")
+    assert done.returncode == 0, done.stderr
+    assert "model.py on the CPU" in done.stdout and "bfloat16" in done.stdout and (tmp_path / "out.png").read_bytes()[:4] == b"\x89PNG"
+    kept = json.loads((tmp_path / "out.json").read_text())
+    assert [k["name"] for k in kept] == ["model.py", "mlp"] and kept[0]["samples"] == 8 and kept[0]["multiplications"] == 2 * 8 * 16 * 4
+    path.write_text("import torch\n")
+    for args, text in ((["resnet"], "there is no model 'resnet'; expected mlp, cnn, gpt, lstm"), (["model.py"], "model.py has no function make_model()"),
+                       (["absent.py"], "absent.py"), (["mlp", "--steps", "1"], "2 or more")):
+        done = command(*args)
+        assert done.returncode == 1 and text in done.stderr and "Traceback" not in done.stderr
