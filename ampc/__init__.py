@@ -232,7 +232,7 @@ embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
 
 _LATER = frozenset({  # modules
     "_dynamo", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
-    "formats", "keras", "multiprocessing", "random", "special", "training", "types", "version",
+    "formats", "keras", "multiprocessing", "random", "special", "testing", "training", "types", "version",
 })
 _OF_KERAS = frozenset({"Policy", "global_policy", "set_global_policy"})
 

@@ -156,7 +156,7 @@ def _multiplications(op: str, x: list, y: tuple) -> int:
     return 0
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def peak_flops(precision: str, device: Any = None) -> float:
     """Floating point operations a second that products of 1024 x 1024 reach: the best of 0.4 seconds of them, measured once."""
     from .doctor.advising import _tf32

@@ -59,3 +59,27 @@ def seeded(request):
     ampc.manual_seed(0)
     yield
     assert ampc.is_grad_enabled() and not ampc.is_autocast_enabled(), "a test left its mode behind"
+
+
+@pytest.fixture
+def world(request):
+    """A model, batches of data, a loss and an optimizer: what pieces of documentation take for granted."""
+    from types import SimpleNamespace
+
+    from ampc import nn, optim, randint, randn
+
+    where = "cuda" if request.config.on_gpu else "cpu"
+    model = nn.Sequential(nn.Linear(24, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 10)).to(where)
+    batches = [(randn(16, 24, device=where), randint(0, 10, (16,), device=where)) for _ in range(6)]
+    return SimpleNamespace(model=model, batches=batches, criterion=nn.CrossEntropyLoss(), optimizer=optim.Adam(model.parameters(), lr=1e-3))
+
+
+@pytest.fixture
+def switches_back():
+    """Puts the switches of the process back that such pieces turn."""
+    import ampc
+
+    yield
+    ampc.enable_autocast = False
+    ampc.set_default_device("cpu")
+    ampc.keras.mixed_precision.set_global_policy("float32")
