@@ -103,3 +103,23 @@ def tensor_repr(t: Any) -> str:
     elif t.requires_grad:
         body += ", requires_grad=True"
     return f"{name}{body})"
+
+
+def tensor_html(t: Any) -> str:
+    """For notebooks: what it is, how its values lie, and the values."""
+    import html
+
+    plain = t.detach()
+    facts = [f"{'x'.join(map(str, t.shape)) or 'one number'}", f"{t.dtype}".split(".")[-1], f"{t.device}", f"{t.numel() * t.element_size():,} bytes"]
+    if t.requires_grad:
+        facts.append("requires grad" if t.is_leaf else f"made by {_C._grad_fn(t).name()}")
+    if t.is_floating_point() and t.numel():
+        good = plain.isfinite()
+        bad = t.numel() - int(good.sum())
+        wide = plain.double()
+        if bad < t.numel():
+            low, high = wide.where(good, math.inf).amin().item(), wide.where(good, -math.inf).amax().item()
+            facts.append(f"from {low:.4g} to {high:.4g}")
+        if bad:
+            facts.append(f"<b style='color:#c0232c'>{bad:,} not finite</b>")
+    return f"<div><b>Tensor</b> {', '.join(facts)}</div><pre>{html.escape(tensor_repr(t))}</pre>"

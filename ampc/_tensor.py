@@ -11,7 +11,7 @@ from . import _creation as make
 from ._C import Tensor, dtype
 from ._device import device_of, number_of
 from ._layout import in_format
-from ._printing import tensor_repr
+from ._printing import tensor_html, tensor_repr
 from .autograd.hooks import RemovableHandle
 
 _f = _C._functions
@@ -531,6 +531,12 @@ def __contains__(self: Tensor, element: Any) -> bool:
 @method
 def __repr__(self: Tensor, *, tensor_contents: Any = None) -> str:
     return tensor_repr(self)
+
+
+@method
+def _repr_html_(self: Tensor) -> str:
+    """For notebooks."""
+    return tensor_html(self)
 
 
 @method

@@ -352,6 +352,17 @@ class GradScaler:
 
         return LedgerReport(self)
 
+    def __repr__(self) -> str:
+        if not self._enabled:
+            return "GradScaler(enabled=False)"
+        return (f"GradScaler('{self._device}', scale {self.get_scale():.8g}, {self._get_growth_tracker()} of {self._growth_interval} good steps "
+                f"to the next growth, {self.ledger.total} steps)")
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<p>{html.escape(repr(self))}</p>" + (str(self.report()._repr_html_()) if self.ledger.total else "")
+
     def gate(self, scheduler: Any) -> Gate:
         """``scheduler``, whose ``step`` does nothing after a step that was skipped."""
         return Gate(self, scheduler)

@@ -226,18 +226,34 @@ static PyMethodDef functions[] = {
     {"_is_autocast_enabled", is_enabled, METH_O, NULL},
     {"_autocast_active", is_active, METH_NOARGS, NULL},
     {"_autocast_active_dtype", active_dtype, METH_NOARGS, NULL},
-    {"set_autocast_enabled", set_enabled, METH_VARARGS, "set_autocast_enabled(device_type, enabled)"},
-    {"get_autocast_dtype", get_dtype, METH_O, "The dtype that regions of a device type cast to."},
-    {"set_autocast_dtype", set_dtype, METH_VARARGS, "set_autocast_dtype(device_type, dtype)"},
-    {"is_autocast_cache_enabled", cache_enabled, METH_NOARGS, "Whether 16-bit weight copies are kept."},
-    {"set_autocast_cache_enabled", set_cache_enabled, METH_O, "Turns the keeping of 16-bit weight copies on or off."},
+    {"set_autocast_enabled", set_enabled, METH_VARARGS,
+     "set_autocast_enabled(device_type, enabled, /)\n--\n\n"
+     "Turns autocast of a device type on or off, without a region."},
+    {"get_autocast_dtype", get_dtype, METH_O,
+     "get_autocast_dtype(device_type, /)\n--\n\n"
+     "The dtype that regions of a device type cast to."},
+    {"set_autocast_dtype", set_dtype, METH_VARARGS,
+     "set_autocast_dtype(device_type, dtype, /)\n--\n\n"
+     "Sets the dtype that regions of a device type cast to."},
+    {"is_autocast_cache_enabled", cache_enabled, METH_NOARGS,
+     "is_autocast_cache_enabled()\n--\n\n"
+     "Whether 16-bit weight copies are kept."},
+    {"set_autocast_cache_enabled", set_cache_enabled, METH_O,
+     "set_autocast_cache_enabled(enabled, /)\n--\n\n"
+     "Turns the keeping of 16-bit weight copies on or off."},
     {"_autocast_nest", nest, METH_O, NULL},
-    {"clear_autocast_cache", copies_clear, METH_NOARGS, "Drops every kept 16-bit weight copy."},
-    {"weight_copy_bytes", copies_bytes, METH_NOARGS, "Bytes held by kept 16-bit weight copies."},
+    {"clear_autocast_cache", copies_clear, METH_NOARGS,
+     "clear_autocast_cache()\n--\n\n"
+     "Drops every kept 16-bit weight copy."},
+    {"weight_copy_bytes", copies_bytes, METH_NOARGS,
+     "weight_copy_bytes()\n--\n\n"
+     "Bytes held by kept 16-bit weight copies."},
     {"weight_copy_stats", copies_stats, METH_NOARGS,
+     "weight_copy_stats()\n--\n\n"
      "Kept weight copies: bytes and limit (bytes), copies held now, times one was used, packed, packed again by an "
      "optimizer in its own pass (renewed), and refused by the limit."},
     {"set_weight_copy_limit", copies_limit, METH_O,
+     "set_weight_copy_limit(bytes, /)\n--\n\n"
      "Bytes that kept weight copies may hold; beyond it weights are packed each time."},
     {NULL, NULL, 0, NULL}};
 

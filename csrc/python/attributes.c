@@ -411,24 +411,56 @@ static PyObject *m_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 #define KEYWORDS(f) (PyCFunction)(void (*)(void)) f
 PyMethodDef ac_tensor_methods[] = {
-    {"item", m_item, METH_NOARGS, "The one element as a Python number."},
-    {"tolist", m_tolist, METH_NOARGS, "The elements as nested lists."},
-    {"size", KEYWORDS(m_size), METH_VARARGS | METH_KEYWORDS, "shape, or the size of one dimension."},
-    {"stride", KEYWORDS(m_stride), METH_VARARGS | METH_KEYWORDS, "Steps between neighbours, in elements."},
-    {"numel", m_numel, METH_NOARGS, "Number of elements."},
-    {"nelement", m_numel, METH_NOARGS, "Number of elements."},
-    {"dim", m_dim, METH_NOARGS, "Number of dimensions."},
-    {"ndimension", m_dim, METH_NOARGS, "Number of dimensions."},
-    {"data_ptr", m_data_ptr, METH_NOARGS, "Address of the first element."},
+    {"item", m_item, METH_NOARGS,
+     "item($self, /)\n--\n\n"
+     "The one element as a Python number."},
+    {"tolist", m_tolist, METH_NOARGS,
+     "tolist($self, /)\n--\n\n"
+     "The elements as nested lists."},
+    {"size", KEYWORDS(m_size), METH_VARARGS | METH_KEYWORDS,
+     "size($self, dim=None)\n--\n\n"
+     "shape, or the size of one dimension."},
+    {"stride", KEYWORDS(m_stride), METH_VARARGS | METH_KEYWORDS,
+     "stride($self, dim=None)\n--\n\n"
+     "Steps between neighbours, in elements."},
+    {"numel", m_numel, METH_NOARGS,
+     "numel($self, /)\n--\n\n"
+     "Number of elements."},
+    {"nelement", m_numel, METH_NOARGS,
+     "nelement($self, /)\n--\n\n"
+     "Number of elements."},
+    {"dim", m_dim, METH_NOARGS,
+     "dim($self, /)\n--\n\n"
+     "Number of dimensions."},
+    {"ndimension", m_dim, METH_NOARGS,
+     "ndimension($self, /)\n--\n\n"
+     "Number of dimensions."},
+    {"data_ptr", m_data_ptr, METH_NOARGS,
+     "data_ptr($self, /)\n--\n\n"
+     "Address of the first element."},
     {"_storage_ptr", m_storage_ptr, METH_NOARGS, "Address of the storage."},
-    {"storage_offset", m_storage_offset, METH_NOARGS, "Place of the first element in the storage, in elements."},
+    {"storage_offset", m_storage_offset, METH_NOARGS,
+     "storage_offset($self, /)\n--\n\n"
+     "Place of the first element in the storage, in elements."},
     {"_is_row_major", m_is_contiguous, METH_NOARGS, "True when row-major without gaps."},
-    {"is_floating_point", m_is_floating_point, METH_NOARGS, "True for floating point elements."},
-    {"detach", m_detach, METH_NOARGS, "The same memory without history; its writes are seen by backward's checks."},
-    {"detach_", m_detach_, METH_NOARGS, "Forgets the history of this tensor."},
+    {"is_floating_point", m_is_floating_point, METH_NOARGS,
+     "is_floating_point($self, /)\n--\n\n"
+     "True for floating point elements."},
+    {"detach", m_detach, METH_NOARGS,
+     "detach($self, /)\n--\n\n"
+     "The same memory without history; its writes are seen by backward's checks."},
+    {"detach_", m_detach_, METH_NOARGS,
+     "detach_($self, /)\n--\n\n"
+     "Forgets the history of this tensor."},
     {"_view_dtype", m_view_dtype, METH_O, "The same bytes read as another dtype."},
     {"_mark_one_of_many", m_mark_one_of_many, METH_NOARGS, "Marks a result of unbind or split."},
-    {"fill_", m_fill_, METH_O, "Sets every element to a number."},
-    {"zero_", m_zero_, METH_NOARGS, "Sets every element to 0."},
-    {"copy_", KEYWORDS(m_copy_), METH_VARARGS | METH_KEYWORDS, "Copies another tensor in, broadcast and cast."},
+    {"fill_", m_fill_, METH_O,
+     "fill_($self, value, /)\n--\n\n"
+     "Sets every element to a number."},
+    {"zero_", m_zero_, METH_NOARGS,
+     "zero_($self, /)\n--\n\n"
+     "Sets every element to 0."},
+    {"copy_", KEYWORDS(m_copy_), METH_VARARGS | METH_KEYWORDS,
+     "copy_($self, src, non_blocking=False)\n--\n\n"
+     "Copies another tensor in, broadcast and cast."},
     {NULL, NULL, 0, NULL}};

@@ -418,21 +418,24 @@ static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},
                                    {0, NULL}};
 static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0, Py_TPFLAGS_DEFAULT, node_slots};
 
-static PyMethodDef functions[] = {
-    {"_hook_list", hook_list, METH_O, NULL},
-    {"_backward", backward, METH_VARARGS, NULL},
-    {"_grad_fn", grad_fn, METH_O, NULL},
-    {"_push_saved_hooks", push_saved_hooks, METH_VARARGS, NULL},
-    {"_pop_saved_hooks", pop_saved_hooks, METH_NOARGS, NULL},
-    {"_pack_saved", pack_saved, METH_O, NULL},
-    {"_unpack_saved", unpack_saved, METH_O, NULL},
-    {"_record_function", record_function, METH_VARARGS, NULL},
-    {"_with_history", with_history, METH_VARARGS, NULL},
-    {"is_grad_enabled", grad_enabled, METH_NOARGS, "Whether operations are recorded on this thread."},
-    {"_set_grad_enabled", set_grad_enabled, METH_O, NULL},
-    {"is_inference_mode_enabled", inference_enabled, METH_NOARGS, "Whether this thread is in inference_mode."},
-    {"_set_inference_mode", set_inference, METH_O, NULL},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"_hook_list", hook_list, METH_O, NULL},
+                                  {"_backward", backward, METH_VARARGS, NULL},
+                                  {"_grad_fn", grad_fn, METH_O, NULL},
+                                  {"_push_saved_hooks", push_saved_hooks, METH_VARARGS, NULL},
+                                  {"_pop_saved_hooks", pop_saved_hooks, METH_NOARGS, NULL},
+                                  {"_pack_saved", pack_saved, METH_O, NULL},
+                                  {"_unpack_saved", unpack_saved, METH_O, NULL},
+                                  {"_record_function", record_function, METH_VARARGS, NULL},
+                                  {"_with_history", with_history, METH_VARARGS, NULL},
+                                  {"is_grad_enabled", grad_enabled, METH_NOARGS,
+                                   "is_grad_enabled()\n--\n\n"
+                                   "Whether operations are recorded on this thread."},
+                                  {"_set_grad_enabled", set_grad_enabled, METH_O, NULL},
+                                  {"is_inference_mode_enabled", inference_enabled, METH_NOARGS,
+                                   "is_inference_mode_enabled()\n--\n\n"
+                                   "Whether this thread is in inference_mode."},
+                                  {"_set_inference_mode", set_inference, METH_O, NULL},
+                                  {NULL, NULL, 0, NULL}};
 
 int ac_autograd_init(PyObject *module) {
     ac_hooks.meta_free = ac_meta_free;

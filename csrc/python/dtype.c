@@ -146,13 +146,20 @@ static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc},
                               {0, NULL}};
 static PyType_Spec spec = {"ampc.dtype", sizeof(PyDtype), 0, Py_TPFLAGS_DEFAULT, slots};
 
-static PyMethodDef functions[] = {
-    {"_dtype_named", dtype_named, METH_O, NULL},
-    {"get_default_dtype", default_dtype, METH_NOARGS, "The dtype that Python floats become."},
-    {"set_default_dtype", set_default, METH_O, "Sets the dtype that Python floats become."},
-    {"promote_types", promote, METH_VARARGS, "The dtype that two dtypes promote to."},
-    {"result_type", result_type, METH_VARARGS, "The dtype that two operands promote to."},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"_dtype_named", dtype_named, METH_O, NULL},
+                                  {"get_default_dtype", default_dtype, METH_NOARGS,
+                                   "get_default_dtype()\n--\n\n"
+                                   "The dtype that Python floats become."},
+                                  {"set_default_dtype", set_default, METH_O,
+                                   "set_default_dtype(d, /)\n--\n\n"
+                                   "Sets the dtype that Python floats become."},
+                                  {"promote_types", promote, METH_VARARGS,
+                                   "promote_types(type1, type2, /)\n--\n\n"
+                                   "The dtype that two dtypes promote to."},
+                                  {"result_type", result_type, METH_VARARGS,
+                                   "result_type(tensor1, tensor2, /)\n--\n\n"
+                                   "The dtype that two operands promote to."},
+                                  {NULL, NULL, 0, NULL}};
 
 static int add_dtype(PyObject *module, int i) {
     PyDtype *d = (PyDtype *)ac_py->dtype->tp_alloc(ac_py->dtype, 0);

@@ -147,23 +147,26 @@ static PyObject *op_table(PyObject *m, PyObject *unused) {
     return rows;
 }
 
-static PyMethodDef functions[] = {
-    {"manual_seed", manual_seed, METH_O, NULL},
-    {"_rng_state", rng_state, METH_NOARGS, NULL},
-    {"_set_rng_state", set_rng_state, METH_VARARGS, NULL},
-    {"get_num_threads", num_threads, METH_NOARGS, "Threads that work on one operator."},
-    {"set_num_threads", set_num_threads, METH_O, "Sets how many threads work on one operator."},
-    {"_memory", memory, METH_NOARGS, NULL},
-    {"_memory_reset_peak", memory_reset_peak, METH_NOARGS, NULL},
-    {"_memory_trim", memory_trim, METH_NOARGS, NULL},
-    {"_fail_alloc", fail_alloc, METH_VARARGS, NULL},
-    {"_alloc_calls", alloc_calls, METH_NOARGS, NULL},
-    {"_set_blas", set_blas, METH_O, NULL},
-    {"_build_info", build_info, METH_NOARGS, NULL},
-    {"_set_size_type", set_size_type, METH_O, NULL},
-    {"_function", find_function, METH_O, NULL},
-    {"op_table", op_table, METH_NOARGS, "Every operator's row of the table."},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"manual_seed", manual_seed, METH_O, NULL},
+                                  {"_rng_state", rng_state, METH_NOARGS, NULL},
+                                  {"_set_rng_state", set_rng_state, METH_VARARGS, NULL},
+                                  {"get_num_threads", num_threads, METH_NOARGS,
+                                   "get_num_threads()\n--\n\n"
+                                   "Threads that work on one operator."},
+                                  {"set_num_threads", set_num_threads, METH_O,
+                                   "set_num_threads(int, /)\n--\n\n"
+                                   "Sets how many threads work on one operator."},
+                                  {"_memory", memory, METH_NOARGS, NULL},
+                                  {"_memory_reset_peak", memory_reset_peak, METH_NOARGS, NULL},
+                                  {"_memory_trim", memory_trim, METH_NOARGS, NULL},
+                                  {"_fail_alloc", fail_alloc, METH_VARARGS, NULL},
+                                  {"_alloc_calls", alloc_calls, METH_NOARGS, NULL},
+                                  {"_set_blas", set_blas, METH_O, NULL},
+                                  {"_build_info", build_info, METH_NOARGS, NULL},
+                                  {"_set_size_type", set_size_type, METH_O, NULL},
+                                  {"_function", find_function, METH_O, NULL},
+                                  {"op_table", op_table, METH_NOARGS, "Every operator's row of the table."},
+                                  {NULL, NULL, 0, NULL}};
 
 /* -- the module ------------------------------------------------------------------------------------- */
 

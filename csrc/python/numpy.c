@@ -167,7 +167,9 @@ static PyObject *copy_numpy(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {{"_to_numpy", to_numpy, METH_O, NULL},
-                                  {"from_numpy", from_numpy, METH_O, "A tensor that shares a NumPy array's memory."},
+                                  {"from_numpy", from_numpy, METH_O,
+                                   "from_numpy(ndarray, /)\n--\n\n"
+                                   "A tensor that shares a NumPy array's memory."},
                                   {"_copy_numpy", copy_numpy, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 
