@@ -8,14 +8,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo test levels sim gpu bench ctest lint soak clean
+.PHONY: demo test levels sim gpu bench ctest lint docs soak clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # The stamp is younger than every source it was built from.
-SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*) $(wildcard ampc/*.py ampc/*/*.py)
+SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*) $(wildcard pytest_ampc.py ampc/*.py ampc/*/*.py)
 $(VENV)/installed: $(BIN)/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet ".[plot,test]"
 	touch $@
@@ -36,7 +36,8 @@ levels: $(VENV)/installed
 
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
 GPU_SUITES := test_cuda.py test_composed.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
-	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py
+	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py \
+	test_shadow.py test_keras.py test_loss_scale.py test_trainer.py test_bench.py test_testing.py test_seeds.py test_seeds_guide.py
 sim: $(VENV)/installed
 	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
 
@@ -53,6 +54,11 @@ lint:
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror csrc/*/*.c csrc/*/*.h
+
+# The pages of docs/ as a site in build/site, warnings being errors.
+docs: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet mkdocs-material==9.* mkdocstrings-python
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet torch==2.13.0
