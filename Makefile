@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo test levels sim gpu bench ctest lint docs soak clean
+.PHONY: demo test levels sim gpu bench ctest lint clang docs soak clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -48,6 +48,11 @@ gpu: $(VENV)/installed
 # The core's own C tests under the address and undefined-behaviour sanitizers.
 ctest:
 	$(MAKE) -C tests/c
+
+# The core by clang, for any x86-64, 64-bit ARM, macOS and Windows: the plain C ways, which other machines and compilers take.
+clang: $(BIN)/python
+	$(BIN)/python -m pip install --quiet ziglang numpy
+	$(BIN)/python tools/clang.py
 
 lint:
 	$(BIN)/python -m pip install --quiet ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 numpy

@@ -104,6 +104,11 @@ def compile_kernels(nvcc: str) -> "str | None":
 class Build(build_ext):
     """Compiles the sources side by side; they are independent."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if sys.platform == "win32" and not self.compiler:
+            self.compiler = "mingw32"  # the core is written for GCC's and clang's vectors; CC names the compiler
+
     def build_extensions(self) -> None:
         nvcc = find_nvcc()
         images = compile_kernels(nvcc) if nvcc else None

@@ -2,7 +2,8 @@
  * our own pool splits the work, so that one pool owns the cores. */
 #include "backend.h"
 
-#include <dlfcn.h>
+#include "../base/system.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,11 +23,11 @@ static struct {
 
 void ac_blas_set_path(const char *path) { (void)snprintf(blas.path, sizeof blas.path, "%s", path); }
 
-static void *symbol(void *library, const char *name) { return library ? dlsym(library, name) : NULL; }
+static void *symbol(void *library, const char *name) { return library ? ac_library_symbol(library, name) : NULL; }
 
 static void open_blas(void) {
     (void)snprintf(blas.name, sizeof blas.name, "own loops");
-    void *library = blas.path[0] ? dlopen(blas.path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *library = blas.path[0] ? ac_open_library(blas.path) : NULL;
     void *d = symbol(library, "scipy_cblas_dgemm");
     void *threads = symbol(library, "scipy_openblas_set_num_threads");
     void *config = symbol(library, "scipy_openblas_get_config");

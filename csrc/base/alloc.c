@@ -1,5 +1,7 @@
 #include "alloc.h"
 
+#include "system.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -75,8 +77,8 @@ static void *take_cached(int class, size_t size) {
  * panels, a page a row, and would spend its time looking pages up. */
 static void *from_system(size_t size) {
     enum { HUGE_PAGE = 2 << 20 };
-    if (size < 2 * HUGE_PAGE) return aligned_alloc(AC_ALIGNMENT, size);
-    void *p = aligned_alloc(HUGE_PAGE, size);
+    if (size < 2 * HUGE_PAGE) return ac_system_alloc(AC_ALIGNMENT, size);
+    void *p = ac_system_alloc(HUGE_PAGE, size);
 #if defined(MADV_HUGEPAGE) && !defined(NO_CACHE)
     if (p) (void)madvise(p, size, MADV_HUGEPAGE); /* a wish */
 #endif
@@ -136,7 +138,7 @@ void ac_free(void *p, size_t bytes) {
         heap.stats.cached += (int64_t)size;
     }
     unlock();
-    if (!keep) free(p);
+    if (!keep) ac_system_free(p);
 }
 
 void ac_memory_trim(void) {
@@ -154,7 +156,7 @@ void ac_memory_trim(void) {
     unlock();
     while (all) {
         block *next = all->next;
-        free(all);
+        ac_system_free(all);
         all = next;
     }
 }

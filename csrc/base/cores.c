@@ -3,11 +3,12 @@
 #endif
 #include "cores.h"
 
+#include "system.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int cores_of(double quota, double period) {
     if (quota <= 0 || period <= 0) return 0;
@@ -56,8 +57,7 @@ static int quota_v1(void) {
 }
 
 int ac_usable_cores(void) {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    int cores = n > 0 ? (int)n : 1;
+    int cores = ac_system_cores();
 #if defined(__linux__)
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);

@@ -3,7 +3,8 @@
  * at the simulator. */
 #include "gpu.h"
 
-#include <dlfcn.h>
+#include "../base/system.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,16 +49,16 @@ void ac_gpu_set_paths(const char *paths) { (void)snprintf(state.paths, sizeof st
 static void *open_in(const char *folder, size_t length, const char *file) {
     char path[4400];
     int n = snprintf(path, sizeof path, "%.*s/%s", (int)length, folder, file);
-    return n > 0 && (size_t)n < sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    return n > 0 && (size_t)n < sizeof path ? ac_open_library(path) : NULL;
 }
 
 static void *open_file(const char *file, bool system_first) {
     const char *only = getenv("AMPC_CUDA_LIBS");
     if (only && *only) return open_in(only, strlen(only), file);
-    void *handle = system_first ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *handle = system_first ? ac_open_library(file) : NULL;
     for (const char *p = state.paths; *p && !handle; p += strcspn(p, ":"), p += *p == ':')
         handle = open_in(p, strcspn(p, ":"), file);
-    return handle ? handle : dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    return handle ? handle : ac_open_library(file);
 }
 
 /* The driver belongs to the system; of the others the packages' own come first. */
@@ -69,7 +70,7 @@ static void *open_library(library *l) {
 
 /* ISO C has no cast from data to function. */
 static bool find(void *handle, const char *name, void *function) {
-    void *symbol = dlsym(handle, name);
+    void *symbol = ac_library_symbol(handle, name);
     memcpy(function, &symbol, sizeof symbol);
     return symbol != NULL;
 }
@@ -164,7 +165,7 @@ int ac_gpu_init(void) {
 bool ac_gpu_usable(void) { return state.ready; }
 
 bool ac_gpu_is_simulated(void) {
-    return libraries[DRIVER].handle && dlsym(libraries[DRIVER].handle, "ampc_simulator") != NULL;
+    return libraries[DRIVER].handle && ac_library_symbol(libraries[DRIVER].handle, "ampc_simulator") != NULL;
 }
 
 int ac_lt_open(void) {

@@ -1,0 +1,18 @@
+/* What differs between operating systems: memory in large alignments, libraries opened by name, cores. */
+#ifndef AC_BASE_SYSTEM_H
+#define AC_BASE_SYSTEM_H
+
+#include <stddef.h>
+
+/* `size` is a multiple of `alignment`, a power of 2; NULL where there is none. */
+void *ac_system_alloc(size_t alignment, size_t size);
+void ac_system_free(void *p);
+
+/* NULL where it is not found. Never closed. */
+void *ac_open_library(const char *path);
+void *ac_library_symbol(void *library, const char *name);
+
+/* That are switched on; at least 1. */
+int ac_system_cores(void);
+
+#endif
