@@ -1,0 +1,55 @@
+"""Bars of long work: shown to somebody who watches, nothing otherwise."""
+
+import functools
+import io
+import sys
+
+import pytest
+
+import ampc
+from ampc._progress import Progress
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """tqdm without its pause between two looks."""
+    tqdm = pytest.importorskip("tqdm")
+    monkeypatch.setattr(tqdm, "tqdm", functools.partial(tqdm.tqdm, mininterval=0))
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_bar_where_somebody_watches(monkeypatch, at_once):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    bar = Progress(range(3), "epoch 1/2", 3)
+    for _ in bar:
+        assert bar.is_shown
+        bar.note({"loss": 0.123456})
+    assert "epoch 1/2" in terminal.getvalue() and "3/3" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("kind, shown, module", [(io.StringIO, True, True), (Terminal, False, True), (Terminal, True, False)])
+def test_nothing_in_a_file_when_silenced_or_without_tqdm(monkeypatch, kind, shown, module):
+    stream = kind()
+    monkeypatch.setattr(sys, "stderr", stream)
+    if not module:
+        monkeypatch.setitem(sys.modules, "tqdm", None)
+    bar = Progress(iter([1, 2]), "work", shown=shown)
+    bar.note({"loss": 1.0})
+    assert list(bar) == [1, 2] and not bar.is_shown and stream.getvalue() == ""
+
+
+def test_fit_and_an_epoch_show_one(monkeypatch, capsys, at_once):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    model = ampc.keras.Sequential([ampc.keras.layers.Dense(1, input_shape=(2,))])
+    model.compile("sgd", "mse")
+    model.fit(ampc.ones(8, 2), ampc.ones(8, 1), batch_size=2, epochs=2)
+    assert "epoch 2/2" in terminal.getvalue() and "loss=" in terminal.getvalue() and capsys.readouterr().out.count("epoch") == 2
+    net, data = ampc.nn.Linear(2, 1), [(ampc.ones(4, 2), ampc.ones(4, 1))] * 3
+    ampc.training.TrainingOptimizer(ampc.training.AMPConfig(dtype="bfloat16")).train_epoch(net, data, ampc.nn.MSELoss(), ampc.optim.SGD(net.parameters(), lr=0.1))
+    assert "epoch 1: " in terminal.getvalue() and "3/3" in terminal.getvalue()
