@@ -172,7 +172,7 @@ class Explain:
         lines.append("weights' 16-bit copies: " + ", ".join(f"{v} {k}" for k, v in self.copies.items()))
         for p in self.products[:10]:
             size = " x ".join(map(str, p.shape)) if p.shape else ""
-            lines.append(f"{p.place[0]}:{p.place[1]}: {p.op} {size} ({p.calls} times): {p.why}")
+            lines.append(f"{guard.place_text(p.place)}: {p.op} {size} ({p.calls} times): {p.why}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -110,6 +110,14 @@ def users_place() -> Tuple[str, int]:
     return last.f_code.co_filename, last.f_lineno
 
 
+def place_text(place: Tuple[str, int]) -> str:
+    """``train.py:17``; of a notebook's cell ``Cell In[3], line 2``."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    cell = shell.compile.format_code_name(place[0]) if hasattr(getattr(shell, "compile", None), "format_code_name") else None
+    return f"{cell[0]} {cell[1]}, line {place[1]}" if cell else f"{place[0]}:{place[1]}"
+
+
 def report(rule: str, text: str, fix: str, once: bool = False) -> None:
     """Says it, or raises; at most once a place, or in all."""
     if _State.mode == "off" or rule in _State.ignored:

@@ -34,7 +34,7 @@ class OperatorError(NamedTuple):
 
     def __str__(self) -> str:
         of = f" in the backward of {self.backward_of}" if self.backward_of else ""
-        return (f"{self.place[0]}:{self.place[1]}: {self.op}{of} in {self.dtype} is {100 * self.error:.2g} % off, reaches {self.amax:.3g}, "
+        return (f"{guard.place_text(self.place)}: {self.op}{of} in {self.dtype} is {100 * self.error:.2g} % off, reaches {self.amax:.3g}, "
                 f"{self.room:.0f} doublings from its end")
 
 

@@ -96,13 +96,13 @@ class Finding:
         return replacement(op, self.dtype, self.before, [o for o, _ in self.chain], self.backward_of is not None, negative, self.from_inf)
 
     def __str__(self) -> str:
-        at, of = "{}:{}".format(*self.place), f" in the backward of {self.backward_of[0]}" if self.backward_of else ""
+        at, of = guard.place_text(self.place), f" in the backward of {self.backward_of[0]}" if self.backward_of else ""
         where = f"{self.count} of {self.numel} values, the first at {list(self.index)}"
         if self.op in CAME:
             return f"{at}: the {self.chosen} is {self.what} already, {where}\n  instead: {self.advice}"
         lines = [f"{at}: {self.op}{of} makes {self.what} of {'infinities' if self.from_inf else 'what is finite'}: {where}"]
         if self.backward_of and self.backward_of[1]:
-            lines.append(f"  forward was at {self.backward_of[1][0]}:{self.backward_of[1][1]}")
+            lines.append(f"  forward was at {guard.place_text(self.backward_of[1])}")
         lines += [f"  input {i}: {r}" for i, r in enumerate(self.inputs)]
         limit = _limit(self.dtype)
         beyond = [i for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
@@ -269,10 +269,10 @@ class Doctor:
         if self.findings:
             return "\n".join(str(f) for f in self.findings)
         lines = ["nothing left its range"]
-        for (op, (file, line), dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
+        for (op, place, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
             if amax > 0:
                 room = math.log2(_limit(dtype) / amax)
-                lines.append(f"  {file}:{line}: {op} ran in {dtype} and reached {amax:.4g}; {room:.0f} doublings are left to {_limit(dtype):.4g}")
+                lines.append(f"  {guard.place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}; {room:.0f} doublings are left to {_limit(dtype):.4g}")
         return "\n".join(lines)
 
     __str__ = report
