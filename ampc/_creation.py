@@ -308,7 +308,8 @@ _FORMATS = {  # binary digits with the hidden one, the largest number, the small
 
 
 class finfo:
-    """Limits of a floating point dtype: ``bits eps max min tiny smallest_normal smallest_subnormal resolution``."""
+    """Limits of a floating point dtype: ``bits eps max min tiny smallest_normal smallest_subnormal resolution digits`` (decimal ones), and
+    ``hardware``, what multiplies it here. ``ampc.formats`` has them side by side."""
 
     def __init__(self, type: Optional[dtype] = None) -> None:
         type = type or _C.get_default_dtype()
@@ -321,6 +322,14 @@ class finfo:
         self.min, self.smallest_normal = -self.max, self.tiny
         self.smallest_subnormal = self.tiny * self.eps
         self.resolution = 10.0 ** -math.floor((digits - 1) * math.log10(2))
+        self.digits = digits * math.log10(2)
+
+    @property
+    def hardware(self) -> str:
+        """What multiplies it on this machine."""
+        from .formats import hardware_of
+
+        return hardware_of(self.dtype)
 
     def __repr__(self) -> str:
         return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "

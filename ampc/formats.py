@@ -50,7 +50,7 @@ class Formats:
     """The table, as text, HTML and picture; ``rows`` holds a ``Format`` each."""
 
     def __init__(self) -> None:
-        self.rows = [Format(name, {"float64": 8, "float32": 4, "tf32": 4}.get(name, 2), exponent, fraction, _hardware(name))
+        self.rows = [Format(name, {"float64": 8, "float32": 4, "tf32": 4}.get(name, 2), exponent, fraction, hardware_of(name))
                      for name, exponent, fraction in _ROWS]
 
     def _cells(self) -> List[List[str]]:
@@ -94,7 +94,8 @@ class Formats:
         figure.savefig(path, dpi=110)
 
 
-def _hardware(name: str) -> str:
+def hardware_of(name: str) -> str:
+    """What multiplies a format on this machine."""
     if cuda.is_available():
         if name == "tf32":
             return "tensor cores" if cuda.is_tf32_supported() else "none"

@@ -64,6 +64,7 @@ def test_formats_agree_with_numpy_and_finfo():
     for name in ("float16", "bfloat16", "float32"):
         info = ampc.finfo(getattr(ampc, name))
         assert (rows[name].max, rows[name].smallest_normal, rows[name].smallest_subnormal) == (info.max, info.tiny, info.smallest_subnormal)
+        assert (rows[name].digits, rows[name].hardware) == (info.digits, info.hardware)
     assert (rows["tf32"].exponent, rows["tf32"].fraction, round(rows["float16"].digits, 1), rows["float32"].bias) == (8, 10, 3.3, 127)
     text = str(formats())
     assert "65504" in text and "1.18e-38" in text and "5.96e-08" in text and "<td" in formats()._repr_html_()

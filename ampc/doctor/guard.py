@@ -113,8 +113,8 @@ def users_place() -> Tuple[str, int]:
 def place_text(place: Tuple[str, int]) -> str:
     """``train.py:17``; of a notebook's cell ``Cell In[3], line 2``."""
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    cell = shell.compile.format_code_name(place[0]) if hasattr(getattr(shell, "compile", None), "format_code_name") else None
+    compiler = getattr(ipython.get_ipython(), "compile", None) if ipython is not None else None
+    cell = compiler.format_code_name(place[0]) if hasattr(compiler, "format_code_name") else None
     return f"{cell[0]} {cell[1]}, line {place[1]}" if cell else f"{place[0]}:{place[1]}"
 
 

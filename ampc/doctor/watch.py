@@ -271,8 +271,9 @@ class Doctor:
         lines = ["nothing left its range"]
         for (op, place, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
             if amax > 0:
-                room = math.log2(_limit(dtype) / amax)
-                lines.append(f"  {guard.place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}; {room:.0f} doublings are left to {_limit(dtype):.4g}")
+                limit = _limit(dtype)
+                lines.append(f"  {guard.place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}; {math.log2(limit / amax):.0f} doublings are left "
+                             f"to {limit:.4g}")
         return "\n".join(lines)
 
     __str__ = report
