@@ -112,8 +112,8 @@ def users_place() -> Tuple[str, int]:
 
 def place_text(place: Tuple[str, int]) -> str:
     """``train.py:17``; of a notebook's cell ``Cell In[3], line 2``."""
-    ipython = sys.modules.get("IPython")
-    compiler = getattr(ipython.get_ipython(), "compile", None) if ipython is not None else None
+    ipython: Any = sys.modules.get("IPython")
+    compiler: Any = getattr(ipython.get_ipython(), "compile", None) if ipython is not None else None
     cell = compiler.format_code_name(place[0]) if hasattr(compiler, "format_code_name") else None
     return f"{cell[0]} {cell[1]}, line {place[1]}" if cell else f"{place[0]}:{place[1]}"
 

@@ -272,8 +272,8 @@ class Doctor:
         for (op, place, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
             if amax > 0:
                 limit = _limit(dtype)
-                lines.append(f"  {guard.place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}; {math.log2(limit / amax):.0f} doublings are left "
-                             f"to {limit:.4g}")
+                room = f"{math.log2(limit / amax):.0f} doublings are left to {limit:.4g}"
+                lines.append(f"  {guard.place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}; {room}")
         return "\n".join(lines)
 
     __str__ = report
