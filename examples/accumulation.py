@@ -16,7 +16,7 @@ for _epoch in range(6):
         with torch.autocast(device, dtype=torch.float16):
             loss = torch.nn.functional.cross_entropy(model(x), y) / MICRO
         scaler.scale(loss).backward()
-        losses.append(MICRO * loss.item())
+        losses.append(MICRO * loss.detach())  # not .item(), which would wait for a GPU
         if (i + 1) % MICRO == 0:
             scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -24,5 +24,6 @@ for _epoch in range(6):
             scaler.update()
             optimizer.zero_grad()
             steps += 1
-print(f"{len(losses)} micro-batches, {steps} steps, loss {sum(losses[:8]) / 8:.4f} -> {sum(losses[-8:]) / 8:.4f}")
-assert steps == 12 and sum(losses[-8:]) < sum(losses[:8])
+first, last = (torch.stack(some).mean().item() for some in (losses[:8], losses[-8:]))
+print(f"{len(losses)} micro-batches, {steps} steps, loss {first:.4f} -> {last:.4f}")
+assert steps == 12 and last < first

@@ -17,11 +17,11 @@ for _step in range(40):
     scaled = torch.autograd.grad(scaler.scale(loss), model.parameters(), create_graph=True)
     gradients = [g / scaler.get_scale() for g in scaled]  # outside autocast: in float32
     with torch.autocast(device, dtype=torch.float16):
-        penalty = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
+        penalty = torch.linalg.vector_norm(torch.cat([g.flatten() for g in gradients]))
         total = loss + 0.1 * penalty
     scaler.scale(total).backward()
     scaler.step(optimizer)
     scaler.update()
-    first = first or total.item()
-print(f"loss with penalty: {first:.4f} at first, {total.item():.4f} after 40 steps, |gradient| {penalty.item():.4f}")
-assert total.item() < 0.5 * first
+    first = total.detach() if first is None else first
+print(f"loss with penalty: {first.item():.4f} at first, {total.item():.4f} after 40 steps, |gradient| {penalty.item():.4f}")
+assert total.item() < 0.5 * first.item()

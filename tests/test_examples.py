@@ -16,6 +16,11 @@ SAYS = {"recipe.py": "with GradScaler", "gradient_penalty.py": "|gradient|", "ac
         "trainer.py": "2 fallbacks", "numpy_in_out.py": "weights [[1.0, -2.0, 0.5]]"}
 
 
+def test_they_follow_the_rules():
+    from ampc.check import check_file
+    assert [str(found) for path in EXAMPLES for found in check_file(path)] == []
+
+
 def test_all_are_listed():
     assert {p.name for p in EXAMPLES} == set(SAYS)
 
