@@ -59,23 +59,6 @@ static ac_operand as_b(const attention *c, const matrix *m) {
 /* out [m, n] (+)= a [m, k] b [k, n], contiguous, in `dtype` */
 static int multiply(attention *c, matrix a, matrix b, const void *panels, char *out, ac_dtype dtype, bool add) {
     if (a.rows == 0 || b.cols == 0) return 0;
-    if (c->lane == AC_LANE_F64) {
-        ac_dgemm g = {.m = a.rows,
-                      .n = b.cols,
-                      .k = a.cols,
-                      .a = (const double *)(const void *)a.data,
-                      .a_row = a.row,
-                      .a_col = a.col,
-                      .b = (const double *)(const void *)b.data,
-                      .b_row = b.row,
-                      .b_col = b.col,
-                      .c = (double *)(void *)out,
-                      .c_row = b.cols,
-                      .add = add};
-        if (a.cols == 0 && !add) memset(out, 0, (size_t)(a.rows * b.cols) * sizeof(double));
-        if (a.cols) ac_blas_dgemm(&g);
-        return 0;
-    }
     ac_gemm_call g = {.a = {.data = a.data,
                             .dtype = a.dtype,
                             .lanes = a.rows,
@@ -92,7 +75,7 @@ static int multiply(attention *c, matrix a, matrix b, const void *panels, char *
                       .beta = add ? 1 : 0,
                       .alone = c->alone,
                       .batch = 1};
-    return ac_gemm_run(&g);
+    return ac_gemm_run_any(&g);
 }
 
 /* b packed for several products, or NULL */

@@ -6,6 +6,7 @@
  * the k blocks, so results do not depend on threads. */
 #include "gemm.h"
 
+#include "../backend/backend.h"
 #include "../base/alloc.h"
 #include "../base/pool.h"
 #include "iterate.h"
@@ -333,6 +334,26 @@ int ac_gemm_run(const ac_gemm_call *g) {
         ac_gemm_call one = member(g, i);
         AC_TRY(run_one(&one, hands));
     }
+    return 0;
+}
+
+int ac_gemm_run_any(const ac_gemm_call *g) {
+    if (g->a.dtype != AC_float64) return ac_gemm_run(g);
+    double *c = (double *)(void *)g->c;
+    ac_dgemm d = {.m = g->a.lanes,
+                  .n = g->b.lanes,
+                  .k = g->a.k,
+                  .a = g->a.data,
+                  .a_row = g->a.lane_stride,
+                  .a_col = g->a.k_stride,
+                  .b = g->b.data,
+                  .b_row = g->b.k_stride,
+                  .b_col = g->b.lane_stride,
+                  .c = c,
+                  .c_row = g->c_row,
+                  .add = g->beta != 0};
+    for (int64_t i = 0; d.k == 0 && !d.add && i < d.m; i++) memset(c + i * d.c_row, 0, (size_t)d.n * sizeof *c);
+    if (d.k) ac_blas_dgemm(&d);
     return 0;
 }
 

@@ -24,6 +24,9 @@ typedef struct {
 /* Safe from any thread; goes to the pool when the work is worth it. */
 int ac_gemm_run(const ac_gemm_call *call) AC_CHECKED;
 
+/* The same, of float64 too: one product on the calling thread then, c float64, alpha 1, beta 0 or 1, nothing added. */
+int ac_gemm_run_any(const ac_gemm_call *call) AC_CHECKED;
+
 /* One product on a kernel of the caller's choice, for tests; *finite false: the kernel cannot hold a value, and
  * c is to be made again by another; it is as it was where beta is not 0. */
 int ac_gemm_run_on(const ac_gemm_call *call, const ac_micro *micro, bool *finite) AC_CHECKED;

@@ -74,22 +74,6 @@ static ac_operand weight_operand(const recurrence *c, bool back) {
  */
 static int multiply(const recurrence *c, const void *a, ac_dtype dtype, int64_t rows, int64_t row, ac_operand b,
                     const void *panels, void *out, bool add) {
-    if (c->lane == AC_LANE_F64) {
-        ac_dgemm g = {.m = rows,
-                      .n = b.lanes,
-                      .k = b.k,
-                      .a = a,
-                      .a_row = row,
-                      .a_col = 1,
-                      .b = b.data,
-                      .b_row = b.k_stride,
-                      .b_col = b.lane_stride,
-                      .c = out,
-                      .c_row = b.lanes,
-                      .add = add};
-        ac_blas_dgemm(&g);
-        return 0;
-    }
     ac_operand left = {
         .data = a, .dtype = dtype, .lanes = rows, .k = b.k, .lane_stride = row, .k_stride = 1, .round = c->dtype};
     ac_gemm_call g = {.a = left,
@@ -102,7 +86,7 @@ static int multiply(const recurrence *c, const void *a, ac_dtype dtype, int64_t 
                       .beta = add ? 1 : 0,
                       .alone = true,
                       .batch = 1};
-    return ac_gemm_run(&g);
+    return ac_gemm_run_any(&g);
 }
 
 /* Packs the weight once for all steps; without memory, or with values against it, each product packs. */
@@ -313,21 +297,6 @@ static int weight_gradient(const recurrence *c, char *before, void *row, ac_tens
             if (old == c->dtype) memcpy(to, from, (size_t)(c->units * c->item));
             else write(c, c->dtype, c->units, read(c, old, c->units, from, row), to);
         }
-    if (c->lane == AC_LANE_F64) {
-        ac_dgemm g = {.m = width,
-                      .n = c->units,
-                      .k = rows,
-                      .a = (const double *)(const void *)c->du,
-                      .a_row = 1,
-                      .a_col = width,
-                      .b = (const double *)(const void *)before,
-                      .b_row = c->units,
-                      .b_col = 1,
-                      .c = ac_data(dw),
-                      .c_row = c->units};
-        ac_blas_dgemm(&g);
-        return 0;
-    }
     ac_operand a = {.data = c->du,
                     .dtype = c->dtype,
                     .lanes = width,
@@ -344,7 +313,7 @@ static int weight_gradient(const recurrence *c, char *before, void *row, ac_tens
                     .round = c->dtype};
     ac_gemm_call g = {
         .a = a, .b = b, .c = ac_data(dw), .c_dtype = AC_float32, .c_row = c->units, .alpha = 1, .batch = 1};
-    return ac_gemm_run(&g);
+    return ac_gemm_run_any(&g);
 }
 
 static void bias_gradient(const recurrence *c, ac_tensor *db) {
