@@ -154,6 +154,8 @@ def test_scripts_without_regions_and_scripts_that_fail(tmp_path):
     path.write_text(SCRIPT.replace("scaler.scale(loss)", "loss").replace("scaler.step(optimizer)", "optimizer.step()").replace(
         "scaler.update()", "pass").replace("scaler = ", "unused = "))
     assert "it steps without a GradScaler" in command("--steps", "3", str(path), "1").stdout
+    done = command(str(tmp_path / "absent.py"))
+    assert done.returncode == 1 and "there is no file" in done.stderr and "Traceback" not in done.stderr
     path.write_text("import torch\ntorch.ones(2) + torch.ones(3)\n")
     done = command(str(path))
     assert done.returncode == 1 and "without a backward pass" in done.stderr and "plain.py" in done.stderr and "shape" in done.stderr

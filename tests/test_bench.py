@@ -116,6 +116,9 @@ def test_the_command(tmp_path):
     assert [k["name"] for k in kept] == ["model.py", "mlp"] and kept[0]["samples"] == 8 and kept[0]["multiplications"] == 2 * 8 * 16 * 4
     path.write_text("import torch\n")
     for args, text in ((["resnet"], "there is no model 'resnet'; expected mlp, cnn, gpt, lstm"), (["model.py"], "model.py has no function make_model()"),
-                       (["absent.py"], "absent.py"), (["mlp", "--steps", "1"], "2 or more")):
+                       (["absent.py"], "absent.py"), (["mlp", "--steps", "1"], "2 or more"), (["mlp", "--batch", "0"], "--batch must be 1 or more")):
         done = command(*args)
         assert done.returncode == 1 and text in done.stderr and "Traceback" not in done.stderr
+    path.write_text("def make_model():\n    return 3\ndef make_batch():\n    return 1\n")
+    done = command("model.py")
+    assert done.returncode == 1 and "make_model() must give a Module, got int" in done.stderr and "Traceback" not in done.stderr

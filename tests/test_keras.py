@@ -198,8 +198,15 @@ def test_loss_scale_optimizer():
 def test_bad_calls():
     with pytest.raises(ValueError, match="activation 'rulu' is not known; expected one of linear, relu"):
         layers.Dense(2, activation="rulu")
-    with pytest.raises(ValueError, match="`units` must be 1 or more"):
-        layers.Dense(0)
+    for units in (0, "10", 2.5):
+        with pytest.raises(ValueError, match="`units` must be a whole number of 1 or more, got"):
+            layers.Dense(units)
+    with pytest.raises(ValueError, match=r"Dense: expected an x of 2 dimensions or more, the batch first, got shape \[3\]"):
+        layers.Dense(2)(ampc.ones(3))
+    with pytest.raises(ValueError, match="Conv2D: expected an x of 4 dimensions"):
+        layers.Conv2D(2, 3)(ampc.ones(5, 5, 3))
+    with pytest.raises(ValueError, match="the model has no layers"):
+        models.Sequential().fit(np.zeros((4, 3)), np.zeros(4), verbose=0)
     with pytest.raises(TypeError, match="expected layers, got str"):
         models.Sequential(["dense"])
     model = models.Sequential([layers.Dense(2, input_shape=(3,))])

@@ -25,6 +25,9 @@ def _bench(args: argparse.Namespace) -> int:
     from ..bench import bench, built_in
 
     done = []
+    if args.batch is not None and args.batch < 1:
+        print(f"ampc bench: --batch must be 1 or more, got {args.batch}", file=sys.stderr)
+        return 1
     try:
         for name in args.models:
             made = _of_file(name) if name.endswith(".py") else built_in(name, args.batch)
@@ -50,6 +53,8 @@ def _of_file(path: str) -> tuple:
         if not callable(getattr(module, need, None)):
             raise ValueError(f"{path} has no function {need}()")
     model, batch = module.make_model(), module.make_batch()
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{path}: make_model() must give a Module, got {type(model).__name__}")
     loss_fn: Optional[Any] = getattr(module, "loss_fn", None)
     make_optimizer = getattr(module, "make_optimizer", lambda parameters: optim.SGD(parameters, lr=1e-3))
     return model, batch, loss_fn or nn.CrossEntropyLoss(), make_optimizer(model.parameters())

@@ -265,12 +265,15 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
     """The same of a script, which is run for ``steps`` backward passes in each precision, in processes of their own: its autocast regions
     are off, or of that dtype; where it has none, one is put around it. Errors are those of its losses.
 
-    RuntimeError, with the script's own words, where a run fails or makes no backward pass."""
+    FileNotFoundError where there is no such file; RuntimeError, with the script's own words, where a run fails or makes no backward pass."""
     import json
     import os
     import subprocess
     import sys
     import tempfile
+
+    if not os.path.isfile(script):
+        raise FileNotFoundError(f"there is no file {script}")
 
     def run(precision: str) -> Dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
@@ -278,7 +281,7 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
             command = [sys.executable, "-m", "ampc.doctor._trial", path, precision, str(steps), script, *args]
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             if not os.path.exists(path):
-                raise RuntimeError(f"advise: {script} in {precision} ended without a backward pass\n{done.stderr.strip()}")
+                raise RuntimeError(f"{script} in {precision} ended without a backward pass\n{done.stderr.strip()}")
             with open(path, encoding="utf-8") as out:
                 return dict(json.load(out))
 

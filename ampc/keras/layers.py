@@ -25,6 +25,8 @@ class Layer(nn.Module):
         input_shape: without the batch; the layer is built at once. Else at the first call.
         name: for people."""
 
+    least_ndim = 1  # of inputs
+
     def __init__(self, *, dtype: Union[Policy, str, None] = None, input_shape: Optional[Sequence[int]] = None, name: Optional[str] = None) -> None:
         super().__init__()
         self.dtype_policy = policy_of(dtype)
@@ -65,7 +67,10 @@ class Layer(nn.Module):
             self.built = True
 
     def forward(self, x: Tensor) -> Tensor:
-        """``call`` under the policy."""
+        """``call`` under the policy. ValueError for an x without a batch."""
+        if x.ndim < self.least_ndim:
+            raise ValueError(f"{type(self).__name__}: expected an x of {self.least_ndim} dimensions or more, the batch first, got shape "
+                             f"{list(x.shape)}")
         self._build((None, *x.shape[1:]))
         dtype = getattr(_C, self.compute_dtype)
         x = x.to(dtype) if x.is_floating_point() else x
@@ -120,11 +125,11 @@ class Dense(Activation):
         units: outputs, >= 1.
         activation, use_bias, kernel_initializer, bias_initializer: as Keras'."""
 
+    least_ndim = 2
+
     def __init__(self, units: int, activation: Any = None, use_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
                  bias_initializer: Any = "zeros", **options: Any) -> None:
-        self._options = int(units), bool(use_bias), kernel_initializer, bias_initializer
-        if units < 1:
-            raise ValueError(f"Dense: `units` must be 1 or more, got {units}")
+        self._options = _count(units, "Dense", "units"), bool(use_bias), kernel_initializer, bias_initializer
         super().__init__(activation, **options)
 
     def build(self, input_shape: tuple) -> None:
@@ -154,11 +159,13 @@ class Conv2D(Activation):
         kernel_size, strides: a number or two.
         padding: 'valid' or 'same' (as much at the end as at the begin, one more where it is odd)."""
 
+    least_ndim = 4
+
     def __init__(self, filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid", activation: Any = None, use_bias: bool = True,
                  kernel_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros", **options: Any) -> None:
         if padding not in ("valid", "same"):
             raise ValueError(f"Conv2D: `padding` must be 'valid' or 'same', got {padding!r}")
-        self._options = int(filters), bool(use_bias), kernel_initializer, bias_initializer
+        self._options = _count(filters, "Conv2D", "filters"), bool(use_bias), kernel_initializer, bias_initializer
         self._kernel, self._strides, self._same = _pair(kernel_size, "kernel_size"), _pair(strides, "strides"), padding == "same"
         super().__init__(activation, **options)
 
@@ -226,6 +233,12 @@ class Flatten(Layer):
 
     def call(self, x: Tensor) -> Tensor:
         return x.reshape(x.shape[0], -1)
+
+
+def _count(value: Any, who: str, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{who}: `{what}` must be a whole number of 1 or more, got {value!r}")
+    return value
 
 
 def _pair(value: Any, what: str) -> Tuple[int, int]:

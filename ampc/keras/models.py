@@ -111,6 +111,8 @@ class Sequential(nn.Module):
 
     def _step(self, x: Tensor, y: Tensor, train: bool) -> Tuple[Tensor, Tensor]:
         """Loss and prediction of a batch."""
+        if not len(self.layers):
+            raise ValueError("the model has no layers: add some first")
         loss, last = self._loss, self.layers[-1]
         if loss is None:
             raise RuntimeError("the model has no loss: call compile(optimizer, loss) first")
