@@ -1,6 +1,7 @@
 """Every Python block of the README and of docs/ runs, a page's blocks one after the other; their links lead somewhere."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]  # those of docs/rules/ are run by test_guard and test_check
 
 
-def blocks(page):
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
+def blocks(page, language="python"):
+    return [text for name, text in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S) if name == language]
 
 
 @pytest.mark.skipif(ON_GPU, reason="they say 'cpu'")
@@ -25,6 +26,31 @@ def test_blocks_run(page, world, switches_back, tmp_path, monkeypatch):
     names = {"__name__": "page", "batches": data, "loader": data, "criterion": world.criterion, "model": world.model, "optimizer": world.optimizer}
     for block in blocks(page):
         exec(compile(block, page.name, "exec"), names)
+
+
+def commands():
+    """Lines of blocks of no language, as a person types them."""
+    for page in PAGES:
+        for block in blocks(page, ""):
+            for line in block.splitlines():
+                words = shlex.split(line.lstrip("$ "), comments=True) if line.count("'") % 2 == 0 else []
+                if words and words[0] in ("ampc", "make", "pytest", "pip", ".ci/run"):
+                    yield page.name, words
+
+
+def test_commands_are_there():
+    """What a page says to type is a subcommand with such options, or a target."""
+    from ampc.cli import make_parser
+
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    seen = set()
+    for page, words in commands():
+        seen.add(words[0])
+        if words[0] == "ampc":
+            assert callable(make_parser().parse_args(words[1:]).run), (page, words)
+        elif words[0] == "make":
+            assert set(words[1:]) <= targets, (page, words)
+    assert seen >= {"ampc", "make", "pip", "pytest", ".ci/run"}
 
 
 def test_pages_have_blocks():

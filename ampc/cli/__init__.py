@@ -16,8 +16,8 @@ from .replay import add_replay
 from .run import add_run
 
 
-def main(argv: Optional[List[str]] = None) -> int:
-    """Runs a subcommand; returns the exit status."""
+def make_parser() -> argparse.ArgumentParser:
+    """Of all subcommands."""
     parser = argparse.ArgumentParser(prog="ampc", description="Mixed-precision training: what this installation can do, and a demonstration.")
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("info", help="version, compiler, CPU features, BLAS, threads, CUDA").set_defaults(run=lambda args: print(info()))
@@ -28,6 +28,12 @@ def main(argv: Optional[List[str]] = None) -> int:
     add_replay(commands)
     add_formats(commands)
     add_bench(commands)
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Runs a subcommand; returns the exit status."""
+    parser = make_parser()
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()
