@@ -158,7 +158,7 @@ def before_clip(params: List[Any], what: str, limit: Optional[float] = None) -> 
     """Clipping, or a norm, of the parameters' gradients."""
     if not _C._stamped(params) & SCALED:
         return
-    scale = _C._stamps(params)[4][3]
+    scale = _C._stamps(params)[3][3]
     text = f"{what} sees gradients that are still multiplied by {_times(scale)}"
     if limit is not None and scale:
         text += f": a limit of {limit:g} holds the true gradients to {limit / scale:.3g}, so training all but stands still"
@@ -183,7 +183,7 @@ def before_step(optimizer: Any) -> None:
     if found & SCALED:
         if hasattr(optimizer, "grad_scale"):  # it unscales within its step
             return
-        scale = _C._stamps(optimizer.param_groups)[4][3]
+        scale = _C._stamps(optimizer.param_groups)[3][3]
         size = f"{scale:g} times too large" if scale else "too large by the scale"
         report("step-on-scaled-gradients", f"{type(optimizer).__name__}.step() uses gradients that are {size}: the loss went through "
                "scaler.scale(), and nothing has divided them", "call scaler.step(optimizer) and then scaler.update()")
@@ -205,7 +205,7 @@ def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> Non
     """A scaler is about to divide the optimizer's gradients."""
     found = _C._stamps(optimizer.param_groups)
     if found is not None:
-        states, faults, float16, _, first, faulty = found
+        states, faults, float16, first, faulty = found
         if faults:
             _mixed(faults, _name(optimizer, faulty), first)
         elif states == PLAIN:
@@ -222,7 +222,7 @@ def before_unscaled_step(optimizer: Any) -> None:
     """A scaler is about to step on gradients that unscale_() has divided some time ago."""
     if _C._stamped(optimizer.param_groups) & FAULTS:
         found = _C._stamps(optimizer.param_groups)
-        _mixed(found[1], _name(optimizer, found[5]), found[4])
+        _mixed(found[1], _name(optimizer, found[4]), found[3])
         _C._restamp(optimizer.param_groups, "unscaled")
 
 

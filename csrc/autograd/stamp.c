@@ -8,7 +8,6 @@ void ac_pass_meets(ac_pass *pass, const ac_node *node) {
     if (node->scaled.scaler) pass->by = node->scaled;
     ac_dtype in = node->n_in ? node->inputs[0].dtype : AC_float32;
     pass->float16 |= in == AC_float16 || (node->is_low && node->compute == AC_float16);
-    pass->bfloat16 |= in == AC_bfloat16 || (node->is_low && node->compute == AC_bfloat16);
 }
 
 bool ac_stamp_holds(const ac_stamp *s, const ac_tensor *grad, bool exact) {
@@ -56,7 +55,7 @@ void ac_stamp_after(ac_stamp *s, const ac_tensor *grad, const ac_pass *pass) {
     if (pass->by.scaler) s->by = pass->by, s->state = AC_STAMP_SCALED;
     else if (s->empty) s->state = AC_STAMP_PLAIN;
     s->empty = false;
-    s->float16 |= pass->float16, s->bfloat16 |= pass->bfloat16;
+    s->float16 |= pass->float16;
     ac_stamp_renew(s, grad);
     grad->storage->scaled_at = s->state == AC_STAMP_SCALED ? s->content + 1 : 0;
 }

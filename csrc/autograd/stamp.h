@@ -31,16 +31,16 @@ typedef struct {
     ac_stamp_state state;
     ac_scaling by;
     int faults;
-    bool float16, bfloat16; /* products of that dtype lie on its way */
-    bool empty;             /* nothing has been added yet */
-    const ac_storage *of;   /* what was stamped, and the content it had */
+    bool float16;         /* products in it lie on its way */
+    bool empty;           /* nothing has been added yet */
+    const ac_storage *of; /* what was stamped, and the content it had */
     uint64_t content;
 } ac_stamp;
 
 /* What one backward has met so far. */
 typedef struct {
     ac_scaling by;
-    bool float16, bfloat16;
+    bool float16;
 } ac_pass;
 
 struct ac_node;

@@ -42,7 +42,7 @@ static PyObject *walk_next(walk *w) {
 /* What the stamps of several gradients say together. */
 typedef struct {
     int states, faults; /* of the states a bit each */
-    bool float16, bfloat16;
+    bool float16;
     Py_ssize_t scaled, faulty; /* positions of the first ones, or -1 */
     ac_scaling by;             /* who scaled the first */
 } summary;
@@ -60,7 +60,7 @@ static int sum_up(PyObject *list, summary *all) {
         int wrong = s->faults | (s->state == AC_STAMP_SCALED && !exact ? AC_EDITED : 0);
         if (s->state == AC_STAMP_PLAIN && !exact) continue; /* what it is now, nobody knows */
         all->states |= 1 << s->state, all->faults |= wrong;
-        all->float16 |= s->float16, all->bfloat16 |= s->bfloat16;
+        all->float16 |= s->float16;
         if (s->state != AC_STAMP_PLAIN && all->scaled < 0) all->scaled = i, all->by = s->by;
         if (wrong && all->faulty < 0) all->faulty = i;
     }
@@ -77,7 +77,7 @@ static PyObject *stamped(PyObject *module, PyObject *list) {
 }
 
 /* _stamps(parameters or groups) -> None where no gradient is stamped, else of all that are together: (states, a bit
- * each; faults; whether float16 lay on the way; whether bfloat16; the first scaled one's position, scaler, round and
+ * each; faults; whether float16 lay on the way; the first scaled one's position, scaler, round and
  * scale, or None; the first faulty one's position or -1) */
 static PyObject *stamps(PyObject *module, PyObject *list) {
     summary all;
@@ -87,8 +87,7 @@ static PyObject *stamps(PyObject *module, PyObject *list) {
     PyObject *first = all.scaled < 0
                           ? Py_NewRef(Py_None)
                           : Py_BuildValue("nIId", all.scaled, all.by.scaler, all.by.round, (double)all.by.scale);
-    return Py_BuildValue("iiOONn", all.states, all.faults, all.float16 ? Py_True : Py_False,
-                         all.bfloat16 ? Py_True : Py_False, first, all.faulty);
+    return Py_BuildValue("iiONn", all.states, all.faults, all.float16 ? Py_True : Py_False, first, all.faulty);
 }
 
 /* _restamp(parameters or groups, how): their gradients were written by ampc: 'same' as what they were, 'unscaled', or
