@@ -186,6 +186,13 @@ def test_loss_scale_optimizer():
     assert (opt.loss_scale, opt.dynamic_counter) == (8.0, 1)
     assert opt.apply_gradients([(ampc.zeros(3), w)]) and (opt.loss_scale, opt.dynamic_counter) == (16.0, 0)
     assert not opt.apply_gradients([(ampc.tensor([0.0, float("inf"), 0.0]), w)]) and (opt.loss_scale, w.tolist()) == (8.0, [0.0] * 3)
+    assert [s.skipped for s in opt.scaler.ledger] == [False, False, True]
+    other = ampc.nn.Parameter(ampc.ones(1))
+    both = mixed_precision.LossScaleOptimizer(ampc.optim.SGD([w, other], lr=1.0))
+    other.grad = ampc.full((1,), 1e3)  # what a scaled backward has left
+    assert both.apply_gradients([(ampc.zeros(3), w)]) and other.item() == 1.0
+    with pytest.raises(AssertionError, match="gradient"):
+        both.apply_gradients([])
     opt.learning_rate = 0.25
     assert opt.learning_rate == opt.param_groups[0]["lr"] == 0.25
     fixed = mixed_precision.LossScaleOptimizer(ampc.optim.SGD([w], lr=0.5), dynamic=False, initial_scale=4.0)
@@ -219,6 +226,8 @@ def test_bad_calls():
         model.compile("adam", "msee")
     with pytest.raises(TypeError, match="Adam: no option 'lr'"):
         keras.optimizers.Adam(lr=1)
+    with pytest.raises(TypeError, match="SGD: no option 'beta_1'; expected some of learning_rate, weight_decay, momentum, nesterov"):
+        keras.optimizers.SGD(beta_1=0.5)
     model.compile("adam", "mse")
     with pytest.raises(ValueError, match="x has 4 samples and y 3"):
         model.fit(np.zeros((4, 3)), np.zeros(3), verbose=0)

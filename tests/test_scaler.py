@@ -323,6 +323,20 @@ def test_last_step():
     assert s.last_step.culprit.name == "0 (group 0)"
 
 
+def test_gradients_that_are_divided_already():
+    w = ampc.nn.Parameter(ampc.ones(2))
+    opt, s = ampc.optim.SGD([w], lr=1.0), GradScaler("cpu", init_scale=8.0, growth_interval=1)
+    for grad, scale, value in (([1.0, 2.0], 16.0, [0.0, -1.0]), ([math.inf, 0.0], 8.0, [0.0, -1.0])):
+        w.grad = ampc.tensor(grad)
+        s.take_unscaled(opt)
+        with pytest.raises(RuntimeError, match="once an iteration"):
+            s.take_unscaled(opt)
+        s.step(opt)
+        s.update()
+        assert (s.get_scale(), w.tolist()) == (scale, value)
+    assert GradScaler(enabled=False).take_unscaled(opt) is None
+
+
 def test_gate():
     class Scheduler:
         last_epoch = 0

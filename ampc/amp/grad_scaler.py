@@ -260,6 +260,20 @@ class GradScaler:
         _C._restamp(optimizer.param_groups, "unscaled")
         mine["stage"] = OptState.UNSCALED
 
+    def take_unscaled(self, optimizer: Any) -> None:
+        """The optimizer's gradients are divided already: they are looked at, and ``step`` follows. In place of ``unscale_``, for who makes
+        gradients by hand; it needs no ``scale`` before it. RuntimeError where this iteration has unscaled or stepped already."""
+        if not self._enabled:
+            return
+        mine = self._per_optimizer_states[id(optimizer)]
+        if mine["stage"] is not OptState.READY:
+            raise RuntimeError("take_unscaled() comes before unscale_() and step(), once an iteration")
+        if self._state is None:
+            first = next((p for group in optimizer.param_groups for p in group["params"]), None)
+            self._lazy_init_scale_growth_tracker(None if first is None else first.device)
+        self._check_inf_per_device(optimizer)
+        mine["stage"] = OptState.UNSCALED
+
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         found = list(optimizer_state["found_inf_per_device"].values())
         can_leave_out = getattr(optimizer, "_can_leave_out", None)

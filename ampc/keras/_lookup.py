@@ -51,9 +51,10 @@ class OptimizerSpec:
 def _maker(kind: Any, name: str, renamed: Dict[str, str], **defaults: Any) -> Callable[..., OptimizerSpec]:
     def make(**options: Any) -> OptimizerSpec:
         known = {"learning_rate": "lr", "weight_decay": "weight_decay", **renamed}
-        unknown = [k for k in options if k not in known and k not in ("beta_1", "beta_2")]
+        names = [*known, *(("beta_1", "beta_2") if "betas" in defaults else ())]
+        unknown = [k for k in options if k not in names]
         if unknown:
-            raise TypeError(f"{name}: no option {unknown[0]!r}; expected some of {', '.join([*known, 'beta_1', 'beta_2'])}")
+            raise TypeError(f"{name}: no option {unknown[0]!r}; expected some of {', '.join(names)}")
         given = {known[k]: v for k, v in options.items() if k in known}
         if "betas" in defaults:
             first, second = defaults["betas"]

@@ -134,33 +134,29 @@ class LossScaleOptimizer:
 
     def get_unscaled_gradients(self, grads: Iterable[Optional[Tensor]]) -> List[Optional[Tensor]]:
         """Gradients of a scaled loss, divided; new ones."""
-        return [None if g is None else g / self.loss_scale for g in grads]
+        return StaticLossScaler(self.loss_scale).unscale_gradients(grads)
 
     def apply_gradients(self, grads_and_vars: Iterable[Tuple[Optional[Tensor], Tensor]]) -> bool:
-        """Steps with these gradients, which are unscaled, unless one is not finite; adapts the scale. Whether it stepped."""
-        pairs = list(grads_and_vars)
-        bad = StaticLossScaler.has_overflow(g for g, _ in pairs)
-        if not bad:
-            for grad, variable in pairs:
-                variable.grad = grad
-            self.inner_optimizer.step()
-        if self.dynamic:
-            self._adapt(bad)
-        return not bad
+        """Steps with these gradients, which are unscaled, unless one is not finite; adapts the scale. Whether it stepped.
 
-    def _adapt(self, overflow: bool) -> None:
-        scaler, tracker = self.scaler, self.dynamic_counter
-        state = scaler.state_dict()
-        scale = state["scale"] * 0.5 if overflow else state["scale"] * (2.0 if tracker + 1 >= self.dynamic_growth_steps else 1.0)
-        state.update(scale=scale, _growth_tracker=0 if overflow or tracker + 1 >= self.dynamic_growth_steps else tracker + 1)
-        scaler.load_state_dict(state)
+        AssertionError where there is no gradient."""
+        given = {id(variable): grad for grad, variable in grads_and_vars}
+        for group in self.inner_optimizer.param_groups:
+            for p in group["params"]:
+                p.grad = given.get(id(p))
+        self.scaler.take_unscaled(self.inner_optimizer)
+        return self._step()
 
-    def minimize(self, loss: Tensor) -> None:
-        """Backward of the scaled loss, and a step with what that gives."""
+    def minimize(self, loss: Tensor) -> bool:
+        """Backward of the scaled loss, and a step with what that gives. Whether it stepped."""
         self.inner_optimizer.zero_grad()
         self.scale_loss(loss).backward()
+        return self._step()
+
+    def _step(self) -> bool:
         self.scaler.step(self.inner_optimizer)
         self.scaler.update(None if self.dynamic else self.initial_scale)
+        return self.scaler.last_step is not None and not self.scaler.last_step.skipped
 
     def __getattr__(self, name: str) -> Any:
         if name == "inner_optimizer":  # while it is being made, or unpickled
