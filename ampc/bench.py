@@ -13,8 +13,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from . import _C, cuda, nn, optim
 from . import _creation as make
 from ._progress import Progress
+from ._table import html_table, text_lines
 from .autograd import no_grad
-from .doctor.advising import Advice, advise
+from .doctor import guard
+from .doctor._watcher import Watcher
+from .doctor.advising import Advice, Subject, measure, tf32
+from .doctor.explain import product_sizes
 
 F = nn.functional
 PEAK_SIZE, PEAK_SECONDS = 1024, 0.4  # of the products that the device's peak is measured by
@@ -74,21 +78,13 @@ class Bench:
         return rows
 
     def __str__(self) -> str:
-        cells = self._cells()
-        widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-        lines = ["  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))) for row in cells]
-        return "\n".join([f"{self.name} on {self.advice.hardware}", *lines, self.verdict, self.why])
+        return "\n".join([f"{self.name} on {self.advice.hardware}", *text_lines(self._cells(), {0}), self.verdict, self.why])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        def line(tag: str, row: List[str]) -> str:
-            sides = ["right" if i else "left" for i in range(len(row))]
-            return "<tr>" + "".join(f"<{tag} style='text-align:{s}'>{html.escape(c)}</{tag}>" for s, c in zip(sides, row)) + "</tr>"
-
-        head, *rows = self._cells()
-        return (f"<p><b>{html.escape(self.name)}</b> on {html.escape(self.advice.hardware)}</p><table>{line('th', head)}"
-                f"{''.join(line('td', r) for r in rows)}</table><p>{html.escape(self.verdict)}</p><p>{html.escape(self.why)}</p>")
+        return (f"<p><b>{html.escape(self.name)}</b> on {html.escape(self.advice.hardware)}</p>{html_table(self._cells(), {0})}"
+                f"<p>{html.escape(self.verdict)}</p><p>{html.escape(self.why)}</p>")
 
     def to_json(self) -> str:
         """All numbers; those that are not finite as null."""
@@ -117,19 +113,10 @@ class Bench:
         figure.savefig(path, dpi=110)
 
 
-class _Products:
+class _Products(Watcher):
     """Counts the multiplications of this thread's products, forward and backward."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._outer: Any = None
-
-    def __enter__(self) -> _Products:
-        self._outer = _C._watch(self._saw)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _C._watch(self._outer)
+    count = 0
 
     def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
         tensors = [t for t in inputs if t is not None and t.ndim]
@@ -139,10 +126,9 @@ class _Products:
 
 def _multiplications(op: str, x: list, y: tuple) -> int:
     """Of one call; attention's is that without a mask."""
-    if op in ("mm", "bmm", "linear"):
-        return int(y[0].numel() * x[0].shape[-1])
-    if op in ("addmm", "baddbmm"):
-        return int(y[0].numel() * x[1].shape[-1])
+    sizes = product_sizes(op, x, y[0])
+    if sizes is not None:
+        return math.prod(sizes)
     if op == "convolution":  # weights are [out, in, ...], transposed ones [in, out, ...]
         places = y[0] if x[1].shape[0] == y[0].shape[1] else x[0]
         return int(places.numel() * x[1].numel() // x[1].shape[0])
@@ -159,13 +145,11 @@ def _multiplications(op: str, x: list, y: tuple) -> int:
 @functools.cache
 def peak_flops(precision: str, device: Any = None) -> float:
     """Floating point operations a second that products of 1024 x 1024 reach: the best of 0.4 seconds of them, measured once."""
-    from .doctor.advising import _tf32
-
     a, b = (make.randn(PEAK_SIZE, PEAK_SIZE, device=device) for _ in range(2))
     if precision in ("float16", "bfloat16"):
         a, b = (t.to(getattr(_C, precision)) for t in (a, b))
     best, begin = math.inf, time.perf_counter()
-    with no_grad(), _tf32(precision == "tf32"):
+    with no_grad(), tf32(precision == "tf32"):
         while time.perf_counter() - begin < PEAK_SECONDS or best == math.inf:
             before = time.perf_counter()
             for _ in range(4):
@@ -177,23 +161,27 @@ def peak_flops(precision: str, device: Any = None) -> float:
 
 def bench(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, *, steps: int = 10, name: Optional[str] = None,
           progress: bool = False) -> Bench:
-    """Measures steps of a model in each precision that there is. The model, the optimizer and the random numbers are put back.
+    """Measures steps of a model in each precision that there is. The model, the optimizer and the random numbers are put back;
+    gradients are cleared.
 
     Args:
         batch: (inputs..., target) for ``loss_fn(model(*inputs), target)``; a dict for ``loss_fn(model(**batch))``; a Tensor for
             ``loss_fn(model(batch))``.
         steps: in each precision, more where they are short.
+        progress: bars in a terminal.
 
     ValueError for fewer than 2 steps."""
-    found = advise(model, batch, loss_fn, optimizer, steps=steps)
-    with _Products() as products:
-        from .doctor.advising import _loss
-
-        _loss(model, batch, loss_fn).backward()
-    optimizer.zero_grad()
+    subject = Subject(model, batch, loss_fn, optimizer, steps)
+    try:
+        with guard.off():
+            found = measure(subject, shown=progress)
+            with _Products() as products:
+                subject.loss("float32").backward()
+        device = next((p.device for p in model.parameters()), None)
+        peaks = {p: peak_flops(p, device) for p in Progress(list(found.trials), "the device's peak", shown=progress)}  # of random numbers
+    finally:
+        subject.restore()
     first = next(iter(batch.values())) if isinstance(batch, dict) else batch[0] if isinstance(batch, (tuple, list)) else batch
-    device = next((p.device for p in model.parameters()), None)
-    peaks = {p: peak_flops(p, device) for p in Progress(list(found.trials), "the device's peak", shown=progress)}
     return Bench(name or type(model).__name__, len(first), products.count, peaks, found)
 
 

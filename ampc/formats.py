@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import math
 from typing import Any, List, NamedTuple
 
 from . import _C, cuda
+from ._table import html_table, text_lines
 
 _ROWS = (("float64", 11, 52), ("float32", 8, 23), ("tf32", 8, 10), ("bfloat16", 8, 7), ("float16", 5, 10))  # bits of exponent and fraction
 
@@ -59,16 +59,12 @@ class Formats:
                           f"{f.smallest_subnormal:.3g}", f"{f.digits:.1f}", f.hardware] for f in self.rows)]
 
     def __str__(self) -> str:
-        cells = self._cells()
-        widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-        return "\n".join("  ".join(c.ljust(w) if i in (0, 7) else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip() for row in cells)
+        return "\n".join(text_lines(self._cells(), {0, 7}))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head, *rows = ["<tr>" + "".join(f"<{tag} style='text-align:left'>{html.escape(c)}</{tag}>" for c in row) + "</tr>"
-                       for tag, row in zip(["th"] + ["td"] * len(self.rows), self._cells())]
-        return f"<table>{head}{''.join(rows)}</table>"
+        return html_table(self._cells(), {0, 7})
 
     def save(self, path: Any) -> None:
         """Draws the ranges into a picture file. ImportError without matplotlib."""

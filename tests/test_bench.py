@@ -37,6 +37,8 @@ def test_multiplications():
     assert counted(lambda: (x @ w).sum().backward()) == 3 * 7 * 5 * 3 and counted(lambda: (x.detach() @ w).sum().backward()) == 2 * 7 * 5 * 3
     layer = nn.Linear(5, 4).to(DEVICE)
     assert counted(lambda: layer(x.detach()).sum().backward()) == 2 * 7 * 5 * 4
+    c, d = ampc.randn(3, 7, 5, device=DEVICE), ampc.randn(3, 5, 2, device=DEVICE)
+    assert counted(lambda: ampc.baddbmm(ampc.zeros(3, 7, 2, device=DEVICE), c, d)) == counted(lambda: ampc.bmm(c, d)) == 3 * 7 * 5 * 2
     images = ampc.randn(2, 4, 9, 9, device=DEVICE)
     conv, back = nn.Conv2d(4, 6, 3, groups=2, stride=2).to(DEVICE), nn.ConvTranspose2d(4, 6, 3, stride=2).to(DEVICE)
     with ampc.no_grad():
@@ -64,6 +66,15 @@ def test_it_measures_and_puts_everything_back():
     assert text.startswith("small on ") and found.verdict in text and "of its time" in found.why and "<td" in found._repr_html_()
     kept = json.loads(found.to_json())
     assert kept["rows"][0]["precision"] == "float32" and kept["rows"][0]["share"] == found.rows[0].share
+
+
+def test_buffers_and_random_numbers_are_put_back():
+    net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2)).to(DEVICE)
+    opt = ampc.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    before = net.state_dict()["1.running_mean"].tolist(), ampc.get_rng_state().tolist(), str(opt.state_dict())
+    module.bench(net, (ampc.ones(4, 8, device=DEVICE) * 3, ampc.ones(4, 2, device=DEVICE)), nn.MSELoss(), opt, steps=2)
+    assert (net.state_dict()["1.running_mean"].tolist(), ampc.get_rng_state().tolist(), str(opt.state_dict())) == before
+    assert ampc.doctor.guard._State.mode == "warn"
 
 
 def test_without_products_there_is_nothing_to_gain():

@@ -13,7 +13,9 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from .. import _C, cuda
 from .. import _creation as make
 from .. import policy as policies
+from .._progress import Progress
 from .._settings import get_float32_matmul_precision, set_float32_matmul_precision
+from . import guard
 from .shadow import HALVES, OperatorError, Shadow
 
 SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
@@ -117,10 +119,12 @@ class Advice:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-class _Bench:
-    """Steps of one model from one state."""
+class Subject:
+    """A model whose steps are measured, from one state. ValueError for fewer than 2 steps."""
 
     def __init__(self, model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, steps: int) -> None:
+        if steps < 2:
+            raise ValueError(f"`steps` must be 2 or more, got {steps}")
         self.model, self.batch, self.loss_fn, self.optimizer, self.steps = model, batch, loss_fn, optimizer, steps
         self.weights = {k: v.detach().clone() for k, v in model.state_dict().items()}
         self.memory = copy.deepcopy(optimizer.state_dict())
@@ -129,12 +133,14 @@ class _Bench:
         self.kind = "cuda" if first is not None and first.is_cuda else "cpu"
 
     def restore(self) -> None:
+        """As it was found, but for gradients, of which there are none."""
         self.model.load_state_dict(self.weights)
         self.optimizer.load_state_dict(copy.deepcopy(self.memory))
         self.optimizer.zero_grad()
         make.set_rng_state(self.rng)
 
     def loss(self, precision: str) -> Any:
+        """Of a forward pass."""
         from ..amp.autocast_mode import autocast
 
         dtype = getattr(_C, precision) if precision in HALVES else _C.bfloat16
@@ -150,7 +156,8 @@ class _Bench:
         return [p.grad.detach().double() / scale for p in self.model.parameters() if p.grad is not None], shadow.operators
 
     def trial(self, precision: str, exact: Optional[List[Any]]) -> Tuple[Trial, List[Any], List[OperatorError]]:
-        with _tf32(precision == "tf32"):
+        """Some steps; also the first one's gradients, which are compared with the ``exact`` ones, and operators."""
+        with tf32(precision == "tf32"):
             return self._trial(precision, exact)
 
     def _trial(self, precision: str, exact: Optional[List[Any]]) -> Tuple[Trial, List[Any], List[OperatorError]]:
@@ -187,14 +194,16 @@ def margin(operators: List[OperatorError]) -> Tuple[float, float]:
 
 
 @contextlib.contextmanager
-def _tf32(on: bool) -> Iterator[None]:
-    """Float32 products in tf32, or in float32."""
-    before = get_float32_matmul_precision()
+def tf32(on: bool) -> Iterator[None]:
+    """Float32 products and convolutions in tf32, or in float32."""
+    before, convolutions = get_float32_matmul_precision(), _C._cuda_convolution_tf32()
     set_float32_matmul_precision("high" if on else "highest")
+    _C._cuda_convolution_tf32(on)
     try:
         yield
     finally:
         set_float32_matmul_precision(before)
+        _C._cuda_convolution_tf32(convolutions)
 
 
 def precisions(kind: str) -> List[str]:
@@ -230,9 +239,21 @@ def _hardware(kind: str) -> str:
     return f"the CPU ({_C._build_info()['cpu_features']}), with units for {' and '.join(units) if units else 'neither 16-bit format'}"
 
 
+def measure(subject: Subject, history: str = "", shown: bool = False) -> Advice:
+    """Trials in every precision that there is, with a bar where ``shown``, and what follows from them. The subject is left as they end."""
+    trials, operators, exact = [], {}, None
+    for p in Progress(precisions(subject.kind), "precisions", shown=shown):
+        trial, grads, operators[p] = subject.trial(p, exact)
+        exact = grads if exact is None else exact
+        trials.append(trial)
+    grads = exact or []
+    amax = max((g.abs().max().item() for g in grads if g.numel()), default=0.0)
+    return Advice(trials, {s: _lost(grads, s) for s in SCALES}, amax, _hardware(subject.kind), history, operators)
+
+
 def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, *, steps: int = 5, scaler: Any = None) -> Advice:
     """Runs ``steps`` steps (more where they are short) of the model in float32, bfloat16 and float16 (with a GradScaler), and says what
-    to use; on a GPU that has it, in tf32, too. The model, the optimizer and the random numbers are put back.
+    to use; on a GPU that has it, in tf32, too. The model, the optimizer and the random numbers are put back; gradients are cleared.
 
     Args:
         batch: (inputs..., target) for ``loss_fn(model(*inputs), target)``; a dict for ``loss_fn(model(**batch))``; one Tensor for
@@ -240,24 +261,14 @@ def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, 
         scaler: one that a training used: when steps were skipped and why is told along.
 
     ValueError for fewer than 2 steps."""
-    if steps < 2:
-        raise ValueError(f"advise: `steps` must be 2 or more, got {steps}")
-    from . import guard
-
-    bench = _Bench(model, batch, loss_fn, optimizer, steps)
-    mode, guard._State.mode = guard._State.mode, "off"  # its own steps are no misuse
+    subject = Subject(model, batch, loss_fn, optimizer, steps)
     try:
-        base, exact, _ = bench.trial("float32", None)
-        others = {p: bench.trial(p, exact) for p in precisions(bench.kind)[1:]}
-        amax = max((g.abs().max().item() for g in exact if g.numel()), default=0.0)
-        found = Advice([base, *(trial for trial, _, _ in others.values())], {s: _lost(exact, s) for s in SCALES}, amax, _hardware(bench.kind),
-                       str(scaler.report()) if scaler is not None else "", {p: operators for p, (_, _, operators) in others.items()})
-        chosen = found.trials[found.precision]
-        if found.precision in HALVES and chosen.gradient_error > TOLERANCE:
-            found.policy = _mend(bench, found.precision)
+        with guard.off():  # its own steps are no misuse
+            found = measure(subject, str(scaler.report()) if scaler is not None else "")
+            if found.precision in HALVES and found.trials[found.precision].gradient_error > TOLERANCE:
+                found.policy = _mend(subject, found.precision)
     finally:
-        guard._State.mode = mode
-        bench.restore()
+        subject.restore()
     return found
 
 
@@ -309,10 +320,10 @@ def _keeping(operators: List[OperatorError]) -> Optional[policies.CastPolicy]:
     return policies.CastPolicy("advised", operators=dict.fromkeys(known, "float32")) if known else None
 
 
-def _mend(bench: _Bench, precision: str) -> Optional[policies.CastPolicy]:
+def _mend(subject: Subject, precision: str) -> Optional[policies.CastPolicy]:
     """Operators that bring the loss to within the tolerance, where some do."""
     from .bisection import bisect
 
-    bench.restore()
-    result = bisect(lambda: bench.loss(precision).detach().float(), tolerance=TOLERANCE / 10, model=bench.model)
+    subject.restore()
+    result = bisect(lambda: subject.loss(precision).detach().float(), tolerance=TOLERANCE / 10, model=subject.model)
     return result.policy if result.names and result.reached and len(result.names) < len(result.candidates) else None

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
 from . import guard
+from ._watcher import Watcher
 
 TILES = "tiles"
 SMALL = guard.SMALL  # multiplications, below which a product is over before its operands are cast
@@ -46,7 +47,7 @@ def _text(dtype: Any) -> str:
     return str(dtype).split(".")[-1]
 
 
-class Explain:
+class Explain(Watcher):
     """Looks at every operator of this thread, forward and backward, until its end."""
 
     def __init__(self) -> None:
@@ -57,15 +58,13 @@ class Explain:
         self._category = {row["name"]: row["cast"] for row in _C.op_table()}
         self._before: Dict[str, int] = {}
         self._copies: Dict[str, int] = {}
-        self._outer: Any = None
 
     def __enter__(self) -> Explain:
         self._before = _C.weight_copy_stats()
-        self._outer = _C._watch(self._saw)
-        return self
+        return super().__enter__()
 
     def __exit__(self, *exc: object) -> None:
-        _C._watch(self._outer)
+        super().__exit__()
         now = _C.weight_copy_stats()
         self._copies = {k: now[k] - self._before[k] for k in ("used", "packed", "renewed", "refused")}
 
@@ -108,7 +107,7 @@ class Explain:
         return _text(out.dtype), "autocast: its inputs' dtype"
 
     def _product(self, op: str, floats: list, out: Any, low: Any) -> None:
-        shape = _sizes(op, floats, out)
+        shape = product_sizes(op, floats, out)
         why = self._obstacle(shape, floats, low)
         if low is not None and shape is not None:
             size = shape[0] * shape[1] * shape[2]
@@ -179,13 +178,12 @@ class Explain:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def _sizes(op: str, floats: list, out: Any) -> Optional[Tuple[int, ...]]:
-    """m, n and k of a product; None where it is not one alone."""
-    if op in ("mm", "bmm", "linear") and len(floats) >= 2:
-        return out.numel() // max(out.shape[-1], 1), out.shape[-1], floats[0].shape[-1]
-    if op in ("addmm", "baddbmm") and len(floats) >= 3:
-        return out.shape[-2], out.shape[-1], floats[1].shape[-1]
-    return None
+def product_sizes(op: str, inputs: list, out: Any) -> Optional[Tuple[int, ...]]:
+    """m (of all of a batch), n and k of a product; None where it is not one alone."""
+    first = {"mm": 0, "bmm": 0, "linear": 0, "addmm": 1, "baddbmm": 1}.get(op)
+    if first is None or len(inputs) < first + 2:
+        return None
+    return out.numel() // max(out.shape[-1], 1), out.shape[-1], inputs[first].shape[-1]
 
 
 def explain() -> Explain:

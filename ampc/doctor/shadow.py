@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .. import _C
 from . import guard
+from ._watcher import Watcher
 from .watch import _limit, _look, _text, is_own
 
 PASSED = {"cast", "clone", "to_device", "low"}  # they round, or move, what others made
@@ -38,20 +39,12 @@ class OperatorError(NamedTuple):
                 f"{self.room:.0f} doublings from its end")
 
 
-class Shadow:
+class Shadow(Watcher):
     """``with Shadow() as s:`` runs this thread's 16-bit operators, of each in a line call 1, 2, 4, 8 and so on, in float32, too, and
     compares; ``s.operators``, the least exact first. Operators that draw random numbers, and those that write in place, are passed over."""
 
     def __init__(self) -> None:
         self._seen: Dict[Key, Tuple[float, float, int]] = {}
-        self._outer: Any = None
-
-    def __enter__(self) -> Shadow:
-        self._outer = _C._watch(self._saw)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _C._watch(self._outer)
 
     @property
     def operators(self) -> List[OperatorError]:

@@ -6,8 +6,9 @@ import base64
 import html
 import io
 import math
-from typing import Any, List, Sequence
+from typing import Any, List
 
+from .._table import html_table, text_lines
 from .ledger import Gradient, Step
 
 ROWS = 12  # of a table
@@ -50,10 +51,7 @@ class LedgerReport:
         lines = [self._heading()]
         rows = self._rows()
         if rows:
-            widths = [max(len(r[i]) for r in [HEADER, *rows]) for i in range(len(HEADER))]
-            for row in [HEADER, *rows]:
-                cells = [cell.ljust(w) if i in WORDS else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths))]
-                lines.append("  ".join(cells).rstrip())
+            lines += text_lines([HEADER, *rows], WORDS)
         lines += self._causes()
         return "\n".join([line for line in [*lines, self._ranges()] if line])
 
@@ -63,7 +61,7 @@ class LedgerReport:
         parts = [f"<p><b>{html.escape(self._heading())}</b></p>"]
         rows = self._rows()
         if rows:
-            parts.append(_table(rows))
+            parts.append(html_table([HEADER, *rows], WORDS))
         parts += [f"<p>{html.escape(line)}</p>" for line in [*self._causes(), self._ranges()] if line]
         if len(self.ledger):
             try:
@@ -116,14 +114,6 @@ class LedgerReport:
 
 HEADER = ["step", "loss", "scale", "norm", "lr", "cause", "first parameter", "inf", "nan", "at"]
 WORDS = {5, 6, 9}  # columns that are no numbers, and stand to the left
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    def line(tag: str, cells: Sequence[str]) -> str:
-        sides = ["left" if i in WORDS else "right" for i in range(len(cells))]
-        return "<tr>" + "".join(f"<{tag} style='text-align:{side}'>{html.escape(c)}</{tag}>" for side, c in zip(sides, cells)) + "</tr>"
-
-    return "<table>" + line("th", HEADER) + "".join(line("td", row) for row in rows) + "</table>"
 
 
 def _row(step: Step, cause: str) -> List[str]:

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from .. import _C, policy
 from . import guard
 from ._names import Names
+from ._watcher import Watcher
 from .advice import replacement
 
 Place = Tuple[str, int]
@@ -143,7 +144,7 @@ def _chosen(op: str, dtype: str, low: Any) -> str:
     return "it keeps its inputs' dtype; no autocast region is open"
 
 
-class Doctor:
+class Doctor(Watcher):
     """What ``ampc.doctor()`` gives: ``findings``, in their order, ``margins``, and text and HTML of both. ``stop=True`` raises
     DoctorError at the first finding that a scaler does not mend; else it is a warning, and nothing stops. Watches this thread."""
 
@@ -154,14 +155,9 @@ class Doctor:
         self._made: Dict[int, Made] = {}
         self._places: Dict[int, Place] = {}  # of nodes
         self._seen: set = set()
-        self._outer: Any = None
-
-    def __enter__(self) -> Doctor:
-        self._outer = _C._watch(self._saw)
-        return self
 
     def __exit__(self, *exc: object) -> None:
-        _C._watch(self._outer)
+        super().__exit__()
         self._made.clear()
         self._places.clear()
 

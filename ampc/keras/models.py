@@ -11,6 +11,7 @@ from .. import _C, nn
 from .. import _creation as make
 from .._C import Tensor
 from .._progress import Progress
+from .._table import text_lines
 from ..autograd import no_grad
 from ._lookup import named, optimizer_of
 from .layers import Activation, Layer
@@ -237,9 +238,7 @@ class Sequential(nn.Module):
             built = getattr(layer, "built", True)
             rows.append((f"{getattr(layer, 'name', type(layer).__name__.lower())} ({i})", policy,
                          f"{sum(p.numel() for p in layer.parameters()):,}" if built else "not built"))
-        widths = [max(len(r[i]) for r in rows) for i in range(3)]
-        lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows]
-        print("\n".join([f"{self.name}:", *lines, f"{self.count_params():,} parameters"]))
+        print("\n".join([f"{self.name}:", *text_lines(rows, {0, 1}), f"{self.count_params():,} parameters"]))
 
 
 def _tensor(value: Any) -> Tensor:

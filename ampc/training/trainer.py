@@ -43,7 +43,7 @@ class TrainingOptimizer:
         self.config: PerformanceConfig = config if config is not None else PerformanceConfig.preset("advanced")
         if not isinstance(self.config, PerformanceConfig):
             raise TypeError(f"TrainingOptimizer: `config` must be a PerformanceConfig or an AMPConfig, got {type(config).__name__}")
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if int(os.environ.get("WORLD_SIZE") or 1) > 1:
             raise RuntimeError("TrainingOptimizer: this is one of several processes (WORLD_SIZE), and data parallel training is not there "
                                "yet: each would train a model of its own. Run one process")
         self.logger = logging.getLogger("ampc.training")

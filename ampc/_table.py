@@ -1,0 +1,23 @@
+"""Tables of cells that are texts, the first row their heads, for terminals and notebooks."""
+
+from __future__ import annotations
+
+import html
+from typing import Container, List, Sequence
+
+Rows = Sequence[Sequence[str]]
+
+
+def text_lines(rows: Rows, left: Container[int]) -> List[str]:
+    """A line a row; columns of ``left`` stand to the left, the others, numbers, to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip() for row in rows]
+
+
+def html_table(rows: Rows, left: Container[int]) -> str:
+    """The same as HTML."""
+    def line(tag: str, row: Sequence[str]) -> str:
+        cells = (f"<{tag} style='text-align:{'left' if i in left else 'right'}'>{html.escape(c)}</{tag}>" for i, c in enumerate(row))
+        return f"<tr>{''.join(cells)}</tr>"
+
+    return f"<table>{line('th', rows[0])}{''.join(line('td', row) for row in rows[1:])}</table>"
