@@ -82,6 +82,29 @@ def test_a_transposed_convolution_of_many_channels_or_few(size, how, groups, out
         assert (got.double() - want).abs().max().item() <= room
 
 
+REAL = [  # images, channels, outs, size, kernel, stride, padding, dilation, groups: layers of networks that people train
+    (2, 64, 64, 56, 3, 1, 1, 1, 1), (2, 64, 128, 56, 3, 2, 1, 1, 1), (1, 64, 64, 112, 3, 1, 1, 1, 1), (1, 16, 32, 224, 3, 1, 1, 1, 1),
+    (3, 64, 64, 32, 3, 1, 1, 1, 1), (9, 48, 32, 14, 3, 1, 1, 1, 1), (1, 32, 32, 128, 3, 1, 1, 1, 1), (1, 32, 32, 33, 5, 1, 4, 2, 2),
+    (2, 256, 64, 56, 1, 1, 0, 1, 1), (17, 64, 32, 7, 3, 1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("shape", REAL, ids=str)
+def test_gradients_of_weights_at_the_sizes_of_networks(shape, dtype):
+    """An image's places do not fit the second-level cache, or images together do: against the same numbers in float64."""
+    images, channels, outs, size, kernel, stride, padding, dilation, groups = shape
+    x, w = ampc.randn(images, channels, size, size).to(dtype), ampc.zeros(outs, channels // groups, kernel, kernel)
+    grads = []
+    for dt in (dtype, ampc.float64):
+        weight = w.to(dt, copy=True).requires_grad_()
+        y = ampc.nn.functional.conv2d(x.to(dt), weight, stride=stride, padding=padding, dilation=dilation, groups=groups)
+        y.backward(ampc.linspace(-1, 1, y.numel()).to(dtype).to(dt).reshape(y.shape))
+        grads.append(weight.grad.double())
+    got, want = grads
+    room = want.abs().max().item() * (ampc.finfo(dtype).eps + y.numel() // outs * ampc.finfo(ampc.float32).eps)
+    assert (got - want).abs().max().item() <= room
+
+
 def test_convolutions_read_any_layout():
     """Channels last, every other column, another order: the same numbers as from plain memory, under autocast too."""
     F_, w = ampc.nn.functional, ampc.tensor(real(32, 16, 3, 3)).float()

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 AC_INLINE int64_t ac_least(int64_t x, int64_t y) { return x < y ? x : y; }
+AC_INLINE int64_t ac_most(int64_t x, int64_t y) { return x > y ? x : y; }
 AC_INLINE int64_t ac_ceil_div(int64_t x, int64_t by) { return (x + by - 1) / by; }
 
 #endif

@@ -114,12 +114,16 @@ static int open_walk(weight_walk *w) {
     return plan_runs(w);
 }
 
+/* Rows of x that its steps reach into, shifted by one place too. Lines hold whole rows, as these are laid out. */
+static int64_t x_rows(const weight_walk *w) { return ac_ceil_div(w->x_steps * w->k.depth + 1, w->size[2]); }
+
 typedef struct {
     int64_t line, x_part, x, g_part, all; /* bytes: a panel's places in a row, packed x and g, one part and all */
 } rooms;
 
 static rooms rooms_of(const weight_walk *w) {
-    rooms r = {.line = (w->x_steps * w->k.depth + 1) * AC_LANES * ac_itemsize(w->dtype)};
+    int64_t values = ac_most(x_rows(w) * w->size[2], w->g_steps * w->k.depth);
+    rooms r = {.line = values * AC_LANES * ac_itemsize(w->dtype)};
     r.line = (r.line + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
     r.x_part = w->phases * w->shifts * w->x_panels * w->x_steps * AC_TILE_BYTES;
     r.g_part = w->g_panels * w->g_steps * AC_TILE_BYTES;
@@ -184,9 +188,9 @@ static void pack_g(weight_walk *w, const band *b, const rooms *r, char *line, ch
 
 static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
     const ac_windows *win = w->w;
-    int64_t values = w->x_steps * w->k.depth + 1, shift = w->x_panels * w->x_steps * AC_TILE_BYTES;
     band with_reach = *b;
-    with_reach.rows = (values + w->size[2] - 1) / w->size[2];
+    with_reach.rows = x_rows(w);
+    int64_t values = with_reach.rows * w->size[2], shift = w->x_panels * w->x_steps * AC_TILE_BYTES;
     for (int64_t p = 0; p < w->phases; p++, to += w->shifts * shift) {
         int64_t phase[3] = {p / win->stride[2] / win->stride[1], p / win->stride[2] % win->stride[1],
                             p % win->stride[2]};
