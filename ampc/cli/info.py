@@ -20,6 +20,30 @@ def _cuda() -> list:
             ("NCCL", note("nccl") + " (nothing uses it yet)"), ("cuDNN", note("cudnn"))]
 
 
+def _kib(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 and not size % (1 << 20) else f"{size / 1024:g} KiB"
+
+
+def _machine() -> list:
+    """The facts that choose a way through the core. Each can be set by the variable behind it."""
+    import ampc
+
+    facts = ampc._C._machine()
+
+    def source(*variables: str) -> str:
+        used = [v for v in variables if v in facts["set"]]
+        return f"(set by {', '.join(used)})" if used else f"({' or '.join(variables)} sets it)"
+
+    return [
+        ("CPU features", f"{facts['isa']} {source('AMPC_CPU')}"),
+        ("caches", f"{_kib(facts['l1_bytes'])} of first level {source('AMPC_L1_BYTES')}, "
+                   f"{_kib(facts['l2_bytes'])} of second level {source('AMPC_L2_BYTES')}"),
+        ("cores", f"{facts['cores']} {source('AMPC_CORES')}"),
+        ("threads", f"{facts['threads']} {source('OMP_NUM_THREADS', 'ampc.set_num_threads')}"),
+        ("huge pages", f"{'asked for' if facts['huge_pages'] else 'not asked for'} {source('AMPC_HUGE_PAGES')}"),
+    ]
+
+
 def info() -> str:
     """The text of ``ampc info``."""
     import ampc
@@ -31,10 +55,9 @@ def info() -> str:
     rows = [
         ("ampc", f"{ampc.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
         ("compiler", f"GCC-compatible {build['compiler']}"),
-        ("CPU features", build["cpu_features"]),
-        ("loops chosen", build["cpu_loops"] + " (AMPC_CPU=baseline, avx2 or avx512 caps the choice)"),
+        *_machine(),
+        ("loops chosen", build["cpu_loops"]),
         ("BLAS", blas),
-        ("threads", f"{build['threads']} (OMP_NUM_THREADS or ampc.set_num_threads changes it)"),
         *_cuda(),
     ]
     return "\n".join(f"{name:<13} {text}" for name, text in rows)

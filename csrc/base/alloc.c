@@ -1,5 +1,6 @@
 #include "alloc.h"
 
+#include "machine.h"
 #include "system.h"
 
 #include <stdatomic.h>
@@ -80,7 +81,7 @@ static void *from_system(size_t size) {
     if (size < 2 * HUGE_PAGE) return ac_system_alloc(AC_ALIGNMENT, size);
     void *p = ac_system_alloc(HUGE_PAGE, size);
 #if defined(MADV_HUGEPAGE) && !defined(NO_CACHE)
-    if (p) (void)madvise(p, size, MADV_HUGEPAGE); /* a wish */
+    if (p && ac_this_machine()->huge_pages) (void)madvise(p, size, MADV_HUGEPAGE); /* a wish */
 #endif
     return p;
 }

@@ -3,7 +3,7 @@
 #endif
 #include "pool.h"
 
-#include "cores.h"
+#include "machine.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -170,9 +170,7 @@ static void forget_workers(void) { /* in a forked child no worker exists any mor
 int ac_num_threads(void) {
     int n = atomic_load(&pool.threads);
     if (n > 0) return n;
-    const char *asked = getenv("OMP_NUM_THREADS");
-    n = asked && atoi(asked) > 0 ? atoi(asked) : ac_usable_cores();
-    ac_set_num_threads(n);
+    ac_set_num_threads(ac_this_machine()->threads);
     return atomic_load(&pool.threads);
 }
 

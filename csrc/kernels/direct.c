@@ -12,7 +12,6 @@
 
 #include "../base/alloc.h"
 #include "../base/pool.h"
-#include "isa.h"
 #include "iterate.h"
 
 #include <stdatomic.h>

@@ -12,7 +12,6 @@
 #include "direct.h"
 
 #include "../base/alloc.h"
-#include "isa.h"
 #include "iterate.h"
 
 #include <stdatomic.h>

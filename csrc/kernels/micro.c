@@ -38,7 +38,7 @@ const ac_micro *ac_micro_at(int i) {
 static bool suits(const ac_micro *m, ac_dtype round, bool finite) {
     switch (m->kind) {
     case AC_PANEL_F32: return true; /* holds the 16-bit types exactly */
-    case AC_PANEL_BF16: return round == AC_bfloat16 && (m->isa != AC_ISA_AVX512_BF16 || ac_dot_is_fast());
+    case AC_PANEL_BF16: return round == AC_bfloat16 && (m->isa != AC_ISA_AVX512_BF16 || ac_this_machine()->fast_dot);
     case AC_PANEL_F16: return round == AC_float16;
     case AC_PANEL_SPLIT: return round == AC_float16 && finite;
     }

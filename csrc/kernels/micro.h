@@ -2,7 +2,7 @@
 #ifndef AC_KERNELS_MICRO_H
 #define AC_KERNELS_MICRO_H
 
-#include "isa.h"
+#include "../base/machine.h"
 #include "panels.h"
 
 /* C (+)= A B for up to micro->a by micro->b panels. Accumulators are float32 tiles of 16 x 16. */

@@ -2,13 +2,16 @@
 #include "panels.h"
 
 #include "../base/half.h"
-#include "isa.h"
+#include "../base/machine.h"
 
 #include <string.h>
 
-/* Values along k in a block: two panels of A, two of B and the tile of C they meet in stay in L1. */
+/* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. No sum depends on it,
+ * for tiles add one step after the other. */
 static int64_t block_depth(ac_panel_kind kind) {
-    return kind == AC_PANEL_F32 ? 192 : kind == AC_PANEL_SPLIT ? 128 : 256;
+    int64_t whole = kind == AC_PANEL_BF16 || kind == AC_PANEL_F16, value = AC_LANES * (whole ? 2 : 4), step = 32;
+    int64_t depth = ac_this_machine()->l1_bytes / 4 / value / step * step;
+    return ac_most(2 * step, ac_least(depth, 256));
 }
 
 ac_cut ac_cut_of(ac_panel_kind kind, int64_t k) {

@@ -2,7 +2,7 @@
  * operand is contiguous, rounded on the way, and transposed when the layout wants the other one. */
 #include "panels.h"
 
-#include "isa.h"
+#include "../base/machine.h"
 
 #ifdef AC_HAVE_X86
 #include <immintrin.h>

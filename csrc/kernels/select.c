@@ -1,6 +1,7 @@
 /* Which loops this machine runs. */
-#include "isa.h"
 #include "loops.h"
+
+#include "../base/machine.h"
 
 const ac_loops *ac_cpu_loops(void) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

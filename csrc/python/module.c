@@ -8,10 +8,10 @@
 
 #include "../backend/backend.h"
 #include "../base/alloc.h"
+#include "../base/machine.h"
 #include "../base/pool.h"
 #include "../base/rng.h"
 #include "../cuda/gpu.h"
-#include "../kernels/isa.h"
 #include "../kernels/loops.h"
 
 ac_py_state *ac_py;
@@ -186,7 +186,7 @@ static int add_parts(PyObject *module) {
     int (*const parts[])(PyObject *) = {ac_errors_init,    ac_cuda_init,     ac_dtype_type_init, ac_tensor_type_init,
                                         ac_functions_init, ac_autograd_init, ac_amp_init,        ac_stamps_init,
                                         ac_watch_init,     ac_optim_init,    ac_create_init,     ac_numpy_init,
-                                        ac_dlpack_init};
+                                        ac_dlpack_init,    ac_machine_init};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i](module) < 0) return -1;
     return PyModule_AddFunctions(module, functions);
@@ -196,6 +196,7 @@ static int exec(PyObject *module) {
     const char *fail = getenv("AMPC_FAIL_ALLOC"); /* tests fail the n-th allocation of an import */
     if (ac_py) return PyErr_SetString(PyExc_ImportError, "ampc cannot be loaded twice in one process"), -1;
     if (fail) ac_alloc_fail_at(atoll(fail), 0);
+    if (ac_machine_fault()) return PyErr_SetString(PyExc_ValueError, ac_machine_fault()), -1;
     if (ac_ops_init() < 0) return (void)ac_raise(), -1;
     ac_py = PyModule_GetState(module);
     if (intern_words() < 0 || add_parts(module) < 0) {

@@ -93,6 +93,7 @@ int ac_create_init(PyObject *module);
 int ac_numpy_init(PyObject *module);
 int ac_cuda_init(PyObject *module);
 int ac_dlpack_init(PyObject *module);
+int ac_machine_init(PyObject *module);
 
 PyObject *ac_result_object(ac_op op, ac_tensor **out); /* steals out */
 PyObject *ac_tensor_subscript(PyObject *self, PyObject *index);

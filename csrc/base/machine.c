@@ -1,0 +1,226 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "machine.h"
+
+#include "system.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/syscall.h>
+#endif
+#if !defined(_WIN32)
+#include <unistd.h>
+#endif
+#ifdef AC_HAVE_X86
+#include <cpuid.h>
+#endif
+
+static const char *const levels[AC_ISA_LEVELS] = {"baseline", "avx2", "avx512", "avx512bf16", "amx_bf16", "amx_fp16"};
+static const char *const variables[AC_N_FACTS] = {"AMPC_CPU",   "AMPC_L1_BYTES",   "AMPC_L2_BYTES",
+                                                  "AMPC_CORES", "AMPC_HUGE_PAGES", "OMP_NUM_THREADS"};
+
+const char *ac_isa_name(ac_isa level) { return levels[level]; }
+const char *ac_fact_variable(ac_fact fact) { return variables[fact]; }
+
+/* -- instruction set ------------------------------------------------------------------------------------------- */
+
+#ifdef AC_HAVE_X86
+/* Linux saves tile registers only for processes that have asked; without that they fault. */
+static int tiles_permitted(void) {
+#if defined(__linux__)
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+    return 0;
+#endif
+}
+
+static ac_isa cpu_level(void) {
+    unsigned a = 0, b = 0, c = 0, d = 0, a1 = 0, b1 = 0, c1 = 0, d1 = 0;
+    __builtin_cpu_init(); /* looks at what the operating system saves, too */
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return AC_ISA_BASELINE;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 29 & 1)) return AC_ISA_BASELINE; /* F16C */
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return AC_ISA_AVX2;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1)) return AC_ISA_AVX512;
+    if (!(a1 >> 5 & 1)) return AC_ISA_AVX512;
+    if (!(d >> 22 & 1) || !(d >> 24 & 1) || !tiles_permitted()) return AC_ISA_AVX512_BF16;
+    return a1 >> 21 & 1 ? AC_ISA_AMX_FP16 : AC_ISA_AMX_BF16;
+}
+
+static bool dot_is_fast(void) { return __builtin_cpu_is("amd"); }
+#else
+static ac_isa cpu_level(void) { return AC_ISA_BASELINE; }
+static bool dot_is_fast(void) { return false; }
+#endif
+
+/* -- cores ----------------------------------------------------------------------------------------------------- */
+
+static int cores_of(double quota, double period) {
+    if (quota <= 0 || period <= 0) return 0;
+    int whole = (int)(quota / period);
+    return whole < quota / period ? whole + 1 : whole;
+}
+
+int ac_quota_in(const char *cpu_max) {
+    char *rest;
+    double quota = strtod(cpu_max, &rest);
+    return rest == cpu_max ? 0 : cores_of(quota, strtod(rest, NULL));
+}
+
+#if defined(__linux__)
+static int read_file(const char *path, char *text, size_t size) {
+    FILE *f = fopen(path, "r");
+    if (!f) return 0;
+    size_t n = fread(text, 1, size - 1, f);
+    (void)fclose(f);
+    text[n] = '\0';
+    return n > 0;
+}
+
+/* The tightest quota from the process's own group up to the root (version 2 of the interface). */
+static int quota_v2(void) {
+    char groups[2048], path[2400], text[64];
+    if (!read_file("/proc/self/cgroup", groups, sizeof groups)) return 0;
+    char *own = strstr(groups, "0::");
+    if (!own) return 0;
+    own += 3;
+    own[strcspn(own, "\n")] = '\0';
+    int least = 0;
+    for (char *end = own + strlen(own);; *end = '\0') {
+        (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", own);
+        int cores = read_file(path, text, sizeof text) ? ac_quota_in(text) : 0;
+        if (cores && (!least || cores < least)) least = cores;
+        end = strrchr(own, '/');
+        if (!end) return least;
+    }
+}
+
+static int quota_v1(void) {
+    char quota[64], period[64];
+    if (!read_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota, sizeof quota)) return 0;
+    if (!read_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period, sizeof period)) return 0;
+    return cores_of(strtod(quota, NULL), strtod(period, NULL));
+}
+
+static int usable_cores(void) {
+    int cores = ac_system_cores(), quota = quota_v2();
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
+    if (!quota) quota = quota_v1();
+    return quota && quota < cores ? quota : cores;
+}
+#else
+static int usable_cores(void) { return ac_system_cores(); }
+#endif
+
+/* -- caches ---------------------------------------------------------------------------------------------------- */
+
+/* What the system says of a cache, where it can be true; else `otherwise`. */
+static int64_t cache_bytes(int name, int64_t least, int64_t otherwise) {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    int64_t bytes = sysconf(name);
+    return bytes < least ? otherwise : bytes;
+#else
+    (void)name, (void)least;
+    return otherwise;
+#endif
+}
+
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+enum { L1 = _SC_LEVEL1_DCACHE_SIZE, L2 = _SC_LEVEL2_CACHE_SIZE };
+#else
+enum { L1, L2 };
+#endif
+
+static ac_machine detect(void) {
+    ac_machine m = {.isa = cpu_level(), .fast_dot = dot_is_fast(), .cores = usable_cores(), .huge_pages = true};
+    m.l1_bytes = cache_bytes(L1, 8 << 10, 32 << 10), m.l2_bytes = cache_bytes(L2, 128 << 10, 512 << 10);
+    m.threads = m.cores;
+    return m;
+}
+
+/* -- the environment ------------------------------------------------------------------------------------------- */
+
+static char fault[240];
+
+/* Whether the variable is set to a whole number between least and most, which goes to *number. */
+static bool take_number(ac_machine *m, ac_fact fact, int64_t least, int64_t most, int64_t *number) {
+    const char *text = getenv(variables[fact]);
+    if (!text || !*text) return false;
+    char *end;
+    long long value = strtoll(text, &end, 10);
+    if (*end || value < least || value > most) {
+        (void)snprintf(fault, sizeof fault, "%s is %.80s; expected a whole number from %lld to %lld, or leave it unset",
+                       variables[fact], text, (long long)least, (long long)most);
+        return false;
+    }
+    *number = value;
+    return m->set[fact] = true;
+}
+
+static void take_level(ac_machine *m) {
+    const char *text = getenv(variables[AC_FACT_CPU]);
+    ac_isa level = 0;
+    if (!text || !*text) return;
+    while (level < AC_ISA_LEVELS && strcmp(text, levels[level]) != 0) level++;
+    if (level == AC_ISA_LEVELS) {
+        (void)snprintf(fault, sizeof fault,
+                       "AMPC_CPU is %.80s; expected baseline, avx2, avx512, avx512bf16, amx_bf16 "
+                       "or amx_fp16, or leave it unset",
+                       text);
+        return;
+    }
+    m->set[AC_FACT_CPU] = true;
+    if (level == AC_ISA_AVX512_BF16) m->fast_dot = true; /* asked for by name */
+    if (level < m->isa) m->isa = level;
+}
+
+/* OpenMP's list of a number for each depth of nesting: the first counts, and what is none is passed over. */
+static void take_threads(ac_machine *m) {
+    const char *text = getenv(variables[AC_FACT_THREADS]);
+    int asked = text ? atoi(text) : 0;
+    if (asked > 0) m->threads = asked, m->set[AC_FACT_THREADS] = true;
+}
+
+static void take_environment(ac_machine *m) {
+    int64_t number;
+    take_level(m);
+    if (take_number(m, AC_FACT_L1, 8 << 10, (int64_t)1 << 30, &number)) m->l1_bytes = number;
+    if (take_number(m, AC_FACT_L2, 64 << 10, (int64_t)1 << 30, &number)) m->l2_bytes = number;
+    if (take_number(m, AC_FACT_CORES, 1, 4096, &number)) m->cores = m->threads = (int)number;
+    if (take_number(m, AC_FACT_HUGE_PAGES, 0, 1, &number)) m->huge_pages = number != 0;
+    take_threads(m);
+}
+
+/* -- asked once ------------------------------------------------------------------------------------------------ */
+
+static ac_machine machine;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void look(void) {
+    machine = detect();
+    take_environment(&machine);
+}
+
+const ac_machine *ac_this_machine(void) {
+    (void)pthread_once(&once, look);
+    return &machine;
+}
+
+const char *ac_machine_fault(void) {
+    (void)ac_this_machine();
+    return *fault ? fault : NULL;
+}
+
+void ac_machine_pretend(const ac_machine *m) {
+    ac_isa isa = ac_this_machine()->isa;
+    machine = *m, machine.isa = isa;
+}

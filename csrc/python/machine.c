@@ -1,0 +1,48 @@
+/* The facts of base/machine.h, for `ampc info` and for tests. */
+#include "state.h"
+
+#include "../base/machine.h"
+#include "../base/pool.h"
+
+static PyObject *variables_set(const ac_machine *m) {
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list && i < AC_N_FACTS; i++) {
+        PyObject *name = m->set[i] ? PyUnicode_FromString(ac_fact_variable(i)) : NULL;
+        if (m->set[i] && (!name || PyList_Append(list, name) < 0)) Py_CLEAR(list);
+        Py_XDECREF(name);
+    }
+    return list;
+}
+
+static PyObject *facts(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    const ac_machine *now = ac_this_machine();
+    return Py_BuildValue("{s:s,s:O,s:L,s:L,s:i,s:i,s:O,s:N}", "isa", ac_isa_name(now->isa), "fast_dot",
+                         now->fast_dot ? Py_True : Py_False, "l1_bytes", (long long)now->l1_bytes, "l2_bytes",
+                         (long long)now->l2_bytes, "cores", now->cores, "threads", ac_num_threads(), "huge_pages",
+                         now->huge_pages ? Py_True : Py_False, "set", variables_set(now));
+}
+
+static PyObject *pretend(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"l1_bytes", "l2_bytes", "huge_pages", NULL};
+    ac_machine m = *ac_this_machine();
+    long long l1 = m.l1_bytes, l2 = m.l2_bytes;
+    int huge = m.huge_pages;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$LLp", names, &l1, &l2, &huge)) return NULL;
+    if (l1 < 8 << 10 || l2 < 64 << 10)
+        return PyErr_Format(PyExc_ValueError,
+                            "expected l1_bytes of 8 KiB or more and l2_bytes of 64 KiB or more, got "
+                            "%lld and %lld",
+                            l1, l2);
+    m.l1_bytes = l1, m.l2_bytes = l2, m.huge_pages = huge != 0;
+    ac_machine_pretend(&m);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"_machine", facts, METH_NOARGS, NULL},
+    {"_pretend_machine", (PyCFunction)(void (*)(void))pretend, METH_VARARGS | METH_KEYWORDS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+int ac_machine_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
