@@ -1,12 +1,15 @@
 # make demo   train a model on handwritten digits in three precisions
 # make test   build, install and run every test
 # make sim    test the GPU backend on its simulator; no GPU needed
-# make levels the same for what depends on the instruction set, under each
+# make levels the same for what depends on the instruction set, under each that this CPU can be held to
+# make soak   what takes hours: every layer, shape and machine instead of a part drawn
 # Both make .venv and install what they need. PYTHON picks the interpreter.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+WORKERS ?= 2# processes that share the tests
+PYTEST = ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -n $(WORKERS) --dist worksteal
 
 .PHONY: demo test levels sim gpu bench ctest lint clang docs soak clean
 
@@ -25,13 +28,13 @@ demo: $(VENV)/installed
 
 # From tests/, so that the installed package is tested and not the source folder.
 test: $(VENV)/installed
-	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . $(PYTEST_ARGS) .
+	cd tests && $(PYTEST) $(PYTEST_ARGS) .
 
-# What depends on the instruction set, again under each that this CPU can be held to.
+# What depends on the instruction set, again under each below the CPU's own, which `make test` has.
 levels: $(VENV)/installed
-	cd tests && for cpu in baseline avx2 avx512 avx512bf16 amx_bf16; do \
+	cd tests && for cpu in $$(../$(BIN)/python -c "import ampc; print(*ampc._C._machine()['lower_levels'])"); do \
 		echo "AMPC_CPU=$$cpu"; \
-		AMPC_CPU=$$cpu ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header -m 'not slow' $(PYTEST_ARGS) \
+		AMPC_CPU=$$cpu $(PYTEST) -q --no-header -m 'not slow' $(PYTEST_ARGS) \
 			test_ops.py test_autocast.py test_training.py test_optim.py || exit 1; done
 
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
@@ -39,7 +42,7 @@ GPU_SUITES := test_cuda.py test_composed.py test_windows.py test_complete.py tes
 	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py \
 	test_shadow.py test_keras.py test_loss_scale.py test_trainer.py test_bench.py test_testing.py test_seeds.py test_seeds_guide.py
 sim: $(VENV)/installed
-	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
+	cd tests && $(PYTEST) -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
 
 # The same on the GPU of this machine.
 gpu: $(VENV)/installed

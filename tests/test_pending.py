@@ -3,6 +3,7 @@ that: every way to look at a gradient, or to change it, shows what torch shows."
 
 import copy
 import ctypes
+import gc
 import io
 import math
 import pickle
@@ -20,6 +21,13 @@ on_gpu = pytest.mark.skipif(not ON_GPU, reason="needs --device sim or cuda")
 
 VALUES = np.array([[1.5, -2.0, 0.25], [8.0, 0.0, -1e-3]], dtype=np.float32)
 SCALE = 1024.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits():
+    """Tests count the gradients that wait, so none may be left of a test that ran before in this process."""
+    gc.collect()
+    assert pending() == 0
 
 
 def host(t):

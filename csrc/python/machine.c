@@ -14,13 +14,25 @@ static PyObject *variables_set(const ac_machine *m) {
     return list;
 }
 
+/* Those that AMPC_CPU can hold this CPU to, beside its own. */
+static PyObject *lower_levels(ac_isa own) {
+    PyObject *list = PyList_New(own);
+    for (ac_isa i = 0; list && i < own; i++) {
+        PyObject *name = PyUnicode_FromString(ac_isa_name(i));
+        if (name) PyList_SET_ITEM(list, i, name);
+        else Py_CLEAR(list);
+    }
+    return list;
+}
+
 static PyObject *facts(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
     const ac_machine *now = ac_this_machine();
-    return Py_BuildValue("{s:s,s:O,s:L,s:L,s:i,s:i,s:O,s:N}", "isa", ac_isa_name(now->isa), "fast_dot",
-                         now->fast_dot ? Py_True : Py_False, "l1_bytes", (long long)now->l1_bytes, "l2_bytes",
-                         (long long)now->l2_bytes, "cores", now->cores, "threads", ac_num_threads(), "huge_pages",
-                         now->huge_pages ? Py_True : Py_False, "set", variables_set(now));
+    return Py_BuildValue("{s:s,s:N,s:O,s:L,s:L,s:i,s:i,s:O,s:N}", "isa", ac_isa_name(now->isa), "lower_levels",
+                         lower_levels(now->isa), "fast_dot", now->fast_dot ? Py_True : Py_False, "l1_bytes",
+                         (long long)now->l1_bytes, "l2_bytes", (long long)now->l2_bytes, "cores", now->cores, "threads",
+                         ac_num_threads(), "huge_pages", now->huge_pages ? Py_True : Py_False, "set",
+                         variables_set(now));
 }
 
 static PyObject *pretend(PyObject *module, PyObject *args, PyObject *kwargs) {
