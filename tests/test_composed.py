@@ -409,3 +409,31 @@ def test_membership_and_repeats_of_many():
     assert x.repeat_interleave((x % 3 == 0).long()).equal(x[::3])
     assert not ampc.isin(ampc.tensor([math.nan, 1.0]), ampc.tensor([math.nan])).any()
     assert ampc.tril_indices(2000, 2000).shape == (2, 2000 * 2001 // 2)
+
+
+@pytest.mark.parametrize("sides", [(-1, 2), (3, -2), (-3, -3), (6, 6), (-2, 4, 1, -1)], ids=str)
+def test_circular_padding_that_cuts_repeats_what_is_left(torch, sides):
+    shape = (1, 2, 6) if len(sides) == 2 else (1, 2, 3, 6)
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    want = torch.nn.functional.pad(torch.from_numpy(x), sides, mode="circular").numpy()
+    assert np.array_equal(ampc.nn.functional.pad(ampc.tensor(x), sides, mode="circular").numpy(force=True), want)
+
+
+def test_circular_padding_repeats_no_more_than_is_left():
+    with pytest.raises(RuntimeError, match="circular padding of 6 is more than the 5 values that it repeats"):
+        ampc.nn.functional.pad(ampc.zeros(1, 1, 6), (-1, 6), mode="circular")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_rms_norm_adds_the_spacing_of_the_dtype_it_computes_in(torch, dtype):
+    got, want = (m.nn.functional.rms_norm(m.full((2, 8), 0.05, dtype=getattr(m, dtype)), (8,)) for m in (ampc, torch))
+    assert got.double().tolist() == want.double().tolist()
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("other", [0, 1, 7])
+def test_an_integer_tensor_without_dimensions_is_another_operand(torch, name, other):
+    x = [[1, 5], [3, 2]]
+    want = getattr(torch, name)(torch.tensor(x), torch.tensor(other)).tolist()
+    assert getattr(ampc, name)(ampc.tensor(x), ampc.tensor(other)).tolist() == want
+    assert getattr(ampc.tensor(x), name)(ampc.tensor(other)).tolist() == want

@@ -111,14 +111,16 @@ def with_adjoint(table: Tuple[Any, ...], size: int) -> List[np.ndarray]:
 
 def around(mode: str, size: int, before: int, after: int) -> np.ndarray:
     """Where the values around ``size`` of them come from."""
+    if mode == "circular":  # negative numbers cut first, and what is left repeats
+        first, size = max(-before, 0), size - max(-before, 0) - max(-after, 0)
+        if max(before, after) > max(size, 0):
+            raise RuntimeError(f"pad: circular padding of {max(before, after)} is more than the {max(size, 0)} values that it repeats")
+        return first + np.arange(-max(before, 0), size + max(after, 0)) % max(size, 1)
     places = np.arange(-before, size + after)
     if mode == "replicate":
         return np.clip(places, 0, size - 1)
-    most = size - 1 if mode == "reflect" else size
-    if max(before, after) > most:
-        raise RuntimeError(f"pad: {mode} padding of {max(before, after)} is more than the {most} that {size} values allow")
-    if mode == "circular":
-        return places % size
+    if max(before, after) > size - 1:
+        raise RuntimeError(f"pad: reflect padding of {max(before, after)} is more than the {size - 1} that {size} values allow")
     return size - 1 - np.abs(size - 1 - np.abs(places))
 
 

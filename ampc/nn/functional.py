@@ -216,13 +216,16 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
 
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, eps: Optional[float] = None) -> Tensor:
-    """x / sqrt(mean(x * x) + eps) * weight over the last dimensions (Zhang and Sennrich 2019). float32 under autocast."""
+    """x / sqrt(mean(x * x) + eps) * weight over the last dimensions (Zhang and Sennrich 2019). float32 under autocast.
+
+    Args:
+        eps: by default the spacing of numbers at 1 in the dtype that the mean is computed in: float32's for the 16-bit types."""
     shape = [int(n) for n in normalized_shape]
     if not shape or list(input.shape[-len(shape):]) != shape:
         raise RuntimeError(f"rms_norm: input {list(input.shape)} does not end in normalized_shape {shape}")
-    room = make.finfo(input.dtype).eps if eps is None else eps
 
     def run(x: Tensor) -> Tensor:
+        room = make.finfo(x.dtype).eps if eps is None else eps
         y = x * ((x * x).mean(list(range(-len(shape), 0)), True) + room).rsqrt()
         return y if weight is None else y * weight
 
