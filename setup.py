@@ -1,5 +1,6 @@
 """Builds the extension ampc._C from csrc/ and bundles OpenBLAS beside it. Where nvcc is found, the CUDA kernels are
-compiled too and embedded; where not, all else is built and `ampc info` says so. AMPC_CUDA=0 leaves them out."""
+compiled too and embedded; where not, all else is built and `ampc info` says so. AMPC_CUDA=0 leaves them out.
+AMPC_CUDA_CACHE names a folder that keeps them by content, so that several builds compile them once."""
 
 import glob
 import hashlib
@@ -79,7 +80,7 @@ def compile_kernels(nvcc: str) -> "str | None":
     for path in sources + parts:
         with open(path, "rb") as f:
             digest.update(f.read())
-    folder = os.path.join(HERE, "build", "cuda", digest.hexdigest()[:16])
+    folder = os.path.join(os.environ.get("AMPC_CUDA_CACHE") or os.path.join(HERE, "build", "cuda"), digest.hexdigest()[:16])
     os.makedirs(folder, exist_ok=True)
 
     def one(source: str) -> "tuple[str, int, str]":
