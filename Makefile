@@ -72,10 +72,10 @@ bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python benchmarks/compare.py
 
-# Longer fuzzing of every operator and the pool under the thread sanitizer; by hand.
+# Longer fuzzing of every operator, all of the convolutions' grid, and the pool under the thread sanitizer; by hand.
 soak: $(VENV)/installed
 	$(MAKE) -C tests/c tsan
-	cd tests && AMPC_EXAMPLES=2000 ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . test_robust.py
+	cd tests && AMPC_EXAMPLES=2000 ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . test_robust.py test_convolution_grid.py
 
 clean:
 	rm -rf $(VENV) build demo *.egg-info ampc/_libs ampc/*.so
