@@ -21,8 +21,8 @@
 
 /* Classes are 64, 128, then four steps to each doubling, up to 2^40 bytes. */
 enum { STEPS = 4, N_CLASSES = 37 * STEPS };
-#ifdef NO_CACHE
-static const size_t CACHE_LIMIT = 0; /* let the sanitizer see every use after free */
+#ifdef NO_CACHE /* let the sanitizer see every use after free, and what is beyond the bytes asked for */
+static const size_t CACHE_LIMIT = 0;
 #else
 static const size_t CACHE_LIMIT = (size_t)1 << 30; /* bytes kept for reuse at most */
 #endif
@@ -94,6 +94,9 @@ void *ac_alloc(size_t bytes) {
                             "machine can address",
                             bytes);
     int class = class_of(bytes, &size);
+#ifdef NO_CACHE
+    size = bytes;
+#endif
     lock();
     bool fail = must_fail();
     void *p = fail ? NULL : take_cached(class, size);

@@ -31,7 +31,10 @@ int ac_system_cores(void) {
 #include <stdlib.h>
 #include <unistd.h>
 
-void *ac_system_alloc(size_t alignment, size_t size) { return aligned_alloc(alignment, size); }
+void *ac_system_alloc(size_t alignment, size_t size) {
+    void *p;
+    return posix_memalign(&p, alignment, size) == 0 ? p : NULL; /* aligned_alloc takes whole alignments only */
+}
 void ac_system_free(void *p) { free(p); }
 
 void *ac_open_library(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL); }
