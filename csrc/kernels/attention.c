@@ -83,10 +83,11 @@ static const void *packed(const attention *c, matrix b, char *room) {
     ac_operand o = as_b(c, &b);
     return c->lane == AC_LANE_F32 && c->queries > QUERIES && !c->causal && ac_gemm_pack(&o, room) ? room : NULL;
 }
+/* Bytes up to the next cache line: panels begin at one. */
+static int64_t round_up(int64_t bytes) { return (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT; }
 static int64_t packed_bytes(const attention *c, int64_t rows, int64_t cols) {
     ac_operand o = {.lanes = cols, .k = rows, .round = c->compute};
-    int64_t bytes = c->lane == AC_LANE_F32 ? ac_gemm_panels_bytes(&o) : 0;
-    return (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
+    return c->lane == AC_LANE_F32 ? round_up(ac_gemm_panels_bytes(&o)) : 0;
 }
 
 /* -- scores ------------------------------------------------------------------------------------------------- */
@@ -141,11 +142,8 @@ static matrix whole(const attention *c, const char *data, int64_t rows, int64_t 
 
 /* -- forward -------------------------------------------------------------------------------------------------- */
 
-static int64_t score_bytes(const attention *c) {
-    int64_t bytes = QUERIES * c->keys * ac_lane_bytes(c->lane);
-    return (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
-}
-static int64_t row_bytes(const attention *c) { return c->keys * ac_lane_bytes(c->lane) + AC_ALIGNMENT; }
+static int64_t score_bytes(const attention *c) { return round_up(QUERIES * c->keys * ac_lane_bytes(c->lane)); }
+static int64_t row_bytes(const attention *c) { return round_up(c->keys * ac_lane_bytes(c->lane)); }
 
 static int attend(attention *c, int64_t item, char *scratch) {
     matrix q = matrix_of(c->q, &c->lead[1], item), k = matrix_of(c->k, &c->lead[2], item),
@@ -220,7 +218,7 @@ typedef struct {
 } room;
 
 static int64_t sum_bytes(const attention *c, int64_t width) {
-    return (c->keys * width * ac_lane_bytes(c->lane) + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
+    return round_up(c->keys * width * ac_lane_bytes(c->lane));
 }
 
 static room rooms(const attention *c, char *at, int64_t *bytes) {
@@ -228,7 +226,7 @@ static room rooms(const attention *c, char *at, int64_t *bytes) {
     char *start = at;
     m.weights = at, at += score_bytes(c);
     m.slopes = at, at += score_bytes(c);
-    m.row = at, at += (row_bytes(c) + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
+    m.row = at, at += row_bytes(c);
     m.dk = at, at += sum_bytes(c, c->width);
     m.dv = at, at += sum_bytes(c, c->value_width);
     m.k_turned = at, at += packed_bytes(c, c->width, c->keys);

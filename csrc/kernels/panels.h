@@ -56,8 +56,8 @@ static inline int64_t ac_panel_offset(const ac_cut *c, int64_t panels, int64_t b
     return (block * c->steps * panels + panel * ac_cut_steps(c, block)) * c->bytes;
 }
 
-/* Packs `count` panels from `panel` on of one k block to `to`; `columns` for B. False when a value
- * that the layout cannot hold (inf or nan in AC_PANEL_SPLIT) was met. */
+/* Packs `count` panels from `panel` on of one k block to `to`, which begins a cache line; `columns` for B. False when a
+ * value that the layout cannot hold (inf or nan in AC_PANEL_SPLIT) was met. */
 bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block, int64_t panel, int64_t count,
              char *to);
 

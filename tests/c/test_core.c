@@ -207,6 +207,20 @@ static void test_long_chain(void) {
     ac_tensor_release(x);
 }
 
+/* Packed operands begin a cache line, as kernels that store whole vectors need, however many keys there are. */
+static void test_attention_of_odd_lengths(void) {
+    ac_tensor *q = filled(200, 24, 0.5, AC_float32), *k = filled(197, 24, 0.25, AC_float32),
+              *v = filled(197, 24, 3, AC_float32);
+    ac_attrs_attention plain = {.scale = {.kind = AC_NONE}};
+    ac_tensor *in[4] = {q, k, v, NULL}, *out[AC_MAX_OUT] = {NULL};
+    CHECK(ac_call(AC_OP_attention, in, 4, &plain, out) == 0);
+    CHECK(out[0] && fabs(at(out[0], 0) - 3) < 1e-5 && fabs(at(out[0], 200 * 24 - 1) - 3) < 1e-5);
+    ac_tensor_clear(&out[0]);
+    ac_tensor_release(q);
+    ac_tensor_release(k);
+    ac_tensor_release(v);
+}
+
 /* -- mixed precision -------------------------------------------------------------------------------- */
 
 static double low_product(ac_tensor *x, ac_tensor *w) { /* x w in bfloat16, its first value */
@@ -279,6 +293,7 @@ int main(void) {
     test_threads_do_not_change_results();
     test_training_step();
     test_long_chain();
+    test_attention_of_odd_lengths();
     test_copies();
     test_scaler();
     ac_memory_trim();
