@@ -176,6 +176,15 @@ def test_norms_of_channels(groups, shape, dtype):
 
 
 @pytest.mark.cpu
+def test_max_pooling_refuses_windows_that_lie_wholly_in_the_padding():
+    """Taps further apart than the input is wide pass over it; what they would choose from is memory of others."""
+    for nd in (1, 2, 3):
+        pool = getattr(ampc.nn.functional, f"max_pool{nd}d")
+        with pytest.raises(RuntimeError, match="window 0 of dimension .* lies wholly in the padding .* give less padding or dilation"):
+            pool(ampc.randn(1, 1, *nd * (4,)), 2, stride=1, padding=1, dilation=5)
+    assert ampc.nn.functional.max_pool1d(ampc.arange(4.0).reshape(1, 1, 4), 3, stride=1, padding=4, dilation=5).flatten().tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("call", ["F.group_norm(x, 4)", "F.instance_norm(x)", "F.avg_pool2d(x, 8)", "F.max_pool2d(x, 8)", "F.adaptive_avg_pool2d(x, 1)", "F.interpolate(x, (8, 8), mode='bilinear')",
                                   "F.conv2d(x, w, stride=8)", "F.batch_norm(x, None, None, training=True)"])
 def test_channels_last_is_read_without_a_copy(call):

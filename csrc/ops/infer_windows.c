@@ -205,6 +205,26 @@ int ac_infer_col2im(ac_infer *i) {
 
 /* -- pooling, resampling ------------------------------------------------------------------------------- */
 
+/* Whether place o of dimension d has a tap that is not in the padding. */
+static bool sees_input(const ac_windows *w, int d, int64_t o) {
+    int64_t begin, end, step;
+    ac_window_span(w, d, o, &begin, &end, &step);
+    return begin < end;
+}
+
+/* Every window has something to choose from; taps may pass over the whole input where they are further apart. */
+static int refuse_empty_windows(const ac_windows *w, int64_t nd) {
+    for (int d = (int)(3 - nd); d < 3; d++)
+        for (int64_t o = 0; w->dilation[d] > w->in[d] && o < w->out[d]; o++)
+            if (!sees_input(w, d, o))
+                return ac_fail(AC_RUNTIME,
+                               "max_pool: window %" PRId64 " of dimension %" PRId64
+                               " lies wholly in the padding (kernel_size %" PRId64 ", padding %" PRId64
+                               ", dilation %" PRId64 " over %" PRId64 " values); give less padding or dilation",
+                               o, d - (3 - nd), w->kernel[d], w->padding[d], w->dilation[d], w->in[d]);
+    return 0;
+}
+
 int ac_infer_max_pool(ac_infer *i) {
     ATTRS(max_pool);
     const ac_tensor *x = i->in[0];
@@ -227,6 +247,7 @@ int ac_infer_max_pool(ac_infer *i) {
                 return ac_fail(AC_RUNTIME,
                                "max_pool: padding %" PRId64 " must be at most half of the window's %" PRId64,
                                w.padding[d], w.kernel[d]);
+        AC_TRY(refuse_empty_windows(&w, nd));
     }
     for (int64_t d = 0; d < nd; d++) shape.v[x->ndim - nd + d] = a->adaptive ? a->kernel.v[d] : w.out[3 - nd + d];
     i->out[0] = (ac_spec){x->dtype, shape, AC_CPU};
