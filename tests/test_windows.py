@@ -176,6 +176,14 @@ def test_norms_of_channels(groups, shape, dtype):
 
 
 @pytest.mark.cpu
+@pytest.mark.parametrize("call", [lambda F, p: F.unfold(ampc.ones(1, 1, 4, 4), 1, padding=p), lambda F, p: F.fold(ampc.ones(1, 1, 0), 4, 1, padding=p),
+                                  lambda F, p: F.conv2d(ampc.ones(1, 1, 4, 4), ampc.ones(1, 1, 1, 1), padding=p)], ids=["unfold", "fold", "conv2d"])
+def test_windows_whose_places_cannot_be_counted_are_refused(call):
+    """2^32 places each way: their product is 0 in 64 bits."""
+    with pytest.raises(RuntimeError, match="more elements than memory can hold"):
+        call(ampc.nn.functional, 2**31 - 2)
+
+
 def test_max_pooling_refuses_windows_that_lie_wholly_in_the_padding():
     """Taps further apart than the input is wide pass over it; what they would choose from is memory of others."""
     for nd in (1, 2, 3):

@@ -52,6 +52,13 @@ int ac_windows_of(ac_windows *w, const ac_window_lists *l, const int64_t *in, in
     return 0;
 }
 
+/* Whether the columns of so many channels, a value for each tap of each place, can be counted. */
+static int need_countable(const ac_windows *w, int64_t channels) {
+    ac_dims all = {7, {channels}};
+    for (int d = 0; d < 3; d++) all.v[1 + d] = w->kernel[d], all.v[4 + d] = w->out[d];
+    return ac_dims_numel(&all) < 0 ? -1 : 0;
+}
+
 int ac_windows_onto(ac_windows *w, const ac_window_lists *l, const int64_t *out, const ac_dims *output_padding,
                     int64_t nd) {
     AC_TRY(read_lists(w, l, nd));
@@ -133,6 +140,7 @@ int ac_infer_convolution(ac_infer *i) {
     ac_dims kernel = kernel_of(w),
             shape = {w->ndim, {x->shape[0], a->transposed ? w->shape[1] * a->groups : w->shape[0]}};
     AC_TRY(ac_convolution_windows(&windows, x, &kernel, a));
+    AC_TRY(need_countable(&windows, w->shape[1]));
     const int64_t *size = (a->transposed ? windows.in : windows.out) + 3 - kernel.n;
     for (int64_t d = 0; d < kernel.n; d++) shape.v[d + 2] = size[d];
     ac_dims each = {1, {shape.v[1]}};
@@ -154,6 +162,7 @@ int ac_infer_convolution_weight(ac_infer *i) {
                        " dimensions of the kernel",
                        a->kernel.n);
     AC_TRY(ac_windows_of(&w, &l, x->shape + 2, a->kernel.n));
+    AC_TRY(need_countable(&w, x->shape[1]));
     ac_dims places = {x->ndim, {x->shape[0], g->shape[1]}};
     for (int64_t d = 0; d < a->kernel.n; d++) places.v[d + 2] = w.out[3 - a->kernel.n + d];
     AC_TRY(ac_need_shape(i, 1, &places));
@@ -173,6 +182,7 @@ int ac_infer_im2col(ac_infer *i) {
     AC_TRY(ac_need_floating(i, 0));
     AC_TRY(ac_need_ndim(i, 0, (int)a->kernel.n + 2));
     AC_TRY(ac_windows_of(&w, &l, i->in[0]->shape + 2, a->kernel.n));
+    AC_TRY(need_countable(&w, i->in[0]->shape[1]));
     ac_dims shape = {3, {i->in[0]->shape[0], i->in[0]->shape[1] * ac_product3(w.kernel), ac_product3(w.out)}};
     i->out[0] = (ac_spec){i->in[0]->dtype, shape, AC_CPU};
     return 0;
@@ -190,6 +200,7 @@ int ac_infer_col2im(ac_infer *i) {
                        "fold: `output_size` and `kernel_size` must have as many numbers, got %" PRId64 " and %" PRId64,
                        a->size.n, a->kernel.n);
     AC_TRY(ac_windows_of(&w, &l, a->size.v, a->kernel.n));
+    AC_TRY(need_countable(&w, 1));
     const ac_tensor *x = i->in[0];
     int64_t taps = ac_product3(w.kernel), places = ac_product3(w.out);
     if (x->shape[1] % taps || x->shape[2] != places)
