@@ -323,6 +323,12 @@ def test_matrices_that_have_not_what_is_asked():
         ampc.linalg.inv(ampc.ones(2, 2, dtype=ampc.float16))
 
 
+def test_matrices_whose_working_memory_lapack_cannot_count_are_refused():
+    """It counts in 32 bits; nothing of the operand's size is touched before."""
+    with pytest.raises(RuntimeError, match="more working memory than LAPACK can count"):
+        ampc.linalg.eigh(ampc.zeros(1, 1, device="cpu").expand(32768, 32768))
+
+
 def test_random_choices():
     ampc.manual_seed(3)
     p = ampc.tensor([0.1, 0.0, 0.6, 0.3])

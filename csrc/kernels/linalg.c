@@ -3,10 +3,9 @@
 
 #include "../base/alloc.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
-
-enum { MOST_WORK = 3 };
 
 /* A call: its operands' matrices as columns in memory of its own. */
 typedef struct linalg {
@@ -54,6 +53,10 @@ static int run_linalg(linalg *c, int64_t a, int64_t b, int64_t cc, int64_t work,
     size_t bytes = (size_t)(a + b + cc + work + 4) * sizeof(double) + (size_t)(pivots + 1) * sizeof(int);
     for (int i = 0; i < 2; i++)
         if (!c->routine[i]) return ac_fail(AC_RUNTIME, "%s: needs OpenBLAS's LAPACK, which was not found", said(c));
+    if (work > INT_MAX) /* LAPACK would be told a negative number */
+        return ac_fail(AC_RUNTIME,
+                       "%s: matrices of %d rows and %d columns need more working memory than LAPACK can count", said(c),
+                       c->m, c->n);
     double *room = ac_alloc(bytes);
     int failed = 0;
     if (!room) return -1;
