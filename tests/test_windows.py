@@ -82,6 +82,14 @@ def test_a_transposed_convolution_of_many_channels_or_few(size, how, groups, out
         assert (got.double() - want).abs().max().item() <= room
 
 
+@pytest.mark.parametrize("stride, dilation, more", [(1, 2, 1), (2, 5, 3), ((1, 2), (3, 2), (2, 1))], ids=str)
+def test_an_output_padding_above_the_stride(stride, dilation, more):
+    """A larger dilation allows it: what lies beyond the last window gets the bias and gives no gradient, nor any in turn."""
+    x, w, b = (ampc.tensor(real(*shape), dtype=ampc.float64).requires_grad_() for shape in ((2, 3, 4, 3), (3, 2, 2, 3), (2,)))
+    f = lambda *args: ampc.nn.functional.conv_transpose2d(*args, stride=stride, dilation=dilation, output_padding=more)  # noqa: E731
+    assert ampc.autograd.gradcheck(f, (x, w, b)) and ampc.autograd.gradgradcheck(f, (x, w, b))
+
+
 REAL = [  # images, channels, outs, size, kernel, stride, padding, dilation, groups: layers of networks that people train
     (2, 64, 64, 56, 3, 1, 1, 1, 1), (2, 64, 128, 56, 3, 2, 1, 1, 1), (1, 64, 64, 112, 3, 1, 1, 1, 1), (1, 16, 32, 224, 3, 1, 1, 1, 1),
     (3, 64, 64, 32, 3, 1, 1, 1, 1), (9, 48, 32, 14, 3, 1, 1, 1, 1), (1, 32, 32, 128, 3, 1, 1, 1, 1), (1, 32, 32, 33, 5, 1, 4, 2, 2),

@@ -45,11 +45,23 @@ static ac_dims kernel_of(const ac_spec *weight) {
     return kernel;
 }
 
+/* The values of a transposed convolution's result that its input reached: an output padding of a stride or more, which
+ * a larger dilation allows, adds whole steps behind them, where another window of the gradient's convolution would fit. */
+static T reached(ac_formula *c, const ac_attrs_convolution *a, T g) {
+    const ac_dims *size = &c->node->outputs[0].shape;
+    for (int64_t d = 0; a->transposed && d < size->n - 2; d++) {
+        int64_t more = nth(&a->output_padding, d, 0), step = nth(&a->stride, d, 1);
+        ac_attrs_slice part = {d + 2, 0, size->v[d + 2] - (more - more % step), 1};
+        if (more >= step) g = ac_f_call(c, AC_OP_slice, &part, 1, g);
+    }
+    return g;
+}
+
 FORMULA(convolution) {
     ATTR(convolution);
     const ac_spec *x = ac_f_input(c, 0), *w = ac_f_input(c, 1), *y = &c->node->outputs[0];
     ac_dims kernel = kernel_of(w);
-    T g = incoming(c, x);
+    T all = incoming(c, x), g = reached(c, a, all);
     if (WANTS(0)) {
         ac_attrs_convolution back = *a;
         back.transposed = !a->transposed, back.out_dtype = x->dtype, back.output_padding = (ac_dims){.n = 0};
@@ -67,7 +79,7 @@ FORMULA(convolution) {
         ac_attrs_reduce over = {{.n = 0}, 0, ac_f_input(c, 2)->dtype};
         for (int64_t d = 0; d < y->shape.n; d++)
             if (d != 1) over.dim.v[over.dim.n++] = d;
-        ac_f_give(c, 2, ac_f_call(c, AC_OP_sum, &over, 1, g));
+        ac_f_give(c, 2, ac_f_call(c, AC_OP_sum, &over, 1, all));
     }
     DONE;
 }
