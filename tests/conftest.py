@@ -31,6 +31,12 @@ def pytest_configure(config):
     os.environ["AMPC_TEST_DEVICE"] = "cuda" if config.on_gpu else "cpu"
 
 
+def pytest_report_header():
+    import references
+
+    return f"shapes and layers are drawn by seed: AMPC_TEST_SEED={references.DRAWN} repeats them"
+
+
 def pytest_collection_modifyitems(config, items):
     """On a GPU, what is about the CPU's own ways is left out."""
     if config.on_gpu:

@@ -6,6 +6,7 @@ import linecache
 import math
 import os
 import sys
+import time
 import zlib
 from typing import Any, Callable, Dict
 
@@ -14,6 +15,7 @@ import numpy as np
 import ampc
 
 SEED = int(os.environ.get("AMPC_TEST_SEED", "0"))
+DRAWN = int(os.environ.get("AMPC_TEST_SEED") or time.time_ns() % 1_000_000)  # for tests whose cases are drawn anew in every run
 
 
 class _Streams:
