@@ -5,7 +5,6 @@ how many examples each kind gets, AMPC_TEST_SEED repeats what the header's seed 
 
 import math
 import os
-from contextlib import contextmanager
 
 import float64 as exact
 import hypothesis
@@ -14,6 +13,7 @@ import pytest
 import references
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from machines import machine
 
 import ampc
 
@@ -35,18 +35,6 @@ def shapes(test):
     """So many examples as CI has time for, from the seed of the header."""
     test = settings(max_examples=int(os.environ.get("AMPC_EXAMPLES", "2000")), deadline=None, database=None, suppress_health_check=list(HealthCheck))(test)
     return hypothesis.seed(references.DRAWN)(test)
-
-
-@contextmanager
-def machine(l1_bytes, l2_bytes, threads):
-    was, before = ampc._C._machine(), ampc.get_num_threads()
-    ampc._C._pretend_machine(l1_bytes=l1_bytes, l2_bytes=l2_bytes)
-    ampc.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        ampc._C._pretend_machine(l1_bytes=was["l1_bytes"], l2_bytes=was["l2_bytes"])
-        ampc.set_num_threads(before)
 
 
 LAYOUTS = ["plain", "channels last", "turned", "slice", "every other"]
