@@ -72,10 +72,14 @@ bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python benchmarks/compare.py
 
-# Longer fuzzing of every operator, all of the convolutions' grid, and the pool under the thread sanitizer; by hand.
+# What takes hours, by hand: longer fuzzing of every operator, the whole grid of convolutions, all layers of networks, EXAMPLES drawn shapes
+# of each kind, and the pool under the thread sanitizer.
+EXAMPLES ?= 1000000
 soak: $(VENV)/installed
 	$(MAKE) -C tests/c tsan
-	cd tests && AMPC_EXAMPLES=2000 ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . test_robust.py test_convolution_grid.py
+	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py
+	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
+	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py
 
 clean:
 	rm -rf $(VENV) build demo *.egg-info ampc/_libs ampc/*.so
