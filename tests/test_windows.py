@@ -183,7 +183,6 @@ def test_norms_of_channels(groups, shape, dtype):
         assert (got.double() - want).abs().max().item() <= room
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("call", [lambda F, p: F.unfold(ampc.ones(1, 1, 4, 4), 1, padding=p), lambda F, p: F.fold(ampc.ones(1, 1, 0), 4, 1, padding=p),
                                   lambda F, p: F.conv2d(ampc.ones(1, 1, 4, 4), ampc.ones(1, 1, 1, 1), padding=p)], ids=["unfold", "fold", "conv2d"])
 def test_windows_whose_places_cannot_be_counted_are_refused(call):
@@ -201,6 +200,7 @@ def test_max_pooling_refuses_windows_that_lie_wholly_in_the_padding():
     assert ampc.nn.functional.max_pool1d(ampc.arange(4.0).reshape(1, 1, 4), 3, stride=1, padding=4, dilation=5).flatten().tolist() == [1, 2]
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("call", ["F.group_norm(x, 4)", "F.instance_norm(x)", "F.avg_pool2d(x, 8)", "F.max_pool2d(x, 8)", "F.adaptive_avg_pool2d(x, 1)", "F.interpolate(x, (8, 8), mode='bilinear')",
                                   "F.conv2d(x, w, stride=8)", "F.batch_norm(x, None, None, training=True)"])
 def test_channels_last_is_read_without_a_copy(call):
