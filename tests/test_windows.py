@@ -233,6 +233,18 @@ def test_a_convolution_shows_what_is_not_finite(dtype, special):
     assert x.grad.isfinite().all() and w.grad[:, 4:].isfinite().all() and not w.grad[:, 3].isfinite().any()
 
 
+@pytest.mark.parametrize("channels, groups", [(32, 1), (8, 8), (3, 1)], ids=["lines", "few channels", "columns"])
+@pytest.mark.parametrize("at", [(..., 7, slice(None)), (..., 7)], ids=["row", "column"])
+def test_what_no_window_of_a_convolution_reads_does_not_count(at, channels, groups):
+    """A stride leaves the last row and column out: what they hold is in no result and in no gradient."""
+    x, w = ampc.randn(2, channels, 8, 8), ampc.randn(16, channels // groups, 3, 3, requires_grad=True)
+    x[at] = math.inf
+    x.requires_grad_()
+    y = ampc.nn.functional.conv2d(x, w, stride=2, groups=groups)
+    y.sum().backward()
+    assert y.isfinite().all() and w.grad.isfinite().all() and x.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_convolutions_bias_may_be_any_view(groups):
     x, bias = ampc.randn(2, 4, 5, 5), ampc.randn(6)

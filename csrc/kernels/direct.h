@@ -25,6 +25,13 @@ bool ac_line_is_cells(const ac_line_kernel *k, ac_dtype dtype);
 bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool columns, int64_t steps, int64_t apart,
                    char *to);
 
+/* Values of dimension d that windows read, from the first on: a stride may leave some at the end. Those are not laid
+ * out, for sums over places multiply what lies there by zeros, and it may be infinite. */
+static inline int64_t ac_values_read(const ac_windows *w, int d) {
+    int64_t last = (w->out[d] - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) - w->padding[d];
+    return ac_least(w->in[d], last + 1);
+}
+
 /* A convolution over lines: place z of the input lies at position z spread + before, windows are stride apart. The
  * transposed way is one too, of spread-out input. */
 typedef struct {

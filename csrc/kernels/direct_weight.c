@@ -195,7 +195,7 @@ static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, ch
                             p % win->stride[2]};
         lens l;
         for (int d = 0; d < 3; d++)
-            l.every[d] = win->stride[d], l.before[d] = win->padding[d] - phase[d], l.size[d] = win->in[d];
+            l.every[d] = win->stride[d], l.before[d] = win->padding[d] - phase[d], l.size[d] = ac_values_read(win, d);
         for (int64_t c = 0; c < w->channels; c += AC_LANES)
             for (int64_t i = 0; i < w->shifts; i++) {
                 int64_t lanes = ac_least(AC_LANES, w->channels - c);

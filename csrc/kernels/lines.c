@@ -47,7 +47,7 @@ ac_geometry ac_geometry_of(const ac_windows *w, bool turned) {
         int64_t reach = w->dilation[d] * (w->kernel[d] - 1);
         q.kernel[d] = w->kernel[d], q.dilation[d] = w->dilation[d];
         q.stride[d] = turned ? 1 : w->stride[d], q.spread[d] = turned ? w->stride[d] : 1;
-        q.in[d] = turned ? w->out[d] : w->in[d], q.out[d] = turned ? w->in[d] : w->out[d];
+        q.in[d] = turned ? w->out[d] : ac_values_read(w, d), q.out[d] = turned ? w->in[d] : w->out[d];
         q.before[d] = turned ? reach - w->padding[d] : w->padding[d];
         q.size[d] = q.out[d] + reach / q.stride[d];
     }
