@@ -249,3 +249,18 @@ def test_zeroing_along_where_the_step_cannot():
     p.grad = q.grad = ampc.ones(3)  # one gradient for two
     ampc.optim.SGD([p, q], lr=1.0).step(zero_grad=True)
     assert p.tolist() == [-2] * 3 and q.tolist() == [-1] * 3 and p.grad.tolist() == [0] * 3
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adadelta"])
+def test_a_first_step_in_float32_is_that_of_float64_but_for_rounding(name):
+    """From 0, so that the step itself is seen; a rule has at most 16 roundings. What is left of 1 by a beta near it is among its numbers: taken
+    from the rounded beta it would have 1e-5 of error."""
+    steps = []
+    grad = ampc.rand(1000) + 0.3
+    for dtype in (ampc.float32, ampc.float64):
+        p = ampc.zeros(1000, dtype=dtype, requires_grad=True)
+        p.grad = grad.to(dtype)
+        getattr(ampc.optim, name)([p], lr=0.01, **{} if name in ("RMSprop", "Adadelta") else {"betas": (0.9, 0.999)}).step()
+        steps.append(p.detach().double())
+    got, want = steps
+    assert ((got - want).abs() <= 16 * ampc.finfo(ampc.float32).eps * want.abs()).all()

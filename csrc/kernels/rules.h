@@ -5,6 +5,7 @@
 typedef struct {
     R sign, lr, decay, shrink, eps;   /* sign: of the gradient, with its factor */
     R b1, b2, rate, root, by_g, by_m; /* the moments' */
+    R rest1, rest2;                   /* what the betas leave of 1, which a rounded beta near 1 does not tell */
     R late;                           /* the rate that Adagrad's decay leaves */
     R trusted;                        /* RAdam's rate where the second moment is trusted, else 0 */
     R fall, rise, least, most;        /* Rprop's */
@@ -24,7 +25,7 @@ RULE S(rule_constants) S(rule_constants_of)(const ac_rule_options *o, const ac_r
     int first = at->step <= 1;
     k.sign = (R)(o->maximize ? -at->factor : at->factor), k.lr = (R)o->lr, k.eps = (R)o->eps;
     k.shrink = o->decoupled ? (R)(1 - o->lr * o->weight_decay) : 1, k.decay = o->decoupled ? 0 : (R)o->weight_decay;
-    k.b1 = (R)o->beta1, k.b2 = (R)o->beta2;
+    k.b1 = (R)o->beta1, k.b2 = (R)o->beta2, k.rest1 = (R)(1 - o->beta1), k.rest2 = (R)(1 - o->beta2);
     k.late = (R)(o->lr / (1 + (at->step - 1) * o->later));
     k.rate = (R)(o->lr / bias1), k.root = (R)(1 / sqrt(bias2));
     k.by_g = (R)(o->lr * (1 - now) / (1 - product)), k.by_m = (R)(o->lr * next / (1 - product * next));
@@ -53,8 +54,8 @@ DOING(sgd) {
  * max_exp_avg_sq */
 DOING(adam) {
     R w = p * k->shrink, d = k->sign * g + k->decay * w, largest;
-    s[0] = s[0] + (1 - k->b1) * (d - s[0]);
-    largest = s[1] = k->b2 * s[1] + (1 - k->b2) * d * d;
+    s[0] = s[0] + k->rest1 * (d - s[0]);
+    largest = s[1] = k->b2 * s[1] + k->rest2 * d * d;
     if (states > 2) s[2] = largest = LARGER_OF(s[1], s[2]);
     return w - k->rate * s[0] / ((R)M_SQRT(largest) * k->root + k->eps);
 }
@@ -71,10 +72,10 @@ DOING(adagrad) {
  * where centered */
 DOING(rmsprop) {
     R d = k->sign * g + k->decay * p, square;
-    square = s[0] = k->b2 * s[0] + (1 - k->b2) * d * d;
+    square = s[0] = k->b2 * s[0] + k->rest2 * d * d;
     int last = states > 1 ? states - 1 : 0, heavy = states > 2 || (states == 2 && !k->centered);
     if (k->centered) {
-        s[last] = s[last] + (1 - k->b2) * (d - s[last]);
+        s[last] = s[last] + k->rest2 * (d - s[last]);
         square = square - s[last] * s[last];
         square = LARGER_OF(square, 0);
     }
@@ -88,9 +89,9 @@ DOING(rmsprop) {
 DOING(adadelta) {
     R d = k->sign * g + k->decay * p;
     (void)states;
-    s[0] = k->b2 * s[0] + (1 - k->b2) * d * d;
+    s[0] = k->b2 * s[0] + k->rest2 * d * d;
     d = (R)M_SQRT(s[1] + k->eps) / (R)M_SQRT(s[0] + k->eps) * d;
-    s[1] = k->b2 * s[1] + (1 - k->b2) * d * d;
+    s[1] = k->b2 * s[1] + k->rest2 * d * d;
     return p - k->lr * d;
 }
 
@@ -98,8 +99,8 @@ DOING(adadelta) {
 DOING(nadam) {
     R w = p * k->shrink, d = k->sign * g + k->decay * w, size;
     (void)states;
-    s[0] = s[0] + (1 - k->b1) * (d - s[0]);
-    s[1] = k->b2 * s[1] + (1 - k->b2) * d * d;
+    s[0] = s[0] + k->rest1 * (d - s[0]);
+    s[1] = k->b2 * s[1] + k->rest2 * d * d;
     size = (R)M_SQRT(s[1]) * k->root + k->eps;
     return w - (k->by_g * d + k->by_m * s[0]) / size;
 }
@@ -108,7 +109,7 @@ DOING(nadam) {
 DOING(adamax) {
     R d = k->sign * g + k->decay * p, size = (d < 0 ? -d : d) + k->eps;
     (void)states;
-    s[0] = s[0] + (1 - k->b1) * (d - s[0]);
+    s[0] = s[0] + k->rest1 * (d - s[0]);
     s[1] = k->b2 * s[1];
     s[1] = s[1] > size ? s[1] : size; /* a nan gradient shows */
     return p - k->rate * s[0] / s[1];
@@ -118,8 +119,8 @@ DOING(adamax) {
 DOING(radam) {
     R w = p * k->shrink, d = k->sign * g + k->decay * w;
     (void)states;
-    s[0] = s[0] + (1 - k->b1) * (d - s[0]);
-    s[1] = k->b2 * s[1] + (1 - k->b2) * d * d;
+    s[0] = s[0] + k->rest1 * (d - s[0]);
+    s[1] = k->b2 * s[1] + k->rest2 * d * d;
     if (k->trusted == 0) return w - k->rate * s[0];
     return w - k->trusted * s[0] / ((R)M_SQRT(s[1]) + k->eps);
 }
