@@ -29,6 +29,7 @@ def pytest_configure(config):
         os.environ["AMPC_CUDA_LIBS"] = str(build_simulator())
     config.on_gpu = device != "cpu"
     os.environ["AMPC_TEST_DEVICE"] = "cuda" if config.on_gpu else "cpu"
+    import references  # noqa: F401  draws the run's seed before other processes start
 
 
 def pytest_report_header():

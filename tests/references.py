@@ -15,7 +15,8 @@ import numpy as np
 import ampc
 
 SEED = int(os.environ.get("AMPC_TEST_SEED", "0"))
-DRAWN = int(os.environ.get("AMPC_TEST_SEED") or time.time_ns() % 1_000_000)  # for tests whose cases are drawn anew in every run
+# For tests whose cases are drawn anew in every run. Left in the environment, so that all processes of the run draw the same.
+DRAWN = int(os.environ.get("AMPC_TEST_SEED") or os.environ.setdefault("AMPC_DRAWN_SEED", str(time.time_ns() % 1_000_000)))
 
 
 class _Streams:
