@@ -46,7 +46,8 @@ static ac_dims kernel_of(const ac_spec *weight) {
 }
 
 /* The values of a transposed convolution's result that its input reached: an output padding of a stride or more, which
- * a larger dilation allows, adds whole steps behind them, where another window of the gradient's convolution would fit. */
+ * a larger dilation allows, adds whole steps behind them, where another window of the gradient's convolution would fit.
+ */
 static T reached(ac_formula *c, const ac_attrs_convolution *a, T g) {
     const ac_dims *size = &c->node->outputs[0].shape;
     for (int64_t d = 0; a->transposed && d < size->n - 2; d++) {
