@@ -8,9 +8,13 @@ from typing import Any as _Any
 try:
     from . import _C
 except ImportError as _e:
+    from importlib.machinery import EXTENSION_SUFFIXES as _suffixes
+
+    if any(_os.path.exists(_os.path.join(_os.path.dirname(__file__), "_C" + _suffix)) for _suffix in _suffixes):
+        raise  # it is there, and says itself why it cannot be loaded
     raise ImportError(
-        f"ampc's core is not built in {_os.path.dirname(__file__)}. If this is the source folder, "
-        "run from another folder, or build in place with: pip install -e ."
+        f"ampc's core is not built for {_sys.implementation.name} {_sys.version_info[0]}.{_sys.version_info[1]} in {_os.path.dirname(__file__)}. "
+        "If this is the source folder, run from another folder, or build in place with: pip install -e ."
     ) from _e
 
 for _path in _glob.glob(_os.path.join(_os.path.dirname(__file__), "_libs", "*openblas*")):

@@ -6,12 +6,17 @@ import sys
 from typing import Any, Dict, Iterable, Iterator, Optional
 
 
+def somebody_watches() -> bool:
+    """Whether standard error is a terminal; it is None where a program was started without one."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 class Progress:
     """Goes through ``items`` and shows how far it is; ``note(loss=...)`` shows numbers beside the bar."""
 
     def __init__(self, items: Iterable[Any], text: str, total: Optional[int] = None, shown: bool = True) -> None:
         self._items, self._bar = items, None
-        if shown and sys.stderr.isatty():
+        if shown and somebody_watches():
             try:
                 from tqdm import tqdm
             except ImportError:

@@ -32,7 +32,10 @@ def download_url_to_file(url: str, dst: str, hash_prefix: Optional[str] = None, 
     import sys
     from urllib.request import urlopen
 
+    from ._progress import somebody_watches
     from .serialization import _files
+
+    watched = progress and somebody_watches()
 
     def fetch(path: str) -> None:
         digest, done = hashlib.sha256(), 0
@@ -42,10 +45,10 @@ def download_url_to_file(url: str, dst: str, hash_prefix: Optional[str] = None, 
                 target.write(chunk)
                 digest.update(chunk)
                 done += len(chunk)
-                if progress and sys.stderr.isatty():
+                if watched:
                     share = f"{100 * done // total:3d} %" if total else ""
                     sys.stderr.write(f"\r{os.path.basename(dst)}: {done >> 20} MiB {share}")
-        if progress and sys.stderr.isatty():
+        if watched:
             sys.stderr.write("\n")
         if hash_prefix and not digest.hexdigest().startswith(hash_prefix):
             raise RuntimeError(f"{url}: the file's SHA-256 is {digest.hexdigest()}, which does not begin with {hash_prefix}")

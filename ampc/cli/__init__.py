@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import sys
 from typing import List, Optional
 
@@ -31,8 +33,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Optional[List[str]] = None) -> int:
-    """Runs a subcommand; returns the exit status."""
+def _run(argv: Optional[List[str]]) -> int:
     parser = make_parser()
     args = parser.parse_args(argv)
     if args.command is None:
@@ -40,6 +41,31 @@ def main(argv: Optional[List[str]] = None) -> int:
         return 2
     status = args.run(args)
     return status if isinstance(status, int) else 0  # the demonstration gives its runs
+
+
+def _reader_left() -> bool:
+    """Whether standard output is a pipe that nobody reads any more."""
+    try:
+        watched = select.poll()
+        watched.register(sys.stdout.fileno(), 0)
+        return bool(watched.poll(0))  # asked for nothing, so what it tells is an error
+    except (AttributeError, OSError, ValueError):  # no such call on Windows; no file behind sys.stdout
+        return False
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Runs a subcommand; returns the exit status. Ends without a word where the reader of a pipe, such as head, has seen enough."""
+    try:
+        try:
+            return _run(argv)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        if not _reader_left():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it ends
+        return 1
 
 
 if __name__ == "__main__":

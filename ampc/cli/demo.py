@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any, List
+
+from .._progress import somebody_watches
 
 EPOCHS, BATCH, HIDDEN = 30, 64, 256
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -82,19 +85,23 @@ class Bar:
 
     def __init__(self, total: int) -> None:
         self.total, self.done = total, 0
-        self.live = sys.stderr.isatty()
+        self.live = somebody_watches()
 
     def __call__(self, precision: str, epoch: int, loss: float) -> None:
         self.done += 1
         filled = 30 * self.done // self.total
         text = f"[{'#' * filled}{'.' * (30 - filled)}] {precision:<9} epoch {epoch:>2}  loss {loss:.4f}"
         if self.live:
-            sys.stderr.write("\r" + text)
+            last = "\n" if self.done == self.total else ""
+            self._write("\r" + text[:shutil.get_terminal_size().columns - 1] + last)  # a line that wraps cannot be written over
         elif self.done % 10 == 0 or self.done == self.total:
-            sys.stderr.write(text + "\n")
-        if self.live and self.done == self.total:
-            sys.stderr.write("\n")
-        sys.stderr.flush()
+            self._write(text + "\n")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        if sys.stderr is not None:
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 def table(runs: List[Run]) -> str:

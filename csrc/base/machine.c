@@ -5,6 +5,7 @@
 
 #include "system.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,58 +64,98 @@ static bool dot_is_fast(void) { return false; }
 
 /* -- cores ----------------------------------------------------------------------------------------------------- */
 
-static int cores_of(double quota, double period) {
+static int cores_of(int64_t quota, int64_t period) {
     if (quota <= 0 || period <= 0) return 0;
-    int whole = (int)(quota / period);
-    return whole < quota / period ? whole + 1 : whole;
+    int64_t cores = quota / period + (quota % period != 0);
+    return cores < INT_MAX ? (int)cores : INT_MAX;
 }
 
 int ac_quota_in(const char *cpu_max) {
     char *rest;
-    double quota = strtod(cpu_max, &rest);
-    return rest == cpu_max ? 0 : cores_of(quota, strtod(rest, NULL));
+    int64_t quota = strtoll(cpu_max, &rest, 10);
+    return rest == cpu_max ? 0 : cores_of(quota, strtoll(rest, NULL, 10));
 }
 
 #if defined(__linux__)
-static int read_file(const char *path, char *text, size_t size) {
+enum { PATH = 4096, GROUPS = 16384 }; /* a line of /proc/self/cgroup for each of a dozen controllers */
+
+static bool read_file(const char *folder, const char *name, char *text, size_t size) {
+    char path[PATH];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return false;
     FILE *f = fopen(path, "r");
-    if (!f) return 0;
+    if (!f) return false;
     size_t n = fread(text, 1, size - 1, f);
     (void)fclose(f);
     text[n] = '\0';
     return n > 0;
 }
 
-/* The tightest quota from the process's own group up to the root (version 2 of the interface). */
-static int quota_v2(void) {
-    char groups[2048], path[2400], text[64];
-    if (!read_file("/proc/self/cgroup", groups, sizeof groups)) return 0;
-    char *own = strstr(groups, "0::");
-    if (!own) return 0;
-    own += 3;
-    own[strcspn(own, "\n")] = '\0';
-    int least = 0;
-    for (char *end = own + strlen(own);; *end = '\0') {
-        (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", own);
-        int cores = read_file(path, text, sizeof text) ? ac_quota_in(text) : 0;
-        if (cores && (!least || cores < least)) least = cores;
-        end = strrchr(own, '/');
-        if (!end) return least;
+static int quota_v2(const char *folder) {
+    char text[64];
+    return read_file(folder, "cpu.max", text, sizeof text) ? ac_quota_in(text) : 0;
+}
+
+static int quota_v1(const char *folder) {
+    char quota[64], period[64];
+    if (!read_file(folder, "cpu.cfs_quota_us", quota, sizeof quota)) return 0;
+    if (!read_file(folder, "cpu.cfs_period_us", period, sizeof period)) return 0;
+    return cores_of(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
+}
+
+/* Whether the list "cpu,cpuacct:..." has the name; version 2 names no controller, so its list has "". */
+static bool lists(const char *names, const char *name) {
+    for (;; names++) {
+        size_t n = strcspn(names, ",:");
+        if (n == strlen(name) && strncmp(names, name, n) == 0) return true;
+        names += n;
+        if (*names != ',') return false;
     }
 }
 
-static int quota_v1(void) {
-    char quota[64], period[64];
-    if (!read_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota, sizeof quota)) return 0;
-    if (!read_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period, sizeof period)) return 0;
-    return cores_of(strtod(quota, NULL), strtod(period, NULL));
+/* The path in that line of "number:controllers:path" whose controllers have the name; "" where there is none. */
+static void group_of(const char *groups, const char *controller, char path[PATH]) {
+    path[0] = '\0';
+    for (const char *line = groups; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        const char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+        if (!group) return;
+        if (!lists(names + 1, controller)) continue;
+        size_t n = strcspn(++group, "\n");
+        if (n < PATH) memcpy(path, group, n), path[n] = '\0';
+        return;
+    }
+}
+
+/* Of two quotas, where 0 is none. */
+static int tighter(int a, int b) { return !a || (b && b < a) ? b : a; }
+
+/* From the process's own group up to the root of the mount. A container sees its own group as that root. */
+static int tightest(const char *root, const char *mount, const char *own, int (*quota_of)(const char *)) {
+    char group[PATH], folder[PATH];
+    int least = 0;
+    (void)snprintf(group, sizeof group, "%s", own);
+    for (char *end = group + strlen(group); end; end = strrchr(group, '/')) {
+        *end = '\0';
+        if (snprintf(folder, sizeof folder, "%s%s%s", root, mount, group) < (int)sizeof folder)
+            least = tighter(least, quota_of(folder));
+    }
+    return least;
+}
+
+int ac_quota_of(const char *groups, const char *root) {
+    char own[PATH];
+    group_of(groups, "", own);
+    int least = tighter(tightest(root, "", own, quota_v2), tightest(root, "/unified", own, quota_v2));
+    group_of(groups, "cpu", own);
+    least = tighter(least, tightest(root, "/cpu", own, quota_v1));
+    return tighter(least, tightest(root, "/cpu,cpuacct", own, quota_v1));
 }
 
 static int usable_cores(void) {
-    int cores = ac_system_cores(), quota = quota_v2();
+    char groups[GROUPS] = "";
+    (void)read_file("/proc/self", "cgroup", groups, sizeof groups);
+    int cores = ac_system_cores(), quota = ac_quota_of(groups, "/sys/fs/cgroup");
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
-    if (!quota) quota = quota_v1();
     return quota && quota < cores ? quota : cores;
 }
 #else

@@ -26,6 +26,7 @@
 /* Workers spin this often for the next job before they sleep: long enough to catch the next
  * operator of a training step, short enough not to rob a neighbour of the core. */
 enum { SPINS = 2000, SPINS_AT_END = 500, MAX_THREADS = 256 };
+enum { STACK_BYTES = 2 << 20 }; /* of a worker, whatever `ulimit -s` says */
 
 /* Chunks of one hand. It takes them in order, and when they are done helps the others: so the same
  * core sees the same part of the data in one operator after another, and nobody waits for a core
@@ -176,16 +177,22 @@ int ac_num_threads(void) {
 
 void ac_set_num_threads(int n) { atomic_store(&pool.threads, n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n); }
 
+static bool start_worker(void) {
+    pthread_attr_t attributes;
+    pthread_t id;
+    if (pthread_attr_init(&attributes) != 0) return false;
+    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    bool started = pthread_create(&id, &attributes, worker, NULL) == 0;
+    (void)pthread_attr_destroy(&attributes);
+    return started;
+}
+
 static void start_workers(int wanted) {
     static bool registered;
     (void)pthread_mutex_lock(&pool.start);
     if (!registered) registered = pthread_atfork(NULL, NULL, forget_workers) == 0;
-    while (pool.running < wanted) {
-        pthread_t id;
-        if (pthread_create(&id, NULL, worker, NULL) != 0) break; /* fewer hands, same result */
-        (void)pthread_detach(id);
-        pool.running++;
-    }
+    while (pool.running < wanted && start_worker()) pool.running++; /* else fewer hands, same result */
     (void)pthread_mutex_unlock(&pool.start);
 }
 

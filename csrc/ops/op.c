@@ -116,6 +116,21 @@ static int64_t choice_of(const char *choices, const char *word, size_t length) {
 
 int64_t ac_choice(const ac_param *p, const char *word) { return choice_of(p->choices, word, strlen(word)); }
 
+/* A number as the table writes it: 0.5, 20.0, 1e-05. strtod would look for the decimal sign of the user's locale.
+   Rounded once: the digits and the power of ten are exact. */
+static double read_number(const char *s) {
+    double sign = *s == '-' ? -1 : 1, digits = 0, power = 1;
+    long exponent = 0;
+    s += *s == '-';
+    for (bool fraction = false; (*s >= '0' && *s <= '9') || *s == '.'; s++) {
+        if (*s == '.') fraction = true;
+        else digits = digits * 10 + (*s - '0'), exponent -= fraction;
+    }
+    if (*s == 'e') exponent += strtol(s + 1, NULL, 10);
+    for (long i = labs(exponent); i > 0; i--) power *= 10;
+    return sign * (exponent < 0 ? digits / power : digits * power);
+}
+
 static int read_default(const char **s, ac_param *p) {
     size_t n = strcspn(*s, ",) ");
     const char *word = *s;
@@ -129,7 +144,7 @@ static int read_default(const char **s, ac_param *p) {
     switch (p->kind) {
     case AC_P_INT: p->fallback.i = strtoll(word, NULL, 10); return 0;
     case AC_P_BOOL: p->fallback.i = word[0] == 'T'; return 0;
-    case AC_P_FLOAT: p->fallback.f = strtod(word, NULL); return 0;
+    case AC_P_FLOAT: p->fallback.f = read_number(word); return 0;
     case AC_P_SCALAR: p->fallback.scalar = (ac_scalar){AC_INT, {strtoll(word, NULL, 10)}}; return 0;
     case AC_P_CHOICE: p->fallback.i = choice_of(p->choices, word, n); return 0;
     default: return ac_fail(AC_RUNTIME, "parameter %s cannot have a default", p->name);

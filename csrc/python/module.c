@@ -192,8 +192,26 @@ static int add_parts(PyObject *module) {
     return PyModule_AddFunctions(module, functions);
 }
 
+/* The core's state is of the process, and its reference counts are plain integers: one interpreter, under its GIL. */
+static int refuse_interpreter(void) {
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "ampc works in the main interpreter only; import it there, not in a subinterpreter");
+        return -1;
+    }
+    PyObject *asks = PySys_GetObject("_is_gil_enabled"); /* borrowed; of Python 3.13 on */
+    PyObject *enabled = asks ? PyObject_CallNoArgs(asks) : Py_NewRef(Py_True);
+    int ok = enabled ? PyObject_IsTrue(enabled) : -1;
+    Py_XDECREF(enabled);
+    if (ok == 0)
+        PyErr_SetString(PyExc_ImportError,
+                        "ampc needs the GIL, which is off; start Python without PYTHON_GIL=0 and -X gil=0");
+    return ok > 0 ? 0 : -1;
+}
+
 static int exec(PyObject *module) {
     const char *fail = getenv("AMPC_FAIL_ALLOC"); /* tests fail the n-th allocation of an import */
+    if (refuse_interpreter() < 0) return -1;
     if (ac_py) return PyErr_SetString(PyExc_ImportError, "ampc cannot be loaded twice in one process"), -1;
     if (fail) ac_alloc_fail_at(atoll(fail), 0);
     if (ac_machine_fault()) return PyErr_SetString(PyExc_ValueError, ac_machine_fault()), -1;

@@ -50,9 +50,50 @@ static void test_quota(void) {
     CHECK(ac_quota_in("max 100000\n") == 0 && ac_quota_in("") == 0 && ac_quota_in("nothing") == 0);
     CHECK(ac_quota_in("100000 100000\n") == 1 && ac_quota_in("150000 100000\n") == 2 &&
           ac_quota_in("5000 100000") == 1);
+    CHECK(ac_quota_in("9223372036854775807 1") >= 0);
     CHECK(ac_quota_in("400000") == 0 && ac_quota_in("-1 100000") == 0);
     CHECK(ac_this_machine()->cores >= 1);
 }
+
+#if defined(__linux__)
+static void put(const char *root, const char *name, const char *text) {
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s%s", root, name);
+    FILE *f = fopen(path, "w");
+    CHECK(f != NULL);
+    if (f) (void)fputs(text, f), (void)fclose(f);
+}
+
+/* Control groups in a folder of their own: of version 2, of version 1 and of both, deep ones, and none. */
+static void test_groups(void) {
+    char root[] = "/tmp/ampc-groups-XXXXXX", command[256];
+    CHECK(mkdtemp(root) != NULL);
+    CHECK(ac_quota_of("0::/\n", root) == 0 && ac_quota_of("", root) == 0 && ac_quota_of("no lines", root) == 0);
+    (void)snprintf(command, sizeof command, "mkdir -p %s/a/b/c %s/cpu/job/step %s/cpuacct", root, root, root);
+    CHECK(system(command) == 0);
+    put(root, "/a/cpu.max", "300000 100000\n");
+    put(root, "/a/b/cpu.max", "max 100000\n");
+    put(root, "/a/b/c/cpu.max", "500000 100000\n");
+    CHECK(ac_quota_of("0::/a/b/c\n", root) == 3 && ac_quota_of("0::/a/b\n", root) == 3 &&
+          ac_quota_of("0::/\n", root) == 0);
+    CHECK(ac_quota_of("0::/a/gone/deeper\n", root) == 3 && ac_quota_of("0::/../a\n", root) == 0);
+    put(root, "/cpu/cpu.cfs_quota_us", "-1\n");
+    put(root, "/cpu/cpu.cfs_period_us", "100000\n");
+    put(root, "/cpu/job/cpu.cfs_quota_us", "150000\n");
+    put(root, "/cpu/job/cpu.cfs_period_us", "100000\n");
+    CHECK(ac_quota_of("3:cpuset:/job\n2:cpuacct,cpu:/job/step\n1:name=systemd:/x\n", root) == 2);
+    CHECK(ac_quota_of("3:cpuset:/job\n2:cpuacct:/job/step\n1:cpu:/\n0::/\n", root) == 0);
+    put(root, "/cpu/job/cpu.cfs_period_us", "");
+    CHECK(ac_quota_of("2:cpu:/job\n", root) == 0);
+    put(root, "/cpu/cpu.cfs_quota_us",
+        "100000\n"); /* a container's mount: its own group is the root, the path is the host's */
+    CHECK(ac_quota_of("2:cpu:/docker/0123\n", root) == 1 && ac_quota_of("2:cpu:/docker/0123\n0::/a/b\n", root) == 1);
+    (void)snprintf(command, sizeof command, "rm -r %s", root);
+    CHECK(system(command) == 0);
+}
+#else
+static void test_groups(void) {}
+#endif
 
 static void test_alloc(void) {
     ac_memory_stats before = ac_memory();
@@ -287,6 +328,7 @@ int main(void) {
     ac_hooks.meta_free = ac_meta_free;
     test_half();
     test_quota();
+    test_groups();
     test_alloc();
     test_pool();
     test_views();
