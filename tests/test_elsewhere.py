@@ -1,5 +1,6 @@
 """What other machines and other ways to start Python bring with them. `tools/elsewhere.py` tries what takes more than a process."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -75,6 +76,70 @@ def test_defaults_of_the_table_are_what_it_says():
 def test_reports_where_the_output_knows_ascii_alone():
     out = passes(python("import ampc.cli; ampc.cli.main(['info']); print(ampc.tensor([0.5]), ampc.nn.Linear(2, 3))", PYTHONIOENCODING="ascii", LC_ALL="C"))
     assert "CPU features" in out and "tensor([0.5000])" in out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links and a locale of POSIX")
+@pytest.mark.parametrize("env", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}], ids=["utf8", "ascii"])
+def test_folders_with_any_letters(tmp_path, env):
+    """Paths reach the core, and files, as the system has them, also where the locale cannot read their letters."""
+    folder = tmp_path / "\u00e9t\u00e9 \u4e2d '"
+    folder.mkdir()
+    os.symlink(os.path.dirname(ampc.__file__), folder / "ampc")
+    out = passes(python(f"""
+        import os, sys
+        folder = os.fsdecode({os.fsencode(folder)!r})
+        sys.path.insert(0, folder)
+        import ampc
+        assert ampc.__file__.startswith(folder)
+        path = os.path.join(folder, "file")
+        ampc.save(ampc.ones(3, 3), path)
+        print(ampc.load(path).sum().item())
+    """, PYTHONPATH="", **env))
+    assert out == "9.0\n"
+
+
+# -- files ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+def test_saving_where_nothing_can_be_synced(tmp_path, monkeypatch, number):
+    def fails(handle):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    ampc.save(ampc.ones(3), tmp_path / "file")
+    assert ampc.load(tmp_path / "file").sum().item() == 3 and os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_file_that_cannot_be_saved_leaves_the_old_one(tmp_path, monkeypatch, call):
+    ampc.save(ampc.ones(3), tmp_path / "file")
+
+    def fails(*args):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, call, fails)
+    with pytest.raises(OSError) as e:
+        ampc.save(ampc.zeros(3), tmp_path / "file")
+    assert e.value.errno == errno.EIO
+    assert ampc.load(tmp_path / "file").sum().item() == 3 and os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+def test_a_disk_without_room_is_an_error_of_the_system(tmp_path):
+    """safetensors has an exception of its own for it; here it is the OSError that open() would give."""
+    out = passes(python("""
+        import errno, os, resource, signal
+        import ampc
+        ampc.save(ampc.ones(3), "file")
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+        try:
+            ampc.save(ampc.zeros(1 << 20), "file")
+        except OSError as e:
+            print(e.errno == errno.EFBIG, ampc.load("file").sum().item(), os.listdir("."))
+    """, shell=f"cd '{tmp_path}' && exec $PYTHON"))
+    assert out == "True 3.0 ['file']\n"
 
 
 # -- interpreters ---------------------------------------------------------------------------------------------
@@ -223,6 +288,7 @@ print("done")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
-def test_workers_have_stacks_of_their_own_size():
-    """`ulimit -s` sets the stacks of threads that do not ask for a size: 64 KiB would not do."""
-    assert passes(python("import resource; resource.setrlimit(resource.RLIMIT_STACK, (65536, resource.RLIM_INFINITY))\n" + WORK, OMP_NUM_THREADS="4")) == "done\n"
+@pytest.mark.parametrize("limit", ["ulimit -S -s 128", "ulimit -n 32"])
+def test_work_under_limits(limit):
+    """Small stacks, which threads that ask for no size would get, and few open files."""
+    assert passes(python(WORK, shell=f"{limit}; exec $PYTHON", OMP_NUM_THREADS="4")) == "done\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -22,13 +23,25 @@ def replace(path: str, write: Callable[[str], None]) -> None:
     try:
         write(beside)
         with open(beside, "rb+") as f:
-            os.fsync(f.fileno())
+            _sync(f.fileno())
         if os.path.exists(path):
             os.chmod(beside, os.stat(path).st_mode & 0o7777)
         os.replace(beside, path)
     finally:
         shutil.rmtree(room, ignore_errors=True)
     _sync_folder(folder)
+
+
+_NO_SUCH_CALL = {getattr(errno, name) for name in ("EINVAL", "ENOTSUP", "EOPNOTSUPP", "ENOSYS") if hasattr(errno, name)}
+
+
+def _sync(handle: int) -> None:
+    """To the disk, where the file system can be asked for it; an error of the disk itself is raised."""
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_SUCH_CALL:
+            raise
 
 
 def _sync_folder(folder: str) -> None:
@@ -38,7 +51,7 @@ def _sync_folder(folder: str) -> None:
     except OSError:  # not every system opens folders
         return
     try:
-        os.fsync(handle)
+        _sync(handle)
     except OSError:
         pass
     finally:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import pickle
+import re
 from typing import Any, Dict, Tuple
 
 from .._C import Tensor
@@ -42,7 +44,13 @@ def write(obj: Any, path: str, protocol: int) -> None:
     import safetensors
 
     named, text = _parts(obj, protocol)
-    safetensors.serialize_file(_specs(named), path, text)
+    try:
+        safetensors.serialize_file(_specs(named), path, text)
+    except safetensors.SafetensorError as error:  # which tells the system's errors by their numbers
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if not found:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), path) from None
 
 
 def to_bytes(obj: Any, protocol: int) -> bytes:

@@ -40,9 +40,10 @@ FUNCTION(note) {
 }
 
 FUNCTION(set_paths) {
-    const char *paths;
-    ARGS("s", &paths);
-    ac_gpu_set_paths(paths);
+    PyObject *paths;
+    ARGS("O&", PyUnicode_FSConverter, &paths);
+    ac_gpu_set_paths(PyBytes_AS_STRING(paths));
+    Py_DECREF(paths);
     Py_RETURN_NONE;
 }
 

@@ -104,9 +104,10 @@ static PyObject *alloc_calls(PyObject *m, PyObject *unused) {
 
 static PyObject *set_blas(PyObject *m, PyObject *path) {
     (void)m;
-    const char *text = PyUnicode_AsUTF8(path);
-    if (!text) return NULL;
-    ac_blas_set_path(text);
+    PyObject *bytes; /* as the system writes paths, whatever the locale makes of their letters */
+    if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
+    ac_blas_set_path(PyBytes_AS_STRING(bytes));
+    Py_DECREF(bytes);
     Py_RETURN_NONE;
 }
 
