@@ -292,3 +292,15 @@ print("done")
 def test_work_under_limits(limit):
     """Small stacks, which threads that ask for no size would get, and few open files."""
     assert passes(python(WORK, shell=f"{limit}; exec $PYTHON", OMP_NUM_THREADS="4")) == "done\n"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+def test_opening_openblas_starts_no_threads():
+    """It would start one a core, which raises SIGINT where the system gives none; and the variable that stops it is put back."""
+    out = passes(python("""
+        import os, ampc
+        os.environ["OPENBLAS_NUM_THREADS"] = "3"
+        x = ampc.ones(8, 8, dtype=ampc.float64)
+        print((x @ x).sum().item(), len(os.listdir("/proc/self/task")), os.popen("echo $OPENBLAS_NUM_THREADS").read())
+    """, OMP_NUM_THREADS="1"))
+    assert out.split() == ["512.0", "1", "3"]

@@ -1,11 +1,15 @@
 /* float64 products by OpenBLAS, opened at first use and kept at one thread a call:
  * our own pool splits the work, so that one pool owns the cores. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "backend.h"
 
 #include "../base/system.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* CBLAS */
@@ -14,7 +18,7 @@ typedef void (*dgemm_fn)(int, int, int, int, int, int, double, const double *, i
                          double *, int);
 
 static struct {
-    char path[1024];
+    char path[4096];
     pthread_once_t once;
     dgemm_fn dgemm;
     void *library;
@@ -25,9 +29,27 @@ void ac_blas_set_path(const char *path) { (void)snprintf(blas.path, sizeof blas.
 
 static void *symbol(void *library, const char *name) { return library ? ac_library_symbol(library, name) : NULL; }
 
+/* OpenBLAS starts a thread for each core while it is opened, and raises SIGINT where it cannot; one is told to do
+ * before that, by the only means there is. */
+static void *open_alone(const char *path) {
+#if defined(_WIN32)
+    return ac_open_library(path);
+#else
+    static const char variable[] = "OPENBLAS_NUM_THREADS";
+    const char *old = getenv(variable);
+    char *kept = old ? strdup(old) : NULL;
+    (void)setenv(variable, "1", 1);
+    void *library = ac_open_library(path);
+    if (kept) (void)setenv(variable, kept, 1);
+    else (void)unsetenv(variable);
+    free(kept);
+    return library;
+#endif
+}
+
 static void open_blas(void) {
     (void)snprintf(blas.name, sizeof blas.name, "own loops");
-    void *library = blas.path[0] ? ac_open_library(blas.path) : NULL;
+    void *library = blas.path[0] ? open_alone(blas.path) : NULL;
     void *d = symbol(library, "scipy_cblas_dgemm");
     void *threads = symbol(library, "scipy_openblas_set_num_threads");
     void *config = symbol(library, "scipy_openblas_get_config");
