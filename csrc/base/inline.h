@@ -10,6 +10,13 @@
 
 #include <stdint.h>
 
+/* What must hold inside the core; checked in the C tests' build, nothing elsewhere. */
+#ifdef AC_DEBUG
+#define AC_ASSERT(fact) ((fact) ? (void)0 : __builtin_trap())
+#else
+#define AC_ASSERT(fact) ((void)0)
+#endif
+
 AC_INLINE int64_t ac_least(int64_t x, int64_t y) { return x < y ? x : y; }
 AC_INLINE int64_t ac_most(int64_t x, int64_t y) { return x > y ? x : y; }
 AC_INLINE int64_t ac_ceil_div(int64_t x, int64_t by) { return (x + by - 1) / by; }

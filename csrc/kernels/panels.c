@@ -5,7 +5,6 @@
 #include "../base/half.h"
 #include "../base/machine.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. No sum depends on it,
@@ -98,8 +97,8 @@ bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block
     bool fits = true;
     ac_pack_step step = step_for(o);
     int64_t steps = ac_cut_steps(cut, block), k = block * cut->steps * cut->depth;
-    bool by_panel = o->k_stride == 1;          /* the direction that memory runs in is walked first */
-    assert((uintptr_t)to % AC_ALIGNMENT == 0); /* vectors are stored whole */
+    bool by_panel = o->k_stride == 1;             /* the direction that memory runs in is walked first */
+    AC_ASSERT((uintptr_t)to % AC_ALIGNMENT == 0); /* vectors are stored whole */
     for (int64_t i = 0; i < count * steps; i++) {
         int64_t p = by_panel ? i / steps : i % count, s = by_panel ? i % steps : i / count;
         fits &=
