@@ -80,6 +80,44 @@ def test_whoever_looks_for_torch_finds_ampc(tmp_path):
     assert got.stdout == "no fft\n"
 
 
+FIELDS = """
+import dataclasses, typing, torch
+
+@dataclasses.dataclass
+class Options:
+    lr: float = 0.1
+    dtype: torch.dtype = torch.float32
+
+print([f.type if isinstance(f.type, str) else f.type.__name__ for f in dataclasses.fields(Options)], typing.get_type_hints(Options)["lr"])
+"""
+FLAGS = [("", "['float', 'dtype']"), ("from __future__ import division", "['float', 'dtype']"), ("from __future__ import annotations", "['float', 'torch.dtype']")]
+
+
+@pytest.mark.parametrize(("flags", "types"), FLAGS)
+def test_a_script_is_compiled_with_its_own_flags(tmp_path, flags, types):
+    """What ampc's own files import from __future__ does not reach the script: annotations are the types they name."""
+    got = run(tmp_path, flags + FIELDS)
+    assert got.returncode == 0 and got.stdout == f"{types} <class 'float'>\n", got.stderr
+
+
+@pytest.mark.parametrize(("flags", "types"), FLAGS)
+def test_a_file_that_a_command_loads_knows_its_names(tmp_path, flags, types):
+    """`ampc bench` and `ampc replay` import a file. dataclasses and type hints look for its names in sys.modules."""
+    file = tmp_path / "made.py"
+    file.write_text(flags + FIELDS)
+    code = f"import sys\nfrom ampc.run.script import load\nmade = load({str(file)!r}, '_made')\nprint(sys.modules['_made'] is made)"
+    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert got.returncode == 0 and got.stdout == f"{types} <class 'float'>\nTrue\n", got.stderr
+
+
+def test_a_file_that_fails_to_load_leaves_nothing_behind(tmp_path):
+    file = tmp_path / "made.py"
+    file.write_text("raise ValueError('own')")
+    code = f"import sys\nfrom ampc.run.script import load\ntry:\n    load({str(file)!r}, '_made')\nexcept ValueError as error:\n    print(error, '_made' in sys.modules)"
+    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert got.stdout == "own False\n", got.stderr
+
+
 def test_einops(tmp_path):
     pytest.importorskip("einops")
     got = run(tmp_path, "import torch\nfrom einops import rearrange, reduce\nfrom einops.layers.torch import Rearrange\n"

@@ -30,7 +30,7 @@ def run(path: str, args: List[str]) -> int:
     sys.argv[:] = [path, *args]
     sys.path[0:0] = [os.path.dirname(os.path.abspath(path))]
     try:
-        exec(compile(source, path, "exec"), main.__dict__)
+        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)  # this file's __future__ flags are not the script's
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -49,7 +49,12 @@ def load(path: str, name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.modules[name] = module  # where dataclasses and type hints look for the names that annotations hold
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
     return module
 
 
