@@ -261,7 +261,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 def register_hook(self: Tensor, hook: Callable[[Tensor], Optional[Tensor]]) -> RemovableHandle:
     """Calls ``hook(grad)`` when this tensor's gradient is computed; a tensor it returns replaces the
     gradient. Returns a handle with ``remove()``. RuntimeError unless the tensor requires gradients."""
-    hooks, index = _C._hook_list(self)
+    hooks, index = _C._hooks(self)
     return RemovableHandle(hooks, (index, hook))
 
 
@@ -270,7 +270,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
     """Calls ``hook(tensor)`` after a gradient was accumulated into this leaf's ``.grad``."""
     if not self.is_leaf:
         raise RuntimeError("post-accumulate hooks can be registered on leaves only")
-    hooks, _ = _C._hook_list(self)
+    hooks, _ = _C._hooks(self)
     return RemovableHandle(hooks, (-1, hook))
 
 

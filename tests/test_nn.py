@@ -94,6 +94,29 @@ def test_hooks():
     assert seen[2] == [[1, 1]]
 
 
+def test_hooks_outlive_their_handles():
+    """Several on one thing, no handle kept: each runs, in order; one taken off again leaves the others."""
+    layer = nn.Linear(2, 2)
+    opt = ampc.optim.SGD(layer.parameters(), lr=0.1)
+    result = layer(ampc.ones(1, 2))
+    for register, run in [
+        (layer.register_forward_pre_hook, lambda: layer(ampc.ones(1, 2))), (layer.register_forward_hook, lambda: layer(ampc.ones(1, 2))),
+        (layer.register_full_backward_hook, lambda: layer(ampc.ones(1, 2, requires_grad=True)).sum().backward()), (opt.register_step_pre_hook, opt.step), (opt.register_step_post_hook, opt.step),
+        (layer.weight.register_hook, lambda: layer(ampc.ones(1, 2)).sum().backward()), (layer.weight.register_post_accumulate_grad_hook, lambda: layer(ampc.ones(1, 2)).sum().backward()),
+        (result.register_hook, lambda: result.sum().backward(retain_graph=True)), (layer.register_state_dict_hook, layer.state_dict),
+    ]:
+        seen = []
+        for i in range(3):
+            register(lambda *args, i=i, seen=seen: seen.append(i))
+        fourth = register(lambda *args, seen=seen: seen.append(3))
+        run()
+        assert seen == [0, 1, 2, 3], register
+        fourth.remove()
+        fourth.remove()
+        run()
+        assert seen == [0, 1, 2, 3, 0, 1, 2], register
+
+
 def test_repr_copy_and_pickle():
     net = nn.Sequential(OrderedDict(a=nn.Linear(2, 3), b=nn.Sequential(nn.GELU(), nn.Dropout(0.1))))
     assert repr(net) == ("Sequential(\n  (a): Linear(in_features=2, out_features=3, bias=True)\n  (b): Sequential(\n"

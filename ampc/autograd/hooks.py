@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+from typing import Any, Dict
+
+_numbers = itertools.count()
 
 
 class RemovableHandle:
-    """Returned by every ``register_*hook``; ``remove()`` takes the hook off. Also a context manager."""
+    """Returned by every ``register_*hook``; ``remove()`` takes the hook off. Also a context manager. Hooks live on without their handle,
+    so each has a number of its own as its key."""
 
-    def __init__(self, hooks: Any, entry: Any) -> None:
-        self._hooks, self._entry = hooks, entry
-        if isinstance(hooks, dict):
-            hooks[id(self)] = entry
-        else:
-            hooks.append(entry)
+    def __init__(self, hooks: Dict[int, Any], entry: Any) -> None:
+        self._hooks, self.id = hooks, next(_numbers)
+        while self.id in hooks:  # of a module that came from another process
+            self.id = next(_numbers)
+        hooks[self.id] = entry
 
     def remove(self) -> None:
         """Takes the hook off; a second call does nothing."""
-        if isinstance(self._hooks, dict):
-            self._hooks.pop(id(self), None)
-            return
-        for i, entry in enumerate(self._hooks):
-            if entry is self._entry:
-                del self._hooks[i]
-                return
+        self._hooks.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
         return self

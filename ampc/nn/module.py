@@ -528,7 +528,7 @@ class Module:
 def _handle(hooks: Any, entry: Any, prepend: bool) -> RemovableHandle:
     handle = RemovableHandle(hooks, entry)
     if prepend:
-        hooks.move_to_end(id(handle), last=False)
+        hooks.move_to_end(handle.id, last=False)
     return handle
 
 

@@ -13,7 +13,7 @@ typedef struct {
 
 /* -- hooks ------------------------------------------------------------------------------------------ */
 
-/* Hooks on a tensor are a Python list of (index, callable) in the node's or the leaf's notes; an
+/* Hooks on a tensor are the values of a Python dict, (index, callable), in the node's or the leaf's notes; an
  * index of -1 marks a hook that runs after a leaf's gradient was accumulated. */
 static int run_one(PyObject *hook, ac_tensor **grad) {
     PyObject *g = ac_wrap_borrowed(*grad), *result = g ? PyObject_CallFunctionObjArgs(hook, g, NULL) : NULL;
@@ -38,10 +38,10 @@ static int run_one(PyObject *hook, ac_tensor **grad) {
 }
 
 static int run_hooks(void *hooks, ac_tensor **grads, int n) {
-    PyObject *list = PySequence_Tuple(hooks); /* a hook may remove itself */
+    PyObject *list = PyDict_Values(hooks); /* a hook may remove itself */
     int failed = list ? 0 : -1;
-    for (Py_ssize_t i = 0; list && !failed && i < PyTuple_GET_SIZE(list); i++) {
-        PyObject *entry = PyTuple_GET_ITEM(list, i);
+    for (Py_ssize_t i = 0; list && !failed && i < PyList_GET_SIZE(list); i++) {
+        PyObject *entry = PyList_GET_ITEM(list, i);
         long index = PyLong_AsLong(PyTuple_GET_ITEM(entry, 0));
         if (index >= 0 && index < n && grads[index]) failed = run_one(PyTuple_GET_ITEM(entry, 1), &grads[index]);
     }
@@ -50,10 +50,10 @@ static int run_hooks(void *hooks, ac_tensor **grads, int n) {
 }
 
 static int after_accumulate(void *hooks, ac_tensor *leaf) {
-    PyObject *list = PySequence_Tuple(hooks), *self = list ? ac_wrap_borrowed(leaf) : NULL;
+    PyObject *list = PyDict_Values(hooks), *self = list ? ac_wrap_borrowed(leaf) : NULL;
     int failed = self ? 0 : -1;
-    for (Py_ssize_t i = 0; self && !failed && i < PyTuple_GET_SIZE(list); i++) {
-        PyObject *entry = PyTuple_GET_ITEM(list, i);
+    for (Py_ssize_t i = 0; self && !failed && i < PyList_GET_SIZE(list); i++) {
+        PyObject *entry = PyList_GET_ITEM(list, i);
         if (PyLong_AsLong(PyTuple_GET_ITEM(entry, 0)) != -1) continue;
         PyObject *result = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(entry, 1), self, NULL);
         failed = result ? 0 : -1;
@@ -132,8 +132,8 @@ static PyObject *unpack_saved(PyObject *module, PyObject *packed) {
     return unpack_object(packed);
 }
 
-/* _hook_list(tensor): the list that its hooks live in, made when missing; and the index for it */
-static PyObject *hook_list(PyObject *module, PyObject *o) {
+/* _hooks(tensor): the dict that its hooks live in, made when missing; and the index for it */
+static PyObject *tensor_hooks(PyObject *module, PyObject *o) {
     (void)module;
     if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
     ac_tensor *t = ac_unwrap(o);
@@ -143,7 +143,7 @@ static PyObject *hook_list(PyObject *module, PyObject *o) {
     AC_PY_TRY(ac_edge_of(t, &edge)); /* also brings an outdated view's history up to date */
     ac_node_release(edge.node);
     void **place = t->meta->node ? &t->meta->node->hooks : &t->meta->hooks;
-    if (!*place) *place = PyList_New(0);
+    if (!*place) *place = PyDict_New();
     return *place ? Py_BuildValue("Oi", (PyObject *)*place, t->meta->node ? t->meta->index : 0) : NULL;
 }
 
@@ -418,7 +418,7 @@ static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},
                                    {0, NULL}};
 static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0, Py_TPFLAGS_DEFAULT, node_slots};
 
-static PyMethodDef functions[] = {{"_hook_list", hook_list, METH_O, NULL},
+static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_backward", backward, METH_VARARGS, NULL},
                                   {"_grad_fn", grad_fn, METH_O, NULL},
                                   {"_push_saved_hooks", push_saved_hooks, METH_VARARGS, NULL},
