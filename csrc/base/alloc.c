@@ -2,6 +2,7 @@
 
 #include "machine.h"
 #include "system.h"
+#include "ways.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -80,8 +81,13 @@ static void *from_system(size_t size) {
     enum { HUGE_PAGE = 2 << 20 };
     if (size < 2 * HUGE_PAGE) return ac_system_alloc(AC_ALIGNMENT, size);
     void *p = ac_system_alloc(HUGE_PAGE, size);
+    if (!ac_this_machine()->huge_pages) {
+        AC_WAY(memory_plain_pages);
+        return p;
+    }
+    AC_WAY(memory_huge_pages);
 #if defined(MADV_HUGEPAGE) && !defined(NO_CACHE)
-    if (p && ac_this_machine()->huge_pages) (void)madvise(p, size, MADV_HUGEPAGE); /* a wish */
+    if (p) (void)madvise(p, size, MADV_HUGEPAGE); /* a wish */
 #endif
     return p;
 }

@@ -4,6 +4,7 @@
 #include "pool.h"
 
 #include "machine.h"
+#include "ways.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -219,9 +220,11 @@ void ac_parallel(int64_t chunks, int hands, ac_chunk_fn fn, void *context) {
     int threads = hands < MAX_THREADS ? hands : MAX_THREADS;
     if (chunks < threads) threads = (int)chunks;
     if (threads <= 1 || stopped || pthread_mutex_trylock(&pool.owner) != 0) {
+        AC_WAY(threads_one);
         run_alone(chunks, fn, context);
         return;
     }
+    AC_WAY(threads_several);
     if (pool.running < threads - 1) start_workers(threads - 1);
     job *j = &pool.current;
     j->fn = fn, j->context = context, j->hands = threads - 1;

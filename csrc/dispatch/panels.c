@@ -4,6 +4,7 @@
 #include "../amp/autocast.h"
 #include "../autograd/node.h"
 #include "../base/pool.h"
+#include "../base/ways.h"
 #include "../tensor/copies.h"
 
 /* Leaves that require gradients are weights: they are used again and again between two writes.
@@ -25,10 +26,17 @@ static bool is_worth_keeping(const ac_tensor *w, int64_t bytes) {
 static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
     ac_tensor *kept = ac_copies_find(w, kind);
     *panels = kept ? ac_tensor_retain(kept) : NULL;
-    if (kept) return 0;
+    if (kept) {
+        AC_WAY(copy_found);
+        return 0;
+    }
     const ac_backend *backend = ac_backend_of(ac_device_of(w));
     int64_t bytes = backend->panels_bytes(w, kind.dtype, kind.out_first);
-    if (!is_worth_keeping(w, bytes) || !ac_copies_have_room(bytes)) return 0;
+    if (!is_worth_keeping(w, bytes) || !ac_copies_have_room(bytes)) {
+        AC_WAY(copy_declined);
+        return 0;
+    }
+    AC_WAY(copy_packed);
     ac_dims shape = {1, {bytes}};
     ac_tensor *copy = ac_tensor_new_on(ac_device_of(w), AC_uint8, &shape);
     if (!copy) return -1;

@@ -81,7 +81,12 @@ static int multiply(attention *c, matrix a, matrix b, const void *panels, char *
 /* b packed for several products, or NULL */
 static const void *packed(const attention *c, matrix b, char *room) {
     ac_operand o = as_b(c, &b);
-    return c->lane == AC_LANE_F32 && c->queries > QUERIES && !c->causal && ac_gemm_pack(&o, room) ? room : NULL;
+    if (c->lane == AC_LANE_F32 && c->queries > QUERIES && !c->causal && ac_gemm_pack(&o, room)) {
+        AC_WAY(attention_packed);
+        return room;
+    }
+    AC_WAY(attention_unpacked);
+    return NULL;
 }
 /* Bytes up to the next cache line: panels begin at one. */
 static int64_t round_up(int64_t bytes) { return (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT; }
@@ -190,6 +195,8 @@ static int open_attention(attention *c, const ac_run *r, int at) {
     c->queries = c->q->shape[last - 1], c->keys = c->k->shape[last - 1];
     c->width = c->q->shape[last], c->value_width = c->v->shape[last];
     c->alone = c->lead[1].numel > 1;
+    if (c->alone) AC_WAY(attention_items);
+    else AC_WAY(attention_one_item);
     for (int i = at ? 0 : 1; wide && i < 4; i++)
         if (all[i]->dtype != AC_float64 || r->out[0]->dtype != AC_float64)
             return ac_fail(AC_RUNTIME, "attention: float64 does not mix with other dtypes");

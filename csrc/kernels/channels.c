@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 #include "../base/alloc.h"
+#include "../base/ways.h"
 
 #include <math.h>
 
@@ -49,6 +50,17 @@ static int64_t set_of(const norm *c, int64_t image, int64_t channel) {
     return c->groups ? image * c->groups + channel / c->depth : channel;
 }
 
+static bool is_one_run(const planes *p) { return p->places.n < 1 || (p->places.n == 1 && p->places.stride[0] == 1); }
+
+/* The ways that a norm takes, as base/ways.def names them. */
+static void note_ways(const norm *c, bool flat) {
+    if (flat) AC_WAY(channels_flat);
+    if (c->pieces > 1) AC_WAY(channels_pieces);
+    else AC_WAY(channels_planes);
+    if (is_one_run(&c->x)) AC_WAY(channels_in_place);
+    else AC_WAY(channels_gathered);
+}
+
 static int open_norm(norm *c, const ac_tensor *x, const ac_tensor *g, const ac_tensor *y, int64_t groups) {
     bool flat = is_flat(x, groups);
     *c = (norm){.loops = ac_cpu_loops(), .lane = ac_lane_of(x->dtype), .groups = groups, .channels = x->shape[1]};
@@ -58,6 +70,7 @@ static int open_norm(norm *c, const ac_tensor *x, const ac_tensor *g, const ac_t
     c->pieces = (c->places + AC_TILE - 1) / AC_TILE;
     c->x = planes_of(x, flat), c->y = planes_of(y, flat);
     if (g) c->g = planes_of(g, flat);
+    note_ways(c, flat);
     int64_t sets = sets_of(c), parts = 2 * c->images * c->channels * c->pieces;
     c->bytes = (size_t)(parts + 4 * sets + 3 * c->channels + 1) * sizeof(double);
     c->room = ac_alloc(c->bytes);
@@ -99,8 +112,6 @@ typedef struct {
             act(plane_ + ac_space_offset(&p_->places, (q)->at + done_) * item_, stride_, done_, n_);                   \
         }                                                                                                              \
     } while (0)
-
-static bool is_one_run(const planes *p) { return p->places.n < 1 || (p->places.n == 1 && p->places.stride[0] == 1); }
 
 static char *place_in(const planes *p, const piece *q) {
     return (char *)ac_data(p->t) +

@@ -3,6 +3,7 @@
  * way without columns, direct.c. */
 #include "cpu.h"
 
+#include "../base/ways.h"
 #include "columns.h"
 
 #include <string.h>
@@ -90,6 +91,7 @@ static int forward(convolution *c, const ac_tensor *bias) {
     ac_tensor *y = c->r->out[0];
     size_t bytes;
     int64_t k = c->inner * c->taps, wide = k + (bias != NULL), item = ac_itemsize(c->dtype);
+    AC_WAY(columns_forward);
     char *weight = dense_weight(c, w, bias, &bytes);
     if (!weight) return -1;
     ac_storage s[4];
@@ -123,6 +125,7 @@ static int backward(convolution *c, const ac_tensor *bias) {
     ac_dtype lane_dtype = c->dtype;
     ac_lane lane = ac_lane_of(lane_dtype);
     int64_t k = c->inner * c->taps;
+    AC_WAY(columns_transposed);
     double *add = bias ? ac_alloc((size_t)(bias->numel + 1) * sizeof *add) : NULL;
     for (int64_t i = 0; add && i < bias->numel; i++)
         add[i] = ac_read_double(ac_data(bias), bias->dtype, i * bias->strides[0]);
@@ -195,6 +198,7 @@ int ac_cpu_convolution_weight(const ac_run *r) {
     if (ac_depthwise_fits(&c.w, c.groups, c.inner, c.outer, column_dtype(r)))
         return ac_depthwise_convolution_weight(r, &c.w);
     AC_TRY(open_convolution(&c, &size, column_dtype(r), false));
+    AC_WAY(columns_weight);
     bool wide = x->dtype == AC_float64 || out->dtype == AC_float64;
     ac_dtype sum = wide ? AC_float64 : AC_float32;
     int64_t k = c.inner * c.taps;

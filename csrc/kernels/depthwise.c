@@ -5,6 +5,7 @@
 #include "direct.h"
 
 #include "../base/alloc.h"
+#include "../base/ways.h"
 #include "iterate.h"
 
 #include <string.h>
@@ -119,6 +120,8 @@ int ac_depthwise_convolution(const ac_run *r, const ac_windows *w) {
     int64_t first = weight->shape[0] / a->groups, second = weight->shape[1];
     c.channels = a->transposed ? first : second, c.outs = a->transposed ? second : first;
     if (c.to->numel == 0) return 0;
+    if (a->transposed) AC_WAY(depthwise_transposed);
+    else AC_WAY(depthwise_forward);
     open_depthwise(&c, w, a->transposed != 0);
     size_t offsets = (size_t)c.taps * sizeof *c.offset, weights = (size_t)weight->numel * sizeof *c.weight;
     size_t bytes = offsets + weights + (size_t)(c.groups * c.outs) * sizeof *c.bias;
@@ -193,6 +196,7 @@ int ac_depthwise_convolution_weight(const ac_run *r, const ac_windows *w) {
     depthwise c = {.from = r->in[0], .g = r->in[1], .to = r->out[0], .dtype = r->compute, .groups = a->groups};
     c.channels = c.from->shape[1] / a->groups, c.outs = c.g->shape[1] / a->groups;
     if (c.to->numel == 0) return 0;
+    AC_WAY(depthwise_weight);
     open_depthwise(&c, w, false);
     size_t offsets = (size_t)c.taps * sizeof *c.offset;
     c.offset = ac_alloc(offsets);

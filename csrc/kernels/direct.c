@@ -54,6 +54,9 @@ static int64_t lines_of_plane(const direct *c) { return c->c_steps * AC_CELLS; }
 /* Whether a panel is one row of places, so that the panels of a block lie below each other. */
 static bool goes_down(const direct *c) { return !c->flat && c->row_panels == 1; }
 
+/* Whether a line of values is a line of cells. */
+static bool lies_as_cells(const direct *c) { return c->k.kind == AC_PANEL_F32 && ac_line_is_cells(&c->k, c->dtype); }
+
 /* Panels of so many rows of places. */
 static int64_t panels_for(const direct *c, int64_t rows) {
     return c->flat ? ac_panels_of((rows - 1) * c->q.size[2] + c->q.out[2]) : rows * c->row_panels;
@@ -69,10 +72,13 @@ static bool wants_flat(const direct *c) {
 static void plan_bands(direct *c) {
     int64_t reach = c->q.size[1] - c->q.out[1], hands = ac_num_threads(), planes = c->images * c->groups * c->q.out[0];
     int64_t row = c->q.kernel[0] * lines_of_plane(c) * phases_of(c) * c->q.size[2] * CELL * c->k.parts;
-    int64_t rows = ac_l2_bytes() / 2 / row - reach;
+    int64_t fit = ac_l2_bytes() / 2 / row - reach, rows = fit;
     if (planes < hands) rows = ac_least(rows, ac_ceil_div(c->q.out[1] * planes, hands));
     c->rows = rows < 1 ? 1 : ac_least(rows, c->q.out[1]), c->bands = ac_ceil_div(c->q.out[1], c->rows);
     c->rows_in = c->rows + reach, c->panels = panels_for(c, c->rows);
+    if (c->bands == 1) AC_WAY(direct_whole_planes);
+    else if (rows < fit) AC_WAY(direct_bands_by_threads);
+    else AC_WAY(direct_bands_by_cache);
 }
 
 /* Lines are an odd number of cache lines apart, so that sixteen of them do not meet in one set of the cache. */
@@ -100,6 +106,17 @@ static int plan_steps(direct *c) {
     return 0;
 }
 
+/* The ways that a plan takes, as base/ways.def names them. */
+static void note_ways(const direct *c) {
+    if (c->flat) AC_WAY(direct_flat);
+    else if (goes_down(c)) AC_WAY(direct_down);
+    else AC_WAY(direct_along);
+    if (lies_as_cells(c)) AC_WAY(direct_cells_in_place);
+    else AC_WAY(direct_cells_packed);
+    if (phases_of(c) > 1) AC_WAY(direct_phases);
+    if (c->step[4] > 1) AC_WAY(direct_places_apart);
+}
+
 static int plan(direct *c) {
     c->c_steps = ac_ceil_div(c->channels, c->k.depth), c->steps = ac_product3(c->q.kernel) * c->c_steps;
     c->row_panels = ac_panels_of(c->q.out[2]), c->flat = wants_flat(c);
@@ -111,6 +128,7 @@ static int plan(direct *c) {
         int i = c->to.ndim - 3 + d;
         c->step[2 + d] = i < 2 ? 0 : c->to.strides[i];
     }
+    note_ways(c);
     return plan_steps(c);
 }
 
@@ -226,7 +244,7 @@ static int64_t rows_of_cut(const direct *c) {
 }
 
 static void lay_out_step(direct *c, const band *b, int64_t k0, int64_t step, char *values, char *to) {
-    bool as_they_are = c->k.kind == AC_PANEL_F32 && ac_line_is_cells(&c->k, c->dtype);
+    bool as_they_are = lies_as_cells(c);
     int64_t rows = as_they_are ? c->rows_in : rows_of_cut(c);
     cut p = {.k0 = k0, .channel = step * c->k.depth};
     p.lanes = ac_least(c->k.depth, c->channels - p.channel);
@@ -473,6 +491,7 @@ static void take_class(direct *c, const ac_windows *w, int d, int64_t rest) {
 
 /* Places that no tap meets hold the bias. */
 static void store_bias(const direct *c) {
+    AC_WAY(direct_no_taps);
     double zero = 0;
     ac_storage place;
     ac_dims none = {.n = 0}, shape = ac_shape_of(&c->to);
@@ -495,6 +514,7 @@ static int run_class(const direct *whole, const ac_windows *w, int64_t class, bo
 
 static int run_classes(const direct *whole, const ac_windows *w, bool finite, bool *fits) {
     int64_t classes = whole->q.turned ? ac_product3(w->stride) : 1;
+    if (classes > 1) AC_WAY(direct_classes);
     *fits = true;
     for (int64_t i = 0; i < classes; i++) AC_TRY(run_class(whole, w, i, finite, fits));
     return 0;
@@ -511,5 +531,7 @@ int ac_direct_convolution(const ac_run *r, const ac_windows *w) {
     c.outs = c.q.turned ? weight->shape[1] : first, c.channels = c.q.turned ? first : weight->shape[1];
     if (c.to.numel == 0) return 0;
     AC_TRY(run_classes(&c, w, true, &fits));
-    return fits ? 0 : run_classes(&c, w, false, &fits); /* what cannot be split */
+    if (fits) return 0;
+    AC_WAY(direct_again); /* what cannot be split */
+    return run_classes(&c, w, false, &fits);
 }

@@ -98,6 +98,21 @@ static int plan_runs(weight_walk *w) {
     return 0;
 }
 
+/* The ways that a plan takes, as base/ways.def names them. */
+static void note_ways(const weight_walk *w) {
+    if (w->together > 1) AC_WAY(direct_weight_together);
+    else if (w->rows < w->size[0] * w->size[1]) AC_WAY(direct_weight_bands);
+    else AC_WAY(direct_weight_alone);
+    if (w->chunks > 1) AC_WAY(direct_weight_chunks);
+    if (w->g_line) AC_WAY(direct_weight_g_in_place);
+    else AC_WAY(direct_weight_g_packed);
+    if (w->shifts > 1) AC_WAY(direct_weight_two_shifts);
+    else AC_WAY(direct_weight_one_shift);
+    if (w->n_runs < w->columns) AC_WAY(direct_weight_runs);
+    else AC_WAY(direct_weight_one_by_one);
+    if (w->phases > 1) AC_WAY(direct_weight_phases);
+}
+
 static int open_walk(weight_walk *w) {
     w->phases = 1;
     for (int d = 0; d < 3; d++) {
@@ -110,7 +125,9 @@ static int open_walk(weight_walk *w) {
     w->chunks = w->images ? ac_ceil_div(w->images, w->chunk) : 1;
     w->columns = taps_of(w) * w->x_panels;
     plan_rounds(w);
-    return plan_runs(w);
+    AC_TRY(plan_runs(w));
+    note_ways(w);
+    return 0;
 }
 
 /* Rows of x that its steps reach into, shifted by one place too. Lines hold whole rows, as these are laid out. */
@@ -316,5 +333,7 @@ int ac_direct_convolution_weight(const ac_run *r, const ac_windows *windows) {
     w.images = w.x->shape[0], w.channels = w.x->shape[1] / a->groups, w.outs = w.g->shape[1] / a->groups;
     if (r->out[0]->numel == 0) return 0;
     AC_TRY(run_groups(&w, a->groups, true, r->out[0]));
-    return atomic_load(&w.finite) ? 0 : run_groups(&w, a->groups, false, r->out[0]); /* what cannot be split */
+    if (atomic_load(&w.finite)) return 0;
+    AC_WAY(direct_weight_again); /* what cannot be split */
+    return run_groups(&w, a->groups, false, r->out[0]);
 }

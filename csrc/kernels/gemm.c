@@ -119,6 +119,7 @@ static void one_block(void *context, int64_t chunk, int hand) {
             next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, hand);
     ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS, .b_cell = AC_LANES * 4};
     if (p->cut.blocks == 0) { /* k = 0 */
+        AC_WAY(product_no_depth);
         memset(w.tiles, 0, (size_t)(w.na * w.nb * AC_TILE_BYTES));
         multiply_panels(&w, &job, true);
         return;
@@ -146,6 +147,7 @@ static void choose_blocks(plan *p, int hands) {
     int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
     int64_t a = ac_least(32, p->a_panels), b = tiles / 32 < 4 ? 4 : tiles / 32;
     while (hands > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * hands && a * b > enough) {
+        AC_WAY(product_smaller_blocks);
         if (a > b) a = ac_ceil_div(a, 2);
         else b = ac_ceil_div(b, 2);
     }
@@ -181,6 +183,7 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
     w.group = ac_least(o->k_stride == 1 ? 8 : 16, w.panels); /* where memory runs along lanes, longer stretches of it */
     w.groups = ac_ceil_div(w.panels, w.group);
     w.o.stream = is_large(&p->cut, o);
+    if (w.o.stream) AC_WAY(product_stream_panels);
     int64_t each = w.group * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? AC_GRAIN / each : 1;
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
 }
@@ -234,6 +237,23 @@ static memory memory_of(plan *p, int hands) {
     return m;
 }
 
+/* The ways that a plan takes, as base/ways.def names them. */
+static void note_ways(const plan *p, const memory *m) {
+    ac_way_enter(p->micro->way);
+    if (m->hands > 1) AC_WAY(product_threads);
+    else AC_WAY(product_one_thread);
+    if (p->a_blocks * p->b_blocks > 1) AC_WAY(product_blocks);
+    else AC_WAY(product_one_block);
+    if (p->cut.blocks > 1) AC_WAY(product_k_blocks);
+    else AC_WAY(product_one_k_block);
+    if (p->direct) AC_WAY(product_a_in_place);
+    else AC_WAY(product_a_packed);
+    if (p->call->panels) AC_WAY(product_b_kept);
+    else if (m->b) AC_WAY(product_b_first);
+    else AC_WAY(product_b_as_it_goes);
+    if (p->stream) AC_WAY(product_stream_result);
+}
+
 static void run_in(plan *p, const memory *m, char *place) {
     const ac_gemm_call *g = p->call;
     p->a = place, p->b = g->panels ? g->panels : m->b ? place + m->a : NULL, p->scratch = place + m->a + m->b;
@@ -247,10 +267,13 @@ static int run_with(const ac_gemm_call *g, const ac_micro *micro, int hands, boo
     _Atomic bool all_finite = true;
     plan p = plan_of(g, micro, hands, &all_finite);
     memory m = memory_of(&p, (int)ac_least(hands, p.a_blocks * p.b_blocks));
+    note_ways(&p, &m);
     if (m.all <= SMALL_BYTES) {
+        AC_WAY(product_on_stack);
         _Alignas(AC_ALIGNMENT) char place[SMALL_BYTES];
         run_in(&p, &m, place);
     } else {
+        AC_WAY(product_on_heap);
         char *place = ac_alloc((size_t)m.all);
         if (!place) return -1;
         run_in(&p, &m, place);
@@ -270,6 +293,7 @@ static int run_whole(const ac_gemm_call *g, int hands) {
     if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
     AC_TRY(run_with(g, ac_micro_for(g->a.round, true), hands, &finite));
     if (finite) return 0;
+    AC_WAY(product_again);
     ac_gemm_call again = *g; /* what the split cannot hold, float32 panels can */
     again.panels = NULL;
     return run_with(&again, ac_micro_for(g->a.round, false), hands, &finite);
@@ -285,6 +309,7 @@ static int run_one(const ac_gemm_call *g, int hands) {
     if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS && !packs_lazily(&p))
         at_once = ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS) * COLUMNS;
     if (at_once >= g->b.lanes) return run_whole(g, hands);
+    AC_WAY(product_b_in_columns);
     for (int64_t j = 0; j < g->b.lanes; j += at_once) {
         ac_gemm_call some = *g;
         some.b.lanes = ac_least(at_once, g->b.lanes - j);
@@ -325,11 +350,13 @@ int ac_gemm_run(const ac_gemm_call *g) {
     int hands = work >= WORTH_HANDS && !g->alone ? ac_num_threads() : 1;
     if (g->batch == 1) return run_one(g, hands);
     if (hands == 1) { /* many small ones: each on one thread */
+        AC_WAY(product_batch_dealt);
         batch b = {.call = g};
         ac_for_range(g->batch, work ? ((int64_t)1 << 19) / work : 1024, run_members, &b);
         if (!atomic_load(&b.failed)) return 0;
         return ac_fail(AC_MEMORY, "bmm: not enough memory to pack the operands");
     }
+    AC_WAY(product_batch_in_turn);
     for (int64_t i = 0; i < g->batch; i++) {
         ac_gemm_call one = member(g, i);
         AC_TRY(run_one(&one, hands));

@@ -9,6 +9,7 @@ ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite) {
 #ifdef AC_HAVE_X86
     if (k.kind == AC_PANEL_SPLIT) k.micro = &ac_micro_amx_bf16, k.parts = 2; /* as products of every two parts */
 #endif
+    ac_way_enter(k.micro->way);
     return k;
 }
 

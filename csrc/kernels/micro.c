@@ -17,8 +17,13 @@ static void run_portable(const ac_micro_job *j) {
         }
 }
 
-const ac_micro ac_micro_portable = {
-    .name = "portable", .kind = AC_PANEL_F32, .isa = AC_ISA_BASELINE, .a = 1, .b = 1, .run = run_portable};
+const ac_micro ac_micro_portable = {.name = "portable",
+                                    .way = AC_WAY_micro_portable,
+                                    .kind = AC_PANEL_F32,
+                                    .isa = AC_ISA_BASELINE,
+                                    .a = 1,
+                                    .b = 1,
+                                    .run = run_portable};
 
 static const ac_micro *const all[] = {
 #ifdef AC_HAVE_X86

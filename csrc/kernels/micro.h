@@ -2,7 +2,7 @@
 #ifndef AC_KERNELS_MICRO_H
 #define AC_KERNELS_MICRO_H
 
-#include "../base/machine.h"
+#include "../base/ways.h"
 #include "panels.h"
 
 /* C (+)= A B for up to micro->a by micro->b panels. Accumulators are float32 tiles of 16 x 16. */
@@ -29,6 +29,7 @@ enum { AC_FETCH_A = 256, AC_FETCH_B = 128 }; /* bytes that a step fetches of eac
 
 typedef struct {
     const char *name;
+    ac_way way; /* that a product with it enters */
     ac_panel_kind kind;
     ac_isa isa;
     int a, b;                          /* panels of A and of B that it takes at a time */

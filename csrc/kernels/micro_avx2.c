@@ -39,5 +39,5 @@ static void run_f32(const ac_micro_job *j) {
     rows_4(j, 12);
 }
 
-const ac_micro ac_micro_avx2 = {"avx2", AC_PANEL_F32, AC_ISA_AVX2, 1, 1, NULL, NULL, run_f32};
+const ac_micro ac_micro_avx2 = {"avx2", AC_WAY_micro_avx2, AC_PANEL_F32, AC_ISA_AVX2, 1, 1, NULL, NULL, run_f32};
 #endif

@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 #include "../base/alloc.h"
+#include "../base/ways.h"
 
 #include <math.h>
 #include <string.h>
@@ -63,9 +64,14 @@ static bool take(dense_set *s, const ac_tensor *t, ac_lane lane, const char **ou
 
 /* The same, with contiguous memory of any dtype as it is. */
 static bool take_rows(dense_set *s, const ac_tensor *t, ac_lane lane, const char **out, ac_dtype *dtype) {
-    *dtype = ac_is_contiguous(t) ? t->dtype : ac_lane_dtype(lane);
-    *out = ac_is_contiguous(t) ? ac_data(t) : NULL;
-    return *out || take(s, t, lane, out);
+    if (ac_is_contiguous(t)) {
+        AC_WAY(layer_norm_in_place);
+        *dtype = t->dtype, *out = ac_data(t);
+        return true;
+    }
+    AC_WAY(layer_norm_copied);
+    *dtype = ac_lane_dtype(lane);
+    return take(s, t, lane, out);
 }
 
 static void drop(dense_set *s) {
@@ -163,6 +169,7 @@ int ac_cpu_layer_norm_backward(const ac_run *r) {
     norm_call c = {.loops = ac_cpu_loops(), .r = r, .lane = ac_lane_of(x->dtype), .rows = a->rows, .n = dw->numel};
     int64_t blocks = (c.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, each = blocks * c.n * ac_lane_bytes(c.lane);
     size_t bytes = (size_t)(2 * each) + 1;
+    if (blocks > 1) AC_WAY(layer_norm_blocks);
     bool ok = take_rows(&set, r->in[0], c.lane, &c.g, &c.g_dtype) && take_rows(&set, x, c.lane, &c.x, &c.x_dtype) &&
               take(&set, r->in[4], c.lane, &c.weight);
     int failed = -1;

@@ -154,13 +154,17 @@ static void step_run(ac_rule rule, const ac_step *how, const ac_update *u, int64
 static void one_piece(const step_call *c, ac_update *u, int64_t piece) {
     cutting cut = cutting_of(u);
     ac_part part = part_of(&cut, piece);
+    bool direct = is_direct(u);
+    if (direct) AC_WAY(step_in_place);
+    else AC_WAY(step_in_tiles);
     for (int64_t i = 0; i < part.rows; i++) {
         int64_t at = (part.row + i) * cut.cols + part.col, end = at + part.cols;
-        int64_t most = is_direct(u) ? part.cols : AC_TILE;
+        int64_t most = direct ? part.cols : AC_TILE;
         for (; at < end; at += most) step_run(c->rule, c->constants, u, at, end - at < most ? end - at : most);
     }
     for (int k = 0; k < AC_KEPT && u->kept[k].panels; k++) {
         ac_kept *kept = &u->kept[k];
+        AC_WAY(copy_renewed);
         if (!ac_cpu_pack_part(u->param, kept->kind.dtype, kept->kind.out_first, &part, ac_data(kept->panels)))
             atomic_store(&kept->refuse, true);
     }
@@ -184,6 +188,7 @@ int ac_cpu_step(ac_rule rule, ac_update *updates, int n, const ac_step *constant
         c.first[i + 1] = c.first[i] + pieces_of(&updates[i]);
         elements += updates[i].param->numel;
     }
+    if (c.first[n] > n) AC_WAY(step_pieces);
     ac_for_range(c.first[n], ac_pieces_grain(c.first[n], elements), step_pieces, &c);
     ac_free(c.first, bytes);
     return 0;

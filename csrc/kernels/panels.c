@@ -4,6 +4,7 @@
 #include "../base/alloc.h"
 #include "../base/half.h"
 #include "../base/machine.h"
+#include "../base/ways.h"
 
 #include <string.h>
 
@@ -86,9 +87,13 @@ bool ac_pack_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns
 static ac_pack_step step_for(const ac_operand *o) {
 #ifdef AC_HAVE_X86
     bool unit = o->lane_stride == 1 || o->k_stride == 1;
-    if (unit && ac_cpu_isa() >= AC_ISA_AVX512) return ac_pack_step_avx512;
+    if (unit && ac_cpu_isa() >= AC_ISA_AVX512) {
+        AC_WAY(pack_avx512);
+        return ac_pack_step_avx512;
+    }
 #endif
     (void)o;
+    AC_WAY(pack_portable);
     return ac_pack_step_portable;
 }
 

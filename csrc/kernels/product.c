@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 #include "../base/alloc.h"
+#include "../base/ways.h"
 #include "gemm.h"
 
 #include <string.h>
@@ -97,6 +98,8 @@ static void run_wide(wide_product *p) {
         side = p->rows > p->cols ? &p->rows : &p->cols;
         *side = (*side / 2 + 15) / 16 * 16;
     }
+    if (pieces_of(p) > 1) AC_WAY(product_float64_pieces);
+    else AC_WAY(product_float64_whole);
     int64_t each = p->rows * p->cols * p->k, grain = each > 0 ? ((int64_t)1 << 18) / each : 1024;
     ac_for_range(p->batch * pieces_of(p), grain, product_parts, p);
 }
@@ -112,6 +115,7 @@ static int take_matrix(matrix *out, const ac_tensor *t) {
     bool unit =
         (out->row == 1 && (out->col >= rows || cols == 1)) || (out->col == 1 && (out->row >= cols || rows == 1));
     if (unit && t->dtype == AC_float64) return 0;
+    AC_WAY(product_float64_copied);
     out->owned = (size_t)t->numel * sizeof(double) + 1;
     char *copy = ac_alloc(out->owned);
     if (!copy) return -1;
@@ -157,6 +161,7 @@ static int multiply_wide(wide_product *p, const ac_tensor *a, const ac_tensor *b
 /* -- integers ------------------------------------------------------------------------------------------ */
 
 static void multiply_integers(const ac_tensor *a, const ac_tensor *b, ac_tensor *out) {
+    AC_WAY(product_integers);
     int last = a->ndim - 1;
     int64_t batch = last > 1 ? a->shape[0] : 1, m = a->shape[last - 1], k = a->shape[last], n = b->shape[last], at = 0;
     for (int64_t q = 0; q < batch; q++)
@@ -215,6 +220,7 @@ static int flatten_rows(const ac_tensor *x, ac_tensor *flat, size_t *owned, ac_s
     flat->shape[0] = rows.numel, flat->shape[1] = x->shape[last];
     flat->strides[0] = rows.stride[0], flat->strides[1] = x->strides[last];
     if (rows.n == 1) return 0;
+    AC_WAY(linear_rows_copied);
     *owned = (size_t)(x->numel * ac_itemsize(x->dtype)) + 1;
     *place = (ac_storage){.data = ac_alloc(*owned)};
     if (!place->data) return -1;

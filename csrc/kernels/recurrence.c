@@ -96,6 +96,9 @@ static size_t pack_weight(recurrence *c, bool back) {
     void *room = bytes ? ac_alloc(bytes) : NULL;
     c->panels = room && ac_gemm_pack(&w, room) ? room : NULL;
     if (room && !c->panels) ac_free(room, bytes);
+    if (c->panels) AC_WAY(recurrence_packed);
+    else AC_WAY(recurrence_unpacked);
+    if (parts_of(c) > 1) AC_WAY(recurrence_parts);
     return c->panels ? bytes : 0;
 }
 static void drop_weight(recurrence *c, size_t bytes) {

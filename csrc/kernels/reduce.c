@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 #include "../base/alloc.h"
+#include "../base/ways.h"
 
 #include <math.h>
 
@@ -149,11 +150,16 @@ static int reduce(reduction *c, uint32_t mask) {
     bool wide = line >= 4 && c->kept.stride[c->kept.n - 1] < c->inner.stride[c->inner.n - 1] && !c->each;
     int64_t per_result = c->inner.numel > 0 ? c->inner.numel : 1;
     if (wide) {
+        AC_WAY(reduce_columns);
         int64_t blocks = c->kept.numel / line * ((line + COLUMNS - 1) / COLUMNS);
         ac_for_range(blocks, AC_GRAIN / (per_result * COLUMNS), columns, c);
         return 0;
     }
-    if (c->kept.numel < 16 && c->inner.n == 1 && c->inner.numel >= 2 * SPLIT) return reduce_split(c);
+    if (c->kept.numel < 16 && c->inner.n == 1 && c->inner.numel >= 2 * SPLIT) {
+        AC_WAY(reduce_split);
+        return reduce_split(c);
+    }
+    AC_WAY(reduce_rows);
     ac_for_range(c->kept.numel, AC_GRAIN / per_result, rows, c);
     return 0;
 }

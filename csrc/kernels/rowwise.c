@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 #include "../base/alloc.h"
+#include "../base/ways.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,18 +34,23 @@ static const void *row_in(const rowwise *c, int k, int64_t index, char *buffer) 
                        row_stride(t, c->dim), buffer);
 }
 
+/* Whether rows are made where they belong. */
+static bool makes_in_place(const rowwise *c) {
+    const ac_tensor *out = c->r->out[0];
+    return c->has_result && out->dtype == ac_lane_dtype(c->lane) && row_stride(out, c->dim) == 1;
+}
+
 static void some_rows(void *context, int64_t begin, int64_t end, char *buffer) {
     const rowwise *c = context;
     size_t bytes = row_bytes(c);
     ac_tensor *out = c->r->out[0];
-    ac_dtype lane = ac_lane_dtype(c->lane);
+    bool direct = makes_in_place(c);
     for (int64_t i = begin; i < end; i++) {
         const void *in[MAX_ROW_IN];
         for (int k = 0; k < c->inputs; k++) in[k] = row_in(c, k, i, buffer + bytes * (size_t)k);
         char *to = (char *)ac_data(out);
         void *result = buffer + bytes * MAX_ROW_IN;
         if (c->has_result) to += ac_space_offset(&c->kept[MAX_ROW_IN], i) * ac_itemsize(out->dtype);
-        bool direct = c->has_result && out->dtype == lane && row_stride(out, c->dim) == 1;
         if (direct) result = to;
         c->row(c, in, result, i);
         if (c->has_result && !direct) c->loops->store[c->lane][out->dtype](c->n, result, to, row_stride(out, c->dim));
@@ -60,6 +66,8 @@ static int run_rows(rowwise *c, int64_t dim) {
     c->rows = c->n ? x->numel / c->n : 0;
     for (int k = 0; k < c->inputs; k++) c->kept[k] = ac_space_of(c->r->in[k], kept);
     if (c->has_result) c->kept[MAX_ROW_IN] = ac_space_of(c->r->out[0], kept);
+    if (makes_in_place(c)) AC_WAY(rows_in_place);
+    else AC_WAY(rows_scattered);
     return ac_for_range_with(c->rows, AC_GRAIN_SLOW / (c->n + 1), (MAX_ROW_IN + 1) * row_bytes(c), some_rows, c);
 }
 

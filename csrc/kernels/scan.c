@@ -1,6 +1,8 @@
 /* Running totals along one dimension. Reals are added up in double precision, whatever their dtype. */
 #include "cpu.h"
 
+#include "../base/ways.h"
+
 #include <math.h>
 
 typedef struct scan {
@@ -43,6 +45,7 @@ static int run_scan(scan *c, int64_t dim) {
     c->from = ac_space_of(x, kept), c->to = ac_space_of(r->out[0], kept);
     if (r->n_in > 1) c->with = ac_space_of(r->in[1], kept);
     size_t bytes = (size_t)(2 * c->n + 1) * 8;
+    AC_WAY(scan_rows);
     return ac_for_range_with(c->n ? x->numel / c->n : 0, AC_GRAIN_SLOW / (c->n + 1), bytes, some_rows, c);
 }
 

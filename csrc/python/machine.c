@@ -1,8 +1,9 @@
-/* The facts of base/machine.h, for `ampc info` and for tests. */
+/* The facts of base/machine.h and the ways of base/ways.h, for `ampc info`, `ampc selftest` and tests. */
 #include "state.h"
 
 #include "../base/machine.h"
 #include "../base/pool.h"
+#include "../base/ways.h"
 
 static PyObject *variables_set(const ac_machine *m) {
     PyObject *list = PyList_New(0);
@@ -52,7 +53,34 @@ static PyObject *pretend(PyObject *module, PyObject *args, PyObject *kwargs) {
     Py_RETURN_NONE;
 }
 
+static PyObject *way(ac_way i) {
+    const ac_way_row *row = &ac_ways[i];
+    return Py_BuildValue("{s:s,s:s,s:z,s:s,s:O,s:s,s:O}", "name", row->name, "fact", ac_way_fact_name(row->fact),
+                         "variable", ac_way_variable(row->fact), "needs", ac_isa_name(row->needs), "reachable",
+                         row->needs <= ac_cpu_isa() ? Py_True : Py_False, "sentence", row->sentence, "entered",
+                         atomic_load(&ac_ways_entered[i]) ? Py_True : Py_False);
+}
+
+static PyObject *ways(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    PyObject *list = PyList_New(AC_N_WAYS);
+    for (int i = 0; list && i < AC_N_WAYS; i++) {
+        PyObject *row = way(i);
+        if (row) PyList_SET_ITEM(list, i, row);
+        else Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *reset_ways(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    ac_ways_reset();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"_ways", ways, METH_NOARGS, NULL},
+    {"_reset_ways", reset_ways, METH_NOARGS, NULL},
     {"_machine", facts, METH_NOARGS, NULL},
     {"_pretend_machine", (PyCFunction)(void (*)(void))pretend, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};
