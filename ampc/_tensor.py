@@ -385,25 +385,23 @@ def unsqueeze_(self: Tensor, dim: int) -> Tensor:
 @method
 def unbind(self: Tensor, dim: int = 0) -> tuple:
     """The slices along ``dim``, as views."""
-    if self.ndim == 0:
-        raise RuntimeError("unbind: a 0-d tensor has no dimension to unbind")
-    return tuple(self.select(dim, i)._mark_one_of_many() for i in range(self.size(dim)))
+    return self._cut_into(None, dim, True)
 
 
 @method
 def split(self: Tensor, split_size: Union[int, Sequence[int]], dim: int = 0) -> tuple:
     """Pieces of ``split_size`` along ``dim`` (the last may be smaller), or of the sizes listed."""
+    if self.ndim == 0:
+        raise RuntimeError("split: a 0-d tensor has no dimension to cut")
+    if isinstance(split_size, (list, tuple)):
+        return self._cut_into(list(split_size), dim, True)
+    if not isinstance(split_size, int):
+        raise TypeError(f"split: expected a size or a list of sizes, got {split_size.__class__.__name__}")
     n = self.size(dim)
-    if isinstance(split_size, int):
-        if split_size <= 0:
-            raise RuntimeError(f"split: `split_size` must be 1 or more, got {split_size}")
-        sizes = [min(split_size, n - i) for i in range(0, max(n, 1), split_size)]
-    else:
-        sizes = list(split_size)
-        if sum(sizes) != n:
-            raise RuntimeError(f"split: sizes {sizes} do not add up to {n}, the size of dimension {dim}")
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return tuple(self.narrow(dim, s, k)._mark_one_of_many() for s, k in zip(starts, sizes))
+    if split_size < 0 or (split_size == 0 and n):
+        raise RuntimeError(f"split: `split_size` must be 1 or more, got {split_size}")
+    step = max(split_size, 1)
+    return self._cut_into([min(step, n - i) for i in range(0, max(n, 1), step)], dim, True)
 
 
 @method
@@ -411,7 +409,8 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple:
     """At most ``chunks`` pieces of equal size along ``dim``."""
     if chunks < 1:
         raise RuntimeError(f"chunk: `chunks` must be 1 or more, got {chunks}")
-    return self.split(max(1, -(-self.size(dim) // chunks)), dim)
+    n = self.size(dim)
+    return self.split(-(-n // chunks) if n else [0] * chunks, dim)
 
 
 @method

@@ -81,13 +81,12 @@ def grad_and_value(func: Callable, argnums: Places = 0, has_aux: bool = False) -
             if not isinstance(value, Tensor) or value.numel() != 1:
                 raise RuntimeError(f"grad: the function must give one number, got {getattr(value, 'shape', type(value).__name__)}")
             every = [t for leaves in flat for t in leaves]
-            found = list(_grad(value, every, create_graph=outer, materialize_grads=True))
+            found = _grad(value, every, create_graph=outer, materialize_grads=True)
         if not outer or not any(a.requires_grad for p in places for a in tree_flatten(args[p])[0]):
             value = value.detach()
-            found = [g.detach() for g in found]
-        made = []
-        for leaves, spec in zip(flat, specs):
-            made.append(tree_unflatten([found.pop(0) for _ in leaves], spec))
+            found = tuple(g.detach() for g in found)
+        each = iter(found)
+        made = [tree_unflatten([next(each) for _ in leaves], spec) for leaves, spec in zip(flat, specs)]
         grads = made[0] if isinstance(argnums, int) else tuple(made)
         return (grads, (value, aux)) if has_aux else (grads, value)
 
@@ -116,8 +115,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     def back(cotangents: Any, retain_graph: bool = True) -> Tuple[Any, ...]:
         weights = tree_flatten(cotangents)[0]
         leaves = [tree_flatten(p) for p in inside]
-        found = list(_grad(outputs, [t for l, _ in leaves for t in l], weights, retain_graph=retain_graph, materialize_grads=True))
-        return tuple(tree_unflatten([found.pop(0) for _ in l], s) for l, s in leaves)
+        found = iter(_grad(outputs, [t for l, _ in leaves for t in l], weights, retain_graph=retain_graph, materialize_grads=True))
+        return tuple(tree_unflatten([next(found) for _ in l], s) for l, s in leaves)
 
     shown = tree_unflatten([t.detach() for t in outputs], spec)
     return (shown, back, aux) if has_aux else (shown, back)
@@ -181,10 +180,9 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
         sizes = {t.shape[d] for t, d in zip(leaves, dims) if d is not None}
         if len(sizes) != 1:
             raise ValueError(f"vmap: the dimensions that `in_dims` names must have one size, got {sorted(sizes)}")
-        results = []
-        for i in range(sizes.pop()):
-            each = [t if d is None else t.select(d, i) for t, d in zip(leaves, dims)]
-            results.append(func(*tree_unflatten(each, spec), **kwargs))
+        n = sizes.pop()
+        parts = [[t] * n if d is None else t._cut_into(None, d, False) for t, d in zip(leaves, dims)]  # func may write into these
+        results = [func(*tree_unflatten([part[i] for part in parts], spec), **kwargs) for i in range(n)]
         flat = [tree_flatten(r) for r in results]
         outs = _dims_like(out_dims, results[0], "out_dims")
         stack = _C._functions["stack"]

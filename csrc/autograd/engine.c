@@ -18,6 +18,7 @@ typedef struct {
     int64_t grads; /* index of the first of n_out slots */
     int waiting;   /* edges that still lead here */
     bool needed;   /* leads to something that is asked for */
+    int asked;     /* the first of the inputs asked for that is a result of this node, or -1 */
 } task;
 
 typedef struct {
@@ -28,6 +29,7 @@ typedef struct {
     ac_tensor **grads;
     int64_t n_grads;
     ac_edge *targets; /* of the inputs asked for */
+    int *next_asked;  /* of each of them, the next one of the same node, or -1 */
     const ac_backward_args *args;
     ac_pass pass;
 } engine;
@@ -65,7 +67,7 @@ static int reach(engine *e, ac_node *node) {
         if (e->n == e->room) AC_TRY(grow(e));
         slot = slot_of(e, node);
         *slot = e->n;
-        e->tasks[e->n++] = (task){.node = node, .grads = e->n_grads};
+        e->tasks[e->n++] = (task){.node = node, .grads = e->n_grads, .asked = -1};
         e->n_grads += node->n_out;
     }
     e->tasks[*slot].waiting++;
@@ -100,9 +102,12 @@ static void sort_tasks(engine *e) {
 /* Oldest first: a node is needed when it is asked for or leads to one that is. */
 static void mark_needed(engine *e) {
     bool capturing = e->args->inputs != NULL;
-    for (int i = 0; i < e->args->n_inputs; i++) {
+    for (int i = e->args->n_inputs - 1; i >= 0; i--) {
         int64_t *slot = e->targets[i].node ? slot_of(e, e->targets[i].node) : NULL;
-        if (slot && *slot >= 0) e->tasks[*slot].needed = true;
+        if (!slot || *slot < 0) continue;
+        task *t = &e->tasks[*slot];
+        e->next_asked[i] = t->asked;
+        t->asked = i, t->needed = true;
     }
     for (int64_t i = e->n - 1; i >= 0; i--) {
         task *t = &e->tasks[i];
@@ -221,12 +226,12 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
 }
 
 static int capture(engine *e, task *t, ac_tensor **grads) {
-    for (int i = 0; i < e->args->n_inputs; i++) {
-        const ac_edge *target = &e->targets[i];
-        if (target->node != t->node || !grads[target->index]) continue;
-        if (t->node->is_accumulator && t->node->leaf->meta && t->node->leaf->meta->hooks)
-            AC_TRY(ac_grad_hooks.run_hooks(t->node->leaf->meta->hooks, grads, 1));
-        e->args->captured[i] = ac_tensor_retain(grads[target->index]);
+    const ac_tensor *leaf = t->node->leaf;
+    if (t->asked < 0) return 0;
+    if (leaf && leaf->meta && leaf->meta->hooks) AC_TRY(ac_grad_hooks.run_hooks(leaf->meta->hooks, grads, 1));
+    for (int i = t->asked; i >= 0; i = e->next_asked[i]) {
+        ac_tensor *grad = grads[e->targets[i].index];
+        if (grad) e->args->captured[i] = ac_tensor_retain(grad);
     }
     return 0;
 }
@@ -266,16 +271,15 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
                        "backward through %s a second time: its saved tensors were freed by the first; pass "
                        "retain_graph=True to the first backward (or autograd.grad) if you need both",
                        n->name);
-    ac_tensor *few[8] = {NULL}, **given = n->n_in <= 8 ? few : ac_calloc((size_t)n->n_in * sizeof *given);
-    if (!given) return -1;
+    ac_list given;
+    AC_TRY(ac_list_start(&given, n->n_in));
     ac_running_formula outer = ac_running;
     ac_running = (ac_running_formula){n, &e->pass};
     int failed =
-        ac_formula_run(n, grads, given, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
-    if (!failed) failed = hand_on(e, n, given);
+        ac_formula_run(n, grads, given.at, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
+    if (!failed) failed = hand_on(e, n, given.at);
     ac_running = outer;
-    for (int k = 0; k < n->n_in; k++) ac_tensor_clear(&given[k]);
-    if (given != few) ac_free(given, (size_t)n->n_in * sizeof *given);
+    ac_list_release(&given);
     return failed;
 }
 
@@ -363,10 +367,10 @@ static int edges_of(ac_tensor *const *tensors, int n, ac_edge *edges) {
 
 int ac_backward(const ac_backward_args *args) {
     int total = args->n_roots + args->n_inputs;
-    size_t bytes = (size_t)(total + 1) * sizeof(ac_edge);
+    size_t bytes = (size_t)(total + 1) * (sizeof(ac_edge) + sizeof(int));
     ac_edge *edges = ac_calloc(bytes);
     if (!edges) return -1;
-    engine e = {.args = args, .targets = edges + args->n_roots};
+    engine e = {.args = args, .targets = edges + args->n_roots, .next_asked = (int *)(edges + total + 1)};
     int failed = edges_of(args->roots, args->n_roots, edges);
     if (!failed) failed = edges_of(args->inputs, args->n_inputs, e.targets);
     if (!failed) {

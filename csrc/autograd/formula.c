@@ -1,39 +1,26 @@
 #include "formula.h"
 
-#include "../base/alloc.h"
-
 #include <stdarg.h>
-#include <string.h>
 
 T ac_f_keep(ac_formula *c, ac_tensor *t) {
     if (!t) {
         c->failed = true;
         return NULL;
     }
-    if (c->n == c->room) {
-        int room = 2 * c->room;
-        ac_tensor **more = ac_alloc((size_t)room * sizeof(ac_tensor *));
-        if (!more) {
-            ac_tensor_release(t);
-            c->failed = true;
-            return NULL;
-        }
-        memcpy(more, c->owned, (size_t)c->n * sizeof *more);
-        if (c->owned != c->few) ac_free(c->owned, (size_t)c->room * sizeof *more);
-        c->owned = more, c->room = room;
-    }
-    return c->owned[c->n++] = t;
+    if (ac_list_push(&c->owned, t) == 0) return t;
+    ac_tensor_release(t);
+    c->failed = true;
+    return NULL;
 }
 
 int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bool graph, const ac_pass *pass,
                    uint64_t unneeded) {
-    ac_formula c = {.node = node, .g = grads, .given = given, .graph = graph, .unneeded = unneeded, .room = 24};
+    ac_formula c = {.node = node, .g = grads, .given = given, .graph = graph, .unneeded = unneeded};
     c.pass = graph ? NULL : pass;
-    c.owned = c.few;
+    ac_list_init(&c.owned);
     int failed = node->backward(&c);
     for (int i = 0; i < c.n_sunk; i++) ac_stamp_after(&c.sunk[i]->stamp, c.sunk[i]->grad, pass);
-    for (int i = 0; i < c.n; i++) ac_tensor_release(c.owned[i]);
-    if (c.owned != c.few) ac_free(c.owned, (size_t)c.room * sizeof *c.owned);
+    ac_list_release(&c.owned);
     return failed || c.failed ? -1 : 0;
 }
 

@@ -8,6 +8,8 @@
 
 #include "node.h"
 
+#include "../tensor/list.h"
+
 typedef ac_tensor *T;
 
 struct ac_formula {
@@ -20,9 +22,7 @@ struct ac_formula {
     int n_sunk;
     uint64_t unneeded;    /* inputs, of the first 64, whose gradients nobody asked for */
     bool failed;
-    int n;
-    ac_tensor *few[24], **owned;
-    int room;
+    ac_list owned;
 };
 
 /* Runs node's formula; given[i] (new or NULL) for each input; bit i of `unneeded`: that one need not be made. `pass`: see

@@ -16,7 +16,7 @@
     ROW(gather) ROW(scatter_add) ROW(index_select) ROW(index_add) ROW(index) ROW(index_put)        \
     ROW(embedding) ROW(embedding_backward) ROW(pick_many) ROW(layer_norm) ROW(batch_norm) ROW(group_norm)          \
     ROW(dropout_mask) ROW(alias) ROW(view) ROW(expand) ROW(permute) ROW(transpose) ROW(select)     \
-    ROW(slice) ROW(as_strided) ROW(to_device)                                                      \
+    ROW(slice) ROW(split) ROW(as_strided) ROW(to_device)                                                      \
     ROW(tan) ROW(asin) ROW(acos) ROW(atan) ROW(sinh) ROW(cosh) ROW(asinh) ROW(acosh) ROW(atanh)    \
     ROW(exp2) ROW(expm1) ROW(log1p) ROW(log2) ROW(log10) ROW(erfc) ROW(erfinv) ROW(mish)           \
     ROW(softsign) ROW(hardswish) ROW(hardsigmoid) ROW(logsigmoid) ROW(elu) ROW(leaky_relu)         \

@@ -1,22 +1,45 @@
 /* Backward formulas of joining, indexing and views. */
+#include "../base/alloc.h"
 #include "formula_list.h"
+#include "split.h"
+
+/* What each input that wants a gradient has of g; how many there are. One of other dimensions is torch's empty 1-d
+ * tensor, and has nothing. */
+static int spans_of_inputs(ac_formula *c, int64_t ndim, int64_t dim, ac_span *spans) {
+    int64_t start = 0;
+    int n = 0;
+    for (int i = 0; i < c->node->n_in; i++) {
+        const ac_dims *shape = &ac_f_input(c, i)->shape;
+        if (shape->n != ndim) continue;
+        if (WANTS(i)) spans[n++] = (ac_span){start, shape->v[dim]};
+        start += shape->v[dim];
+    }
+    return n;
+}
+
+static void give_parts(ac_formula *c, int64_t ndim, ac_tensor *const *parts) {
+    for (int i = 0; i < c->node->n_in; i++) {
+        const ac_spec *input = ac_f_input(c, i);
+        if (WANTS(i)) ac_f_give(c, i, input->shape.n == ndim ? *parts++ : ac_f_zeros(c, input));
+    }
+}
 
 FORMULA(cat) {
     ATTR(one_dim);
-    int64_t dim = a->dim, start = 0;
+    int64_t dim = a->dim;
     T g = G;
     if (!g || ac_dim_wrap(&dim, g->ndim, "cat") < 0) return -1;
-    for (int i = 0; i < c->node->n_in; i++) {
-        const ac_dims *shape = &ac_f_input(c, i)->shape;
-        if (shape->n != g->ndim) { /* torch's empty 1-d tensor */
-            GIVE(i, ac_f_zeros(c, ac_f_input(c, i)));
-            continue;
-        }
-        ac_attrs_slice part = {dim, start, start + shape->v[dim], 1};
-        GIVE(i, ac_f_call(c, AC_OP_slice, &part, 1, g));
-        start += shape->v[dim];
-    }
-    DONE;
+    size_t bytes = (size_t)c->node->n_in * sizeof(ac_span);
+    ac_span *spans = ac_alloc(bytes);
+    if (!spans) return -1;
+    int n = spans_of_inputs(c, g->ndim, dim, spans);
+    ac_list parts;
+    int failed = ac_list_start(&parts, n);
+    if (!failed) failed = ac_split(g, dim, spans, n, false, parts.at);
+    if (!failed) give_parts(c, g->ndim, parts.at);
+    ac_list_release(&parts);
+    ac_free(spans, bytes);
+    return failed || c->failed ? -1 : 0;
 }
 
 FORMULA(flip) {

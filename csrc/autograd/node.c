@@ -100,6 +100,11 @@ void ac_meta_free(ac_meta *m) {
     ac_free(m, sizeof *m);
 }
 
+void ac_note_view(ac_tensor *view, ac_tensor *x) {
+    view->view_version = *ac_version(view);
+    if (ac_grad_enabled()) view->base = ac_tensor_retain(x->base ? x->base : x);
+}
+
 /* A view whose memory was written after its history was made takes its history from its base. */
 static bool is_outdated_view(const ac_tensor *t) { return t->base && t->view_version != *ac_version(t); }
 

@@ -109,6 +109,8 @@ bool ac_is_leaf(const ac_tensor *t);
 int ac_edge_of(ac_tensor *t, ac_edge *edge) AC_CHECKED;
 /* Makes `node` (retained) the history of t as its result `index`. */
 int ac_set_history(ac_tensor *t, ac_node *node, int index) AC_CHECKED;
+/* `view` is a view of x that was made just now. */
+void ac_note_view(ac_tensor *view, ac_tensor *x);
 /* Marks a leaf. */
 int ac_set_requires_grad(ac_tensor *t, bool on) AC_CHECKED;
 

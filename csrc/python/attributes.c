@@ -372,13 +372,6 @@ METHOD(view_dtype) {
     return ac_wrap(v);
 }
 
-METHOD(mark_one_of_many) {
-    SELF;
-    (void)unused;
-    t->is_one_of_many = true;
-    return Py_NewRef(self);
-}
-
 /* -- writes that the table has no row for ----------------------------------------------------------- */
 
 METHOD(fill_) {
@@ -453,7 +446,7 @@ PyMethodDef ac_tensor_methods[] = {
      "detach_($self, /)\n--\n\n"
      "Forgets the history of this tensor."},
     {"_view_dtype", m_view_dtype, METH_O, "The same bytes read as another dtype."},
-    {"_mark_one_of_many", m_mark_one_of_many, METH_NOARGS, "Marks a result of unbind or split."},
+    {"_cut_into", ac_tensor_cut_into, METH_VARARGS, "Views along a dimension: of these sizes, or of each slice."},
     {"fill_", m_fill_, METH_O,
      "fill_($self, value, /)\n--\n\n"
      "Sets every element to a number."},

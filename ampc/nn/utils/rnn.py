@@ -190,7 +190,7 @@ def pad_sequence(sequences: Union[Tensor, Sequence[Tensor]], batch_first: bool =
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> List[Tensor]:
     """Undoes `pad_sequence` (padded on the right): a list of sequences of these lengths."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [rows[i][:n] for i, n in enumerate(lengths.tolist())]
+    return [row[:n] for row, n in zip(rows.unbind(), lengths.tolist())]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:

@@ -1,0 +1,16 @@
+/* A tensor cut along a dimension into views that have one history together: backward joins all their gradients at once,
+ * where a view with a history of its own would make zeros of the whole tensor's size. */
+#ifndef AC_AUTOGRAD_SPLIT_H
+#define AC_AUTOGRAD_SPLIT_H
+
+#include "node.h"
+
+typedef struct {
+    int64_t start, size;
+} ac_span;
+
+/* out[i] (new): what x has at spans[i] along `dim`; without that dimension when `drop`, for sizes of 1. Spans follow
+ * one another without overlapping; there may be gaps between them. */
+int ac_split(ac_tensor *x, int64_t dim, const ac_span *spans, int n, bool drop, ac_tensor **out) AC_CHECKED;
+
+#endif
