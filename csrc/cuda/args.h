@@ -140,6 +140,23 @@ typedef struct {
     int32_t op;
 } ac_gpu_nll;
 
+/* -- joining -- */
+
+/* Parts that lie side by side in the lines of the result. Each is contiguous: `width` elements for every line, which go
+ * there from `start` on. Blocks take pieces of them. */
+enum { AC_GPU_PARTS = 96, AC_GPU_PART_PIECE = 4096 };
+typedef struct {
+    const void *data;
+    int64_t start, width, first_piece;
+    int32_t dtype;
+} ac_gpu_part;
+typedef struct {
+    ac_gpu_ref out;
+    int64_t lines, line, pieces; /* of so many elements */
+    int32_t n;
+    ac_gpu_part part[AC_GPU_PARTS];
+} ac_gpu_parts;
+
 /* -- picking by index -- */
 
 typedef struct {
@@ -350,6 +367,7 @@ AC_FITS(ac_gpu_rows);
 AC_FITS(ac_gpu_running);
 AC_FITS(ac_gpu_channels);
 AC_FITS(ac_gpu_nll);
+AC_FITS(ac_gpu_parts);
 AC_FITS(ac_gpu_pick);
 AC_FITS(ac_gpu_add);
 AC_FITS(ac_gpu_sort);

@@ -11,20 +11,45 @@
 
 /* -- joining ---------------------------------------------------------------------------------------- */
 
+/* Joins the parts that have been listed. */
+static int join_listed(const ac_run *r, ac_gpu_parts *p) {
+    static ac_gpu_kernel kernels[AC_N_LANES] = {{.image = AC_IMAGE_INDEX, .name = "ac_join_f32"},
+                                                {.image = AC_IMAGE_INDEX, .name = "ac_join_f64"},
+                                                {.image = AC_IMAGE_INDEX, .name = "ac_join_i64"}};
+    if (p->n == 0) return 0;
+    AC_TRY(ac_gpu_launch(ac_run_device(r), &kernels[ac_gpu_lane(r->out[0]->dtype)], p->pieces, 0, p));
+    p->n = 0, p->pieces = 0;
+    return 0;
+}
+
+/* t goes into the lines of the result, from element `start` of each on. Small tensors are listed, and one launch joins
+ * many of them; a large one is worth a launch of its own. */
+static int join(const ac_run *r, ac_gpu_parts *p, const ac_tensor *t, ac_tensor *place, int64_t start) {
+    enum { SMALL = 16 * AC_GPU_PART_PIECE };
+    if (t->numel > SMALL || !ac_is_contiguous(t)) return ac_gpu_copy(place, t);
+    p->part[p->n++] = (ac_gpu_part){ac_data(t), start, t->numel / p->lines, p->pieces, (int32_t)t->dtype};
+    p->pieces += (t->numel + AC_GPU_PART_PIECE - 1) / AC_GPU_PART_PIECE;
+    return p->n == AC_GPU_PARTS ? join_listed(r, p) : 0;
+}
+
 int ac_cuda_cat(const ac_run *r) {
     ATTRS(one_dim);
-    ac_tensor part = *r->out[0];
-    int64_t dim = a->dim;
-    AC_TRY(ac_dim_wrap(&dim, part.ndim, "cat"));
+    ac_tensor *out = r->out[0], place = *out;
+    int64_t dim = a->dim, start = 0;
+    ac_gpu_parts p = {.out = ac_gpu_ref_of(out), .lines = 1};
+    AC_TRY(ac_dim_wrap(&dim, out->ndim, "cat"));
+    if (out->numel == 0) return 0;
+    for (int64_t d = 0; d < dim; d++) p.lines *= out->shape[d];
+    p.line = out->numel / p.lines;
     for (int k = 0; k < r->n_in; k++) {
         const ac_tensor *t = r->in[k];
-        if (t->ndim != part.ndim || t->numel == 0) continue;
-        part.shape[dim] = t->shape[dim];
-        part.numel = t->numel;
-        AC_TRY(ac_gpu_copy(&part, t));
-        part.offset += t->shape[dim] * part.strides[dim];
+        if (t->ndim != out->ndim || t->numel == 0) continue;
+        place.shape[dim] = t->shape[dim], place.numel = t->numel;
+        place.offset = out->offset + start;
+        AC_TRY(join(r, &p, t, &place, start));
+        start += t->numel / p.lines;
     }
-    return 0;
+    return join_listed(r, &p);
 }
 
 /* -- picking ---------------------------------------------------------------------------------------- */

@@ -1,8 +1,36 @@
-/* Indexing, sorting, nll loss, integer products. Additions that meet at one place are made in the order of
+/* Joining, indexing, sorting, nll loss, integer products. Additions that meet at one place are made in the order of
  * the items: their keys are sorted (stably) and the first of each run adds the whole run. */
 #include "device.cuh"
 
 #define EACH_OF_N(i, n) for (int64_t i = thread_index(); i < (n); i += thread_count())
+
+/* -- joining ---------------------------------------------------------------------------------------- */
+
+DEV const ac_gpu_part &part_of(const ac_gpu_parts &a, int64_t piece) {
+    int lo = 0, hi = a.n;
+    while (hi - lo > 1) {
+        int mid = (lo + hi) / 2;
+        if (a.part[mid].first_piece <= piece) lo = mid;
+        else hi = mid;
+    }
+    return a.part[lo];
+}
+
+template <class R> DEV void join_parts(const ac_gpu_parts &a) {
+    for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
+        const ac_gpu_part &p = part_of(a, piece);
+        int64_t begin = (piece - p.first_piece) * AC_GPU_PART_PIECE, end = begin + AC_GPU_PART_PIECE;
+        int64_t numel = a.lines * p.width;
+        if (end > numel) end = numel;
+        for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) {
+            int64_t line = quotient(i, p.width), at = i - line * p.width;
+            store<R>(a.out, line * a.line + p.start + at, load<R>(p.data, p.dtype, i));
+        }
+    }
+}
+AC_KERNEL(ac_join_f32, ac_gpu_parts) { join_parts<float>(a); }
+AC_KERNEL(ac_join_f64, ac_gpu_parts) { join_parts<double>(a); }
+AC_KERNEL(ac_join_i64, ac_gpu_parts) { join_parts<int64_t>(a); }
 
 /* -- picking ---------------------------------------------------------------------------------------- */
 

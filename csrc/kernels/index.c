@@ -36,7 +36,7 @@ int ac_cpu_cat(const ac_run *r) {
     ac_tensor part = *r->out[0];
     int64_t dim = a->dim;
     AC_TRY(ac_dim_wrap(&dim, part.ndim, "cat"));
-    for (int k = 0; k < r->n_in; k++) {
+    for (int k = 0; k < r->n_in && !ac_stop_at(k); k++) {
         const ac_tensor *t = r->in[k];
         if (t->ndim != part.ndim || t->numel == 0) continue;
         part.shape[dim] = t->shape[dim];
