@@ -125,6 +125,18 @@ def test_collating(torch):
 # -- the loader -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("size", "workers"), [(249, 0), (256, 0), (256, 2), (5000, 0)])
+def test_large_batches(size, workers):
+    """Samples are joined however many there are, of Tensors, arrays and numbers."""
+    n = 2 * size
+    x, y = np.arange(3.0 * n).reshape(n, 3), np.arange(n)
+    table = D.TensorDataset(ampc.tensor(x), ampc.tensor(y))
+    for samples in (table, [(row, i, {"deep": [table[i][1]]}) for i, row in enumerate(x)]):
+        first, last = D.DataLoader(samples, batch_size=size, num_workers=workers)
+        assert np.array_equal(last[0].numpy(), x[size:]) and first[1].tolist() == y[:size].tolist()
+    assert last[2]["deep"][0].tolist() == y[size:].tolist()
+
+
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_batches(workers):
     loader = D.DataLoader(Squares(), batch_size=6, num_workers=workers)

@@ -125,10 +125,10 @@ def broadcast_shapes(*shapes: Any) -> Any:
     shapes = tuple((s,) if isinstance(s, int) else tuple(s) for s in shapes)
     n = builtins.max((len(s) for s in shapes), default=0)
     out = [1] * n
-    for shape in shapes:
+    for i, shape in enumerate(shapes):
         for d, size in enumerate(shape, n - len(shape)):
             if size != 1 and out[d] not in (1, size):
-                raise RuntimeError(f"broadcast_shapes: {list(map(list, shapes))} do not fit: sizes {out[d]} and {size}")
+                raise RuntimeError(f"broadcast_shapes: {list(shape)}, at position {i}, does not fit those before it: sizes {out[d]} and {size}")
             out[d] = out[d] if size == 1 else size
     from .._device import Size
     return Size(out)
@@ -186,17 +186,23 @@ def atleast_3d(*tensors: Any) -> Any:
     return _each(one, tensors)
 
 
+def _some(tensors: Sequence[Tensor], what: str) -> Sequence[Tensor]:
+    if len(tensors) == 0:
+        raise RuntimeError(f"{what}: needs at least one tensor, got an empty list")
+    return tensors
+
+
 @takes_out
 def hstack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
     """Joined along dimension 1, vectors along 0."""
-    every = [atleast_1d(t) for t in tensors]
+    every = [atleast_1d(t) for t in _some(tensors, "hstack")]
     return _f["cat"](every, 0 if every[0].ndim == 1 else 1)
 
 
 @takes_out
 def vstack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
     """Joined along dimension 0, vectors as rows."""
-    return _f["cat"]([atleast_2d(t) for t in tensors], 0)
+    return _f["cat"]([atleast_2d(t) for t in _some(tensors, "vstack")], 0)
 
 
 row_stack = vstack
@@ -205,17 +211,19 @@ row_stack = vstack
 @takes_out
 def dstack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
     """Joined along dimension 2."""
-    return _f["cat"]([atleast_3d(t) for t in tensors], 2)
+    return _f["cat"]([atleast_3d(t) for t in _some(tensors, "dstack")], 2)
 
 
 @takes_out
 def column_stack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
     """hstack, vectors as columns."""
-    return hstack([t.reshape(t.numel(), 1) if t.ndim <= 1 else t for t in tensors])
+    return hstack([t.reshape(t.numel(), 1) if t.ndim <= 1 else t for t in _some(tensors, "column_stack")])
 
 
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal, zeros elsewhere."""
+    if not tensors:
+        return make.zeros(1, 0)
     every = [atleast_2d(t) for t in tensors]
     dtype = every[0].dtype
     for t in every[1:]:
@@ -244,6 +252,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple
         cuts = [int(i) for i in indices_or_sections]
     ends = [builtins.min(builtins.max(c + n if c < 0 else c, 0), n) for c in cuts] + [n]
     starts = [0, *ends[:-1]]
+    if starts == sorted(starts):
+        return input._cut_into([b - a for a, b in zip(starts, ends)], dim, False)
     return tuple(input.narrow(dim, builtins.min(a, n), builtins.max(b - a, 0)) for a, b in zip(starts, ends))
 
 
@@ -272,9 +282,27 @@ def _even_split(what: str, x: Tensor, parts: Any, dim: int, least: int) -> Tuple
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """Every choice of one element from each vector, a row each."""
+    for t in _some(tensors, "cartesian_prod"):
+        if t.ndim != 1:
+            raise RuntimeError(f"cartesian_prod: expected each tensor to be a vector, got {t.ndim} dimensions")
     if len(tensors) == 1:
         return tensors[0]
-    return _f["stack"]([g.reshape(-1) for g in meshgrid(*tensors)], 1)
+    rows = 0 if any(len(t) == 0 for t in tensors) else _rows([len(t) for t in tensors])
+    columns, before = [], min(rows, 1)  # rows are before * len(t) * after: an element stands for `after` rows, the vector comes `before` times
+    for t in tensors:
+        after = rows // (before * len(t)) if rows else 0
+        columns.append(t.reshape(1, -1, 1).expand(before, len(t), after).reshape(-1))
+        before *= len(t)
+    return _f["stack"](columns, 1)
+
+
+def _rows(sizes: List[int]) -> int:
+    rows = 1
+    for n in sizes:
+        rows *= n
+        if rows >= 2**63:
+            raise RuntimeError("cartesian_prod: the result would have 2**63 rows or more")
+    return rows
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:

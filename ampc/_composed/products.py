@@ -165,10 +165,10 @@ def einsum(*args: Any) -> Tensor:
     labels, result = _parse(equation, tensors)
     low = _f["_autocast_low"]
     pairs = [_distinct(low(t) if t.is_floating_point() else t, names) for t, names in zip(tensors, labels)]
+    last = {c: i for i, (_, names) in enumerate(pairs) for c in names}  # where each label is met for the last time
     x, xl = pairs[0]
     for i, (y, yl) in enumerate(pairs[1:], 1):
-        later = {c for _, names in pairs[i + 1:] for c in names}
-        x, xl = _contract(x, xl, y, yl, later | set(result))
+        x, xl = _contract(x, xl, y, yl, {c for c in last if last[c] > i} | set(result))
     dtype = x.dtype
     x, xl = _sum_out(x, xl, set(result))
     return x.to(dtype).permute([xl.index(c) for c in result]) if x.ndim else x.to(dtype)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, List, NamedTuple, Optional, Tuple
 
+from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from ..autograd import enable_grad, no_grad
@@ -112,7 +113,7 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Tensor:
         parts = [make.zeros(p.numel(), dtype=p.dtype, device=p.device) if p.grad is None else p.grad.detach().reshape(-1) for p in self._params]
-        return parts[0].clone() if len(parts) == 1 else _cat(parts)
+        return _C._functions["cat"](parts)
 
     def _move(self, t: float, direction: Tensor) -> None:
         at = 0
@@ -216,12 +217,3 @@ class LBFGS(Optimizer):
 
         found, looked = _strong_wolfe(look, start, t, d.abs().max().item(), self.param_groups[0]["tolerance_change"])
         return found.t, found.loss, found.grad, looked
-
-
-def _cat(parts: List[Tensor]) -> Tensor:
-    whole = make.zeros(sum(p.numel() for p in parts), dtype=parts[0].dtype, device=parts[0].device)
-    at = 0
-    for p in parts:
-        whole[at:at + p.numel()] = p
-        at += p.numel()
-    return whole

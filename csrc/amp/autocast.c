@@ -56,7 +56,7 @@ static int cast_on_tape(ac_autocast_plan *plan, int i, ac_tensor *t, ac_dtype dt
     ac_attrs_dtype a = {dtype};
     ac_tensor *out = NULL;
     AC_TRY(ac_call(AC_OP_cast, &t, 1, &a, &out));
-    plan->in[i] = out;
+    plan->in.at[i] = out;
     return 0;
 }
 
@@ -105,7 +105,7 @@ static int apply_low(const ac_op_info *info, ac_tensor *const *in, int n, ac_dty
         if (!is_float(in[i]) || !is_worth_casting(in[i], dtype)) continue;
         ac_tensor *copy = cast_off_tape(in[i], dtype);
         if (!copy) return -1;
-        plan->in[i] = copy;
+        plan->in.at[i] = copy;
     }
     return 0;
 }
@@ -131,7 +131,8 @@ int ac_autocast_apply(ac_op op, ac_tensor *const *in, int n, const void *attrs, 
     const ac_op_info *info = &ac_ops[op];
     ac_dtype dtype;
     plan->low = false;
-    for (int i = 0; i < n; i++) plan->in[i] = in[i];
+    AC_TRY(ac_list_start(&plan->in, n));
+    for (int i = 0; i < n; i++) plan->in.at[i] = in[i];
     if (!ac_autocast_casts(in, n, &dtype)) return 0;
     int failed = 0;
     switch (ac_cast_of(op)) {
@@ -149,5 +150,6 @@ int ac_autocast_apply(ac_op op, ac_tensor *const *in, int n, const void *attrs, 
 
 void ac_autocast_release(ac_autocast_plan *plan, ac_tensor *const *in, int n) {
     for (int i = 0; i < n; i++)
-        if (plan->in[i] != in[i]) ac_tensor_clear(&plan->in[i]);
+        if (plan->in.at[i] != in[i]) ac_tensor_clear(&plan->in.at[i]);
+    ac_list_free(&plan->in);
 }

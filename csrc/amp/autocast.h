@@ -3,6 +3,7 @@
 #define AC_AMP_AUTOCAST_H
 
 #include "../ops/op.h"
+#include "../tensor/list.h"
 
 /* The names a region can be opened for. Without a usable GPU, cuda's regions act on the CPU. */
 typedef enum { AC_AMP_CPU, AC_AMP_CUDA, AC_AMP_N } ac_amp_device;
@@ -41,7 +42,7 @@ void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache
 typedef struct {
     bool low; /* a product that rounds its operands to `compute`, recorded as if on the original inputs */
     ac_dtype compute;
-    ac_tensor *in[AC_MAX_IN]; /* the inputs to run on; those that differ are owned */
+    ac_list in; /* the inputs to run on; those that differ are owned */
 } ac_autocast_plan;
 
 /* Prepares the inputs of a call as its row's category says. F32 and PROMOTE casts are operators on

@@ -107,17 +107,15 @@ static int compute(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
     AC_TRY(ac_device_for(op, in, n_in, attrs, &device));
     if (device == AC_CPU || ac_ops[op].kind == AC_KIND_POINTWISE || ac_ops[op].device_at >= 0)
         return compute_there(op, in, n_in, attrs, out, low, device);
-    ac_tensor *there[AC_MAX_IN]; /* numbers among the inputs, brought over */
+    ac_list there; /* numbers among the inputs, brought over */
     ac_attrs_to_device to = {device, 0};
-    int failed = 0;
-    for (int i = 0; i < n_in; i++) {
-        there[i] = in[i];
-        if (failed || !in[i] || ac_device_of(in[i]) == device) continue;
-        failed = compute_there(AC_OP_to_device, &in[i], 1, &to, &there[i], AC_NO_DTYPE, device);
+    int failed = ac_list_start(&there, n_in);
+    for (int i = 0; i < n_in && !failed; i++) {
+        if (!in[i] || ac_device_of(in[i]) == device) there.at[i] = in[i] ? ac_tensor_retain(in[i]) : NULL;
+        else failed = compute_there(AC_OP_to_device, &in[i], 1, &to, &there.at[i], AC_NO_DTYPE, device);
     }
-    if (!failed) failed = compute_there(op, there, n_in, attrs, out, low, device);
-    for (int i = 0; i < n_in; i++)
-        if (there[i] != in[i]) ac_tensor_clear(&there[i]);
+    if (!failed) failed = compute_there(op, there.at, n_in, attrs, out, low, device);
+    ac_list_release(&there);
     return failed;
 }
 
@@ -219,8 +217,7 @@ static int watch_target(ac_op op, ac_tensor *const *in, int n_in, ac_tensor *tar
 static int run_view(ac_op op, ac_tensor *const *in, const void *attrs, ac_tensor **out) {
     ac_tensor *x = in[0], *v = ac_views[op](x, attrs);
     if (!v) return -1;
-    v->view_version = *ac_version(v);
-    if (ac_grad_enabled()) v->base = ac_tensor_retain(x->base ? x->base : x);
+    ac_note_view(v, x);
     out[0] = v;
     if (!wants_record(op, in, 1)) return 0;
     if (op == AC_OP_as_strided && !ac_is_contiguous(x)) {
@@ -263,7 +260,7 @@ static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *at
     /* a LOW row is on the tape with its own inputs; casts of the other categories are on it themselves */
     bool active = ac_autocast.active, whole = ac_ops[op].kind == AC_KIND_COMPOSITE && ac_cast_of(op) != AC_CAST_LOW;
     if (whole) ac_autocast.active = false; /* the category holds for all that it is made of */
-    int failed = run(op, plan.low ? in : plan.in, plan.in, n_in, attrs, out, &plan);
+    int failed = run(op, plan.low ? in : plan.in.at, plan.in.at, n_in, attrs, out, &plan);
     ac_autocast.active = active;
     ac_autocast_release(&plan, in, n_in);
     return failed;
@@ -363,39 +360,33 @@ static int compute_into(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in
 }
 
 /* What backward needs of the target's old value is copied before it is overwritten. */
-static int keep_old_values(ac_op op, ac_tensor *const *in, int n_in, const ac_tensor *target, ac_tensor **kept) {
-    for (int i = 0; i < n_in; i++) {
-        kept[i] = in[i];
+static int keep_old_values(ac_op op, ac_tensor *const *in, const ac_tensor *target, ac_list *kept) {
+    for (int i = 0; i < kept->n; i++) {
         bool saved = i < 16 && (ac_ops[op].save >> i & 1);
-        if (!saved || !in[i] || in[i]->storage != target->storage) continue;
-        ac_tensor *copy = NULL;
-        if (compute(AC_OP_clone, &in[i], 1, NULL, &copy, AC_NO_DTYPE) < 0) return -1;
-        kept[i] = copy;
+        if (saved && in[i] && in[i]->storage == target->storage)
+            AC_TRY(compute(AC_OP_clone, &in[i], 1, NULL, &kept->at[i], AC_NO_DTYPE));
+        else if (in[i]) kept->at[i] = ac_tensor_retain(in[i]);
     }
     return 0;
-}
-
-static void drop_kept(ac_tensor *const *in, int n_in, ac_tensor **kept) {
-    for (int i = 0; i < n_in; i++)
-        if (kept[i] && kept[i] != in[i]) ac_tensor_release(kept[i]);
 }
 
 /* Edges are taken before the write, which outdates views; saved results after it. */
 static int into_recorded(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
                          ac_tensor *target) {
-    ac_tensor *kept[AC_MAX_IN] = {NULL};
+    ac_list kept;
+    AC_TRY(ac_list_start(&kept, n_in));
     ac_node *node = make_node(op, in, n_in, attrs, 1);
-    int failed = node ? keep_old_values(op, in, n_in, target, kept) : -1;
+    int failed = node ? keep_old_values(op, in, target, &kept) : -1;
     if (!failed) {
         failed = compute_into(rule, op, in, n_in, attrs, target);
         ac_wrote(target); /* perhaps in part, when it was interrupted */
     }
     if (!failed) {
-        failed = finish_node(node, in, kept, &target);
+        failed = finish_node(node, in, kept.at, &target);
         if (!failed) failed = rebase(target, node);
     }
     if (node) ac_node_release(node);
-    drop_kept(in, n_in, kept);
+    ac_list_release(&kept);
     return failed;
 }
 

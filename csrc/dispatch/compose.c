@@ -1,8 +1,6 @@
 /* The language of compositions, and the table of them. */
 #include "compose.h"
 
-#include "../base/alloc.h"
-
 #include <stdarg.h>
 #include <string.h>
 
@@ -12,34 +10,23 @@ T ac_c_refuse(ac_scratch *s, int failed) {
     return NULL;
 }
 
-static int grow(ac_scratch *s) {
-    int room = s->room ? 2 * s->room : 64;
-    T *more = ac_alloc((size_t)room * sizeof *more);
-    if (!more) return -1;
-    memcpy(more, s->owned, (size_t)s->n * sizeof *more);
-    if (s->room) ac_free(s->owned, (size_t)s->room * sizeof *more);
-    s->owned = more, s->room = room;
-    return 0;
-}
-
 T ac_c_keep(ac_scratch *s, T t) {
     if (!t) return ac_c_refuse(s, -1);
-    bool full = s->n == (s->room ? s->room : (int)(sizeof s->few / sizeof *s->few));
-    if (full && grow(s) < 0) {
-        ac_tensor_release(t);
-        return ac_c_refuse(s, -1);
-    }
-    return s->owned[s->n++] = t;
+    if (ac_list_push(&s->owned, t) == 0) return t;
+    ac_tensor_release(t);
+    return ac_c_refuse(s, -1);
 }
 
 int ac_c_call_many(ac_scratch *s, ac_op op, const void *attrs, T const *in, int n, T *out) {
-    T given[AC_MAX_IN], made[AC_MAX_OUT] = {NULL};
-    given[0] = NULL;
+    ac_list given;
+    T made[AC_MAX_OUT] = {NULL};
+    if (ac_list_start(&given, n) < 0) return s->failed = true, -1;
     for (int i = 0; i < n; i++) {
         if (!in[i]) s->failed = true;
-        given[i] = in[i] == ABSENT ? NULL : in[i];
+        given.at[i] = in[i] == ABSENT ? NULL : in[i];
     }
-    if (!s->failed && ac_call(op, given, n, attrs, made) < 0) s->failed = true;
+    if (!s->failed && ac_call(op, given.at, n, attrs, made) < 0) s->failed = true;
+    ac_list_free(&given);
     for (int i = 0; i < ac_ops[op].n_out && !s->failed; i++) out[i] = ac_c_keep(s, made[i]), made[i] = NULL;
     for (int i = 0; i < AC_MAX_OUT; i++) ac_tensor_clear(&made[i]);
     return s->failed ? -1 : 0;
@@ -55,15 +42,16 @@ T ac_c_call(ac_scratch *s, ac_op op, const void *attrs, int n, ...) {
 }
 
 int ac_compose_run(ac_composition f, T const *in, int n_in, const void *attrs, T *out) {
-    ac_scratch s = {.n = 0};
-    s.owned = s.few;
+    ac_scratch s;
+    s.failed = false;
+    memset(s.also, 0, sizeof s.also);
+    ac_list_init(&s.owned);
     T result = f(&s, in, n_in, attrs);
     if (!result) s.failed = true;
     if (!s.failed) out[0] = ac_tensor_retain(result);
     for (int i = 1; i < AC_MAX_OUT && !s.failed; i++)
         if (s.also[i]) out[i] = ac_tensor_retain(s.also[i]);
-    for (int i = 0; i < s.n; i++) ac_tensor_release(s.owned[i]);
-    if (s.room) ac_free(s.owned, (size_t)s.room * sizeof *s.owned);
+    ac_list_release(&s.owned);
     return s.failed ? -1 : 0;
 }
 

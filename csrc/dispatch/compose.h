@@ -17,8 +17,7 @@
 typedef ac_tensor *T;
 
 typedef struct {
-    T few[32], *owned;
-    int n, room;
+    ac_list owned;
     bool failed;
     T also[AC_MAX_OUT]; /* results after the first, borrowed */
 } ac_scratch;

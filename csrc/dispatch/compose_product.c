@@ -207,32 +207,79 @@ static T chain_part(ac_scratch *s, const chain *c, T const *m, int i, int j) { /
     return MM(chain_part(s, c, m, i, c->cut[i][j]), chain_part(s, c, m, c->cut[i][j] + 1, j));
 }
 
-COMPOSE(multi_dot) {
+static T cheapest(ac_scratch *s, T const *m, int n) {
     chain c;
-    T m[MAX_CHAIN];
-    if (n_in < 2 || n_in > MAX_CHAIN)
-        REFUSE(AC_RUNTIME, "linalg.multi_dot: takes 2 to %d tensors, got %d", MAX_CHAIN, n_in);
-    bool first = in[0]->ndim == 1, last = in[n_in - 1]->ndim == 1;
-    for (int i = 0; i < n_in; i++) {
-        m[i] = i == 0 && first         ? ac_c_unsqueeze(s, in[i], 0)
-               : i == n_in - 1 && last ? ac_c_unsqueeze(s, in[i], 1)
-                                       : in[i];
-        if (!m[i]) return NULL;
+    for (int i = 0; i < n; i++) c.size[i] = m[i]->shape[0], c.size[i + 1] = m[i]->shape[1];
+    plan_chain(&c, n);
+    return chain_part(s, &c, m, 0, n - 1);
+}
+
+/* -- longer chains: one pass, at most a sixth above the cheapest (Chin 1978, Hu and Shing 1981) -----------------------
+ */
+
+/* Whether the size between two matrices is so large that they go together at once; the other way would be to multiply
+ * both sides by what has the `least` of all sizes. */
+static bool goes_first(const ac_tensor *x, const ac_tensor *y, double least) {
+    double outer = (double)x->shape[0], inner = (double)y->shape[0], other = (double)y->shape[1];
+    return inner * least * (outer + other) > outer * other * (inner + least);
+}
+
+/* What is left when those are multiplied stays in front: m[0] to m[the result]. */
+static int multiply_first(ac_scratch *s, T *m, int n, double least) {
+    int top = 0;
+    for (int i = 1; i < n; i++) {
+        m[++top] = m[i];
+        for (; top > 0 && goes_first(m[top - 1], m[top], least); top--) {
+            m[top - 1] = MM(m[top - 1], m[top]);
+            if (!m[top - 1]) return -1;
+        }
+    }
+    return top;
+}
+
+static T nearly_cheapest(ac_scratch *s, T *m, int n) {
+    int64_t least = m[n - 1]->shape[1];
+    for (int i = 0; i < n; i++) least = m[i]->shape[0] < least ? m[i]->shape[0] : least;
+    int last = multiply_first(s, m, n, (double)least), middle = 0;
+    if (last < 0) return NULL;
+    while (middle <= last && m[middle]->shape[0] != least) middle++; /* the least size is in front of this one */
+    T left = NULL, right = NULL;
+    for (int i = middle - 1; i >= 0; i--) left = left ? MM(m[i], left) : m[i];
+    for (int i = middle; i <= last; i++) right = right ? MM(right, m[i]) : m[i];
+    return !left ? right : !right ? left : MM(left, right);
+}
+
+/* The chain as matrices. */
+static int matrices_of(ac_scratch *s, T const *in, int n, T *m) {
+    for (int i = 0; i < n; i++) {
+        bool row = i == 0 && in[i]->ndim == 1, column = i == n - 1 && in[i]->ndim == 1;
+        m[i] = row ? ac_c_unsqueeze(s, in[i], 0) : column ? ac_c_unsqueeze(s, in[i], 1) : in[i];
+        if (!m[i]) return -1;
         if (m[i]->ndim != 2)
-            REFUSE(
+            return ac_fail(
                 AC_RUNTIME,
                 "linalg.multi_dot: tensor %d must be a matrix (the first and last may be vectors), got %d dimensions",
                 i, in[i]->ndim);
         if (i && m[i]->shape[0] != m[i - 1]->shape[1])
-            REFUSE(AC_RUNTIME,
-                   "linalg.multi_dot: tensors %d and %d cannot be multiplied: inner sizes %" PRId64 " and %" PRId64,
-                   i - 1, i, m[i - 1]->shape[1], m[i]->shape[0]);
-        c.size[i] = m[i]->shape[0], c.size[i + 1] = m[i]->shape[1];
+            return ac_fail(AC_RUNTIME,
+                           "linalg.multi_dot: tensors %d and %d cannot be multiplied: inner sizes %" PRId64
+                           " and %" PRId64,
+                           i - 1, i, m[i - 1]->shape[1], m[i]->shape[0]);
     }
-    plan_chain(&c, n_in);
-    T product = chain_part(s, &c, m, 0, n_in - 1);
-    if (last) product = ac_c_squeeze(s, product, 1);
-    return first ? ac_c_squeeze(s, product, 0) : product;
+    return 0;
+}
+
+COMPOSE(multi_dot) {
+    ac_list m;
+    if (n_in < 2) REFUSE(AC_RUNTIME, "linalg.multi_dot: takes at least 2 tensors, got %d", n_in);
+    NEED(ac_list_start(&m, n_in));
+    bool failed = matrices_of(s, in, n_in, m.at) < 0;
+    T product = failed              ? ac_c_refuse(s, -1)
+                : n_in <= MAX_CHAIN ? cheapest(s, m.at, n_in)
+                                    : nearly_cheapest(s, m.at, n_in);
+    ac_list_free(&m);
+    if (in[n_in - 1]->ndim == 1) product = ac_c_squeeze(s, product, 1);
+    return in[0]->ndim == 1 ? ac_c_squeeze(s, product, 0) : product;
 }
 
 /* -- sums over chosen dimensions ------------------------------------------------------------------------ */

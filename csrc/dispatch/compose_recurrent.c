@@ -1,11 +1,9 @@
 /* Recurrent networks: cells, one step at a time, and layers over whole sequences. */
 #include "compose.h"
 
-#include "../autograd/node.h"
+#include "../autograd/split.h"
 #include "../base/alloc.h"
 #include "../ops/infer.h"
-
-#include <string.h>
 
 #define LINEAR(x, w, b) ac_c_call(s, AC_OP_linear, NULL, 3, x, w, b ? b : ABSENT)
 
@@ -68,24 +66,6 @@ COMPOSE(rnn_relu_cell) { return other_cell(s, "rnn_cell", AC_CELL_relu, in, in[1
 
 /* -- whole sequences ------------------------------------------------------------------------------------- */
 
-enum { JOINED = AC_MAX_LIST / 2 };
-
-/* The parts of a list, one behind the other along dimension 0. */
-static T joined(ac_scratch *s, T *list, int64_t n) {
-    ac_attrs_one_dim along = {0};
-    T out[AC_MAX_OUT];
-    while (n > 1) {
-        int64_t made = 0;
-        for (int64_t at = 0; at < n; at += JOINED) {
-            int count = (int)(n - at < JOINED ? n - at : JOINED);
-            if (ac_c_call_many(s, AC_OP_cat, &along, list + at, count, out) < 0) return NULL;
-            list[made++] = out[0];
-        }
-        n = made;
-    }
-    return list[0];
-}
-
 /* The first n rows of a state replaced. */
 static T with_head(ac_scratch *s, T head, T state, int64_t n) {
     if (!head || !state || n == state->shape[0]) return head;
@@ -94,22 +74,37 @@ static T with_head(ac_scratch *s, T head, T state, int64_t n) {
     return ac_c_call_many(s, AC_OP_cat, &along, both, 2, out) < 0 ? NULL : out[0];
 }
 
-static T step_by_step(ac_scratch *s, T const *in, T x, T state, const ac_attrs_rnn_layer *a, T *y, int64_t steps) {
-    T sizes = in[4], h = ac_c_select(s, state, 0, 0), c = NULL;
+/* What each step takes of x: its rows of a packed batch, else one place of the first dimension. */
+static int parts_of_steps(T x, T sizes, ac_list *parts) {
+    size_t bytes = (size_t)parts->n * sizeof(ac_span);
+    ac_span *spans = ac_alloc(bytes);
+    if (!spans) return -1;
+    int64_t start = 0;
+    for (int i = 0; i < parts->n; i++) {
+        int64_t size = sizes ? ((const int64_t *)ac_data(sizes))[i] : 1;
+        spans[i] = (ac_span){start, size};
+        start += size;
+    }
+    int failed = ac_split(x, 0, spans, parts->n, !sizes, parts->at);
+    ac_free(spans, bytes);
+    return failed;
+}
+
+/* Goes through the steps, whose parts of x become their results; the state at the end. */
+static T step_by_step(ac_scratch *s, T const *in, T state, const ac_attrs_rnn_layer *a, ac_list *steps) {
+    T h = ac_c_select(s, state, 0, 0), c = NULL;
     bool lstm = a->cell == AC_CELL_lstm;
     if (lstm) c = ac_c_select(s, state, 0, 1);
-    int64_t rows = x->shape[0];
-    for (int64_t k = 0, first = a->reverse ? rows : 0; k < steps && !s->failed; k++) {
-        int64_t step = a->reverse ? steps - 1 - k : k,
-                n = sizes ? ((const int64_t *)ac_data(sizes))[step] : h->shape[0];
-        if (a->reverse) first -= n;
-        T now = sizes ? ac_c_slice(s, x, 0, first, first + n) : ac_c_select(s, x, 0, step);
+    for (int k = 0; k < steps->n && !s->failed; k++) {
+        int step = a->reverse ? steps->n - 1 - k : k;
+        T now = ac_c_keep(s, steps->at[step]);
+        steps->at[step] = NULL;
+        int64_t n = now ? now->shape[0] : 0;
         T head = ac_c_slice(s, h, 0, 0, n), cell = lstm ? ac_c_slice(s, c, 0, 0, n) : NULL;
         if (advance(s, (ac_cell)a->cell, now, in[2], in[3], &head, &cell) < 0) return NULL;
-        y[step] = sizes ? head : ac_c_unsqueeze(s, head, 0);
+        steps->at[step] = ac_tensor_retain(head);
         h = with_head(s, head, h, n);
         if (lstm) c = with_head(s, cell, c, n);
-        if (!a->reverse) first += n;
     }
     T both[2] = {h, c}, out[AC_MAX_OUT];
     ac_attrs_one_dim front = {0};
@@ -136,15 +131,17 @@ COMPOSE(recurrence_parts) {
     if (s->failed) return NULL;
     NEED(check(given, n_in, a));
     T x = ac_c_low(s, in, n_in, in[0]), state = ac_c_low(s, in, n_in, in[1]);
-    int64_t steps = given[4] ? given[4]->numel : in[0]->shape[0];
-    size_t bytes = (size_t)(steps + 1) * sizeof(T);
+    int64_t n = given[4] ? given[4]->numel : in[0]->shape[0];
     if (!x || !state) return NULL;
-    T *y = ac_calloc(bytes);
-    if (!y) return ac_c_refuse(s, -1);
-    s->also[1] = step_by_step(s, given, x, state, a, y, steps);
-    T all = s->also[1] ? joined(s, y, steps) : NULL;
-    ac_free(y, bytes);
-    return all;
+    ac_list steps;
+    T out[AC_MAX_OUT];
+    ac_attrs_one_dim along = {0};
+    int failed = ac_list_start(&steps, (int)n);
+    if (!failed) failed = parts_of_steps(x, given[4], &steps);
+    s->also[1] = failed ? NULL : step_by_step(s, given, state, a, &steps);
+    if (s->also[1]) failed = ac_c_call_many(s, given[4] ? AC_OP_cat : AC_OP_stack, &along, steps.at, steps.n, out);
+    ac_list_release(&steps);
+    return s->also[1] && !failed ? out[0] : NULL;
 }
 
 /* x w_ih^T + b, whose sequences may lie one behind the other rather than step by step: nothing is copied for it. */

@@ -67,7 +67,8 @@ COMPOSE(narrow) {
 
 COMPOSE(stack) {
     ATTRS(one_dim);
-    T wide[AC_MAX_LIST], out[AC_MAX_OUT];
+    ac_list wide;
+    T out[AC_MAX_OUT] = {NULL};
     ac_attrs_one_dim at = *a;
     if (n_in == 0) REFUSE(AC_RUNTIME, "stack: needs at least one tensor, got an empty list");
     NEED(ac_dim_wrap(&at.dim, in[0]->ndim + 1, "stack"));
@@ -77,8 +78,12 @@ COMPOSE(stack) {
             REFUSE(AC_RUNTIME, "stack: all tensors must have one shape, got %s and %s (tensor %d)",
                    ac_shape_text(in[0], first), ac_shape_text(in[i], other), i);
         }
-    for (int i = 0; i < n_in; i++) wide[i] = ac_c_unsqueeze(s, in[i], at.dim);
-    return ac_c_call_many(s, AC_OP_cat, &at, wide, n_in, out) < 0 ? NULL : out[0];
+    NEED(ac_list_start(&wide, n_in));
+    int failed = 0;
+    for (int i = 0; i < n_in && !failed; i++) failed = ac_call(AC_OP_unsqueeze, &in[i], 1, &at, &wide.at[i]);
+    if (!failed) failed = ac_call(AC_OP_cat, wide.at, n_in, &at, out);
+    ac_list_release(&wide);
+    return failed ? ac_c_refuse(s, failed) : ac_c_keep(s, out[0]);
 }
 
 /* -- dropout ---------------------------------------------------------------------------------------- */

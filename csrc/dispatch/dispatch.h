@@ -4,6 +4,7 @@
 
 #include "../backend/backend.h"
 #include "../ops/op.h"
+#include "../tensor/list.h"
 
 /* How the core's lock (the GIL) is let go around large kernels; set once by csrc/python. */
 typedef struct {

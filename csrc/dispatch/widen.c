@@ -12,21 +12,15 @@ static int cast_to(ac_tensor *t, ac_dtype dtype, ac_tensor **out) {
     return ac_call(AC_OP_cast, &t, 1, &as, out);
 }
 
-static void clear_all(ac_tensor **tensors, int n) {
-    for (int i = 0; i < n; i++) ac_tensor_clear(&tensors[i]);
-}
-
-/* new: the inputs, 16-bit ones (or, of `all`, every one) in `dtype`; NULL stays NULL. */
-static int widened(ac_tensor *const *in, int n, ac_dtype dtype, bool all, ac_tensor **out) {
-    for (int i = 0; i < n; i++) out[i] = NULL;
+/* new: the inputs, 16-bit ones (or, of `all`, every one) in `dtype`; NULL stays NULL. The list is to be released, after
+ * a failure too. */
+static int widened(ac_tensor *const *in, int n, ac_dtype dtype, bool all, ac_list *out) {
+    AC_TRY(ac_list_start(out, n));
     for (int i = 0; i < n; i++) {
         if (!in[i]) continue;
         bool cast = in[i]->dtype != dtype && (all || ac_is_half(in[i]->dtype));
-        if (!cast) out[i] = ac_tensor_retain(in[i]);
-        else if (cast_to(in[i], dtype, &out[i]) < 0) {
-            clear_all(out, n);
-            return -1;
-        }
+        if (cast) AC_TRY(cast_to(in[i], dtype, &out->at[i]));
+        else out->at[i] = ac_tensor_retain(in[i]);
     }
     return 0;
 }
@@ -37,16 +31,17 @@ bool ac_wants_float32(ac_op op, ac_tensor *const *in, int n) {
 }
 
 int ac_run_in_float32(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
-    ac_tensor *wide[AC_MAX_IN], *made[AC_MAX_OUT] = {NULL};
+    ac_list wide;
+    ac_tensor *made[AC_MAX_OUT] = {NULL};
     ac_dtype dtype = ac_result_type(in, n_in);
-    AC_TRY(widened(in, n_in, AC_float32, false, wide));
-    int failed = ac_compositions[op](wide, n_in, attrs, made);
+    int failed = widened(in, n_in, AC_float32, false, &wide);
+    if (!failed) failed = ac_compositions[op](wide.at, n_in, attrs, made);
     for (int i = 0; i < ac_ops[op].n_out && !failed; i++) {
         if (made[i]->dtype == AC_float32) failed = cast_to(made[i], dtype, &out[i]);
         else out[i] = ac_tensor_retain(made[i]);
     }
-    clear_all(made, AC_MAX_OUT);
-    clear_all(wide, n_in);
+    for (int i = 0; i < AC_MAX_OUT; i++) ac_tensor_clear(&made[i]);
+    ac_list_release(&wide);
     return failed;
 }
 
@@ -57,9 +52,9 @@ bool ac_wants_widest(ac_op op, ac_tensor *const *in, int n) {
 }
 
 int ac_run_in_widest(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
-    ac_tensor *same[AC_MAX_IN];
-    AC_TRY(widened(in, n_in, ac_result_type(in, n_in), true, same));
-    int failed = ac_call(op, same, n_in, attrs, out);
-    clear_all(same, n_in);
+    ac_list same;
+    int failed = widened(in, n_in, ac_result_type(in, n_in), true, &same);
+    if (!failed) failed = ac_call(op, same.at, n_in, attrs, out);
+    ac_list_release(&same);
     return failed;
 }

@@ -13,7 +13,7 @@ static bool is_legacy_empty(const ac_tensor *t) { return t->ndim == 1 && t->shap
 int ac_infer_cat(ac_infer *i) {
     ATTRS(one_dim);
     const ac_tensor *first = NULL;
-    if (i->n_in == 0) return ac_fail(AC_RUNTIME, "cat: needs at least one tensor, got an empty list");
+    if (i->n_in == 0) return ac_fail(AC_VALUE, "cat: needs at least one tensor, got an empty list");
     for (int k = 0; k < i->n_in && !first; k++)
         if (!is_legacy_empty(i->in[k])) first = i->in[k];
     if (!first) first = i->in[0];

@@ -33,7 +33,7 @@ enum {
     AC_SAVE_S = 2 << 16,
     AC_SAVE_T = 4 << 16,
 };
-enum { AC_MAX_PARAMS = 12, AC_MAX_IN = 256, AC_MAX_OUT = 4, AC_MAX_LIST = AC_MAX_IN - 8 };
+enum { AC_MAX_PARAMS = 12, AC_MAX_OUT = 4 };
 
 typedef enum {
     AC_P_TENSOR,

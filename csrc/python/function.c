@@ -44,18 +44,18 @@ static bool records(ac_tensor *const *t, int n) {
 static PyObject *run(const PyOpFunction *f, ac_op op, ac_call_args *c) {
     ac_tensor *out[AC_MAX_OUT] = {NULL};
     if (f->in_place) {
-        AC_PY_TRY(ac_call_into(op, c->in, c->n_in, c->attrs.bytes, c->in[0]));
-        return ac_wrap_borrowed(c->in[0]);
+        AC_PY_TRY(ac_call_into(op, c->in.at, c->in.n, c->attrs.bytes, c->in.at[0]));
+        return ac_wrap_borrowed(c->in.at[0]);
     }
     if (c->n_targets == 0) {
-        AC_PY_TRY(ac_call(op, c->in, c->n_in, c->attrs.bytes, out));
+        AC_PY_TRY(ac_call(op, c->in.at, c->in.n, c->attrs.bytes, out));
         return ac_result_object(op, out);
     }
-    if (records(c->in, c->n_in) || records(c->targets, c->n_targets)) { /* not differentiable, as in torch */
+    if (records(c->in.at, c->in.n) || records(c->targets, c->n_targets)) { /* not differentiable, as in torch */
         PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded", ac_ops[op].python);
         return NULL;
     }
-    AC_PY_TRY(ac_call_out(op, c->in, c->n_in, c->attrs.bytes, c->targets, c->n_targets));
+    AC_PY_TRY(ac_call_out(op, c->in.at, c->in.n, c->attrs.bytes, c->targets, c->n_targets));
     if (c->n_targets == 1) return ac_wrap_borrowed(c->targets[0]);
     for (int i = 0; i < c->n_targets; i++) out[i] = ac_tensor_retain(c->targets[i]);
     return ac_result_object(op, out);

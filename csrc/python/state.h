@@ -11,6 +11,7 @@
 #include "../autograd/node.h"
 #include "../dispatch/dispatch.h"
 #include "../ops/op.h"
+#include "../tensor/list.h"
 
 /* The Python object of a tensor. It owns one C reference. */
 typedef struct {
@@ -58,10 +59,8 @@ int ac_tensor_type_init(PyObject *module);
 
 /* -- args.c -- */
 typedef struct {
-    ac_tensor *in[AC_MAX_IN];
-    int n_in;
-    ac_tensor *owned[AC_MAX_IN]; /* tensors made from numbers */
-    int n_owned;
+    ac_list in;                     /* borrowed */
+    ac_list owned;                  /* tensors made from numbers, and those that a Python list held */
     ac_tensor *targets[AC_MAX_OUT]; /* out=, borrowed */
     int n_targets;
     union {

@@ -49,20 +49,31 @@ static bool run_again(const ac_seen *s, ac_tensor *const *in, ac_tensor **out) {
     return done && same;
 }
 
+/* The Tensors of a tuple, NULL for None; the list is to be freed in any case. */
+static int inputs_from(PyObject *tuple, ac_list *in) {
+    if (ac_list_start(in, (int)PyTuple_GET_SIZE(tuple)) < 0) return (void)ac_raise(), -1;
+    for (int i = 0; i < in->n; i++) {
+        PyObject *o = PyTuple_GET_ITEM(tuple, i);
+        if (o != Py_None && !ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "_again: expected Tensors"), -1;
+        in->at[i] = o == Py_None ? NULL : ac_unwrap(o);
+    }
+    return 0;
+}
+
 /* _again(inputs) -> what the operator that the watcher is being shown makes of other inputs, a tuple; None where that
  * cannot be told */
 static PyObject *again(PyObject *module, PyObject *inputs) {
-    ac_tensor *in[AC_MAX_IN], *out[AC_MAX_OUT] = {NULL};
+    ac_list in;
+    ac_tensor *out[AC_MAX_OUT] = {NULL};
     (void)module;
     if (!seeing || seeing->onto) Py_RETURN_NONE;
     if (!PyTuple_Check(inputs) || PyTuple_GET_SIZE(inputs) != seeing->n_in)
         return PyErr_Format(PyExc_TypeError, "_again: expected a tuple of %d inputs", seeing->n_in);
-    for (int i = 0; i < seeing->n_in; i++) {
-        PyObject *o = PyTuple_GET_ITEM(inputs, i);
-        if (o != Py_None && !ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "_again: expected Tensors"), NULL;
-        in[i] = o == Py_None ? NULL : ac_unwrap(o);
-    }
-    if (!run_again(seeing, in, out)) Py_RETURN_NONE;
+    int failed = inputs_from(inputs, &in);
+    bool done = !failed && run_again(seeing, in.at, out);
+    ac_list_free(&in);
+    if (failed) return NULL;
+    if (!done) Py_RETURN_NONE;
     PyObject *made = tuple_of(out, seeing->n_out);
     for (int i = 0; i < seeing->n_out; i++) ac_tensor_clear(&out[i]);
     return made;

@@ -2,7 +2,7 @@
  * weight copies, the scaler, and every error path of a training step by failing each allocation. */
 #include "../../csrc/amp/autocast.h"
 #include "../../csrc/amp/scaler.h"
-#include "../../csrc/autograd/node.h"
+#include "../../csrc/autograd/split.h"
 #include "../../csrc/base/alloc.h"
 #include "../../csrc/base/machine.h"
 #include "../../csrc/base/half.h"
@@ -262,6 +262,58 @@ static void test_attention_of_odd_lengths(void) {
     ac_tensor_release(v);
 }
 
+/* -- lists ------------------------------------------------------------------------------------------- */
+
+/* The sum of squares of n small tensors, joined, cut apart again and joined once more; backward through all that. */
+static int join_and_cut(ac_list *x, ac_span *spans) {
+    ac_tensor *whole[AC_MAX_OUT] = {NULL}, *again[AC_MAX_OUT] = {NULL}, *sum[AC_MAX_OUT] = {NULL};
+    ac_attrs_one_dim along = {0};
+    ac_attrs_reduce all = {{.n = -1}, 0, AC_NO_DTYPE};
+    ac_list parts;
+    int n = x->n, result = ac_list_start(&parts, n);
+    for (int i = 0; i < n && !result; i++) {
+        x->at[i] = filled(2, 1, i, AC_float32);
+        result = x->at[i] ? ac_set_requires_grad(x->at[i], true) : -1;
+        spans[i] = (ac_span){2 * i, 2};
+    }
+    if (!result) result = ac_call(AC_OP_cat, x->at, n, &along, whole);
+    if (!result) result = ac_split(whole[0], 0, spans, n, false, parts.at);
+    if (!result) result = ac_call(AC_OP_stack, parts.at, n, &along, again);
+    if (!result) result = ac_call(AC_OP_sum, again, 1, &all, sum);
+    if (!result) result = ac_backward(&(ac_backward_args){.roots = sum, .n_roots = 1});
+    ac_tensor_clear(&whole[0]);
+    ac_tensor_clear(&again[0]);
+    ac_tensor_clear(&sum[0]);
+    ac_list_release(&parts);
+    return result;
+}
+
+static int lists_of(int n) {
+    ac_list x;
+    ac_span *spans = malloc((size_t)n * sizeof *spans);
+    int result = ac_list_start(&x, n);
+    if (!result) result = join_and_cut(&x, spans);
+    for (int i = 0; i < n && !result; i++) CHECK(at(x.at[i]->meta->grad, 0) == 1 && at(x.at[i]->meta->grad, 1) == 1);
+    ac_list_release(&x);
+    free(spans);
+    return result;
+}
+
+static void test_lists(void) {
+    int64_t blocks = ac_memory().blocks;
+    CHECK(lists_of(1) == 0 && lists_of(AC_FEW) == 0 && lists_of(AC_FEW + 1) == 0 && lists_of(50000) == 0);
+    CHECK(ac_memory().blocks == blocks);
+    ac_alloc_fail_at(0, 0);
+    CHECK(lists_of(AC_FEW + 1) == 0);
+    int64_t calls = ac_alloc_calls();
+    for (int64_t n = 1; n <= calls; n++) {
+        ac_alloc_fail_at(n, 0);
+        CHECK(lists_of(AC_FEW + 1) < 0 && ac_error_code() == AC_MEMORY);
+        ac_alloc_fail_at(0, 0);
+        CHECK(ac_memory().blocks == blocks);
+    }
+}
+
 /* -- mixed precision -------------------------------------------------------------------------------- */
 
 static double low_product(ac_tensor *x, ac_tensor *w) { /* x w in bfloat16, its first value */
@@ -336,6 +388,7 @@ int main(void) {
     test_training_step();
     test_long_chain();
     test_attention_of_odd_lengths();
+    test_lists();
     test_copies();
     test_scaler();
     ac_memory_trim();
