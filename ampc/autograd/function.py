@@ -50,10 +50,11 @@ class FunctionCtx:
     def _pack(self, outputs: tuple) -> None:
         """Outputs are kept without their history: it leads here, and would make a cycle."""
         saved = []
+        places = {id(o): i for i, o in reversed(list(enumerate(outputs)))}
         for t in getattr(self, "_to_save", ()):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(f"save_for_backward keeps Tensors or None, got {type(t).__name__}")
-            index = next((i for i, o in enumerate(outputs) if o is t), None) if t is not None else None
+            index = places.get(id(t)) if t is not None else None
             kept = t if index is None else t.detach()  # type: ignore[union-attr]
             leaf = t is None or (t.is_leaf and t.requires_grad)
             packed = None if leaf else _C._pack_saved(kept.detach())  # type: ignore[union-attr]
@@ -121,19 +122,15 @@ class Function(FunctionCtx):
     def _record(self, args: tuple, outputs: tuple, many: bool) -> Any:
         import weakref
 
+        given, dirty, skip = ({id(t) for t in tensors} for tensors in (args, self._dirty, self._non_differentiable))
+
         def own(o: Any) -> Any:  # an input handed through becomes a view, so that its own history stays
-            through = isinstance(o, Tensor) and any(o is a for a in args) and not any(o is d for d in self._dirty)
-            return o.view(o.shape) if through else o
+            return o.view(o.shape) if isinstance(o, Tensor) and id(o) in given and id(o) not in dirty else o
 
         with no_grad():
             fresh = tuple(own(o) for o in outputs)
-        self._to_save = tuple(
-            next((n for n, o in zip(fresh, outputs) if o is t and n is not o and not any(t is a for a in args)), t)
-            for t in getattr(self, "_to_save", ())
-        )
         self._pack(fresh)
-        skip = self._non_differentiable
-        tracked = tuple(None if any(o is s for s in skip) else f for o, f in zip(outputs, fresh))
+        tracked = tuple(None if id(o) in skip else f for o, f in zip(outputs, fresh))
         self._shapes = tuple((o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in fresh)
         _C._record_function(self, self._name, args, tracked)
         self._outputs = tuple(weakref.ref(o) if isinstance(o, Tensor) else None for o in fresh)
@@ -150,9 +147,7 @@ class Function(FunctionCtx):
         if not isinstance(given, tuple):
             given = (given,)
         n = len(self.needs_input_grad)
-        while len(given) > n and given[-1] is None:  # torch lets trailing Nones pass
-            given = given[:-1]
-        return given
+        return given[:n] if all(g is None for g in given[n:]) else given  # torch lets trailing Nones pass
 
 
 def once_differentiable(f: Callable) -> Callable:
