@@ -12,11 +12,10 @@ static bool is_legacy_empty(const ac_tensor *t) { return t->ndim == 1 && t->shap
 
 int ac_infer_cat(ac_infer *i) {
     ATTRS(one_dim);
-    const ac_tensor *first = NULL;
+    int lead = 0; /* the tensor that the others must fit */
     if (i->n_in == 0) return ac_fail(AC_VALUE, "cat: needs at least one tensor, got an empty list");
-    for (int k = 0; k < i->n_in && !first; k++)
-        if (!is_legacy_empty(i->in[k])) first = i->in[k];
-    if (!first) first = i->in[0];
+    while (lead < i->n_in - 1 && is_legacy_empty(i->in[lead])) lead++;
+    const ac_tensor *first = i->in[lead];
     if (first->ndim == 0) return ac_fail(AC_RUNTIME, "cat: 0-d tensors cannot be joined; use stack");
     int64_t dim = a->dim, total = 0;
     AC_TRY(ac_dim_wrap(&dim, first->ndim, "cat"));
@@ -28,11 +27,12 @@ int ac_infer_cat(ac_infer *i) {
         if (!fits) {
             char one[AC_SHAPE_TEXT], other[AC_SHAPE_TEXT];
             return ac_fail(AC_RUNTIME,
-                           "cat: tensor 0 has shape %s and tensor %d has %s; all sizes except "
+                           "cat: tensor %d has shape %s and tensor %d has %s; all sizes except "
                            "that of dimension %" PRId64 " must agree",
-                           ac_shape_text(first, one), k, ac_shape_text(t, other), dim);
+                           lead, ac_shape_text(first, one), k, ac_shape_text(t, other), dim);
         }
-        total += t->shape[dim];
+        if (__builtin_add_overflow(total, t->shape[dim], &total))
+            return ac_fail(AC_RUNTIME, "cat: the result has more elements than can be counted");
     }
     i->out[0] = (ac_spec){ac_result_type(i->in, i->n_in), ac_shape_of(first), AC_CPU};
     i->out[0].shape.v[dim] = total;
