@@ -5,13 +5,13 @@
 
 /* What each input that wants a gradient has of g; how many there are. One of other dimensions is torch's empty 1-d
  * tensor, and has nothing. */
-static int spans_of_inputs(ac_formula *c, int64_t ndim, int64_t dim, ac_span *spans) {
+static int spans_of_inputs(ac_formula *c, int64_t ndim, int64_t dim, ac_section *spans) {
     int64_t start = 0;
     int n = 0;
     for (int i = 0; i < c->node->n_in; i++) {
         const ac_dims *shape = &ac_f_input(c, i)->shape;
         if (shape->n != ndim) continue;
-        if (WANTS(i)) spans[n++] = (ac_span){start, shape->v[dim]};
+        if (WANTS(i)) spans[n++] = (ac_section){start, shape->v[dim]};
         start += shape->v[dim];
     }
     return n;
@@ -29,8 +29,8 @@ FORMULA(cat) {
     int64_t dim = a->dim;
     T g = G;
     if (!g || ac_dim_wrap(&dim, g->ndim, "cat") < 0) return -1;
-    size_t bytes = (size_t)c->node->n_in * sizeof(ac_span);
-    ac_span *spans = ac_alloc(bytes);
+    size_t bytes = (size_t)c->node->n_in * sizeof(ac_section);
+    ac_section *spans = ac_alloc(bytes);
     if (!spans) return -1;
     int n = spans_of_inputs(c, g->ndim, dim, spans);
     ac_list parts;

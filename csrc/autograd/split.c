@@ -7,10 +7,10 @@
 
 typedef struct {
     int64_t dim, drops;
-    ac_span spans[]; /* one for each result */
+    ac_section spans[]; /* one for each result */
 } split_attrs;
 
-static ac_node *new_node(ac_tensor *x, int64_t dim, const ac_span *spans, int n, bool drop) {
+static ac_node *new_node(ac_tensor *x, int64_t dim, const ac_section *spans, int n, bool drop) {
     size_t bytes = (size_t)n * sizeof *spans;
     ac_node *node = ac_node_new(drop ? "unbind" : "split", 1, n, sizeof(split_attrs) + bytes);
     if (!node) return NULL;
@@ -27,13 +27,13 @@ static ac_node *new_node(ac_tensor *x, int64_t dim, const ac_span *spans, int n,
     return node;
 }
 
-static ac_tensor *part_of(const ac_tensor *x, int64_t dim, ac_span span, bool drop) {
+static ac_tensor *part_of(const ac_tensor *x, int64_t dim, ac_section span, bool drop) {
     ac_attrs_select one = {dim, span.start};
     ac_attrs_slice some = {dim, span.start, span.start + span.size, 1};
     return drop ? ac_view_select(x, &one) : ac_view_slice(x, &some);
 }
 
-int ac_split(ac_tensor *x, int64_t dim, const ac_span *spans, int n, bool drop, ac_tensor **out) {
+int ac_split(ac_tensor *x, int64_t dim, const ac_section *spans, int n, bool drop, ac_tensor **out) {
     bool recorded = n > 0 && ac_grad_enabled() && ac_is_floating(x->dtype) && ac_requires_grad(x);
     ac_node *node = recorded ? new_node(x, dim, spans, n, drop) : NULL;
     int failed = recorded && !node ? -1 : 0, made = 0;

@@ -7,10 +7,10 @@
 
 typedef struct {
     int64_t start, size;
-} ac_span;
+} ac_section;
 
 /* out[i] (new): what x has at spans[i] along `dim`; without that dimension when `drop`, for sizes of 1. Spans follow
  * one another without overlapping; there may be gaps between them. */
-int ac_split(ac_tensor *x, int64_t dim, const ac_span *spans, int n, bool drop, ac_tensor **out) AC_CHECKED;
+int ac_split(ac_tensor *x, int64_t dim, const ac_section *spans, int n, bool drop, ac_tensor **out) AC_CHECKED;
 
 #endif

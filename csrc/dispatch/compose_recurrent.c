@@ -76,13 +76,13 @@ static T with_head(ac_scratch *s, T head, T state, int64_t n) {
 
 /* What each step takes of x: its rows of a packed batch, else one place of the first dimension. */
 static int parts_of_steps(T x, T sizes, ac_list *parts) {
-    size_t bytes = (size_t)parts->n * sizeof(ac_span);
-    ac_span *spans = ac_alloc(bytes);
+    size_t bytes = (size_t)parts->n * sizeof(ac_section);
+    ac_section *spans = ac_alloc(bytes);
     if (!spans) return -1;
     int64_t start = 0;
     for (int i = 0; i < parts->n; i++) {
         int64_t size = sizes ? ((const int64_t *)ac_data(sizes))[i] : 1;
-        spans[i] = (ac_span){start, size};
+        spans[i] = (ac_section){start, size};
         start += size;
     }
     int failed = ac_split(x, 0, spans, parts->n, !sizes, parts->at);

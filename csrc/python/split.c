@@ -20,7 +20,7 @@ static PyObject *tuple_of(ac_list *parts, bool apart) {
     return all;
 }
 
-static PyObject *cut(ac_tensor *x, int64_t dim, const ac_span *spans, int n, bool drop, bool apart) {
+static PyObject *cut(ac_tensor *x, int64_t dim, const ac_section *spans, int n, bool drop, bool apart) {
     ac_list parts;
     int failed = ac_list_start(&parts, n);
     if (!failed) failed = ac_split(x, dim, spans, n, drop, parts.at);
@@ -40,7 +40,7 @@ static int read_size(PyObject *sizes, Py_ssize_t i, int64_t *size) {
 }
 
 /* Sizes as spans, one behind the other; together they must make `whole`. */
-static int spans_of_sizes(PyObject *sizes, int64_t whole, ac_span *spans) {
+static int spans_of_sizes(PyObject *sizes, int64_t whole, ac_section *spans) {
     int64_t start = 0, size;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(sizes); i++) {
         if (read_size(sizes, i, &size) < 0) return -1;
@@ -51,7 +51,7 @@ static int spans_of_sizes(PyObject *sizes, int64_t whole, ac_span *spans) {
                          (long long)whole, (long long)size, i, (long long)start);
             return -1;
         }
-        spans[i] = (ac_span){start, size};
+        spans[i] = (ac_section){start, size};
         start += size;
     }
     if (start == whole) return 0;
@@ -60,8 +60,8 @@ static int spans_of_sizes(PyObject *sizes, int64_t whole, ac_span *spans) {
     return -1;
 }
 
-static int spans_of_slices(int64_t whole, ac_span *spans) {
-    for (int64_t i = 0; i < whole; i++) spans[i] = (ac_span){i, 1};
+static int spans_of_slices(int64_t whole, ac_section *spans) {
+    for (int64_t i = 0; i < whole; i++) spans[i] = (ac_section){i, 1};
     return 0;
 }
 
@@ -80,7 +80,7 @@ PyObject *ac_tensor_cut_into(PyObject *self, PyObject *args) {
     int64_t whole = x->shape[dim], n = slices ? whole : PyList_GET_SIZE(sizes);
     if (n > INT_MAX)
         return PyErr_Format(PyExc_ValueError, "%s: at most %d parts, got %lld", what, INT_MAX, (long long)n);
-    ac_span *spans = PyMem_Malloc((size_t)(n + 1) * sizeof *spans);
+    ac_section *spans = PyMem_Malloc((size_t)(n + 1) * sizeof *spans);
     if (!spans) return PyErr_NoMemory();
     int failed = slices ? spans_of_slices(whole, spans) : spans_of_sizes(sizes, whole, spans);
     if (!failed) all = cut(x, dim, spans, (int)n, slices, apart);

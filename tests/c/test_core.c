@@ -265,7 +265,7 @@ static void test_attention_of_odd_lengths(void) {
 /* -- lists ------------------------------------------------------------------------------------------- */
 
 /* The sum of squares of n small tensors, joined, cut apart again and joined once more; backward through all that. */
-static int join_and_cut(ac_list *x, ac_span *spans) {
+static int join_and_cut(ac_list *x, ac_section *spans) {
     ac_tensor *whole[AC_MAX_OUT] = {NULL}, *again[AC_MAX_OUT] = {NULL}, *sum[AC_MAX_OUT] = {NULL};
     ac_attrs_one_dim along = {0};
     ac_attrs_reduce all = {{.n = -1}, 0, AC_NO_DTYPE};
@@ -274,7 +274,7 @@ static int join_and_cut(ac_list *x, ac_span *spans) {
     for (int i = 0; i < n && !result; i++) {
         x->at[i] = filled(2, 1, i, AC_float32);
         result = x->at[i] ? ac_set_requires_grad(x->at[i], true) : -1;
-        spans[i] = (ac_span){2 * i, 2};
+        spans[i] = (ac_section){2 * i, 2};
     }
     if (!result) result = ac_call(AC_OP_cat, x->at, n, &along, whole);
     if (!result) result = ac_split(whole[0], 0, spans, n, false, parts.at);
@@ -290,7 +290,7 @@ static int join_and_cut(ac_list *x, ac_span *spans) {
 
 static int lists_of(int n) {
     ac_list x;
-    ac_span *spans = malloc((size_t)n * sizeof *spans);
+    ac_section *spans = malloc((size_t)n * sizeof *spans);
     int result = ac_list_start(&x, n);
     if (!result) result = join_and_cut(&x, spans);
     for (int i = 0; i < n && !result; i++) CHECK(at(x.at[i]->meta->grad, 0) == 1 && at(x.at[i]->meta->grad, 1) == 1);
