@@ -134,28 +134,23 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
 
 static int push(ac_call_args *c, ac_tensor *t) { return ac_list_push(&c->in, t) < 0 ? ((void)ac_raise(), -1) : 0; }
 
-/* The call takes over t. */
-static int push_owned(ac_call_args *c, ac_tensor *t) {
-    if (ac_list_push(&c->owned, t) == 0) return push(c, t);
-    ac_tensor_release(t);
-    (void)ac_raise();
-    return -1;
-}
-
 static int take_tensor(const char *op, const ac_param *p, PyObject *o, ac_call_args *c) {
     if (ac_is_tensor(o)) return push(c, ac_unwrap(o));
     if (o == Py_None && p->optional) return push(c, NULL);
     if (!p->number || !ac_is_number(o)) return wrong_type(op, p, p->number ? "a Tensor or a number" : "a Tensor", o);
     ac_tensor *t = ac_number_tensor(o);
-    return t ? push_owned(c, t) : -1;
+    if (!t) return -1;
+    c->owned[c->n_owned++] = t;
+    return push(c, t);
 }
 
-/* Whoever else has the Python list may empty it while the call reads its other arguments, or runs: the call keeps what
+/* Whoever else has the Python list may empty it while the call reads its other arguments, or runs: the call holds what
  * was in it. */
 static int take_list(const char *op, const ac_param *p, PyObject *o, ac_call_args *c) {
     bool optional = p->optional || strstr(p->name, "indices"); /* Tensor?[]: holes are allowed */
     if (!PyTuple_Check(o) && !PyList_Check(o)) return wrong_type(op, p, "a list or tuple of Tensors", o);
     Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+    c->held_from = c->in.n;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *one = PySequence_Fast_GET_ITEM(o, i);
         if (one == Py_None && optional) {
@@ -164,7 +159,9 @@ static int take_list(const char *op, const ac_param *p, PyObject *o, ac_call_arg
             PyErr_Format(PyExc_TypeError, "%s: `%s` must hold Tensors, got %s at position %zd", op, p->name,
                          Py_TYPE(one)->tp_name, i);
             return -1;
-        } else if (push_owned(c, ac_tensor_retain(ac_unwrap(one))) < 0) return -1;
+        } else if (push(c, ac_unwrap(one)) < 0) return -1;
+        else Py_INCREF(one);
+        c->held_to = c->in.n;
     }
     return 0;
 }
@@ -271,7 +268,8 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
     const ac_op_info *info = &ac_ops[op];
     PyObject *given[AC_MAX_PARAMS] = {NULL}, *spread = NULL;
     ac_list_init(&c->in);
-    ac_list_init(&c->owned);
+    c->held_from = c->held_to = 0;
+    c->n_owned = 0;
     c->n_targets = 0;
     for (int i = 0; i < n; i++) {
         if (i >= info->n_params || info->params[i].keyword_only) {
@@ -303,6 +301,8 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
 }
 
 void ac_parse_release(ac_call_args *c) {
+    for (int i = c->held_from; i < c->held_to; i++)
+        if (c->in.at[i]) Py_DECREF((PyObject *)c->in.at[i]->py);
+    for (int i = 0; i < c->n_owned; i++) ac_tensor_release(c->owned[i]);
     ac_list_free(&c->in);
-    ac_list_release(&c->owned);
 }

@@ -59,8 +59,10 @@ int ac_tensor_type_init(PyObject *module);
 
 /* -- args.c -- */
 typedef struct {
-    ac_list in;                     /* borrowed */
-    ac_list owned;                  /* tensors made from numbers, and those that a Python list held */
+    ac_list in;
+    int held_from, held_to; /* those of `in` whose Python objects the call holds: a list's; others are borrowed */
+    ac_tensor *owned[AC_MAX_PARAMS]; /* tensors made from numbers */
+    int n_owned;
     ac_tensor *targets[AC_MAX_OUT]; /* out=, borrowed */
     int n_targets;
     union {
