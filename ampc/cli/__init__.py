@@ -16,6 +16,7 @@ from .formats import add_formats
 from .info import info
 from .replay import add_replay
 from .run import add_run
+from .selftest import add_selftest
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -30,6 +31,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_replay(commands)
     add_formats(commands)
     add_bench(commands)
+    add_selftest(commands)
     return parser
 
 

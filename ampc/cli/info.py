@@ -59,5 +59,6 @@ def info() -> str:
         ("loops chosen", build["cpu_loops"]),
         ("BLAS", blas),
         *_cuda(),
+        ("right numbers", "`ampc selftest` checks the kernels that this machine chooses"),
     ]
     return "\n".join(f"{name:<13} {text}" for name, text in rows)

@@ -1,0 +1,132 @@
+"""The table: for each way through the kernels (`ampc._C._ways`) the kernels and the sizes that enter it."""
+
+from __future__ import annotations
+
+from typing import Any, List, Tuple
+
+from .convolutions import convolution
+from .layers import attention, norm, recurrence, rows
+from .passes import adamw, elementwise, memory, reduction, scan, sgd
+from .products import autocast, linear, product, strided, trained, unbounded
+from .running import ALL, FLOATS, HALVES, Border, Case
+
+MICRO = ("micro_portable", "micro_avx2", "micro_avx512", "micro_avx512_bf16", "micro_amx_bf16", "micro_amx_split", "micro_amx_fp16")
+LOOPS = ("loops_baseline", "loops_avx2", "loops_avx512")
+SINGLE: Tuple[str, ...] = ("float32",)
+
+
+def case(kernel: str, trial: Any, ways: str, dtypes: Tuple[str, ...] = FLOATS, /, *, threads: int = 1, **sizes: Any) -> Case:
+    return Case(kernel, trial, tuple(ways.split()), sizes, dtypes, threads)
+
+
+PRODUCTS = [
+    case("product", product, "product_one_thread product_on_stack product_one_block product_one_k_block product_a_packed product_b_first",
+         m=17, k=31, n=15),
+    Case("product", product, (*MICRO, "pack_portable", "pack_avx512", "product_a_in_place", "product_b_as_it_goes"), {"m": 64, "k": 96, "n": 80}),
+    case("product", product, "", m=33, k=65, n=47, a_turned=True, b_turned=True),
+    case("product", product, "", m=1, k=300, n=100, b_turned=True),
+    case("product", product, "product_on_heap", m=48, k=Border("product_on_heap", 16, 1024, 16), n=48),
+    case("product", product, "product_no_depth", m=5, k=0, n=7),
+    case("product", product, "product_k_blocks", m=20, k=Border("product_k_blocks", 16, 4096, 16), n=20),
+    case("product", product, "product_threads", threads=2, m=160, k=Border("product_threads", 64, 512, 32), n=256),
+    case("product", product, "product_smaller_blocks", threads=2, m=384, k=200, n=384),
+    case("product", product, "product_blocks", m=40, k=24, n=Border("product_blocks", 32, 16384, 32), backward=False),
+    case("product", product, "", m=530, k=40, n=24),
+    case("product, batch", product, "product_batch_dealt", batch=6, m=24, k=20, n=18),
+    case("product, batch", product, "product_batch_in_turn", threads=2, batch=2, m=160, k=Border("product_batch_in_turn", 64, 512, 32), n=256),
+    case("product, large operand", product, "product_stream_panels", FLOATS, m=32, k=256, n=Border("product_stream_panels", 64, 1 << 17, 64),
+         backward=False),
+    case("product, large operand", product, "product_stream_panels", HALVES, m=Border("product_stream_panels", 64, 1 << 17, 64), k=256, n=32,
+         backward=False),
+    case("product, large operand", product, "product_b_in_columns", ("float16",), m=32, k=2048, n=5200, b_turned=True, backward=False),
+    case("product, large result", product, "product_stream_result", SINGLE, m=Border("product_stream_result", 64, 1 << 16, 64), k=16, n=512,
+         backward=False),
+    case("product, large result", product, "product_stream_result", HALVES, m=Border("product_stream_result", 64, 1 << 16, 64), k=16, n=1024,
+         backward=False),
+    case("product, strided", strided, "pack_portable", m=40, k=70, n=50),
+    case("product, not finite", unbounded, "product_again", m=80, k=70, n=50),
+    case("product, float64", product, "product_float64_whole", ("float64",), m=30, k=40, n=50),
+    case("product, float64", product, "product_float64_pieces", ("float64",), m=Border("product_float64_pieces", 32, 1024, 16), k=64, n=128),
+    case("product, float64", strided, "product_float64_copied", ("float64",), m=40, k=70, n=50),
+    case("product, integers", product, "product_integers", ("int64",), m=9, k=20, n=11),
+    case("linear", linear, "product_b_as_it_goes", ALL, rows=70, inputs=130, outputs=94),
+    case("linear", linear, "linear_rows_copied", ALL, rows=24, inputs=40, outputs=30, apart=True),
+    case("linear, autocast", autocast, "", HALVES, rows=50, inputs=200, outputs=70),
+    case("linear, trained", trained, "copy_packed copy_found copy_renewed product_b_kept", HALVES, rows=40, inputs=120, outputs=70),
+    case("linear, trained", trained, "copy_renewed step_pieces", HALVES, rows=24, inputs=300, outputs=260),
+    case("linear, trained", trained, "copy_declined", HALVES, rows=24, inputs=60, outputs=40, kept=False),
+]
+
+CONVOLUTIONS = [
+    case("convolution, few channels", convolution, "columns_forward columns_transposed columns_weight", ALL, images=2, channels=3, outs=20,
+         size=(13, 17), kernel=(3, 3), padding=1, stride=2),
+    case("convolution, few channels", convolution, "columns_transposed", channels=20, outs=3, size=(9, 11), kernel=(3, 2), dilation=2,
+         transposed=True),
+    case("convolution", convolution, "direct_whole_planes direct_along direct_cells_in_place direct_cells_packed direct_weight_one_shift "
+         "direct_weight_two_shifts direct_weight_g_in_place direct_weight_g_packed direct_weight_runs direct_weight_one_by_one "
+         "direct_weight_chunks", images=9, channels=16, outs=24, size=(6, 32), kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_flat", images=2, channels=20, outs=36, size=(7, 7), kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_down", images=2, channels=40, outs=17, size=(14, 15), kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_phases direct_weight_phases direct_classes direct_places_apart", images=2, channels=18, outs=33,
+         size=(15, 21), kernel=(3, 3), padding=1, stride=2),
+    case("convolution", convolution, "direct_no_taps", images=2, channels=16, outs=16, size=(9, 10), kernel=(1, 1), stride=2),
+    case("convolution", convolution, "", images=2, channels=32, outs=48, size=(12, 13), kernel=(3, 2), dilation=2, groups=2),
+    case("convolution", convolution, "", images=2, channels=32, outs=24, size=(10, 11), kernel=(3, 3), padding=1,
+         channels_last=True),
+    case("convolution", convolution, "direct_bands_by_cache", channels=16, outs=16, images=8, size=(Border("direct_bands_by_cache", 8, 2000, 8), 40),
+         kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_bands_by_threads", threads=2, channels=16, outs=16, size=(40, 33), kernel=(3, 3), padding=1),
+    case("convolution, weight", convolution, "direct_weight_together", images=24, channels=16, outs=16, size=(5, 6), kernel=(3, 3), padding=1),
+    case("convolution, weight", convolution, "direct_weight_alone direct_weight_bands", images=2, channels=32, outs=32,
+         size=(Border("direct_weight_bands", 4, 2000, 2), 48), kernel=(3, 3), padding=1),
+    case("convolution, weight", convolution, "direct_weight_bands", channels=64, outs=48, size=(Border("direct_weight_bands", 8, 1600, 8), 40),
+         kernel=(3, 3), padding=1, stride=2),
+    case("convolution, one dimension", convolution, "direct_along", images=3, channels=24, outs=32, size=(90,), kernel=(5,), padding=2),
+    case("convolution, one dimension", convolution, "", channels=16, outs=16, size=(3000,), kernel=(3,), padding=1),
+    case("convolution, three dimensions", convolution, "", images=2, channels=17, outs=18, size=(5, 6, 9), kernel=(3, 2, 3), padding=1),
+    case("convolution, three dimensions", convolution, "", channels=16, outs=16, size=(7, 7, 7), kernel=(3, 3, 3), padding=1, stride=2),
+    case("convolution, transposed", convolution, "direct_classes", images=2, channels=16, outs=24, size=(14, 19), kernel=(4, 4), padding=1,
+         stride=2, transposed=True),
+    case("convolution, not finite", convolution, "direct_again direct_weight_again", images=2, channels=24, outs=20, size=(9, 9), kernel=(1, 1),
+         special=True),
+    case("depthwise", convolution, "depthwise_forward depthwise_transposed depthwise_weight", images=3, channels=12, outs=12, size=(11, 21),
+         kernel=(3, 3), padding=1, groups=12),
+    case("depthwise", convolution, "depthwise_transposed", images=2, channels=8, outs=16, size=(9, 18), kernel=(3, 3), padding=1, stride=2, groups=4),
+    case("depthwise", convolution, "depthwise_transposed", images=2, channels=6, outs=6, size=(8, 9), kernel=(3, 3), dilation=2, groups=6,
+         transposed=True),
+]
+
+LAYERS = [
+    case("attention", attention, "attention_unpacked attention_items", ALL, items=3, queries=20, keys=33, width=24),
+    case("attention", attention, "attention_packed", items=2, queries=Border("attention_packed", 32, 160, 8), keys=70, width=32),
+    case("attention", attention, "attention_one_item", ALL, items=1, queries=130, keys=131, width=16, causal=True),
+    case("attention", attention, "", items=2, queries=140, keys=40, width=16, masked=True),
+    case("recurrence", recurrence, "recurrence_packed recurrence_parts", mode="RNN", steps=4, batch=18, inputs=9, units=17),
+    case("recurrence", recurrence, "recurrence_unpacked", ALL, mode="GRU", steps=3, batch=16, inputs=8, units=20),
+    case("recurrence", recurrence, "recurrence_parts", ALL, mode="LSTM", steps=3, batch=17, inputs=10, units=33),
+    case("norm", norm, "layer_norm_in_place layer_norm_blocks", ALL, kind="layer", shape=(70, 3, 40)),
+    case("norm", norm, "layer_norm_copied", kind="layer", shape=(12, 5, 300), apart=True),
+    case("norm", norm, "channels_flat channels_gathered", ALL, kind="batch", shape=(30, 20)),
+    case("norm", norm, "channels_planes channels_in_place", kind="batch", shape=(4, 18, 9, 11)),
+    case("norm", norm, "channels_pieces", kind="batch", shape=(2, 3, Border("channels_pieces", 16, 4096, 8), 16)),
+    case("norm", norm, "channels_gathered", kind="batch", shape=(3, 17, 6, 10), apart=True),
+    case("norm", norm, "channels_planes", ALL, kind="group", shape=(3, 12, 7, 9), groups=4),
+    case("softmax", rows, "rows_in_place rows_scattered", ALL, count=50, n=77),
+    case("softmax", rows, "rows_scattered", count=20, n=1100, apart=True),
+]
+
+PASSES = [
+    Case("elementwise", elementwise, (*LOOPS, "threads_one"), {"n": 37}, ALL),
+    case("elementwise", elementwise, "threads_several", ALL, threads=2, n=Border("threads_several", 1024, 1 << 18, 1024)),
+    case("reduction", reduction, "reduce_rows", ALL, shape=(40, 300), axis=(1,)),
+    case("reduction", reduction, "reduce_columns", ALL, shape=(300, 270), axis=(0,)),
+    case("reduction", reduction, "reduce_split", shape=(Border("reduce_split", 65536, 1 << 18, 8192),), axis=(0,)),
+    case("reduction", reduction, "", shape=(30, 40, 20), axis=(0, 2)),
+    case("running totals", scan, "scan_rows", ALL, rows=20, n=1500),
+    case("optimizer", adamw, "step_in_place", ("float64", "float32"), shape=(50, 40)),
+    case("optimizer", adamw, "step_pieces", SINGLE, shape=(Border("step_pieces", 16384, 1 << 17, 4096),)),
+    case("optimizer", sgd, "step_in_tiles", HALVES, shape=(60, 70)),
+    case("memory", memory, "memory_huge_pages memory_plain_pages", SINGLE, bytes=5 << 20),
+]
+
+CASES: List[Case] = [*PRODUCTS, *CONVOLUTIONS, *LAYERS, *PASSES]
