@@ -22,8 +22,10 @@ def results_of(kernel):
     return [r for c in CASES if c.kernel == kernel for dtype in c.dtypes for r in running.run_case(c, dtype, 1)]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 8, 64])
-@pytest.mark.parametrize("kernel", KERNELS)
+SHARED = sorted({c.kernel for c in CASES if c.threads > 1})  # by threads, in cases large enough
+
+
+@pytest.mark.parametrize("kernel, threads", [*((k, n) for k in KERNELS for n in (1, 3, 8)), *((k, 64) for k in SHARED)])
 def test_kernels_at_any_number_of_threads(kernel, threads):
     with machine(32 << 10, CACHES[threads % len(CACHES)], threads=threads):
         assert not [r for r in results_of(kernel) if not r.ok]
