@@ -1,4 +1,5 @@
-"""Public packages, as they are, each trained for some steps: `python programs.py NAME SEED` prints the losses as JSON.
+"""Public packages, as they are, each trained for some steps: `python programs.py NAME SEED` prints the losses as JSON. With `float64` behind
+it, the programs that take their parameters and data from here compute in that.
 
 Run under torch (`python programs.py ...`) and under ampc (`ampc run programs.py ...`), from the same first values, which come
 from NumPy. tools/compatibility.py does both and compares."""
@@ -11,6 +12,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+REAL = torch.float64 if sys.argv[3:] == ["float64"] else torch.float32
+
 
 def same_start(module, seed):
     """Parameters drawn by NumPy: both libraries begin with the same numbers. Those that begin as 1 or 0 stay near that."""
@@ -22,14 +25,14 @@ def same_start(module, seed):
             if p.dim() < 2 and float(p.detach().mean()) > 0.9:
                 values = values + 1
             p.copy_(torch.from_numpy(values.astype(np.float32)))
-    return module
+    return module.to(REAL)
 
 
 def batches(seed, size, kind="MNIST", count=None):
     from torch.utils.data import DataLoader, Subset
     from torchvision import datasets, transforms
 
-    data = getattr(datasets, kind)(train=True, transform=transforms.Compose([transforms.ToTensor(), transforms.Normalize([0.3], [0.35])]))
+    data = getattr(datasets, kind)(train=True, transform=transforms.Compose([transforms.ToTensor(), transforms.Normalize([0.3], [0.35]), lambda x: x.to(REAL)]))
     order = np.random.default_rng(seed).permutation(len(data)).tolist()
     return DataLoader(Subset(data, order[: None if count is None else count * size]), batch_size=size, shuffle=False)
 
@@ -173,9 +176,9 @@ def gan(seed):
     losses, rng = [], np.random.default_rng(seed)
     for x, _ in batches(seed, 4, "MNIST", 3):
         real = F.interpolate(x, size=64)
-        noise = torch.from_numpy(rng.standard_normal((4, 100, 1, 1)).astype(np.float32))
+        noise = torch.from_numpy(rng.standard_normal((4, 100, 1, 1)).astype(np.float32)).to(REAL)
         fake = made(noise)
-        mixed = (real + (fake.detach() - real) * torch.from_numpy(rng.random((4, 1, 1, 1)).astype(np.float32))).requires_grad_()
+        mixed = (real + (fake.detach() - real) * torch.from_numpy(rng.random((4, 1, 1, 1)).astype(np.float32)).to(REAL)).requires_grad_()
         (slope,) = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)
         penalty = ((slope.flatten(1).norm(2, dim=1) - 1) ** 2).mean()
         d_loss = critic(fake.detach()).mean() - critic(real).mean() + 10 * penalty
