@@ -2,6 +2,7 @@
 # make test   build, install and run every test
 # make sim    test the GPU backend on its simulator; no GPU needed
 # make levels the same for what depends on the instruction set, under each that this CPU can be held to
+# make ways   whether the tests execute the code behind every way through the kernels, by gcov
 # make soak   what takes hours: every layer, shape and machine instead of a part drawn
 # Both make .venv and install what they need. PYTHON picks the interpreter.
 PYTHON ?= python3
@@ -11,7 +12,7 @@ PYTEST_ARGS ?=
 WORKERS ?= 2# processes that share the tests
 PYTEST = ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test levels sim gpu bench ctest lint clang docs soak clean
+.PHONY: demo test ways levels sim gpu bench ctest lint clang docs soak clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,10 +38,14 @@ levels: $(VENV)/installed
 		AMPC_CPU=$$cpu $(PYTEST) -q --no-header -m 'not slow' $(PYTEST_ARGS) \
 			test_ops.py test_autocast.py test_training.py test_optim.py || exit 1; done
 
+# The code behind every way of csrc/base/ways.def, counted by gcov while tests/test_machines.py runs.
+ways: $(VENV)/installed
+	$(BIN)/python tools/coverage_of_ways.py
+
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
 GPU_SUITES := test_cuda.py test_composed.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
 	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py \
-	test_shadow.py test_keras.py test_loss_scale.py test_trainer.py test_bench.py test_testing.py test_seeds.py test_seeds_guide.py
+	test_shadow.py test_keras.py test_loss_scale.py test_trainer.py test_bench.py test_testing.py test_seeds.py test_seeds_guide.py test_selftest.py
 sim: $(VENV)/installed
 	cd tests && $(PYTEST) -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
 
@@ -77,7 +82,7 @@ bench: $(VENV)/installed
 EXAMPLES ?= 1000000
 soak: $(VENV)/installed
 	$(MAKE) -C tests/c tsan
-	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py
+	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
 	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py
 

@@ -1,104 +1,230 @@
-"""`ampc selftest`, and that its cases enter every way through the kernels that this machine can take."""
+"""`ampc selftest`: that it finds what is wrong, says so, and is quiet where all is right."""
 
 import json
-import os
-import subprocess
-import sys
+import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from machines import machine
 
 import ampc
+from ampc import selftest as package
 from ampc.cli import main
-from ampc.selftest import running, selftest
-from ampc.selftest.cases import CASES
+from ampc.cli.info import info
+from ampc.nn import functional as F
+from ampc.selftest import CASES, run_case, selftest
+from ampc.selftest.bounded import UNITS, Bounded, nearest, softmax
+from ampc.selftest.convolutions import convolution
+from ampc.selftest.data import Draw
+from ampc.selftest.drawing import draw_case
+from ampc.selftest.products import linear, product
+from ampc.selftest.running import FLOATS, Border, Case, judge
 
-pytestmark = pytest.mark.cpu
-CACHES = [128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 64 << 20]
-KERNELS = sorted({c.kernel for c in CASES})
-
-
-def results_of(kernel):
-    return [r for c in CASES if c.kernel == kernel for dtype in c.dtypes for r in running.run_case(c, dtype, 1)]
-
-
-SHARED = sorted({c.kernel for c in CASES if c.threads > 1})  # by threads, in cases large enough
-
-
-@pytest.mark.parametrize("kernel, threads", [*((k, n) for k in KERNELS for n in (1, 3, 8)), *((k, 64) for k in SHARED)])
-def test_kernels_at_any_number_of_threads(kernel, threads):
-    with machine(32 << 10, CACHES[threads % len(CACHES)], threads=threads):
-        assert not [r for r in results_of(kernel) if not r.ok]
+LINEAR = Case("linear", linear, ("product_b_as_it_goes",), {"rows": 20, "inputs": 70, "outputs": 18}, FLOATS)
+CONVOLUTION = Case("convolution", convolution, ("direct_down",), {"channels": 16, "outs": 18, "size": (9, 12), "kernel": (3, 3), "padding": 1}, FLOATS)
 
 
-@pytest.mark.parametrize("l2", CACHES)
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_kernels_at_any_size_of_cache(kernel, l2):
-    with machine(48 << 10, l2, threads=2):
-        assert not [r for r in results_of(kernel) if not r.ok]
+@pytest.fixture
+def few(monkeypatch):
+    """A table of two cases, and one to draw."""
+    monkeypatch.setattr(package, "CASES", [LINEAR, CONVOLUTION])
+    monkeypatch.setattr(package, "draw_case", lambda seed, known, device: (LINEAR, "float32"))
 
 
-def test_each_way_has_a_case():
-    """Ways of instruction sets that this CPU lacks, too."""
-    known = {w["name"] for w in ampc._C._ways()}
-    assert {way for c in CASES for way in c.ways} == known
+@pytest.fixture
+def wrong_linear(monkeypatch):
+    """A linear layer that loses the last term of one result."""
+    right = F.linear
+
+    def broken(x, w, b=None):
+        y = right(x, w, b)
+        lost = ampc.zeros_like(y)
+        lost[-1, -1] = (x[-1, -1] * w[-1, -1]).item() or 1.0
+        return y - lost
+
+    monkeypatch.setattr(F, "linear", broken)
 
 
-ENTERED = """
-import json, ampc
-from ampc.selftest import selftest
-report = selftest()
-print(json.dumps([sorted({w for r in report.results for w in r.ways}), [str(r) for r in report.wrong]]))
-"""
+# -- the references ----------------------------------------------------------------------------------------------------
 
 
-def test_each_way_that_this_machine_can_take_is_entered():
-    """On each instruction set that the CPU has; huge pages asked for and not."""
-    entered = set()
-    for level in [*ampc._C._machine()["lower_levels"], ampc._C._machine()["isa"]]:
-        env = {**os.environ, "AMPC_CPU": level, "AMPC_HUGE_PAGES": str(int(level != "baseline")), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", ENTERED], env=env, capture_output=True, text=True, check=True)
-        ways, wrong = json.loads(done.stdout.splitlines()[-1])
-        assert not wrong
-        entered |= set(ways)
-    reachable = {w["name"] for w in ampc._C._ways() if w["reachable"]}
-    assert reachable <= entered, f"not entered: {sorted(reachable - entered)}"
+@pytest.mark.parametrize("dtype", FLOATS[1:])
+def test_nearest_is_the_cores_rounding(dtype):
+    x = np.random.default_rng(0).standard_normal(10000).astype(np.float32) * np.float32(2.0) ** np.arange(-50, 50).repeat(100)
+    assert (nearest(x, dtype) == ampc.tensor(x, device="cpu").to(getattr(ampc, dtype)).double().numpy()).all()
 
 
-def test_a_wrong_kernel_is_found(monkeypatch, capsys, tmp_path):
-    right = ampc.Tensor.__matmul__
+@pytest.mark.parametrize("seed", range(5))
+def test_bounds_hold_for_float32_and_are_near(seed):
+    """The same formula in NumPy's float32 stays below them, and a thousandth part more of the result does not."""
+    r = np.random.default_rng(seed)
+    a, b, c = r.standard_normal((20, 30)), r.standard_normal((30, 40)), r.standard_normal(40)
+    a, b, c = (x.astype(np.float32) for x in (a, b, c))
 
-    def wrong(a, b):
-        y = right(a, b)
-        return y + (y != y) if y.dtype != ampc.float32 else y * (1 + 2.0**-20)
+    def formula(a, b, c, exp, tanh, root):
+        return tanh(a @ b + c) * exp(c) + root(c * c + 1)
 
-    monkeypatch.setattr(ampc.Tensor, "__matmul__", wrong)
-    cases = [c for c in CASES if c.kernel == "product, strided"]
-    monkeypatch.setattr("ampc.selftest.report.CASES", cases)
-    out = tmp_path / "report.txt"
-    assert main(["selftest", "--output", str(out)]) == 1
-    text = capsys.readouterr().out
-    assert "WRONG: product, strided, float32" in text and "Please send this text" in text
-    assert "second level" in out.read_text() and "WRONG" in out.read_text()
-
-
-def test_the_command(capsys, tmp_path):
-    path = tmp_path / "results.json"
-    assert main(["selftest", "--seed", "3", "--json", str(path)]) == 0
-    assert "Every result lies within its bound." in capsys.readouterr().out
-    kept = json.loads(path.read_text())
-    assert kept["seed"] == 3 and len(kept["results"]) > len(CASES) and kept["machine"]["l2_bytes"] == ampc._C._machine()["l2_bytes"]
+    bounded = formula(*map(Bounded, (a, b, c)), Bounded.exp, Bounded.tanh, Bounded.sqrt)
+    got = formula(a, b, c, np.exp, np.tanh, np.sqrt)
+    assert 0 < bounded.distance(got.astype(np.float64)) <= 1 < bounded.distance(bounded.value * 1.001)
+    weights = softmax(Bounded(a))
+    assert weights.distance((np.exp(a) / np.exp(a).sum(-1, keepdims=True)).astype(np.float64)) <= 1
 
 
-def test_ctrl_c_ends_it_with_what_was_found(monkeypatch):
+def test_infinities_and_shapes_are_looked_at():
+    b = Bounded(np.array([np.inf, np.nan, 1.0]))
+    assert b.distance(np.array([np.inf, np.nan, 1.0])) == 0
+    for bad in ([-np.inf, np.nan, 1], [np.inf, 1, 1], [np.inf, np.nan, np.nan], [np.inf, np.nan], [1, np.nan, 1]):
+        assert b.distance(np.array(bad, dtype=float)) == np.inf
+
+
+# -- what is wrong is found ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sizes", [{"m": 9, "k": 40, "n": 12}, {"m": 64, "k": 2000, "n": 48}], ids=["small", "deep"])
+def test_a_lost_term_is_found(dtype, sizes):
+    """Also one of thousands, where its part of the sum is more than a unit of the result."""
+    draw = Draw(dtype, 3)
+    trial = product(draw, **sizes)
+    got = dict(trial.compute())
+    assert judge(got, trial)[1] == ""
+    values = got["result"].detach().double()
+    at = tuple(int(i) for i in np.argwhere((values.abs() > 1).numpy())[0])
+    values[at] = values[at] * (1 + 2 * UNITS[dtype])
+    got["result"] = values
+    units, wrong = judge(got, trial)
+    assert units > 1 and wrong.startswith("result is")
+
+
+@pytest.mark.cpu
+def test_a_wrong_kernel_is_found(few, wrong_linear):
+    report = selftest(draws=2)
+    assert not report.ok and {r.kernel for r in report.wrong} == {"linear"} and {r.dtype for r in report.wrong} == set(FLOATS)
+    assert all("result is" in r.wrong and r.units > 1 for r in report.wrong)
+
+
+@pytest.mark.cpu
+def test_the_defect_that_this_is_for_is_found(few, monkeypatch):
+    """A weight's gradient of which one row of places is missing."""
+    right = F.conv2d
+
+    def broken(x, w, b=None, **options):
+        kept = ampc.ones_like(x)
+        kept[:, :, 1] = 0
+        y = right(x, w.detach(), b, **options)
+        lost = right(x.detach() * kept, w, **options)
+        return y + lost - lost.detach()
+
+    monkeypatch.setattr(F, "conv2d", broken)
+    monkeypatch.setattr(package, "CASES", [replace(CONVOLUTION, dtypes=("float32",))])  # in which y + lost - lost is y, of whole numbers
+    report = selftest(draws=0)
+    assert {(r.kernel, r.wrong.split(" is ")[0]) for r in report.wrong} == {("convolution", "gradient of the weight")}
+
+
+@pytest.mark.cpu
+def test_an_error_is_wrong(few, monkeypatch):
+    def broken(*args, **options):
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(F, "linear", broken)
+    report = selftest(draws=0)
+    assert {r.wrong for r in report.wrong} == {"RuntimeError: no such kernel"} and len(report.results) == 6
+
+
+@pytest.mark.cpu
+def test_borders_have_two_sides():
+    case = next(c for c in CASES if c.sizes.get("k") == Border("product_k_blocks", 16, 4096, 16))
+    below, at = run_case(case, "float32", 0)
+    assert at.sizes["k"] == below.sizes["k"] + 16 and "product_k_blocks" in at.ways and "product_k_blocks" not in below.ways
+    assert below.ok and at.ok
+
+
+@pytest.mark.cpu
+def test_threads_stay_as_they_were():
+    before = ampc.get_num_threads()
+    run_case(next(c for c in CASES if c.threads > 1), "float32", 0)
+    assert ampc.get_num_threads() == before
+
+
+def test_seeds_repeat():
+    drawn = [[(c.kernel, dict(c.sizes), dtype) for c, dtype in (draw_case(seed + i, {}, "cpu") for i in range(20))] for seed in (1, 1, 1000)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+# -- the command -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.cpu
+def test_command_right(few, capsys):
+    assert main(["selftest"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("CPU features") and "direct_down" in said and "206 of 206 trials right" in said and "Every kernel is right" in said
+    assert "WRONG" not in said and len(re.findall(r" ok$", said, re.M)) == 6
+
+
+@pytest.mark.cpu
+def test_command_wrong(few, wrong_linear, capsys, tmp_path):
+    text, numbers = tmp_path / "report.txt", tmp_path / "report.json"
+    assert main(["selftest", "--output", str(text), "--json", str(numbers)]) == 1
+    said = capsys.readouterr().out
+    assert "WRONG" in said and "result is" in said and "seed 0" in said and "Please report" in said and "--output" in said
+    assert text.read_text().startswith(info()) and said.split("\n\n", 1)[1].strip() in text.read_text()
+    found = json.loads(numbers.read_text())
+    assert not found["ok"] and found["facts"]["isa"] and {r["kernel"] for r in found["results"] if not r["ok"]} == {"linear"}
+
+
+@pytest.mark.cpu
+def test_advice_names_what_sets_the_way(few, monkeypatch, capsys):
+    monkeypatch.setattr(package, "CASES", [next(c for c in CASES if "product_threads" in c.ways), LINEAR])
+    monkeypatch.setattr("ampc.selftest.running.judge", lambda got, trial: (7.0, "result is 7 times its bound away"))
+    assert main(["selftest"]) == 1
+    said = capsys.readouterr().out
+    assert "OMP_NUM_THREADS=1 avoids product_threads" in said
+    assert ("AMPC_CPU=" in said) == (ampc._C._machine()["isa"] != "baseline")
+
+
+@pytest.mark.cpu
+def test_command_stopped(few, monkeypatch, capsys):
     calls = []
 
-    def run_case(*args):
+    def some(*args):
         calls.append(args)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return running.run_case(*args)
+        return run_case(*args)
 
-    monkeypatch.setattr("ampc.selftest.report.run_case", run_case)
-    report = selftest()
-    assert not report.finished and len(report.results) >= 2 and "interrupted" in str(report)
+    monkeypatch.setattr(package, "run_case", some)
+    assert main(["selftest"]) == 130
+    said = capsys.readouterr().out
+    assert "2 of 2 trials right; stopped by hand" in said and "Every kernel" not in said
+
+
+@pytest.mark.cpu
+def test_command_for_some_time(few, capsys):
+    assert main(["selftest", "--seconds", "0.3", "--seed", "41"]) == 0
+    assert "seed 41" in capsys.readouterr().out
+    assert main(["selftest", "--seconds", "0.3"]) == 0
+    first = re.search(r"seed (\d+)", capsys.readouterr().out).group(1)
+    assert main(["selftest", "--seconds", "0.3"]) == 0
+    assert re.search(r"seed (\d+)", capsys.readouterr().out).group(1) != first
+
+
+@pytest.mark.cpu
+def test_command_cannot_run(few, capsys, tmp_path):
+    assert main(["selftest", "--seconds", "-1"]) == 2 and "0 or more" in capsys.readouterr().err
+    assert main(["selftest", "--json", str(tmp_path / "no" / "folder")]) == 2 and "folder" in capsys.readouterr().err
+    if not ampc.cuda.is_available():
+        assert main(["selftest", "--device", "cuda"]) == 2 and "ampc info" in capsys.readouterr().err
+
+
+def test_info_names_it():
+    assert "ampc selftest" in info().splitlines()[-1]
+
+
+def test_on_a_gpu(on_gpu, capsys):
+    if not on_gpu:
+        pytest.skip("on the GPU only")
+    report = selftest("cuda", draws=0)
+    assert report.ok and len(report.results) > 70, str(report)
+    assert "CPU features" not in str(report) and "ways" not in str(report).splitlines()[0]

@@ -44,6 +44,15 @@ def _machine() -> list:
     ]
 
 
+def _lines(rows: list) -> list:
+    return [f"{name:<13} {text}" for name, text in rows]
+
+
+def facts_of(device: str) -> list:
+    """The lines about this machine's CPU, or about its GPUs."""
+    return _lines(_machine() if device == "cpu" else _cuda())
+
+
 def info() -> str:
     """The text of ``ampc info``."""
     import ampc
@@ -61,4 +70,4 @@ def info() -> str:
         *_cuda(),
         ("right numbers", "`ampc selftest` checks the kernels that this machine chooses"),
     ]
-    return "\n".join(f"{name:<13} {text}" for name, text in rows)
+    return "\n".join(_lines(rows))

@@ -1,42 +1,58 @@
-"""``ampc selftest``: whether the kernels that this machine chooses give right numbers."""
+"""``ampc selftest``: whether this machine's kernels are right."""
 
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
 from typing import Any
+
+HOUR = 3600.0
 
 
 def add_selftest(commands: Any) -> None:
     """Adds the subcommand."""
-    parser = commands.add_parser("selftest", help="whether this machine's kernels give right numbers, in half a minute",
-                                 description="Runs every kernel that this machine chooses, at sizes on either side of each border, against float64 "
-                                             "computed beside it. Exits with 0 when all is right, 1 when something is wrong, 130 after Ctrl-C.")
-    parser.add_argument("--long", action="store_true", help="go on with other numbers for an hour")
-    parser.add_argument("--seconds", type=float, default=0.0, metavar="N", help="go on with other numbers for N seconds")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the numbers; the report names it")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the kernels run")
-    parser.add_argument("--output", metavar="FILE", help="write the report, with `ampc info`, to send it")
-    parser.add_argument("--json", metavar="FILE", help="write all results")
+    parser = commands.add_parser(
+        "selftest", help="whether every kernel gives right numbers on this machine (half a minute)", description="Runs every kernel that this "
+        "machine's facts choose against float64, at sizes on either side of each border between two ways through it, and at random ones. Exits with "
+        "0 where all is right, 1 where something is wrong, 2 where it cannot run, 130 where it was stopped and nothing was wrong so far.")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what is tested (cpu)")
+    parser.add_argument("--long", action="store_true", help="go on with random sizes for an hour, until Ctrl-C")
+    parser.add_argument("--seconds", type=float, metavar="N", help="go on with random sizes for so long")
+    parser.add_argument("--seed", type=int, help="the seed of an earlier run, which this one repeats (0; of a long one another each time)")
+    parser.add_argument("--output", metavar="FILE", help="write the report, with `ampc info`, for a bug report")
+    parser.add_argument("--json", metavar="FILE", help="write every trial: ways, sizes, error, seconds")
     parser.set_defaults(run=_selftest)
 
 
-def _selftest(args: argparse.Namespace) -> int:
-    from .. import cuda
-    from ..selftest import selftest
-    from .info import info
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
 
-    if args.device == "cuda" and not cuda.is_available():
-        print("ampc selftest: there is no GPU that can be used; `ampc info` says what is missing", file=sys.stderr)
+
+def _selftest(args: argparse.Namespace) -> int:
+    import ampc
+
+    from ..selftest import selftest
+    from .info import facts_of
+
+    seconds = args.seconds if args.seconds is not None else HOUR if args.long else 0.0
+    if seconds < 0:
+        print(f"ampc selftest: --seconds must be 0 or more, got {seconds:g}", file=sys.stderr)
         return 2
-    report = selftest(3600.0 if args.long else args.seconds, args.seed, args.device, progress=True)
+    if args.device == "cuda" and not ampc.cuda.is_available():
+        print("ampc selftest: no GPU can be used; `ampc info` says what is missing", file=sys.stderr)
+        return 2
+    seed = args.seed if args.seed is not None else secrets.randbits(31) if seconds else 0
+    print("\n".join(facts_of(args.device)), end="\n\n", flush=True)
+    report = selftest(args.device, seconds, seed, progress=True)
     print(report)
     try:
-        for path, text in ((args.output, f"{info()}\n\n{report}\n"), (args.json, report.to_json())):
-            if path:
-                with open(path, "w", encoding="utf-8") as f:
-                    f.write(text)
+        if args.output:
+            _write(args.output, report.whole())
+        if args.json:
+            _write(args.json, report.to_json())
     except OSError as error:
-        print(f"ampc selftest: the report cannot be written: {error}", file=sys.stderr)
-        return 1
-    return 1 if report.wrong else 0 if report.finished else 130
+        print(f"ampc selftest: {error}", file=sys.stderr)
+        return 1 if report.wrong else 2
+    return 1 if report.wrong else 130 if report.interrupted else 0

@@ -26,7 +26,7 @@ def times(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     cores."""
     if max(a.size * b.shape[-1], b.size * a.shape[-2]) < LARGE:
         return a @ b
-    left, right = (make.tensor(np.ascontiguousarray(x)) for x in (a, b))
+    left, right = (make.tensor(np.ascontiguousarray(x), device="cpu") for x in (a, b))
     return np.asarray((left @ right).numpy())
 
 
@@ -155,7 +155,8 @@ def joined(items: Any, axis: int) -> Bounded:
 def nearest(x: np.ndarray, dtype: str) -> np.ndarray:
     """The numbers of a dtype nearest to float32 numbers, ties to even: NumPy's rounding, not the core's."""
     if dtype == "float16":
-        return x.astype(np.float16).astype(np.float64)
+        with np.errstate(over="ignore"):
+            return x.astype(np.float16).astype(np.float64)
     if dtype == "bfloat16":
         bits = x.astype(np.float32).view(np.uint32)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32).astype(np.float64)

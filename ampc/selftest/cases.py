@@ -1,4 +1,5 @@
-"""The table: for each way through the kernels (`ampc._C._ways`) the kernels and the sizes that enter it."""
+"""The table: for each way through the kernels (`ampc._C._ways`) the kernels and the sizes that enter it. Borders are looked for as far as those of
+second-level caches of 6 MiB lie."""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ PRODUCTS = [
     case("product", product, "", m=530, k=40, n=24),
     case("product, batch", product, "product_batch_dealt", batch=6, m=24, k=20, n=18),
     case("product, batch", product, "product_batch_in_turn", threads=2, batch=2, m=160, k=Border("product_batch_in_turn", 64, 512, 32), n=256),
-    case("product, large operand", product, "product_stream_panels", FLOATS, m=32, k=256, n=Border("product_stream_panels", 64, 1 << 17, 64),
+    case("product, large operand", product, "product_stream_panels", FLOATS, m=32, k=256, n=Border("product_stream_panels", 64, 1 << 15, 64),
          backward=False),
-    case("product, large operand", product, "product_stream_panels", HALVES, m=Border("product_stream_panels", 64, 1 << 17, 64), k=256, n=32,
+    case("product, large operand", product, "product_stream_panels", HALVES, m=Border("product_stream_panels", 64, 1 << 15, 64), k=256, n=32,
          backward=False),
     case("product, large operand", product, "product_b_in_columns", ("float16",), m=32, k=2048, n=5200, b_turned=True, backward=False),
-    case("product, large result", product, "product_stream_result", SINGLE, m=Border("product_stream_result", 64, 1 << 16, 64), k=16, n=512,
+    case("product, large result", product, "product_stream_result", SINGLE, m=Border("product_stream_result", 64, 1 << 13, 64), k=16, n=512,
          backward=False),
-    case("product, large result", product, "product_stream_result", HALVES, m=Border("product_stream_result", 64, 1 << 16, 64), k=16, n=1024,
+    case("product, large result", product, "product_stream_result", HALVES, m=Border("product_stream_result", 64, 1 << 13, 64), k=16, n=1024,
          backward=False),
     case("product, strided", strided, "pack_portable", m=40, k=70, n=50),
     case("product, not finite", unbounded, "product_again", m=80, k=70, n=50),
@@ -73,13 +74,13 @@ CONVOLUTIONS = [
     case("convolution", convolution, "", images=2, channels=32, outs=48, size=(12, 13), kernel=(3, 2), dilation=2, groups=2),
     case("convolution", convolution, "", images=2, channels=32, outs=24, size=(10, 11), kernel=(3, 3), padding=1,
          channels_last=True),
-    case("convolution", convolution, "direct_bands_by_cache", channels=16, outs=16, images=8, size=(Border("direct_bands_by_cache", 8, 2000, 8), 40),
-         kernel=(3, 3), padding=1),
+    case("convolution", convolution, "direct_bands_by_cache", channels=16, outs=16, images=4, size=(Border("direct_bands_by_cache", 8, 1200, 8), 40),
+         kernel=(3, 2)),
     case("convolution", convolution, "direct_bands_by_threads", threads=2, channels=16, outs=16, size=(40, 33), kernel=(3, 3), padding=1),
     case("convolution, weight", convolution, "direct_weight_together", images=24, channels=16, outs=16, size=(5, 6), kernel=(3, 3), padding=1),
     case("convolution, weight", convolution, "direct_weight_alone direct_weight_bands", images=2, channels=32, outs=32,
-         size=(Border("direct_weight_bands", 4, 2000, 2), 48), kernel=(3, 3), padding=1),
-    case("convolution, weight", convolution, "direct_weight_bands", channels=64, outs=48, size=(Border("direct_weight_bands", 8, 1600, 8), 40),
+         size=(Border("direct_weight_bands", 4, 340, 2), 48), kernel=(3, 3), padding=1),
+    case("convolution, weight", convolution, "direct_weight_bands", channels=64, outs=48, size=(Border("direct_weight_bands", 8, 400, 8), 40),
          kernel=(3, 3), padding=1, stride=2),
     case("convolution, one dimension", convolution, "direct_along", images=3, channels=24, outs=32, size=(90,), kernel=(5,), padding=2),
     case("convolution, one dimension", convolution, "", channels=16, outs=16, size=(3000,), kernel=(3,), padding=1),
@@ -130,3 +131,32 @@ PASSES = [
 ]
 
 CASES: List[Case] = [*PRODUCTS, *CONVOLUTIONS, *LAYERS, *PASSES]
+
+# On a GPU there are no such ways; there are kernels for each dtype, layout and kind of size.
+GPU_CASES: List[Case] = [
+    case("product", product, "", ALL, m=33, k=40, n=25, a_turned=True),
+    case("product", product, "", batch=3, m=16, k=24, n=8),
+    case("linear", linear, "", ALL, rows=18, inputs=32, outputs=24),
+    case("linear", linear, "", rows=12, inputs=17, outputs=9, apart=True),
+    case("linear, autocast", autocast, "", HALVES, rows=20, inputs=48, outputs=24),
+    case("linear, trained", trained, "", HALVES, rows=16, inputs=32, outputs=24),
+    case("convolution", convolution, "", ALL, images=2, channels=8, outs=16, size=(7, 8), kernel=(3, 3), padding=1),
+    case("convolution", convolution, "", images=1, channels=16, outs=8, size=(9, 8), kernel=(3, 3), padding=1, stride=2, channels_last=True),
+    case("convolution, transposed", convolution, "", images=2, channels=8, outs=8, size=(8, 9), kernel=(3, 3), padding=1, stride=2, transposed=True),
+    case("convolution, three dimensions", convolution, "", channels=4, outs=6, size=(4, 5, 6), kernel=(2, 3, 2)),
+    case("depthwise", convolution, "", channels=6, outs=6, size=(8, 9), kernel=(3, 3), padding=1, groups=6),
+    case("attention", attention, "", ALL, items=2, queries=18, keys=20, width=16),
+    case("attention", attention, "", items=1, queries=17, keys=17, width=8, causal=True),
+    case("recurrence", recurrence, "", ("float64", "float32"), mode="LSTM", steps=3, batch=5, inputs=7, units=9),
+    case("recurrence", recurrence, "", ("float64", "float32"), mode="GRU", steps=3, batch=5, inputs=7, units=9),
+    case("norm", norm, "", ALL, kind="layer", shape=(9, 3, 40)),
+    case("norm", norm, "", kind="batch", shape=(4, 6, 7, 9)),
+    case("norm", norm, "", kind="group", shape=(3, 8, 5, 6), groups=4),
+    case("softmax", rows, "", ALL, count=12, n=77),
+    case("elementwise", elementwise, "", ALL, n=1031),
+    case("reduction", reduction, "", ALL, shape=(40, 90), axis=(1,)),
+    case("reduction", reduction, "", shape=(90, 40), axis=(0,)),
+    case("running totals", scan, "", ALL, rows=6, n=150),
+    case("optimizer", adamw, "", ("float64", "float32"), shape=(30, 20)),
+    case("optimizer", sgd, "", HALVES, shape=(30, 20)),
+]

@@ -27,7 +27,7 @@ class Windows:
         """Each tap, and where it falls on the padded input."""
         for tap in itertools.product(*(range(k) for k in self.kernel)):
             begin = [t * self.dilation for t in tap]
-            yield tap, (Ellipsis, *[slice(b, b + self.stride * (o - 1) + 1, self.stride) for b, o in zip(begin, self.out)])
+            yield tap, (Ellipsis, *(slice(b, b + self.stride * (o - 1) + 1, self.stride) for b, o in zip(begin, self.out)))
 
     def _padded(self, x: np.ndarray) -> np.ndarray:
         return np.pad(x, [(0, 0)] * 3 + [(self.padding, self.padding)] * len(self.size))
@@ -46,8 +46,8 @@ class Windows:
         for tap, at in self._taps():
             part = times(w[(slice(None),) * 3 + tap].swapaxes(-1, -2), self._flat(g))
             padded[at] += part.reshape(padded[at].shape)
-        inner: Tuple[Any, ...] = (Ellipsis, *[slice(self.padding, self.padding + s) for s in self.size])
-        return padded[inner]
+        inside: Tuple[Any, ...] = (Ellipsis, *(slice(self.padding, self.padding + s) for s in self.size))
+        return padded[inside]
 
     def weight(self, x: np.ndarray, g: np.ndarray) -> np.ndarray:
         padded, dw = self._padded(x), np.zeros((g.shape[1], g.shape[2], x.shape[2], *self.kernel))
@@ -62,8 +62,8 @@ def convolution(d: Draw, channels: int, outs: int, size: Sequence[int], kernel: 
     one gives back. ``special``: there is an infinity in the input."""
     w = Windows(size, kernel, stride, padding, dilation)
     terms = max(images * math.prod(w.out), max(channels, outs) // groups * math.prod(kernel) + 1)
-    x_size, y_size = (w.out, w.size) if transposed else (w.size, w.out)
-    x_channels, y_channels = (outs, channels) if transposed else (channels, outs)
+    sides = (channels, w.size), (outs, w.out)
+    (x_channels, x_size), (y_channels, y_size) = sides[::-1] if transposed else sides
     x = d.many(terms, images, groups, x_channels // groups, *x_size)
     g, b = d.few(images, groups, y_channels // groups, *y_size), d.few(y_channels)
     weight = d.few(groups, outs // groups, channels // groups, *kernel)

@@ -10,10 +10,10 @@ import numpy as np
 
 import ampc
 
-from .bounded import Bounded, accumulator
+from .bounded import Bounded, accumulator, nearest
 
 DIGITS = {"float64": 20, "float32": 16, "bfloat16": 8, "float16": 11, "int64": 20}  # bits of whole numbers that are drawn
-EXACT = {"float64": 2.0**52, "float32": 2.0**24, "bfloat16": 2.0**24, "float16": 2.0**15.9, "int64": 2.0**52}  # sums stay below
+EXACT = {"float64": 2.0**52, "float32": 2.0**24, "bfloat16": 2.0**24, "float16": 2.0**15.9, "int64": 2.0**52}  # what sums stay below
 
 
 class Trial(NamedTuple):
@@ -47,13 +47,21 @@ class Draw:
         most = max(1, min(int(most), 2 ** DIGITS[self.dtype]))
         return self.random.integers(-most, most + 1, shape).astype(np.float64)
 
+    def held(self, values: np.ndarray) -> np.ndarray:
+        """The numbers of the dtype nearest to these."""
+        return values if self.dtype == "float64" else nearest(values.astype(np.float32), self.dtype)
+
     def reals(self, *shape: int) -> np.ndarray:
         """Normal numbers that the dtype holds."""
-        return np.asarray(ampc.tensor(self.random.standard_normal(shape)).to(getattr(ampc, self.dtype)).double().numpy())
+        return self.held(self.random.standard_normal(shape))
 
     def exact(self, value: np.ndarray, dtype: str = "") -> Bounded:
         """A result that is rounded once."""
         return Bounded(value).rounded(dtype or self.dtype)
+
+    def part(self, b: Bounded) -> Bounded:
+        """What one kernel of the CPU keeps in its accumulators, and on a GPU goes from operator to operator, rounded."""
+        return b if self.device == "cpu" else b.rounded(self.dtype)
 
     def given(self, value: np.ndarray) -> Bounded:
         """An operand as it is."""

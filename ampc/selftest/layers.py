@@ -34,9 +34,9 @@ def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: 
     def expect() -> Dict[str, Bounded]:
         q, k, v = (d.given(a) for a in arrays)
         whole = None if kept is None else np.broadcast_to(kept, (items, queries, keys))
-        weights = softmax((q @ k.turned) * scale, whole)
-        low, slopes = weights.rounded(d.dtype), d.given(g) @ v.turned
-        slopes = ((slopes - (slopes * weights).sum(-1, True)) * weights * scale).rounded(d.dtype)
+        weights = d.part(softmax(d.part(d.part(q @ k.turned) * scale), whole))
+        low, slopes = weights.rounded(d.dtype), d.part(d.given(g) @ v.turned)
+        slopes = (d.part((slopes - (slopes * weights).sum(-1, True)) * weights) * scale).rounded(d.dtype)
         out = {"result": low @ v, "gradient of queries": slopes @ k, "gradient of keys": slopes.turned @ q,
                "gradient of values": low.turned @ d.given(g)}
         return {name: value.rounded(d.dtype) for name, value in out.items()}
@@ -59,13 +59,13 @@ def _tanh_step(x: Bounded, u: Bounded, state: Bounded, low: Callable[[Bounded], 
 
     def back(dh: Bounded) -> Tuple[Bounded, Bounded, Bounded]:
         y = low(h)
-        du = dh * (d_one(y) - y * y)
+        du = dh * (_one(y) - y * y)
         return du, du, du * 0.0
 
     return h, back
 
 
-def d_one(like: Bounded) -> Bounded:
+def _one(like: Bounded) -> Bounded:
     return Bounded(np.ones_like(like.value), 0.0, like.unit)
 
 
@@ -73,13 +73,13 @@ def _gru_step(x: Bounded, u: Bounded, state: Bounded, low: Callable[[Bounded], B
     (xr, xz, xn), (ur, uz, un) = _split(x, 3), _split(u, 3)
     r, z = (xr + ur).sigmoid(), (xz + uz).sigmoid()
     n = (xn + r * un).tanh()
-    h = (d_one(z) - z) * n + z * state
+    h = (_one(z) - z) * n + z * state
 
     def back(dh: Bounded) -> Tuple[Bounded, Bounded, Bounded]:
         kr, kz, kn, ku, before = (low(t) for t in (r, z, n, un, state))
-        dn = dh * (d_one(kz) - kz) * (d_one(kn) - kn * kn)
-        dz = dh * (before - kn) * kz * (d_one(kz) - kz)
-        dr = dn * ku * kr * (d_one(kr) - kr)
+        dn = dh * (_one(kz) - kz) * (_one(kn) - kn * kn)
+        dz = dh * (before - kn) * kz * (_one(kz) - kz)
+        dr = dn * ku * kr * (_one(kr) - kr)
         return joined([dr, dz, dn], 1), joined([dr, dz, dn * kr], 1), dh * kz
 
     return h, back
@@ -101,10 +101,10 @@ class _Lstm:
         def back(dh: Bounded) -> Tuple[Bounded, Bounded, Bounded]:
             ki, kf, kg, ko, old = (low(t) for t in (i, f, g, o, before))
             bent = low(cell).tanh()
-            dc = dh * ko * (d_one(bent) - bent * bent) + self.slope
+            dc = dh * ko * (_one(bent) - bent * bent) + self.slope
             self.slope = dc * kf
-            gates = [dc * kg * ki * (d_one(ki) - ki), dc * old * kf * (d_one(kf) - kf), dc * ki * (d_one(kg) - kg * kg),
-                     dh * bent * ko * (d_one(ko) - ko)]
+            gates = [dc * kg * ki * (_one(ki) - ki), dc * old * kf * (_one(kf) - kf), dc * ki * (_one(kg) - kg * kg),
+                     dh * bent * ko * (_one(ko) - ko)]
             du = joined(gates, 1)
             return du, du, dh * 0.0
 
@@ -117,7 +117,7 @@ def recurrence(d: Draw, mode: str, steps: int, batch: int, inputs: int, units: i
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[mode]
     x, g = d.reals(steps, batch, inputs), d.few(steps, batch, units)
     shapes = ((gates * units, inputs), (gates * units, units), (gates * units,), (gates * units,))
-    weights = [ampc.tensor(d.random.uniform(-0.5, 0.5, s) / units**0.5).to(getattr(ampc, d.dtype)).double().numpy() for s in shapes]
+    weights = [d.held(d.random.uniform(-0.5, 0.5, s) / units**0.5) for s in shapes]
     layer = getattr(nn, mode)(inputs, units, device=d.device, dtype=getattr(ampc, d.dtype))
     with ampc.no_grad():
         for p, values in zip(layer.parameters(), weights):
@@ -172,10 +172,25 @@ def _normalised(x: Bounded, g: Bounded, w: Bounded, axes: Tuple[int, ...], eps: 
     return hat, rstd * (slope - slope.mean(axes, True) - hat * (slope * hat).mean(axes, True))
 
 
+Shape = Tuple[int, ...]
+
+
+def _sets(kind: str, shape: Sequence[int], groups: int) -> Tuple[Shape, Shape, Shape, Shape]:
+    """The input's shape as sets are seen in it, the weight's there, the dimensions of a set, and those that the weight lacks."""
+    images, channels, places = shape[0], shape[1], tuple(shape[2:])
+    last, ones = len(shape) - 1, (1,) * len(places)
+    if kind == "layer":
+        return tuple(shape), (1,) * last + (shape[-1],), (last,), tuple(range(last))
+    if kind == "batch":
+        others = (0, *range(2, last + 1))
+        return tuple(shape), (1, channels, *ones), others, others
+    return (images, groups, channels // groups, *places), (1, groups, channels // groups, *ones), tuple(range(2, last + 2)), (0, *range(3, last + 2))
+
+
 def norm(d: Draw, kind: str, shape: Sequence[int], groups: int = 0, apart: bool = False) -> Trial:
     """``layer``, ``batch`` or ``group`` norm of [images, channels, places...], and its gradients. ``apart``: dimensions lie the other way round."""
     x, g, n = d.reals(*shape) + d.few(1, shape[1], *[1] * (len(shape) - 2)), d.few(*shape), shape[-1] if kind == "layer" else shape[1]
-    x = ampc.tensor(x).to(getattr(ampc, d.dtype)).double().numpy()
+    x = d.held(x)
     w, b = d.few(n) + 0.5, d.few(n)
     other = tuple(reversed(range(len(shape))))
     leaf = d.tensor(x.transpose(other) if apart else x, True)
@@ -195,15 +210,7 @@ def norm(d: Draw, kind: str, shape: Sequence[int], groups: int = 0, apart: bool 
         return {"result": y, "gradient of the input": dx, "gradient of the weight": weight.grad, "gradient of the bias": bias.grad}
 
     def expect() -> Dict[str, Bounded]:
-        places = len(shape) - 2
-        axes: Tuple[int, ...]
-        if kind == "layer":
-            shaped, axes, rest, cut = (1,) * (len(shape) - 1) + (n,), (len(shape) - 1,), tuple(range(len(shape) - 1)), tuple(shape)
-        elif kind == "batch":
-            shaped, axes, rest, cut = (1, n, *[1] * places), (0, *range(2, places + 2)), (0, *range(2, places + 2)), tuple(shape)
-        else:
-            shaped, axes, rest = (1, groups, n // groups, *[1] * places), tuple(range(2, places + 3)), (0, *range(3, places + 3))
-            cut = (shape[0], groups, n // groups, *shape[2:])
+        cut, shaped, axes, rest = _sets(kind, shape, groups)
         it, slopes = d.given(x.reshape(cut)), d.given(g.reshape(cut))
         hat, dx = _normalised(it, slopes, d.given(w.reshape(shaped)), axes, 1e-5)
         y = hat * w.reshape(shaped) + b.reshape(shaped)

@@ -1,93 +1,104 @@
-"""What the test of this machine's kernels found, as a table, a text to send and an exit code."""
+"""What a selftest found, as text and as JSON."""
 
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import asdict, dataclass
-from typing import Dict, Iterator, List, Tuple
+import textwrap
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, Iterable, List, Tuple
 
-from .. import _C
-from .._progress import Progress
+import ampc
+
 from .._table import text_lines
-from .cases import CASES
-from .running import Case, Result, run_case
+from .running import ALL, Result
 
-ON_GPU = ("product", "linear", "convolution", "depthwise", "attention", "norm", "softmax", "elementwise", "reduction", "running totals")
+WIDTH = 64  # of the column of ways
+DTYPES = ("int64", *ALL)
 
 
 @dataclass
 class Report:
-    """Every result, and what draws the same numbers again."""
+    """The facts of the machine, a result for each case, dtype and side of a border, and whether somebody stopped it."""
 
-    results: List[Result]
-    seed: int
-    seconds: float
     device: str
-    finished: bool = True
+    seed: int
+    facts: Dict[str, Any]
+    results: List[Result] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
 
     @property
     def wrong(self) -> List[Result]:
-        """Results that lie outside their bounds."""
         return [r for r in self.results if not r.ok]
 
-    def __str__(self) -> str:
-        kernels: Dict[Tuple[str, str], List[Result]] = {}
+    @property
+    def ok(self) -> bool:
+        return not self.wrong
+
+    def _rows(self) -> Iterable[Tuple[str, str, List[str], float, float, bool]]:
+        """Kernel, dtype, ways, worst error in units of its bound, seconds, whether all was right."""
+        groups: Dict[Tuple[str, str], List[Result]] = {}
         for r in self.results:
-            kernels.setdefault((r.kernel, r.dtype), []).append(r)
-        rows = [["kernel", "dtype", "sizes", "ways", "worst error / bound", "seconds", ""]]
-        for (kernel, dtype), some in kernels.items():
-            ways = {w for r in some for w in r.ways}
-            rows.append([kernel, dtype, str(len(some)), str(len(ways)), f"{max(r.units for r in some):.2f}", f"{sum(r.seconds for r in some):.2f}",
-                         "ok" if all(r.ok for r in some) else "WRONG"])
-        return "\n".join([*text_lines(rows, {0, 1, 6}), *self._verdict()])
+            groups.setdefault((r.kernel, r.dtype), []).append(r)
+        kernels = list(dict.fromkeys(kernel for kernel, _ in groups))
+        for (kernel, dtype), some in sorted(groups.items(), key=lambda item: (kernels.index(item[0][0]), DTYPES.index(item[0][1]))):
+            ways = list(dict.fromkeys(w for r in some for w in r.ways))
+            yield kernel, dtype, ways, max(r.units for r in some), sum(r.seconds for r in some), all(r.ok for r in some)
+
+    def table(self) -> List[str]:
+        """Its lines. Ways that are those of the row above, of the same kernel, are not told again."""
+        cells, before = [("kernel", "dtype", "ways", "error/bound", "seconds", "")], ("", [""])
+        for kernel, dtype, ways, units, seconds, ok in self._rows():
+            same = before == (kernel, ways) and bool(ways)
+            lines = ["as above"] if same else textwrap.wrap(", ".join(ways), WIDTH) or [""]
+            cells.append((kernel if kernel != before[0] else "", dtype, lines[0], f"{units:.3g}", f"{seconds:.2f}", "ok" if ok else "WRONG"))
+            cells += [("", "", line, "", "", "") for line in lines[1:]]
+            before = (kernel, ways)
+        return text_lines(cells if self.device == "cpu" else [c[:2] + c[3:] for c in cells], {0, 1, 2, 5} if self.device == "cpu" else {0, 1, 4})
+
+    def missed(self) -> List[str]:
+        """Ways that this instruction set has and that nothing entered, with what chooses them."""
+        found = {way for r in self.results for way in r.ways}
+        return [f"{w['name']} ({w['fact']})" for w in ampc._C._ways() if w["reachable"] and w["name"] not in found]
+
+    def advice(self) -> List[str]:
+        """Variables of the environment that may avoid a wrong way."""
+        rows = {w["name"]: w for w in ampc._C._ways()}
+        ways = [rows[name] for r in self.wrong for name in r.ways if name in rows]
+        out = [f"AMPC_CPU={level} takes the kernels of another instruction set" for level in self.facts["lower_levels"][-1:]]
+        for variable in dict.fromkeys(w["variable"] for w in ways if w["variable"] and w["variable"] != "AMPC_CPU"):
+            names = ", ".join(dict.fromkeys(w["name"] for w in ways if w["variable"] == variable))
+            value = {"OMP_NUM_THREADS": "1", "AMPC_HUGE_PAGES": "0"}.get(variable)
+            out.append(f"{variable}={value} avoids {names}" if value else f"{variable}, set to another number of bytes, moves the border of {names}")
+        return out
 
     def _verdict(self) -> List[str]:
-        end = "" if self.finished else ", interrupted"
-        lines = [f"{len(self.results)} calls on the {self.device} in {self.seconds:.1f} s, seed {self.seed}{end}"]
+        count = len(self.results)
+        end = "stopped by hand after" if self.interrupted else "took"
+        missed = self.missed() if self.device == "cpu" and not self.interrupted else []
+        lines = textwrap.wrap("Ways that other machines or settings take: " + ", ".join(missed) + ".", 120) if missed else []
+        head = f"{count - len(self.wrong)} of {count} trials right; {end} {self.seconds:.1f} s; seed {self.seed}"
+        if self.ok:
+            return [*lines, head + ("" if self.interrupted or not count else ". Every kernel is right.")]
+        lines += [head, "", "WRONG:"]
         for r in self.wrong:
-            lines.append(f"WRONG: {r.kernel}, {r.dtype}, {r.sizes}: {r.wrong}")
-            lines.append(f"       ways: {', '.join(r.ways) or 'none of the table'}")
-        if not self.wrong:
-            return [*lines, "Every result lies within its bound."]
-        variables = {w["variable"] for w in _C._ways() if w["variable"] and any(w["name"] in r.ways for r in self.wrong)}
-        avoid = f"Setting {' or '.join(sorted(variables))} takes another way until it is mended; `ampc info` shows the values." if variables else ""
-        return [*lines, "Please send this text and that of `ampc info` with a bug report.", *([avoid] if avoid else [])]
+            lines += [f"  {r.kernel}, {r.dtype}, {r.sizes}", f"    {r.wrong}", f"    ways: {', '.join(r.ways) or 'none of its own'}; seed {r.seed}"]
+        if self.device == "cpu":
+            lines += ["", "Until it is mended, one of these may avoid it; `ampc selftest` says whether it does:", *(f"  {a}" for a in self.advice())]
+        return [*lines, "", "Please report this: open an issue where you got ampc and attach the file that `ampc selftest --output FILE` writes."]
+
+    def __str__(self) -> str:
+        return "\n".join([*self.table(), "", *self._verdict()])
+
+    def whole(self) -> str:
+        """With `ampc info` in front, for a bug report."""
+        from ..cli.info import info
+
+        return f"{info()}\n\n{self}\n"
 
     def to_json(self) -> str:
-        """All results, and the facts of the machine."""
-        return json.dumps({"machine": _C._machine(), "seed": self.seed, "device": self.device, "finished": self.finished,
-                           "results": [{**asdict(r), "units": r.units if r.units < float("inf") else None} for r in self.results]}, default=str)
+        from ..cli.info import info
 
-
-def _rounds(seconds: float, device: str, seed: int) -> Iterator[Tuple[Case, str, int]]:
-    """Every case in each of its dtypes once; then again with other numbers until the time is over."""
-    begin, cases = time.monotonic(), [c for c in CASES if device == "cpu" or c.kernel.split(",")[0] in ON_GPU]
-    while True:
-        for case in cases:
-            for dtype in case.dtypes:
-                yield case, dtype, seed
-        if time.monotonic() - begin >= seconds:
-            return
-        seed += 1
-
-
-def selftest(seconds: float = 0.0, seed: int = 0, device: str = "cpu", progress: bool = False) -> Report:
-    """Runs the kernels that this machine's facts choose, on both sides of each border between two ways, against float64.
-
-    Args:
-        seconds: goes on with other numbers until they are over; every case runs once at least.
-        seed: of the first round's numbers.
-        device: 'cpu' or 'cuda'.
-        progress: a bar in a terminal.
-
-    Ctrl-C ends it with what was found so far."""
-    report, begin = Report([], seed, 0.0, device), time.monotonic()
-    total = sum(len(c.dtypes) for c in CASES) if device == "cpu" and not seconds else None
-    try:
-        for case, dtype, drawn in Progress(_rounds(seconds, device, seed), "kernels", total, shown=progress):
-            report.results += run_case(case, dtype, drawn, device)
-    except KeyboardInterrupt:
-        report.finished = False
-    report.seconds = time.monotonic() - begin
-    return report
+        results = [{**asdict(r), "ok": r.ok, "units": r.units if r.units < float("inf") else None} for r in self.results]
+        return json.dumps({"ok": self.ok, "device": self.device, "seed": self.seed, "seconds": self.seconds, "interrupted": self.interrupted,
+                           "facts": self.facts, "info": info(), "results": results}, indent=1)

@@ -46,7 +46,8 @@ class Result:
     dtype: str
     sizes: Dict[str, Any]
     seed: int
-    ways: List[str] = field(default_factory=list)  # of the case's, those that were entered
+    claims: Tuple[str, ...]  # the case's ways,
+    ways: List[str] = field(default_factory=list)  # and those of them that were entered
     units: float = 0.0  # the worst error, in units of its bound
     seconds: float = 0.0
     wrong: str = ""  # what was wrong, and where
@@ -115,7 +116,7 @@ def judge(got: Mapping[str, Any], trial: Trial) -> Tuple[float, str]:
 
 
 def _run(case: Case, draw: Callable[[], Draw], dtype: str, sizes: Dict[str, Any], seed: int) -> Result:
-    result, begin = Result(case.kernel, dtype, sizes, seed), time.perf_counter()
+    result, begin = Result(case.kernel, dtype, sizes, seed, case.ways), time.perf_counter()
     try:
         trial = case.trial(draw(), **sizes)
         ampc._C._reset_ways()
