@@ -117,8 +117,8 @@ LAYERS = [
 ]
 
 PASSES = [
-    Case("elementwise", elementwise, (*LOOPS, "threads_one"), {"n": 37}, ALL),
-    case("elementwise", elementwise, "threads_several", ALL, threads=2, n=Border("threads_several", 1024, 1 << 18, 1024)),
+    case("elementwise", elementwise, "", ALL, n=37),
+    Case("elementwise", elementwise, (*LOOPS, "threads_one", "threads_several"), {"n": Border("threads_several", 1024, 1 << 18, 1024)}, ALL, 2),
     case("reduction", reduction, "reduce_rows", ALL, shape=(40, 300), axis=(1,)),
     case("reduction", reduction, "reduce_columns", ALL, shape=(300, 270), axis=(0,)),
     case("reduction", reduction, "reduce_split", shape=(Border("reduce_split", 65536, 1 << 18, 8192),), axis=(0,)),

@@ -102,6 +102,8 @@ typedef struct ac_loops {
 
 extern const ac_loops ac_loops_baseline, ac_loops_avx2, ac_loops_avx512;
 
-const ac_loops *ac_cpu_loops(void); /* those of this machine, see isa.h */
+const ac_loops *ac_cpu_loops(void); /* those of this machine */
+/* Notes which of base/ways.def these are. Once an operator, not where loops are asked for again and again. */
+void ac_cpu_note_loops(const ac_loops *loops);
 
 #endif

@@ -83,6 +83,7 @@ int ac_cpu_pointwise(const ac_run *r) {
     ac_tensor *operands[AC_MAX_OPERANDS] = {r->out[0]};
     point_call c = {ac_cpu_loops(), ac_lane_of(r->compute), r->op, r->attrs, r->n_in, {r->out[0]->dtype}};
     AC_TRY(refuse_zero(r, c.lane));
+    ac_cpu_note_loops(c.loops);
     for (int k = 0; k < r->n_in; k++) {
         operands[k + 1] = r->in[k];
         c.dtypes[k + 1] = r->in[k]->dtype;
