@@ -135,9 +135,10 @@ def test_an_error_is_wrong(few, monkeypatch):
 @pytest.mark.cpu
 def test_borders_have_two_sides():
     case = next(c for c in CASES if c.sizes.get("k") == Border("product_k_blocks", 16, 4096, 16))
-    below, at = run_case(case, "float32", 0)
-    assert at.sizes["k"] == below.sizes["k"] + 16 and "product_k_blocks" in at.ways and "product_k_blocks" not in below.ways
-    assert below.ok and at.ok
+    below, at, beyond = run_case(case, "float32", 0)
+    assert beyond.sizes["k"] > at.sizes["k"] == below.sizes["k"] + 16
+    assert "product_k_blocks" in at.ways and "product_k_blocks" in beyond.ways and "product_k_blocks" not in below.ways
+    assert below.ok and at.ok and beyond.ok
 
 
 @pytest.mark.cpu

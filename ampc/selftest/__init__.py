@@ -1,5 +1,5 @@
-"""Whether this machine's kernels are right: each against float64, at sizes on either side of every border between two ways through it. The
-command is ``ampc selftest``."""
+"""Whether this machine's kernels are right: each against float64, at sizes on either side of every border between two ways through it,
+at those of networks, and at random ones. The command is ``ampc selftest``."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ CONVOLUTIONS = [
     case("convolution", convolution, "", images=2, channels=32, outs=24, size=(10, 11), kernel=(3, 3), padding=1,
          channels_last=True),
     case("convolution", convolution, "direct_bands_by_cache", channels=16, outs=16, images=4, size=(Border("direct_bands_by_cache", 8, 1200, 8), 40),
-         kernel=(3, 2)),
+         kernel=(3, 1)),
     case("convolution", convolution, "direct_bands_by_threads", threads=2, channels=16, outs=16, size=(40, 33), kernel=(3, 3), padding=1),
     case("convolution, weight", convolution, "direct_weight_together", images=24, channels=16, outs=16, size=(5, 6), kernel=(3, 3), padding=1),
     case("convolution, weight", convolution, "direct_weight_alone direct_weight_bands", images=2, channels=32, outs=32,
@@ -130,7 +130,33 @@ PASSES = [
     case("memory", memory, "memory_huge_pages memory_plain_pages", SINGLE, bytes=5 << 20),
 ]
 
-CASES: List[Case] = [*PRODUCTS, *CONVOLUTIONS, *LAYERS, *PASSES]
+
+def layer(channels: int, outs: int, size: int, kernel: int, **sizes: Any) -> Case:
+    """A convolution of square images."""
+    return case("layers of networks", convolution, "", channels=channels, outs=outs, size=(size, size), kernel=(kernel, kernel), **sizes)
+
+
+# Layers of networks that people train: their sizes lie far beyond most borders, where images are cut in many parts.
+NETWORKS = [
+    layer(3, 32, 112, 7, stride=2, padding=3),
+    layer(64, 64, 56, 3, images=2, padding=1),
+    layer(64, 128, 56, 3, stride=2, padding=1),
+    layer(256, 64, 56, 1),
+    layer(128, 128, 28, 3, padding=1),
+    layer(256, 256, 14, 3, padding=1),
+    layer(64, 32, 7, 3, images=17, padding=1),
+    layer(16, 32, 224, 3, padding=1),
+    layer(32, 32, 33, 5, padding=4, dilation=2, groups=2),
+    layer(64, 32, 28, 4, stride=2, padding=1, transposed=True),
+    layer(96, 96, 57, 3, padding=1, groups=96),
+    case("layers of networks", linear, "", rows=197, inputs=384, outputs=1000),
+    case("layers of networks", attention, "", items=6, queries=197, keys=197, width=64),
+    case("layers of networks", norm, "", kind="layer", shape=(2, 197, 384)),
+    case("layers of networks", norm, "", kind="batch", shape=(4, 64, 28, 28)),
+    case("layers of networks", recurrence, "", mode="LSTM", steps=3, batch=20, inputs=100, units=200),
+]
+
+CASES: List[Case] = [*PRODUCTS, *CONVOLUTIONS, *LAYERS, *PASSES, *NETWORKS]
 
 # On a GPU there are no such ways; there are kernels for each dtype, layout and kind of size.
 GPU_CASES: List[Case] = [

@@ -18,7 +18,7 @@ ALL = ("float64", *FLOATS)
 @dataclass(frozen=True)
 class Border:
     """A size at which the kernel takes another way: the smallest between ``low`` and ``high``, in steps, that enters ``way``. It is found on
-    the machine, by asking the core which way it took, so it is the border whatever the caches are."""
+    the machine, by asking the core which way it took, so it is the border whatever the caches are. Sizes right below, at and beyond it are run."""
 
     way: str
     low: int
@@ -28,7 +28,7 @@ class Border:
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel at some sizes, one of which may be a Border: then both sides of it are run."""
+    """A kernel at some sizes, one of which may be a Border."""
 
     kernel: str
     trial: Callable[..., Trial]
@@ -82,8 +82,8 @@ def _border_of(case: Case) -> Optional[Border]:
     return next((v for v in values if isinstance(v, Border)), None)
 
 
-def _both_sides(case: Case, draw: Callable[[], Draw], border: Border) -> List[int]:
-    """The sizes right below and at a border: by doubling, then by halves."""
+def _around(case: Case, draw: Callable[[], Draw], border: Border) -> List[int]:
+    """The sizes right below and at a border, found by doubling, then by halves; and one beyond, where what is cut leaves another rest."""
     def at(steps: int) -> int:
         return border.low + steps * border.step
 
@@ -96,12 +96,12 @@ def _both_sides(case: Case, draw: Callable[[], Draw], border: Border) -> List[in
             high = middle
         else:
             low = middle
-    return [at(low), at(high)]
+    return [at(steps) for steps in (low, high, high + (high + 1) // 2) if steps <= last]
 
 
 def _sizes(case: Case, draw: Callable[[], Draw]) -> List[Dict[str, Any]]:
     border = _border_of(case)
-    return [_with(case.sizes, n) for n in _both_sides(case, draw, border)] if border else [dict(case.sizes)]
+    return [_with(case.sizes, n) for n in _around(case, draw, border)] if border else [dict(case.sizes)]
 
 
 def judge(got: Mapping[str, Any], trial: Trial) -> Tuple[float, str]:
@@ -130,7 +130,7 @@ def _run(case: Case, draw: Callable[[], Draw], dtype: str, sizes: Dict[str, Any]
 
 
 def run_case(case: Case, dtype: str, seed: int, device: str = "cpu") -> List[Result]:
-    """One case in one dtype, at its size or on both sides of its border, on as many threads as it needs at least."""
+    """One case in one dtype, at its size or around its border, on as many threads as it needs at least."""
     threads = ampc.get_num_threads()
 
     def draw() -> Draw:
