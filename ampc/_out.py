@@ -1,4 +1,4 @@
-"""``out=`` of functions that are put together in Python."""
+"""Where results of functions that are put together in Python lie: in ``out``, or in memory of their own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from typing import Any, TypeVar
 from . import _C
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def own(result: _C.Tensor, source: _C.Tensor) -> _C.Tensor:
+    """``result``, copied where it lies in the memory of ``source``: trivial sizes leave some functions with a view of what they were
+    given, and a later write would change both."""
+    return result.clone() if _C._same_storage(result, source) else result
 
 
 def _check(result: Any, out: Any, what: str) -> None:

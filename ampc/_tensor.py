@@ -11,6 +11,7 @@ from . import _creation as make
 from ._C import Tensor, dtype
 from ._device import device_of, number_of
 from ._layout import in_format
+from ._out import own
 from ._printing import tensor_html, tensor_repr
 from .autograd.hooks import RemovableHandle
 
@@ -55,8 +56,12 @@ for _dtype, _names in {
 
 
 def _legacy_new(cls: type, *args: Any, **kwargs: Any) -> Tensor:
-    if len(args) == 1 and not isinstance(args[0], int):
-        t = make.tensor(args[0], dtype=_C.get_default_dtype() if not isinstance(args[0], Tensor) else None)
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        t, default = args[0].detach(), _C.get_default_dtype()
+        if t.dtype != default:
+            raise TypeError(f"Tensor: expected a tensor of {default}, the default dtype, got {t.dtype}; tensor.to(dtype) converts")
+    elif len(args) == 1 and not isinstance(args[0], int):
+        t = make.tensor(args[0], dtype=_C.get_default_dtype())
     else:
         t = make.zeros(*args) if args else make.zeros(0)
     return t if cls is Tensor else _C._make_subclass(cls, t, False)
@@ -169,7 +174,8 @@ Tensor.is_sparse = property(lambda self: False, doc="Always False: there are den
 Tensor.is_meta = property(lambda self: False, doc="Always False.")
 Tensor.layout = property(lambda self: "strided", doc="Always 'strided'.")
 Tensor.grad_fn = property(_C._grad_fn, doc="The recorded operation that made it, or None.")
-Tensor.H = Tensor.mT
+Tensor.H = Tensor.mH = Tensor.mT
+Tensor.real = property(lambda self: self, doc="Itself: there are real numbers only.")
 Tensor.__array_priority__ = 1000  # NumPy leaves mixed operators to us
 
 
@@ -452,7 +458,7 @@ def repeat(self: Tensor, *sizes: Any) -> Tensor:
         raise RuntimeError(f"repeat: {len(times)} repetitions given for a tensor of {self.ndim} dimensions")
     shape = [1] * lead + list(self.shape)
     wide = self.reshape([s for d in shape for s in (1, d)]).expand([s for n, d in zip(times, shape) for s in (n, d)])
-    return wide.reshape([n * d for n, d in zip(times, shape)])
+    return own(wide.reshape([n * d for n, d in zip(times, shape)]), self)
 
 
 @method
@@ -541,6 +547,16 @@ def _repr_html_(self: Tensor) -> str:
 @method
 def __format__(self: Tensor, spec: str) -> str:
     return format(self.item(), spec) if self.ndim == 0 and spec else format(str(self), spec)
+
+
+@method
+def __copy__(self: Tensor) -> Tensor:
+    """A leaf on the same memory, with the same attributes, of which only their names are copied; as torch's, without .grad."""
+    twin = _C._make_subclass(self.__class__, self.data, self.requires_grad) if self.__class__ is not Tensor else self.data
+    twin.requires_grad = self.requires_grad
+    for name, value in self.__dict__.items():
+        setattr(twin, name, value)
+    return twin
 
 
 @method

@@ -20,13 +20,14 @@ class TensorType(type):
         return isinstance(x, Tensor) and x.dtype is cls.dtype and x.device.type == cls.on
 
     def __call__(cls, *args: Any) -> Tensor:
-        """From sizes: a tensor of those, its values undefined; from a list, an array or a tensor: its values."""
+        """From sizes: a tensor of those, its values undefined; from a list or an array: its values;
+        from a tensor: its memory where dtype and device agree, without history."""
         if all(isinstance(a, int) and not isinstance(a, bool) for a in args):
             return make.empty(*(args or (0,)), dtype=cls.dtype, device=cls.on)
         if len(args) != 1:
             raise TypeError(f"{cls.type_name}: expected sizes, or one list, array or tensor, got {len(args)} arguments")
         if isinstance(args[0], Tensor):
-            return args[0].to(cls.on, cls.dtype)
+            return args[0].detach().to(cls.on, cls.dtype)
         return make.tensor(args[0], dtype=cls.dtype, device=cls.on)
 
 

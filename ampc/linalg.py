@@ -13,7 +13,7 @@ from typing import Any, Optional, Tuple, Union
 from . import _C
 from . import _creation as make
 from ._C import LinAlgError, Tensor
-from ._out import takes_out
+from ._out import own, takes_out
 from .doctor import guard
 
 __all__ = ["LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq",
@@ -234,12 +234,13 @@ def matrix_power(A: Tensor, n: int, *, out: Optional[Tensor] = None) -> Tensor:
     if n < 0:
         return matrix_power(inv(A), -n)
     power: Optional[Tensor] = None
+    square = A
     while n:
         if n & 1:
-            power = A if power is None else power @ A
+            power = square if power is None else power @ square
         n >>= 1
-        A = A @ A if n else A
-    return _eye_like(A).clone() if power is None else power
+        square = square @ square if n else square
+    return _eye_like(A).clone() if power is None else own(power, A)
 
 
 def matrix_exp(A: Tensor) -> Tensor:

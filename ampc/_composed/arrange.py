@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Tuple, Union
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
-from .._out import takes_out
+from .._out import own, takes_out
 from .order import searchsorted
 
 _f = _C._functions
@@ -99,7 +99,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = N
         if repeats < 0:
             raise RuntimeError(f"repeat_interleave: `repeats` must be 0 or more, got {repeats}")
         wide = x.unsqueeze(d + 1).expand(*x.shape[: d + 1], repeats, *x.shape[d + 1:])
-        return wide.reshape(*x.shape[:d], n * repeats, *x.shape[d + 1:])
+        return own(wide.reshape(*x.shape[:d], n * repeats, *x.shape[d + 1:]), input)
     if repeats.ndim != 1 or repeats.shape[0] != n:
         raise RuntimeError(f"repeat_interleave: `repeats` must hold {n} numbers, got shape {list(repeats.shape)}")
     if bool((repeats < 0).any()):
@@ -139,7 +139,7 @@ def broadcast_tensors(*tensors: Any) -> Tuple[Tensor, ...]:
     if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
         tensors = tuple(tensors[0])
     shape = broadcast_shapes(*(t.shape for t in tensors))
-    return tuple(t.expand(*shape) for t in tensors)
+    return tuple(t if t.shape == shape else t.expand(*shape) for t in tensors)
 
 
 def meshgrid(*tensors: Any, indexing: Optional[str] = None) -> Tuple[Tensor, ...]:

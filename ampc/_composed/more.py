@@ -214,7 +214,9 @@ def resize_as_(self: Tensor, the_template: Tensor) -> Tensor:
 
 
 def new(self: Tensor, *args: Any) -> Tensor:
-    """A tensor of the same dtype and device: of a size, or of data."""
+    """A tensor of the same dtype and device: of a size, of data, or on the memory of another tensor, without history."""
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        return args[0].detach().to(self.dtype)
     if len(args) == 1 and not isinstance(args[0], int):
         return self.new_tensor(args[0])
     return self.new_empty(args)
@@ -289,7 +291,7 @@ def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool =
     from ..linalg import solve_triangular
     part = A.triu() if upper else A.tril()
     X = solve_triangular(part.transpose(-2, -1) if transpose else part, b, upper=upper != transpose, unitriangular=unitriangular)
-    return X, A
+    return X, A.clone()
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:

@@ -35,7 +35,7 @@ def kron(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tenso
 def chain_matmul(*matrices: Tensor, out: Optional[Tensor] = None) -> Tensor:
     """The product of all, in the order that costs least. 16 bits under autocast."""
     if len(matrices) == 1:
-        return matrices[0]
+        return matrices[0].clone()
     return _f["linalg_multi_dot"](list(matrices))
 
 

@@ -6,7 +6,7 @@ from typing import Any, Optional, Tuple
 
 from .. import _C
 from .._C import Tensor
-from .._out import takes_out, written
+from .._out import own, takes_out, written
 from ..doctor import guard
 
 _f = _C._functions
@@ -88,7 +88,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Optional[Tensor] = N
         size = x.shape[dim]
         later, earlier = (x.narrow(dim, min(k, size), max(size - 1, 0)) for k in (1, 0))
         x = later.logical_xor(earlier) if x.dtype == _C.bool else later - earlier
-    return x
+    return own(x, input)
 
 
 def trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: float = 1, dim: int = -1) -> Tensor:

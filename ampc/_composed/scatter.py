@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Tuple
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
-from .._out import takes_out
+from .._out import own, takes_out
 from ..autograd import Function
 from .order import aminmax
 
@@ -224,7 +224,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 @takes_out
 def take(input: Tensor, index: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Elements of the flattened tensor."""
-    return input.reshape(-1)[index]
+    return own(input.reshape(-1)[index], input)
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 from .. import _C
 from .._C import Tensor
+from .._out import own
 from ..autograd import inference_mode
 
 __all__ = [
@@ -283,7 +284,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         raise RuntimeError(f"pixel_shuffle: {c} channels are no multiple of the square of {r}")
     n = len(lead)
     x = input.reshape(*lead, c // (r * r), r, r, h, w)
-    return x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
+    return own(x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r), input)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -294,7 +295,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         raise RuntimeError(f"pixel_unshuffle: {h} x {w} is no multiple of {r}")
     n = len(lead)
     x = input.reshape(*lead, c, h // r, r, w // r, r)
-    return x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
+    return own(x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r), input)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -302,4 +303,4 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     n, c = input.shape[:2]
     if groups < 1 or c % groups:
         raise RuntimeError(f"channel_shuffle: {c} channels are no multiple of {groups} groups")
-    return input.reshape(n, groups, c // groups, *input.shape[2:]).transpose(1, 2).reshape(input.shape)
+    return own(input.reshape(n, groups, c // groups, *input.shape[2:]).transpose(1, 2).reshape(input.shape), input)

@@ -237,10 +237,26 @@ static int run_view(ac_op op, ac_tensor *const *in, const void *attrs, ac_tensor
 
 /* -- the call --------------------------------------------------------------------------------------- */
 
+/* Of trivial sizes a composition may end with an operand itself. Where the table says that the result is a copy, it
+ * becomes one. */
+static int copy_aliases(ac_op op, ac_tensor *const *in, int n_in, ac_tensor **out) {
+    for (int i = 0; i < ac_ops[op].n_out; i++)
+        for (int j = 0; j < n_in; j++) {
+            ac_tensor *copy[AC_MAX_OUT] = {NULL};
+            if (!in[j] || !out[i] || in[j]->storage != out[i]->storage) continue;
+            AC_TRY(ac_call(AC_OP_clone, &out[i], 1, NULL, copy));
+            ac_tensor_release(out[i]);
+            out[i] = copy[0];
+            break;
+        }
+    return 0;
+}
+
 static int run_composition(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
     for (int i = 0; i < ac_ops[op].n_out; i++) out[i] = NULL;
     int failed = ac_wants_float32(op, in, n_in) ? ac_run_in_float32(op, in, n_in, attrs, out)
                                                 : ac_compositions[op](in, n_in, attrs, out);
+    if (!failed && ac_ops[op].memory == AC_MEMORY_COPY) failed = copy_aliases(op, in, n_in, out);
     if (failed) release_all(out, ac_ops[op].n_out);
     return failed;
 }

@@ -54,14 +54,16 @@ ac_op_info ac_ops[AC_N_OPS] = {
                        .python = py,                                                                                   \
                        .home = home_,                                                                                  \
                        .kind = AC_KIND_VIEW,                                                                           \
+                       .memory = AC_MEMORY_VIEW,                                                                       \
                        .attrs_size = sizeof(ac_attrs_##at),                                                            \
                        .signature = sig,                                                                               \
                        .doc = doc_},
-#define COMPOSITE(name_, py, home_, cast_, at, sig, doc_)                                                              \
+#define COMPOSITE(name_, py, home_, memory_, cast_, at, sig, doc_)                                                     \
     [AC_OP_##name_] = {.name = #name_,                                                                                 \
                        .python = py,                                                                                   \
                        .home = home_,                                                                                  \
                        .kind = AC_KIND_COMPOSITE,                                                                      \
+                       .memory = AC_MEMORY_##memory_,                                                                  \
                        .cast = AC_CAST_##cast_,                                                                        \
                        .attrs_size = sizeof(ac_attrs_##at),                                                            \
                        .signature = sig,                                                                               \

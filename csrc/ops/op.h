@@ -17,6 +17,11 @@ typedef enum {
 } ac_op;
 
 typedef enum { AC_KIND_POINTWISE, AC_KIND_KERNEL, AC_KIND_VIEW, AC_KIND_COMPOSITE } ac_op_kind;
+typedef enum {
+    AC_MEMORY_COPY,
+    AC_MEMORY_VIEW,
+    AC_MEMORY_EITHER
+} ac_result_memory; /* of results: their own, or an operand's */
 typedef enum { AC_CAST_KEEP, AC_CAST_LOW, AC_CAST_F32, AC_CAST_PROMOTE, AC_CAST_BANNED } ac_cast;
 typedef enum { AC_RESULT_KEEP, AC_RESULT_FLOAT, AC_RESULT_BOOL, AC_RESULT_INT } ac_result;
 
@@ -79,6 +84,7 @@ typedef struct {
     const char *name, *python;
     int home;
     ac_op_kind kind;
+    ac_result_memory memory;
     ac_cast cast;
     ac_result result;
     int save;

@@ -132,16 +132,17 @@ static PyObject *find_function(PyObject *m, PyObject *name) {
 
 /* op_table(): every row as a dictionary, for tests, stubs and documentation */
 static PyObject *op_table(PyObject *m, PyObject *unused) {
-    static const char *kinds[] = {"pointwise", "kernel", "view", "composite"},
+    static const char *kinds[] = {"pointwise", "kernel", "view", "composite"}, *memories[] = {"copy", "view", "either"},
                       *casts[] = {"keep", "low", "f32", "promote", "banned"};
     (void)m, (void)unused;
     PyObject *rows = PyList_New(0);
     for (int op = 0; rows && op < AC_N_OPS; op++) {
         const ac_op_info *i = &ac_ops[op];
-        PyObject *row = Py_BuildValue("{s:s,s:s,s:s,s:s,s:i,s:O,s:s,s:s,s:i}", "name", i->name, "python", i->python,
-                                      "kind", kinds[i->kind], "cast", casts[i->cast], "home", i->home, "differentiable",
-                                      i->kind == AC_KIND_COMPOSITE || ac_formulas[op] ? Py_True : Py_False, "signature",
-                                      i->signature, "doc", i->doc, "outputs", i->n_out);
+        PyObject *row =
+            Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:s,s:s,s:i}", "name", i->name, "python", i->python, "kind",
+                          kinds[i->kind], "memory", memories[i->memory], "cast", casts[i->cast], "home", i->home,
+                          "differentiable", i->kind == AC_KIND_COMPOSITE || ac_formulas[op] ? Py_True : Py_False,
+                          "signature", i->signature, "doc", i->doc, "outputs", i->n_out);
         if (!row || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
         Py_XDECREF(row);
     }

@@ -142,7 +142,18 @@ static PyType_Slot base_slots[] = {{Py_tp_dealloc, dealloc},
                                    {Py_tp_methods, ac_tensor_methods},
                                    {0, NULL}};
 
-static PyMethodDef functions[] = {{"_make_subclass", make_subclass, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+/* _same_storage(a, b) -> whether both lie in one allocation */
+static PyObject *same_storage(PyObject *module, PyObject *args) {
+    PyObject *a, *b;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO:_same_storage", &a, &b)) return NULL;
+    if (!ac_is_tensor(a) || !ac_is_tensor(b)) return PyErr_SetString(PyExc_TypeError, "expected two Tensors"), NULL;
+    return PyBool_FromLong(ac_unwrap(a)->storage == ac_unwrap(b)->storage);
+}
+
+static PyMethodDef functions[] = {{"_make_subclass", make_subclass, METH_VARARGS, NULL},
+                                  {"_same_storage", same_storage, METH_VARARGS, NULL},
+                                  {NULL, NULL, 0, NULL}};
 
 int ac_tensor_type_init(PyObject *module) {
     PyType_Slot slots[80];
