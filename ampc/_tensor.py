@@ -10,6 +10,7 @@ from . import _C
 from . import _creation as make
 from ._C import Tensor, dtype
 from ._device import device_of, number_of
+from ._dims import wrap_dim
 from ._layout import in_format
 from ._out import own
 from ._printing import tensor_html, tensor_repr
@@ -424,7 +425,7 @@ def movedim(self: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions moved to other places."""
     src = [source] if isinstance(source, int) else list(source)
     dst = [destination] if isinstance(destination, int) else list(destination)
-    src, dst = [s % self.ndim for s in src], [d % self.ndim for d in dst]
+    src, dst = ([wrap_dim(d, self.ndim, "movedim") for d in dims] for dims in (src, dst))
     if len(src) != len(dst) or len(set(src)) != len(src) or len(set(dst)) != len(dst):
         raise RuntimeError(f"movedim: {source} and {destination} must be equally many different dimensions")
     rest = iter(d for d in range(self.ndim) if d not in src)
@@ -439,7 +440,7 @@ alias("swapdims", "transpose")
 @method
 def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension cut into several."""
-    dim %= self.ndim
+    dim = wrap_dim(dim, self.ndim, "unflatten")
     return self.reshape(list(self.shape[:dim]) + list(sizes) + list(self.shape[dim + 1:]))
 
 

@@ -221,6 +221,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "min": [Sample((spread(3, 4),), reference=np.min)],
     "max_dim": [Sample((spread(3, 4, 5), 1), reference=lambda x, d: (x.max(d), x.argmax(d)))],
     "min_dim": [Sample((spread(3, 4, 5), 1, True), reference=lambda x, d, k: (x.min(d, keepdims=k), x.argmin(d, keepdims=k)))],
+    "masked_fill_tensor": [Sample((real(3, 4), mask(3, 4), real()), reference=lambda x, m, v: np.where(m, v, x), torch="masked_fill")],
     "max_other": [Sample((spread(3, 4), spread(3, 4) + 0.13), reference=np.maximum)],
     "min_other": [Sample((spread(3, 4), spread(3, 4) + 0.13), reference=np.minimum)],
     "argmax": [Sample((spread(3, 4),), reference=np.argmax), Sample((spread(3, 4), 1), reference=np.argmax)],

@@ -10,6 +10,7 @@ from typing import Any, List, Optional, Tuple, Union
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._dims import wrap_dim
 from .._out import own, takes_out
 from .order import searchsorted
 
@@ -31,13 +32,6 @@ def _dims(value: Any) -> List[int]:
     return [value] if isinstance(value, int) else [int(v) for v in value]
 
 
-def _wrap(dim: int, ndim: int, what: str) -> int:
-    n = max(ndim, 1)
-    if not -n <= dim < n:
-        raise IndexError(f"{what}: dimension {dim} is out of range for a tensor of {ndim} dimensions")
-    return dim % n
-
-
 # -- moving values --------------------------------------------------------------------------------------------
 
 
@@ -52,7 +46,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         raise RuntimeError(f"roll: {len(steps)} shifts and {len(along)} dims do not match")
     x = input
     for step, dim in zip(steps, along):
-        d = _wrap(dim, x.ndim, "roll")
+        d = wrap_dim(dim, x.ndim, "roll")
         n = x.shape[d]
         step = step % n if n else 0
         if step:
@@ -74,7 +68,7 @@ def fliplr(input: Tensor) -> Tensor:
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by ``k`` quarters in the plane of ``dims``, from the first towards the second."""
-    a, b = (_wrap(d, input.ndim, "rot90") for d in dims)
+    a, b = (wrap_dim(d, input.ndim, "rot90") for d in dims)
     if a == b:
         raise RuntimeError(f"rot90: dims must be two different ones, got {list(dims)}")
     k %= 4
@@ -91,7 +85,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = N
     if repeats is None:
         return repeat_interleave(make.arange(input.numel(), device=input.device), input.reshape(-1))
     x = input.reshape(-1) if dim is None else input
-    d = 0 if dim is None else _wrap(dim, input.ndim, "repeat_interleave")
+    d = 0 if dim is None else wrap_dim(dim, input.ndim, "repeat_interleave")
     n = x.shape[d]
     if isinstance(repeats, Tensor) and repeats.numel() == 1:
         repeats = int(repeats.item())
@@ -239,7 +233,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple[Tensor, ...]:
     """As many nearly equal parts along ``dim``, or cut before each of the indices listed."""
-    n = input.shape[_wrap(dim, input.ndim, "tensor_split")]
+    n = input.shape[wrap_dim(dim, input.ndim, "tensor_split")]
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
@@ -365,7 +359,7 @@ def _places(part: Any, row: int, col: int, offset: int, dtype: Any, device: Any)
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dimension laid on the diagonal of matrices of zeros."""
     n = input.shape[-1] + abs(offset)
-    a, b = _wrap(dim1, input.ndim + 1, "diag_embed"), _wrap(dim2, input.ndim + 1, "diag_embed")
+    a, b = wrap_dim(dim1, input.ndim + 1, "diag_embed"), wrap_dim(dim2, input.ndim + 1, "diag_embed")
     if a == b:
         raise RuntimeError(f"diag_embed: dim1 and dim2 must differ, got {dim1} and {dim2}")
     if a > b:

@@ -8,6 +8,7 @@ from typing import Any, List, Optional, Tuple
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._dims import wrap_dim
 from .._out import takes_out
 
 _f = _C._functions
@@ -139,7 +140,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of ``size`` values, ``step`` apart, along a dimension: a view [..., windows, ..., size] (of a copy, where x is not
     contiguous and requires gradients)."""
     x = self if self.is_contiguous() or not self.requires_grad else self.contiguous()
-    d = dimension % max(x.ndim, 1)
+    d = wrap_dim(dimension, x.ndim, "unfold")
     n = x.shape[d] if x.ndim else 1
     if not 0 <= size <= n:
         raise RuntimeError(f"unfold: a window of {size} does not fit dimension {dimension} of size {n}")

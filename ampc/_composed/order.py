@@ -10,6 +10,7 @@ from typing import Any, Optional
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._dims import wrap_dim
 from .._out import takes_out
 
 _f = _C._functions
@@ -132,7 +133,8 @@ def _quantile(what: str, x: Tensor, q: Any, dim: Optional[int], keepdim: bool, i
         raise RuntimeError(f"{what}: `q` must be a number or a vector of {x.dtype}, got {part.ndim} dimensions of {part.dtype}")
     if bool(((part < 0) | (part > 1)).any()):
         raise RuntimeError(f"{what}: `q` must lie in [0, 1]")
-    shape = [1] * x.ndim if dim is None else [1 if d == dim % max(x.ndim, 1) else s for d, s in enumerate(x.shape)]
+    along = None if dim is None else wrap_dim(dim, x.ndim, what)
+    shape = [1] * x.ndim if dim is None else [1 if d == along else s for d, s in enumerate(x.shape)]
     rows = x.reshape(1, -1) if dim is None or x.ndim == 0 else x.movedim(dim, -1)
     if rows.shape[-1] == 0:
         raise RuntimeError(f"{what}: needs at least one element")

@@ -139,7 +139,8 @@ def _contract(x: Tensor, xl: List[str], y: Tensor, yl: List[str], kept: set) -> 
     a = x.permute([xl.index(c) for c in batch + left + inner]).reshape(count(batch), count(left), count(inner))
     b = y.permute([yl.index(c) for c in batch + inner + right]).reshape(count(batch), count(inner), count(right))
     labels = batch + left + right
-    return _f["bmm"](a, b).reshape([size[c] for c in labels]), labels
+    product = _f["bmm"](a, b) if inner else a * b  # nothing is summed: no product of matrices, so autocast leaves it as it is
+    return product.reshape([size[c] for c in labels]), labels
 
 
 def _count(size: Dict[str, int], names: List[str]) -> int:
@@ -150,7 +151,8 @@ def _count(size: Dict[str, int], names: List[str]) -> int:
 
 
 def einsum(*args: Any) -> Tensor:
-    """Sums of products by Einstein's convention: ``einsum('bij,bjk->bik', x, y)``. 16 bits under autocast.
+    """Sums of products by Einstein's convention: ``einsum('bij,bjk->bik', x, y)``. Under autocast
+    16 bits where two operands are multiplied and summed.
 
     Labels are letters, '...' stands for dimensions that broadcast; without '->' the result has the labels that occur once, in
     order. RuntimeError where labels and shapes do not fit."""
@@ -163,8 +165,7 @@ def einsum(*args: Any) -> Tensor:
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
         raise TypeError("einsum: expected an equation and Tensors")
     labels, result = _parse(equation, tensors)
-    low = _f["_autocast_low"]
-    pairs = [_distinct(low(t) if t.is_floating_point() else t, names) for t, names in zip(tensors, labels)]
+    pairs = [_distinct(t, names) for t, names in zip(tensors, labels)]
     last = {c: i for i, (_, names) in enumerate(pairs) for c in names}  # where each label is met for the last time
     x, xl = pairs[0]
     for i, (y, yl) in enumerate(pairs[1:], 1):

@@ -8,6 +8,7 @@ from typing import Any, List, Optional, Tuple
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._dims import wrap_dim
 from .._out import own, takes_out
 from ..autograd import Function
 from .order import aminmax
@@ -38,9 +39,7 @@ def _check(what: str, x: Tensor, dim: int, index: Tensor) -> int:
         raise RuntimeError(f"{what}: `index` must be int64, got {index.dtype}")
     if max(x.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError(f"{what}: `index` has {index.ndim} dimensions, the tensor {x.ndim}")
-    if not -max(x.ndim, 1) <= dim < max(x.ndim, 1):
-        raise IndexError(f"{what}: dimension {dim} is out of range for a tensor of {x.ndim} dimensions")
-    return dim % max(x.ndim, 1)
+    return wrap_dim(dim, x.ndim, what)
 
 
 def _cut(src: Tensor, index: Tensor, what: str) -> Tensor:
@@ -181,15 +180,31 @@ class _Extreme(Function):
         return _f["where"](stays, share, 0.0), _f["where"](ties, share[at], 0.0), None, None, None
 
 
+def _check_places(index: Tensor, n: int, least: int, what: str) -> None:
+    """IndexError where ``index`` is no vector of integers from ``least`` to n - 1."""
+    if index.is_floating_point() or index.dtype == _C.bool:
+        raise IndexError(f"{what}: `index` holds places and must be int64 or int32, got {index.dtype}")
+    if index.ndim > 1:
+        raise IndexError(f"{what}: `index` must be a vector, got shape {list(index.shape)}")
+    places = index.reshape(-1)
+    wrong = places[(places < least) | (places >= n)]
+    if wrong.numel():
+        raise IndexError(f"{what}: place {int(wrong[0].item())} is out of range for a dimension of size {n}")
+
+
 @takes_out
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """x with slices of source written at ``index`` (1-d) along ``dim``. Widest dtype under autocast."""
     input, source = _widest(input, source)
     if source.dtype != input.dtype:
         raise RuntimeError(f"index_copy: `source` must be {input.dtype}, got {source.dtype}")
-    d = dim % max(input.ndim, 1)
+    d = wrap_dim(dim, input.ndim, "index_copy")
+    n, given = input.shape[d] if input.ndim else 1, source.shape[d] if source.ndim else 1
+    if index.numel() != given:
+        raise IndexError(f"index_copy: `index` names {index.numel()} slices, `source` has {given} along dimension {dim}")
+    _check_places(index, n, 0, "index_copy")
     if input.ndim == 0:
-        return source.reshape(()).clone()
+        return source.reshape(()).clone() if index.numel() else input.clone()
     lead = [make.arange(n, device=input.device).reshape([n if e == k else 1 for k in range(input.ndim)]) for e, n in enumerate(input.shape)]
     lead[d] = index.reshape([-1 if k == d else 1 for k in range(input.ndim)])
     return input.index_put(lead, source)
@@ -197,16 +212,19 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: O
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """x with a number written at ``index`` (1-d) along ``dim``."""
-    shape = [index.numel() if d == dim % max(input.ndim, 1) else n for d, n in enumerate(input.shape)]
+    along = wrap_dim(dim, input.ndim, "index_fill")
+    n = input.shape[along] if input.ndim else 1
+    _check_places(index, n, -n, "index_fill")
+    shape = [index.numel() if d == along else n for d, n in enumerate(input.shape)]
     fill = value.to(input.dtype).expand(shape) if isinstance(value, Tensor) else input.new_full((), value).expand(shape)
-    return index_copy(input, dim, index, fill)
+    return index_copy(input, dim, _f["where"](index < 0, index + n, index), fill)
 
 
 @takes_out
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
                  out: Optional[Tensor] = None) -> Tensor:
     """scatter_reduce of whole slices: 'prod', 'mean', 'amax' or 'amin'."""
-    d = dim % max(input.ndim, 1)
+    d = wrap_dim(dim, input.ndim, "index_reduce")
     at = index.reshape([-1 if k == d else 1 for k in range(source.ndim)]).expand(source.shape)
     return scatter_reduce(input, d, at, source, reduce, include_self=include_self)
 
@@ -237,7 +255,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Optional[int] = None, *,
     """gather with broadcasting; of the flattened tensors when ``dim`` is None."""
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))
-    d = dim % input.ndim
+    d = wrap_dim(dim, input.ndim, "take_along_dim")
     shape = [max(a, b) if k != d else b for k, (a, b) in enumerate(zip(input.shape, indices.shape))]
     wide = [s if k != d else input.shape[d] for k, s in enumerate(shape)]
     return input.expand(*wide).gather(d, indices.expand(*shape))

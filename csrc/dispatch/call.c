@@ -266,7 +266,9 @@ static int run(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, 
     switch (ac_ops[op].kind) {
     case AC_KIND_VIEW: return run_view(op, low, attrs, out);
     case AC_KIND_COMPOSITE: return run_composition(op, low, n_in, attrs, out);
-    default: return run_recorded(op, in, low, n_in, attrs, out, plan);
+    default:
+        if (ac_casts_first(op, in, attrs)) return ac_run_cast_first(op, in[0], attrs, out);
+        return run_recorded(op, in, low, n_in, attrs, out, plan);
     }
 }
 

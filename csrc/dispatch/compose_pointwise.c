@@ -10,6 +10,15 @@ COMPOSE(clamp_tensor) {
     return in[2] ? BIN(minimum, y, in[2]) : y;
 }
 
+COMPOSE(masked_fill_tensor) {
+    T value = in[2];
+    if (value->ndim)
+        REFUSE(AC_RUNTIME, "masked_fill: `value` must be a number or a 0-d tensor, got %d dimensions", value->ndim);
+    if (in[1]->dtype != AC_bool)
+        REFUSE(AC_RUNTIME, "masked_fill: `mask` must be bool, got %s", ac_dtypes[in[1]->dtype].name);
+    return WHERE(in[1], ac_c_cast(s, value, in[0]->dtype), in[0]);
+}
+
 COMPOSE(prelu) {
     T x = ac_c_low(s, in, n_in, in[0]), weight = ac_c_low(s, in, n_in, in[1]);
     if (!x || !weight) return NULL;

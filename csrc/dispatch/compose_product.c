@@ -34,11 +34,12 @@ COMPOSE(dot) {
     return ac_c_cast(s, ac_c_call(s, AC_OP_sum, &all, 1, MUL(x, y)), in[0]->dtype);
 }
 
-/* beta x + alpha product; x is not looked at where beta is 0, as in torch */
+/* beta x + alpha product; x is not looked at where beta is 0, nor the product where alpha is, as in torch */
 static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
     double alpha = ac_scalar_double(a->alpha), beta = ac_scalar_double(a->beta);
     if (!product) return NULL;
-    if (alpha != 1) product = TIMES(product, alpha);
+    if (alpha == 0) product = WHERE(BIN(ne, NUM(0), NUM(0)), product, NUM(0));
+    else if (alpha != 1) product = TIMES(product, alpha);
     if (beta == 0) return product;
     x = ac_autocast.active ? ac_c_cast(s, x, product->dtype) : product->dtype == AC_float32 ? ac_c_wide(s, x) : x;
     return ADD(product, beta != 1 ? TIMES(x, beta) : x);

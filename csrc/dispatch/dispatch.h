@@ -23,7 +23,7 @@ int ac_panels_for(const ac_run *run, ac_tensor **panels) AC_CHECKED;
 typedef int (*ac_compose_fn)(ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out);
 extern const ac_compose_fn ac_compositions[AC_N_OPS];
 
-/* Calls outside autocast that are computed in a wider dtype than their inputs' (widen.c). */
+/* Calls that are computed in another dtype than their inputs' (widen.c). */
 bool ac_wants_float32(ac_op op, ac_tensor *const *in, int n);
 int ac_run_in_float32(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) AC_CHECKED;
 bool ac_wants_widest(ac_op op, ac_tensor *const *in, int n);
@@ -43,6 +43,9 @@ typedef struct {
 } ac_seen;
 extern int (*ac_watch)(const ac_seen *seen);
 extern _Thread_local bool ac_watching;
+
+bool ac_casts_first(ac_op op, ac_tensor *const *in, const void *attrs);
+int ac_run_cast_first(ac_op op, ac_tensor *x, const void *attrs, ac_tensor **out) AC_CHECKED;
 
 /* Writes a number, or another tensor (broadcast and cast), into `target`, on the tape. */
 int ac_fill(ac_tensor *target, ac_scalar value) AC_CHECKED;

@@ -1,4 +1,4 @@
-/* Calls outside autocast that are computed in a wider dtype than their inputs'. */
+/* Calls that are computed in another dtype than their inputs': a wider one, or one that was asked for. */
 #include "dispatch.h"
 
 static bool has_half(ac_tensor *const *in, int n) {
@@ -42,6 +42,22 @@ int ac_run_in_float32(ac_op op, ac_tensor *const *in, int n_in, const void *attr
     }
     for (int i = 0; i < AC_MAX_OUT; i++) ac_tensor_clear(&made[i]);
     ac_list_release(&wide);
+    return failed;
+}
+
+/* `dtype` of a sum and its like. One that holds all values of the input's is what the result is rounded to; to any
+ * other the input is cast first: sum([0.6, 0.7], dtype=int64) is 0. */
+bool ac_casts_first(ac_op op, ac_tensor *const *in, const void *attrs) {
+    if (ac_ops[op].casts_at < 0) return false;
+    int64_t given = *(const int64_t *)(const void *)((const char *)attrs + ac_ops[op].casts_at);
+    return given != AC_NO_DTYPE && ac_promote(in[0]->dtype, (ac_dtype)given) != (ac_dtype)given;
+}
+
+int ac_run_cast_first(ac_op op, ac_tensor *x, const void *attrs, ac_tensor **out) {
+    ac_tensor *cast[AC_MAX_OUT] = {NULL};
+    AC_TRY(cast_to(x, (ac_dtype) * (const int64_t *)(const void *)((const char *)attrs + ac_ops[op].casts_at), cast));
+    int failed = ac_call(op, cast, 1, attrs, out);
+    ac_tensor_release(cast[0]);
     return failed;
 }
 

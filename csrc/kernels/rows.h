@@ -68,23 +68,29 @@ static void S(softmax_row)(int64_t n, const void *from, void *to) {
     for (int64_t i = 0; i < n; i++) y[i] *= scale;
 }
 
-static double S(logsumexp_row)(int64_t n, const void *from) {
-    const R *x = from;
-    R top = S(row_max)(n, x), scratch[1024];
-    if (top - top != 0) return top > 0 ? (double)top : n > 0 ? (double)S(row_sum)(n, x) : -INFINITY;
+/* log(sum(exp(x - top))) */
+static double S(log_of_rest)(int64_t n, const R *x, R top) {
+    R scratch[1024];
     double total = 0;
     for (int64_t i = 0; i < n; i += 1024) {
         int64_t run = n - i < 1024 ? n - i : 1024;
         total += S(shifted_exp)(run, x + i, top, scratch);
     }
-    return (double)top + log(total);
+    return log(total);
+}
+
+static double S(logsumexp_row)(int64_t n, const void *from) {
+    const R *x = from;
+    R top = S(row_max)(n, x);
+    if (top - top != 0) return top > 0 ? (double)top : n > 0 ? (double)S(row_sum)(n, x) : -INFINITY;
+    return (double)top + S(log_of_rest)(n, x, top);
 }
 
 /* Subtracts in two steps, so that large logits keep their differences. */
 static void S(log_softmax_row)(int64_t n, const void *from, void *to) {
     const R *x = from;
     R *y = to, top = S(row_max)(n, x);
-    R rest = (R)(S(logsumexp_row)(n, from) - (double)top);
+    R rest = (R)S(log_of_rest)(n, x, top);
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] - top) - rest;
 }
 

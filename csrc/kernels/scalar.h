@@ -118,17 +118,26 @@ UN(gelu) {
 
 UN(clamp) {
     ATTR(clamp);
-    R y = x;
-    if (t->min.kind != AC_NONE) y = y < NUMBER(t->min) ? NUMBER(t->min) : y;
-    if (t->max.kind != AC_NONE) y = y > NUMBER(t->max) ? NUMBER(t->max) : y;
-    return y;
+    R low = t->min.kind == AC_NONE ? K(-INFINITY) : NUMBER(t->min), high = t->max.kind == AC_NONE ? K(INFINITY) : NUMBER(t->max);
+    R y = x < low ? low : x;
+    y = y > high ? high : y;
+    return low != low ? low : high != high ? high : y; /* no number lies within a limit that is nan */
 }
 
 BIN(add) { ATTR(alpha); return x + NUMBER(t->alpha) * y; }
 BIN(sub) { ATTR(alpha); return x - NUMBER(t->alpha) * y; }
 BIN(mul) { NONE; return x * y; }
 BIN(div) { NONE; return x / y; }
-BIN(floor_divide) { NONE; return M_FLOOR(x / y); }
+/* The largest whole q such that q y and remainder(x, y) add up to x. floor(x / y) may be one more: 1 / 0.1 is rounded up to 10. */
+BIN(floor_divide) {
+    NONE;
+    if (y == 0) return x / y;
+    R r = M_FMOD(x, y), q = (x - r) / y;
+    if (r != 0 && (r < 0) != (y < 0)) q -= K(1);
+    if (q == 0) return M(copysign)(K(0), x / y);
+    R whole = M_FLOOR(q); /* q is whole but for its own rounding */
+    return q - whole > K(0.5) ? whole + K(1) : whole;
+}
 BIN(remainder) {
     NONE;
     R r = M_FMOD(x, y);

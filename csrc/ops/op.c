@@ -190,7 +190,7 @@ static int read_signature(ac_op_info *op) {
     const char *s = op->signature + 1;
     bool keyword_only = false;
     size_t used = 0;
-    op->list_at = op->dtype_at = op->device_at = -1;
+    op->list_at = op->dtype_at = op->casts_at = op->device_at = -1;
     for (s = skip(s); *s != ')'; s = skip(s)) {
         if (take(&s, "*")) {
             keyword_only = true;
@@ -205,6 +205,8 @@ static int read_signature(ac_op_info *op) {
         if (p->kind == AC_P_TENSOR_LIST) op->list_at = op->n_tensors;
         if (p->kind <= AC_P_TENSOR_LIST) op->n_tensors++;
         if (p->kind == AC_P_DTYPE && p->optional) op->dtype_at = p->offset;
+        if (p->kind == AC_P_DTYPE && p->optional && op->n_tensors == 1 && strcmp(p->name, "dtype") == 0)
+            op->casts_at = p->offset;
         if (p->kind == AC_P_INT && strcmp(p->name, "device") == 0) op->device_at = p->offset;
     }
     read_results(s + 1, op);

@@ -94,11 +94,12 @@ typedef struct {
     /* read from the signature by ac_ops_init */
     int n_params;
     ac_param params[AC_MAX_PARAMS];
-    int n_tensors;                     /* tensor parameters, a list counting as one */
-    int list_at;                       /* which of them is the list, or -1 */
-    int dtype_at;                      /* offset of an explicit `dtype?` attribute, or -1 */
-    int device_at;                     /* offset of the attribute `device`, where the result goes, or -1 */
-    int n_out, n_shown;                /* those whose names begin with _ serve backward alone, and come last */
+    int n_tensors;      /* tensor parameters, a list counting as one */
+    int list_at;        /* which of them is the list, or -1 */
+    int dtype_at;       /* offset of an explicit `dtype?` attribute, or -1 */
+    int casts_at;       /* offset of the attribute `dtype` that the input is cast to first where it holds less, or -1 */
+    int device_at;      /* offset of the attribute `device`, where the result goes, or -1 */
+    int n_out, n_shown; /* those whose names begin with _ serve backward alone, and come last */
     const char *out_names[AC_MAX_OUT]; /* into the signature, ended by ':' */
 } ac_op_info;
 

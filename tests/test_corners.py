@@ -1,0 +1,192 @@
+"""Corners of single functions, beside torch: quotients that are nearly whole, infinities, nan as a limit, sums in another dtype, factors
+of 0, dims and indices out of range, what autocast leaves alone."""
+
+from typing import Any, Callable, List
+
+import numpy as np
+import pytest
+
+import ampc
+
+INF, NAN = float("inf"), float("nan")
+NUMBERS = [1.0, -7.0, 7.0, -1.0, 0.0, -0.0, INF, -INF, NAN, 5.5, -5.5, 0.1, 0.3, 3.0, 0.25, -65504.0]
+FLOATS = ["float64", "float32", "float16", "bfloat16"]
+
+
+def same(call: Callable[[Any], Any]) -> None:
+    """Both libraries give the same values, signs of 0 and nan too, in the same dtype, or raise the same type."""
+    torch = pytest.importorskip("torch")
+
+    def run(lib: Any) -> Any:
+        try:
+            y = call(lib)
+        except Exception as error:
+            return type(error)
+        values = np.array(y.double().tolist() if hasattr(y, "double") else y)
+        return values, str(getattr(y, "dtype", "")).split(".")[-1]
+
+    theirs, ours = run(torch), run(ampc)
+    if isinstance(theirs, type):
+        assert ours is theirs
+    else:
+        assert not isinstance(ours, type), ours
+        assert ours[1] == theirs[1]
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        assert np.array_equal(np.signbit(ours[0][ours[0] == 0]), np.signbit(theirs[0][theirs[0] == 0]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("operation", [lambda x, y: x // y, lambda x, y: x % y, lambda x, y: x.fmod(y), lambda x, y: x.div(y, rounding_mode="trunc"),
+                                       lambda x, y: x.div(y, rounding_mode="floor")])
+def test_quotients(operation, dtype):
+    def pairs(lib: Any) -> Any:
+        x = lib.tensor(NUMBERS, dtype=getattr(lib, dtype))
+        return operation(x.unsqueeze(1), x)
+    same(pairs)
+
+
+def test_quotient_and_remainder_make_the_dividend():
+    """x // y is the q of q y + r = x, so that 1 // 0.1 is 9: 0.1 in binary is a little more."""
+    assert (ampc.tensor([1.0], dtype=ampc.float64) // 0.1).item() == 9 and (ampc.tensor(-7.0) // INF).item() == -1
+    rng = np.random.default_rng(3)
+    x = ampc.from_numpy(rng.integers(-10**6, 10**6, 4096) / 1000)
+    y = ampc.from_numpy(rng.integers(1, 10**4, 4096) / 1000 * rng.choice([-1, 1], 4096))
+    q, r = x // y, x % y
+    assert ((r == 0) | ((r < 0) == (y < 0))).all() and (r.abs() < y.abs()).all()
+    assert ((q * y + r - x).abs() <= x.abs() * 2**-52 + 2**-52).all()
+    assert q.tolist() == [a // b for a, b in zip(x.tolist(), y.tolist())]  # as Python
+
+
+@pytest.mark.parametrize("divisor", [0.1, -3, 2.5, 3])
+def test_quotients_of_integers(divisor):
+    for call in (lambda lib: lib.tensor([7, -7, 8]) // divisor, lambda lib: lib.tensor([7, -7, 8]) % divisor):
+        same(call)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "bool", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["sum", "prod", "nansum", "cumsum", "cumprod"])
+def test_sums_in_another_dtype_cast_first(name, dtype):
+    if name.startswith("cum") and dtype == "bool":
+        pytest.skip("torch has none")
+    values = [0.5, 0.75, 1.75, -0.5, 3.0]  # products are exact in every dtype, so only the order of casts matters
+    same(lambda lib: getattr(lib.tensor(values), name)(*([0] if name.startswith("cum") else []), dtype=getattr(lib, dtype)))
+    if "prod" not in name or "float" not in dtype:  # products of these are rounded step by step in torch's 16 bits
+        same(lambda lib: getattr(lib.tensor([300, -1, 257]), name)(*([0] if name.startswith("cum") else []), dtype=getattr(lib, dtype)))
+
+
+def test_a_sum_in_another_dtype_is_differentiated():
+    x = ampc.tensor([1.0, 2.0], requires_grad=True)
+    x.sum(dtype=ampc.float16).backward()
+    assert x.grad is not None and x.grad.tolist() == [1, 1] and x.grad.dtype == ampc.float32
+
+
+LOGITS = [[1e30, 1e30, 0.0], [1e30, -1e30], [3e38, -3e38], [-INF, 0.0], [-INF, -INF], [INF, 0.0], [NAN, 0.0]]
+
+
+@pytest.mark.parametrize("values", LOGITS)
+def test_softmax_of_huge_logits(values):
+    def gradient(lib: Any) -> Any:
+        x = lib.tensor([values], requires_grad=True)
+        lib.nn.functional.cross_entropy(x, lib.tensor([0])).backward()
+        return x.grad
+
+    for call in (lambda lib: lib.nn.functional.cross_entropy(lib.tensor([values]), lib.tensor([0])),
+                 lambda lib: lib.softmax(lib.tensor(values), 0), gradient):
+        same(call)
+    torch = pytest.importorskip("torch")
+    ours, theirs = (lib.log_softmax(lib.tensor(values, dtype=lib.float64), 0).tolist() for lib in (ampc, torch))
+    np.testing.assert_allclose(ours, theirs, rtol=4 * np.finfo(float).eps)
+
+
+def test_log_softmax_keeps_the_logarithm_beside_a_huge_logit():
+    """log 2, of two equal logits, is not lost in their size."""
+    y = ampc.log_softmax(ampc.tensor([1e30, 1e30]), 0)
+    np.testing.assert_allclose(y.tolist(), [-np.log(2)] * 2, rtol=2**-23)
+
+
+@pytest.mark.parametrize("factors", [{"alpha": 0}, {"beta": 0}, {"alpha": 0, "beta": 0}])
+@pytest.mark.parametrize("name", ["addmm", "addmv", "addbmm"])
+def test_what_a_factor_of_0_multiplies_is_not_looked_at(name, factors):
+    def product(lib: Any) -> Any:
+        good, x = lib.eye(2), lib.full((2, 2), NAN) if "beta" in factors else lib.eye(2)
+        first = lib.full((2, 2), NAN) if "alpha" in factors else good
+        if name == "addmv":
+            return lib.addmv(x[0], first, good[0], **factors)
+        return lib.addmm(x, first, good, **factors) if name == "addmm" else lib.addbmm(x, first[None], good[None], **factors)
+    same(product)
+
+
+@pytest.mark.parametrize("limits", [(NAN, None), (None, NAN), (NAN, NAN), (0, NAN), (NAN, 0), (3, 1), (-INF, INF), (INF, None)])
+def test_limits_that_are_nan(limits):
+    for dtype in FLOATS:
+        same(lambda lib, dtype=dtype: lib.tensor([1.0, NAN, -5.0, INF], dtype=getattr(lib, dtype)).clamp(*limits))
+    if limits[1] is None and limits[0] is not None:
+        same(lambda lib: lib.tensor([1, 2, 3]).clamp(min=limits[0]))
+
+    def gradient(lib: Any) -> Any:
+        x = lib.tensor([1.0, -5.0, 2.0], requires_grad=True)
+        x.clamp(*limits).sum().backward()
+        return x.grad
+    same(gradient)
+
+
+X = [[1.0, 2.0], [3.0, 4.0]]
+PLACES: List[Any] = [(dim, index) for dim in (0, 1, -2, 2, -3) for index in ([0], [1, 0], [])] + [(0, [2]), (0, [-1]), (0, [-3]), (0, [1.0])]
+
+
+@pytest.mark.parametrize(("dim", "index"), PLACES)
+def test_dims_and_places_of_index_copy_and_fill(dim, index):
+    dtype = "float32" if any(isinstance(i, float) for i in index) else "int64"
+
+    def copied(lib: Any) -> Any:
+        source = lib.ones(*((len(index), 2) if dim % 2 == 0 else (2, len(index))))
+        return lib.tensor(X).index_copy(dim, lib.tensor(index, dtype=getattr(lib, dtype)), source)
+
+    same(lambda lib: lib.tensor(X).index_fill(dim, lib.tensor(index, dtype=getattr(lib, dtype)), 9.0))
+    if dtype == "int64":
+        same(copied)
+
+
+def test_sources_of_index_copy_have_a_slice_for_each_place():
+    for places, slices in (([0, 1], 1), ([0], 2)):
+        same(lambda lib, places=places, slices=slices: lib.tensor(X).index_copy(0, lib.tensor(places), lib.ones(slices, 2)))
+
+
+@pytest.mark.parametrize("window", [(0, 1, 1), (-1, 2, 1), (2, 1, 1), (-3, 1, 1), (0, 3, 1), (0, 1, 0), (0, -1, 1), (0, 0, 1)])
+def test_windows_of_unfold(window):
+    same(lambda lib: lib.tensor(X).unfold(*window))
+
+
+@pytest.mark.parametrize("call", ["x.movedim(2, 0)", "x.unflatten(2, (1, 2))", "lib.take_along_dim(x, lib.zeros(2, 2, dtype=lib.int64), 2)",
+                                  "x.index_reduce(2, lib.tensor([0]), x, 'amax')", "x.roll(1, 2)", "x.quantile(0.5, 2)"])
+def test_dims_out_of_range(call):
+    """None is taken modulo the number of dimensions."""
+    same(lambda lib: eval(call, {"lib": lib, "x": lib.tensor(X)}))
+
+
+def gradients(lib: Any, function: Callable[..., Any]) -> Any:
+    x, rows, number = lib.tensor(X, requires_grad=True), lib.ones(1, 2, requires_grad=True), lib.tensor(2.0, requires_grad=True)
+    function(lib, x, rows, number).mul(3).sum().backward()
+    return [0.0 if t.grad is None else t.grad.sum().item() for t in (x, rows, number)]
+
+
+@pytest.mark.parametrize("function", [
+    lambda lib, x, rows, number: x.index_copy(0, lib.tensor([1]), rows), lambda lib, x, rows, number: x.index_fill(0, lib.tensor([1]), number),
+    lambda lib, x, rows, number: (x * 1).index_copy_(0, lib.tensor([1]), rows), lambda lib, x, rows, number: x.masked_fill(x > 2, number),
+    lambda lib, x, rows, number: (x * 1).masked_fill_(x > 2, number), lambda lib, x, rows, number: x.unfold(0, 1, 1)])
+def test_what_is_written_gets_its_gradient(function):
+    same(lambda lib: gradients(lib, function))
+
+
+EQUATIONS = [("ij->ji", 2), ("ij->", 2), ("ii->i", 2), ("ij->i", 2), ("ij,jk->ik", 2, 2), ("i,i->i", 1, 1), ("ij,ij->ij", 2, 2), ("ij,ij->i", 2, 2),
+             ("i,j->ij", 1, 1), ("i,->i", 1, 0), ("ij,jk,kl->il", 2, 2, 2), ("i,i->", 1, 1), ("ij,k->i", 2, 1), ("bij,bj->bi", 3, 2), ("i,i,i->", 1, 1, 1)]
+
+
+@pytest.mark.parametrize("equation", EQUATIONS, ids=lambda e: e[0])
+def test_einsum_is_cast_where_it_multiplies_and_sums(equation):
+    text, *dims = equation
+
+    def under_autocast(lib: Any) -> Any:
+        with lib.autocast("cpu", dtype=lib.bfloat16):
+            return lib.einsum(text, *[lib.ones([2] * n) for n in dims])
+    same(under_autocast)
