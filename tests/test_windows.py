@@ -82,11 +82,13 @@ def test_a_transposed_convolution_of_many_channels_or_few(size, how, groups, out
         assert (got.double() - want).abs().max().item() <= room
 
 
+@pytest.mark.parametrize("padding", [0, 1, (1, 2)], ids=str)
 @pytest.mark.parametrize("stride, dilation, more", [(1, 2, 1), (2, 5, 3), ((1, 2), (3, 2), (2, 1))], ids=str)
-def test_an_output_padding_above_the_stride(stride, dilation, more):
-    """A larger dilation allows it: what lies beyond the last window gets the bias and gives no gradient, nor any in turn."""
+def test_an_output_padding_above_the_stride(stride, dilation, more, padding):
+    """A larger dilation allows it: what lies beyond the last window gets the bias and gives no gradient, nor any in turn. Padding takes as much away
+    behind, so that the last windows reach these values after all."""
     x, w, b = (ampc.tensor(real(*shape), dtype=ampc.float64).requires_grad_() for shape in ((2, 3, 4, 3), (3, 2, 2, 3), (2,)))
-    f = lambda *args: ampc.nn.functional.conv_transpose2d(*args, stride=stride, dilation=dilation, output_padding=more)  # noqa: E731
+    f = lambda *args: ampc.nn.functional.conv_transpose2d(*args, stride=stride, dilation=dilation, output_padding=more, padding=padding)  # noqa: E731
     assert ampc.autograd.gradcheck(f, (x, w, b)) and ampc.autograd.gradgradcheck(f, (x, w, b))
 
 

@@ -45,34 +45,50 @@ static ac_dims kernel_of(const ac_spec *weight) {
     return kernel;
 }
 
-/* The values of a transposed convolution's result that its input reached: an output padding of a stride or more, which
- * a larger dilation allows, adds whole steps behind them, where another window of the gradient's convolution would fit.
- */
-static T reached(ac_formula *c, const ac_attrs_convolution *a, T g) {
-    const ac_dims *size = &c->node->outputs[0].shape;
-    for (int64_t d = 0; a->transposed && d < size->n - 2; d++) {
-        int64_t more = nth(&a->output_padding, d, 0), step = nth(&a->stride, d, 1);
-        ac_attrs_slice part = {d + 2, 0, size->v[d + 2] - (more - more % step), 1};
-        if (more >= step) g = ac_f_call(c, AC_OP_slice, &part, 1, g);
+/* An output padding of a stride or more, which a larger dilation allows, adds places to the gradient's convolution,
+ * behind those of the input x: how many in dimension d. */
+static int64_t places_beyond(const ac_attrs_convolution *a, int64_t d) {
+    return a->transposed ? nth(&a->output_padding, d, 0) / nth(&a->stride, d, 1) : 0;
+}
+
+/* The gradient of x without those places. */
+static T without_beyond(ac_formula *c, const ac_attrs_convolution *a, T dx) {
+    const ac_dims *size = &ac_f_input(c, 0)->shape;
+    for (int64_t d = 0; d < size->n - 2; d++) {
+        ac_attrs_slice part = {d + 2, 0, size->v[d + 2], 1};
+        if (places_beyond(a, d)) dx = ac_f_call(c, AC_OP_slice, &part, 1, dx);
     }
-    return g;
+    return dx;
+}
+
+/* x with zeros at those places. */
+static T with_beyond(ac_formula *c, const ac_attrs_convolution *a, T x) {
+    for (int64_t d = 0; x && d < x->ndim - 2; d++) {
+        ac_spec zeros = {x->dtype, ac_shape_of(x), ac_device_of(x)};
+        ac_attrs_one_dim along = {d + 2};
+        zeros.shape.v[d + 2] = places_beyond(a, d);
+        T parts[2] = {x, zeros.shape.v[d + 2] ? ac_f_zeros(c, &zeros) : NULL}, out[AC_MAX_OUT] = {NULL};
+        if (!parts[1]) continue;
+        x = ac_f_call_many(c, AC_OP_cat, &along, parts, 2, out) < 0 ? NULL : out[0];
+    }
+    return x;
 }
 
 FORMULA(convolution) {
     ATTR(convolution);
     const ac_spec *x = ac_f_input(c, 0), *w = ac_f_input(c, 1), *y = &c->node->outputs[0];
     ac_dims kernel = kernel_of(w);
-    T all = incoming(c, x), g = reached(c, a, all);
+    T g = incoming(c, x);
     if (WANTS(0)) {
         ac_attrs_convolution back = *a;
         back.transposed = !a->transposed, back.out_dtype = x->dtype, back.output_padding = (ac_dims){.n = 0};
         if (back.transposed)
             back.output_padding = left_over(&x->shape, &y->shape, &kernel, &a->stride, &a->padding, &a->dilation);
-        ac_f_give(c, 0, call_low(c, AC_OP_convolution, &back, g, SAVED(1)));
+        ac_f_give(c, 0, without_beyond(c, a, call_low(c, AC_OP_convolution, &back, g, SAVED(1))));
     }
     if (WANTS(1)) {
         ac_attrs_convolution_weight back = {kernel, a->stride, a->padding, a->dilation, a->groups, w->dtype};
-        T saved = SAVED(0);
+        T saved = with_beyond(c, a, SAVED(0));
         ac_f_give(c, 1,
                   call_low(c, AC_OP_convolution_weight, &back, a->transposed ? g : saved, a->transposed ? saved : g));
     }
@@ -80,7 +96,7 @@ FORMULA(convolution) {
         ac_attrs_reduce over = {{.n = 0}, 0, ac_f_input(c, 2)->dtype};
         for (int64_t d = 0; d < y->shape.n; d++)
             if (d != 1) over.dim.v[over.dim.n++] = d;
-        ac_f_give(c, 2, ac_f_call(c, AC_OP_sum, &over, 1, all));
+        ac_f_give(c, 2, ac_f_call(c, AC_OP_sum, &over, 1, g));
     }
     DONE;
 }
