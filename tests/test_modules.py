@@ -190,3 +190,16 @@ def test_embedding_bag(torch):
     assert np.allclose(got.numpy(force=True), want.detach().numpy()) and repr(mine) == repr(theirs)
     table = ampc.randn(4, 2)
     assert nn.EmbeddingBag.from_pretrained(table, mode="max")(ampc.tensor([[0, 3]])).tolist() == [table[[0, 3]].max(0).values.tolist()]
+
+
+def test_embedding_bag_counts_in_16_bits():
+    """The counts of 16-bit bags are exact; of equal largest values the first gets the gradient, and none of a padding."""
+    table = ampc.ones(3, 2, dtype=ampc.bfloat16) * 1.5
+    index = ampc.tensor(np.zeros(1001, np.int64))
+    got = ampc.nn.functional.embedding_bag(index, table, ampc.tensor([0, 1000]), mode="mean")
+    assert got.dtype is ampc.bfloat16 and got.tolist() == [[1.5, 1.5]] * 2
+    weight = ampc.tensor([[1.0, 5.0], [1.0, 2.0], [0.0, 5.0]]).requires_grad_()
+    for padding, want in ((None, [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]), (0, [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])):
+        weight.grad = None
+        ampc.nn.functional.embedding_bag(ampc.tensor([[0, 1, 2]]), weight, mode="max", padding_idx=padding).sum().backward()
+        assert weight.grad.tolist() == want

@@ -271,3 +271,57 @@ def test_hot_backward_equals_composition(name, i):
     graph = ampc.autograd.grad(total, leaves, create_graph=True, materialize_grads=True)
     for a, b in zip(plain, graph):
         close(as_array(a), as_array(b), 1e-10)
+
+
+MEETING = {  # 3000 ones that meet at one place
+    "scatter_add": lambda z, i, o: z.scatter_add(0, i, o), "index_add": lambda z, i, o: z.index_add(0, i, o),
+    "index_put": lambda z, i, o: z.index_put((i,), o, accumulate=True), "scatter_reduce": lambda z, i, o: z.scatter_reduce(0, i, o, "sum"),
+    "embedding": lambda z, i, o: grad_of(lambda w: ampc.nn.functional.embedding(i, w.unsqueeze(1)), z),
+    "embedding_bag": lambda z, i, o: ampc.nn.functional.embedding_bag(i, (z + 1).unsqueeze(1), ampc.tensor([0]), mode="sum")[0],
+    "gather": lambda z, i, o: grad_of(lambda x: x.gather(0, i), z), "index": lambda z, i, o: grad_of(lambda x: x[i], z),
+    "unfold": lambda z, i, o: grad_of(lambda x: x.unfold(0, 3000, 1), ampc.zeros(6000, dtype=z.dtype))[3000:],
+    "max_pool2d": lambda z, i, o: grad_of(lambda x: ampc.nn.functional.max_pool2d(x, (1, 3000), 1), ampc.eye(1, 6000, dtype=z.dtype).flip(1)
+                                          .roll(-3000, 1).reshape(1, 1, 1, 6000)).flatten()[2999:],
+}
+
+
+def grad_of(f, x):
+    leaf = x.detach().requires_grad_()
+    f(leaf).sum().backward()
+    return leaf.grad
+
+
+@pytest.mark.parametrize("dtype", [ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("name", MEETING)
+def test_16_bit_sums_of_what_meets_are_rounded_once(name, dtype):
+    """One by one they would stop at 256 and 2048, where one more is lost."""
+    got = MEETING[name](ampc.zeros(3, dtype=dtype), ampc.zeros(3000, dtype=ampc.int64), ampc.ones(3000, dtype=dtype))
+    assert got.dtype == dtype and got[0].item() == ampc.tensor(3000.0).to(dtype).item()
+
+
+def test_a_deviation_of_one_value_and_of_infinities():
+    inf, nan = float("inf"), float("nan")
+    for values, want in (([[inf]], nan), ([[nan]], nan), ([[2.0]], nan), ([[inf, 1.0]], nan), ([[1.0, 3.0]], 2**0.5)):
+        assert np.array_equal(ampc.tensor(values).std(1).numpy(), np.array([want], np.float32), equal_nan=True)
+
+
+def test_evaluating_batch_norm_passes_gradients_by_what_is_not_finite():
+    """Its statistics are fixed, so x takes no part in the gradient of x."""
+    x = ampc.tensor([[[1.0, float("inf"), float("nan"), 2.0]]]).requires_grad_()
+    ampc.nn.functional.batch_norm(x, ampc.zeros(1), ampc.ones(1), ampc.tensor([3.0]), eps=0.0).sum().backward()
+    assert x.grad.flatten().tolist() == [3.0] * 4
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_float64_attention_of_expanded_queries_keys_and_values(causal):
+    """BLAS cannot read rows that are all the same memory."""
+    rows = [np.linspace(-1, 1, 2 * n * w).reshape(2, n, w) for n, w in ((1, 17), (33, 17), (1, 9))]
+    sizes, results = ((2, 40, 17), (2, 33, 17), (2, 33, 9)), []
+    for dense in (False, True):
+        leaves = [ampc.tensor(a, dtype=ampc.float64).requires_grad_() for a in rows]
+        views = [t.expand(*size) for t, size in zip(leaves, sizes)]
+        y = ampc.nn.functional.scaled_dot_product_attention(*(v.contiguous() if dense else v for v in views), is_causal=causal)
+        y.square().sum().backward()
+        results.append([y, *(t.grad for t in leaves)])
+    for expanded, dense in zip(*results):
+        close(as_array(expanded), as_array(dense), 1e-12)

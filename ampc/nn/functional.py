@@ -272,15 +272,28 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
         rows = rows * per_sample_weights.reshape(-1, 1)
     zeros = rows.new_zeros((bags, weight.shape[1]))
     if mode == "max":
-        floor = float("-inf")
-        rows = rows if counted is None else _f["where"](counted.unsqueeze(1), rows, floor)
-        most = zeros.fill_(floor).scatter_reduce(0, bag.unsqueeze(1).expand(rows.shape), rows, "amax")
-        return _f["where"](most == floor, 0.0, most)
-    total = zeros.index_add(0, bag, rows)
+        return _first_largest(rows, bag, counted, zeros)
     if mode == "sum":
-        return total
-    ones = make.ones(flat.shape[0], dtype=rows.dtype, device=rows.device) if counted is None else counted.to(rows.dtype)
-    return total / ones.new_zeros(bags).index_add(0, bag, ones).clamp(min=1).unsqueeze(1)
+        return zeros.index_add(0, bag, rows)
+    wide = rows.float() if rows.dtype.itemsize == 2 else rows
+    total = zeros.to(wide.dtype).index_add(0, bag, wide)
+    ones = make.ones(flat.shape[0], device=rows.device) if counted is None else counted.float()
+    return (total / ones.new_zeros(bags).index_add(0, bag, ones).clamp(min=1).unsqueeze(1)).to(rows.dtype)
+
+
+def _first_largest(rows: Tensor, bag: Tensor, counted: Optional[Tensor], zeros: Tensor) -> Tensor:
+    """The largest value of each column of each bag, of equal ones the first, which gets the gradient; 0 where nothing is counted."""
+    count, into = rows.shape[0], bag.unsqueeze(1).expand(rows.shape)
+    if count == 0:
+        return zeros
+    values = rows.detach()
+    values = values if counted is None else _f["where"](counted.unsqueeze(1), values, float("-inf"))
+    most = zeros.fill_(float("-inf")).scatter_reduce(0, into, values, "amax")
+    found = (values == most.index_select(0, bag)) | values.isnan()
+    found = found if counted is None else found & counted.unsqueeze(1)
+    place = _f["where"](found, make.arange(count, device=rows.device).unsqueeze(1), count)
+    first = make.full(most.shape, count, dtype=place.dtype, device=rows.device).scatter_reduce(0, into, place, "amin")
+    return _f["where"](first == count, 0.0, rows.gather(0, first.clamp(max=count - 1)))
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

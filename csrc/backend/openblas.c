@@ -95,16 +95,25 @@ static void own_gemm(const ac_dgemm *g) {
 
 /* CBLAS's view of a matrix with one unit stride. */
 static int leading(int64_t rows, int64_t cols, int64_t row, int64_t col, int *trans) {
-    *trans = col == 1 ? NO_TRANS : TRANS;
-    int64_t lead = col == 1 ? row : col, least = col == 1 ? cols : rows;
+    bool by_row = col == 1 && (row >= cols || rows == 1);
+    *trans = by_row ? NO_TRANS : TRANS;
+    int64_t lead = by_row ? row : col, least = by_row ? cols : rows;
     return (int)(lead > least ? lead : least > 0 ? least : 1);
+}
+
+/* Whether BLAS can read a matrix: rows or columns are runs of memory, and do not overlap, as those of an expanded one.
+ */
+static bool is_readable(int64_t rows, int64_t cols, int64_t row, int64_t col) {
+    if (col == 1 && (row >= cols || rows == 1)) return true;
+    return row == 1 && (col >= rows || cols == 1);
 }
 
 void ac_blas_dgemm(const ac_dgemm *g) {
     if (g->m == 0 || g->n == 0) return;
     (void)ac_blas_name();
+    bool readable = is_readable(g->m, g->k, g->a_row, g->a_col) && is_readable(g->k, g->n, g->b_row, g->b_col);
     bool tiny = g->m * g->n * g->k <= 1024, huge = (g->m | g->n | g->k | g->a_row | g->b_row | g->c_row) >> 31;
-    if (!blas.dgemm || tiny || huge || g->k == 0) {
+    if (!blas.dgemm || !readable || tiny || huge || g->k == 0) {
         own_gemm(g);
         return;
     }

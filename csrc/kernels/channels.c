@@ -22,6 +22,7 @@ typedef struct {
     int64_t images, channels, places; /* planes are [images, channels] */
     int64_t groups, depth;            /* 0: the planes of a channel are a set; else `depth` channels of an image are */
     int64_t pieces;                   /* of a plane */
+    bool fixed;                       /* backward: the statistics do not depend on x */
     planes x, g, y;
     double *part;        /* two of each piece, [images][channels][pieces][2] */
     double *mean, *rstd; /* of each set */
@@ -279,23 +280,27 @@ static void join_gradients(const norm *c, double *dweight, double *dbias) {
         }
 }
 
-/* rstd (g w - one - xhat two) */
+/* rstd (g w - one - xhat two), or rstd g w where the statistics are fixed: an infinity in x is not looked at */
 static void propagate(const norm *c, const piece *q, char *room) {
     bool direct = is_direct(c);
     int64_t s = set_of(c, q->image, q->channel);
-    double rstd = c->rstd[s];
-    const void *g = read_piece(c, &c->g, q, room), *x = read_piece(c, &c->x, q, room + AC_TILE * 8);
+    double rstd = c->rstd[s], scale = rstd * c->weight[q->channel];
+    const void *g = read_piece(c, &c->g, q, room);
     void *dx = direct ? (void *)place_in(&c->y, q) : room + 2 * AC_TILE * 8;
-    c->loops->mix[c->lane](q->n, g, x, rstd * c->weight[q->channel], c->mean[s], -rstd * rstd * c->two[s],
-                           -rstd * c->one[s], dx);
+    if (c->fixed) c->loops->scale_shift[c->lane](q->n, g, 0, scale, 0, dx);
+    else {
+        const void *x = read_piece(c, &c->x, q, room + AC_TILE * 8);
+        c->loops->mix[c->lane](q->n, g, x, scale, c->mean[s], -rstd * rstd * c->two[s], -rstd * c->one[s], dx);
+    }
     if (!direct) write_piece(c, q, dx);
 }
 
-/* g, x, mean, rstd, weight give dx, dweight, dbias; `fixed`: the statistics do not depend on x. */
+/* g, x, mean, rstd, weight give dx, dweight, dbias. */
 static int backward(const ac_run *r, int64_t groups, bool fixed) {
     ac_tensor *dw = r->out[1], *db = r->out[2];
     norm c;
     AC_TRY(open_norm(&c, r->in[1], r->in[0], r->out[0], groups));
+    c.fixed = fixed;
     size_t bytes = (size_t)(2 * c.channels + 1) * sizeof(double);
     double *sums = ac_alloc(bytes);
     int failed = sums ? 0 : -1;
@@ -307,7 +312,6 @@ static int backward(const ac_run *r, int64_t groups, bool fixed) {
         ac_write_double(ac_data(dw), dw->dtype, k, sums[k]);
         ac_write_double(ac_data(db), db->dtype, k, sums[c.channels + k]);
     }
-    for (int64_t s = 0; s < sets_of(&c) && fixed; s++) c.one[s] = c.two[s] = 0;
     if (!failed) failed = each_piece(&c, propagate);
     if (sums) ac_free(sums, bytes);
     close_norm(&c);

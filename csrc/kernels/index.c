@@ -1,8 +1,9 @@
 /* Joining and indexing. Additions that may meet at one place run in order on one thread, so sums
- * do not depend on threads; they are made in the element type's lane. */
+ * do not depend on threads; those of 16-bit numbers are float32, and rounded once. */
 #include "cpu.h"
 
 #include "../base/alloc.h"
+#include "columns.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -18,6 +19,36 @@ static void add_element(const ac_tensor *t, int64_t at, const ac_tensor *src, in
     uint64_t sum =
         (uint64_t)ac_read_int(ac_data(t), t->dtype, at) + (uint64_t)ac_read_int(ac_data(src), src->dtype, from);
     ac_write_int(ac_data(t), t->dtype, at, (int64_t)sum);
+}
+
+/* Where a result is added up: the result itself, or float32 numbers of its shape where it has 16 bits. */
+typedef struct {
+    ac_tensor t;
+    ac_storage storage;
+    size_t bytes;
+} sums;
+
+/* They begin as `start`, or as zeros. */
+static int open_sums(sums *s, const ac_tensor *out, const ac_tensor *start) {
+    s->t = *out, s->bytes = 0;
+    if (ac_is_floating(out->dtype) && ac_itemsize(out->dtype) == 2) {
+        ac_dims shape = ac_shape_of(out);
+        s->bytes = (size_t)out->numel * sizeof(float) + 1;
+        void *data = ac_alloc(s->bytes);
+        if (!data) return -1;
+        s->t = ac_place(&s->storage, data, AC_float32, &shape);
+    }
+    if (start) ac_cpu_copy_into(&s->t, start);
+    else memset(ac_data(&s->t), 0, (size_t)(s->t.numel * ac_itemsize(s->t.dtype)));
+    return 0;
+}
+
+/* Rounds them into the result, unless something failed, which it returns. */
+static int close_sums(sums *s, ac_tensor *out, int failed) {
+    if (!s->bytes) return failed;
+    if (!failed) ac_cpu_copy_into(out, &s->t);
+    ac_free(s->storage.data, s->bytes);
+    return failed;
 }
 
 /* The checked, non-negative value of index element `at`. */
@@ -69,25 +100,31 @@ int ac_cpu_gather(const ac_run *r) {
     return 0;
 }
 
-int ac_cpu_scatter_add(const ac_run *r) {
-    ATTRS(index_dim);
-    const ac_tensor *index = r->in[1], *src = r->in[2];
-    ac_tensor *out = r->out[0], along = *out, part = *src;
-    int64_t dim = a->dim;
-    AC_TRY(ac_dim_wrap(&dim, out->ndim, "scatter_add"));
-    ac_cpu_copy_into(out, r->in[0]);
+/* to[..., index[..., i, ...], ...] += src[..., i, ...] along dim */
+static int scatter_into(const ac_tensor *to, int64_t dim, const ac_tensor *index, const ac_tensor *src) {
+    ac_tensor along = *to, part = *src;
     memcpy(along.shape, index->shape, sizeof along.shape);
     memcpy(part.shape, index->shape, sizeof part.shape);
-    int64_t size = out->ndim ? out->shape[dim] : 1, step = out->ndim ? out->strides[dim] : 0;
-    if (out->ndim) along.strides[dim] = 0;
-    ac_space at = ac_space_of(index, UINT32_MAX), to = ac_space_of(&along, UINT32_MAX),
+    int64_t size = to->ndim ? to->shape[dim] : 1, step = to->ndim ? to->strides[dim] : 0;
+    if (to->ndim) along.strides[dim] = 0;
+    ac_space at = ac_space_of(index, UINT32_MAX), places = ac_space_of(&along, UINT32_MAX),
              from = ac_space_of(&part, UINT32_MAX);
     for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "scatter_add");
         if (j < 0) return -1;
-        add_element(out, ac_space_offset(&to, i) + j * step, src, ac_space_offset(&from, i));
+        add_element(to, ac_space_offset(&places, i) + j * step, src, ac_space_offset(&from, i));
     }
     return 0;
+}
+
+int ac_cpu_scatter_add(const ac_run *r) {
+    ATTRS(index_dim);
+    ac_tensor *out = r->out[0];
+    int64_t dim = a->dim;
+    sums s;
+    AC_TRY(ac_dim_wrap(&dim, out->ndim, "scatter_add"));
+    AC_TRY(open_sums(&s, out, r->in[0]));
+    return close_sums(&s, out, scatter_into(&s.t, dim, r->in[1], r->in[2]));
 }
 
 /* Slice i of t along dim, as a tensor on the caller's stack. */
@@ -117,24 +154,29 @@ int ac_cpu_index_select(const ac_run *r) {
     return 0;
 }
 
-int ac_cpu_index_add(const ac_run *r) {
-    ATTRS(index_dim);
-    const ac_tensor *index = r->in[1], *src = r->in[2];
-    ac_tensor *out = r->out[0];
-    int64_t dim = a->dim;
-    AC_TRY(ac_dim_wrap(&dim, out->ndim, "index_add"));
-    ac_cpu_copy_into(out, r->in[0]);
+/* Slice index[i] of `to` += slice i of src, along dim. */
+static int add_slices(const ac_tensor *to, int64_t dim, const ac_tensor *index, const ac_tensor *src) {
     ac_space at = ac_space_of(index, UINT32_MAX);
-    int64_t size = out->ndim ? out->shape[dim] : 1;
+    int64_t size = to->ndim ? to->shape[dim] : 1;
     for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "index_add");
         if (j < 0) return -1;
-        ac_tensor to = slice_of(out, dim, j), from = slice_of(src, dim, i);
-        ac_space to_space = ac_space_of(&to, UINT32_MAX), from_space = ac_space_of(&from, UINT32_MAX);
-        for (int64_t e = 0; e < to.numel; e++)
-            add_element(&to, ac_space_offset(&to_space, e), &from, ac_space_offset(&from_space, e));
+        ac_tensor slice = slice_of(to, dim, j), from = slice_of(src, dim, i);
+        ac_space places = ac_space_of(&slice, UINT32_MAX), from_space = ac_space_of(&from, UINT32_MAX);
+        for (int64_t e = 0; e < slice.numel; e++)
+            add_element(&slice, ac_space_offset(&places, e), &from, ac_space_offset(&from_space, e));
     }
     return 0;
+}
+
+int ac_cpu_index_add(const ac_run *r) {
+    ATTRS(index_dim);
+    ac_tensor *out = r->out[0];
+    int64_t dim = a->dim;
+    sums s;
+    AC_TRY(ac_dim_wrap(&dim, out->ndim, "index_add"));
+    AC_TRY(open_sums(&s, out, r->in[0]));
+    return close_sums(&s, out, add_slices(&s.t, dim, r->in[1], r->in[2]));
 }
 
 /* -- advanced indexing ------------------------------------------------------------------------------ */
@@ -219,42 +261,58 @@ int ac_cpu_index(const ac_run *r) {
     return 0;
 }
 
-int ac_cpu_index_put(const ac_run *r) {
-    ATTRS(accumulate);
-    picker p;
-    ac_tensor *out = r->out[0], values = *r->in[r->n_in - 1];
-    ac_cpu_copy_into(out, r->in[0]);
-    AC_TRY(picker_init(&p, out, r->in + 1, r->n_in - 2));
-    /* values broadcast to the shape that indexing gives */
+/* values broadcast to the shape that indexing gives */
+static ac_tensor as_picked(const picker *p, ac_tensor *const *indices, const ac_tensor *values) {
     ac_dims shape = {0};
-    int64_t lead = p.before;
-    for (int64_t d = 0; d < lead; d++) shape.v[shape.n++] = out->shape[d];
-    for (int64_t d = 0; d < p.index_dims; d++) {
+    int64_t lead = p->before;
+    for (int64_t d = 0; d < lead; d++) shape.v[shape.n++] = p->x->shape[d];
+    for (int64_t d = 0; d < p->index_dims; d++) {
         int64_t size = 1;
-        for (int k = 0; k < p.n; k++)
-            if (r->in[1 + k]) size = p.index[k].shape[d];
+        for (int k = 0; k < p->n; k++)
+            if (indices[k]) size = p->index[k].shape[d];
         shape.v[shape.n++] = size;
     }
-    for (int d = p.neighbours ? (int)lead : 0; d < out->ndim; d++)
-        if (d >= p.n || !r->in[1 + d]) shape.v[shape.n++] = out->shape[d];
-    int64_t missing = shape.n - values.ndim;
+    for (int d = p->neighbours ? (int)lead : 0; d < p->x->ndim; d++)
+        if (d >= p->n || !indices[d]) shape.v[shape.n++] = p->x->shape[d];
+    ac_tensor wide = *values;
+    int64_t missing = shape.n - values->ndim;
     for (int64_t d = shape.n - 1; d >= 0; d--) {
-        bool own = d >= missing && r->in[r->n_in - 1]->shape[d - missing] != 1;
-        values.strides[d] = own ? r->in[r->n_in - 1]->strides[d - missing] : 0;
-        values.shape[d] = shape.v[d];
+        bool own = d >= missing && values->shape[d - missing] != 1;
+        wide.strides[d] = own ? values->strides[d - missing] : 0;
+        wide.shape[d] = shape.v[d];
     }
-    values.ndim = (int)shape.n;
-    ac_space from = ac_space_of(&values, UINT32_MAX);
+    wide.ndim = (int)shape.n;
+    return wide;
+}
+
+static int put(const ac_tensor *to, ac_tensor *const *indices, int n, const ac_tensor *values, bool accumulate) {
+    picker p;
+    AC_TRY(picker_init(&p, to, indices, n));
+    ac_tensor wide = as_picked(&p, indices, values);
+    ac_space from = ac_space_of(&wide, UINT32_MAX);
     for (int64_t i = 0; i < p.places && p.block.numel && !ac_stop_at(i); i++) {
-        int64_t at = picked(&p, r->in + 1, i, "index_put");
+        int64_t at = picked(&p, indices, i, "index_put");
         if (at < 0) return -1;
         for (int64_t e = 0; e < p.block.numel; e++) {
-            int64_t to = at + ac_space_offset(&p.block, e), src = ac_space_offset(&from, in_result(&p, i, e));
-            if (a->accumulate) add_element(out, to, &values, src);
-            else memcpy(place(out, to), place(&values, src), (size_t)ac_itemsize(out->dtype));
+            int64_t there = at + ac_space_offset(&p.block, e), src = ac_space_offset(&from, in_result(&p, i, e));
+            if (accumulate) add_element(to, there, &wide, src);
+            else memcpy(place(to, there), place(&wide, src), (size_t)ac_itemsize(to->dtype));
         }
     }
     return 0;
+}
+
+int ac_cpu_index_put(const ac_run *r) {
+    ATTRS(accumulate);
+    ac_tensor *out = r->out[0];
+    const ac_tensor *values = r->in[r->n_in - 1];
+    sums s;
+    if (!a->accumulate) {
+        ac_cpu_copy_into(out, r->in[0]);
+        return put(out, r->in + 1, r->n_in - 2, values, false);
+    }
+    AC_TRY(open_sums(&s, out, r->in[0]));
+    return close_sums(&s, out, put(&s.t, r->in + 1, r->n_in - 2, values, true));
 }
 
 int ac_cpu_nonzero(const ac_run *r) {
@@ -277,6 +335,38 @@ int ac_cpu_nonzero(const ac_run *r) {
     return 0;
 }
 
+/* -- a view's values in its base -------------------------------------------------------------------- */
+
+/* The view of t that the attributes tell. */
+static ac_tensor strided_part(const ac_tensor *t, const ac_attrs_as_strided_scatter *a) {
+    ac_tensor part = *t;
+    part.ndim = (int)a->size.n, part.offset += a->offset, part.numel = 1;
+    for (int d = 0; d < part.ndim; d++) {
+        part.shape[d] = a->size.v[d], part.strides[d] = a->stride.v[d];
+        part.numel *= part.shape[d];
+    }
+    return part;
+}
+
+int ac_cpu_as_strided_scatter(const ac_run *r) {
+    ATTRS(as_strided_scatter);
+    ac_tensor *out = r->out[0];
+    const ac_tensor *values = r->in[1];
+    if (!a->accumulate) {
+        ac_tensor part = strided_part(out, a);
+        ac_cpu_copy_into(out, r->in[0]);
+        ac_cpu_copy_into(&part, values);
+        return 0;
+    }
+    sums s;
+    AC_TRY(open_sums(&s, out, r->in[0]));
+    ac_tensor part = strided_part(&s.t, a);
+    ac_space to = ac_space_of(&part, UINT32_MAX), from = ac_space_of(values, UINT32_MAX);
+    for (int64_t i = 0; i < part.numel; i++) /* places may repeat, so one after another */
+        add_element(&part, ac_space_offset(&to, i), values, ac_space_offset(&from, i));
+    return close_sums(&s, out, 0);
+}
+
 /* -- embedding ----------------------------------------------------------------------------------------- */
 
 int ac_cpu_embedding(const ac_run *r) {
@@ -297,19 +387,23 @@ int ac_cpu_embedding(const ac_run *r) {
     return 0;
 }
 
-int ac_cpu_embedding_backward(const ac_run *r) {
-    ATTRS(rows);
-    const ac_tensor *g = r->in[0], *index = r->in[1];
-    ac_tensor *out = r->out[0];
-    int64_t width = out->shape[1];
-    memset(ac_data(out), 0, (size_t)(out->numel * ac_itemsize(out->dtype)));
+/* Rows of g to those of `to` at index, but for the padding's. */
+static int add_rows(const ac_tensor *to, const ac_tensor *g, const ac_tensor *index, int64_t padding) {
+    int64_t width = to->shape[1];
     ac_space at = ac_space_of(index, UINT32_MAX), from = ac_space_of(g, UINT32_MAX);
     for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t row = ac_read_int(ac_data(index), index->dtype, ac_space_offset(&at, i));
-        if (row < 0 || row >= out->shape[0])
+        if (row < 0 || row >= to->shape[0])
             return ac_fail(AC_INDEX, "embedding: index %" PRId64 " is out of range", row);
-        if (row == a->padding_idx) continue;
-        for (int64_t j = 0; j < width; j++) add_element(out, row * width + j, g, ac_space_offset(&from, i * width + j));
+        if (row == padding) continue;
+        for (int64_t j = 0; j < width; j++) add_element(to, row * width + j, g, ac_space_offset(&from, i * width + j));
     }
     return 0;
+}
+
+int ac_cpu_embedding_backward(const ac_run *r) {
+    ATTRS(rows);
+    sums s;
+    AC_TRY(open_sums(&s, r->out[0], NULL));
+    return close_sums(&s, r->out[0], add_rows(&s.t, r->in[0], r->in[1], a->padding_idx));
 }

@@ -142,29 +142,3 @@ int ac_cpu_copy(const ac_run *r) {
 }
 
 int ac_cpu_to_device(const ac_run *r) { return ac_cpu_copy(r); }
-
-int ac_cpu_as_strided_scatter(const ac_run *r) {
-    ATTRS(as_strided_scatter);
-    ac_tensor *out = r->out[0], place = *out;
-    ac_cpu_copy_into(out, r->in[0]);
-    place.ndim = (int)a->size.n;
-    place.offset = out->offset + a->offset;
-    place.numel = 1;
-    for (int d = 0; d < place.ndim; d++) {
-        place.shape[d] = a->size.v[d];
-        place.strides[d] = a->stride.v[d];
-        place.numel *= a->size.v[d];
-    }
-    if (!a->accumulate) {
-        ac_cpu_copy_into(&place, r->in[1]);
-        return 0;
-    }
-    ac_space to = ac_space_of(&place, UINT32_MAX), from = ac_space_of(r->in[1], UINT32_MAX);
-    for (int64_t i = 0; i < place.numel; i++) { /* places may repeat, so one after another */
-        int64_t at = ac_space_offset(&to, i), src = ac_space_offset(&from, i);
-        double sum =
-            ac_read_double(ac_data(&place), place.dtype, at) + ac_read_double(ac_data(r->in[1]), r->in[1]->dtype, src);
-        ac_write_double(ac_data(&place), place.dtype, at, sum);
-    }
-    return 0;
-}
