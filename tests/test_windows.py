@@ -272,3 +272,31 @@ def test_attention_over_several_blocks(dtype, causal):
         # scores, weights and results are rounded to dtype on the way into each product; sums of 300 terms to float32
         room = 6 * ampc.finfo(dtype).eps + 300 * ampc.finfo(ampc.float32).eps
         assert got.dtype == dtype and (got.double() - want).abs().max().item() <= room * want.abs().max().item()
+
+
+@pytest.mark.parametrize("dtype", [ampc.bfloat16, ampc.float16], ids=str)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_16_bit_attention_by_parts_keeps_float32_scores(dtype, autocast):
+    """A mask with a gradient, or keys that are broadcast, take another way than the kernel that keeps no scores, and must not be worse:
+    scores of 50, rounded to 16 bits, would make weights wrong by several of a hundred."""
+    q, k, v = (ampc.tensor(real(*s) * by).to(dtype) for s, by in (((2, 3, 9, 16), 6), ((2, 1, 11, 16), 6), ((2, 3, 11, 16), 1)))
+    mask, slope = ampc.tensor(real(9, 11)).to(dtype), ampc.tensor(np.sign(real(2, 3, 9, 16)))
+    results = []
+    for dt in (ampc.float32 if autocast else dtype, ampc.float64):
+        leaves_ = [t.detach().to(dt).requires_grad_() for t in (q, k, v, mask)]
+        with ampc.autocast(DEVICE, dtype=dtype, enabled=autocast and dt is ampc.float32):
+            y = ampc.nn.functional.scaled_dot_product_attention(*leaves_[:3], attn_mask=leaves_[3])
+        y.backward(slope.to(y.dtype))
+        results.append([y.detach()] + [t.grad for t in leaves_])
+    for got, want in zip(*results):
+        assert (got.double() - want).abs().max().item() <= 8 * ampc.finfo(dtype).eps * want.abs().max().item()
+
+
+@pytest.mark.parametrize("dtype", [ampc.float64, ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+def test_power_pooling_of_zeros_and_of_numbers_whose_powers_16_bits_do_not_hold(dtype):
+    x = ampc.tensor([[[0.0, 0.0, 3.0, -4.0, 3e-5, 4e-5, 300.0, 400.0]]], dtype=ampc.float64).to(dtype).requires_grad_()
+    y = ampc.nn.functional.lp_pool1d(x, 2, 2)
+    y.sum().backward()
+    eps = ampc.finfo(dtype).eps
+    assert np.allclose(y.detach().double().numpy(), [[[0, 5, 5e-5, 500]]], rtol=4 * eps, atol=ampc.finfo(ampc.float16).smallest_normal * 2.0**-10)
+    assert np.allclose(x.grad.double().numpy(), [[[0, 0, 0.6, -0.8, 0.6, 0.8, 0.6, 0.8]]], rtol=max(4 * eps, 0.01 * (dtype is ampc.float16)))

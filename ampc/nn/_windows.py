@@ -292,8 +292,10 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 def _lp_pool(pool: Any, nd: int, input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Any, ceil_mode: bool) -> Tensor:
     taps = _product(_list(kernel_size, nd, "lp_pool"))
-    mean = pool(input.abs() ** norm_type, kernel_size, stride, 0, ceil_mode)
-    return (mean * taps) ** (1.0 / norm_type)
+    wide = input.float() if input.dtype.itemsize == 2 else input  # whose powers 16 bits may not hold
+    total = pool(wide.abs() ** norm_type, kernel_size, stride, 0, ceil_mode) * taps
+    zero = total == 0  # a window of zeros has the gradient 0, not nan
+    return _f["where"](zero, 0.0, _f["where"](zero, 1.0, total) ** (1.0 / norm_type)).to(input.dtype)
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Optional[_Sizes] = None, ceil_mode: bool = False) -> Tensor:

@@ -7,7 +7,6 @@
 
 static const ac_attrs_product plain = {AC_NO_DTYPE};
 #define MM(x, y) ac_c_call(s, AC_OP_mm, &plain, 2, x, y)
-#define BMM(x, y) ac_c_call(s, AC_OP_bmm, &plain, 2, x, y)
 
 static int need_matrix_and_vector(const char *what, const ac_tensor *a, const ac_tensor *b) {
     if (a->ndim == 2 && b->ndim == 1) return 0;
@@ -110,13 +109,13 @@ static T as_batch(ac_scratch *s, T x, const ac_dims *batch, int64_t numel) {
     return ac_c_reshape(s, ac_c_expand(s, x, &wide), &flat);
 }
 
-static T batched_product(ac_scratch *s, T x, T y) {
+static T batched_product(ac_scratch *s, T x, T y, const ac_attrs_product *to) {
     ac_dims batch = ac_shape_of(x), other = ac_shape_of(y);
     batch.n -= 2, other.n -= 2;
     NEED(ac_dims_broadcast(&batch, &other, "matmul"));
     if (batch.n + 2 > AC_MAX_DIMS) REFUSE(AC_RUNTIME, "matmul: more than %d dimensions", AC_MAX_DIMS);
     int64_t numel = ac_dims_numel(&batch);
-    T product = BMM(as_batch(s, x, &batch, numel), as_batch(s, y, &batch, numel));
+    T product = ac_c_call(s, AC_OP_bmm, to, 2, as_batch(s, x, &batch, numel), as_batch(s, y, &batch, numel));
     if (!product) return NULL;
     ac_dims shape = batch;
     shape.v[shape.n++] = product->shape[1], shape.v[shape.n++] = product->shape[2];
@@ -144,7 +143,7 @@ COMPOSE(matmul) {
     if (!x || !y) return NULL;
     T product = x->ndim == 2 && y->ndim == 2 ? MM(x, y)
                 : y->ndim == 2               ? folded_product(s, x, y)
-                                             : batched_product(s, x, y);
+                                             : batched_product(s, x, y, &plain);
     ac_attrs_maybe_dims drop = {{.n = 0}};
     if (vector_x) drop.dim.v[drop.dim.n++] = -2;
     if (vector_y) drop.dim.v[drop.dim.n++] = -1;
@@ -412,15 +411,23 @@ static T whole_mask(ac_scratch *s, T mask, T q, T k) {
     return ac_c_expand(s, mask, &shape);
 }
 
+/* q k^T. That of 16-bit operands is float32, as in the kernel that keeps no scores: a score of 50 in bfloat16 is wrong
+ * by up to 1/8, and so are the weights. */
+static T attention_scores(ac_scratch *s, T q, T k) {
+    T turned = ac_c_transpose(s, k, -2, -1);
+    if (!q || !turned || !ac_is_half(q->dtype) || q->dtype != k->dtype) return ac_c_product(s, q, turned);
+    return batched_product(s, q, turned, &(ac_attrs_product){AC_float32});
+}
+
 static T attention_by_parts(ac_scratch *s, T q, T k, T v, T mask, double scale, const ac_attrs_attention *a) {
-    T scores = TIMES(ac_c_product(s, q, ac_c_transpose(s, k, -2, -1)), scale);
+    T both[2] = {q, k}, low = ac_c_low(s, both, 2, q);
+    T scores = TIMES(attention_scores(s, low, ac_c_low(s, both, 2, k)), scale);
     if (a->is_causal) mask = causal_mask(s, q->shape[q->ndim - 2], k->shape[k->ndim - 2], ac_device_of(q));
     if (mask && mask->dtype == AC_bool) scores = WHERE(mask, scores, NUM(-INFINITY));
     else if (mask && scores) scores = ADD(scores, ac_c_cast(s, mask, scores->dtype));
     if (!scores) return NULL;
-    ac_dtype dtype = scores->dtype;
     ac_attrs_softmax last = {-1, AC_NO_DTYPE};
-    T weights = ac_c_cast(s, ac_c_call(s, AC_OP_softmax, &last, 1, scores), dtype);
+    T weights = ac_c_cast(s, ac_c_call(s, AC_OP_softmax, &last, 1, scores), low->dtype);
     if (mask && mask->dtype == AC_bool) { /* a row that attends to nothing gives 0, not nan */
         ac_attrs_reduce_dim over = {{1, {-1}}, 1};
         weights = WHERE(ac_c_call(s, AC_OP_any, &over, 1, mask), weights, NUM(0));
