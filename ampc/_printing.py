@@ -99,10 +99,18 @@ def tensor_repr(t: Any) -> str:
     if t.dtype not in (_C.get_default_dtype(), _C.int64, _C.bool):
         body += f", dtype={t.dtype}"
     if not t.is_leaf and t.requires_grad:
-        body += f", grad_fn=<{_C._grad_fn(t).name()}>"
+        body += f", grad_fn=<{_maker(t)}>"
     elif t.requires_grad:
         body += ", requires_grad=True"
     return f"{name}{body})"
+
+
+def _maker(t: Any) -> str:
+    """The name of what made it; Invalid for a view that can no longer be used, as in torch."""
+    try:
+        return _C._grad_fn(t).name()
+    except RuntimeError:
+        return "Invalid"
 
 
 def tensor_html(t: Any) -> str:
@@ -112,7 +120,7 @@ def tensor_html(t: Any) -> str:
     plain = t.detach()
     facts = [f"{'x'.join(map(str, t.shape)) or 'one number'}", f"{t.dtype}".split(".")[-1], f"{t.device}", f"{t.numel() * t.element_size():,} bytes"]
     if t.requires_grad:
-        facts.append("requires grad" if t.is_leaf else f"made by {_C._grad_fn(t).name()}")
+        facts.append("requires grad" if t.is_leaf else f"made by {_maker(t)}")
     if t.is_floating_point() and t.numel():
         good = plain.isfinite()
         bad = t.numel() - int(good.sum())

@@ -283,27 +283,12 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 
 @method
 def retain_grad(self: Tensor) -> None:
-    """Keeps this tensor's gradient in ``.grad`` though it is not a leaf."""
-    if self.is_leaf:
-        if not self.requires_grad:
-            raise RuntimeError("retain_grad needs a tensor that requires gradients")
-        return
-    import weakref
-
-    if getattr(self, "_retains_grad", False):
-        return
-    self._retains_grad = True
-    me = weakref.ref(self)
-
-    def keep(grad: Tensor) -> None:
-        t = me()
-        if t is not None:
-            t.grad = grad.detach().clone() if t.grad is None else t.grad + grad
-
-    self.register_hook(keep)
+    """Keeps this tensor's gradient, as its hooks leave it, in ``.grad`` though it is not a leaf; after in-place operations that of its
+    value at the end. Does nothing to a leaf. RuntimeError for a tensor that does not require gradients."""
+    _C._retain_grad(self)
 
 
-Tensor.retains_grad = property(lambda self: getattr(self, "_retains_grad", False), doc="True after retain_grad().")
+Tensor.retains_grad = property(_C._retains_grad, doc="True after retain_grad() of what is no leaf.")
 
 
 # -- in place without a row --------------------------------------------------------------------------

@@ -26,21 +26,20 @@ def _tuple(x: Any, like: Any = None) -> tuple:
 
 def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
              inputs: Optional[Tensors] = None) -> None:
-    """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they were made from (see Tensor.backward)."""
+    """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they were made from, or of ``inputs`` alone, which keep their
+    gradient (``retain_grad``) where they are no leaves (see Tensor.backward)."""
     roots = _tuple(tensors)
     grads = _tuple(grad_tensors, roots)
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
-        _C._backward(roots, grads, keep, create_graph, None, False)
+        _C._backward(roots, grads, keep, create_graph, None, None)
         return
     leaves = _tuple(inputs)
     if not leaves:
         raise RuntimeError("backward: `inputs` is empty")
-    found = _C._backward(roots, grads, keep, create_graph, leaves, True)
-    for leaf, g in zip(leaves, found):
-        if g is not None:
-            with set_grad_enabled(create_graph):
-                leaf.grad = g if leaf.grad is None else leaf.grad + g
+    for x in leaves:
+        _C._retain_grad(x)
+    _C._backward(roots, grads, keep, create_graph, leaves, None)
 
 
 def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,

@@ -28,11 +28,13 @@ class FunctionCtx:
         self._to_save = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """These outputs get no gradient."""
+        """These outputs get no gradient. RuntimeError from ``apply`` for what is no Tensor."""
         self._non_differentiable = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """These inputs were modified in place and are outputs."""
+        """These inputs were modified in place and are outputs; of a view, its base has the gradient of the new values too.
+        RuntimeError from ``apply`` for what is no Tensor or no output, and for what cannot be modified in place while gradients are
+        recorded, such as a leaf that requires gradients."""
         self._dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -114,27 +116,52 @@ class Function(FunctionCtx):
             else:
                 result = cls.forward(ctx, *args, **kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
-        if not (_C.is_grad_enabled() and any(ctx.needs_input_grad)):
+        recorded = _C.is_grad_enabled() and any(ctx.needs_input_grad)
+        if ctx._dirty or ctx._non_differentiable:
+            ctx._check_marks(outputs, recorded)
+        fresh = ctx._own(args, outputs, recorded)
+        if recorded:
+            ctx._record(args, outputs, fresh)
+        else:
             ctx._pack(())
-            return result
-        return ctx._record(args, outputs, isinstance(result, tuple))
+        return fresh if isinstance(result, tuple) else fresh[0]
 
-    def _record(self, args: tuple, outputs: tuple, many: bool) -> Any:
-        import weakref
+    def _check_marks(self, outputs: tuple, recorded: bool) -> None:
+        for what, tensors in (("mark_dirty", self._dirty), ("mark_non_differentiable", self._non_differentiable)):
+            for t in tensors:
+                if not isinstance(t, Tensor):
+                    raise RuntimeError(f"{self._name}: {what} takes Tensors, got {type(t).__name__}")
+        for t in self._dirty:
+            if not any(t is o for o in outputs):
+                raise RuntimeError(f"{self._name}: a tensor given to mark_dirty was not returned; what forward modifies in place must be an output")
+            _C._note_write(t, self._name, recorded)
 
-        given, dirty, skip = ({id(t) for t in tensors} for tensors in (args, self._dirty, self._non_differentiable))
+    def _own(self, args: tuple, outputs: tuple, recorded: bool) -> tuple:
+        """An input handed through becomes a tensor of its own, so that its history stays: a view, detached where it gets no gradient."""
+        given = {id(a) for a in args if isinstance(a, Tensor)}
+        if not any(id(o) in given for o in outputs):
+            return outputs
+        dirty, skip = ({id(t) for t in tensors} for tensors in (self._dirty, self._non_differentiable))
 
-        def own(o: Any) -> Any:  # an input handed through becomes a view, so that its own history stays
-            return o.view(o.shape) if isinstance(o, Tensor) and id(o) in given and id(o) not in dirty else o
+        def own(o: Any) -> Any:
+            if id(o) not in given:
+                return o
+            if o.requires_grad and (not recorded or id(o) in skip):
+                return o.detach()
+            return o if id(o) in dirty else o.view(o.shape)
 
         with no_grad():
-            fresh = tuple(own(o) for o in outputs)
+            return tuple(own(o) for o in outputs)
+
+    def _record(self, args: tuple, outputs: tuple, fresh: tuple) -> None:
+        import weakref
+
         self._pack(fresh)
+        skip = {id(t) for t in self._non_differentiable}
         tracked = tuple(None if id(o) in skip else f for o, f in zip(outputs, fresh))
         self._shapes = tuple((o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in fresh)
-        _C._record_function(self, self._name, args, tracked)
+        _C._record_function(self, self._name, args, tracked, self._dirty)
         self._outputs = tuple(weakref.ref(o) if isinstance(o, Tensor) else None for o in fresh)
-        return fresh if many else fresh[0]
 
     def _run_backward(self, *grads: Optional[Tensor]) -> tuple:
         from .._creation import zeros

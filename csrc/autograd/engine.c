@@ -17,7 +17,8 @@ typedef struct {
     ac_node *node; /* borrowed: the roots keep the graph alive */
     int64_t grads; /* index of the first of n_out slots */
     int waiting;   /* edges that still lead here */
-    bool needed;   /* leads to something that is asked for */
+    bool needed;   /* leads to something that is asked for, or is */
+    bool leads_on; /* leads to something else that is asked for */
     int asked;     /* the first of the inputs asked for that is a result of this node, or -1 */
 } task;
 
@@ -101,7 +102,7 @@ static void sort_tasks(engine *e) {
 
 /* Oldest first: a node is needed when it is asked for or leads to one that is. */
 static void mark_needed(engine *e) {
-    bool capturing = e->args->inputs != NULL;
+    bool all = e->args->inputs == NULL;
     for (int i = e->args->n_inputs - 1; i >= 0; i--) {
         int64_t *slot = e->targets[i].node ? slot_of(e, e->targets[i].node) : NULL;
         if (!slot || *slot < 0) continue;
@@ -111,13 +112,19 @@ static void mark_needed(engine *e) {
     }
     for (int64_t i = e->n - 1; i >= 0; i--) {
         task *t = &e->tasks[i];
-        if (!capturing) t->needed = true;
-        for (int k = 0; k < t->node->n_in && !t->needed; k++)
-            if (t->node->edges[k].node) t->needed = e->tasks[*slot_of(e, t->node->edges[k].node)].needed;
+        t->leads_on = all;
+        for (int k = 0; k < t->node->n_in && !t->leads_on; k++)
+            if (t->node->edges[k].node) t->leads_on = e->tasks[*slot_of(e, t->node->edges[k].node)].needed;
+        t->needed = t->needed || t->leads_on;
     }
 }
 
 /* -- gradients on their way --------------------------------------------------------------------- */
+
+/* Whether nobody but `holders` in here can see it, so that it may be written, or become a .grad itself. */
+static bool is_ours(const ac_tensor *g, int64_t holders) {
+    return g->refs == holders && !g->py && g->storage->refs == 1 && !g->base && ac_is_contiguous(g);
+}
 
 /* Adds `grad` (stolen) to a slot. */
 static int add_grad(ac_tensor **slot, ac_tensor *grad, bool create_graph) {
@@ -128,9 +135,7 @@ static int add_grad(ac_tensor **slot, ac_tensor *grad, bool create_graph) {
     ac_attrs_alpha one = {{AC_INT, {1}}};
     ac_tensor *both[2] = {*slot, grad}, *sum = NULL;
     int failed;
-    bool own = !create_graph && (*slot)->refs == 1 && !(*slot)->py && (*slot)->storage->refs == 1 && !(*slot)->base &&
-               ac_is_contiguous(*slot);
-    if (own) failed = ac_call_into(AC_OP_add, both, 2, &one, *slot);
+    if (!create_graph && is_ours(*slot, 1)) failed = ac_call_into(AC_OP_add, both, 2, &one, *slot);
     else {
         failed = ac_call(AC_OP_add, both, 2, &one, &sum);
         if (!failed) {
@@ -186,7 +191,7 @@ static int fit(ac_tensor **grad, const ac_spec *want) {
 
 static int clone_of(ac_tensor *g, ac_tensor **copy) { return ac_call(AC_OP_clone, &g, 1, NULL, copy); }
 
-/* The first gradient becomes .grad itself when nobody else can see it. */
+/* The first gradient becomes .grad itself where that is possible. */
 static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create_graph) {
     ac_tensor *leaf = n->leaf;
     ac_meta *m = ac_meta_of(leaf);
@@ -209,8 +214,7 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
         ac_tensor *both[2] = {grad, g};
         failed = ac_call_into(AC_OP_add, both, 2, &one, grad);
     } else {
-        bool ours = g->refs == 2 && !g->py && g->storage->refs == 1 && !g->base && ac_is_contiguous(g);
-        if (create_graph || ours) grad = ac_tensor_retain(g);
+        if (create_graph || is_ours(g, 2)) grad = ac_tensor_retain(g);
         else failed = clone_of(g, &grad);
     }
     ac_tensor_release(g);
@@ -225,15 +229,40 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
     return m->hooks ? ac_grad_hooks.after_accumulate(m->hooks, leaf) : 0;
 }
 
-static int capture(engine *e, task *t, ac_tensor **grads) {
-    const ac_tensor *leaf = t->node->leaf;
-    if (t->asked < 0) return 0;
-    if (leaf && leaf->meta && leaf->meta->hooks) AC_TRY(ac_grad_hooks.run_hooks(leaf->meta->hooks, grads, 1));
+/* Of a leaf in the gradients themselves: accumulate() runs them elsewhere. */
+static int run_hooks(engine *e, const ac_node *n, ac_tensor **grads) {
+    void *hooks = !n->is_accumulator ? n->hooks : e->args->captured && n->leaf->meta ? n->leaf->meta->hooks : NULL;
+    return hooks ? ac_grad_hooks.run_hooks(hooks, grads, n->n_out) : 0;
+}
+
+/* Results whose gradient is kept. */
+static int keep(const ac_node *n, ac_tensor *const *grads, bool create_graph) {
+    for (ac_meta *m = n->keepers; m; m = m->next_keeper) {
+        ac_tensor *g = grads[m->index], *kept = NULL;
+        if (!g) continue;
+        if (m->grad) {
+            ac_attrs_alpha one = {{AC_INT, {1}}};
+            ac_tensor *both[2] = {m->grad, g};
+            AC_TRY(ac_call(AC_OP_add, both, 2, &one, &kept));
+        } else if (create_graph || is_ours(g, 1)) kept = ac_tensor_retain(g);
+        else AC_TRY(clone_of(g, &kept));
+        ac_tensor *old = m->grad;
+        m->grad = kept;
+        if (old) ac_tensor_release(old);
+    }
+    return 0;
+}
+
+static int look_at(engine *e, const ac_node *n, ac_tensor **grads) {
+    AC_TRY(run_hooks(e, n, grads));
+    return keep(n, grads, e->args->create_graph);
+}
+
+static void capture(engine *e, const task *t, ac_tensor *const *grads) {
     for (int i = t->asked; i >= 0; i = e->next_asked[i]) {
         ac_tensor *grad = grads[e->targets[i].index];
         if (grad) e->args->captured[i] = ac_tensor_retain(grad);
     }
-    return 0;
 }
 
 /* Passes what the formula gave on along the edges. */
@@ -291,11 +320,13 @@ static int run_task(engine *e, task *t) {
     int failed = 0;
     if (any && t->needed) {
         ac_pass_meets(&e->pass, n);
-        if (n->hooks) failed = ac_grad_hooks.run_hooks(n->hooks, grads, n->n_out);
-        if (!failed) failed = capture(e, t, grads);
+        bool captures = e->args->captured && t->asked >= 0;
+        if (captures && t->leads_on) capture(e, t, grads); /* as torch has it: before hooks where backward goes on */
+        failed = look_at(e, n, grads);
         if (failed) { /* fall through to the clearing */
-        } else if (!n->is_accumulator) failed = run_formula(e, n, grads);
-        else if (!e->args->inputs) failed = accumulate(n, grads[0], &e->pass, e->args->create_graph);
+        } else if (captures && !t->leads_on) capture(e, t, grads);
+        else if (n->is_accumulator) failed = accumulate(n, grads[0], &e->pass, e->args->create_graph);
+        else if (t->leads_on) failed = run_formula(e, n, grads);
     }
     for (int i = 0; i < n->n_out; i++) ac_tensor_clear(&grads[i]);
     return failed;

@@ -92,9 +92,23 @@ ac_meta *ac_meta_of(ac_tensor *t) {
     return t->meta;
 }
 
+static void stop_keeping(ac_meta *m) {
+    ac_meta **at = &m->node->keepers;
+    while (*at != m) at = &(*at)->next_keeper;
+    *at = m->next_keeper;
+}
+
+void ac_meta_set_node(ac_meta *m, ac_node *node, int index) {
+    ac_node *old = m->node;
+    if (m->retains_grad && old) stop_keeping(m);
+    m->node = node, m->index = index;
+    if (m->retains_grad && node) m->next_keeper = node->keepers, node->keepers = m;
+    if (old) ac_node_release(old);
+}
+
 void ac_meta_free(ac_meta *m) {
     if (m->accumulator) m->accumulator = NULL;
-    if (m->node) ac_node_release(m->node);
+    ac_meta_set_node(m, NULL, 0);
     if (m->grad) ac_tensor_release(m->grad);
     if (m->hooks) ac_grad_hooks.drop(m->hooks);
     ac_free(m, sizeof *m);
@@ -102,7 +116,9 @@ void ac_meta_free(ac_meta *m) {
 
 void ac_note_view(ac_tensor *view, ac_tensor *x) {
     view->view_version = *ac_version(view);
-    if (ac_grad_enabled()) view->base = ac_tensor_retain(x->base ? x->base : x);
+    if (!ac_grad_enabled() && ac_running.node) return; /* a formula's own: nobody writes it */
+    view->base = ac_tensor_retain(x->base ? x->base : x);
+    view->view_kind = ac_grad_enabled() ? x->view_kind : AC_VIEW_NO_GRAD;
 }
 
 /* A view whose memory was written after its history was made takes its history from its base. */
@@ -121,12 +137,20 @@ bool ac_is_leaf(const ac_tensor *t) {
 int ac_set_history(ac_tensor *t, ac_node *node, int index) {
     ac_meta *m = ac_meta_of(t);
     if (!m) return -1;
-    ac_node *old = m->node;
-    m->node = ac_node_retain(node);
-    m->index = index;
+    ac_meta_set_node(m, ac_node_retain(node), index);
     m->requires_grad = false;
     t->view_version = *ac_version(t);
-    if (old) ac_node_release(old);
+    return 0;
+}
+
+int ac_retain_grad(ac_tensor *t) {
+    ac_edge edge;
+    AC_TRY(ac_edge_of(t, &edge)); /* brings an outdated view's history up to date */
+    ac_node_release(edge.node);
+    ac_meta *m = t->meta;
+    if (m->retains_grad) return 0;
+    m->retains_grad = true;
+    m->next_keeper = m->node->keepers, m->node->keepers = m;
     return 0;
 }
 
@@ -166,6 +190,12 @@ static int accumulator_of(ac_tensor *t, ac_edge *edge) {
 /* A new history for a view: where it lies in its base. */
 static int view_of_base(ac_tensor *t) {
     ac_edge from;
+    if (t->view_kind == AC_VIEW_NO_GRAD)
+        return ac_fail(AC_RUNTIME, "a view made under no_grad or inference_mode cannot be used where gradients are "
+                                   "recorded after its memory was written; make the view anew, or detach it");
+    if (t->view_kind == AC_VIEW_OF_FUNCTION)
+        return ac_fail(AC_RUNTIME, "a view returned by an autograd Function cannot be used after its memory was "
+                                   "written: the Function's backward would be left out; clone what it returns");
     AC_TRY(ac_edge_of(t->base, &from));
     if (!from.node) return 0;
     ac_node *n = ac_node_new("as_strided", 1, 1, sizeof(ac_attrs_as_strided));

@@ -46,15 +46,18 @@ struct ac_node {
     ac_spec *inputs;  /* n_in: what gradients must look like */
     ac_spec *outputs; /* n_out */
     ac_saved *saved;  /* n_in, then n_out */
+    ac_meta *keepers; /* borrowed: the notes of results whose gradient is kept, a list by `next_keeper` */
     void *attrs;
     ac_node *next_dead; /* freeing is a list, not a recursion */
 };
 
 /* What a tensor notes: its history, or that it is a leaf; its gradient. */
 struct ac_meta {
-    ac_node *node; /* owned: what made it, NULL for a leaf */
+    ac_node *node; /* owned: what made it, NULL for a leaf; set by ac_meta_set_node */
     int index;
     bool requires_grad;   /* of a leaf */
+    bool retains_grad;    /* of what is no leaf: backward keeps the gradient in `grad` */
+    ac_meta *next_keeper; /* borrowed */
     ac_tensor *grad;      /* owned */
     ac_stamp stamp;       /* what is known of it */
     ac_node *accumulator; /* borrowed: the leaf's, while one lives */
@@ -102,6 +105,10 @@ void ac_node_free_saved(ac_node *n);
 /* borrowed: t's notes, made when missing */
 ac_meta *ac_meta_of(ac_tensor *t) AC_CHECKED;
 void ac_meta_free(ac_meta *m);
+/* Makes `node` (stolen; NULL: none) the history in the notes. */
+void ac_meta_set_node(ac_meta *m, ac_node *node, int index);
+/* From here on backward keeps the gradient of t: of its value at the end, if t is written in place. */
+int ac_retain_grad(ac_tensor *t) AC_CHECKED;
 
 bool ac_requires_grad(const ac_tensor *t);
 bool ac_is_leaf(const ac_tensor *t);
@@ -123,9 +130,9 @@ ac_tensor *ac_unpack(ac_node *node, int slot, bool graph) AC_CHECKED;
 /* The formula of every row; NULL where a row is not differentiable. */
 extern const ac_grad_fn ac_formulas[AC_N_OPS];
 
-/* Gradients of `roots` (weighted by `grads`, NULL entries meaning 1) with respect to the leaves,
- * accumulated into their .grad; or, when `inputs` are given, captured into `captured` (new;
- * NULL where none arrived) and nothing accumulated. */
+/* Gradients of `roots` (weighted by `grads`, NULL entries meaning 1), accumulated into the .grad of the leaves; when
+ * `inputs` are given, of those alone. With `captured` nothing is accumulated: the gradients of `inputs` are put there
+ * (new; NULL where none arrived). */
 typedef struct {
     ac_tensor *const *roots, *const *grads;
     int n_roots;

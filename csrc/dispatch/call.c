@@ -293,20 +293,28 @@ int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tens
 
 /* -- in place --------------------------------------------------------------------------------------- */
 
-static int check_target(const char *what, const ac_tensor *target) {
-    if (ac_overlaps_itself(target))
+static int check_view(const char *what, const ac_tensor *target) {
+    if (!target->base) return 0;
+    if (!ac_is_contiguous(target->base))
         return ac_fail(AC_RUNTIME,
-                       "%s: several elements of the target share memory (an expanded tensor?); clone it first", what);
-    if (target->is_inference && !ac_mode.inference)
-        return ac_fail(AC_RUNTIME,
-                       "%s: a tensor made under inference_mode cannot be modified outside it; clone it first", what);
-    if (!ac_grad_enabled() || !ac_requires_grad(target)) return 0;
-    if (target->is_one_of_many)
-        return ac_fail(AC_RUNTIME,
-                       "%s: outputs of unbind, split and chunk cannot be modified in place where gradients are "
-                       "recorded; clone first or write `x = x.op()`",
+                       "%s: writing into a view of a tensor that is not contiguous cannot be recorded; clone the "
+                       "base first",
                        what);
+    if (target->view_kind == AC_VIEW_PLAIN) return 0;
+    const char *made = target->view_kind == AC_VIEW_ONE_OF_MANY   ? "a result of unbind, split and chunk"
+                       : target->view_kind == AC_VIEW_OF_FUNCTION ? "a view returned by an autograd Function"
+                                                                  : "a view made under no_grad or inference_mode";
+    return ac_fail(AC_RUNTIME,
+                   "%s: %s cannot be modified in place where gradients are recorded; clone it first, or write "
+                   "`x = x.op()`",
+                   what, made);
+}
+
+int ac_check_recordable(const char *what, const ac_tensor *target, bool recorded) {
     const ac_tensor *root = target->base ? target->base : target;
+    recorded = recorded || ac_requires_grad(target) || ac_requires_grad(root);
+    if (!ac_grad_enabled() || !recorded) return 0;
+    AC_TRY(check_view(what, target));
     if (ac_is_leaf(root) && ac_requires_grad(root))
         return ac_fail(AC_RUNTIME,
                        target->base ? "%s: a view of a leaf that requires gradients cannot be modified in place; use "
@@ -315,6 +323,16 @@ static int check_target(const char *what, const ac_tensor *target) {
                                       "torch.no_grad() or write `x = x.op()`",
                        what);
     return 0;
+}
+
+static int check_target(const char *what, const ac_tensor *target) {
+    if (ac_overlaps_itself(target))
+        return ac_fail(AC_RUNTIME,
+                       "%s: several elements of the target share memory (an expanded tensor?); clone it first", what);
+    if (target->is_inference && !ac_mode.inference)
+        return ac_fail(AC_RUNTIME,
+                       "%s: a tensor made under inference_mode cannot be modified outside it; clone it first", what);
+    return ac_check_recordable(what, target, false);
 }
 
 static int check_result(const char *what, const ac_spec *result, const ac_tensor *target) {
@@ -329,16 +347,9 @@ static int check_result(const char *what, const ac_spec *result, const ac_tensor
     return 0;
 }
 
-/* target becomes result `0` of node; when it is a view, its base becomes the old base with the new
- * values scattered in, and the view's history follows from that when somebody asks. */
-static int rebase(ac_tensor *target, ac_node *node) {
+int ac_set_history_written(ac_tensor *target, ac_node *node, int index) {
     ac_tensor *base = target->base;
-    if (!base) return ac_set_history(target, node, 0);
-    if (!ac_is_contiguous(base))
-        return ac_fail(AC_RUNTIME,
-                       "%s_: writing into a view of a tensor that is not contiguous cannot be recorded; clone the "
-                       "base first",
-                       node->name);
+    if (!base) return ac_set_history(target, node, index);
     ac_node *scatter = ac_node_new("as_strided_scatter", 2, 1, sizeof(ac_attrs_as_strided_scatter));
     if (!scatter) return -1;
     *(ac_attrs_as_strided_scatter *)scatter->attrs =
@@ -346,10 +357,12 @@ static int rebase(ac_tensor *target, ac_node *node) {
     scatter->op = AC_OP_as_strided_scatter;
     scatter->backward = ac_formulas[AC_OP_as_strided_scatter];
     scatter->inputs[0] = scatter->outputs[0] = ac_spec_of(base);
-    scatter->inputs[1] = node->outputs[0];
+    scatter->inputs[1] = node->outputs[index];
     int failed = ac_edge_of(base, &scatter->edges[0]);
-    scatter->edges[1] = (ac_edge){ac_node_retain(node), 0};
+    scatter->edges[1] = (ac_edge){ac_node_retain(node), index};
     if (!failed) failed = ac_set_history(base, scatter, 0);
+    target->view_version = *ac_version(target) - 1; /* outdated: its history follows from its base's */
+    if (!failed && target->meta) ac_meta_set_node(target->meta, NULL, 0);
     ac_node_release(scatter);
     return failed;
 }
@@ -401,7 +414,7 @@ static int into_recorded(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_i
     }
     if (!failed) {
         failed = finish_node(node, in, kept.at, &target);
-        if (!failed) failed = rebase(target, node);
+        if (!failed) failed = ac_set_history_written(target, node, 0);
     }
     if (node) ac_node_release(node);
     ac_list_release(&kept);
@@ -436,6 +449,7 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
     AC_TRY(ac_check_target_device(op, in, n_in, attrs, target));
     bool history = wants_record(op, in, n_in) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[op]);
     int failed;
+    if (history) AC_TRY(check_view(what, target));
     if (history) failed = into_recorded(&rule, op, in, n_in, attrs, target);
     else {
         failed = compute_into(&rule, op, in, n_in, attrs, target);

@@ -340,9 +340,10 @@ METHOD(detach_) {
     (void)unused;
     if (t->base)
         return PyErr_SetString(PyExc_RuntimeError, "detach_: a view cannot be detached in place; use detach()"), NULL;
-    ac_node *node = t->meta ? t->meta->node : NULL;
-    if (t->meta) t->meta->node = NULL, t->meta->requires_grad = false;
-    if (node) ac_node_release(node);
+    if (t->meta) {
+        t->meta->requires_grad = false;
+        ac_meta_set_node(t->meta, NULL, 0);
+    }
     return Py_NewRef(self);
 }
 

@@ -147,6 +147,22 @@ static PyObject *tensor_hooks(PyObject *module, PyObject *o) {
     return *place ? Py_BuildValue("Oi", (PyObject *)*place, t->meta->node ? t->meta->index : 0) : NULL;
 }
 
+/* _retain_grad(tensor) and _retains_grad(tensor) */
+static PyObject *retain_grad(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    if (!ac_requires_grad(ac_unwrap(o)))
+        return PyErr_SetString(PyExc_RuntimeError, "retain_grad needs a tensor that requires gradients"), NULL;
+    if (!ac_is_leaf(ac_unwrap(o))) AC_PY_TRY(ac_retain_grad(ac_unwrap(o)));
+    Py_RETURN_NONE;
+}
+static PyObject *retains_grad(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    const ac_meta *m = ac_unwrap(o)->meta;
+    return PyBool_FromLong(m && m->retains_grad);
+}
+
 /* -- backward --------------------------------------------------------------------------------------- */
 
 /* A sequence of Tensors (None where `holes`) as an array borrowed from it. */
@@ -206,14 +222,16 @@ static PyObject *captured_tuple(PyObject *inputs, ac_tensor **captured, int allo
     return tuple;
 }
 
-/* _backward(roots, grads, retain_graph, create_graph, inputs | None, allow_unused) */
+/* _backward(roots, grads, retain_graph, create_graph, inputs | None, allow_unused | None): accumulates, into `inputs`
+ * alone where they are given; unless allow_unused is a bool, where the gradients of inputs are returned instead. */
 static PyObject *backward(PyObject *module, PyObject *args) {
-    PyObject *roots, *grads, *inputs, *result = NULL;
-    int retain, create, allow_unused;
+    PyObject *roots, *grads, *inputs, *unused, *result = NULL;
+    int retain, create;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!ppOp", &PyTuple_Type, &roots, &PyTuple_Type, &grads, &retain, &create, &inputs,
-                          &allow_unused))
+    if (!PyArg_ParseTuple(args, "O!O!ppOO", &PyTuple_Type, &roots, &PyTuple_Type, &grads, &retain, &create, &inputs,
+                          &unused))
         return NULL;
+    bool captures = unused != Py_None;
     Py_ssize_t n = PyTuple_GET_SIZE(roots), m = inputs == Py_None ? 0 : PyTuple_GET_SIZE(inputs);
     if (PyTuple_GET_SIZE(grads) != n)
         return PyErr_SetString(PyExc_RuntimeError, "backward: as many gradients as tensors are needed"), NULL;
@@ -230,9 +248,16 @@ static PyObject *backward(PyObject *module, PyObject *args) {
         failed = true;
     }
     if (!failed) {
-        ac_backward_args run = {all, gs, (int)n, inputs == Py_None ? NULL : in, (int)m, captured, retain, create};
+        ac_backward_args run = {.roots = all,
+                                .grads = gs,
+                                .n_roots = (int)n,
+                                .n_inputs = (int)m,
+                                .inputs = inputs == Py_None ? NULL : in,
+                                .captured = captures ? captured : NULL,
+                                .retain_graph = retain,
+                                .create_graph = create};
         if (ac_backward(&run) < 0) (void)ac_raise();
-        else result = inputs == Py_None ? Py_NewRef(Py_None) : captured_tuple(inputs, captured, allow_unused);
+        else result = captures ? captured_tuple(inputs, captured, unused == Py_True) : Py_NewRef(Py_None);
     }
     for (Py_ssize_t i = 0; i < m; i++) ac_tensor_clear(&captured[i]);
     PyMem_Free(all);
@@ -300,12 +325,26 @@ static int run_python(ac_formula *c) {
     return 0;
 }
 
-/* _record_function(ctx, name, inputs, outputs): makes ctx's node the history of the outputs.
+/* A result of a Python Function: one of `dirty`, which it wrote, one that it made, or a view that it made. */
+static int record_result(ac_node *n, int index, PyObject *o, PyObject *dirty) {
+    ac_tensor *t = ac_unwrap(o);
+    bool written = false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(dirty); i++) written = written || PyTuple_GET_ITEM(dirty, i) == o;
+    n->outputs[index] = ac_spec_of(t);
+    if (written) return ac_set_history_written(t, n, index);
+    AC_TRY(ac_set_history(t, n, index));
+    if (t->base) t->view_kind = AC_VIEW_OF_FUNCTION;
+    return 0;
+}
+
+/* _record_function(ctx, name, inputs, outputs, dirty): makes ctx's node the history of the outputs.
  * inputs and outputs are tuples; what is not a Tensor in them has no edge. */
 static PyObject *record_function(PyObject *module, PyObject *args) {
-    PyObject *ctx, *name, *inputs, *outputs;
+    PyObject *ctx, *name, *inputs, *outputs, *dirty;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OUO!O!", &ctx, &name, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs)) return NULL;
+    if (!PyArg_ParseTuple(args, "OUO!O!O!", &ctx, &name, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs, &PyTuple_Type,
+                          &dirty))
+        return NULL;
     PyObject *interned = Py_NewRef(name);
     const char *text = PyUnicode_AsUTF8(interned);
     Py_ssize_t n_in = PyTuple_GET_SIZE(inputs), n_out = PyTuple_GET_SIZE(outputs);
@@ -328,11 +367,22 @@ static PyObject *record_function(PyObject *module, PyObject *args) {
     for (Py_ssize_t i = 0; i < n_out && !failed; i++) {
         PyObject *o = PyTuple_GET_ITEM(outputs, i);
         if (!ac_is_tensor(o) || !ac_is_floating(ac_unwrap(o)->dtype)) continue;
-        n->outputs[i] = ac_spec_of(ac_unwrap(o));
-        failed = ac_set_history(ac_unwrap(o), n, (int)i);
+        failed = record_result(n, (int)i, o, dirty);
     }
     ac_node_release(n);
     if (failed) return ac_raise();
+    Py_RETURN_NONE;
+}
+
+/* _note_write(tensor, name, recorded): forward of the Function of that name has written the tensor */
+static PyObject *note_write(PyObject *module, PyObject *args) {
+    PyObject *o;
+    const char *name;
+    int recorded;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!sp", ac_py->tensor, &o, &name, &recorded)) return NULL;
+    AC_PY_TRY(ac_check_recordable(name, ac_unwrap(o), recorded));
+    ac_wrote(ac_unwrap(o));
     Py_RETURN_NONE;
 }
 
@@ -420,12 +470,15 @@ static PyType_Spec node_spec = {"ampc.autograd.Node", sizeof(PyNode), 0, Py_TPFL
 
 static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_backward", backward, METH_VARARGS, NULL},
+                                  {"_retain_grad", retain_grad, METH_O, NULL},
+                                  {"_retains_grad", retains_grad, METH_O, NULL},
                                   {"_grad_fn", grad_fn, METH_O, NULL},
                                   {"_push_saved_hooks", push_saved_hooks, METH_VARARGS, NULL},
                                   {"_pop_saved_hooks", pop_saved_hooks, METH_NOARGS, NULL},
                                   {"_pack_saved", pack_saved, METH_O, NULL},
                                   {"_unpack_saved", unpack_saved, METH_O, NULL},
                                   {"_record_function", record_function, METH_VARARGS, NULL},
+                                  {"_note_write", note_write, METH_VARARGS, NULL},
                                   {"_with_history", with_history, METH_VARARGS, NULL},
                                   {"is_grad_enabled", grad_enabled, METH_NOARGS,
                                    "is_grad_enabled()\n--\n\n"

@@ -12,7 +12,7 @@ static PyObject *tuple_of(ac_list *parts, bool apart) {
     for (int i = 0; all && i < parts->n; i++) {
         ac_tensor *part = parts->at[i];
         parts->at[i] = NULL;
-        part->is_one_of_many = apart;
+        if (apart && part->view_kind == AC_VIEW_PLAIN) part->view_kind = AC_VIEW_ONE_OF_MANY;
         PyObject *one = ac_wrap(part);
         if (one) PyTuple_SET_ITEM(all, i, one);
         else Py_CLEAR(all);

@@ -65,9 +65,7 @@ static int clear(PyObject *o) {
     m->hooks = NULL;
     Py_XDECREF(hooks);
     ac_tensor_clear(&m->grad);
-    ac_node *node = m->node;
-    m->node = NULL;
-    if (node) ac_node_release(node);
+    ac_meta_set_node(m, NULL, 0);
     return 0;
 }
 

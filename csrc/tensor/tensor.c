@@ -51,7 +51,7 @@ ac_tensor *ac_tensor_alias(const ac_tensor *t) {
     ac_tensor *v = ac_alloc(sizeof *v);
     if (!v) return NULL;
     memcpy(v, t, sizeof *v);
-    v->refs = 1, v->py = NULL, v->meta = NULL, v->base = NULL;
+    v->refs = 1, v->py = NULL, v->meta = NULL, v->base = NULL, v->view_kind = AC_VIEW_PLAIN;
     (void)ac_storage_retain(t->storage);
     share_counter(v, t);
     return v;
@@ -65,6 +65,7 @@ void ac_tensor_take(ac_tensor *t, const ac_tensor *from) {
     memcpy(t->strides, from->strides, sizeof t->strides);
     ac_storage_release(old);
     ac_tensor_clear(&t->base);
+    t->view_kind = AC_VIEW_PLAIN;
 }
 
 ac_tensor *ac_tensor_scalar(ac_dtype dtype, double value) {

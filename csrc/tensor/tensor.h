@@ -18,6 +18,14 @@ typedef struct {
     uint32_t version;
 } ac_counter;
 
+/* How a view was made, which says whether a write to it can be recorded. */
+typedef enum {
+    AC_VIEW_PLAIN,
+    AC_VIEW_ONE_OF_MANY, /* of unbind or split: writing it would rewrite its siblings' history */
+    AC_VIEW_OF_FUNCTION, /* a Python Function returned it: the history of a written view would leave its backward out */
+    AC_VIEW_NO_GRAD,     /* under no_grad or inference_mode */
+} ac_view_kind;
+
 typedef struct ac_tensor {
     int64_t refs;
     void *py;            /* its Python object, or NULL */
@@ -28,7 +36,7 @@ typedef struct ac_tensor {
     int ndim;
     bool is_scalar;         /* came from a Python number: does not take part in promotion */
     bool is_inference;      /* made under inference_mode */
-    bool is_one_of_many;    /* from unbind or split: writing it would rewrite its siblings' history */
+    uint8_t view_kind;      /* of a view: an ac_view_kind */
     uint32_t view_version;  /* of a view: the version its history was made for */
     ac_meta *meta;          /* owned, NULL until autograd has something to note */
     ac_counter *counter;    /* owned, NULL: the storage's `version` counts */
