@@ -78,13 +78,15 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/compare.py
 
 # What takes hours, by hand: longer fuzzing of every operator, the whole grid of convolutions, all layers of networks, EXAMPLES drawn shapes
-# of each kind, and the pool under the thread sanitizer.
+# of each kind, ten million damaged files, and the pool under the thread sanitizer.
 EXAMPLES ?= 1000000
+FILES ?= 10000000# damaged files that `load` is given
 soak: $(VENV)/installed
 	$(MAKE) -C tests/c tsan
 	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
 	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py
+	cd tests && ../$(BIN)/python fuzz_load.py $(FILES)
 
 clean:
 	rm -rf $(VENV) build demo *.egg-info ampc/_libs ampc/*.so

@@ -28,7 +28,8 @@ def set_dir(d: Any) -> None:
 
 
 def download_url_to_file(url: str, dst: str, hash_prefix: Optional[str] = None, progress: bool = True) -> None:
-    """Fetches a file; it is there as a whole or not at all. RuntimeError when its SHA-256 does not begin with ``hash_prefix``."""
+    """Fetches a file; it is there as a whole or not at all. RuntimeError when fewer bytes come than the server has said, or when their
+    SHA-256 does not begin with ``hash_prefix``."""
     import sys
     from urllib.request import urlopen
 
@@ -40,7 +41,8 @@ def download_url_to_file(url: str, dst: str, hash_prefix: Optional[str] = None, 
     def fetch(path: str) -> None:
         digest, done = hashlib.sha256(), 0
         with urlopen(url) as source, open(path, "wb") as target:
-            total = int(source.headers.get("Content-Length") or 0)
+            said = source.headers.get("Content-Length") or ""
+            total = int(said) if said.isdecimal() else 0
             while chunk := source.read(1 << 20):
                 target.write(chunk)
                 digest.update(chunk)
@@ -50,6 +52,8 @@ def download_url_to_file(url: str, dst: str, hash_prefix: Optional[str] = None, 
                     sys.stderr.write(f"\r{os.path.basename(dst)}: {done >> 20} MiB {share}")
         if watched:
             sys.stderr.write("\n")
+        if done < total:
+            raise RuntimeError(f"{url}: the connection ended after {done} of {total} bytes; try again")
         if hash_prefix and not digest.hexdigest().startswith(hash_prefix):
             raise RuntimeError(f"{url}: the file's SHA-256 is {digest.hexdigest()}, which does not begin with {hash_prefix}")
 

@@ -17,13 +17,17 @@ File = Union[str, "os.PathLike[str]", Any]
 def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True) -> None:
     """Saves tensors, and numbers, strings, bytes, lists, tuples, sets and dicts of them, to a path or a binary file object.
 
-    Tensors that share memory share it again when they are loaded. Other objects (a whole module, say) are pickled, with their
-    tensors beside; such a file loads with ``weights_only=False`` alone. The write is atomic for a path: killed at any moment, it
-    leaves the file that was there. ``pickle_protocol`` is used where something is pickled; ``pickle_module`` and
-    ``_use_new_zipfile_serialization`` are torch's and must be left alone (ValueError).
+    Of each tensor the whole storage is saved, once, so tensors that share memory share it again when they are loaded, and a tensor that
+    occurs twice is one object again. A small view of a large tensor therefore makes a large file: ``clone`` it first. Other objects (a
+    whole module, say) are pickled, with their tensors beside; such a file loads with ``weights_only=False`` alone. ``pickle_protocol`` is
+    used where something is pickled; ``pickle_module`` and ``_use_new_zipfile_serialization`` are torch's and must be left alone.
 
-    TypeError for something that is neither path nor file; OSError as the system gives it; ValueError for a structure that
-    contains itself."""
+    The write is atomic for a path: killed at any moment, it leaves the file that was there, and beside it at most a folder
+    ``.ampc-<machine>-<process>-<random>.partial``, which the next save into that folder by the same machine takes away. Through a symbolic
+    link the file that it leads to is replaced; into a device or FIFO the bytes are written.
+
+    TypeError for something that is neither path nor file; OSError as the system gives it, PermissionError for a read-only file among
+    them; ValueError for a structure that contains itself or has more than 100 containers within each other."""
     import pickle
 
     from . import _files, _safetensors
@@ -49,7 +53,13 @@ def load(f: File, map_location: Any = None, pickle_module: Any = None, *, weight
     mmap            a hint for large files of torch's, which are read whole all the same
 
     pickle.UnpicklingError for a file that needs ``weights_only=False``; RuntimeError for a file that is damaged or of another
-    kind; OSError as the system gives it."""
+    kind, whatever is wrong with it; MemoryError; OSError as the system gives it; what ``map_location`` raises.
+
+    Nothing but ``weights_only=False`` lets a file take more than it is worth. Containers lie at most 100 deep within each other and do
+    not contain themselves. Values, those of shared containers counted each time, are at most a million more than the file has bytes, and
+    hashing keys takes no longer than that; at most 16 keys of a container, strings aside, have the same hash. Storages lie in the file
+    as they are, none upon another, so memory is that of the file three times at most, and some 500 bytes for each byte of the pickle or
+    JSON in it. Tensors reach no further than their storage; bools are 0 or 1."""
     import pickle
 
     from . import _files, _pt, _safetensors

@@ -1,35 +1,60 @@
-"""Files that are whole or not there: written beside their place, synced, renamed."""
+"""Files that are whole or not there: written beside their place, synced, renamed.
+
+What a process that was killed while writing leaves is a folder ``.ampc-<machine>-<process>-<random>.partial`` beside the file. The next
+write in that folder by a process of the same machine takes it away, if its writer is not running; folders of other machines, which a
+shared disk may have, are never touched, as nobody here can tell whether they are in use."""
 
 from __future__ import annotations
 
 import errno
+import functools
+import hashlib
 import os
 import re
 import shutil
+import socket
+import stat
+import tempfile
 from typing import Any, Callable, Tuple
+
+_LEFT = re.compile(r"\.ampc-([0-9a-f]{12})-(\d+)-[0-9a-f]{8}\.partial")
 
 
 def replace(path: str, write: Callable[[str], None]) -> None:
-    """``write`` makes a file at the path it is given, which then takes the place of ``path`` in one step."""
-    folder, name = os.path.split(os.path.abspath(path))
+    """``write`` makes a file at the path it is given, which then takes the place of ``path`` in one step. A link stays one, and what it
+    leads to is replaced; into a device, a FIFO or a socket the bytes are written."""
     if os.path.isdir(path):
         raise IsADirectoryError(f"save: {path} is a folder")
+    if os.path.exists(path) and not os.path.isfile(path):
+        return _pour(path, write)
+    path = os.path.realpath(path)
+    folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise FileNotFoundError(f"save: there is no folder {folder}")
-    _clear_away(folder, name)
-    room = os.path.join(folder, f".{name}.{os.getpid()}-{os.urandom(4).hex()}.partial")  # a folder: writers may need more than one file
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "save: the file may not be written", path)
+    _clear_away(folder)
+    room = os.path.join(folder, f".ampc-{_machine()}-{os.getpid()}-{os.urandom(4).hex()}.partial")  # a folder: writers may need more than one file
     beside = os.path.join(room, "file")
     os.mkdir(room)
     try:
         write(beside)
         with open(beside, "rb+") as f:
             _sync(f.fileno())
-        if os.path.exists(path):
-            os.chmod(beside, os.stat(path).st_mode & 0o7777)
+        os.chmod(beside, stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else os.stat(room).st_mode & 0o666)
         os.replace(beside, path)
     finally:
         shutil.rmtree(room, ignore_errors=True)
     _sync_folder(folder)
+
+
+def _pour(path: str, write: Callable[[str], None]) -> None:
+    """The bytes go into what ``path`` is, which cannot be replaced."""
+    with tempfile.TemporaryDirectory(prefix="ampc-") as room:
+        beside = os.path.join(room, "file")
+        write(beside)
+        with open(beside, "rb") as source, open(path, "wb") as target:
+            shutil.copyfileobj(source, target)
 
 
 _NO_SUCH_CALL = {getattr(errno, name) for name in ("EINVAL", "ENOTSUP", "EOPNOTSUPP", "ENOSYS") if hasattr(errno, name)}
@@ -58,12 +83,24 @@ def _sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-def _clear_away(folder: str, name: str) -> None:
-    """What a process that was killed while saving this file has left."""
-    pattern = re.compile(rf"\.{re.escape(name)}\.(\d+)-[0-9a-f]{{8}}\.partial")
+@functools.cache
+def _machine() -> str:
+    """Names what numbers processes: this machine since it was started, or the container. Process 12 elsewhere is another one."""
+    facts = [socket.gethostname()]
+    try:
+        facts.append(os.readlink("/proc/self/ns/pid"))
+        with open("/proc/sys/kernel/random/boot_id") as f:
+            facts.append(f.read())
+    except OSError:  # not on this system
+        pass
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:12]
+
+
+def _clear_away(folder: str) -> None:
+    """What processes of this machine that were killed while saving have left."""
     for entry in os.listdir(folder):
-        match = pattern.fullmatch(entry)
-        if match and not _is_running(int(match[1])):
+        match = _LEFT.fullmatch(entry)
+        if match and match[1] == _machine() and not _is_running(int(match[2])):
             shutil.rmtree(os.path.join(folder, entry), ignore_errors=True)
 
 

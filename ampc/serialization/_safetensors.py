@@ -12,6 +12,7 @@ from typing import Any, Dict, Tuple
 
 from .._C import Tensor
 from . import _structure
+from ._bounds import brief, damage
 from ._tensors import DTYPES, Collection, Library, Placer, from_bytes
 
 _KEY = "ampc"
@@ -64,14 +65,11 @@ def _header(data: bytes, name: str) -> Dict[str, Any]:
     size = int.from_bytes(data[:8], "little") if len(data) >= 8 else len(data)
     if len(data) < 8 or size > len(data) - 8 or data[8:9] != b"{":
         raise RuntimeError(f"load: {name} is neither a file that ampc.save wrote, nor a safetensors file, nor torch's")
-    try:
-        return json.loads(data[8:8 + size])
-    except ValueError as error:
-        raise RuntimeError(f"load: {name} is damaged: {error}") from error
+    return json.loads(data[8:8 + size])
 
 
-def read(data: bytes, place: Placer, trusted: bool, name: str) -> Any:
-    header = _header(data, name)
+def _tensors(data: bytes, name: str) -> Dict[str, Tensor]:
+    """The entries of the file; the library has checked that they fill it, each once."""
     import safetensors
 
     try:
@@ -81,22 +79,29 @@ def read(data: bytes, place: Placer, trusted: bool, name: str) -> Any:
     named = {}
     for key, entry in entries:
         if entry["dtype"] not in DTYPES:
-            raise RuntimeError(f"load: {name} holds {key!r} as {entry['dtype']}, a type that ampc has not")
+            raise RuntimeError(f"load: {name} holds {brief(key)} as {entry['dtype']}, a type that ampc has not")
         named[key] = from_bytes(entry["data"], DTYPES[entry["dtype"]], tuple(entry["shape"]))
-    library = Library(named, place)
-    text = header.get("__metadata__", {}).get(_KEY)
-    if text is None:
-        return {key: library.get({"name": key}) for key in named}
-    about = json.loads(text)
-    if about["version"] != 1:
-        raise RuntimeError(f"load: {name} was saved by a later version of ampc (format {about['version']})")
-    if "structure" in about:
-        return _structure.decode(about["structure"], library)
-    if not trusted:
-        raise pickle.UnpicklingError(
-            f"load: {name} holds {about['class']}, which only unpickling brings back, and that runs whatever code the file asks for. If you "
-            "trust where it came from, pass weights_only=False; better, save a state_dict")
-    return _Unpickler(base64.b64decode(about["pickle"]), about["tensors"], library).load()
+    return named
+
+
+def read(data: bytes, place: Placer, trusted: bool, name: str) -> Any:
+    with damage(name, place):
+        header = _header(data, name)
+        library = Library(_tensors(data, name), place)
+        text = header.get("__metadata__", {}).get(_KEY)
+        if text is None:
+            return {key: library.get({"name": key}) for key in library.named}
+        about = json.loads(text)
+        if about["version"] != 1:
+            raise RuntimeError(f"load: {name} was saved by a later version of ampc (format {brief(about['version'])})")
+        if "structure" in about:
+            return _structure.decode(about["structure"], library)
+        if not trusted:
+            raise pickle.UnpicklingError(
+                f"load: {name} holds {str(about['class'])[:200]}, which only unpickling brings back, and that runs whatever code the file asks for. "
+                "If you trust where it came from, pass weights_only=False; better, save a state_dict")
+        code = base64.b64decode(about["pickle"])
+    return _Unpickler(code, about["tensors"], library).load()
 
 
 class _Pickler(pickle.Pickler):

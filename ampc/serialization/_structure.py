@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, List, Set
 from .. import _C
 from .._C import Tensor
 from .._device import Size, device
-from ._tensors import Collection, Library
+from ._bounds import DEPTH, brief, checked_keys, checked_pairs
+from ._tensors import Collection, Library, truth_values
 
 
 class NeedsPickle(Exception):
@@ -54,6 +55,8 @@ def _encode(obj: Any, tensors: Collection, path: str, within: Set[int]) -> Any:
         return _numpy(obj, tensors, path)
     if id(obj) in within:
         raise ValueError(f"save: the structure contains itself at {path or 'its top'}")
+    if len(within) == DEPTH:
+        raise ValueError(f"save: at most {DEPTH} containers within each other can be saved, found more at {path}")
     within.add(id(obj))
     try:
         return _container(obj, kind, lambda part, key: _encode(part, tensors, f"{path}.{key}" if path else str(key), within))
@@ -98,64 +101,88 @@ def _numpy(obj: Any, tensors: Collection, path: str) -> Any:
     raise NeedsPickle(f"an object of class numpy.{type(obj).__name__}")
 
 
-def decode(value: Any, library: Library) -> Any:
-    """What `encode` was given."""
-    if isinstance(value, list):
-        return [decode(v, library) for v in value]
-    if not isinstance(value, dict):
+def decode(value: Any, library: Library, depth: int = 0) -> Any:
+    """What `encode` was given; ``depth`` is of the containers around it, the pairs of a dict among them."""
+    if not isinstance(value, (dict, list)):
         return value
+    if depth > 2 * DEPTH:
+        raise RuntimeError(f"load: the file is damaged: more than {DEPTH} containers within each other")
+    if isinstance(value, list):
+        return [decode(v, library, depth + 1) for v in value]
     kind = value.get("#")
     if kind is None:
-        return {k: decode(v, library) for k, v in value.items()}
+        return {k: decode(v, library, depth + 1) for k, v in value.items()}
     if kind == "tensor":
         return library.get(value)
-    if kind not in _KINDS:
-        raise RuntimeError(f"load: the file's structure has a {kind!r}, which this version of ampc does not know")
-    return _KINDS[kind](value, library)
+    if isinstance(kind, str) and kind in _CONTAINERS:
+        made = _CONTAINERS[kind](value, [decode(v, library, depth + 1) for v in _checked(list, value["items"])])
+        if kind == "OrderedDict" and "metadata" in value:
+            made._metadata = decode(value["metadata"], library, depth + 1)
+        return made
+    if isinstance(kind, str) and kind in _LEAVES:
+        return _LEAVES[kind](value, library)
+    raise RuntimeError(f"load: the file's structure has {brief(kind)}, which this version of ampc does not know")
 
 
-def _items(value: Dict[str, Any], library: Library) -> List[Any]:
-    return [decode(v, library) for v in value["items"]]
+def _checked(cls: type, value: Any) -> Any:
+    if type(value) is not cls:
+        raise TypeError(f"expected a {cls.__name__}, found {brief(value)}")
+    return value
 
 
-def _ordered(value: Dict[str, Any], library: Library) -> Any:
-    made: Any = OrderedDict(_items(value, library))
-    if "metadata" in value:
-        made._metadata = decode(value["metadata"], library)
-    return made
+def _dtype(value: Dict[str, Any], library: Library) -> Any:
+    found = getattr(_C, _checked(str, value["value"]), None)
+    if not isinstance(found, _C.dtype):
+        raise TypeError(f"{brief(value['value'])} is no dtype")
+    return found
 
 
-def _default(value: Dict[str, Any], library: Library) -> Any:
-    factory = {name: factory for factory, name in _FACTORIES.items()}[value["factory"]]
-    return defaultdict(factory, _items(value, library))
-
-
-def _plain_dtype(text: str) -> Any:
+def _numbers(text: Any) -> Any:
     """A NumPy dtype of numbers: anything else would take the file's bytes for addresses."""
     import numpy as np
 
     found = np.dtype(text) if isinstance(text, str) and len(text) <= 4 else None
     if found is None or found.kind not in "biuf":
-        raise RuntimeError(f"load: the file is damaged: {text!r} is no dtype of numbers")
+        raise TypeError(f"{brief(text)} is no dtype of numbers")
     return found
 
 
 def _scalar(value: Dict[str, Any], library: Library) -> Any:
     import numpy as np
 
-    return np.frombuffer(base64.b64decode(value["value"]), dtype=_plain_dtype(value["dtype"]))[0]
+    dtype, raw = _numbers(value["dtype"]), base64.b64decode(value["value"])
+    if len(raw) != dtype.itemsize:
+        raise ValueError(f"{len(raw)} bytes for a {dtype}")
+    return np.frombuffer(truth_values(np.frombuffer(raw, np.uint8)) if dtype.kind == "b" else raw, dtype=dtype)[0]
 
 
 def _array(value: Dict[str, Any], library: Library) -> Any:
-    return library.get(value["data"]).numpy().view(_plain_dtype(value["dtype"])).reshape(value["shape"])
+    """An array, whose bytes are a tensor of their own."""
+    dtype, ref, shape = _numbers(value["dtype"]), value["data"], _checked(list, value["shape"])
+    if "stride" in ref or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError("the numbers of an array do not fit")
+    raw = library.get({"name": ref["name"]}).numpy()
+    return (truth_values(raw) if dtype.kind == "b" else raw).view(dtype).reshape(shape)
 
 
-_KINDS: Dict[str, Callable[[Dict[str, Any], Library], Any]] = {
-    "float": lambda v, _: float(v["value"]), "complex": lambda v, _: complex(v["value"]), "bytes": lambda v, _: base64.b64decode(v["value"]),
-    "dtype": lambda v, _: getattr(_C, v["value"]) if isinstance(getattr(_C, v["value"], None), _C.dtype) else None,
-    "device": lambda v, _: device(v["value"]), "tuple": lambda v, library: tuple(_items(v, library)),
-    "set": lambda v, library: set(_items(v, library)), "frozenset": lambda v, library: frozenset(_items(v, library)),
-    "Size": lambda v, library: Size(_items(v, library)),
-    "dict": lambda v, library: dict(_items(v, library)), "Counter": lambda v, library: Counter(dict(_items(v, library))),
-    "OrderedDict": _ordered, "defaultdict": _default, "numpy scalar": _scalar, "numpy array": _array,
+def _size(value: Dict[str, Any], items: List[Any]) -> Any:
+    return Size([_checked(int, n) for n in items])
+
+
+def _default(value: Dict[str, Any], items: List[Any]) -> Any:
+    factory = {name: factory for factory, name in _FACTORIES.items()}[value["factory"]]
+    return defaultdict(factory, checked_pairs(items))
+
+
+_CONTAINERS: Dict[str, Callable[[Dict[str, Any], List[Any]], Any]] = {
+    "tuple": lambda _, items: tuple(items), "set": lambda _, items: set(checked_keys(items)), "Size": _size,
+    "frozenset": lambda _, items: frozenset(checked_keys(items)), "dict": lambda _, items: dict(checked_pairs(items)),
+    "Counter": lambda _, items: Counter(dict(checked_pairs(items))),
+    "OrderedDict": lambda _, items: OrderedDict(checked_pairs(items)),
+    "defaultdict": _default,
+}
+_LEAVES: Dict[str, Callable[[Dict[str, Any], Library], Any]] = {
+    "float": lambda v, _: float(_checked(str, v["value"])), "complex": lambda v, _: complex(_checked(str, v["value"])),
+    "bytes": lambda v, _: base64.b64decode(v["value"]), "dtype": _dtype, "device": lambda v, _: device(_checked(str, v["value"])),
+    "numpy scalar": _scalar, "numpy array": _array,
 }

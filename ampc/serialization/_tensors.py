@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._device import device
+from ._bounds import brief
 
 DTYPES = {"F64": _C.float64, "F32": _C.float32, "F16": _C.float16, "BF16": _C.bfloat16, "I64": _C.int64, "I32": _C.int32, "I16": _C.int16,
           "I8": _C.int8, "U8": _C.uint8, "BOOL": _C.bool}  # as safetensors calls them
@@ -19,7 +21,13 @@ def from_bytes(data: Any, dtype: Any, shape: Tuple[int, ...]) -> Tensor:
         return make.empty(shape, dtype=dtype)
     import numpy as np
 
-    return _C.from_numpy(np.frombuffer(data, dtype=np.uint8)).view(dtype).view(shape)
+    raw = np.frombuffer(data, dtype=np.uint8)
+    return _C.from_numpy(truth_values(raw) if dtype is _C.bool else raw).view(dtype).view(shape)
+
+
+def truth_values(raw: Any) -> Any:
+    """Bytes of bools: 0 and 1, as nothing reckons with others."""
+    return (raw != 0).view("uint8") if len(raw) and raw.max() > 1 else raw
 
 
 class Placer:
@@ -27,6 +35,7 @@ class Placer:
 
     def __init__(self, map_location: Any) -> None:
         self.where: Optional[Callable[[Tensor, str], Any]] = None
+        self.failed: Optional[Exception] = None  # what the caller's function raised
         if map_location is None:
             return
         if isinstance(map_location, dict):
@@ -40,7 +49,11 @@ class Placer:
 
     def __call__(self, t: Tensor, name: str) -> Tensor:
         """``t`` lies on the CPU, ``name`` is where it was saved from."""
-        found = None if self.where is None else self.where(t, name)
+        try:
+            found = None if self.where is None else self.where(t, name)
+        except Exception as error:
+            self.failed = error
+            raise
         if isinstance(found, Tensor):
             return found
         if found is None:
@@ -51,14 +64,19 @@ class Placer:
 
 
 class Collection:
-    """The tensors of a structure, each memory once."""
+    """The tensors of a structure, each memory once, as a whole."""
 
     def __init__(self) -> None:
         self.found: List[Tuple[Tensor, Dict[str, Any], str]] = []
+        self.refs: Dict[int, Dict[str, Any]] = {}
 
     def add(self, t: Tensor, path: str) -> Dict[str, Any]:
-        """What stands for ``t`` in the structure; filled in by `stored`."""
+        """What stands for ``t`` in the structure; filled in by `stored`. A tensor that is met again is to be one again."""
+        if id(t) in self.refs:
+            self.refs[id(t)].setdefault("same", len(self.refs))
+            return self.refs[id(t)]
         ref: Dict[str, Any] = {"#": "tensor"}
+        self.refs[id(t)] = ref
         if t.device.type != "cpu":
             ref["device"] = str(t.device)
         if t.requires_grad:
@@ -71,34 +89,34 @@ class Collection:
         groups: Dict[Any, List[Tuple[Tensor, Dict[str, Any], str]]] = {}
         for item in self.found:
             t = item[0]
-            key: Any = (t._storage_ptr(), t.dtype, str(t.device)) if t.numel() else id(item[1])
+            key: Any = (t._storage_ptr(), str(t.device)) if t._storage_bytes() else id(item[1])
             groups.setdefault(key, []).append(item)
         named: Dict[str, Tensor] = {}
         for group in groups.values():
             name = _unused(named, group[0][2])
-            views = {(t.storage_offset(), tuple(t.shape), tuple(t.stride())) for t, _, _ in group}
-            named[name] = self._alone(group, name) if len(views) == 1 else self._together(group, name)
+            named[name] = self._alone(group, name) if all(_is_whole(t) for t, _, _ in group) else self._together(group, name)
         return named
 
     def _alone(self, group: List[Tuple[Tensor, Dict[str, Any], str]], name: str) -> Tensor:
-        t = group[0][0].detach()
-        if not t.is_contiguous() and _span(t)[1] - _span(t)[0] == t.numel():  # dense, in another order
-            return self._together(group, name)
         for _, ref, _ in group:
             ref["name"] = name
-        return t.cpu().contiguous()
+        return group[0][0].detach().cpu()
 
     def _together(self, group: List[Tuple[Tensor, Dict[str, Any], str]], name: str) -> Tensor:
-        spans = [_span(t) for t, _, _ in group]
-        first, end = min(s[0] for s in spans), max(s[1] for s in spans)
+        """The whole storage as a flat tensor: of bytes where it has been viewed in several dtypes."""
+        finest = min((t for t, _, _ in group), key=lambda t: t.element_size()).detach()
+        flat = _C._functions["as_strided"](finest, (finest._storage_bytes() // finest.element_size(),), (1,), 0)
+        mixed = len({t.dtype for t, _, _ in group}) > 1
         for t, ref, _ in group:
-            ref.update(name=name, offset=t.storage_offset() - first, shape=list(t.shape), stride=list(t.stride()))
-        return _C._functions["as_strided"](group[0][0].detach(), (end - first,), (1,), first).cpu().contiguous()
+            ref.update(name=name, offset=t.storage_offset(), shape=list(t.shape), stride=list(t.stride()))
+            if mixed:
+                ref["dtype"] = t.dtype.name
+        return (flat.view(_C.uint8) if mixed else flat).cpu()
 
 
-def _span(t: Tensor) -> Tuple[int, int]:
-    """The elements of its storage that a tensor reaches: the first, and one past the last."""
-    return t.storage_offset(), t.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))
+def _is_whole(t: Tensor) -> bool:
+    """Whether a tensor is its storage, from one end to the other."""
+    return t.is_contiguous() and t.numel() * t.element_size() == t._storage_bytes()
 
 
 def _unused(named: Dict[str, Tensor], path: str) -> str:
@@ -115,17 +133,28 @@ class Library:
     def __init__(self, named: Dict[str, Tensor], place: Placer) -> None:
         self.named, self.place = named, place
         self.placed: Dict[Tuple[str, str], Tensor] = {}
+        self.made: Dict[int, Tensor] = {}
 
     def get(self, ref: Dict[str, Any]) -> Tensor:
+        """The tensor of a reference; the same one for references that say so."""
+        if "same" not in ref:
+            return self._made(ref)
+        if ref["same"] not in self.made:
+            self.made[ref["same"]] = self._made(ref)
+        return self.made[ref["same"]]
+
+    def _made(self, ref: Dict[str, Any]) -> Tensor:
         from ..nn import Parameter
 
         where, name = ref.get("device", "cpu"), ref["name"]
         if name not in self.named:
-            raise RuntimeError(f"load: the file's structure names a tensor {name!r} that is not in it")
+            raise RuntimeError(f"load: the file's structure names a tensor {brief(name)} that is not in it")
         if (name, where) not in self.placed:
             self.placed[name, where] = self.place(self.named[name], where)
         t = self.placed[name, where]
-        if "stride" in ref:
+        if "dtype" in ref:
+            t = _in_dtype(t, ref)
+        elif "stride" in ref:
             t = checked_view(t, ref["offset"], ref["shape"], ref["stride"])
         elif ref.get("kind") == "parameter" or ref.get("grad"):
             t = t.detach()
@@ -134,13 +163,29 @@ class Library:
         return t.requires_grad_() if ref.get("grad") else t
 
 
-def checked_view(flat: Tensor, offset: int, shape: Any, stride: Any) -> Tensor:
-    """A view of a flat tensor that reaches no further than it. RuntimeError for numbers that do not fit."""
-    good = len(shape) == len(stride) and all(isinstance(n, int) and n >= 0 for n in (offset, *shape, *stride))
-    if good and all(shape):
-        good = offset + sum((n - 1) * s for n, s in zip(shape, stride)) < flat.numel()
-    if not good:
-        raise RuntimeError(f"load: the file is damaged: a tensor of shape {list(shape)}, strides {list(stride)}, at {offset} of {flat.numel()} "
-                           "values")
-    return _C._functions["as_strided"](flat, tuple(shape), tuple(stride), offset)
+def _in_dtype(flat: Tensor, ref: Dict[str, Any]) -> Tensor:
+    """A view of a flat tensor of bytes as another dtype."""
+    dtype = {d.name: d for d in DTYPES.values()}[ref["dtype"]]
+    if flat.dtype is not _C.uint8:
+        raise RuntimeError(f"load: the file is damaged: bytes are to be {dtype}, and are {flat.dtype}")
+    t = checked_view(flat[:flat.numel() // dtype.itemsize * dtype.itemsize].view(dtype), ref["offset"], ref["shape"], ref["stride"])
+    if dtype is _C.bool and t.numel() and int(flat[ref["offset"]:_end(ref["offset"], ref["shape"], ref["stride"])].max()) > 1:
+        raise RuntimeError("load: the file is damaged: a bool is neither 0 nor 1")
+    return t
 
+
+def _end(offset: int, shape: Any, stride: Any) -> int:
+    """One past the last element that a view with elements reaches."""
+    return offset + 1 + sum((n - 1) * s for n, s in zip(shape, stride))
+
+
+def checked_view(flat: Tensor, offset: Any, shape: Any, stride: Any) -> Tensor:
+    """A view of a flat tensor that reaches no further than it. RuntimeError for numbers that do not fit."""
+    good = len(shape) == len(stride) and all(type(n) is int and 0 <= n < 2**63 for n in (offset, *shape, *stride))
+    if good:
+        good = math.prod(shape) * flat.element_size() < 2**63
+    if good and all(shape):
+        good = _end(offset, shape, stride) <= flat.numel()
+    if not good:
+        raise RuntimeError(f"load: the file is damaged: a tensor of {len(shape)} sizes that does not fit the {flat.numel()} values of its storage")
+    return _C._functions["as_strided"](flat, tuple(shape), tuple(stride), offset)

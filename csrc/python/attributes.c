@@ -309,6 +309,11 @@ METHOD(storage_ptr) {
     t->storage->addressed = true;
     return PyLong_FromVoidPtr(t->storage->data);
 }
+METHOD(storage_bytes) {
+    SELF;
+    (void)unused;
+    return PyLong_FromLongLong(t->storage->bytes);
+}
 METHOD(storage_offset) {
     SELF;
     (void)unused;
@@ -433,6 +438,7 @@ PyMethodDef ac_tensor_methods[] = {
      "data_ptr($self, /)\n--\n\n"
      "Address of the first element."},
     {"_storage_ptr", m_storage_ptr, METH_NOARGS, "Address of the storage."},
+    {"_storage_bytes", m_storage_bytes, METH_NOARGS, "Size of the storage."},
     {"storage_offset", m_storage_offset, METH_NOARGS,
      "storage_offset($self, /)\n--\n\n"
      "Place of the first element in the storage, in elements."},
