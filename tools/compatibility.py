@@ -45,7 +45,7 @@ ABSENT_AREAS = {
 DIFFERENT = {
     "torch.compile": "hands the model back: there is nothing to compile", "torch.jit": "decorators hand functions and modules back; no TorchScript files",
     "torch.vmap": "torch.func.vmap is a loop", "torch.func.vmap": "a loop over the dimension", "torch.func.jacfwd": "made as jacrev",
-    "torch.save": "writes safetensors with the structure as JSON, not a zip of pickles; atomic", "torch.load": "reads those and torch's state dicts; unpickles on request alone",
+    "torch.save": "writes safetensors with the structure as JSON, not a zip of pickles; whole storages, as torch; atomic", "torch.load": "reads those and torch's state dicts, within bounds; unpickles on request alone",
     "torch.manual_seed": "another stream of random numbers than torch's, the same at any number of threads", "torch.use_deterministic_algorithms": "everything is deterministic as it is",
     "torch.set_float32_matmul_precision": "acts on a GPU (TF32); products of the CPU stay float32", "torch.utils.checkpoint.checkpoint": "use_reentrant is False when not given",
     "torch.nn.DataParallel": "one device: runs the module it wraps", "torch.nn.SyncBatchNorm": "one process: batch norm", "torch.from_dlpack": "no complex types",
