@@ -38,6 +38,8 @@ def _dlpack(self: Tensor, *, stream: Optional[int] = None, max_version: Optional
     if self.is_cuda and stream == 0:
         raise ValueError("__dlpack__: stream 0 is ambiguous in CUDA; pass 1 for the legacy default stream")
     t, copied = self, False
+    if dl_device is not None and dl_device[0] not in (_CPU, _CUDA):
+        raise BufferError(f"__dlpack__: a device of type {dl_device[0]} cannot be given; 1 is the CPU, 2 a GPU")
     if dl_device is not None and tuple(dl_device) != _dlpack_device(self):
         if copy is False:
             raise BufferError(f"__dlpack__: the tensor is on {self.device}; it can be had elsewhere only as a copy")
@@ -50,7 +52,8 @@ def _dlpack(self: Tensor, *, stream: Optional[int] = None, max_version: Optional
 def from_dlpack(x: Any, *, device: Any = None, copy: Optional[bool] = None) -> Tensor:
     """A tensor that shares the memory of any object with ``__dlpack__`` (torch, NumPy, CuPy, JAX), or of a capsule.
 
-    ``device`` and ``copy`` are handed on; BufferError for memory that cannot be shared.
+    ``device`` and ``copy`` are handed on; BufferError for memory that cannot be shared, or that is described in a way that no tensor can
+    be; RuntimeError for a capsule that has been taken, or is none.
     """
     if not hasattr(x, "__dlpack__"):
         return _C._from_dlpack(x)

@@ -152,34 +152,60 @@ static void give_back_versioned(void *owner) {
     if (m->deleter) m->deleter(m);
 }
 
+/* Bytes from the first element to the last, 0 of an empty tensor; -1 if the sizes are no tensor's, or beyond any
+ * memory. */
+static int64_t reach(const ac_dims *shape, const ac_dims *strides, int64_t item) {
+    int64_t numel = ac_dims_numel(shape), last = 0, step;
+    if (numel < 0) return -1;
+    for (int i = 0; i < shape->n && numel > 0; i++)
+        if (strides->v[i] < 0 || __builtin_mul_overflow(shape->v[i] - 1, strides->v[i], &step) ||
+            __builtin_add_overflow(last, step, &last))
+            return -1;
+    if (numel == 0) return 0;
+    return __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, item, &last) ? -1 : last;
+}
+
+/* What of a capsule cannot be a tensor's; NULL if all can. */
+static const char *flaw_of(const dl_tensor *d) {
+    if (d->ndim < 0) return "its number of dimensions is negative";
+    if (d->ndim > AC_MAX_DIMS) return "it has more dimensions than a tensor can have";
+    if (d->ndim > 0 && !d->shape) return "it has dimensions, but no shape";
+    for (int i = 0; i < d->ndim; i++)
+        if (d->shape[i] < 0) return "a size is negative";
+    for (int i = 0; i < d->ndim && d->strides; i++)
+        if (d->strides[i] < 0) return "a stride is negative, which no tensor can have; pass a copy";
+    return NULL;
+}
+
+static void *refuse(const char *why) {
+    PyErr_Format(PyExc_BufferError, "from_dlpack: the capsule cannot be shared: %s", why);
+    return NULL;
+}
+
 /* new: shares d's memory; release(owner) is called when it dies. Nothing is taken over on failure. */
 static ac_tensor *share(const dl_tensor *d, void (*release)(void *), void *owner) {
     ac_dtype dtype;
     ac_dims shape = {.n = d->ndim}, strides = {.n = d->ndim};
     bool gpu = d->device_type == DL_CUDA || d->device_type == DL_CUDA_MANAGED;
-    int64_t last = 0;
     if (!gpu && d->device_type != DL_CPU && d->device_type != DL_CUDA_HOST) {
         PyErr_Format(PyExc_BufferError, "from_dlpack: memory of device type %d cannot be shared", d->device_type);
         return NULL;
     }
-    if (d->ndim < 0 || d->ndim > AC_MAX_DIMS) {
-        PyErr_Format(PyExc_BufferError, "from_dlpack: at most %d dimensions can be shared, got %d", AC_MAX_DIMS,
-                     d->ndim);
-        return NULL;
-    }
+    if (flaw_of(d)) return refuse(flaw_of(d));
     if (dtype_of(d, &dtype) < 0) return NULL;
     for (int i = 0; i < d->ndim; i++) shape.v[i] = d->shape[i];
+    if (ac_dims_numel(&shape) < 0) return refuse("it has more elements than any memory holds");
     if (d->strides) memcpy(strides.v, d->strides, (size_t)d->ndim * sizeof *strides.v);
     else strides = ac_dims_contiguous(&shape);
-    int64_t numel = ac_dims_numel(&shape);
-    for (int i = 0; i < d->ndim && numel > 0; i++) {
-        if (strides.v[i] < 0)
-            return PyErr_SetString(PyExc_BufferError, "from_dlpack: negative strides cannot be shared"), NULL;
-        last += (shape.v[i] - 1) * strides.v[i];
-    }
-    if (numel < 0 || (gpu && ac_gpu_check_device(AC_CUDA(d->device_id)) < 0)) return (ac_tensor *)ac_raise();
-    int64_t bytes = numel ? (last + 1) * ac_itemsize(dtype) : 0;
-    ac_storage *s = ac_storage_wrap((char *)d->data + d->byte_offset, bytes, NULL, owner);
+    int64_t item = ac_itemsize(dtype), bytes = reach(&shape, &strides, item);
+    uintptr_t start = (uintptr_t)d->data + d->byte_offset;
+    if (bytes < 0 || start < (uintptr_t)d->data || (uint64_t)bytes > UINTPTR_MAX - start)
+        return refuse("it reaches beyond any memory");
+    if (bytes > 0 && !d->data) return refuse("it has elements, but no data");
+    if (bytes > 0 && start % (uintptr_t)item) return refuse("its data is not aligned to its elements; pass a copy");
+    if (gpu && (d->device_id < 0 || d->device_id >= AC_MAX_GPUS)) return refuse("its GPU has a number that none has");
+    if (gpu && ac_gpu_check_device(AC_CUDA(d->device_id)) < 0) return (ac_tensor *)ac_raise();
+    ac_storage *s = ac_storage_wrap((void *)start, bytes, NULL, owner);
     if (!s) return (ac_tensor *)ac_raise();
     s->device = gpu ? AC_CUDA(d->device_id) : AC_CPU;
     ac_tensor *t = ac_tensor_from_storage(s, dtype, &shape, &strides);
@@ -204,13 +230,17 @@ static PyObject *from_dlpack(PyObject *module, PyObject *capsule) {
                                    "from_dlpack: the memory is read-only, which a tensor cannot promise; pass a copy"),
                    NULL;
         t = share(&m->tensor, give_back_versioned, m);
-        if (t && PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0) return NULL;
+        if (t) PyCapsule_SetName(capsule, "used_dltensor_versioned"); /* which cannot fail for a valid capsule */
     } else if (PyCapsule_IsValid(capsule, PLAIN)) {
         dl_managed *m = PyCapsule_GetPointer(capsule, PLAIN);
         t = share(&m->tensor, give_back_plain, m);
-        if (t && PyCapsule_SetName(capsule, "used_dltensor") < 0) return NULL;
+        if (t) PyCapsule_SetName(capsule, "used_dltensor");
+    } else if (PyCapsule_CheckExact(capsule)) {
+        const char *name = PyCapsule_GetName(capsule);
+        PyErr_Format(PyExc_RuntimeError, "from_dlpack: a capsule named '%.100s' has nothing to take; one is taken once",
+                     name ? name : "");
     } else {
-        PyErr_Format(PyExc_TypeError, "from_dlpack: expected an unused DLPack capsule, got %s",
+        PyErr_Format(PyExc_RuntimeError, "from_dlpack: expected an object with __dlpack__ or a DLPack capsule, got %s",
                      Py_TYPE(capsule)->tp_name);
     }
     return t ? ac_wrap(t) : NULL;
@@ -235,16 +265,12 @@ static PyObject *from_device_pointer(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "KiOOOO", &address, &device, &as, &size, &steps, &owner)) return NULL;
     if (ac_dtype_from(as, &dtype) < 0) return PyErr_SetString(PyExc_TypeError, "expected a dtype"), NULL;
     if (ac_dims_from(size, &shape, "shape") < 0 || ac_dims_from(steps, &strides, "strides") < 0) return NULL;
-    int64_t numel = ac_dims_numel(&shape), last = 0;
-    bool good = numel >= 0 && shape.n == strides.n;
-    for (int64_t i = 0; i < shape.n && good; i++) {
-        good = strides.v[i] >= 0;
-        if (numel > 0) last += (shape.v[i] - 1) * strides.v[i];
-    }
-    if (!good) return PyErr_SetString(PyExc_ValueError, "shape and strides do not fit, or a stride is negative"), NULL;
+    int64_t bytes = shape.n == strides.n ? reach(&shape, &strides, ac_itemsize(dtype)) : -1;
+    if (bytes < 0 || (bytes > 0 && !address) || device < 0 || device >= AC_MAX_GPUS)
+        return PyErr_SetString(PyExc_ValueError, "address, shape and strides do not fit, or a stride is negative"),
+               NULL;
     AC_PY_TRY(ac_gpu_check_device(AC_CUDA(device)));
-    ac_storage *s =
-        ac_storage_wrap((void *)(uintptr_t)address, numel ? (last + 1) * ac_itemsize(dtype) : 0, NULL, owner);
+    ac_storage *s = ac_storage_wrap((void *)(uintptr_t)address, bytes, NULL, owner);
     if (!s) return ac_raise();
     s->device = AC_CUDA(device);
     ac_tensor *t = ac_tensor_from_storage(s, dtype, &shape, &strides);
