@@ -128,6 +128,11 @@ class Bounded:
         """0, exactly, elsewhere."""
         return Bounded(np.where(kept, self.value, 0.0), np.where(kept, self.error, 0.0), self.unit)
 
+    def or_else(self, kept: np.ndarray, other: Bounded) -> Bounded:
+        """``other`` elsewhere."""
+        errors = (np.broadcast_to(b.error, b.value.shape) for b in (self, other))
+        return Bounded(np.where(kept, self.value, other.value), np.where(kept, *errors), self.unit)
+
     # -- judging -------------------------------------------------------------------------------------------------
 
     def distance(self, got: np.ndarray) -> float:
@@ -155,12 +160,14 @@ def joined(items: Any, axis: int) -> Bounded:
 def nearest(x: np.ndarray, dtype: str) -> np.ndarray:
     """The numbers of a dtype nearest to float32 numbers, ties to even: NumPy's rounding, not the core's."""
     if dtype == "float16":
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return x.astype(np.float16).astype(np.float64)
     if dtype == "bfloat16":
         bits = x.astype(np.float32).view(np.uint32)
-        return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32).astype(np.float64)
-    return x.astype(np.float64)
+        rounded = ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+        return np.where(np.isnan(x), np.nan, rounded).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # of a signalling nan
+        return x.astype(np.float64)
 
 
 def softmax(x: Bounded, kept: Optional[np.ndarray] = None) -> Bounded:

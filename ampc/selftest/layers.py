@@ -14,15 +14,17 @@ from .bounded import Bounded, joined, softmax, stacked
 from .data import Draw, Trial
 
 
-def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: bool = False, masked: bool = False) -> Trial:
-    """Scaled dot-product attention of ``items`` heads, and its gradients."""
+def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: bool = False, masked: str = "") -> Trial:
+    """Scaled dot-product attention of ``items`` heads, and its gradients. ``masked``: by a mask for all heads that 'keeps' or is 'added', where the
+    first query may look at nothing, or by one for 'each' head."""
     arrays = [d.reals(items, n, width) for n in (queries, keys, keys)]
     g, scale = d.few(items, queries, width), width**-0.5
-    kept = np.tril(np.ones((queries, keys), bool)) if causal else d.random.random((queries, keys)) < 0.7 if masked else None
-    if masked and kept is not None:
-        kept[:, 0] = True  # every query looks at something
+    kept = np.tril(np.ones((queries, keys), bool)) if causal else d.random.random((items if masked == "each" else 1, queries, keys)) < 0.7
+    kept[..., 1:, 0] |= not causal  # every other query looks at something
+    kept[..., 0, :] &= not masked
+    added = np.where(kept, d.reals(*kept.shape), -np.inf) if masked == "added" else np.zeros(kept.shape)
     leaves, slope = [d.tensor(a, True) for a in arrays], d.tensor(g)
-    mask = ampc.tensor(kept, device=d.device) if masked else None
+    mask = d.tensor(added) if masked == "added" else ampc.tensor(kept, device=d.device) if masked else None
 
     def compute() -> Dict[str, Any]:
         for leaf in leaves:
@@ -33,10 +35,12 @@ def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: 
 
     def expect() -> Dict[str, Bounded]:
         q, k, v = (d.given(a) for a in arrays)
-        whole = None if kept is None else np.broadcast_to(kept, (items, queries, keys))
-        weights = d.part(softmax(d.part(d.part(q @ k.turned) * scale), whole))
-        low, slopes = weights.rounded(d.dtype), d.part(d.given(g) @ v.turned)
-        slopes = (d.part((slopes - (slopes * weights).sum(-1, True)) * weights) * scale).rounded(d.dtype)
+        whole = np.broadcast_to(kept if masked or causal else True, (items, queries, keys))
+        scores = d.part(d.part(q @ k.turned) * scale) + np.where(np.isfinite(added), added, 0.0)
+        some = whole.any(-1, keepdims=True)
+        weights = d.part(softmax(d.part(scores), whole | ~some)).where(np.broadcast_to(some, whole.shape))
+        low, slopes = weights.rounded(d.dtype).where(whole), d.part(d.given(g) @ v.turned)
+        slopes = (d.part((slopes - (slopes * weights).sum(-1, True)) * weights) * scale).rounded(d.dtype).where(whole)
         out = {"result": low @ v, "gradient of queries": slopes @ k, "gradient of keys": slopes.turned @ q,
                "gradient of values": low.turned @ d.given(g)}
         return {name: value.rounded(d.dtype) for name, value in out.items()}
@@ -86,23 +90,23 @@ def _gru_step(x: Bounded, u: Bounded, state: Bounded, low: Callable[[Bounded], B
 
 
 class _Lstm:
-    """Keeps the cell state, forward, and its gradient, back."""
+    """Keeps the cell state, forward, and its gradient, back; of sequences that do not run at a step, both stay."""
 
-    def __init__(self) -> None:
-        self.cell: Any = None
-        self.slope: Any = 0.0
+    def __init__(self, cell: Bounded, slope: Bounded) -> None:
+        self.cell, self.slope, self.running = cell, slope, np.ones(1, bool)
 
     def __call__(self, x: Bounded, u: Bounded, state: Bounded, low: Callable[[Bounded], Bounded]) -> Tuple[Bounded, Callable]:
         i, f, g, o = _split(x + u, 4)
         i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
-        before = state * 0.0 if self.cell is None else self.cell
-        cell = self.cell = f * before + i * g
+        before, running = self.cell, self.running
+        cell = f * before + i * g
+        self.cell = cell.or_else(running, before)
 
         def back(dh: Bounded) -> Tuple[Bounded, Bounded, Bounded]:
             ki, kf, kg, ko, old = (low(t) for t in (i, f, g, o, before))
             bent = low(cell).tanh()
             dc = dh * ko * (_one(bent) - bent * bent) + self.slope
-            self.slope = dc * kf
+            self.slope = (dc * kf).or_else(running, self.slope)
             gates = [dc * kg * ki * (_one(ki) - ki), dc * old * kf * (_one(kf) - kf), dc * ki * (_one(kg) - kg * kg),
                      dh * bent * ko * (_one(ko) - ko)]
             du = joined(gates, 1)
@@ -111,53 +115,87 @@ class _Lstm:
         return o * cell.tanh(), back
 
 
-def recurrence(d: Draw, mode: str, steps: int, batch: int, inputs: int, units: int) -> Trial:
-    """One layer over whole sequences from a state of zeros, and its gradients."""
-    step: Callable = {"RNN": lambda: _tanh_step, "GRU": lambda: _gru_step, "LSTM": _Lstm}[mode]
-    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[mode]
-    x, g = d.reals(steps, batch, inputs), d.few(steps, batch, units)
-    shapes = ((gates * units, inputs), (gates * units, units), (gates * units,), (gates * units,))
-    weights = [d.held(d.random.uniform(-0.5, 0.5, s) / units**0.5) for s in shapes]
-    layer = getattr(nn, mode)(inputs, units, device=d.device, dtype=getattr(ampc, d.dtype))
-    with ampc.no_grad():
-        for p, values in zip(layer.parameters(), weights):
-            p.copy_(d.tensor(values))
-    leaf, slope, names = d.tensor(x, True), d.tensor(g), ("input weight", "state weight", "input bias", "state bias")
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+NAMES = ("input weight", "state weight", "input bias", "state bias")
 
-    def compute() -> Dict[str, Any]:
-        leaf.grad = None
-        layer.zero_grad()
-        y, _ = layer(leaf)
-        y.backward(slope)
-        out = {"result": y, "gradient of the input": leaf.grad}
-        return {**out, **{f"gradient of the {name}": p.grad for name, p in zip(names, layer.parameters())}}
+
+def _direction(d: Draw, mode: str, x: np.ndarray, runs: np.ndarray, backwards: bool, weights: Sequence[np.ndarray], states: Sequence[np.ndarray],
+               g: np.ndarray, ends: Sequence[np.ndarray]) -> Dict[str, Any]:
+    """One direction over [steps, batch, inputs], of sequences that run at some of the steps; ``ends``: the gradients of the last states."""
+    steps, batch, inputs = x.shape
 
     def low(b: Bounded) -> Bounded:
         return b.rounded(d.dtype)
 
+    wi, wh, bi, bh = (d.given(w) for w in weights)
+    if mode != "GRU":  # one bias, made and rounded first
+        bi, bh = low(bi + bh), d.given(np.zeros_like(bh.value))
+    h, order = d.given(states[0]), range(steps)[::-1] if backwards else range(steps)
+    cell: Any = _Lstm(d.given(states[1]), d.given(ends[1])) if mode == "LSTM" else _gru_step if mode == "GRU" else _tanh_step
+    nothing = d.given(np.zeros_like(states[0]))
+    outs, befores, backs = [nothing] * steps, [nothing] * steps, {}
+    for t in order:
+        befores[t], cell_running = low(h).where(runs[t] & np.ones(h.value.shape, bool)), runs[t]
+        if mode == "LSTM":
+            cell.running = cell_running
+        new, backs[t] = cell(low(d.given(x[t]) @ wi.turned + bi), low(h) @ wh.turned + bh, h, low)
+        h = new.or_else(runs[t], h)
+        outs[t] = low(new).or_else(runs[t], nothing)
+    last = [low(h), low(cell.cell)] if mode == "LSTM" else [low(h)]
+    dh, du_x, du_h = d.given(ends[0]), [nothing] * steps, [nothing] * steps
+    for t in reversed(order):
+        dx, du, straight = backs[t](dh + d.given(g[t]))
+        dh = (low(du) @ wh + straight).or_else(runs[t], dh)
+        du_x[t], du_h[t] = (low(s).where(runs[t] & np.ones(s.value.shape, bool)) for s in (dx, du))
+    first = [low(dh), low(cell.slope)] if mode == "LSTM" else [low(dh)]
+    flat = [stacked(s).reshape(steps * batch, -1) for s in (du_x, du_h, befores)]
+    dwi, dwh = flat[0].turned @ d.given(x.reshape(steps * batch, inputs)), flat[1].turned @ flat[2]
+    return {"result": stacked(outs), "input": low((flat[0] @ wi).reshape(steps, batch, inputs)), "last": last, "first": first,
+            "weights": [low(b) for b in (dwi, dwh, flat[0].sum(0), flat[1].sum(0))]}
+
+
+def recurrence(d: Draw, mode: str, steps: int, batch: int, inputs: int, units: int, both: bool = False, packed: bool = False) -> Trial:
+    """One layer over sequences from some state, and its gradients. ``both``: in both directions; ``packed``: of different lengths."""
+    ways = 1 + both
+    x, g, gates = d.reals(steps, batch, inputs), d.few(steps, batch, ways * units), GATES[mode]
+    lengths = np.sort(d.random.integers(1, steps + 1, batch))[::-1].copy() if packed else np.full(batch, steps)
+    lengths[0] = steps
+    runs = np.arange(steps)[:, None, None] < lengths[None, :, None]
+    x, g = x * runs, g * runs
+    states, ends = ([d.held(d.random.uniform(-1, 1, (ways, batch, units))) for _ in range(2)] for _ in range(2))
+    shapes = ((gates * units, inputs), (gates * units, units), (gates * units,), (gates * units,))
+    weights = [d.held(d.random.uniform(-0.5, 0.5, s) / units**0.5) for _ in range(ways) for s in shapes]
+    layer = getattr(nn, mode)(inputs, units, bidirectional=both, device=d.device, dtype=getattr(ampc, d.dtype))
+    with ampc.no_grad():
+        for p, values in zip(layer.parameters(), weights):
+            p.copy_(d.tensor(values))
+    count = 2 if mode == "LSTM" else 1
+    leaf, slope, firsts = d.tensor(x, True), d.tensor(g), [d.tensor(s, True) for s in states[:count]]
+    last_slopes, sizes = [d.tensor(s) for s in ends[:count]], ampc.tensor(lengths)
+
+    def compute() -> Dict[str, Any]:
+        for t in (leaf, *firsts):
+            t.grad = None
+        layer.zero_grad()
+        given = nn.utils.rnn.pack_padded_sequence(leaf, sizes) if packed else leaf
+        y, last = layer(given, tuple(firsts) if mode == "LSTM" else firsts[0])
+        last = last if mode == "LSTM" else (last,)
+        y = nn.utils.rnn.pad_packed_sequence(y)[0] if packed else y
+        ampc.autograd.backward([y, *last], [slope, *last_slopes])
+        out = {"result": y, "gradient of the input": leaf.grad}
+        out.update({f"last state {i}": t for i, t in enumerate(last)}, **{f"gradient of state {i}": t.grad for i, t in enumerate(firsts)})
+        return {**out, **{f"gradient of {NAMES[i % 4]} {i // 4}": p.grad for i, p in enumerate(layer.parameters())}}
+
     def expect() -> Dict[str, Bounded]:
-        wi, wh, bi, bh = (d.given(w) for w in weights)
-        if mode != "GRU":  # one bias, made and rounded first
-            bi, bh = low(bi + bh), d.given(np.zeros_like(bh.value))
-        h, cell, outs, befores, backs = d.given(np.zeros((batch, units))), step(), [], [], []
-        for t in range(steps):
-            befores.append(low(h))
-            h, back = cell(low(d.given(x[t]) @ wi.turned + bi), low(h) @ wh.turned + bh, h, low)
-            outs.append(low(h))
-            backs.append(back)
-        dh = d.given(np.zeros((batch, units)))
-        du_x: List[Bounded] = []
-        du_h: List[Bounded] = []
-        for t in reversed(range(steps)):
-            dx, du, straight = backs[t](dh + d.given(g[t]))
-            dh = low(du) @ wh + straight
-            du_x.insert(0, low(dx))
-            du_h.insert(0, low(du))
-        flat = [stacked(s).reshape(steps * batch, -1) for s in (du_x, du_h, befores)]
-        dwi, dwh = flat[0].turned @ d.given(x.reshape(steps * batch, inputs)), flat[1].turned @ flat[2]
-        out = {"result": stacked(outs), "gradient of the input": (flat[0] @ wi).reshape(steps, batch, inputs)}
-        sums = {"input weight": dwi, "state weight": dwh, "input bias": flat[0].sum(0), "state bias": flat[1].sum(0)}
-        return {**{k: low(v) for k, v in out.items()}, **{f"gradient of the {k}": low(v) for k, v in sums.items()}}
+        each = [_direction(d, mode, x, runs, way == 1, weights[4 * way:4 * way + 4], [s[way] for s in states],
+                           g[..., way * units:(way + 1) * units], [s[way] for s in ends]) for way in range(ways)]
+        dx = each[0]["input"]
+        out = {"result": joined([e["result"] for e in each], 2), "gradient of the input": (dx + each[1]["input"]).rounded(d.dtype) if both else dx}
+        for i in range(count):
+            out[f"last state {i}"] = stacked([e["last"][i] for e in each])
+            out[f"gradient of state {i}"] = stacked([e["first"][i] for e in each])
+        out.update({f"gradient of {NAMES[i]} {way}": each[way]["weights"][i] for way in range(ways) for i in range(4)})
+        return out
 
     return Trial(compute, expect)
 

@@ -10,7 +10,7 @@ import ampc
 from ampc.nn import functional as F
 
 from .bounded import Bounded, nearest, times
-from .data import Draw, Trial
+from .data import DIGITS, Draw, Trial
 
 
 def _laid(d: Draw, values: np.ndarray, turned: bool, grad: bool) -> Any:
@@ -46,26 +46,77 @@ def product(d: Draw, m: int, k: int, n: int, batch: int = 0, a_turned: bool = Fa
     return Trial(compute, expect)
 
 
+def parts(d: Draw, m: int, k: int, n: int) -> Trial:
+    """a b in float32, of numbers whose first and last bits are set: a CPU that multiplies float16 in two parts needs all four products. Eight
+    places of each row of a are not 0, so that sums are exact."""
+    one = 2.0 ** (DIGITS[d.dtype] - 1)
+
+    def full(*shape: int) -> np.ndarray:
+        return d.random.choice([-1.0, 1.0], shape) * (one + 1 + 2 * d.random.integers(0, 4, shape))
+
+    a, b = full(m, k), full(k, n)
+    a[d.random.random((m, k)).argsort(1) >= 8] = 0
+    x, y = d.tensor(a), d.tensor(b)
+    return Trial(lambda: {"result": ampc.mm(x, y, out_dtype=ampc.float32)}, lambda: {"result": d.exact(times(a, b), "float32")})
+
+
+def _apart(d: Draw, a: np.ndarray) -> Any:
+    """A tensor of these values, neither direction of which runs along memory."""
+    wide = np.zeros((a.shape[0], 2, a.shape[1], 2))
+    wide[:, 0, :, 0] = a
+    return d.tensor(wide)[:, 0, :, 0]
+
+
 def strided(d: Draw, m: int, k: int, n: int) -> Trial:
     """a b where neither direction of a runs along memory."""
     a, b = d.many(k, m, k), d.few(k, n)
-    wide = np.zeros((m, 2, k, 2))
-    wide[:, 0, :, 0] = a
-    x, y = d.tensor(wide)[:, 0, :, 0], d.tensor(b)
+    x, y = _apart(d, a), d.tensor(b)
     return Trial(lambda: {"result": x @ y}, lambda: {"result": d.exact(times(a, b))})
 
 
-def unbounded(d: Draw, m: int, k: int, n: int) -> Trial:
-    """a b with an infinity and a nan among a's values."""
+def expanded(d: Draw, m: int, k: int, n: int) -> Trial:
+    """a b where all rows of a, or all columns of b, are the same memory."""
+    a, b, g = d.many(k, 1, k), d.few(k, n), d.few(m, k)
+    x, y, z = d.tensor(a).expand(m, k), d.tensor(b), d.tensor(g)
+    return Trial(lambda: {"rows": x @ y, "columns": z @ x.t().expand(k, m)},
+                 lambda: {"rows": d.exact(np.broadcast_to(a @ b, (m, n))), "columns": d.exact(np.broadcast_to(g @ a.T, (m, m)))})
+
+
+def unbounded(d: Draw, m: int, k: int, n: int, apart: bool = False) -> Trial:
+    """a b with an infinity and a nan among a's values; ``apart``: neither direction of a runs along memory."""
     a, b = d.many(k, m, k), d.few(k, n)
     a[m // 2, k // 2], a[0, k - 1] = np.inf, np.nan
-    x, y = d.tensor(a), d.tensor(b)
+    x, y = (_apart(d, a) if apart else d.tensor(a)), d.tensor(b)
 
     def expect() -> Dict[str, Bounded]:
         with np.errstate(invalid="ignore"):
             return {"result": d.exact(times(a, b))}
 
     return Trial(lambda: {"result": x @ y}, expect)
+
+
+def unbounded_kept(d: Draw, rows: int, inputs: int, outputs: int) -> Trial:
+    """A linear layer whose weight's packed copy is kept, of an infinity."""
+    x, w, y = d.many(inputs, rows, inputs), d.few(outputs, inputs), np.zeros((rows, inputs))
+    y[rows // 2, inputs - 1] = np.inf
+    weight, one, other = d.tensor(w, True, "float32"), d.tensor(x, dtype="float32"), d.tensor(x + y, dtype="float32")
+
+    def compute() -> Dict[str, Any]:
+        with ampc.autocast(d.device, dtype=getattr(ampc, d.dtype)):
+            return {"finite": F.linear(one, weight), "not finite": F.linear(other, weight)}
+
+    def expect() -> Dict[str, Bounded]:
+        with np.errstate(invalid="ignore"):
+            return {"finite": d.exact(x @ w.T), "not finite": d.exact(times(x + y, w.T))}
+
+    return Trial(compute, expect)
+
+
+def wide(d: Draw, rows: int, inputs: int, outputs: int) -> Trial:
+    """A linear layer with a bias, forward alone."""
+    x, w, b = d.many(inputs + 1, rows, inputs), d.few(outputs, inputs), d.few(outputs)
+    one, weight, bias = d.tensor(x), d.tensor(w), d.tensor(b)
+    return Trial(lambda: {"result": F.linear(one, weight, bias)}, lambda: {"result": d.exact(times(x, w.T) + b)})
 
 
 def linear(d: Draw, rows: int, inputs: int, outputs: int, apart: bool = False) -> Trial:
