@@ -99,6 +99,9 @@ class Bounded:
     def sigmoid(self) -> Bounded:
         return Bounded(0.5 + 0.5 * np.tanh(self.value / 2), 0.25 * self.error + 4 * self.unit, self.unit)
 
+    def larger(self, other: Bounded) -> Bounded:
+        return Bounded(np.maximum(self.value, other.value), np.maximum(self.error, other.error), self.unit)
+
     def rounded(self, dtype: str) -> Bounded:
         """To the nearest of a dtype: half a unit, or half the smallest number."""
         lost = UNITS[dtype] / 2 * (np.abs(self.value) + self.error)

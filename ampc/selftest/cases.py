@@ -6,10 +6,13 @@ from __future__ import annotations
 from typing import Any, List, Tuple
 
 from .convolutions import convolution
-from .layers import attention, norm, recurrence, rows
-from .passes import adamw, elementwise, memory, reduction, scan, sgd
-from .products import autocast, linear, product, strided, trained, unbounded
+from .layers import attention, evaluated, norm, plain, recurrence, rows
+from .passes import adamw, elementwise, memory, positions, reduction, scan, sgd
+from .places import indexing, losses, pooling, resampling
+from .products import autocast, expanded, linear, parts, product, strided, trained, unbounded, unbounded_kept, wide
+from .rules import dropout, rounding, rules, scaling
 from .running import ALL, FLOATS, HALVES, Border, Case
+from .values import activations, conversion, functions
 
 MICRO = ("micro_portable", "micro_avx2", "micro_avx512", "micro_avx512_bf16", "micro_amx_bf16", "micro_amx_split", "micro_amx_fp16")
 LOOPS = ("loops_baseline", "loops_avx2", "loops_avx512")
@@ -39,13 +42,17 @@ PRODUCTS = [
          backward=False),
     case("product, large operand", product, "product_stream_panels", HALVES, m=Border("product_stream_panels", 64, 1 << 15, 64), k=256, n=32,
          backward=False),
-    case("product, large operand", product, "product_b_in_columns", ("float16",), m=32, k=2048, n=5200, b_turned=True, backward=False),
+    case("product, large operand", wide, "product_b_in_columns", ("float16",), rows=32, inputs=1024, outputs=4224),
     case("product, large result", product, "product_stream_result", SINGLE, m=Border("product_stream_result", 64, 1 << 13, 64), k=16, n=512,
          backward=False),
     case("product, large result", product, "product_stream_result", HALVES, m=Border("product_stream_result", 64, 1 << 13, 64), k=16, n=1024,
          backward=False),
     case("product, strided", strided, "pack_portable", m=40, k=70, n=50),
+    case("product, expanded", expanded, "", ALL, m=20, k=33, n=17),
+    case("product, all bits", parts, "", HALVES, m=33, k=70, n=47),
     case("product, not finite", unbounded, "product_again", m=80, k=70, n=50),
+    case("product, not finite", unbounded, "product_again", m=80, k=71, n=50, apart=True),
+    case("product, not finite", unbounded_kept, "product_again", HALVES, rows=24, inputs=70, outputs=50),
     case("product, float64", product, "product_float64_whole", ("float64",), m=30, k=40, n=50),
     case("product, float64", product, "product_float64_pieces", ("float64",), m=Border("product_float64_pieces", 32, 1024, 16), k=64, n=128),
     case("product, float64", strided, "product_float64_copied", ("float64",), m=40, k=70, n=50),
@@ -101,10 +108,13 @@ LAYERS = [
     case("attention", attention, "attention_unpacked attention_items", ALL, items=3, queries=20, keys=33, width=24),
     case("attention", attention, "attention_packed", items=2, queries=Border("attention_packed", 32, 160, 8), keys=70, width=32),
     case("attention", attention, "attention_one_item", ALL, items=1, queries=130, keys=131, width=16, causal=True),
-    case("attention", attention, "", items=2, queries=140, keys=40, width=16, masked=True),
+    case("attention", attention, "", items=2, queries=140, keys=40, width=16, masked="keeps"),
+    case("attention", attention, "", items=3, queries=17, keys=40, width=16, masked="each"),
+    case("attention", attention, "", ALL, items=2, queries=30, keys=21, width=9, masked="added"),
     case("recurrence", recurrence, "recurrence_packed recurrence_parts", mode="RNN", steps=4, batch=18, inputs=9, units=17),
     case("recurrence", recurrence, "recurrence_unpacked", ALL, mode="GRU", steps=3, batch=16, inputs=8, units=20),
     case("recurrence", recurrence, "recurrence_parts", ALL, mode="LSTM", steps=3, batch=17, inputs=10, units=33),
+    *(case("recurrence", recurrence, "", mode=mode, steps=4, batch=20, inputs=7, units=9, both=True, packed=True) for mode in ("RNN", "GRU", "LSTM")),
     case("norm", norm, "layer_norm_in_place layer_norm_blocks", ALL, kind="layer", shape=(70, 3, 40)),
     case("norm", norm, "layer_norm_copied", kind="layer", shape=(12, 5, 300), apart=True),
     case("norm", norm, "channels_flat channels_gathered", ALL, kind="batch", shape=(30, 20)),
@@ -112,6 +122,9 @@ LAYERS = [
     case("norm", norm, "channels_pieces", kind="batch", shape=(2, 3, Border("channels_pieces", 16, 4096, 8), 16)),
     case("norm", norm, "channels_gathered", kind="batch", shape=(3, 17, 6, 10), apart=True),
     case("norm", norm, "channels_planes", ALL, kind="group", shape=(3, 12, 7, 9), groups=4),
+    case("norm, evaluated", evaluated, "", ALL, shape=(4, 5, 30, 40), training=False),
+    case("norm, evaluated", evaluated, "", ALL, shape=(30, 20), training=True),
+    case("norm, plain", plain, "", ALL, count=20, n=300),
     case("softmax", rows, "rows_in_place rows_scattered", ALL, count=50, n=77),
     case("softmax", rows, "rows_scattered", count=20, n=1100, apart=True),
 ]
@@ -119,6 +132,17 @@ LAYERS = [
 PASSES = [
     case("elementwise", elementwise, "", ALL, n=37),
     Case("elementwise", elementwise, (*LOOPS, "threads_one", "threads_several"), {"n": Border("threads_several", 1024, 1 << 18, 1024)}, ALL, 2),
+    case("conversion", conversion, "", ALL, n=4099),
+    case("functions", functions, "", ALL, n=1031),
+    case("functions, gradients", activations, "", ALL, n=1031),
+    case("positions", positions, "", ALL, count=7, n=75),
+    case("indexing", indexing, "", ALL, rows=9, width=21, picks=700),
+    case("pooling", pooling, "", ALL, planes=3, size=(13, 18), kernel=3, stride=2, padding=1, dilation=2),
+    case("pooling", pooling, "", FLOATS, planes=2, size=(7, 8, 9), kernel=2, stride=1, padding=1, dilation=1),
+    case("resampling", resampling, "", ALL, planes=3, size=(7, 9), out=(17, 13)),
+    case("resampling", resampling, "", planes=3, size=(16, 9), out=(5, 20)),
+    case("losses", losses, "", ALL, count=31, classes=45),
+    case("dropout", dropout, "", ALL, n=20011),
     case("reduction", reduction, "reduce_rows", ALL, shape=(40, 300), axis=(1,)),
     case("reduction", reduction, "reduce_columns", ALL, shape=(300, 270), axis=(0,)),
     case("reduction", reduction, "reduce_split", shape=(Border("reduce_split", 65536, 1 << 18, 8192),), axis=(0,)),
@@ -127,6 +151,10 @@ PASSES = [
     case("optimizer", adamw, "step_in_place", ("float64", "float32"), shape=(50, 40)),
     case("optimizer", adamw, "step_pieces", SINGLE, shape=(Border("step_pieces", 16384, 1 << 17, 4096),)),
     case("optimizer", sgd, "step_in_tiles", HALVES, shape=(60, 70)),
+    case("optimizer", sgd, "step_in_tiles", ALL, shape=(60, 70), apart=True),
+    case("optimizer, rules", rules, "", ("float64", "float32"), n=1031),
+    case("optimizer, rounding", rounding, "", HALVES, n=2057),
+    case("loss scaling", scaling, "", ALL, n=1031),
     case("memory", memory, "memory_huge_pages memory_plain_pages", SINGLE, bytes=5 << 20),
 ]
 

@@ -4,7 +4,8 @@ exact one, rounded once, and a term that is missing, doubled or of another place
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, NamedTuple
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,13 @@ class Draw:
 
     def __init__(self, dtype: str, seed: int, device: str = "cpu") -> None:
         self.dtype, self.device, self.random = dtype, device, np.random.default_rng(seed)
+
+    @contextmanager
+    def seeded(self) -> Iterator[None]:
+        """Where the core's own random numbers are those of this seed; the generator goes on as if nothing had been."""
+        with ampc.random.fork_rng():
+            ampc.manual_seed(int(self.random.integers(1 << 30)))
+            yield
 
     def tensor(self, values: np.ndarray, grad: bool = False, dtype: str = "") -> Any:
         """A tensor of these values, which the dtype can hold."""

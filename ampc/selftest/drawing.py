@@ -60,12 +60,12 @@ def _convolution(r: Random) -> Drawn:
 def _attention(r: Random) -> Drawn:
     n, causal = _size(r, 300), _coin(r)
     return "attention", attention, ALL, {"items": _size(r, 6), "queries": n, "keys": n if causal else _size(r, 300), "width": _size(r, 80),
-                                         "causal": causal, "masked": not causal and _coin(r)}
+                                         "causal": causal, "masked": "" if causal else str(r.choice(["", "keeps", "added", "each"]))}
 
 
 def _recurrence(r: Random) -> Drawn:
     return "recurrence", recurrence, ALL, {"mode": str(r.choice(["RNN", "GRU", "LSTM"])), "steps": _size(r, 4), "batch": _size(r, 40),
-                                           "inputs": _size(r, 40), "units": _size(r, 60)}
+                                           "inputs": _size(r, 40), "units": _size(r, 60), "both": _coin(r), "packed": _coin(r)}
 
 
 def _norm(r: Random) -> Drawn:

@@ -259,21 +259,83 @@ def norm(d: Draw, kind: str, shape: Sequence[int], groups: int = 0, apart: bool 
     return Trial(compute, expect)
 
 
+def evaluated(d: Draw, shape: Sequence[int], training: bool) -> Trial:
+    """Batch norm with running statistics: those it takes, or those it leaves; of places beyond a tile, without a bias."""
+    x, g, n, others = d.reals(*shape), d.few(*shape), shape[1], (0, *range(2, len(shape)))
+    w, mean, var = d.few(n) + 0.5, d.reals(n), d.held(d.random.uniform(0.5, 2, n))
+    column, momentum = (n, *[1] * (len(shape) - 2)), 0.25
+    leaf, weight, slope = d.tensor(x, True), d.tensor(w, True), d.tensor(g)
+    count = x.size // n
+
+    def compute() -> Dict[str, Any]:
+        leaf.grad = weight.grad = None
+        own = d.tensor(mean), d.tensor(var)
+        y = F.batch_norm(leaf, *own, weight, None, training, momentum)
+        if training:
+            return {"running mean": own[0], "running variance": own[1]}
+        y.backward(slope)
+        return {"result": y, "gradient of the input": leaf.grad, "gradient of the weight": weight.grad}
+
+    def expect() -> Dict[str, Bounded]:
+        it, left, spread = d.given(x), d.given(mean.reshape(column)), d.given(var.reshape(column))
+        if training:
+            middle = it.mean(others, True)
+            apart = it - middle
+            found = (apart * apart).sum(others) * (1 / (count - 1))
+            return {"running mean": (d.given(mean) * (1 - momentum) + middle.reshape(n) * momentum).rounded(d.dtype),
+                    "running variance": (d.given(var) * (1 - momentum) + found * momentum).rounded(d.dtype)}
+        hat = (it - left) * (spread + 1e-5).sqrt().reciprocal()
+        dx = d.given(g) * w.reshape(column) * (spread + 1e-5).sqrt().reciprocal()
+        out = {"result": hat * w.reshape(column), "gradient of the input": dx, "gradient of the weight": (d.given(g) * hat).sum(others)}
+        return {name: value.rounded(d.dtype) for name, value in out.items()}
+
+    return Trial(compute, expect)
+
+
+def plain(d: Draw, count: int, n: int) -> Trial:
+    """Layer norm without a bias, without both, and RMS norm."""
+    x, w = d.reals(count, n), d.few(n) + 0.5
+    a, b = d.tensor(x), d.tensor(w)
+
+    def expect() -> Dict[str, Bounded]:
+        hat, _ = _normalised(d.given(x), d.given(x), d.given(np.ones(n)), (1,), 1e-5)
+        it = d.given(x)
+        root = it * ((it * it).mean((1,), True) + 1e-5).sqrt().reciprocal()
+        return {"without bias": (hat * w).rounded(d.dtype), "without both": hat.rounded(d.dtype),
+                "of squares": (root.rounded(d.dtype) * w).rounded(d.dtype)}
+
+    return Trial(lambda: {"without bias": F.layer_norm(a, [n], b), "without both": F.layer_norm(a, [n]), "of squares": F.rms_norm(a, [n], b, 1e-5)},
+                 expect)
+
+
 def rows(d: Draw, count: int, n: int, apart: bool = False) -> Trial:
-    """softmax along rows, and its gradient; ``apart``: along columns of memory."""
+    """softmax, log_softmax and logsumexp along rows, and their gradients; ``apart``: along columns of memory."""
     x, g = d.reals(count, n), d.few(count, n)
     leaf, slope = d.tensor(x.T if apart else x, True), d.tensor(g)
 
-    def compute() -> Dict[str, Any]:
+    def gradient(y: Any, slope: Any) -> Any:
         leaf.grad = None
-        y = F.softmax(leaf.T if apart else leaf, 1)
         y.backward(slope)
-        return {"result": y, "gradient of the input": leaf.grad.T if apart else leaf.grad}
+        return leaf.grad.T if apart else leaf.grad
+
+    def compute() -> Dict[str, Any]:
+        it = leaf.T if apart else leaf
+        soft, logs, total = F.softmax(it, 1), F.log_softmax(it, 1), it.logsumexp(1)
+        out = {"result": soft, "logarithms": logs, "logarithm of the sum": total}
+        out["gradient of the input"], out["gradient through logarithms"] = gradient(soft, slope), gradient(logs, slope)
+        return {**out, "gradient through the sum": gradient(total, slope[:, 0])}
 
     def expect() -> Dict[str, Bounded]:
         y, g_ = softmax(d.given(x)), d.given(g)
         kept = y.rounded(d.dtype)
+        top = x.max(1, keepdims=True)
+        e = (d.given(x) - top).exp().sum(1, True)
+        total = Bounded(np.log(e.value), e.error / (e.value - e.error) + 4 * e.unit * (1 + np.abs(np.log(e.value))), e.unit) + top
+        logs = (d.given(x) - total).rounded(d.dtype)
         dx = kept * (g_ - (g_ * kept).sum(-1, True))
-        return {"result": kept, "gradient of the input": dx.rounded(d.dtype)}
+        out = {"result": kept, "logarithms": logs, "logarithm of the sum": total.reshape(count), "gradient of the input": dx,
+               "gradient through logarithms": g_ - logs.exp() * g_.sum(-1, True),
+               "gradient through the sum": (d.given(x) - total.rounded(d.dtype)).rounded(d.dtype).exp().rounded(d.dtype) * g[:, :1]}
+        return {name: value.rounded(d.dtype) for name, value in out.items()}
 
     return Trial(compute, expect)
