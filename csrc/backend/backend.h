@@ -4,6 +4,7 @@
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
 
+#include "../base/fork.h"
 #include "../kernels/rounding.h"
 #include "../kernels/rule_options.h"
 #include "../ops/op.h"
@@ -79,6 +80,10 @@ static inline int ac_same_device(ac_tensor *const *tensors, int n) {
 void ac_blas_set_path(const char *path);
 void *ac_lapack(const char *name); /* LAPACK's routine, as a pointer to data; NULL where there is none */
 const char *ac_blas_name(void);    /* loads it; "own loops" when there is none */
+/* Around every call of its routines: a fork waits for those that are under way, since it has locks of its own. */
+void ac_blas_enter(void);
+void ac_blas_leave(void);
+void ac_blas_around_fork(ac_fork_moment moment);
 
 typedef struct {
     int64_t m, n, k;

@@ -8,6 +8,7 @@
 #include "../base/system.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +18,30 @@ enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* CBLAS */
 typedef void (*dgemm_fn)(int, int, int, int, int, int, double, const double *, int, const double *, int, double,
                          double *, int);
 
+/* Whom a waiting fork keeps out: else it would wait for ever beside threads that come one after the other. */
+#if defined(PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP)
+#define NOBODY_INSIDE PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+#else
+#define NOBODY_INSIDE PTHREAD_RWLOCK_INITIALIZER
+#endif
+
 static struct {
     char path[4096];
-    pthread_once_t once;
+    pthread_rwlock_t inside; /* for reading by those who call it, for writing by who opens it or forks */
+    _Atomic bool opened;
     dgemm_fn dgemm;
     void *library;
     char name[160];
-} blas = {.once = PTHREAD_ONCE_INIT};
+} blas = {.inside = NOBODY_INSIDE};
+
+void ac_blas_enter(void) { (void)pthread_rwlock_rdlock(&blas.inside); }
+void ac_blas_leave(void) { (void)pthread_rwlock_unlock(&blas.inside); }
+
+void ac_blas_around_fork(ac_fork_moment moment) {
+    if (moment == AC_FORK_BEFORE) (void)pthread_rwlock_wrlock(&blas.inside);
+    else if (moment == AC_FORK_PARENT) (void)pthread_rwlock_unlock(&blas.inside);
+    else blas.inside = (pthread_rwlock_t)NOBODY_INSIDE; /* those who wait for it are not there */
+}
 
 void ac_blas_set_path(const char *path) { (void)snprintf(blas.path, sizeof blas.path, "%s", path); }
 
@@ -68,7 +86,12 @@ static void open_blas(void) {
 }
 
 const char *ac_blas_name(void) {
-    (void)pthread_once(&blas.once, open_blas);
+    if (!atomic_load_explicit(&blas.opened, memory_order_acquire)) {
+        (void)pthread_rwlock_wrlock(&blas.inside);
+        if (!blas.opened) open_blas();
+        blas.opened = true;
+        (void)pthread_rwlock_unlock(&blas.inside);
+    }
     return blas.name;
 }
 
@@ -76,7 +99,10 @@ void *ac_lapack(const char *name) {
     char full[64];
     (void)ac_blas_name();
     (void)snprintf(full, sizeof full, "scipy_%s_", name);
-    return symbol(blas.library, full);
+    ac_blas_enter(); /* the loader has a lock, too */
+    void *found = symbol(blas.library, full);
+    ac_blas_leave();
+    return found;
 }
 
 static void own_gemm(const ac_dgemm *g) {
@@ -119,5 +145,7 @@ void ac_blas_dgemm(const ac_dgemm *g) {
     }
     int ta, tb, m = (int)g->m, n = (int)g->n, k = (int)g->k;
     int lda = leading(g->m, g->k, g->a_row, g->a_col, &ta), ldb = leading(g->k, g->n, g->b_row, g->b_col, &tb);
+    ac_blas_enter();
     blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1.0, g->a, lda, g->b, ldb, g->add ? 1.0 : 0.0, g->c, (int)g->c_row);
+    ac_blas_leave();
 }

@@ -92,6 +92,11 @@ static void *from_system(size_t size) {
     return p;
 }
 
+void ac_alloc_around_fork(ac_fork_moment moment) {
+    if (moment == AC_FORK_BEFORE) lock();
+    else unlock();
+}
+
 void *ac_alloc(size_t bytes) {
     size_t size = 0;
     if (bytes > ((size_t)1 << 40))

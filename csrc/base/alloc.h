@@ -5,6 +5,7 @@
 #define AC_BASE_ALLOC_H
 
 #include "error.h"
+#include "fork.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +37,8 @@ void ac_memory_trim(void);
  * `forever`; 0 turns this off. */
 void ac_alloc_fail_at(int64_t n, int forever);
 int64_t ac_alloc_calls(void); /* allocations asked for since the last ac_alloc_fail_at */
+
+/* Around fork (base/fork.h): no other thread is inside while the process is copied. */
+void ac_alloc_around_fork(ac_fork_moment moment);
 
 #endif

@@ -159,7 +159,9 @@ static void *worker(void *unused) {
     return NULL;
 }
 
-static void forget_workers(void) { /* in a forked child no worker exists any more */
+/* In a child no worker exists any more, and a lock may belong to a thread that is not there. */
+void ac_pool_around_fork(ac_fork_moment moment) {
+    if (moment != AC_FORK_CHILD) return;
     pool.running = 0;
     atomic_store(&pool.open, false);
     atomic_store(&pool.current.active, 0);
@@ -190,9 +192,7 @@ static bool start_worker(void) {
 }
 
 static void start_workers(int wanted) {
-    static bool registered;
     (void)pthread_mutex_lock(&pool.start);
-    if (!registered) registered = pthread_atfork(NULL, NULL, forget_workers) == 0;
     while (pool.running < wanted && start_worker()) pool.running++; /* else fewer hands, same result */
     (void)pthread_mutex_unlock(&pool.start);
 }

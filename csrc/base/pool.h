@@ -8,6 +8,8 @@
 #ifndef AC_BASE_POOL_H
 #define AC_BASE_POOL_H
 
+#include "fork.h"
+
 #include <stdint.h>
 
 /* `hand` tells the threads of one job apart: 0 is the caller, others are below the job's `hands`. */
@@ -30,5 +32,8 @@ void ac_poll_hold(void);
 void ac_poll_release(void);
 /* Whether work of this thread was cut short since the last call of this. */
 int ac_interrupted(void);
+
+/* Around fork (base/fork.h): a child starts workers of its own. */
+void ac_pool_around_fork(ac_fork_moment moment);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "../kernels/iterate.h"
 
-#include <pthread.h>
 #include <string.h>
 
 bool ac_gpu_allow_tf32;
@@ -36,10 +35,9 @@ typedef struct {
 
 enum { PLANS = 1024, PROBES = 8, MOST_WORKSPACE = 32 << 20 };
 static struct {
-    pthread_mutex_t lock;
     plan plans[PLANS];
     cublasLtHandle_t handles[AC_MAX_GPUS];
-} blas = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} blas;
 
 static int library_type(ac_dtype t) {
     return t == AC_float64 ? AC_LT_F64 : t == AC_float32 ? AC_LT_F32 : t == AC_float16 ? AC_LT_F16 : AC_LT_BF16;
@@ -208,9 +206,9 @@ static int run_product(const multiplication *x) {
     ac_gpu_scope scope;
     AC_TRY(ac_lt_open());
     AC_TRY(ac_gpu_enter(x->device, &scope));
-    (void)pthread_mutex_lock(&blas.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.products);
     int failed = multiply_locked(x);
-    (void)pthread_mutex_unlock(&blas.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.products);
     ac_gpu_leave(&scope);
     return failed;
 }

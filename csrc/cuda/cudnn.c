@@ -4,7 +4,6 @@
  * there, which cuDNN would round to 16 bits. */
 #include "gpu.h"
 
-#include <pthread.h>
 #include <string.h>
 
 bool ac_gpu_use_cudnn = true, ac_gpu_convolution_tf32;
@@ -31,10 +30,9 @@ typedef struct {
 
 enum { PLANS = 256 };
 static struct {
-    pthread_mutex_t lock;
     plan plans[PLANS];
     cudnnHandle_t handles[AC_MAX_GPUS];
-} dnn = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} dnn;
 
 /* -- the key ---------------------------------------------------------------------------------------- */
 
@@ -170,9 +168,9 @@ static int run_locked(ac_device d, const convolution_key *key, const addresses *
 static int run_on(ac_device d, const convolution_key *key, const addresses *at) {
     ac_gpu_scope scope;
     AC_TRY(ac_gpu_enter(d, &scope));
-    (void)pthread_mutex_lock(&dnn.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.convolutions);
     int done = run_locked(d, key, at);
-    (void)pthread_mutex_unlock(&dnn.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.convolutions);
     ac_gpu_leave(&scope);
     return done;
 }

@@ -1,18 +1,16 @@
 /* Devices, the contexts they are used through, streams and events. */
 #include "gpu.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 static struct {
-    pthread_mutex_t lock;
     _Atomic int count;
     _Atomic(CUcontext) contexts[AC_MAX_GPUS]; /* the primary ones, kept for the life of the process */
     int multiprocessors[AC_MAX_GPUS], generation[AC_MAX_GPUS];
     _Atomic(ac_gpu_trouble *) trouble; /* host address of the note, page-locked; one for all devices */
-} gpus = {.lock = PTHREAD_MUTEX_INITIALIZER, .count = -1};
+} gpus = {.count = -1};
 
 static _Thread_local CUstream current_stream[AC_MAX_GPUS];
 
@@ -44,7 +42,7 @@ static int open_context(ac_device d) {
     int i = ac_gpu_index(d);
     CUdevice device;
     AC_TRY(ac_gpu_check_device(d));
-    (void)pthread_mutex_lock(&gpus.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.devices);
     int failed = 0;
     if (!gpus.contexts[i]) {
         CUcontext context = NULL;
@@ -58,7 +56,7 @@ static int open_context(ac_device d) {
                 ac_cu_check(ac_cu.cuDeviceGetAttribute(&gpus.generation[i], AC_CU_MAJOR, device), "opening the GPU");
         if (!failed) gpus.contexts[i] = context;
     }
-    (void)pthread_mutex_unlock(&gpus.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.devices);
     return failed;
 }
 
@@ -185,7 +183,7 @@ ac_gpu_trouble *ac_gpu_trouble_at(ac_device d) {
     CUdeviceptr at = 0;
     void *page = NULL;
     if (ac_gpu_enter(d, &scope) < 0) return NULL;
-    (void)pthread_mutex_lock(&gpus.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.devices);
     int failed = 0;
     if (!gpus.trouble) {
         failed = ac_cu_check(ac_cu.cuMemHostAlloc(&page, sizeof *gpus.trouble, AC_CU_PORTABLE | AC_CU_DEVICEMAP),
@@ -193,7 +191,7 @@ ac_gpu_trouble *ac_gpu_trouble_at(ac_device d) {
         if (!failed) memset(page, 0, sizeof *gpus.trouble);
         gpus.trouble = page;
     }
-    (void)pthread_mutex_unlock(&gpus.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.devices);
     if (!failed)
         failed = ac_cu_check(ac_cu.cuMemHostGetDevicePointer_v2(&at, gpus.trouble, 0), "memory for the kernels' notes");
     ac_gpu_leave(&scope);

@@ -6,6 +6,15 @@
 #include "abi.h"
 #include "args.h"
 
+#include <pthread.h>
+
+/* Every lock of the backend. What they guard is never used again in a child forked from a process that used CUDA, so
+ * there they are made anew as they are (ac_gpu_forked). */
+typedef struct {
+    pthread_mutex_t libraries, devices, images, memory, pinned, products, convolutions;
+} ac_gpu_lock_set;
+extern ac_gpu_lock_set ac_gpu_locks;
+
 /* -- libraries (load.c) ----------------------------------------------------------------------------- */
 
 extern ac_cu_table ac_cu;   /* filled by ac_gpu_init */
@@ -16,6 +25,7 @@ extern ac_dnn_table ac_dnn; /* filled by ac_dnn_open */
  * that used CUDA, one that says so. Cheap when it has been done. */
 int ac_gpu_init(void) AC_CHECKED;
 bool ac_gpu_usable(void); /* in use, and in this process */
+void ac_gpu_forked(void); /* called in a forked child */
 int ac_lt_open(void) AC_CHECKED;
 bool ac_dnn_open(void); /* whether cuDNN is there */
 bool ac_gpu_is_simulated(void);

@@ -1,7 +1,6 @@
 /* Kernels by name: the compiled images that the build embedded, loaded once a device, and their launches. */
 #include "gpu.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 /* Compressed fat binaries, one a .cu file; empty where nvcc was absent. The build names the folder. */
@@ -28,9 +27,8 @@ static const char *const images[AC_N_IMAGES] = {ac_image_pointwise, ac_image_cre
                                                 ac_image_scan,      ac_image_windows, ac_image_convolve};
 
 static struct {
-    pthread_mutex_t lock;
     CUmodule modules[AC_N_IMAGES][AC_MAX_GPUS];
-} loaded = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} loaded;
 
 bool ac_gpu_has_images(void) {
 #ifdef AC_CUDA_IMAGES
@@ -43,10 +41,10 @@ bool ac_gpu_has_images(void) {
 static int find_kernel(ac_device d, ac_gpu_kernel *k) {
     CUmodule *module = &loaded.modules[k->image][ac_gpu_index(d)];
     CUfunction function = NULL;
-    (void)pthread_mutex_lock(&loaded.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.images);
     int failed = *module ? 0 : ac_cu_check(ac_cu.cuModuleLoadData(module, images[k->image]), "loading the GPU code");
     if (!failed) failed = ac_cu_check(ac_cu.cuModuleGetFunction(&function, *module, k->name), k->name);
-    (void)pthread_mutex_unlock(&loaded.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.images);
     k->found[ac_gpu_index(d)] = function;
     return failed;
 }

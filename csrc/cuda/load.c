@@ -5,7 +5,6 @@
 
 #include "../base/system.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +36,15 @@ enum { DRIVER, CUBLASLT, NCCL, CUDNN, N_LIBRARIES };
 
 static struct {
     char paths[4096];
-    pthread_mutex_t lock;
     bool tried;
     _Atomic bool ready, lt_ready, dnn_ready, dnn_tried; /* read without the lock */
     _Atomic bool forked;                                /* a child of the process that uses the driver, which cannot */
     char failure[NOTE_BYTES];
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} state;
+
+#define FREE PTHREAD_MUTEX_INITIALIZER
+static const ac_gpu_lock_set all_free = {FREE, FREE, FREE, FREE, FREE, FREE, FREE};
+ac_gpu_lock_set ac_gpu_locks = {FREE, FREE, FREE, FREE, FREE, FREE, FREE};
 
 void ac_gpu_set_paths(const char *paths) { (void)snprintf(state.paths, sizeof state.paths, "%s", paths); }
 
@@ -139,9 +141,10 @@ static const char *open_driver(void) {
     return NULL;
 }
 
-static void in_child(void) {
+void ac_gpu_forked(void) {
+    state.forked = state.forked || state.ready;
     state.ready = false;
-    state.forked = true;
+    ac_gpu_locks = all_free;
 }
 
 int ac_gpu_init(void) {
@@ -150,15 +153,14 @@ int ac_gpu_init(void) {
         return ac_fail(AC_RUNTIME,
                        "CUDA cannot be used in a process forked from one that used it; start processes with the "
                        "'spawn' method (multiprocessing.set_start_method('spawn')), or use CUDA in the child alone");
-    (void)pthread_mutex_lock(&state.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.libraries);
     if (!state.tried) {
         const char *failure = open_driver();
         if (failure) (void)snprintf(state.failure, sizeof state.failure, "%s", failure);
-        else (void)pthread_atfork(NULL, NULL, in_child);
         state.tried = true;
         state.ready = failure == NULL; /* last: who sees it sees the rest */
     }
-    (void)pthread_mutex_unlock(&state.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.libraries);
     return state.ready ? 0 : ac_fail(AC_RUNTIME, "CUDA cannot be used: %s", state.failure);
 }
 
@@ -171,7 +173,7 @@ bool ac_gpu_is_simulated(void) {
 int ac_lt_open(void) {
     library *l = &libraries[CUBLASLT];
     if (state.lt_ready) return 0;
-    (void)pthread_mutex_lock(&state.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.libraries);
     const char *missing = NULL;
     if (!state.lt_ready && (l->handle || open_library(l))) {
         missing = find_lt_functions(l->handle);
@@ -181,7 +183,7 @@ int ac_lt_open(void) {
             (void)snprintf(l->note, sizeof l->note, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
         }
     }
-    (void)pthread_mutex_unlock(&state.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.libraries);
     if (state.lt_ready) return 0;
     if (missing)
         return ac_fail(AC_RUNTIME, "matrix products on CUDA: cuBLASLt lacks %s; 12.0 or newer is needed", missing);
@@ -194,10 +196,10 @@ int ac_lt_open(void) {
 bool ac_dnn_open(void) {
     library *l = &libraries[CUDNN];
     if (state.dnn_tried) return state.dnn_ready;
-    (void)pthread_mutex_lock(&state.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.libraries);
     if (!state.dnn_tried) state.dnn_ready = (l->handle || open_library(l)) && find_dnn_functions(l->handle);
     state.dnn_tried = true; /* last: who sees it sees the rest */
-    (void)pthread_mutex_unlock(&state.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.libraries);
     return state.dnn_ready;
 }
 

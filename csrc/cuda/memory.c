@@ -5,7 +5,6 @@
 
 #include "../base/alloc.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,12 +44,11 @@ struct ac_gpu_block {
 };
 
 static struct {
-    pthread_mutex_t lock;
     arena *arenas;
     ac_gpu_block *waiting; /* freed, but other streams may not be done */
     ac_gpu_memory_stats stats[AC_MAX_GPUS];
     int64_t limit[AC_MAX_GPUS]; /* most bytes to hold; 0: no limit */
-} memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} memory;
 
 static _Thread_local uint64_t current_pool[AC_MAX_GPUS];
 
@@ -264,9 +262,9 @@ static ac_gpu_block *take_block(ac_device d, int64_t requested) {
 ac_gpu_block *ac_gpu_alloc(ac_device d, int64_t bytes) {
     ac_gpu_scope scope;
     if (ac_gpu_enter(d, &scope) < 0) return NULL;
-    (void)pthread_mutex_lock(&memory.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     ac_gpu_block *b = take_block(d, bytes);
-    (void)pthread_mutex_unlock(&memory.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     ac_gpu_leave(&scope);
     return b;
 }
@@ -285,25 +283,25 @@ static bool mark_users(ac_gpu_block *b) {
 void ac_gpu_free(ac_gpu_block *b) {
     ac_gpu_scope scope;
     if (!b || !ac_gpu_usable() || ac_gpu_enter(b->home->device, &scope) < 0) return; /* a forked child owns nothing */
-    (void)pthread_mutex_lock(&memory.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     ac_gpu_memory_stats *s = stats_of(b->home->device);
     s->allocated -= b->bytes, s->requested -= b->requested, s->blocks--;
     if (!b->users) release(b);
     else if (mark_users(b)) b->larger = memory.waiting, memory.waiting = b;
     /* else: it cannot be known when it is unused, so it is never used again */
-    (void)pthread_mutex_unlock(&memory.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     ac_gpu_leave(&scope);
 }
 
 int ac_gpu_record_stream(ac_gpu_block *b, CUstream stream) {
     if (stream == b->home->stream) return 0;
-    (void)pthread_mutex_lock(&memory.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     usage *u = b->users;
     while (u && u->stream != stream) u = u->next;
     bool known = u != NULL;
     if (!known) u = ac_calloc(sizeof *u);
     if (u && !known) *u = (usage){.next = b->users, .stream = stream}, b->users = u;
-    (void)pthread_mutex_unlock(&memory.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     return u ? 0 : -1;
 }
 
@@ -311,18 +309,18 @@ int ac_gpu_record_stream(ac_gpu_block *b, CUstream stream) {
 
 int ac_gpu_memory_now(ac_device d, ac_gpu_memory_stats *stats) {
     AC_TRY(ac_gpu_check_device(d));
-    (void)pthread_mutex_lock(&memory.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     *stats = *stats_of(d);
-    (void)pthread_mutex_unlock(&memory.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     return 0;
 }
 
 int ac_gpu_memory_reset_peak(ac_device d) {
     AC_TRY(ac_gpu_check_device(d));
-    (void)pthread_mutex_lock(&memory.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     ac_gpu_memory_stats *s = stats_of(d);
     s->allocated_peak = s->allocated, s->reserved_peak = s->reserved;
-    (void)pthread_mutex_unlock(&memory.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     return 0;
 }
 
@@ -340,10 +338,10 @@ int ac_gpu_empty_cache(ac_device d) {
     ac_gpu_scope scope;
     AC_TRY(ac_gpu_enter(d, &scope));
     CUresult result = ac_cu.cuCtxSynchronize();
-    (void)pthread_mutex_lock(&memory.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     look_at_waiting();
     give_back_unused(d);
-    (void)pthread_mutex_unlock(&memory.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     ac_gpu_leave(&scope);
     ac_gpu_pinned_trim();
     return ac_cu_check(result, "waiting for the GPU");
@@ -352,9 +350,9 @@ int ac_gpu_empty_cache(ac_device d) {
 int ac_gpu_memory_limit(ac_device d, double fraction) {
     int64_t left, total;
     AC_TRY(ac_gpu_memory_info(d, &left, &total));
-    (void)pthread_mutex_lock(&memory.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     memory.limit[ac_gpu_index(d)] = fraction >= 1 ? 0 : (int64_t)(fraction * (double)total) + 1;
-    (void)pthread_mutex_unlock(&memory.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     return 0;
 }
 
@@ -369,10 +367,10 @@ void ac_gpu_pool_end(ac_device d) { current_pool[ac_gpu_index(d)] = 0; }
 
 int ac_gpu_pool_retire(ac_device d, uint64_t pool) {
     AC_TRY(ac_gpu_check_device(d));
-    (void)pthread_mutex_lock(&memory.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.memory);
     for (arena *a = memory.arenas; a; a = a->next)
         if (a->device == d && a->pool == pool) a->pool = 0;
-    (void)pthread_mutex_unlock(&memory.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     return 0;
 }
 

@@ -5,8 +5,6 @@
 
 #include "../base/alloc.h"
 
-#include <pthread.h>
-
 typedef struct pending { /* a copy that uses a block */
     struct pending *next;
     ac_device device;
@@ -21,9 +19,8 @@ typedef struct block {
 } block;
 
 static struct {
-    pthread_mutex_t lock;
     block *free; /* some of them perhaps still in use by copies */
-} pinned = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pinned;
 
 enum { LEAST = 4096 };
 
@@ -47,14 +44,14 @@ static bool is_idle(block *b) {
 }
 
 static block *take_free(int64_t bytes) {
-    (void)pthread_mutex_lock(&pinned.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.pinned);
     block **at = &pinned.free, *found = NULL;
     for (; *at && !found; at = found ? at : &(*at)->next)
         if ((*at)->bytes == bytes && is_idle(*at)) {
             found = *at;
             *at = found->next;
         }
-    (void)pthread_mutex_unlock(&pinned.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.pinned);
     return found;
 }
 
@@ -83,10 +80,11 @@ static block *new_block(int64_t bytes) {
 
 static void give_back(void *owner) {
     block *b = owner;
-    (void)pthread_mutex_lock(&pinned.lock);
+    if (!ac_gpu_usable()) return; /* a forked child owns nothing */
+    (void)pthread_mutex_lock(&ac_gpu_locks.pinned);
     b->next = pinned.free;
     pinned.free = b;
-    (void)pthread_mutex_unlock(&pinned.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.pinned);
 }
 
 ac_storage *ac_gpu_pinned(int64_t bytes) {
@@ -111,17 +109,17 @@ int ac_gpu_pinned_used(const ac_storage *s, ac_device d) {
         ac_free(p, sizeof *p);
         return -1;
     }
-    (void)pthread_mutex_lock(&pinned.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.pinned);
     p->next = b->copies;
     b->copies = p;
-    (void)pthread_mutex_unlock(&pinned.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.pinned);
     return 0;
 }
 
 void ac_gpu_pinned_trim(void) {
     ac_gpu_scope scope;
     if (!ac_gpu_usable() || ac_gpu_enter(AC_CUDA(0), &scope) < 0) return;
-    (void)pthread_mutex_lock(&pinned.lock);
+    (void)pthread_mutex_lock(&ac_gpu_locks.pinned);
     for (block **at = &pinned.free; *at;) {
         block *b = *at;
         if (!is_idle(b)) {
@@ -132,7 +130,7 @@ void ac_gpu_pinned_trim(void) {
         (void)ac_cu.cuMemFreeHost(b->data);
         ac_free(b, sizeof *b);
     }
-    (void)pthread_mutex_unlock(&pinned.lock);
+    (void)pthread_mutex_unlock(&ac_gpu_locks.pinned);
     ac_gpu_leave(&scope);
 }
 

@@ -13,6 +13,9 @@ typedef struct {
 } ac_lock_hooks;
 extern ac_lock_hooks ac_lock;
 
+/* From here on the process may fork while other threads are inside the core. */
+int ac_fork_init(void) AC_CHECKED;
+
 /* Below this many elements a kernel is over before another thread could use the lock. */
 enum { AC_LOCK_ELEMENTS = 16384 };
 

@@ -23,7 +23,9 @@ typedef struct linalg {
     do {                                                                                                               \
         type f;                                                                                                        \
         memcpy(&f, &(c)->routine[i], sizeof f); /* ISO C has no cast from data to function */                          \
+        ac_blas_enter();                                                                                               \
         f(__VA_ARGS__);                                                                                                \
+        ac_blas_leave();                                                                                               \
     } while (0)
 
 static const char *said(const linalg *c) { return ac_ops[c->r->op].python + 1; }

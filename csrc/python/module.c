@@ -217,7 +217,7 @@ static int exec(PyObject *module) {
     if (ac_py) return PyErr_SetString(PyExc_ImportError, "ampc cannot be loaded twice in one process"), -1;
     if (fail) ac_alloc_fail_at(atoll(fail), 0);
     if (ac_machine_fault()) return PyErr_SetString(PyExc_ValueError, ac_machine_fault()), -1;
-    if (ac_ops_init() < 0) return (void)ac_raise(), -1;
+    if (ac_ops_init() < 0 || ac_fork_init() < 0) return (void)ac_raise(), -1;
     ac_py = PyModule_GetState(module);
     if (intern_words() < 0 || add_parts(module) < 0) {
         ac_py = NULL; /* a later import may succeed */
