@@ -6,7 +6,7 @@ import math
 import random
 import re
 import warnings
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Tuple
 
 from .operations import CONTEXTS, TEMPLATES
 from .program import Program, Step
@@ -42,12 +42,19 @@ class Writer:
         template = template.lstrip("!")
         if fresh or template == "{tensor}":
             template = "{new} = " + template
-        count = dict(self.count)
+        count, self.last = dict(self.count), ("", None)
         try:
             return re.sub(r"\{([a-z]\w*)\}", lambda m: str(getattr(self, m.group(1))()), template, flags=re.I)
         except Unfit:
             self.count = count
             raise
+
+    @property
+    def operand(self) -> Seen:
+        """What the line is about: its first variable, mostly."""
+        if self.last[1] is None:
+            raise Unfit
+        return self.last[1]
 
     # -- variables
 
@@ -143,26 +150,28 @@ class Writer:
 
     def like(self) -> str:
         """Of the last one's shape, mostly."""
-        shape = self.last[1].shape
+        shape = self.operand.shape
         if self.rng.random() < 0.9:
             return self.pick(lambda s: s.shape == shape, remember=False)
         return self.pick(remember=False)
 
     def into(self) -> str:
         """To be written to: of one of the last ones' memory, shape or neither."""
-        seen, last = self.seen, self.last[1]
+        seen, last = self.seen, self.operand
         return self.pick(lambda s: s.shape == last.shape, remember=False) if self.rng.random() < 0.8 and seen else self.pick(remember=False)
 
     def y(self) -> str:
-        roll, shape = self.rng.random(), self.last[1].shape
-        if roll < 0.25:
-            return str(self.n())
+        """A number, or what broadcasts with the last one."""
+        return str(self.n()) if self.rng.random() < 0.25 else self.ty()
+
+    def ty(self) -> str:
+        roll, shape = self.rng.random(), self.operand.shape
         if roll < 0.95:
             return self.pick(lambda s: all(a == b or 1 in (a, b) for a, b in zip(reversed(s.shape), reversed(shape))), remember=False)
         return self.pick(remember=False)
 
     def right(self) -> str:
-        shape = self.last[1].shape
+        shape = self.operand.shape
         if self.rng.random() < 0.85 and shape:
             return self.pick(lambda s: len(s.shape) > 1 and s.shape[-2] == shape[-1] or s.shape == shape[-1:], remember=False)
         return self.pick(remember=False)
@@ -206,20 +215,22 @@ class Writer:
         return self.dim
 
     def d(self) -> str:
-        return self.of_dims(len(self.last[1].shape))
+        return self.of_dims(len(self.operand.shape))
 
     def d0(self) -> str:
         return self.dim
 
     def d1(self) -> str:
-        return self.of_dims(len(self.last[1].shape) + 1)
+        return self.of_dims(len(self.operand.shape) + 1)
 
     def at(self) -> int:
         return self.rng.choice([0, 0, 0, -1, 1])
 
     def perm(self) -> str:
-        n = len(self.last[1].shape)
+        n = len(self.operand.shape)
         dims = self.rng.sample(range(n), n)
+        if not n:
+            raise Unfit
         return ", ".join(str(d - n * self.b()) for d in dims) + ("," if n == 1 else "")
 
     def size(self) -> Tuple[int, ...]:
@@ -227,24 +238,24 @@ class Writer:
 
     def shape(self) -> Tuple[int, ...]:
         """Of as many elements as the last one has, mostly."""
-        n = math.prod(self.last[1].shape)
+        n = math.prod(self.operand.shape)
         options: List[Tuple[int, ...]] = [(n,), (1, n), (n, 1), (-1,), (1, -1)]
         options += [(k, n // k) for k in (2, 3, 4) if n % k == 0] + [(-1, k) for k in (2, 3) if n and n % k == 0] + [(n + 1,)] * (self.rng.random() < 0.1)
         return self.rng.choice(options + [()] * (n == 1))
 
     def bigger(self) -> Tuple[int, ...]:
-        shape = tuple(self.rng.choice([2, 3, 1]) if s == 1 else s for s in self.last[1].shape)
+        shape = tuple(self.rng.choice([2, 3, 1]) if s == 1 else s for s in self.operand.shape)
         return (self.rng.choice([1, 2]), *shape) if self.rng.random() < 0.4 else shape
 
     def strided(self) -> str:
-        n = max(1, math.prod(self.last[1].shape))
+        n = max(1, math.prod(self.operand.shape))
         options = [((1,), (1,), 0), ((n,), (1,), 0), ((), (), 0), ((1, n), (n, 1), 0), ((n // 2,), (2,), 0), ((n // 2,), (1,), n - n // 2), ((2, max(1, n // 2)), (max(1, n // 2), 1), 0), ((max(1, n // 2), 2), (1, max(1, n // 2)), 0),
                    ((max(1, n - 1), min(n, 2)), (1, 1), 0)]
         return ", ".join(map(str, self.rng.choice(options)))
 
     def index(self) -> str:
         parts: List[str] = []
-        for s in self.last[1].shape[:self.rng.choice([1, 1, 2, 3])]:
+        for s in self.operand.shape[:self.rng.choice([1, 1, 2, 3])]:
             parts.append(self.rng.choice(["0", "-1", ":", ":", "1:", ":1", "::2", "None", "...", ":-1", "1:2", "1", "True", "0:0"]))
             if parts.count("...") > 1:
                 parts[-1] = ":"
@@ -252,7 +263,7 @@ class Writer:
 
     def rows(self) -> str:
         """Indices along the last dimension drawn, each once."""
-        shape = self.last[1].shape
+        shape = self.operand.shape
         try:
             n = shape[int(self.dim)]
         except IndexError:
@@ -267,7 +278,7 @@ class Writer:
 
     def places(self) -> str:
         """For gather and scatter: along a dimension, each place once."""
-        shape = self.last[1].shape
+        shape = self.operand.shape
         try:
             n = shape[int(self.dim)] if shape else 1
         except IndexError:
@@ -280,7 +291,7 @@ class Writer:
     def mask(self) -> str:
         if self.rng.random() < 0.5:
             return self.last[0] + self.rng.choice([" > 0", " == 1", " < 0", " != 0"])
-        shape = self.last[1].shape
+        shape = self.operand.shape
         return self.pick(lambda s: s.dtype == "bool" and s.shape == shape[:len(s.shape)], remember=False)
 
     # -- words
@@ -292,7 +303,7 @@ class Writer:
         return "torch." + self.rng.choice(FLOATS + INTEGERS)
 
     def cT(self) -> str:
-        return "torch." + (self.rng.choice(FLOATS + INTEGERS + ["bool"]) if all(math.isfinite(v) and 0 <= v < 100 for v in flattened(self.last[1].values)) else self.rng.choice(FLOATS))
+        return "torch." + (self.rng.choice(FLOATS + INTEGERS + ["bool"]) if all(math.isfinite(v) and 0 <= v < 100 for v in flattened(self.operand.values)) else self.rng.choice(FLOATS))
 
     def Tf(self) -> str:
         return "torch." + self.rng.choice(FLOATS)
@@ -361,9 +372,7 @@ def draw(torch: Any, seed: int, index: int) -> Tuple[Program, List[Outcome]]:
             except Unfit:
                 continue
             left = max(0, left - 1)
-            outcome = run(world, step)
-            if outcome is None:
-                break
+            outcome = world.run(step)
             if unsupported(outcome.message) or any(math.prod(s.shape) > LARGEST for s in outcome.tensors().values()):
                 if re.match(r"v\d+ = |v\d+, ", step.source) and not re.search(r"backward|grad|_\(", step.source):
                     for name in re.findall(r"v\d+", step.source.split(" = ")[0]):
@@ -374,7 +383,3 @@ def draw(torch: Any, seed: int, index: int) -> Tuple[Program, List[Outcome]]:
             outcomes.append(outcome)
             writer.seen = outcome.seen
     return Program(steps, seed, index), outcomes
-
-
-def run(world: World, step: Step) -> Optional[Outcome]:
-    return world.run(step)

@@ -10,9 +10,10 @@ from typing import Dict, List, Tuple
 UNARY = """neg abs sign square floor ceil round trunc exp sqrt rsqrt reciprocal sin cos tan atan sinh cosh asinh exp2 expm1 log1p erf erfc tanh
 sigmoid relu frac log log2 log10 asin acos acosh atanh erfinv sinc deg2rad positive sgn""".split()
 ONLY_NEW = "signbit isnan isinf isfinite logical_not isposinf isneginf isreal".split()
-BINARY = """add sub mul div floor_divide remainder pow fmod atan2 hypot copysign xlogy true_divide""".split()
-BINARY_NEW = """maximum minimum fmax fmin eq ne lt le gt ge logical_and logical_or logical_xor logaddexp heaviside rsub isclose float_power""".split()
-COMPARE_IN_PLACE = "eq ne lt le gt ge logical_and logical_or".split()
+BINARY = "add sub mul div floor_divide remainder pow fmod copysign xlogy true_divide".split()
+BINARY_NEW = "eq ne lt le gt ge rsub float_power".split()
+OF_TENSORS = "atan2 hypot maximum minimum fmax fmin logical_and logical_or logical_xor logaddexp heaviside isclose".split()
+COMPARE_IN_PLACE = "eq ne lt le gt ge".split()
 BITS = "bitwise_and bitwise_or bitwise_xor".split()
 ACTIVATIONS = """relu silu mish softsign hardswish hardsigmoid logsigmoid gelu elu selu celu leaky_relu hardtanh relu6 softplus hardshrink softshrink
 tanhshrink""".split()
@@ -25,7 +26,7 @@ def each(names: List[str], *templates: str) -> List[str]:
 # group -> (how often, its templates)
 TEMPLATES: Dict[str, Tuple[float, List[str]]] = {
     "unary": (8, each(UNARY, "torch.NAME({x})", "{x}.NAME()") + each(ONLY_NEW, "torch.NAME({x})")),
-    "binary": (12, each(BINARY, "torch.NAME({x}, {y})", "{x}.NAME({y})") + each(BINARY_NEW, "torch.NAME({x}, {y})") + each(BITS, "torch.NAME({z}, {y})")),
+    "binary": (12, each(BINARY, "torch.NAME({x}, {y})", "{x}.NAME({y})") + each(BINARY_NEW, "torch.NAME({x}, {y})") + each(OF_TENSORS, "torch.NAME({x}, {ty})") + each(BITS, "torch.NAME({z}, {y})")),
     "operators": (8, ["{x} + {y}", "{x} - {y}", "{x} * {y}", "{x} / {y}", "{x} @ {right}", "{n} - {x}", "{n} / {x}", "{x} ** {power}", "{x} % {y}",
                       "{x} // {y}", "-{x}", "{x} == {y}", "{x} < {y}", "{x} >= {n}", "~{m}", "{m} & {m}", "{x} + {x}", "{x} * {x}", "abs({x})",
                       "{n} ** {x}", "{z} << 1", "{x} != {x}"]),
@@ -33,18 +34,18 @@ TEMPLATES: Dict[str, Tuple[float, List[str]]] = {
                     "torch.nn.functional.leaky_relu({f}, {p})", "torch.nn.functional.elu({f}, {p})", "torch.nn.functional.softplus({f}, {p})",
                     "torch.nn.functional.threshold({f}, 0.5, 2.0)", "torch.nn.functional.hardtanh({f}, -0.5, 0.5)", "torch.nn.functional.glu({f}, {d})",
                     "torch.nn.functional.dropout({f}, 0.0)", "torch.nn.functional.dropout({f}, 0.5, training=False)"]),
-    "ternary": (3, ["torch.addcmul({x}, {y}, {y}, value={n})", "torch.addcdiv({f}, {y}, {y}, value={n})", "torch.lerp({f}, {like}, {p})",
+    "ternary": (3, ["torch.addcmul({x}, {ty}, {ty}, value={n})", "torch.addcdiv({f}, {ty}, {ty}, value={n})", "torch.lerp({f}, {like}, {p})",
                     "torch.lerp({f}, {like}, {like})", "torch.where({m}, {like}, {like})", "torch.where({x} > 0, {like}, {y})", "torch.where({x} > 0, {y}, {n})",
-                    "torch.clamp({x}, {n}, {n})", "torch.clamp({x}, min={n})", "torch.clamp({x}, max={y})", "{x}.clamp(min={y}, max={y})",
+                    "torch.clamp({x}, {n}, {n})", "torch.clamp({x}, min={n})", "torch.clamp({x}, max={ty})", "{x}.clamp(min={ty}, max={ty})",
                     "torch.add({x}, {y}, alpha={n})", "torch.sub({x}, {y}, alpha={n})", "torch.div({x}, {y}, rounding_mode={rounding})",
                     "torch.nan_to_num({f})", "torch.nan_to_num({f}, {n}, {n}, {n})", "torch.logit({f}, 0.1)"]),
     "views": (16, ["{x}.t()", "{x}.transpose({d}, {d})", "{r}.view({shape})", "{r}.view(-1)", "{r}.view_as({like})", "{x}[{index}]", "{x}[{index}]", "{x}.select({d}, {at})",
-                   "{x}.narrow({d}, {k}, {k})", "{x}.unsqueeze({d1})", "{x}.squeeze()", "{x}.squeeze({d})", "{x}.expand({bigger})", "{x}.expand_as({y})",
+                   "{x}.narrow({d}, {k}, {k})", "{x}.unsqueeze({d1})", "{x}.squeeze()", "{x}.squeeze({d})", "{x}.expand({bigger})", "{x}.expand_as({ty})",
                    "{x}.permute({perm})", "torch.permute({x}, ({perm}))", "{x}.movedim({d}, {d})", "{x}.swapaxes({d}, {d})", "{x}.diagonal()", "{x}.diagonal({offset}, {d}, {d})",
                    "{r}.flatten()", "{r}.flatten({d}, {d})", "{x}.unflatten({d}, (-1, 1))", "{x}.unfold({d}, {k}, {p1})", "{x}.T", "{x}.mT", "{x}.detach()", "{x}.data",
                    "{r}.reshape({shape})", "{r}.reshape(-1)", "{r}.ravel()", "{r}.contiguous()", "{x}.broadcast_to({bigger})",
                    "{r}.as_strided({strided})", "{new}, {new} = {x}.chunk(2, {d})", "{new}, {new} = {x}.split(1, {d})", "{new} = {x}.split({k}, {d})",
-                   "{new} = {x}.unbind({d})", "{new}, *{new} = {x}.unbind()", "{new} = {x}.tensor_split(2, {d})", "{new} = torch.broadcast_tensors({x}, {y})",
+                   "{new} = {x}.unbind({d})", "{new}, *{new} = {x}.unbind()", "{new} = {x}.tensor_split(2, {d})", "{new} = torch.broadcast_tensors({x}, {ty})",
                    "{x}[..., None]", "{x}[None]", "torch.atleast_2d({x})", "{x}.adjoint()", "{x}.real", "{x}.positive()", "{x}.requires_grad_({b}).view(-1)",
                    "{x}.view({T})", "{new}, {new} = torch.meshgrid({x}, {x}, indexing='ij')", "{x}[:]"]),
     "copies": (4, ["{x}.clone()", "{x}.detach().clone()", "{c}.to({cT})", "{c}.to({cT}, copy=True)", "{x}.to({x}.dtype)", "{c}.type_as({cx})", "{x}.float()", "{x}.double()", "{x}.half()", "{x}.bfloat16()",
@@ -52,8 +53,8 @@ TEMPLATES: Dict[str, Tuple[float, List[str]]] = {
                    "{x}.rot90()", "{x}.tril({i})", "{x}.triu({i})", "{x}.diag()", "torch.diag_embed({x})", "torch.zeros_like({x})", "torch.ones_like({x}, requires_grad=False)",
                    "torch.full_like({x}, {k})", "{x}.new_zeros({size})", "{x}.new_full({size}, {k})", "{x}.new_tensor([1, 2])", "torch.tensor({x}.tolist())", "torch.as_tensor({x})",
                    "torch.asarray({x})", "{x}.sum_to_size({x}.shape[1:])", "{x}.repeat_interleave(2)", "{x}.repeat_interleave({k}, {d})", "{x}.clone(memory_format=torch.contiguous_format)"]),
-    "joins": (5, ["torch.cat([{x}, {like}], {d})", "torch.cat([{x}, {x}, {y}])", "torch.stack([{x}, {like}], {d1})", "torch.hstack([{x}, {like}])", "torch.vstack([{x}, {y}])",
-                  "torch.dstack([{x}, {like}])", "torch.column_stack([{x}, {like}])", "torch.block_diag({x}, {y})", "torch.cat(({x},))", "torch.cat([{x}, {any}], {d})",
+    "joins": (5, ["torch.cat([{x}, {like}], {d})", "torch.cat([{x}, {x}, {ty}])", "torch.stack([{x}, {like}], {d1})", "torch.hstack([{x}, {like}])", "torch.vstack([{x}, {ty}])",
+                  "torch.dstack([{x}, {like}])", "torch.column_stack([{x}, {like}])", "torch.block_diag({x}, {ty})", "torch.cat(({x},))", "torch.cat([{x}, {any}], {d})",
                   "torch.cartesian_prod({x}, {x})"]),
     "reductions": (10, ["{x}.sum()", "{x}.sum({d})", "{x}.sum({d}, keepdim={b})", "{x}.sum(dtype={cT})", "{x}.mean()", "{x}.mean({d}, keepdim={b})", "{x}.mean(({d}, {d}))", "{x}.sum(({d}, {d}))",
                         "{x}.prod()", "{x}.prod({d})", "{x}.amax({d})", "{x}.amin({d}, keepdim={b})", "{x}.amax()", "{x}.max()", "{x}.min()", "{new}, {new} = {u}.max({d})",
@@ -64,7 +65,7 @@ TEMPLATES: Dict[str, Tuple[float, List[str]]] = {
                         "{x}.allclose({like})", "{x}.equal({like})", "torch.cdist({x}, {x})", "torch.cosine_similarity({x}, {like}, {d})"]),
     "scans": (2, ["{x}.cumsum({d})", "{x}.cumprod({d})", "{f}.logcumsumexp({d})", "{new}, {new} = {u}.cummax({d})", "{x}.diff()", "{x}.cumsum({d}, dtype={cT})", "torch.trapezoid({f})"]),
     "order": (3, ["{new}, {new} = {u}.sort({d})", "{new}, {new} = {u}.sort({d}, descending=True)", "{u}.argsort()", "{new}, {new} = {u}.topk(1)", "{new}, {new} = {u}.topk({k}, {d})",
-                  "{u}.unique()", "{new}, {new} = {x}.unique(return_counts=True)", "{new}, {new} = {x}.sort({d}, stable=True)", "torch.nonzero({x})", "{new} = torch.nonzero({x}, as_tuple=True)",
+                  "{u}.unique()", "{new}, {new} = {x}.unique(return_counts=True)", "{new}, {new} = {x}.sort(dim={d}, stable=True)", "torch.nonzero({x})", "{new} = torch.nonzero({x}, as_tuple=True)",
                   "{x}.argwhere()", "torch.bucketize({x}, torch.tensor([-1.0, 0.0, 1.0]))", "torch.isin({x}, {any})", "torch.msort({u})", "{x}.unique_consecutive()"]),
     "products": (6, ["{x}.matmul({right})", "torch.mm({x}, {right})", "torch.matmul({x}, {x}.mT)", "torch.bmm({x}, {right})", "torch.mv({x}, {any})", "torch.dot({x}, {like})",
                      "torch.outer({x}, {any})", "torch.addmm({any}, {x}, {right}, beta={n}, alpha={n})", "torch.einsum('ij,kj->ik', {x}, {like})", "torch.einsum('...i->...', {x})",
@@ -74,7 +75,7 @@ TEMPLATES: Dict[str, Tuple[float, List[str]]] = {
     "normal": (5, ["{f}.softmax({d})", "{x}.softmax({d}, dtype=torch.float64)", "{f}.log_softmax({d})", "torch.nn.functional.layer_norm({f}, {f}.shape[-1:])", "torch.nn.functional.normalize({f}, dim={d})",
                    "torch.nn.functional.softmin({f}, {d})", "torch.nn.functional.mse_loss({f}, {like})", "torch.nn.functional.l1_loss({f}, {like}, reduction={reduction})",
                    "torch.nn.functional.smooth_l1_loss({f}, {like})", "torch.nn.functional.huber_loss({f}, {like})", "torch.nn.functional.binary_cross_entropy_with_logits({f}, {like})",
-                   "torch.nn.functional.kl_div({f}, {like}, reduction='sum')", "torch.nn.functional.cross_entropy({f}, {like})", "torch.nn.functional.binary_cross_entropy({f}, {like})",
+                   "torch.nn.functional.kl_div({f}, {like}, reduction='sum')", "torch.nn.functional.cross_entropy({f}, {like})", "torch.nn.functional.binary_cross_entropy({f}.sigmoid(), {like}.sigmoid())",
                    "torch.nn.functional.pad({x}, ({i}, {k}))", "torch.nn.functional.pad({x}, (1, 0), value={n})", "torch.nn.functional.rms_norm({f}, {f}.shape[-1:])",
                    "torch.nn.functional.cross_entropy({f}, torch.zeros({f}.shape[:1], dtype=torch.int64), reduction={reduction})", "torch.nn.functional.cosine_embedding_loss({f}, {like}, torch.ones(()))",
                    "torch.nn.functional.nll_loss({f}, torch.zeros({f}.shape[:1], dtype=torch.int64))", "torch.nn.functional.one_hot({z})", "torch.renorm({f}, 2, {d}, 1.0)",
@@ -83,18 +84,18 @@ TEMPLATES: Dict[str, Tuple[float, List[str]]] = {
     "indexing": (7, ["{x}.index_select({d}, {rows})", "{x}[{rows}]", "{x}[{mask}]", "{x}[{rows}, {rows}]", "{x}.masked_fill({mask}, {n})", "{x}.masked_select({mask})", "{x}.gather({d}, {places})",
                      "{x}.take(torch.tensor([0, -1]))", "{x}.scatter({d}, {places}, {n})", "{x}.scatter_add({d}, {places}, {x})", "{x}.index_add({d}, {rows}, {x}.index_select({d0}, {rows0}))",
                      "{x}.masked_scatter({mask}, {x})", "{x}.index_put(({rows},), {num})", "{x}.index_put(({rows},), {num}, accumulate=True)", "{x}.take_along_dim({places})",
-                     "{x}.select_scatter({y}, {d}, {at})", "{x}.slice_scatter({x}[:1], 0, 0, 1)", "{x}.diagonal_scatter({x}.diagonal())", "{x}.scatter_reduce({d}, {places}, {x}, reduce='sum')",
+                     "{x}.select_scatter({ty}, {d}, {at})", "{x}.slice_scatter({x}[:1], 0, 0, 1)", "{x}.diagonal_scatter({x}.diagonal())", "{x}.scatter_reduce({d}, {places}, {x}, reduce='sum')",
                      "{x}[{index}, {rows}]", "{x}[..., {rows}]", "torch.where({mask})[0]"]),
-    "writes": (20, each([n for n in UNARY if n not in ("positive", "sgn")], "!{x}.NAME_()") * 1 + each(BINARY, "!{x}.NAME_({y})") * 2 + each(COMPARE_IN_PLACE, "!{x}.NAME_({y})")
+    "writes": (20, each([n for n in UNARY if n not in ("positive", "sgn")], "!{x}.NAME_()") * 1 + each(BINARY, "!{x}.NAME_({y})") * 2 + each(COMPARE_IN_PLACE, "!{x}.NAME_({y})") + each(["atan2", "hypot", "logical_and", "logical_or"], "!{x}.NAME_({ty})")
                + ["!{x} += {y}", "!{x} -= {y}", "!{x} *= {y}", "!{x} /= {y}", "!{x}.zero_()", "!{x}.fill_({n})", "!{x}.fill_({any})", "!{x}.copy_({y})", "!{x}.copy_({x})", "!{x}[{index}] = {n}",
                   "!{x}[{index}] = {y}", "!{x}[{index}] += {n}", "!{x}[{mask}] = {n}", "!{x}[{rows}] = {num}", "!{x}[{index}].mul_({n})", "!{x}.masked_fill_({mask}, {n})", "!{x}.clamp_({n}, {n})",
                   "!{x}.index_fill_({d}, {rows}, {num})", "!{x}.index_add_({d}, {rows}, {x}.index_select({d0}, {rows0}))", "!{x}.scatter_({d}, {places}, {num})", "!{x}.add_({y}, alpha={n})",
-                  "!{x}.addcmul_({y}, {y}, value={n})", "!{x}.lerp_({like}, {p})", "!{x}.t_()", "!{x}.transpose_({d}, {d})", "!{x}.unsqueeze_({d1})", "!{x}.squeeze_()", "!{x}.tril_()", "!{x}.fill_diagonal_({num})",
+                  "!{x}.addcmul_({ty}, {ty}, value={n})", "!{x}.lerp_({like}, {p})", "!{x}.t_()", "!{x}.transpose_({d}, {d})", "!{x}.unsqueeze_({d1})", "!{x}.squeeze_()", "!{x}.tril_()", "!{x}.fill_diagonal_({num})",
                   "!{x}.index_put_(({rows},), {num})", "!{x}.index_copy_({d}, {rows}, {x}.index_select({d0}, {rows0}).clone())", "!{x}.swapaxes_({d}, {d})", "!{x}.cumsum_({d})", "!{x}.relu_()", "!torch.nn.functional.relu({x}, inplace=True)",
                   "!torch.relu_({x})", "!{x}.data.add_(1)", "!{x}.data.fill_({num})", "!{x}.detach().mul_(2)", "!{x}.set_({x})", "!{x}.data = {like}.clone()", "!{x}.requires_grad_({b})", "!{x}.detach_()",
                   "!torch.nn.functional.silu({f}, inplace=True)", "!torch.nn.functional.leaky_relu({f}, inplace=True)", "!torch.nn.init.constant_({x}, {num})", "!{x}.sub_({x})", "!{x}.mul_({x}.t())",
-                  "!{x}.T.add_({y})", "!{x}.diagonal().add_(1)", "!{x}.view(-1)[0].fill_(1)", "!{x}.addmm_({any}, {any})", "!{x}.nan_to_num_()"]),
-    "out": (5, each(["add", "mul", "sub", "div", "maximum", "pow"], "!torch.NAME({x}, {y}, out={into})") + each(["exp", "neg", "sin", "abs", "sqrt"], "!torch.NAME({x}, out={into})")
+                  "!{x}.T.add_({ty})", "!{x}.diagonal().add_(1)", "!{x}.view(-1)[0].fill_(1)", "!{x}.addmm_({any}, {any})", "!{x}.nan_to_num_()"]),
+    "out": (5, each(["add", "mul", "sub", "div", "maximum", "pow"], "!torch.NAME({x}, {ty}, out={into})") + each(["exp", "neg", "sin", "abs", "sqrt"], "!torch.NAME({x}, out={into})")
             + ["!torch.add({x}, {y}, out={x})", "!torch.mul({x}, 2, out={x})", "!torch.mm({x}, {right}, out={into})", "!torch.matmul({x}, {right}, out={into})", "!torch.sum({x}, {d}, out={into})",
                "!torch.cat([{x}, {like}], out={into})", "!torch.stack([{x}, {like}], out={into})", "!torch.cumsum({x}, {d}, out={x})", "!torch.eq({x}, {y}, out={into})", "!torch.where({m}, {like}, {like}, out={into})",
                "!torch.index_select({x}, {d}, {rows}, out={into})", "!torch.clamp({x}, {n}, {n}, out={into})", "!torch.add({x}, {x}[..., :1], out={x})", "!torch.mean({f}, {d}, out={into})"]),

@@ -31,8 +31,8 @@ class Seen(NamedTuple):
     dtype: str
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]
-    requires_grad: bool
-    leaf: bool
+    requires_grad: Optional[bool]
+    leaf: Optional[bool]
     version: Optional[int]
     place: Tuple[int, int]  # the first byte, and one past the last
     values: Any
@@ -111,7 +111,7 @@ class World:
     def add(self, seen: Dict[str, Any], name: str, value: Any) -> None:
         if isinstance(value, self.library.Tensor):
             seen[name] = self.tensor(value)
-            if value.is_leaf or value.retains_grad:
+            if seen[name].leaf or seen[name].leaf is False and value.retains_grad:
                 if value.grad is not None:
                     seen[name + ".grad"] = self.tensor(value.grad)
         elif isinstance(value, (list, tuple)) and not isinstance(value, self.library.Size):
@@ -138,7 +138,11 @@ class World:
                 (self.loose.discard if t.is_contiguous() else self.loose.add)(storage)
             self.met.add(storage)
             loose = storage in self.loose
-        return Seen(dtype, shape, strides, t.requires_grad, t.is_leaf, version, (first, end), t.tolist(), loose)
+        try:
+            history = t.requires_grad, t.is_leaf
+        except RuntimeError:  # torch has lost the history of some views that were written to, and refuses to tell
+            history = None, None
+        return Seen(dtype, shape, strides, *history, version, (first, end), t.tolist(), loose)
 
 
 # -- comparing -------------------------------------------------------------------------------------------------------
@@ -252,7 +256,7 @@ def compare(program: Program, at: int, ampc: Outcome, torch: Outcome, before: Di
             continue
         grad = name.endswith(".grad")
         for what in ("dtype", "shape", "requires_grad", "leaf"):
-            if getattr(t, what) != getattr(a, what):
+            if getattr(t, what) != getattr(a, what) and getattr(t, what) is not None:
                 return differ(what, name, getattr(t, what), getattr(a, what))
         if not grad and name in before and name in ours and written(t, before[name]) != written(a, ours[name]):
             return differ("version", name, written(t, before[name]) and "written", written(a, ours[name]) and "written")

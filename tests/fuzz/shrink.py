@@ -72,6 +72,12 @@ def shrunk(d: Difference, torch: Any, ampc: Any, accepted: Callable[[Difference]
                     start += size
             size //= 2
         for i in range(len(best.program.steps)):
+            alias = re.fullmatch(r"(v\d+) = (v\d+)", best.program.steps[i].source) if i < len(best.program.steps) else None
+            if alias:
+                steps = best.program.steps
+                found = attempt(steps[:i] + [Step(re.sub(rf"\b{alias.group(1)}\b", alias.group(2), s.source), s.context) for s in steps[i + 1:]])
+                if found is not None:
+                    best, changed = found, True
             again = True
             while again and i < len(best.program.steps):
                 again = False
