@@ -18,7 +18,7 @@ from .autograd import no_grad
 from .doctor import guard
 from .doctor._watcher import Watcher
 from .doctor.advising import Advice, Subject, measure, tf32
-from .doctor.explain import product_sizes
+from .doctor.explain import multiplications
 
 F = nn.functional
 PEAK_SIZE, PEAK_SECONDS = 1024, 0.4  # of the products that the device's peak is measured by
@@ -119,27 +119,9 @@ class _Products(Watcher):
     count = 0
 
     def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
-        tensors = [t for t in inputs if t is not None and t.ndim]
-        if tensors:
-            self.count += _multiplications(op, tensors, outputs)
-
-
-def _multiplications(op: str, x: list, y: tuple) -> int:
-    """Of one call; attention's is that without a mask."""
-    sizes = product_sizes(op, x, y[0])
-    if sizes is not None:
-        return math.prod(sizes)
-    if op == "convolution":  # weights are [out, in, ...], transposed ones [in, out, ...]
-        places = y[0] if x[1].shape[0] == y[0].shape[1] else x[0]
-        return int(places.numel() * x[1].numel() // x[1].shape[0])
-    if op == "convolution_weight":
-        return int(x[1].numel() * y[0].numel() // y[0].shape[0])
-    if op in ("fused_attention", "fused_attention_backward"):
-        return int((2 if op == "fused_attention" else 5) * x[0].numel() * x[1].shape[-2])
-    if op in ("recurrence", "recurrence_backward"):
-        steps, weight = (x[0], x[2]) if op == "recurrence" else (x[2], x[-1])
-        return int((1 if op == "recurrence" else 2) * steps.shape[0] * steps.shape[1] * weight.numel())
-    return 0
+        floats = [t for t in inputs if t is not None and t.is_floating_point() and t.ndim]
+        if floats:
+            self.count += multiplications(op, floats, outputs)
 
 
 @functools.cache

@@ -44,6 +44,10 @@ def test_multiplications():
     with ampc.no_grad():
         if not ON_GPU:  # there it goes by columns
             assert counted(lambda: conv(images)) == 2 * 6 * 16 * 2 * 9 and counted(lambda: back(images)) == 2 * 4 * 81 * 6 * 9
+            same = nn.ConvTranspose2d(4, 4, 3, stride=2)
+            assert counted(lambda: same(images)) == 2 * 4 * 81 * 4 * 9
+            packed = nn.utils.rnn.pack_padded_sequence(ampc.randn(10, 2, 5), [10, 7])
+            assert counted(lambda: nn.LSTM(5, 6)(packed)) == 17 * (5 * 24 + 6 * 24)
             q = ampc.randn(2, 3, 8, 16)
             assert counted(lambda: F.scaled_dot_product_attention(q, q, q)) == 2 * (2 * 3 * 8 * 16 * 8)
             assert counted(lambda: nn.LSTM(5, 6)(ampc.randn(10, 2, 5))) == 20 * 5 * 24 + 20 * 6 * 24

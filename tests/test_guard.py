@@ -10,9 +10,10 @@ import pytest
 from where import DEVICE, ON_GPU
 
 import ampc
-from ampc import doctor
+from ampc import doctor, nn
 from ampc.amp import GradScaler
 from ampc.doctor import guard, rules
+from ampc.nn import functional as F
 
 PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "rules").glob("[a-z]*.md"))
 HOST_KNOWS = {"scheduler-after-skip"}  # on a GPU nobody waits to know
@@ -206,7 +207,7 @@ def region_of(*sizes):
 
 @pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")
 @pytest.mark.usefixtures("looks")
-@pytest.mark.parametrize("sizes, says", [([(4, 2, 8), (16, 16, 16)], "largest product of this region is mm 16 x 16 x 16: so small"),
+@pytest.mark.parametrize("sizes, says", [([(4, 2, 8), (16, 16, 16)], "largest product in 16 bits of this region is mm 16 x 16 x 16: so small"),
                                          ([(256, 9, 256), (64, 64, 64)], "products like mm 256 x 9 x 256, which leave tiles partly empty"),
                                          ([(256, 256, 256), (4, 4, 4)], None), ([], None)])
 def test_regions_without_effect(sizes, says):
@@ -218,6 +219,39 @@ def test_regions_without_effect(sizes, says):
         region_of(*sizes)()
     (found,) = doctor.reports()
     assert found.rule == "autocast-without-effect" and found.file == __file__
+
+
+def image(channels, size):
+    return ampc.randn(8, channels, size, size)
+
+
+MULTIPLY = {  # and are no product of two matrices alone, with a small layer behind
+    "convolution": lambda: nn.Conv2d(16, 16, 3)(image(16, 16)),
+    "transposed": lambda: nn.ConvTranspose2d(16, 16, 3, 2)(image(16, 8)),
+    "depthwise": lambda: nn.Conv2d(32, 32, 3, groups=32)(image(32, 32)),
+    "one dimension": lambda: nn.Conv1d(16, 16, 3)(image(16, 32)[..., 0]),
+    "attention": lambda: F.scaled_dot_product_attention(*[image(4, 64)] * 3),
+    "recurrent": lambda: nn.LSTM(32, 32)(ampc.randn(20, 16, 32))[0],
+    "einsum": lambda: ampc.einsum("bij,bjk->bik", image(1, 64)[:, 0], image(1, 64)[:, 0]),
+}
+
+
+@pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")
+@pytest.mark.usefixtures("looks")
+@pytest.mark.parametrize("large", MULTIPLY)
+def test_regions_of_other_products_have_an_effect(large):
+    with ampc.autocast("cuda" if ON_GPU else "cpu", dtype=ampc.float16 if ON_GPU else ampc.bfloat16):
+        MULTIPLY[large]()
+        nn.Linear(16, 16)(ampc.ones(16, 16))
+    assert not [r for r in doctor.reports() if "so small" in r.text]
+
+
+@pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")
+@pytest.mark.usefixtures("looks")
+@pytest.mark.skipif(ON_GPU, reason="there it goes by columns")
+def test_small_convolutions_are_named():
+    with pytest.warns(doctor.MisuseWarning, match="is convolution of 1296 multiplications: so small"), ampc.autocast("cpu", dtype=ampc.bfloat16):
+        nn.Conv2d(4, 4, 3)(ampc.ones(1, 4, 5, 5))
 
 
 @pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
@@ -38,9 +39,14 @@ class Product(NamedTuple):
 
     op: str
     place: Tuple[str, int]
-    shape: Tuple[int, ...]  # m, n, k
+    shape: Optional[Tuple[int, ...]]  # m, n, k; None of what is no single product of matrices
     why: str
     calls: int
+    multiplications: int  # of one call
+
+    def __str__(self) -> str:
+        """The operator and its size."""
+        return f"{self.op} " + (" x ".join(map(str, self.shape)) if self.shape else f"of {self.multiplications} multiplications")
 
 
 def _text(dtype: Any) -> str:
@@ -83,7 +89,7 @@ class Explain(Watcher):
         entry[0] += 1
         entry[1] += nanoseconds / 1e9
         if self._category.get(op) == "low":
-            self._product(op, floats, out, low)
+            self._product(op, floats, outputs, low)
 
     def _cast(self, source: Any, target: Any, nanoseconds: int) -> None:
         entry = self._casts.setdefault((_text(source.dtype), _text(target.dtype)), [0, 0, 0])
@@ -106,31 +112,30 @@ class Explain(Watcher):
             return _text(out.dtype), "autocast: the widest among its inputs"
         return _text(out.dtype), "autocast: its inputs' dtype"
 
-    def _product(self, op: str, floats: list, out: Any, low: Any) -> None:
-        shape = product_sizes(op, floats, out)
-        why = self._obstacle(shape, floats, low)
-        if low is not None and shape is not None:
-            size = shape[0] * shape[1] * shape[2]
+    def _product(self, op: str, floats: list, outputs: tuple, low: Any) -> None:
+        shape, size = _product_sizes(op, floats, outputs[0]), multiplications(op, floats, outputs)
+        why = self._obstacle(shape, size, floats, low)
+        if low is not None:
             self.multiplications[0] += size
             self.multiplications[1] += size if TILES in why else 0
             self.multiplications[2] = max(self.multiplications[2], size)
         if why:
-            key = (op, guard.users_place(), shape, why)
+            key = (op, guard.users_place(), shape, why, size)
             self._products[key] = self._products.get(key, 0) + 1
 
     @staticmethod
-    def _obstacle(shape: Optional[Tuple[int, ...]], floats: list, low: Any) -> str:
+    def _obstacle(shape: Optional[Tuple[int, ...]], size: int, floats: list, low: Any) -> str:
         dtype = low if low is not None else floats[0].dtype if floats else None
         if dtype not in (_C.float16, _C.bfloat16):
             return f"it ran in {_text(dtype)}: " + ("autocast leaves float64 alone" if dtype == _C.float64 else "no autocast region is open")
         on_gpu = floats[0].is_cuda
         if not on_gpu and not _C._has_units(dtype):
             return f"this CPU has no unit for {_text(dtype)}"
+        if 0 < size < SMALL:
+            return "it is so small that casts and calls take longer than the product"
         if shape is None:
             return ""
         m, n, k = shape
-        if m * n * k < SMALL:
-            return "it is so small that casts and calls take longer than the product"
         if on_gpu and (m % 8 or n % 8 or k % 8):
             return f"{TILES} of 8 are not filled: make the sizes multiples of 8"
         padded = -(-m // 16) * 16 * (-(-n // 16) * 16) * (-(-k // 32) * 32)
@@ -153,7 +158,8 @@ class Explain(Watcher):
     @property
     def products(self) -> List[Product]:
         """Products without the units that mixed precision is for."""
-        return [Product(op, place, shape, why, calls) for (op, place, shape, why), calls in sorted(self._products.items(), key=lambda i: -i[1])]
+        every = [Product(*key[:4], calls, key[4]) for key, calls in self._products.items()]
+        return sorted(every, key=lambda p: -p.calls)
 
     @property
     def copies(self) -> Dict[str, int]:
@@ -170,20 +176,38 @@ class Explain(Watcher):
         lines.append(f"casts take {100 * spent / total if total else 0:.1f} % of the operators' {1e3 * total:.3g} ms")
         lines.append("weights' 16-bit copies: " + ", ".join(f"{v} {k}" for k, v in self.copies.items()))
         for p in self.products[:10]:
-            size = " x ".join(map(str, p.shape)) if p.shape else ""
-            lines.append(f"{guard.place_text(p.place)}: {p.op} {size} ({p.calls} times): {p.why}")
+            lines.append(f"{guard.place_text(p.place)}: {p} ({p.calls} times): {p.why}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def product_sizes(op: str, inputs: list, out: Any) -> Optional[Tuple[int, ...]]:
+def _product_sizes(op: str, inputs: list, out: Any) -> Optional[Tuple[int, ...]]:
     """m (of all of a batch), n and k of a product; None where it is not one alone."""
     first = {"mm": 0, "bmm": 0, "linear": 0, "addmm": 1, "baddbmm": 1}.get(op)
     if first is None or len(inputs) < first + 2:
         return None
     return out.numel() // max(out.shape[-1], 1), out.shape[-1], inputs[first].shape[-1]
+
+
+def multiplications(op: str, x: list, y: tuple) -> int:
+    """Of one call with the floating point inputs ``x`` and the results ``y``; attention's is that without a mask."""
+    sizes = _product_sizes(op, x, y[0])
+    if sizes is not None:
+        return math.prod(sizes)
+    if op == "convolution":  # weights are [out, in, ...], transposed ones [in, out, ...]: where both fit, the smaller image has the places
+        places = min((t for t in (y[0], x[0]) if t.shape[1] == x[1].shape[0]), key=lambda t: t.numel(), default=y[0])
+        return int(places.numel() * x[1].numel() // max(x[1].shape[0], 1))
+    if op == "convolution_weight":
+        return int(x[1].numel() * y[0].numel() // max(y[0].shape[0], 1))
+    if op in ("fused_attention", "fused_attention_backward"):
+        many, keys = (2, x[1]) if op == "fused_attention" else (5, x[2])
+        return int(many * x[0].numel() * keys.shape[-2])
+    if op in ("recurrence", "recurrence_backward"):
+        steps, weight = (x[0], x[2]) if op == "recurrence" else (x[2], x[-1])
+        return int((1 if op == "recurrence" else 2) * steps.numel() // max(steps.shape[-1], 1) * weight.numel())
+    return 0
 
 
 def explain() -> Explain:

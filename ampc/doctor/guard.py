@@ -315,7 +315,7 @@ def region_ends() -> None:
     every, partly, most = seen.multiplications
     spent, casts = sum(r.seconds for r in seen.ran), sum(c.seconds for c in seen.casts)
     if 0 < most < SMALL:
-        text = f"the largest product of this region is {_shape_of(seen, 'small')}: so small that casts and calls take longer than it does"
+        text = f"the largest product in 16 bits of this region is {_shape_of(seen, 'small')}: so small that casts and calls take longer than it does"
         fix = "larger batches or layers, or leave autocast out here"
     elif partly > 0.5 * every:
         text = (f"{100 * partly / every:.0f} % of this region's multiplications are in products like {_shape_of(seen, 'tiles')}, which leave tiles "
@@ -331,9 +331,7 @@ def region_ends() -> None:
 
 def _shape_of(seen: Any, word: str) -> str:
     """The largest product of which explain says the word."""
-    some = [p for p in seen.products if word in p.why and p.shape]
-    best = max(some, key=lambda p: p.shape[0] * p.shape[1] * p.shape[2], default=None)
-    return f"{best.op} {' x '.join(map(str, best.shape))}" if best else "these"
+    return str(max((p for p in seen.products if word in p.why), key=lambda p: p.multiplications, default="these"))
 
 
 def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:
