@@ -31,9 +31,10 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	cd tests && $(PYTEST) $(PYTEST_ARGS) .
 
-# What depends on the instruction set, again under each below the CPU's own, which `make test` has.
+# What depends on the instruction set, again under each below the CPU's own, which `make test` has; or under some of them, LEVELS=avx2.
+LEVELS ?=
 levels: $(VENV)/installed
-	cd tests && for cpu in $$(../$(BIN)/python -c "import ampc; print(*ampc._C._machine()['lower_levels'])"); do \
+	cd tests && for cpu in $${LEVELS:-$$(../$(BIN)/python -c "import ampc; print(*ampc._C._machine()['lower_levels'])")}; do \
 		echo "AMPC_CPU=$$cpu"; \
 		AMPC_CPU=$$cpu $(PYTEST) -q --no-header -m 'not slow' $(PYTEST_ARGS) \
 			test_ops.py test_autocast.py test_training.py test_optim.py || exit 1; done
@@ -83,6 +84,7 @@ EXAMPLES ?= 1000000
 FILES ?= 10000000# damaged files that `load` is given
 soak: $(VENV)/installed
 	$(MAKE) -C tests/c tsan
+	$(MAKE) levels
 	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
 	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py
