@@ -348,3 +348,18 @@ print(both[0].equal(g), both[1].sum().item())
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert int(out[0]) < 1 << 20 and float(out[1]) == 2 * 2000 * 2000 and out[2] == "True" and float(out[3]) == 2 * 2000 * 2000
+
+
+def test_gradients_where_a_formula_would_divide_zeros_or_overflow():
+    """Of an angle and a length at the origin, and of running logarithms whose terms lie hundreds apart."""
+    x, y = ampc.tensor([0.0, 3.0, 300.0]).requires_grad_(), ampc.tensor([0.0, 4.0, 400.0]).requires_grad_()
+    for f, dx, dy in ((ampc.atan2, [0.0, 4 / 25, 4 / 2500], [0.0, -3 / 25, -3 / 2500]), (ampc.hypot, [0.0, 0.6, 0.6], [0.0, 0.8, 0.8])):
+        x.grad = y.grad = None
+        f(x, y).sum().backward()
+        assert x.grad.tolist() == pytest.approx(dx) and y.grad.tolist() == pytest.approx(dy)
+    for dtype in (ampc.float64, ampc.float32, ampc.bfloat16, ampc.float16):
+        z = ampc.tensor([300.0, -300.0, 0.0, 300.0, -300.0, -float("inf")], dtype=dtype).requires_grad_()
+        z.logcumsumexp(0).backward(ampc.tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], dtype=dtype))
+        assert ampc.isfinite(z.grad).all()
+        if dtype.itemsize > 2:  # 16 bits round the results that backward reads
+            assert z.grad.tolist() == pytest.approx([35.0, 0.0, 0.0, 28.0, 0.0, 0.0], abs=1e-9, rel=1e-4)

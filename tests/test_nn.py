@@ -354,3 +354,15 @@ def test_errors_of_scripts_keep_their_words():
         nn.Sequential(nn.ReLU(), Own())(ampc.ones(1))
     except KeyError as error:
         assert not hasattr(error, "__notes__") or error.__notes__ == ["in 1: Own()"]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float64, ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
+def test_binary_cross_entropy_of_probabilities_that_are_0_or_1(dtype):
+    """A sigmoid of 20 is 1 in float32: its gradient is 0 then, not nan, whatever the target."""
+    x, target = ampc.tensor([800.0, -800.0, 800.0, -800.0, 0.0], dtype=dtype).requires_grad_(), ampc.tensor([1.0, 0.0, 0.0, 1.0, 0.5], dtype=dtype)
+    loss = nn.functional.binary_cross_entropy(ampc.sigmoid(x), target, reduction="none")
+    loss.sum().backward()
+    assert loss.tolist()[:4] == [0.0, 0.0, 100.0, 100.0] and x.grad.tolist() == [0.0] * 5
+    p = ampc.tensor([0.0, 1.0], dtype=dtype).requires_grad_()
+    nn.functional.binary_cross_entropy(p, ampc.tensor([0.0, 1.0], dtype=dtype), reduction="sum").backward()
+    assert p.grad.tolist() == [1.0, -1.0]

@@ -343,14 +343,17 @@ FORMULA(fmod) {
     if (WANTS(1)) ac_f_give(c, 1, UN(neg, MUL(G, UN(trunc, DIV(SAVED(0), SAVED(1))))));
     DONE;
 }
+/* x, or 1 where it is 0: a divisor of what is 0 there itself. */
+static T not_zero(ac_formula *c, T x) { return WHERE(CMP(eq, x, NUM(0)), NUM(1), x); }
+
 FORMULA(atan2) {
-    T x = SAVED(0), y = SAVED(1), by = DIV(G, ADD(UN(square, x), UN(square, y)));
-    GIVE(0, MUL(by, y));
-    GIVE(1, UN(neg, MUL(by, x)));
+    T x = SAVED(0), y = SAVED(1), far = not_zero(c, ac_f_call(c, AC_OP_hypot, NULL, 2, x, y)), by = DIV(G, far);
+    GIVE(0, MUL(by, DIV(y, far)));
+    GIVE(1, UN(neg, MUL(by, DIV(x, far))));
     DONE;
 }
 FORMULA(hypot) {
-    T by = DIV(G, RESULT(0));
+    T by = DIV(G, not_zero(c, RESULT(0)));
     GIVE(0, MUL(by, SAVED(0)));
     GIVE(1, MUL(by, SAVED(1)));
     DONE;

@@ -262,12 +262,15 @@ FORMULA(cumprod) {
     DONE;
 }
 
-FORMULA(logcumsumexp) { /* around the largest value, so that nothing overflows */
+/* exp(x - y), which is 1 for equal infinities. */
+static T exp_of_difference(ac_formula *c, T x, T y) { return WHERE(CMP(eq, x, y), NUM(1), UN(exp, SUB(x, y))); }
+
+/* What comes back at a place goes on to those before it, smaller as their totals are: no power is above 1. */
+FORMULA(logcumsumexp) {
     ATTR(one_dim);
-    ac_attrs_reduce_dim over = {{1, {a->dim}}, 1};
-    T x = SAVED(0), top = ac_f_call(c, AC_OP_amax, &over, 1, x);
-    T inner = MUL(G, UN(exp, SUB(top, RESULT(0))));
-    GIVE(0, MUL(UN(exp, SUB(x, top)), totals_back(c, inner, a->dim)));
+    T x = SAVED(0), y = RESULT(0), g = G;
+    if (x && x->ndim > 0) g = scan_back(c, g, exp_of_difference(c, moved_on(c, y, a->dim, -INFINITY), y), a->dim);
+    GIVE(0, MUL(exp_of_difference(c, x, y), g));
     DONE;
 }
 

@@ -103,14 +103,22 @@ COMPOSE(bce_with_logits) {
     return ac_c_reduced(s, weight ? MUL(loss, weight) : loss, a->reduction);
 }
 
-/* -(t log p + (1 - t) log(1 - p)), logarithms cut at -100 */
+/* log x, cut at -100; at 0 with a finite slope, where that of log would make a sigmoid's gradient, 0, a nan. */
+static T cut_log(ac_scratch *s, T x, double slope) {
+    T zero = BIN(eq, x, NUM(0));
+    return WHERE(zero, PLUS(TIMES(x, slope), -100), ac_c_clamp_min(s, UN(log, WHERE(zero, NUM(1), x)), -100));
+}
+
+/* -(t log p + (1 - t) log(1 - p)) */
 COMPOSE(bce) {
     ATTRS(reduction_only);
-    T p = in[0], target = in[1], weight = in[2];
-    NEED(same_shapes("binary_cross_entropy", p, target));
-    T log_p = ac_c_clamp_min(s, UN(log, p), -100), log_q = ac_c_clamp_min(s, UN(log, SUB(NUM(1), p)), -100);
-    T loss = UN(neg, ADD(MUL(target, log_p), MUL(SUB(NUM(1), target), log_q)));
-    return ac_c_reduced(s, weight ? MUL(loss, weight) : loss, a->reduction);
+    T p = ac_c_wide(s, in[0]), target = in[1], weight = in[2];
+    NEED(same_shapes("binary_cross_entropy", in[0], target));
+    double slope = in[0]->dtype == AC_float16 ? 1e4 : 1e12; /* float16 ends at 65504 */
+    T log_p = cut_log(s, p, slope), log_q = cut_log(s, SUB(NUM(1), p), slope);
+    T loss = ADD(MUL(target, log_p), MUL(SUB(NUM(1), target), log_q));
+    loss = UN(neg, weight ? MUL(loss, weight) : loss);
+    return ac_c_cast(s, ac_c_reduced(s, loss, a->reduction), in[0]->dtype);
 }
 
 /* -- regression ----------------------------------------------------------------------------------------- */
