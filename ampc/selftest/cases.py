@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
-from .convolutions import convolution
+from .convolutions import convolution, weight_bits
 from .layers import attention, evaluated, norm, plain, recurrence, rows
 from .passes import adamw, elementwise, memory, positions, reduction, scan, sgd
 from .places import indexing, losses, pooling, resampling
@@ -95,6 +95,10 @@ CONVOLUTIONS = [
     case("convolution, three dimensions", convolution, "", channels=16, outs=16, size=(7, 7, 7), kernel=(3, 3, 3), padding=1, stride=2),
     case("convolution, transposed", convolution, "direct_classes", images=2, channels=16, outs=24, size=(14, 19), kernel=(4, 4), padding=1,
          stride=2, transposed=True),
+    case("convolution, transposed", convolution, "", images=2, channels=17, outs=18, size=(19, 15), kernel=(3, 2), dilation=2, stride=3,
+         transposed=True),
+    case("convolution, all bits", weight_bits, "", HALVES, channels=18, outs=20, size=(9, 14), kernel=(3, 3)),
+    case("convolution, all bits", convolution, "", images=2, channels=20, outs=24, size=(9, 14), kernel=(3, 3), padding=1, heavy=True),
     case("convolution, not finite", convolution, "direct_again direct_weight_again", images=2, channels=24, outs=20, size=(9, 9), kernel=(1, 1),
          special=True),
     case("depthwise", convolution, "depthwise_forward depthwise_transposed depthwise_weight", images=3, channels=12, outs=12, size=(11, 21),

@@ -57,16 +57,17 @@ class Windows:
 
 
 def convolution(d: Draw, channels: int, outs: int, size: Sequence[int], kernel: Sequence[int], images: int = 1, stride: int = 1, padding: int = 0,
-                dilation: int = 1, groups: int = 1, transposed: bool = False, channels_last: bool = False, special: bool = False) -> Trial:
+                dilation: int = 1, groups: int = 1, transposed: bool = False, channels_last: bool = False, special: bool = False,
+                heavy: bool = False) -> Trial:
     """A convolution from ``channels`` to ``outs`` with a bias, and its gradients. ``size`` is of the plain convolution's input, which a transposed
-    one gives back. ``special``: there is an infinity in the input."""
+    one gives back. ``special``: there is an infinity in the input. ``heavy``: it is the weight whose numbers have many bits."""
     w = Windows(size, kernel, stride, padding, dilation)
     terms = max(images * math.prod(w.out), max(channels, outs) // groups * math.prod(kernel) + 1)
     sides = (channels, w.size), (outs, w.out)
     (x_channels, x_size), (y_channels, y_size) = sides[::-1] if transposed else sides
-    x = d.many(terms, images, groups, x_channels // groups, *x_size)
+    x = d.drawn(0 if heavy else terms, images, groups, x_channels // groups, *x_size)
     g, b = d.few(images, groups, y_channels // groups, *y_size), d.few(y_channels)
-    weight = d.few(groups, outs // groups, channels // groups, *kernel)
+    weight = d.drawn(terms if heavy else 0, groups, outs // groups, channels // groups, *kernel)
     if special:
         x[-1, 0, 0] = np.inf
     merge, name = (lambda a: a.reshape(a.shape[0], -1, *a.shape[3:])), f"conv{'_transpose' if transposed else ''}{len(size)}d"
@@ -97,3 +98,22 @@ def convolution(d: Draw, channels: int, outs: int, size: Sequence[int], kernel: 
             return expect()
 
     return Trial(compute, expect_special if special else expect)
+
+
+def weight_bits(d: Draw, channels: int, outs: int, size: Sequence[int], kernel: Sequence[int]) -> Trial:
+    """A weight's float32 gradient, of 16-bit numbers whose first and last bits are set: a CPU that multiplies float16 in two parts needs all four
+    products. Eight places of an input channel are not 0, so that sums are exact."""
+    w = Windows(size, kernel, 1, 1, 1)
+    x, g = d.full(1, 1, channels, *size), d.full(1, 1, outs, *w.out)
+    flat = x.reshape(channels, -1)
+    flat[d.random.random(flat.shape).argsort(1) >= 8] = 0
+    leaf, slope, taps = d.tensor(x[0]), d.tensor(g[0]), d.tensor(np.zeros((outs, channels, *kernel)), True, "float32")
+
+    def compute() -> Dict[str, Any]:
+        taps.grad = None
+        with ampc.autocast(d.device, dtype=getattr(ampc, d.dtype)):
+            y = F.conv2d(leaf, taps, padding=1)
+        y.backward(slope)
+        return {"gradient of the weight": taps.grad}
+
+    return Trial(compute, lambda: {"gradient of the weight": d.exact(w.weight(x, g).reshape(taps.shape), "float32")})

@@ -55,6 +55,15 @@ class Draw:
         most = max(1, min(int(most), 2 ** DIGITS[self.dtype]))
         return self.random.integers(-most, most + 1, shape).astype(np.float64)
 
+    def drawn(self, terms: int, *shape: int) -> np.ndarray:
+        """`many` for so many terms; `few` for none."""
+        return self.many(terms, *shape) if terms else self.few(*shape)
+
+    def full(self, *shape: int) -> np.ndarray:
+        """Whole numbers of the dtype whose first and last bits are set: sums of up to 8 of their products are exact in float32."""
+        last = 1 + 2 * self.random.integers(0, 4, shape)
+        return self.random.choice([-1.0, 1.0], shape) * (2.0 ** (DIGITS[self.dtype] - 1) + last)
+
     def held(self, values: np.ndarray) -> np.ndarray:
         """The numbers of the dtype nearest to these."""
         return values if self.dtype == "float64" else nearest(values.astype(np.float32), self.dtype)

@@ -12,6 +12,7 @@ from ampc.nn import functional as F
 
 from .bounded import Bounded, softmax
 from .data import Draw, Trial
+from .running import HALVES
 
 
 def _gradient(leaf: Any, y: Any, slope: Any) -> Any:
@@ -42,7 +43,7 @@ def indexing(d: Draw, rows: int, width: int, picks: int) -> Trial:
         picked, total, without = d.exact(x[at]), np.zeros_like(x), np.zeros_like(x)
         np.add.at(total, at, g)
         np.add.at(without, at[at != at[0]], g[at != at[0]])
-        out = {name: picked for name in ("rows", "picked", "along", "some")}
+        out = dict.fromkeys(("rows", "picked", "along", "some"), picked)
         out.update({name: d.exact(x + total) for name in ("added", "scattered", "put")})
         return {**out, "gradient of a table": d.exact(total), "gradient of rows": d.exact(total), "gradient without padding": d.exact(without)}
 
@@ -72,7 +73,8 @@ def pooling(d: Draw, planes: int, size: Sequence[int], kernel: int, stride: int,
         return np.pad(values, [(0, 0)] + [(by, by)] * dims, constant_values=fill)
 
     def inside(values: np.ndarray, by: int) -> np.ndarray:
-        return values[(slice(None), *(slice(by, by + s) for s in size))]
+        places: Tuple[Any, ...] = (slice(None), *(slice(by, by + s) for s in size))
+        return values[places]
 
     def expect() -> Dict[str, Bounded]:
         high, zero = padded(x, padding, -np.inf), padded(x, 1, 0.0)
@@ -116,12 +118,10 @@ def resampling(d: Draw, planes: int, size: Sequence[int], out: Sequence[int]) ->
         result = {}
         for name, near in (("linear", False), ("nearest", True)):
             rows, cols = (d.given(matrix(n, m, near)) for n, m in zip(size, out))
-            up = (rows @ d.given(x)) if planes == 1 else Bounded(np.einsum("ri,pij->prj", rows.value, x), 8 * rows.unit * np.abs(x).max(), rows.unit)
-            result[name] = (up.rounded(d.dtype) @ cols.turned)[None].rounded(d.dtype)
+            up = (d.given(x).turned @ rows.turned).turned.rounded(d.dtype)
             down = (d.given(g) @ cols).rounded(d.dtype)
-            back = Bounded(np.einsum("ri,prj->pij", rows.value, down.value), np.einsum("ri,prj->pij", rows.value, down.error + 8 * size[0] * rows.unit
-                                                                                       * np.abs(down.value)), rows.unit)
-            result[f"gradient of the {name}"] = back[None].rounded(d.dtype)
+            result[name] = (up @ cols.turned)[None].rounded(d.dtype)
+            result[f"gradient of the {name}"] = (down.turned @ rows).turned[None].rounded(d.dtype)
         return result
 
     return Trial(compute, expect)
@@ -151,12 +151,11 @@ def losses(d: Draw, count: int, classes: int) -> Trial:
         logs = (d.given(x) - total).rounded(d.dtype)
         weights = hot * own[:, None]
         loss = (logs * (-weights / own.sum())).sum((0, 1))
-        away = d.given(x) - d.given(y)
-        rounded = away.rounded(d.dtype)
+        away = (d.given(x) - d.given(y)).rounded(d.dtype)
         share = d.exact(weights / own.sum())
-        slope = (logs.exp() * share.sum(1, True) - share) if d.dtype in ("float16", "bfloat16") else (p * (own[:, None] / own.sum()) - weights / own.sum())
-        return {"cross entropy": loss.rounded(d.dtype), "gradient": slope.rounded(d.dtype), "picked": (d.given(x) * -weights).sum((0, 1)).rounded(d.dtype),
-                "gradient of the picked": d.exact(-weights), "squares": (rounded * rounded).rounded(d.dtype).sum((0, 1)).rounded(d.dtype),
-                "gradient of squares": (rounded * 2.0).rounded(d.dtype)}
+        slope = (logs.exp() * share.sum(1, True) - share) if d.dtype in HALVES else (p * (own[:, None] / own.sum()) - weights / own.sum())
+        out = {"cross entropy": loss, "gradient": slope, "picked": (d.given(x) * -weights).sum((0, 1)), "gradient of the picked": d.exact(-weights),
+               "squares": (away * away).rounded(d.dtype).sum((0, 1)), "gradient of squares": away * 2.0}
+        return {name: value.rounded(d.dtype) for name, value in out.items()}
 
     return Trial(compute, expect)

@@ -10,7 +10,7 @@ import ampc
 from ampc.nn import functional as F
 
 from .bounded import Bounded, nearest, times
-from .data import DIGITS, Draw, Trial
+from .data import Draw, Trial
 
 
 def _laid(d: Draw, values: np.ndarray, turned: bool, grad: bool) -> Any:
@@ -49,12 +49,7 @@ def product(d: Draw, m: int, k: int, n: int, batch: int = 0, a_turned: bool = Fa
 def parts(d: Draw, m: int, k: int, n: int) -> Trial:
     """a b in float32, of numbers whose first and last bits are set: a CPU that multiplies float16 in two parts needs all four products. Eight
     places of each row of a are not 0, so that sums are exact."""
-    one = 2.0 ** (DIGITS[d.dtype] - 1)
-
-    def full(*shape: int) -> np.ndarray:
-        return d.random.choice([-1.0, 1.0], shape) * (one + 1 + 2 * d.random.integers(0, 4, shape))
-
-    a, b = full(m, k), full(k, n)
+    a, b = d.full(m, k), d.full(k, n)
     a[d.random.random((m, k)).argsort(1) >= 8] = 0
     x, y = d.tensor(a), d.tensor(b)
     return Trial(lambda: {"result": ampc.mm(x, y, out_dtype=ampc.float32)}, lambda: {"result": d.exact(times(a, b), "float32")})

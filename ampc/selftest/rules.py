@@ -86,7 +86,8 @@ RULES: Dict[str, Any] = {
     "SGD": (_momentum, {"momentum": FIRST, "dampening": 0.5, "weight_decay": 0.1}), "Nesterov": (_nesterov, {"momentum": FIRST, "nesterov": True}),
     "Adam": (_adam, {"betas": BETAS, "eps": EPS, "weight_decay": 0.1, "amsgrad": True}), "Adagrad": (_adagrad, {"eps": EPS}),
     "RMSprop": (_rmsprop, {"alpha": SECOND, "eps": EPS, "centered": True, "momentum": FIRST}), "Adadelta": (_adadelta, {"rho": FIRST, "eps": EPS}),
-    "NAdam": (_nadam, {"betas": BETAS, "eps": EPS}), "Adamax": (_adamax, {"betas": BETAS, "eps": EPS}), "RAdam": (_radam, {"betas": BETAS, "eps": EPS}),
+    "NAdam": (_nadam, {"betas": BETAS, "eps": EPS}), "Adamax": (_adamax, {"betas": BETAS, "eps": EPS}),
+    "RAdam": (_radam, {"betas": BETAS, "eps": EPS}),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import ampc
 from ampc.nn import functional as F
 
-from .bounded import Bounded, nearest
+from .bounded import UNITS, Bounded, nearest
 from .data import Draw, Trial
 
 
@@ -56,13 +56,14 @@ UNITS_LOST = 8  # of the accumulators, of the result and, for functions near 0 t
 # Of numbers between -6 and 6.
 ANYWHERE: Dict[str, Tuple[Callable[[Any], Any], Real]] = {
     "exp": (ampc.exp, np.exp), "expm1": (ampc.expm1, np.expm1), "exp2": (ampc.exp2, np.exp2), "tanh": (ampc.tanh, np.tanh),
-    "sigmoid": (ampc.sigmoid, _sigmoid), "erf": (ampc.erf, _erf), "sin": (ampc.sin, np.sin), "cos": (ampc.cos, np.cos), "atan": (ampc.atan, np.arctan),
-    "sinh": (ampc.sinh, np.sinh), "asinh": (ampc.asinh, np.arcsinh), "abs": (ampc.abs, np.abs), "floor": (ampc.floor, np.floor),
-    "round": (ampc.round, np.rint), "square": (ampc.square, np.square), "gelu": (F.gelu, _gelu), "silu": (F.silu, lambda x: x * _sigmoid(x)),
+    "sigmoid": (ampc.sigmoid, _sigmoid), "erf": (ampc.erf, _erf), "sin": (ampc.sin, np.sin), "cos": (ampc.cos, np.cos),
+    "atan": (ampc.atan, np.arctan), "sinh": (ampc.sinh, np.sinh), "asinh": (ampc.asinh, np.arcsinh), "abs": (ampc.abs, np.abs),
+    "floor": (ampc.floor, np.floor), "round": (ampc.round, np.rint), "square": (ampc.square, np.square), "gelu": (F.gelu, _gelu),
     "gelu of tanh": (lambda x: F.gelu(x, approximate="tanh"), lambda x: 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))),
-    "softplus": (F.softplus, _softplus), "mish": (F.mish, lambda x: x * np.tanh(_softplus(x))), "logsigmoid": (F.logsigmoid, lambda x: -_softplus(-x)),
-    "elu": (F.elu, lambda x: np.where(x > 0, x, np.expm1(x))), "leaky_relu": (F.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x)),
-    "hardswish": (F.hardswish, lambda x: x * np.clip(x + 3, 0, 6) / 6), "softsign": (F.softsign, lambda x: x / (1 + np.abs(x))),
+    "silu": (F.silu, lambda x: x * _sigmoid(x)), "softplus": (F.softplus, _softplus), "mish": (F.mish, lambda x: x * np.tanh(_softplus(x))),
+    "logsigmoid": (F.logsigmoid, lambda x: -_softplus(-x)), "elu": (F.elu, lambda x: np.where(x > 0, x, np.expm1(x))),
+    "leaky_relu": (F.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x)), "hardswish": (F.hardswish, lambda x: x * np.clip(x + 3, 0, 6) / 6),
+    "softsign": (F.softsign, lambda x: x / (1 + np.abs(x))),
 }
 # Of numbers between 2**-9 and 6.
 POSITIVE: Dict[str, Tuple[Callable[[Any], Any], Real]] = {
@@ -106,7 +107,7 @@ def activations(d: Draw, n: int) -> Trial:
         return leaf.grad
 
     def expect() -> Dict[str, Bounded]:
-        low = 4 * d.exact(np.ones(1)).error[0]  # results that backward reads are rounded
+        low = 4 * UNITS[d.dtype]  # results that backward reads are rounded
         return {name: Bounded(g * y, np.abs(g) * (low + 64 * d.given(x).unit)).rounded(d.dtype) for name, (_, y) in slopes.items()}
 
     return Trial(lambda: {name: gradient(f) for name, (f, _) in slopes.items()}, expect)
