@@ -19,7 +19,7 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # The stamp is younger than every source it was built from.
-SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*) $(wildcard pytest_ampc.py ampc/*.py ampc/*/*.py)
+SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*) $(wildcard *_ampc.py ampc_*.py ampc/*.py ampc/*/*.py)
 $(VENV)/installed: $(BIN)/python $(SOURCES)
 	$(BIN)/python -m pip install --quiet ".[plot,test]"
 	touch $@

@@ -270,7 +270,10 @@ def __dir__() -> _Any:
 
 _sys.modules[__name__].__class__ = _Switched  # `enable_autocast`
 
-if _os.environ.get("AMPC_DOCTOR", "0") not in ("", "0"):  # around the whole script, of this thread
+_wanted = _os.environ.get("AMPC_DOCTOR", "")
+if _wanted not in ("", "0", "1"):
+    raise ValueError(f"AMPC_DOCTOR is {_wanted}; expected 0 or 1, or leave it unset")
+if _wanted == "1":  # around the whole script, of this thread
     import atexit as _atexit
 
     from .doctor.watch import Doctor as _Doctor

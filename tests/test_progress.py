@@ -32,15 +32,34 @@ def test_a_bar_where_somebody_watches(monkeypatch, at_once):
     assert "epoch 1/2" in terminal.getvalue() and "3/3" in terminal.getvalue()
 
 
-@pytest.mark.parametrize("kind, shown, module", [(io.StringIO, True, True), (Terminal, False, True), (Terminal, True, False)])
-def test_nothing_in_a_file_when_silenced_or_without_tqdm(monkeypatch, kind, shown, module):
+@pytest.mark.parametrize("kind, shown", [(io.StringIO, True), (Terminal, False)])
+def test_nothing_in_a_file_or_when_silenced(monkeypatch, kind, shown):
     stream = kind()
     monkeypatch.setattr(sys, "stderr", stream)
-    if not module:
-        monkeypatch.setitem(sys.modules, "tqdm", None)
     bar = Progress(iter([1, 2]), "work", shown=shown)
     bar.note({"loss": 1.0})
     assert list(bar) == [1, 2] and not bar.is_shown and stream.getvalue() == ""
+
+
+def test_a_line_without_tqdm(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    bar = Progress([1, 2], "work", name=lambda item: f"item {item}")
+    assert list(bar) == [1, 2] and bar.is_shown
+    assert "work: 0/2 item 1" in terminal.getvalue() and "work: 1/2 item 2" in terminal.getvalue() and "\n" not in terminal.getvalue()
+    numbers = Progress(iter([1]), "work")
+    for _ in numbers:
+        numbers.note({"loss": 0.5})
+    assert "work: 0" in terminal.getvalue() and terminal.getvalue().endswith("\r")
+
+
+def test_lines_where_nobody_watches(monkeypatch):
+    """One where the first word changes."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert list(Progress("aabb", "work", name=lambda item: f"{item}, more")) == list("aabb")
+    assert stream.getvalue() == "work: a, more\nwork: b, more\n"
 
 
 def test_fit_and_an_epoch_show_one(monkeypatch, capsys, at_once):

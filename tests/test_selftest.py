@@ -1,8 +1,14 @@
 """`ampc selftest`: that it finds what is wrong, says so, and is quiet where all is right."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -169,8 +175,8 @@ def test_command_wrong(few, wrong_linear, capsys, tmp_path):
     text, numbers = tmp_path / "report.txt", tmp_path / "report.json"
     assert main(["selftest", "--output", str(text), "--json", str(numbers)]) == 1
     said = capsys.readouterr().out
-    assert "WRONG" in said and "result is" in said and "seed 0" in said and "Please report" in said and "--output" in said
-    assert text.read_text().startswith(info()) and said.split("\n\n", 1)[1].strip() in text.read_text()
+    assert "WRONG" in said and "result is" in said and "seed 0" in said and "Please report" in said and f"attach {text}" in said
+    assert info() in text.read_text() and said.split("\n\n", 1)[1].split("Please")[0].strip() in text.read_text()
     found = json.loads(numbers.read_text())
     assert not found["ok"] and found["facts"]["isa"] and {r["kernel"] for r in found["results"] if not r["ok"]} == {"linear"}
 
@@ -182,7 +188,7 @@ def test_advice_names_what_sets_the_way(few, monkeypatch, capsys):
     assert main(["selftest"]) == 1
     said = capsys.readouterr().out
     assert "OMP_NUM_THREADS=1 avoids product_threads" in said
-    assert ("AMPC_CPU=" in said) == (ampc._C._machine()["isa"] != "baseline")
+    assert ("AMPC_CPU=baseline" in said) == (ampc._C._machine()["isa"] != "baseline") and "--output FILE" in said
 
 
 @pytest.mark.cpu
@@ -198,7 +204,28 @@ def test_command_stopped(few, monkeypatch, capsys):
     monkeypatch.setattr(package, "run_case", some)
     assert main(["selftest"]) == 130
     said = capsys.readouterr().out
-    assert "2 of 2 trials right; stopped by hand" in said and "Every kernel" not in said
+    assert "2 of 2 trials so far right" in said and "Not everything has run: stopped by hand" in said and "Every kernel" not in said
+
+
+@pytest.mark.cpu
+def test_a_report_of_a_part_is_not_ok(few, monkeypatch):
+    def stops(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(package, "run_case", stops)
+    assert not selftest().ok
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("error", [MemoryError(), MemoryError("64 GiB"), ampc.OutOfMemoryError("64 GiB")], ids=lambda e: f"{type(e).__name__} {e}")
+def test_a_lack_of_memory_says_nothing_of_kernels(few, monkeypatch, capsys, error):
+    def large(*args, **options):
+        raise error
+
+    monkeypatch.setattr(F, "conv2d", large)
+    assert main(["selftest"]) == 2
+    said = capsys.readouterr().out
+    assert "trials so far right" in said and "Not everything has run: memory ran out" in said and str(error) in said and "WRONG" not in said
 
 
 @pytest.mark.cpu
@@ -212,9 +239,59 @@ def test_command_for_some_time(few, capsys):
 
 
 @pytest.mark.cpu
+def test_some_time_is_added(few):
+    """More than the default's trials, at each number of seconds."""
+    assert len(selftest(draws=5).results) < len(selftest(draws=5, seconds=0.2).results)
+
+
+BAD = [({"device": "tpu"}, ValueError, "device must be 'cpu' or 'cuda', got 'tpu'"), ({"seconds": -1}, ValueError, "seconds must be 0 or more"),
+       ({"seconds": float("nan")}, ValueError, "seconds must be"), ({"seconds": float("inf")}, ValueError, "finite"),
+       ({"seed": -1}, ValueError, "seed must be 0 or more, got -1"), ({"seed": 1.5}, TypeError, "float"), ({"draws": -1}, ValueError, "draws must be 0"),
+       ({"draws": "a"}, TypeError, "str")]
+
+
+@pytest.mark.parametrize("arguments, error, says", BAD, ids=lambda x: str(x))
+def test_wrong_arguments(arguments, error, says):
+    with pytest.raises(error, match=says):
+        selftest(**arguments)
+    (name, value), = arguments.items()
+    if name in ("seconds", "seed") and error is ValueError:
+        assert main(["selftest", f"--{name}", str(value)]) == 2
+
+
+@pytest.mark.cpu
+def test_quiet(few, capsys):
+    assert main(["selftest", "--quiet"]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) < 10 and "Every kernel is right" in said.out and said.err == ""
+
+
+@pytest.mark.cpu
+def test_what_runs_is_told_where_nobody_watches(few, capsys):
+    assert main(["selftest"]) == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["selftest: linear", "selftest: convolution", "selftest: linear"]
+
+
+@pytest.mark.cpu
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_command_that_is_terminated_reports():
+    env = {**os.environ, "PYTHONPATH": str(Path(ampc.__file__).parent.parent)}
+    command = [sys.executable, "-m", "ampc", "selftest", "--long"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    assert process.stderr.readline().startswith("selftest: ")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130 and "so far right" in said and "error/bound" in said
+
+
+@pytest.mark.cpu
 def test_command_cannot_run(few, capsys, tmp_path):
     assert main(["selftest", "--seconds", "-1"]) == 2 and "0 or more" in capsys.readouterr().err
-    assert main(["selftest", "--json", str(tmp_path / "no" / "folder")]) == 2 and "folder" in capsys.readouterr().err
+    for option in ("--output", "--json"):
+        assert main(["selftest", option, str(tmp_path / "no" / "folder")]) == 2
+        said = capsys.readouterr()
+        assert "folder" in said.err and said.out == ""  # before anything has run
     if not ampc.cuda.is_available():
         assert main(["selftest", "--device", "cuda"]) == 2 and "ampc info" in capsys.readouterr().err
 

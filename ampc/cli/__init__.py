@@ -6,7 +6,7 @@ import argparse
 import os
 import select
 import sys
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from .advise import add_advise
 from .bench import add_bench
@@ -19,10 +19,20 @@ from .run import add_run
 from .selftest import add_selftest
 
 
+class _Command(argparse.ArgumentParser):
+    """Of one subcommand, which tells its own usage where an option is unknown."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Of all subcommands."""
     parser = argparse.ArgumentParser(prog="ampc", description="Mixed-precision training: what this installation can do, and a demonstration.")
-    commands = parser.add_subparsers(dest="command", metavar="command")
+    commands = parser.add_subparsers(dest="command", metavar="command", parser_class=_Command)
     commands.add_parser("info", help="version, compiler, CPU features, BLAS, threads, CUDA").set_defaults(run=lambda args: print(info()))
     add_demo(commands)
     add_run(commands)
@@ -41,7 +51,13 @@ def _run(argv: Optional[List[str]]) -> int:
     if args.command is None:
         parser.print_help()
         return 2
-    status = args.run(args)
+    try:
+        status = args.run(args)
+    except KeyboardInterrupt:
+        if args.command == "run":
+            raise  # with the script's traceback
+        print("ampc: stopped by hand", file=sys.stderr)
+        return 130
     return status if isinstance(status, int) else 0  # the demonstration gives its runs
 
 
@@ -55,19 +71,39 @@ def _reader_left() -> bool:
         return False
 
 
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _drop_output() -> None:
+    """What cannot be written is not tried again when Python ends."""
+    try:
+        _flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main(argv: Optional[List[str]] = None) -> int:
-    """Runs a subcommand; returns the exit status. Ends without a word where the reader of a pipe, such as head, has seen enough."""
+    """Runs a subcommand; returns the exit status: the subcommand's own, or, with a line on standard error, 2 where a file cannot be read or
+    written or memory runs out, and 130 after Ctrl-C. Ends without a word where the reader of a pipe, such as head, has seen enough."""
     try:
         try:
             return _run(argv)
         finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            _flush()
     except BrokenPipeError:
         if not _reader_left():
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it ends
+        _drop_output()
         return 1
+    except OSError as error:
+        print(f"ampc: {error}", file=sys.stderr)
+        _drop_output()
+        return 2
+    except MemoryError as error:
+        print(f"ampc: memory ran out{f': {error}' if str(error) else ''}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Any
 
+from ._common import must_be_writable
+
 
 def add_advise(commands: Any) -> None:
     """Adds the subcommand."""
@@ -26,6 +28,7 @@ def _advise(args: argparse.Namespace) -> int:
         print("ampc advise: --steps must be 2 or more", file=sys.stderr)
         return 2
     try:
+        must_be_writable(args.policy)
         advice = advise_script(args.script, args.args, args.steps)
         print(advice)
         if args.policy and advice.policy is not None:

@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Any, Optional
 
+from ._common import must_be_writable
+
 
 def add_bench(commands: Any) -> None:
     """Adds the subcommand."""
@@ -29,6 +31,7 @@ def _bench(args: argparse.Namespace) -> int:
         print(f"ampc bench: --batch must be 1 or more, got {args.batch}", file=sys.stderr)
         return 1
     try:
+        must_be_writable(args.json, args.picture)
         for name in args.models:
             made = _of_file(name) if name.endswith(".py") else built_in(name, args.batch)
             done.append(bench(*made, steps=args.steps, name=name, progress=True))

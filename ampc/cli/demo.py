@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, List
 
 from .._progress import somebody_watches
+from ._common import must_be_writable
 
 EPOCHS, BATCH, HIDDEN = 30, 64, 256
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -152,6 +154,9 @@ def demo(out: str, epochs: int, device: str = "cpu") -> List[Run]:
     """The demonstration: trains, prints the table, writes the picture when matplotlib is there."""
     from ..data import load_digits, stratified_folds
 
+    os.makedirs(out, exist_ok=True)
+    path = os.path.join(out, "ampc-demo.png")
+    must_be_writable(path)
     images, labels = load_digits()
     train_rows, test_rows = next(iter(stratified_folds(labels, 5, seed=0)))
     data = images[train_rows], labels[train_rows], images[test_rows], labels[test_rows]
@@ -160,8 +165,6 @@ def demo(out: str, epochs: int, device: str = "cpu") -> List[Run]:
     train("float32", data, epochs=1, device=device)  # the first product loads BLAS; not to be timed
     runs = [train(p, data, epochs=epochs, progress=bar, device=device) for p in PRECISIONS]
     print(table(runs))
-    os.makedirs(out, exist_ok=True)
-    path = os.path.join(out, "ampc-demo.png")
     try:
         draw(runs, path)
         print(f"picture: {path}")
@@ -176,4 +179,19 @@ def add_demo(commands: Any) -> None:
     parser.add_argument("--out", default="demo", help="folder for the picture (default: demo)")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help=f"passes over the data (default: {EPOCHS})")
     parser.add_argument("--device", default="cpu", help="where to train: cpu (default), cuda, cuda:1")
-    parser.set_defaults(run=lambda args: demo(args.out, args.epochs, args.device))
+    parser.set_defaults(run=_demo)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    import ampc
+
+    if args.epochs < 1:
+        print(f"ampc demo: --epochs must be 1 or more, got {args.epochs}", file=sys.stderr)
+        return 2
+    try:
+        ampc.zeros(1, device=args.device)
+    except RuntimeError as error:
+        print(f"ampc demo: {error}", file=sys.stderr)
+        return 2
+    demo(args.out, args.epochs, args.device)
+    return 0

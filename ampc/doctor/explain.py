@@ -158,7 +158,7 @@ class Explain(Watcher):
     @property
     def products(self) -> List[Product]:
         """Products without the units that mixed precision is for."""
-        every = [Product(*key[:4], calls, key[4]) for key, calls in self._products.items()]
+        every = [Product(op, place, shape, why, calls, size) for (op, place, shape, why, size), calls in self._products.items()]
         return sorted(every, key=lambda p: -p.calls)
 
     @property

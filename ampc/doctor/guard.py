@@ -42,15 +42,14 @@ class Report(NamedTuple):
 
 
 class _State:
-    mode = os.environ.get("AMPC_GUARD", "warn")
+    mode = os.environ.get("AMPC_GUARD") or "warn"
     ignored: Set[str] = set()
     said: Set[tuple] = set()
     log: List[Report] = []
 
 
 if _State.mode not in _MODES:
-    warnings.warn(f"AMPC_GUARD is {_State.mode!r}; expected one of {', '.join(_MODES)}", stacklevel=2)
-    _State.mode = "warn"
+    raise ValueError(f"AMPC_GUARD is {_State.mode}; expected one of {', '.join(_MODES)}, or leave it unset")
 
 
 class _Mode:

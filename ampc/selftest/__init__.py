@@ -4,9 +4,11 @@ at those of networks, and at random ones. The command is ``ampc selftest``."""
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 import time
 import warnings
-from typing import Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import ampc
 
@@ -33,27 +35,57 @@ def _drawn(device: str, seed: int) -> Iterator[Tuple[Case, str, int]]:
         yield (*draw_case(seed, known, device), seed)
 
 
+def check_arguments(device: str = "cpu", seconds: float = 0.0, seed: int = 0, draws: int = 200) -> None:
+    """What ``selftest`` raises for arguments that it cannot take."""
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"selftest: device must be 'cpu' or 'cuda', got {device!r}")
+    if not (seconds >= 0 and math.isfinite(seconds)):
+        raise ValueError(f"selftest: seconds must be 0 or more, and finite, got {seconds:g}")
+    for name, number in (("seed", seed), ("draws", draws)):
+        if operator.index(number) < 0:
+            raise ValueError(f"selftest: {name} must be 0 or more, got {number}")
+    if device == "cuda" and not ampc.cuda.is_available():
+        raise RuntimeError("selftest: no GPU can be used; `ampc info` says what is missing")
+
+
+def _for(seconds: float, drawn: Iterator[Any]) -> Iterator[Any]:
+    end = time.monotonic() + seconds  # the clock starts where the first is asked for
+    while time.monotonic() < end:
+        yield next(drawn)
+
+
+def _name(trial: Tuple[Case, str, int]) -> str:
+    case, dtype, seed = trial
+    return f"{case.kernel}, {dtype}, seed {seed}"
+
+
 def selftest(device: str = "cpu", seconds: float = 0.0, seed: int = 0, draws: int = 200, progress: bool = False) -> Report:
-    """Runs every case that this machine's facts choose, then random sizes; Ctrl-C ends it with what was found so far.
+    """Runs every case that this machine's facts choose, then random sizes. Ctrl-C, or a lack of memory, ends it with what was found so far.
 
     Args:
         device: 'cpu' or 'cuda'.
-        draws: how many random sizes; ``seconds``, where it is not 0, says for how long instead.
+        draws: how many random sizes.
+        seconds: for how long random sizes go on after those.
         seed: of the numbers, and of the sizes that are drawn; the same one gives the same trials.
-        progress: shows a bar to those who watch."""
+        progress: shows on standard error what is tested.
+
+    ValueError for a device that is neither, and for numbers below 0; TypeError for what is no number; RuntimeError where no GPU can be used."""
+    check_arguments(device, seconds, seed, draws)
     begin = time.monotonic()
     report = Report(device, seed, ampc._C._machine())
     fixed, drawn = _fixed(device, seed), _drawn(device, seed)
-    some = itertools.takewhile(lambda _: time.monotonic() - begin < seconds, drawn) if seconds else itertools.islice(drawn, draws)
+    trials = itertools.chain(fixed, itertools.islice(drawn, draws), _for(seconds, drawn))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of mixed precision that is of no use on this machine
         try:
-            for case, dtype, own in Progress(itertools.chain(fixed, some), "selftest", None if seconds else len(fixed) + draws, progress):
+            for case, dtype, own in Progress(trials, "selftest", None if seconds else len(fixed) + draws, progress, _name):
                 report.results += run_case(case, dtype, own, device)
         except KeyboardInterrupt:
             report.interrupted = True
+        except (MemoryError, ampc.OutOfMemoryError) as error:
+            report.failure = f"memory ran out: {error}" if str(error) else "memory ran out"
     report.seconds = time.monotonic() - begin
     return report
 
 
-__all__ = ["CASES", "Case", "Report", "Result", "run_case", "selftest"]
+__all__ = ["CASES", "Case", "Report", "Result", "check_arguments", "run_case", "selftest"]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import sys
 import textwrap
+import time
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Iterable, List, Tuple
 
@@ -13,12 +17,18 @@ from .._table import text_lines
 from .running import ALL, Result
 
 WIDTH = 64  # of the column of ways
+LEGEND = [
+    "ways: which of several ways through a kernel were taken, where sizes or facts about the machine choose one (- where there is one alone)",
+    "error/bound: the largest error, as a part of the largest that is allowed; up to 1 is right. 16-bit results that are rounded to the",
+    "    nearest have an error of 1 at most, and most reach it",
+    "drawn: at random sizes",
+]
 DTYPES = ("int64", *ALL)
 
 
 @dataclass
 class Report:
-    """The facts of the machine, a result for each case, dtype and side of a border, and whether somebody stopped it."""
+    """The facts of the machine, a result for each case, dtype and side of a border, and whether somebody stopped it, or what did."""
 
     device: str
     seed: int
@@ -26,14 +36,21 @@ class Report:
     results: List[Result] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
+    failure: str = ""
 
     @property
     def wrong(self) -> List[Result]:
         return [r for r in self.results if not r.ok]
 
     @property
+    def complete(self) -> bool:
+        """Whether everything was run."""
+        return not self.interrupted and not self.failure
+
+    @property
     def ok(self) -> bool:
-        return not self.wrong
+        """Whether everything was run, and was right."""
+        return self.complete and not self.wrong
 
     def _rows(self) -> Iterable[Tuple[str, str, List[str], float, float, bool]]:
         """Kernel, dtype, ways, worst error in units of its bound, seconds, whether all was right."""
@@ -50,14 +67,14 @@ class Report:
         cells, before = [("kernel", "dtype", "ways", "error/bound", "seconds", "")], ("", [""])
         for kernel, dtype, ways, units, seconds, ok in self._rows():
             same = before == (kernel, ways) and bool(ways)
-            lines = ["as above"] if same else textwrap.wrap(", ".join(ways), WIDTH) or [""]
+            lines = ["those above"] if same else textwrap.wrap(", ".join(ways), WIDTH) or ["-"]
             cells.append((kernel if kernel != before[0] else "", dtype, lines[0], f"{units:.3g}", f"{seconds:.2f}", "ok" if ok else "WRONG"))
             cells += [("", "", line, "", "", "") for line in lines[1:]]
             before = (kernel, ways)
         return text_lines(cells if self.device == "cpu" else [c[:2] + c[3:] for c in cells], {0, 1, 2, 5} if self.device == "cpu" else {0, 1, 4})
 
     def missed(self) -> List[str]:
-        """Ways that this instruction set has and that nothing entered, with what chooses them."""
+        """Ways that this instruction set has and that no trial took, with what chooses them."""
         found = {way for r in self.results for way in r.ways}
         return [f"{w['name']} ({w['fact']})" for w in ampc._C._ways() if w["reachable"] and w["name"] not in found]
 
@@ -65,7 +82,10 @@ class Report:
         """Variables of the environment that may avoid a wrong way."""
         rows = {w["name"]: w for w in ampc._C._ways()}
         ways = [rows[name] for r in self.wrong for name in r.ways if name in rows]
-        out = [f"AMPC_CPU={level} takes the kernels of another instruction set" for level in self.facts["lower_levels"][-1:]]
+        levels = self.facts["lower_levels"]
+        needs = {w["needs"] for w in ways} & {*levels, self.facts["isa"]} - {"baseline"}
+        below = [levels[levels.index(need) - 1 if need in levels else -1] for need in needs]
+        out = [f"AMPC_CPU={level} takes the kernels of another instruction set" for level in levels if level in (*below, "baseline")]
         for variable in dict.fromkeys(w["variable"] for w in ways if w["variable"] and w["variable"] != "AMPC_CPU"):
             names = ", ".join(dict.fromkeys(w["name"] for w in ways if w["variable"] == variable))
             value = {"OMP_NUM_THREADS": "1", "AMPC_HUGE_PAGES": "0"}.get(variable)
@@ -74,31 +94,38 @@ class Report:
 
     def _verdict(self) -> List[str]:
         count = len(self.results)
-        end = "stopped by hand after" if self.interrupted else "took"
-        missed = self.missed() if self.device == "cpu" and not self.interrupted else []
-        lines = textwrap.wrap("Ways that other machines or settings take: " + ", ".join(missed) + ".", 120) if missed else []
-        head = f"{count - len(self.wrong)} of {count} trials right; {end} {self.seconds:.1f} s; seed {self.seed}"
-        if self.ok:
-            return [*lines, head + ("" if self.interrupted or not count else ". Every kernel is right.")]
-        lines += [head, "", "WRONG:"]
+        head = f"{count - len(self.wrong)} of {count} trials {'' if self.complete else 'so far '}right; took {self.seconds:.1f} s; seed {self.seed}"
+        if not self.complete:
+            head += f". Not everything has run: {self.failure or 'stopped by hand'}."
+        if not self.wrong:
+            return [head + (". Every kernel is right." if self.complete and count else "")]
+        lines = [head, "", "WRONG:"]
         for r in self.wrong:
             lines += [f"  {r.kernel}, {r.dtype}, {r.sizes}", f"    {r.wrong}", f"    ways: {', '.join(r.ways) or 'none of its own'}; seed {r.seed}"]
         if self.device == "cpu":
             lines += ["", "Until it is mended, one of these may avoid it; `ampc selftest` says whether it does:", *(f"  {a}" for a in self.advice())]
-        return [*lines, "", "Please report this: open an issue where you got ampc and attach the file that `ampc selftest --output FILE` writes."]
+        return lines
+
+    def verdict(self) -> str:
+        """The end of the report: whether all is right, else what is wrong."""
+        return "\n".join(self._verdict())
 
     def __str__(self) -> str:
-        return "\n".join([*self.table(), "", *self._verdict()])
+        missed = self.missed() if self.device == "cpu" and self.complete else []
+        text = "No trial took these ways, which other caches, threads, values or settings choose: " + ", ".join(missed) + "."
+        return "\n".join([*self.table(), *(LEGEND if self.device == "cpu" else LEGEND[1:]), "", *(textwrap.wrap(text, 120) if missed else []),
+                          self.verdict()])
 
     def whole(self) -> str:
         """With `ampc info` in front, for a bug report."""
         from ..cli.info import info
 
-        return f"{info()}\n\n{self}\n"
+        command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
+        return f"{command}, {time.strftime('%Y-%m-%d %H:%M:%S %z')}\n\n{info()}\n\n{self}\n"
 
     def to_json(self) -> str:
         from ..cli.info import info
 
         results = [{**asdict(r), "ok": r.ok, "units": r.units if r.units < float("inf") else None} for r in self.results]
         return json.dumps({"ok": self.ok, "device": self.device, "seed": self.seed, "seconds": self.seconds, "interrupted": self.interrupted,
-                           "facts": self.facts, "info": info(), "results": results}, indent=1)
+                           "failure": self.failure, "facts": self.facts, "info": info(), "results": results}, indent=1)

@@ -123,7 +123,9 @@ def _run(case: Case, draw: Callable[[], Draw], dtype: str, sizes: Dict[str, Any]
         got, now = trial.compute(), entered()
         result.ways = [w for w in case.ways if w in now]
         result.units, result.wrong = judge(got, trial)
-    except (ArithmeticError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+    except ampc.OutOfMemoryError:  # a RuntimeError that says nothing of the kernel
+        raise
+    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
         result.units, result.wrong = float("inf"), f"{type(error).__name__}: {error}"
     result.seconds = time.perf_counter() - begin
     return result
