@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
-from . import _C
+from . import _C, _checks
 from ._C import Tensor
 
 
@@ -75,3 +75,6 @@ def equal(input: Tensor, other: Tensor) -> bool:
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Tensor.allclose"""
     return input.allclose(other, rtol, atol, equal_nan)
+
+
+_checks.install(globals())

@@ -10,7 +10,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, Optional, Tuple, Union
 
-from . import _C
+from . import _C, _checks
 from . import _creation as make
 from ._C import LinAlgError, Tensor
 from ._out import own, takes_out
@@ -383,3 +383,6 @@ for _name, _function in {
     "pinverse": lambda self, rcond=1e-15: pinv(self, rtol=rcond),
 }.items():
     setattr(Tensor, _name, _function)
+
+
+_checks.install(globals())

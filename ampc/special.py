@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from . import _checks
 from ._C import Tensor
 from ._composed.elementwise import sinc
 from ._ops import erf, erfc, erfinv, exp2, expm1, log1p, logit, logsumexp, round, xlogy
@@ -30,3 +31,6 @@ def ndtr(input: Tensor) -> Tensor:
 def ndtri(input: Tensor) -> Tensor:
     """The value that a standard normal one is below with probability x."""
     return 2**0.5 * erfinv(2 * input - 1)
+
+
+_checks.install(globals())

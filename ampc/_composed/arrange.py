@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, List, Optional, Tuple, Union
 
-from .. import _C
+from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
@@ -240,6 +240,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple
         k = indices_or_sections
         if k < 1:
             raise RuntimeError(f"tensor_split: the number of parts must be above 0, got {k}")
+        if k >= 2**31:
+            raise ValueError(f"tensor_split: {k} parts are more than memory holds")
         sizes = [n // k + (i < n % k) for i in range(k)]
         cuts = list(itertools.accumulate(sizes))[:-1]
     else:
@@ -487,3 +489,6 @@ def t_(self: Tensor) -> Tensor:
 
 
 swapaxes_ = swapdims_ = transpose_
+
+
+_checks.install(globals())

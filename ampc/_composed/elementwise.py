@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
-from .. import _C
+from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._out import takes_out
@@ -157,3 +157,6 @@ def _written(name: str) -> Any:
 logical_and_, logical_or_, logical_xor_, logical_not_ = (_written("logical_" + n) for n in ("and", "or", "xor", "not"))
 arccos, arcsin, arctan, arccosh, arcsinh, arctanh, arctan2 = (
     _f[n] for n in ("acos", "asin", "atan", "acosh", "asinh", "atanh", "atan2"))
+
+
+_checks.install(globals())

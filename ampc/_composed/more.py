@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, List, Optional, Tuple
 
-from .. import _C
+from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
@@ -342,3 +342,4 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     return self.to(device)
 
 
+_checks.install(globals())

@@ -7,7 +7,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from .. import _C
+from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
@@ -322,3 +322,6 @@ def _unique_result(x: Tensor, dim: Optional[int], rows: Tensor, order: Tensor, f
         ends = _f["cat"]([starts[1:], make.full((min(1, starts.shape[0]),), rows.shape[0], dtype=_C.int64, device=x.device)])
         results.append(ends - starts)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+_checks.install(globals())

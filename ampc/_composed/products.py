@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Dict, List, Optional, Tuple
 
-from .. import _C
+from .. import _C, _checks
 from .._C import Tensor
 from .._out import takes_out, written
 
@@ -183,3 +183,6 @@ def _written(name: str) -> Any:
 
 
 addmm_, addmv_, addr_, addbmm_, baddbmm_, renorm_ = map(_written, ("addmm", "addmv", "addr", "addbmm", "baddbmm", "renorm"))
+
+
+_checks.install(globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Optional
 
-from .. import _C
+from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._out import takes_out
@@ -110,3 +110,6 @@ def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator:
     """Filled with exp of normal numbers."""
     with _stream(generator):
         return self.copy_((make.randn(self.shape, dtype=_C.float64, device=self.device) * std + mean).exp())
+
+
+_checks.install(globals())

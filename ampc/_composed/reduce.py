@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from .. import _C
+from .. import _C, _checks
 from .._C import Tensor
 from .._out import own, takes_out, written
 from ..doctor import guard
@@ -86,6 +86,8 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Optional[Tensor] = N
     x = _f["cat"](parts, dim) if len(parts) > 1 else input
     for _ in range(n):
         size = x.shape[dim]
+        if not size:
+            break
         later, earlier = (x.narrow(dim, min(k, size), max(size - 1, 0)) for k in (1, 0))
         x = later.logical_xor(earlier) if x.dtype == _C.bool else later - earlier
     return own(x, input)
@@ -156,3 +158,4 @@ def cumprod_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return self.copy_(self.cumprod(dim, dtype=dtype))
 
 
+_checks.install(globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, List, Optional, Tuple
 
-from .. import _C
+from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
@@ -270,3 +270,6 @@ def _written(name: str) -> Any:
 
 scatter_, scatter_reduce_, index_copy_, index_fill_, index_reduce_, masked_scatter_, put_ = map(_written, (
     "scatter", "scatter_reduce", "index_copy", "index_fill", "index_reduce", "masked_scatter", "put"))
+
+
+_checks.install(globals())

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Callable, List, Optional, Tuple
 
-from .. import _C
+from .. import _C, _checks
 from .._C import Tensor
 from .._out import own
 from ..autograd import inference_mode
@@ -304,3 +304,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     if groups < 1 or c % groups:
         raise RuntimeError(f"channel_shuffle: {c} channels are no multiple of {groups} groups")
     return own(input.reshape(n, groups, c // groups, *input.shape[2:]).transpose(1, 2).reshape(input.shape), input)
+
+
+_checks.install(globals())

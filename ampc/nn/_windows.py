@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, List, Optional, Tuple, Union
 
-from .. import _C
+from .. import _C, _checks
 from .._C import Tensor
 from ._resample import adaptive_means, resampled, sums
 
@@ -306,3 +306,6 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Opti
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Optional[_Sizes] = None, ceil_mode: bool = False) -> Tensor:
     """The p-norm of each window of input [N, C, H, W]."""
     return _lp_pool(avg_pool2d, 2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+_checks.install(globals())

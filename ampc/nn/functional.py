@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
-from .. import _C
+from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from ._resample import *  # noqa: F403
@@ -486,3 +486,6 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     """The p-norm of x1 - x2 + eps along the last dimension."""
     out = _f["_pairwise_distance"](x1, x2, p, -1, eps)
     return out.unsqueeze(-1) if keepdim else out
+
+
+_checks.install(globals())

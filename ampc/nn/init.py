@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Optional, Tuple
 
-from .. import _C
+from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from ..autograd.grad_mode import no_grad
@@ -185,3 +185,6 @@ def _older(f: Any) -> Any:
 uniform, normal, constant, eye, dirac, sparse = (_older(f) for f in (uniform_, normal_, constant_, eye_, dirac_, sparse_))
 xavier_uniform, xavier_normal, orthogonal = (_older(f) for f in (xavier_uniform_, xavier_normal_, orthogonal_))
 kaiming_uniform, kaiming_normal = (_older(f) for f in (kaiming_uniform_, kaiming_normal_))
+
+
+_checks.install(globals())

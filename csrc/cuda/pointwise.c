@@ -146,7 +146,7 @@ int ac_cuda_dropout_mask(const ac_run *r) {
     ac_tensor *operands[2] = {r->out[0], r->in[0]};
     ac_gpu_point p;
     if (!ac_is_floating(r->in[0]->dtype))
-        return ac_fail(AC_RUNTIME, "dropout: needs floating point, got %s", ac_dtypes[r->in[0]->dtype].name);
+        return ac_fail(AC_NOT_IMPLEMENTED, "dropout: needs floating point, got %s", ac_dtypes[r->in[0]->dtype].name);
     int lane = ac_gpu_lane(r->in[0]->dtype);
     walk_of(&p, operands, 2, lane);
     p.p = a->p, p.seed = (uint64_t)a->seed, p.offset = (uint64_t)a->offset;

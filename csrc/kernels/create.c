@@ -153,7 +153,7 @@ static void dropout_run(void *context, int64_t n, char *const *data, const int64
 int ac_cpu_dropout_mask(const ac_run *r) {
     ATTRS(dropout_mask);
     if (!ac_is_floating(r->in[0]->dtype))
-        return ac_fail(AC_RUNTIME, "dropout: needs floating point, got %s", ac_dtypes[r->in[0]->dtype].name);
+        return ac_fail(AC_NOT_IMPLEMENTED, "dropout: needs floating point, got %s", ac_dtypes[r->in[0]->dtype].name);
     dropping c = {ac_cpu_loops(), a, r->in[0]->dtype, ac_lane_of(r->in[0]->dtype)};
     ac_tensor *operands[2] = {r->out[0], r->in[0]};
     ac_dims shape = ac_shape_of(r->out[0]);

@@ -10,8 +10,8 @@ const char *ac_input_name(const ac_infer *i, int input) { return ac_input_param(
 
 int ac_need_floating(const ac_infer *i, int input) {
     if (ac_is_floating(i->in[input]->dtype)) return 0;
-    return ac_fail(AC_RUNTIME, "%s: `%s` must be floating point, got %s; convert it with .float()", i->info->python,
-                   ac_input_name(i, input), ac_dtypes[i->in[input]->dtype].name);
+    return ac_fail(AC_NOT_IMPLEMENTED, "%s: `%s` must be floating point, got %s; convert it with .float()",
+                   i->info->python, ac_input_name(i, input), ac_dtypes[i->in[input]->dtype].name);
 }
 
 int ac_need_integer(const ac_infer *i, int input) {
@@ -76,7 +76,8 @@ static int pointwise_dtype(ac_infer *i) {
                        ac_dtypes[in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype].name);
     if (i->info->result == AC_RESULT_FLOAT && !ac_is_floating(i->compute)) i->compute = ac_default_dtype();
     if (i->info->result == AC_RESULT_INT && ac_is_floating(i->compute))
-        return ac_fail(AC_RUNTIME, "%s: needs integers or bool, got %s", i->info->python, ac_dtypes[i->compute].name);
+        return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs integers or bool, got %s", i->info->python,
+                       ac_dtypes[i->compute].name);
     return 0;
 }
 
@@ -133,7 +134,7 @@ int ac_infer_full_like_attrs(ac_infer *i) {
     if (i->info == &ac_ops[AC_OP_randint] && !(a->a < a->b))
         return ac_fail(AC_RUNTIME, "randint: `low` (%g) must be below `high` (%g)", a->a, a->b);
     if (i->info != &ac_ops[AC_OP_randint] && !ac_is_floating((ac_dtype)a->dtype))
-        return ac_fail(AC_RUNTIME, "%s: needs a floating point dtype, got %s", i->info->python + 1,
+        return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs a floating point dtype, got %s", i->info->python + 1,
                        ac_dtypes[a->dtype].name);
     if (i->info == &ac_ops[AC_OP_normal] && a->b < 0)
         return ac_fail(AC_RUNTIME, "normal: `std` must be 0 or more, got %g", a->b);
@@ -190,7 +191,7 @@ int ac_infer_reduce_float(ac_infer *i) {
     ATTRS(reduce);
     ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype : i->in[0]->dtype;
     if (!ac_is_floating(t))
-        return ac_fail(AC_RUNTIME, "%s: needs floating point, got %s; convert with .float() or give `dtype`",
+        return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs floating point, got %s; convert with .float() or give `dtype`",
                        i->info->python, ac_dtypes[t].name);
     return reduce_as(i, &a->dim, a->keepdim, t);
 }

@@ -48,10 +48,18 @@ static int wrong_type(const char *op, const ac_param *p, const char *expected, P
     return -1;
 }
 
+/* Puts what the parser says of a number beyond 64 bits in place of Python's OverflowError. */
+static int too_large(PyObject *kind, const char *name) {
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) return -1;
+    PyErr_Clear();
+    PyErr_Format(kind, "`%s`: the number does not fit 64 bits", name);
+    return -1;
+}
+
 static int take_int(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
     if (PyBool_Check(o) || !PyIndex_Check(o)) return wrong_type(op, p, "int", o);
     *out = PyLong_AsLongLong(o);
-    return *out == -1 && PyErr_Occurred() ? -1 : 0;
+    return *out == -1 && PyErr_Occurred() ? too_large(PyExc_ValueError, p->name) : 0;
 }
 
 int ac_dims_from(PyObject *o, ac_dims *d, const char *name) {
@@ -72,7 +80,7 @@ int ac_dims_from(PyObject *o, ac_dims *d, const char *name) {
             failed = -1;
         } else {
             d->v[i] = PyLong_AsLongLong(one);
-            if (d->v[i] == -1 && PyErr_Occurred()) failed = -1;
+            if (d->v[i] == -1 && PyErr_Occurred()) failed = too_large(PyExc_TypeError, name);
         }
     }
     Py_DECREF(list);
@@ -111,6 +119,10 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
             int failed = number ? ac_scalar_from(number, (ac_scalar *)(void *)to) : -1;
             Py_XDECREF(number);
             return failed;
+        }
+        if (PyComplex_Check(o)) {
+            PyErr_Format(PyExc_RuntimeError, "%s: argument `%s` must be a real number, got complex", op, p->name);
+            return -1;
         }
         if (!ac_is_number(o)) return wrong_type(op, p, "a number", o);
         return ac_scalar_from(o, (ac_scalar *)(void *)to);

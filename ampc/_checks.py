@@ -1,0 +1,74 @@
+"""The types of arguments, checked against annotations where a function is put together in Python, so that a wrong one is a TypeError
+that names it, as it is for the operators of the table."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from ._C import Tensor
+
+_NONE = type(None)
+_PLAIN: Dict[str, Tuple[type, ...]] = {"Tensor": (Tensor,), "int": (int,), "float": (float, int), "bool": (bool,), "str": (str,)}
+_KINDS = {**_PLAIN, **{f"Optional[{name}]": (*kinds, _NONE) for name, kinds in _PLAIN.items()}}
+_INT = {_KINDS["int"], _KINDS["Optional[int]"]}
+
+
+def _stands_for(value: Any, kinds: Tuple[type, ...]) -> bool:
+    """Whether a value of another type may stand there: NumPy's numbers, tensors of one element, 0 and 1 for a bool."""
+    one = isinstance(value, Tensor) and value.numel() == 1
+    if bool in kinds:
+        return isinstance(value, int) or type(value).__module__ == "numpy"
+    if float in kinds:
+        return one or (hasattr(value, "__float__") and not isinstance(value, Tensor))
+    if int in kinds:
+        return (one and not value.is_floating_point()) or (hasattr(value, "__index__") and not isinstance(value, Tensor))
+    return False
+
+
+def _look(name: str, parameter: str, value: Any, kinds: Tuple[type, ...]) -> None:
+    """Raises for a value that may not stand there."""
+    if not isinstance(value, kinds) and not _stands_for(value, kinds):
+        wanted = " or ".join("None" if k is _NONE else k.__name__ for k in kinds if not (k is int and float in kinds))
+        raise TypeError(f"{name}: argument `{parameter}` must be {wanted}, got {type(value).__name__}")
+    if kinds in _INT and isinstance(value, int) and value.bit_length() > 63:
+        raise ValueError(f"{name}: argument `{parameter}` does not fit 64 bits")
+
+
+def _parameters(f: Any) -> Tuple[Tuple[str, ...], int]:
+    """The names of a function's parameters, and how many of them may be given by position."""
+    while hasattr(f, "__wrapped__"):
+        f = f.__wrapped__
+    code = f.__code__
+    return code.co_varnames[:code.co_argcount + code.co_kwonlyargcount], code.co_argcount
+
+
+def checked(f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f``, its arguments looked at first, as far as they are annotated as Tensor, int, float, bool or str, or None beside these."""
+    names, positional = _parameters(f)
+    named: Dict[str, Optional[Tuple[type, ...]]] = {n: _KINDS.get(str(f.__annotations__.get(n))) for n in names}
+    placed = [named[n] for n in names[:positional]]
+    if not any(named.values()):
+        return f
+
+    @functools.wraps(f)
+    def g(*args: Any, **kwargs: Any) -> Any:
+        for at, (value, kinds) in enumerate(zip(args, placed)):
+            if kinds is not None and (kinds in _INT or not isinstance(value, kinds)):
+                _look(f.__name__, names[at], value, kinds)
+        for name, value in kwargs.items():
+            kinds = named.get(name)
+            if kinds is not None:
+                _look(f.__name__, name, value, kinds)
+        return f(*args, **kwargs)
+
+    return g
+
+
+def install(module: Dict[str, Any]) -> None:
+    """All public functions that a module has written itself become checked ones."""
+    made: Dict[int, Any] = {}
+    for name, f in list(module.items()):
+        if not name.startswith("_") and getattr(f, "__module__", None) == module["__name__"] and hasattr(f, "__annotations__") and hasattr(f, "__code__"):
+            made.setdefault(id(f), (f, checked(f)))
+            module[name] = made[id(f)][1]
