@@ -41,6 +41,15 @@ def written(result: Any, out: Any, what: str) -> Any:
     return type(result)(*each) if hasattr(result, "_fields") else tuple(each)
 
 
+def in_place(self: _C.Tensor, f: Callable[..., _C.Tensor], *args: Any, **kwargs: Any) -> _C.Tensor:
+    """What ``f`` makes of the tensor, written into it. Where gradients are recorded f is given a copy: what it saves for backward
+    must outlive the write. RuntimeError for a result that the tensor's dtype cannot hold."""
+    result = f(self.clone() if _C.is_grad_enabled() and self.requires_grad else self, *args, **kwargs)
+    if result.is_floating_point() and not self.is_floating_point() or self.dtype == _C.bool != result.dtype:
+        raise RuntimeError(f"{getattr(f, '__name__', 'f')}_: a {result.dtype} result cannot be written into a {self.dtype} tensor")
+    return self.copy_(result)
+
+
 def takes_out(f: F) -> F:
     """For functions whose signature names ``out`` and whose body knows nothing of it."""
     @functools.wraps(f)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
@@ -362,16 +363,13 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
 @method
 def squeeze_(self: Tensor, dim: Any = None) -> Tensor:
     """squeeze, in place."""
-    view = self.detach().squeeze(dim)
-    self.data = view
-    return self
+    return self._turned_into(self.squeeze() if dim is None else self.squeeze(dim))
 
 
 @method
 def unsqueeze_(self: Tensor, dim: int) -> Tensor:
     """unsqueeze, in place."""
-    self.data = self.detach().unsqueeze(dim)
-    return self
+    return self._turned_into(self.unsqueeze(dim))
 
 
 @method
@@ -426,13 +424,18 @@ alias("swapdims", "transpose")
 def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One dimension cut into several."""
     dim = wrap_dim(dim, self.ndim, "unflatten")
+    if self.ndim == 0:
+        raise RuntimeError("unflatten: a 0-d tensor has no dimension to cut")
+    known = math.prod(s for s in sizes if s != -1)
+    if list(sizes).count(-1) == 1 and known and self.shape[dim] % known == 0:  # inferred here: another size may be 0
+        sizes = [self.shape[dim] // known if s == -1 else s for s in sizes]
     return self.reshape(list(self.shape[:dim]) + list(sizes) + list(self.shape[dim + 1:]))
 
 
 @method
 def ravel(self: Tensor) -> Tensor:
-    """reshape(-1)"""
-    return self.reshape(-1)
+    """One dimension: a view where the tensor is contiguous, else a copy."""
+    return self.contiguous().view(-1)
 
 
 @method
@@ -456,8 +459,8 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 @method
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Any:
     """Indices of the nonzero elements, one row each; or one tensor a dimension."""
-    places = _f["_nonzero"](self)
-    return tuple(places[:, d] for d in range(self.ndim)) if as_tuple else places
+    places = _f["_nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
+    return places.t().contiguous().unbind(0) if as_tuple else places
 
 
 # -- names that are other rows ----------------------------------------------------------------------------

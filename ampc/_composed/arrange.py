@@ -132,6 +132,9 @@ def broadcast_tensors(*tensors: Any) -> Tuple[Tensor, ...]:
     """Tensors expanded to the shape they broadcast to."""
     if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
         tensors = tuple(tensors[0])
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"broadcast_tensors: expected Tensors, argument {i} is {type(t).__name__}")
     shape = broadcast_shapes(*(t.shape for t in tensors))
     return tuple(t if t.shape == shape else t.expand(*shape) for t in tensors)
 
@@ -218,9 +221,12 @@ def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal, zeros elsewhere."""
     if not tensors:
         return make.zeros(1, 0)
+    for i, t in enumerate(tensors):
+        if t.ndim > 2:
+            raise RuntimeError(f"block_diag: tensors must have at most 2 dimensions, tensor {i} has {t.ndim}")
     every = [atleast_2d(t) for t in tensors]
-    dtype = every[0].dtype
-    for t in every[1:]:
+    dtype = tensors[0].dtype
+    for t in tensors[1:]:
         dtype = _C.promote_types(dtype, t.dtype)
     width, rows, at = sum(t.shape[1] for t in every), [], 0
     for t in every:
@@ -233,6 +239,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple[Tensor, ...]:
     """As many nearly equal parts along ``dim``, or cut before each of the indices listed."""
+    if input.ndim == 0:
+        raise RuntimeError("tensor_split: a 0-d tensor has no dimension to cut")
     n = input.shape[wrap_dim(dim, input.ndim, "tensor_split")]
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
@@ -388,18 +396,23 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return diag_embed(input.reshape(-1), offset)
 
 
+def _put_into(out: Tensor, part: Tensor, src: Tensor, what: str) -> Tensor:
+    if src.shape != part.shape:
+        raise RuntimeError(f"{what}: `src` must have the shape of its place, {list(part.shape)}, got {list(src.shape)}")
+    part.copy_(src)
+    return out
+
+
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy with src written on a diagonal."""
     out = input.clone()
-    out.diagonal(offset, dim1, dim2).copy_(src)
-    return out
+    return _put_into(out, out.diagonal(offset, dim1, dim2), src, "diagonal_scatter")
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy with src written at ``index`` of ``dim``."""
     out = input.clone()
-    out.select(dim, index).copy_(src)
-    return out
+    return _put_into(out, out.select(dim, index), src, "select_scatter")
 
 
 @takes_out
@@ -407,8 +420,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Optional[int]
                   *, out: Optional[Tensor] = None) -> Tensor:
     """A copy with src written at start:end:step of ``dim``."""
     y = input.clone()
-    _f["_slice"](y, dim, start, end, step).copy_(src)
-    return y
+    return _put_into(y, _f["_slice"](y, dim, start, end, step), src, "slice_scatter")
 
 
 def vander(x: Tensor, N: Optional[int] = None, increasing: bool = False) -> Tensor:
@@ -447,8 +459,8 @@ def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 
 def ravel(input: Tensor) -> Tensor:
-    """reshape(-1)"""
-    return input.reshape(-1)
+    """One dimension: a view where the tensor is contiguous, else a copy."""
+    return input.ravel()
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
@@ -471,21 +483,14 @@ def view_as_real(input: Tensor) -> Tensor:
     raise RuntimeError("view_as_real: there are no complex tensors")
 
 
-def _in_place_view(self: Tensor, view: Tensor) -> Tensor:
-    if self.requires_grad:
-        raise RuntimeError("the geometry of a tensor that requires gradients cannot be changed in place")
-    self.data = view
-    return self
-
-
 def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """transpose, in place."""
-    return _in_place_view(self, self.detach().transpose(dim0, dim1))
+    return self._turned_into(self.transpose(dim0, dim1))
 
 
 def t_(self: Tensor) -> Tensor:
     """t, in place."""
-    return _in_place_view(self, self.detach().t())
+    return self._turned_into(self.t())
 
 
 swapaxes_ = swapdims_ = transpose_

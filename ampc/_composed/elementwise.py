@@ -8,7 +8,7 @@ from typing import Any, Optional
 from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
-from .._out import takes_out
+from .._out import in_place, takes_out
 from .order import searchsorted
 
 _f = _C._functions
@@ -97,7 +97,7 @@ def nan_to_num(input: Tensor, nan: Optional[float] = None, posinf: Optional[floa
 
 def nan_to_num_(self: Tensor, nan: Optional[float] = None, posinf: Optional[float] = None, neginf: Optional[float] = None) -> Tensor:
     """nan_to_num, in place."""
-    return self.copy_(nan_to_num(self, nan, posinf, neginf))
+    return in_place(self, nan_to_num, nan, posinf, neginf)
 
 
 @takes_out
@@ -149,7 +149,7 @@ def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 def _written(name: str) -> Any:
     def f(self: Tensor, *args: Any) -> Tensor:
-        return self.copy_(_f[name](self, *args))
+        return in_place(self, _f[name], *args)
     f.__name__, f.__doc__ = name + "_", f"{name}, in place."
     return f
 

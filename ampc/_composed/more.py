@@ -9,7 +9,7 @@ from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
-from .._out import takes_out
+from .._out import in_place, takes_out
 
 _f = _C._functions
 
@@ -25,7 +25,11 @@ greater, greater_equal, less, less_equal, not_equal = (_f[n] for n in ("gt", "ge
 
 
 def adjoint(input: Tensor) -> Tensor:
-    """The last two dimensions exchanged."""
+    """The last two dimensions exchanged; RuntimeError for a vector, which has one."""
+    if input.ndim == 0:
+        return input
+    if input.ndim == 1:
+        raise RuntimeError("adjoint: needs a matrix or a batch of matrices, got 1 dimension")
     return input.transpose(-2, -1)
 
 
@@ -312,7 +316,7 @@ def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_m
 
 def _in_place(name: str) -> Callable[..., Tensor]:
     def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return self.copy_(getattr(self, name)(*args, **kwargs))
+        return in_place(self, getattr(Tensor, name), *args, **kwargs)
     f.__name__, f.__doc__ = name + "_", f"{name}, in place."
     return f
 

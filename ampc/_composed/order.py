@@ -216,7 +216,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
         if n == 0:
             break
         there = rows[safe] if rows.ndim == 1 else rows.gather(-1, safe)
-        on = (there <= values if behind else there < values) & (low < high)
+        on = ~(there > values if behind else there >= values) & (low < high)  # so nan goes behind all
         low, high = _f["where"](on, mid + 1, low), _f["where"](on | (low >= high), high, mid)
     return low.int() if out_int32 else low
 

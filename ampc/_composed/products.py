@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _C, _checks
 from .._C import Tensor
-from .._out import takes_out, written
+from .._out import in_place, takes_out, written
 
 _f = _C._functions
 
@@ -177,7 +177,7 @@ def einsum(*args: Any) -> Tensor:
 
 def _written(name: str) -> Any:
     def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return self.copy_(_f[name](self, *args, **kwargs))
+        return in_place(self, _f[name], *args, **kwargs)
     f.__name__, f.__doc__ = name + "_", f"{name}, in place."
     return f
 

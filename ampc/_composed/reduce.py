@@ -108,7 +108,7 @@ def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: float = 1
 
 def _trapezoids(y: Tensor, x: Optional[Tensor], dx: float, dim: int) -> Tensor:
     n = y.shape[dim]
-    both = y.narrow(dim, 1, n - 1) + y.narrow(dim, 0, n - 1)
+    both = y.narrow(dim, min(n, 1), max(n - 1, 0)) + y.narrow(dim, 0, max(n - 1, 0))
     if x is None:
         return both * (dx / 2)
     steps = diff(x) if x.ndim == 1 else diff(x, 1, dim)

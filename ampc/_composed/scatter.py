@@ -9,7 +9,7 @@ from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
-from .._out import own, takes_out
+from .._out import in_place, own, takes_out
 from ..autograd import Function
 from .order import aminmax
 
@@ -232,6 +232,8 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with the elements of source, one after the other, where ``mask`` is true."""
     input, source = _widest(input, source)
+    if input.ndim == 0:
+        return masked_scatter(input.expand(mask.shape or (1,)), mask, source).reshape(mask.shape)
     where = mask.expand(input.shape) if mask.shape != input.shape else mask
     n = int(where.sum().item())
     if source.numel() < n:
@@ -263,7 +265,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Optional[int] = None, *,
 
 def _written(name: str) -> Any:
     def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return self.copy_(globals()[name](self, *args, **kwargs))
+        return in_place(self, globals()[name], *args, **kwargs)
     f.__name__, f.__doc__ = name + "_", f"{name}, in place."
     return f
 

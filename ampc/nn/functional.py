@@ -190,6 +190,8 @@ def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optio
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 ones at the classes, zeros elsewhere, in a new last dimension."""
+    if tensor.dtype != _C.int64:
+        raise RuntimeError(f"one_hot: classes must be int64, got {tensor.dtype}")
     n = int(tensor.max().item()) + 1 if num_classes < 0 else num_classes
     return (tensor.unsqueeze(-1) == make.arange(n, device=tensor.device)).long()
 

@@ -58,8 +58,11 @@ COMPOSE(narrow) {
     int64_t dim = a->dim, start = a->start;
     NEED(ac_dim_wrap(&dim, in[0]->ndim, "narrow"));
     int64_t size = in[0]->ndim ? in[0]->shape[dim] : 0;
+    if (start < -size || start > size)
+        REFUSE(AC_INDEX, "narrow: start %" PRId64 " is out of range for dimension %" PRId64 " of size %" PRId64, start, dim,
+               size);
     if (start < 0) start += size;
-    if (start < 0 || a->length < 0 || start > size || a->length > size - start)
+    if (a->length < 0 || a->length > size - start)
         REFUSE(AC_RUNTIME,
                "narrow: start %" PRId64 " and length %" PRId64 " do not fit dimension %" PRId64 " of size %" PRId64,
                a->start, a->length, dim, size);

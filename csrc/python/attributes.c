@@ -165,9 +165,26 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
     return 0;
 }
 
+/* Takes over the geometry and history of a view of it. No element changes, so what is saved for backward stays good. */
+METHOD(_turned_into) {
+    SELF;
+    if (!ac_is_tensor(unused)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    const ac_tensor *view = ac_unwrap(unused);
+    AC_PY_TRY(ac_check_recordable("a new geometry", t, false));
+    if (view == t) return Py_NewRef(self);
+    if (view->storage != t->storage || view->dtype != t->dtype)
+        return PyErr_SetString(PyExc_ValueError, "expected a view of the tensor"), NULL;
+    if (view->meta && view->meta->node) AC_PY_TRY(ac_set_history(t, view->meta->node, view->meta->index));
+    t->offset = view->offset, t->numel = view->numel, t->ndim = view->ndim;
+    memcpy(t->shape, view->shape, sizeof t->shape);
+    memcpy(t->strides, view->strides, sizeof t->strides);
+    return Py_NewRef(self);
+}
+
 static PyObject *transposed(PyObject *self, bool matrices) {
     SELF;
     ac_tensor *out[AC_MAX_OUT] = {NULL};
+    if (matrices && t->ndim == 0) return Py_NewRef(self);
     if (matrices || t->ndim == 2) {
         ac_attrs_two_dims last = {-2, -1};
         if (t->ndim < 2) return PyErr_SetString(PyExc_RuntimeError, "mT needs at least 2 dimensions"), NULL;
@@ -263,8 +280,9 @@ static PyObject *one_of(PyObject *arg, const int64_t *v, int64_t n, const char *
     if (!arg || arg == Py_None) return ac_dims_object(v, n);
     int64_t dim = PyLong_AsLongLong(arg);
     if (dim == -1 && PyErr_Occurred()) return NULL;
+    if (n == 0) return PyErr_Format(PyExc_IndexError, "%s: a 0-d tensor has no dimensions", what);
     AC_PY_TRY(ac_dim_wrap(&dim, n, what));
-    return PyLong_FromLongLong(n ? v[dim] : 1);
+    return PyLong_FromLongLong(v[dim]);
 }
 
 static PyObject *m_size(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -383,8 +401,12 @@ METHOD(view_dtype) {
 METHOD(fill_) {
     SELF;
     ac_scalar value;
-    if (ac_is_tensor(unused)) AC_PY_TRY(ac_copy_into(t, ac_unwrap(unused)));
-    else {
+    if (ac_is_tensor(unused)) {
+        if (ac_unwrap(unused)->ndim)
+            return PyErr_Format(PyExc_RuntimeError, "fill_: `value` must be a number or a 0-d tensor, got %d dimensions",
+                                ac_unwrap(unused)->ndim);
+        AC_PY_TRY(ac_copy_into(t, ac_unwrap(unused)));
+    } else {
         if (ac_scalar_from(unused, &value) < 0) return NULL;
         AC_PY_TRY(ac_fill(t, value));
     }
@@ -402,8 +424,13 @@ static PyObject *m_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"src", "non_blocking", NULL};
     PyObject *src;
     int non_blocking = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:copy_", names, ac_py->tensor, &src, &non_blocking))
-        return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:copy_", names, &src, &non_blocking)) return NULL;
+    if (!ac_is_tensor(src)) {
+        ac_scalar value;
+        if (ac_scalar_from(src, &value) < 0) return NULL;
+        AC_PY_TRY(ac_fill(ac_unwrap(self), value));
+        return Py_NewRef(self);
+    }
     AC_PY_TRY(ac_copy_into_async(ac_unwrap(self), ac_unwrap(src), non_blocking));
     return Py_NewRef(self);
 }
@@ -454,6 +481,9 @@ PyMethodDef ac_tensor_methods[] = {
      "Forgets the history of this tensor."},
     {"_view_dtype", m_view_dtype, METH_O, "The same bytes read as another dtype."},
     {"_cut_into", ac_tensor_cut_into, METH_VARARGS, "Views along a dimension: of these sizes, or of each slice."},
+    {"_turned_into", m__turned_into, METH_O,
+     "_turned_into($self, view, /)\n--\n\n"
+     "Takes over the geometry and history of a view of it."},
     {"fill_", m_fill_, METH_O,
      "fill_($self, value, /)\n--\n\n"
      "Sets every element to a number."},

@@ -112,25 +112,25 @@ static PyObject *nb_abs(PyObject *x) { return unary(AC_OP_abs, x); }
 static PyObject *nb_invert(PyObject *x) { return unary(AC_OP_bitwise_not, x); }
 static PyObject *nb_positive(PyObject *x) { return Py_NewRef(x); }
 
-static PyObject *only_element(PyObject *x, const char *what) {
+static PyObject *only_element(PyObject *x, const char *what, PyObject *error) {
     ac_tensor *t = ac_unwrap(x);
     if (t->numel == 1) return ac_item(t, 0);
     char text[AC_SHAPE_TEXT];
-    PyErr_Format(t->numel ? PyExc_RuntimeError : PyExc_RuntimeError,
+    PyErr_Format(error,
                  "%s of a tensor of shape %s is ambiguous: it needs exactly one element%s", what,
                  ac_shape_text(t, text), what[0] == 't' ? "; use .any() or .all()" : "");
     return NULL;
 }
 
 static int nb_bool(PyObject *x) {
-    PyObject *one = only_element(x, "truth value");
+    PyObject *one = only_element(x, "truth value", PyExc_RuntimeError);
     int truth = one ? PyObject_IsTrue(one) : -1;
     Py_XDECREF(one);
     return truth;
 }
 
 static PyObject *converted(PyObject *x, PyObject *(*convert)(PyObject *), const char *what) {
-    PyObject *one = only_element(x, what), *result = one ? convert(one) : NULL;
+    PyObject *one = only_element(x, what, PyExc_ValueError), *result = one ? convert(one) : NULL;
     Py_XDECREF(one);
     return result;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Callable, List, NamedTuple, Optional
 
 from .running import Difference
@@ -12,7 +13,85 @@ class Known(NamedTuple):
     fits: Callable[[Difference], bool]
 
 
-KNOWN: List[Known] = []
+def line(pattern: str, *kinds: str) -> Callable[[Difference], bool]:
+    """Where the line is like this."""
+    return lambda d: (not kinds or d.kind in kinds) and re.search(pattern, d.step.source) is not None
+
+
+def only_torch_raises(pattern: str) -> Callable[[Difference], bool]:
+    return lambda d: d.kind == "exception" and d.ampc is None and re.search(pattern, d.message) is not None
+
+
+def only_ampc_raises(pattern: str) -> Callable[[Difference], bool]:
+    return lambda d: d.kind == "exception" and d.torch is None and re.search(pattern, d.message) is not None
+
+
+def both_raise(torch: str, ampc: str, pattern: str) -> Callable[[Difference], bool]:
+    return lambda d: d.kind == "exception" and (d.torch, d.ampc) == (torch, ampc) and re.search(pattern, d.message) is not None
+
+
+def widened_by_autocast(d: Difference) -> bool:
+    return d.kind == "dtype" and "autocast" in d.step.context and "float" in d.torch and "float" in d.ampc
+
+
+# What torch refuses and ampc takes: nobody's program depends on the refusal.
+TAKEN = [
+    Known("numbers stand for tensors in every elementwise operator", only_torch_raises(r"must be Tensor, not")),
+    Known("operands of mixed dtypes are promoted where torch asks for one dtype", only_torch_raises(
+        r"expected (scalar type|dtype)|same dtype|same type|to have the same|should have the same|Expected out type|Boolean inputs not supported|Unsupported input type|expected .* dtype|"
+        r"to be a floating|alpha must not be|bool tensor is not supported|not supported for (Bool|bool)|floating.point|prioritize|must be .*type|doesn't match|must match|expected m1 and m2|Found dtype|Boolean alpha|can't be cast|Could not set tensor of type")),
+    Known("operators that torch has no derivative for have the gradient 0 that they have", only_torch_raises(r"derivative for .* is not implemented|not implemented for|does not support automatic differentiation")),
+    Known("memory that operands share with the target is read before it is written", only_torch_raises(r"refer to a single memory location|unsupported operation")),
+    Known("a tensor of inference mode may be saved for backward: nothing can write to it", only_torch_raises(r"Inference tensors cannot be saved for backward")),
+    Known("negative indices count from the end everywhere", lambda d: only_torch_raises(r"out of range")(d) and re.search(r"\.index_|gather|scatter|take", d.step.source) is not None and "-" in d.step.source),
+    Known("index_select and index_add take no index for a 0-d tensor", only_torch_raises(r"Index to scalar can have only 1 value")),
+    Known("the norm of nothing is 0", only_torch_raises(r"cannot compute the .* norm on an empty tensor")),
+]
+
+# What ampc refuses and torch takes.
+REFUSED = [
+    Known("out= is written, never resized, which torch warns of as deprecated", lambda d: "out=" in d.step.source and re.search(r"the result has shape .* and the target", d.message) is not None),
+    Known("out= and gradients do not go together, even where the operator has none", only_ampc_raises(r"`out` cannot be used where gradients")),
+    Known("what several elements share is not written to", only_ampc_raises(r"several elements of the target share memory")),
+    Known("a leaf that requires gradients is not overwritten with truth values", lambda d: only_ampc_raises(r"leaf that requires gradients cannot be modified in place")(d) and re.search(r"logical_|eq_|ne_|lt_|le_|gt_|ge_", d.step.source) is not None),
+]
+
+# What both refuse.
+RAISED = [
+    Known("the rules of out= are looked at before the operands", lambda d: "out=" in d.step.source and d.kind == "exception" and d.torch is not None and d.ampc is not None),
+    Known("torch resizes out= before it reads an operand in the same memory", lambda d: "out=" in d.step.source and (d.kind == "shape" or d.kind == "exception" and d.torch == "IndexError")),
+    Known("a missing dimension is told as the shape that is needed, a RuntimeError", both_raise("IndexError", "RuntimeError", r"torch: (Dimension out of range|Dimension specified as -?\d).*ampc: .*(needs?|must have|matrix)")),
+]
+
+# Results.
+RESULTS = [
+    Known("a new geometry in place is no write: no element changes", line(r"\.(t|transpose|swapaxes|squeeze|unsqueeze|set)_\(", "version")),
+    Known("the version belongs to the memory: new data brings its own", line(r"\.data = ", "version")),
+    Known("a view made under no_grad requires no gradients; torch's says what its base would", lambda d: d.kind == "requires_grad" and d.torch is True and ("no_grad" in str(d.program.steps) or "inference" in str(d.program.steps) or "set_grad_enabled(False)" in str(d.program.steps))),
+    Known("a hook is not called where there is no gradient; torch calls it with None", lambda d: "register_hook" in str(d.program.steps) and "NoneType" in d.message),
+    Known("sign and heaviside of nan are nan", lambda d: d.kind == "value" and re.search("sign|sgn|heaviside", d.step.source) is not None and "nan" in str(d.ampc)),
+    Known("moments of infinities are not those that torch's running update comes to", lambda d: d.kind == "value" and re.search("var|std|layer_norm|mean", d.step.source) is not None and re.search("inf|nan|e\\+[23]", f"{d.torch}{d.ampc}{d.program.steps}") is not None),
+    Known("autocast has one policy, that of torch's CUDA lists; torch's CPU lists are shorter", widened_by_autocast),
+    Known("torch marks results of heaviside as requiring gradients, and raises in backward", line("heaviside", "requires_grad", "leaf")),
+    Known("torch leaves results marked as requiring gradients after comparisons in place", line(r"\.(eq|ne|lt|le|gt|ge)_\(", "requires_grad", "leaf")),
+    Known("torch gives nan for gelu(inf) in its vectorized loop", lambda d: "gelu" in d.step.source and d.kind == "value" and "inf" in str(d.ampc)),
+    Known("torch writes before it refuses to write to a tensor made in inference mode", lambda d: d.kind == "value" and "inference tensor" in d.message),
+    Known("a target that overlaps operands is written as if these had been copied first", lambda d: d.kind == "value" and "out=" in d.step.source),
+]
+
+# Of ampc's, to be mended.
+OPEN = [
+    Known("OPEN: repeat, tile and repeat_interleave by 1 are views", line(r"\.(repeat|tile|repeat_interleave|diff)\(", "aliasing", "strides", "leaf", "version")),
+    Known("OPEN: histories cannot be pickled", only_ampc_raises("only leaves can be pickled")),
+    Known("OPEN: float floor division of infinities", lambda d: d.kind == "value" and re.search(r"floor_divide|//|rounding_mode='floor'|remainder|%", d.step.source) is not None and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
+    Known("OPEN: sum of floats in an integer dtype", line(r"(sum|prod|mean)\(.*dtype=", "exception", "value", "dtype")),
+    Known("OPEN: clamp with nan bounds", lambda d: d.kind == "value" and "clamp" in d.step.source and "nan" in f"{d.torch}{d.ampc}"),
+    Known("OPEN: log_softmax of 1e30", lambda d: d.kind == "value" and re.search("softmax|softmin|cross_entropy", d.step.source) is not None and re.search("inf|nan|e\\+", f"{d.torch}{d.ampc}") is not None),
+    Known("OPEN: alpha or beta 0 over nan", lambda d: d.kind == "value" and "addmm" in d.step.source and "nan" in f"{d.torch}{d.ampc}"),
+    Known("OPEN: dimensions of index_copy, index_fill and unfold", line("index_copy|index_fill|unfold", "exception")),
+]
+
+KNOWN: List[Known] = TAKEN + REFUSED + RAISED + RESULTS + OPEN
 
 
 def explanation(d: Difference) -> Optional[str]:
