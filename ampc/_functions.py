@@ -63,7 +63,9 @@ def where(condition: Tensor, *values: Any, **named: Any) -> Any:
     if values or named:
         if "input" in named:
             named["x"] = named.pop("input")
-        return _where(condition, *values, **named)
+        result = _where(condition, *values, **named)
+        numbers = not any(isinstance(v, Tensor) for v in (*values, *named.values()))
+        return result.to(_C.get_default_dtype()) if numbers and result.is_floating_point() else result
     return condition.nonzero(as_tuple=True)
 
 

@@ -399,6 +399,8 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple:
     """At most ``chunks`` pieces of equal size along ``dim``."""
     if chunks < 1:
         raise RuntimeError(f"chunk: `chunks` must be 1 or more, got {chunks}")
+    if self.ndim == 0:
+        raise RuntimeError("chunk: a 0-d tensor has no dimension to cut")
     n = self.size(dim)
     return self.split(-(-n // chunks) if n else [0] * chunks, dim)
 

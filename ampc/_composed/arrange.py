@@ -68,6 +68,8 @@ def fliplr(input: Tensor) -> Tensor:
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by ``k`` quarters in the plane of ``dims``, from the first towards the second."""
+    if input.ndim < 2:
+        raise RuntimeError(f"rot90: needs at least 2 dimensions, got {input.ndim}")
     a, b = (wrap_dim(d, input.ndim, "rot90") for d in dims)
     if a == b:
         raise RuntimeError(f"rot90: dims must be two different ones, got {list(dims)}")

@@ -29,7 +29,7 @@ def _picked(values: Tensor, indices: Tensor, at: Any, dim: int, keepdim: bool) -
     if isinstance(at, Tensor):
         pair = Pair(values.gather(dim, at), indices.gather(dim, at))
     else:
-        pair = Pair(values.narrow(dim, at, 1), indices.narrow(dim, at, 1))
+        pair = Pair(values.narrow(dim, at, 1).contiguous(), indices.narrow(dim, at, 1).contiguous())
     return pair if keepdim else Pair(pair.values.squeeze(dim), pair.indices.squeeze(dim))
 
 

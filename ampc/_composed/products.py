@@ -172,6 +172,7 @@ def einsum(*args: Any) -> Tensor:
         x, xl = _contract(x, xl, y, yl, {c for c in last if last[c] > i} | set(result))
     dtype = x.dtype
     x, xl = _sum_out(x, xl, set(result))
+    dtype = dtype if dtype.is_floating_point else x.dtype
     return x.to(dtype).permute([xl.index(c) for c in result]) if x.ndim else x.to(dtype)
 
 

@@ -285,7 +285,7 @@ FORMULA(mul) {
 FORMULA(div) {
     T by = DIV(G, SAVED(1));
     GIVE(0, by);
-    GIVE(1, UN(neg, MUL(by, RESULT(0))));
+    GIVE(1, UN(neg, MUL(by, DIV(SAVED(0), SAVED(1))))); /* not the result, which may be written to */
     DONE;
 }
 
@@ -296,6 +296,11 @@ FORMULA(remainder) {
 }
 
 /* y x^(y-1), which is 0 and not nan at x = 0, y = 0; x^y log x, 0 where x is 0 and y is not negative. */
+/* log(x) in the gradient's dtype: of an integer it would be of the default one. */
+static T log_of(ac_formula *c, T x) {
+    return UN(log, x && !ac_is_floating(x->dtype) ? ac_f_cast(c, x, G->dtype) : x);
+}
+
 FORMULA(pow) {
     T x = SAVED(0), y = SAVED(1);
     if (WANTS(0)) {
@@ -304,7 +309,7 @@ FORMULA(pow) {
     }
     if (WANTS(1)) {
         T flat = CMP(logical_and, CMP(eq, x, NUM(0)), CMP(ge, y, NUM(0)));
-        ac_f_give(c, 1, MUL(G, WHERE(flat, NUM(0), MUL(RESULT(0), UN(log, x)))));
+        ac_f_give(c, 1, MUL(G, WHERE(flat, NUM(0), MUL(RESULT(0), log_of(c, x)))));
     }
     DONE;
 }
@@ -377,7 +382,7 @@ FORMULA(logaddexp2) {
 FORMULA(xlogy) {
     T x = SAVED(0), y = SAVED(1);
     if (WANTS(0))
-        ac_f_give(c, 0, MUL(G, WHERE(CMP(logical_and, CMP(eq, x, NUM(0)), CMP(le, y, NUM(0))), NUM(0), UN(log, y))));
+        ac_f_give(c, 0, MUL(G, WHERE(CMP(logical_and, CMP(eq, x, NUM(0)), CMP(le, y, NUM(0))), NUM(0), log_of(c, y))));
     GIVE(1, MUL(G, DIV(x, y)));
     DONE;
 }

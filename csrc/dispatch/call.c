@@ -448,6 +448,7 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
     AC_TRY(check_result(what, &rule.out[0], target));
     AC_TRY(ac_check_target_device(op, in, n_in, attrs, target));
     bool history = wants_record(op, in, n_in) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[op]);
+    history = history && ac_is_floating(target->dtype);
     int failed;
     if (history) AC_TRY(check_view(what, target));
     if (history) failed = into_recorded(&rule, op, in, n_in, attrs, target);

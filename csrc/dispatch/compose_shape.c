@@ -56,13 +56,15 @@ COMPOSE(t) {
 COMPOSE(narrow) {
     ATTRS(narrow);
     int64_t dim = a->dim, start = a->start;
+    if (in[0]->ndim == 0) REFUSE(AC_RUNTIME, "narrow: a 0-d tensor has no dimension to cut");
+    if (a->length < 0) REFUSE(AC_RUNTIME, "narrow: length must be 0 or more, got %" PRId64, a->length);
     NEED(ac_dim_wrap(&dim, in[0]->ndim, "narrow"));
-    int64_t size = in[0]->ndim ? in[0]->shape[dim] : 0;
+    int64_t size = in[0]->shape[dim];
     if (start < -size || start > size)
         REFUSE(AC_INDEX, "narrow: start %" PRId64 " is out of range for dimension %" PRId64 " of size %" PRId64, start, dim,
                size);
     if (start < 0) start += size;
-    if (a->length < 0 || a->length > size - start)
+    if (a->length > size - start)
         REFUSE(AC_RUNTIME,
                "narrow: start %" PRId64 " and length %" PRId64 " do not fit dimension %" PRId64 " of size %" PRId64,
                a->start, a->length, dim, size);

@@ -39,11 +39,16 @@ TAKEN = [
     Known("numbers stand for tensors in every elementwise operator", only_torch_raises(r"must be Tensor, not")),
     Known("operands of mixed dtypes are promoted where torch asks for one dtype", only_torch_raises(
         r"expected (scalar type|dtype)|same dtype|same type|to have the same|should have the same|Expected out type|Boolean inputs not supported|Unsupported input type|expected .* dtype|"
-        r"to be a floating|alpha must not be|bool tensor is not supported|not supported for (Bool|bool)|floating.point|prioritize|must be .*type|doesn't match|must match|expected m1 and m2|Found dtype|Boolean alpha|can't be cast|Could not set tensor of type")),
+        r"to be a floating|alpha must not be|bool tensor is not supported|not supported for (Bool|bool)|floating.point|prioritize|must be .*type|doesn't match|must match|expected m1 and m2|Found dtype|Boolean alpha|can't be cast|Type promoting not supported|Integral inputs|Could not set tensor of type")),
     Known("operators that torch has no derivative for have the gradient 0 that they have", only_torch_raises(r"derivative for .* is not implemented|not implemented for|does not support automatic differentiation")),
     Known("memory that operands share with the target is read before it is written", only_torch_raises(r"refer to a single memory location|unsupported operation")),
+    Known("what a derivative does not need may be overwritten; its numbers are those of what was saved", lambda d: d.outlived),
+    Known("a graph that saved nothing can be gone through again", only_torch_raises(r"backward through the graph a second time")),
+    Known("detach_ works on views", only_torch_raises(r"Can't detach views in-place")),
+    Known("pooling takes batches of size 0", only_torch_raises(r"pool.*Expected")),
+    Known("what is expanded inside a function's result is no view", only_torch_raises(r"A view was created in no_grad mode")),
     Known("a tensor of inference mode may be saved for backward: nothing can write to it", only_torch_raises(r"Inference tensors cannot be saved for backward")),
-    Known("negative indices count from the end everywhere", lambda d: only_torch_raises(r"out of range")(d) and re.search(r"\.index_|gather|scatter|take", d.step.source) is not None and "-" in d.step.source),
+    Known("negative indices count from the end everywhere", lambda d: only_torch_raises(r"out of (range|bounds|DATA)")(d) and re.search(r"\.index_|gather|scatter|take", d.step.source) is not None and "-" in d.step.source),
     Known("index_select and index_add take no index for a 0-d tensor", only_torch_raises(r"Index to scalar can have only 1 value")),
     Known("the norm of nothing is 0", only_torch_raises(r"cannot compute the .* norm on an empty tensor")),
 ]
@@ -53,6 +58,11 @@ REFUSED = [
     Known("out= is written, never resized, which torch warns of as deprecated", lambda d: "out=" in d.step.source and re.search(r"the result has shape .* and the target", d.message) is not None),
     Known("out= and gradients do not go together, even where the operator has none", only_ampc_raises(r"`out` cannot be used where gradients")),
     Known("what several elements share is not written to", only_ampc_raises(r"several elements of the target share memory")),
+    Known("linear takes a weight of two dimensions", only_ampc_raises(r"linear: `weight` must have 2")),
+    Known("norms are of floating point", only_ampc_raises(r"must be floating point")),
+    Known("products are of one dtype", only_ampc_raises(r"must have the same dtype")),
+    Known("autocast refuses binary_cross_entropy, as on torch's GPUs", only_ampc_raises(r"binary_cross_entropy is not safe")),
+    Known("src has the dimensions of x", only_ampc_raises(r"`src` must have \d dimensions|is larger than `src`")),
     Known("a leaf that requires gradients is not overwritten with truth values", lambda d: only_ampc_raises(r"leaf that requires gradients cannot be modified in place")(d) and re.search(r"logical_|eq_|ne_|lt_|le_|gt_|ge_", d.step.source) is not None),
 ]
 
@@ -64,7 +74,21 @@ RAISED = [
 ]
 
 # Results.
+def overwritten(d: Difference) -> bool:
+    """Where torch goes back with zeros through what was overwritten whole."""
+    return re.search(r"(fill|zero|copy|constant|set)_\(|\] = ", str(d.program.steps)) is not None and (
+        d.kind == "existence" and d.name.endswith(".grad") and d.torch is True or only_ampc_raises("was not used in making")(d)
+        or d.kind == "log" and len(d.torch) > len(d.ampc) or d.kind == "result" and d.ampc == ("NoneType", None))
+
+
 RESULTS = [
+    Known("what was overwritten whole has no gradient; torch's is zeros", overwritten),
+    Known("hooks of results that backward does not reach are not called; torch calls those of a row's other results with zeros",
+          lambda d: d.kind == "log" and len(d.torch) > len(d.ampc) and re.search(r"v\d+, \*?v\d+ = |apply\(|unbind|split|chunk", str(d.program.steps)) is not None),
+    Known("strides of gradients are as they come", line(r"autograd\.grad", "strides")),
+    Known("any and all give bool, of uint8 too", line(r"\.(all|any)\(", "dtype")),
+    Known("each tensor of a structure is copied by itself", line(r"deepcopy|pickle|round_trip", "aliasing")),
+    Known("set_ takes memory over, not whether gradients are wanted", line(r"\.set_\(", "requires_grad")),
     Known("a new geometry in place is no write: no element changes", line(r"\.(t|transpose|swapaxes|squeeze|unsqueeze|set)_\(", "version")),
     Known("the version belongs to the memory: new data brings its own", line(r"\.data = ", "version")),
     Known("a view made under no_grad requires no gradients; torch's says what its base would", lambda d: d.kind == "requires_grad" and d.torch is True and ("no_grad" in str(d.program.steps) or "inference" in str(d.program.steps) or "set_grad_enabled(False)" in str(d.program.steps))),
