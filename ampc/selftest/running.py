@@ -125,7 +125,7 @@ def _run(case: Case, draw: Callable[[], Draw], dtype: str, sizes: Dict[str, Any]
         result.units, result.wrong = judge(got, trial)
     except ampc.OutOfMemoryError:  # a RuntimeError that says nothing of the kernel
         raise
-    except (ArithmeticError, RuntimeError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         result.units, result.wrong = float("inf"), f"{type(error).__name__}: {error}"
     result.seconds = time.perf_counter() - begin
     return result
