@@ -63,6 +63,20 @@ def test_numbers_of_the_table_have_points_in_every_locale(decimal_comma, when):
     assert out.splitlines() == ["[0.0, 0.75] [0.25] tensor([0.5000])", "True"]
 
 
+def test_numbers_in_errors_have_points_in_every_locale(decimal_comma):
+    env, name = decimal_comma
+    out = passes(python(f"""
+        import locale, ampc
+        locale.setlocale(locale.LC_ALL, {name!r})
+        try:
+            ampc.nn.functional.smooth_l1_loss(ampc.zeros(1), ampc.zeros(1), beta=-0.5)
+        except (RuntimeError, ValueError) as error:
+            print(error)
+        print(locale.localeconv()["decimal_point"], locale.format_string("%.1f", 0.5))
+    """, **env))
+    assert "-0.5" in out and "-0,5" not in out and out.splitlines()[-1] == ", 0,5"
+
+
 def test_defaults_of_the_table_are_what_it_says():
     """Read by the core's own reader of numbers, rounded as Python rounds them."""
     F = ampc._C._functions

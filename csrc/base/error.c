@@ -1,8 +1,9 @@
 #include "error.h"
 
+#include "system.h"
+
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MESSAGE_BYTES = 1024 };
@@ -14,7 +15,7 @@ static _Thread_local struct {
 
 static void record(ac_error code, const char *format, va_list args) {
     current.code = code;
-    (void)vsnprintf(current.message, sizeof current.message, format, args);
+    ac_system_format(current.message, sizeof current.message, format, args);
 }
 
 int ac_fail(ac_error code, const char *format, ...) {

@@ -1,7 +1,8 @@
-/* What differs between operating systems: memory in large alignments, libraries opened by name, cores. */
+/* What differs between operating systems: memory in large alignments, libraries opened by name, cores, locales. */
 #ifndef AC_BASE_SYSTEM_H
 #define AC_BASE_SYSTEM_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 /* `size` is a multiple of `alignment`, a power of 2; NULL where there is none. */
@@ -14,5 +15,8 @@ void *ac_library_symbol(void *library, const char *name);
 
 /* That are switched on; at least 1. */
 int ac_system_cores(void);
+
+/* vsnprintf whose numbers have a point in every locale. */
+void ac_system_format(char *to, size_t size, const char *format, va_list args);
 
 #endif
