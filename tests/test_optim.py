@@ -264,3 +264,30 @@ def test_a_first_step_in_float32_is_that_of_float64_but_for_rounding(name):
         steps.append(p.detach().double())
     got, want = steps
     assert ((got - want).abs() <= 16 * ampc.finfo(ampc.float32).eps * want.abs()).all()
+
+
+def test_many_groups_are_made_in_time_that_grows_as_they_do():
+    """Each parameter in a group of its own, as for layer-wise rates: every group is looked at once, not once for each other."""
+    looked = []
+
+    class Counted(list):
+        def __iter__(self):
+            looked.append(len(self))
+            return super().__iter__()
+
+    params = [ampc.nn.Parameter(ampc.zeros(1)) for _ in range(50)]
+    optimizer = ampc.optim.SGD([{"params": [p]} for p in params], lr=0.1)
+    with pytest.raises(ValueError, match="more than once"):
+        ampc.optim.SGD([{"params": [params[0]]}, {"params": [params[0]]}], lr=0.1)
+    with pytest.raises(ValueError, match="more than once"):
+        optimizer.add_param_group({"params": [params[7]]})
+    optimizer.param_groups = Counted(optimizer.param_groups)
+    optimizer.add_param_group({"params": [ampc.nn.Parameter(ampc.zeros(1))]})
+    assert len(looked) == 1  # afterwards groups may have been changed by hand: all are looked at
+    again = Counted()
+    made = ampc.optim.SGD.__new__(ampc.optim.SGD)
+    made.param_groups, made.defaults, made._known = again, dict(lr=0.1), set()
+    looked.clear()
+    for p in params:
+        made.add_param_group({"params": [p]})
+    assert not looked and len(again) == 50

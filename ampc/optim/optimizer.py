@@ -6,7 +6,7 @@ import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from .. import _C
 from .._C import Tensor
@@ -70,8 +70,10 @@ class Optimizer:
         groups = list(params)
         if not groups:
             raise ValueError("the optimizer got no parameters; is the model empty, or was its parameters() iterator used up?")
+        self._known: Optional[Set[int]] = set()  # parameters of the groups so far, while these are many; None afterwards, for groups may be changed
         for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(group)
+        self._known = None
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Adds parameters with options of their own. TypeError or ValueError for what cannot be trained, or
@@ -98,10 +100,11 @@ class Optimizer:
             if default is required and name not in group:
                 raise ValueError(f"parameter group: option '{name}' is required")
             group.setdefault(name, default)
-        mine = [id(p) for p in group["params"]]
-        others = {id(p) for g in self.param_groups for p in g["params"]}
-        if len(set(mine)) != len(mine) or others & set(mine):
+        mine = {id(p) for p in group["params"]}
+        known = self._known if self._known is not None else {id(p) for g in self.param_groups for p in g["params"]}
+        if len(mine) != len(group["params"]) or not known.isdisjoint(mine):
             raise ValueError("some parameters appear more than once in the optimizer's groups")
+        known |= mine
         self.param_groups.append(group)
 
     # -- stepping -------------------------------------------------------------------------------------------
