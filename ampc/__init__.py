@@ -3,6 +3,7 @@
 import glob as _glob
 import os as _os
 import sys as _sys
+import warnings as _warnings
 from typing import Any as _Any
 
 try:
@@ -17,6 +18,8 @@ except ImportError as _e:
         "If this is the source folder, run from another folder, or build in place with: pip install -e ."
     ) from _e
 
+if (_note := _C._machine()["note"]) is not None:
+    _warnings.warn(_note, RuntimeWarning, stacklevel=2)
 for _path in _glob.glob(_os.path.join(_os.path.dirname(__file__), "_libs", "*openblas*")):
     _C._set_blas(_path)
 # where CUDA's libraries may lie, looked at when CUDA is first used: PyPI's wheels beside us, the toolkit

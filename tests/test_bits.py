@@ -105,7 +105,7 @@ def bits(name):
 def pairs_are_added_by_units():
     """Whether this CPU multiplies bfloat16 in pairs along a sum, on units of its own; float16 then goes by them, too."""
     facts = ampc._C._machine()
-    return facts["isa"].startswith("amx") or facts["isa"] == "avx512bf16" and facts["fast_dot"]
+    return facts["isa"].startswith("amx") or facts["isa"] == "avx512_bf16" and facts["fast_dot"]
 
 
 # How many places of an image are taken at a time follows from the second-level cache. Where places are added in pairs, that says which are a pair.

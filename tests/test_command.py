@@ -74,3 +74,54 @@ def test_ctrl_c(monkeypatch, capsys):
 
     monkeypatch.setattr(ampc.cli, "info", stops)
     assert ampc.cli.main(["info"]) == 130 and "stopped by hand" in capsys.readouterr().err
+
+
+# -- ampc info ----------------------------------------------------------------------------------------------------------
+
+
+def row(name, **environment):
+    done = command("info", **environment)
+    assert done.returncode == 0
+    return next(line[14:] for line in done.stdout.splitlines() if line.startswith(f"{name} ")), done.stderr
+
+
+FACTS = ampc._C._machine()
+LEVELS = ["baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16", "amx_fp16"]
+
+
+@pytest.mark.cpu
+@pytest.mark.skipif(FACTS["asked"] != FACTS["isa"] or FACTS["cpu"] != FACTS["isa"], reason="AMPC_CPU is set")
+@pytest.mark.parametrize("level", LEVELS)
+def test_info_tells_the_cpu_from_what_was_asked(level):
+    said = row("CPU features", AMPC_CPU=level)[0]
+    own, here = LEVELS.index(FACTS["cpu"]), LEVELS.index(level)
+    assert said == (f"{level} (set by AMPC_CPU; this CPU has {FACTS['cpu']})" if here < own else f"{level} (set by AMPC_CPU)" if here == own
+                    else f"{FACTS['cpu']} (AMPC_CPU asks for {level}, which this CPU lacks)")
+
+
+@pytest.mark.parametrize("asked, got, warns", [("3", "3", ""), ("4,2", "4", ""), (" 2 ", "2", ""), ("257", "256", "256 threads, the most"), ("abc", None, "no number of threads"),
+                                               ("0", None, "no number"), ("-3", None, "no number"), ("2x", None, "no number"), ("99999999999999999999", "256", "most")])
+def test_numbers_of_threads(asked, got, warns):
+    said, stderr = row("threads", OMP_NUM_THREADS=asked)
+    assert said == f"{got} (set by OMP_NUM_THREADS)" if got else said.endswith("can set it)")
+    assert (f"RuntimeWarning: OMP_NUM_THREADS is {asked}" in stderr and warns in stderr) if warns else stderr == ""
+
+
+def test_threads_that_a_call_sets():
+    from ampc.cli.info import info
+
+    before = ampc.get_num_threads()
+    try:
+        ampc.set_num_threads(before + 1)
+        assert f"{before + 1} (set by ampc.set_num_threads)" in info()
+        with pytest.warns(RuntimeWarning, match="256 threads are the most there can be, got 1000"):
+            ampc.set_num_threads(1000)
+        assert ampc.get_num_threads() == 256
+    finally:
+        ampc.set_num_threads(before)
+    assert "set by ampc.set_num_threads" not in info()
+
+
+def test_caches_of_odd_sizes():
+    assert row("caches", AMPC_L1_BYTES="1000000001")[0].startswith("1000000001 bytes of first level (set by AMPC_L1_BYTES)")
+    assert row("caches", AMPC_L1_BYTES="49152")[0].startswith("48 KiB of first level")

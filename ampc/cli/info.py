@@ -16,12 +16,22 @@ def _cuda() -> list:
                           for i, p in ((i, ampc.cuda.get_device_properties(i)) for i in range(count)))
     else:
         found = "none can be used"
-    return [("GPUs", found), ("GPU code", note("kernels")), ("NVIDIA driver", note("driver")), ("cuBLASLt", note("cublasLt")),
+    return [("GPUs", found), ("GPU kernels", note("kernels")), ("NVIDIA driver", note("driver")), ("cuBLASLt", note("cublasLt")),
             ("NCCL", note("nccl") + " (nothing uses it yet)"), ("cuDNN", note("cudnn"))]
 
 
-def _kib(size: int) -> str:
-    return f"{size >> 20} MiB" if size >= 1 << 20 and not size % (1 << 20) else f"{size / 1024:g} KiB"
+def _bytes(size: int) -> str:
+    return f"{size >> 20} MiB" if not size % (1 << 20) else f"{size >> 10} KiB" if not size % (1 << 10) else f"{size} bytes"
+
+
+def _model() -> str:
+    """The CPU's name, as its maker and the system give it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as f:
+            names = [line.split(":", 1)[1].strip() for line in f if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _machine() -> list:
@@ -32,15 +42,21 @@ def _machine() -> list:
 
     def source(*variables: str) -> str:
         used = [v for v in variables if v in facts["set"]]
-        return f"(set by {', '.join(used)})" if used else f"({' or '.join(variables)} sets it)"
+        return f"set by {used[-1]}" if used else f"{' or '.join(variables)} can set it"
 
+    features = source("AMPC_CPU")
+    if facts["asked"] != facts["isa"]:
+        features = f"AMPC_CPU asks for {facts['asked']}, which this CPU lacks"
+    elif facts["cpu"] != facts["isa"]:
+        features += f"; this CPU has {facts['cpu']}"
     return [
-        ("CPU features", f"{facts['isa']} {source('AMPC_CPU')}"),
-        ("caches", f"{_kib(facts['l1_bytes'])} of first level {source('AMPC_L1_BYTES')}, "
-                   f"{_kib(facts['l2_bytes'])} of second level {source('AMPC_L2_BYTES')}"),
-        ("cores", f"{facts['cores']} {source('AMPC_CORES')}"),
-        ("threads", f"{facts['threads']} {source('OMP_NUM_THREADS', 'ampc.set_num_threads')}"),
-        ("huge pages", f"{'asked for' if facts['huge_pages'] else 'not asked for'} {source('AMPC_HUGE_PAGES')}"),
+        ("CPU", _model()),
+        ("CPU features", f"{facts['isa']} ({features})"),
+        ("caches", f"{_bytes(facts['l1_bytes'])} of first level ({source('AMPC_L1_BYTES')}), "
+                   f"{_bytes(facts['l2_bytes'])} of second level ({source('AMPC_L2_BYTES')})"),
+        ("cores", f"{facts['cores']} ({source('AMPC_CORES')})"),
+        ("threads", f"{facts['threads']} ({source('OMP_NUM_THREADS', 'ampc.set_num_threads')})"),
+        ("huge pages", f"{'asked for' if facts['huge_pages'] else 'not asked for'} ({source('AMPC_HUGE_PAGES')})"),
     ]
 
 
@@ -55,6 +71,8 @@ def facts_of(device: str) -> list:
 
 def info() -> str:
     """The text of ``ampc info``."""
+    import numpy as np
+
     import ampc
 
     build = ampc._C._build_info()
@@ -62,12 +80,12 @@ def info() -> str:
     if blas == "own loops":
         blas += " (no OpenBLAS was bundled for this platform: float32 products are slow)"
     rows = [
-        ("ampc", f"{ampc.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
+        ("ampc", f"{ampc.__version__}, Python {platform.python_version()}, NumPy {np.__version__}, {platform.system()} {platform.machine()}"),
         ("compiler", f"GCC-compatible {build['compiler']}"),
         *_machine(),
-        ("loops chosen", build["cpu_loops"]),
+        ("loops", f"{build['cpu_loops']} (elementwise operators are compiled for each of baseline, avx2 and avx512)"),
         ("BLAS", blas),
         *_cuda(),
-        ("right numbers", "`ampc selftest` checks the kernels that this machine chooses"),
+        ("self-test", "`ampc selftest` says whether the kernels that this machine chooses give right numbers"),
     ]
     return "\n".join(_lines(rows))

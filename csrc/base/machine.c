@@ -22,7 +22,7 @@
 #include <cpuid.h>
 #endif
 
-static const char *const levels[AC_ISA_LEVELS] = {"baseline", "avx2", "avx512", "avx512bf16", "amx_bf16", "amx_fp16"};
+static const char *const levels[AC_ISA_LEVELS] = {"baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16", "amx_fp16"};
 static const char *const variables[AC_N_FACTS] = {"AMPC_CPU",   "AMPC_L1_BYTES",   "AMPC_L2_BYTES",
                                                   "AMPC_CORES", "AMPC_HUGE_PAGES", "OMP_NUM_THREADS"};
 
@@ -181,16 +181,19 @@ enum { L1 = _SC_LEVEL1_DCACHE_SIZE, L2 = _SC_LEVEL2_CACHE_SIZE };
 enum { L1, L2 };
 #endif
 
+static int at_most(int64_t threads) { return (int)(threads < AC_MOST_THREADS ? threads : AC_MOST_THREADS); }
+
 static ac_machine detect(void) {
     ac_machine m = {.isa = cpu_level(), .fast_dot = dot_is_fast(), .cores = usable_cores(), .huge_pages = true};
+    m.cpu = m.asked = m.isa;
     m.l1_bytes = cache_bytes(L1, 8 << 10, 32 << 10), m.l2_bytes = cache_bytes(L2, 128 << 10, 512 << 10);
-    m.threads = m.cores;
+    m.threads = at_most(m.cores);
     return m;
 }
 
 /* -- the environment ------------------------------------------------------------------------------------------- */
 
-static char fault[240];
+static char fault[240], note[240];
 
 /* Whether the variable is set to a whole number between least and most, which goes to *number. */
 static bool take_number(ac_machine *m, ac_fact fact, int64_t least, int64_t most, int64_t *number) {
@@ -214,21 +217,32 @@ static void take_level(ac_machine *m) {
     while (level < AC_ISA_LEVELS && strcmp(text, levels[level]) != 0) level++;
     if (level == AC_ISA_LEVELS) {
         (void)snprintf(fault, sizeof fault,
-                       "AMPC_CPU is %.80s; expected baseline, avx2, avx512, avx512bf16, amx_bf16 "
+                       "AMPC_CPU is %.80s; expected baseline, avx2, avx512, avx512_bf16, amx_bf16 "
                        "or amx_fp16, or leave it unset",
                        text);
         return;
     }
-    m->set[AC_FACT_CPU] = true;
+    m->set[AC_FACT_CPU] = true, m->asked = level;
     if (level == AC_ISA_AVX512_BF16) m->fast_dot = true; /* asked for by name */
     if (level < m->isa) m->isa = level;
 }
 
-/* OpenMP's list of a number for each depth of nesting: the first counts, and what is none is passed over. */
+/* OpenMP's list of a number for each depth of nesting: the first counts. */
 static void take_threads(ac_machine *m) {
     const char *text = getenv(variables[AC_FACT_THREADS]);
-    int asked = text ? atoi(text) : 0;
-    if (asked > 0) m->threads = asked, m->set[AC_FACT_THREADS] = true;
+    if (!text || !*text) return;
+    char *end;
+    long long asked = strtoll(text, &end, 10);
+    end += strspn(end, " ");
+    if (asked < 1 || end == text || (*end && *end != ',')) {
+        (void)snprintf(note, sizeof note, "OMP_NUM_THREADS is %.80s, which is no number of threads: %d are used", text,
+                       m->threads);
+        return;
+    }
+    if (asked > AC_MOST_THREADS)
+        (void)snprintf(note, sizeof note, "OMP_NUM_THREADS is %.80s; %d threads, the most there can be, are used", text,
+                       AC_MOST_THREADS);
+    m->threads = at_most(asked), m->set[AC_FACT_THREADS] = true;
 }
 
 static void take_environment(ac_machine *m) {
@@ -236,7 +250,7 @@ static void take_environment(ac_machine *m) {
     take_level(m);
     if (take_number(m, AC_FACT_L1, 8 << 10, (int64_t)1 << 30, &number)) m->l1_bytes = number;
     if (take_number(m, AC_FACT_L2, 64 << 10, (int64_t)1 << 30, &number)) m->l2_bytes = number;
-    if (take_number(m, AC_FACT_CORES, 1, 4096, &number)) m->cores = m->threads = (int)number;
+    if (take_number(m, AC_FACT_CORES, 1, 4096, &number)) m->cores = (int)number, m->threads = at_most(number);
     if (take_number(m, AC_FACT_HUGE_PAGES, 0, 1, &number)) m->huge_pages = number != 0;
     take_threads(m);
 }
@@ -259,6 +273,11 @@ const ac_machine *ac_this_machine(void) {
 const char *ac_machine_fault(void) {
     (void)ac_this_machine();
     return *fault ? fault : NULL;
+}
+
+const char *ac_machine_note(void) {
+    (void)ac_this_machine();
+    return *note ? note : NULL;
 }
 
 void ac_machine_pretend(const ac_machine *m) {

@@ -24,6 +24,8 @@ typedef enum {
 } ac_isa;
 
 /* What can be set: AMPC_CPU, AMPC_L1_BYTES, AMPC_L2_BYTES, AMPC_CORES, AMPC_HUGE_PAGES, OMP_NUM_THREADS. */
+enum { AC_MOST_THREADS = 256 };
+
 typedef enum {
     AC_FACT_CPU,
     AC_FACT_L1,
@@ -36,6 +38,7 @@ typedef enum {
 
 typedef struct {
     ac_isa isa;                 /* the CPU's level, or a lower one that AMPC_CPU names */
+    ac_isa cpu, asked;          /* the CPU's level, and what AMPC_CPU names, which the CPU may lack */
     bool fast_dot;              /* vdpbf16ps does more a cycle than two float32 FMAs: on AMD's cores, not on Intel's */
     int64_t l1_bytes, l2_bytes; /* of one core's caches of data */
     int cores;                  /* that this process may use: the affinity mask's, less where a quota is smaller */
@@ -48,6 +51,8 @@ typedef struct {
 const ac_machine *ac_this_machine(void);
 /* Why a variable of the environment cannot be taken, or NULL. Facts are then as if it were not set. */
 const char *ac_machine_fault(void);
+/* What of OMP_NUM_THREADS, which is of other libraries, too, is not heeded, or NULL. */
+const char *ac_machine_note(void);
 /* Stands in for another machine from here on, for tests; no work may be running. The instruction set stays. */
 void ac_machine_pretend(const ac_machine *m);
 

@@ -26,7 +26,7 @@
 
 /* Workers spin this often for the next job before they sleep: long enough to catch the next
  * operator of a training step, short enough not to rob a neighbour of the core. */
-enum { SPINS = 2000, SPINS_AT_END = 500, MAX_THREADS = 256 };
+enum { SPINS = 2000, SPINS_AT_END = 500 };
 enum { STACK_BYTES = 2 << 20 }; /* of a worker, whatever `ulimit -s` says */
 
 /* Chunks of one hand. It takes them in order, and when they are done helps the others: so the same
@@ -41,7 +41,7 @@ typedef struct {
     ac_chunk_fn fn;
     void *context;
     int hands; /* workers that may join the caller */
-    share shares[MAX_THREADS];
+    share shares[AC_MOST_THREADS];
     _Atomic int joined;      /* workers that have been in this job */
     _Atomic uint32_t active; /* futex: workers inside it now */
     _Atomic bool awaited;    /* the caller sleeps until they have left */
@@ -69,7 +69,7 @@ static void sleep_on(_Atomic uint32_t *word, uint32_t seen) {
 
 static void wake_all(_Atomic uint32_t *word) {
 #if defined(__linux__)
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, AC_MOST_THREADS, NULL, NULL, 0);
 #else
     (void)word;
 #endif
@@ -178,7 +178,7 @@ int ac_num_threads(void) {
     return atomic_load(&pool.threads);
 }
 
-void ac_set_num_threads(int n) { atomic_store(&pool.threads, n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n); }
+void ac_set_num_threads(int n) { atomic_store(&pool.threads, n < 1 ? 1 : n > AC_MOST_THREADS ? AC_MOST_THREADS : n); }
 
 static bool start_worker(void) {
     pthread_attr_t attributes;
@@ -217,7 +217,7 @@ static void await_workers(job *j) {
 }
 
 void ac_parallel(int64_t chunks, int hands, ac_chunk_fn fn, void *context) {
-    int threads = hands < MAX_THREADS ? hands : MAX_THREADS;
+    int threads = hands < AC_MOST_THREADS ? hands : AC_MOST_THREADS;
     if (chunks < threads) threads = (int)chunks;
     if (threads <= 1 || stopped || pthread_mutex_trylock(&pool.owner) != 0) {
         AC_WAY(threads_one);

@@ -5,14 +5,20 @@
 #include "../base/pool.h"
 #include "../base/ways.h"
 
-static PyObject *variables_set(const ac_machine *m) {
-    PyObject *list = PyList_New(0);
-    for (int i = 0; list && i < AC_N_FACTS; i++) {
-        PyObject *name = m->set[i] ? PyUnicode_FromString(ac_fact_variable(i)) : NULL;
-        if (m->set[i] && (!name || PyList_Append(list, name) < 0)) Py_CLEAR(list);
-        Py_XDECREF(name);
-    }
+/* The list with the text behind it; NULL where there is none, or no memory. */
+static PyObject *with_text(PyObject *list, const char *text) {
+    PyObject *item = list ? PyUnicode_FromString(text) : NULL;
+    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
+    Py_XDECREF(item);
     return list;
+}
+
+/* What set facts: variables, and a call. */
+static PyObject *setters(const ac_machine *m) {
+    PyObject *list = PyList_New(0);
+    for (int i = 0; i < AC_N_FACTS; i++)
+        if (m->set[i]) list = with_text(list, ac_fact_variable(i));
+    return ac_num_threads() == m->threads ? list : with_text(list, "ampc.set_num_threads");
 }
 
 /* Those that AMPC_CPU can hold this CPU to, beside its own. */
@@ -29,11 +35,12 @@ static PyObject *lower_levels(ac_isa own) {
 static PyObject *facts(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
     const ac_machine *now = ac_this_machine();
-    return Py_BuildValue("{s:s,s:N,s:O,s:L,s:L,s:i,s:i,s:O,s:N}", "isa", ac_isa_name(now->isa), "lower_levels",
-                         lower_levels(now->isa), "fast_dot", now->fast_dot ? Py_True : Py_False, "l1_bytes",
-                         (long long)now->l1_bytes, "l2_bytes", (long long)now->l2_bytes, "cores", now->cores, "threads",
-                         ac_num_threads(), "huge_pages", now->huge_pages ? Py_True : Py_False, "set",
-                         variables_set(now));
+    return Py_BuildValue("{s:s,s:s,s:s,s:z,s:N,s:O,s:L,s:L,s:i,s:i,s:O,s:N}", "isa", ac_isa_name(now->isa), "cpu",
+                         ac_isa_name(now->cpu), "asked", ac_isa_name(now->asked), "note", ac_machine_note(),
+                         "lower_levels", lower_levels(now->isa), "fast_dot", now->fast_dot ? Py_True : Py_False,
+                         "l1_bytes", (long long)now->l1_bytes, "l2_bytes", (long long)now->l2_bytes, "cores",
+                         now->cores, "threads", ac_num_threads(), "huge_pages", now->huge_pages ? Py_True : Py_False,
+                         "set", setters(now));
 }
 
 static PyObject *pretend(PyObject *module, PyObject *args, PyObject *kwargs) {

@@ -68,7 +68,11 @@ static PyObject *set_num_threads(PyObject *m, PyObject *n) {
     long value = PyLong_AsLong(n);
     if (value == -1 && PyErr_Occurred()) return NULL;
     if (value < 1) return PyErr_Format(PyExc_RuntimeError, "set_num_threads: expected 1 or more, got %ld", value);
-    ac_set_num_threads((int)(value > 256 ? 256 : value));
+    if (value > AC_MOST_THREADS &&
+        PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "set_num_threads: %d threads are the most there can be, got %ld",
+                         AC_MOST_THREADS, value) < 0)
+        return NULL;
+    ac_set_num_threads((int)(value > AC_MOST_THREADS ? AC_MOST_THREADS : value));
     Py_RETURN_NONE;
 }
 
