@@ -85,6 +85,7 @@ OPERATORS = {
     "gelu": with_gradients(lambda x: F.gelu(x), (500, 333)),
     "exp, log, tanh": with_gradients(lambda x: (x.exp(), x.abs().log(), x.tanh()), (500, 333)),
     "+ - * /": with_gradients(lambda x, y: (x + y, x - y, x * y, x / y), (500, 333), (500, 333)),
+    "multiply and add": with_gradients(lambda x, y: (ampc.addcmul(x, x, y, value=0.3), ampc.lerp(x, y, 0.3), ampc.add(x, y, alpha=0.3), x.var(0)), (500, 333), (500, 333)),
     "sqrt, abs, round": with_gradients(lambda x: (x.abs().sqrt(), x.round()), (500, 333)),
     "copies and casts": with_gradients(lambda x: (x.t().contiguous(), x.half(), x.bfloat16(), x.double()), (500, 333)),
     "max, sort": with_gradients(lambda x: (x.amax(1), x.sort(0)[0], x.relu()), (500, 333)),

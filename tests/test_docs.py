@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from where import ON_GPU
 
+from ampc import doctor
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]  # those of docs/rules/ are run by test_guard and test_check
 
@@ -20,12 +22,33 @@ def blocks(page, language="python"):
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_blocks_run(page, world, switches_back, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
+    if page.name not in ("README.md", "index.md"):  # which are whole
+        names.update(surroundings(world))
+    doctor.reports(clear=True)
+    for block in blocks(page):
+        exec(compile(block, page.name, "exec"), names)
+    misuse = {r.rule for r in doctor.reports(clear=True)} - {"autocast-without-effect"}  # which is about this machine, and small examples
+    assert not misuse or page.name not in ("README.md", "index.md")
+
+
+def surroundings(world):
     import ampc
 
     data = [(ampc.randn(16, 64), y) for _, y in world.batches]
-    names = {"__name__": "page", "batches": data, "loader": data, "criterion": world.criterion, "model": world.model, "optimizer": world.optimizer}
-    for block in blocks(page):
-        exec(compile(block, page.name, "exec"), names)
+    return {"batches": data, "loader": data, "criterion": world.criterion, "model": world.model, "optimizer": world.optimizer}
+
+
+VARIABLES = [*(ROOT / "ampc").rglob("*.py"), *(ROOT / "csrc").rglob("*.[ch]"), *(ROOT / "tools").glob("*.py"), *(ROOT / "tests").rglob("*.py"),
+             *(ROOT / "tests").rglob("*.[ch]"), *(ROOT / "tests").rglob("*.cpp"), ROOT / "setup.py", ROOT / "pytest_ampc.py", ROOT / "Makefile"]
+
+
+def test_every_variable_is_on_its_page():
+    """And no other."""
+    read = {name for path in VARIABLES for name in re.findall(r"\bAMPC_[A-Z0-9_]*[A-Z0-9]\b", path.read_text())}
+    read |= {name for path in VARIABLES if "ampc" in path.parts[len(ROOT.parts):] for name in re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', path.read_text())}
+    told = set(re.findall(r"`([A-Z0-9]+_[A-Z0-9_]+)`", (ROOT / "docs" / "environment.md").read_text()))
+    assert read <= told and {name for name in told if name.startswith("AMPC_")} <= read
 
 
 def commands():

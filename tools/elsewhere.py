@@ -713,7 +713,7 @@ def attempt(c: Condition) -> Result:
 
 def page(results: List[Result]) -> str:
     """docs/machines.md."""
-    lines = ["# Other machines", "", "What `python tools/elsewhere.py --save` tried, and how ampc behaved. Under each condition a small training runs in a process "
+    lines = ["# Other machines", "", "`ampc selftest` says whether a machine's numbers are right. What `python tools/elsewhere.py --save` tried, and how ampc behaved. Under each condition a small training runs in a process "
              "of its own: convolutions, norms, autocast, a loss scaler, a checkpoint. \"The same bits\" are those of its parameters, compared with "
              "a process without the condition. A condition that could not be made where the table was written is skipped, with the reason.", ""]
     for group in dict.fromkeys(r.condition.group for r in results):
