@@ -11,7 +11,7 @@ try:
 except ImportError as _e:
     from importlib.machinery import EXTENSION_SUFFIXES as _suffixes
 
-    if any(_os.path.exists(_os.path.join(_os.path.dirname(__file__), "_C" + _suffix)) for _suffix in _suffixes):
+    if [_suffix for _suffix in _suffixes if _os.path.exists(_os.path.join(_os.path.dirname(__file__), "_C" + _suffix))]:
         raise  # it is there, and says itself why it cannot be loaded
     raise ImportError(
         f"ampc's core is not built for {_sys.implementation.name} {_sys.version_info[0]}.{_sys.version_info[1]} in {_os.path.dirname(__file__)}. "

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import struct
 from collections.abc import Sequence
 from typing import Any, Dict, Optional
 
@@ -219,11 +220,12 @@ def randn_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -
     return randn(input.shape, **_like(input, dtype, kwargs.pop("device", None)), **kwargs)
 
 
-class Generator:
+class Generator(_C.Scope):
     """A random stream of its own. Pass it as ``generator=``."""
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device = check_device(device)
+        self._cell = bytearray(16)  # the state, as the core has it
         self._state = (67280421310721, 0)
 
     def manual_seed(self, seed: int) -> Generator:
@@ -243,14 +245,16 @@ class Generator:
         """Continues from a state that ``get_state`` gave."""
         self._state = _unpack_state(state)
 
-    def __enter__(self) -> Generator:
-        self._outer = _C._rng_state()
-        _C._set_rng_state(*self._state)
-        return self
+    @property
+    def _state(self) -> tuple:
+        return struct.unpack("=QQ", self._cell)
 
-    def __exit__(self, *exc: object) -> None:
-        self._state = _C._rng_state()
-        _C._set_rng_state(*self._outer)
+    @_state.setter
+    def _state(self, state: tuple) -> None:
+        self._cell[:] = struct.pack("=QQ", *state)
+
+    def _changes(self) -> tuple:  # inside, it is the stream that operators draw from
+        return ((_C._swap_rng, (self._cell,), _C._swap_rng, (self._cell,)),)
 
 
 def _pack_state(state: tuple) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any, List, Optional, Union
 
@@ -31,13 +32,13 @@ class Size(tuple):
 _C._set_size_type(Size)
 
 
-class device:
+class device(_C.Scope):
     """Where a tensor lives: ``device('cpu')``, ``device('cuda:0')``, ``device('cuda', 0)``.
 
     Also a context manager: within it new tensors are made there.
     """
 
-    __slots__ = ("type", "index", "_outer")
+    __slots__ = ("type", "index")
     type: str
     index: Optional[int]
 
@@ -53,7 +54,6 @@ class device:
             raise RuntimeError(f"device: '{type}' is not a device; expected 'cpu' or 'cuda', with ':index' if wanted")
         self.type = name
         self.index = int(number) if number else index
-        self._outer: List[device] = []  # defaults to put back, innermost last
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
@@ -70,15 +70,9 @@ class device:
     def __reduce__(self) -> Any:
         return device, (self.type, self.index)
 
-    def __enter__(self) -> device:
-        global _default
-        self._outer.append(_default)
-        _default = check_device(self)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        global _default
-        _default = self._outer.pop()
+    def _changes(self) -> tuple:
+        module = sys.modules[__name__]
+        return ((setattr, (module, "_default", check_device(self)), setattr, (module, "_default", _default)),)
 
 
 CPU = device("cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional, Union
 
-from . import cuda
+from . import _C, cuda
 from ._device import device
 from .cuda import (
     current_stream,
@@ -54,18 +54,14 @@ def set_device_index(where: Union[int, str, device, None]) -> None:
 current_device_idx, set_device_idx = current_device_index, set_device_index
 
 
-class device_index:
+class device_index(_C.Scope):
     """Inside, 'cuda' means this GPU; None changes nothing."""
 
     def __init__(self, device: Optional[int], /) -> None:
         self.index = device
 
-    def __enter__(self) -> None:
-        self.before = cuda.current_device() if self.index is not None else None
-        set_device_index(self.index)
-
-    def __exit__(self, *exc: object) -> None:
-        set_device_index(self.before)
+    def _changes(self) -> tuple:
+        return () if self.index is None else cuda.device(self.index)._changes()
 
 
 def get_memory_info(where: Any = None) -> Dict[str, int]:

@@ -185,9 +185,7 @@ state = _State()
 
 def current() -> Optional[CastPolicy]:
     """Of the innermost region of this thread that has one; None where the table holds."""
-    from .amp.autocast_mode import _regions
-
-    return next((policy for _, policy, _ in reversed(_regions.open) if policy is not None), None)
+    return _C._region_policy()
 
 
 def category_now(operator: str) -> str:
@@ -196,18 +194,14 @@ def category_now(operator: str) -> str:
     return CATEGORIES[policy._table[_at[operator]] if policy is not None else _categories()[operator]]
 
 
-class using:
+class using(_C.Scope):
     """Regions of this thread that name no policy of their own have this one, until the end."""
 
     def __init__(self, policy: Union[CastPolicy, str]) -> None:
-        self._policy, self._before = given(policy), state.chosen
+        self._policy = given(policy)
 
-    def __enter__(self) -> using:
-        self._before, state.chosen = state.chosen, self._policy
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        state.chosen = self._before
+    def _changes(self) -> tuple:
+        return ((setattr, (state, "chosen", self._policy), setattr, (state, "chosen", state.chosen)),)
 
 
 def given(policy: Any) -> CastPolicy:
@@ -219,21 +213,24 @@ def given(policy: Any) -> CastPolicy:
     raise TypeError(f"autocast: `policy` must be a CastPolicy or the path of one's file, got {type(policy).__name__}")
 
 
+class _WithoutModules(_C.Scope):
+    """Inside, modules are not asked for by name."""
+
+    def _changes(self) -> tuple:
+        return ((setattr, (state, "by_module", None), setattr, (state, "by_module", state.by_module)),)
+
+
 def call_module(module: Any, args: tuple, kwargs: dict) -> Any:
     """A module's call where the region's policy has patterns: as a whole in the dtype that it is given."""
     from .amp.autocast_mode import _cast, autocast
 
     policy = state.by_module
     dtype = policy.dtype_of(module) if policy is not None and _C._autocast_active() else None
-    state.by_module = None if dtype is not None else policy
-    try:
-        if dtype is None:
-            return module._ampc_call(args, kwargs)
-        device = "cuda" if _C._is_autocast_enabled("cuda") and not _C._is_autocast_enabled("cpu") else "cpu"
-        region = autocast(device, enabled=False) if dtype is _C.float32 else autocast(device, dtype=dtype)
-        if dtype is _C.float32:
-            args, kwargs = _cast(args, dtype, None), _cast(kwargs, dtype, None)
-        with region:
-            return module._ampc_call(args, kwargs)
-    finally:
-        state.by_module = policy
+    if dtype is None:
+        return module._ampc_call(args, kwargs)
+    device = "cuda" if _C._is_autocast_enabled("cuda") and not _C._is_autocast_enabled("cpu") else "cpu"
+    region = autocast(device, enabled=False) if dtype is _C.float32 else autocast(device, dtype=dtype)
+    if dtype is _C.float32:
+        args, kwargs = _cast(args, dtype, None), _cast(kwargs, dtype, None)
+    with _WithoutModules(), region:
+        return module._ampc_call(args, kwargs)

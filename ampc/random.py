@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
-from contextlib import contextmanager
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Optional
 
-from . import cuda
+from . import _C
 from ._creation import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 
 __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state", "thread_safe_generator"]
 
 
-@contextmanager
-def fork_rng(devices: Optional[Iterable[Any]] = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
-             device_type: str = "cuda") -> Iterator[None]:
-    """Afterwards, random numbers go on as if none had been drawn inside. ``devices``: the GPUs that this holds for, all when None."""
-    if not enabled:
-        yield
-        return
-    there = list(range(cuda.device_count()) if devices is None else devices) if cuda.is_initialized() else []
-    here, states = get_rng_state(), [cuda.get_rng_state(d) for d in there]
-    try:
-        yield
-    finally:
-        set_rng_state(here)
-        for d, state in zip(there, states):
-            cuda.set_rng_state(state, d)
+class fork_rng(_C.Scope):
+    """Afterwards, random numbers go on as if none had been drawn inside. ``devices``: the GPUs that this holds for, which draw from the CPU's
+    stream: it is kept in any case. Also a decorator."""
+
+    def __init__(self, devices: Optional[Iterable[Any]] = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
+                 device_type: str = "cuda") -> None:
+        self._enabled = enabled
+
+    def _changes(self) -> tuple:
+        return ((None, (), _C._set_rng_state, _C._rng_state()),) if self._enabled else ()
+
+    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(f)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return f(*args, **kwargs)
+
+        return wrapped
 
 
 def thread_safe_generator() -> None:

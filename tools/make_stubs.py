@@ -182,6 +182,8 @@ def core_stub() -> str:
     text += "    compute_dtype: Optional[dtype]\n    def name(self) -> builtins.str: ...\n\n"
     text += "class OutOfMemoryError(RuntimeError): ...\n\n\n"
     text += "class LinAlgError(RuntimeError): ...\n\n\n"
+    for scope in ("Scope", "GradScope", "AutocastScope"):
+        text += f"class {scope}:\n    def __enter__(self) -> Any: ...\n    def __exit__(self, *exc: object) -> None: ...\n\n\n"
     text += "class ScalerState:\n    scale: builtins.float\n    inverse: builtins.float\n    growth_factor: builtins.float\n"
     text += "    backoff_factor: builtins.float\n    growth_interval: builtins.int\n    growth_tracker: builtins.int\n    overflows: builtins.int\n"
     text += "    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, "

@@ -4,7 +4,6 @@ its context manager and decorator."""
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from typing import Any, Callable, Optional
 
@@ -16,14 +15,6 @@ from ..doctor import guard
 _HALF = (_C.float16, _C.bfloat16)
 
 
-class _Regions(threading.local):
-    """The regions open on this thread, innermost last."""
-
-    def __init__(self) -> None:
-        self.open: list = []
-
-
-_regions = _Regions()
 _said: set = set()
 
 
@@ -51,7 +42,7 @@ def _device_name(device_type: Any) -> str:
     return device_type
 
 
-class autocast:
+class autocast(_C.AutocastScope):
     """A region whose operators run in the precision that suits them: matrix products in ``dtype``,
     sums, losses and normalisations in float32, mixtures in the widest dtype present.
 
@@ -66,6 +57,8 @@ class autocast:
     Nests, can be entered again, and decorates functions. float64, ``out=`` and in-place operators are
     left alone. Source: torch.amp.autocast.
     """
+
+    _looked_at = True  # the guard may say that it is of no use
 
     def __init__(self, device_type: Optional[str] = None, dtype: Optional[dtype] = None, enabled: bool = True,
                  cache_enabled: Optional[bool] = None, *, policy: Any = None) -> None:
@@ -86,23 +79,6 @@ class autocast:
         if self._enabled and self.device == "cpu":
             guard.before_region(self.fast_dtype)
 
-    def __enter__(self) -> autocast:
-        policy, before = self._policy or policies.state.chosen, policies.state.by_module
-        table = policy._table if policy is not None else None
-        if self._enabled and not _regions.open:
-            guard.region_begins(self.fast_dtype)
-        outer = _C._autocast_enter(self.device, self._enabled, self.fast_dtype, self._cache_enabled, table)
-        _regions.open.append((outer, policy, before))
-        if policy is not None:
-            policies.state.by_module = policy if policy.modules else None
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        outer, _, policies.state.by_module = _regions.open.pop()
-        _C._autocast_exit(outer)
-        if not _regions.open:
-            guard.region_ends()
-
     def __call__(self, func: Callable) -> Callable:
         if not callable(func):
             raise TypeError(f"autocast decorates functions, got {type(func).__name__}; as a context manager write "
@@ -118,6 +94,9 @@ class autocast:
 
     def __repr__(self) -> str:
         return f"autocast(device_type='{self.device}', dtype={self.fast_dtype}, enabled={self._enabled})"
+
+
+_C._set_regions(policies.state, guard.region_begins, guard.region_ends)
 
 
 def is_autocast_available(device_type: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 from .. import _C
 
@@ -11,17 +11,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _GENERATOR = 0x20  # CO_GENERATOR; asking the inspect module costs a tenth of the import
 
 
-class ContextDecorator:
+class ContextDecorator(_C.GradScope):
     """A context manager that also decorates functions and generators; each call enters a fresh one."""
+
+    _records: Optional[bool] = None
+    _inference: Optional[bool] = None
+    prev: Optional[bool] = None
 
     def clone(self) -> Any:
         return type(self)()
-
-    def __enter__(self) -> Any:
-        raise NotImplementedError
-
-    def __exit__(self, *exc: object) -> Any:
-        raise NotImplementedError
 
     def __call__(self, f: F) -> F:
         if isinstance(f, type):
@@ -60,31 +58,21 @@ class ContextDecorator:
 class no_grad(ContextDecorator):
     """Operations inside are not recorded."""
 
+    _records = False
+
     def __new__(cls, orig_func: Any = None) -> Any:
         self = super().__new__(cls)
         return self if orig_func is None else self(orig_func)
-
-    def __enter__(self) -> None:
-        self.prev = _C.is_grad_enabled()
-        _C._set_grad_enabled(False)
-
-    def __exit__(self, *exc: object) -> None:
-        _C._set_grad_enabled(self.prev)
 
 
 class enable_grad(ContextDecorator):
     """Operations inside are recorded, also within no_grad."""
 
+    _records = True
+
     def __new__(cls, orig_func: Any = None) -> Any:
         self = super().__new__(cls)
         return self if orig_func is None else self(orig_func)
-
-    def __enter__(self) -> None:
-        self.prev = _C.is_grad_enabled()
-        _C._set_grad_enabled(True)
-
-    def __exit__(self, *exc: object) -> None:
-        _C._set_grad_enabled(self.prev)
 
 
 class set_grad_enabled(ContextDecorator):
@@ -92,7 +80,7 @@ class set_grad_enabled(ContextDecorator):
 
     def __init__(self, mode: bool) -> None:
         self.prev = _C.is_grad_enabled()
-        self.mode = mode
+        self.mode = self._records = mode
         _C._set_grad_enabled(mode)
 
     def __call__(self, f: F) -> F:
@@ -102,12 +90,6 @@ class set_grad_enabled(ContextDecorator):
     def clone(self) -> set_grad_enabled:
         return set_grad_enabled(self.mode)
 
-    def __enter__(self) -> None:
-        _C._set_grad_enabled(self.mode)
-
-    def __exit__(self, *exc: object) -> None:
-        _C._set_grad_enabled(self.prev)
-
 
 class inference_mode(ContextDecorator):
     """no_grad, and tensors made inside cannot be modified in place outside."""
@@ -115,21 +97,15 @@ class inference_mode(ContextDecorator):
     def __new__(cls, mode: Any = True) -> Any:
         self = super().__new__(cls)
         if callable(mode):
-            self.mode = True
+            self._set(True)
             return self(mode)
         return self
 
     def __init__(self, mode: bool = True) -> None:
-        self.mode = mode
+        self._set(mode)
+
+    def _set(self, mode: bool) -> None:
+        self.mode, self._records, self._inference = mode, not mode, mode
 
     def clone(self) -> inference_mode:
         return inference_mode(self.mode)
-
-    def __enter__(self) -> None:
-        self.prev = _C.is_grad_enabled(), _C.is_inference_mode_enabled()
-        _C._set_grad_enabled(not self.mode)
-        _C._set_inference_mode(self.mode)
-
-    def __exit__(self, *exc: object) -> None:
-        _C._set_grad_enabled(self.prev[0])
-        _C._set_inference_mode(self.prev[1])

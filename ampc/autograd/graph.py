@@ -10,7 +10,7 @@ from .._C import Node, Tensor
 __all__ = ["Node", "saved_tensors_hooks", "save_on_cpu"]
 
 
-class saved_tensors_hooks:
+class saved_tensors_hooks(_C.Scope):
     """Inside, what operators save for backward goes through ``pack_hook`` (Tensor -> anything) when it is saved and through
     ``unpack_hook`` (that -> Tensor, of the same shape and dtype) whenever backward asks for it. Leaves that require gradients
     are kept as they are. The innermost pair of hooks is used; hooks must not change their tensors."""
@@ -18,11 +18,9 @@ class saved_tensors_hooks:
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
-    def __enter__(self) -> None:
-        _C._push_saved_hooks(self.pack_hook, self.unpack_hook)
-
-    def __exit__(self, *exc: object) -> None:
-        _C._pop_saved_hooks()
+    def _changes(self) -> tuple:
+        cell = ([(self.pack_hook, self.unpack_hook)],)
+        return ((_C._swap_saved_hooks, cell, _C._swap_saved_hooks, cell),)
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -76,19 +76,14 @@ def set_device(where: Where) -> None:
     current.index = index_of(where)
 
 
-class device:
+class device(_C.Scope):
     """``with cuda.device(1):`` makes that GPU the current one within. None and -1 change nothing."""
 
     def __init__(self, where: Where) -> None:
         self.idx = current.index if where is None or where == -1 else index_of(where)
 
-    def __enter__(self) -> device:
-        self._outer = current.index
-        current.index = self.idx
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        current.index = self._outer
+    def _changes(self) -> tuple:
+        return ((setattr, (current, "index", self.idx), setattr, (current, "index", current.index)),)
 
 
 class device_of(device):

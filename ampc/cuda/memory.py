@@ -127,17 +127,17 @@ class MemPool:
         self.id = (0, self._number)
 
 
-class use_mem_pool:
+class use_mem_pool(_C.Scope):
     """``with use_mem_pool(pool):`` this thread's allocations on a GPU come from the pool."""
 
     def __init__(self, pool: MemPool, device: Any = None) -> None:
         self._pool, self._index = pool, index_of(device)
 
-    def __enter__(self) -> None:
-        _C._cuda_pool_begin(self._index, self._pool._number)
+    def _changes(self) -> tuple:
+        return (_C._cuda_pool_begin, (self._index, self._pool._number), _C._cuda_pool_end, (self._index,)), (self._retire, (), None, ())
+
+    def _retire(self) -> None:
+        """The pool's memory is everybody's again when the pool dies."""
         if not hasattr(self._pool, "_retire"):
             self._pool._retire = weakref.finalize(self._pool, _C._cuda_pool_retire, self._index, self._pool._number)  # type: ignore[attr-defined]
             self._pool._retire.atexit = False  # type: ignore[attr-defined]
-
-    def __exit__(self, *exc: object) -> None:
-        _C._cuda_pool_end(self._index)

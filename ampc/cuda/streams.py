@@ -20,7 +20,7 @@ def index_of(where: Any) -> int:
     return d.index or 0
 
 
-class Stream:
+class Stream(_C.Scope):
     """A queue of work: what is queued on one stream is done in order, work of different streams side by side.
 
     Args:
@@ -65,14 +65,10 @@ class Stream:
         """Work queued from now on waits for all present work of another stream."""
         self.wait_event(stream.record_event())
 
-    def __enter__(self) -> Stream:
-        """As ``with cuda.stream(self)``."""
-        self._context = StreamContext(self)
-        self._context.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._context.__exit__(*exc)
+    def _changes(self) -> tuple:  # ``with stream:`` as ``with cuda.stream(stream):``
+        outer = _C._cuda_stream_get(self._index)
+        return ((setattr, (current, "index", self._index), setattr, (current, "index", current.index)),
+                (_C._cuda_stream_set, (self._index, self.cuda_stream), _C._cuda_stream_set, (self._index, outer)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and (self._index, self.cuda_stream) == (other._index, other.cuda_stream)
@@ -111,24 +107,14 @@ def set_stream(stream: Stream) -> None:
     _C._cuda_stream_set(stream._index, stream.cuda_stream)
 
 
-class StreamContext:
+class StreamContext(_C.Scope):
     """``with cuda.stream(s):`` work within goes to ``s``, on its GPU. None changes nothing."""
 
     def __init__(self, stream: Optional[Stream]) -> None:
         self.stream = stream
 
-    def __enter__(self) -> None:
-        if self.stream is None:
-            return
-        self._outer_device, current.index = current.index, self.stream._index
-        self._outer = _C._cuda_stream_get(self.stream._index)
-        set_stream(self.stream)
-
-    def __exit__(self, *exc: object) -> None:
-        if self.stream is None:
-            return
-        _C._cuda_stream_set(self.stream._index, self._outer)
-        current.index = self._outer_device
+    def _changes(self) -> tuple:
+        return () if self.stream is None else self.stream._changes()
 
 
 def stream(stream: Optional[Stream]) -> StreamContext:

@@ -65,12 +65,10 @@ class Explain(Watcher):
         self._before: Dict[str, int] = {}
         self._copies: Dict[str, int] = {}
 
-    def __enter__(self) -> Explain:
+    def _begins(self) -> None:
         self._before = _C.weight_copy_stats()
-        return super().__enter__()
 
-    def __exit__(self, *exc: object) -> None:
-        super().__exit__()
+    def _ends(self) -> None:
         now = _C.weight_copy_stats()
         self._copies = {k: now[k] - self._before[k] for k in ("used", "packed", "renewed", "refused")}
 

@@ -52,17 +52,14 @@ if _State.mode not in _MODES:
     raise ValueError(f"AMPC_GUARD is {_State.mode}; expected one of {', '.join(_MODES)}, or leave it unset")
 
 
-class _Mode:
+class _Mode(_C.Scope):
     """A mode that holds from the call on, or, as a context manager, until its end."""
 
     def __init__(self, mode: str) -> None:
         self._before, _State.mode = _State.mode, mode
 
-    def __enter__(self) -> _Mode:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _State.mode = self._before
+    def _changes(self) -> tuple:
+        return ((None, (), setattr, (_State, "mode", self._before)),)
 
 
 def errors() -> _Mode:
@@ -284,33 +281,30 @@ class _Look(threading.local):
     """At the first regions of a thread, to see whether they can be of use."""
 
     left = 3
-    at: Any = None
 
 
 _look = _Look()
 
 
-def region_begins(dtype: Any) -> None:
-    """The outermost autocast region of a thread is entered."""
+def region_begins(dtype: Any) -> Any:
+    """The outermost autocast region of a thread is to be entered: who looks at what runs in it, None where nobody does."""
     if _look.left <= 0 or _State.mode == "off" or "autocast-without-effect" in _State.ignored:
-        return
+        return None
     if not _C._cuda_count() and not _C._has_units(dtype):
-        return  # before_region has told of that
-    watcher = _C._watch(None)
-    _C._watch(watcher)
-    if watcher is None:  # else a doctor is at work
-        from .explain import Explain
+        return None  # before_region has told of that
+    if _C._watcher() is not None:  # a doctor is at work
+        return None
+    from .explain import Explain
 
-        _look.left -= 1
-        _look.at = Explain().__enter__()
+    seen = Explain()
+    seen._begins()
+    _look.left -= 1
+    return seen
 
 
-def region_ends() -> None:
-    """And left: what ran in it is judged."""
-    seen, _look.at = _look.at, None
-    if seen is None:
-        return
-    seen.__exit__()
+def region_ends(seen: Any) -> None:
+    """And was left: what ran in it is judged."""
+    seen._ends()
     every, partly, most = seen.multiplications
     spent, casts = sum(r.seconds for r in seen.ran), sum(c.seconds for c in seen.casts)
     if 0 < most < SMALL:

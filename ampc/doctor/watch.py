@@ -156,8 +156,7 @@ class Doctor(Watcher):
         self._places: Dict[int, Place] = {}  # of nodes
         self._seen: set = set()
 
-    def __exit__(self, *exc: object) -> None:
-        super().__exit__()
+    def _ends(self) -> None:
         self._made.clear()
         self._places.clear()
 

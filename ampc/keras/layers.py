@@ -14,6 +14,15 @@ from .mixed_precision import Policy, policy_of
 F = nn.functional
 
 
+class _Region(_C.AutocastScope):
+    """A layer's autocast, by its policy."""
+
+    _cache_enabled, _policy, _looked_at = True, None, False
+
+    def __init__(self, device: str, dtype: Any, mixed: bool) -> None:
+        self.device, self.fast_dtype, self._enabled = device, dtype if mixed else _C.bfloat16, mixed
+
+
 class Layer(nn.Module):
     """Base of layers. A subclass defines ``call(x)``, and ``build(input_shape)`` where it has variables, which ``add_weight`` makes.
 
@@ -75,11 +84,8 @@ class Layer(nn.Module):
         dtype = getattr(_C, self.compute_dtype)
         x = x.to(dtype) if x.is_floating_point() else x
         mixed = self.variable_dtype != self.compute_dtype
-        outer = _C._autocast_enter("cuda" if x.is_cuda else "cpu", mixed, dtype if mixed else _C.bfloat16, True, None)
-        try:
+        with _Region("cuda" if x.is_cuda else "cpu", dtype, mixed):
             y = self.call(x)
-        finally:
-            _C._autocast_exit(outer)
         return y if self._keeps_output or not y.is_floating_point() else y.to(dtype)
 
     def get_weights(self) -> list:

@@ -4,15 +4,15 @@ The module is itself callable: ``ampc.utils.checkpoint(function, *args)`` is ``c
 
 from __future__ import annotations
 
+import struct
 import sys
 import types
 import warnings
 import weakref
-from contextlib import contextmanager, nullcontext
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
+from contextlib import nullcontext
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 from .. import _C, cuda, policy
-from .. import _creation as make
 from ..amp.autocast_mode import autocast, is_autocast_enabled
 from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks
@@ -37,15 +37,15 @@ def noop_context_fn() -> Tuple[ContextManager, ContextManager]:
     return nullcontext(), nullcontext()
 
 
-@contextmanager
-def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+class set_checkpoint_early_stop(_C.Scope):
     """Whether a second run ends with the last tensor that is wanted (as it does) or runs to its end."""
-    global _stop_early
-    before, _stop_early = _stop_early, enable
-    try:
-        yield
-    finally:
-        _stop_early = before
+
+    def __init__(self, enable: bool) -> None:
+        self._enable = enable
+
+    def _changes(self) -> tuple:
+        module = sys.modules[__name__]
+        return ((setattr, (module, "_stop_early", self._enable), setattr, (module, "_stop_early", _stop_early)),)
 
 
 class _State:
@@ -54,41 +54,28 @@ class _State:
     def __init__(self, preserve_rng: bool) -> None:
         self.autocasts = [(d, is_autocast_enabled(d), _C.get_autocast_dtype(d), _C.is_autocast_cache_enabled()) for d in ("cpu", "cuda")]
         self.policy = policy.current()
-        self.rng = _rng() if preserve_rng else None
+        self.rng = struct.pack("=QQ", *_C._rng_state()) if preserve_rng else None
 
-    @contextmanager
-    def again(self) -> Iterator[None]:
+    def again(self) -> _Again:
         """The same state; random numbers then go on from where they are now."""
-        now = _rng()
-        try:
-            if self.rng is not None:
-                _set_rng(self.rng)
-            with enable_grad():
-                self._run = [autocast(d, dtype=dtype, enabled=on, cache_enabled=cache, policy=self.policy) for d, on, dtype, cache in self._regions()]
-                for region in self._run:
-                    region.__enter__()
-                try:
-                    yield
-                finally:
-                    for region in reversed(self._run):
-                        region.__exit__(None, None, None)
-        finally:
-            if self.rng is not None:
-                _set_rng(now)
+        return _Again(self)
 
     def _regions(self) -> List[tuple]:
         gpu = cuda.is_available()
         return [r for r in self.autocasts if r[0] == "cpu" or gpu or r[1]]
 
 
-def _rng() -> Tuple[Any, List[Any]]:
-    return make.get_rng_state(), [cuda.get_rng_state(i) for i in range(cuda.device_count())] if cuda.is_initialized() else []
+class _Again(_C.Scope):
+    """Inside, all is as when a region first ran."""
 
+    def __init__(self, state: _State) -> None:
+        self._state = state
 
-def _set_rng(state: Tuple[Any, List[Any]]) -> None:
-    make.set_rng_state(state[0])
-    for i, s in enumerate(state[1]):
-        cuda.set_rng_state(s, i)
+    def _changes(self) -> tuple:
+        s, cell = self._state, (bytearray(self._state.rng or b""),)
+        regions = [autocast(d, dtype=dtype, enabled=on, cache_enabled=cache, policy=s.policy) for d, on, dtype, cache in s._regions()]
+        random = [] if s.rng is None else [(_C._swap_rng, cell, _C._swap_rng, cell)]
+        return (*random, *((scope.__enter__, (), scope.__exit__, ()) for scope in [enable_grad(), *regions]))
 
 
 # -- by hooks on what is saved -----------------------------------------------------------------------------------

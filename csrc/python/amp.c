@@ -1,5 +1,5 @@
 /* Autocast state and the loss scaler for Python; the rules of their use are in ampc/amp. */
-#include "state.h"
+#include "scope.h"
 
 #include "../amp/autocast.h"
 #include "../amp/scaler.h"
@@ -20,45 +20,142 @@ static int device_from(PyObject *o, ac_amp_device *d) {
 
 /* -- regions ---------------------------------------------------------------------------------------- */
 
-static void state_free(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, "ampc autocast")); }
+/* What a region is made of, read before it begins. */
+typedef struct {
+    ac_scope_frame base;
+    ac_autocast_state before;
+    PyObject *policy, *table; /* owned: of the region, or NULL; its bytes, which the state borrows */
+    PyObject *by_module;      /* owned: what policy_state had */
+    PyObject *seen, *watcher; /* owned: who looks at the region, for region_ends; what was there before, may be NULL */
+} region;
+static _Thread_local int depth; /* of regions */
 
-/* _autocast_enter(device, enabled, dtype, cache, policy = None) -> the state to give to _autocast_exit. A policy is
- * bytes, a category for each row of op_table() in its order, and must live as long as the region. */
-static PyObject *enter(PyObject *module, PyObject *args) {
-    PyObject *device, *as, *policy = Py_None;
-    int enabled, cache;
-    ac_amp_device d;
-    ac_dtype dtype;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OpOp|O", &device, &enabled, &as, &cache, &policy) || device_from(device, &d) < 0)
-        return NULL;
-    const uint8_t *categories = NULL;
-    if (policy != Py_None) {
-        if (!PyBytes_Check(policy) || PyBytes_GET_SIZE(policy) != AC_N_OPS)
-            return PyErr_SetString(PyExc_TypeError, "autocast: a policy's table must be bytes, one for each operator"),
-                   NULL;
-        categories = (const uint8_t *)PyBytes_AS_STRING(policy);
-        for (int i = 0; i < AC_N_OPS; i++)
-            if (categories[i] > AC_CAST_BANNED)
-                return PyErr_SetString(PyExc_ValueError, "autocast: there is no such category in the policy's table"),
-                       NULL;
+static int restore(ac_scope_frame *f) {
+    region *r = (region *)f;
+    ac_autocast = r->before;
+    depth--;
+    if (r->seen) {
+        Py_XDECREF(ac_watch_swap(r->watcher));
+        r->watcher = NULL;
     }
-    if (ac_dtype_from(as, &dtype) < 0)
-        return PyErr_SetString(PyExc_TypeError, "autocast: `dtype` must be a dtype"), NULL;
-    ac_autocast_state *old = PyMem_Malloc(sizeof *old);
-    if (!old) return PyErr_NoMemory();
-    *old = ac_autocast;
-    PyObject *capsule = PyCapsule_New(old, "ampc autocast", state_free);
-    if (!capsule) PyMem_Free(old);
-    else ac_autocast_enter(d, enabled, dtype, cache, categories);
-    return capsule;
+    int failed = r->by_module ? PyObject_SetAttr(ac_py->policy_state, ac_py->by_module, r->by_module) : 0;
+    if (failed || !r->seen) return failed;
+    PyObject *done = PyObject_CallFunctionObjArgs(ac_py->region_ends, r->seen, NULL);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
 }
 
-static PyObject *leave(PyObject *module, PyObject *capsule) {
+static void release(ac_scope_frame *f) {
+    region *r = (region *)f;
+    PyObject *owned[] = {r->policy, r->table, r->by_module, r->seen, r->watcher};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) Py_XDECREF(owned[i]);
+}
+
+/* A policy is bytes, a category for each row of op_table() in its order. */
+static int check_table(PyObject *table) {
+    if (!PyBytes_Check(table) || PyBytes_GET_SIZE(table) != AC_N_OPS) {
+        PyErr_SetString(PyExc_TypeError, "autocast: a policy's table must be bytes, one for each operator");
+        return -1;
+    }
+    const uint8_t *categories = (const uint8_t *)PyBytes_AS_STRING(table);
+    for (int i = 0; i < AC_N_OPS; i++)
+        if (categories[i] > AC_CAST_BANNED) {
+            PyErr_SetString(PyExc_ValueError, "autocast: there is no such category in the policy's table");
+            return -1;
+        }
+    return 0;
+}
+
+/* The region's own policy, or the one chosen for regions that have none; and the modules' policy that goes with it. */
+static int take_policy(region *r, PyObject *self) {
+    r->policy = PyObject_GetAttr(self, ac_py->policy);
+    if (r->policy == Py_None) Py_SETREF(r->policy, PyObject_GetAttr(ac_py->policy_state, ac_py->chosen));
+    if (!r->policy) return -1;
+    if (r->policy == Py_None) {
+        Py_CLEAR(r->policy);
+        return 0;
+    }
+    r->table = PyObject_GetAttr(r->policy, ac_py->table);
+    return r->table ? check_table(r->table) : -1;
+}
+
+/* Whether the modules' policy changes: no policy leaves what the region around has. */
+static int enter_modules(region *r) {
+    if (!r->policy) return 0;
+    PyObject *before = PyObject_GetAttr(ac_py->policy_state, ac_py->by_module);
+    PyObject *modules = before ? PyObject_GetAttr(r->policy, ac_py->modules) : NULL;
+    int some = modules ? PyObject_IsTrue(modules) : -1;
+    Py_XDECREF(modules);
+    if (some >= 0) some = PyObject_SetAttr(ac_py->policy_state, ac_py->by_module, some ? r->policy : Py_None);
+    if (some < 0) Py_XDECREF(before);
+    else r->by_module = before;
+    return some;
+}
+
+static int read_truth(PyObject *self, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(self, name);
+    int truth = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return truth;
+}
+
+/* The outermost region may be looked at, by an object whose _saw() is then called with every operator. */
+static int take_watcher(region *r, PyObject *self, ac_dtype dtype) {
+    int looked_at = read_truth(self, ac_py->looked_at);
+    if (looked_at <= 0) return looked_at;
+    r->seen = PyObject_CallFunctionObjArgs(ac_py->region_begins, ac_py->dtypes[dtype], NULL);
+    if (r->seen == Py_None) Py_CLEAR(r->seen);
+    else if (r->seen) r->watcher = PyObject_GetAttr(r->seen, ac_py->saw);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* __enter__ of AutocastScope: by the attributes device, fast_dtype, _enabled, _cache_enabled and _policy. */
+static PyObject *enter(PyObject *self, PyObject *unused) {
+    ac_amp_device d;
+    ac_dtype dtype;
+    (void)unused;
+    PyObject *device = PyObject_GetAttr(self, ac_py->device), *as = PyObject_GetAttr(self, ac_py->fast_dtype);
+    int failed = !device || !as || device_from(device, &d) < 0;
+    if (!failed && ac_dtype_from(as, &dtype) < 0) {
+        PyErr_SetString(PyExc_TypeError, "autocast: `dtype` must be a dtype");
+        failed = true;
+    }
+    Py_XDECREF(device);
+    Py_XDECREF(as);
+    int on = failed ? -1 : read_truth(self, ac_py->enabled);
+    int cache = on < 0 ? -1 : read_truth(self, ac_py->cache_enabled);
+    region *r = cache < 0 ? NULL : ac_scope_frame_new(sizeof *r, self, restore, release);
+    if (!r) return NULL;
+    if (take_policy(r, self) < 0 || (on && depth == 0 && take_watcher(r, self, dtype) < 0) || enter_modules(r) < 0) {
+        ac_scope_free(&r->base);
+        return NULL;
+    }
+    ac_scope_push(&r->base); /* from here on nothing fails */
+    depth++;
+    r->before = ac_autocast;
+    if (r->seen) r->watcher = ac_watch_swap(r->watcher);
+    ac_autocast_enter(d, on, dtype, cache, r->table ? (const uint8_t *)PyBytes_AS_STRING(r->table) : NULL);
+    return Py_NewRef(self);
+}
+
+/* _region_policy() -> of the innermost region of this thread that has one, or None */
+static PyObject *region_policy(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    for (ac_scope_frame *f = ac_scope_innermost(); f; f = f->outer)
+        if (f->restore == restore && ((region *)f)->policy) return Py_NewRef(((region *)f)->policy);
+    Py_RETURN_NONE;
+}
+
+/* _set_regions(policy_state, region_begins, region_ends): Python's part of regions. The state has `chosen`, a policy
+ * for regions that name none, and `by_module`; region_begins(dtype) gives who looks at an outermost region, or None,
+ * and region_ends(that) is called when the state is back. */
+static PyObject *set_regions(PyObject *module, PyObject *args) {
+    PyObject *state, *begins, *ends;
     (void)module;
-    ac_autocast_state *old = PyCapsule_GetPointer(capsule, "ampc autocast");
-    if (!old) return NULL;
-    ac_autocast = *old;
+    if (!PyArg_ParseTuple(args, "OOO", &state, &begins, &ends)) return NULL;
+    Py_XSETREF(ac_py->policy_state, Py_NewRef(state));
+    Py_XSETREF(ac_py->region_begins, Py_NewRef(begins));
+    Py_XSETREF(ac_py->region_ends, Py_NewRef(ends));
     Py_RETURN_NONE;
 }
 
@@ -221,8 +318,8 @@ static PyType_Slot scaler_slots[] = {{Py_tp_new, scaler_new},         {Py_tp_dea
 static PyType_Spec scaler_spec = {"ampc._C.ScalerState", sizeof(PyScaler), 0, Py_TPFLAGS_DEFAULT, scaler_slots};
 
 static PyMethodDef functions[] = {
-    {"_autocast_enter", enter, METH_VARARGS, NULL},
-    {"_autocast_exit", leave, METH_O, NULL},
+    {"_region_policy", region_policy, METH_NOARGS, NULL},
+    {"_set_regions", set_regions, METH_VARARGS, NULL},
     {"_is_autocast_enabled", is_enabled, METH_O, NULL},
     {"_autocast_active", is_active, METH_NOARGS, NULL},
     {"_autocast_active_dtype", active_dtype, METH_NOARGS, NULL},
@@ -260,5 +357,8 @@ static PyMethodDef functions[] = {
 int ac_amp_init(PyObject *module) {
     ac_py->scaler = (PyTypeObject *)PyType_FromModuleAndSpec(module, &scaler_spec, NULL);
     if (!ac_py->scaler || PyModule_AddObjectRef(module, "ScalerState", (PyObject *)ac_py->scaler) < 0) return -1;
+    if (ac_scope_type(module, "ampc._C.AutocastScope", "autocast's regions: enters by the attributes of the subclass.",
+                      enter) < 0)
+        return -1;
     return PyModule_AddFunctions(module, functions);
 }

@@ -68,13 +68,14 @@ static void drop(void *object) { Py_DECREF((PyObject *)object); }
 
 /* -- hooks on saved tensors --------------------------------------------------------------------------- */
 
-/* The pairs (pack, unpack) of this thread, innermost last. A packed tensor is (what pack made of it, unpack). */
+/* The pair (pack, unpack) of this thread, or NULL. A packed tensor is (what pack made of it, unpack). */
 static _Thread_local PyObject *saved_hooks;
 
 static PyObject *pack_object(PyObject *tensor) {
-    PyObject *pair = PyList_GET_ITEM(saved_hooks, PyList_GET_SIZE(saved_hooks) - 1);
+    PyObject *pair = Py_NewRef(saved_hooks);
     PyObject *made = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(pair, 0), tensor, NULL);
     PyObject *packed = made ? PyTuple_Pack(2, made, PyTuple_GET_ITEM(pair, 1)) : NULL;
+    Py_DECREF(pair);
     Py_XDECREF(made);
     return packed;
 }
@@ -102,21 +103,20 @@ static ac_tensor *unpack(void *packed) {
     return t;
 }
 
-/* _push_saved_hooks(pack, unpack) and _pop_saved_hooks() */
-static PyObject *push_saved_hooks(PyObject *module, PyObject *pair) {
+/* _swap_saved_hooks([(pack, unpack) or None]): the pair in the list and that of this thread change places. Asks for no
+ * memory. */
+static PyObject *swap_saved_hooks(PyObject *module, PyObject *cell) {
     (void)module;
-    if (PyTuple_GET_SIZE(pair) != 2) return PyErr_SetString(PyExc_TypeError, "expected two functions"), NULL;
-    if (!saved_hooks) saved_hooks = PyList_New(0);
-    if (!saved_hooks || PyList_Append(saved_hooks, pair) < 0) return NULL;
-    ac_mode.packs = true;
-    Py_RETURN_NONE;
-}
-static PyObject *pop_saved_hooks(PyObject *module, PyObject *nothing) {
-    (void)module, (void)nothing;
-    Py_ssize_t n = saved_hooks ? PyList_GET_SIZE(saved_hooks) : 0;
-    if (n == 0) return PyErr_SetString(PyExc_RuntimeError, "no hooks on saved tensors are set"), NULL;
-    ac_mode.packs = n > 1;
-    if (PyList_SetSlice(saved_hooks, n - 1, n, NULL) < 0) return NULL;
+    PyObject *pair = PyList_Check(cell) && PyList_GET_SIZE(cell) == 1 ? PyList_GET_ITEM(cell, 0) : NULL;
+    if (!pair || (pair != Py_None && !(PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2)))
+        return PyErr_SetString(PyExc_TypeError, "expected a list of one pair of functions, or of None"), NULL;
+    PyList_SET_ITEM(cell, 0, saved_hooks ? saved_hooks : Py_NewRef(Py_None));
+    saved_hooks = pair;
+    if (pair == Py_None) {
+        saved_hooks = NULL;
+        Py_DECREF(pair);
+    }
+    ac_mode.packs = saved_hooks != NULL;
     Py_RETURN_NONE;
 }
 
@@ -473,8 +473,7 @@ static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_retain_grad", retain_grad, METH_O, NULL},
                                   {"_retains_grad", retains_grad, METH_O, NULL},
                                   {"_grad_fn", grad_fn, METH_O, NULL},
-                                  {"_push_saved_hooks", push_saved_hooks, METH_VARARGS, NULL},
-                                  {"_pop_saved_hooks", pop_saved_hooks, METH_NOARGS, NULL},
+                                  {"_swap_saved_hooks", swap_saved_hooks, METH_O, NULL},
                                   {"_pack_saved", pack_saved, METH_O, NULL},
                                   {"_unpack_saved", unpack_saved, METH_O, NULL},
                                   {"_record_function", record_function, METH_VARARGS, NULL},

@@ -153,9 +153,21 @@ static PyObject *op_table(PyObject *m, PyObject *unused) {
     return rows;
 }
 
+/* _swap_rng(bytearray of the size of a generator): it and the process's change places. Asks for no memory. */
+static PyObject *swap_rng(PyObject *m, PyObject *cell) {
+    ac_generator *g = ac_default_generator(), before = *g;
+    (void)m;
+    if (!PyByteArray_Check(cell) || PyByteArray_GET_SIZE(cell) != sizeof *g)
+        return PyErr_Format(PyExc_TypeError, "expected a bytearray of %zu bytes", sizeof *g);
+    memcpy(g, PyByteArray_AS_STRING(cell), sizeof *g);
+    memcpy(PyByteArray_AS_STRING(cell), &before, sizeof before);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {{"manual_seed", manual_seed, METH_O, NULL},
                                   {"_rng_state", rng_state, METH_NOARGS, NULL},
                                   {"_set_rng_state", set_rng_state, METH_VARARGS, NULL},
+                                  {"_swap_rng", swap_rng, METH_O, NULL},
                                   {"get_num_threads", num_threads, METH_NOARGS,
                                    "get_num_threads()\n--\n\n"
                                    "Threads that work on one operator."},
@@ -180,9 +192,27 @@ static int intern_words(void) {
     struct {
         PyObject **to;
         const char *word;
-    } words[] = {{&ac_py->out, "out"},      {&ac_py->input, "input"},       {&ac_py->axis, "axis"},
-                 {&ac_py->dim, "dim"},      {&ac_py->keepdims, "keepdims"}, {&ac_py->keepdim, "keepdim"},
-                 {&ac_py->params, "params"}};
+    } words[] = {{&ac_py->out, "out"},
+                 {&ac_py->input, "input"},
+                 {&ac_py->axis, "axis"},
+                 {&ac_py->dim, "dim"},
+                 {&ac_py->keepdims, "keepdims"},
+                 {&ac_py->keepdim, "keepdim"},
+                 {&ac_py->params, "params"},
+                 {&ac_py->records, "_records"},
+                 {&ac_py->inference, "_inference"},
+                 {&ac_py->prev, "prev"},
+                 {&ac_py->device, "device"},
+                 {&ac_py->enabled, "_enabled"},
+                 {&ac_py->fast_dtype, "fast_dtype"},
+                 {&ac_py->cache_enabled, "_cache_enabled"},
+                 {&ac_py->policy, "_policy"},
+                 {&ac_py->chosen, "chosen"},
+                 {&ac_py->by_module, "by_module"},
+                 {&ac_py->table, "_table"},
+                 {&ac_py->modules, "modules"},
+                 {&ac_py->saw, "_saw"},
+                 {&ac_py->looked_at, "_looked_at"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!(*words[i].to = PyUnicode_InternFromString(words[i].word))) return -1;
     return 0;
@@ -192,7 +222,7 @@ static int add_parts(PyObject *module) {
     int (*const parts[])(PyObject *) = {ac_errors_init,    ac_cuda_init,     ac_dtype_type_init, ac_tensor_type_init,
                                         ac_functions_init, ac_autograd_init, ac_amp_init,        ac_stamps_init,
                                         ac_watch_init,     ac_optim_init,    ac_create_init,     ac_numpy_init,
-                                        ac_dlpack_init,    ac_machine_init};
+                                        ac_dlpack_init,    ac_machine_init,  ac_scope_init};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i](module) < 0) return -1;
     return PyModule_AddFunctions(module, functions);

@@ -30,10 +30,14 @@ typedef struct {
     PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
     PyTypeObject *results[AC_N_OPS];          /* struct sequences of rows with several results */
     PyObject *out, *input, *axis, *dim, *keepdims, *keepdim, *params; /* interned words */
-    PyObject *size_type;                                              /* ampc.Size, given by Python */
-    PyObject *out_of_memory;                                          /* ampc.OutOfMemoryError */
-    PyObject *linalg_error;                                           /* ampc.linalg.LinAlgError */
-    PyObject *functions;                                              /* name -> function, also for pickling */
+    PyObject *records, *inference, *prev;                             /* attributes of scopes */
+    PyObject *device, *enabled, *fast_dtype, *cache_enabled, *policy, *chosen, *by_module, *table, *modules, *saw,
+        *looked_at;
+    PyObject *policy_state, *region_begins, *region_ends; /* Python's part of autocast's regions, see amp.c */
+    PyObject *size_type;                                  /* ampc.Size, given by Python */
+    PyObject *out_of_memory;                              /* ampc.OutOfMemoryError */
+    PyObject *linalg_error;                               /* ampc.linalg.LinAlgError */
+    PyObject *functions;                                  /* name -> function, also for pickling */
 } ac_py_state;
 
 /* The one module's state: the core's hooks are called without it. Borrowed. */
@@ -95,6 +99,10 @@ int ac_numpy_init(PyObject *module);
 int ac_cuda_init(PyObject *module);
 int ac_dlpack_init(PyObject *module);
 int ac_machine_init(PyObject *module);
+int ac_scope_init(PyObject *module);
+
+/* -- watch.c -- */
+PyObject *ac_watch_swap(PyObject *callback); /* steals it and returns what was there; NULL: nobody */
 
 PyObject *ac_result_object(ac_op op, ac_tensor **out); /* steals out */
 PyObject *ac_tensor_subscript(PyObject *self, PyObject *index);

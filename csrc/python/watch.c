@@ -79,14 +79,25 @@ static PyObject *again(PyObject *module, PyObject *inputs) {
     return made;
 }
 
+PyObject *ac_watch_swap(PyObject *callback) {
+    PyObject *old = watcher;
+    watcher = callback;
+    ac_watching = watcher != NULL;
+    return old;
+}
+
 /* _watch(callback or None) -> what was there; called as callback(operator, inputs, outputs, low dtype, onto,
  * nanoseconds) */
 static PyObject *watch(PyObject *module, PyObject *callback) {
-    PyObject *old = watcher ? watcher : Py_NewRef(Py_None);
+    PyObject *old = ac_watch_swap(callback == Py_None ? NULL : Py_NewRef(callback));
     (void)module;
-    watcher = callback == Py_None ? NULL : Py_NewRef(callback);
-    ac_watching = watcher != NULL;
-    return old;
+    return old ? old : Py_NewRef(Py_None);
+}
+
+/* _watcher() -> the callback of this thread, or None */
+static PyObject *watcher_now(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return Py_NewRef(watcher ? watcher : Py_None);
 }
 
 /* _running() -> None, or of the formula that runs: (operator, number of its node, the scale of its loss or 1) */
@@ -115,6 +126,7 @@ static PyObject *address(PyObject *module, PyObject *o) {
 static PyMethodDef functions[] = {{"_address", address, METH_O, NULL},
                                   {"_again", again, METH_O, NULL},
                                   {"_watch", watch, METH_O, NULL},
+                                  {"_watcher", watcher_now, METH_NOARGS, NULL},
                                   {"_running", running, METH_NOARGS, NULL},
                                   {"_node_number", node_number, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};

@@ -4,9 +4,10 @@ and the original is what is trained (torch.nn.utils.parametrize). The originals 
 from __future__ import annotations
 
 import copy
-from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+import sys
+from typing import Any, Dict, List, Optional, Tuple
 
+from ... import _C
 from ..._C import Tensor
 from ...autograd import no_grad
 from ..module import Module
@@ -79,15 +80,12 @@ class ParametrizationList(ModuleList):
         return x
 
 
-@contextmanager
-def cached() -> Iterator[None]:
+class cached(_C.Scope):
     """Inside, each parametrized tensor is made once and then read again."""
-    global _cache
-    outer, _cache = _cache, {} if _cache is None else _cache
-    try:
-        yield
-    finally:
-        _cache = outer
+
+    def _changes(self) -> tuple:
+        module = sys.modules[__name__]
+        return ((setattr, (module, "_cache", {} if _cache is None else _cache), setattr, (module, "_cache", _cache)),)
 
 
 def _read(module: Module, name: str) -> Tensor:
