@@ -4,12 +4,22 @@ that names it, as it is for the operators of the table."""
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ._C import Tensor
+from ._C import Tensor, dtype
+
+
+class NoTensor(TypeError, AttributeError):
+    """Something else stands where a Tensor is expected. Whoever asks it for a shape meets an AttributeError, as in torch's functions that are
+    made in Python, so it is one, too."""
+
+
+class NoWord(TypeError, ValueError):
+    """Something else stands where one of a few words is expected: none of them, so a ValueError, too."""
+
 
 _NONE = type(None)
-_PLAIN: Dict[str, Tuple[type, ...]] = {"Tensor": (Tensor,), "int": (int,), "float": (float, int), "bool": (bool,), "str": (str,)}
+_PLAIN: Dict[str, Tuple[type, ...]] = {"Tensor": (Tensor,), "int": (int,), "float": (float, int), "bool": (bool,), "str": (str,), "dtype": (dtype,)}
 _KINDS = {**_PLAIN, **{f"Optional[{name}]": (*kinds, _NONE) for name, kinds in _PLAIN.items()}}
 _INT = {_KINDS["int"], _KINDS["Optional[int]"]}
 
@@ -17,6 +27,8 @@ _INT = {_KINDS["int"], _KINDS["Optional[int]"]}
 def _stands_for(value: Any, kinds: Tuple[type, ...]) -> bool:
     """Whether a value of another type may stand there: NumPy's numbers, tensors of one element, 0 and 1 for a bool."""
     one = isinstance(value, Tensor) and value.numel() == 1
+    if dtype in kinds:
+        return any(value is k for k in (float, int, bool))
     if bool in kinds:
         return isinstance(value, int) or type(value).__module__ == "numpy"
     if float in kinds:
@@ -30,9 +42,34 @@ def _look(name: str, parameter: str, value: Any, kinds: Tuple[type, ...]) -> Non
     """Raises for a value that may not stand there."""
     if not isinstance(value, kinds) and not _stands_for(value, kinds):
         wanted = " or ".join("None" if k is _NONE else k.__name__ for k in kinds if not (k is int and float in kinds))
-        raise TypeError(f"{name}: argument `{parameter}` must be {wanted}, got {type(value).__name__}")
+        kind = NoTensor if Tensor in kinds else NoWord if str in kinds else TypeError
+        raise kind(f"{name}: argument `{parameter}` must be {wanted}, got {type(value).__name__}")
     if kinds in _INT and isinstance(value, int) and value.bit_length() > 63:
         raise ValueError(f"{name}: argument `{parameter}` does not fit 64 bits")
+
+
+def integers(value: Any, what: str) -> List[int]:
+    """The integers of a list or tuple, or the one that ``value`` is. TypeError for anything else, and for a list with a number beyond 64
+    bits; ValueError for such a number alone."""
+    if isinstance(value, int) or (not isinstance(value, (list, tuple, str)) and _stands_for(value, (int,))):
+        _look(what, "size", value, _KINDS["int"])
+        return [int(value)]
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{what}: expected an int or a list or tuple of ints, got {type(value).__name__}")
+    for v in value:
+        if not (isinstance(v, int) or _stands_for(v, (int,))) or (isinstance(v, int) and v.bit_length() > 63):
+            raise TypeError(f"{what}: expected ints of 64 bits, got {type(v).__name__}")
+    return [int(v) for v in value]
+
+
+def tensors(values: Any, what: str) -> Any:
+    """``values``, which must be a list or tuple of Tensors."""
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(f"{what}: expected a list or tuple of Tensors, got {type(values).__name__}")
+    for at, v in enumerate(values):
+        if not isinstance(v, Tensor):
+            raise TypeError(f"{what}: expected Tensors, got {type(v).__name__} at position {at}")
+    return values
 
 
 def _parameters(f: Any) -> Tuple[Tuple[str, ...], int]:
@@ -69,6 +106,7 @@ def install(module: Dict[str, Any]) -> None:
     """All public functions that a module has written itself become checked ones."""
     made: Dict[int, Any] = {}
     for name, f in list(module.items()):
-        if not name.startswith("_") and getattr(f, "__module__", None) == module["__name__"] and hasattr(f, "__annotations__") and hasattr(f, "__code__"):
+        own = getattr(f, "__module__", None) == module["__name__"] and hasattr(f, "__code__")
+        if own and not name.startswith("_"):
             made.setdefault(id(f), (f, checked(f)))
             module[name] = made[id(f)][1]

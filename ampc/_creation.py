@@ -9,7 +9,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Dict, Optional
 
-from . import _C
+from . import _C, _checks
 from ._C import Tensor, dtype
 from ._device import check_device, number_of, preserve_format
 from ._out import written
@@ -316,8 +316,8 @@ class finfo:
     ``hardware``, what multiplies it here. ``ampc.formats`` has them side by side."""
 
     def __init__(self, type: Optional[dtype] = None) -> None:
-        type = type or _C.get_default_dtype()
-        if not type.is_floating_point:
+        type = _C.get_default_dtype() if type is None else type
+        if not isinstance(type, dtype) or not type.is_floating_point:
             raise TypeError(f"finfo: expected a floating point dtype, got {type}; use iinfo")
         digits, self.max, self.tiny = _FORMATS[type.name]
         self.dtype = type.name
@@ -344,7 +344,7 @@ class iinfo:
     """Limits of an integer dtype: ``bits max min``."""
 
     def __init__(self, type: dtype) -> None:
-        if type.is_floating_point or type == _C.bool:
+        if not isinstance(type, dtype) or type.is_floating_point or type == _C.bool:
             raise TypeError(f"iinfo: expected an integer dtype, got {type}; use finfo")
         self.dtype = type.name
         self.bits = 8 * type.itemsize
@@ -353,3 +353,6 @@ class iinfo:
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+_checks.install(globals())

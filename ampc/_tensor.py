@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
-from . import _C
+from . import _C, _checks
 from . import _creation as make
 from ._C import Tensor, dtype
 from ._device import device_of, number_of
@@ -31,7 +31,7 @@ def _install_rows() -> None:
 
 
 def method(f: Callable) -> Callable:
-    setattr(Tensor, f.__name__, f)
+    setattr(Tensor, f.__name__, _checks.checked(f))
     return f
 
 
@@ -297,13 +297,17 @@ Tensor.retains_grad = property(_C._retains_grad, doc="True after retain_grad() o
 
 @method
 def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fills the tensor with numbers uniform on [a, b)."""
+    """Fills the tensor with numbers uniform on [a, b). RuntimeError unless a <= b."""
+    if not a <= b:
+        raise RuntimeError(f"uniform_: `a` must be at most `b`, got {a} and {b}")
     return self.copy_(make._random("_uniform", self.shape, a, b, self.dtype, self.device, False, generator))
 
 
 @method
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fills the tensor with normal numbers."""
+    """Fills the tensor with normal numbers. RuntimeError unless std >= 0."""
+    if not std >= 0:
+        raise RuntimeError(f"normal_: `std` must be 0 or more, got {std}")
     return self.copy_(make._random("_normal", self.shape, mean, std, self.dtype, self.device, False, generator))
 
 
@@ -317,7 +321,9 @@ def random_(self: Tensor, low: int = 0, high: Optional[int] = None, *, generator
 
 @method
 def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor:
-    """Fills the tensor with 1 at probability p, else 0."""
+    """Fills the tensor with 1 at probability p, else 0. RuntimeError unless 0 <= p <= 1."""
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_: `p` must be between 0 and 1, got {p}")
     draw = make._random("_uniform", self.shape, 0.0, 1.0, _C.float32, self.device, False, generator)
     return self.copy_(draw < p)
 

@@ -29,7 +29,7 @@ METHODS = ["broadcast_to", "diag", "diag_embed", "diagflat", "diagonal_scatter",
 
 
 def _dims(value: Any) -> List[int]:
-    return [value] if isinstance(value, int) else [int(v) for v in value]
+    return _checks.integers(value, "dims")
 
 
 # -- moving values --------------------------------------------------------------------------------------------
@@ -118,7 +118,9 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 
 def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that shapes broadcast to. RuntimeError where they do not."""
-    shapes = tuple((s,) if isinstance(s, int) else tuple(s) for s in shapes)
+    shapes = tuple(_checks.integers(s, "broadcast_shapes") for s in shapes)
+    if any(size < 0 for s in shapes for size in s):
+        raise ValueError("broadcast_shapes: a size is negative")
     n = builtins.max((len(s) for s in shapes), default=0)
     out = [1] * n
     for i, shape in enumerate(shapes):
@@ -130,25 +132,28 @@ def broadcast_shapes(*shapes: Any) -> Any:
     return Size(out)
 
 
+def _several(tensors: Any, what: str) -> Any:
+    """Tensors that were given one by one, or as one list."""
+    one = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    return _checks.tensors(tuple(tensors[0]) if one else tensors, what)
+
+
 def broadcast_tensors(*tensors: Any) -> Tuple[Tensor, ...]:
     """Tensors expanded to the shape they broadcast to."""
-    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
-        tensors = tuple(tensors[0])
-    for i, t in enumerate(tensors):
-        if not isinstance(t, Tensor):
-            raise TypeError(f"broadcast_tensors: expected Tensors, argument {i} is {type(t).__name__}")
+    tensors = _several(tensors, "broadcast_tensors")
     shape = broadcast_shapes(*(t.shape for t in tensors))
     return tuple(t if t.shape == shape else t.expand(*shape) for t in tensors)
 
 
 def meshgrid(*tensors: Any, indexing: Optional[str] = None) -> Tuple[Tensor, ...]:
     """Coordinates of the grid that vectors span; ``indexing`` 'ij' (default) or 'xy', which swaps the first two."""
-    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
-        tensors = tuple(tensors[0])
+    tensors = _several(tensors, "meshgrid")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f"meshgrid: `indexing` must be 'ij' or 'xy', got {indexing!r}")
     if not tensors:
         raise RuntimeError("meshgrid: needs at least one tensor")
+    if any(t.dtype is not tensors[0].dtype for t in tensors):
+        raise RuntimeError(f"meshgrid: needs tensors of one dtype, got {', '.join(str(t.dtype) for t in tensors)}")
     if any(t.ndim > 1 for t in tensors):
         raise RuntimeError("meshgrid: takes vectors and 0-d tensors")
     axes = [t.reshape(-1) for t in tensors]
@@ -162,8 +167,7 @@ def meshgrid(*tensors: Any, indexing: Optional[str] = None) -> Tuple[Tensor, ...
 
 
 def _each(f: Any, tensors: Any) -> Any:
-    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
-        tensors = tuple(tensors[0])
+    tensors = _several(tensors, "atleast")
     out = tuple(f(t) for t in tensors)
     return out[0] if len(out) == 1 else out
 
@@ -186,7 +190,7 @@ def atleast_3d(*tensors: Any) -> Any:
 
 
 def _some(tensors: Sequence[Tensor], what: str) -> Sequence[Tensor]:
-    if len(tensors) == 0:
+    if len(_checks.tensors(tensors, what)) == 0:
         raise RuntimeError(f"{what}: needs at least one tensor, got an empty list")
     return tensors
 
@@ -223,7 +227,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal, zeros elsewhere."""
     if not tensors:
         return make.zeros(1, 0)
-    for i, t in enumerate(tensors):
+    for i, t in enumerate(_checks.tensors(tensors, "block_diag")):
         if t.ndim > 2:
             raise RuntimeError(f"block_diag: tensors must have at most 2 dimensions, tensor {i} has {t.ndim}")
     every = [atleast_2d(t) for t in tensors]
@@ -291,6 +295,8 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
     for t in _some(tensors, "cartesian_prod"):
         if t.ndim != 1:
             raise RuntimeError(f"cartesian_prod: expected each tensor to be a vector, got {t.ndim} dimensions")
+        if t.dtype is not tensors[0].dtype:
+            raise RuntimeError(f"cartesian_prod: needs tensors of one dtype, got {tensors[0].dtype} and {t.dtype}")
     if len(tensors) == 1:
         return tensors[0]
     rows = 0 if any(len(t) == 0 for t in tensors) else _rows([len(t) for t in tensors])

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Tuple
 
 from .. import _C, _checks
 from .. import _creation as make
-from .._C import Tensor
+from .._C import Tensor, dtype
 from .._dims import wrap_dim
 from .._out import in_place, takes_out
 
@@ -101,7 +101,7 @@ def typename(obj: Any) -> str:
     return obj.type() if isinstance(obj, Tensor) else f"{type(obj).__module__}.{type(obj).__qualname__}"
 
 
-def can_cast(from_: Any, to: Any) -> bool:
+def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether values of one dtype are of the other's kind, or of a lower one."""
     rank = lambda d: 3 if d.is_floating_point else 1 if d == _C.bool else 2  # noqa: E731
     return rank(from_) <= rank(to)

@@ -128,10 +128,14 @@ def _quantile(what: str, x: Tensor, q: Any, dim: Optional[int], keepdim: bool, i
         raise RuntimeError(f"{what}: expected float32 or float64, got {x.dtype}")
     if interpolation not in _BETWEEN:
         raise RuntimeError(f"{what}: `interpolation` must be one of {', '.join(_BETWEEN)}, got {interpolation!r}")
+    if dim is not None and not -max(x.ndim, 1) <= dim < max(x.ndim, 1):
+        raise IndexError(f"{what}: dimension {dim} is out of range for a tensor of {x.ndim} dimensions")
+    if isinstance(q, (list, tuple, str)):
+        raise TypeError(f"{what}: `q` must be a number or a Tensor, got {type(q).__name__}")
     part = q if isinstance(q, Tensor) else make.tensor(q, dtype=x.dtype, device=x.device)
     if part.ndim > 1 or part.dtype != x.dtype:
         raise RuntimeError(f"{what}: `q` must be a number or a vector of {x.dtype}, got {part.ndim} dimensions of {part.dtype}")
-    if bool(((part < 0) | (part > 1)).any()):
+    if not bool(((part >= 0) & (part <= 1)).all()):
         raise RuntimeError(f"{what}: `q` must lie in [0, 1]")
     along = None if dim is None else wrap_dim(dim, x.ndim, what)
     shape = [1] * x.ndim if dim is None else [1 if d == along else s for d, s in enumerate(x.shape)]

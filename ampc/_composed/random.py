@@ -101,13 +101,17 @@ def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
 
 
 def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Filled from Cauchy's distribution."""
+    """Filled from Cauchy's distribution. RuntimeError unless sigma > 0."""
+    if not sigma > 0:
+        raise RuntimeError(f"cauchy_: `sigma` must be above 0, got {sigma}")
     with _stream(generator):
         return self.copy_((3.141592653589793 * (_uniform(self) - 0.5)).tan() * sigma + median)
 
 
 def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
-    """Filled with exp of normal numbers."""
+    """Filled with exp of normal numbers. RuntimeError unless std > 0."""
+    if not std > 0:
+        raise RuntimeError(f"log_normal_: `std` must be above 0, got {std}")
     with _stream(generator):
         return self.copy_((make.randn(self.shape, dtype=_C.float64, device=self.device) * std + mean).exp())
 

@@ -69,7 +69,7 @@ def _output_sizes(x: Tensor, size: Any, scale_factor: Any, recompute: Optional[b
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate: give either `size` or `scale_factor`")
     if size is not None:
-        sizes = [size] * nd if isinstance(size, int) else [int(s) for s in size]
+        sizes = _checks.integers(size, "interpolate") * (nd if isinstance(size, int) else 1)
         if len(sizes) != nd:
             raise ValueError(f"interpolate: `size` must be one number or {nd}, got {sizes}")
         return sizes, [None] * nd
@@ -152,7 +152,7 @@ def _pad_constant(x: Tensor, sides: List[Tuple[int, int, int]], value: float) ->
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
     """Input with values put around it: ``pad`` is (left, right) of the last dimension, then of the one before, and so on;
     negative numbers cut. ``mode``: 'constant' (``value``), 'reflect', 'replicate' or 'circular'."""
-    numbers = [int(p) for p in pad]
+    numbers = _checks.integers(pad, "pad")
     if len(numbers) % 2 or len(numbers) > 2 * input.ndim:
         raise RuntimeError(f"pad: expected pairs of numbers, at most {input.ndim} of them, got {numbers}")
     sides = [(input.ndim - 1 - i, numbers[2 * i], numbers[2 * i + 1]) for i in range(len(numbers) // 2)]

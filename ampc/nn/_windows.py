@@ -23,7 +23,7 @@ _Sizes = Union[int, Sequence[int]]
 
 
 def _list(value: Any, nd: int, what: str) -> List[int]:
-    numbers = [value] * nd if isinstance(value, int) else [int(v) for v in value]
+    numbers = _checks.integers(value, what)
     if len(numbers) == 1:
         numbers *= nd
     if len(numbers) != nd:
@@ -167,7 +167,10 @@ def max_pool3d(input: Tensor, kernel_size: _Sizes, stride: Optional[_Sizes] = No
 
 def _sizes_or_own(input: Tensor, output_size: Any, nd: int, what: str) -> List[int]:
     """None keeps a dimension's size."""
-    sizes = [output_size] * nd if output_size is None or isinstance(output_size, int) else list(output_size)
+    if not isinstance(output_size, (list, tuple)):
+        sizes: List[Any] = _checks.integers(output_size, what) * nd
+    else:
+        sizes = [None if s is None else _checks.integers(s, what)[0] for s in output_size]
     if len(sizes) != nd:
         raise RuntimeError(f"{what}: expected one size or {nd}, got {sizes}")
     return [own if s is None else int(s) for s, own in zip(sizes, input.shape[-nd:])]
@@ -200,7 +203,7 @@ def _max_unpool(nd: int, what: str, input: Tensor, indices: Tensor, kernel_size:
     window, around = _list(kernel_size, nd, what), _list(padding, nd, what)
     step = window if stride is None else _list(stride, nd, what)
     usual = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(x.shape[2:], step, around, window)]
-    size = usual if output_size is None else [int(v) for v in output_size[-nd:]]
+    size = usual if output_size is None else _checks.integers(output_size, what)[-nd:]
     flat = x.new_zeros((x.shape[0], x.shape[1], _product(size)))
     at = indices.reshape(x.shape[0], x.shape[1], -1)
     y = flat.scatter(2, at, x.reshape(at.shape)).reshape(*x.shape[:2], *size)

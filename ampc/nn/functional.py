@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
@@ -102,6 +103,8 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
     """leaky_relu, its slope drawn for each element between ``lower`` and ``upper``; their mean when not training."""
+    if not -math.inf < lower <= upper < math.inf:
+        raise RuntimeError(f"rrelu: `lower` must be at most `upper`, both finite, got {lower} and {upper}")
     slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
     return _put(input, lambda x: _f["where"](x > 0, x, x * slope), inplace)
 
@@ -190,9 +193,14 @@ def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optio
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """int64 ones at the classes, zeros elsewhere, in a new last dimension."""
-    if tensor.dtype != _C.int64:
-        raise RuntimeError(f"one_hot: classes must be int64, got {tensor.dtype}")
-    n = int(tensor.max().item()) + 1 if num_classes < 0 else num_classes
+    if tensor.dtype is not _C.int64:
+        raise RuntimeError(f"one_hot: the classes must be int64, got {tensor.dtype}")
+    if num_classes < -1 or (num_classes == -1 and not tensor.numel()):
+        raise RuntimeError(f"one_hot: `num_classes` must be given, and above 0, got {num_classes} for {tensor.numel()} classes")
+    low, high = (int(tensor.min()), int(tensor.max())) if tensor.numel() else (0, -1)
+    n = high + 1 if num_classes == -1 else num_classes
+    if low < 0 or high >= n:
+        raise RuntimeError(f"one_hot: classes must lie between 0 and {n - 1}, got {low} to {high}")
     return (tensor.unsqueeze(-1) == make.arange(n, device=tensor.device)).long()
 
 
@@ -222,7 +230,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Te
 
     Args:
         eps: by default the spacing of numbers at 1 in the dtype that the mean is computed in: float32's for the 16-bit types."""
-    shape = [int(n) for n in normalized_shape]
+    shape = _checks.integers(normalized_shape, "rms_norm")
     if not shape or list(input.shape[-len(shape):]) != shape:
         raise RuntimeError(f"rms_norm: input {list(input.shape)} does not end in normalized_shape {shape}")
 
@@ -377,8 +385,18 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Opti
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None,
                          reduction: str = "mean") -> Tensor:
-    """Binary cross entropy of probabilities. RuntimeError under autocast, where it is not safe."""
-    return _f["binary_cross_entropy"](input, target, weight, _reduction(size_average, reduce, reduction))
+    """Binary cross entropy of probabilities. RuntimeError under autocast, where it is not safe; for input or target that is not between 0
+    and 1, and for other dtypes of target and weight than input's. A GPU's values are not looked at, which would be waiting for them."""
+    loss = _f["binary_cross_entropy"](input, target, weight, _reduction(size_average, reduce, reduction))
+    if not input.is_floating_point() or any(t is not None and t.dtype is not input.dtype for t in (target, weight)):
+        raise RuntimeError(f"binary_cross_entropy: input, target and weight must have one floating point dtype, got {input.dtype} and {target.dtype}")
+    for name, t in (("input", input), ("target", target)):
+        if t.numel() and not t.is_cuda:
+            low, high = float(t.detach().amin()), float(t.detach().amax())
+            if not (low >= 0 and high <= 1):
+                raise RuntimeError(f"binary_cross_entropy: {name} must lie between 0 and 1, got {low:g} to {high:g}; logits go into "
+                                   "binary_cross_entropy_with_logits")
+    return loss
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",

@@ -287,7 +287,6 @@ static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *at
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
     if (ac_pending && ac_ops[op].kind != AC_KIND_VIEW) AC_TRY(ac_settle_all(in, n_in));
     if (ac_autocast.active && ac_cast_of(op) != AC_CAST_KEEP) return run_autocast(op, in, n_in, attrs, out);
-    if (ac_wants_widest(op, in, n_in)) return ac_run_in_widest(op, in, n_in, attrs, out);
     return run(op, in, in, n_in, attrs, out, NULL);
 }
 

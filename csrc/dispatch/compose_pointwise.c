@@ -22,6 +22,9 @@ COMPOSE(masked_fill_tensor) {
 COMPOSE(prelu) {
     T x = ac_c_low(s, in, n_in, in[0]), weight = ac_c_low(s, in, n_in, in[1]);
     if (!x || !weight) return NULL;
+    if (x->dtype != weight->dtype)
+        REFUSE(AC_RUNTIME, "prelu: `x` and `weight` must have the same dtype, got %s and %s", ac_dtypes[x->dtype].name,
+               ac_dtypes[weight->dtype].name);
     int64_t channels = x->ndim > 1 ? x->shape[1] : 1;
     if (weight->numel != 1 && (weight->ndim != 1 || weight->numel != channels))
         REFUSE(AC_RUNTIME,

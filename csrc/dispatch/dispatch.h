@@ -29,8 +29,6 @@ extern const ac_compose_fn ac_compositions[AC_N_OPS];
 /* Calls that are computed in another dtype than their inputs' (widen.c). */
 bool ac_wants_float32(ac_op op, ac_tensor *const *in, int n);
 int ac_run_in_float32(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) AC_CHECKED;
-bool ac_wants_widest(ac_op op, ac_tensor *const *in, int n);
-int ac_run_in_widest(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) AC_CHECKED;
 
 /* Sees every operator that has run on this thread, forward and in formulas, where it is set; an error is the call's.
  * `low`: the dtype that autocast chose for a product, or AC_NO_DTYPE. `onto`: the result was written over, or added to,

@@ -12,14 +12,13 @@ static int cast_to(ac_tensor *t, ac_dtype dtype, ac_tensor **out) {
     return ac_call(AC_OP_cast, &t, 1, &as, out);
 }
 
-/* new: the inputs, 16-bit ones (or, of `all`, every one) in `dtype`; NULL stays NULL. The list is to be released, after
+/* new: the inputs, 16-bit ones in `dtype`; NULL stays NULL. The list is to be released, after
  * a failure too. */
-static int widened(ac_tensor *const *in, int n, ac_dtype dtype, bool all, ac_list *out) {
+static int widened(ac_tensor *const *in, int n, ac_dtype dtype, ac_list *out) {
     AC_TRY(ac_list_start(out, n));
     for (int i = 0; i < n; i++) {
         if (!in[i]) continue;
-        bool cast = in[i]->dtype != dtype && (all || ac_is_half(in[i]->dtype));
-        if (cast) AC_TRY(cast_to(in[i], dtype, &out->at[i]));
+        if (ac_is_half(in[i]->dtype)) AC_TRY(cast_to(in[i], dtype, &out->at[i]));
         else out->at[i] = ac_tensor_retain(in[i]);
     }
     return 0;
@@ -34,7 +33,7 @@ int ac_run_in_float32(ac_op op, ac_tensor *const *in, int n_in, const void *attr
     ac_list wide;
     ac_tensor *made[AC_MAX_OUT] = {NULL};
     ac_dtype dtype = ac_result_type(in, n_in);
-    int failed = widened(in, n_in, AC_float32, false, &wide);
+    int failed = widened(in, n_in, AC_float32, &wide);
     if (!failed) failed = ac_compositions[op](wide.at, n_in, attrs, made);
     for (int i = 0; i < ac_ops[op].n_out && !failed; i++) {
         if (made[i]->dtype == AC_float32) failed = cast_to(made[i], dtype, &out[i]);
@@ -58,19 +57,5 @@ int ac_run_cast_first(ac_op op, ac_tensor *x, const void *attrs, ac_tensor **out
     AC_TRY(cast_to(x, (ac_dtype) * (const int64_t *)(const void *)((const char *)attrs + ac_ops[op].casts_at), cast));
     int failed = ac_call(op, cast, 1, attrs, out);
     ac_tensor_release(cast[0]);
-    return failed;
-}
-
-/* A layer of float32 weights takes 16-bit input as it takes float32's; torch refuses it. */
-bool ac_wants_widest(ac_op op, ac_tensor *const *in, int n) {
-    if (op != AC_OP_linear || !has_half(in, n)) return false;
-    return in[0]->dtype != in[1]->dtype && ac_is_floating(in[0]->dtype) && ac_is_floating(in[1]->dtype);
-}
-
-int ac_run_in_widest(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
-    ac_list same;
-    int failed = widened(in, n_in, ac_result_type(in, n_in), true, &same);
-    if (!failed) failed = ac_call(op, same.at, n_in, attrs, out);
-    ac_list_release(&same);
     return failed;
 }

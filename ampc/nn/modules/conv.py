@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Optional, Tuple, Union
 
+from ... import _checks
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
@@ -19,7 +20,7 @@ _PADDINGS = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate"
 
 def _tuple(what: str, value: Any, n: int) -> Tuple[int, ...]:
     """One number for each dimension."""
-    values = (value,) * n if isinstance(value, int) else tuple(value)
+    values = tuple(_checks.integers(value, what)) * (n if isinstance(value, int) else 1)
     if len(values) != n:
         raise ValueError(f"{what} must be one number or {n}, got {value!r}")
     return values

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Tuple, Union
 
+from ... import _checks
 from ..._C import Tensor
 from .. import functional as F
 from ..module import Module
@@ -18,7 +19,7 @@ class _Pad(Module):
 
     def __init__(self, padding: Union[int, Sequence[int]]) -> None:
         super().__init__()
-        self.padding: Tuple[int, ...] = (padding,) * (2 * self._dims) if isinstance(padding, int) else tuple(padding)
+        self.padding: Tuple[int, ...] = tuple(_checks.integers(padding, type(self).__name__)) * (2 * self._dims if isinstance(padding, int) else 1)
         if len(self.padding) != 2 * self._dims:
             raise ValueError(f"{type(self).__name__}: `padding` must be one number or {2 * self._dims}, got {padding!r}")
 
