@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any, List, Optional, Tuple, Union
@@ -223,6 +224,13 @@ def column_stack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> 
     return hstack([t.reshape(t.numel(), 1) if t.ndim <= 1 else t for t in _some(tensors, "column_stack")])
 
 
+def _common_dtype(tensors: Sequence[Tensor]) -> Any:
+    """What tensors promote to: those with dimensions decide, 0-d ones only by a higher category."""
+    ranks = [functools.reduce(_C.promote_types, found) for found in
+             ([t.dtype for t in tensors if t.ndim], [t.dtype for t in tensors if not t.ndim]) if found]
+    return ranks[0] if len(ranks) == 1 else _C.result_type(make.empty(0, dtype=ranks[0]), make.empty((), dtype=ranks[1]))
+
+
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal, zeros elsewhere."""
     if not tensors:
@@ -231,9 +239,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
         if t.ndim > 2:
             raise RuntimeError(f"block_diag: tensors must have at most 2 dimensions, tensor {i} has {t.ndim}")
     every = [atleast_2d(t) for t in tensors]
-    dtype = tensors[0].dtype
-    for t in tensors[1:]:
-        dtype = _C.promote_types(dtype, t.dtype)
+    dtype = _common_dtype(tensors)
     width, rows, at = sum(t.shape[1] for t in every), [], 0
     for t in every:
         n, m = t.shape

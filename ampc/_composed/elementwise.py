@@ -108,6 +108,8 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     y = test_elements if isinstance(test_elements, Tensor) else make.tensor(test_elements, device=some.device)
     common = _C.promote_types(x.dtype, y.dtype)
     values = y.to(common).reshape(-1).sort()[0]
+    if values.is_floating_point():
+        values = values[values == values]  # nan equals nothing, and does not tell where others would be
     if values.shape[0] == 0:
         found = make.zeros_like(x, dtype=_C.bool)
     else:

@@ -367,6 +367,8 @@ static int seed_root(engine *e, const ac_edge *root, int i) {
             .size = ac_shape_of(t), .value = {AC_INT, {1}}, .dtype = t->dtype, .device = ac_device_of(t)};
         AC_TRY(ac_call(AC_OP_full, NULL, 0, &one, &seed));
     }
+    ac_spec want = ac_spec_of(t);
+    AC_TRY(fit(&seed, &want));
     task *to = &e->tasks[*slot_of(e, root->node)];
     to->waiting--;
     return add_grad(&e->grads[to->grads + root->index], seed, e->args->create_graph);

@@ -75,7 +75,7 @@ FORMULA(sigmoid) {
 
 FORMULA(relu) {
     T y = RESULT(0);
-    if (c->graph) GIVE(0, WHERE(CMP(gt, y, NUM(0)), G, NUM(0)));
+    if (c->graph) GIVE(0, WHERE(CMP(le, y, NUM(0)), NUM(0), G));
     else GIVE(0, ac_f_call(c, AC_OP_relu_backward, NULL, 2, G, y));
     DONE;
 }

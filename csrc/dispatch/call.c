@@ -292,7 +292,15 @@ int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tens
 
 /* -- in place --------------------------------------------------------------------------------------- */
 
-static int check_view(const char *what, const ac_tensor *target) {
+/* A view made without gradients of what nobody else has, as compositions make, is as good as a tensor of its own. */
+static void leave_lone_base(ac_tensor *t) {
+    if (!t->base || t->view_kind != AC_VIEW_NO_GRAD || t->base->refs > 1) return;
+    ac_tensor_clear(&t->base);
+    t->view_kind = AC_VIEW_PLAIN;
+}
+
+static int check_view(const char *what, ac_tensor *target) {
+    leave_lone_base(target);
     if (!target->base) return 0;
     if (!ac_is_contiguous(target->base))
         return ac_fail(AC_RUNTIME,
@@ -309,12 +317,13 @@ static int check_view(const char *what, const ac_tensor *target) {
                    what, made);
 }
 
-int ac_check_recordable(const char *what, const ac_tensor *target, bool recorded) {
-    const ac_tensor *root = target->base ? target->base : target;
+int ac_check_recordable(const char *what, ac_tensor *target, bool recorded) {
+    ac_tensor *root = target->base ? target->base : target;
     recorded = recorded || ac_requires_grad(target) || ac_requires_grad(root);
     if (!ac_grad_enabled() || !recorded) return 0;
     AC_TRY(check_view(what, target));
-    if (ac_is_leaf(root) && ac_requires_grad(root))
+    root = target->base ? target->base : target;
+    if ((ac_is_leaf(root) && ac_requires_grad(root)) || (ac_is_leaf(target) && ac_requires_grad(target)))
         return ac_fail(AC_RUNTIME,
                        target->base ? "%s: a view of a leaf that requires gradients cannot be modified in place; use "
                                       "torch.no_grad() or write `x = x.op()`"
@@ -324,7 +333,7 @@ int ac_check_recordable(const char *what, const ac_tensor *target, bool recorded
     return 0;
 }
 
-static int check_target(const char *what, const ac_tensor *target) {
+static int check_target(const char *what, ac_tensor *target) {
     if (ac_overlaps_itself(target))
         return ac_fail(AC_RUNTIME,
                        "%s: several elements of the target share memory (an expanded tensor?); clone it first", what);

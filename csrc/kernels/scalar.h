@@ -179,7 +179,7 @@ BIN(masked_fill) { ATTR(value); return y != 0 ? NUMBER(t->value) : x; }
 /* x is the gradient of the result, y what the forward saved */
 BIN(tanh_backward) { NONE; return x * (K(1) - y * y); }
 BIN(sigmoid_backward) { NONE; return x * y * (K(1) - y); }
-BIN(relu_backward) { NONE; return y > 0 ? x : K(0); }
+BIN(relu_backward) { NONE; return y <= 0 ? K(0) : x; }
 BIN(silu_backward) {
     NONE;
     R s = S(sigmoid_of)(y);

@@ -210,6 +210,8 @@ int ac_infer_topk(ac_infer *i) {
     int64_t dim = a->dim;
     AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, "topk"));
     int64_t size = i->in[0]->ndim ? i->in[0]->shape[dim] : 1;
+    if (i->in[0]->ndim == 0 && a->k == 0)
+        return ac_fail(AC_RUNTIME, "topk: `k` must be 1 for a 0-d tensor, whose result has its one element");
     if (a->k < 0 || a->k > size)
         return ac_fail(AC_RUNTIME, "topk: `k` is %" PRId64 " and dimension %" PRId64 " has %" PRId64 " elements", a->k,
                        dim, size);

@@ -10,7 +10,6 @@ typedef struct {
     int dim;                     /* the dimension of `view` that the next index item is about */
     PyObject *keep[AC_MAX_DIMS]; /* tensors made from lists */
     int n_keep;
-    bool copies; /* a mask of no dimensions: its result is a copy, as that of every mask */
 } indexer;
 
 static int step(indexer *x, ac_op op, const void *attrs) {
@@ -103,14 +102,16 @@ static int by_mask(indexer *x, ac_tensor *mask) {
             return -1;
         }
     }
-    if (mask->ndim == 0) { /* like a dimension of size 1 in front, kept or not */
+    if (mask->ndim == 0) { /* place 0 of a dimension of size 1 in front, or no place */
         int64_t on;
         if (read_one(mask, &on) < 0) return -1;
         ac_attrs_one_dim front = {x->dim};
-        ac_attrs_slice some = {x->dim, 0, on != 0, 1};
-        x->dim++;
-        x->copies = true;
-        return step(x, AC_OP_unsqueeze, &front) < 0 ? -1 : step(x, AC_OP_slice, &some);
+        ac_dims count = {1, {on != 0}};
+        if (step(x, AC_OP_unsqueeze, &front) < 0) return -1;
+        ac_tensor *place = ac_tensor_new(AC_int64, &count);
+        if (!place) return (void)ac_raise(), -1;
+        if (on) ac_write_int(ac_data(place), AC_int64, 0, 0);
+        return put(x, place);
     }
     if (ac_call(AC_OP_nonzero, &mask, 1, NULL, places) < 0) return (void)ac_raise(), -1;
     int failed = 0;
@@ -228,8 +229,8 @@ PyObject *ac_tensor_subscript(PyObject *self, PyObject *index) {
         if (x.n == 0 && x.view == ac_unwrap(self)) { /* x[...] is a view of its own, as in torch */
             if (ac_call(AC_OP_alias, &x.view, 1, NULL, out) < 0) (void)ac_raise();
             else result = ac_wrap(out[0]);
-        } else if (x.n == 0 && !x.copies) result = ac_wrap_borrowed(x.view);
-        else if (ac_call(x.n ? AC_OP_index : AC_OP_clone, in, inputs(&x, in), NULL, out) < 0) (void)ac_raise();
+        } else if (x.n == 0) result = ac_wrap_borrowed(x.view);
+        else if (ac_call(AC_OP_index, in, inputs(&x, in), NULL, out) < 0) (void)ac_raise();
         else result = ac_wrap(out[0]);
     }
     indexer_free(&x);

@@ -43,6 +43,14 @@ TAKEN = [
     Known("operators that torch has no derivative for have the gradient 0 that they have", only_torch_raises(r"derivative for .* is not implemented|not implemented for|does not support automatic differentiation")),
     Known("memory that operands share with the target is read before it is written", only_torch_raises(r"refer to a single memory location|unsupported operation")),
     Known("what a derivative does not need may be overwritten; its numbers are those of what was saved", lambda d: d.outlived),
+    Known("bool tensors have an order", only_torch_raises(r"does not support bool|support bool")),
+    Known("tensors of inference mode may come to require gradients or another geometry", only_torch_raises(r"(on|to) inference tensor")),
+    Known("views of split that no longer have a history may be read", only_torch_raises(r"such functions do not allow|returns multiple view")),
+    Known("what is not between 0 and 1 has the loss that the formula gives", only_torch_raises(r"should be between 0 and 1")),
+    Known("layouts are not looked at where elements are counted", only_torch_raises(r"view size is not compatible")),
+    Known("cross broadcasts", only_torch_raises(r"inputs must have the same number of dimensions")),
+    Known("numbers that a dtype cannot hold wrap", only_torch_raises(r"without overflow|Integers to negative integer powers|Integer division with addcdiv")),
+    Known("set_ takes memory over, as assigning data does", lambda d: d.ampc is None and "set_(" in d.step.source and "leaf Variable" in d.message),
     Known("a graph that saved nothing can be gone through again", only_torch_raises(r"backward through the graph a second time")),
     Known("detach_ works on views", only_torch_raises(r"Can't detach views in-place")),
     Known("pooling takes batches of size 0", only_torch_raises(r"pool.*Expected")),
@@ -55,6 +63,14 @@ TAKEN = [
 
 # What ampc refuses and torch takes.
 REFUSED = [
+    Known("sums of truth values need an integer target", only_ampc_raises(r"result cannot be written into a bool tensor")),
+    Known("quantile is of float32 and float64, under autocast too", only_ampc_raises(r"quantile: expected")),
+    Known("number / x keeps x for backward, where torch keeps the quotient", only_ampc_raises(r"backward of div needs")),
+    Known("views end where the storage of a result ends", only_ampc_raises(r"as_strided: the view ends")),
+    Known("the bias of linear is a vector", only_ampc_raises(r"linear: `bias` must")),
+    Known("tensordot does not broadcast", only_ampc_raises(r"tensordot: dimension")),
+    Known("topk gives a 0-d tensor's one element", only_ampc_raises(r"must be 1 for a 0-d")),
+    Known("integer division by 0 is an error for no elements, too", only_ampc_raises(r"integer division by zero")),
     Known("out= is written, never resized, which torch warns of as deprecated", lambda d: "out=" in d.step.source and re.search(r"the result has shape .* and the target", d.message) is not None),
     Known("out= and gradients do not go together, even where the operator has none", only_ampc_raises(r"`out` cannot be used where gradients")),
     Known("what several elements share is not written to", only_ampc_raises(r"several elements of the target share memory")),
@@ -68,6 +84,10 @@ REFUSED = [
 
 # What both refuse.
 RAISED = [
+    Known("shapes that do not fit a loss or a norm are a RuntimeError", lambda d: d.kind == "exception" and (d.torch, d.ampc) in (("ValueError", "RuntimeError"),) and re.search("loss|entropy|norm", d.step.source) is not None),
+    Known("an index out of range is an IndexError everywhere", both_raise("RuntimeError", "IndexError", r"is out of range|tuple index")),
+    Known("the order of checks, where a line is wrong twice", lambda d: d.kind == "exception" and d.torch is not None and re.search(r"leaf Variable that requires grad|KeyError|TypeError", d.message + str(d.torch)) is not None and d.ampc is not None),
+    Known("what an interrupted write has left counts as written", lambda d: d.kind in ("version", "log") and "torch: " in d.message and "ampc: " in d.message),
     Known("the rules of out= are looked at before the operands", lambda d: "out=" in d.step.source and d.kind == "exception" and d.torch is not None and d.ampc is not None),
     Known("torch resizes out= before it reads an operand in the same memory", lambda d: "out=" in d.step.source and (d.kind == "shape" or d.kind == "exception" and d.torch == "IndexError")),
     Known("a missing dimension is told as the shape that is needed, a RuntimeError", both_raise("IndexError", "RuntimeError", r"torch: (Dimension out of range|Dimension specified as -?\d).*ampc: .*(needs?|must have|matrix)")),
@@ -76,8 +96,9 @@ RAISED = [
 # Results.
 def overwritten(d: Difference) -> bool:
     """Where torch goes back with zeros through what was overwritten whole."""
-    return re.search(r"(fill|zero|copy|constant|set)_\(|\] = ", str(d.program.steps)) is not None and (
+    return re.search(r"(fill|zero|copy|constant|set|eq|ne|lt|le|gt|ge|logical_\w+)_\(|\] = ", str(d.program.steps)) is not None and (
         d.kind == "existence" and d.name.endswith(".grad") and d.torch is True or only_ampc_raises("was not used in making")(d)
+        or only_torch_raises(r"modified by an inplace operation")(d) and re.search(r"(eq|ne|lt|le|gt|ge|logical_\w+)_\(", str(d.program.steps)) is not None
         or d.kind == "log" and len(d.torch) > len(d.ampc) or d.kind == "result" and d.ampc == ("NoneType", None))
 
 
@@ -85,6 +106,15 @@ RESULTS = [
     Known("what was overwritten whole has no gradient; torch's is zeros", overwritten),
     Known("hooks of results that backward does not reach are not called; torch calls those of a row's other results with zeros",
           lambda d: d.kind == "log" and len(d.torch) > len(d.ampc) and re.search(r"v\d+, \*?v\d+ = |apply\(|unbind|split|chunk", str(d.program.steps)) is not None),
+    Known("gradients are not kept in the memory of what backward was given", lambda d: d.kind == "aliasing" and d.name.endswith(".grad")),
+    Known("sum_to_size gives back what has the size", line("sum_to_size", "aliasing", "leaf")),
+    Known("square of truth values are truth values", line(r"square", "dtype")),
+    Known("0-d operands of a loss promote as tensors do", line(r"_loss\(", "dtype")),
+    Known("norms for clipping are float32", line(r"clip_grad_norm_", "dtype")),
+    Known("eps of 1e-12 is not 0 in 16 bits", lambda d: d.kind == "value" and re.search("normalize|cosine_similarity", d.step.source) is not None),
+    Known("unsigned clamps do not wrap their bounds", lambda d: d.kind == "value" and "clamp" in d.step.source and "uint8" in str(d.program.steps)),
+    Known("infinities in formulas of torch's derivatives", lambda d: d.kind == "value" and d.name.endswith(".grad") and re.search("copysign|norm|cdist|dist|var|std|prod|softmax|Adam", str(d.program.steps)) is not None and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
+    Known("averages of infinities, by parts or by sums", lambda d: d.kind == "value" and "trapezoid" in d.step.source and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
     Known("strides of gradients are as they come", line(r"autograd\.grad", "strides")),
     Known("any and all give bool, of uint8 too", line(r"\.(all|any)\(", "dtype")),
     Known("each tensor of a structure is copied by itself", line(r"deepcopy|pickle|round_trip", "aliasing")),

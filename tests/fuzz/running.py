@@ -133,7 +133,10 @@ class World:
             version = None
         loose = False
         if self.is_torch:
-            storage = t.untyped_storage().data_ptr()
+            try:
+                storage = t.untyped_storage().data_ptr()
+            except RuntimeError:  # torch has lost the storage of some gradients
+                storage = first
             if storage not in self.storages and storage not in self.met:
                 (self.loose.discard if t.is_contiguous() else self.loose.add)(storage)
             self.met.add(storage)
