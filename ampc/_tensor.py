@@ -583,7 +583,5 @@ def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool
 
 @method
 def __reduce_ex__(self: Tensor, protocol: Any) -> tuple:
-    if not self.is_leaf:
-        raise RuntimeError("only leaves can be pickled: history cannot be; detach() first")
     data = _C._tensor_bytes(self)
     return _rebuild, (self.__class__, data, self.dtype, tuple(self.shape), self.requires_grad, dict(self.__dict__), str(self.device))

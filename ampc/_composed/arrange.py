@@ -79,7 +79,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         return input.clone()
     if k == 2:
         return input.flip([a, b])
-    return input.flip([b]).transpose(a, b) if k == 1 else input.transpose(a, b).flip([b])
+    return input.transpose(a, b).flip([a]) if k == 1 else input.transpose(a, b).flip([b])
 
 
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = None, *, output_size: Optional[int] = None) -> Tensor:

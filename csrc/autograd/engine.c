@@ -194,6 +194,7 @@ static int clone_of(ac_tensor *g, ac_tensor **copy) { return ac_call(AC_OP_clone
 /* The first gradient becomes .grad itself where that is possible. */
 static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create_graph) {
     ac_tensor *leaf = n->leaf;
+    if (!ac_requires_grad(leaf)) return 0; /* no longer: since it took part */
     ac_meta *m = ac_meta_of(leaf);
     if (!m) return -1;
     if (m->hooks) {
@@ -294,8 +295,13 @@ static uint64_t unneeded_of(engine *e, const ac_node *n) {
     return mask;
 }
 
+/* Elementwise formulas may do without what was saved, and say so themselves where they do not. */
+static bool needs_saved(const ac_node *n) {
+    return n->backward != ac_formulas[n->op] || ac_ops[n->op].kind != AC_KIND_POINTWISE;
+}
+
 static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
-    if (n->released)
+    if (n->released && needs_saved(n))
         return ac_fail(AC_RUNTIME,
                        "backward through %s a second time: its saved tensors were freed by the first; pass "
                        "retain_graph=True to the first backward (or autograd.grad) if you need both",

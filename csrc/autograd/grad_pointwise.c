@@ -153,7 +153,7 @@ FORMULA(erfc) {
     DONE;
 }
 FORMULA(erfinv) { /* sqrt(pi) / 2 exp(r^2) */
-    GIVE(0, MUL(G, TIMES(UN(exp, UN(square, RESULT(0))), 0.88622692545275801365)));
+    GIVE(0, MUL(G, TIMES(UN(exp, UN(square, UN(erfinv, SAVED(0)))), 0.88622692545275801365)));
     DONE;
 }
 
@@ -295,12 +295,12 @@ FORMULA(remainder) {
     DONE;
 }
 
-/* y x^(y-1), which is 0 and not nan at x = 0, y = 0; x^y log x, 0 where x is 0 and y is not negative. */
 /* log(x) in the gradient's dtype: of an integer it would be of the default one. */
 static T log_of(ac_formula *c, T x) {
     return UN(log, x && !ac_is_floating(x->dtype) ? ac_f_cast(c, x, G->dtype) : x);
 }
 
+/* y x^(y-1), which is 0 and not nan at x = 0, y = 0; x^y log x, 0 where x is 0 and y is not negative. */
 FORMULA(pow) {
     T x = SAVED(0), y = SAVED(1);
     if (WANTS(0)) {
@@ -314,20 +314,20 @@ FORMULA(pow) {
     DONE;
 }
 
-/* Equal operands share the gradient. */
-static void give_chosen(ac_formula *c, T chosen, T other) {
+/* What is not chosen gets nothing, equal operands half each; beside a nan both get all. */
+static void give_chosen(ac_formula *c, T left, T right) {
     T tie = TIMES(CMP(eq, SAVED(0), SAVED(1)), 0.5);
-    GIVE(0, MUL(G, ADD(chosen, tie)));
-    GIVE(1, MUL(G, ADD(other, tie)));
+    GIVE(0, MUL(G, SUB(UN(logical_not, left), tie)));
+    GIVE(1, MUL(G, SUB(UN(logical_not, right), tie)));
 }
 
 FORMULA(maximum) {
-    give_chosen(c, CMP(gt, SAVED(0), SAVED(1)), CMP(gt, SAVED(1), SAVED(0)));
+    give_chosen(c, CMP(lt, SAVED(0), SAVED(1)), CMP(lt, SAVED(1), SAVED(0)));
     DONE;
 }
 
 FORMULA(minimum) {
-    give_chosen(c, CMP(lt, SAVED(0), SAVED(1)), CMP(lt, SAVED(1), SAVED(0)));
+    give_chosen(c, CMP(gt, SAVED(0), SAVED(1)), CMP(gt, SAVED(1), SAVED(0)));
     DONE;
 }
 
@@ -370,13 +370,14 @@ FORMULA(copysign) {
     DONE;
 }
 FORMULA(logaddexp) {
-    GIVE(0, MUL(G, UN(exp, SUB(SAVED(0), RESULT(0)))));
-    GIVE(1, MUL(G, UN(exp, SUB(SAVED(1), RESULT(0)))));
+    GIVE(0, MUL(G, UN(sigmoid, SUB(SAVED(0), SAVED(1)))));
+    GIVE(1, MUL(G, UN(sigmoid, SUB(SAVED(1), SAVED(0)))));
     DONE;
 }
 FORMULA(logaddexp2) {
-    GIVE(0, MUL(G, UN(exp2, SUB(SAVED(0), RESULT(0)))));
-    GIVE(1, MUL(G, UN(exp2, SUB(SAVED(1), RESULT(0)))));
+    const double ln2 = 0.69314718055994530942;
+    GIVE(0, MUL(G, UN(sigmoid, TIMES(SUB(SAVED(0), SAVED(1)), ln2))));
+    GIVE(1, MUL(G, UN(sigmoid, TIMES(SUB(SAVED(1), SAVED(0)), ln2))));
     DONE;
 }
 FORMULA(xlogy) {

@@ -292,15 +292,16 @@ int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tens
 
 /* -- in place --------------------------------------------------------------------------------------- */
 
-/* A view made without gradients of what nobody else has, as compositions make, is as good as a tensor of its own. */
-static void leave_lone_base(ac_tensor *t) {
-    if (!t->base || t->view_kind != AC_VIEW_NO_GRAD || t->base->refs > 1) return;
+/* A view of what nobody else has, as compositions make, is as good as a tensor of its own, if its history is up to date. */
+void ac_leave_lone_base(ac_tensor *t) {
+    if (!t->base || t->base->refs > 1 || (t->view_kind != AC_VIEW_NO_GRAD && t->view_kind != AC_VIEW_PLAIN)) return;
+    if (ac_requires_grad(t->base) && t->view_version != *ac_version(t)) return;
     ac_tensor_clear(&t->base);
     t->view_kind = AC_VIEW_PLAIN;
 }
 
 static int check_view(const char *what, ac_tensor *target) {
-    leave_lone_base(target);
+    ac_leave_lone_base(target);
     if (!target->base) return 0;
     if (!ac_is_contiguous(target->base))
         return ac_fail(AC_RUNTIME,

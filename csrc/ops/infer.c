@@ -74,6 +74,7 @@ static int pointwise_dtype(ac_infer *i) {
     if (where && in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype != AC_bool)
         return ac_fail(AC_RUNTIME, "%s: the condition must be a bool tensor, got %s", i->info->python,
                        ac_dtypes[in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype].name);
+    if (i->info == &ac_ops[AC_OP_square] && i->compute == AC_bool) i->compute = AC_int64;
     if (i->info->result == AC_RESULT_FLOAT && !ac_is_floating(i->compute)) i->compute = ac_default_dtype();
     if (i->info->result == AC_RESULT_INT && ac_is_floating(i->compute))
         return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs integers or bool, got %s", i->info->python,

@@ -361,6 +361,7 @@ METHOD(detach) {
 METHOD(detach_) {
     SELF;
     (void)unused;
+    ac_leave_lone_base(t);
     if (t->base)
         return PyErr_SetString(PyExc_RuntimeError, "detach_: a view cannot be detached in place; use detach()"), NULL;
     if (t->meta) {

@@ -19,6 +19,9 @@ INTEGERS = ["int64", "int64", "int32", "int16", "int8", "uint8"]
 LARGEST = 300  # elements of a tensor
 
 
+PLACES = {"last": "drawn"}  # of the places whose names are attributes of a Writer
+
+
 class Unfit(Exception):
     """No variable fits the place."""
 
@@ -44,7 +47,8 @@ class Writer:
             template = "{new} = " + template
         count, self.last = dict(self.count), ("", None)
         try:
-            return re.sub(r"\{([a-z]\w*)\}", lambda m: str(getattr(self, m.group(1))()), template, flags=re.I)
+            source = re.sub(r"\{([a-z]\w*)\}", lambda m: str(getattr(self, PLACES.get(m.group(1), m.group(1)))()), template, flags=re.I)
+            return source.replace("OUT", self.target(source)) if "=OUT" in source else source
         except Unfit:
             self.count = count
             raise
@@ -85,7 +89,7 @@ class Writer:
 
     def pick(self, fits: Any = lambda s: True, remember: bool = True) -> str:
         """Rather a late variable than an early one."""
-        names = [n for n, s in self.seen.items() if isinstance(s, Seen) and not n.endswith(".grad") and fits(s)]
+        names = [n for n, s in self.seen.items() if isinstance(s, Seen) and s.values is not None and not n.endswith(".grad") and fits(s)]
         if not names:
             raise Unfit
         n = len(names)
@@ -96,6 +100,19 @@ class Writer:
 
     def x(self) -> str:
         return self.pick()
+
+    def with_dims(self, n: int) -> str:
+        """Of so many dimensions, mostly."""
+        return self.pick(lambda s: len(s.shape) == n) if self.rng.random() < 0.95 else self.pick()
+
+    def vector(self) -> str:
+        return self.with_dims(1)
+
+    def matrix(self) -> str:
+        return self.with_dims(2)
+
+    def batch(self) -> str:
+        return self.with_dims(3)
 
     def f(self) -> str:
         return self.pick(lambda s: "float" in s.dtype)
@@ -129,6 +146,10 @@ class Writer:
         self.base = name
         return name
 
+    def drawn(self) -> str:
+        """The last one again."""
+        return self.last[0]
+
     def g0(self) -> str:
         return self.base
 
@@ -152,22 +173,34 @@ class Writer:
         """Of the last one's shape, mostly."""
         shape = self.operand.shape
         if self.rng.random() < 0.9:
-            return self.pick(lambda s: s.shape == shape, remember=False)
+            same = self.rng.random() < 0.8
+            return self.pick(lambda s: s.shape == shape and (not same or s.dtype == self.operand.dtype), remember=False)
         return self.pick(remember=False)
 
     def into(self) -> str:
-        """To be written to: of one of the last ones' memory, shape or neither."""
-        seen, last = self.seen, self.operand
-        return self.pick(lambda s: s.shape == last.shape, remember=False) if self.rng.random() < 0.8 and seen else self.pick(remember=False)
+        """Left open until the rest of the line is there."""
+        return "OUT"
+
+    def target(self, source: str) -> str:
+        """To be written to: of the shape that the line comes to without it, mostly."""
+        try:
+            with self.world.library.no_grad():
+                found = eval(source.replace(", out=OUT", ""), dict(self.world.names))
+        except Exception:
+            raise Unfit from None
+        shape, dtype = tuple(found.shape), str(found.dtype).rsplit(".", 1)[-1]
+        if self.rng.random() < 0.05:
+            return self.pick()
+        return self.pick(lambda s: s.shape == shape and (s.dtype == dtype or self.rng.random() < 0.2))
 
     def y(self) -> str:
         """A number, or what broadcasts with the last one."""
         return str(self.n()) if self.rng.random() < 0.25 else self.ty()
 
     def ty(self) -> str:
-        roll, shape = self.rng.random(), self.operand.shape
+        roll, shape, same = self.rng.random(), self.operand.shape, self.rng.random() < 0.6
         if roll < 0.95:
-            return self.pick(lambda s: all(a == b or 1 in (a, b) for a, b in zip(reversed(s.shape), reversed(shape))), remember=False)
+            return self.pick(lambda s: (not same or s.dtype == self.operand.dtype) and all(a == b or 1 in (a, b) for a, b in zip(reversed(s.shape), reversed(shape))), remember=False)
         return self.pick(remember=False)
 
     def right(self) -> str:

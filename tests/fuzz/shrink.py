@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Callable, Iterator, List, Optional
 
 from .program import Program, Step
@@ -54,7 +55,7 @@ def shrunk(d: Difference, torch: Any, ampc: Any, accepted: Callable[[Difference]
             return None
         if found is None or found.key != d.key or accepted(found):
             return None
-        return Difference(Program(found.program.steps[:found.at + 1], d.program.seed, d.program.index), found.at, *[getattr(found, f) for f in ("kind", "name", "torch", "ampc", "message")])
+        return replace(found, program=Program(found.program.steps[:found.at + 1], d.program.seed, d.program.index))
 
     best = attempt(d.program.steps[:d.at + 1]) or best
     changed = True
