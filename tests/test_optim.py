@@ -286,7 +286,7 @@ def test_many_groups_are_made_in_time_that_grows_as_they_do():
     assert len(looked) == 1  # afterwards groups may have been changed by hand: all are looked at
     again = Counted()
     made = ampc.optim.SGD.__new__(ampc.optim.SGD)
-    made.param_groups, made.defaults, made._known = again, dict(lr=0.1), set()
+    made.param_groups, made.defaults, made._known = again, {"lr": 0.1}, set()
     looked.clear()
     for p in params:
         made.add_param_group({"params": [p]})
