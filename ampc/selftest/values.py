@@ -23,9 +23,9 @@ def conversion(d: Draw, n: int) -> Trial:
     x = bits.view(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         x[1::2] = np.ldexp(np.sign(x[1::2]) * (1 + (bits[1::2] & 0x7FFFFF) * 2.0**-23), d.random.integers(-26, 18, len(x[1::2])))
-    x[:6] = np.inf, -np.inf, np.nan, 0.0, -0.0, 65519.996
+    x[:9] = np.inf, -np.inf, np.nan, 0.0, -0.0, 65519.996, 65520.0, -65535.0, 3.3961e38
     x[-1] = np.nan
-    for nan in (3, n // 2 + 1):  # one that has nothing but its low bits
+    for nan in (9, n // 2 + 1):  # one that has nothing but its low bits
         x.view(np.uint32)[nan] = 0x7F800001
     one = d.tensor(x, dtype="float32")
 
