@@ -333,3 +333,17 @@ def test_performance_optimizer():
     p.update_amp_config(AMPConfig(dtype="float16"))
     assert p.get_optimization_status()["config"]["amp_dtype"] == "float16" and p.get_amp_stats()["total_steps"] == 0
     assert create_performance_optimizer().config.optimization_level is OptimizationLevel.ADVANCED
+
+
+def test_an_epoch_begins_without_the_gradients_of_another_loop():
+    def trained(leftover):
+        ampc.manual_seed(0)
+        net = ampc.nn.Linear(2, 1)
+        optimizer = ampc.optim.SGD(net.parameters(), lr=0.1)
+        if leftover:
+            net(ampc.ones(4, 2)).sum().backward()
+        ampc.training.TrainingOptimizer(ampc.training.AMPConfig(dtype="bfloat16")).train_epoch(
+            net, [(ampc.ones(4, 2), ampc.ones(4, 1))], ampc.nn.MSELoss(), optimizer, progress=False)
+        return [p.tolist() for p in net.parameters()]
+
+    assert trained(True) == trained(False)

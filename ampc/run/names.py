@@ -57,15 +57,25 @@ def missing_text(path: str) -> str:
 
 
 class Missing(NamedTuple):
-    """A use of a name that ampc lacks."""
+    """A use of a name that ampc lacks, or whose use it refuses."""
 
     file: str
     line: int
     name: str
+    refused: str = ""  # why
 
     def __str__(self) -> str:
+        if self.refused:
+            return f"{self.file}:{self.line}: {self.name} is refused: {self.refused}"
         like = nearest(self.name)
         return f"{self.file}:{self.line}: {self.name}" + (f" (nearest: {like})" if like else "")
+
+
+def _refused(value: Any) -> str:
+    """Why all that a function or a class does is to raise, which the first line of its documentation then says; else nothing."""
+    first = (getattr(value, "__doc__", None) or "").split("\n")[0] if callable(value) else ""
+    kind, _, why = first.partition("Error: ")
+    return why.rstrip(".") if kind in ("Runtime", "NotImplemented") else ""
 
 
 class _Reader(ast.NodeVisitor):
@@ -83,8 +93,8 @@ class _Reader(ast.NodeVisitor):
         parts = path.split(".")
         for end in range(2, len(parts) + 1):
             value = resolve(".".join(parts[:end]))
-            if value is _NOTHING:
-                missing = Missing(self.file, line, ".".join(parts[:end]))
+            if value is _NOTHING or _refused(value):
+                missing = Missing(self.file, line, ".".join(parts[:end]), "" if value is _NOTHING else _refused(value))
                 if missing not in self.seen:
                     self.seen.add(missing)
                     self.found.append(missing)
@@ -137,7 +147,7 @@ def read(source: str, file: str) -> _Reader:
 
 
 def report(files: List[str]) -> int:
-    """Prints, for each use of a name that ampc lacks, file, line and name; returns 0 when all are there, 1 when not, 2 for
+    """Prints, for each use of a name that ampc lacks or refuses, file, line and name; returns 0 when all are there, 1 when not, 2 for
     a file that cannot be read."""
     status = 0
     for file in files:

@@ -232,8 +232,10 @@ class TrainingOptimizer:
     def train_epoch(self, model: nn.Module, batches: Iterable[Any], criterion: Callable[[Any, Any], Tensor], optimizer: Any, *,
                     scheduler: Any = None, progress: bool = True) -> Dict[str, float]:
         """One pass over (data, target) batches, with a bar in a terminal. ``scheduler`` steps after every step of the optimizer that was
-        not skipped. Returns the mean ``loss`` and the epoch's ``steps``, ``skipped`` and ``fallbacks``."""
+        not skipped. What gradients an earlier loop has left is zeroed first. Returns the mean ``loss`` and the epoch's ``steps``, ``skipped`` and ``fallbacks``."""
         self.start_epoch()
+        if not self._micro_batch:
+            optimizer.zero_grad()
         before, total, count = dict(self.amp_stats), 0.0, 0
         bar = Progress(batches, f"epoch {self.epoch}", getattr(batches, "__len__", lambda: None)(), progress)
         for data, target in bar:
