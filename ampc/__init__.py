@@ -241,6 +241,7 @@ _LATER = frozenset({  # modules
     "_dynamo", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
     "formats", "keras", "multiprocessing", "random", "special", "testing", "training", "types", "version",
 })
+_COMPLEX = frozenset({"complex", "fft", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _OF_KERAS = frozenset({"Policy", "global_policy", "set_global_policy"})
 
 
@@ -264,7 +265,7 @@ def __getattr__(name: str) -> _Any:
         globals().update(types_of("cpu"))
         if name in globals():
             return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + ("; there are no complex tensors here" if name in _COMPLEX else ""))
 
 
 def __dir__() -> _Any:

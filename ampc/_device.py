@@ -7,6 +7,7 @@ import threading
 from typing import Any, List, Optional, Union
 
 from . import _C
+from ._absent import AbsentDtype
 
 
 class Size(tuple):
@@ -47,8 +48,10 @@ class device(_C.Scope):
             type, index = type.type, type.index
         elif isinstance(type, int) and not isinstance(type, bool):
             type, index = "cuda", type
+        if isinstance(type, AbsentDtype):
+            raise TypeError(f"there are no tensors of dtype {type!r}")
         if not isinstance(type, str):
-            raise TypeError(f"device: expected a string such as 'cpu' or 'cuda:0', got {type.__class__.__name__}")
+            raise TypeError(f"device: expected a string such as 'cpu' or 'cuda:0', got {type!r}")
         name, _, number = type.partition(":")
         if name not in ("cpu", "cuda", "meta", "mps", "xpu") or (number and not number.isdigit()):
             raise RuntimeError(f"device: '{type}' is not a device; expected 'cpu' or 'cuda', with ':index' if wanted")

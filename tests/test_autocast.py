@@ -1,7 +1,11 @@
 """autocast: the categories, regions, casts, and the kept 16-bit weight copies."""
 
+import os
+import subprocess
+import sys
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -381,3 +385,13 @@ def test_float16_that_two_parts_cannot_hold(bad, rows, where):
     assert ((y.double()[good] - want[good]).abs() <= room).all()
     z = ampc.addmm(ampc.ones(4000).half(), x, w.t(), beta=0.5)  # nothing is added twice
     assert ((z.double()[good] - want[good] - 0.5).abs() <= room + (want[good].abs() + 1) * ampc.finfo(ampc.float16).eps).all()
+
+
+@pytest.mark.cpu
+@pytest.mark.skipif(ampc.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("first", ["torch.cuda.amp.GradScaler()", "torch.autocast('cuda')", "torch.cuda.amp.autocast()"])
+def test_that_cuda_means_the_cpu_is_said_once_of_the_scripts_line(first, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(f"import ampc as torch\n{first}\ntorch.amp.GradScaler('cuda')\ntorch.autocast('cuda')\ntorch.cuda.amp.autocast()\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(Path(ampc.__file__).parent.parent)})
+    assert done.stderr.count("there is no usable GPU") == 1 and done.stderr.startswith(f"{script}:2: UserWarning")

@@ -364,3 +364,26 @@ def test_files_from_the_network(tmp_path):
     with pytest.raises(RuntimeError, match="SHA-256"):
         ampc.hub.download_url_to_file((tmp_path / "weights-00.pt").as_uri(), str(tmp_path / "other"), "0" * 8)
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("make", [lambda t, dtype: t.zeros(2, dtype=dtype), lambda t, dtype: t.tensor([1], dtype=dtype), lambda t, dtype: t.ones(2).to(dtype),
+                                  lambda t, dtype: t.arange(3, dtype=dtype), lambda t, dtype: t.tensor(np.ones(2), dtype=dtype)])
+def test_dtypes_that_tensors_lack_are_named(make):
+    with pytest.raises(TypeError, match="ampc.uint16") as e:
+        make(ampc, ampc.uint16)
+    assert "AbsentDtype" not in str(e.value) and not str(e.value).startswith("_")
+
+
+def test_absent_areas_say_why():
+    for name in ("stft", "fft", "polar"):
+        with pytest.raises(AttributeError, match="no complex tensors"):
+            getattr(ampc, name)
+    assert not hasattr(ampc, "fft")
+
+
+def test_lists_of_parameters_show_what_they_hold(torch):
+    """As torch's, but for its older names of types and two blanks."""
+    for holder in (lambda t: t.nn.ParameterList([t.ones(2), t.ones(2, 3).half()]), lambda t: t.nn.ParameterDict({"a": t.ones(2), "b": t.ones(2, 3).half()}),
+                   lambda t: t.nn.ParameterList(), lambda t: t.nn.ParameterDict()):
+        want = repr(holder(torch)).replace("torch.FloatTensor", "torch.float32").replace("torch.HalfTensor", "torch.float16")
+        assert repr(holder(ampc)) == want.replace("torch.", "ampc.").replace("    (", "  (")

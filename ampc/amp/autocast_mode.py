@@ -15,21 +15,21 @@ from ..doctor import guard
 _HALF = (_C.float16, _C.bfloat16)
 
 
-_said: set = set()
 
 
-def say_once(text: str) -> None:
-    """A UserWarning, the first time only."""
-    if text not in _said:
-        _said.add(text)
-        warnings.warn(text, stacklevel=4)
+class _Said:
+    """Whether it was said already."""
+
+    cuda_means_cpu = False
 
 
 def cuda_means_cpu(what: str) -> None:
-    """Without a usable GPU, 'cuda' regions and scalers act on the CPU; that is said once."""
-    if _C._cuda_count():
+    """Without a usable GPU, 'cuda' regions and scalers act on the CPU; that is said once, with the script's line."""
+    if _Said.cuda_means_cpu or _C._cuda_count():
         return
-    say_once(f"{what}: there is no usable GPU; 'cuda' acts on the CPU, with float16 as its default dtype")
+    _Said.cuda_means_cpu = True
+    text = f"{what}: there is no usable GPU; 'cuda' acts on the CPU, with float16 as its default dtype"
+    warnings.warn_explicit(text, UserWarning, *guard.users_place())
 
 
 def _device_name(device_type: Any) -> str:
@@ -70,7 +70,7 @@ class autocast(_C.AutocastScope):
         self._enabled = bool(enabled)
         self._cache_enabled = _C.is_autocast_cache_enabled() if cache_enabled is None else bool(cache_enabled)
         if not isinstance(self.fast_dtype, _C.dtype):
-            raise TypeError(f"autocast: `dtype` must be ampc.float16 or ampc.bfloat16, got {type(dtype).__name__}")
+            raise TypeError(f"autocast: `dtype` must be ampc.float16 or ampc.bfloat16, got {dtype!r}")
         if self._enabled and self.fast_dtype not in _HALF:
             warnings.warn(
                 f"autocast: {self.fast_dtype} is not a 16-bit floating point dtype; the region is disabled. "

@@ -136,7 +136,7 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
         return ac_dims_from(o, (ac_dims *)(void *)to, p->name);
     case AC_P_DTYPE:
         if (o == Py_None && p->optional) return *i = AC_NO_DTYPE, 0;
-        if (ac_dtype_from(o, &dtype) < 0) return wrong_type(op, p, "a dtype", o);
+        if (ac_dtype_from(o, &dtype) < 0) return ac_no_dtype(op, o);
         *i = dtype;
         return 0;
     case AC_P_CHOICE: return o == Py_None && p->optional ? (*i = 0, 0) : take_choice(op, p, o, i); /* the first */

@@ -109,8 +109,7 @@ static PyObject *tensor_from(PyObject *module, PyObject *args) {
     if (take_census(data, 0, &c) < 0) return NULL;
     bool empty = c.shape.n > 0 && c.shape.v[c.shape.n - 1] == 0;
     if (as == Py_None) dtype = c.real || (empty && !c.integer) ? ac_default_dtype() : c.integer ? AC_int64 : AC_bool;
-    else if (ac_dtype_from(as, &dtype) < 0)
-        return PyErr_Format(PyExc_TypeError, "tensor: `dtype` must be a dtype, got %s", Py_TYPE(as)->tp_name);
+    else if (ac_dtype_from(as, &dtype) < 0) return (void)ac_no_dtype("tensor", as), NULL;
     ac_tensor *t = ac_tensor_new(dtype, &c.shape);
     int64_t at = 0;
     if (!t) return ac_raise();

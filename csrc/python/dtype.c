@@ -75,6 +75,14 @@ int ac_dtype_from(PyObject *o, ac_dtype *dtype) {
     return -1;
 }
 
+int ac_no_dtype(const char *call, PyObject *o) {
+    PyErr_Format(PyExc_TypeError,
+                 "%s: expected a dtype that tensors have, got %R; they are float16, bfloat16, float32, float64, int8, "
+                 "int16, int32, int64, uint8 and bool",
+                 call + (*call == '_'), o); /* rows that Python wraps begin so */
+    return -1;
+}
+
 static PyObject *default_dtype(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return Py_NewRef(ac_py->dtypes[ac_default_dtype()]);

@@ -158,8 +158,7 @@ static PyObject *copy_numpy(PyObject *module, PyObject *args) {
     ac_attrs_dtype to = {t->dtype};
     int failed = 0;
     if (as != Py_None && ac_dtype_from(as, &dtype) < 0) {
-        PyErr_Format(PyExc_TypeError, "tensor: `dtype` must be a dtype, got %s", Py_TYPE(as)->tp_name);
-        failed = -1;
+        failed = ac_no_dtype("tensor", as);
     } else if (as != Py_None) to.dtype = dtype;
     if (!failed && ac_call(AC_OP_cast, &t, 1, &to, out) < 0) failed = ((void)ac_raise(), -1);
     ac_tensor_release(t);

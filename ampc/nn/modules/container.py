@@ -186,6 +186,12 @@ class ModuleDict(Module):
             self[key] = module
 
 
+def _listed(holder: Module, items: Iterable) -> str:
+    lines = [f"  ({name}): {type(p).__name__} containing: [{p.dtype} of size {'x'.join(map(str, p.shape))}]" if isinstance(p, Tensor) else
+             f"  ({name}): {type(p).__name__}" for name, p in items]
+    return "\n".join([f"{type(holder).__name__}(", *lines, ")"]) if lines else f"{type(holder).__name__}()"
+
+
 class ParameterList(Module):
     """Parameters in a list; Tensors that are none become Parameters."""
 
@@ -207,6 +213,9 @@ class ParameterList(Module):
 
     def __setitem__(self, i: int, value: Any) -> None:
         setattr(self, self._key(i), _as_parameter(value))
+
+    def __repr__(self) -> str:
+        return _listed(self, enumerate(self))
 
     def __len__(self) -> int:
         return self._size
@@ -253,6 +262,9 @@ class ParameterDict(Module):
     def __delitem__(self, key: str) -> None:
         del self._keys[key]
         delattr(self, key)
+
+    def __repr__(self) -> str:
+        return _listed(self, self.items())
 
     def __len__(self) -> int:
         return len(self._keys)
