@@ -34,7 +34,7 @@ CONVOLUTION = Case("convolution", convolution, ("direct_down",), {"channels": 16
 def few(monkeypatch):
     """A table of two cases, and one to draw."""
     monkeypatch.setattr(package, "CASES", [LINEAR, CONVOLUTION])
-    monkeypatch.setattr(package, "draw_case", lambda seed, known, device: (LINEAR, "float32"))
+    monkeypatch.setattr(package, "draw_case", lambda seed, known, device: (replace(LINEAR, kernel="linear, drawn"), "float32"))
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_lost_term_is_found(dtype, sizes):
 @pytest.mark.cpu
 def test_a_wrong_kernel_is_found(few, wrong_linear):
     report = selftest(draws=2)
-    assert not report.ok and {r.kernel for r in report.wrong} == {"linear"} and {r.dtype for r in report.wrong} == set(FLOATS)
+    assert not report.ok and {r.kernel for r in report.wrong} == {"linear", "linear, drawn"} and {r.dtype for r in report.wrong} == set(FLOATS)
     assert all("result is" in r.wrong and r.units > 1 for r in report.wrong)
 
 
@@ -167,7 +167,7 @@ def test_command_right(few, capsys):
     assert main(["selftest"]) == 0
     said = capsys.readouterr().out
     assert "\nCPU features " in said and "direct_down" in said and "206 of 206 trials right" in said and "Every kernel is right" in said
-    assert "WRONG" not in said and len(re.findall(r" ok$", said, re.M)) == 6
+    assert "WRONG" not in said and len(re.findall(r" ok$", said, re.M)) == 7
 
 
 @pytest.mark.cpu
@@ -178,7 +178,7 @@ def test_command_wrong(few, wrong_linear, capsys, tmp_path):
     assert "WRONG" in said and "result is" in said and "seed 0" in said and "Please report" in said and f"attach {text}" in said
     assert info() in text.read_text() and said.split("\n\n", 1)[1].split("Please")[0].strip() in text.read_text()
     found = json.loads(numbers.read_text())
-    assert not found["ok"] and found["facts"]["isa"] and {r["kernel"] for r in found["results"] if not r["ok"]} == {"linear"}
+    assert not found["ok"] and found["facts"]["isa"] and {r["kernel"] for r in found["results"] if not r["ok"]} == {"linear", "linear, drawn"}
 
 
 @pytest.mark.cpu
@@ -269,7 +269,7 @@ def test_quiet(few, capsys):
 @pytest.mark.cpu
 def test_what_runs_is_told_where_nobody_watches(few, capsys):
     assert main(["selftest"]) == 0
-    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["selftest: linear", "selftest: convolution", "selftest: linear"]
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["selftest: linear", "selftest: convolution", "selftest: random sizes"]
 
 
 @pytest.mark.cpu

@@ -56,7 +56,8 @@ def _for(seconds: float, drawn: Iterator[Any]) -> Iterator[Any]:
 
 def _name(trial: Tuple[Case, str, int]) -> str:
     case, dtype, seed = trial
-    return f"{case.kernel}, {dtype}, seed {seed}"
+    kernel = case.kernel.replace(", drawn", "")
+    return f"{'random sizes, ' if kernel != case.kernel else ''}{kernel}, {dtype}, seed {seed}"
 
 
 def selftest(device: str = "cpu", seconds: float = 0.0, seed: int = 0, draws: int = 200, progress: bool = False) -> Report:

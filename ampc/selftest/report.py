@@ -18,7 +18,7 @@ from .running import ALL, Result
 
 WIDTH = 64  # of the column of ways
 LEGEND = [
-    "ways: which of several ways through a kernel were taken, where sizes or facts about the machine choose one (- where there is one alone)",
+    "ways: which of several ways through a kernel were taken, where sizes or facts about the machine choose one (-: none that has a name)",
     "error/bound: the largest error, as a part of the largest that is allowed; up to 1 is right. 16-bit results that are rounded to the",
     "    nearest have an error of 1 at most, and most reach it",
     "drawn: at random sizes",

@@ -232,7 +232,8 @@ class TrainingOptimizer:
     def train_epoch(self, model: nn.Module, batches: Iterable[Any], criterion: Callable[[Any, Any], Tensor], optimizer: Any, *,
                     scheduler: Any = None, progress: bool = True) -> Dict[str, float]:
         """One pass over (data, target) batches, with a bar in a terminal. ``scheduler`` steps after every step of the optimizer that was
-        not skipped. What gradients an earlier loop has left is zeroed first. Returns the mean ``loss`` and the epoch's ``steps``, ``skipped`` and ``fallbacks``."""
+        not skipped. What gradients an earlier loop has left is zeroed first. Returns the mean ``loss`` and the epoch's ``steps``, ``skipped``
+        and ``fallbacks``."""
         self.start_epoch()
         if not self._micro_batch:
             optimizer.zero_grad()

@@ -83,7 +83,7 @@ ac_tensor *ac_number_tensor(PyObject *o); /* new: a Python number as a 0-d tenso
 bool ac_is_number(PyObject *o);
 int ac_scalar_from(PyObject *o, ac_scalar *s);
 int ac_dims_from(PyObject *o, ac_dims *d, const char *name);
-int ac_no_dtype(const char *call, PyObject *o); /* TypeError: it is none that tensors have; -1 */
+int ac_no_dtype(const char *call, PyObject *o);        /* TypeError: it is none that tensors have; -1 */
 int ac_dtype_from(PyObject *o, ac_dtype *dtype);       /* a dtype object, or a Python or NumPy type */
 PyObject *ac_dims_object(const int64_t *v, int64_t n); /* ampc.Size */
 
