@@ -139,6 +139,16 @@ def test_an_error_is_wrong(few, monkeypatch):
 
 
 @pytest.mark.cpu
+def test_an_error_while_a_border_is_looked_for_is_wrong(monkeypatch):
+    def broken(*args, **options):
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(F, "linear", broken)
+    (result,) = run_case(replace(LINEAR, sizes={**LINEAR.sizes, "rows": Border("product_b_as_it_goes", 16, 64, 16)}), "float32", 0)
+    assert result.wrong == "RuntimeError: no such kernel" and not result.ok
+
+
+@pytest.mark.cpu
 def test_borders_have_two_sides():
     case = next(c for c in CASES if c.sizes.get("k") == Border("product_k_blocks", 16, 4096, 16))
     below, at, beyond = run_case(case, "float32", 0)
@@ -177,6 +187,7 @@ def test_command_wrong(few, wrong_linear, capsys, tmp_path):
     said = capsys.readouterr().out
     assert "WRONG" in said and "result is" in said and "seed 0" in said and "Please report" in said and f"attach {text}" in said
     assert info() in text.read_text() and said.split("\n\n", 1)[1].split("Please")[0].strip() in text.read_text()
+    assert re.match(r"\S+.*, \d{4}-\d\d-\d\d \d\d:\d\d:\d\d .*\n\nampc .*, NumPy ", text.read_text()) and "\nCPU  " in text.read_text()
     found = json.loads(numbers.read_text())
     assert not found["ok"] and found["facts"]["isa"] and {r["kernel"] for r in found["results"] if not r["ok"]} == {"linear", "linear, drawn"}
 

@@ -115,6 +115,16 @@ def judge(got: Mapping[str, Any], trial: Trial) -> Tuple[float, str]:
     return units, "; ".join(wrong)
 
 
+FAULTS = (ArithmeticError, RuntimeError, TypeError, ValueError)  # of a kernel
+
+
+def _failed(result: Result, error: Exception) -> Result:
+    if isinstance(error, ampc.OutOfMemoryError):  # a RuntimeError that says nothing of the kernel
+        raise error
+    result.units, result.wrong = float("inf"), f"{type(error).__name__}: {error}"
+    return result
+
+
 def _run(case: Case, draw: Callable[[], Draw], dtype: str, sizes: Dict[str, Any], seed: int) -> Result:
     result, begin = Result(case.kernel, dtype, sizes, seed, case.ways), time.perf_counter()
     try:
@@ -123,10 +133,8 @@ def _run(case: Case, draw: Callable[[], Draw], dtype: str, sizes: Dict[str, Any]
         got, now = trial.compute(), entered()
         result.ways = [w for w in case.ways if w in now]
         result.units, result.wrong = judge(got, trial)
-    except ampc.OutOfMemoryError:  # a RuntimeError that says nothing of the kernel
-        raise
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        result.units, result.wrong = float("inf"), f"{type(error).__name__}: {error}"
+    except FAULTS as error:
+        _failed(result, error)
     result.seconds = time.perf_counter() - begin
     return result
 
@@ -141,5 +149,7 @@ def run_case(case: Case, dtype: str, seed: int, device: str = "cpu") -> List[Res
     ampc.set_num_threads(max(threads, case.threads))
     try:
         return [_run(case, draw, dtype, sizes, seed) for sizes in _sizes(case, draw)]
+    except FAULTS as error:  # of one that looked for the border
+        return [_failed(Result(case.kernel, dtype, {"around": _border_of(case)}, seed, case.ways), error)]
     finally:
         ampc.set_num_threads(threads)
