@@ -65,8 +65,34 @@ static int step_counts(ac_update *u, Py_ssize_t n, PyObject *counts) {
     return 0;
 }
 
-/* What an update leaves behind in its parameter's state dictionary, set where no signal can come in between: `notes`
- * is {key: a value for each parameter}. */
+/* What an update leaves behind in its parameter's state dictionary: `notes` is {key: a value for each parameter}. Room
+ * is made before the update, so that nothing can fail after it: keys that are new stand for `notes` itself meanwhile.
+ */
+static void take_room_back(PyObject *states, PyObject *notes) {
+    PyObject *key, *values, *type, *value, *trace;
+    Py_ssize_t at = 0;
+    PyErr_Fetch(&type, &value, &trace);
+    while (PyDict_Next(notes, &at, &key, &values))
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(states); i++) {
+            PyObject *state = PyList_GET_ITEM(states, i);
+            if (PyDict_GetItemWithError(state, key) == notes) (void)PyDict_DelItem(state, key);
+        }
+    PyErr_Restore(type, value, trace);
+}
+
+static int make_room(PyObject *states, PyObject *notes) {
+    PyObject *key, *values;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(notes, &at, &key, &values))
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(states); i++) {
+            if (PyDict_SetDefault(PyList_GET_ITEM(states, i), key, notes)) continue;
+            take_room_back(states, notes);
+            return -1;
+        }
+    return 0;
+}
+
+/* Set where no signal can come in between. */
 static int note_states(PyObject *states, PyObject *notes, int done) {
     PyObject *type, *value, *trace, *key, *values;
     Py_ssize_t at = 0;
@@ -77,6 +103,7 @@ static int note_states(PyObject *states, PyObject *notes, int done) {
             failed |= PyDict_SetItem(PyList_GET_ITEM(states, i), key, PyList_GET_ITEM(values, i));
     if (failed && type) PyErr_Clear();
     if (type) PyErr_Restore(type, value, trace);
+    take_room_back(states, notes);
     return failed;
 }
 
@@ -236,7 +263,7 @@ static PyObject *step(PyObject *module, PyObject *args) {
                 take_products(u, n, products) == 0 && check_states(states, n) == 0 && check_notes(notes, n) == 0 &&
                 take_options(options, &how.options) == 0 && take_gate(gate, u, n, &how) == 0 &&
                 take_rounding(u, n, rounding, extras) == 0 && settle(u, n) == 0;
-    if (good) result = run((ac_rule)rule, u, n, &how, states, notes);
+    if (good && make_room(states, notes) == 0) result = run((ac_rule)rule, u, n, &how, states, notes);
     PyMem_Free(u);
     return result;
 }
