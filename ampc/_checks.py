@@ -14,8 +14,9 @@ class NoTensor(TypeError, AttributeError):
     made in Python, so it is one, too."""
 
 
-class NoWord(TypeError, ValueError):
-    """Something else stands where one of a few words is expected: none of them, so a ValueError, too."""
+class NoWord(TypeError, ValueError, NotImplementedError):
+    """Something else stands where one of a few words is expected. It is none of them, so whoever expects the error of an unknown word, a
+    ValueError or NotImplementedError in torch, meets that."""
 
 
 _NONE = type(None)

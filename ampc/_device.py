@@ -52,6 +52,8 @@ class device(_C.Scope):
             raise TypeError(f"there are no tensors of dtype {type!r}")
         if not isinstance(type, str):
             raise TypeError(f"device: expected a string such as 'cpu' or 'cuda:0', got {type!r}")
+        if index is not None and not isinstance(index, int):
+            raise TypeError(f"device: `index` must be an int, got {index.__class__.__name__}")
         name, _, number = type.partition(":")
         if name not in ("cpu", "cuda", "meta", "mps", "xpu") or (number and not number.isdigit()):
             raise RuntimeError(f"device: '{type}' is not a device; expected 'cpu' or 'cuda', with ':index' if wanted")

@@ -414,9 +414,7 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple:
 @method
 def movedim(self: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions moved to other places."""
-    src = [source] if isinstance(source, int) else list(source)
-    dst = [destination] if isinstance(destination, int) else list(destination)
-    src, dst = ([wrap_dim(d, self.ndim, "movedim") for d in dims] for dims in (src, dst))
+    src, dst = ([wrap_dim(d, self.ndim, "movedim") for d in _checks.integers(dims, "movedim")] for dims in (source, destination))
     if len(src) != len(dst) or len(set(src)) != len(src) or len(set(dst)) != len(dst):
         raise RuntimeError(f"movedim: {source} and {destination} must be equally many different dimensions")
     rest = iter(d for d in range(self.ndim) if d not in src)

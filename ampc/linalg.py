@@ -328,6 +328,8 @@ def cond(A: Tensor, p: Any = None, *, out: Optional[Tensor] = None) -> Tensor:
 @takes_out
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Optional[Tensor] = None) -> Tensor:
     """The cross product along ``dim``."""
+    if input.ndim != other.ndim:
+        raise RuntimeError(f"linalg.cross: needs equally many dimensions, got shapes {list(input.shape)} and {list(other.shape)}")
     return _f["cross"](input, other, dim)
 
 

@@ -783,7 +783,7 @@ def said(text: str, names: dict) -> Any:
 def same_kind(mine: Exception, theirs: Exception) -> bool:
     """Whether who catches torch's type catches ours. torch's own types stand under the same name."""
     wanted = [c.__name__ for c in type(theirs).__mro__]
-    return isinstance(mine, type(theirs)) or (type(theirs).__module__.startswith("torch") and type(mine).__name__ == wanted[0])
+    return isinstance(mine, type(theirs)) or (type(theirs).__module__.startswith("torch") and type(mine).__name__ == wanted[0].lstrip("_"))
 
 
 TRACE = False

@@ -181,11 +181,9 @@ class _Extreme(Function):
 
 
 def _check_places(index: Tensor, n: int, least: int, what: str) -> None:
-    """IndexError where ``index`` is no vector of integers from ``least`` to n - 1."""
-    if index.is_floating_point() or index.dtype == _C.bool:
-        raise IndexError(f"{what}: `index` holds places and must be int64 or int32, got {index.dtype}")
-    if index.ndim > 1:
-        raise IndexError(f"{what}: `index` must be a vector, got shape {list(index.shape)}")
+    """IndexError for a place outside ``least`` to n - 1; a GPU tells of it later, so that nothing waits."""
+    if index.is_cuda:
+        return
     places = index.reshape(-1)
     wrong = places[(places < least) | (places >= n)]
     if wrong.numel():
@@ -200,6 +198,10 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: O
         raise RuntimeError(f"index_copy: `source` must be {input.dtype}, got {source.dtype}")
     d = wrap_dim(dim, input.ndim, "index_copy")
     n, given = input.shape[d] if input.ndim else 1, source.shape[d] if source.ndim else 1
+    if index.dtype is not _C.int64:
+        raise RuntimeError(f"index_copy: `index` must be int64, got {index.dtype}")
+    if index.ndim > 1 or (input.ndim and source.ndim and source.ndim != input.ndim):
+        raise IndexError(f"index_copy: needs a vector as `index` and a source of {input.ndim} dimensions, got {list(index.shape)} and {list(source.shape)}")
     if index.numel() != given:
         raise IndexError(f"index_copy: `index` names {index.numel()} slices, `source` has {given} along dimension {dim}")
     _check_places(index, n, 0, "index_copy")
@@ -214,6 +216,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """x with a number written at ``index`` (1-d) along ``dim``."""
     along = wrap_dim(dim, input.ndim, "index_fill")
     n = input.shape[along] if input.ndim else 1
+    if index.dtype is not _C.int64:
+        raise IndexError(f"index_fill: `index` must be int64, got {index.dtype}")
     _check_places(index, n, -n, "index_fill")
     shape = [index.numel() if d == along else n for d, n in enumerate(input.shape)]
     fill = value.to(input.dtype).expand(shape) if isinstance(value, Tensor) else input.new_full((), value).expand(shape)
@@ -249,6 +253,10 @@ def take(input: Tensor, index: Tensor, *, out: Optional[Tensor] = None) -> Tenso
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """x with source written (or added) at places of the flattened tensor."""
+    if index.numel() != source.numel():
+        raise IndexError(f"put: {index.numel()} indices for {source.numel()} values")
+    if index.dtype is not _C.int64 or source.dtype is not input.dtype:
+        raise RuntimeError(f"put: needs int64 as `index` and a source of {input.dtype}, got {index.dtype} and {source.dtype}")
     return input.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate).reshape(input.shape)
 
 

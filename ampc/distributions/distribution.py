@@ -102,6 +102,9 @@ def broadcast(*values: Any) -> Tuple[Tensor, ...]:
     """Numbers and tensors as tensors of one shape and dtype."""
     like = next((v for v in values if isinstance(v, Tensor)), None)
     dtype, device = (None, None) if like is None else (like.dtype, like.device)
+    for v in values:
+        if not isinstance(v, (Tensor, int, float)):
+            raise ValueError(f"expected numbers or Tensors, got {type(v).__name__}")
     tensors = [v if isinstance(v, Tensor) else make.tensor(float(v), dtype=dtype, device=device) for v in values]
     return tuple(broadcast_tensors(*tensors))
 

@@ -267,6 +267,12 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: Optional[bool] = None) -> Tensor:
     """The grid [N, ..., nd] of an affine map theta [N, nd, nd + 1], for grid_sample to ``size`` [N, C, ...]."""
+    if not theta.is_floating_point():
+        raise ValueError(f"affine_grid: theta must be floating point, got {theta.dtype}")
+    if not isinstance(size, (list, tuple)) or not all(isinstance(n, int) for n in size):
+        raise TypeError(f"affine_grid: `size` must be a list or tuple of ints, got {size!r}")
+    if any(n < 1 for n in size):
+        raise ValueError(f"affine_grid: sizes must be above 0, got {list(size)}")
     nd = len(size) - 2
     if nd not in (2, 3) or list(theta.shape) != [size[0], nd, nd + 1]:
         raise ValueError(f"affine_grid: theta must be [{size[0]}, {nd}, {nd + 1}], got {list(theta.shape)}")

@@ -218,7 +218,11 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
     places = list(range(2, input.ndim))
     if input.numel() == input.shape[0] * input.shape[1]:
         raise ValueError(f"instance_norm: needs more than 1 value per channel, got shape {list(input.shape)}")
+    if (running_mean is None) != (running_var is None):
+        raise ValueError("instance_norm: running_mean and running_var go together")
     if running_mean is not None and running_var is not None:
+        if not running_mean.shape == running_var.shape == (input.shape[1],) or running_mean.dtype is not running_var.dtype:
+            raise RuntimeError(f"instance_norm: running statistics must be [{input.shape[1]}] and of one dtype")
         found = input.detach().float() if input.dtype.itemsize == 2 else input.detach()
         for own, now in ((running_mean, found.mean(places)), (running_var, found.var(places))):
             own.detach().mul_(1 - momentum).add_(now.mean(0), alpha=momentum)
@@ -263,6 +267,13 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
         raise ValueError(f"embedding_bag: `mode` must be sum, mean or max, got {mode!r}")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError("embedding_bag: per_sample_weights go with mode='sum'")
+    if weight.ndim != 2 or input.ndim not in (1, 2):
+        raise ValueError(f"embedding_bag: needs a weight of 2 dimensions and an input of 1 or 2, got {list(weight.shape)} and {list(input.shape)}")
+    if not weight.is_floating_point():
+        raise RuntimeError(f"embedding_bag: the weight must be floating point, got {weight.dtype}")
+    looked_at = offsets is not None and input.ndim == 1 and offsets.numel() > 0 and not offsets.is_cuda
+    if looked_at and (offsets.is_floating_point() or int(offsets.flatten()[0]) != 0 or int(offsets.flatten()[-1]) > input.numel()):
+        raise RuntimeError(f"embedding_bag: offsets must be integers from 0 to at most {input.numel()}")
     flat, counted = input.reshape(-1), None
     if input.ndim == 2:
         if offsets is not None:
@@ -436,6 +447,9 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
     """(log var + (x - target)^2 / var) / 2. ValueError where var is negative."""
     if not isinstance(var, Tensor):
         var = input.new_full((), var)
+    fits = [tuple(input.shape), (*input.shape[:-1], 1), tuple(input.shape[:-1]), ()]
+    if tuple(var.shape) not in fits:
+        raise ValueError(f"gaussian_nll_loss: `var` {list(var.shape)} does not fit input {list(input.shape)}")
     if bool((var < 0).any()):
         raise ValueError("gaussian_nll_loss: `var` has negative entries")
     return _f["gaussian_nll_loss"](input, target, var, full, eps, reduction)
@@ -455,6 +469,8 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: Any = None,
                         reduce: Any = None, reduction: str = "mean") -> Tensor:
     """max(0, -target (input1 - input2) + margin)"""
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(f"margin_ranking_loss: needs equally many dimensions, got {[list(t.shape) for t in (input1, input2, target)]}")
     return _f["margin_ranking_loss"](input1, input2, target, margin, _reduction(size_average, reduce, reduction))
 
 
@@ -469,6 +485,8 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
     """max(0, margin + d(anchor, positive) - d(anchor, negative)). ValueError for a margin that is not above 0."""
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss: `margin` must be above 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(f"triplet_margin_loss: needs equally many dimensions, got {[list(t.shape) for t in (anchor, positive, negative)]}")
     return _f["triplet_margin_loss"](anchor, positive, negative, margin, p, eps, swap, _reduction(size_average, reduce, reduction))
 
 

@@ -17,7 +17,8 @@ int ac_need_floating(const ac_infer *i, int input) {
 int ac_need_integer(const ac_infer *i, int input) {
     ac_dtype t = i->in[input]->dtype;
     if (t == AC_int64 || t == AC_int32) return 0;
-    return ac_fail(strcmp(i->info->python, "index_put") ? AC_RUNTIME : AC_INDEX, "%s: `%s` holds indices and must be int64 or int32, got %s", i->info->python,
+    return ac_fail(strcmp(i->info->python, "index_put") ? AC_RUNTIME : AC_INDEX,
+                   "%s: `%s` holds indices and must be int64 or int32, got %s", i->info->python,
                    ac_input_name(i, input), ac_dtypes[t].name);
 }
 
@@ -93,6 +94,8 @@ static int refuse_bool(const ac_infer *i) {
 int ac_infer_pointwise(ac_infer *i) {
     AC_TRY(pointwise_dtype(i));
     AC_TRY(refuse_bool(i));
+    if (i->info == &ac_ops[AC_OP_heaviside] && !i->in[0]->is_scalar && !i->in[1]->is_scalar)
+        AC_TRY(ac_need_same_dtype(i, 0, 1));
     if (i->info == &ac_ops[AC_OP_lerp])
         for (int k = 1; k < 3; k++)
             if (!i->in[k]->is_scalar) AC_TRY(ac_need_same_dtype(i, 0, k));

@@ -230,6 +230,13 @@ int ac_infer_sort(ac_infer *i) {
 /* The dtype that statistics of t are kept in. */
 static ac_dtype statistics(const ac_tensor *t) { return t->dtype == AC_float64 ? AC_float64 : AC_float32; }
 
+/* A norm's weight, bias or statistics: of x's dtype, or float32 beside 16 bits. */
+static int need_parameter(const ac_infer *i, int k) {
+    ac_dtype x = i->in[0]->dtype;
+    if (!i->in[k] || i->in[k]->dtype == x || (ac_is_half(x) && i->in[k]->dtype == AC_float32)) return 0;
+    return ac_need_same_dtype(i, 0, k);
+}
+
 int ac_infer_layer_norm(ac_infer *i) {
     ATTRS(layer_norm);
     const ac_tensor *x = i->in[0];
@@ -244,6 +251,7 @@ int ac_infer_layer_norm(ac_infer *i) {
     }
     for (int k = 1; k <= 2; k++)
         if (i->in[k]) AC_TRY(ac_need_shape(i, k, inner));
+    for (int k = 1; k <= 2; k++) AC_TRY(need_parameter(i, k));
     ac_dims rows = ac_shape_of(x);
     for (int64_t d = x->ndim - inner->n; d < x->ndim; d++) rows.v[d] = 1;
     i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
@@ -301,6 +309,7 @@ int ac_infer_batch_norm(ac_infer *i) {
     ac_dims channels = {1, {x->shape[1]}};
     for (int k = 1; k <= 4; k++)
         if (i->in[k]) AC_TRY(ac_need_shape(i, k, &channels));
+    for (int k = 1; k <= 4; k++) AC_TRY(need_parameter(i, k));
     if (!a->training && (!i->in[1] || !i->in[2]))
         return ac_fail(AC_RUNTIME, "batch_norm: needs running_mean and running_var when not training");
     if (a->training && x->numel <= x->shape[1])
@@ -345,6 +354,7 @@ int ac_infer_group_norm(ac_infer *i) {
     ac_dims channels = {1, {x->shape[1]}};
     for (int k = 1; k <= 2; k++)
         if (i->in[k]) AC_TRY(ac_need_shape(i, k, &channels));
+    for (int k = 1; k <= 2; k++) AC_TRY(need_parameter(i, k));
     i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
     i->out[1] = i->out[2] = (ac_spec){statistics(x), sets, AC_CPU};
     return 0;

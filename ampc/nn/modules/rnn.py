@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Optional, Tuple
 
-from ... import _C
+from ... import _C, _checks
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
@@ -44,6 +44,14 @@ class _Cell(Module):
     def _zeros(self, input: Tensor) -> Tensor:
         return make.zeros((*input.shape[:-1], self.hidden_size), dtype=input.dtype, device=input.device)
 
+    def _check(self, input: Any, *states: Any) -> None:
+        name = type(self).__name__
+        for t in (input, *states):
+            if not isinstance(t, Tensor):
+                raise _checks.NoTensor(f"{name}: expected a Tensor, got {type(t).__name__}")
+            if t.ndim not in (1, 2):
+                raise ValueError(f"{name}: expected input and state of 1 or 2 dimensions, got shape {list(t.shape)}")
+
     def _weights(self) -> tuple:
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
@@ -81,6 +89,7 @@ class GRUCell(_Cell):
     gates = 3
 
     def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
+        self._check(input, *(() if hx is None else (hx,)))
         return _f["gru_cell"](input, self._zeros(input) if hx is None else hx, *self._weights())
 
 
