@@ -6,12 +6,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ._C import Tensor, dtype
-
-
-class NoTensor(TypeError, AttributeError):
-    """Something else stands where a Tensor is expected. Whoever asks it for a shape meets an AttributeError, as in torch's functions that are
-    made in Python, so it is one, too."""
+from ._C import NoTensor, Tensor, dtype
 
 
 class NoWord(TypeError, ValueError, NotImplementedError):

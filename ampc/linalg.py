@@ -277,6 +277,8 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keep
     -inf (of row sums). float32 under autocast."""
     if A.ndim < 2:
         raise RuntimeError(f"linalg.matrix_norm: needs at least 2 dimensions, got {A.ndim}")
+    if not isinstance(ord, (str, int, float)):
+        raise TypeError(f"linalg.matrix_norm: `ord` must be a word or a number, got {type(ord).__name__}")
     if ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
         raise RuntimeError(f"linalg.matrix_norm: `ord` must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got {ord!r}")
     rows, cols = (d % A.ndim for d in dim)

@@ -15,6 +15,8 @@ __all__ = ["entr", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "log1p", "
 
 def xlog1py(input: Any, other: Tensor) -> Tensor:
     """input * log(1 + other); 0 where input is 0 and other is no nan."""
+    if not isinstance(other, Tensor):
+        raise TypeError(f"xlog1py: `other` must be a Tensor, got {type(other).__name__}")
     return (input * other.log1p()).masked_fill((input == 0) & (other == other), 0.0)
 
 

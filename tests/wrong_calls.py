@@ -699,7 +699,14 @@ def spoilt(node: ast.expr) -> list[str]:
 
 
 def spoil(text: str) -> Iterator[str]:
-    """The call with one argument of one of its calls spoilt."""
+    """The call with one argument of one of its calls spoilt, but for those that torch would work at for ever: 2^63 layers."""
+    layers = text.startswith(("nn.RNN(", "nn.LSTM(", "nn.GRU(", "nn.Transformer"))
+    for spoilt_text in _spoil(text):
+        if not (layers and BIG in spoilt_text):
+            yield spoilt_text
+
+
+def _spoil(text: str) -> Iterator[str]:
     tree = ast.parse(text, mode="eval")
     for call in [node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Subscript))]:
         if isinstance(call, ast.Subscript):

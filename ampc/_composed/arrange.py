@@ -69,9 +69,10 @@ def fliplr(input: Tensor) -> Tensor:
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by ``k`` quarters in the plane of ``dims``, from the first towards the second."""
-    if input.ndim < 2:
-        raise RuntimeError(f"rot90: needs at least 2 dimensions, got {input.ndim}")
-    a, b = (wrap_dim(d, input.ndim, "rot90") for d in dims)
+    plane = _checks.integers(dims, "rot90")
+    if len(plane) != 2 or input.ndim < 2:
+        raise RuntimeError(f"rot90: needs two dims, and a tensor of 2 dimensions at least, got {plane} and {input.ndim}")
+    a, b = (wrap_dim(d, input.ndim, "rot90") for d in plane)
     if a == b:
         raise RuntimeError(f"rot90: dims must be two different ones, got {list(dims)}")
     k %= 4
@@ -87,6 +88,12 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = N
     each. With one argument, an int tensor: the indices that this takes."""
     if repeats is None:
         return repeat_interleave(make.arange(input.numel(), device=input.device), input.reshape(-1))
+    if not isinstance(repeats, (int, Tensor)):
+        raise TypeError(f"repeat_interleave: `repeats` must be an int or an int Tensor, got {type(repeats).__name__}")
+    if isinstance(repeats, int):
+        _checks.integers(repeats, "repeat_interleave")
+    elif repeats.is_floating_point() or repeats.dtype is _C.bool:
+        raise NotImplementedError(f"repeat_interleave: `repeats` must hold integers, got {repeats.dtype}")
     x = input.reshape(-1) if dim is None else input
     d = 0 if dim is None else wrap_dim(dim, input.ndim, "repeat_interleave")
     n = x.shape[d]
@@ -119,6 +126,9 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 
 def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that shapes broadcast to. RuntimeError where they do not."""
+    for s in shapes:
+        if not isinstance(s, (int, list, tuple, str)):
+            raise RuntimeError(f"broadcast_shapes: expected ints, and lists or tuples of them, got {type(s).__name__}")
     shapes = tuple(_checks.integers(s, "broadcast_shapes") for s in shapes)
     if any(size < 0 for s in shapes for size in s):
         raise ValueError("broadcast_shapes: a size is negative")
@@ -448,7 +458,12 @@ def vander(x: Tensor, N: Optional[int] = None, increasing: bool = False) -> Tens
 def unravel_index(indices: Tensor, shape: Union[int, Sequence[int]]) -> Tuple[Tensor, ...]:
     """Places in the flattened tensor as one index a dimension."""
     out: List[Tensor] = []
-    for size in reversed(_dims(shape)):
+    if indices.is_floating_point() or indices.dtype is _C.bool:
+        raise TypeError(f"unravel_index: the indices must be integers, got {indices.dtype}")
+    sizes = _dims(shape)
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"unravel_index: a size is negative in {sizes}")
+    for size in reversed(sizes):
         out.append(indices % size)
         indices = indices // size
     return tuple(reversed(out))

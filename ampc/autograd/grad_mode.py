@@ -79,6 +79,8 @@ class set_grad_enabled(ContextDecorator):
     """Turns recording on or off: at once when called, and back at the end of a ``with``."""
 
     def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, int):
+            raise TypeError(f"set_grad_enabled: expected a bool, got {type(mode).__name__}")
         self.prev = _C.is_grad_enabled()
         self.mode = self._records = mode
         _C._set_grad_enabled(mode)

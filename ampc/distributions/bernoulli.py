@@ -61,6 +61,7 @@ class Bernoulli(Distribution):
             return self.probs.expand(self._extended_shape(sample_shape)).bernoulli()
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._fits(value)
         self._check(lambda: (value == 0) | (value == 1), "value", "0 or 1", value)
         logits, value = broadcast(self.logits, value)
         return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")

@@ -69,6 +69,7 @@ class Categorical(Distribution):
             return rows.multinomial(count, True).t().reshape(shape) if rows.shape[0] and count else self.probs.new_empty(shape).long()
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._fits(value)
         self._check(lambda: (value >= 0) & (value < self._num_events) & (value == value.floor() if value.dtype.is_floating_point else value == value),
                     "value", f"a whole number in [0, {self._num_events})", value)
         index = value.long().unsqueeze(-1)

@@ -65,6 +65,15 @@ class Distribution:
         warnings.warn("sample_n(n) is the older name of sample((n,))", UserWarning, stacklevel=2)
         return self.sample((n,))
 
+    def _fits(self, value: Any) -> None:
+        """ValueError unless ``value`` is a Tensor that broadcasts with the parameters."""
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{type(self).__name__}: the value must be a Tensor, got {type(value).__name__}")
+        pairs = zip(reversed(tuple(value.shape)), reversed(tuple(self._batch_shape)))
+        if any(1 not in (a, b) and a != b for a, b in pairs):
+            raise ValueError(f"{type(self).__name__}: a value of shape {list(value.shape)} does not broadcast with parameters of "
+                             f"{list(self._batch_shape)}")
+
     def log_prob(self, value: Tensor) -> Tensor:
         """Logarithm of the density or probability at ``value``."""
         raise NotImplementedError(f"{type(self).__name__} has no log_prob")

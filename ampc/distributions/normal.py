@@ -46,6 +46,7 @@ class Normal(Distribution):
         return self.loc + noise * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
+        self._fits(value)
         self._check(lambda: value == value, "value", "a number", value)
         return -((value - self.loc) ** 2) / (2 * self.variance) - self.scale.log() - math.log(math.sqrt(2 * math.pi))
 

@@ -274,6 +274,10 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
     looked_at = offsets is not None and input.ndim == 1 and offsets.numel() > 0 and not offsets.is_cuda
     if looked_at and (offsets.is_floating_point() or int(offsets.flatten()[0]) != 0 or int(offsets.flatten()[-1]) > input.numel()):
         raise RuntimeError(f"embedding_bag: offsets must be integers from 0 to at most {input.numel()}")
+    if input.numel() and not input.is_cuda and not input.is_floating_point():
+        low, high = int(input.amin()), int(input.amax())
+        if low < 0 or high >= weight.shape[0]:
+            raise RuntimeError(f"embedding_bag: indices must lie between 0 and {weight.shape[0] - 1}, got {low} to {high}")
     flat, counted = input.reshape(-1), None
     if input.ndim == 2:
         if offsets is not None:
@@ -434,6 +438,8 @@ def _weighted(loss: Any, input: Tensor, target: Tensor, weight: Optional[Tensor]
 def kl_div(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
            log_target: bool = False) -> Tensor:
     """Kullback and Leibler's divergence of target from log-probabilities; 'batchmean' is the mathematical one."""
+    if not input.is_floating_point() or not target.is_floating_point():
+        raise RuntimeError(f"kl_div: needs floating point, got {input.dtype} and {target.dtype}")
     return _f["kl_div"](input, target, _reduction(size_average, reduce, reduction), log_target)
 
 
@@ -503,9 +509,13 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     return each if reduction == "none" else each.mean() if reduction == "mean" else each.sum()
 
 
-def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Optional[Tensor] = None,
+def multi_margin_loss(input: Tensor, target: Tensor, p: Any = 1, margin: float = 1.0, weight: Optional[Tensor] = None,
                       size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
     """The mean over the other classes of max(0, margin - x[target] + x)^p. ValueError unless p is 1 or 2."""
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss: `p` must be 1 or 2, got {p!r}")
+    if weight is not None and weight.dtype is not input.dtype:
+        raise RuntimeError(f"multi_margin_loss: input and weight must have the same dtype, got {input.dtype} and {weight.dtype}")
     return _f["multi_margin_loss"](input, target, p, margin, weight, _reduction(size_average, reduce, reduction))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Optional, Tuple
+from typing import Any, Tuple
 
 from .. import _C, _checks
 from .. import _creation as make
@@ -11,7 +11,7 @@ from .._C import Tensor
 from ..autograd.grad_mode import no_grad
 
 
-def calculate_gain(nonlinearity: str, param: Optional[float] = None) -> float:
+def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     """The factor that keeps variance through a nonlinearity. ValueError for one that is not known."""
     if nonlinearity in ("linear", "sigmoid", "conv1d", "conv2d", "conv3d"):
         return 1.0
@@ -20,6 +20,8 @@ def calculate_gain(nonlinearity: str, param: Optional[float] = None) -> float:
     if nonlinearity == "relu":
         return math.sqrt(2.0)
     if nonlinearity == "leaky_relu":
+        if param is not None and (isinstance(param, bool) or not isinstance(param, (int, float))):
+            raise ValueError(f"calculate_gain: the slope must be a number, got {param!r:.80}")
         return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity == "selu":
         return 3.0 / 4
@@ -107,7 +109,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
 
 @no_grad()
-def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
+def kaiming_uniform_(tensor: Tensor, a: Any = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """He et al. 2015, uniform."""
     if tensor.numel() == 0:
         return tensor
@@ -116,7 +118,7 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonline
 
 
 @no_grad()
-def kaiming_normal_(tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
+def kaiming_normal_(tensor: Tensor, a: Any = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None) -> Tensor:
     """He et al. 2015, normal."""
     if tensor.numel() == 0:
         return tensor

@@ -16,7 +16,9 @@ class Parameter(Tensor):
     def __new__(cls, data: Optional[Tensor] = None, requires_grad: bool = True) -> Any:
         data = make.zeros(0) if data is None else data
         if not isinstance(data, Tensor):
-            raise TypeError(f"Parameter: expected a Tensor, got {type(data).__name__}")
+            raise _C.NoTensor(f"Parameter: expected a Tensor, got {type(data).__name__}")
+        if not isinstance(requires_grad, int):
+            raise TypeError(f"Parameter: `requires_grad` must be a bool, got {type(requires_grad).__name__}")
         return _C._make_subclass(cls, data.detach(), requires_grad)
 
     def __deepcopy__(self, memo: dict) -> Parameter:

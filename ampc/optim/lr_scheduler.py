@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Dict, List, Optional, Union
 
+from .. import _checks
 from .._C import Tensor
 from ..doctor import guard
 from .optimizer import Optimizer
@@ -280,6 +281,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         for name, value in (("T_0", T_0), ("T_mult", T_mult)):
+            if not isinstance(value, (int, float)):
+                raise TypeError(f"CosineAnnealingWarmRestarts: `{name}` must be an int, got {type(value).__name__}")
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"CosineAnnealingWarmRestarts: `{name}` must be an integer of 1 or more, got {value!r}")
         self.T_0, self.T_i, self.T_mult, self.eta_min, self.T_cur = T_0, T_0, T_mult, eta_min, float(last_epoch)
@@ -322,6 +325,8 @@ class OneCycleLR(LRScheduler):
             if epochs is None or steps_per_epoch is None:
                 raise ValueError("OneCycleLR: give `total_steps`, or both `epochs` and `steps_per_epoch`")
             total_steps = epochs * steps_per_epoch
+        if not isinstance(total_steps, (int, float)):
+            raise TypeError(f"OneCycleLR: `total_steps` must be an int, got {type(total_steps).__name__}")
         if not isinstance(total_steps, int) or total_steps < 1:
             raise ValueError(f"OneCycleLR: the number of steps must be an integer of 1 or more, got {total_steps!r}")
         if not 0 <= pct_start <= 1:
@@ -474,7 +479,8 @@ class ReduceLROnPlateau(LRScheduler):
         if factor >= 1.0:
             raise ValueError(f"ReduceLROnPlateau: `factor` must be below 1, got {factor}")
         if mode not in ("min", "max"):
-            raise ValueError(f"ReduceLROnPlateau: `mode` must be 'min' or 'max', got {mode!r}")
+            kind = ValueError if isinstance(mode, str) else _checks.NoWord
+            raise kind(f"ReduceLROnPlateau: `mode` must be 'min' or 'max', got {mode!r}")
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"ReduceLROnPlateau: `threshold_mode` must be 'rel' or 'abs', got {threshold_mode!r}")
         if not isinstance(optimizer, Optimizer):

@@ -326,6 +326,10 @@ COMPOSE(tensordot) {
 
 COMPOSE(bilinear) {
     T x = in[0], y = in[1], w = in[2];
+    for (int k = 1; k < 4; k++)
+        if (in[k] && in[k]->dtype != x->dtype)
+            REFUSE(AC_RUNTIME, "bilinear: inputs, weight and bias must have the same dtype, got %s and %s",
+                   ac_dtypes[x->dtype].name, ac_dtypes[in[k]->dtype].name);
     if (w->ndim != 3 || !x->ndim || x->ndim != y->ndim || x->shape[x->ndim - 1] != w->shape[1] ||
         y->shape[y->ndim - 1] != w->shape[2]) {
         char xt[AC_SHAPE_TEXT], yt[AC_SHAPE_TEXT], wt[AC_SHAPE_TEXT];
@@ -348,6 +352,9 @@ COMPOSE(bilinear) {
 COMPOSE(cross) {
     ATTRS(maybe_one_dim);
     ac_dims shape = ac_shape_of(in[0]), other = ac_shape_of(in[1]);
+    if (in[0]->dtype != in[1]->dtype)
+        REFUSE(AC_RUNTIME, "cross: `x` and `other` must have the same dtype, got %s and %s",
+               ac_dtypes[in[0]->dtype].name, ac_dtypes[in[1]->dtype].name);
     NEED(ac_dims_broadcast(&shape, &other, "cross"));
     int64_t dim = a->dim == AC_ABSENT ? 0 : a->dim;
     if (a->dim == AC_ABSENT)

@@ -43,8 +43,9 @@ ac_tensor *ac_number_tensor(PyObject *o) {
 /* -- one argument ----------------------------------------------------------------------------------- */
 
 static int wrong_type(const char *op, const ac_param *p, const char *expected, PyObject *got) {
-    PyErr_Format(PyExc_TypeError, "%s: argument `%s` must be %s%s, got %s", op, p->name, expected,
-                 p->optional ? " or None" : "", Py_TYPE(got)->tp_name);
+    bool tensor = p->kind == AC_P_TENSOR;
+    PyErr_Format(tensor ? ac_py->no_tensor : PyExc_TypeError, "%s: argument `%s` must be %s%s, got %s", op, p->name,
+                 expected, p->optional ? " or None" : "", Py_TYPE(got)->tp_name);
     return -1;
 }
 

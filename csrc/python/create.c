@@ -27,8 +27,9 @@ static int count_leaf(PyObject *o, census *c) {
         return 0;
     }
     if (!ac_is_number(o)) {
-        PyErr_Format(PyExc_TypeError, "tensor: expected numbers or nested sequences of numbers, got %s",
-                     Py_TYPE(o)->tp_name);
+        bool text = PyUnicode_Check(o) || PyBytes_Check(o);
+        PyErr_Format(text ? PyExc_TypeError : PyExc_RuntimeError,
+                     "tensor: expected numbers or nested sequences of numbers, got %s", Py_TYPE(o)->tp_name);
         return -1;
     }
     if (PyBool_Check(o)) return 0;

@@ -47,7 +47,11 @@ static int put(indexer *x, ac_tensor *index) {
 
 static int by_int(indexer *x, PyObject *item) {
     int64_t i = PyLong_AsLongLong(item);
-    if (i == -1 && PyErr_Occurred()) return -1;
+    if (i == -1 && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_OverflowError))
+            PyErr_SetString(PyExc_ValueError, "the index does not fit 64 bits");
+        return -1;
+    }
     if (need_dim(x) < 0) return -1;
     ac_attrs_select a = {x->dim, i};
     return step(x, AC_OP_select, &a);

@@ -70,6 +70,7 @@ class RNNCell(_Cell):
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
+        self._check(input, *(() if hx is None else (hx,)))
         return _f[f"rnn_{self.nonlinearity}_cell"](input, self._zeros(input) if hx is None else hx, *self._weights())
 
 
@@ -79,7 +80,9 @@ class LSTMCell(_Cell):
     gates = 4
 
     def forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
+        self._check(input)
         h, c = (self._zeros(input), self._zeros(input)) if hx is None else hx
+        self._check(h, c)
         return tuple(_f["lstm_cell"](input, h, c, *self._weights()))
 
 
@@ -188,6 +191,9 @@ class RNNBase(Module):
     def _check_input(self, x: Tensor, packed: bool) -> None:
         if not packed and x.dim() not in (2, 3):
             raise ValueError(f"{type(self).__name__}: `input` must have 2 dimensions, or 3 with a batch, got shape {tuple(x.shape)}")
+        weight = next(self.parameters())
+        if x.dtype is not weight.dtype and not _C._is_autocast_enabled(x.device.type):
+            raise ValueError(f"{type(self).__name__}: `input` is {x.dtype} and the weights {weight.dtype}; cast one of them, or use autocast")
         if x.shape[-1] != self.input_size:
             raise RuntimeError(f"{type(self).__name__}: `input` must have {self.input_size} features, got shape {tuple(x.shape)}")
         if x.shape[1 if self.batch_first and x.dim() == 3 and not packed else 0] == 0:

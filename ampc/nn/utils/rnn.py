@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ... import _C
+from ... import _C, _checks
 from ... import _creation as make
 from ..._C import Tensor
 
@@ -171,7 +171,9 @@ def pad_sequence(sequences: Union[Tensor, Sequence[Tensor]], batch_first: bool =
                  padding_side: str = "right") -> Tensor:
     """Sequences [length, ...] as one tensor [longest, sequences, ...] ([sequences, longest, ...] with ``batch_first``), filled
     up with ``padding_value`` on their 'right' or 'left'. ValueError for another side; RuntimeError without sequences."""
-    every = list(sequences)
+    if not isinstance(sequences, (Tensor, str)) and not hasattr(sequences, "__iter__"):
+        raise RuntimeError(f"pad_sequence: expected a list of Tensors, got {type(sequences).__name__}")
+    every = _checks.tensors(list(sequences), "pad_sequence")
     if padding_side not in ("right", "left"):
         raise ValueError(f"pad_sequence: `padding_side` must be 'right' or 'left', got {padding_side!r}")
     if not every:
@@ -202,3 +204,6 @@ def unpack_sequence(packed_sequences: PackedSequence) -> List[Tensor]:
     """Undoes `pack_sequence`."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+_checks.install(globals())

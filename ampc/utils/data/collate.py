@@ -34,6 +34,9 @@ def default_collate(batch: Sequence[Any]) -> Any:
     element, text as it is. TypeError for anything else; RuntimeError for sequences of different lengths."""
     first = batch[0]
     if isinstance(first, Tensor):
+        for t in batch:
+            if not isinstance(t, Tensor):
+                raise TypeError(f"default_collate: expected Tensors, as the first sample is one, got {type(t).__name__}")
         if any(t.shape != first.shape for t in batch):
             raise RuntimeError(f"default_collate: samples of different shapes, {[list(t.shape) for t in batch[:4]]}..., cannot be stacked; "
                                "pad them in a collate_fn of your own")
