@@ -61,10 +61,10 @@ def integers(value: Any, what: str) -> List[int]:
 def tensors(values: Any, what: str) -> Any:
     """``values``, which must be a list or tuple of Tensors."""
     if not isinstance(values, (list, tuple)):
-        raise TypeError(f"{what}: expected a list or tuple of Tensors, got {type(values).__name__}")
+        raise NoTensor(f"{what}: expected a list or tuple of Tensors, got {type(values).__name__}")
     for at, v in enumerate(values):
         if not isinstance(v, Tensor):
-            raise TypeError(f"{what}: expected Tensors, got {type(v).__name__} at position {at}")
+            raise NoTensor(f"{what}: expected Tensors, got {type(v).__name__} at position {at}")
     return values
 
 

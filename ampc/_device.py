@@ -15,6 +15,13 @@ class Size(tuple):
 
     __slots__ = ()
 
+    def __new__(cls, sizes: Any = ()) -> Size:
+        made = tuple.__new__(cls, sizes)
+        for size in made:
+            if not isinstance(size, int) and not hasattr(size, "__index__"):
+                raise TypeError(f"Size: expected ints, got {type(size).__name__}")
+        return made
+
     def numel(self) -> int:
         """Number of elements of a tensor of these sizes."""
         n = 1

@@ -21,6 +21,8 @@ def set_float32_matmul_precision(precision: str) -> None:
     """'highest': float32 products round nothing. 'high' and 'medium': on a GPU they may round operands to TF32, as
     ``backends.cuda.matmul.allow_tf32`` does; on the CPU they stay float32. ValueError for another word."""
     global _precision
+    if not isinstance(precision, str):
+        raise RuntimeError(f"set_float32_matmul_precision: expected a string, got {type(precision).__name__}")
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"set_float32_matmul_precision: expected 'highest', 'high' or 'medium', got {precision!r}")
     _precision = precision

@@ -39,7 +39,10 @@ def _check(what: str, x: Tensor, dim: int, index: Tensor) -> int:
         raise RuntimeError(f"{what}: `index` must be int64, got {index.dtype}")
     if max(x.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError(f"{what}: `index` has {index.ndim} dimensions, the tensor {x.ndim}")
-    return wrap_dim(dim, x.ndim, what)
+    d = wrap_dim(dim, x.ndim, what)
+    if any(n > m for k, (n, m) in enumerate(zip(index.shape, x.shape)) if k != d):
+        raise RuntimeError(f"{what}: `index` {list(index.shape)} is larger than the tensor {list(x.shape)}, apart from dimension {dim}")
+    return d
 
 
 def _cut(src: Tensor, index: Tensor, what: str) -> Tensor:

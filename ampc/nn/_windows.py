@@ -243,6 +243,8 @@ def _avg_pool(nd: int, what: str, input: Tensor, kernel_size: _Sizes, stride: An
     if divisor_override == 0:
         raise RuntimeError(f"{what}: `divisor_override` must not be 0")
     for d in range(nd):
+        if step[d] < 1 or around[d] < 0:
+            raise RuntimeError(f"{what}: stride must be above 0 and padding 0 or more, got {step[d]} and {around[d]}")
         if 2 * around[d] > window[d]:
             raise RuntimeError(f"{what}: padding {around[d]} must be at most half of the window's {window[d]}")
         divisor = None if divisor_override is None else 1.0 if d else float(divisor_override)

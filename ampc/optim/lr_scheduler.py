@@ -482,7 +482,8 @@ class ReduceLROnPlateau(LRScheduler):
             kind = ValueError if isinstance(mode, str) else _checks.NoWord
             raise kind(f"ReduceLROnPlateau: `mode` must be 'min' or 'max', got {mode!r}")
         if threshold_mode not in ("rel", "abs"):
-            raise ValueError(f"ReduceLROnPlateau: `threshold_mode` must be 'rel' or 'abs', got {threshold_mode!r}")
+            kind = ValueError if isinstance(threshold_mode, str) else _checks.NoWord
+            raise kind(f"ReduceLROnPlateau: `threshold_mode` must be 'rel' or 'abs', got {threshold_mode!r}")
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"ReduceLROnPlateau: expected an Optimizer, got {type(optimizer).__name__}")
         self.optimizer, self.mode, self.factor, self.patience, self.cooldown = optimizer, mode, factor, patience, cooldown

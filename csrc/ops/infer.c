@@ -86,12 +86,24 @@ static int pointwise_dtype(ac_infer *i) {
 /* What has no meaning for truth values, and what is meant. */
 static int refuse_bool(const ac_infer *i) {
     bool sub = i->info == &ac_ops[AC_OP_sub], neg = i->info == &ac_ops[AC_OP_neg];
-    if (i->compute != AC_bool || !(sub || neg)) return 0;
+    bool any = i->compute == AC_bool || (sub && (i->in[0]->dtype == AC_bool || i->in[1]->dtype == AC_bool));
+    if (!any || !(sub || neg)) return 0;
     return ac_fail(AC_RUNTIME, "%s: bool tensors have no %s; use %s", i->info->python, sub ? "difference" : "negative",
                    sub ? "^ or logical_xor" : "~ or logical_not");
 }
 
+/* Activations are of floating point alone. */
+static int refuse_integers(const ac_infer *i) {
+    static const ac_op floats[] = {AC_OP_gelu,       AC_OP_silu,      AC_OP_softplus,    AC_OP_elu,
+                                   AC_OP_leaky_relu, AC_OP_hardswish, AC_OP_hardsigmoid, AC_OP_mish,
+                                   AC_OP_hardshrink, AC_OP_softshrink};
+    for (size_t k = 0; k < sizeof floats / sizeof *floats; k++)
+        if (i->info == &ac_ops[floats[k]]) return ac_need_floating(i, 0);
+    return 0;
+}
+
 int ac_infer_pointwise(ac_infer *i) {
+    AC_TRY(refuse_integers(i));
     AC_TRY(pointwise_dtype(i));
     AC_TRY(refuse_bool(i));
     if (i->info == &ac_ops[AC_OP_heaviside] && !i->in[0]->is_scalar && !i->in[1]->is_scalar)

@@ -19,7 +19,9 @@ PyObject *ac_dims_object(const int64_t *v, int64_t n) {
         else PyTuple_SET_ITEM(tuple, i, one);
     }
     if (!tuple || !ac_py->size_type) return tuple;
-    PyObject *size = PyObject_CallFunctionObjArgs(ac_py->size_type, tuple, NULL);
+    PyObject *args = PyTuple_Pack(1, tuple); /* past Size's own look at its values, which are ints here */
+    PyObject *size = args ? PyTuple_Type.tp_new((PyTypeObject *)ac_py->size_type, args, NULL) : NULL;
+    Py_XDECREF(args);
     Py_DECREF(tuple);
     return size;
 }

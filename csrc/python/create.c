@@ -27,9 +27,8 @@ static int count_leaf(PyObject *o, census *c) {
         return 0;
     }
     if (!ac_is_number(o)) {
-        bool text = PyUnicode_Check(o) || PyBytes_Check(o);
-        PyErr_Format(text ? PyExc_TypeError : PyExc_RuntimeError,
-                     "tensor: expected numbers or nested sequences of numbers, got %s", Py_TYPE(o)->tp_name);
+        PyErr_Format(ac_py->no_number, "tensor: expected numbers or nested sequences of numbers, got %s",
+                     Py_TYPE(o)->tp_name);
         return -1;
     }
     if (PyBool_Check(o)) return 0;

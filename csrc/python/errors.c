@@ -23,22 +23,31 @@ PyObject *ac_raise(void) {
     return NULL;
 }
 
+/* new: a TypeError that is `other`, too */
+static PyObject *joined(const char *name, const char *doc, PyObject *other) {
+    PyObject *kinds = PyTuple_Pack(2, PyExc_TypeError, other);
+    PyObject *made = kinds ? PyErr_NewExceptionWithDoc(name, doc, kinds, NULL) : NULL;
+    Py_XDECREF(kinds);
+    return made;
+}
+
 int ac_errors_init(PyObject *module) {
     ac_py->out_of_memory = PyErr_NewExceptionWithDoc(
         "ampc.OutOfMemoryError", "A GPU's memory is out; the process goes on.", PyExc_RuntimeError, NULL);
     ac_py->linalg_error = PyErr_NewExceptionWithDoc("ampc.linalg.LinAlgError", "A matrix has not what was asked of it.",
                                                     PyExc_RuntimeError, NULL);
-    PyObject *kinds = PyTuple_Pack(2, PyExc_TypeError, PyExc_AttributeError);
-    ac_py->no_tensor =
-        kinds ? PyErr_NewExceptionWithDoc("ampc._C.NoTensor",
-                                          "Something else stands where a Tensor is expected. Whoever asks it for a "
-                                          "shape meets an AttributeError, as in torch's functions that are made in "
-                                          "Python, so it is one, too.",
-                                          kinds, NULL)
-              : NULL;
-    Py_XDECREF(kinds);
-    if (!ac_py->out_of_memory || !ac_py->linalg_error || !ac_py->no_tensor) return -1;
+    ac_py->no_tensor = joined("ampc._C.NoTensor",
+                              "Something else stands where a Tensor is expected. Whoever asks it for a shape meets an "
+                              "AttributeError, as in torch's functions that are made in Python, so it is one, too.",
+                              PyExc_AttributeError);
+    ac_py->no_number =
+        joined("ampc._C.NoNumber",
+               "Something else stands where numbers are expected: a TypeError, and the RuntimeError that "
+               "torch raises where it finds no dtype for it.",
+               PyExc_RuntimeError);
+    if (!ac_py->out_of_memory || !ac_py->linalg_error || !ac_py->no_tensor || !ac_py->no_number) return -1;
     if (PyModule_AddObjectRef(module, "NoTensor", ac_py->no_tensor) < 0) return -1;
+    if (PyModule_AddObjectRef(module, "NoNumber", ac_py->no_number) < 0) return -1;
     if (PyModule_AddObjectRef(module, "LinAlgError", ac_py->linalg_error) < 0) return -1;
     return PyModule_AddObjectRef(module, "OutOfMemoryError", ac_py->out_of_memory);
 }

@@ -37,7 +37,7 @@ typedef struct {
     PyObject *size_type;                                  /* ampc.Size, given by Python */
     PyObject *out_of_memory;                              /* ampc.OutOfMemoryError */
     PyObject *linalg_error;                               /* ampc.linalg.LinAlgError */
-    PyObject *no_tensor;                                  /* ampc._C.NoTensor */
+    PyObject *no_tensor, *no_number;                      /* ampc._C.NoTensor, ampc._C.NoNumber */
     PyObject *functions;                                  /* name -> function, also for pickling */
 } ac_py_state;
 

@@ -119,6 +119,10 @@ class RNNBase(Module):
         for what, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
             if not isinstance(size, int):
                 raise TypeError(f"{name}: `{what}` must be an int, got {type(size).__name__}")
+        if not isinstance(batch_first, int) or not isinstance(bidirectional, int):
+            raise TypeError(f"{name}: `batch_first` and `bidirectional` must be bools, got {batch_first!r:.40} and {bidirectional!r:.40}")
+        if input_size <= 0:
+            raise ValueError(f"{name}: `input_size` must be at least 1, got {input_size}")
         if hidden_size <= 0 or num_layers <= 0:
             raise ValueError(f"{name}: `hidden_size` and `num_layers` must be at least 1, got {hidden_size} and {num_layers}")
         if isinstance(dropout, bool) or not 0 <= dropout <= 1:
@@ -298,6 +302,8 @@ class LSTM(RNNBase):
         super().__init__("LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype)
 
     def forward(self, input: Any, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Any, Tuple[Tensor, Tensor]]:
+        if hx is not None and (not isinstance(hx, (tuple, list)) or len(hx) != 2):
+            raise RuntimeError("LSTM: needs two hidden states, (h, c)")
         y, (h, c) = self._run(input, None if hx is None else list(hx))
         return y, (h, c)
 
