@@ -166,8 +166,7 @@ COLUMNS = {"nonzero", "vecdot", "solve", "cholesky"}  # whose results torch stor
 
 @pytest.mark.parametrize(("name", "i"), CASES, ids=IDS)
 def test_strides_and_errors_equal_torchs(torch, name, i):
-    """Of the same good call the same layout; of the same bad one the same type of error (where torch asks a thing that is no
-    tensor for an attribute, a TypeError)."""
+    """Of the same good call the same layout; of the same bad one the same type of error."""
     s = SAMPLES[name][i]
     theirs = torch_function(name, s)
     if theirs is None:
@@ -181,7 +180,7 @@ def test_strides_and_errors_equal_torchs(torch, name, i):
         if mine is None:
             continue
         found, want = _error(lambda a=mine: settled(function(name)(*a, **mine_in[1]))), _error(lambda a=their: theirs(*a, **their_in[1]))
-        assert found is (TypeError if want is AttributeError else want), spoil.__name__
+        assert found is None is want or issubclass(found, want), spoil.__name__
 
 
 def _no_tensor(args, kind):

@@ -200,6 +200,8 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
 
 def _max_unpool(nd: int, what: str, input: Tensor, indices: Tensor, kernel_size: _Sizes, stride: Any, padding: _Sizes, output_size: Any) -> Tensor:
     x, single = _batched(input, nd, what)
+    if indices.shape != input.shape:
+        raise RuntimeError(f"{what}: input {list(input.shape)} and indices {list(indices.shape)} must have one shape")
     window, around = _list(kernel_size, nd, what), _list(padding, nd, what)
     step = window if stride is None else _list(stride, nd, what)
     usual = [(n - 1) * s - 2 * p + k for n, s, p, k in zip(x.shape[2:], step, around, window)]

@@ -111,6 +111,8 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x limited to [min_val, max_val]."""
+    if min_val > max_val:
+        raise ValueError(f"hardtanh: `min_val` {min_val} is above `max_val` {max_val}")
     return _put(input, lambda x: _f["hardtanh"](x, min_val, max_val), inplace)
 
 
@@ -272,7 +274,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
     if not weight.is_floating_point():
         raise RuntimeError(f"embedding_bag: the weight must be floating point, got {weight.dtype}")
     looked_at = offsets is not None and input.ndim == 1 and offsets.numel() > 0 and not offsets.is_cuda
-    if looked_at and (offsets.is_floating_point() or int(offsets.flatten()[0]) != 0 or int(offsets.flatten()[-1]) > input.numel()):
+    if looked_at and (offsets.is_floating_point() or int(offsets.flatten()[0]) or int(offsets.amin()) < 0 or int(offsets.amax()) > input.numel()):
         raise RuntimeError(f"embedding_bag: offsets must be integers from 0 to at most {input.numel()}")
     if input.numel() and not input.is_cuda and not input.is_floating_point():
         low, high = int(input.amin()), int(input.amax())
@@ -514,6 +516,9 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: Any = 1, margin: float =
     """The mean over the other classes of max(0, margin - x[target] + x)^p. ValueError unless p is 1 or 2."""
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: `p` must be 1 or 2, got {p!r}")
+    if weight is not None and tuple(weight.shape) != tuple(input.shape[-1:]):
+        kind = ValueError if weight.ndim != 1 else RuntimeError
+        raise kind(f"multi_margin_loss: `weight` must be a vector of {list(input.shape[-1:])} classes, got {list(weight.shape)}")
     if weight is not None and weight.dtype is not input.dtype:
         raise RuntimeError(f"multi_margin_loss: input and weight must have the same dtype, got {input.dtype} and {weight.dtype}")
     return _f["multi_margin_loss"](input, target, p, margin, weight, _reduction(size_average, reduce, reduction))
@@ -521,6 +526,8 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: Any = 1, margin: float =
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
     """Margins between the classes that target names, up to its first -1, and the others."""
+    if target.numel() and not target.is_cuda and (int(target.amin()) < -1 or int(target.amax()) >= max(input.shape[-1:], default=1)):
+        raise RuntimeError(f"multilabel_margin_loss: classes must lie between -1 and {max(input.shape[-1:], default=1) - 1}")
     return _f["multilabel_margin_loss"](input, target, _reduction(size_average, reduce, reduction))
 
 
