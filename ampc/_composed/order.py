@@ -34,6 +34,7 @@ def _picked(values: Tensor, indices: Tensor, at: Any, dim: int, keepdim: bool) -
 
 
 def _some(x: Tensor, dim: int, what: str) -> int:
+    dim = wrap_dim(dim, x.ndim, what)
     n = x.shape[dim] if x.ndim else 1
     if n == 0:
         raise IndexError(f"{what}: dimension {dim} has no elements to choose from")

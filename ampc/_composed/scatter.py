@@ -47,6 +47,8 @@ def _check(what: str, x: Tensor, dim: int, index: Tensor) -> int:
 
 def _cut(src: Tensor, index: Tensor, what: str) -> Tensor:
     """src may be larger than index: what is beyond is not used."""
+    if src.ndim != index.ndim:
+        raise RuntimeError(f"{what}: `src` must have the dimensions of `index`, {index.ndim}, got {src.ndim}")
     for d, n in enumerate(index.shape):
         if src.shape[d] < n:
             raise RuntimeError(f"{what}: `index` {list(index.shape)} is larger than `src` {list(src.shape)}")

@@ -98,6 +98,10 @@ class _Region:
         self.state, self.again, self.check, self.early = _State(preserve_rng), again, check, early
         self.slots: List[Any] = []  # weak references, in the order of saving
         self.made: Dict[int, Tensor] = {}
+        self.versions = [t._version for t in self.tensors()]  # of before the first run
+
+    def tensors(self) -> List[Tensor]:
+        return [a for a in (*self.args, *self.kwargs.values()) if isinstance(a, Tensor)]
 
     def pack(self, t: Tensor) -> _Slot:
         slot = _Slot(self, len(self.slots), (t.dtype, tuple(t.shape), str(t.device)))
@@ -111,6 +115,9 @@ class _Region:
 
     def run_again(self) -> None:
         count = 0
+        if self.versions != [t._version for t in self.tensors()]:
+            raise RuntimeError("checkpoint: an argument was modified in place, by the function or since, so a second run would start from other "
+                               "numbers; give the function a clone, or write `x = x.op()`")
 
         def keep(t: Tensor) -> Tensor:
             nonlocal count

@@ -3,11 +3,17 @@
 
 #include <math.h>
 
+/* `bound` where x is beyond it, or where it is nan; the gradient is x's where they are equal. */
+static T bounded(ac_scratch *s, T x, T bound, bool below) {
+    T beyond = below ? BIN(lt, x, bound) : BIN(gt, x, bound);
+    return WHERE(BIN(logical_or, beyond, UN(isnan, bound)), bound, x);
+}
+
 COMPOSE(clamp_tensor) {
     T y = in[0];
     if (!in[1] && !in[2]) REFUSE(AC_RUNTIME, "clamp: give `min`, `max` or both");
-    if (in[1]) y = BIN(maximum, y, in[1]);
-    return in[2] ? BIN(minimum, y, in[2]) : y;
+    if (in[1]) y = bounded(s, y, in[1], true);
+    return in[2] ? bounded(s, y, in[2], false) : y;
 }
 
 COMPOSE(masked_fill_tensor) {

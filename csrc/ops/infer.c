@@ -125,6 +125,7 @@ int ac_infer_pointwise(ac_infer *i) {
             return ac_fail(AC_RUNTIME, "clamp: give `min`, `max` or both");
         bool fraction = a->min.kind == AC_FLOAT || a->max.kind == AC_FLOAT;
         if (fraction && !ac_is_floating(i->compute)) out->dtype = i->compute = ac_default_dtype();
+        if (i->compute == AC_bool) out->dtype = i->compute = AC_int64;
     }
     return 0;
 }

@@ -9,6 +9,7 @@
 
 static void py_incref(void *object) { Py_INCREF((PyObject *)object); }
 static void py_decref(void *object) { Py_DECREF((PyObject *)object); }
+static bool py_alone(void *object) { return Py_REFCNT((PyObject *)object) == 1; }
 
 /* -- wrapping --------------------------------------------------------------------------------------- */
 
@@ -168,6 +169,7 @@ int ac_tensor_type_init(PyObject *module) {
     Py_DECREF(descr);
     ac_hooks.py_incref = py_incref;
     ac_hooks.py_decref = py_decref;
+    ac_hooks.py_alone = py_alone;
     if (PyModule_AddFunctions(module, functions) < 0) return -1;
     return PyModule_AddObjectRef(module, "Tensor", (PyObject *)ac_py->tensor);
 }

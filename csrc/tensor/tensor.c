@@ -7,7 +7,7 @@
 
 static void no_py(void *py) { (void)py; }
 static void no_meta(ac_meta *meta) { (void)meta; }
-ac_tensor_hooks ac_hooks = {no_py, no_py, no_meta};
+ac_tensor_hooks ac_hooks = {no_py, no_py, no_meta, NULL};
 
 ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape, const ac_dims *strides) {
     int64_t numel = ac_dims_numel(shape);

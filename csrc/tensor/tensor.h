@@ -49,6 +49,7 @@ typedef struct {
     void (*py_incref)(void *py);
     void (*py_decref)(void *py);
     void (*meta_free)(ac_meta *meta);
+    bool (*py_alone)(void *py); /* nobody but the C side refers to it */
 } ac_tensor_hooks;
 extern ac_tensor_hooks ac_hooks;
 

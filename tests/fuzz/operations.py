@@ -106,7 +106,7 @@ TEMPLATES: Dict[str, Tuple[float, List[str]]] = {
                       "{new} = torch.autograd.grad({g}.sum(), [{leaf}], materialize_grads=True, allow_unused=True)", "!{g}.backward({like})", "{new}, = torch.autograd.grad({g}.sum(), {g})"]),
     "gradients": (5, ["!{leaf}.grad = None", "!{leaf}.grad.zero_()", "!{leaf}.grad.mul_(2)", "{leaf}.grad", "!{leaf}.grad = {like}.detach()", "!{g}.retain_grad()", "{x}.detach().requires_grad_()", "!{x}.requires_grad_()",
                       "{leaf}.grad.detach()", "!{leaf}.grad = torch.ones_like({leaf0})", "!del {leaf}.grad", "!{leaf}.grad.detach_()", "!{leaf}.data.sub_({leaf0}.grad, alpha=0.1)", "!{leaf}.sub_(0.5 * {leaf0}.grad)",
-                      "!{x}.requires_grad = {b}", "{x}.grad_fn is None", "{x}.is_leaf", "{x}.retains_grad", "{g}.output_nr"]),
+                      "!{x}.requires_grad = {b}", "{x}.grad_fn is None", "{x}.is_leaf", "{x}.retains_grad"]),
     "hooks": (6, ["!{g}.register_hook(doubled)", "!{g}.register_hook(noted)", "!{g}.register_hook(broken)", "!{g}.register_hook(lambda g: g + {k})", "{hook} = {g}.register_hook(doubled)", "!{old_hook}.remove()",
                   "!{leaf}.register_post_accumulate_grad_hook(accumulated)", "!{g}.register_hook(lambda g: None)", "!{g}.register_hook(lambda g: g.sum())", "!{x}.register_hook(noted)",
                   "!{leaf}.register_post_accumulate_grad_hook(broken)", "!{g}.register_hook(noted_inner)", "!{g}.register_hook(lambda g: g.detach())"]),
