@@ -361,6 +361,8 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """The tensor summed over dimensions that were broadcast from ``size``."""
     shape = make._size(size)
     lead = self.ndim - len(shape)
+    if lead < 0 or any(s not in (1, n) for s, n in zip(shape, self.shape[lead:])):
+        raise RuntimeError(f"sum_to_size: {list(shape)} does not broadcast to {list(self.shape)}")
     dims = list(range(lead)) + [lead + i for i, s in enumerate(shape) if s == 1 and self.shape[lead + i] != 1]
     out = self.sum(dims, True) if dims else self
     return out.view(shape)

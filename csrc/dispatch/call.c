@@ -292,19 +292,6 @@ int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tens
 
 /* -- in place --------------------------------------------------------------------------------------- */
 
-/* One reference holds it, besides that of a Python object which is itself held by that reference alone. */
-static bool is_alone(const ac_tensor *t) {
-    return t->refs == 1 || (t->refs == 2 && t->py && ac_hooks.py_alone(t->py));
-}
-
-/* A view of what nobody else has, as compositions make, is as good as a tensor of its own, if its history is up to date. */
-void ac_leave_lone_base(ac_tensor *t) {
-    if (!t->base || !is_alone(t->base) || (t->view_kind != AC_VIEW_NO_GRAD && t->view_kind != AC_VIEW_PLAIN)) return;
-    if (ac_requires_grad(t->base) && t->view_version != *ac_version(t)) return;
-    ac_tensor_clear(&t->base);
-    t->view_kind = AC_VIEW_PLAIN;
-}
-
 static int check_view(const char *what, ac_tensor *target) {
     ac_leave_lone_base(target);
     if (!target->base) return 0;

@@ -37,6 +37,13 @@ COMPOSE(dot) {
 static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
     double alpha = ac_scalar_double(a->alpha), beta = ac_scalar_double(a->beta);
     if (!product) return NULL;
+    ac_dims shape = ac_shape_of(product), wide = shape, given = ac_shape_of(x);
+    NEED(ac_dims_broadcast(&wide, &given, "the sum of a tensor and a product"));
+    if (!ac_dims_equal(&wide, &shape)) {
+        char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
+        REFUSE(AC_RUNTIME, "a tensor of shape %s cannot be added to a product of shape %s", ac_shape_text(x, got),
+               ac_shape_text(product, want));
+    }
     if (alpha == 0) product = WHERE(BIN(ne, NUM(0), NUM(0)), product, NUM(0));
     else if (alpha != 1) product = TIMES(product, alpha);
     if (beta == 0) return product;

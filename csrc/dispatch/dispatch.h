@@ -56,8 +56,6 @@ int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) 
 
 /* RuntimeError where a write to `target` cannot be recorded: a leaf that requires gradients, or a view of one; a view
  * whose history would not follow the write. `recorded`: it is for what is written; else only if `target` has a history. */
-/* A view whose base nobody else has becomes a tensor of its own. */
-void ac_leave_lone_base(ac_tensor *t);
 int ac_check_recordable(const char *what, ac_tensor *target, bool recorded) AC_CHECKED;
 /* Result `index` of `node` was written into `target`. When that is a view, its base becomes the old base with the new
  * values scattered in, and the view's history follows from that when somebody asks. */

@@ -92,7 +92,7 @@ UN(erfc) { NONE; return M(erfc)(x); }
 UN(frac) { NONE; return x - M_TRUNC(x); }
 UN(signbit) { NONE; return M(copysign)(K(1), x) < 0 ? K(1) : K(0); }
 
-/* A first guess by Winitzki (2008), then Halley's steps on erfc, whose small values keep their digits. */
+/* A first guess by Winitzki (2008), then Halley's steps on erfc or erf, the smaller one, which keeps its digits. */
 UN(erfinv) {
     NONE;
     double y = x < 0 ? -(double)x : (double)x, rest = 1 - y;
@@ -100,7 +100,7 @@ UN(erfinv) {
     double l = log(rest * (1 + y)), half = 4.3307467508 + l / 2; /* 2 / (pi 0.147) */
     double root = sqrt(sqrt(half * half - l / 0.147) - half);
     for (int step = 0; step < 2; step++) {
-        double off = (erfc(root) - rest) / (1.12837916709551257390 * exp(-root * root));
+        double off = (y < 0.5 ? y - erf(root) : erfc(root) - rest) / (1.12837916709551257390 * exp(-root * root));
         root += off / (1 - root * off);
     }
     return x < 0 ? K(-root) : x == 0 ? x : K(root);

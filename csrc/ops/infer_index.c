@@ -131,7 +131,10 @@ static int indexed_shape(ac_infer *i, int n_index, ac_dims *out) {
         if (!i->in[1 + k]) continue;
         AC_TRY(ac_need_integer(i, 1 + k));
         ac_dims shape = ac_shape_of(i->in[1 + k]);
-        AC_TRY(ac_dims_broadcast(&index, &shape, i->info->python));
+        char joint[AC_SHAPE_TEXT], one[AC_SHAPE_TEXT];
+        const char *so_far = ac_dims_text(&index, joint);
+        if (ac_dims_broadcast(&index, &shape, i->info->python) < 0)
+            return ac_fail(AC_INDEX, "indices of shapes %s and %s do not broadcast", so_far, ac_dims_text(&shape, one));
         first = first < 0 ? k : first, last = k, count++;
     }
     if (count == 0) return ac_fail(AC_INDEX, "%s: no index given", i->info->python);

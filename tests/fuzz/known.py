@@ -34,6 +34,10 @@ def widened_by_autocast(d: Difference) -> bool:
     return d.kind == "dtype" and "autocast" in d.step.context and "float" in d.torch and "float" in d.ampc
 
 
+def overwritten_whole(d: Difference) -> bool:
+    return re.search(r"(fill|zero|copy|constant|set|eq|ne|lt|le|gt|ge|logical_\w+)_\(|\] = ", str(d.program.steps)) is not None
+
+
 # What torch refuses and ampc takes: nobody's program depends on the refusal.
 TAKEN = [
     Known("numbers stand for tensors in every elementwise operator", only_torch_raises(r"must be Tensor, not")),
@@ -60,7 +64,10 @@ TAKEN = [
     Known("indices that were overwritten are not looked at", only_torch_raises(r"index \d+ is out of bounds")),
     Known("reentrant checkpoints take inputs=, too", only_torch_raises("use_reentrant=True")),
     Known("leaves of inference mode take part as others do", only_torch_raises(r"element 0 of tensors does not require|don't support automatic")),
-    Known("hooks of what was overwritten by truth values are not called", lambda d: d.kind == "exception" and d.torch == "KeyError" and d.ampc is None and re.search(r"(logical_\w+|eq|ne|lt|le|gt|ge|fill|zero|copy)_\(|\] =", str(d.program.steps)) is not None),
+    Known("hooks of what was overwritten by truth values are not called", lambda d: d.kind == "exception" and d.torch == "KeyError" and d.ampc is None and overwritten_whole(d)),
+    Known("a hook that gives another shape is refused where it is called", lambda d: only_torch_raises(r"has changed the size")(d) and d.empty or only_torch_raises(r"has changed the size")(d) and overwritten_whole(d)),
+    Known("a checkpoint under inference_mode saves as it did", only_torch_raises(r"different number of tensors was saved")),
+    Known("torch gives scatter_reduce's src a gradient of the index's shape", only_torch_raises(r"ScatterReduceBackward")),
     Known("a graph that saved nothing can be gone through again", only_torch_raises(r"backward through the graph a second time")),
     Known("detach_ works on views", only_torch_raises(r"Can't detach views in-place")),
     Known("pooling takes batches of size 0", only_torch_raises(r"Expected \dD")),
@@ -92,12 +99,15 @@ REFUSED = [
     Known("backward through lerp twice needs retain_graph, for a number too", only_ampc_raises(r"backward through \w+ a second time|freed by an earlier")),
     Known("products are of floating point in layers", only_ampc_raises(r"needs floating point")),
     Known("kron keeps its operands as they are", lambda d: d.kind == "exception" and d.torch is None and "kron" in str(d.program.steps) and "backward of mul needs" in d.message),
+    Known("a view along strides has a gradient where its tensor is contiguous", only_ampc_raises(r"as_strided: gradients need")),
+    Known("a reentrant checkpoint has no second derivative; torch gives one without the first", only_ampc_raises(r"needs use_reentrant=False")),
+    Known("checkpoints ask that their arguments stay what they were", only_ampc_raises(r"checkpoint: an argument was modified")),
     Known("linear takes a weight of two dimensions", only_ampc_raises(r"linear: `weight` must have 2")),
     Known("norms are of floating point", only_ampc_raises(r"must be floating point")),
     Known("products are of one dtype", only_ampc_raises(r"must have the same dtype")),
     Known("autocast refuses binary_cross_entropy, as on torch's GPUs", only_ampc_raises(r"binary_cross_entropy is not safe")),
-    Known("src has the dimensions of x", only_ampc_raises(r"`src` must have \d dimensions|is larger than `src`")),
-    Known("a leaf that requires gradients is not overwritten with truth values", lambda d: only_ampc_raises(r"leaf that requires gradients cannot be modified in place")(d) and re.search(r"logical_|eq_|ne_|lt_|le_|gt_|ge_", d.step.source) is not None),
+    Known("src has the dimensions of x", only_ampc_raises(r"`src` must have (\d|the) dimensions|is larger than `src`")),
+    Known("a leaf that requires gradients is not overwritten with truth values", lambda d: only_ampc_raises(r"(leaf that requires gradients|a result of unbind, split and chunk) cannot be modified in place")(d) and re.search(r"logical_|eq_|ne_|lt_|le_|gt_|ge_", d.step.source) is not None),
 ]
 
 # What both refuse.
@@ -114,7 +124,7 @@ RAISED = [
 # Results.
 def overwritten(d: Difference) -> bool:
     """Where torch goes back with zeros through what was overwritten whole."""
-    return re.search(r"(fill|zero|copy|constant|set|eq|ne|lt|le|gt|ge|logical_\w+)_\(|\] = ", str(d.program.steps)) is not None and (
+    return overwritten_whole(d) and (
         d.kind == "existence" and d.name.endswith(".grad") and d.torch is True or only_ampc_raises("was not used in making")(d)
         or only_torch_raises(r"modified by an inplace operation")(d) and re.search(r"(fill|zero|copy|eq|ne|lt|le|gt|ge|logical_\w+)_\(|\] = ", str(d.program.steps)) is not None
         or d.kind == "log" and len(d.torch) > len(d.ampc) or d.kind == "result" and d.ampc == ("NoneType", None))
@@ -151,7 +161,12 @@ RESULTS = [
     Known("nan and infinities in derivatives of logit, logcumsumexp and rounded quotients", lambda d: d.kind == "value" and re.search("logit|logcumsumexp|rounding_mode", str(d.program.steps)) is not None and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
     Known("strides of gradients are as they come", line(r"autograd\.grad", "strides")),
     Known("any and all give bool, of uint8 too", line(r"\.(all|any)\(", "dtype")),
-    Known("each tensor of a structure is copied by itself", line(r"deepcopy|pickle|round_trip", "aliasing")),
+    Known("each tensor of a structure is copied by itself", line(r"deepcopy|pickle|round_trip", "aliasing", "strides")),
+    Known("the middle of no integers is any number", lambda d: d.kind == "value" and d.empty and "median" in d.step.source),
+    Known("a fraction is false as a truth value", line("masked_fill", "value")),
+    Known("products of more than two matrices are taken in an order of each library's own", lambda d: d.kind == "value" and "multi_dot" in d.step.source),
+    Known("differences of products that float16 does not hold", lambda d: d.kind == "value" and "float16" in str(d.program.steps) and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
+    Known("clamp passes the gradient to what it gives, of equal bounds and nan, too", lambda d: d.kind == "value" and "clamp" in str(d.program.steps) and d.name.endswith(".grad")),
     Known("set_ takes memory over, not whether gradients are wanted", line(r"\.set_\(", "requires_grad")),
     Known("a new geometry in place is no write: no element changes", line(r"\.(t|transpose|swapaxes|squeeze|unsqueeze|set)_\(", "version")),
     Known("the version belongs to the memory: new data brings its own", line(r"\.data = ", "version")),
