@@ -88,6 +88,8 @@ soak: $(VENV)/installed
 	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
 	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	cd tests && ../$(BIN)/python -m fuzz --programs $(EXAMPLES)
 	cd tests && ../$(BIN)/python fuzz_load.py $(FILES)
 
 clean:

@@ -8,8 +8,64 @@ from pathlib import Path
 import pytest
 import references
 
+import ampc
+
 HERE = Path(__file__).resolve().parent
 PROGRAMS = int(os.environ.get("AMPC_PROGRAMS", "3000"))
+
+
+X = "v1 = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)"
+V = "v1 = torch.tensor([0.25, 0.5], requires_grad=True)"
+# Programs that once differed, by what they are about.
+FOUND = {
+    "a new geometry in place has a history": [X, "v2 = v1 * 1", "v2.t_()", "v2.unsqueeze_(0)", "v2.squeeze_()", "(v2 * torch.arange(6.0).view(3, 2)).sum().backward()"],
+    "of a leaf it is refused": [X, "v1.t_()", "v1.squeeze_()", "v1.unsqueeze_(0)"],
+    "a view that has changed its geometry is written": [X, "v2 = v1 * 1", "v3 = v2[0]", "v3.unsqueeze_(1)", "v3.mul_(2)", "(v2.sum() + v3.sum()).backward()"],
+    "compositions in place keep what backward needs": [X, "v2 = v1 * 1", "v2.sinc_()", "v2.nan_to_num_()", "v2.deg2rad_()", "v2.sum().backward()"],
+    "and refuse dtypes": ["v1 = torch.tensor([1, 2])", "v1.sinc_()", "v1.deg2rad_()"],
+    "quotients are overwritten": [V, "v2 = v1 / v1.sum()", "v2.mul_(2)", "v2.sum().backward()"],
+    "erfinv is overwritten": [V, "v2 = v1.erfinv()", "v2.mul_(2)", "v2.sum().backward()"],
+    "logaddexp is overwritten": [V, "v2 = torch.logaddexp(v1, v1 * 3) + torch.logaddexp2(v1, v1 * 3)", "v3 = torch.logaddexp(v1, v2)", "v3.zero_()", "v2.sum().backward()"],
+    "what saved nothing is gone through twice": [V, "v2 = v1.fmod(0.3)", "v2.sum().backward()", "v2.sum().backward()"],
+    "powers of integers in float64": ["v1 = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)", "v2 = 3 ** v1", "v2.backward()", "v3 = torch.xlogy(v1, 3)", "v3.backward()"],
+    "erfinv near 0": ["v1 = torch.tensor([1e-30, 1e-12, -1e-7, 0.1])", "v2 = v1.erfinv()"],
+    "clamp at its bounds": [V, "v2 = torch.clamp(v1, max=torch.tensor([0.25, 0.25]))", "v2.sum().backward()"],
+    "clamp of truth values": ["v1 = torch.tensor([True, False])", "v2 = torch.clamp(v1, min=3)"],
+    "relu of nan": ["v1 = torch.tensor([float('nan'), -1.0, 0.0, 1.0], requires_grad=True)", "torch.relu(v1).sum().backward()"],
+    "the smaller one beside nan": [V, "v2 = torch.minimum(v1, torch.tensor([float('nan'), 0.5]))", "v3 = torch.maximum(v1, torch.tensor([float('nan'), 0.5]))", "(v2 + v3).sum().backward()"],
+    "masks without dimensions among indices": [X, "v2 = v1[True, torch.tensor([0])]", "v3 = v1[True, True, :]", "v4 = v1[False, ..., 0]", "v2.sum().backward()"],
+    "indices that do not broadcast": [X, "v2 = v1[torch.tensor([0, 1, 0]), torch.tensor([0, 1])]"],
+    "nan among boundaries": ["v1 = torch.tensor([float('nan'), 0.0, 3.0])", "v2 = torch.bucketize(v1, torch.tensor([1.0, 2.0]))", "v3 = torch.isin(torch.tensor([0.0, 1.0]), v1)"],
+    "gradients take the dtype of what they are for": [V, "v1.backward(torch.tensor([1, 2]))"],
+    "a leaf that is none any more": [V, "v2 = v1 * 2", "v1.requires_grad = False", "v2.sum().backward()"],
+    "checkpoints of what they write": [V, "v2 = torch.utils.checkpoint.checkpoint(lambda a: a.mul_(2).tanh(), v1.clone(), use_reentrant=False)", "v2.sum().backward()"],
+    "results without gradients are written": [V, "with torch.no_grad(): v2 = v1.median()", "v2.mul_(v1.sum())", "v2.backward()"],
+    "results of compositions are detached": ["v1 = torch.tensor([1.0, 2.0])", "v2 = v1.roll(1)", "v2.detach_()"],
+    "the k-th value lies together": ["v1 = torch.tensor([[3.0, 1.0], [2.0, 4.0]])", "v2, v3 = v1.kthvalue(1, -1)", "v4 = v1.rot90()"],
+    "histories are pickled as leaves": [V, "v2 = pickle.loads(pickle.dumps(v1 * 2))"],
+    "numbers chosen by a condition": ["v1 = torch.tensor([True])", "v2 = torch.where(v1, 1.0, True)", "v3 = torch.where(v1, 0.5, -1)"],
+    "squares of truth values": ["v1 = torch.tensor([True])", "v2 = v1.square()", "v3 = v1 ** 2"],
+    "joins of 0-d tensors": ["v1 = torch.block_diag(torch.tensor([1.0], dtype=torch.float16), torch.tensor(2.0))"],
+    "what does not fit": [X, "v2 = v1.slice_scatter(torch.zeros(3), 0, 0, 1)", "v3 = v1.select_scatter(torch.zeros(()), 0, 0)", "v4 = v1.fill_(torch.zeros(2))", "v5 = v1.sum_to_size((4,))",
+                          "v6 = torch.addmv(torch.zeros(2), torch.zeros(1, 2), torch.zeros(2))", "v7 = v1.narrow(0, 3, 1)", "v8 = v1.narrow(0, 0, -1)", "v9 = v1[0].adjoint()", "v10 = v1[0].rot90()",
+                          "v11 = torch.broadcast_tensors(v1, 1.0)", "v12 = torch.block_diag(v1[None])", "v13 = float(v1)", "v14 = torch.nn.functional.one_hot(v1)"],
+    "0-d tensors": ["v1 = torch.tensor(2.0)", "v2 = v1.size(-1)", "v3 = v1.chunk(1)", "v4 = v1.tensor_split(1)", "v5 = v1.narrow(0, 0, 1)", "v6 = v1.unflatten(0, (1, 1))", "v7 = v1.movedim(0, 0)",
+                    "v8 = v1.adjoint()", "v9 = torch.nonzero(v1, as_tuple=True)", "v10 = v1.masked_scatter(torch.tensor([True, False]), torch.ones(2))", "v11, v12 = v1.kthvalue(1, 1)", "v13 = v1.mT"],
+    "no elements": ["v1 = torch.zeros(2, 0)", "v2 = v1.unflatten(0, (-1, 1))", "v3 = torch.trapezoid(v1)", "v4 = v1.amax()"],
+    "numbers copied": ["v1 = torch.zeros(2)", "v1.copy_(3)", "v1.fill_(torch.tensor(4))"],
+}
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("about", FOUND)
+def test_programs_that_once_differed(torch, about):
+    from fuzz.program import Program, Step
+    from fuzz.running import check
+
+    import torch.utils.checkpoint  # noqa: F401
+
+    steps = [Step(line.partition(": ")[2], line.partition(": ")[0][5:]) if line.startswith("with ") else Step(line) for line in FOUND[about]]
+    assert check(Program(steps), torch, ampc) is None
 
 
 def fuzz(*args):
