@@ -59,10 +59,9 @@ FOUND = {
 @pytest.mark.cpu
 @pytest.mark.parametrize("about", FOUND)
 def test_programs_that_once_differed(torch, about):
+    import torch.utils.checkpoint  # noqa: F401
     from fuzz.program import Program, Step
     from fuzz.running import check
-
-    import torch.utils.checkpoint  # noqa: F401
 
     steps = [Step(line.partition(": ")[2], line.partition(": ")[0][5:]) if line.startswith("with ") else Step(line) for line in FOUND[about]]
     assert check(Program(steps), torch, ampc) is None
@@ -94,11 +93,10 @@ def test_a_difference_is_found_and_shrunk(torch):
     """A library that is torch but for one operator: its program comes down to a line of tensor and a line of that."""
     from types import ModuleType
 
+    import torch.utils.checkpoint
     from fuzz.drawing import draw
     from fuzz.running import check
     from fuzz.shrink import shrunk
-
-    import torch.utils.checkpoint
 
     wrong = ModuleType("wrong")
     wrong.__dict__.update(torch.__dict__, exp=lambda x: torch.exp(x) * 1.01, __name__="wrong")

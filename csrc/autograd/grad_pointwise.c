@@ -296,9 +296,7 @@ FORMULA(remainder) {
 }
 
 /* log(x) in the gradient's dtype: of an integer it would be of the default one. */
-static T log_of(ac_formula *c, T x) {
-    return UN(log, x && !ac_is_floating(x->dtype) ? ac_f_cast(c, x, G->dtype) : x);
-}
+static T log_of(ac_formula *c, T x) { return UN(log, x && !ac_is_floating(x->dtype) ? ac_f_cast(c, x, G->dtype) : x); }
 
 /* y x^(y-1), which is 0 and not nan at x = 0, y = 0; x^y log x, 0 where x is 0 and y is not negative. */
 FORMULA(pow) {

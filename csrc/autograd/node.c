@@ -144,11 +144,10 @@ int ac_set_history(ac_tensor *t, ac_node *node, int index) {
 }
 
 /* One reference holds it, besides that of a Python object which is itself held by that reference alone. */
-static bool is_alone(const ac_tensor *t) {
-    return t->refs == 1 || (t->refs == 2 && t->py && ac_hooks.py_alone(t->py));
-}
+static bool is_alone(const ac_tensor *t) { return t->refs == 1 || (t->refs == 2 && t->py && ac_hooks.py_alone(t->py)); }
 
-/* A view of what nobody else has, as compositions make, is as good as a tensor of its own, if its history is up to date. */
+/* A view of what nobody else has, as compositions make, is as good as a tensor of its own, if its history is up to
+ * date. */
 void ac_leave_lone_base(ac_tensor *t) {
     if (!t->base || !is_alone(t->base) || (t->view_kind != AC_VIEW_NO_GRAD && t->view_kind != AC_VIEW_PLAIN)) return;
     if (ac_requires_grad(t->base) && t->view_version != *ac_version(t)) return;

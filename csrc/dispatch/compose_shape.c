@@ -61,8 +61,8 @@ COMPOSE(narrow) {
     NEED(ac_dim_wrap(&dim, in[0]->ndim, "narrow"));
     int64_t size = in[0]->shape[dim];
     if (start < -size || start > size)
-        REFUSE(AC_INDEX, "narrow: start %" PRId64 " is out of range for dimension %" PRId64 " of size %" PRId64, start, dim,
-               size);
+        REFUSE(AC_INDEX, "narrow: start %" PRId64 " is out of range for dimension %" PRId64 " of size %" PRId64, start,
+               dim, size);
     if (start < 0) start += size;
     if (a->length > size - start)
         REFUSE(AC_RUNTIME,

@@ -55,7 +55,8 @@ int ac_copy_into(ac_tensor *target, ac_tensor *source) AC_CHECKED;
 int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) AC_CHECKED;
 
 /* RuntimeError where a write to `target` cannot be recorded: a leaf that requires gradients, or a view of one; a view
- * whose history would not follow the write. `recorded`: it is for what is written; else only if `target` has a history. */
+ * whose history would not follow the write. `recorded`: it is for what is written; else only if `target` has a history.
+ */
 int ac_check_recordable(const char *what, ac_tensor *target, bool recorded) AC_CHECKED;
 /* Result `index` of `node` was written into `target`. When that is a view, its base becomes the old base with the new
  * values scattered in, and the view's history follows from that when somebody asks. */

@@ -241,7 +241,8 @@ int ac_infer_reduce_same(ac_infer *i) {
     uint32_t mask;
     AC_TRY(ac_dims_mask(&a->dim, i->in[0]->ndim, i->info->python, &mask));
     if (a->dim.n <= 0 && i->in[0]->numel == 0)
-        return ac_fail(AC_RUNTIME, "%s: there are no elements to choose from; give a dimension that has some", i->info->python);
+        return ac_fail(AC_RUNTIME, "%s: there are no elements to choose from; give a dimension that has some",
+                       i->info->python);
     AC_TRY(need_elements(i, mask));
     return reduce_as(i, &a->dim, a->keepdim, i->in[0]->dtype);
 }

@@ -406,7 +406,8 @@ METHOD(fill_) {
     ac_scalar value;
     if (ac_is_tensor(unused)) {
         if (ac_unwrap(unused)->ndim)
-            return PyErr_Format(PyExc_RuntimeError, "fill_: `value` must be a number or a 0-d tensor, got %d dimensions",
+            return PyErr_Format(PyExc_RuntimeError,
+                                "fill_: `value` must be a number or a 0-d tensor, got %d dimensions",
                                 ac_unwrap(unused)->ndim);
         AC_PY_TRY(ac_copy_into(t, ac_unwrap(unused)));
     } else {

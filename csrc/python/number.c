@@ -116,8 +116,7 @@ static PyObject *only_element(PyObject *x, const char *what, PyObject *error) {
     ac_tensor *t = ac_unwrap(x);
     if (t->numel == 1) return ac_item(t, 0);
     char text[AC_SHAPE_TEXT];
-    PyErr_Format(error,
-                 "%s of a tensor of shape %s is ambiguous: it needs exactly one element%s", what,
+    PyErr_Format(error, "%s of a tensor of shape %s is ambiguous: it needs exactly one element%s", what,
                  ac_shape_text(t, text), what[0] == 't' ? "; use .any() or .all()" : "");
     return NULL;
 }

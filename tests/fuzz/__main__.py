@@ -16,6 +16,7 @@ from .jobs import load, results
 from .program import Step, script
 from .running import World
 
+
 def progress(of: Iterator[Any], total: int) -> Iterator[Any]:
     try:
         from tqdm import tqdm

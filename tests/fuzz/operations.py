@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-UNARY = """neg abs sign square floor ceil round trunc exp sqrt rsqrt reciprocal sin cos tan atan sinh cosh asinh exp2 expm1 log1p erf erfc tanh
-sigmoid relu frac log log2 log10 asin acos acosh atanh erfinv sinc deg2rad positive sgn""".split()
-ONLY_NEW = "signbit isnan isinf isfinite logical_not isposinf isneginf isreal".split()
-BINARY = "add sub mul div floor_divide remainder pow fmod copysign xlogy true_divide".split()
-BINARY_NEW = "eq ne lt le gt ge rsub float_power".split()
-OF_TENSORS = "atan2 hypot maximum minimum fmax fmin logical_and logical_or logical_xor logaddexp heaviside isclose".split()
-COMPARE_IN_PLACE = "eq ne lt le gt ge".split()
-BITS = "bitwise_and bitwise_or bitwise_xor".split()
-ACTIVATIONS = """relu silu mish softsign hardswish hardsigmoid logsigmoid gelu elu selu celu leaky_relu hardtanh relu6 softplus hardshrink softshrink
-tanhshrink""".split()
+UNARY = ["neg", "abs", "sign", "square", "floor", "ceil", "round", "trunc", "exp", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "atan", "sinh", "cosh", "asinh", "exp2", "expm1", "log1p", "erf", "erfc", "tanh", "sigmoid", "relu", "frac", "log", "log2", "log10", "asin", "acos", "acosh", "atanh", "erfinv", "sinc", "deg2rad", "positive", "sgn"]
+ONLY_NEW = ["signbit", "isnan", "isinf", "isfinite", "logical_not", "isposinf", "isneginf", "isreal"]
+BINARY = ["add", "sub", "mul", "div", "floor_divide", "remainder", "pow", "fmod", "copysign", "xlogy", "true_divide"]
+BINARY_NEW = ["eq", "ne", "lt", "le", "gt", "ge", "rsub", "float_power"]
+OF_TENSORS = ["atan2", "hypot", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "logaddexp", "heaviside", "isclose"]
+COMPARE_IN_PLACE = ["eq", "ne", "lt", "le", "gt", "ge"]
+BITS = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+ACTIVATIONS = ["relu", "silu", "mish", "softsign", "hardswish", "hardsigmoid", "logsigmoid", "gelu", "elu", "selu", "celu", "leaky_relu", "hardtanh", "relu6", "softplus", "hardshrink", "softshrink", "tanhshrink"]
 
 
 def each(names: List[str], *templates: str) -> List[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
@@ -24,7 +25,8 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """x @ weight.T + bias, for x [..., in_features]; weight [out_features, in_features]."""
+    """x @ weight.T + bias, for x [..., in_features]; weight [out_features, in_features]. Of floating dtypes that differ the wider one
+    is computed in, outside autocast; torch, and nn.functional.linear, refuse them."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -49,7 +51,13 @@ class Linear(Module):
             weight, bias = p["weight"], p["bias"]
         except KeyError:  # made from other parameters
             weight, bias = self.weight, self.bias
-        return F.linear(input, weight, bias)
+        try:
+            return F.linear(input, weight, bias)
+        except RuntimeError:
+            if input.dtype == weight.dtype or not (input.is_floating_point() and weight.is_floating_point()):
+                raise
+        wide = _C.promote_types(input.dtype, weight.dtype)
+        return F.linear(input.to(wide), weight.to(wide), None if bias is None else bias.to(wide))
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
