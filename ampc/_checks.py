@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ._absent import AbsentDtype
 from ._C import NoTensor, Tensor, dtype
 
 
@@ -36,6 +37,8 @@ def _stands_for(value: Any, kinds: Tuple[type, ...]) -> bool:
 
 def _look(name: str, parameter: str, value: Any, kinds: Tuple[type, ...]) -> None:
     """Raises for a value that may not stand there."""
+    if isinstance(value, AbsentDtype):
+        raise TypeError(f"{name}: there are no tensors of dtype {value!r}")
     if not isinstance(value, kinds) and not _stands_for(value, kinds):
         wanted = " or ".join("None" if k is _NONE else k.__name__ for k in kinds if not (k is int and float in kinds))
         kind = NoTensor if Tensor in kinds else NoWord if str in kinds else TypeError

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Dict, Optional
 
 from . import _C, _checks
+from ._absent import AbsentDtype
 from ._C import Tensor, dtype
 from ._device import check_device, number_of, preserve_format
 from ._out import written
@@ -317,7 +318,7 @@ class finfo:
 
     def __init__(self, type: Optional[dtype] = None) -> None:
         type = _C.get_default_dtype() if type is None else type
-        if not isinstance(type, dtype) or not type.is_floating_point:
+        if not isinstance(type, (dtype, AbsentDtype)) or not type.is_floating_point:
             raise TypeError(f"finfo: expected a floating point dtype, got {type}; use iinfo")
         digits, self.max, self.tiny = _FORMATS[type.name]
         self.dtype = type.name
@@ -344,7 +345,7 @@ class iinfo:
     """Limits of an integer dtype: ``bits max min``."""
 
     def __init__(self, type: dtype) -> None:
-        if not isinstance(type, dtype) or type.is_floating_point or type == _C.bool:
+        if not isinstance(type, (dtype, AbsentDtype)) or type.is_floating_point or type == _C.bool:
             raise TypeError(f"iinfo: expected an integer dtype, got {type}; use finfo")
         self.dtype = type.name
         self.bits = 8 * type.itemsize

@@ -291,6 +291,7 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keep
         S = svdvals(x.movedim((rows, cols), (-2, -1)))
         y = S.sum(-1) if ord == "nuc" else S.amax([-1]) if ord == 2 else S.amin([-1])
     else:
+        assert not isinstance(ord, str)  # those were above
         lines, over = (rows, cols) if abs(ord) == 1 else (cols, rows)
         total = x.abs().sum(lines, True)
         y = (total.amax([over], True) if ord > 0 else total.amin([over], True)).squeeze([rows, cols])

@@ -39,7 +39,7 @@ def test_hostile_files_raise_at_once_and_take_little():
 def test_the_corpus_loads_and_damaged_files_of_it_do_no_harm():
     for file in fuzz_load.corpus():
         fuzz_load.used(ampc.load(os.path.join(fuzz_load.CORPUS, file.name)))
-    seed = int(os.environ.get("AMPC_SEED", random.SystemRandom().randrange(10**6)))
+    seed = int(os.environ.get("AMPC_TEST_SEED", random.SystemRandom().randrange(10**6)))
     print(f"seed {seed}")
     outcomes = fuzz_load.some(seed, 0, int(os.environ.get("AMPC_EXAMPLES", "4000")))
     assert all(outcomes[kind] > 20 for kind in ("loaded", "RuntimeError", "UnpicklingError")), outcomes

@@ -182,6 +182,8 @@ def core_stub() -> str:
     text += "    compute_dtype: Optional[dtype]\n    def name(self) -> builtins.str: ...\n\n"
     text += "class OutOfMemoryError(RuntimeError): ...\n\n\n"
     text += "class LinAlgError(RuntimeError): ...\n\n\n"
+    text += "class NoTensor(TypeError, AttributeError): ...\n\n\n"
+    text += "class NoNumber(TypeError, RuntimeError): ...\n\n\n"
     for scope in ("Scope", "GradScope", "AutocastScope"):
         text += f"class {scope}:\n    def __enter__(self) -> Any: ...\n    def __exit__(self, *exc: object) -> None: ...\n\n\n"
     text += "class ScalerState:\n    scale: builtins.float\n    inverse: builtins.float\n    growth_factor: builtins.float\n"

@@ -206,7 +206,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: O
     if index.dtype is not _C.int64:
         raise RuntimeError(f"index_copy: `index` must be int64, got {index.dtype}")
     if index.ndim > 1 or (input.ndim and source.ndim and source.ndim != input.ndim):
-        raise IndexError(f"index_copy: needs a vector as `index` and a source of {input.ndim} dimensions, got {list(index.shape)} and {list(source.shape)}")
+        shapes = f"{list(index.shape)} and {list(source.shape)}"
+        raise IndexError(f"index_copy: needs a vector as `index` and a source of {input.ndim} dimensions, got {shapes}")
     if index.numel() != given:
         raise IndexError(f"index_copy: `index` names {index.numel()} slices, `source` has {given} along dimension {dim}")
     _check_places(index, n, 0, "index_copy")

@@ -273,8 +273,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
         raise ValueError(f"embedding_bag: needs a weight of 2 dimensions and an input of 1 or 2, got {list(weight.shape)} and {list(input.shape)}")
     if not weight.is_floating_point():
         raise RuntimeError(f"embedding_bag: the weight must be floating point, got {weight.dtype}")
-    looked_at = offsets is not None and input.ndim == 1 and offsets.numel() > 0 and not offsets.is_cuda
-    if looked_at and (offsets.is_floating_point() or int(offsets.flatten()[0]) or int(offsets.amin()) < 0 or int(offsets.amax()) > input.numel()):
+    if offsets is not None and input.ndim == 1 and offsets.numel() > 0 and not offsets.is_cuda and (
+            offsets.is_floating_point() or int(offsets.flatten()[0]) or int(offsets.amin()) < 0 or int(offsets.amax()) > input.numel()):
         raise RuntimeError(f"embedding_bag: offsets must be integers from 0 to at most {input.numel()}")
     if input.numel() and not input.is_cuda and not input.is_floating_point():
         low, high = int(input.amin()), int(input.amax())

@@ -82,11 +82,12 @@ def replay(path: str) -> int:
 
     warnings.simplefilter("ignore")
     with open(path) as lines:
-        for number, line in enumerate(lines):
+        programs = list(lines)
+        for line in programs:
             with World(ampc) as world:
                 for source, context in json.loads(line):
                     world.run(Step(source, context))
-    print(f"{number + 1} programs ran")
+    print(f"{len(programs)} programs ran")
     return 0
 
 

@@ -288,7 +288,7 @@ class Writer:
 
     def index(self) -> str:
         parts: List[str] = []
-        for s in self.operand.shape[:self.rng.choice([1, 1, 2, 3])]:
+        for _ in self.operand.shape[:self.rng.choice([1, 1, 2, 3])]:
             parts.append(self.rng.choice(["0", "-1", ":", ":", "1:", ":1", "::2", "None", "...", ":-1", "1:2", "1", "True", "0:0"]))
             if parts.count("...") > 1:
                 parts[-1] = ":"
