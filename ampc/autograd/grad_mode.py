@@ -76,7 +76,8 @@ class enable_grad(ContextDecorator):
 
 
 class set_grad_enabled(ContextDecorator):
-    """Turns recording on or off: at once when called, and back at the end of a ``with``."""
+    """Turns recording on or off: at once when called, and back at the end of a ``with``. An interrupt between the call and the ``with`` leaves
+    it as it was set; ``no_grad`` and ``enable_grad`` have no such moment."""
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, int):

@@ -281,14 +281,6 @@ static PyObject *inference_enabled(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return PyBool_FromLong(ac_mode.inference);
 }
-static PyObject *set_inference(PyObject *module, PyObject *on) {
-    (void)module;
-    int truth = PyObject_IsTrue(on);
-    if (truth < 0) return NULL;
-    ac_mode.inference = truth;
-    Py_RETURN_NONE;
-}
-
 /* -- Python Functions ------------------------------------------------------------------------------- */
 
 /* Calls ctx._run_backward(*grads) -> tuple of Tensor or None, one an input. */
@@ -486,7 +478,6 @@ static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"is_inference_mode_enabled", inference_enabled, METH_NOARGS,
                                    "is_inference_mode_enabled()\n--\n\n"
                                    "Whether this thread is in inference_mode."},
-                                  {"_set_inference_mode", set_inference, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
 int ac_autograd_init(PyObject *module) {
