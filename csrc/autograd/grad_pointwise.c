@@ -314,9 +314,9 @@ FORMULA(pow) {
 
 /* What is not chosen gets nothing, equal operands half each; beside a nan both get all. */
 static void give_chosen(ac_formula *c, T left, T right) {
-    T tie = TIMES(CMP(eq, SAVED(0), SAVED(1)), 0.5);
-    GIVE(0, MUL(G, SUB(UN(logical_not, left), tie)));
-    GIVE(1, MUL(G, SUB(UN(logical_not, right), tie)));
+    T shared = WHERE(CMP(eq, SAVED(0), SAVED(1)), TIMES(G, 0.5), G);
+    GIVE(0, WHERE(left, NUM(0), shared));
+    GIVE(1, WHERE(right, NUM(0), shared));
 }
 
 FORMULA(maximum) {
