@@ -57,7 +57,7 @@ DEV_CALL void finish_real(const ac_gpu_reduce &a, int64_t o, double t) {
     case AC_GPU_POWER_ROOT: t = pow(t, 1 / a.p); break;
     case AC_GPU_VARIANCE:
     case AC_GPU_DEVIATION:
-        t = rest > 0 ? t / rest : t != 0 ? (double)INFINITY : (double)NAN;
+        t /= rest > 0 ? rest : 0;
         if (a.finish == AC_GPU_DEVIATION) t = sqrt(t);
         break;
     case AC_GPU_ANY: t = t > 0; break;

@@ -386,8 +386,8 @@ template <class R> DEV void channel_backward(const ac_gpu_channels &a) {
     R count = (R)set_size(a);
     for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
         place p = place_of(a, i);
-        R rstd = load_real<R>(a.rstd, p.set), hat = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * rstd;
-        R w = weight_of<R>(a, p.channel), m1 = 0, m2 = 0;
+        R rstd = load_real<R>(a.rstd, p.set), w = weight_of<R>(a, p.channel), m1 = 0, m2 = 0, hat = 0;
+        if (a.groups || a.training) hat = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * rstd;
         if (a.groups) m1 = (R)a.sums[2 * p.set] / count, m2 = (R)a.sums[2 * p.set + 1] / count;
         else if (a.training)
             m1 = w * load_real<R>(a.dbias, p.set) / count, m2 = w * load_real<R>(a.dweight, p.set) / count;
