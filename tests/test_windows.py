@@ -300,3 +300,20 @@ def test_power_pooling_of_zeros_and_of_numbers_whose_powers_16_bits_do_not_hold(
     eps = ampc.finfo(dtype).eps
     assert np.allclose(y.detach().double().numpy(force=True), [[[0, 5, 5e-5, 500]]], rtol=4 * eps, atol=ampc.finfo(ampc.float16).smallest_normal * 2.0**-10)
     assert np.allclose(x.grad.double().numpy(force=True), [[[0, 0, 0.6, -0.8, 0.6, 0.8, 0.6, 0.8]]], rtol=max(4 * eps, 0.01 * (dtype is ampc.float16)))
+
+
+@pytest.mark.parametrize("kind", ["added", "kept"])
+@pytest.mark.parametrize("way", ["fused", "mask with a gradient", "keys of all heads"])
+def test_a_query_that_looks_at_nothing_gets_zeros_and_gives_none(kind, way):
+    """By any way, and in second derivatives."""
+    q, k, v = (ampc.tensor(real(2, h, n, 8), dtype=ampc.float64).requires_grad_() for h, n in ((2, 3), (1 if way == "keys of all heads" else 2, 4), (2, 4)))
+    kept = ampc.tensor(np.array([[False] * 4, [True, False, True, True], [True] * 4]))
+    mask = kept if kind == "kept" else ampc.zeros(3, 4, dtype=ampc.float64).masked_fill(~kept, -float("inf"))
+    if way == "mask with a gradient" and kind == "added":
+        mask.requires_grad_()
+    y = ampc.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    assert (y[:, :, 0] == 0).all() and ampc.isfinite(y).all()
+    grads = ampc.autograd.grad(y.square().sum(), [q, k, v], create_graph=True)
+    assert (grads[0][:, :, 0] == 0).all() and all(ampc.isfinite(g).all() for g in grads)
+    again = ampc.autograd.grad(sum(g.square().sum() for g in grads), [q, k, v])
+    assert (again[0][:, :, 0] == 0).all() and all(ampc.isfinite(g).all() for g in again)

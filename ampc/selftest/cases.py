@@ -17,6 +17,7 @@ from .values import activations, conversion, functions
 MICRO = ("micro_portable", "micro_avx2", "micro_avx512", "micro_avx512_bf16", "micro_amx_bf16", "micro_amx_split", "micro_amx_fp16")
 LOOPS = ("loops_baseline", "loops_avx2", "loops_avx512")
 SINGLE: Tuple[str, ...] = ("float32",)
+WIDE = ("float64", "float32")
 
 
 def case(kernel: str, trial: Any, ways: str, dtypes: Tuple[str, ...] = FLOATS, /, *, threads: int = 1, **sizes: Any) -> Case:
@@ -152,11 +153,11 @@ PASSES = [
     case("reduction", reduction, "reduce_split", shape=(Border("reduce_split", 65536, 1 << 18, 8192),), axis=(0,)),
     case("reduction", reduction, "", shape=(30, 40, 20), axis=(0, 2)),
     case("running totals", scan, "scan_rows", ALL, rows=20, n=1500),
-    case("optimizer", adamw, "step_in_place", ("float64", "float32"), shape=(50, 40)),
+    case("optimizer", adamw, "step_in_place", WIDE, shape=(50, 40)),
     case("optimizer", adamw, "step_pieces", SINGLE, shape=(Border("step_pieces", 16384, 1 << 17, 4096),)),
     case("optimizer", sgd, "step_in_tiles", HALVES, shape=(60, 70)),
     case("optimizer", sgd, "step_in_tiles", ALL, shape=(60, 70), apart=True),
-    case("optimizer, rules", rules, "", ("float64", "float32"), n=1031),
+    case("optimizer, rules", rules, "", WIDE, n=1031),
     case("optimizer, rounding", rounding, "", HALVES, n=2057),
     case("loss scaling", scaling, "", ALL, n=1031),
     case("memory", memory, "memory_huge_pages memory_plain_pages", SINGLE, bytes=5 << 20),
@@ -194,6 +195,9 @@ CASES: List[Case] = [*PRODUCTS, *CONVOLUTIONS, *LAYERS, *PASSES, *NETWORKS]
 GPU_CASES: List[Case] = [
     case("product", product, "", ALL, m=33, k=40, n=25, a_turned=True),
     case("product", product, "", batch=3, m=16, k=24, n=8),
+    case("product, expanded", expanded, "", ALL, m=20, k=33, n=17),
+    case("product, all bits", parts, "", HALVES, m=33, k=40, n=17),
+    case("product, not finite", unbounded, "", m=18, k=21, n=10, apart=True),
     case("linear", linear, "", ALL, rows=18, inputs=32, outputs=24),
     case("linear", linear, "", rows=12, inputs=17, outputs=9, apart=True),
     case("linear, autocast", autocast, "", HALVES, rows=20, inputs=48, outputs=24),
@@ -205,16 +209,34 @@ GPU_CASES: List[Case] = [
     case("depthwise", convolution, "", channels=6, outs=6, size=(8, 9), kernel=(3, 3), padding=1, groups=6),
     case("attention", attention, "", ALL, items=2, queries=18, keys=20, width=16),
     case("attention", attention, "", items=1, queries=17, keys=17, width=8, causal=True),
-    case("recurrence", recurrence, "", ("float64", "float32"), mode="LSTM", steps=3, batch=5, inputs=7, units=9),
-    case("recurrence", recurrence, "", ("float64", "float32"), mode="GRU", steps=3, batch=5, inputs=7, units=9),
+    *(case("attention", attention, "", ALL, items=2, queries=30, keys=21, width=9, masked=how) for how in ("keeps", "each", "added")),
+    *(case("recurrence", recurrence, "", WIDE, mode=mode, steps=4, batch=5, inputs=7, units=9, both=True, packed=True)
+      for mode in ("RNN", "GRU", "LSTM")),
+    case("recurrence", recurrence, "", WIDE, mode="LSTM", steps=3, batch=5, inputs=7, units=9),
+    case("recurrence", recurrence, "", WIDE, mode="GRU", steps=3, batch=5, inputs=7, units=9),
     case("norm", norm, "", ALL, kind="layer", shape=(9, 3, 40)),
     case("norm", norm, "", kind="batch", shape=(4, 6, 7, 9)),
     case("norm", norm, "", kind="group", shape=(3, 8, 5, 6), groups=4),
+    case("norm, evaluated", evaluated, "", ALL, shape=(4, 5, 6, 7), training=False),
+    case("norm, evaluated", evaluated, "", ALL, shape=(30, 20), training=True),
+    case("norm, plain", plain, "", ALL, count=20, n=30),
     case("softmax", rows, "", ALL, count=12, n=77),
+    case("conversion", conversion, "", ALL, n=515),
+    case("functions", functions, "", ALL, n=131),
+    case("functions, gradients", activations, "", ALL, n=131),
+    case("positions", positions, "", ALL, count=7, n=75),
+    case("indexing", indexing, "", ALL, rows=9, width=21, picks=100),
+    case("pooling", pooling, "", ALL, planes=2, size=(9, 8), kernel=3, stride=2, padding=1, dilation=2),
+    case("resampling", resampling, "", ALL, planes=2, size=(7, 9), out=(10, 6)),
+    case("losses", losses, "", ALL, count=31, classes=45),
+    case("dropout", dropout, "", ALL, n=2011),
     case("elementwise", elementwise, "", ALL, n=1031),
     case("reduction", reduction, "", ALL, shape=(40, 90), axis=(1,)),
     case("reduction", reduction, "", shape=(90, 40), axis=(0,)),
     case("running totals", scan, "", ALL, rows=6, n=150),
-    case("optimizer", adamw, "", ("float64", "float32"), shape=(30, 20)),
-    case("optimizer", sgd, "", HALVES, shape=(30, 20)),
+    case("optimizer", adamw, "", WIDE, shape=(30, 20)),
+    case("optimizer", sgd, "", ALL, shape=(30, 20), apart=True),
+    case("optimizer, rules", rules, "", SINGLE, n=131),  # the GPU has NAdam's running product in float32
+    case("optimizer, rounding", rounding, "", HALVES, n=257),
+    case("loss scaling", scaling, "", ALL, n=131),
 ]

@@ -170,10 +170,11 @@ static T attention_weights(ac_formula *c, const ac_attrs_fused_attention *a, T q
     ac_attrs_softmax along = {-1, AC_NO_DTYPE};
     if (!ac_f_has(c, 3)) return ac_f_call(c, AC_OP_softmax, &along, 1, scores);
     T mask = SAVED(3);
-    if (mask && mask->dtype != AC_bool) return ac_f_call(c, AC_OP_softmax, &along, 1, ADD(scores, mask));
+    bool keeps = mask && mask->dtype == AC_bool;
+    scores = keeps ? WHERE(mask, scores, NUM(-INFINITY)) : ADD(scores, mask);
     ac_attrs_reduce_dim over = {{1, {-1}}, 1};
-    T weights = ac_f_call(c, AC_OP_softmax, &along, 1, WHERE(mask, scores, NUM(-INFINITY)));
-    return WHERE(ac_f_call(c, AC_OP_any, &over, 1, mask), weights, NUM(0));
+    T some = ac_f_call(c, AC_OP_any, &over, 1, keeps ? mask : CMP(ne, scores, NUM(-INFINITY)));
+    return WHERE(some, ac_f_call(c, AC_OP_softmax, &along, 1, WHERE(some, scores, NUM(0))), NUM(0));
 }
 
 static void give_by_parts(ac_formula *c, const ac_attrs_fused_attention *a) {
