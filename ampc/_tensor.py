@@ -461,7 +461,11 @@ def repeat(self: Tensor, *sizes: Any) -> Tensor:
 @method
 def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     """The elements where ``mask`` (broadcast) is true, in one dimension."""
-    return self[mask.expand_as(self)] if mask.shape != self.shape else self[mask]
+    if mask.shape == self.shape:
+        return self[mask]
+    from ._composed.arrange import broadcast_tensors
+    x, mask = broadcast_tensors(self, mask)
+    return x[mask]
 
 
 @method

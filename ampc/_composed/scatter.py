@@ -11,6 +11,7 @@ from .._C import Tensor
 from .._dims import wrap_dim
 from .._out import in_place, own, takes_out
 from ..autograd import Function
+from .arrange import broadcast_tensors
 from .order import aminmax
 
 _f = _C._functions
@@ -242,9 +243,9 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with the elements of source, one after the other, where ``mask`` is true."""
     input, source = _widest(input, source)
+    input, where = broadcast_tensors(input, mask)
     if input.ndim == 0:
-        return masked_scatter(input.expand(mask.shape or (1,)), mask, source).reshape(mask.shape)
-    where = mask.expand(input.shape) if mask.shape != input.shape else mask
+        return masked_scatter(input.reshape(1), where.reshape(1), source).reshape(())
     n = int(where.sum().item())
     if source.numel() < n:
         raise RuntimeError(f"masked_scatter: {n} elements are wanted, `source` has {source.numel()}")

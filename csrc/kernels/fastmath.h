@@ -63,6 +63,7 @@ static inline float ac_tanhf(float x) {
     float near = p * z * x + x;
     float far = 1.0f - 2.0f / (ac_expf(2.0f * a) + 1.0f);
     far = x < 0.0f ? -far : far;
+    near = x == 0.0f ? x : near; /* keeps the sign of -0 */
     return a < 0.625f ? near : far;
 }
 

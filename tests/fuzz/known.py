@@ -42,7 +42,7 @@ def overwritten_whole(d: Difference) -> bool:
 TAKEN = [
     Known("numbers stand for tensors in every elementwise operator", only_torch_raises(r"must be Tensor, not")),
     Known("operands of mixed dtypes are promoted where torch asks for one dtype", only_torch_raises(
-        r"expected (scalar type|dtype)|same dtype|same type|to have the same|should have the same|Expected out type|Boolean inputs not supported|Unsupported input type|expected .* dtype|"
+        r"expected (scalar type|dtype)|same dtype|same type|same scalar type|mixed dtype|to have the same|should have the same|Expected out type|Boolean inputs not supported|Unsupported input type|expected .* dtype|"
         r"to be a floating|alpha must not be|bool tensor is not supported|not supported for (Bool|bool)|floating.point|prioritize|must be .*type|doesn't match|must match|expected m1 and m2|Found dtype|dtypes match|dtypes must be|dtype to be equal|Autograd not support dtype|does not support bool|Subtraction, the|Boolean alpha|can't be cast|Type promoting not supported|Integral inputs|Could not set tensor of type")),
     Known("operators that torch has no derivative for have the gradient 0 that they have", only_torch_raises(r"derivative for .* is not implemented|not implemented for|does not support automatic differentiation")),
     Known("memory that operands share with the target is read before it is written", only_torch_raises(r"refer to a single memory location|unsupported operation")),
@@ -68,6 +68,9 @@ TAKEN = [
     Known("a hook that gives another shape is refused where it is called", lambda d: only_torch_raises(r"has changed the size")(d) and d.empty or only_torch_raises(r"has changed the size")(d) and overwritten_whole(d)),
     Known("a checkpoint under inference_mode saves as it did", only_torch_raises(r"different number of tensors was saved")),
     Known("torch gives scatter_reduce's src a gradient of the index's shape", only_torch_raises(r"ScatterReduceBackward")),
+    Known("values picked by their places need these alone", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"aminmax|median|\.(max|min)\(|kthvalue|topk|sort", str(d.program.steps)) is not None),
+    Known("what was overwritten is not gone back through", lambda d: only_torch_raises("returned an invalid gradient")(d) and overwritten_whole(d)),
+    Known("hooks of results that backward does not reach are not called", lambda d: d.kind == "exception" and d.torch == "KeyError" and d.ampc is None and re.search(r"v\d+, \*?v\d+ = |apply\(|unbind|split|chunk", str(d.program.steps)) is not None),
     Known("a graph that saved nothing can be gone through again", only_torch_raises(r"backward through the graph a second time")),
     Known("detach_ works on views", only_torch_raises(r"Can't detach views in-place")),
     Known("pooling takes batches of size 0", only_torch_raises(r"Expected \dD")),
@@ -134,17 +137,17 @@ RESULTS = [
     Known("what was overwritten whole has no gradient; torch's is zeros", overwritten),
     Known("hooks of results that backward does not reach are not called; torch calls those of a row's other results with zeros",
           lambda d: d.kind == "log" and len(d.torch) > len(d.ampc) and re.search(r"v\d+, \*?v\d+ = |apply\(|unbind|split|chunk", str(d.program.steps)) is not None),
-    Known("gradients are not kept in the memory of what backward was given", lambda d: d.kind == "aliasing" and d.name.endswith(".grad")),
+    Known("gradients are not kept in the memory of what backward was given", lambda d: d.kind == "aliasing" and (d.name.endswith(".grad") or ".grad" in f"{d.torch}{d.ampc}")),
     Known("sum_to_size gives back what has the size", line("sum_to_size", "aliasing", "leaf")),
     Known("0-d operands of a loss promote as tensors do", line(r"_loss\(", "dtype")),
     Known("norms for clipping are float32", line(r"clip_grad_norm_", "dtype")),
     Known("eps of 1e-12 is not 0 in 16 bits", lambda d: d.kind == "value" and re.search("normalize|cosine", d.step.source) is not None),
     Known("unsigned clamps do not wrap their bounds", lambda d: d.kind == "value" and "clamp" in d.step.source and "uint8" in str(d.program.steps)),
-    Known("infinities in formulas of torch's derivatives", lambda d: d.kind == "value" and d.name.endswith(".grad") and re.search("copysign|norm|cdist|dist|var|std|prod|softmax|Adam", str(d.program.steps)) is not None and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
+    Known("infinities in formulas of torch's derivatives", lambda d: d.kind == "value" and d.name.endswith(".grad") and re.search("copysign|softsign|norm|cdist|dist|var|std|prod|softmax|Adam", str(d.program.steps)) is not None and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
     Known("averages of infinities, by parts or by sums", lambda d: d.kind == "value" and "trapezoid" in d.step.source and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
     Known("a gradient that is constant requires none, nor does one made without create_graph", lambda d: d.kind == "requires_grad" and d.torch is True and ("create_graph" in str(d.program.steps) or d.name.endswith(".grad"))),
     Known("hooks see gradients as backward has them, not as they were given to it", lambda d: d.kind == "log" and "noted" in str(d.program.steps) and str(d.torch).replace("True", "False") == str(d.ampc).replace("True", "False")),
-    Known("tensors without elements: what is looked at first, what takes part", lambda d: d.empty and d.kind in ("exception", "requires_grad", "existence", "version", "leaf", "strides")),
+    Known("tensors without elements: what is looked at first, what takes part", lambda d: d.empty and d.kind in ("exception", "requires_grad", "existence", "result", "log", "version", "leaf", "strides")),
     Known("set_ and out= give memory whose version is its own", lambda d: d.kind == "version" and re.search(r"set_\(|out=|\.data = ", str(d.program.steps)) is not None),
     Known("mixed dtypes of a loss promote", line(r"with_logits", "dtype")),
     Known("comparisons of unsigned integers with negative numbers are those of the numbers", lambda d: d.kind == "value" and "uint8" in str(d.program.steps)),
@@ -156,9 +159,15 @@ RESULTS = [
     Known("an in-place operator that reads overlapping memory reads it as it was", lambda d: d.kind == "value" and d.overlapping and re.search(r"_\(", d.step.source) is not None),
     Known("gradients that autograd.grad gives have memory of their own", line(r"autograd\.grad", "aliasing")),
     Known("a gradient that backward was given is not kept", line(r"\.backward\(v", "aliasing")),
-    Known("bits of nan", lambda d: d.kind == "value" and ".view(torch." in str(d.program.steps)),
-    Known("what a failing backward has left", lambda d: d.kind in ("existence", "value") and d.name.endswith(".grad") and "torch: " in d.message and "ampc: " in d.message),
+    Known("bits of nan", lambda d: d.kind == "value" and (".view(torch." in str(d.program.steps) or "signbit" in d.step.source)),
+    Known("what a failing line has left", lambda d: d.kind in ("existence", "value") and "torch: " in d.message and "ampc: " in d.message),
     Known("nan and infinities in derivatives of logit, logcumsumexp and rounded quotients", lambda d: d.kind == "value" and re.search("logit|logcumsumexp|rounding_mode", str(d.program.steps)) is not None and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
+    Known("x ** x in place has its derivative; torch reads x as it is then", lambda d: d.kind == "value" and "pow_(" in str(d.program.steps)),
+    Known("the general formula of a gradient where there is one element", lambda d: d.kind == "requires_grad" and d.ampc is True and "create_graph" in str(d.program.steps)),
+    Known("dtypes of products with no elements", lambda d: d.kind == "dtype" and d.empty),
+    Known("products of the smallest numbers underflow in an order of each library's own", lambda d: d.kind == "value" and "1e-30" in str(d.program.steps)),
+    Known("sums of truth values with alpha", lambda d: d.kind == "value" and "alpha=" in d.step.source and re.search("True|False", str(d.torch)) is not None),
+    Known("the order of hooks beside what was overwritten", lambda d: d.kind == "log" and overwritten_whole(d) and sorted(map(str, d.torch)) == sorted(map(str, d.ampc))),
     Known("strides of gradients are as they come", line(r"autograd\.grad", "strides")),
     Known("any and all give bool, of uint8 too", line(r"\.(all|any)\(", "dtype")),
     Known("each tensor of a structure is copied by itself", line(r"deepcopy|pickle|round_trip", "aliasing", "strides")),
@@ -178,7 +187,7 @@ RESULTS = [
     Known("torch marks results of heaviside as requiring gradients, and raises in backward", line("heaviside", "requires_grad", "leaf")),
     Known("torch leaves results marked as requiring gradients after comparisons in place", line(r"\.(eq|ne|lt|le|gt|ge)_\(", "requires_grad", "leaf")),
     Known("torch gives nan for gelu(inf) in its vectorized loop", lambda d: "gelu" in d.step.source and d.kind == "value" and "inf" in str(d.ampc)),
-    Known("torch writes before it refuses to write to a tensor made in inference mode", lambda d: d.kind == "value" and "inference tensor" in d.message),
+    Known("torch writes before it refuses to write to a tensor made in inference mode", lambda d: d.kind in ("value", "shape", "strides") and "inference tensor" in d.message),
     Known("a target that overlaps operands is written as if these had been copied first", lambda d: d.kind == "value" and "out=" in d.step.source),
 ]
 
@@ -190,7 +199,7 @@ OPEN = [
     Known("OPEN: clamp with nan bounds", lambda d: d.kind == "value" and "clamp" in d.step.source and "nan" in f"{d.torch}{d.ampc}"),
     Known("OPEN: log_softmax of 1e30", lambda d: d.kind == "value" and re.search("softmax|softmin|cross_entropy", d.step.source) is not None and re.search("inf|nan|e\\+", f"{d.torch}{d.ampc}") is not None),
     Known("OPEN: alpha or beta 0 over nan", lambda d: d.kind == "value" and "addmm" in d.step.source and "nan" in f"{d.torch}{d.ampc}"),
-    Known("OPEN: dimensions of index_copy, index_fill and unfold", line("index_copy|index_fill|unfold", "exception")),
+    Known("OPEN: dimensions of index_copy, index_fill and unfold", line("index_copy|index_fill|unfold", "exception", "aliasing", "strides", "version")),
 ]
 
 KNOWN: List[Known] = TAKEN + REFUSED + RAISED + RESULTS + OPEN

@@ -111,8 +111,7 @@ class World:
     def add(self, seen: Dict[str, Any], name: str, value: Any) -> None:
         if isinstance(value, self.library.Tensor):
             seen[name] = self.tensor(value)
-            keeps = seen[name].leaf or seen[name].leaf is False and value.retains_grad
-            if keeps and value.grad is not None:
+            if (seen[name].leaf or seen[name].leaf is False and value.retains_grad) and value.grad is not None:
                 seen[name + ".grad"] = self.tensor(value.grad)
         elif isinstance(value, (list, tuple)) and not isinstance(value, self.library.Size):
             seen[name] = (type(value).__name__ if type(value) in (list, tuple) else "named", len(value))
