@@ -1,4 +1,7 @@
-"""python -m fuzz --programs 1000 --seed 1: draws programs, runs each beside torch, prints what differs, shrunk."""
+"""python -m fuzz --programs 1000 --seed 1: draws programs, runs each beside torch, prints what differs, shrunk.
+
+Under the address sanitizer: --save programs.json here, then, with a build that has CFLAGS=-fsanitize=address,
+LD_PRELOAD=$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 python -m fuzz --replay programs.json."""
 
 from __future__ import annotations
 
@@ -81,12 +84,12 @@ def replay(path: str) -> int:
     import ampc
 
     warnings.simplefilter("ignore")
-    with open(path) as lines:
-        programs = list(lines)
-        for line in programs:
-            with World(ampc) as world:
-                for source, context in json.loads(line):
-                    world.run(Step(source, context))
+    with open(path) as file:
+        programs = [json.loads(line) for line in file]
+    for program in programs:
+        with World(ampc) as world:
+            for source, context in program:
+                world.run(Step(source, context))
     print(f"{len(programs)} programs ran")
     return 0
 
