@@ -73,6 +73,7 @@ class World:
         self.storages: set = set()  # of the last look
         self.met: set = set()  # of this one
         self.is_torch = library.__name__ == "torch"
+        self.waits = library.__name__ == "ampc" and library.get_default_device().type == "cuda"  # a GPU tells of bad indices later
 
     def __enter__(self) -> World:
         return self
@@ -96,6 +97,8 @@ class World:
         error = message = None
         try:
             exec(compiled(step.source), self.names)
+            if self.waits:
+                self.library.cuda.synchronize()
         except Exception as e:
             error, message = family(e), str(e)
         return Outcome(error, message or "", self.look() if look else {}, list(self.names["log"]))
