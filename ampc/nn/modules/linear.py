@@ -25,8 +25,8 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """x @ weight.T + bias, for x [..., in_features]; weight [out_features, in_features]. Of floating dtypes that differ the wider one
-    is computed in, outside autocast; torch, and nn.functional.linear, refuse them."""
+    """x @ weight.T + bias, for x [..., in_features]; weight [out_features, in_features]. Where one of the two has 16 bits and the
+    other more, outside autocast, it computes in the wider dtype; torch, and nn.functional.linear, refuse that."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -54,7 +54,8 @@ class Linear(Module):
         try:
             return F.linear(input, weight, bias)
         except RuntimeError:
-            if input.dtype == weight.dtype or not (input.is_floating_point() and weight.is_floating_point()):
+            mixed = input.dtype != weight.dtype and 2 in (input.itemsize, weight.itemsize)
+            if not (mixed and input.is_floating_point() and weight.is_floating_point()):
                 raise
         wide = _C.promote_types(input.dtype, weight.dtype)
         return F.linear(input.to(wide), weight.to(wide), None if bias is None else bias.to(wide))
