@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import references
@@ -91,20 +92,32 @@ def test_a_seed_draws_the_same_programs(torch):
 @pytest.mark.cpu
 def test_a_difference_is_found_and_shrunk(torch):
     """A library that is torch but for one operator: its program comes down to a line of tensor and a line of that."""
-    from types import ModuleType
-
-    import torch.utils.checkpoint
+    import torch.utils.checkpoint  # noqa: F401
     from fuzz.drawing import draw
-    from fuzz.running import check
+    from fuzz.running import apart, check
     from fuzz.shrink import shrunk
 
     wrong = ModuleType("wrong")
     wrong.__dict__.update(torch.__dict__, exp=lambda x: torch.exp(x) * 1.01, __name__="wrong")
-    for index in range(400):
-        program, expected = draw(torch, 1, index)
-        found = check(program, torch, wrong, expected)
-        if found is not None:
-            break
-    small = shrunk(found, torch, wrong)
+
+    def first():
+        for index in range(400):
+            program, expected = draw(torch, 1, index)
+            found = check(program, torch, wrong, expected)
+            if found is not None:
+                return found, shrunk(found, torch, wrong)
+
+    found, small = apart(first)  # torch on both sides: its modes are one thread's, and do not nest here
     assert found.kind == small.kind == "value" and len(small.program.steps) == 2 and "torch.exp(" in small.program.steps[1].source
-    assert not any(check(draw(torch, 1, i)[0], torch, torch) for i in range(100))
+
+
+@pytest.mark.cpu
+def test_a_library_does_not_differ_from_itself(torch):
+    from fuzz.drawing import draw
+    from fuzz.running import apart, check
+
+    def differing():
+        programs = [draw(torch, 1, i) for i in range(100)]
+        return [p.index for p, expected in programs if not any(s.context for s in p.steps) and check(p, torch, torch, expected)]
+
+    assert apart(differing) == []
