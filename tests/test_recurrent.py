@@ -154,7 +154,7 @@ WRONG = [
     (lambda: nn.LSTM(3, 0), ValueError, "at least 1"),
     (lambda: nn.LSTM(3, 4, dropout=1.5), ValueError, "probability"),
     (lambda: nn.LSTM(3, 4, proj_size=4), ValueError, "proj_size"),
-    (lambda: nn.LSTM(3, 4)(ampc.ones(2, 5, 3).double()), RuntimeError, "dtype"),
+    (lambda: nn.LSTM(3, 4)(ampc.ones(2, 5, 3).double()), ValueError, "cast one of them"),
     (lambda: nn.utils.rnn.pack_padded_sequence(ampc.ones(3, 2), [1, 2]), RuntimeError, "enforce_sorted=False"),
     (lambda: nn.utils.rnn.pack_padded_sequence(ampc.ones(3, 2), [4, 2]), RuntimeError, "3 steps"),
     (lambda: nn.utils.rnn.pack_padded_sequence(ampc.ones(3, 2), [2, 0]), RuntimeError, "greater than 0"),
