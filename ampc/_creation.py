@@ -356,4 +356,4 @@ class iinfo:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
-_checks.install(globals())
+_checks.install(globals(), hot="zeros ones empty full zeros_like ones_like empty_like full_like rand randn arange tensor")

@@ -64,6 +64,8 @@ def where(condition: Tensor, *values: Any, **named: Any) -> Any:
         if "input" in named:
             named["x"] = named.pop("input")
         result = _where(condition, *values, **named)
+        if values and (isinstance(values[0], Tensor) or isinstance(values[-1], Tensor)):
+            return result
         numbers = not any(isinstance(v, Tensor) for v in (*values, *named.values()))
         return result.to(_C.get_default_dtype()) if numbers and result.is_floating_point() else result
     return condition.nonzero(as_tuple=True)
@@ -79,4 +81,4 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     return input.allclose(other, rtol, atol, equal_nan)
 
 
-_checks.install(globals())
+_checks.install(globals(), hot="where split chunk movedim")

@@ -30,8 +30,13 @@ def _install_rows() -> None:
             setattr(Tensor, row["python"] + "_", _f[row["python"] + "_"])
 
 
+HOT = ("to", "type_as", "cpu", "cuda", "numpy", "backward", "requires_grad_", "view_as", "reshape_as", "expand_as", "unbind", "split", "chunk",
+       "where", "clamp_min", "clamp_max", "__iter__")
+
+
 def method(f: Callable) -> Callable:
-    setattr(Tensor, f.__name__, _checks.checked(f))
+    """Attached to Tensor; its arguments are checked, unless it is called in every step (see _checks.install)."""
+    setattr(Tensor, f.__name__, f if f.__name__ in HOT else _checks.checked(f))
     return f
 
 

@@ -543,4 +543,5 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return out.unsqueeze(-1) if keepdim else out
 
 
-_checks.install(globals())
+_checks.install(globals(), hot="relu silu sigmoid tanh leaky_relu softmax log_softmax embedding layer_norm rms_norm group_norm batch_norm dropout "
+                "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss binary_cross_entropy_with_logits")
