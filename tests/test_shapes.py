@@ -123,8 +123,11 @@ def test_convolutions(data, c, dtype, facts):
         g = g.detach()
         taps, inner, outer = math.prod(c["kernel"]), c["channels"] // c["groups"], c["outs"] // c["groups"]
         if c["transposed"]:
-            reached = G[(..., *(slice(n - m + m % s) for n, m, s in zip(y.shape[2:], c["more"], w[0])))]  # not whole steps of output padding
-            Y, dX, dW = exact.convolved_input(X, W, w, y.shape[2:]), exact.convolved(reached, W, w), exact.convolved_weight(reached, X, w, c["kernel"])
+            beyond = [m // s for m, s in zip(c["more"], w[0])]  # places of windows that whole steps of output padding add behind those of x
+            inside = (..., *(slice(n) for n in c["size"]))
+            dX = exact.convolved(G, W, w)[inside]
+            dW = exact.convolved_weight(G, np.pad(X, [(0, 0), (0, 0), *((0, n) for n in beyond)]), w, c["kernel"])
+            Y = exact.convolved_input(X, W, w, y.shape[2:])
         else:
             Y, dX, dW = exact.convolved(X, W, w), exact.convolved_input(G, W, w, c["size"]), exact.convolved_weight(X, G, w, c["kernel"])
         Y = Y + B.reshape(-1, *[1] * nd) if c["bias"] else Y
