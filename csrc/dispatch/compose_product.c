@@ -97,7 +97,7 @@ COMPOSE(addr) {
     T x = ac_c_low(s, in, n_in, in[1]), y = ac_c_low(s, in, n_in, in[2]);
     if (!x || !y) return NULL;
     T sum = blend(s, in[0], outer_product(s, "addr", ac_c_wide(s, x), ac_c_wide(s, y)), attrs);
-    return ac_is_half(x->dtype) && sum ? ac_c_cast(s, sum, x->dtype) : sum;
+    return ac_is_half(x->dtype) && x->dtype == y->dtype && sum ? ac_c_cast(s, sum, x->dtype) : sum;
 }
 COMPOSE(vdot) {
     NEED(need_vectors("vdot", in[0], in[1]));
