@@ -113,6 +113,7 @@ LAYERS = [
     case("attention", attention, "attention_unpacked attention_items", ALL, items=3, queries=20, keys=33, width=24),
     case("attention", attention, "attention_packed", items=2, queries=Border("attention_packed", 32, 160, 8), keys=70, width=32),
     case("attention", attention, "attention_one_item", ALL, items=1, queries=130, keys=131, width=16, causal=True),
+    case("attention", attention, "", ALL, items=2, queries=30, keys=21, width=17, shared=True),
     case("attention", attention, "", items=2, queries=140, keys=40, width=16, masked="keeps"),
     case("attention", attention, "", items=3, queries=17, keys=40, width=16, masked="each"),
     case("attention", attention, "", ALL, items=2, queries=30, keys=21, width=9, masked="added"),

@@ -14,10 +14,11 @@ from .bounded import Bounded, joined, softmax, stacked
 from .data import Draw, Trial
 
 
-def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: bool = False, masked: str = "") -> Trial:
-    """Scaled dot-product attention of ``items`` heads, and its gradients. ``masked``: by a mask for all heads that 'keeps' or is 'added', where the
+def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: bool = False, masked: str = "",
+              shared: bool = False) -> Trial:
+    """Scaled dot-product attention of ``items`` heads, and its gradients. ``shared``: all queries are the same memory. ``masked``: by a mask for all heads that 'keeps' or is 'added', where the
     first query may look at nothing, or by one for 'each' head."""
-    arrays = [d.reals(items, n, width) for n in (queries, keys, keys)]
+    arrays = [d.reals(items, n, width) for n in (1 if shared else queries, keys, keys)]
     g, scale = d.few(items, queries, width), width**-0.5
     kept = np.tril(np.ones((queries, keys), bool)) if causal else d.random.random((items if masked == "each" else 1, queries, keys)) < 0.7
     kept[..., 1:, 0] |= not causal  # every other query looks at something
@@ -29,12 +30,12 @@ def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: 
     def compute() -> Dict[str, Any]:
         for leaf in leaves:
             leaf.grad = None
-        y = F.scaled_dot_product_attention(*leaves, attn_mask=mask, is_causal=causal)
+        y = F.scaled_dot_product_attention(leaves[0].expand(items, queries, width), *leaves[1:], attn_mask=mask, is_causal=causal)
         y.backward(slope)
         return dict(zip(("result", "gradient of queries", "gradient of keys", "gradient of values"), (y, *(leaf.grad for leaf in leaves))))
 
     def expect() -> Dict[str, Bounded]:
-        q, k, v = (d.given(a) for a in arrays)
+        q, k, v = (d.given(a) for a in (np.broadcast_to(arrays[0], (items, queries, width)), *arrays[1:]))
         whole = np.broadcast_to(kept if masked or causal else True, (items, queries, keys))
         scores = d.part(d.part(q @ k.turned) * scale) + np.where(np.isfinite(added), added, 0.0)
         some = whole.any(-1, keepdims=True)
@@ -43,7 +44,10 @@ def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: 
         slopes = (d.part((slopes - (slopes * weights).sum(-1, True)) * weights) * scale).rounded(d.dtype).where(whole)
         out = {"result": low @ v, "gradient of queries": slopes @ k, "gradient of keys": slopes.turned @ q,
                "gradient of values": low.turned @ d.given(g)}
-        return {name: value.rounded(d.dtype) for name, value in out.items()}
+        out = {name: value.rounded(d.dtype) for name, value in out.items()}
+        if shared:
+            out["gradient of queries"] = out["gradient of queries"].sum(1, True).rounded(d.dtype)
+        return out
 
     return Trial(compute, expect)
 
