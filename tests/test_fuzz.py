@@ -32,6 +32,7 @@ FOUND = {
     "erfinv near 0": ["v1 = torch.tensor([1e-30, 1e-12, -1e-7, 0.1])", "v2 = v1.erfinv()"],
     "clamp at its bounds": [V, "v2 = torch.clamp(v1, max=torch.tensor([0.25, 0.25]))", "v2.sum().backward()"],
     "clamp of truth values": ["v1 = torch.tensor([True, False])", "v2 = torch.clamp(v1, min=3)"],
+    "logsumexp of nan beside an infinity": ["v1 = torch.tensor([[float('nan'), float('inf')], [1.0, float('inf')], [float('-inf'), float('-inf')]])", "v2 = v1.logsumexp(1)"],
     "relu of nan": ["v1 = torch.tensor([float('nan'), -1.0, 0.0, 1.0], requires_grad=True)", "torch.relu(v1).sum().backward()"],
     "the smaller one beside nan": [V, "v2 = torch.minimum(v1, torch.tensor([float('nan'), 0.5]))", "v3 = torch.maximum(v1, torch.tensor([float('nan'), 0.5]))", "(v2 + v3).sum().backward()"],
     "masks without dimensions among indices": [X, "v2 = v1[True, torch.tensor([0])]", "v3 = v1[True, True, :]", "v4 = v1[False, ..., 0]", "v2.sum().backward()"],

@@ -167,7 +167,7 @@ template <class R> DEV void logsumexp(const ac_gpu_rows &a) {
         R shift = top - top == 0 ? top : 0; /* infinities and nan stand as they are */
         row.again(0, [&](Place, R v) { part += exponential(v - shift); });
         double total = row_join(row, (double)part, Add());
-        double result = shift == top ? (double)top + log(total) : (double)top;
+        double result = shift == top ? (double)top + log(total) : total != total ? total : (double)top;
         if (row.is_first()) store_real<double>(a.out.ref, row.r, a.n > 0 ? result : (double)-INFINITY);
     });
 }

@@ -82,6 +82,9 @@ static double S(log_of_rest)(int64_t n, const R *x, R top) {
 static double S(logsumexp_row)(int64_t n, const void *from) {
     const R *x = from;
     R top = S(row_max)(n, x);
+    if (top - top != 0 && top > 0)
+        for (int64_t i = 0; i < n; i++)
+            if (x[i] != x[i]) return (double)x[i]; /* row_max does not see a nan beside an infinity */
     if (top - top != 0) return top > 0 ? (double)top : n > 0 ? (double)S(row_sum)(n, x) : -INFINITY;
     return (double)top + S(log_of_rest)(n, x, top);
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Callable, List, NamedTuple, Optional
 
-from .running import Difference
+from .running import BACKWARD, Difference
 
 
 class Known(NamedTuple):
@@ -42,14 +42,14 @@ def overwritten_whole(d: Difference) -> bool:
 TAKEN = [
     Known("numbers stand for tensors in every elementwise operator", only_torch_raises(r"must be Tensor, not")),
     Known("operands of mixed dtypes are promoted where torch asks for one dtype", only_torch_raises(
-        r"expected (scalar type|dtype)|same dtype|same type|same scalar type|mixed dtype|to have the same|should have the same|Expected out t|Boolean inputs not supported|Unsupported input type|expected .* dtype|"
+        r"expected (scalar type|dtype)|same dtype|same type|same scalar type|mixed dtype|to have the same|should have the same|Expected out t|result dtype|Boolean inputs not supported|Unsupported input type|expected .* dtype|"
         r"to be a floating|alpha must not be|bool tensor is not supported|not supported for (Bool|bool)|floating.point|prioritize|must be .*type|doesn't match|must match|expected m1 and m2|Found dtype|dtypes match|dtypes must be|dtype to be equal|Autograd not support dtype|does not support bool|Subtraction, the|Boolean alpha|can't be cast|Type promoting not supported|Integral inputs|Could not set tensor of type")),
     Known("operators that torch has no derivative for have the gradient 0 that they have", only_torch_raises(r"derivative for .* is not implemented|not implemented for|does not support automatic differentiation")),
     Known("memory that operands share with the target is read before it is written", only_torch_raises(r"refer to a single memory location|unsupported operation")),
     Known("what a derivative does not need may be overwritten; its numbers are those of what was saved", lambda d: d.outlived),
     Known("bool tensors have an order", only_torch_raises(r"does not support bool|support bool")),
     Known("tensors of inference mode may come to require gradients or another geometry", only_torch_raises(r"(on|to) inference tensor")),
-    Known("views of split that no longer have a history may be read", only_torch_raises(r"such functions do not allow|multiple vie|a function tha|of a function")),
+    Known("views of split that no longer have a history may be read", only_torch_raises(r"was created inside a custom Function|such functions do not allow|multiple vie|a function tha|of a function")),
     Known("what is not between 0 and 1 has the loss that the formula gives", only_torch_raises(r"should be between 0 and 1")),
     Known("layouts are not looked at where elements are counted", only_torch_raises(r"view size is not compatible")),
     Known("cross broadcasts", only_torch_raises(r"inputs must have the same number of dimensions|must have length 3")),
@@ -71,6 +71,9 @@ TAKEN = [
     Known("values picked by their places need these alone", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"aminmax|median|\.(max|min)\(|kthvalue|topk|sort", str(d.program.steps)) is not None),
     Known("what was overwritten is not gone back through", lambda d: only_torch_raises("returned an invalid gradient")(d) and overwritten_whole(d)),
     Known("hooks of results that backward does not reach are not called", lambda d: d.kind == "exception" and d.torch == "KeyError" and d.ampc is None and re.search(r"v\d+, \*?v\d+ = |apply\(|unbind|split|chunk", str(d.program.steps)) is not None),
+    Known("a leaf that has another shape by now gets the gradient that it takes", lambda d: only_torch_raises("returned an invalid gradient")(d) and re.search(r"squeeze_|\.data = |set_\(|t_\(|swapaxes_|transpose_", str(d.program.steps)) is not None),
+    Known("set_ takes memory over, of a Function's view, too", lambda d: only_torch_raises("is a view and")(d) and "set_(" in d.step.source),
+    Known("a leaf's new geometry is no write", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"squeeze_|t_\(|swapaxes_|transpose_", str(d.program.steps)) is not None),
     Known("a graph that saved nothing can be gone through again", only_torch_raises(r"backward through the graph a second time")),
     Known("detach_ works on views", only_torch_raises(r"Can't detach views in-place")),
     Known("pooling takes batches of size 0", only_torch_raises(r"Expected \dD")),
@@ -93,7 +96,7 @@ REFUSED = [
     Known("integer division by 0 is an error for no elements, too", only_ampc_raises(r"integer division by zero")),
     Known("out= is written, never resized, which torch warns of as deprecated", lambda d: "out=" in d.step.source and re.search(r"the result has shape .* and the target", d.message) is not None),
     Known("out= and gradients do not go together, even where the operator has none", only_ampc_raises(r"`out` cannot be used where gradients")),
-    Known("what several elements share is not written to", only_ampc_raises(r"several elements of the target share memory")),
+    Known("what several elements share is not written to", lambda d: d.kind == "exception" and "several elements of the target share memory" in d.message),
     Known("bytes seen as another dtype have no gradient", only_ampc_raises(r"bytes seen as another dtype")),
     Known("data of a tensor made in inference mode is as little written to as itself", only_ampc_raises(r"made under inference_mode cannot be modified")),
     Known("vectors of size 0 are joined along a dimension that they have", only_ampc_raises(r"cat: dimension")),
@@ -106,8 +109,9 @@ REFUSED = [
     Known("a reentrant checkpoint has no second derivative; torch gives one without the first", only_ampc_raises(r"needs use_reentrant=False|need not be checkpointed")),
     Known("checkpoints ask that their arguments stay what they were", only_ampc_raises(r"checkpoint: an argument was modified")),
     Known("requires_grad of a view of a leaf is turned off at the leaf", only_ampc_raises(r"can only be turned off on leaves")),
+    Known("a view of a tensor whose memory was replaced is not written", only_ampc_raises(r"that is not contiguous cannot be recorded")),
     Known("linear takes a weight of two dimensions", only_ampc_raises(r"linear: `weight` must have 2")),
-    Known("norms are of floating point", only_ampc_raises(r"must be floating point")),
+    Known("norms are of floating point", lambda d: d.kind == "exception" and "must be floating point, got" in d.message),
     Known("products are of one dtype", only_ampc_raises(r"must have the same dtype")),
     Known("autocast refuses binary_cross_entropy, as on torch's GPUs", only_ampc_raises(r"binary_cross_entropy is not safe")),
     Known("src has the dimensions of x", only_ampc_raises(r"`src` must have (\d|the) dimensions|is larger than `src`")),
@@ -163,7 +167,7 @@ RESULTS = [
     Known("bits of nan", lambda d: d.kind == "value" and (".view(torch." in str(d.program.steps) or "signbit" in d.step.source)),
     Known("what a failing line has left", lambda d: d.kind in ("existence", "value") and "torch: " in d.message and "ampc: " in d.message),
     Known("nan and infinities in derivatives of logit, logcumsumexp, xlogy, hypot at 0 and rounded quotients", lambda d: d.kind == "value" and re.search("logit|logcumsumexp|rounding_mode|xlogy|hypot|atan2", str(d.program.steps)) is not None and re.search("inf|nan", f"{d.torch}{d.ampc}") is not None),
-    Known("x ** x in place has its derivative; torch reads x as it is then", lambda d: d.kind == "value" and "pow_(" in str(d.program.steps)),
+    Known("x ** x in place has its derivative; torch reads x as it is then", lambda d: d.kind == "value" and re.search(r"pow_\(|xlogy_\(|div_\(", str(d.program.steps)) is not None),
     Known("the general formula of a gradient where there is one element", lambda d: d.kind == "requires_grad" and d.ampc is True and "create_graph" in str(d.program.steps)),
     Known("dtypes of products with no elements", lambda d: d.kind == "dtype" and d.empty),
     Known("products of the smallest numbers underflow in an order of each library's own", lambda d: d.kind == "value" and "1e-30" in str(d.program.steps)),
@@ -177,6 +181,9 @@ RESULTS = [
     Known("the sign of nan", lambda d: d.kind == "value" and "copysign" in d.step.source),
     Known("shapes of products with no elements", lambda d: d.kind == "shape" and d.empty),
     Known("a Function whose results have no gradient is not gone back through; torch's is given zeros", lambda d: d.kind == "existence" and "Unused.apply" in str(d.program.steps)),
+    Known("source without elements: no gradient", lambda d: d.kind == "existence" and "masked_scatter" in str(d.program.steps)),
+    Known("a 0-d operand of addr does not widen it", line(r"addr", "dtype")),
+    Known("adding zeros to a gradient is no write", lambda d: d.kind == "version" and overwritten_whole(d) and BACKWARD.search(d.step.source) is not None),
     Known("strides of gradients are as they come", line(r"autograd\.grad", "strides")),
     Known("any and all give bool, of uint8 too", line(r"\.(all|any)\(", "dtype")),
     Known("each tensor of a structure is copied by itself", line(r"deepcopy|pickle|round_trip", "aliasing", "strides")),
