@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-UNARY = ["neg", "abs", "sign", "square", "floor", "ceil", "round", "trunc", "exp", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "atan", "sinh", "cosh", "asinh", "exp2", "expm1", "log1p", "erf", "erfc", "tanh", "sigmoid", "relu", "frac", "log", "log2", "log10", "asin", "acos", "acosh", "atanh", "erfinv", "sinc", "deg2rad", "positive", "sgn"]
+# Not sgn, whose gradient has no memory in torch.
+UNARY = ["neg", "abs", "sign", "square", "floor", "ceil", "round", "trunc", "exp", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "atan",
+         "sinh", "cosh", "asinh", "exp2", "expm1", "log1p", "erf", "erfc", "tanh", "sigmoid", "relu", "frac", "log", "log2", "log10", "asin",
+         "acos", "acosh", "atanh", "erfinv", "sinc", "deg2rad", "positive"]
 ONLY_NEW = ["signbit", "isnan", "isinf", "isfinite", "logical_not", "isposinf", "isneginf", "isreal"]
 BINARY = ["add", "sub", "mul", "div", "floor_divide", "remainder", "pow", "fmod", "copysign", "xlogy", "true_divide"]
 BINARY_NEW = ["eq", "ne", "lt", "le", "gt", "ge", "rsub", "float_power"]
@@ -84,7 +87,7 @@ TEMPLATES: Dict[str, Tuple[float, List[str]]] = {
                      "{x}.masked_scatter({mask}, {x})", "{x}.index_put(({rows},), {num})", "{x}.index_put(({rows},), {num}, accumulate=True)", "{x}.take_along_dim({places})",
                      "{x}.select_scatter({ty}, {d}, {at})", "{x}.slice_scatter({x}[:1], 0, 0, 1)", "{matrix}.diagonal_scatter({last}.diagonal())", "{x}.scatter_reduce({d}, {places}, {x}, reduce='sum')",
                      "{x}[{index}, {rows}]", "{x}[..., {rows}]", "torch.where({mask})[0]"]),
-    "writes": (20, each([n for n in UNARY if n not in ("positive", "sgn")], "!{x}.NAME_()") * 1 + each(BINARY, "!{x}.NAME_({y})") * 2 + each(COMPARE_IN_PLACE, "!{x}.NAME_({y})") + each(["atan2", "hypot", "logical_and", "logical_or"], "!{x}.NAME_({ty})")
+    "writes": (20, each([n for n in UNARY if n != "positive"], "!{x}.NAME_()") + each(BINARY, "!{x}.NAME_({y})") * 2 + each(COMPARE_IN_PLACE, "!{x}.NAME_({y})") + each(["atan2", "hypot", "logical_and", "logical_or"], "!{x}.NAME_({ty})")
                + ["!{x} += {y}", "!{x} -= {y}", "!{x} *= {y}", "!{x} /= {y}", "!{x}.zero_()", "!{x}.fill_({n})", "!{x}.fill_({any})", "!{x}.copy_({y})", "!{x}.copy_({x})", "!{x}[{index}] = {n}",
                   "!{x}[{index}] = {y}", "!{x}[{index}] += {n}", "!{x}[{mask}] = {n}", "!{x}[{rows}] = {num}", "!{x}[{index}].mul_({n})", "!{x}.masked_fill_({mask}, {n})", "!{x}.clamp_({n}, {n})",
                   "!{x}.index_fill_({d}, {rows}, {num})", "!{x}.index_add_({d}, {rows}, {x}.index_select({d0}, {rows0}))", "!{x}.scatter_({d}, {places}, {num})", "!{x}.add_({y}, alpha={n})",
