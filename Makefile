@@ -12,16 +12,28 @@ PYTEST_ARGS ?=
 WORKERS ?= 2# processes that share the tests
 PYTEST = ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -n $(WORKERS) --dist worksteal
 
+# GPU code takes nvcc minutes. So where no GPU is, it is left out, and where one is, it is for that one alone: AMPC_CUDA=1 compiles all of it,
+# as `pip install .` does.
+export AMPC_CUDA ?= $(shell nvidia-smi -L > /dev/null 2>&1 && echo native || echo 0)
+
 .PHONY: demo test ways levels sim gpu bench ctest lint clang docs soak clean
 
 $(BIN)/python:
+	@$(PYTHON) -c "import sysconfig, os; h = sysconfig.get_path('include'); exit(0 if os.path.exists(h + '/Python.h') else 'ampc: Python.h is not in ' + h + ': install python3-dev (Debian, Ubuntu) or python3-devel (Fedora)')"
+	@command -v $(or $(CC),cc) > /dev/null || { echo "ampc: no C compiler ($(or $(CC),cc)): install gcc or clang"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
-# The stamp is younger than every source it was built from.
-SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*) $(wildcard *_ampc.py ampc_*.py ampc/*.py ampc/*/*.py)
-$(VENV)/installed: $(BIN)/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet ".[plot,test]"
+# What building needs.
+$(VENV)/tools: $(BIN)/python pyproject.toml tools/build_requirements.py
+	$(BIN)/python tools/build_requirements.py
+	touch $@
+
+# The stamp is younger than every source it was built from. Objects are kept in build/: only what has changed is compiled again.
+SOURCES := setup.py pyproject.toml $(wildcard *_ampc.py ampc_*.py) $(shell find csrc ampc -type f ! -path '*/__pycache__/*' ! -path '*/_libs/*' ! -name '*.so')
+$(VENV)/installed: $(VENV)/tools $(SOURCES)
+	$(BIN)/python setup.py --quiet build_ext
+	$(BIN)/python -m pip install --quiet --no-build-isolation ".[plot,test]"
 	touch $@
 
 demo: $(VENV)/installed

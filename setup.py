@@ -1,15 +1,18 @@
 """Builds the extension ampc._C from csrc/ and bundles OpenBLAS beside it. Where nvcc is found, the CUDA kernels are
-compiled too and embedded; where not, all else is built and `ampc info` says so. AMPC_CUDA=0 leaves them out.
-AMPC_CUDA_CACHE names a folder that keeps them by content, so that several builds compile them once."""
+compiled too and embedded; where not, all else is built and `ampc info` says so. AMPC_CUDA=0 leaves them out, AMPC_CUDA=native
+compiles them for this machine's GPUs alone. AMPC_CUDA_CACHE names a folder that keeps them by content, so that several builds
+compile them once. What has not changed since the last build in this folder is not compiled again."""
 
 import glob
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Iterable
 
 import numpy
 from setuptools import Extension, setup
@@ -44,6 +47,10 @@ def find_nvcc() -> "str | None":
     return shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
 
 
+def says(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def toolkit_headers(nvcc: str) -> "list[str]":
     """The toolkit's include folder, as nvcc itself says where it is."""
     said = subprocess.run([nvcc, "--dryrun", "x.cu"], capture_output=True, text=True).stderr
@@ -51,15 +58,20 @@ def toolkit_headers(nvcc: str) -> "list[str]":
     return [path for top in tops[:1] if os.path.isdir(path := os.path.join(top, "include"))]
 
 
-def says(nvcc: str, *options: str) -> str:
-    return subprocess.run([nvcc, *options], capture_output=True, text=True, check=True).stdout
+def architectures(nvcc: str) -> "list[str]":
+    """Those to compile for that this nvcc knows: all, or with AMPC_CUDA=native those of this machine's GPUs."""
+    wanted = ARCHITECTURES
+    if os.environ.get("AMPC_CUDA") == "native":
+        here = says("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader").split()
+        wanted = tuple(sorted({n.replace(".", "") for n in here}, key=int))
+    known = says(nvcc, "--list-gpu-arch").split()
+    return [n for n in wanted if f"compute_{n}" in known]
 
 
 def nvcc_flags(nvcc: str) -> "list[str]":
-    """Those that this nvcc knows: the newest architecture and the tightest compression are of CUDA 12.8."""
-    known = says(nvcc, "--list-gpu-arch").split()
+    """The tightest compression that this nvcc has: by size since CUDA 12.8."""
     compress = "--compress-mode=size" if "compress-mode" in says(nvcc, "--help") else "-Xfatbin=-compress-all"
-    numbers = [n for n in ARCHITECTURES if f"compute_{n}" in known]
+    numbers = architectures(nvcc)
     machine = [f"arch=compute_{n},code=sm_{n}" for n in numbers]
     later = f"arch=compute_{numbers[-1]},code=compute_{numbers[-1]}"
     return ["-fatbin", "-std=c++17", "-O3", compress, *(part for a in (*machine, later) for part in ("-gencode", a))]
@@ -71,39 +83,86 @@ def toolkit_version(nvcc: str) -> int:
     return int(major) * 1000 + int(minor) * 10
 
 
-def compile_kernels(nvcc: str) -> "str | None":
-    """A folder of fat binaries, one a .cu file, kept until a source changes; None when nvcc fails."""
-    sources = sorted(glob.glob("csrc/cuda/*.cu"))
-    parts = sorted(glob.glob("csrc/cuda/*.cuh") + glob.glob("csrc/*/*.h") + glob.glob("csrc/*/*.def"))
-    flags = nvcc_flags(nvcc)
-    digest = hashlib.sha256((says(nvcc, "--version") + repr(flags)).encode())
-    for path in sources + parts:
+def included(path: str, found: "set[str]") -> "set[str]":
+    """A source, and all of ours that it includes."""
+    if path not in found:
+        found.add(path)
+        with open(path) as f:
+            for name in re.findall(r'^ *#include "([^"]+)"', f.read(), re.M):
+                included(os.path.normpath(os.path.join(os.path.dirname(path), name)), found)
+    return found
+
+
+def digest_of(paths: "Iterable[str]", salt: str) -> str:
+    digest = hashlib.sha256(salt.encode())
+    for path in sorted(paths):
         with open(path, "rb") as f:
             digest.update(f.read())
-    folder = os.path.join(os.environ.get("AMPC_CUDA_CACHE") or os.path.join(HERE, "build", "cuda"), digest.hexdigest()[:16])
-    os.makedirs(folder, exist_ok=True)
+    return digest.hexdigest()[:16]
+
+
+def compile_kernels(nvcc: str) -> "str | None":
+    """A folder of fat binaries, one a .cu file; None when nvcc fails. Each is kept by the content that it was compiled from."""
+    flags = nvcc_flags(nvcc)
+    salt = says(nvcc, "--version") + repr(flags)
+    cache = os.environ.get("AMPC_CUDA_CACHE") or os.path.join(HERE, "build", "cuda")
+    images = {}
+    for source in sorted(glob.glob("csrc/cuda/*.cu")):
+        name = os.path.splitext(os.path.basename(source))[0]
+        images[source] = os.path.join(cache, f"{name}-{digest_of(included(source, set()), salt)}.fatbin")
+    missing = [source for source in images if not os.path.exists(images[source])]
+    os.makedirs(cache, exist_ok=True)
 
     def one(source: str) -> "tuple[str, int, str]":
-        target = os.path.join(folder, os.path.splitext(os.path.basename(source))[0] + ".fatbin")
-        if os.path.exists(target):
-            return source, 0, ""
+        target = images[source]
         done = subprocess.run([nvcc, *flags, "-o", target + ".tmp", source], capture_output=True, text=True)
         if done.returncode == 0:
             os.replace(target + ".tmp", target)
+        print(f"ampc: {source} for the GPU: {time.monotonic() - begin:.0f} s", flush=True)
         return source, done.returncode, done.stdout + done.stderr
 
     begin = time.monotonic()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(one, sources))
-    failed = [(source, text) for source, code, text in results if code]
+        failed = [(source, text) for source, code, text in pool.map(one, missing) if code]
     for source, text in failed:
         print(f"ampc: nvcc failed on {source}, so this build has no GPU code:\n{text}", file=sys.stderr)
-    print(f"ampc: CUDA kernels ready in {time.monotonic() - begin:.0f} s")
-    return None if failed else folder
+    return None if failed else gathered(cache, images)
+
+
+def gathered(cache: str, images: "dict[str, str]") -> str:
+    """A folder of the images under their sources' names, which the core embeds; its name changes when one of them does."""
+    folder = os.path.join(cache, "set-" + hashlib.sha256(repr(sorted(images.values())).encode()).hexdigest()[:16])
+    os.makedirs(folder, exist_ok=True)
+    for source, image in images.items():
+        shutil.copy2(image, os.path.join(folder, os.path.splitext(os.path.basename(source))[0] + ".fatbin"))
+    return folder
+
+
+def is_fresh(target: str, flags: str) -> bool:
+    """Whether an object was compiled with these flags from what its sources are now, by the list that the compiler left beside it."""
+    try:
+        with open(target + ".flags") as f:
+            same = f.read() == flags
+        with open(os.path.splitext(target)[0] + ".d") as f:
+            sources = f.read().replace("\\\n", " ").split(":", 1)[1].split()
+        made = os.path.getmtime(target)
+        return same and all(os.path.getmtime(source) <= made for source in sources)
+    except (OSError, IndexError):
+        return False
+
+
+def counted(results: Iterable, total: int) -> Iterable:
+    """Shows how far it is: on a terminal a line that changes, elsewhere a line for each tenth."""
+    for i, result in enumerate(results, 1):
+        if sys.stderr.isatty():
+            print(f"\rampc: {i} of {total} C files compiled", end="\n" if i == total else "", file=sys.stderr, flush=True)
+        elif i * 10 // total != (i - 1) * 10 // total:
+            print(f"ampc: {i} of {total} C files compiled", file=sys.stderr, flush=True)
+        yield result
 
 
 class Build(build_ext):
-    """Compiles the sources side by side; they are independent."""
+    """Compiles the sources side by side, and of these only what has changed."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -112,24 +171,34 @@ class Build(build_ext):
 
     def build_extensions(self) -> None:
         nvcc = find_nvcc()
-        images = compile_kernels(nvcc) if nvcc else None
-        for extension in self.extensions:
-            if nvcc:  # the real headers are compared with ours
-                extension.include_dirs += toolkit_headers(nvcc)
-            if images:
-                extension.define_macros += [("AC_CUDA_IMAGES", f'"{images}"'), ("AC_CUDA_TOOLKIT", str(toolkit_version(nvcc)))]
         if not nvcc:
             print("ampc: no nvcc, so this build has no GPU code; all else works")
-        compile_some = self.compiler.compile
-
-        def compile_all(sources, **options):
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                parts = pool.map(lambda s: compile_some([s], **options), sources)
-                return [o for part in parts for o in part]
-
-        self.compiler.compile = compile_all
+        headers = toolkit_headers(nvcc) if nvcc else []  # the real ones are compared with ours
+        images = compile_kernels(nvcc) if nvcc else None
+        toolkit = [("AC_CUDA_IMAGES", f'"{images}"'), ("AC_CUDA_TOOLKIT", str(toolkit_version(nvcc)))] if nvcc and images else []
+        self.force = True  # to look at each object; most are fresh
+        self.compiler.compile = self.compile_changed(self.compiler.compile, toolkit, headers)
         super().build_extensions()
         bundle_openblas(self.build_lib)
+
+    def compile_changed(self, compile_one, toolkit, headers):
+        """In place of the compiler's own loop. What tells of the CUDA toolkit goes to the files that are about CUDA."""
+        def one(source, macros, include_dirs, options):
+            if "cuda" in source.split(os.sep):
+                macros, include_dirs = macros + toolkit, include_dirs + headers
+            (target,) = self.compiler.object_filenames([source], output_dir=options["output_dir"])
+            flags = repr((self.compiler.compiler_so, macros, options["extra_postargs"]))
+            if not is_fresh(target, flags):
+                compile_one([source], macros=macros, include_dirs=include_dirs, **options)
+                with open(target + ".flags", "w") as f:
+                    f.write(flags)
+            return target
+
+        def compile_all(sources, macros=(), include_dirs=(), **options):
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                return list(counted(pool.map(lambda s: one(s, list(macros), list(include_dirs), options), sources), len(sources)))
+
+        return compile_all
 
     def copy_extensions_to_source(self) -> None:
         super().copy_extensions_to_source()
@@ -137,7 +206,7 @@ class Build(build_ext):
 
 
 DEBUG = os.environ.get("AMPC_DEBUG")  # e.g. "-fsanitize=address -g -O1"; without it there is no debug information, half of the wheel
-FLAGS = ["-std=c11", "-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fvisibility=hidden",
+FLAGS = ["-std=c11", "-MMD", "-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fvisibility=hidden",
          "--param", "max-unswitch-insns=1000"]  # GELU's two formulas get a loop each, not both in one
 DEFINES = [("_GNU_SOURCE", None)] if sys.platform.startswith("linux") else []
 

@@ -47,6 +47,13 @@ def _look(name: str, parameter: str, value: Any, kinds: Tuple[type, ...]) -> Non
         raise ValueError(f"{name}: argument `{parameter}` does not fit 64 bits")
 
 
+def flag(name: str, parameter: str, value: Any) -> bool:
+    """``value`` as a truth value; TypeError for what is neither a bool nor None."""
+    if value is not False and value is not True:
+        _look(name, parameter, value, _KINDS["Optional[bool]"])
+    return bool(value)
+
+
 def integers(value: Any, what: str) -> List[int]:
     """The integers of a list or tuple, or the one that ``value`` is. TypeError for anything else, and for a list with a number beyond 64
     bits; ValueError for such a number alone."""

@@ -24,7 +24,7 @@ _I64 = _C.int64
 def _finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None) -> Tensor:
     if out is not None:
         return written(t, out, "new tensor")
-    if requires_grad:
+    if requires_grad is not False and _checks.flag("a new tensor", "requires_grad", requires_grad):
         t.requires_grad = True
     return t
 
@@ -115,7 +115,7 @@ def _like(x: Tensor, dtype: Any, device: Any) -> Dict[str, Any]:
 def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool) -> Tensor:
     if memory_format is not None and memory_format is not preserve_format:
         t = t.contiguous(memory_format=memory_format)
-    return t.requires_grad_() if requires_grad else t
+    return _finish(t, requires_grad)
 
 
 def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,

@@ -266,7 +266,7 @@ def backward(self: Tensor, gradient: Optional[Tensor] = None, retain_graph: Opti
 @method
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Sets ``requires_grad`` and returns the tensor."""
-    self.requires_grad = requires_grad
+    self.requires_grad = _checks.flag("requires_grad_", "requires_grad", requires_grad)
     return self
 
 

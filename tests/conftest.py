@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,10 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 SIMULATOR = HERE.parent / "build" / "cuda_sim"
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job; tests send it to processes of theirs
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def build_simulator():

@@ -312,8 +312,8 @@ class Slow(Dataset):
         return i
 it = iter(DataLoader(Slow(), 1, num_workers=2))
 next(it)
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     for b in it: pass
 except KeyboardInterrupt:
     print("interrupted", flush=True)

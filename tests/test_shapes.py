@@ -270,7 +270,7 @@ def test_norms(data, c, dtype, facts):
         elif kind == "instance":
             y, over = F.instance_norm(x, None, None, *args, eps=tiny), tuple(range(2, nd + 2))
         else:
-            stats = [make(channels, layouts=["plain"], dtype=ampc.float32)[0].detach() for _ in range(2)]
+            stats = [make(channels, layouts=["plain"], dtype=ampc.float64 if dtype == ampc.float64 else ampc.float32)[0].detach() for _ in range(2)]
             stats[1] = stats[1].abs() + 0.5
             y = F.batch_norm(x, *(s.clone() for s in stats), *args, training=kind == "batch", eps=tiny)
             given_ = [exact.widened(s).reshape(per_channel) for s in stats] if kind != "batch" else None

@@ -47,12 +47,12 @@ def relu_(input: Tensor) -> Tensor:
 
 def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent."""
-    return input.tanh()
+    return _f["tanh"](input)
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """1 / (1 + exp(-x))"""
-    return input.sigmoid()
+    return _f["sigmoid"](input)
 
 
 def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -239,6 +239,8 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Te
     shape = _checks.integers(normalized_shape, "rms_norm")
     if not shape or list(input.shape[-len(shape):]) != shape:
         raise RuntimeError(f"rms_norm: input {list(input.shape)} does not end in normalized_shape {shape}")
+    if weight is not None and list(weight.shape) != shape:
+        raise RuntimeError(f"rms_norm: weight {list(weight.shape)} is not of normalized_shape {shape}")
 
     def run(x: Tensor) -> Tensor:
         room = make.finfo(x.dtype).eps if eps is None else eps
@@ -543,5 +545,5 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return out.unsqueeze(-1) if keepdim else out
 
 
-_checks.install(globals(), hot="relu silu sigmoid tanh leaky_relu softmax log_softmax embedding layer_norm rms_norm group_norm batch_norm dropout "
+_checks.install(globals(), hot="relu silu sigmoid tanh leaky_relu softmax log_softmax embedding layer_norm group_norm batch_norm dropout "
                 "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss binary_cross_entropy_with_logits")
