@@ -8,7 +8,6 @@ from typing import Any, List, Optional, Tuple
 from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor, dtype
-from .._dims import wrap_dim
 from .._out import in_place, takes_out
 
 _f = _C._functions
@@ -18,7 +17,7 @@ __all__ = ["adjoint", "asarray", "can_cast", "cholesky_inverse", "cholesky_solve
            "less_equal", "logspace", "narrow_copy", "not_equal", "randint_like", "real", "resolve_conj", "resolve_neg", "scalar_tensor",
            "split_with_sizes", "triangular_solve", "typename", "bilinear", "grid_sampler"]
 METHODS = ["adjoint", "cholesky_inverse", "cholesky_solve", "conj", "gcd", "is_conj", "is_neg", "is_nonzero", "is_set_to", "isreal", "lcm",
-           "narrow_copy", "resolve_conj", "resolve_neg", "split_with_sizes", "triangular_solve", "unfold", "fill_diagonal_", "apply_", "map_",
+           "narrow_copy", "resolve_conj", "resolve_neg", "split_with_sizes", "triangular_solve", "fill_diagonal_", "apply_", "map_",
            "resize_", "resize_as_", "new", "as_strided_scatter", "is_shared", "share_memory_", "to_dense", "__array_namespace__", "to_device"]
 
 greater, greater_equal, less, less_equal, not_equal = (_f[n] for n in ("gt", "ge", "lt", "le", "ne"))
@@ -138,23 +137,6 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> Tuple[Ten
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """narrow, in memory of its own."""
     return input.narrow(dim, start, length).clone()
-
-
-def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of ``size`` values, ``step`` apart, along a dimension: a view [..., windows, ..., size] (of a copy, where x is not
-    contiguous and requires gradients)."""
-    x = self if self.is_contiguous() or not self.requires_grad else self.contiguous()
-    d = wrap_dim(dimension, x.ndim, "unfold")
-    n = x.shape[d] if x.ndim else 1
-    if not 0 <= size <= n:
-        raise RuntimeError(f"unfold: a window of {size} does not fit dimension {dimension} of size {n}")
-    if step < 1:
-        raise RuntimeError(f"unfold: `step` must be above 0, got {step}")
-    shape, stride = list(x.shape), list(x.stride())
-    along = stride[d] if x.ndim else 1
-    if x.ndim:
-        shape[d], stride[d] = (n - size) // step + 1, along * step
-    return x.as_strided([*shape, size], [*stride, along], x.storage_offset())
 
 
 def as_strided_scatter(self: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Optional[int] = None) -> Tensor:

@@ -200,8 +200,6 @@ def _check_places(index: Tensor, n: int, least: int, what: str) -> None:
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """x with slices of source written at ``index`` (1-d) along ``dim``. Widest dtype under autocast."""
     input, source = _widest(input, source)
-    if source.dtype != input.dtype:
-        raise RuntimeError(f"index_copy: `source` must be {input.dtype}, got {source.dtype}")
     d = wrap_dim(dim, input.ndim, "index_copy")
     n, given = input.shape[d] if input.ndim else 1, source.shape[d] if source.ndim else 1
     if index.dtype is not _C.int64:
@@ -209,11 +207,16 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: O
     if index.ndim > 1 or (input.ndim and source.ndim and source.ndim != input.ndim):
         shapes = f"{list(index.shape)} and {list(source.shape)}"
         raise IndexError(f"index_copy: needs a vector as `index` and a source of {input.ndim} dimensions, got {shapes}")
+    if source.dtype != input.dtype:
+        raise RuntimeError(f"index_copy: `source` must be {input.dtype}, got {source.dtype}")
+    slices = [[size for k, size in enumerate(x.shape) if k != d] for x in (input, source)]
+    if slices[0] != slices[1]:
+        raise RuntimeError(f"index_copy: slices of x are {slices[0]}, and those of `source` are {slices[1]}")
     if index.numel() != given:
         raise IndexError(f"index_copy: `index` names {index.numel()} slices, `source` has {given} along dimension {dim}")
     _check_places(index, n, 0, "index_copy")
     if input.ndim == 0:
-        return source.reshape(()).clone() if index.numel() else input.clone()
+        return source.reshape(-1)[-1].clone() if index.numel() else input.clone()
     lead = [make.arange(n, device=input.device).reshape([n if e == k else 1 for k in range(input.ndim)]) for e, n in enumerate(input.shape)]
     lead[d] = index.reshape([-1 if k == d else 1 for k in range(input.ndim)])
     return input.index_put(lead, source)
@@ -226,7 +229,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     if index.dtype is not _C.int64:
         raise IndexError(f"index_fill: `index` must be int64, got {index.dtype}")
     _check_places(index, n, -n, "index_fill")
-    shape = [index.numel() if d == along else n for d, n in enumerate(input.shape)]
+    shape = [index.numel() if d == along else n for d, n in enumerate(input.shape or (1,))]
     fill = value.to(input.dtype).expand(shape) if isinstance(value, Tensor) else input.new_full((), value).expand(shape)
     return index_copy(input, dim, _f["where"](index < 0, index + n, index), fill)
 

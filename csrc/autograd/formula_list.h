@@ -24,7 +24,7 @@
     ROW(atan2) ROW(hypot) ROW(copysign) ROW(logaddexp) ROW(logaddexp2) ROW(xlogy)   \
     ROW(cumsum) ROW(cumprod) ROW(logcumsumexp) ROW(linear_scan) ROW(flip)   \
     ROW(convolution) ROW(convolution_weight) ROW(im2col) ROW(col2im) ROW(max_pool) ROW(resample) \
-    ROW(diagonal) ROW(fused_attention) ROW(recurrence) \
+    ROW(diagonal) ROW(unfold) ROW(fused_attention) ROW(recurrence) \
     ROW(solve) ROW(slogdet) ROW(cholesky) ROW(qr) ROW(eigh) ROW(svd)
 
 #define ROW(name) FORMULA(name);

@@ -213,6 +213,16 @@ FORMULA(slice) {
     DONE;
 }
 
+FORMULA(unfold) {
+    ATTR(unfold);
+    ac_dims stride = ac_dims_contiguous(&ac_f_input(c, 0)->shape);
+    int64_t dim = a->dim < 0 ? a->dim + stride.n : a->dim, along = stride.n ? stride.v[dim] : 1;
+    if (stride.n) stride.v[dim] = along * a->step;
+    stride.v[stride.n++] = along;
+    GIVE(0, placed(c, &stride, 0, true));
+    DONE;
+}
+
 FORMULA(as_strided) {
     ATTR(as_strided);
     GIVE(0, placed(c, &a->stride, a->offset, true));

@@ -302,7 +302,8 @@ static T log_of(ac_formula *c, T x) { return UN(log, x && !ac_is_floating(x->dty
 FORMULA(pow) {
     T x = SAVED(0), y = SAVED(1);
     if (WANTS(0)) {
-        T slope = MUL(y, POW(x, SUB(y, NUM(1))));
+        bool is_truth = y && y->dtype == AC_bool; /* x ** True is x */
+        T slope = MUL(y, is_truth ? NUM(1) : POW(x, SUB(y, NUM(1))));
         ac_f_give(c, 0, MUL(G, WHERE(CMP(eq, y, NUM(0)), NUM(0), slope)));
     }
     if (WANTS(1)) {

@@ -98,7 +98,8 @@ FORMULA(extremum) { /* equal extrema share the gradient */
     const ac_dims *shape = &ac_f_input(c, 0)->shape;
     T x = SAVED(0), top = ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape);
     T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
-    T here = ac_f_cast(c, CMP(eq, x, top), c->node->outputs[0].dtype);
+    T found = CMP(logical_or, CMP(eq, x, top), UN(isnan, x)); /* where one is nan, the extremum is */
+    T here = ac_f_cast(c, found, c->node->outputs[0].dtype);
     if (!here) return -1;
     GIVE(0, MUL(g, DIV(here, ac_f_sum(c, here, &a->dim, true))));
     DONE;

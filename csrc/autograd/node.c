@@ -146,6 +146,10 @@ int ac_set_history(ac_tensor *t, ac_node *node, int index) {
 /* One reference holds it, besides that of a Python object which is itself held by that reference alone. */
 static bool is_alone(const ac_tensor *t) { return t->refs == 1 || (t->refs == 2 && t->py && ac_hooks.py_alone(t->py)); }
 
+void ac_detach_lone_base(ac_tensor *t) {
+    if (t->base && is_alone(t->base)) ac_tensor_clear(&t->base), t->view_kind = AC_VIEW_PLAIN;
+}
+
 /* A view of what nobody else has, as compositions make, is as good as a tensor of its own, if its history is up to
  * date. */
 void ac_leave_lone_base(ac_tensor *t) {
@@ -249,7 +253,7 @@ int ac_save(ac_node *node, int slot, ac_tensor *t) {
         s->edge = (ac_edge){ac_node_retain(node->edges[slot].node), node->edges[slot].index};
     s->tensor = leaf ? ac_tensor_retain(t) : ac_tensor_alias(t);
     s->version = *ac_version(t);
-    if (!s->tensor || leaf || !ac_mode.packs) return s->tensor ? 0 : -1;
+    if (!s->tensor || !ac_mode.packs) return s->tensor ? 0 : -1;
     s->packed = ac_grad_hooks.pack(s->tensor);
     ac_tensor_clear(&s->tensor);
     return s->packed ? 0 : -1;

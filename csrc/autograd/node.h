@@ -109,6 +109,8 @@ void ac_meta_free(ac_meta *m);
 void ac_meta_set_node(ac_meta *m, ac_node *node, int index);
 /* A view whose base nobody else has becomes a tensor of its own. */
 void ac_leave_lone_base(ac_tensor *t);
+/* The same, for one whose history is to be dropped. */
+void ac_detach_lone_base(ac_tensor *t);
 /* From here on backward keeps the gradient of t: of its value at the end, if t is written in place. */
 int ac_retain_grad(ac_tensor *t) AC_CHECKED;
 

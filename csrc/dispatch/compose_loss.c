@@ -123,6 +123,13 @@ COMPOSE(bce) {
 
 /* -- regression ----------------------------------------------------------------------------------------- */
 
+/* x - target; truth values beside numbers are 0 and 1. */
+static T difference(ac_scratch *s, T x, T target) {
+    if (x->dtype == AC_bool) x = ac_c_cast(s, x, target->dtype);
+    else if (target->dtype == AC_bool) target = ac_c_cast(s, target, x->dtype);
+    return SUB(x, target);
+}
+
 /* |d| and d^2 joined smoothly: d^2 / (2 width) within the width. */
 static T smooth(ac_scratch *s, T d, double width) {
     T size = UN(abs, d);
@@ -133,13 +140,13 @@ static T smooth(ac_scratch *s, T d, double width) {
 COMPOSE(smooth_l1_loss) {
     ATTRS(smooth);
     if (!(a->beta >= 0)) REFUSE(AC_RUNTIME, "smooth_l1_loss: `beta` must be 0 or more, got %g", a->beta);
-    return ac_c_reduced(s, smooth(s, SUB(in[0], in[1]), a->beta), a->reduction);
+    return ac_c_reduced(s, smooth(s, difference(s, in[0], in[1]), a->beta), a->reduction);
 }
 
 COMPOSE(huber_loss) {
     ATTRS(smooth);
     if (!(a->beta > 0)) REFUSE(AC_RUNTIME, "huber_loss: `delta` must be above 0, got %g", a->beta);
-    return ac_c_reduced(s, TIMES(smooth(s, SUB(in[0], in[1]), a->beta), a->beta), a->reduction);
+    return ac_c_reduced(s, TIMES(smooth(s, difference(s, in[0], in[1]), a->beta), a->beta), a->reduction);
 }
 
 COMPOSE(kl_div) {

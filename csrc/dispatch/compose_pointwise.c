@@ -96,6 +96,7 @@ COMPOSE(div_rounded) {
     if (a->mode == DOWN) return BIN(floor_divide, x, y);
     bool real = ac_is_floating(x->dtype) || ac_is_floating(y->dtype);
     if (real) return UN(trunc, DIV(x, y));
+    if (x->dtype == AC_bool) x = ac_c_cast(s, x, y->dtype == AC_bool ? AC_int64 : y->dtype);
     return BIN(floor_divide, SUB(x, BIN(fmod, x, y)), y); /* exact: nothing is left to round down */
 }
 

@@ -19,6 +19,8 @@ typedef struct {
     const void *attrs;
     int n_in;
     ac_dtype dtypes[AC_MAX_OPERANDS]; /* out, then inputs */
+    ac_dtype compute;
+    bool wraps; /* a number that `compute`, a small integer, does not hold wraps before it is computed with */
 } point_call;
 
 typedef union {
@@ -26,6 +28,13 @@ typedef union {
     double f64[AC_TILE];
     int64_t i64[AC_TILE];
 } tile;
+
+static const void *wrapped(const point_call *c, int64_t n, const void *from, tile *buffer) {
+    tile narrow;
+    c->loops->store[c->lane][c->compute](n, from, narrow.i64, 1);
+    c->loops->load[c->compute][c->lane](n, narrow.i64, 1, buffer);
+    return buffer;
+}
 
 static void point_run(void *context, int64_t n, char *const *data, const int64_t *strides, int64_t first) {
     const point_call *c = context;
@@ -41,6 +50,7 @@ static void point_run(void *context, int64_t n, char *const *data, const int64_t
             bool filled = at > 0 && strides[k] == 0; /* a broadcast operand is read once */
             in[k - 1] = filled ? buffers[k].f32
                                : ac_read_run(loops, c->lane, c->dtypes[k], run, from, strides[k], buffers[k].f32);
+            if (c->wraps && !filled && c->dtypes[k] == AC_int64) in[k - 1] = wrapped(c, run, in[k - 1], &buffers[k]);
         }
         char *to = data[0] + at * strides[0] * ac_itemsize(c->dtypes[0]);
         void *result = direct ? (void *)to : buffers[0].f32;
@@ -81,7 +91,9 @@ int ac_cpu_pointwise(const ac_run *r) {
         run_small(r, ac_lane_of(r->compute)))
         return 0;
     ac_tensor *operands[AC_MAX_OPERANDS] = {r->out[0]};
-    point_call c = {ac_cpu_loops(), ac_lane_of(r->compute), r->op, r->attrs, r->n_in, {r->out[0]->dtype}};
+    point_call c = {ac_cpu_loops(), ac_lane_of(r->compute), r->op,      r->attrs,
+                    r->n_in,        {r->out[0]->dtype},     r->compute, false};
+    c.wraps = c.lane == AC_LANE_I64 && r->compute != AC_int64 && ac_ops[r->op].result == AC_RESULT_KEEP;
     AC_TRY(refuse_zero(r, c.lane));
     ac_cpu_note_loops(c.loops);
     for (int k = 0; k < r->n_in; k++) {

@@ -284,14 +284,7 @@ static void keep_mean(const ac_total *t, double n, const ac_run *r, ac_tensor *o
 }
 
 /* Two passes: the means, then the squares around them. */
-int ac_cpu_var(const ac_run *r) {
-    ATTRS(var);
-    uint32_t mask;
-    AC_TRY(ac_dims_mask(&a->dim, r->in[0]->ndim, ac_ops[r->op].python, &mask));
-    size_t bytes = (size_t)(r->out[0]->numel + 1) * sizeof(double);
-    double *means = ac_alloc(bytes);
-    if (!means) return -1;
-    ac_lane lane = ac_lane_of(r->in[0]->dtype);
+static int variances(const ac_run *r, uint32_t mask, ac_lane lane, double *means) {
     ac_run first = *r;
     first.attrs = means;
     reduction c = {.loops = ac_cpu_loops(),
@@ -301,9 +294,31 @@ int ac_cpu_var(const ac_run *r) {
                    .finish = keep_mean,
                    .run = &first,
                    .out = r->out[0]};
-    int failed = reduce(&c, mask);
+    AC_TRY(reduce(&c, mask));
     c.fold = AC_FOLD_SUM_SQUARES, c.each = means, c.finish = write_variance, c.run = r;
-    if (!failed) failed = reduce(&c, mask);
+    return reduce(&c, mask);
+}
+
+/* Whether squares may have left float32's range on the way to these results, though the results need not. */
+static bool have_squares_left_range(const ac_tensor *out, bool rooted) {
+    for (int64_t i = 0; i < out->numel; i++) {
+        double v = ac_read_double(ac_data(out), out->dtype, i);
+        if (!(v < INFINITY) || (rooted ? v * v : v) < 1e-30) return true;
+    }
+    return false;
+}
+
+int ac_cpu_var(const ac_run *r) {
+    ATTRS(var);
+    uint32_t mask;
+    AC_TRY(ac_dims_mask(&a->dim, r->in[0]->ndim, ac_ops[r->op].python, &mask));
+    size_t bytes = (size_t)(r->out[0]->numel + 1) * sizeof(double);
+    double *means = ac_alloc(bytes);
+    if (!means) return -1;
+    ac_lane lane = ac_lane_of(r->in[0]->dtype);
+    int failed = variances(r, mask, lane, means);
+    if (!failed && lane == AC_LANE_F32 && have_squares_left_range(r->out[0], r->op == AC_OP_std))
+        failed = variances(r, mask, AC_LANE_F64, means);
     ac_free(means, bytes);
     return failed;
 }

@@ -124,6 +124,7 @@ typedef struct { ac_dims dim; } ac_attrs_maybe_dims;
 typedef struct { int64_t dim, index; } ac_attrs_select;
 typedef struct { int64_t offset, dim1, dim2; } ac_attrs_diagonal;
 typedef struct { int64_t dim, start, end, step; } ac_attrs_slice;
+typedef struct { int64_t dim, size, step; } ac_attrs_unfold;
 typedef struct { int64_t start_dim, end_dim; } ac_attrs_flatten;
 typedef struct { int64_t dim, start, length; } ac_attrs_narrow;
 

@@ -114,6 +114,9 @@ int ac_infer_index_select(ac_infer *i) {
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "index_select"));
     AC_TRY(ac_need_integer(i, 1));
     if (i->in[1]->ndim > 1) AC_TRY(ac_need_ndim(i, 1, 1));
+    if (!x->ndim && i->in[1]->numel != 1)
+        return ac_fail(AC_RUNTIME, "index_select: a 0-d tensor has one element to select, `index` asks for %" PRId64,
+                       i->in[1]->numel);
     i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};
     if (x->ndim) i->out[0].shape.v[dim] = i->in[1]->numel;
     return 0;

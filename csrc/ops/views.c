@@ -184,6 +184,25 @@ ac_tensor *ac_view_slice(const ac_tensor *x, const void *attrs) {
     return ac_tensor_view(x, &shape, &strides, x->offset + (shape.v[dim] ? start * x->strides[dim] : 0));
 }
 
+ac_tensor *ac_view_unfold(const ac_tensor *x, const void *attrs) {
+    ATTRS(unfold);
+    int64_t dim = a->dim, n = 1, along = 1;
+    if (ac_dim_wrap(&dim, x->ndim, "unfold") < 0) return NULL;
+    ac_dims shape = ac_shape_of(x), strides = ac_strides_of(x);
+    if (x->ndim) n = shape.v[dim], along = strides.v[dim];
+    if (a->size < 0 || a->size > n)
+        return ac_fail_null(AC_RUNTIME,
+                            "unfold: a window of %" PRId64 " does not fit dimension %" PRId64 " of size %" PRId64,
+                            a->size, a->dim, n);
+    if (a->step < 1) return ac_fail_null(AC_RUNTIME, "unfold: `step` must be above 0, got %" PRId64, a->step);
+    if (shape.n == AC_MAX_DIMS)
+        return ac_fail_null(AC_RUNTIME, "unfold: the result has more than %d dimensions", AC_MAX_DIMS);
+    if (x->ndim) shape.v[dim] = (n - a->size) / a->step + 1, strides.v[dim] = along * a->step;
+    shape.v[shape.n++] = a->size;
+    strides.v[strides.n++] = along;
+    return ac_tensor_view(x, &shape, &strides, x->offset);
+}
+
 ac_tensor *ac_view_as_strided(const ac_tensor *x, const void *attrs) {
     ATTRS(as_strided);
     int64_t first = a->offset == AC_ABSENT ? x->offset : a->offset, last = first, numel = ac_dims_numel(&a->size);

@@ -363,7 +363,7 @@ METHOD(detach) {
 METHOD(detach_) {
     SELF;
     (void)unused;
-    ac_leave_lone_base(t);
+    ac_detach_lone_base(t);
     if (t->base)
         return PyErr_SetString(PyExc_RuntimeError, "detach_: a view cannot be detached in place; use detach()"), NULL;
     if (t->meta) {
@@ -383,6 +383,7 @@ METHOD(view_dtype) {
     if (ac_requires_grad(t))
         return PyErr_SetString(PyExc_RuntimeError, "view: bytes seen as another dtype have no gradient; use .detach()"),
                NULL;
+    if (last >= 0 && shape.v[last] == 1) strides.v[last] = 1;
     bool fits = old == item ||
                 (last >= 0 && strides.v[last] == 1 && shape.v[last] * old % item == 0 && t->offset * old % item == 0);
     for (int64_t d = 0; d < last && fits; d++) fits = strides.v[d] * old % item == 0;

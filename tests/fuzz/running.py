@@ -254,7 +254,7 @@ def compare(program: Program, at: int, ampc: Outcome, torch: Outcome, before: Di
     def differ(kind: str, name: str, t: Any, a: Any) -> Difference:
         named = set(re.findall(r"\bv\d+", program.steps[at].source))
         empty = any(isinstance(s, Seen) and 0 in s.shape and n.split("[")[0].split(".")[0] in named for n, s in (*before.items(), *torch.seen.items()))
-        shared = [root for n, (root, _) in groups({n: s for n, s in before.items() if isinstance(s, Seen)}).items() if n in named]
+        shared = [root for n, (root, _) in groups({n: s for n, s in before.items() if isinstance(s, Seen)}).items() if n.split("[")[0] in named]
         return Difference(program, at, kind, name, t, a, empty=empty, overlapping=len(set(shared)) < len(shared), message=" | ".join(filter(None, [torch.message and "torch: " + torch.message[:160], ampc.message and "ampc: " + ampc.message[:160]])))
 
     if ampc.error != torch.error:
