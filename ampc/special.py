@@ -3,7 +3,7 @@
 from typing import Any
 
 from . import _checks
-from ._C import Tensor
+from ._C import Tensor, get_default_dtype
 from ._composed.elementwise import sinc
 from ._ops import erf, erfc, erfinv, exp2, expm1, log1p, logit, logsumexp, round, xlogy
 from ._ops import sigmoid as expit
@@ -32,7 +32,8 @@ def ndtr(input: Tensor) -> Tensor:
 
 def ndtri(input: Tensor) -> Tensor:
     """The value that a standard normal one is below with probability x."""
-    return 2**0.5 * erfinv(2 * input - 1)
+    wide = input.double()  # next to 0 and 1, 2 p - 1 keeps few of float32's digits
+    return (2**0.5 * erfinv(2 * wide - 1)).to(input.dtype if input.is_floating_point() else get_default_dtype())
 
 
 _checks.install(globals())

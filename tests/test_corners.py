@@ -190,3 +190,18 @@ def test_einsum_is_cast_where_it_multiplies_and_sums(equation):
         with lib.autocast("cpu", dtype=lib.bfloat16):
             return lib.einsum(text, *[lib.ones([2] * n) for n in dims])
     same(under_autocast)
+
+
+# -- accuracy --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_sinc_and_ndtri_keep_their_digits(torch, dtype):
+    """Of pi x and of 2 p - 1, a narrow dtype keeps too few; the reference is float64."""
+    x = torch.tensor([1.0, 2.0, 0.5, 3.0, 100.0, 1000.0]).to(getattr(torch, dtype))
+    p = torch.tensor([0.5, 0.01, 1e-3, 1e-4, 0.99]).to(getattr(torch, dtype))
+    for name, values in (("sinc", x), ("ndtri", p)):
+        want = getattr(torch.special, name)(values.double())
+        got = torch.tensor(getattr(ampc.special, name)(ampc.tensor(values.tolist(), dtype=getattr(ampc, dtype))).double().tolist(), dtype=torch.float64)
+        beyond = 2.0**-22 if name == "sinc" else 0.0  # sin of float32's pi x, where it passes through 0
+        assert ((got - want).abs() <= torch.finfo(values.dtype).eps * want.abs() + beyond).all()

@@ -52,10 +52,13 @@ def rad2deg(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
 
 @takes_out
 def sinc(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """sin(pi x) / (pi x), 1 at 0."""
-    zero = input == 0
-    x = _f["where"](zero, 1.0, input) * math.pi
-    return _f["where"](zero, 1.0, x.sin() / x)
+    """sin(pi x) / (pi x), 1 at 0; of 16-bit types computed in float32, where pi x keeps its digits."""
+    is_half = input.dtype in (_C.float16, _C.bfloat16)
+    wide = input.float() if is_half else input
+    zero = wide == 0
+    x = _f["where"](zero, 1.0, wide) * math.pi
+    y = _f["where"](zero, 1.0, x.sin() / x)
+    return y.to(input.dtype) if is_half else y
 
 
 @takes_out

@@ -363,8 +363,10 @@ FORMULA(hypot) {
     DONE;
 }
 FORMULA(copysign) {
-    T x = SAVED(0);
-    GIVE(0, WHERE(CMP(eq, x, NUM(0)), NUM(0), MUL(G, MUL(UN(sign, x), UN(sign, RESULT(0))))));
+    if (WANTS(0)) {
+        T x = SAVED(0);
+        ac_f_give(c, 0, WHERE(CMP(eq, x, NUM(0)), NUM(0), MUL(G, MUL(UN(sign, x), UN(sign, RESULT(0))))));
+    }
     if (WANTS(1)) ac_f_give(c, 1, ac_f_zeros(c, ac_f_input(c, 1)));
     DONE;
 }

@@ -162,7 +162,7 @@ REFUSED = [
 RAISED = [
     Known("shapes that do not fit a loss or a norm are a RuntimeError", lambda d: d.kind == "exception" and (d.torch, d.ampc) in (("ValueError", "RuntimeError"),) and re.search("loss|entropy|norm", d.step.source) is not None),
     Known("an index out of range is an IndexError everywhere", both_raise("RuntimeError", "IndexError", r"is out of range|tuple index|cannot be broadcast|could not be broadcast|no elements to choose")),
-    Known("the order of checks, where a line is wrong twice", lambda d: d.kind == "exception" and d.torch is not None and re.search(r"leaf Variable that requires grad|is a view and its base|KeyError|TypeError|only change requires_grad|bool input", d.message + str(d.torch) + str(d.ampc)) is not None and d.ampc is not None),
+    Known("the order of checks, where a line is wrong twice", lambda d: d.kind == "exception" and d.torch is not None and re.search(r"leaf Variable that requires grad|is a view and its base|single memory location|KeyError|TypeError|only change requires_grad|bool input", d.message + str(d.torch) + str(d.ampc)) is not None and d.ampc is not None),
     Known("what an interrupted write has left counts as written", lambda d: d.kind in ("version", "log") and "torch: " in d.message and "ampc: " in d.message),
     Known("the rules of out= are looked at before the operands", lambda d: "out=" in d.step.source and d.kind == "exception" and d.torch is not None and d.ampc is not None),
     Known("torch resizes out= before it reads an operand in the same memory", lambda d: "out=" in d.step.source and (d.kind == "shape" or d.kind == "exception" and d.torch == "IndexError")),
@@ -222,7 +222,8 @@ RESULTS = [
     Known("shapes of products with no elements", lambda d: d.kind == "shape" and d.empty),
     Known("a Function whose results have no gradient is not gone back through; torch's is given zeros", lambda d: d.kind == "existence" and "Unused.apply" in str(d.program.steps)),
     Known("source without elements: no gradient", lambda d: d.kind == "existence" and "masked_scatter" in str(d.program.steps)),
-    Known("amax and amin give their gradient to what is nan, as max and min do", lambda d: is_gradient(d) and re.search("amax|amin", str(d.program.steps)) is not None and infinite(d)),
+    Known("amax and amin give their gradient to what is nan, as max and min do", lambda d: is_gradient(d) and re.search("amax|amin", str(d.program.steps)) is not None and infinite(d) or d.kind == "log" and re.search("amax|amin", str(d.program.steps)) is not None and "nan" in str(d.torch)),
+    Known("copysign's derivative reads a sign; torch's the quotient of result and operand, which may have been written", lambda d: is_gradient(d) and "copysign" in str(d.program.steps) and re.search(r"_\(|[-+*/]=", str(d.program.steps)) is not None),
     Known("block_diag's gradient beside a block without elements", lambda d: is_gradient(d) and "block_diag" in str(d.program.steps)),
     Known("a 0-d operand of addr does not widen it", line(r"addr", "dtype")),
     Known("adding zeros to a gradient is no write", lambda d: d.kind == "version" and overwritten_whole(d) and BACKWARD.search(d.step.source) is not None),
