@@ -67,6 +67,8 @@ FOUND = {
                                                        "with torch.no_grad(): v1.mul_(2)", "v2.backward(create_graph=True)", "v3, = torch.autograd.grad((v1 * v1.grad).sum(), v1)"],
     "results are detached": ["v1 = torch.ones(2, requires_grad=True)", "v2 = v1.median()", "with torch.no_grad(): v2.div_(1)", "v2.detach_()"],
     "slices copied": ["v1 = torch.zeros(4, 2)", "v1.index_copy_(0, torch.tensor([0, 2]), torch.ones(2, 1))", "v2 = torch.tensor(1.0).index_select(0, torch.arange(0))"],
+    "activations of nan": ["v1 = torch.tensor([float('nan'), 1.0, -4.0, 7.0, 3.0, -3.0, 0.0], requires_grad=True)"] + [
+        f"torch.nn.functional.{name}(v1).sum().backward()" for name in ("relu6", "hardtanh", "hardswish", "hardsigmoid", "elu", "selu", "celu", "leaky_relu")],
     "numbers copied": ["v1 = torch.zeros(2)", "v1.copy_(3)", "v1.fill_(torch.tensor(4))"],
 }
 

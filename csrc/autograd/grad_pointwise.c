@@ -180,28 +180,27 @@ FORMULA(softsign) {
 }
 
 /* Whether x lies strictly between. */
-static T between(ac_formula *c, T x, double low, double high) {
-    return CMP(logical_and, CMP(gt, x, NUM(low)), CMP(lt, x, NUM(high)));
-}
 FORMULA(hardsigmoid) {
-    GIVE(0, WHERE(between(c, SAVED(0), -3, 3), TIMES(G, 1.0 / 6), NUM(0)));
+    T x = SAVED(0), inside = CMP(logical_and, CMP(gt, x, NUM(-3)), CMP(lt, x, NUM(3)));
+    GIVE(0, WHERE(inside, TIMES(G, 1.0 / 6), NUM(0)));
     DONE;
 }
 FORMULA(hardswish) {
     T x = SAVED(0), slope = MUL(G, ADD(TIMES(x, 1.0 / 3), NUM(0.5)));
-    GIVE(0, WHERE(between(c, x, -3, 3), slope, WHERE(CMP(ge, x, NUM(3)), G, NUM(0))));
+    GIVE(0, WHERE(CMP(le, x, NUM(-3)), NUM(0), WHERE(CMP(lt, x, NUM(3)), slope, G)));
     DONE;
 }
 FORMULA(hardtanh) {
     ATTR(bounds);
-    GIVE(0, WHERE(between(c, SAVED(0), a->low, a->high), G, NUM(0)));
+    T x = SAVED(0), outside = CMP(logical_or, CMP(le, x, NUM(a->low)), CMP(ge, x, NUM(a->high)));
+    GIVE(0, WHERE(outside, NUM(0), G)); /* nan is inside */
     DONE;
 }
 FORMULA(elu) {
     ATTR(elu);
     T x = SAVED(0), low = CMP(minimum, x, NUM(0)); /* exp of a large x must not meet the 0 of the other side */
     T slope = TIMES(UN(exp, TIMES(low, a->input_scale)), a->alpha * a->scale * a->input_scale);
-    GIVE(0, WHERE(CMP(gt, x, NUM(0)), TIMES(G, a->scale), MUL(G, slope)));
+    GIVE(0, WHERE(CMP(le, x, NUM(0)), MUL(G, slope), TIMES(G, a->scale)));
     DONE;
 }
 FORMULA(leaky_relu) {

@@ -238,9 +238,10 @@ static int run_view(ac_op op, ac_tensor *const *in, const void *attrs, ac_tensor
 /* -- the call --------------------------------------------------------------------------------------- */
 
 /* Of trivial sizes a composition may end with an operand itself. Where the table says that the result is a copy, it
- * becomes one. */
+ * becomes one; and a view of a tensor that the composition made belongs to nobody else. */
 static int copy_aliases(ac_op op, ac_tensor *const *in, int n_in, ac_tensor **out) {
-    for (int i = 0; i < ac_ops[op].n_out; i++)
+    for (int i = 0; i < ac_ops[op].n_out; i++) {
+        if (out[i]) ac_leave_lone_base(out[i]);
         for (int j = 0; j < n_in; j++) {
             ac_tensor *copy[AC_MAX_OUT] = {NULL};
             if (!in[j] || !out[i] || in[j]->storage != out[i]->storage) continue;
@@ -249,6 +250,7 @@ static int copy_aliases(ac_op op, ac_tensor *const *in, int n_in, ac_tensor **ou
             out[i] = copy[0];
             break;
         }
+    }
     return 0;
 }
 
