@@ -366,3 +366,40 @@ def test_binary_cross_entropy_of_probabilities_that_are_0_or_1(dtype):
     p = ampc.tensor([0.0, 1.0], dtype=dtype).requires_grad_()
     nn.functional.binary_cross_entropy(p, ampc.tensor([0.0, 1.0], dtype=dtype), reduction="sum").backward()
     assert p.grad.tolist() == [1.0, -1.0]
+
+
+def test_backward_hooks_without_input_gradients():
+    layer, seen = nn.Linear(2, 1), []
+    layer.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go[0].tolist())))
+    layer(ampc.ones(1, 2)).sum().backward()  # as the first layer of a model sees its images
+    assert seen == [((None,), [[1]])] and layer.weight.grad.tolist() == [[1, 1]]
+    layer.register_full_backward_hook(lambda m, gi, go: (ampc.ones(1, 2),))
+    with pytest.raises(RuntimeError, match="must return None"):
+        layer(ampc.ones(1, 2)).sum().backward()
+
+
+def test_backward_hooks_know_every_argument():
+    class Both(nn.Module):
+        def forward(self, x, n, mask):
+            return x * 2, n, mask
+
+    layer, seen = Both(), []
+    handle = layer.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go)))
+    out = layer(ampc.ones(1, 2, requires_grad=True), 5, ampc.ones(2))
+    handle.remove()  # the call that it was there for still runs it
+    out[0].sum().backward()
+    (gi, go), = seen
+    assert gi[0].tolist() == [[2, 2]] and gi[1] is None and gi[2].tolist() == [0, 0]
+    assert go[0].tolist() == [[1, 1]] and go[1:] == (None, None)
+    layer.register_full_backward_hook(lambda m, gi, go: gi[:1])
+    with pytest.raises(RuntimeError, match="returned 1 gradients, expected 3"):
+        layer(ampc.ones(1, 2, requires_grad=True), 5, ampc.ones(2))[0].sum().backward()
+
+
+def test_a_copied_parameter_has_no_gradient():
+    layer = nn.Linear(2, 1)
+    layer(ampc.ones(1, 2)).sum().backward()
+    assert copy.deepcopy(layer).weight.grad is None and layer.weight.grad is not None
+    x = ampc.ones(2, requires_grad=True)
+    x.grad = ampc.ones(2)
+    assert copy.deepcopy(x).grad.tolist() == [1, 1] and copy.deepcopy(x).grad is not x.grad

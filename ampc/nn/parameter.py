@@ -22,8 +22,9 @@ class Parameter(Tensor):
         return _C._make_subclass(cls, data.detach(), requires_grad)
 
     def __deepcopy__(self, memo: dict) -> Parameter:
+        """A parameter of the same values; as torch's, without .grad: a copied model begins with none."""
         if id(self) not in memo:
-            Tensor.__deepcopy__(self, memo)
+            Tensor.__deepcopy__(self, memo, grad=False)  # type: ignore[call-arg]
         return memo[id(self)]
 
 
