@@ -1,6 +1,7 @@
 """Corners of single functions, beside torch: quotients that are nearly whole, infinities, nan as a limit, sums in another dtype, factors
 of 0, dims and indices out of range, what autocast leaves alone."""
 
+import math
 from typing import Any, Callable, List
 
 import numpy as np
@@ -190,3 +191,34 @@ def test_einsum_is_cast_where_it_multiplies_and_sums(equation):
         with lib.autocast("cpu", dtype=lib.bfloat16):
             return lib.einsum(text, *[lib.ones([2] * n) for n in dims])
     same(under_autocast)
+
+
+NO_ROOM = ["tensor([300], dtype=uint8)", "tensor([-256], dtype=uint8)", "tensor([200], dtype=int8)", "tensor([2 ** 31], dtype=int32)", "tensor([inf], dtype=int32)",
+           "tensor([nan], dtype=int64)", "full((2,), 300, dtype=uint8)", "full((2,), nan, dtype=int32)", "full_like(u, 300)",
+           "u.new_full((2,), 300)", "u.fill_(300)", "i.fill_(nan)", "u.masked_fill(m, 300)", "u.masked_fill_(m, 300)", "i.masked_fill(m, inf)",
+           "u.index_fill(0, tensor([0]), 300)", "u.scatter(0, tensor([0]), 300)", "nn.functional.pad(u, (1, 1), value=300)", "u.clamp(min=300)",
+           "u.__setitem__(0, 300)", "u.__setitem__(m, 300)", "u.__setitem__(tensor([0]), 300)", "i.__setitem__(0, nan)", "i ** -1", "pow(i, -2)",
+           "i.pow_(-1)", "add(i, i, alpha=1.5)", "i.sub(i, alpha=0.5)"]
+
+
+@pytest.mark.parametrize("call", NO_ROOM)
+def test_integers_take_no_number_that_they_cannot_hold(call):
+    def names(lib):
+        return {**vars(lib), "inf": math.inf, "nan": math.nan, "u": lib.tensor([1, 2], dtype=lib.uint8), "i": lib.tensor([1, 2]),
+                "m": lib.tensor([True, False])}
+
+    torch = pytest.importorskip("torch")
+    for lib in (torch, ampc):
+        own = names(lib)
+        with pytest.raises(RuntimeError):
+            eval(call, own)
+        assert own["u"].tolist() == own["i"].tolist() == [1, 2]
+
+
+def test_integers_take_what_they_hold():
+    u, i = ampc.tensor([1, 2], dtype=ampc.uint8), ampc.tensor([1, 2])
+    assert ampc.tensor([-1, 255, 1.7], dtype=ampc.uint8).tolist() == [255, 255, 1]
+    assert ampc.tensor([-2 ** 63, 2 ** 63 - 1]).tolist() == [-2 ** 63, 2 ** 63 - 1] and ampc.tensor([-2.0 ** 63], dtype=ampc.int64).item() == -2 ** 63
+    assert i.fill_(1.9).tolist() == [1, 1] and u.fill_(-1).tolist() == [255, 255] and u.clamp(-5, 300).tolist() == [255, 255]
+    assert (ampc.tensor([2, -1]) ** ampc.tensor(-1)).tolist() == [0, -1] and (2 ** ampc.tensor([1, 3])).tolist() == [2, 8]
+    assert ampc.tensor([1, 2]).clamp(min=1e30).tolist() == [pytest.approx(1e30)] * 2
