@@ -445,3 +445,7 @@ def test_an_integer_tensor_without_dimensions_is_another_operand(torch, name, ot
     want = getattr(torch, name)(torch.tensor(x), torch.tensor(other)).tolist()
     assert getattr(ampc, name)(ampc.tensor(x), ampc.tensor(other)).tolist() == want
     assert getattr(ampc.tensor(x), name)(ampc.tensor(other)).tolist() == want
+
+
+def test_index_fill_of_a_number_by_nothing():
+    assert ampc.tensor(3.0).index_fill(0, ampc.tensor([], dtype=ampc.int64), 1.0).item() == 3

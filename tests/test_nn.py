@@ -403,3 +403,34 @@ def test_a_copied_parameter_has_no_gradient():
     x = ampc.ones(2, requires_grad=True)
     x.grad = ampc.ones(2)
     assert copy.deepcopy(x).grad.tolist() == [1, 1] and copy.deepcopy(x).grad is not x.grad
+
+
+def test_truncated_normal():
+    def drawn(*args, size=20000, **kwargs):
+        return nn.init.trunc_normal_(ampc.empty(size), *args, **kwargs).numpy()
+
+    one = drawn(generator=ampc.Generator().manual_seed(3))
+    assert np.array_equal(one, drawn(generator=ampc.Generator().manual_seed(3))) and abs(one).max() <= 2 and abs(one.std() - 0.8796) < 0.02
+    tail = drawn(0.0, 1.0, 5.0, 6.0)  # of a normal's values one in three million
+    assert tail.min() >= 5 and tail.max() <= 6 and abs(tail.mean() - 5.1863) < 0.01
+    assert (drawn(0.0, 1.0, 1.0, 1.0, size=4) == 1).all() and drawn(size=0).size == 0
+    with pytest.raises(RuntimeError, match="above"):
+        drawn(0.0, 1.0, 5.0, 3.0)
+    with pytest.raises(RuntimeError, match="std"):
+        drawn(0.0, float("nan"))
+
+
+@pytest.mark.parametrize("norm_type", [0, 1, 3, 20, float("inf"), float("-inf"), -1])
+def test_norms_of_several_gradients(norm_type):
+    torch = pytest.importorskip("torch")
+    for grads in ([[3.0, 4.0], [0.0, 1.0]], [[1.0], [float("nan")]], [[3e30], [4e30]], [[0.0], [0.0]]):
+        both = []
+        for lib in (torch, ampc):
+            params = [lib.nn.Parameter(lib.ones(len(g))) for g in grads]
+            for p, g in zip(params, grads):
+                p.grad = lib.tensor(g)
+            both.append(lib.nn.utils.clip_grad_norm_(params, 1.0, norm_type).item())
+        if grads[0][0] == 3e30 and both[0] == float("inf"):  # torch's powers overflow float32
+            assert both[1] == pytest.approx((0.75**norm_type + 1) ** (1 / norm_type) * 4e30, rel=1e-5)
+        else:
+            assert both[1] == pytest.approx(both[0], rel=1e-5, nan_ok=True)

@@ -226,6 +226,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     if index.dtype is not _C.int64:
         raise IndexError(f"index_fill: `index` must be int64, got {index.dtype}")
     _check_places(index, n, -n, "index_fill")
+    if not index.numel():
+        return input.clone()
     shape = [index.numel() if d == along else n for d, n in enumerate(input.shape)]
     fill = value.to(input.dtype).expand(shape) if isinstance(value, Tensor) else input.new_full((), value).expand(shape)
     return index_copy(input, dim, _f["where"](index < 0, index + n, index), fill)
