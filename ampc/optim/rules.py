@@ -8,7 +8,6 @@ from .. import _C
 from .. import _creation as make
 from .optimizer import Optimizer, extras_of, state_like
 
-
 _ROUNDING_KEYS = {"master_param", "compensation"}
 
 
