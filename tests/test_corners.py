@@ -222,3 +222,25 @@ def test_integers_take_what_they_hold():
     assert i.fill_(1.9).tolist() == [1, 1] and u.fill_(-1).tolist() == [255, 255] and u.clamp(-5, 300).tolist() == [255, 255]
     assert (ampc.tensor([2, -1]) ** ampc.tensor(-1)).tolist() == [0, -1] and (2 ** ampc.tensor([1, 3])).tolist() == [2, 8]
     assert ampc.tensor([1, 2]).clamp(min=1e30).tolist() == [pytest.approx(1e30)] * 2
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.0, 0.0], [2.0, 1.0, 1.0, 1.0], [3.0, 1.0, 2.0], [float("inf"), float("inf"), 1.0], [1.0, float("nan"), 2.0, 1.0]])
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_equal_values_in_the_middle_share_the_gradient(name, values):
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (torch, ampc):
+        x = lib.tensor(values, requires_grad=True)
+        getattr(x, name)().backward()
+        found.append(x.grad.tolist())
+    assert found[0] == found[1]
+
+
+def test_repeated_values_of_a_decomposition_have_a_derivative():
+    for of in (lambda x: ampc.linalg.eigh(x)[0], ampc.linalg.eigvalsh, ampc.linalg.svdvals, lambda x: ampc.linalg.svd(x)[1]):
+        x = (ampc.eye(3, dtype=ampc.float64) * 2).requires_grad_()
+        of(x).sum().backward()
+        assert np.allclose(x.grad.numpy(), np.eye(3))
+    x = ampc.zeros(3, 2, dtype=ampc.float64, requires_grad=True)
+    ampc.linalg.svd(x, full_matrices=False)[1].sum().backward()
+    assert x.grad.isfinite().all()
