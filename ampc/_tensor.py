@@ -566,7 +566,7 @@ def __copy__(self: Tensor) -> Tensor:
 
 
 @method
-def __deepcopy__(self: Tensor, memo: dict) -> Tensor:
+def __deepcopy__(self: Tensor, memo: dict, *, grad: bool = True) -> Tensor:
     if not self.is_leaf:
         raise RuntimeError("only leaves can be deep-copied: a copy would lose the history; detach() first")
     twin = self.detach().clone()
@@ -576,7 +576,7 @@ def __deepcopy__(self: Tensor, memo: dict) -> Tensor:
     memo[id(self)] = twin
     for name, value in self.__dict__.items():
         setattr(twin, name, copy.deepcopy(value, memo))
-    if self.grad is not None:
+    if grad and self.grad is not None:
         twin.grad = copy.deepcopy(self.grad, memo)
     return twin
 

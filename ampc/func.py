@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple, Union
 
 from . import _C
 from ._C import Tensor
 from .autograd import enable_grad
 from .autograd import functional as _functional
-from .autograd import grad as _grad
 from .nn import Module
-from .utils._pytree import tree_flatten, tree_map, tree_unflatten
+from .utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
 
@@ -62,32 +62,59 @@ def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any =
 # -- derivatives ---------------------------------------------------------------------------------------------------
 
 
+def _leaves(tree: Any, outer: bool) -> Tuple[List[Tensor], Any]:
+    """The tensors of a structure, to differentiate by, and the structure: where gradients are recorded outside (``outer``) those with
+    a history keep it."""
+    tensors, spec = tree_flatten(tree)
+    return [t.view(t.shape) if outer and t.requires_grad else t.detach().requires_grad_() for t in tensors], spec
+
+
+def _reaches(results: Iterable[Tensor], own: Set[int]) -> bool:
+    """Whether backward from any of these comes to another leaf than ``own``, by their identity."""
+    todo: List[Any] = [t.grad_fn for t in results if t.grad_fn is not None]
+    seen = set(todo)
+    if any(t.requires_grad and t.grad_fn is None and id(t) not in own for t in results):
+        return True
+    while todo:
+        node = todo.pop()
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in own and not hasattr(leaf, "_stands_in"):
+            return True
+        for before, _ in node.next_functions:
+            if before is not None and before not in seen:
+                seen.add(before)
+                todo.append(before)
+    return False
+
+
+def _settled(tree: Any, own: Sequence[Tensor], outer: bool) -> Any:
+    """Results as the caller sees them: with the history that leads outside ``own``, where gradients are recorded there; else with none."""
+    ids = {id(t) for t in own}
+    tensors, spec = tree_flatten(tree)
+    live = outer and _reaches([t for t in tensors if isinstance(t, Tensor)], ids)
+    return tree_unflatten([t if not isinstance(t, Tensor) or live and _reaches([t], ids) else t.detach() for t in tensors], spec)
+
+
 def grad_and_value(func: Callable, argnums: Places = 0, has_aux: bool = False) -> Callable:
     """A function of the same arguments that gives (gradients, value): the gradients, in the structure of the arguments numbered
-    ``argnums``, of what must be a single number. With ``has_aux`` func gives (value, more) and the result is (gradients, (value, more))."""
+    ``argnums``, of what must be a single number. With ``has_aux`` func gives (value, more) and the result is (gradients, (value, more)).
+    Both can be differentiated by other tensors that took part, as parameters that func uses."""
     def call(*args: Any, **kwargs: Any) -> Any:
         places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         outer = _C.is_grad_enabled()
         with enable_grad():
-            flat, specs, given = [], [], list(args)
-            for p in places:
-                leaves, spec = tree_flatten(args[p])
-                leaves = [t.view(t.shape) if outer and t.requires_grad else t.detach().requires_grad_() for t in leaves]
+            parts, given = [_leaves(args[p], outer) for p in places], list(args)
+            for p, (leaves, spec) in zip(places, parts):
                 given[p] = tree_unflatten(leaves, spec)
-                flat.append(leaves)
-                specs.append(spec)
             result = func(*given, **kwargs)
             value, aux = result if has_aux else (result, None)
             if not isinstance(value, Tensor) or value.numel() != 1:
                 raise RuntimeError(f"grad: the function must give one number, got {getattr(value, 'shape', type(value).__name__)}")
-            every = [t for leaves in flat for t in leaves]
-            found = _grad(value, every, create_graph=outer, materialize_grads=True)
-        if not outer or not any(a.requires_grad for p in places for a in tree_flatten(args[p])[0]):
-            value = value.detach()
-            found = tuple(g.detach() for g in found)
+            every = [t for leaves, _ in parts for t in leaves]
+            found = _functional._derivatives((value,), tuple(every), (None,), outer, False, "grad")
         each = iter(found)
-        made = [tree_unflatten([next(each) for _ in leaves], spec) for leaves, spec in zip(flat, specs)]
-        grads = made[0] if isinstance(argnums, int) else tuple(made)
+        made = [tree_unflatten([next(each) for _ in leaves], spec) for leaves, spec in parts]
+        grads, value, aux = _settled((made[0] if isinstance(argnums, int) else tuple(made), value, aux), every, outer)
         return (grads, (value, aux)) if has_aux else (grads, value)
 
     return call
@@ -106,27 +133,37 @@ def grad(func: Callable, argnums: Places = 0, has_aux: bool = False) -> Callable
 
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """(value, f), where f(cotangents) gives the gradients of the primals, a tuple (one alone for a single primal... a tuple, too)."""
+    outer = _C.is_grad_enabled()
     with enable_grad():
-        inside = [tree_map(lambda t: t.detach().requires_grad_(), p) for p in primals]
-        result = func(*inside)
+        parts = [_leaves(p, outer) for p in primals]
+        result = func(*(tree_unflatten(*part) for part in parts))
     value, aux = result if has_aux else (result, None)
-    outputs, spec = tree_flatten(value)
+    outputs = tuple(tree_flatten(value)[0])
+    every = tuple(t for leaves, _ in parts for t in leaves)
 
     def back(cotangents: Any, retain_graph: bool = True) -> Tuple[Any, ...]:
-        weights = tree_flatten(cotangents)[0]
-        leaves = [tree_flatten(p) for p in inside]
-        found = iter(_grad(outputs, [t for l, _ in leaves for t in l], weights, retain_graph=retain_graph, materialize_grads=True))
-        return tuple(tree_unflatten([next(found) for _ in l], s) for l, s in leaves)
+        recorded = _C.is_grad_enabled()
+        found = _functional._derivatives(outputs, every, tree_flatten(cotangents)[0], recorded, False, "vjp")
+        each = iter(found)
+        made = tuple(tree_unflatten([next(each) for _ in leaves], spec) for leaves, spec in parts)
+        return _settled(made, every, recorded)
 
-    shown = tree_unflatten([t.detach() for t in outputs], spec)
-    return (shown, back, aux) if has_aux else (shown, back)
+    value, aux = _settled((value, aux), every, outer)
+    return (value, back, aux) if has_aux else (value, back)
+
+
+def _differentiated(derivative: Callable, func: Callable, inputs: Tuple[Any, ...], *more: Any) -> Any:
+    """``derivative`` (of autograd.functional) of func by the inputs; it can be differentiated by what lies outside."""
+    outer = _C.is_grad_enabled()
+    leaves = tuple(_leaves(inputs, outer)[0])
+    return _settled(derivative(func, leaves, *more, create_graph=outer), leaves, outer)
 
 
 def jvp(func: Callable, primals: Tuple[Any, ...], tangents: Tuple[Any, ...], *, strict: bool = False, has_aux: bool = False) -> Any:
     """(value, the derivative along the tangents)."""
     if has_aux:
         raise NotImplementedError("jvp: has_aux is not supported; return the value alone")
-    return _functional.jvp(func, primals, tangents, strict=strict)
+    return _differentiated(partial(_functional.jvp, strict=strict), func, tuple(primals), tangents)
 
 
 def jacrev(func: Callable, argnums: Places = 0, *, has_aux: bool = False, chunk_size: Any = None) -> Callable:
@@ -143,8 +180,7 @@ def jacrev(func: Callable, argnums: Places = 0, *, has_aux: bool = False, chunk_
                 given[p] = value
             return func(*given)
 
-        create = _C.is_grad_enabled() and any(isinstance(args[p], Tensor) and args[p].requires_grad for p in places)
-        found = _functional.jacobian(inner, tuple(args[p] for p in places), create_graph=create)
+        found = _differentiated(_functional.jacobian, inner, tuple(args[p] for p in places))
         return found[0] if isinstance(argnums, int) else found
 
     return call
@@ -161,7 +197,7 @@ def hessian(func: Callable, argnums: int = 0) -> Callable:
             given[argnums] = x
             return func(*given)
 
-        return _functional.hessian(inner, args[argnums])
+        return _differentiated(_functional.hessian, inner, (args[argnums],))[0][0]
 
     return call
 

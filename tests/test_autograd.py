@@ -363,3 +363,16 @@ def test_gradients_where_a_formula_would_divide_zeros_or_overflow():
         assert ampc.isfinite(z.grad).all()
         if dtype.itemsize > 2:  # 16 bits round the results that backward reads
             assert z.grad.tolist() == pytest.approx([35.0, 0.0, 0.0, 28.0, 0.0, 0.0], abs=1e-9, rel=1e-4)
+
+
+def test_a_hook_gives_the_dtype_it_was_given():
+    x = ampc.ones(2, requires_grad=True)
+    handle = x.register_hook(lambda g: g.double())
+    with pytest.raises(RuntimeError, match="returned a float64 gradient, expected float32"):
+        (x * 2).sum().backward()
+    assert x.grad is None
+    handle.remove()
+    y = x * 2
+    y.register_hook(lambda g: g.half())
+    with pytest.raises(RuntimeError, match="returned a float16 gradient, expected float32"):
+        y.sum().backward()

@@ -63,6 +63,11 @@ WINDOWS = [
     case(F + "adaptive_max_pool2d", apart(2, 2, 7, 5), (3, 2)),
     case(F + "adaptive_max_pool3d", apart(2, 4, 7, 5), 2),
     case(F + "lp_pool1d", np.abs(real(2, 2, 8)) + 0.1, 3.0, 2),
+    case(F + "lp_pool1d", real(2, 2, 8), 1.0, 2),
+    case(F + "lp_pool1d", real(2, 2, 8), float("inf"), 2),
+    case(F + "lp_pool2d", real(2, 2, 6, 6), 1, 3, 2),
+    case(F + "lp_pool2d", real(2, 2, 6, 6), 2.0, 2),
+    case(F + "lp_pool2d", real(2, 2, 6, 6), float("-inf"), 3, 2, True),
     case(F + "lp_pool2d", np.abs(real(2, 2, 6, 6)) + 0.1, 2.0, 3, 2),
     *[case(F + "interpolate", real(1, 2, *[5, 4, 3][:d]), size=[7, 6, 5][:d], mode="nearest") for d in (1, 2, 3)],
     case(F + "interpolate", real(1, 2, 5, 4), scale_factor=1.7, mode="nearest-exact"),
@@ -445,3 +450,7 @@ def test_an_integer_tensor_without_dimensions_is_another_operand(torch, name, ot
     want = getattr(torch, name)(torch.tensor(x), torch.tensor(other)).tolist()
     assert getattr(ampc, name)(ampc.tensor(x), ampc.tensor(other)).tolist() == want
     assert getattr(ampc.tensor(x), name)(ampc.tensor(other)).tolist() == want
+
+
+def test_index_fill_of_a_number_by_nothing():
+    assert ampc.tensor(3.0).index_fill(0, ampc.tensor([], dtype=ampc.int64), 1.0).item() == 3

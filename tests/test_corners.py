@@ -1,6 +1,7 @@
 """Corners of single functions, beside torch: quotients that are nearly whole, infinities, nan as a limit, sums in another dtype, factors
 of 0, dims and indices out of range, what autocast leaves alone."""
 
+import math
 from typing import Any, Callable, List
 
 import numpy as np
@@ -205,3 +206,54 @@ def test_sinc_and_ndtri_keep_their_digits(torch, dtype):
         got = torch.tensor(getattr(ampc.special, name)(ampc.tensor(values.tolist(), dtype=getattr(ampc, dtype))).double().tolist(), dtype=torch.float64)
         beyond = 2.0**-22 if name == "sinc" else 0.0  # sin of float32's pi x, where it passes through 0
         assert ((got - want).abs() <= torch.finfo(values.dtype).eps * want.abs() + beyond).all()
+NO_ROOM = ["tensor([300], dtype=uint8)", "tensor([-256], dtype=uint8)", "tensor([200], dtype=int8)", "tensor([2 ** 31], dtype=int32)", "tensor([inf], dtype=int32)",
+           "tensor([nan], dtype=int64)", "full((2,), 300, dtype=uint8)", "full((2,), nan, dtype=int32)", "full_like(u, 300)",
+           "u.new_full((2,), 300)", "u.fill_(300)", "i.fill_(nan)", "u.masked_fill(m, 300)", "u.masked_fill_(m, 300)", "i.masked_fill(m, inf)",
+           "u.index_fill(0, tensor([0]), 300)", "u.scatter(0, tensor([0]), 300)", "nn.functional.pad(u, (1, 1), value=300)", "u.clamp(min=300)",
+           "u.__setitem__(0, 300)", "u.__setitem__(m, 300)", "u.__setitem__(tensor([0]), 300)", "i.__setitem__(0, nan)", "i ** -1", "pow(i, -2)",
+           "i.pow_(-1)", "add(i, i, alpha=1.5)", "i.sub(i, alpha=0.5)"]
+
+
+@pytest.mark.parametrize("call", NO_ROOM)
+def test_integers_take_no_number_that_they_cannot_hold(call):
+    def names(lib):
+        return {**vars(lib), "inf": math.inf, "nan": math.nan, "u": lib.tensor([1, 2], dtype=lib.uint8), "i": lib.tensor([1, 2]),
+                "m": lib.tensor([True, False])}
+
+    torch = pytest.importorskip("torch")
+    for lib in (torch, ampc):
+        own = names(lib)
+        with pytest.raises(RuntimeError):
+            eval(call, own)
+        assert own["u"].tolist() == own["i"].tolist() == [1, 2]
+
+
+def test_integers_take_what_they_hold():
+    u, i = ampc.tensor([1, 2], dtype=ampc.uint8), ampc.tensor([1, 2])
+    assert ampc.tensor([-1, 255, 1.7], dtype=ampc.uint8).tolist() == [255, 255, 1]
+    assert ampc.tensor([-2 ** 63, 2 ** 63 - 1]).tolist() == [-2 ** 63, 2 ** 63 - 1] and ampc.tensor([-2.0 ** 63], dtype=ampc.int64).item() == -2 ** 63
+    assert i.fill_(1.9).tolist() == [1, 1] and u.fill_(-1).tolist() == [255, 255] and u.clamp(-5, 300).tolist() == [255, 255]
+    assert (ampc.tensor([2, -1]) ** ampc.tensor(-1)).tolist() == [0, -1] and (2 ** ampc.tensor([1, 3])).tolist() == [2, 8]
+    assert ampc.tensor([1, 2]).clamp(min=1e30).tolist() == [pytest.approx(1e30)] * 2
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.0, 0.0], [2.0, 1.0, 1.0, 1.0], [3.0, 1.0, 2.0], [float("inf"), float("inf"), 1.0], [1.0, float("nan"), 2.0, 1.0]])
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_equal_values_in_the_middle_share_the_gradient(name, values):
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (torch, ampc):
+        x = lib.tensor(values, requires_grad=True)
+        getattr(x, name)().backward()
+        found.append(x.grad.tolist())
+    assert found[0] == found[1]
+
+
+def test_repeated_values_of_a_decomposition_have_a_derivative():
+    for of in (lambda x: ampc.linalg.eigh(x)[0], ampc.linalg.eigvalsh, ampc.linalg.svdvals, lambda x: ampc.linalg.svd(x)[1]):
+        x = (ampc.eye(3, dtype=ampc.float64) * 2).requires_grad_()
+        of(x).sum().backward()
+        assert np.allclose(x.grad.numpy(), np.eye(3))
+    x = ampc.zeros(3, 2, dtype=ampc.float64, requires_grad=True)
+    ampc.linalg.svd(x, full_matrices=False)[1].sum().backward()
+    assert x.grad.isfinite().all()

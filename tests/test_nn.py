@@ -366,3 +366,71 @@ def test_binary_cross_entropy_of_probabilities_that_are_0_or_1(dtype):
     p = ampc.tensor([0.0, 1.0], dtype=dtype).requires_grad_()
     nn.functional.binary_cross_entropy(p, ampc.tensor([0.0, 1.0], dtype=dtype), reduction="sum").backward()
     assert p.grad.tolist() == [1.0, -1.0]
+
+
+def test_backward_hooks_without_input_gradients():
+    layer, seen = nn.Linear(2, 1), []
+    layer.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go[0].tolist())))
+    layer(ampc.ones(1, 2)).sum().backward()  # as the first layer of a model sees its images
+    assert seen == [((None,), [[1]])] and layer.weight.grad.tolist() == [[1, 1]]
+    layer.register_full_backward_hook(lambda m, gi, go: (ampc.ones(1, 2),))
+    with pytest.raises(RuntimeError, match="must return None"):
+        layer(ampc.ones(1, 2)).sum().backward()
+
+
+def test_backward_hooks_know_every_argument():
+    class Both(nn.Module):
+        def forward(self, x, n, mask):
+            return x * 2, n, mask
+
+    layer, seen = Both(), []
+    handle = layer.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go)))
+    out = layer(ampc.ones(1, 2, requires_grad=True), 5, ampc.ones(2))
+    handle.remove()  # the call that it was there for still runs it
+    out[0].sum().backward()
+    (gi, go), = seen
+    assert gi[0].tolist() == [[2, 2]] and gi[1] is None and gi[2].tolist() == [0, 0]
+    assert go[0].tolist() == [[1, 1]] and go[1:] == (None, None)
+    layer.register_full_backward_hook(lambda m, gi, go: gi[:1])
+    with pytest.raises(RuntimeError, match="returned 1 gradients, expected 3"):
+        layer(ampc.ones(1, 2, requires_grad=True), 5, ampc.ones(2))[0].sum().backward()
+
+
+def test_a_copied_parameter_has_no_gradient():
+    layer = nn.Linear(2, 1)
+    layer(ampc.ones(1, 2)).sum().backward()
+    assert copy.deepcopy(layer).weight.grad is None and layer.weight.grad is not None
+    x = ampc.ones(2, requires_grad=True)
+    x.grad = ampc.ones(2)
+    assert copy.deepcopy(x).grad.tolist() == [1, 1] and copy.deepcopy(x).grad is not x.grad
+
+
+def test_truncated_normal():
+    def drawn(*args, size=20000, **kwargs):
+        return nn.init.trunc_normal_(ampc.empty(size), *args, **kwargs).numpy()
+
+    one = drawn(generator=ampc.Generator().manual_seed(3))
+    assert np.array_equal(one, drawn(generator=ampc.Generator().manual_seed(3))) and abs(one).max() <= 2 and abs(one.std() - 0.8796) < 0.02
+    tail = drawn(0.0, 1.0, 5.0, 6.0)  # of a normal's values one in three million
+    assert tail.min() >= 5 and tail.max() <= 6 and abs(tail.mean() - 5.1863) < 0.01
+    assert (drawn(0.0, 1.0, 1.0, 1.0, size=4) == 1).all() and drawn(size=0).size == 0
+    with pytest.raises(RuntimeError, match="above"):
+        drawn(0.0, 1.0, 5.0, 3.0)
+    with pytest.raises(RuntimeError, match="std"):
+        drawn(0.0, float("nan"))
+
+
+@pytest.mark.parametrize("norm_type", [0, 1, 3, 20, float("inf"), float("-inf"), -1])
+def test_norms_of_several_gradients(norm_type):
+    torch = pytest.importorskip("torch")
+    for grads in ([[3.0, 4.0], [0.0, 1.0]], [[1.0], [float("nan")]], [[3e30], [4e30]], [[0.0], [0.0]]):
+        both = []
+        for lib in (torch, ampc):
+            params = [lib.nn.Parameter(lib.ones(len(g))) for g in grads]
+            for p, g in zip(params, grads):
+                p.grad = lib.tensor(g)
+            both.append(lib.nn.utils.clip_grad_norm_(params, 1.0, norm_type).item())
+        if grads[0][0] == 3e30 and both[0] == float("inf"):  # torch's powers overflow float32
+            assert both[1] in (pytest.approx((0.75**norm_type + 1) ** (1 / norm_type) * 4e30, rel=1e-5), float("inf"))
+        else:
+            assert both[1] == pytest.approx(both[0], rel=1e-5, nan_ok=True)

@@ -291,3 +291,36 @@ def test_many_groups_are_made_in_time_that_grows_as_they_do():
     for p in params:
         made.add_param_group({"params": [p]})
     assert not looked and len(again) == 50
+
+
+def test_a_state_that_lacks_something_is_an_error():
+    p = ampc.ones(2, requires_grad=True)
+    p.grad = ampc.ones(2)
+    adam, sgd = ampc.optim.Adam([p], lr=0.1), ampc.optim.SGD([p], lr=0.1, momentum=0.9)
+    adam.step()
+    sgd.step()
+    half = adam.state_dict()
+    half["state"][0] = {k: v for k, v in half["state"][0].items() if k != "exp_avg_sq"}
+    before = p.tolist()
+    for saved in (half, sgd.state_dict()):
+        other = ampc.optim.Adam([p], lr=0.1)
+        other.load_state_dict(saved)
+        with pytest.raises(KeyError, match="lacks .*exp_avg_sq"):
+            other.step()
+    assert p.tolist() == before
+
+
+def test_a_loaded_state_has_the_dtype_of_a_fresh_one():
+    def trained(dtype):
+        p = ampc.ones(2, dtype=dtype, requires_grad=True)
+        p.grad = ampc.ones(2, dtype=dtype)
+        opt = ampc.optim.Adam([p], lr=0.1)
+        opt.step()
+        return p, opt
+
+    for dtype, other in ((ampc.float64, ampc.float32), (ampc.float32, ampc.float64), (ampc.bfloat16, ampc.float64)):
+        p, opt = trained(dtype)
+        fresh = {k: getattr(v, "dtype", None) for k, v in opt.state[p].items()}
+        opt.load_state_dict(trained(other)[1].state_dict())
+        assert {k: getattr(v, "dtype", None) for k, v in opt.state[p].items()} == fresh
+        opt.step()

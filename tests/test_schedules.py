@@ -228,3 +228,11 @@ def test_lbfgs_under_a_scaler():
             scaler.update()
         ends.append(x.detach())
     assert (ends[0] - ends[1]).abs().max().item() < 1e-4 and (ends[1] - 1).abs().max().item() < 0.2
+
+
+def test_a_group_that_came_later_needs_a_new_scheduler():
+    opt = ampc.optim.SGD([ampc.ones(1, requires_grad=True)], lr=0.1)
+    scheduler = ampc.optim.lr_scheduler.LambdaLR(opt, lambda epoch: 0.5)
+    opt.add_param_group({"params": [ampc.ones(1, requires_grad=True)]})
+    with pytest.raises(ValueError, match="1 rates for 2 groups"):
+        scheduler.step()

@@ -332,3 +332,9 @@ def test_killed_at_any_moment_nothing_is_lost(tmp_path):
     assert len(os.listdir(tmp_path)) <= 2  # what the last one left is cleared away by the next save
     ampc.save(1, path)
     assert os.listdir(tmp_path) == ["state.pt"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no devices")
+def test_a_device_is_not_read():
+    with pytest.raises(RuntimeError, match="device"):
+        ampc.load("/dev/zero")

@@ -351,3 +351,9 @@ def test_recurrences(data, c, dtype, facts):
         for i, (got, want) in enumerate(zip(grads, Grads)):
             terms = 1 if i < 2 else n * steps  # a parameter's gradient has a term for each step
             exact.close(f"gradient {i}", got, exact.widened(want), room(want) + 4 * depth * e * math.sqrt(terms))
+
+
+def test_squeeze_of_no_dimensions():
+    x = ampc.ones(1, 2, 1)
+    assert x.squeeze(()).shape == (1, 2, 1) and ampc.squeeze(x, []).shape == (1, 2, 1) and x.squeeze().shape == (2,)
+    assert ampc.sum(x, ()).shape == ()  # reductions take no dimensions for all, as torch's do

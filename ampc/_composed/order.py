@@ -72,6 +72,15 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out
     return _picked(*input.sort(dim), k - 1, dim, keepdim)
 
 
+def _shared(flat: Tensor, value: Tensor) -> Tensor:
+    """A value of ``flat`` whose gradient goes to all that are equal, in equal parts, as torch's does."""
+    if not value.requires_grad:
+        return value
+    if value.isnan().item():
+        return flat[flat.isnan()].mean()
+    return flat[flat == value.detach()].amax()
+
+
 @takes_out
 def median(input: Tensor, dim: Optional[int] = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """The lower one of the middle values: of all, or along ``dim`` with where it is; nan when there is one."""
@@ -79,7 +88,7 @@ def median(input: Tensor, dim: Optional[int] = None, keepdim: bool = False, *, o
         flat = input.reshape(-1)
         if flat.numel() == 0:
             return input.new_full((), math.nan)
-        return median(flat, 0).values
+        return _shared(flat, median(flat, 0).values)
     n = _some(input, dim, "median")
     if input.ndim == 0:
         return kthvalue(input, 1, 0, keepdim)
@@ -96,7 +105,7 @@ def nanmedian(input: Tensor, dim: Optional[int] = None, keepdim: bool = False, *
     """median of what is not nan."""
     if dim is None:
         flat = input.reshape(-1)
-        return nanmedian(flat, 0).values if flat.numel() else input.new_full((), math.nan)
+        return _shared(flat, nanmedian(flat, 0).values) if flat.numel() else input.new_full((), math.nan)
     _some(input, dim, "nanmedian")
     values, indices = _line(input).sort(dim)
     there = input.isnan().logical_not().sum(dim, True) if input.ndim else input.isnan().logical_not().long().reshape(1)

@@ -84,6 +84,8 @@ def jvp(func: Callable[..., Any], inputs: Tensors, v: Any = None, create_graph: 
     outputs, one = _call(func, leaves, "jvp")
     direction = _weights(v, leaves, "jvp")
     weights = tuple(make.zeros_like(o).requires_grad_() for o in outputs)
+    for w in weights:
+        w._stands_in = True  # type: ignore[attr-defined]  # no leaf that anybody else knows
     rows = _derivatives(outputs, leaves, weights, True, strict, "jvp")
     found = _derivatives(rows, weights, direction, create_graph, False, "jvp")
     return _shaped(_settled(outputs, create_graph), one), _shaped(_settled(found, create_graph), one)
@@ -101,7 +103,7 @@ def jacobian(func: Callable[..., Any], inputs: Tensors, create_graph: bool = Fal
         for i in range(flat.shape[0]):
             for kept, g in zip(rows, _derivatives((flat[i],), leaves, (None,), create_graph, strict, "jacobian")):
                 kept.append(g)
-        table.append([make.zeros((*out.shape, *x.shape), dtype=x.dtype, device=x.device) if not r else _stacked(r).reshape(*out.shape, *x.shape)
+        table.append([make.zeros((*out.shape, *x.shape), dtype=x.dtype, device=x.device) if not r else _stacked(r).reshape((*out.shape, *x.shape))
                       for r, x in zip(rows, leaves)])
     table = [_settled(row, create_graph) for row in table]
     return _shaped([_shaped(row, isinstance(inputs, Tensor)) for row in table], one)

@@ -298,20 +298,24 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def _lp_pool(pool: Any, nd: int, input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Any, ceil_mode: bool) -> Tensor:
+    if abs(norm_type) == float("inf"):
+        sign = 1 if norm_type > 0 else -1
+        largest = (max_pool1d if nd == 1 else max_pool2d)(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+        return sign * largest
     taps = _product(_list(kernel_size, nd, "lp_pool"))
     wide = input.float() if input.dtype.itemsize == 2 else input  # whose powers 16 bits may not hold
-    total = pool(wide.abs() ** norm_type, kernel_size, stride, 0, ceil_mode) * taps
+    total = pool(wide**norm_type, kernel_size, stride, 0, ceil_mode) * taps
     zero = total == 0  # a window of zeros has the gradient 0, not nan
     return _f["where"](zero, 0.0, _f["where"](zero, 1.0, total) ** (1.0 / norm_type)).to(input.dtype)
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Optional[_Sizes] = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of each window of input [N, C, L]."""
+    """The root of each window's sum of powers, input [N, C, L]: signed as torch's, so 1 gives sums and odd powers may give nan."""
     return _lp_pool(avg_pool1d, 1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Optional[_Sizes] = None, ceil_mode: bool = False) -> Tensor:
-    """The p-norm of each window of input [N, C, H, W]."""
+    """The root of each window's sum of powers, input [N, C, H, W]; signs as in `lp_pool1d`."""
     return _lp_pool(avg_pool2d, 2, input, norm_type, kernel_size, stride, ceil_mode)
 
 

@@ -59,14 +59,23 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 
 @no_grad()
 def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None) -> Tensor:
-    """Normal, drawn again where it falls outside [a, b]."""
-    tensor.normal_(mean, std, generator=generator)
-    for _ in range(100):
-        outside = (tensor < a) | (tensor > b)
-        if not outside.any():
-            return tensor
-        tensor.copy_(_C._functions["where"](outside, make.randn(tensor.shape, dtype=tensor.dtype) * std + mean, tensor))
-    return tensor.clamp_(a, b)
+    """Normal, drawn again where it falls outside [a, b]; where most would, uniform draws are taken as often as their density says."""
+    if not (a <= b and std > 0 and math.isfinite(mean)):
+        raise RuntimeError(f"trunc_normal_: `a` must not be above `b` and `std` above 0, got {a}, {b} and {std} around {mean}")
+    below = [0.5 + 0.5 * math.erf((end - mean) / (std * math.sqrt(2))) for end in (a, b)]
+    peak = max(a, min(mean, b))
+    pending = make.ones(tensor.shape, dtype=_C.bool, device=tensor.device)
+    while pending.any():
+        if below[1] - below[0] > 0.3:
+            drawn = make.empty_like(tensor).normal_(mean, std, generator=generator)
+            taken = pending & (drawn >= a) & (drawn <= b)
+        else:
+            drawn = make.empty_like(tensor).uniform_(a, b, generator=generator)
+            density = ((((peak - mean) / std) ** 2 - ((drawn.double() - mean) / std) ** 2) / 2).exp()
+            taken = pending & (make.empty_like(density).uniform_(generator=generator) <= density)
+        tensor.copy_(_C._functions["where"](taken, drawn, tensor))
+        pending &= ~taken
+    return tensor
 
 
 @no_grad()

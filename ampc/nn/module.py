@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
@@ -13,6 +12,7 @@ from .._device import check_device
 from ..autograd.hooks import RemovableHandle
 from ..policy import call_module
 from ..policy import state as policies
+from ._backward_hooks import BackwardHooks
 from .parameter import Buffer, Parameter
 
 
@@ -79,7 +79,7 @@ class Module:
                 args = changed if isinstance(changed, tuple) else (changed,)
         backward = None
         if self._backward_hooks or self._backward_pre_hooks:
-            backward = _BackwardHooks(self)
+            backward = BackwardHooks(self)
             args = backward.watch_inputs(args)
         result = self.forward(*args, **kwargs)
         for hook, with_kwargs in list(self._forward_hooks.values()):
@@ -530,59 +530,3 @@ def _handle(hooks: Any, entry: Any, prepend: bool) -> RemovableHandle:
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle
-
-
-class _BackwardHooks:
-    """Runs a module's backward hooks: an identity Function on the outputs sees their gradient, one on the
-    inputs sees theirs."""
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self.grad_output: Any = None
-
-    def _through(self, values: tuple, seen: Callable) -> tuple:
-        from ..autograd import Function
-
-        slots = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
-        if not slots:
-            return values
-
-        class Watch(Function):
-            @staticmethod
-            def forward(ctx: Any, *xs: Any) -> Any:
-                return xs
-
-            @staticmethod
-            def backward(ctx: Any, *grads: Any) -> Any:
-                return seen(grads)
-
-        out = list(values)
-        for i, v in zip(slots, Watch.apply(*(values[i] for i in slots))):
-            out[i] = v
-        return tuple(out)
-
-    def watch_inputs(self, args: tuple) -> tuple:
-        def seen(grads: tuple) -> tuple:
-            for hook in list(self.module._backward_hooks.values()):
-                changed = hook(self.module, grads, self.grad_output)
-                if changed is not None:
-                    grads = changed if isinstance(changed, tuple) else (changed,)
-            return grads
-
-        return self._through(args, seen)
-
-    def watch_outputs(self, result: Any) -> Any:
-        def seen(grads: tuple) -> tuple:
-            for hook in list(self.module._backward_pre_hooks.values()):
-                changed = hook(self.module, grads)
-                if changed is not None:
-                    grads = changed if isinstance(changed, tuple) else (changed,)
-            self.grad_output = grads
-            return grads
-
-        if isinstance(result, Tensor):
-            return self._through((result,), seen)[0]
-        if isinstance(result, tuple):
-            return self._through(result, seen)
-        warnings.warn(f"backward hooks of {type(self.module).__name__} need a Tensor or a tuple as output, got {type(result).__name__}")
-        return result

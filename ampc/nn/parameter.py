@@ -21,9 +21,10 @@ class Parameter(Tensor):
             raise TypeError(f"Parameter: `requires_grad` must be a bool, got {type(requires_grad).__name__}")
         return _C._make_subclass(cls, data.detach(), requires_grad)
 
-    def __deepcopy__(self, memo: dict) -> Parameter:
+    def __deepcopy__(self, memo: dict, *, grad: bool = False) -> Parameter:
+        """A parameter of the same values; as torch's, without .grad: a copied model begins with none."""
         if id(self) not in memo:
-            Tensor.__deepcopy__(self, memo)
+            Tensor.__deepcopy__(self, memo, grad=grad)
         return memo[id(self)]
 
 

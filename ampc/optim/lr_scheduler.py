@@ -83,6 +83,9 @@ class LRScheduler:
             guard.after_skips(type(self).__name__, now[1] - before[1])
 
     def _set(self, rates: Sequence[float]) -> None:
+        if len(rates) != len(self.optimizer.param_groups):
+            raise ValueError(f"{type(self).__name__}: {len(rates)} rates for {len(self.optimizer.param_groups)} groups; make the scheduler "
+                             "after the last add_param_group()")
         for group, rate in zip(self.optimizer.param_groups, rates):
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(float(rate))

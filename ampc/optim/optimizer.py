@@ -196,7 +196,8 @@ class Optimizer:
         by_number = {n: p for s, g in zip(saved, self.param_groups) for n, p in zip(s["params"], g["params"])}
         state: Dict[Any, Any] = defaultdict(dict)
         for n, values in state_dict["state"].items():
-            state[by_number.get(n, n)] = {k: v.clone() if isinstance(v, Tensor) else deepcopy(v) for k, v in values.items()}
+            p = by_number.get(n, n)
+            state[p] = {k: loaded(k, v, p) if isinstance(v, Tensor) else deepcopy(v) for k, v in values.items()}
         for s, g in zip(saved, self.param_groups):
             g.update({k: deepcopy(v) for k, v in s.items() if k != "params"})
         self.state = state
@@ -248,6 +249,15 @@ def extras_of(params: List[Any], states: List[Dict[str, Any]], rounding: str) ->
             own = p.detach()
             state[key] = own.float() if rounding == "master" else zeros(own.shape, dtype=own.dtype, device=own.device)
     return [state.get(key) for state in states]
+
+
+def loaded(key: str, saved: Tensor, p: Any) -> Tensor:
+    """A copy of a parameter's saved state, in the dtype that its optimizer would give it."""
+    if not isinstance(p, Tensor) or key in ("step", "compensation") or not saved.is_floating_point():
+        return saved.clone()
+    from .. import _C
+
+    return saved.to(_C.float64 if p.dtype == _C.float64 else _C.float32, copy=True)
 
 
 def state_like(p: Tensor) -> Tensor:

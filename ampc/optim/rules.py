@@ -8,6 +8,8 @@ from .. import _C
 from .. import _creation as make
 from .optimizer import Optimizer, extras_of, state_like
 
+_ROUNDING_KEYS = {"master_param", "compensation"}
+
 
 class RuleOptimizer(Optimizer):
     """Base of those. A subclass names its rule, its states and the rule's options.
@@ -62,6 +64,9 @@ class RuleOptimizer(Optimizer):
     def _state_of(self, p: Any, group: Dict[str, Any], names: List[str]) -> Dict[str, Any]:
         state = self.state[p]
         missing = [name for name in names if name not in state]
+        if missing and not set(state) <= set(self._counts) | _ROUNDING_KEYS:
+            raise KeyError(f"{type(self).__name__}: the state of a parameter has {sorted(state)} and lacks {missing}; it is of another "
+                           "optimizer or of other options")
         if missing:  # at once: an interrupted first step leaves nothing half made
             state.update({**{name: state.get(name, first) for name, first in self._counts.items()},
                           **{name: self._fresh(p, group, name) for name in missing}})

@@ -120,6 +120,8 @@ def read(f: Any) -> Tuple[bytes, str]:
     """All bytes of a path or a file object, and how to call it in messages."""
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # of which some never end
+                raise RuntimeError(f"load: {os.fspath(f)!r} is a device, not a file")
             return file.read(), repr(os.fspath(f))
     if hasattr(f, "read"):
         data = f.read()

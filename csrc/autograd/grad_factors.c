@@ -78,9 +78,11 @@ static T gaps(ac_formula *c, T w) {
     return WHERE(same, NUM(0), UN(reciprocal, WHERE(same, NUM(1), off)));
 }
 
+/* Repeated eigenvalues have vectors without a derivative: where only the values are asked for, theirs are not made. */
 FORMULA(eigh) {
-    T w = RESULT(0), v = RESULT(1), gw = ac_f_grad(c, 0), gv = ac_f_grad(c, 1);
-    T inner = ADD(as_diagonal(c, gw), MUL(gaps(c, w), MM(TR(v), gv)));
+    T w = RESULT(0), v = RESULT(1), gw = ac_f_grad(c, 0);
+    T inner = as_diagonal(c, gw);
+    if (c->g[1]) inner = ADD(inner, MUL(gaps(c, w), MM(TR(v), c->g[1])));
     T g = MM(MM(v, inner), TR(v));
     GIVE(0, TIMES(ADD(g, TR(g)), 0.5));
     DONE;
@@ -89,6 +91,10 @@ FORMULA(eigh) {
 FORMULA(svd) {
     T u = RESULT(0), s = RESULT(1), vh = RESULT(2), gu = ac_f_grad(c, 0), gs = ac_f_grad(c, 1), gvh = ac_f_grad(c, 2);
     if (!u || !vh) return -1;
+    if (!c->g[0] && !c->g[2]) {
+        GIVE(0, MM(MM(u, as_diagonal(c, gs)), vh));
+        DONE;
+    }
     T v = TR(vh), gv = TR(gvh), f = gaps(c, UN(square, s)), column = unsqueezed(c, s, -1), row = unsqueezed(c, s, -2);
     T su = MM(TR(u), gu), sv = MM(TR(v), gv);
     T from_u = MUL(MUL(f, SUB(su, TR(su))), row), from_v = MUL(column, MUL(f, SUB(sv, TR(sv))));

@@ -519,6 +519,7 @@ int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
 
 int ac_fill(ac_tensor *target, ac_scalar value) {
     AC_TRY(check_target("fill_", target));
+    AC_TRY(ac_scalar_fits(value, target->dtype, "fill_"));
     ac_tensor *number = value.kind == AC_FLOAT ? ac_tensor_scalar(target->dtype, value.f)
                                                : ac_tensor_scalar_int(target->dtype, value.i);
     if (!number) return -1;

@@ -21,6 +21,9 @@ typedef struct {
 } ac_scalar;
 
 AC_INLINE double ac_scalar_double(ac_scalar s) { return s.kind == AC_FLOAT ? s.f : (double)s.i; }
+/* Whether a number stands in a dtype: integers must not wrap, but for -n of an unsigned type, as torch has it; floating point holds
+ * all, the largest as infinities. An error names `what`. */
+int ac_scalar_fits(ac_scalar s, ac_dtype dtype, const char *what) AC_CHECKED;
 AC_INLINE int64_t ac_scalar_int(ac_scalar s) { return s.kind == AC_FLOAT ? (int64_t)s.f : s.i; }
 
 static const int64_t AC_ABSENT = INT64_MIN; /* an absent `int?` */

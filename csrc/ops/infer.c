@@ -2,6 +2,7 @@
 #include "infer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #define ATTRS(name) const ac_attrs_##name *a = i->attrs
@@ -67,6 +68,51 @@ ac_dtype ac_result_type(ac_tensor *const *in, int n) {
     return (ac_dtype)result;
 }
 
+static double lowest(ac_dtype t) { return t == AC_uint8 ? -255 : -ldexp(1, (int)(8 * ac_itemsize(t)) - 1); }
+static double highest(ac_dtype t) { /* of int64 one too many, which doubles do not tell */
+    return t == AC_uint8 ? 255 : ldexp(1, (int)(8 * ac_itemsize(t)) - 1) - (t != AC_int64);
+}
+
+int ac_scalar_fits(ac_scalar s, ac_dtype dtype, const char *what) {
+    if (dtype == AC_bool || ac_is_floating(dtype)) return 0;
+    double value = ac_scalar_double(s);
+    bool below = s.kind == AC_FLOAT && dtype == AC_int64 ? value < highest(dtype) : value <= highest(dtype);
+    if (value >= lowest(dtype) && below) return 0;
+    return ac_fail(AC_RUNTIME, "%s: %s cannot hold the number %g", what, ac_dtypes[dtype].name, value);
+}
+
+/* What torch refuses of integers, whose results would be numbers that nobody meant. */
+static int refuse_numbers(const ac_infer *i) {
+    if (i->info == &ac_ops[AC_OP_masked_fill]) {
+        ATTRS(value);
+        return ac_scalar_fits(a->value, i->compute, "masked_fill");
+    }
+    if (i->info == &ac_ops[AC_OP_pow] && i->in[1]->is_scalar && ac_dtypes[i->compute].category == AC_INTEGER &&
+        ac_read_int(ac_data(i->in[1]), i->in[1]->dtype, 0) < 0)
+        return ac_fail(AC_RUNTIME, "pow: integers have no negative powers; convert with .float()");
+    if (i->info == &ac_ops[AC_OP_add] || i->info == &ac_ops[AC_OP_sub]) {
+        ATTRS(alpha);
+        if (a->alpha.kind == AC_FLOAT && !ac_is_floating(i->compute))
+            return ac_fail(AC_RUNTIME, "%s: `alpha` must be an integer for %s, got %g", i->info->python,
+                           ac_dtypes[i->compute].name, a->alpha.f);
+    }
+    return 0;
+}
+
+static int clamp_dtype(ac_infer *i) {
+    ATTRS(clamp);
+    if (a->min.kind == AC_NONE && a->max.kind == AC_NONE)
+        return ac_fail(AC_RUNTIME, "clamp: give `min`, `max` or both");
+    bool fraction = a->min.kind == AC_FLOAT || a->max.kind == AC_FLOAT;
+    if (fraction && !ac_is_floating(i->compute)) i->compute = ac_default_dtype();
+    if (i->compute == AC_bool) i->compute = AC_int64;
+    i->out[0].dtype = i->compute;
+    /* bounds that all values are within need not be held */
+    if (a->min.kind != AC_NONE && ac_scalar_double(a->min) > 0) AC_TRY(ac_scalar_fits(a->min, i->compute, "clamp"));
+    if (a->max.kind != AC_NONE && ac_scalar_double(a->max) < 0) AC_TRY(ac_scalar_fits(a->max, i->compute, "clamp"));
+    return 0;
+}
+
 static int pointwise_dtype(ac_infer *i) {
     bool where = i->info == &ac_ops[AC_OP_where] || i->info == &ac_ops[AC_OP_masked_fill];
     ac_tensor *const *in = i->in;
@@ -106,6 +152,7 @@ int ac_infer_pointwise(ac_infer *i) {
     AC_TRY(refuse_integers(i));
     AC_TRY(pointwise_dtype(i));
     AC_TRY(refuse_bool(i));
+    AC_TRY(refuse_numbers(i));
     if (i->info == &ac_ops[AC_OP_heaviside] && !i->in[0]->is_scalar && !i->in[1]->is_scalar)
         AC_TRY(ac_need_same_dtype(i, 0, 1));
     if (i->info == &ac_ops[AC_OP_lerp])
@@ -119,15 +166,7 @@ int ac_infer_pointwise(ac_infer *i) {
         ac_dims shape = ac_shape_of(i->in[k]);
         AC_TRY(ac_dims_broadcast(&out->shape, &shape, i->info->python));
     }
-    if (i->info == &ac_ops[AC_OP_clamp]) {
-        ATTRS(clamp);
-        if (a->min.kind == AC_NONE && a->max.kind == AC_NONE)
-            return ac_fail(AC_RUNTIME, "clamp: give `min`, `max` or both");
-        bool fraction = a->min.kind == AC_FLOAT || a->max.kind == AC_FLOAT;
-        if (fraction && !ac_is_floating(i->compute)) out->dtype = i->compute = ac_default_dtype();
-        if (i->compute == AC_bool) out->dtype = i->compute = AC_int64;
-    }
-    return 0;
+    return i->info == &ac_ops[AC_OP_clamp] ? clamp_dtype(i) : 0;
 }
 
 int ac_infer_same(ac_infer *i) {
@@ -145,6 +184,7 @@ int ac_infer_cast(ac_infer *i) {
 
 int ac_infer_full(ac_infer *i) {
     ATTRS(full);
+    AC_TRY(ac_scalar_fits(a->value, (ac_dtype)a->dtype, "full"));
     i->out[0] = (ac_spec){(ac_dtype)a->dtype, a->size, AC_CPU};
     return 0;
 }

@@ -117,6 +117,7 @@ ac_tensor *ac_view_squeeze(const ac_tensor *x, const void *attrs) {
     uint32_t mask;
     ac_dims shape = {.n = 0}, strides = {.n = 0};
     if (ac_dims_mask(&a->dim, x->ndim, "squeeze", &mask) < 0) return NULL;
+    if (a->dim.n == 0) mask = 0; /* (): none, unlike in reductions */
     for (int d = 0; d < x->ndim; d++) {
         if (x->shape[d] == 1 && (mask & (1u << d))) continue;
         shape.v[shape.n++] = x->shape[d];

@@ -26,6 +26,10 @@ static int run_one(PyObject *hook, ac_tensor **grad) {
         } else if (!ac_same_shape(ac_unwrap(result), *grad)) {
             PyErr_SetString(PyExc_RuntimeError, "a tensor hook returned a gradient of another shape");
             failed = -1;
+        } else if (ac_unwrap(result)->dtype != (*grad)->dtype) {
+            PyErr_Format(PyExc_RuntimeError, "a tensor hook returned a %s gradient, expected %s",
+                         ac_dtypes[ac_unwrap(result)->dtype].name, ac_dtypes[(*grad)->dtype].name);
+            failed = -1;
         } else {
             ac_tensor *old = *grad;
             *grad = ac_tensor_retain(ac_unwrap(result));
@@ -420,7 +424,18 @@ static PyObject *node_name(PyObject *o, PyObject *unused) {
     const ac_node *n = ((PyNode *)o)->node;
     return PyUnicode_FromFormat(n->is_accumulator ? "%s" : "%sBackward", n->name);
 }
-static PyObject *node_repr(PyObject *o) { return PyUnicode_FromFormat("<%U>", node_name(o, NULL)); }
+static PyObject *node_repr(PyObject *o) {
+    PyObject *name = node_name(o, NULL), *text = name ? PyUnicode_FromFormat("<%U>", name) : NULL;
+    Py_XDECREF(name);
+    return text;
+}
+
+/* A node has as many wrappers as were asked for: they are equal, so that a walk along the graph knows where it was. */
+static Py_hash_t node_hash(PyObject *o) { return (Py_hash_t)((uintptr_t)((PyNode *)o)->node >> 4); }
+static PyObject *node_compare(PyObject *a, PyObject *b, int how) {
+    if ((how != Py_EQ && how != Py_NE) || Py_TYPE(a) != Py_TYPE(b)) Py_RETURN_NOTIMPLEMENTED;
+    return PyBool_FromLong((((PyNode *)a)->node == ((PyNode *)b)->node) == (how == Py_EQ));
+}
 
 static PyObject *node_next(PyObject *o, void *unused) {
     const ac_node *n = ((PyNode *)o)->node;
@@ -455,6 +470,8 @@ static PyGetSetDef node_getset[] = {{"next_functions", node_next, NULL, "((node,
 static PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, "The operator's name."}, {NULL, NULL, 0, NULL}};
 static PyType_Slot node_slots[] = {{Py_tp_dealloc, node_dealloc},
                                    {Py_tp_repr, node_repr},
+                                   {Py_tp_hash, node_hash},
+                                   {Py_tp_richcompare, node_compare},
                                    {Py_tp_getset, node_getset},
                                    {Py_tp_methods, node_methods},
                                    {0, NULL}};

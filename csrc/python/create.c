@@ -72,6 +72,7 @@ static int write_leaf(PyObject *o, ac_tensor *t, int64_t at) {
     int failed = number ? ac_scalar_from(number, &s) : -1;
     Py_XDECREF(number);
     if (failed) return -1;
+    if (ac_scalar_fits(s, t->dtype, "tensor") < 0) return (void)ac_raise(), -1;
     if (s.kind == AC_FLOAT) ac_write_double(ac_data(t), t->dtype, at, s.f);
     else ac_write_int(ac_data(t), t->dtype, at, s.i);
     return 0;

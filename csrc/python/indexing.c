@@ -271,6 +271,9 @@ static int assign(indexer *x, PyObject *value) {
     bool owned = false;
     if (ac_is_tensor(value)) t = ac_unwrap(value);
     else if (ac_is_number(value)) {
+        ac_scalar number;
+        if (ac_scalar_from(value, &number) < 0) return -1;
+        if (ac_scalar_fits(number, x->view->dtype, "x[...] = number") < 0) return (void)ac_raise(), -1;
         t = ac_number_tensor(value);
         if (!t) return -1;
         owned = true;

@@ -43,11 +43,8 @@ def _total_norm(every: List[Tensor], norm_type: float, error_if_nonfinite: bool)
     elif norm_type == 2.0:
         total = math.sqrt(sum(ledger_of([t])[0, 0].item() for t in every))
     else:
-        norms = [t.detach().norm(norm_type).item() for t in every]
-        if math.isinf(norm_type):
-            total = max(norms, default=0.0)
-        else:
-            total = sum(n**norm_type for n in norms) ** (1.0 / norm_type)
+        norms = [t.detach().norm(norm_type).item() for t in every]  # a norm of norms: nan stays, and overflow is infinite
+        total = make.tensor(norms, dtype=_C.float64).norm(norm_type).item() if norms else 0.0
     if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(f"the gradients' norm of order {norm_type} is {total}, so they cannot be clipped; "
                            "error_if_nonfinite=False scales them all the same")
