@@ -24,7 +24,10 @@ static int run_one(PyObject *hook, ac_tensor **grad) {
                          Py_TYPE(result)->tp_name);
             failed = -1;
         } else if (!ac_same_shape(ac_unwrap(result), *grad)) {
-            PyErr_SetString(PyExc_RuntimeError, "a tensor hook returned a gradient of another shape");
+            char got[AC_SHAPE_TEXT], want[AC_SHAPE_TEXT];
+            PyErr_Format(PyExc_RuntimeError,
+                         "a tensor hook returned a gradient of shape %s, it was given one of shape %s",
+                         ac_shape_text(ac_unwrap(result), got), ac_shape_text(*grad, want));
             failed = -1;
         } else {
             ac_tensor *old = *grad;
