@@ -312,6 +312,7 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
     ac_running = (ac_running_formula){n, &e->pass};
     int failed =
         ac_formula_run(n, grads, given.at, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
+    if (!failed && ac_grad_hooks.look) failed = ac_grad_hooks.look(n->name, given.at, n->n_in);
     if (!failed) failed = hand_on(e, n, given.at);
     ac_running = outer;
     ac_list_release(&given);
