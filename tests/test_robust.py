@@ -139,6 +139,14 @@ def returning(result):
     return x
 
 
+def entropy(target):
+    return ampc.nn.functional.cross_entropy(ampc.ones(3, 2), target)
+
+
+def attend(q, k, v, dtype=ampc.float32):
+    return ampc.nn.functional.scaled_dot_product_attention(ampc.ones(*q).to(dtype), ampc.ones(*k), ampc.ones(*v))
+
+
 MISTAKES = [
     (lambda: ampc.zeros(2, 2)[0, 1, 2], IndexError, "too many indices for a tensor of 2 dimensions"),
     (lambda: ampc.zeros(2, 2).__setitem__((0, ampc.tensor([0]), 0), 1.0), IndexError, "too many indices for a tensor of 2 dimensions"),
@@ -156,6 +164,13 @@ MISTAKES = [
     (lambda: ampc.randperm(2, generator=5), TypeError, "`generator` must be an ampc.Generator or None, got int"),
     (lambda: ampc.set_rng_state(ampc.zeros(5056, dtype=ampc.uint8)), RuntimeError, r"got ampc.uint8 \[5056\]; torch's states"),
     (lambda: ampc.Generator().set_state(ampc.zeros(3)), RuntimeError, r"two int64 numbers.*got ampc.float32 \[3\]"),
+    (lambda: ampc.nn.Embedding(3, 4)(ampc.tensor([1.0])), RuntimeError, "^embedding: `index` holds indices"),
+    (lambda: entropy(ampc.tensor([[1, 0], [0, 1], [1, 0]])), RuntimeError, r"`target` is int64 \[3, 2\] beside `x` \[3, 2\].*argmax\(1\)"),
+    (lambda: entropy(ampc.tensor([[1], [0], [1]])), RuntimeError, r"`target` is int64 \[3, 1\].*squeeze\(1\)"),
+    (lambda: attend((1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 3, 4)), RuntimeError, r"needs as many features.*query float32 \[1, 2, 3, 4\], key float32 \[1, 2, 3, 5\]"),
+    (lambda: attend((1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 5, 4)), RuntimeError, "needs as many rows in key as in value"),
+    (lambda: attend((1, 2, 3, 4), (1, 3, 3, 4), (1, 3, 3, 4)), RuntimeError, "heads, that broadcast.*enable_gqa"),
+    (lambda: attend((2, 3, 4), (2, 3, 4), (2, 3, 4), ampc.float16), RuntimeError, "needs one dtype, got query float16"),
     (lambda: ampc.manual_seed(2**64), ValueError, "does not fit 64 bits"),
 ]
 
