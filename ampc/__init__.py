@@ -171,6 +171,7 @@ from ._settings import (
     use_deterministic_algorithms,
 )
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from .compiler import compile
 from .serialization import load, save
 

@@ -177,7 +177,7 @@ def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, devic
 
 def _random(name: str, size: Any, a: float, b: float, dtype: Any, device: Any, requires_grad: bool, generator: Any) -> Tensor:
     if generator is not None:
-        with generator:
+        with _drawing(generator):
             return _random(name, size, a, b, dtype, device, requires_grad, None)
     return _finish(_f[name](list(_size(size)), a, b, dtype or _C.get_default_dtype(), number_of(device)), requires_grad)
 
@@ -205,7 +205,7 @@ def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dty
 def randperm(n: int, *, dtype: Optional[dtype] = None, device: Any = None, generator: Any = None) -> Tensor:
     """0..n-1 in random order."""
     if generator is not None:
-        with generator:
+        with _drawing(generator):
             return randperm(n, dtype=dtype, device=device)
     order = _f["_randperm"](n, number_of(device))
     return order if dtype is None else _cast(order, dtype)
@@ -229,9 +229,9 @@ class Generator(_C.Scope):
         self._cell = bytearray(16)  # the state, as the core has it
         self._state = (67280421310721, 0)
 
-    def manual_seed(self, seed: int) -> Generator:
+    def manual_seed(self, seed: Any) -> Generator:
         """Starts the stream again from ``seed``."""
-        self._state = (seed & (2**64 - 1), 0)
+        self._state = (_seed(seed, "Generator.manual_seed"), 0)
         return self
 
     def initial_seed(self) -> int:
@@ -262,7 +262,26 @@ def _pack_state(state: tuple) -> Tensor:
     return _C._tensor_from([v - 2**64 if v >= 2**63 else v for v in state], _I64)
 
 
+def _seed(seed: Any, what: str) -> int:
+    """The 64 bits of a seed: of any number, or text of one, as torch has it."""
+    value = builtins.int(seed)
+    if not -(2**63) <= value < 2**64:
+        raise ValueError(f"{what}: the seed {value} does not fit 64 bits")
+    return value % 2**64
+
+
+def _drawing(generator: Any) -> Any:
+    """The context in which operators draw from ``generator``."""
+    if not isinstance(generator, Generator):
+        raise TypeError(f"`generator` must be an ampc.Generator or None, got {type(generator).__name__}")
+    return generator
+
+
 def _unpack_state(state: Tensor) -> tuple:
+    if not isinstance(state, Tensor) or state.shape != (2,) or state.is_floating_point():
+        got = f"{state.dtype!r} {list(state.shape)}" if isinstance(state, Tensor) else type(state).__name__
+        raise RuntimeError(f"the state of a random stream is two int64 numbers, as get_rng_state() gives them, got {got}; torch's states are of "
+                           "another stream and cannot be continued: leave them out, or call manual_seed")
     seed, offset = state.tolist()
     return seed % 2**64, offset % 2**64
 
@@ -275,9 +294,9 @@ class _Default:
 default_generator = _Default()
 
 
-def manual_seed(seed: int) -> Any:
+def manual_seed(seed: Any) -> Any:
     """Starts the process's random stream from ``seed``."""
-    _C.manual_seed(seed)
+    _C.manual_seed(_seed(seed, "manual_seed"))
     return default_generator
 
 

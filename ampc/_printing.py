@@ -113,6 +113,16 @@ def _maker(t: Any) -> str:
         return "Invalid"
 
 
+def tensor_format(t: Any, spec: str) -> str:
+    """A number as its specification says, other tensors as text."""
+    if t.ndim == 0 and spec:
+        return format(t.item(), spec)
+    try:
+        return format(str(t), spec)
+    except ValueError:
+        raise TypeError(f"format: {spec!r} is for one number, the tensor has shape {list(t.shape)}; use .item() or .tolist()") from None
+
+
 def tensor_html(t: Any) -> str:
     """For notebooks: what it is, how its values lie, and the values."""
     import html

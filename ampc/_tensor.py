@@ -14,7 +14,7 @@ from ._device import device_of, number_of
 from ._dims import wrap_dim
 from ._layout import in_format
 from ._out import own
-from ._printing import tensor_html, tensor_repr
+from ._printing import tensor_format, tensor_html, tensor_repr
 from .autograd.hooks import RemovableHandle
 
 _f = _C._functions
@@ -552,7 +552,7 @@ def _repr_html_(self: Tensor) -> str:
 
 @method
 def __format__(self: Tensor, spec: str) -> str:
-    return format(self.item(), spec) if self.ndim == 0 and spec else format(str(self), spec)
+    return tensor_format(self, spec)
 
 
 @method

@@ -25,11 +25,13 @@ def _with_values(module: Module, values: Dict[str, Tensor], strict: bool) -> Ite
     spots: List[Tuple[Dict[str, Any], str, Any]] = []
     names = {n for n, _ in module.named_parameters(remove_duplicate=False)} | {n for n, _ in module.named_buffers(remove_duplicate=False)}
     unknown = set(values) - names
-    if unknown or (strict and names - set(values)):
+    if strict and names != set(values):
         raise RuntimeError(f"functional_call: {type(module).__name__} has no {sorted(unknown)}" if unknown else
                            f"functional_call: strict, but nothing is given for {sorted(names - set(values))}")
     try:
         for name, value in values.items():
+            if name in unknown:
+                continue
             where, _, last = name.rpartition(".")
             owner = module.get_submodule(where)
             place = owner._parameters if last in owner._parameters else owner._buffers
@@ -44,8 +46,8 @@ def _with_values(module: Module, values: Dict[str, Tensor], strict: bool) -> Ite
 def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: Optional[Dict[str, Any]] = None, *,
                     tie_weights: bool = True, strict: bool = False) -> Any:
     """``module(*args, **kwargs)`` with other tensors for the parameters and buffers that the dict, or several dicts, name; the module
-    itself stays as it is. A tensor given for one of several tied names stands for all of them when ``tie_weights``. RuntimeError for
-    names that it has not, and with ``strict`` for names that are left out."""
+    itself stays as it is. A tensor given for one of several tied names stands for all of them when ``tie_weights``. Names that
+    it has not are passed over, as in torch; with ``strict`` they, and names that are left out, are a RuntimeError."""
     dicts = [parameter_and_buffer_dicts] if isinstance(parameter_and_buffer_dicts, dict) else list(parameter_and_buffer_dicts)
     values: Dict[str, Tensor] = {}
     for d in dicts:

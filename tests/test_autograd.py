@@ -376,3 +376,33 @@ def test_a_hook_gives_the_dtype_it_was_given():
     y.register_hook(lambda g: g.half())
     with pytest.raises(RuntimeError, match="returned a float16 gradient, expected float32"):
         y.sum().backward()
+
+
+def nan_in_backward():
+    x = ampc.zeros(1, requires_grad=True)
+    (x.sqrt() * 0).sum().backward()
+    return x.grad
+
+
+def test_anomaly_detection_stops_at_the_operator_that_gives_a_nan():
+    assert nan_in_backward().isnan().all() and not ampc.is_anomaly_enabled()
+    with ampc.autograd.detect_anomaly():
+        assert ampc.is_anomaly_enabled() and ampc.is_anomaly_check_nan_enabled()
+        ampc.ones(2, requires_grad=True).exp().sum().backward()
+        with pytest.raises(RuntimeError, match="Function 'sqrt' returned nan values in its 0th output.*ampc.doctor"):
+            nan_in_backward()
+        with ampc.autograd.set_detect_anomaly(False):
+            nan_in_backward()
+        assert ampc.is_anomaly_enabled()
+    with ampc.autograd.detect_anomaly(check_nan=False):
+        assert nan_in_backward().isnan().all() and ampc.is_anomaly_enabled() and not ampc.is_anomaly_check_nan_enabled()
+    assert not ampc.is_anomaly_enabled()
+    ampc.autograd.set_detect_anomaly(True)
+    try:
+        with pytest.raises(RuntimeError, match="sqrt"):
+            nan_in_backward()
+    finally:
+        ampc.set_anomaly_enabled(False)
+    assert nan_in_backward().isnan().all()
+    with pytest.raises(TypeError, match="bools, got str"):
+        ampc.autograd.set_detect_anomaly("yes")

@@ -379,3 +379,22 @@ def test_shares_of_several_processes(torch, shuffle, drop_last):
     with pytest.raises(ValueError, match="rank"):
         ampc.utils.data.DistributedSampler(data, 2, 2)
     assert sorted(ampc.utils.data.DistributedSampler(data)) == data
+
+
+class Computed(D.Dataset):
+    def __init__(self, detach):
+        self.layer, self.detach = ampc.nn.Linear(2, 2), detach
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        y = self.layer(ampc.ones(2))
+        return y.detach() if self.detach else y
+
+
+def test_history_is_not_lost_silently_between_processes():
+    assert next(iter(D.DataLoader(Computed(False), batch_size=2))).grad_fn is not None
+    assert next(iter(D.DataLoader(Computed(True), batch_size=2, num_workers=1))).shape == (2, 2)
+    with pytest.raises(RuntimeError, match=r"cannot leave a worker process.*detach\(\) it"):
+        next(iter(D.DataLoader(Computed(False), batch_size=2, num_workers=1)))

@@ -327,8 +327,11 @@ def test_functions_of_functions(torch):
     before = model.weight.clone()
     zeros = {n: ampc.zeros_like(p) for n, p in model.named_parameters()}
     assert not ampc.func.functional_call(model, zeros, ampc.ones(1, 3)).any() and ampc.equal(model.weight, before)
+    assert ampc.func.functional_call(model, {"wait": before, **zeros}, ampc.ones(1, 3)).tolist() == [[0, 0]]
     with pytest.raises(RuntimeError, match="no .'wait'"):
-        ampc.func.functional_call(model, {"wait": before}, ampc.ones(1, 3))
+        ampc.func.functional_call(model, {"wait": before, **zeros}, ampc.ones(1, 3), strict=True)
+    with pytest.raises(RuntimeError, match="nothing is given for .'bias'"):
+        ampc.func.functional_call(model, {"weight": before}, ampc.ones(1, 3), strict=True)
     with pytest.raises(ValueError, match="one size"):
         ampc.func.vmap(lambda u, v: u)(ampc.ones(2), ampc.ones(3))
 

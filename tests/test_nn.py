@@ -434,3 +434,17 @@ def test_norms_of_several_gradients(norm_type):
             assert both[1] in (pytest.approx((0.75**norm_type + 1) ** (1 / norm_type) * 4e30, rel=1e-5), float("inf"))
         else:
             assert both[1] == pytest.approx(both[0], rel=1e-5, nan_ok=True)
+def test_load_state_dict_says_where_wrong_keys_come_from(torch):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    state = model.state_dict()
+    for given, text in [
+        ({"module." + k: v for k, v in state.items()}, r"every key begins with 'module\.', as a wrapper .*\{k\[7:\]: v for k, v in state.items\(\)\}"),
+        ({"model": state, "optimizer": {}, "epoch": 3}, "a checkpoint with several parts; pass the part that is the model's"),
+        ({k: v.numpy() for k, v in state.items()}, r"0.weight: expected an ampc.Tensor, got numpy.ndarray \(use ampc.from_numpy\)"),
+        ({k: torch.ones(1) for k in state}, r"0.weight: expected an ampc.Tensor, got torch.Tensor \(use ampc.from_dlpack"),
+    ]:
+        with pytest.raises(RuntimeError, match=text):
+            model.load_state_dict(given)
+    with pytest.raises(RuntimeError) as e:
+        model.load_state_dict({"other": ampc.ones(1)})
+    assert "(" not in str(e.value)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -114,6 +115,78 @@ def test_messages_name_operator_argument_and_shapes():
             f()
         for word in words:
             assert word in str(e.value), (word, str(e.value))
+
+
+class Halved(ampc.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x / 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g[:1].repeat(3)
+
+
+class OneWay(ampc.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x / 2
+
+
+def returning(result):
+    x = ampc.ones(2, requires_grad=True)
+    x.register_hook(lambda g: result)
+    return x
+
+
+def entropy(target):
+    return ampc.nn.functional.cross_entropy(ampc.ones(3, 2), target)
+
+
+def attend(q, k, v, dtype=ampc.float32):
+    return ampc.nn.functional.scaled_dot_product_attention(ampc.ones(*q).to(dtype), ampc.ones(*k), ampc.ones(*v))
+
+
+MISTAKES = [
+    (lambda: ampc.zeros(2, 2)[0, 1, 2], IndexError, "too many indices for a tensor of 2 dimensions"),
+    (lambda: ampc.zeros(2, 2).__setitem__((0, ampc.tensor([0]), 0), 1.0), IndexError, "too many indices for a tensor of 2 dimensions"),
+    (lambda: ampc.zeros(5).__setitem__(slice(1, 3), ampc.ones(3)), RuntimeError, r"a value of shape \[3\] does not fit.*of shape \[2\]"),
+    (lambda: ampc.zeros(5).__setitem__(0, ampc.ones(2)), RuntimeError, r"a value of shape \[2\] does not fit.*of shape \[\]"),
+    (lambda: Halved.apply(ampc.ones(2, requires_grad=True)).sum().backward(), RuntimeError, r"backward of Halved gave a gradient of shape \[3\] for an input of shape \[2\]"),
+    (lambda: OneWay.apply(ampc.ones(2, requires_grad=True)).sum().backward(), NotImplementedError, "OneWay: define backward"),
+    (lambda: returning(ampc.ones(7)).sum().backward(), RuntimeError, r"hook returned a gradient of shape \[7\], it was given one of shape \[2\]"),
+    (lambda: ampc.nn.CrossEntropyLoss(ampc.ones(3, 2), ampc.tensor([1, 0, 1])), RuntimeError, r"made first and then called"),
+    (lambda: ampc.nn.MSELoss(ampc.ones(3), ampc.ones(3)), RuntimeError, "made first and then called"),
+    (lambda: ampc.optim.Adam(ampc.nn.Linear(2, 2)), TypeError, r"'Linear' object is not iterable; of a module, pass its parameters\(\)"),
+    (lambda: ampc.nn.utils.clip_grad_norm_(ampc.nn.Linear(2, 2), 1.0), TypeError, r"of a module, pass its parameters\(\)"),
+    (lambda: f"{ampc.ones(2):.2f}", TypeError, r"'.2f' is for one number, the tensor has shape \[2\]"),
+    (lambda: ampc.randn(2, generator=5), TypeError, "`generator` must be an ampc.Generator or None, got int"),
+    (lambda: ampc.randperm(2, generator=5), TypeError, "`generator` must be an ampc.Generator or None, got int"),
+    (lambda: ampc.set_rng_state(ampc.zeros(5056, dtype=ampc.uint8)), RuntimeError, r"got ampc.uint8 \[5056\]; torch's states"),
+    (lambda: ampc.Generator().set_state(ampc.zeros(3)), RuntimeError, r"two int64 numbers.*got ampc.float32 \[3\]"),
+    (lambda: ampc.nn.Embedding(3, 4)(ampc.tensor([1.0])), RuntimeError, "^embedding: `index` holds indices"),
+    (lambda: entropy(ampc.tensor([[1, 0], [0, 1], [1, 0]])), RuntimeError, r"`target` is int64 \[3, 2\] beside `x` \[3, 2\].*argmax\(1\)"),
+    (lambda: entropy(ampc.tensor([[1], [0], [1]])), RuntimeError, r"`target` is int64 \[3, 1\].*squeeze\(1\)"),
+    (lambda: attend((1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 3, 4)), RuntimeError, r"needs as many features.*query float32 \[1, 2, 3, 4\], key float32 \[1, 2, 3, 5\]"),
+    (lambda: attend((1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 5, 4)), RuntimeError, "needs as many rows in key as in value"),
+    (lambda: attend((1, 2, 3, 4), (1, 3, 3, 4), (1, 3, 3, 4)), RuntimeError, "heads, that broadcast.*enable_gqa"),
+    (lambda: attend((2, 3, 4), (2, 3, 4), (2, 3, 4), ampc.float16), RuntimeError, "needs one dtype, got query float16"),
+    (lambda: ampc.manual_seed(2**64), ValueError, "does not fit 64 bits"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), MISTAKES, ids=range(len(MISTAKES)))
+def test_messages_of_everyday_mistakes(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def test_seeds_are_what_torch_takes():
+    for seed in (2**64 - 1, -1, -(2**63), 1.5, "7", np.int64(3), ampc.tensor(3)):
+        ampc.manual_seed(seed)
+        first = ampc.rand(3)
+        assert ampc.initial_seed() == int(seed) % 2**64
+        assert ampc.rand(3, generator=ampc.Generator().manual_seed(seed)).equal(first)
 
 
 # -- allocations that fail ----------------------------------------------------------------------------------

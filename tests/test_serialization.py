@@ -188,6 +188,38 @@ def test_reads_torchs_state_dicts(torch, tmp_path):
     mine.load_state_dict(got["model"])
 
 
+KINDS = [("complex", "torch.ComplexFloatStorage", lambda t: t.zeros(2, dtype=t.complex64)), ("float8", "_rebuild_", lambda t: t.zeros(2).to(t.float8_e4m3fn)),
+         ("unsigned", "_rebuild_", lambda t: t.zeros(2, dtype=t.uint16)), ("sparse", r"torch\.", lambda t: t.eye(2).to_sparse())]
+
+
+@pytest.mark.parametrize("trust", [None, False])
+@pytest.mark.parametrize(("text", "make"), [k[1:] for k in KINDS], ids=[k[0] for k in KINDS])
+def test_tensors_of_a_kind_that_ampc_has_not(torch, text, make, trust, tmp_path):
+    """Trust would not help, so the message does not ask for it."""
+    torch.save({"x": make(torch)}, tmp_path / "theirs.pt")
+    with pytest.raises(pickle.UnpicklingError, match=text + ".*has nothing for.*convert it with torch") as e:
+        ampc.load(tmp_path / "theirs.pt", weights_only=trust)
+    assert "weights_only" not in str(e.value)
+
+
+def test_a_whole_module_of_torchs_is_named(torch, tmp_path):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "theirs.pt")
+    with pytest.raises(pickle.UnpicklingError, match=r"an object of class torch\.nn\.modules\.linear\.Linear, which only unpickling"):
+        ampc.load(tmp_path / "theirs.pt")
+    assert type(ampc.load(tmp_path / "theirs.pt", weights_only=False)) is nn.Linear
+
+
+def test_what_is_cut_off_or_read_to_its_end_is_told(tmp_path):
+    ampc.save({"x": ampc.ones(3)}, tmp_path / "ours")
+    data = (tmp_path / "ours").read_bytes()
+    with pytest.raises(RuntimeError, match="ends within its header, so it was cut off"):
+        ampc.load(io.BytesIO(data[:50]))
+    file = io.BytesIO(data)
+    file.read()
+    with pytest.raises(RuntimeError, match=r"load: the file is empty, or was read to its end before.*seek\(0\)"):
+        ampc.load(file)
+
+
 def archive(path, code, storages=None, **more):
     with zipfile.ZipFile(path, "w", more.get("compression", zipfile.ZIP_STORED)) as z:
         z.writestr("archive/data.pkl", code)
@@ -280,7 +312,7 @@ def test_damaged_files_raise_and_nothing_worse(tmp_path):
     (lambda p: ampc.save(1, p / "no" / "file"), FileNotFoundError, "no folder"),
     (lambda p: ampc.save(1, p), IsADirectoryError, "folder"),
     (lambda p: ampc.load(p / "none"), FileNotFoundError, "none"),
-    (lambda p: ampc.load(io.BytesIO(b"")), RuntimeError, "neither"),
+    (lambda p: ampc.load(io.BytesIO(b"hello")), RuntimeError, "neither"),
     (lambda p: ampc.load(io.BytesIO(pickle.dumps({"a": 1}, 2))), RuntimeError, "before 1.6"),
     (lambda p: ampc.save(1, p / "x", pickle_module=os), ValueError, "pickle module"),
 ])

@@ -8,12 +8,13 @@ from typing import Any, Optional, Union
 from .. import _C
 from .._C import Tensor
 from . import functional, graph
+from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function, FunctionCtx, once_differentiable
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 
-__all__ = ["Function", "FunctionCtx", "GradcheckError", "backward", "enable_grad", "functional", "grad", "graph", "gradcheck", "gradgradcheck",
-           "inference_mode", "no_grad", "once_differentiable", "set_grad_enabled", "Variable"]
+__all__ = ["Function", "FunctionCtx", "GradcheckError", "backward", "detect_anomaly", "enable_grad", "functional", "grad", "graph", "gradcheck",
+           "gradgradcheck", "inference_mode", "no_grad", "once_differentiable", "set_detect_anomaly", "set_grad_enabled", "Variable"]
 
 Tensors = Union[Tensor, Sequence[Tensor]]
 

@@ -98,7 +98,7 @@ class Function(FunctionCtx):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError("Function: define backward to differentiate it")
+        raise NotImplementedError(f"{getattr(ctx, '_name', 'Function')}: define backward to differentiate it")
 
     setup_context: Optional[Callable[..., None]] = None
     vjp = None

@@ -161,9 +161,11 @@ def ipc_collect() -> None:
     """Nothing to collect: memory is not shared between processes."""
 
 
-def manual_seed(seed: int) -> None:
+def manual_seed(seed: Any) -> None:
     """Seeds the random stream, which the CPU and GPUs share: the same counters give the same numbers on both."""
-    _C.manual_seed(seed)
+    from .._creation import manual_seed as start
+
+    start(seed)
 
 
 manual_seed_all = manual_seed

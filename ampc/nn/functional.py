@@ -29,6 +29,9 @@ def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
     """torch's old spelling of ``reduction``."""
     if size_average is None and reduce is None:
         return reduction
+    if isinstance(size_average, Tensor) or isinstance(reduce, Tensor):
+        raise RuntimeError("a Tensor stands where a bool is wanted, `size_average` or `reduce`; a loss module is made first and then called: "
+                           "nn.CrossEntropyLoss()(input, target)")
     warnings.warn("size_average and reduce are old spellings; write reduction='mean', 'sum' or 'none'", stacklevel=3)
     if reduce is False:
         return "none"

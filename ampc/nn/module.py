@@ -13,6 +13,7 @@ from ..autograd.hooks import RemovableHandle
 from ..policy import call_module
 from ..policy import state as policies
 from ._backward_hooks import BackwardHooks
+from ._loading import hint, kind_of
 from .parameter import Buffer, Parameter
 
 
@@ -455,7 +456,7 @@ class Module:
         if strict and missing:
             errors.insert(0, "missing: " + ", ".join(missing))
         if strict and unexpected:
-            errors.insert(0, "unexpected: " + ", ".join(unexpected))
+            errors.insert(0, "unexpected: " + ", ".join(unexpected) + hint(missing, unexpected))
         if errors:
             raise RuntimeError(f"load_state_dict of {type(self).__name__}:\n  " + "\n  ".join(errors))
         for module, kind, name, value in plan:
@@ -476,7 +477,7 @@ class Module:
             if key not in state:
                 missing.append(key)
             elif kind != "extra" and not isinstance(state[key], Tensor):
-                errors.append(f"{key}: expected a Tensor, got {type(state[key]).__name__}")
+                errors.append(f"{key}: expected an ampc.Tensor, got {kind_of(state[key])}")
             elif kind != "extra" and state[key].shape != own.shape:
                 errors.append(f"{key}: the checkpoint has shape {list(state[key].shape)}, the model {list(own.shape)}")
             else:

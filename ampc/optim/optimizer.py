@@ -59,6 +59,8 @@ class Optimizer:
     def __init__(self, params: Iterable[Any], defaults: Dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError("params must be an iterable of Tensors or dicts, got one Tensor; write [tensor]")
+        if not isinstance(params, Iterable):
+            raise TypeError(f"'{type(params).__name__}' object is not iterable; of a module, pass its parameters()")
         self.defaults = defaults
         self.state: Dict[Tensor, Dict[str, Any]] = defaultdict(dict)
         self.param_groups: List[Dict[str, Any]] = []

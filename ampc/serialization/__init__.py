@@ -52,7 +52,8 @@ def load(f: File, map_location: Any = None, pickle_module: Any = None, *, weight
                     the file asks for, so only for files whose origin is trusted
     mmap            a hint for large files of torch's, which are read whole all the same
 
-    pickle.UnpicklingError for a file that needs ``weights_only=False``; RuntimeError for a file that is damaged or of another
+    pickle.UnpicklingError for a file that needs ``weights_only=False``, or holds tensors of a kind that ampc has not; RuntimeError for a
+    file that is damaged or of another
     kind, whatever is wrong with it; MemoryError; OSError as the system gives it; what ``map_location`` raises.
 
     Nothing but ``weights_only=False`` lets a file take more than it is worth. Containers lie at most 100 deep within each other and do

@@ -127,5 +127,6 @@ def read(f: Any) -> Tuple[bytes, str]:
         data = f.read()
         if not isinstance(data, (bytes, bytearray)):
             raise TypeError(f"load: the file must be open in binary mode, its read() gave {type(data).__name__}")
-        return bytes(data), repr(getattr(f, "name", "the file"))
+        name = getattr(f, "name", None)
+        return bytes(data), "the file" if name is None else repr(name)
     raise TypeError(f"load: `f` must be a path or a binary file object, got {type(f).__name__}")

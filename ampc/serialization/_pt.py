@@ -98,7 +98,7 @@ class _Archive:
         _, kind, key, location, count = reference
         dtype = STORAGES.get(kind.name) if isinstance(kind, Name) and kind.module in ("torch", "torch.storage") else None
         if dtype is None:
-            raise _refused(self.name, f"a storage of {kind if isinstance(kind, Name) else brief(kind)}")
+            raise _refused(self.name, "a storage of ", kind)
         if type(key) is not str or type(location) is not str or type(count) is not int or count < 0:
             raise RuntimeError(f"load: {self.name} is damaged: a storage of {brief(count)} elements, called {brief(key)}, of {brief(location)}")
         if key not in self.storages:
@@ -109,7 +109,23 @@ class _Archive:
         return self.storages[key][2]
 
 
-def _refused(name: str, what: str) -> pickle.UnpicklingError:
+def _lacked(name: str, what: str) -> pickle.UnpicklingError:
+    return pickle.UnpicklingError(f"load: {name} holds {what}, which ampc has nothing for (it has no complex, sparse, quantised, 8-bit floating "
+                                  "point or unsigned 16- to 64-bit tensors, nor all of torch's classes); convert it with torch, and save it again")
+
+
+def _is_lacked(kind: Any) -> bool:
+    """Whether this is torch's word for a dtype or a layout that ampc has not; no trust would help."""
+    return isinstance(kind, Name) and (kind.module in ("torch", "torch.storage") and kind.name.endswith("Storage")
+                                       or kind.module == "torch._utils" and kind.name.startswith("_rebuild_")
+                                       or kind.full == "torch.serialization._get_layout")
+
+
+def _refused(name: str, what: str, *kind: Any) -> pickle.UnpicklingError:
+    """The exception for `what`, and the value of the file that it ends with, if one is given."""
+    what += "".join(str(k) if isinstance(k, Name) else brief(k) for k in kind)
+    if kind and _is_lacked(kind[0]):
+        return _lacked(name, what)
     return pickle.UnpicklingError(f"load: {name} holds {what}, which only unpickling brings back, and that runs whatever code the file asks for. If "
                                   "you trust where it came from, pass weights_only=False; better, save a state_dict")
 
@@ -288,6 +304,8 @@ class _Reader:
             self.build()
         elif op == "POP":
             self.pop()
+        elif op in ("NEWOBJ", "NEWOBJ_EX"):
+            raise _refused(self.archive.name, "an object of class ", self.last(2 if op == "NEWOBJ" else 3)[0])
         else:
             raise _refused(self.archive.name, f"a pickle with the opcode {op}")
 
@@ -319,7 +337,7 @@ class _Reader:
     def call(self) -> None:
         function, args = self.last(2)
         if not isinstance(function, Name) or function.full not in CALLS:
-            raise _refused(self.archive.name, f"an object made by {function if isinstance(function, Name) else brief(function)}")
+            raise _refused(self.archive.name, "an object made by ", function)
         if not isinstance(args, tuple):
             raise TypeError("arguments are no tuple")
         for values in args:  # those that the call hashes
@@ -370,7 +388,10 @@ class _Trusting(pickle.Unpickler):
         if name in STORAGES:
             return Name(module, name)
         if module.split(".")[0] == "torch":
-            module = "ampc" + module[len("torch"):]
+            try:
+                return super().find_class("ampc" + module[len("torch"):], name)
+            except (AttributeError, ImportError):
+                raise _lacked(self.archive.name, full) from None
         return super().find_class(module, name)
 
 

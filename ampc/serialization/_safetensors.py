@@ -63,6 +63,10 @@ def to_bytes(obj: Any, protocol: int) -> bytes:
 
 def _header(data: bytes, name: str) -> Dict[str, Any]:
     size = int.from_bytes(data[:8], "little") if len(data) >= 8 else len(data)
+    if not data:
+        raise RuntimeError(f"load: {name} is empty, or was read to its end before: of a file object, what follows its position is read (seek(0))")
+    if data[8:9] == b"{" and len(data) - 8 < size < 2**40:
+        raise RuntimeError(f"load: {name} is damaged: it ends within its header, so it was cut off")
     if len(data) < 8 or size > len(data) - 8 or data[8:9] != b"{":
         raise RuntimeError(f"load: {name} is neither a file that ampc.save wrote, nor a safetensors file, nor torch's")
     return json.loads(data[8:8 + size])

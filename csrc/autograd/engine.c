@@ -147,7 +147,7 @@ static int add_grad(ac_tensor **slot, ac_tensor *grad, bool create_graph) {
     return failed;
 }
 
-static int sum_to(ac_tensor **grad, const ac_dims *shape) {
+static int sum_to(ac_tensor **grad, const ac_dims *shape, const char *of) {
     ac_tensor *g = *grad, *r = NULL;
     ac_attrs_reduce a = {.dim = {0}, .keepdim = 1, .dtype = AC_NO_DTYPE};
     int64_t lead = g->ndim - shape->n;
@@ -158,7 +158,7 @@ static int sum_to(ac_tensor **grad, const ac_dims *shape) {
         fits = shape->v[d - lead] == g->shape[d] || shape->v[d - lead] == 1;
     if (!fits) {
         char got[AC_SHAPE_TEXT], want[AC_SHAPE_TEXT];
-        return ac_fail(AC_RUNTIME, "a backward returned a gradient of shape %s for an input of shape %s",
+        return ac_fail(AC_RUNTIME, "the backward of %s gave a gradient of shape %s for an input of shape %s", of,
                        ac_shape_text(g, got), ac_dims_text(shape, want));
     }
     if (a.dim.n) {
@@ -174,10 +174,10 @@ static int sum_to(ac_tensor **grad, const ac_dims *shape) {
     return 0;
 }
 
-/* Brings a gradient to the dtype and shape of the input it is for. */
-static int fit(ac_tensor **grad, const ac_spec *want) {
+/* Brings a gradient to the dtype and shape of the input it is for; `of` made it. */
+static int fit(ac_tensor **grad, const ac_spec *want, const char *of) {
     ac_dims shape = ac_shape_of(*grad);
-    if (!ac_dims_equal(&shape, &want->shape)) AC_TRY(sum_to(grad, &want->shape));
+    if (!ac_dims_equal(&shape, &want->shape)) AC_TRY(sum_to(grad, &want->shape, of));
     if ((*grad)->dtype == want->dtype || !ac_is_floating(want->dtype)) return 0;
     ac_attrs_dtype a = {want->dtype};
     ac_tensor *cast = NULL;
@@ -277,7 +277,7 @@ static int hand_on(engine *e, ac_node *n, ac_tensor **given) {
             if (g) ac_tensor_release(g);
             continue;
         }
-        failed = fit(&g, &n->inputs[k]);
+        failed = fit(&g, &n->inputs[k], n->name);
         task *t = &e->tasks[*slot_of(e, to)];
         if (failed || !t->needed) ac_tensor_release(g);
         else failed = add_grad(&e->grads[t->grads + n->edges[k].index], g, e->args->create_graph);
@@ -312,6 +312,7 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
     ac_running = (ac_running_formula){n, &e->pass};
     int failed =
         ac_formula_run(n, grads, given.at, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
+    if (!failed && ac_grad_hooks.look) failed = ac_grad_hooks.look(n->name, given.at, n->n_in);
     if (!failed) failed = hand_on(e, n, given.at);
     ac_running = outer;
     ac_list_release(&given);
@@ -374,7 +375,7 @@ static int seed_root(engine *e, const ac_edge *root, int i) {
         AC_TRY(ac_call(AC_OP_full, NULL, 0, &one, &seed));
     }
     ac_spec want = ac_spec_of(t);
-    AC_TRY(fit(&seed, &want));
+    AC_TRY(fit(&seed, &want, "the result"));
     task *to = &e->tasks[*slot_of(e, root->node)];
     to->waiting--;
     return add_grad(&e->grads[to->grads + root->index], seed, e->args->create_graph);

@@ -10,7 +10,7 @@ static int run_no_hooks(void *hooks, ac_tensor **grads, int n) { return (void)ho
 static int after_nothing(void *hooks, ac_tensor *leaf) { return (void)hooks, (void)leaf, 0; }
 static void *pack_nothing(ac_tensor *t) { return t; }
 static ac_tensor *unpack_nothing(void *packed) { return packed; }
-ac_autograd_hooks ac_grad_hooks = {drop_nothing, run_no_hooks, after_nothing, pack_nothing, unpack_nothing};
+ac_autograd_hooks ac_grad_hooks = {drop_nothing, run_no_hooks, after_nothing, pack_nothing, unpack_nothing, NULL};
 
 _Thread_local ac_grad_mode ac_mode;
 

@@ -74,6 +74,9 @@ typedef struct {
     /* What is kept instead of a tensor that backward wants, where ac_mode.packs; and the tensor (new) again. */
     void *(*pack)(ac_tensor *t);
     ac_tensor *(*unpack)(void *packed);
+    /* At the n gradients that a node's backward gave, some of them NULL; itself NULL while nobody looks for anomalies.
+     */
+    int (*look)(const char *name, ac_tensor *const *given, int n);
 } ac_autograd_hooks;
 extern ac_autograd_hooks ac_grad_hooks;
 

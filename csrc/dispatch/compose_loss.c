@@ -64,6 +64,16 @@ static T soft_entropy(ac_scratch *s, T log_p, T target, T weight, const ac_attrs
     return a->reduction == AC_REDUCE_SUM ? total : DIV(total, NUM(samples));
 }
 
+/* A target with a dimension of classes that is not what probabilities are. */
+static int refuse_classes(const ac_tensor *x, const ac_tensor *target) {
+    char left[AC_SHAPE_TEXT], right[AC_SHAPE_TEXT];
+    return ac_fail(
+        AC_RUNTIME,
+        "cross_entropy: `target` is %s %s beside `x` %s: class indices have no dimension of classes (of [N, 1] "
+        "squeeze(1), of one-hot integers argmax(1)); probabilities are floating point and have the shape of `x`",
+        ac_dtypes[target->dtype].name, ac_shape_text(target, right), ac_shape_text(x, left));
+}
+
 COMPOSE(cross_entropy) {
     ATTRS(cross_entropy);
     T x = in[0], target = in[1];
@@ -74,6 +84,8 @@ COMPOSE(cross_entropy) {
     T log_p = ac_c_call(s, AC_OP_log_softmax, &along, 1, x);
     if (!log_p) return NULL;
     bool soft = ac_same_shape(x, target) && ac_is_floating(target->dtype);
+    if (!soft && x->ndim > 1 && target->ndim == x->ndim && target->shape[0] == x->shape[0])
+        NEED(refuse_classes(x, target));
     return soft ? soft_entropy(s, log_p, target, in[2], a) : class_entropy(s, log_p, target, in[2], a);
 }
 

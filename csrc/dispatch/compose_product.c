@@ -460,6 +460,25 @@ static T attention_by_parts(ac_scratch *s, T q, T k, T v, T mask, double scale, 
     return ac_c_product(s, weights, v);
 }
 
+/* What does not go together, by the names that the caller gave it. */
+static int check_attention(const ac_tensor *q, const ac_tensor *k, const ac_tensor *v) {
+    const char *why = NULL;
+    bool typed = ac_autocast.active || (q->dtype == k->dtype && q->dtype == v->dtype);
+    if (!typed) why = "one dtype";
+    else if (q->shape[q->ndim - 1] != k->shape[k->ndim - 1]) why = "as many features in query as in key";
+    else if (k->shape[k->ndim - 2] != v->shape[v->ndim - 2]) why = "as many rows in key as in value";
+    for (int d = 3; !why && d <= q->ndim && d <= k->ndim && d <= v->ndim; d++) {
+        int64_t a = q->shape[q->ndim - d], b = k->shape[k->ndim - d], c = v->shape[v->ndim - d];
+        if ((a != b && a != 1 && b != 1) || (b != c && b != 1 && c != 1) || (a != c && a != 1 && c != 1))
+            why = "batches, and heads, that broadcast (enable_gqa=True lets several heads of the query share one)";
+    }
+    if (!why) return 0;
+    char of_q[AC_SHAPE_TEXT], of_k[AC_SHAPE_TEXT], of_v[AC_SHAPE_TEXT];
+    return ac_fail(AC_RUNTIME, "scaled_dot_product_attention: needs %s, got query %s %s, key %s %s and value %s %s",
+                   why, ac_dtypes[q->dtype].name, ac_shape_text(q, of_q), ac_dtypes[k->dtype].name,
+                   ac_shape_text(k, of_k), ac_dtypes[v->dtype].name, ac_shape_text(v, of_v));
+}
+
 COMPOSE(attention) {
     ATTRS(attention);
     T q = in[0], k = in[1], v = in[2], mask = in[3];
@@ -470,7 +489,10 @@ COMPOSE(attention) {
     if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim) k = shared_heads(s, k, q), v = shared_heads(s, v, q);
     if (!k || !v) return NULL;
     double scale = a->scale.kind == AC_NONE ? 1 / sqrt((double)q->shape[q->ndim - 1]) : ac_scalar_double(a->scale);
-    if (!is_fused(in, k, v, mask, a)) return attention_by_parts(s, q, k, v, mask, scale, a);
+    if (!is_fused(in, k, v, mask, a)) {
+        NEED(check_attention(q, k, v));
+        return attention_by_parts(s, q, k, v, mask, scale, a);
+    }
     ac_attrs_fused_attention fused = {scale, a->is_causal, AC_NO_DTYPE};
     return ac_c_call(s, AC_OP_fused_attention, &fused, 4, in_lines(s, q), in_lines(s, k), in_lines(s, v),
                      whole_mask(s, mask, q, k));

@@ -9,25 +9,28 @@
 
 const char *ac_input_name(const ac_infer *i, int input) { return ac_input_param(i->info, input); }
 
+/* A row's name as users know it: `_embedding` is what `embedding` calls. */
+static const char *shown(const ac_infer *i) { return i->info->python + (i->info->python[0] == '_'); }
+
 int ac_need_floating(const ac_infer *i, int input) {
     if (ac_is_floating(i->in[input]->dtype)) return 0;
-    return ac_fail(AC_NOT_IMPLEMENTED, "%s: `%s` must be floating point, got %s; convert it with .float()",
-                   i->info->python, ac_input_name(i, input), ac_dtypes[i->in[input]->dtype].name);
+    return ac_fail(AC_NOT_IMPLEMENTED, "%s: `%s` must be floating point, got %s; convert it with .float()", shown(i),
+                   ac_input_name(i, input), ac_dtypes[i->in[input]->dtype].name);
 }
 
 int ac_need_integer(const ac_infer *i, int input) {
     ac_dtype t = i->in[input]->dtype;
     if (t == AC_int64 || t == AC_int32) return 0;
-    return ac_fail(strcmp(i->info->python, "index_put") ? AC_RUNTIME : AC_INDEX,
-                   "%s: `%s` holds indices and must be int64 or int32, got %s", i->info->python,
-                   ac_input_name(i, input), ac_dtypes[t].name);
+    return ac_fail(strcmp(shown(i), "index_put") ? AC_RUNTIME : AC_INDEX,
+                   "%s: `%s` holds indices and must be int64 or int32, got %s", shown(i), ac_input_name(i, input),
+                   ac_dtypes[t].name);
 }
 
 int ac_need_ndim(const ac_infer *i, int input, int ndim) {
     if (i->in[input]->ndim == ndim) return 0;
     char text[AC_SHAPE_TEXT];
-    return ac_fail(AC_RUNTIME, "%s: `%s` must have %d dimensions, got shape %s", i->info->python,
-                   ac_input_name(i, input), ndim, ac_shape_text(i->in[input], text));
+    return ac_fail(AC_RUNTIME, "%s: `%s` must have %d dimensions, got shape %s", shown(i), ac_input_name(i, input),
+                   ndim, ac_shape_text(i->in[input], text));
 }
 
 int ac_need_same_dtype(const ac_infer *i, int a, int b) {

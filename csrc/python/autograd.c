@@ -24,7 +24,10 @@ static int run_one(PyObject *hook, ac_tensor **grad) {
                          Py_TYPE(result)->tp_name);
             failed = -1;
         } else if (!ac_same_shape(ac_unwrap(result), *grad)) {
-            PyErr_SetString(PyExc_RuntimeError, "a tensor hook returned a gradient of another shape");
+            char got[AC_SHAPE_TEXT], want[AC_SHAPE_TEXT];
+            PyErr_Format(PyExc_RuntimeError,
+                         "a tensor hook returned a gradient of shape %s, it was given one of shape %s",
+                         ac_shape_text(ac_unwrap(result), got), ac_shape_text(*grad, want));
             failed = -1;
         } else if (ac_unwrap(result)->dtype != (*grad)->dtype) {
             PyErr_Format(PyExc_RuntimeError, "a tensor hook returned a %s gradient, expected %s",
@@ -134,6 +137,41 @@ static PyObject *unpack_saved(PyObject *module, PyObject *packed) {
     if (!PyTuple_Check(packed) || PyTuple_GET_SIZE(packed) != 2)
         return PyErr_SetString(PyExc_TypeError, "expected what _pack_saved gave"), NULL;
     return unpack_object(packed);
+}
+
+/* -- anomalies ---------------------------------------------------------------------------------------- */
+
+/* Calls what looks for anomalies with the name of a node, the number of an input and its gradient. */
+static int look(const char *name, ac_tensor *const *given, int n) {
+    PyObject *f = Py_NewRef(ac_py->anomaly);
+    int failed = 0;
+    for (int i = 0; i < n && !failed; i++) {
+        if (!given[i] || !ac_is_floating(given[i]->dtype)) continue;
+        PyObject *g = ac_wrap_borrowed(given[i]), *result = g ? PyObject_CallFunction(f, "siO", name, i, g) : NULL;
+        failed = !result;
+        Py_XDECREF(g);
+        Py_XDECREF(result);
+    }
+    Py_DECREF(f);
+    return failed ? ac_fail(AC_PYTHON, "an anomaly was found in backward") : 0;
+}
+
+/* _swap_anomaly([function or None]): the function in the list and the one that looks change places. */
+static PyObject *swap_anomaly(PyObject *module, PyObject *cell) {
+    (void)module;
+    if (!PyList_Check(cell) || PyList_GET_SIZE(cell) != 1)
+        return PyErr_SetString(PyExc_TypeError, "expected a list of one function, or of None"), NULL;
+    PyObject *f = PyList_GET_ITEM(cell, 0);
+    PyList_SET_ITEM(cell, 0, ac_py->anomaly ? ac_py->anomaly : Py_NewRef(Py_None));
+    ac_py->anomaly = f == Py_None ? NULL : f;
+    if (f == Py_None) Py_DECREF(f);
+    ac_grad_hooks.look = ac_py->anomaly ? look : NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *anomaly(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return Py_NewRef(ac_py->anomaly ? ac_py->anomaly : Py_None);
 }
 
 /* _hooks(tensor): the dict that its hooks live in, made when missing; and the index for it */
@@ -483,6 +521,8 @@ static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
                                   {"_retains_grad", retains_grad, METH_O, NULL},
                                   {"_grad_fn", grad_fn, METH_O, NULL},
                                   {"_swap_saved_hooks", swap_saved_hooks, METH_O, NULL},
+                                  {"_swap_anomaly", swap_anomaly, METH_O, NULL},
+                                  {"_anomaly", anomaly, METH_NOARGS, NULL},
                                   {"_pack_saved", pack_saved, METH_O, NULL},
                                   {"_unpack_saved", unpack_saved, METH_O, NULL},
                                   {"_record_function", record_function, METH_VARARGS, NULL},

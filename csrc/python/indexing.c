@@ -10,6 +10,7 @@ typedef struct {
     int dim;                     /* the dimension of `view` that the next index item is about */
     PyObject *keep[AC_MAX_DIMS]; /* tensors made from lists */
     int n_keep;
+    int ndim; /* of the tensor that is indexed */
 } indexer;
 
 static int step(indexer *x, ac_op op, const void *attrs) {
@@ -22,7 +23,7 @@ static int step(indexer *x, ac_op op, const void *attrs) {
 
 static int need_dim(const indexer *x) {
     if (x->dim < x->view->ndim) return 0;
-    PyErr_Format(PyExc_IndexError, "too many indices for a tensor of %d dimensions", x->view->ndim);
+    PyErr_Format(PyExc_IndexError, "too many indices for a tensor of %d dimensions", x->ndim);
     return -1;
 }
 
@@ -205,7 +206,7 @@ static void indexer_free(indexer *x) {
 }
 
 static int indexer_init(indexer *x, PyObject *self, PyObject *index) {
-    *x = (indexer){.view = ac_tensor_retain(ac_unwrap(self))};
+    *x = (indexer){.view = ac_tensor_retain(ac_unwrap(self)), .ndim = ac_unwrap(self)->ndim};
     bool many = PyTuple_Check(index);
     Py_ssize_t n = many ? PyTuple_GET_SIZE(index) : 1;
     int rest = 0;
@@ -266,6 +267,22 @@ static int assign_advanced(indexer *x, ac_tensor *value) {
     return failed;
 }
 
+/* Tells a value whose shape does not fit from all else that may have failed. */
+static void raise_assign(const ac_dims *place, const ac_tensor *value) {
+    bool fits = value->ndim <= place->n;
+    for (int d = 1; fits && d <= value->ndim; d++) {
+        int64_t size = value->shape[value->ndim - d];
+        fits = size == 1 || size == place->v[place->n - d];
+    }
+    char got[AC_SHAPE_TEXT], want[AC_SHAPE_TEXT];
+    if (fits) (void)ac_raise();
+    else
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "x[index] = value: a value of shape %s does not fit, nor broadcast to, the indexed place of shape %s",
+            ac_shape_text(value, got), ac_dims_text(place, want));
+}
+
 static int assign(indexer *x, PyObject *value) {
     ac_tensor *t = NULL;
     bool owned = false;
@@ -292,7 +309,8 @@ static int assign(indexer *x, PyObject *value) {
         given = ac_shape_of(t);
     }
     int failed = x->n ? assign_advanced(x, t) : ac_copy_into(x->view, t);
-    if (failed) (void)ac_raise();
+    if (failed && x->n == 0) raise_assign(&place, t);
+    else if (failed) (void)ac_raise();
     if (owned) ac_tensor_release(t);
     return failed;
 }

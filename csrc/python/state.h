@@ -39,6 +39,7 @@ typedef struct {
     PyObject *linalg_error;                               /* ampc.linalg.LinAlgError */
     PyObject *no_tensor, *no_number;                      /* ampc._C.NoTensor, ampc._C.NoNumber */
     PyObject *functions;                                  /* name -> function, also for pickling */
+    PyObject *anomaly; /* what looks at the gradients of each backward, or NULL; of the whole process, as in torch */
 } ac_py_state;
 
 /* The one module's state: the core's hooks are called without it. Borrowed. */

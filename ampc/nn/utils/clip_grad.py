@@ -13,8 +13,14 @@ from ...amp._ledger import ledger_of
 from ...doctor import guard
 
 
+def _listed(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
+    if not isinstance(parameters, (Tensor, Iterable)):
+        raise TypeError(f"clip: '{type(parameters).__name__}' object is not iterable; of a module, pass its parameters()")
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
+
 def _grads(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
-    every = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    every = _listed(parameters)
     for p in every:
         if not isinstance(p, Tensor):
             raise TypeError(f"clip: expected Tensors, got {type(p).__name__}")
@@ -67,7 +73,7 @@ def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float
     """Scales all gradients together, in place, so that their norm is at most ``max_norm``; returns the norm
     before. RuntimeError for a norm that is not finite, with ``error_if_nonfinite``. Under a GradScaler,
     call ``scaler.unscale_(optimizer)`` first."""
-    params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    params = _listed(parameters)
     guard.before_clip(params, "clip_grad_norm_", float(max_norm))
     grads = _grads(params)
     total = _total_norm(grads, float(norm_type), error_if_nonfinite)
@@ -78,7 +84,7 @@ def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float
 
 def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: float, foreach: Any = None) -> None:
     """Limits every gradient to [-clip_value, clip_value], in place."""
-    limit, params = float(clip_value), [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    limit, params = float(clip_value), _listed(parameters)
     guard.before_clip(params, "clip_grad_value_", limit)
     for g in _grads(params):
         g.detach().clamp_(-limit, limit)

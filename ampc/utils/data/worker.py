@@ -9,11 +9,14 @@ import signal
 import sys
 import threading
 import traceback
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Callable, List, NamedTuple, Optional
 
 import numpy as np
 
 from ... import _creation as make
+from ..._C import Tensor
+from ...nn import Parameter
 
 
 class WorkerInfo(NamedTuple):
@@ -89,6 +92,14 @@ def _seed(seed: int) -> None:
     make.manual_seed(seed)
 
 
+def _reduce(t: Tensor) -> Any:
+    """How a batch's tensors travel: without history, so none may be lost silently."""
+    if t.requires_grad and not t.is_leaf:
+        raise RuntimeError("DataLoader: a tensor that was computed from one that requires gradients cannot leave a worker process, for its history "
+                           "stays there; detach() it, compute under no_grad(), or use num_workers=0")
+    return t.__reduce_ex__(2)
+
+
 def work(job: Job, tasks: Any, results: Any, others: List[Any]) -> None:
     """The process's main function. ``others``: ends of pipes that are not its own, which a fork has copied."""
     global _info
@@ -97,6 +108,8 @@ def work(job: Job, tasks: Any, results: Any, others: List[Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     wanted: queue.SimpleQueue = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(tasks, wanted, job.parent), daemon=True).start()
+    for kind in (Tensor, Parameter):
+        ForkingPickler.register(kind, _reduce)
     _info = WorkerInfo(job.id, job.num_workers, job.seed, job.dataset)
     trouble, fetch = None, None
     try:
