@@ -87,7 +87,7 @@ TAKEN = [
     Known("operators that torch has no derivative for have the gradient 0 that they have", only_torch_raises(r"derivative for .* is not implemented|not implemented for|does not support automatic differentiation")),
     Known("memory that operands share with the target is read before it is written", only_torch_raises(r"refer to a single memory location|unsupported operation")),
     Known("what a derivative does not need may be overwritten; its numbers are those of what was saved",
-          lambda d: d.outlived or only_torch_raises("modified by an inplace operation")(d) and "in_thread" in d.step.source),  # where `keeping` does not reach
+          lambda d: d.outlived or only_torch_raises("modified by an inplace operation")(d) and re.search("in_thread|saved_tensors_hooks", str(d.program.steps)) is not None),  # where `keeping` does not reach
     Known("bool tensors have an order", only_torch_raises(r"does not support bool|support bool")),
     Known("tensors of inference mode may come to require gradients or another geometry", only_torch_raises(r"(on|to) inference tensor")),
     Known("views of split that no longer have a history may be read", only_torch_raises(r"was created inside a custom Function|such functions do not allow|multiple vie|a function tha|of a function")),
@@ -115,6 +115,7 @@ TAKEN = [
     Known("a leaf that has another shape by now gets the gradient that it takes", lambda d: only_torch_raises("returned an invalid gradient|invalid gradient at index|setStorage")(d) and re.search(r"squeeze_|\.data = |set_\(|t_\(|swapaxes_|transpose_", str(d.program.steps)) is not None),
     Known("set_ takes memory over, of a Function's view, too", lambda d: only_torch_raises("is a view and")(d) and "set_(" in d.step.source),
     Known("a leaf's new geometry is no write", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"squeeze_|t_\(|swapaxes_|transpose_", str(d.program.steps)) is not None),
+    Known("indices whose data was replaced are not looked at: what was saved is theirs", lambda d: only_torch_raises(r"Expected dtype int32/int64 for index")(d) and ".data = " in str(d.program.steps)),
     Known("index_copy of nothing into a 0-d tensor has a gradient", lambda d: only_torch_raises("Index to scalar")(d) and BACKWARD.search(d.step.source) is not None),
     Known("what was saved keeps its history when its tensor is detached in place", only_torch_raises("saved tensor that has been detached in-place")),
     Known("a graph that saved nothing can be gone through again", only_torch_raises(r"backward through the graph a second time")),
@@ -166,7 +167,7 @@ REFUSED = [
 RAISED = [
     Known("shapes that do not fit a loss or a norm are a RuntimeError", lambda d: d.kind == "exception" and (d.torch, d.ampc) in (("ValueError", "RuntimeError"),) and re.search("loss|entropy|norm", d.step.source) is not None),
     Known("an index out of range is an IndexError everywhere", both_raise("RuntimeError", "IndexError", r"is out of range|tuple index|cannot be broadcast|could not be broadcast|no elements to choose")),
-    Known("the order of checks, where a line is wrong twice", lambda d: d.kind == "exception" and d.torch is not None and re.search(r"leaf Variable that requires grad|is a view and its base|single memory location|KeyError|TypeError|only change requires_grad|bool input", d.message + str(d.torch) + str(d.ampc)) is not None and d.ampc is not None),
+    Known("the order of checks, where a line is wrong twice", lambda d: d.kind == "exception" and d.torch is not None and re.search(r"leaf Variable that requires grad|is a view and its base|single memory location|created in no_grad mode|KeyError|TypeError|only change requires_grad|bool input", d.message + str(d.torch) + str(d.ampc)) is not None and d.ampc is not None),
     Known("what an interrupted write has left counts as written", lambda d: d.kind in ("version", "log") and "torch: " in d.message and "ampc: " in d.message),
     Known("the rules of out= are looked at before the operands", lambda d: "out=" in d.step.source and d.kind == "exception" and d.torch is not None and d.ampc is not None),
     Known("torch resizes out= before it reads an operand in the same memory", lambda d: "out=" in d.step.source and (d.kind == "shape" or d.kind == "exception" and d.torch == "IndexError")),
@@ -229,6 +230,8 @@ RESULTS = [
     Known("amax and amin give their gradient to what is nan, as max and min do", lambda d: is_gradient(d) and re.search("amax|amin", str(d.program.steps)) is not None and infinite(d) or d.kind == "log" and re.search("amax|amin", str(d.program.steps)) is not None and "nan" in str(d.torch)),
     Known("copysign's derivative reads a sign; torch's the quotient of result and operand, which may have been written", lambda d: is_gradient(d) and "copysign" in str(d.program.steps) and re.search(r"_\(|[-+*/]=", str(d.program.steps)) is not None),
     Known("hooks on saved tensors give back what they kept; torch's what that has become", lambda d: is_gradient(d) and "saved_tensors_hooks" in str(d.program.steps) and re.search(r"_\(|[-+*/]=", str(d.program.steps)) is not None),
+    Known("what is unpickled under inference_mode is a tensor as any other", lambda d: d.kind == "result" and "is_inference" in d.step.source and "pickle" in str(d.program.steps)),
+    Known("a fractional alpha or beta makes integers fractional; torch drops its fraction", line(r"(alpha|beta)=", "dtype")),
     Known("block_diag's gradient beside a block without elements", lambda d: is_gradient(d) and "block_diag" in str(d.program.steps)),
     Known("a 0-d operand of addr does not widen it", line(r"addr", "dtype")),
     Known("adding zeros to a gradient is no write", lambda d: d.kind == "version" and overwritten_whole(d) and BACKWARD.search(d.step.source) is not None),
