@@ -448,3 +448,27 @@ def test_load_state_dict_says_where_wrong_keys_come_from(torch):
     with pytest.raises(RuntimeError) as e:
         model.load_state_dict({"other": ampc.ones(1)})
     assert "(" not in str(e.value)
+
+
+def test_forward_hooks_that_are_always_called(torch):
+    """After an error, with the result so far; their own errors are warnings."""
+    def run(lib):
+        calls = []
+
+        class Broken(lib.nn.Module):
+            def forward(self, x):
+                if x is None:
+                    raise KeyError("forward")
+                return x
+
+        m = Broken()
+        m.register_forward_hook(lambda m, a, r: calls.append(("plain", r is None)))
+        m.register_forward_hook(lambda m, a, k, r: calls.append(("always", r is None, k)), always_call=True, with_kwargs=True)
+        m.register_forward_hook(lambda m, a, r: 1 / 0, always_call=True)
+        with pytest.warns(UserWarning, match="always_call.*ZeroDivisionError|division by zero"), pytest.raises(KeyError, match="forward"):
+            m(None)
+        with pytest.raises(ZeroDivisionError):
+            m(lib.ones(1))
+        return calls
+
+    assert run(ampc) == run(torch) == [("always", True, {}), ("plain", False), ("always", False, {})]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
@@ -82,11 +83,28 @@ class Module:
         if self._backward_hooks or self._backward_pre_hooks:
             backward = BackwardHooks(self)
             args = backward.watch_inputs(args)
-        result = self.forward(*args, **kwargs)
-        for hook, with_kwargs in list(self._forward_hooks.values()):
-            changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-            result = result if changed is None else changed
+        result, left = None, list(self._forward_hooks.values())
+        try:
+            result = self.forward(*args, **kwargs)
+            while left:
+                hook, with_kwargs, _ = left.pop(0)
+                changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+                result = result if changed is None else changed
+        except Exception:
+            self._call_those_left(left, args, kwargs, result)
+            raise
         return result if backward is None else backward.watch_outputs(result)
+
+    def _call_those_left(self, hooks: list, args: tuple, kwargs: dict, result: Any) -> None:
+        """The forward hooks that are called even where forward, or a hook before them, has raised. What they raise is a warning."""
+        for hook, with_kwargs, always in hooks:
+            if not always:
+                continue
+            try:
+                changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+                result = result if changed is None else changed
+            except Exception as error:
+                warnings.warn(f"an always_call hook raised {type(error).__name__}: {error}; the error before it is raised", stacklevel=3)
 
     # -- attributes ----------------------------------------------------------------------------------------
 
@@ -381,8 +399,9 @@ class Module:
 
     def register_forward_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False,
                               always_call: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, args, output)`` after forward; what it returns replaces the output."""
-        return _handle(self._forward_hooks, (hook, with_kwargs), prepend)
+        """Calls ``hook(module, args, output)`` after forward; what it returns replaces the output. With ``always_call`` after a forward
+        that raised, too: with the output so far, or None."""
+        return _handle(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls ``hook(module, grad_input, grad_output)`` when the gradient of the inputs is known; what it
