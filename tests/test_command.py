@@ -125,3 +125,9 @@ def test_threads_that_a_call_sets():
 def test_caches_of_odd_sizes():
     assert row("caches", AMPC_L1_BYTES="1000000001")[0].startswith("1000000001 bytes of first level (set by AMPC_L1_BYTES)")
     assert row("caches", AMPC_L1_BYTES="49152")[0].startswith("48 KiB of first level")
+
+
+def test_the_version_and_what_the_bare_command_says():
+    for arguments, said in (["--version"], f"ampc {ampc.__version__}\n"), ([], "ampc run train.py"), (["--help"], "ampc run train.py"):
+        got = subprocess.run([sys.executable, "-m", "ampc", *arguments], capture_output=True, text=True)
+        assert (got.returncode, got.stderr) == (0, "") and said in got.stdout

@@ -8,6 +8,7 @@ import select
 import sys
 from typing import Any, List, Optional
 
+from ..version import __version__
 from .advise import add_advise
 from .bench import add_bench
 from .check import add_check
@@ -17,6 +18,15 @@ from .info import info
 from .replay import add_replay
 from .run import add_run
 from .selftest import add_selftest
+
+EXAMPLES = """examples:
+  ampc run train.py --epochs 3        a script written for torch, as it is
+  ampc run --doctor train.py          the same, and the first value that leaves its range is named
+  ampc check train.py                 misuse of mixed precision, without running anything
+  ampc advise train.py                which precision pays for this script
+  ampc selftest                       are this machine's kernels right?
+
+`ampc COMMAND --help` tells of one command."""
 
 
 class _Command(argparse.ArgumentParser):
@@ -31,7 +41,9 @@ class _Command(argparse.ArgumentParser):
 
 def make_parser() -> argparse.ArgumentParser:
     """Of all subcommands."""
-    parser = argparse.ArgumentParser(prog="ampc", description="Mixed-precision training: what this installation can do, and a demonstration.")
+    parser = argparse.ArgumentParser(prog="ampc", description="Mixed-precision training: what this installation can do, and a demonstration.",
+                                     epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"ampc {__version__}", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="command", parser_class=_Command)
     commands.add_parser("info", help="version, compiler, CPU features, BLAS, threads, CUDA").set_defaults(run=lambda args: print(info()))
     add_demo(commands)
@@ -50,7 +62,7 @@ def _run(argv: Optional[List[str]]) -> int:
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()
-        return 2
+        return 0
     try:
         status = args.run(args)
     except KeyboardInterrupt:
