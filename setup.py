@@ -5,6 +5,7 @@ compile them once. What has not changed since the last build in this folder is n
 
 import glob
 import hashlib
+import importlib.metadata
 import os
 import re
 import shutil
@@ -34,6 +35,9 @@ def bundle_openblas(build_lib: str) -> None:
     target = os.path.join(build_lib, LIBS)
     os.makedirs(target, exist_ok=True)
     shutil.copy2(library, target)
+    for text in importlib.metadata.files("scipy-openblas32") or []:
+        if text.name.upper().startswith("LICENSE"):
+            shutil.copy2(text.locate(), os.path.join(target, "OpenBLAS-" + text.name))
 
 
 # Turing, Ampere, Hopper and Blackwell. Each one's machine code runs on the later minor versions of its generation; what comes after
