@@ -37,7 +37,7 @@ def bundle_openblas(build_lib: str) -> None:
     shutil.copy2(library, target)
     for text in importlib.metadata.files("scipy-openblas32") or []:
         if text.name.upper().startswith("LICENSE"):
-            shutil.copy2(text.locate(), os.path.join(target, "OpenBLAS-" + text.name))
+            shutil.copy2(text.locate(), os.path.join(target, "LICENSE.txt"))
 
 
 # Turing, Ampere, Hopper and Blackwell. Each one's machine code runs on the later minor versions of its generation; what comes after
