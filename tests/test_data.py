@@ -398,3 +398,26 @@ def test_history_is_not_lost_silently_between_processes():
     assert next(iter(D.DataLoader(Computed(True), batch_size=2, num_workers=1))).shape == (2, 2)
     with pytest.raises(RuntimeError, match=r"cannot leave a worker process.*detach\(\) it"):
         next(iter(D.DataLoader(Computed(False), batch_size=2, num_workers=1)))
+
+
+class Slow(D.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        time.sleep(0.0 if i == 0 else 0.8)
+        return i
+
+
+def test_ctrl_c_while_an_iterator_dies_is_not_lost():
+    """Workers are waited for in __del__, in which Python swallows exceptions."""
+    batches = iter(D.DataLoader(Slow(), num_workers=1))
+    next(batches)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            del batches
+            time.sleep(2)
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -39,6 +39,27 @@ def run(code):
     return done.stdout
 
 
+def test_ctrl_c_is_not_lost_in_a_checkpoint():
+    """What a checkpoint keeps is let go of in the middle of backward, where nothing may run that swallows exceptions, as __del__ does."""
+    assert run("""
+    import ampc, signal, time
+    from ampc.utils.checkpoint import checkpoint
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    model = ampc.nn.Sequential(*[ampc.nn.Sequential(ampc.nn.Linear(256, 256), ampc.nn.GELU()) for _ in range(4)])
+    x, lost = ampc.randn(256, 256), 0
+    for trial in range(30):
+        start = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.02 + 0.0037 * trial)
+        try:
+            while time.monotonic() - start < 1:
+                checkpoint(model, x, use_reentrant=False).sum().backward()
+            lost += 1
+        except KeyboardInterrupt:
+            pass
+    print(lost)
+    """).split() == ["0"]
+
+
 def test_interrupted_backward_can_be_repeated():
     """Gradients after an interrupted backward and zero_grad are those of a first one."""
     assert run("""

@@ -82,13 +82,14 @@ class _Again(_C.Scope):
 
 
 class _Slot:
-    """Stands for one saved tensor: its place in the order of saving. When backward lets go of it, so does the region."""
+    """Stands for one saved tensor, and holds it once the region has run again. Backward lets go of both at once, within C, where a
+    __del__ would be the first to see an interrupt, and would swallow it."""
 
-    def __init__(self, region: _Region, place: int, looks: tuple) -> None:
-        self.region, self.place, self.looks = region, place, looks
+    __slots__ = ("__weakref__", "looks", "made", "region")
 
-    def __del__(self) -> None:
-        self.region.made.pop(self.place, None)
+    def __init__(self, region: _Region, looks: tuple) -> None:
+        self.region, self.looks = region, looks
+        self.made: Optional[Tensor] = None
 
 
 class _Region:
@@ -97,21 +98,21 @@ class _Region:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.state, self.again, self.check, self.early = _State(preserve_rng), again, check, early
         self.slots: List[Any] = []  # weak references, in the order of saving
-        self.made: Dict[int, Tensor] = {}
         self.versions = [t._version for t in self.tensors()]  # of before the first run
 
     def tensors(self) -> List[Tensor]:
         return [a for a in (*self.args, *self.kwargs.values()) if isinstance(a, Tensor)]
 
     def pack(self, t: Tensor) -> _Slot:
-        slot = _Slot(self, len(self.slots), (t.dtype, tuple(t.shape), str(t.device)))
+        slot = _Slot(self, (t.dtype, tuple(t.shape), str(t.device)))
         self.slots.append(weakref.ref(slot))
         return slot
 
     def unpack(self, slot: _Slot) -> Tensor:
-        if slot.place not in self.made:
+        if slot.made is None:
             self.run_again()
-        return self.made[slot.place]
+        assert slot.made is not None  # run_again raises where a tensor is not made again
+        return slot.made
 
     def run_again(self) -> None:
         count = 0
@@ -129,7 +130,7 @@ class _Region:
                 if self.check and looks != slot.looks:
                     raise CheckpointError(f"checkpoint: tensor {count} that is saved was {_text(slot.looks)} in the first run and is "
                                           f"{_text(looks)} in the second; the function must do the same both times")
-                self.made[count] = t
+                slot.made = t
             count += 1
             if count == len(self.slots) and self.early:
                 raise _Enough

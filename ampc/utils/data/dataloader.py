@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import itertools
 import multiprocessing
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -237,8 +239,13 @@ class _Iterator:
 
     def __del__(self) -> None:
         pool = self.__dict__.get("_pool")
-        if pool is not None:
+        if pool is None:
+            return
+        try:
             pool.close()
+        except KeyboardInterrupt:  # Python swallows it here: it is raised again, right afterwards
+            pool.close()
+            threading.Timer(0.01, _thread.interrupt_main).start()
 
 
 def _has_gpu() -> bool:
