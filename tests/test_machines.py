@@ -27,7 +27,8 @@ MACHINES = [(8 * KIB, 128 * KIB, 1), (32 * KIB, 256 * KIB, 3), (48 * KIB, 512 * 
 
 def on_level(level, draws=0, **environment):
     """The report of another process, as JSON."""
-    env = {**os.environ, "PYTHONPATH": str(Path(ampc.__file__).parent.parent), "AMPC_CPU": level, **environment}
+    cache = str(min(FACTS["l2_bytes"], 2 * MIB))  # beyond the borders of a larger one, operands would not fit a test
+    env = {**os.environ, "PYTHONPATH": str(Path(ampc.__file__).parent.parent), "AMPC_CPU": level, "AMPC_L2_BYTES": cache, **environment}
     code = f"from ampc.selftest import selftest; print(selftest(draws={draws}).to_json())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
