@@ -241,3 +241,23 @@ def test_hooks_on_saved_tensors(torch):
     assert np.allclose(x.grad.numpy(), np.e * np.cos(np.e))
     with pytest.raises(ZeroDivisionError), ampc.autograd.graph.saved_tensors_hooks(lambda t: 1 / 0, lambda t: t):
         x.exp()
+
+
+@pytest.mark.parametrize("fails", ["pack", "unpack"])
+@pytest.mark.parametrize("name", ["matmul", "mul", "div", "pow", "atan2", "hypot"])
+def test_after_a_hook_has_raised_none_is_called(name, fails):
+    """Both operands are saved, so that there is a second hook to call."""
+    calls = {"pack": 0, "unpack": 0}
+
+    def hook(which, t):
+        calls[which] += 1
+        if which == fails:
+            raise KeyboardInterrupt
+        return t
+
+    a, b = (ampc.rand(3, 3, requires_grad=True) + 1 for _ in range(2))
+    with pytest.raises(KeyboardInterrupt):
+        with ampc.autograd.graph.saved_tensors_hooks(lambda t: hook("pack", t), lambda t: hook("unpack", t)):
+            y = getattr(ampc, name)(a, b)
+        y.sum().backward()
+    assert calls[fails] == 1

@@ -34,9 +34,14 @@ T ac_f_grad(ac_formula *c, int result) {
     return ac_f_zeros(c, &c->node->outputs[result]);
 }
 
-T ac_f_saved(ac_formula *c, int input) { return ac_f_keep(c, ac_unpack(c->node, input, c->graph)); }
+/* After a failure nothing more is unpacked: a hook in Python must not run while an exception is set. */
+static T unpack_slot(ac_formula *c, int slot) {
+    return c->failed ? NULL : ac_f_keep(c, ac_unpack(c->node, slot, c->graph));
+}
 
-T ac_f_result(ac_formula *c, int result) { return ac_f_keep(c, ac_unpack(c->node, c->node->n_in + result, c->graph)); }
+T ac_f_saved(ac_formula *c, int input) { return unpack_slot(c, input); }
+
+T ac_f_result(ac_formula *c, int result) { return unpack_slot(c, c->node->n_in + result); }
 
 T ac_f_sink(ac_formula *c, int input, ac_dtype dtype) {
     ac_node *to = c->node->edges[input].node;
