@@ -406,3 +406,52 @@ def test_anomaly_detection_stops_at_the_operator_that_gives_a_nan():
     assert nan_in_backward().isnan().all()
     with pytest.raises(TypeError, match="bools, got str"):
         ampc.autograd.set_detect_anomaly("yes")
+
+
+@pytest.mark.parametrize("materialize", [True, False])
+def test_a_function_is_called_where_no_gradient_comes_to_its_results(materialize):
+    """With zeros, or with None where it asks for that, as in torch: what backward does beside gradients is done."""
+    class First(ampc.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(materialize)
+            return x * 2, x * 3
+
+        @staticmethod
+        def backward(ctx, *grads):
+            met.append([g if g is None else g.tolist() for g in grads])
+            return ampc.ones(2)
+
+    class Silent(ampc.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x + 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            return None
+
+    met = []
+    x = ampc.ones(2, requires_grad=True)
+    Silent.apply(First.apply(x)[0]).sum().backward()
+    assert met == [[[0, 0], [0, 0]] if materialize else [None, None]]
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_a_gradient_follows_its_leaf_to_more_dimensions():
+    x = ampc.ones(1, 4, requires_grad=True)
+    y = x * 2
+    with ampc.no_grad():
+        x.unsqueeze_(0)
+    y.sum().backward()
+    assert x.grad.shape == (1, 1, 4)
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 2), (1, 4)])
+def test_a_leaf_of_another_shape_takes_no_gradient(shape):
+    x = ampc.ones(2, 4, requires_grad=True)
+    y = x * 2
+    x.data = ampc.ones(shape)
+    with pytest.raises(RuntimeError, match=r"gradient of a leaf has shape \[2, 4\], the leaf itself has"):
+        y.sum().backward()
+    assert x.grad is None

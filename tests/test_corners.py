@@ -257,3 +257,36 @@ def test_repeated_values_of_a_decomposition_have_a_derivative():
     x = ampc.zeros(3, 2, dtype=ampc.float64, requires_grad=True)
     ampc.linalg.svd(x, full_matrices=False)[1].sum().backward()
     assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "celu"])
+def test_the_slope_of_elu_bends_below_0_alone(name):
+    def slopes(lib):
+        x = lib.tensor([0.0, -0.0, 1.0, -1.0], dtype=lib.float64, requires_grad=True)
+        slope, = lib.autograd.grad(getattr(lib.nn.functional, name)(x).sum(), x, create_graph=True)
+        return lib.autograd.grad(slope.sum(), x)[0].tolist()
+    assert slopes(ampc)[:3] == [0, 0, 0] and slopes(ampc)[3] > 0
+    np.testing.assert_allclose(slopes(ampc), slopes(pytest.importorskip("torch")))
+
+
+def test_the_slope_of_mse_loss_takes_a_bool_target():
+    x, target = ampc.tensor([0.25, 0.75], requires_grad=True), ampc.tensor([True, False])
+    slope, = ampc.autograd.grad(ampc.nn.functional.mse_loss(x, target), x, create_graph=True)
+    assert slope.tolist() == [-0.75, 0.75]
+    assert ampc.autograd.grad(slope.sum(), x)[0].tolist() == [1, 1]
+
+
+def test_bounds_of_clamp_promote_together():
+    same(lambda lib: lib.tensor(1.5, dtype=lib.float64).clamp(min=lib.tensor([True, False]), max=lib.tensor([2.0, 1.0])))
+    same(lambda lib: lib.tensor([1, 5], dtype=lib.int32).clamp(min=lib.tensor(2, dtype=lib.int64), max=lib.tensor([3, 3], dtype=lib.uint8)))
+
+
+def test_a_query_whose_every_score_is_minus_infinity_looks_at_nothing():
+    same(lambda lib: lib.nn.functional.scaled_dot_product_attention(lib.ones(1, 1), lib.full((1, 1), -INF), lib.ones(1, 1)))
+
+
+def test_masked_scatter_of_nothing_is_differentiated():
+    x, source = ampc.ones(3, requires_grad=True), ampc.ones(3, requires_grad=True)
+    y = x.masked_scatter(ampc.tensor([False, False, False]), source)
+    grads = ampc.autograd.grad(y.sum(), [x, source])
+    assert [g.tolist() for g in grads] == [[1, 1, 1], [0, 0, 0]]

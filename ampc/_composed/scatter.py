@@ -252,7 +252,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     n = int(where.sum().item())
     if source.numel() < n:
         raise RuntimeError(f"masked_scatter: {n} elements are wanted, `source` has {source.numel()}")
-    return input.index_put(list(where.nonzero(as_tuple=True)), source.reshape(-1)[:n]) if n else input.clone()
+    return input.index_put(list(where.nonzero(as_tuple=True)), source.reshape(-1)[:n])
 
 
 @takes_out

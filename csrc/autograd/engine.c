@@ -191,6 +191,37 @@ static int fit(ac_tensor **grad, const ac_spec *want, const char *of) {
 
 static int clone_of(ac_tensor *g, ac_tensor **copy) { return ac_call(AC_OP_clone, &g, 1, NULL, copy); }
 
+static bool next_dim(const ac_tensor *t, int *d) { /* that is not of size 1 */
+    while (*d < t->ndim && t->shape[*d] == 1) ++*d;
+    return *d < t->ndim;
+}
+
+static bool same_but_for_ones(const ac_tensor *x, const ac_tensor *y) {
+    int i = 0, j = 0;
+    for (bool more = true; more; i++, j++) {
+        more = next_dim(x, &i);
+        if (next_dim(y, &j) != more || (more && x->shape[i] != y->shape[j])) return false;
+    }
+    return true;
+}
+
+/* A leaf may have come to another geometry in place since it took part. Takes g over. */
+static ac_tensor *as_leaf(ac_tensor *g, const ac_tensor *leaf) {
+    if (ac_same_shape(g, leaf)) return g;
+    ac_attrs_size size = {ac_shape_of(leaf)};
+    ac_tensor *shaped = NULL;
+    char got[AC_SHAPE_TEXT], has[AC_SHAPE_TEXT];
+    if (same_but_for_ones(g, leaf)) (void)ac_call(AC_OP_reshape, &g, 1, &size, &shaped);
+    else
+        (void)ac_fail(
+            AC_RUNTIME,
+            "backward: the gradient of a leaf has shape %s, the leaf itself has %s by now; give a leaf another "
+            "shape before it takes part in a computation, or after backward",
+            ac_shape_text(g, got), ac_shape_text(leaf, has));
+    ac_tensor_release(g);
+    return shaped;
+}
+
 /* The first gradient becomes .grad itself where that is possible. */
 static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create_graph) {
     ac_tensor *leaf = n->leaf;
@@ -206,6 +237,8 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
         }
         g = hooked;
     } else (void)ac_tensor_retain(g);
+    g = as_leaf(g, leaf);
+    if (!g) return -1;
     ac_tensor *grad = m->grad ? ac_tensor_retain(m->grad) : NULL;
     int failed = 0;
     ac_stamp_before(&m->stamp, grad);
@@ -322,7 +355,7 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
 static int run_task(engine *e, task *t) {
     ac_node *n = t->node;
     ac_tensor **grads = e->grads + t->grads;
-    bool any = false;
+    bool any = n->py != NULL; /* a Function is called with zeros or None, too, as torch's are */
     for (int i = 0; i < n->n_out; i++) any = any || grads[i];
     int failed = 0;
     if (any && t->needed) {

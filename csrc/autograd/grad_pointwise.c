@@ -198,7 +198,8 @@ FORMULA(hardtanh) {
 }
 FORMULA(elu) {
     ATTR(elu);
-    T x = SAVED(0), low = CMP(minimum, x, NUM(0)); /* exp of a large x must not meet the 0 of the other side */
+    T x = SAVED(0);
+    T low = WHERE(CMP(lt, x, NUM(0)), x, NUM(0)); /* exp of a large x must not meet the 0 of the other side */
     T slope = TIMES(UN(exp, TIMES(low, a->input_scale)), a->alpha * a->scale * a->input_scale);
     GIVE(0, WHERE(CMP(le, x, NUM(0)), MUL(G, slope), TIMES(G, a->scale)));
     DONE;

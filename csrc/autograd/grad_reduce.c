@@ -194,7 +194,8 @@ FORMULA(mse_loss) {
     if (ac_dims_broadcast(&shape, &other, "mse_loss") < 0) return -1;
     double n = a->reduction == AC_REDUCE_MEAN ? (double)ac_dims_numel(&shape) : 1;
     ac_attrs_value factor = {.value = {.kind = AC_FLOAT, .f = 2 / n}};
-    T g = c->graph ? MUL(TIMES(G, 2 / n), SUB(x, target)) : ac_f_call(c, AC_OP_mse_backward, &factor, 3, G, x, target);
+    T g = c->graph ? MUL(TIMES(G, 2 / n), SUB(x, target->dtype == AC_bool ? ac_f_cast(c, target, x->dtype) : target))
+                   : ac_f_call(c, AC_OP_mse_backward, &factor, 3, G, x, target);
     GIVE(0, g);
     if (WANTS(1)) ac_f_give(c, 1, UN(neg, g));
     DONE;

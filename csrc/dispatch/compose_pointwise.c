@@ -13,7 +13,8 @@ COMPOSE(clamp_tensor) {
     T y = in[0];
     if (!in[1] && !in[2]) REFUSE(AC_RUNTIME, "clamp: give `min`, `max` or both");
     if (in[1]) y = bounded(s, y, in[1], true);
-    return in[2] ? bounded(s, y, in[2], false) : y;
+    if (in[2]) y = bounded(s, y, in[2], false);
+    return y ? ac_c_cast(s, y, ac_result_type(in, 3)) : NULL;
 }
 
 COMPOSE(masked_fill_tensor) {

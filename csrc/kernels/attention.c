@@ -100,17 +100,16 @@ static int64_t packed_bytes(const attention *c, int64_t rows, int64_t cols) {
 #define PREPARE(R, name)                                                                                               \
     /* scaled, masked, and whether anything is left */                                                                 \
     static bool prepare_##name(const attention *c, R *row, int64_t n, int64_t query, const R *mask) {                  \
-        bool some = false;                                                                                             \
         R scale = (R)c->scale;                                                                                         \
         for (int64_t j = 0; j < n; j++) row[j] *= scale;                                                               \
         for (int64_t j = query + 1; c->causal && j < n; j++) row[j] = -INFINITY;                                       \
-        if (!mask) return n > 0;                                                                                       \
-        if (c->mask->dtype == AC_bool)                                                                                 \
+        if (mask && c->mask->dtype == AC_bool)                                                                         \
             for (int64_t j = 0; j < n; j++) row[j] = mask[j] != 0 ? row[j] : -INFINITY;                                \
-        else                                                                                                           \
+        else if (mask)                                                                                                 \
             for (int64_t j = 0; j < n; j++) row[j] += mask[j];                                                         \
-        for (int64_t j = 0; j < n; j++) some |= row[j] != -INFINITY;                                                   \
-        return some;                                                                                                   \
+        for (int64_t j = 0; j < n; j++)                                                                                \
+            if (row[j] != -INFINITY) return true;                                                                      \
+        return false;                                                                                                  \
     }
 PREPARE(float, f32)
 PREPARE(double, f64)

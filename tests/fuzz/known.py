@@ -38,7 +38,7 @@ def pairs(d: Difference) -> List[Tuple[float, float]]:
     if d.kind != "value":
         return []
     both = zip(flat(d.torch), flat(d.ampc))
-    return [(t, a) for t, a in both if not (t == a or t != t and a != a or abs(t - a) <= 1e-2 * max(abs(t), abs(a)))]
+    return [(t, a) for t, a in both if not (t == a or t != t and a != a or abs(t - a) <= 2**-5 * max(abs(t), abs(a)))]
 
 
 def infinite(d: Difference) -> bool:
@@ -55,6 +55,12 @@ def tiny(d: Difference) -> bool:
     """Where one of the two is next to nothing, or the inverse of that, and nowhere else."""
     found = pairs(d)
     return bool(found) and all(min(abs(t), abs(a)) < 1e-20 or not (max(abs(t), abs(a)) < 1e20) for t, a in found)
+
+
+def extreme(d: Difference) -> bool:
+    """Where one of the two is infinite, nan or next to nothing, and nowhere else."""
+    found = pairs(d)
+    return bool(found) and all(not (math.isfinite(t) and math.isfinite(a)) or min(abs(t), abs(a)) < 1e-20 or max(abs(t), abs(a)) > 1e20 for t, a in found)
 
 
 def making(d: Difference) -> str:
@@ -87,7 +93,7 @@ TAKEN = [
     Known("operators that torch has no derivative for have the gradient 0 that they have", only_torch_raises(r"derivative for .* is not implemented|not implemented for|does not support automatic differentiation")),
     Known("memory that operands share with the target is read before it is written", only_torch_raises(r"refer to a single memory location|unsupported operation")),
     Known("what a derivative does not need may be overwritten; its numbers are those of what was saved",
-          lambda d: d.outlived or only_torch_raises("modified by an inplace operation")(d) and re.search("in_thread|saved_tensors_hooks", str(d.program.steps)) is not None),  # where `keeping` does not reach
+          lambda d: d.outlived or only_torch_raises("modified by an inplace operation")(d) and re.search("in_thread|saved_tensors_hooks|checkpoint", str(d.program.steps)) is not None),  # where `keeping` does not reach
     Known("bool tensors have an order", only_torch_raises(r"does not support bool|support bool")),
     Known("tensors of inference mode may come to require gradients or another geometry", only_torch_raises(r"(on|to) inference tensor")),
     Known("views of split that no longer have a history may be read", only_torch_raises(r"was created inside a custom Function|such functions do not allow|multiple vie|a function tha|of a function")),
@@ -124,6 +130,10 @@ TAKEN = [
     Known("what is expanded inside a function's result is no view", only_torch_raises(r"A view was created in no_grad mode")),
     Known("a tensor of inference mode may be saved for backward: nothing can write to it", only_torch_raises(r"Inference tensors cannot be saved for backward")),
     Known("negative indices count from the end everywhere", lambda d: only_torch_raises(r"out of (range|bounds|DATA)")(d) and re.search(r"\.index_|gather|scatter|take", d.step.source) is not None and "-" in d.step.source),
+    Known("a view of a gradient that was made without a history may be written", lambda d: only_torch_raises("a view of a view which was created in no_grad mode")(d) and "autograd.grad" in making(d)),
+    Known("numbers that are divided by are read before they are written", lambda d: only_torch_raises("ZeroDivisionError")(d) and re.search(r"(remainder|floor_divide|fmod)_\(|(//|%)=", d.step.source) is not None),
+    Known("a leaf whose data was replaced is still the leaf", lambda d: only_torch_raises("not have been used in the graph")(d) and ".data = " in str(d.program.steps)),
+    Known("a rounded quotient has the gradient 0", lambda d: only_torch_raises("not have been used in the graph")(d) and re.search("floor_divide|//", str(d.program.steps)) is not None),
     Known("the norm of nothing is 0", only_torch_raises(r"cannot compute the .* norm on an empty tensor")),
 ]
 
@@ -147,8 +157,9 @@ REFUSED = [
     Known("a result is written where its dtype fits", only_ampc_raises(r"result cannot be written into")),
     Known("backward through lerp twice needs retain_graph, for a number too", only_ampc_raises(r"backward through \w+ a second time|freed by an earlier")),
     Known("products are of floating point in layers", only_ampc_raises(r"needs floating point")),
-    Known("kron, inner and attention keep their operands as they are; torch's copies",
-          lambda d: only_ampc_raises("backward of (mul|mm|fused_attention) needs")(d) and re.search("kron|inner|attention", str(d.program.steps)) is not None),
+    Known("kron, inner, tensordot and attention keep their operands as they are; torch's copies",
+          lambda d: only_ampc_raises("backward of (mul|mm|fused_attention) needs")(d) and re.search("kron|inner|tensordot|attention", str(d.program.steps)) is not None),
+    Known("autocast keeps operands as they are, not its copies", lambda d: only_ampc_raises(r"backward of \w+ needs")(d) and "autocast" in str(d.program.steps)),
     Known("a view along strides has a gradient where its tensor is contiguous", only_ampc_raises(r"as_strided: gradients need")),
     Known("a reentrant checkpoint has no second derivative; torch gives one without the first", only_ampc_raises(r"needs use_reentrant=False|need not be checkpointed")),
     Known("checkpoints ask that their arguments stay what they were", only_ampc_raises(r"checkpoint: an argument was modified")),
@@ -156,6 +167,10 @@ REFUSED = [
     Known("a view of a tensor whose memory was replaced is not written", only_ampc_raises(r"that is not contiguous cannot be recorded")),
     Known("what a composition gives cannot be detached in place while another view of it lives", only_ampc_raises(r"a view cannot be detached")),
     Known("a Function's view that was written is refused where it is read, also where no gradients are asked for", only_ampc_raises(r"a view returned by an autograd Function cannot be used after")),
+    Known("a gradient whose tensor has other memory by now", lambda d: only_ampc_raises(r"reshape: shape .* does not hold")(d) and "set_(" in str(d.program.steps)),
+    Known("tensors have at most 12 dimensions", only_ampc_raises("at most 12 dimensions")),
+    Known("what nonzero gives is laid out by rows, torch's by columns", lambda d: (only_ampc_raises("view: the last dimension")(d) or d.kind in ("strides", "aliasing")) and re.search("nonzero|argwhere", making(d)) is not None),
+    Known("out= writes what backward needs, which torch does not look at where it was packed", lambda d: only_ampc_raises(r"that was modified in place after it was saved")(d) and "out=" in str(d.program.steps) and "save_on_cpu" in str(d.program.steps)),
     Known("linear takes a weight of two dimensions", only_ampc_raises(r"linear: `weight` must have 2")),
     Known("norms are of floating point", lambda d: d.kind == "exception" and "must be floating point, got" in d.message),
     Known("products are of one dtype", only_ampc_raises(r"must have the same dtype")),
@@ -168,7 +183,7 @@ REFUSED = [
 RAISED = [
     Known("shapes that do not fit a loss or a norm are a RuntimeError", lambda d: d.kind == "exception" and (d.torch, d.ampc) in (("ValueError", "RuntimeError"),) and re.search("loss|entropy|norm", d.step.source) is not None),
     Known("an index out of range is an IndexError everywhere", both_raise("RuntimeError", "IndexError", r"is out of range|tuple index|cannot be broadcast|could not be broadcast|no elements to choose")),
-    Known("the order of checks, where a line is wrong twice", lambda d: d.kind == "exception" and d.torch is not None and re.search(r"leaf Variable that requires grad|is a view and its base|single memory location|created in no_grad mode|KeyError|TypeError|only change requires_grad|bool input", d.message + str(d.torch) + str(d.ampc)) is not None and d.ampc is not None),
+    Known("the order of checks, where a line is wrong twice", lambda d: d.kind == "exception" and d.torch is not None and re.search(r"leaf Variable that requires grad|is a view and its base|single memory location|created in no_grad mode|made under inference_mode|returns multiple views|KeyError|TypeError|only change requires_grad|bool input", d.message + str(d.torch) + str(d.ampc)) is not None and d.ampc is not None),
     Known("what an interrupted write has left counts as written", lambda d: d.kind in ("version", "log") and "torch: " in d.message and "ampc: " in d.message),
     Known("the rules of out= are looked at before the operands", lambda d: "out=" in d.step.source and d.kind == "exception" and d.torch is not None and d.ampc is not None),
     Known("torch resizes out= before it reads an operand in the same memory", lambda d: "out=" in d.step.source and (d.kind == "shape" or d.kind == "exception" and d.torch == "IndexError")),
@@ -189,11 +204,11 @@ RESULTS = [
     Known("hooks of results that backward does not reach are not called; torch calls those of a row's other results with zeros",
           lambda d: d.kind == "log" and len(d.torch) > len(d.ampc) and re.search(r"v\d+, \*?v\d+ = |apply\(|unbind|split|chunk", str(d.program.steps)) is not None),
     Known("gradients are not kept in the memory of what backward was given", lambda d: d.kind == "aliasing" and (d.name.endswith(".grad") or ".grad" in f"{d.torch}{d.ampc}")),
-    Known("sum_to_size gives back what has the size", line("sum_to_size", "aliasing", "leaf", "dtype")),
+    Known("sum_to_size gives back what has the size", line("sum_to_size", "aliasing", "leaf", "dtype", "existence")),
     Known("0-d operands of a loss promote as tensors do", line(r"_loss\(|cosine_similarity", "dtype")),
     Known("norms for clipping are float32", line(r"clip_grad_norm_", "dtype")),
     Known("eps of 1e-12 is not 0 in 16 bits", lambda d: d.kind == "value" and re.search("normalize|cosine", d.step.source) is not None and "float16" in making(d)),
-    Known("unsigned clamps do not wrap their bounds", lambda d: d.kind == "value" and "clamp" in d.step.source and "uint8" in making(d)),
+    Known("unsigned bounds do not wrap", lambda d: d.kind == "value" and re.search("clamp|f?(max|min)", d.step.source) is not None and "uint8" in making(d)),
     Known("infinities in formulas of torch's derivatives", lambda d: is_gradient(d) and re.search("binary_cross_entropy|copysign|softsign|norm|cdist|dist|var|std|prod|softmax|Adam", str(d.program.steps)) is not None and infinite(d)),
     Known("averages of infinities, by parts or by sums", lambda d: d.kind == "value" and "trapezoid" in d.step.source and infinite(d)),
     Known("a gradient that is constant requires none, nor does one made without create_graph", lambda d: d.kind == "requires_grad" and d.torch is True and ("create_graph" in str(d.program.steps) or d.name.endswith(".grad"))),
@@ -201,6 +216,11 @@ RESULTS = [
     Known("tensors without elements: what is looked at first, what takes part", lambda d: d.empty and d.kind in ("exception", "requires_grad", "existence", "result", "log", "version", "leaf", "strides")),
     Known("set_ and out= give memory whose version is its own", lambda d: d.kind == "version" and re.search(r"set_\(|out=|\.data = ", str(d.program.steps)) is not None),
     Known("mixed dtypes of a loss promote", line(r"with_logits", "dtype")),
+    Known("a number that the other operand's dtype cannot hold is compared as it is", lambda d: d.kind == "value" and "True" in f"{d.torch}{d.ampc}" and re.search("16|int", making(d)) is not None and re.search(r"==|!=|[<>]|\.(eq|ne|lt|le|gt|ge)_?\(", d.step.source) is not None and re.search("1e.30|prod|square|pow|mul|exp|Square", making(d)) is not None),
+    Known("a hook on a view sees what the view was before it was written; torch's is lost", lambda d: (d.kind == "log" or is_gradient(d) or only_ampc_raises("hook")(d)) and re.search(r"register_hook\(.*(\.[a-z]\w*_\(|\[.*\] [-+*/]?= | [-+*/]= )", str(d.program.steps)) is not None),
+    Known("what is kept of a Function's result that is its input ends where that is written; ours stays", lambda d: d.kind == "existence" and d.ampc is True and d.name.endswith(".grad") and re.search(r"apply|unbind|split|chunk", making(d)) is not None and "retain_grad" in str(d.program.steps)),
+    Known("a score of nan is a weight of nan; torch's fused attention leaves it out", lambda d: d.kind == "value" and "scaled_dot_product_attention" in d.step.source and "nan" in str(d.ampc) and re.search(r"inf|log|/|div|1e.30|recip|pow|tan", making(d)) is not None and infinite(d)),
+    Known("the gradient of new data has the dtype of that", lambda d: d.kind == "dtype" and BACKWARD.search(d.step.source) is not None and ".data = " in str(d.program.steps)),
     Known("comparisons of unsigned integers with negative numbers are those of the numbers", lambda d: d.kind == "value" and "uint8" in making(d) and re.search(r"==|!=|[<>]|\.(eq|ne|lt|le|gt|ge)_?\(|clamp|maximum|minimum", d.step.source) is not None),
     Known("hardsigmoid's slope is 1/6 in float64, too", lambda d: d.kind == "value" and "hardsigmoid" in making(d) and "float64" in making(d) and not pairs(d)),
     Known("truth values replace the history of what they are written into", lambda d: is_gradient(d) and re.search(r"logical_\w+_\(", str(d.program.steps)) is not None),
@@ -216,20 +236,21 @@ RESULTS = [
     Known("x ** x in place has its derivative; torch reads x as it is then", lambda d: is_gradient(d) and re.search(r"(\bv\d+)(\.(pow|xlogy|div)_\(| /= )\1\b", str(d.program.steps)) is not None),
     Known("the general formula of a gradient where there is one element", lambda d: d.kind == "requires_grad" and d.ampc is True and "create_graph" in str(d.program.steps)),
     Known("dtypes of products with no elements", lambda d: d.kind == "dtype" and d.empty),
-    Known("products of the smallest numbers underflow in an order of each library's own", lambda d: "1e-30" in making(d) and (infinite(d) or tiny(d))),
+    Known("products of the smallest numbers underflow in an order of each library's own", lambda d: "1e-30" in making(d) and extreme(d)),
+    Known("products of the largest numbers overflow in an order of each library's own", lambda d: d.kind == "value" and "1e+30" in making(d) and re.search(r"@|mm|mul|mv|dot|linear|einsum|conv|bilinear|attention|kron|addr", making(d)) is not None and infinite(d)),
+    Known("renorm's derivative at nan and infinities", lambda d: is_gradient(d) and "renorm" in str(d.program.steps) and extreme(d)),
     Known("sums of truth values with alpha", lambda d: d.kind == "value" and "alpha=" in d.step.source and re.search("True|False", str(d.torch)) is not None),
     Known("the order of hooks beside what was overwritten", lambda d: d.kind == "log" and overwritten_whole(d) and sorted(map(str, d.torch)) == sorted(map(str, d.ampc))),
     Known("clipping that changes nothing writes nothing", line("clip_grad_norm_", "version")),
     Known("the sign of 0, as an angle tells it", lambda d: d.kind == "value" and "atan2" in d.step.source and "3.14" in f"{d.torch}{d.ampc}"),
     Known("what beta=0 leaves out has no gradient; torch's is zeros", lambda d: d.kind == "existence" and "beta=0" in str(d.program.steps)),
-    Known("what is written through .data goes unseen: each library's formulas then read what they have saved", lambda d: is_gradient(d) and re.search(r"\.data(\.\w+_\(|\[| [-+*/]?=)", str(d.program.steps)) is not None),
+    Known("what is written through .data goes unseen: each library's formulas then read what they have saved", lambda d: (is_gradient(d) or d.kind == "log") and re.search(r"\.data(\.\w+_\(|\[| [-+*/]?=)|(v\d+) = v\d+\.data\b.*\2(\.\w+_\(|\[.*\] [-+*/]?= | [-+*/]= )", str(d.program.steps)) is not None),
     Known("squares of the smallest numbers", lambda d: "norm" in d.step.source and tiny(d)),
     Known("the sign of nan", lambda d: d.kind == "value" and "copysign" in d.step.source and all(t == -a for t, a in pairs(d))),
     Known("shapes of products with no elements", lambda d: d.kind == "shape" and d.empty),
-    Known("a Function whose results have no gradient is not gone back through; torch's is given zeros", lambda d: d.kind == "existence" and "Unused.apply" in str(d.program.steps) or d.kind == "result" and d.ampc == ("NoneType", None) and ".apply" in str(d.program.steps)),
     Known("source without elements: no gradient", lambda d: d.kind == "existence" and "masked_scatter" in str(d.program.steps)),
     Known("amax and amin give their gradient to what is nan, as max and min do", lambda d: is_gradient(d) and re.search("amax|amin", str(d.program.steps)) is not None and infinite(d) or d.kind == "log" and re.search("amax|amin", str(d.program.steps)) is not None and "nan" in str(d.torch)),
-    Known("copysign's derivative reads a sign; torch's the quotient of result and operand, which may have been written", lambda d: is_gradient(d) and "copysign" in str(d.program.steps) and re.search(r"_\(|[-+*/]=", str(d.program.steps)) is not None),
+    Known("copysign's derivative reads a sign; torch's the quotient of result and operand, which may have been written", lambda d: (is_gradient(d) or d.kind == "log") and "copysign" in str(d.program.steps) and ("nan" in str(d.torch) or re.search(r"_\(|[-+*/]=", str(d.program.steps)) is not None)),
     Known("hooks on saved tensors give back what they kept; torch's what that has become", lambda d: is_gradient(d) and "saved_tensors_hooks" in str(d.program.steps) and re.search(r"_\(|[-+*/]=", str(d.program.steps)) is not None),
     Known("what is unpickled under inference_mode is a tensor as any other", lambda d: d.kind == "result" and "is_inference" in d.step.source and "pickle" in str(d.program.steps)),
     Known("a fractional alpha or beta makes integers fractional; torch drops its fraction", line(r"(alpha|beta)=", "dtype")),
@@ -243,7 +264,8 @@ RESULTS = [
     Known("a fraction is false as a truth value", line("masked_fill", "value")),
     Known("products of more than two matrices are taken in an order of each library's own", lambda d: d.kind == "value" and "multi_dot" in d.step.source and infinite(d)),
     Known("differences of products that float16 does not hold", lambda d: d.kind == "value" and "float16" in str(d.program.steps) and infinite(d)),
-    Known("clamp passes the gradient to what it gives, of equal bounds and nan, too", lambda d: is_gradient(d) and re.search(r"clamp_?\((\w+, )?min=v\d+, max=v\d+|clamp.*nan", str(d.program.steps)) is not None),
+    Known("clamp passes the gradient to what it gives, of equal bounds and nan, too", lambda d: is_gradient(d) and re.search(r"clamp_?\((\w+, )?min=v\d+, max=v\d+|clamp.*nan|nan.*clamp", str(d.program.steps)) is not None),
+    Known("the gradient of a leaf with new data has that's shape", lambda d: d.kind == "shape" and d.name.endswith(".grad") and ".data = " in str(d.program.steps)),
     Known("set_ takes memory over, not whether gradients are wanted", line(r"\.set_\(", "requires_grad")),
     Known("a new geometry in place is no write: no element changes", line(r"\.(t|transpose|swapaxes|squeeze|unsqueeze|set)_\(", "version")),
     Known("the version belongs to the memory: new data brings its own", line(r"\.data = ", "version")),
