@@ -290,3 +290,25 @@ def test_masked_scatter_of_nothing_is_differentiated():
     y = x.masked_scatter(ampc.tensor([False, False, False]), source)
     grads = ampc.autograd.grad(y.sum(), [x, source])
     assert [g.tolist() for g in grads] == [[1, 1, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_lerp_far_outside(dtype):
+    same(lambda lib: lib.lerp(lib.tensor([-INF, INF, 1.0, 0.0]).to(getattr(lib, dtype)), lib.tensor([INF, 2.0, INF, 0.0]).to(getattr(lib, dtype)),
+                              lib.tensor([-INF, -0.75, -1.0, INF]).to(getattr(lib, dtype))))
+
+
+def test_a_quantile_made_without_gradients_is_written():
+    with ampc.no_grad():
+        quantile = ampc.tensor(1.0, requires_grad=True).quantile(0.5)
+    quantile.T.add_(ampc.tensor(1.0, requires_grad=True))
+    assert quantile.item() == 2 and quantile.requires_grad
+
+
+def test_quantiles_have_torchs_shapes():
+    for shape in [(), (3,), (3, 4, 5)]:
+        for q in [0.5, [0.25, 0.5]]:
+            for dim in [None, *range(len(shape))]:
+                for keepdim in [False, True]:
+                    same(lambda lib: lib.arange(math.prod(shape), dtype=lib.float64).reshape(shape).quantile(  # noqa: B023
+                        lib.tensor(q, dtype=lib.float64), dim, keepdim))  # noqa: B023

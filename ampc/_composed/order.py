@@ -170,13 +170,10 @@ def _quantile(what: str, x: Tensor, q: Any, dim: Optional[int], keepdim: bool, i
         below = below.lerp(above, weight)
     empty = count == 0 if ignore_nan else nans > 0
     out = _f["where"](empty, math.nan, below)  # [..., q]
-    out = out.movedim(-1, 0)
-    lead = [out.shape[0]] if part.ndim else []
-    if keepdim:
-        return out.reshape([*lead, *shape])
-    if dim is None or x.ndim == 0:
-        return out.reshape(lead)
-    return out if part.ndim else out.squeeze(0)
+    lead = [out.shape[-1]] if part.ndim else []
+    if not keepdim:
+        shape = [] if dim is None or x.ndim == 0 else list(rows.shape[:-1])
+    return out.movedim(-1, 0).reshape([*lead, *shape]).clone()  # no view, which no_grad would close to writing
 
 
 @takes_out

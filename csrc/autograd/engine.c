@@ -237,7 +237,7 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
         }
         g = hooked;
     } else (void)ac_tensor_retain(g);
-    g = as_leaf(g, leaf);
+    g = as_leaf(g, m->grad ? m->grad : leaf);
     if (!g) return -1;
     ac_tensor *grad = m->grad ? ac_tensor_retain(m->grad) : NULL;
     int failed = 0;

@@ -199,7 +199,7 @@ BIN(gelu_backward) {
 TER(where) { NONE; return x != 0 ? y : z; }
 TER(addcmul) { ATTR(value); return x + NUMBER(t->value) * y * z; }
 TER(addcdiv) { ATTR(value); return x + NUMBER(t->value) * y / z; }
-TER(lerp) { NONE; return z < K(0.5) ? x + z * (y - x) : y - (y - x) * (K(1) - z); }
+TER(lerp) { NONE; return z < K(0.5) && z > K(-0.5) ? x + z * (y - x) : y - (y - x) * (K(1) - z); }
 TER(mse_backward) { ATTR(value); return NUMBER(t->value) * x * (y - z); }
 
 #undef K
