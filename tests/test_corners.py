@@ -312,3 +312,12 @@ def test_quantiles_have_torchs_shapes():
                 for keepdim in [False, True]:
                     same(lambda lib: lib.arange(math.prod(shape), dtype=lib.float64).reshape(shape).quantile(  # noqa: B023
                         lib.tensor(q, dtype=lib.float64), dim, keepdim))  # noqa: B023
+
+
+@pytest.mark.parametrize("n", [1, 33])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("to", ["int8", "uint8", "int16", "int32", "int64", "bool"])
+def test_casts_of_what_an_integer_cannot_hold(to, dtype, n):
+    """What torch gives on x86: the smallest number of int32 or int64, of which narrower dtypes keep the last bytes."""
+    for value in [NAN, INF, -INF, 3e9, -3e9, 2.0**31, -2.0**31, 6e4, 300.7, -1.5]:
+        same(lambda lib: lib.full((n, 2), value).to(getattr(lib, dtype))[:, 1].to(getattr(lib, to)).tolist())  # noqa: B023

@@ -20,6 +20,8 @@ ac_dtype ac_promote(ac_dtype a, ac_dtype b) {
     return hi;
 }
 
+ac_dtype ac_copy_dtype(ac_dtype to, ac_dtype from) { return to == AC_int64 || ac_is_floating(to) ? to : from; }
+
 ac_dtype ac_compute_dtype(ac_dtype t) {
     if (t == AC_float64) return AC_float64;
     return ac_is_floating(t) ? AC_float32 : AC_int64;

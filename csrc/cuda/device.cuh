@@ -49,9 +49,13 @@ template <class R> DEV R load(const void *p, int dtype, int64_t i) {
     }
 }
 
-DEV int64_t to_integer(double x) { return from_real<int64_t>(x); }
-DEV int64_t to_integer(float x) { return from_real<int64_t>(x); }
-DEV int64_t to_integer(int64_t x) { return x; }
+/* For int64, and for what is narrower: by way of int32, whose smallest stands for what it cannot hold. */
+DEV int64_t to_int64(double x) { return from_real<int64_t>(x); }
+DEV int64_t to_int64(float x) { return from_real<int64_t>(x); }
+DEV int64_t to_int64(int64_t x) { return x; }
+DEV int64_t to_narrow(double x) { return x >= -0x1p31 && x < 0x1p31 ? (int64_t)x : INT32_MIN; }
+DEV int64_t to_narrow(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int64_t)x : INT32_MIN; }
+DEV int64_t to_narrow(int64_t x) { return x; }
 
 template <class R> DEV void store(void *p, int dtype, int64_t i, R x) {
     switch (dtype) {
@@ -59,11 +63,11 @@ template <class R> DEV void store(void *p, int dtype, int64_t i, R x) {
     case AC_float64: ((double *)p)[i] = (double)x; return;
     case AC_float16: ((uint16_t *)p)[i] = float_to_half((float)x); return;
     case AC_bfloat16: ((uint16_t *)p)[i] = ac_f32_to_bf16((float)x); return;
-    case AC_int64: ((int64_t *)p)[i] = to_integer(x); return;
-    case AC_int32: ((int32_t *)p)[i] = (int32_t)to_integer(x); return;
-    case AC_int16: ((int16_t *)p)[i] = (int16_t)to_integer(x); return;
-    case AC_int8: ((int8_t *)p)[i] = (int8_t)to_integer(x); return;
-    case AC_uint8: ((uint8_t *)p)[i] = (uint8_t)to_integer(x); return;
+    case AC_int64: ((int64_t *)p)[i] = to_int64(x); return;
+    case AC_int32: ((int32_t *)p)[i] = (int32_t)to_narrow(x); return;
+    case AC_int16: ((int16_t *)p)[i] = (int16_t)to_narrow(x); return;
+    case AC_int8: ((int8_t *)p)[i] = (int8_t)to_narrow(x); return;
+    case AC_uint8: ((uint8_t *)p)[i] = (uint8_t)to_narrow(x); return;
     default: ((uint8_t *)p)[i] = x != 0; return;
     }
 }

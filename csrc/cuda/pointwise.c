@@ -111,9 +111,8 @@ static int move_bytes(ac_tensor *to, const ac_tensor *from) {
 }
 
 int ac_gpu_copy(ac_tensor *to, const ac_tensor *from) {
-    /* truth is decided in the source's lane, all else in the target's */
     ac_tensor *operands[2] = {to, (ac_tensor *)(uintptr_t)from};
-    int lane = ac_gpu_lane(to->dtype == AC_bool ? from->dtype : to->dtype);
+    int lane = ac_gpu_lane(ac_copy_dtype(to->dtype, from->dtype));
     ac_gpu_point p;
     if (to->numel == 0) return 0;
     bool same = to->dtype == from->dtype && ac_device_of(from) != AC_CPU && ac_same_shape(to, from);

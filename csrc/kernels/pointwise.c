@@ -138,9 +138,8 @@ static void copy_run(void *context, int64_t n, char *const *data, const int64_t 
 }
 
 void ac_cpu_copy_into(ac_tensor *to, const ac_tensor *from) {
-    /* The lane must hold what the target can: truth is decided by the source, all else by the target. */
-    ac_dtype lane_from = to->dtype == AC_bool ? from->dtype : to->dtype;
-    copy_call c = {ac_cpu_loops(), ac_lane_of(lane_from), to->dtype, from->dtype};
+    ac_lane lane = ac_lane_of(ac_copy_dtype(to->dtype, from->dtype));
+    copy_call c = {ac_cpu_loops(), lane, to->dtype, from->dtype};
     ac_tensor *operands[2] = {to, (ac_tensor *)(uintptr_t)from};
     ac_iter it;
     ac_dims shape = ac_shape_of(to);

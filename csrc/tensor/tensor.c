@@ -203,7 +203,8 @@ void ac_write_double(void *data, ac_dtype dtype, int64_t i, double x) {
     case AC_float16: ((uint16_t *)data)[i] = ac_f32_to_f16((float)x); return;
     case AC_bfloat16: ((uint16_t *)data)[i] = ac_f32_to_bf16((float)x); return;
     case AC_bool: ((uint8_t *)data)[i] = x != 0; return;
-    default: ac_write_int(data, dtype, i, x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN);
+    case AC_int64: ((int64_t *)data)[i] = x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; return;
+    default: ac_write_int(data, dtype, i, x >= -0x1p31 && x < 0x1p31 ? (int32_t)x : INT32_MIN);
     }
 }
 
