@@ -104,6 +104,7 @@ TAKEN = [
     Known("set_ takes memory over, as assigning data does", lambda d: d.ampc is None and "set_(" in d.step.source and "leaf Variable" in d.message),
     Known("an assertion of torch's own fails", only_torch_raises("INTERNAL ASSERT")),
     Known("a view of what was a leaf follows what that has become", lambda d: only_torch_raises("view of a leaf Variable")(d) and re.search(r"detach_|requires_grad", str(d.program.steps)) is not None),
+    Known("x / x in place has its derivative", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"(\bv\d+)(\.\w+_\(| [-+*/]= )\1\b", str(d.program.steps)) is not None),
     Known("gradients that are not asked for are not made, and need nothing", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"autograd\.grad|inputs=", d.step.source) is not None),
     Known("bytes are seen along any layout of one place", only_torch_raises(r"must be 1 to view")),
     Known("scatter_reduce of a 0-d tensor flattens", only_torch_raises(r"same number of dimensions as src")),
