@@ -79,7 +79,7 @@ lint:
 	$(BIN)/python -m pip install --quiet ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 numpy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror csrc/*/*.c csrc/*/*.h
+	$(BIN)/clang-format --dry-run --Werror $(shell find csrc -name '*.[ch]')
 
 # The pages of docs/ as a site in build/site, warnings being errors.
 docs: $(VENV)/installed

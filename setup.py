@@ -78,7 +78,7 @@ def nvcc_flags(nvcc: str) -> "list[str]":
     numbers = architectures(nvcc)
     machine = [f"arch=compute_{n},code=sm_{n}" for n in numbers]
     later = f"arch=compute_{numbers[-1]},code=compute_{numbers[-1]}"
-    return ["-fatbin", "-std=c++17", "-O3", compress, *(part for a in (*machine, later) for part in ("-gencode", a))]
+    return ["-fatbin", "-std=c++17", "-O3", "-Icsrc", compress, *(part for a in (*machine, later) for part in ("-gencode", a))]
 
 
 def toolkit_version(nvcc: str) -> int:
@@ -93,7 +93,7 @@ def included(path: str, found: "set[str]") -> "set[str]":
         found.add(path)
         with open(path) as f:
             for name in re.findall(r'^ *#include "([^"]+)"', f.read(), re.M):
-                included(os.path.normpath(os.path.join(os.path.dirname(path), name)), found)
+                included(os.path.join("csrc", name), found)
     return found
 
 
@@ -216,10 +216,8 @@ DEFINES = [("_GNU_SOURCE", None)] if sys.platform.startswith("linux") else []
 
 core = Extension(
     "ampc._C",
-    sources=sorted(glob.glob("csrc/*/*.c")),
-    depends=sorted(glob.glob("csrc/*/*.h") + glob.glob("csrc/*/*.def") + glob.glob("csrc/*/*.inc")
-                   + glob.glob("csrc/cuda/*.cu*")),
-    include_dirs=[numpy.get_include()],
+    sources=sorted(glob.glob("csrc/**/*.c", recursive=True)),
+    include_dirs=["csrc", numpy.get_include()],
     define_macros=DEFINES,
     extra_compile_args=FLAGS + (DEBUG.split() if DEBUG else []),
     extra_link_args=["-ldl", "-lm", "-lpthread"] + (DEBUG.split() if DEBUG else []),

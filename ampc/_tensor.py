@@ -376,13 +376,13 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
 @method
 def squeeze_(self: Tensor, dim: Any = None) -> Tensor:
     """squeeze, in place."""
-    return self._turned_into(self.squeeze() if dim is None else self.squeeze(dim))
+    return self._turned_into(lambda: self.squeeze() if dim is None else self.squeeze(dim))
 
 
 @method
 def unsqueeze_(self: Tensor, dim: int) -> Tensor:
     """unsqueeze, in place."""
-    return self._turned_into(self.unsqueeze(dim))
+    return self._turned_into(lambda: self.unsqueeze(dim))
 
 
 @method

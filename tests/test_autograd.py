@@ -455,3 +455,37 @@ def test_a_leaf_of_another_shape_takes_no_gradient(shape):
     with pytest.raises(RuntimeError, match=r"gradient of a leaf has shape \[2, 4\], the leaf itself has"):
         y.sum().backward()
     assert x.grad is None
+
+
+@pytest.mark.parametrize("saved", ["leaf", "input", "output"])
+def test_what_a_function_saved_is_freed_by_backward(saved):
+    class Square(ampc.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * x
+            ctx.save_for_backward(y if saved == "output" else x)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return ctx.saved_tensors[0] * g
+
+    x = ampc.ones(2, requires_grad=True)
+    y = Square.apply(x * 1 if saved == "input" else x)
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        y.sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("turn", [lambda x: x.unsqueeze_(-2), lambda x: x.t_(), lambda x: x.transpose_(0, 1), lambda x: x.squeeze_(0)])
+def test_a_new_geometry_is_recorded_without_gradients_too(turn):
+    """Gradients find back to the geometry that the history was made for."""
+    weight = ampc.tensor([[1.0, 2.0, 3.0]])
+    x = ampc.ones(1, 3, requires_grad=True)
+    y = ampc.hstack([x, x]) * ampc.hstack([weight, -weight])
+    with ampc.no_grad():
+        turn(y)
+    (y * y).sum().backward()
+    assert x.grad.tolist() == [[4, 16, 36]]

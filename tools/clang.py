@@ -28,7 +28,7 @@ TARGETS = {"x86_64-linux-gnu": (["-mcpu=x86_64"], ""), "aarch64-linux-gnu": ([],
 def compile_for(target: str, folder: str) -> tuple[list, list]:
     """Objects, and what went wrong."""
     extra, without = TARGETS[target]
-    headers = [f"-I{sysconfig.get_paths()['include']}", f"-I{numpy.get_include()}"]
+    headers = ["-Icsrc", f"-I{sysconfig.get_paths()['include']}", f"-I{numpy.get_include()}"]
 
     def one(source: str) -> tuple[str, str]:
         out = os.path.join(folder, f"{target}-{source.replace('/', '_')}.o")
@@ -36,7 +36,7 @@ def compile_for(target: str, folder: str) -> tuple[list, list]:
         done = subprocess.run(command, capture_output=True, text=True)
         return out, "" if done.returncode == 0 else f"{target}: {source}\n{done.stderr}"
 
-    sources = [s for s in sorted(glob.glob("csrc/*/*.c")) if not without or not s.startswith(without)]
+    sources = [s for s in sorted(glob.glob("csrc/**/*.c", recursive=True)) if not without or not s.startswith(without)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = list(pool.map(one, sources))
     return [out for out, _ in made], [text for _, text in made if text]

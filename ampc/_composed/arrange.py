@@ -514,12 +514,12 @@ def view_as_real(input: Tensor) -> Tensor:
 
 def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """transpose, in place."""
-    return self._turned_into(self.transpose(dim0, dim1))
+    return self._turned_into(lambda: self.transpose(dim0, dim1))
 
 
 def t_(self: Tensor) -> Tensor:
     """t, in place."""
-    return self._turned_into(self.t())
+    return self._turned_into(lambda: self.t())
 
 
 swapaxes_ = swapdims_ = transpose_

@@ -1,4 +1,4 @@
-"""The misuse guard. Backward carries a stamp from a scaled loss to the gradients (csrc/autograd/stamp.h); clipping, steps, ``unscale_``
+"""The misuse guard. Backward carries a stamp from a scaled loss to the gradients (csrc/autograd/provenance.h); clipping, steps, ``unscale_``
 and schedulers look at it and report here. One warning a rule and place; where nothing is wrong, a call or two into the core."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, List, NamedTuple, Optional, Set, Tuple
 from .. import _C
 from ._names import Names
 
-PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # bits of _stamped; states and faults are those of csrc/autograd/stamp.h
+PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # bits of _stamped; states and faults are those of csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

@@ -1,6 +1,4 @@
-#include "autocast.h"
-
-#include "../autograd/node.h"
+#include "amp/autocast.h"
 
 _Thread_local ac_autocast_state ac_autocast;
 bool ac_amp_has_gpu;
@@ -40,51 +38,32 @@ void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache
     if (policy) ac_autocast.policy = policy;
 }
 
-/* -- casts ------------------------------------------------------------------------------------- */
-
-static ac_tensor *cast_off_tape(ac_tensor *t, ac_dtype dtype) {
-    ac_grad_mode mode = ac_mode;
-    ac_attrs_dtype a = {dtype};
-    ac_tensor *out = NULL;
-    ac_mode.no_grad = true;
-    int failed = ac_call(AC_OP_cast, &t, 1, &a, &out);
-    ac_mode = mode;
-    return failed ? NULL : out;
+ac_autocast_state ac_autocast_compute_in(ac_dtype dtype) {
+    ac_autocast_state outer = ac_autocast;
+    ac_autocast.active = ac_autocast.forced = true;
+    ac_autocast.dtype = dtype;
+    ac_autocast.policy = NULL;
+    return outer;
 }
 
-static int cast_on_tape(ac_autocast_plan *plan, int i, ac_tensor *t, ac_dtype dtype) {
-    ac_attrs_dtype a = {dtype};
-    ac_tensor *out = NULL;
-    AC_TRY(ac_call(AC_OP_cast, &t, 1, &a, &out));
-    plan->in.at[i] = out;
-    return 0;
-}
-
-/* -- the categories ------------------------------------------------------------------------------ */
+/* -- the plan ------------------------------------------------------------------------------------ */
 
 static bool is_float(const ac_tensor *t) { return t && ac_is_floating(t->dtype) && !t->is_scalar; }
 
-static int apply_f32(const ac_op_info *info, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {
+/* A row that is asked for a dtype computes in that. */
+static void plan_f32(const ac_op_info *info, const void *attrs, ac_autocast_plan *plan) {
     if (info->dtype_at >= 0 && *(const int64_t *)(const void *)((const char *)attrs + info->dtype_at) != AC_NO_DTYPE)
-        return 0;
-    for (int i = 0; i < n; i++)
-        if (is_float(in[i]) && ac_is_half(in[i]->dtype)) AC_TRY(cast_on_tape(plan, i, in[i], AC_float32));
-    return 0;
+        return;
+    plan->casts = plan->halves = true;
+    plan->to = AC_float32;
 }
 
-static int apply_promote(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
-    int widest = -1;
-    for (int i = 0; i < n; i++)
-        if (is_float(in[i])) widest = widest < 0 ? (int)in[i]->dtype : (int)ac_promote((ac_dtype)widest, in[i]->dtype);
-    for (int i = 0; i < n; i++)
-        if (is_float(in[i]) && (int)in[i]->dtype != widest) AC_TRY(cast_on_tape(plan, i, in[i], (ac_dtype)widest));
-    return 0;
-}
-
-/* The product rounds its operands while it packs them. Only what backward will keep and nobody else
- * does is cast: the 16-bit copy is the smaller one to save. */
-static bool is_worth_casting(const ac_tensor *t, ac_dtype dtype) {
-    return ac_grad_enabled() && t->meta && t->meta->node && ac_itemsize(t->dtype) > ac_itemsize(dtype);
+static void plan_promote(ac_tensor *const *in, int n, ac_autocast_plan *plan) {
+    for (int i = 0; i < n; i++) {
+        if (!is_float(in[i])) continue;
+        plan->to = plan->casts ? ac_promote(plan->to, in[i]->dtype) : in[i]->dtype;
+        plan->casts = true;
+    }
 }
 
 /* What may be absent (a mask) may be of any dtype; a product of integers is left alone. */
@@ -94,28 +73,13 @@ static bool is_operand(const ac_op_info *info, int input) {
     return true;
 }
 
-static int apply_low(const ac_op_info *info, ac_tensor *const *in, int n, ac_dtype dtype, ac_autocast_plan *plan) {
+static void plan_low(const ac_op_info *info, ac_tensor *const *in, int n, ac_dtype dtype, ac_autocast_plan *plan) {
     for (int i = 0; i < n; i++)
-        if (in[i] && !is_float(in[i]) && is_operand(info, i)) return 0;
+        if (in[i] && !is_float(in[i]) && is_operand(info, i)) return;
     for (int i = 0; i < n; i++)
-        if (in[i] && in[i]->dtype == AC_float64) return 0;
+        if (in[i] && in[i]->dtype == AC_float64) return;
     plan->low = true;
-    plan->compute = dtype;
-    for (int i = 0; i < n; i++) {
-        if (!is_float(in[i]) || !is_worth_casting(in[i], dtype)) continue;
-        ac_tensor *copy = cast_off_tape(in[i], dtype);
-        if (!copy) return -1;
-        plan->in.at[i] = copy;
-    }
-    return 0;
-}
-
-ac_autocast_state ac_autocast_compute_in(ac_dtype dtype) {
-    ac_autocast_state outer = ac_autocast;
-    ac_autocast.active = ac_autocast.forced = true;
-    ac_autocast.dtype = dtype;
-    ac_autocast.policy = NULL;
-    return outer;
+    plan->to = dtype;
 }
 
 static int refuse(const ac_op_info *info) {
@@ -127,29 +91,25 @@ static int refuse(const ac_op_info *info) {
         info->python);
 }
 
-int ac_autocast_apply(ac_op op, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {
+int ac_autocast_make_plan(ac_op op, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {
     const ac_op_info *info = &ac_ops[op];
     ac_dtype dtype;
-    plan->low = false;
-    AC_TRY(ac_list_start(&plan->in, n));
-    for (int i = 0; i < n; i++) plan->in.at[i] = in[i];
+    *plan = (ac_autocast_plan){.low = false};
     if (!ac_autocast_casts(in, n, &dtype)) return 0;
-    int failed = 0;
     switch (ac_cast_of(op)) {
     case AC_CAST_KEEP: return 0;
     case AC_CAST_LOW: /* a composition's product casts by itself */
-        if (info->kind != AC_KIND_COMPOSITE) failed = apply_low(info, in, n, dtype, plan);
-        break;
-    case AC_CAST_F32: failed = apply_f32(info, in, n, attrs, plan); break;
-    case AC_CAST_PROMOTE: failed = apply_promote(in, n, plan); break;
-    case AC_CAST_BANNED: failed = refuse(info); break;
+        if (info->kind != AC_KIND_COMPOSITE) plan_low(info, in, n, dtype, plan);
+        return 0;
+    case AC_CAST_F32: plan_f32(info, attrs, plan); return 0;
+    case AC_CAST_PROMOTE: plan_promote(in, n, plan); return 0;
+    case AC_CAST_BANNED: return refuse(info);
     }
-    if (failed) ac_autocast_release(plan, in, n);
-    return failed;
+    return 0;
 }
 
-void ac_autocast_release(ac_autocast_plan *plan, ac_tensor *const *in, int n) {
-    for (int i = 0; i < n; i++)
-        if (plan->in.at[i] != in[i]) ac_tensor_clear(&plan->in.at[i]);
-    ac_list_free(&plan->in);
+ac_dtype ac_autocast_input_dtype(const ac_autocast_plan *plan, const ac_tensor *t) {
+    bool narrows = plan->low && ac_itemsize(t->dtype) > ac_itemsize(plan->to);
+    bool casts = plan->casts && (!plan->halves || ac_is_half(t->dtype));
+    return is_float(t) && (narrows || casts) ? plan->to : t->dtype;
 }

@@ -2,8 +2,7 @@
 #ifndef AC_AMP_AUTOCAST_H
 #define AC_AMP_AUTOCAST_H
 
-#include "../ops/op.h"
-#include "../tensor/list.h"
+#include "ops/op.h"
 
 /* The names a region can be opened for. Without a usable GPU, cuda's regions act on the CPU. */
 typedef enum { AC_AMP_CPU, AC_AMP_CUDA, AC_AMP_N } ac_amp_device;
@@ -38,18 +37,20 @@ void ac_autocast_set_enabled(ac_amp_device d, bool on);
 /* Opens a region: later calls on this thread cast. The caller keeps the old state to restore. */
 void ac_autocast_enter(ac_amp_device d, bool enabled, ac_dtype dtype, bool cache, const uint8_t *policy);
 
-/* What a call becomes. */
+/* What autocast makes of a call. Nothing is cast here: csrc/dispatch does that. */
 typedef struct {
-    bool low; /* a product that rounds its operands to `compute`, recorded as if on the original inputs */
-    ac_dtype compute;
-    ac_list in; /* the inputs to run on; those that differ are owned */
+    bool low;    /* a product: it rounds its operands to `to` as it packs them, and is recorded with its own inputs */
+    bool casts;  /* other inputs are cast to `to`, by operators on the tape: */
+    bool halves; /* those in 16 bits alone */
+    ac_dtype to;
 } ac_autocast_plan;
 
-/* Prepares the inputs of a call as its row's category says. F32 and PROMOTE casts are operators on
- * the tape. LOW rows get their inputs as they are, for the kernel to round, except what backward
- * would have to keep: that is cast here, off the tape. */
-int ac_autocast_apply(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_autocast_plan *plan) AC_CHECKED;
-void ac_autocast_release(ac_autocast_plan *plan, ac_tensor *const *in, int n_in);
+/* The plan for a row of the table and these inputs, by the row's category. RuntimeError for a row that autocast
+ * refuses. */
+int ac_autocast_make_plan(ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
+                          ac_autocast_plan *plan) AC_CHECKED;
+/* The dtype that an input has by the plan: its own, where it stays as it is. */
+ac_dtype ac_autocast_input_dtype(const ac_autocast_plan *plan, const ac_tensor *t);
 
 /* From here on calls of this thread cast as a region of `dtype` would; the old state, to put back. */
 ac_autocast_state ac_autocast_compute_in(ac_dtype dtype);

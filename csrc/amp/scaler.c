@@ -1,4 +1,4 @@
-#include "scaler.h"
+#include "amp/scaler.h"
 
 void ac_scaler_update(ac_scaler *s, bool found_inf) {
     if (found_inf) {

@@ -2,7 +2,7 @@
 #ifndef AC_AMP_SCALER_H
 #define AC_AMP_SCALER_H
 
-#include "../tensor/tensor.h"
+#include "tensor/tensor.h"
 
 /* Dynamic loss scaling (Micikevicius et al., ICLR 2018). Overflow multiplies the scale by the backoff factor, once
  * `hysteresis` of them have come in a row; `growth_interval` good steps in a row multiply it by the growth factor. It

@@ -1,11 +1,11 @@
 /* Backward: finds the nodes that the roots reach, then runs them in order of falling seq, which is
  * topological. On the calling thread, without recursion, autocast suspended. */
-#include "node.h"
+#include "autograd/node.h"
 
-#include "../amp/autocast.h"
-#include "../base/alloc.h"
-#include "../base/pool.h"
-#include "formula.h"
+#include "amp/autocast.h"
+#include "base/alloc.h"
+#include "base/pool.h"
+#include "autograd/formula.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -211,13 +211,13 @@ static ac_tensor *as_leaf(ac_tensor *g, const ac_tensor *leaf) {
     ac_attrs_size size = {ac_shape_of(leaf)};
     ac_tensor *shaped = NULL;
     char got[AC_SHAPE_TEXT], has[AC_SHAPE_TEXT];
-    if (same_but_for_ones(g, leaf)) (void)ac_call(AC_OP_reshape, &g, 1, &size, &shaped);
-    else
-        (void)ac_fail(
-            AC_RUNTIME,
-            "backward: the gradient of a leaf has shape %s, the leaf itself has %s by now; give a leaf another "
-            "shape before it takes part in a computation, or after backward",
-            ac_shape_text(g, got), ac_shape_text(leaf, has));
+    int failed = same_but_for_ones(g, leaf)
+                     ? ac_call(AC_OP_reshape, &g, 1, &size, &shaped)
+                     : ac_fail(AC_RUNTIME,
+                               "backward: the gradient of a leaf has shape %s, the leaf itself has %s by now; give a "
+                               "leaf another shape before it takes part in a computation, or after backward",
+                               ac_shape_text(g, got), ac_shape_text(leaf, has));
+    if (failed) ac_tensor_clear(&shaped);
     ac_tensor_release(g);
     return shaped;
 }
@@ -391,7 +391,10 @@ static int run_all(engine *e) {
             return ac_fail(AC_PYTHON, "interrupted");
         }
         AC_TRY(run_task(e, &e->tasks[i]));
-        if (!e->args->retain_graph && e->tasks[i].needed) ac_node_free_saved(n);
+        if (!e->args->retain_graph && e->tasks[i].needed) {
+            ac_node_free_saved(n);
+            if (n->py) AC_TRY(ac_grad_hooks.free_saved(n->py));
+        }
         AC_TRY(release_edges(e, n));
     }
     return 0;

@@ -1,4 +1,4 @@
-#include "formula.h"
+#include "autograd/formula.h"
 
 #include <stdarg.h>
 

@@ -6,9 +6,9 @@
 #ifndef AC_AUTOGRAD_FORMULA_H
 #define AC_AUTOGRAD_FORMULA_H
 
-#include "node.h"
+#include "autograd/node.h"
 
-#include "../tensor/list.h"
+#include "tensor/list.h"
 
 typedef ac_tensor *T;
 

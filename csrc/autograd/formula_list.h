@@ -3,7 +3,7 @@
 #ifndef AC_AUTOGRAD_FORMULA_LIST_H
 #define AC_AUTOGRAD_FORMULA_LIST_H
 
-#include "formula.h"
+#include "autograd/formula.h"
 
 #define FORMULAS(ROW)                                                                              \
     ROW(zero) ROW(neg) ROW(abs) ROW(square) ROW(exp) ROW(log) ROW(sqrt) ROW(rsqrt) ROW(reciprocal) \

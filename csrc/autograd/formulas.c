@@ -1,6 +1,6 @@
 /* The table of formulas: every row of ops.def names its own. A formula that is missing is an
  * undeclared name here; one that nobody names is an unused definition. */
-#include "formula_list.h"
+#include "autograd/formula_list.h"
 
 #define ac_grad_none NULL
 
@@ -10,5 +10,5 @@ const ac_grad_fn ac_formulas[AC_N_OPS] = {
 #define POINT3 POINT1
 #define KERNEL(name, py, home, infer, kernel, cast, save, grad, ...) [AC_OP_##name] = ac_grad_##grad,
 #define VIEW(name, py, home, grad, ...) [AC_OP_##name] = ac_grad_##grad,
-#include "../ops/ops.def"
+#include "ops/ops.def"
 };

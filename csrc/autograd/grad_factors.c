@@ -1,5 +1,5 @@
 /* Backward formulas of factorisations (Giles 2008; Townsend 2016 for the SVD; Walter and Lehmann 2010 for QR). */
-#include "formula_list.h"
+#include "autograd/formula_list.h"
 
 #define MM(x, y) ac_f_call(c, AC_OP_matmul, NULL, 2, x, y)
 #define TR(x) turned(c, x)

@@ -1,7 +1,7 @@
 /* Backward formulas of joining, indexing and views. */
-#include "../base/alloc.h"
-#include "formula_list.h"
-#include "split.h"
+#include "base/alloc.h"
+#include "autograd/formula_list.h"
+#include "autograd/split.h"
 
 /* What each input that wants a gradient has of g; how many there are. One of other dimensions is torch's empty 1-d
  * tensor, and has nothing. */

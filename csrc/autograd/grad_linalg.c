@@ -3,9 +3,9 @@
  * Products multiply in the dtype the forward computed in, and give each operand its gradient in
  * the operand's own dtype straight from the accumulator: a float32 weight's gradient is never
  * rounded to 16 bits on the way. */
-#include "formula_list.h"
+#include "autograd/formula_list.h"
 
-#include "../amp/autocast.h"
+#include "amp/autocast.h"
 
 /* x times y, the gradient of `input`: given to it in its dtype, or added to its .grad right away. The
  * product computes in what the forward did. */

@@ -1,6 +1,6 @@
 /* Backward formulas of the elementwise operators. A gradient of a broadcast operand may come back
  * in the broadcast shape: the engine sums it to the operand's. */
-#include "formula_list.h"
+#include "autograd/formula_list.h"
 
 #include <math.h>
 

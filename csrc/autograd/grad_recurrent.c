@@ -1,8 +1,8 @@
 /* The backward formula of recurrent layers: a kernel; where a graph of the gradient is wanted, backward of the parts.
  */
-#include "formula_list.h"
+#include "autograd/formula_list.h"
 
-#include "../amp/autocast.h"
+#include "amp/autocast.h"
 
 enum { X_IN, STATE, W_HH, B_HH, SIZES, INPUTS };
 

@@ -1,5 +1,5 @@
 /* Backward formulas of reductions, softmax and losses. */
-#include "formula_list.h"
+#include "autograd/formula_list.h"
 
 #include <math.h>
 

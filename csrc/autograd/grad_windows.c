@@ -1,8 +1,8 @@
 /* Backward formulas of windows. A convolution, its transposed and the gradient of its weight are each other's
  * derivatives. */
-#include "formula_list.h"
+#include "autograd/formula_list.h"
 
-#include "../amp/autocast.h"
+#include "amp/autocast.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
-#include "node.h"
+#include "autograd/node.h"
 
-#include "../base/alloc.h"
+#include "base/alloc.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -10,7 +10,9 @@ static int run_no_hooks(void *hooks, ac_tensor **grads, int n) { return (void)ho
 static int after_nothing(void *hooks, ac_tensor *leaf) { return (void)hooks, (void)leaf, 0; }
 static void *pack_nothing(ac_tensor *t) { return t; }
 static ac_tensor *unpack_nothing(void *packed) { return packed; }
-ac_autograd_hooks ac_grad_hooks = {drop_nothing, run_no_hooks, after_nothing, pack_nothing, unpack_nothing, NULL};
+static int free_nothing(void *context) { return (void)context, 0; }
+ac_autograd_hooks ac_grad_hooks = {drop_nothing,   run_no_hooks, after_nothing, pack_nothing,
+                                   unpack_nothing, free_nothing, NULL};
 
 _Thread_local ac_grad_mode ac_mode;
 
@@ -117,6 +119,7 @@ void ac_meta_free(ac_meta *m) {
 void ac_note_view(ac_tensor *view, ac_tensor *x) {
     view->view_version = *ac_version(view);
     if (!ac_grad_enabled() && ac_running.node) return; /* a formula's own: nobody writes it */
+    ac_leave_lone_base(x);                             /* while it is x's alone */
     view->base = ac_tensor_retain(x->base ? x->base : x);
     view->view_kind = ac_grad_enabled() ? x->view_kind : AC_VIEW_NO_GRAD;
 }

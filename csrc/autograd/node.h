@@ -5,8 +5,8 @@
 #ifndef AC_AUTOGRAD_NODE_H
 #define AC_AUTOGRAD_NODE_H
 
-#include "../ops/op.h"
-#include "stamp.h"
+#include "ops/op.h"
+#include "autograd/provenance.h"
 
 typedef struct ac_formula ac_formula;
 /* A backward formula: reads the gradients of the results, gives those of the inputs. */
@@ -74,6 +74,8 @@ typedef struct {
     /* What is kept instead of a tensor that backward wants, where ac_mode.packs; and the tensor (new) again. */
     void *(*pack)(ac_tensor *t);
     ac_tensor *(*unpack)(void *packed);
+    /* Lets go of what the context of a Python Function has saved. */
+    int (*free_saved)(void *context);
     /* At the n gradients that a node's backward gave, some of them NULL; itself NULL while nobody looks for anomalies.
      */
     int (*look)(const char *name, ac_tensor *const *given, int n);

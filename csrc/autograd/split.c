@@ -1,7 +1,7 @@
-#include "split.h"
+#include "autograd/split.h"
 
-#include "../ops/views.h"
-#include "formula_list.h"
+#include "ops/views.h"
+#include "autograd/formula_list.h"
 
 #include <string.h>
 

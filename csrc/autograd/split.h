@@ -3,7 +3,7 @@
 #ifndef AC_AUTOGRAD_SPLIT_H
 #define AC_AUTOGRAD_SPLIT_H
 
-#include "node.h"
+#include "autograd/node.h"
 
 typedef struct {
     int64_t start, size;

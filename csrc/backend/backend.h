@@ -4,11 +4,11 @@
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
 
-#include "../base/fork.h"
-#include "../kernels/rounding.h"
-#include "../kernels/rule_options.h"
-#include "../ops/op.h"
-#include "../tensor/copies.h"
+#include "base/fork.h"
+#include "shared/rounding.h"
+#include "shared/optim_options.h"
+#include "ops/op.h"
+#include "tensor/packed_weights.h"
 
 /* One call of a kernel. */
 typedef struct {
@@ -28,8 +28,8 @@ typedef int (*ac_kernel)(const ac_run *run);
 
 enum { AC_MAX_STATE = 3 };
 
-/* One parameter of an optimizer step: its gradient, itself, and the rule's states (kernels/rules.h), those in use
- * first, then NULL. All of one shape. */
+/* One parameter of an optimizer step: its gradient, itself, and the rule's states (shared/optim_update.inc), those in
+ * use first, then NULL. All of one shape. */
 typedef struct {
     ac_tensor *grad, *param, *state[AC_MAX_STATE];
     ac_rule_place at;
@@ -48,7 +48,12 @@ typedef struct {
     double squares, amax, infs, nans, small, first;
 } ac_found;
 
-struct ac_step; /* kernels/loops.h */
+/* What an optimizer step is given, for all parameters alike. */
+typedef struct {
+    ac_rule_options options;
+    const float *found_inf; /* on a GPU, or NULL: nonzero leaves the step out */
+    bool zero;              /* gradients become 0 in the same pass, of a step left out, too */
+} ac_step;
 
 typedef struct ac_backend {
     const char *name;
@@ -64,7 +69,7 @@ typedef struct ac_backend {
     /* Multiplies every tensor by `factor`, and by `there`, a number in the device's memory (NULL: 1), in place. */
     int (*scale)(ac_tensor *const *tensors, int n, double factor, const double *there);
     /* One optimizer step over a list of parameters. */
-    int (*step)(ac_rule rule, ac_update *updates, int n, const struct ac_step *constants);
+    int (*step)(ac_rule rule, ac_update *updates, int n, const ac_step *constants);
 } ac_backend;
 
 extern const ac_backend ac_cpu, ac_cuda;

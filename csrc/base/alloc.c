@@ -1,8 +1,8 @@
-#include "alloc.h"
+#include "base/alloc.h"
 
-#include "machine.h"
-#include "system.h"
-#include "ways.h"
+#include "base/machine.h"
+#include "base/system.h"
+#include "base/ways.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -4,8 +4,8 @@
 #ifndef AC_BASE_ALLOC_H
 #define AC_BASE_ALLOC_H
 
-#include "error.h"
-#include "fork.h"
+#include "base/error.h"
+#include "base/fork.h"
 
 #include <stddef.h>
 #include <stdint.h>

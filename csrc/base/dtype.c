@@ -1,8 +1,8 @@
-#include "dtype.h"
+#include "base/dtype.h"
 
 const ac_dtype_facts ac_dtypes[AC_N_DTYPES] = {
 #define DTYPE(name, alias, ctype, bytes, category) [AC_##name] = {#name, alias, bytes, (ac_category)(category)},
-#include "dtypes.def"
+#include "base/dtypes.def"
 #undef DTYPE
 };
 

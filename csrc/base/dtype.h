@@ -7,7 +7,7 @@
 
 typedef enum {
 #define DTYPE(name, alias, ctype, bytes, category) AC_##name,
-#include "dtypes.def"
+#include "base/dtypes.def"
 #undef DTYPE
     AC_N_DTYPES
 } ac_dtype;

@@ -1,6 +1,6 @@
-#include "error.h"
+#include "base/error.h"
 
-#include "system.h"
+#include "base/system.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

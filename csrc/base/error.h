@@ -9,7 +9,7 @@
 typedef enum {
     AC_OK = 0,
 #define ERROR(code, exception) AC_##code,
-#include "errors.def"
+#include "base/errors.def"
 #undef ERROR
     AC_N_ERRORS
 } ac_error;

@@ -3,7 +3,7 @@
 #ifndef AC_BASE_HALF_H
 #define AC_BASE_HALF_H
 
-#include "inline.h"
+#include "base/inline.h"
 
 #include <stdint.h>
 #include <string.h>

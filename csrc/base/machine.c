@@ -1,9 +1,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "machine.h"
+#include "base/machine.h"
 
-#include "system.h"
+#include "base/system.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -1,10 +1,10 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "pool.h"
+#include "base/pool.h"
 
-#include "machine.h"
-#include "ways.h"
+#include "base/machine.h"
+#include "base/ways.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -8,7 +8,7 @@
 #ifndef AC_BASE_POOL_H
 #define AC_BASE_POOL_H
 
-#include "fork.h"
+#include "base/fork.h"
 
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "system.h"
+#include "base/system.h"
 
 #if defined(_WIN32)
 

@@ -1,8 +1,8 @@
-#include "ways.h"
+#include "base/ways.h"
 
 const ac_way_row ac_ways[AC_N_WAYS] = {
 #define WAY(name, fact, needs, sentence) {#name, sentence, AC_BY_##fact, AC_ISA_##needs},
-#include "ways.def"
+#include "base/ways.def"
 #undef WAY
 };
 

@@ -4,13 +4,13 @@
 #ifndef AC_BASE_WAYS_H
 #define AC_BASE_WAYS_H
 
-#include "machine.h"
+#include "base/machine.h"
 
 #include <stdatomic.h>
 
 typedef enum {
 #define WAY(name, fact, needs, sentence) AC_WAY_##name,
-#include "ways.def"
+#include "base/ways.def"
 #undef WAY
     AC_N_WAYS
 } ac_way;

@@ -15,7 +15,7 @@
 #endif
 #endif
 #endif
-#include "abi.h"
+#include "cuda/abi.h"
 
 #ifdef AC_CUDA_HEADERS
 #define SAME(real, own, value) _Static_assert((int)(real) == (int)(own), #real);

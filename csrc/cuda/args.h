@@ -3,11 +3,11 @@
 #ifndef AC_CUDA_ARGS_H
 #define AC_CUDA_ARGS_H
 
-#include "../base/dtype.h"
-#include "../kernels/rounding.h"
-#include "../kernels/rule_options.h"
-#include "../kernels/space.h"
-#include "../kernels/windows.h"
+#include "base/dtype.h"
+#include "shared/rounding.h"
+#include "shared/optim_options.h"
+#include "shared/dim_iter.h"
+#include "shared/windows.h"
 
 enum { AC_GPU_THREADS = 256 }; /* of a block, everywhere */
 

@@ -1,8 +1,8 @@
 /* Matrix products by cuBLASLt. Its matrices are stored column by column, so a row-major C = A B is asked for as
  * C' = B' A'. What a shape needs (descriptors, layouts, the algorithm) is made once and kept. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../kernels/iterate.h"
+#include "shared/tensor_iter.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The CUDA backend: every row of the table and what queues its kernel. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
 /* The 16-bit copy of a weight is the weight, cast: one layout serves every product. */
 static int64_t copy_bytes(const ac_tensor *w, ac_dtype round, bool out_first) {
@@ -36,7 +36,7 @@ const ac_backend ac_cuda = {
 #define POINT2 POINT1
 #define POINT3 POINT1
 #define KERNEL(name, py, home, infer, kernel, ...) [AC_OP_##name] = ac_cuda_##kernel,
-#include "../ops/ops.def"
+#include "ops/ops.def"
         },
     .panels_bytes = copy_bytes,
     .pack = copy_weight,

@@ -2,7 +2,7 @@
  * the implicit product: it gives the same numbers every time, adds a bias before its one rounding, and runs on tensor
  * cores. What it does not take goes by columns (windows.c), as does the weight's gradient, whose sums stay in float32
  * there, which cuDNN would round to 16 bits. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Devices, the contexts they are used through, streams and events. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

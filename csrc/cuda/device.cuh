@@ -3,9 +3,9 @@
  * against tests/cuda_sim/shim.h for the simulator. */
 #pragma once
 
-#include "args.h"
+#include "cuda/args.h"
 
-#include "../base/half.h"
+#include "base/half.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -25,7 +25,7 @@ extern __shared__ __align__(16) char ac_shared_memory[];
 #else
 #include <shim.h>
 #endif
-#include "intrinsics.cuh"
+#include "cuda/intrinsics.cuh"
 
 /* -- values ----------------------------------------------------------------------------------------- */
 

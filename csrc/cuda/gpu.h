@@ -2,9 +2,11 @@
 #ifndef AC_CUDA_GPU_H
 #define AC_CUDA_GPU_H
 
-#include "../backend/backend.h"
-#include "abi.h"
-#include "args.h"
+#include "backend/backend.h"
+#include "cuda/abi.h"
+#include "cuda/args.h"
+#include "shared/fold.h"
+#include "shared/lane.h"
 
 #include <pthread.h>
 
@@ -161,7 +163,7 @@ extern const ac_gpu_memory_hooks ac_cuda_memory; /* of storage.h */
 /* -- the rows of the table, by family --------------------------------------------------------------- */
 
 #define KERNEL(name, py, home, infer, kernel, ...) int ac_cuda_##kernel(const ac_run *r) AC_CHECKED;
-#include "../ops/ops.def"
+#include "ops/ops.def"
 int ac_cuda_pointwise(const ac_run *r) AC_CHECKED;
 
 #define ATTRS(name) const ac_attrs_##name *a = r->attrs
@@ -185,7 +187,7 @@ int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t 
  * does not take this one, -1 with an error. `dtype` is what the product rounds to. */
 int ac_gpu_cudnn_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
 
-/* The same by the implicit product (convolve.cu), and the weight's gradient: 1 when queued, 0 for other dtypes and for
+/* The same by the implicit product (conv.cu), and the weight's gradient: 1 when queued, 0 for other dtypes and for
  * sizes beyond its integers. */
 int ac_gpu_implicit_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
 int ac_gpu_implicit_weight(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
@@ -197,9 +199,9 @@ static inline uint64_t ac_gpu_hash(const void *key, size_t bytes) {
     return h ^ h >> 29;
 }
 
-/* The scaler, the optimizers (lists.c); see backend.h. */
+/* The scaler, the optimizers (foreach.c); see backend.h. */
 int ac_cuda_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
 int ac_cuda_scale(ac_tensor *const *tensors, int n, double factor, const double *there) AC_CHECKED;
-int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const struct ac_step *constants) AC_CHECKED;
+int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
 
 #endif

@@ -1,8 +1,8 @@
 /* Joining, indexing, sorting, nll loss. Every way to index is one: items with a place in the indexed tensor, made
  * of up to AC_GPU_INDICES indices, and a block of elements at each. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../kernels/iterate.h"
+#include "shared/tensor_iter.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Kernels by name: the compiled images that the build embedded, loaded once a device, and their launches. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
 #include <stdio.h>
 

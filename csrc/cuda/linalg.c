@@ -1,7 +1,7 @@
 /* Linear algebra of a GPU's matrices: brought to the CPU, computed there by LAPACK, and back. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../kernels/cpu.h"
+#include "cpu/kernels.h"
 
 static ac_tensor *brought(const ac_tensor *from, ac_device to) {
     ac_dims shape = ac_shape_of(from);

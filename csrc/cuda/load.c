@@ -1,9 +1,9 @@
 /* The driver and its libraries, opened by name at first use: from the folders that were set (the `nvidia-*` wheels,
  * the toolkit), or as the system finds them. AMPC_CUDA_LIBS names a folder that is looked at alone: tests point it
  * at the simulator. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../base/system.h"
+#include "base/system.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* Memory of the GPUs: large pieces are asked of the driver once, cut into blocks, and kept. A block belongs to the
  * stream it was made on, where work is in order: freed, it is used again at once, while its last kernels may still
  * be running. Other streams that use it are recorded, and their events waited for. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../base/alloc.h"
+#include "base/alloc.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Page-locked memory of the host: what GPUs copy from and to without the host waiting. Asking the driver for it is
  * slow and giving it back waits for the device, so blocks are kept; one that a queued copy still uses is not given
  * out again before that copy is done. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../base/alloc.h"
+#include "base/alloc.h"
 
 typedef struct pending { /* a copy that uses a block */
     struct pending *next;

@@ -1,7 +1,7 @@
 /* Reductions: which walk, into how many parts, and what becomes of the totals. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../kernels/iterate.h"
+#include "shared/tensor_iter.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Reductions. By rows, where the reduced places lie closest in memory: a block takes a result, or a part of
  * one. By columns, where results do: 32 neighbours side by side, 8 threads deep. Parts are joined by a second
  * launch in order, so sums never depend on timing. Threads sum in the lane's type and join in double. */
-#include "device.cuh"
+#include "cuda/device.cuh"
 
 struct Total {
     double f;

@@ -1,7 +1,7 @@
 /* Rows: softmax and its kin, layer norm, batch norm. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../kernels/iterate.h"
+#include "shared/tensor_iter.h"
 
 enum { WARP = 32, RUN = 8, LONG_ROW = 1024, ROOM_BYTES = AC_GPU_THREADS / 32 * 8, MOST_SHARED = 48 * 1024 };
 

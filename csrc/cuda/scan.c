@@ -1,7 +1,7 @@
 /* Running totals along one dimension. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../kernels/iterate.h"
+#include "shared/tensor_iter.h"
 
 #define KERNELS(rows)                                                                                                  \
     static ac_gpu_kernel rows[2] = {{.image = AC_IMAGE_SCAN, .name = "ac_running_" #rows "_f64"},                      \

@@ -1,7 +1,7 @@
 /* Copies between devices: to the GPU, from it, from one to another. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../kernels/cpu.h"
+#include "cpu/kernels.h"
 
 /* What follows runs outside the core's lock, so it takes no references: NULL where `from` is contiguous already. */
 static int dense_copy(ac_tensor *from, ac_tensor **dense) {

@@ -1,8 +1,8 @@
 /* Windows: convolution as products of the weight with columns, max pooling, resampling. */
-#include "gpu.h"
+#include "cuda/gpu.h"
 
-#include "../kernels/iterate.h"
-#include "../ops/windows.h"
+#include "shared/tensor_iter.h"
+#include "ops/window_args.h"
 
 #define KERNELS(rows)                                                                                                  \
     static ac_gpu_kernel rows[3] = {{.image = AC_IMAGE_WINDOWS, .name = "ac_" #rows "_f32"},                           \

@@ -1,5 +1,5 @@
 /* Windows: columns of convolutions, max pooling, resampling. A thread takes one value of the result. */
-#include "device.cuh"
+#include "cuda/device.cuh"
 
 template <class R> DEV void im2col(const ac_gpu_columned &a) {
     const ac_windows &w = a.w;

@@ -1,13 +1,21 @@
 /* ac_call, the one way to run an operator: autocast, shape rule, kernel, record. The only file
  * that sees all stages. */
-#include "dispatch.h"
+#include "dispatch/autocast_inputs.h"
+#include "dispatch/lock.h"
+#include "dispatch/weight_cache.h"
+#include "dispatch/compose.h"
+#include "dispatch/upcast.h"
+#include "dispatch/observer.h"
+#include "dispatch/write.h"
+#include "dispatch/deferred_scale.h"
+#include "dispatch/placement.h"
 
-#include "../amp/autocast.h"
-#include "../autograd/node.h"
-#include "../backend/backend.h"
-#include "../base/pool.h"
-#include "../ops/infer.h"
-#include "../ops/views.h"
+#include "amp/autocast.h"
+#include "autograd/node.h"
+#include "backend/backend.h"
+#include "base/pool.h"
+#include "ops/infer.h"
+#include "ops/views.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -181,12 +189,12 @@ static int record(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac
 
 static int run_and_record(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
                           ac_tensor **out, const ac_autocast_plan *plan) {
-    AC_TRY(compute(op, low, n_in, attrs, out, plan && plan->low ? (int64_t)plan->compute : AC_NO_DTYPE));
+    AC_TRY(compute(op, low, n_in, attrs, out, plan && plan->low ? (int64_t)plan->to : AC_NO_DTYPE));
     if (!wants_record(op, in, n_in)) return 0;
     int n_out = ac_ops[op].n_out;
     ac_node *node = make_node(op, in, n_in, attrs, n_out);
     int failed = node ? record(node, in, low, out) : -1;
-    if (node && plan && plan->low) node->is_low = true, node->compute = plan->compute;
+    if (node && plan && plan->low) node->is_low = true, node->compute = plan->to;
     if (node) ac_node_release(node);
     if (failed) release_all(out, n_out);
     return failed;
@@ -201,7 +209,7 @@ static int64_t nanoseconds(void) {
 static int run_recorded(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, const void *attrs,
                         ac_tensor **out, const ac_autocast_plan *plan) {
     if (!ac_watching) return run_and_record(op, in, low, n_in, attrs, out, plan);
-    int64_t begin = nanoseconds(), dtype = plan && plan->low ? (int64_t)plan->compute : AC_NO_DTYPE;
+    int64_t begin = nanoseconds(), dtype = plan && plan->low ? (int64_t)plan->to : AC_NO_DTYPE;
     AC_TRY(run_and_record(op, in, low, n_in, attrs, out, plan));
     int failed = ac_watch(&(ac_seen){op, low, out, n_in, ac_ops[op].n_out, attrs, dtype, false, nanoseconds() - begin});
     if (failed) release_all(out, ac_ops[op].n_out);
@@ -276,13 +284,15 @@ static int run(ac_op op, ac_tensor *const *in, ac_tensor *const *low, int n_in, 
 
 static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
     ac_autocast_plan plan;
-    AC_TRY(ac_autocast_apply(op, in, n_in, attrs, &plan));
+    ac_list cast;
+    AC_TRY(ac_autocast_make_plan(op, in, n_in, attrs, &plan));
+    AC_TRY(ac_autocast_inputs(&plan, in, n_in, &cast));
     /* a LOW row is on the tape with its own inputs; casts of the other categories are on it themselves */
     bool active = ac_autocast.active, whole = ac_ops[op].kind == AC_KIND_COMPOSITE && ac_cast_of(op) != AC_CAST_LOW;
     if (whole) ac_autocast.active = false; /* the category holds for all that it is made of */
-    int failed = run(op, plan.low ? in : plan.in.at, plan.in.at, n_in, attrs, out, &plan);
+    int failed = run(op, plan.low ? in : cast.at, cast.at, n_in, attrs, out, &plan);
     ac_autocast.active = active;
-    ac_autocast_release(&plan, in, n_in);
+    ac_autocast_inputs_release(&cast, in, n_in);
     return failed;
 }
 

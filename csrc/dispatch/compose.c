@@ -1,5 +1,5 @@
 /* The language of compositions, and the table of them. */
-#include "compose.h"
+#include "dispatch/compose.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -144,5 +144,5 @@ T ac_c_low(ac_scratch *s, T const *in, int n_in, T x) {
 
 const ac_compose_fn ac_compositions[AC_N_OPS] = {
 #define COMPOSITE(name, ...) [AC_OP_##name] = ac_compose_##name,
-#include "../ops/ops.def"
+#include "ops/ops.def"
 };

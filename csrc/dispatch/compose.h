@@ -7,10 +7,10 @@
 #ifndef AC_DISPATCH_COMPOSE_H
 #define AC_DISPATCH_COMPOSE_H
 
-#include "dispatch.h"
-
-#include "../amp/autocast.h"
-#include "../ops/views.h"
+#include "amp/autocast.h"
+#include "ops/op.h"
+#include "ops/views.h"
+#include "tensor/list.h"
 
 #include <inttypes.h>
 
@@ -22,12 +22,16 @@ typedef struct {
     T also[AC_MAX_OUT]; /* results after the first, borrowed */
 } ac_scratch;
 
+/* Of the rows that are compositions. */
+typedef int (*ac_compose_fn)(ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out);
+extern const ac_compose_fn ac_compositions[AC_N_OPS];
+
 typedef T (*ac_composition)(ac_scratch *s, T const *in, int n_in, const void *attrs);
 /* Runs a composition and lets go of its temporaries. */
 int ac_compose_run(ac_composition f, T const *in, int n_in, const void *attrs, T *out) AC_CHECKED;
 
 #define COMPOSITE(name, ...) int ac_compose_##name(T const *in, int n_in, const void *attrs, T *out);
-#include "../ops/ops.def"
+#include "ops/ops.def"
 
 #define AC_UNUSED __attribute__((unused))
 #define COMPOSE(name)                                                                              \

@@ -1,5 +1,5 @@
 /* Compositions of norms: distances, similarity, normalisation by a norm. */
-#include "compose.h"
+#include "dispatch/compose.h"
 
 /* The p-norm along one dimension; the gradient at 0 is 0. */
 static T norm_along(ac_scratch *s, T x, ac_scalar p, int64_t dim, bool keepdim) {

@@ -1,5 +1,5 @@
 /* Compositions of losses. */
-#include "compose.h"
+#include "dispatch/compose.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* Compositions of elementwise operators. */
-#include "compose.h"
+#include "dispatch/compose.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Compositions of matrix products. The product within is the LOW row: it rounds while it packs. */
-#include "compose.h"
+#include "dispatch/compose.h"
 
-#include "../autograd/node.h"
+#include "autograd/node.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 /* Recurrent networks: cells, one step at a time, and layers over whole sequences. */
-#include "compose.h"
+#include "dispatch/compose.h"
 
-#include "../autograd/split.h"
-#include "../base/alloc.h"
-#include "../ops/infer.h"
+#include "autograd/split.h"
+#include "base/alloc.h"
+#include "ops/infer.h"
 
 #define LINEAR(x, w, b) ac_c_call(s, AC_OP_linear, NULL, 3, x, w, b ? b : ABSENT)
 

@@ -1,7 +1,7 @@
 /* Compositions of views, copies, joining and choosing. */
-#include "compose.h"
+#include "dispatch/compose.h"
 
-#include "../base/rng.h"
+#include "base/rng.h"
 
 static T extremum(ac_scratch *s, ac_op op, T x) {
     ac_attrs_reduce_dim all = {{.n = -1}, 0};

@@ -1,10 +1,10 @@
 /* Every lock of the core around fork (base/fork.h). All else that the core shares between threads is used under the
  * GIL, which the forking thread holds, or is of a thread alone. */
-#include "dispatch.h"
+#include "dispatch/fork.h"
 
-#include "../base/alloc.h"
-#include "../base/pool.h"
-#include "../cuda/gpu.h"
+#include "base/alloc.h"
+#include "base/pool.h"
+#include "cuda/gpu.h"
 
 #include <pthread.h>
 

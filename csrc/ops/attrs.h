@@ -7,8 +7,8 @@
 #ifndef AC_OPS_ATTRS_H
 #define AC_OPS_ATTRS_H
 
-#include "../base/inline.h"
-#include "../tensor/shape.h"
+#include "base/inline.h"
+#include "tensor/shape.h"
 
 /* A Python number; AC_NONE stands for an absent `Scalar?`. */
 typedef enum { AC_NONE, AC_INT, AC_FLOAT, AC_BOOL } ac_scalar_kind;
@@ -28,7 +28,7 @@ AC_INLINE int64_t ac_scalar_int(ac_scalar s) { return s.kind == AC_FLOAT ? (int6
 
 static const int64_t AC_ABSENT = INT64_MIN; /* an absent `int?` */
 
-/* The cells of recurrent networks, see kernels/cells.h. */
+/* The cells of recurrent networks, see cpu/rnn/rnn_cells.inc. */
 #define AC_CELLS(CELL) CELL(tanh) CELL(relu) CELL(lstm) CELL(gru)
 #define AC_CELL_ENTRY(name) AC_CELL_##name,
 typedef enum { AC_CELLS(AC_CELL_ENTRY) AC_N_CELLS } ac_cell;

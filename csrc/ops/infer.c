@@ -1,5 +1,5 @@
 /* Shape rules of elementwise operators, creation, reductions and products. */
-#include "infer.h"
+#include "ops/infer.h"
 
 #include <inttypes.h>
 #include <math.h>

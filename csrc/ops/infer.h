@@ -3,7 +3,7 @@
 #ifndef AC_OPS_INFER_H
 #define AC_OPS_INFER_H
 
-#include "op.h"
+#include "ops/op.h"
 
 #define INFER_RULES(RULE)                                                                          \
     RULE(pointwise) RULE(same) RULE(cast) RULE(full) RULE(full_like_attrs) RULE(arange)            \

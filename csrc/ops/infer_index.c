@@ -1,5 +1,5 @@
 /* Shape rules of joining, indexing, sorting and normalising. */
-#include "infer.h"
+#include "ops/infer.h"
 
 #include <inttypes.h>
 

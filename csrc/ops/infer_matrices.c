@@ -1,5 +1,5 @@
 /* Shape rules of attention, recurrent layers and linear algebra. */
-#include "infer.h"
+#include "ops/infer.h"
 
 #define ATTRS(name) const ac_attrs_##name *a = i->attrs
 

@@ -1,6 +1,6 @@
 /* Shape rules of windows: convolution, pooling, resampling. */
-#include "infer.h"
-#include "windows.h"
+#include "ops/infer.h"
+#include "ops/window_args.h"
 
 #include <inttypes.h>
 

@@ -1,7 +1,7 @@
 /* The table itself, and the reader of its signatures. */
-#include "op.h"
+#include "ops/op.h"
 
-#include "infer.h"
+#include "ops/infer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -68,7 +68,7 @@ ac_op_info ac_ops[AC_N_OPS] = {
                        .attrs_size = sizeof(ac_attrs_##at),                                                            \
                        .signature = sig,                                                                               \
                        .doc = doc_},
-#include "ops.def"
+#include "ops/ops.def"
 };
 
 /* -- signatures ------------------------------------------------------------------------------- */

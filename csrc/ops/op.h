@@ -2,8 +2,8 @@
 #ifndef AC_OPS_OP_H
 #define AC_OPS_OP_H
 
-#include "../tensor/tensor.h"
-#include "attrs.h"
+#include "tensor/tensor.h"
+#include "ops/attrs.h"
 
 typedef enum {
 #define POINT1(name, ...) AC_OP_##name,
@@ -12,7 +12,7 @@ typedef enum {
 #define KERNEL(name, ...) AC_OP_##name,
 #define VIEW(name, ...) AC_OP_##name,
 #define COMPOSITE(name, ...) AC_OP_##name,
-#include "ops.def"
+#include "ops/ops.def"
     AC_N_OPS
 } ac_op;
 

@@ -1,4 +1,4 @@
-#include "views.h"
+#include "ops/views.h"
 
 #include <inttypes.h>
 
@@ -6,7 +6,7 @@
 
 const ac_view_fn ac_views[AC_N_OPS] = {
 #define VIEW(name, ...) [AC_OP_##name] = ac_view_##name,
-#include "ops.def"
+#include "ops/ops.def"
 };
 
 ac_tensor *ac_view_alias(const ac_tensor *x, const void *attrs) {

@@ -2,11 +2,11 @@
 #ifndef AC_OPS_VIEWS_H
 #define AC_OPS_VIEWS_H
 
-#include "op.h"
+#include "ops/op.h"
 
 /* new: the view; x is in[0] of the row */
 #define VIEW(name, ...) ac_tensor *ac_view_##name(const ac_tensor *x, const void *attrs) AC_CHECKED;
-#include "ops.def"
+#include "ops/ops.def"
 
 /* The function of a VIEW row. */
 typedef ac_tensor *(*ac_view_fn)(const ac_tensor *x, const void *attrs);

@@ -1,7 +1,7 @@
-#include "optim.h"
+#include "optim/optim.h"
 
-#include "../base/alloc.h"
-#include "../base/pool.h"
+#include "base/alloc.h"
+#include "base/pool.h"
 
 static int check(const ac_update *u, int i) {
     char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];

@@ -2,8 +2,7 @@
 #ifndef AC_OPTIM_OPTIM_H
 #define AC_OPTIM_OPTIM_H
 
-#include "../backend/backend.h"
-#include "../kernels/loops.h"
+#include "backend/backend.h"
 
 /* One step of `rule` for every update: shapes and dtypes are checked first, so that a bad list
  * changes nothing; then one pass over memory, which also packs the parameters' kept copies again.

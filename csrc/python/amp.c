@@ -1,9 +1,9 @@
 /* Autocast state and the loss scaler for Python; the rules of their use are in ampc/amp. */
-#include "scope.h"
+#include "python/scope.h"
 
-#include "../amp/autocast.h"
-#include "../amp/scaler.h"
-#include "../tensor/copies.h"
+#include "amp/autocast.h"
+#include "amp/scaler.h"
+#include "tensor/packed_weights.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Python calls read by the table's signatures: one parser for every operator. */
-#include "state.h"
+#include "python/state.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,10 @@
 /* Tensor's attributes and the methods that are not rows of the table. */
-#include "tensor.h"
+#include "python/tensor.h"
 
-#include "../base/alloc.h"
+#include "base/alloc.h"
+#include "dispatch/deferred_scale.h"
+#include "dispatch/placement.h"
+#include "dispatch/write.h"
 
 #include <string.h>
 
@@ -167,12 +170,8 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
     return 0;
 }
 
-/* Takes over the geometry and history of a view of it. No element changes, so what is saved for backward stays good. */
-METHOD(_turned_into) {
+static PyObject *turned_into(PyObject *self, const ac_tensor *view) {
     SELF;
-    if (!ac_is_tensor(unused)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
-    const ac_tensor *view = ac_unwrap(unused);
-    AC_PY_TRY(ac_check_recordable("a new geometry", t, false));
     if (view == t) return Py_NewRef(self);
     if (view->storage != t->storage || view->dtype != t->dtype)
         return PyErr_SetString(PyExc_ValueError, "expected a view of the tensor"), NULL;
@@ -181,6 +180,29 @@ METHOD(_turned_into) {
     memcpy(t->shape, view->shape, sizeof t->shape);
     memcpy(t->strides, view->strides, sizeof t->strides);
     return Py_NewRef(self);
+}
+
+/* What a function makes of a tensor. Of one that has a history it is recorded under no_grad, too: gradients must find
+ * back to the old geometry. */
+static PyObject *made_view(const ac_tensor *t, PyObject *make) {
+    ac_grad_mode mode = ac_mode;
+    if (t->meta && t->meta->node && !mode.inference) ac_mode.no_grad = false;
+    PyObject *made = PyObject_CallNoArgs(make);
+    ac_mode = mode;
+    return made;
+}
+
+/* Takes over the geometry and history of the view of it that a function makes. No element changes, so what is saved for
+ * backward stays good. */
+METHOD(_turned_into) {
+    SELF;
+    AC_PY_TRY(ac_check_recordable("a new geometry", t, false));
+    PyObject *made = made_view(t, unused);
+    if (!made) return NULL;
+    PyObject *done = ac_is_tensor(made) ? turned_into(self, ac_unwrap(made)) : NULL;
+    if (!done && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected a function that makes a Tensor");
+    Py_DECREF(made);
+    return done;
 }
 
 static PyObject *transposed(PyObject *self, bool matrices) {
@@ -487,8 +509,8 @@ PyMethodDef ac_tensor_methods[] = {
     {"_view_dtype", m_view_dtype, METH_O, "The same bytes read as another dtype."},
     {"_cut_into", ac_tensor_cut_into, METH_VARARGS, "Views along a dimension: of these sizes, or of each slice."},
     {"_turned_into", m__turned_into, METH_O,
-     "_turned_into($self, view, /)\n--\n\n"
-     "Takes over the geometry and history of a view of it."},
+     "_turned_into($self, make, /)\n--\n\n"
+     "Takes over the geometry and history of the view of it that a function makes."},
     {"fill_", m_fill_, METH_O,
      "fill_($self, value, /)\n--\n\n"
      "Sets every element to a number."},

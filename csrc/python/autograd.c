@@ -1,7 +1,8 @@
 /* Autograd for Python: backward and grad, hooks, grad mode, and nodes of Python Functions. */
-#include "state.h"
+#include "python/state.h"
 
-#include "../autograd/formula.h"
+#include "autograd/formula.h"
+#include "dispatch/write.h"
 
 #include <stddef.h>
 
@@ -108,6 +109,14 @@ static ac_tensor *unpack(void *packed) {
     ac_tensor *t = made ? ac_tensor_retain(ac_unwrap(made)) : NULL;
     Py_XDECREF(made);
     return t;
+}
+
+static int free_saved(void *context) {
+    PyObject *nothing = PyTuple_New(0);
+    int failed = !nothing || PyObject_SetAttrString(context, "_released", Py_True) < 0 ||
+                 PyObject_SetAttrString(context, "_saved", nothing) < 0;
+    Py_XDECREF(nothing);
+    return failed ? ac_fail(AC_PYTHON, "what a Function saved could not be let go of") : 0;
 }
 
 /* _swap_saved_hooks([(pack, unpack) or None]): the pair in the list and that of this thread change places. Asks for no
@@ -544,6 +553,7 @@ int ac_autograd_init(PyObject *module) {
     ac_grad_hooks.after_accumulate = after_accumulate;
     ac_grad_hooks.pack = pack;
     ac_grad_hooks.unpack = unpack;
+    ac_grad_hooks.free_saved = free_saved;
     ac_py->node = (PyTypeObject *)PyType_FromModuleAndSpec(module, &node_spec, NULL);
     if (!ac_py->node || PyModule_AddObjectRef(module, "Node", (PyObject *)ac_py->node) < 0) return -1;
     return PyModule_AddFunctions(module, functions);

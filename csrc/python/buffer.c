@@ -1,7 +1,8 @@
 /* The buffer protocol: memoryview(tensor), bytes(tensor) and whoever reads buffers see a CPU tensor's own memory. */
-#include "state.h"
+#include "python/state.h"
 
-#include "../tensor/shape.h"
+#include "dispatch/deferred_scale.h"
+#include "tensor/shape.h"
 
 static const char *format_of(ac_dtype t) { /* struct's letters; NULL where it has none */
     switch (t) {

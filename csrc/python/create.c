@@ -1,5 +1,7 @@
 /* Tensors from Python's numbers and nested sequences. */
-#include "state.h"
+#include "python/state.h"
+
+#include "dispatch/placement.h"
 
 #include <string.h>
 

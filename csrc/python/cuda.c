@@ -1,10 +1,13 @@
 /* CUDA for Python: devices, streams, events, memory, and the scaler's passes that stay on the device. Handles of
  * streams and events are ints here; ampc.cuda makes objects of them. */
-#include "state.h"
+#include "python/state.h"
 
-#include "../amp/autocast.h"
-#include "../base/alloc.h"
-#include "../cuda/lists.h"
+#include "amp/autocast.h"
+#include "base/alloc.h"
+#include "cuda/foreach.h"
+#include "dispatch/deferred_scale.h"
+#include "dispatch/lock.h"
+#include "dispatch/write.h"
 
 #define ARGS(format, ...)                                                                                              \
     (void)module;                                                                                                      \

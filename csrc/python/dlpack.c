@@ -1,9 +1,10 @@
 /* Memory shared with other libraries without copies: DLPack, both ways and in both forms (capsules "dltensor" and
  * "dltensor_versioned"), and raw device pointers for __cuda_array_interface__.
  * Source: the DLPack specification 1.1 and the Python array API standard's protocol. */
-#include "state.h"
+#include "python/state.h"
 
-#include "../cuda/gpu.h"
+#include "cuda/gpu.h"
+#include "dispatch/deferred_scale.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* dtype objects: ampc.float32 and its kin. */
-#include "state.h"
+#include "python/state.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The one place where a core error becomes a Python exception. */
-#include "state.h"
+#include "python/state.h"
 
 /* ampc.OutOfMemoryError: a RuntimeError, as in torch */
 #define PyExc_OutOfMemoryError ac_py->out_of_memory
@@ -10,7 +10,7 @@ static PyObject *exception_of(ac_error code) {
     switch (code) {
 #define ERROR(name, exception)                                                                                         \
     case AC_##name: return PyExc_##exception;
-#include "../base/errors.def"
+#include "base/errors.def"
 #undef ERROR
     default: return PyExc_SystemError;
     }

@@ -1,6 +1,6 @@
 /* OpFunction: a row of the table (or several of one Python name) as a Python callable. The same
  * object serves as ampc.name and, found on the type, as the method Tensor.name. */
-#include "state.h"
+#include "python/state.h"
 
 #include <stddef.h>
 #include <structmember.h>

@@ -1,5 +1,8 @@
 /* x[index] and x[index] = value: ints, slices, None, ..., and tensors, lists or masks. */
-#include "state.h"
+#include "python/state.h"
+
+#include "dispatch/placement.h"
+#include "dispatch/write.h"
 
 /* A basic index is applied view by view; what is left for advanced indexing stands in `advanced`,
  * one entry a dimension of the view, NULL where the whole dimension is meant. */

@@ -1,9 +1,9 @@
 /* The facts of base/machine.h and the ways of base/ways.h, for `ampc info`, `ampc selftest` and tests. */
-#include "state.h"
+#include "python/state.h"
 
-#include "../base/machine.h"
-#include "../base/pool.h"
-#include "../base/ways.h"
+#include "base/machine.h"
+#include "base/pool.h"
+#include "base/ways.h"
 
 /* The list with the text behind it; NULL where there is none, or no memory. */
 static PyObject *with_text(PyObject *list, const char *text) {

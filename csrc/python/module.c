@@ -1,18 +1,20 @@
 /* The extension module ampc._C. */
-#include "state.h"
+#include "python/state.h"
 
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/syscall.h>
 #endif
 
-#include "../backend/backend.h"
-#include "../base/alloc.h"
-#include "../base/machine.h"
-#include "../base/pool.h"
-#include "../base/rng.h"
-#include "../cuda/gpu.h"
-#include "../kernels/loops.h"
+#include "backend/backend.h"
+#include "base/alloc.h"
+#include "base/machine.h"
+#include "base/pool.h"
+#include "base/rng.h"
+#include "cuda/gpu.h"
+#include "cpu/loops.h"
+#include "dispatch/fork.h"
+#include "dispatch/lock.h"
 
 ac_py_state *ac_py;
 

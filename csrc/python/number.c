@@ -1,7 +1,7 @@
 /* Tensor's operators: +, @, <, [], len and their in-place forms. */
-#include "tensor.h"
+#include "python/tensor.h"
 
-#include "../amp/autocast.h"
+#include "amp/autocast.h"
 
 static const ac_attrs_alpha plus_one = {{AC_INT, {1}}};
 

@@ -1,6 +1,8 @@
 /* NumPy: the only file that includes its header. Imported when first needed, so that importing
  * ampc does not pay for it. Both directions share memory. */
-#include "state.h"
+#include "python/state.h"
+
+#include "dispatch/deferred_scale.h"
 
 #define NPY_NO_DEPRECATED_API NPY_1_7_API_VERSION
 #include <numpy/arrayobject.h>

@@ -1,8 +1,10 @@
 /* Multi-tensor optimizer steps and norms for Python. */
-#include "state.h"
+#include "python/state.h"
 
-#include "../base/rng.h"
-#include "../optim/optim.h"
+#include "base/rng.h"
+#include "dispatch/deferred_scale.h"
+#include "dispatch/lock.h"
+#include "optim/optim.h"
 
 /* A list of Tensors (None where `holes`); the array is the caller's to free. */
 static ac_tensor **list_of(PyObject *list, bool holes, const char *what) {

@@ -1,4 +1,4 @@
-#include "scope.h"
+#include "python/scope.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #ifndef AC_PYTHON_SCOPE_H
 #define AC_PYTHON_SCOPE_H
 
-#include "state.h"
+#include "python/state.h"
 
 /* What a region has to put back. The regions of a thread are a list, and one may end before another within it. */
 typedef struct ac_scope_frame {

@@ -1,8 +1,8 @@
 /* Tensors cut into tuples of views: unbind, split and what is made of them. */
-#include "tensor.h"
+#include "python/tensor.h"
 
-#include "../autograd/split.h"
-#include "../tensor/list.h"
+#include "autograd/split.h"
+#include "tensor/list.h"
 
 #include <limits.h>
 

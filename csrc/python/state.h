@@ -6,12 +6,11 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "compat.h"
+#include "python/compat.h"
 
-#include "../autograd/node.h"
-#include "../dispatch/dispatch.h"
-#include "../ops/op.h"
-#include "../tensor/list.h"
+#include "autograd/node.h"
+#include "ops/op.h"
+#include "tensor/list.h"
 
 /* The Python object of a tensor. It owns one C reference. */
 typedef struct {
@@ -104,7 +103,7 @@ int ac_dlpack_init(PyObject *module);
 int ac_machine_init(PyObject *module);
 int ac_scope_init(PyObject *module);
 
-/* -- watch.c -- */
+/* -- op_observer.c -- */
 PyObject *ac_watch_swap(PyObject *callback); /* steals it and returns what was there; NULL: nobody */
 
 PyObject *ac_result_object(ac_op op, ac_tensor **out); /* steals out */

@@ -2,7 +2,7 @@
  *
  * A tensor's object holds one C reference; all other C references together hold one Python
  * reference (see tensor/tensor.h), taken and given back by the two hooks below. */
-#include "tensor.h"
+#include "python/tensor.h"
 
 #include <stddef.h>
 #include <structmember.h>

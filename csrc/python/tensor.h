@@ -2,7 +2,7 @@
 #ifndef AC_PYTHON_TENSOR_H
 #define AC_PYTHON_TENSOR_H
 
-#include "state.h"
+#include "python/state.h"
 
 extern PyGetSetDef ac_tensor_getset[];
 extern PyMethodDef ac_tensor_methods[];

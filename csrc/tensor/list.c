@@ -1,6 +1,6 @@
-#include "list.h"
+#include "tensor/list.h"
 
-#include "../base/alloc.h"
+#include "base/alloc.h"
 
 #include <limits.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef AC_TENSOR_LIST_H
 #define AC_TENSOR_LIST_H
 
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 enum { AC_FEW = 24 };
 

@@ -1,4 +1,4 @@
-#include "shape.h"
+#include "tensor/shape.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef AC_TENSOR_SHAPE_H
 #define AC_TENSOR_SHAPE_H
 
-#include "../base/error.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stdint.h>

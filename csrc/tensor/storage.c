@@ -1,7 +1,7 @@
-#include "storage.h"
+#include "tensor/storage.h"
 
-#include "../base/alloc.h"
-#include "copies.h"
+#include "base/alloc.h"
+#include "tensor/packed_weights.h"
 
 #include <stdio.h>
 

@@ -5,8 +5,8 @@
 #ifndef AC_TENSOR_STORAGE_H
 #define AC_TENSOR_STORAGE_H
 
-#include "../base/dtype.h"
-#include "../base/error.h"
+#include "base/dtype.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,14 +20,14 @@ static inline int ac_gpu_index(ac_device d) { return d - 1; }
 /* "cpu" or "cuda:0", in memory of the thread's own that the fourth call after it uses again. */
 const char *ac_device_name(ac_device d);
 
-typedef struct ac_copy ac_copy; /* a 16-bit copy of a weight, see copies.h */
+typedef struct ac_copy ac_copy; /* a 16-bit copy of a weight, see packed_weights.h */
 
 typedef struct ac_storage {
     int64_t refs;
     char *data;
     int64_t bytes;
     uint64_t content;   /* bumped by every write, whoever makes it; what caches key on */
-    uint64_t scaled_at; /* the content, + 1, that was a gradient times a loss scale; see autograd/stamp.h */
+    uint64_t scaled_at; /* the content, + 1, that was a gradient times a loss scale; see autograd/provenance.h */
     uint32_t version;   /* autograd's counter, shared by views and detach() */
     ac_device device;
     bool exported;          /* memory that somebody else may write: no trustworthy `content` */

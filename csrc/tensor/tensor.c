@@ -1,7 +1,7 @@
-#include "tensor.h"
+#include "tensor/tensor.h"
 
-#include "../base/alloc.h"
-#include "../base/half.h"
+#include "base/alloc.h"
+#include "base/half.h"
 
 #include <string.h>
 

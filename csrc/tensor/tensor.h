@@ -6,8 +6,8 @@
 #ifndef AC_TENSOR_TENSOR_H
 #define AC_TENSOR_TENSOR_H
 
-#include "shape.h"
-#include "storage.h"
+#include "tensor/shape.h"
+#include "tensor/storage.h"
 
 typedef struct ac_node ac_node;
 typedef struct ac_meta ac_meta; /* autograd's notes, autograd/meta.h */

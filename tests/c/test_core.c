@@ -1,15 +1,16 @@
 /* The core tested from C, without an interpreter: allocation, the pool, operators, autograd, the
  * weight copies, the scaler, and every error path of a training step by failing each allocation. */
-#include "../../csrc/amp/autocast.h"
-#include "../../csrc/amp/scaler.h"
-#include "../../csrc/autograd/split.h"
-#include "../../csrc/base/alloc.h"
-#include "../../csrc/base/machine.h"
-#include "../../csrc/base/half.h"
-#include "../../csrc/base/pool.h"
-#include "../../csrc/dispatch/dispatch.h"
-#include "../../csrc/optim/optim.h"
-#include "../../csrc/tensor/copies.h"
+#include "amp/autocast.h"
+#include "amp/scaler.h"
+#include "autograd/split.h"
+#include "base/alloc.h"
+#include "base/machine.h"
+#include "base/half.h"
+#include "base/pool.h"
+#include "dispatch/deferred_scale.h"
+#include "tensor/list.h"
+#include "optim/optim.h"
+#include "tensor/packed_weights.h"
 
 #include <math.h>
 #include <stdio.h>

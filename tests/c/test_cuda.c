@@ -1,11 +1,11 @@
 /* The CUDA backend's host code from C, on the simulator of tests/cuda_sim: the allocator under threads, operators,
  * and every error path by failing each of the host's allocations. Under the sanitizers, like the rest. */
-#include "../../csrc/autograd/node.h"
-#include "../../csrc/base/alloc.h"
-#include "../../csrc/base/pool.h"
-#include "../../csrc/base/rng.h"
-#include "../../csrc/cuda/lists.h"
-#include "../../csrc/dispatch/dispatch.h"
+#include "autograd/node.h"
+#include "base/alloc.h"
+#include "base/pool.h"
+#include "base/rng.h"
+#include "cuda/foreach.h"
+#include "dispatch/placement.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,11 +1,11 @@
 /* The product driver against float64, on every micro-kernel that this CPU has and the emulated tile unit: transposes,
  * strides, odd sizes, k = 0, alpha and beta, bias and activations, packed operands, unaligned and shared memory, and
  * values that are infinite, nan or subnormal. Bounds follow from float32 accumulation and the result's dtype. */
-#include "../../csrc/base/alloc.h"
-#include "../../csrc/base/half.h"
-#include "../../csrc/base/pool.h"
-#include "../../csrc/kernels/gemm.h"
-#include "../../csrc/ops/op.h"
+#include "base/alloc.h"
+#include "base/half.h"
+#include "base/pool.h"
+#include "cpu/gemm/gemm.h"
+#include "ops/op.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,9 +1,9 @@
-/* The tile unit's micro-kernels (kernels/micro_amx.c) on any x86 CPU: their instructions are functions here. Float16
+/* The tile unit's micro-kernels (cpu/gemm/micro_amx.c) on any x86 CPU: their instructions are functions here. Float16
  * products, which that file writes as bytes of code, are not among them. */
-#include "../../csrc/kernels/micro.h"
+#include "cpu/gemm/micro.h"
 
 #ifdef AC_HAVE_X86
-#include "../../csrc/base/half.h"
+#include "base/half.h"
 
 #include <immintrin.h>
 #include <string.h>
@@ -50,5 +50,5 @@ static void dot_bf16(int c, int a, int b) {
 #define ac_micro_amx_fp16 tests_tiles_fp16
 #define ac_micro_amx_split tests_tiles_split
 extern const ac_micro tests_tiles_bf16, tests_tiles_fp16, tests_tiles_split;
-#include "../../csrc/kernels/micro_amx.c"
+#include "cpu/gemm/micro_amx.c"
 #endif

@@ -2,7 +2,7 @@
  * what the real library refuses: mixed operand types, leading dimensions too small, plans it did not choose. */
 #include "sim.h"
 
-#include "../../csrc/base/half.h"
+#include "base/half.h"
 
 #include <math.h>
 #include <stdlib.h>

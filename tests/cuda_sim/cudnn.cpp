@@ -3,7 +3,7 @@
  * out otherwise than the input where windows are dilated. */
 #include "sim.h"
 
-#include "../../csrc/base/half.h"
+#include "base/half.h"
 
 #include <stdlib.h>
 

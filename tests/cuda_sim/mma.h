@@ -2,7 +2,7 @@
  * as it was when it was loaded, and eight of the sums; lines must lie as the real ones ask for. */
 #pragma once
 
-#include "../../csrc/base/half.h"
+#include "base/half.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -1,0 +1,58 @@
+/* Stamps: what is known of a leaf's gradient. A loss that a GradScaler scaled says so, backward carries it to the
+ * leaves, and whoever clips, steps or adds learns whether a gradient is scaled, by what, and what it was added to. */
+#ifndef AC_AUTOGRAD_PROVENANCE_H
+#define AC_AUTOGRAD_PROVENANCE_H
+
+#include "tensor/tensor.h"
+
+typedef enum {
+    AC_STAMP_NONE,     /* nothing is known: no gradient, or one that somebody else put there */
+    AC_STAMP_PLAIN,    /* of a loss that was not scaled */
+    AC_STAMP_SCALED,   /* times a scale */
+    AC_STAMP_UNSCALED, /* and divided by it again */
+} ac_stamp_state;
+
+/* What must not be added up; a gradient's faults stay until it is made anew. */
+enum {
+    AC_MIXED_PLAIN = 1,    /* scaled and never scaled */
+    AC_MIXED_SCALES = 2,   /* two scales */
+    AC_MIXED_UNSCALED = 4, /* scaled, onto what this iteration's unscale_ had divided already */
+    AC_MIXED_LEFTOVER = 8, /* scaled, onto an earlier iteration's */
+    AC_EDITED = 16,        /* written by somebody else while scaled */
+};
+
+/* Who scaled, and in which of its iterations. */
+typedef struct {
+    uint32_t scaler, round; /* scaler 0: nobody */
+    float scale;            /* 0 where it is a GPU's, and not known here */
+} ac_scaling;
+
+typedef struct {
+    ac_stamp_state state;
+    ac_scaling by;
+    int faults;
+    bool float16;         /* products in it lie on its way */
+    bool empty;           /* nothing has been added yet */
+    const ac_storage *of; /* what was stamped, and the content it had */
+    uint64_t content;
+} ac_stamp;
+
+/* What one backward has met so far. */
+typedef struct {
+    ac_scaling by;
+    bool float16;
+} ac_pass;
+
+struct ac_node;
+void ac_pass_meets(ac_pass *pass, const struct ac_node *node);
+
+/* Before a gradient is added to what a leaf has (`old`, NULL: nothing), and after: `grad` is what it has now. */
+void ac_stamp_before(ac_stamp *s, const ac_tensor *old);
+void ac_stamp_after(ac_stamp *s, const ac_tensor *grad, const ac_pass *pass);
+
+/* Whether the stamp speaks of this gradient, as it is now where `exact`. */
+bool ac_stamp_holds(const ac_stamp *s, const ac_tensor *grad, bool exact);
+/* The gradient was written by ampc itself, with what it says. */
+void ac_stamp_renew(ac_stamp *s, const ac_tensor *grad);
+
+#endif

@@ -1,0 +1,19 @@
+/* The CPU backend: every row of the table and the kernel that does it. */
+#include "cpu/kernels.h"
+
+const ac_backend ac_cpu = {
+    .name = "cpu",
+    .kernels =
+        {
+#define POINT1(name, ...) [AC_OP_##name] = ac_cpu_pointwise,
+#define POINT2 POINT1
+#define POINT3 POINT1
+#define KERNEL(name, py, home, infer, kernel, ...) [AC_OP_##name] = ac_cpu_##kernel,
+#include "ops/ops.def"
+        },
+    .panels_bytes = ac_cpu_panels_bytes,
+    .pack = ac_cpu_pack,
+    .look = ac_cpu_look,
+    .scale = ac_cpu_scale,
+    .step = ac_cpu_step,
+};

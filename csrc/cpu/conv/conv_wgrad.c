@@ -1,0 +1,339 @@
+/* The gradient of a convolution's weight without columns. For every tap of the window it is one product, over
+ * all places of all images:
+ *
+ *     dW[out, channel, tap] = sum over places p of g[out, p] x[channel, p + tap]
+ *
+ * Both operands come as rows of places. x is packed with its padding around it, image behind image, and g with the
+ * same distances and zeros where no window stands: then a tap is an address in the panels of x. A panel's tile has
+ * a line of memory for every cell along k, so it can be read from any cell on; where a cell holds two places, x is
+ * packed a second time, one place further on, for the taps between. A stride of s takes every s-th place: x is
+ * packed in s phases, and within a phase those that a tap needs are neighbours. g is read as it is laid out, where
+ * its values are what the micro-kernel multiplies, and packed elsewhere. */
+#include "cpu/conv/conv_implicit.h"
+
+#include "base/alloc.h"
+#include "shared/tensor_iter.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum { CHUNKS = 8 }; /* of images: each has sums of its own, joined in order, so threads change nothing */
+enum { BLOCK = 8 };  /* steps along k for which two panels of each operand stay in the first-level cache */
+
+/* Panels of x, each for a tap, that the micro-kernel takes at a time: `next` bytes from each other. */
+typedef struct {
+    int64_t first, at, next, n;
+} run;
+
+typedef struct {
+    const ac_windows *w;
+    const ac_tensor *x, *g;
+    ac_dtype dtype;
+    ac_line_kernel k;
+    int64_t shifts;                        /* packings of x */
+    int64_t group, channels, outs, images; /* channels and outs of a group */
+    int64_t x_panels, g_panels;
+    int64_t chunks, chunk;            /* and images in one */
+    int64_t size[3], plane, phases;   /* places of one phase of an image, and how many phases */
+    int64_t together, rows;           /* images packed together, and rows of places */
+    int64_t g_steps, x_steps, g_line; /* steps; and values of a line of g, where it is not packed, else 0 */
+    run *runs;                        /* over the panels of all taps, */
+    int64_t n_runs, columns;          /* which are so many */
+    float *sums;                      /* [chunks] tiles [g_panels][columns] */
+    _Atomic bool finite;
+} weight_walk;
+
+static int64_t steps_for(const weight_walk *w, int64_t places) { return ac_ceil_div(places, w->k.depth); }
+static int64_t taps_of(const weight_walk *w) { return ac_product3(w->w->kernel); }
+static int64_t sums_of(const weight_walk *w) { return w->g_panels * w->columns * AC_TILE_FLOATS; }
+
+static int64_t tap_at(const weight_walk *w, int64_t tap, int64_t *phase) {
+    return ac_tap_at(w->w->kernel, w->w->stride, w->w->dilation, w->size, tap, phase);
+}
+
+/* -- plan -------------------------------------------------------------------------------------------------- */
+
+static void choose_kernel(weight_walk *w, bool finite) {
+    w->k = ac_line_kernel_for(w->dtype, finite);
+    w->g_line = 0;
+    w->shifts = w->k.kind == AC_PANEL_F32 ? 1 : 2;
+    atomic_store(&w->finite, true);
+}
+
+/* Panels of half the second-level cache, for each is read again for every tap. */
+static void plan_rounds(weight_walk *w) {
+    int64_t budget = ac_l2_bytes() / 2, cell = w->k.parts * AC_TILE_BYTES, phase;
+    int64_t place = (w->phases * w->shifts * w->x_panels + w->g_panels) * cell / w->k.depth;
+    int64_t all_rows = w->size[0] * w->size[1], reach = tap_at(w, taps_of(w) - 1, &phase);
+    w->together = ac_least(budget / (place * w->plane + 1), w->chunk);
+    w->rows = w->together ? all_rows * w->together : ac_least(all_rows, budget / (place * w->size[2]) + 1);
+    if (w->together < 1) w->together = 1;
+    w->g_steps = steps_for(w, w->rows * w->size[2]), w->x_steps = steps_for(w, w->g_steps * w->k.depth + reach + 1);
+    /* an odd number of cache lines, so that lanes do not meet in one set of the cache */
+    if (ac_line_is_cells(&w->k, w->dtype)) w->g_line = (w->g_steps + 1 - w->g_steps % 2) * w->k.depth;
+}
+
+/* Bytes from packed x to the panel that column `column` reads: a panel of channels for a tap. Columns go down the
+ * window first, where the next tap is as far as the one before. */
+static int64_t column_at(const weight_walk *w, int64_t column, int64_t *tap, int64_t *panel) {
+    const int64_t *kernel = w->w->kernel, i = column % taps_of(w), down = i / kernel[1] % kernel[2];
+    *panel = column / taps_of(w), *tap = (i / kernel[1] / kernel[2] * kernel[1] + i % kernel[1]) * kernel[2] + down;
+    int64_t phase, at = tap_at(w, *tap, &phase);
+    int64_t first = (phase * w->shifts + at % w->shifts) * w->x_panels + *panel;
+    return first * w->x_steps * AC_TILE_BYTES + at / w->shifts * AC_LANES * 4;
+}
+
+static int plan_runs(weight_walk *w) {
+    int64_t tap, panel;
+    w->runs = ac_alloc((size_t)w->columns * sizeof *w->runs);
+    if (!w->runs) return -1;
+    w->n_runs = 0;
+    for (int64_t i = 0; i < w->columns; i++) {
+        run *r = w->n_runs ? &w->runs[w->n_runs - 1] : NULL;
+        int64_t at = column_at(w, i, &tap, &panel);
+        if (r && r->n == 1 && w->k.micro->b > 1) r->next = at - r->at, r->n = 2;
+        else if (r && r->n > 1 && r->n < w->k.micro->b && at == r->at + r->n * r->next) r->n++;
+        else w->runs[w->n_runs++] = (run){i, at, 0, 1};
+    }
+    return 0;
+}
+
+/* The ways that a plan takes, as base/ways.def names them. */
+static void note_ways(const weight_walk *w) {
+    if (w->together > 1) AC_WAY(direct_weight_together);
+    else if (w->rows < w->size[0] * w->size[1]) AC_WAY(direct_weight_bands);
+    else AC_WAY(direct_weight_alone);
+    if (w->chunks > 1) AC_WAY(direct_weight_chunks);
+    if (w->g_line) AC_WAY(direct_weight_g_in_place);
+    else AC_WAY(direct_weight_g_packed);
+    if (w->shifts > 1) AC_WAY(direct_weight_two_shifts);
+    else AC_WAY(direct_weight_one_shift);
+    if (w->n_runs < w->columns) AC_WAY(direct_weight_runs);
+    else AC_WAY(direct_weight_one_by_one);
+    if (w->phases > 1) AC_WAY(direct_weight_phases);
+}
+
+static int open_walk(weight_walk *w) {
+    w->phases = 1;
+    for (int d = 0; d < 3; d++) {
+        w->size[d] = ac_ceil_div(w->w->in[d] + 2 * w->w->padding[d], w->w->stride[d]);
+        w->phases *= w->w->stride[d];
+    }
+    w->plane = ac_product3(w->size);
+    w->x_panels = ac_panels_of(w->channels), w->g_panels = ac_panels_of(w->outs);
+    w->chunk = w->images ? ac_ceil_div(w->images, CHUNKS) : 1;
+    w->chunks = w->images ? ac_ceil_div(w->images, w->chunk) : 1;
+    w->columns = taps_of(w) * w->x_panels;
+    plan_rounds(w);
+    AC_TRY(plan_runs(w));
+    note_ways(w);
+    return 0;
+}
+
+/* Rows of x that its steps reach into, shifted by one place too. Lines hold whole rows, as these are laid out. */
+static int64_t x_rows(const weight_walk *w) { return ac_ceil_div(w->x_steps * w->k.depth + 1, w->size[2]); }
+
+typedef struct {
+    int64_t line, x_part, x, g_part, all; /* bytes: a panel's places in a row, packed x and g, one part and all */
+} rooms;
+
+static rooms rooms_of(const weight_walk *w) {
+    int64_t values = ac_most(x_rows(w) * w->size[2], w->g_steps * w->k.depth);
+    rooms r = {.line = values * AC_LANES * ac_itemsize(w->dtype)};
+    r.line = (r.line + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
+    r.x_part = w->phases * w->shifts * w->x_panels * w->x_steps * AC_TILE_BYTES;
+    r.g_part = w->g_panels * w->g_steps * AC_TILE_BYTES;
+    if (w->g_line) r.g_part = w->g_panels * AC_LANES * w->g_line * ac_itemsize(w->dtype);
+    r.x = r.x_part * w->k.parts, r.all = r.line + r.x + r.g_part * w->k.parts;
+    return r;
+}
+
+/* -- packing ----------------------------------------------------------------------------------------------- */
+
+/* Rows of places as they are packed: of images from `image` on, from row `row` of the first. */
+typedef struct {
+    int64_t image, images, row, rows;
+} band;
+
+/* How places of an operand lie in its tensor: position i holds place i every - before. */
+typedef struct {
+    int64_t every[3], before[3], size[3];
+} lens;
+
+/* Lanes [lane, lane + lanes) of a band of t, to lines of `line` values; what no place of t falls on is zero. */
+static void lay_out(const weight_walk *w, const ac_tensor *t, const lens *l, const band *b, int64_t lane, int64_t lanes,
+                    int64_t line, char *to) {
+    int64_t item = ac_itemsize(w->dtype), all = w->size[0] * w->size[1], width = w->size[2];
+    memset(to, 0, (size_t)(line * lanes * item));
+    for (int64_t at = b->row - b->row % w->size[1]; at < b->row + b->rows && at < all * b->images; at += w->size[1]) {
+        int64_t begin[3] = {at % all / w->size[1], b->row > at ? b->row - at : 0, 0}, count[3] = {1, 0, width};
+        ac_span s[3];
+        count[1] = ac_least(b->row + b->rows - at, w->size[1]) - begin[1];
+        for (int d = 0; d < 3; d++) s[d] = ac_span_of(begin[d], count[d], l->before[d], 1, l->every[d], l->size[d]);
+        ac_tensor part = ac_part_of(t, b->image + at / all, lane, lanes);
+        ac_fill_lines(&part, s, w->dtype, line, width, to + (at + begin[1] - b->row) * width * item);
+    }
+}
+
+static ac_operand lines_of(const weight_walk *w, const char *data, int64_t lanes, int64_t line, int64_t steps) {
+    return (ac_operand){.data = data,
+                        .dtype = w->dtype,
+                        .lanes = lanes,
+                        .k = steps * w->k.depth,
+                        .lane_stride = line,
+                        .k_stride = 1,
+                        .round = w->dtype};
+}
+
+static void pack_g(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
+    lens l = {{1, 1, 1}, {0, 0, 0}, {w->w->out[0], w->w->out[1], w->w->out[2]}};
+    int64_t values = w->g_steps * w->k.depth;
+    if (w->g_line) {
+        int64_t none = w->g_panels * AC_LANES - w->outs, each = w->g_line * ac_itemsize(w->dtype);
+        lay_out(w, w->g, &l, b, w->group * w->outs, w->outs, w->g_line, to);
+        memset(to + w->outs * each, 0, (size_t)(none * each));
+        return;
+    }
+    for (int64_t o = 0; o < w->outs; o += AC_LANES, to += w->g_steps * AC_TILE_BYTES) {
+        int64_t lanes = ac_least(AC_LANES, w->outs - o);
+        lay_out(w, w->g, &l, b, w->group * w->outs + o, lanes, values, line);
+        ac_operand lines = lines_of(w, line, lanes, values, w->g_steps);
+        if (!ac_pack_lines(&w->k, &lines, false, w->g_steps, r->g_part, to)) atomic_store(&w->finite, false);
+    }
+}
+
+static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
+    const ac_windows *win = w->w;
+    band with_reach = *b;
+    with_reach.rows = x_rows(w);
+    int64_t values = with_reach.rows * w->size[2], shift = w->x_panels * w->x_steps * AC_TILE_BYTES;
+    for (int64_t p = 0; p < w->phases; p++, to += w->shifts * shift) {
+        int64_t phase[3] = {p / win->stride[2] / win->stride[1], p / win->stride[2] % win->stride[1],
+                            p % win->stride[2]};
+        lens l;
+        for (int d = 0; d < 3; d++)
+            l.every[d] = win->stride[d], l.before[d] = win->padding[d] - phase[d], l.size[d] = ac_values_read(win, d);
+        for (int64_t c = 0; c < w->channels; c += AC_LANES)
+            for (int64_t i = 0; i < w->shifts; i++) {
+                int64_t lanes = ac_least(AC_LANES, w->channels - c);
+                if (i == 0) lay_out(w, w->x, &l, &with_reach, w->group * w->channels + c, lanes, values, line);
+                ac_operand lines = lines_of(w, line + i * ac_itemsize(w->dtype), lanes, values, w->x_steps);
+                char *panel = to + i * shift + c / AC_LANES * w->x_steps * AC_TILE_BYTES;
+                if (!ac_pack_lines(&w->k, &lines, true, w->x_steps, r->x_part, panel)) atomic_store(&w->finite, false);
+            }
+    }
+}
+
+/* -- products ---------------------------------------------------------------------------------------------- */
+
+/* One k block, for up to micro->a panels of g from panel i on: every tap of every channel. */
+static void add_panels(const weight_walk *w, ac_micro_job *job, const char *x, int64_t i, ac_ahead next[2],
+                       float *sums) {
+    job->na = (int)ac_least(w->k.micro->a, w->g_panels - i);
+    for (const run *r = w->runs; r < w->runs + w->n_runs; r++) {
+        job->nb = (int)r->n, job->b_next = r->next;
+        job->b = x + r->at, job->c = sums + (i * w->columns + r->first) * AC_TILE_FLOATS;
+        job->soon_a = ac_ahead_take(&next[0], job->steps * AC_FETCH_A, job->a);
+        job->soon_b = ac_ahead_take(&next[1], job->steps * AC_FETCH_B, job->b);
+        w->k.micro->run(job);
+    }
+}
+
+/* sums[tap] += g[places] x[places + tap], for every tap */
+static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t steps, ac_ahead next[2], float *sums) {
+    ac_micro_job job = {.a_next = w->g_steps * AC_TILE_BYTES,
+                        .a_step = AC_TILE_BYTES,
+                        .a_lane = AC_CELLS * 4,
+                        .b_cell = AC_LANES * 4,
+                        .c_a = w->columns * AC_TILE_FLOATS,
+                        .c_b = AC_TILE_FLOATS,
+                        .add = true};
+    if (w->g_line) {
+        job.a_lane = w->g_line * ac_itemsize(w->dtype);
+        job.a_next = AC_LANES * job.a_lane, job.a_step = AC_CELLS * 4;
+    }
+    for (int64_t k = 0; k < steps; k += BLOCK)
+        for (int64_t i = 0; i < w->g_panels; i += w->k.micro->a) {
+            job.steps = ac_least(BLOCK, steps - k), job.a = g + i * job.a_next + k * job.a_step;
+            add_panels(w, &job, x + k * AC_TILE_BYTES, i, next, sums);
+        }
+}
+
+static void add_images(weight_walk *w, int64_t n, int64_t images, char *scratch, float *sums) {
+    rooms r = rooms_of(w);
+    char *x = scratch + r.line, *g = x + r.x;
+    int64_t all = w->size[0] * w->size[1] * images;
+    for (int64_t row = 0; row < all; row += w->rows) {
+        band b = {n, images, row, ac_least(w->rows, all - row)};
+        pack_g(w, &b, &r, scratch, g);
+        pack_x(w, &b, &r, scratch, x);
+        int64_t steps = steps_for(w, b.rows * w->size[2]), later = ac_least(n + images, w->images - images);
+        ac_ahead next[2] = {ac_ahead_of(w->g, later, images, w->group * w->outs, w->outs),
+                            ac_ahead_of(w->x, later, images, w->group * w->channels, w->channels)};
+        if (w->k.micro->begin) w->k.micro->begin();
+        for (int64_t p = 0; p < w->k.parts * w->k.parts; p++)
+            add_taps(w, g + p / w->k.parts * r.g_part, x + p % w->k.parts * r.x_part, steps, next, sums);
+        if (w->k.micro->end) w->k.micro->end();
+    }
+}
+
+static void some_chunks(void *context, int64_t begin, int64_t end, char *scratch) {
+    weight_walk *w = context;
+    for (int64_t i = begin; i < end && !ac_poll(); i++) {
+        float *sums = w->sums + i * sums_of(w);
+        int64_t last = ac_least((i + 1) * w->chunk, w->images);
+        memset(sums, 0, (size_t)sums_of(w) * sizeof *sums);
+        for (int64_t n = i * w->chunk; n < last; n += w->together)
+            add_images(w, n, ac_least(w->together, last - n), scratch, sums);
+    }
+}
+
+/* The chunks' sums, added up, to the group's [outs, channels, taps]. */
+static void store_weight(const weight_walk *w, ac_tensor *out) {
+    int64_t each = sums_of(w), taps = taps_of(w), tap, panel;
+    for (int64_t i = 1; i < w->chunks; i++)
+        for (int64_t j = 0; j < each; j++) w->sums[j] += w->sums[i * each + j];
+    float *dense = w->sums + w->chunks * each;
+    for (int64_t column = 0; column < w->columns; column++) {
+        column_at(w, column, &tap, &panel);
+        int64_t first = panel * AC_LANES, lanes = ac_least(AC_LANES, w->channels - first);
+        for (int64_t o = 0; o < w->outs; o++) {
+            int64_t tile = o / AC_LANES * w->columns + column;
+            const float *from = w->sums + tile * AC_TILE_FLOATS + o % AC_LANES * AC_LANES;
+            for (int64_t c = 0; c < lanes; c++) dense[(o * w->channels + first + c) * taps + tap] = from[c];
+        }
+    }
+    ac_storage place;
+    ac_tensor to = *out;
+    to.offset += w->group * w->outs * to.strides[0], to.shape[0] = w->outs;
+    to.numel = w->outs * w->channels * taps;
+    ac_dims shape = ac_shape_of(&to);
+    ac_tensor from = ac_place(&place, dense, AC_float32, &shape);
+    ac_cpu_copy_into(&to, &from);
+}
+
+static int run_groups(weight_walk *w, int64_t groups, bool finite, ac_tensor *out) {
+    choose_kernel(w, finite);
+    AC_TRY(open_walk(w));
+    size_t bytes = (size_t)((w->chunks + 1) * sums_of(w)) * sizeof *w->sums;
+    w->sums = ac_alloc(bytes);
+    int failed = w->sums ? 0 : -1;
+    for (w->group = 0; w->group < groups && !failed; w->group++) {
+        failed = ac_for_range_with(w->chunks, 1, (size_t)rooms_of(w).all, some_chunks, w);
+        if (!failed) store_weight(w, out);
+    }
+    if (w->sums) ac_free(w->sums, bytes);
+    ac_free(w->runs, (size_t)w->columns * sizeof *w->runs);
+    return failed;
+}
+
+int ac_direct_convolution_weight(const ac_run *r, const ac_windows *windows) {
+    const ac_attrs_convolution_weight *a = r->attrs;
+    weight_walk w = {.w = windows, .x = r->in[0], .g = r->in[1], .dtype = r->compute};
+    w.images = w.x->shape[0], w.channels = w.x->shape[1] / a->groups, w.outs = w.g->shape[1] / a->groups;
+    if (r->out[0]->numel == 0) return 0;
+    AC_TRY(run_groups(&w, a->groups, true, r->out[0]));
+    if (atomic_load(&w.finite)) return 0;
+    AC_WAY(direct_weight_again); /* what cannot be split */
+    return run_groups(&w, a->groups, false, r->out[0]);
+}

@@ -1,0 +1,84 @@
+/* Runs of 16-bit values to and from float32, by the instructions of the unit that includes this.
+ * Same values as base/half.h: to nearest even, inf, nan and subnormals kept. */
+#ifndef AC_CPU_ELEMENTWISE_HALF_SIMD_H
+#define AC_CPU_ELEMENTWISE_HALF_SIMD_H
+
+#include "base/half.h"
+
+#define HALVES static inline __attribute__((always_inline))
+
+#ifdef __AVX512BW__
+
+HALVES __m512 ac_widen16_bf16(__m256i h) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+HALVES __m512 ac_widen16_f16(__m256i h) { return _mm512_cvtph_ps(h); }
+
+/* A nan keeps its upper payload and becomes quiet. */
+HALVES __m256i ac_narrow16_bf16(__m512 x) {
+    __m512i u = _mm512_castps_si512(x), top = _mm512_srli_epi32(u, 16);
+    __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF))), 16);
+    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, top, _mm512_set1_epi32(0x40)));
+}
+HALVES __m256i ac_narrow16_f16(__m512 x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
+
+HALVES __mmask16 ac_first16(int64_t n) { return (__mmask16)(n >= 16 ? 0xFFFF : n > 0 ? (1u << n) - 1 : 0); }
+
+/* Whole vectors apart from the rest: masked stores of 16-bit values are slow on some CPUs. */
+#define HALVES_RUNS(name)                                                                                              \
+    static inline void ac_widen_##name(int64_t n, const uint16_t *x, float *y) {                                       \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 16 <= n; i += 16)                                                                                   \
+            _mm512_storeu_ps(y + i, ac_widen16_##name(_mm256_loadu_si256((const __m256i *)(const void *)(x + i))));    \
+        if (i == n) return;                                                                                            \
+        __mmask16 valid = ac_first16(n - i);                                                                           \
+        _mm512_mask_storeu_ps(y + i, valid, ac_widen16_##name(_mm256_maskz_loadu_epi16(valid, x + i)));                \
+    }                                                                                                                  \
+    static inline void ac_narrow_##name(int64_t n, const float *x, uint16_t *y) {                                      \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 16 <= n; i += 16)                                                                                   \
+            _mm256_storeu_si256((__m256i *)(void *)(y + i), ac_narrow16_##name(_mm512_loadu_ps(x + i)));               \
+        if (i == n) return;                                                                                            \
+        __mmask16 valid = ac_first16(n - i);                                                                           \
+        _mm256_mask_storeu_epi16(y + i, valid, ac_narrow16_##name(_mm512_maskz_loadu_ps(valid, x + i)));               \
+    }
+HALVES_RUNS(bf16)
+HALVES_RUNS(f16)
+#undef HALVES_RUNS
+
+#else /* loops that compilers vectorise, but for float16 where there are instructions */
+
+#define HALVES_RUNS(name)                                                                                              \
+    static inline void ac_widen_##name(int64_t n, const uint16_t *x, float *y) {                                       \
+        int64_t i = 0;                                                                                                 \
+        HALVES_WIDEN_##name for (; i < n; i++) y[i] = ac_##name##_to_f32(x[i]);                                        \
+    }                                                                                                                  \
+    static inline void ac_narrow_##name(int64_t n, const float *x, uint16_t *y) {                                      \
+        int64_t i = 0;                                                                                                 \
+        HALVES_NARROW_##name for (; i < n; i++) y[i] = ac_f32_to_##name(x[i]);                                         \
+    }
+#define HALVES_WIDEN_bf16
+#define HALVES_NARROW_bf16
+#ifdef __F16C__
+#define HALVES_WIDEN_f16                                                                                               \
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + i))));
+#define HALVES_NARROW_f16                                                                                              \
+    for (; i + 8 <= n; i += 8)                                                                                         \
+        _mm_storeu_si128((__m128i *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+#else
+#define HALVES_WIDEN_f16
+#define HALVES_NARROW_f16
+#endif
+HALVES_RUNS(bf16)
+HALVES_RUNS(f16)
+#undef HALVES_RUNS
+#undef HALVES_WIDEN_bf16
+#undef HALVES_NARROW_bf16
+#undef HALVES_WIDEN_f16
+#undef HALVES_NARROW_f16
+#endif
+
+#undef HALVES
+#endif

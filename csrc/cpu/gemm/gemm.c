@@ -1,0 +1,407 @@
+/* The driver. C is cut into blocks; a block is one piece of work for the pool. Its accumulators,
+ * 16 x 16 tiles of float32, stay in the second-level cache over all of k and are written out once,
+ * with bias, activation and rounding, at the end.
+ *
+ * Borders depend on sizes (and the cache) alone, and every element of C is summed in the order of
+ * the k blocks, so results do not depend on threads. */
+#include "cpu/gemm/gemm.h"
+
+#include "backend/backend.h"
+#include "base/alloc.h"
+#include "base/pool.h"
+#include "shared/tensor_iter.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    SMALL_BYTES = 48 << 10, /* packed operands and accumulators that fit here live on the stack */
+    WORTH_HANDS = 1 << 22   /* multiplications that are worth other threads: some 10 us of one */
+};
+
+typedef struct {
+    const ac_gemm_call *call;
+    const ac_micro *micro;
+    ac_cut cut;
+    int64_t a_panels, b_panels; /* of the operands */
+    int64_t a_block, b_block;   /* panels in a block of C, */
+    int64_t a_blocks, b_blocks; /* and how many blocks that makes */
+    const char *a, *b;          /* packed; b NULL: each block packs what it needs */
+    bool direct;                /* a is read where it lies: it has the panels' dtype and whole tiles */
+    bool stream;                /* c is too large for caches */
+    void (*finish)(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
+    char *scratch; /* of every hand: accumulators, then its panels of b */
+    int64_t scratch_bytes;
+    _Atomic bool *finite;
+} plan;
+
+/* -- one block of C -------------------------------------------------------------------------------------- */
+
+static const char *panels_at(const char *base, const plan *p, int64_t panels, int64_t block, int64_t panel) {
+    return base + ac_panel_offset(&p->cut, panels, block, panel);
+}
+
+/* What one block of C works with. */
+typedef struct {
+    const plan *p;
+    int64_t a0, na, b0, nb; /* its panels */
+    float *tiles;           /* accumulators: na rows of nb tiles */
+    char *own_b;            /* room for a k block of its panels of b */
+} c_block;
+
+/* bias, activation, beta c, rounding, of up to micro->a by micro->b tiles from (ia, jb) of the block. */
+static void finish(const c_block *w, int64_t ia, int64_t jb, const ac_micro_job *job) {
+    const ac_gemm_call *g = w->p->call;
+    int64_t row = (w->a0 + ia) * AC_LANES, col = (w->b0 + jb) * AC_LANES, item = ac_itemsize(g->c_dtype);
+    int64_t cols = ac_least(job->nb * AC_LANES, g->b.lanes - col);
+    ac_finish f = {g->alpha, g->beta, (int)g->act, w->p->stream, g->bias ? g->bias + col : NULL, NULL};
+    for (int i = 0; i < job->na && row < g->a.lanes; i++, row += AC_LANES)
+        w->p->finish(ac_least(AC_LANES, g->a.lanes - row), cols, job->c + i * job->c_a, &f,
+                     g->c + (row * g->c_row + col) * item, g->c_row);
+}
+
+/* One k block: every pair of panels. B's stay in the first-level cache while A's stream by. After
+ * the last k block tiles are written out while they are still in that cache, each behind the next
+ * one's multiplications, which do not wait for it. */
+static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool last) {
+    const ac_micro *micro = w->p->micro;
+    int64_t runs = ac_ceil_div(w->na, micro->a) * ac_ceil_div(w->nb, micro->b), run = 0, ia_done = 0, jb_done = 0, nb;
+    int64_t ahead_a = w->na * k_block->a_next / runs, ahead_b = w->nb * k_block->b_next / runs;
+    ac_micro_job job = *k_block, done = job;
+    for (int64_t jb = 0; jb < w->nb; jb += nb) {
+        nb = ac_least(micro->b, w->nb - jb);
+        if (nb == 3 && w->nb - jb == 4) nb = 2; /* 2 + 2 is faster than 3 + 1 */
+        for (int64_t ia = 0; ia < w->na; ia += micro->a, run++) {
+            job.a = k_block->a + ia * job.a_next, job.b = k_block->b + jb * job.b_next;
+            job.na = (int)ac_least(micro->a, w->na - ia), job.nb = (int)nb;
+            job.c = w->tiles + ia * job.c_a + jb * job.c_b;
+            job.soon_a = k_block->soon_a + run * ahead_a, job.soon_b = k_block->soon_b + run * ahead_b;
+            if (job.steps) micro->run(&job);
+            if (last && run > 0) finish(w, ia_done, jb_done, &done);
+            done = job, ia_done = ia, jb_done = jb;
+        }
+    }
+    if (last) finish(w, ia_done, jb_done, &done);
+}
+
+static c_block block_at(const plan *p, int64_t chunk, int hand) {
+    c_block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
+    w.na = ac_least(p->a_block, p->a_panels - w.a0), w.nb = ac_least(p->b_block, p->b_panels - w.b0);
+    w.tiles = (float *)(void *)(p->scratch + hand * p->scratch_bytes);
+    w.own_b = (char *)w.tiles + p->a_block * p->b_block * AC_TILE_BYTES;
+    return w;
+}
+
+static const char *a_panels(const c_block *w, int64_t k) {
+    const plan *p = w->p;
+    const ac_operand *a = &p->call->a;
+    if (!p->direct) return panels_at(p->a, p, p->a_panels, k, w->a0);
+    return (const char *)a->data +
+           (w->a0 * AC_LANES * a->lane_stride + k * p->cut.steps * p->cut.depth) * ac_itemsize(a->dtype);
+}
+static const char *b_panels(const c_block *w, int64_t k) { return panels_at(w->p->b, w->p, w->p->b_panels, k, w->b0); }
+
+/* Steps and strides of k block k. */
+static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
+    const plan *p = w->p;
+    job->steps = ac_cut_steps(&p->cut, k), job->add = k > 0;
+    job->b_next = job->a_next = job->steps * p->cut.bytes;
+    job->a_step = p->cut.bytes, job->a_lane = AC_CELLS * 4;
+    if (!p->direct) return;
+    job->a_lane = p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
+    job->a_next = AC_LANES * job->a_lane, job->a_step = AC_CELLS * 4;
+}
+
+static void one_block(void *context, int64_t chunk, int hand) {
+    const plan *p = context;
+    if (!atomic_load(p->finite)) return;
+    c_block w = block_at(p, chunk, hand),
+            next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, hand);
+    ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS, .b_cell = AC_LANES * 4};
+    if (p->cut.blocks == 0) { /* k = 0 */
+        AC_WAY(product_no_depth);
+        memset(w.tiles, 0, (size_t)(w.na * w.nb * AC_TILE_BYTES));
+        multiply_panels(&w, &job, true);
+        return;
+    }
+    if (p->micro->begin) p->micro->begin();
+    for (int64_t k = 0; k < p->cut.blocks; k++) {
+        bool last = k + 1 == p->cut.blocks;
+        job.a = a_panels(&w, k), job.b = p->b ? b_panels(&w, k) : w.own_b;
+        if (!p->b && !ac_pack(&p->call->b, &p->cut, true, k, w.b0, w.nb, w.own_b)) atomic_store(p->finite, false);
+        job.soon_a = last ? a_panels(&next, 0) : a_panels(&w, k + 1);
+        job.soon_b = !p->b ? w.own_b : last ? b_panels(&next, 0) : b_panels(&w, k + 1);
+        set_k_block(&job, &w, k);
+        multiply_panels(&w, &job, last);
+    }
+    if (p->micro->end) p->micro->end();
+}
+
+/* -- the plan ---------------------------------------------------------------------------------------------- */
+
+/* Accumulators take an eighth of the second-level cache, which two hardware threads may have to share.
+ * Smaller blocks where C is small, so that there are eight for every thread and one that is slowed
+ * down leaves its share to the others, but none below about ten microseconds of work. */
+static void choose_blocks(plan *p, int hands) {
+    int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
+    int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
+    int64_t a = ac_least(32, p->a_panels), b = tiles / 32 < 4 ? 4 : tiles / 32;
+    while (hands > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * hands && a * b > enough) {
+        AC_WAY(product_smaller_blocks);
+        if (a > b) a = ac_ceil_div(a, 2);
+        else b = ac_ceil_div(b, 2);
+    }
+    p->a_blocks = ac_ceil_div(p->a_panels, a), p->b_blocks = ac_ceil_div(p->b_panels, b);
+    p->a_block = ac_ceil_div(ac_ceil_div(p->a_panels, p->a_blocks), 2) * 2; /* even: kernels take two */
+    p->b_block = ac_ceil_div(ac_ceil_div(p->b_panels, p->b_blocks), 2) * 2;
+    p->a_blocks = ac_ceil_div(p->a_panels, p->a_block), p->b_blocks = ac_ceil_div(p->b_panels, p->b_block);
+}
+
+typedef struct {
+    const plan *p;
+    ac_operand o;
+    bool columns;
+    char *to;
+    int64_t panels, group, groups; /* all, those packed together, and how many such in each k block */
+} packing;
+
+static void pack_groups(void *context, int64_t begin, int64_t end) {
+    const packing *w = context;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t block = i / w->groups, panel = i % w->groups * w->group, count = ac_least(w->group, w->panels - panel);
+        char *to = (char *)(uintptr_t)panels_at(w->to, w->p, w->panels, block, panel);
+        if (!ac_pack(&w->o, &w->p->cut, w->columns, block, panel, count, to)) atomic_store(w->p->finite, false);
+    }
+}
+
+static bool is_large(const ac_cut *cut, const ac_operand *o) {
+    return ac_panels_bytes(cut, o->lanes) >= 2 * ac_l2_bytes();
+}
+
+static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to) {
+    packing w = {.p = p, .o = *o, .columns = columns, .to = to, .panels = ac_panels_of(o->lanes)};
+    w.group = ac_least(o->k_stride == 1 ? 8 : 16, w.panels); /* where memory runs along lanes, longer stretches of it */
+    w.groups = ac_ceil_div(w.panels, w.group);
+    w.o.stream = is_large(&p->cut, o);
+    if (w.o.stream) AC_WAY(product_stream_panels);
+    int64_t each = w.group * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? AC_GRAIN / each : 1;
+    ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
+}
+
+/* Rows of whole tiles in the panels' own 16-bit dtype need no packing. With rows further apart the
+ * 16 of a tile would fall on the same few places of the first-level cache. */
+static bool is_direct(const ac_operand *a, const ac_cut *cut) {
+    if (cut->kind != AC_PANEL_BF16 && cut->kind != AC_PANEL_F16) return false;
+    return a->dtype == a->round && a->k_stride == 1 && a->lane_stride <= 1024 && a->lanes % AC_LANES == 0 &&
+           a->k % cut->depth == 0;
+}
+
+static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int hands, _Atomic bool *finite) {
+    plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
+    p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
+    p.direct = is_direct(&g->a, &p.cut);
+    choose_blocks(&p, hands);
+    int64_t line = g->c_row * ac_itemsize(g->c_dtype);
+    p.stream =
+        g->a.lanes * line >= 2 * ac_l2_bytes() && line % AC_ALIGNMENT == 0 && (uintptr_t)g->c % AC_ALIGNMENT == 0;
+    p.finish = ac_cpu_loops()->finish[g->c_dtype == AC_float32 ? 0 : g->c_dtype == AC_float16 ? 1 : 2];
+    return p;
+}
+
+/* -- running it ---------------------------------------------------------------------------------------------- */
+
+static int64_t work_of(const ac_gemm_call *g) { return g->a.lanes * g->b.lanes * g->a.k; }
+
+/* What a plan needs beside its operands. */
+typedef struct {
+    int64_t a, b, scratch, all;
+    int hands;
+} memory;
+
+/* Where C is one block high, each value of b is packed once even if its block does that, right before use, in the
+ * second-level cache. What the split cannot hold is then found too late, and C is made again, of which nothing may have
+ * been read. */
+static bool packs_lazily(const plan *p) {
+    return p->a_blocks == 1 && p->a_panels >= 4 && (p->cut.kind != AC_PANEL_SPLIT || p->call->beta == 0);
+}
+
+static memory memory_of(plan *p, int hands) {
+    const ac_gemm_call *g = p->call;
+    bool lazy = packs_lazily(p);
+    memory m = {.a = p->direct ? 0 : ac_panels_bytes(&p->cut, g->a.lanes), .hands = hands};
+    m.b = g->panels || lazy ? 0 : ac_panels_bytes(&p->cut, g->b.lanes);
+    p->scratch_bytes = p->a_block * p->b_block * AC_TILE_BYTES;
+    if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.steps * p->cut.bytes;
+    m.scratch = hands * p->scratch_bytes;
+    m.all = m.a + m.b + m.scratch;
+    return m;
+}
+
+/* The ways that a plan takes, as base/ways.def names them. */
+static void note_ways(const plan *p, const memory *m) {
+    ac_way_enter(p->micro->way);
+    if (m->hands > 1) AC_WAY(product_threads);
+    else AC_WAY(product_one_thread);
+    if (p->a_blocks * p->b_blocks > 1) AC_WAY(product_blocks);
+    else AC_WAY(product_one_block);
+    if (p->cut.blocks > 1) AC_WAY(product_k_blocks);
+    else AC_WAY(product_one_k_block);
+    if (p->direct) AC_WAY(product_a_in_place);
+    else AC_WAY(product_a_packed);
+    if (p->call->panels) AC_WAY(product_b_kept);
+    else if (m->b) AC_WAY(product_b_first);
+    else AC_WAY(product_b_as_it_goes);
+    if (p->stream) AC_WAY(product_stream_result);
+}
+
+static void run_in(plan *p, const memory *m, char *place) {
+    const ac_gemm_call *g = p->call;
+    p->a = place, p->b = g->panels ? g->panels : m->b ? place + m->a : NULL, p->scratch = place + m->a + m->b;
+    if (!p->direct) pack_all(p, &g->a, false, place);
+    if (m->b) pack_all(p, &g->b, true, place + m->a);
+    if (!atomic_load(p->finite)) return;
+    ac_parallel(p->a_blocks * p->b_blocks, m->hands, one_block, p);
+}
+
+static int run_with(const ac_gemm_call *g, const ac_micro *micro, int hands, bool *finite) {
+    _Atomic bool all_finite = true;
+    plan p = plan_of(g, micro, hands, &all_finite);
+    memory m = memory_of(&p, (int)ac_least(hands, p.a_blocks * p.b_blocks));
+    note_ways(&p, &m);
+    if (m.all <= SMALL_BYTES) {
+        AC_WAY(product_on_stack);
+        _Alignas(AC_ALIGNMENT) char place[SMALL_BYTES];
+        run_in(&p, &m, place);
+    } else {
+        AC_WAY(product_on_heap);
+        char *place = ac_alloc((size_t)m.all);
+        if (!place) return -1;
+        run_in(&p, &m, place);
+        ac_free(place, (size_t)m.all);
+    }
+    *finite = atomic_load(&all_finite);
+    return 0;
+}
+
+int ac_gemm_run_on(const ac_gemm_call *g, const ac_micro *micro, bool *finite) {
+    *finite = true;
+    return g->a.lanes && g->b.lanes ? run_with(g, micro, ac_num_threads(), finite) : 0;
+}
+
+static int run_whole(const ac_gemm_call *g, int hands) {
+    bool finite = true;
+    if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
+    AC_TRY(run_with(g, ac_micro_for(g->a.round, true), hands, &finite));
+    if (finite) return 0;
+    AC_WAY(product_again);
+    ac_gemm_call again = *g; /* what the split cannot hold, float32 panels can */
+    again.panels = NULL;
+    return run_with(&again, ac_micro_for(g->a.round, false), hands, &finite);
+}
+
+/* A large `b` in two parts would take as much memory again as the weight that it is: so many columns at a time. */
+static int run_one(const ac_gemm_call *g, int hands) {
+    enum { MOST_PANELS = 8 << 20, COLUMNS = 256 };
+    const ac_micro *micro = ac_micro_for(g->a.round, true);
+    ac_cut cut = ac_cut_of(micro->kind, g->b.k);
+    int64_t bytes = ac_panels_bytes(&cut, g->b.lanes), at_once = g->b.lanes;
+    plan p = plan_of(g, micro, hands, NULL);
+    if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS && !packs_lazily(&p))
+        at_once = ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS) * COLUMNS;
+    if (at_once >= g->b.lanes) return run_whole(g, hands);
+    AC_WAY(product_b_in_columns);
+    for (int64_t j = 0; j < g->b.lanes; j += at_once) {
+        ac_gemm_call some = *g;
+        some.b.lanes = ac_least(at_once, g->b.lanes - j);
+        some.b.data = (const char *)g->b.data + j * g->b.lane_stride * ac_itemsize(g->b.dtype);
+        some.c = g->c + j * ac_itemsize(g->c_dtype);
+        some.bias = g->bias ? g->bias + j : NULL;
+        AC_TRY(run_whole(&some, hands));
+    }
+    return 0;
+}
+
+/* -- batches --------------------------------------------------------------------------------------------------- */
+
+static ac_gemm_call member(const ac_gemm_call *g, int64_t i) {
+    ac_gemm_call one = *g;
+    one.a.data = (const char *)g->a.data + i * g->a_step * ac_itemsize(g->a.dtype);
+    one.b.data = (const char *)g->b.data + i * g->b_step * ac_itemsize(g->b.dtype);
+    one.c = g->c + i * g->c_step * ac_itemsize(g->c_dtype);
+    return one;
+}
+
+typedef struct {
+    const ac_gemm_call *call;
+    _Atomic int failed;
+} batch;
+
+static void run_members(void *context, int64_t begin, int64_t end) {
+    batch *b = context;
+    for (int64_t i = begin; i < end; i++) {
+        ac_gemm_call one = member(b->call, i);
+        if (run_one(&one, 1) < 0) atomic_store(&b->failed, 1);
+    }
+}
+
+int ac_gemm_run(const ac_gemm_call *g) {
+    if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
+    int64_t work = work_of(g);
+    int hands = work >= WORTH_HANDS && !g->alone ? ac_num_threads() : 1;
+    if (g->batch == 1) return run_one(g, hands);
+    if (hands == 1) { /* many small ones: each on one thread */
+        AC_WAY(product_batch_dealt);
+        batch b = {.call = g};
+        ac_for_range(g->batch, work ? ((int64_t)1 << 19) / work : 1024, run_members, &b);
+        if (!atomic_load(&b.failed)) return 0;
+        return ac_fail(AC_MEMORY, "bmm: not enough memory to pack the operands");
+    }
+    AC_WAY(product_batch_in_turn);
+    for (int64_t i = 0; i < g->batch; i++) {
+        ac_gemm_call one = member(g, i);
+        AC_TRY(run_one(&one, hands));
+    }
+    return 0;
+}
+
+int ac_gemm_run_any(const ac_gemm_call *g) {
+    if (g->a.dtype != AC_float64) return ac_gemm_run(g);
+    double *c = (double *)(void *)g->c;
+    ac_dgemm d = {.m = g->a.lanes,
+                  .n = g->b.lanes,
+                  .k = g->a.k,
+                  .a = g->a.data,
+                  .a_row = g->a.lane_stride,
+                  .a_col = g->a.k_stride,
+                  .b = g->b.data,
+                  .b_row = g->b.k_stride,
+                  .b_col = g->b.lane_stride,
+                  .c = c,
+                  .c_row = g->c_row,
+                  .add = g->beta != 0};
+    for (int64_t i = 0; d.k == 0 && !d.add && i < d.m; i++) memset(c + i * d.c_row, 0, (size_t)d.n * sizeof *c);
+    if (d.k) ac_blas_dgemm(&d);
+    return 0;
+}
+
+/* -- operands packed once --------------------------------------------------------------------------------------- */
+
+int64_t ac_gemm_panels_bytes(const ac_operand *b) {
+    ac_cut cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k);
+    return ac_panels_bytes(&cut, b->lanes);
+}
+
+bool ac_gemm_pack(const ac_operand *b, void *panels) {
+    _Atomic bool finite = true;
+    plan p = {.cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k), .finite = &finite};
+    pack_all(&p, b, true, panels);
+    return atomic_load(&finite);
+}
+
+bool ac_gemm_pack_part(const ac_operand *b, int64_t lane, int64_t lanes, int64_t k, int64_t depth, void *panels) {
+    ac_cut cut = ac_cut_of(ac_micro_for(b->round, true)->kind, b->k);
+    ac_operand o = *b;
+    o.stream = is_large(&cut, b);
+    return ac_pack_part(&o, &cut, true, lane / AC_LANES, ac_panels_of(lanes), k / cut.depth,
+                        ac_ceil_div(depth, cut.depth), panels);
+}

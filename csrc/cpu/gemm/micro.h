@@ -1,0 +1,48 @@
+/* Micro-kernels: the innermost products of panels, one for each kind of arithmetic unit. */
+#ifndef AC_CPU_GEMM_MICRO_H
+#define AC_CPU_GEMM_MICRO_H
+
+#include "base/ways.h"
+#include "cpu/gemm/panels.h"
+
+/* C (+)= A B for up to micro->a by micro->b panels. Accumulators are float32 tiles of 16 x 16. */
+typedef struct {
+    int64_t steps;
+    const char *a, *b;
+    int64_t a_next, b_next; /* bytes from a panel to the next, */
+    int64_t a_step, a_lane; /* in A from a step to the next, and from a lane: panels may be the operand itself */
+    int64_t b_cell;         /* and in B from a cell's lanes to the next's: panels may lie in lines */
+    const int64_t *b_at;    /* bytes from b to each step, or NULL: tiles follow each other */
+    int na, nb;             /* panels of A and of B */
+    float *c;
+    int64_t c_a, c_b;            /* floats from a tile of C to the next along A's and B's panels */
+    bool add;                    /* else C is overwritten */
+    const char *soon_a, *soon_b; /* panels wanted later, to fetch ahead; running over their end is harmless */
+} ac_micro_job;
+
+/* Where step s of B's first panel lies; `bytes` a step where tiles follow each other. */
+static inline const char *ac_micro_b(const ac_micro_job *j, int64_t s, int64_t bytes) {
+    return j->b + (j->b_at ? j->b_at[s] : s * bytes);
+}
+
+enum { AC_FETCH_A = 256, AC_FETCH_B = 128 }; /* bytes that a step fetches of each */
+
+typedef struct {
+    const char *name;
+    ac_way way; /* that a product with it enters */
+    ac_panel_kind kind;
+    ac_isa isa;
+    int a, b;                          /* panels of A and of B that it takes at a time */
+    void (*begin)(void), (*end)(void); /* around a series of runs on one thread, or NULL */
+    void (*run)(const ac_micro_job *job);
+} ac_micro;
+
+/* The kernel for operands rounded to `round`; for float16 on bfloat16 tiles `finite` allows the split. */
+const ac_micro *ac_micro_for(ac_dtype round, bool finite);
+/* Every kernel that this CPU can run, for tests and `ampc info`; NULL past the last. */
+const ac_micro *ac_micro_at(int i);
+
+extern const ac_micro ac_micro_amx_fp16, ac_micro_amx_bf16, ac_micro_amx_split, ac_micro_avx512_bf16, ac_micro_avx512,
+    ac_micro_avx2, ac_micro_portable;
+
+#endif

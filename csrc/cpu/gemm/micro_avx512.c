@@ -1,0 +1,72 @@
+/* Micro-kernels on 512-bit vectors: 8 rows by up to 48 columns of C in 24 registers. */
+#include "cpu/gemm/micro.h"
+
+#ifdef AC_HAVE_X86
+#include <immintrin.h>
+#include <string.h>
+
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")
+
+enum { ROWS = 8 };
+
+/* A broadcast value serves every column; without this the compiler loads it for each. */
+#define HOLD(x) __asm__("" : "+v"(x))
+#define EACH_ROW _Pragma("GCC unroll 8") for (int i = 0; i < ROWS; i++)
+#define EACH_COLUMN(nb) _Pragma("GCC unroll 3") for (int v = 0; v < nb; v++)
+
+#define FMA_F32(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define DOT_BF16(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
+
+/* One cell, which may lie at any address where A is read directly. */
+static inline __attribute__((always_inline)) __m512 every_lane(const char *cell) {
+    float x;
+    memcpy(&x, cell, sizeof x);
+    return _mm512_set1_ps(x);
+}
+
+#define EIGHT_ROWS(name, nb, MULTIPLY)                                                                                 \
+    static void name(const ac_micro_job *j, int row) {                                                                 \
+        __m512 sum[ROWS][nb];                                                                                          \
+        EACH_ROW EACH_COLUMN(nb) sum[i][v] =                                                                           \
+            j->add ? _mm512_loadu_ps(j->c + v * j->c_b + (row + i) * AC_LANES) : _mm512_setzero_ps();                  \
+        const char *a = j->a + row * j->a_lane;                                                                        \
+        int64_t lane = j->a_lane, next = j->b_next, step = j->b_cell;                                                  \
+        const char *soon_a = j->soon_a + (row ? j->steps * 128 : 0), *soon_b = j->soon_b + (row ? j->steps * 64 : 0);  \
+        for (int64_t s = 0; s < j->steps; s++, a += j->a_step) {                                                       \
+            const char *b = ac_micro_b(j, s, AC_TILE_BYTES);                                                           \
+            _mm_prefetch(soon_a + 128 * s, _MM_HINT_T1);                                                               \
+            _mm_prefetch(soon_a + 128 * s + 64, _MM_HINT_T1);                                                          \
+            _mm_prefetch(soon_b + 64 * s, _MM_HINT_T1);                                                                \
+            _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += step) {                           \
+                __m512 x[nb];                                                                                          \
+                EACH_COLUMN(nb) x[v] = _mm512_loadu_ps(b + v * next);                                                  \
+                EACH_ROW {                                                                                             \
+                    __m512 value = every_lane(a + i * lane + cell * 4);                                                \
+                    HOLD(value);                                                                                       \
+                    EACH_COLUMN(nb) sum[i][v] = MULTIPLY(value, x[v], sum[i][v]);                                      \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+        EACH_ROW EACH_COLUMN(nb) _mm512_storeu_ps(j->c + v * j->c_b + (row + i) * AC_LANES, sum[i][v]);                \
+    }
+
+#define KERNEL(name, MULTIPLY)                                                                                         \
+    EIGHT_ROWS(name##_1, 1, MULTIPLY)                                                                                  \
+    EIGHT_ROWS(name##_2, 2, MULTIPLY)                                                                                  \
+    EIGHT_ROWS(name##_3, 3, MULTIPLY)                                                                                  \
+    static void name(const ac_micro_job *j) {                                                                          \
+        for (int row = 0; row < AC_LANES; row += ROWS) {                                                               \
+            if (j->nb == 3) name##_3(j, row);                                                                          \
+            else if (j->nb == 2) name##_2(j, row);                                                                     \
+            else name##_1(j, row);                                                                                     \
+        }                                                                                                              \
+    }
+
+KERNEL(run_f32, FMA_F32)
+KERNEL(run_bf16, DOT_BF16)
+
+const ac_micro ac_micro_avx512 = {"avx512", AC_WAY_micro_avx512, AC_PANEL_F32, AC_ISA_AVX512, 1, 3, NULL, NULL,
+                                  run_f32};
+const ac_micro ac_micro_avx512_bf16 = {
+    "avx512_bf16", AC_WAY_micro_avx512_bf16, AC_PANEL_BF16, AC_ISA_AVX512_BF16, 1, 3, NULL, NULL, run_bf16};
+#endif

@@ -1,0 +1,126 @@
+/* Packing in plain C, and how operands are cut. */
+#include "cpu/gemm/panels.h"
+
+#include "base/alloc.h"
+#include "base/half.h"
+#include "base/machine.h"
+#include "base/ways.h"
+
+#include <string.h>
+
+/* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. No sum depends on it,
+ * for tiles add one step after the other. */
+static int64_t block_depth(ac_panel_kind kind) {
+    int64_t whole = kind == AC_PANEL_BF16 || kind == AC_PANEL_F16, value = AC_LANES * (whole ? 2 : 4), step = 32;
+    int64_t depth = ac_this_machine()->l1_bytes / 4 / value / step * step;
+    return ac_most(2 * step, ac_least(depth, 256));
+}
+
+ac_cut ac_cut_of(ac_panel_kind kind, int64_t k) {
+    ac_cut c = {.kind = kind, .depth = kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS};
+    c.bytes = kind == AC_PANEL_SPLIT ? 2 * AC_TILE_BYTES : AC_TILE_BYTES;
+    c.all_steps = (k + c.depth - 1) / c.depth;
+    c.blocks = (k + block_depth(kind) - 1) / block_depth(kind);
+    c.steps = c.blocks ? (c.all_steps + c.blocks - 1) / c.blocks : 0;
+    c.blocks = c.steps ? (c.all_steps + c.steps - 1) / c.steps : 0; /* as many as that leaves */
+    return c;
+}
+
+typedef union {
+    float f32[AC_CELLS];
+    uint16_t half[2 * AC_CELLS];
+    uint32_t cell[AC_CELLS];
+} lane_cells;
+
+/* The top 8 bits of a float16's significand and the 3 below them, both exact in bfloat16. */
+static bool split(const float *x, int64_t n, lane_cells *high, lane_cells *low) {
+    uint32_t worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t top = ac_bits(x[i]) & 0xFFFF0000u, exponent = top & 0x7F800000u;
+        high->half[i] = (uint16_t)(top >> 16);
+        low->half[i] = (uint16_t)(ac_bits(x[i] - ac_from_bits(top)) >> 16);
+        worst = exponent > worst ? exponent : worst;
+    }
+    return worst < 0x7F800000u;
+}
+
+/* n values along k of one lane, as cells; the rest is zero. */
+static bool read_lane(const ac_operand *o, ac_panel_kind kind, int64_t lane, int64_t k, int64_t n, lane_cells out[2]) {
+    const ac_loops *loops = ac_cpu_loops();
+    const char *from = (const char *)o->data + (lane * o->lane_stride + k * o->k_stride) * ac_itemsize(o->dtype);
+    float wide[2 * AC_CELLS];
+    uint16_t half[2 * AC_CELLS];
+    memset(out, 0, 2 * sizeof *out);
+    loops->load[o->dtype][AC_LANE_F32](n, from, o->k_stride, wide);
+    if (o->round != AC_float32) loops->store[AC_LANE_F32][o->round](n, wide, half, 1);
+    if (kind == AC_PANEL_BF16 || kind == AC_PANEL_F16) {
+        memcpy(out->half, half, (size_t)n * sizeof *half);
+        return true;
+    }
+    if (o->round != AC_float32) loops->load[o->round][AC_LANE_F32](n, half, 1, wide);
+    if (kind == AC_PANEL_SPLIT) return split(wide, n, &out[0], &out[1]);
+    memcpy(out->f32, wide, (size_t)n * sizeof *wide);
+    return true;
+}
+
+static void place(const lane_cells *cells, bool columns, int64_t lane, uint32_t *tile) {
+    if (!columns) memcpy(tile + lane * AC_CELLS, cells->cell, sizeof cells->cell);
+    else
+        for (int64_t q = 0; q < AC_CELLS; q++) tile[q * AC_LANES + lane] = cells->cell[q];
+}
+
+bool ac_pack_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to) {
+    int64_t depth = kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS, n = o->k - k < depth ? o->k - k : depth;
+    int64_t lanes = o->lanes - lane < AC_LANES ? o->lanes - lane : AC_LANES;
+    bool fits = true;
+    uint32_t *tile = (uint32_t *)(void *)to;
+    if (lanes < AC_LANES) memset(to, 0, kind == AC_PANEL_SPLIT ? 2 * AC_TILE_BYTES : AC_TILE_BYTES);
+    for (int64_t i = 0; i < lanes; i++) {
+        lane_cells cells[2];
+        fits &= read_lane(o, kind, lane + i, k, n, cells);
+        place(&cells[0], columns, i, tile);
+        if (kind == AC_PANEL_SPLIT) place(&cells[1], columns, i, tile + AC_TILE_FLOATS);
+    }
+    return fits;
+}
+
+static ac_pack_step step_for(const ac_operand *o) {
+#ifdef AC_HAVE_X86
+    bool unit = o->lane_stride == 1 || o->k_stride == 1;
+    if (unit && ac_cpu_isa() >= AC_ISA_AVX512) {
+        AC_WAY(pack_avx512);
+        return ac_pack_step_avx512;
+    }
+#endif
+    (void)o;
+    AC_WAY(pack_portable);
+    return ac_pack_step_portable;
+}
+
+bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block, int64_t panel, int64_t count,
+             char *to) {
+    bool fits = true;
+    ac_pack_step step = step_for(o);
+    int64_t steps = ac_cut_steps(cut, block), k = block * cut->steps * cut->depth;
+    bool by_panel = o->k_stride == 1;             /* the direction that memory runs in is walked first */
+    AC_ASSERT((uintptr_t)to % AC_ALIGNMENT == 0); /* vectors are stored whole */
+    for (int64_t i = 0; i < count * steps; i++) {
+        int64_t p = by_panel ? i / steps : i % count, s = by_panel ? i % steps : i / count;
+        fits &=
+            step(o, cut->kind, columns, (panel + p) * AC_LANES, k + s * cut->depth, to + (p * steps + s) * cut->bytes);
+    }
+    return fits;
+}
+
+bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t panel, int64_t panels, int64_t step,
+                  int64_t steps, char *all) {
+    bool fits = true, by_panel = o->k_stride == 1;
+    ac_pack_step pack = step_for(o);
+    int64_t all_panels = ac_panels_of(o->lanes);
+    for (int64_t i = 0; i < panels * steps; i++) {
+        int64_t p = panel + (by_panel ? i / steps : i % panels), s = step + (by_panel ? i % steps : i / panels);
+        char *to = all + ac_panel_offset(cut, all_panels, s / cut->steps, p) + s % cut->steps * cut->bytes;
+        fits &= pack(o, cut->kind, columns, p * AC_LANES, s * cut->depth, to);
+    }
+    return fits;
+}

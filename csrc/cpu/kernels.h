@@ -1,0 +1,43 @@
+/* The CPU's kernels, one for each row of the table that has one. */
+#ifndef AC_CPU_KERNELS_H
+#define AC_CPU_KERNELS_H
+
+#include "backend/backend.h"
+#include "cpu/loops.h"
+#include "shared/tensor_iter.h"
+
+#define ATTRS(name) const ac_attrs_##name *a = r->attrs
+
+#define KERNEL(name, py, home, infer, kernel, ...) int ac_cpu_##kernel(const ac_run *r) AC_CHECKED;
+#include "ops/ops.def"
+int ac_cpu_pointwise(const ac_run *r) AC_CHECKED;
+
+/* Copies `from`, broadcast, into `to` with conversion. */
+void ac_cpu_copy_into(ac_tensor *to, const ac_tensor *from);
+
+/* Reads or writes a run in lane type, whatever its dtype. A read of lane-typed neighbours needs
+ * no copy: the pointer returned is the data itself, else `buffer`. */
+const void *ac_read_run(const ac_loops *loops, ac_lane lane, ac_dtype dtype, int64_t n, const void *from,
+                        int64_t stride, void *buffer);
+
+/* See backend.h. */
+int64_t ac_cpu_panels_bytes(const ac_tensor *w, ac_dtype round, bool out_first);
+bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
+int ac_cpu_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
+int ac_cpu_scale(ac_tensor *const *tensors, int n, double factor, const double *there) AC_CHECKED;
+int ac_cpu_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+
+/* Packs a part of a weight, cut at multiples of AC_PART, into the whole's panels. */
+typedef struct {
+    int64_t row, rows, col, cols;
+} ac_part;
+bool ac_cpu_pack_part(const ac_tensor *w, ac_dtype round, bool out_first, const ac_part *part, void *panels);
+
+/* Lists of tensors go to the pool in pieces of about this many elements. */
+enum { AC_PIECE = 32768 };
+/* How many pieces a thread takes at a time: all, where there is little in them. */
+static inline int64_t ac_pieces_grain(int64_t pieces, int64_t elements) { return elements <= AC_GRAIN ? pieces : 1; }
+/* The tensor that a piece belongs to, where tensor i has the pieces from first[i] on. */
+int ac_owner_of(const int64_t *first, int n, int64_t piece);
+
+#endif

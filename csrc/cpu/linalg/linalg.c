@@ -1,0 +1,233 @@
+/* Linear algebra by LAPACK, in float64, a matrix at a time. LAPACK's matrices are stored by columns. */
+#include "cpu/kernels.h"
+
+#include "base/alloc.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+/* A call: its operands' matrices as columns in memory of its own. */
+typedef struct linalg {
+    const ac_run *r;
+    int m, n, k; /* rows and columns of the first input; the smaller of them, or the second's columns */
+    int64_t batch;
+    double *a, *b, *c, *work;
+    int *pivots;
+    int lwork;
+    void *routine[2];
+    int (*one)(const struct linalg *c, int64_t item);
+} linalg;
+
+#define CALL(c, i, type, ...)                                                                                          \
+    do {                                                                                                               \
+        type f;                                                                                                        \
+        memcpy(&f, &(c)->routine[i], sizeof f); /* ISO C has no cast from data to function */                          \
+        ac_blas_enter();                                                                                               \
+        f(__VA_ARGS__);                                                                                                \
+        ac_blas_leave();                                                                                               \
+    } while (0)
+
+static const char *said(const linalg *c) { return ac_ops[c->r->op].python + 1; }
+
+/* Matrix `item` of t [..., rows, cols], between memory by rows and columns. */
+static void fetch(const ac_tensor *t, int64_t item, int rows, int cols, double *to) {
+    ac_space lead = ac_space_of(t, (1u << (t->ndim - 2)) - 1);
+    int64_t at = ac_space_offset(&lead, item), row = t->strides[t->ndim - 2], col = t->strides[t->ndim - 1];
+    for (int j = 0; j < cols; j++)
+        ac_cpu_loops()->load[t->dtype][AC_LANE_F64](rows, (char *)ac_data(t) + (at + j * col) * ac_itemsize(t->dtype),
+                                                    row, to + (int64_t)j * rows);
+}
+static void put(ac_tensor *t, int64_t item, int rows, int cols, const double *from, int from_rows) {
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < cols; j++)
+            ac_write_double(ac_data(t), t->dtype, (item * rows + i) * cols + j, from[i + (int64_t)j * from_rows]);
+}
+
+static bool is_finite(const double *x, int64_t n) {
+    bool good = true;
+    for (int64_t i = 0; i < n; i++) good = good && isfinite(x[i]);
+    return good;
+}
+
+/* Memory for a, b, c of these sizes and `work` doubles, then every matrix of the batch. */
+static int run_linalg(linalg *c, int64_t a, int64_t b, int64_t cc, int64_t work, int64_t pivots) {
+    size_t bytes = (size_t)(a + b + cc + work + 4) * sizeof(double) + (size_t)(pivots + 1) * sizeof(int);
+    for (int i = 0; i < 2; i++)
+        if (!c->routine[i]) return ac_fail(AC_RUNTIME, "%s: needs OpenBLAS's LAPACK, which was not found", said(c));
+    if (work > INT_MAX) /* LAPACK would be told a negative number */
+        return ac_fail(AC_RUNTIME,
+                       "%s: matrices of %d rows and %d columns need more working memory than LAPACK can count", said(c),
+                       c->m, c->n);
+    double *room = ac_alloc(bytes);
+    int failed = 0;
+    if (!room) return -1;
+    c->a = room, c->b = c->a + a, c->c = c->b + b, c->work = c->c + cc, c->pivots = (int *)(void *)(c->work + work + 1);
+    c->lwork = (int)work;
+    for (int64_t i = 0; i < c->batch && !failed && !ac_poll(); i++) failed = c->one(c, i);
+    ac_free(room, bytes);
+    return failed;
+}
+
+static int open_linalg(linalg *c, const ac_run *r, const char *first, const char *second) {
+    const ac_tensor *x = r->in[0];
+    int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
+    *c = (linalg){.r = r, .m = (int)m, .n = (int)n, .k = (int)(m < n ? m : n), .batch = 1};
+    for (int d = 0; d + 2 < x->ndim; d++) c->batch *= x->shape[d];
+    c->routine[0] = ac_lapack(first), c->routine[1] = ac_lapack(second);
+    if (m < (1 << 24) && n < (1 << 24)) return 0;
+    return ac_fail(AC_RUNTIME, "%s: matrices of more than 2^24 rows or columns", said(c));
+}
+
+/* -- solving ------------------------------------------------------------------------------------------- */
+
+typedef void (*getrf_fn)(const int *, const int *, double *, const int *, int *, int *);
+typedef void (*getrs_fn)(const char *, const int *, const int *, const double *, const int *, const int *, double *,
+                         const int *, int *, size_t);
+
+static int solve_one(const linalg *c, int64_t item) {
+    int info = 0, n = c->n;
+    if (n == 0 || c->k == 0) return 0;
+    fetch(c->r->in[0], item, n, n, c->a);
+    fetch(c->r->in[1], item, n, c->k, c->b);
+    CALL(c, 0, getrf_fn, &n, &n, c->a, &n, c->pivots, &info);
+    if (info > 0)
+        return ac_fail(AC_LINALG, "%s: matrix %lld is singular (pivot %d is 0), so it has no inverse", said(c),
+                       (long long)item, info);
+    CALL(c, 1, getrs_fn, "N", &n, &c->k, c->a, &n, c->pivots, c->b, &n, &info, 1);
+    put(c->r->out[0], item, n, c->k, c->b, n);
+    return 0;
+}
+
+int ac_cpu_solve(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, "dgetrf", "dgetrs"));
+    c.k = (int)r->in[1]->shape[r->in[1]->ndim - 1], c.one = solve_one;
+    return run_linalg(&c, (int64_t)c.n * c.n, (int64_t)c.n * c.k, 0, 0, c.n);
+}
+
+static int slogdet_one(const linalg *c, int64_t item) {
+    int info = 0, n = c->n;
+    double sign = 1, size = 0;
+    fetch(c->r->in[0], item, n, n, c->a);
+    if (n > 0) CALL(c, 0, getrf_fn, &n, &n, c->a, &n, c->pivots, &info);
+    for (int i = 0; i < n; i++) {
+        double d = c->a[i + (int64_t)i * n];
+        sign = d == 0 ? 0 : (d < 0) != (c->pivots[i] != i + 1) ? -sign : sign;
+        if (d != d) sign = d;
+        size += log(fabs(d));
+    }
+    ac_write_double(ac_data(c->r->out[0]), c->r->out[0]->dtype, item, sign);
+    ac_write_double(ac_data(c->r->out[1]), c->r->out[1]->dtype, item, size);
+    return 0;
+}
+
+int ac_cpu_slogdet(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, "dgetrf", "dgetrf"));
+    c.one = slogdet_one;
+    return run_linalg(&c, (int64_t)c.n * c.n, 0, 0, 0, c.n);
+}
+
+/* -- factorisations -------------------------------------------------------------------------------------- */
+
+typedef void (*potrf_fn)(const char *, const int *, double *, const int *, int *, size_t);
+
+static int cholesky_one(const linalg *c, int64_t item) {
+    int info = 0, n = c->n;
+    fetch(c->r->in[0], item, n, n, c->a);
+    if (n > 0) CALL(c, 0, potrf_fn, "L", &n, c->a, &n, &info, 1);
+    if (info > 0)
+        return ac_fail(AC_LINALG, "%s: matrix %lld is not positive definite (its leading minor of order %d is not)",
+                       said(c), (long long)item, info);
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < j; i++) c->a[i + (int64_t)j * n] = 0;
+    put(c->r->out[0], item, n, n, c->a, n);
+    return 0;
+}
+
+int ac_cpu_cholesky(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, "dpotrf", "dpotrf"));
+    c.one = cholesky_one;
+    return run_linalg(&c, (int64_t)c.n * c.n, 0, 0, 0, 0);
+}
+
+typedef void (*geqrf_fn)(const int *, const int *, double *, const int *, double *, double *, const int *, int *);
+typedef void (*orgqr_fn)(const int *, const int *, const int *, double *, const int *, const double *, double *,
+                         const int *, int *);
+
+static int qr_one(const linalg *c, int64_t item) {
+    int info = 0, m = c->m, n = c->n, k = c->k;
+    if (k == 0) return 0;
+    fetch(c->r->in[0], item, m, n, c->a);
+    CALL(c, 0, geqrf_fn, &m, &n, c->a, &m, c->b, c->work, &c->lwork, &info);
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < k; i++) c->c[i + (int64_t)j * k] = i <= j ? c->a[i + (int64_t)j * m] : 0;
+    put(c->r->out[1], item, k, n, c->c, k);
+    CALL(c, 1, orgqr_fn, &m, &k, &k, c->a, &m, c->b, c->work, &c->lwork, &info);
+    put(c->r->out[0], item, m, k, c->a, m);
+    return 0;
+}
+
+int ac_cpu_qr(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, "dgeqrf", "dorgqr"));
+    c.one = qr_one;
+    return run_linalg(&c, (int64_t)c.m * c.n, c.k, (int64_t)c.k * c.n, (int64_t)64 * (c.m + c.n + 1), 0);
+}
+
+typedef void (*syevd_fn)(const char *, const char *, const int *, double *, const int *, double *, double *,
+                         const int *, int *, const int *, int *, size_t, size_t);
+
+static int eigh_one(const linalg *c, int64_t item) {
+    int info = 0, n = c->n, few = 5 * n + 3;
+    if (n == 0) return 0;
+    fetch(c->r->in[0], item, n, n, c->a);
+    for (int j = 0; j < n; j++) /* the upper triangle does not count: whether it is finite neither */
+        for (int i = 0; i < j; i++) c->a[i + (int64_t)j * n] = c->a[j + (int64_t)i * n];
+    if (!is_finite(c->a, (int64_t)n * n))
+        return ac_fail(AC_LINALG, "%s: matrix %lld holds inf or nan", said(c), (long long)item);
+    CALL(c, 0, syevd_fn, "V", "L", &n, c->a, &n, c->b, c->work, &c->lwork, c->pivots, &few, &info, 1, 1);
+    if (info > 0)
+        return ac_fail(AC_LINALG, "%s: matrix %lld: the iteration did not converge", said(c), (long long)item);
+    put(c->r->out[0], item, n, 1, c->b, n);
+    put(c->r->out[1], item, n, n, c->a, n);
+    return 0;
+}
+
+int ac_cpu_eigh(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, "dsyevd", "dsyevd"));
+    c.one = eigh_one;
+    return run_linalg(&c, (int64_t)c.n * c.n, c.n, 0, 1 + (int64_t)c.n * (6 + 2 * (int64_t)c.n + 64),
+                      5 * (int64_t)c.n + 3);
+}
+
+typedef void (*gesdd_fn)(const char *, const int *, const int *, double *, const int *, double *, double *, const int *,
+                         double *, const int *, double *, const int *, int *, int *, size_t);
+
+static int svd_one(const linalg *c, int64_t item) {
+    int info = 0, m = c->m, n = c->n, k = c->k;
+    double *values = c->b, *left = c->b + k, *right = c->c;
+    if (k == 0) return 0;
+    fetch(c->r->in[0], item, m, n, c->a);
+    if (!is_finite(c->a, (int64_t)m * n))
+        return ac_fail(AC_LINALG, "%s: matrix %lld holds inf or nan", said(c), (long long)item);
+    CALL(c, 0, gesdd_fn, "S", &m, &n, c->a, &m, values, left, &m, right, &k, c->work, &c->lwork, c->pivots, &info, 1);
+    if (info > 0)
+        return ac_fail(AC_LINALG, "%s: matrix %lld: the iteration did not converge", said(c), (long long)item);
+    put(c->r->out[0], item, m, k, left, m);
+    put(c->r->out[1], item, k, 1, values, k);
+    put(c->r->out[2], item, k, n, right, k);
+    return 0;
+}
+
+int ac_cpu_svd(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, "dgesdd", "dgesdd"));
+    c.one = svd_one;
+    int64_t k = c.k, wide = c.m > c.n ? c.m : c.n;
+    return run_linalg(&c, (int64_t)c.m * c.n, k + c.m * k, k * c.n, 4 * k * k + 7 * k + wide * 66 + 64 * (k + 1),
+                      8 * k);
+}

@@ -1,0 +1,78 @@
+/* The innermost loops, compiled once per instruction set and chosen once at start.
+ *
+ * Every loop works in one of three lanes: float32 (also for the 16-bit types, which are widened
+ * on load and rounded once on store), float64, and int64 (for integers and bool). */
+#ifndef AC_CPU_LOOPS_H
+#define AC_CPU_LOOPS_H
+
+#include "backend/backend.h"
+#include "shared/fold.h"
+#include "shared/lane.h"
+
+/* Elements a loop is given at a time: three float32 operands and a result stay in L1. */
+enum { AC_TILE = 1024 };
+
+/* An accumulator: `f` for the real lanes, `i` for the integer lane. */
+typedef struct {
+    double f;
+    int64_t i;
+} ac_total;
+
+/* The end of a product: y = act(alpha x + bias) + beta y. */
+typedef struct {
+    float alpha, beta;
+    int act;                      /* ac_activation */
+    bool stream;                  /* write past the caches: y is large, and its rows are aligned to 64 bytes */
+    const float *bias, *row_bias; /* of these columns, and of these rows; or NULL */
+} ac_finish;
+
+typedef struct ac_loops {
+    const char *name;
+    void (*point[AC_N_OPS][AC_N_LANES])(int64_t n, const void *const *in, void *out, const void *attrs);
+    /* `stride` counts elements */
+    void (*load[AC_N_DTYPES][AC_N_LANES])(int64_t n, const void *from, int64_t stride, void *to);
+    void (*store[AC_N_LANES][AC_N_DTYPES])(int64_t n, const void *from, void *to, int64_t stride);
+    /* folds n values into *total */
+    void (*fold[AC_N_FOLDS][AC_N_LANES])(int64_t n, const void *x, double p, ac_total *total);
+    /* folds x[j] into totals[j] */
+    void (*fold_columns[AC_N_FOLDS][AC_N_LANES])(int64_t n, const void *x, double p, void *totals);
+    /* rows, indexed 0 float32, 1 float64 */
+    void (*softmax[2])(int64_t n, const void *x, void *y);
+    void (*log_softmax[2])(int64_t n, const void *x, void *y);
+    void (*softmax_backward[2])(int64_t n, const void *g, const void *y, void *dx);
+    void (*log_softmax_backward[2])(int64_t n, const void *g, const void *y, void *dx);
+    double (*logsumexp[2])(int64_t n, const void *x);
+    /* y = (x - mean) * rstd * w + b; w and b may be NULL */
+    void (*normalize[2])(int64_t n, const void *x, double mean, double rstd, const void *w, const void *b, void *y);
+    /* dw += g xhat, db += g, dx = rstd * (g w - (sum(g w) + xhat sum(g w xhat)) / n); w may be NULL */
+    void (*normalize_backward[2])(int64_t n, const void *g, const void *x, double mean, double rstd, const void *w,
+                                  void *dw, void *db, void *dx);
+    /* planes: y = (x - mean) scale + shift; y = a g + b (x - mean) + c; the sums of g and of g (x - mean) */
+    void (*scale_shift[2])(int64_t n, const void *x, double mean, double scale, double shift, void *y);
+    void (*mix[2])(int64_t n, const void *g, const void *x, double a, double mean, double b, double c, void *y);
+    void (*centred_sums[2])(int64_t n, const void *g, const void *x, double mean, double *sums);
+    void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
+    /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
+    /* rows of windows over lines of places, see conv_depthwise.inc */
+    void (*sweep)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *w, float *y);
+    void (*sweep_back)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *g, float *sums);
+    void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
+    /* 16 x 16 floats, and 32 rows of 16 halves from `at` on (to 16 rows of 32), turned; steps count values */
+    /* adds what n values are, times factor, to *found; writes the products unless `to` is NULL (it may be `from`) */
+    void (*look[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
+    /* one step of a recurrent cell for one row of n units, and its gradients, see rnn_cells.inc */
+    void (*cell[AC_N_CELLS][2])(int64_t n, const void *x, const void *u, void *h, void *c, void *kept);
+    void (*cell_back[AC_N_CELLS][2])(int64_t n, const void *kept, const void *before, const void *h, void *dh, void *dc,
+                                     void *dx, void *du);
+    /* an optimizer's rule over n values; `state` has 3 entries, those that it uses first, then NULL */
+    void (*step[AC_N_RULES][2])(int64_t n, const ac_rule_options *o, const ac_rule_place *at, const void *grad,
+                                void *param, void *const *state);
+} ac_loops;
+
+extern const ac_loops ac_loops_baseline, ac_loops_avx2, ac_loops_avx512;
+
+const ac_loops *ac_cpu_loops(void); /* those of this machine */
+/* Notes which of base/ways.def these are. Once an operator, not where loops are asked for again and again. */
+void ac_cpu_note_loops(const ac_loops *loops);
+
+#endif

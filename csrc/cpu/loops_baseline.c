@@ -1,0 +1,3 @@
+/* The loops for any machine. */
+#define ISA baseline
+#include "cpu/loops.inc"

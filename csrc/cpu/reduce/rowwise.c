@@ -1,0 +1,257 @@
+/* Operators on rows along one dimension: softmax and its kin, sorting. A row that is not already
+ * contiguous in lane type is gathered into a buffer of the thread's own. */
+#include "cpu/kernels.h"
+
+#include "base/alloc.h"
+#include "base/ways.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROW_IN = 2 };
+
+/* One call: rows of `n` along `dim` of inputs and result, all of the shape of in[0]. */
+typedef struct rowwise {
+    const ac_loops *loops;
+    const ac_run *r;
+    ac_lane lane;
+    int64_t dim, n, rows;
+    int inputs;
+    ac_space kept[MAX_ROW_IN + 1]; /* of each input, then of the result */
+    void (*row)(const struct rowwise *c, const void *const *in, void *out, int64_t index);
+    bool has_result; /* the row function fills n values that are stored to out[0] */
+} rowwise;
+
+static size_t row_bytes(const rowwise *c) { return (size_t)(c->n * ac_lane_bytes(c->lane)) + AC_ALIGNMENT; }
+
+static int64_t row_stride(const ac_tensor *t, int64_t dim) { return t->ndim ? t->strides[dim] : 1; }
+
+static const void *row_in(const rowwise *c, int k, int64_t index, char *buffer) {
+    const ac_tensor *t = c->r->in[k];
+    int64_t at = ac_space_offset(&c->kept[k], index);
+    return ac_read_run(c->loops, c->lane, t->dtype, c->n, (char *)ac_data(t) + at * ac_itemsize(t->dtype),
+                       row_stride(t, c->dim), buffer);
+}
+
+/* Whether rows are made where they belong. */
+static bool makes_in_place(const rowwise *c) {
+    const ac_tensor *out = c->r->out[0];
+    return c->has_result && out->dtype == ac_lane_dtype(c->lane) && row_stride(out, c->dim) == 1;
+}
+
+static void some_rows(void *context, int64_t begin, int64_t end, char *buffer) {
+    const rowwise *c = context;
+    size_t bytes = row_bytes(c);
+    ac_tensor *out = c->r->out[0];
+    bool direct = makes_in_place(c);
+    for (int64_t i = begin; i < end; i++) {
+        const void *in[MAX_ROW_IN];
+        for (int k = 0; k < c->inputs; k++) in[k] = row_in(c, k, i, buffer + bytes * (size_t)k);
+        char *to = (char *)ac_data(out);
+        void *result = buffer + bytes * MAX_ROW_IN;
+        if (c->has_result) to += ac_space_offset(&c->kept[MAX_ROW_IN], i) * ac_itemsize(out->dtype);
+        if (direct) result = to;
+        c->row(c, in, result, i);
+        if (c->has_result && !direct) c->loops->store[c->lane][out->dtype](c->n, result, to, row_stride(out, c->dim));
+    }
+}
+
+static int run_rows(rowwise *c, int64_t dim) {
+    const ac_tensor *x = c->r->in[0];
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[c->r->op].python));
+    uint32_t kept = x->ndim ? ~(1u << dim) : 0;
+    c->loops = ac_cpu_loops();
+    c->dim = dim, c->n = x->ndim ? x->shape[dim] : 1;
+    c->rows = c->n ? x->numel / c->n : 0;
+    for (int k = 0; k < c->inputs; k++) c->kept[k] = ac_space_of(c->r->in[k], kept);
+    if (c->has_result) c->kept[MAX_ROW_IN] = ac_space_of(c->r->out[0], kept);
+    if (makes_in_place(c)) AC_WAY(rows_in_place);
+    else AC_WAY(rows_scattered);
+    return ac_for_range_with(c->rows, AC_GRAIN_SLOW / (c->n + 1), (MAX_ROW_IN + 1) * row_bytes(c), some_rows, c);
+}
+
+static ac_lane real_lane(const ac_run *r) {
+    return r->out[0]->dtype == AC_float64 || r->in[0]->dtype == AC_float64 ? AC_LANE_F64 : AC_LANE_F32;
+}
+
+/* -- softmax ------------------------------------------------------------------------------------ */
+
+static void softmax_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
+    (void)i;
+    c->loops->softmax[c->lane](c->n, in[0], out);
+}
+
+static void log_softmax_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
+    (void)i;
+    c->loops->log_softmax[c->lane](c->n, in[0], out);
+}
+
+static void softmax_backward_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
+    (void)i;
+    c->loops->softmax_backward[c->lane](c->n, in[0], in[1], out);
+}
+
+static void log_softmax_backward_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
+    (void)i;
+    c->loops->log_softmax_backward[c->lane](c->n, in[0], in[1], out);
+}
+
+int ac_cpu_softmax(const ac_run *r) {
+    ATTRS(softmax);
+    rowwise c = {.r = r, .lane = real_lane(r), .inputs = 1, .row = softmax_one, .has_result = true};
+    return run_rows(&c, a->dim);
+}
+
+int ac_cpu_log_softmax(const ac_run *r) {
+    ATTRS(softmax);
+    rowwise c = {.r = r, .lane = real_lane(r), .inputs = 1, .row = log_softmax_one, .has_result = true};
+    return run_rows(&c, a->dim);
+}
+
+int ac_cpu_softmax_backward(const ac_run *r) {
+    ATTRS(softmax_backward);
+    rowwise c = {.r = r, .lane = real_lane(r), .inputs = 2, .row = softmax_backward_one, .has_result = true};
+    return run_rows(&c, a->dim);
+}
+
+int ac_cpu_log_softmax_backward(const ac_run *r) {
+    ATTRS(softmax_backward);
+    rowwise c = {.r = r, .lane = real_lane(r), .inputs = 2, .row = log_softmax_backward_one, .has_result = true};
+    return run_rows(&c, a->dim);
+}
+
+/* -- logsumexp over any dimensions ---------------------------------------------------------------- */
+
+typedef struct {
+    const ac_run *r;
+    ac_lane lane;
+    ac_space kept, inner;
+} lse_call;
+
+static void lse_rows(void *context, int64_t begin, int64_t end, char *row) {
+    const lse_call *c = context;
+    const ac_loops *loops = ac_cpu_loops();
+    const ac_tensor *x = c->r->in[0];
+    int64_t n = c->inner.numel, run = c->inner.size[c->inner.n - 1], item = ac_itemsize(x->dtype);
+    for (int64_t o = begin; o < end; o++) {
+        int64_t base = ac_space_offset(&c->kept, o);
+        for (int64_t i = 0; i < n; i += run) {
+            int64_t at = base + ac_space_offset(&c->inner, i);
+            loops->load[x->dtype][c->lane](run, (char *)ac_data(x) + at * item, c->inner.stride[c->inner.n - 1],
+                                           row + i * ac_lane_bytes(c->lane));
+        }
+        ac_write_double(ac_data(c->r->out[0]), c->r->out[0]->dtype, o, loops->logsumexp[c->lane](n, row));
+    }
+}
+
+int ac_cpu_logsumexp(const ac_run *r) {
+    ATTRS(reduce_dim);
+    uint32_t mask;
+    AC_TRY(ac_dims_mask(&a->dim, r->in[0]->ndim, "logsumexp", &mask));
+    lse_call c = {
+        .r = r, .lane = real_lane(r), .kept = ac_space_of(r->in[0], ~mask), .inner = ac_space_of(r->in[0], mask)};
+    size_t bytes = (size_t)((c.inner.numel + 1) * ac_lane_bytes(c.lane));
+    return ac_for_range_with(c.kept.numel, AC_GRAIN_SLOW / (c.inner.numel + 1), bytes, lse_rows, &c);
+}
+
+/* -- sort and topk ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    double key;
+    int64_t exact; /* the value itself when it is an integer */
+    int64_t index;
+} entry;
+
+/* nan counts as the largest; equal values keep their order. */
+static int ascending(const void *left, const void *right) {
+    const entry *l = left, *r = right;
+    bool ln = l->key != l->key, rn = r->key != r->key;
+    if (ln != rn) return ln ? 1 : -1;
+    if (!ln && l->key != r->key) return l->key < r->key ? -1 : 1;
+    if (l->exact != r->exact) return l->exact < r->exact ? -1 : 1;
+    return l->index < r->index ? -1 : l->index > r->index;
+}
+
+static int descending(const void *left, const void *right) {
+    const entry *l = left, *r = right;
+    bool same = l->exact == r->exact && (l->key == r->key || (l->key != l->key && r->key != r->key));
+    if (same) return l->index < r->index ? -1 : l->index > r->index;
+    return ascending(right, left);
+}
+
+typedef int (*compare_fn)(const void *left, const void *right);
+
+/* Merge sort from runs of one; ends early, unsorted, when it is interrupted. Returns where the result is. */
+static entry *sort_entries(entry *from, entry *to, int64_t n, compare_fn compare) {
+    for (int64_t run = 1; run < n; run *= 2) {
+        for (int64_t at = 0; at < n; at += 2 * run) {
+            int64_t mid = at + run < n ? at + run : n, end = mid + run < n ? mid + run : n;
+            for (int64_t i = at, j = mid, k = at; k < end; k++) {
+                bool left = i < mid && (j == end || compare(&from[i], &from[j]) < 0);
+                to[k] = left ? from[i++] : from[j++];
+                if (ac_stop_at(k)) return from;
+            }
+        }
+        entry *swap = from;
+        from = to, to = swap;
+    }
+    return from;
+}
+
+typedef struct {
+    const ac_run *r;
+    int64_t dim, n, k;
+    bool down;
+    ac_space from, to;
+} sorting;
+
+static void sort_rows(void *context, int64_t begin, int64_t end, char *scratch) {
+    const sorting *c = context;
+    const ac_tensor *x = c->r->in[0];
+    ac_tensor *values = c->r->out[0], *indices = c->r->out[1];
+    entry *room = (entry *)(void *)scratch, *row = room;
+    bool real = ac_is_floating(x->dtype);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t base = ac_space_offset(&c->from, i), out = ac_space_offset(&c->to, i);
+        row = room;
+        for (int64_t j = 0; j < c->n && !ac_stop_at(j); j++) {
+            int64_t at = base + j * row_stride(x, c->dim);
+            row[j] = (entry){real ? ac_read_double(ac_data(x), x->dtype, at) : 0,
+                             real ? 0 : ac_read_int(ac_data(x), x->dtype, at), j};
+        }
+        row = sort_entries(row, row + c->n, c->n, c->down ? descending : ascending);
+        for (int64_t j = 0; j < c->k && !ac_stop_at(j); j++) {
+            int64_t at = out + j * row_stride(values, c->dim);
+            if (real) ac_write_double(ac_data(values), values->dtype, at, row[j].key);
+            else ac_write_int(ac_data(values), values->dtype, at, row[j].exact);
+            ((int64_t *)ac_data(indices))[at] = row[j].index;
+        }
+    }
+}
+
+static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool down) {
+    const ac_tensor *x = r->in[0];
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
+    uint32_t kept = x->ndim ? ~(1u << dim) : 0;
+    sorting c = {.r = r,
+                 .dim = dim,
+                 .n = x->ndim ? x->shape[dim] : 1,
+                 .k = k,
+                 .down = down,
+                 .from = ac_space_of(x, kept),
+                 .to = ac_space_of(r->out[0], kept)};
+    if (k < 0) c.k = c.n;
+    size_t bytes = (size_t)(2 * c.n + 1) * sizeof(entry);
+    return ac_for_range_with(c.n ? x->numel / c.n : 0, AC_GRAIN_SLOW / (c.n + 1), bytes, sort_rows, &c);
+}
+
+int ac_cpu_topk(const ac_run *r) {
+    ATTRS(topk);
+    return run_sort(r, a->dim, a->k, a->largest != 0);
+}
+
+int ac_cpu_sort(const ac_run *r) {
+    ATTRS(sort);
+    return run_sort(r, a->dim, -1, a->descending != 0);
+}

@@ -1,0 +1,278 @@
+/* Convolutions in 16 bits by the implicit product (conv.cu): forward, transposed, and the weight's gradient, images
+ * in any layout, without columns and without a copy. What it does not take goes by columns (windows.c). */
+#include "cuda/gpu.h"
+
+#define KERNELS(rows)                                                                                                  \
+    static ac_gpu_kernel rows[2] = {{.image = AC_IMAGE_CONVOLVE, .name = "ac_" #rows "_f16"},                          \
+                                    {.image = AC_IMAGE_CONVOLVE, .name = "ac_" #rows "_bf16"}};
+KERNELS(convolve)
+KERNELS(convolve_weight)
+#undef KERNELS
+static ac_gpu_kernel join = {.image = AC_IMAGE_CONVOLVE, .name = "ac_convolve_join"},
+                     weight_join = {.image = AC_IMAGE_CONVOLVE, .name = "ac_convolve_weight_join"};
+
+/* -- operands --------------------------------------------------------------------------------------- */
+
+/* An operand [n, channels, places...] or a weight, always with three spatial dimensions. */
+typedef struct {
+    int64_t size[5], step[5];
+} layout;
+
+static layout layout_of(const ac_tensor *t) {
+    layout l = {{1, 1, 1, 1, 1}, {0}};
+    for (int d = 0; d < t->ndim; d++) {
+        int at = d < 2 ? d : 5 - t->ndim + d;
+        l.size[at] = t->shape[d], l.step[at] = t->strides[d];
+    }
+    return l;
+}
+
+/* Every place of it has a number that a kernel's integers hold. */
+static bool fits(const ac_tensor *t) {
+    int64_t last = 0;
+    for (int d = 0; d < t->ndim; d++) last += (t->shape[d] - 1) * t->strides[d];
+    return t->numel > 0 && t->numel < INT32_MAX / 2 && last < INT32_MAX / 2;
+}
+
+static ac_tensor *in_dtype(ac_tensor *t, ac_dtype dtype) { /* new */
+    if (t->dtype == dtype) return ac_tensor_retain(t);
+    ac_dims shape = ac_shape_of(t);
+    ac_tensor *copy = ac_tensor_new_on(ac_device_of(t), dtype, &shape);
+    if (copy && ac_gpu_copy(copy, t) < 0) ac_tensor_clear(&copy);
+    return copy;
+}
+
+static bool starts_run(const ac_tensor *t) { return ac_gpu_aligned(ac_data(t)); }
+static bool all_in_runs(const int64_t *v, int n) {
+    for (int i = 0; i < n; i++)
+        if (v[i] % 8) return false;
+    return true;
+}
+
+static void set_image(ac_gpu_implicit *a, const ac_tensor *image, const ac_windows *w, bool places) {
+    layout l = layout_of(image);
+    a->image = ac_gpu_ref_of(image);
+    for (int d = 0; d < 5; d++) a->image_step[d] = (int32_t)l.step[d];
+    for (int d = 0; d < 3; d++) a->in[d] = (int32_t)(places ? w->out[d] : w->in[d]);
+    a->images = (int32_t)l.size[0], a->channels = (int32_t)(l.size[1] / a->groups);
+    a->image_group = (int32_t)(a->channels * l.step[1]);
+    a->channels_last = l.step[1] == 1 && a->channels > 1;
+}
+
+/* Where the image has eight channels of a tap side by side. */
+static bool has_channel_runs(const ac_gpu_implicit *a, const ac_tensor *image) {
+    layout l = layout_of(image);
+    int64_t steps[] = {l.step[0], l.step[2], l.step[3], l.step[4]};
+    return a->channels_last && a->channels % 8 == 0 && all_in_runs(steps, 4) && starts_run(image);
+}
+
+/* The weight with its rows [group, m] of ks, channels and taps in the order of the image: new, a copy where it has
+ * another. Channels of k are its second dimension, or (transposed) its first. */
+static ac_tensor *weight_rows(const ac_gpu_implicit *a, ac_tensor *weight, bool transposed, ac_dtype dtype) {
+    layout l = layout_of(weight);
+    ac_dims shape = {6, {a->groups, a->m}}, steps = {6, {0}};
+    int64_t outer = l.size[0] / a->groups;
+    steps.v[0] = outer * l.step[0], steps.v[1] = l.step[transposed];
+    int channel = a->channels_last ? 5 : 2, tap = a->channels_last ? 2 : 3;
+    shape.v[channel] = a->channels, steps.v[channel] = l.step[!transposed];
+    for (int d = 0; d < 3; d++) shape.v[tap + d] = l.size[2 + d], steps.v[tap + d] = l.step[2 + d];
+    ac_tensor *seen = ac_tensor_view(weight, &shape, &steps, weight->offset), *rows = seen;
+    if (!seen || (seen->dtype == dtype && ac_is_contiguous(seen))) return seen;
+    rows = ac_tensor_new_on(ac_device_of(weight), dtype, &shape);
+    if (rows && ac_gpu_copy(rows, seen) < 0) ac_tensor_clear(&rows);
+    ac_tensor_clear(&seen);
+    return rows;
+}
+
+/* -- launches ---------------------------------------------------------------------------------------- */
+
+/* So many tiles fill a large GPU; where there are fewer, k is cut, into parts of eight tiles of ks or more. The sizes
+ * alone decide, so that every GPU adds in the same order. */
+enum { TILES_WANTED = 512, LEAST_KEYS = 8 * AC_GPU_KEYS };
+
+static int64_t tiles_of(const ac_gpu_implicit *a) {
+    return a->groups * ac_ceil_div(a->m, AC_GPU_TILE) * ac_ceil_div(a->j, AC_GPU_TILE);
+}
+
+static void cut(ac_gpu_implicit *a) {
+    int64_t parts = ac_least(TILES_WANTED / tiles_of(a), a->k / LEAST_KEYS);
+    if (parts < 1) parts = 1;
+    a->part = (int32_t)(ac_ceil_div(ac_ceil_div(a->k, parts), AC_GPU_KEYS) * AC_GPU_KEYS);
+    if (a->part < 1) a->part = AC_GPU_KEYS;
+    a->parts = a->k ? (int32_t)ac_ceil_div(a->k, a->part) : 1;
+}
+
+static int launch(ac_device d, ac_gpu_implicit *a, ac_gpu_kernel *product, ac_gpu_kernel *joined) {
+    cut(a);
+    int64_t results = (int64_t)a->groups * a->m * a->j;
+    ac_gpu_block *partial = a->parts > 1 ? ac_gpu_alloc(d, results * a->parts * (int64_t)sizeof(float)) : NULL;
+    if (a->parts > 1 && !partial) return -1;
+    a->partial = partial ? ac_gpu_address(partial) : NULL;
+    int failed = ac_gpu_launch(d, product, tiles_of(a) * a->parts, AC_GPU_CONVOLVE_ROOM, a);
+    if (!failed && partial) failed = ac_gpu_launch(d, joined, ac_gpu_blocks(d, results, 1), 0, a);
+    ac_gpu_free(partial);
+    return failed;
+}
+
+/* -- forward and transposed: taps along k, places along j -------------------------------------------- */
+
+static void set_out(ac_gpu_implicit *a, const ac_tensor *y) {
+    layout l = layout_of(y);
+    a->out = ac_gpu_ref_of(y);
+    a->out_row = (int32_t)l.step[1], a->out_group = (int32_t)(a->m * l.step[1]);
+    a->place_step[0] = (int32_t)l.step[0];
+    for (int d = 0; d < 3; d++) a->place_step[1 + d] = (int32_t)l.step[2 + d];
+}
+
+/* Steps from a k to the next in rows that weight_rows made. */
+static void set_rows(ac_gpu_implicit *a, const ac_tensor *rows) {
+    int channel = a->channels_last ? 5 : 2, tap = a->channels_last ? 2 : 3;
+    a->rows = ac_gpu_ref_of(rows);
+    a->rows_group = (int32_t)rows->strides[0], a->rows_row = (int32_t)rows->strides[1];
+    a->tap_step[0] = (int32_t)rows->strides[channel];
+    for (int d = 0; d < 3; d++) a->tap_step[1 + d] = (int32_t)rows->strides[tap + d];
+}
+
+static int32_t product_of(const int32_t *v) { return v[0] * v[1] * v[2]; }
+
+static int run_forward(ac_device d, ac_gpu_implicit *a, const ac_windows *w, ac_gpu_kernel *kernel) {
+    for (int i = 0; i < 3; i++) {
+        a->lattice[i] = (int32_t)w->out[i], a->pace[i] = (int32_t)w->stride[i], a->taps[i] = (int32_t)w->kernel[i];
+        a->first[i] = -(int32_t)w->padding[i], a->shift[i] = (int32_t)w->dilation[i];
+    }
+    a->j = a->images * product_of(a->lattice), a->k = a->channels * product_of(a->taps);
+    a->rows_runs = a->k % 8 == 0 && ac_gpu_aligned(a->rows.data);
+    return launch(d, a, kernel, &join);
+}
+
+static int32_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return (int32_t)a;
+}
+
+/* Results i = at + stride u of dimension d meet the taps with at + padding - q dilation a multiple of the stride: tap
+ * `from`, and every so many further. */
+static int32_t set_phase(ac_gpu_implicit *a, const ac_windows *w, int d, int64_t at) {
+    int64_t stride = w->stride[d], dilation = w->dilation[d], taps = w->kernel[d];
+    int64_t every = stride / common_divisor(stride, dilation), from = 0;
+    while (from < every && (at + w->padding[d] - from * dilation) % stride) from++;
+    a->lattice[d] = (int32_t)ac_ceil_div(w->in[d] - at, stride), a->pace[d] = 1;
+    a->taps[d] = from < taps && from < every ? (int32_t)ac_ceil_div(taps - from, every) : 0;
+    a->first[d] = (int32_t)((at + w->padding[d] - from * dilation) / stride);
+    a->shift[d] = -(int32_t)(every * dilation / stride);
+    return (int32_t)from;
+}
+
+/* A stride makes phases: every result of one sees the same taps. */
+static int run_phase(ac_device d, ac_gpu_implicit a, const ac_windows *w, const int64_t at[3], ac_gpu_kernel *kernel) {
+    int64_t rows = 0, out = 0;
+    bool whole = true;
+    for (int i = 0; i < 3; i++) {
+        int64_t every = w->stride[i] / common_divisor(w->stride[i], w->dilation[i]);
+        rows += set_phase(&a, w, i, at[i]) * (int64_t)a.tap_step[1 + i];
+        out += at[i] * a.place_step[1 + i];
+        a.tap_step[1 + i] *= (int32_t)every, a.place_step[1 + i] *= (int32_t)w->stride[i];
+        whole = whole && a.taps[i] == w->kernel[i];
+    }
+    a.rows.data = (uint16_t *)a.rows.data + rows;
+    a.out.data = (char *)a.out.data + out * ac_itemsize((ac_dtype)a.out.dtype);
+    a.j = a.images * product_of(a.lattice), a.k = a.channels * product_of(a.taps);
+    if (a.channels_last) { /* a tap's channels are one run whatever taps there are */
+        a.rows_runs = a.channels % 8 == 0 && ac_gpu_aligned(a.rows.data);
+    } else a.rows_runs = whole && a.k % 8 == 0 && ac_gpu_aligned(a.rows.data);
+    return a.j ? launch(d, &a, kernel, &join) : 0;
+}
+
+static int run_transposed(ac_device d, const ac_gpu_implicit *a, const ac_windows *w, ac_gpu_kernel *kernel) {
+    int64_t at[3];
+    int failed = 0;
+    for (at[0] = 0; at[0] < w->stride[0] && !failed; at[0]++)
+        for (at[1] = 0; at[1] < w->stride[1] && !failed; at[1]++)
+            for (at[2] = 0; at[2] < w->stride[2] && !failed; at[2]++)
+                if (at[0] < w->in[0] && at[1] < w->in[1] && at[2] < w->in[2]) failed = run_phase(d, *a, w, at, kernel);
+    return failed;
+}
+
+static bool takes(ac_device d, ac_dtype dtype, const ac_tensor *x, const ac_tensor *w, const ac_tensor *y) {
+    bool half = dtype == AC_float16 || (dtype == AC_bfloat16 && ac_gpu_generation(d) >= 8);
+    return half && y->dtype != AC_float64 && fits(x) && fits(w) && fits(y);
+}
+
+int ac_gpu_implicit_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) {
+    const ac_attrs_convolution *how = r->attrs;
+    ac_device d = ac_run_device(r);
+    ac_tensor *y = r->out[0];
+    if (!takes(d, dtype, r->in[0], r->in[1], y)) return 0;
+    ac_gpu_implicit a = {.groups = (int32_t)how->groups, .m = (int32_t)(y->shape[1] / how->groups)};
+    ac_tensor *x = in_dtype(r->in[0], dtype), *rows = NULL, *bias = NULL;
+    int failed = x ? 0 : -1;
+    if (!failed) {
+        set_image(&a, x, w, how->transposed);
+        failed = (rows = weight_rows(&a, r->in[1], how->transposed, dtype)) ? 0 : -1;
+    }
+    if (!failed && r->in[2]) failed = (bias = ac_gpu_contiguous(r->in[2])) ? 0 : -1;
+    if (!failed) {
+        ac_gpu_kernel *kernel = &convolve[dtype == AC_bfloat16];
+        set_rows(&a, rows);
+        set_out(&a, y);
+        if (bias) a.bias = ac_gpu_ref_of(bias);
+        a.image_runs = has_channel_runs(&a, x), a.image_across = !a.image_runs;
+        failed = how->transposed ? run_transposed(d, &a, w, kernel) : run_forward(d, &a, w, kernel);
+    }
+    ac_tensor_clear(&bias);
+    ac_tensor_clear(&rows);
+    ac_tensor_clear(&x);
+    return failed ? -1 : 1;
+}
+
+/* -- the weight's gradient: places along k, taps along j ---------------------------------------------- */
+
+/* rows are the gradient's channels: eight places of one lie side by side where it is row-major. */
+static void set_grad(ac_gpu_implicit *a, const ac_tensor *g) {
+    layout l = layout_of(g);
+    int64_t places = l.size[2] * l.size[3] * l.size[4];
+    bool lined = l.step[4] == 1 && l.step[3] == l.size[4] && l.step[2] == l.size[3] * l.size[4];
+    a->rows = ac_gpu_ref_of(g);
+    a->rows_row = (int32_t)l.step[1], a->rows_group = (int32_t)(a->m * l.step[1]);
+    a->place_step[0] = (int32_t)l.step[0];
+    for (int d = 0; d < 3; d++) a->place_step[1 + d] = (int32_t)l.step[2 + d], a->lattice[d] = (int32_t)l.size[2 + d];
+    a->rows_runs = lined && places % 8 == 0 && all_in_runs(l.step, 2) && starts_run(g);
+    a->rows_across = l.step[1] == 1;
+    a->k = (int32_t)(l.size[0] * places);
+}
+
+static void set_weight(ac_gpu_implicit *a, const ac_tensor *out) {
+    layout l = layout_of(out);
+    a->out = ac_gpu_ref_of(out);
+    a->out_row = (int32_t)l.step[0], a->out_group = (int32_t)(a->m * l.step[0]);
+    a->tap_step[0] = (int32_t)l.step[1];
+    for (int d = 0; d < 3; d++) a->tap_step[1 + d] = (int32_t)l.step[2 + d], a->taps[d] = (int32_t)l.size[2 + d];
+    a->j = a->channels * product_of(a->taps);
+}
+
+int ac_gpu_implicit_weight(const ac_run *r, const ac_windows *w, ac_dtype dtype) {
+    const ac_attrs_convolution_weight *how = r->attrs;
+    ac_device d = ac_run_device(r);
+    ac_tensor *out = r->out[0];
+    if (!takes(d, dtype, r->in[0], r->in[1], out)) return 0;
+    ac_gpu_implicit a = {.groups = (int32_t)how->groups, .m = (int32_t)(out->shape[0] / how->groups)};
+    ac_tensor *x = in_dtype(r->in[0], dtype), *g = x ? in_dtype(r->in[1], dtype) : NULL;
+    int failed = g ? 0 : -1;
+    if (!failed) {
+        set_image(&a, x, w, false);
+        set_grad(&a, g);
+        set_weight(&a, out);
+        a.image_across = a.channels_last;
+        for (int i = 0; i < 3; i++) {
+            a.pace[i] = (int32_t)w->stride[i];
+            a.first[i] = -(int32_t)w->padding[i], a.shift[i] = (int32_t)w->dilation[i];
+        }
+        failed = launch(d, &a, &convolve_weight[dtype == AC_bfloat16], &weight_join);
+    }
+    ac_tensor_clear(&g);
+    ac_tensor_clear(&x);
+    return failed ? -1 : 1;
+}

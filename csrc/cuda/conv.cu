@@ -1,0 +1,245 @@
+/* Convolution as a product of tiles on tensor cores whose image side is read where it lies, under the taps of the
+ * window: no columns. Forward and transposed have taps along k and places along j; the weight's gradient has them the
+ * other way round. A block makes 128 x 128 results, a warp 64 x 32 of them; while they multiply one tile of 32 ks, the
+ * next comes into registers. Sums are float32. */
+#include "cuda/device.cuh"
+
+#include <mma.h>
+
+using namespace nvcuda;
+
+enum { RUN = 8, RUNS = AC_GPU_TILE * AC_GPU_KEYS / RUN / AC_GPU_THREADS, SIDE = 16, AWAY = INT32_MIN / 2 };
+enum { WARP_M = 64, WARP_J = 32, SCRAP = SIDE + 4, CELLS = AC_GPU_TILE * AC_GPU_LINE };
+
+typedef pack<uint16_t, RUN> run;
+
+/* A tap or a place: its share of the image's offset and of the position there, and its offset in `rows` or `out`. */
+struct entry {
+    int32_t image, other, at[3];
+};
+
+struct rooms {
+    alignas(32) uint16_t rows[2][CELLS], image[2][CELLS]; /* tiles, the one in use and the next; ks side by side */
+    entry keys[2][AC_GPU_KEYS];
+};
+static_assert(sizeof(rooms) == AC_GPU_CONVOLVE_ROOM, "what the host asks for");
+static_assert(sizeof(float) * SIDE * SCRAP * AC_GPU_THREADS / 32 <= sizeof(((rooms *)0)->rows), "results pass here");
+
+DEV_CALL entry tap_of(const ac_gpu_implicit &a, int i) {
+    int taps = a.taps[0] * a.taps[1] * a.taps[2];
+    int channel = a.channels_last ? i % a.channels : i / taps;
+    int tap = a.channels_last ? i / a.channels : i - channel * taps;
+    entry e = {channel * a.image_step[1], channel * a.tap_step[0], {0, 0, 0}};
+#pragma unroll
+    for (int d = 2; d >= 0; d--) {
+        int q = tap % a.taps[d];
+        tap /= a.taps[d];
+        e.at[d] = a.first[d] + q * a.shift[d];
+        e.image += e.at[d] * a.image_step[2 + d], e.other += q * a.tap_step[1 + d];
+    }
+    return e;
+}
+
+DEV_CALL entry place_of(const ac_gpu_implicit &a, int i) {
+    entry e = {0, 0, {0, 0, 0}};
+#pragma unroll
+    for (int d = 2; d >= 0; d--) {
+        int u = i % a.lattice[d];
+        i /= a.lattice[d];
+        e.at[d] = u * a.pace[d];
+        e.image += e.at[d] * a.image_step[2 + d], e.other += u * a.place_step[1 + d];
+    }
+    e.image += i * a.image_step[0], e.other += i * a.place_step[0];
+    return e;
+}
+
+template <bool PLACES> DEV entry entry_of(const ac_gpu_implicit &a, int i, int end) {
+    if (i >= end) return {0, -1, {AWAY, 0, 0}};
+    return PLACES ? place_of(a, i) : tap_of(a, i);
+}
+
+DEV bool meet(const ac_gpu_implicit &a, const entry &p, const entry &q) {
+    return (uint32_t)(p.at[0] + q.at[0]) < (uint32_t)a.in[0] && (uint32_t)(p.at[1] + q.at[1]) < (uint32_t)a.in[1] &&
+           (uint32_t)(p.at[2] + q.at[2]) < (uint32_t)a.in[2];
+}
+
+/* This thread's i-th run of a tile: its line, and the first of its ks. */
+DEV int line_of(int i, bool across) {
+    int n = (int)threadIdx.x + i * AC_GPU_THREADS;
+    return across ? n % AC_GPU_TILE : n / (AC_GPU_KEYS / RUN);
+}
+DEV int key_of(int i, bool across) {
+    int n = (int)threadIdx.x + i * AC_GPU_THREADS;
+    return (across ? n / AC_GPU_TILE : n % (AC_GPU_KEYS / RUN)) * RUN;
+}
+
+DEV run image_run(const ac_gpu_implicit &a, const uint16_t *image, const entry &j, const entry *keys) {
+    run r = {};
+    if (a.image_runs) {
+        if (meet(a, j, keys[0])) r = *(const run *)(image + j.image + keys[0].image);
+        return r;
+    }
+#pragma unroll
+    for (int e = 0; e < RUN; e++)
+        if (meet(a, j, keys[e])) r.v[e] = image[j.image + keys[e].image];
+    return r;
+}
+
+/* `row` is NULL beyond the last. */
+DEV run row_run(const ac_gpu_implicit &a, const uint16_t *row, const entry *keys) {
+    run r = {};
+    if (!row) return r;
+    if (a.rows_runs) {
+        if (keys[0].other >= 0) r = *(const run *)(row + keys[0].other);
+        return r;
+    }
+#pragma unroll
+    for (int e = 0; e < RUN; e++)
+        if (keys[e].other >= 0) r.v[e] = row[keys[e].other];
+    return r;
+}
+
+/* Which results a block makes, of which group, over which ks. */
+struct job {
+    int group, part, m, j, k, end;
+};
+DEV job job_of(const ac_gpu_implicit &a, int block) {
+    int m_tiles = (a.m + AC_GPU_TILE - 1) / AC_GPU_TILE, j_tiles = (a.j + AC_GPU_TILE - 1) / AC_GPU_TILE;
+    job w;
+    w.m = block % m_tiles * AC_GPU_TILE, block /= m_tiles;
+    w.j = block % j_tiles * AC_GPU_TILE, block /= j_tiles;
+    w.part = block % a.parts, w.group = block / a.parts;
+    w.k = w.part * a.part, w.end = w.k + a.part < a.k ? w.k + a.part : a.k;
+    return w;
+}
+
+DEV_CALL void put(const ac_gpu_implicit &a, const job &w, int m, int j, int32_t at, float v) {
+    if (a.parts > 1) {
+        a.partial[(((int64_t)w.group * a.parts + w.part) * a.m + m) * a.j + j] = v;
+        return;
+    }
+    if (a.bias.data) v += load_real<float>(a.bias, w.group * a.m + m);
+    store_real<float>(a.out, w.group * a.out_group + m * a.out_row + at, v);
+}
+
+enum { M_SIDES = WARP_M / SIDE, J_SIDES = WARP_J / SIDE };
+typedef wmma::fragment<wmma::accumulator, SIDE, SIDE, SIDE, float> sums;
+
+/* One tile of ks: sums += rows image^T, of this warp's part. */
+template <class E> DEV void multiply(sums (&s)[M_SIDES][J_SIDES], const uint16_t *rows, const uint16_t *image) {
+#pragma unroll
+    for (int k = 0; k < AC_GPU_KEYS; k += SIDE) {
+        wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::col_major> b[J_SIDES];
+#pragma unroll
+        for (int j = 0; j < J_SIDES; j++)
+            wmma::load_matrix_sync(b[j], (const E *)image + j * SIDE * AC_GPU_LINE + k, AC_GPU_LINE);
+#pragma unroll
+        for (int m = 0; m < M_SIDES; m++) {
+            wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, E, wmma::row_major> r;
+            wmma::load_matrix_sync(r, (const E *)rows + m * SIDE * AC_GPU_LINE + k, AC_GPU_LINE);
+#pragma unroll
+            for (int j = 0; j < J_SIDES; j++) wmma::mma_sync(s[m][j], r, b[j], s[m][j]);
+        }
+    }
+}
+
+/* A warp's sums leave by way of its own scrap of shared memory: lanes along j. */
+template <bool WEIGHT>
+DEV void give(const ac_gpu_implicit &a, const job &w, const sums (&s)[M_SIDES][J_SIDES], int m0, int j0, float *scrap) {
+    int lane = (int)threadIdx.x % 32, column = lane % SIDE;
+#pragma unroll
+    for (int j = 0; j < J_SIDES; j++) {
+        int col = j0 + j * SIDE + column;
+        entry to = entry_of<!WEIGHT>(a, col, a.j);
+#pragma unroll
+        for (int m = 0; m < M_SIDES; m++) {
+            wmma::store_matrix_sync(scrap, s[m][j], SCRAP, wmma::mem_row_major);
+            __syncwarp();
+#pragma unroll 1
+            for (int row = lane / SIDE; row < SIDE; row += 32 / SIDE)
+                if (m0 + m * SIDE + row < a.m && col < a.j)
+                    put(a, w, m0 + m * SIDE + row, col, to.other, scrap[row * SCRAP + column]);
+            __syncwarp();
+        }
+    }
+}
+
+template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit &a) {
+    rooms &room = *(rooms *)ac_shared_memory;
+    job w = job_of(a, (int)blockIdx.x);
+    const uint16_t *image = (const uint16_t *)a.image.data + w.group * a.image_group;
+    const uint16_t *rows[RUNS];
+    entry js[RUNS];
+    run next_rows[RUNS] = {}, next_image[RUNS] = {};
+    for (int i = 0; i < RUNS; i++) {
+        int m = w.m + line_of(i, a.rows_across);
+        rows[i] = m < a.m ? (const uint16_t *)a.rows.data + w.group * a.rows_group + m * a.rows_row : NULL;
+        js[i] = entry_of<!WEIGHT>(a, w.j + line_of(i, a.image_across), a.j);
+    }
+    auto list_keys = [&](int step) {
+        if (threadIdx.x < AC_GPU_KEYS)
+            room.keys[step & 1][threadIdx.x] = entry_of<WEIGHT>(a, w.k + step * AC_GPU_KEYS + (int)threadIdx.x, w.end);
+    };
+    auto fetch = [&](int step) {
+        const entry *keys = room.keys[step & 1];
+#pragma unroll
+        for (int i = 0; i < RUNS; i++) {
+            next_rows[i] = row_run(a, rows[i], keys + key_of(i, a.rows_across));
+            next_image[i] = image_run(a, image, js[i], keys + key_of(i, a.image_across));
+        }
+    };
+    auto lay_down = [&](int step) {
+#pragma unroll
+        for (int i = 0; i < RUNS; i++) {
+            *(run *)&room.rows[step & 1][line_of(i, a.rows_across) * AC_GPU_LINE + key_of(i, a.rows_across)] =
+                next_rows[i];
+            *(run *)&room.image[step & 1][line_of(i, a.image_across) * AC_GPU_LINE + key_of(i, a.image_across)] =
+                next_image[i];
+        }
+    };
+    int warp = (int)threadIdx.x / 32, m0 = warp % 2 * WARP_M, j0 = warp / 2 * WARP_J;
+    bool works = w.m + m0 < a.m && w.j + j0 < a.j;
+    sums s[M_SIDES][J_SIDES];
+#pragma unroll
+    for (int m = 0; m < M_SIDES; m++)
+#pragma unroll
+        for (int j = 0; j < J_SIDES; j++) wmma::fill_fragment(s[m][j], 0.0f);
+
+    int steps = (w.end - w.k + AC_GPU_KEYS - 1) / AC_GPU_KEYS;
+    list_keys(0);
+    __syncthreads();
+    for (int step = -1; step < steps; step++) {
+        if (step + 1 < steps) fetch(step + 1);
+        list_keys(step + 2); /* where the keys of `step` were, which nobody reads any more */
+        if (works && step >= 0)
+            multiply<E>(s, room.rows[step & 1] + m0 * AC_GPU_LINE, room.image[step & 1] + j0 * AC_GPU_LINE);
+        lay_down(step + 1);
+        __syncthreads();
+    }
+    if (works) give<WEIGHT>(a, w, s, w.m + m0, w.j + j0, (float *)room.rows + warp * SIDE * SCRAP);
+}
+
+AC_KERNEL_OF_TWO(ac_convolve_f16, ac_gpu_implicit) { implicit_product<__half, false>(a); }
+AC_KERNEL_OF_TWO(ac_convolve_weight_f16, ac_gpu_implicit) { implicit_product<__half, true>(a); }
+/* Tensor cores know bfloat16 from generation 8 on; the host asks for these there alone. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+AC_KERNEL_OF_TWO(ac_convolve_bf16, ac_gpu_implicit) { implicit_product<__nv_bfloat16, false>(a); }
+AC_KERNEL_OF_TWO(ac_convolve_weight_bf16, ac_gpu_implicit) { implicit_product<__nv_bfloat16, true>(a); }
+#endif
+
+/* Sums of parts, joined in order. */
+template <bool WEIGHT> DEV void join_parts(const ac_gpu_implicit &a) {
+    int64_t each = (int64_t)a.m * a.j, n = a.groups * each;
+    for (int64_t i = thread_index(); i < n; i += thread_count()) {
+        int group = (int)(i / each);
+        int64_t at = i - group * each;
+        const float *from = a.partial + group * a.parts * each + at;
+        float sum = 0;
+        for (int p = 0; p < a.parts; p++) sum += from[p * each];
+        int m = (int)quotient(at, a.j), j = (int)(at - (int64_t)m * a.j);
+        if (a.bias.data) sum += load_real<float>(a.bias, group * a.m + m);
+        store_real<float>(a.out, group * a.out_group + m * a.out_row + entry_of<!WEIGHT>(a, j, a.j).other, sum);
+    }
+}
+AC_KERNEL(ac_convolve_join, ac_gpu_implicit) { join_parts<false>(a); }
+AC_KERNEL(ac_convolve_weight_join, ac_gpu_implicit) { join_parts<true>(a); }

@@ -1,0 +1,175 @@
+/* Elementwise operators, copies and casts, dropout: a thread takes runs of neighbours in 16-byte accesses
+ * where the operands allow it, single elements elsewhere. */
+#include "cuda/device.cuh"
+
+#include "base/rng.h"
+#include "ops/attrs.h"
+
+#define R float
+#define S(name) name##_f32
+#define M(name) name##f
+#define M_EXP expf
+#define M_LOG logf
+#define M_TANH tanhf
+#define M_ERF erff
+#define M_SQRT sqrtf
+#define M_SIN sinf
+#define M_COS cosf
+#define M_POW powf
+#define M_FMOD fmodf
+#define M_FLOOR floorf
+#define M_CEIL ceilf
+#define M_RINT rintf
+#define M_TRUNC truncf
+#include "shared/scalar.inc"
+#include "shared/math_undef.inc"
+
+#define R double
+#define S(name) name##_f64
+#define M(name) name
+#define M_EXP exp
+#define M_LOG log
+#define M_TANH tanh
+#define M_ERF erf
+#define M_SQRT sqrt
+#define M_SIN sin
+#define M_COS cos
+#define M_POW pow
+#define M_FMOD fmod
+#define M_FLOOR floor
+#define M_CEIL ceil
+#define M_RINT rint
+#define M_TRUNC trunc
+#include "shared/scalar.inc"
+#include "shared/math_undef.inc"
+
+#include "shared/scalar_int.inc"
+
+/* -- walking ---------------------------------------------------------------------------------------- */
+
+template <class R> DEV R number_of(const ac_gpu_ref &r) { return (R)r.f; }
+template <> DEV_METHOD int64_t number_of<int64_t>(const ac_gpu_ref &r) { return r.i; }
+
+/* Element offsets of place i in each of K operands. */
+template <int K, class I> DEV void locate_in(const ac_gpu_point &a, I i, int64_t *at) {
+    for (int k = 0; k < K; k++) at[k] = 0;
+#pragma unroll 1
+    for (int d = a.ndim - 1; d >= 0; d--) {
+        I size = (I)a.shape[d], rest = d ? i / size : 0, here = d ? i - rest * size : i;
+        for (int k = 0; k < K; k++) at[k] += (int64_t)here * a.strides[k][d];
+        i = rest;
+    }
+}
+template <int K> DEV void locate(const ac_gpu_point &a, int64_t i, int64_t *at) {
+    if (a.ndim == 1)
+        for (int k = 0; k < K; k++) at[k] = i * a.strides[k][0];
+    else if (a.numel <= INT32_MAX) locate_in<K, uint32_t>(a, (uint32_t)i, at);
+    else locate_in<K, int64_t>(a, i, at);
+}
+
+/* `step` apart: 1 neighbours, 0 one value for all, also a number */
+template <int V> DEV void read_run(const ac_gpu_ref &r, int64_t at, int64_t step, float *x) {
+    if (r.data && step == 1) {
+        load_run<V>(r.data, r.dtype, at, x);
+        return;
+    }
+    float one = !r.data              ? number_of<float>(r)
+                : r.dtype == AC_bool ? (float)((const uint8_t *)r.data)[at]
+                                     : load_real<float>(r, at);
+    EACH_OF(V) x[j] = one;
+}
+
+/* f(place, x[N]) for every element from `first` on; the result is operand 0. */
+template <class R, int N, class F> DEV void each_element(const ac_gpu_point &a, int64_t first, F f) {
+    for (int64_t i = first + thread_index(); i < a.numel; i += thread_count()) {
+        int64_t at[N + 1];
+        R x[N];
+        locate<N + 1>(a, i, at);
+        for (int k = 0; k < N; k++)
+            x[k] = a.operand[k + 1].data ? load<R>(a.operand[k + 1], at[k + 1]) : number_of<R>(a.operand[k + 1]);
+        store<R>(a.operand[0], at[0], f(i, x));
+    }
+}
+
+/* Runs of V; returns where they end: the rest of one long line is for each_element. */
+template <int V, int N, class F> DEV int64_t each_run(const ac_gpu_point &a, F f) {
+    int last = a.ndim - 1;
+    int64_t runs = a.numel / V;
+    for (int64_t c = thread_index(); c < runs; c += thread_count()) {
+        int64_t at[N + 1];
+        float x[N][V], y[V];
+        locate<N + 1>(a, c * V, at);
+        for (int k = 0; k < N; k++) read_run<V>(a.operand[k + 1], at[k + 1], a.strides[k + 1][last], x[k]);
+        EACH_OF(V) {
+            float one[N];
+            for (int k = 0; k < N; k++) one[k] = x[k][j];
+            y[j] = f(c * V + j, one);
+        }
+        store_run<V>(a.operand[0].data, a.operand[0].dtype, at[0], y);
+    }
+    return runs * V;
+}
+
+/* The float32 lane goes by runs of V where it can; V = 0: never. */
+template <class R, int V, int N, class F> struct Walk {
+    DEV_METHOD static void go(const ac_gpu_point &a, F f) { each_element<R, N>(a, 0, f); }
+};
+template <int V, int N, class F> struct Walk<float, V, N, F> {
+    DEV_METHOD static void go(const ac_gpu_point &a, F f) {
+        each_element<float, N>(a, a.vector ? each_run<V, N>(a, f) : 0, f);
+    }
+};
+template <class R, int V, int N, class F> DEV void walk(const ac_gpu_point &a, F f) { Walk<R, V, N, F>::go(a, f); }
+
+/* -- the rows of the table -------------------------------------------------------------------------- */
+
+#define LANE1(name, V, R, lane)                                                                                        \
+    AC_KERNEL(ac_point_##name##_##lane, ac_gpu_point) {                                                                \
+        walk<R, V, 1>(a, [&](int64_t, const R *x) { return (R)name##_##lane(x[0], a.attrs); });                        \
+    }
+#define LANE2(name, V, R, lane)                                                                                        \
+    AC_KERNEL(ac_point_##name##_##lane, ac_gpu_point) {                                                                \
+        walk<R, V, 2>(a, [&](int64_t, const R *x) { return (R)name##_##lane(x[0], x[1], a.attrs); });                  \
+    }
+#define LANE3(name, V, R, lane)                                                                                        \
+    AC_KERNEL(ac_point_##name##_##lane, ac_gpu_point) {                                                                \
+        walk<R, V, 3>(a, [&](int64_t, const R *x) { return (R)name##_##lane(x[0], x[1], x[2], a.attrs); });            \
+    }
+/* Eight neighbours are 16 bytes of a half type; where an element is much code, four are enough. */
+#define REAL(LANE, name, V) LANE(name, V, float, f32) LANE(name, V, double, f64)
+#define LANES_KEEP(LANE, name) REAL(LANE, name, 8) LANE(name, 8, int64_t, i64)
+#define LANES_BOOL(LANE, name) LANES_KEEP(LANE, name)
+#define LANES_FLOAT(LANE, name) REAL(LANE, name, 4)
+#define LANES_INT(LANE, name) LANE(name, 8, int64_t, i64)
+
+#define POINT1(name, py, home, result, ...) LANES_##result(LANE1, name)
+#define POINT2(name, py, home, result, ...) LANES_##result(LANE2, name)
+#define POINT3(name, py, home, result, ...) LANES_##result(LANE3, name)
+#include "ops/ops.def"
+
+#define COPY(R, lane)                                                                                                  \
+    AC_KERNEL(ac_copy_##lane, ac_gpu_point) {                                                                          \
+        walk<R, 8, 1>(a, [&](int64_t, const R *x) { return x[0]; });                                                   \
+    }
+COPY(float, f32)
+COPY(double, f64)
+COPY(int64_t, i64)
+
+/* Element i is dropped when its number, of the same stream as on the CPU, is below p. */
+#define DROPOUT(R, lane)                                                                                               \
+    AC_KERNEL(ac_dropout_##lane, ac_gpu_point) {                                                                       \
+        R scale = a.p < 1 ? (R)(1 / (1 - a.p)) : 0;                                                                    \
+        float drop = (float)a.p;                                                                                       \
+        ac_philox_block block = {{0, 0, 0, 0}};                                                                        \
+        uint64_t have = UINT64_MAX; /* a thread's run of neighbours takes whole blocks of four numbers */              \
+        walk<R, 8, 1>(a, [&](int64_t i, const R *x) {                                                                  \
+            if ((uint64_t)i / 4 != have) {                                                                             \
+                have = (uint64_t)i / 4;                                                                                \
+                block = ac_philox(a.seed, a.offset + have);                                                            \
+            }                                                                                                          \
+            uint32_t low = i & 1 ? block.v[1] : block.v[0], high = i & 1 ? block.v[3] : block.v[2];                    \
+            return ac_uniform24(i & 2 ? high : low) < drop ? (R)0 : x[0] * scale;                                      \
+        });                                                                                                            \
+    }
+DROPOUT(float, f32)
+DROPOUT(double, f64)

@@ -1,0 +1,266 @@
+/* Passes over lists of tensors in one launch: unscale and check, norms, optimizer steps, the scale. */
+#include "cuda/foreach.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+#define LIST_KERNEL(id, text) static ac_gpu_kernel id = {.image = AC_IMAGE_LISTS, .name = text}
+
+/* A list's table: built on the host, brought over before the launch. */
+typedef struct {
+    ac_device device;
+    ac_gpu_item *items; /* on the host */
+    int n;
+    int64_t pieces;
+    ac_gpu_block *table; /* on the device */
+} list;
+
+static size_t table_bytes(int n) { return (size_t)(n > 0 ? n : 1) * sizeof(ac_gpu_item); }
+
+static int list_new(list *l, ac_device d, int n) {
+    *l = (list){.device = d, .n = n, .items = ac_calloc(table_bytes(n))};
+    return l->items ? 0 : -1;
+}
+
+static void list_free(list *l) {
+    ac_free(l->items, table_bytes(l->n));
+    ac_gpu_free(l->table);
+}
+
+/* Through page-locked memory, which the copy keeps from being used again: so nobody waits for it. */
+static int upload_table(const list *l) {
+    ac_gpu_scope scope;
+    ac_storage *staged = ac_gpu_pinned((int64_t)table_bytes(l->n));
+    if (!staged) return -1;
+    memcpy(staged->data, l->items, table_bytes(l->n));
+    int failed = ac_gpu_enter(l->device, &scope);
+    if (!failed) {
+        CUresult result = ac_cu.cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)ac_gpu_address(l->table), staged->data,
+                                                     table_bytes(l->n), ac_gpu_stream(l->device));
+        failed = ac_cu_check(result, "a list of tensors for the GPU");
+        if (!failed) failed = ac_gpu_pinned_used(staged, l->device);
+        ac_gpu_leave(&scope);
+    }
+    ac_storage_release(staged);
+    return failed;
+}
+
+static int list_send(list *l) {
+    l->pieces = 0;
+    for (int i = 0; i < l->n; i++) {
+        l->items[i].first_piece = l->pieces;
+        l->pieces += (l->items[i].numel + AC_GPU_PIECE - 1) / AC_GPU_PIECE;
+    }
+    l->table = ac_gpu_alloc(l->device, (int64_t)table_bytes(l->n));
+    return l->table ? upload_table(l) : -1;
+}
+
+static ac_gpu_list arguments(const list *l) {
+    return (ac_gpu_list){.items = ac_gpu_address(l->table), .n = l->n, .pieces = l->pieces};
+}
+
+/* -- tensors that are not contiguous go by a copy, which is copied back ----------------------------- */
+
+typedef struct {
+    ac_tensor **dense; /* n of them, owned */
+    ac_tensor *const *own;
+    int n;
+} dense_list;
+
+static void dense_free(dense_list *d) {
+    for (int i = 0; i < d->n; i++) ac_tensor_clear(&d->dense[i]);
+    ac_free(d->dense, (size_t)(d->n + 1) * sizeof *d->dense);
+}
+
+static int dense_new(dense_list *d, ac_tensor *const *own, int n) {
+    *d = (dense_list){.dense = ac_calloc((size_t)(n + 1) * sizeof *d->dense), .own = own, .n = n};
+    if (!d->dense) return -1;
+    for (int i = 0; i < n; i++) {
+        if (!own[i]) continue;
+        d->dense[i] = ac_gpu_contiguous(own[i]);
+        if (!d->dense[i]) {
+            dense_free(d);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int dense_write_back(const dense_list *d) {
+    for (int i = 0; i < d->n; i++)
+        if (d->own[i] && d->dense[i] != d->own[i]) AC_TRY(ac_gpu_copy(d->own[i], d->dense[i]));
+    return 0;
+}
+
+/* -- looking at gradients, multiplying them --------------------------------------------------------- */
+
+/* What waits to be multiplied into a tensor's memory. */
+static const double *factor_there(const ac_tensor *t) {
+    const ac_storage *by = t->storage->pending ? t->storage->factor_at : NULL;
+    return by ? (const double *)(void *)by->data : NULL;
+}
+
+/* What a look at values / *scale gives: on the device each, or NULL. */
+typedef struct {
+    const float *scale;
+    double *inverse;
+    float *found_inf;
+    ac_gpu_found *totals; /* one a tensor */
+} looking;
+
+/* Looks at the pieces, then joins what they found. */
+static int look_at_list(const list *l, const looking *k) {
+    LIST_KERNEL(only_look, "ac_list_look");
+    LIST_KERNEL(join, "ac_list_join");
+    ac_gpu_list a = arguments(l);
+    a.scale = k->scale, a.inverse = k->inverse, a.found_inf = k->found_inf;
+    ac_gpu_block *room = ac_gpu_alloc(l->device, (l->pieces + 1) * (int64_t)sizeof(ac_gpu_found));
+    if (!room) return -1;
+    a.found = ac_gpu_address(room);
+    int64_t blocks = l->pieces ? l->pieces : 1; /* somebody notes the inverse */
+    int failed = ac_gpu_launch(l->device, &only_look, blocks, AC_GPU_THREADS / 32 * 8, &a);
+    ac_gpu_join j = {a.items, a.n, a.pieces, a.found, k->totals};
+    if (!failed && k->totals) failed = ac_gpu_launch(l->device, &join, ac_gpu_blocks(l->device, l->n, 1), 0, &j);
+    ac_gpu_free(room);
+    return failed;
+}
+
+/* factors: one a tensor, and one more of them all `there`, or NULL. A look takes what waits for each, too. */
+static int pass(ac_tensor *const *tensors, int n, const double *factors, double factor, const double *there,
+                const looking *k) {
+    LIST_KERNEL(scale, "ac_list_scale");
+    dense_list dense;
+    list l;
+    if (n == 0) return 0;
+    AC_TRY(dense_new(&dense, tensors, n));
+    int failed = list_new(&l, ac_device_of(tensors[0]), n);
+    for (int i = 0; i < n && !failed; i++) {
+        ac_gpu_item *it = &l.items[i];
+        it->grad = ac_data(dense.dense[i]), it->numel = dense.dense[i]->numel;
+        it->grad_dtype = (int8_t)dense.dense[i]->dtype;
+        it->at.factor = factors ? factors[i] : factor, it->by = k ? factor_there(tensors[i]) : there;
+    }
+    if (!failed) failed = list_send(&l);
+    if (!failed && k) failed = look_at_list(&l, k);
+    if (!failed && !k && l.pieces) {
+        ac_gpu_list a = arguments(&l);
+        failed = ac_gpu_launch(l.device, &scale, l.pieces, 0, &a);
+    }
+    if (!failed && !k) failed = dense_write_back(&dense);
+    if (l.items) list_free(&l);
+    dense_free(&dense);
+    return failed;
+}
+
+int ac_gpu_look(ac_tensor *const *grads, int n, const double *factors, const float *scale, double *inverse,
+                float *found_inf, ac_gpu_found *ledger) {
+    looking k = {scale, inverse, found_inf, ledger};
+    return pass(grads, n, factors, 1, NULL, &k);
+}
+
+_Static_assert(sizeof(ac_found) == sizeof(ac_gpu_found), "one table for both backends");
+
+/* Brings the totals to the host. */
+int ac_cuda_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
+    ac_gpu_scope scope;
+    size_t bytes = (size_t)n * sizeof *found;
+    if (n == 0) return 0;
+    ac_device d = ac_device_of(tensors[0]);
+    ac_gpu_block *room = ac_gpu_alloc(d, (int64_t)bytes);
+    if (!room) return -1;
+    int failed = ac_gpu_look(tensors, n, factors, NULL, NULL, NULL, ac_gpu_address(room));
+    if (!failed) failed = ac_gpu_enter(d, &scope);
+    if (!failed) {
+        CUdeviceptr from = (CUdeviceptr)(uintptr_t)ac_gpu_address(room);
+        failed = ac_cu_check(ac_cu.cuMemcpyDtoHAsync_v2(found, from, bytes, ac_gpu_stream(d)), "a result of the GPU");
+        ac_gpu_leave(&scope);
+    }
+    if (!failed) failed = ac_gpu_stream_wait(d, ac_gpu_stream(d));
+    ac_gpu_free(room);
+    return failed;
+}
+
+int ac_cuda_scale(ac_tensor *const *tensors, int n, double factor, const double *there) {
+    return pass(tensors, n, NULL, factor, there, NULL);
+}
+
+/* -- optimizers ------------------------------------------------------------------------------------- */
+
+/* The columns of a list of updates: gradient, parameter, state. */
+enum { GRAD, PARAM, EXTRA, STATE, COLUMNS = STATE + AC_MAX_STATE };
+
+static ac_tensor *column(const ac_update *u, int c) {
+    return c == GRAD ? u->grad : c == PARAM ? u->param : c == EXTRA ? u->extra : u->state[c - STATE];
+}
+
+static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
+    it->grad = ac_data(dense[GRAD]), it->grad_dtype = (int8_t)dense[GRAD]->dtype;
+    it->param = ac_data(dense[PARAM]), it->param_dtype = (int8_t)dense[PARAM]->dtype;
+    it->numel = u->param->numel, it->at = u->at, it->by = factor_there(u->grad);
+    if (u->count) it->step = ac_data(u->count);
+    if (u->product) it->product = ac_data(u->product);
+    it->rounding = (int8_t)u->rounding, it->seed = u->seed, it->offset = u->offset;
+    if (dense[EXTRA]) it->extra = ac_data(dense[EXTRA]);
+    for (int k = 0; k < AC_MAX_STATE; k++) {
+        if (!dense[STATE + k]) continue;
+        it->state[k] = ac_data(dense[STATE + k]), it->state_dtype = (int8_t)dense[STATE + k]->dtype;
+    }
+    /* one 16-bit copy is written along; the GPU keeps a weight in one layout, so there is no second */
+    for (int k = 0; k < AC_KEPT; k++) {
+        if (!u->kept[k].panels) continue;
+        bool takes = !it->copy && dense[PARAM] == u->param;
+        if (takes) it->copy = ac_data(u->kept[k].panels), it->copy_dtype = (int8_t)u->kept[k].kind.dtype;
+        else u->kept[k].refuse = true;
+    }
+}
+
+static int launch_step(ac_rule rule, const list *l, const ac_step *s) {
+    LIST_KERNEL(advance, "ac_list_advance");
+#define ROW(rule) [AC_RULE_##rule] = {.image = AC_IMAGE_LISTS, .name = "ac_list_" #rule},
+    static ac_gpu_kernel rules[AC_N_RULES] = {AC_RULES(ROW)};
+#undef ROW
+    ac_gpu_list a = arguments(l);
+    bool counted = false;
+    a.gate = s->found_inf, a.options = s->options;
+    for (int i = 0; i < l->n; i++) counted = counted || l->items[i].step;
+    if (counted) AC_TRY(ac_gpu_launch(l->device, &advance, ac_gpu_blocks(l->device, l->n, 1), 0, &a));
+    if (l->pieces == 0) return 0;
+    return ac_gpu_launch(l->device, &rules[rule], l->pieces, 0, &a);
+}
+
+int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) {
+    list l;
+    if (n == 0) return 0;
+    AC_TRY(list_new(&l, ac_device_of(updates[0].param), n));
+    size_t bytes = (size_t)n * COLUMNS * sizeof(ac_tensor *);
+    ac_tensor **dense = ac_calloc(bytes);
+    int failed = dense ? 0 : -1;
+    for (int i = 0; i < n * COLUMNS && !failed; i++) {
+        ac_tensor *t = column(&updates[i / COLUMNS], i % COLUMNS);
+        if (t) dense[i] = ac_gpu_contiguous(t);
+        if (t && !dense[i]) failed = -1;
+    }
+    for (int i = 0; i < n && !failed; i++) {
+        fill_item(&l.items[i], &updates[i], dense + i * COLUMNS);
+        l.items[i].zero = constants->zero;
+    }
+    if (!failed) failed = list_send(&l);
+    if (!failed) failed = launch_step(rule, &l, constants);
+    for (int i = 0; i < n * COLUMNS && dense; i++) {
+        ac_tensor *t = column(&updates[i / COLUMNS], i % COLUMNS);
+        if (!failed && t && dense[i] != t && (i % COLUMNS != GRAD || constants->zero))
+            failed = ac_gpu_copy(t, dense[i]);
+        ac_tensor_clear(&dense[i]);
+    }
+    if (dense) ac_free(dense, bytes);
+    list_free(&l);
+    return failed;
+}
+
+/* -- the scale -------------------------------------------------------------------------------------- */
+
+int ac_gpu_scale_update(ac_device d, const ac_gpu_scale *how) {
+    LIST_KERNEL(kernel, "ac_scale_update");
+    return ac_gpu_launch(d, &kernel, 1, 0, how);
+}

@@ -1,0 +1,46 @@
+/* Factors that wait. Unscaling and clipping multiply all gradients; done at once, each is a pass over memory that the
+ * optimizer's own pass can do along (optim/optim.c). So they only leave a factor with the storage, and whoever would
+ * see the memory as it is multiplies it in first. */
+#include "dispatch/deferred_scale.h"
+
+#include "dispatch/lock.h"
+
+#include "backend/backend.h"
+#include "base/pool.h"
+
+#include <time.h>
+
+/* A step that reads the memory with its factor runs outside the lock, so the lock is let go until it is over. */
+static void wait_for_readers(const ac_storage *s) {
+    while (s->readers) {
+        void *state = ac_lock.release();
+        (void)nanosleep(&(struct timespec){0, 50000}, NULL);
+        ac_lock.acquire(state);
+    }
+}
+
+int ac_settle_now(ac_storage *s) {
+    wait_for_readers(s);
+    if (!s->pending) return 0;
+    int64_t numel = s->bytes / ac_itemsize(s->pending_dtype);
+    ac_tensor all = {.refs = 1, /* ours, beside those that are taken and given back */
+                     .storage = s,
+                     .numel = numel,
+                     .dtype = s->pending_dtype,
+                     .ndim = 1,
+                     .shape = {numel},
+                     .strides = {1}};
+    ac_poll_hold(); /* half of it multiplied would be lost */
+    const double *there = s->factor_at ? (const double *)(const void *)s->factor_at->data : NULL;
+    int failed = ac_backend_of(s->device)->scale(&(ac_tensor *){&all}, 1, s->factor, there);
+    ac_poll_release();
+    if (failed) return -1;
+    ac_storage_settled(s);
+    return 0;
+}
+
+int ac_settle_all(ac_tensor *const *tensors, int n) {
+    for (int i = 0; i < n; i++)
+        if (tensors[i]) AC_TRY(ac_settle(tensors[i]));
+    return 0;
+}

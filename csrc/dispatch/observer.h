@@ -1,0 +1,22 @@
+/* The observer of operators. */
+#ifndef AC_DISPATCH_OBSERVER_H
+#define AC_DISPATCH_OBSERVER_H
+
+#include "ops/op.h"
+
+/* Sees every operator that has run on this thread, forward and in formulas, where it is set; an error is the call's.
+ * `low`: the dtype that autocast chose for a product, or AC_NO_DTYPE. `onto`: the result was written over, or added to,
+ * what was there. Set by csrc/python. */
+typedef struct {
+    ac_op op;
+    ac_tensor *const *in, *const *out;
+    int n_in, n_out;
+    const void *attrs;
+    int64_t low;
+    bool onto;
+    int64_t nanoseconds; /* that it took, with the recording; of a GPU, to queue it */
+} ac_seen;
+extern int (*ac_watch)(const ac_seen *seen);
+extern _Thread_local bool ac_watching;
+
+#endif

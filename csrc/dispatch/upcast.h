@@ -1,0 +1,12 @@
+/* Calls that are computed in another dtype than their inputs'. */
+#ifndef AC_DISPATCH_UPCAST_H
+#define AC_DISPATCH_UPCAST_H
+
+#include "ops/op.h"
+
+bool ac_wants_float32(ac_op op, ac_tensor *const *in, int n);
+int ac_run_in_float32(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) AC_CHECKED;
+bool ac_casts_first(ac_op op, ac_tensor *const *in, const void *attrs);
+int ac_run_cast_first(ac_op op, ac_tensor *x, const void *attrs, ac_tensor **out) AC_CHECKED;
+
+#endif

@@ -1,0 +1,65 @@
+/* Weights kept packed for 16-bit products: used again and again between two writes, packed once. */
+#include "dispatch/weight_cache.h"
+
+#include "dispatch/lock.h"
+
+#include "amp/autocast.h"
+#include "autograd/node.h"
+#include "base/pool.h"
+#include "base/ways.h"
+#include "tensor/packed_weights.h"
+
+/* Leaves that require gradients are weights: they are used again and again between two writes.
+ * Memory that somebody else may write has no version to trust. */
+static bool is_weight(const ac_tensor *t) {
+    return t->meta && t->meta->requires_grad && !t->meta->node && !t->storage->exported && t->ndim == 2 &&
+           t->dtype != AC_float64 && t->numel > 0;
+}
+
+/* Where a copy takes as much as its large weight (float16 as two parts, on a CPU without float16 tiles), products pack
+ * as they go: in training that costs what the optimizer's renewing of copies would, and the model takes half the
+ * memory. */
+static bool is_worth_keeping(const ac_tensor *w, int64_t bytes) {
+    enum { LARGE = 32 << 20 };
+    return bytes < LARGE || bytes < w->numel * ac_itemsize(w->dtype);
+}
+
+/* new: w packed for a product that rounds to kind.dtype; NULL inside when it is not to be kept. */
+static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
+    ac_tensor *kept = ac_copies_find(w, kind);
+    *panels = kept ? ac_tensor_retain(kept) : NULL;
+    if (kept) {
+        AC_WAY(copy_found);
+        return 0;
+    }
+    const ac_backend *backend = ac_backend_of(ac_device_of(w));
+    int64_t bytes = backend->panels_bytes(w, kind.dtype, kind.out_first);
+    if (!is_worth_keeping(w, bytes) || !ac_copies_have_room(bytes)) {
+        AC_WAY(copy_declined);
+        return 0;
+    }
+    AC_WAY(copy_packed);
+    ac_dims shape = {1, {bytes}};
+    ac_tensor *copy = ac_tensor_new_on(ac_device_of(w), AC_uint8, &shape);
+    if (!copy) return -1;
+    uint64_t content = w->storage->content;
+    void *state = w->numel < AC_LOCK_ELEMENTS ? NULL : ac_lock.release();
+    bool fits = backend->pack(w, kind.dtype, kind.out_first, copy);
+    if (w->numel >= AC_LOCK_ELEMENTS) ac_lock.acquire(state);
+    if (ac_interrupted()) {
+        ac_tensor_release(copy);
+        return ac_fail(AC_PYTHON, "interrupted");
+    }
+    if (fits && ac_copies_put(w, kind, copy, content) == 0) *panels = copy;
+    else ac_tensor_release(copy);
+    return fits && !*panels ? -1 : 0;
+}
+
+int ac_panels_for(const ac_run *run, ac_tensor **panels) {
+    *panels = NULL;
+    bool product = run->op == AC_OP_linear || run->op == AC_OP_mm;
+    if (!product || !ac_is_half(run->compute) || ac_autocast.no_cache || !is_weight(run->in[1])) return 0;
+    bool gpu = ac_device_of(run->in[1]) != AC_CPU; /* takes a weight of that dtype as it is, and copies in one layout */
+    if (gpu && run->in[1]->dtype == run->compute) return 0;
+    return weight_panels(run->in[1], (ac_copy_kind){run->compute, !gpu && run->op == AC_OP_linear}, panels);
+}

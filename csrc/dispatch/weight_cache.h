@@ -1,0 +1,10 @@
+/* Weights that are kept packed in 16 bits. */
+#ifndef AC_DISPATCH_WEIGHT_CACHE_H
+#define AC_DISPATCH_WEIGHT_CACHE_H
+
+#include "backend/backend.h"
+
+/* new: the weight of a 16-bit product as it is kept packed; NULL where the product packs for itself. */
+int ac_panels_for(const ac_run *run, ac_tensor **panels) AC_CHECKED;
+
+#endif

@@ -1,3 +1,0 @@
-/* The loops for any machine. */
-#define ISA baseline
-#include "loops.inc"

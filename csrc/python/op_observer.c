@@ -1,0 +1,138 @@
+/* Operators as they run, for Python to look at (ampc/doctor/watch.py). */
+#include "python/state.h"
+
+#include "amp/autocast.h"
+#include "base/rng.h"
+#include "dispatch/observer.h"
+
+static _Thread_local PyObject *watcher;     /* owned */
+static _Thread_local const ac_seen *seeing; /* what it is being shown */
+
+static PyObject *tuple_of(ac_tensor *const *tensors, int n) {
+    PyObject *all = PyTuple_New(n);
+    for (int i = 0; all && i < n; i++) {
+        PyObject *t = tensors[i] ? ac_wrap_borrowed(tensors[i]) : Py_NewRef(Py_None);
+        if (!t) Py_CLEAR(all);
+        else PyTuple_SET_ITEM(all, i, t);
+    }
+    return all;
+}
+
+/* The watcher's own operators are not watched, nor recorded. */
+static int saw(const ac_seen *s) {
+    ac_grad_mode mode = ac_mode;
+    PyObject *in = tuple_of(s->in, s->n_in), *out = in ? tuple_of(s->out, s->n_out) : NULL, *done = NULL;
+    PyObject *low = s->low == AC_NO_DTYPE ? Py_None : ac_py->dtypes[s->low];
+    PyObject *callee = Py_NewRef(watcher); /* which may put another in its place */
+    const ac_seen *outer = seeing;
+    seeing = s;
+    ac_watching = false, ac_mode.no_grad = true;
+    if (out)
+        done = PyObject_CallFunction(callee, "sOOOOL", ac_ops[s->op].name, in, out, low, s->onto ? Py_True : Py_False,
+                                     (long long)s->nanoseconds);
+    ac_watching = watcher != NULL, ac_mode = mode, seeing = outer;
+    Py_DECREF(callee);
+    Py_XDECREF(in);
+    Py_XDECREF(out);
+    Py_XDECREF(done);
+    return done ? 0 : ac_fail(AC_PYTHON, "the watcher failed");
+}
+
+/* The operator that is shown, on other inputs, outside autocast; true where it could be. One that draws random numbers
+ * would draw others: they are given back, and it could not. */
+static bool run_again(const ac_seen *s, ac_tensor *const *in, ac_tensor **out) {
+    ac_autocast_state autocast = ac_autocast;
+    ac_generator *g = ac_default_generator(), before = *g;
+    ac_autocast.active = ac_autocast.forced = false;
+    bool done = ac_call(s->op, in, s->n_in, s->attrs, out) == 0, same = g->offset == before.offset;
+    ac_autocast = autocast, *g = before;
+    for (int i = 0; i < s->n_out && done && !same; i++) ac_tensor_clear(&out[i]);
+    return done && same;
+}
+
+/* The Tensors of a tuple, NULL for None; the list is to be freed in any case. */
+static int inputs_from(PyObject *tuple, ac_list *in) {
+    if (ac_list_start(in, (int)PyTuple_GET_SIZE(tuple)) < 0) return (void)ac_raise(), -1;
+    for (int i = 0; i < in->n; i++) {
+        PyObject *o = PyTuple_GET_ITEM(tuple, i);
+        if (o != Py_None && !ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "_again: expected Tensors"), -1;
+        in->at[i] = o == Py_None ? NULL : ac_unwrap(o);
+    }
+    return 0;
+}
+
+/* _again(inputs) -> what the operator that the watcher is being shown makes of other inputs, a tuple; None where that
+ * cannot be told */
+static PyObject *again(PyObject *module, PyObject *inputs) {
+    ac_list in;
+    ac_tensor *out[AC_MAX_OUT] = {NULL};
+    (void)module;
+    if (!seeing || seeing->onto) Py_RETURN_NONE;
+    if (!PyTuple_Check(inputs) || PyTuple_GET_SIZE(inputs) != seeing->n_in)
+        return PyErr_Format(PyExc_TypeError, "_again: expected a tuple of %d inputs", seeing->n_in);
+    int failed = inputs_from(inputs, &in);
+    bool done = !failed && run_again(seeing, in.at, out);
+    ac_list_free(&in);
+    if (failed) return NULL;
+    if (!done) Py_RETURN_NONE;
+    PyObject *made = tuple_of(out, seeing->n_out);
+    for (int i = 0; i < seeing->n_out; i++) ac_tensor_clear(&out[i]);
+    return made;
+}
+
+PyObject *ac_watch_swap(PyObject *callback) {
+    PyObject *old = watcher;
+    watcher = callback;
+    ac_watching = watcher != NULL;
+    return old;
+}
+
+/* _watch(callback or None) -> what was there; called as callback(operator, inputs, outputs, low dtype, onto,
+ * nanoseconds) */
+static PyObject *watch(PyObject *module, PyObject *callback) {
+    PyObject *old = ac_watch_swap(callback == Py_None ? NULL : Py_NewRef(callback));
+    (void)module;
+    return old ? old : Py_NewRef(Py_None);
+}
+
+/* _watcher() -> the callback of this thread, or None */
+static PyObject *watcher_now(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return Py_NewRef(watcher ? watcher : Py_None);
+}
+
+/* _running() -> None, or of the formula that runs: (operator, number of its node, the scale of its loss or 1) */
+static PyObject *running(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    if (!ac_running.node) Py_RETURN_NONE;
+    float scale = ac_running.pass->by.scaler ? ac_running.pass->by.scale : 1;
+    return Py_BuildValue("sKd", ac_running.node->name, (unsigned long long)ac_running.node->seq, (double)scale);
+}
+
+/* _node_number(tensor) -> of the node that made it, 0 where none did */
+static PyObject *node_number(PyObject *module, PyObject *o) {
+    (void)module;
+    const ac_meta *m = ac_is_tensor(o) ? ac_unwrap(o)->meta : NULL;
+    return PyLong_FromUnsignedLongLong(m && m->node ? m->node->seq : 0);
+}
+
+/* _address(tensor) -> of its first element, to know it again by: unlike data_ptr() nothing is promised to whoever asks
+ */
+static PyObject *address(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    return PyLong_FromVoidPtr(ac_data(ac_unwrap(o)));
+}
+
+static PyMethodDef functions[] = {{"_address", address, METH_O, NULL},
+                                  {"_again", again, METH_O, NULL},
+                                  {"_watch", watch, METH_O, NULL},
+                                  {"_watcher", watcher_now, METH_NOARGS, NULL},
+                                  {"_running", running, METH_NOARGS, NULL},
+                                  {"_node_number", node_number, METH_O, NULL},
+                                  {NULL, NULL, 0, NULL}};
+
+int ac_watch_init(PyObject *module) {
+    ac_watch = saw;
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,159 @@
+#include "shared/tensor_iter.h"
+
+#include "base/alloc.h"
+
+static void push_dim(ac_iter *it, int64_t size, const int64_t *strides) {
+    int last = it->ndim - 1;
+    bool merges = it->ndim > 0; /* the dimension before steps over exactly this one */
+    for (int k = 0; k < it->operands && merges; k++) merges = it->strides[k][last] == strides[k] * size;
+    int at = merges ? last : it->ndim++;
+    it->shape[at] = merges ? it->shape[at] * size : size;
+    for (int k = 0; k < it->operands; k++) it->strides[k][at] = strides[k];
+}
+
+void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n) {
+    it->operands = n, it->ndim = 0, it->numel = 1;
+    for (int k = 0; k < n; k++) {
+        it->data[k] = ac_data(operands[k]);
+        it->itemsize[k] = ac_itemsize(operands[k]->dtype);
+    }
+    for (int64_t d = 0; d < shape->n; d++) {
+        it->numel *= shape->v[d];
+        if (shape->v[d] == 1) continue;
+        int64_t strides[AC_MAX_OPERANDS] = {0};
+        for (int k = 0; k < n; k++) {
+            int64_t own = d - (shape->n - operands[k]->ndim);
+            strides[k] = own >= 0 && operands[k]->shape[own] != 1 ? operands[k]->strides[own] : 0;
+        }
+        push_dim(it, shape->v[d], strides);
+    }
+    if (it->ndim == 0) {
+        it->ndim = 1, it->shape[0] = 1;
+        for (int k = 0; k < n; k++) it->strides[k][0] = 0;
+    }
+}
+
+typedef struct {
+    const ac_iter *it;
+    ac_run_fn fn;
+    void *context;
+} walk;
+
+/* The elements [begin, end) in row-major order, as runs along the last dimension. */
+static void walk_range(void *context, int64_t begin, int64_t end) {
+    const walk *w = context;
+    const ac_iter *it = w->it;
+    int last = it->ndim - 1;
+    int64_t index[AC_MAX_DIMS], steps[AC_MAX_OPERANDS], rest = begin;
+    char *data[AC_MAX_OPERANDS];
+    for (int d = last; d >= 0; d--) index[d] = rest % it->shape[d], rest /= it->shape[d];
+    for (int k = 0; k < it->operands; k++) {
+        int64_t at = 0;
+        for (int d = 0; d <= last; d++) at += index[d] * it->strides[k][d];
+        data[k] = it->data[k] + at * it->itemsize[k];
+        steps[k] = it->strides[k][last];
+    }
+    while (begin < end) {
+        int64_t run = it->shape[last] - index[last];
+        if (run > end - begin) run = end - begin;
+        w->fn(w->context, run, data, steps, begin);
+        begin += run;
+        if (begin == end) break;
+        for (int k = 0; k < it->operands; k++) data[k] -= index[last] * steps[k] * it->itemsize[k];
+        index[last] = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            bool wraps = ++index[d] == it->shape[d];
+            int64_t move = wraps ? 1 - it->shape[d] : 1;
+            for (int k = 0; k < it->operands; k++) data[k] += move * it->strides[k][d] * it->itemsize[k];
+            if (!wraps) break;
+            index[d] = 0;
+        }
+    }
+}
+
+typedef struct {
+    int64_t n, grain;
+    ac_range_fn fn;
+    void *context;
+} ranges;
+
+static void one_range(void *context, int64_t chunk, int hand) {
+    const ranges *r = context;
+    (void)hand;
+    int64_t begin = chunk * r->grain, end = begin + r->grain;
+    r->fn(r->context, begin, end < r->n ? end : r->n);
+}
+
+void ac_for_range(int64_t n, int64_t grain, ac_range_fn fn, void *context) {
+    if (n <= 0) return;
+    if (grain < 1) grain = 1;
+    ranges r = {n, grain, fn, context};
+    ac_parallel((n + grain - 1) / grain, ac_num_threads(), one_range, &r);
+}
+
+typedef struct {
+    int64_t n, grain;
+    ac_scratch_fn fn;
+    void *context;
+    char *scratch;
+    size_t each;
+} scratch_ranges;
+
+static void one_scratch_range(void *context, int64_t chunk, int hand) {
+    const scratch_ranges *r = context;
+    int64_t begin = chunk * r->grain, end = begin + r->grain;
+    r->fn(r->context, begin, end < r->n ? end : r->n, r->scratch + (size_t)hand * r->each);
+}
+
+int ac_for_range_with(int64_t n, int64_t grain, size_t bytes, ac_scratch_fn fn, void *context) {
+    if (n <= 0) return 0;
+    if (grain < 1) grain = 1;
+    int64_t chunks = (n + grain - 1) / grain;
+    int hands = ac_num_threads() < chunks ? ac_num_threads() : (int)chunks;
+    scratch_ranges r = {n, grain, fn, context, NULL, (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT};
+    r.scratch = ac_alloc((size_t)hands * r.each);
+    if (!r.scratch) return -1;
+    ac_parallel(chunks, hands, one_scratch_range, &r);
+    ac_free(r.scratch, (size_t)hands * r.each);
+    return 0;
+}
+
+void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context) {
+    walk w = {it, fn, context};
+    ac_for_range(it->numel, grain, walk_range, &w);
+}
+
+ac_space ac_space_of(const ac_tensor *t, uint32_t mask) {
+    ac_space s = {.numel = 1};
+    for (int d = 0; d < t->ndim; d++) {
+        if (!(mask & (1u << d))) continue;
+        s.numel *= t->shape[d];
+        if (t->shape[d] == 1) continue;
+        int last = s.n - 1;
+        bool merges = s.n > 0 && s.stride[last] == t->strides[d] * t->shape[d];
+        int at = merges ? last : s.n++;
+        s.size[at] = merges ? s.size[at] * t->shape[d] : t->shape[d];
+        s.stride[at] = t->strides[d];
+    }
+    if (s.n == 0) s.n = 1, s.size[0] = 1, s.stride[0] = 0;
+    return s;
+}
+
+int64_t ac_space_offset(const ac_space *s, int64_t index) {
+    int64_t at = 0;
+    for (int d = s->n - 1; d > 0; d--) {
+        at += index % s->size[d] * s->stride[d];
+        index /= s->size[d];
+    }
+    return at + index * s->stride[0];
+}
+
+ac_tensor ac_flipped(const ac_tensor *t, const ac_dims *dims) {
+    ac_tensor view = *t;
+    for (int64_t i = 0; i < dims->n; i++) {
+        int64_t d = dims->v[i] < 0 ? dims->v[i] + t->ndim : dims->v[i];
+        if (t->ndim == 0 || t->shape[d] == 0) continue;
+        view.offset += (t->shape[d] - 1) * t->strides[d], view.strides[d] = -t->strides[d];
+    }
+    return view;
+}

@@ -1,0 +1,115 @@
+#include "tensor/packed_weights.h"
+
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+
+static ac_copy *newest; /* head of the process-wide list */
+static ac_copies_stats stats = {.limit = INT64_MAX};
+
+static bool same_view(const ac_copy *c, const ac_tensor *t, ac_copy_kind kind) {
+    if (c->kind.dtype != kind.dtype || c->kind.out_first != kind.out_first) return false;
+    if (c->offset != t->offset || c->shape.n != t->ndim) return false;
+    for (int i = 0; i < t->ndim; i++)
+        if (c->shape.v[i] != t->shape[i] || c->strides.v[i] != t->strides[i]) return false;
+    return true;
+}
+
+static void drop(ac_copy **link) {
+    ac_copy *c = *link;
+    *link = c->next;
+    if (c->newer) c->newer->older = c->older;
+    else newest = c->older;
+    if (c->older) c->older->newer = c->newer;
+    stats.bytes -= c->tensor->storage->bytes;
+    stats.copies--;
+    ac_tensor_release(c->tensor);
+    ac_free(c, sizeof *c);
+}
+
+/* The link to the entry for this view, NULL inside when there is none; outdated ones go. */
+static ac_copy **link_of(const ac_tensor *t, ac_copy_kind kind) {
+    ac_copy **link = &t->storage->copies;
+    while (*link) {
+        if ((*link)->content != t->storage->content) drop(link);
+        else if (same_view(*link, t, kind)) return link;
+        else link = &(*link)->next;
+    }
+    return link;
+}
+
+ac_tensor *ac_copies_find(const ac_tensor *t, ac_copy_kind kind) {
+    ac_copy *c = *link_of(t, kind);
+    if (!c) return NULL;
+    stats.used++;
+    c->used = true;
+    return c->tensor;
+}
+
+bool ac_copies_have_room(int64_t bytes) {
+    bool room = bytes <= stats.limit - stats.bytes;
+    stats.refused += !room;
+    return room;
+}
+
+int ac_copies_put(const ac_tensor *t, ac_copy_kind kind, ac_tensor *copy, uint64_t content) {
+    if (content != t->storage->content) return 0; /* written meanwhile */
+    ac_copy **link = link_of(t, kind);
+    if (*link) drop(link);
+    ac_copy *c = ac_alloc(sizeof *c);
+    if (!c) return -1;
+    *c = (ac_copy){.next = t->storage->copies,
+                   .older = newest,
+                   .home = t->storage,
+                   .content = content,
+                   .kind = kind,
+                   .offset = t->offset,
+                   .shape = ac_shape_of(t),
+                   .strides = ac_strides_of(t),
+                   .tensor = ac_tensor_retain(copy),
+                   .used = true};
+    if (newest) newest->newer = c;
+    newest = t->storage->copies = c;
+    stats.bytes += copy->storage->bytes;
+    stats.copies++, stats.packed++;
+    return 0;
+}
+
+void ac_copies_take(const ac_tensor *t, ac_kept kept[AC_KEPT]) {
+    int n = 0;
+    for (int i = 0; i < AC_KEPT; i++) kept[i].panels = NULL;
+    for (ac_copy *c = t->storage->copies; c && n < AC_KEPT; c = c->next) {
+        if (!c->used || c->content != t->storage->content || !same_view(c, t, c->kind)) continue;
+        kept[n].panels = ac_tensor_retain(c->tensor);
+        kept[n].kind = c->kind, kept[n].content = c->content;
+        atomic_store(&kept[n++].refuse, false);
+    }
+}
+
+void ac_copies_give_back(const ac_tensor *t, ac_kept kept[AC_KEPT], bool written) {
+    for (int i = 0; i < AC_KEPT && kept[i].panels; i++) {
+        bool valid = written && !atomic_load(&kept[i].refuse) && t->storage->content == kept[i].content + 1;
+        for (ac_copy *c = t->storage->copies; c && valid; c = c->next) { /* unless somebody dropped it meanwhile */
+            if (c->tensor != kept[i].panels) continue;
+            c->content = t->storage->content;
+            c->used = false;
+            stats.renewed++;
+        }
+        ac_tensor_clear(&kept[i].panels);
+    }
+}
+
+void ac_copies_free(ac_storage *s) {
+    while (s->copies) drop(&s->copies);
+}
+
+void ac_copies_clear(void) {
+    while (newest) ac_copies_free(newest->home);
+}
+
+ac_copies_stats ac_copies_now(void) { return stats; }
+
+void ac_copies_set_limit(int64_t bytes) {
+    stats.limit = bytes;
+    if (stats.bytes > bytes) ac_copies_clear();
+}
