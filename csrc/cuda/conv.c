@@ -3,13 +3,13 @@
 #include "cuda/gpu.h"
 
 #define KERNELS(rows)                                                                                                  \
-    static ac_gpu_kernel rows[2] = {{.image = AC_IMAGE_CONVOLVE, .name = "ac_" #rows "_f16"},                          \
-                                    {.image = AC_IMAGE_CONVOLVE, .name = "ac_" #rows "_bf16"}};
+    static ac_gpu_kernel rows[2] = {{.image = AC_IMAGE_CONV, .name = "ac_" #rows "_f16"},                              \
+                                    {.image = AC_IMAGE_CONV, .name = "ac_" #rows "_bf16"}};
 KERNELS(convolve)
 KERNELS(convolve_weight)
 #undef KERNELS
-static ac_gpu_kernel join = {.image = AC_IMAGE_CONVOLVE, .name = "ac_convolve_join"},
-                     weight_join = {.image = AC_IMAGE_CONVOLVE, .name = "ac_convolve_weight_join"};
+static ac_gpu_kernel join = {.image = AC_IMAGE_CONV, .name = "ac_convolve_join"},
+                     weight_join = {.image = AC_IMAGE_CONV, .name = "ac_convolve_weight_join"};
 
 /* -- operands --------------------------------------------------------------------------------------- */
 

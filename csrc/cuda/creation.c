@@ -12,14 +12,14 @@ static int run_fill(const ac_run *r, ac_gpu_kernel *k, ac_gpu_fill *f) {
 
 int ac_cuda_fill(const ac_run *r) {
     ATTRS(full);
-    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATE, .name = "ac_fill"};
+    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATION, .name = "ac_fill"};
     ac_gpu_fill f = {.a = ac_scalar_double(a->value), .ia = ac_scalar_int(a->value), .real = a->value.kind == AC_FLOAT};
     return run_fill(r, &k, &f);
 }
 
 int ac_cuda_arange(const ac_run *r) {
     ATTRS(arange);
-    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATE, .name = "ac_arange"};
+    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATION, .name = "ac_arange"};
     ac_gpu_fill f = {.a = ac_scalar_double(a->start),
                      .b = ac_scalar_double(a->step),
                      .ia = ac_scalar_int(a->start),
@@ -37,15 +37,15 @@ static int run_random(const ac_run *r, ac_gpu_kernel *k) {
 }
 
 int ac_cuda_uniform(const ac_run *r) {
-    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATE, .name = "ac_uniform"};
+    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATION, .name = "ac_uniform"};
     return run_random(r, &k);
 }
 int ac_cuda_normal(const ac_run *r) {
-    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATE, .name = "ac_normal"};
+    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATION, .name = "ac_normal"};
     return run_random(r, &k);
 }
 int ac_cuda_randint(const ac_run *r) {
-    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATE, .name = "ac_randint"};
+    static ac_gpu_kernel k = {.image = AC_IMAGE_CREATION, .name = "ac_randint"};
     return run_random(r, &k);
 }
 

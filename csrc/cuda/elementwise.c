@@ -86,7 +86,7 @@ int ac_cuda_pointwise(const ac_run *r) {
     ac_gpu_point p;
     ac_gpu_kernel *k = &points[r->op][lane];
     AC_TRY(refuse_zero(r, lane));
-    k->image = AC_IMAGE_POINTWISE, k->name = point_names[r->op][lane];
+    k->image = AC_IMAGE_ELEMENTWISE, k->name = point_names[r->op][lane];
     for (int i = 0; i < r->n_in; i++) operands[i + 1] = r->in[i];
     walk_of(&p, operands, r->n_in + 1, lane);
     if (ac_ops[r->op].attrs_size) memcpy(p.attrs, r->attrs, ac_ops[r->op].attrs_size);
@@ -95,9 +95,9 @@ int ac_cuda_pointwise(const ac_run *r) {
 
 /* -- copies ----------------------------------------------------------------------------------------- */
 
-static ac_gpu_kernel copies[AC_N_LANES] = {{.image = AC_IMAGE_POINTWISE, .name = "ac_copy_f32"},
-                                           {.image = AC_IMAGE_POINTWISE, .name = "ac_copy_f64"},
-                                           {.image = AC_IMAGE_POINTWISE, .name = "ac_copy_i64"}};
+static ac_gpu_kernel copies[AC_N_LANES] = {{.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_f32"},
+                                           {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_f64"},
+                                           {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_i64"}};
 
 static int move_bytes(ac_tensor *to, const ac_tensor *from) {
     ac_gpu_scope scope;
@@ -140,8 +140,8 @@ ac_tensor *ac_gpu_contiguous(ac_tensor *t) {
 
 int ac_cuda_dropout_mask(const ac_run *r) {
     ATTRS(dropout_mask);
-    static ac_gpu_kernel kernels[2] = {{.image = AC_IMAGE_POINTWISE, .name = "ac_dropout_f32"},
-                                       {.image = AC_IMAGE_POINTWISE, .name = "ac_dropout_f64"}};
+    static ac_gpu_kernel kernels[2] = {{.image = AC_IMAGE_ELEMENTWISE, .name = "ac_dropout_f32"},
+                                       {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_dropout_f64"}};
     ac_tensor *operands[2] = {r->out[0], r->in[0]};
     ac_gpu_point p;
     if (!ac_is_floating(r->in[0]->dtype))

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define LIST_KERNEL(id, text) static ac_gpu_kernel id = {.image = AC_IMAGE_LISTS, .name = text}
+#define LIST_KERNEL(id, text) static ac_gpu_kernel id = {.image = AC_IMAGE_FOREACH, .name = text}
 
 /* A list's table: built on the host, brought over before the launch. */
 typedef struct {
@@ -217,7 +217,7 @@ static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
 
 static int launch_step(ac_rule rule, const list *l, const ac_step *s) {
     LIST_KERNEL(advance, "ac_list_advance");
-#define ROW(rule) [AC_RULE_##rule] = {.image = AC_IMAGE_LISTS, .name = "ac_list_" #rule},
+#define ROW(rule) [AC_RULE_##rule] = {.image = AC_IMAGE_FOREACH, .name = "ac_list_" #rule},
     static ac_gpu_kernel rules[AC_N_RULES] = {AC_RULES(ROW)};
 #undef ROW
     ac_gpu_list a = arguments(l);

@@ -133,15 +133,15 @@ int ac_gpu_owner(uint64_t address, ac_device *d) AC_CHECKED;
 /* -- launches (launch.c) ---------------------------------------------------------------------------- */
 
 typedef enum {
-    AC_IMAGE_POINTWISE,
-    AC_IMAGE_CREATE,
+    AC_IMAGE_ELEMENTWISE,
+    AC_IMAGE_CREATION,
     AC_IMAGE_REDUCE,
     AC_IMAGE_ROWS,
     AC_IMAGE_INDEX,
-    AC_IMAGE_LISTS,
+    AC_IMAGE_FOREACH,
     AC_IMAGE_SCAN,
     AC_IMAGE_WINDOWS,
-    AC_IMAGE_CONVOLVE,
+    AC_IMAGE_CONV,
     AC_N_IMAGES
 } ac_gpu_image;
 

@@ -12,19 +12,19 @@
 #else
 #define IMAGE(name) static const char ac_image_##name[1];
 #endif
-IMAGE(pointwise)
-IMAGE(create)
+IMAGE(elementwise)
+IMAGE(creation)
 IMAGE(reduce)
 IMAGE(rows)
 IMAGE(index)
-IMAGE(lists)
+IMAGE(foreach)
 IMAGE(scan)
 IMAGE(windows)
-IMAGE(convolve)
+IMAGE(conv)
 
-static const char *const images[AC_N_IMAGES] = {ac_image_pointwise, ac_image_create,  ac_image_reduce,
-                                                ac_image_rows,      ac_image_index,   ac_image_lists,
-                                                ac_image_scan,      ac_image_windows, ac_image_convolve};
+static const char *const images[AC_N_IMAGES] = {ac_image_elementwise, ac_image_creation, ac_image_reduce,
+                                                ac_image_rows,        ac_image_index,    ac_image_foreach,
+                                                ac_image_scan,        ac_image_windows,  ac_image_conv};
 
 static struct {
     CUmodule modules[AC_N_IMAGES][AC_MAX_GPUS];
