@@ -59,7 +59,7 @@ def pytest_runtest_call(item: Any) -> Iterator[None]:
     if not item.config.getoption("--ampc-doctor") or item.get_closest_marker("ampc_undoctored"):
         return (yield)
     from ampc.doctor import guard
-    from ampc.doctor.watch import Doctor
+    from ampc.doctor.nonfinite import Doctor
 
     before = guard.reports(clear=True)
     with Doctor() as found:

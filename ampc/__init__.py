@@ -69,7 +69,7 @@ from ._C import (
     set_num_threads,
     uint8,
 )
-from ._absent import (
+from ._unsupported_dtypes import (
     cdouble,
     cfloat,
     complex64,
@@ -183,11 +183,13 @@ newaxis = None
 inf, pi, e = 1e400, 3.141592653589793, 2.718281828459045
 nan = inf - inf
 
-from ._switch import Switched as _Switched
-from ._composed.arrange import *
+from ._global_autocast import Switched as _Switched
+from ._composed.shape_ops import *
 from ._composed.elementwise import *
-from ._composed.more import *
-from ._composed.order import *
+from ._composed.creation import *
+from ._composed.in_place import *
+from ._composed.properties import *
+from ._composed.sort_search import *
 from ._composed.products import *
 from ._composed.random import *
 from ._composed.reduce import *
@@ -197,6 +199,7 @@ from ._ops import abs, add, cat, clamp, div, mul, neg, sub
 from ._functions import where
 from .linalg import cholesky, det, inv as inverse, logdet, matrix_exp, matrix_power, old_svd as svd, pinv as pinverse, qr, slogdet
 
+from .nn._resample import grid_sampler
 from .nn.functional import (
     adaptive_avg_pool1d,
     adaptive_max_pool1d,
@@ -281,7 +284,7 @@ if _wanted not in ("", "0", "1"):
 if _wanted == "1":  # around the whole script, of this thread
     import atexit as _atexit
 
-    from .doctor.watch import Doctor as _Doctor
+    from .doctor.nonfinite import Doctor as _Doctor
 
     _doctor = _Doctor().__enter__()
     _atexit.register(lambda: print(f"ampc.doctor: {_doctor.report()}", file=_sys.stderr))

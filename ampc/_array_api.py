@@ -16,9 +16,9 @@ from . import linalg as _linalg
 from ._C import Tensor, float32, float64, int8, int16, int32, int64, uint8
 from ._C import bool as bool
 from ._C import from_numpy as _from_numpy
-from ._composed.arrange import broadcast_tensors, broadcast_to, meshgrid, moveaxis, roll, tile, tril, triu  # noqa: F401
-from ._composed.order import searchsorted, unique  # noqa: F401
 from ._composed.products import tensordot
+from ._composed.shape_ops import broadcast_tensors, broadcast_to, meshgrid, moveaxis, roll, tile, tril, triu  # noqa: F401
+from ._composed.sort_search import searchsorted, unique  # noqa: F401
 from ._creation import eye, finfo, iinfo, linspace  # noqa: F401
 from ._interop import from_dlpack  # noqa: F401
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ._absent import AbsentDtype
 from ._C import NoTensor, Tensor, dtype
+from ._unsupported_dtypes import AbsentDtype
 
 
 class NoWord(TypeError, ValueError, NotImplementedError):

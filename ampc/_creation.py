@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Dict, Optional
 
 from . import _C, _checks
-from ._absent import AbsentDtype
 from ._C import Tensor, dtype
 from ._device import check_device, number_of, preserve_format
 from ._out import written
+from ._unsupported_dtypes import AbsentDtype
 
 _f = _C._functions
 _full, _arange_op, _cast, _to_device = _f["_full"], _f["_arange"], _f["_cast"], _f["_to_device"]

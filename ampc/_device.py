@@ -7,7 +7,7 @@ import threading
 from typing import Any, List, Optional, Union
 
 from . import _C
-from ._absent import AbsentDtype
+from ._unsupported_dtypes import AbsentDtype
 
 
 class Size(tuple):

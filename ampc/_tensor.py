@@ -468,7 +468,7 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     """The elements where ``mask`` (broadcast) is true, in one dimension."""
     if mask.shape == self.shape:
         return self[mask]
-    from ._composed.arrange import broadcast_tensors
+    from ._composed.shape_ops import broadcast_tensors
     x, mask = broadcast_tensors(self, mask)
     return x[mask]
 

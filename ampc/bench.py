@@ -17,8 +17,8 @@ from ._table import html_table, text_lines
 from .autograd import no_grad
 from .doctor import guard
 from .doctor._watcher import Watcher
-from .doctor.advising import Advice, Subject, measure, tf32
 from .doctor.explain import multiplications
+from .doctor.precision_advisor import Advice, Subject, measure, tf32
 
 F = nn.functional
 PEAK_SIZE, PEAK_SECONDS = 1024, 0.4  # of the products that the device's peak is measured by

@@ -57,7 +57,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Optional[Tensor] = No
     right = B.unsqueeze(-1) if vector else B
     if right.shape[-2] != n:
         raise RuntimeError(f"linalg.solve: A {list(A.shape)} and B {list(B.shape)} do not fit")
-    from ._composed.arrange import broadcast_shapes
+    from ._composed.shape_ops import broadcast_shapes
     lead = list(broadcast_shapes(A.shape[:-2], right.shape[:-2]))
     X = _f["_solve"](A.expand(*lead, n, n), right.expand(*lead, n, right.shape[-1]))
     return X.squeeze(-1) if vector else X
@@ -349,7 +349,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def vander(x: Tensor, *, N: Optional[int] = None) -> Tensor:
     """Powers of x from 0 up, along a new last dimension."""
-    from ._composed.arrange import vander as powers
+    from ._composed.shape_ops import vander as powers
     return powers(x, N, True)
 
 

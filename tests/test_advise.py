@@ -9,7 +9,7 @@ from where import ON_GPU
 
 import ampc as torch
 from ampc import doctor
-from ampc.doctor.advising import Advice, Trial, advise_script
+from ampc.doctor.precision_advisor import Advice, Trial, advise_script
 
 
 def model():
@@ -100,7 +100,7 @@ def test_operators_that_spoil_it_come_as_a_policy():
             return self.a(x).square().mean() + ((self.b @ self.b).sum() - 64.0**3 * 1.001).float() * 1e-3
     net = Cancels()
     opt = torch.optim.SGD(net.parameters(), lr=1e-6)
-    from ampc.doctor.advising import Subject, _mend
+    from ampc.doctor.precision_advisor import Subject, _mend
     bench = Subject(net, torch.randn(8, 64), lambda out: out, opt, 2)
     policy = _mend(bench, "float16" if ON_GPU else "bfloat16")
     assert policy is not None and dict(policy.operators) == {"mm": "float32"}

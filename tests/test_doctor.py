@@ -11,7 +11,7 @@ from where import DEVICE, ON_GPU
 import ampc
 import ampc as torch
 from ampc import doctor
-from ampc.doctor.watch import Doctor, DoctorError, DoctorWarning
+from ampc.doctor.nonfinite import Doctor, DoctorError, DoctorWarning
 
 F = torch.nn.functional
 HERE = __file__

@@ -12,7 +12,7 @@ import ampc
 from ampc import _C, policy
 from ampc._device import current
 from ampc.doctor import guard
-from ampc.doctor.shadow import Shadow
+from ampc.doctor.fp32_shadow import Shadow
 from ampc.nn.utils import parametrize
 from ampc.utils import checkpoint
 

@@ -14,7 +14,7 @@ from where import DEVICE, ON_GPU
 import ampc
 import ampc as torch
 from ampc import nn, optim
-from ampc.doctor.watch import DoctorWarning
+from ampc.doctor.nonfinite import DoctorWarning
 from ampc.training import AMPConfig, OptimizationLevel, PerformanceConfig, TrainingOptimizer, create_performance_optimizer
 
 F = nn.functional

@@ -8,7 +8,7 @@ import pytest
 from where import ON_GPU
 
 import ampc as torch
-from ampc.doctor.shadow import Shadow
+from ampc.doctor.fp32_shadow import Shadow
 
 KIND = "cuda" if ON_GPU else "cpu"
 

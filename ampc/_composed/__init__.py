@@ -2,13 +2,13 @@
 (``__all__``) and, of these, what Tensor shows as methods (``METHODS``)."""
 
 from .._C import Tensor
-from . import arrange, elementwise, more, order, products, random, reduce, scatter
+from . import creation, elementwise, in_place, products, properties, random, reduce, scatter, shape_ops, sort_search
 
-MODULES = (arrange, elementwise, more, order, products, random, reduce, scatter)
+MODULES = (shape_ops, elementwise, properties, creation, in_place, sort_search, products, random, reduce, scatter)
 
 
 for _module in MODULES:
     for _name in _module.METHODS:
         if not hasattr(Tensor, _name):
             setattr(Tensor, _name, getattr(_module, _name))
-more.install()
+in_place.install()

@@ -9,14 +9,16 @@ from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._out import in_place, takes_out
-from .order import searchsorted
+from .sort_search import searchsorted
 
 _f = _C._functions
 
 __all__ = ["arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "celu", "clamp_max", "clamp_min", "deg2rad", "fix",
-           "float_power", "isin", "isneginf", "isposinf", "ldexp", "nan_to_num", "positive", "rad2deg", "rrelu", "rsub", "selu", "sgn", "sinc"]
+           "float_power", "gcd", "greater", "greater_equal", "isin", "isneginf", "isposinf", "lcm", "ldexp", "less", "less_equal", "nan_to_num",
+           "not_equal", "positive", "rad2deg", "rrelu", "rsub", "selu", "sgn", "sinc"]
 METHODS = ["deg2rad", "fix", "float_power", "isneginf", "isposinf", "ldexp", "nan_to_num", "nan_to_num_", "positive", "rad2deg", "sgn", "sinc",
-           "arccos", "arcsin", "arctan", "arccosh", "arcsinh", "arctanh", "arctan2", "logical_and_", "logical_or_", "logical_xor_", "logical_not_"]
+           "arccos", "arcsin", "arctan", "arccosh", "arcsinh", "arctanh", "arctan2", "logical_and_", "logical_or_", "logical_xor_", "logical_not_",
+           "gcd", "lcm"]
 
 
 def positive(input: Tensor) -> Tensor:
@@ -162,6 +164,28 @@ def _written(name: str) -> Any:
 logical_and_, logical_or_, logical_xor_, logical_not_ = (_written("logical_" + n) for n in ("and", "or", "xor", "not"))
 arccos, arcsin, arctan, arccosh, arcsinh, arctanh, arctan2 = (
     _f[n] for n in ("acos", "asin", "atan", "acosh", "asinh", "atanh", "atan2"))
+
+greater, greater_equal, less, less_equal, not_equal = (_f[n] for n in ("gt", "ge", "lt", "le", "ne"))
+
+
+@takes_out
+def gcd(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
+    """The greatest common divisor of integers, by Euclid's steps for all at once."""
+    a, b = input.abs(), other.abs()
+    if a.is_floating_point() or b.is_floating_point():
+        raise RuntimeError("gcd: expected integers")
+    a, b = a + b * 0, b + a * 0
+    while bool((b != 0).any()):
+        rest = a % _f["where"](b == 0, 1, b)
+        a, b = _f["where"](b == 0, a, b), _f["where"](b == 0, b, rest)
+    return a
+
+
+@takes_out
+def lcm(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
+    """The least common multiple of integers."""
+    d = gcd(input, other)
+    return (input // _f["where"](d == 0, 1, d) * other).abs()
 
 
 _checks.install(globals())

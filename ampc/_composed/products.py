@@ -11,8 +11,8 @@ from .._out import in_place, takes_out, written
 
 _f = _C._functions
 
-__all__ = ["chain_matmul", "einsum", "ger", "kron", "tensordot"]
-METHODS = ["ger", "kron", "addmm_", "addmv_", "addr_", "addbmm_", "baddbmm_", "renorm_"]
+__all__ = ["bilinear", "chain_matmul", "cholesky_inverse", "cholesky_solve", "einsum", "ger", "kron", "tensordot", "triangular_solve"]
+METHODS = ["ger", "kron", "addmm_", "addmv_", "addr_", "addbmm_", "baddbmm_", "renorm_", "cholesky_inverse", "cholesky_solve", "triangular_solve"]
 
 
 @takes_out
@@ -184,6 +184,34 @@ def _written(name: str) -> Any:
 
 
 addmm_, addmv_, addr_, addbmm_, baddbmm_, renorm_ = map(_written, ("addmm", "addmv", "addr", "addbmm", "baddbmm", "renorm"))
+
+
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of the matrix whose Cholesky factor this is."""
+    L = input.transpose(-2, -1) if upper else input
+    L = L.tril()
+    from ..linalg import inv
+    return inv(L @ L.transpose(-2, -1))
+
+
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """X with A X = B, of the matrix A whose Cholesky factor is L."""
+    from ..linalg import solve_triangular
+    low = L.transpose(-2, -1) if upper else L
+    return solve_triangular(low.transpose(-2, -1), solve_triangular(low, B, upper=False), upper=True)
+
+
+def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Tuple[Tensor, Tensor]:
+    """(X, A) with A X = b of a triangle of A."""
+    from ..linalg import solve_triangular
+    part = A.triu() if upper else A.tril()
+    X = solve_triangular(part.transpose(-2, -1) if transpose else part, b, upper=upper != transpose, unitriangular=unitriangular)
+    return X, A.clone()
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    """nn.functional.bilinear"""
+    return _f["bilinear"](input1, input2, weight, bias)
 
 
 _checks.install(globals())

@@ -11,8 +11,8 @@ from ..doctor import guard
 
 _f = _C._functions
 
-__all__ = ["corrcoef", "cov", "cumulative_trapezoid", "diff", "frobenius_norm", "nanmean", "nansum", "norm", "nuclear_norm", "std_mean", "trace",
-           "trapezoid", "trapz", "var_mean"]
+__all__ = ["corrcoef", "cov", "cumulative_trapezoid", "diff", "frobenius_norm", "gradient", "nanmean", "nansum", "norm", "nuclear_norm", "std_mean",
+           "trace", "trapezoid", "trapz", "var_mean"]
 METHODS = ["corrcoef", "cov", "diff", "nanmean", "nansum", "norm", "trace", "cumsum_", "cumprod_"]
 
 
@@ -156,6 +156,25 @@ def cumsum_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 def cumprod_(self: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """cumprod, in place."""
     return self.copy_(self.cumprod(dim, dtype=dtype))
+
+
+def gradient(input: Tensor, *, spacing: Any = 1.0, dim: Any = None, edge_order: int = 1) -> Tuple[Tensor, ...]:
+    """Central differences along each dimension, ``edge_order`` 1 or 2 at the ends; spacing one number or one a dimension."""
+    dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    steps = [float(spacing)] * len(dims) if isinstance(spacing, (int, float)) else [float(s) for s in spacing]
+    out = []
+    for d, h in zip(dims, steps):
+        n = input.shape[d]
+        if n < edge_order + 1:
+            raise RuntimeError(f"gradient: dimension {d} needs at least {edge_order + 1} values, got {n}")
+        at = lambda i, k=1, d=d: input.narrow(d, i, k)  # noqa: E731
+        inner = (at(2, n - 2) - at(0, n - 2)) / (2 * h) if n > 2 else input.narrow(d, 0, 0)
+        if edge_order == 1:
+            ends = ((at(1) - at(0)) / h, (at(n - 1) - at(n - 2)) / h)
+        else:
+            ends = ((-1.5 * at(0) + 2 * at(1) - 0.5 * at(2)) / h, (1.5 * at(n - 1) - 2 * at(n - 2) + 0.5 * at(n - 3)) / h)
+        out.append(_f["cat"]([ends[0], inner, ends[1]], d))
+    return tuple(out)
 
 
 _checks.install(globals())

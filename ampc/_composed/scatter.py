@@ -11,8 +11,8 @@ from .._C import Tensor
 from .._dims import wrap_dim
 from .._out import in_place, own, takes_out
 from ..autograd import Function
-from .arrange import broadcast_tensors
-from .order import aminmax
+from .shape_ops import broadcast_tensors
+from .sort_search import aminmax
 
 _f = _C._functions
 

@@ -362,7 +362,7 @@ class GradScaler:
 
     def report(self) -> Any:
         """What the last 1,000 steps met: text when printed, tables and pictures in a notebook, ``save(path)`` for a picture."""
-        from ..doctor.views import LedgerReport
+        from ..doctor.ledger_report import LedgerReport
 
         return LedgerReport(self)
 

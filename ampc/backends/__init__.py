@@ -1,7 +1,7 @@
 """Switches of the backends, under torch's names."""
 
 from . import cpu, cuda, cudnn
-from ._absent import install
+from ._unsupported import install
 
 install(globals())
 

@@ -22,7 +22,7 @@ def add_advise(commands: Any) -> None:
 
 
 def _advise(args: argparse.Namespace) -> int:
-    from ..doctor.advising import advise_script
+    from ..doctor.precision_advisor import advise_script
 
     if args.steps < 2:
         print("ampc advise: --steps must be 2 or more", file=sys.stderr)

@@ -29,7 +29,7 @@ def _run(args: argparse.Namespace) -> int:
     from ..run import script
 
     if args.doctor:
-        from ..doctor.watch import Doctor
+        from ..doctor.nonfinite import Doctor
 
         with Doctor() as doctor:
             try:

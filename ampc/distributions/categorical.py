@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 from .. import _creation as make
 from .._C import Tensor
-from .._composed.arrange import broadcast_shapes
+from .._composed.shape_ops import broadcast_shapes
 from ..autograd import no_grad
 from .distribution import Distribution, inside
 

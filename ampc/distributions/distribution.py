@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from .. import _creation as make
 from .._C import Tensor
-from .._composed.arrange import broadcast_tensors
+from .._composed.shape_ops import broadcast_tensors
 from .._device import Size
 from ..autograd import no_grad
 

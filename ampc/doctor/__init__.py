@@ -15,7 +15,7 @@ __all__ = ["Advice", "Bisection", "Capsules", "Doctor", "DoctorError", "DoctorWa
            "advise", "bisect", "errors", "ignore", "off", "replay", "reports", "rules"]
 
 
-_LATER = {"rules": ("rules",), "watch": ("Doctor", "DoctorError", "DoctorWarning"), "advising": ("advise", "Advice"),
+_LATER = {"rules": ("rules",), "nonfinite": ("Doctor", "DoctorError", "DoctorWarning"), "precision_advisor": ("advise", "Advice"),
           "bisection": ("bisect", "Bisection"), "capsule": ("capsule", "Capsules", "Replayed", "replay")}
 
 
@@ -29,7 +29,7 @@ def __getattr__(name: str) -> Any:
 
 class _Callable(types.ModuleType):
     def __call__(self, stop: bool = False) -> Any:
-        from .watch import Doctor
+        from .nonfinite import Doctor
 
         return Doctor(stop)
 

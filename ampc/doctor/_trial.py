@@ -13,8 +13,8 @@ import ampc
 from ampc.amp import autocast_mode, grad_scaler
 
 from . import guard
-from .advising import SCALES, _hardware, _lost
-from .shadow import HALVES, Shadow
+from .fp32_shadow import HALVES, Shadow
+from .precision_advisor import SCALES, _hardware, _lost
 
 
 class _Enough(BaseException):

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from .. import _C, cuda
 from .. import _creation as make
 from .. import policy as policies
-from .watch import Doctor
+from .nonfinite import Doctor
 
 VERSION = 1
 KEYS = ("batch", "rng", "model", "training", "scale", "dtype", "names", "policy", "step", "loss", "cause")  # of a capsule, beside its version

@@ -1,9 +1,9 @@
 """Neural networks: modules, their functions, initial values and what works on modules (`utils`)."""
 
 from . import functional, init
-from .module import Module
 from .modules import *  # noqa: F403
 from .modules import __all__ as _modules
+from .modules.module import Module
 from .parameter import Buffer, Parameter
 
 from . import attention, parallel, utils  # isort: skip  # these are made of modules

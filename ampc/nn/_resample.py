@@ -30,7 +30,7 @@ Table = Tuple[Any, ...]  # (kind, arguments), of _tables.py
 
 @functools.lru_cache(maxsize=256)
 def _table_tensors(table: Table, size: int, device: str) -> Tuple[Tensor, ...]:
-    from . import _tables as tables  # NumPy is loaded when it is needed
+    from . import _resample_weights as tables  # NumPy is loaded when it is needed
     with inference_mode(False):
         return tuple(_C.from_numpy(a).to(device) for a in tables.with_adjoint(table, size))
 
@@ -164,7 +164,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Option
         raise ValueError(f"pad: `value` goes with mode='constant', not with {mode!r}")
     if len(sides) not in (input.ndim - 1, input.ndim - 2) or not 1 <= len(sides) <= 3:
         raise NotImplementedError(f"pad: {mode} padding of {len(sides)} dimensions does not fit shape {list(input.shape)}")
-    from ._tables import around
+    from ._resample_weights import around
     for d, before, after in sides:
         at = _C.from_numpy(around(mode, input.shape[d], before, after)).to(input.device)
         input = input.index_select(d, at)
@@ -276,7 +276,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: Optional[bool
     nd = len(size) - 2
     if nd not in (2, 3) or list(theta.shape) != [size[0], nd, nd + 1]:
         raise ValueError(f"affine_grid: theta must be [{size[0]}, {nd}, {nd + 1}], got {list(theta.shape)}")
-    from ._tables import grid_places
+    from ._resample_weights import grid_places
     places = grid_places(size[2:], bool(align_corners))
     base = _C.from_numpy(places).to(theta.device, theta.dtype)
     return (base @ theta.transpose(1, 2)).reshape(size[0], *size[2:], nd)
@@ -310,6 +310,12 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     if groups < 1 or c % groups:
         raise RuntimeError(f"channel_shuffle: {c} channels are no multiple of {groups} groups")
     return own(input.reshape(n, groups, c // groups, *input.shape[2:]).transpose(1, 2).reshape(input.shape), input)
+
+
+def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Tensor:
+    """grid_sample, its modes as numbers."""
+    mode, outside = ("bilinear", "nearest", "bicubic")[interpolation_mode], ("zeros", "border", "reflection")[padding_mode]
+    return grid_sample(input, grid, mode, outside, align_corners)
 
 
 _checks.install(globals())

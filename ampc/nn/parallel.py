@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from .module import Module
+from .modules.module import Module
 
 __all__ = ["DataParallel", "DistributedDataParallel"]
 

@@ -1,4 +1,4 @@
-/* Operators as they run, for Python to look at (ampc/doctor/watch.py). */
+/* Operators as they run, for Python to look at (ampc/doctor/nonfinite.py). */
 #include "python/state.h"
 
 #include "amp/autocast.h"

@@ -7,8 +7,8 @@ from typing import Any, Optional, Tuple
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
-from ..module import Module
 from ..parameter import Parameter
+from .module import Module
 
 
 class _Activation(Module):

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Optional, Union
 
 from ..._C import Tensor
-from ..module import Module
 from ..parameter import Parameter
+from .module import Module
 
 
 class Sequential(Module):

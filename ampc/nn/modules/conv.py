@@ -11,8 +11,8 @@ from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
 from .. import init
-from ..module import Module
 from ..parameter import Parameter
+from .module import Module
 
 _Sizes = Union[int, Sequence[int]]
 _PADDINGS = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}

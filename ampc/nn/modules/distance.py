@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..._C import Tensor
 from .. import functional as F
-from ..module import Module
+from .module import Module
 
 
 class PairwiseDistance(Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._C import Tensor
-from ..module import Module
+from .module import Module
 
 
 class Flatten(Module):

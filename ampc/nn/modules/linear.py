@@ -10,8 +10,8 @@ from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
 from .. import init
-from ..module import Module
 from ..parameter import Parameter
+from .module import Module
 
 
 class Identity(Module):

@@ -6,8 +6,8 @@ from typing import Any, Callable, Optional, Tuple
 
 from ..._C import Tensor
 from .. import functional as F
-from ..module import Module
 from .distance import PairwiseDistance
+from .module import Module
 
 
 class _Loss(Module):

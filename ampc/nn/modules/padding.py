@@ -8,7 +8,7 @@ from typing import Any, Tuple, Union
 from ... import _checks
 from ..._C import Tensor
 from .. import functional as F
-from ..module import Module
+from .module import Module
 
 
 class _Pad(Module):

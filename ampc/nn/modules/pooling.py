@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 
 from ..._C import Tensor
 from .. import functional as F
-from ..module import Module
+from .module import Module
 
 _Sizes = Union[int, Sequence[int]]
 

@@ -10,11 +10,11 @@ from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
 from .. import init
-from ..module import Module
 from ..parameter import Parameter
 from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
+from .module import Module
 from .normalization import LayerNorm
 
 _cat = _C._functions["cat"]

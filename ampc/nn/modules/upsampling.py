@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 from ..._C import Tensor
 from .. import functional as F
-from ..module import Module
+from .module import Module
 
 
 class Upsample(Module):

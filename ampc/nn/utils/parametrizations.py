@@ -8,8 +8,8 @@ from ... import _creation as make
 from ..._C import Tensor
 from ...autograd import no_grad
 from .. import functional as F
-from ..module import Module
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from ..modules.module import Module
 from . import parametrize
 
 __all__ = ["spectral_norm", "weight_norm"]

@@ -10,8 +10,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from ... import _C
 from ..._C import Tensor
 from ...autograd import no_grad
-from ..module import Module
 from ..modules.container import ModuleDict, ModuleList
+from ..modules.module import Module
 from ..parameter import Parameter
 
 __all__ = ["ParametrizationList", "cached", "is_parametrized", "register_parametrization", "remove_parametrizations",

@@ -9,7 +9,7 @@ from ... import _creation as make
 from ..._C import Tensor
 from ...autograd import no_grad
 from .. import functional as F
-from ..module import Module
+from ..modules.module import Module
 from .parametrizations import rows_of
 from .weight_norm import _hook_of, undo
 

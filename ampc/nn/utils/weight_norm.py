@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from ..._C import Tensor
-from ..module import Module
+from ..modules.module import Module
 from ..parameter import Parameter
 from .parametrizations import norm_except
 

@@ -13,20 +13,18 @@ from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
 from .._out import own, takes_out
-from .order import searchsorted
+from .sort_search import searchsorted
 
 _f = _C._functions
 
-__all__ = [
-    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "broadcast_to", "cartesian_prod",
-    "column_stack", "combinations", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "dstack", "expand_copy",
-    "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "permute_copy", "ravel", "repeat_interleave", "roll", "rot90",
-    "row_stack", "select_scatter", "slice_scatter", "swapaxes", "swapdims", "tensor_split", "tile", "tril", "tril_indices", "triu",
-    "triu_indices", "unflatten", "unravel_index", "vander", "view_as_real", "vsplit", "vstack",
-]
-METHODS = ["broadcast_to", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "fliplr", "flipud", "hsplit",
-           "repeat_interleave", "roll", "rot90", "select_scatter", "slice_scatter", "tensor_split", "tile", "tril", "triu", "vsplit",
-           "tril_", "triu_", "swapaxes_", "swapdims_", "t_", "transpose_"]
+__all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "broadcast_to",
+           "cartesian_prod", "column_stack", "combinations", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "dstack", "expand_copy",
+           "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "narrow_copy", "permute_copy", "ravel", "repeat_interleave", "roll",
+           "rot90", "row_stack", "select_scatter", "slice_scatter", "split_with_sizes", "swapaxes", "swapdims", "tensor_split", "tile", "tril",
+           "tril_indices", "triu", "triu_indices", "unflatten", "unravel_index", "vander", "view_as_real", "vsplit", "vstack"]
+METHODS = ["broadcast_to", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "fliplr", "flipud", "hsplit", "repeat_interleave", "roll",
+           "rot90", "select_scatter", "slice_scatter", "tensor_split", "tile", "tril", "triu", "vsplit", "tril_", "triu_", "swapaxes_", "swapdims_",
+           "t_", "transpose_", "adjoint", "narrow_copy", "split_with_sizes"]
 
 
 def _dims(value: Any) -> List[int]:
@@ -523,6 +521,25 @@ def t_(self: Tensor) -> Tensor:
 
 
 swapaxes_ = swapdims_ = transpose_
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged; RuntimeError for a vector, which has one."""
+    if input.ndim == 0:
+        return input
+    if input.ndim == 1:
+        raise RuntimeError("adjoint: needs a matrix or a batch of matrices, got 1 dimension")
+    return input.transpose(-2, -1)
+
+
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> Tuple[Tensor, ...]:
+    """split into parts of these sizes."""
+    return input.split(list(split_sizes), dim)
+
+
+def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """narrow, in memory of its own."""
+    return input.narrow(dim, start, length).clone()
 
 
 _checks.install(globals())

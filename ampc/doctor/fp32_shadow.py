@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 from .. import _C
 from . import guard
 from ._watcher import Watcher
-from .watch import _limit, _look, _text, is_own
+from .nonfinite import _limit, _look, _text, is_own
 
 PASSED = {"cast", "clone", "to_device", "low"}  # they round, or move, what others made
 HALVES = ("float16", "bfloat16")

@@ -16,7 +16,7 @@ from .. import policy as policies
 from .._progress import Progress
 from .._settings import get_float32_matmul_precision, set_float32_matmul_precision
 from . import guard
-from .shadow import HALVES, OperatorError, Shadow
+from .fp32_shadow import HALVES, OperatorError, Shadow
 
 SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
 LEAST_SECONDS = 0.1  # of steps in each precision, where they are short

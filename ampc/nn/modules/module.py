@@ -7,15 +7,15 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Iterator, Mapping
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from .. import _C
-from .._C import Tensor
-from .._device import check_device
-from ..autograd.hooks import RemovableHandle
-from ..policy import call_module
-from ..policy import state as policies
-from ._backward_hooks import BackwardHooks
-from ._loading import hint, kind_of
-from .parameter import Buffer, Parameter
+from ... import _C
+from ..._C import Tensor
+from ..._device import check_device
+from ...autograd.hooks import RemovableHandle
+from ...policy import call_module
+from ...policy import state as policies
+from .._backward_hooks import BackwardHooks
+from .._loading import hint, kind_of
+from ..parameter import Buffer, Parameter
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -65,7 +65,7 @@ class Module:
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
         except Exception as error:
-            from ._place import mark
+            from .._module_path import mark
 
             mark(error, self)
             raise
@@ -507,7 +507,7 @@ class Module:
         return known
 
     def _load_one(self, kind: str, name: str, value: Any, assign: bool) -> None:
-        from ..autograd import no_grad
+        from ...autograd import no_grad
 
         if kind == "extra":
             self.set_extra_state(value)

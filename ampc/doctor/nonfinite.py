@@ -13,7 +13,7 @@ from .. import _C, policy
 from . import guard
 from ._names import Names
 from ._watcher import Watcher
-from .advice import replacement
+from .remedies import replacement
 
 Place = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain

@@ -1,0 +1,54 @@
+"""Functions that make tensors, in terms of others."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from .. import _C, _checks
+from .. import _creation as make
+from .._C import Tensor
+
+_f = _C._functions
+
+__all__ = ["asarray", "fill", "logspace", "randint_like", "scalar_tensor"]
+METHODS = ["new"]
+
+
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: Optional[bool] = None, requires_grad: bool = False) -> Tensor:
+    """as_tensor, with ``copy`` True or False asked for."""
+    from .._array_api import asarray as standard
+    t = standard(obj, dtype=dtype, device=device, copy=copy)
+    return t.requires_grad_() if requires_grad else t
+
+
+def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """A 0-d tensor."""
+    return make.full((), s, dtype=dtype or _C.get_default_dtype(), device=device)
+
+
+def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """base ** linspace(start, end, steps)"""
+    return _f["pow"](base, make.linspace(start, end, steps, dtype=_C.float64, device=device)).to(dtype or _C.get_default_dtype())
+
+
+def randint_like(input: Tensor, low: int, high: Optional[int] = None, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Random integers in [low, high) (or [0, low)), as many as x has."""
+    bounds = (0, low) if high is None else (low, high)
+    return make.randint(*bounds, tuple(input.shape), dtype=_C.int64, device=device or input.device).to(dtype or input.dtype)
+
+
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A tensor like x, filled."""
+    return input.clone().fill_(value)
+
+
+def new(self: Tensor, *args: Any) -> Tensor:
+    """A tensor of the same dtype and device: of a size, of data, or on the memory of another tensor, without history."""
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        return args[0].detach().to(self.dtype)
+    if len(args) == 1 and not isinstance(args[0], int):
+        return self.new_tensor(args[0])
+    return self.new_empty(args)
+
+
+_checks.install(globals())

@@ -1,0 +1,98 @@
+"""What writes into a tensor, and the in-place forms of functions that the table has none of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, List, Optional
+
+from .. import _C, _checks
+from .. import _creation as make
+from .._C import Tensor
+from .._out import in_place
+
+_f = _C._functions
+
+__all__ = []
+METHODS = ["apply_", "as_strided_scatter", "fill_diagonal_", "map_", "resize_", "resize_as_"]
+
+
+def as_strided_scatter(self: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Optional[int] = None) -> Tensor:
+    """A copy with src written through a strided view of it."""
+    out = self.clone()
+    out.as_strided(list(size), list(stride), storage_offset or 0).copy_(src)
+    return out
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """The main diagonal filled, in place; ``wrap``: again after each square of a tall matrix."""
+    if self.ndim < 2:
+        raise RuntimeError(f"fill_diagonal_: expected at least 2 dimensions, got {self.ndim}")
+    if self.ndim > 2:
+        if len(set(self.shape)) != 1:
+            raise RuntimeError(f"fill_diagonal_: more than 2 dimensions must have one size, got {list(self.shape)}")
+        self.as_strided([self.shape[0]], [sum(self.stride())], self.storage_offset()).fill_(fill_value)
+        return self
+    step = self.shape[1] + 1
+    for first in range(0, self.shape[0] if wrap else 1, step):
+        self[first:].diagonal().fill_(fill_value)
+    return self
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Each element replaced by what a Python function makes of it; slow, CPU only."""
+    if self.is_cuda:
+        raise TypeError("apply_: works on the CPU only")
+    values = [callable(v) for v in self.reshape(-1).tolist()]
+    return self.copy_(make.tensor(values, dtype=self.dtype, device="cpu").reshape(self.shape))
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Each element replaced by a Python function of it and tensor's; slow, CPU only."""
+    if self.is_cuda:
+        raise TypeError("map_: works on the CPU only")
+    pairs = zip(self.reshape(-1).tolist(), tensor.expand(self.shape).reshape(-1).tolist())
+    return self.copy_(make.tensor([callable(a, b) for a, b in pairs], dtype=self.dtype, device="cpu").reshape(self.shape))
+
+
+def resize_(self: Tensor, *sizes: Any) -> Tensor:
+    """Another size in place: what fits of the old values, in order, the rest uninitialised. RuntimeError where gradients are
+    recorded."""
+    if self.requires_grad:
+        raise RuntimeError("resize_: the tensor requires gradients")
+    size: List[int] = list(make._size(sizes))
+    if any(n < 0 for n in size):
+        raise RuntimeError(f"resize_: sizes must be 0 or more, got {size}")
+    total = 1
+    for n in size:
+        total *= n
+    flat = self.detach().reshape(-1)
+    if total > flat.shape[0]:
+        flat = _f["cat"]([flat, flat.new_empty(total - flat.shape[0])])
+    self.data = flat[:total].reshape(size)
+    return self
+
+
+def resize_as_(self: Tensor, the_template: Tensor) -> Tensor:
+    """resize_ to another's shape."""
+    return resize_(self, *the_template.shape)
+
+
+def _in_place(name: str) -> Callable[..., Tensor]:
+    def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return in_place(self, getattr(Tensor, name), *args, **kwargs)
+    f.__name__, f.__doc__ = name + "_", f"{name}, in place."
+    return f
+
+IN_PLACE = ["absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "clamp_max", "clamp_min", "deg2rad", "eq", "fix",
+            "float_power", "gcd", "ge", "greater", "greater_equal", "gt", "lcm", "ldexp", "le", "less", "less_equal", "logit", "lt", "ne", "negative",
+            "not_equal", "rad2deg", "sgn", "sinc", "true_divide"]
+
+
+def install() -> None:
+    """Attaches the in-place forms, once all plain ones are there."""
+    for name in IN_PLACE:
+        if not hasattr(Tensor, name + "_"):
+            setattr(Tensor, name + "_", _in_place(name))
+
+
+_checks.install(globals())

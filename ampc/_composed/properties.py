@@ -1,0 +1,107 @@
+"""What a tensor is: questions about it, and torch's names for what all tensors here are, such as real and dense."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from .. import _C, _checks
+from .. import _creation as make
+from .._C import Tensor, dtype
+
+__all__ = ["can_cast", "conj", "detach", "get_device", "is_complex", "is_conj", "is_inference", "is_nonzero", "is_same_size", "is_signed", "isreal",
+           "real", "resolve_conj", "resolve_neg", "typename"]
+METHODS = ["__array_namespace__", "conj", "is_conj", "is_neg", "is_nonzero", "is_set_to", "is_shared", "isreal", "resolve_conj", "resolve_neg",
+           "share_memory_", "to_dense", "to_device"]
+
+
+def conj(input: Tensor) -> Tensor:
+    """x: there are no complex tensors."""
+    return input
+
+real = resolve_conj = resolve_neg = to_dense = conj
+
+
+def is_conj(input: Tensor) -> bool:
+    """False: there are no complex tensors."""
+    return False
+
+is_neg = is_complex = is_conj
+
+
+def isreal(input: Tensor) -> Tensor:
+    """True everywhere: there are no complex tensors."""
+    return make.ones_like(input, dtype=_C.bool)
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not 0. RuntimeError for more."""
+    if input.numel() != 1:
+        raise RuntimeError(f"is_nonzero: expected one element, got {input.numel()}")
+    return bool(input.item())
+
+
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both are the same view of the same memory."""
+    return self.data_ptr() == tensor.data_ptr() and self.shape == tensor.shape and self.stride() == tensor.stride()
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Tensor.is_same_size"""
+    return input.is_same_size(other)
+
+
+def is_signed(input: Tensor) -> bool:
+    """Tensor.is_signed"""
+    return input.is_signed()
+
+
+def is_inference(input: Tensor) -> bool:
+    """Tensor.is_inference"""
+    return input.is_inference()
+
+
+def get_device(input: Tensor) -> int:
+    """Tensor.get_device"""
+    return input.get_device()
+
+
+def detach(input: Tensor) -> Tensor:
+    """Tensor.detach"""
+    return input.detach()
+
+
+def typename(obj: Any) -> str:
+    """The name of an object's type, of a tensor as torch's old ones."""
+    return obj.type() if isinstance(obj, Tensor) else f"{type(obj).__module__}.{type(obj).__qualname__}"
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether values of one dtype are of the other's kind, or of a lower one."""
+    rank = lambda d: 3 if d.is_floating_point else 1 if d == _C.bool else 2  # noqa: E731
+    return rank(from_) <= rank(to)
+
+
+def is_shared(self: Tensor) -> bool:
+    """False: memory is not shared between processes."""
+    return False
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """NotImplementedError: memory is not shared between processes."""
+    raise NotImplementedError("share_memory_: memory is not shared between processes; send arrays, or use threads")
+
+
+def __array_namespace__(self: Tensor, *, api_version: Optional[str] = None) -> Any:
+    """The Python array API's functions for tensors. ValueError for a version that is not there."""
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"__array_namespace__: version {api_version!r} is not supported; 2024.12 is")
+    from .. import _array_api
+    return _array_api
+
+
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """to(device)"""
+    return self.to(device)
+
+
+_checks.install(globals())
