@@ -36,7 +36,7 @@ ac_node *ac_node_new(const char *name, int n_in, int n_out, size_t attrs_size) {
     return n;
 }
 
-void ac_node_stamp(ac_node *n) { n->seq = next_seq++; }
+void ac_node_number(ac_node *n) { n->seq = next_seq++; }
 
 ac_node *ac_node_retain(ac_node *n) {
     n->refs++;
