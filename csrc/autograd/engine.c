@@ -4,6 +4,7 @@
 
 #include "amp/autocast.h"
 #include "base/alloc.h"
+#include "base/inline.h"
 #include "base/pool.h"
 #include "autograd/formula.h"
 
@@ -377,6 +378,7 @@ static int release_edges(engine *e, ac_node *n) {
     for (int k = 0; k < n->n_in; k++) {
         if (!n->edges[k].node) continue;
         task *t = &e->tasks[*slot_of(e, n->edges[k].node)];
+        AC_ASSERT(t->waiting > 0);
         if (--t->waiting == 0 && t->node->is_accumulator) AC_TRY(run_task(e, t));
     }
     return 0;

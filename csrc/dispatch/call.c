@@ -106,6 +106,7 @@ static int compute_there(ac_op op, ac_tensor *const *in, int n_in, const void *a
         return -1;
     }
     note_mutations(rule.info, in);
+    for (int i = 0; i < rule.n_out; i++) AC_ASSERT(out[i] && ac_device_of(out[i]) == device);
     for (int i = 0; i < rule.n_out; i++) out[i]->is_inference = ac_mode.inference;
     return 0;
 }

@@ -1,6 +1,7 @@
 #include "tensor/storage.h"
 
 #include "base/alloc.h"
+#include "base/inline.h"
 #include "tensor/packed_weights.h"
 
 #include <stdio.h>
@@ -51,6 +52,7 @@ ac_storage *ac_storage_wrap(void *data, int64_t bytes, void (*release)(void *), 
 }
 
 ac_storage *ac_storage_retain(ac_storage *s) {
+    AC_ASSERT(s->refs > 0);
     s->refs++;
     return s;
 }
@@ -63,6 +65,7 @@ void ac_storage_settled(ac_storage *s) {
 }
 
 void ac_storage_release(ac_storage *s) {
+    AC_ASSERT(s->refs > 0);
     if (--s->refs > 0) return;
     ac_storage_settled(s);
     ac_packed_weights_free(s);
