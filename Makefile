@@ -83,7 +83,7 @@ gpu: $(VENV)/installed
 
 # The core's own C tests under the address and undefined-behaviour sanitizers.
 ctest:
-	$(MAKE) -C tests/c
+	$(MAKE) -j$$(nproc 2>/dev/null || echo 2) -C tests/c
 
 # The core by clang, for any x86-64, 64-bit ARM, macOS and Windows: the plain C ways, which other machines and compilers take.
 clang: $(BIN)/python
