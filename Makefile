@@ -55,7 +55,7 @@ check: $(BIN)/python
 DEBUG_SUITES ?= test_autograd.py test_autocast.py test_in_place.py test_aliasing.py test_optim.py test_pending.py test_tensor.py test_windows.py test_robust.py
 debug: $(VENV)/installed
 	AMPC_CUDA=0 AMPC_DEBUG="-DAC_DEBUG -fsanitize=address,undefined -fno-sanitize-recover=all -g -O1" $(BIN)/python setup.py --quiet build --build-base build/debug --build-lib build/debug/lib
-	cd tests && ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$$($(or $(CC),cc) -print-file-name=libasan.so) PYTHONPATH=../build/debug/lib \
+	cd tests && ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(or $(CC),cc) -print-file-name=libasan.so) $$($(or $(CC),cc) -print-file-name=libstdc++.so)" PYTHONPATH=../build/debug/lib \
 		$(PYTEST) -q --no-header -m 'not slow' $(PYTEST_ARGS) $(DEBUG_SUITES)
 
 # What depends on the instruction set, again under each below the CPU's own, which `make test` has; or under some of them, LEVELS=avx2.
