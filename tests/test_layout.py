@@ -63,6 +63,12 @@ def test_only_the_binding_knows_python():
         assert "arrayobject.h" not in text or p.name == "numpy.c", p
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(CSRC)))
+def test_files_say_what_they_do(path):
+    """A file begins with a comment, before any code."""
+    assert re.match(r"(// clang-format off\n)?/\* \w", path.read_text()), path
+
+
 def test_core_does_not_exit_or_print():
     for p in FILES:
         assert not re.search(r"\b(abort|exit|printf|fprintf|puts|assert)\s*\(", re.sub(r"/\*.*?\*/", "", p.read_text(), flags=re.S)), p
