@@ -112,6 +112,14 @@ def test_generated_files_are_up_to_date(tool):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_linters_have_one_version():
+    """The Makefile's and pre-commit's; and the citation's version is the package's."""
+    pins = re.compile(r"\b((?:ruff|mypy|clang-format)==[\d.]+)")
+    assert set(pins.findall((ROOT / ".pre-commit-config.yaml").read_text())) == set(pins.findall((ROOT / "Makefile").read_text()))
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M).group(1)
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
 def test_every_package_is_shipped():
     import re
     listed = set(re.findall(r'"([\w.]+)"', re.search(r"packages = \[([^]]*)\]", (ROOT / "pyproject.toml").read_text()).group(1)))
