@@ -1,5 +1,7 @@
 # make demo   train a model on handwritten digits in three precisions
 # make test   build, install and run every test
+# make check  test what differs from the last commit, within a minute; SINCE=main: from a branch
+# make debug  a part of the tests with the core under the address and undefined-behaviour sanitizers, its assertions checked
 # make sim    test the GPU backend on its simulator; no GPU needed
 # make levels the same for what depends on the instruction set, under each that this CPU can be held to
 # make ways   whether the tests execute the code behind every way through the kernels, by gcov
@@ -16,7 +18,7 @@ PYTEST = ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -n $(WORKER
 # as `pip install .` does.
 export AMPC_CUDA ?= $(shell nvidia-smi -L > /dev/null 2>&1 && echo native || echo 0)
 
-.PHONY: demo test ways levels sim gpu bench ctest lint clang docs soak clean
+.PHONY: demo test check debug ways levels sim gpu bench ctest lint clang docs soak clean
 
 $(BIN)/python:
 	@$(PYTHON) -c "import sysconfig, os; h = sysconfig.get_path('include'); exit(0 if os.path.exists(h + '/Python.h') else 'ampc: Python.h is not in ' + h + ': install python3-dev (Debian, Ubuntu) or python3-devel (Fedora)')"
@@ -43,6 +45,19 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	cd tests && $(PYTEST) $(PYTEST_ARGS) .
 
+SINCE ?= HEAD
+check: $(BIN)/python
+	$(BIN)/python tools/build_requirements.py test > /dev/null
+	$(BIN)/python -m pip install --quiet $(LINTERS)
+	$(BIN)/python tools/check.py $(SINCE)
+
+# AC_ASSERT states what must hold inside the core; releases leave it out.
+DEBUG_SUITES ?= test_autograd.py test_autocast.py test_in_place.py test_aliasing.py test_optim.py test_pending.py test_tensor.py test_windows.py test_robust.py
+debug: $(VENV)/installed
+	AMPC_CUDA=0 AMPC_DEBUG="-DAC_DEBUG -fsanitize=address,undefined -fno-sanitize-recover=all -g -O1" $(BIN)/python setup.py --quiet build --build-base build/debug --build-lib build/debug/lib
+	cd tests && ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$$($(or $(CC),cc) -print-file-name=libasan.so) PYTHONPATH=../build/debug/lib \
+		$(PYTEST) -q --no-header -m 'not slow' $(PYTEST_ARGS) $(DEBUG_SUITES)
+
 # What depends on the instruction set, again under each below the CPU's own, which `make test` has; or under some of them, LEVELS=avx2.
 LEVELS ?=
 levels: $(VENV)/installed
@@ -58,7 +73,7 @@ ways: $(VENV)/installed
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
 GPU_SUITES := test_cuda.py test_composed.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
 	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py \
-	test_shadow.py test_keras.py test_loss_scale.py test_trainer.py test_bench.py test_testing.py test_seeds.py test_seeds_guide.py test_selftest.py
+	test_shadow.py test_keras.py test_loss_scale.py test_trainer.py test_bench.py test_testing.py test_seeds.py test_seeds_guide.py test_selftest.py test_fuzz.py
 sim: $(VENV)/installed
 	cd tests && $(PYTEST) -q --no-header --device sim -m 'not slow' $(PYTEST_ARGS) $(GPU_SUITES)
 
@@ -68,18 +83,20 @@ gpu: $(VENV)/installed
 
 # The core's own C tests under the address and undefined-behaviour sanitizers.
 ctest:
-	$(MAKE) -C tests/c
+	$(MAKE) -j$$(nproc 2>/dev/null || echo 2) -C tests/c
 
 # The core by clang, for any x86-64, 64-bit ARM, macOS and Windows: the plain C ways, which other machines and compilers take.
 clang: $(BIN)/python
 	$(BIN)/python -m pip install --quiet ziglang numpy
 	$(BIN)/python tools/clang.py
 
+LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 numpy
+C_FILES := $(shell find csrc tests/c tests/cuda_sim -name '*.[ch]' -o -name '*.inc' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
 lint:
-	$(BIN)/python -m pip install --quiet ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 numpy
+	$(BIN)/python -m pip install --quiet $(LINTERS)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find csrc -name '*.[ch]')
+	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 
 # The pages of docs/ as a site in build/site, warnings being errors.
 docs: $(VENV)/installed

@@ -131,3 +131,28 @@ def test_the_version_and_what_the_bare_command_says():
     for arguments, said in (["--version"], f"ampc {ampc.__version__}\n"), ([], "ampc run train.py"), (["--help"], "ampc run train.py"):
         got = subprocess.run([sys.executable, "-m", "ampc", *arguments], capture_output=True, text=True)
         assert (got.returncode, got.stderr) == (0, "") and said in got.stdout
+
+
+@pytest.mark.parametrize("units", [(), ("bfloat16",), ("bfloat16", "float16")], ids=str)
+def test_the_demo_says_whether_16_bits_pay_here(units, monkeypatch):
+    from ampc.cli import _step_times
+
+    class Core:
+        bfloat16, float16 = "bfloat16", "float16"
+
+        @staticmethod
+        def _has_units(dtype):
+            return dtype in units
+
+    monkeypatch.setattr(ampc, "_C", Core)
+    said = _step_times.in_words({"float32": 0.02, "bfloat16": 0.01, "float16": 0.015})
+    assert {(): "no units for 16-bit products", ("bfloat16",): "a step takes 0.50 of float32's time. It has no units for float16",
+            ("bfloat16", "float16"): "units for bfloat16 and float16: a step takes 0.50 and 0.75 of float32's"}[units] in said
+
+
+def test_the_steps_of_the_demo_are_timed(monkeypatch):
+    from ampc.cli import _step_times
+
+    monkeypatch.setattr(_step_times, "WIDTH", 16)
+    seconds = _step_times.measure(("float32", "bfloat16", "float16"))
+    assert all(s > 0 for s in seconds.values()) and _step_times.table(seconds).count("\n") == 3

@@ -107,6 +107,14 @@ def test_named_files_exist(page):
         assert list(ROOT.glob(name)), f"{page.name} names {name}"
 
 
+def test_named_functions_exist():
+    """Names of the core that the pages give."""
+    core = "\n".join(p.read_text() for p in (ROOT / "csrc").rglob("*") if p.is_file())
+    for page in ARCHITECTURE:
+        for name in re.findall(r"`(ac_\w+|AC_\w+)`", page.read_text()):
+            assert re.search(rf"\b{name}\b", core), f"{page.name} names {name}"
+
+
 def test_file_names_of_the_architecture_are_whole():
     """A file is named by its path from the root, so that the test above sees it."""
     for page in ARCHITECTURE:

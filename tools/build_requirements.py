@@ -1,4 +1,5 @@
-"""Installs what pyproject.toml names for building, so that builds need no environment of their own each time."""
+"""Installs what pyproject.toml names for building, so that builds need no environment of their own each time; and its extras that are
+given, without the package itself: python tools/build_requirements.py test"""
 
 import subprocess
 import sys
@@ -9,5 +10,6 @@ if sys.version_info >= (3, 11):
 else:
     from pip._vendor import tomli as tomllib
 
-text = (Path(__file__).resolve().parent.parent / "pyproject.toml").read_text()
-sys.exit(subprocess.call([sys.executable, "-m", "pip", "install", *tomllib.loads(text)["build-system"]["requires"]]))
+project = tomllib.loads((Path(__file__).resolve().parent.parent / "pyproject.toml").read_text())
+extras = [requirement for name in sys.argv[1:] for requirement in project["project"]["optional-dependencies"][name]]
+sys.exit(subprocess.call([sys.executable, "-m", "pip", "install", *project["build-system"]["requires"], *project["project"]["dependencies"], *extras]))

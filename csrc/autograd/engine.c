@@ -4,6 +4,7 @@
 
 #include "amp/autocast.h"
 #include "base/alloc.h"
+#include "base/inline.h"
 #include "base/pool.h"
 #include "autograd/formula.h"
 
@@ -62,7 +63,7 @@ static int grow(engine *e) {
 }
 
 /* Counts an edge to `node`, adding it when it is new. */
-static int reach(engine *e, ac_node *node) {
+static int visit(engine *e, ac_node *node) {
     int64_t *slot = e->room ? slot_of(e, node) : NULL;
     if (!slot || *slot < 0) {
         if (e->n == e->room) AC_TRY(grow(e));
@@ -76,11 +77,11 @@ static int reach(engine *e, ac_node *node) {
 }
 
 static int discover(engine *e, const ac_edge *roots) {
-    for (int i = 0; i < e->args->n_roots; i++) AC_TRY(reach(e, roots[i].node));
+    for (int i = 0; i < e->args->n_roots; i++) AC_TRY(visit(e, roots[i].node));
     for (int64_t i = 0; i < e->n; i++) { /* the list is its own queue */
         ac_node *n = e->tasks[i].node;
         for (int k = 0; k < n->n_in; k++)
-            if (n->edges[k].node) AC_TRY(reach(e, n->edges[k].node));
+            if (n->edges[k].node) AC_TRY(visit(e, n->edges[k].node));
     }
     e->grads = ac_calloc((size_t)(e->n_grads + 1) * sizeof *e->grads);
     return e->grads ? 0 : -1;
@@ -175,7 +176,7 @@ static int sum_to(ac_tensor **grad, const ac_dims *shape, const char *of) {
 }
 
 /* Brings a gradient to the dtype and shape of the input it is for; `of` made it. */
-static int fit(ac_tensor **grad, const ac_spec *want, const char *of) {
+static int match_input(ac_tensor **grad, const ac_spec *want, const char *of) {
     ac_dims shape = ac_shape_of(*grad);
     if (!ac_dims_equal(&shape, &want->shape)) AC_TRY(sum_to(grad, &want->shape, of));
     if ((*grad)->dtype == want->dtype || !ac_is_floating(want->dtype)) return 0;
@@ -241,7 +242,7 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
     if (!g) return -1;
     ac_tensor *grad = m->grad ? ac_tensor_retain(m->grad) : NULL;
     int failed = 0;
-    ac_stamp_before(&m->stamp, grad);
+    ac_provenance_before(&m->provenance, grad);
     if (grad && (create_graph || ac_overlaps_itself(grad))) failed = add_grad(&grad, ac_tensor_retain(g), true);
     else if (grad) {
         ac_attrs_alpha one = {{AC_INT, {1}}};
@@ -258,7 +259,7 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
     }
     ac_tensor *old = m->grad;
     m->grad = grad;
-    ac_stamp_after(&m->stamp, grad, pass);
+    ac_provenance_after(&m->provenance, grad, pass);
     if (old) ac_tensor_release(old);
     return m->hooks ? ac_grad_hooks.after_accumulate(m->hooks, leaf) : 0;
 }
@@ -300,7 +301,7 @@ static void capture(engine *e, const task *t, ac_tensor *const *grads) {
 }
 
 /* Passes what the formula gave on along the edges. */
-static int hand_on(engine *e, ac_node *n, ac_tensor **given) {
+static int propagate(engine *e, ac_node *n, ac_tensor **given) {
     int failed = 0;
     for (int k = 0; k < n->n_in; k++) {
         ac_tensor *g = given[k];
@@ -310,7 +311,7 @@ static int hand_on(engine *e, ac_node *n, ac_tensor **given) {
             if (g) ac_tensor_release(g);
             continue;
         }
-        failed = fit(&g, &n->inputs[k], n->name);
+        failed = match_input(&g, &n->inputs[k], n->name);
         task *t = &e->tasks[*slot_of(e, to)];
         if (failed || !t->needed) ac_tensor_release(g);
         else failed = add_grad(&e->grads[t->grads + n->edges[k].index], g, e->args->create_graph);
@@ -346,7 +347,7 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
     int failed =
         ac_formula_run(n, grads, given.at, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
     if (!failed && ac_grad_hooks.look) failed = ac_grad_hooks.look(n->name, given.at, n->n_in);
-    if (!failed) failed = hand_on(e, n, given.at);
+    if (!failed) failed = propagate(e, n, given.at);
     ac_running = outer;
     ac_list_release(&given);
     return failed;
@@ -377,6 +378,7 @@ static int release_edges(engine *e, ac_node *n) {
     for (int k = 0; k < n->n_in; k++) {
         if (!n->edges[k].node) continue;
         task *t = &e->tasks[*slot_of(e, n->edges[k].node)];
+        AC_ASSERT(t->waiting > 0);
         if (--t->waiting == 0 && t->node->is_accumulator) AC_TRY(run_task(e, t));
     }
     return 0;
@@ -411,7 +413,7 @@ static int seed_root(engine *e, const ac_edge *root, int i) {
         AC_TRY(ac_call(AC_OP_full, NULL, 0, &one, &seed));
     }
     ac_spec want = ac_spec_of(t);
-    AC_TRY(fit(&seed, &want, "the result"));
+    AC_TRY(match_input(&seed, &want, "the result"));
     task *to = &e->tasks[*slot_of(e, root->node)];
     to->waiting--;
     return add_grad(&e->grads[to->grads + root->index], seed, e->args->create_graph);

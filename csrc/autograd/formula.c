@@ -20,7 +20,7 @@ int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bo
     c.pass = graph ? NULL : pass;
     ac_list_init(&c.owned);
     int failed = node->backward(&c);
-    for (int i = 0; i < c.n_sunk; i++) ac_stamp_after(&c.sunk[i]->stamp, c.sunk[i]->grad, pass);
+    for (int i = 0; i < c.n_sunk; i++) ac_provenance_after(&c.sunk[i]->provenance, c.sunk[i]->grad, pass);
     ac_list_release(&c.owned);
     return failed || c.failed ? -1 : 0;
 }
@@ -50,7 +50,7 @@ T ac_f_sink(ac_formula *c, int input, ac_dtype dtype) {
     ac_meta *m = to->leaf->meta;
     if (!m || m->hooks || !m->grad || m->grad->dtype != dtype) return NULL;
     if (!ac_is_contiguous(m->grad) || !ac_same_shape(m->grad, to->leaf) || ac_requires_grad(m->grad)) return NULL;
-    ac_stamp_before(&m->stamp, m->grad);
+    ac_provenance_before(&m->provenance, m->grad);
     c->sunk[c->n_sunk++] = m;
     return m->grad;
 }

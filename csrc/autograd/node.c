@@ -2,6 +2,7 @@
 #include "autograd/node.h"
 
 #include "base/alloc.h"
+#include "base/inline.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -37,9 +38,10 @@ ac_node *ac_node_new(const char *name, int n_in, int n_out, size_t attrs_size) {
     return n;
 }
 
-void ac_node_stamp(ac_node *n) { n->seq = next_seq++; }
+void ac_node_number(ac_node *n) { n->seq = next_seq++; }
 
 ac_node *ac_node_retain(ac_node *n) {
+    AC_ASSERT(n->refs > 0);
     n->refs++;
     return n;
 }
@@ -75,6 +77,7 @@ static void free_node(ac_node *n) {
 void ac_node_release(ac_node *n) {
     static _Thread_local ac_node *dead;
     static _Thread_local bool freeing;
+    AC_ASSERT(n->refs > 0);
     if (--n->refs > 0) return;
     n->next_dead = dead;
     dead = n;
@@ -140,6 +143,7 @@ bool ac_is_leaf(const ac_tensor *t) {
 
 int ac_set_history(ac_tensor *t, ac_node *node, int index) {
     ac_meta *m = ac_meta_of(t);
+    AC_ASSERT(index >= 0 && index < node->n_out);
     if (!m) return -1;
     ac_meta_set_node(m, ac_node_retain(node), index);
     m->requires_grad = false;

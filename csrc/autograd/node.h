@@ -55,13 +55,13 @@ struct ac_node {
 struct ac_meta {
     ac_node *node; /* owned: what made it, NULL for a leaf; set by ac_meta_set_node */
     int index;
-    bool requires_grad;   /* of a leaf */
-    bool retains_grad;    /* of what is no leaf: backward keeps the gradient in `grad` */
-    ac_meta *next_keeper; /* borrowed */
-    ac_tensor *grad;      /* owned */
-    ac_stamp stamp;       /* what is known of it */
-    ac_node *accumulator; /* borrowed: the leaf's, while one lives */
-    void *hooks;          /* owned: Python's hooks on a leaf */
+    bool requires_grad;       /* of a leaf */
+    bool retains_grad;        /* of what is no leaf: backward keeps the gradient in `grad` */
+    ac_meta *next_keeper;     /* borrowed */
+    ac_tensor *grad;          /* owned */
+    ac_provenance provenance; /* what is known of it */
+    ac_node *accumulator;     /* borrowed: the leaf's, while one lives */
+    void *hooks;              /* owned: Python's hooks on a leaf */
 };
 
 /* How Python objects on nodes and notes are called and dropped; set once by csrc/python. */
@@ -101,7 +101,7 @@ static inline bool ac_grad_enabled(void) { return !ac_mode.no_grad; }
 ac_node *ac_node_new(const char *name, int n_in, int n_out, size_t attrs_size) AC_CHECKED;
 /* Gives the node a new `seq`. Call when its edges are set: taking the edge of a view may have made
  * a node, which must be older than this one. */
-void ac_node_stamp(ac_node *n);
+void ac_node_number(ac_node *n);
 ac_node *ac_node_retain(ac_node *n);
 void ac_node_release(ac_node *n);
 /* Frees what the node saved. */

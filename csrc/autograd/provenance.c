@@ -11,16 +11,18 @@ void ac_pass_meets(ac_pass *pass, const ac_node *node) {
     pass->float16 |= in == AC_float16 || (node->is_low && node->compute == AC_float16);
 }
 
-bool ac_stamp_holds(const ac_stamp *s, const ac_tensor *grad, bool exact) {
-    return s->state != AC_STAMP_NONE && grad && s->of == grad->storage &&
+bool ac_provenance_holds(const ac_provenance *s, const ac_tensor *grad, bool exact) {
+    return s->state != AC_PROVENANCE_NONE && grad && s->of == grad->storage &&
            (!exact || s->content == grad->storage->content);
 }
 
-void ac_stamp_renew(ac_stamp *s, const ac_tensor *grad) { s->of = grad->storage, s->content = grad->storage->content; }
+void ac_provenance_renew(ac_provenance *s, const ac_tensor *grad) {
+    s->of = grad->storage, s->content = grad->storage->content;
+}
 
 /* Stops at the first value that is not: only what was zeroed is read to its end. */
 static bool is_zero(const ac_tensor *t) {
-    if (ac_device_of(t) != AC_CPU || !ac_is_contiguous(t) || t->storage->pending) return false;
+    if (ac_device_of(t) != AC_CPU || !ac_is_contiguous(t) || t->storage->deferred) return false;
     const char *at = ac_data(t), *end = at + t->numel * ac_itemsize(t->dtype);
     uint64_t word = 0;
     for (; end - at >= 8 && !word; at += 8) memcpy(&word, at, 8);
@@ -28,35 +30,36 @@ static bool is_zero(const ac_tensor *t) {
     return !word;
 }
 
-void ac_stamp_before(ac_stamp *s, const ac_tensor *old) {
-    if (old && ac_stamp_holds(s, old, true)) return;
-    bool ours = old && ac_stamp_holds(s, old, false), empty = !old || (ours && is_zero(old));
-    if (ours && !empty && s->state == AC_STAMP_SCALED) s->faults |= AC_EDITED;
-    else if (!ours || empty || s->state == AC_STAMP_PLAIN) *s = (ac_stamp){.state = AC_STAMP_NONE, .empty = empty};
+void ac_provenance_before(ac_provenance *s, const ac_tensor *old) {
+    if (old && ac_provenance_holds(s, old, true)) return;
+    bool ours = old && ac_provenance_holds(s, old, false), empty = !old || (ours && is_zero(old));
+    if (ours && !empty && s->state == AC_PROVENANCE_SCALED) s->faults |= AC_EDITED;
+    else if (!ours || empty || s->state == AC_PROVENANCE_PLAIN)
+        *s = (ac_provenance){.state = AC_PROVENANCE_NONE, .empty = empty};
 }
 
 static bool same(const ac_scaling *a, const ac_scaling *b) { return a->scaler == b->scaler && a->scale == b->scale; }
 
 /* What is wrong with adding a pass's gradient to one that is known. */
-static int faults_of(const ac_stamp *s, const ac_pass *pass) {
+static int faults_of(const ac_provenance *s, const ac_pass *pass) {
     bool scaled = pass->by.scaler != 0;
     switch (s->state) {
-    case AC_STAMP_NONE: return 0;
-    case AC_STAMP_PLAIN: return scaled ? AC_MIXED_PLAIN : 0;
-    case AC_STAMP_SCALED: return !scaled ? AC_MIXED_PLAIN : !same(&s->by, &pass->by) ? AC_MIXED_SCALES : 0;
-    case AC_STAMP_UNSCALED:
+    case AC_PROVENANCE_NONE: return 0;
+    case AC_PROVENANCE_PLAIN: return scaled ? AC_MIXED_PLAIN : 0;
+    case AC_PROVENANCE_SCALED: return !scaled ? AC_MIXED_PLAIN : !same(&s->by, &pass->by) ? AC_MIXED_SCALES : 0;
+    case AC_PROVENANCE_UNSCALED:
         if (!scaled) return 0; /* a step of one's own */
         return s->by.scaler == pass->by.scaler && s->by.round == pass->by.round ? AC_MIXED_UNSCALED : AC_MIXED_LEFTOVER;
     }
     return 0;
 }
 
-void ac_stamp_after(ac_stamp *s, const ac_tensor *grad, const ac_pass *pass) {
+void ac_provenance_after(ac_provenance *s, const ac_tensor *grad, const ac_pass *pass) {
     s->faults |= faults_of(s, pass);
-    if (pass->by.scaler) s->by = pass->by, s->state = AC_STAMP_SCALED;
-    else if (s->empty) s->state = AC_STAMP_PLAIN;
+    if (pass->by.scaler) s->by = pass->by, s->state = AC_PROVENANCE_SCALED;
+    else if (s->empty) s->state = AC_PROVENANCE_PLAIN;
     s->empty = false;
     s->float16 |= pass->float16;
-    ac_stamp_renew(s, grad);
-    grad->storage->scaled_at = s->state == AC_STAMP_SCALED ? s->content + 1 : 0;
+    ac_provenance_renew(s, grad);
+    grad->storage->scaled_at = s->state == AC_PROVENANCE_SCALED ? s->content + 1 : 0;
 }

@@ -7,11 +7,11 @@
 #include "tensor/tensor.h"
 
 typedef enum {
-    AC_STAMP_NONE,     /* nothing is known: no gradient, or one that somebody else put there */
-    AC_STAMP_PLAIN,    /* of a loss that was not scaled */
-    AC_STAMP_SCALED,   /* times a scale */
-    AC_STAMP_UNSCALED, /* and divided by it again */
-} ac_stamp_state;
+    AC_PROVENANCE_NONE,     /* nothing is known: no gradient, or one that somebody else put there */
+    AC_PROVENANCE_PLAIN,    /* of a loss that was not scaled */
+    AC_PROVENANCE_SCALED,   /* times a scale */
+    AC_PROVENANCE_UNSCALED, /* and divided by it again */
+} ac_provenance_state;
 
 /* What must not be added up; a gradient's faults stay until it is made anew. */
 enum {
@@ -29,14 +29,14 @@ typedef struct {
 } ac_scaling;
 
 typedef struct {
-    ac_stamp_state state;
+    ac_provenance_state state;
     ac_scaling by;
     int faults;
     bool float16;         /* products in it lie on its way */
     bool empty;           /* nothing has been added yet */
     const ac_storage *of; /* what was stamped, and the content it had */
     uint64_t content;
-} ac_stamp;
+} ac_provenance;
 
 /* What one backward has met so far. */
 typedef struct {
@@ -48,12 +48,12 @@ struct ac_node;
 void ac_pass_meets(ac_pass *pass, const struct ac_node *node);
 
 /* Before a gradient is added to what a leaf has (`old`, NULL: nothing), and after: `grad` is what it has now. */
-void ac_stamp_before(ac_stamp *s, const ac_tensor *old);
-void ac_stamp_after(ac_stamp *s, const ac_tensor *grad, const ac_pass *pass);
+void ac_provenance_before(ac_provenance *s, const ac_tensor *old);
+void ac_provenance_after(ac_provenance *s, const ac_tensor *grad, const ac_pass *pass);
 
 /* Whether the stamp speaks of this gradient, as it is now where `exact`. */
-bool ac_stamp_holds(const ac_stamp *s, const ac_tensor *grad, bool exact);
+bool ac_provenance_holds(const ac_provenance *s, const ac_tensor *grad, bool exact);
 /* The gradient was written by ampc itself, with what it says. */
-void ac_stamp_renew(ac_stamp *s, const ac_tensor *grad);
+void ac_provenance_renew(ac_provenance *s, const ac_tensor *grad);
 
 #endif

@@ -24,7 +24,7 @@ static ac_node *new_node(ac_tensor *x, int64_t dim, const ac_section *spans, int
         ac_node_release(node);
         return NULL;
     }
-    ac_node_stamp(node);
+    ac_node_number(node);
     return node;
 }
 

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* What must hold inside the core; checked in the C tests' build, nothing elsewhere. */
+/* What must hold inside the core; checked in the builds of the C tests and of `make debug`, nothing elsewhere. */
 #ifdef AC_DEBUG
 #define AC_ASSERT(fact) ((fact) ? (void)0 : __builtin_trap())
 #else

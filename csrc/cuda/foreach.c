@@ -98,7 +98,7 @@ static int dense_write_back(const dense_list *d) {
 
 /* What waits to be multiplied into a tensor's memory. */
 static const double *factor_there(const ac_tensor *t) {
-    const ac_storage *by = t->storage->pending ? t->storage->factor_at : NULL;
+    const ac_storage *by = t->storage->deferred ? t->storage->factor_at : NULL;
     return by ? (const double *)(void *)by->data : NULL;
 }
 

@@ -80,7 +80,7 @@ static void release_all(ac_tensor **tensors, int n) {
 /* Any kernel; products in 16 bits take their weight from its packed copy. */
 static int run_product(ac_run *run) {
     ac_tensor *panels;
-    AC_TRY(ac_panels_for(run, &panels));
+    AC_TRY(ac_packed_weight_for(run, &panels));
     run->panels = panels;
     int failed = run_kernel(run);
     ac_tensor_clear(&panels);
@@ -106,6 +106,7 @@ static int compute_there(ac_op op, ac_tensor *const *in, int n_in, const void *a
         return -1;
     }
     note_mutations(rule.info, in);
+    for (int i = 0; i < rule.n_out; i++) AC_ASSERT(out[i] && ac_device_of(out[i]) == device);
     for (int i = 0; i < rule.n_out; i++) out[i]->is_inference = ac_mode.inference;
     return 0;
 }
@@ -142,7 +143,7 @@ static int fill_edges(ac_node *node, ac_tensor *const *in) {
         node->inputs[i] = ac_spec_of(in[i]);
         if (ac_is_floating(in[i]->dtype)) AC_TRY(ac_edge_of(in[i], &node->edges[i]));
     }
-    ac_node_stamp(node);
+    ac_node_number(node);
     return 0;
 }
 
@@ -297,7 +298,7 @@ static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *at
 }
 
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) {
-    if (ac_pending && ac_ops[op].kind != AC_KIND_VIEW) AC_TRY(ac_settle_all(in, n_in));
+    if (ac_deferred_scales && ac_ops[op].kind != AC_KIND_VIEW) AC_TRY(ac_settle_all(in, n_in));
     if (ac_autocast.active && ac_cast_of(op) != AC_CAST_KEEP) return run_autocast(op, in, n_in, attrs, out);
     return run(op, in, in, n_in, attrs, out, NULL);
 }

@@ -21,12 +21,12 @@ static void wait_for_readers(const ac_storage *s) {
 
 int ac_settle_now(ac_storage *s) {
     wait_for_readers(s);
-    if (!s->pending) return 0;
-    int64_t numel = s->bytes / ac_itemsize(s->pending_dtype);
+    if (!s->deferred) return 0;
+    int64_t numel = s->bytes / ac_itemsize(s->deferred_dtype);
     ac_tensor all = {.refs = 1, /* ours, beside those that are taken and given back */
                      .storage = s,
                      .numel = numel,
-                     .dtype = s->pending_dtype,
+                     .dtype = s->deferred_dtype,
                      .ndim = 1,
                      .shape = {numel},
                      .strides = {1}};

@@ -9,12 +9,12 @@
 int ac_settle_now(ac_storage *s) AC_CHECKED;
 int ac_settle_all(ac_tensor *const *tensors, int n) AC_CHECKED; /* NULL among them is passed over */
 static inline int ac_settle(const ac_tensor *t) {
-    return ac_pending && t->storage->pending ? ac_settle_now(t->storage) : 0;
+    return ac_deferred_scales && t->storage->deferred ? ac_settle_now(t->storage) : 0;
 }
 /* For those who multiply it in themselves: a factor is of the storage's own dtype, so bytes seen as another are
  * settled. */
 static inline int ac_settle_unless_own(const ac_tensor *t) {
-    return t->storage->pending_dtype != t->dtype ? ac_settle(t) : 0;
+    return t->storage->deferred_dtype != t->dtype ? ac_settle(t) : 0;
 }
 
 #endif

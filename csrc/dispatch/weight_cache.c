@@ -26,8 +26,8 @@ static bool is_worth_keeping(const ac_tensor *w, int64_t bytes) {
 }
 
 /* new: w packed for a product that rounds to kind.dtype; NULL inside when it is not to be kept. */
-static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
-    ac_tensor *kept = ac_copies_find(w, kind);
+static int weight_panels(ac_tensor *w, ac_packed_kind kind, ac_tensor **panels) {
+    ac_tensor *kept = ac_packed_weight_find(w, kind);
     *panels = kept ? ac_tensor_retain(kept) : NULL;
     if (kept) {
         AC_WAY(copy_found);
@@ -35,7 +35,7 @@ static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
     }
     const ac_backend *backend = ac_backend_of(ac_device_of(w));
     int64_t bytes = backend->panels_bytes(w, kind.dtype, kind.out_first);
-    if (!is_worth_keeping(w, bytes) || !ac_copies_have_room(bytes)) {
+    if (!is_worth_keeping(w, bytes) || !ac_packed_weights_have_room(bytes)) {
         AC_WAY(copy_declined);
         return 0;
     }
@@ -51,16 +51,16 @@ static int weight_panels(ac_tensor *w, ac_copy_kind kind, ac_tensor **panels) {
         ac_tensor_release(copy);
         return ac_fail(AC_PYTHON, "interrupted");
     }
-    if (fits && ac_copies_put(w, kind, copy, content) == 0) *panels = copy;
+    if (fits && ac_packed_weight_put(w, kind, copy, content) == 0) *panels = copy;
     else ac_tensor_release(copy);
     return fits && !*panels ? -1 : 0;
 }
 
-int ac_panels_for(const ac_run *run, ac_tensor **panels) {
+int ac_packed_weight_for(const ac_run *run, ac_tensor **panels) {
     *panels = NULL;
     bool product = run->op == AC_OP_linear || run->op == AC_OP_mm;
     if (!product || !ac_is_half(run->compute) || ac_autocast.no_cache || !is_weight(run->in[1])) return 0;
     bool gpu = ac_device_of(run->in[1]) != AC_CPU; /* takes a weight of that dtype as it is, and copies in one layout */
     if (gpu && run->in[1]->dtype == run->compute) return 0;
-    return weight_panels(run->in[1], (ac_copy_kind){run->compute, !gpu && run->op == AC_OP_linear}, panels);
+    return weight_panels(run->in[1], (ac_packed_kind){run->compute, !gpu && run->op == AC_OP_linear}, panels);
 }

@@ -5,6 +5,6 @@
 #include "backend/backend.h"
 
 /* new: the weight of a 16-bit product as it is kept packed; NULL where the product packs for itself. */
-int ac_panels_for(const ac_run *run, ac_tensor **panels) AC_CHECKED;
+int ac_packed_weight_for(const ac_run *run, ac_tensor **panels) AC_CHECKED;
 
 #endif

@@ -63,7 +63,7 @@ int ac_optim_step(ac_rule rule, ac_update *updates, int n, const ac_step *consta
 
 void ac_optim_begin(ac_update *updates, int n) {
     for (int i = 0; i < n; i++) {
-        ac_copies_take(updates[i].param, updates[i].kept);
+        ac_packed_weights_take(updates[i].param, updates[i].kept);
         updates[i].at.factor = ac_waiting_factor(updates[i].grad->storage);
         updates[i].grad->storage->readers++;
     }
@@ -81,7 +81,7 @@ void ac_optim_end(ac_update *updates, int n, int done, bool zeroed) {
             if (is_all_of_its_memory(u->grad)) ac_storage_settled(u->grad->storage); /* 0 times any factor */
         }
         if (i < done && u->extra) ac_wrote(u->extra);
-        ac_copies_give_back(u->param, u->kept, i < done);
+        ac_packed_weights_give_back(u->param, u->kept, i < done);
         for (int k = 0; k < AC_MAX_STATE; k++)
             if (i < done && u->state[k]) ac_wrote(u->state[k]);
     }
@@ -132,11 +132,12 @@ static int multiply_there(factor_there *f, ac_storage *before) {
 static int note_factor(ac_tensor *t, double factor, factor_there *there) {
     ac_storage *s = t->storage;
     ac_tensor *by = there->by;
-    if (by && s->pending && s->factor_at) {
+    if (by && s->deferred && s->factor_at) {
         AC_TRY(multiply_there(there, s->factor_at));
         by = there->product;
     }
-    if (!s->pending) s->factor = 1, s->factor_at = NULL, s->pending_dtype = t->dtype, s->pending = true, ac_pending++;
+    if (!s->deferred)
+        s->factor = 1, s->factor_at = NULL, s->deferred_dtype = t->dtype, s->deferred = true, ac_deferred_scales++;
     s->factor *= factor;
     if (!by) return 0;
     ac_storage *old = s->factor_at;

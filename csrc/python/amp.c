@@ -224,16 +224,16 @@ static PyObject *nest(PyObject *module, PyObject *by) {
 
 static PyObject *copies_clear(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    ac_copies_clear();
+    ac_packed_weights_clear();
     Py_RETURN_NONE;
 }
 static PyObject *copies_bytes(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    return PyLong_FromLongLong(ac_copies_now().bytes);
+    return PyLong_FromLongLong(ac_packed_weights_now().bytes);
 }
 static PyObject *copies_stats(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    ac_copies_stats s = ac_copies_now();
+    ac_packed_weights_stats s = ac_packed_weights_now();
     return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "bytes", (long long)s.bytes, "limit", (long long)s.limit,
                          "copies", (long long)s.copies, "used", (long long)s.used, "packed", (long long)s.packed,
                          "renewed", (long long)s.renewed, "refused", (long long)s.refused);
@@ -243,7 +243,7 @@ static PyObject *copies_limit(PyObject *module, PyObject *limit) {
     long long bytes = PyLong_AsLongLong(limit);
     if (bytes == -1 && PyErr_Occurred()) return NULL;
     if (bytes < 0) return PyErr_SetString(PyExc_ValueError, "the limit must be 0 bytes or more"), NULL;
-    ac_copies_set_limit(bytes);
+    ac_packed_weights_set_limit(bytes);
     Py_RETURN_NONE;
 }
 

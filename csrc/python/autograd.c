@@ -406,7 +406,7 @@ static PyObject *record_function(PyObject *module, PyObject *args) {
         n->inputs[i] = ac_spec_of(ac_unwrap(o));
         failed = ac_edge_of(ac_unwrap(o), &n->edges[i]);
     }
-    ac_node_stamp(n);
+    ac_node_number(n);
     for (Py_ssize_t i = 0; i < n_out && !failed; i++) {
         PyObject *o = PyTuple_GET_ITEM(outputs, i);
         if (!ac_is_tensor(o) || !ac_is_floating(ac_unwrap(o)->dtype)) continue;

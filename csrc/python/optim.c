@@ -351,7 +351,7 @@ static PyObject *scale_all(PyObject *module, PyObject *args) {
 /* _pending() -> how many storages wait to be multiplied */
 static PyObject *pending(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    return PyLong_FromLongLong(ac_pending);
+    return PyLong_FromLongLong(ac_deferred_scales);
 }
 
 static PyMethodDef functions[] = {{"_step", step, METH_VARARGS, NULL},           {"_look", look, METH_VARARGS, NULL},

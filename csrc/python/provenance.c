@@ -54,14 +54,14 @@ static int sum_up(PyObject *list, summary *all) {
     PyObject *parameter;
     for (Py_ssize_t i = 0; (parameter = walk_next(&w)); i++) {
         const ac_meta *m = notes_of(parameter);
-        if (!m || !ac_stamp_holds(&m->stamp, m->grad, false)) continue;
-        const ac_stamp *s = &m->stamp;
-        bool exact = ac_stamp_holds(s, m->grad, true);
-        int wrong = s->faults | (s->state == AC_STAMP_SCALED && !exact ? AC_EDITED : 0);
-        if (s->state == AC_STAMP_PLAIN && !exact) continue; /* what it is now, nobody knows */
+        if (!m || !ac_provenance_holds(&m->provenance, m->grad, false)) continue;
+        const ac_provenance *s = &m->provenance;
+        bool exact = ac_provenance_holds(s, m->grad, true);
+        int wrong = s->faults | (s->state == AC_PROVENANCE_SCALED && !exact ? AC_EDITED : 0);
+        if (s->state == AC_PROVENANCE_PLAIN && !exact) continue; /* what it is now, nobody knows */
         all->states |= 1 << s->state, all->faults |= wrong;
         all->float16 |= s->float16;
-        if (s->state != AC_STAMP_PLAIN && all->scaled < 0) all->scaled = i, all->by = s->by;
+        if (s->state != AC_PROVENANCE_PLAIN && all->scaled < 0) all->scaled = i, all->by = s->by;
         if (wrong && all->faulty < 0) all->faulty = i;
     }
     return 0;
@@ -100,10 +100,10 @@ static PyObject *restamp(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Os", &list, &how) || walk_begin(&w, list) < 0) return NULL;
     while ((parameter = walk_next(&w))) {
         ac_meta *m = notes_of(parameter);
-        if (!m || !ac_stamp_holds(&m->stamp, m->grad, false)) continue;
-        if (how[0] == 'n') m->stamp.state = AC_STAMP_NONE;
-        if (how[0] == 'u') m->stamp.state = AC_STAMP_UNSCALED, m->stamp.faults = 0;
-        ac_stamp_renew(&m->stamp, m->grad);
+        if (!m || !ac_provenance_holds(&m->provenance, m->grad, false)) continue;
+        if (how[0] == 'n') m->provenance.state = AC_PROVENANCE_NONE;
+        if (how[0] == 'u') m->provenance.state = AC_PROVENANCE_UNSCALED, m->provenance.faults = 0;
+        ac_provenance_renew(&m->provenance, m->grad);
     }
     Py_RETURN_NONE;
 }
@@ -132,4 +132,4 @@ static PyMethodDef functions[] = {{"_stamp_loss", stamp_loss, METH_VARARGS, NULL
                                   {"_restamp", restamp, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 
-int ac_stamps_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int ac_provenance_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

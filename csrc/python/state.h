@@ -93,7 +93,7 @@ int ac_functions_init(PyObject *module);
 int ac_dtype_type_init(PyObject *module);
 int ac_autograd_init(PyObject *module);
 int ac_amp_init(PyObject *module);
-int ac_stamps_init(PyObject *module);
+int ac_provenance_init(PyObject *module);
 int ac_watch_init(PyObject *module);
 int ac_optim_init(PyObject *module);
 int ac_create_init(PyObject *module);

@@ -2,6 +2,7 @@
 #include "shared/tensor_iter.h"
 
 #include "base/alloc.h"
+#include "base/inline.h"
 
 static void push_dim(ac_iter *it, int64_t size, const int64_t *strides) {
     int last = it->ndim - 1;
@@ -13,6 +14,7 @@ static void push_dim(ac_iter *it, int64_t size, const int64_t *strides) {
 }
 
 void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n) {
+    AC_ASSERT(n <= AC_MAX_OPERANDS && shape->n <= AC_MAX_DIMS);
     it->operands = n, it->ndim = 0, it->numel = 1;
     for (int k = 0; k < n; k++) {
         it->data[k] = ac_data(operands[k]);

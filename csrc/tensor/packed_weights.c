@@ -5,10 +5,10 @@
 
 #include <stdatomic.h>
 
-static ac_copy *newest; /* head of the process-wide list */
-static ac_copies_stats stats = {.limit = INT64_MAX};
+static ac_packed_weight *newest; /* head of the process-wide list */
+static ac_packed_weights_stats stats = {.limit = INT64_MAX};
 
-static bool same_view(const ac_copy *c, const ac_tensor *t, ac_copy_kind kind) {
+static bool same_view(const ac_packed_weight *c, const ac_tensor *t, ac_packed_kind kind) {
     if (c->kind.dtype != kind.dtype || c->kind.out_first != kind.out_first) return false;
     if (c->offset != t->offset || c->shape.n != t->ndim) return false;
     for (int i = 0; i < t->ndim; i++)
@@ -16,8 +16,8 @@ static bool same_view(const ac_copy *c, const ac_tensor *t, ac_copy_kind kind) {
     return true;
 }
 
-static void drop(ac_copy **link) {
-    ac_copy *c = *link;
+static void drop(ac_packed_weight **link) {
+    ac_packed_weight *c = *link;
     *link = c->next;
     if (c->newer) c->newer->older = c->older;
     else newest = c->older;
@@ -29,8 +29,8 @@ static void drop(ac_copy **link) {
 }
 
 /* The link to the entry for this view, NULL inside when there is none; outdated ones go. */
-static ac_copy **link_of(const ac_tensor *t, ac_copy_kind kind) {
-    ac_copy **link = &t->storage->copies;
+static ac_packed_weight **link_of(const ac_tensor *t, ac_packed_kind kind) {
+    ac_packed_weight **link = &t->storage->packed;
     while (*link) {
         if ((*link)->content != t->storage->content) drop(link);
         else if (same_view(*link, t, kind)) return link;
@@ -39,47 +39,47 @@ static ac_copy **link_of(const ac_tensor *t, ac_copy_kind kind) {
     return link;
 }
 
-ac_tensor *ac_copies_find(const ac_tensor *t, ac_copy_kind kind) {
-    ac_copy *c = *link_of(t, kind);
+ac_tensor *ac_packed_weight_find(const ac_tensor *t, ac_packed_kind kind) {
+    ac_packed_weight *c = *link_of(t, kind);
     if (!c) return NULL;
     stats.used++;
     c->used = true;
     return c->tensor;
 }
 
-bool ac_copies_have_room(int64_t bytes) {
+bool ac_packed_weights_have_room(int64_t bytes) {
     bool room = bytes <= stats.limit - stats.bytes;
     stats.refused += !room;
     return room;
 }
 
-int ac_copies_put(const ac_tensor *t, ac_copy_kind kind, ac_tensor *copy, uint64_t content) {
+int ac_packed_weight_put(const ac_tensor *t, ac_packed_kind kind, ac_tensor *copy, uint64_t content) {
     if (content != t->storage->content) return 0; /* written meanwhile */
-    ac_copy **link = link_of(t, kind);
+    ac_packed_weight **link = link_of(t, kind);
     if (*link) drop(link);
-    ac_copy *c = ac_alloc(sizeof *c);
+    ac_packed_weight *c = ac_alloc(sizeof *c);
     if (!c) return -1;
-    *c = (ac_copy){.next = t->storage->copies,
-                   .older = newest,
-                   .home = t->storage,
-                   .content = content,
-                   .kind = kind,
-                   .offset = t->offset,
-                   .shape = ac_shape_of(t),
-                   .strides = ac_strides_of(t),
-                   .tensor = ac_tensor_retain(copy),
-                   .used = true};
+    *c = (ac_packed_weight){.next = t->storage->packed,
+                            .older = newest,
+                            .home = t->storage,
+                            .content = content,
+                            .kind = kind,
+                            .offset = t->offset,
+                            .shape = ac_shape_of(t),
+                            .strides = ac_strides_of(t),
+                            .tensor = ac_tensor_retain(copy),
+                            .used = true};
     if (newest) newest->newer = c;
-    newest = t->storage->copies = c;
+    newest = t->storage->packed = c;
     stats.bytes += copy->storage->bytes;
     stats.copies++, stats.packed++;
     return 0;
 }
 
-void ac_copies_take(const ac_tensor *t, ac_kept kept[AC_KEPT]) {
+void ac_packed_weights_take(const ac_tensor *t, ac_kept kept[AC_KEPT]) {
     int n = 0;
     for (int i = 0; i < AC_KEPT; i++) kept[i].panels = NULL;
-    for (ac_copy *c = t->storage->copies; c && n < AC_KEPT; c = c->next) {
+    for (ac_packed_weight *c = t->storage->packed; c && n < AC_KEPT; c = c->next) {
         if (!c->used || c->content != t->storage->content || !same_view(c, t, c->kind)) continue;
         kept[n].panels = ac_tensor_retain(c->tensor);
         kept[n].kind = c->kind, kept[n].content = c->content;
@@ -87,10 +87,11 @@ void ac_copies_take(const ac_tensor *t, ac_kept kept[AC_KEPT]) {
     }
 }
 
-void ac_copies_give_back(const ac_tensor *t, ac_kept kept[AC_KEPT], bool written) {
+void ac_packed_weights_give_back(const ac_tensor *t, ac_kept kept[AC_KEPT], bool written) {
     for (int i = 0; i < AC_KEPT && kept[i].panels; i++) {
         bool valid = written && !atomic_load(&kept[i].refuse) && t->storage->content == kept[i].content + 1;
-        for (ac_copy *c = t->storage->copies; c && valid; c = c->next) { /* unless somebody dropped it meanwhile */
+        for (ac_packed_weight *c = t->storage->packed; c && valid;
+             c = c->next) { /* unless somebody dropped it meanwhile */
             if (c->tensor != kept[i].panels) continue;
             c->content = t->storage->content;
             c->used = false;
@@ -100,17 +101,17 @@ void ac_copies_give_back(const ac_tensor *t, ac_kept kept[AC_KEPT], bool written
     }
 }
 
-void ac_copies_free(ac_storage *s) {
-    while (s->copies) drop(&s->copies);
+void ac_packed_weights_free(ac_storage *s) {
+    while (s->packed) drop(&s->packed);
 }
 
-void ac_copies_clear(void) {
-    while (newest) ac_copies_free(newest->home);
+void ac_packed_weights_clear(void) {
+    while (newest) ac_packed_weights_free(newest->home);
 }
 
-ac_copies_stats ac_copies_now(void) { return stats; }
+ac_packed_weights_stats ac_packed_weights_now(void) { return stats; }
 
-void ac_copies_set_limit(int64_t bytes) {
+void ac_packed_weights_set_limit(int64_t bytes) {
     stats.limit = bytes;
-    if (stats.bytes > bytes) ac_copies_clear();
+    if (stats.bytes > bytes) ac_packed_weights_clear();
 }

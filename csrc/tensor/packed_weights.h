@@ -10,14 +10,14 @@
 typedef struct {
     ac_dtype dtype;
     bool out_first;
-} ac_copy_kind;
+} ac_packed_kind;
 
-struct ac_copy {
-    ac_copy *next;          /* of the same storage */
-    ac_copy *newer, *older; /* all copies of the process */
-    ac_storage *home;       /* borrowed: the storage it hangs on */
-    uint64_t content;       /* home's counter when the copy was made */
-    ac_copy_kind kind;
+struct ac_packed_weight {
+    ac_packed_weight *next;          /* of the same storage */
+    ac_packed_weight *newer, *older; /* all copies of the process */
+    ac_storage *home;                /* borrowed: the storage it hangs on */
+    uint64_t content;                /* home's counter when the copy was made */
+    ac_packed_kind kind;
     int64_t offset;
     ac_dims shape, strides;
     ac_tensor *tensor; /* owned: its bytes */
@@ -25,28 +25,28 @@ struct ac_copy {
 };
 
 /* borrowed: the valid copy of t, or NULL when there is none (never an error) */
-ac_tensor *ac_copies_find(const ac_tensor *t, ac_copy_kind kind);
+ac_tensor *ac_packed_weight_find(const ac_tensor *t, ac_packed_kind kind);
 /* Whether `bytes` more may be kept. */
-bool ac_copies_have_room(int64_t bytes);
+bool ac_packed_weights_have_room(int64_t bytes);
 /* Hangs `copy` (retained), made when the storage's counter was `content`, on t's storage. */
-int ac_copies_put(const ac_tensor *t, ac_copy_kind kind, ac_tensor *copy, uint64_t content) AC_CHECKED;
+int ac_packed_weight_put(const ac_tensor *t, ac_packed_kind kind, ac_tensor *copy, uint64_t content) AC_CHECKED;
 
 /* Copies that are packed again by whoever writes the tensor: taken before the write, given back after. */
 enum { AC_KEPT = 2 };
 typedef struct {
     ac_tensor *panels; /* owned, NULL where there is none */
-    ac_copy_kind kind;
+    ac_packed_kind kind;
     uint64_t content;    /* of the storage when it was taken */
     _Atomic bool refuse; /* the writer could not pack the new values */
 } ac_kept;
 /* The valid copies of t that have been used since they were packed: the others are not worth the work. */
-void ac_copies_take(const ac_tensor *t, ac_kept kept[AC_KEPT]);
+void ac_packed_weights_take(const ac_tensor *t, ac_kept kept[AC_KEPT]);
 /* After exactly one write, which `written` says happened: those that were packed again are valid. */
-void ac_copies_give_back(const ac_tensor *t, ac_kept kept[AC_KEPT], bool written);
+void ac_packed_weights_give_back(const ac_tensor *t, ac_kept kept[AC_KEPT], bool written);
 
-void ac_copies_free(ac_storage *s);
-void ac_copies_clear(void); /* drops every copy of the process */
-void ac_copies_set_limit(int64_t bytes);
+void ac_packed_weights_free(ac_storage *s);
+void ac_packed_weights_clear(void); /* drops every copy of the process */
+void ac_packed_weights_set_limit(int64_t bytes);
 
 typedef struct {
     int64_t bytes, limit; /* held now, and at most: beyond it weights are packed each time */
@@ -54,7 +54,7 @@ typedef struct {
     int64_t used, packed; /* times one was found, and made */
     int64_t renewed;      /* times an optimizer packed one again in its own pass */
     int64_t refused;      /* times the limit stood against one */
-} ac_copies_stats;
-ac_copies_stats ac_copies_now(void);
+} ac_packed_weights_stats;
+ac_packed_weights_stats ac_packed_weights_now(void);
 
 #endif

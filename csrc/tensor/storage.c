@@ -2,6 +2,7 @@
 #include "tensor/storage.h"
 
 #include "base/alloc.h"
+#include "base/inline.h"
 #include "tensor/packed_weights.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@ static int no_gpu(ac_device device, int64_t bytes, char **data, void **block) {
     return ac_fail(AC_RUNTIME, "%s is not in use: CUDA was not initialised", ac_device_name(device));
 }
 static void no_release(void *block) { (void)block; }
-int64_t ac_pending;
+int64_t ac_deferred_scales;
 ac_gpu_memory_hooks ac_gpu_memory = {no_gpu, no_release};
 
 const char *ac_device_name(ac_device d) {
@@ -52,21 +53,23 @@ ac_storage *ac_storage_wrap(void *data, int64_t bytes, void (*release)(void *), 
 }
 
 ac_storage *ac_storage_retain(ac_storage *s) {
+    AC_ASSERT(s->refs > 0);
     s->refs++;
     return s;
 }
 
 void ac_storage_settled(ac_storage *s) {
     ac_storage *there = s->factor_at;
-    if (!s->pending) return;
-    s->pending = false, s->factor_at = NULL, ac_pending--;
+    if (!s->deferred) return;
+    s->deferred = false, s->factor_at = NULL, ac_deferred_scales--;
     if (there) ac_storage_release(there);
 }
 
 void ac_storage_release(ac_storage *s) {
+    AC_ASSERT(s->refs > 0);
     if (--s->refs > 0) return;
     ac_storage_settled(s);
-    ac_copies_free(s);
+    ac_packed_weights_free(s);
     if (s->release || s->owner) {
         if (s->release) s->release(s->owner);
         ac_free(s, sizeof *s);

@@ -20,7 +20,7 @@ static inline int ac_gpu_index(ac_device d) { return d - 1; }
 /* "cpu" or "cuda:0", in memory of the thread's own that the fourth call after it uses again. */
 const char *ac_device_name(ac_device d);
 
-typedef struct ac_copy ac_copy; /* a 16-bit copy of a weight, see packed_weights.h */
+typedef struct ac_packed_weight ac_packed_weight; /* a 16-bit copy of a weight, see packed_weights.h */
 
 typedef struct ac_storage {
     int64_t refs;
@@ -30,22 +30,22 @@ typedef struct ac_storage {
     uint64_t scaled_at; /* the content, + 1, that was a gradient times a loss scale; see autograd/provenance.h */
     uint32_t version;   /* autograd's counter, shared by views and detach() */
     ac_device device;
-    bool exported;          /* memory that somebody else may write: no trustworthy `content` */
-    bool addressed;         /* somebody has its address: no factor may wait */
-    bool pending;           /* the values are the memory's times these factors, see ac_settle */
-    ac_dtype pending_dtype; /* of all its memory, then */
+    bool exported;           /* memory that somebody else may write: no trustworthy `content` */
+    bool addressed;          /* somebody has its address: no factor may wait */
+    bool deferred;           /* the values are the memory's times these factors, see ac_settle */
+    ac_dtype deferred_dtype; /* of all its memory, then */
     double factor;
     struct ac_storage *factor_at; /* owned: one float64 beside the memory, on a GPU; or NULL */
     int readers;                  /* steps that read it so, outside the lock */
-    ac_copy *copies;              /* owned, freed with the storage */
+    ac_packed_weight *packed;     /* owned, freed with the storage */
     void (*release)(void *owner); /* foreign memory: how to give it back */
     void *owner;
 } ac_storage;
 
 /* The factors have been multiplied in, or are of no use any more. */
 void ac_storage_settled(ac_storage *s);
-static inline double ac_waiting_factor(const ac_storage *s) { return s->pending ? s->factor : 1; }
-extern int64_t ac_pending; /* storages with a pending factor: mostly none, and nobody need look further */
+static inline double ac_waiting_factor(const ac_storage *s) { return s->deferred ? s->factor : 1; }
+extern int64_t ac_deferred_scales; /* storages with a pending factor: mostly none, and nobody need look further */
 
 /* How memory of a GPU is had and given back; set by that backend when it comes into use. */
 typedef struct {

@@ -6,6 +6,7 @@
 #ifndef AC_TENSOR_TENSOR_H
 #define AC_TENSOR_TENSOR_H
 
+#include "base/inline.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 
@@ -70,11 +71,13 @@ ac_tensor *ac_tensor_scalar(ac_dtype dtype, double value) AC_CHECKED;
 ac_tensor *ac_tensor_scalar_int(ac_dtype dtype, int64_t value) AC_CHECKED;
 
 static inline ac_tensor *ac_tensor_retain(ac_tensor *t) {
+    AC_ASSERT(t->refs > 0);
     if (++t->refs == 2 && t->py) ac_hooks.py_incref(t->py);
     return t;
 }
 void ac_tensor_free(ac_tensor *t);
 static inline void ac_tensor_release(ac_tensor *t) {
+    AC_ASSERT(t->refs > 0);
     int64_t left = --t->refs;
     if (left == 0) ac_tensor_free(t);
     else if (left == 1 && t->py) ac_hooks.py_decref(t->py);

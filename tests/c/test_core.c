@@ -204,9 +204,11 @@ static int training_step(bool low) {
         ac_optim_end(&u, 1, done, false);
         if (!result) CHECK(fabs(at(w, 0) - (0.25 + 8 * 0.5 / 24)) < tolerance);
     }
-    if (low && !result) CHECK(ac_copies_find(w, (ac_copy_kind){AC_bfloat16, true}) != NULL); /* the step renewed it */
+    if (low && !result)
+        CHECK(ac_packed_weight_find(w, (ac_packed_kind){AC_bfloat16, true}) != NULL); /* the step renewed it */
     if (low && !result) ac_wrote(w);
-    if (low && !result) CHECK(ac_copies_find(w, (ac_copy_kind){AC_bfloat16, true}) == NULL); /* outdated by a write */
+    if (low && !result)
+        CHECK(ac_packed_weight_find(w, (ac_packed_kind){AC_bfloat16, true}) == NULL); /* outdated by a write */
     ac_tensor_clear(&loss);
     ac_tensor_clear(&y);
     ac_tensor_clear(&target);
@@ -333,19 +335,20 @@ static double low_product(ac_tensor *x, ac_tensor *w) { /* x w in bfloat16, its 
 static void test_copies(void) {
     ac_tensor *w = filled(4, 4, 1.5, AC_float32), *x = filled(2, 4, 1, AC_float32);
     CHECK(ac_set_requires_grad(w, true) == 0);
-    int64_t packed = ac_copies_now().packed;
+    int64_t packed = ac_packed_weights_now().packed;
     CHECK(low_product(x, w) == 6 && low_product(x, w) == 6);
-    CHECK(ac_copies_now().packed == packed + 1 && ac_copies_now().copies == 1);
+    CHECK(ac_packed_weights_now().packed == packed + 1 && ac_packed_weights_now().copies == 1);
     ((float *)ac_data(w))[0] = 7;
     ac_wrote(w);
-    CHECK(low_product(x, w) == 11.5 && ac_copies_now().packed == packed + 2 && ac_copies_now().copies == 1);
-    ac_copies_set_limit(10);
-    CHECK(ac_copies_now().bytes == 0 && low_product(x, w) == 11.5 && ac_copies_now().refused > 0);
-    ac_copies_set_limit(INT64_MAX);
-    CHECK(low_product(x, w) == 11.5 && ac_copies_now().bytes > 0);
+    CHECK(low_product(x, w) == 11.5 && ac_packed_weights_now().packed == packed + 2 &&
+          ac_packed_weights_now().copies == 1);
+    ac_packed_weights_set_limit(10);
+    CHECK(ac_packed_weights_now().bytes == 0 && low_product(x, w) == 11.5 && ac_packed_weights_now().refused > 0);
+    ac_packed_weights_set_limit(INT64_MAX);
+    CHECK(low_product(x, w) == 11.5 && ac_packed_weights_now().bytes > 0);
     ac_tensor_release(w);
     ac_tensor_release(x);
-    CHECK(ac_copies_now().bytes == 0);
+    CHECK(ac_packed_weights_now().bytes == 0);
 }
 
 static void test_scaler(void) {
@@ -361,15 +364,15 @@ static void test_scaler(void) {
     ac_found found[2];
     CHECK(ac_optim_look(g, 2, 0.5, found) == 0 && found[0].infs + found[1].nans == 0 && found[0].amax == 2);
     CHECK(found[0].squares == 9 * 4 && found[1].squares == 40000);
-    CHECK(ac_optim_scale(g, 2, 0.5, NULL) == 0 && ac_pending == 1 && at(g[0], 0) == 4 &&
+    CHECK(ac_optim_scale(g, 2, 0.5, NULL) == 0 && ac_deferred_scales == 1 && at(g[0], 0) == 4 &&
           at(g[1], 39999) == 1); /* noted; done */
     CHECK(ac_optim_look(g, 1, 0.5, found) == 0 && found[0].amax == 1);
-    CHECK(ac_settle(g[0]) == 0 && ac_pending == 0 && at(g[0], 0) == 2);
+    CHECK(ac_settle(g[0]) == 0 && ac_deferred_scales == 0 && at(g[0], 0) == 2);
     ((float *)ac_data(g[0]))[4] = 1e36f; /* finite now, infinite when unscaled by 1e4 */
     CHECK(ac_optim_look(g, 1, 1e4, found) == 0 && found[0].infs == 1 && found[0].nans == 0 && found[0].amax == 2e4);
-    CHECK(ac_optim_scale(g, 1, 2, NULL) == 0 && ac_pending == 1);
+    CHECK(ac_optim_scale(g, 1, 2, NULL) == 0 && ac_deferred_scales == 1);
     ac_tensor_release(g[0]);
-    CHECK(ac_pending == 0);
+    CHECK(ac_deferred_scales == 0);
     ac_tensor_release(g[1]);
 }
 

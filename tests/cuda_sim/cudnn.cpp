@@ -63,8 +63,8 @@ API int cudnnSetFilterNdDescriptor(Filter *f, int type, int format, int n, const
     for (int d = 0; d < n; d++) f->size[d] = size[d];
     return SUCCESS;
 }
-API int cudnnSetConvolutionNdDescriptor(Windows *w, int n, const int *pad, const int *stride, const int *dilation, int mode,
-                                        int compute) {
+API int cudnnSetConvolutionNdDescriptor(Windows *w, int n, const int *pad, const int *stride, const int *dilation,
+                                        int mode, int compute) {
     if (n < 2 || n > 3 || mode != 1 || compute != F32) return BAD_PARAM;
     *w = Windows{n, {}, {}, {}, 1, 0};
     for (int d = 0; d < n; d++) {
@@ -94,7 +94,8 @@ static int check(const Tensor *x, const Filter *f, const Windows *w, const Tenso
 
 static size_t room_for(const Tensor *x) { return x->size[1] % 2 ? 4096 : 0; } /* now and then some */
 
-API int cudnnGetConvolutionForwardWorkspaceSize(Handle *, Tensor *x, Filter *f, Windows *w, Tensor *y, int algo, size_t *bytes) {
+API int cudnnGetConvolutionForwardWorkspaceSize(Handle *, Tensor *x, Filter *f, Windows *w, Tensor *y, int algo,
+                                                size_t *bytes) {
     return *bytes = room_for(x), algo != 1 ? NOT_SUPPORTED : check(x, f, w, y);
 }
 API int cudnnGetConvolutionBackwardDataWorkspaceSize(Handle *, Filter *f, Tensor *y, Windows *w, Tensor *x, int algo,
@@ -189,10 +190,13 @@ static int queue(Handle *h, const Call &call) {
     return sim_enqueue(h->stream, convolve, [](void *c) { delete (Call *)c; }, new Call(call)) ? BAD_PARAM : SUCCESS;
 }
 
-static bool plain(const void *alpha, const void *beta) { return *(const float *)alpha == 1 && *(const float *)beta == 0; }
+static bool plain(const void *alpha, const void *beta) {
+    return *(const float *)alpha == 1 && *(const float *)beta == 0;
+}
 
-API int cudnnConvolutionForward(Handle *h, const void *alpha, Tensor *x, const void *from, Filter *f, const void *weight,
-                                Windows *w, int algo, void *room, size_t bytes, const void *beta, Tensor *y, void *to) {
+API int cudnnConvolutionForward(Handle *h, const void *alpha, Tensor *x, const void *from, Filter *f,
+                                const void *weight, Windows *w, int algo, void *room, size_t bytes, const void *beta,
+                                Tensor *y, void *to) {
     if (!plain(alpha, beta) || algo != 1) return NOT_SUPPORTED;
     return queue(h, Call{*x, *y, *f, *w, from, weight, nullptr, to, room, bytes, false});
 }

@@ -76,6 +76,11 @@ def making(d: Difference) -> str:
     return str(lines)
 
 
+def on_gpu() -> bool:
+    import ampc
+    return ampc.get_default_device().type == "cuda"
+
+
 def widened_by_autocast(d: Difference) -> bool:
     return d.kind == "dtype" and "autocast" in d.step.context and "float" in d.torch and "float" in d.ampc
 
@@ -137,6 +142,7 @@ TAKEN = [
     Known("as_strided sees the storage that there is, of a result that is a part of another, too", only_torch_raises("out of bounds for storage")),
     Known("a rounded quotient has the gradient 0", lambda d: (only_torch_raises("not have been used in the graph")(d) or d.kind in ("result", "existence")) and re.search("floor_divide|//", str(d.program.steps)) is not None),
     Known("a reentrant checkpoint needs no gradient mode", only_torch_raises(r"this checkpoint\(\) is not necessary")),
+    Known("integers divided by 0 are no error on a GPU, as on torch's", lambda d: only_torch_raises("ZeroDivisionError")(d) and on_gpu()),
     Known("the norm of nothing is 0", only_torch_raises(r"cannot compute the .* norm on an empty tensor")),
 ]
 
@@ -189,6 +195,7 @@ RAISED = [
     Known("shapes that do not fit a loss or a norm are a RuntimeError", lambda d: d.kind == "exception" and (d.torch, d.ampc) in (("ValueError", "RuntimeError"),) and re.search("loss|entropy|norm", d.step.source) is not None),
     Known("an index out of range is an IndexError everywhere", both_raise("RuntimeError", "IndexError", r"is out of range|tuple index|cannot be broadcast|could not be broadcast|no elements to choose")),
     Known("the order of checks, where a line is wrong twice", lambda d: d.kind == "exception" and d.torch is not None and re.search(r"leaf Variable that requires grad|is a view and its base|single memory location|created in no_grad mode|made under inference_mode|returns multiple views|KeyError|TypeError|only change requires_grad|bool input", d.message + str(d.torch) + str(d.ampc)) is not None and d.ampc is not None),
+    Known("a GPU tells of bad indices later, so another error of the line comes first", lambda d: d.kind == "exception" and d.torch == "IndexError" and d.ampc is not None and on_gpu()),
     Known("what an interrupted write has left counts as written", lambda d: d.kind in ("version", "log") and "torch: " in d.message and "ampc: " in d.message),
     Known("the rules of out= are looked at before the operands", lambda d: "out=" in d.step.source and d.kind == "exception" and d.torch is not None and d.ampc is not None),
     Known("torch resizes out= before it reads an operand in the same memory", lambda d: "out=" in d.step.source and (d.kind == "shape" or d.kind == "exception" and d.torch == "IndexError")),

@@ -101,6 +101,9 @@ class World:
                 self.library.cuda.synchronize()
         except Exception as e:
             error, message = family(e), str(e)
+            if self.waits:
+                with contextlib.suppress(Exception):  # one error a line is told, as on the CPU
+                    self.library.cuda.synchronize()
         return Outcome(error, message or "", self.look() if look else {}, list(self.names["log"]))
 
     def look(self) -> Dict[str, Any]:
