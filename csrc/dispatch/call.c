@@ -1,5 +1,4 @@
-/* ac_call, the only way to run an operator: autocast, shape rule, kernel, recording for backward. Also its in-place
- * and `out=` forms. No other file knows all these stages. */
+/* ac_call, the only way to run an operator: autocast, shape rule, kernel, record. Also its in-place and out= forms. */
 #include "dispatch/autocast_inputs.h"
 #include "dispatch/lock.h"
 #include "dispatch/weight_cache.h"
