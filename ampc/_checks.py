@@ -1,5 +1,5 @@
-"""The types of arguments, checked against annotations where a function is put together in Python, so that a wrong one is a TypeError
-that names it, as it is for the operators of the table."""
+"""Checks the types of arguments against annotations, for functions written in Python. A wrong type is then a TypeError that names the
+argument, as it is for the operators of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dimensions named by a number, from the front or from the back."""
+"""Checks and normalises the numbers of dimensions, which count from the front or from the back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch's translator, of which scripts set options: there is none here, so they are accepted."""
+"""Options of torch._dynamo, which scripts set. There is no such compiler here, so the options are accepted without effect."""
 
 from __future__ import annotations
 

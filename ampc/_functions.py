@@ -1,4 +1,4 @@
-"""Functions that torch offers beside the methods of the same name."""
+"""Functions that torch offers in addition to methods of the same name."""
 
 from __future__ import annotations
 

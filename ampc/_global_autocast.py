@@ -1,4 +1,4 @@
-"""``ampc.enable_autocast``, an attribute of the package that is a switch. Source of the name: the Genesis framework's guide."""
+"""``ampc.enable_autocast``, an attribute of the package that turns autocast on and off. Source of the name: the Genesis framework's guide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How values lie in memory: row by row, channels last, and bytes seen as another dtype. Methods of Tensor, attached here."""
+"""Memory layouts: row-major, channels last, and bytes viewed as another dtype. The functions are methods of Tensor, attached here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table's operators as functions: one for every row that says so (see ops.def and _ops.pyi)."""
+"""The table's operators as functions (see csrc/ops/ops.def and _ops.pyi)."""
 
 from . import _C
 

@@ -1,4 +1,4 @@
-"""Where results of functions that are put together in Python lie: in ``out``, or in memory of their own."""
+"""Results of functions that are written in Python: written to ``out``, written in place, or given memory of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of long work, for those who watch standard error: tqdm's bars where it is installed, else a line that is written over."""
+"""Progress of long work, on standard error: tqdm's bars where it is installed, else one line that is overwritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Switches of the whole process."""
+"""Settings of the whole process."""
 
 from __future__ import annotations
 

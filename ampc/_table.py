@@ -1,4 +1,4 @@
-"""Tables of cells that are texts, the first row their heads, for terminals and notebooks."""
+"""Tables of text for terminals and notebooks; the first row is the heading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Tensor has beyond the table's operators, attached to the C type here."""
+"""Methods and attributes of Tensor that are not operators of the table, attached to the C type here."""
 
 from __future__ import annotations
 

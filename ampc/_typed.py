@@ -1,4 +1,4 @@
-"""Tensor types by name, torch's older way: ``LongTensor([1, 2])``, ``FloatTensor(3, 4)``, ``isinstance(x, HalfTensor)``."""
+"""Tensor types by name, torch's older interface: ``LongTensor([1, 2])``, ``FloatTensor(3, 4)``, ``isinstance(x, HalfTensor)``."""
 
 from __future__ import annotations
 

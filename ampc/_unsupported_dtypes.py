@@ -1,4 +1,4 @@
-"""Names of dtypes that tensors cannot have here: scripts and libraries mention them in tables and comparisons."""
+"""Names of dtypes that tensors cannot have here. Scripts and libraries mention them in tables and comparisons."""
 
 from __future__ import annotations
 

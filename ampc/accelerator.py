@@ -1,4 +1,4 @@
-"""The accelerator of this machine, whichever it is: CUDA or none."""
+"""The accelerator of this machine: CUDA, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.compile and torch.compiler: models and functions run as they are. There is nothing to compile, the core is."""
+"""torch.compile and torch.compiler: models and functions run as they are, because the core is compiled already."""
 
 from __future__ import annotations
 

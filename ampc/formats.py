@@ -1,4 +1,4 @@
-"""Floating point formats side by side: what they hold, and what multiplies them here."""
+"""Floating point formats side by side: their range, their precision, and the unit that multiplies them on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State dicts from the network, kept in a folder of the user's."""
+"""Downloads state dicts and keeps them in a folder of the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The random stream's functions under torch.random's names."""
+"""The random stream's functions, under torch.random's names."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from where import ON_GPU
 from ampc import doctor
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]  # those of docs/rules/ are run by test_guard and test_check
+ARCHITECTURE = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "architecture").glob("*.md"))]
+PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *sorted((ROOT / "docs").glob("*.md")),
+         *ARCHITECTURE[1:]]  # those of docs/rules/ are run by test_guard and test_check
 
 
 def blocks(page, language="python"):
@@ -84,3 +86,63 @@ def test_pages_have_blocks():
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+# -- the map ------------------------------------------------------------------------------------------
+
+FOLDERS = tuple(f"{name}/" for name in ("csrc", "ampc", "tests", "tools", "docs", "benchmarks") if (ROOT / name).exists())
+
+
+def named_files(page):
+    """What a page names between backticks that is a path from the root; old names of moved files left out."""
+    text = page.read_text()
+    if page.name == "moved.md":
+        text = re.sub(r"^\| (`[^|]*) \|", "|", text, flags=re.M)
+    return {name for name in re.findall(r"`([\w./*-]+)`", text) if name.startswith(FOLDERS)}
+
+
+@pytest.mark.parametrize("page", [*ARCHITECTURE, ROOT / "docs" / "contributing.md"], ids=lambda p: p.name)
+def test_named_files_exist(page):
+    for name in named_files(page):
+        assert list(ROOT.glob(name)), f"{page.name} names {name}"
+
+
+def test_named_functions_exist():
+    """Names of the core that the pages give."""
+    core = "\n".join(p.read_text() for p in (ROOT / "csrc").rglob("*") if p.is_file())
+    for page in ARCHITECTURE:
+        for name in re.findall(r"`(ac_\w+|AC_\w+)`", page.read_text()):
+            assert re.search(rf"\b{name}\b", core), f"{page.name} names {name}"
+
+
+def test_file_names_of_the_architecture_are_whole():
+    """A file is named by its path from the root, so that the test above sees it."""
+    for page in ARCHITECTURE:
+        assert not re.findall(r"`(?!\*)([\w-]+\.(?:c|h|inc|cu|cuh|def|py))`", page.read_text()), page.name
+
+
+def test_moved_files_are_gone():
+    text = (ROOT / "docs" / "architecture" / "moved.md").read_text().split("## Moved files")[1]
+    moved = re.findall(r"^\| `(.*)` \| `(.*)` \|$", text, re.M)
+    assert len(moved) > 90
+    new = {after for _, after in moved}
+    for before, _ in moved:
+        assert before in new or not (ROOT / before).exists(), before
+
+
+def test_ten_tasks_are_two_steps_away():
+    """From the architecture to the page that a task names, and from that page to the file."""
+    text = (ROOT / "docs" / "architecture" / "tasks.md").read_text()
+    tasks = re.findall(r"^\| ([^|]+) \| `([^`]+)` \| \[[^]]+\]\(([^)]+)\) \|$", text, re.M)
+    assert len(tasks) == 10
+    linked = {(ARCHITECTURE[0].parent / target).resolve() for target in re.findall(r"\]\(([^)#:\s]+)", ARCHITECTURE[0].read_text())}
+    for task, file, target in tasks:
+        page = (ROOT / "docs" / "architecture" / target).resolve()
+        assert page in linked, task
+        assert file in named_files(page), task
+
+
+def test_glossary_is_short():
+    text = ARCHITECTURE[0].read_text().split("## Glossary")[1].split("## ")[0]
+    words = re.findall(r"^\| ([^|]+?) \| [^|]+ \|$", text, re.M)[1:]
+    assert 10 < len(words) <= 25 and len(set(words)) == len(words) and words == sorted(words)

@@ -63,6 +63,12 @@ def test_only_the_binding_knows_python():
         assert "arrayobject.h" not in text or p.name == "numpy.c", p
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(CSRC)))
+def test_files_say_what_they_do(path):
+    """A file begins with a comment, before any code."""
+    assert re.match(r"(// clang-format off\n)?/\* \w", path.read_text()), path
+
+
 def test_core_does_not_exit_or_print():
     for p in FILES:
         assert not re.search(r"\b(abort|exit|printf|fprintf|puts|assert)\s*\(", re.sub(r"/\*.*?\*/", "", p.read_text(), flags=re.S)), p
@@ -104,6 +110,14 @@ def test_generated_files_are_up_to_date(tool):
     env = {**os.environ, "PYTHONPATH": str(Path(ampc.__file__).parent.parent)}
     done = subprocess.run([sys.executable, str(ROOT / "tools" / tool), "--check"], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_linters_have_one_version():
+    """The Makefile's and pre-commit's; and the citation's version is the package's."""
+    pins = re.compile(r"\b((?:ruff|mypy|clang-format)==[\d.]+)")
+    assert set(pins.findall((ROOT / ".pre-commit-config.yaml").read_text())) == set(pins.findall((ROOT / "Makefile").read_text()))
+    version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M).group(1)
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_every_package_is_shipped():

@@ -1,5 +1,5 @@
-"""Functions of tensors put together from the table's operators, by topic. Each module lists what ampc shows as functions
-(``__all__``) and, of these, what Tensor shows as methods (``METHODS``)."""
+"""Functions of tensors written with the table's operators, by topic. Each module lists the functions that ampc exports (``__all__``),
+and which of them are also methods of Tensor (``METHODS``)."""
 
 from .._C import Tensor
 from . import creation, elementwise, in_place, products, properties, random, reduce, scatter, shape_ops, sort_search

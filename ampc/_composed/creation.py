@@ -1,4 +1,4 @@
-"""Functions that make tensors, in terms of others."""
+"""Functions that create tensors, written with other creation functions."""
 
 from __future__ import annotations
 

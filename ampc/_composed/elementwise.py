@@ -1,4 +1,4 @@
-"""Elementwise functions in terms of others."""
+"""Elementwise functions, written with the table's operators."""
 
 from __future__ import annotations
 

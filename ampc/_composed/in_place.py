@@ -1,4 +1,4 @@
-"""What writes into a tensor, and the in-place forms of functions that the table has none of."""
+"""Functions that write into a tensor, and in-place forms of functions whose operators have none in the table."""
 
 from __future__ import annotations
 

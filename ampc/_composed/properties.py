@@ -1,4 +1,5 @@
-"""What a tensor is: questions about it, and torch's names for what all tensors here are, such as real and dense."""
+"""Questions about a tensor, such as whether two share memory; and torch's names for properties that all tensors here have, such as
+being real and dense."""
 
 from __future__ import annotations
 

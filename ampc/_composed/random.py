@@ -1,4 +1,4 @@
-"""Random choices."""
+"""Functions that choose at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions and running totals in terms of others."""
+"""Reductions and cumulative functions, written with the table's operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing at indices."""
+"""Functions that write at indices of a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes and places: rolling, tiling, stacking, triangles, diagonals."""
+"""Functions that rearrange elements: rolling, tiling, stacking, triangles, diagonals."""
 
 from __future__ import annotations
 

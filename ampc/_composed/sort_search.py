@@ -1,4 +1,4 @@
-"""What depends on the order of values: medians, quantiles, unique values, counts, places in a sorted list."""
+"""Functions based on the order of values: medians, quantiles, unique values, counts, search in sorted values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss scale where the losses are: a float32 on the GPU, adapted there, so that nobody waits for it."""
+"""The loss scale of a GPU: a float32 tensor there, which the GPU itself adapts, so that the host never waits for it."""
 
 from __future__ import annotations
 

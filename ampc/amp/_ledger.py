@@ -1,7 +1,7 @@
-"""What the scaler's pass over gradients saw of them, kept on their device for whoever asks next.
+"""Statistics of gradients from the scaler's pass, kept on their device for later readers.
 
-``unscale_`` reads every gradient once; the norm that clipping wants comes out of that same read. It holds until somebody
-writes one of them."""
+``unscale_`` reads every gradient once, and the norm for clipping comes from that same read. The statistics are valid until one of the
+gradients is written."""
 
 from __future__ import annotations
 

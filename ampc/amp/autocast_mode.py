@@ -1,5 +1,5 @@
-"""autocast: regions in which operators choose their precision. The state is the C core's; this is
-its context manager and decorator."""
+"""autocast: regions in which operators choose their precision. The C core holds the state; this module has the context manager and
+decorator."""
 
 from __future__ import annotations
 

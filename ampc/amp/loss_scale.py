@@ -1,4 +1,4 @@
-"""Loss scales for training loops that scale, divide and step themselves; ``GradScaler`` does all of it."""
+"""Loss scales for training loops that scale, divide and step by themselves. ``GradScaler`` does all of that."""
 
 from __future__ import annotations
 

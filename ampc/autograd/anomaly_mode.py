@@ -1,4 +1,4 @@
-"""Anomaly detection: backward stops at the first operator that gives a nan."""
+"""Anomaly detection: backward stops at the first operator whose gradient is nan."""
 
 from __future__ import annotations
 

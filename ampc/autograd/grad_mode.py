@@ -1,4 +1,4 @@
-"""Whether operations are recorded: per thread, as context managers and decorators."""
+"""Whether operations are recorded for backward: one state for each thread, set by context managers and decorators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A handle to take a hook off again."""
+"""The handle that removes a hook."""
 
 from __future__ import annotations
 

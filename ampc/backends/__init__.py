@@ -1,4 +1,4 @@
-"""Switches of the backends, under torch's names."""
+"""Settings of the backends, under torch's names."""
 
 from . import cpu, cuda, cudnn
 from ._unsupported import install

@@ -1,4 +1,4 @@
-"""Switches of libraries that are not used here: they answer that, and can be set as scripts do."""
+"""Settings of libraries that ampc does not use. They report that, and scripts can set them without effect."""
 
 from __future__ import annotations
 

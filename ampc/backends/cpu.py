@@ -1,4 +1,4 @@
-"""The CPU's."""
+"""Settings of the CPU backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Switches of the CUDA backend."""
+"""Settings of the CUDA backend."""
 
 from __future__ import annotations
 

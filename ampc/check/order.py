@@ -1,4 +1,4 @@
-"""Rules about the order of calls: what a step's lines do to gradients that a scaler has multiplied."""
+"""Rules about the order of calls: what a script does to gradients that a scaler has multiplied."""
 
 from __future__ import annotations
 

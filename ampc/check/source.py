@@ -1,4 +1,4 @@
-"""Checking a file: all rules, comments that silence them, order by line."""
+"""Checks a file: applies all rules, heeds comments that silence them, and orders the findings by line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands have in common."""
+"""What several commands use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ampc formats``: what floating point formats hold."""
+"""``ampc formats``: the range and precision of floating point formats."""
 
 from __future__ import annotations
 

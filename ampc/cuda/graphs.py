@@ -1,4 +1,4 @@
-"""CUDA graphs are not there yet: the names say so when they are used."""
+"""CUDA graphs are not supported yet; the names raise an error that says so."""
 
 from __future__ import annotations
 

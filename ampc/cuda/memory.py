@@ -1,4 +1,4 @@
-"""Memory of the GPUs: what is used, what is cached, and how much may be."""
+"""GPU memory: what is used, what is cached, and limits."""
 
 from __future__ import annotations
 

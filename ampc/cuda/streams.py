@@ -1,4 +1,4 @@
-"""Streams and events: queues of work on a GPU, and marks in them."""
+"""Streams and events: queues of work on a GPU, and markers in them."""
 
 from __future__ import annotations
 

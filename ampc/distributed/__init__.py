@@ -1,4 +1,4 @@
-"""One process: torch.distributed's questions are answered, its work is refused."""
+"""torch.distributed for one process: questions about the group are answered; communication raises an error."""
 
 from __future__ import annotations
 

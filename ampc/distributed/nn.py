@@ -1,4 +1,4 @@
-"""Differentiable communication, refused as the rest of torch.distributed's work is."""
+"""Differentiable communication, which raises an error, as all communication here does."""
 
 from . import all_gather, all_reduce, broadcast
 

@@ -1,4 +1,4 @@
-"""Optimizers whose state is shared out to processes, refused as the rest of torch.distributed's work is."""
+"""Optimizers with state distributed over processes, which raise an error, as all communication here does."""
 
 from . import init_process_group as _refuse
 

@@ -1,4 +1,4 @@
-"""Bernoulli's distribution."""
+"""The Bernoulli distribution."""
 
 from __future__ import annotations
 

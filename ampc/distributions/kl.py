@@ -1,4 +1,4 @@
-"""Kullback and Leibler's divergence KL(p || q) (1951)."""
+"""The Kullback-Leibler divergence KL(p || q) (1951)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What goes wrong in mixed-precision training, said while the script runs. The guard, always on, reports misuse: which rule, where, this
-run's numbers, and the code that mends it; ``errors()`` makes its warnings errors, ``ignore(rule)`` silences one. ``with doctor():`` looks
-at every operator and names the first that makes infinities or nans of what was finite."""
+"""Diagnosis of mixed-precision training while the script runs.
+
+The guard is always on and reports misuse: which rule, where, with this run's numbers, and the code that corrects it. ``errors()`` makes
+its warnings errors; ``ignore(rule)`` silences one. ``with doctor():`` checks every operator and names the first one that makes
+infinities or nans from finite values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whose a parameter is. Optimizers are given parameters without names, and models are found when names are wanted: nothing is kept. A
-search goes over all objects of the process, so whoever wants several names makes one ``Names``, which searches once, when first asked."""
+"""Names of parameters. Optimizers get parameters without names, so a name is looked up in the modules that are alive when it is needed.
+The search visits all objects of the process; code that needs several names makes one ``Names``, which searches once, at first use."""
 
 from __future__ import annotations
 

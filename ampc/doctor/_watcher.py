@@ -1,4 +1,4 @@
-"""What looks at operators has in common."""
+"""The common base of classes that observe operators as they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators, or modules, must stay in float32: the smallest set found by halving (Zeller and Hildebrandt 2002, ddmin)."""
+"""The smallest set of operators, or modules, that must stay in float32, found by halving (Zeller and Hildebrandt 2002, ddmin)."""
 
 from __future__ import annotations
 

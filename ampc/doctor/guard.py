@@ -1,5 +1,6 @@
-"""The misuse guard. Backward carries a stamp from a scaled loss to the gradients (csrc/autograd/provenance.h); clipping, steps, ``unscale_``
-and schedulers look at it and report here. One warning a rule and place; where nothing is wrong, a call or two into the core."""
+"""The misuse guard. Backward carries a stamp from a scaled loss to the gradients (csrc/autograd/provenance.h). Clipping, steps, ``unscale_``
+and schedulers check these stamps and report misuse here: one warning for each rule and line of the script. Where nothing is wrong, a
+check costs one or two calls into the core."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The overflow ledger: what each step of a GradScaler met. A step adds a few numbers that its pass over the gradients has anyway; of
-a step that was skipped all is kept, of a GPU's steps the numbers stay there until somebody asks."""
+"""The overflow ledger: what each step of a GradScaler found in the gradients. A step adds a few sums that its pass over the gradients
+computes anyway. For a skipped step the ledger keeps every parameter's numbers. A GPU's numbers stay there until somebody reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the ledger looks: as text, in a notebook, as a picture."""
+"""Shows the overflow ledger: as text, in a notebook, as a picture."""
 
 from __future__ import annotations
 

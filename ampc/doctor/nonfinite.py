@@ -1,5 +1,5 @@
-"""The doctor: looks at what every operator makes, forward and backward, and names the first that makes infinities or nans of what was
-finite. ``with ampc.doctor() as d:``; the environment's AMPC_DOCTOR=1 and ``ampc run --doctor`` put it around a whole script."""
+"""The doctor: checks the results of every operator, forward and backward, and names the first one that makes infinities or nans from
+finite values. Use ``with ampc.doctor() as d:``; AMPC_DOCTOR=1 in the environment and ``ampc run --doctor`` check a whole script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Float16, bfloat16, or neither: a model's own steps in each, measured against float32, and what follows from that."""
+"""Recommends float16, bfloat16 or neither: runs a model's own steps in each, and compares them with float32."""
 
 from __future__ import annotations
 

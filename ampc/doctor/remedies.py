@@ -1,4 +1,5 @@
-"""What to write in place of an operator that left its format's range, by the operator, by what came before and by what followed."""
+"""What to write in place of an operator that left its format's range. The advice depends on the operator, on what came before it, and on
+what followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules: what the guard reports at run time and ``ampc check`` in source. A page of docs/rules/ says more of each."""
+"""The misuse rules, which the guard reports while a script runs and ``ampc check`` finds in source. Each has a page in docs/rules/."""
 
 from __future__ import annotations
 

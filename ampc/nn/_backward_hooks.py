@@ -1,4 +1,4 @@
-"""Backward hooks of modules: what `register_full_backward_hook` and its kin are called by."""
+"""Calls the backward hooks of modules, such as those of `register_full_backward_hook`."""
 
 from __future__ import annotations
 

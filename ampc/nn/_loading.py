@@ -1,4 +1,4 @@
-"""What load_state_dict says of keys and values that do not fit."""
+"""Messages of load_state_dict about keys and values that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in a model an error arose. Nothing is kept while all goes well: on its way out, the exception collects the path."""
+"""The path of modules in which an error arose. The exception collects it on its way out; nothing is kept while all goes well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resampling along one dimension at a time: interpolation, means of windows, padding; and sampling at any places.
+"""Resampling along one dimension at a time: interpolation, means of windows, padding. Also sampling at arbitrary positions.
 
 What is separable is a table for each dimension (_tables.py): of which values, with what weights, a result is the sum."""
 

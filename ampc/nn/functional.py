@@ -1,4 +1,4 @@
-"""Functions of neural networks: the table's, and what is short in terms of them."""
+"""Functions of neural networks: operators of the table, and functions written with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data parallel modules, which on one device are the module they wrap. Several processes are not there yet."""
+"""Data-parallel modules. On one device they are the module that they wrap; several processes are not supported yet."""
 
 from __future__ import annotations
 

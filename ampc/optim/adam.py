@@ -1,4 +1,4 @@
-"""Adam and those that came of it."""
+"""Adam and its variants."""
 
 from __future__ import annotations
 

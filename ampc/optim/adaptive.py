@@ -1,4 +1,4 @@
-"""Optimizers whose rate follows the squares of the gradients."""
+"""Optimizers whose learning rates adapt to the gradients: Adagrad, RMSprop, Adadelta and Rprop."""
 
 from __future__ import annotations
 

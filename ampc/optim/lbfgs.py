@@ -1,4 +1,4 @@
-"""L-BFGS: the curvature of the last few steps stands in for a matrix of second derivatives."""
+"""L-BFGS: the last few steps approximate the matrix of second derivatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimizers whose rule is one row and one function in C (csrc/shared/optim_update.inc): one pass over all parameters."""
+"""The base of optimizers whose update rule is one function in C (csrc/shared/optim_update.inc): one pass over all parameters."""
 
 from __future__ import annotations
 

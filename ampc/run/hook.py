@@ -1,4 +1,4 @@
-"""Imports of ``torch`` answered by ampc: the module, its submodules, and whoever asks whether torch is installed."""
+"""Answers imports of ``torch`` with ampc: the module, its submodules, and code that asks whether torch is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file may ask of whoever loads it: how deep it is nested, how much it is written out, how long its keys take."""
+"""Limits on what a file may request when it is loaded: depth of nesting, total size, length of keys."""
 
 from __future__ import annotations
 

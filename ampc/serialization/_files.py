@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, synced, renamed.
+"""Writes files atomically: in a folder beside their destination, synced, then renamed.
 
 What a process that was killed while writing leaves is a folder ``.ampc-<machine>-<process>-<random>.partial`` beside the file. The next
 write in that folder by a process of the same machine takes it away, if its writer is not running; folders of other machines, which a

@@ -1,4 +1,4 @@
-"""Our files: safetensors, whose header's free text holds the structure."""
+"""Safetensors files, whose header's metadata holds the structure around the tensors."""
 
 from __future__ import annotations
 

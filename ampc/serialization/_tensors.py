@@ -1,4 +1,4 @@
-"""Tensors as bytes and back, and where they go."""
+"""Tensors as bytes and back, and the device that they are loaded to."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+/* Autocast regions of the calling thread, and the plan for a call: which inputs are cast, and to which dtype. Nothing
+ * is cast here; csrc/dispatch does that. */
 #include "amp/autocast.h"
 
 _Thread_local ac_autocast_state ac_autocast;

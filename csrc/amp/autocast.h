@@ -1,4 +1,4 @@
-/* Autocast: the state of the calling thread and what the table's categories make of it. */
+/* Autocast: the state of the calling thread, and the plan that an operator's category makes for a call. */
 #ifndef AC_AMP_AUTOCAST_H
 #define AC_AMP_AUTOCAST_H
 

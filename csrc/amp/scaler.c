@@ -1,3 +1,4 @@
+/* How a loss scale shrinks after an overflow and grows after good steps. */
 #include "amp/scaler.h"
 
 void ac_scaler_update(ac_scaler *s, bool found_inf) {

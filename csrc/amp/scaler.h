@@ -1,4 +1,4 @@
-/* The loss scaler's arithmetic; the call-order rules live with the Python class. */
+/* The loss scale's arithmetic. The rules for the order of calls are in the Python class (ampc/amp/grad_scaler.py). */
 #ifndef AC_AMP_SCALER_H
 #define AC_AMP_SCALER_H
 

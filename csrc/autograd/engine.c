@@ -1,5 +1,5 @@
-/* Backward: finds the nodes that the roots reach, then runs them in order of falling seq, which is
- * topological. On the calling thread, without recursion, autocast suspended. */
+/* Backward: finds the nodes that the roots reach, and runs them in order of falling seq, which is a topological
+ * order. It runs on the calling thread, without recursion, with autocast off. */
 #include "autograd/node.h"
 
 #include "amp/autocast.h"

@@ -1,3 +1,4 @@
+/* The functions that backward formulas are written with, and how the engine runs one formula. */
 #include "autograd/formula.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // clang-format off
-/* The language of backward formulas. A formula's context owns every temporary, and each function
- * passes NULL on, so a formula has no cleanup and reads as mathematics; a failure shows at the end.
+/* The language of backward formulas. A formula's context owns every temporary, and each function passes NULL on. So a
+ * formula needs no cleanup and reads as mathematics; a failure shows at its end.
  *
  * In a formula `c` is the context; tensors are borrowed from it. */
 #ifndef AC_AUTOGRAD_FORMULA_H

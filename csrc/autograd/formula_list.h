@@ -1,5 +1,5 @@
 // clang-format off
-/* Every formula, declared once. */
+/* The list of all backward formulas, each declared once. */
 #ifndef AC_AUTOGRAD_FORMULA_LIST_H
 #define AC_AUTOGRAD_FORMULA_LIST_H
 

@@ -1,5 +1,5 @@
-/* The table of formulas: every row of ops.def names its own. A formula that is missing is an
- * undeclared name here; one that nobody names is an unused definition. */
+/* The table from operators to backward formulas: every row of ops.def names its own. A missing formula is an
+ * undeclared name here; a formula that no operator names is an unused definition. */
 #include "autograd/formula_list.h"
 
 #define ac_grad_none NULL

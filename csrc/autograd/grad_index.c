@@ -1,4 +1,4 @@
-/* Backward formulas of joining, indexing and views. */
+/* Backward formulas of joining, indexing and view operators. */
 #include "base/alloc.h"
 #include "autograd/formula_list.h"
 #include "autograd/split.h"

@@ -1,5 +1,5 @@
-/* The backward formula of recurrent layers: a kernel; where a graph of the gradient is wanted, backward of the parts.
- */
+/* The backward formula of recurrent layers: one kernel, or, where a graph of the gradient is wanted, backward of the
+ * elementary operators. */
 #include "autograd/formula_list.h"
 
 #include "amp/autocast.h"

@@ -1,5 +1,5 @@
-/* Backward formulas of windows. A convolution, its transposed and the gradient of its weight are each other's
- * derivatives. */
+/* Backward formulas of convolution, pooling, resampling and attention. A convolution, its transpose and the gradient of
+ * its weight are each other's derivatives. */
 #include "autograd/formula_list.h"
 
 #include "amp/autocast.h"

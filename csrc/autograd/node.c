@@ -1,3 +1,4 @@
+/* Nodes and edges of the graph, saved tensors, and a tensor's autograd metadata: made, changed and freed. */
 #include "autograd/node.h"
 
 #include "base/alloc.h"

@@ -1,7 +1,7 @@
-/* The graph that backward walks: nodes, edges, saved tensors, and what a tensor notes of them.
+/* The graph that backward traverses: nodes, edges, saved tensors, and a tensor's autograd metadata.
  *
- * Every edge leads to a node made earlier (a smaller `seq`), so nodes in order of falling seq are
- * in topological order, and nothing points upward: saved tensors are aliases without history. */
+ * Every edge leads to a node made earlier (a smaller `seq`), so falling seq is a topological order. Saved tensors are
+ * aliases without history, so no reference points to a later node and no cycle can arise. */
 #ifndef AC_AUTOGRAD_NODE_H
 #define AC_AUTOGRAD_NODE_H
 

@@ -1,3 +1,4 @@
+/* Gradients' provenance: set on scaled losses, carried by backward, merged where gradients are added. */
 #include "autograd/provenance.h"
 
 #include "autograd/node.h"

@@ -1,5 +1,6 @@
-/* Stamps: what is known of a leaf's gradient. A loss that a GradScaler scaled says so, backward carries it to the
- * leaves, and whoever clips, steps or adds learns whether a gradient is scaled, by what, and what it was added to. */
+/* The provenance of a leaf's gradient, stored as its stamp. A loss that a GradScaler scaled is marked, and backward
+ * carries the mark to the leaves. So code that clips, steps or adds can learn whether a gradient is scaled, by what,
+ * and what it was added to. */
 #ifndef AC_AUTOGRAD_PROVENANCE_H
 #define AC_AUTOGRAD_PROVENANCE_H
 

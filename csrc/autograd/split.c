@@ -1,3 +1,4 @@
+/* The node of tensors cut by unbind, split and chunk, and its backward. */
 #include "autograd/split.h"
 
 #include "ops/views.h"

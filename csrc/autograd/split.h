@@ -1,5 +1,5 @@
-/* A tensor cut along a dimension into views that have one history together: backward joins all their gradients at once,
- * where a view with a history of its own would make zeros of the whole tensor's size. */
+/* Cuts a tensor along a dimension into views that share one node. Backward joins all their gradients at once; a node
+ * for each view would make zeros of the whole tensor's size. */
 #ifndef AC_AUTOGRAD_SPLIT_H
 #define AC_AUTOGRAD_SPLIT_H
 

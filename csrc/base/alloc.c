@@ -1,3 +1,4 @@
+/* The allocator: blocks cached by size class, counters of what is in use, and failures that tests ask for. */
 #include "base/alloc.h"
 
 #include "base/machine.h"

@@ -1,6 +1,6 @@
-/* Memory: one door for every byte the core owns. Blocks are cached by size class, because fresh
- * pages cost more than the arithmetic done on them, and counted, because people watch memory.
- * For tests, the n-th allocation from now can be made to fail. Safe from any thread. */
+/* The allocator of all memory that the core owns. It caches freed blocks by size class, because fresh pages cost more
+ * than the arithmetic done on them, and it counts what is in use. Tests can make the n-th allocation from now fail.
+ * Safe from any thread. */
 #ifndef AC_BASE_ALLOC_H
 #define AC_BASE_ALLOC_H
 

@@ -1,3 +1,4 @@
+/* The table of element types, built from dtypes.def, and the promotion of two of them. */
 #include "base/dtype.h"
 
 const ac_dtype_facts ac_dtypes[AC_N_DTYPES] = {

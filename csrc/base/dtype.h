@@ -1,4 +1,4 @@
-/* Element types and their promotion. */
+/* Element types, their sizes and categories, and the promotion of two of them. */
 #ifndef AC_BASE_DTYPE_H
 #define AC_BASE_DTYPE_H
 

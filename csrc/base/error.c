@@ -1,3 +1,4 @@
+/* The calling thread's error: its code and its message. */
 #include "base/error.h"
 
 #include "base/system.h"

@@ -1,5 +1,5 @@
-/* Errors: a function that can fail returns 0 or -1, or a pointer or NULL, and leaves the reason
- * in a thread-local slot. NULL always means failure; absence is told another way. */
+/* Errors. A function that can fail returns 0 or -1, or a pointer or NULL, and leaves the reason in a thread-local
+ * slot. NULL always means failure; absence is told another way. */
 #ifndef AC_BASE_ERROR_H
 #define AC_BASE_ERROR_H
 

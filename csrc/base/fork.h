@@ -1,6 +1,6 @@
-/* What becomes of the core's locks when the process forks while other threads are inside it. A lock is taken before and
- * let go after, so that what it guards is whole in the child; or it is made anew in the child, where what it guards is
- * begun anew or never used. dispatch/fork.c lists them all. */
+/* The moments around a fork, for the owners of locks. A lock is taken before the fork and released after it, so that
+ * what it guards is whole in the child. Or it is made anew in the child, where what it guards starts afresh or is
+ * never used. dispatch/fork.c lists all owners. */
 #ifndef AC_BASE_FORK_H
 #define AC_BASE_FORK_H
 

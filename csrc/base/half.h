@@ -1,5 +1,5 @@
-/* Conversions between float32 and the 16-bit types: round to nearest even, inf, nan and
- * subnormals kept. Branch-free enough for a compiler to vectorise. */
+/* Conversions between float32 and the 16-bit types. They round to nearest even and keep infinities, nans and
+ * subnormals. They have few enough branches for a compiler to vectorise them. */
 #ifndef AC_BASE_HALF_H
 #define AC_BASE_HALF_H
 

@@ -1,4 +1,4 @@
-/* Small functions, and how those are declared that the CUDA kernels share with the C core. */
+/* How small functions are declared, here and where CUDA kernels share them with the C core. */
 #ifndef AC_BASE_INLINE_H
 #define AC_BASE_INLINE_H
 

@@ -1,3 +1,4 @@
+/* Reads the facts about this machine from the CPU, the system and the environment's variables. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

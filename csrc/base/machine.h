@@ -1,6 +1,6 @@
-/* The facts about this machine that choose a way through the core: instruction set, caches, cores, huge pages. They are
- * read here and nowhere else, once a process. Each can be set by a variable of the environment, so that a machine
- * stands in for another one. */
+/* The facts about this machine that select a way through the core: instruction set, cache sizes, cores, huge pages.
+ * They are read here and nowhere else, once per process. An environment variable can set each of them, so that one
+ * machine can stand in for another. */
 #ifndef AC_BASE_MACHINE_H
 #define AC_BASE_MACHINE_H
 

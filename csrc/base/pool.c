@@ -1,3 +1,4 @@
+/* The thread pool: workers that take chunks of one job at a time, and the questions whether somebody wants to stop. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

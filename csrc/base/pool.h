@@ -1,10 +1,10 @@
-/* One pool of threads for the whole process. Work is a number of chunks taken dynamically; chunk
- * borders are the caller's and depend on sizes alone, so results do not depend on threads. The
- * caller works too. A second caller at the same time does its chunks itself. Rebuilt after fork.
+/* The one thread pool of the process. A job is a number of chunks that threads take dynamically. The caller chooses
+ * the chunks' borders by sizes alone, so results do not depend on the number of threads. The caller works too. A
+ * second caller at the same time runs its chunks itself. The pool is rebuilt after a fork.
  *
- * Long work can be interrupted: the calling thread asks now and then whether somebody wants it to
- * stop (Ctrl-C); from then on it takes no further chunks, here and in any later call, until
- * ac_interrupted has been read. What such work computed is not to be used. */
+ * Long work can be interrupted. The calling thread asks now and then whether somebody wants it to stop (Ctrl-C). From
+ * then on it takes no further chunks, here and in any later call, until ac_interrupted has been read. The results of
+ * interrupted work must not be used. */
 #ifndef AC_BASE_POOL_H
 #define AC_BASE_POOL_H
 

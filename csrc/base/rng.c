@@ -1,3 +1,4 @@
+/* The process's random stream: its seed and its offset. */
 #include "base/rng.h"
 
 #include <time.h>

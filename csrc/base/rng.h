@@ -1,5 +1,5 @@
-/* Random numbers from a counter: Philox4x32-10 (Salmon et al., SC 2011). Number i of a stream is
- * a pure function of (seed, offset + i / 4), so results do not depend on threads or devices. */
+/* Random numbers from a counter: Philox4x32-10 (Salmon et al., SC 2011). Number i of a stream is a pure function of
+ * (seed, offset + i / 4), so results do not depend on threads or devices. */
 #ifndef AC_BASE_RNG_H
 #define AC_BASE_RNG_H
 

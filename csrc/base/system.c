@@ -1,3 +1,4 @@
+/* What differs between operating systems, written for POSIX and for Windows. */
 #include "base/system.h"
 
 #if defined(_WIN32)

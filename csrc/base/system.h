@@ -1,4 +1,4 @@
-/* What differs between operating systems: memory in large alignments, libraries opened by name, cores, locales. */
+/* What differs between operating systems: aligned memory, libraries opened by name, the number of cores, locales. */
 #ifndef AC_BASE_SYSTEM_H
 #define AC_BASE_SYSTEM_H
 

@@ -1,3 +1,4 @@
+/* The table of ways through the kernels, and which of them this process has entered. */
 #include "base/ways.h"
 
 const ac_way_row ac_ways[AC_N_WAYS] = {

@@ -1,6 +1,6 @@
-/* Which ways through the kernels this process has taken. Kernels that choose between ways by facts about the machine
- * say which they enter, once a call, so that tests and `ampc selftest` can tell that each was taken and gave right
- * numbers. ways.def is the list. */
+/* Records which ways through the kernels this process has taken; ways.def lists them. A kernel that selects a way by
+ * a fact about the machine notes it once per call. Tests and `ampc selftest` read this to show that each way was
+ * taken and gave right numbers. */
 #ifndef AC_BASE_WAYS_H
 #define AC_BASE_WAYS_H
 

@@ -1,4 +1,4 @@
-/* The CPU backend: every row of the table and the kernel that does it. */
+/* The CPU backend: the kernel of every operator in the table. */
 #include "cpu/kernels.h"
 
 const ac_backend ac_cpu = {

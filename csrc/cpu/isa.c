@@ -1,4 +1,4 @@
-/* Which loops this machine runs. */
+/* Selects the loops for this machine's instruction set. */
 #include "cpu/loops.h"
 
 #include "base/machine.h"

@@ -1,4 +1,4 @@
-/* The CPU's kernels, one for each row of the table that has one. */
+/* Declares the CPU's kernels, one for each operator of the table that has one. */
 #ifndef AC_CPU_KERNELS_H
 #define AC_CPU_KERNELS_H
 

@@ -1,7 +1,7 @@
-/* The innermost loops, compiled once per instruction set and chosen once at start.
+/* The innermost loops, compiled once for each instruction set and selected once at start.
  *
- * Every loop works in one of three lanes: float32 (also for the 16-bit types, which are widened
- * on load and rounded once on store), float64, and int64 (for integers and bool). */
+ * Every loop computes in one of three types, its lane: float32 (also for the 16-bit types, which are widened on load
+ * and rounded once on store), float64, and int64 (for integers and bool). */
 #ifndef AC_CPU_LOOPS_H
 #define AC_CPU_LOOPS_H
 

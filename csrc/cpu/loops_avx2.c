@@ -1,5 +1,5 @@
-/* The loops compiled for avx2. System headers come first: their inline functions must not be
- * compiled for instructions that the machine may lack. */
+/* The innermost loops compiled for AVX2. System headers come first: their inline functions must not be compiled for
+ * instructions that the machine may lack. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,3 +1,3 @@
-/* The loops for any machine. */
+/* The innermost loops compiled for any machine of the architecture. */
 #define ISA baseline
 #include "cpu/loops.inc"

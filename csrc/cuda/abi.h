@@ -1,6 +1,6 @@
-/* What is used of the CUDA driver, of cuBLASLt and of cuDNN, declared here so that the host code compiles without any
- * toolkit: types, constants, functions. All are opened by name at run time. Where the real headers are present,
- * abi_check.c includes them first and compares; then the types below are theirs. */
+/* What the core uses of the CUDA driver, cuBLASLt and cuDNN: types, constants, functions. They are declared here so
+ * that the host code compiles without a toolkit; all functions are opened by name at run time. Where the real headers
+ * are present, abi_check.c includes them first and compares; the types below are then theirs. */
 #ifndef AC_CUDA_ABI_H
 #define AC_CUDA_ABI_H
 

@@ -1,4 +1,4 @@
-/* abi.h against the real headers, where they are: a difference does not compile. */
+/* Compares abi.h with the real headers, where they are present. A difference does not compile. */
 #if defined(__has_include)
 #if __has_include(<cuda.h>)
 #include <cuda.h>

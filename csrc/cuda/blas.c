@@ -1,5 +1,5 @@
-/* Matrix products by cuBLASLt. Its matrices are stored column by column, so a row-major C = A B is asked for as
- * C' = B' A'. What a shape needs (descriptors, layouts, the algorithm) is made once and kept. */
+/* Matrix products by cuBLASLt. Its matrices are stored by columns, so a row-major C = A B is requested as C' = B' A'.
+ * What a shape needs (descriptors, layouts, the algorithm) is made once and kept. */
 #include "cuda/gpu.h"
 
 #include "shared/tensor_iter.h"

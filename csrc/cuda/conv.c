@@ -1,5 +1,6 @@
-/* Convolutions in 16 bits by the implicit product (conv.cu): forward, transposed, and the weight's gradient, images
- * in any layout, without columns and without a copy. What it does not take goes by columns (windows.c). */
+/* Convolutions in 16 bits by our own implicit product (conv.cu), without im2col columns and without a copy. It
+ * computes the forward, the transposed and the weight's gradient, for images in any layout. What it does not support
+ * goes by columns (windows.c). */
 #include "cuda/gpu.h"
 
 #define KERNELS(rows)                                                                                                  \

@@ -1,7 +1,7 @@
-/* Convolution as a product of tiles on tensor cores whose image side is read where it lies, under the taps of the
- * window: no columns. Forward and transposed have taps along k and places along j; the weight's gradient has them the
- * other way round. A block makes 128 x 128 results, a warp 64 x 32 of them; while they multiply one tile of 32 ks, the
- * next comes into registers. Sums are float32. */
+/* Convolution as an implicit matrix product on tensor cores. The image's side of the product is read from the image
+ * itself, under the taps of the window, so there are no columns. Forward and transposed have the taps along k and the
+ * positions along j; the weight's gradient has them the other way round. A block computes 128 x 128 results, a warp
+ * 64 x 32 of them. While they multiply one tile of 32 ks, the next is loaded into registers. Sums are float32. */
 #include "cuda/device.cuh"
 
 #include <mma.h>

@@ -1,4 +1,4 @@
-/* Filling, ranges and random numbers. */
+/* Fills, ranges and random numbers on a GPU: the host side of creation.cu. */
 #include "cuda/gpu.h"
 
 #include "base/rng.h"

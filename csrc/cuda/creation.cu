@@ -1,4 +1,4 @@
-/* Filling, ranges and random numbers: number i of a random tensor comes from the same counter as on the CPU. */
+/* Fills, ranges and random numbers: number i of a random tensor comes from the same counter as on the CPU. */
 #include "cuda/device.cuh"
 
 #include "base/rng.h"

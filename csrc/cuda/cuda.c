@@ -1,4 +1,4 @@
-/* The CUDA backend: every row of the table and what queues its kernel. */
+/* The CUDA backend: for every operator in the table the function that launches its kernel. */
 #include "cuda/gpu.h"
 
 /* The 16-bit copy of a weight is the weight, cast: one layout serves every product. */

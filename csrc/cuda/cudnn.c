@@ -1,7 +1,7 @@
-/* Convolutions by cuDNN, where it is found: forward and transposed, whose results have the operands' dtype. Always by
- * the implicit product: it gives the same numbers every time, adds a bias before its one rounding, and runs on tensor
- * cores. What it does not take goes by columns (windows.c), as does the weight's gradient, whose sums stay in float32
- * there, which cuDNN would round to 16 bits. */
+/* Convolutions by cuDNN, where it is found: forward and transposed, whose results have the operands' dtype. They
+ * always use cuDNN's implicit product: it gives the same numbers every time, adds a bias before its one rounding, and
+ * runs on tensor cores. What it does not support goes by columns (windows.c). So does the weight's gradient: its sums
+ * stay in float32 there, where cuDNN would round them to 16 bits. */
 #include "cuda/gpu.h"
 
 #include <string.h>

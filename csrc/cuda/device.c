@@ -1,4 +1,4 @@
-/* Devices, the contexts they are used through, streams and events. */
+/* GPUs, the contexts they are used through, streams and events. */
 #include "cuda/gpu.h"
 
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
-/* What every kernel file starts from: how a kernel is declared, loads and stores of every dtype, walks over
- * strided memory, sums and maxima of a group of threads. Compiled by nvcc for GPUs, and by a C++ compiler
- * against tests/cuda_sim/shim.h for the simulator. */
+/* What every kernel file includes: how a kernel is declared, loads and stores of every dtype, iteration over strided
+ * memory, sums and maxima of a group of threads. nvcc compiles it for GPUs, and a C++ compiler against
+ * tests/cuda_sim/shim.h for the simulator. */
 #pragma once
 
 #include "cuda/args.h"

@@ -1,4 +1,4 @@
-/* Elementwise rows, copies and casts, dropout. */
+/* Elementwise operators, copies, casts and dropout on a GPU: the host side of elementwise.cu. */
 #include "cuda/gpu.h"
 
 #include "cpu/kernels.h"

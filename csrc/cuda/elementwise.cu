@@ -1,5 +1,5 @@
-/* Elementwise operators, copies and casts, dropout: a thread takes runs of neighbours in 16-byte accesses
- * where the operands allow it, single elements elsewhere. */
+/* Elementwise operators, copies, casts and dropout. A thread computes runs of neighbouring values in 16-byte accesses
+ * where the operands allow it, and single elements elsewhere. */
 #include "cuda/device.cuh"
 
 #include "base/rng.h"

@@ -1,4 +1,5 @@
-/* Passes over lists of tensors in one launch: unscale and check, norms, optimizer steps, the scale. */
+/* Kernels over lists of tensors in one launch: unscale and check, norms, optimizer steps, the scale. The host side of
+ * foreach.cu. */
 #include "cuda/foreach.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Passes over lists of tensors in one launch: unscale and check, norms, optimizer steps. A piece of a tensor
- * is a block's; every read is 16 bytes wide where the tensor is aligned. */
+/* Kernels over lists of tensors in one launch: unscale and check, norms, optimizer steps. Each block computes one
+ * piece of a tensor; every read is 16 bytes wide where the tensor is aligned. */
 #include "cuda/device.cuh"
 
 #include "base/rng.h"

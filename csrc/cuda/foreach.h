@@ -1,4 +1,4 @@
-/* What the scaler and clipping ask of the GPU without waiting for it: results stay on the device. */
+/* What the loss scaler and gradient clipping ask of the GPU without waiting for it: results stay on the device. */
 #ifndef AC_CUDA_FOREACH_H
 #define AC_CUDA_FOREACH_H
 

@@ -1,4 +1,4 @@
-/* What the files of the CUDA backend share: the opened libraries, devices, memory, streams, launches. */
+/* What the files of the CUDA backend share: the opened libraries, devices, memory, streams and launches. */
 #ifndef AC_CUDA_GPU_H
 #define AC_CUDA_GPU_H
 

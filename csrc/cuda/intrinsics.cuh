@@ -1,4 +1,4 @@
-/* Instructions that C++ has no word for, each with a twin in C for the simulator. */
+/* Device instructions that C++ cannot express, each with an equivalent in C for the simulator. */
 #pragma once
 
 #if defined(__CUDACC__)

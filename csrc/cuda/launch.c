@@ -1,4 +1,4 @@
-/* Kernels by name: the compiled images that the build embedded, loaded once a device, and their launches. */
+/* Launches kernels by name: loads the compiled images that the build embedded, once per device. */
 #include "cuda/gpu.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Linear algebra of a GPU's matrices: brought to the CPU, computed there by LAPACK, and back. */
+/* Linear algebra of a GPU's matrices: copied to the CPU, computed there by LAPACK, and copied back. */
 #include "cuda/gpu.h"
 
 #include "cpu/kernels.h"

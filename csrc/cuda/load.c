@@ -1,6 +1,6 @@
-/* The driver and its libraries, opened by name at first use: from the folders that were set (the `nvidia-*` wheels,
- * the toolkit), or as the system finds them. AMPC_CUDA_LIBS names a folder that is looked at alone: tests point it
- * at the simulator. */
+/* Opens the driver and its libraries by name at first use: from the folders that were set (the `nvidia-*` wheels, the
+ * toolkit), or as the system finds them. AMPC_CUDA_LIBS names the only folder to search; tests point it at the
+ * simulator. */
 #include "cuda/gpu.h"
 
 #include "base/system.h"

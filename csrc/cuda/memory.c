@@ -1,6 +1,6 @@
-/* Memory of the GPUs: large pieces are asked of the driver once, cut into blocks, and kept. A block belongs to the
- * stream it was made on, where work is in order: freed, it is used again at once, while its last kernels may still
- * be running. Other streams that use it are recorded, and their events waited for. */
+/* The caching allocator of GPU memory. It asks the driver for large pieces once, cuts them into blocks and keeps
+ * them. A block belongs to the stream it was made on, where work runs in order: a freed block is reused at once,
+ * while its last kernels may still run. Other streams that use it are recorded, and their events waited for. */
 #include "cuda/gpu.h"
 
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
-/* Page-locked memory of the host: what GPUs copy from and to without the host waiting. Asking the driver for it is
- * slow and giving it back waits for the device, so blocks are kept; one that a queued copy still uses is not given
- * out again before that copy is done. */
+/* Page-locked memory of the host, which GPUs copy from and to without the host waiting. The driver is slow to
+ * allocate it and waits for the device to free it, so blocks are kept. A block that a queued copy still uses is not
+ * given out again before that copy is done. */
 #include "cuda/gpu.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,5 @@
-/* Reductions: which walk, into how many parts, and what becomes of the totals. */
+/* Reductions on a GPU: selects the loop order and the number of parts, and joins the totals. The host side of
+ * reduce.cu. */
 #include "cuda/gpu.h"
 
 #include "shared/tensor_iter.h"

@@ -1,6 +1,7 @@
-/* Reductions. By rows, where the reduced places lie closest in memory: a block takes a result, or a part of
- * one. By columns, where results do: 32 neighbours side by side, 8 threads deep. Parts are joined by a second
- * launch in order, so sums never depend on timing. Threads sum in the lane's type and join in double. */
+/* Reduction kernels. By rows, where the reduced dimension is closest in memory: a block computes one result, or a
+ * part of one. By columns, where a kept dimension is closest: 32 neighbours side by side, 8 threads deep. A second
+ * launch joins the parts in order, so sums never depend on timing. Threads sum in the lane's type and join in double.
+ */
 #include "cuda/device.cuh"
 
 struct Total {

@@ -1,4 +1,4 @@
-/* Rows: softmax and its kin, layer norm, batch norm. */
+/* Softmax and its relatives, layer norm and batch norm on a GPU: the host side of rows.cu. */
 #include "cuda/gpu.h"
 
 #include "shared/tensor_iter.h"

@@ -1,6 +1,6 @@
-/* Operators on rows: softmax and its kin, layer norm. a.group threads take a row: a warp for short rows (8
- * rows a block), the whole block for long ones. A row that fits is read once and kept in shared memory, each thread
- * reading again only what it wrote itself. */
+/* Operators on rows: softmax and its relatives, layer norm. a.group threads compute a row: a warp for short rows (8
+ * rows a block), the whole block for long ones. A row that fits is read once and kept in shared memory; each thread
+ * reads again only what it wrote itself. */
 #include "cuda/device.cuh"
 
 /* An element of a row, and where it is kept: what neighbouring threads keep at a time lies side by side, so that

@@ -1,4 +1,4 @@
-/* Running totals along one dimension. */
+/* Cumulative operators along one dimension on a GPU: the host side of scan.cu. */
 #include "cuda/gpu.h"
 
 #include "shared/tensor_iter.h"

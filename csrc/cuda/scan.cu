@@ -1,5 +1,5 @@
-/* Running totals along rows. A thread takes a part of a row: first its total, then, from the totals of the parts
- * before, the values one by one. One thread a row where rows are short, a whole block where they are long. */
+/* Cumulative operators along rows. Each thread computes a part of a row: first its total, then, from the totals of
+ * the parts before, the values one by one. One thread a row where rows are short, a whole block where they are long. */
 #include "cuda/device.cuh"
 
 /* A total is a thing that joins with what comes after it: `start` joined with x is x. */

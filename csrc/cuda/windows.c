@@ -1,4 +1,4 @@
-/* Windows: convolution as products of the weight with columns, max pooling, resampling. */
+/* Convolution by im2col columns, max pooling and resampling on a GPU: the host side of windows.cu. */
 #include "cuda/gpu.h"
 
 #include "shared/tensor_iter.h"

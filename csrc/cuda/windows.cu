@@ -1,4 +1,4 @@
-/* Windows: columns of convolutions, max pooling, resampling. A thread takes one value of the result. */
+/* im2col and col2im, max pooling and resampling kernels: one thread for each value of the result. */
 #include "cuda/device.cuh"
 
 template <class R> DEV void im2col(const ac_gpu_columned &a) {

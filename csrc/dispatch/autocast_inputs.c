@@ -1,3 +1,4 @@
+/* Casts the inputs of a call as its autocast plan says. */
 #include "dispatch/autocast_inputs.h"
 
 #include "autograd/node.h"

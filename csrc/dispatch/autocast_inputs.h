@@ -1,4 +1,4 @@
-/* The inputs of a call in the dtypes that autocast planned for them. */
+/* The inputs of a call in the dtypes that its autocast plan gives them. */
 #ifndef AC_DISPATCH_AUTOCAST_INPUTS_H
 #define AC_DISPATCH_AUTOCAST_INPUTS_H
 

@@ -1,5 +1,4 @@
-/* ac_call, the one way to run an operator: autocast, shape rule, kernel, record. The only file
- * that sees all stages. */
+/* ac_call, the only way to run an operator: autocast, shape rule, kernel, record. Also its in-place and out= forms. */
 #include "dispatch/autocast_inputs.h"
 #include "dispatch/lock.h"
 #include "dispatch/weight_cache.h"

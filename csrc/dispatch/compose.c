@@ -1,4 +1,4 @@
-/* The language of compositions, and the table of them. */
+/* The functions that composite operators are written with, and the table from operators to compositions. */
 #include "dispatch/compose.h"
 
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // clang-format off
-/* The language of compositions: operators written in other operators. The scratch owns every temporary
- * and each function passes NULL on, so a composition has no cleanup and reads as mathematics; it returns
- * its result, borrowed from the scratch or an input, or NULL.
+/* The language of compositions: operators written in terms of other operators. The scratch owns every temporary, and
+ * each function passes NULL on. So a composition needs no cleanup and reads as mathematics. It returns its result,
+ * borrowed from the scratch or an input, or NULL.
  *
  * In a composition `s` is the scratch, `in` its tensors (NULL where an optional one is absent). */
 #ifndef AC_DISPATCH_COMPOSE_H

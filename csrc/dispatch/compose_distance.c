@@ -1,4 +1,4 @@
-/* Compositions of norms: distances, similarity, normalisation by a norm. */
+/* Composite operators made of norms: distances, similarity, normalisation by a norm. */
 #include "dispatch/compose.h"
 
 /* The p-norm along one dimension; the gradient at 0 is 0. */

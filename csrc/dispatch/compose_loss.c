@@ -1,4 +1,4 @@
-/* Compositions of losses. */
+/* Composite losses. */
 #include "dispatch/compose.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Compositions of elementwise operators. */
+/* Composite elementwise operators. */
 #include "dispatch/compose.h"
 
 #include <math.h>

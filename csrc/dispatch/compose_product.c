@@ -1,4 +1,5 @@
-/* Compositions of matrix products. The product within is the LOW row: it rounds while it packs. */
+/* Composite operators made of matrix products. Autocast leaves casting to the product inside, which rounds its
+ * operands while it packs them. */
 #include "dispatch/compose.h"
 
 #include "autograd/node.h"

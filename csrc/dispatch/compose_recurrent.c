@@ -1,4 +1,4 @@
-/* Recurrent networks: cells, one step at a time, and layers over whole sequences. */
+/* Composite recurrent networks: cells for one time step, and layers over whole sequences. */
 #include "dispatch/compose.h"
 
 #include "autograd/split.h"

@@ -1,4 +1,4 @@
-/* Compositions of views, copies, joining and choosing. */
+/* Composite operators of views, copies, joining and selection. */
 #include "dispatch/compose.h"
 
 #include "base/rng.h"

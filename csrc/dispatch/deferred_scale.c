@@ -1,6 +1,6 @@
-/* Factors that wait. Unscaling and clipping multiply all gradients; done at once, each is a pass over memory that the
- * optimizer's own pass can do along (optim/optim.c). So they only leave a factor with the storage, and whoever would
- * see the memory as it is multiplies it in first. */
+/* Applies factors that were deferred. Unscaling and clipping multiply all gradients; done at once, each is a pass
+ * over memory that the optimizer's own pass can include (optim/optim.c). So they only store a factor with the
+ * storage, and code that reads the memory itself has it multiplied in first. */
 #include "dispatch/deferred_scale.h"
 
 #include "dispatch/lock.h"

@@ -1,4 +1,4 @@
-/* Memory that waits to be multiplied by a factor. */
+/* Storages with a deferred factor, and how to apply it before the memory is read. */
 #ifndef AC_DISPATCH_DEFERRED_SCALE_H
 #define AC_DISPATCH_DEFERRED_SCALE_H
 

@@ -1,5 +1,5 @@
-/* Every lock of the core around fork (base/fork.h). All else that the core shares between threads is used under the
- * GIL, which the forking thread holds, or is of a thread alone. */
+/* Handles every lock of the core around a fork (base/fork.h). All else that threads share is used under the GIL,
+ * which the forking thread holds, or belongs to one thread alone. */
 #include "dispatch/fork.h"
 
 #include "base/alloc.h"

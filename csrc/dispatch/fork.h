@@ -1,4 +1,4 @@
-/* Forking while other threads are inside the core. */
+/* Installs the handlers that make a fork safe while other threads compute. */
 #ifndef AC_DISPATCH_FORK_H
 #define AC_DISPATCH_FORK_H
 

@@ -1,4 +1,4 @@
-/* The interpreter's lock around large kernels. */
+/* How large kernels release the interpreter's lock (the GIL) while they run. */
 #ifndef AC_DISPATCH_LOCK_H
 #define AC_DISPATCH_LOCK_H
 

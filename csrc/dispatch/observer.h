@@ -1,4 +1,4 @@
-/* The observer of operators. */
+/* The observer: a function that is called with every operator that has run on a thread. */
 #ifndef AC_DISPATCH_OBSERVER_H
 #define AC_DISPATCH_OBSERVER_H
 

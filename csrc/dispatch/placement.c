@@ -1,4 +1,4 @@
-/* Which device a call computes on. */
+/* Determines the device that a call runs on, and refuses operands on different devices. */
 #include "dispatch/placement.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Which device a call runs on. */
+/* Determines the device that a call runs on. */
 #ifndef AC_DISPATCH_PLACEMENT_H
 #define AC_DISPATCH_PLACEMENT_H
 

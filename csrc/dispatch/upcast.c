@@ -1,4 +1,5 @@
-/* Calls that are computed in another dtype than their inputs': a wider one, or one that was asked for. */
+/* Calls that compute in another dtype than their inputs': float32 for composite operators that would lose digits, or
+ * the dtype that the caller asked for. */
 #include "dispatch/upcast.h"
 
 #include "dispatch/compose.h"

@@ -1,4 +1,4 @@
-/* Calls that are computed in another dtype than their inputs'. */
+/* Calls that compute in another dtype than their inputs'. */
 #ifndef AC_DISPATCH_UPCAST_H
 #define AC_DISPATCH_UPCAST_H
 

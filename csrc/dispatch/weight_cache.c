@@ -1,4 +1,5 @@
-/* Weights kept packed for 16-bit products: used again and again between two writes, packed once. */
+/* The weight cache: finds or makes the packed 16-bit copy of a weight for a product. A weight is used many times
+ * between two writes, so it is packed once. */
 #include "dispatch/weight_cache.h"
 
 #include "dispatch/lock.h"

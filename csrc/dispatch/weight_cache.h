@@ -1,4 +1,4 @@
-/* Weights that are kept packed in 16 bits. */
+/* The weight cache: packed 16-bit copies of weights for products. */
 #ifndef AC_DISPATCH_WEIGHT_CACHE_H
 #define AC_DISPATCH_WEIGHT_CACHE_H
 

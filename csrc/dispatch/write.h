@@ -1,4 +1,4 @@
-/* Writing into tensors that exist, on the tape. */
+/* Writing into existing tensors, recorded for backward. */
 #ifndef AC_DISPATCH_WRITE_H
 #define AC_DISPATCH_WRITE_H
 

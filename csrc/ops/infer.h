@@ -1,5 +1,5 @@
 // clang-format off
-/* Shape and dtype rules, one a family of operators; also the place where operands are checked. */
+/* Shape and dtype rules, one for each family of operators. They also check the operands. */
 #ifndef AC_OPS_INFER_H
 #define AC_OPS_INFER_H
 

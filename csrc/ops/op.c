@@ -1,4 +1,4 @@
-/* The table itself, and the reader of its signatures. */
+/* The operator table in memory, built from ops.def, and the reader of its signatures. */
 #include "ops/op.h"
 
 #include "ops/infer.h"

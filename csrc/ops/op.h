@@ -1,4 +1,4 @@
-/* Operators: their numbers, their facts as read from ops.def, and the one way to call them. */
+/* Operators: their numbers, their properties as read from ops.def, and ac_call, the only way to call them. */
 #ifndef AC_OPS_OP_H
 #define AC_OPS_OP_H
 

@@ -1,3 +1,4 @@
+/* The view operators: each computes the sizes, strides and offset of its result over the same memory. */
 #include "ops/views.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Views: other geometries of the same memory. */
+/* View operators: tensors of another geometry over the same memory. */
 #ifndef AC_OPS_VIEWS_H
 #define AC_OPS_VIEWS_H
 

@@ -1,4 +1,4 @@
-/* How windows lie over a tensor, from the lists of numbers that users give. */
+/* Builds the geometry of windows (shared/windows.h) from the lists of numbers that users pass. */
 #ifndef AC_OPS_WINDOW_ARGS_H
 #define AC_OPS_WINDOW_ARGS_H
 

@@ -1,3 +1,5 @@
+/* Optimizer steps, statistics and scaling of gradients over lists of tensors: checks, then the backend's kernels.
+ * Also the factors that are stored with a gradient instead of multiplied in at once. */
 #include "optim/optim.h"
 
 #include "base/alloc.h"

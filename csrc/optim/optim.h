@@ -1,4 +1,4 @@
-/* Optimizer steps and gradient norms over lists of tensors. */
+/* Optimizer steps, statistics and scaling of gradients, over lists of tensors. */
 #ifndef AC_OPTIM_OPTIM_H
 #define AC_OPTIM_OPTIM_H
 
@@ -18,7 +18,7 @@ void ac_optim_end(ac_update *updates, int n, int done, bool zeroed);
 int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *found) AC_CHECKED;
 /* Multiplies every tensor by `factor`, and by `by`, one float64 that is all of its memory, on the tensors' GPU, or
  * NULL. Where a tensor is all of its memory, and nobody else sees that, the factor is only noted (ac_settle,
- * dispatch.h): the optimizer's pass, or whoever reads it first, does the work. */
+ * dispatch/deferred_scale.h): the optimizer's pass, or whoever reads it first, does the work. */
 int ac_optim_scale(ac_tensor *const *tensors, int n, double factor, ac_tensor *by) AC_CHECKED;
 /* Between these two, pending factors of the tensors stay as they are. Within the lock. */
 void ac_optim_hold(ac_tensor *const *tensors, int n);

@@ -1,4 +1,4 @@
-/* Python calls read by the table's signatures: one parser for every operator. */
+/* Reads a Python call's arguments by the signatures of ops.def: one parser for every operator. */
 #include "python/state.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Tensor's attributes and the methods that are not rows of the table. */
+/* Tensor's attributes, and its methods that are not operators of the table. */
 #include "python/tensor.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* The buffer protocol: memoryview(tensor), bytes(tensor) and whoever reads buffers see a CPU tensor's own memory. */
+/* The buffer protocol: memoryview(tensor), bytes(tensor) and other readers of buffers see a CPU tensor's own memory. */
 #include "python/state.h"
 
 #include "dispatch/deferred_scale.h"

@@ -1,4 +1,4 @@
-/* What newer Python headers have and older ones lack (3.9 is the oldest we build for). */
+/* What newer Python headers have and older ones lack (3.9 is the oldest supported). */
 #ifndef AC_PYTHON_COMPAT_H
 #define AC_PYTHON_COMPAT_H
 

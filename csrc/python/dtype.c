@@ -1,4 +1,4 @@
-/* dtype objects: ampc.float32 and its kin. */
+/* The dtype objects, such as ampc.float32. */
 #include "python/state.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* OpFunction: a row of the table (or several of one Python name) as a Python callable. The same
- * object serves as ampc.name and, found on the type, as the method Tensor.name. */
+/* OpFunction: an operator of the table (or several of one Python name) as a Python callable. The same object serves
+ * as ampc.name and, found on the type, as the method Tensor.name. */
 #include "python/state.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The facts of base/machine.h and the ways of base/ways.h, for `ampc info`, `ampc selftest` and tests. */
+/* Exposes the facts of base/machine.h and the ways of base/ways.h, for `ampc info`, `ampc selftest` and tests. */
 #include "python/state.h"
 
 #include "base/machine.h"

@@ -1,4 +1,4 @@
-/* Tensor's operators: +, @, <, [], len and their in-place forms. */
+/* Tensor's Python operators: +, @, <, [], len and their in-place forms. */
 #include "python/tensor.h"
 
 #include "amp/autocast.h"

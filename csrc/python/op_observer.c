@@ -1,4 +1,4 @@
-/* Operators as they run, for Python to look at (ampc/doctor/nonfinite.py). */
+/* Calls a Python function with every operator that runs, for the doctor (ampc/doctor/nonfinite.py). */
 #include "python/state.h"
 
 #include "amp/autocast.h"

@@ -1,4 +1,4 @@
-/* What the misuse guard (ampc/doctor) asks the core: stamps of gradients, and what the CPU has units for. */
+/* Exposes gradients' provenance and the CPU's arithmetic units to the misuse guard (ampc/doctor). */
 #include "python/state.h"
 
 #include "cpu/gemm/micro.h"

@@ -1,3 +1,4 @@
+/* The context managers of scope.h: their frames, and how they restore the state. */
 #include "python/scope.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-/* Context managers over state. A `with` statement that enters and leaves by a method in C is one step for whatever
- * comes between two of Python's instructions: an exception of a signal or of another thread finds the state as it was,
+/* Context managers over the core's state. They enter and leave by a method in C, so no Python instruction lies
+ * between the change of state and its record. An exception of a signal or of another thread then finds the old state,
  * or a statement that knows that it has to leave. So all that may fail, or runs Python, is done before the state
- * changes or after it was put back, and putting it back asks for no memory. */
+ * changes or after it was restored. Restoring needs no memory. */
 #ifndef AC_PYTHON_SCOPE_H
 #define AC_PYTHON_SCOPE_H
 

@@ -1,4 +1,4 @@
-/* Tensors cut into tuples of views: unbind, split and what is made of them. */
+/* unbind, split, chunk and what is made of them, as tuples of views. */
 #include "python/tensor.h"
 
 #include "autograd/split.h"

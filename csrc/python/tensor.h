@@ -1,4 +1,4 @@
-/* The parts the Tensor type is put together from. */
+/* The parts that the Tensor type is made of. */
 #ifndef AC_PYTHON_TENSOR_H
 #define AC_PYTHON_TENSOR_H
 

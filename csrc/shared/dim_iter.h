@@ -1,4 +1,4 @@
-/* A set of dimensions walked on their own. */
+/* Some of a tensor's dimensions, such as the reduced ones: their sizes and strides. */
 #ifndef AC_SHARED_DIM_ITER_H
 #define AC_SHARED_DIM_ITER_H
 

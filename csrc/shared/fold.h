@@ -1,4 +1,4 @@
-/* The kinds of reductions that both backends have. */
+/* The kinds of reductions that both backends implement. */
 #ifndef AC_SHARED_FOLD_H
 #define AC_SHARED_FOLD_H
 

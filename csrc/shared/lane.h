@@ -1,4 +1,5 @@
-/* What a kernel computes in: one of three lanes, whatever the dtypes in memory. Both backends have these. */
+/* The type that a kernel computes in, called its lane: float32, float64 or int64, whatever the dtypes in memory. Both
+ * backends use it. */
 #ifndef AC_SHARED_LANE_H
 #define AC_SHARED_LANE_H
 

@@ -1,4 +1,4 @@
-/* The optimizers' update rules: their names, and the options that Python gives them by name. For both backends. */
+/* The names of the optimizers' update rules, and the options that Python passes by name. For both backends. */
 #ifndef AC_SHARED_OPTIM_OPTIONS_H
 #define AC_SHARED_OPTIM_OPTIONS_H
 

@@ -1,4 +1,5 @@
-/* How a 16-bit parameter takes an update that is smaller than its spacing. For both backends. */
+/* What a 16-bit parameter does with an update that is smaller than its spacing: float32 masters, stochastic rounding
+ * or Kahan summation. For both backends. */
 #ifndef AC_SHARED_ROUNDING_H
 #define AC_SHARED_ROUNDING_H
 

@@ -1,3 +1,4 @@
+/* Iteration over strided tensors: dimensions merged where strides allow it, and elements split over the threads. */
 #include "shared/tensor_iter.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Walking strided tensors: several operands of one (broadcast) shape in step, in parallel. */
+/* Iteration over several strided tensors of one broadcast shape together, in parallel. */
 #ifndef AC_SHARED_TENSOR_ITER_H
 #define AC_SHARED_TENSOR_ITER_H
 

@@ -1,4 +1,4 @@
-/* Windows that slide over up to three dimensions: convolution and pooling, on the CPU and on GPUs. */
+/* The geometry of windows that slide over up to three dimensions, for convolution and pooling on both backends. */
 #ifndef AC_SHARED_WINDOWS_H
 #define AC_SHARED_WINDOWS_H
 

@@ -1,3 +1,4 @@
+/* Lists of tensors: growth, appending and release. */
 #include "tensor/list.h"
 
 #include "base/alloc.h"

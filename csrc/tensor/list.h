@@ -1,5 +1,6 @@
-/* A list of tensors: in the list itself while they are few, which costs nothing, and on the heap beyond. Every list
- * whose length a caller decides is one of these: the inputs of an operator, the temporaries of a formula. */
+/* A list of tensors. A few tensors are stored in the list itself, which costs no allocation; more are stored on the
+ * heap. Every list whose length a caller decides is one of these, such as the inputs of an operator and the
+ * temporaries of a formula. */
 #ifndef AC_TENSOR_LIST_H
 #define AC_TENSOR_LIST_H
 

@@ -1,3 +1,4 @@
+/* The packed 16-bit copies of weights: found, added, renewed and dropped, within a limit of bytes for the process. */
 #include "tensor/packed_weights.h"
 
 #include "base/alloc.h"

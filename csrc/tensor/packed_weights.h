@@ -1,6 +1,6 @@
-/* The packed 16-bit copies of weights that hang on their storage, in the layouts that products take.
- * A copy is valid for one value of the storage's `content` counter, so no write can leave it stale;
- * it dies with the storage, so it outlives autocast regions and no_grad. */
+/* The packed 16-bit copies of weights. They hang on the weight's storage, in the layouts that products read. A copy
+ * is valid for one value of the storage's `content` counter, which every write increments, so a write outdates it. It
+ * is freed with the storage, so it outlives autocast regions and no_grad. */
 #ifndef AC_TENSOR_PACKED_WEIGHTS_H
 #define AC_TENSOR_PACKED_WEIGHTS_H
 

@@ -1,3 +1,4 @@
+/* Shape algebra: broadcasting, reshaping, reducing, and shapes as text for messages. */
 #include "tensor/shape.h"
 
 #include <inttypes.h>

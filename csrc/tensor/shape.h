@@ -1,4 +1,4 @@
-/* Shape algebra: lists of sizes and what broadcasting, reshaping and reducing make of them. */
+/* Shape algebra: lists of sizes, and what broadcasting, reshaping and reducing make of them. */
 #ifndef AC_TENSOR_SHAPE_H
 #define AC_TENSOR_SHAPE_H
 

@@ -1,3 +1,4 @@
+/* Storages: made, counted, freed, on the CPU and on GPUs. */
 #include "tensor/storage.h"
 
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+/* Tensors: made, aliased, counted and freed. */
 #include "tensor/tensor.h"
 
 #include "base/alloc.h"

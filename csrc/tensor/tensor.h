@@ -11,7 +11,7 @@
 #include "tensor/storage.h"
 
 typedef struct ac_node ac_node;
-typedef struct ac_meta ac_meta; /* autograd's notes, autograd/meta.h */
+typedef struct ac_meta ac_meta; /* autograd's notes, autograd/node.h */
 
 /* A version counter of its own, which `.data` gives a tensor. */
 typedef struct {

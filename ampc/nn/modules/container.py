@@ -1,4 +1,4 @@
-"""Modules that hold modules."""
+"""Modules that contain modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dimensions made one, and one made several."""
+"""Modules that merge dimensions, or split one."""
 
 from __future__ import annotations
 

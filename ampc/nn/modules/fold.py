@@ -1,4 +1,4 @@
-"""Windows made columns, and columns windows."""
+"""Unfold and Fold: windows to columns (im2col) and back (col2im)."""
 
 from __future__ import annotations
 

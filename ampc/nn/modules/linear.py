@@ -1,4 +1,4 @@
-"""Linear maps."""
+"""Linear and bilinear layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisation of each sample by itself."""
+"""Layer, group, RMS and local response normalisation."""
 
 from __future__ import annotations
 

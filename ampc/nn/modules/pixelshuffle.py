@@ -1,4 +1,4 @@
-"""Channels made places, and places channels."""
+"""Pixel shuffle and unshuffle, which move elements between channels and pixels, and channel shuffle."""
 
 from __future__ import annotations
 

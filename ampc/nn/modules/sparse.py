@@ -1,4 +1,4 @@
-"""Tables that are looked up by index."""
+"""Embedding tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resampling to another size."""
+"""Upsampling modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Around modules: clipping of gradients, sequences of several lengths, parametrized weights, parameters as one vector."""
+"""Utilities for modules: gradient clipping, sequences of several lengths, parametrized weights, parameters as one vector."""
 
 from . import parametrizations, parametrize, rnn
 from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm

@@ -1,4 +1,4 @@
-"""Samples made batches."""
+"""Makes a batch of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collections of samples."""
+"""Datasets: collections of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order samples come."""
+"""Samplers: the order in which samples are drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker process of a DataLoader: gets indices by a pipe, sends batches back by another, and outlives nobody."""
+"""A worker process of a DataLoader. It receives indices by one pipe and sends batches by another. It ends when its parent does."""
 
 from __future__ import annotations
 

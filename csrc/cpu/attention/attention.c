@@ -1,5 +1,5 @@
-/* Attention by blocks of queries: their scores against all keys stay in the second-level cache, from the product that
- * makes them, over mask and softmax, to the product with the values. Backward makes them again. */
+/* Attention computed by blocks of queries. The scores of a block against all keys stay in the second-level cache,
+ * through the first product, mask, softmax and the product with the values. Backward computes the scores again. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

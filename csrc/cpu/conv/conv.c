@@ -1,6 +1,6 @@
-/* Convolution as products of the weight with columns, image by image: the half product's own driver does the
- * work, so what it rounds, and that it accumulates in float32, holds here too. Where channels are many there is a
- * way without columns, conv_implicit.c. */
+/* Convolution kernels: they select the implicit product (conv_implicit.c, conv_wgrad.c), the depthwise loops
+ * (conv_depthwise.c), or products with im2col columns, which are in this file. All of them accumulate in float32 and
+ * round once, as the matrix product does. */
 #include "cpu/kernels.h"
 
 #include "base/ways.h"

@@ -1,7 +1,7 @@
-/* Convolution whose groups have few channels, such as depthwise ones: too few for products of matrices. A channel is
- * laid out in float32 with its padding around it, in phases where there is a stride; then every tap of a window is an
- * address, and rows of places are swept over, sixteen at a time. The transposed convolution spreads its input out,
- * with zeros between, and has the window turned around. Sums are float32, rounded once. */
+/* Convolution in groups of few channels, such as depthwise convolution, where matrix products would be too small. A
+ * channel is copied to float32 with its padding around it, in phases where there is a stride. Every tap of the window
+ * is then an address offset, and rows of positions are computed sixteen at a time. The transposed convolution spreads
+ * its input, with zeros between, and reverses the window. Sums are float32, rounded once. */
 #include "cpu/conv/conv_implicit.h"
 
 #include "base/alloc.h"

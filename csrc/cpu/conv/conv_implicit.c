@@ -1,13 +1,14 @@
-/* Convolution without columns, forward and transposed. For an image it is one product for every row of places:
+/* Convolution as an implicit matrix product, without im2col columns, forward and transposed. For an image it is one
+ * product for every row of output positions ("places"):
  *
  *     y[out, place] = sum over taps and channels of weight[out, tap, channel] x[channel, place + tap]
  *
- * and as the micro-kernels want places side by side, so does the tensor: nothing is turned over, on the way in or out.
- * A band of x is laid out once as lines, padding around it: a line is a channel (or a pair of 16-bit ones), a cell of
- * it a place. Sixteen lines are what a step multiplies, and a tap is only another address in them. A stride of s takes
- * every s-th place: x lies in s phases, and a tap reads one of them. The transposed convolution of stride s is s plain
- * ones, each of the taps that meet the same places, with the window turned around. Where rows are short, panels run
- * over their ends, and what lies between is left out. */
+ * The micro-kernels want neighbouring positions in neighbouring memory, and the tensor has them so; nothing is
+ * transposed. A band of x is packed once with its padding, as lines. A line holds one channel (or a pair of 16-bit
+ * channels); each of its four-byte cells is one position. The micro-kernel multiplies sixteen lines in a step, and a
+ * tap is only another address in them. With a stride of s, x is packed in s phases, and a tap reads one of them. A
+ * transposed convolution of stride s is s plain ones: each has the taps that meet the same positions, with the window
+ * reversed. Where rows are short, panels continue past their ends, and the results between rows are discarded. */
 #include "cpu/conv/conv_implicit.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* What the convolutions without columns share (conv_implicit.c, conv_wgrad.c). They are products on the micro-kernels,
- * which read lines: a channel's places in rows, with the padding that windows reach into, as they are in memory or
+/* What the implicit-product convolutions share (conv_implicit.c, conv_wgrad.c). Both run on the matrix product's
+ * micro-kernels, which read lines: the rows of positions of one channel with their padding, as they are in memory or
  * packed into panels. */
 #ifndef AC_CPU_CONV_CONV_IMPLICIT_H
 #define AC_CPU_CONV_CONV_IMPLICIT_H

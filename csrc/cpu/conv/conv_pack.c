@@ -1,4 +1,4 @@
-/* Lines of places, and panels packed from them. */
+/* Packing for the implicit-product convolutions: rows of positions with their padding, and panels made of them. */
 #include "cpu/conv/conv_implicit.h"
 
 #include <string.h>

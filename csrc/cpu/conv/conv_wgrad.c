@@ -1,14 +1,14 @@
-/* The gradient of a convolution's weight without columns. For every tap of the window it is one product, over
- * all places of all images:
+/* The gradient of a convolution's weight as an implicit matrix product, without im2col columns. For every tap of the
+ * window it is one product over all output positions p of all images:
  *
- *     dW[out, channel, tap] = sum over places p of g[out, p] x[channel, p + tap]
+ *     dW[out, channel, tap] = sum over p of g[out, p] x[channel, p + tap]
  *
- * Both operands come as rows of places. x is packed with its padding around it, image behind image, and g with the
- * same distances and zeros where no window stands: then a tap is an address in the panels of x. A panel's tile has
- * a line of memory for every cell along k, so it can be read from any cell on; where a cell holds two places, x is
- * packed a second time, one place further on, for the taps between. A stride of s takes every s-th place: x is
- * packed in s phases, and within a phase those that a tap needs are neighbours. g is read as it is laid out, where
- * its values are what the micro-kernel multiplies, and packed elsewhere. */
+ * Both operands are packed as rows of positions. x is packed with its padding, image after image; g has the same
+ * distances, with zeros where no window lies. A tap is then an address offset in the panels of x. A panel's tile has
+ * one row of memory for each four-byte cell along k, so it can be read from any cell on. Where a cell holds two
+ * 16-bit positions, x is packed a second time, shifted by one position, for the odd taps. With a stride of s, x is
+ * packed in s phases, and the positions that a tap needs are neighbours within a phase. g is read in place where its
+ * values are what the micro-kernel multiplies, and packed elsewhere. */
 #include "cpu/conv/conv_implicit.h"
 
 #include "base/alloc.h"

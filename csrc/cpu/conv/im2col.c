@@ -1,4 +1,4 @@
-/* Windows as columns, and back: what convolutions are made of where no faster way fits. */
+/* im2col and col2im: windows copied to columns and added back, for convolutions that no faster kernel fits. */
 #include "cpu/kernels.h"
 
 #include "cpu/conv/im2col.h"

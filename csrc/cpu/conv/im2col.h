@@ -1,4 +1,4 @@
-/* Windows of one image as columns, and tensors over memory that kernels own for a while. */
+/* im2col for one image, what the convolution kernels offer each other, and tensors over a kernel's temporary memory. */
 #ifndef AC_CPU_CONV_IM2COL_H
 #define AC_CPU_CONV_IM2COL_H
 

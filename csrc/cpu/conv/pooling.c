@@ -1,4 +1,4 @@
-/* Pooling and resampling. */
+/* Pooling and resampling (interpolation) kernels. */
 #include "cpu/kernels.h"
 
 #include "ops/window_args.h"

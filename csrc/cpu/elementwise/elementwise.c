@@ -1,4 +1,4 @@
-/* Elementwise operators, copies and casts: load into a lane, compute, store. */
+/* Elementwise operators, copies and casts: load into the lane's type, compute, store. */
 #include "cpu/kernels.h"
 
 #include <string.h>

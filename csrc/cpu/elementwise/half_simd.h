@@ -1,5 +1,5 @@
-/* Runs of 16-bit values to and from float32, by the instructions of the unit that includes this.
- * Same values as base/half.h: to nearest even, inf, nan and subnormals kept. */
+/* Conversion of runs of 16-bit values to and from float32, by the SIMD instructions of the file that includes this.
+ * The values are those of base/half.h. */
 #ifndef AC_CPU_ELEMENTWISE_HALF_SIMD_H
 #define AC_CPU_ELEMENTWISE_HALF_SIMD_H
 

@@ -1,9 +1,9 @@
-/* The driver. C is cut into blocks; a block is one piece of work for the pool. Its accumulators,
- * 16 x 16 tiles of float32, stay in the second-level cache over all of k and are written out once,
- * with bias, activation and rounding, at the end.
+/* The driver of blocked matrix products. It cuts C into blocks; one block is one chunk for the thread pool. A block's
+ * accumulators, 16 x 16 tiles of float32, stay in the second-level cache over all of k. At the end they are written
+ * once, with bias, activation and rounding.
  *
- * Borders depend on sizes (and the cache) alone, and every element of C is summed in the order of
- * the k blocks, so results do not depend on threads. */
+ * Borders depend on sizes and the cache alone, and every element of C is summed in the order of the k blocks, so
+ * results do not depend on threads. */
 #include "cpu/gemm/gemm.h"
 
 #include "backend/backend.h"

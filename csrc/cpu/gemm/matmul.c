@@ -1,5 +1,5 @@
-/* The product rows. float32 and the 16-bit types run on our own driver (gemm.h), float64 on BLAS,
- * split over the pool; integers have a loop. */
+/* The matrix-product kernels. float32 and the 16-bit types run on our own driver (gemm.h). float64 runs on BLAS,
+ * split over the thread pool; integers have a plain loop. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Which micro-kernel, and the portable one. */
+/* Selects the micro-kernel of a product, and holds the portable one. */
 #include "cpu/gemm/micro.h"
 
 #include <string.h>

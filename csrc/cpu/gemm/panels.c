@@ -1,4 +1,4 @@
-/* Packing in plain C, and how operands are cut. */
+/* Packing of operands into panels, in plain C, and how an operand is cut into them. */
 #include "cpu/gemm/panels.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Packing with 512-bit vectors: a tile is sixteen registers, read along whichever direction of the
- * operand is contiguous, rounded on the way, and transposed when the layout wants the other one. */
+/* Packing of operands into panels with 512-bit vectors. A tile is sixteen registers. They are read along the
+ * operand's contiguous direction, rounded, and transposed when the layout wants the other direction. */
 #include "cpu/gemm/panels.h"
 
 #include "base/machine.h"

@@ -1,5 +1,5 @@
-/* Joining and indexing. Additions that may meet at one place run in order on one thread, so sums
- * do not depend on threads; those of 16-bit numbers are float32, and rounded once. */
+/* Joining and indexing. Additions that may meet at one index run in order on one thread, so sums do not depend on
+ * threads. 16-bit sums accumulate in float32 and are rounded once. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

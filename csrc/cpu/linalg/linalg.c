@@ -1,4 +1,4 @@
-/* Linear algebra by LAPACK, in float64, a matrix at a time. LAPACK's matrices are stored by columns. */
+/* Linear algebra by LAPACK, in float64, one matrix at a time. LAPACK stores matrices by columns. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* float64 products by OpenBLAS, opened at first use and kept at one thread a call:
- * our own pool splits the work, so that one pool owns the cores. */
+/* float64 products by OpenBLAS, which is opened at first use. Each call runs on one thread, because our own pool
+ * splits the work. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,5 +1,5 @@
-/* Batch norm and group norm and their gradients: sets of planes of x [N, C, ...] share statistics. A pass over pieces
- * of planes leaves two numbers of each, which are joined in order, in float64; a second pass makes the result. */
+/* Batch norm, group norm and their gradients: sets of planes of x [N, C, ...] share statistics. A first pass leaves
+ * two moments for each piece of a plane, which are joined in order in float64. A second pass computes the result. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Layer normalisation and its gradient. Statistics are float32 (float64 for
- * float64), made in two passes over each row: mean, then squares around it. */
+/* Layer norm and its gradient. Statistics are float32 (float64 for float64), from two passes over each row: the mean,
+ * then the squares around it. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

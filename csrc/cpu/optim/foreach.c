@@ -1,5 +1,5 @@
-/* One pass over a list of tensors: the scaler's and clipping's kernels. Pieces of every tensor go
- * to the pool together, so many small tensors cost no more than one large. */
+/* Kernels over lists of tensors, for the loss scaler and gradient clipping. Pieces of all tensors are one job of the
+ * thread pool, so many small tensors cost no more than one large. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

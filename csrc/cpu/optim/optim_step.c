@@ -1,5 +1,5 @@
-/* Optimizer steps over lists of parameters: one pass, which also packs again the copies that products
- * take a parameter from, while its new values are in the cache. */
+/* Optimizer steps over lists of parameters, in one pass over memory. The pass also packs again the copies that
+ * products read, while the new values are in the cache. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

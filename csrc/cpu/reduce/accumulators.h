@@ -1,6 +1,7 @@
-/* How sums are made: a run in 64 independent lanes (its last few in 16), which a compiler turns into vector
- * registers, enough of them to hide the latency of an addition, and which keeps rounding errors near those
- * of pairwise summation; runs are at most AC_TILE (in rows 4096) long and their totals are added in float64. */
+/* How many accumulators a sum has. A run is summed in 64 independent accumulators (its last few values in 16), which
+ * a compiler turns into vector registers. That is enough to hide the latency of an addition, and keeps rounding
+ * errors near those of pairwise summation. Runs have at most AC_TILE values (4096 in rows); their totals are added in
+ * float64. */
 #ifndef AC_CPU_REDUCE_ACCUMULATORS_H
 #define AC_CPU_REDUCE_ACCUMULATORS_H
 

@@ -1,4 +1,4 @@
-/* Losses that are worth one pass: mse and nll. */
+/* The kernels of mse_loss and nll_loss, each one pass over memory. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

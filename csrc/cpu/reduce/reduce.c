@@ -1,5 +1,6 @@
-/* Reductions. Two walks: by rows, where the reduced dimension lies closest in memory, and by
- * columns, where a kept one does and many results advance together. Chunks depend on sizes alone. */
+/* Reductions, in two loop orders. One goes along rows, where the reduced dimension is closest in memory. The other
+ * goes down columns, where a kept dimension is closest, and many results advance together. Chunks depend on sizes
+ * alone. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Operators on rows along one dimension: softmax and its kin, sorting. A row that is not already
- * contiguous in lane type is gathered into a buffer of the thread's own. */
+/* Operators on rows along one dimension: softmax and its relatives, sorting. A row that is not contiguous in the
+ * lane's type is first gathered into a buffer of the thread's own. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Running totals along one dimension. Reals are added up in double precision, whatever their dtype. */
+/* Cumulative operators along one dimension. Real numbers are added in double precision, whatever their dtype. */
 #include "cpu/kernels.h"
 
 #include "base/ways.h"

@@ -1,9 +1,9 @@
-/* Recurrent layers over whole sequences. What comes from the input has been multiplied for all steps at once; here is
- * what must go step by step. Sequences of a batch know nothing of each other: PART of them go through all steps on one
- * thread, their states and sums in its caches, without waiting for anybody.
+/* Recurrent layers over whole sequences. The input's products have been computed for all time steps; this file
+ * computes what must go step by step. The sequences of a batch are independent: PART of them go through all time
+ * steps on one thread. Their states and sums stay in its caches, and no thread waits for another.
  *
- * The rows of a step are its sequences. A packed batch has them longest first, so each step has as many rows as its
- * sequences still run, and the states of those that have ended stay as they are. */
+ * The rows of a time step are its sequences. A packed batch has the longest sequences first, so each step has as many
+ * rows as sequences still run, and the states of those that have ended stay as they are. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"
