@@ -99,7 +99,7 @@ class Replayed(NamedTuple):
         if not self.bad:
             return f"{text}gradients are finite, their norm is {self.norm:.4g}"
         some = ", ".join(f"{name} ({n})" for name, n in list(self.bad.items())[:5])
-        return f"{text}not finite are gradients of {some}" + (f" and {len(self.bad) - 5} more" if len(self.bad) > 5 else "")
+        return f"{text}inf or nan in the gradients of {some}" + (f" and {len(self.bad) - 5} more" if len(self.bad) > 5 else "")
 
 
 def read(path: Any) -> Dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Operators run a second time: what has run in 16 bits runs in float32 on the same values, and the two are compared."""
+"""Runs every 16-bit operator a second time, in float32 on the same values, and compares the two results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = Tuple[str, Tuple[str, int], str, str]
 
 
 class OperatorError(NamedTuple):
-    """What 16 bits did to one operator in one line of the script."""
+    """The rounding error of one 16-bit operator in one line of the script."""
 
     op: str
     place: Tuple[str, int]
@@ -30,13 +30,13 @@ class OperatorError(NamedTuple):
 
     @property
     def room(self) -> float:
-        """Doublings from ``amax`` to the format's end; nan where all was 0."""
+        """How often ``amax`` can double before it overflows the dtype; nan where every value is 0."""
         return math.log2(_limit(self.dtype) / self.amax) if 0 < self.amax < math.inf else 0.0 if self.amax else math.nan
 
     def __str__(self) -> str:
-        of = f" in the backward of {self.backward_of}" if self.backward_of else ""
-        return (f"{guard.place_text(self.place)}: {self.op}{of} in {self.dtype} is {100 * self.error:.2g} % off, reaches {self.amax:.3g}, "
-                f"{self.room:.0f} doublings from its end")
+        of = f" in the backward pass of {self.backward_of}" if self.backward_of else ""
+        below = f", 2^{self.room:.0f} times below the largest {self.dtype} value" if 0 < self.amax < math.inf else ""
+        return f"{guard.place_text(self.place)}: {self.op}{of}: relative error {100 * self.error:.2g} %, largest result {self.amax:.3g}{below}"
 
 
 class Shadow(Watcher):

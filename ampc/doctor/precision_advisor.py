@@ -21,6 +21,7 @@ from .fp32_shadow import HALVES, OperatorError, Shadow
 SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
 LEAST_SECONDS = 0.1  # of steps in each precision, where they are short
 WORTH = 0.95  # of float32's time, or of its memory, that mixed precision must stay below to pay
+ERRORS = {"gradients": "gradient error", "losses": "loss error"}  # headings
 TOLERANCE = 2e-2  # relative error of the gradients that training bears
 
 
@@ -35,7 +36,7 @@ class Trial(NamedTuple):
     skipped: int
     final_scale: float
     largest: float  # magnitude that an operator made in 16 bits
-    room: float  # doublings from there to the format's end
+    room: float  # how often that can double before it overflows
 
     @property
     def first_bad(self) -> int:
@@ -82,13 +83,13 @@ class Advice:
         """In a sentence or two."""
         base = self.trials["float32"]
         if not all(math.isfinite(loss) for loss in base.losses):
-            return "Its losses are not finite in float32 either, so this is no matter of precision: run it under ampc.doctor()."
+            return "The losses are not finite in float32 either, so precision is not the cause. Run the script under ampc.doctor()."
         if self.precision == "float32":
             unsound = [p for p in self._others if self._pays(p) and not self._sound(p)]
             if unsound:
-                return (f"Stay in float32: {' and '.join(unsound)} would pay, but their losses or gradients are too far off (see below); "
-                        "try doctor.bisect.")
-            return "Mixed precision is not worth it here: neither time nor memory falls by 5 %."
+                return (f"Stay in float32. {' and '.join(unsound)} would save time or memory, but their losses or gradients differ too much from "
+                        "float32's (see below). ampc.doctor.bisect finds the operators that must stay in float32.")
+            return "Mixed precision is not worth it here: it saves less than 5 % of the time and of the memory."
         t = self.trials[self.precision]
         text = (f"Use {self.precision}: a step takes {t.seconds / base.seconds:.2f} of float32's time and "
                 f"{t.peak_bytes / max(base.peak_bytes, 1):.2f} of its memory; {self.error_of} differ by {100 * t.gradient_error:.2g} %.")
@@ -100,19 +101,19 @@ class Advice:
 
     def __str__(self) -> str:
         lines = [self.verdict, f"on {self.hardware}"]
-        heads = f"{'ms a step':>11}{'peak MB':>10}{'last loss':>12}{self.error_of + ' off':>16}{'skipped':>9}{'room in 16 bits':>17}"
+        heads = f"{'ms a step':>11}{'peak MB':>10}{'last loss':>12}{ERRORS[self.error_of]:>17}{'skipped':>9}{'below overflow':>17}"
         lines.append(f"{'precision':<10}{heads}")
         for t in self.trials.values():
-            room = f"{t.room:.0f} doublings" if math.isfinite(t.room) else ""
+            room = f"2^{t.room:.0f} times" if math.isfinite(t.room) else ""
             error = f"{100 * t.gradient_error:.2g} %" if t.precision != "float32" else ""
             numbers = f"{1e3 * t.seconds:>11.3f}{t.peak_bytes / 1e6:>10.2f}{t.losses[-1]:>12.4g}"
-            lines.append(f"{t.precision:<10}{numbers}{error:>16}{t.skipped:>9}{room:>17}")
+            lines.append(f"{t.precision:<10}{numbers}{error:>17}{t.skipped:>9}{room:>17}")
         lines += [f"in {t.precision} losses are not finite from step {t.first_bad} on" for t in self.trials.values() if t.first_bad]
         shares = ", ".join(f"{100 * share:.2g} % at {scale:.8g}" for scale, share in self.underflow.items())
-        lines.append(f"of the gradients' values float16 would make 0, by scale: {shares}; the largest is {self.amax:.3g}")
+        lines.append(f"gradient values that float16 rounds to 0, by loss scale: {shares}; the largest gradient value is {self.amax:.3g}")
         for p in HALVES:
             rounded = [e for e in self.operators.get(p, []) if e.error > 0][:3]
-            lines += [f"least exact in {p}:", *(f"  {e}" for e in rounded)] if rounded else []
+            lines += [f"largest rounding errors in {p}:", *(f"  {e}" for e in rounded)] if rounded else []
         return "\n".join([*lines, *([self.history] if self.history else [])])
 
     def _repr_html_(self) -> str:
@@ -306,7 +307,7 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
         trials.append(Trial(precision, row["seconds"], row["peak_bytes"], row["losses"], error, row["skipped"], row["scale"],
                             *margin(operators[precision])))
     found = Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"],
-                   rows["float16"]["history"] or "it steps without a GradScaler",
+                   rows["float16"]["history"] or "the script does not use a GradScaler",
                    operators, "losses")
     if found.precision in HALVES:
         found.policy = _keeping(operators[found.precision])
