@@ -1,4 +1,4 @@
-"""Which operator ran in which dtype and why, and what the casts cost: ``with ampc.explain() as e:`` around some steps, then ``print(e)``."""
+"""What ran in which dtype, by which rule, and what mixed precision cost: ``with ampc.explain() as e:`` around some steps, then ``print(e)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs every 16-bit operator a second time, in float32 on the same values, and compares the two results."""
+"""Operators run a second time: what has run in 16 bits runs in float32 on the same values, and the two are compared."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The misuse guard. Backward marks each gradient with the scaler and the scale that its loss went through (csrc/autograd/provenance.h).
-Clipping, optimizer steps, ``unscale_`` and schedulers read that mark and report misuse here, once for each rule and line."""
+"""The misuse guard. Backward carries a stamp from a scaled loss to the gradients (csrc/autograd/provenance.h); clipping, steps, ``unscale_``
+and schedulers look at it and report here. One warning a rule and place; where nothing is wrong, a call or two into the core."""
 
 from __future__ import annotations
 

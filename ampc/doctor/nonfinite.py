@@ -1,5 +1,5 @@
-"""The doctor checks the result of every operator, forward and backward. It names the first operator that returns inf or nan although its
-inputs are finite. ``with ampc.doctor() as d:``; AMPC_DOCTOR=1 and ``ampc run --doctor`` put it around a whole script."""
+"""The doctor: looks at what every operator makes, forward and backward, and names the first that makes infinities or nans of what was
+finite. ``with ampc.doctor() as d:``; the environment's AMPC_DOCTOR=1 and ``ampc run --doctor`` put it around a whole script."""
 
 from __future__ import annotations
 

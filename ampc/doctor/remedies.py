@@ -1,4 +1,4 @@
-"""What to write in place of an operator that returned inf or nan. It depends on the operator, and on those before and after it."""
+"""What to write in place of an operator that left its format's range, by the operator, by what came before and by what followed."""
 
 from __future__ import annotations
 
