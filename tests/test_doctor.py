@@ -130,6 +130,31 @@ def test_operators_and_what_to_write_instead(name):
     assert word in d.findings[0].advice, d.findings[0].advice
 
 
+@pytest.mark.parametrize("run", [lambda: F.mse_loss(torch.full((2,), 1e30), torch.zeros(2)), lambda: torch.full((2, 2), 1e30) @ torch.full((2, 2), 1e30),
+                                 lambda: torch.full((2,), 100.0).exp(), lambda: torch.full((2,), 1e30).bfloat16().square(),
+                                 lambda: torch.full((2,), 1e300, dtype=torch.float64).float()], ids=["loss", "product", "exp", "square", "cast"])
+def test_no_narrow_format_is_advised_where_a_wide_one_overflows(run):
+    (found,) = watched(run).findings
+    assert found.dtype in ("float32", "bfloat16") and not [word for word in ("bfloat16", "float()", "1e9") if word in found.advice], found.advice
+
+
+def test_powers_and_quotients_that_overflow():
+    """A square of negative values needs no root's remedy, and a divisor without zeros is not said to have some."""
+    x = torch.tensor([-300.0, 300.0]).half()
+    for run, word in ((lambda: x**2, "bfloat16"), (lambda: x.float().pow(0.5), "before the root"), (lambda: torch.zeros(2)**-1.0, "negative power of 0"),
+                      (lambda: x / torch.full((2,), 1e-3, dtype=torch.float16), "0 or too small")):
+        (found,) = watched(run).findings
+        assert word in found.advice, found.advice
+
+
+def test_an_operator_inside_a_composite_one_is_explained():
+    def run():
+        with torch.autocast(KIND, dtype=torch.float16):
+            F.poisson_nll_loss(torch.full((2,), 100.0), torch.ones(2))
+    (found,) = watched(run).findings
+    assert found.op == "exp" and "exp is a part of an operator that autocast runs in float32" in str(found)
+
+
 def test_backward_names_the_forward_line():
     def run():
         x = torch.zeros(4, requires_grad=True)

@@ -92,9 +92,10 @@ class Finding:
         """What to write instead."""
         if self.op in CAME:
             return CAME[self.op]
-        negative = any(r.low < 0 for r in self.inputs)
+        low, high = min((r.low for r in self.inputs), default=0.0), max((r.high for r in self.inputs), default=0.0)
         op = self.backward_of[0] if self.backward_of else self.op
-        return replacement(op, self.dtype, self.before, [o for o, _ in self.chain], self.backward_of is not None, negative, self.from_inf)
+        return replacement(op, self.dtype, self.before, [o for o, _ in self.chain], self.backward_of is not None, low, high, self.what,
+                           self.from_inf)
 
     def __str__(self) -> str:
         at, where = guard.place_text(self.place), f"{self.count} of {self.numel} values, the first at index {list(self.index)}"

@@ -8,11 +8,13 @@ PRODUCTS = {"mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "convolution", 
             "scaled_dot_product_attention"}
 SUMS = {"sum", "mean", "cumsum", "norm", "prod", "var", "std"}
 AROUND = "or compute on x.float() inside `with autocast(enabled=False):`"
+SMALLER = "make the inputs smaller, by a normalisation layer or smaller initial weights"
 
 
-def replacement(op: str, dtype: str, before: List[str], after: List[str], backward: bool, negative: bool, from_inf: bool) -> str:
-    """``before``: the operators that made its inputs, nearest first; ``after``: those that inf or nan then spread to.
-    ``negative``: an input has values below 0; ``from_inf``: an input was infinite."""
+def replacement(op: str, dtype: str, before: List[str], after: List[str], backward: bool, low: float, high: float, what: str,
+                from_inf: bool) -> str:
+    """``dtype``: of the result; ``before``: the operators that made its inputs, nearest first; ``after``: those that inf or nan then spread to;
+    ``low``, ``high``: the range of its inputs; ``what``: 'inf' or 'nan'; ``from_inf``: an input was infinite."""
     if backward:
         return _of_backward(op, dtype)
     if op == "exp":
@@ -20,29 +22,34 @@ def replacement(op: str, dtype: str, before: List[str], after: List[str], backwa
             return "this is the logarithm of a softmax: use cross_entropy(x, labels) or log_softmax(x); for log(exp(x).sum()) use logsumexp(x)"
         if "sum" in after or "div" in after:
             return "this is a softmax: use softmax(x), log_softmax(x) or cross_entropy(x, labels), which subtract the largest value first"
-        return f"use exp(x - x.max()), or limit x by x.clamp(max=...), {AROUND}"
+        return "use exp(x - x.max()), or limit x by x.clamp(max=...)" + (f", {AROUND}" if dtype == "float16" else "")
     if op in ("log", "log2", "log10"):
         if "sigmoid" in before:
             return "apply logsigmoid(x) or binary_cross_entropy_with_logits(x, labels) to the logits"
         if "softmax" in before or "div" in before:
             return "a probability is 0: use log_softmax(x), or cross_entropy(x, labels)"
-        return f"the input contains {'values below 0' if negative else '0'}: use x.clamp(min=...) before the logarithm"
+        return f"the input contains {'values below 0' if low < 0 else '0'}: use x.clamp(min=...) before the logarithm"
     if op in ("softmax", "log_softmax") and from_inf:
         return ("leave an unmasked value in every row: the softmax of a row of -inf is nan. Mask with torch.finfo(x.dtype).min, because -1e9 "
                 "is -inf in float16")
-    if op in ("sqrt", "rsqrt", "pow") and (negative or op == "rsqrt"):
+    if op == "pow" and what == "inf" and -1 <= low <= high <= 1:
+        return "a negative power of 0 is infinite: use x.clamp(min=eps) before it"
+    if op == "rsqrt" or (op in ("sqrt", "pow") and what == "nan"):
         variance = "sub" in before
         return "rounding made a difference of squares negative: use x.var()" if variance else "use x.clamp(min=eps) before the root"
     if op in ("div", "reciprocal", "remainder"):
         if "norm" in before:
             return "a row is 0, so its norm is 0: use normalize(x, dim=...), which never divides by less than eps"
-        return "the divisor contains 0: add an epsilon, x / (y + eps), or replace the zeros by where(y == 0, 1, y)"
+        return "the divisor is 0 or too small: add an epsilon, x / (y + eps), or replace the zeros by where(y == 0, 1, y)"
     if op == "cast":
-        return f"use a value that {dtype} can hold, torch.finfo(torch.{dtype}).min in place of -1e9, or bfloat16, which has float32's range"
-    if op in SUMS and dtype == "float16":
+        wider = ", torch.finfo(torch.float16).min in place of -1e9, or bfloat16, which has float32's range" if dtype == "float16" else ""
+        return f"use a value that {dtype} can hold{wider}"
+    if dtype != "float16":
+        return f"{SMALLER}; or check whether the training diverges"
+    if op in SUMS:
         return f"add in float32: x.{op}(dtype=torch.float32), or open an autocast region, which does so"
     if op in PRODUCTS:
-        return f"use bfloat16, which has float32's range; or make the inputs smaller, by a normalisation layer or smaller initial weights; {AROUND}"
+        return f"use bfloat16, which has float32's range; or {SMALLER}; {AROUND}"
     return f"use bfloat16, which has float32's range, {AROUND}"
 
 
