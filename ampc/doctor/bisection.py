@@ -19,7 +19,7 @@ class Bisection(NamedTuple):
     candidates: List[str]
     error: float  # with that policy, relative to all in float32
     error_before: float  # with 16 bits wherever autocast has them
-    reached: bool  # whether the tolerance was kept; else nothing did
+    reached: bool  # whether the tolerance was kept
     runs: int
     policy: policies.CastPolicy
 

@@ -82,7 +82,7 @@ class Finding:
 
     @property
     def cause(self) -> str:
-        """'data', 'parameter' (it came so), 'scale' (a GradScaler's, which lowers it: harmless) or 'model'."""
+        """'data' or 'parameter' (it already contained inf or nan), 'scale' (too high, and a GradScaler lowers it) or 'model'."""
         if self.op in CAME:
             return self.op
         return "scale" if self.backward_of and self.scale != 1 and self.dtype in ("float16", "bfloat16") else "model"
@@ -158,8 +158,8 @@ def _chosen(op: str, low: Any, running: Any) -> str:
 
 
 class Doctor(Watcher):
-    """What ``ampc.doctor()`` gives: ``findings``, in their order, ``margins``, and text and HTML of both. ``stop=True`` raises
-    DoctorError at the first finding that a scaler does not mend; else it is a warning, and nothing stops. Watches this thread."""
+    """Checks every operator of this thread; ``ampc.doctor()`` makes one. ``findings`` are in their order, and ``margins`` has the largest
+    magnitude of each operator. A finding is a warning. With ``stop=True`` it raises DoctorError, unless the cause is only the loss scale."""
 
     def __init__(self, stop: bool = False) -> None:
         self.stop = stop
@@ -203,7 +203,7 @@ class Doctor(Watcher):
             self._made[_C._address(out)] = Made(op, place, bad, addresses)
 
     def _judge(self, call: Call) -> None:
-        """Whether what is not finite begins here."""
+        """Decides whether this call is the first to return inf or nan."""
         nans, infs, data = False, False, None
         for t in call.inputs:
             made = call.old.get(_C._address(t))
@@ -223,7 +223,7 @@ class Doctor(Watcher):
             self._origin(call, infs)
 
     def _came(self, call: Call, t: Any) -> None:
-        """An input was not finite before. A parameter that a step has spoiled since the last finding is that one's consequence."""
+        """An input already contained inf or nan. For a parameter, after another finding, that finding is taken for the cause."""
         leaf = call.leaves.get(_C._address(t))
         if leaf is not None and self.findings:
             return
@@ -232,7 +232,7 @@ class Doctor(Watcher):
                            _text(t.dtype), name, [], [], None, 1.0, False))
 
     def _go_on(self, call: Call) -> bool:
-        """What is not finite comes from the last finding; False where there is none that it can come from."""
+        """Adds the call to the chain of the last finding; False where there is no finding that the inf or nan can come from."""
         last = self.findings[-1] if self.findings else None
         if last is None or last.op in CAME or (last.backward_of and call.running is None):
             return False

@@ -26,7 +26,7 @@ TOLERANCE = 2e-2  # relative error of the gradients that training bears
 
 
 class Trial(NamedTuple):
-    """Some steps in one precision."""
+    """Measurements of some steps in one precision."""
 
     precision: str
     seconds: float  # a step, the median
@@ -45,8 +45,8 @@ class Trial(NamedTuple):
 
 
 class Advice:
-    """What ``advise`` found: ``trials``, ``underflow`` (scale -> share of the gradients' values that float16 would lose), ``operators``
-    (precision -> what each did to its values, the least exact first), and what to do: ``precision``, ``init_scale``, ``policy``."""
+    """The result of ``advise``. ``precision``, ``init_scale`` and ``policy`` say what to use. ``trials`` has the measurements, ``underflow``
+    the share of gradient values that float16 would round to 0 at each loss scale, ``operators`` the rounding errors in each precision."""
 
     def __init__(self, trials: List[Trial], underflow: Dict[float, float], amax: float, hardware: str, history: str,
                  operators: Dict[str, List[OperatorError]], error_of: str = "gradients") -> None:
@@ -253,13 +253,14 @@ def measure(subject: Subject, history: str = "", shown: bool = False) -> Advice:
 
 
 def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, *, steps: int = 5, scaler: Any = None) -> Advice:
-    """Runs ``steps`` steps (more where they are short) of the model in float32, bfloat16 and float16 (with a GradScaler), and says what
-    to use; on a GPU that has it, in tf32, too. The model, the optimizer and the random numbers are put back; gradients are cleared.
+    """Runs ``steps`` steps of the model (more where they are short) in float32, bfloat16 and float16, and says what to use. float16 has a
+    GradScaler. On a GPU with tf32 it measures that, too. Afterwards the model, the optimizer and the random state are restored, and
+    gradients are cleared.
 
     Args:
         batch: (inputs..., target) for ``loss_fn(model(*inputs), target)``; a dict for ``loss_fn(model(**batch))``; one Tensor for
             ``loss_fn(model(batch))``.
-        scaler: one that a training used: when steps were skipped and why is told along.
+        scaler: one that a training used; its report is added.
 
     ValueError for fewer than 2 steps."""
     subject = Subject(model, batch, loss_fn, optimizer, steps)
@@ -274,8 +275,8 @@ def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, 
 
 
 def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
-    """The same of a script, which is run for ``steps`` backward passes in each precision, in processes of their own: its autocast regions
-    are off, or of that dtype; where it has none, one is put around it. Errors are those of its losses.
+    """The same for a script, which runs for ``steps`` backward passes in each precision, in a process of its own. Its autocast regions get
+    that dtype, or are off in float32; a script without one runs in one. The errors are those of its losses.
 
     FileNotFoundError where there is no such file; RuntimeError, with the script's own words, where a run fails or makes no backward pass."""
     import json
