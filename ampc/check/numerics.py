@@ -1,4 +1,4 @@
-"""Rules about formulas that overflow or lose all digits, where a stable operator computes the same."""
+"""Rules about formulas that leave a format's range or lose all digits, where a stable operator says the same."""
 
 from __future__ import annotations
 
