@@ -3,7 +3,7 @@
     def test_half(amp_dtype, ampc_seed):                  # runs in float16 and in bfloat16, from one random stream
         with ampc.autocast("cpu", dtype=amp_dtype): ...
 
-    $ pytest --ampc-doctor                                # fails tests in which values left their range, or mixed precision was misused
+    $ pytest --ampc-doctor                                # fails tests in which an operator overflows, or mixed precision is misused
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ABOUT_SPEED = {"autocast-without-effect"}  # of this machine, and of models as s
 def pytest_addoption(parser: Any) -> None:
     """Adds the options."""
     group = parser.getgroup("ampc")
-    group.addoption("--ampc-doctor", action="store_true", help="fail tests in which an operator makes inf or nan of what is finite, or autocast or a "
-                    "GradScaler is misused")
+    group.addoption("--ampc-doctor", action="store_true", help="fail tests in which an operator returns inf or nan from finite inputs, or autocast "
+                    "or a GradScaler is misused")
     group.addoption("--ampc-seed", type=int, default=SEED, metavar="N", help=f"what the fixture ampc_seed seeds with ({SEED})")
 
 

@@ -62,15 +62,15 @@ class Bench:
         products = min(base.share, 1.0)
         fastest = max(self.rows[1:], key=lambda r: r.peak_flops, default=base)
         if not self.multiplications or math.isnan(products) or not fastest.peak_flops:
-            return "There are no matrix products in a step, and nothing else gets faster in 16 bits but for its memory."
+            return "There are no matrix products in a step, so 16 bits gain only by moving less memory."
         gain = fastest.peak_flops / base.peak_flops
         best = 1 - products + products / gain
-        return (f"At the device's peak the products of a float32 step would take {100 * products:.0f} % of its time; {fastest.precision} multiplies "
-                f"{gain:.1f} times as fast, so with all else as it is a step could come down to {best:.2f} of float32's time.")
+        return (f"At the device's peak the products of a float32 step would take {100 * products:.0f} % of its time. {fastest.precision} multiplies "
+                f"{gain:.1f} times as fast, so a step could fall to {best:.2f} of float32's time if all else took as long as now.")
 
     def _cells(self) -> List[List[str]]:
         base = self.rows[0]
-        rows = [["precision", "ms a step", "of float32", "samples/s", "peak MB", "gradients off", "GFLOP/s", "of peak"]]
+        rows = [["precision", "ms a step", "of float32", "samples/s", "peak MB", "gradient error", "GFLOP/s", "of peak"]]
         for r in self.rows:
             off = f"{100 * r.error:.2g} %" if r is not base else ""
             rows.append([r.precision, f"{1e3 * r.seconds:.3f}", f"{r.seconds / base.seconds:.2f}", f"{r.throughput:.0f}", f"{r.peak_bytes / 1e6:.2f}",

@@ -34,6 +34,26 @@ def test_blocks_run(page, world, switches_back, tmp_path, monkeypatch):
     assert not misuse or page.name not in ("README.md", "index.md")
 
 
+@pytest.mark.skipif(ON_GPU, reason="they say 'cpu'")
+def test_readme_quotes_what_is_printed(capsys, monkeypatch, tmp_path):
+    """Its two reports, of the quick start with clipping in the wrong place and of the block above the second."""
+    monkeypatch.chdir(tmp_path)
+    quick_start, example, *_ = blocks(ROOT / "README.md")
+    misuse, finding = blocks(ROOT / "README.md", "text")
+    backward = "    scaler.scale(loss).backward()\n"
+    assert quick_start.count(backward) == 1
+    doctor.reports(clear=True)
+    names = {"__name__": "page"}
+    with pytest.warns(doctor.MisuseWarning, match="clip-scaled-gradients"):
+        exec(compile(quick_start.replace(backward, backward + "    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n"), "train.py", "exec"), names)
+    said = next(r for r in doctor.reports(clear=True) if r.rule == "clip-scaled-gradients")
+    assert misuse.split() == f"{said.file}:{said.line}: MisuseWarning: [{said.rule}] {said.text} {said.fix}".split()
+    capsys.readouterr()
+    with pytest.warns(doctor.DoctorWarning):
+        exec(compile(example, "train.py", "exec"), names)
+    assert capsys.readouterr().out == finding
+
+
 def surroundings(world):
     import ampc
 

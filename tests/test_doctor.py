@@ -59,7 +59,7 @@ def test_half_embeddings_overflow_in_exp():
     assert found.count == 8 and found.index == (0, 0)  # the diagonal
     assert found.inputs[0].dtype == "float16" and found.inputs[0].high == pytest.approx(1 / 0.07, rel=2e-3)
     assert [op for op, _ in found.chain] == ["sum", "div", "log", "mean", "neg"] and [at[1] - found.place[1] for _, at in found.chain] == [1, 2, 3, 3, 3]
-    assert "cross_entropy" in found.advice and "6.55e+04" in str(found) and "no autocast region is open" in str(found)
+    assert "cross_entropy" in found.advice and "whose largest value is 65504" in str(found) and "no autocast region is open" in str(found)
 
 
 def test_a_low_temperature_overflows_float32():
@@ -78,9 +78,34 @@ def test_the_same_code_under_autocast_is_finite_and_its_margin_is_told():
         value.backward()
         assert value.isfinite().item()
     d = watched(run, contrastive)
-    assert d.findings == [] and "nothing left its range" in d.report() and "exp ran in float32 and reached 1.6" in d.report()
+    assert d.findings == [] and "no operator returned inf or nan" in d.report() and "exp ran in float32 and reached 1.6" in d.report()
     assert watched(run, stable).findings == []
     assert watched(lambda: stable(rows().half()).backward()).findings == []
+
+
+def test_a_report_after_infinities_that_were_asked_for():
+    def run():
+        torch.full((2,), math.inf).exp()
+        torch.ones(2).exp()
+    d = watched(run)
+    assert d.findings == [] and "reached 2.718" in d.report() and "reached inf" not in d.report()
+
+
+@pytest.mark.parametrize("kind", ["half", "region"])
+def test_the_dtype_is_explained(kind):
+    """Backward and casts, too, of which neither an open region nor the inputs decides."""
+    net = torch.nn.Linear(4, 4)
+
+    def backward():
+        with torch.autocast(KIND, dtype=torch.float16):
+            loss = net(torch.ones(2, 4)).sum()
+        (loss * 1e9).backward()
+    text = watched(backward if kind == "region" else lambda: torch.full((2,), 1e9).half()).report()
+    if kind == "half":
+        assert "casting to float16 returned inf although its inputs are finite: 2 of 2 values" in text and "the dtype that was asked for" in text
+    else:
+        assert "casting a gradient to float16 returned inf" in text and "the backward pass uses the dtype that the forward pass chose" in text
+        assert "autocast region is open" not in text
 
 
 CASES = {
@@ -103,6 +128,31 @@ def test_operators_and_what_to_write_instead(name):
     d = watched(run)
     assert [f.op for f in d.findings][:1] == [op], d.report()
     assert word in d.findings[0].advice, d.findings[0].advice
+
+
+@pytest.mark.parametrize("run", [lambda: F.mse_loss(torch.full((2,), 1e30), torch.zeros(2)), lambda: torch.full((2, 2), 1e30) @ torch.full((2, 2), 1e30),
+                                 lambda: torch.full((2,), 100.0).exp(), lambda: torch.full((2,), 1e30).bfloat16().square(),
+                                 lambda: torch.full((2,), 1e300, dtype=torch.float64).float()], ids=["loss", "product", "exp", "square", "cast"])
+def test_no_narrow_format_is_advised_where_a_wide_one_overflows(run):
+    (found,) = watched(run).findings
+    assert found.dtype in ("float32", "bfloat16") and not [word for word in ("bfloat16", "float()", "1e9") if word in found.advice], found.advice
+
+
+def test_powers_and_quotients_that_overflow():
+    """A square of negative values needs no root's remedy, and a divisor without zeros is not said to have some."""
+    x = torch.tensor([-300.0, 300.0]).half()
+    for run, word in ((lambda: x**2, "bfloat16"), (lambda: x.float().pow(0.5), "before the root"), (lambda: torch.zeros(2)**-1.0, "negative power of 0"),
+                      (lambda: x / torch.full((2,), 1e-3, dtype=torch.float16), "0 or too small")):
+        (found,) = watched(run).findings
+        assert word in found.advice, found.advice
+
+
+def test_an_operator_inside_a_composite_one_is_explained():
+    def run():
+        with torch.autocast(KIND, dtype=torch.float16):
+            F.poisson_nll_loss(torch.full((2,), 100.0), torch.ones(2))
+    (found,) = watched(run).findings
+    assert found.op == "exp" and "exp is a part of an operator that autocast runs in float32" in str(found)
 
 
 def test_backward_names_the_forward_line():
@@ -147,7 +197,7 @@ def test_bad_data_is_told_apart():
 def test_it_warns_once_a_place_with_the_line_and_stops_when_asked():
     def run():
         return torch.log(torch.zeros(2))  # here
-    with pytest.warns(DoctorWarning, match="log makes inf of what is finite: 2 of 2") as caught, doctor():
+    with pytest.warns(DoctorWarning, match="log returned inf although its inputs are finite: 2 of 2") as caught, doctor():
         run()
         run()
     assert [(w.filename, w.lineno) for w in caught] == [(HERE, line_of("# here"))]
@@ -163,7 +213,7 @@ def test_a_parameter_that_is_nan_already():
     with doctor() as d:
         net(torch.ones(4, 3)).sum()
     (found,) = d.findings
-    assert (found.cause, found.index, found.count) == ("parameter", (0, 1), 1) and "the parameter 1.weight is nan already" in str(found)
+    assert (found.cause, found.index, found.count) == ("parameter", (0, 1), 1) and "parameter 1.weight already contains nan: " in str(found)
 
 
 def test_parameters_that_a_bad_step_has_spoiled_are_its_consequence():
@@ -225,7 +275,7 @@ def test_nested_and_in_place():
 def test_it_shows_in_a_notebook():
     d = watched(lambda: torch.log(torch.zeros(2)))
     assert "<li><pre>" in d._repr_html_() and "1 finding<" in d._repr_html_()
-    assert "nothing left its range" in watched(lambda: torch.ones(2) + 1)._repr_html_()
+    assert "no operator returned inf or nan" in watched(lambda: torch.ones(2) + 1)._repr_html_()
 
 
 @pytest.mark.skipif(DEVICE != "cpu", reason="one way is enough")
@@ -240,7 +290,7 @@ def test_around_a_script(tmp_path, how):
         command, env = [sys.executable, str(script)], {**__import__("os").environ, "AMPC_DOCTOR": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0 and done.stdout == "-inf\n"
-    assert "ampc.doctor: " in done.stderr and "train.py:3: log makes inf" in done.stderr, done.stderr
+    assert "ampc.doctor: " in done.stderr and "train.py:3: log returned inf" in done.stderr, done.stderr
 
 
 def test_what_is_exported():

@@ -31,10 +31,10 @@ def test_operators_dtypes_and_rules():
     ran = named(e)
     low = str(LOW).split(".")[-1]
     assert (ran["linear"][0].dtype, ran["linear"][0].rule, ran["linear"][0].calls) == (low, "autocast: products in 16 bits", 1)
-    assert (ran["relu"][0].dtype, ran["relu"][0].rule) == (low, "autocast: its inputs' dtype")
+    assert (ran["relu"][0].dtype, ran["relu"][0].rule) == (low, "autocast: the inputs' dtype")
     rules = {r.rule: r for r in ran["exp"]}
-    assert rules["autocast: sums, losses and norms in float32"].dtype == "float32" and rules["no region: its inputs' dtype"].calls == 1
-    assert ran["relu_backward"][0].rule == "backward: as forward" and all(r.seconds >= 0 for r in e.ran)
+    assert rules["autocast: sums, losses and norms in float32"].dtype == "float32" and rules["no autocast region: the inputs' dtype"].calls == 1
+    assert ran["relu_backward"][0].rule == "backward: the dtype that forward chose" and all(r.seconds >= 0 for r in e.ran)
     assert "linear" in str(e) and "<pre>" in e._repr_html_()
 
 

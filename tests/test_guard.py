@@ -88,7 +88,7 @@ def clip_wrong():
 
 
 def test_numbers_and_names_are_the_runs():
-    with pytest.warns(doctor.MisuseWarning, match=r"loss scale 256.*limit of 1 holds the true gradients to 0.00391" if not ON_GPU else "loss scale"):
+    with pytest.warns(doctor.MisuseWarning, match=r"loss scale 256.*limit of 1 limits the unscaled gradients to 0.00391" if not ON_GPU else "loss scale"):
         clip_wrong()
     names = surroundings()
     optimizer, scaler, model = names["optimizer"], names["scaler"], names["model"]
@@ -96,7 +96,7 @@ def test_numbers_and_names_are_the_runs():
         loss = names["criterion"](model(names["x"]), names["y"])
     scaler.scale(loss).backward()
     model[2].bias.grad.clamp_(-1e-9, 1e-9)
-    with pytest.warns(doctor.MisuseWarning, match="the gradient of 2.bias was written by hand"):
+    with pytest.warns(doctor.MisuseWarning, match="the gradient of 2.bias was changed by hand"):
         scaler.step(optimizer)
 
 
@@ -174,7 +174,7 @@ def test_no_gradients_says_why():
     p = ampc.nn.Parameter(ampc.ones(2))
     q = ampc.nn.Parameter(ampc.ones(2), requires_grad=False)
     for loss, params, says in ((lambda s: s.scale((p * 2).sum()), [ampc.nn.Parameter(ampc.ones(1))], "does not lead to these parameters"),
-                               (lambda s: s.scale((p.detach() * 2).sum()), [p], "has no history"),
+                               (lambda s: s.scale((p.detach() * 2).sum()), [p], "has no graph"),
                                (lambda s: s.scale((p * 2).sum()), [p, q], r"none of the 2 parameters of Adam has a gradient \(1 do not")):
         scaler = GradScaler(DEVICE if ON_GPU else "cpu")
         loss(scaler)

@@ -103,7 +103,7 @@ def test_functions_are_short():
     assert len(long) <= len(lengths) * 0.02, long
 
 
-@pytest.mark.parametrize("tool", ["make_stubs.py", "rules_index.py", "policy_table.py"])
+@pytest.mark.parametrize("tool", ["make_stubs.py", "rules_index.py", "policy_table.py", "speed_table.py"])
 def test_generated_files_are_up_to_date(tool):
     if not (ROOT / "ampc" / "_C.pyi").exists():
         pytest.skip("an installed package without its sources")

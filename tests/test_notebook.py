@@ -61,5 +61,5 @@ def test_the_notebook_runs(monkeypatch):
     shown = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     html = [o["data"]["text/html"] for o in shown if "text/html" in o.get("data", {})]
     assert not [o for o in shown if o["output_type"] == "error"]
-    for text in ("Tensor", "GradScaler", "Policy", "finding", "of peak", "Cell In[5], line 3: exp makes inf", "Cell In[6], line 2: ", "data:image/png;base64"):
+    for text in ("Tensor", "GradScaler", "Policy", "finding", "of peak", "Cell In[5], line 3: exp returned inf", "Cell In[6], line 2: ", "data:image/png;base64"):
         assert any(text in h for h in html), text

@@ -12,17 +12,17 @@ from pathlib import Path
 from ampc import _C
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "policy_table.md"
-GROUPS = (("low", "In 16 bits", "Products: their operands are rounded to the region's dtype, sums are kept in float32, the result is 16-bit."),
-          ("f32", "In float32", "Sums, losses, norms and what grows fast: 16-bit inputs are widened, and so is the result."),
-          ("promote", "In the widest dtype among the inputs", "They mix tensors, and lose nothing in that."),
-          ("banned", "Refused", "They raise, and say what to write instead."),
-          ("keep", "In their inputs' dtype", "All others."))
+GROUPS = (("low", "In 16 bits", "Products. Their operands are rounded to the region's dtype. They add in float32 and round the result to 16 bits."),
+          ("f32", "In float32", "Sums, losses, norms, and functions whose results grow fast. 16-bit inputs are converted to float32, and the result is float32."),
+          ("promote", "In the widest dtype among the inputs", "Operators with several inputs, which need one dtype. No input loses digits."),
+          ("banned", "Refused", "They raise an error that says what to write instead."),
+          ("keep", "In their inputs' dtype", "All other operators."))
 
 
 def text() -> str:
     """The whole page."""
-    lines = ["# Policy table", "", "What `autocast` makes of each operator, by ampc's own table, which follows torch 2.13's CUDA lists. `autocast(policy=...)` "
-             "changes it for an operator or a module: see `ampc.policy`.", ""]
+    lines = ["# Policy table", "", "The dtype in which `autocast` runs each operator. The lists follow those of torch 2.13 for CUDA. `autocast(policy=...)` changes "
+             "the dtype for an operator or a module: see `ampc.policy`.", ""]
     for category, title, why in GROUPS:
         names = sorted({row["python"].lstrip("_") for row in _C.op_table() if row["cast"] == category and not row["name"].endswith("_backward")})
         lines += [f"## {title}", "", why, "", ", ".join(f"`{name}`" for name in names), ""]

@@ -16,8 +16,8 @@ INDEX = Path(__file__).resolve().parent.parent / "docs" / "rules" / "README.md"
 
 def text() -> str:
     """The whole file."""
-    lines = ["# Rules", "", "What the misuse guard reports while a script runs, and `ampc check` in its source. Each page has wrong and right code.", "",
-             "| Rule | What is wrong | while it runs | in source |", "|---|---|---|---|"]
+    lines = ["# Rules", "", "The misuse guard reports these while a script runs. `ampc check` finds some of them in the source. Each page has wrong and right code.", "",
+             "| Rule | What is wrong | While it runs | In the source |", "|---|---|---|---|"]
     for rule, what in {**RUN, **SOURCE}.items():
         lines.append(f"| [{rule}]({rule}.md) | {what} | {'yes' if rule in RUN else ''} | {'yes' if rule in SOURCE else ''} |")
     return "\n".join(lines) + "\n"

@@ -104,10 +104,10 @@ def _one(node: Any, scope: _Scope, seen: set) -> Iterator[Found]:
     line = node.lineno
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Div) and _softmax_by_hand(node, scope, line):
-            yield ("softmax-by-hand", line, "exp(x) / exp(x).sum() overflows: float16 ends at exp(11), float32 at exp(88)",
+            yield ("softmax-by-hand", line, "exp(x) / exp(x).sum() overflows for x above 11 in float16, and above 88 in float32",
                    "write softmax(x), or cross_entropy(x, labels) where its logarithm is wanted")
         elif isinstance(node.op, ast.Sub) and _is_variance(node, scope, line):
-            yield ("variance-by-difference", line, "mean(x^2) - mean(x)^2 cancels, and may be negative, whose square root is nan",
+            yield ("variance-by-difference", line, "mean(x^2) - mean(x)^2 loses digits, and rounding can make it negative, whose square root is nan",
                    "write x.var(correction=0)")
         return
     x = scope.call(node, "log")
@@ -118,7 +118,7 @@ def _one(node: Any, scope: _Scope, seen: set) -> Iterator[Found]:
     if root is not None:
         x = scope.resolve(root, line)
         if isinstance(x, ast.Call) and name_of(x.func) == "sum" and ("** 2" in text_of(x) or "square" in text_of(x) or "pow(2)" in text_of(x)):
-            yield ("norm-by-hand", line, "the gradient of sqrt at 0 is infinite, and squares overflow float16 at 256",
+            yield ("norm-by-hand", line, "the gradient of sqrt at 0 is infinite, and squares of values above 255 overflow float16",
                    "write torch.linalg.vector_norm(x), whose gradient at 0 is 0, or add an epsilon under the root")
 
 
@@ -126,14 +126,14 @@ def _logarithm(x: ast.expr, scope: _Scope, line: int) -> Iterator[Found]:
     behind = _picked(x, scope, line)
     total = scope.call(scope.resolve(x, line), "sum")
     if scope.call(behind, "softmax") is not None or _softmax_by_hand(behind, scope, line):
-        yield ("log-of-softmax", line, "a probability of 0 has the logarithm -inf, and small ones lose their digits",
+        yield ("log-of-softmax", line, "the logarithm of a probability that rounds to 0 is -inf",
                "write log_softmax(x), or cross_entropy(x, labels)")
     elif scope.call(behind, "sigmoid") is not None or (isinstance(behind, ast.BinOp) and isinstance(behind.op, ast.Sub)
                                                   and scope.call(scope.resolve(behind.right, line), "sigmoid") is not None):
-        yield ("log-of-sigmoid", line, "sigmoid reaches 0 and 1, whose logarithm (of 1 - p) is -inf",
+        yield ("log-of-sigmoid", line, "sigmoid rounds to 0 or 1 for large inputs, and log(p) or log(1 - p) is then -inf",
                "write logsigmoid(x), or binary_cross_entropy_with_logits(x, labels)")
     elif total is not None and _exp(total, scope, line) is not None:
-        yield ("logsumexp-by-hand", line, "exp overflows before the logarithm brings it back", "write torch.logsumexp(x, dim)")
+        yield ("logsumexp-by-hand", line, "exp overflows although the logarithm of the sum is small", "write torch.logsumexp(x, dim)")
 
 
 def _is_variance(node: ast.BinOp, scope: _Scope, line: int) -> bool:
@@ -165,8 +165,8 @@ def _mask(call: ast.Call) -> Iterator[Found]:
         value = a.operand if isinstance(a, ast.UnaryOp) else a
         number = value.value if isinstance(value, ast.Constant) else None
         if isinstance(number, (int, float)) and -1e300 < sign * number < -65504:
-            yield ("mask-beyond-half", call.lineno, f"{text_of(a)} is below float16's range and becomes -inf there; a row of such has a "
-                   "softmax of nan", "write torch.finfo(x.dtype).min, or float('-inf') where no row is masked throughout")
+            yield ("mask-beyond-half", call.lineno, f"{text_of(a)} is below float16's range and becomes -inf; the softmax of a row that "
+                   "is masked completely is then nan", "write torch.finfo(x.dtype).min, or float('-inf') where no row is masked completely")
 
 
 RULES.append(check)

@@ -31,7 +31,7 @@ def clipping(script: Script) -> Iterator[Found]:
                 scaled = False
             elif e.kind == "clip" and scaled:
                 yield ("clip-scaled-gradients", e.line, f"{name_of(e.node.func)} comes after scaler.scale(...).backward() without scaler.unscale_() "
-                       "between, and clips gradients that are multiplied by the scale", "call scaler.unscale_(optimizer) before it")
+                       "between, so it clips gradients that are multiplied by the scale", "call scaler.unscale_(optimizer) before it")
 
 
 @_rule
@@ -41,7 +41,7 @@ def stepping(script: Script) -> Iterator[Found]:
         scaled = [e for e in events if e.kind == "scaled_backward"]
         for e in events:
             if e.kind == "step" and scaled and e.line > scaled[0].line and e.who not in divided and not _has_its_own_way(e, scaled):
-                yield ("step-on-scaled-gradients", e.line, f"{e.who}.step() steps on gradients that scaler.scale(...).backward() has multiplied",
+                yield ("step-on-scaled-gradients", e.line, f"{e.who}.step() uses gradients that are still multiplied by the loss scale",
                        f"call scaler.step({e.who}), then scaler.update()")
 
 
@@ -67,8 +67,8 @@ def accumulation(script: Script) -> Iterator[Found]:
             for e in events:
                 outside = e.loops == step.loops and len(e.branches) < len(step.branches)
                 if e.kind == "unscale" and outside:
-                    yield ("unscale-before-accumulation", e.line, "scaler.unscale_() is called for every micro-batch, but the step comes "
-                           "after several", "move it into the branch of scaler.step()")
+                    yield ("unscale-before-accumulation", e.line, "scaler.unscale_() is called for every micro-batch, but a step uses the "
+                           "gradients of several", "move it into the branch of scaler.step()")
                 elif e.kind == "update" and outside:
                     yield ("mixed-scales", e.line, "scaler.update() is called for every micro-batch and may change the scale between "
                            "gradients that are added up", "move it into the branch of scaler.step()")
@@ -78,7 +78,7 @@ def accumulation(script: Script) -> Iterator[Found]:
 def updating(script: Script) -> Iterator[Found]:
     steps, updates = _uses(script, "scaler_step"), _uses(script, "update")
     if steps and not updates:
-        yield ("update-missing", steps[-1].line, "scaler.step() is called and scaler.update() nowhere: the scale never changes, and the "
+        yield ("update-missing", steps[-1].line, "scaler.step() is called and scaler.update() is not: the scale never changes, and the "
                "second step fails", "call scaler.update() after it")
     for events in script.scopes().values():
         line = [e for e in events if e.kind in ("scaler_step", "update", "scaled_backward")]
@@ -95,8 +95,8 @@ def making(script: Script) -> Iterator[Found]:
         trains = any(o.loops[:len(e.loops)] == e.loops and o.scope is e.scope and o.kind in ("scaled_backward", "scaler_step", "backward")
                      for o in script.events)
         if e.loops and trains:
-            yield ("scaler-in-loop", e.line, "a GradScaler is made anew in the loop that trains: it begins at its first scale every time "
-                   "and learns nothing", "make it once, before the loop")
+            yield ("scaler-in-loop", e.line, "a new GradScaler is made in every iteration: it starts at the initial scale each time "
+                   "and never adapts", "make it once, before the loop")
 
 
 @_rule
@@ -105,8 +105,8 @@ def scheduling(script: Script) -> Iterator[Found]:
         for e in (e for e in events if e.kind == "schedule" and e.loops):
             same = [o for o in events if o.kind in ("step", "scaler_step") and o.loops == e.loops]
             if same and all(o.line > e.line for o in same):
-                yield ("scheduler-before-optimizer", e.line, f"{e.who}.step() comes before the optimizer's step, so the first rate is never used",
-                       "call it after the optimizer's step")
+                yield ("scheduler-before-optimizer", e.line, f"{e.who}.step() comes before the optimizer's step, so the first learning rate is "
+                       "never used", "call it after the optimizer's step")
 
 
 @_rule
@@ -115,15 +115,15 @@ def closures(script: Script) -> Iterator[Found]:
         given = [*e.node.args[1:2], *(k.value for k in e.node.keywords if k.arg == "closure")]
         body = script.function(given[0].id) if given and isinstance(given[0], ast.Name) else None
         if body is not None and not any(o.kind == "scaled_backward" and o.scope is body for o in script.events):
-            yield ("closure-without-scale", e.line, f"the closure {text_of(given[0])} calls backward() without scaler.scale(), and its "
-                   "gradients are divided", "write scaler.scale(loss).backward() in the closure; in torch, scaler.step() takes none at all")
+            yield ("closure-without-scale", e.line, f"the closure {text_of(given[0])} calls backward() without scaler.scale(), but "
+                   "scaler.step() divides its gradients", "write scaler.scale(loss).backward() in the closure; torch's scaler takes no closure")
 
 
 @_rule
 def regions(script: Script) -> Iterator[Found]:
     for e in script.events:
         if e.kind in ("backward", "scaled_backward") and e.autocast:
-            yield ("backward-under-autocast", e.line, "backward() is called within an autocast region", "end the region after the loss")
+            yield ("backward-under-autocast", e.line, "backward() is called inside an autocast region", "end the region after the loss")
 
 
 @_rule
@@ -134,13 +134,14 @@ def precision(script: Script) -> Iterator[Found]:
         yield ("fp16-without-scaler", low["float16"], "the region computes in float16, and no GradScaler is used: small gradients become 0",
                "scale the loss by a GradScaler, or use dtype=bfloat16")
     if scalers and set(low) == {"bfloat16"} and not _switched(scalers[0].node):
-        yield ("scaler-without-fp16", scalers[0].line, "every autocast region is bfloat16, which needs no GradScaler (harmless)", "leave it out")
+        yield ("scaler-without-fp16", scalers[0].line, "every autocast region is bfloat16, which needs no GradScaler (it does no harm)",
+               "leave it out")
     for call in script.calls:
         halves = name_of(call.func) == "half" and not call.args and isinstance(call.func, ast.Attribute)
         if not halves or not scalers or _switched(scalers[0].node):
             continue
         if text_of(call.func.value).split(".")[-1] in ("model", "net", "network"):  # type: ignore[attr-defined]
-            yield ("half-model-with-scaler", call.lineno, "the model's parameters become float16, whose gradients a GradScaler refuses",
+            yield ("half-model-with-scaler", call.lineno, "the model's parameters become float16, and a GradScaler refuses float16 gradients",
                    "leave .half() out: autocast chooses float16 for the products, and parameters stay float32")
 
 
@@ -190,8 +191,8 @@ def checkpoints(script: Script) -> Iterator[Found]:
         if isinstance(named, ast.Name):
             written += " ".join(text_of(n.value) for n in ast.walk(script.tree) if isinstance(n, ast.Assign) and text_of(n.targets[0]) == named.id)
         if "opt" in written and "state_dict" in written:
-            yield ("scaler-not-saved", e.line, "the checkpoint holds the optimizer's state and not the scaler's, so a run that is resumed "
-                   "begins at the first scale", "save scaler.state_dict() too, and load it")
+            yield ("scaler-not-saved", e.line, "the checkpoint has the optimizer's state but not the scaler's, so a resumed run starts "
+                   "at the initial scale", "save scaler.state_dict() too, and load it")
 
 
 @_rule

@@ -21,7 +21,7 @@ from .selftest import add_selftest
 
 EXAMPLES = """examples:
   ampc run train.py --epochs 3        a script written for torch, as it is
-  ampc run --doctor train.py          the same, and the first value that leaves its range is named
+  ampc run --doctor train.py          the same, and the first inf or nan is traced to its operator
   ampc check train.py                 misuse of mixed precision, without running anything
   ampc advise train.py                which precision pays for this script
   ampc selftest                       are this machine's kernels right?

@@ -17,7 +17,7 @@ def add_replay(commands: Any) -> None:
     parser.add_argument("--script", required=True, help="the training script, whose top level has the functions")
     parser.add_argument("--precision", choices=["float32", "bfloat16", "float16"], action="append", help="only in this one (may be repeated)")
     parser.add_argument("--scale", type=float, help="multiply the loss by this in 16 bits, in place of the scale it had")
-    parser.add_argument("--operators", action="store_true", help="what each operator did that left its range, in place of one line a precision")
+    parser.add_argument("--operators", action="store_true", help="print the doctor's report on the operators, also where every value is finite")
     parser.set_defaults(run=_replay)
 
 

@@ -13,7 +13,7 @@ def add_run(commands: Any) -> None:
     parser = commands.add_parser("run", help="run a script written for torch, unmodified", description="Runs a script with ampc in torch's place.")
     parser.add_argument("--api", action="store_true", help="only read the script, and list the names of torch that ampc lacks or refuses")
     parser.add_argument("--device", choices=["cpu"], help="cpu: the script sees no GPU")
-    parser.add_argument("--doctor", action="store_true", help="look at every operator, and name the first that makes infinities or nans")
+    parser.add_argument("--doctor", action="store_true", help="check every operator, and name the first that returns inf or nan from finite inputs")
     parser.add_argument("script", help="the script, or with --api several")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     parser.set_defaults(run=_run)

@@ -19,18 +19,18 @@ class Bisection(NamedTuple):
     candidates: List[str]
     error: float  # with that policy, relative to all in float32
     error_before: float  # with 16 bits wherever autocast has them
-    reached: bool  # whether the tolerance was kept; else nothing did
+    reached: bool  # whether the tolerance was kept
     runs: int
     policy: policies.CastPolicy
 
     def __str__(self) -> str:
         if not self.candidates:
-            return "nothing ran in 16 bits: is step_fn's autocast region enabled?"
+            return "nothing ran in 16 bits; is the autocast region in step_fn enabled?"
         if not self.names:
             return f"all {len(self.candidates)} may run in 16 bits: the error is {self.error_before:.3g}"
-        what = f"{len(self.names)} of {len(self.candidates)} in float32: {', '.join(self.names)}"
+        what = f"keep {len(self.names)} of {len(self.candidates)} in float32: {', '.join(self.names)}"
         end = "" if self.reached else "; the tolerance was not reached"
-        return f"{what}; the error is {self.error:.3g} and was {self.error_before:.3g} ({self.runs} runs){end}"
+        return f"{what}. The error falls from {self.error_before:.3g} to {self.error:.3g} ({self.runs} runs){end}"
 
 
 class _Runs:

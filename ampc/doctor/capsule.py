@@ -52,8 +52,8 @@ class Capsules:
 
     Args:
         folder: where ``step-N.ampc`` goes; made when it is not there.
-        model: whose parameters and buffers are kept, as they are after the step, which left the parameters alone.
-        scaler: whose steps are watched.
+        model: its parameters and buffers are saved after the step, which did not change the parameters.
+        scaler: whose skipped steps are saved.
         make_model: ``make_model()`` makes a model of the same kind; a function of the script's top level.
         loss_fn: ``loss_fn(model, batch)`` is the loss, computed under the autocast region that a replay opens; of the top level, too.
         dtype: of that region; None: float16.
@@ -86,7 +86,7 @@ class Capsules:
 
 
 class Replayed(NamedTuple):
-    """A step run again."""
+    """The result of running a step again."""
 
     precision: str
     loss: float
@@ -99,7 +99,7 @@ class Replayed(NamedTuple):
         if not self.bad:
             return f"{text}gradients are finite, their norm is {self.norm:.4g}"
         some = ", ".join(f"{name} ({n})" for name, n in list(self.bad.items())[:5])
-        return f"{text}not finite are gradients of {some}" + (f" and {len(self.bad) - 5} more" if len(self.bad) > 5 else "")
+        return f"{text}inf or nan in the gradients of {some}" + (f" and {len(self.bad) - 5} more" if len(self.bad) > 5 else "")
 
 
 def read(path: Any) -> Dict[str, Any]:

@@ -11,11 +11,12 @@ from . import guard
 from ._watcher import Watcher
 
 TILES = "tiles"
+COPIES = {"used": "reused", "packed": "made", "renewed": "renewed by an optimizer", "refused": "not kept for lack of memory"}
 SMALL = guard.SMALL  # multiplications, below which a product is over before its operands are cast
 
 
 class Ran(NamedTuple):
-    """Calls of one operator that ran alike."""
+    """Calls of one operator in one dtype, chosen by one rule."""
 
     op: str
     dtype: str  # that it computed in
@@ -35,7 +36,7 @@ class Casts(NamedTuple):
 
 
 class Product(NamedTuple):
-    """Products that could not use the units for 16-bit values, or not well."""
+    """Products that used the CPU's or GPU's 16-bit units badly, or not at all."""
 
     op: str
     place: Tuple[str, int]
@@ -99,16 +100,16 @@ class Explain(Watcher):
         if low is not None:
             return _text(low), "autocast: products in 16 bits"
         if _C._running() is not None:
-            return _text(out.dtype), "backward: as forward"
+            return _text(out.dtype), "backward: the dtype that forward chose"
         if not _C._autocast_active():
             within = _C._is_autocast_enabled("cpu") or _C._is_autocast_enabled("cuda")
-            return _text(out.dtype), "autocast: a part of what runs in float32" if within else "no region: its inputs' dtype"
+            return _text(out.dtype), "autocast: part of an operator that runs in float32" if within else "no autocast region: the inputs' dtype"
         category = policy.category_now(op)
         if category == "float32":
             return "float32", "autocast: sums, losses and norms in float32" if policy.current() is None else "autocast: float32 by the policy"
         if category == "widest":
-            return _text(out.dtype), "autocast: the widest among its inputs"
-        return _text(out.dtype), "autocast: its inputs' dtype"
+            return _text(out.dtype), "autocast: the widest dtype among the inputs"
+        return _text(out.dtype), "autocast: the inputs' dtype"
 
     def _product(self, op: str, floats: list, outputs: tuple, low: Any) -> None:
         shape, size = _product_sizes(op, floats, outputs[0]), multiplications(op, floats, outputs)
@@ -130,15 +131,16 @@ class Explain(Watcher):
         if not on_gpu and not _C._has_units(dtype):
             return f"this CPU has no unit for {_text(dtype)}"
         if 0 < size < SMALL:
-            return "it is so small that casts and calls take longer than the product"
+            return "it is so small that the casts and the call take longer than the product"
         if shape is None:
             return ""
         m, n, k = shape
         if on_gpu and (m % 8 or n % 8 or k % 8):
-            return f"{TILES} of 8 are not filled: make the sizes multiples of 8"
+            return f"the GPU multiplies {TILES} of 8, which these sizes leave partly empty: make the sizes multiples of 8"
         padded = -(-m // 16) * 16 * (-(-n // 16) * 16) * (-(-k // 32) * 32)
         if not on_gpu and padded > 1.25 * m * n * k:
-            return f"{TILES} of 16 x 16 x 32 are {100 * (1 - m * n * k / padded):.0f} % empty: make the sizes multiples of them"
+            return (f"the CPU multiplies {TILES} of 16 x 16 x 32, which are {100 * (1 - m * n * k / padded):.0f} % empty here: make the sizes "
+                    "multiples of 32")
         return ""
 
     # -- what was found ----------------------------------------------------------------------------------------------
@@ -155,13 +157,13 @@ class Explain(Watcher):
 
     @property
     def products(self) -> List[Product]:
-        """Products without the units that mixed precision is for."""
+        """Products that gain little or nothing from 16 bits, with the reason."""
         every = [Product(op, place, shape, why, calls, size) for (op, place, shape, why, size), calls in self._products.items()]
         return sorted(every, key=lambda p: -p.calls)
 
     @property
     def copies(self) -> Dict[str, int]:
-        """Of the kept 16-bit copies of weights: ``used`` as they were, ``packed`` anew, ``renewed`` by an optimizer, ``refused`` for want of room."""
+        """How often a weight's 16-bit copy was ``used`` again, ``packed`` (made), ``renewed`` by an optimizer, or ``refused`` for lack of memory."""
         return dict(self._copies)
 
     def __str__(self) -> str:
@@ -171,8 +173,8 @@ class Explain(Watcher):
         for c in self.casts:
             lines.append(f"{'cast ' + c.source + ' to ' + c.target:<41}{c.calls:>7}{1e3 * c.seconds:>10.3f}   {c.bytes / 1e6:.3g} MB")
         spent = sum(c.seconds for c in self.casts)
-        lines.append(f"casts take {100 * spent / total if total else 0:.1f} % of the operators' {1e3 * total:.3g} ms")
-        lines.append("weights' 16-bit copies: " + ", ".join(f"{v} {k}" for k, v in self.copies.items()))
+        lines.append(f"casts take {100 * spent / total if total else 0:.1f} % of the {1e3 * total:.3g} ms that all operators took")
+        lines.append("16-bit copies of weights: " + ", ".join(f"{self.copies[k]} {text}" for k, text in COPIES.items() if k in self.copies))
         for p in self.products[:10]:
             lines.append(f"{guard.place_text(p.place)}: {p} ({p.calls} times): {p.why}")
         return "\n".join(lines)
@@ -209,6 +211,6 @@ def multiplications(op: str, x: list, y: tuple) -> int:
 
 
 def explain() -> Explain:
-    """A context that notes what runs: operators and their dtypes with the rule that chose them, casts, kept copies, and products that
-    could not use the units for 16-bit values. Print it afterwards."""
+    """A context that records every operator with its dtype and the rule that chose it. It also records casts, 16-bit copies of weights, and
+    products that gain nothing from 16 bits. Print it afterwards."""
     return Explain()

@@ -11,14 +11,14 @@ from . import guard
 from ._watcher import Watcher
 from .nonfinite import _limit, _look, _text, is_own
 
-PASSED = {"cast", "clone", "to_device", "low"}  # they round, or move, what others made
+PASSED = {"cast", "clone", "to_device", "low"}  # they only round or move the result of another operator
 HALVES = ("float16", "bfloat16")
 
 Key = Tuple[str, Tuple[str, int], str, str]
 
 
 class OperatorError(NamedTuple):
-    """What 16 bits did to one operator in one line of the script."""
+    """The rounding error of one 16-bit operator in one line of the script."""
 
     op: str
     place: Tuple[str, int]
@@ -30,18 +30,19 @@ class OperatorError(NamedTuple):
 
     @property
     def room(self) -> float:
-        """Doublings from ``amax`` to the format's end; nan where all was 0."""
+        """How often ``amax`` can double before it overflows the dtype; nan where every value is 0."""
         return math.log2(_limit(self.dtype) / self.amax) if 0 < self.amax < math.inf else 0.0 if self.amax else math.nan
 
     def __str__(self) -> str:
-        of = f" in the backward of {self.backward_of}" if self.backward_of else ""
-        return (f"{guard.place_text(self.place)}: {self.op}{of} in {self.dtype} is {100 * self.error:.2g} % off, reaches {self.amax:.3g}, "
-                f"{self.room:.0f} doublings from its end")
+        of = f" in the backward pass of {self.backward_of}" if self.backward_of else ""
+        below = f", 2^{self.room:.0f} times below the largest {self.dtype} value" if 0 < self.amax < math.inf else ""
+        return f"{guard.place_text(self.place)}: {self.op}{of}: relative error {100 * self.error:.2g} %, largest result {self.amax:.3g}{below}"
 
 
 class Shadow(Watcher):
-    """``with Shadow() as s:`` runs this thread's 16-bit operators, of each in a line call 1, 2, 4, 8 and so on, in float32, too, and
-    compares; ``s.operators``, the least exact first. Operators that draw random numbers, and those that write in place, are passed over."""
+    """``with Shadow() as s:`` runs this thread's 16-bit operators a second time in float32 and compares. Of the calls in one line of the
+    script it takes the first, second, fourth, eighth and so on. ``s.operators`` has the largest error first. Operators that draw random
+    numbers and those that write in place are left out."""
 
     def __init__(self) -> None:
         self._seen: Dict[Key, Tuple[float, float, int]] = {}
@@ -74,5 +75,5 @@ def _difference(made: Any, exact: Any) -> float:
         return 0.0
     size, away = exact.double().norm().item(), (made.double() - exact.double()).norm().item()
     if not math.isfinite(size):
-        return 0.0  # the inputs', or no matter of 16 bits
+        return 0.0  # the inputs are the cause, or float32 overflows too
     return math.inf if not math.isfinite(away) else away / size if size > 0 else 0.0 if away == 0 else math.inf

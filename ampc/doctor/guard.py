@@ -22,11 +22,11 @@ _MODES = ("warn", "error", "off")
 
 
 class MisuseWarning(UserWarning):
-    """Something that trains worse than it looks."""
+    """Misuse of mixed precision: the script runs, and trains worse than it should."""
 
 
 class MisuseError(RuntimeError):
-    """The same, where ``errors()`` was asked for."""
+    """The same, as an error; ``errors()`` asks for it."""
 
 
 class Report(NamedTuple):
@@ -156,20 +156,20 @@ def before_clip(params: List[Any], what: str, limit: Optional[float] = None) -> 
     if not _C._stamped(params) & SCALED:
         return
     scale = _C._stamps(params)[3][3]
-    text = f"{what} sees gradients that are still multiplied by {_times(scale)}"
+    text = f"{what} is called on gradients that are still multiplied by {_times(scale)}"
     if limit is not None and scale:
-        text += f": a limit of {limit:g} holds the true gradients to {limit / scale:.3g}, so training all but stands still"
+        text += f": a limit of {limit:g} limits the unscaled gradients to {limit / scale:.3g}, so the weights hardly change"
     elif scale:
-        text += f": what it gives is {scale:g} times too large"
+        text += f": its result is {scale:g} times too large"
     report("clip-scaled-gradients", text, "call scaler.unscale_(optimizer) after the last backward() and before clipping; scaler.step() "
-           "then does not divide again")
+           "then does not divide a second time")
 
 
 def before_norm(t: Any) -> None:
     """The norm of one tensor."""
     if _C._is_scaled(t):
-        report("clip-scaled-gradients", "the norm of a gradient is taken that is still multiplied by the loss scale, so it is too large "
-               "by that factor", "call scaler.unscale_(optimizer) before gradients are looked at")
+        report("clip-scaled-gradients", "the gradient whose norm is taken is still multiplied by the loss scale, so the norm is too "
+               "large by that factor", "call scaler.unscale_(optimizer) before reading gradients")
 
 
 def before_step(optimizer: Any) -> None:
@@ -182,8 +182,8 @@ def before_step(optimizer: Any) -> None:
             return
         scale = _C._stamps(optimizer.param_groups)[3][3]
         size = f"{scale:g} times too large" if scale else "too large by the scale"
-        report("step-on-scaled-gradients", f"{type(optimizer).__name__}.step() uses gradients that are {size}: the loss went through "
-               "scaler.scale(), and nothing has divided them", "call scaler.step(optimizer) and then scaler.update()")
+        report("step-on-scaled-gradients", f"{type(optimizer).__name__}.step() uses gradients that are {size}: scaler.scale() multiplied the "
+               "loss, and nothing has divided the gradients", "call scaler.step(optimizer) and then scaler.update()")
     elif found & FLOAT16:
         _train_fp16(params_of(optimizer))
 
@@ -192,10 +192,10 @@ def _train_fp16(params: List[Any]) -> None:
     grads = [p.grad.detach() for p in params if p.grad is not None]
     total = sum(g.numel() for g in grads)
     lost = sum(int((g == 0).sum()) for g in grads)
-    report("fp16-without-scaler", f"float16 lies on the gradients' way and the loss is not scaled: what is below 6e-8 becomes 0 "
-           f"({lost} of {total} gradient values, {100 * lost / max(total, 1):.0f} %, are 0 in this step)",
+    report("fp16-without-scaler", "the backward pass runs in float16 without loss scaling: gradient values below 6e-8 become 0 "
+           f"({lost} of {total} values, {100 * lost / max(total, 1):.0f} %, are 0 in this step)",
            "make scaler = GradScaler() once, then scaler.scale(loss).backward(), scaler.step(optimizer), scaler.update(); or use "
-           "dtype=bfloat16, whose range is float32's")
+           "dtype=bfloat16, which has float32's range")
 
 
 def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> None:
@@ -206,13 +206,13 @@ def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> Non
         if faults:
             _mixed(faults, _name(optimizer, faulty), first)
         elif states == PLAIN:
-            report("loss-not-scaled", f"the scaler divides gradients by {_times(scale)}, but their loss did not go through scaler.scale(): "
+            report("loss-not-scaled", f"the scaler divides gradients by {_times(scale)}, but scaler.scale() did not multiply their loss: "
                    f"they become {scale:g} times too small", "write scaler.scale(loss).backward() in place of loss.backward()")
         elif states & SCALED and first is not None:
             _of_whom(scaler, round, scale, first)
             if not float16:
-                report("scaler-without-fp16", "nothing here ran in float16, so there is nothing for a GradScaler to save (harmless: it "
-                       "scales and divides again)", "leave the scaler out, or pass enabled=False; bfloat16 and float32 need none", once=True)
+                report("scaler-without-fp16", "nothing ran in float16, so a GradScaler has no use here; it does no harm, because it "
+                       "divides by what it multiplied with", "leave the scaler out, or pass enabled=False; bfloat16 and float32 need none", once=True)
 
 
 def before_unscaled_step(optimizer: Any) -> None:
@@ -226,46 +226,47 @@ def before_unscaled_step(optimizer: Any) -> None:
 def _mixed(faults: int, name: str, first: Any) -> None:
     scale = first[3] if first else 0.0
     if faults & MIXED_UNSCALED:
-        report("unscale-before-accumulation", f"the gradient of {name} holds values that unscale_() has divided and, added after that, "
-               f"some that are multiplied by {_times(scale)}; only one of them can come out right",
+        report("unscale-before-accumulation", f"the gradient of {name} adds values that unscale_() has divided already to values that "
+               f"are still multiplied by {_times(scale)}, so the sum is wrong",
                "call scaler.unscale_(optimizer) once, after the last micro-batch's backward()")
     elif faults & MIXED_SCALES:
-        report("mixed-scales", f"the gradient of {name} is a sum of gradients of different scales, the last {scale:g}: update() changed the "
+        report("mixed-scales", f"the gradient of {name} adds values with different loss scales, the last {scale:g}: update() changed the "
                "scale between micro-batches", "call scaler.update() once, after scaler.step() and not after every micro-batch")
     elif faults & MIXED_PLAIN:
-        report("mixed-scales", f"the gradient of {name} is a sum of one that is multiplied by {_times(scale)} and one that is not",
-               "let every loss go through scaler.scale() before its backward()")
+        report("mixed-scales", f"the gradient of {name} adds values that are multiplied by {_times(scale)} to values that are not",
+               "call scaler.scale(loss).backward() for every loss")
     elif faults & MIXED_LEFTOVER:
-        report("leftover-gradients", f"the gradient of {name} still holds what an earlier iteration's step left, divided, and new values "
-               f"multiplied by {_times(scale)} were added", "call optimizer.zero_grad() before the first backward() of an iteration")
+        report("leftover-gradients", f"the gradient of {name} still contains the unscaled values of an earlier iteration, and values "
+               f"multiplied by {_times(scale)} were added to them", "call optimizer.zero_grad() before the first backward() of an iteration")
     elif faults & EDITED:
-        report("edit-scaled-gradients", f"the gradient of {name} was written by hand while multiplied by {_times(scale)}",
-               "call scaler.unscale_(optimizer) before gradients are changed")
+        report("edit-scaled-gradients", f"the gradient of {name} was changed by hand while it was multiplied by {_times(scale)}",
+               "call scaler.unscale_(optimizer) before changing gradients")
 
 
 def _of_whom(scaler: int, round: int, scale: float, first: Any) -> None:
     _, by, of_round, by_scale = first
     if by != scaler:
-        report("other-scaler", f"these gradients were scaled by another GradScaler, by {by_scale:g}, and are divided by {scale:g}",
-               "use one GradScaler for both scale() and step(); one serves several losses and optimizers")
+        report("other-scaler", f"one GradScaler multiplied these gradients by {by_scale:g}, and another one divides them by {scale:g}",
+               "use one GradScaler for both scale() and step(); it can serve several losses and optimizers")
     elif of_round != round:
-        harm = "the scale has not changed, so this time it does no harm" if by_scale == scale else f"they are divided by {scale:g}"
-        report("update-between-steps", f"these gradients were scaled by {by_scale:g} before the last update(); {harm}",
+        harm = "the scale is the same by chance, so the result is right this time" if by_scale == scale else f"they are now divided by {scale:g}"
+        report("update-between-steps", f"these gradients were multiplied by {by_scale:g} before the last update(); {harm}",
                "call scaler.update() once, after the last optimizer's step of an iteration")
 
 
 def after_skips(scheduler: str, skipped: int) -> None:
-    """A scheduler steps though no step was made since it last did."""
-    report("scheduler-after-skip", f"{scheduler}.step() goes on although the scaler skipped the "
-           f"{'step' if skipped == 1 else f'{skipped} steps'} since it last did: the rate moves on without training",
-           "write scaler.gate(scheduler).step(), which waits, or ask `if not scaler.last_step.skipped:`")
+    """A scheduler steps although the scaler skipped every optimizer step since its last call."""
+    report("scheduler-after-skip", f"{scheduler}.step() changes the learning rate, but the scaler has skipped "
+           f"{'the only optimizer step' if skipped == 1 else f'all {skipped} optimizer steps'} since its last call",
+           "call scaler.gate(scheduler).step(), which does nothing after a skipped step, or test `if not scaler.last_step.skipped:`")
 
 
 def before_backward() -> None:
     """backward() was called by a script. (Where ``enable_autocast`` is on without a region, nothing could be ended before.)"""
     if _C._autocast_active() and _C._autocast_nest(0):
-        report("backward-under-autocast", "backward() is called within an autocast region; gradients are computed in the dtypes that "
-               "forward chose, so it has no effect here, and in torch it is slower or wrong", "end the autocast region after the loss")
+        report("backward-under-autocast", "backward() is called inside an autocast region. Gradients are computed in the dtypes that the "
+               "forward pass chose, so the region has no effect here; in torch it makes backward slower or wrong",
+               "end the autocast region after the loss")
 
 
 def before_region(dtype: Any) -> None:
@@ -273,9 +274,9 @@ def before_region(dtype: Any) -> None:
     if _C._has_units(dtype):
         return
     other = _C.bfloat16 if dtype is _C.float16 else _C.float16
-    fix = f"use dtype={other}, which it has units for" if _C._has_units(other) else "leave autocast out on this machine, or pass enabled=False"
-    report("autocast-without-effect", f"this CPU has no unit that multiplies {str(dtype).split('.')[-1]}: products are computed in float32, "
-           "with casts on top, and nothing gets faster", fix, once=True)
+    fix = f"use dtype={other}, which this CPU can multiply" if _C._has_units(other) else "leave autocast out on this machine, or pass enabled=False"
+    report("autocast-without-effect", f"this CPU has no instructions that multiply {str(dtype).split('.')[-1]}: products are computed in "
+           "float32 and the casts come on top, so autocast makes nothing faster", fix, once=True)
 
 
 class _Look(threading.local):
@@ -309,15 +310,16 @@ def region_ends(seen: Any) -> None:
     every, partly, most = seen.multiplications
     spent, casts = sum(r.seconds for r in seen.ran), sum(c.seconds for c in seen.casts)
     if 0 < most < SMALL:
-        text = f"the largest product in 16 bits of this region is {_shape_of(seen, 'small')}: so small that casts and calls take longer than it does"
-        fix = "larger batches or layers, or leave autocast out here"
+        text = (f"the largest product in 16 bits of this region is {_shape_of(seen, 'small')}: so small that casts and calls take longer than "
+                "the product")
+        fix = "use larger batches or layers, or leave autocast out here"
     elif partly > 0.5 * every:
         text = (f"{100 * partly / every:.0f} % of this region's multiplications are in products like {_shape_of(seen, 'tiles')}, which leave tiles "
                 "partly empty")
         fix = "make batch and layer sizes multiples of 32 (of 8 on a GPU)"
     elif every and casts > spent and casts > 1e-3:
         text = f"casts take {100 * casts / (casts + spent):.0f} % of this region's time ({sum(c.calls for c in seen.casts)} of them)"
-        fix = "print ampc.explain()'s casts; keep tensors in one dtype, or leave autocast out here"
+        fix = "keep tensors in one dtype, or leave autocast out here; ampc.explain() lists the casts"
     else:
         return
     report("autocast-without-effect", text, fix)
@@ -340,6 +342,6 @@ def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:
     if connected is None:
         return text + "; scaler.scale(loss).backward() was not called since the last update()"
     if not connected:
-        return text + "; the loss that went through scaler.scale() has no history: it was detached, or made under no_grad()"
-    return text + "; the scaled loss has a history, but it does not lead to these parameters: was backward() called, and is this the optimizer "\
-        "of the model that made the loss?"
+        return text + "; the loss that went through scaler.scale() has no graph: it was detached, or computed under no_grad()"
+    return text + "; the graph of the scaled loss does not lead to these parameters: was backward() called, and is this the optimizer of the model "\
+        "that computed the loss?"

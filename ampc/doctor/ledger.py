@@ -218,16 +218,16 @@ class Ledger:
         growth = _growth(before)
         if not math.isfinite(step.loss) and not (math.isnan(step.loss) and step._loss is None):
             if growth:
-                return "divergence", f"the loss is {step.loss} after {growth}: lower the learning rate, or clip"
-            return "model", f"the loss itself is {step.loss}, so no scale helps: an operator of the forward pass left its format's range, or the "\
-                "batch is not finite"
+                return "divergence", f"the loss is {step.loss} after {growth}: lower the learning rate, or clip the gradients"
+            return "model", f"the loss itself is {step.loss}, so no scale helps: an operator of the forward pass overflowed, or the batch "\
+                "contains inf or nan"
         if step.scale <= 1:
-            return "model", f"gradients are not finite at a scale of {step.scale:g}, too, so scaling is not what makes them so: they are too "\
-                "large for float16, or backward divided by 0"
+            return "model", f"gradients are not finite even at a scale of {step.scale:g}, so scaling is not the cause: they are too large for "\
+                "float16, or the backward pass divided by 0"
         if growth:
-            return "divergence", f"gradients overflow after {growth}: lower the learning rate, or clip"
-        text = f"the scale of {step.scale:g} was too high for these gradients; it is lowered, and nothing is lost but the step"
-        return "scale", text if step.infs else f"{text} (infinities met on their way back and became nan)"
+            return "divergence", f"gradients overflow after {growth}: lower the learning rate, or clip the gradients"
+        text = f"the scale of {step.scale:g} was too high for these gradients; the scaler lowers it, and only this step is lost"
+        return "scale", text if step.infs else f"{text} (the backward pass turned the infinities into nan)"
 
 
 def only_nans(seen: Seen) -> bool:

@@ -13,7 +13,7 @@ from .ledger import Gradient, Step
 
 ROWS = 12  # of a table
 COLOURS = {"scale": "#d98c00", "model": "#c0232c", "divergence": "#7b3fb5"}
-MEANING = {"scale": "the scale was too high: harmless", "model": "the model left its format's range", "divergence": "training diverges"}
+MEANING = {"scale": "the scale was too high, which does no harm", "model": "the model overflows its dtype", "divergence": "training diverges"}
 
 
 class LedgerReport:
@@ -43,9 +43,10 @@ class LedgerReport:
         if not found:
             return ""
         low, high, step = max(found, key=lambda g: g.underflow), max(found, key=lambda g: g.amax), self.ledger.latest[0]
-        below = f"of {low.name} {100 * low.underflow:.2g} %, the most of all, lie" if low.underflow else "none lies"
-        return (f"step {step.number}, the last applied: the largest gradient value is {high.amax:.3g} in {high.name}, scaled "
-                f"{high.amax * step.scale:.3g} (float16 ends at 65504); {below} below float16's normal numbers")
+        small = (f"{low.name} has the most values below float16's normal range, {100 * low.underflow:.2g} %" if low.underflow
+                 else "no value is below float16's normal range")
+        return (f"step {step.number}, the last applied: the largest gradient value is {high.amax:.3g}, in {high.name}; multiplied by the scale it is "
+                f"{high.amax * step.scale:.3g} (float16 holds up to 65504); {small}")
 
     def __str__(self) -> str:
         lines = [self._heading()]

@@ -19,15 +19,15 @@ Place = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
 COPIES = {"clone", "contiguous", "cast"}  # of no interest on the way on
-CAME = {"data": "look at how the batch is made: it is not finite before anything is computed",
-        "parameter": "look at what was loaded, or at a step that ran before the doctor came"}  # not finite before an operator ran
+CAME = {"data": "check how the batch is made; it contains inf or nan before the model uses it",
+        "parameter": "check the checkpoint that was loaded, and the steps before the doctor was started"}  # not finite before an operator ran
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # who work on gradients, not on the model's values
              for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py")))
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
 
 
 class DoctorWarning(UserWarning):
-    """An operator made infinities or nans of what was finite."""
+    """An operator returned inf or nan although its inputs are finite."""
 
 
 class DoctorError(FloatingPointError):
@@ -52,11 +52,11 @@ class Range(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.dtype} {list(self.shape)} from {self.low:.4g} to {self.high:.4g}"
+        return f"{self.dtype}, shape {list(self.shape)}, values from {self.low:.4g} to {self.high:.4g}"
 
 
 class Call(NamedTuple):
-    """An operator that has made something not finite."""
+    """A call of an operator whose result is not finite."""
 
     op: str
     place: Place
@@ -71,7 +71,7 @@ class Call(NamedTuple):
 
 
 class Finding:
-    """Where values left their range."""
+    """An operator that returned inf or nan, with its inputs, its dtype and what to write instead."""
 
     def __init__(self, op: str, place: Place, what: str, index: Tuple[int, ...], count: int, numel: int, dtype: str, chosen: str, inputs: List[Range],
                  before: List[str], backward_of: Optional[Tuple[str, Optional[Place]]], scale: float, from_inf: bool) -> None:
@@ -82,7 +82,7 @@ class Finding:
 
     @property
     def cause(self) -> str:
-        """'data', 'parameter' (it came so), 'scale' (a GradScaler's, which lowers it: harmless) or 'model'."""
+        """'data' or 'parameter' (it already contained inf or nan), 'scale' (too high, and a GradScaler lowers it) or 'model'."""
         if self.op in CAME:
             return self.op
         return "scale" if self.backward_of and self.scale != 1 and self.dtype in ("float16", "bfloat16") else "model"
@@ -92,29 +92,36 @@ class Finding:
         """What to write instead."""
         if self.op in CAME:
             return CAME[self.op]
-        negative = any(r.low < 0 for r in self.inputs)
+        low, high = min((r.low for r in self.inputs), default=0.0), max((r.high for r in self.inputs), default=0.0)
         op = self.backward_of[0] if self.backward_of else self.op
-        return replacement(op, self.dtype, self.before, [o for o, _ in self.chain], self.backward_of is not None, negative, self.from_inf)
+        return replacement(op, self.dtype, self.before, [o for o, _ in self.chain], self.backward_of is not None, low, high, self.what,
+                           self.from_inf)
 
     def __str__(self) -> str:
-        at, of = guard.place_text(self.place), f" in the backward of {self.backward_of[0]}" if self.backward_of else ""
-        where = f"{self.count} of {self.numel} values, the first at {list(self.index)}"
+        at, where = guard.place_text(self.place), f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
         if self.op in CAME:
-            return f"{at}: the {self.chosen} is {self.what} already, {where}\n  instead: {self.advice}"
-        lines = [f"{at}: {self.op}{of} makes {self.what} of {'infinities' if self.from_inf else 'what is finite'}: {where}"]
+            return f"{at}: {self.chosen} already contains {self.what}: {where}\n  fix: {self.advice}"
+        inputs = "because an input contains inf" if self.from_inf else "although its inputs are finite"
+        lines = [f"{at}: {self._subject()} returned {self.what} {inputs}: {where}"]
         if self.backward_of and self.backward_of[1]:
-            lines.append(f"  forward was at {guard.place_text(self.backward_of[1])}")
+            lines.append(f"  the forward call is at {guard.place_text(self.backward_of[1])}")
         lines += [f"  input {i}: {r}" for i, r in enumerate(self.inputs)]
         limit = _limit(self.dtype)
         beyond = [i for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
-        lines += [f"  input {i} is beyond what {self.dtype} holds already" for i in beyond]
-        lines.append(f"  its result is {self.dtype}, which ends at {limit:.4g}: {self.chosen}")
+        lines += [f"  input {i} has values that are too large for {self.dtype}" for i in beyond]
+        lines.append(f"  the result is {self.dtype}, whose largest value is {limit:.5g}: {self.chosen}")
         if self.cause == "scale":
-            lines.append(f"  while the loss was multiplied by {self.scale:g}: the scaler skips the step and lowers the scale; nothing is lost")
+            lines.append(f"  the loss scale of {self.scale:g} is too high: the scaler skips the step and lowers it, and no weight is changed")
         if self.chain:
-            lines.append("  from there: " + " -> ".join(f"{op} (line {at[1]})" for op, at in self.chain))
-        lines.append(f"  instead: {self.advice}")
+            lines.append(f"  {self.what} then spread through: " + " -> ".join(f"{op} (line {at[1]})" for op, at in self.chain))
+        lines.append(f"  fix: {self.advice}")
         return "\n".join(lines)
+
+    def _subject(self) -> str:
+        """The operator, and whether it ran forward or backward."""
+        if self.op == "cast":
+            return f"casting {'a gradient ' if self.backward_of else ''}to {self.dtype}"
+        return f"{self.op}, in the backward pass of {self.backward_of[0]}," if self.backward_of else self.op
 
 
 def is_own(frame: Any) -> bool:
@@ -130,23 +137,29 @@ def _limit(dtype: str) -> float:
     return {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}.get(dtype, 1.7976931348623157e308)
 
 
-def _chosen(op: str, dtype: str, low: Any) -> str:
+def _chosen(op: str, low: Any, running: Any) -> str:
     """Why the operator computed in that dtype."""
     if low is not None:
-        return f"autocast runs products in {str(low).split('.')[-1]}"
+        return f"autocast runs {op} in {_text(low)}"
+    if running is not None:
+        return "the backward pass uses the dtype that the forward pass chose"
+    if op == "cast":
+        return "this is the dtype that was asked for"
     if _C._autocast_active():
         cast = policy.category_now(op)
         if cast == "float32":
             return f"autocast runs {op} in float32"
         if cast == "widest":
-            return "autocast runs it in the widest dtype among its inputs"
-        return "autocast leaves it in its inputs' dtype"
-    return "it keeps its inputs' dtype; no autocast region is open"
+            return f"autocast runs {op} in the widest dtype among its inputs"
+        return f"autocast leaves {op} in the dtype of its inputs"
+    if _C._is_autocast_enabled("cpu") or _C._is_autocast_enabled("cuda"):
+        return f"{op} is a part of an operator that autocast runs in float32"
+    return f"no autocast region is open, so {op} computes in the dtype of its inputs"
 
 
 class Doctor(Watcher):
-    """What ``ampc.doctor()`` gives: ``findings``, in their order, ``margins``, and text and HTML of both. ``stop=True`` raises
-    DoctorError at the first finding that a scaler does not mend; else it is a warning, and nothing stops. Watches this thread."""
+    """Checks every operator of this thread; ``ampc.doctor()`` makes one. ``findings`` are in their order, and ``margins`` has the largest
+    magnitude of each operator. A finding is a warning. With ``stop=True`` it raises DoctorError, unless the cause is only the loss scale."""
 
     def __init__(self, stop: bool = False) -> None:
         self.stop = stop
@@ -190,7 +203,7 @@ class Doctor(Watcher):
             self._made[_C._address(out)] = Made(op, place, bad, addresses)
 
     def _judge(self, call: Call) -> None:
-        """Whether what is not finite begins here."""
+        """Decides whether this call is the first to return inf or nan."""
         nans, infs, data = False, False, None
         for t in call.inputs:
             made = call.old.get(_C._address(t))
@@ -210,16 +223,16 @@ class Doctor(Watcher):
             self._origin(call, infs)
 
     def _came(self, call: Call, t: Any) -> None:
-        """An input was not finite before. A parameter that a step has spoiled since the last finding is that one's consequence."""
+        """An input already contained inf or nan. For a parameter, after another finding, that finding is taken for the cause."""
         leaf = call.leaves.get(_C._address(t))
         if leaf is not None and self.findings:
             return
-        kind, name = ("data", "data: an input") if leaf is None else ("parameter", f"parameter {Names().of(leaf) or ''}".rstrip())
+        kind, name = ("data", "an input tensor") if leaf is None else ("parameter", f"parameter {Names().of(leaf) or ''}".rstrip())
         self._find(Finding(kind, call.place, "nan" if t.isnan().any().item() else "inf", _first_bad(t), int((~t.isfinite()).sum()), t.numel(),
                            _text(t.dtype), name, [], [], None, 1.0, False))
 
     def _go_on(self, call: Call) -> bool:
-        """What is not finite comes from the last finding; False where there is none that it can come from."""
+        """Adds the call to the chain of the last finding; False where there is no finding that the inf or nan can come from."""
         last = self.findings[-1] if self.findings else None
         if last is None or last.op in CAME or (last.backward_of and call.running is None):
             return False
@@ -233,7 +246,7 @@ class Doctor(Watcher):
         dtype, running = _text(call.out.dtype), call.running
         of = (running[0], self._places.get(running[1])) if running else None
         self._find(Finding(call.op, call.place, "nan" if call.values[3] else "inf", _first_bad(call.out), int(call.values[2] + call.values[3]),
-                           call.out.numel(), dtype, _chosen(call.op, dtype, call.low), ranges, self._before(call.old), of,
+                           call.out.numel(), dtype, _chosen(call.op, call.low, running), ranges, self._before(call.old), of,
                            running[2] if running else 1.0, infs))
 
     def _before(self, old: Dict[int, Optional[Made]]) -> List[str]:
@@ -260,15 +273,14 @@ class Doctor(Watcher):
     # -- showing ----------------------------------------------------------------------------------------------
 
     def report(self) -> str:
-        """All findings, or how near the operators came to their formats' limits."""
+        """All findings, or how near the operators came to the limits of their dtypes."""
         if self.findings:
             return "\n".join(str(f) for f in self.findings)
-        lines = ["nothing left its range"]
+        lines = ["no operator returned inf or nan from finite inputs"]
         for (op, place, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
-            if amax > 0:
-                limit = _limit(dtype)
-                room = f"{math.log2(limit / amax):.0f} doublings are left to {limit:.4g}"
-                lines.append(f"  {guard.place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}; {room}")
+            if 0 < amax < math.inf:
+                room = f"2^{math.log2(_limit(dtype) / amax):.0f} times below the largest {dtype} value"
+                lines.append(f"  {guard.place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}, {room}")
         return "\n".join(lines)
 
     __str__ = report

@@ -21,11 +21,12 @@ from .fp32_shadow import HALVES, OperatorError, Shadow
 SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
 LEAST_SECONDS = 0.1  # of steps in each precision, where they are short
 WORTH = 0.95  # of float32's time, or of its memory, that mixed precision must stay below to pay
+ERRORS = {"gradients": "gradient error", "losses": "loss error"}  # headings
 TOLERANCE = 2e-2  # relative error of the gradients that training bears
 
 
 class Trial(NamedTuple):
-    """Some steps in one precision."""
+    """Measurements of some steps in one precision."""
 
     precision: str
     seconds: float  # a step, the median
@@ -35,7 +36,7 @@ class Trial(NamedTuple):
     skipped: int
     final_scale: float
     largest: float  # magnitude that an operator made in 16 bits
-    room: float  # doublings from there to the format's end
+    room: float  # how often that can double before it overflows
 
     @property
     def first_bad(self) -> int:
@@ -44,8 +45,8 @@ class Trial(NamedTuple):
 
 
 class Advice:
-    """What ``advise`` found: ``trials``, ``underflow`` (scale -> share of the gradients' values that float16 would lose), ``operators``
-    (precision -> what each did to its values, the least exact first), and what to do: ``precision``, ``init_scale``, ``policy``."""
+    """The result of ``advise``. ``precision``, ``init_scale`` and ``policy`` say what to use. ``trials`` has the measurements, ``underflow``
+    the share of gradient values that float16 would round to 0 at each loss scale, ``operators`` the rounding errors in each precision."""
 
     def __init__(self, trials: List[Trial], underflow: Dict[float, float], amax: float, hardware: str, history: str,
                  operators: Dict[str, List[OperatorError]], error_of: str = "gradients") -> None:
@@ -82,13 +83,13 @@ class Advice:
         """In a sentence or two."""
         base = self.trials["float32"]
         if not all(math.isfinite(loss) for loss in base.losses):
-            return "Its losses are not finite in float32 either, so this is no matter of precision: run it under ampc.doctor()."
+            return "The losses are not finite in float32 either, so precision is not the cause. Run the script under ampc.doctor()."
         if self.precision == "float32":
             unsound = [p for p in self._others if self._pays(p) and not self._sound(p)]
             if unsound:
-                return (f"Stay in float32: {' and '.join(unsound)} would pay, but their losses or gradients are too far off (see below); "
-                        "try doctor.bisect.")
-            return "Mixed precision is not worth it here: neither time nor memory falls by 5 %."
+                return (f"Stay in float32. {' and '.join(unsound)} would save time or memory, but their losses or gradients differ too much from "
+                        "float32's (see below). ampc.doctor.bisect finds the operators that must stay in float32.")
+            return "Mixed precision is not worth it here: it saves less than 5 % of the time and of the memory."
         t = self.trials[self.precision]
         text = (f"Use {self.precision}: a step takes {t.seconds / base.seconds:.2f} of float32's time and "
                 f"{t.peak_bytes / max(base.peak_bytes, 1):.2f} of its memory; {self.error_of} differ by {100 * t.gradient_error:.2g} %.")
@@ -100,19 +101,19 @@ class Advice:
 
     def __str__(self) -> str:
         lines = [self.verdict, f"on {self.hardware}"]
-        heads = f"{'ms a step':>11}{'peak MB':>10}{'last loss':>12}{self.error_of + ' off':>16}{'skipped':>9}{'room in 16 bits':>17}"
+        heads = f"{'ms a step':>11}{'peak MB':>10}{'last loss':>12}{ERRORS[self.error_of]:>17}{'skipped':>9}{'below overflow':>17}"
         lines.append(f"{'precision':<10}{heads}")
         for t in self.trials.values():
-            room = f"{t.room:.0f} doublings" if math.isfinite(t.room) else ""
+            room = f"2^{t.room:.0f} times" if math.isfinite(t.room) else ""
             error = f"{100 * t.gradient_error:.2g} %" if t.precision != "float32" else ""
             numbers = f"{1e3 * t.seconds:>11.3f}{t.peak_bytes / 1e6:>10.2f}{t.losses[-1]:>12.4g}"
-            lines.append(f"{t.precision:<10}{numbers}{error:>16}{t.skipped:>9}{room:>17}")
+            lines.append(f"{t.precision:<10}{numbers}{error:>17}{t.skipped:>9}{room:>17}")
         lines += [f"in {t.precision} losses are not finite from step {t.first_bad} on" for t in self.trials.values() if t.first_bad]
         shares = ", ".join(f"{100 * share:.2g} % at {scale:.8g}" for scale, share in self.underflow.items())
-        lines.append(f"of the gradients' values float16 would make 0, by scale: {shares}; the largest is {self.amax:.3g}")
+        lines.append(f"gradient values that float16 rounds to 0, by loss scale: {shares}; the largest gradient value is {self.amax:.3g}")
         for p in HALVES:
             rounded = [e for e in self.operators.get(p, []) if e.error > 0][:3]
-            lines += [f"least exact in {p}:", *(f"  {e}" for e in rounded)] if rounded else []
+            lines += [f"largest rounding errors in {p}:", *(f"  {e}" for e in rounded)] if rounded else []
         return "\n".join([*lines, *([self.history] if self.history else [])])
 
     def _repr_html_(self) -> str:
@@ -252,13 +253,14 @@ def measure(subject: Subject, history: str = "", shown: bool = False) -> Advice:
 
 
 def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, *, steps: int = 5, scaler: Any = None) -> Advice:
-    """Runs ``steps`` steps (more where they are short) of the model in float32, bfloat16 and float16 (with a GradScaler), and says what
-    to use; on a GPU that has it, in tf32, too. The model, the optimizer and the random numbers are put back; gradients are cleared.
+    """Runs ``steps`` steps of the model (more where they are short) in float32, bfloat16 and float16, and says what to use. float16 has a
+    GradScaler. On a GPU with tf32 it measures that, too. Afterwards the model, the optimizer and the random state are restored, and
+    gradients are cleared.
 
     Args:
         batch: (inputs..., target) for ``loss_fn(model(*inputs), target)``; a dict for ``loss_fn(model(**batch))``; one Tensor for
             ``loss_fn(model(batch))``.
-        scaler: one that a training used: when steps were skipped and why is told along.
+        scaler: one that a training used; its report is added.
 
     ValueError for fewer than 2 steps."""
     subject = Subject(model, batch, loss_fn, optimizer, steps)
@@ -273,8 +275,8 @@ def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, 
 
 
 def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
-    """The same of a script, which is run for ``steps`` backward passes in each precision, in processes of their own: its autocast regions
-    are off, or of that dtype; where it has none, one is put around it. Errors are those of its losses.
+    """The same for a script, which runs for ``steps`` backward passes in each precision, in a process of its own. Its autocast regions get
+    that dtype, or are off in float32; a script without one runs in one. The errors are those of its losses.
 
     FileNotFoundError where there is no such file; RuntimeError, with the script's own words, where a run fails or makes no backward pass."""
     import json
@@ -306,7 +308,7 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
         trials.append(Trial(precision, row["seconds"], row["peak_bytes"], row["losses"], error, row["skipped"], row["scale"],
                             *margin(operators[precision])))
     found = Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"],
-                   rows["float16"]["history"] or "it steps without a GradScaler",
+                   rows["float16"]["history"] or "the script does not use a GradScaler",
                    operators, "losses")
     if found.precision in HALVES:
         found.policy = _keeping(operators[found.precision])

@@ -8,52 +8,59 @@ from typing import List
 PRODUCTS = {"mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "convolution", "convolution_weight", "mv", "dot", "einsum",
             "scaled_dot_product_attention"}
 SUMS = {"sum", "mean", "cumsum", "norm", "prod", "var", "std"}
-AROUND = "or put `with autocast(enabled=False):` around it and compute on x.float()"
+AROUND = "or compute on x.float() inside `with autocast(enabled=False):`"
+SMALLER = "make the inputs smaller, by a normalisation layer or smaller initial weights"
 
 
-def replacement(op: str, dtype: str, before: List[str], after: List[str], backward: bool, negative: bool, from_inf: bool) -> str:
-    """``before``: the operators that made its inputs, nearest first; ``after``: those that what is not finite went on to.
-    ``negative``: an input below 0 was there; ``from_inf``: an input was infinite."""
+def replacement(op: str, dtype: str, before: List[str], after: List[str], backward: bool, low: float, high: float, what: str,
+                from_inf: bool) -> str:
+    """``dtype``: of the result; ``before``: the operators that made its inputs, nearest first; ``after``: those that inf or nan then spread to;
+    ``low``, ``high``: the range of its inputs; ``what``: 'inf' or 'nan'; ``from_inf``: an input was infinite."""
     if backward:
         return _of_backward(op, dtype)
     if op == "exp":
         if "log" in after and {"div", "sum"} & set(after):
-            return "the logarithm of a softmax by hand: cross_entropy(x, labels), or log_softmax(x); for log(exp(x).sum()) logsumexp(x)"
+            return "this is the logarithm of a softmax: use cross_entropy(x, labels) or log_softmax(x); for log(exp(x).sum()) use logsumexp(x)"
         if "sum" in after or "div" in after:
-            return "a softmax by hand: softmax(x), log_softmax(x), or cross_entropy(x, labels), which subtract the largest value first"
-        return f"exp(x - x.max()), or a bound, x.clamp(max=...); {AROUND}"
+            return "this is a softmax: use softmax(x), log_softmax(x) or cross_entropy(x, labels), which subtract the largest value first"
+        return "use exp(x - x.max()), or limit x by x.clamp(max=...)" + (f", {AROUND}" if dtype == "float16" else "")
     if op in ("log", "log2", "log10"):
         if "sigmoid" in before:
-            return "logsigmoid(x), or binary_cross_entropy_with_logits(x, labels), on the logits"
+            return "apply logsigmoid(x) or binary_cross_entropy_with_logits(x, labels) to the logits"
         if "softmax" in before or "div" in before:
-            return "log_softmax(x), or cross_entropy(x, labels): a probability has become 0"
-        return "x.clamp(min=...) before the logarithm, or log1p where x lies near 1: its input has reached 0" + (" or less" if negative else "")
+            return "a probability is 0: use log_softmax(x), or cross_entropy(x, labels)"
+        return f"the input contains {'values below 0' if low < 0 else '0'}: use x.clamp(min=...) before the logarithm"
     if op in ("softmax", "log_softmax") and from_inf:
-        return ("a mask that leaves something in every row: a row of -inf alone has no softmax. -1e9 is -inf in float16, too; write "
-                "torch.finfo(x.dtype).min")
-    if op in ("sqrt", "rsqrt", "pow") and (negative or op == "rsqrt"):
+        return ("leave an unmasked value in every row: the softmax of a row of -inf is nan. Mask with torch.finfo(x.dtype).min, because -1e9 "
+                "is -inf in float16")
+    if op == "pow" and what == "inf" and -1 <= low <= high <= 1:
+        return "a negative power of 0 is infinite: use x.clamp(min=eps) before it"
+    if op == "rsqrt" or (op in ("sqrt", "pow") and what == "nan"):
         variance = "sub" in before
-        return "x.var(): a variance as a difference of squares has become negative" if variance else "x.clamp(min=eps) before the root"
+        return "rounding made a difference of squares negative: use x.var()" if variance else "use x.clamp(min=eps) before the root"
     if op in ("div", "reciprocal", "remainder"):
         if "norm" in before:
-            return "normalize(x, dim=...), which bounds the norm from below: a row is 0"
-        return "an epsilon in the divisor, x / (y + eps), or where(y == 0, ...): it has reached 0"
+            return "a row is 0, so its norm is 0: use normalize(x, dim=...), which never divides by less than eps"
+        return "the divisor is 0 or too small: add an epsilon, x / (y + eps), or replace the zeros by where(y == 0, 1, y)"
     if op == "cast":
-        return (f"a value that {dtype} can hold: torch.finfo(torch.{dtype}).min in place of -1e9, or bfloat16, whose range is float32's")
-    if op in SUMS and dtype == "float16":
-        return f"the sum in float32: x.{op}(dtype=torch.float32), or under autocast, which does so"
+        wider = ", torch.finfo(torch.float16).min in place of -1e9, or bfloat16, which has float32's range" if dtype == "float16" else ""
+        return f"use a value that {dtype} can hold{wider}"
+    if dtype != "float16":
+        return f"{SMALLER}; or check whether the training diverges"
+    if op in SUMS:
+        return f"add in float32: x.{op}(dtype=torch.float32), or open an autocast region, which does so"
     if op in PRODUCTS:
-        return f"bfloat16, whose range is float32's, or smaller inputs (a normalisation before it, a smaller initialisation); {AROUND}"
-    return f"bfloat16 where float16 is too narrow; {AROUND}"
+        return f"use bfloat16, which has float32's range; or {SMALLER}; {AROUND}"
+    return f"use bfloat16, which has float32's range, {AROUND}"
 
 
 def _of_backward(op: str, dtype: str) -> str:
     if op in ("sqrt", "norm", "pow", "rsqrt"):
-        return "an epsilon under the root: the gradient of sqrt at 0 is infinite; torch.linalg.vector_norm has the gradient 0 there"
+        return "the gradient of sqrt at 0 is infinite: add an epsilon under the root, or use torch.linalg.vector_norm, whose gradient at 0 is 0"
     if op in ("log", "div", "reciprocal"):
-        return "x.clamp(min=eps): the gradient of 1 / x or log(x) at 0 is infinite"
+        return "the gradient of 1 / x and log(x) at 0 is infinite: use x.clamp(min=eps)"
     if op == "where":
-        return "the branch that is not chosen computed on harmless values, too: its gradient is 0 times infinity"
+        return "where() also differentiates the branch that it does not choose, and 0 times infinity is nan: give that branch finite values"
     if dtype == "float16":
-        return "a lower loss scale, which the GradScaler finds by itself; at a scale of 1: bfloat16"
-    return "gradient clipping, or a lower learning rate"
+        return "use a lower loss scale, which a GradScaler finds by itself; if the scale is 1 already, use bfloat16"
+    return "clip the gradients, or lower the learning rate"
