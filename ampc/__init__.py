@@ -90,11 +90,9 @@ from ._creation import (
     empty,
     empty_like,
     eye,
-    finfo,
     full,
     full_like,
     get_rng_state,
-    iinfo,
     initial_seed,
     linspace,
     manual_seed,
@@ -123,6 +121,7 @@ from ._device import (
     preserve_format,
     set_default_device,
 )
+from ._finfo import finfo, iinfo
 from ._functions import (
     allclose,
     chunk,
@@ -232,6 +231,17 @@ def __array_namespace_info__() -> _Any:
     """Facts of the array API's namespace: capabilities, devices, dtypes."""
     from ._array_api import __array_namespace_info__ as info
     return info()
+
+
+def _array_namespace(self: Tensor, *, api_version: _Any = None) -> _Any:
+    """The Python array API's functions for tensors. ValueError for a version that is not there."""
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"__array_namespace__: version {api_version!r} is not supported; 2024.12 is")
+    from . import _array_api
+    return _array_api
+
+
+Tensor.__array_namespace__ = _array_namespace  # type: ignore[method-assign]
 
 
 concat = concatenate = cat
