@@ -172,9 +172,9 @@ from ._settings import (
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from .compiler import compile
+from .cuda import amp as _cuda_amp  # makes `cuda.amp`, which stands above `cuda`
 from .serialization import load, save
-
-__version__ = "0.1.0"
+from .version import __version__
 
 float, double, half = _C.float, _C.double, _C.half
 int, long, short = _C.int, _C.long, _C.short
@@ -253,7 +253,7 @@ embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
 
 _LATER = frozenset({  # modules
     "_dynamo", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
-    "formats", "keras", "multiprocessing", "random", "special", "testing", "training", "types", "version",
+    "formats", "keras", "multiprocessing", "random", "special", "testing", "training", "types",
 })
 _COMPLEX = frozenset({"complex", "fft", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _OF_KERAS = frozenset({"Policy", "global_policy", "set_global_policy"})

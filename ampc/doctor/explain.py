@@ -7,7 +7,7 @@ import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
-from .._user_code import place_text, users_place
+from .._callers import place_text, users_place
 from ._watcher import Watcher
 
 TILES = "tiles"

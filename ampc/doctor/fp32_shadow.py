@@ -7,7 +7,7 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .. import _C
-from .._user_code import place_text, users_place
+from .._callers import place_text, users_place
 from ._watcher import Watcher
 from .nonfinite import _limit, _look, _text, is_own
 

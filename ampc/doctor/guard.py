@@ -9,8 +9,8 @@ import warnings
 from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
+from .._callers import users_place
 from .._model_names import Names
-from .._user_code import users_place
 
 PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # bits of _stamped; states and faults are those of csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16

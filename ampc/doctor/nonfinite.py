@@ -10,8 +10,8 @@ import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
+from .._callers import place_text, users_place
 from .._model_names import Names
-from .._user_code import place_text, users_place
 from ._watcher import Watcher
 from .remedies import replacement
 

@@ -1,4 +1,4 @@
-"""Where in the user's code a call comes from, for warnings and reports."""
+"""Where in the script a call comes from."""
 
 from __future__ import annotations
 
