@@ -1,4 +1,4 @@
-"""The names of parameters and modules, under the path that ``amp/grad_scaler.py`` takes them from."""
+"""The names of parameters and modules, as reports give them."""
 
 from .._model_names import Names
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Deque, List, NamedTuple, Optional, Tuple, Unio
 
 from .. import _C
 from .._C import Tensor
-from .._model_names import Names
+from ._names import Names
 
 STEPS = 1000  # that are remembered
 TABLES = 100  # of a GPU's steps that were not asked about; of those before, sums are kept, there
