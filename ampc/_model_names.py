@@ -1,5 +1,5 @@
-"""Whose a parameter is. Optimizers are given parameters without names, and models are found when names are wanted: nothing is kept. A
-search goes over all objects of the process, so whoever wants several names makes one ``Names``, which searches once, when first asked."""
+"""The names that models give to their modules and parameters. Optimizers are given parameters without names, so the models that are alive
+are searched when a name is wanted."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import gc
 from functools import cached_property
 from typing import Any, Dict, List, Optional, Tuple
 
-_kinds: List[type] = []
+_module_classes: Tuple[type, ...] = ()
 
 
 def register_module_class(kind: type) -> None:
-    """Tells what class modules are of."""
-    _kinds[:] = [kind]
+    """Objects of this class are modules, which ``Names`` looks for. `nn` registers its own."""
+    global _module_classes
+    _module_classes = (*_module_classes, kind)
 
 
 class Names:
-    """The modules that are alive, as they hold each other now."""
+    """The modules that are alive, as they hold each other now. Who wants several names makes one ``Names``: it goes over all objects of the
+    process once, when it is first asked."""
 
     @cached_property
     def modules(self) -> List[Any]:
         """All of them."""
-        return [o for o in gc.get_objects() if issubclass(type(o), _kinds[0])]  # isinstance would ask objects for their class
+        return [o for o in gc.get_objects() if issubclass(type(o), _module_classes)]  # isinstance would ask objects for their class
 
     @cached_property
     def _holders(self) -> Dict[int, Tuple[Any, str]]:
