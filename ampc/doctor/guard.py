@@ -5,19 +5,17 @@ check costs one or two calls into the core."""
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import warnings
-from typing import Any, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
-from ._names import Names
+from .._callers import users_place
+from .._model_names import Names
 
 PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # bits of _stamped; states and faults are those of csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
 
-_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
 _MODES = ("warn", "error", "off")
 
 
@@ -93,26 +91,6 @@ def reports(clear: bool = False) -> List[Report]:
 
 
 # -- reporting ------------------------------------------------------------------------------------------------
-
-
-def users_place() -> Tuple[str, int]:
-    """File and line of the innermost call that is not ampc's own."""
-    frame: Any = sys._getframe(1)
-    last = frame
-    while frame is not None:
-        last, name = frame, frame.f_code.co_filename
-        if not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py"):
-            break
-        frame = frame.f_back
-    return last.f_code.co_filename, last.f_lineno
-
-
-def place_text(place: Tuple[str, int]) -> str:
-    """``train.py:17``; of a notebook's cell ``Cell In[3], line 2``."""
-    ipython: Any = sys.modules.get("IPython")
-    compiler: Any = getattr(ipython.get_ipython(), "compile", None) if ipython is not None else None
-    cell = compiler.format_code_name(place[0]) if hasattr(compiler, "format_code_name") else None
-    return f"{cell[0]} {cell[1]}, line {place[1]}" if cell else f"{place[0]}:{place[1]}"
 
 
 def report(rule: str, text: str, fix: str, once: bool = False) -> None:
@@ -306,6 +284,8 @@ def region_begins(dtype: Any) -> Any:
 
 def region_ends(seen: Any) -> None:
     """And was left: what ran in it is judged."""
+    from .explain import SMALL
+
     seen._ends()
     every, partly, most = seen.multiplications
     spent, casts = sum(r.seconds for r in seen.ran), sum(c.seconds for c in seen.casts)

@@ -4,7 +4,6 @@ computes anyway. For a skipped step the ledger keeps every parameter's numbers. 
 from __future__ import annotations
 
 import math
-import statistics
 import weakref
 from collections import deque
 from typing import Any, Callable, Deque, List, NamedTuple, Optional, Tuple, Union
@@ -238,6 +237,8 @@ def only_nans(seen: Seen) -> bool:
 
 def _growth(before: List[Step]) -> str:
     """Losses or norms that have grown tenfold of late, in words; '' where they have not."""
+    import statistics
+
     for what, values in (("a loss", [s.loss for s in before]), ("a gradient norm", [s.grad_norm for s in before if not s.skipped])):
         finite = [v for v in values if math.isfinite(v)]
         if len(finite) >= 6:

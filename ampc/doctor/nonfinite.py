@@ -10,8 +10,8 @@ import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
-from . import guard
-from ._names import Names
+from .._callers import place_text, users_place
+from .._model_names import Names
 from ._watcher import Watcher
 from .remedies import replacement
 
@@ -98,13 +98,13 @@ class Finding:
                            self.from_inf)
 
     def __str__(self) -> str:
-        at, where = guard.place_text(self.place), f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
+        at, where = place_text(self.place), f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
         if self.op in CAME:
             return f"{at}: {self.chosen} already contains {self.what}: {where}\n  fix: {self.advice}"
         inputs = "because an input contains inf" if self.from_inf else "although its inputs are finite"
         lines = [f"{at}: {self._subject()} returned {self.what} {inputs}: {where}"]
         if self.backward_of and self.backward_of[1]:
-            lines.append(f"  the forward call is at {guard.place_text(self.backward_of[1])}")
+            lines.append(f"  the forward call is at {place_text(self.backward_of[1])}")
         lines += [f"  input {i}: {r}" for i, r in enumerate(self.inputs)]
         limit = _limit(self.dtype)
         beyond = [i for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
@@ -181,7 +181,7 @@ class Doctor(Watcher):
             self._places.clear()
         if is_own(sys._getframe(1)):
             return
-        running, place = _C._running(), guard.users_place()
+        running, place = _C._running(), users_place()
         addresses = tuple(_C._address(t) for t in inputs if t is not None)
         old = {a: self._made.get(a) for a in addresses}
         for out in outputs:
@@ -280,7 +280,7 @@ class Doctor(Watcher):
         for (op, place, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
             if 0 < amax < math.inf:
                 room = f"2^{math.log2(_limit(dtype) / amax):.0f} times below the largest {dtype} value"
-                lines.append(f"  {guard.place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}, {room}")
+                lines.append(f"  {place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}, {room}")
         return "\n".join(lines)
 
     __str__ = report
