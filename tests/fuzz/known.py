@@ -291,6 +291,8 @@ RESULTS = [
     Known("a view made under no_grad requires no gradients; torch's says what its base would", lambda d: d.kind == "requires_grad" and d.torch is True and ("no_grad" in str(d.program.steps) or "inference" in str(d.program.steps) or "set_grad_enabled(False)" in str(d.program.steps))),
     Known("a hook is not called where there is no gradient; torch calls it with None", lambda d: "register_hook" in str(d.program.steps) and "NoneType" in d.message),
     Known("sign and heaviside of nan are nan", lambda d: d.kind == "value" and re.search("sign|sgn|heaviside", d.step.source) is not None and "nan" in str(d.ampc)),
+    Known("the sign of nan is nan in the derivative of abs, too", lambda d: is_gradient(d) and re.search(r"abs|l1_loss|norm", str(d.program.steps)) is not None and infinite(d)),
+    Known("out= keeps the layout of its target", line("out=", "strides")),
     Known("moments of infinities are not those that torch's running update comes to", lambda d: d.kind == "value" and re.search("var|std|layer_norm|mean", d.step.source) is not None and (infinite(d) or tiny(d))),
     Known("autocast has one policy, that of torch's CUDA lists; torch's CPU lists are shorter", widened_by_autocast),
     Known("torch marks results of heaviside as requiring gradients, and raises in backward", line("heaviside", "requires_grad", "leaf")),
