@@ -4,18 +4,18 @@ and schedulers look at it and report here. One warning a rule and place; where n
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import warnings
-from typing import Any, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
+from .._callers import place_text, users_place  # noqa: F401
+from .._events import Listener, listen
 from ._names import Names
 
 PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # bits of _stamped; states and faults are those of csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
 
-_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
 _MODES = ("warn", "error", "off")
 
@@ -94,26 +94,6 @@ def reports(clear: bool = False) -> List[Report]:
 # -- reporting ------------------------------------------------------------------------------------------------
 
 
-def users_place() -> Tuple[str, int]:
-    """File and line of the innermost call that is not ampc's own."""
-    frame: Any = sys._getframe(1)
-    last = frame
-    while frame is not None:
-        last, name = frame, frame.f_code.co_filename
-        if not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py"):
-            break
-        frame = frame.f_back
-    return last.f_code.co_filename, last.f_lineno
-
-
-def place_text(place: Tuple[str, int]) -> str:
-    """``train.py:17``; of a notebook's cell ``Cell In[3], line 2``."""
-    ipython: Any = sys.modules.get("IPython")
-    compiler: Any = getattr(ipython.get_ipython(), "compile", None) if ipython is not None else None
-    cell = compiler.format_code_name(place[0]) if hasattr(compiler, "format_code_name") else None
-    return f"{cell[0]} {cell[1]}, line {place[1]}" if cell else f"{place[0]}:{place[1]}"
-
-
 def report(rule: str, text: str, fix: str, once: bool = False) -> None:
     """Says it, or raises; at most once a place, or in all."""
     if _State.mode == "off" or rule in _State.ignored:
@@ -150,7 +130,7 @@ def _times(scale: float) -> str:
     return f"the loss scale {scale:g}" if scale else "the loss scale"
 
 
-def before_clip(params: List[Any], what: str, limit: Optional[float] = None) -> None:
+def before_clip(params: List[Any], what: str, limit: Optional[float]) -> None:
     """Clipping, or a norm, of the parameters' gradients."""
     if not _C._stamped(params) & SCALED:
         return
@@ -197,7 +177,7 @@ def _train_fp16(params: List[Any]) -> None:
            "dtype=bfloat16, whose range is float32's")
 
 
-def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> None:
+def before_unscale(number: int, iteration: int, scale: float, optimizer: Any) -> None:
     """A scaler is about to divide the optimizer's gradients."""
     found = _C._stamps(optimizer.param_groups)
     if found is not None:
@@ -208,7 +188,7 @@ def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> Non
             report("loss-not-scaled", f"the scaler divides gradients by {_times(scale)}, but their loss did not go through scaler.scale(): "
                    f"they become {scale:g} times too small", "write scaler.scale(loss).backward() in place of loss.backward()")
         elif states & SCALED and first is not None:
-            _of_whom(scaler, round, scale, first)
+            _of_whom(number, iteration, scale, first)
             if not float16:
                 report("scaler-without-fp16", "nothing here ran in float16, so there is nothing for a GradScaler to save (harmless: it "
                        "scales and divides again)", "leave the scaler out, or pass enabled=False; bfloat16 and float32 need none", once=True)
@@ -327,18 +307,25 @@ def _shape_of(seen: Any, word: str) -> str:
     return str(max((p for p in seen.products if word in p.why), key=lambda p: p.multiplications, default="these"))
 
 
-def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:
-    """The text for a scaler that found no gradient at all."""
-    params = params_of(optimizer)
-    trained = sum(p.requires_grad for p in params)
-    text = f"{what}: none of the {len(params)} parameters of {type(optimizer).__name__} has a gradient"
-    if not trained:
-        return text + "; none of them requires one (requires_grad is False)"
-    if trained < len(params):
-        text += f" ({len(params) - trained} do not require one)"
-    if connected is None:
-        return text + "; scaler.scale(loss).backward() was not called since the last update()"
-    if not connected:
-        return text + "; the loss that went through scaler.scale() has no history: it was detached, or made under no_grad()"
-    return text + "; the scaled loss has a history, but it does not lead to these parameters: was backward() called, and is this the optimizer "\
-        "of the model that made the loss?"
+# -- listening ----------------------------------------------------------------------------------------------------
+
+
+class Guard(Listener):
+    """The checks above, by the events at which they are made."""
+
+    region_made = staticmethod(before_region)
+    unscaling = staticmethod(before_unscale)
+    stepping_unscaled = staticmethod(before_unscaled_step)
+    step_begins = staticmethod(before_step)
+    schedule_ahead = staticmethod(after_skips)
+    clipping = staticmethod(before_clip)
+    norm_taken = staticmethod(before_norm)
+    backward_begins = staticmethod(before_backward)
+
+    def parameter_name(self, optimizer: Any, group: int, i: int) -> str:
+        return Names().of_parameter(optimizer, group, i)
+
+
+listening = Guard()
+listen(listening)
+_C._listen_to_regions(region_begins, region_ends)

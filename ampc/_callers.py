@@ -1,0 +1,29 @@
+"""Where in the script a call comes from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Tuple
+
+_HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def users_place() -> Tuple[str, int]:
+    """File and line of the innermost call that is not ampc's own."""
+    frame: Any = sys._getframe(1)
+    last = frame
+    while frame is not None:
+        last, name = frame, frame.f_code.co_filename
+        if not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py"):
+            break
+        frame = frame.f_back
+    return last.f_code.co_filename, last.f_lineno
+
+
+def place_text(place: Tuple[str, int]) -> str:
+    """``train.py:17``; of a notebook's cell ``Cell In[3], line 2``."""
+    ipython: Any = sys.modules.get("IPython")
+    compiler: Any = getattr(ipython.get_ipython(), "compile", None) if ipython is not None else None
+    cell = compiler.format_code_name(place[0]) if hasattr(compiler, "format_code_name") else None
+    return f"{cell[0]} {cell[1]}, line {place[1]}" if cell else f"{place[0]}:{place[1]}"
