@@ -90,11 +90,9 @@ from ._creation import (
     empty,
     empty_like,
     eye,
-    finfo,
     full,
     full_like,
     get_rng_state,
-    iinfo,
     initial_seed,
     linspace,
     manual_seed,
@@ -123,6 +121,7 @@ from ._device import (
     preserve_format,
     set_default_device,
 )
+from ._finfo import finfo, iinfo
 from ._functions import (
     allclose,
     chunk,
@@ -174,9 +173,9 @@ from .doctor import guard as _guard, ledger as _ledger  # diagnosis listens to w
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from .compiler import compile
+from .cuda import amp as _cuda_amp  # makes `cuda.amp`, which stands above `cuda`
 from .serialization import load, save
-
-__version__ = "0.1.0"
+from .version import __version__
 
 float, double, half = _C.float, _C.double, _C.half
 int, long, short = _C.int, _C.long, _C.short
@@ -235,6 +234,17 @@ def __array_namespace_info__() -> _Any:
     return info()
 
 
+def _array_namespace(self: Tensor, *, api_version: _Any = None) -> _Any:
+    """The Python array API's functions for tensors. ValueError for a version that is not there."""
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"__array_namespace__: version {api_version!r} is not supported; 2024.12 is")
+    from . import _array_api
+    return _array_api
+
+
+Tensor.__array_namespace__ = _array_namespace  # type: ignore[method-assign]
+
+
 concat = concatenate = cat
 multiply, subtract, divide, true_divide = mul, sub, div, div
 absolute, negative, clip = abs, neg, clamp
@@ -244,7 +254,7 @@ embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
 
 _LATER = frozenset({  # modules
     "_dynamo", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
-    "formats", "keras", "multiprocessing", "random", "special", "testing", "training", "types", "version",
+    "formats", "keras", "multiprocessing", "random", "special", "testing", "training", "types",
 })
 _COMPLEX = frozenset({"complex", "fft", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _OF_KERAS = frozenset({"Policy", "global_policy", "set_global_policy"})

@@ -16,10 +16,14 @@ from . import linalg as _linalg
 from ._C import Tensor, float32, float64, int8, int16, int32, int64, uint8
 from ._C import bool as bool
 from ._C import from_numpy as _from_numpy
+from ._composed.creation import _asarray
 from ._composed.products import tensordot
+from ._composed.reduce import diff as _differences
+from ._composed.scatter import take_along_dim as _take_along_dim
 from ._composed.shape_ops import broadcast_tensors, broadcast_to, meshgrid, moveaxis, roll, tile, tril, triu  # noqa: F401
 from ._composed.sort_search import searchsorted, unique  # noqa: F401
-from ._creation import eye, finfo, iinfo, linspace  # noqa: F401
+from ._creation import eye, linspace  # noqa: F401
+from ._finfo import finfo, iinfo  # noqa: F401
 from ._interop import from_dlpack  # noqa: F401
 
 __array_api_version__ = "2024.12"
@@ -80,15 +84,7 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Optional[builtins.bool] = None) -> Tensor:
     """A tensor of numbers, arrays or tensors; shares memory unless ``copy``. ValueError where copy=False cannot be."""
-    if isinstance(obj, Tensor):
-        t = obj.to(device=device, dtype=dtype) if device is not None or dtype is not None else obj
-        if copy is False and t is not obj:
-            raise ValueError("asarray: another dtype or device takes a copy")
-        return t.clone() if copy and t is obj else t
-    if copy is False and not hasattr(obj, "__array_interface__"):
-        raise ValueError("asarray: numbers and lists can only be copied")
-    made = make.tensor(obj, dtype=dtype, device=device) if copy else make.as_tensor(obj, dtype=dtype, device=device)
-    return made
+    return _asarray(obj, dtype, device, copy)
 
 
 def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
@@ -302,8 +298,7 @@ def unique_values(x: Tensor, /) -> Tensor:
 
 def diff(x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Optional[Tensor] = None, append: Optional[Tensor] = None) -> Tensor:
     """Differences of neighbours."""
-    from ._composed.reduce import diff as differences
-    return differences(x, n, axis, prepend, append)
+    return _differences(x, n, axis, prepend, append)
 
 
 # -- shapes ---------------------------------------------------------------------------------------------------------------------
@@ -382,8 +377,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: Optional[int] = None) -> Tensor
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     """gather with broadcasting."""
-    from ._composed.scatter import take_along_dim
-    return take_along_dim(x, indices, axis)
+    return _take_along_dim(x, indices, axis)
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:

@@ -4,21 +4,25 @@ argument), ``device`` and ``requires_grad`` as torch's do."""
 from __future__ import annotations
 
 import builtins
-import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Dict, Optional
 
 from . import _C, _checks
 from ._C import Tensor, dtype
 from ._device import check_device, number_of, preserve_format
 from ._out import written
-from ._unsupported_dtypes import AbsentDtype
 
 _f = _C._functions
 _full, _arange_op, _cast, _to_device = _f["_full"], _f["_arange"], _f["_cast"], _f["_to_device"]
 
 _I64 = _C.int64
+_converters: Dict[str, Callable[[Any], Tensor]] = {}  # by the protocol that an object has, what makes a tensor on its memory
+
+
+def register_converter(protocol: str, convert: Callable[[Any], Tensor]) -> None:
+    """``as_tensor`` shares the memory of objects that have this attribute through ``convert``."""
+    _converters[protocol] = convert
 
 
 def _finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None) -> Tensor:
@@ -61,9 +65,7 @@ def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> T
     if isinstance(data, Tensor):
         return data.to(dtype=dtype, device=device)
     if hasattr(data, "__cuda_array_interface__"):
-        from ._interop import from_cuda_array
-
-        return from_cuda_array(data).to(dtype=dtype, device=device)
+        return _converters["__cuda_array_interface__"](data).to(dtype=dtype, device=device)
     if hasattr(data, "__array_interface__") and hasattr(data, "flags") and getattr(data.flags, "writeable", False):
         shared = _C.from_numpy(data)
         return _place(shared if dtype is None or shared.dtype == dtype else _cast(shared, dtype), device)
@@ -322,57 +324,6 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: Tensor) -> None:
     """Continues the random stream from a state that ``get_rng_state`` gave."""
     _C._set_rng_state(*_unpack_state(new_state))
-
-
-_FORMATS = {  # binary digits with the hidden one, the largest number, the smallest normal one
-    "float64": (53, (2.0 - 2.0**-52) * 2.0**1023, 2.0**-1022), "float32": (24, (2.0 - 2.0**-23) * 2.0**127, 2.0**-126),
-    "bfloat16": (8, (2.0 - 2.0**-7) * 2.0**127, 2.0**-126), "float16": (11, 65504.0, 2.0**-14), "float8_e5m2": (3, 57344.0, 2.0**-14),
-    "float8_e4m3fn": (4, 448.0, 2.0**-6), "float8_e4m3fnuz": (4, 240.0, 2.0**-7), "float8_e5m2fnuz": (3, 57344.0, 2.0**-15),
-}
-
-
-class finfo:
-    """Limits of a floating point dtype: ``bits eps max min tiny smallest_normal smallest_subnormal resolution digits`` (decimal ones), and
-    ``hardware``, what multiplies it here. ``ampc.formats`` has them side by side."""
-
-    def __init__(self, type: Optional[dtype] = None) -> None:
-        type = _C.get_default_dtype() if type is None else type
-        if not isinstance(type, (dtype, AbsentDtype)) or not type.is_floating_point:
-            raise TypeError(f"finfo: expected a floating point dtype, got {type}; use iinfo")
-        digits, self.max, self.tiny = _FORMATS[type.name]
-        self.dtype = type.name
-        self.bits = 8 * type.itemsize
-        self.eps = 2.0 ** (1 - digits)
-        self.min, self.smallest_normal = -self.max, self.tiny
-        self.smallest_subnormal = self.tiny * self.eps
-        self.resolution = 10.0 ** -math.floor((digits - 1) * math.log10(2))
-        self.digits = digits * math.log10(2)
-
-    @property
-    def hardware(self) -> str:
-        """What multiplies it on this machine."""
-        from .formats import hardware_of
-
-        return hardware_of(self.dtype)
-
-    def __repr__(self) -> str:
-        return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
-                f"smallest_normal={self.tiny:g}, tiny={self.tiny:g}, dtype={self.dtype})")
-
-
-class iinfo:
-    """Limits of an integer dtype: ``bits max min``."""
-
-    def __init__(self, type: dtype) -> None:
-        if not isinstance(type, (dtype, AbsentDtype)) or type.is_floating_point or type == _C.bool:
-            raise TypeError(f"iinfo: expected an integer dtype, got {type}; use finfo")
-        self.dtype = type.name
-        self.bits = 8 * type.itemsize
-        self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
-        self.max = 2 ** (self.bits - 1) - 1 if type.is_signed else 2**self.bits - 1
-
-    def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
 _checks.install(globals(), hot="zeros ones empty full zeros_like ones_like empty_like full_like rand randn arange tensor")

@@ -118,11 +118,6 @@ class Listener:
     def backward_begins(self) -> None:
         """A script calls ``backward()``."""
 
-    def parameter_name(self, optimizer: Any, group: int, i: int) -> str:
-        """A question: what messages call a parameter. The first listener's answer counts."""
-        own = optimizer.param_groups[group].get("param_names")
-        return str(own[i]) if own else f"{i} (group {group})"
-
 
 EVENTS: Tuple[str, ...] = tuple(name for name in vars(Listener) if not name.startswith("__"))
 
@@ -143,9 +138,10 @@ class _Announcer(Listener):
                 self.__dict__.pop(name, None)
 
 
-def _in_turn(heard: List[Callable[..., Any]]) -> Callable[..., Any]:
-    def each(*args: Any) -> Any:
-        return [hear(*args) for hear in heard][0]
+def _in_turn(heard: List[Callable[..., None]]) -> Callable[..., None]:
+    def each(*args: Any) -> None:
+        for hear in heard:
+            hear(*args)
 
     return each
 

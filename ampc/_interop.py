@@ -6,6 +6,7 @@ from typing import Any, Optional, Tuple
 
 from . import _C
 from ._C import Tensor
+from ._creation import register_converter
 from ._device import check_device
 
 _CPU, _CUDA = 1, 2  # DLPack's device types
@@ -125,6 +126,7 @@ def _row_major(shape: list) -> list:
 
 for _name, _f in (("__dlpack__", _dlpack), ("__dlpack_device__", _dlpack_device)):
     setattr(Tensor, _name, _f)
+register_converter("__cuda_array_interface__", from_cuda_array)
 Tensor.__cuda_array_interface__ = property(_cuda_array_interface, doc=_cuda_array_interface.__doc__)
 
 

@@ -13,8 +13,11 @@ from typing import Any, Optional, Tuple, Union
 from . import _C, _checks
 from . import _creation as make
 from ._C import LinAlgError, Tensor
+from ._dims import broadcast_shapes
 from ._events import announce
+from ._finfo import finfo
 from ._out import own, takes_out
+from .autograd import no_grad
 
 __all__ = ["LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq",
            "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
@@ -57,7 +60,6 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Optional[Tensor] = No
     right = B.unsqueeze(-1) if vector else B
     if right.shape[-2] != n:
         raise RuntimeError(f"linalg.solve: A {list(A.shape)} and B {list(B.shape)} do not fit")
-    from ._composed.shape_ops import broadcast_shapes
     lead = list(broadcast_shapes(A.shape[:-2], right.shape[:-2]))
     X = _f["_solve"](A.expand(*lead, n, n), right.expand(*lead, n, right.shape[-1]))
     return X.squeeze(-1) if vector else X
@@ -111,7 +113,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Option
     """X that makes |A X - B| smallest, of the smallest norm; residuals where A has full rank and more rows than columns."""
     vector = B.ndim == A.ndim - 1
     right = B.unsqueeze(-1) if vector else B
-    room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rcond is None else rcond
+    room = finfo(A.dtype).eps * max(A.shape[-2:]) if rcond is None else rcond
     X = pinv(A, rtol=room) @ right
     m, n = A.shape[-2:]
     values = svdvals(A)
@@ -189,14 +191,9 @@ def _completed(Q: Tensor) -> Tensor:
     m, k = Q.shape[-2:]
     if m == k:
         return Q
-    with _no_grad():
+    with no_grad():
         rest = qr(Q.detach(), "complete").Q[..., k:]
     return _f["cat"]([Q, rest], -1)
-
-
-def _no_grad() -> Any:
-    from .autograd import no_grad
-    return no_grad()
 
 
 @takes_out
@@ -209,7 +206,7 @@ def svdvals(A: Tensor, *, driver: Optional[str] = None, out: Optional[Tensor] = 
 def pinv(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = None, hermitian: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """Moore and Penrose's inverse: singular values up to max(atol, rtol * the largest) count as 0."""
     U, S, Vh = _f["_svd"](A)
-    room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
+    room = finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
     cut = (S[..., :1] * room).clamp(min=atol or 0.0)
     inverse = _f["where"](cut < S, _f["where"](cut < S, S, 1.0).reciprocal(), 0.0)
     return (Vh.transpose(-2, -1) * inverse.unsqueeze(-2)) @ U.transpose(-2, -1)
@@ -220,7 +217,7 @@ def matrix_rank(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float
                 out: Optional[Tensor] = None) -> Tensor:
     """How many singular values are above max(atol, rtol * the largest)."""
     S = svdvals(A)
-    room = make.finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
+    room = finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
     return ((S[..., :1] * room).clamp(min=atol or 0.0) < S).sum(-1)
 
 
@@ -349,8 +346,8 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def vander(x: Tensor, *, N: Optional[int] = None) -> Tensor:
     """Powers of x from 0 up, along a new last dimension."""
-    from ._composed.shape_ops import vander as powers
-    return powers(x, N, True)
+    n = x.shape[0] if N is None else N
+    return x.unsqueeze(-1) ** make.arange(n, device=x.device).to(x.dtype)
 
 
 @takes_out

@@ -73,7 +73,7 @@ class CastPolicy:
         if module not in self._known:
             import fnmatch
 
-            from .doctor._names import Names
+            from ._model_names import Names
 
             names = Names()
             for each in {module, *names.modules}:
@@ -211,26 +211,3 @@ def given(policy: Any) -> CastPolicy:
     if isinstance(policy, (str, os.PathLike)):
         return load(policy)
     raise TypeError(f"autocast: `policy` must be a CastPolicy or the path of one's file, got {type(policy).__name__}")
-
-
-class _WithoutModules(_C.Scope):
-    """Inside, modules are not asked for by name."""
-
-    def _changes(self) -> tuple:
-        return ((setattr, (state, "by_module", None), setattr, (state, "by_module", state.by_module)),)
-
-
-def call_module(module: Any, args: tuple, kwargs: dict) -> Any:
-    """A module's call where the region's policy has patterns: as a whole in the dtype that it is given."""
-    from .amp.autocast_mode import _cast, autocast
-
-    policy = state.by_module
-    dtype = policy.dtype_of(module) if policy is not None and _C._autocast_active() else None
-    if dtype is None:
-        return module._ampc_call(args, kwargs)
-    device = "cuda" if _C._is_autocast_enabled("cuda") and not _C._is_autocast_enabled("cpu") else "cpu"
-    region = autocast(device, enabled=False) if dtype is _C.float32 else autocast(device, dtype=dtype)
-    if dtype is _C.float32:
-        args, kwargs = _cast(args, dtype, None), _cast(kwargs, dtype, None)
-    with _WithoutModules(), region:
-        return module._ampc_call(args, kwargs)

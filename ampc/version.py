@@ -1,7 +1,6 @@
 """Versions, as torch.version has them."""
 
-from . import __version__
-
+__version__ = "0.1.0"
 cuda = None  # the toolkit that a build of torch is bound to; here the driver's libraries are found when they are needed
 hip = None
 debug = False

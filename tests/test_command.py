@@ -108,7 +108,7 @@ def test_numbers_of_threads(asked, got, warns):
 
 
 def test_threads_that_a_call_sets():
-    from ampc.cli.info import info
+    from ampc._installation import info
 
     before = ampc.get_num_threads()
     try:

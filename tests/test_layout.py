@@ -1,5 +1,6 @@
 """The architecture, checked: who may include whom, sizes of files and functions, no Python in the core."""
 
+import ast
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import ampc
+import ampc.doctor
+import ampc.utils
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
@@ -16,6 +19,24 @@ CSRC = ROOT / "csrc"
 ORDER = ["base", "tensor", "shared", "ops", "backend", "cpu", "cuda", "optim", "amp", "autograd", "dispatch", "python"]
 RANK = {folder: rank for rank, folder in enumerate(ORDER)}
 FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in (".c", ".h", ".inc", ".def", ".cu", ".cuh"))
+
+MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in sorted((ROOT / "ampc").rglob("*.py"))}
+# The packages and modules of ampc/, from the ground up: each imports what stands before it, and itself, inside functions too. ``cuda.amp``
+# has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
+PYTHON_ORDER = re.findall(r"[\w.]+", """
+    version _unsupported_dtypes _table _progress _callers _events _model_names
+    _checks _device types _dims _out _layout _printing _ops _functions _settings _global_autocast compiler _dynamo
+    _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop formats _finfo
+    autograd linalg _composed _array_api _tensor
+    policy amp cuda.amp cpu
+    nn special jit optim serialization hub utils func distributions data keras
+    doctor training bench check
+    ampc
+    _installation run selftest cli __main__
+""")
+PYTHON_RANK = {name: rank for rank, name in enumerate(PYTHON_ORDER)}
+# Packages that import by computed names, and which; in ``ampc.run`` the names are those that a script asks of torch.
+COMPUTED = {"ampc": ampc._LATER, "ampc.doctor": ampc.doctor._LATER, "ampc.utils": ampc.utils.__all__}
 
 
 def includes(path):
@@ -111,3 +132,101 @@ def test_every_package_is_shipped():
     listed = set(re.findall(r'"([\w.]+)"', re.search(r"packages = \[([^]]*)\]", (ROOT / "pyproject.toml").read_text()).group(1)))
     there = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "ampc").rglob("__init__.py")}
     assert listed == there
+
+
+def _is_type_checking(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def _nodes(tree):
+    """All nodes that run: not what stands under TYPE_CHECKING."""
+    for node in ast.iter_child_nodes(tree):
+        if _is_type_checking(node):
+            for other in node.orelse:
+                yield other
+                yield from _nodes(other)
+        else:
+            yield node
+            yield from _nodes(node)
+
+
+def _from_names(module, node):
+    """What ``from base import a, b`` may import: each name a module, or else the base."""
+    package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+    parts = package.split(".")
+    base = ".".join([*parts[:len(parts) - node.level + 1], *([node.module] if node.module else [])]) if node.level else node.module
+    for alias in node.names:
+        name = f"{base}.{alias.name}"
+        if name != "ampc._C":
+            yield name if name in MODULES else base
+
+
+def _called_name(node):
+    """The argument of import_module(...), None for other calls."""
+    named = isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__")
+    return node.args[0] if named else None
+
+
+def imports(module):
+    """The modules of ampc/ that a module imports, anywhere in it, by syntax."""
+    found = {f"{module}.{name}" for name in COMPUTED.get(module, ())}
+    for node in _nodes(ast.parse(MODULES[module].read_text())):
+        argument = _called_name(node)
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= set(_from_names(module, node))
+        elif isinstance(argument, ast.Constant):
+            found.add(argument.value)
+        elif argument is not None:
+            assert module in COMPUTED or module.startswith("ampc.run."), f"{module} imports by a computed name, line {node.lineno}"
+    return {name for name in found if name in MODULES and name != module}
+
+
+@pytest.fixture(scope="module")
+def python_imports():
+    return {module: imports(module) for module in MODULES}
+
+
+def rank_of(module):
+    """That of ``ampc.a.b`` where it has one, else of ``ampc.a``; of the package itself that of ``ampc``."""
+    parts = module.split(".")[1:] or ["ampc"]
+    return PYTHON_RANK.get(".".join(parts[:2]), PYTHON_RANK.get(parts[0]))
+
+
+def test_every_python_module_has_a_rank():
+    assert all(rank_of(module) is not None for module in MODULES), [m for m in MODULES if rank_of(m) is None]
+    assert len(PYTHON_RANK) == len(PYTHON_ORDER) and {rank_of(module) for module in MODULES} == set(PYTHON_RANK.values())
+
+
+def test_python_imports_go_down(python_imports):
+    upward = {(module, target) for module, targets in python_imports.items() for target in targets if rank_of(target) > rank_of(module)}
+    assert upward == set()
+
+
+def _packages_around(target, module):
+    """To import ``a.b.c`` runs ``a.b`` first; of the packages that a module lies in itself that is not counted."""
+    parts = target.split(".")
+    packages = {".".join(parts[:i]) for i in range(2, len(parts))}
+    return {package for package in packages if package != module and not module.startswith(package + ".")}
+
+
+def _rings(graph):
+    """What is left of a graph when modules are taken away that import none, or that none imports, until there is no such."""
+    before = 0
+    while before != len(graph):
+        before = len(graph)
+        imported = set().union(*graph.values())
+        graph = {module: targets & graph.keys() for module, targets in graph.items() if targets & graph.keys() and module in imported}
+    return graph
+
+
+def test_python_imports_have_no_ring(python_imports):
+    """Imports inside functions and those of packages around a module counted."""
+    graph = {module: targets.union(*(_packages_around(t, module) for t in targets)) for module, targets in python_imports.items()}
+    assert _rings(graph) == {}
+
+
+def test_rings_are_found():
+    assert _rings({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b": {"c"}, "c": {"b"}}
+    assert _rings({"a": {"b"}, "b": {"c"}, "c": set()}) == {}

@@ -15,8 +15,8 @@ import pytest
 
 import ampc
 from ampc import selftest as package
+from ampc._installation import info
 from ampc.cli import main
-from ampc.cli.info import info
 from ampc.nn import functional as F
 from ampc.selftest import CASES, run_case, selftest
 from ampc.selftest.bounded import UNITS, Bounded, nearest, softmax

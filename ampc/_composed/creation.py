@@ -16,9 +16,20 @@ METHODS = ["new"]
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: Optional[bool] = None, requires_grad: bool = False) -> Tensor:
     """as_tensor, with ``copy`` True or False asked for."""
-    from .._array_api import asarray as standard
-    t = standard(obj, dtype=dtype, device=device, copy=copy)
+    t = _asarray(obj, dtype, device, copy)
     return t.requires_grad_() if requires_grad else t
+
+
+def _asarray(obj: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
+    """The array API's asarray."""
+    if isinstance(obj, Tensor):
+        t = obj.to(device=device, dtype=dtype) if device is not None or dtype is not None else obj
+        if copy is False and t is not obj:
+            raise ValueError("asarray: another dtype or device takes a copy")
+        return t.clone() if copy and t is obj else t
+    if copy is False and not hasattr(obj, "__array_interface__"):
+        raise ValueError("asarray: numbers and lists can only be copied")
+    return make.tensor(obj, dtype=dtype, device=device) if copy else make.as_tensor(obj, dtype=dtype, device=device)
 
 
 def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Optional
 from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
+from .._finfo import finfo
 from .._out import in_place, takes_out
 from .sort_search import searchsorted
 
@@ -95,7 +96,7 @@ def nan_to_num(input: Tensor, nan: Optional[float] = None, posinf: Optional[floa
     """x with nan replaced by 0 and the infinities by the dtype's extremes, or by what is given."""
     if not input.is_floating_point():
         return input.clone()
-    limits = make.finfo(input.dtype)
+    limits = finfo(input.dtype)
     return _f["_nan_to_num"](input, 0.0 if nan is None else nan, limits.max if posinf is None else posinf,
                              limits.min if neginf is None else neginf)
 
@@ -135,8 +136,10 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
     """nn.functional.rrelu"""
-    from ..nn.functional import rrelu as function
-    return function(input, lower, upper, training)
+    if not -math.inf < lower <= upper < math.inf:
+        raise RuntimeError(f"rrelu: `lower` must be at most `upper`, both finite, got {lower} and {upper}")
+    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
+    return _f["where"](input > 0, input, input * slope)
 
 
 def clamp_min(input: Tensor, min: Any) -> Tensor:

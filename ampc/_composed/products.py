@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from .. import _C, _checks
 from .._C import Tensor
 from .._out import in_place, takes_out, written
+from ..linalg import inv, solve_triangular
 
 _f = _C._functions
 
@@ -190,20 +191,17 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of the matrix whose Cholesky factor this is."""
     L = input.transpose(-2, -1) if upper else input
     L = L.tril()
-    from ..linalg import inv
     return inv(L @ L.transpose(-2, -1))
 
 
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with A X = B, of the matrix A whose Cholesky factor is L."""
-    from ..linalg import solve_triangular
     low = L.transpose(-2, -1) if upper else L
     return solve_triangular(low.transpose(-2, -1), solve_triangular(low, B, upper=False), upper=True)
 
 
 def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Tuple[Tensor, Tensor]:
     """(X, A) with A X = b of a triangle of A."""
-    from ..linalg import solve_triangular
     part = A.triu() if upper else A.tril()
     X = solve_triangular(part.transpose(-2, -1) if transpose else part, b, upper=upper != transpose, unitriangular=unitriangular)
     return X, A.clone()

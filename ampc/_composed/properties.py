@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 from .. import _C, _checks
 from .. import _creation as make
@@ -10,7 +10,7 @@ from .._C import Tensor, dtype
 
 __all__ = ["can_cast", "conj", "detach", "get_device", "is_complex", "is_conj", "is_inference", "is_nonzero", "is_same_size", "is_signed", "isreal",
            "real", "resolve_conj", "resolve_neg", "typename"]
-METHODS = ["__array_namespace__", "conj", "is_conj", "is_neg", "is_nonzero", "is_set_to", "is_shared", "isreal", "resolve_conj", "resolve_neg",
+METHODS = ["conj", "is_conj", "is_neg", "is_nonzero", "is_set_to", "is_shared", "isreal", "resolve_conj", "resolve_neg",
            "share_memory_", "to_dense", "to_device"]
 
 
@@ -89,14 +89,6 @@ def is_shared(self: Tensor) -> bool:
 def share_memory_(self: Tensor) -> Tensor:
     """NotImplementedError: memory is not shared between processes."""
     raise NotImplementedError("share_memory_: memory is not shared between processes; send arrays, or use threads")
-
-
-def __array_namespace__(self: Tensor, *, api_version: Optional[str] = None) -> Any:
-    """The Python array API's functions for tensors. ValueError for a version that is not there."""
-    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
-        raise ValueError(f"__array_namespace__: version {api_version!r} is not supported; 2024.12 is")
-    from .. import _array_api
-    return _array_api
 
 
 def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:

@@ -8,6 +8,7 @@ from .. import _C, _checks
 from .._C import Tensor
 from .._events import announce
 from .._out import own, takes_out, written
+from ..linalg import matrix_norm
 
 _f = _C._functions
 
@@ -58,7 +59,6 @@ def frobenius_norm(input: Tensor, dim: Any = None, keepdim: bool = False, *, out
 @takes_out
 def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Optional[Tensor] = None) -> Tensor:
     """The sum of singular values. float32 under autocast."""
-    from ..linalg import matrix_norm
     return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
 
 

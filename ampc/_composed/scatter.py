@@ -9,6 +9,7 @@ from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
+from .._finfo import iinfo
 from .._out import in_place, own, takes_out
 from ..autograd import Function
 from .shape_ops import broadcast_tensors
@@ -89,7 +90,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
 def _extreme_of(dtype: Any, largest: bool) -> Any:
     if dtype.is_floating_point:
         return math.inf if largest else -math.inf
-    limits = make.iinfo(dtype)
+    limits = iinfo(dtype)
     return limits.max if largest else limits.min
 
 

@@ -11,7 +11,7 @@ from typing import Any, List, Optional, Tuple, Union
 from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
-from .._dims import wrap_dim
+from .._dims import broadcast_shapes, wrap_dim
 from .._out import own, takes_out
 from .sort_search import searchsorted
 
@@ -120,25 +120,6 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """expand"""
     return input.expand(*size)
-
-
-def broadcast_shapes(*shapes: Any) -> Any:
-    """The shape that shapes broadcast to. RuntimeError where they do not."""
-    for s in shapes:
-        if not isinstance(s, (int, list, tuple, str)):
-            raise RuntimeError(f"broadcast_shapes: expected ints, and lists or tuples of them, got {type(s).__name__}")
-    shapes = tuple(_checks.integers(s, "broadcast_shapes") for s in shapes)
-    if any(size < 0 for s in shapes for size in s):
-        raise ValueError("broadcast_shapes: a size is negative")
-    n = builtins.max((len(s) for s in shapes), default=0)
-    out = [1] * n
-    for i, shape in enumerate(shapes):
-        for d, size in enumerate(shape, n - len(shape)):
-            if size != 1 and out[d] not in (1, size):
-                raise RuntimeError(f"broadcast_shapes: {list(shape)}, at position {i}, does not fit those before it: sizes {out[d]} and {size}")
-            out[d] = out[d] if size == 1 else size
-    from .._device import Size
-    return Size(out)
 
 
 def _several(tensors: Any, what: str) -> Any:

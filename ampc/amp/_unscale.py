@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
-from .._events import announce
+from .._model_names import Names
 from ._ledger import Look, remember
 from ._scale import Scale
 
@@ -27,7 +27,7 @@ def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tenso
                 continue
             if not allow_fp16 and grad.dtype == _C.float16:
                 raise ValueError(
-                    f"the gradient of parameter {announce.parameter_name(optimizer, g, i)}, shape {list(p.shape)}, is float16: unscaling it would "
+                    f"the gradient of parameter {Names().of_parameter(optimizer, g, i)}, shape {list(p.shape)}, is float16: unscaling it would "
                     "lose what scaling saved. Keep the parameters in float32 (leave out model.half()) and let autocast choose float16 for the "
                     "products; or give the optimizer float32 masters, rounding='master', and say GradScaler(fp16_gradients=True)")
             device = grad.device

@@ -6,6 +6,7 @@ from typing import Any, Callable, Optional
 
 from .. import _C
 from .._C import Tensor
+from .._creation import zeros
 from .grad_mode import no_grad
 
 
@@ -164,8 +165,6 @@ class Function(FunctionCtx):
         self._outputs = tuple(weakref.ref(o) if isinstance(o, Tensor) else None for o in fresh)
 
     def _run_backward(self, *grads: Optional[Tensor]) -> tuple:
-        from .._creation import zeros
-
         if self._materialize:
             grads = tuple(
                 zeros(s[0], dtype=s[1], device=s[2]) if g is None and s is not None else g for g, s in zip(grads, self._shapes)

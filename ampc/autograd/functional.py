@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Callable, List, Tuple, Union
 
+from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .engine import grad
 from .grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -46,17 +48,12 @@ def _weights(v: Any, like: Tuple[Tensor, ...], what: str) -> Tuple[Tensor, ...]:
     return every
 
 
-def _gradient(*args: Any, **kwargs: Any) -> Tuple[Any, ...]:
-    from . import grad
-    return grad(*args, **kwargs)
-
-
 def _derivatives(outputs: Tuple[Tensor, ...], inputs: Tuple[Tensor, ...], weights: Any, create_graph: bool, strict: bool,
                  what: str) -> Tuple[Tensor, ...]:
     used = [(o, w) for o, w in zip(outputs, weights) if o.requires_grad]
     found: Sequence[Any] = [None] * len(inputs)
     if used:
-        found = _gradient([o for o, _ in used], inputs, [w for _, w in used], retain_graph=True, create_graph=create_graph, allow_unused=True)
+        found = grad([o for o, _ in used], inputs, [w for _, w in used], retain_graph=True, create_graph=create_graph, allow_unused=True)
     if strict and any(g is None for g in found):
         raise RuntimeError(f"{what}: an output does not depend on an input, and `strict` is set")
     return tuple(make.zeros_like(x) if g is None else g for g, x in zip(found, inputs))
@@ -110,8 +107,7 @@ def jacobian(func: Callable[..., Any], inputs: Tensors, create_graph: bool = Fal
 
 
 def _stacked(rows: List[Tensor]) -> Tensor:
-    from .. import stack
-    return stack(rows)
+    return _C._functions["stack"](rows)
 
 
 def _number(func: Callable[..., Any], what: str) -> Callable[..., Tensor]:

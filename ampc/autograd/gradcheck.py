@@ -7,6 +7,9 @@ from typing import Any, Callable
 
 from .. import _C
 from .._C import Tensor
+from .._creation import arange
+from .engine import grad
+from .grad_mode import enable_grad
 
 
 class GradcheckError(RuntimeError):
@@ -38,8 +41,6 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
     The outputs are weighted with fixed numbers, so one scalar stands for all. GradcheckError (or False,
     unless ``raise_exception``) when |analytical - numerical| > atol + rtol * |numerical| somewhere.
     """
-    from . import grad
-
     args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     wanted = [x for x in args if isinstance(x, Tensor) and x.requires_grad]
     if not wanted or any(x.dtype != _C.float64 for x in wanted):
@@ -64,8 +65,6 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
 
 def _weights(o: Tensor, k: int) -> Tensor:
     """Fixed numbers in [0.5, 1.5), different for every element."""
-    from .._creation import arange
-
     n = arange(o.numel(), dtype=_C.float64)
     return ((n + k + 1) * 0.6180339887498949 % 1.0 + 0.5).view(o.shape)
 
@@ -73,9 +72,6 @@ def _weights(o: Tensor, k: int) -> Tensor:
 def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
                   raise_exception: bool = True) -> bool:
     """gradcheck of the gradient itself: backward of backward against finite differences of backward."""
-    from . import grad
-    from .grad_mode import enable_grad
-
     args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     slots = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
     outs = _tensors(func(*args))

@@ -8,13 +8,13 @@ import select
 import sys
 from typing import Any, List, Optional
 
+from .._installation import info
 from ..version import __version__
 from .advise import add_advise
 from .bench import add_bench
 from .check import add_check
 from .demo import add_demo
 from .formats import add_formats
-from .info import info
 from .replay import add_replay
 from .run import add_run
 from .selftest import add_selftest

@@ -50,8 +50,8 @@ def _ended_from_outside() -> Iterator[None]:
 
 
 def _selftest(args: argparse.Namespace) -> int:
+    from .._installation import facts_of
     from ..selftest import check_arguments, selftest
-    from .info import facts_of
 
     seconds = args.seconds or 0.0
     seed = args.seed if args.seed is not None else secrets.randbits(31) if seconds else 0

@@ -13,7 +13,6 @@ from .. import _C
 from .._C import OutOfMemoryError
 from .._device import current
 from .._device import device as _device_type
-from . import amp
 from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from .memory import (
     MemPool,

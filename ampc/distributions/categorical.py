@@ -7,7 +7,8 @@ from typing import Any, Optional
 
 from .. import _creation as make
 from .._C import Tensor
-from .._composed.shape_ops import broadcast_shapes
+from .._dims import broadcast_shapes
+from .._finfo import finfo
 from ..autograd import no_grad
 from .distribution import Distribution, inside
 
@@ -77,7 +78,7 @@ class Categorical(Distribution):
         return self.logits.expand(*shape, self._num_events).gather(-1, index.expand(*shape, 1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        smallest = float(make.finfo(self.logits.dtype).min)
+        smallest = float(finfo(self.logits.dtype).min)
         return -(self.logits.clamp(min=smallest) * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:

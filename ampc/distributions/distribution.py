@@ -9,6 +9,7 @@ from .. import _creation as make
 from .._C import Tensor
 from .._composed.shape_ops import broadcast_tensors
 from .._device import Size
+from .._finfo import finfo
 from ..autograd import no_grad
 
 
@@ -120,5 +121,5 @@ def broadcast(*values: Any) -> Tuple[Tensor, ...]:
 
 def inside(probs: Tensor) -> Tensor:
     """Away from 0 and 1, where logarithms end."""
-    eps = float(make.finfo(probs.dtype).eps)
+    eps = float(finfo(probs.dtype).eps)
     return probs.clamp(eps, 1 - eps)

@@ -1,43 +1,5 @@
-"""Whose a parameter is. Optimizers are given parameters without names, and models are found when names are wanted: nothing is kept. A
-search goes over all objects of the process, so whoever wants several names makes one ``Names``, which searches once, when first asked."""
+"""The names of parameters and modules, as reports give them."""
 
-from __future__ import annotations
+from .._model_names import Names
 
-import gc
-from functools import cached_property
-from typing import Any, Dict, List, Optional, Tuple
-
-
-class Names:
-    """The modules that are alive, as they hold each other now."""
-
-    @cached_property
-    def modules(self) -> List[Any]:
-        """All of them."""
-        from ..nn import Module
-
-        return [o for o in gc.get_objects() if issubclass(type(o), Module)]  # isinstance would ask objects for their class
-
-    @cached_property
-    def _holders(self) -> Dict[int, Tuple[Any, str]]:
-        """Of modules and parameters by id: the module that holds them, and under what name."""
-        holders: Dict[int, Tuple[Any, str]] = {}
-        for module in self.modules:
-            for kind in ("_modules", "_parameters"):
-                for name, held in module.__dict__.get(kind, {}).items():
-                    holders.setdefault(id(held), (module, name))
-        return holders
-
-    def of(self, held: Any) -> Optional[str]:
-        """``encoder.layers.2.weight``: the name of a parameter or module from the outermost module that holds it; None where none does."""
-        path, seen = "", set()
-        while id(held) in self._holders and id(held) not in seen:
-            seen.add(id(held))
-            held, name = self._holders[id(held)]
-            path = f"{name}.{path}" if path else name
-        return path or None
-
-    def of_parameter(self, optimizer: Any, group: int, i: int) -> str:
-        """A parameter in messages: the name that the optimizer was given, or that a living model has for it, or its place."""
-        own = optimizer.param_groups[group].get("param_names")
-        return str(own[i]) if own else self.of(optimizer.param_groups[group]["params"][i]) or f"{i} (group {group})"
+__all__ = ["Names"]

@@ -104,7 +104,7 @@ def bisect(step_fn: Callable[[], Any], metric: Optional[Callable[[Any], Any]] = 
 def _policy(names: Sequence[str], by: str, model: Any) -> policies.CastPolicy:
     if by == "operators":
         return policies.CastPolicy("bisected", operators=dict.fromkeys(names, "float32"))
-    from ._names import Names
+    from .._model_names import Names
 
     root = Names().of(model)  # patterns are of names from the outermost module
     return policies.CastPolicy("bisected", modules={f"{root}.{name}" if root else name: "float32" for name in names})

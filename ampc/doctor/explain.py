@@ -7,11 +7,11 @@ import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
-from . import guard
+from .._callers import place_text, users_place
 from ._watcher import Watcher
 
 TILES = "tiles"
-SMALL = guard.SMALL  # multiplications, below which a product is over before its operands are cast
+SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
 
 
 class Ran(NamedTuple):
@@ -118,7 +118,7 @@ class Explain(Watcher):
             self.multiplications[1] += size if TILES in why else 0
             self.multiplications[2] = max(self.multiplications[2], size)
         if why:
-            key = (op, guard.users_place(), shape, why, size)
+            key = (op, users_place(), shape, why, size)
             self._products[key] = self._products.get(key, 0) + 1
 
     @staticmethod
@@ -174,7 +174,7 @@ class Explain(Watcher):
         lines.append(f"casts take {100 * spent / total if total else 0:.1f} % of the operators' {1e3 * total:.3g} ms")
         lines.append("weights' 16-bit copies: " + ", ".join(f"{v} {k}" for k, v in self.copies.items()))
         for p in self.products[:10]:
-            lines.append(f"{guard.place_text(p.place)}: {p} ({p.calls} times): {p.why}")
+            lines.append(f"{place_text(p.place)}: {p} ({p.calls} times): {p.why}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

@@ -7,7 +7,7 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .. import _C
-from . import guard
+from .._callers import place_text, users_place
 from ._watcher import Watcher
 from .nonfinite import _limit, _look, _text, is_own
 
@@ -35,7 +35,7 @@ class OperatorError(NamedTuple):
 
     def __str__(self) -> str:
         of = f" in the backward of {self.backward_of}" if self.backward_of else ""
-        return (f"{guard.place_text(self.place)}: {self.op}{of} in {self.dtype} is {100 * self.error:.2g} % off, reaches {self.amax:.3g}, "
+        return (f"{place_text(self.place)}: {self.op}{of} in {self.dtype} is {100 * self.error:.2g} % off, reaches {self.amax:.3g}, "
                 f"{self.room:.0f} doublings from its end")
 
 
@@ -57,7 +57,7 @@ class Shadow(Watcher):
         if dtype not in HALVES or onto or op in PASSED or outputs[0].numel() == 0 or is_own(sys._getframe(1)):
             return
         running = _C._running()
-        key = (op, guard.users_place(), dtype, running[0] if running else "")
+        key = (op, users_place(), dtype, running[0] if running else "")
         error, amax, calls = self._seen.get(key, (0.0, 0.0, 0))
         if calls & (calls + 1) == 0:
             wide = _C._again(tuple(t.float() if t is not None and t.dtype in (_C.float16, _C.bfloat16) else t for t in inputs))

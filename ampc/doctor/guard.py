@@ -9,14 +9,13 @@ import warnings
 from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
-from .._callers import place_text, users_place  # noqa: F401
+from .._callers import users_place
 from .._events import Listener, listen
-from ._names import Names
+from .._model_names import Names
 
 PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # bits of _stamped; states and faults are those of csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
 
-SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
 _MODES = ("warn", "error", "off")
 
 
@@ -284,6 +283,8 @@ def region_begins(dtype: Any) -> Any:
 
 def region_ends(seen: Any) -> None:
     """And was left: what ran in it is judged."""
+    from .explain import SMALL
+
     seen._ends()
     every, partly, most = seen.multiplications
     spent, casts = sum(r.seconds for r in seen.ran), sum(c.seconds for c in seen.casts)
@@ -321,9 +322,6 @@ class Guard(Listener):
     clipping = staticmethod(before_clip)
     norm_taken = staticmethod(before_norm)
     backward_begins = staticmethod(before_backward)
-
-    def parameter_name(self, optimizer: Any, group: int, i: int) -> str:
-        return Names().of_parameter(optimizer, group, i)
 
 
 listening = Guard()

@@ -10,8 +10,8 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from .._C import Tensor
 from .._events import Listener, listen
+from .._model_names import Names
 from ..amp._ledger import AMAX, FIRST, INFS, NANS, SMALL, SQUARES, Look, join, total
-from ._names import Names
 
 STEPS = 1000  # that are remembered
 TABLES = 100  # of a GPU's steps that were not asked about; of those before, sums are kept, there

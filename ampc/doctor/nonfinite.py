@@ -10,8 +10,8 @@ import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
-from . import guard
-from ._names import Names
+from .._callers import place_text, users_place
+from .._model_names import Names
 from ._watcher import Watcher
 from .remedies import replacement
 
@@ -97,13 +97,13 @@ class Finding:
         return replacement(op, self.dtype, self.before, [o for o, _ in self.chain], self.backward_of is not None, negative, self.from_inf)
 
     def __str__(self) -> str:
-        at, of = guard.place_text(self.place), f" in the backward of {self.backward_of[0]}" if self.backward_of else ""
+        at, of = place_text(self.place), f" in the backward of {self.backward_of[0]}" if self.backward_of else ""
         where = f"{self.count} of {self.numel} values, the first at {list(self.index)}"
         if self.op in CAME:
             return f"{at}: the {self.chosen} is {self.what} already, {where}\n  instead: {self.advice}"
         lines = [f"{at}: {self.op}{of} makes {self.what} of {'infinities' if self.from_inf else 'what is finite'}: {where}"]
         if self.backward_of and self.backward_of[1]:
-            lines.append(f"  forward was at {guard.place_text(self.backward_of[1])}")
+            lines.append(f"  forward was at {place_text(self.backward_of[1])}")
         lines += [f"  input {i}: {r}" for i, r in enumerate(self.inputs)]
         limit = _limit(self.dtype)
         beyond = [i for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
@@ -168,7 +168,7 @@ class Doctor(Watcher):
             self._places.clear()
         if is_own(sys._getframe(1)):
             return
-        running, place = _C._running(), guard.users_place()
+        running, place = _C._running(), users_place()
         addresses = tuple(_C._address(t) for t in inputs if t is not None)
         old = {a: self._made.get(a) for a in addresses}
         for out in outputs:
@@ -268,7 +268,7 @@ class Doctor(Watcher):
             if amax > 0:
                 limit = _limit(dtype)
                 room = f"{math.log2(limit / amax):.0f} doublings are left to {limit:.4g}"
-                lines.append(f"  {guard.place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}; {room}")
+                lines.append(f"  {place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}; {room}")
         return "\n".join(lines)
 
     __str__ = report

@@ -289,7 +289,7 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
     def run(precision: str) -> Dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trial.json")
-            command = [sys.executable, "-m", "ampc.doctor._trial", path, precision, str(steps), script, *args]
+            command = [sys.executable, "-m", "ampc.run._trial", path, precision, str(steps), script, *args]
             done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             if not os.path.exists(path):
                 raise RuntimeError(f"{script} in {precision} ended without a backward pass\n{done.stderr.strip()}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
@@ -10,6 +9,8 @@ from typing import Any, Callable, Optional
 from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
+from .._composed.elementwise import rrelu as _rrelu
+from .._finfo import finfo
 from ._resample import *  # noqa: F403
 from ._resample import in_float32, pad, resampled, sums
 from ._windows import *  # noqa: F403
@@ -106,10 +107,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
     """leaky_relu, its slope drawn for each element between ``lower`` and ``upper``; their mean when not training."""
-    if not -math.inf < lower <= upper < math.inf:
-        raise RuntimeError(f"rrelu: `lower` must be at most `upper`, both finite, got {lower} and {upper}")
-    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
-    return _put(input, lambda x: _f["where"](x > 0, x, x * slope), inplace)
+    return _put(input, lambda x: _rrelu(x, lower, upper, training), inplace)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
@@ -246,7 +244,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Te
         raise RuntimeError(f"rms_norm: weight {list(weight.shape)} is not of normalized_shape {shape}")
 
     def run(x: Tensor) -> Tensor:
-        room = make.finfo(x.dtype).eps if eps is None else eps
+        room = finfo(x.dtype).eps if eps is None else eps
         y = x * ((x * x).mean(list(range(-len(shape), 0)), True) + room).rsqrt()
         return y if weight is None else y * weight
 

@@ -10,7 +10,7 @@ import pickle
 import re
 from typing import Any, Dict, Tuple
 
-from .._C import Tensor
+from .._C import Tensor, uint8
 from . import _structure
 from ._bounds import brief, damage
 from ._tensors import DTYPES, Collection, Library, Placer, from_bytes
@@ -36,8 +36,6 @@ def _specs(named: Dict[str, Tensor]) -> Dict[str, Any]:
     if hasattr(safetensors, "TensorSpec"):
         return {name: safetensors.TensorSpec(dtype=t.dtype.name, shape=list(t.shape), data_ptr=t.data_ptr(), data_len=t.numel() * t.element_size())
                 for name, t in named.items()}
-    from .. import uint8
-
     return {name: {"dtype": t.dtype.name, "shape": list(t.shape), "data": t.reshape(-1).view(uint8).numpy().tobytes()} for name, t in named.items()}
 
 

@@ -10,8 +10,10 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 from ... import _C
 from ..._C import Tensor
 from ..._device import check_device
+from ..._model_names import register_module_class
+from ...amp._regions import call_module
+from ...autograd import no_grad
 from ...autograd.hooks import RemovableHandle
-from ...policy import call_module
 from ...policy import state as policies
 from .._backward_hooks import BackwardHooks
 from .._loading import hint, kind_of
@@ -507,8 +509,6 @@ class Module:
         return known
 
     def _load_one(self, kind: str, name: str, value: Any, assign: bool) -> None:
-        from ...autograd import no_grad
-
         if kind == "extra":
             self.set_extra_state(value)
             return
@@ -550,3 +550,6 @@ def _handle(hooks: Any, entry: Any, prepend: bool) -> RemovableHandle:
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle
+
+
+register_module_class(Module)

@@ -10,8 +10,8 @@ from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
 from .. import init
+from .._packed_sequence import PackedSequence
 from ..parameter import Parameter
-from ..utils.rnn import PackedSequence
 from .module import Module
 
 _f = _C._functions

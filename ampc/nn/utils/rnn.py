@@ -2,95 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from ... import _C, _checks
 from ... import _creation as make
 from ..._C import Tensor
+from .._packed_sequence import PackedSequence, invert_permutation
 
 __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
            "unpack_sequence", "unpad_sequence"]
-
-
-class _Packed(NamedTuple):
-    data: Tensor
-    batch_sizes: Tensor
-    sorted_indices: Optional[Tensor]
-    unsorted_indices: Optional[Tensor]
-
-
-class PackedSequence(_Packed):
-    """Sequences, longest first, step by step: ``data`` [rows, ...] holds the first values of all, then the second ones of
-    those that have any; ``batch_sizes`` (int64, on the CPU) says how many each step has. ``sorted_indices`` is the order they
-    were brought into, None when they came in it; ``unsorted_indices`` brings results back. RuntimeError for sizes elsewhere
-    than on the CPU."""
-
-    __slots__ = ()
-
-    def __new__(cls, data: Tensor, batch_sizes: Optional[Tensor] = None, sorted_indices: Optional[Tensor] = None,
-                unsorted_indices: Optional[Tensor] = None) -> PackedSequence:
-        if batch_sizes is None:
-            if not (isinstance(data, (tuple, list)) and len(data) == 2):
-                raise TypeError("PackedSequence: `batch_sizes` is missing; nn.utils.rnn.pack_padded_sequence makes both")
-            data, batch_sizes = data
-        assert batch_sizes is not None
-        if batch_sizes.is_cuda:
-            raise RuntimeError("PackedSequence: `batch_sizes` must be on the CPU; what they say is read before anything runs")
-        if unsorted_indices is None:
-            unsorted_indices = invert_permutation(sorted_indices)
-        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
-
-    def _with(self, data: Tensor) -> PackedSequence:
-        if data is self.data:
-            return self
-        moved = [None if t is None else t.to(data.device) for t in (self.sorted_indices, self.unsorted_indices)]
-        return type(self)(data, self.batch_sizes, *moved)
-
-    @property
-    def is_cuda(self) -> bool:
-        return self.data.is_cuda
-
-    def is_pinned(self) -> bool:
-        return self.data.is_pinned()
-
-    def pin_memory(self) -> PackedSequence:
-        return self._with(self.data.pin_memory())
-
-    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The same with its data moved or cast, as Tensor.to does it."""
-        return self._with(self.data.to(*args, **kwargs))
-
-    def cpu(self) -> PackedSequence:
-        return self.to("cpu")
-
-    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        return self._with(self.data.cuda(*args, **kwargs))
-
-    def half(self) -> PackedSequence:
-        return self.to(_C.float16)
-
-    def float(self) -> PackedSequence:
-        return self.to(_C.float32)
-
-    def double(self) -> PackedSequence:
-        return self.to(_C.float64)
-
-    def long(self) -> PackedSequence:
-        return self.to(_C.int64)
-
-    def int(self) -> PackedSequence:
-        return self.to(_C.int32)
-
-
-def invert_permutation(permutation: Optional[Tensor]) -> Optional[Tensor]:
-    """The order that undoes ``permutation``; None for None."""
-    import numpy as np
-
-    if permutation is None:
-        return None
-    places = np.empty(permutation.numel(), np.int64)
-    places[permutation.cpu().numpy()] = np.arange(len(places))
-    return _C.from_numpy(places).to(permutation.device)
 
 
 def _lengths(what: str, lengths: Any, batch: int) -> Any:

@@ -1,4 +1,4 @@
-"""One run of a script in one precision, for ``ampc advise``: python -m ampc.doctor._trial RESULT PRECISION STEPS SCRIPT ARGS..."""
+"""One run of a script in one precision, for ``ampc advise``: python -m ampc.run._trial RESULT PRECISION STEPS SCRIPT ARGS..."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import ampc
 from ampc._events import forget, listen
 from ampc.amp import autocast_mode
 
-from . import guard
-from .fp32_shadow import HALVES, Shadow
-from .precision_advisor import SCALES, _hardware, _lost
+from ..doctor import guard
+from ..doctor.fp32_shadow import HALVES, Shadow
+from ..doctor.precision_advisor import SCALES, _hardware, _lost
+from . import script
 
 
 class _Enough(BaseException):
@@ -105,8 +106,6 @@ def _prepare(notes: _Notes, has_regions: bool) -> None:
 
 def main() -> None:
     """Runs the script until it has made so many backward passes, or ends."""
-    from ..run import script
-
     out, precision, steps, path, *args = sys.argv[1:]
     notes = _Notes(precision, int(steps))
     try:

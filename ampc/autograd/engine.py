@@ -1,0 +1,57 @@
+"""Runs backward: ``backward`` accumulates gradients into leaves, ``grad`` returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Optional, Union
+
+from .. import _C
+from .._C import Tensor
+from .._creation import zeros_like
+
+__all__ = ["backward", "grad"]
+
+Tensors = Union[Tensor, Sequence[Tensor]]
+
+
+def _tuple(x: Any, like: Any = None) -> tuple:
+    if x is None:
+        return (None,) * len(like)
+    return (x,) if isinstance(x, Tensor) else tuple(x)
+
+
+def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
+             inputs: Optional[Tensors] = None) -> None:
+    """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they were made from, or of ``inputs`` alone, which keep their
+    gradient (``retain_grad``) where they are no leaves (see Tensor.backward)."""
+    roots = _tuple(tensors)
+    grads = _tuple(grad_tensors, roots)
+    keep = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        _C._backward(roots, grads, keep, create_graph, None, None)
+        return
+    leaves = _tuple(inputs)
+    if not leaves:
+        raise RuntimeError("backward: `inputs` is empty")
+    for x in leaves:
+        _C._retain_grad(x)
+    _C._backward(roots, grads, keep, create_graph, leaves, None)
+
+
+def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
+         only_inputs: bool = True, allow_unused: Optional[bool] = None, is_grads_batched: bool = False,
+         materialize_grads: bool = False) -> tuple:
+    """Gradients of ``outputs`` with respect to ``inputs``, as a tuple; nothing is accumulated.
+
+    ``grad_outputs`` weighs the outputs. An input that was not used is an error unless
+    ``allow_unused`` (then None) or ``materialize_grads`` (then zeros). RuntimeError otherwise as backward.
+    """
+    if is_grads_batched:
+        raise NotImplementedError("grad: is_grads_batched is not supported; loop over the gradients")
+    roots, leaves = _tuple(outputs), _tuple(inputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    unused = materialize_grads if allow_unused is None else allow_unused or materialize_grads
+    found = _C._backward(roots, _tuple(grad_outputs, roots), keep, create_graph, leaves, bool(unused))
+    if materialize_grads:
+        found = tuple(zeros_like(x) if g is None else g for g, x in zip(found, leaves))
+    return found
