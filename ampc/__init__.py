@@ -169,6 +169,7 @@ from ._settings import (
     set_num_interop_threads,
     use_deterministic_algorithms,
 )
+from .doctor import guard as _guard, ledger as _ledger  # diagnosis listens to what is above
 from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from .compiler import compile

@@ -12,6 +12,7 @@ from . import _creation as make
 from ._C import Tensor, dtype
 from ._device import device_of, number_of
 from ._dims import wrap_dim
+from ._events import announce
 from ._layout import in_format
 from ._out import own
 from ._printing import tensor_format, tensor_html, tensor_repr
@@ -257,9 +258,8 @@ def backward(self: Tensor, gradient: Optional[Tensor] = None, retain_graph: Opti
     RuntimeError when the tensor has no history, or the shapes do not fit.
     """
     from .autograd import backward as run
-    from .doctor import guard
 
-    guard.before_backward()
+    announce.backward_begins()
     run(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 

@@ -14,10 +14,10 @@ from . import _C, _checks
 from . import _creation as make
 from ._C import LinAlgError, Tensor
 from ._dims import broadcast_shapes
+from ._events import announce
 from ._finfo import finfo
 from ._out import own, takes_out
 from .autograd import no_grad
-from .doctor import guard
 
 __all__ = ["LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq",
            "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
@@ -263,7 +263,7 @@ _Dim = Union[int, Sequence[int], None]
 @takes_out
 def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """The p-norm over ``dim`` (all when None). float32 under autocast."""
-    guard.before_norm(x)
+    announce.norm_taken(x)
     return _f["_norm"](x, ord, dim, keepdim, dtype=dtype)
 
 

@@ -24,7 +24,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # The packages and modules of ampc/, from the ground up: each imports what stands before it, and itself, inside functions too. ``cuda.amp``
 # has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
 PYTHON_ORDER = re.findall(r"[\w.]+", """
-    version _unsupported_dtypes _table _progress _callers _model_names
+    version _unsupported_dtypes _table _progress _callers _events _model_names
     _checks _device types _dims _out _layout _printing _ops _functions _settings _global_autocast compiler _dynamo
     _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop formats _finfo
     autograd linalg _composed _array_api _tensor
@@ -35,15 +35,6 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
     _installation run selftest cli __main__
 """)
 PYTHON_RANK = {name: rank for rank, name in enumerate(PYTHON_ORDER)}
-_LISTENS = "the guard is told of misuse by a call; it is to listen to events instead"
-_SCALER = "GradScaler keeps the ledger and takes names from the doctor; both are to listen to events instead"
-# Imports that still go up: (module, what it imports) -> why.
-UPWARD = {
-    **{(module, "ampc.doctor.guard"): _LISTENS for module in (
-        "ampc._composed.reduce", "ampc._tensor", "ampc.amp.autocast_mode", "ampc.linalg", "ampc.nn.utils.clip_grad", "ampc.optim.lr_scheduler",
-        "ampc.optim.optimizer")},
-    **{("ampc.amp.grad_scaler", f"ampc.doctor.{name}"): _SCALER for name in ("_names", "guard", "ledger", "ledger_report")},
-}
 # Packages that import by computed names, and which; in ``ampc.run`` the names are those that a script asks of torch.
 COMPUTED = {"ampc": ampc._LATER, "ampc.doctor": ampc.doctor._LATER, "ampc.utils": ampc.utils.__all__}
 
@@ -223,10 +214,8 @@ def test_every_python_module_has_a_rank():
 
 
 def test_python_imports_go_down(python_imports):
-    """What is listed in UPWARD must still be there: an entry that is no longer needed has to go."""
     upward = {(module, target) for module, targets in python_imports.items() for target in targets if rank_of(target) > rank_of(module)}
-    assert upward - set(UPWARD) == set()
-    assert set(UPWARD) - upward == set(), "no longer needed in UPWARD"
+    assert upward == set()
 
 
 def _packages_around(target, module):
@@ -247,9 +236,8 @@ def _rings(graph):
 
 
 def test_python_imports_have_no_ring(python_imports):
-    """Imports inside functions and those of packages around a module counted, those in UPWARD not."""
-    kept = {module: {t for t in targets if (module, t) not in UPWARD} for module, targets in python_imports.items()}
-    graph = {module: targets.union(*(_packages_around(t, module) for t in targets)) for module, targets in kept.items()}
+    """Imports inside functions and those of packages around a module counted."""
+    graph = {module: targets.union(*(_packages_around(t, module) for t in targets)) for module, targets in python_imports.items()}
     assert _rings(graph) == {}
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._device import CPU
+from ._ledger import INFS, NANS, Look, remember
+from ._unscale import divide_by_number
 
 
 class DeviceScale:
-    """What ``_C.ScalerState`` is on the CPU. Reading ``scale`` or ``growth_tracker`` as numbers waits for the GPU."""
+    """``Scale`` on a GPU."""
+
+    known = 0.0
 
     def __init__(self, scale: float, growth_factor: float, backoff_factor: float, growth_interval: int, min_scale: float, max_scale: float,
                  hysteresis: int, device: Any) -> None:
@@ -22,6 +27,7 @@ class DeviceScale:
 
     @property
     def scale(self) -> float:
+        """The present scale, which is waited for."""
         return self.scale_tensor.item()
 
     @scale.setter
@@ -30,6 +36,7 @@ class DeviceScale:
 
     @property
     def growth_tracker(self) -> int:
+        """Good steps in a row, waited for."""
         return self.tracker_tensors[0].item()
 
     @growth_tracker.setter
@@ -38,6 +45,7 @@ class DeviceScale:
 
     @property
     def overflows(self) -> int:
+        """Overflows in a row, waited for."""
         return self.tracker_tensors[1].item()
 
     @overflows.setter
@@ -49,10 +57,50 @@ class DeviceScale:
         """1 / scale, computed in float64 and rounded once to float32."""
         return self.scale_tensor.double().reciprocal().float().item()
 
-    def update(self, found: List[Tensor], bad_losses: List[Tensor]) -> None:
-        """Adapts the scale to an iteration's flags: pairs as ``_C._cuda_look`` leaves them, and whether losses themselves were nan."""
-        _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, self.before_nans, self._total(found), self._total(bad_losses),
-                              self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale, self.max_scale, self.hysteresis)
+    @property
+    def device(self) -> Any:
+        """The GPU."""
+        return self.scale_tensor.device
+
+    @property
+    def tracker_tensor(self) -> Tensor:
+        """The good steps in a row."""
+        return self.tracker_tensors[0]
+
+    def snapshot(self) -> Tensor:
+        """A copy of the scale."""
+        return self.scale_tensor.clone()
+
+    def times(self, value: Tensor) -> Tensor:
+        """``value`` times the scale."""
+        return value * self.scale_tensor.to(value.device, non_blocking=True)
+
+    def look_at_loss(self, loss: Tensor) -> Tuple[Tensor, list]:
+        """The loss, and a flag: whether it is nan."""
+        return loss, [loss.isnan()]
+
+    def divide_gradients(self, device: Any, grads: List[Tensor], places: List[Tuple[int, int]]) -> Look:
+        """Divides gradients on one device; for gradients on the CPU the scale is waited for."""
+        if device.type == "cpu":
+            return divide_by_number(self, self.inverse, device, grads, places)
+        flags = make.zeros(2, dtype=_C.float32, device=device)
+        inverse = make.empty((), dtype=_C.float64, device=device)
+        table = _C._cuda_look(grads, self.scale_tensor.to(device, non_blocking=True), flags, inverse)
+        _C._scale_all(grads, 1.0, inverse)
+        remember(grads, table)
+        return Look(table, places, None, flags)
+
+    def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
+        """[1.0 where some value is not finite, 1.0 where some is infinite]."""
+        flags = make.full((2,), sums[INFS] + sums[NANS] > 0, dtype=_C.float32, device=CPU)
+        flags[1] = sums[INFS] > 0
+        return flags
+
+    def adapt(self, found_inf: List[Tensor], bad_losses: list, looks: Callable[[], List[Look]], culprit: Callable[[], str]) -> None:
+        """Adapts the scale on the GPU, by the pairs of flags that passes left; nobody is told of nans."""
+        _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, self.before_nans, self._total([look.flags for look in looks()]),
+                              self._total(bad_losses), self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale,
+                              self.max_scale, self.hysteresis)
 
     def _total(self, flags: List[Tensor]) -> Optional[Tensor]:
         here = [f.to(self.scale_tensor.device, _C.float32, non_blocking=True) for f in flags]

@@ -5,13 +5,28 @@ gradients is written."""
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Dict, List, Optional, Tuple
 
 from .. import _C
 from .._C import Tensor
 
+SQUARES, AMAX, INFS, NANS, SMALL, FIRST = range(6)  # columns of a table, see _C._look
+
 _last: Dict[int, Tuple[list, List[Optional[int]], Optional[Tensor]]] = {}  # by device, -1 the CPU: the gradients, their contents' counts, their table
+
+
+class Look:
+    """What a pass saw of an optimizer's gradients on one device.
+
+    ``table``: a row a gradient. ``places``: the (group, position) of each row's parameter. ``sums``: of the table's columns, where they are
+    known, on the CPU. ``flags``: 1.0 where some value is not finite; for a scale on a GPU also whether some is infinite."""
+
+    __slots__ = ("flags", "places", "sums", "table")
+
+    def __init__(self, table: Tensor, places: List[Tuple[int, int]], sums: Optional[Tuple[float, ...]], flags: Tensor) -> None:
+        self.table, self.places, self.sums, self.flags = table, places, sums, flags
 
 
 def remember(grads: List[Tensor], table: Tensor) -> None:
@@ -37,3 +52,21 @@ def ledger_of(grads: List[Tensor]) -> Tensor:
         return table
     plain = [g.detach() for g in grads]
     return _C._cuda_look(plain) if plain[0].is_cuda else _C._look(plain)
+
+
+def total(looks: List[Look]) -> Tuple[float, ...]:
+    """The sums of all tables, which are waited for."""
+    return join([_C._sum_up(look.table.cpu()) if look.sums is None else look.sums for look in looks])
+
+
+def join(sums: List[Tuple[float, ...]]) -> Tuple[float, ...]:
+    """One row from several; of none nothing is known."""
+    if not sums:
+        return (math.nan, math.nan, 0.0, 0.0, 0.0)
+    return sums[0] if len(sums) == 1 else tuple(max(column) if i == AMAX else sum(column) for i, column in enumerate(zip(*sums)))
+
+
+def only_nans(looks: List[Look]) -> bool:
+    """Whether there were nans and no infinity in what passes saw."""
+    sums = total(looks)
+    return sums[NANS] > 0 and sums[INFS] == 0

@@ -10,11 +10,10 @@ from typing import Any, Callable, Optional
 from .. import _C
 from .. import policy as policies
 from .._C import Tensor, dtype
-from ..doctor import guard
+from .._callers import users_place
+from .._events import announce
 
 _HALF = (_C.float16, _C.bfloat16)
-
-
 
 
 class _Said:
@@ -29,7 +28,7 @@ def cuda_means_cpu(what: str) -> None:
         return
     _Said.cuda_means_cpu = True
     text = f"{what}: there is no usable GPU; 'cuda' acts on the CPU, with float16 as its default dtype"
-    warnings.warn_explicit(text, UserWarning, *guard.users_place())
+    warnings.warn_explicit(text, UserWarning, *users_place())
 
 
 def _device_name(device_type: Any) -> str:
@@ -58,7 +57,7 @@ class autocast(_C.AutocastScope):
     left alone. Source: torch.amp.autocast.
     """
 
-    _looked_at = True  # the guard may say that it is of no use
+    _looked_at = True  # who listens may look at what runs in it
 
     def __init__(self, device_type: Optional[str] = None, dtype: Optional[dtype] = None, enabled: bool = True,
                  cache_enabled: Optional[bool] = None, *, policy: Any = None) -> None:
@@ -77,7 +76,7 @@ class autocast(_C.AutocastScope):
                 "Use ampc.float16 or ampc.bfloat16", stacklevel=2)
             self._enabled = False
         if self._enabled and self.device == "cpu":
-            guard.before_region(self.fast_dtype)
+            announce.region_made(self.fast_dtype)
 
     def __call__(self, func: Callable) -> Callable:
         if not callable(func):
@@ -96,7 +95,7 @@ class autocast(_C.AutocastScope):
         return f"autocast(device_type='{self.device}', dtype={self.fast_dtype}, enabled={self._enabled})"
 
 
-_C._set_regions(policies.state, guard.region_begins, guard.region_ends)
+_C._set_policy_state(policies.state)
 
 
 def is_autocast_available(device_type: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
 from .._callers import users_place
+from .._events import Listener, listen
 from .._model_names import Names
 
 PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # bits of _stamped; states and faults are those of csrc/autograd/provenance.h
@@ -129,7 +130,7 @@ def _times(scale: float) -> str:
     return f"the loss scale {scale:g}" if scale else "the loss scale"
 
 
-def before_clip(params: List[Any], what: str, limit: Optional[float] = None) -> None:
+def before_clip(params: List[Any], what: str, limit: Optional[float]) -> None:
     """Clipping, or a norm, of the parameters' gradients."""
     if not _C._stamped(params) & SCALED:
         return
@@ -176,7 +177,7 @@ def _train_fp16(params: List[Any]) -> None:
            "dtype=bfloat16, which has float32's range")
 
 
-def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> None:
+def before_unscale(number: int, iteration: int, scale: float, optimizer: Any) -> None:
     """A scaler is about to divide the optimizer's gradients."""
     found = _C._stamps(optimizer.param_groups)
     if found is not None:
@@ -187,7 +188,7 @@ def before_unscale(scaler: int, round: int, scale: float, optimizer: Any) -> Non
             report("loss-not-scaled", f"the scaler divides gradients by {_times(scale)}, but scaler.scale() did not multiply their loss: "
                    f"they become {scale:g} times too small", "write scaler.scale(loss).backward() in place of loss.backward()")
         elif states & SCALED and first is not None:
-            _of_whom(scaler, round, scale, first)
+            _of_whom(number, iteration, scale, first)
             if not float16:
                 report("scaler-without-fp16", "nothing ran in float16, so a GradScaler has no use here; it does no harm, because it "
                        "divides by what it multiplied with", "leave the scaler out, or pass enabled=False; bfloat16 and float32 need none", once=True)
@@ -310,18 +311,22 @@ def _shape_of(seen: Any, word: str) -> str:
     return str(max((p for p in seen.products if word in p.why), key=lambda p: p.multiplications, default="these"))
 
 
-def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:
-    """The text for a scaler that found no gradient at all."""
-    params = params_of(optimizer)
-    trained = sum(p.requires_grad for p in params)
-    text = f"{what}: none of the {len(params)} parameters of {type(optimizer).__name__} has a gradient"
-    if not trained:
-        return text + "; none of them requires one (requires_grad is False)"
-    if trained < len(params):
-        text += f" ({len(params) - trained} do not require one)"
-    if connected is None:
-        return text + "; scaler.scale(loss).backward() was not called since the last update()"
-    if not connected:
-        return text + "; the loss that went through scaler.scale() has no graph: it was detached, or computed under no_grad()"
-    return text + "; the graph of the scaled loss does not lead to these parameters: was backward() called, and is this the optimizer of the model "\
-        "that computed the loss?"
+# -- listening ----------------------------------------------------------------------------------------------------
+
+
+class Guard(Listener):
+    """The checks above, by the events at which they are made."""
+
+    region_made = staticmethod(before_region)
+    unscaling = staticmethod(before_unscale)
+    stepping_unscaled = staticmethod(before_unscaled_step)
+    step_begins = staticmethod(before_step)
+    schedule_ahead = staticmethod(after_skips)
+    clipping = staticmethod(before_clip)
+    norm_taken = staticmethod(before_norm)
+    backward_begins = staticmethod(before_backward)
+
+
+listening = Guard()
+listen(listening)
+_C._listen_to_regions(region_begins, region_ends)

@@ -6,17 +6,15 @@ from __future__ import annotations
 import math
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
-from .. import _C
 from .._C import Tensor
-from ._names import Names
+from .._events import Listener, listen
+from .._model_names import Names
+from ..amp._ledger import AMAX, FIRST, INFS, NANS, SMALL, SQUARES, Look, join, total
 
 STEPS = 1000  # that are remembered
 TABLES = 100  # of a GPU's steps that were not asked about; of those before, sums are kept, there
-SQUARES, AMAX, INFS, NANS, SMALL, FIRST = range(6)  # columns of a table, see _C._look
-
-Seen = List[Tuple[Tensor, list, Optional[tuple]]]  # tables, the (group, position) of each row's parameter, sums where they are known
 
 
 class Gradient(NamedTuple):
@@ -41,13 +39,13 @@ class Step:
     _skipped: Optional[bool] = None
 
     def __init__(self, number: int, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor],
-                 seen: Seen) -> None:
+                 seen: List[Look]) -> None:
         self.number, self._scale, self._loss = number, scale, loss
         lr = optimizer.param_groups[0].get("lr", math.nan)
         self._lr = lr.clone() if isinstance(lr, Tensor) else lr
         self._optimizer = weakref.ref(optimizer)
-        if len(seen) == 1 and seen[0][2] is not None and not found[0].item():  # the usual one, in few words: it is a part of every step
-            self._sums, self._skipped = seen[0][2], False
+        if len(seen) == 1 and seen[0].sums is not None and not found[0].item():  # the usual one, in few words: it is a part of every step
+            self._sums, self._skipped = seen[0].sums, False
             return
         self._found, self._seen = found, seen
         if not any(flag.is_cuda for flag in found):
@@ -58,19 +56,19 @@ class Step:
         if self._late is not None:
             self._settle_late()
         if self._sums is None and self._seen is not None:
-            self._sums = _total(self._seen)
+            self._sums = total(self._seen)
             self._skipped = any(f.item() for f in self._found)
-            self._seen = [(table.tolist(), places) for table, places, _ in self._seen] if self._skipped else None
+            self._seen = [(look.table.tolist(), look.places) for look in self._seen] if self._skipped else None
         self._found = []
 
     def shrink(self) -> None:
         """Keeps sums in place of tables, on their GPU, without waiting for it."""
         if self._sums is None and self._seen is not None:
-            self._late, self._seen = [(table.sum(0), table[:, AMAX].max()) for table, *_ in self._seen], None
+            self._late, self._seen = [(look.table.sum(0), look.table[:, AMAX].max()) for look in self._seen], None
 
     def _settle_late(self) -> None:
         parts = [(sums.tolist(), amax.item()) for sums, amax in self._late]
-        self._sums = _join([(squares, amax, *counts[:-1]) for (squares, _, *counts), amax in parts])
+        self._sums = join([(squares, amax, *counts[:-1]) for (squares, _, *counts), amax in parts])
         self._skipped, self._late = any(f.item() for f in self._found), None
 
     @property
@@ -150,18 +148,6 @@ def gradient_of(optimizer: Any, place: Tuple[int, int], values: List[float], nam
                     values[SMALL] / max(p.numel(), 1), _unravel(int(values[FIRST]) - 1, tuple(p.shape)) if values[FIRST] else None)
 
 
-def _total(seen: Seen) -> Tuple[float, ...]:
-    """The sums of all tables, which are waited for."""
-    return _join([_C._sum_up(table.cpu()) if sums is None else sums for table, _, sums in seen])
-
-
-def _join(sums: List[Tuple[float, ...]]) -> Tuple[float, ...]:
-    """Of none nothing is known."""
-    if not sums:
-        return (math.nan, math.nan, 0.0, 0.0, 0.0)
-    return sums[0] if len(sums) == 1 else tuple(max(column) if i == AMAX else sum(column) for i, column in enumerate(zip(*sums)))
-
-
 def _unravel(at: int, shape: Tuple[int, ...]) -> Tuple[int, ...]:
     index = []
     for size in reversed(shape):
@@ -176,9 +162,9 @@ class Ledger:
     def __init__(self) -> None:
         self._steps: Deque[Step] = deque(maxlen=STEPS)
         self.total = 0  # steps, remembered or not
-        self.latest: Optional[Tuple[Step, Seen]] = None  # the last step that was applied, so far as that is known, and its tables
+        self.latest: Optional[Tuple[Step, List[Look]]] = None  # the last step that was applied, so far as that is known, and its tables
 
-    def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: Seen) -> Step:
+    def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: List[Look]) -> Step:
         """One more step, which is given back."""
         self.total += 1
         step = Step(self.total, optimizer, scale, loss, found, seen)
@@ -188,6 +174,12 @@ class Ledger:
         if step._sums is None and len(self._steps) > TABLES:
             self._steps[-TABLES - 1].shrink()
         return step
+
+    def report(self, scaler: Any) -> Any:
+        """What the steps met, see ``GradScaler.report``."""
+        from .ledger_report import LedgerReport
+
+        return LedgerReport(scaler)
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -206,7 +198,8 @@ class Ledger:
         if self.latest is None or optimizer is None:
             return []
         names = Names()
-        return [gradient_of(optimizer, place, values, names) for table, places, _ in self.latest[1] for values, place in zip(table.tolist(), places)]
+        return [gradient_of(optimizer, place, values, names) for look in self.latest[1]
+                for values, place in zip(look.table.tolist(), look.places)]
 
     def cause(self, step: Step) -> Tuple[str, str]:
         """Why a step was skipped: 'scale', 'model', 'divergence' or 'none', and a sentence. By the loss, by whether values were
@@ -229,12 +222,6 @@ class Ledger:
         return "scale", text if step.infs else f"{text} (the backward pass turned the infinities into nan)"
 
 
-def only_nans(seen: Seen) -> bool:
-    """Whether there were nans and no infinity in what passes saw."""
-    sums = _total(seen)
-    return sums[NANS] > 0 and sums[INFS] == 0
-
-
 def _growth(before: List[Step]) -> str:
     """Losses or norms that have grown tenfold of late, in words; '' where they have not."""
     import statistics
@@ -246,3 +233,17 @@ def _growth(before: List[Step]) -> str:
             if early > 0 and late > 10 * early:
                 return f"{what} that grew from {early:.3g} to {late:.3g} within {len(finite)} steps"
     return ""
+
+
+class _Keeper(Listener):
+    """Keeps a ledger for each scaler."""
+
+    def scaler_made(self, scaler: Any) -> None:
+        scaler.ledger = Ledger()
+
+    def step_decided(self, scaler: Any, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None],
+                     found_inf: Dict[Any, Tensor], looks: List[Look]) -> None:
+        scaler.last_step = scaler.ledger.add(optimizer, scale, loss, list(found_inf.values()), looks)
+
+
+listen(_Keeper())

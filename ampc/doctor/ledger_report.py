@@ -6,10 +6,12 @@ import base64
 import html
 import io
 import math
-from typing import Any, List
+from typing import TYPE_CHECKING, Any, List
 
 from .._table import html_table, text_lines
-from .ledger import Gradient, Step
+
+if TYPE_CHECKING:
+    from .ledger import Gradient, Step
 
 ROWS = 12  # of a table
 COLOURS = {"scale": "#d98c00", "model": "#c0232c", "divergence": "#7b3fb5"}

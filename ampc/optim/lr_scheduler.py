@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Union
 
 from .. import _checks
 from .._C import Tensor
-from ..doctor import guard
+from .._events import announce
 from .optimizer import Optimizer
 
 _NOT_STATE = ("optimizer", "_seen")  # the second: this process's counts
@@ -80,7 +80,7 @@ class LRScheduler:
         now = self.optimizer._n_applied, self.optimizer._n_skipped
         before, self._seen = getattr(self, "_seen", now), now
         if now[0] == before[0] and now[1] > before[1]:
-            guard.after_skips(type(self).__name__, now[1] - before[1])
+            announce.schedule_ahead(type(self).__name__, now[1] - before[1])
 
     def _set(self, rates: Sequence[float]) -> None:
         if len(rates) != len(self.optimizer.param_groups):

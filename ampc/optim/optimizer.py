@@ -10,9 +10,9 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 from .. import _C
 from .._C import Tensor
+from .._events import announce
 from ..autograd import enable_grad, no_grad
 from ..autograd.hooks import RemovableHandle
-from ..doctor import guard
 
 
 class _Required:
@@ -29,7 +29,7 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
     def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._has_stepped = True
         if not self._stepping:  # else it is super().step()
-            guard.before_step(self)
+            announce.step_begins(self)
             self._n_applied += 1
         self._stepping = True
         try:
@@ -66,7 +66,7 @@ class Optimizer:
         self.param_groups: List[Dict[str, Any]] = []
         self._pre_hooks: Any = OrderedDict()
         self._post_hooks: Any = OrderedDict()
-        self._found_inf: Optional[Tensor] = None  # set by a GradScaler around a step that the GPU itself may leave out
+        self._found_inf: Optional[Tensor] = None  # of a step that the GPU itself may leave out
         self._zero_along = False  # gradients become 0 in the step's own pass
         self._has_stepped = False  # or was asked to, and a scaler left it out: what schedulers want to know
         groups = list(params)
@@ -141,10 +141,24 @@ class Optimizer:
             hook(self, (closure,) if closure is not None else (), {})
         return loss
 
-    def _can_leave_out(self) -> bool:
-        """Whether a step can be left out on the GPU, by a flag there that nobody waits for: the rule runs in C, and every
+    def can_leave_step_out(self) -> bool:
+        """Whether the next step can be left out on the GPU, by a flag there that nobody waits for: the rule runs in C, and every
         gradient is on one GPU."""
         return False
+
+    def step_unless(self, found_inf: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """``step(*args, **kwargs)``, which the GPU leaves out where ``found_inf`` is not 0. For a GradScaler, where
+        ``can_leave_step_out()`` says so."""
+        self._found_inf = found_inf
+        try:
+            return self.step(*args, **kwargs)
+        finally:
+            self._found_inf = None
+
+    def step_left_out(self) -> None:
+        """A GradScaler has left a step out; for schedulers this optimizer has stepped."""
+        self._has_stepped = True
+        self._n_skipped += 1
 
     def _can_zero(self) -> bool:
         """Whether its step zeroes gradients along, where ``_zero_along`` is set."""

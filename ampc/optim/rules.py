@@ -58,7 +58,7 @@ class RuleOptimizer(Optimizer):
     def _can_zero(self) -> bool:
         return type(self)._step_group is RuleOptimizer._step_group
 
-    def _can_leave_out(self) -> bool:
+    def can_leave_step_out(self) -> bool:
         return self._can_zero() and self._on_one_gpu()
 
     def _state_of(self, p: Any, group: Dict[str, Any], names: List[str]) -> Dict[str, Any]:

@@ -10,7 +10,8 @@ import time
 from typing import Any, Dict, List
 
 import ampc
-from ampc.amp import autocast_mode, grad_scaler
+from ampc._events import forget, listen
+from ampc.amp import autocast_mode
 
 from ..doctor import guard
 from ..doctor.fp32_shadow import HALVES, Shadow
@@ -22,8 +23,8 @@ class _Enough(BaseException):
     """Ends the script."""
 
 
-class _Notes:
-    """What the run has shown."""
+class _Notes(guard.Guard):
+    """What the run has shown. It listens in the guard's place."""
 
     def __init__(self, precision: str, steps: int) -> None:
         self.precision, self.steps = precision, steps
@@ -50,7 +51,15 @@ class _Notes:
             self.shadow.__exit__()
             ampc.cuda.reset_peak_memory_stats()
 
-    def first_step(self, optimizer: Any) -> None:
+    def scaler_made(self, scaler: Any) -> None:
+        """One more."""
+        self.scalers.append(scaler)
+
+    def loss_scaled(self, scaler: Any, outputs: Any) -> None:
+        """Keeps the loss, for the backward pass that follows."""
+        self.scaled = outputs.detach() if isinstance(outputs, ampc.Tensor) else None
+
+    def step_begins(self, optimizer: Any) -> None:
         """Looks at unscaled float32 gradients, once."""
         if self.underflow or self.precision != "float32":
             return
@@ -75,31 +84,22 @@ def _prepare(notes: _Notes, has_regions: bool) -> None:
     dtype = getattr(ampc, notes.precision) if notes.precision in HALVES else None
     ampc.set_float32_matmul_precision("high" if notes.precision == "tf32" else "highest")
     ampc.set_float32_matmul_precision = lambda precision: None  # not for the script to say
-    begin, scale, backward, make = (autocast_mode.autocast.__init__, grad_scaler.GradScaler.scale, ampc.Tensor.backward,
-                                    grad_scaler.GradScaler.__init__)
+    begin, backward = autocast_mode.autocast.__init__, ampc.Tensor.backward
 
     def region(self: Any, *args: Any, **kwargs: Any) -> None:
         begin(self, *args, **kwargs)
         self._enabled = self._enabled and dtype is not None
         self.fast_dtype = dtype or self.fast_dtype
 
-    def scaled(self: Any, outputs: Any) -> Any:
-        notes.scaled = outputs.detach() if isinstance(outputs, ampc.Tensor) else None
-        return scale(self, outputs)
-
     def start(self: Any, *args: Any, **kwargs: Any) -> None:
         notes.backward(self)
         backward(self, *args, **kwargs)
 
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        make(self, *args, **kwargs)
-        notes.scalers.append(self)
-
     autocast_mode.autocast.__init__ = region  # type: ignore[method-assign]
-    grad_scaler.GradScaler.scale, grad_scaler.GradScaler.__init__ = scaled, made  # type: ignore[method-assign]
     ampc.Tensor.backward = start  # type: ignore[method-assign]
     guard.off()
-    guard.before_step = notes.first_step
+    forget(guard.listening)
+    listen(notes)
     if not has_regions and dtype is not None:
         ampc.autocast("cuda" if ampc.cuda.is_available() else "cpu").__enter__()
 

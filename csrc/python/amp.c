@@ -102,7 +102,7 @@ static int read_truth(PyObject *self, PyObject *name) {
 /* The outermost region may be looked at, by an object whose _saw() is then called with every operator. */
 static int take_watcher(region *r, PyObject *self, ac_dtype dtype) {
     int looked_at = read_truth(self, ac_py->looked_at);
-    if (looked_at <= 0) return looked_at;
+    if (looked_at <= 0 || !ac_py->region_begins) return looked_at < 0 ? -1 : 0; /* nobody listens */
     r->seen = PyObject_CallFunctionObjArgs(ac_py->region_begins, ac_py->dtypes[dtype], NULL);
     if (r->seen == Py_None) Py_CLEAR(r->seen);
     else if (r->seen) r->watcher = PyObject_GetAttr(r->seen, ac_py->saw);
@@ -146,14 +146,19 @@ static PyObject *region_policy(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-/* _set_regions(policy_state, region_begins, region_ends): Python's part of regions. The state has `chosen`, a policy
- * for regions that name none, and `by_module`; region_begins(dtype) gives who looks at an outermost region, or None,
- * and region_ends(that) is called when the state is back. */
-static PyObject *set_regions(PyObject *module, PyObject *args) {
-    PyObject *state, *begins, *ends;
+/* _set_policy_state(state): has `chosen`, a policy for regions that name none, and `by_module`. */
+static PyObject *set_policy_state(PyObject *module, PyObject *state) {
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOO", &state, &begins, &ends)) return NULL;
     Py_XSETREF(ac_py->policy_state, Py_NewRef(state));
+    Py_RETURN_NONE;
+}
+
+/* _listen_to_regions(begins, ends): begins(dtype) gives who looks at an outermost region, or None, and ends(that) is
+ * called when the state is back. */
+static PyObject *listen_to_regions(PyObject *module, PyObject *args) {
+    PyObject *begins, *ends;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &begins, &ends)) return NULL;
     Py_XSETREF(ac_py->region_begins, Py_NewRef(begins));
     Py_XSETREF(ac_py->region_ends, Py_NewRef(ends));
     Py_RETURN_NONE;
@@ -315,11 +320,13 @@ static PyMethodDef scaler_methods[] = {
 static PyType_Slot scaler_slots[] = {{Py_tp_new, scaler_new},         {Py_tp_dealloc, scaler_dealloc},
                                      {Py_tp_getset, scaler_getset},   {Py_tp_members, scaler_members},
                                      {Py_tp_methods, scaler_methods}, {0, NULL}};
-static PyType_Spec scaler_spec = {"ampc._C.ScalerState", sizeof(PyScaler), 0, Py_TPFLAGS_DEFAULT, scaler_slots};
+static PyType_Spec scaler_spec = {"ampc._C.ScalerState", sizeof(PyScaler), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                                  scaler_slots};
 
 static PyMethodDef functions[] = {
     {"_region_policy", region_policy, METH_NOARGS, NULL},
-    {"_set_regions", set_regions, METH_VARARGS, NULL},
+    {"_set_policy_state", set_policy_state, METH_O, NULL},
+    {"_listen_to_regions", listen_to_regions, METH_VARARGS, NULL},
     {"_is_autocast_enabled", is_enabled, METH_O, NULL},
     {"_autocast_active", is_active, METH_NOARGS, NULL},
     {"_autocast_active_dtype", active_dtype, METH_NOARGS, NULL},

@@ -9,8 +9,8 @@ from typing import Any, List, Union
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
+from ..._events import announce
 from ...amp._ledger import ledger_of
-from ...doctor import guard
 
 
 def _listed(parameters: Union[Tensor, Iterable[Tensor]]) -> List[Tensor]:
@@ -35,7 +35,7 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_n
     """The norm of all tensors together, as if they were one vector; a 0-d tensor."""
     every = list(tensors)
     for t in every:
-        guard.before_norm(t)
+        announce.norm_taken(t)
     return _total_norm(every, norm_type, error_if_nonfinite)
 
 
@@ -74,7 +74,7 @@ def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float
     before. RuntimeError for a norm that is not finite, with ``error_if_nonfinite``. Under a GradScaler,
     call ``scaler.unscale_(optimizer)`` first."""
     params = _listed(parameters)
-    guard.before_clip(params, "clip_grad_norm_", float(max_norm))
+    announce.clipping(params, "clip_grad_norm_", float(max_norm))
     grads = _grads(params)
     total = _total_norm(grads, float(norm_type), error_if_nonfinite)
     clip_grads_with_norm_(params, max_norm, total)
@@ -85,7 +85,7 @@ def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float
 def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: float, foreach: Any = None) -> None:
     """Limits every gradient to [-clip_value, clip_value], in place."""
     limit, params = float(clip_value), _listed(parameters)
-    guard.before_clip(params, "clip_grad_value_", limit)
+    announce.clipping(params, "clip_grad_value_", limit)
     for g in _grads(params):
         g.detach().clamp_(-limit, limit)
     _C._restamp(params, "same")

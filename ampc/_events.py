@@ -1,0 +1,161 @@
+"""What diagnosis may listen to. Layers below announce events here and know nothing of who listens; ``ampc.doctor`` listens from above.
+
+``announce.step_begins(optimizer)`` tells of an event. ``listen`` adds a ``Listener``, ``forget`` removes it. The core announces two events
+itself: the outermost autocast region is entered and left (``_C._listen_to_regions``)."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple, Union
+
+from ._C import Tensor, dtype
+
+
+class StepRecord(Protocol):
+    """What one step of a GradScaler met: ``scaler.last_step``. Made by who listens to steps, ``doctor.ledger``."""
+
+    number: int
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the optimizer's step was left out."""
+
+    @property
+    def scale(self) -> float:
+        """What the loss was multiplied by."""
+
+    @property
+    def loss(self) -> float:
+        """The last loss before it was scaled."""
+
+    @property
+    def lr(self) -> float:
+        """The first group's rate."""
+
+    @property
+    def grad_norm(self) -> float:
+        """The norm of all unscaled gradients."""
+
+    @property
+    def amax(self) -> float:
+        """The largest finite magnitude among them."""
+
+    @property
+    def infs(self) -> int:
+        """How many values were infinite."""
+
+    @property
+    def nans(self) -> int:
+        """How many were nan."""
+
+    @property
+    def gradients(self) -> Any:
+        """Each parameter's gradient, of a step that was skipped."""
+
+    @property
+    def culprit(self) -> Any:
+        """The first parameter whose gradient was not finite, or None."""
+
+
+class StepLedger(Protocol):
+    """The steps of a GradScaler: ``scaler.ledger``."""
+
+    total: int
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: Any) -> Any: ...
+
+    @property
+    def skipped(self) -> Any:
+        """Those that were skipped."""
+
+    def ranges(self) -> Any:
+        """Each parameter's gradient in the last step that was applied."""
+
+    def cause(self, step: Any) -> Tuple[str, str]:
+        """Why a step was skipped, in a word and in a sentence."""
+
+    def report(self, scaler: Any) -> Any:
+        """What they met, to be read."""
+
+
+class Listener:
+    """Hears of events: a subclass overrides the methods of those it wants. An exception that it raises reaches the script."""
+
+    def region_made(self, dtype: dtype) -> None:
+        """An autocast region of the CPU was made, which will compute in ``dtype``."""
+
+    def scaler_made(self, scaler: Any) -> None:
+        """A GradScaler was made, or unpickled. A listener may leave a ``ledger`` with it."""
+
+    def loss_scaled(self, scaler: Any, outputs: Any) -> None:
+        """``scaler.scale(outputs)`` is called."""
+
+    def unscaling(self, number: int, iteration: int, scale: float, optimizer: Any) -> None:
+        """A scaler is about to divide the optimizer's gradients. ``number`` and ``iteration`` are what it stamps losses with;
+        ``scale`` is 0.0 where it is on a GPU."""
+
+    def stepping_unscaled(self, optimizer: Any) -> None:
+        """A scaler is about to step on gradients that ``unscale_`` has divided some time ago."""
+
+    def step_decided(self, scaler: Any, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None],
+                     found_inf: Dict[Any, Tensor], looks: List[Any]) -> None:
+        """A scaler is about to make a step, or to leave it out where a flag of ``found_inf`` is not 0. ``looks``: ``amp._ledger.Look``, one
+        a device. A listener may set ``scaler.last_step``."""
+
+    def step_begins(self, optimizer: Any) -> None:
+        """An optimizer's own step begins, called by the script or by a scaler."""
+
+    def schedule_ahead(self, scheduler: str, skipped: int) -> None:
+        """A scheduler steps, and since it last did a scaler has left out every step: ``skipped`` of them."""
+
+    def clipping(self, params: List[Any], what: str, limit: Optional[float]) -> None:
+        """``what`` is about to clip the parameters' gradients to ``limit``."""
+
+    def norm_taken(self, t: Tensor) -> None:
+        """The norm of a tensor is computed."""
+
+    def backward_begins(self) -> None:
+        """A script calls ``backward()``."""
+
+
+EVENTS: Tuple[str, ...] = tuple(name for name in vars(Listener) if not name.startswith("__"))
+
+
+class _Announcer(Listener):
+    """Hands events on. An event that one listener alone hears is that listener's own method here, so it costs one call."""
+
+    def __init__(self) -> None:
+        self._listeners: List[Listener] = []
+
+    def _connect(self, listeners: List[Listener]) -> None:
+        self._listeners = listeners
+        for name in EVENTS:
+            heard = [getattr(each, name) for each in listeners if getattr(type(each), name) is not getattr(Listener, name)]
+            if heard:
+                self.__dict__[name] = heard[0] if len(heard) == 1 else _in_turn(heard)
+            else:
+                self.__dict__.pop(name, None)
+
+
+def _in_turn(heard: List[Callable[..., None]]) -> Callable[..., None]:
+    def each(*args: Any) -> None:
+        for hear in heard:
+            hear(*args)
+
+    return each
+
+
+announce = _Announcer()
+
+
+def listen(listener: Listener) -> None:
+    """From here on it hears events, after those who listen already."""
+    announce._connect([*announce._listeners, listener])
+
+
+def forget(listener: Listener) -> None:
+    """It hears no more events. ValueError where it does not listen."""
+    if listener not in announce._listeners:
+        raise ValueError("forget: this listener does not listen")
+    announce._connect([each for each in announce._listeners if each is not listener])

@@ -1,0 +1,87 @@
+"""The loss scale as a number on the CPU, which the core adapts."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Callable, List, Optional, Tuple
+
+from .. import _C
+from .. import _creation as make
+from .._C import Tensor
+from .._device import CPU
+from ._ledger import INFS, NANS, Look, only_nans
+from ._unscale import divide_by_number
+
+
+class NanStreak:
+    """What is known of steps that met nans and no infinity, one after the other. It outlives a scale that is loaded or pickled."""
+
+    before: Optional[float] = None  # the scale when they began
+    at_one = False  # and they were still there at scale 1
+
+
+class HostScale(_C.ScalerState):
+    """``Scale`` on the CPU."""
+
+    streak: NanStreak
+    device = CPU
+    known = _C.ScalerState.scale  # the same attribute by another name
+
+    @classmethod
+    def after(cls, streak: NanStreak, *options: Any) -> HostScale:
+        """A scale that goes on with a streak."""
+        made = cls(*options)
+        made.streak = streak
+        return made
+
+    @property
+    def scale_tensor(self) -> Tensor:
+        """The scale, made a tensor."""
+        return make.full((), self.scale, dtype=_C.float32, device=CPU)
+
+    @property
+    def tracker_tensor(self) -> Tensor:
+        """The good steps in a row, made a tensor."""
+        return make.full((), self.growth_tracker, dtype=_C.int32, device=CPU)
+
+    def snapshot(self) -> float:
+        """The scale."""
+        return self.scale
+
+    def times(self, value: Tensor) -> Tensor:
+        """``value`` times the scale."""
+        return value * make.full((), self.scale, dtype=_C.float32, device=CPU)
+
+    def look_at_loss(self, loss: Tensor) -> Tuple[float, list]:
+        """The loss as a number, and [True] where it is nan."""
+        value = loss.item()
+        return value, [True] if math.isnan(value) else []
+
+    def divide_gradients(self, device: Any, grads: List[Tensor], places: List[Tuple[int, int]]) -> Look:
+        """Divides gradients on one device."""
+        return divide_by_number(self, self.inverse, device, grads, places)
+
+    def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
+        """[1.0 where some value is not finite]."""
+        return make.full((1,), sums[INFS] + sums[NANS] > 0, dtype=_C.float32, device=CPU)
+
+    def adapt(self, found_inf: List[Tensor], bad_losses: list, looks: Callable[[], List[Look]], culprit: Callable[[], str]) -> None:
+        """Tells overflow from what no scale would have prevented, and adapts to overflow alone."""
+        found = any(v.item() for v in found_inf)
+        nans, streak = found and only_nans(looks()), self.streak
+        if not nans:
+            streak.before, streak.at_one = None, False
+        if found and bad_losses:
+            return
+        if nans:
+            if streak.before is None:
+                streak.before = self.scale
+            if not streak.at_one and self.scale <= 1:
+                streak.at_one, self.scale = True, streak.before
+                warnings.warn(f"GradScaler: the gradient of parameter {culprit()} is nan at a scale of 1, too, so "
+                              f"scaling is not what makes it; the scale is back at {streak.before:g}. Look for a division by 0, the "
+                              "logarithm or square root of 0, or 0 times infinity in the model or its data", stacklevel=3)
+            if streak.at_one:
+                return
+        self.update(found)

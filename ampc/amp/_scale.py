@@ -1,0 +1,146 @@
+"""The loss scale as GradScaler sees it: one interface, whose two classes keep the number on the CPU (``_host_scale.py``) or on the GPU
+where the losses are (``_device_scale.py``); and what a scaler may be given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Callable, List, Protocol, Tuple, Union
+
+from .. import _C
+from .. import _creation as make
+from .._C import Tensor
+from .._device import CPU
+from ._ledger import Look
+
+Loss = Union[float, Tensor]
+
+
+class Scale(Protocol):
+    """A dynamic loss scale. Where it is on a GPU, reading one of its numbers waits for it; the methods do not wait."""
+
+    growth_factor: float
+    backoff_factor: float
+    growth_interval: int
+
+    @property
+    def scale(self) -> float:
+        """The present scale."""
+
+    @scale.setter
+    def scale(self, value: float) -> None: ...
+
+    @property
+    def growth_tracker(self) -> int:
+        """Good steps in a row."""
+
+    @growth_tracker.setter
+    def growth_tracker(self, value: int) -> None: ...
+
+    @property
+    def overflows(self) -> int:
+        """Overflows in a row."""
+
+    @overflows.setter
+    def overflows(self, value: int) -> None: ...
+
+    @property
+    def inverse(self) -> float:
+        """1 / scale, computed in float64 and rounded once to float32."""
+
+    @property
+    def known(self) -> float:
+        """The scale where the CPU knows it, 0.0 where it would have to wait."""
+
+    @property
+    def device(self) -> Any:
+        """Where it is."""
+
+    @property
+    def scale_tensor(self) -> Tensor:
+        """The scale, a 0-d float32 tensor."""
+
+    @property
+    def tracker_tensor(self) -> Tensor:
+        """The good steps in a row, a 0-d int32 tensor."""
+
+    def snapshot(self) -> Loss:
+        """The scale as it is now, for a record."""
+
+    def times(self, value: Tensor) -> Tensor:
+        """``value`` times the scale."""
+
+    def look_at_loss(self, loss: Tensor) -> Tuple[Loss, list]:
+        """A loss of one element, for a record; and what of it may be nan, for ``adapt``."""
+
+    def divide_gradients(self, device: Any, grads: List[Tensor], places: List[Tuple[int, int]]) -> Look:
+        """Divides gradients on one device, in place; what the pass saw of them."""
+
+    def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
+        """The flags of a look at gradients on the CPU, see ``Look.flags``."""
+
+    def adapt(self, found_inf: List[Tensor], bad_losses: list, looks: Callable[[], List[Look]], culprit: Callable[[], str]) -> None:
+        """Ends an iteration: raises or lowers the scale by what passes found. ``bad_losses``: all that ``look_at_loss`` gave;
+        ``looks``, asked where needed: what passes saw; ``culprit``: the name of the first parameter whose gradient is not finite."""
+
+
+def each_tensor(value: Any, scaled: Callable[[Tensor], Tensor]) -> Any:
+    """A Tensor, or lists, tuples and iterables of them, scaled. ValueError for something else."""
+    if isinstance(value, Tensor):
+        return scaled(value)
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        parts = map(partial(each_tensor, scaled=scaled), value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        return parts
+    raise ValueError(f"scale: expected a Tensor or an iterable of Tensors, got {type(value).__name__}")
+
+
+# -- what GradScaler may be given -----------------------------------------------------------------------------
+
+
+def f32(x: float) -> float:
+    """x rounded to float32; infinite where that overflows."""
+    if abs(x) > 3.4028235677973366e38:
+        return math.copysign(math.inf, x)
+    return make.full((), float(x), dtype=_C.float32, device=CPU).item()
+
+
+def check_device(device: Any, enabled: bool) -> None:
+    """TypeError or RuntimeError for a ``device`` of GradScaler that is none."""
+    if not isinstance(device, str):
+        raise TypeError(f"GradScaler: `device` must be 'cuda' or 'cpu', got {device!r}; torch.cuda.amp.GradScaler takes "
+                        "init_scale first")
+    if enabled and device not in ("cuda", "cpu"):
+        raise RuntimeError(f"GradScaler: device '{device}' cannot be scaled for; expected 'cuda' or 'cpu'")
+
+
+def check_options(growth_factor: float, backoff_factor: float, growth_interval: int, init_scale: float, min_scale: float, max_scale: float,
+                  hysteresis: int) -> None:
+    """AssertionError or ValueError for an option of GradScaler that is out of range."""
+    if not growth_factor > 1.0:
+        raise AssertionError(f"GradScaler: `growth_factor` must be above 1, got {growth_factor}")
+    if not 0.0 < backoff_factor < 1.0:
+        raise AssertionError(f"GradScaler: `backoff_factor` must be between 0 and 1, got {backoff_factor}")
+    if not (init_scale > 0 and math.isfinite(f32(init_scale)) and f32(init_scale) > 0):
+        raise ValueError(f"GradScaler: `init_scale` must be a positive finite float32, got {init_scale}")
+    if not 0 < f32(min_scale) <= f32(init_scale) <= f32(max_scale) < math.inf:
+        raise ValueError(f"GradScaler: `min_scale`, `init_scale` and `max_scale` must be positive finite float32 in that order, got "
+                         f"{min_scale}, {init_scale} and {max_scale}")
+    if hysteresis < 1:
+        raise ValueError(f"GradScaler: `hysteresis` must be 1 or more, got {hysteresis}")
+    if growth_interval < 1:
+        raise ValueError(f"GradScaler: `growth_interval` must be 1 or more, got {growth_interval}")
+
+
+def checked_scale(new_scale: Union[float, Tensor, None]) -> float:
+    """The number of ``update(new_scale)``. AssertionError for what cannot be a scale."""
+    if isinstance(new_scale, Tensor):
+        if new_scale.numel() != 1 or new_scale.requires_grad or not new_scale.is_floating_point():
+            raise AssertionError("update: `new_scale` must be a float or a floating point Tensor of one element that does not "
+                                 "require gradients")
+        new_scale = new_scale.item()
+    if not isinstance(new_scale, (int, float)) or not (f32(new_scale) > 0 and math.isfinite(f32(new_scale))):
+        raise AssertionError(f"update: `new_scale` must be a positive finite float32, got {new_scale!r}")
+    return float(new_scale)
