@@ -29,7 +29,7 @@ def bundle_openblas(build_lib: str) -> None:
     try:
         import scipy_openblas32
     except ImportError:
-        print("ampc: no scipy-openblas32 on this platform: float32 products will use plain loops")
+        print("ampc: no scipy-openblas32 on this platform: float64 products will use plain loops")
         return
     library = os.path.join(scipy_openblas32.get_lib_dir(), scipy_openblas32.get_library(fullname=True))
     target = os.path.join(build_lib, LIBS)
