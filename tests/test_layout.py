@@ -124,6 +124,20 @@ def test_functions_are_short():
     assert len(long) <= len(lengths) * 0.02, long
 
 
+# Bodies that the preprocessor writes out for several counts of registers, or for two types: a function would not be unrolled.
+WRITTEN_OUT = {"EIGHT_ROWS", "SOME_ROWS", "SPLIT_STEPS", "FOLD_CHANNEL", "PLAIN_CELL", "HALVES_RUNS"}
+
+
+def test_macros_are_short():
+    """None over 15 lines, but lists of rows and what has to be written out: a debugger does not step through a macro."""
+    long = set()
+    for p in FILES:
+        for name, rest in re.findall(r"^#define (\w+)((?:.*\\\n)+.*)", p.read_text(), re.M):
+            if rest.count("\n") >= 15 and not rest.startswith("(ROW)"):
+                long.add(name)
+    assert long == WRITTEN_OUT
+
+
 @pytest.mark.parametrize("tool", ["make_stubs.py", "rules_index.py", "policy_table.py", "speed_table.py"])
 def test_generated_files_are_up_to_date(tool):
     if not (ROOT / "ampc" / "_C.pyi").exists():
