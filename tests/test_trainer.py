@@ -142,6 +142,7 @@ def test_switches_of_the_gpu():
 def test_the_memory_fraction_is_held():
     TrainingOptimizer(AMPConfig(enable_amp_memory_pooling=True, amp_memory_fraction=1e-6))
     try:
+        ampc.cuda.empty_cache()  # what is there already needs nothing new
         with pytest.raises(ampc.OutOfMemoryError):
             ampc.empty(2**20, device=DEVICE)
     finally:

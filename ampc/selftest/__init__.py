@@ -3,6 +3,7 @@ at those of networks, and at random ones. The command is ``ampc selftest``."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import operator
@@ -60,6 +61,18 @@ def _name(trial: Tuple[Case, str, int]) -> str:
     return f"{'random sizes, ' if kernel != case.kernel else ''}{kernel}, {dtype}, seed {seed}"
 
 
+@contextlib.contextmanager
+def _without_tf32() -> Iterator[None]:
+    """The bounds are those of float32: a script may have allowed its products less."""
+    products, convolutions = ampc.backends.cuda.matmul, ampc.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32 = convolutions.allow_tf32 = False
+    try:
+        yield
+    finally:
+        products.allow_tf32, convolutions.allow_tf32 = before
+
+
 def selftest(device: str = "cpu", seconds: float = 0.0, seed: int = 0, draws: int = 200, progress: bool = False) -> Report:
     """Runs every case that this machine's facts choose, then random sizes. Ctrl-C, or a lack of memory, ends it with what was found so far.
 
@@ -76,7 +89,7 @@ def selftest(device: str = "cpu", seconds: float = 0.0, seed: int = 0, draws: in
     report = Report(device, seed, ampc._C._machine())
     fixed, drawn = _fixed(device, seed), _drawn(device, seed)
     trials = itertools.chain(fixed, itertools.islice(drawn, draws), _for(seconds, drawn))
-    with warnings.catch_warnings():
+    with _without_tf32(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of mixed precision that is of no use on this machine
         try:
             for case, dtype, own in Progress(trials, "selftest", None if seconds else len(fixed) + draws, progress, _name):
