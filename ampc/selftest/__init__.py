@@ -64,13 +64,14 @@ def _name(trial: Tuple[Case, str, int]) -> str:
 @contextlib.contextmanager
 def _without_tf32() -> Iterator[None]:
     """The bounds are those of float32: a script may have allowed its products less."""
-    products, convolutions = ampc.backends.cuda.matmul, ampc.backends.cudnn
-    before = products.allow_tf32, convolutions.allow_tf32
-    products.allow_tf32 = convolutions.allow_tf32 = False
+    before = ampc._C._cuda_allow_tf32(), ampc._C._cuda_convolution_tf32()
+    ampc._C._cuda_allow_tf32(False)
+    ampc._C._cuda_convolution_tf32(False)
     try:
         yield
     finally:
-        products.allow_tf32, convolutions.allow_tf32 = before
+        ampc._C._cuda_allow_tf32(before[0])
+        ampc._C._cuda_convolution_tf32(before[1])
 
 
 def selftest(device: str = "cpu", seconds: float = 0.0, seed: int = 0, draws: int = 200, progress: bool = False) -> Report:
