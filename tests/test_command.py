@@ -156,3 +156,22 @@ def test_the_steps_of_the_demo_are_timed(monkeypatch):
     monkeypatch.setattr(_step_times, "WIDTH", 16)
     seconds = _step_times.measure(("float32", "bfloat16", "float16"))
     assert all(s > 0 for s in seconds.values()) and _step_times.table(seconds).count("\n") == 3
+
+
+@pytest.mark.parametrize("name", ["", *(args[0] for args in COMMANDS)])
+def test_the_examples_in_help_are_commands(name):
+    """Every subcommand's help ends with examples, each on a line of its own, which the command line reads."""
+    import shlex
+
+    from ampc.cli import make_parser
+
+    parser = make_parser()
+    commands = parser._subparsers._group_actions[0].choices
+    assert set(commands) == {args[0] for args in COMMANDS}
+    text = (commands[name] if name else parser).format_help()
+    rows = [line.strip() for line in text.split("\nexamples:\n")[1].split("\n\n")[0].splitlines()]
+    assert max(map(len, rows)) <= 118 and text.count("\n\n\n") == 0
+    for row in rows:
+        words = [w for w in shlex.split(row.split("  ")[0]) if not w.startswith("AMPC_")]
+        assert words[0] == "ampc" and words[1] == (name or words[1])
+        assert parser.parse_args(words[1:]).command == words[1]
