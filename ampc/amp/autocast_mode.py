@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, TypeVar
 
 from .. import _C
 from .. import policy as policies
@@ -13,6 +13,7 @@ from .._C import Tensor, dtype
 from .._callers import users_place
 from .._events import announce
 
+F = TypeVar("F", bound=Callable[..., Any])
 _HALF = (_C.float16, _C.bfloat16)
 
 
@@ -78,7 +79,7 @@ class autocast(_C.AutocastScope):
         if self._enabled and self.device == "cpu":
             announce.region_made(self.fast_dtype)
 
-    def __call__(self, func: Callable) -> Callable:
+    def __call__(self, func: F) -> F:
         if not callable(func):
             raise TypeError(f"autocast decorates functions, got {type(func).__name__}; as a context manager write "
                             "`with autocast(...):`")
@@ -89,7 +90,7 @@ class autocast(_C.AutocastScope):
                 return func(*args, **kwargs)
 
         wrapped.__script_unsupported = "autocast"  # type: ignore[attr-defined]
-        return wrapped
+        return wrapped  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return f"autocast(device_type='{self.device}', dtype={self.fast_dtype}, enabled={self._enabled})"

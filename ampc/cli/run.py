@@ -12,7 +12,7 @@ from ._common import examples
 
 def add_run(commands: Any) -> None:
     """Adds the subcommand."""
-    parser = commands.add_parser("run", help="run a script written for torch, unmodified", 
+    parser = commands.add_parser("run", help="run a script written for torch, unmodified",
                                  description="Runs a script with ampc in torch's place. Exits with the script's own status.",
                                  epilog=examples("ampc run train.py --epochs 3           what follows the script is the script's",
                                                  "ampc run --doctor train.py             traces the first inf or nan to its operator",

@@ -73,7 +73,7 @@ class _Again(_C.Scope):
 
     def _changes(self) -> tuple:
         s, cell = self._state, (bytearray(self._state.rng or b""),)
-        regions = [autocast(d, dtype=dtype, enabled=on, cache_enabled=cache, policy=s.policy) for d, on, dtype, cache in s._regions()]
+        regions: List[Any] = [autocast(d, dtype=dtype, enabled=on, cache_enabled=cache, policy=s.policy) for d, on, dtype, cache in s._regions()]
         random = [] if s.rng is None else [(_C._swap_rng, cell, _C._swap_rng, cell)]
         return (*random, *((scope.__enter__, (), scope.__exit__, ()) for scope in [enable_grad(), *regions]))
 
