@@ -7,12 +7,12 @@ from __future__ import annotations
 import struct
 import sys
 import types
-import warnings
 import weakref
 from contextlib import nullcontext
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 from .. import _C, cuda, policy
+from .._callers import warn
 from ..amp.autocast_mode import autocast, is_autocast_enabled
 from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks
@@ -204,8 +204,8 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
             extra = ", ".join(kwargs) or "context_fn"
             raise ValueError(f"checkpoint: use_reentrant=True takes no {extra}; use_reentrant=False does")
         if _C.is_grad_enabled() and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            warnings.warn("checkpoint: no argument requires gradients, so nothing will reach the parameters; use_reentrant=False has no such "
-                          "need", stacklevel=2)
+            warn("checkpoint: no argument requires gradients, so nothing will reach the parameters; use_reentrant=False has no such "
+                 "need")
         return _Reentrant.apply(function, preserve, *args)
     first, second = context_fn()
     if not _C.is_grad_enabled():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ... import _C
 from ..._C import Tensor
+from ..._callers import warn
 from ..._device import check_device
 from ..._model_names import register_module_class
 from ...amp._regions import call_module
@@ -122,7 +122,7 @@ class Module:
                 changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
                 result = result if changed is None else changed
             except Exception as error:
-                warnings.warn(f"an always_call hook raised {type(error).__name__}: {error}; the error before it is raised", stacklevel=3)
+                warn(f"an always_call hook raised {type(error).__name__}: {error}; the error before it is raised")
 
     # -- attributes ----------------------------------------------------------------------------------------
 
