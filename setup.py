@@ -35,9 +35,11 @@ def bundle_openblas(build_lib: str) -> None:
     target = os.path.join(build_lib, LIBS)
     os.makedirs(target, exist_ok=True)
     shutil.copy2(library, target)
-    for text in importlib.metadata.files("scipy-openblas32") or []:
-        if text.name.upper().startswith("LICENSE"):
-            shutil.copy2(text.locate(), os.path.join(target, "LICENSE.txt"))
+    texts = [f for f in importlib.metadata.files("scipy-openblas32") or [] if f.name.upper().startswith("LICENSE")]
+    for text in texts:
+        shutil.copy2(text.locate(), os.path.join(target, "LICENSE.txt"))
+    if not texts:
+        print("ampc: scipy-openblas32 lies here without its licence, which must go with OpenBLAS: do not distribute this build", file=sys.stderr)
 
 
 # Turing, Ampere, Hopper and Blackwell. Each one's machine code runs on the later minor versions of its generation; what comes after
