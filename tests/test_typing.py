@@ -36,6 +36,7 @@ with ampc.autocast("cpu", dtype=ampc.float16) as region:
 scaler.scale(loss).backward()
 scaler.step(opt)
 advice = ampc.doctor.advise(net, (x, x), criterion, opt)
+ampc.backends.mkldnn.enabled = False
 if ampc.enable_autocast:
     ampc.enable_autocast = False
 

@@ -74,6 +74,13 @@ amp = ampc.training.AMPConfig(max_fp32_fallbacks=1)
 trainer = ampc.training.TrainingOptimizer(ampc.training.PerformanceConfig(amp_config=amp))
 trainer.start_epoch()
 trainer.training_step(Loud(), x, x, nn.MSELoss(), opt) #!"""),
+    ("", "log returned inf", "with ampc.doctor():\n    nn.Sequential(nn.LogSigmoid(), nn.Identity())(x)\n    ampc.zeros(2).log() #!"),
+    ("", "[clip-scaled-gradients]", """
+scaler = ampc.amp.GradScaler("cpu")
+with ampc.autocast("cpu", dtype=ampc.float16):
+    loss = net(x).sum()
+scaler.scale(loss).backward()
+nn.utils.clip_grad_norm_(net.parameters(), 1.0) #!"""),
     ("", "set_num_threads: 256 threads", "n = ampc.get_num_threads()\nampc.set_num_threads(1000) #!\nampc.set_num_threads(n)"),
     ("", "the array is read-only", "a = np.ones(3)\na.flags.writeable = False\nampc.from_numpy(a) #!"),
 ]
