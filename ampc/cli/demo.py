@@ -181,7 +181,7 @@ def add_demo(commands: Any) -> None:
     """Adds the subcommand to the command line."""
     parser = commands.add_parser("demo", help="train a classifier of handwritten digits in three precisions",
                                  description="Trains a small network in float32, bfloat16 and float16, measures a step of a wide one in each, and "
-                                 "draws a picture where matplotlib is installed. Takes less than a minute. Exits with 0, or 2 where a device or "
+                                 "draws a picture where matplotlib is installed. Exits with 0, or 2 where a device or "
                                  "a folder cannot be used.",
                                  epilog=examples("ampc demo", "ampc demo --epochs 5 --out /tmp/demo    shorter, with the picture elsewhere",
                                                  "ampc demo --device cuda                 on a GPU"))
