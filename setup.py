@@ -35,9 +35,11 @@ def bundle_openblas(build_lib: str) -> None:
     target = os.path.join(build_lib, LIBS)
     os.makedirs(target, exist_ok=True)
     shutil.copy2(library, target)
-    for text in importlib.metadata.files("scipy-openblas32") or []:
-        if text.name.upper().startswith("LICENSE"):
-            shutil.copy2(text.locate(), os.path.join(target, "LICENSE.txt"))
+    texts = [f for f in importlib.metadata.files("scipy-openblas32") or [] if f.name.upper().startswith("LICENSE")]
+    for text in texts:
+        shutil.copy2(text.locate(), os.path.join(target, "LICENSE.txt"))
+    if not texts:
+        print("ampc: scipy-openblas32 lies here without its licence, which must go with OpenBLAS: do not distribute this build", file=sys.stderr)
 
 
 # Turing, Ampere, Hopper and Blackwell. Each one's machine code runs on the later minor versions of its generation; what comes after
@@ -53,6 +55,21 @@ def find_nvcc() -> "str | None":
 
 def says(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def gpu_code(nvcc: "str | None", images: "str | None") -> str:
+    """The architectures that a build has code for, such as '75 80 90 100', or why it has none."""
+    if nvcc and images:
+        return " ".join(architectures(nvcc))
+    return "nvcc failed" if nvcc else "left out" if os.environ.get("AMPC_CUDA") == "0" else "no nvcc"
+
+
+def note_gpu_code(build_lib: str, text: str) -> None:
+    """Leaves it beside the libraries, where `ampc info` reads it."""
+    folder = os.path.join(build_lib, LIBS)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "gpu_code.txt"), "w", encoding="ascii") as f:
+        f.write(text + "\n")
 
 
 def toolkit_headers(nvcc: str) -> "list[str]":
@@ -176,7 +193,8 @@ class Build(build_ext):
     def build_extensions(self) -> None:
         nvcc = find_nvcc()
         if not nvcc:
-            print("ampc: no nvcc, so this build has no GPU code; all else works")
+            why = "AMPC_CUDA=0 is set" if os.environ.get("AMPC_CUDA") == "0" else "no nvcc"
+            print(f"ampc: {why}, so this build has no GPU code; all else works")
         headers = toolkit_headers(nvcc) if nvcc else []  # the real ones are compared with ours
         images = compile_kernels(nvcc) if nvcc else None
         toolkit = [("AC_CUDA_IMAGES", f'"{images}"'), ("AC_CUDA_TOOLKIT", str(toolkit_version(nvcc)))] if nvcc and images else []
@@ -184,6 +202,8 @@ class Build(build_ext):
         self.compiler.compile = self.compile_changed(self.compiler.compile, toolkit, headers)
         super().build_extensions()
         bundle_openblas(self.build_lib)
+        self.gpu_code = gpu_code(nvcc, images)
+        note_gpu_code(self.build_lib, self.gpu_code)
 
     def compile_changed(self, compile_one, toolkit, headers):
         """In place of the compiler's own loop. What tells of the CUDA toolkit goes to the files that are about CUDA."""
@@ -207,6 +227,7 @@ class Build(build_ext):
     def copy_extensions_to_source(self) -> None:
         super().copy_extensions_to_source()
         bundle_openblas(HERE)
+        note_gpu_code(HERE, self.gpu_code)
 
 
 DEBUG = os.environ.get("AMPC_DEBUG")  # e.g. "-fsanitize=address -g -O1"; without it there is no debug information, half of the wheel

@@ -3,6 +3,7 @@
 import glob as _glob
 import os as _os
 import sys as _sys
+import typing as _typing
 import warnings as _warnings
 from typing import Any as _Any
 
@@ -30,151 +31,161 @@ _C._cuda_set_paths(":".join([
     for _part in ("cu13", "cublas", "nccl", "cudnn")
 ] + ["/usr/local/cuda/lib64"]))
 
+# A name as itself is one that this package hands on, by the rules of type checkers.
 from . import (
     _interop,  # attaches the protocols of sharing memory
     _tensor,  # attaches methods to Tensor
     _composed,  # and more
-    amp,
-    autograd,
-    backends,
-    cpu,
-    cuda,
-    linalg,
-    nn,
-    optim,
-    serialization,
-    utils,
+    amp as amp,
+    autograd as autograd,
+    backends as backends,
+    cpu as cpu,
+    cuda as cuda,
+    linalg as linalg,
+    nn as nn,
+    optim as optim,
+    serialization as serialization,
+    utils as utils,
 )
 from ._C import (
-    OutOfMemoryError,
-    Tensor,
-    bfloat16,
-    bool,
-    dtype,
-    float16,
-    float32,
-    float64,
-    from_numpy,
-    get_default_dtype,
-    get_num_threads,
-    int8,
-    int16,
-    int32,
-    int64,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    promote_types,
-    result_type,
-    set_default_dtype,
-    set_num_threads,
-    uint8,
+    OutOfMemoryError as OutOfMemoryError,
+    Tensor as Tensor,
+    bfloat16 as bfloat16,
+    bool as bool,
+    dtype as dtype,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    from_numpy as from_numpy,
+    get_default_dtype as get_default_dtype,
+    get_num_threads as get_num_threads,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    is_grad_enabled as is_grad_enabled,
+    is_inference_mode_enabled as is_inference_mode_enabled,
+    promote_types as promote_types,
+    result_type as result_type,
+    set_default_dtype as set_default_dtype,
+    set_num_threads as set_num_threads,
+    uint8 as uint8,
 )
 from ._unsupported_dtypes import (
-    cdouble,
-    cfloat,
-    complex64,
-    complex128,
-    float8_e4m3fn,
-    float8_e4m3fnuz,
-    float8_e5m2,
-    float8_e5m2fnuz,
-    uint16,
-    uint32,
-    uint64,
+    cdouble as cdouble,
+    cfloat as cfloat,
+    complex64 as complex64,
+    complex128 as complex128,
+    float8_e4m3fn as float8_e4m3fn,
+    float8_e4m3fnuz as float8_e4m3fnuz,
+    float8_e5m2 as float8_e5m2,
+    float8_e5m2fnuz as float8_e5m2fnuz,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
 )
 from ._creation import (
-    Generator,
-    arange,
-    as_tensor,
-    default_generator,
-    empty,
-    empty_like,
-    eye,
-    full,
-    full_like,
-    get_rng_state,
-    initial_seed,
-    linspace,
-    manual_seed,
-    ones,
-    ones_like,
-    rand,
-    rand_like,
-    randint,
-    randn,
-    randn_like,
-    randperm,
-    seed,
-    set_rng_state,
-    tensor,
-    zeros,
-    zeros_like,
+    Generator as Generator,
+    arange as arange,
+    as_tensor as as_tensor,
+    default_generator as default_generator,
+    empty as empty,
+    empty_like as empty_like,
+    eye as eye,
+    full as full,
+    full_like as full_like,
+    get_rng_state as get_rng_state,
+    initial_seed as initial_seed,
+    linspace as linspace,
+    manual_seed as manual_seed,
+    ones as ones,
+    ones_like as ones_like,
+    rand as rand,
+    rand_like as rand_like,
+    randint as randint,
+    randn as randn,
+    randn_like as randn_like,
+    randperm as randperm,
+    seed as seed,
+    set_rng_state as set_rng_state,
+    tensor as tensor,
+    zeros as zeros,
+    zeros_like as zeros_like,
 )
 from ._device import (
-    Size,
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    device,
-    get_default_device,
-    memory_format,
-    preserve_format,
-    set_default_device,
+    Size as Size,
+    channels_last as channels_last,
+    channels_last_3d as channels_last_3d,
+    contiguous_format as contiguous_format,
+    device as device,
+    get_default_device as get_default_device,
+    memory_format as memory_format,
+    preserve_format as preserve_format,
+    set_default_device as set_default_device,
 )
-from ._finfo import finfo, iinfo
+from ._finfo import finfo as finfo, iinfo as iinfo
 from ._functions import (
-    allclose,
-    chunk,
-    equal,
-    is_floating_point,
-    is_tensor,
-    masked_select,
-    movedim,
-    nonzero,
-    numel,
-    split,
-    unbind,
+    allclose as allclose,
+    chunk as chunk,
+    equal as equal,
+    is_floating_point as is_floating_point,
+    is_tensor as is_tensor,
+    masked_select as masked_select,
+    movedim as movedim,
+    nonzero as nonzero,
+    numel as numel,
+    split as split,
+    unbind as unbind,
 )
-from ._interop import from_dlpack
-from ._printing import set_printoptions
+from ._interop import from_dlpack as from_dlpack
+from ._printing import set_printoptions as set_printoptions
 from .amp import (
-    GradScaler,
-    autocast,
-    clear_autocast_cache,
-    get_autocast_dtype,
-    is_autocast_cache_enabled,
-    is_autocast_enabled,
-    set_autocast_cache_enabled,
-    set_autocast_dtype,
-    set_autocast_enabled,
+    GradScaler as GradScaler,
+    autocast as autocast,
+    clear_autocast_cache as clear_autocast_cache,
+    get_autocast_dtype as get_autocast_dtype,
+    is_autocast_cache_enabled as is_autocast_cache_enabled,
+    is_autocast_enabled as is_autocast_enabled,
+    set_autocast_cache_enabled as set_autocast_cache_enabled,
+    set_autocast_dtype as set_autocast_dtype,
+    set_autocast_enabled as set_autocast_enabled,
 )
 from .amp.autocast_mode import (
-    autocast_decrement_nesting,
-    autocast_increment_nesting,
-    get_autocast_cpu_dtype,
-    get_autocast_gpu_dtype,
-    is_autocast_cpu_enabled,
-    set_autocast_cpu_dtype,
-    set_autocast_cpu_enabled,
-    set_autocast_gpu_dtype,
+    autocast_decrement_nesting as autocast_decrement_nesting,
+    autocast_increment_nesting as autocast_increment_nesting,
+    get_autocast_cpu_dtype as get_autocast_cpu_dtype,
+    get_autocast_gpu_dtype as get_autocast_gpu_dtype,
+    is_autocast_cpu_enabled as is_autocast_cpu_enabled,
+    set_autocast_cpu_dtype as set_autocast_cpu_dtype,
+    set_autocast_cpu_enabled as set_autocast_cpu_enabled,
+    set_autocast_gpu_dtype as set_autocast_gpu_dtype,
 )
 from ._settings import (
-    are_deterministic_algorithms_enabled,
-    get_float32_matmul_precision,
-    get_num_interop_threads,
-    is_deterministic_algorithms_warn_only_enabled,
-    set_default_tensor_type,
-    set_float32_matmul_precision,
-    set_flush_denormal,
-    set_num_interop_threads,
-    use_deterministic_algorithms,
+    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
+    get_float32_matmul_precision as get_float32_matmul_precision,
+    get_num_interop_threads as get_num_interop_threads,
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
+    set_default_tensor_type as set_default_tensor_type,
+    set_float32_matmul_precision as set_float32_matmul_precision,
+    set_flush_denormal as set_flush_denormal,
+    set_num_interop_threads as set_num_interop_threads,
+    use_deterministic_algorithms as use_deterministic_algorithms,
 )
 from .doctor import guard as _guard, ledger as _ledger  # diagnosis listens to what is above
-from .autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
-from .autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
-from .compiler import compile
+from .autograd import (
+    enable_grad as enable_grad,
+    inference_mode as inference_mode,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
+)
+from .autograd.anomaly_mode import (
+    is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled,
+    is_anomaly_enabled as is_anomaly_enabled,
+    set_anomaly_enabled as set_anomaly_enabled,
+)
+from .compiler import compile as compile
 from .cuda import amp as _cuda_amp  # makes `cuda.amp`, which stands above `cuda`
-from .serialization import load, save
+from .serialization import load as load, save as save
 from .version import __version__
 
 float, double, half = _C.float, _C.double, _C.half
@@ -195,34 +206,51 @@ from ._composed.random import *
 from ._composed.reduce import *
 from ._composed.scatter import *
 from ._ops import *
-from ._ops import abs, add, cat, clamp, div, mul, neg, sub
-from ._functions import where
-from .linalg import cholesky, det, inv as inverse, logdet, matrix_exp, matrix_power, old_svd as svd, pinv as pinverse, qr, slogdet
+from ._ops import (
+    abs as abs,
+    add as add,
+    cat as cat,
+    clamp as clamp,
+    div as div,
+    mul as mul,
+    neg as neg,
+    sub as sub,
+)
+from ._functions import where as where
+from .linalg import (
+    cholesky as cholesky,
+    det as det,
+    logdet as logdet,
+    matrix_exp as matrix_exp,
+    matrix_power as matrix_power,
+    qr as qr,
+    slogdet as slogdet,
+)
 
-from .nn._resample import grid_sampler
+from .nn._resample import grid_sampler as grid_sampler
 from .nn.functional import (
-    adaptive_avg_pool1d,
-    adaptive_max_pool1d,
-    alpha_dropout,
-    avg_pool1d,
-    channel_shuffle,
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_tbc,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-    feature_dropout,
-    group_norm,
-    layer_norm,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    pairwise_distance,
-    pixel_shuffle,
-    pixel_unshuffle,
-    rms_norm,
+    adaptive_avg_pool1d as adaptive_avg_pool1d,
+    adaptive_max_pool1d as adaptive_max_pool1d,
+    alpha_dropout as alpha_dropout,
+    avg_pool1d as avg_pool1d,
+    channel_shuffle as channel_shuffle,
+    conv1d as conv1d,
+    conv2d as conv2d,
+    conv3d as conv3d,
+    conv_tbc as conv_tbc,
+    conv_transpose1d as conv_transpose1d,
+    conv_transpose2d as conv_transpose2d,
+    conv_transpose3d as conv_transpose3d,
+    feature_dropout as feature_dropout,
+    group_norm as group_norm,
+    layer_norm as layer_norm,
+    max_pool1d as max_pool1d,
+    max_pool2d as max_pool2d,
+    max_pool3d as max_pool3d,
+    pairwise_distance as pairwise_distance,
+    pixel_shuffle as pixel_shuffle,
+    pixel_unshuffle as pixel_unshuffle,
+    rms_norm as rms_norm,
 )
 
 __array_api_version__ = "2024.12"
@@ -246,11 +274,44 @@ Tensor.__array_namespace__ = _array_namespace  # type: ignore[method-assign]
 
 
 concat = concatenate = cat
+inverse, pinverse, svd = linalg.inv, linalg.pinv, linalg.old_svd
 multiply, subtract, divide, true_divide = mul, sub, div, div
 absolute, negative, clip = abs, neg, clamp
 dropout = nn.functional.dropout
 batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_norm
 embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
+
+if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that can be called, which types have no word for
+    import builtins as _builtins
+
+    from . import (
+        _dynamo as _dynamo,
+        accelerator as accelerator,
+        bench as bench,
+        compiler as compiler,
+        distributed as distributed,
+        distributions as distributions,
+        formats as formats,
+        func as func,
+        hub as hub,
+        jit as jit,
+        keras as keras,
+        multiprocessing as multiprocessing,
+        random as random,
+        special as special,
+        testing as testing,
+        training as training,
+        types as types,
+    )
+    from .doctor import doctor as doctor
+    from .doctor.explain import explain as explain
+    from .keras.mixed_precision import (
+        Policy as Policy,
+        global_policy as global_policy,
+        set_global_policy as set_global_policy,
+    )
+
+    enable_autocast: _builtins.bool
 
 _LATER = frozenset({  # modules
     "_dynamo", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Tuple
+import warnings
+from typing import Any, Tuple, Type
 
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-def users_place() -> Tuple[str, int]:
-    """File and line of the innermost call that is not ampc's own."""
+def _users_frame() -> Any:
+    """The innermost frame that is not ampc's own; the outermost where all are."""
     frame: Any = sys._getframe(1)
     last = frame
     while frame is not None:
@@ -18,7 +19,21 @@ def users_place() -> Tuple[str, int]:
         if not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py"):
             break
         frame = frame.f_back
-    return last.f_code.co_filename, last.f_lineno
+    return last
+
+
+def users_place() -> Tuple[str, int]:
+    """File and line of the innermost call that is not ampc's own."""
+    frame = _users_frame()
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def warn(text: str, category: Type[Warning] = UserWarning) -> None:
+    """``warnings.warn`` about the script's line, however deep in ampc it is called."""
+    frame = _users_frame()
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})  # so that a line is warned of once
+    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
 
 
 def place_text(place: Tuple[str, int]) -> str:

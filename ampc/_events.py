@@ -56,6 +56,16 @@ class StepRecord(Protocol):
         """The first parameter whose gradient was not finite, or None."""
 
 
+class StepReport(Protocol):
+    """What the steps of a GradScaler met, to be read: ``scaler.report()``. Text when printed."""
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook, with pictures."""
+
+    def save(self, path: Any) -> None:
+        """A picture in a file."""
+
+
 class StepLedger(Protocol):
     """The steps of a GradScaler: ``scaler.ledger``."""
 
@@ -75,7 +85,7 @@ class StepLedger(Protocol):
     def cause(self, step: Any) -> Tuple[str, str]:
         """Why a step was skipped, in a word and in a sentence."""
 
-    def report(self, scaler: Any) -> Any:
+    def report(self, scaler: Any) -> StepReport:
         """What they met, to be read."""
 
 

@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
+from typing import Tuple
+
+ARCHITECTURES = ("75", "80", "90", "100")  # that a complete build has code for, as in setup.py
+_WHY = {"left out": "GPU code was left out when this was built (AMPC_CUDA=0)", "no nvcc": "nvcc was not found when this was built",
+        "nvcc failed": "nvcc failed when this was built, and said why"}
+
+
+def _built_for() -> Tuple[str, ...]:
+    """The architectures that this build has code for; where there are none, one of the reasons in ``_WHY``, or 'unknown'."""
+    try:
+        with open(os.path.join(os.path.dirname(__file__), "_libs", "gpu_code.txt"), encoding="ascii") as f:
+            text = f.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return ("unknown",)
+    return (text,) if text in _WHY else tuple(text.split())
+
+
+def _gpu_code(kernels: str) -> str:
+    """Which GPU code this build has, and how to get the rest. ``kernels``: what the core says."""
+    found = _built_for()
+    some = [n for n in found if n.isdigit()]
+    if found == ("unknown",) or bool(some) != kernels.startswith("built"):
+        return kernels  # the note is not this core's
+    missing = [n for n in ARCHITECTURES if n not in some]
+    has = f"built for {', '.join(f'sm_{n}' for n in some)}, and as PTX for what is newer" if some else f"none: {_WHY[found[0]]}"
+    if not missing:
+        return has
+    there = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    what = f"adds {', '.join(f'sm_{n}' for n in missing)}" if some else "builds it"
+    return f"{has}; `AMPC_CUDA=1 pip install .` in the source folder {what}" + ("" if there else ", once the CUDA toolkit with nvcc is installed")
 
 
 def _cuda() -> list:
@@ -16,7 +48,7 @@ def _cuda() -> list:
                           for i, p in ((i, ampc.cuda.get_device_properties(i)) for i in range(count)))
     else:
         found = "none can be used"
-    return [("GPUs", found), ("GPU kernels", note("kernels")), ("NVIDIA driver", note("driver")), ("cuBLASLt", note("cublasLt")),
+    return [("GPUs", found), ("GPU kernels", _gpu_code(note("kernels"))), ("NVIDIA driver", note("driver")), ("cuBLASLt", note("cublasLt")),
             ("NCCL", note("nccl") + " (nothing uses it yet)"), ("cuDNN", note("cudnn"))]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from . import _C
+from ._callers import warn
 from ._device import device, set_default_device
 
 _precision = "highest"
@@ -63,7 +63,7 @@ def get_num_interop_threads() -> int:
 def set_num_interop_threads(n: int) -> None:
     """Accepted where it asks for what is: one. A UserWarning for more."""
     if n != 1:
-        warnings.warn("set_num_interop_threads: operators run one after another; set_num_threads is about each of them", stacklevel=2)
+        warn("set_num_interop_threads: operators run one after another; set_num_threads is about each of them")
 
 
 def set_flush_denormal(mode: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Tables of text for terminals and notebooks; the first row is the heading."""
+"""Tables and text for terminals and notebooks; the first row of a table is the heading."""
 
 from __future__ import annotations
 
@@ -21,3 +21,24 @@ def html_table(rows: Rows, left: Container[int]) -> str:
         return f"<tr>{''.join(cells)}</tr>"
 
     return f"<table>{line('th', rows[0])}{''.join(line('td', row) for row in rows[1:])}</table>"
+
+
+def html_text(*lines: str) -> str:
+    """A paragraph a line, but for empty ones."""
+    return "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)
+
+
+class RichText(str):
+    """Text that a notebook shows as HTML."""
+
+    _html: str
+
+    def __new__(cls, text: str, as_html: str) -> RichText:
+        self = super().__new__(cls, text)
+        self._html = as_html
+        return self
+
+    __repr__ = str.__str__
+
+    def _repr_html_(self) -> str:
+        return self._html

@@ -13,6 +13,8 @@ from . import _creation as make
 from ._C import Tensor
 from ._device import CPU
 
+__tracebackhide__ = __unittest = True  # pytest and unittest show the line of the test, and none of this file
+
 TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}  # rtol, atol; others 0
 
 

@@ -41,7 +41,7 @@ def test_it_measures_and_puts_everything_back():
     assert worst.op == "linear" and 1e-3 < worst.error < 2e-2 and {e.backward_of for e in found.operators["float16"]} > {"", "linear"}
     text = str(found)
     assert "largest rounding errors in bfloat16:" in text and str(worst) in text
-    assert found.verdict in text and "bfloat16" in text and "<pre>" in found._repr_html_()
+    assert found.verdict in text and "bfloat16" in text and "<table>" in found._repr_html_()
 
 
 def test_kinds_of_batches_and_bad_calls():

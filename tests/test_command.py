@@ -156,3 +156,53 @@ def test_the_steps_of_the_demo_are_timed(monkeypatch):
     monkeypatch.setattr(_step_times, "WIDTH", 16)
     seconds = _step_times.measure(("float32", "bfloat16", "float16"))
     assert all(s > 0 for s in seconds.values()) and _step_times.table(seconds).count("\n") == 3
+
+
+@pytest.mark.parametrize("name", ["", *(args[0] for args in COMMANDS)])
+def test_the_examples_in_help_are_commands(name):
+    """Every subcommand's help ends with examples, each on a line of its own, which the command line reads."""
+    import shlex
+
+    from ampc.cli import make_parser
+
+    parser = make_parser()
+    commands = parser._subparsers._group_actions[0].choices
+    assert set(commands) == {args[0] for args in COMMANDS}
+    text = (commands[name] if name else parser).format_help()
+    rows = [line.strip() for line in text.split("\nexamples:\n")[1].split("\n\n")[0].splitlines()]
+    assert max(map(len, rows)) <= 118 and text.count("\n\n\n") == 0
+    for row in rows:
+        words = [w for w in shlex.split(row.split("  ")[0]) if not w.startswith("AMPC_")]
+        assert words[0] == "ampc" and words[1] == (name or words[1])
+        assert parser.parse_args(words[1:]).command == words[1]
+
+
+ALL_OF_IT = "; `AMPC_CUDA=1 pip install .` in the source folder"
+LATER = ", once the CUDA toolkit with nvcc is installed"
+
+
+@pytest.mark.parametrize("note, core, nvcc, said", [
+    ("75 80 90 100", "built", False, "built for sm_75, sm_80, sm_90, sm_100, and as PTX for what is newer"),
+    ("90", "built", True, f"built for sm_90, and as PTX for what is newer{ALL_OF_IT} adds sm_75, sm_80, sm_100"),
+    ("90", "built", False, f"built for sm_90, and as PTX for what is newer{ALL_OF_IT} adds sm_75, sm_80, sm_100{LATER}"),
+    ("left out", "not built", True, f"none: GPU code was left out when this was built (AMPC_CUDA=0){ALL_OF_IT} builds it"),
+    ("left out", "not built", False, f"none: GPU code was left out when this was built (AMPC_CUDA=0){ALL_OF_IT} builds it{LATER}"),
+    ("no nvcc", "not built", False, f"none: nvcc was not found when this was built{ALL_OF_IT} builds it{LATER}"),
+    ("nvcc failed", "not built", True, f"none: nvcc failed when this was built, and said why{ALL_OF_IT} builds it"),
+    ("75 80", "not built", True, "not built"), (None, "built", True, "built")], ids=str)
+def test_info_tells_a_build_without_gpu_code_from_a_missing_nvcc(note, core, nvcc, said, monkeypatch, tmp_path):
+    from ampc import _installation
+
+    (tmp_path / "_libs").mkdir()
+    if note is not None:
+        (tmp_path / "_libs" / "gpu_code.txt").write_text(note + "\n")
+    monkeypatch.setattr(_installation, "__file__", str(tmp_path / "_installation.py"))
+    monkeypatch.setattr(_installation.shutil, "which", lambda name: name if nvcc else None)
+    assert _installation._gpu_code(core) == said
+
+
+def test_info_says_which_gpu_code_this_build_has():
+    from ampc._installation import _built_for
+
+    said, built = row("GPU kernels")[0], ampc._C._cuda_note("kernels").startswith("built")
+    assert _built_for() != ("unknown",) and said.startswith("built for sm_" if built else "none: ")

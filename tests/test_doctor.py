@@ -274,7 +274,7 @@ def test_nested_and_in_place():
 
 def test_it_shows_in_a_notebook():
     d = watched(lambda: torch.log(torch.zeros(2)))
-    assert "<li><pre>" in d._repr_html_() and "1 finding<" in d._repr_html_()
+    assert "<li><p>" in d._repr_html_() and "1 finding<" in d._repr_html_()
     assert "no operator returned inf or nan" in watched(lambda: torch.ones(2) + 1)._repr_html_()
 
 

@@ -35,7 +35,7 @@ def test_operators_dtypes_and_rules():
     rules = {r.rule: r for r in ran["exp"]}
     assert rules["autocast: sums, losses and norms in float32"].dtype == "float32" and rules["no autocast region: the inputs' dtype"].calls == 1
     assert ran["relu_backward"][0].rule == "backward: the dtype that forward chose" and all(r.seconds >= 0 for r in e.ran)
-    assert "linear" in str(e) and "<pre>" in e._repr_html_()
+    assert "linear" in str(e) and "<table>" in e._repr_html_()
 
 
 def test_casts_are_counted_in_bytes():

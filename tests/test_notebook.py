@@ -3,6 +3,8 @@
 import inspect
 import math
 import os
+import warnings
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,97 @@ def test_scalers_say_where_they_stand():
     assert "scale 524288" in s._repr_html_() and "1 skipped" in s._repr_html_()
 
 
+class Page(HTMLParser):
+    """The tables, paragraphs and items of a page whose tags match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tables, self.texts = [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        assert tag in ("p", "b", "table", "tr", "th", "td", "ol", "li", "pre", "img"), tag
+        if tag != "img":
+            self.open.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("th", "td"):
+            self.tables[-1][-1].append("")
+        elif tag in ("p", "pre"):
+            self.texts.append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "table" in self.open:
+            self.tables[-1][-1][-1] += data
+        else:
+            self.texts[-1] += data
+
+
+STEP = """
+net = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10))
+opt, scaler = ampc.optim.SGD(net.parameters(), lr=0.1), ampc.amp.GradScaler("cpu")
+x, target = ampc.randn(32, 64), ampc.randint(0, 10, (32,))
+with ampc.explain() as explained:
+    with ampc.autocast("cpu", dtype=ampc.float16):
+        loss = nn.functional.cross_entropy(net(x), target)
+    scaler.scale(loss).backward()
+    scaler.step(opt)
+advice = ampc.doctor.advise(net, (x, target), nn.CrossEntropyLoss(), opt, steps=2, scaler=scaler)
+with ampc.doctor() as found:
+    with ampc.autocast("cpu", dtype=ampc.float16):
+        (net(x * 1e6).float() * 0).sum()
+    ampc.zeros(3).log().sum()
+with ampc.doctor() as calm:
+    net(x).exp().sum()
+"""
+NAME = "<i>train & test"  # as of a script; a shell's is <stdin>
+
+
+@pytest.fixture(scope="module")
+def reports():
+    names = {"ampc": ampc, "nn": nn}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(compile(STEP, NAME, "exec"), names)
+    return {k: names[k] for k in ("explained", "advice", "found", "calm")}
+
+
+@pytest.mark.skipif(ON_GPU, reason="one way is enough")
+@pytest.mark.parametrize("which, heads", [
+    ("explained", ["operator|computed in|calls|ms|rule", "cast from|to|calls|ms|MB", "place|product|times|why it gains little"]),
+    ("advice", ["precision|ms a step|peak MB|last loss|gradient error|skipped|below overflow", "loss scale|gradient values that float16 rounds to 0",
+                "dtype|place|operator|relative error|largest result|below overflow"]),
+    ("found", ["input|dtype|shape|lowest|highest"] * 2),
+    ("calm", ["place|operator|dtype|largest result|times below the dtype's largest value"])])
+def test_reports_have_columns(reports, which, heads):
+    """Each table is whole, names are escaped, and what the text says is there, too."""
+    page = Page(reports[which]._repr_html_())
+    assert ["|".join(t[0]) for t in page.tables] == heads
+    assert all(len(row) == len(t[0]) for t in page.tables for row in t) and all(len(t) > 1 for t in page.tables)
+    everything = "\n".join([*page.texts, *(cell for t in page.tables for row in t for cell in row)])
+    assert f"{NAME}:" in everything
+    said, shown = ([word.strip("():,;%.") for word in text.split()] for text in (str(reports[which]), everything))
+    assert {word for word in said if word.replace(".", "", 1).isdigit()} <= set(shown)
+
+
+@pytest.mark.skipif(ON_GPU, reason="one way is enough")
+def test_a_doctors_report_is_text_and_more(reports):
+    for doctor in reports["found"], reports["calm"]:
+        report = doctor.report()
+        assert isinstance(report, str) and report == repr(report) == str(doctor) and report._repr_html_() == doctor._repr_html_()
+    finding = reports["found"].findings[0]
+    assert "<p><b>fix:</b> " in finding._repr_html_() and "spread through" in finding._repr_html_()
+    display = pytest.importorskip("IPython.core.formatters").DisplayFormatter()
+    shown, _ = display.format(reports["found"].report())
+    assert shown["text/html"] == reports["found"]._repr_html_() and shown["text/plain"] == str(reports["found"])
+
+
 def test_every_public_function_has_a_signature_and_is_completed():
     def without(owner):
         found = []
@@ -61,5 +154,5 @@ def test_the_notebook_runs(monkeypatch):
     shown = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     html = [o["data"]["text/html"] for o in shown if "text/html" in o.get("data", {})]
     assert not [o for o in shown if o["output_type"] == "error"]
-    for text in ("Tensor", "GradScaler", "Policy", "finding", "of peak", "Cell In[5], line 3: exp returned inf", "Cell In[6], line 2: ", "data:image/png;base64"):
+    for text in ("Tensor", "GradScaler", "Policy", "finding", "of peak", "Cell In[5], line 3: exp returned inf", "Cell In[6], line 2<", "data:image/png;base64"):
         assert any(text in h for h in html), text

@@ -1,9 +1,11 @@
 """ampc.testing.assert_close, and the pytest plugin in processes of its own."""
 
+import io
 import math
 import os
 import subprocess
 import sys
+import unittest
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,50 @@ def test_infinities_nans_and_kinds():
         assert_close(1, 1, rtol=0.1)
     with pytest.raises(TypeError, match=r"\[0\]: expected a Tensor.* got set"):
         assert_close([{1}], [{1}])
+
+
+FAILING = """
+import ampc
+from ampc.testing import assert_close
+
+def test_values():
+    assert_close(ampc.ones(2), ampc.zeros(2))  # here
+
+def test_kinds():
+    assert_close({1}, [1.0])  # here
+
+def test_tolerances():
+    assert_close(1.0, 1.0, rtol=0.1)  # here
+
+def test_within():
+    assert_close(ampc.ones(2), ampc.ones(2), atol=0, rtol=0)
+    assert_close([1.0, {2}], [1.0, {2}])  # here
+
+def test_a_message(amp_dtype):
+    assert_close(1, 2, msg=lambda text: "so: " + text)  # here
+"""
+
+
+@pytest.mark.skipif(ON_GPU, reason="the process is on the CPU")
+def test_a_failure_shows_the_tests_own_line(tmp_path):
+    """pytest ends each report in the test that failed: no line of ampc's is shown."""
+    (tmp_path / "test_it.py").write_text(FAILING)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(ampc.__file__).parent.parent), str(Path(__file__).resolve().parent.parent)])}
+    for style in "auto", "short":
+        command = [sys.executable, "-m", "pytest", "-q", "--tb", style, "-p", "pytest_ampc", "-p", "no:cacheprovider", "--ampc-doctor", "test_it.py"]
+        out = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env).stdout
+        assert "6 failed" in out and out.count("# here") == 6, out
+        assert "testing.py" not in out and "pytest_ampc.py" not in out, out
+
+
+def test_unittest_shows_the_tests_own_line():
+    class Case(unittest.TestCase):
+        def test_it(self):
+            assert_close({"a": [1.0]}, {"a": [2.0]})  # here
+
+    out = io.StringIO()
+    unittest.TextTestRunner(stream=out).run(Case("test_it"))
+    assert "# here" in out.getvalue() and "['a'][0]: 1 of 1 values differ" in out.getvalue() and f"{os.sep}testing.py" not in out.getvalue()
 
 
 SUITE = """

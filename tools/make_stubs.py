@@ -173,7 +173,7 @@ OPERATORS = """    def __add__(self, other: Any) -> Tensor: ...
 
 
 def core_stub() -> str:
-    text = HEAD.format(doc="The C core.").replace("Union\n", "Union, overload\n") + "from ._device import Size, device\n\n"
+    text = HEAD.format(doc="The C core.").replace("Union\n", "Union, overload\n") + "from typing_extensions import Self\n\nfrom ._device import Size, device\n\n"
     text += "class dtype:\n    name: builtins.str\n    itemsize: builtins.int\n    is_floating_point: builtins.bool\n"
     text += "    is_complex: builtins.bool\n    is_signed: builtins.bool\n    numpy_dtype: Any\n\n"
     names = [n for n, v in vars(_C).items() if isinstance(v, _C.dtype)]
@@ -184,8 +184,8 @@ def core_stub() -> str:
     text += "class LinAlgError(RuntimeError): ...\n\n\n"
     text += "class NoTensor(TypeError, AttributeError): ...\n\n\n"
     text += "class NoNumber(TypeError, RuntimeError): ...\n\n\n"
-    for scope in ("Scope", "GradScope", "AutocastScope"):
-        text += f"class {scope}:\n    def __enter__(self) -> Any: ...\n    def __exit__(self, *exc: object) -> None: ...\n\n\n"
+    for scope, entered in (("Scope", "Self"), ("GradScope", "None"), ("AutocastScope", "Self")):
+        text += f"class {scope}:\n    def __enter__(self) -> {entered}: ...\n    def __exit__(self, *exc: object) -> None: ...\n\n\n"
     text += "class ScalerState:\n    scale: builtins.float\n    inverse: builtins.float\n    growth_factor: builtins.float\n"
     text += "    backoff_factor: builtins.float\n    growth_interval: builtins.int\n    growth_tracker: builtins.int\n    overflows: builtins.int\n"
     text += "    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, "

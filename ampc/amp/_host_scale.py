@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Callable, List, Optional, Tuple
 
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._callers import warn
 from .._device import CPU
 from ._ledger import INFS, NANS, Look, only_nans
 from ._unscale import divide_by_number
@@ -79,9 +79,9 @@ class HostScale(_C.ScalerState):
                 streak.before = self.scale
             if not streak.at_one and self.scale <= 1:
                 streak.at_one, self.scale = True, streak.before
-                warnings.warn(f"GradScaler: the gradient of parameter {culprit()} is nan at a scale of 1, too, so "
-                              f"scaling is not what makes it; the scale is back at {streak.before:g}. Look for a division by 0, the "
-                              "logarithm or square root of 0, or 0 times infinity in the model or its data", stacklevel=3)
+                warn(f"GradScaler: the gradient of parameter {culprit()} is nan at a scale of 1, too, so "
+                     f"scaling is not what makes it; the scale is back at {streak.before:g}. Look for a division by 0, the "
+                     "logarithm or square root of 0, or 0 times infinity in the model or its data")
             if streak.at_one:
                 return
         self.update(found)

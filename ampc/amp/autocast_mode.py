@@ -4,15 +4,15 @@ decorator."""
 from __future__ import annotations
 
 import functools
-import warnings
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, TypeVar
 
 from .. import _C
 from .. import policy as policies
 from .._C import Tensor, dtype
-from .._callers import users_place
+from .._callers import warn
 from .._events import announce
 
+F = TypeVar("F", bound=Callable[..., Any])
 _HALF = (_C.float16, _C.bfloat16)
 
 
@@ -27,8 +27,7 @@ def cuda_means_cpu(what: str) -> None:
     if _Said.cuda_means_cpu or _C._cuda_count():
         return
     _Said.cuda_means_cpu = True
-    text = f"{what}: there is no usable GPU; 'cuda' acts on the CPU, with float16 as its default dtype"
-    warnings.warn_explicit(text, UserWarning, *users_place())
+    warn(f"{what}: there is no usable GPU; 'cuda' acts on the CPU, with float16 as its default dtype")
 
 
 def _device_name(device_type: Any) -> str:
@@ -71,14 +70,12 @@ class autocast(_C.AutocastScope):
         if not isinstance(self.fast_dtype, _C.dtype):
             raise TypeError(f"autocast: `dtype` must be ampc.float16 or ampc.bfloat16, got {dtype!r}")
         if self._enabled and self.fast_dtype not in _HALF:
-            warnings.warn(
-                f"autocast: {self.fast_dtype} is not a 16-bit floating point dtype; the region is disabled. "
-                "Use ampc.float16 or ampc.bfloat16", stacklevel=2)
+            warn(f"autocast: {self.fast_dtype} is not a 16-bit floating point dtype; the region is disabled. Use ampc.float16 or ampc.bfloat16")
             self._enabled = False
         if self._enabled and self.device == "cpu":
             announce.region_made(self.fast_dtype)
 
-    def __call__(self, func: Callable) -> Callable:
+    def __call__(self, func: F) -> F:
         if not callable(func):
             raise TypeError(f"autocast decorates functions, got {type(func).__name__}; as a context manager write "
                             "`with autocast(...):`")
@@ -89,7 +86,7 @@ class autocast(_C.AutocastScope):
                 return func(*args, **kwargs)
 
         wrapped.__script_unsupported = "autocast"  # type: ignore[attr-defined]
-        return wrapped
+        return wrapped  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return f"autocast(device_type='{self.device}', dtype={self.fast_dtype}, enabled={self._enabled})"

@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from copy import copy
 from enum import Enum
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar, Union, overload
 
 from .. import _C
 from .._C import Tensor
-from .._events import StepLedger, StepRecord, announce
+from .._events import StepLedger, StepRecord, StepReport, announce
 from ._device_scale import DeviceScale
 from ._gate import Gate
 from ._host_scale import HostScale, NanStreak
@@ -29,6 +29,7 @@ from ._scale import Scale, check_device, check_options, checked_scale, each_tens
 from ._unscale import divide_by_number, gradients_of, no_gradients
 from .autocast_mode import cuda_means_cpu
 
+Several = TypeVar("Several", bound=Union[List[Any], Tuple[Any, ...]])
 _numbers = itertools.count(1)
 
 
@@ -119,6 +120,13 @@ class GradScaler:
         return self._scale
 
     # -- scaling -----------------------------------------------------------------------------------------
+
+    @overload
+    def scale(self, outputs: Tensor) -> Tensor: ...
+    @overload
+    def scale(self, outputs: Several) -> Several: ...
+    @overload
+    def scale(self, outputs: Iterable[Any]) -> Iterable[Any]: ...
 
     def scale(self, outputs: Union[Tensor, Iterable[Any]]) -> Any:
         """``outputs`` (a Tensor, or lists, tuples and iterables of them) times the scale. ValueError when something else is among them."""
@@ -252,7 +260,7 @@ class GradScaler:
         mine["stage"] = OptState.STEPPED
         return result
 
-    def report(self) -> Any:
+    def report(self) -> StepReport:
         """What the last 1,000 steps met: text when printed, tables and pictures in a notebook, ``save(path)`` for a picture."""
         return self.ledger.report(self)
 
@@ -265,7 +273,7 @@ class GradScaler:
     def _repr_html_(self) -> str:
         import html
 
-        return f"<p>{html.escape(repr(self))}</p>" + (str(self.report()._repr_html_()) if self.ledger.total else "")
+        return f"<p>{html.escape(repr(self))}</p>" + (self.report()._repr_html_() if self.ledger.total else "")
 
     def gate(self, scheduler: Any) -> Gate:
         """``scheduler``, whose ``step`` does nothing after a step that was skipped."""

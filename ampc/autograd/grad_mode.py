@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, overload
 
 from .. import _C
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 F = TypeVar("F", bound=Callable[..., Any])
 _GENERATOR = 0x20  # CO_GENERATOR; asking the inspect module costs a tenth of the import
@@ -60,6 +63,11 @@ class no_grad(ContextDecorator):
 
     _records = False
 
+    @overload
+    def __new__(cls, orig_func: None = None) -> Self: ...
+    @overload
+    def __new__(cls, orig_func: F) -> F: ...  # type: ignore[misc]
+
     def __new__(cls, orig_func: Any = None) -> Any:
         self = super().__new__(cls)
         return self if orig_func is None else self(orig_func)
@@ -69,6 +77,11 @@ class enable_grad(ContextDecorator):
     """Operations inside are recorded, also within no_grad."""
 
     _records = True
+
+    @overload
+    def __new__(cls, orig_func: None = None) -> Self: ...
+    @overload
+    def __new__(cls, orig_func: F) -> F: ...  # type: ignore[misc]
 
     def __new__(cls, orig_func: Any = None) -> Any:
         self = super().__new__(cls)

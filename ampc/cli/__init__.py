@@ -10,6 +10,7 @@ from typing import Any, List, Optional
 
 from .._installation import info
 from ..version import __version__
+from ._common import HelpFormatter, examples
 from .advise import add_advise
 from .bench import add_bench
 from .check import add_check
@@ -19,18 +20,19 @@ from .replay import add_replay
 from .run import add_run
 from .selftest import add_selftest
 
-EXAMPLES = """examples:
-  ampc run train.py --epochs 3        a script written for torch, as it is
-  ampc run --doctor train.py          the same, and the first inf or nan is traced to its operator
-  ampc check train.py                 misuse of mixed precision, without running anything
-  ampc advise train.py                which precision pays for this script
-  ampc selftest                       are this machine's kernels right?
-
-`ampc COMMAND --help` tells of one command."""
+EXAMPLES = examples(
+    "ampc run train.py --epochs 3        a script written for torch, as it is",
+    "ampc run --doctor train.py          the same, and the first inf or nan is traced to its operator",
+    "ampc check train.py                 misuse of mixed precision, without running anything",
+    "ampc advise train.py                which precision pays for this script",
+    "ampc selftest                       are this machine's kernels right?") + "\n\n`ampc COMMAND --help` tells of one command."
 
 
 class _Command(argparse.ArgumentParser):
     """Of one subcommand, which tells its own usage where an option is unknown."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": HelpFormatter, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, rest = super().parse_known_args(args, namespace)
@@ -42,10 +44,13 @@ class _Command(argparse.ArgumentParser):
 def make_parser() -> argparse.ArgumentParser:
     """Of all subcommands."""
     parser = argparse.ArgumentParser(prog="ampc", description="Mixed-precision training: what this installation can do, and a demonstration.",
-                                     epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+                                     epilog=EXAMPLES, formatter_class=HelpFormatter)
     parser.add_argument("--version", action="version", version=f"ampc {__version__}", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="command", parser_class=_Command)
-    commands.add_parser("info", help="version, compiler, CPU features, BLAS, threads, CUDA").set_defaults(run=lambda args: print(info()))
+    about = commands.add_parser("info", help="version, compiler, CPU features, BLAS, threads, CUDA",
+                                description="Prints what this installation is made of and what it found on this machine.",
+                                epilog=examples("ampc info", "AMPC_CPU=avx2 ampc info        as on a CPU that has no more than AVX2"))
+    about.set_defaults(run=lambda args: print(info()))
     add_demo(commands)
     add_run(commands)
     add_check(commands)

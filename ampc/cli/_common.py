@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from typing import Optional
+
+_EXAMPLES = "examples:\n"
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Wraps descriptions, and leaves the lines of ``examples`` as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith(_EXAMPLES) else super()._fill_text(text, width, indent)
+
+
+def examples(*rows: str) -> str:
+    """The end of a command's ``--help``. A row is a command line; two spaces or more stand before a remark."""
+    return _EXAMPLES + "\n".join(f"  {row}" for row in rows)
 
 
 def must_be_writable(*paths: Optional[str]) -> None:

@@ -6,14 +6,18 @@ import argparse
 import sys
 from typing import Any
 
-from ._common import must_be_writable
+from ._common import examples, must_be_writable
 
 
 def add_advise(commands: Any) -> None:
     """Adds the subcommand."""
     parser = commands.add_parser("advise", help="run some steps of a script in float32, tf32, bfloat16 and float16, and say which to use",
                                  description="Runs a PyTorch or ampc script in each, for so many backward passes, and compares time, peak "
-                                 "memory and losses. Exits with 0, or 1 where a run fails.")
+                                 "memory and losses. Exits with 0, or 1 where a run fails.",
+                                 epilog=examples(
+                                     "ampc advise train.py",
+                                     "ampc advise --steps 50 train.py --epochs 1    what follows the script is the script's",
+                                     "ampc advise --policy keep.json train.py       for autocast(policy=\"keep.json\")"))
     parser.add_argument("--steps", type=int, default=20, help="backward passes in each precision (20)")
     parser.add_argument("--policy", metavar="FILE", help="write the operators to keep in float32, where there are some, for autocast(policy=...)")
     parser.add_argument("script")

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any, Optional
 
-from ._common import must_be_writable
+from ._common import examples, must_be_writable
 
 
 def add_bench(commands: Any) -> None:
@@ -14,7 +14,10 @@ def add_bench(commands: Any) -> None:
     parser = commands.add_parser(
         "bench", help="time, memory and error of steps in float32, tf32, bfloat16 and float16", description="Measures steps of a model. A file "
         "has functions make_model() and make_batch(), and may have loss_fn(output, target) (else cross_entropy) and make_optimizer(parameters) (else "
-        "SGD). Exits with 0, or 1 where a model fails.")
+        "SGD). Exits with 0, or 1 where a model fails.",
+        epilog=examples("ampc bench", "ampc bench cnn gpt --batch 16                      two built-in models",
+                        "ampc bench my_model.py --json out.json             a model of yours",
+                        "ampc bench lstm --steps 30 --picture lstm.png"))
     parser.add_argument("models", nargs="*", default=["mlp"], help="mlp, cnn, gpt, lstm, or files (mlp)")
     parser.add_argument("--batch", type=int, help="samples in a batch of the built-in models")
     parser.add_argument("--steps", type=int, default=10, help="in each precision, at least (10)")

@@ -8,12 +8,17 @@ import os
 import sys
 from typing import Any, Iterator, List
 
+from ._common import examples
+
 
 def add_check(commands: Any) -> None:
     """Adds the subcommand."""
     parser = commands.add_parser("check", help="find misuse of mixed precision in scripts without running them",
                                  description="Reads PyTorch or ampc scripts. Exits with 0: nothing found, 1: something was, 2: a file "
-                                 "could not be read. `# ampc: ignore[rule]` at the end of a line silences a rule there.")
+                                 "could not be read. `# ampc: ignore[rule]` at the end of a line silences a rule there.",
+                                 epilog=examples("ampc check train.py", "ampc check src/ examples/              every .py file in these folders",
+                                                 "ampc check --format json src/          for other programs",
+                                                 "ampc check --format github src/        annotations on GitHub"))
     parser.add_argument("scripts", nargs="+", help="files, or folders whose .py files are read")
     parser.add_argument("--format", choices=["text", "json", "github"], default="text", help="github: annotations of a workflow's run")
     parser.set_defaults(run=_check)

@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 
 from .._progress import somebody_watches
 from . import _step_times
-from ._common import must_be_writable
+from ._common import examples, must_be_writable
 
 EPOCHS, BATCH, HIDDEN = 30, 64, 256
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -179,7 +179,12 @@ def demo(out: str, epochs: int, device: str = "cpu") -> List[Run]:
 
 def add_demo(commands: Any) -> None:
     """Adds the subcommand to the command line."""
-    parser = commands.add_parser("demo", help="train a classifier of handwritten digits in three precisions")
+    parser = commands.add_parser("demo", help="train a classifier of handwritten digits in three precisions",
+                                 description="Trains a small network in float32, bfloat16 and float16, measures a step of a wide one in each, and "
+                                 "draws a picture where matplotlib is installed. Exits with 0, or 2 where a device or "
+                                 "a folder cannot be used.",
+                                 epilog=examples("ampc demo", "ampc demo --epochs 5 --out /tmp/demo    shorter, with the picture elsewhere",
+                                                 "ampc demo --device cuda                 on a GPU"))
     parser.add_argument("--out", default="demo", help="folder for the picture (default: demo)")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help=f"passes over the data (default: {EPOCHS})")
     parser.add_argument("--device", default="cpu", help="where to train: cpu (default), cuda, cuda:1")

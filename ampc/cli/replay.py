@@ -7,12 +7,18 @@ import sys
 import warnings
 from typing import Any
 
+from ._common import examples
+
 
 def add_replay(commands: Any) -> None:
     """Adds the subcommand."""
     parser = commands.add_parser("replay", help="run a bad step again: in float32, in 16 bits, operator by operator",
                                  description="Runs the step of a file that ampc.doctor.Capsules wrote. The script is imported for the "
-                                 "two functions that the capsule names, not run as __main__. Exits with 0, or 2 where it cannot be replayed.")
+                                 "two functions that the capsule names, not run as __main__. Exits with 0, or 2 where it cannot be replayed.",
+                                 epilog=examples(
+                                     "ampc replay step-17.ampc --script train.py",
+                                     "ampc replay step-17.ampc --script train.py --precision float16 --scale 1024    at a lower scale",
+                                     "ampc replay step-17.ampc --script train.py --operators                         how near to overflow"))
     parser.add_argument("file")
     parser.add_argument("--script", required=True, help="the training script, whose top level has the functions")
     parser.add_argument("--precision", choices=["float32", "bfloat16", "float16"], action="append", help="only in this one (may be repeated)")

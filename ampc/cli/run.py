@@ -7,10 +7,17 @@ import os
 import sys
 from typing import Any
 
+from ._common import examples
+
 
 def add_run(commands: Any) -> None:
     """Adds the subcommand."""
-    parser = commands.add_parser("run", help="run a script written for torch, unmodified", description="Runs a script with ampc in torch's place.")
+    parser = commands.add_parser("run", help="run a script written for torch, unmodified",
+                                 description="Runs a script with ampc in torch's place. Exits with the script's own status.",
+                                 epilog=examples("ampc run train.py --epochs 3           what follows the script is the script's",
+                                                 "ampc run --doctor train.py             traces the first inf or nan to its operator",
+                                                 "ampc run --device cpu train.py         without the GPU",
+                                                 "ampc run --api train.py model.py       which names of torch are missing, without running"))
     parser.add_argument("--api", action="store_true", help="only read the script, and list the names of torch that ampc lacks or refuses")
     parser.add_argument("--device", choices=["cpu"], help="cpu: the script sees no GPU")
     parser.add_argument("--doctor", action="store_true", help="check every operator, and name the first that returns inf or nan from finite inputs")

@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager
 from typing import Any, Iterator
 
-from ._common import must_be_writable
+from ._common import examples, must_be_writable
 
 HOUR = 3600.0
 
@@ -20,7 +20,10 @@ def add_selftest(commands: Any) -> None:
     parser = commands.add_parser(
         "selftest", help="whether every kernel gives right numbers on this machine (half a minute)", description="Runs every kernel that this "
         "machine's facts choose against float64, at sizes on either side of each border between two ways through it, and at random ones. Exits with "
-        "0 where all is right, 1 where something is wrong, 2 where it cannot run, 130 where it was stopped and nothing was wrong so far.")
+        "0 where all is right, 1 where something is wrong, 2 where it cannot run, 130 where it was stopped and nothing was wrong so far.",
+        epilog=examples("ampc selftest", "ampc selftest --output report.txt      for a bug report",
+                        "ampc selftest --seconds 300            five minutes of random sizes after it",
+                        "ampc selftest --device cuda --quiet    the GPU's, and only what is wrong"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what is tested (cpu)")
     longer = parser.add_mutually_exclusive_group()
     longer.add_argument("--long", action="store_const", const=HOUR, dest="seconds", help="then go on with random sizes for an hour, until Ctrl-C")

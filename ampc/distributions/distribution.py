@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from .. import _creation as make
 from .._C import Tensor
+from .._callers import warn
 from .._composed.shape_ops import broadcast_tensors
 from .._device import Size
 from .._finfo import finfo
@@ -63,7 +63,7 @@ class Distribution:
 
     def sample_n(self, n: int) -> Tensor:
         """sample((n,)), as older scripts say it."""
-        warnings.warn("sample_n(n) is the older name of sample((n,))", UserWarning, stacklevel=2)
+        warn("sample_n(n) is the older name of sample((n,))", UserWarning)
         return self.sample((n,))
 
     def _fits(self, value: Any) -> None:

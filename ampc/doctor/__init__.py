@@ -9,13 +9,38 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .guard import MisuseError, MisuseWarning, Report, errors, ignore, off, reports
 
 __all__ = ["Advice", "Bisection", "Capsules", "Doctor", "DoctorError", "DoctorWarning", "MisuseError", "MisuseWarning", "Replayed", "Report",
            "advise", "bisect", "errors", "ignore", "off", "replay", "reports", "rules"]
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeAlias
+
+    from . import bisection, capsule, guard, nonfinite, precision_advisor, rules
+    from .bisection import Bisection, bisect
+    from .capsule import Capsules, Replayed, replay
+    from .nonfinite import Doctor, DoctorError, DoctorWarning
+    from .precision_advisor import Advice, advise
+
+    class doctor(nonfinite.Doctor):
+        """``ampc.doctor`` to type checkers, which know no module that can be called: a class that makes a Doctor, with the module's names."""
+
+        Doctor: TypeAlias = nonfinite.Doctor
+        DoctorError: TypeAlias = nonfinite.DoctorError
+        DoctorWarning: TypeAlias = nonfinite.DoctorWarning
+        MisuseError: TypeAlias = guard.MisuseError
+        MisuseWarning: TypeAlias = guard.MisuseWarning
+        Report: TypeAlias = guard.Report
+        Advice: TypeAlias = precision_advisor.Advice
+        Bisection: TypeAlias = bisection.Bisection
+        Capsules: TypeAlias = capsule.Capsules
+        Replayed: TypeAlias = capsule.Replayed
+        errors, ignore, off, reports = staticmethod(guard.errors), staticmethod(guard.ignore), staticmethod(guard.off), staticmethod(guard.reports)
+        advise, bisect, replay = staticmethod(precision_advisor.advise), staticmethod(bisection.bisect), staticmethod(capsule.replay)
+        rules = rules
 
 _LATER = {"rules": ("rules",), "nonfinite": ("Doctor", "DoctorError", "DoctorWarning"), "precision_advisor": ("advise", "Advice"),
           "bisection": ("bisect", "Bisection"), "capsule": ("capsule", "Capsules", "Replayed", "replay")}
@@ -34,6 +59,5 @@ class _Callable(types.ModuleType):
         from .nonfinite import Doctor
 
         return Doctor(stop)
-
 
 sys.modules[__name__].__class__ = _Callable

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
 from .._callers import place_text, users_place
+from .._table import html_table, html_text
 from ._watcher import Watcher
 
 TILES = "tiles"
 COPIES = {"used": "reused", "packed": "made", "renewed": "renewed by an optimizer", "refused": "not kept for lack of memory"}
+MOST = 25  # operators that are shown
 SMALL = 2**17  # multiplications, below which a product is over before its operands are cast
 
 
@@ -166,21 +167,32 @@ class Explain(Watcher):
         """How often a weight's 16-bit copy was ``used`` again, ``packed`` (made), ``renewed`` by an optimizer, or ``refused`` for lack of memory."""
         return dict(self._copies)
 
+    def _summary(self) -> List[str]:
+        """What casts cost, and what became of weights' copies."""
+        total, spent = sum(r.seconds for r in self.ran), sum(c.seconds for c in self.casts)
+        copies = ", ".join(f"{self.copies[k]} {text}" for k, text in COPIES.items() if k in self.copies)
+        share = 100 * spent / (total + spent) if total + spent else 0
+        return [f"casts take {share:.1f} % of the {1e3 * (total + spent):.3g} ms that all operators took", f"16-bit copies of weights: {copies}"]
+
     def __str__(self) -> str:
-        total = sum(r.seconds for r in self.ran) + sum(c.seconds for c in self.casts)
         lines = [f"{'operator':<28}{'computed in':<13}{'calls':>7}{'ms':>10}   rule"]
-        lines += [f"{r.op:<28}{r.dtype:<13}{r.calls:>7}{1e3 * r.seconds:>10.3f}   {r.rule}" for r in self.ran[:25]]
+        lines += [f"{r.op:<28}{r.dtype:<13}{r.calls:>7}{1e3 * r.seconds:>10.3f}   {r.rule}" for r in self.ran[:MOST]]
         for c in self.casts:
             lines.append(f"{'cast ' + c.source + ' to ' + c.target:<41}{c.calls:>7}{1e3 * c.seconds:>10.3f}   {c.bytes / 1e6:.3g} MB")
-        spent = sum(c.seconds for c in self.casts)
-        lines.append(f"casts take {100 * spent / total if total else 0:.1f} % of the {1e3 * total:.3g} ms that all operators took")
-        lines.append("16-bit copies of weights: " + ", ".join(f"{self.copies[k]} {text}" for k, text in COPIES.items() if k in self.copies))
+        lines += self._summary()
         for p in self.products[:10]:
             lines.append(f"{place_text(p.place)}: {p} ({p.calls} times): {p.why}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        ran = [["operator", "computed in", "calls", "ms", "rule"]]
+        ran += [[r.op, r.dtype, str(r.calls), f"{1e3 * r.seconds:.3f}", r.rule] for r in self.ran[:MOST]]
+        casts = [["cast from", "to", "calls", "ms", "MB"]]
+        casts += [[c.source, c.target, str(c.calls), f"{1e3 * c.seconds:.3f}", f"{c.bytes / 1e6:.3g}"] for c in self.casts]
+        products = [["place", "product", "times", "why it gains little"]]
+        products += [[place_text(p.place), str(p), str(p.calls), p.why] for p in self.products[:10]]
+        tables = [html_table(rows, left) if len(rows) > 1 else "" for rows, left in ((ran, {0, 1, 4}), (casts, {0, 1}), (products, {0, 1, 3}))]
+        return "".join([*tables[:2], html_text(*self._summary()), tables[2]])
 
 
 def _product_sizes(op: str, inputs: list, out: Any) -> Optional[Tuple[int, ...]]:

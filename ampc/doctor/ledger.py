@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from .._C import Tensor
-from .._events import Listener, listen
+from .._events import Listener, StepReport, listen
 from .._model_names import Names
 from ..amp._ledger import AMAX, FIRST, INFS, NANS, SMALL, SQUARES, Look, join, total
 
@@ -175,7 +175,7 @@ class Ledger:
             self._steps[-TABLES - 1].shrink()
         return step
 
-    def report(self, scaler: Any) -> Any:
+    def report(self, scaler: Any) -> StepReport:
         """What the steps met, see ``GradScaler.report``."""
         from .ledger_report import LedgerReport
 

@@ -3,6 +3,7 @@ finite values. Use ``with ampc.doctor() as d:``; AMPC_DOCTOR=1 in the environmen
 
 from __future__ import annotations
 
+import html
 import math
 import os
 import sys
@@ -12,11 +13,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from .. import _C, policy
 from .._callers import place_text, users_place
 from .._model_names import Names
+from .._table import RichText, html_table, html_text
 from ._watcher import Watcher
 from .remedies import replacement
 
 Place = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain
+NOTHING = "no operator returned inf or nan from finite inputs"
+NEAREST = ["place", "operator", "dtype", "largest result", "times below the dtype's largest value"]
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
 COPIES = {"clone", "contiguous", "cast"}  # of no interest on the way on
 CAME = {"data": "check how the batch is made; it contains inf or nan before the model uses it",
@@ -98,24 +102,40 @@ class Finding:
                            self.from_inf)
 
     def __str__(self) -> str:
-        at, where = place_text(self.place), f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
+        inputs = [f"input {i}: {r}" for i, r in enumerate(self.inputs)]
+        return "\n  ".join([self._heading(), *self._forward(), *inputs, *self._told(), f"fix: {self.advice}"])
+
+    def _repr_html_(self) -> str:
+        rows = [["input", "dtype", "shape", "lowest", "highest"]]
+        rows += [[str(i), r.dtype, str(list(r.shape)), f"{r.low:.4g}", f"{r.high:.4g}"] for i, r in enumerate(self.inputs)]
+        table = html_table(rows, {1, 2}) if self.inputs else ""
+        return (f"<p><b>{html.escape(self._heading())}</b></p>{html_text(*self._forward())}{table}{html_text(*self._told())}"
+                f"<p><b>fix:</b> {html.escape(self.advice)}</p>")
+
+    def _heading(self) -> str:
+        where = f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
         if self.op in CAME:
-            return f"{at}: {self.chosen} already contains {self.what}: {where}\n  fix: {self.advice}"
+            return f"{place_text(self.place)}: {self.chosen} already contains {self.what}: {where}"
         inputs = "because an input contains inf" if self.from_inf else "although its inputs are finite"
-        lines = [f"{at}: {self._subject()} returned {self.what} {inputs}: {where}"]
-        if self.backward_of and self.backward_of[1]:
-            lines.append(f"  the forward call is at {place_text(self.backward_of[1])}")
-        lines += [f"  input {i}: {r}" for i, r in enumerate(self.inputs)]
+        return f"{place_text(self.place)}: {self._subject()} returned {self.what} {inputs}: {where}"
+
+    def _forward(self) -> List[str]:
+        """Of what ran backward: where it ran forward."""
+        return [f"the forward call is at {place_text(self.backward_of[1])}"] if self.backward_of and self.backward_of[1] else []
+
+    def _told(self) -> List[str]:
+        """Why the result could not be held, and what became of it."""
+        if self.op in CAME:
+            return []
         limit = _limit(self.dtype)
         beyond = [i for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
-        lines += [f"  input {i} has values that are too large for {self.dtype}" for i in beyond]
-        lines.append(f"  the result is {self.dtype}, whose largest value is {limit:.5g}: {self.chosen}")
+        lines = [f"input {i} has values that are too large for {self.dtype}" for i in beyond]
+        lines.append(f"the result is {self.dtype}, whose largest value is {limit:.5g}: {self.chosen}")
         if self.cause == "scale":
-            lines.append(f"  the loss scale of {self.scale:g} is too high: the scaler skips the step and lowers it, and no weight is changed")
+            lines.append(f"the loss scale of {self.scale:g} is too high: the scaler skips the step and lowers it, and no weight is changed")
         if self.chain:
-            lines.append(f"  {self.what} then spread through: " + " -> ".join(f"{op} (line {at[1]})" for op, at in self.chain))
-        lines.append(f"  fix: {self.advice}")
-        return "\n".join(lines)
+            lines.append(f"{self.what} then spread through: " + " -> ".join(f"{op} (line {at[1]})" for op, at in self.chain))
+        return lines
 
     def _subject(self) -> str:
         """The operator, and whether it ran forward or backward."""
@@ -272,25 +292,34 @@ class Doctor(Watcher):
 
     # -- showing ----------------------------------------------------------------------------------------------
 
-    def report(self) -> str:
-        """All findings, or how near the operators came to the limits of their dtypes."""
-        if self.findings:
-            return "\n".join(str(f) for f in self.findings)
-        lines = ["no operator returned inf or nan from finite inputs"]
+    def report(self) -> RichText:
+        """All findings, or how near the operators came to the limits of their dtypes: text when printed, tables in a notebook."""
+        return RichText(self._text(), self._repr_html_())
+
+    def __str__(self) -> str:
+        return self._text()
+
+    def _nearest(self) -> List[List[str]]:
+        """Place, operator, dtype, largest magnitude and room of those that came nearest to their limits."""
+        rows = []
         for (op, place, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
             if 0 < amax < math.inf:
-                room = f"2^{math.log2(_limit(dtype) / amax):.0f} times below the largest {dtype} value"
-                lines.append(f"  {place_text(place)}: {op} ran in {dtype} and reached {amax:.4g}, {room}")
-        return "\n".join(lines)
+                rows.append([place_text(place), op, dtype, f"{amax:.4g}", f"2^{math.log2(_limit(dtype) / amax):.0f}"])
+        return rows
 
-    __str__ = report
+    def _text(self) -> str:
+        if self.findings:
+            return "\n".join(str(f) for f in self.findings)
+        near = [f"  {place}: {op} ran in {dtype} and reached {amax}, {room} times below the largest {dtype} value"
+                for place, op, dtype, amax, room in self._nearest()]
+        return "\n".join([NOTHING, *near])
 
     def _repr_html_(self) -> str:
-        import html
-
-        items = "".join(f"<li><pre>{html.escape(str(f))}</pre></li>" for f in self.findings)
-        return f"<b>ampc.doctor: {len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}</b>" + (
-            f"<ol>{items}</ol>" if items else f"<pre>{html.escape(self.report())}</pre>")
+        if self.findings:
+            items = "".join(f"<li>{f._repr_html_()}</li>" for f in self.findings)
+            return f"<p><b>ampc.doctor: {len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}</b></p><ol>{items}</ol>"
+        near = self._nearest()
+        return f"<p><b>ampc.doctor:</b> {NOTHING}</p>" + (html_table([NEAREST, *near], {0, 1, 2}) if near else "")
 
 
 def _look(t: Any) -> Tuple[float, float, float, float, float]:

@@ -13,8 +13,10 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from .. import _C, cuda
 from .. import _creation as make
 from .. import policy as policies
+from .._callers import place_text
 from .._progress import Progress
 from .._settings import get_float32_matmul_precision, set_float32_matmul_precision
+from .._table import html_table, html_text
 from . import guard
 from .fp32_shadow import HALVES, OperatorError, Shadow
 
@@ -22,6 +24,7 @@ SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
 LEAST_SECONDS = 0.1  # of steps in each precision, where they are short
 WORTH = 0.95  # of float32's time, or of its memory, that mixed precision must stay below to pay
 ERRORS = {"gradients": "gradient error", "losses": "loss error"}  # headings
+WIDTHS = (-10, 11, 10, 12, 17, 9, 17)  # of the columns of numbers; the first stands to the left
 TOLERANCE = 2e-2  # relative error of the gradients that training bears
 
 
@@ -99,25 +102,43 @@ class Advice:
             text += f" Use a GradScaler(init_scale={self.init_scale:g})."
         return text + (f" Keep {', '.join(self.policy.operators)} in float32 (advice.policy)." if self.policy is not None else "")
 
-    def __str__(self) -> str:
-        lines = [self.verdict, f"on {self.hardware}"]
-        heads = f"{'ms a step':>11}{'peak MB':>10}{'last loss':>12}{ERRORS[self.error_of]:>17}{'skipped':>9}{'below overflow':>17}"
-        lines.append(f"{'precision':<10}{heads}")
+    def _trials(self) -> List[List[str]]:
+        """What was measured, a row for each precision."""
+        rows = [["precision", "ms a step", "peak MB", "last loss", ERRORS[self.error_of], "skipped", "below overflow"]]
         for t in self.trials.values():
             room = f"2^{t.room:.0f} times" if math.isfinite(t.room) else ""
             error = f"{100 * t.gradient_error:.2g} %" if t.precision != "float32" else ""
-            numbers = f"{1e3 * t.seconds:>11.3f}{t.peak_bytes / 1e6:>10.2f}{t.losses[-1]:>12.4g}"
-            lines.append(f"{t.precision:<10}{numbers}{error:>17}{t.skipped:>9}{room:>17}")
-        lines += [f"in {t.precision} losses are not finite from step {t.first_bad} on" for t in self.trials.values() if t.first_bad]
+            rows.append([t.precision, f"{1e3 * t.seconds:.3f}", f"{t.peak_bytes / 1e6:.2f}", f"{t.losses[-1]:.4g}", error, str(t.skipped), room])
+        return rows
+
+    def _diverged(self) -> List[str]:
+        return [f"in {t.precision} losses are not finite from step {t.first_bad} on" for t in self.trials.values() if t.first_bad]
+
+    def _rounded(self, precision: str) -> List[OperatorError]:
+        """The three operators with the largest errors."""
+        return [e for e in self.operators.get(precision, []) if e.error > 0][:3]
+
+    def __str__(self) -> str:
+        lines = [self.verdict, f"on {self.hardware}"]
+        lines += ["".join(cell.rjust(width) if width > 0 else cell.ljust(-width) for cell, width in zip(row, WIDTHS)) for row in self._trials()]
+        lines += self._diverged()
         shares = ", ".join(f"{100 * share:.2g} % at {scale:.8g}" for scale, share in self.underflow.items())
         lines.append(f"gradient values that float16 rounds to 0, by loss scale: {shares}; the largest gradient value is {self.amax:.3g}")
         for p in HALVES:
-            rounded = [e for e in self.operators.get(p, []) if e.error > 0][:3]
+            rounded = self._rounded(p)
             lines += [f"largest rounding errors in {p}:", *(f"  {e}" for e in rounded)] if rounded else []
         return "\n".join([*lines, *([self.history] if self.history else [])])
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        shares = [["loss scale", "gradient values that float16 rounds to 0"]]
+        shares += [[f"{scale:.8g}", f"{100 * share:.2g} %"] for scale, share in self.underflow.items()]
+        errors = [["dtype", "place", "operator", "relative error", "largest result", "below overflow"]]
+        errors += [[p, place_text(e.place), f"{e.op}, backward of {e.backward_of}" if e.backward_of else e.op, f"{100 * e.error:.2g} %",
+                    f"{e.amax:.3g}", f"2^{e.room:.0f} times" if math.isfinite(e.room) else ""] for p in HALVES for e in self._rounded(p)]
+        return "".join([f"<p><b>{html.escape(self.verdict)}</b></p>", html_text(f"on {self.hardware}"), html_table(self._trials(), {0}),
+                        html_text(*self._diverged()), html_table(shares, ()), html_text(f"The largest gradient value is {self.amax:.3g}."),
+                        html_text("Largest rounding errors:") + html_table(errors, {0, 1, 2}) if len(errors) > 1 else "",
+                        f"<pre>{html.escape(self.history)}</pre>" if self.history else ""])
 
 
 class Subject:

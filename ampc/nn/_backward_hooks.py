@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Callable, Optional
 
 from .. import _C
 from .. import _creation as make
 from .._C import Tensor
+from .._callers import warn
 
 
 class BackwardHooks:
@@ -89,7 +89,7 @@ class BackwardHooks:
             return self._through((result,), seen, False)[0]
         if isinstance(result, tuple):
             return self._through(result, seen, False)
-        warnings.warn(f"backward hooks of {type(self.module).__name__} need a Tensor or a tuple as output, got {type(result).__name__}")
+        warn(f"backward hooks of {type(self.module).__name__} need a Tensor or a tuple as output, got {type(result).__name__}")
         return result
 
 

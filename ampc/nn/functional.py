@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Callable, Optional
 
 from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
+from .._callers import warn
 from .._composed.elementwise import rrelu as _rrelu
 from .._finfo import finfo
 from ._resample import *  # noqa: F403
@@ -33,7 +33,7 @@ def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
     if isinstance(size_average, Tensor) or isinstance(reduce, Tensor):
         raise RuntimeError("a Tensor stands where a bool is wanted, `size_average` or `reduce`; a loss module is made first and then called: "
                            "nn.CrossEntropyLoss()(input, target)")
-    warnings.warn("size_average and reduce are old spellings; write reduction='mean', 'sum' or 'none'", stacklevel=3)
+    warn("size_average and reduce are old spellings; write reduction='mean', 'sum' or 'none'")
     if reduce is False:
         return "none"
     return "sum" if size_average is False else "mean"
@@ -71,7 +71,7 @@ def log_softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, 
 
 def _dim(x: Tensor, dim: Optional[int]) -> int:
     if dim is None:
-        warnings.warn("softmax: give `dim`; without it the choice depends on the number of dimensions", stacklevel=4)
+        warn("softmax: give `dim`; without it the choice depends on the number of dimensions")
         return 0 if x.ndim in (0, 1, 3) else 1
     return dim
 
@@ -375,7 +375,7 @@ def mse_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: An
              weight: Optional[Tensor] = None) -> Tensor:
     """(x - target) ** 2, averaged, summed or each."""
     if isinstance(target, Tensor) and isinstance(input, Tensor) and target.shape != input.shape:
-        warnings.warn(f"mse_loss: target {list(target.shape)} and input {list(input.shape)} differ and will be broadcast", stacklevel=2)
+        warn(f"mse_loss: target {list(target.shape)} and input {list(input.shape)} differ and will be broadcast")
     return _weighted(mse_loss_op, input, target, weight, _reduction(size_average, reduce, reduction))
 
 

@@ -8,6 +8,7 @@ from typing import Any, Tuple
 from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
+from .._callers import warn
 from ..autograd.grad_mode import no_grad
 
 
@@ -184,9 +185,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 def _older(f: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Tensor:
-        import warnings
-
-        warnings.warn(f"nn.init.{f.__name__[:-1]} is the older name of nn.init.{f.__name__}", FutureWarning, stacklevel=2)
+        warn(f"nn.init.{f.__name__[:-1]} is the older name of nn.init.{f.__name__}", FutureWarning)
         return f(*args, **kwargs)
 
     call.__name__, call.__doc__ = f.__name__[:-1], f.__doc__

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import types
-import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Dict, List, Optional, Union
 
 from .. import _checks
 from .._C import Tensor
+from .._callers import warn
 from .._events import announce
 from .optimizer import Optimizer
 
@@ -63,8 +63,8 @@ class LRScheduler:
     def step(self, epoch: Optional[int] = None) -> None:
         """Goes on by one, or to ``epoch``, and sets the rates."""
         if self._step_count == 1 and not self.optimizer._has_stepped:
-            warnings.warn(f"{type(self).__name__}.step() came before the first optimizer.step(), so the first rate is never used; call "
-                          "optimizer.step() first", stacklevel=2)
+            warn(f"{type(self).__name__}.step() came before the first optimizer.step(), so the first rate is never used; call "
+                 "optimizer.step() first")
         self._look_at_skips()
         self._step_count += 1
         if epoch is None:

@@ -7,13 +7,13 @@ import copy
 import logging
 import math
 import os
-import warnings
 from typing import Any, Callable, Dict, Iterable, List, Optional
 from weakref import WeakKeyDictionary
 
 from .. import _C, backends, cuda, nn
 from .. import _creation as make
 from .._C import Tensor
+from .._callers import warn
 from .._progress import Progress
 from ..amp import GradScaler, autocast
 from ..autograd import no_grad
@@ -218,9 +218,9 @@ class TrainingOptimizer:
             self._dtype = "bfloat16"
             self.logger.warning("%d fallbacks to float32 in epoch %d: from here on in bfloat16", self._fallbacks, self.epoch)
         else:
-            warnings.warn(f"TrainingOptimizer: {self._fallbacks} fallbacks to float32 in epoch {self.epoch}, which is as many as max_fp32_fallbacks "
-                          "allows: from here on such steps are left out. Train in bfloat16 (AMPConfig(dtype='bfloat16')), lower the "
-                          "learning rate, or look with ampc.doctor() for what overflows", stacklevel=4)
+            warn(f"TrainingOptimizer: {self._fallbacks} fallbacks to float32 in epoch {self.epoch}, which is as many as max_fp32_fallbacks "
+                 "allows: from here on such steps are left out. Train in bfloat16 (AMPConfig(dtype='bfloat16')), lower the "
+                 "learning rate, or look with ampc.doctor() for what overflows")
 
     # -- epochs -------------------------------------------------------------------------------------------------
 

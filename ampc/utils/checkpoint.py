@@ -7,12 +7,12 @@ from __future__ import annotations
 import struct
 import sys
 import types
-import warnings
 import weakref
 from contextlib import nullcontext
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 from .. import _C, cuda, policy
+from .._callers import warn
 from ..amp.autocast_mode import autocast, is_autocast_enabled
 from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks
@@ -73,7 +73,7 @@ class _Again(_C.Scope):
 
     def _changes(self) -> tuple:
         s, cell = self._state, (bytearray(self._state.rng or b""),)
-        regions = [autocast(d, dtype=dtype, enabled=on, cache_enabled=cache, policy=s.policy) for d, on, dtype, cache in s._regions()]
+        regions: List[Any] = [autocast(d, dtype=dtype, enabled=on, cache_enabled=cache, policy=s.policy) for d, on, dtype, cache in s._regions()]
         random = [] if s.rng is None else [(_C._swap_rng, cell, _C._swap_rng, cell)]
         return (*random, *((scope.__enter__, (), scope.__exit__, ()) for scope in [enable_grad(), *regions]))
 
@@ -204,8 +204,8 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
             extra = ", ".join(kwargs) or "context_fn"
             raise ValueError(f"checkpoint: use_reentrant=True takes no {extra}; use_reentrant=False does")
         if _C.is_grad_enabled() and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            warnings.warn("checkpoint: no argument requires gradients, so nothing will reach the parameters; use_reentrant=False has no such "
-                          "need", stacklevel=2)
+            warn("checkpoint: no argument requires gradients, so nothing will reach the parameters; use_reentrant=False has no such "
+                 "need")
         return _Reentrant.apply(function, preserve, *args)
     first, second = context_fn()
     if not _C.is_grad_enabled():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator, Mapping
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ... import _C
 from ..._C import Tensor
+from ..._callers import warn
 from ..._device import check_device
 from ..._model_names import register_module_class
 from ...amp._regions import call_module
@@ -18,6 +18,19 @@ from ...policy import state as policies
 from .._backward_hooks import BackwardHooks
 from .._loading import hint, kind_of
 from ..parameter import Buffer, Parameter
+
+if TYPE_CHECKING:
+    from typing import Protocol, TypeVar
+
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+
+    class HasForward(Protocol[P, R]):
+        """So a call of a module has the arguments and the result of its ``forward``."""
+
+        def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -57,8 +70,11 @@ class Module:
 
     # -- calling -----------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._ampc_call(args, kwargs) if policies.by_module is None else call_module(self, args, kwargs)
+    if TYPE_CHECKING:
+        def __call__(self: HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R: ...
+    else:
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return self._ampc_call(args, kwargs) if policies.by_module is None else call_module(self, args, kwargs)
 
     def _ampc_call(self, args: tuple, kwargs: dict) -> Any:
         d = self.__dict__
@@ -106,7 +122,7 @@ class Module:
                 changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
                 result = result if changed is None else changed
             except Exception as error:
-                warnings.warn(f"an always_call hook raised {type(error).__name__}: {error}; the error before it is raised", stacklevel=3)
+                warn(f"an always_call hook raised {type(error).__name__}: {error}; the error before it is raised")
 
     # -- attributes ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,140 @@
+"""Warnings are about the script's line: whoever reads one sees the call to change, not a line of ampc."""
+
+import ast
+import os
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from where import ON_GPU
+
+import ampc
+
+HOME = Path(ampc.__file__).parent
+SETUP = """
+import numpy as np
+import ampc
+from ampc import nn
+F = nn.functional
+x, net = ampc.ones(2, 3), nn.Linear(3, 3)
+opt = ampc.optim.SGD(net.parameters(), lr=0.1)
+"""
+# where the warning is written, what it says, and a script; the line to change ends with #!
+CASES = [
+    ("optim/lr_scheduler.py", "came before the first optimizer.step", "s = ampc.optim.lr_scheduler.StepLR(opt, 1)\ns.step() #!"),
+    ("optim/lr_scheduler.py", "came before the first optimizer.step", "s = ampc.amp.GradScaler('cpu').gate(ampc.optim.lr_scheduler.StepLR(opt, 1))\ns.step() #!"),
+    ("nn/modules/module.py", "an always_call hook raised", """
+def fails(*args):
+    raise KeyError("first")
+net.register_forward_pre_hook(lambda m, a: None)
+net.register_forward_hook(lambda m, a, r: fails())
+net.register_forward_hook(lambda m, a, r: 1 / 0, always_call=True)
+try:
+    nn.Sequential(net)(x) #!
+except KeyError:
+    pass"""),
+    ("nn/init.py", "is the older name of nn.init.uniform_", "nn.init.uniform(x) #!"),
+    ("nn/functional.py", "size_average and reduce", "F.l1_loss(x, x, size_average=True) #!"),
+    ("nn/functional.py", "size_average and reduce", "loss = nn.L1Loss(reduce=False) #!"),
+    ("nn/functional.py", "give `dim`", "F.softmax(x) #!"),
+    ("nn/functional.py", "give `dim`", "F.softmin(x) #!"),
+    ("nn/functional.py", "give `dim`", "nn.Softmax()(x) #!"),
+    ("nn/functional.py", "give `dim`", "nn.Sequential(nn.Sequential(nn.LogSoftmax()))(x) #!"),
+    ("nn/functional.py", "will be broadcast", "F.mse_loss(x, x[0]) #!"),
+    ("nn/functional.py", "will be broadcast", "nn.MSELoss()(x, x[0]) #!"),
+    ("nn/_backward_hooks.py", "need a Tensor or a tuple", """
+class Named(nn.Module):
+    def forward(self, x):
+        return {"y": x * 2}
+named = Named()
+named.register_full_backward_hook(lambda m, i, o: None)
+named(x.requires_grad_()) #!"""),
+    ("_settings.py", "operators run one after another", "ampc.set_num_interop_threads(2) #!"),
+    ("distributions/distribution.py", "older name of sample", "ampc.distributions.Normal(0.0, 1.0).sample_n(3) #!"),
+    ("amp/autocast_mode.py", "not a 16-bit floating point dtype", "region = ampc.autocast('cpu', dtype=ampc.float32) #!"),
+    ("amp/autocast_mode.py", "not a 16-bit floating point dtype", "region = ampc.cpu.amp.autocast(dtype=ampc.float32) #!"),
+    ("amp/autocast_mode.py", "there is no usable GPU", "region = ampc.autocast('cuda') #!"),
+    ("amp/autocast_mode.py", "there is no usable GPU", "scaler = ampc.cuda.amp.GradScaler() #!"),
+    ("amp/_host_scale.py", "is nan at a scale of 1", """
+scaler = ampc.amp.GradScaler("cpu", init_scale=1.0)
+scaler.scale(net(x).sum()).backward()
+net.weight.grad.fill_(float("nan"))
+scaler.step(opt)
+scaler.update() #!"""),
+    ("utils/checkpoint.py", "no argument requires gradients", "ampc.utils.checkpoint.checkpoint(net, x, use_reentrant=True) #!"),
+    ("training/trainer.py", "as many as max_fp32_fallbacks allows", """
+class Loud(nn.Module):
+    def forward(self, x):
+        h = net(x) * 1e4
+        return h * h if h.dtype is ampc.float16 else h
+amp = ampc.training.AMPConfig(max_fp32_fallbacks=1)
+trainer = ampc.training.TrainingOptimizer(ampc.training.PerformanceConfig(amp_config=amp))
+trainer.start_epoch()
+trainer.training_step(Loud(), x, x, nn.MSELoss(), opt) #!"""),
+    ("", "log returned inf", "with ampc.doctor():\n    nn.Sequential(nn.LogSigmoid(), nn.Identity())(x)\n    ampc.zeros(2).log() #!"),
+    ("", "[clip-scaled-gradients]", """
+scaler = ampc.amp.GradScaler("cpu")
+with ampc.autocast("cpu", dtype=ampc.float16):
+    loss = net(x).sum()
+scaler.scale(loss).backward()
+nn.utils.clip_grad_norm_(net.parameters(), 1.0) #!"""),
+    ("", "set_num_threads: 256 threads", "n = ampc.get_num_threads()\nampc.set_num_threads(1000) #!\nampc.set_num_threads(n)"),
+    ("", "the array is read-only", "a = np.ones(3)\na.flags.writeable = False\nampc.from_numpy(a) #!"),
+]
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    from ampc.amp.autocast_mode import _Said
+
+    monkeypatch.setattr(_Said, "cuda_means_cpu", False)
+
+
+@pytest.mark.parametrize("home, says, script", CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])
+def test_a_warning_is_about_the_scripts_line(home, says, script, fresh, tmp_path):
+    if ON_GPU and says in ("is nan at a scale of 1", "there is no usable GPU"):
+        pytest.skip("nobody is told on a GPU")
+    path = str(tmp_path / "train.py")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        exec(compile(SETUP + script, path, "exec"), {"__name__": "__main__"})
+    told = [w for w in caught if says in str(w.message)]
+    line = next(i for i, text in enumerate((SETUP + script).split("\n"), 1) if text.endswith("#!"))
+    assert [(w.filename, w.lineno) for w in told] == [(path, line)], [str(w) for w in caught]
+
+
+def calls(tree, name):
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == name]
+
+
+def test_every_warning_has_a_case():
+    """A module warns by ``_callers.warn``, which finds the script's line; each such call has a case above, or shares one's words."""
+    places = Counter()
+    for path in HOME.rglob("*.py"):
+        tree, name = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(HOME).as_posix()
+        assert name == "__init__.py" or not calls(tree, "warnings.warn"), f"{name}: _callers.warn tells of the script's line"
+        places[name] += len(calls(tree, "warn"))
+    cases = Counter(home for home, _ in {(home, says) for home, says, _ in CASES})
+    assert {k: n for k, n in places.items() if n} == {k: n for k, n in cases.items() if k}
+
+
+def test_a_line_is_warned_of_once(tmp_path):
+    """As by Python's own filters: each line once, and modules can be filtered by their names."""
+    script = tmp_path / "train.py"
+    script.write_text(SETUP + "for i in range(3):\n    F.softmax(x)\n")
+    run = [sys.executable, *(f"-W{f}" for f in ("default",)), str(script)]
+    env = {**os.environ, "PYTHONPATH": str(HOME.parent)}
+    said = subprocess.run(run, capture_output=True, text=True, env=env).stderr
+    assert said.count("give `dim`") == 1 and f"{script}:9: UserWarning" in said and "F.softmax(x)" in said
+    run[1] = "-Wignore::UserWarning:__main__"
+    assert subprocess.run(run, capture_output=True, text=True, env=env).stderr == ""
+
+
+def test_what_is_wrong_at_the_import_is_told_with_its_line(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import os\nimport ampc\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(HOME.parent), "OMP_NUM_THREADS": "abc"})
+    assert f"{script}:2: RuntimeWarning: OMP_NUM_THREADS" in done.stderr
