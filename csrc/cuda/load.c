@@ -137,7 +137,8 @@ static const char *open_driver(void) {
         return l->note;
     }
     if (!ac_gpu_has_images() && !ac_gpu_is_simulated())
-        return "this build has no GPU code: nvcc was not found when it was built";
+        return "this build has no GPU code: it was made without nvcc, or with AMPC_CUDA=0; AMPC_CUDA=1 pip install . "
+               "makes one";
     return NULL;
 }
 
@@ -215,8 +216,7 @@ static void note_version(library *l, const char *function) {
 
 const char *ac_gpu_library_note(const char *name) {
     bool ready = ac_gpu_init() == 0;
-    if (strcmp(name, "kernels") == 0)
-        return ac_gpu_has_images() ? "built for sm_75, sm_80, sm_90, sm_100" : "not built: nvcc was not found";
+    if (strcmp(name, "kernels") == 0) return ac_gpu_has_images() ? "built in" : "not built: no nvcc, or AMPC_CUDA=0";
     for (int i = 0; i < N_LIBRARIES; i++) {
         library *l = &libraries[i];
         if (strcmp(name, l->name) != 0) continue;
