@@ -1,5 +1,6 @@
 """Every Python block of the README and of docs/ runs, a page's blocks one after the other; their links lead somewhere."""
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -152,6 +153,31 @@ def test_pages_have_blocks():
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def described(docstring):
+    """Names of an Args block; a line may describe several."""
+    block = re.search(r"^( *)Args:\n((?:\1 +\S.*\n?)+)", docstring or "", re.M)
+    if not block:
+        return []
+    return re.split(", ", ", ".join(re.findall(rf"^{block[1]}    ([\w*]+(?:, [\w*]+)*): ", block[2], re.M)))
+
+
+def parameters(node):
+    args = node.args
+    return {a.arg for a in [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg] if a}
+
+
+def test_described_arguments_exist():
+    """The site's check of this cannot read a line that describes two parameters."""
+    seen = 0
+    for path in (ROOT / "ampc").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and (names := described(ast.get_docstring(node, clean=False))):
+                makers = [node] if isinstance(node, ast.FunctionDef) else [f for f in node.body if getattr(f, "name", "") in ("__init__", "__new__")]
+                assert set(names) <= set().union(*map(parameters, makers)), f"{path.name}: {node.name}"
+                seen += len(names)
+    assert seen > 100
 
 
 # -- the map ------------------------------------------------------------------------------------------
