@@ -100,7 +100,7 @@ lint:
 
 # The pages of docs/ as a site in build/site, warnings being errors.
 docs: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet mkdocs-material==9.* mkdocstrings-python
+	$(BIN)/python -m pip install --quiet mkdocs-material==9.* mkdocstrings-python $(filter ruff%,$(LINTERS))
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/installed

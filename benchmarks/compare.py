@@ -2,7 +2,7 @@
 
     python benchmarks/compare.py            # runs, prints the tables, draws build/benchmark.png
     python benchmarks/compare.py --save     # the same, and keeps the raw rounds in benchmarks/rounds/
-    python benchmarks/compare.py --report   # writes RESULTS.md and results.png from the kept rounds
+    python benchmarks/compare.py --report   # writes RESULTS.md and docs/results.png from the kept rounds
 
 Each library has a process of its own, and they take turns: what one leaves spinning (torch's OpenMP
 threads wait actively) has stopped before the other is timed. ampc is the one that is installed. A round of a case times both, in an
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", nargs="*", help="names of cases; `busy` for the steps beside busy processes")
-    parser.add_argument("--report", action="store_true", help="write RESULTS.md and results.png from the kept rounds")
+    parser.add_argument("--report", action="store_true", help="write RESULTS.md and docs/results.png from the kept rounds")
     parser.add_argument("--save", action="store_true", help="keep the raw rounds in benchmarks/rounds/")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -11,6 +11,7 @@ from typing import Any
 from cases import BUSY, CASES, Case
 
 HERE = Path(__file__).resolve().parent
+PICTURE = "![The time of ampc divided by torch's, for each kind of work](../docs/results.png)"
 
 
 def unit(seconds: float) -> str:
@@ -70,41 +71,59 @@ def heading(r: dict) -> list[str]:
             f"{r['load_after']:.2f} after. At best in the same run: {best}.", ""]
 
 
+FASTER, SLOWER, ROUNDS, DARK = "#1f6f43", "#b3411f", "#9db4c8", "#333333"
+
+
 def draw(result: dict, path: Path) -> bool:
-    """Every ratio as a dot with its rounds as a line, and what was asked as a mark; left of 1 ampc is faster.
-    False where there is no matplotlib."""
+    """Every ratio as a dot with its rounds as a line, and the goal as a mark. False where there is no matplotlib."""
     try:
-        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
     except ImportError:
         return False
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
     shown = [c for c in CASES if ratios_of(result, c)]
-    fig, ax = plt.subplots(figsize=(10, 0.42 * len(shown) + 1.6))
+    figure = Figure(figsize=(10, 0.42 * len(shown) + 2.1))
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
     for y, case in enumerate(reversed(shown)):
-        ratios = ratios_of(result, case)
-        mid = statistics.median(ratios)
-        met = case.bound is None or mid <= case.bound
-        ax.plot([ratios[0], ratios[-1]], [y, y], color="#9db4c8", lw=5, solid_capstyle="round", zorder=1)
-        ax.plot(mid, y, "o", color="#1f6f43" if met else "#b3411f", ms=8, zorder=3)
-        if case.bound is not None:
-            ax.plot([case.bound, case.bound], [y - 0.32, y + 0.32], color="#333333", lw=2, zorder=2)
-        ax.annotate(f"{mid:.2f}", (mid, y), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=8)
-    ax.axvline(1, color="#333333", lw=0.8, ls=":")
-    ax.set_yticks(range(len(shown)), [textwrap.fill(c.what.replace("`", ""), 52) for c in reversed(shown)], fontsize=8)
-    ax.set_ylim(-0.6, len(shown) - 0.2)
-    ax.set_xscale("log")
+        draw_case(axes, y, ratios_of(result, case), case.bound)
+    axes.axvline(1, color=DARK, lw=0.8, ls=":")
+    axes.set_yticks(range(len(shown)), [textwrap.fill(c.what.replace("`", ""), 52) for c in reversed(shown)], fontsize=8)
+    axes.set_ylim(-0.6, len(shown) - 0.2)
+    axes.set_xscale("log")
     ticks = [0.05, 0.1, 0.2, 0.5, 1, 2]
-    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    ax.minorticks_off()
-    ax.set_xlabel("time of ampc / time of torch (dot: median; band: all rounds; bar: asked for at most)", fontsize=9)
-    ax.set_title(f"{result['machine']}, {result['threads']} threads, torch {result['torch']}, at {result['commit'][:60]}", fontsize=9)
+    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("time of ampc / time of torch; at 0.5, ampc takes half of torch's time", fontsize=9)
+    axes.set_title(f"{result['machine']}, {result['threads']} threads, torch {result['torch']}, at {result['commit'][:60]}", fontsize=9)
     for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    fig.savefig(path, dpi=110, bbox_inches="tight")
-    plt.close(fig)
+        axes.spines[side].set_visible(False)
+    legend(figure)
+    figure.savefig(path, dpi=90, bbox_inches="tight")
     return True
+
+
+def draw_case(axes: Any, y: int, ratios: list[float], goal: Any) -> None:
+    mid = statistics.median(ratios)
+    axes.plot([ratios[0], ratios[-1]], [y, y], color=ROUNDS, lw=5, solid_capstyle="round", zorder=1)
+    axes.plot(mid, y, "o", color=FASTER if mid <= 1 else SLOWER, ms=8, zorder=3)
+    if goal is not None:
+        axes.plot([goal, goal], [y - 0.32, y + 0.32], color=DARK, lw=2, zorder=2)
+    axes.annotate(f"{mid:.2f}", (mid, y), textcoords="offset points", xytext=(0, 7), ha="center", fontsize=8)
+
+
+def legend(figure: Any) -> None:
+    """What the marks mean, in words."""
+    from matplotlib.lines import Line2D
+
+    meaning = {"ampc is faster: the median of all rounds": {"marker": "o", "ls": "", "color": FASTER, "ms": 8},
+               "torch is faster: the median of all rounds": {"marker": "o", "ls": "", "color": SLOWER, "ms": 8},
+               "all rounds, from the lowest ratio to the highest": {"color": ROUNDS, "lw": 5, "solid_capstyle": "round"},
+               "the project's goal: at most this": {"marker": "|", "ls": "", "color": DARK, "ms": 14, "mew": 2},
+               "equally fast": {"color": DARK, "lw": 0.8, "ls": ":"}}
+    figure.legend([Line2D([], [], **style) for style in meaning.values()], list(meaning), loc="upper center", bbox_to_anchor=(0.45, 0.04), ncols=3,
+                  fontsize=8.5, frameon=False)
 
 
 def newest_of_each(results: list[dict]) -> dict:
@@ -125,8 +144,8 @@ def write() -> None:
     files = sorted((HERE / "rounds").glob("*.json"), reverse=True)
     results = [json.loads(path.read_text()) for path in files]
     text = ["# Results", "", "Generated by `python benchmarks/compare.py --report` from the raw rounds in `benchmarks/rounds/`. Ratios of times;",
-            "absolute times are those of a shared machine and only show the order of size.", "", "![ratios](results.png)", ""]
+            "absolute times are those of a shared machine and only show the order of size.", "", PICTURE, ""]
     for r in results:
         text += heading(r) + [table(r), ""] + ([busy_table(r), ""] if r.get("busy") else [])
     (HERE / "RESULTS.md").write_text("\n".join(text))
-    draw(newest_of_each(results), HERE / "results.png")
+    draw(newest_of_each(results), HERE.parent / "docs" / "results.png")

@@ -1,5 +1,6 @@
 """Every Python block of the README and of docs/ runs, a page's blocks one after the other; their links lead somewhere."""
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -11,8 +12,9 @@ from ampc import doctor
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHITECTURE = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "architecture").glob("*.md"))]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *sorted((ROOT / "docs").glob("*.md")),
-         *ARCHITECTURE[1:]]  # those of docs/rules/ are run by test_guard and test_check
+         *ARCHITECTURE[1:], *TUTORIALS]  # those of docs/rules/ are run by test_guard and test_check
 
 
 def blocks(page, language="python"):
@@ -21,7 +23,7 @@ def blocks(page, language="python"):
 
 @pytest.mark.skipif(ON_GPU, reason="they say 'cpu'")
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p) and p not in TUTORIALS], ids=lambda p: p.name)
 def test_blocks_run(page, world, switches_back, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "page"}
@@ -52,6 +54,50 @@ def test_readme_quotes_what_is_printed(capsys, monkeypatch, tmp_path):
     with pytest.warns(doctor.DoctorWarning):
         exec(compile(example, "train.py", "exec"), names)
     assert capsys.readouterr().out == finding
+
+
+def numbers_alike(said, quoted):
+    """The same words; numbers may differ by 1 %, because weights differ in their last digits between instruction sets."""
+    said, quoted = said.split(), quoted.split()
+    return len(said) == len(quoted) and all(a == b or close(a.strip("[],;()%"), b.strip("[],;()%")) for a, b in zip(said, quoted))
+
+
+def close(a, b):
+    try:
+        return float(a) == pytest.approx(float(b), rel=0.01, nan_ok=True)
+    except ValueError:
+        return False
+
+
+def rows_of_formats(text):
+    """The heading of a table, and the first words of its rows."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return [line if line.startswith("precision") else line.split()[0] for line in lines if re.match(r"precision|float|bfloat|tf32", line)]
+
+
+@pytest.mark.skipif(ON_GPU, reason="they say 'cpu'")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.name)
+def test_tutorials_quote_what_is_printed(page, switches_back, tmp_path, monkeypatch, capsys):
+    """A tutorial's Python blocks are one script, and a block of text is what the Python block before it prints. What a machine measured is
+    in a block named console; there, the same formats have a line. The last block draws the page's picture."""
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    doctor.reports(clear=True)
+    names, line, printed = {"__name__": "tutorial"}, 0, ""
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.M | re.S):
+        if language == "python":
+            exec(compile("\n" * line + text, "train.py", "exec"), names)
+            line += text.count("\n") + 1  # of the script whose blocks are separated by an empty line
+            printed = capsys.readouterr().out
+        elif language == "text":
+            assert numbers_alike(printed, text), printed
+        elif language == "console":
+            assert rows_of_formats(printed) == rows_of_formats(text), printed
+    assert {r.rule for r in doctor.reports(clear=True)} <= {"autocast-without-effect", "scaler-not-saved"}
+    picture = page.with_suffix(".png")
+    assert (tmp_path / picture.name).read_bytes()[:4] == picture.read_bytes()[:4] == b"\x89PNG"
+    assert picture.stat().st_size < 60_000 and f"]({picture.name})" in page.read_text()
 
 
 def surroundings(world):
@@ -99,6 +145,7 @@ def test_commands_are_there():
 
 
 def test_pages_have_blocks():
+    assert len(TUTORIALS) == 3 and all(blocks(p) and blocks(p, "text") + blocks(p, "console") for p in TUTORIALS)
     assert {p.name for p in PAGES if blocks(p)} >= {"README.md", "index.md", "migration.md", "numerics.md", "performance.md", "troubleshooting.md"}
 
 
@@ -106,6 +153,31 @@ def test_pages_have_blocks():
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def described(docstring):
+    """Names of an Args block; a line may describe several."""
+    block = re.search(r"^( *)Args:\n((?:\1 +\S.*\n?)+)", docstring or "", re.M)
+    if not block:
+        return []
+    return re.split(", ", ", ".join(re.findall(rf"^{block[1]}    ([\w*]+(?:, [\w*]+)*): ", block[2], re.M)))
+
+
+def parameters(node):
+    args = node.args
+    return {a.arg for a in [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg] if a}
+
+
+def test_described_arguments_exist():
+    """The site's check of this cannot read a line that describes two parameters."""
+    seen = 0
+    for path in (ROOT / "ampc").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and (names := described(ast.get_docstring(node, clean=False))):
+                makers = [node] if isinstance(node, ast.FunctionDef) else [f for f in node.body if getattr(f, "name", "") in ("__init__", "__new__")]
+                assert set(names) <= set().union(*map(parameters, makers)), f"{path.name}: {node.name}"
+                seen += len(names)
+    assert seen > 100
 
 
 # -- the map ------------------------------------------------------------------------------------------

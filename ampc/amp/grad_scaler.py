@@ -51,7 +51,7 @@ class GradScaler:
     Args:
         device: 'cuda' or 'cpu'; without a usable GPU 'cuda' acts on the CPU.
         init_scale: the first scale, a positive finite float32.
-        growth_factor: > 1, by which the scale grows after ``growth_interval`` steps without overflow.
+        growth_factor: above 1; the scale is multiplied by it after ``growth_interval`` steps without overflow.
         backoff_factor: in (0, 1), by which it shrinks on overflow.
         growth_interval: how many good steps in a row, >= 1.
         enabled: False makes every method do nothing but ``step``, which steps.

@@ -64,7 +64,7 @@ class DynamicLossScaler(StaticLossScaler):
 
     Args:
         init_scale: a positive finite number.
-        scale_factor: > 1.
+        scale_factor: above 1.
         scale_window: steps, >= 1.
         growth: the usual rule.
 
