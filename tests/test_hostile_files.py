@@ -2,6 +2,7 @@
 
 import hashlib
 import http.server
+import io
 import json
 import os
 import pickle
@@ -229,3 +230,16 @@ def test_downloads_are_whole_or_not_there(server, tmp_path):
     with pytest.raises(RuntimeError, match="500 of 1000"):
         ampc.hub.download_url_to_file(server + "cut", str(tmp_path / "kept"), progress=False)
     assert (tmp_path / "kept").read_bytes() == b"old" and os.listdir(tmp_path) == ["kept"]
+
+
+def test_an_error_does_not_quote_the_whole_file():
+    """A number of text that ends thousands of bytes later, which Python's message repeats."""
+    import zipfile
+
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as file:
+        file.writestr("archive/data.pkl", b"\x80\x02F" + b"\x85" * 5000 + b"\n.")
+        file.writestr("archive/version", "3\n")
+    with pytest.raises(RuntimeError, match="damaged") as raised:
+        ampc.load(io.BytesIO(made.getvalue()))
+    assert len(str(raised.value)) < 500

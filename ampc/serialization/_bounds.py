@@ -14,6 +14,12 @@ SPARE = 1_000_000  # values that a file may name again and again beyond those th
 ALIKE = 16  # keys of one container that have one hash: honest ones differ
 
 
+def _told(name: str, error: Exception) -> str:
+    """Python's messages may quote a whole file."""
+    text = str(error)
+    return f"load: {name} is damaged: {type(error).__name__}: {text if len(text) < 300 else text[:300] + '...'}"
+
+
 @contextmanager
 def damage(name: str, place: Any) -> Iterator[None]:
     """Whatever goes wrong while a file is taken apart is a RuntimeError, but for what the caller's own ``map_location`` raises."""
@@ -22,11 +28,11 @@ def damage(name: str, place: Any) -> Iterator[None]:
     except (RuntimeError, MemoryError, pickle.UnpicklingError) as error:
         if type(error) in (RuntimeError, MemoryError, pickle.UnpicklingError) or error is place.failed:
             raise
-        raise RuntimeError(f"load: {name} is damaged: {type(error).__name__}: {error}") from error
+        raise RuntimeError(_told(name, error)) from error
     except Exception as error:
         if error is place.failed:
             raise
-        raise RuntimeError(f"load: {name} is damaged: {type(error).__name__}: {error}") from error
+        raise RuntimeError(_told(name, error)) from error
 
 
 def brief(value: Any) -> str:
