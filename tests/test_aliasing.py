@@ -60,7 +60,7 @@ CALLS: Dict[str, List[str]] = {
         "x.reshape(3,4)", "x.reshape(-1)", "x.T.reshape(-1)", "x.reshape_as(x)", "x.ravel()", "x.T.ravel()", "x.flatten()", "s.flatten()",
         "x.flatten(0,0)", "x.T.flatten()", "x.unflatten(0,(1,3))", "x.squeeze()", "x.squeeze(0)", "x.unsqueeze(0)", "x.T", "x.mT", "x.t()",
         "s1.t()", "x3.permute(2,0,1)", "x.transpose(0,1)", "x.movedim(0,1)", "x.moveaxis(0,1)", "x.swapaxes(0,1)", "x.swapdims(0,1)",
-        "x.expand(3,4)", "x.expand(2,3,4)", "x.expand_as(x)", "x.broadcast_to((3,4))", "lib.broadcast_tensors(x)", "lib.broadcast_tensors(x,x)",
+        "x.expand(3,4)", "x.expand(2,3,4)", "x.expand_as(x)", "x.broadcast_to((3,4))", "lib.broadcast_tensors(x)", "lib.broadcast_tensors(x,x)", "x.sum_to_size(3,4)",
         "lib.meshgrid(s1,indexing='ij')", "lib.meshgrid(s1,s1,indexing='ij')", "lib.atleast_1d(s)", "lib.atleast_1d(x)", "lib.atleast_2d(s1)",
         "lib.atleast_2d(x)", "lib.atleast_3d(x)", "x.narrow(0,0,3)", "x.narrow_copy(0,0,3)", "x.select(0,0)", "x.unbind()", "x.split(3)",
         "x.split([3])", "x.chunk(1)", "x.tensor_split(1)", "x.hsplit(1)", "x.vsplit(1)", "x3.dsplit(1)", "x.diagonal()", "lib.linalg.diagonal(x)",

@@ -6,6 +6,7 @@ import sys
 import threading
 import weakref
 
+import numpy as np
 import pytest
 from where import DEVICE
 
@@ -199,6 +200,10 @@ def test_modes():
     assert y.is_inference()
     with pytest.raises(RuntimeError, match="inference_mode"):
         y.add_(1)
+    with ampc.inference_mode():
+        made = [ampc.tensor(1.0), ampc.tensor(np.ones(2)), ampc.as_tensor([1.0]), ampc.from_numpy(np.ones(2)), ampc.from_dlpack(np.ones(2)),
+                x.new_tensor([1.0]), ampc.Tensor([1.0]), ampc.get_rng_state(), ampc.zeros(2), x.clone()]
+    assert all(t.is_inference() for t in made)
     with pytest.raises(ZeroDivisionError), ampc.no_grad():
         raise ZeroDivisionError
     assert ampc.is_grad_enabled()

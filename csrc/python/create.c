@@ -120,7 +120,7 @@ static PyObject *tensor_from(PyObject *module, PyObject *args) {
         ac_tensor_release(t);
         return NULL;
     }
-    return ac_wrap(t);
+    return ac_wrap_new(t);
 }
 
 /* -- bytes, for pickling ---------------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ static PyObject *tensor_from_bytes(PyObject *module, PyObject *args) {
     }
     if (t && data.len) memcpy(ac_data(t), data.buf, (size_t)data.len);
     PyBuffer_Release(&data);
-    return t ? ac_wrap(t) : NULL;
+    return t ? ac_wrap_new(t) : NULL;
 }
 
 static PyMethodDef functions[] = {{"_tensor_from", tensor_from, METH_VARARGS, NULL},

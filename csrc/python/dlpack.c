@@ -244,7 +244,7 @@ static PyObject *from_dlpack(PyObject *module, PyObject *capsule) {
         PyErr_Format(PyExc_RuntimeError, "from_dlpack: expected an object with __dlpack__ or a DLPack capsule, got %s",
                      Py_TYPE(capsule)->tp_name);
     }
-    return t ? ac_wrap(t) : NULL;
+    return t ? ac_wrap_new(t) : NULL;
 }
 
 /* -- raw device pointers ---------------------------------------------------------------------------- */
@@ -278,7 +278,7 @@ static PyObject *from_device_pointer(PyObject *module, PyObject *args) {
     if (!t) return ac_raise();
     Py_INCREF(owner);
     s->release = drop_owner;
-    return ac_wrap(t);
+    return ac_wrap_new(t);
 }
 
 static PyMethodDef functions[] = {{"_to_dlpack", to_dlpack, METH_VARARGS, NULL},

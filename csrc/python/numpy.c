@@ -140,10 +140,10 @@ static PyObject *from_numpy(PyObject *module, PyObject *o) {
         PyObject *copy = PyArray_NewCopy(a, NPY_KEEPORDER);
         ac_tensor *own = copy ? share((PyArrayObject *)copy) : NULL;
         Py_XDECREF(copy);
-        return own ? ac_wrap(own) : NULL;
+        return own ? ac_wrap_new(own) : NULL;
     }
     ac_tensor *t = share(a);
-    return t ? ac_wrap(t) : NULL;
+    return t ? ac_wrap_new(t) : NULL;
 }
 
 /* _copy_numpy(data, dtype): a tensor of its own from anything with NumPy's array interface */
@@ -164,7 +164,7 @@ static PyObject *copy_numpy(PyObject *module, PyObject *args) {
     } else if (as != Py_None) to.dtype = dtype;
     if (!failed && ac_call(AC_OP_cast, &t, 1, &to, out) < 0) failed = ((void)ac_raise(), -1);
     ac_tensor_release(t);
-    return failed ? NULL : ac_wrap(out[0]);
+    return failed ? NULL : ac_wrap_new(out[0]);
 }
 
 static PyMethodDef functions[] = {{"_to_numpy", to_numpy, METH_O, NULL},

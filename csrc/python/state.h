@@ -57,7 +57,8 @@ static inline bool ac_is_tensor(PyObject *o) {
     return Py_TYPE(o) == ac_py->tensor || PyType_IsSubtype(Py_TYPE(o), ac_py->tensor);
 }
 static inline ac_tensor *ac_unwrap(PyObject *o) { return ((PyTensor *)o)->t; } /* borrowed */
-PyObject *ac_wrap(ac_tensor *t);                        /* new object; steals t (also on failure); NULL passes */
+PyObject *ac_wrap(ac_tensor *t);     /* new object; steals t (also on failure); NULL passes */
+PyObject *ac_wrap_new(ac_tensor *t); /* the same, of a tensor made of data: marked where inference_mode is on */
 PyObject *ac_wrap_as(PyTypeObject *type, ac_tensor *t); /* the same, of a subclass; t must be fresh */
 PyObject *ac_wrap_borrowed(ac_tensor *t);               /* new object reference; t stays the caller's */
 int ac_tensor_type_init(PyObject *module);

@@ -33,6 +33,11 @@ PyObject *ac_wrap(ac_tensor *t) {
     return self;
 }
 
+PyObject *ac_wrap_new(ac_tensor *t) {
+    if (t) t->is_inference = ac_mode.inference;
+    return ac_wrap(t);
+}
+
 PyObject *ac_wrap_borrowed(ac_tensor *t) { return ac_wrap(ac_tensor_retain(t)); }
 
 /* -- life ------------------------------------------------------------------------------------------- */
