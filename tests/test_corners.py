@@ -298,6 +298,14 @@ def test_lerp_far_outside(dtype):
                               lib.tensor([-INF, -0.75, -1.0, INF]).to(getattr(lib, dtype))))
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (4,)])
+def test_the_slope_of_a_tiny_norm_meets_a_huge_gradient(shape):
+    """A gradient times x / norm, which is at most 1; the gradient over the norm would be infinite."""
+    x = ampc.full(shape, 1e-30, requires_grad=True)
+    (x.norm() * 1e30).backward()
+    assert np.allclose(x.grad, 1e30 / np.sqrt(x.numel()), rtol=1e-6)
+
+
 def test_a_quantile_made_without_gradients_is_written():
     with ampc.no_grad():
         quantile = ampc.tensor(1.0, requires_grad=True).quantile(0.5)

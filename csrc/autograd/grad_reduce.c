@@ -138,7 +138,7 @@ FORMULA(norm) {
     T at_zero = CMP(eq, r, NUM(0));
     if (p == 0) GIVE(0, ac_f_zeros(c, ac_f_input(c, 0)));
     else if (p == 1) GIVE(0, MUL(g, UN(sign, x)));
-    else if (p == 2) GIVE(0, MUL(x, WHERE(at_zero, NUM(0), DIV(g, r))));
+    else if (p == 2) GIVE(0, MUL(g, DIV(x, WHERE(at_zero, NUM(INFINITY), r)))); /* |x / r| <= 1; g / r may overflow */
     else if (isinf(p)) {
         T here = ac_f_cast(c, CMP(eq, UN(abs, x), r), x->dtype);
         if (here) GIVE(0, MUL(MUL(g, UN(sign, x)), DIV(here, ac_f_sum(c, here, &a->dim, true))));
