@@ -298,6 +298,14 @@ def test_lerp_far_outside(dtype):
                               lib.tensor([-INF, -0.75, -1.0, INF]).to(getattr(lib, dtype))))
 
 
+@pytest.mark.parametrize("name", ["max", "min", "amax", "amin"])
+def test_an_infinite_gradient_of_an_extremum_reaches_it_alone(name):
+    x = ampc.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    getattr(ampc, name)(x).backward(ampc.tensor(float("inf")))
+    best = np.asarray(x.detach()) == (4 if name.endswith("max") else 1)
+    assert np.array_equal(x.grad, np.where(best, np.inf, 0.0))
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (4,)])
 def test_the_slope_of_a_tiny_norm_meets_a_huge_gradient(shape):
     """A gradient times x / norm, which is at most 1; the gradient over the norm would be infinite."""

@@ -101,7 +101,7 @@ FORMULA(extremum) { /* equal extrema share the gradient */
     T found = CMP(logical_or, CMP(eq, x, top), UN(isnan, x)); /* where one is nan, the extremum is */
     T here = ac_f_cast(c, found, c->node->outputs[0].dtype);
     if (!here) return -1;
-    GIVE(0, MUL(g, DIV(here, ac_f_sum(c, here, &a->dim, true))));
+    GIVE(0, WHERE(found, DIV(g, ac_f_sum(c, here, &a->dim, true)), NUM(0))); /* 0 for the others, if g is nan, too */
     DONE;
 }
 
