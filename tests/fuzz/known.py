@@ -255,7 +255,7 @@ RESULTS = [
     Known("the general formula of a gradient where there is one element", lambda d: d.kind == "requires_grad" and d.ampc is True and "create_graph" in str(d.program.steps)),
     Known("dtypes of products with no elements", lambda d: d.kind == "dtype" and d.empty),
     Known("products of the smallest numbers underflow in an order of each library's own", lambda d: "1e-30" in making(d) and extreme(d)),
-    Known("products of the largest numbers overflow in an order of each library's own", lambda d: d.kind == "value" and "1e+30" in making(d) and re.search(r"@|mm|mul|mv|dot|linear|einsum|conv|bilinear|attention|kron|addr|cross", making(d)) is not None and infinite(d)),
+    Known("products of the largest numbers overflow in an order of each library's own", lambda d: d.kind == "value" and re.search(r"1e\+30|nan_to_num", making(d)) is not None and re.search(r"@|mm|mul|mv|dot|linear|einsum|conv|bilinear|attention|kron|addr|cross", making(d)) is not None and infinite(d)),
     Known("inverse squares of the largest and the smallest numbers", lambda d: is_gradient(d) and re.search("1e.30", making(d)) is not None and re.search(r" /|div|recip", str(d.program.steps)) is not None and extreme(d)),
     Known("the root of -inf is nan, by any way to write it", lambda d: d.kind == "value" and re.search(r"pow|\*\*", d.step.source) is not None and "0.5" in making(d) and infinite(d)),
     Known("renorm's derivative at nan and infinities", lambda d: is_gradient(d) and "renorm" in str(d.program.steps) and extreme(d)),
