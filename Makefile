@@ -114,7 +114,7 @@ FILES ?= 10000000# damaged files that `load` is given
 soak: $(VENV)/installed
 	$(MAKE) -C tests/c tsan
 	$(MAKE) levels
-	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py
+	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
 	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py
 	$(BIN)/python -m pip install --quiet torch==2.13.0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import linecache
 import math
 import os
+import random
 import sys
 import time
 import zlib
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Sequence
 
 import numpy as np
 
@@ -17,6 +18,13 @@ import ampc
 SEED = int(os.environ.get("AMPC_TEST_SEED", "0"))
 # For tests whose cases are drawn anew in every run. Left in the environment, so that all processes of the run draw the same.
 DRAWN = int(os.environ.get("AMPC_TEST_SEED") or os.environ.setdefault("AMPC_DRAWN_SEED", str(time.time_ns() % 1_000_000)))
+
+
+def part(cases: Sequence[Any], share: int) -> Sequence[Any]:
+    """One in `share` of the cases, drawn anew in every run, the last one always; all of them where AMPC_EXAMPLES asks for much."""
+    if "AMPC_EXAMPLES" in os.environ or len(cases) <= share:
+        return cases
+    return [*sorted(random.Random(DRAWN).sample(cases[:-1], len(cases) // share)), cases[-1]]
 
 
 class _Streams:

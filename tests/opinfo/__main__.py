@@ -1,0 +1,46 @@
+"""python -m opinfo [--only NAME] [--all] [--json FILE] [--part I/N]: torch's samples, replayed; what differs without a reason, printed."""
+
+import argparse
+import collections
+import dataclasses
+import json
+import sys
+import time
+from typing import Counter, Set, Tuple
+
+from .known import explained
+from .running import operators
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--only", action="append", help="torch's name of an operator; may be repeated")
+parser.add_argument("--all", action="store_true", help="every difference, not the first of each kind")
+parser.add_argument("--json", help="a file for the differences, a line each")
+parser.add_argument("--part", default="0/1", help="I/N: every N-th entry of the database")
+options = parser.parse_args()
+part, parts = map(int, options.part.split("/"))
+out = open(options.json, "w") if options.json else None  # noqa: SIM115
+kinds: Counter[str] = collections.Counter()
+checks = 0
+for i, operator in enumerate(operators()):
+    if options.only and operator.op.name not in options.only or i % parts != part:
+        continue
+    if operator.function is None:
+        print(f"{operator.name}: absent")
+        continue
+    begin, n = time.time(), 0
+    seen: Set[Tuple[str, ...]] = set()
+    for d in operator.check():
+        if explained(d):
+            continue
+        n += 1
+        kinds[f"{d.way.split(',')[0]}: {d.kind}"] += 1
+        key = (d.way, d.kind, d.ampc[:60] if d.kind == "exception" else "")
+        if key in seen and not options.all:
+            continue
+        seen.add(key)
+        if out:
+            print(json.dumps(dataclasses.asdict(d)), file=out, flush=True)
+        print(d)
+    checks += operator.count
+    print(f"{operator.name}: {operator.count} checks, {n} differ, {time.time() - begin:.1f} s", flush=True)
+print(f"{checks} checks, {sum(kinds.values())} differ: {dict(kinds)}", file=sys.stderr)

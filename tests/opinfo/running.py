@@ -1,0 +1,310 @@
+"""Every way to call an operator of torch's database, by ampc and by torch, and how the two differ."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import warnings
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+import torch
+
+import ampc
+
+from .compare import difference
+from .translate import DTYPES, Inexpressible, Sample, by_name, retarget, to_ampc
+
+RANDOM = {"bernoulli", "multinomial", "normal", "rand_like", "randn_like", "randint", "randint_like", "randn", "nn.functional.dropout",
+          "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout",
+          "nn.functional.rrelu", "empty", "empty_like", "new_empty", "resize_", "resize_as_", "empty_permuted", "empty_strided",
+          "new_empty_strided", "uniform", "exponential", "cauchy", "geometric", "log_normal", "normal_in_place"}
+
+
+@dataclasses.dataclass
+class Difference:
+    operator: str  # torch's name, with its variant
+    dtype: str
+    way: str  # function, method, in place, operator, out=, gradient, strided, error
+    sample: str
+    kind: str  # exception, dtype, shape, value, type, strides, requires_grad, missing
+    torch: str
+    ampc: str
+
+    def __str__(self) -> str:
+        return f"{self.operator} ({self.dtype}, {self.way}): {self.kind}\n  {self.sample}\n  torch: {self.torch}\n  ampc:  {self.ampc}"
+
+
+def function_of(op: Any) -> Optional[Callable[..., Any]]:
+    """What ampc has for an entry of the database, or None where it lacks the name."""
+    f = op.op
+    if isinstance(f, types.FunctionType) and f.__module__.startswith("torch.testing"):
+        return retarget(f)
+    if isinstance(f, types.MethodDescriptorType) or getattr(f, "__objclass__", None) is not None:
+        return getattr(ampc.Tensor, f.__name__, None) or by_name(op.name)
+    return by_name(op.name)
+
+
+def method_of(f: Optional[Callable[..., Any]]) -> Optional[Callable[..., Any]]:
+    if f is None:
+        return None
+    if isinstance(f, types.FunctionType) and f.__module__.startswith("torch.testing"):
+        return retarget(f)
+    return getattr(ampc.Tensor, f.__name__, None)
+
+
+def outcome(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Tuple[Any, Optional[BaseException]]:
+    try:
+        return call(*args, **kwargs), None
+    except Exception as e:  # noqa: BLE001
+        return None, e
+
+
+def short(value: Any, most: int = 300) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else text[:most] + " ..."
+
+
+def told(error: Optional[BaseException]) -> str:
+    return "no exception" if error is None else short(f"{type(error).__name__}: {error}", 240)
+
+
+class Operator:
+    """The checks of one entry of the database."""
+
+    def __init__(self, op: Any) -> None:
+        self.op, self.name = op, op.name + (f" ({op.variant_test_name})" if op.variant_test_name else "")
+        self.function = function_of(op)
+        self.random = op.name in RANDOM
+        self.count = 0
+
+    def dtypes(self) -> List[torch.dtype]:
+        return [d for d in DTYPES if d in self.op.supported_dtypes("cpu")]
+
+    def check(self, dtypes: Optional[List[torch.dtype]] = None) -> Iterator[Difference]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for dtype in dtypes or self.dtypes():
+                yield from self.of_dtype(dtype)
+            yield from self.errors()
+
+    def samples(self, dtype: torch.dtype) -> List[Any]:
+        torch.manual_seed(0)
+        requires = self.op.supports_autograd and dtype in self.op.supported_backward_dtypes("cpu") and dtype.is_floating_point
+        return list(self.op.sample_inputs("cpu", dtype, requires_grad=requires))
+
+    def of_dtype(self, dtype: torch.dtype) -> Iterator[Difference]:
+        for sample in self.samples(dtype):
+            yield from self.of_sample(dtype, sample, "function")
+            if any(isinstance(t, torch.Tensor) and t.ndim > 0 for t in (sample.input, *sample.args)):
+                yield from self.of_sample(dtype, sample.noncontiguous(), "strided")
+
+    def of_sample(self, dtype: torch.dtype, sample: Any, way: str) -> Iterator[Difference]:
+        ways: List[Tuple[str, Any, Any]] = [(way, self.op.op, self.function)]
+        if way == "function":
+            ways += [("method", self.op.get_method(), method_of(self.op.get_method())),
+                     ("in place", self.op.get_inplace(), method_of(self.op.get_inplace())),
+                     ("operator", self.op.get_operator(), self.op.get_operator()),
+                     ("in-place operator", self.op.get_inplace_operator(), self.op.get_inplace_operator())]
+        for name, theirs, ours in ways:
+            if theirs is None or "in" in name.split("-")[0].split() and sample.broadcasts_input:
+                continue
+            if ours is None:
+                yield self.told(dtype, name, sample, "missing", "there", "no such name")
+                continue
+            yield from self.beside(dtype, sample, name, theirs, ours)
+        if way == "function" and self.op.supports_out and self.function is not None:
+            yield from self.into(dtype, sample)
+
+    def told(self, dtype: Any, way: str, sample: Any, kind: str, theirs: Any, ours: Any) -> Difference:
+        return Difference(self.name, str(dtype).split(".")[-1], way, short(sample, 500), kind, short(theirs), short(ours))
+
+    def arguments(self, sample: Any) -> Any:
+        """(args, kwargs) for torch, the same for ampc, and the leaves of both that gradients are asked of."""
+        both = Sample()
+        whole = ((sample.input, *sample.args), sample.kwargs)
+        both.kept = whole
+        theirs = both.for_torch(whole[0]), both.for_torch(whole[1])
+        ours = both.for_ampc(whole[0]), both.for_ampc(whole[1])
+        leaves = [(t, both.ampc_of[key]) for key, t in both.torch_of.items() if t.requires_grad]
+        return theirs, ours, leaves
+
+    def beside(self, dtype: Any, sample: Any, way: str, theirs: Any, ours: Any) -> Iterator[Difference]:
+        try:
+            (ta, tk), (aa, ak), leaves = self.arguments(sample)
+        except Inexpressible:
+            return
+        written = way.startswith("in")
+        if written:  # leaves are not written: a copy of each is
+            ta, aa = (writable(ta[0]), *ta[1:]), (writable(aa[0]), *aa[1:])
+        self.count += 1
+        torch.manual_seed(0)
+        t, t_error = outcome(theirs, *ta, **tk)
+        if t_error is None and not expressible(t):
+            return
+        a, a_error = outcome(ours, *aa, **ak)
+        if t_error is not None or a_error is not None:
+            if type(t_error).__name__ != type(a_error).__name__ and not (t_error and a_error and issubclass(type(a_error), type(t_error))):
+                yield self.told(dtype, way, sample, "exception", told(t_error), told(a_error))
+            return
+        found = difference(t, a, values=not self.random, reference=lambda: self.exact(sample, theirs, written))
+        if found:
+            yield self.told(dtype, way, sample, *found)
+            return
+        if leaves and not self.random:
+            yield from self.gradients(dtype, sample, way, t, a, leaves, theirs)
+
+    def exact(self, sample: Any, theirs: Any, written: bool) -> Any:
+        """What torch gives in float64."""
+        (args, kwargs) = Sample().for_torch((sample.input, *sample.args)), Sample().for_torch(sample.kwargs)
+        args, kwargs = in_float64(args), in_float64(kwargs)
+        if written:
+            args = (writable(args[0]), *args[1:])
+        return theirs(*args, **kwargs)
+
+    def gradients(self, dtype: Any, sample: Any, way: str, t: Any, a: Any, leaves: Any, theirs: Any) -> Iterator[Difference]:
+        process = sample.output_process_fn_grad
+        mine = retarget(process) if isinstance(process, types.FunctionType) else process
+        t_out, failed = outcome(lambda: tensors(process(t)))
+        a_out, error = outcome(lambda: tensors(mine(a)))
+        if failed:
+            return
+        if error:
+            yield self.told(dtype, way + ", gradient", sample, "exception", "no exception", told(error))
+            return
+        pairs = [(x, y) for x, y in zip(t_out, a_out) if x.requires_grad]
+        if not pairs:
+            return
+        torch.manual_seed(1)
+        seeds = [torch.randn(x.shape, dtype=torch.float64).to(x.dtype) for x, _ in pairs]
+        self.count += 1
+        t_grads, t_error = outcome(lambda: torch.autograd.grad([x for x, _ in pairs], [x for x, _ in leaves], seeds, allow_unused=True))
+        a_grads, a_error = outcome(lambda: ampc.autograd.grad([y for _, y in pairs], [y for _, y in leaves], [to_ampc(s) for s in seeds],
+                                                              allow_unused=True))
+        if t_error is not None or a_error is not None:
+            if type(t_error).__name__ != type(a_error).__name__:
+                yield self.told(dtype, way + ", gradient", sample, "exception", told(t_error), told(a_error))
+            return
+
+        def reference() -> Any:
+            both = Sample()
+            args = both.for_torch((sample.input, *sample.args)), both.for_torch(sample.kwargs)
+            wide = {id(x): x.detach().to(torch.float64).requires_grad_() for x in both.torch_of.values() if x.requires_grad}
+            args = replaced(args, wide)
+            if way.startswith("in"):
+                args = ((writable(args[0][0]), *args[0][1:]), args[1])
+            outs = [x for x in tensors(process(theirs(*args[0], **args[1]))) if x.requires_grad]
+            return torch.autograd.grad(outs, list(wide.values()), [s.to(torch.float64) for s in seeds], allow_unused=True)
+
+        found = difference(list(t_grads), list(a_grads), strides=False, reference=reference)
+        if found:
+            yield self.told(dtype, way + ", gradient", sample, *found)
+
+    def into(self, dtype: Any, sample: Any) -> Iterator[Difference]:
+        """With out=: tensors of the result's shape, strided; and of a dtype that cannot take it."""
+        try:
+            (ta, tk), (aa, ak), _ = self.arguments(sample)
+        except Inexpressible:
+            return
+        ta, tk, aa, ak = detached(ta), detached(tk), detached(aa), detached(ak)
+        torch.manual_seed(0)
+        t, t_error = outcome(self.op.op, *ta, **tk)
+        if t_error is not None or not expressible(t) or not tensors(t):
+            return
+        for kind in ("strided", "integers"):
+            room = [strided_like(x) if kind == "strided" else torch.zeros(x.shape, dtype=torch.int64) for x in tensors(t)]
+            if kind == "integers" and not all(x.dtype.is_floating_point for x in tensors(t)):
+                continue
+            mine = [to_ampc(x.clone()) if kind == "integers" else to_ampc(strided_like(x)) for x in room]
+            self.count += 1
+            torch.manual_seed(0)
+            t, t_error = outcome(self.op.op, *ta, **tk, out=room[0] if len(room) == 1 else tuple(room))
+            a, a_error = outcome(self.function, *aa, **ak, out=mine[0] if len(mine) == 1 else tuple(mine))
+            if t_error is not None or a_error is not None:
+                if type(t_error).__name__ != type(a_error).__name__:
+                    yield self.told(dtype, "out=, " + kind, sample, "exception", told(t_error), told(a_error))
+                continue
+            found = difference(room, mine, values=not self.random, reference=functools.partial(self.exact, sample, self.op.op, False))
+            if not found and len(mine) == 1 and a is not mine[0]:
+                found = ("type", "out itself", "another tensor")
+            if found:
+                yield self.told(dtype, "out=, " + kind, sample, *found)
+
+    def errors(self) -> Iterator[Difference]:
+        if self.op.error_inputs_func is None or self.function is None:
+            return
+        try:
+            wrong = list(self.op.error_inputs("cpu"))
+        except Exception:  # noqa: BLE001  some need a GPU
+            return
+        for case in wrong:
+            sample = case.sample_input
+            try:
+                (ta, tk), (aa, ak), _ = self.arguments(sample)
+            except Inexpressible:
+                continue
+            self.count += 1
+            _, t_error = outcome(self.op.op, *ta, **tk)
+            if t_error is None:
+                continue
+            _, a_error = outcome(self.function, *aa, **ak)
+            if type(t_error).__name__ != type(a_error).__name__:
+                yield self.told("", "error", sample, "exception", told(t_error), told(a_error))
+
+
+def tensors(value: Any) -> List[Any]:
+    if isinstance(value, (torch.Tensor, ampc.Tensor)):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [t for item in value for t in tensors(item)]
+    return []
+
+
+def expressible(value: Any) -> bool:
+    return all(t.dtype in DTYPES and t.layout is torch.strided for t in tensors(value))
+
+
+def writable(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        return type(x)(writable(y) for y in x)
+    return x.clone() if isinstance(x, (torch.Tensor, ampc.Tensor)) else x
+
+
+def detached(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        return type(x)(*map(detached, x)) if hasattr(x, "_fields") else type(x)(map(detached, x))
+    if isinstance(x, dict):
+        return {k: detached(v) for k, v in x.items()}
+    return x.detach() if isinstance(x, (torch.Tensor, ampc.Tensor)) else x
+
+
+def in_float64(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        return type(x)(map(in_float64, x))
+    if isinstance(x, dict):
+        return {k: in_float64(v) for k, v in x.items()}
+    return x.detach().to(torch.float64) if isinstance(x, torch.Tensor) and x.dtype.is_floating_point else x
+
+
+def replaced(x: Any, by: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        return type(x)(replaced(y, by) for y in x)
+    if isinstance(x, dict):
+        return {k: replaced(v, by) for k, v in x.items()}
+    if isinstance(x, torch.Tensor):
+        return by[id(x)] if id(x) in by else x.to(torch.float64) if x.dtype.is_floating_point else x
+    return x
+
+
+def strided_like(x: Any) -> Any:
+    """Zeros of its shape and dtype whose last dimension has a stride of 2."""
+    if x.ndim == 0:
+        return torch.zeros(x.shape, dtype=x.dtype)
+    return torch.zeros((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]
+
+
+def operators() -> Iterator[Operator]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    for op in op_db:
+        yield Operator(op)
