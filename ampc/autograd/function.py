@@ -73,14 +73,14 @@ class FunctionCtx:
         if isinstance(t, tuple):  # by hooks on saved tensors
             t = _C._unpack_saved(t)
             version = t._version
-            if history is not None and _C.is_grad_enabled():
+            if history is not None:
                 return _C._with_history(t, history)
         if t._version != version:
             raise RuntimeError(
                 f"backward of {self._name} needs a tensor {t.dtype.name} {list(t.shape)} that was modified in place after it "
                 f"was saved (version {t._version}, expected {version})"
             )
-        if index is None or not _C.is_grad_enabled():
+        if index is None:
             return t
         output = self._outputs[index]()
         return t if output is None else output
