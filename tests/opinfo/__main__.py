@@ -14,6 +14,8 @@ from .running import operators
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--only", action="append", help="torch's name of an operator; may be repeated")
 parser.add_argument("--all", action="store_true", help="every difference, not the first of each kind")
+parser.add_argument("--most", type=int, default=0, help="so many samples of each dtype; 0: all")
+parser.add_argument("--after", help="begin behind this entry")
 parser.add_argument("--json", help="a file for the differences, a line each")
 parser.add_argument("--part", default="0/1", help="I/N: every N-th entry of the database")
 options = parser.parse_args()
@@ -21,7 +23,11 @@ part, parts = map(int, options.part.split("/"))
 out = open(options.json, "w") if options.json else None  # noqa: SIM115
 kinds: Counter[str] = collections.Counter()
 checks = 0
-for i, operator in enumerate(operators()):
+begun = options.after is None
+for i, operator in enumerate(operators(options.most)):
+    if not begun:
+        begun = operator.name == options.after
+        continue
     if options.only and operator.op.name not in options.only or i % parts != part:
         continue
     if operator.function is None:

@@ -72,7 +72,9 @@ def told(error: Optional[BaseException]) -> str:
 class Operator:
     """The checks of one entry of the database."""
 
-    def __init__(self, op: Any) -> None:
+    def __init__(self, op: Any, most: int = 0) -> None:
+        """`most` samples of each dtype, spread over all of them; 0 takes all."""
+        self.most = most
         self.op, self.name = op, op.name + (f" ({op.variant_test_name})" if op.variant_test_name else "")
         self.function = function_of(op)
         self.random = op.name in RANDOM
@@ -91,7 +93,8 @@ class Operator:
     def samples(self, dtype: torch.dtype) -> List[Any]:
         torch.manual_seed(0)
         requires = self.op.supports_autograd and dtype in self.op.supported_backward_dtypes("cpu") and dtype.is_floating_point
-        return list(self.op.sample_inputs("cpu", dtype, requires_grad=requires))
+        found = list(self.op.sample_inputs("cpu", dtype, requires_grad=requires))
+        return found[::-(-len(found) // self.most)] if self.most else found
 
     def of_dtype(self, dtype: torch.dtype) -> Iterator[Difference]:
         for sample in self.samples(dtype):
@@ -303,8 +306,8 @@ def strided_like(x: Any) -> Any:
     return torch.zeros((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)[..., ::2]
 
 
-def operators() -> Iterator[Operator]:
+def operators(most: int = 0) -> Iterator[Operator]:
     from torch.testing._internal.common_methods_invocations import op_db
 
     for op in op_db:
-        yield Operator(op)
+        yield Operator(op, most)
