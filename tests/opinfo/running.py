@@ -94,7 +94,7 @@ class Operator:
         torch.manual_seed(0)
         requires = self.op.supports_autograd and dtype in self.op.supported_backward_dtypes("cpu") and dtype.is_floating_point
         found = list(self.op.sample_inputs("cpu", dtype, requires_grad=requires))
-        return found[::-(-len(found) // self.most)] if self.most else found
+        return found[::max(1, -(-len(found) // self.most))] if self.most else found
 
     def of_dtype(self, dtype: torch.dtype) -> Iterator[Difference]:
         for sample in self.samples(dtype):
