@@ -19,7 +19,9 @@ def told(pattern: str) -> Callable[[Difference], bool]:
     return lambda d: re.search(pattern, d.ampc) is not None
 
 
-KNOWN: List[Known] = []
+KNOWN: List[Known] = [
+    Known("has a derivative where torch has none", lambda d: "gradient" in d.way and re.search("derivative for .* is not implemented", d.torch) is not None and d.ampc == "no exception"),
+]
 
 
 def explained(d: Difference) -> Optional[str]:

@@ -69,6 +69,11 @@ def told(error: Optional[BaseException]) -> str:
     return "no exception" if error is None else short(f"{type(error).__name__}: {error}", 240)
 
 
+def same_error(theirs: Optional[BaseException], ours: Optional[BaseException]) -> bool:
+    """Whether what catches torch's exception catches ampc's."""
+    return type(ours).__name__ == type(theirs).__name__ or theirs is not None and isinstance(ours, type(theirs))
+
+
 class Operator:
     """The checks of one entry of the database."""
 
@@ -147,7 +152,7 @@ class Operator:
             return
         a, a_error = outcome(ours, *aa, **ak)
         if t_error is not None or a_error is not None:
-            if type(t_error).__name__ != type(a_error).__name__ and not (t_error and a_error and issubclass(type(a_error), type(t_error))):
+            if not same_error(t_error, a_error):
                 yield self.told(dtype, way, sample, "exception", told(t_error), told(a_error))
             return
         found = difference(t, a, values=not self.random, reference=lambda: self.exact(sample, theirs, written))
@@ -185,7 +190,7 @@ class Operator:
         a_grads, a_error = outcome(lambda: ampc.autograd.grad([y for _, y in pairs], [y for _, y in leaves], [to_ampc(s) for s in seeds],
                                                               allow_unused=True))
         if t_error is not None or a_error is not None:
-            if type(t_error).__name__ != type(a_error).__name__:
+            if not same_error(t_error, a_error):
                 yield self.told(dtype, way + ", gradient", sample, "exception", told(t_error), told(a_error))
             return
 
@@ -224,7 +229,7 @@ class Operator:
             t, t_error = outcome(self.op.op, *ta, **tk, out=room[0] if len(room) == 1 else tuple(room))
             a, a_error = outcome(self.function, *aa, **ak, out=mine[0] if len(mine) == 1 else tuple(mine))
             if t_error is not None or a_error is not None:
-                if type(t_error).__name__ != type(a_error).__name__:
+                if not same_error(t_error, a_error):
                     yield self.told(dtype, "out=, " + kind, sample, "exception", told(t_error), told(a_error))
                 continue
             found = difference(room, mine, values=not self.random, reference=functools.partial(self.exact, sample, self.op.op, False))
@@ -251,7 +256,7 @@ class Operator:
             if t_error is None:
                 continue
             _, a_error = outcome(self.function, *aa, **ak)
-            if type(t_error).__name__ != type(a_error).__name__:
+            if not same_error(t_error, a_error):
                 yield self.told("", "error", sample, "exception", told(t_error), told(a_error))
 
 
