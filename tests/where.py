@@ -10,6 +10,7 @@ import ampc
 DEVICE = os.environ.get("AMPC_TEST_DEVICE", "cpu")
 ON_GPU = DEVICE == "cuda"
 SIMULATED = ON_GPU and ampc._C._cuda_is_simulated()
+FEWER = 10 if SIMULATED else 1  # times fewer repetitions, where each kernel is simulated
 simulated = pytest.mark.skipif(not SIMULATED, reason="asks the simulator")
 
 
