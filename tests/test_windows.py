@@ -178,11 +178,11 @@ def test_norms_of_channels(groups, shape, dtype):
         y.backward(g.to(dt))
         results.append([y.detach()] + [t.grad for t in leaves_])
     n = x.numel() // shape[1] if groups is None else x.numel() // shape[0] // groups
-    lane = ampc.finfo(dtype if dtype == ampc.float64 else ampc.float32).eps
+    eps = ampc.finfo(dtype if dtype == ampc.float64 else ampc.float32).eps
     for got, want, terms in zip(*results, (n, n, 2 * x.numel() // shape[1], x.numel() // shape[1])):
         assert got.dtype == dtype
-        # sums of `terms` in the lane's type, in 32 places at least, of numbers that a mean of 3 widens; then one rounding
-        room = want.abs().max().item() * (ampc.finfo(dtype).eps + 16 * lane * (1 + terms / 32))
+        # sums of `terms` in the opmath type, in 32 accumulators at least, of numbers that a mean of 3 widens; then one rounding
+        room = want.abs().max().item() * (ampc.finfo(dtype).eps + 16 * eps * (1 + terms / 32))
         assert (got.double() - want).abs().max().item() <= room
 
 

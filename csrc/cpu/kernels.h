@@ -15,9 +15,9 @@ int ac_cpu_pointwise(const ac_run *r) AC_CHECKED;
 /* Copies `from`, broadcast, into `to` with conversion. */
 void ac_cpu_copy_into(ac_tensor *to, const ac_tensor *from);
 
-/* Reads or writes a run in lane type, whatever its dtype. A read of lane-typed neighbours needs
+/* Reads or writes a run in opmath type, whatever its dtype. A read of neighbours of opmath type needs
  * no copy: the pointer returned is the data itself, else `buffer`. */
-const void *ac_read_run(const ac_loops *loops, ac_lane lane, ac_dtype dtype, int64_t n, const void *from,
+const void *ac_read_run(const ac_loops *loops, ac_opmath opmath, ac_dtype dtype, int64_t n, const void *from,
                         int64_t stride, void *buffer);
 
 /* See backend.h. */

@@ -1,18 +1,18 @@
 /* The innermost loops, compiled once for each instruction set and selected once at start.
  *
- * Every loop computes in one of three types, its lane: float32 (also for the 16-bit types, which are widened on load
- * and rounded once on store), float64, and int64 (for integers and bool). */
+ * Every loop computes in one of three types, its opmath type: float32 (also for the 16-bit types, which are widened on
+ * load and rounded once on store), float64, and int64 (for integers and bool). */
 #ifndef AC_CPU_LOOPS_H
 #define AC_CPU_LOOPS_H
 
 #include "backend/backend.h"
 #include "shared/fold.h"
-#include "shared/lane.h"
+#include "shared/opmath.h"
 
 /* Elements a loop is given at a time: three float32 operands and a result stay in L1. */
 enum { AC_TILE = 1024 };
 
-/* An accumulator: `f` for the real lanes, `i` for the integer lane. */
+/* An accumulator: `f` for float32 and float64, `i` for int64. */
 typedef struct {
     double f;
     int64_t i;
@@ -28,14 +28,14 @@ typedef struct {
 
 typedef struct ac_loops {
     const char *name;
-    void (*point[AC_N_OPS][AC_N_LANES])(int64_t n, const void *const *in, void *out, const void *attrs);
+    void (*point[AC_N_OPS][AC_N_OPMATHS])(int64_t n, const void *const *in, void *out, const void *attrs);
     /* `stride` counts elements */
-    void (*load[AC_N_DTYPES][AC_N_LANES])(int64_t n, const void *from, int64_t stride, void *to);
-    void (*store[AC_N_LANES][AC_N_DTYPES])(int64_t n, const void *from, void *to, int64_t stride);
+    void (*load[AC_N_DTYPES][AC_N_OPMATHS])(int64_t n, const void *from, int64_t stride, void *to);
+    void (*store[AC_N_OPMATHS][AC_N_DTYPES])(int64_t n, const void *from, void *to, int64_t stride);
     /* folds n values into *total */
-    void (*fold[AC_N_FOLDS][AC_N_LANES])(int64_t n, const void *x, double p, ac_total *total);
+    void (*fold[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, ac_total *total);
     /* folds x[j] into totals[j] */
-    void (*fold_columns[AC_N_FOLDS][AC_N_LANES])(int64_t n, const void *x, double p, void *totals);
+    void (*fold_columns[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, void *totals);
     /* rows, indexed 0 float32, 1 float64 */
     void (*softmax[2])(int64_t n, const void *x, void *y);
     void (*log_softmax[2])(int64_t n, const void *x, void *y);

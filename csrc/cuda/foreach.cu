@@ -132,7 +132,7 @@ AC_KERNEL(ac_list_join, ac_gpu_join) {
 
 /* -- optimizers ------------------------------------------------------------------------------------- */
 
-/* The rules, for both lanes. */
+/* The rules, in float32 and float64. */
 #define RULE DEV
 #define R float
 #define S(name) name##_f32
@@ -159,14 +159,14 @@ AC_KERNEL(ac_list_advance, ac_gpu_list) {
     }
 }
 
-template <class R> struct Lane {};
-template <> struct Lane<float> {
+template <class R> struct Opmath {};
+template <> struct Opmath<float> {
     typedef rule_constants_f32 Constants;
     DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) {
         return rule_constants_of_f32(o, at);
     }
 };
-template <> struct Lane<double> {
+template <> struct Opmath<double> {
     typedef rule_constants_f64 Constants;
     DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) {
         return rule_constants_of_f64(o, at);
@@ -186,12 +186,12 @@ AC_RULES(ROW)
 #undef ROW
 
 /* What a rule needs of one parameter, made once a block. */
-template <class R> DEV typename Lane<R>::Constants constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
+template <class R> DEV typename Opmath<R>::Constants constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
     ac_rule_place at = it->at;
     at.factor = factor_of(it);
     if (it->step) at.step = (double)*it->step;
     if (it->product) at.product = (double)*it->product;
-    return Lane<R>::of(&a.options, &at);
+    return Opmath<R>::of(&a.options, &at);
 }
 
 /* One value of every operand: p and the state are updated in place. */
@@ -216,7 +216,7 @@ DEV_CALL float rounded(const ac_gpu_item *it, int64_t i, float old, float x) {
 }
 
 template <class R, class Rule>
-DEV void step_elements(const ac_gpu_item *it, const typename Lane<R>::Constants &k, int64_t first, int64_t end) {
+DEV void step_elements(const ac_gpu_item *it, const typename Opmath<R>::Constants &k, int64_t first, int64_t end) {
     ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype}, param = {it->param, 0, 0, it->param_dtype};
     ac_gpu_ref copy = {it->copy, 0, 0, it->copy_dtype};
     for (int64_t i = first + threadIdx.x; i < end; i += AC_GPU_THREADS) {
@@ -234,7 +234,7 @@ DEV void step_elements(const ac_gpu_item *it, const typename Lane<R>::Constants 
     }
 }
 
-/* float32 lane, everything aligned */
+/* in float32, everything aligned */
 template <class Rule> DEV void step_run(const ac_gpu_item *it, const rule_constants_f32 &k, int64_t i) {
     constexpr int V = 4;
     float g[V], p[V], s[AC_GPU_STATE][V];

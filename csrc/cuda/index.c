@@ -13,11 +13,11 @@
 
 /* Joins the parts that have been listed. */
 static int join_listed(const ac_run *r, ac_gpu_parts *p) {
-    static ac_gpu_kernel kernels[AC_N_LANES] = {{.image = AC_IMAGE_INDEX, .name = "ac_join_f32"},
-                                                {.image = AC_IMAGE_INDEX, .name = "ac_join_f64"},
-                                                {.image = AC_IMAGE_INDEX, .name = "ac_join_i64"}};
+    static ac_gpu_kernel kernels[AC_N_OPMATHS] = {{.image = AC_IMAGE_INDEX, .name = "ac_join_f32"},
+                                                  {.image = AC_IMAGE_INDEX, .name = "ac_join_f64"},
+                                                  {.image = AC_IMAGE_INDEX, .name = "ac_join_i64"}};
     if (p->n == 0) return 0;
-    AC_TRY(ac_gpu_launch(ac_run_device(r), &kernels[ac_gpu_lane(r->out[0]->dtype)], p->pieces, 0, p));
+    AC_TRY(ac_gpu_launch(ac_run_device(r), &kernels[ac_gpu_opmath(r->out[0]->dtype)], p->pieces, 0, p));
     p->n = 0, p->pieces = 0;
     return 0;
 }
@@ -115,9 +115,9 @@ static int bits_for(uint64_t values) {
 /* to[place of item i] += from[item i]: keys, their order, then each place's run. `inner` of both are the pick's. */
 static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_tensor *from) {
     INDEX_KERNEL(keys_kernel, "ac_pick_keys");
-    static ac_gpu_kernel runs[AC_N_LANES] = {{.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f32"},
-                                             {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f64"},
-                                             {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_i64"}};
+    static ac_gpu_kernel runs[AC_N_OPMATHS] = {{.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f32"},
+                                               {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f64"},
+                                               {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_i64"}};
     ac_device d = ac_run_device(r);
     if (p->items == 0 || p->width == 0) return 0;
     ac_gpu_block *room = ac_gpu_alloc(d, 2 * p->items * 8);
@@ -138,7 +138,7 @@ static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_t
                     .other_items = p->other_items,
                     .other_inner = p->other_inner};
     if (!failed)
-        failed = ac_gpu_launch(d, &runs[ac_gpu_lane(to->dtype)], ac_gpu_blocks(d, a.items * a.width, 1), 0, &a);
+        failed = ac_gpu_launch(d, &runs[ac_gpu_opmath(to->dtype)], ac_gpu_blocks(d, a.items * a.width, 1), 0, &a);
     ac_gpu_free(room);
     return failed;
 }
@@ -393,16 +393,17 @@ int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t 
 }
 
 static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
-#define BY_LANE(text)                                                                                                  \
+#define BY_OPMATH(text)                                                                                                \
     {                                                                                                                  \
         {.image = AC_IMAGE_INDEX, .name = text "_f32"}, {.image = AC_IMAGE_INDEX, .name = text "_f64"},                \
             {.image = AC_IMAGE_INDEX, .name = text "_i64"}                                                             \
     }
-    static ac_gpu_kernel keys[AC_N_LANES] = BY_LANE("ac_sort_keys"), values[AC_N_LANES] = BY_LANE("ac_sort_values");
+    static ac_gpu_kernel keys[AC_N_OPMATHS] = BY_OPMATH("ac_sort_keys"),
+                         values[AC_N_OPMATHS] = BY_OPMATH("ac_sort_values");
     INDEX_KERNEL(rows, "ac_sort_rows");
     const ac_tensor *x = r->in[0];
     ac_device d = ac_run_device(r);
-    int lane = ac_gpu_lane(x->dtype);
+    int opmath = ac_gpu_opmath(x->dtype);
     AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
     uint32_t kept = x->ndim ? ~(1u << dim) : 0;
     ac_gpu_sort a = {.x = ac_gpu_ref_of(x),
@@ -421,11 +422,11 @@ static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
     a.keys = ac_gpu_address(room);
     int64_t *order = (int64_t *)(a.keys + x->numel), n = x->numel;
     a.order = order;
-    int failed = ac_gpu_launch(d, &keys[lane], ac_gpu_blocks(d, n, 1), 0, &a);
-    if (!failed) failed = ac_gpu_sort_pairs(d, n, lane == AC_LANE_F32 ? 32 : 64, a.keys, order, false);
+    int failed = ac_gpu_launch(d, &keys[opmath], ac_gpu_blocks(d, n, 1), 0, &a);
+    if (!failed) failed = ac_gpu_sort_pairs(d, n, opmath == AC_OPMATH_F32 ? 32 : 64, a.keys, order, false);
     if (!failed && a.rows > 1) failed = ac_gpu_launch(d, &rows, ac_gpu_blocks(d, n, 1), 0, &a);
     if (!failed && a.rows > 1) failed = ac_gpu_sort_pairs(d, n, bits_for((uint64_t)a.rows - 1), a.keys, order, true);
-    if (!failed) failed = ac_gpu_launch(d, &values[lane], ac_gpu_blocks(d, a.rows * a.k, 1), 0, &a);
+    if (!failed) failed = ac_gpu_launch(d, &values[opmath], ac_gpu_blocks(d, a.rows * a.k, 1), 0, &a);
     ac_gpu_free(room);
     return failed;
 }

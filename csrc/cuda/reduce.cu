@@ -1,6 +1,6 @@
 /* Reduction kernels. By rows, where the reduced dimension is closest in memory: a block computes one result, or a
  * part of one. By columns, where a kept dimension is closest: 32 neighbours side by side, 8 threads deep. A second
- * launch joins the parts in order, so sums never depend on timing. Threads sum in the lane's type and join in double.
+ * launch joins the parts in order, so sums never depend on timing. Threads sum in the opmath type and join in double.
  */
 #include "cuda/device.cuh"
 
@@ -9,10 +9,10 @@ struct Total {
     int64_t i;
 };
 
-template <class R> struct lane_of {
+template <class R> struct accumulator_of {
     typedef double wide;
 };
-template <> struct lane_of<int64_t> {
+template <> struct accumulator_of<int64_t> {
     typedef int64_t wide;
 };
 
@@ -111,7 +111,7 @@ template <class Fold> struct Range<float, Fold> {
 };
 
 template <class R, class Fold> DEV void reduce_rows(const ac_gpu_reduce &a) {
-    typedef typename lane_of<R>::wide W;
+    typedef typename accumulator_of<R>::wide W;
     int64_t jobs = a.kept.numel * a.parts;
     for (int64_t job = blockIdx.x; job < jobs; job += gridDim.x) {
         int64_t part = job / a.kept.numel, o = job % a.kept.numel, begin, end;
@@ -128,7 +128,7 @@ template <class R, class Fold> DEV void reduce_rows(const ac_gpu_reduce &a) {
 enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE };
 
 template <class R, class Fold> DEV void reduce_columns(const ac_gpu_reduce &a) {
-    typedef typename lane_of<R>::wide W;
+    typedef typename accumulator_of<R>::wide W;
     W *room = (W *)ac_shared_memory;
     Fold fold;
     int column = threadIdx.x % WIDE, deep = threadIdx.x / WIDE;
@@ -156,7 +156,7 @@ template <class R, class Fold> DEV void reduce_columns(const ac_gpu_reduce &a) {
 }
 
 template <class R, class Fold> DEV void reduce_join(const ac_gpu_reduce &a) {
-    typedef typename lane_of<R>::wide W;
+    typedef typename accumulator_of<R>::wide W;
     Fold fold;
     for (int64_t o = thread_index(); o < a.kept.numel; o += thread_count()) {
         W total = ((const W *)a.partial)[o];
@@ -166,11 +166,12 @@ template <class R, class Fold> DEV void reduce_join(const ac_gpu_reduce &a) {
     }
 }
 
-#define LANE(name, Fold, R, lane)                                                                                      \
-    AC_KERNEL(ac_rows_##name##_##lane, ac_gpu_reduce) { reduce_rows<R, Fold>(a); }                                     \
-    AC_KERNEL(ac_columns_##name##_##lane, ac_gpu_reduce) { reduce_columns<R, Fold>(a); }                               \
-    AC_KERNEL(ac_join_##name##_##lane, ac_gpu_reduce) { reduce_join<R, Fold>(a); }
-#define REDUCTION(name, Fold) LANE(name, Fold, float, f32) LANE(name, Fold, double, f64) LANE(name, Fold, int64_t, i64)
+#define OPMATH(name, Fold, R, opmath)                                                                                  \
+    AC_KERNEL(ac_rows_##name##_##opmath, ac_gpu_reduce) { reduce_rows<R, Fold>(a); }                                   \
+    AC_KERNEL(ac_columns_##name##_##opmath, ac_gpu_reduce) { reduce_columns<R, Fold>(a); }                             \
+    AC_KERNEL(ac_join_##name##_##opmath, ac_gpu_reduce) { reduce_join<R, Fold>(a); }
+#define REDUCTION(name, Fold)                                                                                          \
+    OPMATH(name, Fold, float, f32) OPMATH(name, Fold, double, f64) OPMATH(name, Fold, int64_t, i64)
 REDUCTION(sum, Sum)
 REDUCTION(sum_squares, SumSquares)
 REDUCTION(sum_abs, SumAbs)

@@ -31,14 +31,14 @@ static void with_columns(ac_gpu_columned *a, const ac_tensor *columns, int64_t r
     a->columns = ac_gpu_ref_of(columns), a->row_step = row_step, a->image_step = image_step;
 }
 
-static int lane_of(const ac_tensor *x, const ac_tensor *y) {
-    return x->dtype == AC_float64 || y->dtype == AC_float64 ? AC_LANE_F64 : AC_LANE_F32;
+static int opmath_of(const ac_tensor *x, const ac_tensor *y) {
+    return x->dtype == AC_float64 || y->dtype == AC_float64 ? AC_OPMATH_F64 : AC_OPMATH_F32;
 }
 
-static int launch_columned(ac_device d, ac_gpu_kernel *kernels, int lane, bool to_columns, const ac_gpu_columned *a) {
+static int launch_columned(ac_device d, ac_gpu_kernel *kernels, int opmath, bool to_columns, const ac_gpu_columned *a) {
     int64_t n = a->images * a->channels *
                 (to_columns ? ac_product3(a->w.kernel) * ac_product3(a->w.out) : ac_product3(a->w.in));
-    return n ? ac_gpu_launch(d, &kernels[lane], ac_gpu_blocks(d, n, 1), 0, a) : 0;
+    return n ? ac_gpu_launch(d, &kernels[opmath], ac_gpu_blocks(d, n, 1), 0, a) : 0;
 }
 
 int ac_cuda_im2col(const ac_run *r) {
@@ -49,7 +49,7 @@ int ac_cuda_im2col(const ac_run *r) {
     AC_TRY(ac_windows_of(&w, &l, x->shape + 2, a->kernel.n));
     ac_gpu_columned args = columned(&w, x, 0, x->shape[0], 0, x->shape[1]);
     with_columns(&args, y, y->strides[1], y->strides[0]);
-    return launch_columned(ac_run_device(r), im2col, lane_of(x, y), true, &args);
+    return launch_columned(ac_run_device(r), im2col, opmath_of(x, y), true, &args);
 }
 
 int ac_cuda_col2im(const ac_run *r) {
@@ -62,7 +62,7 @@ int ac_cuda_col2im(const ac_run *r) {
     if (!columns) return -1;
     ac_gpu_columned args = columned(&w, y, 0, y->shape[0], 0, y->shape[1]);
     with_columns(&args, columns, columns->strides[1], columns->strides[0]);
-    int failed = launch_columned(ac_run_device(r), col2im, lane_of(columns, y), false, &args);
+    int failed = launch_columned(ac_run_device(r), col2im, opmath_of(columns, y), false, &args);
     ac_tensor_release(columns);
     return failed;
 }
@@ -163,7 +163,7 @@ static int forward_round(const convolution *c, const ac_tensor *weight, int64_t 
     int failed = part && (own || !apart) ? 0 : -1;
     ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
     if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
-    if (!failed) failed = launch_columned(c->d, im2col, lane_of(x, columns), true, &args);
+    if (!failed) failed = launch_columned(c->d, im2col, opmath_of(x, columns), true, &args);
     if (!failed) failed = multiply(c, w, columns, own ? own : part, false);
     if (!failed && own) failed = biased ? add_bias(c, part, own, g) : ac_gpu_copy(part, own);
     ac_tensor_clear(&own);
@@ -187,7 +187,7 @@ static int backward_round(const convolution *c, const ac_tensor *weight, int64_t
         bias.offset += g * c->inner;
         args.bias = ac_gpu_ref_of(&bias);
     }
-    if (!failed) failed = launch_columned(c->d, col2im, lane_of(columns, y), false, &args);
+    if (!failed) failed = launch_columned(c->d, col2im, opmath_of(columns, y), false, &args);
     ac_tensor_clear(&columns);
     ac_tensor_clear(&x);
     ac_tensor_clear(&w);
@@ -246,7 +246,7 @@ static int weight_round(const convolution *c, ac_tensor *sums, int64_t n, int64_
     int failed = place ? ac_gpu_copy(place, grad) : -1;
     ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
     if (!failed) with_columns(&args, columns, line, c->places);
-    if (!failed) failed = launch_columned(c->d, im2col, lane_of(x, columns), true, &args);
+    if (!failed) failed = launch_columned(c->d, im2col, opmath_of(x, columns), true, &args);
     ac_tensor *left = failed ? NULL : seen(moved, 0, one, one_step),
               *right = left ? seen(columns, 0, two, two_step) : NULL;
     ac_tensor *total = right ? seen(sums, g * c->outer * c->k, three, three_step) : NULL;
@@ -297,7 +297,7 @@ int ac_cuda_max_pool(const ac_run *r) {
     for (int d = 0; d < nd; d++) args.step[3 - nd + d] = x->strides[lead + d];
     ac_device d = ac_run_device(r);
     if (values->numel == 0) return 0;
-    return ac_gpu_launch(d, &max_pool[ac_gpu_lane(x->dtype)], ac_gpu_blocks(d, values->numel, 1), 0, &args);
+    return ac_gpu_launch(d, &max_pool[ac_gpu_opmath(x->dtype)], ac_gpu_blocks(d, values->numel, 1), 0, &args);
 }
 
 int ac_cuda_resample(const ac_run *r) {
@@ -318,5 +318,5 @@ int ac_cuda_resample(const ac_run *r) {
     args.taps = r->in[1]->shape[1], args.index = ac_data(r->in[1]), args.weight = ac_data(r->in[2]);
     ac_device d = ac_run_device(r);
     if (y->numel == 0) return 0;
-    return ac_gpu_launch(d, &resample[ac_gpu_lane(x->dtype)], ac_gpu_blocks(d, y->numel, 1), 0, &args);
+    return ac_gpu_launch(d, &resample[ac_gpu_opmath(x->dtype)], ac_gpu_blocks(d, y->numel, 1), 0, &args);
 }

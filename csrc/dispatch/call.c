@@ -28,7 +28,7 @@ _Thread_local bool ac_watching;
 
 /* -- kernels ---------------------------------------------------------------------------------------- */
 
-/* bool has one bit to turn, not the 64 of its lane. */
+/* bool has one bit to turn, not the 64 of its opmath type. */
 static ac_op kernel_of(const ac_run *run) {
     return run->op == AC_OP_bitwise_not && run->compute == AC_bool ? AC_OP_logical_not : run->op;
 }

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Name, and in which lane order its states lie: see optim_update.inc. A new rule is a row here and a function there. */
+/* Name, and in which order its states lie: see optim_update.inc. A new rule is a row here and a function there. */
 #define AC_RULES(ROW)                                                                                                  \
     ROW(sgd) ROW(adam) ROW(adagrad) ROW(rmsprop) ROW(adadelta) ROW(nadam) ROW(adamax) ROW(radam) ROW(rprop)
 #define AC_RULE_NUMBERS(ROW)                                                                                           \

@@ -122,8 +122,8 @@ static int backward(convolution *c, const ac_tensor *bias) {
     const ac_tensor *x = c->r->in[0], *w = c->r->in[1];
     ac_tensor *y = c->r->out[0];
     size_t weight_bytes, input_bytes = (size_t)(c->outer * c->places * ac_itemsize(w->dtype)) + 1;
-    ac_dtype lane_dtype = c->dtype;
-    ac_lane lane = ac_lane_of(lane_dtype);
+    ac_dtype opmath_dtype = c->dtype;
+    ac_opmath opmath = ac_opmath_of(opmath_dtype);
     int64_t k = c->inner * c->taps;
     AC_WAY(columns_transposed);
     double *add = bias ? ac_alloc((size_t)(bias->numel + 1) * sizeof *add) : NULL;
@@ -144,18 +144,18 @@ static int backward(convolution *c, const ac_tensor *bias) {
         ac_tensor a =
             transposed(matrix(&s[1], weight + g * c->outer * k * ac_itemsize(w->dtype), w->dtype, c->outer, k));
         ac_tensor b = matrix(&s[0], input, w->dtype, c->outer, c->places);
-        ac_tensor columns = matrix(&s[2], c->columns, lane_dtype, k, c->places);
+        ac_tensor columns = matrix(&s[2], c->columns, opmath_dtype, k, c->places);
         failed = multiply(c, &a, &b, &columns, false);
         if (failed || ac_poll()) break;
-        ac_cpu_fold_image(&c->w, c->inner, lane, c->columns, add ? add + g * c->inner : NULL, c->image);
-        ac_tensor sums = ac_place(&s[3], c->image, lane_dtype, &c->image_shape),
+        ac_cpu_fold_image(&c->w, c->inner, opmath, c->columns, add ? add + g * c->inner : NULL, c->image);
+        ac_tensor sums = ac_place(&s[3], c->image, opmath_dtype, &c->image_shape),
                   to = ac_part_of(y, n, g * c->inner, c->inner);
         ac_cpu_copy_into(&to, &sums);
     }
     if (input) ac_free(input, input_bytes);
     if (weight) ac_free(weight, weight_bytes);
     if (add) ac_free(add, (size_t)(bias->numel + 1) * sizeof *add);
-    c->dtype = lane_dtype;
+    c->dtype = opmath_dtype;
     return failed;
 }
 

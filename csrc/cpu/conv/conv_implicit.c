@@ -293,7 +293,7 @@ static void store_places(const direct *c, const float *from, float bias, int64_t
         for (; j < n; j++) floats[j * step] = from[j] + bias;
     } else {
         for (; j < n; j++) line[j] = from[j] + bias;
-        ac_cpu_loops()->store[AC_LANE_F32][c->to.dtype](n, line, to, step);
+        ac_cpu_loops()->store[AC_OPMATH_F32][c->to.dtype](n, line, to, step);
     }
 }
 
@@ -451,8 +451,8 @@ static int run_direct(direct *c, bool finite) {
     c->add = c->packed && c->bias ? ac_alloc(bias) : NULL;
     int failed = !c->packed || (c->bias && !c->add) ? -1 : pack_weights(c);
     if (!failed && c->add)
-        ac_cpu_loops()->load[c->bias->dtype][AC_LANE_F32](c->bias->numel, ac_data(c->bias), c->bias->strides[0],
-                                                          c->add);
+        ac_cpu_loops()->load[c->bias->dtype][AC_OPMATH_F32](c->bias->numel, ac_data(c->bias), c->bias->strides[0],
+                                                            c->add);
     if (!failed) {
         rooms r = rooms_of(c);
         int64_t bands = c->images * c->groups * c->q.out[0] * c->bands;

@@ -67,7 +67,7 @@ void ac_cpu_unfold_image(const ac_windows *w, int64_t channels, int64_t item, co
 
 typedef struct {
     const ac_windows *w;
-    ac_lane lane;
+    ac_opmath opmath;
     const char *columns;
     char *image;
     const double *bias;
@@ -100,13 +100,13 @@ FOLD_CHANNEL(double, f64)
 static void fold_channels(void *context, int64_t begin, int64_t end) {
     const folding *f = context;
     for (int64_t c = begin; c < end; c++)
-        if (f->lane == AC_LANE_F64) fold_channel_f64(f, c);
+        if (f->opmath == AC_OPMATH_F64) fold_channel_f64(f, c);
         else fold_channel_f32(f, c);
 }
 
-void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_lane lane, const char *columns, const double *bias,
+void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_opmath opmath, const char *columns, const double *bias,
                        char *image) {
-    folding f = {w, lane, columns, image, bias};
+    folding f = {w, opmath, columns, image, bias};
     int64_t each = ac_product3(w->kernel) * ac_product3(w->out) + ac_product3(w->in);
     ac_for_range(channels, AC_GRAIN / (each + 1), fold_channels, &f);
 }
@@ -163,20 +163,20 @@ int ac_cpu_col2im(const ac_run *r) {
     ac_window_lists l = {"fold", &a->kernel, &a->stride, &a->padding, &a->dilation, false};
     ac_windows w;
     AC_TRY(ac_windows_of(&w, &l, a->size.v, a->kernel.n));
-    ac_lane lane = ac_lane_of(x->dtype);
+    ac_opmath opmath = ac_opmath_of(x->dtype);
     int64_t channels = out->shape[1], columns = x->shape[1] * x->shape[2], pixels = channels * ac_product3(w.in);
-    size_t bytes = (size_t)((columns + pixels) * ac_lane_bytes(lane)) + 1;
-    char *room = ac_alloc(bytes), *image = room ? room + columns * ac_lane_bytes(lane) : NULL;
+    size_t bytes = (size_t)((columns + pixels) * ac_opmath_bytes(opmath)) + 1;
+    char *room = ac_alloc(bytes), *image = room ? room + columns * ac_opmath_bytes(opmath) : NULL;
     if (!room) return -1;
     ac_dims flat = {2, {x->shape[1], x->shape[2]}}, dense = {x->ndim ? out->ndim - 1 : 0, {channels}};
     for (int d = 2; d < out->ndim; d++) dense.v[d - 1] = out->shape[d];
     ac_storage one, two;
-    ac_tensor wide = ac_place(&one, room, ac_lane_dtype(lane), &flat),
-              sums = ac_place(&two, image, ac_lane_dtype(lane), &dense);
+    ac_tensor wide = ac_place(&one, room, ac_opmath_dtype(opmath), &flat),
+              sums = ac_place(&two, image, ac_opmath_dtype(opmath), &dense);
     for (int64_t n = 0; n < x->shape[0]; n++) {
         ac_tensor from = ac_part_of(x, n, 0, x->shape[1]), to = ac_part_of(out, n, 0, channels);
         ac_cpu_copy_into(&wide, &from);
-        ac_cpu_fold_image(&w, channels, lane, room, NULL, image);
+        ac_cpu_fold_image(&w, channels, opmath, room, NULL, image);
         ac_cpu_copy_into(&to, &sums);
     }
     ac_free(room, bytes);

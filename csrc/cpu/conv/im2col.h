@@ -9,8 +9,8 @@
 
 /* columns [channels * taps, places] of image [channels, in...], values of `item` bytes. */
 void ac_cpu_unfold_image(const ac_windows *w, int64_t channels, int64_t item, const char *image, char *columns);
-/* image [channels, in...] = bias (or 0) + the columns added up where they came from, both in lane type. */
-void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_lane lane, const char *columns, const double *bias,
+/* image [channels, in...] = bias (or 0) + the columns added up where they came from, both in opmath type. */
+void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_opmath opmath, const char *columns, const double *bias,
                        char *image);
 
 /* A contiguous tensor over memory of the caller's, which lives no longer than `storage` does. */

@@ -14,14 +14,14 @@ typedef struct {
 } pooling;
 
 /* A plane in double or int64, contiguous; values compare the same there. */
-static void load_plane(const pooling *p, int64_t plane, ac_lane lane, char *to) {
+static void load_plane(const pooling *p, int64_t plane, ac_opmath opmath, char *to) {
     const ac_tensor *x = p->r->in[0];
     int64_t item = ac_itemsize(x->dtype);
     const char *from = (const char *)ac_data(x) + ac_space_offset(&p->planes, plane) * item;
     for (int64_t i = 0; i < p->w.in[0]; i++)
-        for (int64_t j = 0; j < p->w.in[1]; j++, to += p->w.in[2] * ac_lane_bytes(lane))
-            ac_cpu_loops()->load[x->dtype][lane](p->w.in[2], from + (i * p->step[0] + j * p->step[1]) * item,
-                                                 p->step[2], to);
+        for (int64_t j = 0; j < p->w.in[1]; j++, to += p->w.in[2] * ac_opmath_bytes(opmath))
+            ac_cpu_loops()->load[x->dtype][opmath](p->w.in[2], from + (i * p->step[0] + j * p->step[1]) * item,
+                                                   p->step[2], to);
 }
 
 /* The largest of a window; a nan, once met, stays, the first of equal values wins. */
@@ -46,23 +46,24 @@ static void pool_planes(void *context, int64_t begin, int64_t end, char *scratch
     const pooling *p = context;
     ac_tensor *values = p->r->out[0];
     int64_t *indices = ac_data(p->r->out[1]);
-    ac_lane lane = ac_lane_of(values->dtype);
+    ac_opmath opmath = ac_opmath_of(values->dtype);
     for (int64_t plane = begin; plane < end && !ac_poll(); plane++) {
         int64_t place = plane * p->places, o[3];
-        load_plane(p, plane, lane, scratch);
+        load_plane(p, plane, opmath, scratch);
         for (o[0] = 0; o[0] < p->w.out[0]; o[0]++)
             for (o[1] = 0; o[1] < p->w.out[1]; o[1]++)
                 for (o[2] = 0; o[2] < p->w.out[2]; o[2]++, place++) {
                     const void *x = scratch;
-                    int64_t at = lane == AC_LANE_F32   ? best_f32(&p->w, x, o)
-                                 : lane == AC_LANE_F64 ? best_f64(&p->w, x, o)
-                                                       : best_i64(&p->w, x, o);
+                    int64_t at = opmath == AC_OPMATH_F32   ? best_f32(&p->w, x, o)
+                                 : opmath == AC_OPMATH_F64 ? best_f64(&p->w, x, o)
+                                                           : best_i64(&p->w, x, o);
                     indices[place] = at;
-                    if (lane == AC_LANE_I64)
+                    if (opmath == AC_OPMATH_I64)
                         ac_write_int(ac_data(values), values->dtype, place, ((const int64_t *)x)[at]);
                     else
                         ac_write_double(ac_data(values), values->dtype, place,
-                                        lane == AC_LANE_F32 ? (double)((const float *)x)[at] : ((const double *)x)[at]);
+                                        opmath == AC_OPMATH_F32 ? (double)((const float *)x)[at]
+                                                                : ((const double *)x)[at]);
                 }
     }
 }
@@ -84,7 +85,7 @@ int ac_cpu_max_pool(const ac_run *r) {
 
 typedef struct {
     const ac_run *r;
-    ac_lane lane;
+    ac_opmath opmath;
     int64_t in, out, taps, inner; /* x as [outer, in, inner] */
     ac_space lines;               /* where lines of [outer, inner] begin, */
     int64_t step;                 /* and from a value of one to the next */
@@ -115,14 +116,14 @@ static void sample_lines(void *context, int64_t begin, int64_t end, char *scratc
     ac_tensor *y = c->r->out[0];
     const ac_loops *loops = ac_cpu_loops();
     int64_t item = ac_itemsize(x->dtype);
-    char *result = scratch + c->in * ac_lane_bytes(c->lane);
+    char *result = scratch + c->in * ac_opmath_bytes(c->opmath);
     for (int64_t line = begin; line < end; line++) {
         int64_t to = line / c->inner * c->inner * c->out + line % c->inner;
-        const void *from = ac_read_run(loops, c->lane, x->dtype, c->in,
+        const void *from = ac_read_run(loops, c->opmath, x->dtype, c->in,
                                        (char *)ac_data(x) + ac_space_offset(&c->lines, line) * item, c->step, scratch);
-        if (c->lane == AC_LANE_F64) sample_line_f64(c, from, (double *)(void *)result);
+        if (c->opmath == AC_OPMATH_F64) sample_line_f64(c, from, (double *)(void *)result);
         else sample_line_f32(c, from, (float *)(void *)result);
-        loops->store[c->lane][y->dtype](c->out, result, (char *)ac_data(y) + to * item, c->inner);
+        loops->store[c->opmath][y->dtype](c->out, result, (char *)ac_data(y) + to * item, c->inner);
     }
 }
 
@@ -134,7 +135,7 @@ static void sample_rows(void *context, int64_t begin, int64_t end, char *scratch
     const ac_loops *loops = ac_cpu_loops();
     const int64_t *index = ac_data(c->r->in[1]);
     const double *weight = ac_data(c->r->in[2]);
-    int64_t item = ac_itemsize(x->dtype), bytes = c->inner * ac_lane_bytes(c->lane);
+    int64_t item = ac_itemsize(x->dtype), bytes = c->inner * ac_opmath_bytes(c->opmath);
     char *sum = scratch + bytes;
     for (int64_t row = begin; row < end; row++) {
         int64_t outer = row / c->out, o = row % c->out;
@@ -142,12 +143,12 @@ static void sample_rows(void *context, int64_t begin, int64_t end, char *scratch
         for (int64_t t = o * c->taps; t < (o + 1) * c->taps; t++) {
             if (index[t] < 0 || index[t] >= c->in || weight[t] == 0) continue;
             const void *from =
-                ac_read_run(loops, c->lane, x->dtype, c->inner,
+                ac_read_run(loops, c->opmath, x->dtype, c->inner,
                             (char *)ac_data(x) + (outer * c->in + index[t]) * c->inner * item, 1, scratch);
-            if (c->lane == AC_LANE_F64) add_scaled_f64(c->inner, weight[t], from, (double *)(void *)sum);
+            if (c->opmath == AC_OPMATH_F64) add_scaled_f64(c->inner, weight[t], from, (double *)(void *)sum);
             else add_scaled_f32(c->inner, (float)weight[t], from, (float *)(void *)sum);
         }
-        loops->store[c->lane][y->dtype](c->inner, sum, (char *)ac_data(y) + row * c->inner * item, 1);
+        loops->store[c->opmath][y->dtype](c->inner, sum, (char *)ac_data(y) + row * c->inner * item, 1);
     }
 }
 
@@ -157,7 +158,7 @@ int ac_cpu_resample(const ac_run *r) {
     int64_t dim = a->dim, outer = 1;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "resample"));
     resampling c = {.r = r,
-                    .lane = ac_lane_of(x->dtype),
+                    .opmath = ac_opmath_of(x->dtype),
                     .in = x->shape[dim],
                     .out = r->out[0]->shape[dim],
                     .taps = r->in[1]->shape[1],

@@ -237,12 +237,12 @@ static int flatten_rows(const ac_tensor *x, ac_tensor *flat, size_t *owned, ac_s
 /* The bias as the accumulators' type: itself, or widened into `room` values on the stack or `owned` bytes. */
 enum { FEW = 1024 };
 
-static const void *take_bias(const ac_tensor *bias, ac_lane lane, double *few, size_t *owned) {
+static const void *take_bias(const ac_tensor *bias, ac_opmath opmath, double *few, size_t *owned) {
     *owned = 0;
-    if (bias->dtype == ac_lane_dtype(lane) && (bias->strides[0] == 1 || bias->numel <= 1)) return ac_data(bias);
+    if (bias->dtype == ac_opmath_dtype(opmath) && (bias->strides[0] == 1 || bias->numel <= 1)) return ac_data(bias);
     void *wide = few;
-    if (bias->numel > FEW) wide = ac_alloc(*owned = (size_t)(bias->numel * ac_lane_bytes(lane)));
-    if (wide) ac_cpu_loops()->load[bias->dtype][lane](bias->numel, ac_data(bias), bias->strides[0], wide);
+    if (bias->numel > FEW) wide = ac_alloc(*owned = (size_t)(bias->numel * ac_opmath_bytes(opmath)));
+    if (wide) ac_cpu_loops()->load[bias->dtype][opmath](bias->numel, ac_data(bias), bias->strides[0], wide);
     return wide;
 }
 
@@ -269,7 +269,7 @@ int ac_cpu_linear(const ac_run *r) {
     if (!ac_is_floating(w->dtype))
         return ac_fail(AC_RUNTIME, "linear: needs floating point, got %s", ac_dtypes[w->dtype].name);
     AC_TRY(flatten_rows(r->in[0], &flat, &owned, &place));
-    const void *bias = b ? take_bias(b, is_double(r) ? AC_LANE_F64 : AC_LANE_F32, few, &bias_bytes) : NULL;
+    const void *bias = b ? take_bias(b, is_double(r) ? AC_OPMATH_F64 : AC_OPMATH_F32, few, &bias_bytes) : NULL;
     int failed = b && !bias ? -1 : linear(r, &flat, bias);
     if (bias_bytes) ac_free((void *)(uintptr_t)bias, bias_bytes);
     if (owned) ac_free(place.data, owned);

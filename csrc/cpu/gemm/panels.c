@@ -51,13 +51,13 @@ static bool read_lane(const ac_operand *o, ac_panel_kind kind, int64_t lane, int
     float wide[2 * AC_CELLS];
     uint16_t half[2 * AC_CELLS];
     memset(out, 0, 2 * sizeof *out);
-    loops->load[o->dtype][AC_LANE_F32](n, from, o->k_stride, wide);
-    if (o->round != AC_float32) loops->store[AC_LANE_F32][o->round](n, wide, half, 1);
+    loops->load[o->dtype][AC_OPMATH_F32](n, from, o->k_stride, wide);
+    if (o->round != AC_float32) loops->store[AC_OPMATH_F32][o->round](n, wide, half, 1);
     if (kind == AC_PANEL_BF16 || kind == AC_PANEL_F16) {
         memcpy(out->half, half, (size_t)n * sizeof *half);
         return true;
     }
-    if (o->round != AC_float32) loops->load[o->round][AC_LANE_F32](n, half, 1, wide);
+    if (o->round != AC_float32) loops->load[o->round][AC_OPMATH_F32](n, half, 1, wide);
     if (kind == AC_PANEL_SPLIT) return split(wide, n, &out[0], &out[1]);
     memcpy(out->f32, wide, (size_t)n * sizeof *wide);
     return true;

@@ -18,7 +18,7 @@ typedef struct {
 
 typedef struct {
     const ac_loops *loops;
-    ac_lane lane;
+    ac_opmath opmath;
     int64_t images, channels, places; /* planes are [images, channels] */
     int64_t groups, depth;            /* 0: the planes of a channel are a set; else `depth` channels of an image are */
     int64_t pieces;                   /* of a plane */
@@ -64,7 +64,7 @@ static void note_ways(const norm *c, bool flat) {
 
 static int open_norm(norm *c, const ac_tensor *x, const ac_tensor *g, const ac_tensor *y, int64_t groups) {
     bool flat = is_flat(x, groups);
-    *c = (norm){.loops = ac_cpu_loops(), .lane = ac_lane_of(x->dtype), .groups = groups, .channels = x->shape[1]};
+    *c = (norm){.loops = ac_cpu_loops(), .opmath = ac_opmath_of(x->dtype), .groups = groups, .channels = x->shape[1]};
     c->images = flat ? 1 : x->shape[0], c->places = flat ? x->shape[0] : 1;
     for (int d = 2; d < x->ndim; d++) c->places *= x->shape[d];
     c->depth = groups ? c->channels / groups : 1;
@@ -119,22 +119,22 @@ static char *place_in(const planes *p, const piece *q) {
            (q->image * p->image_step + q->channel * p->channel_step + q->at) * ac_itemsize(p->t->dtype);
 }
 
-/* A piece in lane type: the tensor's own memory, or a copy in `room`. */
+/* A piece in opmath type: the tensor's own memory, or a copy in `room`. */
 static const void *read_piece(const norm *c, const planes *p, const piece *q, char *room) {
-    if (is_one_run(p)) return ac_read_run(c->loops, c->lane, p->t->dtype, q->n, place_in(p, q), 1, room);
+    if (is_one_run(p)) return ac_read_run(c->loops, c->opmath, p->t->dtype, q->n, place_in(p, q), 1, room);
 #define LOAD(from, stride, done, n)                                                                                    \
-    c->loops->load[p->t->dtype][c->lane](n, from, stride, room + (done) * ac_lane_bytes(c->lane))
+    c->loops->load[p->t->dtype][c->opmath](n, from, stride, room + (done) * ac_opmath_bytes(c->opmath))
     EACH_RUN(p, q, LOAD);
 #undef LOAD
     return room;
 }
 
-static bool is_direct(const norm *c) { return is_one_run(&c->y) && c->y.t->dtype == ac_lane_dtype(c->lane); }
+static bool is_direct(const norm *c) { return is_one_run(&c->y) && c->y.t->dtype == ac_opmath_dtype(c->opmath); }
 
 static void write_piece(const norm *c, const piece *q, const char *values) {
     const planes *p = &c->y;
 #define STORE(to, stride, done, n)                                                                                     \
-    c->loops->store[c->lane][p->t->dtype](n, values + (done) * ac_lane_bytes(c->lane), to, stride)
+    c->loops->store[c->opmath][p->t->dtype](n, values + (done) * ac_opmath_bytes(c->opmath), to, stride)
     EACH_RUN(p, q, STORE);
 #undef STORE
 }
@@ -175,9 +175,9 @@ static int each_piece(const norm *c, piece_fn act) {
 static void measure(const norm *c, const piece *q, char *room) {
     const void *x = read_piece(c, &c->x, q, room);
     ac_total sum = {0, 0}, squares = {0, 0};
-    c->loops->fold[AC_FOLD_SUM][c->lane](q->n, x, 0, &sum);
+    c->loops->fold[AC_FOLD_SUM][c->opmath](q->n, x, 0, &sum);
     q->part[0] = sum.f / (double)q->n;
-    c->loops->fold[AC_FOLD_SUM_SQUARES][c->lane](q->n, x, q->part[0], &squares);
+    c->loops->fold[AC_FOLD_SUM_SQUARES][c->opmath](q->n, x, q->part[0], &squares);
     q->part[1] = squares.f;
 }
 
@@ -205,7 +205,7 @@ static void normalize(const norm *c, const piece *q, char *room) {
     int64_t s = set_of(c, q->image, q->channel);
     const void *x = read_piece(c, &c->x, q, room);
     void *y = direct ? (void *)place_in(&c->y, q) : room + AC_TILE * 8;
-    c->loops->scale_shift[c->lane](q->n, x, c->mean[s], c->rstd[s] * c->one[q->channel], c->two[q->channel], y);
+    c->loops->scale_shift[c->opmath](q->n, x, c->mean[s], c->rstd[s] * c->one[q->channel], c->two[q->channel], y);
     if (!direct) write_piece(c, q, y);
 }
 
@@ -260,7 +260,7 @@ int ac_cpu_group_norm(const ac_run *r) {
 /* The sums of g and of g (x - mean). */
 static void measure_gradient(const norm *c, const piece *q, char *room) {
     const void *g = read_piece(c, &c->g, q, room), *x = read_piece(c, &c->x, q, room + AC_TILE * 8);
-    c->loops->centred_sums[c->lane](q->n, g, x, c->mean[set_of(c, q->image, q->channel)], q->part);
+    c->loops->centred_sums[c->opmath](q->n, g, x, c->mean[set_of(c, q->image, q->channel)], q->part);
 }
 
 /* The gradients of weight and bias; and of each set, the means of g w and of g w xhat, in `one` and `two`. */
@@ -287,10 +287,10 @@ static void propagate(const norm *c, const piece *q, char *room) {
     double rstd = c->rstd[s], scale = rstd * c->weight[q->channel];
     const void *g = read_piece(c, &c->g, q, room);
     void *dx = direct ? (void *)place_in(&c->y, q) : room + 2 * AC_TILE * 8;
-    if (c->fixed) c->loops->scale_shift[c->lane](q->n, g, 0, scale, 0, dx);
+    if (c->fixed) c->loops->scale_shift[c->opmath](q->n, g, 0, scale, 0, dx);
     else {
         const void *x = read_piece(c, &c->x, q, room + AC_TILE * 8);
-        c->loops->mix[c->lane](q->n, g, x, scale, c->mean[s], -rstd * rstd * c->two[s], -rstd * c->one[s], dx);
+        c->loops->mix[c->opmath](q->n, g, x, scale, c->mean[s], -rstd * rstd * c->two[s], -rstd * c->one[s], dx);
     }
     if (!direct) write_piece(c, q, dx);
 }

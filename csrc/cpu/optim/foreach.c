@@ -56,15 +56,15 @@ static void look_at_half(const ac_loops *loops, ac_dtype dtype, int64_t n, const
     uint16_t stored[AC_TILE];
     ac_found before = {0}, after = {0};
     loops->look[0](n, x, factor, &before, products);
-    loops->store[AC_LANE_F32][dtype](n, products, stored, 1);
-    loops->load[dtype][AC_LANE_F32](n, stored, 1, products);
+    loops->store[AC_OPMATH_F32][dtype](n, products, stored, 1);
+    loops->load[dtype][AC_OPMATH_F32](n, stored, 1, products);
     loops->look[0](n, products, 1, &after, NULL);
     after.small = before.small;
     *found = after;
 }
 
 static bool is_direct(ac_dtype dtype, int64_t stride) {
-    return stride == 1 && dtype == ac_lane_dtype(ac_lane_of(dtype));
+    return stride == 1 && dtype == ac_opmath_dtype(ac_opmath_of(dtype));
 }
 
 /* One run of neighbours: looked at, or multiplied. `found` comes as zeros, or NULL. */
@@ -72,12 +72,12 @@ static void one_run(const ac_loops *loops, char *data, ac_dtype dtype, int64_t n
                     ac_found *found) {
     double room[AC_TILE];
     ac_found unused = {0};
-    ac_lane lane = ac_lane_of(dtype);
-    bool direct = is_direct(dtype, stride), wide = lane == AC_LANE_F64;
-    const void *x = ac_read_run(loops, lane, dtype, n, data, stride, room);
+    ac_opmath opmath = ac_opmath_of(dtype);
+    bool direct = is_direct(dtype, stride), wide = opmath == AC_OPMATH_F64;
+    const void *x = ac_read_run(loops, opmath, dtype, n, data, stride, room);
     if (found && ac_is_half(dtype)) look_at_half(loops, dtype, n, x, factor, found);
     else loops->look[wide](n, x, factor, found ? found : &unused, found ? NULL : direct ? (void *)data : room);
-    if (!found && !direct) loops->store[lane][dtype](n, room, data, stride);
+    if (!found && !direct) loops->store[opmath][dtype](n, room, data, stride);
 }
 
 static void some_pieces(void *context, int64_t begin, int64_t end) {

@@ -10,7 +10,7 @@
 
 typedef struct {
     const ac_loops *loops;
-    ac_lane lane;
+    ac_opmath opmath;
     ac_dtype dtypes[2];
     double *sums; /* one a chunk */
 } mse_call;
@@ -25,11 +25,11 @@ static void mse_run(void *context, int64_t n, char *const *data, const int64_t *
         const void *in[2];
         void *buffer[2] = {x, y};
         for (int k = 0; k < 2; k++)
-            in[k] = ac_read_run(c->loops, c->lane, c->dtypes[k], run,
+            in[k] = ac_read_run(c->loops, c->opmath, c->dtypes[k], run,
                                 data[k] + at * strides[k] * ac_itemsize(c->dtypes[k]), strides[k], buffer[k]);
-        c->loops->point[AC_OP_sub][c->lane](run, in, d, &one);
+        c->loops->point[AC_OP_sub][c->opmath](run, in, d, &one);
         ac_total total = {0, 0};
-        c->loops->fold[AC_FOLD_SUM_SQUARES][c->lane](run, d, 0, &total);
+        c->loops->fold[AC_FOLD_SUM_SQUARES][c->opmath](run, d, 0, &total);
         c->sums[(first + at) / AC_GRAIN] += total.f;
     }
 }
@@ -49,7 +49,7 @@ int ac_cpu_mse_loss(const ac_run *r) {
     ac_dims shape = ac_shape_of(r->in[0]), other = ac_shape_of(r->in[1]);
     AC_TRY(ac_dims_broadcast(&shape, &other, "mse_loss"));
     mse_call c = {
-        .loops = ac_cpu_loops(), .lane = ac_lane_of(r->compute), .dtypes = {r->in[0]->dtype, r->in[1]->dtype}};
+        .loops = ac_cpu_loops(), .opmath = ac_opmath_of(r->compute), .dtypes = {r->in[0]->dtype, r->in[1]->dtype}};
     ac_iter it;
     ac_iter_init(&it, &shape, r->in, 2);
     int64_t chunks = it.numel / AC_GRAIN + 1;
