@@ -109,8 +109,8 @@ class Listener:
         """A scaler is about to step on gradients that ``unscale_`` has divided some time ago."""
 
     def step_decided(self, scaler: Any, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None],
-                     found_inf: Dict[Any, Tensor], looks: List[Any]) -> None:
-        """A scaler is about to make a step, or to leave it out where a flag of ``found_inf`` is not 0. ``looks``: ``amp._ledger.Look``, one
+                     found_inf: Dict[Any, Tensor], stats: List[Any]) -> None:
+        """A scaler is about to make a step, or to leave it out where a flag of ``found_inf`` is not 0. ``stats``: ``amp._ledger.GradStats``, one
         a device. A listener may set ``scaler.last_step``."""
 
     def step_begins(self, optimizer: Any) -> None:

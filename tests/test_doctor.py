@@ -242,12 +242,12 @@ def test_clipping_what_the_scale_overflowed_is_no_matter_of_the_data():
 
 
 def test_watching_changes_nothing():
-    def train(look):
+    def train(watched):
         torch.manual_seed(0)
         net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
         opt, scaler = torch.optim.Adam(net.parameters(), lr=0.01), torch.amp.GradScaler(KIND)
         for _ in range(5):
-            with Doctor() if look else warnings.catch_warnings():
+            with Doctor() if watched else warnings.catch_warnings():
                 opt.zero_grad()
                 with torch.autocast(KIND, dtype=torch.float16):
                     loss = net(torch.randn(16, 6)).square().mean()

@@ -37,7 +37,7 @@ class Notes(_events.Listener):
     def unscaling(self, number, iteration, scale, optimizer):
         self.heard.append(("unscaling", iteration, scale))
 
-    def step_decided(self, scaler, optimizer, scale, loss, found_inf, looks):
+    def step_decided(self, scaler, optimizer, scale, loss, found_inf, stats):
         self.heard.append(("decided", sum(f.item() for f in found_inf.values())))
 
     def step_begins(self, optimizer):

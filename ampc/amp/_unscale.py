@@ -1,4 +1,4 @@
-"""The scaler's pass over an optimizer's gradients: collects them by device, divides them and looks at them."""
+"""The scaler's pass over an optimizer's gradients: collects them by device, divides them and takes their statistics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._model_names import Names
-from ._ledger import Look, remember
+from ._ledger import GradStats, remember
 from ._scale import Scale
 
 Places = List[Tuple[int, int]]
@@ -39,21 +39,21 @@ def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tenso
     return list(by_device.values())
 
 
-def divide_by_number(scale: Scale, factor: float, device: Any, grads: List[Tensor], places: Places) -> Look:
-    """Multiplies gradients on one device by a number, in place; 1.0 only looks at them."""
+def divide_by_number(scale: Scale, factor: float, device: Any, grads: List[Tensor], places: Places) -> GradStats:
+    """Multiplies gradients on one device by a number, in place; 1.0 only takes their statistics."""
     if device.type == "cpu":
-        table = _C._look(grads, factor)
+        table = _C._grad_stats(grads, factor)
         if factor != 1.0:
             _C._scale_all(grads, factor)
         remember(grads, table)
         sums = _C._sum_up(table)
-        return Look(table, places, sums, scale.flags_of(sums))
+        return GradStats(table, places, sums, scale.flags_of(sums))
     flags = make.zeros(2, dtype=_C.float32, device=device)
     if factor != 1.0:
         _C._scale_all(grads, factor)
-    table = _C._cuda_look(grads, None, flags)
+    table = _C._cuda_grad_stats(grads, None, flags)
     remember(grads, table)
-    return Look(table, places, None, flags)
+    return GradStats(table, places, None, flags)
 
 
 def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 from .. import _C
 from .._callers import place_text, users_place
 from ._watcher import Watcher
-from .nonfinite import _limit, _look, _text, is_own
+from .nonfinite import _limit, _stats, _text, is_own
 
 PASSED = {"cast", "clone", "to_device", "low"}  # they only round or move the result of another operator
 HALVES = ("float16", "bfloat16")
@@ -65,7 +65,7 @@ class Shadow(Watcher):
             if wide is None:
                 return
             error = max(error, _difference(outputs[0], wide[0]))
-        _, finite, infs, *_ = _look(outputs[0].detach())
+        _, finite, infs, *_ = _stats(outputs[0].detach())
         self._seen[key] = error, max(amax, math.inf if infs else finite), calls + 1
 
 

@@ -258,18 +258,18 @@ def before_region(dtype: Any) -> None:
            "float32 and the casts come on top, so autocast makes nothing faster", fix, once=True)
 
 
-class _Look(threading.local):
-    """At the first regions of a thread, to see whether they can be of use."""
+class _Observed(threading.local):
+    """How many more regions of a thread are observed, to see whether they can be of use."""
 
     left = 3
 
 
-_look = _Look()
+_observed = _Observed()
 
 
 def region_begins(dtype: Any) -> Any:
     """The outermost autocast region of a thread is to be entered: who looks at what runs in it, None where nobody does."""
-    if _look.left <= 0 or _State.mode == "off" or "autocast-without-effect" in _State.ignored:
+    if _observed.left <= 0 or _State.mode == "off" or "autocast-without-effect" in _State.ignored:
         return None
     if not _C._cuda_count() and not _C._has_units(dtype):
         return None  # before_region has told of that
@@ -279,7 +279,7 @@ def region_begins(dtype: Any) -> Any:
 
     seen = Explain()
     seen._begins()
-    _look.left -= 1
+    _observed.left -= 1
     return seen
 
 

@@ -66,7 +66,7 @@ class Call(NamedTuple):
     place: Place
     inputs: List[Any]  # floating point ones
     out: Any
-    values: Tuple[float, ...]  # of it, see _look
+    values: Tuple[float, ...]  # of it, see _stats
     low: Any
     onto: bool
     running: Any  # the formula that it is a part of, see _C._running
@@ -208,7 +208,7 @@ class Doctor(Watcher):
             if not out.is_floating_point() or out.numel() == 0:
                 continue
             plain = out.detach()
-            values = _look(plain)
+            values = _stats(plain)
             bad = values[2] + values[3] > 0
             number = _C._node_number(out)
             if number:
@@ -230,7 +230,7 @@ class Doctor(Watcher):
             if call.onto and _C._address(t) == _C._address(call.out):  # overwritten by now
                 nans = nans or (made is not None and made.bad)
                 continue
-            seen = _look(t)
+            seen = _stats(t)
             nans, infs = nans or seen[3] > 0, infs or seen[2] > 0
             unknown = (made is None or not made.bad) and call.running is None  # made before, elsewhere, or written by index
             if unknown and t.ndim and (seen[3] > 0 or (seen[2] > 0 and (t == math.inf).any().item())):
@@ -322,10 +322,10 @@ class Doctor(Watcher):
         return f"<p><b>ampc.doctor:</b> {NOTHING}</p>" + (html_table([NEAREST, *near], {0, 1, 2}) if near else "")
 
 
-def _look(t: Any) -> Tuple[float, float, float, float, float]:
+def _stats(t: Any) -> Tuple[float, float, float, float, float]:
     """Squares, largest magnitude, infinities, nans, small values; waits for a GPU."""
     dense = t if t.is_contiguous() else t.contiguous()
-    return _C._sum_up((_C._cuda_look([dense]) if t.is_cuda else _C._look([dense])).cpu())
+    return _C._sum_up((_C._cuda_grad_stats([dense]) if t.is_cuda else _C._grad_stats([dense])).cpu())
 
 
 def _first_bad(t: Any) -> Tuple[int, ...]:

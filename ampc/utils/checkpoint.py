@@ -85,10 +85,10 @@ class _Slot:
     """Stands for one saved tensor, and holds it once the region has run again. Backward lets go of both at once, within C, where a
     __del__ would be the first to see an interrupt, and would swallow it."""
 
-    __slots__ = ("__weakref__", "looks", "made", "region")
+    __slots__ = ("__weakref__", "meta", "made", "region")
 
-    def __init__(self, region: _Region, looks: tuple) -> None:
-        self.region, self.looks = region, looks
+    def __init__(self, region: _Region, meta: tuple) -> None:
+        self.region, self.meta = region, meta
         self.made: Optional[Tensor] = None
 
 
@@ -125,11 +125,11 @@ class _Region:
             if count >= len(self.slots):
                 raise CheckpointError(f"checkpoint: the second run saves more tensors than the {len(self.slots)} of the first")
             slot = self.slots[count]()
-            looks = (t.dtype, tuple(t.shape), str(t.device))
+            meta = (t.dtype, tuple(t.shape), str(t.device))
             if slot is not None:
-                if self.check and looks != slot.looks:
-                    raise CheckpointError(f"checkpoint: tensor {count} that is saved was {_text(slot.looks)} in the first run and is "
-                                          f"{_text(looks)} in the second; the function must do the same both times")
+                if self.check and meta != slot.meta:
+                    raise CheckpointError(f"checkpoint: tensor {count} that is saved was {_text(slot.meta)} in the first run and is "
+                                          f"{_text(meta)} in the second; the function must do the same both times")
                 slot.made = t
             count += 1
             if count == len(self.slots) and self.early:
@@ -146,8 +146,8 @@ class _Region:
                                   "same both times")
 
 
-def _text(looks: tuple) -> str:
-    return f"{looks[0].name} {list(looks[1])} on {looks[2]}"
+def _text(meta: tuple) -> str:
+    return f"{meta[0].name} {list(meta[1])} on {meta[2]}"
 
 
 # -- by a backward inside backward ---------------------------------------------------------------------------------

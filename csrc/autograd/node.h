@@ -78,7 +78,7 @@ typedef struct {
     int (*free_saved)(void *context);
     /* At the n gradients that a node's backward gave, some of them NULL; itself NULL while nobody looks for anomalies.
      */
-    int (*look)(const char *name, ac_tensor *const *given, int n);
+    int (*anomaly)(const char *name, ac_tensor *const *given, int n);
 } ac_autograd_hooks;
 extern ac_autograd_hooks ac_grad_hooks;
 

@@ -41,7 +41,7 @@ typedef struct {
     ac_kept kept[AC_KEPT]; /* packed copies of the parameter that the step packs again while it has the values */
 } ac_update;
 
-/* What a look at a tensor found: the sum of squares and the largest finite magnitude, infinities and nans, all of the
+/* Statistics of a tensor: the sum of squares and the largest finite magnitude, infinities and nans, all of the
  * values as multiplied; how many of them as they are in memory lie below float16's normal numbers, 0 apart; and the
  * place of the first that is not finite, counted from 1 in row-major order, 0 where all are. */
 typedef struct {
@@ -63,9 +63,9 @@ typedef struct ac_backend {
      * value stands against it. */
     int64_t (*panels_bytes)(const ac_tensor *w, ac_dtype round, bool out_first);
     bool (*pack)(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
-    /* Looks at tensors[i] * factors[i], rounded to its dtype; writes nothing. What waits for a tensor is in its
-     * factor, but for what lies on a GPU (storage.h), which the GPU reads. */
-    int (*look)(ac_tensor *const *tensors, int n, const double *factors, ac_found *found);
+    /* The statistics of tensors[i] * factors[i], rounded to its dtype; writes nothing. What waits for a tensor is in
+     * its factor, but for what lies on a GPU (storage.h), which the GPU reads. */
+    int (*grad_stats)(ac_tensor *const *tensors, int n, const double *factors, ac_found *found);
     /* Multiplies every tensor by `factor`, and by `there`, a number in the device's memory (NULL: 1), in place. */
     int (*scale)(ac_tensor *const *tensors, int n, double factor, const double *there);
     /* One optimizer step over a list of parameters. */

@@ -59,7 +59,7 @@ typedef struct ac_loops {
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     /* 16 x 16 floats, and 32 rows of 16 halves from `at` on (to 16 rows of 32), turned; steps count values */
     /* adds what n values are, times factor, to *found; writes the products unless `to` is NULL (it may be `from`) */
-    void (*look[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
+    void (*grad_stats[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
     /* one step of a recurrent cell for one row of n units, and its gradients, see rnn_cells.inc */
     void (*cell[AC_N_CELLS][2])(int64_t n, const void *x, const void *u, void *h, void *c, void *kept);
     void (*cell_back[AC_N_CELLS][2])(int64_t n, const void *kept, const void *before, const void *h, void *dh, void *dc,

@@ -301,7 +301,7 @@ typedef struct {
     void *copy;       /* 16-bit copy to write, or NULL */
     float *step;      /* the parameter's count of steps, on the device; NULL: `at.step` */
     float *product;   /* the same of `at.product` */
-    ac_rule_place at; /* step: with this one; its factor is that of the gradient, looked at or multiplied, too, */
+    ac_rule_place at; /* step: with this one; its factor is that of the gradient in statistics and products, too, */
     const double *by; /* and this one, on the device, or NULL */
     int64_t numel, first_piece;
     int8_t grad_dtype, param_dtype, state_dtype, copy_dtype;
@@ -311,7 +311,7 @@ typedef struct {
     uint64_t seed, offset;
 } ac_gpu_item;
 
-/* What a look at gradients finds, the ledger's row of a tensor: numbers as doubles, so that a table of them is a
+/* The statistics of a gradient, the ledger's entry for it: numbers as doubles, so that a table of them is a
  * tensor. All of the unscaled values but `small`: how many of the scaled ones were not 0 but below float16's
  * smallest normal number, where it loses bits. amax is of the finite ones. first: the place of the first that is not
  * finite, counted from 1, or 0. */
@@ -324,9 +324,9 @@ typedef struct {
     const ac_gpu_item *items;
     int32_t n;
     int64_t pieces;
-    const float *scale;  /* looking: at values / *scale (1 / it is rounded to float32), or NULL */
+    const float *scale;  /* statistics: of values / *scale (1 / it is rounded to float32), or NULL */
     double *inverse;     /* where that is noted, or NULL */
-    float *found_inf;    /* looking: [2], set to 1 where a value is not finite, and where it is infinite; or NULL */
+    float *found_inf;    /* statistics: [2], set to 1 where a value is not finite, and where it is infinite; or NULL */
     const float *gate;   /* steps: nonzero leaves them out; or NULL */
     ac_gpu_found *found; /* one a piece, or NULL */
     ac_rule_options options;
@@ -345,7 +345,7 @@ typedef struct {
     float *scale;
     int32_t *tracker;       /* good steps in a row; overflows in a row; whether nans were still there at scale 1 */
     float *before_nans;     /* the scale when steps began to meet nans alone, else 0 */
-    const float *found_inf; /* [2], as a look leaves them */
+    const float *found_inf; /* [2], as the statistics leave them */
     const float *bad_loss;  /* nonzero: the loss itself was nan; or NULL */
     float least, most;
     int32_t hysteresis;

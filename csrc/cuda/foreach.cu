@@ -34,7 +34,7 @@ struct Found {
     int infs = 0, nans = 0, small = 0, first = 0; /* its place in the piece, from 1 */
 
     /* i: the value's place in the piece; they come in order */
-    template <class R> DEV_METHOD void look(R scaled, R x, int64_t i) {
+    template <class R> DEV_METHOD void add(R scaled, R x, int64_t i) {
         R size = x < 0 ? -x : x, before = scaled < 0 ? -scaled : scaled;
         squares += (double)x * (double)x;
         small += before != 0 && before < (R)0x1p-14;
@@ -56,7 +56,7 @@ DEV void unscale_elements(const ac_gpu_item *it, R factor, int64_t piece, int64_
     ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype};
     for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) {
         R scaled = load_real<R>(grad, i), x = unscaled(scaled, factor, grad.dtype);
-        found->look(scaled, x, i - piece);
+        found->add(scaled, x, i - piece);
         if (write) store_real<R>(grad, i, x);
     }
 }
@@ -81,7 +81,7 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
             EACH_OF(V) {
                 float scaled = x[j];
                 x[j] = unscaled(scaled, (float)factor, it->grad_dtype);
-                found.look(scaled, x[j], i + j - piece);
+                found.add(scaled, x[j], i + j - piece);
             }
             if (write) store_run<V>(it->grad, it->grad_dtype, i, x);
         }
@@ -91,7 +91,7 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
     return found;
 }
 
-DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
+DEV void grad_stats_of_pieces(const ac_gpu_list &a, bool write) {
     if (a.inverse && thread_index() == 0) *a.inverse = inverse_of(a);
     for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
         const ac_gpu_item *it = owner_of(a.items, a.n, piece);
@@ -111,9 +111,9 @@ DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
 }
 
 /* Pass A: finds all in one read. */
-AC_KERNEL(ac_list_look, ac_gpu_list) { look_at_pieces(a, false); }
+AC_KERNEL(ac_list_grad_stats, ac_gpu_list) { grad_stats_of_pieces(a, false); }
 /* Multiplies in place. */
-AC_KERNEL(ac_list_scale, ac_gpu_list) { look_at_pieces(a, true); }
+AC_KERNEL(ac_list_scale, ac_gpu_list) { grad_stats_of_pieces(a, true); }
 
 /* The pieces of each tensor together, in order. */
 AC_KERNEL(ac_list_join, ac_gpu_join) {

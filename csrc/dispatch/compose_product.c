@@ -435,7 +435,7 @@ static T attention_scores(ac_scratch *s, T q, T k) {
 }
 
 /* Whether a row has anything, by row. */
-static T looks_anywhere(ac_scratch *s, T allowed) {
+static T attends_anywhere(ac_scratch *s, T allowed) {
     ac_attrs_reduce_dim last = {{1, {-1}}, 1};
     return ac_c_call(s, AC_OP_any, &last, 1, allowed);
 }
@@ -449,7 +449,7 @@ static T attention_by_parts(ac_scratch *s, T q, T k, T v, T mask, double scale, 
     else if (mask && scores) scores = ADD(scores, ac_c_cast(s, mask, scores->dtype));
     T some = ABSENT; /* a row that attends to nothing gives 0, not nan */
     if (mask && !a->is_causal) {
-        some = looks_anywhere(s, keeps ? mask : BIN(ne, scores, NUM(-INFINITY)));
+        some = attends_anywhere(s, keeps ? mask : BIN(ne, scores, NUM(-INFINITY)));
         scores = WHERE(some, scores, NUM(0));
     }
     if (!low || !scores) return NULL;

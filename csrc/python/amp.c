@@ -101,8 +101,8 @@ static int read_truth(PyObject *self, PyObject *name) {
 
 /* The outermost region may be looked at, by an object whose _saw() is then called with every operator. */
 static int take_watcher(region *r, PyObject *self, ac_dtype dtype) {
-    int looked_at = read_truth(self, ac_py->looked_at);
-    if (looked_at <= 0 || !ac_py->region_begins) return looked_at < 0 ? -1 : 0; /* nobody listens */
+    int observable = read_truth(self, ac_py->observable);
+    if (observable <= 0 || !ac_py->region_begins) return observable < 0 ? -1 : 0; /* nobody listens */
     r->seen = PyObject_CallFunctionObjArgs(ac_py->region_begins, ac_py->dtypes[dtype], NULL);
     if (r->seen == Py_None) Py_CLEAR(r->seen);
     else if (r->seen) r->watcher = PyObject_GetAttr(r->seen, ac_py->saw);

@@ -151,7 +151,7 @@ static PyObject *unpack_saved(PyObject *module, PyObject *packed) {
 /* -- anomalies ---------------------------------------------------------------------------------------- */
 
 /* Calls what looks for anomalies with the name of a node, the number of an input and its gradient. */
-static int look(const char *name, ac_tensor *const *given, int n) {
+static int check_anomaly(const char *name, ac_tensor *const *given, int n) {
     PyObject *f = Py_NewRef(ac_py->anomaly);
     int failed = 0;
     for (int i = 0; i < n && !failed; i++) {
@@ -174,7 +174,7 @@ static PyObject *swap_anomaly(PyObject *module, PyObject *cell) {
     PyList_SET_ITEM(cell, 0, ac_py->anomaly ? ac_py->anomaly : Py_NewRef(Py_None));
     ac_py->anomaly = f == Py_None ? NULL : f;
     if (f == Py_None) Py_DECREF(f);
-    ac_grad_hooks.look = ac_py->anomaly ? look : NULL;
+    ac_grad_hooks.anomaly = ac_py->anomaly ? check_anomaly : NULL;
     Py_RETURN_NONE;
 }
 

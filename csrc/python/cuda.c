@@ -300,11 +300,11 @@ static int optional_numbers(PyObject *o, int64_t n, ac_dtype dtype, const char *
     return o == Py_None || *at ? 0 : -1;
 }
 
-/* _cuda_look(grads, scale = None, found_inf = None, inverse = None) -> [n, 6]: squares, amax, infs and nans of grads /
- * scale, how many scaled values were too small for float16's normal numbers, and the first bad place. One read of the
- * gradients; 1 / scale goes to `inverse`, a float64; found_inf [2] becomes 1 where something is not finite, and where
- * it is infinite. Nobody waits. */
-FUNCTION(look) {
+/* _cuda_grad_stats(grads, scale = None, found_inf = None, inverse = None) -> [n, 6]: squares, amax, infs and nans of
+ * grads / scale, how many scaled values were too small for float16's normal numbers, and the first bad place. One read
+ * of the gradients; 1 / scale goes to `inverse`, a float64; found_inf [2] becomes 1 where something is not finite, and
+ * where it is infinite. Nobody waits. */
+FUNCTION(grad_stats) {
     PyObject *list, *scale = Py_None, *found = Py_None, *inverse = Py_None;
     void *scale_at, *found_at, *inverse_at;
     ARGS("O!|OOO", &PyList_Type, &list, &scale, &found, &inverse);
@@ -314,7 +314,7 @@ FUNCTION(look) {
         optional_numbers(inverse, 1, AC_float64, "inverse", &inverse_at) < 0)
         return NULL;
     ac_tensor **all = n ? tensors_of(list, "gradients") : NULL;
-    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_look: no tensors");
+    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_grad_stats: no tensors");
     ac_dims shape = {2, {n, AC_GPU_FOUND}};
     ac_tensor *table = ac_tensor_new_on(ac_device_of(all[0]), AC_float64, &shape);
     double *factors = table ? ac_alloc((size_t)n * sizeof *factors) : NULL;
@@ -323,7 +323,7 @@ FUNCTION(look) {
         failed = ac_settle_unless_own(all[i]);
         factors[i] = ac_waiting_factor(all[i]->storage);
     }
-    if (!failed) failed = ac_gpu_look(all, n, factors, scale_at, inverse_at, found_at, ac_data(table));
+    if (!failed) failed = ac_gpu_grad_stats(all, n, factors, scale_at, inverse_at, found_at, ac_data(table));
     if (factors) ac_free(factors, (size_t)n * sizeof *factors);
     PyMem_Free(all);
     if (!failed) return ac_wrap(table);
@@ -400,7 +400,7 @@ static PyMethodDef functions[] = {ROW(count),
                                   ROW(pool_end),
                                   ROW(pool_retire),
                                   ROW(record_stream),
-                                  ROW(look),
+                                  ROW(grad_stats),
                                   ROW(scale_update),
                                   ROW(allow_tf32),
                                   ROW(convolution_tf32),

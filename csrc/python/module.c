@@ -216,7 +216,7 @@ static int intern_words(void) {
                  {&ac_py->table, "_table"},
                  {&ac_py->modules, "modules"},
                  {&ac_py->saw, "_saw"},
-                 {&ac_py->looked_at, "_looked_at"}};
+                 {&ac_py->observable, "_observable"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!(*words[i].to = PyUnicode_InternFromString(words[i].word))) return -1;
     return 0;

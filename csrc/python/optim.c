@@ -270,10 +270,10 @@ static PyObject *step(PyObject *module, PyObject *args) {
     return result;
 }
 
-/* _look(tensors, factor = 1.0) -> a table [n, 6] on the CPU, ac_found's columns: squares, amax, infs and nans of the
- * tensors times factor, how many values were too small for float16's normal numbers before, and the place of the first
- * bad one; nothing is written. Tensors of the CPU. */
-static PyObject *look(PyObject *module, PyObject *args) {
+/* _grad_stats(tensors, factor = 1.0) -> a table [n, 6] on the CPU, ac_found's columns: squares, amax, infs and nans of
+ * the tensors times factor, how many values were too small for float16's normal numbers before, and the place of the
+ * first bad one; nothing is written. Tensors of the CPU. */
+static PyObject *grad_stats(PyObject *module, PyObject *args) {
     PyObject *list;
     double factor = 1;
     (void)module;
@@ -297,7 +297,7 @@ static PyObject *look(PyObject *module, PyObject *args) {
     if (!failed) {
         ac_optim_hold(all, n);
         void *lock = ac_lock.release();
-        failed = ac_optim_look(all, n, factor, ac_data(table));
+        failed = ac_optim_grad_stats(all, n, factor, ac_data(table));
         ac_lock.acquire(lock);
         ac_optim_let_go(all, n);
     }
@@ -313,7 +313,7 @@ static PyObject *sum_up(PyObject *module, PyObject *o) {
     (void)module;
     if (!ac_is_tensor(o) || ac_unwrap(o)->dtype != AC_float64 || !ac_is_contiguous(ac_unwrap(o)) ||
         ac_device_of(ac_unwrap(o)) != AC_CPU)
-        return PyErr_SetString(PyExc_TypeError, "_sum_up: expected what _look gave"), NULL;
+        return PyErr_SetString(PyExc_TypeError, "_sum_up: expected what _grad_stats gave"), NULL;
     const ac_found *found = ac_data(ac_unwrap(o));
     for (int64_t i = 0; i < ac_unwrap(o)->shape[0]; i++) {
         all.squares += found[i].squares, all.infs += found[i].infs, all.nans += found[i].nans;
@@ -354,8 +354,9 @@ static PyObject *pending(PyObject *module, PyObject *unused) {
     return PyLong_FromLongLong(ac_deferred_scales);
 }
 
-static PyMethodDef functions[] = {{"_step", step, METH_VARARGS, NULL},           {"_look", look, METH_VARARGS, NULL},
-                                  {"_pending", pending, METH_NOARGS, NULL},      {"_sum_up", sum_up, METH_O, NULL},
-                                  {"_scale_all", scale_all, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"_step", step, METH_VARARGS, NULL},           {"_grad_stats", grad_stats, METH_VARARGS, NULL},
+    {"_pending", pending, METH_NOARGS, NULL},      {"_sum_up", sum_up, METH_O, NULL},
+    {"_scale_all", scale_all, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 
 int ac_optim_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -31,7 +31,7 @@ typedef struct {
     PyObject *out, *input, *axis, *dim, *keepdims, *keepdim, *params; /* interned words */
     PyObject *records, *inference, *prev;                             /* attributes of scopes */
     PyObject *device, *enabled, *fast_dtype, *cache_enabled, *policy, *chosen, *by_module, *table, *modules, *saw,
-        *looked_at;
+        *observable;
     PyObject *policy_state, *region_begins, *region_ends; /* Python's part of autocast's regions, see amp.c */
     PyObject *size_type;                                  /* ampc.Size, given by Python */
     PyObject *out_of_memory;                              /* ampc.OutOfMemoryError */

@@ -362,14 +362,15 @@ static void test_scaler(void) {
     CHECK(isfinite(s.scale) && s.scale > 1e38f);
     ac_tensor *g[2] = {filled(3, 3, 4, AC_float32), filled(100, 400, 2, AC_float16)};
     ac_found found[2];
-    CHECK(ac_optim_look(g, 2, 0.5, found) == 0 && found[0].infs + found[1].nans == 0 && found[0].amax == 2);
+    CHECK(ac_optim_grad_stats(g, 2, 0.5, found) == 0 && found[0].infs + found[1].nans == 0 && found[0].amax == 2);
     CHECK(found[0].squares == 9 * 4 && found[1].squares == 40000);
     CHECK(ac_optim_scale(g, 2, 0.5, NULL) == 0 && ac_deferred_scales == 1 && at(g[0], 0) == 4 &&
           at(g[1], 39999) == 1); /* noted; done */
-    CHECK(ac_optim_look(g, 1, 0.5, found) == 0 && found[0].amax == 1);
+    CHECK(ac_optim_grad_stats(g, 1, 0.5, found) == 0 && found[0].amax == 1);
     CHECK(ac_settle(g[0]) == 0 && ac_deferred_scales == 0 && at(g[0], 0) == 2);
     ((float *)ac_data(g[0]))[4] = 1e36f; /* finite now, infinite when unscaled by 1e4 */
-    CHECK(ac_optim_look(g, 1, 1e4, found) == 0 && found[0].infs == 1 && found[0].nans == 0 && found[0].amax == 2e4);
+    CHECK(ac_optim_grad_stats(g, 1, 1e4, found) == 0 && found[0].infs == 1 && found[0].nans == 0 &&
+          found[0].amax == 2e4);
     CHECK(ac_optim_scale(g, 1, 2, NULL) == 0 && ac_deferred_scales == 1);
     ac_tensor_release(g[0]);
     CHECK(ac_deferred_scales == 0);

@@ -112,7 +112,7 @@ static int some_work(double *result) {
     ac_tensor *list[2] = {w, x};
     const double ones[2] = {1, 1};
     ac_found found[2];
-    if (!error) error = ac_cuda_look(list, 2, ones, found);
+    if (!error) error = ac_cuda_grad_stats(list, 2, ones, found);
     if (!error) *result = first_of(t[9]) + found[0].squares + found[1].squares;
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) ac_tensor_clear(&t[i]);
     return error || isnan(*result) ? -1 : 0;
