@@ -17,11 +17,11 @@ SMALL = 2**17  # multiplications, below which a product is over before its opera
 
 
 class Ran(NamedTuple):
-    """Calls of one operator in one dtype, chosen by one rule."""
+    """Calls of one operator in one dtype, for one reason."""
 
     op: str
     dtype: str  # that it computed in
-    rule: str
+    reason: str
     calls: int
     seconds: float
 
@@ -84,8 +84,8 @@ class Explain(Watcher):
         if op == "cast" and floats and not onto:
             self._cast(floats[0], out, nanoseconds)
             return
-        dtype, rule = self._why(op, floats, out, low)
-        entry = self._ran.setdefault((op, dtype, rule), [0, 0])
+        dtype, reason = self._why(op, floats, out, low)
+        entry = self._ran.setdefault((op, dtype, reason), [0, 0])
         entry[0] += 1
         entry[1] += nanoseconds / 1e9
         if self._category.get(op) == "low":
@@ -175,8 +175,8 @@ class Explain(Watcher):
         return [f"casts take {share:.1f} % of the {1e3 * (total + spent):.3g} ms that all operators took", f"16-bit copies of weights: {copies}"]
 
     def __str__(self) -> str:
-        lines = [f"{'operator':<28}{'computed in':<13}{'calls':>7}{'ms':>10}   rule"]
-        lines += [f"{r.op:<28}{r.dtype:<13}{r.calls:>7}{1e3 * r.seconds:>10.3f}   {r.rule}" for r in self.ran[:MOST]]
+        lines = [f"{'operator':<28}{'computed in':<13}{'calls':>7}{'ms':>10}   reason"]
+        lines += [f"{r.op:<28}{r.dtype:<13}{r.calls:>7}{1e3 * r.seconds:>10.3f}   {r.reason}" for r in self.ran[:MOST]]
         for c in self.casts:
             lines.append(f"{'cast ' + c.source + ' to ' + c.target:<41}{c.calls:>7}{1e3 * c.seconds:>10.3f}   {c.bytes / 1e6:.3g} MB")
         lines += self._summary()
@@ -185,8 +185,8 @@ class Explain(Watcher):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        ran = [["operator", "computed in", "calls", "ms", "rule"]]
-        ran += [[r.op, r.dtype, str(r.calls), f"{1e3 * r.seconds:.3f}", r.rule] for r in self.ran[:MOST]]
+        ran = [["operator", "computed in", "calls", "ms", "reason"]]
+        ran += [[r.op, r.dtype, str(r.calls), f"{1e3 * r.seconds:.3f}", r.reason] for r in self.ran[:MOST]]
         casts = [["cast from", "to", "calls", "ms", "MB"]]
         casts += [[c.source, c.target, str(c.calls), f"{1e3 * c.seconds:.3f}", f"{c.bytes / 1e6:.3g}"] for c in self.casts]
         products = [["place", "product", "times", "why it gains little"]]
@@ -223,6 +223,6 @@ def multiplications(op: str, x: list, y: tuple) -> int:
 
 
 def explain() -> Explain:
-    """A context that records every operator with its dtype and the rule that chose it. It also records casts, 16-bit copies of weights, and
+    """A context that records every operator with its dtype and the reason for it. It also records casts, 16-bit copies of weights, and
     products that gain nothing from 16 bits. Print it afterwards."""
     return Explain()

@@ -1,5 +1,5 @@
 /* A backend: the functions that do the arithmetic of one device. Inputs have passed the shape
- * rule; outputs are allocated and contiguous unless said otherwise. Kernels run outside the
+ * function; outputs are allocated and contiguous unless said otherwise. Kernels run outside the
  * core's lock: they take no references and call nothing above them. */
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
@@ -28,11 +28,11 @@ typedef int (*ac_kernel)(const ac_run *run);
 
 enum { AC_MAX_STATE = 3 };
 
-/* One parameter of an optimizer step: its gradient, itself, and the rule's states (shared/optim_update.inc), those in
- * use first, then NULL. All of one shape. */
+/* One parameter of an optimizer step: its gradient, itself, and the update rule's states (shared/optim_update.inc),
+ * those in use first, then NULL. All of one shape. */
 typedef struct {
     ac_tensor *grad, *param, *state[AC_MAX_STATE];
-    ac_rule_place at;
+    ac_optim_scalars at;
     ac_rounding rounding; /* of a 16-bit parameter; `extra` is its compensation or its master, else NULL */
     ac_tensor *extra;
     uint64_t seed, offset; /* stochastic: of the generator, numel numbers from there on */
@@ -50,7 +50,7 @@ typedef struct {
 
 /* What an optimizer step is given, for all parameters alike. */
 typedef struct {
-    ac_rule_options options;
+    ac_optim_options options;
     const float *found_inf; /* on a GPU, or NULL: nonzero leaves the step out */
     bool zero;              /* gradients become 0 in the same pass, of a step left out, too */
 } ac_step;
@@ -69,7 +69,7 @@ typedef struct ac_backend {
     /* Multiplies every tensor by `factor`, and by `there`, a number in the device's memory (NULL: 1), in place. */
     int (*scale)(ac_tensor *const *tensors, int n, double factor, const double *there);
     /* One optimizer step over a list of parameters. */
-    int (*step)(ac_rule rule, ac_update *updates, int n, const ac_step *constants);
+    int (*step)(ac_update_rule rule, ac_update *updates, int n, const ac_step *constants);
 } ac_backend;
 
 extern const ac_backend ac_cpu, ac_cuda;

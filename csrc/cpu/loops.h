@@ -64,9 +64,9 @@ typedef struct ac_loops {
     void (*cell[AC_N_CELLS][2])(int64_t n, const void *x, const void *u, void *h, void *c, void *kept);
     void (*cell_back[AC_N_CELLS][2])(int64_t n, const void *kept, const void *before, const void *h, void *dh, void *dc,
                                      void *dx, void *du);
-    /* an optimizer's rule over n values; `state` has 3 entries, those that it uses first, then NULL */
-    void (*step[AC_N_RULES][2])(int64_t n, const ac_rule_options *o, const ac_rule_place *at, const void *grad,
-                                void *param, void *const *state);
+    /* an optimizer's update rule over n values; `state` has 3 entries, those that it uses first, then NULL */
+    void (*step[AC_N_UPDATE_RULES][2])(int64_t n, const ac_optim_options *o, const ac_optim_scalars *at,
+                                       const void *grad, void *param, void *const *state);
 } ac_loops;
 
 extern const ac_loops ac_loops_baseline, ac_loops_avx2, ac_loops_avx512;

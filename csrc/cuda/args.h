@@ -298,11 +298,11 @@ enum { AC_GPU_PIECE = 65536, AC_GPU_STATE = 3 }; /* elements of a list's tensor 
 /* One tensor of a list, or one parameter of a step; contiguous, elements in the dtypes given. */
 typedef struct {
     void *grad, *param, *state[AC_GPU_STATE];
-    void *copy;       /* 16-bit copy to write, or NULL */
-    float *step;      /* the parameter's count of steps, on the device; NULL: `at.step` */
-    float *product;   /* the same of `at.product` */
-    ac_rule_place at; /* step: with this one; its factor is that of the gradient in statistics and products, too, */
-    const double *by; /* and this one, on the device, or NULL */
+    void *copy;          /* 16-bit copy to write, or NULL */
+    float *step;         /* the parameter's count of steps, on the device; NULL: `at.step` */
+    float *product;      /* the same of `at.product` */
+    ac_optim_scalars at; /* step: with this one; its factor is that of the gradient in statistics and products, too, */
+    const double *by;    /* and this one, on the device, or NULL */
     int64_t numel, first_piece;
     int8_t grad_dtype, param_dtype, state_dtype, copy_dtype;
     int8_t zero;     /* the gradient becomes 0 in the same pass, of a step left out, too */
@@ -329,7 +329,7 @@ typedef struct {
     float *found_inf;    /* statistics: [2], set to 1 where a value is not finite, and where it is infinite; or NULL */
     const float *gate;   /* steps: nonzero leaves them out; or NULL */
     ac_gpu_found *found; /* one a piece, or NULL */
-    ac_rule_options options;
+    ac_optim_options options;
 } ac_gpu_list;
 
 /* Sums of what each piece found, one a tensor. */

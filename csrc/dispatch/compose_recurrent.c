@@ -120,9 +120,9 @@ static T on_cpu(ac_scratch *s, T sizes) {
 static int check(T const *in, int n_in, const ac_attrs_rnn_layer *a) { /* as _recurrence does */
     ac_attrs_recurrence fused = {a->cell, a->reverse, 0};
     ac_dtype dtype;
-    ac_infer rule = {.info = &ac_ops[AC_OP_recurrence_parts], .in = in, .n_in = n_in, .attrs = &fused};
-    rule.low = ac_autocast_casts(in, n_in, &dtype) ? (int64_t)dtype : AC_NO_DTYPE;
-    return ac_infer_recurrence(&rule);
+    ac_infer meta = {.info = &ac_ops[AC_OP_recurrence_parts], .in = in, .n_in = n_in, .attrs = &fused};
+    meta.low = ac_autocast_casts(in, n_in, &dtype) ? (int64_t)dtype : AC_NO_DTYPE;
+    return ac_infer_recurrence(&meta);
 }
 
 COMPOSE(recurrence_parts) {

@@ -1,4 +1,4 @@
-/* Shape rules of joining, indexing, sorting and normalising. */
+/* Shape functions of joining, indexing, sorting and normalising. */
 #include "ops/infer.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Shape rules of attention, recurrent layers and linear algebra. */
+/* Shape functions of attention, recurrent layers and linear algebra. */
 #include "ops/infer.h"
 
 #define ATTRS(name) const ac_attrs_##name *a = i->attrs

@@ -1,4 +1,4 @@
-/* Shape rules of windows: convolution, pooling, resampling. */
+/* Shape functions of windows: convolution, pooling, resampling. */
 #include "ops/infer.h"
 #include "ops/window_args.h"
 

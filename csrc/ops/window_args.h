@@ -6,7 +6,7 @@
 
 #include "shared/windows.h"
 
-/* What a rule or kernel has of it: each list holds one number for all dimensions, or one for each. */
+/* What a shape function or kernel has of it: each list holds one number for all dimensions, or one for each. */
 typedef struct {
     const char *what;
     const ac_dims *kernel, *stride, *padding, *dilation; /* stride empty: the kernel's */

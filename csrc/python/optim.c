@@ -157,8 +157,8 @@ static int take_products(ac_update *u, Py_ssize_t n, PyObject *products) {
     return 0;
 }
 
-/* Options by name. Those that a rule does not know are an error; those not given are 0. */
-static int take_options(PyObject *given, ac_rule_options *o) {
+/* Options by name. Those that an update rule does not know are an error; those not given are 0. */
+static int take_options(PyObject *given, ac_optim_options *o) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(given, &at, &key, &value)) {
@@ -168,8 +168,8 @@ static int take_options(PyObject *given, ac_rule_options *o) {
     if (strcmp(name, #field) == 0) known = true, o->field = PyFloat_AsDouble(value);
 #define FLAG(field)                                                                                                    \
     if (strcmp(name, #field) == 0) known = true, o->field = PyObject_IsTrue(value);
-        AC_RULE_NUMBERS(NUMBER)
-        AC_RULE_FLAGS(FLAG)
+        AC_OPTIM_NUMBERS(NUMBER)
+        AC_OPTIM_FLAGS(FLAG)
 #undef NUMBER
 #undef FLAG
         if (PyErr_Occurred()) return -1;
@@ -178,10 +178,10 @@ static int take_options(PyObject *given, ac_rule_options *o) {
     return 0;
 }
 
-static int rule_of(const char *name) {
+static int update_rule_of(const char *name) {
 #define ROW(rule)                                                                                                      \
-    if (strcmp(name, #rule) == 0) return AC_RULE_##rule;
-    AC_RULES(ROW)
+    if (strcmp(name, #rule) == 0) return AC_UPDATE_RULE_##rule;
+    AC_UPDATE_RULES(ROW)
 #undef ROW
     PyErr_Format(PyExc_ValueError, "optimizer: there is no rule '%s'", name);
     return -1;
@@ -229,7 +229,8 @@ static int settle(const ac_update *u, Py_ssize_t n) {
     return 0;
 }
 
-static PyObject *run(ac_rule rule, ac_update *u, Py_ssize_t n, const ac_step *how, PyObject *states, PyObject *notes) {
+static PyObject *run(ac_update_rule rule, ac_update *u, Py_ssize_t n, const ac_step *how, PyObject *states,
+                     PyObject *notes) {
     ac_optim_begin(u, (int)n);
     bool unlock = all_on_cpu(u, n);
     void *lock = unlock ? ac_lock.release() : NULL;
@@ -255,7 +256,7 @@ static PyObject *step(PyObject *module, PyObject *args) {
                           &products, &PyDict_Type, &options, &gate, &rounding, &extras, &zero))
         return NULL;
     how.zero = zero;
-    int rule = rule_of(name);
+    int rule = update_rule_of(name);
     Py_ssize_t n = PyList_GET_SIZE(params);
     ac_update *u = rule < 0 ? NULL : PyMem_Calloc((size_t)(n + 1), sizeof *u);
     if (!u) return rule < 0 ? NULL : PyErr_NoMemory();
@@ -265,7 +266,7 @@ static PyObject *step(PyObject *module, PyObject *args) {
                 take_products(u, n, products) == 0 && check_states(states, n) == 0 && check_notes(notes, n) == 0 &&
                 take_options(options, &how.options) == 0 && take_gate(gate, u, n, &how) == 0 &&
                 take_rounding(u, n, rounding, extras) == 0 && settle(u, n) == 0;
-    if (good && make_room(states, notes) == 0) result = run((ac_rule)rule, u, n, &how, states, notes);
+    if (good && make_room(states, notes) == 0) result = run((ac_update_rule)rule, u, n, &how, states, notes);
     PyMem_Free(u);
     return result;
 }

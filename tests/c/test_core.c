@@ -200,7 +200,7 @@ static int training_step(bool low) {
         ac_step k = {.options = {.lr = 1}};
         int done;
         ac_optim_begin(&u, 1);
-        result = ac_optim_step(AC_RULE_sgd, &u, 1, &k, &done);
+        result = ac_optim_step(AC_UPDATE_RULE_sgd, &u, 1, &k, &done);
         ac_optim_end(&u, 1, done, false);
         if (!result) CHECK(fabs(at(w, 0) - (0.25 + 8 * 0.5 / 24)) < tolerance);
     }
