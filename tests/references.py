@@ -165,7 +165,7 @@ def last_place(x: np.ndarray, dim: int, better: Callable) -> np.ndarray:
 
 
 def columns(x: np.ndarray, kernel: Any, dilation: Any, padding: Any, stride: Any) -> np.ndarray:
-    """[N, C * taps, places], by loops."""
+    """[N, C * taps, positions], by loops."""
     nd = x.ndim - 2
     kernel, dilation, padding, stride = ([*v] * nd if len(v) == 1 else v for v in (kernel, dilation, padding, stride))
     x = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding])

@@ -76,7 +76,7 @@ CONVOLUTIONS = [
          "direct_weight_chunks", images=9, channels=16, outs=24, size=(6, 32), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_flat", images=2, channels=20, outs=36, size=(7, 7), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_down", images=2, channels=40, outs=17, size=(14, 15), kernel=(3, 3), padding=1),
-    case("convolution", convolution, "direct_phases direct_weight_phases direct_classes direct_places_apart", images=2, channels=18, outs=33,
+    case("convolution", convolution, "direct_phases direct_weight_phases direct_classes direct_positions_apart", images=2, channels=18, outs=33,
          size=(15, 21), kernel=(3, 3), padding=1, stride=2),
     case("convolution", convolution, "direct_no_taps", images=2, channels=16, outs=16, size=(9, 10), kernel=(1, 1), stride=2),
     case("convolution", convolution, "", images=2, channels=32, outs=48, size=(12, 13), kernel=(3, 2), dilation=2, groups=2),

@@ -43,7 +43,7 @@ typedef struct {
 
 /* Statistics of a tensor: the sum of squares and the largest finite magnitude, infinities and nans, all of the
  * values as multiplied; how many of them as they are in memory lie below float16's normal numbers, 0 apart; and the
- * place of the first that is not finite, counted from 1 in row-major order, 0 where all are. */
+ * index of the first that is not finite, counted from 1 in row-major order, 0 where all are. */
 typedef struct {
     double squares, amax, infs, nans, small, first;
 } ac_found;

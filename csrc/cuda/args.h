@@ -66,7 +66,7 @@ typedef enum {
 typedef struct {
     ac_gpu_ref x, out; /* out is contiguous */
     ac_space kept, inner;
-    int64_t parts;      /* the reduced places of one result are cut into so many */
+    int64_t parts;      /* the reduced elements of one result are cut into so many */
     void *partial;      /* [parts][kept.numel] totals of 8 bytes, when there are several */
     double p;           /* the fold's parameter, */
     const double *each; /* or one for every result */
@@ -93,7 +93,7 @@ typedef struct {
 typedef struct {
     int64_t rows, n;
     ac_gpu_rows_of in[2], out;
-    int32_t group, slots;   /* threads that take a row: 32, or all of a block; places to keep one in */
+    int32_t group, slots;   /* threads that take a row: 32, or all of a block; slots to keep one in */
     int32_t vector, cached; /* whole runs of neighbours; rows fit into shared memory */
     /* layer norm: contiguous, NULL where absent */
     ac_gpu_ref weight, bias, mean, rstd;
@@ -119,8 +119,8 @@ typedef struct {
  * channels of an image. */
 typedef struct {
     int64_t batch, channels, inner, groups, depth;
-    ac_space x_sets, g_sets, x_places, g_places; /* where a set begins, and where the values of one lie */
-    double *sums;                                /* groups: of g w and of g w xhat, for each set */
+    ac_space x_sets, g_sets, x_positions, g_positions; /* where a set begins, and where the values of one lie */
+    double *sums;                                      /* groups: of g w and of g w xhat, for each set */
     ac_gpu_ref x, g, y, mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
     int64_t weight_step, bias_step, mean_step, var_step;
     int32_t training;
@@ -181,7 +181,7 @@ typedef struct {
     ac_gpu_axis index[AC_GPU_INDICES];
 } ac_gpu_pick;
 
-/* Adds items to the places their sorted keys say, each place's in the order of the items. */
+/* Adds items to the elements that their sorted keys say, each element's in the order of the items. */
 typedef struct {
     int64_t items, width;
     const uint64_t *keys;
@@ -240,7 +240,7 @@ typedef struct {
 /* -- windows -- */
 
 /* x [images, channels, in...] with any strides (channels * taps rows of columns come from it, or go to it); the
- * columns have row and image steps of their own, their places side by side. */
+ * columns have row and image steps of their own, their positions side by side. */
 typedef struct {
     ac_windows w;
     ac_gpu_ref x, columns, bias; /* bias: one a channel, or no memory */
@@ -249,9 +249,9 @@ typedef struct {
 } ac_gpu_columned;
 
 /* A convolution as one product, out[m, j] = sum over k of rows[m, k] image[k, j] (+ bias[m]), of values that an image
- * has under the taps of a window. One of k and j counts taps (channel, three places in the window), the other places
- * (image of the batch, three of the lattice); the image is read where the two meet. Steps count elements; those of
- * k's coordinates in `rows`, and of j's in `out`, are `tap_step` and `place_step`, whichever is which. */
+ * has under the taps of a window. One of k and j counts taps (channel, three positions in the window), the other
+ * positions (image of the batch, three of the lattice); the image is read where the two meet. Steps count elements;
+ * those of k's coordinates in `rows`, and of j's in `out`, are `tap_step` and `place_step`, whichever is which. */
 enum {
     AC_GPU_KEYS = 32,                                                       /* ks of a tile, */
     AC_GPU_TILE = 128,                                                      /* its ms and js, */
@@ -260,7 +260,7 @@ enum {
 };
 typedef struct {
     ac_gpu_ref image, rows, out, bias;           /* bias: one an m of every group, or no memory */
-    int32_t in[3], lattice[3], pace[3], taps[3]; /* place u and tap q meet at u * pace + first + q * shift of `in` */
+    int32_t in[3], lattice[3], pace[3], taps[3]; /* position u and tap q meet at u * pace + first + q * shift of `in` */
     int32_t first[3], shift[3];
     int32_t images, channels, groups, m, j, k; /* of a group: channels, m, j, k */
     int32_t image_step[5];                     /* batch, channel, three dimensions */
@@ -313,7 +313,7 @@ typedef struct {
 
 /* The statistics of a gradient, the ledger's entry for it: numbers as doubles, so that a table of them is a
  * tensor. All of the unscaled values but `small`: how many of the scaled ones were not 0 but below float16's
- * smallest normal number, where it loses bits. amax is of the finite ones. first: the place of the first that is not
+ * smallest normal number, where it loses bits. amax is of the finite ones. first: the index of the first that is not
  * finite, counted from 1, or 0. */
 typedef struct {
     double squares, amax, infs, nans, small, first;

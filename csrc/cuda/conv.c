@@ -14,7 +14,7 @@ static ac_gpu_kernel join = {.image = AC_IMAGE_CONV, .name = "ac_convolve_join"}
 
 /* -- operands --------------------------------------------------------------------------------------- */
 
-/* An operand [n, channels, places...] or a weight, always with three spatial dimensions. */
+/* An operand [n, channels, positions...] or a weight, always with three spatial dimensions. */
 typedef struct {
     int64_t size[5], step[5];
 } layout;
@@ -28,7 +28,7 @@ static layout layout_of(const ac_tensor *t) {
     return l;
 }
 
-/* Every place of it has a number that a kernel's integers hold. */
+/* Every position of it has a number that a kernel's integers hold. */
 static bool fits(const ac_tensor *t) {
     int64_t last = 0;
     for (int d = 0; d < t->ndim; d++) last += (t->shape[d] - 1) * t->strides[d];
@@ -50,11 +50,11 @@ static bool all_in_runs(const int64_t *v, int n) {
     return true;
 }
 
-static void set_image(ac_gpu_implicit *a, const ac_tensor *image, const ac_windows *w, bool places) {
+static void set_image(ac_gpu_implicit *a, const ac_tensor *image, const ac_windows *w, bool positions) {
     layout l = layout_of(image);
     a->image = ac_gpu_ref_of(image);
     for (int d = 0; d < 5; d++) a->image_step[d] = (int32_t)l.step[d];
-    for (int d = 0; d < 3; d++) a->in[d] = (int32_t)(places ? w->out[d] : w->in[d]);
+    for (int d = 0; d < 3; d++) a->in[d] = (int32_t)(positions ? w->out[d] : w->in[d]);
     a->images = (int32_t)l.size[0], a->channels = (int32_t)(l.size[1] / a->groups);
     a->image_group = (int32_t)(a->channels * l.step[1]);
     a->channels_last = l.step[1] == 1 && a->channels > 1;
@@ -115,7 +115,7 @@ static int launch(ac_device d, ac_gpu_implicit *a, ac_gpu_kernel *product, ac_gp
     return failed;
 }
 
-/* -- forward and transposed: taps along k, places along j -------------------------------------------- */
+/* -- forward and transposed: taps along k, positions along j -------------------------------------------- */
 
 static void set_out(ac_gpu_implicit *a, const ac_tensor *y) {
     layout l = layout_of(y);
@@ -229,20 +229,20 @@ int ac_gpu_implicit_convolution(const ac_run *r, const ac_windows *w, ac_dtype d
     return failed ? -1 : 1;
 }
 
-/* -- the weight's gradient: places along k, taps along j ---------------------------------------------- */
+/* -- the weight's gradient: positions along k, taps along j ---------------------------------------------- */
 
-/* rows are the gradient's channels: eight places of one lie side by side where it is row-major. */
+/* rows are the gradient's channels: eight positions of one lie side by side where it is row-major. */
 static void set_grad(ac_gpu_implicit *a, const ac_tensor *g) {
     layout l = layout_of(g);
-    int64_t places = l.size[2] * l.size[3] * l.size[4];
+    int64_t positions = l.size[2] * l.size[3] * l.size[4];
     bool lined = l.step[4] == 1 && l.step[3] == l.size[4] && l.step[2] == l.size[3] * l.size[4];
     a->rows = ac_gpu_ref_of(g);
     a->rows_row = (int32_t)l.step[1], a->rows_group = (int32_t)(a->m * l.step[1]);
     a->place_step[0] = (int32_t)l.step[0];
     for (int d = 0; d < 3; d++) a->place_step[1 + d] = (int32_t)l.step[2 + d], a->lattice[d] = (int32_t)l.size[2 + d];
-    a->rows_runs = lined && places % 8 == 0 && all_in_runs(l.step, 2) && starts_run(g);
+    a->rows_runs = lined && positions % 8 == 0 && all_in_runs(l.step, 2) && starts_run(g);
     a->rows_across = l.step[1] == 1;
-    a->k = (int32_t)(l.size[0] * places);
+    a->k = (int32_t)(l.size[0] * positions);
 }
 
 static void set_weight(ac_gpu_implicit *a, const ac_tensor *out) {

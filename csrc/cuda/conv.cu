@@ -13,7 +13,7 @@ enum { WARP_M = 64, WARP_J = 32, SCRAP = SIDE + 4, CELLS = AC_GPU_TILE * AC_GPU_
 
 typedef pack<uint16_t, RUN> run;
 
-/* A tap or a place: its share of the image's offset and of the position there, and its offset in `rows` or `out`. */
+/* A tap or a position: its share of the image's offset and of the pixel there, and its offset in `rows` or `out`. */
 struct entry {
     int32_t image, other, at[3];
 };
@@ -40,7 +40,7 @@ DEV_CALL entry tap_of(const ac_gpu_implicit &a, int i) {
     return e;
 }
 
-DEV_CALL entry place_of(const ac_gpu_implicit &a, int i) {
+DEV_CALL entry position_of(const ac_gpu_implicit &a, int i) {
     entry e = {0, 0, {0, 0, 0}};
 #pragma unroll
     for (int d = 2; d >= 0; d--) {
@@ -53,9 +53,9 @@ DEV_CALL entry place_of(const ac_gpu_implicit &a, int i) {
     return e;
 }
 
-template <bool PLACES> DEV entry entry_of(const ac_gpu_implicit &a, int i, int end) {
+template <bool POSITIONS> DEV entry entry_of(const ac_gpu_implicit &a, int i, int end) {
     if (i >= end) return {0, -1, {AWAY, 0, 0}};
-    return PLACES ? place_of(a, i) : tap_of(a, i);
+    return POSITIONS ? position_of(a, i) : tap_of(a, i);
 }
 
 DEV bool meet(const ac_gpu_implicit &a, const entry &p, const entry &q) {

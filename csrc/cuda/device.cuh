@@ -132,7 +132,7 @@ template <class R> DEV void store_real(const ac_gpu_ref &r, int64_t i, R x) {
     }
 }
 
-/* -- places ----------------------------------------------------------------------------------------- */
+/* -- elements ----------------------------------------------------------------------------------------- */
 
 /* Divisions of 32 bits where they do: those of 64 cost four times as much. */
 template <class I> DEV_CALL int64_t space_offset_in(const ac_space &s, I index) {

@@ -50,7 +50,7 @@
 template <class R> DEV R number_of(const ac_gpu_ref &r) { return (R)r.f; }
 template <> DEV_METHOD int64_t number_of<int64_t>(const ac_gpu_ref &r) { return r.i; }
 
-/* Element offsets of place i in each of K operands. */
+/* Element offsets of index i in each of K operands. */
 template <int K, class I> DEV void locate_in(const ac_gpu_point &a, I i, int64_t *at) {
     for (int k = 0; k < K; k++) at[k] = 0;
 #pragma unroll 1
@@ -79,7 +79,7 @@ template <int V> DEV void read_run(const ac_gpu_ref &r, int64_t at, int64_t step
     EACH_OF(V) x[j] = one;
 }
 
-/* f(place, x[N]) for every element from `first` on; the result is operand 0. */
+/* f(index, x[N]) for every element from `first` on; the result is operand 0. */
 template <class R, int N, class F> DEV void each_element(const ac_gpu_point &a, int64_t first, F f) {
     for (int64_t i = first + thread_index(); i < a.numel; i += thread_count()) {
         int64_t at[N + 1];

@@ -31,9 +31,9 @@ template <class R> DEV R unscaled(R x, R factor, int dtype) {
 struct Found {
     double squares = 0;
     float amax = 0;
-    int infs = 0, nans = 0, small = 0, first = 0; /* its place in the piece, from 1 */
+    int infs = 0, nans = 0, small = 0, first = 0; /* its index in the piece, from 1 */
 
-    /* i: the value's place in the piece; they come in order */
+    /* i: the value's index in the piece; they come in order */
     template <class R> DEV_METHOD void add(R scaled, R x, int64_t i) {
         R size = x < 0 ? -x : x, before = scaled < 0 ? -scaled : scaled;
         squares += (double)x * (double)x;

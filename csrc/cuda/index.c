@@ -24,9 +24,9 @@ static int join_listed(const ac_run *r, ac_gpu_parts *p) {
 
 /* t goes into the lines of the result, from element `start` of each on. Small tensors are listed, and one launch joins
  * many of them; a large one is worth a launch of its own. */
-static int join(const ac_run *r, ac_gpu_parts *p, const ac_tensor *t, ac_tensor *place, int64_t start) {
+static int join(const ac_run *r, ac_gpu_parts *p, const ac_tensor *t, ac_tensor *target, int64_t start) {
     enum { SMALL = 16 * AC_GPU_PART_PIECE };
-    if (t->numel > SMALL || !ac_is_contiguous(t)) return ac_gpu_copy(place, t);
+    if (t->numel > SMALL || !ac_is_contiguous(t)) return ac_gpu_copy(target, t);
     p->part[p->n++] = (ac_gpu_part){ac_data(t), start, t->numel / p->lines, p->pieces, (int32_t)t->dtype};
     p->pieces += (t->numel + AC_GPU_PART_PIECE - 1) / AC_GPU_PART_PIECE;
     return p->n == AC_GPU_PARTS ? join_listed(r, p) : 0;
@@ -34,7 +34,7 @@ static int join(const ac_run *r, ac_gpu_parts *p, const ac_tensor *t, ac_tensor 
 
 int ac_cuda_cat(const ac_run *r) {
     ATTRS(one_dim);
-    ac_tensor *out = r->out[0], place = *out;
+    ac_tensor *out = r->out[0], target = *out;
     int64_t dim = a->dim, start = 0;
     ac_gpu_parts p = {.out = ac_gpu_ref_of(out), .lines = 1};
     AC_TRY(ac_dim_wrap(&dim, out->ndim, "cat"));
@@ -44,9 +44,9 @@ int ac_cuda_cat(const ac_run *r) {
     for (int k = 0; k < r->n_in; k++) {
         const ac_tensor *t = r->in[k];
         if (t->ndim != out->ndim || t->numel == 0) continue;
-        place.shape[dim] = t->shape[dim], place.numel = t->numel;
-        place.offset = out->offset + start;
-        AC_TRY(join(r, &p, t, &place, start));
+        target.shape[dim] = t->shape[dim], target.numel = t->numel;
+        target.offset = out->offset + start;
+        AC_TRY(join(r, &p, t, &target, start));
         start += t->numel / p.lines;
     }
     return join_listed(r, &p);
@@ -112,7 +112,7 @@ static int bits_for(uint64_t values) {
     return bits;
 }
 
-/* to[place of item i] += from[item i]: keys, their order, then each place's run. `inner` of both are the pick's. */
+/* to[target of item i] += from[item i]: keys, their order, then each target's run. `inner` of both are the pick's. */
 static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_tensor *from) {
     INDEX_KERNEL(keys_kernel, "ac_pick_keys");
     static ac_gpu_kernel runs[AC_N_OPMATHS] = {{.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f32"},
@@ -125,7 +125,7 @@ static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_t
     p->keys = ac_gpu_address(room);
     int64_t *order = p->keys + p->items;
     int failed = ac_gpu_launch(d, &keys_kernel, ac_gpu_blocks(d, p->items, 1), 0, p);
-    /* one bit more than the places need: left-out items have every bit set, and go last */
+    /* one bit more than the indices need: left-out items have every bit set, and go last */
     int bits = bits_for((uint64_t)(to->storage->bytes / ac_itemsize(to->dtype))) + 1;
     if (!failed) failed = ac_gpu_sort_pairs(d, p->items, bits < 64 ? bits : 64, (uint64_t *)p->keys, order, false);
     ac_gpu_add a = {.items = p->items,
@@ -338,20 +338,21 @@ int ac_cuda_index_put(const ac_run *r) {
 
 int ac_cuda_as_strided_scatter(const ac_run *r) {
     ATTRS(as_strided_scatter);
-    ac_tensor *out = r->out[0], place = *out;
+    ac_tensor *out = r->out[0], target = *out;
     ac_gpu_pick p;
     AC_TRY(ac_gpu_copy(out, r->in[0]));
-    place.ndim = (int)a->size.n;
-    place.offset = out->offset + a->offset;
-    place.numel = 1;
-    for (int d = 0; d < place.ndim; d++) {
-        place.shape[d] = a->size.v[d], place.strides[d] = a->stride.v[d];
-        place.numel *= a->size.v[d];
+    target.ndim = (int)a->size.n;
+    target.offset = out->offset + a->offset;
+    target.numel = 1;
+    for (int d = 0; d < target.ndim; d++) {
+        target.shape[d] = a->size.v[d], target.strides[d] = a->stride.v[d];
+        target.numel *= a->size.v[d];
     }
-    if (!a->accumulate) return ac_gpu_copy(&place, r->in[1]);
-    AC_TRY(pick_init(&p, r, &place, r->in[1]));
-    p.items = place.numel, p.base = ac_space_of(&place, UINT32_MAX), p.other_items = ac_space_of(r->in[1], UINT32_MAX);
-    return add_picked(r, &p, &place, r->in[1]);
+    if (!a->accumulate) return ac_gpu_copy(&target, r->in[1]);
+    AC_TRY(pick_init(&p, r, &target, r->in[1]));
+    p.items = target.numel, p.base = ac_space_of(&target, UINT32_MAX),
+    p.other_items = ac_space_of(r->in[1], UINT32_MAX);
+    return add_picked(r, &p, &target, r->in[1]);
 }
 
 /* -- sorting ---------------------------------------------------------------------------------------- */

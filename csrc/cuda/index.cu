@@ -219,10 +219,10 @@ AC_KERNEL(ac_sort_rows, ac_gpu_sort) { EACH_OF_N(i, a.rows * a.n) a.keys[i] = (u
 
 template <class R> DEV void sort_values(const ac_gpu_sort &a) {
     EACH_OF_N(i, a.rows * a.k) {
-        int64_t row = quotient(i, a.k), j = i - row * a.k, place = a.order[row * a.n + j] - row * a.n;
+        int64_t row = quotient(i, a.k), j = i - row * a.k, at = a.order[row * a.n + j] - row * a.n;
         int64_t to = space_offset(a.to, row) + j * a.values_step;
-        store<R>(a.values, to, load<R>(a.x, space_offset(a.from, row) + place * a.step));
-        a.indices[to] = place;
+        store<R>(a.values, to, load<R>(a.x, space_offset(a.from, row) + at * a.step));
+        a.indices[to] = at;
     }
 }
 AC_KERNEL(ac_sort_values_f32, ac_gpu_sort) { sort_values<float>(a); }

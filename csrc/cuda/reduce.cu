@@ -70,7 +70,7 @@ DEV_CALL void finish_real(const ac_gpu_reduce &a, int64_t o, double t) {
 DEV void finish(const ac_gpu_reduce &a, int64_t o, double t) { finish_real(a, o, t); }
 DEV void finish(const ac_gpu_reduce &a, int64_t o, int64_t t) { finish_integer(a, o, t); }
 
-/* This part's reduced places. */
+/* This part's reduced elements. */
 DEV void part_of(const ac_gpu_reduce &a, int64_t part, int64_t *begin, int64_t *end) {
     int64_t each = (a.inner.numel + a.parts - 1) / a.parts;
     each = (each + 7) / 8 * 8;
@@ -79,7 +79,7 @@ DEV void part_of(const ac_gpu_reduce &a, int64_t part, int64_t *begin, int64_t *
 }
 
 template <class R, class Fold>
-DEV R fold_places(const ac_gpu_reduce &a, int64_t base, R p, int64_t first, int64_t step, int64_t end) {
+DEV R fold_elements(const ac_gpu_reduce &a, int64_t base, R p, int64_t first, int64_t step, int64_t end) {
     R acc = Fold::template start<R>();
     for (int64_t i = first; i < end; i += step)
         acc = Fold()(acc, Fold::template map<R>(load<R>(a.x, base + space_offset(a.inner, i)), p));
@@ -88,14 +88,14 @@ DEV R fold_places(const ac_gpu_reduce &a, int64_t base, R p, int64_t first, int6
 
 template <class R, class Fold> struct Range {
     DEV_METHOD static R fold(const ac_gpu_reduce &a, int64_t base, R p, int64_t begin, int64_t end) {
-        return fold_places<R, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
+        return fold_elements<R, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
     }
 };
 /* By runs of neighbours where they are; the thread whose run is cut short by the end takes what is there. */
 template <class Fold> struct Range<float, Fold> {
     DEV_METHOD static float fold(const ac_gpu_reduce &a, int64_t base, float p, int64_t begin, int64_t end) {
         constexpr int V = 8;
-        if (!a.vector) return fold_places<float, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
+        if (!a.vector) return fold_elements<float, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
         Fold fold;
         float acc[V], x[V];
         EACH_OF(V) acc[j] = Fold::template start<float>();
@@ -106,7 +106,7 @@ template <class Fold> struct Range<float, Fold> {
         }
         for (int half = V / 2; half; half /= 2)
             for (int j = 0; j < half; j++) acc[j] = fold(acc[j], acc[j + half]);
-        return fold(acc[0], fold_places<float, Fold>(a, base, p, i, 1, end));
+        return fold(acc[0], fold_elements<float, Fold>(a, base, p, i, 1, end));
     }
 };
 
@@ -202,7 +202,7 @@ template <class R> DEV bool better(R a, int64_t at, R b, int64_t bt, int smalles
 
 template <class R> DEV void pick_best(const ac_gpu_best &a) {
     R *values = (R *)ac_shared_memory;
-    int64_t *places = (int64_t *)(values + AC_GPU_THREADS);
+    int64_t *indices = (int64_t *)(values + AC_GPU_THREADS);
     for (int64_t o = blockIdx.x; o < a.kept.numel; o += gridDim.x) {
         int64_t base = space_offset(a.kept, o), at = -1;
         R v = 0;
@@ -211,18 +211,18 @@ template <class R> DEV void pick_best(const ac_gpu_best &a) {
             if (better(x, i, v, at, a.smallest)) v = x, at = i;
         }
         __syncthreads();
-        values[threadIdx.x] = v, places[threadIdx.x] = at;
+        values[threadIdx.x] = v, indices[threadIdx.x] = at;
         __syncthreads();
         for (int half = AC_GPU_THREADS / 2; half; half /= 2) {
             int other = threadIdx.x + half;
             if ((int)threadIdx.x < half &&
-                better(values[other], places[other], values[threadIdx.x], places[threadIdx.x], a.smallest))
-                values[threadIdx.x] = values[other], places[threadIdx.x] = places[other];
+                better(values[other], indices[other], values[threadIdx.x], indices[threadIdx.x], a.smallest))
+                values[threadIdx.x] = values[other], indices[threadIdx.x] = indices[other];
             __syncthreads();
         }
         if (threadIdx.x != 0) continue;
         if (a.values.data) store<R>(a.values, o, values[0]);
-        a.indices[o] = places[0] < 0 ? 0 : places[0];
+        a.indices[o] = indices[0] < 0 ? 0 : indices[0];
     }
 }
 

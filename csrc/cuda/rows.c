@@ -201,22 +201,22 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
 /* -- batch norm, group norm ----------------------------------------------------------------------------- */
 
 /* Where sets begin in t, and where the values of one lie. */
-static void lay_sets(const ac_gpu_channels *c, const ac_tensor *t, ac_space *sets, ac_space *places) {
+static void lay_sets(const ac_gpu_channels *c, const ac_tensor *t, ac_space *sets, ac_space *positions) {
     ac_tensor group = *t; /* one set */
     if (!c->groups) {
-        *sets = ac_space_of(t, 1u << 1), *places = ac_space_of(t, ((1u << t->ndim) - 1) & ~2u);
+        *sets = ac_space_of(t, 1u << 1), *positions = ac_space_of(t, ((1u << t->ndim) - 1) & ~2u);
         return;
     }
     *sets = (ac_space){2, c->batch * c->groups, {c->batch, c->groups}, {t->strides[0], c->depth * t->strides[1]}};
     group.shape[1] = c->depth;
-    *places = ac_space_of(&group, ((1u << t->ndim) - 1) & ~1u);
+    *positions = ac_space_of(&group, ((1u << t->ndim) - 1) & ~1u);
 }
 
 static ac_gpu_channels channels_of(const ac_tensor *x, int64_t groups) {
     ac_gpu_channels c = {.batch = x->shape[0], .channels = x->shape[1], .inner = 1, .x = ac_gpu_ref_of(x)};
     c.groups = groups, c.depth = groups ? c.channels / groups : 1;
     for (int d = 2; d < x->ndim; d++) c.inner *= x->shape[d];
-    lay_sets(&c, x, &c.x_sets, &c.x_places);
+    lay_sets(&c, x, &c.x_sets, &c.x_positions);
     return c;
 }
 
@@ -269,7 +269,7 @@ static int run_backward(const ac_run *r, ac_gpu_channels *c) {
     int failed = rstd ? 0 : -1;
     if (!failed && c->groups) failed = (room = ac_gpu_alloc(d, 16 * c->batch * c->groups + 1)) ? 0 : -1;
     if (!failed) {
-        lay_sets(c, g, &c->g_sets, &c->g_places);
+        lay_sets(c, g, &c->g_sets, &c->g_positions);
         c->g = ac_gpu_ref_of(g), c->mean = ac_gpu_ref_of(mean), c->rstd = ac_gpu_ref_of(rstd);
         c->weight = ac_gpu_ref_of(weight), c->weight_step = step_of(weight);
         c->y = ac_gpu_ref_of(r->out[0]), c->dweight = ac_gpu_ref_of(r->out[1]), c->dbias = ac_gpu_ref_of(r->out[2]);

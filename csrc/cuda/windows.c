@@ -77,13 +77,13 @@ typedef struct {
     ac_windows w;
     int64_t groups, images, chunk;
     int64_t inner, outer; /* channels of a group on the columns' side and on the other */
-    int64_t k, places;
+    int64_t k, positions;
     ac_dtype dtype;  /* that the products round to */
     ac_tensor *bias; /* contiguous, or NULL */
 } convolution;
 
 static void plan_chunks(convolution *c) {
-    int64_t each = c->k * c->places * ac_itemsize(c->dtype) + 1;
+    int64_t each = c->k * c->positions * ac_itemsize(c->dtype) + 1;
     c->chunk = MOST_COLUMNS / each > 1 ? MOST_COLUMNS / each : 1;
     if (c->chunk > c->images) c->chunk = c->images > 0 ? c->images : 1;
 }
@@ -109,16 +109,16 @@ static ac_tensor *dense_weight(const convolution *c) {
     return dense;
 }
 
-/* Images [n, n + images) of group g of t [N, C, ...] as [images, channels, places], contiguous: new. */
+/* Images [n, n + images) of group g of t [N, C, ...] as [images, channels, positions], contiguous: new. */
 static ac_tensor *dense_images(const convolution *c, const ac_tensor *t, int64_t n, int64_t images, int64_t g) {
-    int64_t channels = t->shape[1] / c->groups, places = 1;
+    int64_t channels = t->shape[1] / c->groups, positions = 1;
     ac_dims shape = ac_shape_of(t), strides = ac_strides_of(t);
     shape.v[0] = images, shape.v[1] = channels;
-    for (int d = 2; d < t->ndim; d++) places *= t->shape[d];
+    for (int d = 2; d < t->ndim; d++) positions *= t->shape[d];
     ac_tensor *part = ac_tensor_view(t, &shape, &strides, t->offset + n * t->strides[0] + g * channels * t->strides[1]);
     ac_tensor *dense = part ? ac_tensor_new_on(c->d, c->dtype, &shape) : NULL;
     if (dense && ac_gpu_copy(dense, part) < 0) ac_tensor_clear(&dense);
-    int64_t size[3] = {images, channels, places}, step[3] = {channels * places, places, 1};
+    int64_t size[3] = {images, channels, positions}, step[3] = {channels * positions, positions, 1};
     ac_tensor *flat = dense ? seen(dense, 0, size, step) : NULL;
     ac_tensor_clear(&dense);
     ac_tensor_clear(&part);
@@ -137,7 +137,7 @@ static ac_dtype sum_dtype(const convolution *c) { return c->dtype == AC_float64 
 
 /* to = sums + bias[group g], one a channel: with the add that everybody uses, rounded once. */
 static int add_bias(const convolution *c, ac_tensor *to, ac_tensor *sums, int64_t g) {
-    int64_t size[3] = {sums->shape[0], c->outer, c->places}, step[3] = {0, 1, 0};
+    int64_t size[3] = {sums->shape[0], c->outer, c->positions}, step[3] = {0, 1, 0};
     ac_tensor *wide = seen(c->bias, g * c->outer, size, step);
     ac_tensor *in[2] = {sums, wide}, *out[1] = {to};
     ac_attrs_alpha one = {{AC_INT, {1}}};
@@ -152,17 +152,17 @@ static int forward_round(const convolution *c, const ac_tensor *weight, int64_t 
     const ac_tensor *x = c->r->in[0];
     ac_tensor *y = c->r->out[0];
     int64_t size[3] = {images, c->outer, c->k}, step[3] = {0, c->k, 1}, at = g * c->outer * c->k;
-    int64_t out_size[3] = {images, c->outer, c->places};
-    int64_t out_step[3] = {c->groups * c->outer * c->places, c->places, 1};
-    ac_tensor *columns = fresh(c, c->dtype, images, c->k, c->places),
+    int64_t out_size[3] = {images, c->outer, c->positions};
+    int64_t out_step[3] = {c->groups * c->outer * c->positions, c->positions, 1};
+    ac_tensor *columns = fresh(c, c->dtype, images, c->k, c->positions),
               *w = columns ? seen(weight, at, size, step) : NULL;
-    ac_tensor *part = w ? seen(y, n * out_step[0] + g * c->outer * c->places, out_size, out_step) : NULL;
+    ac_tensor *part = w ? seen(y, n * out_step[0] + g * c->outer * c->positions, out_size, out_step) : NULL;
     bool biased = c->bias != NULL, apart = biased || c->groups > 1;
     ac_dtype dtype = biased ? sum_dtype(c) : y->dtype;
-    ac_tensor *own = part && apart ? fresh(c, dtype, images, c->outer, c->places) : NULL;
+    ac_tensor *own = part && apart ? fresh(c, dtype, images, c->outer, c->positions) : NULL;
     int failed = part && (own || !apart) ? 0 : -1;
     ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
-    if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
+    if (!failed) with_columns(&args, columns, c->positions, c->k * c->positions);
     if (!failed) failed = launch_columned(c->d, im2col, opmath_of(x, columns), true, &args);
     if (!failed) failed = multiply(c, w, columns, own ? own : part, false);
     if (!failed && own) failed = biased ? add_bias(c, part, own, g) : ac_gpu_copy(part, own);
@@ -178,10 +178,10 @@ static int backward_round(const convolution *c, const ac_tensor *weight, int64_t
     ac_tensor *y = c->r->out[0];
     int64_t size[3] = {images, c->k, c->outer}, step[3] = {0, 1, c->k}, at = g * c->outer * c->k;
     ac_tensor *w = seen(weight, at, size, step), *x = w ? dense_images(c, c->r->in[0], n, images, g) : NULL;
-    ac_tensor *columns = x ? fresh(c, sum_dtype(c), images, c->k, c->places) : NULL;
+    ac_tensor *columns = x ? fresh(c, sum_dtype(c), images, c->k, c->positions) : NULL;
     int failed = columns ? multiply(c, w, x, columns, false) : -1;
     ac_gpu_columned args = columned(&c->w, y, n, images, g * c->inner, c->inner);
-    if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
+    if (!failed) with_columns(&args, columns, c->positions, c->k * c->positions);
     if (!failed && c->bias) {
         ac_tensor bias = *c->bias;
         bias.offset += g * c->inner;
@@ -202,7 +202,7 @@ static ac_dims spatial_of(const ac_tensor *t) {
 
 static void open_convolution(convolution *c, const ac_run *r, int64_t groups) {
     c->r = r, c->d = ac_run_device(r), c->groups = groups, c->images = r->in[0]->shape[0];
-    c->places = ac_product3(c->w.out), c->k = c->inner * ac_product3(c->w.kernel);
+    c->positions = ac_product3(c->w.out), c->k = c->inner * ac_product3(c->w.kernel);
     bool wide = r->in[0]->dtype == AC_float64 || r->out[0]->dtype == AC_float64;
     c->dtype = wide ? AC_float64 : r->compute;
     plan_chunks(c);
@@ -232,20 +232,20 @@ int ac_cuda_convolution(const ac_run *r) {
     return failed;
 }
 
-/* sums[g] += g columns^T: over images and places at once, [outer, images * places] [images * places, k] */
+/* sums[g] += g columns^T: over images and positions at once, [outer, images * positions] [images * positions, k] */
 static int weight_round(const convolution *c, ac_tensor *sums, int64_t n, int64_t images, int64_t g) {
     const ac_tensor *x = c->r->in[0];
-    int64_t line = images * c->places, one[3] = {1, c->outer, line}, two[3] = {1, line, c->k},
+    int64_t line = images * c->positions, one[3] = {1, c->outer, line}, two[3] = {1, line, c->k},
             three[3] = {1, c->outer, c->k};
     int64_t one_step[3] = {0, line, 1}, two_step[3] = {0, 1, line}, three_step[3] = {0, c->k, 1};
-    int64_t by_channel[3] = {images, c->outer, c->places}, spread[3] = {c->places, line, 1};
+    int64_t by_channel[3] = {images, c->outer, c->positions}, spread[3] = {c->positions, line, 1};
     ac_tensor *columns = fresh(c, c->dtype, 1, c->k, line),
               *grad = columns ? dense_images(c, c->r->in[1], n, images, g) : NULL;
     ac_tensor *moved = grad ? fresh(c, c->dtype, 1, c->outer, line) : NULL,
-              *place = moved ? seen(moved, 0, by_channel, spread) : NULL;
-    int failed = place ? ac_gpu_copy(place, grad) : -1;
+              *position = moved ? seen(moved, 0, by_channel, spread) : NULL;
+    int failed = position ? ac_gpu_copy(position, grad) : -1;
     ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
-    if (!failed) with_columns(&args, columns, line, c->places);
+    if (!failed) with_columns(&args, columns, line, c->positions);
     if (!failed) failed = launch_columned(c->d, im2col, opmath_of(x, columns), true, &args);
     ac_tensor *left = failed ? NULL : seen(moved, 0, one, one_step),
               *right = left ? seen(columns, 0, two, two_step) : NULL;
@@ -254,7 +254,7 @@ static int weight_round(const convolution *c, ac_tensor *sums, int64_t n, int64_
     ac_tensor_clear(&total);
     ac_tensor_clear(&right);
     ac_tensor_clear(&left);
-    ac_tensor_clear(&place);
+    ac_tensor_clear(&position);
     ac_tensor_clear(&moved);
     ac_tensor_clear(&grad);
     ac_tensor_clear(&columns);

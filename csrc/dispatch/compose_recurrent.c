@@ -74,7 +74,7 @@ static T with_head(ac_scratch *s, T head, T state, int64_t n) {
     return ac_c_call_many(s, AC_OP_cat, &along, both, 2, out) < 0 ? NULL : out[0];
 }
 
-/* What each step takes of x: its rows of a packed batch, else one place of the first dimension. */
+/* What each step takes of x: its rows of a packed batch, else one index of the first dimension. */
 static int parts_of_steps(T x, T sizes, ac_list *parts) {
     size_t bytes = (size_t)parts->n * sizeof(ac_section);
     ac_section *spans = ac_alloc(bytes);

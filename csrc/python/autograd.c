@@ -193,9 +193,9 @@ static PyObject *tensor_hooks(PyObject *module, PyObject *o) {
         return PyErr_SetString(PyExc_RuntimeError, "hooks need a tensor that requires gradients"), NULL;
     AC_PY_TRY(ac_edge_of(t, &edge)); /* also brings an outdated view's history up to date */
     ac_node_release(edge.node);
-    void **place = t->meta->node ? &t->meta->node->hooks : &t->meta->hooks;
-    if (!*place) *place = PyDict_New();
-    return *place ? Py_BuildValue("Oi", (PyObject *)*place, t->meta->node ? t->meta->index : 0) : NULL;
+    void **hooks = t->meta->node ? &t->meta->node->hooks : &t->meta->hooks;
+    if (!*hooks) *hooks = PyDict_New();
+    return *hooks ? Py_BuildValue("Oi", (PyObject *)*hooks, t->meta->node ? t->meta->index : 0) : NULL;
 }
 
 /* _retain_grad(tensor) and _retains_grad(tensor) */

@@ -301,7 +301,7 @@ static int optional_numbers(PyObject *o, int64_t n, ac_dtype dtype, const char *
 }
 
 /* _cuda_grad_stats(grads, scale = None, found_inf = None, inverse = None) -> [n, 6]: squares, amax, infs and nans of
- * grads / scale, how many scaled values were too small for float16's normal numbers, and the first bad place. One read
+ * grads / scale, how many scaled values were too small for float16's normal numbers, and the first bad index. One read
  * of the gradients; 1 / scale goes to `inverse`, a float64; found_inf [2] becomes 1 where something is not finite, and
  * where it is infinite. Nobody waits. */
 FUNCTION(grad_stats) {

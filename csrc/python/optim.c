@@ -272,7 +272,7 @@ static PyObject *step(PyObject *module, PyObject *args) {
 }
 
 /* _grad_stats(tensors, factor = 1.0) -> a table [n, 6] on the CPU, ac_found's columns: squares, amax, infs and nans of
- * the tensors times factor, how many values were too small for float16's normal numbers before, and the place of the
+ * the tensors times factor, how many values were too small for float16's normal numbers before, and the index of the
  * first bad one; nothing is written. Tensors of the CPU. */
 static PyObject *grad_stats(PyObject *module, PyObject *args) {
     PyObject *list;

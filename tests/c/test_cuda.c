@@ -156,14 +156,14 @@ static void test_pinned(void) {
     ac_storage *s = ac_gpu_pinned(100);
     CHECK(s && ac_gpu_is_pinned(s->data) && !ac_gpu_is_pinned(&s) && s->device == AC_CPU);
     CHECK(ac_gpu_pinned_used(s, GPU) == 0);
-    void *place = s->data;
+    void *address = s->data;
     ac_storage_release(s);
     s = ac_gpu_pinned(5000); /* another size: another block */
-    CHECK(s && s->data != place);
+    CHECK(s && s->data != address);
     ac_storage_release(s);
     CHECK(ac_gpu_synchronize(GPU) == 0);
     s = ac_gpu_pinned(200);
-    CHECK(s && s->data == place); /* the copy is done */
+    CHECK(s && s->data == address); /* the copy is done */
     ac_storage_release(s);
     ac_gpu_pinned_trim();
 }

@@ -49,12 +49,14 @@ static matrix new_matrix(int64_t lanes, int64_t k, ac_dtype dtype, ac_dtype roun
     return m;
 }
 
-static int64_t place(const ac_operand *o, int64_t lane, int64_t k) { return lane * o->lane_stride + k * o->k_stride; }
+static int64_t offset_of(const ac_operand *o, int64_t lane, int64_t k) {
+    return lane * o->lane_stride + k * o->k_stride;
+}
 static double value(const ac_operand *o, int64_t lane, int64_t k) {
-    return rounded(ac_read_double(o->data, o->dtype, place(o, lane, k)), o->round);
+    return rounded(ac_read_double(o->data, o->dtype, offset_of(o, lane, k)), o->round);
 }
 static void put(const matrix *m, int64_t lane, int64_t k, double x) {
-    ac_write_double(m->block, m->o.dtype, LEAD + place(&m->o, lane, k), x);
+    ac_write_double(m->block, m->o.dtype, LEAD + offset_of(&m->o, lane, k), x);
 }
 
 static double activated(double x, ac_activation act) {
@@ -200,7 +202,7 @@ static void fill_cells(ac_panel_kind kind, char *to, int64_t cells) {
     }
 }
 
-/* B as it lies in lines, with panels so many cells apart and steps at any place: what convolutions multiply. */
+/* B as it lies in lines, with panels so many cells apart and steps at any offset: what convolutions multiply. */
 static void test_lines(const ac_micro *micro) {
     enum { LINE = 211, STEPS = 5, MOST = 3 };
     if (micro->kind == AC_PANEL_SPLIT) return; /* convolutions take its parts one by one */
@@ -295,7 +297,7 @@ static void test_shared(const ac_micro *micro) {
     ac_gemm_call g = {.a = x.o, .b = x.o, .c_dtype = AC_bfloat16, .alpha = 1, .batch = 1};
     CHECK(wrong_in(g, micro, 0) == 0);
     g.a.lanes = 30, g.b.lanes = 40;
-    g.b.data = (const char *)x.o.data + place(&x.o, 10, 0) * ac_itemsize(x.o.dtype);
+    g.b.data = (const char *)x.o.data + offset_of(&x.o, 10, 0) * ac_itemsize(x.o.dtype);
     CHECK(wrong_in(g, micro, 2) == 0);
     free(x.block);
 }

@@ -124,28 +124,28 @@ struct Call {
     bool back;
 };
 
-static int64_t at(const Tensor &t, int n, int c, const int64_t *place) {
+static int64_t at(const Tensor &t, int n, int c, const int64_t *position) {
     int64_t where = (int64_t)n * t.step[0] + (int64_t)c * t.step[1];
-    for (int d = 2; d < t.n; d++) where += place[d - 2] * t.step[d];
+    for (int d = 2; d < t.n; d++) where += position[d - 2] * t.step[d];
     return where;
 }
 
-/* Every (place, tap) of a plane of windows: calls each(place, tap, where the tap lies). */
+/* Every (position, tap) of a plane of windows: calls each(position, tap, where the tap lies). */
 template <class F> static void each_tap(const Call &c, F each) {
-    int64_t places = 1, taps = 1, place[3], in[3];
-    for (int d = 0; d < c.w.n; d++) places *= c.y.size[d + 2], taps *= c.f.size[d + 2];
-    for (int64_t p = 0; p < places; p++)
+    int64_t positions = 1, taps = 1, position[3], in[3];
+    for (int d = 0; d < c.w.n; d++) positions *= c.y.size[d + 2], taps *= c.f.size[d + 2];
+    for (int64_t p = 0; p < positions; p++)
         for (int64_t t = 0; t < taps; t++) {
             int64_t left = p, right = t;
             bool inside = true;
             for (int d = c.w.n - 1; d >= 0; d--) {
-                place[d] = left % c.y.size[d + 2], left /= c.y.size[d + 2];
+                position[d] = left % c.y.size[d + 2], left /= c.y.size[d + 2];
                 int64_t k = right % c.f.size[d + 2];
                 right /= c.f.size[d + 2];
-                in[d] = place[d] * c.w.stride[d] - c.w.pad[d] + k * c.w.dilation[d];
+                in[d] = position[d] * c.w.stride[d] - c.w.pad[d] + k * c.w.dilation[d];
                 inside = inside && in[d] >= 0 && in[d] < c.x.size[d + 2];
             }
-            if (inside) each(place, t, in);
+            if (inside) each(position, t, in);
         }
 }
 
@@ -164,8 +164,8 @@ static void convolve(void *context) {
         for (int o = 0; o < c.f.size[0]; o++)
             for (int i = 0; i < inner; i++) {
                 int channel = o / outer * inner + i;
-                each_tap(c, [&](const int64_t *place, int64_t t, const int64_t *in) {
-                    int64_t px = at(c.x, n, channel, in), py = at(c.y, n, o, place);
+                each_tap(c, [&](const int64_t *position, int64_t t, const int64_t *in) {
+                    int64_t px = at(c.x, n, channel, in), py = at(c.y, n, o, position);
                     double w = read(c.weight, c.f.type, ((int64_t)o * inner + i) * taps + t);
                     sums[c.back ? px : py] += w * read(c.from, c.x.type, c.back ? py : px);
                 });

@@ -94,7 +94,7 @@ static int take_weight(depthwise *c, const ac_tensor *w, const ac_tensor *bias) 
     if (!dense) return -1;
     ac_storage s;
     ac_dims shape = ac_shape_of(w);
-    ac_tensor rounded = ac_place(&s, dense + w->numel, c->dtype, &shape);
+    ac_tensor rounded = ac_tensor_over(&s, dense + w->numel, c->dtype, &shape);
     ac_cpu_copy_into(&rounded, w);
     ac_cpu_loops()->load[c->dtype][AC_OPMATH_F32](w->numel, dense + w->numel, 1, dense);
     for (int64_t i = 0; i < w->numel; i++) {
@@ -150,7 +150,7 @@ static void round_row(ac_dtype dtype, int64_t n, float *row) {
     }
 }
 
-/* sums [outs][taps][16] of one image; `row` stays zero behind its places. */
+/* sums [outs][taps][16] of one image; `row` stays zero behind its positions. */
 static void sweep_back_group(const depthwise *c, int64_t image, int64_t group, const float *room, float *row,
                              float *sums) {
     const ac_geometry *q = &c->q;

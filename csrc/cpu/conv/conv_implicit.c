@@ -1,7 +1,7 @@
 /* Convolution as an implicit matrix product, without im2col columns, forward and transposed. For an image it is one
- * product for every row of output positions ("places"):
+ * product for every row of output positions:
  *
- *     y[out, place] = sum over taps and channels of weight[out, tap, channel] x[channel, place + tap]
+ *     y[out, position] = sum over taps and channels of weight[out, tap, channel] x[channel, position + tap]
  *
  * The micro-kernels want neighbouring positions in neighbouring memory, and the tensor has them so; nothing is
  * transposed. A band of x is packed once with its padding, as lines. A line holds one channel (or a pair of 16-bit
@@ -29,19 +29,19 @@ bool ac_direct_fits(const ac_windows *w, int64_t inner, int64_t outer, ac_dtype 
 
 typedef struct {
     const ac_tensor *from, *bias;
-    ac_tensor weight, to; /* taps and places of a class */
+    ac_tensor weight, to; /* taps and positions of a class */
     ac_dtype dtype;
     ac_line_kernel k;
     ac_geometry q;
     int64_t channels, outs, groups, images; /* channels and outs of a group */
-    int64_t step[5];                        /* of `to`: image, channel, plane, row, place */
+    int64_t step[5];                        /* of `to`: image, channel, plane, row, position */
     bool flat;                              /* panels run over the ends of rows */
-    int64_t rows, bands;                    /* rows of places made at a time, and how many times in a plane */
+    int64_t rows, bands;                    /* rows of positions made at a time, and how many times in a plane */
     int64_t rows_in, line;                  /* rows of a phase that they read; cells of a line */
-    int64_t panels, row_panels;             /* of places: in a band at most, and in a row */
+    int64_t panels, row_panels;             /* of positions: in a band at most, and in a row */
     int64_t c_steps, steps;                 /* over the channels of a tap, and of all taps */
     int64_t *at;                            /* [steps] bytes from the first line to where a step reads */
-    int64_t a_part, b_part;                 /* bytes of one part of a group's weights, and of a band's places */
+    int64_t a_part, b_part;                 /* bytes of one part of a group's weights, and of a band's positions */
     char *packed;                           /* weights: [groups][parts][panels of outs][steps] tiles */
     float *add;                             /* bias, or NULL */
     _Atomic bool finite;
@@ -52,18 +52,18 @@ typedef struct {
 static int64_t phases_of(const direct *c) { return c->q.stride[1] * c->q.stride[2]; }
 static int64_t lines_of_plane(const direct *c) { return c->c_steps * AC_CELLS; }
 
-/* Whether a panel is one row of places, so that the panels of a block lie below each other. */
+/* Whether a panel is one row of positions, so that the panels of a block lie below each other. */
 static bool goes_down(const direct *c) { return !c->flat && c->row_panels == 1; }
 
 /* Whether a line of values is a line of cells. */
 static bool lies_as_cells(const direct *c) { return c->k.kind == AC_PANEL_F32 && ac_line_is_cells(&c->k, c->dtype); }
 
-/* Panels of so many rows of places. */
+/* Panels of so many rows of positions. */
 static int64_t panels_for(const direct *c, int64_t rows) {
     return c->flat ? ac_panels_of((rows - 1) * c->q.size[2] + c->q.out[2]) : rows * c->row_panels;
 }
 
-/* Rows whose last panel would be emptier than the places between windows of a flat plane. */
+/* Rows whose last panel would be emptier than the positions between windows of a flat plane. */
 static bool wants_flat(const direct *c) {
     int64_t lanes = c->row_panels * AC_LANES * c->q.out[1], plane = (c->q.out[1] - 1) * c->q.size[2] + c->q.out[2];
     return 8 * ac_panels_of(plane) * AC_LANES < 7 * lanes;
@@ -89,7 +89,7 @@ static void plan_lines(direct *c) {
     c->b_part = c->q.kernel[0] * lines_of_plane(c) * c->line * CELL;
 }
 
-/* Where tap (k1, k2) of a window lies from its first place on, in cells of a line. */
+/* Where tap (k1, k2) of a window lies from its first position on, in cells of a line. */
 static int64_t tap_cell(const direct *c, int64_t k1, int64_t k2) {
     const int64_t *stride = c->q.stride, down = k1 * c->q.dilation[1], along = k2 * c->q.dilation[2];
     int64_t phase = down % stride[1] * stride[2] + along % stride[2];
@@ -115,7 +115,7 @@ static void note_ways(const direct *c) {
     if (lies_as_cells(c)) AC_WAY(direct_cells_in_place);
     else AC_WAY(direct_cells_packed);
     if (phases_of(c) > 1) AC_WAY(direct_phases);
-    if (c->step[4] > 1) AC_WAY(direct_places_apart);
+    if (c->step[4] > 1) AC_WAY(direct_positions_apart);
 }
 
 static int plan(direct *c) {
@@ -185,7 +185,7 @@ static int pack_weights(direct *c) {
                              (size_t)(values * ac_itemsize(c->dtype)), some_weights, c);
 }
 
-/* -- places ---------------------------------------------------------------------------------------------------- */
+/* -- positions ---------------------------------------------------------------------------------------------------- */
 
 /* What is made at a time: rows [row, row + rows) of plane o0 of a group of an image. */
 typedef struct {
@@ -267,22 +267,22 @@ static void lay_out(direct *c, const band *b, char *values, char *to) {
 
 /* -- products ---------------------------------------------------------------------------------------------------- */
 
-/* Up to micro->a panels of outs by up to micro->b of places; those of places are in one row, or, where a row has but
- * one, in rows that follow each other. */
+/* Up to micro->a panels of outs by up to micro->b of positions; those of positions are in one row, or, where a row has
+ * but one, in rows that follow each other. */
 typedef struct {
     int64_t o, na, row, panel, nb;
 } block;
 
-static char *result_at(const direct *c, const band *b, int64_t o, int64_t row, int64_t place) {
+static char *result_at(const direct *c, const band *b, int64_t o, int64_t row, int64_t position) {
     int64_t at = b->image * c->step[0] + (b->group * c->outs + o) * c->step[1] + b->o0 * c->step[2] +
-                 (b->row + row) * c->step[3] + place * c->step[4];
+                 (b->row + row) * c->step[3] + position * c->step[4];
     return (char *)ac_data(&c->to) + at * ac_itemsize(c->to.dtype);
 }
 
 static float bias_of(const direct *c, const band *b, int64_t o) { return c->add ? c->add[b->group * c->outs + o] : 0; }
 
-/* n places of a row of one out, of which there are few. */
-static void store_places(const direct *c, const float *from, float bias, int64_t n, char *to) {
+/* n positions of a row of one out, of which there are few. */
+static void store_positions(const direct *c, const float *from, float bias, int64_t n, char *to) {
     float line[AC_LANES], *floats = (float *)(void *)to;
     int64_t j = 0, step = c->step[4];
     if (c->to.dtype == AC_float32 && step == 1) {
@@ -297,40 +297,41 @@ static void store_places(const direct *c, const float *from, float bias, int64_t
     }
 }
 
-/* A tile whose lanes are positions from (row, place) on, as far as they are places. */
-static void store_tile(const direct *c, const band *b, int64_t o, int64_t row, int64_t place, const float *tile) {
+/* A tile whose lanes are positions from (row, position) on, as far as the output has them. */
+static void store_tile(const direct *c, const band *b, int64_t o, int64_t row, int64_t position, const float *tile) {
     int64_t outs = ac_least(AC_LANES, c->outs - o), lane = c->step[1] * ac_itemsize(c->to.dtype);
-    for (int64_t l = 0; l < AC_LANES && row < b->rows; row++, place = 0) {
-        int64_t n = ac_least(AC_LANES - l, c->q.out[2] - place);
-        char *to = result_at(c, b, o, row, place);
+    for (int64_t l = 0; l < AC_LANES && row < b->rows; row++, position = 0) {
+        int64_t n = ac_least(AC_LANES - l, c->q.out[2] - position);
+        char *to = result_at(c, b, o, row, position);
         for (int64_t i = 0; i < outs && n > 0; i++, to += lane)
-            store_places(c, tile + i * AC_LANES + l, bias_of(c, b, o + i), n, to);
-        l += c->q.size[2] - place;
+            store_positions(c, tile + i * AC_LANES + l, bias_of(c, b, o + i), n, to);
+        l += c->q.size[2] - position;
     }
 }
 
-/* n places of a row, of up to 16 outs: whole lines of tiles. */
-static void store_row(const direct *c, const band *b, int64_t o, int64_t row, int64_t place, int64_t n,
+/* n positions of a row, of up to 16 outs: whole lines of tiles. */
+static void store_row(const direct *c, const band *b, int64_t o, int64_t row, int64_t position, int64_t n,
                       const float *tiles) {
     ac_finish f = {.alpha = 1, .row_bias = c->add ? c->add + b->group * c->outs + o : NULL};
     int which = c->to.dtype == AC_float32 ? 0 : c->to.dtype == AC_float16 ? 1 : 2;
     int64_t outs = ac_least(AC_LANES, c->outs - o), whole = n / AC_LANES * AC_LANES;
-    if (whole) ac_cpu_loops()->finish[which](outs, whole, tiles, &f, result_at(c, b, o, row, place), c->step[1]);
+    if (whole) ac_cpu_loops()->finish[which](outs, whole, tiles, &f, result_at(c, b, o, row, position), c->step[1]);
     tiles += whole / AC_LANES * AC_TILE_FLOATS;
     if (n > whole)
-        ac_cpu_loops()->finish[which](outs, n - whole, tiles, &f, result_at(c, b, o, row, place + whole), c->step[1]);
+        ac_cpu_loops()->finish[which](outs, n - whole, tiles, &f, result_at(c, b, o, row, position + whole),
+                                      c->step[1]);
 }
 
 static void store_block(const direct *c, const band *b, const block *k, const float *tiles, int64_t step) {
-    int64_t panels = ac_least(k->na, ac_ceil_div(c->outs, AC_LANES) - k->o), place = k->panel * AC_LANES;
+    int64_t panels = ac_least(k->na, ac_ceil_div(c->outs, AC_LANES) - k->o), position = k->panel * AC_LANES;
     bool down = goes_down(c);
     for (int64_t i = 0; i < panels; i++, tiles += step) {
-        int64_t o = (k->o + i) * AC_LANES, n = ac_least(k->nb * AC_LANES, c->q.out[2] - place), width = c->q.size[2];
-        if (!down && !c->flat && c->step[4] == 1) store_row(c, b, o, k->row, place, n, tiles);
+        int64_t o = (k->o + i) * AC_LANES, n = ac_least(k->nb * AC_LANES, c->q.out[2] - position), width = c->q.size[2];
+        if (!down && !c->flat && c->step[4] == 1) store_row(c, b, o, k->row, position, n, tiles);
         else
             for (int64_t j = 0; j < k->nb; j++) {
                 const float *tile = tiles + j * AC_TILE_FLOATS;
-                int64_t at = place + j * AC_LANES;
+                int64_t at = position + j * AC_LANES;
                 if (c->flat) store_tile(c, b, o, at / width, at % width, tile);
                 else if (c->step[4] == 1) store_row(c, b, o, k->row + j, 0, c->q.out[2], tile);
                 else if (down) store_tile(c, b, o, k->row + j, 0, tile);
@@ -342,7 +343,7 @@ static void store_block(const direct *c, const band *b, const block *k, const fl
 typedef struct {
     direct *c;
     band b;
-    const char *weights, *places;
+    const char *weights, *positions;
     float *tiles;
     ac_ahead next, results; /* what is laid out and what is written next */
 } work;
@@ -365,7 +366,7 @@ static void add_steps(work *w, const block *k, int64_t from, int64_t steps, floa
                         .c_b = AC_TILE_FLOATS,
                         .add = from > 0};
     const char *a = w->weights + (k->o * c->steps + from) * AC_TILE_BYTES;
-    const char *b = w->places + (k->row * c->q.size[2] + k->panel * AC_LANES) * CELL;
+    const char *b = w->positions + (k->row * c->q.size[2] + k->panel * AC_LANES) * CELL;
     for (int64_t i = 0; i < c->k.parts; i++)
         for (int64_t j = 0; j < c->k.parts; j++, job.add = true) {
             job.a = a + i * c->a_part, job.b = b + j * c->b_part;
@@ -375,7 +376,7 @@ static void add_steps(work *w, const block *k, int64_t from, int64_t steps, floa
         }
 }
 
-/* Every block of places, by steps of k so few that their weights stay where they are fast. */
+/* Every block of positions, by steps of k so few that their weights stay where they are fast. */
 static void multiply_steps(work *w, block *k, int64_t from) {
     const direct *c = w->c;
     bool down = goes_down(c);
@@ -411,7 +412,7 @@ static void multiply(work *w) {
 /* -- running it -------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t tiles, places, values; /* bytes */
+    int64_t tiles, positions, values; /* bytes */
 } rooms;
 
 static rooms rooms_of(const direct *c) {
@@ -430,11 +431,11 @@ static ac_ahead next_of(const direct *c, int64_t i) {
 static void some_bands(void *context, int64_t begin, int64_t end, char *scratch) {
     direct *c = context;
     rooms r = rooms_of(c);
-    char *places = scratch + r.tiles, *values = places + r.places;
+    char *positions = scratch + r.tiles, *values = positions + r.positions;
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
-        work w = {.c = c, .b = band_at(c, i), .places = places, .tiles = (float *)(void *)scratch};
+        work w = {.c = c, .b = band_at(c, i), .positions = positions, .tiles = (float *)(void *)scratch};
         w.weights = c->packed + w.b.group * c->a_part * c->k.parts;
-        lay_out(c, &w.b, values, places);
+        lay_out(c, &w.b, values, positions);
         w.next = next_of(c, i);
         if (c->k.micro->begin) c->k.micro->begin();
         multiply(&w);
@@ -456,7 +457,7 @@ static int run_direct(direct *c, bool finite) {
     if (!failed) {
         rooms r = rooms_of(c);
         int64_t bands = c->images * c->groups * c->q.out[0] * c->bands;
-        failed = ac_for_range_with(bands, 1, (size_t)(r.tiles + r.places + r.values), some_bands, c);
+        failed = ac_for_range_with(bands, 1, (size_t)(r.tiles + r.positions + r.values), some_bands, c);
     }
     if (c->add) ac_free(c->add, bias);
     if (c->packed) ac_free(c->packed, packed);
@@ -464,39 +465,40 @@ static int run_direct(direct *c, bool finite) {
     return failed;
 }
 
-/* -- classes of places ------------------------------------------------------------------------------------------- */
+/* -- classes of positions -------------------------------------------------------------------------------------------
+ */
 
-/* Every stride-th place of `to` in dimension i, from `first` on. */
+/* Every stride-th position of `to` in dimension i, from `first` on. */
 static void take_every(ac_tensor *t, int i, int64_t first, int64_t every, int64_t n) {
     t->numel = t->shape[i] ? t->numel / t->shape[i] * n : 0;
     t->offset += first * t->strides[i], t->strides[i] *= every, t->shape[i] = n;
 }
 
-/* In dimension d, what place z of the input puts by tap k lies at z stride - padding + k dilation: places that leave
- * the same rest of the stride meet the same taps, and are a plain convolution with these. */
+/* In dimension d, what position z of the input puts by tap k lies at z stride - padding + k dilation: positions that
+ * leave the same rest of the stride meet the same taps, and are a plain convolution with these. */
 static void take_class(direct *c, const ac_windows *w, int d, int64_t rest) {
-    int64_t s = w->stride[d], tap = 0, every = 1, place = 0, i = c->to.ndim - 3 + d;
+    int64_t s = w->stride[d], tap = 0, every = 1, position = 0, i = c->to.ndim - 3 + d;
     while (every * w->dilation[d] % s) every++; /* taps of a class are so many apart */
     while (tap < every && tap * w->dilation[d] % s != rest) tap++;
-    while ((place + w->padding[d]) % s != rest) place++;
+    while ((position + w->padding[d]) % s != rest) position++;
     int64_t taps = tap < every && tap < w->kernel[d] ? ac_ceil_div(w->kernel[d] - tap, every) : 0;
-    int64_t places = place < w->in[d] ? ac_ceil_div(w->in[d] - place, s) : 0;
+    int64_t positions = position < w->in[d] ? ac_ceil_div(w->in[d] - position, s) : 0;
     int64_t apart = every * w->dilation[d] / s, reach = (taps - 1) * apart;
     c->q.kernel[d] = taps, c->q.stride[d] = c->q.spread[d] = 1, c->q.dilation[d] = apart;
-    c->q.in[d] = w->out[d], c->q.out[d] = places, c->q.size[d] = places + reach;
-    c->q.before[d] = reach - (place + w->padding[d] - tap * w->dilation[d]) / s;
+    c->q.in[d] = w->out[d], c->q.out[d] = positions, c->q.size[d] = positions + reach;
+    c->q.before[d] = reach - (position + w->padding[d] - tap * w->dilation[d]) / s;
     if (i < 2) return;
     take_every(&c->weight, (int)i, tap, every, taps);
-    take_every(&c->to, (int)i, place, s, places);
+    take_every(&c->to, (int)i, position, s, positions);
 }
 
-/* Places that no tap meets hold the bias. */
+/* Positions that no tap meets hold the bias. */
 static void store_bias(const direct *c) {
     AC_WAY(direct_no_taps);
     double zero = 0;
-    ac_storage place;
+    ac_storage position;
     ac_dims none = {.n = 0}, shape = ac_shape_of(&c->to);
-    ac_tensor value = c->bias ? *c->bias : ac_place(&place, &zero, AC_float64, &none), to = c->to;
+    ac_tensor value = c->bias ? *c->bias : ac_tensor_over(&position, &zero, AC_float64, &none), to = c->to;
     int64_t step = c->bias ? value.strides[0] : 0;
     value.ndim = to.ndim, value.numel = to.numel;
     for (int d = 0; d < to.ndim; d++) value.shape[d] = shape.v[d], value.strides[d] = d == 1 ? step : 0;

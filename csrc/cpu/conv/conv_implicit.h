@@ -26,13 +26,13 @@ bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool column
                    char *to);
 
 /* Values of dimension d that windows read, from the first on: a stride may leave some at the end. Those are not laid
- * out, for sums over places multiply what lies there by zeros, and it may be infinite. */
+ * out, for sums over pixels multiply what lies there by zeros, and it may be infinite. */
 static inline int64_t ac_values_read(const ac_windows *w, int d) {
     int64_t last = (w->out[d] - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) - w->padding[d];
     return ac_least(w->in[d], last + 1);
 }
 
-/* A convolution over lines: place z of the input lies at position z spread + before, windows are stride apart. The
+/* A convolution over lines: pixel z of the input lies at position z spread + before, windows are stride apart. The
  * transposed way is one too, of spread-out input. */
 typedef struct {
     bool turned;
@@ -47,17 +47,17 @@ ac_geometry ac_geometry_of(const ac_windows *w, bool turned);
 int64_t ac_tap_at(const int64_t kernel[3], const int64_t stride[3], const int64_t dilation[3], const int64_t size[3],
                   int64_t tap, int64_t *phase);
 
-/* Positions at + j step of a line hold places from + j every of a tensor, for j < n. */
+/* Positions at + j step of a line hold pixels from + j every of a tensor, for j < n. */
 typedef struct {
     int64_t at, step, n, from, every;
 } ac_span;
 
-/* Positions [begin, begin + count) of one dimension, where place z lies at (z spread + before) / every if that is
- * whole: one of spread (zeros between places) and every (a phase of a stride) is 1. */
+/* Positions [begin, begin + count) of one dimension, where pixel z lies at (z spread + before) / every if that is
+ * whole: one of spread (zeros between pixels) and every (a phase of a stride) is 1. */
 ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread, int64_t every, int64_t size);
 
-/* Copies places of t [lanes, up to 3 sizes] into lines of `line` values, in rows of `row`. Of the first span one
- * place is taken, and its position does not count. */
+/* Copies pixels of t [lanes, up to 3 sizes] into lines of `line` values, in rows of `row`. Of the first span one
+ * pixel is taken, and its position does not count. */
 void ac_fill_lines(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t line, int64_t row, char *lines);
 
 /* Memory that is packed next, which products fetch on the way. */

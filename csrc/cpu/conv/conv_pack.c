@@ -72,10 +72,10 @@ static int64_t ceil_at(int64_t x, int64_t by) { return x > 0 ? ac_ceil_div(x, by
 ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread, int64_t every, int64_t size) {
     int64_t first, end;
     ac_span s;
-    if (spread > 1) { /* place z is at before + z spread */
+    if (spread > 1) { /* pixel z is at before + z spread */
         first = ceil_at(begin - before, spread), end = ac_least(size, ceil_at(begin + count - before, spread));
         s = (ac_span){before + first * spread - begin, spread, 0, first, 1};
-    } else { /* position i holds place i every - before */
+    } else { /* position i holds pixel i every - before */
         int64_t least = ceil_at(before, every), most = ceil_at(size + before, every);
         first = begin > least ? begin : least, end = ac_least(begin + count, most);
         s = (ac_span){first - begin, 1, 0, first * every - before, every};

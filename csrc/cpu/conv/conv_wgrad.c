@@ -34,8 +34,8 @@ typedef struct {
     int64_t group, channels, outs, images; /* channels and outs of a group */
     int64_t x_panels, g_panels;
     int64_t chunks, chunk;            /* and images in one */
-    int64_t size[3], plane, phases;   /* places of one phase of an image, and how many phases */
-    int64_t together, rows;           /* images packed together, and rows of places */
+    int64_t size[3], plane, phases;   /* positions of one phase of an image, and how many phases */
+    int64_t together, rows;           /* images packed together, and rows of positions */
     int64_t g_steps, x_steps, g_line; /* steps; and values of a line of g, where it is not packed, else 0 */
     run *runs;                        /* over the panels of all taps, */
     int64_t n_runs, columns;          /* which are so many */
@@ -43,7 +43,7 @@ typedef struct {
     _Atomic bool finite;
 } weight_walk;
 
-static int64_t steps_for(const weight_walk *w, int64_t places) { return ac_ceil_div(places, w->k.depth); }
+static int64_t steps_for(const weight_walk *w, int64_t positions) { return ac_ceil_div(positions, w->k.depth); }
 static int64_t taps_of(const weight_walk *w) { return ac_product3(w->w->kernel); }
 static int64_t sums_of(const weight_walk *w) { return w->g_panels * w->columns * AC_TILE_FLOATS; }
 
@@ -63,10 +63,10 @@ static void choose_kernel(weight_walk *w, bool finite) {
 /* Panels of half the second-level cache, for each is read again for every tap. */
 static void plan_rounds(weight_walk *w) {
     int64_t budget = ac_l2_bytes() / 2, cell = w->k.parts * AC_TILE_BYTES, phase;
-    int64_t place = (w->phases * w->shifts * w->x_panels + w->g_panels) * cell / w->k.depth;
+    int64_t position = (w->phases * w->shifts * w->x_panels + w->g_panels) * cell / w->k.depth;
     int64_t all_rows = w->size[0] * w->size[1], reach = tap_at(w, taps_of(w) - 1, &phase);
-    w->together = ac_least(budget / (place * w->plane + 1), w->chunk);
-    w->rows = w->together ? all_rows * w->together : ac_least(all_rows, budget / (place * w->size[2]) + 1);
+    w->together = ac_least(budget / (position * w->plane + 1), w->chunk);
+    w->rows = w->together ? all_rows * w->together : ac_least(all_rows, budget / (position * w->size[2]) + 1);
     if (w->together < 1) w->together = 1;
     w->g_steps = steps_for(w, w->rows * w->size[2]), w->x_steps = steps_for(w, w->g_steps * w->k.depth + reach + 1);
     /* an odd number of cache lines, so that lanes do not meet in one set of the cache */
@@ -130,11 +130,11 @@ static int open_walk(weight_walk *w) {
     return 0;
 }
 
-/* Rows of x that its steps reach into, shifted by one place too. Lines hold whole rows, as these are laid out. */
+/* Rows of x that its steps reach into, shifted by one position too. Lines hold whole rows, as these are laid out. */
 static int64_t x_rows(const weight_walk *w) { return ac_ceil_div(w->x_steps * w->k.depth + 1, w->size[2]); }
 
 typedef struct {
-    int64_t line, x_part, x, g_part, all; /* bytes: a panel's places in a row, packed x and g, one part and all */
+    int64_t line, x_part, x, g_part, all; /* bytes: a panel's positions in a row, packed x and g, one part and all */
 } rooms;
 
 static rooms rooms_of(const weight_walk *w) {
@@ -150,17 +150,17 @@ static rooms rooms_of(const weight_walk *w) {
 
 /* -- packing ----------------------------------------------------------------------------------------------- */
 
-/* Rows of places as they are packed: of images from `image` on, from row `row` of the first. */
+/* Rows of positions as they are packed: of images from `image` on, from row `row` of the first. */
 typedef struct {
     int64_t image, images, row, rows;
 } band;
 
-/* How places of an operand lie in its tensor: position i holds place i every - before. */
+/* How pixels of an operand lie in its tensor: position i holds pixel i every - before. */
 typedef struct {
     int64_t every[3], before[3], size[3];
 } lens;
 
-/* Lanes [lane, lane + lanes) of a band of t, to lines of `line` values; what no place of t falls on is zero. */
+/* Lanes [lane, lane + lanes) of a band of t, to lines of `line` values; what no pixel of t falls on is zero. */
 static void lay_out(const weight_walk *w, const ac_tensor *t, const lens *l, const band *b, int64_t lane, int64_t lanes,
                     int64_t line, char *to) {
     int64_t item = ac_itemsize(w->dtype), all = w->size[0] * w->size[1], width = w->size[2];
@@ -239,7 +239,7 @@ static void add_panels(const weight_walk *w, ac_micro_job *job, const char *x, i
     }
 }
 
-/* sums[tap] += g[places] x[places + tap], for every tap */
+/* sums[tap] += g[positions] x[positions + tap], for every tap */
 static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t steps, ac_ahead next[2], float *sums) {
     ac_micro_job job = {.a_next = w->g_steps * AC_TILE_BYTES,
                         .a_step = AC_TILE_BYTES,
@@ -303,12 +303,12 @@ static void store_weight(const weight_walk *w, ac_tensor *out) {
             for (int64_t c = 0; c < lanes; c++) dense[(o * w->channels + first + c) * taps + tap] = from[c];
         }
     }
-    ac_storage place;
+    ac_storage position;
     ac_tensor to = *out;
     to.offset += w->group * w->outs * to.strides[0], to.shape[0] = w->outs;
     to.numel = w->outs * w->channels * taps;
     ac_dims shape = ac_shape_of(&to);
-    ac_tensor from = ac_place(&place, dense, AC_float32, &shape);
+    ac_tensor from = ac_tensor_over(&position, dense, AC_float32, &shape);
     ac_cpu_copy_into(&to, &from);
 }
 

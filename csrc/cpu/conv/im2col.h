@@ -7,14 +7,14 @@
 #include "ops/window_args.h"
 #include "cpu/loops.h"
 
-/* columns [channels * taps, places] of image [channels, in...], values of `item` bytes. */
+/* columns [channels * taps, positions] of image [channels, in...], values of `item` bytes. */
 void ac_cpu_unfold_image(const ac_windows *w, int64_t channels, int64_t item, const char *image, char *columns);
 /* image [channels, in...] = bias (or 0) + the columns added up where they came from, both in opmath type. */
 void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_opmath opmath, const char *columns, const double *bias,
                        char *image);
 
 /* A contiguous tensor over memory of the caller's, which lives no longer than `storage` does. */
-ac_tensor ac_place(ac_storage *storage, void *data, ac_dtype dtype, const ac_dims *shape);
+ac_tensor ac_tensor_over(ac_storage *storage, void *data, ac_dtype dtype, const ac_dims *shape);
 /* t[image, channel : channel + channels], borrowed. */
 ac_tensor ac_part_of(const ac_tensor *t, int64_t image, int64_t channel, int64_t channels);
 

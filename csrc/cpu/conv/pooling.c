@@ -10,7 +10,7 @@ typedef struct {
     ac_windows w;
     ac_space planes;
     int64_t step[3]; /* in elements */
-    int64_t pixels, places;
+    int64_t pixels, positions;
 } pooling;
 
 /* A plane in double or int64, contiguous; values compare the same there. */
@@ -48,20 +48,20 @@ static void pool_planes(void *context, int64_t begin, int64_t end, char *scratch
     int64_t *indices = ac_data(p->r->out[1]);
     ac_opmath opmath = ac_opmath_of(values->dtype);
     for (int64_t plane = begin; plane < end && !ac_poll(); plane++) {
-        int64_t place = plane * p->places, o[3];
+        int64_t position = plane * p->positions, o[3];
         load_plane(p, plane, opmath, scratch);
         for (o[0] = 0; o[0] < p->w.out[0]; o[0]++)
             for (o[1] = 0; o[1] < p->w.out[1]; o[1]++)
-                for (o[2] = 0; o[2] < p->w.out[2]; o[2]++, place++) {
+                for (o[2] = 0; o[2] < p->w.out[2]; o[2]++, position++) {
                     const void *x = scratch;
                     int64_t at = opmath == AC_OPMATH_F32   ? best_f32(&p->w, x, o)
                                  : opmath == AC_OPMATH_F64 ? best_f64(&p->w, x, o)
                                                            : best_i64(&p->w, x, o);
-                    indices[place] = at;
+                    indices[position] = at;
                     if (opmath == AC_OPMATH_I64)
-                        ac_write_int(ac_data(values), values->dtype, place, ((const int64_t *)x)[at]);
+                        ac_write_int(ac_data(values), values->dtype, position, ((const int64_t *)x)[at]);
                     else
-                        ac_write_double(ac_data(values), values->dtype, place,
+                        ac_write_double(ac_data(values), values->dtype, position,
                                         opmath == AC_OPMATH_F32 ? (double)((const float *)x)[at]
                                                                 : ((const double *)x)[at]);
                 }
@@ -76,8 +76,8 @@ int ac_cpu_max_pool(const ac_run *r) {
     int nd = (int)a->kernel.n, lead = x->ndim - nd;
     p.planes = ac_space_of(x, (1u << lead) - 1);
     for (int d = 0; d < nd; d++) p.step[3 - nd + d] = x->strides[lead + d];
-    p.pixels = ac_product3(p.w.in), p.places = ac_product3(p.w.out);
-    int64_t planes = p.places ? r->out[0]->numel / p.places : 0;
+    p.pixels = ac_product3(p.w.in), p.positions = ac_product3(p.w.out);
+    int64_t planes = p.positions ? r->out[0]->numel / p.positions : 0;
     return ac_for_range_with(planes, AC_GRAIN / (p.pixels + 1), (size_t)p.pixels * 8, pool_planes, &p);
 }
 

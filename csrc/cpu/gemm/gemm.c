@@ -189,7 +189,7 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
 }
 
 /* Rows of whole tiles in the panels' own 16-bit dtype need no packing. With rows further apart the
- * 16 of a tile would fall on the same few places of the first-level cache. */
+ * 16 of a tile would fall on the same few sets of the first-level cache. */
 static bool is_direct(const ac_operand *a, const ac_cut *cut) {
     if (cut->kind != AC_PANEL_BF16 && cut->kind != AC_PANEL_F16) return false;
     return a->dtype == a->round && a->k_stride == 1 && a->lane_stride <= 1024 && a->lanes % AC_LANES == 0 &&
@@ -254,11 +254,11 @@ static void note_ways(const plan *p, const memory *m) {
     if (p->stream) AC_WAY(product_stream_result);
 }
 
-static void run_in(plan *p, const memory *m, char *place) {
+static void run_in(plan *p, const memory *m, char *room) {
     const ac_gemm_call *g = p->call;
-    p->a = place, p->b = g->panels ? g->panels : m->b ? place + m->a : NULL, p->scratch = place + m->a + m->b;
-    if (!p->direct) pack_all(p, &g->a, false, place);
-    if (m->b) pack_all(p, &g->b, true, place + m->a);
+    p->a = room, p->b = g->panels ? g->panels : m->b ? room + m->a : NULL, p->scratch = room + m->a + m->b;
+    if (!p->direct) pack_all(p, &g->a, false, room);
+    if (m->b) pack_all(p, &g->b, true, room + m->a);
     if (!atomic_load(p->finite)) return;
     ac_parallel(p->a_blocks * p->b_blocks, m->hands, one_block, p);
 }
@@ -270,14 +270,14 @@ static int run_with(const ac_gemm_call *g, const ac_micro *micro, int hands, boo
     note_ways(&p, &m);
     if (m.all <= SMALL_BYTES) {
         AC_WAY(product_on_stack);
-        _Alignas(AC_ALIGNMENT) char place[SMALL_BYTES];
-        run_in(&p, &m, place);
+        _Alignas(AC_ALIGNMENT) char room[SMALL_BYTES];
+        run_in(&p, &m, room);
     } else {
         AC_WAY(product_on_heap);
-        char *place = ac_alloc((size_t)m.all);
-        if (!place) return -1;
-        run_in(&p, &m, place);
-        ac_free(place, (size_t)m.all);
+        char *room = ac_alloc((size_t)m.all);
+        if (!room) return -1;
+        run_in(&p, &m, room);
+        ac_free(room, (size_t)m.all);
     }
     *finite = atomic_load(&all_finite);
     return 0;

@@ -63,7 +63,7 @@ static bool read_lane(const ac_operand *o, ac_panel_kind kind, int64_t lane, int
     return true;
 }
 
-static void place(const lane_cells *cells, bool columns, int64_t lane, uint32_t *tile) {
+static void store_cells(const lane_cells *cells, bool columns, int64_t lane, uint32_t *tile) {
     if (!columns) memcpy(tile + lane * AC_CELLS, cells->cell, sizeof cells->cell);
     else
         for (int64_t q = 0; q < AC_CELLS; q++) tile[q * AC_LANES + lane] = cells->cell[q];
@@ -78,8 +78,8 @@ bool ac_pack_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns
     for (int64_t i = 0; i < lanes; i++) {
         lane_cells cells[2];
         fits &= read_lane(o, kind, lane + i, k, n, cells);
-        place(&cells[0], columns, i, tile);
-        if (kind == AC_PANEL_SPLIT) place(&cells[1], columns, i, tile + AC_TILE_FLOATS);
+        store_cells(&cells[0], columns, i, tile);
+        if (kind == AC_PANEL_SPLIT) store_cells(&cells[1], columns, i, tile + AC_TILE_FLOATS);
     }
     return fits;
 }

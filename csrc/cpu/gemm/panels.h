@@ -61,7 +61,7 @@ static inline int64_t ac_panel_offset(const ac_cut *c, int64_t panels, int64_t b
 bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block, int64_t panel, int64_t count,
              char *to);
 
-/* Packs `steps` steps of `panels` panels, from (panel, step) on, to their places in `all`, a whole operand's. */
+/* Packs `steps` steps of `panels` panels, from (panel, step) on, to their slots in `all`, a whole operand's. */
 bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t panel, int64_t panels, int64_t step,
                   int64_t steps, char *all);
 

@@ -36,10 +36,10 @@ static const char *dense(const ac_tensor *t, ac_opmath opmath, size_t *owned) {
     *owned = (size_t)(t->numel * ac_opmath_bytes(opmath)) + 1;
     char *copy = ac_alloc(*owned);
     if (!copy) return NULL;
-    ac_storage place = {.data = copy};
+    ac_storage memory = {.data = copy};
     ac_tensor flat = *t;
     ac_dims shape = ac_shape_of(t), strides = ac_dims_contiguous(&shape);
-    flat.storage = &place, flat.offset = 0, flat.dtype = ac_opmath_dtype(opmath);
+    flat.storage = &memory, flat.offset = 0, flat.dtype = ac_opmath_dtype(opmath);
     memcpy(flat.strides, strides.v, sizeof flat.strides);
     ac_cpu_copy_into(&flat, t);
     return copy;

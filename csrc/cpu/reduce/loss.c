@@ -66,7 +66,7 @@ int ac_cpu_mse_loss(const ac_run *r) {
 
 /* -- nll -------------------------------------------------------------------------------------------- */
 
-/* Class c of sample i of x [N, C, ...] lies at (sample place) + c * step. */
+/* Class c of sample i of x [N, C, ...] lies at (sample's offset) + c * step. */
 typedef struct {
     ac_space samples, target;
     int64_t classes, step;

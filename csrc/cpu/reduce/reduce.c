@@ -82,7 +82,7 @@ static void join_total(ac_fold fold, ac_total *total, const ac_total *part) {
     }
 }
 
-/* One block of neighbouring columns over all reduced places. */
+/* One block of neighbouring columns over all reduced elements. */
 static void column_block(const reduction *c, int64_t first, int64_t width) {
     double buffer[COLUMNS], partial[COLUMNS];
     ac_total totals[COLUMNS], start = start_of(c->fold);

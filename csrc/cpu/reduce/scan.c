@@ -127,16 +127,16 @@ static void extreme_rows(void *context, int64_t begin, int64_t end) {
         int64_t from = ac_space_offset(&c->from, row), to = ac_space_offset(&c->to, row), best = 0, at = 0;
         double top = 0;
         for (int64_t i = 0; i < c->n && !ac_stop_at(i); i++) {
-            int64_t here = from + i * row_step(x, c->dim), place = to + i * row_step(values, c->dim);
+            int64_t here = from + i * row_step(x, c->dim), offset = to + i * row_step(values, c->dim);
             double v = real ? ac_read_double(ac_data(x), x->dtype, here) : 0;
             int64_t k = real ? 0 : ac_read_int(ac_data(x), x->dtype, here);
             bool better = real          ? v != v || (double)c->sign * v >= (double)c->sign * top
                           : c->sign > 0 ? k >= best
                                         : k <= best;
             if (i == 0 || better) top = v, best = k, at = i;
-            if (real) ac_write_double(ac_data(values), values->dtype, place, top);
-            else ac_write_int(ac_data(values), values->dtype, place, best);
-            ((int64_t *)ac_data(indices))[place] = at;
+            if (real) ac_write_double(ac_data(values), values->dtype, offset, top);
+            else ac_write_int(ac_data(values), values->dtype, offset, best);
+            ((int64_t *)ac_data(indices))[offset] = at;
         }
     }
 }
