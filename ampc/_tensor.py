@@ -419,7 +419,7 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple:
 
 @method
 def movedim(self: Tensor, source: Any, destination: Any) -> Tensor:
-    """Dimensions moved to other places."""
+    """Dimensions moved to other positions."""
     src, dst = ([wrap_dim(d, self.ndim, "movedim") for d in _checks.integers(dims, "movedim")] for dims in (source, destination))
     if len(src) != len(dst) or len(set(src)) != len(src) or len(set(dst)) != len(dst):
         raise RuntimeError(f"movedim: {source} and {destination} must be equally many different dimensions")
@@ -475,8 +475,8 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 @method
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Any:
     """Indices of the nonzero elements, one row each; or one tensor a dimension."""
-    places = _f["_nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
-    return places.t().contiguous().unbind(0) if as_tuple else places
+    indices = _f["_nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
+    return indices.t().contiguous().unbind(0) if as_tuple else indices
 
 
 # -- names that are other rows ----------------------------------------------------------------------------

@@ -109,7 +109,7 @@ class CastPolicy:
 
 
 _table: Dict[str, int] = {}
-_at: Dict[str, int] = {}  # their places in it
+_at: Dict[str, int] = {}  # their positions in it
 
 
 def _categories() -> Dict[str, int]:

@@ -22,7 +22,7 @@ from references import (
     group_norm,
     gru_cell,
     ints,
-    last_place,
+    last_index,
     layer_norm,
     linalg,
     linear_scan,
@@ -53,7 +53,7 @@ class Sample:
     torch: Any = ""  # torch's function; "" = by name, None = torch has none
     grad: bool = True  # differentiable at these arguments
     half: bool = True  # also compared in the half types
-    frozen: tuple = ()  # places or names of arguments that are not differentiated
+    frozen: tuple = ()  # positions or names of arguments that are not differentiated
     torch_grad: bool = True  # torch differentiates it too
 
 
@@ -398,9 +398,9 @@ SAMPLES: dict[str, list[Sample]] = {
     "logcumsumexp": [Sample((real(3, 4), 1), reference=np.logaddexp.accumulate), Sample((real(70, 2), 0), reference=np.logaddexp.accumulate, grad=False)],
     "linear_scan": [Sample((real(3, 4), real(3, 4), 1), torch=None, reference=linear_scan), Sample((real(3, 4), real(3, 4), 0, True), torch=None, reference=linear_scan),
                     Sample((real(2, 300), R.uniform(0.1, 0.9, (2, 300)), 1), torch=None, reference=linear_scan, grad=False)],
-    "cummax": [Sample((spread(3, 4, 5), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_place(x, d, np.greater_equal))),
-               Sample((ints(3, 2, 200), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_place(x, d, np.greater_equal)))],
-    "cummin": [Sample((spread(3, 4), 0), reference=lambda x, d: (np.minimum.accumulate(x, d), last_place(x, d, np.less_equal)))],
+    "cummax": [Sample((spread(3, 4, 5), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_index(x, d, np.greater_equal))),
+               Sample((ints(3, 2, 200), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_index(x, d, np.greater_equal)))],
+    "cummin": [Sample((spread(3, 4), 0), reference=lambda x, d: (np.minimum.accumulate(x, d), last_index(x, d, np.less_equal)))],
     "convolution": [Sample((real(2, 3, 7), real(4, 3, 3), real(4), [2], [1], [1], False, [0], 1), reference=convolve),
                     Sample((real(2, 4, 6, 5), real(6, 2, 3, 2), real(6), [1, 2], [1, 0], [2, 1], False, [0], 2), reference=convolve),
                     Sample((real(1, 2, 4, 4, 5), real(3, 2, 2, 3, 2), None, [1], [0, 1, 1], [1], False, [0], 1), reference=convolve),

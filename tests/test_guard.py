@@ -100,7 +100,7 @@ def test_numbers_and_names_are_the_runs():
         scaler.step(optimizer)
 
 
-def test_a_place_is_reported_once_and_errors_each_time():
+def test_a_line_is_reported_once_and_errors_each_time():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):

@@ -79,16 +79,16 @@ class DeviceScale:
         """The loss, and a flag: whether it is nan."""
         return loss, [loss.isnan()]
 
-    def divide_gradients(self, device: Any, grads: List[Tensor], places: List[Tuple[int, int]]) -> GradStats:
+    def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device; for gradients on the CPU the scale is waited for."""
         if device.type == "cpu":
-            return divide_by_number(self, self.inverse, device, grads, places)
+            return divide_by_number(self, self.inverse, device, grads, positions)
         flags = make.zeros(2, dtype=_C.float32, device=device)
         inverse = make.empty((), dtype=_C.float64, device=device)
         table = _C._cuda_grad_stats(grads, self.scale_tensor.to(device, non_blocking=True), flags, inverse)
         _C._scale_all(grads, 1.0, inverse)
         remember(grads, table)
-        return GradStats(table, places, None, flags)
+        return GradStats(table, positions, None, flags)
 
     def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
         """[1.0 where some value is not finite, 1.0 where some is infinite]."""

@@ -58,9 +58,9 @@ class HostScale(_C.ScalerState):
         value = loss.item()
         return value, [True] if math.isnan(value) else []
 
-    def divide_gradients(self, device: Any, grads: List[Tensor], places: List[Tuple[int, int]]) -> GradStats:
+    def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device."""
-        return divide_by_number(self, self.inverse, device, grads, places)
+        return divide_by_number(self, self.inverse, device, grads, positions)
 
     def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
         """[1.0 where some value is not finite]."""

@@ -20,24 +20,24 @@ _last: Dict[int, Tuple[list, List[Optional[int]], Optional[Tensor]]] = {}  # by 
 class GradStats:
     """Statistics of an optimizer's gradients on one device.
 
-    ``table``: a row a gradient. ``places``: the (group, position) of each row's parameter. ``sums``: of the table's columns, where they are
+    ``table``: a row a gradient. ``positions``: the (group, position) of each row's parameter. ``sums``: of the table's columns, where they are
     known, on the CPU. ``flags``: 1.0 where some value is not finite; for a scale on a GPU also whether some is infinite."""
 
-    __slots__ = ("flags", "places", "sums", "table")
+    __slots__ = ("flags", "positions", "sums", "table")
 
-    def __init__(self, table: Tensor, places: List[Tuple[int, int]], sums: Optional[Tuple[float, ...]], flags: Tensor) -> None:
-        self.table, self.places, self.sums, self.flags = table, places, sums, flags
+    def __init__(self, table: Tensor, positions: List[Tuple[int, int]], sums: Optional[Tuple[float, ...]], flags: Tensor) -> None:
+        self.table, self.positions, self.sums, self.flags = table, positions, sums, flags
 
 
 def remember(grads: List[Tensor], table: Tensor) -> None:
     """``table``: [n, 6], see ``_C._grad_stats`` and ``_C._cuda_grad_stats``. Forgotten when a gradient dies."""
-    place = table.get_device()
+    device = table.get_device()
 
     def forget(dead: weakref.ref) -> None:
-        if any(r is dead for r in _last.get(place, ([], [], None))[0]):
-            del _last[place]
+        if any(r is dead for r in _last.get(device, ([], [], None))[0]):
+            del _last[device]
 
-    _last[place] = ([weakref.ref(g, forget) for g in grads], [g._content for g in grads], table)
+    _last[device] = ([weakref.ref(g, forget) for g in grads], [g._content for g in grads], table)
 
 
 def _still_holds(grads: List[Tensor], refs: list, contents: List[Optional[int]]) -> bool:

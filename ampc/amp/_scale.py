@@ -74,7 +74,7 @@ class Scale(Protocol):
     def check_loss(self, loss: Tensor) -> Tuple[Loss, list]:
         """A loss of one element, for a record; and what of it may be nan, for ``adapt``."""
 
-    def divide_gradients(self, device: Any, grads: List[Tensor], places: List[Tuple[int, int]]) -> GradStats:
+    def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device, in place; what the pass saw of them."""
 
     def flags_of(self, sums: Tuple[float, ...]) -> Tensor:

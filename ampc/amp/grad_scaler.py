@@ -153,8 +153,8 @@ class GradScaler:
         divide = getattr(inv_scale, "divide_gradients", None) or partial(divide_by_number, self._need_scale("unscale_"), float(inv_scale))
         self._per_optimizer_states[id(optimizer)]["stats"] = stats = []
         found = {}
-        for device, grads, places in gradients_of(optimizer, allow_fp16):
-            stats.append(divide(device, grads, places))
+        for device, grads, positions in gradients_of(optimizer, allow_fp16):
+            stats.append(divide(device, grads, positions))
             found[device] = stats[-1].flags[0]
         return found
 

@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
-from .._callers import place_text, users_place
+from .._callers import call_site, location_text
 from .._table import html_table, html_text
 from ._watcher import Watcher
 
@@ -40,7 +40,7 @@ class Product(NamedTuple):
     """Products that used the CPU's or GPU's 16-bit units badly, or not at all."""
 
     op: str
-    place: Tuple[str, int]
+    location: Tuple[str, int]
     shape: Optional[Tuple[int, ...]]  # m, n, k; None of what is no single product of matrices
     why: str
     calls: int
@@ -120,7 +120,7 @@ class Explain(Watcher):
             self.multiplications[1] += size if TILES in why else 0
             self.multiplications[2] = max(self.multiplications[2], size)
         if why:
-            key = (op, users_place(), shape, why, size)
+            key = (op, call_site(), shape, why, size)
             self._products[key] = self._products.get(key, 0) + 1
 
     @staticmethod
@@ -159,7 +159,7 @@ class Explain(Watcher):
     @property
     def products(self) -> List[Product]:
         """Products that gain little or nothing from 16 bits, with the reason."""
-        every = [Product(op, place, shape, why, calls, size) for (op, place, shape, why, size), calls in self._products.items()]
+        every = [Product(op, location, shape, why, calls, size) for (op, location, shape, why, size), calls in self._products.items()]
         return sorted(every, key=lambda p: -p.calls)
 
     @property
@@ -181,7 +181,7 @@ class Explain(Watcher):
             lines.append(f"{'cast ' + c.source + ' to ' + c.target:<41}{c.calls:>7}{1e3 * c.seconds:>10.3f}   {c.bytes / 1e6:.3g} MB")
         lines += self._summary()
         for p in self.products[:10]:
-            lines.append(f"{place_text(p.place)}: {p} ({p.calls} times): {p.why}")
+            lines.append(f"{location_text(p.location)}: {p} ({p.calls} times): {p.why}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -189,8 +189,8 @@ class Explain(Watcher):
         ran += [[r.op, r.dtype, str(r.calls), f"{1e3 * r.seconds:.3f}", r.reason] for r in self.ran[:MOST]]
         casts = [["cast from", "to", "calls", "ms", "MB"]]
         casts += [[c.source, c.target, str(c.calls), f"{1e3 * c.seconds:.3f}", f"{c.bytes / 1e6:.3g}"] for c in self.casts]
-        products = [["place", "product", "times", "why it gains little"]]
-        products += [[place_text(p.place), str(p), str(p.calls), p.why] for p in self.products[:10]]
+        products = [["location", "product", "times", "why it gains little"]]
+        products += [[location_text(p.location), str(p), str(p.calls), p.why] for p in self.products[:10]]
         tables = [html_table(rows, left) if len(rows) > 1 else "" for rows, left in ((ran, {0, 1, 4}), (casts, {0, 1}), (products, {0, 1, 3}))]
         return "".join([*tables[:2], html_text(*self._summary()), tables[2]])
 
@@ -208,9 +208,9 @@ def multiplications(op: str, x: list, y: tuple) -> int:
     sizes = _product_sizes(op, x, y[0])
     if sizes is not None:
         return math.prod(sizes)
-    if op == "convolution":  # weights are [out, in, ...], transposed ones [in, out, ...]: where both fit, the smaller image has the places
-        places = min((t for t in (y[0], x[0]) if t.shape[1] == x[1].shape[0]), key=lambda t: t.numel(), default=y[0])
-        return int(places.numel() * x[1].numel() // max(x[1].shape[0], 1))
+    if op == "convolution":  # weights are [out, in, ...], transposed ones [in, out, ...]: where both fit, the smaller image is the output
+        positions = min((t for t in (y[0], x[0]) if t.shape[1] == x[1].shape[0]), key=lambda t: t.numel(), default=y[0])
+        return int(positions.numel() * x[1].numel() // max(x[1].shape[0], 1))
     if op == "convolution_weight":
         return int(x[1].numel() * y[0].numel() // max(y[0].shape[0], 1))
     if op in ("fused_attention", "fused_attention_backward"):

@@ -10,7 +10,7 @@ import warnings
 from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
-from .._callers import users_place
+from .._callers import call_site
 from .._events import Listener, listen
 from .._model_names import Names
 
@@ -83,7 +83,7 @@ def ignore(*rules: str) -> None:
 
 
 def reports(clear: bool = False) -> List[Report]:
-    """All that was reported so far, oldest first; ``clear`` forgets it, so that a place may be reported again."""
+    """All that was reported so far, oldest first; ``clear`` forgets it, so that a line may be reported again."""
     every = list(_State.log)
     if clear:
         _State.log.clear()
@@ -95,10 +95,10 @@ def reports(clear: bool = False) -> List[Report]:
 
 
 def report(rule: str, text: str, fix: str, once: bool = False) -> None:
-    """Says it, or raises; at most once a place, or in all."""
+    """Says it, or raises; at most once a line, or in all."""
     if _State.mode == "off" or rule in _State.ignored:
         return
-    file, line = users_place()
+    file, line = call_site()
     found = Report(rule, file, line, text, fix)
     if _State.mode == "error":
         raise MisuseError(str(found))

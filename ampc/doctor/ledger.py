@@ -33,7 +33,7 @@ class Step:
     """One ``scaler.step``. On a GPU what is asked first waits for it."""
 
     _found: List[Tensor] = []
-    _seen: Any = None  # tables and places; once settled, the rows and places of a step that was skipped
+    _seen: Any = None  # tables and positions; once settled, the rows and positions of a step that was skipped
     _late: Any = None  # sums of a step on a GPU, which nobody has waited for
     _sums: Optional[Tuple[float, ...]] = None
     _skipped: Optional[bool] = None
@@ -58,7 +58,7 @@ class Step:
         if self._sums is None and self._seen is not None:
             self._sums = total(self._seen)
             self._skipped = any(f.item() for f in self._found)
-            self._seen = [(stat.table.tolist(), stat.places) for stat in self._seen] if self._skipped else None
+            self._seen = [(stat.table.tolist(), stat.positions) for stat in self._seen] if self._skipped else None
         self._found = []
 
     def shrink(self) -> None:
@@ -127,8 +127,8 @@ class Step:
         optimizer, names = self._optimizer(), Names()
         if optimizer is None or not self._seen:
             return []
-        rows = sorted((place, values) for table, places in self._seen for values, place in zip(table, places) if wanted(values))
-        return [gradient_of(optimizer, place, values, names) for place, values in rows]
+        rows = sorted((position, values) for table, positions in self._seen for values, position in zip(table, positions) if wanted(values))
+        return [gradient_of(optimizer, position, values, names) for position, values in rows]
 
     @property
     def culprit(self) -> Optional[Gradient]:
@@ -141,10 +141,10 @@ class Step:
         return f"Step({self.number}, loss={self.loss:.4g}, scale={self.scale:g}, norm={self.grad_norm:.4g}, lr={self.lr:g}{end})"
 
 
-def gradient_of(optimizer: Any, place: Tuple[int, int], values: List[float], names: Names) -> Gradient:
+def gradient_of(optimizer: Any, position: Tuple[int, int], values: List[float], names: Names) -> Gradient:
     """A row of a pass's table with its parameter's name."""
-    p = optimizer.param_groups[place[0]]["params"][place[1]]
-    return Gradient(names.of_parameter(optimizer, *place), tuple(p.shape), values[AMAX], int(values[INFS]), int(values[NANS]),
+    p = optimizer.param_groups[position[0]]["params"][position[1]]
+    return Gradient(names.of_parameter(optimizer, *position), tuple(p.shape), values[AMAX], int(values[INFS]), int(values[NANS]),
                     values[SMALL] / max(p.numel(), 1), _unravel(int(values[FIRST]) - 1, tuple(p.shape)) if values[FIRST] else None)
 
 
@@ -198,8 +198,8 @@ class Ledger:
         if self.latest is None or optimizer is None:
             return []
         names = Names()
-        return [gradient_of(optimizer, place, values, names) for stat in self.latest[1]
-                for values, place in zip(stat.table.tolist(), stat.places)]
+        return [gradient_of(optimizer, position, values, names) for stat in self.latest[1]
+                for values, position in zip(stat.table.tolist(), stat.positions)]
 
     def cause(self, step: Step) -> Tuple[str, str]:
         """Why a step was skipped: 'scale', 'model', 'divergence' or 'none', and a sentence. By the loss, by whether values were

@@ -57,7 +57,7 @@ class Layer(nn.Module):
         return self.dtype_policy.variable_dtype
 
     def build(self, input_shape: tuple) -> None:
-        """Makes the variables; the batch's place is None."""
+        """Makes the variables; the batch's dimension is None."""
 
     def call(self, x: Tensor) -> Tensor:
         """The layer's computation, on inputs in the compute dtype."""

@@ -166,8 +166,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     middle = tuple(n // 2 for n in tensor.shape[2:])
     for g in range(groups):
         for i in range(min(each, tensor.shape[1])):
-            place = (g * each + i, i, *middle)
-            tensor[place] = 1
+            index = (g * each + i, i, *middle)
+            tensor[index] = 1
     return tensor
 
 

@@ -14,7 +14,7 @@ from .optimizer import Optimizer, check_options
 
 
 class _Point(NamedTuple):
-    """A place on the line that is searched: how far along, the loss, its gradient, and the slope along the line."""
+    """A point on the line that is searched: how far along, the loss, its gradient, and the slope along the line."""
 
     t: float
     loss: float

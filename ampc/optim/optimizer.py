@@ -165,8 +165,8 @@ class Optimizer:
         return False
 
     def _on_one_gpu(self) -> bool:
-        places = {p.grad.get_device() for group in self.param_groups for p in group["params"] if p.grad is not None}
-        return len(places) == 1 and places.pop() >= 0
+        devices = {p.grad.get_device() for group in self.param_groups for p in group["params"] if p.grad is not None}
+        return len(devices) == 1 and devices.pop() >= 0
 
     def _step_group(self, group: Dict[str, Any]) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")

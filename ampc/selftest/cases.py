@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any, List, Tuple
 
 from .convolutions import convolution, weight_bits
+from .indexing import indexing, losses, pooling, resampling
 from .layers import attention, evaluated, norm, plain, recurrence, rows
 from .passes import adamw, elementwise, memory, positions, reduction, scan, sgd
-from .places import indexing, losses, pooling, resampling
 from .products import autocast, expanded, linear, parts, product, strided, trained, unbounded, unbounded_kept, wide
 from .running import ALL, FLOATS, HALVES, Border, Case
 from .update_rules import dropout, rounding, scaling, update_rules

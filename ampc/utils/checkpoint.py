@@ -158,7 +158,7 @@ class _Reentrant(Function):
     def forward(ctx: Any, function: Callable, preserve_rng: bool, *args: Any) -> Any:
         ctx.function, ctx.state = function, _State(preserve_rng)
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
-        ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*[a for a in args if isinstance(a, Tensor)])
         return function(*args)
 
@@ -167,8 +167,8 @@ class _Reentrant(Function):
         if _C.is_grad_enabled():
             raise RuntimeError("checkpoint: a graph of the gradient needs use_reentrant=False")
         args = list(ctx.others)
-        for place, t in zip(ctx.places, ctx.saved_tensors):
-            args[place] = t.detach().requires_grad_(t.requires_grad)
+        for position, t in zip(ctx.positions, ctx.saved_tensors):
+            args[position] = t.detach().requires_grad_(t.requires_grad)
         with ctx.state.again():
             results = ctx.function(*args)
         results = results if isinstance(results, tuple) else (results,)

@@ -34,7 +34,7 @@ class Seen(NamedTuple):
     requires_grad: Optional[bool]
     leaf: Optional[bool]
     version: Optional[int]
-    place: Tuple[int, int]  # the first byte, and one past the last
+    span: Tuple[int, int]  # the first byte, and one past the last
     values: Any
     loose: bool  # of strides that the library was free to choose
 
@@ -163,7 +163,7 @@ class World:
 @dataclass
 class Difference:
     program: Program
-    at: int  # the line's place
+    at: int  # the line's index
     kind: str  # "exception", "value", "version", ...
     name: str  # the variable
     torch: Any
@@ -190,10 +190,10 @@ class Difference:
 def groups(seen: Dict[str, Seen]) -> Dict[str, Tuple[str, int]]:
     """For each tensor, the first variable whose memory it shares, and how far behind that one it begins."""
     order = {name: i for i, name in enumerate(seen)}
-    by_place = sorted((s.place, name) for name, s in seen.items() if s.place[1] > s.place[0])
+    by_span = sorted((s.span, name) for name, s in seen.items() if s.span[1] > s.span[0])
     joined: List[List[str]] = []
     end = -1
-    for (first, last), name in by_place:
+    for (first, last), name in by_span:
         if first < end:
             joined[-1].append(name)
         else:
@@ -203,7 +203,7 @@ def groups(seen: Dict[str, Seen]) -> Dict[str, Tuple[str, int]]:
     for names in joined:
         root = min(names, key=order.__getitem__)
         for name in names:
-            result[name] = (root, seen[name].place[0] - seen[root].place[0])
+            result[name] = (root, seen[name].span[0] - seen[root].span[0])
     return result
 
 

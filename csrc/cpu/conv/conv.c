@@ -41,8 +41,8 @@ static void close_convolution(convolution *c) {
 }
 
 static void unfold_from(convolution *c, const ac_tensor *x, int64_t n, int64_t group) {
-    ac_storage position;
-    ac_tensor image = ac_tensor_over(&position, c->image, c->dtype, &c->image_shape),
+    ac_storage memory;
+    ac_tensor image = ac_tensor_over(&memory, c->image, c->dtype, &c->image_shape),
               from = ac_part_of(x, n, group * c->inner, c->inner);
     ac_cpu_copy_into(&image, &from);
     ac_cpu_unfold_image(&c->w, c->inner, ac_itemsize(c->dtype), c->image, c->columns);
@@ -73,13 +73,13 @@ static char *dense_weight(const convolution *c, const ac_tensor *w, const ac_ten
     *bytes = (size_t)(rows * wide * item) + 1;
     char *data = ac_alloc(*bytes);
     if (!data) return NULL;
-    ac_storage position;
+    ac_storage memory;
     ac_dims shape = ac_shape_of(w), line = {1, {rows}};
-    ac_tensor to = ac_tensor_over(&position, data, c->dtype, &shape);
+    ac_tensor to = ac_tensor_over(&memory, data, c->dtype, &shape);
     for (int d = 0; d < 1; d++) to.strides[d] = wide;
     ac_cpu_copy_into(&to, w);
     if (!bias) return data;
-    ac_tensor last = ac_tensor_over(&position, data, c->dtype, &line);
+    ac_tensor last = ac_tensor_over(&memory, data, c->dtype, &line);
     last.offset = k, last.strides[0] = wide;
     ac_cpu_copy_into(&last, bias);
     return data;

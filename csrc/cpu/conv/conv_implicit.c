@@ -496,9 +496,9 @@ static void take_class(direct *c, const ac_windows *w, int d, int64_t rest) {
 static void store_bias(const direct *c) {
     AC_WAY(direct_no_taps);
     double zero = 0;
-    ac_storage position;
+    ac_storage memory;
     ac_dims none = {.n = 0}, shape = ac_shape_of(&c->to);
-    ac_tensor value = c->bias ? *c->bias : ac_tensor_over(&position, &zero, AC_float64, &none), to = c->to;
+    ac_tensor value = c->bias ? *c->bias : ac_tensor_over(&memory, &zero, AC_float64, &none), to = c->to;
     int64_t step = c->bias ? value.strides[0] : 0;
     value.ndim = to.ndim, value.numel = to.numel;
     for (int d = 0; d < to.ndim; d++) value.shape[d] = shape.v[d], value.strides[d] = d == 1 ? step : 0;

@@ -303,12 +303,12 @@ static void store_weight(const weight_walk *w, ac_tensor *out) {
             for (int64_t c = 0; c < lanes; c++) dense[(o * w->channels + first + c) * taps + tap] = from[c];
         }
     }
-    ac_storage position;
+    ac_storage memory;
     ac_tensor to = *out;
     to.offset += w->group * w->outs * to.strides[0], to.shape[0] = w->outs;
     to.numel = w->outs * w->channels * taps;
     ac_dims shape = ac_shape_of(&to);
-    ac_tensor from = ac_tensor_over(&position, dense, AC_float32, &shape);
+    ac_tensor from = ac_tensor_over(&memory, dense, AC_float32, &shape);
     ac_cpu_copy_into(&to, &from);
 }
 

@@ -144,8 +144,8 @@ int ac_cpu_im2col(const ac_run *r) {
     size_t bytes = (size_t)(channels * pixels * item) + 1;
     char *dense = ac_alloc(bytes);
     if (!dense) return -1;
-    ac_storage position;
-    ac_tensor image = ac_tensor_over(&position, dense, x->dtype, &shape);
+    ac_storage memory;
+    ac_tensor image = ac_tensor_over(&memory, dense, x->dtype, &shape);
     int64_t each = channels * ac_product3(w.kernel) * ac_product3(w.out) * item;
     for (int64_t n = 0; n < x->shape[0]; n++) {
         ac_tensor from = ac_part_of(x, n, 0, channels);
