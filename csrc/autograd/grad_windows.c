@@ -201,8 +201,8 @@ FORMULA(fused_attention) {
     back.out_dtype = ac_f_input(c, 0)->dtype;
     T g = incoming(c, ac_f_input(c, 0)), in[5] = {g, SAVED(0), SAVED(1), SAVED(2), ac_f_has(c, 3) ? SAVED(3) : NULL},
       out[AC_MAX_OUT];
-    bool lines = g && (g->shape[g->ndim - 1] <= 1 || g->strides[g->ndim - 1] == 1);
-    if (!lines) in[0] = ac_f_call(c, AC_OP_contiguous, NULL, 1, g);
+    bool dense_rows = g && (g->shape[g->ndim - 1] <= 1 || g->strides[g->ndim - 1] == 1);
+    if (!dense_rows) in[0] = ac_f_call(c, AC_OP_contiguous, NULL, 1, g);
     if (c->failed) return -1;
     if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
     int failed = ac_f_call_many(c, AC_OP_fused_attention_backward, &back, in, 5, out);

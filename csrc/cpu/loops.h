@@ -53,7 +53,7 @@ typedef struct ac_loops {
     void (*centred_sums[2])(int64_t n, const void *g, const void *x, double mean, double *sums);
     void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
     /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
-    /* rows of windows over lines of positions, see conv_depthwise.inc */
+    /* rows of windows over rows of positions, see conv_depthwise.inc */
     void (*sweep)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *w, float *y);
     void (*sweep_back)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *g, float *sums);
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);

@@ -142,7 +142,7 @@ typedef struct {
 
 /* -- joining -- */
 
-/* Parts that lie side by side in the lines of the result. Each is contiguous: `width` elements for every line, which go
+/* Parts that lie side by side in the rows of the result. Each is contiguous: `width` elements for every row, which go
  * there from `start` on. Blocks take pieces of them. */
 enum { AC_GPU_PARTS = 96, AC_GPU_PART_PIECE = 4096 };
 typedef struct {
@@ -152,7 +152,7 @@ typedef struct {
 } ac_gpu_part;
 typedef struct {
     ac_gpu_ref out;
-    int64_t lines, line, pieces; /* of so many elements */
+    int64_t rows, row_stride, pieces; /* of so many elements */
     int32_t n;
     ac_gpu_part part[AC_GPU_PARTS];
 } ac_gpu_parts;
@@ -253,10 +253,11 @@ typedef struct {
  * positions (image of the batch, three of the lattice); the image is read where the two meet. Steps count elements;
  * those of k's coordinates in `rows`, and of j's in `out`, are `tap_step` and `place_step`, whichever is which. */
 enum {
-    AC_GPU_KEYS = 32,                                                       /* ks of a tile, */
-    AC_GPU_TILE = 128,                                                      /* its ms and js, */
-    AC_GPU_LINE = AC_GPU_KEYS + 8,                                          /* and from one of those to the next */
-    AC_GPU_CONVOLVE_ROOM = 8 * AC_GPU_TILE * AC_GPU_LINE + 40 * AC_GPU_KEYS /* shared bytes: tiles and lists of ks */
+    AC_GPU_KEYS = 32,                    /* ks of a tile, */
+    AC_GPU_TILE = 128,                   /* its ms and js, */
+    AC_GPU_ROW_STRIDE = AC_GPU_KEYS + 8, /* and from one of those to the next */
+    AC_GPU_CONVOLVE_ROOM = 8 * AC_GPU_TILE * AC_GPU_ROW_STRIDE +
+        40 * AC_GPU_KEYS /* shared bytes: tiles and lists of ks */
 };
 typedef struct {
     ac_gpu_ref image, rows, out, bias;           /* bias: one an m of every group, or no memory */
@@ -281,11 +282,11 @@ typedef struct {
     int64_t step[3];
 } ac_gpu_pool;
 
-/* Lines of x, and y [outer, out, inner], contiguous. */
+/* Rows of x, and y [outer, out, inner], contiguous. */
 typedef struct {
     ac_gpu_ref x, y;
-    ac_space lines; /* where [outer, inner] of them begin in x, */
-    int64_t step;   /* and from a value of one to the next */
+    ac_space rows; /* where [outer, inner] of them begin in x, */
+    int64_t step;  /* and from a value of one to the next */
     int64_t outer, in, out, inner, taps;
     const int64_t *index;
     const double *weight;

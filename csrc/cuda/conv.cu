@@ -9,7 +9,7 @@
 using namespace nvcuda;
 
 enum { RUN = 8, RUNS = AC_GPU_TILE * AC_GPU_KEYS / RUN / AC_GPU_THREADS, SIDE = 16, AWAY = INT32_MIN / 2 };
-enum { WARP_M = 64, WARP_J = 32, SCRAP = SIDE + 4, CELLS = AC_GPU_TILE * AC_GPU_LINE };
+enum { WARP_M = 64, WARP_J = 32, SCRAP = SIDE + 4, CELLS = AC_GPU_TILE * AC_GPU_ROW_STRIDE };
 
 typedef pack<uint16_t, RUN> run;
 
@@ -63,8 +63,8 @@ DEV bool meet(const ac_gpu_implicit &a, const entry &p, const entry &q) {
            (uint32_t)(p.at[2] + q.at[2]) < (uint32_t)a.in[2];
 }
 
-/* This thread's i-th run of a tile: its line, and the first of its ks. */
-DEV int line_of(int i, bool across) {
+/* This thread's i-th run of a tile: its row, and the first of its ks. */
+DEV int row_of(int i, bool across) {
     int n = (int)threadIdx.x + i * AC_GPU_THREADS;
     return across ? n % AC_GPU_TILE : n / (AC_GPU_KEYS / RUN);
 }
@@ -132,11 +132,11 @@ template <class E> DEV void multiply(sums (&s)[M_SIDES][J_SIDES], const uint16_t
         wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::col_major> b[J_SIDES];
 #pragma unroll
         for (int j = 0; j < J_SIDES; j++)
-            wmma::load_matrix_sync(b[j], (const E *)image + j * SIDE * AC_GPU_LINE + k, AC_GPU_LINE);
+            wmma::load_matrix_sync(b[j], (const E *)image + j * SIDE * AC_GPU_ROW_STRIDE + k, AC_GPU_ROW_STRIDE);
 #pragma unroll
         for (int m = 0; m < M_SIDES; m++) {
             wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, E, wmma::row_major> r;
-            wmma::load_matrix_sync(r, (const E *)rows + m * SIDE * AC_GPU_LINE + k, AC_GPU_LINE);
+            wmma::load_matrix_sync(r, (const E *)rows + m * SIDE * AC_GPU_ROW_STRIDE + k, AC_GPU_ROW_STRIDE);
 #pragma unroll
             for (int j = 0; j < J_SIDES; j++) wmma::mma_sync(s[m][j], r, b[j], s[m][j]);
         }
@@ -172,9 +172,9 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
     entry js[RUNS];
     run next_rows[RUNS] = {}, next_image[RUNS] = {};
     for (int i = 0; i < RUNS; i++) {
-        int m = w.m + line_of(i, a.rows_across);
+        int m = w.m + row_of(i, a.rows_across);
         rows[i] = m < a.m ? (const uint16_t *)a.rows.data + w.group * a.rows_group + m * a.rows_row : NULL;
-        js[i] = entry_of<!WEIGHT>(a, w.j + line_of(i, a.image_across), a.j);
+        js[i] = entry_of<!WEIGHT>(a, w.j + row_of(i, a.image_across), a.j);
     }
     auto list_keys = [&](int step) {
         if (threadIdx.x < AC_GPU_KEYS)
@@ -191,9 +191,9 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
     auto lay_down = [&](int step) {
 #pragma unroll
         for (int i = 0; i < RUNS; i++) {
-            *(run *)&room.rows[step & 1][line_of(i, a.rows_across) * AC_GPU_LINE + key_of(i, a.rows_across)] =
+            *(run *)&room.rows[step & 1][row_of(i, a.rows_across) * AC_GPU_ROW_STRIDE + key_of(i, a.rows_across)] =
                 next_rows[i];
-            *(run *)&room.image[step & 1][line_of(i, a.image_across) * AC_GPU_LINE + key_of(i, a.image_across)] =
+            *(run *)&room.image[step & 1][row_of(i, a.image_across) * AC_GPU_ROW_STRIDE + key_of(i, a.image_across)] =
                 next_image[i];
         }
     };
@@ -212,7 +212,7 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
         if (step + 1 < steps) fetch(step + 1);
         list_keys(step + 2); /* where the keys of `step` were, which nobody reads any more */
         if (works && step >= 0)
-            multiply<E>(s, room.rows[step & 1] + m0 * AC_GPU_LINE, room.image[step & 1] + j0 * AC_GPU_LINE);
+            multiply<E>(s, room.rows[step & 1] + m0 * AC_GPU_ROW_STRIDE, room.image[step & 1] + j0 * AC_GPU_ROW_STRIDE);
         lay_down(step + 1);
         __syncthreads();
     }

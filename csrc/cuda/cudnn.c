@@ -84,7 +84,7 @@ static convolution_key key_of(const ac_run *r, const ac_windows *w, ac_dtype dty
 
 static bool describe(plan *p) {
     const convolution_key *k = &p->key;
-    const int32_t line[MOST_DIMS] = {1, k->positions[1], 1, 1, 1}, step[MOST_DIMS] = {k->positions[1], 1, 1, 1, 1};
+    const int32_t bias_size[MOST_DIMS] = {1, k->positions[1], 1, 1, 1}, step[MOST_DIMS] = {k->positions[1], 1, 1, 1, 1};
     cudnnDataType_t type = (cudnnDataType_t)k->type;
     cudnnMathType_t math = k->type == AC_DNN_F32 && !k->tf32 ? AC_DNN_PLAIN_MATH : AC_DNN_TENSOR_CORES;
     bool good = OK(cudnnCreateTensorDescriptor(&p->image)) && OK(cudnnCreateTensorDescriptor(&p->positions)) &&
@@ -98,7 +98,7 @@ static bool describe(plan *p) {
            OK(cudnnSetConvolutionMathType(p->windows, math));
     if (!good || !k->biased) return good;
     return OK(cudnnCreateTensorDescriptor(&p->bias)) && OK(cudnnCreateActivationDescriptor(&p->activation)) &&
-           OK(cudnnSetTensorNdDescriptor(p->bias, type, k->ndim, line, step)) &&
+           OK(cudnnSetTensorNdDescriptor(p->bias, type, k->ndim, bias_size, step)) &&
            OK(cudnnSetActivationDescriptor(p->activation, AC_DNN_IDENTITY, AC_DNN_PROPAGATE_NAN, 0));
 }
 

@@ -22,12 +22,12 @@ static int join_listed(const ac_run *r, ac_gpu_parts *p) {
     return 0;
 }
 
-/* t goes into the lines of the result, from element `start` of each on. Small tensors are listed, and one launch joins
+/* t goes into the rows of the result, from element `start` of each on. Small tensors are listed, and one launch joins
  * many of them; a large one is worth a launch of its own. */
 static int join(const ac_run *r, ac_gpu_parts *p, const ac_tensor *t, ac_tensor *target, int64_t start) {
     enum { SMALL = 16 * AC_GPU_PART_PIECE };
     if (t->numel > SMALL || !ac_is_contiguous(t)) return ac_gpu_copy(target, t);
-    p->part[p->n++] = (ac_gpu_part){ac_data(t), start, t->numel / p->lines, p->pieces, (int32_t)t->dtype};
+    p->part[p->n++] = (ac_gpu_part){ac_data(t), start, t->numel / p->rows, p->pieces, (int32_t)t->dtype};
     p->pieces += (t->numel + AC_GPU_PART_PIECE - 1) / AC_GPU_PART_PIECE;
     return p->n == AC_GPU_PARTS ? join_listed(r, p) : 0;
 }
@@ -36,18 +36,18 @@ int ac_cuda_cat(const ac_run *r) {
     ATTRS(one_dim);
     ac_tensor *out = r->out[0], target = *out;
     int64_t dim = a->dim, start = 0;
-    ac_gpu_parts p = {.out = ac_gpu_ref_of(out), .lines = 1};
+    ac_gpu_parts p = {.out = ac_gpu_ref_of(out), .rows = 1};
     AC_TRY(ac_dim_wrap(&dim, out->ndim, "cat"));
     if (out->numel == 0) return 0;
-    for (int64_t d = 0; d < dim; d++) p.lines *= out->shape[d];
-    p.line = out->numel / p.lines;
+    for (int64_t d = 0; d < dim; d++) p.rows *= out->shape[d];
+    p.row_stride = out->numel / p.rows;
     for (int k = 0; k < r->n_in; k++) {
         const ac_tensor *t = r->in[k];
         if (t->ndim != out->ndim || t->numel == 0) continue;
         target.shape[dim] = t->shape[dim], target.numel = t->numel;
         target.offset = out->offset + start;
         AC_TRY(join(r, &p, t, &target, start));
-        start += t->numel / p.lines;
+        start += t->numel / p.rows;
     }
     return join_listed(r, &p);
 }
@@ -216,7 +216,7 @@ int ac_cuda_index_add(const ac_run *r) {
 
 /* -- embedding -------------------------------------------------------------------------------------- */
 
-/* Rows of `table` [rows, width] picked by all of index; `other` holds one line of width for each. */
+/* Rows of `table` [rows, width] picked by all of index; `other` holds one row of width for each. */
 static int pick_rows(ac_gpu_pick *p, const ac_run *r, const ac_tensor *table, const ac_tensor *other) {
     const ac_tensor *index = r->in[1];
     uint32_t last = 1u << (other->ndim - 1);

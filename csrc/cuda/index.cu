@@ -20,11 +20,11 @@ template <class R> DEV void join_parts(const ac_gpu_parts &a) {
     for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
         const ac_gpu_part &p = part_of(a, piece);
         int64_t begin = (piece - p.first_piece) * AC_GPU_PART_PIECE, end = begin + AC_GPU_PART_PIECE;
-        int64_t numel = a.lines * p.width;
+        int64_t numel = a.rows * p.width;
         if (end > numel) end = numel;
         for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) {
-            int64_t line = quotient(i, p.width), at = i - line * p.width;
-            store<R>(a.out, line * a.line + p.start + at, load<R>(p.data, p.dtype, i));
+            int64_t outer = quotient(i, p.width), at = i - outer * p.width;
+            store<R>(a.out, outer * a.row_stride + p.start + at, load<R>(p.data, p.dtype, i));
         }
     }
 }
@@ -303,8 +303,8 @@ AC_KERNEL(ac_nll_sum, ac_gpu_nll) {
 /* out [n / inner, classes, inner]: every element is written, 0 but for the targets'. */
 AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
     EACH_OF_N(t, a.n * a.classes) {
-        int64_t line = quotient(t, a.inner), n = quotient(line, a.classes), c = line - n * a.classes;
-        int64_t i = n * a.inner + t - line * a.inner;
+        int64_t outer = quotient(t, a.inner), n = quotient(outer, a.classes), c = outer - n * a.classes;
+        int64_t i = n * a.inner + t - outer * a.inner;
         double d = 0;
         if (class_of(a, i) == c) {
             double scale = a.reduction == 1 ? 1 / *a.total : 1;
@@ -318,7 +318,7 @@ AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
 
 AC_KERNEL(ac_integer_product, ac_gpu_product) {
     EACH_OF_N(t, a.batch * a.m * a.n) {
-        int64_t line = quotient(t, a.n), b = quotient(line, a.m), i = line - b * a.m, j = t - line * a.n;
+        int64_t outer = quotient(t, a.n), b = quotient(outer, a.m), i = outer - b * a.m, j = t - outer * a.n;
         uint64_t sum = 0;
         for (int64_t p = 0; p < a.k; p++)
             sum += (uint64_t)load<int64_t>(a.a, b * a.a_step + i * a.a_row + p * a.a_col) *

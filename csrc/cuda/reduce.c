@@ -41,8 +41,8 @@ static int64_t parts_for(int64_t results, int64_t inner) {
 }
 
 static bool by_columns(const ac_gpu_reduce *a) {
-    int64_t line = a->kept.size[a->kept.n - 1];
-    return line >= 4 && a->kept.stride[a->kept.n - 1] < a->inner.stride[a->inner.n - 1];
+    int64_t last = a->kept.size[a->kept.n - 1];
+    return last >= 4 && a->kept.stride[a->kept.n - 1] < a->inner.stride[a->inner.n - 1];
 }
 
 static int reduce(ac_device d, ac_gpu_reduce *a, ac_fold fold, int opmath) {

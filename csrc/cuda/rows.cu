@@ -302,8 +302,8 @@ struct position {
     int64_t channel, set, k;
 };
 DEV position position_of(const ac_gpu_channels &a, int64_t i) {
-    int64_t line = quotient(i, a.inner), n = quotient(line, a.channels), channel = line - n * a.channels;
-    int64_t at = i - line * a.inner;
+    int64_t outer = quotient(i, a.inner), n = quotient(outer, a.channels), channel = outer - n * a.channels;
+    int64_t at = i - outer * a.inner;
     if (!a.groups) return {channel, channel, n * a.inner + at};
     int64_t group = channel / a.depth;
     return {channel, n * a.groups + group, (channel - group * a.depth) * a.inner + at};

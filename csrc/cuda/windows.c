@@ -235,17 +235,17 @@ int ac_cuda_convolution(const ac_run *r) {
 /* sums[g] += g columns^T: over images and positions at once, [outer, images * positions] [images * positions, k] */
 static int weight_round(const convolution *c, ac_tensor *sums, int64_t n, int64_t images, int64_t g) {
     const ac_tensor *x = c->r->in[0];
-    int64_t line = images * c->positions, one[3] = {1, c->outer, line}, two[3] = {1, line, c->k},
+    int64_t width = images * c->positions, one[3] = {1, c->outer, width}, two[3] = {1, width, c->k},
             three[3] = {1, c->outer, c->k};
-    int64_t one_step[3] = {0, line, 1}, two_step[3] = {0, 1, line}, three_step[3] = {0, c->k, 1};
-    int64_t by_channel[3] = {images, c->outer, c->positions}, spread[3] = {c->positions, line, 1};
-    ac_tensor *columns = fresh(c, c->dtype, 1, c->k, line),
+    int64_t one_step[3] = {0, width, 1}, two_step[3] = {0, 1, width}, three_step[3] = {0, c->k, 1};
+    int64_t by_channel[3] = {images, c->outer, c->positions}, spread[3] = {c->positions, width, 1};
+    ac_tensor *columns = fresh(c, c->dtype, 1, c->k, width),
               *grad = columns ? dense_images(c, c->r->in[1], n, images, g) : NULL;
-    ac_tensor *moved = grad ? fresh(c, c->dtype, 1, c->outer, line) : NULL,
+    ac_tensor *moved = grad ? fresh(c, c->dtype, 1, c->outer, width) : NULL,
               *position = moved ? seen(moved, 0, by_channel, spread) : NULL;
     int failed = position ? ac_gpu_copy(position, grad) : -1;
     ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
-    if (!failed) with_columns(&args, columns, line, c->positions);
+    if (!failed) with_columns(&args, columns, width, c->positions);
     if (!failed) failed = launch_columned(c->d, im2col, opmath_of(x, columns), true, &args);
     ac_tensor *left = failed ? NULL : seen(moved, 0, one, one_step),
               *right = left ? seen(columns, 0, two, two_step) : NULL;
@@ -307,7 +307,7 @@ int ac_cuda_resample(const ac_run *r) {
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "resample"));
     ac_gpu_resample args = {.x = ac_gpu_ref_of(x),
                             .y = ac_gpu_ref_of(y),
-                            .lines = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
+                            .rows = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
                             .step = x->strides[dim],
                             .outer = 1,
                             .inner = 1,

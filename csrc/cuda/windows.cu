@@ -76,12 +76,12 @@ template <class R> DEV void resample(const ac_gpu_resample &a) {
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
         int64_t row = quotient(i, a.inner), in_row = i - row * a.inner, outer = quotient(row, a.out),
                 o = row - outer * a.out;
-        int64_t line = space_offset(a.lines, outer * a.inner + in_row);
+        int64_t begin = space_offset(a.rows, outer * a.inner + in_row);
         R sum = 0;
         for (int64_t t = o * a.taps; t < (o + 1) * a.taps; t++) {
             int64_t at = a.index[t];
             if (at < 0 || at >= a.in || a.weight[t] == 0) continue;
-            sum += (R)a.weight[t] * load_real<R>(a.x, line + at * a.step);
+            sum += (R)a.weight[t] * load_real<R>(a.x, begin + at * a.step);
         }
         store_real<R>(a.y, i, sum);
     }

@@ -404,7 +404,7 @@ static T shared_heads(ac_scratch *s, T x, T query) { /* one key for several quer
 }
 
 /* With its last dimension contiguous. */
-static T in_lines(ac_scratch *s, T x) {
+static T with_dense_rows(ac_scratch *s, T x) {
     return !x || x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1 ? x : UN(clone, x);
 }
 
@@ -495,6 +495,6 @@ COMPOSE(attention) {
         return attention_by_parts(s, q, k, v, mask, scale, a);
     }
     ac_attrs_fused_attention fused = {scale, a->is_causal, AC_NO_DTYPE};
-    return ac_c_call(s, AC_OP_fused_attention, &fused, 4, in_lines(s, q), in_lines(s, k), in_lines(s, v),
-                     whole_mask(s, mask, q, k));
+    return ac_c_call(s, AC_OP_fused_attention, &fused, 4, with_dense_rows(s, q), with_dense_rows(s, k),
+                     with_dense_rows(s, v), whole_mask(s, mask, q, k));
 }

@@ -38,7 +38,7 @@ typedef struct {
 } matrix;
 
 static matrix new_matrix(int64_t lanes, int64_t k, ac_dtype dtype, ac_dtype round, int layout) {
-    int64_t gap = below(3); /* between lines */
+    int64_t gap = below(3); /* between rows */
     matrix m = {.o = {.dtype = dtype, .lanes = lanes, .k = k, .round = round}};
     m.o.lane_stride = layout == 0 ? k + gap : layout == 1 ? 1 : 2;
     m.o.k_stride = layout == 0 ? 1 : layout == 1 ? lanes + gap : 2 * lanes + gap;
@@ -92,7 +92,7 @@ static bool agrees(double got, double want, double bound, ac_dtype t) {
     return fabs(got - want) <= bound;
 }
 
-/* Runs g into fresh memory with guards between its lines and counts what is wrong. */
+/* Runs g into fresh memory with guards between its rows and counts what is wrong. */
 static int64_t wrong_in(ac_gemm_call g, const ac_micro *micro, int64_t gap) {
     int64_t m = g.a.lanes, n = g.b.lanes, row = n + gap, size = m * row, item = ac_itemsize(g.c_dtype), wrong = 0;
     char *c = malloc((size_t)((size + LEAD) * item)), *old = malloc((size_t)((size + LEAD) * item));
@@ -180,7 +180,7 @@ static void test_direct(const ac_micro *micro) {
     free(b.block);
 }
 
-/* -- lines -------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------------- */
 
 /* Two values along k, or one float, of a cell of four bytes. */
 static double cell_value(ac_panel_kind kind, const char *cell, int i) {
@@ -202,17 +202,17 @@ static void fill_cells(ac_panel_kind kind, char *to, int64_t cells) {
     }
 }
 
-/* B as it lies in lines, with panels so many cells apart and steps at any offset: what convolutions multiply. */
-static void test_lines(const ac_micro *micro) {
-    enum { LINE = 211, STEPS = 5, MOST = 3 };
+/* B as it lies in rows, with panels so many cells apart and steps at any offset: what convolutions multiply. */
+static void test_strided_panels(const ac_micro *micro) {
+    enum { STRIDE = 211, STEPS = 5, MOST = 3 };
     if (micro->kind == AC_PANEL_SPLIT) return; /* convolutions take its parts one by one */
-    int64_t wrong = 0, room = LINE * 16 * STEPS;
+    int64_t wrong = 0, room = STRIDE * 16 * STEPS;
     for (int t = 0; t < 20; t++) {
         int na = 1 + (int)below(micro->a), nb = 1 + (int)below(micro->b);
         char *a = ac_alloc((size_t)(na * STEPS) * AC_TILE_BYTES), *b = ac_alloc((size_t)room * 4);
         float *c = ac_alloc((size_t)(na * nb) * AC_TILE_BYTES);
         int64_t at[STEPS], next = (1 + below(30)) * 4;
-        for (int s = 0; s < STEPS; s++) at[s] = (s * 16 * LINE + below(LINE - 16 - MOST * 30)) * 4;
+        for (int s = 0; s < STEPS; s++) at[s] = (s * 16 * STRIDE + below(STRIDE - 16 - MOST * 30)) * 4;
         fill_cells(micro->kind, a, na * STEPS * AC_TILE_FLOATS);
         fill_cells(micro->kind, b, room);
         ac_micro_job job = {.steps = STEPS,
@@ -222,7 +222,7 @@ static void test_lines(const ac_micro *micro) {
                             .b_next = next,
                             .a_step = AC_TILE_BYTES,
                             .a_lane = 64,
-                            .b_cell = LINE * 4,
+                            .b_cell = STRIDE * 4,
                             .b_at = at,
                             .na = na,
                             .nb = nb,
@@ -241,7 +241,7 @@ static void test_lines(const ac_micro *micro) {
                 for (int half = 0; half < 2; half++)
                     want += cell_value(micro->kind,
                                        a + pa * job.a_next + k / 16 * AC_TILE_BYTES + row * 64 + k % 16 * 4, half) *
-                            cell_value(micro->kind, b + pb * next + at[k / 16] + (k % 16 * LINE + lane) * 4, half);
+                            cell_value(micro->kind, b + pb * next + at[k / 16] + (k % 16 * STRIDE + lane) * 4, half);
             wrong += fabs((double)c[i] - want) > 2 * STEPS * 32 * 0x1p-24 * STEPS * 32;
         }
         ac_free(a, (size_t)(na * STEPS) * AC_TILE_BYTES);
@@ -369,7 +369,7 @@ int main(int argc, char **argv) {
             test_random(micro, times);
             test_direct(micro);
         }
-        test_lines(micro);
+        test_strided_panels(micro);
         test_special(micro);
         test_subnormal(micro);
         test_shared(micro);

@@ -202,10 +202,10 @@ API int cudnnConvolutionForward(Handle *h, const void *alpha, Tensor *x, const v
 }
 API int cudnnConvolutionBiasActivationForward(Handle *h, const void *alpha, Tensor *x, const void *from, Filter *f,
                                               const void *weight, Windows *w, int algo, void *room, size_t bytes,
-                                              const void *beta, Tensor *, const void *, Tensor *line, const void *bias,
-                                              Activation *a, Tensor *y, void *to) {
+                                              const void *beta, Tensor *, const void *, Tensor *bias_shape,
+                                              const void *bias, Activation *a, Tensor *y, void *to) {
     if (!plain(alpha, beta) || algo != 1 || a->mode != 5) return NOT_SUPPORTED;
-    if (line->type != x->type || line->size[1] != y->size[1] || line->n != y->n) return BAD_PARAM;
+    if (bias_shape->type != x->type || bias_shape->size[1] != y->size[1] || bias_shape->n != y->n) return BAD_PARAM;
     return queue(h, Call{*x, *y, *f, *w, from, weight, bias, to, room, bytes, false});
 }
 API int cudnnConvolutionBackwardData(Handle *h, const void *alpha, Filter *f, const void *weight, Tensor *y,

@@ -1,5 +1,5 @@
 /* A stand-in for CUDA's <mma.h>: 16 x 16 tiles in 16 bits, sums in float32. Every lane keeps all of an operand's tile,
- * as it was when it was loaded, and eight of the sums; lines must lie as the real ones ask for. */
+ * as it was when it was loaded, and eight of the sums; vectors must lie as the real ones ask for. */
 #pragma once
 
 #include "base/half.h"
@@ -28,10 +28,10 @@ struct col_major;
 enum layout_t { mem_row_major, mem_col_major };
 enum { SIDE = 16, OWN = SIDE * SIDE / 32 };
 
-/* An operand's lines run along k: rows of a, columns of b. */
+/* An operand's vectors run along k: rows of a, columns of b. */
 template <class Use, int M, int N, int K, class E, class Layout = void> struct fragment {
     static_assert(M == SIDE && N == SIDE && K == SIDE, "tiles of 16 x 16");
-    float line[SIDE][SIDE];
+    float vector[SIDE][SIDE];
 };
 template <int M, int N, int K> struct fragment<accumulator, M, N, K, float, void> {
     float x[OWN];
@@ -53,7 +53,7 @@ template <class Use, class E, class Layout>
 static inline void load_matrix_sync(fragment<Use, SIDE, SIDE, SIDE, E, Layout> &f, const E *at, unsigned step) {
     bool well = lies_well(at, step, sizeof(E));
     for (int i = 0; i < SIDE; i++)
-        for (int k = 0; k < SIDE; k++) f.line[i][k] = well ? widen(at[i * step + k]) : NAN;
+        for (int k = 0; k < SIDE; k++) f.vector[i][k] = well ? widen(at[i * step + k]) : NAN;
 }
 
 template <class E>
@@ -62,7 +62,7 @@ static inline void mma_sync(sums &to, const fragment<matrix_a, SIDE, SIDE, SIDE,
     for (int i = 0; i < OWN; i++) {
         int at = sim_lane() * OWN + i;
         float s = from.x[i];
-        for (int k = 0; k < SIDE; k++) s += a.line[at / SIDE][k] * b.line[at % SIDE][k];
+        for (int k = 0; k < SIDE; k++) s += a.vector[at / SIDE][k] * b.vector[at % SIDE][k];
         to.x[i] = s;
     }
 }

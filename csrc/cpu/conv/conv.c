@@ -74,12 +74,12 @@ static char *dense_weight(const convolution *c, const ac_tensor *w, const ac_ten
     char *data = ac_alloc(*bytes);
     if (!data) return NULL;
     ac_storage memory;
-    ac_dims shape = ac_shape_of(w), line = {1, {rows}};
+    ac_dims shape = ac_shape_of(w), vector = {1, {rows}};
     ac_tensor to = ac_tensor_over(&memory, data, c->dtype, &shape);
     for (int d = 0; d < 1; d++) to.strides[d] = wide;
     ac_cpu_copy_into(&to, w);
     if (!bias) return data;
-    ac_tensor last = ac_tensor_over(&memory, data, c->dtype, &line);
+    ac_tensor last = ac_tensor_over(&memory, data, c->dtype, &vector);
     last.offset = k, last.strides[0] = wide;
     ac_cpu_copy_into(&last, bias);
     return data;
@@ -95,10 +95,10 @@ static int forward(convolution *c, const ac_tensor *bias) {
     char *weight = dense_weight(c, w, bias, &bytes);
     if (!weight) return -1;
     ac_storage s[4];
-    ac_dims line = {1, {c->positions}}, none = {.n = 0};
+    ac_dims vector = {1, {c->positions}}, none = {.n = 0};
     if (bias) {
         double one = 1;
-        ac_tensor ones = ac_tensor_over(&s[0], c->columns + k * c->positions * item, c->dtype, &line),
+        ac_tensor ones = ac_tensor_over(&s[0], c->columns + k * c->positions * item, c->dtype, &vector),
                   number = ac_tensor_over(&s[1], &one, AC_float64, &none);
         ac_cpu_copy_into(&ones, &number);
     }

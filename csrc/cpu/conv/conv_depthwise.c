@@ -13,7 +13,7 @@
 enum { FEW = 4 }; /* channels of a group, on both sides */
 
 bool ac_depthwise_fits(const ac_windows *w, int64_t groups, int64_t inner, int64_t outer, ac_dtype compute) {
-    return groups > 1 && inner <= FEW && outer <= FEW && compute != AC_float64 && ac_lines_fit(w);
+    return groups > 1 && inner <= FEW && outer <= FEW && compute != AC_float64 && ac_padding_fits(w);
 }
 
 typedef struct {
@@ -44,7 +44,7 @@ static void lay_out(const depthwise *c, int64_t image, int64_t group, float *roo
             for (int d = 0; d < 3; d++)
                 s[d] = ac_span_of(d ? 0 : z, d ? q->size[d] : 1, q->before[d] - phase[d], q->spread[d], q->stride[d],
                                   q->in[d]);
-            ac_fill_lines(&part, s, c->dtype, c->room, q->size[2], rounded + (p * all + z * plane) * item);
+            ac_copy_padded(&part, s, c->dtype, c->room, q->size[2], rounded + (p * all + z * plane) * item);
         }
     }
     if (c->dtype != AC_float32) ac_cpu_loops()->load[c->dtype][AC_OPMATH_F32](values, rounded, 1, room);

@@ -4,11 +4,12 @@
  *     y[out, position] = sum over taps and channels of weight[out, tap, channel] x[channel, position + tap]
  *
  * The micro-kernels want neighbouring positions in neighbouring memory, and the tensor has them so; nothing is
- * transposed. A band of x is packed once with its padding, as lines. A line holds one channel (or a pair of 16-bit
- * channels); each of its four-byte cells is one position. The micro-kernel multiplies sixteen lines in a step, and a
- * tap is only another address in them. With a stride of s, x is packed in s phases, and a tap reads one of them. A
- * transposed convolution of stride s is s plain ones: each has the taps that meet the same positions, with the window
- * reversed. Where rows are short, panels continue past their ends, and the results between rows are discarded. */
+ * transposed. A band of x is packed once with its padding, as padded channels: each holds one channel (or a pair of
+ * 16-bit channels), and each of its four-byte cells is one position. The micro-kernel multiplies sixteen of them in a
+ * step, and a tap is only another address in them. With a stride of s, x is packed in s phases, and a tap reads one of
+ * them. A transposed convolution of stride s is s plain ones: each has the taps that meet the same positions, with the
+ * window reversed. Where rows are short, panels continue past their ends, and the results between rows are discarded.
+ */
 #include "cpu/conv/conv_implicit.h"
 
 #include "base/alloc.h"
@@ -24,39 +25,39 @@ enum { BLOCK = 9 };            /* steps for which a panel of weights stays in th
 enum { CUT_BYTES = 16 << 10 }; /* and values on their way into cells */
 
 bool ac_direct_fits(const ac_windows *w, int64_t inner, int64_t outer, ac_dtype compute) {
-    return inner >= FEW_CHANNELS && outer >= FEW_CHANNELS && compute != AC_float64 && ac_lines_fit(w);
+    return inner >= FEW_CHANNELS && outer >= FEW_CHANNELS && compute != AC_float64 && ac_padding_fits(w);
 }
 
 typedef struct {
     const ac_tensor *from, *bias;
     ac_tensor weight, to; /* taps and positions of a class */
     ac_dtype dtype;
-    ac_line_kernel k;
+    ac_conv_kernel k;
     ac_geometry q;
     int64_t channels, outs, groups, images; /* channels and outs of a group */
     int64_t step[5];                        /* of `to`: image, channel, plane, row, position */
     bool flat;                              /* panels run over the ends of rows */
     int64_t rows, bands;                    /* rows of positions made at a time, and how many times in a plane */
-    int64_t rows_in, line;                  /* rows of a phase that they read; cells of a line */
-    int64_t panels, row_panels;             /* of positions: in a band at most, and in a row */
-    int64_t c_steps, steps;                 /* over the channels of a tap, and of all taps */
-    int64_t *at;                            /* [steps] bytes from the first line to where a step reads */
-    int64_t a_part, b_part;                 /* bytes of one part of a group's weights, and of a band's positions */
-    char *packed;                           /* weights: [groups][parts][panels of outs][steps] tiles */
-    float *add;                             /* bias, or NULL */
+    int64_t rows_in, channel_stride; /* rows of a phase that they read; cells from one padded channel to the next */
+    int64_t panels, row_panels;      /* of positions: in a band at most, and in a row */
+    int64_t c_steps, steps;          /* over the channels of a tap, and of all taps */
+    int64_t *at;                     /* [steps] bytes from the first channel to where a step reads */
+    int64_t a_part, b_part;          /* bytes of one part of a group's weights, and of a band's positions */
+    char *packed;                    /* weights: [groups][parts][panels of outs][steps] tiles */
+    float *add;                      /* bias, or NULL */
     _Atomic bool finite;
 } direct;
 
 /* -- plan ---------------------------------------------------------------------------------------------------- */
 
 static int64_t phases_of(const direct *c) { return c->q.stride[1] * c->q.stride[2]; }
-static int64_t lines_of_plane(const direct *c) { return c->c_steps * AC_CELLS; }
+static int64_t channels_of_plane(const direct *c) { return c->c_steps * AC_CELLS; }
 
 /* Whether a panel is one row of positions, so that the panels of a block lie below each other. */
 static bool goes_down(const direct *c) { return !c->flat && c->row_panels == 1; }
 
-/* Whether a line of values is a line of cells. */
-static bool lies_as_cells(const direct *c) { return c->k.kind == AC_PANEL_F32 && ac_line_is_cells(&c->k, c->dtype); }
+/* Whether the values of a padded channel are its cells. */
+static bool lies_as_cells(const direct *c) { return c->k.kind == AC_PANEL_F32 && ac_values_are_cells(&c->k, c->dtype); }
 
 /* Panels of so many rows of positions. */
 static int64_t panels_for(const direct *c, int64_t rows) {
@@ -72,7 +73,7 @@ static bool wants_flat(const direct *c) {
 /* As many rows as half the second-level cache holds, but a band for every thread. */
 static void plan_bands(direct *c) {
     int64_t reach = c->q.size[1] - c->q.out[1], hands = ac_num_threads(), planes = c->images * c->groups * c->q.out[0];
-    int64_t row = c->q.kernel[0] * lines_of_plane(c) * phases_of(c) * c->q.size[2] * CELL * c->k.parts;
+    int64_t row = c->q.kernel[0] * channels_of_plane(c) * phases_of(c) * c->q.size[2] * CELL * c->k.parts;
     int64_t fit = ac_l2_bytes() / 2 / row - reach, rows = fit;
     if (planes < hands) rows = ac_least(rows, ac_ceil_div(c->q.out[1] * planes, hands));
     c->rows = rows < 1 ? 1 : ac_least(rows, c->q.out[1]), c->bands = ac_ceil_div(c->q.out[1], c->rows);
@@ -82,28 +83,28 @@ static void plan_bands(direct *c) {
     else AC_WAY(direct_bands_by_cache);
 }
 
-/* Lines are an odd number of cache lines apart, so that sixteen of them do not meet in one set of the cache. */
-static void plan_lines(direct *c) {
+/* Channels are an odd number of cache lines apart, so that sixteen of them do not meet in one set of the cache. */
+static void plan_channel_stride(direct *c) {
     int64_t panels = ac_panels_of(phases_of(c) * c->rows_in * c->q.size[2]) + 1;
-    c->line = (panels + 1 - panels % 2) * AC_LANES;
-    c->b_part = c->q.kernel[0] * lines_of_plane(c) * c->line * CELL;
+    c->channel_stride = (panels + 1 - panels % 2) * AC_LANES;
+    c->b_part = c->q.kernel[0] * channels_of_plane(c) * c->channel_stride * CELL;
 }
 
-/* Where tap (k1, k2) of a window lies from its first position on, in cells of a line. */
+/* Where tap (k1, k2) of a window lies from its first position on, in cells of a padded channel. */
 static int64_t tap_cell(const direct *c, int64_t k1, int64_t k2) {
     const int64_t *stride = c->q.stride, down = k1 * c->q.dilation[1], along = k2 * c->q.dilation[2];
     int64_t phase = down % stride[1] * stride[2] + along % stride[2];
     return (phase * c->rows_in + down / stride[1]) * c->q.size[2] + along / stride[2];
 }
 
-/* Steps go over planes, channels, and taps last: these read lines that the first-level cache has already. */
+/* Steps go over planes, channels, and taps last: these read channels that the first-level cache has already. */
 static int plan_steps(direct *c) {
     int64_t n = 0, *at = c->at = ac_alloc((size_t)c->steps * sizeof *c->at);
     if (!at) return -1;
     for (int64_t plane = 0; plane < c->q.kernel[0] * c->c_steps; plane++)
         for (int64_t k1 = 0; k1 < c->q.kernel[1]; k1++)
             for (int64_t k2 = 0; k2 < c->q.kernel[2]; k2++)
-                at[n++] = (plane * AC_CELLS * c->line + tap_cell(c, k1, k2)) * CELL;
+                at[n++] = (plane * AC_CELLS * c->channel_stride + tap_cell(c, k1, k2)) * CELL;
     return 0;
 }
 
@@ -122,7 +123,7 @@ static int plan(direct *c) {
     c->c_steps = ac_ceil_div(c->channels, c->k.depth), c->steps = ac_product3(c->q.kernel) * c->c_steps;
     c->row_panels = ac_panels_of(c->q.out[2]), c->flat = wants_flat(c);
     plan_bands(c);
-    plan_lines(c);
+    plan_channel_stride(c);
     c->a_part = ac_panels_of(c->outs) * c->steps * AC_TILE_BYTES;
     c->step[0] = c->to.strides[0], c->step[1] = c->to.strides[1];
     for (int d = 0; d < 3; d++) {
@@ -165,7 +166,7 @@ static void pack_weight(direct *c, const char *dense, int64_t lanes, char *to) {
                         .lane_stride = taps * c->channels,
                         .k_stride = 1,
                         .round = c->dtype};
-        if (!ac_pack_lines(&c->k, &a, false, 1, c->a_part, to)) atomic_store(&c->finite, false);
+        if (!ac_pack_channels(&c->k, &a, false, 1, c->a_part, to)) atomic_store(&c->finite, false);
     }
 }
 
@@ -204,8 +205,8 @@ typedef struct {
     int64_t k0, channel, lanes, phase, row, rows;
 } cut;
 
-/* Those as lines of `line` values of c->dtype each. */
-static void fill(const direct *c, const band *b, const cut *p, int64_t line, char *to) {
+/* Those as padded channels, `channel_stride` values apart, of c->dtype. */
+static void fill(const direct *c, const band *b, const cut *p, int64_t channel_stride, char *to) {
     const ac_geometry *q = &c->q;
     int64_t p1 = p->phase / q->stride[2], p2 = p->phase % q->stride[2];
     int64_t plane = b->o0 * q->stride[0] + p->k0 * q->dilation[0];
@@ -213,10 +214,10 @@ static void fill(const direct *c, const band *b, const cut *p, int64_t line, cha
     ac_span s[3] = {ac_span_of(plane, 1, q->before[0], 1, 1, q->in[0]),
                     ac_span_of(b->row + p->row, p->rows, q->before[1] - p1, 1, q->stride[1], q->in[1]),
                     ac_span_of(0, q->size[2], q->before[2] - p2, 1, q->stride[2], q->in[2])};
-    ac_fill_lines(&part, s, c->dtype, line, q->size[2], to);
+    ac_copy_padded(&part, s, c->dtype, channel_stride, q->size[2], to);
 }
 
-/* The same as cells, by way of tiles: what the last one has too many is written again, or past the end of a line. */
+/* The same as cells, by way of tiles: what the last one has too many is written again, or past the end of a channel. */
 static void fill_cells(direct *c, const band *b, const cut *p, char *values, char *to) {
     int64_t n = ac_panels_of(p->rows * c->q.size[2]) * AC_LANES, item = ac_itemsize(c->dtype);
     _Alignas(AC_ALIGNMENT) char tiles[2 * AC_TILE_BYTES];
@@ -230,10 +231,10 @@ static void fill_cells(direct *c, const band *b, const cut *p, char *values, cha
                         .lane_stride = 1,
                         .k_stride = n,
                         .round = c->dtype};
-        if (!ac_pack_lines(&c->k, &x, true, 1, AC_TILE_BYTES, tiles)) atomic_store(&c->finite, false);
+        if (!ac_pack_channels(&c->k, &x, true, 1, AC_TILE_BYTES, tiles)) atomic_store(&c->finite, false);
         for (int64_t part = 0; part < c->k.parts; part++)
             for (int64_t cell = 0; cell < AC_CELLS; cell++)
-                memcpy(to + part * c->b_part + (cell * c->line + i) * CELL,
+                memcpy(to + part * c->b_part + (cell * c->channel_stride + i) * CELL,
                        tiles + part * AC_TILE_BYTES + cell * AC_LANES * CELL, AC_LANES * CELL);
     }
 }
@@ -253,7 +254,7 @@ static void lay_out_step(direct *c, const band *b, int64_t k0, int64_t step, cha
         for (p.row = 0; p.row < c->rows_in; p.row += rows) {
             char *at = to + (p.phase * c->rows_in + p.row) * c->q.size[2] * CELL;
             p.rows = ac_least(rows, c->rows_in - p.row);
-            if (as_they_are) fill(c, b, &p, c->line, at);
+            if (as_they_are) fill(c, b, &p, c->channel_stride, at);
             else fill_cells(c, b, &p, values, at);
         }
 }
@@ -261,7 +262,7 @@ static void lay_out_step(direct *c, const band *b, int64_t k0, int64_t step, cha
 static void lay_out(direct *c, const band *b, char *values, char *to) {
     memset(to, 0, (size_t)(c->b_part * c->k.parts));
     for (int64_t k0 = 0; k0 < c->q.kernel[0]; k0++)
-        for (int64_t step = 0; step < c->c_steps; step++, to += AC_CELLS * c->line * CELL)
+        for (int64_t step = 0; step < c->c_steps; step++, to += AC_CELLS * c->channel_stride * CELL)
             lay_out_step(c, b, k0, step, values, to);
 }
 
@@ -283,7 +284,7 @@ static float bias_of(const direct *c, const band *b, int64_t o) { return c->add 
 
 /* n positions of a row of one out, of which there are few. */
 static void store_positions(const direct *c, const float *from, float bias, int64_t n, char *to) {
-    float line[AC_LANES], *floats = (float *)(void *)to;
+    float sums[AC_LANES], *floats = (float *)(void *)to;
     int64_t j = 0, step = c->step[4];
     if (c->to.dtype == AC_float32 && step == 1) {
         for (; j + 4 <= n; j += 4)
@@ -292,8 +293,8 @@ static void store_positions(const direct *c, const float *from, float bias, int6
     } else if (c->to.dtype == AC_float32) {
         for (; j < n; j++) floats[j * step] = from[j] + bias;
     } else {
-        for (; j < n; j++) line[j] = from[j] + bias;
-        ac_cpu_loops()->store[AC_OPMATH_F32][c->to.dtype](n, line, to, step);
+        for (; j < n; j++) sums[j] = from[j] + bias;
+        ac_cpu_loops()->store[AC_OPMATH_F32][c->to.dtype](n, sums, to, step);
     }
 }
 
@@ -309,7 +310,7 @@ static void store_tile(const direct *c, const band *b, int64_t o, int64_t row, i
     }
 }
 
-/* n positions of a row, of up to 16 outs: whole lines of tiles. */
+/* n positions of a row, of up to 16 outs: whole rows of tiles. */
 static void store_row(const direct *c, const band *b, int64_t o, int64_t row, int64_t position, int64_t n,
                       const float *tiles) {
     ac_finish f = {.alpha = 1, .row_bias = c->add ? c->add + b->group * c->outs + o : NULL};
@@ -357,7 +358,7 @@ static void add_steps(work *w, const block *k, int64_t from, int64_t steps, floa
                         .b_next = (down ? c->q.size[2] : AC_LANES) * CELL,
                         .a_step = AC_TILE_BYTES,
                         .a_lane = AC_CELLS * CELL,
-                        .b_cell = c->line * CELL,
+                        .b_cell = c->channel_stride * CELL,
                         .b_at = c->at + from,
                         .na = (int)k->na,
                         .nb = (int)k->nb,
@@ -444,7 +445,7 @@ static void some_bands(void *context, int64_t begin, int64_t end, char *scratch)
 }
 
 static int run_direct(direct *c, bool finite) {
-    c->k = ac_line_kernel_for(c->dtype, finite);
+    c->k = ac_conv_kernel_for(c->dtype, finite);
     atomic_store(&c->finite, true);
     AC_TRY(plan(c));
     size_t packed = (size_t)(c->groups * c->a_part * c->k.parts), bias = (size_t)(c->outs * c->groups) * sizeof *c->add;

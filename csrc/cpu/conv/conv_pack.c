@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite) {
-    ac_line_kernel k = {.micro = ac_micro_for(dtype, finite), .parts = 1};
+ac_conv_kernel ac_conv_kernel_for(ac_dtype dtype, bool finite) {
+    ac_conv_kernel k = {.micro = ac_micro_for(dtype, finite), .parts = 1};
     k.kind = k.micro->kind, k.depth = k.kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS;
 #ifdef AC_HAVE_X86
     if (k.kind == AC_PANEL_SPLIT) k.micro = &ac_micro_amx_bf16, k.parts = 2; /* as products of every two parts */
@@ -13,21 +13,21 @@ ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite) {
     return k;
 }
 
-bool ac_line_is_cells(const ac_line_kernel *k, ac_dtype dtype) {
+bool ac_values_are_cells(const ac_conv_kernel *k, ac_dtype dtype) {
     return (k->kind == AC_PANEL_F32 && dtype == AC_float32) || (k->kind == AC_PANEL_BF16 && dtype == AC_bfloat16) ||
            (k->kind == AC_PANEL_F16 && dtype == AC_float16);
 }
 
-bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool columns, int64_t steps, int64_t apart,
-                   char *to) {
+bool ac_pack_channels(const ac_conv_kernel *k, const ac_operand *padded, bool columns, int64_t steps, int64_t apart,
+                      char *to) {
     ac_cut cut = {k->kind, k->depth, AC_TILE_BYTES * k->parts, steps, steps, 1};
-    if (k->parts == 1) return ac_pack(lines, &cut, columns, 0, 0, 1, to);
+    if (k->parts == 1) return ac_pack(padded, &cut, columns, 0, 0, 1, to);
     _Alignas(AC_ALIGNMENT) char both[2 * AC_TILE_BYTES];
     bool fits = true;
     cut.all_steps = cut.steps = 1;
     for (int64_t s = 0; s < steps; s++, to += AC_TILE_BYTES) {
-        ac_operand one = *lines;
-        one.data = (const char *)lines->data + s * k->depth * lines->k_stride * ac_itemsize(lines->dtype);
+        ac_operand one = *padded;
+        one.data = (const char *)padded->data + s * k->depth * padded->k_stride * ac_itemsize(padded->dtype);
         one.k -= s * k->depth;
         fits &= ac_pack(&one, &cut, columns, 0, 0, 1, both);
         memcpy(to, both, AC_TILE_BYTES);
@@ -36,7 +36,7 @@ bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool column
     return fits;
 }
 
-bool ac_lines_fit(const ac_windows *w) {
+bool ac_padding_fits(const ac_windows *w) {
     bool fits = true;
     for (int d = 0; d < 3; d++) fits = fits && w->padding[d] <= w->dilation[d] * (w->kernel[d] - 1);
     return fits;
@@ -114,11 +114,12 @@ static void copy_rows(ac_tensor *to, const ac_tensor *from) {
     }
 }
 
-void ac_fill_lines(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t line, int64_t row, char *lines) {
+void ac_copy_padded(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t channel_stride, int64_t row,
+                    char *padded) {
     const int64_t step[3] = {0, row, 1}, n[3] = {s[0].n ? 1 : 0, s[1].n, s[2].n};
     ac_tensor from = *t, to = *t;
-    ac_storage memory = {.data = lines};
-    to.storage = &memory, to.dtype = dtype, to.offset = 0, to.strides[0] = line, to.numel = t->shape[0];
+    ac_storage memory = {.data = padded};
+    to.storage = &memory, to.dtype = dtype, to.offset = 0, to.strides[0] = channel_stride, to.numel = t->shape[0];
     for (int i = 1; i < t->ndim; i++) {
         int d = 3 - t->ndim + i;
         from.offset += s[d].from * t->strides[i], from.strides[i] *= s[d].every;

@@ -29,17 +29,18 @@ typedef struct {
     const ac_windows *w;
     const ac_tensor *x, *g;
     ac_dtype dtype;
-    ac_line_kernel k;
+    ac_conv_kernel k;
     int64_t shifts;                        /* packings of x */
     int64_t group, channels, outs, images; /* channels and outs of a group */
     int64_t x_panels, g_panels;
-    int64_t chunks, chunk;            /* and images in one */
-    int64_t size[3], plane, phases;   /* positions of one phase of an image, and how many phases */
-    int64_t together, rows;           /* images packed together, and rows of positions */
-    int64_t g_steps, x_steps, g_line; /* steps; and values of a line of g, where it is not packed, else 0 */
-    run *runs;                        /* over the panels of all taps, */
-    int64_t n_runs, columns;          /* which are so many */
-    float *sums;                      /* [chunks] tiles [g_panels][columns] */
+    int64_t chunks, chunk;          /* and images in one */
+    int64_t size[3], plane, phases; /* positions of one phase of an image, and how many phases */
+    int64_t together, rows;         /* images packed together, and rows of positions */
+    int64_t g_steps, x_steps,
+        g_stride;            /* steps; and values from a channel of g to the next, where it is not packed, else 0 */
+    run *runs;               /* over the panels of all taps, */
+    int64_t n_runs, columns; /* which are so many */
+    float *sums;             /* [chunks] tiles [g_panels][columns] */
     _Atomic bool finite;
 } weight_walk;
 
@@ -54,8 +55,8 @@ static int64_t tap_at(const weight_walk *w, int64_t tap, int64_t *phase) {
 /* -- plan -------------------------------------------------------------------------------------------------- */
 
 static void choose_kernel(weight_walk *w, bool finite) {
-    w->k = ac_line_kernel_for(w->dtype, finite);
-    w->g_line = 0;
+    w->k = ac_conv_kernel_for(w->dtype, finite);
+    w->g_stride = 0;
     w->shifts = w->k.kind == AC_PANEL_F32 ? 1 : 2;
     atomic_store(&w->finite, true);
 }
@@ -70,7 +71,7 @@ static void plan_rounds(weight_walk *w) {
     if (w->together < 1) w->together = 1;
     w->g_steps = steps_for(w, w->rows * w->size[2]), w->x_steps = steps_for(w, w->g_steps * w->k.depth + reach + 1);
     /* an odd number of cache lines, so that lanes do not meet in one set of the cache */
-    if (ac_line_is_cells(&w->k, w->dtype)) w->g_line = (w->g_steps + 1 - w->g_steps % 2) * w->k.depth;
+    if (ac_values_are_cells(&w->k, w->dtype)) w->g_stride = (w->g_steps + 1 - w->g_steps % 2) * w->k.depth;
 }
 
 /* Bytes from packed x to the panel that column `column` reads: a panel of channels for a tap. Columns go down the
@@ -104,7 +105,7 @@ static void note_ways(const weight_walk *w) {
     else if (w->rows < w->size[0] * w->size[1]) AC_WAY(direct_weight_bands);
     else AC_WAY(direct_weight_alone);
     if (w->chunks > 1) AC_WAY(direct_weight_chunks);
-    if (w->g_line) AC_WAY(direct_weight_g_in_place);
+    if (w->g_stride) AC_WAY(direct_weight_g_in_place);
     else AC_WAY(direct_weight_g_packed);
     if (w->shifts > 1) AC_WAY(direct_weight_two_shifts);
     else AC_WAY(direct_weight_one_shift);
@@ -130,21 +131,21 @@ static int open_walk(weight_walk *w) {
     return 0;
 }
 
-/* Rows of x that its steps reach into, shifted by one position too. Lines hold whole rows, as these are laid out. */
+/* Rows of x that its steps reach into, shifted by one position too. Channels hold whole rows, as these are laid out. */
 static int64_t x_rows(const weight_walk *w) { return ac_ceil_div(w->x_steps * w->k.depth + 1, w->size[2]); }
 
 typedef struct {
-    int64_t line, x_part, x, g_part, all; /* bytes: a panel's positions in a row, packed x and g, one part and all */
+    int64_t padded, x_part, x, g_part, all; /* bytes: a panel's channels, packed x and g, one part and all */
 } rooms;
 
 static rooms rooms_of(const weight_walk *w) {
     int64_t values = ac_most(x_rows(w) * w->size[2], w->g_steps * w->k.depth);
-    rooms r = {.line = values * AC_LANES * ac_itemsize(w->dtype)};
-    r.line = (r.line + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
+    rooms r = {.padded = values * AC_LANES * ac_itemsize(w->dtype)};
+    r.padded = (r.padded + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
     r.x_part = w->phases * w->shifts * w->x_panels * w->x_steps * AC_TILE_BYTES;
     r.g_part = w->g_panels * w->g_steps * AC_TILE_BYTES;
-    if (w->g_line) r.g_part = w->g_panels * AC_LANES * w->g_line * ac_itemsize(w->dtype);
-    r.x = r.x_part * w->k.parts, r.all = r.line + r.x + r.g_part * w->k.parts;
+    if (w->g_stride) r.g_part = w->g_panels * AC_LANES * w->g_stride * ac_itemsize(w->dtype);
+    r.x = r.x_part * w->k.parts, r.all = r.padded + r.x + r.g_part * w->k.parts;
     return r;
 }
 
@@ -160,49 +161,51 @@ typedef struct {
     int64_t every[3], before[3], size[3];
 } lens;
 
-/* Lanes [lane, lane + lanes) of a band of t, to lines of `line` values; what no pixel of t falls on is zero. */
+/* Lanes [lane, lane + lanes) of a band of t, to channels `channel_stride` values apart; what no pixel of t falls on is
+ * zero. */
 static void lay_out(const weight_walk *w, const ac_tensor *t, const lens *l, const band *b, int64_t lane, int64_t lanes,
-                    int64_t line, char *to) {
+                    int64_t channel_stride, char *to) {
     int64_t item = ac_itemsize(w->dtype), all = w->size[0] * w->size[1], width = w->size[2];
-    memset(to, 0, (size_t)(line * lanes * item));
+    memset(to, 0, (size_t)(channel_stride * lanes * item));
     for (int64_t at = b->row - b->row % w->size[1]; at < b->row + b->rows && at < all * b->images; at += w->size[1]) {
         int64_t begin[3] = {at % all / w->size[1], b->row > at ? b->row - at : 0, 0}, count[3] = {1, 0, width};
         ac_span s[3];
         count[1] = ac_least(b->row + b->rows - at, w->size[1]) - begin[1];
         for (int d = 0; d < 3; d++) s[d] = ac_span_of(begin[d], count[d], l->before[d], 1, l->every[d], l->size[d]);
         ac_tensor part = ac_part_of(t, b->image + at / all, lane, lanes);
-        ac_fill_lines(&part, s, w->dtype, line, width, to + (at + begin[1] - b->row) * width * item);
+        ac_copy_padded(&part, s, w->dtype, channel_stride, width, to + (at + begin[1] - b->row) * width * item);
     }
 }
 
-static ac_operand lines_of(const weight_walk *w, const char *data, int64_t lanes, int64_t line, int64_t steps) {
+static ac_operand padded_operand(const weight_walk *w, const char *data, int64_t lanes, int64_t channel_stride,
+                                 int64_t steps) {
     return (ac_operand){.data = data,
                         .dtype = w->dtype,
                         .lanes = lanes,
                         .k = steps * w->k.depth,
-                        .lane_stride = line,
+                        .lane_stride = channel_stride,
                         .k_stride = 1,
                         .round = w->dtype};
 }
 
-static void pack_g(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
+static void pack_g(weight_walk *w, const band *b, const rooms *r, char *padded, char *to) {
     lens l = {{1, 1, 1}, {0, 0, 0}, {w->w->out[0], w->w->out[1], w->w->out[2]}};
     int64_t values = w->g_steps * w->k.depth;
-    if (w->g_line) {
-        int64_t none = w->g_panels * AC_LANES - w->outs, each = w->g_line * ac_itemsize(w->dtype);
-        lay_out(w, w->g, &l, b, w->group * w->outs, w->outs, w->g_line, to);
+    if (w->g_stride) {
+        int64_t none = w->g_panels * AC_LANES - w->outs, each = w->g_stride * ac_itemsize(w->dtype);
+        lay_out(w, w->g, &l, b, w->group * w->outs, w->outs, w->g_stride, to);
         memset(to + w->outs * each, 0, (size_t)(none * each));
         return;
     }
     for (int64_t o = 0; o < w->outs; o += AC_LANES, to += w->g_steps * AC_TILE_BYTES) {
         int64_t lanes = ac_least(AC_LANES, w->outs - o);
-        lay_out(w, w->g, &l, b, w->group * w->outs + o, lanes, values, line);
-        ac_operand lines = lines_of(w, line, lanes, values, w->g_steps);
-        if (!ac_pack_lines(&w->k, &lines, false, w->g_steps, r->g_part, to)) atomic_store(&w->finite, false);
+        lay_out(w, w->g, &l, b, w->group * w->outs + o, lanes, values, padded);
+        ac_operand operand = padded_operand(w, padded, lanes, values, w->g_steps);
+        if (!ac_pack_channels(&w->k, &operand, false, w->g_steps, r->g_part, to)) atomic_store(&w->finite, false);
     }
 }
 
-static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
+static void pack_x(weight_walk *w, const band *b, const rooms *r, char *padded, char *to) {
     const ac_windows *win = w->w;
     band with_reach = *b;
     with_reach.rows = x_rows(w);
@@ -216,10 +219,11 @@ static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, ch
         for (int64_t c = 0; c < w->channels; c += AC_LANES)
             for (int64_t i = 0; i < w->shifts; i++) {
                 int64_t lanes = ac_least(AC_LANES, w->channels - c);
-                if (i == 0) lay_out(w, w->x, &l, &with_reach, w->group * w->channels + c, lanes, values, line);
-                ac_operand lines = lines_of(w, line + i * ac_itemsize(w->dtype), lanes, values, w->x_steps);
+                if (i == 0) lay_out(w, w->x, &l, &with_reach, w->group * w->channels + c, lanes, values, padded);
+                ac_operand operand = padded_operand(w, padded + i * ac_itemsize(w->dtype), lanes, values, w->x_steps);
                 char *panel = to + i * shift + c / AC_LANES * w->x_steps * AC_TILE_BYTES;
-                if (!ac_pack_lines(&w->k, &lines, true, w->x_steps, r->x_part, panel)) atomic_store(&w->finite, false);
+                if (!ac_pack_channels(&w->k, &operand, true, w->x_steps, r->x_part, panel))
+                    atomic_store(&w->finite, false);
             }
     }
 }
@@ -248,8 +252,8 @@ static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t
                         .c_a = w->columns * AC_TILE_FLOATS,
                         .c_b = AC_TILE_FLOATS,
                         .add = true};
-    if (w->g_line) {
-        job.a_lane = w->g_line * ac_itemsize(w->dtype);
+    if (w->g_stride) {
+        job.a_lane = w->g_stride * ac_itemsize(w->dtype);
         job.a_next = AC_LANES * job.a_lane, job.a_step = AC_CELLS * 4;
     }
     for (int64_t k = 0; k < steps; k += BLOCK)
@@ -261,7 +265,7 @@ static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t
 
 static void add_images(weight_walk *w, int64_t n, int64_t images, char *scratch, float *sums) {
     rooms r = rooms_of(w);
-    char *x = scratch + r.line, *g = x + r.x;
+    char *x = scratch + r.padded, *g = x + r.x;
     int64_t all = w->size[0] * w->size[1] * images;
     for (int64_t row = 0; row < all; row += w->rows) {
         band b = {n, images, row, ac_least(w->rows, all - row)};

@@ -87,13 +87,13 @@ typedef struct {
     const ac_run *r;
     ac_opmath opmath;
     int64_t in, out, taps, inner; /* x as [outer, in, inner] */
-    ac_space lines;               /* where lines of [outer, inner] begin, */
+    ac_space rows;                /* where rows of [outer, inner] begin, */
     int64_t step;                 /* and from a value of one to the next */
 } resampling;
 
-/* One line: all of it at once. */
+/* One row: all of it at once. */
 #define SAMPLE(R, name)                                                                                                \
-    static void sample_line_##name(const resampling *c, const R *x, R *y) {                                            \
+    static void sample_row_##name(const resampling *c, const R *x, R *y) {                                             \
         const int64_t *index = ac_data(c->r->in[1]);                                                                   \
         const double *weight = ac_data(c->r->in[2]);                                                                   \
         for (int64_t o = 0; o < c->out; o++) {                                                                         \
@@ -110,19 +110,19 @@ SAMPLE(float, f32)
 SAMPLE(double, f64)
 #undef SAMPLE
 
-static void sample_lines(void *context, int64_t begin, int64_t end, char *scratch) {
+static void sample_along(void *context, int64_t begin, int64_t end, char *scratch) {
     const resampling *c = context;
     const ac_tensor *x = c->r->in[0];
     ac_tensor *y = c->r->out[0];
     const ac_loops *loops = ac_cpu_loops();
     int64_t item = ac_itemsize(x->dtype);
     char *result = scratch + c->in * ac_opmath_bytes(c->opmath);
-    for (int64_t line = begin; line < end; line++) {
-        int64_t to = line / c->inner * c->inner * c->out + line % c->inner;
+    for (int64_t row = begin; row < end; row++) {
+        int64_t to = row / c->inner * c->inner * c->out + row % c->inner;
         const void *from = ac_read_run(loops, c->opmath, x->dtype, c->in,
-                                       (char *)ac_data(x) + ac_space_offset(&c->lines, line) * item, c->step, scratch);
-        if (c->opmath == AC_OPMATH_F64) sample_line_f64(c, from, (double *)(void *)result);
-        else sample_line_f32(c, from, (float *)(void *)result);
+                                       (char *)ac_data(x) + ac_space_offset(&c->rows, row) * item, c->step, scratch);
+        if (c->opmath == AC_OPMATH_F64) sample_row_f64(c, from, (double *)(void *)result);
+        else sample_row_f32(c, from, (float *)(void *)result);
         loops->store[c->opmath][y->dtype](c->out, result, (char *)ac_data(y) + to * item, c->inner);
     }
 }
@@ -163,13 +163,13 @@ int ac_cpu_resample(const ac_run *r) {
                     .out = r->out[0]->shape[dim],
                     .taps = r->in[1]->shape[1],
                     .inner = 1,
-                    .lines = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
+                    .rows = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
                     .step = x->strides[dim]};
     for (int64_t d = 0; d < dim; d++) outer *= x->shape[d];
     for (int64_t d = dim + 1; d < x->ndim; d++) c.inner *= x->shape[d];
     if (c.inner == 1 || !ac_is_contiguous(x))
         return ac_for_range_with(outer * c.inner, AC_GRAIN / (c.out * c.taps + 1), (size_t)((c.in + c.out) * 8),
-                                 sample_lines, &c);
+                                 sample_along, &c);
     return ac_for_range_with(outer * c.out, AC_GRAIN / (c.inner * c.taps + 1), (size_t)(2 * c.inner * 8), sample_rows,
                              &c);
 }

@@ -201,9 +201,9 @@ static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int hands, _At
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
     p.direct = is_direct(&g->a, &p.cut);
     choose_blocks(&p, hands);
-    int64_t line = g->c_row * ac_itemsize(g->c_dtype);
-    p.stream =
-        g->a.lanes * line >= 2 * ac_l2_bytes() && line % AC_ALIGNMENT == 0 && (uintptr_t)g->c % AC_ALIGNMENT == 0;
+    int64_t row_bytes = g->c_row * ac_itemsize(g->c_dtype);
+    p.stream = g->a.lanes * row_bytes >= 2 * ac_l2_bytes() && row_bytes % AC_ALIGNMENT == 0 &&
+               (uintptr_t)g->c % AC_ALIGNMENT == 0;
     p.finish = ac_cpu_loops()->finish[g->c_dtype == AC_float32 ? 0 : g->c_dtype == AC_float16 ? 1 : 2];
     return p;
 }

@@ -11,7 +11,7 @@ typedef struct {
     const char *a, *b;
     int64_t a_next, b_next; /* bytes from a panel to the next, */
     int64_t a_step, a_lane; /* in A from a step to the next, and from a lane: panels may be the operand itself */
-    int64_t b_cell;         /* and in B from a cell's lanes to the next's: panels may lie in lines */
+    int64_t b_cell;         /* and in B from a cell's lanes to the next's: panels may lie in padded channels */
     const int64_t *b_at;    /* bytes from b to each step, or NULL: tiles follow each other */
     int na, nb;             /* panels of A and of B */
     float *c;

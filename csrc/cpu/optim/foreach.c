@@ -88,9 +88,9 @@ static void some_pieces(void *context, int64_t begin, int64_t end) {
         const ac_tensor *t = c->tensors[owner];
         int64_t at = (piece - c->first[owner]) * AC_PIECE, last = at + AC_PIECE < t->numel ? at + AC_PIECE : t->numel;
         ac_space all = ac_space_of(t, UINT32_MAX);
-        int64_t line = all.size[all.n - 1], stride = all.stride[all.n - 1];
+        int64_t inner = all.size[all.n - 1], stride = all.stride[all.n - 1];
         for (int64_t run; at < last; at += run) {
-            run = line - at % line;
+            run = inner - at % inner;
             if (run > last - at) run = last - at;
             if (run > AC_TILE && !is_direct(t->dtype, stride)) run = AC_TILE; /* what has buffers */
             char *data = (char *)ac_data(t) + ac_space_offset(&all, at) * ac_itemsize(t->dtype);

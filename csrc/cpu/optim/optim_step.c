@@ -19,10 +19,10 @@ typedef struct {
 
 /* -- how parameters are cut ---------------------------------------------------------------------------- */
 
-/* Pieces are parts of a matrix; a parameter without copies is a single line. */
+/* Pieces are parts of a matrix; a parameter without copies is a single row. */
 typedef struct {
-    int64_t rows, cols;                       /* of the parameter */
-    int64_t piece_rows, piece_cols, per_line; /* of a piece; pieces side by side */
+    int64_t rows, cols;                      /* of the parameter */
+    int64_t piece_rows, piece_cols, per_row; /* of a piece; pieces side by side */
 } cutting;
 
 static cutting cutting_of(const ac_update *u) {
@@ -33,17 +33,17 @@ static cutting cutting_of(const ac_update *u) {
         c.piece_rows = AC_PART, c.piece_cols = AC_PIECE / AC_PART;
         if (c.cols < c.piece_cols) c.piece_rows = AC_PIECE / c.cols / AC_PART * AC_PART;
     }
-    c.per_line = (c.cols + c.piece_cols - 1) / c.piece_cols;
+    c.per_row = (c.cols + c.piece_cols - 1) / c.piece_cols;
     return c;
 }
 
 static int64_t pieces_of(const ac_update *u) {
     cutting c = cutting_of(u);
-    return (c.rows + c.piece_rows - 1) / c.piece_rows * c.per_line;
+    return (c.rows + c.piece_rows - 1) / c.piece_rows * c.per_row;
 }
 
 static ac_part part_of(const cutting *c, int64_t piece) {
-    ac_part p = {.row = piece / c->per_line * c->piece_rows, .col = piece % c->per_line * c->piece_cols};
+    ac_part p = {.row = piece / c->per_row * c->piece_rows, .col = piece % c->per_row * c->piece_cols};
     p.rows = c->rows - p.row < c->piece_rows ? c->rows - p.row : c->piece_rows;
     p.cols = c->cols - p.col < c->piece_cols ? c->cols - p.col : c->piece_cols;
     return p;

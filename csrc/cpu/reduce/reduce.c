@@ -111,10 +111,10 @@ static void column_block(const reduction *c, int64_t first, int64_t width) {
 
 static void columns(void *context, int64_t begin, int64_t end) {
     const reduction *c = context;
-    int64_t line = c->kept.size[c->kept.n - 1], blocks = (line + COLUMNS - 1) / COLUMNS;
+    int64_t last = c->kept.size[c->kept.n - 1], blocks = (last + COLUMNS - 1) / COLUMNS;
     for (int64_t b = begin; b < end; b++) {
-        int64_t at = b % blocks * COLUMNS, width = line - at < COLUMNS ? line - at : COLUMNS;
-        column_block(c, b / blocks * line + at, width);
+        int64_t at = b % blocks * COLUMNS, width = last - at < COLUMNS ? last - at : COLUMNS;
+        column_block(c, b / blocks * last + at, width);
     }
 }
 
@@ -147,12 +147,12 @@ static int reduce_split(reduction *c) {
 static int reduce(reduction *c, uint32_t mask) {
     c->kept = ac_space_of(c->x, ~mask);
     c->inner = ac_space_of(c->x, mask);
-    int64_t line = c->kept.size[c->kept.n - 1];
-    bool wide = line >= 4 && c->kept.stride[c->kept.n - 1] < c->inner.stride[c->inner.n - 1] && !c->each;
+    int64_t last = c->kept.size[c->kept.n - 1];
+    bool wide = last >= 4 && c->kept.stride[c->kept.n - 1] < c->inner.stride[c->inner.n - 1] && !c->each;
     int64_t per_result = c->inner.numel > 0 ? c->inner.numel : 1;
     if (wide) {
         AC_WAY(reduce_columns);
-        int64_t blocks = c->kept.numel / line * ((line + COLUMNS - 1) / COLUMNS);
+        int64_t blocks = c->kept.numel / last * ((last + COLUMNS - 1) / COLUMNS);
         ac_for_range(blocks, AC_GRAIN / (per_result * COLUMNS), columns, c);
         return 0;
     }
