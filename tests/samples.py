@@ -1,4 +1,4 @@
-"""One sample, at least, for every row of the operator table: arguments, and a float64 NumPy reference.
+"""One sample, at least, for every operator of the table: arguments, and a float64 NumPy reference.
 
 Arguments hold NumPy arrays where the operator takes tensors; ``to_ampc`` and ``to_torch`` convert them.
 ``torch`` names torch's function where it is not ``torch.<python name>``; None says torch has none.
@@ -481,11 +481,11 @@ def to_torch(sample: Sample, dtype: Any, grad: bool = False) -> tuple:
     return _build(sample, one, grad)
 
 
-ROWS = {row["name"]: row for row in ampc._C.op_table()}
+OPERATORS = {row["name"]: row for row in ampc._C.op_table()}
 
 
 def function(name: str) -> Callable[..., Any]:
-    return ampc._C._functions[ROWS[name]["python"]]
+    return ampc._C._functions[OPERATORS[name]["python"]]
 
 
 def torch_function(name: str, sample: Sample) -> Optional[Callable[..., Any]]:
@@ -493,7 +493,7 @@ def torch_function(name: str, sample: Sample) -> Optional[Callable[..., Any]]:
 
     if sample.torch is None:
         return None
-    return sample.torch if callable(sample.torch) else getattr(torch, sample.torch or ROWS[name]["python"])
+    return sample.torch if callable(sample.torch) else getattr(torch, sample.torch or OPERATORS[name]["python"])
 
 
 CPU_ONLY = {"fused_attention", "fused_attention_backward", "recurrence", "recurrence_backward"}  # their parts do their work on a GPU

@@ -63,7 +63,7 @@ class Explain(Watcher):
         self._casts: Dict[Tuple[str, str], List[float]] = {}
         self._products: Dict[tuple, int] = {}
         self.multiplications = [0, 0, 0]  # of products in 16 bits: all, those in which tiles are partly empty, and the most in one
-        self._category = {row["name"]: row["cast"] for row in _C.op_table()}
+        self._category = {op["name"]: op["cast"] for op in _C.op_table()}
         self._before: Dict[str, int] = {}
         self._copies: Dict[str, int] = {}
 

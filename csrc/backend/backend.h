@@ -18,7 +18,7 @@ typedef struct {
     const void *attrs;
     ac_tensor **out; /* out[0] may share memory with an input of equal geometry (in place) */
     int n_out;
-    ac_dtype compute;        /* elementwise rows: the dtype the inputs promote to; products: what operands
+    ac_dtype compute;        /* elementwise operators: the dtype the inputs promote to; products: what operands
                               * are rounded to before they are multiplied */
     const ac_tensor *panels; /* products: the right operand as `pack` left it, or NULL */
     bool add;                /* products: add to what out[0] holds */

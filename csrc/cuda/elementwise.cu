@@ -121,7 +121,7 @@ template <int V, int N, class F> struct Walk<float, V, N, F> {
 };
 template <class R, int V, int N, class F> DEV void walk(const ac_gpu_point &a, F f) { Walk<R, V, N, F>::go(a, f); }
 
-/* -- the rows of the table -------------------------------------------------------------------------- */
+/* -- the operators of the table -------------------------------------------------------------------------- */
 
 #define POINT_KERNEL1(name, V, R, opmath)                                                                              \
     AC_KERNEL(ac_point_##name##_##opmath, ac_gpu_point) {                                                              \

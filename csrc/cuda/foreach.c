@@ -218,9 +218,9 @@ static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
 
 static int launch_step(ac_update_rule rule, const list *l, const ac_step *s) {
     LIST_KERNEL(advance, "ac_list_advance");
-#define ROW(rule) [AC_UPDATE_RULE_##rule] = {.image = AC_IMAGE_FOREACH, .name = "ac_list_" #rule},
-    static ac_gpu_kernel rules[AC_N_UPDATE_RULES] = {AC_UPDATE_RULES(ROW)};
-#undef ROW
+#define ENTRY(rule) [AC_UPDATE_RULE_##rule] = {.image = AC_IMAGE_FOREACH, .name = "ac_list_" #rule},
+    static ac_gpu_kernel rules[AC_N_UPDATE_RULES] = {AC_UPDATE_RULES(ENTRY)};
+#undef ENTRY
     ac_gpu_list a = arguments(l);
     bool counted = false;
     a.gate = s->found_inf, a.options = s->options;

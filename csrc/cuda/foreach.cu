@@ -173,7 +173,7 @@ template <> struct Opmath<double> {
     }
 };
 
-#define ROW(name)                                                                                                      \
+#define ENTRY(name)                                                                                                    \
     struct name##_update {                                                                                             \
         DEV_METHOD static float update(const update_constants_f32 *k, float g, float p, float *s, int n) {             \
             return update_##name##_f32(k, g, p, s, n);                                                                 \
@@ -182,8 +182,8 @@ template <> struct Opmath<double> {
             return update_##name##_f64(k, g, p, s, n);                                                                 \
         }                                                                                                              \
     };
-AC_UPDATE_RULES(ROW)
-#undef ROW
+AC_UPDATE_RULES(ENTRY)
+#undef ENTRY
 
 /* What an update rule needs of one parameter, made once a block. */
 template <class R> DEV typename Opmath<R>::Constants constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
@@ -297,10 +297,10 @@ template <class Update> DEV void step_list(const ac_gpu_list &a) {
         else if (it->zero) zero_piece(it, begin, end);
     }
 }
-#define ROW(name)                                                                                                      \
+#define ENTRY(name)                                                                                                    \
     AC_KERNEL(ac_list_##name, ac_gpu_list) { step_list<name##_update>(a); }
-AC_UPDATE_RULES(ROW)
-#undef ROW
+AC_UPDATE_RULES(ENTRY)
+#undef ENTRY
 
 /* -- the scale -------------------------------------------------------------------------------------- */
 

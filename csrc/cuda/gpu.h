@@ -160,7 +160,7 @@ bool ac_gpu_has_images(void);
 
 extern const ac_gpu_memory_hooks ac_cuda_memory; /* of storage.h */
 
-/* -- the rows of the table, by family --------------------------------------------------------------- */
+/* -- the operators of the table, by family --------------------------------------------------------------- */
 
 #define KERNEL(name, py, home, infer, kernel, ...) int ac_cuda_##kernel(const ac_run *r) AC_CHECKED;
 #include "ops/ops.def"

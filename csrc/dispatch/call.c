@@ -52,7 +52,7 @@ static int run_kernel(const ac_run *given) {
     return failed && device != AC_CPU && ac_error_code() != AC_INDEX ? ac_fail_in(ac_ops[run->op].python) : failed;
 }
 
-/* Inputs that the row marks (mut) are written by the kernel: their counters must show it. */
+/* Inputs that the table marks (mut) are written by the kernel: their counters must show it. */
 static void note_mutations(const ac_op_info *info, ac_tensor *const *in) {
     int at = 0;
     for (int p = 0; p < info->n_params; p++) {
@@ -146,7 +146,7 @@ static int fill_edges(ac_node *node, ac_tensor *const *in) {
     return 0;
 }
 
-/* `in` are the inputs on the tape; `low` what the row ran on, which is smaller where autocast cast it. */
+/* `in` are the inputs on the tape; `low` what the operator ran on, which is smaller where autocast cast it. */
 static int fill_saved(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac_tensor *const *out) {
     int mask = ac_ops[node->op].save;
     for (int i = 0; i < node->n_in; i++) {
@@ -287,7 +287,7 @@ static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *at
     ac_list cast;
     AC_TRY(ac_autocast_make_plan(op, in, n_in, attrs, &plan));
     AC_TRY(ac_autocast_inputs(&plan, in, n_in, &cast));
-    /* a LOW row is on the tape with its own inputs; casts of the other categories are on it themselves */
+    /* a LOW operator is on the tape with its own inputs; casts of the other categories are on it themselves */
     bool active = ac_autocast.active, whole = ac_ops[op].kind == AC_KIND_COMPOSITE && ac_cast_of(op) != AC_CAST_LOW;
     if (whole) ac_autocast.active = false; /* the category holds for all that it is made of */
     int failed = run(op, plan.low ? in : cast.at, cast.at, n_in, attrs, out, &plan);
@@ -380,7 +380,7 @@ int ac_set_history_written(ac_tensor *target, ac_node *node, int index) {
     return failed;
 }
 
-/* Elementwise rows write straight into the target when nothing they read is overwritten early. */
+/* Elementwise operators write straight into the target when nothing they read is overwritten early. */
 static bool writes_directly(const ac_infer *meta, ac_tensor *const *in, int n_in, const ac_tensor *target) {
     if (meta->info->kind != AC_KIND_POINTWISE) return false;
     for (int i = 0; i < n_in; i++)

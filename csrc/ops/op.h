@@ -119,7 +119,7 @@ typedef struct ac_infer {
     int64_t low; /* products under autocast: the dtype to compute in; else AC_NO_DTYPE */
     ac_spec out[AC_MAX_OUT];
     int n_out;
-    ac_dtype compute;         /* elementwise rows: what the inputs promote to; products: what they round to */
+    ac_dtype compute;         /* elementwise operators: what the inputs promote to; products: what they round to */
     bool kernel_makes_output; /* the shape depends on values (nonzero) */
 } ac_infer;
 
@@ -135,7 +135,7 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
  * is no view takes its result's shape. Off the tape; nothing is written unless all targets fit. */
 int ac_call_out(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *const *targets,
                 int n) AC_CHECKED;
-/* target += a product row's result, without a tensor for that; off the tape. target is contiguous. */
+/* target += a product's result, without a tensor for that; off the tape. target is contiguous. */
 int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) AC_CHECKED;
 
 #endif

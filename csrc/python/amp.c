@@ -51,7 +51,7 @@ static void release(ac_scope_frame *f) {
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) Py_XDECREF(owned[i]);
 }
 
-/* A policy is bytes, a category for each row of op_table() in its order. */
+/* A policy is bytes, a category for each operator of op_table() in its order. */
 static int check_table(PyObject *table) {
     if (!PyBytes_Check(table) || PyBytes_GET_SIZE(table) != AC_N_OPS) {
         PyErr_SetString(PyExc_TypeError, "autocast: a policy's table must be bytes, one for each operator");

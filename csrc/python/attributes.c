@@ -422,7 +422,7 @@ METHOD(view_dtype) {
     return ac_wrap(v);
 }
 
-/* -- writes that the table has no row for ----------------------------------------------------------- */
+/* -- writes that the table has no operator for ----------------------------------------------------------- */
 
 METHOD(fill_) {
     SELF;

@@ -179,10 +179,10 @@ static int take_options(PyObject *given, ac_optim_options *o) {
 }
 
 static int update_rule_of(const char *name) {
-#define ROW(rule)                                                                                                      \
+#define ENTRY(rule)                                                                                                    \
     if (strcmp(name, #rule) == 0) return AC_UPDATE_RULE_##rule;
-    AC_UPDATE_RULES(ROW)
-#undef ROW
+    AC_UPDATE_RULES(ENTRY)
+#undef ENTRY
     PyErr_Format(PyExc_ValueError, "optimizer: there is no rule '%s'", name);
     return -1;
 }
