@@ -53,7 +53,7 @@ typedef struct {
     ac_optim_options options;
     const float *found_inf; /* on a GPU, or NULL: nonzero leaves the step out */
     bool zero;              /* gradients become 0 in the same pass, of a step left out, too */
-} ac_step;
+} ac_step_args;
 
 typedef struct ac_backend {
     const char *name;
@@ -69,7 +69,7 @@ typedef struct ac_backend {
     /* Multiplies every tensor by `factor`, and by `there`, a number in the device's memory (NULL: 1), in place. */
     int (*scale)(ac_tensor *const *tensors, int n, double factor, const double *there);
     /* One optimizer step over a list of parameters. */
-    int (*step)(ac_update_rule rule, ac_update *updates, int n, const ac_step *constants);
+    int (*step)(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants);
 } ac_backend;
 
 extern const ac_backend ac_cpu, ac_cuda;

@@ -25,7 +25,7 @@ int64_t ac_cpu_panels_bytes(const ac_tensor *w, ac_dtype round, bool out_first);
 bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
 int ac_cpu_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
 int ac_cpu_scale(ac_tensor *const *tensors, int n, double factor, const double *there) AC_CHECKED;
-int ac_cpu_step(ac_update_rule rule, ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+int ac_cpu_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) AC_CHECKED;
 
 /* Packs a part of a weight, cut at multiples of AC_PART, into the whole's panels. */
 typedef struct {

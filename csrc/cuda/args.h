@@ -122,7 +122,7 @@ typedef struct {
     ac_space x_sets, g_sets, x_positions, g_positions; /* where a set begins, and where the values of one lie */
     double *sums;                                      /* groups: of g w and of g w xhat, for each set */
     ac_gpu_ref x, g, y, mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
-    int64_t weight_step, bias_step, mean_step, var_step;
+    int64_t weight_stride, bias_stride, mean_stride, var_stride;
     int32_t training;
     double momentum, eps;
 } ac_gpu_channels;
@@ -133,7 +133,7 @@ typedef struct {
     ac_gpu_ref x, out, weight, grad; /* backward: out is the contiguous gradient of x */
     ac_space samples, target_at, grad_at;
     const int64_t *target;
-    int64_t n, classes, class_step, weight_step, inner, ignore;
+    int64_t n, classes, class_stride, weight_stride, inner, ignore;
     int32_t reduction; /* ac_reduction */
     double *total;     /* one number: the sum of weights */
     ac_gpu_trouble *trouble;
@@ -164,10 +164,10 @@ typedef struct {
     int32_t dtype;
     int32_t input; /* its number among the operator's inputs, for messages */
     ac_space at;   /* over the items */
-    int64_t size, step;
+    int64_t size, stride;
 } ac_gpu_axis;
 
-/* Items i of `width` elements e. The indexed tensor has them at base(i) + sum of index_k(i) * step_k + inner(e),
+/* Items i of `width` elements e. The indexed tensor has them at base(i) + sum of index_k(i) * stride_k + inner(e),
  * the other at other_items(i) + other_inner(e). */
 enum { AC_GPU_INDICES = 11 };
 typedef struct {
@@ -211,7 +211,7 @@ typedef struct {
 typedef struct {
     ac_gpu_ref x, values;
     ac_space from; /* of the rows in x */
-    int64_t n, k, rows, step, stride_out, values_step;
+    int64_t n, k, rows, stride, stride_out, values_stride;
     ac_space to;
     int32_t descending;
     uint64_t *keys;
@@ -234,38 +234,38 @@ typedef struct {
 typedef struct {
     ac_gpu_ref a, b, c;
     int64_t batch, m, n, k;
-    int64_t a_step, a_row, a_col, b_step, b_row, b_col;
+    int64_t a_batch_stride, a_row, a_col, b_batch_stride, b_row, b_col;
 } ac_gpu_product;
 
 /* -- windows -- */
 
 /* x [images, channels, in...] with any strides (channels * taps rows of columns come from it, or go to it); the
- * columns have row and image steps of their own, their positions side by side. */
+ * columns have row and image strides of their own, their positions side by side. */
 typedef struct {
     ac_windows w;
     ac_gpu_ref x, columns, bias; /* bias: one a channel, or no memory */
     int64_t images, channels;
-    int64_t x_step[5], row_step, image_step;
+    int64_t x_stride[5], row_stride, image_stride;
 } ac_gpu_columned;
 
 /* A convolution as one product, out[m, j] = sum over k of rows[m, k] image[k, j] (+ bias[m]), of values that an image
  * has under the taps of a window. One of k and j counts taps (channel, three positions in the window), the other
- * positions (image of the batch, three of the lattice); the image is read where the two meet. Steps count elements;
- * those of k's coordinates in `rows`, and of j's in `out`, are `tap_step` and `place_step`, whichever is which. */
+ * positions (image of the batch, three of the lattice); the image is read where the two meet. Strides count
+ * elements; those of k's coordinates in `rows`, and of j's in `out`, are `tap_stride` and `position_stride`, whichever
+ * is which. */
 enum {
     AC_GPU_KEYS = 32,                    /* ks of a tile, */
     AC_GPU_TILE = 128,                   /* its ms and js, */
     AC_GPU_ROW_STRIDE = AC_GPU_KEYS + 8, /* and from one of those to the next */
-    AC_GPU_CONVOLVE_ROOM = 8 * AC_GPU_TILE * AC_GPU_ROW_STRIDE +
-        40 * AC_GPU_KEYS /* shared bytes: tiles and lists of ks */
+    AC_GPU_CONVOLVE_ROOM = 8 * AC_GPU_TILE * AC_GPU_ROW_STRIDE + 40 * AC_GPU_KEYS /* shared bytes: tiles, lists of ks */
 };
 typedef struct {
     ac_gpu_ref image, rows, out, bias;           /* bias: one an m of every group, or no memory */
     int32_t in[3], lattice[3], pace[3], taps[3]; /* position u and tap q meet at u * pace + first + q * shift of `in` */
     int32_t first[3], shift[3];
     int32_t images, channels, groups, m, j, k; /* of a group: channels, m, j, k */
-    int32_t image_step[5];                     /* batch, channel, three dimensions */
-    int32_t tap_step[4], place_step[4];
+    int32_t image_stride[5];                   /* batch, channel, three dimensions */
+    int32_t tap_stride[4], position_stride[4];
     int32_t image_group, rows_group, out_group, rows_row, out_row; /* from a group to the next, from an m to the next */
     int32_t channels_last;             /* of a tap's coordinates the channel moves fastest */
     int32_t image_runs, rows_runs;     /* eight ks lie side by side there, on a boundary of 16 bytes */
@@ -279,14 +279,14 @@ typedef struct {
     ac_gpu_ref x, values;
     int64_t *indices;
     ac_space planes;
-    int64_t step[3];
+    int64_t stride[3];
 } ac_gpu_pool;
 
 /* Rows of x, and y [outer, out, inner], contiguous. */
 typedef struct {
     ac_gpu_ref x, y;
-    ac_space rows; /* where [outer, inner] of them begin in x, */
-    int64_t step;  /* and from a value of one to the next */
+    ac_space rows;  /* where [outer, inner] of them begin in x, */
+    int64_t stride; /* and from a value of one to the next */
     int64_t outer, in, out, inner, taps;
     const int64_t *index;
     const double *weight;

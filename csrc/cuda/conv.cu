@@ -29,13 +29,13 @@ DEV_CALL entry tap_of(const ac_gpu_implicit &a, int i) {
     int taps = a.taps[0] * a.taps[1] * a.taps[2];
     int channel = a.channels_last ? i % a.channels : i / taps;
     int tap = a.channels_last ? i / a.channels : i - channel * taps;
-    entry e = {channel * a.image_step[1], channel * a.tap_step[0], {0, 0, 0}};
+    entry e = {channel * a.image_stride[1], channel * a.tap_stride[0], {0, 0, 0}};
 #pragma unroll
     for (int d = 2; d >= 0; d--) {
         int q = tap % a.taps[d];
         tap /= a.taps[d];
         e.at[d] = a.first[d] + q * a.shift[d];
-        e.image += e.at[d] * a.image_step[2 + d], e.other += q * a.tap_step[1 + d];
+        e.image += e.at[d] * a.image_stride[2 + d], e.other += q * a.tap_stride[1 + d];
     }
     return e;
 }
@@ -47,9 +47,9 @@ DEV_CALL entry position_of(const ac_gpu_implicit &a, int i) {
         int u = i % a.lattice[d];
         i /= a.lattice[d];
         e.at[d] = u * a.pace[d];
-        e.image += e.at[d] * a.image_step[2 + d], e.other += u * a.place_step[1 + d];
+        e.image += e.at[d] * a.image_stride[2 + d], e.other += u * a.position_stride[1 + d];
     }
-    e.image += i * a.image_step[0], e.other += i * a.place_step[0];
+    e.image += i * a.image_stride[0], e.other += i * a.position_stride[0];
     return e;
 }
 
@@ -176,24 +176,25 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
         rows[i] = m < a.m ? (const uint16_t *)a.rows.data + w.group * a.rows_group + m * a.rows_row : NULL;
         js[i] = entry_of<!WEIGHT>(a, w.j + row_of(i, a.image_across), a.j);
     }
-    auto list_keys = [&](int step) {
+    auto list_keys = [&](int k_step) {
         if (threadIdx.x < AC_GPU_KEYS)
-            room.keys[step & 1][threadIdx.x] = entry_of<WEIGHT>(a, w.k + step * AC_GPU_KEYS + (int)threadIdx.x, w.end);
+            room.keys[k_step & 1][threadIdx.x] =
+                entry_of<WEIGHT>(a, w.k + k_step * AC_GPU_KEYS + (int)threadIdx.x, w.end);
     };
-    auto fetch = [&](int step) {
-        const entry *keys = room.keys[step & 1];
+    auto fetch = [&](int k_step) {
+        const entry *keys = room.keys[k_step & 1];
 #pragma unroll
         for (int i = 0; i < RUNS; i++) {
             next_rows[i] = row_run(a, rows[i], keys + key_of(i, a.rows_across));
             next_image[i] = image_run(a, image, js[i], keys + key_of(i, a.image_across));
         }
     };
-    auto lay_down = [&](int step) {
+    auto lay_down = [&](int k_step) {
 #pragma unroll
         for (int i = 0; i < RUNS; i++) {
-            *(run *)&room.rows[step & 1][row_of(i, a.rows_across) * AC_GPU_ROW_STRIDE + key_of(i, a.rows_across)] =
+            *(run *)&room.rows[k_step & 1][row_of(i, a.rows_across) * AC_GPU_ROW_STRIDE + key_of(i, a.rows_across)] =
                 next_rows[i];
-            *(run *)&room.image[step & 1][row_of(i, a.image_across) * AC_GPU_ROW_STRIDE + key_of(i, a.image_across)] =
+            *(run *)&room.image[k_step & 1][row_of(i, a.image_across) * AC_GPU_ROW_STRIDE + key_of(i, a.image_across)] =
                 next_image[i];
         }
     };
@@ -205,15 +206,16 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
 #pragma unroll
         for (int j = 0; j < J_SIDES; j++) wmma::fill_fragment(s[m][j], 0.0f);
 
-    int steps = (w.end - w.k + AC_GPU_KEYS - 1) / AC_GPU_KEYS;
+    int k_steps = (w.end - w.k + AC_GPU_KEYS - 1) / AC_GPU_KEYS;
     list_keys(0);
     __syncthreads();
-    for (int step = -1; step < steps; step++) {
-        if (step + 1 < steps) fetch(step + 1);
-        list_keys(step + 2); /* where the keys of `step` were, which nobody reads any more */
-        if (works && step >= 0)
-            multiply<E>(s, room.rows[step & 1] + m0 * AC_GPU_ROW_STRIDE, room.image[step & 1] + j0 * AC_GPU_ROW_STRIDE);
-        lay_down(step + 1);
+    for (int k_step = -1; k_step < k_steps; k_step++) {
+        if (k_step + 1 < k_steps) fetch(k_step + 1);
+        list_keys(k_step + 2); /* where the keys of `k_step` were, which nobody reads any more */
+        if (works && k_step >= 0)
+            multiply<E>(s, room.rows[k_step & 1] + m0 * AC_GPU_ROW_STRIDE,
+                        room.image[k_step & 1] + j0 * AC_GPU_ROW_STRIDE);
+        lay_down(k_step + 1);
         __syncthreads();
     }
     if (works) give<WEIGHT>(a, w, s, w.m + m0, w.j + j0, (float *)room.rows + warp * SIDE * SCRAP);

@@ -13,7 +13,7 @@ enum { MOST_DIMS = 5 };
 /* Everything that decides how a convolution is computed; compared byte by byte. `image` is the side that windows lie
  * over, `positions` the other. */
 typedef struct {
-    int32_t ndim, image[MOST_DIMS], image_step[MOST_DIMS], positions[MOST_DIMS], positions_step[MOST_DIMS];
+    int32_t ndim, image[MOST_DIMS], image_stride[MOST_DIMS], positions[MOST_DIMS], positions_stride[MOST_DIMS];
     int32_t weight[MOST_DIMS], padding[3], stride[3], dilation[3];
     int32_t groups, type, device, transposed, biased, tf32;
 } convolution_key;
@@ -37,11 +37,11 @@ static struct {
 /* -- the key ---------------------------------------------------------------------------------------- */
 
 /* A dimension of height 1 is put in front of the only spatial one: the library knows two or three. */
-static void sizes_of(const ac_tensor *t, int32_t *size, int32_t *step) {
+static void sizes_of(const ac_tensor *t, int32_t *size, int32_t *stride) {
     int at = 0;
     for (int d = 0; d < t->ndim; d++) {
-        if (t->ndim == 3 && d == 2) size[at] = 1, step[at++] = (int32_t)(t->shape[2] * t->strides[2]);
-        size[at] = (int32_t)t->shape[d], step[at++] = (int32_t)t->strides[d];
+        if (t->ndim == 3 && d == 2) size[at] = 1, stride[at++] = (int32_t)(t->shape[2] * t->strides[2]);
+        size[at] = (int32_t)t->shape[d], stride[at++] = (int32_t)t->strides[d];
     }
 }
 
@@ -64,8 +64,8 @@ static convolution_key key_of(const ac_run *r, const ac_windows *w, ac_dtype dty
     convolution_key k;
     memset(&k, 0, sizeof k);
     k.ndim = x->ndim < 4 ? 4 : x->ndim;
-    sizes_of(image, k.image, k.image_step);
-    sizes_of(positions, k.positions, k.positions_step);
+    sizes_of(image, k.image, k.image_stride);
+    sizes_of(positions, k.positions, k.positions_stride);
     sizes_of(weight, k.weight, unused);
     for (int d = 0; d < k.ndim - 2; d++) {
         int from = 3 - (k.ndim - 2) + d;
@@ -84,13 +84,14 @@ static convolution_key key_of(const ac_run *r, const ac_windows *w, ac_dtype dty
 
 static bool describe(plan *p) {
     const convolution_key *k = &p->key;
-    const int32_t bias_size[MOST_DIMS] = {1, k->positions[1], 1, 1, 1}, step[MOST_DIMS] = {k->positions[1], 1, 1, 1, 1};
+    const int32_t bias_size[MOST_DIMS] = {1, k->positions[1], 1, 1, 1},
+                  stride[MOST_DIMS] = {k->positions[1], 1, 1, 1, 1};
     cudnnDataType_t type = (cudnnDataType_t)k->type;
     cudnnMathType_t math = k->type == AC_DNN_F32 && !k->tf32 ? AC_DNN_PLAIN_MATH : AC_DNN_TENSOR_CORES;
     bool good = OK(cudnnCreateTensorDescriptor(&p->image)) && OK(cudnnCreateTensorDescriptor(&p->positions)) &&
                 OK(cudnnCreateFilterDescriptor(&p->weight)) && OK(cudnnCreateConvolutionDescriptor(&p->windows));
-    good = good && OK(cudnnSetTensorNdDescriptor(p->image, type, k->ndim, k->image, k->image_step)) &&
-           OK(cudnnSetTensorNdDescriptor(p->positions, type, k->ndim, k->positions, k->positions_step)) &&
+    good = good && OK(cudnnSetTensorNdDescriptor(p->image, type, k->ndim, k->image, k->image_stride)) &&
+           OK(cudnnSetTensorNdDescriptor(p->positions, type, k->ndim, k->positions, k->positions_stride)) &&
            OK(cudnnSetFilterNdDescriptor(p->weight, type, AC_DNN_ROW_MAJOR, k->ndim, k->weight)) &&
            OK(cudnnSetConvolutionNdDescriptor(p->windows, k->ndim - 2, k->padding, k->stride, k->dilation,
                                               AC_DNN_CORRELATION, AC_DNN_F32)) &&
@@ -98,7 +99,7 @@ static bool describe(plan *p) {
            OK(cudnnSetConvolutionMathType(p->windows, math));
     if (!good || !k->biased) return good;
     return OK(cudnnCreateTensorDescriptor(&p->bias)) && OK(cudnnCreateActivationDescriptor(&p->activation)) &&
-           OK(cudnnSetTensorNdDescriptor(p->bias, type, k->ndim, bias_size, step)) &&
+           OK(cudnnSetTensorNdDescriptor(p->bias, type, k->ndim, bias_size, stride)) &&
            OK(cudnnSetActivationDescriptor(p->activation, AC_DNN_IDENTITY, AC_DNN_PROPAGATE_NAN, 0));
 }
 

@@ -28,11 +28,12 @@ enum { RUN = 8 }; /* elements of a run, at most */
 /* Whether an operand goes by runs along the innermost dimension. */
 static bool goes_by_runs(const ac_gpu_point *p, int k) {
     int last = p->ndim - 1;
-    int64_t step = p->strides[k][last];
+    int64_t stride = p->strides[k][last];
     if (!p->operand[k].data) return true;
     ac_dtype dtype = (ac_dtype)p->operand[k].dtype;
-    if (!(ac_gpu_is_bulk(dtype) || dtype == AC_bool) || (step != 0 && step != 1) || (k == 0 && step != 1)) return false;
-    if (step == 0) return true;
+    if (!(ac_gpu_is_bulk(dtype) || dtype == AC_bool) || (stride != 0 && stride != 1) || (k == 0 && stride != 1))
+        return false;
+    if (stride == 0) return true;
     for (int d = 0; d < last; d++)
         if (p->strides[k][d] % RUN) return false;
     return ac_gpu_aligned(p->operand[k].data);

@@ -67,9 +67,9 @@ template <int K> DEV void locate(const ac_gpu_point &a, int64_t i, int64_t *at) 
     else locate_in<K, int64_t>(a, i, at);
 }
 
-/* `step` apart: 1 neighbours, 0 one value for all, also a number */
-template <int V> DEV void read_run(const ac_gpu_ref &r, int64_t at, int64_t step, float *x) {
-    if (r.data && step == 1) {
+/* `stride` apart: 1 neighbours, 0 one value for all, also a number */
+template <int V> DEV void read_run(const ac_gpu_ref &r, int64_t at, int64_t stride, float *x) {
+    if (r.data && stride == 1) {
         load_run<V>(r.data, r.dtype, at, x);
         return;
     }

@@ -216,7 +216,7 @@ static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
     }
 }
 
-static int launch_step(ac_update_rule rule, const list *l, const ac_step *s) {
+static int launch_step(ac_update_rule rule, const list *l, const ac_step_args *s) {
     LIST_KERNEL(advance, "ac_list_advance");
 #define ENTRY(rule) [AC_UPDATE_RULE_##rule] = {.image = AC_IMAGE_FOREACH, .name = "ac_list_" #rule},
     static ac_gpu_kernel rules[AC_N_UPDATE_RULES] = {AC_UPDATE_RULES(ENTRY)};
@@ -230,7 +230,7 @@ static int launch_step(ac_update_rule rule, const list *l, const ac_step *s) {
     return ac_gpu_launch(l->device, &rules[rule], l->pieces, 0, &a);
 }
 
-int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step *constants) {
+int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) {
     list l;
     if (n == 0) return 0;
     AC_TRY(list_new(&l, ac_device_of(updates[0].param), n));

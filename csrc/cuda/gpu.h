@@ -202,6 +202,6 @@ static inline uint64_t ac_gpu_hash(const void *key, size_t bytes) {
 /* The scaler, the optimizers (foreach.c); see backend.h. */
 int ac_cuda_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
 int ac_cuda_scale(ac_tensor *const *tensors, int n, double factor, const double *there) AC_CHECKED;
-int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) AC_CHECKED;
 
 #endif

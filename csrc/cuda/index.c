@@ -68,8 +68,8 @@ static int pick_init(ac_gpu_pick *p, const ac_run *r, const ac_tensor *indexed, 
 }
 
 static void add_index(ac_gpu_pick *p, const ac_tensor *index, int input, const ac_space *at, int64_t size,
-                      int64_t step) {
-    p->index[p->n_index++] = (ac_gpu_axis){ac_data(index), (int32_t)index->dtype, input, *at, size, step};
+                      int64_t stride) {
+    p->index[p->n_index++] = (ac_gpu_axis){ac_data(index), (int32_t)index->dtype, input, *at, size, stride};
 }
 
 static bool divides(const ac_space *s, int64_t by) {
@@ -88,11 +88,11 @@ static void widen(ac_gpu_pick *p) {
     bool fits = p->width % per == 0 && p->inner.n == 1 && p->inner.stride[0] == 1 && p->other_inner.n == 1 &&
                 p->other_inner.stride[0] == 1 && ac_gpu_aligned(p->indexed) && ac_gpu_aligned(p->other) &&
                 divides(&p->base, per) && divides(&p->other_items, per);
-    for (int k = 0; k < p->n_index; k++) fits = fits && p->index[k].step % per == 0;
+    for (int k = 0; k < p->n_index; k++) fits = fits && p->index[k].stride % per == 0;
     if (!fits) return;
     divide(&p->base, per);
     divide(&p->other_items, per);
-    for (int k = 0; k < p->n_index; k++) p->index[k].step /= per;
+    for (int k = 0; k < p->n_index; k++) p->index[k].stride /= per;
     p->width /= per, p->item_bytes = 16;
     p->inner = p->other_inner = (ac_space){1, p->width, {p->width}, {1}};
 }
@@ -413,8 +413,8 @@ static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
                      .from = ac_space_of(x, kept),
                      .to = ac_space_of(r->out[0], kept),
                      .n = x->ndim ? x->shape[dim] : 1,
-                     .step = x->ndim ? x->strides[dim] : 1,
-                     .values_step = x->ndim ? r->out[0]->strides[dim] : 1,
+                     .stride = x->ndim ? x->strides[dim] : 1,
+                     .values_stride = x->ndim ? r->out[0]->strides[dim] : 1,
                      .descending = descending};
     if (x->numel == 0 || r->out[0]->numel == 0) return 0;
     a.rows = x->numel / a.n, a.k = k < 0 ? a.n : k;
@@ -494,8 +494,8 @@ static int nll_init(ac_gpu_nll *p, const ac_run *r, const ac_tensor *x, const ac
                       .target = ac_data(target),
                       .n = target->numel,
                       .classes = x->shape[channel],
-                      .class_step = x->strides[channel],
-                      .weight_step = weight ? weight->strides[0] : 0,
+                      .class_stride = x->strides[channel],
+                      .weight_stride = weight ? weight->strides[0] : 0,
                       .inner = 1,
                       .op = (int32_t)r->op};
     for (int d = 2; d < x->ndim; d++) p->inner *= x->shape[d];

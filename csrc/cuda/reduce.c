@@ -182,17 +182,17 @@ int ac_cuda_mse_loss(const ac_run *r) {
         r->compute == AC_float64 ? AC_float64 : AC_float32; /* squares of a rounded difference would differ */
     ac_tensor *d = ac_tensor_new_on(ac_run_device(r), wide, &shape);
     if (!d) return -1;
-    ac_run step = {
+    ac_run part = {
         .op = AC_OP_sub, .in = r->in, .n_in = 2, .attrs = &one, .out = &d, .n_out = 1, .compute = r->compute};
-    int failed = ac_cuda_pointwise(&step);
+    int failed = ac_cuda_pointwise(&part);
     const ac_dims all = {.n = -1};
     if (!failed && each) {
-        step = (ac_run){.op = AC_OP_square, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
-        failed = ac_cuda_pointwise(&step);
+        part = (ac_run){.op = AC_OP_square, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
+        failed = ac_cuda_pointwise(&part);
     } else if (!failed) {
-        step = (ac_run){.op = AC_OP_sum, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
+        part = (ac_run){.op = AC_OP_sum, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
         ac_gpu_finish finish = a->reduction == AC_REDUCE_MEAN ? AC_GPU_MEAN : AC_GPU_TOTAL;
-        failed = run(&step, &all, AC_FOLD_SUM_SQUARES, 0, finish, ac_gpu_opmath(wide));
+        failed = run(&part, &all, AC_FOLD_SUM_SQUARES, 0, finish, ac_gpu_opmath(wide));
     }
     ac_tensor_release(d);
     return failed;

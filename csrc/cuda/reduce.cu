@@ -79,9 +79,9 @@ DEV void part_of(const ac_gpu_reduce &a, int64_t part, int64_t *begin, int64_t *
 }
 
 template <class R, class Fold>
-DEV R fold_elements(const ac_gpu_reduce &a, int64_t base, R p, int64_t first, int64_t step, int64_t end) {
+DEV R fold_elements(const ac_gpu_reduce &a, int64_t base, R p, int64_t first, int64_t stride, int64_t end) {
     R acc = Fold::template start<R>();
-    for (int64_t i = first; i < end; i += step)
+    for (int64_t i = first; i < end; i += stride)
         acc = Fold()(acc, Fold::template map<R>(load<R>(a.x, base + space_offset(a.inner, i)), p));
     return acc;
 }

@@ -220,7 +220,7 @@ static ac_gpu_channels channels_of(const ac_tensor *x, int64_t groups) {
     return c;
 }
 
-static int64_t step_of(const ac_tensor *t) { return t ? t->strides[0] : 0; }
+static int64_t stride_of(const ac_tensor *t) { return t ? t->strides[0] : 0; }
 
 /* A block for each of `sets`, then a thread for each value. */
 static int run_channels(ac_device d, ac_gpu_kernel *sums, int64_t sets, ac_gpu_kernel *each, const ac_gpu_channels *c) {
@@ -234,7 +234,7 @@ static int run_forward(const ac_run *r, ac_gpu_channels *c, const ac_tensor *wei
     static ac_gpu_kernel each[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f32"},
                                     {.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f64"}};
     c->weight = ac_gpu_ref_of(weight), c->bias = ac_gpu_ref_of(bias);
-    c->weight_step = step_of(weight), c->bias_step = step_of(bias);
+    c->weight_stride = stride_of(weight), c->bias_stride = stride_of(bias);
     c->y = ac_gpu_ref_of(r->out[0]), c->mean = ac_gpu_ref_of(r->out[1]), c->rstd = ac_gpu_ref_of(r->out[2]);
     return run_channels(ac_run_device(r), &sums, c->groups ? c->batch * c->groups : c->channels,
                         &each[ac_gpu_opmath((ac_dtype)c->x.dtype)], c);
@@ -244,7 +244,7 @@ int ac_cuda_batch_norm(const ac_run *r) {
     ATTRS(batch_norm);
     ac_gpu_channels c = channels_of(r->in[0], 0);
     c.running_mean = ac_gpu_ref_of(r->in[1]), c.running_var = ac_gpu_ref_of(r->in[2]);
-    c.mean_step = step_of(r->in[1]), c.var_step = step_of(r->in[2]);
+    c.mean_stride = stride_of(r->in[1]), c.var_stride = stride_of(r->in[2]);
     c.training = a->training != 0, c.momentum = a->momentum, c.eps = a->eps;
     return run_forward(r, &c, r->in[3], r->in[4]);
 }
@@ -271,7 +271,7 @@ static int run_backward(const ac_run *r, ac_gpu_channels *c) {
     if (!failed) {
         lay_sets(c, g, &c->g_sets, &c->g_positions);
         c->g = ac_gpu_ref_of(g), c->mean = ac_gpu_ref_of(mean), c->rstd = ac_gpu_ref_of(rstd);
-        c->weight = ac_gpu_ref_of(weight), c->weight_step = step_of(weight);
+        c->weight = ac_gpu_ref_of(weight), c->weight_stride = stride_of(weight);
         c->y = ac_gpu_ref_of(r->out[0]), c->dweight = ac_gpu_ref_of(r->out[1]), c->dbias = ac_gpu_ref_of(r->out[2]);
         c->sums = room ? ac_gpu_address(room) : NULL;
         if (room) failed = run_channels(d, &groups, c->batch * c->groups, NULL, c);

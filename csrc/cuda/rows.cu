@@ -150,7 +150,7 @@ template <class R> DEV void softmax(const ac_gpu_rows &a) {
     });
 }
 
-/* Subtracts in two steps, so that large logits keep their differences. */
+/* Subtracts in two parts, so that large logits keep their differences. */
 template <class R> DEV void log_softmax(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R top = row_top(row), part = 0;
@@ -294,7 +294,7 @@ template <class R> DEV R g_in(const ac_gpu_channels &a, int64_t s, int64_t k) {
 DEV int64_t sets_of(const ac_gpu_channels &a) { return a.groups ? a.batch * a.groups : a.channels; }
 DEV int64_t set_size(const ac_gpu_channels &a) { return a.inner * (a.groups ? a.depth : a.batch); }
 template <class R> DEV R weight_of(const ac_gpu_channels &a, int64_t channel) {
-    return a.weight.data ? load_real<R>(a.weight, channel * a.weight_step) : (R)1;
+    return a.weight.data ? load_real<R>(a.weight, channel * a.weight_stride) : (R)1;
 }
 
 /* Which value of which set, and of which channel, result i is. */
@@ -323,18 +323,18 @@ AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
             }
             var = block_join(squares, Add()) / (double)count;
         } else {
-            mean = load_real<double>(a.running_mean, c * a.mean_step),
-            var = load_real<double>(a.running_var, c * a.var_step);
+            mean = load_real<double>(a.running_mean, c * a.mean_stride),
+            var = load_real<double>(a.running_var, c * a.var_stride);
         }
         if (threadIdx.x != 0) continue;
         store_real<double>(a.mean, c, mean);
         store_real<double>(a.rstd, c, 1 / sqrt(var + a.eps));
         if (!a.training || !a.running_mean.data || !a.running_var.data) continue;
         double keep = 1 - a.momentum, unbiased = var * (double)count / (double)(count - 1);
-        double m = load_real<double>(a.running_mean, c * a.mean_step),
-               v = load_real<double>(a.running_var, c * a.var_step);
-        store_real<double>(a.running_mean, c * a.mean_step, keep * m + a.momentum * mean);
-        store_real<double>(a.running_var, c * a.var_step, keep * v + a.momentum * unbiased);
+        double m = load_real<double>(a.running_mean, c * a.mean_stride),
+               v = load_real<double>(a.running_var, c * a.var_stride);
+        store_real<double>(a.running_mean, c * a.mean_stride, keep * m + a.momentum * mean);
+        store_real<double>(a.running_var, c * a.var_stride, keep * v + a.momentum * unbiased);
     }
 }
 
@@ -343,7 +343,7 @@ template <class R> DEV void channel_normalize(const ac_gpu_channels &a) {
         position p = position_of(a, i);
         R y = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * load_real<R>(a.rstd, p.set);
         y *= weight_of<R>(a, p.channel);
-        if (a.bias.data) y += load_real<R>(a.bias, p.channel * a.bias_step);
+        if (a.bias.data) y += load_real<R>(a.bias, p.channel * a.bias_stride);
         store_real<R>(a.y, i, y);
     }
 }

@@ -218,8 +218,8 @@ int ac_infer_col2im(ac_infer *i) {
 
 /* Whether position o of dimension d has a tap that is not in the padding. */
 static bool sees_input(const ac_windows *w, int d, int64_t o) {
-    int64_t begin, end, step;
-    ac_window_span(w, d, o, &begin, &end, &step);
+    int64_t begin, end, dilation;
+    ac_window_span(w, d, o, &begin, &end, &dilation);
     return begin < end;
 }
 

@@ -36,7 +36,7 @@ static int check(const ac_update *u, int i) {
 }
 
 /* Updates are done whole, in slices of some 20 ms; between slices somebody may stop it. */
-int ac_optim_step(ac_update_rule rule, ac_update *updates, int n, const ac_step *constants, int *done) {
+int ac_optim_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants, int *done) {
     enum { SLICE = 1 << 24 };
     *done = 0;
     for (int i = 0; i < n; i++) AC_TRY(check(&updates[i], i));

@@ -10,7 +10,7 @@
  * is written. When interrupted, the first `done` updates have been made, whole, and the others not
  * begun. */
 void ac_optim_begin(ac_update *updates, int n);
-int ac_optim_step(ac_update_rule rule, ac_update *updates, int n, const ac_step *constants, int *done) AC_CHECKED;
+int ac_optim_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants, int *done) AC_CHECKED;
 void ac_optim_end(ac_update *updates, int n, int done, bool zeroed);
 
 /* Pass A: what each tensor's values are when multiplied by `factor`; nothing is written. May run outside the lock,

@@ -16,7 +16,7 @@ typedef struct {
     int ndim; /* of the tensor that is indexed */
 } indexer;
 
-static int step(indexer *x, ac_op op, const void *attrs) {
+static int apply(indexer *x, ac_op op, const void *attrs) {
     ac_tensor *out[AC_MAX_OUT] = {NULL};
     if (ac_call(op, &x->view, 1, attrs, out) < 0) return (void)ac_raise(), -1;
     ac_tensor_release(x->view);
@@ -58,7 +58,7 @@ static int by_int(indexer *x, PyObject *item) {
     }
     if (need_dim(x) < 0) return -1;
     ac_attrs_select a = {x->dim, i};
-    return step(x, AC_OP_select, &a);
+    return apply(x, AC_OP_select, &a);
 }
 
 static int bound(PyObject *o, int64_t *out) {
@@ -82,12 +82,12 @@ static int by_slice(indexer *x, PyObject *item) {
     if (stride != AC_ABSENT) a.step = stride;
     x->dim++;
     if (a.start == AC_ABSENT && a.end == AC_ABSENT && a.step == 1) return 0;
-    return step(x, AC_OP_slice, &a);
+    return apply(x, AC_OP_slice, &a);
 }
 
 static int by_none(indexer *x) {
     ac_attrs_one_dim a = {x->dim++};
-    return step(x, AC_OP_unsqueeze, &a);
+    return apply(x, AC_OP_unsqueeze, &a);
 }
 
 /* The one integer in t, wherever that lies. */
@@ -115,7 +115,7 @@ static int by_mask(indexer *x, ac_tensor *mask) {
         if (read_one(mask, &on) < 0) return -1;
         ac_attrs_one_dim front = {x->dim};
         ac_dims count = {1, {on != 0}};
-        if (step(x, AC_OP_unsqueeze, &front) < 0) return -1;
+        if (apply(x, AC_OP_unsqueeze, &front) < 0) return -1;
         ac_tensor *indexed = ac_tensor_new(AC_int64, &count);
         if (!indexed) return (void)ac_raise(), -1;
         if (on) ac_write_int(ac_data(indexed), AC_int64, 0, 0);
@@ -138,7 +138,7 @@ static int by_tensor(indexer *x, ac_tensor *t) {
     if (!ac_is_floating(t->dtype)) {
         if (t->ndim == 0 && !x->n) {
             ac_attrs_select a = {.dim = x->dim};
-            return read_one(t, &a.index) < 0 || need_dim(x) < 0 ? -1 : step(x, AC_OP_select, &a);
+            return read_one(t, &a.index) < 0 || need_dim(x) < 0 ? -1 : apply(x, AC_OP_select, &a);
         }
         ac_attrs_dtype wide = {AC_int64};
         ac_tensor *out[AC_MAX_OUT] = {NULL};

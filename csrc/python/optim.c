@@ -126,7 +126,7 @@ static int check_states(PyObject *states, Py_ssize_t n) {
 }
 
 /* What leaves a step out: one float32 on the parameters' GPU. */
-static int take_gate(PyObject *o, const ac_update *u, Py_ssize_t n, ac_step *k) {
+static int take_gate(PyObject *o, const ac_update *u, Py_ssize_t n, ac_step_args *k) {
     if (o == Py_None || n == 0) return 0;
     ac_tensor *t = ac_is_tensor(o) ? ac_unwrap(o) : NULL;
     bool good = t && t->numel == 1 && t->dtype == AC_float32 && ac_device_of(t) != AC_CPU;
@@ -229,7 +229,7 @@ static int settle(const ac_update *u, Py_ssize_t n) {
     return 0;
 }
 
-static PyObject *run(ac_update_rule rule, ac_update *u, Py_ssize_t n, const ac_step *how, PyObject *states,
+static PyObject *run(ac_update_rule rule, ac_update *u, Py_ssize_t n, const ac_step_args *how, PyObject *states,
                      PyObject *notes) {
     ac_optim_begin(u, (int)n);
     bool unlock = all_on_cpu(u, n);
@@ -248,7 +248,7 @@ static PyObject *step(PyObject *module, PyObject *args) {
     PyObject *params, *grads, *columns, *states, *notes, *steps, *products, *options, *gate = Py_None,
                                                                                       *extras = Py_None, *result = NULL;
     const char *name, *rounding = "nearest";
-    ac_step how = {.found_inf = NULL};
+    ac_step_args how = {.found_inf = NULL};
     int zero = 0;
     (void)module;
     if (!PyArg_ParseTuple(args, "sO!O!O!O!O!O!OO!|OsOp", &name, &PyList_Type, &params, &PyList_Type, &grads,

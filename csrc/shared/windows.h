@@ -29,16 +29,16 @@ AC_INLINE int64_t ac_window_position(const ac_windows *w, int d, int64_t i, int6
     return from < w->out[d] ? from : -1;
 }
 
-/* The inputs that the window of position o covers in dimension d: begin, end and step. */
-AC_INLINE void ac_window_span(const ac_windows *w, int d, int64_t o, int64_t *begin, int64_t *end, int64_t *step) {
+/* The inputs that the window of position o covers in dimension d: begin, end and dilation. */
+AC_INLINE void ac_window_span(const ac_windows *w, int d, int64_t o, int64_t *begin, int64_t *end, int64_t *dilation) {
     if (w->adaptive) {
-        *begin = o * w->in[d] / w->out[d], *end = ((o + 1) * w->in[d] + w->out[d] - 1) / w->out[d], *step = 1;
+        *begin = o * w->in[d] / w->out[d], *end = ((o + 1) * w->in[d] + w->out[d] - 1) / w->out[d], *dilation = 1;
         return;
     }
-    *step = w->dilation[d];
+    *dilation = w->dilation[d];
     *begin = o * w->stride[d] - w->padding[d];
-    *end = *begin + (w->kernel[d] - 1) * *step + 1;
-    if (*begin < 0) *begin += (-*begin + *step - 1) / *step * *step;
+    *end = *begin + (w->kernel[d] - 1) * *dilation + 1;
+    if (*begin < 0) *begin += (-*begin + *dilation - 1) / *dilation * *dilation;
     if (*end > w->in[d]) *end = w->in[d];
 }
 

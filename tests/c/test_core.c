@@ -197,7 +197,7 @@ static int training_step(bool low) {
     if (!result) { /* y = 0.5 everywhere: dL/dw = sum over rows of 2 (0.5 - 1) 0.5 / 24 */
         CHECK(w->meta->grad && fabs(at(w->meta->grad, 0) - 8 * 2 * -0.5 * 0.5 / 24) < tolerance);
         ac_update u = {.grad = w->meta->grad, .param = w, .at = {.step = 1}};
-        ac_step k = {.options = {.lr = 1}};
+        ac_step_args k = {.options = {.lr = 1}};
         int done;
         ac_optim_begin(&u, 1);
         result = ac_optim_step(AC_UPDATE_RULE_sgd, &u, 1, &k, &done);

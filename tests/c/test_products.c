@@ -79,8 +79,8 @@ static double expected(const ac_gemm_call *g, int64_t i, int64_t j, double old, 
     }
     double bias = g->bias ? (double)g->bias[j] : 0, x = (double)g->alpha * sum + bias;
     double y = activated(x, g->act) + (double)g->beta * old;
-    double steps = (double)g->a.k + 8; /* roundings on the way, each of at most half an ulp of float32 */
-    double inner = steps * 0x1p-24 * (fabs((double)g->alpha) * size + fabs(bias) + fabs((double)g->beta * old));
+    double roundings = (double)g->a.k + 8; /* each of at most half an ulp of float32 */
+    double inner = roundings * 0x1p-24 * (fabs((double)g->alpha) * size + fabs(bias) + fabs((double)g->beta * old));
     *bound = 1.2 * inner + 8 * 0x1p-24 * fabs(x) + result_eps(g->c_dtype) * fabs(y) +
              (g->c_dtype == AC_float16 ? 0x1p-25 : 1e-38);
     return y;
@@ -202,7 +202,7 @@ static void fill_cells(ac_panel_kind kind, char *to, int64_t cells) {
     }
 }
 
-/* B as it lies in rows, with panels so many cells apart and steps at any offset: what convolutions multiply. */
+/* B as it lies in rows, with panels so many cells apart and k steps at any offset: what convolutions multiply. */
 static void test_strided_panels(const ac_micro *micro) {
     enum { STRIDE = 211, STEPS = 5, MOST = 3 };
     if (micro->kind == AC_PANEL_SPLIT) return; /* convolutions take its parts one by one */
@@ -215,14 +215,14 @@ static void test_strided_panels(const ac_micro *micro) {
         for (int s = 0; s < STEPS; s++) at[s] = (s * 16 * STRIDE + below(STRIDE - 16 - MOST * 30)) * 4;
         fill_cells(micro->kind, a, na * STEPS * AC_TILE_FLOATS);
         fill_cells(micro->kind, b, room);
-        ac_micro_job job = {.steps = STEPS,
+        ac_micro_job job = {.k_steps = STEPS,
                             .a = a,
                             .b = b,
                             .a_next = STEPS * AC_TILE_BYTES,
                             .b_next = next,
-                            .a_step = AC_TILE_BYTES,
-                            .a_lane = 64,
-                            .b_cell = STRIDE * 4,
+                            .a_k_stride = AC_TILE_BYTES,
+                            .a_lane_stride = 64,
+                            .b_cell_stride = STRIDE * 4,
                             .b_at = at,
                             .na = na,
                             .nb = nb,

@@ -14,7 +14,7 @@ enum { F32 = 0, F16 = 2, BF16 = 9 };
 static const uint64_t MARK = 0x616D706364;
 
 struct Tensor {
-    int type, n, size[5], step[5];
+    int type, n, size[5], stride[5];
 };
 struct Filter {
     int type, n, size[5];
@@ -48,12 +48,12 @@ API int cudnnSetActivationDescriptor(Activation *a, int mode, int, double) { ret
 
 static bool known(int type) { return type == F32 || type == F16 || type == BF16; }
 
-API int cudnnSetTensorNdDescriptor(Tensor *t, int type, int n, const int *size, const int *step) {
+API int cudnnSetTensorNdDescriptor(Tensor *t, int type, int n, const int *size, const int *stride) {
     if (!known(type) || n < 4 || n > 5) return BAD_PARAM;
     *t = Tensor{type, n, {}, {}};
     for (int d = 0; d < n; d++) {
-        if (size[d] < 1 || step[d] < 1) return BAD_PARAM;
-        t->size[d] = size[d], t->step[d] = step[d];
+        if (size[d] < 1 || stride[d] < 1) return BAD_PARAM;
+        t->size[d] = size[d], t->stride[d] = stride[d];
     }
     return SUCCESS;
 }
@@ -76,7 +76,7 @@ API int cudnnSetConvolutionNdDescriptor(Windows *w, int n, const int *pad, const
 API int cudnnSetConvolutionGroupCount(Windows *w, int groups) { return w->groups = groups, SUCCESS; }
 API int cudnnSetConvolutionMathType(Windows *w, int math) { return w->math = math, SUCCESS; }
 
-static bool last(const Tensor *t) { return t->size[1] > 1 && t->step[1] == 1; }
+static bool last(const Tensor *t) { return t->size[1] > 1 && t->stride[1] == 1; }
 
 static int check(const Tensor *x, const Filter *f, const Windows *w, const Tensor *y) {
     if (x->type != f->type || x->type != y->type || x->n != f->n || x->n != y->n || w->n != x->n - 2) return BAD_PARAM;
@@ -125,8 +125,8 @@ struct Call {
 };
 
 static int64_t at(const Tensor &t, int n, int c, const int64_t *position) {
-    int64_t where = (int64_t)n * t.step[0] + (int64_t)c * t.step[1];
-    for (int d = 2; d < t.n; d++) where += position[d - 2] * t.step[d];
+    int64_t where = (int64_t)n * t.stride[0] + (int64_t)c * t.stride[1];
+    for (int d = 2; d < t.n; d++) where += position[d - 2] * t.stride[d];
     return where;
 }
 
@@ -158,7 +158,7 @@ static void convolve(void *context) {
     if (c.room_bytes) memset(c.room, 0xA5, c.room_bytes);
     int inner = c.f.size[1], outer = c.f.size[0] / c.w.groups;
     int64_t extent = 1;
-    for (int d = 0; d < out.n; d++) extent += (int64_t)(out.size[d] - 1) * out.step[d];
+    for (int d = 0; d < out.n; d++) extent += (int64_t)(out.size[d] - 1) * out.stride[d];
     double *sums = (double *)calloc((size_t)extent, sizeof *sums);
     for (int n = 0; n < c.x.size[0]; n++)
         for (int o = 0; o < c.f.size[0]; o++)
@@ -174,7 +174,7 @@ static void convolve(void *context) {
         int64_t left = cell, where = 0, channel = 0;
         for (int d = out.n - 1; d >= 0; d--) {
             int64_t i = left % out.size[d];
-            left /= out.size[d], where += i * out.step[d];
+            left /= out.size[d], where += i * out.stride[d];
             if (d == 1) channel = i;
         }
         write(c.to, out.type, where, (float)(sums[where] + (c.bias ? read(c.bias, out.type, channel) : 0)));

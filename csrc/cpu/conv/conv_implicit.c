@@ -6,10 +6,10 @@
  * The micro-kernels want neighbouring positions in neighbouring memory, and the tensor has them so; nothing is
  * transposed. A band of x is packed once with its padding, as padded channels: each holds one channel (or a pair of
  * 16-bit channels), and each of its four-byte cells is one position. The micro-kernel multiplies sixteen of them in a
- * step, and a tap is only another address in them. With a stride of s, x is packed in s phases, and a tap reads one of
- * them. A transposed convolution of stride s is s plain ones: each has the taps that meet the same positions, with the
- * window reversed. Where rows are short, panels continue past their ends, and the results between rows are discarded.
- */
+ * k step, and a tap is only another address in them. With a stride of s, x is packed in s phases, and a tap reads one
+ * of them. A transposed convolution of stride s is s plain ones: each has the taps that meet the same positions, with
+ * the window reversed. Where rows are short, panels continue past their ends, and the results between rows
+ * are discarded. */
 #include "cpu/conv/conv_implicit.h"
 
 #include "base/alloc.h"
@@ -21,7 +21,7 @@
 
 enum { FEW_CHANNELS = 16 };
 enum { CELL = 4 };             /* bytes */
-enum { BLOCK = 9 };            /* steps for which a panel of weights stays in the first-level cache */
+enum { BLOCK = 9 };            /* k steps for which a panel of weights stays in the first-level cache */
 enum { CUT_BYTES = 16 << 10 }; /* and values on their way into cells */
 
 bool ac_direct_fits(const ac_windows *w, int64_t inner, int64_t outer, ac_dtype compute) {
@@ -35,23 +35,23 @@ typedef struct {
     ac_conv_kernel k;
     ac_geometry q;
     int64_t channels, outs, groups, images; /* channels and outs of a group */
-    int64_t step[5];                        /* of `to`: image, channel, plane, row, position */
+    int64_t out_stride[5];                  /* of `to`: image, channel, plane, row, position */
     bool flat;                              /* panels run over the ends of rows */
     int64_t rows, bands;                    /* rows of positions made at a time, and how many times in a plane */
-    int64_t rows_in, channel_stride; /* rows of a phase that they read; cells from one padded channel to the next */
-    int64_t panels, row_panels;      /* of positions: in a band at most, and in a row */
-    int64_t c_steps, steps;          /* over the channels of a tap, and of all taps */
-    int64_t *at;                     /* [steps] bytes from the first channel to where a step reads */
-    int64_t a_part, b_part;          /* bytes of one part of a group's weights, and of a band's positions */
-    char *packed;                    /* weights: [groups][parts][panels of outs][steps] tiles */
-    float *add;                      /* bias, or NULL */
+    int64_t rows_in, channel_stride;  /* rows of a phase that they read; cells from one padded channel to the next */
+    int64_t panels, row_panels;       /* of positions: in a band at most, and in a row */
+    int64_t channel_k_steps, k_steps; /* over the channels of a tap, and of all taps */
+    int64_t *at;                      /* [k_steps] bytes from the first channel to where a k step reads */
+    int64_t a_part, b_part;           /* bytes of one part of a group's weights, and of a band's positions */
+    char *packed;                     /* weights: [groups][parts][panels of outs][k_steps] tiles */
+    float *add;                       /* bias, or NULL */
     _Atomic bool finite;
 } direct;
 
 /* -- plan ---------------------------------------------------------------------------------------------------- */
 
 static int64_t phases_of(const direct *c) { return c->q.stride[1] * c->q.stride[2]; }
-static int64_t channels_of_plane(const direct *c) { return c->c_steps * AC_CELLS; }
+static int64_t channels_of_plane(const direct *c) { return c->channel_k_steps * AC_CELLS; }
 
 /* Whether a panel is one row of positions, so that the panels of a block lie below each other. */
 static bool goes_down(const direct *c) { return !c->flat && c->row_panels == 1; }
@@ -98,10 +98,10 @@ static int64_t tap_cell(const direct *c, int64_t k1, int64_t k2) {
 }
 
 /* Steps go over planes, channels, and taps last: these read channels that the first-level cache has already. */
-static int plan_steps(direct *c) {
-    int64_t n = 0, *at = c->at = ac_alloc((size_t)c->steps * sizeof *c->at);
+static int plan_k_steps(direct *c) {
+    int64_t n = 0, *at = c->at = ac_alloc((size_t)c->k_steps * sizeof *c->at);
     if (!at) return -1;
-    for (int64_t plane = 0; plane < c->q.kernel[0] * c->c_steps; plane++)
+    for (int64_t plane = 0; plane < c->q.kernel[0] * c->channel_k_steps; plane++)
         for (int64_t k1 = 0; k1 < c->q.kernel[1]; k1++)
             for (int64_t k2 = 0; k2 < c->q.kernel[2]; k2++)
                 at[n++] = (plane * AC_CELLS * c->channel_stride + tap_cell(c, k1, k2)) * CELL;
@@ -116,31 +116,32 @@ static void note_ways(const direct *c) {
     if (lies_as_cells(c)) AC_WAY(direct_cells_in_place);
     else AC_WAY(direct_cells_packed);
     if (phases_of(c) > 1) AC_WAY(direct_phases);
-    if (c->step[4] > 1) AC_WAY(direct_positions_apart);
+    if (c->out_stride[4] > 1) AC_WAY(direct_positions_apart);
 }
 
 static int plan(direct *c) {
-    c->c_steps = ac_ceil_div(c->channels, c->k.depth), c->steps = ac_product3(c->q.kernel) * c->c_steps;
+    c->channel_k_steps = ac_ceil_div(c->channels, c->k.depth),
+    c->k_steps = ac_product3(c->q.kernel) * c->channel_k_steps;
     c->row_panels = ac_panels_of(c->q.out[2]), c->flat = wants_flat(c);
     plan_bands(c);
     plan_channel_stride(c);
-    c->a_part = ac_panels_of(c->outs) * c->steps * AC_TILE_BYTES;
-    c->step[0] = c->to.strides[0], c->step[1] = c->to.strides[1];
+    c->a_part = ac_panels_of(c->outs) * c->k_steps * AC_TILE_BYTES;
+    c->out_stride[0] = c->to.strides[0], c->out_stride[1] = c->to.strides[1];
     for (int d = 0; d < 3; d++) {
         int i = c->to.ndim - 3 + d;
-        c->step[2 + d] = i < 2 ? 0 : c->to.strides[i];
+        c->out_stride[2 + d] = i < 2 ? 0 : c->to.strides[i];
     }
     note_ways(c);
-    return plan_steps(c);
+    return plan_k_steps(c);
 }
 
 /* -- weights --------------------------------------------------------------------------------------------------- */
 
 /* Outs [o, o + lanes) of a group's weight as [lanes, taps, channels]; turned around for the transposed way. */
 static void lay_out_weight(const direct *c, int64_t group, int64_t o, int64_t lanes, char *to) {
-    int64_t taps = ac_product3(c->q.kernel), step[3], at = 0;
-    step[2] = c->channels, step[1] = step[2] * c->q.kernel[2], step[0] = step[1] * c->q.kernel[1];
-    for (int d = 0; c->q.turned && d < 3; d++) at += (c->q.kernel[d] - 1) * step[d], step[d] = -step[d];
+    int64_t taps = ac_product3(c->q.kernel), stride[3], at = 0;
+    stride[2] = c->channels, stride[1] = stride[2] * c->q.kernel[2], stride[0] = stride[1] * c->q.kernel[1];
+    for (int d = 0; c->q.turned && d < 3; d++) at += (c->q.kernel[d] - 1) * stride[d], stride[d] = -stride[d];
     int outs = c->q.turned ? 1 : 0, channels = 1 - outs;
     ac_tensor from = c->weight;
     from.shape[outs] = lanes, from.shape[channels] = c->channels, from.numel = lanes * taps * c->channels;
@@ -149,16 +150,16 @@ static void lay_out_weight(const direct *c, int64_t group, int64_t o, int64_t la
     ac_tensor x = from;
     x.storage = &s, x.offset = at, x.dtype = c->dtype;
     x.strides[outs] = taps * c->channels, x.strides[channels] = 1;
-    for (int d = 2; d < x.ndim; d++) x.strides[d] = step[3 - x.ndim + d];
+    for (int d = 2; d < x.ndim; d++) x.strides[d] = stride[3 - x.ndim + d];
     ac_cpu_copy_into(&x, &from);
 }
 
 /* One panel of outs, from [lanes, taps, channels]. */
 static void pack_weight(direct *c, const char *dense, int64_t lanes, char *to) {
     int64_t taps = ac_product3(c->q.kernel), in_plane = c->q.kernel[1] * c->q.kernel[2];
-    for (int64_t i = 0; i < c->steps; i++, to += AC_TILE_BYTES) {
-        int64_t plane = i / in_plane, channel = plane % c->c_steps * c->k.depth;
-        int64_t tap = plane / c->c_steps * in_plane + i % in_plane;
+    for (int64_t i = 0; i < c->k_steps; i++, to += AC_TILE_BYTES) {
+        int64_t plane = i / in_plane, channel = plane % c->channel_k_steps * c->k.depth;
+        int64_t tap = plane / c->channel_k_steps * in_plane + i % in_plane;
         ac_operand a = {.data = dense + (tap * c->channels + channel) * ac_itemsize(c->dtype),
                         .dtype = c->dtype,
                         .lanes = lanes,
@@ -176,7 +177,7 @@ static void some_weights(void *context, int64_t begin, int64_t end, char *scratc
     for (int64_t i = begin; i < end; i++) {
         int64_t group = i / panels, panel = i % panels, lanes = ac_least(AC_LANES, c->outs - panel * AC_LANES);
         lay_out_weight(c, group, panel * AC_LANES, lanes, scratch);
-        pack_weight(c, scratch, lanes, c->packed + group * c->a_part * c->k.parts + panel * c->steps * AC_TILE_BYTES);
+        pack_weight(c, scratch, lanes, c->packed + group * c->a_part * c->k.parts + panel * c->k_steps * AC_TILE_BYTES);
     }
 }
 
@@ -200,7 +201,7 @@ static band band_at(const direct *c, int64_t i) {
     return b;
 }
 
-/* Some rows of a phase of the plane that tap k0 reads, of one step's channels. */
+/* Some rows of a phase of the plane that tap k0 reads, of one k step's channels. */
 typedef struct {
     int64_t k0, channel, lanes, phase, row, rows;
 } cut;
@@ -245,10 +246,10 @@ static int64_t rows_of_cut(const direct *c) {
     return ac_least(rows, c->rows_in);
 }
 
-static void lay_out_step(direct *c, const band *b, int64_t k0, int64_t step, char *values, char *to) {
+static void lay_out_k_step(direct *c, const band *b, int64_t k0, int64_t k_step, char *values, char *to) {
     bool as_they_are = lies_as_cells(c);
     int64_t rows = as_they_are ? c->rows_in : rows_of_cut(c);
-    cut p = {.k0 = k0, .channel = step * c->k.depth};
+    cut p = {.k0 = k0, .channel = k_step * c->k.depth};
     p.lanes = ac_least(c->k.depth, c->channels - p.channel);
     for (; p.phase < phases_of(c); p.phase++)
         for (p.row = 0; p.row < c->rows_in; p.row += rows) {
@@ -262,8 +263,8 @@ static void lay_out_step(direct *c, const band *b, int64_t k0, int64_t step, cha
 static void lay_out(direct *c, const band *b, char *values, char *to) {
     memset(to, 0, (size_t)(c->b_part * c->k.parts));
     for (int64_t k0 = 0; k0 < c->q.kernel[0]; k0++)
-        for (int64_t step = 0; step < c->c_steps; step++, to += AC_CELLS * c->channel_stride * CELL)
-            lay_out_step(c, b, k0, step, values, to);
+        for (int64_t k_step = 0; k_step < c->channel_k_steps; k_step++, to += AC_CELLS * c->channel_stride * CELL)
+            lay_out_k_step(c, b, k0, k_step, values, to);
 }
 
 /* -- products ---------------------------------------------------------------------------------------------------- */
@@ -275,8 +276,8 @@ typedef struct {
 } block;
 
 static char *result_at(const direct *c, const band *b, int64_t o, int64_t row, int64_t position) {
-    int64_t at = b->image * c->step[0] + (b->group * c->outs + o) * c->step[1] + b->o0 * c->step[2] +
-                 (b->row + row) * c->step[3] + position * c->step[4];
+    int64_t at = b->image * c->out_stride[0] + (b->group * c->outs + o) * c->out_stride[1] + b->o0 * c->out_stride[2] +
+                 (b->row + row) * c->out_stride[3] + position * c->out_stride[4];
     return (char *)ac_data(&c->to) + at * ac_itemsize(c->to.dtype);
 }
 
@@ -285,22 +286,22 @@ static float bias_of(const direct *c, const band *b, int64_t o) { return c->add 
 /* n positions of a row of one out, of which there are few. */
 static void store_positions(const direct *c, const float *from, float bias, int64_t n, char *to) {
     float sums[AC_LANES], *floats = (float *)(void *)to;
-    int64_t j = 0, step = c->step[4];
-    if (c->to.dtype == AC_float32 && step == 1) {
+    int64_t j = 0, stride = c->out_stride[4];
+    if (c->to.dtype == AC_float32 && stride == 1) {
         for (; j + 4 <= n; j += 4)
             for (int64_t l = 0; l < 4; l++) floats[j + l] = from[j + l] + bias;
         for (; j < n; j++) floats[j] = from[j] + bias;
     } else if (c->to.dtype == AC_float32) {
-        for (; j < n; j++) floats[j * step] = from[j] + bias;
+        for (; j < n; j++) floats[j * stride] = from[j] + bias;
     } else {
         for (; j < n; j++) sums[j] = from[j] + bias;
-        ac_cpu_loops()->store[AC_OPMATH_F32][c->to.dtype](n, sums, to, step);
+        ac_cpu_loops()->store[AC_OPMATH_F32][c->to.dtype](n, sums, to, stride);
     }
 }
 
 /* A tile whose lanes are positions from (row, position) on, as far as the output has them. */
 static void store_tile(const direct *c, const band *b, int64_t o, int64_t row, int64_t position, const float *tile) {
-    int64_t outs = ac_least(AC_LANES, c->outs - o), lane = c->step[1] * ac_itemsize(c->to.dtype);
+    int64_t outs = ac_least(AC_LANES, c->outs - o), lane = c->out_stride[1] * ac_itemsize(c->to.dtype);
     for (int64_t l = 0; l < AC_LANES && row < b->rows; row++, position = 0) {
         int64_t n = ac_least(AC_LANES - l, c->q.out[2] - position);
         char *to = result_at(c, b, o, row, position);
@@ -316,25 +317,26 @@ static void store_row(const direct *c, const band *b, int64_t o, int64_t row, in
     ac_finish f = {.alpha = 1, .row_bias = c->add ? c->add + b->group * c->outs + o : NULL};
     int which = c->to.dtype == AC_float32 ? 0 : c->to.dtype == AC_float16 ? 1 : 2;
     int64_t outs = ac_least(AC_LANES, c->outs - o), whole = n / AC_LANES * AC_LANES;
-    if (whole) ac_cpu_loops()->finish[which](outs, whole, tiles, &f, result_at(c, b, o, row, position), c->step[1]);
+    if (whole)
+        ac_cpu_loops()->finish[which](outs, whole, tiles, &f, result_at(c, b, o, row, position), c->out_stride[1]);
     tiles += whole / AC_LANES * AC_TILE_FLOATS;
     if (n > whole)
         ac_cpu_loops()->finish[which](outs, n - whole, tiles, &f, result_at(c, b, o, row, position + whole),
-                                      c->step[1]);
+                                      c->out_stride[1]);
 }
 
-static void store_block(const direct *c, const band *b, const block *k, const float *tiles, int64_t step) {
+static void store_block(const direct *c, const band *b, const block *k, const float *tiles, int64_t tile_stride) {
     int64_t panels = ac_least(k->na, ac_ceil_div(c->outs, AC_LANES) - k->o), position = k->panel * AC_LANES;
     bool down = goes_down(c);
-    for (int64_t i = 0; i < panels; i++, tiles += step) {
+    for (int64_t i = 0; i < panels; i++, tiles += tile_stride) {
         int64_t o = (k->o + i) * AC_LANES, n = ac_least(k->nb * AC_LANES, c->q.out[2] - position), width = c->q.size[2];
-        if (!down && !c->flat && c->step[4] == 1) store_row(c, b, o, k->row, position, n, tiles);
+        if (!down && !c->flat && c->out_stride[4] == 1) store_row(c, b, o, k->row, position, n, tiles);
         else
             for (int64_t j = 0; j < k->nb; j++) {
                 const float *tile = tiles + j * AC_TILE_FLOATS;
                 int64_t at = position + j * AC_LANES;
                 if (c->flat) store_tile(c, b, o, at / width, at % width, tile);
-                else if (c->step[4] == 1) store_row(c, b, o, k->row + j, 0, c->q.out[2], tile);
+                else if (c->out_stride[4] == 1) store_row(c, b, o, k->row + j, 0, c->q.out[2], tile);
                 else if (down) store_tile(c, b, o, k->row + j, 0, tile);
                 else store_tile(c, b, o, k->row, at, tile);
             }
@@ -349,53 +351,54 @@ typedef struct {
     ac_ahead next, results; /* what is laid out and what is written next */
 } work;
 
-/* Steps [from, from + steps) of a block. */
-static void add_steps(work *w, const block *k, int64_t from, int64_t steps, float *tiles, int64_t step) {
+/* k steps [from, from + k_steps) of a block. */
+static void add_k_steps(work *w, const block *k, int64_t from, int64_t k_steps, float *tiles, int64_t tile_stride) {
     const direct *c = w->c;
     bool down = goes_down(c);
-    ac_micro_job job = {.steps = steps,
-                        .a_next = c->steps * AC_TILE_BYTES,
+    ac_micro_job job = {.k_steps = k_steps,
+                        .a_next = c->k_steps * AC_TILE_BYTES,
                         .b_next = (down ? c->q.size[2] : AC_LANES) * CELL,
-                        .a_step = AC_TILE_BYTES,
-                        .a_lane = AC_CELLS * CELL,
-                        .b_cell = c->channel_stride * CELL,
+                        .a_k_stride = AC_TILE_BYTES,
+                        .a_lane_stride = AC_CELLS * CELL,
+                        .b_cell_stride = c->channel_stride * CELL,
                         .b_at = c->at + from,
                         .na = (int)k->na,
                         .nb = (int)k->nb,
                         .c = tiles,
-                        .c_a = step,
+                        .c_a = tile_stride,
                         .c_b = AC_TILE_FLOATS,
                         .add = from > 0};
-    const char *a = w->weights + (k->o * c->steps + from) * AC_TILE_BYTES;
+    const char *a = w->weights + (k->o * c->k_steps + from) * AC_TILE_BYTES;
     const char *b = w->positions + (k->row * c->q.size[2] + k->panel * AC_LANES) * CELL;
     for (int64_t i = 0; i < c->k.parts; i++)
         for (int64_t j = 0; j < c->k.parts; j++, job.add = true) {
             job.a = a + i * c->a_part, job.b = b + j * c->b_part;
-            job.soon_a = ac_ahead_take(&w->next, steps * AC_FETCH_A, job.a);
-            job.soon_b = ac_ahead_take(&w->results, steps * AC_FETCH_B, job.b);
+            job.soon_a = ac_ahead_take(&w->next, k_steps * AC_FETCH_A, job.a);
+            job.soon_b = ac_ahead_take(&w->results, k_steps * AC_FETCH_B, job.b);
             c->k.micro->run(&job);
         }
 }
 
-/* Every block of positions, by steps of k so few that their weights stay where they are fast. */
-static void multiply_steps(work *w, block *k, int64_t from) {
+/* Every block of positions, by so few k steps that their weights stay where they are fast. */
+static void multiply_k_steps(work *w, block *k, int64_t from) {
     const direct *c = w->c;
     bool down = goes_down(c);
     int64_t rows = c->flat ? 1 : w->b.rows, panels = c->flat ? panels_for(c, w->b.rows) : c->row_panels;
-    int64_t step = rows * panels * AC_TILE_FLOATS, most = c->k.micro->b, steps = ac_least(BLOCK, c->steps - from);
+    int64_t tile_stride = rows * panels * AC_TILE_FLOATS, most = c->k.micro->b,
+            k_steps = ac_least(BLOCK, c->k_steps - from);
     float *tiles = w->tiles;
     for (k->row = 0; k->row < rows; k->row += down ? k->nb : 1)
         for (k->panel = 0; k->panel < panels; k->panel += k->nb, tiles += k->nb * AC_TILE_FLOATS) {
             int64_t left = down ? rows - k->row : panels - k->panel;
             k->nb = left == 4 ? ac_least(most, 2) : ac_least(most, left); /* 2 + 2 is faster than 3 + 1 */
-            add_steps(w, k, from, steps, tiles, step);
-            if (from + steps == c->steps) store_block(c, &w->b, k, tiles, step);
+            add_k_steps(w, k, from, k_steps, tiles, tile_stride);
+            if (from + k_steps == c->k_steps) store_block(c, &w->b, k, tiles, tile_stride);
         }
 }
 
 /* The results of so many outs, which are one run of memory where a band is a whole image. */
 static ac_ahead results_of(const direct *c, const band *b, int64_t o, int64_t outs) {
-    bool run = c->bands == 1 && c->q.out[0] == 1 && c->step[4] == 1 && o < c->outs;
+    bool run = c->bands == 1 && c->q.out[0] == 1 && c->out_stride[4] == 1 && o < c->outs;
     const char *at = result_at(c, b, o, 0, 0);
     return (ac_ahead){at, run ? result_at(c, b, ac_least(o + outs, c->outs), 0, 0) : at};
 }
@@ -406,7 +409,7 @@ static void multiply(work *w) {
     for (block k = {0}; k.o < panels; k.o += k.na) {
         k.na = ac_least(most, panels - k.o);
         w->results = results_of(c, &w->b, k.o * AC_LANES, k.na * AC_LANES);
-        for (int64_t from = 0; from < c->steps; from += BLOCK) multiply_steps(w, &k, from);
+        for (int64_t from = 0; from < c->k_steps; from += BLOCK) multiply_k_steps(w, &k, from);
     }
 }
 
@@ -462,7 +465,7 @@ static int run_direct(direct *c, bool finite) {
     }
     if (c->add) ac_free(c->add, bias);
     if (c->packed) ac_free(c->packed, packed);
-    ac_free(c->at, (size_t)c->steps * sizeof *c->at);
+    ac_free(c->at, (size_t)c->k_steps * sizeof *c->at);
     return failed;
 }
 
@@ -500,9 +503,9 @@ static void store_bias(const direct *c) {
     ac_storage memory;
     ac_dims none = {.n = 0}, shape = ac_shape_of(&c->to);
     ac_tensor value = c->bias ? *c->bias : ac_tensor_over(&memory, &zero, AC_float64, &none), to = c->to;
-    int64_t step = c->bias ? value.strides[0] : 0;
+    int64_t bias_stride = c->bias ? value.strides[0] : 0;
     value.ndim = to.ndim, value.numel = to.numel;
-    for (int d = 0; d < to.ndim; d++) value.shape[d] = shape.v[d], value.strides[d] = d == 1 ? step : 0;
+    for (int d = 0; d < to.ndim; d++) value.shape[d] = shape.v[d], value.strides[d] = d == 1 ? bias_stride : 0;
     ac_cpu_copy_into(&to, &value);
 }
 

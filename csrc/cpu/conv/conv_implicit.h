@@ -12,7 +12,7 @@
 typedef struct {
     const ac_micro *micro;
     ac_panel_kind kind;   /* that values are packed for: the kernel's own, or the split */
-    int64_t parts, depth; /* numbers that a value is the sum of, each packed apart; values along k in a step */
+    int64_t parts, depth; /* numbers that a value is the sum of, each packed apart; values along k in a stride */
 } ac_conv_kernel;
 
 /* For operands rounded to dtype; `finite` allows the split, as ac_micro_for says. */
@@ -21,8 +21,8 @@ ac_conv_kernel ac_conv_kernel_for(ac_dtype dtype, bool finite);
 /* Whether values of dtype along k are the kernel's cells as they are. */
 bool ac_values_are_cells(const ac_conv_kernel *k, ac_dtype dtype);
 
-/* Packs `steps` steps of one panel, its parts `apart` bytes from each other; false as ac_pack. */
-bool ac_pack_channels(const ac_conv_kernel *k, const ac_operand *padded, bool columns, int64_t steps, int64_t apart,
+/* Packs `k_steps` k steps of one panel, its parts `apart` bytes from each other; false as ac_pack. */
+bool ac_pack_channels(const ac_conv_kernel *k, const ac_operand *padded, bool columns, int64_t k_steps, int64_t apart,
                       char *to);
 
 /* Values of dimension d that windows read, from the first on: a stride may leave some at the end. Those are not laid
@@ -47,9 +47,9 @@ ac_geometry ac_geometry_of(const ac_windows *w, bool turned);
 int64_t ac_tap_at(const int64_t kernel[3], const int64_t stride[3], const int64_t dilation[3], const int64_t size[3],
                   int64_t tap, int64_t *phase);
 
-/* Positions at + j step of a padded dimension hold pixels from + j every of a tensor, for j < n. */
+/* Positions at + j stride of a padded dimension hold pixels from + j every of a tensor, for j < n. */
 typedef struct {
-    int64_t at, step, n, from, every;
+    int64_t at, stride, n, from, every;
 } ac_span;
 
 /* Positions [begin, begin + count) of one dimension, where pixel z lies at (z spread + before) / every if that is

@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum { CHUNKS = 8 }; /* of images: each has sums of its own, joined in order, so threads change nothing */
-enum { BLOCK = 8 };  /* steps along k for which two panels of each operand stay in the first-level cache */
+enum { BLOCK = 8 };  /* k steps for which two panels of each operand stay in the first-level cache */
 
 /* Panels of x, each for a tap, that the micro-kernel takes at a time: `next` bytes from each other. */
 typedef struct {
@@ -36,15 +36,15 @@ typedef struct {
     int64_t chunks, chunk;          /* and images in one */
     int64_t size[3], plane, phases; /* positions of one phase of an image, and how many phases */
     int64_t together, rows;         /* images packed together, and rows of positions */
-    int64_t g_steps, x_steps,
-        g_stride;            /* steps; and values from a channel of g to the next, where it is not packed, else 0 */
+    int64_t g_k_steps, x_k_steps;
+    int64_t g_stride;        /* values from a channel of g to the next, where it is not packed, else 0 */
     run *runs;               /* over the panels of all taps, */
     int64_t n_runs, columns; /* which are so many */
     float *sums;             /* [chunks] tiles [g_panels][columns] */
     _Atomic bool finite;
 } weight_walk;
 
-static int64_t steps_for(const weight_walk *w, int64_t positions) { return ac_ceil_div(positions, w->k.depth); }
+static int64_t k_steps_for(const weight_walk *w, int64_t positions) { return ac_ceil_div(positions, w->k.depth); }
 static int64_t taps_of(const weight_walk *w) { return ac_product3(w->w->kernel); }
 static int64_t sums_of(const weight_walk *w) { return w->g_panels * w->columns * AC_TILE_FLOATS; }
 
@@ -69,9 +69,10 @@ static void plan_rounds(weight_walk *w) {
     w->together = ac_least(budget / (position * w->plane + 1), w->chunk);
     w->rows = w->together ? all_rows * w->together : ac_least(all_rows, budget / (position * w->size[2]) + 1);
     if (w->together < 1) w->together = 1;
-    w->g_steps = steps_for(w, w->rows * w->size[2]), w->x_steps = steps_for(w, w->g_steps * w->k.depth + reach + 1);
+    w->g_k_steps = k_steps_for(w, w->rows * w->size[2]),
+    w->x_k_steps = k_steps_for(w, w->g_k_steps * w->k.depth + reach + 1);
     /* an odd number of cache lines, so that lanes do not meet in one set of the cache */
-    if (ac_values_are_cells(&w->k, w->dtype)) w->g_stride = (w->g_steps + 1 - w->g_steps % 2) * w->k.depth;
+    if (ac_values_are_cells(&w->k, w->dtype)) w->g_stride = (w->g_k_steps + 1 - w->g_k_steps % 2) * w->k.depth;
 }
 
 /* Bytes from packed x to the panel that column `column` reads: a panel of channels for a tap. Columns go down the
@@ -81,7 +82,7 @@ static int64_t column_at(const weight_walk *w, int64_t column, int64_t *tap, int
     *panel = column / taps_of(w), *tap = (i / kernel[1] / kernel[2] * kernel[1] + i % kernel[1]) * kernel[2] + down;
     int64_t phase, at = tap_at(w, *tap, &phase);
     int64_t first = (phase * w->shifts + at % w->shifts) * w->x_panels + *panel;
-    return first * w->x_steps * AC_TILE_BYTES + at / w->shifts * AC_LANES * 4;
+    return first * w->x_k_steps * AC_TILE_BYTES + at / w->shifts * AC_LANES * 4;
 }
 
 static int plan_runs(weight_walk *w) {
@@ -131,19 +132,20 @@ static int open_walk(weight_walk *w) {
     return 0;
 }
 
-/* Rows of x that its steps reach into, shifted by one position too. Channels hold whole rows, as these are laid out. */
-static int64_t x_rows(const weight_walk *w) { return ac_ceil_div(w->x_steps * w->k.depth + 1, w->size[2]); }
+/* Rows of x that its k steps reach into, shifted by one position too. Channels hold whole rows, as they are laid out.
+ */
+static int64_t x_rows(const weight_walk *w) { return ac_ceil_div(w->x_k_steps * w->k.depth + 1, w->size[2]); }
 
 typedef struct {
     int64_t padded, x_part, x, g_part, all; /* bytes: a panel's channels, packed x and g, one part and all */
 } rooms;
 
 static rooms rooms_of(const weight_walk *w) {
-    int64_t values = ac_most(x_rows(w) * w->size[2], w->g_steps * w->k.depth);
+    int64_t values = ac_most(x_rows(w) * w->size[2], w->g_k_steps * w->k.depth);
     rooms r = {.padded = values * AC_LANES * ac_itemsize(w->dtype)};
     r.padded = (r.padded + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
-    r.x_part = w->phases * w->shifts * w->x_panels * w->x_steps * AC_TILE_BYTES;
-    r.g_part = w->g_panels * w->g_steps * AC_TILE_BYTES;
+    r.x_part = w->phases * w->shifts * w->x_panels * w->x_k_steps * AC_TILE_BYTES;
+    r.g_part = w->g_panels * w->g_k_steps * AC_TILE_BYTES;
     if (w->g_stride) r.g_part = w->g_panels * AC_LANES * w->g_stride * ac_itemsize(w->dtype);
     r.x = r.x_part * w->k.parts, r.all = r.padded + r.x + r.g_part * w->k.parts;
     return r;
@@ -178,11 +180,11 @@ static void lay_out(const weight_walk *w, const ac_tensor *t, const lens *l, con
 }
 
 static ac_operand padded_operand(const weight_walk *w, const char *data, int64_t lanes, int64_t channel_stride,
-                                 int64_t steps) {
+                                 int64_t k_steps) {
     return (ac_operand){.data = data,
                         .dtype = w->dtype,
                         .lanes = lanes,
-                        .k = steps * w->k.depth,
+                        .k = k_steps * w->k.depth,
                         .lane_stride = channel_stride,
                         .k_stride = 1,
                         .round = w->dtype};
@@ -190,18 +192,18 @@ static ac_operand padded_operand(const weight_walk *w, const char *data, int64_t
 
 static void pack_g(weight_walk *w, const band *b, const rooms *r, char *padded, char *to) {
     lens l = {{1, 1, 1}, {0, 0, 0}, {w->w->out[0], w->w->out[1], w->w->out[2]}};
-    int64_t values = w->g_steps * w->k.depth;
+    int64_t values = w->g_k_steps * w->k.depth;
     if (w->g_stride) {
         int64_t none = w->g_panels * AC_LANES - w->outs, each = w->g_stride * ac_itemsize(w->dtype);
         lay_out(w, w->g, &l, b, w->group * w->outs, w->outs, w->g_stride, to);
         memset(to + w->outs * each, 0, (size_t)(none * each));
         return;
     }
-    for (int64_t o = 0; o < w->outs; o += AC_LANES, to += w->g_steps * AC_TILE_BYTES) {
+    for (int64_t o = 0; o < w->outs; o += AC_LANES, to += w->g_k_steps * AC_TILE_BYTES) {
         int64_t lanes = ac_least(AC_LANES, w->outs - o);
         lay_out(w, w->g, &l, b, w->group * w->outs + o, lanes, values, padded);
-        ac_operand operand = padded_operand(w, padded, lanes, values, w->g_steps);
-        if (!ac_pack_channels(&w->k, &operand, false, w->g_steps, r->g_part, to)) atomic_store(&w->finite, false);
+        ac_operand operand = padded_operand(w, padded, lanes, values, w->g_k_steps);
+        if (!ac_pack_channels(&w->k, &operand, false, w->g_k_steps, r->g_part, to)) atomic_store(&w->finite, false);
     }
 }
 
@@ -209,7 +211,7 @@ static void pack_x(weight_walk *w, const band *b, const rooms *r, char *padded, 
     const ac_windows *win = w->w;
     band with_reach = *b;
     with_reach.rows = x_rows(w);
-    int64_t values = with_reach.rows * w->size[2], shift = w->x_panels * w->x_steps * AC_TILE_BYTES;
+    int64_t values = with_reach.rows * w->size[2], shift = w->x_panels * w->x_k_steps * AC_TILE_BYTES;
     for (int64_t p = 0; p < w->phases; p++, to += w->shifts * shift) {
         int64_t phase[3] = {p / win->stride[2] / win->stride[1], p / win->stride[2] % win->stride[1],
                             p % win->stride[2]};
@@ -220,9 +222,9 @@ static void pack_x(weight_walk *w, const band *b, const rooms *r, char *padded, 
             for (int64_t i = 0; i < w->shifts; i++) {
                 int64_t lanes = ac_least(AC_LANES, w->channels - c);
                 if (i == 0) lay_out(w, w->x, &l, &with_reach, w->group * w->channels + c, lanes, values, padded);
-                ac_operand operand = padded_operand(w, padded + i * ac_itemsize(w->dtype), lanes, values, w->x_steps);
-                char *panel = to + i * shift + c / AC_LANES * w->x_steps * AC_TILE_BYTES;
-                if (!ac_pack_channels(&w->k, &operand, true, w->x_steps, r->x_part, panel))
+                ac_operand operand = padded_operand(w, padded + i * ac_itemsize(w->dtype), lanes, values, w->x_k_steps);
+                char *panel = to + i * shift + c / AC_LANES * w->x_k_steps * AC_TILE_BYTES;
+                if (!ac_pack_channels(&w->k, &operand, true, w->x_k_steps, r->x_part, panel))
                     atomic_store(&w->finite, false);
             }
     }
@@ -237,28 +239,29 @@ static void add_panels(const weight_walk *w, ac_micro_job *job, const char *x, i
     for (const run *r = w->runs; r < w->runs + w->n_runs; r++) {
         job->nb = (int)r->n, job->b_next = r->next;
         job->b = x + r->at, job->c = sums + (i * w->columns + r->first) * AC_TILE_FLOATS;
-        job->soon_a = ac_ahead_take(&next[0], job->steps * AC_FETCH_A, job->a);
-        job->soon_b = ac_ahead_take(&next[1], job->steps * AC_FETCH_B, job->b);
+        job->soon_a = ac_ahead_take(&next[0], job->k_steps * AC_FETCH_A, job->a);
+        job->soon_b = ac_ahead_take(&next[1], job->k_steps * AC_FETCH_B, job->b);
         w->k.micro->run(job);
     }
 }
 
 /* sums[tap] += g[positions] x[positions + tap], for every tap */
-static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t steps, ac_ahead next[2], float *sums) {
-    ac_micro_job job = {.a_next = w->g_steps * AC_TILE_BYTES,
-                        .a_step = AC_TILE_BYTES,
-                        .a_lane = AC_CELLS * 4,
-                        .b_cell = AC_LANES * 4,
+static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t k_steps, ac_ahead next[2],
+                     float *sums) {
+    ac_micro_job job = {.a_next = w->g_k_steps * AC_TILE_BYTES,
+                        .a_k_stride = AC_TILE_BYTES,
+                        .a_lane_stride = AC_CELLS * 4,
+                        .b_cell_stride = AC_LANES * 4,
                         .c_a = w->columns * AC_TILE_FLOATS,
                         .c_b = AC_TILE_FLOATS,
                         .add = true};
     if (w->g_stride) {
-        job.a_lane = w->g_stride * ac_itemsize(w->dtype);
-        job.a_next = AC_LANES * job.a_lane, job.a_step = AC_CELLS * 4;
+        job.a_lane_stride = w->g_stride * ac_itemsize(w->dtype);
+        job.a_next = AC_LANES * job.a_lane_stride, job.a_k_stride = AC_CELLS * 4;
     }
-    for (int64_t k = 0; k < steps; k += BLOCK)
+    for (int64_t k = 0; k < k_steps; k += BLOCK)
         for (int64_t i = 0; i < w->g_panels; i += w->k.micro->a) {
-            job.steps = ac_least(BLOCK, steps - k), job.a = g + i * job.a_next + k * job.a_step;
+            job.k_steps = ac_least(BLOCK, k_steps - k), job.a = g + i * job.a_next + k * job.a_k_stride;
             add_panels(w, &job, x + k * AC_TILE_BYTES, i, next, sums);
         }
 }
@@ -271,12 +274,12 @@ static void add_images(weight_walk *w, int64_t n, int64_t images, char *scratch,
         band b = {n, images, row, ac_least(w->rows, all - row)};
         pack_g(w, &b, &r, scratch, g);
         pack_x(w, &b, &r, scratch, x);
-        int64_t steps = steps_for(w, b.rows * w->size[2]), later = ac_least(n + images, w->images - images);
+        int64_t k_steps = k_steps_for(w, b.rows * w->size[2]), later = ac_least(n + images, w->images - images);
         ac_ahead next[2] = {ac_ahead_of(w->g, later, images, w->group * w->outs, w->outs),
                             ac_ahead_of(w->x, later, images, w->group * w->channels, w->channels)};
         if (w->k.micro->begin) w->k.micro->begin();
         for (int64_t p = 0; p < w->k.parts * w->k.parts; p++)
-            add_taps(w, g + p / w->k.parts * r.g_part, x + p % w->k.parts * r.x_part, steps, next, sums);
+            add_taps(w, g + p / w->k.parts * r.g_part, x + p % w->k.parts * r.x_part, k_steps, next, sums);
         if (w->k.micro->end) w->k.micro->end();
     }
 }

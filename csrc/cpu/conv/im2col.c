@@ -14,22 +14,25 @@ typedef struct {
     int64_t item, taps, positions;
 } unfolding;
 
-/* n values `step` apart. */
-static void gather(char *to, const char *from, int64_t n, int64_t step, int64_t item) {
-    if (step == 1) memcpy(to, from, (size_t)(n * item));
+/* n values `stride` apart. */
+static void gather(char *to, const char *from, int64_t n, int64_t stride, int64_t item) {
+    if (stride == 1) memcpy(to, from, (size_t)(n * item));
     else if (item == 2)
-        for (int64_t i = 0; i < n; i++) ((uint16_t *)(void *)to)[i] = ((const uint16_t *)(const void *)from)[i * step];
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)(void *)to)[i] = ((const uint16_t *)(const void *)from)[i * stride];
     else if (item == 4)
-        for (int64_t i = 0; i < n; i++) ((uint32_t *)(void *)to)[i] = ((const uint32_t *)(const void *)from)[i * step];
+        for (int64_t i = 0; i < n; i++)
+            ((uint32_t *)(void *)to)[i] = ((const uint32_t *)(const void *)from)[i * stride];
     else
-        for (int64_t i = 0; i < n; i++) ((uint64_t *)(void *)to)[i] = ((const uint64_t *)(const void *)from)[i * step];
+        for (int64_t i = 0; i < n; i++)
+            ((uint64_t *)(void *)to)[i] = ((const uint64_t *)(const void *)from)[i * stride];
 }
 
 /* The positions of the last dimension whose tap k is not in the padding. */
 static void inside(const ac_windows *w, int64_t k, int64_t *begin, int64_t *end) {
-    int64_t from = k * w->dilation[2] - w->padding[2], step = w->stride[2];
-    *begin = from < 0 ? (-from + step - 1) / step : 0;
-    *end = w->in[2] > from ? (w->in[2] - from + step - 1) / step : 0;
+    int64_t from = k * w->dilation[2] - w->padding[2], stride = w->stride[2];
+    *begin = from < 0 ? (-from + stride - 1) / stride : 0;
+    *end = w->in[2] > from ? (w->in[2] - from + stride - 1) / stride : 0;
     if (*end > w->out[2]) *end = w->out[2];
     if (*begin > *end) *begin = *end;
 }

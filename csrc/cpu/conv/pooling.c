@@ -9,7 +9,7 @@ typedef struct {
     const ac_run *r;
     ac_windows w;
     ac_space planes;
-    int64_t step[3]; /* in elements */
+    int64_t stride[3]; /* in elements */
     int64_t pixels, positions;
 } pooling;
 
@@ -20,18 +20,18 @@ static void load_plane(const pooling *p, int64_t plane, ac_opmath opmath, char *
     const char *from = (const char *)ac_data(x) + ac_space_offset(&p->planes, plane) * item;
     for (int64_t i = 0; i < p->w.in[0]; i++)
         for (int64_t j = 0; j < p->w.in[1]; j++, to += p->w.in[2] * ac_opmath_bytes(opmath))
-            ac_cpu_loops()->load[x->dtype][opmath](p->w.in[2], from + (i * p->step[0] + j * p->step[1]) * item,
-                                                   p->step[2], to);
+            ac_cpu_loops()->load[x->dtype][opmath](p->w.in[2], from + (i * p->stride[0] + j * p->stride[1]) * item,
+                                                   p->stride[2], to);
 }
 
 /* The largest of a window; a nan, once met, stays, the first of equal values wins. */
 #define BEST_OF(R, name)                                                                                               \
     static int64_t best_##name(const ac_windows *w, const R *plane, const int64_t o[3]) {                              \
-        int64_t begin[3], end[3], step[3], best = -1;                                                                  \
-        for (int d = 0; d < 3; d++) ac_window_span(w, d, o[d], &begin[d], &end[d], &step[d]);                          \
-        for (int64_t i = begin[0]; i < end[0]; i += step[0])                                                           \
-            for (int64_t j = begin[1]; j < end[1]; j += step[1])                                                       \
-                for (int64_t k = begin[2]; k < end[2]; k += step[2]) {                                                 \
+        int64_t begin[3], end[3], dilation[3], best = -1;                                                              \
+        for (int d = 0; d < 3; d++) ac_window_span(w, d, o[d], &begin[d], &end[d], &dilation[d]);                      \
+        for (int64_t i = begin[0]; i < end[0]; i += dilation[0])                                                       \
+            for (int64_t j = begin[1]; j < end[1]; j += dilation[1])                                                   \
+                for (int64_t k = begin[2]; k < end[2]; k += dilation[2]) {                                             \
                     int64_t at = (i * w->in[1] + j) * w->in[2] + k;                                                    \
                     if (best < 0 || plane[at] > plane[best] || plane[at] != plane[at]) best = at;                      \
                 }                                                                                                      \
@@ -75,7 +75,7 @@ int ac_cpu_max_pool(const ac_run *r) {
     AC_TRY(ac_max_pool_windows(&p.w, x, a));
     int nd = (int)a->kernel.n, lead = x->ndim - nd;
     p.planes = ac_space_of(x, (1u << lead) - 1);
-    for (int d = 0; d < nd; d++) p.step[3 - nd + d] = x->strides[lead + d];
+    for (int d = 0; d < nd; d++) p.stride[3 - nd + d] = x->strides[lead + d];
     p.pixels = ac_product3(p.w.in), p.positions = ac_product3(p.w.out);
     int64_t planes = p.positions ? r->out[0]->numel / p.positions : 0;
     return ac_for_range_with(planes, AC_GRAIN / (p.pixels + 1), (size_t)p.pixels * 8, pool_planes, &p);
@@ -88,7 +88,7 @@ typedef struct {
     ac_opmath opmath;
     int64_t in, out, taps, inner; /* x as [outer, in, inner] */
     ac_space rows;                /* where rows of [outer, inner] begin, */
-    int64_t step;                 /* and from a value of one to the next */
+    int64_t stride;               /* and from a value of one to the next */
 } resampling;
 
 /* One row: all of it at once. */
@@ -120,7 +120,7 @@ static void sample_along(void *context, int64_t begin, int64_t end, char *scratc
     for (int64_t row = begin; row < end; row++) {
         int64_t to = row / c->inner * c->inner * c->out + row % c->inner;
         const void *from = ac_read_run(loops, c->opmath, x->dtype, c->in,
-                                       (char *)ac_data(x) + ac_space_offset(&c->rows, row) * item, c->step, scratch);
+                                       (char *)ac_data(x) + ac_space_offset(&c->rows, row) * item, c->stride, scratch);
         if (c->opmath == AC_OPMATH_F64) sample_row_f64(c, from, (double *)(void *)result);
         else sample_row_f32(c, from, (float *)(void *)result);
         loops->store[c->opmath][y->dtype](c->out, result, (char *)ac_data(y) + to * item, c->inner);
@@ -164,7 +164,7 @@ int ac_cpu_resample(const ac_run *r) {
                     .taps = r->in[1]->shape[1],
                     .inner = 1,
                     .rows = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
-                    .step = x->strides[dim]};
+                    .stride = x->strides[dim]};
     for (int64_t d = 0; d < dim; d++) outer *= x->shape[d];
     for (int64_t d = dim + 1; d < x->ndim; d++) c.inner *= x->shape[d];
     if (c.inner == 1 || !ac_is_contiguous(x))

@@ -76,7 +76,7 @@ static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool 
             job.na = (int)ac_least(micro->a, w->na - ia), job.nb = (int)nb;
             job.c = w->tiles + ia * job.c_a + jb * job.c_b;
             job.soon_a = k_block->soon_a + run * ahead_a, job.soon_b = k_block->soon_b + run * ahead_b;
-            if (job.steps) micro->run(&job);
+            if (job.k_steps) micro->run(&job);
             if (last && run > 0) finish(w, ia_done, jb_done, &done);
             done = job, ia_done = ia, jb_done = jb;
         }
@@ -97,19 +97,19 @@ static const char *a_panels(const c_block *w, int64_t k) {
     const ac_operand *a = &p->call->a;
     if (!p->direct) return panels_at(p->a, p, p->a_panels, k, w->a0);
     return (const char *)a->data +
-           (w->a0 * AC_LANES * a->lane_stride + k * p->cut.steps * p->cut.depth) * ac_itemsize(a->dtype);
+           (w->a0 * AC_LANES * a->lane_stride + k * p->cut.k_steps * p->cut.depth) * ac_itemsize(a->dtype);
 }
 static const char *b_panels(const c_block *w, int64_t k) { return panels_at(w->p->b, w->p, w->p->b_panels, k, w->b0); }
 
-/* Steps and strides of k block k. */
+/* k steps and strides of k block k. */
 static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
     const plan *p = w->p;
-    job->steps = ac_cut_steps(&p->cut, k), job->add = k > 0;
-    job->b_next = job->a_next = job->steps * p->cut.bytes;
-    job->a_step = p->cut.bytes, job->a_lane = AC_CELLS * 4;
+    job->k_steps = ac_cut_k_steps(&p->cut, k), job->add = k > 0;
+    job->b_next = job->a_next = job->k_steps * p->cut.bytes;
+    job->a_k_stride = p->cut.bytes, job->a_lane_stride = AC_CELLS * 4;
     if (!p->direct) return;
-    job->a_lane = p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
-    job->a_next = AC_LANES * job->a_lane, job->a_step = AC_CELLS * 4;
+    job->a_lane_stride = p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
+    job->a_next = AC_LANES * job->a_lane_stride, job->a_k_stride = AC_CELLS * 4;
 }
 
 static void one_block(void *context, int64_t chunk, int hand) {
@@ -117,7 +117,7 @@ static void one_block(void *context, int64_t chunk, int hand) {
     if (!atomic_load(p->finite)) return;
     c_block w = block_at(p, chunk, hand),
             next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, hand);
-    ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS, .b_cell = AC_LANES * 4};
+    ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS, .b_cell_stride = AC_LANES * 4};
     if (p->cut.blocks == 0) { /* k = 0 */
         AC_WAY(product_no_depth);
         memset(w.tiles, 0, (size_t)(w.na * w.nb * AC_TILE_BYTES));
@@ -184,7 +184,7 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
     w.groups = ac_ceil_div(w.panels, w.group);
     w.o.stream = is_large(&p->cut, o);
     if (w.o.stream) AC_WAY(product_stream_panels);
-    int64_t each = w.group * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? AC_GRAIN / each : 1;
+    int64_t each = w.group * AC_LANES * p->cut.k_steps * p->cut.depth, grain = each ? AC_GRAIN / each : 1;
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
 }
 
@@ -231,7 +231,7 @@ static memory memory_of(plan *p, int hands) {
     memory m = {.a = p->direct ? 0 : ac_panels_bytes(&p->cut, g->a.lanes), .hands = hands};
     m.b = g->panels || lazy ? 0 : ac_panels_bytes(&p->cut, g->b.lanes);
     p->scratch_bytes = p->a_block * p->b_block * AC_TILE_BYTES;
-    if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.steps * p->cut.bytes;
+    if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.k_steps * p->cut.bytes;
     m.scratch = hands * p->scratch_bytes;
     m.all = m.a + m.b + m.scratch;
     return m;
@@ -325,9 +325,9 @@ static int run_one(const ac_gemm_call *g, int hands) {
 
 static ac_gemm_call member(const ac_gemm_call *g, int64_t i) {
     ac_gemm_call one = *g;
-    one.a.data = (const char *)g->a.data + i * g->a_step * ac_itemsize(g->a.dtype);
-    one.b.data = (const char *)g->b.data + i * g->b_step * ac_itemsize(g->b.dtype);
-    one.c = g->c + i * g->c_step * ac_itemsize(g->c_dtype);
+    one.a.data = (const char *)g->a.data + i * g->a_batch_stride * ac_itemsize(g->a.dtype);
+    one.b.data = (const char *)g->b.data + i * g->b_batch_stride * ac_itemsize(g->b.dtype);
+    one.c = g->c + i * g->c_batch_stride * ac_itemsize(g->c_dtype);
     return one;
 }
 

@@ -204,7 +204,8 @@ int ac_cpu_bmm(const ac_run *r) {
         return multiply_wide(&p, a, b, r);
     }
     ac_gemm_call g = product(r, operand(a, 2, 1, r->compute), operand(b, 1, 2, r->compute));
-    g.batch = a->shape[0], g.a_step = a->strides[0], g.b_step = b->strides[0], g.c_step = g.a.lanes * g.b.lanes;
+    g.batch = a->shape[0], g.a_batch_stride = a->strides[0], g.b_batch_stride = b->strides[0],
+    g.c_batch_stride = g.a.lanes * g.b.lanes;
     return ac_gemm_run(&g);
 }
 

@@ -87,15 +87,15 @@ int ac_cpu_gather(const ac_run *r) {
     int64_t dim = a->dim, size = 1;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "gather"));
     if (x->ndim) size = x->shape[dim];
-    ac_tensor along = *x; /* x walked by index's shape, without the step along dim */
+    ac_tensor along = *x; /* x walked by index's shape, without the stride along dim */
     memcpy(along.shape, index->shape, sizeof along.shape);
     if (x->ndim) along.strides[dim] = 0;
     ac_space at = ac_space_of(index, UINT32_MAX), from = ac_space_of(&along, UINT32_MAX);
-    int64_t step = x->ndim ? x->strides[dim] : 0, item = ac_itemsize(x->dtype);
+    int64_t stride = x->ndim ? x->strides[dim] : 0, item = ac_itemsize(x->dtype);
     for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "gather");
         if (j < 0) return -1;
-        memcpy(address(r->out[0], i), address(x, ac_space_offset(&from, i) + j * step), (size_t)item);
+        memcpy(address(r->out[0], i), address(x, ac_space_offset(&from, i) + j * stride), (size_t)item);
     }
     return 0;
 }
@@ -105,14 +105,14 @@ static int scatter_into(const ac_tensor *to, int64_t dim, const ac_tensor *index
     ac_tensor along = *to, part = *src;
     memcpy(along.shape, index->shape, sizeof along.shape);
     memcpy(part.shape, index->shape, sizeof part.shape);
-    int64_t size = to->ndim ? to->shape[dim] : 1, step = to->ndim ? to->strides[dim] : 0;
+    int64_t size = to->ndim ? to->shape[dim] : 1, stride = to->ndim ? to->strides[dim] : 0;
     if (to->ndim) along.strides[dim] = 0;
     ac_space at = ac_space_of(index, UINT32_MAX), positions = ac_space_of(&along, UINT32_MAX),
              from = ac_space_of(&part, UINT32_MAX);
     for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "scatter_add");
         if (j < 0) return -1;
-        add_element(to, ac_space_offset(&positions, i) + j * step, src, ac_space_offset(&from, i));
+        add_element(to, ac_space_offset(&positions, i) + j * stride, src, ac_space_offset(&from, i));
     }
     return 0;
 }

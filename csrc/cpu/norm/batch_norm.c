@@ -13,7 +13,7 @@ enum { BLOCK = 16 }; /* channels whose pieces are read one after another: channe
 typedef struct {
     const ac_tensor *t;
     ac_space positions;
-    int64_t image_step, channel_step;
+    int64_t image_stride, channel_stride;
 } planes;
 
 typedef struct {
@@ -108,7 +108,7 @@ typedef struct {
         int64_t item_ = ac_itemsize(p_->t->dtype), inner_ = last_ < 0 ? 1 : p_->positions.size[last_];                 \
         int64_t stride_ = last_ < 0 ? 1 : p_->positions.stride[last_];                                                 \
         char *plane_ =                                                                                                 \
-            (char *)ac_data(p_->t) + ((q)->image * p_->image_step + (q)->channel * p_->channel_step) * item_;          \
+            (char *)ac_data(p_->t) + ((q)->image * p_->image_stride + (q)->channel * p_->channel_stride) * item_;      \
         for (int64_t done_ = 0, n_; done_ < (q)->n; done_ += n_) {                                                     \
             int64_t in_ = ((q)->at + done_) % inner_;                                                                  \
             n_ = inner_ - in_ < (q)->n - done_ ? inner_ - in_ : (q)->n - done_;                                        \
@@ -118,7 +118,7 @@ typedef struct {
 
 static char *address_in(const planes *p, const piece *q) {
     return (char *)ac_data(p->t) +
-           (q->image * p->image_step + q->channel * p->channel_step + q->at) * ac_itemsize(p->t->dtype);
+           (q->image * p->image_stride + q->channel * p->channel_stride + q->at) * ac_itemsize(p->t->dtype);
 }
 
 /* A piece in opmath type: the tensor's own memory, or a copy in `room`. */

@@ -13,7 +13,7 @@ typedef struct {
     ac_update *updates;
     int n;
     int64_t *first; /* the first piece of each update, and their number at [n] */
-    const ac_step *constants;
+    const ac_step_args *constants;
     ac_update_rule rule;
 } step_call;
 
@@ -131,7 +131,7 @@ static void zero_run(const ac_tensor *grad, int64_t at, int64_t n) {
 }
 
 /* At most AC_TILE values, unless the update is direct. */
-static void step_run(ac_update_rule rule, const ac_step *how, const ac_update *u, int64_t at, int64_t n) {
+static void step_run(ac_update_rule rule, const ac_step_args *how, const ac_update *u, int64_t at, int64_t n) {
     const ac_loops *loops = ac_cpu_loops();
     ac_opmath opmath = ac_opmath_of(u->param->dtype);
     double g[AC_TILE], p[AC_TILE], s[AC_MAX_STATE][AC_TILE];
@@ -179,7 +179,7 @@ static void step_pieces(void *context, int64_t begin, int64_t end) {
     }
 }
 
-int ac_cpu_step(ac_update_rule rule, ac_update *updates, int n, const ac_step *constants) {
+int ac_cpu_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) {
     size_t bytes = (size_t)(n + 1) * sizeof(int64_t);
     step_call c = {updates, n, ac_alloc(bytes), constants, rule};
     if (!c.first) return -1;

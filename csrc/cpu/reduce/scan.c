@@ -15,11 +15,11 @@ typedef struct scan {
     void (*row)(const struct scan *c, void *x, const void *with);
 } scan;
 
-static int64_t row_step(const ac_tensor *t, int64_t dim) { return t->ndim ? t->strides[dim] : 1; }
+static int64_t row_stride(const ac_tensor *t, int64_t dim) { return t->ndim ? t->strides[dim] : 1; }
 
 static void load_row(const scan *c, const ac_tensor *t, const ac_space *rows, int64_t row, char *to) {
     char *from = (char *)ac_data(t) + ac_space_offset(rows, row) * ac_itemsize(t->dtype);
-    ac_cpu_loops()->load[t->dtype][c->opmath](c->n, from, row_step(t, c->dim), to);
+    ac_cpu_loops()->load[t->dtype][c->opmath](c->n, from, row_stride(t, c->dim), to);
 }
 
 static void some_rows(void *context, int64_t begin, int64_t end, char *scratch) {
@@ -31,7 +31,7 @@ static void some_rows(void *context, int64_t begin, int64_t end, char *scratch) 
         if (c->r->n_in > 1) load_row(c, c->r->in[1], &c->with, i, with);
         c->row(c, scratch, with);
         char *to = (char *)ac_data(out) + ac_space_offset(&c->to, i) * ac_itemsize(out->dtype);
-        ac_cpu_loops()->store[c->opmath][out->dtype](c->n, scratch, to, row_step(out, c->dim));
+        ac_cpu_loops()->store[c->opmath][out->dtype](c->n, scratch, to, row_stride(out, c->dim));
     }
 }
 
@@ -127,7 +127,7 @@ static void extreme_rows(void *context, int64_t begin, int64_t end) {
         int64_t from = ac_space_offset(&c->from, row), to = ac_space_offset(&c->to, row), best = 0, at = 0;
         double top = 0;
         for (int64_t i = 0; i < c->n && !ac_stop_at(i); i++) {
-            int64_t here = from + i * row_step(x, c->dim), offset = to + i * row_step(values, c->dim);
+            int64_t here = from + i * row_stride(x, c->dim), offset = to + i * row_stride(values, c->dim);
             double v = real ? ac_read_double(ac_data(x), x->dtype, here) : 0;
             int64_t k = real ? 0 : ac_read_int(ac_data(x), x->dtype, here);
             bool better = real          ? v != v || (double)c->sign * v >= (double)c->sign * top
