@@ -1,4 +1,4 @@
-"""Devices and sizes: small value types that tensors hand out."""
+"""Devices and sizes: small value types that tensors return."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ EVENTS: Tuple[str, ...] = tuple(name for name in vars(Listener) if not name.star
 
 
 class _Announcer(Listener):
-    """Hands events on. An event that one listener alone hears is that listener's own method here, so it costs one call."""
+    """Passes events on. An event that one listener alone hears is that listener's own method here, so it costs one call."""
 
     def __init__(self) -> None:
         self._listeners: List[Listener] = []

@@ -132,7 +132,7 @@ def test_both_scales_have_the_interface():
 
 
 class Wrapper:
-    """Hands every name on to an optimizer, as wrappers do, and steps in a way of its own."""
+    """Passes every name on to an optimizer, as wrappers do, and steps in a way of its own."""
 
     def __init__(self, optimizer):
         self.optimizer, self.steps = optimizer, 0

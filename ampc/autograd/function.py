@@ -138,7 +138,7 @@ class Function(FunctionCtx):
             _C._note_write(t, self._name, recorded)
 
     def _own(self, args: tuple, outputs: tuple, recorded: bool) -> tuple:
-        """An input handed through becomes a tensor of its own, so that its history stays: a view, detached where it gets no gradient."""
+        """An input passed through becomes a tensor of its own, so that its history stays: a view, detached where it gets no gradient."""
         given = {id(a) for a in args if isinstance(a, Tensor)}
         if not any(id(o) in given for o in outputs):
             return outputs

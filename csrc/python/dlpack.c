@@ -82,7 +82,7 @@ static void fill(dl_tensor *d, const ac_tensor *t, exported *e) {
 }
 
 /* Work queued here so far must be done before what the consumer queues on its stream. */
-static int hand_over(const ac_tensor *t, long long stream) {
+static int order_streams(const ac_tensor *t, long long stream) {
     ac_device d = ac_device_of(t);
     CUevent event;
     if (d == AC_CPU || stream == -1) return 0;
@@ -105,7 +105,7 @@ static PyObject *to_dlpack(PyObject *module, PyObject *args) {
     AC_PY_TRY(ac_settle(t));
     exported *e = PyMem_Calloc(1, sizeof *e);
     if (!e) return PyErr_NoMemory();
-    if (hand_over(t, stream) < 0) {
+    if (order_streams(t, stream) < 0) {
         PyMem_Free(e);
         return ac_raise();
     }

@@ -80,9 +80,9 @@ typedef struct {
     void *context;
 } ranges;
 
-static void one_range(void *context, int64_t chunk, int hand) {
+static void one_range(void *context, int64_t chunk, int thread) {
     const ranges *r = context;
-    (void)hand;
+    (void)thread;
     int64_t begin = chunk * r->grain, end = begin + r->grain;
     r->fn(r->context, begin, end < r->n ? end : r->n);
 }
@@ -102,22 +102,22 @@ typedef struct {
     size_t each;
 } scratch_ranges;
 
-static void one_scratch_range(void *context, int64_t chunk, int hand) {
+static void one_scratch_range(void *context, int64_t chunk, int thread) {
     const scratch_ranges *r = context;
     int64_t begin = chunk * r->grain, end = begin + r->grain;
-    r->fn(r->context, begin, end < r->n ? end : r->n, r->scratch + (size_t)hand * r->each);
+    r->fn(r->context, begin, end < r->n ? end : r->n, r->scratch + (size_t)thread * r->each);
 }
 
 int ac_for_range_with(int64_t n, int64_t grain, size_t bytes, ac_scratch_fn fn, void *context) {
     if (n <= 0) return 0;
     if (grain < 1) grain = 1;
     int64_t chunks = (n + grain - 1) / grain;
-    int hands = ac_num_threads() < chunks ? ac_num_threads() : (int)chunks;
+    int threads = ac_num_threads() < chunks ? ac_num_threads() : (int)chunks;
     scratch_ranges r = {n, grain, fn, context, NULL, (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT};
-    r.scratch = ac_alloc((size_t)hands * r.each);
+    r.scratch = ac_alloc((size_t)threads * r.each);
     if (!r.scratch) return -1;
-    ac_parallel(chunks, hands, one_scratch_range, &r);
-    ac_free(r.scratch, (size_t)hands * r.each);
+    ac_parallel(chunks, threads, one_scratch_range, &r);
+    ac_free(r.scratch, (size_t)threads * r.each);
     return 0;
 }
 

@@ -26,7 +26,7 @@ void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands,
 /* Calls fn for runs that cover every element once; chunks of `grain` elements go to the pool. */
 void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context);
 
-/* Elements that are worth a thread's attention: handing work over and back costs some 5 us, which is what
+/* Elements that are worth a thread's attention: giving work to it and waiting for it costs some 5 us, which is what
  * one thread takes for this many additions, or this many exponentials. */
 enum { AC_GRAIN = 65536, AC_GRAIN_SLOW = 32768 };
 

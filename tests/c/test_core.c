@@ -121,10 +121,10 @@ typedef struct {
     unsigned char *seen;
 } coverage;
 
-static void visit(void *context, int64_t chunk, int hand) {
+static void visit(void *context, int64_t chunk, int thread) {
     const coverage *c = context;
     unsigned char *seen = &c->seen[chunk];
-    *seen = (unsigned char)(*seen + (hand < ac_num_threads() && hand < c->n ? 1 : 100));
+    *seen = (unsigned char)(*seen + (thread < ac_num_threads() && thread < c->n ? 1 : 100));
 }
 
 static void test_pool(void) {

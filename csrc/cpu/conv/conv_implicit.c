@@ -72,10 +72,11 @@ static bool wants_flat(const direct *c) {
 
 /* As many rows as half the second-level cache holds, but a band for every thread. */
 static void plan_bands(direct *c) {
-    int64_t reach = c->q.size[1] - c->q.out[1], hands = ac_num_threads(), planes = c->images * c->groups * c->q.out[0];
+    int64_t reach = c->q.size[1] - c->q.out[1], threads = ac_num_threads(),
+            planes = c->images * c->groups * c->q.out[0];
     int64_t row = c->q.kernel[0] * channels_of_plane(c) * phases_of(c) * c->q.size[2] * CELL * c->k.parts;
     int64_t fit = ac_l2_bytes() / 2 / row - reach, rows = fit;
-    if (planes < hands) rows = ac_least(rows, ac_ceil_div(c->q.out[1] * planes, hands));
+    if (planes < threads) rows = ac_least(rows, ac_ceil_div(c->q.out[1] * planes, threads));
     c->rows = rows < 1 ? 1 : ac_least(rows, c->q.out[1]), c->bands = ac_ceil_div(c->q.out[1], c->rows);
     c->rows_in = c->rows + reach, c->panels = panels_for(c, c->rows);
     if (c->bands == 1) AC_WAY(direct_whole_planes);
