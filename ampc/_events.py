@@ -102,7 +102,7 @@ class Listener:
         """``scaler.scale(outputs)`` is called."""
 
     def unscaling(self, number: int, iteration: int, scale: float, optimizer: Any) -> None:
-        """A scaler is about to divide the optimizer's gradients. ``number`` and ``iteration`` are what it stamps losses with;
+        """A scaler is about to divide the optimizer's gradients. ``number`` and ``iteration`` are what it marks losses with;
         ``scale`` is 0.0 where it is on a GPU."""
 
     def stepping_unscaled(self, optimizer: Any) -> None:

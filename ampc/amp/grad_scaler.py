@@ -78,7 +78,7 @@ class GradScaler:
         self._bad_losses: List[Any] = []  # of this iteration, see Scale.check_loss
         self._nan_streak = NanStreak()
         self._loss: Union[float, Tensor, None] = None  # the last one, before it was scaled
-        self._number, self._round = next(_numbers), 0  # what stamps name: who scaled, in which of its iterations
+        self._number, self._round = next(_numbers), 0  # what a provenance names: who scaled, in which of its iterations
         self._connected: Optional[bool] = None  # whether the losses of this iteration have a history
         self._state: Optional[Scale] = None  # made at the first use, as torch does
         self._per_optimizer_states: Dict[int, Dict[str, Any]] = defaultdict(_fresh_state)
@@ -142,7 +142,7 @@ class GradScaler:
             self._bad_losses += bad
         self._connected = bool(self._connected) or value.requires_grad
         scaled = state.times(value)
-        _C._stamp_loss(scaled, self._number, self._round, state.known)
+        _C._mark_scaled(scaled, self._number, self._round, state.known)
         return scaled
 
     # -- unscaling ---------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class GradScaler:
             raise RuntimeError("unscale_() comes before step(), which was already called for this optimizer")
         announce.unscaling(self._number, self._round, state.known, optimizer)
         mine["found_inf_per_device"] = self._unscale_grads_(optimizer, state, 0.0, self._fp16_gradients)
-        _C._restamp(optimizer.param_groups, "unscaled")
+        _C._set_provenance(optimizer.param_groups, "unscaled")
         mine["stage"] = OptState.UNSCALED
 
     def take_unscaled(self, optimizer: Any) -> None:

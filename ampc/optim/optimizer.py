@@ -134,7 +134,7 @@ class Optimizer:
                     if not self._zero_along:
                         g.detach_().zero_()
                 if zero_grad:
-                    _C._restamp(self.param_groups, "none")
+                    _C._set_provenance(self.param_groups, "none")
         finally:
             self._zero_along = False
         for hook in list(self._post_hooks.values()):
@@ -181,7 +181,7 @@ class Optimizer:
                     p.grad = None
                 else:
                     p.grad.detach_().zero_()
-                    _C._restamp([p], "none")
+                    _C._set_provenance([p], "none")
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Calls ``hook(optimizer, args, kwargs)`` before every step."""
