@@ -20,7 +20,7 @@ from .autograd.hooks import RemovableHandle
 
 _f = _C._functions
 _cast, _to_device = _f["_cast"], _f["_to_device"]
-_METHOD, _IN_PLACE = 2, 4  # bits of a op's home
+_METHOD, _IN_PLACE = 2, 4  # bits of an operator's home
 
 
 def _install_rows() -> None:
@@ -297,7 +297,7 @@ def retain_grad(self: Tensor) -> None:
 Tensor.retains_grad = property(_C._retains_grad, doc="True after retain_grad() of what is no leaf.")
 
 
-# -- in place without a op --------------------------------------------------------------------------
+# -- in place without an operator --------------------------------------------------------------------------
 
 
 @method
@@ -474,7 +474,7 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 
 @method
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Any:
-    """Indices of the nonzero elements, one op each; or one tensor a dimension."""
+    """Indices of the nonzero elements, one row each; or one tensor a dimension."""
     indices = _f["_nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
     return indices.t().contiguous().unbind(0) if as_tuple else indices
 

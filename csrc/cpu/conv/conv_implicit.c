@@ -98,7 +98,7 @@ static int64_t tap_cell(const direct *c, int64_t k1, int64_t k2) {
     return (phase * c->rows_in + down / stride[1]) * c->q.size[2] + along / stride[2];
 }
 
-/* Steps go over planes, channels, and taps last: these read channels that the first-level cache has already. */
+/* The k steps go over planes, channels, and taps last: these read channels that the first-level cache has already. */
 static int plan_k_steps(direct *c) {
     int64_t n = 0, *at = c->at = ac_alloc((size_t)c->k_steps * sizeof *c->at);
     if (!at) return -1;
@@ -470,8 +470,7 @@ static int run_direct(direct *c, bool finite) {
     return failed;
 }
 
-/* -- classes of positions -------------------------------------------------------------------------------------------
- */
+/* -- classes of positions ----------------------------------------------------------------------------------------- */
 
 /* Every stride-th position of `to` in dimension i, from `first` on. */
 static void take_every(ac_tensor *t, int i, int64_t first, int64_t every, int64_t n) {

@@ -12,7 +12,7 @@
 typedef struct {
     const ac_micro *micro;
     ac_panel_kind kind;   /* that values are packed for: the kernel's own, or the split */
-    int64_t parts, depth; /* numbers that a value is the sum of, each packed apart; values along k in a stride */
+    int64_t parts, depth; /* numbers that a value is the sum of, each packed apart; values along k in a k step */
 } ac_conv_kernel;
 
 /* For operands rounded to dtype; `finite` allows the split, as ac_micro_for says. */

@@ -132,8 +132,7 @@ static int open_walk(weight_walk *w) {
     return 0;
 }
 
-/* Rows of x that its k steps reach into, shifted by one position too. Channels hold whole rows, as they are laid out.
- */
+/* Rows of x that its k steps reach into, shifted by one position too. Channels hold whole rows, as laid out. */
 static int64_t x_rows(const weight_walk *w) { return ac_ceil_div(w->x_k_steps * w->k.depth + 1, w->size[2]); }
 
 typedef struct {

@@ -29,8 +29,7 @@ bool ac_depthwise_fits(const ac_windows *w, int64_t groups, int64_t inner, int64
 int ac_depthwise_convolution(const ac_run *r, const ac_windows *w) AC_CHECKED;
 int ac_depthwise_convolution_weight(const ac_run *r, const ac_windows *w) AC_CHECKED;
 
-/* Whether both ways' padded channels hold the padding, which the transposed one needs to be within the window's reach.
- */
+/* Whether both ways' padded channels hold the padding, which for the transposed one is within the window's reach. */
 bool ac_padding_fits(const ac_windows *w);
 
 #endif
