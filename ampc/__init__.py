@@ -31,7 +31,7 @@ _C._cuda_set_paths(":".join([
     for _part in ("cu13", "cublas", "nccl", "cudnn")
 ] + ["/usr/local/cuda/lib64"]))
 
-# A name as itself is one that this package hands on, by the rules of type checkers.
+# A name as itself is one that this package exports, by the rules of type checkers.
 from . import (
     _interop,  # attaches the protocols of sharing memory
     _tensor,  # attaches methods to Tensor

@@ -264,7 +264,7 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: builtins.bool = False, sta
 def nonzero(x: Tensor, /) -> Tuple[Tensor, ...]:
     """Where the values are not 0, one tensor a dimension."""
     if x.ndim == 0:
-        raise ValueError("nonzero: a 0-d tensor has no places")
+        raise ValueError("nonzero: a 0-d tensor has no indices")
     return x.nonzero(as_tuple=True)
 
 

@@ -22,7 +22,7 @@ def _users_frame() -> Any:
     return last
 
 
-def users_place() -> Tuple[str, int]:
+def call_site() -> Tuple[str, int]:
     """File and line of the innermost call that is not ampc's own."""
     frame = _users_frame()
     return frame.f_code.co_filename, frame.f_lineno
@@ -36,9 +36,9 @@ def warn(text: str, category: Type[Warning] = UserWarning) -> None:
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
 
 
-def place_text(place: Tuple[str, int]) -> str:
+def location_text(location: Tuple[str, int]) -> str:
     """``train.py:17``; of a notebook's cell ``Cell In[3], line 2``."""
     ipython: Any = sys.modules.get("IPython")
     compiler: Any = getattr(ipython.get_ipython(), "compile", None) if ipython is not None else None
-    cell = compiler.format_code_name(place[0]) if hasattr(compiler, "format_code_name") else None
-    return f"{cell[0]} {cell[1]}, line {place[1]}" if cell else f"{place[0]}:{place[1]}"
+    cell = compiler.format_code_name(location[0]) if hasattr(compiler, "format_code_name") else None
+    return f"{cell[0]} {cell[1]}, line {location[1]}" if cell else f"{location[0]}:{location[1]}"

@@ -35,7 +35,7 @@ def _stands_for(value: Any, kinds: Tuple[type, ...]) -> bool:
     return False
 
 
-def _look(name: str, parameter: str, value: Any, kinds: Tuple[type, ...]) -> None:
+def _check_kind(name: str, parameter: str, value: Any, kinds: Tuple[type, ...]) -> None:
     """Raises for a value that may not stand there."""
     if isinstance(value, AbsentDtype):
         raise TypeError(f"{name}: there are no tensors of dtype {value!r}")
@@ -50,7 +50,7 @@ def _look(name: str, parameter: str, value: Any, kinds: Tuple[type, ...]) -> Non
 def flag(name: str, parameter: str, value: Any) -> bool:
     """``value`` as a truth value; TypeError for what is neither a bool nor None."""
     if value is not False and value is not True:
-        _look(name, parameter, value, _KINDS["Optional[bool]"])
+        _check_kind(name, parameter, value, _KINDS["Optional[bool]"])
     return bool(value)
 
 
@@ -58,7 +58,7 @@ def integers(value: Any, what: str) -> List[int]:
     """The integers of a list or tuple, or the one that ``value`` is. TypeError for anything else, and for a list with a number beyond 64
     bits; ValueError for such a number alone."""
     if isinstance(value, int) or (not isinstance(value, (list, tuple, str)) and _stands_for(value, (int,))):
-        _look(what, "size", value, _KINDS["int"])
+        _check_kind(what, "size", value, _KINDS["int"])
         return [int(value)]
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{what}: expected an int or a list or tuple of ints, got {type(value).__name__}")
@@ -98,11 +98,11 @@ def checked(f: Callable[..., Any]) -> Callable[..., Any]:
     def g(*args: Any, **kwargs: Any) -> Any:
         for at, (value, kinds) in enumerate(zip(args, placed)):
             if kinds is not None and (kinds in _INT or not isinstance(value, kinds)):
-                _look(f.__name__, names[at], value, kinds)
+                _check_kind(f.__name__, names[at], value, kinds)
         for name, value in kwargs.items():
             kinds = named.get(name)
             if kinds is not None:
-                _look(f.__name__, name, value, kinds)
+                _check_kind(f.__name__, name, value, kinds)
         return f(*args, **kwargs)
 
     return g

@@ -33,7 +33,7 @@ def _finish(t: Tensor, requires_grad: bool, out: Optional[Tensor] = None) -> Ten
     return t
 
 
-def _place(t: Tensor, device: Any) -> Tensor:
+def _on_device(t: Tensor, device: Any) -> Tensor:
     """``t``, made on the CPU, on the device asked for."""
     where = number_of(device)
     return _to_device(t, where) if where else t
@@ -56,7 +56,7 @@ def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Any = None, requ
         t = data.detach().clone() if dtype is None else _cast(data.detach(), dtype)
         t = t if device is None else _to_device(t, number_of(device))
     else:
-        t = _place(_C._tensor_from(data, dtype), device)
+        t = _on_device(_C._tensor_from(data, dtype), device)
     return _finish(t.pin_memory() if pin_memory else t, requires_grad)
 
 
@@ -68,8 +68,8 @@ def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> T
         return _converters["__cuda_array_interface__"](data).to(dtype=dtype, device=device)
     if hasattr(data, "__array_interface__") and hasattr(data, "flags") and getattr(data.flags, "writeable", False):
         shared = _C.from_numpy(data)
-        return _place(shared if dtype is None or shared.dtype == dtype else _cast(shared, dtype), device)
-    return _place(_C._tensor_from(data, dtype), device)
+        return _on_device(shared if dtype is None or shared.dtype == dtype else _cast(shared, dtype), device)
+    return _on_device(_C._tensor_from(data, dtype), device)
 
 
 def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, device: Any = None,

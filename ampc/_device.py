@@ -1,4 +1,4 @@
-"""Devices and sizes: small value types that tensors hand out."""
+"""Devices and sizes: small value types that tensors return."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def get_default_device() -> device:
 
 class memory_format:
     """How the values of [N, C, ...] lie in memory: ``contiguous_format`` row by row, ``channels_last`` (4-d) and
-    ``channels_last_3d`` (5-d) with the channels of a place side by side, ``preserve_format`` as they are."""
+    ``channels_last_3d`` (5-d) with the channels of a pixel side by side, ``preserve_format`` as they are."""
 
     def __init__(self, name: str, ndim: int = 0) -> None:
         self.name, self.ndim = name, ndim

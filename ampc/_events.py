@@ -102,15 +102,15 @@ class Listener:
         """``scaler.scale(outputs)`` is called."""
 
     def unscaling(self, number: int, iteration: int, scale: float, optimizer: Any) -> None:
-        """A scaler is about to divide the optimizer's gradients. ``number`` and ``iteration`` are what it stamps losses with;
+        """A scaler is about to divide the optimizer's gradients. ``number`` and ``iteration`` are what it marks losses with;
         ``scale`` is 0.0 where it is on a GPU."""
 
     def stepping_unscaled(self, optimizer: Any) -> None:
         """A scaler is about to step on gradients that ``unscale_`` has divided some time ago."""
 
     def step_decided(self, scaler: Any, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None],
-                     found_inf: Dict[Any, Tensor], looks: List[Any]) -> None:
-        """A scaler is about to make a step, or to leave it out where a flag of ``found_inf`` is not 0. ``looks``: ``amp._ledger.Look``, one
+                     found_inf: Dict[Any, Tensor], stats: List[Any]) -> None:
+        """A scaler is about to make a step, or to leave it out where a flag of ``found_inf`` is not 0. ``stats``: ``amp._ledger.GradStats``, one
         a device. A listener may set ``scaler.last_step``."""
 
     def step_begins(self, optimizer: Any) -> None:
@@ -133,7 +133,7 @@ EVENTS: Tuple[str, ...] = tuple(name for name in vars(Listener) if not name.star
 
 
 class _Announcer(Listener):
-    """Hands events on. An event that one listener alone hears is that listener's own method here, so it costs one call."""
+    """Passes events on. An event that one listener alone hears is that listener's own method here, so it costs one call."""
 
     def __init__(self) -> None:
         self._listeners: List[Listener] = []

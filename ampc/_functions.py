@@ -58,7 +58,7 @@ _where = _C._functions["where"]
 
 
 def where(condition: Tensor, *values: Any, **named: Any) -> Any:
-    """``input`` where ``condition`` holds, ``other`` elsewhere, broadcast; of a condition alone, the places where it holds: a tuple of
+    """``input`` where ``condition`` holds, ``other`` elsewhere, broadcast; of a condition alone, the indices where it holds: a tuple of
     indices, one for each dimension."""
     if values or named:
         if "input" in named:

@@ -53,7 +53,7 @@ def _dlpack(self: Tensor, *, stream: Optional[int] = None, max_version: Optional
 def from_dlpack(x: Any, *, device: Any = None, copy: Optional[bool] = None) -> Tensor:
     """A tensor that shares the memory of any object with ``__dlpack__`` (torch, NumPy, CuPy, JAX), or of a capsule.
 
-    ``device`` and ``copy`` are handed on; BufferError for memory that cannot be shared, or that is described in a way that no tensor can
+    ``device`` and ``copy`` are passed on; BufferError for memory that cannot be shared, or that is described in a way that no tensor can
     be; RuntimeError for a capsule that has been taken, or is none.
     """
     if not hasattr(x, "__dlpack__"):

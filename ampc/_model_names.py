@@ -45,6 +45,6 @@ class Names:
         return path or None
 
     def of_parameter(self, optimizer: Any, group: int, i: int) -> str:
-        """A parameter in messages: the name that the optimizer was given, or that a living model has for it, or its place."""
+        """A parameter in messages: the name that the optimizer was given, or that a living model has for it, or its position."""
         own = optimizer.param_groups[group].get("param_names")
         return str(own[i]) if own else self.of(optimizer.param_groups[group]["params"][i]) or f"{i} (group {group})"

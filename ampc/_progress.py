@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator, Optional
 
-PAUSE = 0.1  # seconds between two looks at a line
+PAUSE = 0.1  # seconds between two updates at a line
 LINES = 10.0  # seconds between two lines where nobody watches
 
 

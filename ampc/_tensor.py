@@ -20,15 +20,15 @@ from .autograd.hooks import RemovableHandle
 
 _f = _C._functions
 _cast, _to_device = _f["_cast"], _f["_to_device"]
-_METHOD, _IN_PLACE = 2, 4  # bits of a row's home
+_METHOD, _IN_PLACE = 2, 4  # bits of an operator's home
 
 
 def _install_rows() -> None:
-    for row in _C.op_table():
-        if row["home"] & _METHOD:
-            setattr(Tensor, row["python"], _f[row["python"]])
-        if row["home"] & _IN_PLACE:
-            setattr(Tensor, row["python"] + "_", _f[row["python"] + "_"])
+    for op in _C.op_table():
+        if op["home"] & _METHOD:
+            setattr(Tensor, op["python"], _f[op["python"]])
+        if op["home"] & _IN_PLACE:
+            setattr(Tensor, op["python"] + "_", _f[op["python"] + "_"])
 
 
 HOT = ("to", "type_as", "cpu", "cuda", "numpy", "backward", "requires_grad_", "view_as", "reshape_as", "expand_as", "unbind", "split", "chunk",
@@ -297,7 +297,7 @@ def retain_grad(self: Tensor) -> None:
 Tensor.retains_grad = property(_C._retains_grad, doc="True after retain_grad() of what is no leaf.")
 
 
-# -- in place without a row --------------------------------------------------------------------------
+# -- in place without an operator --------------------------------------------------------------------------
 
 
 @method
@@ -419,7 +419,7 @@ def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple:
 
 @method
 def movedim(self: Tensor, source: Any, destination: Any) -> Tensor:
-    """Dimensions moved to other places."""
+    """Dimensions moved to other positions."""
     src, dst = ([wrap_dim(d, self.ndim, "movedim") for d in _checks.integers(dims, "movedim")] for dims in (source, destination))
     if len(src) != len(dst) or len(set(src)) != len(src) or len(set(dst)) != len(dst):
         raise RuntimeError(f"movedim: {source} and {destination} must be equally many different dimensions")
@@ -475,11 +475,11 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
 @method
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Any:
     """Indices of the nonzero elements, one row each; or one tensor a dimension."""
-    places = _f["_nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
-    return places.t().contiguous().unbind(0) if as_tuple else places
+    indices = _f["_nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
+    return indices.t().contiguous().unbind(0) if as_tuple else indices
 
 
-# -- names that are other rows ----------------------------------------------------------------------------
+# -- names that are other operators ----------------------------------------------------------------------------
 
 for _name, _of in {"multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div", "absolute": "abs", "negative": "neg",
                    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "clip": "clamp",

@@ -175,13 +175,13 @@ class _GPT(nn.Module):
 
     def __init__(self, vocabulary: int = 256, width: int = 128, length: int = 64) -> None:
         super().__init__()
-        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Parameter(make.randn(length, width) * 0.02)
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Parameter(make.randn(length, width) * 0.02)
         layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
         self.layers, self.norm, self.head = nn.TransformerEncoder(layer, 3), nn.LayerNorm(width), nn.Linear(width, vocabulary)
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(length))
 
     def forward(self, ids: Any) -> Any:
-        h = self.tokens(ids) + self.places
+        h = self.tokens(ids) + self.positions
         return self.head(self.norm(self.layers(h, mask=self.mask, is_causal=True))).flatten(0, 1)
 
 

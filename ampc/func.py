@@ -16,7 +16,7 @@ from .utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
 
-Places = Union[int, Tuple[int, ...]]
+ArgNums = Union[int, Tuple[int, ...]]
 
 
 @contextmanager
@@ -34,13 +34,13 @@ def _with_values(module: Module, values: Dict[str, Tensor], strict: bool) -> Ite
                 continue
             where, _, last = name.rpartition(".")
             owner = module.get_submodule(where)
-            place = owner._parameters if last in owner._parameters else owner._buffers
-            spots.append((place, last, place[last]))
-            place[last] = value
+            owned = owner._parameters if last in owner._parameters else owner._buffers
+            spots.append((owned, last, owned[last]))
+            owned[last] = value
         yield
     finally:
-        for place, last, before in reversed(spots):
-            place[last] = before
+        for owned, last, before in reversed(spots):
+            owned[last] = before
 
 
 def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: Optional[Dict[str, Any]] = None, *,
@@ -97,16 +97,16 @@ def _settled(tree: Any, own: Sequence[Tensor], outer: bool) -> Any:
     return tree_unflatten([t if not isinstance(t, Tensor) or live and _reaches([t], ids) else t.detach() for t in tensors], spec)
 
 
-def grad_and_value(func: Callable, argnums: Places = 0, has_aux: bool = False) -> Callable:
+def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
     """A function of the same arguments that gives (gradients, value): the gradients, in the structure of the arguments numbered
     ``argnums``, of what must be a single number. With ``has_aux`` func gives (value, more) and the result is (gradients, (value, more)).
     Both can be differentiated by other tensors that took part, as parameters that func uses."""
     def call(*args: Any, **kwargs: Any) -> Any:
-        places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        indices = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         outer = _C.is_grad_enabled()
         with enable_grad():
-            parts, given = [_leaves(args[p], outer) for p in places], list(args)
-            for p, (leaves, spec) in zip(places, parts):
+            parts, given = [_leaves(args[p], outer) for p in indices], list(args)
+            for p, (leaves, spec) in zip(indices, parts):
                 given[p] = tree_unflatten(leaves, spec)
             result = func(*given, **kwargs)
             value, aux = result if has_aux else (result, None)
@@ -122,7 +122,7 @@ def grad_and_value(func: Callable, argnums: Places = 0, has_aux: bool = False) -
     return call
 
 
-def grad(func: Callable, argnums: Places = 0, has_aux: bool = False) -> Callable:
+def grad(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
     """As `grad_and_value` without the value; with ``has_aux`` (gradients, more)."""
     both = grad_and_value(func, argnums, has_aux)
 
@@ -168,21 +168,21 @@ def jvp(func: Callable, primals: Tuple[Any, ...], tangents: Tuple[Any, ...], *, 
     return _differentiated(partial(_functional.jvp, strict=strict), func, tuple(primals), tangents)
 
 
-def jacrev(func: Callable, argnums: Places = 0, *, has_aux: bool = False, chunk_size: Any = None) -> Callable:
+def jacrev(func: Callable, argnums: ArgNums = 0, *, has_aux: bool = False, chunk_size: Any = None) -> Callable:
     """A function that gives the Jacobian of func's result by the arguments numbered ``argnums``, [*result, *argument]."""
     if has_aux:
         raise NotImplementedError("jacrev: has_aux is not supported; return the value alone")
 
     def call(*args: Any) -> Any:
-        places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        indices = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
         def inner(*chosen: Any) -> Any:
             given = list(args)
-            for p, value in zip(places, chosen):
+            for p, value in zip(indices, chosen):
                 given[p] = value
             return func(*given)
 
-        found = _differentiated(_functional.jacobian, inner, tuple(args[p] for p in places))
+        found = _differentiated(_functional.jacobian, inner, tuple(args[p] for p in indices))
         return found[0] if isinstance(argnums, int) else found
 
     return call

@@ -52,8 +52,8 @@ class CastPolicy:
         self._known: WeakKeyDictionary = WeakKeyDictionary()  # module -> dtype or None
         table = bytearray(_categories().values())
         for op, category in self.operators.items():
-            for row in _rows(op, category):
-                table[_at[row]] = CATEGORIES.index(category)
+            for own in _operators(op, category):
+                table[_at[own]] = CATEGORIES.index(category)
         for pattern, dtype in self.modules.items():
             if dtype not in DTYPES:
                 raise ValueError(f"CastPolicy: module pattern {pattern!r} is given {dtype!r}; expected one of {', '.join(DTYPES)}")
@@ -66,7 +66,7 @@ class CastPolicy:
 
     def category(self, operator: str) -> str:
         """What becomes of an operator. ValueError for one that is unknown."""
-        return CATEGORIES[self._table[_at[_rows(operator, "keep")[0]]]]
+        return CATEGORIES[self._table[_at[_operators(operator, "keep")[0]]]]
 
     def dtype_of(self, module: Any) -> Optional[Any]:
         """The dtype that a module runs in as a whole, None where no pattern fits its name."""
@@ -109,40 +109,40 @@ class CastPolicy:
 
 
 _table: Dict[str, int] = {}
-_at: Dict[str, int] = {}  # their places in it
+_at: Dict[str, int] = {}  # their positions in it
 
 
 def _categories() -> Dict[str, int]:
-    """Every row of the table, in its order, with ampc's own category."""
+    """Every operator of the table, in its order, with ampc's own category."""
     if not _table:
         numbers = {"keep": 0, "low": 1, "f32": 2, "promote": 3, "banned": 4}
-        _table.update({row["name"]: numbers[row["cast"]] for row in _C.op_table()})
-        _at.update({row: i for i, row in enumerate(_table)})
+        _table.update({op["name"]: numbers[op["cast"]] for op in _C.op_table()})
+        _at.update({name: i for i, name in enumerate(_table)})
     return _table
 
 
 def known(op: str) -> bool:
     """Whether there is such an operator."""
     try:
-        return bool(_rows(op, "keep"))
+        return bool(_operators(op, "keep"))
     except ValueError:
         return False
 
 
-def _rows(op: str, category: str) -> List[str]:
-    """The rows that a name stands for."""
+def _operators(op: str, category: str) -> List[str]:
+    """The operators that a name stands for."""
     if category not in CATEGORIES:
         raise ValueError(f"CastPolicy: operator {op!r} is given {category!r}; expected one of {', '.join(CATEGORIES)}")
     known = _categories()
-    rows = [r for r in ALIASES.get(op, (op,)) if r in known] or [r["name"] for r in _C.op_table() if r["python"].lstrip("_") == op]
-    if not rows:
+    names = [r for r in ALIASES.get(op, (op,)) if r in known] or [r["name"] for r in _C.op_table() if r["python"].lstrip("_") == op]
+    if not names:
         import difflib
 
         near = difflib.get_close_matches(op, known, 1)
         raise ValueError(f"CastPolicy: there is no operator {op!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    if category == "16-bit" and any(known[r] != 1 for r in rows):
+    if category == "16-bit" and any(known[r] != 1 for r in names):
         raise ValueError(f"CastPolicy: {op!r} cannot be '16-bit': only products round their operands; 'keep' leaves it in its inputs' dtype")
-    return rows
+    return names
 
 
 def __getattr__(name: str) -> Any:
@@ -189,7 +189,7 @@ def current() -> Optional[CastPolicy]:
 
 
 def category_now(operator: str) -> str:
-    """What autocast makes of a row of the table here and now."""
+    """What autocast makes of an operator of the table here and now."""
     policy = current()
     return CATEGORIES[policy._table[_at[operator]] if policy is not None else _categories()[operator]]
 

@@ -3,7 +3,7 @@
     python benchmarks/diagnosis.py            # runs, prints the table
     python benchmarks/diagnosis.py --save     # and keeps the minima in benchmarks/diagnosis/, and the newest's table in DIAGNOSIS.md
 
-A round times each way once, in turn; the figure is the ratio of the minima. The stamps that backward carries (csrc/autograd/provenance.c) are in
+A round times each way once, in turn; the figure is the ratio of the minima. The provenance that backward carries (csrc/autograd/provenance.c) are in
 both: they are a few writes a parameter.
 """
 

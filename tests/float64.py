@@ -61,8 +61,8 @@ def close(name: str, got: ampc.Tensor, want: Array, room: Any) -> None:
 # -- convolution -----------------------------------------------------------------------------------------------------
 
 
-def _places(k: Sequence[int], w: Window, out: Sequence[int]) -> Tuple[slice, ...]:
-    """The places of a padded image that tap k of every window reads."""
+def _positions(k: Sequence[int], w: Window, out: Sequence[int]) -> Tuple[slice, ...]:
+    """The positions of a padded image that tap k of every window reads."""
     stride, _, dilation, _ = w
     return tuple(slice(k[d] * dilation[d], k[d] * dilation[d] + (out[d] - 1) * stride[d] + 1, stride[d]) for d in range(len(out)))
 
@@ -81,7 +81,7 @@ def convolved(x: Array, weight: Array, w: Window) -> Array:
     y = np.zeros((len(x), groups, len(weight) // groups, math.prod(out)))
     for k in np.ndindex(*kernel):
         tap = weight[(slice(None), slice(None), *k)].reshape(groups, -1, weight.shape[1])
-        y += tap @ _by_group(x[(slice(None), slice(None), *_places(k, w, out))], groups)
+        y += tap @ _by_group(x[(slice(None), slice(None), *_positions(k, w, out))], groups)
     return y.reshape(len(x), len(weight), *out)
 
 
@@ -91,7 +91,7 @@ def convolved_input(g: Array, weight: Array, w: Window, size: Sequence[int]) -> 
     x = np.zeros((len(g), weight.shape[1] * groups, *(n + 2 * p for n, p in zip(size, w[1]))))
     for k in np.ndindex(*weight.shape[2:]):
         tap = weight[(slice(None), slice(None), *k)].reshape(groups, -1, weight.shape[1])
-        x[(slice(None), slice(None), *_places(k, w, out))] += (tap.swapaxes(1, 2) @ _by_group(g, groups)).reshape(len(g), -1, *out)
+        x[(slice(None), slice(None), *_positions(k, w, out))] += (tap.swapaxes(1, 2) @ _by_group(g, groups)).reshape(len(g), -1, *out)
     return x[(slice(None), slice(None), *(slice(p, p + n) for n, p in zip(size, w[1])))]
 
 
@@ -99,7 +99,7 @@ def convolved_weight(x: Array, g: Array, w: Window, kernel: Sequence[int]) -> Ar
     groups, out, x = w[3], g.shape[2:], _padded(x, w)
     dw = np.zeros((g.shape[1], x.shape[1] // groups, *kernel))
     for k in np.ndindex(*kernel):
-        part = _by_group(x[(slice(None), slice(None), *_places(k, w, out))], groups)
+        part = _by_group(x[(slice(None), slice(None), *_positions(k, w, out))], groups)
         dw[(slice(None), slice(None), *k)] = (_by_group(g, groups) @ part.swapaxes(2, 3)).sum(0).reshape(dw.shape[:2])
     return dw
 

@@ -28,7 +28,7 @@ long missing_end(void) {
 /* Whether the allocation that failed was asked for within a call of the core, and not by the interpreter itself. */
 int missing_of_core(void) { return of_core; }
 
-static void look_who_asks(void) {
+static void note_who_asks(void) {
     void *callers[40];
     int n = backtrace(callers, 40);
     for (int i = 0; i < n && !of_core; i++) {
@@ -42,7 +42,7 @@ static void look_who_asks(void) {
 static int fails(void) {
     if (!counting || ++count != fails_at) return 0;
     counting = 0;
-    look_who_asks();
+    note_who_asks();
     counting = 1;
     return 1;
 }

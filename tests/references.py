@@ -124,10 +124,10 @@ def group_norm(x: np.ndarray, groups: int, w: Any = None, b: Any = None, eps: fl
 
 def scatter_add(x: np.ndarray, dim: int, index: np.ndarray, src: np.ndarray) -> np.ndarray:
     out = x.copy()
-    for place in np.ndindex(*index.shape):
-        to = list(place)
-        to[dim] = index[place]
-        out[tuple(to)] += src[place]
+    for position in np.ndindex(*index.shape):
+        to = list(position)
+        to[dim] = index[position]
+        out[tuple(to)] += src[position]
     return out
 
 
@@ -155,7 +155,7 @@ def linear_scan(x: np.ndarray, a: np.ndarray, dim: int, reverse: bool = False) -
     return np.moveaxis(x, 0, dim)
 
 
-def last_place(x: np.ndarray, dim: int, better: Callable) -> np.ndarray:
+def last_index(x: np.ndarray, dim: int, better: Callable) -> np.ndarray:
     x = np.moveaxis(x, dim, 0)
     at = np.zeros(x.shape, np.int64)
     for i in range(1, len(x)):
@@ -165,7 +165,7 @@ def last_place(x: np.ndarray, dim: int, better: Callable) -> np.ndarray:
 
 
 def columns(x: np.ndarray, kernel: Any, dilation: Any, padding: Any, stride: Any) -> np.ndarray:
-    """[N, C * taps, places], by loops."""
+    """[N, C * taps, positions], by loops."""
     nd = x.ndim - 2
     kernel, dilation, padding, stride = ([*v] * nd if len(v) == 1 else v for v in (kernel, dilation, padding, stride))
     x = np.pad(x, [(0, 0), (0, 0)] + [(p, p) for p in padding])

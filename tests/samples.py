@@ -1,4 +1,4 @@
-"""One sample, at least, for every row of the operator table: arguments, and a float64 NumPy reference.
+"""One sample, at least, for every operator of the table: arguments, and a float64 NumPy reference.
 
 Arguments hold NumPy arrays where the operator takes tensors; ``to_ampc`` and ``to_torch`` convert them.
 ``torch`` names torch's function where it is not ``torch.<python name>``; None says torch has none.
@@ -22,7 +22,7 @@ from references import (
     group_norm,
     gru_cell,
     ints,
-    last_place,
+    last_index,
     layer_norm,
     linalg,
     linear_scan,
@@ -53,7 +53,7 @@ class Sample:
     torch: Any = ""  # torch's function; "" = by name, None = torch has none
     grad: bool = True  # differentiable at these arguments
     half: bool = True  # also compared in the half types
-    frozen: tuple = ()  # places or names of arguments that are not differentiated
+    frozen: tuple = ()  # positions or names of arguments that are not differentiated
     torch_grad: bool = True  # torch differentiates it too
 
 
@@ -398,9 +398,9 @@ SAMPLES: dict[str, list[Sample]] = {
     "logcumsumexp": [Sample((real(3, 4), 1), reference=np.logaddexp.accumulate), Sample((real(70, 2), 0), reference=np.logaddexp.accumulate, grad=False)],
     "linear_scan": [Sample((real(3, 4), real(3, 4), 1), torch=None, reference=linear_scan), Sample((real(3, 4), real(3, 4), 0, True), torch=None, reference=linear_scan),
                     Sample((real(2, 300), R.uniform(0.1, 0.9, (2, 300)), 1), torch=None, reference=linear_scan, grad=False)],
-    "cummax": [Sample((spread(3, 4, 5), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_place(x, d, np.greater_equal))),
-               Sample((ints(3, 2, 200), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_place(x, d, np.greater_equal)))],
-    "cummin": [Sample((spread(3, 4), 0), reference=lambda x, d: (np.minimum.accumulate(x, d), last_place(x, d, np.less_equal)))],
+    "cummax": [Sample((spread(3, 4, 5), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_index(x, d, np.greater_equal))),
+               Sample((ints(3, 2, 200), 1), reference=lambda x, d: (np.maximum.accumulate(x, d), last_index(x, d, np.greater_equal)))],
+    "cummin": [Sample((spread(3, 4), 0), reference=lambda x, d: (np.minimum.accumulate(x, d), last_index(x, d, np.less_equal)))],
     "convolution": [Sample((real(2, 3, 7), real(4, 3, 3), real(4), [2], [1], [1], False, [0], 1), reference=convolve),
                     Sample((real(2, 4, 6, 5), real(6, 2, 3, 2), real(6), [1, 2], [1, 0], [2, 1], False, [0], 2), reference=convolve),
                     Sample((real(1, 2, 4, 4, 5), real(3, 2, 2, 3, 2), None, [1], [0, 1, 1], [1], False, [0], 1), reference=convolve),
@@ -481,11 +481,11 @@ def to_torch(sample: Sample, dtype: Any, grad: bool = False) -> tuple:
     return _build(sample, one, grad)
 
 
-ROWS = {row["name"]: row for row in ampc._C.op_table()}
+OPERATORS = {row["name"]: row for row in ampc._C.op_table()}
 
 
 def function(name: str) -> Callable[..., Any]:
-    return ampc._C._functions[ROWS[name]["python"]]
+    return ampc._C._functions[OPERATORS[name]["python"]]
 
 
 def torch_function(name: str, sample: Sample) -> Optional[Callable[..., Any]]:
@@ -493,7 +493,7 @@ def torch_function(name: str, sample: Sample) -> Optional[Callable[..., Any]]:
 
     if sample.torch is None:
         return None
-    return sample.torch if callable(sample.torch) else getattr(torch, sample.torch or ROWS[name]["python"])
+    return sample.torch if callable(sample.torch) else getattr(torch, sample.torch or OPERATORS[name]["python"])
 
 
 CPU_ONLY = {"fused_attention", "fused_attention_backward", "recurrence", "recurrence_backward"}  # their parts do their work on a GPU

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 import pytest
-from samples import ROWS, SAMPLES, function, to_ampc
+from samples import OPERATORS, SAMPLES, function, to_ampc
 
 import ampc
 
@@ -181,14 +181,14 @@ def test_results_lie_where_torchs_do(group):
     assert not differ, "\n".join(f"{call}: torch {theirs}, ours {ours}" for call, ours, theirs in differ)
 
 
-@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row["memory"] != "either"])
+@pytest.mark.parametrize("name", [name for name, row in OPERATORS.items() if row["memory"] != "either"])
 def test_the_tables_column_of_memory_is_true(name):
     """At the samples' sizes, which need no torch."""
     for sample in SAMPLES[name]:
         args, kwargs = to_ampc(sample, ampc.float32)
         inputs = {address(t) for t in every_tensor([*args, *kwargs.values()])}
         for result in every_tensor(function(name)(*args, **kwargs)):
-            assert (address(result) in inputs) == (ROWS[name]["memory"] == "view")
+            assert (address(result) in inputs) == (OPERATORS[name]["memory"] == "view")
 
 
 def test_a_write_into_a_copy_leaves_a_parameter_as_it_was():

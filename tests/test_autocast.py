@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import CPU_ONLY, ROWS, SAMPLES, function, outputs, to_ampc
+from samples import CPU_ONLY, OPERATORS, SAMPLES, function, outputs, to_ampc
 from where import DEVICE, ON_GPU
 
 import ampc
@@ -19,12 +19,12 @@ HALF = [ampc.float16, ampc.bfloat16]
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=str)
-@pytest.mark.parametrize("name", [n for n in ROWS if ROWS[n]["cast"] in ("low", "f32", "promote")])
+@pytest.mark.parametrize("name", [n for n in OPERATORS if OPERATORS[n]["cast"] in ("low", "f32", "promote")])
 def test_categories(name, dtype):
-    """LOW rows run in the region's dtype, F32 rows in float32, PROMOTE rows in the widest."""
+    """LOW operators run in the region's dtype, F32 ones in float32, PROMOTE ones in the widest."""
     if DEVICE == "cuda" and name in CPU_ONLY:
         pytest.skip("attention's parts do its work on a GPU")
-    category = ROWS[name]["cast"]
+    category = OPERATORS[name]["cast"]
     for s in SAMPLES[name]:
         for given in (ampc.float32, dtype):
             args, kwargs = to_ampc(s, given)

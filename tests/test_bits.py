@@ -109,7 +109,7 @@ def pairs_are_added_by_units():
     return facts["isa"].startswith("amx") or facts["isa"] == "avx512_bf16" and facts["fast_dot"]
 
 
-# How many places of an image are taken at a time follows from the second-level cache. Where places are added in pairs, that says which are a pair.
+# How many positions of an image are taken at a time follows from the second-level cache. Where positions are added in pairs, that says which are a pair.
 BY_CACHE = {(name, "gradient of the weight", dtype) for name in OPERATORS if "convolution" in name for dtype in (ampc.bfloat16, ampc.float16)
             } if pairs_are_added_by_units() else set()
 

@@ -69,7 +69,7 @@ def test_a_skipped_step_is_kept_and_run_again(tmp_path):
     assert math.isfinite(plain.loss) and plain.bad == {} and plain.norm > 0 and plain.found.findings == []
     assert not math.isfinite(half.loss) and set(half.bad) == {"0.weight", "0.bias", "2.weight", "2.bias"} and str(half) == str(again)
     finding = half.found.findings[0]
-    assert finding.op == "linear" and "too large for float16" in str(finding) and finding.place[0] == __file__
+    assert finding.op == "linear" and "too large for float16" in str(finding) and finding.location[0] == __file__
 
 
 def test_the_same_random_numbers(tmp_path):

@@ -23,7 +23,7 @@ CACHES = tuple(kib << 10 for kib in (128, 256, 512, 1024, 2048, 65536))  # of se
 SIZES = (7, 8, 10, 14, 16, 20, 28, 32, 33, 40, 56, 57, 64, 112, 128, 224)
 CHANNELS = (16, 17, 20, 24, 32, 40, 48, 64, 96, 128, 160, 192, 256, 384, 512)
 ALL = 480  # geometries, as many of each size: 1,440 cases with the dtypes
-MOST_TERMS = 1 << 20  # of a sum: the weight's gradient adds up all places
+MOST_TERMS = 1 << 20  # of a sum: the weight's gradient adds up all positions
 MOST_WORK = 60e6  # multiplications of a forward pass; float64 does three passes of them, and every dtype and cache as well
 MOST_VALUES = 4e6  # of the input and of the result
 
@@ -41,7 +41,7 @@ class Geometry(NamedTuple):
 
     @property
     def side(self) -> int:
-        """Places of the result along each dimension."""
+        """Positions of the result along each dimension."""
         return (self.size + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
 
     @property
@@ -60,10 +60,10 @@ def drawn(rng: np.random.Generator, size: int) -> Geometry:
 
 
 def fits(g: Geometry) -> bool:
-    places, taps = g.images * g.side ** 2, g.channels // g.groups * g.kernel ** 2
-    values = max(g.images * g.channels * g.size ** 2, places * g.outs)
+    positions, taps = g.images * g.side ** 2, g.channels // g.groups * g.kernel ** 2
+    values = max(g.images * g.channels * g.size ** 2, positions * g.outs)
     whole_groups = g.channels % g.groups == 0 == g.outs % g.groups
-    return g.side > 0 and whole_groups and places <= MOST_TERMS and values <= MOST_VALUES and places * g.outs * taps <= MOST_WORK
+    return g.side > 0 and whole_groups and positions <= MOST_TERMS and values <= MOST_VALUES and positions * g.outs * taps <= MOST_WORK
 
 
 def grid() -> Iterator[Geometry]:

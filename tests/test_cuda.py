@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from samples import CASES, CPU_ONLY, IDS, ROWS, SAMPLES, WIDE_ONLY, function, outputs, to_ampc
+from samples import CASES, CPU_ONLY, IDS, OPERATORS, SAMPLES, WIDE_ONLY, function, outputs, to_ampc
 from where import ON_GPU, SIMULATED, settled, simulated, simulator
 
 import ampc
@@ -327,7 +327,7 @@ def test_results_do_not_depend_on_the_order_of_threads(name, i, dtype):
         simulator("order", order)
         try:
             ampc.manual_seed(1)
-            args, kwargs = to_ampc(SAMPLES[name][i], dtype, ROWS[name]["differentiable"] and SAMPLES[name][i].grad)
+            args, kwargs = to_ampc(SAMPLES[name][i], dtype, OPERATORS[name]["differentiable"] and SAMPLES[name][i].grad)
             out = outputs(function(name)(*args, **kwargs))
             leaves = [a for a in args if isinstance(a, ampc.Tensor) and a.requires_grad]
             if leaves and out[0].requires_grad:

@@ -127,16 +127,16 @@ def test_lists_of_mixed_tensors():
     ampc._C._scale_all(grads, 0.25, ampc.tensor(2.0, dtype=ampc.float64))
     for g, w in zip(grads, want):
         assert g.numel() == 0 or (g.double().cpu() - w).abs().max().item() <= ampc.finfo(g.dtype).eps * 8
-    total = ampc._C._cuda_look(grads, None, found)[:, 0].sum().sqrt().item()
+    total = ampc._C._cuda_grad_stats(grads, None, found)[:, 0].sum().sqrt().item()
     assert total == pytest.approx(sum(g.double().square().sum().item() for g in grads) ** 0.5, rel=1e-6)
     assert found.tolist() == [0, 0]
     for bad, want in ((float("nan"), [1, 0]), (float("-inf"), [1, 1])):
         grads[5].view(-1)[0] = bad
-        ampc._C._cuda_look(grads, None, found)
+        ampc._C._cuda_grad_stats(grads, None, found)
         assert found.tolist() == want
 
 
-def test_the_ledger_of_a_look():
+def test_the_ledger_of_statistics():
     """What one read of the gradients finds, each tensor's own, against NumPy; nothing is written."""
     rng = np.random.default_rng(2)
     scale = ampc.tensor(1024.0)
@@ -145,7 +145,7 @@ def test_the_ledger_of_a_look():
     for dtype in (ampc.float32, ampc.float16, ampc.float64):
         there = [ampc.tensor(g).to(dtype) for g in grads]
         before = [t.clone() for t in there]
-        rows = ampc._C._cuda_look(there, scale).tolist()
+        rows = ampc._C._cuda_grad_stats(there, scale).tolist()
         for t, kept, (squares, amax, infs, nans, small, first) in zip(there, before, rows):
             scaled = t.double().numpy(force=True)
             x = (t.double() / 1024).to(dtype).double().numpy(force=True)
@@ -213,8 +213,8 @@ def test_clipping_takes_the_norm_that_unscaling_saw():
         spoil()
         norm, again = launched(norm_of)
         assert norm.item() == pytest.approx(want(), rel=1e-6), name
-        looked = launched(norm_of)[1]
-        assert again < looked if name == "nothing" else again == looked, name
+        statistics = launched(norm_of)[1]
+        assert again < statistics if name == "nothing" else again == statistics, name
         scaler.step(opt)
         scaler.update()
 

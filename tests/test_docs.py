@@ -185,12 +185,15 @@ def test_described_arguments_exist():
 FOLDERS = tuple(f"{name}/" for name in ("csrc", "ampc", "tests", "tools", "docs", "benchmarks") if (ROOT / name).exists())
 
 
-def named_files(page):
-    """What a page names between backticks that is a path from the root; old names of moved files left out."""
+def present_names(page):
+    """The text of a page, without the old names of what moved."""
     text = page.read_text()
-    if page.name == "moved.md":
-        text = re.sub(r"^\| (`[^|]*) \|", "|", text, flags=re.M)
-    return {name for name in re.findall(r"`([\w./*-]+)`", text) if name.startswith(FOLDERS)}
+    return re.sub(r"^\| (`[^|]*) \|", "|", text, flags=re.M) if page.name == "moved.md" else text
+
+
+def named_files(page):
+    """What a page names between backticks that is a path from the root."""
+    return {name for name in re.findall(r"`([\w./*-]+)`", present_names(page)) if name.startswith(FOLDERS)}
 
 
 @pytest.mark.parametrize("page", [*ARCHITECTURE, ROOT / "docs" / "contributing.md"], ids=lambda p: p.name)
@@ -203,7 +206,7 @@ def test_named_functions_exist():
     """Names of the core that the pages give."""
     core = "\n".join(p.read_text() for p in (ROOT / "csrc").rglob("*") if p.is_file())
     for page in ARCHITECTURE:
-        for name in re.findall(r"`(ac_\w+|AC_\w+)`", page.read_text()):
+        for name in re.findall(r"`(ac_\w+|AC_\w+)`", present_names(page)):
             assert re.search(rf"\b{name}\b", core), f"{page.name} names {name}"
 
 
@@ -220,6 +223,15 @@ def test_moved_files_are_gone():
     new = {after for _, after in moved}
     for before, _ in moved:
         assert before in new or not (ROOT / before).exists(), before
+
+
+def test_renamed_names_are_gone():
+    """The old names of words that had several meanings are no identifiers any more."""
+    text = (ROOT / "docs" / "architecture" / "moved.md").read_text().split("## Renamed words")[1].split("\n## ")[0]
+    names = {name for row in re.findall(r"^\| (`[^|]*) \|", text, re.M) for name in re.findall(r"`(\w+)`", row)}
+    code = [p for top in ("csrc", "ampc", "tests") for p in (ROOT / top).rglob("*") if p.suffix in (".c", ".h", ".inc", ".def", ".cu", ".cuh", ".py", ".pyi")]
+    found = {(word, str(p.relative_to(ROOT))) for p in code for word in re.findall(r"\w+", p.read_text()) if word in names}
+    assert names and not found, found
 
 
 def test_ten_tasks_are_two_steps_away():

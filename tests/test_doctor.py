@@ -55,10 +55,10 @@ def test_half_embeddings_overflow_in_exp():
     d = watched(contrastive, rows().half())
     (found,) = d.findings
     assert (found.op, found.dtype, found.what, found.cause) == ("exp", "float16", "inf", "model")
-    assert found.place == (HERE, line_of("# the exponential"))
+    assert found.location == (HERE, line_of("# the exponential"))
     assert found.count == 8 and found.index == (0, 0)  # the diagonal
     assert found.inputs[0].dtype == "float16" and found.inputs[0].high == pytest.approx(1 / 0.07, rel=2e-3)
-    assert [op for op, _ in found.chain] == ["sum", "div", "log", "mean", "neg"] and [at[1] - found.place[1] for _, at in found.chain] == [1, 2, 3, 3, 3]
+    assert [op for op, _ in found.chain] == ["sum", "div", "log", "mean", "neg"] and [at[1] - found.location[1] for _, at in found.chain] == [1, 2, 3, 3, 3]
     assert "cross_entropy" in found.advice and "whose largest value is 65504" in str(found) and "no autocast region is open" in str(found)
 
 
@@ -161,7 +161,7 @@ def test_backward_names_the_forward_line():
         y = (x * x).sum().sqrt()  # the root
         y.backward()  # backwards
     (found,) = watched(run).findings
-    assert found.backward_of == ("sqrt", (HERE, line_of("# the root"))) and found.place == (HERE, line_of("# backwards"))
+    assert found.backward_of == ("sqrt", (HERE, line_of("# the root"))) and found.location == (HERE, line_of("# backwards"))
     assert found.cause == "model" and "epsilon under the root" in found.advice
 
 
@@ -194,7 +194,7 @@ def test_bad_data_is_told_apart():
     assert watched(lambda: torch.softmax(torch.randn(2, 2) + masked, -1)).findings == []
 
 
-def test_it_warns_once_a_place_with_the_line_and_stops_when_asked():
+def test_it_warns_once_a_line_with_the_line_and_stops_when_asked():
     def run():
         return torch.log(torch.zeros(2))  # here
     with pytest.warns(DoctorWarning, match="log returned inf although its inputs are finite: 2 of 2") as caught, doctor():
@@ -242,12 +242,12 @@ def test_clipping_what_the_scale_overflowed_is_no_matter_of_the_data():
 
 
 def test_watching_changes_nothing():
-    def train(look):
+    def train(watched):
         torch.manual_seed(0)
         net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
         opt, scaler = torch.optim.Adam(net.parameters(), lr=0.01), torch.amp.GradScaler(KIND)
         for _ in range(5):
-            with Doctor() if look else warnings.catch_warnings():
+            with Doctor() if watched else warnings.catch_warnings():
                 opt.zero_grad()
                 with torch.autocast(KIND, dtype=torch.float16):
                     loss = net(torch.randn(16, 6)).square().mean()

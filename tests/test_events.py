@@ -37,7 +37,7 @@ class Notes(_events.Listener):
     def unscaling(self, number, iteration, scale, optimizer):
         self.heard.append(("unscaling", iteration, scale))
 
-    def step_decided(self, scaler, optimizer, scale, loss, found_inf, looks):
+    def step_decided(self, scaler, optimizer, scale, loss, found_inf, stats):
         self.heard.append(("decided", sum(f.item() for f in found_inf.values())))
 
     def step_begins(self, optimizer):
@@ -132,7 +132,7 @@ def test_both_scales_have_the_interface():
 
 
 class Wrapper:
-    """Hands every name on to an optimizer, as wrappers do, and steps in a way of its own."""
+    """Passes every name on to an optimizer, as wrappers do, and steps in a way of its own."""
 
     def __init__(self, optimizer):
         self.optimizer, self.steps = optimizer, 0

@@ -30,11 +30,11 @@ def test_operators_dtypes_and_rules():
         torch.ones(3).exp()
     ran = named(e)
     low = str(LOW).split(".")[-1]
-    assert (ran["linear"][0].dtype, ran["linear"][0].rule, ran["linear"][0].calls) == (low, "autocast: products in 16 bits", 1)
-    assert (ran["relu"][0].dtype, ran["relu"][0].rule) == (low, "autocast: the inputs' dtype")
-    rules = {r.rule: r for r in ran["exp"]}
+    assert (ran["linear"][0].dtype, ran["linear"][0].reason, ran["linear"][0].calls) == (low, "autocast: products in 16 bits", 1)
+    assert (ran["relu"][0].dtype, ran["relu"][0].reason) == (low, "autocast: the inputs' dtype")
+    rules = {r.reason: r for r in ran["exp"]}
     assert rules["autocast: sums, losses and norms in float32"].dtype == "float32" and rules["no autocast region: the inputs' dtype"].calls == 1
-    assert ran["relu_backward"][0].rule == "backward: the dtype that forward chose" and all(r.seconds >= 0 for r in e.ran)
+    assert ran["relu_backward"][0].reason == "backward: the dtype that forward chose" and all(r.seconds >= 0 for r in e.ran)
     assert "linear" in str(e) and "<table>" in e._repr_html_()
 
 

@@ -23,7 +23,7 @@ HOST_KNOWS = {"scheduler-after-skip"}  # on a GPU nobody waits to know
 def fresh():
     doctor.reports(clear=True)
     doctor.ignore("autocast-without-effect")  # which machine this is
-    guard._look.left = 0  # and that these models are small
+    guard._observed.left = 0  # and that these models are small
     yield
     doctor.reports(clear=True)
     guard._State.ignored.clear()
@@ -100,7 +100,7 @@ def test_numbers_and_names_are_the_runs():
         scaler.step(optimizer)
 
 
-def test_a_place_is_reported_once_and_errors_each_time():
+def test_a_line_is_reported_once_and_errors_each_time():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
@@ -189,12 +189,12 @@ def test_no_gradients_says_why():
 
 
 @pytest.fixture
-def looks():
+def observed():
     """As at the beginning of a process."""
     guard._State.ignored.clear()
-    guard._look.left = 3
+    guard._observed.left = 3
     yield
-    guard._look.left = 0
+    guard._observed.left = 0
 
 
 def region_of(*sizes):
@@ -206,7 +206,7 @@ def region_of(*sizes):
 
 
 @pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")
-@pytest.mark.usefixtures("looks")
+@pytest.mark.usefixtures("observed")
 @pytest.mark.parametrize("sizes, says", [([(4, 2, 8), (16, 16, 16)], "largest product in 16 bits of this region is mm 16 x 16 x 16: so small"),
                                          ([(256, 9, 256), (64, 64, 64)], "products like mm 256 x 9 x 256, which leave tiles partly empty"),
                                          ([(256, 256, 256), (4, 4, 4)], None), ([], None)])
@@ -237,7 +237,7 @@ MULTIPLY = {  # and are no product of two matrices alone, with a small layer beh
 
 
 @pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")
-@pytest.mark.usefixtures("looks")
+@pytest.mark.usefixtures("observed")
 @pytest.mark.parametrize("large", MULTIPLY)
 def test_regions_of_other_products_have_an_effect(large):
     with ampc.autocast("cuda" if ON_GPU else "cpu", dtype=ampc.float16 if ON_GPU else ampc.bfloat16):
@@ -247,7 +247,7 @@ def test_regions_of_other_products_have_an_effect(large):
 
 
 @pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")
-@pytest.mark.usefixtures("looks")
+@pytest.mark.usefixtures("observed")
 @pytest.mark.skipif(ON_GPU, reason="there it goes by columns")
 def test_small_convolutions_are_named():
     with pytest.warns(doctor.MisuseWarning, match="is convolution of 1296 multiplications: so small"), ampc.autocast("cpu", dtype=ampc.bfloat16):
@@ -255,16 +255,16 @@ def test_small_convolutions_are_named():
 
 
 @pytest.mark.skipif(not ON_GPU and not ampc._C._has_units(ampc.bfloat16), reason="this CPU has no units for bfloat16")
-@pytest.mark.usefixtures("looks")
+@pytest.mark.usefixtures("observed")
 def test_only_the_first_regions_are_looked_at_and_a_doctor_goes_first():
     with ampc.doctor() as d:
         region_of((4, 4, 4))()
-    assert guard._look.left == 3 and doctor.reports() == [] and d.findings == []
+    assert guard._observed.left == 3 and doctor.reports() == [] and d.findings == []
     with pytest.raises(ZeroDivisionError), ampc.autocast("cpu"):
         1 / 0
-    assert guard._look.left == 2 and ampc._C._watcher() is None
+    assert guard._observed.left == 2 and ampc._C._watcher() is None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(5):
             region_of((4, 4, 4))()
-    assert guard._look.left == 0
+    assert guard._observed.left == 0

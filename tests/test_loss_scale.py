@@ -23,7 +23,7 @@ def test_by_default_it_shrinks_after_a_window_of_overflows_and_never_grows():
     assert seen[:9] == [8, 8, 8, 8, 8, 4, 4, 4, 2] and seen[9:5009] == [2.0] * 5000 and s.scale == 1  # its floor
 
 
-def test_growth_is_the_usual_rule():
+def test_growth_is_the_usual_scheme():
     s = DynamicLossScaler(8, 2, 3, growth=True)
     for overflow, scale in ((True, 4), (False, 4), (False, 4), (False, 8), (False, 8), (True, 4), (True, 2), (True, 1), (True, 1)):
         s.update_scale(overflow)

@@ -99,11 +99,11 @@ def reports():
 
 @pytest.mark.skipif(ON_GPU, reason="one way is enough")
 @pytest.mark.parametrize("which, heads", [
-    ("explained", ["operator|computed in|calls|ms|rule", "cast from|to|calls|ms|MB", "place|product|times|why it gains little"]),
+    ("explained", ["operator|computed in|calls|ms|reason", "cast from|to|calls|ms|MB", "location|product|times|why it gains little"]),
     ("advice", ["precision|ms a step|peak MB|last loss|gradient error|skipped|below overflow", "loss scale|gradient values that float16 rounds to 0",
-                "dtype|place|operator|relative error|largest result|below overflow"]),
+                "dtype|location|operator|relative error|largest result|below overflow"]),
     ("found", ["input|dtype|shape|lowest|highest"] * 2),
-    ("calm", ["place|operator|dtype|largest result|times below the dtype's largest value"])])
+    ("calm", ["location|operator|dtype|largest result|times below the dtype's largest value"])])
 def test_reports_have_columns(reports, which, heads):
     """Each table is whole, names are escaped, and what the text says is there, too."""
     page = Page(reports[which]._repr_html_())

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from samples import CASES, CPU_ONLY, IDS, ROWS, SAMPLES, function, outputs, to_ampc, to_torch, torch_function
+from samples import CASES, CPU_ONLY, IDS, OPERATORS, SAMPLES, function, outputs, to_ampc, to_torch, torch_function
 from where import ON_GPU, settled
 
 import ampc
@@ -86,7 +86,7 @@ def test_torch(torch, name, i, dtype):
     half = dtype in ("float16", "bfloat16")
     if half and not s.half:
         pytest.skip("discontinuous")
-    grad = ROWS[name]["differentiable"] and s.grad and s.torch_grad and not half
+    grad = OPERATORS[name]["differentiable"] and s.grad and s.torch_grad and not half
     mine_in = to_ampc(s, getattr(ampc, dtype), grad)
     their_in = to_torch(s, getattr(torch, dtype), grad)
     want = theirs(*their_in[0], **their_in[1])
@@ -126,7 +126,7 @@ SUMS = {"multi_dot": "multi_dot", "scatter_add": "scatter_add", "rnn_relu_cell":
 @pytest.mark.parametrize(("name", "i"), [(n, i) for n, i in CASES if SAMPLES[n][i].half and n not in CHAINS],
                          ids=[c for c, (n, i) in zip(IDS, CASES) if SAMPLES[n][i].half and n not in CHAINS])
 def test_half_results_are_two_units_from_float32s(name, i, dtype):
-    """What one row makes of 16-bit numbers, against what it makes of the same numbers in float32."""
+    """What one operator makes of 16-bit numbers, against what it makes of the same numbers in float32."""
     args, kwargs = to_ampc(SAMPLES[name][i], dtype)
     state = ampc.get_rng_state()
     got = outputs(function(name)(*args, **kwargs))
@@ -214,7 +214,7 @@ def _leaves(value):
 
 
 def _differentiable(name, s):
-    return ROWS[name]["differentiable"] and s.grad
+    return OPERATORS[name]["differentiable"] and s.grad
 
 
 GRAD_CASES = [(n, i) for n, i in CASES if _differentiable(n, SAMPLES[n][i])]
@@ -266,7 +266,7 @@ def test_gradgradcheck(name, i):
 
 @pytest.mark.parametrize(("name", "i"), GRAD_CASES, ids=[f"{n}-{i}" for n, i in GRAD_CASES])
 def test_hot_backward_equals_composition(name, i):
-    """Gradients with and without a graph of their own agree: fused rows and elementary formulas."""
+    """Gradients with and without a graph of their own agree: fused operators and elementary formulas."""
     f, leaves = _closure(name, SAMPLES[name][i])
     outs = f(*leaves)
     if not leaves or not any(o.requires_grad for o in outs):

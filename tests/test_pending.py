@@ -73,7 +73,7 @@ def as_others_see_it(g):
     return host(ampc.as_tensor(Other()))
 
 
-LOOKS = {
+READERS = {
     "numpy": host, "tolist": lambda g: g.tolist(), "items": lambda g: [[x.item() for x in row] for row in g],
     "pickle": lambda g: host(pickle.loads(pickle.dumps(g))), "deepcopy": lambda g: host(copy.deepcopy(g)), "clone": lambda g: host(g.clone()),
     "data": lambda g: host(g.data), "add": lambda g: host(g + 0), "matmul": lambda g: host(g @ ampc.eye(3)),
@@ -89,7 +89,7 @@ ONLY_CPU = {
     "interface": lambda g: np.array(g.__array__()), "address": from_address,
 }
 ONLY_GPU = {"cuda interface": as_others_see_it, "sorted": lambda g: host(g.sort().values.gather(1, g.argsort().argsort())), "pinned": lambda g: host(g.cpu().pin_memory())}
-LOOKS.update(ONLY_GPU if ON_GPU else ONLY_CPU)
+READERS.update(ONLY_GPU if ON_GPU else ONLY_CPU)
 
 
 def _assign(g):
@@ -98,12 +98,12 @@ def _assign(g):
     return t
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_whoever_looks_sees_it_unscaled(look):
+@pytest.mark.parametrize("reader", READERS)
+def test_whoever_looks_sees_it_unscaled(reader):
     p, _, _, _ = waiting()
     assert pending() == 1
-    seen = np.array(LOOKS[look](p.grad), dtype=np.float64)
-    assert np.allclose(seen, VALUES, rtol=0 if look != "repr" else 1e-3, atol=0) and pending() == 0
+    seen = np.array(READERS[reader](p.grad), dtype=np.float64)
+    assert np.allclose(seen, VALUES, rtol=0 if reader != "repr" else 1e-3, atol=0) and pending() == 0
     assert p.grad.tolist() == VALUES.tolist()
 
 
@@ -147,7 +147,7 @@ def test_bytes_seen_as_another_dtype_are_settled_first():
     ampc._C._scale_all([g], 2.0)
     assert pending() == 1
     twos = np.full(4, 2, np.float32).view(np.float64)
-    assert ampc._C._look([wide])[0, 0].item() == float((twos**2).sum()) and pending() == 0
+    assert ampc._C._grad_stats([wide])[0, 0].item() == float((twos**2).sum()) and pending() == 0
     ampc._C._scale_all([g], 2.0)
     ampc._C._scale_all([wide], 1.0)
     assert wide.tolist() == np.full(4, 4, np.float32).view(np.float64).tolist() and g.tolist() == [4.0] * 4
@@ -267,13 +267,13 @@ def test_a_look_from_another_thread_during_a_step():
 def test_gradients_of_1e20_have_a_norm():
     grads = [ampc.full((1000,), 1e20), ampc.full((7, 3), -1e-30)]
     assert abs(ampc.nn.utils.get_total_norm(grads).item() / (1e20 * math.sqrt(1000)) - 1) < 1e-6
-    table = ampc._C._look([*grads, ampc.tensor([math.inf, -math.inf, math.nan, 0.0, 3.0, -4.0, 1e-6])], 2.0)
+    table = ampc._C._grad_stats([*grads, ampc.tensor([math.inf, -math.inf, math.nan, 0.0, 3.0, -4.0, 1e-6])], 2.0)
     assert table[2].tolist()[1:] == [8.0, 2.0, 1.0, 1.0, 1.0] and table[0, 5].item() == 0
     assert table[1].tolist()[4] == 21 and table[0, 1].item() == float(np.float32(1e20) * 2)
     for dtype in (ampc.float16, ampc.bfloat16, ampc.float64):
         t = ampc.tensor([[1.0, -2.0, 3e4], [math.nan, math.inf, 1e-5]], dtype=dtype)[:, ::1]
         for view in (t, t[:, ::2], t.t()):
-            row, want = ampc._C._look([view], 1.5)[0].tolist(), host((view * 1.5).double())
+            row, want = ampc._C._grad_stats([view], 1.5)[0].tolist(), host((view * 1.5).double())
             finite = np.isfinite(want)
             assert row[1] == np.abs(want[finite]).max() and row[2:4] == [np.isinf(want).sum(), np.isnan(want).sum()]
             assert row[5] == 1 + np.argmin(finite.ravel()) and row[4] == (1 if view.numel() == 6 or view.shape == (2, 2) else 0)

@@ -154,4 +154,4 @@ def test_bad_policies(make, error, says):
 def test_explain_names_the_policy():
     with torch.explain() as e, region(CastPolicy("x", operators={"relu": "float32"})):
         torch.randn(3).to(LOW).relu()
-    assert ("float32", "autocast: float32 by the policy") in {(r.dtype, r.rule) for r in e.ran if r.op == "relu"}
+    assert ("float32", "autocast: float32 by the policy") in {(r.dtype, r.reason) for r in e.ran if r.op == "relu"}

@@ -12,7 +12,7 @@ from ampc._progress import Progress
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """tqdm without its pause between two looks."""
+    """tqdm without its pause between two updates."""
     tqdm = pytest.importorskip("tqdm")
     monkeypatch.setattr(tqdm, "tqdm", functools.partial(tqdm.tqdm, mininterval=0))
 

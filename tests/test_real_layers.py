@@ -90,12 +90,12 @@ def _convolution_in_float64(c, x, w, b, g):
         y = exact.convolved(all_x, w[left], window)
         dx = exact.convolved_input(all_g, w[left] if groups > 1 else w[:, right], window, c.size)
         dw, at = exact.convolved_weight(all_x, gs, window, w.shape[2:]), (outs,)
-    places, taps = c.images * max(math.prod(c.size), math.prod(g.shape[2:])), c.kernel**nd
+    positions, taps = c.images * max(math.prod(c.size), math.prod(g.shape[2:])), c.kernel**nd
     top = {k: exact.top(v) for k, v in (("x", x), ("w", w), ("b", b), ("g", g))}
     pairs = [("y", (slice(None), outs), y + b[outs].reshape(-1, *[1] * nd)), ("dx", (slice(None), channels), dx), ("dweight", at, dw),
              ("dbias", (outs,), gs.sum((0, *range(2, nd + 2))))]
     inner, outer = c.channels // c.groups * taps, c.outs // c.groups * taps
-    return pairs, [(inner + 1, top["x"] * top["w"] + top["b"]), (outer, top["g"] * top["w"]), (places, top["x"] * top["g"]), (places, top["g"])]
+    return pairs, [(inner + 1, top["x"] * top["w"] + top["b"]), (outer, top["g"] * top["w"]), (positions, top["x"] * top["g"]), (positions, top["g"])]
 
 
 def linear(c):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from references import part
-from samples import ROWS, SAMPLES, function, to_ampc
+from samples import OPERATORS, SAMPLES, function, to_ampc
 from where import DEVICE, ON_GPU, settled
 
 import ampc
@@ -54,7 +54,7 @@ def hear_of_bad_indices():
 
 
 @settings(max_examples=int(os.environ.get("AMPC_EXAMPLES", "40")), deadline=None, suppress_health_check=list(HealthCheck))
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", OPERATORS)
 @given(data=st.data())
 def test_any_object_as_any_argument(name, data):
     """Either it works, or it raises one of torch's kinds of exception; nothing else."""
@@ -63,7 +63,7 @@ def test_any_object_as_any_argument(name, data):
         args = data.draw(st.lists(st.one_of(st.sampled_from([-1, 0, 2, 2.5, None, "x", [2, 3], [-1], [2**40, 2**40], ampc.float32, ampc.int64]),), max_size=5))
     else:
         args = data.draw(st.lists(ANYTHING, max_size=5))
-    for g in (f, ampc._C._functions.get(ROWS[name]["python"] + "_", f)):  # and in place, where there is such
+    for g in (f, ampc._C._functions.get(OPERATORS[name]["python"] + "_", f)):  # and in place, where there is such
         try:
             g(*args)
         except EXPECTED as e:
@@ -72,7 +72,7 @@ def test_any_object_as_any_argument(name, data):
 
 
 @settings(max_examples=int(os.environ.get("AMPC_EXAMPLES", "40")), deadline=None, suppress_health_check=list(HealthCheck))
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", OPERATORS)
 @given(data=st.data())
 def test_a_good_call_with_one_argument_replaced(name, data):
     s = SAMPLES[name][0]

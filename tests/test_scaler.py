@@ -392,7 +392,7 @@ def test_closures():
         q = q - 0.1 * 2 * (2 * q)
         assert (p.detach() - q).abs().max().item() < 1e-6 and s.get_scale() == 1024
     before = p.detach().clone()
-    for poison[:] in ([True], [True, False]):  # at the first look, and at the second, when it has climbed
+    for poison[:] in ([True], [True, False]):  # at the first pass, and at the second, when it has climbed
         assert s.step(opt, closure=closure) is None and s.last_step.skipped
         s.update()
         assert p.detach().equal(before) and opt.state[p] == {"calls": 3}

@@ -62,9 +62,9 @@ SCOPES = {
 
 @pytest.fixture(autouse=True)
 def no_reports():
-    left, guard._look.left = guard._look.left, 0
+    left, guard._observed.left = guard._observed.left, 0
     yield
-    guard._look.left = left
+    guard._observed.left = left
 
 
 def enter_often(make, times):

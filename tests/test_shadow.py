@@ -25,7 +25,7 @@ def test_a_product_is_compared_with_float32s(dtype):
         made = torch.mm(a, b)
     (found,) = shadow.operators
     exact = a.double().numpy(force=True) @ b.double().numpy(force=True)
-    assert (found.op, os.path.basename(found.place[0]), found.dtype, found.backward_of, found.calls) == (
+    assert (found.op, os.path.basename(found.location[0]), found.dtype, found.backward_of, found.calls) == (
         "mm", "test_shadow.py", str(dtype).split(".")[-1], "", 1)
     assert found.error == pytest.approx(relative(made.double().numpy(force=True), exact), rel=1e-3) and found.error > 1e-4
     assert found.amax == made.abs().max().item()

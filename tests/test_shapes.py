@@ -123,7 +123,7 @@ def test_convolutions(data, c, dtype, facts):
         g = g.detach()
         taps, inner, outer = math.prod(c["kernel"]), c["channels"] // c["groups"], c["outs"] // c["groups"]
         if c["transposed"]:
-            beyond = [m // s for m, s in zip(c["more"], w[0])]  # places of windows that whole steps of output padding add behind those of x
+            beyond = [m // s for m, s in zip(c["more"], w[0])]  # positions of windows that whole steps of output padding add behind those of x
             inside = (..., *(slice(n) for n in c["size"]))
             dX = exact.convolved(G, W, w)[inside]
             dW = exact.convolved_weight(G, np.pad(X, [(0, 0), (0, 0), *((0, n) for n in beyond)]), w, c["kernel"])
@@ -131,9 +131,9 @@ def test_convolutions(data, c, dtype, facts):
         else:
             Y, dX, dW = exact.convolved(X, W, w), exact.convolved_input(G, W, w, c["size"]), exact.convolved_weight(X, G, w, c["kernel"])
         Y = Y + B.reshape(-1, *[1] * nd) if c["bias"] else Y
-        places = c["images"] * max(math.prod(c["size"]), math.prod(y.shape[2:]))
+        positions = c["images"] * max(math.prod(c["size"]), math.prod(y.shape[2:]))
         expected = [(name, want, exact.room_of_sum(want, dtype, terms, 1)) for name, want, terms in (
-            ("y", Y, inner * taps + 1), ("dx", dX, outer * taps), ("dweight", dW, places), ("dbias", G.sum((0, *range(2, nd + 2))), places))]
+            ("y", Y, inner * taps + 1), ("dx", dX, outer * taps), ("dweight", dW, positions), ("dbias", G.sum((0, *range(2, nd + 2))), positions))]
         check(y, g, expected[:3 + c["bias"]], [x, weight, bias][:2 + c["bias"]])
 
 
@@ -235,10 +235,10 @@ def test_attention(data, c, dtype, facts):
 def norms(draw):
     c = {"kind": draw(st.sampled_from(["batch", "batch in use", "layer", "group", "rms", "instance"])), "images": draw(st.integers(2, 10))}
     c["channels"], c["affine"], c["shift"] = draw(COUNTS), draw(st.booleans()), draw(st.sampled_from([0, 1]))
-    places = max(1, (draw(WORK) >> 4) // (c["images"] * c["channels"]))
+    positions = max(1, (draw(WORK) >> 4) // (c["images"] * c["channels"]))
     nd = draw(st.integers(1 if c["kind"] == "instance" else 0, 3))
     c["size"] = [draw(st.integers(2 if c["kind"] == "instance" else 1, 40)) for _ in range(nd)]
-    while math.prod(c["size"]) > max(places, 8):
+    while math.prod(c["size"]) > max(positions, 8):
         c["size"] = [max(2 if c["kind"] == "instance" else 1, n // 2) for n in c["size"]]
     c["last"] = draw(st.integers(1, 1 + nd))
     c["groups"] = draw(st.sampled_from([n for n in range(1, c["channels"] + 1) if c["channels"] % n == 0]))

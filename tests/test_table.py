@@ -1,42 +1,42 @@
-"""The table is complete: every row has a sample, signatures that inspect reads, and documentation."""
+"""The table is complete: every operator has a sample, signatures that inspect reads, and documentation."""
 
 import inspect
 
 import pytest
-from samples import ROWS, SAMPLES
+from samples import OPERATORS, SAMPLES
 
 import ampc
 
 
 def test_every_row_has_a_sample():
-    assert set(SAMPLES) == set(ROWS)
+    assert set(SAMPLES) == set(OPERATORS)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_row_is_shown_where_it_says(name):
-    row = ROWS[name]
-    if row["home"] & 1:
-        assert callable(getattr(ampc, row["python"]))
-    if row["home"] & 2:
-        assert hasattr(ampc.Tensor, row["python"])
-    if row["home"] & 4:
-        assert hasattr(ampc.Tensor, row["python"] + "_")
-    if row["home"] & 8:
-        assert callable(getattr(ampc.nn.functional, row["python"]))
+    op = OPERATORS[name]
+    if op["home"] & 1:
+        assert callable(getattr(ampc, op["python"]))
+    if op["home"] & 2:
+        assert hasattr(ampc.Tensor, op["python"])
+    if op["home"] & 4:
+        assert hasattr(ampc.Tensor, op["python"] + "_")
+    if op["home"] & 8:
+        assert callable(getattr(ampc.nn.functional, op["python"]))
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_signature_and_doc(name):
-    f = ampc._C._functions[ROWS[name]["python"]]
+    f = ampc._C._functions[OPERATORS[name]["python"]]
     names = list(inspect.signature(f).parameters)
-    overloads = [r["signature"] for r in ROWS.values() if r["python"] == ROWS[name]["python"]]
+    overloads = [r["signature"] for r in OPERATORS.values() if r["python"] == OPERATORS[name]["python"]]
     assert any(all(n + ":" in s for n in names) for s in overloads)
-    assert ROWS[name]["doc"] in f.__doc__ and ROWS[name]["signature"] in f.__doc__
-    assert f.__name__ == ROWS[name]["python"]
+    assert OPERATORS[name]["doc"] in f.__doc__ and OPERATORS[name]["signature"] in f.__doc__
+    assert f.__name__ == OPERATORS[name]["python"]
 
 
 def test_grammar_is_proven():
-    """The rows that the grammar was proven on."""
+    """The operators that the grammar was proven on."""
     import pickle
 
     x = ampc.tensor([[1.0, 5.0, 3.0]])

@@ -102,7 +102,7 @@ REAL = [  # images, channels, outs, size, kernel, stride, padding, dilation, gro
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16], ids=str)
 @pytest.mark.parametrize("shape", part(REAL, FEWER), ids=str)
 def test_gradients_of_weights_at_the_sizes_of_networks(shape, dtype):
-    """An image's places do not fit the second-level cache, or images together do: against the same numbers in float64."""
+    """An image's positions do not fit the second-level cache, or images together do: against the same numbers in float64."""
     images, channels, outs, size, kernel, stride, padding, dilation, groups = shape
     x, w = ampc.randn(images, channels, size, size).to(dtype), ampc.zeros(outs, channels // groups, kernel, kernel)
     grads = []
@@ -156,7 +156,7 @@ def test_windows_and_norms_read_any_layout(f, dtype):
 @pytest.mark.parametrize("shape", [(300, 20), (5, 34, 3), (2, 4, 2100), (3, 18, 40, 33), (1, 32, 7, 7), (4, 16, 1)], ids=str)
 @pytest.mark.parametrize("groups", [None, 2])
 def test_norms_of_channels(groups, shape, dtype):
-    """Many places or few, whole pieces and parts of them; forward and all gradients against the same numbers in float64, where
+    """Many positions or few, whole pieces and parts of them; forward and all gradients against the same numbers in float64, where
     the mean is far from 0 too."""
     x, g, w, b = (ampc.tensor(a).to(dtype) for a in (real(*shape) + 3, real(*shape), real(shape[1]), real(shape[1])))
     column = (1, -1) + (1,) * (len(shape) - 2)
@@ -178,18 +178,18 @@ def test_norms_of_channels(groups, shape, dtype):
         y.backward(g.to(dt))
         results.append([y.detach()] + [t.grad for t in leaves_])
     n = x.numel() // shape[1] if groups is None else x.numel() // shape[0] // groups
-    lane = ampc.finfo(dtype if dtype == ampc.float64 else ampc.float32).eps
+    eps = ampc.finfo(dtype if dtype == ampc.float64 else ampc.float32).eps
     for got, want, terms in zip(*results, (n, n, 2 * x.numel() // shape[1], x.numel() // shape[1])):
         assert got.dtype == dtype
-        # sums of `terms` in the lane's type, in 32 places at least, of numbers that a mean of 3 widens; then one rounding
-        room = want.abs().max().item() * (ampc.finfo(dtype).eps + 16 * lane * (1 + terms / 32))
+        # sums of `terms` in the opmath type, in 32 accumulators at least, of numbers that a mean of 3 widens; then one rounding
+        room = want.abs().max().item() * (ampc.finfo(dtype).eps + 16 * eps * (1 + terms / 32))
         assert (got.double() - want).abs().max().item() <= room
 
 
 @pytest.mark.parametrize("call", [lambda F, p: F.unfold(ampc.ones(1, 1, 4, 4), 1, padding=p), lambda F, p: F.fold(ampc.ones(1, 1, 0), 4, 1, padding=p),
                                   lambda F, p: F.conv2d(ampc.ones(1, 1, 4, 4), ampc.ones(1, 1, 1, 1), padding=p)], ids=["unfold", "fold", "conv2d"])
-def test_windows_whose_places_cannot_be_counted_are_refused(call):
-    """2^32 places each way: their product is 0 in 64 bits."""
+def test_windows_whose_positions_cannot_be_counted_are_refused(call):
+    """2^32 positions each way: their product is 0 in 64 bits."""
     with pytest.raises(RuntimeError, match="more elements than memory can hold"):
         call(ampc.nn.functional, 2**31 - 2)
 

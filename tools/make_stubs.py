@@ -32,9 +32,9 @@ TYPES = {"Tensor": "Tensor", "Tensor?": "Optional[Tensor]", "Tensor|Scalar": "Un
          "int[]?": "Optional[Union[builtins.int, Sequence[builtins.int]]]", "dtype": "dtype", "dtype?": "Optional[dtype]"}
 
 
-def parameters(row: dict) -> list:
-    """(name, type, default or None, keyword only) of a row's signature."""
-    text = row["signature"][1:row["signature"].rindex(")", 0, row["signature"].find(" -> ") if " -> " in row["signature"] else None)]
+def parameters(op: dict) -> list:
+    """(name, type, default or None, keyword only) of an operator's signature."""
+    text = op["signature"][1:op["signature"].rindex(")", 0, op["signature"].find(" -> ") if " -> " in op["signature"] else None)]
     out, star = [], False
     for part in re.split(r", (?![^{]*\})", text):
         if part == "*":
@@ -50,14 +50,14 @@ def parameters(row: dict) -> list:
     return out
 
 
-def result(row: dict) -> str:
-    shown = [n for n in re.findall(r"(\w+): Tensor", row["signature"].partition(" -> ")[2]) if not n.startswith("_")]
-    return f"_{row['python']}_result" if len(shown) > 1 else "Tensor"
+def result(op: dict) -> str:
+    shown = [n for n in re.findall(r"(\w+): Tensor", op["signature"].partition(" -> ")[2]) if not n.startswith("_")]
+    return f"_{op['python']}_result" if len(shown) > 1 else "Tensor"
 
 
-def definition(name: str, row: dict, indent: str, method: bool, overload: bool) -> str:
+def definition(name: str, op: dict, indent: str, method: bool, overload: bool) -> str:
     parts, star = [], False
-    ps = parameters(row)
+    ps = parameters(op)
     spread = len(ps) == 2 and ps[1][1].startswith("Union[builtins.int, Seq") and not ps[1][3]
     for i, (p, kind, default, keyword) in enumerate(ps):
         if method and i == 0:
@@ -72,16 +72,16 @@ def definition(name: str, row: dict, indent: str, method: bool, overload: bool) 
         parts.append(f"{p}: {kind}" + (f" = {default}" if default else ""))
     if not method and not name.endswith("_"):
         parts += [] if star else ["*"]
-        parts.append(f"out: Optional[{'Tensor' if result(row) == 'Tensor' else 'Sequence[Tensor]'}] = None")
+        parts.append(f"out: Optional[{'Tensor' if result(op) == 'Tensor' else 'Sequence[Tensor]'}] = None")
     head = f"{indent}@overload\n" if overload else ""
-    return f"{head}{indent}def {name}({', '.join(parts)}) -> {result(row)}: ...\n"
+    return f"{head}{indent}def {name}({', '.join(parts)}) -> {result(op)}: ...\n"
 
 
 def table_definitions(bit: int, indent: str, method: bool) -> str:
-    rows = [r for r in _C.op_table() if r["home"] & bit]
+    ops = [r for r in _C.op_table() if r["home"] & bit]
     text = ""
-    for name in sorted({r["python"] for r in rows}):
-        mine = [r for r in rows if r["python"] == name]
+    for name in sorted({r["python"] for r in ops}):
+        mine = [r for r in ops if r["python"] == name]
         text += "".join(definition(name, r, indent, method, len(mine) > 1) for r in mine)
         changing = [r for r in mine if r["home"] & 4]
         text += "".join(definition(name + "_", r, indent, method, len(changing) > 1) for r in changing)
@@ -91,9 +91,9 @@ def table_definitions(bit: int, indent: str, method: bool) -> str:
 def python_methods() -> str:
     """Methods attached by ampc/_tensor.py, and the C type's own."""
     text = ""
-    rows = {r["python"] for r in _C.op_table()} | {r["python"] + "_" for r in _C.op_table()}
+    ops = {r["python"] for r in _C.op_table()} | {r["python"] + "_" for r in _C.op_table()}
     for name, value in sorted(vars(_C.Tensor).items()):
-        if name in ("__doc__", "__dict__", "__module__", "__new__", "__hash__") or name in rows and not inspect.isfunction(value):
+        if name in ("__doc__", "__dict__", "__module__", "__new__", "__hash__") or name in ops and not inspect.isfunction(value):
             continue
         if inspect.isfunction(value):
             parts = []

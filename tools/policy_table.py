@@ -24,7 +24,7 @@ def text() -> str:
     lines = ["# Policy table", "", "The dtype in which `autocast` runs each operator. The lists follow those of torch 2.13 for CUDA. `autocast(policy=...)` changes "
              "the dtype for an operator or a module: see `ampc.policy`.", ""]
     for category, title, why in GROUPS:
-        names = sorted({row["python"].lstrip("_") for row in _C.op_table() if row["cast"] == category and not row["name"].endswith("_backward")})
+        names = sorted({op["python"].lstrip("_") for op in _C.op_table() if op["cast"] == category and not op["name"].endswith("_backward")})
         lines += [f"## {title}", "", why, "", ", ".join(f"`{name}`" for name in names), ""]
     return "\n".join(lines)
 

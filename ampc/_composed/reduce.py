@@ -94,7 +94,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Optional[Tensor] = N
 
 
 def trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: float = 1, dim: int = -1) -> Tensor:
-    """The integral of y along ``dim`` by trapezoids, over places x or steps dx."""
+    """The integral of y along ``dim`` by trapezoids, over positions x or steps dx."""
     return _trapezoids(y, x, dx, dim).sum(dim)
 
 
@@ -102,7 +102,7 @@ trapz = trapezoid
 
 
 def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: float = 1, dim: int = -1) -> Tensor:
-    """trapezoid up to each place but the first."""
+    """trapezoid up to each position but the first."""
     return _trapezoids(y, x, dx, dim).cumsum(dim)
 
 

@@ -21,7 +21,7 @@ __all__ = ["index_copy", "index_fill", "index_reduce", "masked_scatter", "put", 
 METHODS = [*__all__, "scatter_", "scatter_reduce_", "index_copy_", "index_fill_", "index_reduce_", "masked_scatter_", "put_"]
 
 
-def _places(index: Tensor, dim: int) -> List[Tensor]:
+def _indices(index: Tensor, dim: int) -> List[Tensor]:
     """Where each element of ``index`` points, one index a dimension."""
     axes = [make.arange(n, device=index.device).reshape([n if d == e else 1 for e in range(index.ndim)]) for d, n in enumerate(index.shape)]
     axes[dim] = index
@@ -62,7 +62,7 @@ def _cut(src: Tensor, index: Tensor, what: str) -> Tensor:
 @takes_out
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Optional[str] = None,
             out: Optional[Tensor] = None) -> Tensor:
-    """x with src (a tensor or a number) written at ``index`` along ``dim``; of several writes to one place, one stands.
+    """x with src (a tensor or a number) written at ``index`` along ``dim``; of several writes to one index, one stands.
     ``reduce`` 'add' or 'multiply' joins them with what is there."""
     if reduce is not None:
         if reduce not in ("add", "multiply"):
@@ -84,7 +84,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
             raise RuntimeError(f"scatter: `src` must be {input.dtype}, got {values.dtype}")
     else:
         values = input.new_full((), values)
-    return input.index_put(_places(index, d), values)
+    return input.index_put(_indices(index, d), values)
 
 
 def _extreme_of(dtype: Any, largest: bool) -> Any:
@@ -115,7 +115,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     low, high = aminmax(index)
     if int(low.item()) < 0 or int(high.item()) >= input.shape[d]:
         raise IndexError(f"scatter_reduce: `index` must be from 0 to {input.shape[d] - 1}, got {int(low.item())} to {int(high.item())}")
-    at, own, given = _flat_places(input, _places(index, d), src.shape), input.reshape(-1), src.reshape(-1)
+    at, own, given = _flat_indices(input, _indices(index, d), src.shape), input.reshape(-1), src.reshape(-1)
     joined = _product(own, at, given, include_self) if reduce == "prod" else _extreme(own, at, given, include_self, reduce)
     return joined.reshape(input.shape)
 
@@ -131,17 +131,17 @@ def _add_up(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, includ
     return total / n if x.is_floating_point() else total // n
 
 
-def _flat_places(x: Tensor, places: List[Tensor], shape: Any) -> Tensor:
+def _flat_indices(x: Tensor, indices: List[Tensor], shape: Any) -> Tensor:
     """Indices into the flattened x."""
     flat = make.zeros((), dtype=_C.int64, device=x.device)
-    for at, size in zip(places, x.shape):
+    for at, size in zip(indices, x.shape):
         flat = flat * size + at
     return flat.expand(shape).reshape(-1)
 
 
 def _runs(values: Tensor, at: Tensor, size: int, join: Any, neutral: Any) -> Tuple[Tensor, Tensor, Tensor]:
-    """Values that meet in one of ``size`` places, joined: (places that any came to, what they make, how many came to each
-    place). In order of place, each value takes in the one 1, 2, 4, ... behind it (Hillis and Steele 1986)."""
+    """Values that meet in one of ``size`` elements, joined: (elements that any came to, what they make, how many came to each
+    element). In order of index, each value takes in the one 1, 2, 4, ... behind it (Hillis and Steele 1986)."""
     key, order = at.sort(0)
     count = make.zeros(size, dtype=_C.int64, device=at.device).scatter_add(0, key, make.ones_like(key))
     begin = count.cumsum(0) - count
@@ -187,14 +187,14 @@ class _Extreme(Function):
         return _f["where"](stays, share, 0.0), _f["where"](ties, share[at], 0.0), None, None, None
 
 
-def _check_places(index: Tensor, n: int, least: int, what: str) -> None:
-    """IndexError for a place outside ``least`` to n - 1; a GPU tells of it later, so that nothing waits."""
+def _check_indices(index: Tensor, n: int, least: int, what: str) -> None:
+    """IndexError for an index outside ``least`` to n - 1; a GPU tells of it later, so that nothing waits."""
     if index.is_cuda:
         return
-    places = index.reshape(-1)
-    wrong = places[(places < least) | (places >= n)]
+    indices = index.reshape(-1)
+    wrong = indices[(indices < least) | (indices >= n)]
     if wrong.numel():
-        raise IndexError(f"{what}: place {int(wrong[0].item())} is out of range for a dimension of size {n}")
+        raise IndexError(f"{what}: index {int(wrong[0].item())} is out of range for a dimension of size {n}")
 
 
 @takes_out
@@ -215,7 +215,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: O
         raise RuntimeError(f"index_copy: slices of x are {slices[0]}, and those of `source` are {slices[1]}")
     if index.numel() != given:
         raise IndexError(f"index_copy: `index` names {index.numel()} slices, `source` has {given} along dimension {dim}")
-    _check_places(index, n, 0, "index_copy")
+    _check_indices(index, n, 0, "index_copy")
     if input.ndim == 0:
         return source.reshape(-1)[-1].clone() if index.numel() else input.clone()
     lead = [make.arange(n, device=input.device).reshape([n if e == k else 1 for k in range(input.ndim)]) for e, n in enumerate(input.shape)]
@@ -229,7 +229,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     n = input.shape[along] if input.ndim else 1
     if index.dtype is not _C.int64:
         raise IndexError(f"index_fill: `index` must be int64, got {index.dtype}")
-    _check_places(index, n, -n, "index_fill")
+    _check_indices(index, n, -n, "index_fill")
     shape = [index.numel() if d == along else n for d, n in enumerate(input.shape or (1,))]
     fill = value.to(input.dtype).expand(shape) if isinstance(value, Tensor) else input.new_full((), value).expand(shape)
     return index_copy(input, dim, _f["where"](index < 0, index + n, index), fill)
@@ -263,7 +263,7 @@ def take(input: Tensor, index: Tensor, *, out: Optional[Tensor] = None) -> Tenso
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """x with source written (or added) at places of the flattened tensor."""
+    """x with source written (or added) at indices of the flattened tensor."""
     if index.numel() != source.numel():
         raise IndexError(f"put: {index.numel()} indices for {source.numel()} values")
     if index.dtype is not _C.int64 or source.dtype is not input.dtype:

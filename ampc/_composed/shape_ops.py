@@ -317,8 +317,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if input.ndim != 1:
         raise RuntimeError(f"combinations: expected a vector, got {input.ndim} dimensions")
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = list(choose(range(input.shape[0]), r))
-    return input[_C._tensor_from([list(p) for p in places], _C.int64).to(input.device)] if places else input.new_empty((0, r))
+    indices = list(choose(range(input.shape[0]), r))
+    return input[_C._tensor_from([list(p) for p in indices], _C.int64).to(input.device)] if indices else input.new_empty((0, r))
 
 
 # -- triangles and diagonals ------------------------------------------------------------------------------------------
@@ -355,16 +355,16 @@ def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """The places of a matrix' lower triangle: int64 [2, n]."""
-    return _places(tril, row, col, offset, dtype, device)
+    """The indices of a matrix' lower triangle: int64 [2, n]."""
+    return _indices_of(tril, row, col, offset, dtype, device)
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """The places of a matrix' upper triangle: int64 [2, n]."""
-    return _places(triu, row, col, offset, dtype, device)
+    """The indices of a matrix' upper triangle: int64 [2, n]."""
+    return _indices_of(triu, row, col, offset, dtype, device)
 
 
-def _places(part: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
+def _indices_of(part: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
     at = part(make.ones(row, col, dtype=_C.bool, device=device), offset).nonzero()
     return at.t().contiguous().to(dtype or _C.int64)
 
@@ -401,7 +401,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 
 def _put_into(out: Tensor, part: Tensor, src: Tensor, what: str) -> Tensor:
     if src.shape != part.shape:
-        raise RuntimeError(f"{what}: `src` must have the shape of its place, {list(part.shape)}, got {list(src.shape)}")
+        raise RuntimeError(f"{what}: `src` must have the shape of its part, {list(part.shape)}, got {list(src.shape)}")
     part.copy_(src)
     return out
 

@@ -25,7 +25,7 @@ Extremes = namedtuple("Extremes", ["min", "max"])
 
 
 def _picked(values: Tensor, indices: Tensor, at: Any, dim: int, keepdim: bool) -> Pair:
-    """Values and indices at place ``at`` (a number, or a tensor that keeps ``dim``)."""
+    """Values and indices at index ``at`` (a number, or a tensor that keeps ``dim``)."""
     if isinstance(at, Tensor):
         pair = Pair(values.gather(dim, at), indices.gather(dim, at))
     else:
@@ -121,11 +121,11 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Optional[S
         return kthvalue(input, 1, 0, keepdim)
     values, indices = input.sort(dim)
     n = input.shape[dim]
-    place = make.arange(n, device=input.device).reshape([n if d == dim % input.ndim else 1 for d in range(input.ndim)]).expand(input.shape)
+    index = make.arange(n, device=input.device).reshape([n if d == dim % input.ndim else 1 for d in range(input.ndim)]).expand(input.shape)
     fresh = values != values.roll(1, dim)
-    fresh = fresh | (place == 0)
-    start = _f["where"](fresh, place, 0).cummax(dim)[0]
-    run = place - start  # how often the value was met before
+    fresh = fresh | (index == 0)
+    start = _f["where"](fresh, index, 0).cummax(dim)[0]
+    run = index - start  # how often the value was met before
     best = run.argmax(dim, True)
     return _picked(values, indices, best, dim, keepdim)
 
@@ -202,7 +202,7 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     return (input != 0).sum(dim)
 
 
-# -- places in a sorted list -----------------------------------------------------------------------------------------------
+# -- indices in a sorted list -----------------------------------------------------------------------------------------------
 
 
 @takes_out

@@ -8,7 +8,7 @@ from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._device import CPU
-from ._ledger import INFS, NANS, Look, remember
+from ._ledger import INFS, NANS, GradStats, remember
 from ._unscale import divide_by_number
 
 
@@ -75,20 +75,20 @@ class DeviceScale:
         """``value`` times the scale."""
         return value * self.scale_tensor.to(value.device, non_blocking=True)
 
-    def look_at_loss(self, loss: Tensor) -> Tuple[Tensor, list]:
+    def check_loss(self, loss: Tensor) -> Tuple[Tensor, list]:
         """The loss, and a flag: whether it is nan."""
         return loss, [loss.isnan()]
 
-    def divide_gradients(self, device: Any, grads: List[Tensor], places: List[Tuple[int, int]]) -> Look:
+    def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device; for gradients on the CPU the scale is waited for."""
         if device.type == "cpu":
-            return divide_by_number(self, self.inverse, device, grads, places)
+            return divide_by_number(self, self.inverse, device, grads, positions)
         flags = make.zeros(2, dtype=_C.float32, device=device)
         inverse = make.empty((), dtype=_C.float64, device=device)
-        table = _C._cuda_look(grads, self.scale_tensor.to(device, non_blocking=True), flags, inverse)
+        table = _C._cuda_grad_stats(grads, self.scale_tensor.to(device, non_blocking=True), flags, inverse)
         _C._scale_all(grads, 1.0, inverse)
         remember(grads, table)
-        return Look(table, places, None, flags)
+        return GradStats(table, positions, None, flags)
 
     def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
         """[1.0 where some value is not finite, 1.0 where some is infinite]."""
@@ -96,9 +96,9 @@ class DeviceScale:
         flags[1] = sums[INFS] > 0
         return flags
 
-    def adapt(self, found_inf: List[Tensor], bad_losses: list, looks: Callable[[], List[Look]], culprit: Callable[[], str]) -> None:
+    def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
         """Adapts the scale on the GPU, by the pairs of flags that passes left; nobody is told of nans."""
-        _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, self.before_nans, self._total([look.flags for look in looks()]),
+        _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, self.before_nans, self._total([stat.flags for stat in stats()]),
                               self._total(bad_losses), self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale,
                               self.max_scale, self.hysteresis)
 

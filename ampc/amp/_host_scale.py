@@ -10,7 +10,7 @@ from .. import _creation as make
 from .._C import Tensor
 from .._callers import warn
 from .._device import CPU
-from ._ledger import INFS, NANS, Look, only_nans
+from ._ledger import INFS, NANS, GradStats, only_nans
 from ._unscale import divide_by_number
 
 
@@ -53,23 +53,23 @@ class HostScale(_C.ScalerState):
         """``value`` times the scale."""
         return value * make.full((), self.scale, dtype=_C.float32, device=CPU)
 
-    def look_at_loss(self, loss: Tensor) -> Tuple[float, list]:
+    def check_loss(self, loss: Tensor) -> Tuple[float, list]:
         """The loss as a number, and [True] where it is nan."""
         value = loss.item()
         return value, [True] if math.isnan(value) else []
 
-    def divide_gradients(self, device: Any, grads: List[Tensor], places: List[Tuple[int, int]]) -> Look:
+    def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device."""
-        return divide_by_number(self, self.inverse, device, grads, places)
+        return divide_by_number(self, self.inverse, device, grads, positions)
 
     def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
         """[1.0 where some value is not finite]."""
         return make.full((1,), sums[INFS] + sums[NANS] > 0, dtype=_C.float32, device=CPU)
 
-    def adapt(self, found_inf: List[Tensor], bad_losses: list, looks: Callable[[], List[Look]], culprit: Callable[[], str]) -> None:
+    def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
         """Tells overflow from what no scale would have prevented, and adapts to overflow alone."""
         found = any(v.item() for v in found_inf)
-        nans, streak = found and only_nans(looks()), self.streak
+        nans, streak = found and only_nans(stats()), self.streak
         if not nans:
             streak.before, streak.at_one = None, False
         if found and bad_losses:

@@ -12,32 +12,32 @@ from typing import Dict, List, Optional, Tuple
 from .. import _C
 from .._C import Tensor
 
-SQUARES, AMAX, INFS, NANS, SMALL, FIRST = range(6)  # columns of a table, see _C._look
+SQUARES, AMAX, INFS, NANS, SMALL, FIRST = range(6)  # columns of a table, see _C._grad_stats
 
 _last: Dict[int, Tuple[list, List[Optional[int]], Optional[Tensor]]] = {}  # by device, -1 the CPU: the gradients, their contents' counts, their table
 
 
-class Look:
-    """What a pass saw of an optimizer's gradients on one device.
+class GradStats:
+    """Statistics of an optimizer's gradients on one device.
 
-    ``table``: a row a gradient. ``places``: the (group, position) of each row's parameter. ``sums``: of the table's columns, where they are
+    ``table``: a row a gradient. ``positions``: the (group, position) of each row's parameter. ``sums``: of the table's columns, where they are
     known, on the CPU. ``flags``: 1.0 where some value is not finite; for a scale on a GPU also whether some is infinite."""
 
-    __slots__ = ("flags", "places", "sums", "table")
+    __slots__ = ("flags", "positions", "sums", "table")
 
-    def __init__(self, table: Tensor, places: List[Tuple[int, int]], sums: Optional[Tuple[float, ...]], flags: Tensor) -> None:
-        self.table, self.places, self.sums, self.flags = table, places, sums, flags
+    def __init__(self, table: Tensor, positions: List[Tuple[int, int]], sums: Optional[Tuple[float, ...]], flags: Tensor) -> None:
+        self.table, self.positions, self.sums, self.flags = table, positions, sums, flags
 
 
 def remember(grads: List[Tensor], table: Tensor) -> None:
-    """``table``: [n, 6], see ``_C._look`` and ``_C._cuda_look``. Forgotten when a gradient dies."""
-    place = table.get_device()
+    """``table``: [n, 6], see ``_C._grad_stats`` and ``_C._cuda_grad_stats``. Forgotten when a gradient dies."""
+    device = table.get_device()
 
     def forget(dead: weakref.ref) -> None:
-        if any(r is dead for r in _last.get(place, ([], [], None))[0]):
-            del _last[place]
+        if any(r is dead for r in _last.get(device, ([], [], None))[0]):
+            del _last[device]
 
-    _last[place] = ([weakref.ref(g, forget) for g in grads], [g._content for g in grads], table)
+    _last[device] = ([weakref.ref(g, forget) for g in grads], [g._content for g in grads], table)
 
 
 def _still_holds(grads: List[Tensor], refs: list, contents: List[Optional[int]]) -> bool:
@@ -46,17 +46,17 @@ def _still_holds(grads: List[Tensor], refs: list, contents: List[Optional[int]])
 
 
 def ledger_of(grads: List[Tensor]) -> Tensor:
-    """The table of these gradients, all on one device: what a pass has left, or from a look at them now."""
+    """The table of these gradients, all on one device: those that a pass has left, or computed now."""
     refs, contents, table = _last.pop(grads[0].get_device(), ([], [], None))
     if table is not None and _still_holds(grads, refs, contents):
         return table
     plain = [g.detach() for g in grads]
-    return _C._cuda_look(plain) if plain[0].is_cuda else _C._look(plain)
+    return _C._cuda_grad_stats(plain) if plain[0].is_cuda else _C._grad_stats(plain)
 
 
-def total(looks: List[Look]) -> Tuple[float, ...]:
+def total(stats: List[GradStats]) -> Tuple[float, ...]:
     """The sums of all tables, which are waited for."""
-    return join([_C._sum_up(look.table.cpu()) if look.sums is None else look.sums for look in looks])
+    return join([_C._sum_up(stat.table.cpu()) if stat.sums is None else stat.sums for stat in stats])
 
 
 def join(sums: List[Tuple[float, ...]]) -> Tuple[float, ...]:
@@ -66,7 +66,7 @@ def join(sums: List[Tuple[float, ...]]) -> Tuple[float, ...]:
     return sums[0] if len(sums) == 1 else tuple(max(column) if i == AMAX else sum(column) for i, column in enumerate(zip(*sums)))
 
 
-def only_nans(looks: List[Look]) -> bool:
+def only_nans(stats: List[GradStats]) -> bool:
     """Whether there were nans and no infinity in what passes saw."""
-    sums = total(looks)
+    sums = total(stats)
     return sums[NANS] > 0 and sums[INFS] == 0

@@ -36,7 +36,7 @@ class LeavesStepsOut(Steppable, Protocol):
 
 class UnscalesItself(Steppable, Protocol):
     """An optimizer that divides its gradients itself, as torch's fused ones do. It finds both tensors on itself while it steps; where
-    its ``step`` takes ``grad_scaler``, it is handed the scaler in their place."""
+    its ``step`` takes ``grad_scaler``, it is given the scaler in their place."""
 
     _step_supports_amp_scaling: bool
     grad_scale: Union[Tensor, None]
@@ -44,7 +44,7 @@ class UnscalesItself(Steppable, Protocol):
 
 
 def can_leave_step_out(optimizer: Any) -> bool:
-    """Whether the GPU can leave the optimizer's next step out. One that wraps another and hands names on cannot: the flag would pass by
+    """Whether the GPU can leave the optimizer's next step out. One that wraps another and passes names on cannot: the flag would pass by
     its own ``step``."""
     return hasattr(type(optimizer), "step_unless") and optimizer.can_leave_step_out()
 

@@ -12,7 +12,7 @@ from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._device import CPU
-from ._ledger import Look
+from ._ledger import GradStats
 
 Loss = Union[float, Tensor]
 
@@ -71,18 +71,18 @@ class Scale(Protocol):
     def times(self, value: Tensor) -> Tensor:
         """``value`` times the scale."""
 
-    def look_at_loss(self, loss: Tensor) -> Tuple[Loss, list]:
+    def check_loss(self, loss: Tensor) -> Tuple[Loss, list]:
         """A loss of one element, for a record; and what of it may be nan, for ``adapt``."""
 
-    def divide_gradients(self, device: Any, grads: List[Tensor], places: List[Tuple[int, int]]) -> Look:
+    def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device, in place; what the pass saw of them."""
 
     def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
-        """The flags of a look at gradients on the CPU, see ``Look.flags``."""
+        """The flags of statistics of gradients on the CPU, see ``GradStats.flags``."""
 
-    def adapt(self, found_inf: List[Tensor], bad_losses: list, looks: Callable[[], List[Look]], culprit: Callable[[], str]) -> None:
-        """Ends an iteration: raises or lowers the scale by what passes found. ``bad_losses``: all that ``look_at_loss`` gave;
-        ``looks``, asked where needed: what passes saw; ``culprit``: the name of the first parameter whose gradient is not finite."""
+    def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
+        """Ends an iteration: raises or lowers the scale by what passes found. ``bad_losses``: all that ``check_loss`` gave;
+        ``stats``, asked where needed: what passes found; ``culprit``: the name of the first parameter whose gradient is not finite."""
 
 
 def each_tensor(value: Any, scaled: Callable[[Tensor], Tensor]) -> Any:

@@ -1,4 +1,4 @@
-"""The scaler's pass over an optimizer's gradients: collects them by device, divides them and looks at them."""
+"""The scaler's pass over an optimizer's gradients: collects them by device, divides them and takes their statistics."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._model_names import Names
-from ._ledger import Look, remember
+from ._ledger import GradStats, remember
 from ._scale import Scale
 
-Places = List[Tuple[int, int]]
+Positions = List[Tuple[int, int]]
 
 
-def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tensor], Places]]:
+def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tensor], Positions]]:
     """A device each: the gradients there of an optimizer's parameters, and the (group, position) of each. AssertionError for a parameter that is no
     Tensor; ValueError for a float16 gradient, unless allowed."""
-    by_device: Dict[Any, Tuple[Any, List[Tensor], Places]] = {}
+    by_device: Dict[Any, Tuple[Any, List[Tensor], Positions]] = {}
     for g, group in enumerate(optimizer.param_groups):
         for i, p in enumerate(group["params"]):
             if not isinstance(p, Tensor):
@@ -33,27 +33,27 @@ def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tenso
             device = grad.device
             if device not in by_device:
                 by_device[device] = device, [], []
-            _, grads, places = by_device[device]
+            _, grads, positions = by_device[device]
             grads.append(grad)
-            places.append((g, i))
+            positions.append((g, i))
     return list(by_device.values())
 
 
-def divide_by_number(scale: Scale, factor: float, device: Any, grads: List[Tensor], places: Places) -> Look:
-    """Multiplies gradients on one device by a number, in place; 1.0 only looks at them."""
+def divide_by_number(scale: Scale, factor: float, device: Any, grads: List[Tensor], positions: Positions) -> GradStats:
+    """Multiplies gradients on one device by a number, in place; 1.0 only takes their statistics."""
     if device.type == "cpu":
-        table = _C._look(grads, factor)
+        table = _C._grad_stats(grads, factor)
         if factor != 1.0:
             _C._scale_all(grads, factor)
         remember(grads, table)
         sums = _C._sum_up(table)
-        return Look(table, places, sums, scale.flags_of(sums))
+        return GradStats(table, positions, sums, scale.flags_of(sums))
     flags = make.zeros(2, dtype=_C.float32, device=device)
     if factor != 1.0:
         _C._scale_all(grads, factor)
-    table = _C._cuda_look(grads, None, flags)
+    table = _C._cuda_grad_stats(grads, None, flags)
     remember(grads, table)
-    return Look(table, places, None, flags)
+    return GradStats(table, positions, None, flags)
 
 
 def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:

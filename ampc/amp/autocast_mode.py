@@ -56,7 +56,7 @@ class autocast(_C.AutocastScope):
     left alone. Source: torch.amp.autocast.
     """
 
-    _looked_at = True  # who listens may look at what runs in it
+    _observable = True  # a listener may observe what runs in it
 
     def __init__(self, device_type: Optional[str] = None, dtype: Optional[dtype] = None, enabled: bool = True,
                  cache_enabled: Optional[bool] = None, *, policy: Any = None) -> None:

@@ -42,7 +42,7 @@ class OptState(Enum):
 
 
 def _fresh_state() -> Dict[str, Any]:
-    return {"stage": OptState.READY, "found_inf_per_device": {}, "looks": []}
+    return {"stage": OptState.READY, "found_inf_per_device": {}, "stats": []}
 
 
 class GradScaler:
@@ -75,10 +75,10 @@ class GradScaler:
         self._init_scale, self._init_growth_tracker, self._init_overflows = init_scale, 0, 0
         self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
         self._min_scale, self._max_scale, self._hysteresis, self._fp16_gradients = min_scale, max_scale, hysteresis, bool(fp16_gradients)
-        self._bad_losses: List[Any] = []  # of this iteration, see Scale.look_at_loss
+        self._bad_losses: List[Any] = []  # of this iteration, see Scale.check_loss
         self._nan_streak = NanStreak()
         self._loss: Union[float, Tensor, None] = None  # the last one, before it was scaled
-        self._number, self._round = next(_numbers), 0  # what stamps name: who scaled, in which of its iterations
+        self._number, self._round = next(_numbers), 0  # what a provenance names: who scaled, in which of its iterations
         self._connected: Optional[bool] = None  # whether the losses of this iteration have a history
         self._state: Optional[Scale] = None  # made at the first use, as torch does
         self._per_optimizer_states: Dict[int, Dict[str, Any]] = defaultdict(_fresh_state)
@@ -138,24 +138,24 @@ class GradScaler:
             self._lazy_init_scale_growth_tracker(value.device)
         state: Any = self._state
         if value.numel() == 1:
-            self._loss, bad = state.look_at_loss(value.detach())
+            self._loss, bad = state.check_loss(value.detach())
             self._bad_losses += bad
         self._connected = bool(self._connected) or value.requires_grad
         scaled = state.times(value)
-        _C._stamp_loss(scaled, self._number, self._round, state.known)
+        _C._mark_scaled(scaled, self._number, self._round, state.known)
         return scaled
 
     # -- unscaling ---------------------------------------------------------------------------------------
 
     def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> Dict[Any, Tensor]:
         """One C pass over the optimizer's gradients on each device; {device: 1.0 if any is not finite else 0.0}. Of a GPU the
-        number is there, and nobody waits for it. ``inv_scale``: a Scale to divide by, or a number to multiply by; 1.0 only looks."""
+        number is there, and nobody waits for it. ``inv_scale``: a Scale to divide by, or a number to multiply by; 1.0 only takes statistics."""
         divide = getattr(inv_scale, "divide_gradients", None) or partial(divide_by_number, self._need_scale("unscale_"), float(inv_scale))
-        self._per_optimizer_states[id(optimizer)]["looks"] = looks = []
+        self._per_optimizer_states[id(optimizer)]["stats"] = stats = []
         found = {}
-        for device, grads, places in gradients_of(optimizer, allow_fp16):
-            looks.append(divide(device, grads, places))
-            found[device] = looks[-1].flags[0]
+        for device, grads, positions in gradients_of(optimizer, allow_fp16):
+            stats.append(divide(device, grads, positions))
+            found[device] = stats[-1].flags[0]
         return found
 
     def unscale_(self, optimizer: Any) -> None:
@@ -172,7 +172,7 @@ class GradScaler:
             raise RuntimeError("unscale_() comes before step(), which was already called for this optimizer")
         announce.unscaling(self._number, self._round, state.known, optimizer)
         mine["found_inf_per_device"] = self._unscale_grads_(optimizer, state, 0.0, self._fp16_gradients)
-        _C._restamp(optimizer.param_groups, "unscaled")
+        _C._set_provenance(optimizer.param_groups, "unscaled")
         mine["stage"] = OptState.UNSCALED
 
     def take_unscaled(self, optimizer: Any) -> None:
@@ -229,7 +229,7 @@ class GradScaler:
         return result
 
     def _tell_of_step(self, optimizer: Any, mine: Dict[str, Any]) -> None:
-        announce.step_decided(self, optimizer, self._need_scale("step").snapshot(), self._loss, mine["found_inf_per_device"], mine["looks"])
+        announce.step_decided(self, optimizer, self._need_scale("step").snapshot(), self._loss, mine["found_inf_per_device"], mine["stats"])
 
     def _step_with_closure(self, optimizer: Any, closure: Callable[[], Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
         mine = self._per_optimizer_states[id(optimizer)]
@@ -294,13 +294,13 @@ class GradScaler:
             found = [v for s in self._per_optimizer_states.values() for v in s["found_inf_per_device"].values()]
             if not found:
                 raise AssertionError("update: no gradient was looked at since the last update(); call step(optimizer) first")
-            state.adapt(found, self._bad_losses, self._looks, self._culprit)
+            state.adapt(found, self._bad_losses, self._all_stats, self._culprit)
         self._bad_losses, self._connected = [], None
         self._round += 1
         self._per_optimizer_states = defaultdict(_fresh_state)
 
-    def _looks(self) -> list:
-        return [look for s in self._per_optimizer_states.values() for look in s["looks"]]
+    def _all_stats(self) -> list:
+        return [stat for s in self._per_optimizer_states.values() for stat in s["stats"]]
 
     def _culprit(self) -> str:
         culprit = self.last_step.culprit if self.last_step else None

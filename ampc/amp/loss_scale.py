@@ -35,7 +35,7 @@ class StaticLossScaler:
         for g in gradients:
             if g is not None and g.numel():
                 by_device.setdefault(g.device, []).append(g.detach())
-        tables = [_C._cuda_look(some) if device.type == "cuda" else _C._look(some) for device, some in by_device.items()]
+        tables = [_C._cuda_grad_stats(some) if device.type == "cuda" else _C._grad_stats(some) for device, some in by_device.items()]
         return any(infs + nans > 0 for _, _, infs, nans, *_ in (_C._sum_up(table.cpu()) for table in tables))
 
     def update_scale(self, overflow: Any) -> None:
@@ -59,14 +59,14 @@ class DynamicLossScaler(StaticLossScaler):
     """A scale that follows overflows.
 
     By default it falls by ``scale_factor`` after ``scale_window`` overflows in a row, down to 1, and never grows: for a scale that is
-    known to be right, and data that is not. ``growth=True`` is the usual rule: it falls at every overflow, and grows by ``scale_factor`` after
+    known to be right, and data that is not. ``growth=True`` is the usual scheme: it falls at every overflow, and grows by ``scale_factor`` after
     ``scale_window`` steps without one (Micikevicius et al. 2018, section 3.2).
 
     Args:
         init_scale: a positive finite number.
         scale_factor: above 1.
         scale_window: steps, >= 1.
-        growth: the usual rule.
+        growth: the usual scheme.
 
     ValueError for what is out of range."""
 

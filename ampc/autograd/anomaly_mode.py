@@ -17,14 +17,14 @@ def _stop_at_nan(name: str, index: int, grad: Any) -> None:
                                "what to write instead, run the step in `with ampc.doctor() as found:` and print found.report()")
 
 
-def _look_away(name: str, index: int, grad: Any) -> None:
+def _ignore(name: str, index: int, grad: Any) -> None:
     """Detection is on, and nans may pass."""
 
 
-def _looker(mode: bool, check_nan: bool) -> list:
+def _hook_for(mode: bool, check_nan: bool) -> list:
     if not isinstance(mode, int) or not isinstance(check_nan, int):
         raise TypeError(f"anomaly detection is switched with bools, got {type(mode).__name__} and {type(check_nan).__name__}")
-    return [(_stop_at_nan if check_nan else _look_away) if mode else None]
+    return [(_stop_at_nan if check_nan else _ignore) if mode else None]
 
 
 def is_anomaly_enabled() -> bool:
@@ -34,12 +34,12 @@ def is_anomaly_enabled() -> bool:
 
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether backward stops at nans while anomaly detection is on."""
-    return _C._anomaly() is not _look_away
+    return _C._anomaly() is not _ignore
 
 
 def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
     """Turns anomaly detection on or off, for the whole process."""
-    _C._swap_anomaly(_looker(enabled, check_nan))
+    _C._swap_anomaly(_hook_for(enabled, check_nan))
 
 
 class detect_anomaly(_C.Scope):
@@ -47,10 +47,10 @@ class detect_anomaly(_C.Scope):
     ``check_nan=False``. Every gradient is looked at, so it is slow. ``ampc.doctor()`` tells the script's line and the remedy too."""
 
     def __init__(self, check_nan: bool = True) -> None:
-        self._look = _looker(True, check_nan)
+        self._hook = _hook_for(True, check_nan)
 
     def _changes(self) -> tuple:
-        cell = list(self._look)  # one for each time that it is entered
+        cell = list(self._hook)  # one for each time that it is entered
         return ((_C._swap_anomaly, (cell,), _C._swap_anomaly, (cell,)),)
 
 
@@ -58,7 +58,7 @@ class set_detect_anomaly(_C.Scope):
     """Turns anomaly detection on or off at once, and, where it is used in a ``with``, back at its end."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._before = _looker(mode, check_nan)
+        self._before = _hook_for(mode, check_nan)
         _C._swap_anomaly(self._before)
 
     def _changes(self) -> tuple:

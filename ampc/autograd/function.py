@@ -53,11 +53,11 @@ class FunctionCtx:
     def _pack(self, outputs: tuple) -> None:
         """Outputs are kept without their history: it leads here, and would make a cycle."""
         saved = []
-        places = {id(o): i for i, o in reversed(list(enumerate(outputs)))}
+        positions = {id(o): i for i, o in reversed(list(enumerate(outputs)))}
         for t in getattr(self, "_to_save", ()):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(f"save_for_backward keeps Tensors or None, got {type(t).__name__}")
-            index = places.get(id(t)) if t is not None else None
+            index = positions.get(id(t)) if t is not None else None
             kept = t if index is None else t.detach()  # type: ignore[union-attr]
             leaf = t is None or (t.is_leaf and t.requires_grad)
             packed = None if leaf else _C._pack_saved(kept.detach())  # type: ignore[union-attr]
@@ -138,7 +138,7 @@ class Function(FunctionCtx):
             _C._note_write(t, self._name, recorded)
 
     def _own(self, args: tuple, outputs: tuple, recorded: bool) -> tuple:
-        """An input handed through becomes a tensor of its own, so that its history stays: a view, detached where it gets no gradient."""
+        """An input passed through becomes a tensor of its own, so that its history stays: a view, detached where it gets no gradient."""
         given = {id(a) for a in args if isinstance(a, Tensor)}
         if not any(id(o) in given for o in outputs):
             return outputs

@@ -87,7 +87,7 @@ def bisect(step_fn: Callable[[], Any], metric: Optional[Callable[[Any], Any]] = 
     if by == "modules":
         candidates = [name for name, m in model.named_modules() if name and not list(m.children())]
     else:
-        candidates = sorted({r.op for r in seen.ran if r.dtype in HALF and r.rule.startswith("autocast")})
+        candidates = sorted({r.op for r in seen.ran if r.dtype in HALF and r.reason.startswith("autocast")})
     tried: Dict[frozenset, float] = {}
 
     def error_of(names: Sequence[str]) -> float:

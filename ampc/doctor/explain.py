@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
-from .._callers import place_text, users_place
+from .._callers import call_site, location_text
 from .._table import html_table, html_text
 from ._watcher import Watcher
 
@@ -17,11 +17,11 @@ SMALL = 2**17  # multiplications, below which a product is over before its opera
 
 
 class Ran(NamedTuple):
-    """Calls of one operator in one dtype, chosen by one rule."""
+    """Calls of one operator in one dtype, for one reason."""
 
     op: str
     dtype: str  # that it computed in
-    rule: str
+    reason: str
     calls: int
     seconds: float
 
@@ -40,7 +40,7 @@ class Product(NamedTuple):
     """Products that used the CPU's or GPU's 16-bit units badly, or not at all."""
 
     op: str
-    place: Tuple[str, int]
+    location: Tuple[str, int]
     shape: Optional[Tuple[int, ...]]  # m, n, k; None of what is no single product of matrices
     why: str
     calls: int
@@ -63,7 +63,7 @@ class Explain(Watcher):
         self._casts: Dict[Tuple[str, str], List[float]] = {}
         self._products: Dict[tuple, int] = {}
         self.multiplications = [0, 0, 0]  # of products in 16 bits: all, those in which tiles are partly empty, and the most in one
-        self._category = {row["name"]: row["cast"] for row in _C.op_table()}
+        self._category = {op["name"]: op["cast"] for op in _C.op_table()}
         self._before: Dict[str, int] = {}
         self._copies: Dict[str, int] = {}
 
@@ -84,8 +84,8 @@ class Explain(Watcher):
         if op == "cast" and floats and not onto:
             self._cast(floats[0], out, nanoseconds)
             return
-        dtype, rule = self._why(op, floats, out, low)
-        entry = self._ran.setdefault((op, dtype, rule), [0, 0])
+        dtype, reason = self._why(op, floats, out, low)
+        entry = self._ran.setdefault((op, dtype, reason), [0, 0])
         entry[0] += 1
         entry[1] += nanoseconds / 1e9
         if self._category.get(op) == "low":
@@ -120,7 +120,7 @@ class Explain(Watcher):
             self.multiplications[1] += size if TILES in why else 0
             self.multiplications[2] = max(self.multiplications[2], size)
         if why:
-            key = (op, users_place(), shape, why, size)
+            key = (op, call_site(), shape, why, size)
             self._products[key] = self._products.get(key, 0) + 1
 
     @staticmethod
@@ -159,7 +159,7 @@ class Explain(Watcher):
     @property
     def products(self) -> List[Product]:
         """Products that gain little or nothing from 16 bits, with the reason."""
-        every = [Product(op, place, shape, why, calls, size) for (op, place, shape, why, size), calls in self._products.items()]
+        every = [Product(op, location, shape, why, calls, size) for (op, location, shape, why, size), calls in self._products.items()]
         return sorted(every, key=lambda p: -p.calls)
 
     @property
@@ -175,22 +175,22 @@ class Explain(Watcher):
         return [f"casts take {share:.1f} % of the {1e3 * (total + spent):.3g} ms that all operators took", f"16-bit copies of weights: {copies}"]
 
     def __str__(self) -> str:
-        lines = [f"{'operator':<28}{'computed in':<13}{'calls':>7}{'ms':>10}   rule"]
-        lines += [f"{r.op:<28}{r.dtype:<13}{r.calls:>7}{1e3 * r.seconds:>10.3f}   {r.rule}" for r in self.ran[:MOST]]
+        lines = [f"{'operator':<28}{'computed in':<13}{'calls':>7}{'ms':>10}   reason"]
+        lines += [f"{r.op:<28}{r.dtype:<13}{r.calls:>7}{1e3 * r.seconds:>10.3f}   {r.reason}" for r in self.ran[:MOST]]
         for c in self.casts:
             lines.append(f"{'cast ' + c.source + ' to ' + c.target:<41}{c.calls:>7}{1e3 * c.seconds:>10.3f}   {c.bytes / 1e6:.3g} MB")
         lines += self._summary()
         for p in self.products[:10]:
-            lines.append(f"{place_text(p.place)}: {p} ({p.calls} times): {p.why}")
+            lines.append(f"{location_text(p.location)}: {p} ({p.calls} times): {p.why}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        ran = [["operator", "computed in", "calls", "ms", "rule"]]
-        ran += [[r.op, r.dtype, str(r.calls), f"{1e3 * r.seconds:.3f}", r.rule] for r in self.ran[:MOST]]
+        ran = [["operator", "computed in", "calls", "ms", "reason"]]
+        ran += [[r.op, r.dtype, str(r.calls), f"{1e3 * r.seconds:.3f}", r.reason] for r in self.ran[:MOST]]
         casts = [["cast from", "to", "calls", "ms", "MB"]]
         casts += [[c.source, c.target, str(c.calls), f"{1e3 * c.seconds:.3f}", f"{c.bytes / 1e6:.3g}"] for c in self.casts]
-        products = [["place", "product", "times", "why it gains little"]]
-        products += [[place_text(p.place), str(p), str(p.calls), p.why] for p in self.products[:10]]
+        products = [["location", "product", "times", "why it gains little"]]
+        products += [[location_text(p.location), str(p), str(p.calls), p.why] for p in self.products[:10]]
         tables = [html_table(rows, left) if len(rows) > 1 else "" for rows, left in ((ran, {0, 1, 4}), (casts, {0, 1}), (products, {0, 1, 3}))]
         return "".join([*tables[:2], html_text(*self._summary()), tables[2]])
 
@@ -208,9 +208,9 @@ def multiplications(op: str, x: list, y: tuple) -> int:
     sizes = _product_sizes(op, x, y[0])
     if sizes is not None:
         return math.prod(sizes)
-    if op == "convolution":  # weights are [out, in, ...], transposed ones [in, out, ...]: where both fit, the smaller image has the places
-        places = min((t for t in (y[0], x[0]) if t.shape[1] == x[1].shape[0]), key=lambda t: t.numel(), default=y[0])
-        return int(places.numel() * x[1].numel() // max(x[1].shape[0], 1))
+    if op == "convolution":  # weights are [out, in, ...], transposed ones [in, out, ...]: where both fit, the smaller image is the output
+        positions = min((t for t in (y[0], x[0]) if t.shape[1] == x[1].shape[0]), key=lambda t: t.numel(), default=y[0])
+        return int(positions.numel() * x[1].numel() // max(x[1].shape[0], 1))
     if op == "convolution_weight":
         return int(x[1].numel() * y[0].numel() // max(y[0].shape[0], 1))
     if op in ("fused_attention", "fused_attention_backward"):
@@ -223,6 +223,6 @@ def multiplications(op: str, x: list, y: tuple) -> int:
 
 
 def explain() -> Explain:
-    """A context that records every operator with its dtype and the rule that chose it. It also records casts, 16-bit copies of weights, and
+    """A context that records every operator with its dtype and the reason for it. It also records casts, 16-bit copies of weights, and
     products that gain nothing from 16 bits. Print it afterwards."""
     return Explain()

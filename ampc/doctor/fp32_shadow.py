@@ -7,9 +7,9 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .. import _C
-from .._callers import place_text, users_place
+from .._callers import call_site, location_text
 from ._watcher import Watcher
-from .nonfinite import _limit, _look, _text, is_own
+from .nonfinite import _limit, _stats, _text, is_own
 
 PASSED = {"cast", "clone", "to_device", "low"}  # they only round or move the result of another operator
 HALVES = ("float16", "bfloat16")
@@ -21,7 +21,7 @@ class OperatorError(NamedTuple):
     """The rounding error of one 16-bit operator in one line of the script."""
 
     op: str
-    place: Tuple[str, int]
+    location: Tuple[str, int]
     dtype: str
     backward_of: str  # the operator whose gradient it is a part of, or ''
     error: float  # of its result against float32's from the same inputs: |a - b| / |b| in their norms, the largest of the sampled calls
@@ -36,7 +36,7 @@ class OperatorError(NamedTuple):
     def __str__(self) -> str:
         of = f" in the backward pass of {self.backward_of}" if self.backward_of else ""
         below = f", 2^{self.room:.0f} times below the largest {self.dtype} value" if 0 < self.amax < math.inf else ""
-        return f"{place_text(self.place)}: {self.op}{of}: relative error {100 * self.error:.2g} %, largest result {self.amax:.3g}{below}"
+        return f"{location_text(self.location)}: {self.op}{of}: relative error {100 * self.error:.2g} %, largest result {self.amax:.3g}{below}"
 
 
 class Shadow(Watcher):
@@ -58,14 +58,14 @@ class Shadow(Watcher):
         if dtype not in HALVES or onto or op in PASSED or outputs[0].numel() == 0 or is_own(sys._getframe(1)):
             return
         running = _C._running()
-        key = (op, users_place(), dtype, running[0] if running else "")
+        key = (op, call_site(), dtype, running[0] if running else "")
         error, amax, calls = self._seen.get(key, (0.0, 0.0, 0))
         if calls & (calls + 1) == 0:
             wide = _C._again(tuple(t.float() if t is not None and t.dtype in (_C.float16, _C.bfloat16) else t for t in inputs))
             if wide is None:
                 return
             error = max(error, _difference(outputs[0], wide[0]))
-        _, finite, infs, *_ = _look(outputs[0].detach())
+        _, finite, infs, *_ = _stats(outputs[0].detach())
         self._seen[key] = error, max(amax, math.inf if infs else finite), calls + 1
 
 

@@ -1,5 +1,5 @@
-"""The misuse guard. Backward carries a stamp from a scaled loss to the gradients (csrc/autograd/provenance.h). Clipping, steps, ``unscale_``
-and schedulers check these stamps and report misuse here: one warning for each rule and line of the script. Where nothing is wrong, a
+"""The misuse guard. Backward carries a mark from a scaled loss to the gradients' provenance (csrc/autograd/provenance.h). Clipping, steps,
+``unscale_`` and schedulers check it and report misuse here: one warning for each rule and line of the script. Where nothing is wrong, a
 check costs one or two calls into the core."""
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import warnings
 from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
-from .._callers import users_place
+from .._callers import call_site
 from .._events import Listener, listen
 from .._model_names import Names
 
-PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # bits of _stamped; states and faults are those of csrc/autograd/provenance.h
+PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # of _provenance_flags; states and faults are those of csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
 
 _MODES = ("warn", "error", "off")
@@ -83,7 +83,7 @@ def ignore(*rules: str) -> None:
 
 
 def reports(clear: bool = False) -> List[Report]:
-    """All that was reported so far, oldest first; ``clear`` forgets it, so that a place may be reported again."""
+    """All that was reported so far, oldest first; ``clear`` forgets it, so that a line may be reported again."""
     every = list(_State.log)
     if clear:
         _State.log.clear()
@@ -95,10 +95,10 @@ def reports(clear: bool = False) -> List[Report]:
 
 
 def report(rule: str, text: str, fix: str, once: bool = False) -> None:
-    """Says it, or raises; at most once a place, or in all."""
+    """Says it, or raises; at most once a line, or in all."""
     if _State.mode == "off" or rule in _State.ignored:
         return
-    file, line = users_place()
+    file, line = call_site()
     found = Report(rule, file, line, text, fix)
     if _State.mode == "error":
         raise MisuseError(str(found))
@@ -132,9 +132,9 @@ def _times(scale: float) -> str:
 
 def before_clip(params: List[Any], what: str, limit: Optional[float]) -> None:
     """Clipping, or a norm, of the parameters' gradients."""
-    if not _C._stamped(params) & SCALED:
+    if not _C._provenance_flags(params) & SCALED:
         return
-    scale = _C._stamps(params)[3][3]
+    scale = _C._provenance(params)[3][3]
     text = f"{what} is called on gradients that are still multiplied by {_times(scale)}"
     if limit is not None and scale:
         text += f": a limit of {limit:g} limits the unscaled gradients to {limit / scale:.3g}, so the weights hardly change"
@@ -153,13 +153,13 @@ def before_norm(t: Any) -> None:
 
 def before_step(optimizer: Any) -> None:
     """A step of the optimizer itself, called by the script or by a scaler."""
-    found = _C._stamped(optimizer.param_groups)
+    found = _C._provenance_flags(optimizer.param_groups)
     if found & UNSCALED:
         return
     if found & SCALED:
         if hasattr(optimizer, "grad_scale"):  # it unscales within its step
             return
-        scale = _C._stamps(optimizer.param_groups)[3][3]
+        scale = _C._provenance(optimizer.param_groups)[3][3]
         size = f"{scale:g} times too large" if scale else "too large by the scale"
         report("step-on-scaled-gradients", f"{type(optimizer).__name__}.step() uses gradients that are {size}: scaler.scale() multiplied the "
                "loss, and nothing has divided the gradients", "call scaler.step(optimizer) and then scaler.update()")
@@ -179,7 +179,7 @@ def _train_fp16(params: List[Any]) -> None:
 
 def before_unscale(number: int, iteration: int, scale: float, optimizer: Any) -> None:
     """A scaler is about to divide the optimizer's gradients."""
-    found = _C._stamps(optimizer.param_groups)
+    found = _C._provenance(optimizer.param_groups)
     if found is not None:
         states, faults, float16, first, faulty = found
         if faults:
@@ -196,10 +196,10 @@ def before_unscale(number: int, iteration: int, scale: float, optimizer: Any) ->
 
 def before_unscaled_step(optimizer: Any) -> None:
     """A scaler is about to step on gradients that unscale_() has divided some time ago."""
-    if _C._stamped(optimizer.param_groups) & FAULTS:
-        found = _C._stamps(optimizer.param_groups)
+    if _C._provenance_flags(optimizer.param_groups) & FAULTS:
+        found = _C._provenance(optimizer.param_groups)
         _mixed(found[1], _name(optimizer, found[4]), found[3])
-        _C._restamp(optimizer.param_groups, "unscaled")
+        _C._set_provenance(optimizer.param_groups, "unscaled")
 
 
 def _mixed(faults: int, name: str, first: Any) -> None:
@@ -258,18 +258,18 @@ def before_region(dtype: Any) -> None:
            "float32 and the casts come on top, so autocast makes nothing faster", fix, once=True)
 
 
-class _Look(threading.local):
-    """At the first regions of a thread, to see whether they can be of use."""
+class _Observed(threading.local):
+    """How many more regions of a thread are observed, to see whether they can be of use."""
 
     left = 3
 
 
-_look = _Look()
+_observed = _Observed()
 
 
 def region_begins(dtype: Any) -> Any:
     """The outermost autocast region of a thread is to be entered: who looks at what runs in it, None where nobody does."""
-    if _look.left <= 0 or _State.mode == "off" or "autocast-without-effect" in _State.ignored:
+    if _observed.left <= 0 or _State.mode == "off" or "autocast-without-effect" in _State.ignored:
         return None
     if not _C._cuda_count() and not _C._has_units(dtype):
         return None  # before_region has told of that
@@ -279,7 +279,7 @@ def region_begins(dtype: Any) -> Any:
 
     seen = Explain()
     seen._begins()
-    _look.left -= 1
+    _observed.left -= 1
     return seen
 
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 from .._C import Tensor
 from .._events import Listener, StepReport, listen
 from .._model_names import Names
-from ..amp._ledger import AMAX, FIRST, INFS, NANS, SMALL, SQUARES, Look, join, total
+from ..amp._ledger import AMAX, FIRST, INFS, NANS, SMALL, SQUARES, GradStats, join, total
 
 STEPS = 1000  # that are remembered
 TABLES = 100  # of a GPU's steps that were not asked about; of those before, sums are kept, there
@@ -33,13 +33,13 @@ class Step:
     """One ``scaler.step``. On a GPU what is asked first waits for it."""
 
     _found: List[Tensor] = []
-    _seen: Any = None  # tables and places; once settled, the rows and places of a step that was skipped
+    _seen: Any = None  # tables and positions; once settled, the rows and positions of a step that was skipped
     _late: Any = None  # sums of a step on a GPU, which nobody has waited for
     _sums: Optional[Tuple[float, ...]] = None
     _skipped: Optional[bool] = None
 
     def __init__(self, number: int, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor],
-                 seen: List[Look]) -> None:
+                 seen: List[GradStats]) -> None:
         self.number, self._scale, self._loss = number, scale, loss
         lr = optimizer.param_groups[0].get("lr", math.nan)
         self._lr = lr.clone() if isinstance(lr, Tensor) else lr
@@ -58,13 +58,13 @@ class Step:
         if self._sums is None and self._seen is not None:
             self._sums = total(self._seen)
             self._skipped = any(f.item() for f in self._found)
-            self._seen = [(look.table.tolist(), look.places) for look in self._seen] if self._skipped else None
+            self._seen = [(stat.table.tolist(), stat.positions) for stat in self._seen] if self._skipped else None
         self._found = []
 
     def shrink(self) -> None:
         """Keeps sums in place of tables, on their GPU, without waiting for it."""
         if self._sums is None and self._seen is not None:
-            self._late, self._seen = [(look.table.sum(0), look.table[:, AMAX].max()) for look in self._seen], None
+            self._late, self._seen = [(stat.table.sum(0), stat.table[:, AMAX].max()) for stat in self._seen], None
 
     def _settle_late(self) -> None:
         parts = [(sums.tolist(), amax.item()) for sums, amax in self._late]
@@ -127,8 +127,8 @@ class Step:
         optimizer, names = self._optimizer(), Names()
         if optimizer is None or not self._seen:
             return []
-        rows = sorted((place, values) for table, places in self._seen for values, place in zip(table, places) if wanted(values))
-        return [gradient_of(optimizer, place, values, names) for place, values in rows]
+        rows = sorted((position, values) for table, positions in self._seen for values, position in zip(table, positions) if wanted(values))
+        return [gradient_of(optimizer, position, values, names) for position, values in rows]
 
     @property
     def culprit(self) -> Optional[Gradient]:
@@ -141,10 +141,10 @@ class Step:
         return f"Step({self.number}, loss={self.loss:.4g}, scale={self.scale:g}, norm={self.grad_norm:.4g}, lr={self.lr:g}{end})"
 
 
-def gradient_of(optimizer: Any, place: Tuple[int, int], values: List[float], names: Names) -> Gradient:
+def gradient_of(optimizer: Any, position: Tuple[int, int], values: List[float], names: Names) -> Gradient:
     """A row of a pass's table with its parameter's name."""
-    p = optimizer.param_groups[place[0]]["params"][place[1]]
-    return Gradient(names.of_parameter(optimizer, *place), tuple(p.shape), values[AMAX], int(values[INFS]), int(values[NANS]),
+    p = optimizer.param_groups[position[0]]["params"][position[1]]
+    return Gradient(names.of_parameter(optimizer, *position), tuple(p.shape), values[AMAX], int(values[INFS]), int(values[NANS]),
                     values[SMALL] / max(p.numel(), 1), _unravel(int(values[FIRST]) - 1, tuple(p.shape)) if values[FIRST] else None)
 
 
@@ -162,9 +162,9 @@ class Ledger:
     def __init__(self) -> None:
         self._steps: Deque[Step] = deque(maxlen=STEPS)
         self.total = 0  # steps, remembered or not
-        self.latest: Optional[Tuple[Step, List[Look]]] = None  # the last step that was applied, so far as that is known, and its tables
+        self.latest: Optional[Tuple[Step, List[GradStats]]] = None  # the last step that was applied, so far as that is known, and its tables
 
-    def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: List[Look]) -> Step:
+    def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: List[GradStats]) -> Step:
         """One more step, which is given back."""
         self.total += 1
         step = Step(self.total, optimizer, scale, loss, found, seen)
@@ -198,8 +198,8 @@ class Ledger:
         if self.latest is None or optimizer is None:
             return []
         names = Names()
-        return [gradient_of(optimizer, place, values, names) for look in self.latest[1]
-                for values, place in zip(look.table.tolist(), look.places)]
+        return [gradient_of(optimizer, position, values, names) for stat in self.latest[1]
+                for values, position in zip(stat.table.tolist(), stat.positions)]
 
     def cause(self, step: Step) -> Tuple[str, str]:
         """Why a step was skipped: 'scale', 'model', 'divergence' or 'none', and a sentence. By the loss, by whether values were
@@ -242,8 +242,8 @@ class _Keeper(Listener):
         scaler.ledger = Ledger()
 
     def step_decided(self, scaler: Any, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None],
-                     found_inf: Dict[Any, Tensor], looks: List[Look]) -> None:
-        scaler.last_step = scaler.ledger.add(optimizer, scale, loss, list(found_inf.values()), looks)
+                     found_inf: Dict[Any, Tensor], stats: List[GradStats]) -> None:
+        scaler.last_step = scaler.ledger.add(optimizer, scale, loss, list(found_inf.values()), stats)
 
 
 listen(_Keeper())

@@ -11,16 +11,16 @@ import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
-from .._callers import place_text, users_place
+from .._callers import call_site, location_text
 from .._model_names import Names
 from .._table import RichText, html_table, html_text
 from ._watcher import Watcher
 from .remedies import replacement
 
-Place = Tuple[str, int]
+Location = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain
 NOTHING = "no operator returned inf or nan from finite inputs"
-NEAREST = ["place", "operator", "dtype", "largest result", "times below the dtype's largest value"]
+NEAREST = ["location", "operator", "dtype", "largest result", "times below the dtype's largest value"]
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
 COPIES = {"clone", "contiguous", "cast"}  # of no interest on the way on
 CAME = {"data": "check how the batch is made; it contains inf or nan before the model uses it",
@@ -42,7 +42,7 @@ class Made(NamedTuple):
     """What is known of a tensor that was seen."""
 
     op: str
-    place: Place
+    location: Location
     bad: bool
     inputs: Tuple[int, ...]
 
@@ -63,10 +63,10 @@ class Call(NamedTuple):
     """A call of an operator whose result is not finite."""
 
     op: str
-    place: Place
+    location: Location
     inputs: List[Any]  # floating point ones
     out: Any
-    values: Tuple[float, ...]  # of it, see _look
+    values: Tuple[float, ...]  # of it, see _stats
     low: Any
     onto: bool
     running: Any  # the formula that it is a part of, see _C._running
@@ -77,11 +77,11 @@ class Call(NamedTuple):
 class Finding:
     """An operator that returned inf or nan, with its inputs, its dtype and what to write instead."""
 
-    def __init__(self, op: str, place: Place, what: str, index: Tuple[int, ...], count: int, numel: int, dtype: str, chosen: str, inputs: List[Range],
-                 before: List[str], backward_of: Optional[Tuple[str, Optional[Place]]], scale: float, from_inf: bool) -> None:
-        self.op, self.place, self.what, self.index, self.count, self.numel, self.dtype = op, place, what, index, count, numel, dtype
+    def __init__(self, op: str, location: Location, what: str, index: Tuple[int, ...], count: int, numel: int, dtype: str, chosen: str,
+                 inputs: List[Range], before: List[str], backward_of: Optional[Tuple[str, Optional[Location]]], scale: float, from_inf: bool) -> None:
+        self.op, self.location, self.what, self.index, self.count, self.numel, self.dtype = op, location, what, index, count, numel, dtype
         self.chosen, self.inputs, self.before, self.backward_of, self.scale, self.from_inf = chosen, inputs, before, backward_of, scale, from_inf
-        self.chain: List[Tuple[str, Place]] = []
+        self.chain: List[Tuple[str, Location]] = []
         self.ended = False  # the chain, at the loss
 
     @property
@@ -115,13 +115,13 @@ class Finding:
     def _heading(self) -> str:
         where = f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
         if self.op in CAME:
-            return f"{place_text(self.place)}: {self.chosen} already contains {self.what}: {where}"
+            return f"{location_text(self.location)}: {self.chosen} already contains {self.what}: {where}"
         inputs = "because an input contains inf" if self.from_inf else "although its inputs are finite"
-        return f"{place_text(self.place)}: {self._subject()} returned {self.what} {inputs}: {where}"
+        return f"{location_text(self.location)}: {self._subject()} returned {self.what} {inputs}: {where}"
 
     def _forward(self) -> List[str]:
         """Of what ran backward: where it ran forward."""
-        return [f"the forward call is at {place_text(self.backward_of[1])}"] if self.backward_of and self.backward_of[1] else []
+        return [f"the forward call is at {location_text(self.backward_of[1])}"] if self.backward_of and self.backward_of[1] else []
 
     def _told(self) -> List[str]:
         """Why the result could not be held, and what became of it."""
@@ -184,43 +184,43 @@ class Doctor(Watcher):
     def __init__(self, stop: bool = False) -> None:
         self.stop = stop
         self.findings: List[Finding] = []
-        self.margins: Dict[Tuple[str, Place, str], float] = {}  # operator, place and dtype -> the largest magnitude it made
+        self.margins: Dict[Tuple[str, Location, str], float] = {}  # operator, location and dtype -> the largest magnitude it made
         self._made: Dict[int, Made] = {}
-        self._places: Dict[int, Place] = {}  # of nodes
+        self._locations: Dict[int, Location] = {}  # of nodes
         self._seen: set = set()
 
     def _ends(self) -> None:
         self._made.clear()
-        self._places.clear()
+        self._locations.clear()
 
     # -- watching --------------------------------------------------------------------------------------------
 
     def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
         if len(self._made) > 100_000:
             self._made.clear()
-            self._places.clear()
+            self._locations.clear()
         if is_own(sys._getframe(1)):
             return
-        running, place = _C._running(), users_place()
+        running, location = _C._running(), call_site()
         addresses = tuple(_C._address(t) for t in inputs if t is not None)
         old = {a: self._made.get(a) for a in addresses}
         for out in outputs:
             if not out.is_floating_point() or out.numel() == 0:
                 continue
             plain = out.detach()
-            values = _look(plain)
+            values = _stats(plain)
             bad = values[2] + values[3] > 0
             number = _C._node_number(out)
             if number:
-                self._places[number] = place
+                self._locations[number] = location
             if op in MARGINS and running is None:
-                key = (op, place, _text(out.dtype))
+                key = (op, location, _text(out.dtype))
                 self.margins[key] = max(self.margins.get(key, 0.0), math.inf if bad else values[1])
             floats = [t.detach() for t in inputs if t is not None and t.is_floating_point()]
             if bad and floats and op not in DELIBERATE:
                 leaves = {_C._address(t): t for t in inputs if t is not None and t.is_leaf and t.requires_grad}
-                self._judge(Call(op, place, floats, plain, values, low, onto, running, old, leaves))
-            self._made[_C._address(out)] = Made(op, place, bad, addresses)
+                self._judge(Call(op, location, floats, plain, values, low, onto, running, old, leaves))
+            self._made[_C._address(out)] = Made(op, location, bad, addresses)
 
     def _judge(self, call: Call) -> None:
         """Decides whether this call is the first to return inf or nan."""
@@ -230,7 +230,7 @@ class Doctor(Watcher):
             if call.onto and _C._address(t) == _C._address(call.out):  # overwritten by now
                 nans = nans or (made is not None and made.bad)
                 continue
-            seen = _look(t)
+            seen = _stats(t)
             nans, infs = nans or seen[3] > 0, infs or seen[2] > 0
             unknown = (made is None or not made.bad) and call.running is None  # made before, elsewhere, or written by index
             if unknown and t.ndim and (seen[3] > 0 or (seen[2] > 0 and (t == math.inf).any().item())):
@@ -248,7 +248,7 @@ class Doctor(Watcher):
         if leaf is not None and self.findings:
             return
         kind, name = ("data", "an input tensor") if leaf is None else ("parameter", f"parameter {Names().of(leaf) or ''}".rstrip())
-        self._find(Finding(kind, call.place, "nan" if t.isnan().any().item() else "inf", _first_bad(t), int((~t.isfinite()).sum()), t.numel(),
+        self._find(Finding(kind, call.location, "nan" if t.isnan().any().item() else "inf", _first_bad(t), int((~t.isfinite()).sum()), t.numel(),
                            _text(t.dtype), name, [], [], None, 1.0, False))
 
     def _go_on(self, call: Call) -> bool:
@@ -258,14 +258,14 @@ class Doctor(Watcher):
             return False
         last.ended = last.ended or call.running is not None
         if not last.ended and len(last.chain) < MOST and call.op not in COPIES:
-            last.chain.append((call.op, call.place))
+            last.chain.append((call.op, call.location))
         return True
 
     def _origin(self, call: Call, infs: bool) -> None:
         ranges = [Range(_text(t.dtype), tuple(t.shape), t.amin().item(), t.amax().item()) for t in call.inputs if t.numel()]
         dtype, running = _text(call.out.dtype), call.running
-        of = (running[0], self._places.get(running[1])) if running else None
-        self._find(Finding(call.op, call.place, "nan" if call.values[3] else "inf", _first_bad(call.out), int(call.values[2] + call.values[3]),
+        of = (running[0], self._locations.get(running[1])) if running else None
+        self._find(Finding(call.op, call.location, "nan" if call.values[3] else "inf", _first_bad(call.out), int(call.values[2] + call.values[3]),
                            call.out.numel(), dtype, _chosen(call.op, call.low, running), ranges, self._before(call.old), of,
                            running[2] if running else 1.0, infs))
 
@@ -279,7 +279,7 @@ class Doctor(Watcher):
         return ops
 
     def _find(self, finding: Finding) -> None:
-        key = (finding.op, finding.place, finding.backward_of)
+        key = (finding.op, finding.location, finding.backward_of)
         if key in self._seen or len(self.findings) >= MOST:
             return
         self._seen.add(key)
@@ -288,7 +288,7 @@ class Doctor(Watcher):
             return
         if self.stop:
             raise DoctorError(str(finding))
-        warnings.warn_explicit(str(finding).split(": ", 1)[-1], DoctorWarning, *finding.place)
+        warnings.warn_explicit(str(finding).split(": ", 1)[-1], DoctorWarning, *finding.location)
 
     # -- showing ----------------------------------------------------------------------------------------------
 
@@ -300,18 +300,18 @@ class Doctor(Watcher):
         return self._text()
 
     def _nearest(self) -> List[List[str]]:
-        """Place, operator, dtype, largest magnitude and room of those that came nearest to their limits."""
+        """Location, operator, dtype, largest magnitude and room of those that came nearest to their limits."""
         rows = []
-        for (op, place, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
+        for (op, location, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
             if 0 < amax < math.inf:
-                rows.append([place_text(place), op, dtype, f"{amax:.4g}", f"2^{math.log2(_limit(dtype) / amax):.0f}"])
+                rows.append([location_text(location), op, dtype, f"{amax:.4g}", f"2^{math.log2(_limit(dtype) / amax):.0f}"])
         return rows
 
     def _text(self) -> str:
         if self.findings:
             return "\n".join(str(f) for f in self.findings)
-        near = [f"  {place}: {op} ran in {dtype} and reached {amax}, {room} times below the largest {dtype} value"
-                for place, op, dtype, amax, room in self._nearest()]
+        near = [f"  {location}: {op} ran in {dtype} and reached {amax}, {room} times below the largest {dtype} value"
+                for location, op, dtype, amax, room in self._nearest()]
         return "\n".join([NOTHING, *near])
 
     def _repr_html_(self) -> str:
@@ -322,10 +322,10 @@ class Doctor(Watcher):
         return f"<p><b>ampc.doctor:</b> {NOTHING}</p>" + (html_table([NEAREST, *near], {0, 1, 2}) if near else "")
 
 
-def _look(t: Any) -> Tuple[float, float, float, float, float]:
+def _stats(t: Any) -> Tuple[float, float, float, float, float]:
     """Squares, largest magnitude, infinities, nans, small values; waits for a GPU."""
     dense = t if t.is_contiguous() else t.contiguous()
-    return _C._sum_up((_C._cuda_look([dense]) if t.is_cuda else _C._look([dense])).cpu())
+    return _C._sum_up((_C._cuda_grad_stats([dense]) if t.is_cuda else _C._grad_stats([dense])).cpu())
 
 
 def _first_bad(t: Any) -> Tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 from .. import _C, cuda
 from .. import _creation as make
 from .. import policy as policies
-from .._callers import place_text
+from .._callers import location_text
 from .._progress import Progress
 from .._settings import get_float32_matmul_precision, set_float32_matmul_precision
 from .._table import html_table, html_text
@@ -132,8 +132,8 @@ class Advice:
     def _repr_html_(self) -> str:
         shares = [["loss scale", "gradient values that float16 rounds to 0"]]
         shares += [[f"{scale:.8g}", f"{100 * share:.2g} %"] for scale, share in self.underflow.items()]
-        errors = [["dtype", "place", "operator", "relative error", "largest result", "below overflow"]]
-        errors += [[p, place_text(e.place), f"{e.op}, backward of {e.backward_of}" if e.backward_of else e.op, f"{100 * e.error:.2g} %",
+        errors = [["dtype", "location", "operator", "relative error", "largest result", "below overflow"]]
+        errors += [[p, location_text(e.location), f"{e.op}, backward of {e.backward_of}" if e.backward_of else e.op, f"{100 * e.error:.2g} %",
                     f"{e.amax:.3g}", f"2^{e.room:.0f} times" if math.isfinite(e.room) else ""] for p in HALVES for e in self._rounded(p)]
         return "".join([f"<p><b>{html.escape(self.verdict)}</b></p>", html_text(f"on {self.hardware}"), html_table(self._trials(), {0}),
                         html_text(*self._diverged()), html_table(shares, ()), html_text(f"The largest gradient value is {self.amax:.3g}."),

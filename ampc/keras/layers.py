@@ -17,7 +17,7 @@ F = nn.functional
 class _Region(_C.AutocastScope):
     """A layer's autocast, by its policy."""
 
-    _cache_enabled, _policy, _looked_at = True, None, False
+    _cache_enabled, _policy, _observable = True, None, False
 
     def __init__(self, device: str, dtype: Any, mixed: bool) -> None:
         self.device, self.fast_dtype, self._enabled = device, dtype if mixed else _C.bfloat16, mixed
@@ -57,7 +57,7 @@ class Layer(nn.Module):
         return self.dtype_policy.variable_dtype
 
     def build(self, input_shape: tuple) -> None:
-        """Makes the variables; the batch's place is None."""
+        """Makes the variables; the batch's dimension is None."""
 
     def call(self, x: Tensor) -> Tensor:
         """The layer's computation, on inputs in the compute dtype."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 import sys
 from typing import Any, List
 
-_PLACE = "_ampc_place"  # (the outermost module so far, the path from it, the innermost module)
+_PATH = "_ampc_path"  # (the outermost module so far, the path from it, the innermost module)
 
 
 def mark(error: BaseException, module: Any) -> None:
     """``error`` leaves ``module``'s call: its note, from the second module on, names the innermost one by its path from here."""
-    about = error.__dict__.get(_PLACE)
+    about = error.__dict__.get(_PATH)
     if about is None:
-        error.__dict__[_PLACE] = module, "", module
+        error.__dict__[_PATH] = module, "", module
         return
     inner, path, first = about
     if inner is module:  # its own call within its call
         return
     name = next((n for n, m in module.named_modules() if m is inner), None) or f"<{type(inner).__name__}>"
     path = f"{name}.{path}" if path else name
-    error.__dict__[_PLACE] = module, path, first
+    error.__dict__[_PATH] = module, path, first
     _note(error, f"in {path}: {_text(first)}")
 
 

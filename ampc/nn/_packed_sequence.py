@@ -85,9 +85,9 @@ def invert_permutation(permutation: Optional[Tensor]) -> Optional[Tensor]:
 
     if permutation is None:
         return None
-    places = np.empty(permutation.numel(), np.int64)
-    places[permutation.cpu().numpy()] = np.arange(len(places))
-    return _C.from_numpy(places).to(permutation.device)
+    indices = np.empty(permutation.numel(), np.int64)
+    indices[permutation.cpu().numpy()] = np.arange(len(indices))
+    return _C.from_numpy(indices).to(permutation.device)
 
 
 _checks.install(globals())

@@ -100,7 +100,7 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
 
     Args:
         mode: 'nearest', 'nearest-exact', 'linear' (3-d), 'bilinear' and 'bicubic' (4-d), 'trilinear' (5-d), 'area'.
-        align_corners: whether the outermost values keep their places; for the linear and cubic modes.
+        align_corners: whether the outermost values keep their positions; for the linear and cubic modes.
         antialias: for 'bilinear' and 'bicubic': the filter widens as it shrinks.
 
     float32 under autocast. ValueError for sizes or modes that do not fit, NotImplementedError for a wrong number of dimensions."""
@@ -171,7 +171,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Option
     return input
 
 
-# -- sampling at any places -----------------------------------------------------------------------------------------
+# -- sampling at any positions -----------------------------------------------------------------------------------------
 
 
 def _unnormalised(at: Tensor, size: int, corners: bool) -> Tensor:
@@ -188,16 +188,16 @@ def _reflected(at: Tensor, size: int, corners: bool) -> Tensor:
     return _f["where"](turns % 2 == 0, rest + low, span - rest + low)
 
 
-def _placed(at: Tensor, size: int, padding: str, corners: bool) -> Tensor:
+def _position(at: Tensor, size: int, padding: str, corners: bool) -> Tensor:
     if padding == "border":
         return at.clamp(0, size - 1)
     return _reflected(at, size, corners).clamp(0, size - 1) if padding == "reflection" else at
 
 
-def _picked(x: Tensor, places: List[Tensor]) -> Tensor:
-    """x [N, C, ...] at whole places, one tensor [N, ...] a dimension: [N, C, ...]; zeros outside."""
-    flat, inside = (places[0] * 0).nan_to_num(0.0).long(), places[0] == places[0]
-    for at, size in zip(places, x.shape[2:]):
+def _values_at(x: Tensor, positions: List[Tensor]) -> Tensor:
+    """x [N, C, ...] at whole positions, one tensor [N, ...] a dimension: [N, C, ...]; zeros outside."""
+    flat, inside = (positions[0] * 0).nan_to_num(0.0).long(), positions[0] == positions[0]
+    for at, size in zip(positions, x.shape[2:]):
         inside = inside & (at >= 0) & (at <= size - 1)
         flat = flat * size + at.detach().nan_to_num(0.0).clamp(0, size - 1).long()
     n, c = x.shape[:2]
@@ -213,7 +213,7 @@ def _sample_linear(x: Tensor, at: List[Tensor]) -> Tensor:
         bits = [corner >> d & 1 for d in range(len(at))]
         parts = [a - l if b else 1 - (a - l) for a, l, b in zip(at, low, bits)]
         weight = functools.reduce(operator.mul, parts)
-        terms.append(_picked(x, [l + b for l, b in zip(low, bits)]) * weight.unsqueeze(1))
+        terms.append(_values_at(x, [l + b for l, b in zip(low, bits)]) * weight.unsqueeze(1))
     return functools.reduce(operator.add, terms)
 
 
@@ -230,13 +230,13 @@ def _sample_cubic(x: Tensor, at: List[Tensor], padding: str, corners: bool) -> T
     terms = []
     for j in range(4):
         for i in range(4):
-            places = [_placed(low[0] + (j - 1), x.shape[2], padding, corners), _placed(low[1] + (i - 1), x.shape[3], padding, corners)]
-            terms.append(_picked(x, places) * (parts[0][j] * parts[1][i]).unsqueeze(1))
+            positions = [_position(low[0] + (j - 1), x.shape[2], padding, corners), _position(low[1] + (i - 1), x.shape[3], padding, corners)]
+            terms.append(_values_at(x, positions) * (parts[0][j] * parts[1][i]).unsqueeze(1))
     return functools.reduce(operator.add, terms)
 
 
 def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Optional[bool] = None) -> Tensor:
-    """Input [N, C, H, W] (or [N, C, D, H, W]) at the places of grid [N, ..., 2 (or 3)], (x, y[, z]) in [-1, 1]
+    """Input [N, C, H, W] (or [N, C, D, H, W]) at the positions of grid [N, ..., 2 (or 3)], (x, y[, z]) in [-1, 1]
     (Jaderberg et al. 2015). ``mode``: 'bilinear', 'nearest', 'bicubic' (4-d); ``padding_mode``: 'zeros', 'border', 'reflection'.
     Under autocast in the widest dtype of both."""
     nd = input.ndim - 2
@@ -260,8 +260,8 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
     if mode == "bicubic":
         y = _sample_cubic(input, at, padding_mode, corners)
     else:
-        at = [_placed(a, input.shape[2 + d], padding_mode, corners) for d, a in enumerate(at)]
-        y = _picked(input, [a.round() for a in at]) if mode == "nearest" else _sample_linear(input, at)
+        at = [_position(a, input.shape[2 + d], padding_mode, corners) for d, a in enumerate(at)]
+        y = _values_at(input, [a.round() for a in at]) if mode == "nearest" else _sample_linear(input, at)
     return y.to(dtype)
 
 
@@ -276,9 +276,9 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: Optional[bool
     nd = len(size) - 2
     if nd not in (2, 3) or list(theta.shape) != [size[0], nd, nd + 1]:
         raise ValueError(f"affine_grid: theta must be [{size[0]}, {nd}, {nd + 1}], got {list(theta.shape)}")
-    from ._resample_weights import grid_places
-    places = grid_places(size[2:], bool(align_corners))
-    base = _C.from_numpy(places).to(theta.device, theta.dtype)
+    from ._resample_weights import grid_positions
+    positions = grid_positions(size[2:], bool(align_corners))
+    base = _C.from_numpy(positions).to(theta.device, theta.dtype)
     return (base @ theta.transpose(1, 2)).reshape(size[0], *size[2:], nd)
 
 

@@ -116,16 +116,16 @@ def around(mode: str, size: int, before: int, after: int) -> np.ndarray:
         if max(before, after) > max(size, 0):
             raise RuntimeError(f"pad: circular padding of {max(before, after)} is more than the {max(size, 0)} values that it repeats")
         return first + np.arange(-max(before, 0), size + max(after, 0)) % max(size, 1)
-    places = np.arange(-before, size + after)
+    positions = np.arange(-before, size + after)
     if mode == "replicate":
-        return np.clip(places, 0, size - 1)
+        return np.clip(positions, 0, size - 1)
     if max(before, after) > size - 1:
         raise RuntimeError(f"pad: reflect padding of {max(before, after)} is more than the {size - 1} that {size} values allow")
-    return size - 1 - np.abs(size - 1 - np.abs(places))
+    return size - 1 - np.abs(size - 1 - np.abs(positions))
 
 
-def grid_places(size: Sequence[int], corners: bool) -> np.ndarray:
-    """(x, y[, z], 1) of every place of a grid over [-1, 1]: [places, dimensions + 1]."""
+def grid_positions(size: Sequence[int], corners: bool) -> np.ndarray:
+    """(x, y[, z], 1) of every position of a grid over [-1, 1]: [positions, dimensions + 1]."""
     axes = []
     for n in size:
         axis = np.linspace(-1, 1, n) if n > 1 else np.zeros(1)

@@ -122,14 +122,14 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 
 
 def unfold(input: Tensor, kernel_size: _Sizes, dilation: _Sizes = 1, padding: _Sizes = 0, stride: _Sizes = 1) -> Tensor:
-    """The windows of input [N, C, H, W] as columns [N, C * taps, places]."""
+    """The windows of input [N, C, H, W] as columns [N, C * taps, positions]."""
     x, single = _batched(input, 2, "unfold")
     y = _f["_im2col"](x, *(_list(v, 2, "unfold") for v in (kernel_size, dilation, padding, stride)))
     return y.squeeze(0) if single else y
 
 
 def fold(input: Tensor, output_size: _Sizes, kernel_size: _Sizes, dilation: _Sizes = 1, padding: _Sizes = 0, stride: _Sizes = 1) -> Tensor:
-    """Columns [N, C * taps, places] added up where ``unfold`` took them from: [N, C, *output_size]."""
+    """Columns [N, C * taps, positions] added up where ``unfold`` took them from: [N, C, *output_size]."""
     x = input.unsqueeze(0) if input.ndim == 2 else input
     y = _f["_col2im"](x, *(_list(v, 2, "fold") for v in (output_size, kernel_size, dilation, padding, stride)))
     return y.squeeze(0) if input.ndim == 2 else y

@@ -218,7 +218,7 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
     """Normalises each channel of each sample of [N, C, ...] (Ulyanov et al. 2016), or with running statistics."""
     if not use_input_stats:
         return _f["batch_norm"](input, running_mean, running_var, weight, bias, False, momentum, eps)
-    places = list(range(2, input.ndim))
+    dims = list(range(2, input.ndim))
     if input.numel() == input.shape[0] * input.shape[1]:
         raise ValueError(f"instance_norm: needs more than 1 value per channel, got shape {list(input.shape)}")
     if (running_mean is None) != (running_var is None):
@@ -227,7 +227,7 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
         if not running_mean.shape == running_var.shape == (input.shape[1],) or running_mean.dtype is not running_var.dtype:
             raise RuntimeError(f"instance_norm: running statistics must be [{input.shape[1]}] and of one dtype")
         found = input.detach().float() if input.dtype.itemsize == 2 else input.detach()
-        for own, now in ((running_mean, found.mean(places)), (running_var, found.var(places))):
+        for own, now in ((running_mean, found.mean(dims)), (running_var, found.var(dims))):
             own.detach().mul_(1 - momentum).add_(now.mean(0), alpha=momentum)
     return _f["_instance_norm"](input, input.shape[1], weight, bias, eps)
 
@@ -321,8 +321,8 @@ def _first_largest(rows: Tensor, bag: Tensor, counted: Optional[Tensor], zeros: 
     most = zeros.fill_(float("-inf")).scatter_reduce(0, into, values, "amax")
     found = (values == most.index_select(0, bag)) | values.isnan()
     found = found if counted is None else found & counted.unsqueeze(1)
-    place = _f["where"](found, make.arange(count, device=rows.device).unsqueeze(1), count)
-    first = make.full(most.shape, count, dtype=place.dtype, device=rows.device).scatter_reduce(0, into, place, "amin")
+    order = _f["where"](found, make.arange(count, device=rows.device).unsqueeze(1), count)
+    first = make.full(most.shape, count, dtype=order.dtype, device=rows.device).scatter_reduce(0, into, order, "amin")
     return _f["where"](first == count, 0.0, rows.gather(0, first.clamp(max=count - 1)))
 
 

@@ -155,7 +155,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Ten
 
 @no_grad()
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """The weight [out, in, ...] of a convolution that hands its inputs on, in each of ``groups`` as many as there are outputs.
+    """The weight [out, in, ...] of a convolution that passes its inputs on, in each of ``groups`` as many as there are outputs.
     ValueError for other than 3 to 5 dimensions, or outputs that the groups do not divide."""
     if tensor.ndim not in (3, 4, 5):
         raise ValueError(f"dirac_: needs the weight of a convolution, of 3 to 5 dimensions, got shape {list(tensor.shape)}")
@@ -166,8 +166,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     middle = tuple(n // 2 for n in tensor.shape[2:])
     for g in range(groups):
         for i in range(min(each, tensor.shape[1])):
-            place = (g * each + i, i, *middle)
-            tensor[place] = 1
+            index = (g * each + i, i, *middle)
+            tensor[index] = 1
     return tensor
 
 

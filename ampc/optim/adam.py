@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .._C import Tensor
 from .optimizer import check_options, check_rounding
-from .rules import RuleOptimizer
+from .update_rule import UpdateRuleOptimizer
 
 
 def _check_moments(name: str, lr: Any, betas: Tuple[float, float], eps: float, weight_decay: float) -> None:
@@ -21,12 +21,12 @@ def _moments(group: Dict[str, Any]) -> Dict[str, Any]:
             "weight_decay": float(group["weight_decay"]), "maximize": group["maximize"]}
 
 
-class Adam(RuleOptimizer):
+class Adam(UpdateRuleOptimizer):
     """Adaptive moments (Kingma and Ba 2015), ``amsgrad`` after Reddi et al. 2018. Weight decay is added to the
     gradient. One pass over all parameters in C; ``foreach``, ``fused`` and ``capturable`` are accepted for
     compatibility. Source: torch.optim.Adam."""
 
-    _rule, _decoupled = "adam", False
+    _update_rule, _decoupled = "adam", False
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
@@ -55,10 +55,10 @@ class AdamW(Adam):
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
 
 
-class Adamax(RuleOptimizer):
+class Adamax(UpdateRuleOptimizer):
     """Adam by the largest magnitude (Kingma and Ba 2015). Source: torch.optim.Adamax."""
 
-    _rule = "adamax"
+    _update_rule = "adamax"
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, foreach: Optional[bool] = None, *, maximize: bool = False, differentiable: bool = False,
@@ -76,10 +76,10 @@ class Adamax(RuleOptimizer):
         return _moments(group)
 
 
-class NAdam(RuleOptimizer):
+class NAdam(UpdateRuleOptimizer):
     """Adam with Nesterov's momentum (Dozat 2016). Source: torch.optim.NAdam."""
 
-    _rule = "nadam"
+    _update_rule = "nadam"
     _counts = {"step": 0, "mu_product": 1.0}
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
@@ -109,10 +109,10 @@ class NAdam(RuleOptimizer):
         return {"step": steps, "mu_product": self._products(states, steps, group) or []}
 
 
-class RAdam(RuleOptimizer):
+class RAdam(UpdateRuleOptimizer):
     """Adam that begins without its second moment, until that can be trusted (Liu et al. 2020). Source: torch.optim.RAdam."""
 
-    _rule = "radam"
+    _update_rule = "radam"
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,

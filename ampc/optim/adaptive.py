@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any, Dict, List, Optional, Tuple
 
 from .optimizer import check_options, check_rounding, state_like
-from .rules import RuleOptimizer
+from .update_rule import UpdateRuleOptimizer
 
 
-class Adagrad(RuleOptimizer):
+class Adagrad(UpdateRuleOptimizer):
     """p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum of g * g) + eps) (Duchi et al. 2011). Source: torch.optim.Adagrad."""
 
-    _rule = "adagrad"
+    _update_rule = "adagrad"
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
                  initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: Optional[bool] = None, *, maximize: bool = False,
@@ -36,11 +36,11 @@ class Adagrad(RuleOptimizer):
                 "eps": float(group["eps"]), "maximize": group["maximize"]}
 
 
-class RMSprop(RuleOptimizer):
+class RMSprop(UpdateRuleOptimizer):
     """p -= lr * g / (sqrt(mean of g * g) + eps) (Tieleman and Hinton 2012), ``centered`` after Graves 2013, with momentum. Source:
     torch.optim.RMSprop."""
 
-    _rule = "rmsprop"
+    _update_rule = "rmsprop"
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
                  momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: Optional[bool] = None,
@@ -62,10 +62,10 @@ class RMSprop(RuleOptimizer):
                 "weight_decay": float(group["weight_decay"]), "centered": group["centered"], "maximize": group["maximize"]}
 
 
-class Adadelta(RuleOptimizer):
+class Adadelta(UpdateRuleOptimizer):
     """Steps in the parameters' own units (Zeiler 2012). Source: torch.optim.Adadelta."""
 
-    _rule = "adadelta"
+    _update_rule = "adadelta"
 
     def __init__(self, params: Iterable[Any], lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
                  foreach: Optional[bool] = None, *, capturable: bool = False, maximize: bool = False, differentiable: bool = False,
@@ -84,11 +84,11 @@ class Adadelta(RuleOptimizer):
                 "weight_decay": float(group["weight_decay"]), "maximize": group["maximize"]}
 
 
-class Rprop(RuleOptimizer):
+class Rprop(UpdateRuleOptimizer):
     """Steps of a size for every value, larger while its gradient keeps its sign and smaller when that turns (Riedmiller and Braun 1993).
     For whole batches. Source: torch.optim.Rprop."""
 
-    _rule = "rprop"
+    _update_rule = "rprop"
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, etas: Tuple[float, float] = (0.5, 1.2),
                  step_sizes: Tuple[float, float] = (1e-6, 50), *, capturable: bool = False, foreach: Optional[bool] = None,

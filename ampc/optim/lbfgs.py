@@ -14,7 +14,7 @@ from .optimizer import Optimizer, check_options
 
 
 class _Point(NamedTuple):
-    """A place on the line that is searched: how far along, the loss, its gradient, and the slope along the line."""
+    """A point on the line that is searched: how far along, the loss, its gradient, and the slope along the line."""
 
     t: float
     loss: float
@@ -36,10 +36,10 @@ def _lowest(a: _Point, b: _Point, bounds: Optional[Tuple[float, float]] = None) 
     return min(max(at, low), high)
 
 
-def _strong_wolfe(look: Callable[[float], _Point], start: _Point, t: float, size: float, tolerance: float, most: int = 25,
+def _strong_wolfe(objective: Callable[[float], _Point], start: _Point, t: float, size: float, tolerance: float, most: int = 25,
                   c1: float = 1e-4, c2: float = 0.9) -> Tuple[_Point, int]:
-    """A point that satisfies the strong Wolfe conditions (Nocedal and Wright 2006, algorithms 3.5 and 3.6), and how many were looked
-    at. ``size``: the direction's largest value."""
+    """A point that satisfies the strong Wolfe conditions (Nocedal and Wright 2006, algorithms 3.5 and 3.6), and at how many the
+    objective was computed. ``size``: the direction's largest value."""
 
     def too_high(p: _Point) -> bool:
         return p.loss > start.loss + c1 * p.t * start.slope
@@ -47,18 +47,18 @@ def _strong_wolfe(look: Callable[[float], _Point], start: _Point, t: float, size
     def flat(p: _Point) -> bool:
         return abs(p.slope) <= -c2 * start.slope
 
-    now, before, n = look(t), start, 0
+    now, before, n = objective(t), start, 0
     while n < most:  # until a stretch holds such a point
         if too_high(now) or (n > 1 and now.loss >= before.loss) or now.slope >= 0 and not flat(now):
             break
         if flat(now):
             return now, n + 1
         farther = _lowest(before, now, (now.t + 0.01 * (now.t - before.t), now.t * 10))
-        before, now, n = now, look(farther), n + 1
+        before, now, n = now, objective(farther), n + 1
     low, high = (before, now) if n < most else (start, now)
     if low.loss > high.loss:
         low, high = high, low
-    looked, cramped = n + 1, False
+    calls, cramped = n + 1, False
     while n < most and abs(high.t - low.t) * size >= tolerance:  # narrows it
         left, right = min(low.t, high.t), max(low.t, high.t)
         at, margin = _lowest(low, high), 0.1 * (right - left)
@@ -70,18 +70,18 @@ def _strong_wolfe(look: Callable[[float], _Point], start: _Point, t: float, size
                 cramped = True
         else:
             cramped = False
-        new, n, looked = look(at), n + 1, looked + 1
+        new, n, calls = objective(at), n + 1, calls + 1
         if too_high(new) or new.loss >= low.loss:
             high = new
             if low.loss > high.loss:
                 low, high = high, low
             continue
         if flat(new):
-            return new, looked
+            return new, calls
         if new.slope * (high.t - low.t) >= 0:
             high = low
         low = new
-    return low, looked
+    return low, calls
 
 
 class LBFGS(Optimizer):
@@ -187,18 +187,18 @@ class LBFGS(Optimizer):
             state["d"], state["t"], state["prev_flat_grad"], before, slope = d, t, grad, loss, grad.dot(d).item()
             if slope > -group["tolerance_change"]:
                 break
-            looked = 0
+            calls = 0
             if group["line_search_fn"] is not None:
-                t, loss, grad, looked = self._search(evaluate, _Point(0.0, loss, grad, slope), t, d)
+                t, loss, grad, calls = self._search(evaluate, _Point(0.0, loss, grad, slope), t, d)
                 state["t"] = t
                 self._move(t, d)
             else:
                 self._move(t, d)
                 if i < group["max_iter"]:  # the last gradient would be of no use
-                    loss, looked = float(evaluate()), 1
+                    loss, calls = float(evaluate()), 1
                     grad = self._gradient()
-            evals += looked
-            state["func_evals"] += looked
+            evals += calls
+            state["func_evals"] += calls
             if (evals >= group["max_eval"] or grad.abs().max().item() <= group["tolerance_grad"]
                     or d.abs().max().item() * t <= group["tolerance_change"] or abs(loss - before) < group["tolerance_change"]):
                 break
@@ -207,7 +207,7 @@ class LBFGS(Optimizer):
     def _search(self, evaluate: Callable[[], Any], start: _Point, t: float, d: Tensor) -> Tuple[float, float, Tensor, int]:
         home = [p.clone() for p in self._params]
 
-        def look(at: float) -> _Point:
+        def objective(at: float) -> _Point:
             self._move(at, d)
             loss = float(evaluate())
             grad = self._gradient()
@@ -215,5 +215,5 @@ class LBFGS(Optimizer):
                 p.copy_(old)
             return _Point(at, loss, grad, grad.dot(d).item())
 
-        found, looked = _strong_wolfe(look, start, t, d.abs().max().item(), self.param_groups[0]["tolerance_change"])
-        return found.t, found.loss, found.grad, looked
+        found, calls = _strong_wolfe(objective, start, t, d.abs().max().item(), self.param_groups[0]["tolerance_change"])
+        return found.t, found.loss, found.grad, calls

@@ -65,7 +65,7 @@ class LRScheduler:
         if self._step_count == 1 and not self.optimizer._has_stepped:
             warn(f"{type(self).__name__}.step() came before the first optimizer.step(), so the first rate is never used; call "
                  "optimizer.step() first")
-        self._look_at_skips()
+        self._report_skips()
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
@@ -75,7 +75,7 @@ class LRScheduler:
             closed = getattr(self, "_closed_form", None)
             self._set(closed() if closed is not None else self.get_lr())
 
-    def _look_at_skips(self) -> None:
+    def _report_skips(self) -> None:
         """Going on is premature where a scaler has left out every step since it last did."""
         now = self.optimizer._n_applied, self.optimizer._n_skipped
         before, self._seen = getattr(self, "_seen", now), now

@@ -134,7 +134,7 @@ class Optimizer:
                     if not self._zero_along:
                         g.detach_().zero_()
                 if zero_grad:
-                    _C._restamp(self.param_groups, "none")
+                    _C._set_provenance(self.param_groups, "none")
         finally:
             self._zero_along = False
         for hook in list(self._post_hooks.values()):
@@ -165,8 +165,8 @@ class Optimizer:
         return False
 
     def _on_one_gpu(self) -> bool:
-        places = {p.grad.get_device() for group in self.param_groups for p in group["params"] if p.grad is not None}
-        return len(places) == 1 and places.pop() >= 0
+        devices = {p.grad.get_device() for group in self.param_groups for p in group["params"] if p.grad is not None}
+        return len(devices) == 1 and devices.pop() >= 0
 
     def _step_group(self, group: Dict[str, Any]) -> None:
         raise NotImplementedError(f"{type(self).__name__} defines neither step nor _step_group")
@@ -181,7 +181,7 @@ class Optimizer:
                     p.grad = None
                 else:
                     p.grad.detach_().zero_()
-                    _C._restamp([p], "none")
+                    _C._set_provenance([p], "none")
 
     def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
         """Calls ``hook(optimizer, args, kwargs)`` before every step."""

@@ -35,12 +35,12 @@ def has(path: str) -> bool:
 
 
 def nearest(path: str) -> Optional[str]:
-    """The name most like ``torch.a.b`` among those that ampc has in the same place, or one of the same name elsewhere."""
+    """The name most like ``torch.a.b`` among those that ampc has in the same space, or one of the same name elsewhere."""
     where, _, name = path.rpartition(".")
-    place = resolve(where) if where else _NOTHING
-    if place is _NOTHING:
+    space = resolve(where) if where else _NOTHING
+    if space is _NOTHING:
         return nearest(where) if "." in where else None
-    names = [n for n in dir(place) if not n.startswith("_")]
+    names = [n for n in dir(space) if not n.startswith("_")]
     close = difflib.get_close_matches(name, names, 1, 0.75)
     if close:
         return f"{where}.{close[0]}"

@@ -89,5 +89,5 @@ def _advise(error: BaseException) -> None:
 def _path_of(kind: type) -> str:
     if kind.__name__ in ("Tensor", "Parameter"):
         return "torch.Tensor"
-    place = kind.__module__.split(".")[1:2]
-    return ".".join(["torch", *place, kind.__name__])
+    package = kind.__module__.split(".")[1:2]
+    return ".".join(["torch", *package, kind.__name__])

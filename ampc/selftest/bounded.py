@@ -107,7 +107,7 @@ class Bounded:
         lost = UNITS[dtype] / 2 * (np.abs(self.value) + self.error)
         return Bounded(self.value, self.error + lost + LEAST[dtype] / 2, self.unit)
 
-    # -- places ------------------------------------------------------------------------------------------------
+    # -- positions ------------------------------------------------------------------------------------------------
 
     def _each(self, move: Any) -> Bounded:
         error = move(np.broadcast_to(self.error, self.value.shape)) if np.ndim(self.error) else self.error

@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any, List, Tuple
 
 from .convolutions import convolution, weight_bits
+from .indexing import indexing, losses, pooling, resampling
 from .layers import attention, evaluated, norm, plain, recurrence, rows
 from .passes import adamw, elementwise, memory, positions, reduction, scan, sgd
-from .places import indexing, losses, pooling, resampling
 from .products import autocast, expanded, linear, parts, product, strided, trained, unbounded, unbounded_kept, wide
-from .rules import dropout, rounding, rules, scaling
 from .running import ALL, FLOATS, HALVES, Border, Case
+from .update_rules import dropout, rounding, scaling, update_rules
 from .values import activations, conversion, functions
 
 MICRO = ("micro_portable", "micro_avx2", "micro_avx512", "micro_avx512_bf16", "micro_amx_bf16", "micro_amx_split", "micro_amx_fp16")
@@ -76,7 +76,7 @@ CONVOLUTIONS = [
          "direct_weight_chunks", images=9, channels=16, outs=24, size=(6, 32), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_flat", images=2, channels=20, outs=36, size=(7, 7), kernel=(3, 3), padding=1),
     case("convolution", convolution, "direct_down", images=2, channels=40, outs=17, size=(14, 15), kernel=(3, 3), padding=1),
-    case("convolution", convolution, "direct_phases direct_weight_phases direct_classes direct_places_apart", images=2, channels=18, outs=33,
+    case("convolution", convolution, "direct_phases direct_weight_phases direct_classes direct_positions_apart", images=2, channels=18, outs=33,
          size=(15, 21), kernel=(3, 3), padding=1, stride=2),
     case("convolution", convolution, "direct_no_taps", images=2, channels=16, outs=16, size=(9, 10), kernel=(1, 1), stride=2),
     case("convolution", convolution, "", images=2, channels=32, outs=48, size=(12, 13), kernel=(3, 2), dilation=2, groups=2),
@@ -158,7 +158,7 @@ PASSES = [
     case("optimizer", adamw, "step_pieces", SINGLE, shape=(Border("step_pieces", 16384, 1 << 17, 4096),)),
     case("optimizer", sgd, "step_in_tiles", HALVES, shape=(60, 70)),
     case("optimizer", sgd, "step_in_tiles", ALL, shape=(60, 70), apart=True),
-    case("optimizer, rules", rules, "", WIDE, n=1031),
+    case("optimizer, rules", update_rules, "", WIDE, n=1031),
     case("optimizer, rounding", rounding, "", HALVES, n=2057),
     case("loss scaling", scaling, "", ALL, n=1031),
     case("memory", memory, "memory_huge_pages memory_plain_pages", SINGLE, bytes=5 << 20),
@@ -237,7 +237,7 @@ GPU_CASES: List[Case] = [
     case("running totals", scan, "", ALL, rows=6, n=150),
     case("optimizer", adamw, "", WIDE, shape=(30, 20)),
     case("optimizer", sgd, "", ALL, shape=(30, 20), apart=True),
-    case("optimizer, rules", rules, "", SINGLE, n=131),  # the GPU has NAdam's running product in float32
+    case("optimizer, rules", update_rules, "", SINGLE, n=131),  # the GPU has NAdam's running product in float32
     case("optimizer, rounding", rounding, "", HALVES, n=257),
     case("loss scaling", scaling, "", ALL, n=131),
 ]

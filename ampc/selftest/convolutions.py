@@ -16,7 +16,7 @@ from .data import Draw, Trial
 
 
 class Windows:
-    """The geometry of a convolution in up to three dimensions. Arrays are [images, groups, channels of a group, places...], weights [groups,
+    """The geometry of a convolution in up to three dimensions. Arrays are [images, groups, channels of a group, positions...], weights [groups,
     outs of a group, channels of a group, taps...]."""
 
     def __init__(self, size: Sequence[int], kernel: Sequence[int], stride: int, padding: int, dilation: int) -> None:
@@ -102,7 +102,7 @@ def convolution(d: Draw, channels: int, outs: int, size: Sequence[int], kernel: 
 
 def weight_bits(d: Draw, channels: int, outs: int, size: Sequence[int], kernel: Sequence[int]) -> Trial:
     """A weight's float32 gradient, of 16-bit numbers whose first and last bits are set: a CPU that multiplies float16 in two parts needs all four
-    products. Eight places of an input channel are not 0, so that sums are exact."""
+    products. Eight positions of an input channel are not 0, so that sums are exact."""
     w = Windows(size, kernel, 1, 1, 1)
     x, g = d.full(1, 1, channels, *size), d.full(1, 1, outs, *w.out)
     flat = x.reshape(channels, -1)

@@ -1,5 +1,5 @@
 """Numbers for trials. Kernels that add up products are fed whole numbers, so small that every sum is exact: then a right result is the
-exact one, rounded once, and a term that is missing, doubled or of another place shows, however many there are."""
+exact one, rounded once, and a term that is missing, doubled or of another element shows, however many there are."""
 
 from __future__ import annotations
 

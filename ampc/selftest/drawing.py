@@ -43,13 +43,13 @@ def _trained(r: Random) -> Drawn:
 
 def _convolution(r: Random) -> Drawn:
     dims = int(r.choice([1, 2, 2, 2, 3]))
-    places = {1: 4000, 2: 64, 3: 14}[dims]
+    positions = {1: 4000, 2: 64, 3: 14}[dims]
     groups = int(r.choice([1, 1, 1, 2, 4]))
     depthwise = bool(r.random() < 0.2)
     kernel = tuple(int(r.integers(1, 5)) for _ in range(dims))
     dilation = int(r.integers(1, 3))
     reach = [dilation * (k - 1) for k in kernel]
-    size = tuple(max(_size(r, places), n + 1) for n in reach)
+    size = tuple(max(_size(r, positions), n + 1) for n in reach)
     channels, outs = (groups * _size(r, 1 if depthwise else 70) for _ in range(2))
     sizes = {"channels": channels, "outs": outs, "size": size, "kernel": kernel, "images": _size(r, 12), "stride": int(r.integers(1, 4)),
              "padding": int(r.integers(0, min(reach) // 2 + 1)), "dilation": dilation, "groups": groups, "transposed": _coin(r),

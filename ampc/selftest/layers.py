@@ -219,18 +219,18 @@ Shape = Tuple[int, ...]
 
 def _sets(kind: str, shape: Sequence[int], groups: int) -> Tuple[Shape, Shape, Shape, Shape]:
     """The input's shape as sets are seen in it, the weight's there, the dimensions of a set, and those that the weight lacks."""
-    images, channels, places = shape[0], shape[1], tuple(shape[2:])
-    last, ones = len(shape) - 1, (1,) * len(places)
+    images, channels, spatial = shape[0], shape[1], tuple(shape[2:])
+    last, ones = len(shape) - 1, (1,) * len(spatial)
     if kind == "layer":
         return tuple(shape), (1,) * last + (shape[-1],), (last,), tuple(range(last))
     if kind == "batch":
         others = (0, *range(2, last + 1))
         return tuple(shape), (1, channels, *ones), others, others
-    return (images, groups, channels // groups, *places), (1, groups, channels // groups, *ones), tuple(range(2, last + 2)), (0, *range(3, last + 2))
+    return (images, groups, channels // groups, *spatial), (1, groups, channels // groups, *ones), tuple(range(2, last + 2)), (0, *range(3, last + 2))
 
 
 def norm(d: Draw, kind: str, shape: Sequence[int], groups: int = 0, apart: bool = False) -> Trial:
-    """``layer``, ``batch`` or ``group`` norm of [images, channels, places...], and its gradients. ``apart``: dimensions lie the other way round."""
+    """``layer``, ``batch`` or ``group`` norm of [images, channels, spatial...], and its gradients. ``apart``: dimensions lie the other way round."""
     x, g, n = d.reals(*shape) + d.few(1, shape[1], *[1] * (len(shape) - 2)), d.few(*shape), shape[-1] if kind == "layer" else shape[1]
     x = d.held(x)
     w, b = d.few(n) + 0.5, d.few(n)
@@ -264,7 +264,7 @@ def norm(d: Draw, kind: str, shape: Sequence[int], groups: int = 0, apart: bool 
 
 
 def evaluated(d: Draw, shape: Sequence[int], training: bool) -> Trial:
-    """Batch norm with running statistics: those it takes, or those it leaves; of places beyond a tile, without a bias."""
+    """Batch norm with running statistics: those it takes, or those it leaves; of positions beyond a tile, without a bias."""
     x, g, n, others = d.reals(*shape), d.few(*shape), shape[1], (0, *range(2, len(shape)))
     w, mean, var = d.few(n) + 0.5, d.reals(n), d.held(d.random.uniform(0.5, 2, n))
     column, momentum = (n, *[1] * (len(shape) - 2)), 0.25

@@ -48,7 +48,7 @@ def product(d: Draw, m: int, k: int, n: int, batch: int = 0, a_turned: bool = Fa
 
 def parts(d: Draw, m: int, k: int, n: int) -> Trial:
     """a b in float32, of numbers whose first and last bits are set: a CPU that multiplies float16 in two parts needs all four products. Eight
-    places of each row of a are not 0, so that sums are exact."""
+    elements of each row of a are not 0, so that sums are exact."""
     a, b = d.full(m, k), d.full(k, n)
     a[d.random.random((m, k)).argsort(1) >= 8] = 0
     x, y = d.tensor(a), d.tensor(b)

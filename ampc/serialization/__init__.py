@@ -1,6 +1,6 @@
 """Saving and loading: tensors in a safetensors file, the structure around them as JSON in its header.
 
-``save`` writes beside the target, makes sure that it lies on the disk, and then puts it in the target's place, so a file is
+``save`` writes beside the target, makes sure that it lies on the disk, and then puts it in the target's mapper, so a file is
 always whole: the old one or the new one. ``load`` runs nothing that a file says unless ``weights_only=False`` is given. It reads
 what ``save`` wrote, plain safetensors files, and torch's own zip files of state dicts."""
 
@@ -64,16 +64,16 @@ def load(f: File, map_location: Any = None, pickle_module: Any = None, *, weight
     import pickle
 
     from . import _files, _pt, _safetensors
-    from ._tensors import Placer
+    from ._tensors import Mapper
 
     if pickle_module not in (None, pickle) or encoding not in ("ascii", "utf-8"):
         raise ValueError("load: files are read without another pickle module or encoding")
     data, name = _files.read(f)
-    place = Placer(map_location)
+    mapper = Mapper(map_location)
     trusted = weights_only is False
     if _pt.is_zip(data):
-        return _pt.read(data, place, trusted, name)
+        return _pt.read(data, mapper, trusted, name)
     if _pt.is_legacy(data):
         raise RuntimeError(f"load: {name} is of torch's format before 1.6; load it with torch and save it again")
-    return _safetensors.read(data, place, trusted, name)
+    return _safetensors.read(data, mapper, trusted, name)
 

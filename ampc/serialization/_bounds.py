@@ -21,16 +21,16 @@ def _told(name: str, error: Exception) -> str:
 
 
 @contextmanager
-def damage(name: str, place: Any) -> Iterator[None]:
+def damage(name: str, mapper: Any) -> Iterator[None]:
     """Whatever goes wrong while a file is taken apart is a RuntimeError, but for what the caller's own ``map_location`` raises."""
     try:
         yield
     except (RuntimeError, MemoryError, pickle.UnpicklingError) as error:
-        if type(error) in (RuntimeError, MemoryError, pickle.UnpicklingError) or error is place.failed:
+        if type(error) in (RuntimeError, MemoryError, pickle.UnpicklingError) or error is mapper.failed:
             raise
         raise RuntimeError(_told(name, error)) from error
     except Exception as error:
-        if error is place.failed:
+        if error is mapper.failed:
             raise
         raise RuntimeError(_told(name, error)) from error
 

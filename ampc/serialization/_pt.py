@@ -20,7 +20,7 @@ from .. import _C
 from .._C import Tensor
 from .._device import Size, device
 from ._bounds import SPARE, Ledger, Name, brief, checked_keys, checked_pairs, damage
-from ._tensors import Placer, checked_view, from_bytes
+from ._tensors import Mapper, checked_view, from_bytes
 
 STORAGES = {"DoubleStorage": _C.float64, "FloatStorage": _C.float32, "HalfStorage": _C.float16, "BFloat16Storage": _C.bfloat16,
             "LongStorage": _C.int64, "IntStorage": _C.int32, "ShortStorage": _C.int16, "CharStorage": _C.int8, "ByteStorage": _C.uint8,
@@ -38,13 +38,13 @@ def is_legacy(data: bytes) -> bool:
 class _Archive:
     """The entries of a file, which must lie in it as they are: stored, whole, each by itself."""
 
-    def __init__(self, data: bytes, name: str, place: Placer) -> None:
-        self.data, self.name, self.place = data, name, place
+    def __init__(self, data: bytes, name: str, mapper: Mapper) -> None:
+        self.data, self.name, self.mapper = data, name, mapper
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             self.entries = {info.filename: info for info in archive.infolist()}
             if len(self.entries) < len(archive.infolist()):
                 raise RuntimeError(f"load: {name} is damaged: two of its entries have one name")
-            self.spans = self.places(archive.start_dir)
+            self.spans = self.positions(archive.start_dir)
         found = [n for n in self.entries if n == "data.pkl" or n.endswith("/data.pkl")]
         if not found:
             raise RuntimeError(f"load: {name} is a zip file without a data.pkl: a TorchScript module or something else, no state dict")
@@ -58,7 +58,7 @@ class _Archive:
             raise RuntimeError(f"load: {name} is damaged: its order of bytes is neither little nor big")
         self.storages: Dict[str, Tuple[Any, int, Tensor]] = {}
 
-    def places(self, end: int) -> Dict[str, Tuple[int, int]]:
+    def positions(self, end: int) -> Dict[str, Tuple[int, int]]:
         """Where the bytes of each entry lie; they must not overlap, so all together are no larger than the file."""
         spans = {}
         for info in sorted(self.entries.values(), key=lambda i: i.header_offset, reverse=True):
@@ -103,7 +103,7 @@ class _Archive:
             raise RuntimeError(f"load: {self.name} is damaged: a storage of {brief(count)} elements, called {brief(key)}, of {brief(location)}")
         if key not in self.storages:
             flat = from_bytes(bytearray(self.read("data/" + key, count * dtype.itemsize)), dtype, (count,))
-            self.storages[key] = dtype, count, self.place(flat, location)
+            self.storages[key] = dtype, count, self.mapper(flat, location)
         if self.storages[key][:2] != (dtype, count):
             raise RuntimeError(f"load: {self.name} is damaged: storage {brief(key)} has two types or sizes")
         return self.storages[key][2]
@@ -208,7 +208,7 @@ DTYPES = {f"torch.{d.name}": d for d in STORAGES.values()}
 
 
 class _Reader:
-    """A stack machine for the opcodes of state dicts. Marks are kept apart, as places in the stack."""
+    """A stack machine for the opcodes of state dicts. Marks are kept apart, as positions in the stack."""
 
     def __init__(self, archive: _Archive) -> None:
         self.archive = archive
@@ -311,7 +311,7 @@ class _Reader:
 
     def keep(self, number: int) -> None:
         if not 0 <= number < 2**32:
-            raise ValueError("a place that no memo has")
+            raise ValueError("an index that no memo has")
         value = self.memo[number] = self.pop()
         self.stack.append(value)
 
@@ -395,9 +395,9 @@ class _Trusting(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def read(data: bytes, place: Placer, trusted: bool, name: str) -> Any:
-    with damage(name, place):
-        archive = _Archive(data, name, place)
+def read(data: bytes, mapper: Mapper, trusted: bool, name: str) -> Any:
+    with damage(name, mapper):
+        archive = _Archive(data, name, mapper)
         code = archive.pickle()
         if not trusted:
             return _Reader(archive).run(code)

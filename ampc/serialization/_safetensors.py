@@ -13,7 +13,7 @@ from typing import Any, Dict, Tuple
 from .._C import Tensor, uint8
 from . import _structure
 from ._bounds import brief, damage
-from ._tensors import DTYPES, Collection, Library, Placer, from_bytes
+from ._tensors import DTYPES, Collection, Library, Mapper, from_bytes
 
 _KEY = "ampc"
 
@@ -86,10 +86,10 @@ def _tensors(data: bytes, name: str) -> Dict[str, Tensor]:
     return named
 
 
-def read(data: bytes, place: Placer, trusted: bool, name: str) -> Any:
-    with damage(name, place):
+def read(data: bytes, mapper: Mapper, trusted: bool, name: str) -> Any:
+    with damage(name, mapper):
         header = _header(data, name)
-        library = Library(_tensors(data, name), place)
+        library = Library(_tensors(data, name), mapper)
         text = header.get("__metadata__", {}).get(_KEY)
         if text is None:
             return {key: library.get({"name": key}) for key in library.named}
@@ -109,15 +109,15 @@ def read(data: bytes, place: Placer, trusted: bool, name: str) -> Any:
 class _Pickler(pickle.Pickler):
     def __init__(self, file: Any, tensors: Collection, protocol: int) -> None:
         super().__init__(file, protocol)
-        self.tensors, self.places = tensors, {}  # type: Collection, Dict[int, int]
+        self.tensors, self.positions = tensors, {}  # type: Collection, Dict[int, int]
 
     def persistent_id(self, obj: Any) -> Any:
         if not isinstance(obj, Tensor):
             return None
-        if id(obj) not in self.places:
-            self.places[id(obj)] = len(self.tensors.found)
+        if id(obj) not in self.positions:
+            self.positions[id(obj)] = len(self.tensors.found)
             _structure.tensor(obj, self.tensors, "tensor")
-        return self.places[id(obj)]
+        return self.positions[id(obj)]
 
 
 def _pickled(obj: Any, tensors: Collection, protocol: int) -> str:
@@ -131,7 +131,7 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(data))
         self.refs, self.library, self.made = refs, library, {}  # type: Any, Library, Dict[int, Tensor]
 
-    def persistent_load(self, place: Any) -> Tensor:
-        if place not in self.made:
-            self.made[place] = self.library.get(self.refs[place])
-        return self.made[place]
+    def persistent_load(self, number: Any) -> Tensor:
+        if number not in self.made:
+            self.made[number] = self.library.get(self.refs[number])
+        return self.made[number]

@@ -30,7 +30,7 @@ def truth_values(raw: Any) -> Any:
     return (raw != 0).view("uint8") if len(raw) and raw.max() > 1 else raw
 
 
-class Placer:
+class Mapper:
     """Brings loaded tensors to where ``map_location`` says."""
 
     def __init__(self, map_location: Any) -> None:
@@ -130,8 +130,8 @@ def _unused(named: Dict[str, Tensor], path: str) -> str:
 class Library:
     """The tensors of a file by name, made into what a structure's references say."""
 
-    def __init__(self, named: Dict[str, Tensor], place: Placer) -> None:
-        self.named, self.place = named, place
+    def __init__(self, named: Dict[str, Tensor], mapper: Mapper) -> None:
+        self.named, self.mapper = named, mapper
         self.placed: Dict[Tuple[str, str], Tensor] = {}
         self.made: Dict[int, Tensor] = {}
 
@@ -150,7 +150,7 @@ class Library:
         if name not in self.named:
             raise RuntimeError(f"load: the file's structure names a tensor {brief(name)} that is not in it")
         if (name, where) not in self.placed:
-            self.placed[name, where] = self.place(self.named[name], where)
+            self.placed[name, where] = self.mapper(self.named[name], where)
         t = self.placed[name, where]
         if "dtype" in ref:
             t = _in_dtype(t, ref)

@@ -117,7 +117,7 @@ def tree_structure(tree: PyTree, is_leaf: Optional[Callable[[Any], bool]] = None
 
 
 def tree_map(func: Callable[..., Any], tree: PyTree, *rests: PyTree, is_leaf: Optional[Callable[[Any], bool]] = None) -> PyTree:
-    """The same tree of ``func(leaf, leaves of the others at the same place...)``."""
+    """The same tree of ``func(leaf, leaves of the others at the same position...)``."""
     leaves, spec = tree_flatten(tree, is_leaf)
     return tree_unflatten([func(*each) for each in zip(leaves, *(tree_flatten(r, is_leaf)[0] for r in rests))], spec)
 

@@ -85,10 +85,10 @@ class _Slot:
     """Stands for one saved tensor, and holds it once the region has run again. Backward lets go of both at once, within C, where a
     __del__ would be the first to see an interrupt, and would swallow it."""
 
-    __slots__ = ("__weakref__", "looks", "made", "region")
+    __slots__ = ("__weakref__", "meta", "made", "region")
 
-    def __init__(self, region: _Region, looks: tuple) -> None:
-        self.region, self.looks = region, looks
+    def __init__(self, region: _Region, meta: tuple) -> None:
+        self.region, self.meta = region, meta
         self.made: Optional[Tensor] = None
 
 
@@ -125,11 +125,11 @@ class _Region:
             if count >= len(self.slots):
                 raise CheckpointError(f"checkpoint: the second run saves more tensors than the {len(self.slots)} of the first")
             slot = self.slots[count]()
-            looks = (t.dtype, tuple(t.shape), str(t.device))
+            meta = (t.dtype, tuple(t.shape), str(t.device))
             if slot is not None:
-                if self.check and looks != slot.looks:
-                    raise CheckpointError(f"checkpoint: tensor {count} that is saved was {_text(slot.looks)} in the first run and is "
-                                          f"{_text(looks)} in the second; the function must do the same both times")
+                if self.check and meta != slot.meta:
+                    raise CheckpointError(f"checkpoint: tensor {count} that is saved was {_text(slot.meta)} in the first run and is "
+                                          f"{_text(meta)} in the second; the function must do the same both times")
                 slot.made = t
             count += 1
             if count == len(self.slots) and self.early:
@@ -146,8 +146,8 @@ class _Region:
                                   "same both times")
 
 
-def _text(looks: tuple) -> str:
-    return f"{looks[0].name} {list(looks[1])} on {looks[2]}"
+def _text(meta: tuple) -> str:
+    return f"{meta[0].name} {list(meta[1])} on {meta[2]}"
 
 
 # -- by a backward inside backward ---------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class _Reentrant(Function):
     def forward(ctx: Any, function: Callable, preserve_rng: bool, *args: Any) -> Any:
         ctx.function, ctx.state = function, _State(preserve_rng)
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
-        ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
+        ctx.positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.save_for_backward(*[a for a in args if isinstance(a, Tensor)])
         return function(*args)
 
@@ -167,8 +167,8 @@ class _Reentrant(Function):
         if _C.is_grad_enabled():
             raise RuntimeError("checkpoint: a graph of the gradient needs use_reentrant=False")
         args = list(ctx.others)
-        for place, t in zip(ctx.places, ctx.saved_tensors):
-            args[place] = t.detach().requires_grad_(t.requires_grad)
+        for position, t in zip(ctx.positions, ctx.saved_tensors):
+            args[position] = t.detach().requires_grad_(t.requires_grad)
         with ctx.state.again():
             results = ctx.function(*args)
         results = results if isinstance(results, tuple) else (results,)

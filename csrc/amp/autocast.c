@@ -52,7 +52,7 @@ ac_autocast_state ac_autocast_compute_in(ac_dtype dtype) {
 
 static bool is_float(const ac_tensor *t) { return t && ac_is_floating(t->dtype) && !t->is_scalar; }
 
-/* A row that is asked for a dtype computes in that. */
+/* An operator that is asked for a dtype computes in that. */
 static void plan_f32(const ac_op_info *info, const void *attrs, ac_autocast_plan *plan) {
     if (info->dtype_at >= 0 && *(const int64_t *)(const void *)((const char *)attrs + info->dtype_at) != AC_NO_DTYPE)
         return;

@@ -16,12 +16,12 @@ typedef struct {
     ac_dtype dtypes[AC_AMP_N];
     bool no_cache;
     int nesting;
-    const uint8_t *policy; /* borrowed: a category for each row, in place of the table's; or NULL */
+    const uint8_t *policy; /* borrowed: a category for each operator, in place of the table's; or NULL */
 } ac_autocast_state;
 
 extern _Thread_local ac_autocast_state ac_autocast;
 
-/* What autocast makes of a row on this thread. */
+/* What autocast makes of an operator on this thread. */
 static inline ac_cast ac_cast_of(ac_op op) {
     return ac_autocast.policy ? (ac_cast)ac_autocast.policy[op] : ac_ops[op].cast;
 }
@@ -45,7 +45,7 @@ typedef struct {
     ac_dtype to;
 } ac_autocast_plan;
 
-/* The plan for a row of the table and these inputs, by the row's category. RuntimeError for a row that autocast
+/* The plan for an operator and these inputs, by its category. RuntimeError for an operator that autocast
  * refuses. */
 int ac_autocast_make_plan(ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
                           ac_autocast_plan *plan) AC_CHECKED;

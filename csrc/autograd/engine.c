@@ -288,7 +288,7 @@ static int keep(const ac_node *n, ac_tensor *const *grads, bool create_graph) {
     return 0;
 }
 
-static int look_at(engine *e, const ac_node *n, ac_tensor **grads) {
+static int finish_gradients(engine *e, const ac_node *n, ac_tensor **grads) {
     AC_TRY(run_hooks(e, n, grads));
     return keep(n, grads, e->args->create_graph);
 }
@@ -346,7 +346,7 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
     ac_running = (ac_running_formula){n, &e->pass};
     int failed =
         ac_formula_run(n, grads, given.at, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
-    if (!failed && ac_grad_hooks.look) failed = ac_grad_hooks.look(n->name, given.at, n->n_in);
+    if (!failed && ac_grad_hooks.anomaly) failed = ac_grad_hooks.anomaly(n->name, given.at, n->n_in);
     if (!failed) failed = propagate(e, n, given.at);
     ac_running = outer;
     ac_list_release(&given);
@@ -363,7 +363,7 @@ static int run_task(engine *e, task *t) {
         ac_pass_meets(&e->pass, n);
         bool captures = e->args->captured && t->asked >= 0;
         if (captures && t->leads_on) capture(e, t, grads); /* as torch has it: before hooks where backward goes on */
-        failed = look_at(e, n, grads);
+        failed = finish_gradients(e, n, grads);
         if (failed) { /* fall through to the clearing */
         } else if (captures && !t->leads_on) capture(e, t, grads);
         else if (n->is_accumulator) failed = accumulate(n, grads[0], &e->pass, e->args->create_graph);

@@ -5,30 +5,30 @@
 
 #include "autograd/formula.h"
 
-#define FORMULAS(ROW)                                                                              \
-    ROW(zero) ROW(neg) ROW(abs) ROW(square) ROW(exp) ROW(log) ROW(sqrt) ROW(rsqrt) ROW(reciprocal) \
-    ROW(sin) ROW(cos) ROW(erf) ROW(tanh) ROW(sigmoid) ROW(relu) ROW(silu) ROW(softplus) ROW(gelu) \
-    ROW(clamp) ROW(add) ROW(sub) ROW(mul) ROW(div) ROW(remainder) ROW(pow) ROW(maximum)            \
-    ROW(minimum) ROW(masked_fill) ROW(where) ROW(addcmul) ROW(addcdiv) ROW(lerp) ROW(cast)         \
-    ROW(clone) ROW(as_strided_scatter) ROW(sum) ROW(mean) ROW(prod) ROW(var) ROW(std)              \
-    ROW(extremum) ROW(pick_dim) ROW(norm) ROW(logsumexp) ROW(softmax) ROW(log_softmax)             \
-    ROW(mse_loss) ROW(nll_loss) ROW(nll_loss_backward) ROW(mm) ROW(bmm) ROW(linear) ROW(cat)       \
-    ROW(gather) ROW(scatter_add) ROW(index_select) ROW(index_add) ROW(index) ROW(index_put)        \
-    ROW(embedding) ROW(embedding_backward) ROW(pick_many) ROW(layer_norm) ROW(batch_norm) ROW(group_norm)          \
-    ROW(dropout_mask) ROW(alias) ROW(view) ROW(expand) ROW(permute) ROW(transpose) ROW(select)     \
-    ROW(slice) ROW(split) ROW(as_strided) ROW(to_device)                                                      \
-    ROW(tan) ROW(asin) ROW(acos) ROW(atan) ROW(sinh) ROW(cosh) ROW(asinh) ROW(acosh) ROW(atanh)    \
-    ROW(exp2) ROW(expm1) ROW(log1p) ROW(log2) ROW(log10) ROW(erfc) ROW(erfinv) ROW(mish)           \
-    ROW(softsign) ROW(hardswish) ROW(hardsigmoid) ROW(logsigmoid) ROW(elu) ROW(leaky_relu)         \
-    ROW(hardtanh) ROW(hardshrink) ROW(threshold) ROW(nan_to_num) ROW(fmax) ROW(fmin) ROW(fmod)     \
-    ROW(atan2) ROW(hypot) ROW(copysign) ROW(logaddexp) ROW(logaddexp2) ROW(xlogy)   \
-    ROW(cumsum) ROW(cumprod) ROW(logcumsumexp) ROW(linear_scan) ROW(flip)   \
-    ROW(convolution) ROW(convolution_weight) ROW(im2col) ROW(col2im) ROW(max_pool) ROW(resample) \
-    ROW(diagonal) ROW(unfold) ROW(fused_attention) ROW(recurrence) \
-    ROW(solve) ROW(slogdet) ROW(cholesky) ROW(qr) ROW(eigh) ROW(svd)
+#define FORMULAS(ENTRY)                                                                              \
+    ENTRY(zero) ENTRY(neg) ENTRY(abs) ENTRY(square) ENTRY(exp) ENTRY(log) ENTRY(sqrt) ENTRY(rsqrt) ENTRY(reciprocal) \
+    ENTRY(sin) ENTRY(cos) ENTRY(erf) ENTRY(tanh) ENTRY(sigmoid) ENTRY(relu) ENTRY(silu) ENTRY(softplus) ENTRY(gelu) \
+    ENTRY(clamp) ENTRY(add) ENTRY(sub) ENTRY(mul) ENTRY(div) ENTRY(remainder) ENTRY(pow) ENTRY(maximum)            \
+    ENTRY(minimum) ENTRY(masked_fill) ENTRY(where) ENTRY(addcmul) ENTRY(addcdiv) ENTRY(lerp) ENTRY(cast)         \
+    ENTRY(clone) ENTRY(as_strided_scatter) ENTRY(sum) ENTRY(mean) ENTRY(prod) ENTRY(var) ENTRY(std)              \
+    ENTRY(extremum) ENTRY(pick_dim) ENTRY(norm) ENTRY(logsumexp) ENTRY(softmax) ENTRY(log_softmax)             \
+    ENTRY(mse_loss) ENTRY(nll_loss) ENTRY(nll_loss_backward) ENTRY(mm) ENTRY(bmm) ENTRY(linear) ENTRY(cat)       \
+    ENTRY(gather) ENTRY(scatter_add) ENTRY(index_select) ENTRY(index_add) ENTRY(index) ENTRY(index_put)        \
+    ENTRY(embedding) ENTRY(embedding_backward) ENTRY(pick_many) ENTRY(layer_norm) ENTRY(batch_norm) ENTRY(group_norm)          \
+    ENTRY(dropout_mask) ENTRY(alias) ENTRY(view) ENTRY(expand) ENTRY(permute) ENTRY(transpose) ENTRY(select)     \
+    ENTRY(slice) ENTRY(split) ENTRY(as_strided) ENTRY(to_device)                                                      \
+    ENTRY(tan) ENTRY(asin) ENTRY(acos) ENTRY(atan) ENTRY(sinh) ENTRY(cosh) ENTRY(asinh) ENTRY(acosh) ENTRY(atanh)    \
+    ENTRY(exp2) ENTRY(expm1) ENTRY(log1p) ENTRY(log2) ENTRY(log10) ENTRY(erfc) ENTRY(erfinv) ENTRY(mish)           \
+    ENTRY(softsign) ENTRY(hardswish) ENTRY(hardsigmoid) ENTRY(logsigmoid) ENTRY(elu) ENTRY(leaky_relu)         \
+    ENTRY(hardtanh) ENTRY(hardshrink) ENTRY(threshold) ENTRY(nan_to_num) ENTRY(fmax) ENTRY(fmin) ENTRY(fmod)     \
+    ENTRY(atan2) ENTRY(hypot) ENTRY(copysign) ENTRY(logaddexp) ENTRY(logaddexp2) ENTRY(xlogy)   \
+    ENTRY(cumsum) ENTRY(cumprod) ENTRY(logcumsumexp) ENTRY(linear_scan) ENTRY(flip)   \
+    ENTRY(convolution) ENTRY(convolution_weight) ENTRY(im2col) ENTRY(col2im) ENTRY(max_pool) ENTRY(resample) \
+    ENTRY(diagonal) ENTRY(unfold) ENTRY(fused_attention) ENTRY(recurrence) \
+    ENTRY(solve) ENTRY(slogdet) ENTRY(cholesky) ENTRY(qr) ENTRY(eigh) ENTRY(svd)
 
-#define ROW(name) FORMULA(name);
-FORMULAS(ROW)
-#undef ROW
+#define ENTRY(name) FORMULA(name);
+FORMULAS(ENTRY)
+#undef ENTRY
 
 #endif

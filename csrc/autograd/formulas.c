@@ -1,4 +1,4 @@
-/* The table from operators to backward formulas: every row of ops.def names its own. A missing formula is an
+/* The table from operators to backward formulas: every operator of ops.def names its own. A missing formula is an
  * undeclared name here; a formula that no operator names is an unused definition. */
 #include "autograd/formula_list.h"
 

@@ -10,8 +10,8 @@ static T unsqueezed(ac_formula *c, T x, int64_t dim) {
     return ac_f_call(c, AC_OP_unsqueeze, &at, 1, x);
 }
 
-/* column - row, for every place of a matrix of that size */
-static T places(ac_formula *c, T like) {
+/* column - row, for every entry of a matrix of that size */
+static T off_diagonal(ac_formula *c, T like) {
     if (!like) return NULL;
     ac_device d = ac_device_of(like);
     ac_attrs_arange cols = {{AC_INT, {0}}, {AC_INT, {like->shape[like->ndim - 1]}}, {AC_INT, {1}}, AC_int64, d},
@@ -20,8 +20,8 @@ static T places(ac_formula *c, T like) {
     ac_dims column = {2, {rows.end.i, 1}};
     return SUB(ac_f_call(c, AC_OP_arange, &cols, 0), ac_f_reshape(c, ac_f_call(c, AC_OP_arange, &rows, 0), &column));
 }
-static T below(ac_formula *c, T x) { return WHERE(CMP(lt, places(c, x), NUM(0)), x, NUM(0)); }
-static T on_diagonal(ac_formula *c, T x) { return WHERE(CMP(eq, places(c, x), NUM(0)), x, NUM(0)); }
+static T below(ac_formula *c, T x) { return WHERE(CMP(lt, off_diagonal(c, x), NUM(0)), x, NUM(0)); }
+static T on_diagonal(ac_formula *c, T x) { return WHERE(CMP(eq, off_diagonal(c, x), NUM(0)), x, NUM(0)); }
 /* a row of numbers [..., n] on the diagonal of matrices */
 static T as_diagonal(ac_formula *c, T row) {
     if (!row) return NULL;
@@ -74,7 +74,7 @@ FORMULA(qr) {
 /* 1 / (w_j - w_i), 0 on the diagonal */
 static T gaps(ac_formula *c, T w) {
     T off = SUB(unsqueezed(c, w, -2), unsqueezed(c, w, -1));
-    T same = CMP(eq, places(c, off), NUM(0));
+    T same = CMP(eq, off_diagonal(c, off), NUM(0));
     return WHERE(same, NUM(0), UN(reciprocal, WHERE(same, NUM(1), off)));
 }
 

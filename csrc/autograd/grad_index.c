@@ -61,8 +61,8 @@ FORMULA(scatter_add) {
     ac_dims got = ac_shape_of(g);
     if (ac_dims_equal(&got, src)) ac_f_give(c, 2, g);
     else { /* src was larger than index: what index did not read gets 0 */ ac_dims dense = ac_dims_contiguous(src);
-        ac_attrs_as_strided_scatter place = {got, dense, 0, 0};
-        ac_f_give(c, 2, ac_f_call(c, AC_OP_as_strided_scatter, &place, 2, ac_f_zeros(c, ac_f_input(c, 2)), g));
+        ac_attrs_as_strided_scatter scatter = {got, dense, 0, 0};
+        ac_f_give(c, 2, ac_f_call(c, AC_OP_as_strided_scatter, &scatter, 2, ac_f_zeros(c, ac_f_input(c, 2)), g));
     }
     DONE;
 }

@@ -18,16 +18,16 @@ static T fresh(ac_formula *c, int input) {
 static void give_by_parts(ac_formula *c, const ac_attrs_recurrence *a) {
     ac_attrs_rnn_layer layer = {a->cell, a->reverse};
     T in[INPUTS], sought[INPUTS], out[AC_MAX_OUT], g[2] = {ac_f_grad(c, 0), ac_f_grad(c, 1)}, captured[INPUTS] = {NULL};
-    int place[INPUTS], n = 0;
+    int input_of[INPUTS], n = 0;
     for (int i = 0; i < INPUTS; i++) {
         in[i] = fresh(c, i);
-        if (in[i] && i < SIZES && WANTS(i)) place[n] = i, sought[n++] = in[i];
+        if (in[i] && i < SIZES && WANTS(i)) input_of[n] = i, sought[n++] = in[i];
     }
     if (c->failed || ac_f_call_many(c, AC_OP_recurrence_parts, &layer, in, INPUTS, out) < 0) return;
     ac_backward_args back = {out, g, 2, sought, n, captured, true, true};
     if (ac_backward(&back) < 0) c->failed = true;
     for (int i = 0; i < n; i++)
-        if (captured[i]) ac_f_give(c, place[i], ac_f_keep(c, captured[i]));
+        if (captured[i]) ac_f_give(c, input_of[i], ac_f_keep(c, captured[i]));
 }
 
 FORMULA(recurrence) {

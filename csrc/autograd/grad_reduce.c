@@ -267,7 +267,7 @@ FORMULA(cumprod) {
 /* exp(x - y), which is 1 for equal infinities. */
 static T exp_of_difference(ac_formula *c, T x, T y) { return WHERE(CMP(eq, x, y), NUM(1), UN(exp, SUB(x, y))); }
 
-/* What comes back at a place goes on to those before it, smaller as their totals are: no power is above 1. */
+/* What comes back at an element goes on to those before it, smaller as their totals are: no power is above 1. */
 FORMULA(logcumsumexp) {
     ATTR(one_dim);
     T x = SAVED(0), y = RESULT(0), g = G;

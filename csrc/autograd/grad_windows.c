@@ -28,11 +28,11 @@ static int64_t nth(const ac_dims *list, int64_t d, int64_t otherwise) {
 }
 
 /* What the transposed way needs to come back to `size` values: those that no window reached. */
-static ac_dims left_over(const ac_dims *size, const ac_dims *places, const ac_dims *kernel, const ac_dims *stride,
+static ac_dims left_over(const ac_dims *size, const ac_dims *positions, const ac_dims *kernel, const ac_dims *stride,
                          const ac_dims *padding, const ac_dims *dilation) {
     ac_dims more = {.n = kernel->n};
     for (int64_t d = 0; d < kernel->n; d++) {
-        int64_t k = kernel->v[kernel->n == 1 ? 0 : d], back = (places->v[d + 2] - 1) * nth(stride, d, k);
+        int64_t k = kernel->v[kernel->n == 1 ? 0 : d], back = (positions->v[d + 2] - 1) * nth(stride, d, k);
         back += nth(dilation, d, 1) * (k - 1) + 1 - 2 * nth(padding, d, 0);
         more.v[d] = size->v[d + 2] - back;
     }
@@ -45,13 +45,13 @@ static ac_dims kernel_of(const ac_spec *weight) {
     return kernel;
 }
 
-/* An output padding of a stride or more, which a larger dilation allows, adds places to the gradient's convolution,
+/* An output padding of a stride or more, which a larger dilation allows, adds positions to the gradient's convolution,
  * behind those of the input x: how many in dimension d. */
 static int64_t places_beyond(const ac_attrs_convolution *a, int64_t d) {
     return a->transposed ? nth(&a->output_padding, d, 0) / nth(&a->stride, d, 1) : 0;
 }
 
-/* The gradient of x without those places. */
+/* The gradient of x without those positions. */
 static T without_beyond(ac_formula *c, const ac_attrs_convolution *a, T dx) {
     const ac_dims *size = &ac_f_input(c, 0)->shape;
     for (int64_t d = 0; d < size->n - 2; d++) {
@@ -61,7 +61,7 @@ static T without_beyond(ac_formula *c, const ac_attrs_convolution *a, T dx) {
     return dx;
 }
 
-/* x with zeros at those places. */
+/* x with zeros at those positions. */
 static T with_beyond(ac_formula *c, const ac_attrs_convolution *a, T x) {
     for (int64_t d = 0; x && d < x->ndim - 2; d++) {
         ac_spec zeros = {x->dtype, ac_shape_of(x), ac_device_of(x)};
@@ -133,14 +133,14 @@ FORMULA(col2im) {
 FORMULA(max_pool) { /* along the last dimensions made one */
     ATTR(max_pool);
     const ac_dims *shape = &ac_f_input(c, 0)->shape, *pooled = &c->node->outputs[0].shape;
-    ac_dims flat = *shape, places = *pooled;
+    ac_dims flat = *shape, positions = *pooled;
     int64_t nd = a->kernel.n;
-    flat.n = places.n = shape->n - nd + 1, flat.v[flat.n - 1] = places.v[places.n - 1] = 1;
+    flat.n = positions.n = shape->n - nd + 1, flat.v[flat.n - 1] = positions.v[positions.n - 1] = 1;
     for (int64_t d = shape->n - nd; d < shape->n; d++)
-        flat.v[flat.n - 1] *= shape->v[d], places.v[places.n - 1] *= pooled->v[d];
+        flat.v[flat.n - 1] *= shape->v[d], positions.v[positions.n - 1] *= pooled->v[d];
     ac_spec zeros = {ac_f_input(c, 0)->dtype, flat, ac_f_input(c, 0)->device};
     ac_attrs_index_dim last = {-1};
-    T g = ac_f_reshape(c, G, &places), index = ac_f_reshape(c, RESULT(1), &places);
+    T g = ac_f_reshape(c, G, &positions), index = ac_f_reshape(c, RESULT(1), &positions);
     GIVE(0, ac_f_reshape(c, ac_f_call(c, AC_OP_scatter_add, &last, 3, ac_f_zeros(c, &zeros), index, g), shape));
     DONE;
 }
@@ -201,8 +201,8 @@ FORMULA(fused_attention) {
     back.out_dtype = ac_f_input(c, 0)->dtype;
     T g = incoming(c, ac_f_input(c, 0)), in[5] = {g, SAVED(0), SAVED(1), SAVED(2), ac_f_has(c, 3) ? SAVED(3) : NULL},
       out[AC_MAX_OUT];
-    bool lines = g && (g->shape[g->ndim - 1] <= 1 || g->strides[g->ndim - 1] == 1);
-    if (!lines) in[0] = ac_f_call(c, AC_OP_contiguous, NULL, 1, g);
+    bool dense_rows = g && (g->shape[g->ndim - 1] <= 1 || g->strides[g->ndim - 1] == 1);
+    if (!dense_rows) in[0] = ac_f_call(c, AC_OP_contiguous, NULL, 1, g);
     if (c->failed) return -1;
     if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
     int failed = ac_f_call_many(c, AC_OP_fused_attention_backward, &back, in, 5, out);

@@ -78,7 +78,7 @@ typedef struct {
     int (*free_saved)(void *context);
     /* At the n gradients that a node's backward gave, some of them NULL; itself NULL while nobody looks for anomalies.
      */
-    int (*look)(const char *name, ac_tensor *const *given, int n);
+    int (*anomaly)(const char *name, ac_tensor *const *given, int n);
 } ac_autograd_hooks;
 extern ac_autograd_hooks ac_grad_hooks;
 
@@ -136,7 +136,7 @@ int ac_save(ac_node *node, int slot, ac_tensor *t) AC_CHECKED;
 /* new: the saved tensor; with its history when `graph` */
 ac_tensor *ac_unpack(ac_node *node, int slot, bool graph) AC_CHECKED;
 
-/* The formula of every row; NULL where a row is not differentiable. */
+/* The formula of every operator; NULL where it is not differentiable. */
 extern const ac_grad_fn ac_formulas[AC_N_OPS];
 
 /* Gradients of `roots` (weighted by `grads`, NULL entries meaning 1), accumulated into the .grad of the leaves; when

@@ -1,6 +1,6 @@
-/* The provenance of a leaf's gradient, stored as its stamp. A loss that a GradScaler scaled is marked, and backward
- * carries the mark to the leaves. So code that clips, steps or adds can learn whether a gradient is scaled, by what,
- * and what it was added to. */
+/* The provenance of a leaf's gradient: what its values come from. A loss that a GradScaler scaled is marked, and
+ * backward carries the mark to the leaves. So code that clips, steps or adds can learn whether a gradient is scaled, by
+ * what, and what it was added to. */
 #ifndef AC_AUTOGRAD_PROVENANCE_H
 #define AC_AUTOGRAD_PROVENANCE_H
 
@@ -34,7 +34,7 @@ typedef struct {
     int faults;
     bool float16;         /* products in it lie on its way */
     bool empty;           /* nothing has been added yet */
-    const ac_storage *of; /* what was stamped, and the content it had */
+    const ac_storage *of; /* what it speaks of, and the content that had */
     uint64_t content;
 } ac_provenance;
 
@@ -51,7 +51,7 @@ void ac_pass_meets(ac_pass *pass, const struct ac_node *node);
 void ac_provenance_before(ac_provenance *s, const ac_tensor *old);
 void ac_provenance_after(ac_provenance *s, const ac_tensor *grad, const ac_pass *pass);
 
-/* Whether the stamp speaks of this gradient, as it is now where `exact`. */
+/* Whether the provenance speaks of this gradient, as it is now where `exact`. */
 bool ac_provenance_holds(const ac_provenance *s, const ac_tensor *grad, bool exact);
 /* The gradient was written by ampc itself, with what it says. */
 void ac_provenance_renew(ac_provenance *s, const ac_tensor *grad);

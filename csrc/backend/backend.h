@@ -1,5 +1,5 @@
 /* A backend: the functions that do the arithmetic of one device. Inputs have passed the shape
- * rule; outputs are allocated and contiguous unless said otherwise. Kernels run outside the
+ * function; outputs are allocated and contiguous unless said otherwise. Kernels run outside the
  * core's lock: they take no references and call nothing above them. */
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
@@ -18,7 +18,7 @@ typedef struct {
     const void *attrs;
     ac_tensor **out; /* out[0] may share memory with an input of equal geometry (in place) */
     int n_out;
-    ac_dtype compute;        /* elementwise rows: the dtype the inputs promote to; products: what operands
+    ac_dtype compute;        /* elementwise operators: the dtype the inputs promote to; products: what operands
                               * are rounded to before they are multiplied */
     const ac_tensor *panels; /* products: the right operand as `pack` left it, or NULL */
     bool add;                /* products: add to what out[0] holds */
@@ -28,11 +28,11 @@ typedef int (*ac_kernel)(const ac_run *run);
 
 enum { AC_MAX_STATE = 3 };
 
-/* One parameter of an optimizer step: its gradient, itself, and the rule's states (shared/optim_update.inc), those in
- * use first, then NULL. All of one shape. */
+/* One parameter of an optimizer step: its gradient, itself, and the update rule's states (shared/optim_update.inc),
+ * those in use first, then NULL. All of one shape. */
 typedef struct {
     ac_tensor *grad, *param, *state[AC_MAX_STATE];
-    ac_rule_place at;
+    ac_optim_scalars at;
     ac_rounding rounding; /* of a 16-bit parameter; `extra` is its compensation or its master, else NULL */
     ac_tensor *extra;
     uint64_t seed, offset; /* stochastic: of the generator, numel numbers from there on */
@@ -41,19 +41,19 @@ typedef struct {
     ac_kept kept[AC_KEPT]; /* packed copies of the parameter that the step packs again while it has the values */
 } ac_update;
 
-/* What a look at a tensor found: the sum of squares and the largest finite magnitude, infinities and nans, all of the
+/* Statistics of a tensor: the sum of squares and the largest finite magnitude, infinities and nans, all of the
  * values as multiplied; how many of them as they are in memory lie below float16's normal numbers, 0 apart; and the
- * place of the first that is not finite, counted from 1 in row-major order, 0 where all are. */
+ * index of the first that is not finite, counted from 1 in row-major order, 0 where all are. */
 typedef struct {
     double squares, amax, infs, nans, small, first;
 } ac_found;
 
 /* What an optimizer step is given, for all parameters alike. */
 typedef struct {
-    ac_rule_options options;
+    ac_optim_options options;
     const float *found_inf; /* on a GPU, or NULL: nonzero leaves the step out */
     bool zero;              /* gradients become 0 in the same pass, of a step left out, too */
-} ac_step;
+} ac_step_args;
 
 typedef struct ac_backend {
     const char *name;
@@ -63,13 +63,13 @@ typedef struct ac_backend {
      * value stands against it. */
     int64_t (*panels_bytes)(const ac_tensor *w, ac_dtype round, bool out_first);
     bool (*pack)(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
-    /* Looks at tensors[i] * factors[i], rounded to its dtype; writes nothing. What waits for a tensor is in its
-     * factor, but for what lies on a GPU (storage.h), which the GPU reads. */
-    int (*look)(ac_tensor *const *tensors, int n, const double *factors, ac_found *found);
+    /* The statistics of tensors[i] * factors[i], rounded to its dtype; writes nothing. What waits for a tensor is in
+     * its factor, but for what lies on a GPU (storage.h), which the GPU reads. */
+    int (*grad_stats)(ac_tensor *const *tensors, int n, const double *factors, ac_found *found);
     /* Multiplies every tensor by `factor`, and by `there`, a number in the device's memory (NULL: 1), in place. */
     int (*scale)(ac_tensor *const *tensors, int n, double factor, const double *there);
     /* One optimizer step over a list of parameters. */
-    int (*step)(ac_rule rule, ac_update *updates, int n, const ac_step *constants);
+    int (*step)(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants);
 } ac_backend;
 
 extern const ac_backend ac_cpu, ac_cuda;

@@ -30,7 +30,7 @@ ac_memory_stats ac_memory(void);
 void ac_memory_reset_peak(void);
 /* Storage reports the tensor data it takes (positive) and gives back (negative). */
 void ac_memory_count(int64_t bytes);
-/* Hands every cached block back to the system. */
+/* Returns every cached block to the system. */
 void ac_memory_trim(void);
 
 /* The n-th allocation from now fails (1 = the next one), and every one after it while

@@ -33,8 +33,8 @@ static inline bool ac_is_half(ac_dtype t) { return t == AC_float16 || t == AC_bf
 ac_dtype ac_promote(ac_dtype a, ac_dtype b);
 /* The dtype the loops compute in: float32 for the half types, int64 for integers and bool. */
 ac_dtype ac_compute_dtype(ac_dtype t);
-/* The dtype that a copy's lane is chosen by. It holds what the target can: truth, and what is narrower than int64, are
- * decided by the source. */
+/* The dtype that a copy's opmath type is chosen by. It holds what the target can: truth, and what is narrower than
+ * int64, are decided by the source. */
 ac_dtype ac_copy_dtype(ac_dtype to, ac_dtype from);
 
 /* What float literals become (torch.get_default_dtype). */

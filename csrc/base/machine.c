@@ -261,13 +261,13 @@ static void take_environment(ac_machine *m) {
 static ac_machine machine;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void look(void) {
+static void read_once(void) {
     machine = detect();
     take_environment(&machine);
 }
 
 const ac_machine *ac_this_machine(void) {
-    (void)pthread_once(&once, look);
+    (void)pthread_once(&once, read_once);
     return &machine;
 }
 

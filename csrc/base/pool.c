@@ -30,7 +30,7 @@
 enum { SPINS = 2000, SPINS_AT_END = 500 };
 enum { STACK_BYTES = 2 << 20 }; /* of a worker, whatever `ulimit -s` says */
 
-/* Chunks of one hand. It takes them in order, and when they are done helps the others: so the same
+/* Chunks of one thread. It takes them in order, and when they are done helps the others: so the same
  * core sees the same part of the data in one operator after another, and nobody waits for a core
  * that somebody else is using. */
 typedef struct {
@@ -41,7 +41,7 @@ typedef struct {
 typedef struct {
     ac_chunk_fn fn;
     void *context;
-    int hands; /* workers that may join the caller */
+    int workers; /* that may join the caller */
     share shares[AC_MOST_THREADS];
     _Atomic int joined;      /* workers that have been in this job */
     _Atomic uint32_t active; /* futex: workers inside it now */
@@ -107,25 +107,25 @@ int ac_interrupted(void) {
 
 /* -- work ---------------------------------------------------------------------------------------- */
 
-static void deal(job *j, int64_t chunks, int hands) {
-    for (int h = 0; h < hands; h++) {
-        atomic_store_explicit(&j->shares[h].next, chunks * h / hands, memory_order_relaxed);
-        j->shares[h].end = chunks * (h + 1) / hands;
+static void deal(job *j, int64_t chunks, int threads) {
+    for (int h = 0; h < threads; h++) {
+        atomic_store_explicit(&j->shares[h].next, chunks * h / threads, memory_order_relaxed);
+        j->shares[h].end = chunks * (h + 1) / threads;
     }
 }
 
 static void call_off(job *j) { /* nobody takes another */
-    for (int h = 0; h <= j->hands; h++) atomic_store(&j->shares[h].next, j->shares[h].end);
+    for (int h = 0; h <= j->workers; h++) atomic_store(&j->shares[h].next, j->shares[h].end);
 }
 
-static void run_chunks(job *j, int hand) {
-    for (int turn = 0; turn <= j->hands; turn++) {
-        share *from = &j->shares[(hand + turn) % (j->hands + 1)];
+static void run_chunks(job *j, int thread) {
+    for (int turn = 0; turn <= j->workers; turn++) {
+        share *from = &j->shares[(thread + turn) % (j->workers + 1)];
         for (;;) {
             int64_t chunk = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed);
             if (chunk >= from->end) break;
-            j->fn(j->context, chunk, hand);
-            if (hand == 0 && ac_poll()) call_off(j);
+            j->fn(j->context, chunk, thread);
+            if (thread == 0 && ac_poll()) call_off(j);
         }
     }
 }
@@ -152,8 +152,8 @@ static void *worker(void *unused) {
         job *j = &pool.current;
         atomic_fetch_add(&j->active, 1);
         if (atomic_load(&pool.open)) {
-            int hand = 1 + atomic_fetch_add(&j->joined, 1);
-            if (hand <= j->hands) run_chunks(j, hand);
+            int thread = 1 + atomic_fetch_add(&j->joined, 1);
+            if (thread <= j->workers) run_chunks(j, thread);
         }
         if (atomic_fetch_sub(&j->active, 1) == 1 && atomic_load(&j->awaited)) wake_all(&j->active);
     }
@@ -194,7 +194,7 @@ static bool start_worker(void) {
 
 static void start_workers(int wanted) {
     (void)pthread_mutex_lock(&pool.start);
-    while (pool.running < wanted && start_worker()) pool.running++; /* else fewer hands, same result */
+    while (pool.running < wanted && start_worker()) pool.running++; /* else fewer threads, same result */
     (void)pthread_mutex_unlock(&pool.start);
 }
 
@@ -217,8 +217,8 @@ static void await_workers(job *j) {
     atomic_store(&j->awaited, false);
 }
 
-void ac_parallel(int64_t chunks, int hands, ac_chunk_fn fn, void *context) {
-    int threads = hands < AC_MOST_THREADS ? hands : AC_MOST_THREADS;
+void ac_parallel(int64_t chunks, int most, ac_chunk_fn fn, void *context) {
+    int threads = most < AC_MOST_THREADS ? most : AC_MOST_THREADS;
     if (chunks < threads) threads = (int)chunks;
     if (threads <= 1 || stopped || pthread_mutex_trylock(&pool.owner) != 0) {
         AC_WAY(threads_one);
@@ -228,7 +228,7 @@ void ac_parallel(int64_t chunks, int hands, ac_chunk_fn fn, void *context) {
     AC_WAY(threads_several);
     if (pool.running < threads - 1) start_workers(threads - 1);
     job *j = &pool.current;
-    j->fn = fn, j->context = context, j->hands = threads - 1;
+    j->fn = fn, j->context = context, j->workers = threads - 1;
     deal(j, chunks, threads);
     atomic_store(&j->joined, 0);
     atomic_store(&pool.open, true);

@@ -12,11 +12,11 @@
 
 #include <stdint.h>
 
-/* `hand` tells the threads of one job apart: 0 is the caller, others are below the job's `hands`. */
-typedef void (*ac_chunk_fn)(void *context, int64_t chunk, int hand);
+/* `thread` tells the threads of one job apart: 0 is the caller, others are below the job's `threads`. */
+typedef void (*ac_chunk_fn)(void *context, int64_t chunk, int thread);
 
-/* Calls fn(context, 0..chunks-1), each once, on at most `hands` threads, and returns when all are done. */
-void ac_parallel(int64_t chunks, int hands, ac_chunk_fn fn, void *context);
+/* Calls fn(context, 0..chunks-1), each once, on at most `threads` threads, and returns when all are done. */
+void ac_parallel(int64_t chunks, int threads, ac_chunk_fn fn, void *context);
 
 /* How many threads work, the caller included. At first OMP_NUM_THREADS, else the cores that the
  * affinity mask and the control group's CPU quota leave. */

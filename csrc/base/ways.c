@@ -1,7 +1,7 @@
 /* The table of ways through the kernels, and which of them this process has entered. */
 #include "base/ways.h"
 
-const ac_way_row ac_ways[AC_N_WAYS] = {
+const ac_way_entry ac_ways[AC_N_WAYS] = {
 #define WAY(name, fact, needs, sentence) {#name, sentence, AC_BY_##fact, AC_ISA_##needs},
 #include "base/ways.def"
 #undef WAY

@@ -32,9 +32,9 @@ typedef struct {
     const char *name, *sentence;
     ac_way_fact fact;
     ac_isa needs; /* the lowest instruction set on which the way can be chosen */
-} ac_way_row;
+} ac_way_entry;
 
-extern const ac_way_row ac_ways[AC_N_WAYS];
+extern const ac_way_entry ac_ways[AC_N_WAYS];
 const char *ac_way_fact_name(ac_way_fact fact);
 /* The variable of the environment that sets the fact, or NULL where the operands decide. */
 const char *ac_way_variable(ac_way_fact fact);

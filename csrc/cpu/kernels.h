@@ -15,17 +15,17 @@ int ac_cpu_pointwise(const ac_run *r) AC_CHECKED;
 /* Copies `from`, broadcast, into `to` with conversion. */
 void ac_cpu_copy_into(ac_tensor *to, const ac_tensor *from);
 
-/* Reads or writes a run in lane type, whatever its dtype. A read of lane-typed neighbours needs
+/* Reads or writes a run in opmath type, whatever its dtype. A read of neighbours of opmath type needs
  * no copy: the pointer returned is the data itself, else `buffer`. */
-const void *ac_read_run(const ac_loops *loops, ac_lane lane, ac_dtype dtype, int64_t n, const void *from,
+const void *ac_read_run(const ac_loops *loops, ac_opmath opmath, ac_dtype dtype, int64_t n, const void *from,
                         int64_t stride, void *buffer);
 
 /* See backend.h. */
 int64_t ac_cpu_panels_bytes(const ac_tensor *w, ac_dtype round, bool out_first);
 bool ac_cpu_pack(const ac_tensor *w, ac_dtype round, bool out_first, ac_tensor *panels);
-int ac_cpu_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
+int ac_cpu_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
 int ac_cpu_scale(ac_tensor *const *tensors, int n, double factor, const double *there) AC_CHECKED;
-int ac_cpu_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+int ac_cpu_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) AC_CHECKED;
 
 /* Packs a part of a weight, cut at multiples of AC_PART, into the whole's panels. */
 typedef struct {

@@ -1,18 +1,18 @@
 /* The innermost loops, compiled once for each instruction set and selected once at start.
  *
- * Every loop computes in one of three types, its lane: float32 (also for the 16-bit types, which are widened on load
- * and rounded once on store), float64, and int64 (for integers and bool). */
+ * Every loop computes in one of three types, its opmath type: float32 (also for the 16-bit types, which are widened on
+ * load and rounded once on store), float64, and int64 (for integers and bool). */
 #ifndef AC_CPU_LOOPS_H
 #define AC_CPU_LOOPS_H
 
 #include "backend/backend.h"
 #include "shared/fold.h"
-#include "shared/lane.h"
+#include "shared/opmath.h"
 
 /* Elements a loop is given at a time: three float32 operands and a result stay in L1. */
 enum { AC_TILE = 1024 };
 
-/* An accumulator: `f` for the real lanes, `i` for the integer lane. */
+/* An accumulator: `f` for float32 and float64, `i` for int64. */
 typedef struct {
     double f;
     int64_t i;
@@ -28,14 +28,14 @@ typedef struct {
 
 typedef struct ac_loops {
     const char *name;
-    void (*point[AC_N_OPS][AC_N_LANES])(int64_t n, const void *const *in, void *out, const void *attrs);
+    void (*point[AC_N_OPS][AC_N_OPMATHS])(int64_t n, const void *const *in, void *out, const void *attrs);
     /* `stride` counts elements */
-    void (*load[AC_N_DTYPES][AC_N_LANES])(int64_t n, const void *from, int64_t stride, void *to);
-    void (*store[AC_N_LANES][AC_N_DTYPES])(int64_t n, const void *from, void *to, int64_t stride);
+    void (*load[AC_N_DTYPES][AC_N_OPMATHS])(int64_t n, const void *from, int64_t stride, void *to);
+    void (*store[AC_N_OPMATHS][AC_N_DTYPES])(int64_t n, const void *from, void *to, int64_t stride);
     /* folds n values into *total */
-    void (*fold[AC_N_FOLDS][AC_N_LANES])(int64_t n, const void *x, double p, ac_total *total);
+    void (*fold[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, ac_total *total);
     /* folds x[j] into totals[j] */
-    void (*fold_columns[AC_N_FOLDS][AC_N_LANES])(int64_t n, const void *x, double p, void *totals);
+    void (*fold_columns[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, void *totals);
     /* rows, indexed 0 float32, 1 float64 */
     void (*softmax[2])(int64_t n, const void *x, void *y);
     void (*log_softmax[2])(int64_t n, const void *x, void *y);
@@ -53,20 +53,20 @@ typedef struct ac_loops {
     void (*centred_sums[2])(int64_t n, const void *g, const void *x, double mean, double *sums);
     void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
     /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
-    /* rows of windows over lines of places, see conv_depthwise.inc */
+    /* rows of windows over rows of positions, see conv_depthwise.inc */
     void (*sweep)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *w, float *y);
     void (*sweep_back)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *g, float *sums);
     void (*finish[3])(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
     /* 16 x 16 floats, and 32 rows of 16 halves from `at` on (to 16 rows of 32), turned; steps count values */
     /* adds what n values are, times factor, to *found; writes the products unless `to` is NULL (it may be `from`) */
-    void (*look[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
+    void (*grad_stats[2])(int64_t n, const void *from, double factor, ac_found *found, void *to);
     /* one step of a recurrent cell for one row of n units, and its gradients, see rnn_cells.inc */
     void (*cell[AC_N_CELLS][2])(int64_t n, const void *x, const void *u, void *h, void *c, void *kept);
     void (*cell_back[AC_N_CELLS][2])(int64_t n, const void *kept, const void *before, const void *h, void *dh, void *dc,
                                      void *dx, void *du);
-    /* an optimizer's rule over n values; `state` has 3 entries, those that it uses first, then NULL */
-    void (*step[AC_N_RULES][2])(int64_t n, const ac_rule_options *o, const ac_rule_place *at, const void *grad,
-                                void *param, void *const *state);
+    /* an optimizer's update rule over n values; `state` has 3 entries, those that it uses first, then NULL */
+    void (*step[AC_N_UPDATE_RULES][2])(int64_t n, const ac_optim_options *o, const ac_optim_scalars *at,
+                                       const void *grad, void *param, void *const *state);
 } ac_loops;
 
 extern const ac_loops ac_loops_baseline, ac_loops_avx2, ac_loops_avx512;

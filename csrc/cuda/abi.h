@@ -72,65 +72,65 @@ typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
 #endif
 
 /* Name in the real header, our name, value. */
-#define AC_CU_CONSTANTS(ROW)                                                                                           \
-    ROW(CUDA_SUCCESS, AC_CU_SUCCESS, 0)                                                                                \
-    ROW(CUDA_ERROR_OUT_OF_MEMORY, AC_CU_OUT_OF_MEMORY, 2)                                                              \
-    ROW(CUDA_ERROR_NO_DEVICE, AC_CU_NO_DEVICE, 100)                                                                    \
-    ROW(CUDA_ERROR_NOT_FOUND, AC_CU_NOT_FOUND, 500)                                                                    \
-    ROW(CUDA_ERROR_NOT_READY, AC_CU_NOT_READY, 600)                                                                    \
-    ROW(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, AC_CU_MULTIPROCESSORS, 16)                                           \
-    ROW(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, AC_CU_L2_BYTES, 38)                                                         \
-    ROW(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, AC_CU_THREADS_PER_MULTIPROCESSOR, 39)                      \
-    ROW(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, AC_CU_MAJOR, 75)                                                 \
-    ROW(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, AC_CU_MINOR, 76)                                                 \
-    ROW(CU_STREAM_NON_BLOCKING, AC_CU_NON_BLOCKING, 1)                                                                 \
-    ROW(CU_EVENT_DISABLE_TIMING, AC_CU_NO_TIMING, 2)                                                                   \
-    ROW(CU_EVENT_BLOCKING_SYNC, AC_CU_BLOCKING_SYNC, 1)                                                                \
-    ROW(CU_MEMHOSTALLOC_PORTABLE, AC_CU_PORTABLE, 1)                                                                   \
-    ROW(CU_MEMHOSTALLOC_DEVICEMAP, AC_CU_DEVICEMAP, 2)                                                                 \
-    ROW(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, AC_CU_MEMORY_TYPE, 2)                                                        \
-    ROW(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, AC_CU_DEVICE_ORDINAL, 9)                                                  \
-    ROW(CU_MEMORYTYPE_HOST, AC_CU_HOST_MEMORY, 1)
+#define AC_CU_CONSTANTS(ENTRY)                                                                                         \
+    ENTRY(CUDA_SUCCESS, AC_CU_SUCCESS, 0)                                                                              \
+    ENTRY(CUDA_ERROR_OUT_OF_MEMORY, AC_CU_OUT_OF_MEMORY, 2)                                                            \
+    ENTRY(CUDA_ERROR_NO_DEVICE, AC_CU_NO_DEVICE, 100)                                                                  \
+    ENTRY(CUDA_ERROR_NOT_FOUND, AC_CU_NOT_FOUND, 500)                                                                  \
+    ENTRY(CUDA_ERROR_NOT_READY, AC_CU_NOT_READY, 600)                                                                  \
+    ENTRY(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, AC_CU_MULTIPROCESSORS, 16)                                         \
+    ENTRY(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, AC_CU_L2_BYTES, 38)                                                       \
+    ENTRY(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, AC_CU_THREADS_PER_MULTIPROCESSOR, 39)                    \
+    ENTRY(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, AC_CU_MAJOR, 75)                                               \
+    ENTRY(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, AC_CU_MINOR, 76)                                               \
+    ENTRY(CU_STREAM_NON_BLOCKING, AC_CU_NON_BLOCKING, 1)                                                               \
+    ENTRY(CU_EVENT_DISABLE_TIMING, AC_CU_NO_TIMING, 2)                                                                 \
+    ENTRY(CU_EVENT_BLOCKING_SYNC, AC_CU_BLOCKING_SYNC, 1)                                                              \
+    ENTRY(CU_MEMHOSTALLOC_PORTABLE, AC_CU_PORTABLE, 1)                                                                 \
+    ENTRY(CU_MEMHOSTALLOC_DEVICEMAP, AC_CU_DEVICEMAP, 2)                                                               \
+    ENTRY(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, AC_CU_MEMORY_TYPE, 2)                                                      \
+    ENTRY(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, AC_CU_DEVICE_ORDINAL, 9)                                                \
+    ENTRY(CU_MEMORYTYPE_HOST, AC_CU_HOST_MEMORY, 1)
 
-#define AC_LT_CONSTANTS(ROW)                                                                                           \
-    ROW(CUBLAS_STATUS_SUCCESS, AC_LT_SUCCESS, 0)                                                                       \
-    ROW(CUBLAS_STATUS_NOT_SUPPORTED, AC_LT_NOT_SUPPORTED, 15)                                                          \
-    ROW(CUBLAS_OP_N, AC_LT_PLAIN, 0)                                                                                   \
-    ROW(CUBLAS_OP_T, AC_LT_TRANSPOSED, 1)                                                                              \
-    ROW(CUBLAS_COMPUTE_32F, AC_LT_COMPUTE_F32, 68)                                                                     \
-    ROW(CUBLAS_COMPUTE_32F_FAST_TF32, AC_LT_COMPUTE_TF32, 77)                                                          \
-    ROW(CUBLAS_COMPUTE_64F, AC_LT_COMPUTE_F64, 70)                                                                     \
-    ROW(CUDA_R_32F, AC_LT_F32, 0)                                                                                      \
-    ROW(CUDA_R_64F, AC_LT_F64, 1)                                                                                      \
-    ROW(CUDA_R_16F, AC_LT_F16, 2)                                                                                      \
-    ROW(CUDA_R_16BF, AC_LT_BF16, 14)                                                                                   \
-    ROW(CUBLASLT_MATMUL_DESC_TRANSA, AC_LT_TRANSA, 3)                                                                  \
-    ROW(CUBLASLT_MATMUL_DESC_TRANSB, AC_LT_TRANSB, 4)                                                                  \
-    ROW(CUBLASLT_MATMUL_DESC_EPILOGUE, AC_LT_EPILOGUE, 7)                                                              \
-    ROW(CUBLASLT_MATMUL_DESC_BIAS_POINTER, AC_LT_BIAS_POINTER, 8)                                                      \
-    ROW(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, AC_LT_BIAS_TYPE, 26)                                                      \
-    ROW(CUBLASLT_EPILOGUE_BIAS, AC_LT_EPILOGUE_BIAS, 4)                                                                \
-    ROW(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, AC_LT_BATCH_COUNT, 5)                                                      \
-    ROW(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, AC_LT_BATCH_OFFSET, 6)                                            \
-    ROW(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, AC_LT_MAX_WORKSPACE, 1)                                              \
-    ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AC_LT_ALIGNMENT_A, 5)                                              \
-    ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AC_LT_ALIGNMENT_B, 6)                                              \
-    ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AC_LT_ALIGNMENT_C, 7)                                              \
-    ROW(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AC_LT_ALIGNMENT_D, 8)
+#define AC_LT_CONSTANTS(ENTRY)                                                                                         \
+    ENTRY(CUBLAS_STATUS_SUCCESS, AC_LT_SUCCESS, 0)                                                                     \
+    ENTRY(CUBLAS_STATUS_NOT_SUPPORTED, AC_LT_NOT_SUPPORTED, 15)                                                        \
+    ENTRY(CUBLAS_OP_N, AC_LT_PLAIN, 0)                                                                                 \
+    ENTRY(CUBLAS_OP_T, AC_LT_TRANSPOSED, 1)                                                                            \
+    ENTRY(CUBLAS_COMPUTE_32F, AC_LT_COMPUTE_F32, 68)                                                                   \
+    ENTRY(CUBLAS_COMPUTE_32F_FAST_TF32, AC_LT_COMPUTE_TF32, 77)                                                        \
+    ENTRY(CUBLAS_COMPUTE_64F, AC_LT_COMPUTE_F64, 70)                                                                   \
+    ENTRY(CUDA_R_32F, AC_LT_F32, 0)                                                                                    \
+    ENTRY(CUDA_R_64F, AC_LT_F64, 1)                                                                                    \
+    ENTRY(CUDA_R_16F, AC_LT_F16, 2)                                                                                    \
+    ENTRY(CUDA_R_16BF, AC_LT_BF16, 14)                                                                                 \
+    ENTRY(CUBLASLT_MATMUL_DESC_TRANSA, AC_LT_TRANSA, 3)                                                                \
+    ENTRY(CUBLASLT_MATMUL_DESC_TRANSB, AC_LT_TRANSB, 4)                                                                \
+    ENTRY(CUBLASLT_MATMUL_DESC_EPILOGUE, AC_LT_EPILOGUE, 7)                                                            \
+    ENTRY(CUBLASLT_MATMUL_DESC_BIAS_POINTER, AC_LT_BIAS_POINTER, 8)                                                    \
+    ENTRY(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, AC_LT_BIAS_TYPE, 26)                                                    \
+    ENTRY(CUBLASLT_EPILOGUE_BIAS, AC_LT_EPILOGUE_BIAS, 4)                                                              \
+    ENTRY(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, AC_LT_BATCH_COUNT, 5)                                                    \
+    ENTRY(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, AC_LT_BATCH_OFFSET, 6)                                          \
+    ENTRY(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, AC_LT_MAX_WORKSPACE, 1)                                            \
+    ENTRY(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AC_LT_ALIGNMENT_A, 5)                                            \
+    ENTRY(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AC_LT_ALIGNMENT_B, 6)                                            \
+    ENTRY(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AC_LT_ALIGNMENT_C, 7)                                            \
+    ENTRY(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AC_LT_ALIGNMENT_D, 8)
 
-#define AC_DNN_CONSTANTS(ROW)                                                                                          \
-    ROW(CUDNN_STATUS_SUCCESS, AC_DNN_SUCCESS, 0)                                                                       \
-    ROW(CUDNN_DATA_FLOAT, AC_DNN_F32, 0)                                                                               \
-    ROW(CUDNN_DATA_HALF, AC_DNN_F16, 2)                                                                                \
-    ROW(CUDNN_DATA_BFLOAT16, AC_DNN_BF16, 9)                                                                           \
-    ROW(CUDNN_TENSOR_NCHW, AC_DNN_ROW_MAJOR, 0)                                                                        \
-    ROW(CUDNN_CROSS_CORRELATION, AC_DNN_CORRELATION, 1)                                                                \
-    ROW(CUDNN_TENSOR_OP_MATH, AC_DNN_TENSOR_CORES, 1)                                                                  \
-    ROW(CUDNN_FMA_MATH, AC_DNN_PLAIN_MATH, 3)                                                                          \
-    ROW(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, AC_DNN_FORWARD, 1)                                           \
-    ROW(CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, AC_DNN_BACKWARD, 1)                                                         \
-    ROW(CUDNN_ACTIVATION_IDENTITY, AC_DNN_IDENTITY, 5)                                                                 \
-    ROW(CUDNN_PROPAGATE_NAN, AC_DNN_PROPAGATE_NAN, 1)
+#define AC_DNN_CONSTANTS(ENTRY)                                                                                        \
+    ENTRY(CUDNN_STATUS_SUCCESS, AC_DNN_SUCCESS, 0)                                                                     \
+    ENTRY(CUDNN_DATA_FLOAT, AC_DNN_F32, 0)                                                                             \
+    ENTRY(CUDNN_DATA_HALF, AC_DNN_F16, 2)                                                                              \
+    ENTRY(CUDNN_DATA_BFLOAT16, AC_DNN_BF16, 9)                                                                         \
+    ENTRY(CUDNN_TENSOR_NCHW, AC_DNN_ROW_MAJOR, 0)                                                                      \
+    ENTRY(CUDNN_CROSS_CORRELATION, AC_DNN_CORRELATION, 1)                                                              \
+    ENTRY(CUDNN_TENSOR_OP_MATH, AC_DNN_TENSOR_CORES, 1)                                                                \
+    ENTRY(CUDNN_FMA_MATH, AC_DNN_PLAIN_MATH, 3)                                                                        \
+    ENTRY(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, AC_DNN_FORWARD, 1)                                         \
+    ENTRY(CUDNN_CONVOLUTION_BWD_DATA_ALGO_1, AC_DNN_BACKWARD, 1)                                                       \
+    ENTRY(CUDNN_ACTIVATION_IDENTITY, AC_DNN_IDENTITY, 5)                                                               \
+    ENTRY(CUDNN_PROPAGATE_NAN, AC_DNN_PROPAGATE_NAN, 1)
 
 #define AC_CONSTANT(real, own, value) own = value,
 enum { AC_CU_CONSTANTS(AC_CONSTANT) AC_CU_END_ };
@@ -139,111 +139,112 @@ enum { AC_DNN_CONSTANTS(AC_CONSTANT) AC_DNN_END_ };
 #undef AC_CONSTANT
 
 /* The driver's functions: exported name, parameters. All return CUresult. */
-#define AC_CU_FUNCTIONS(ROW)                                                                                           \
-    ROW(cuInit, unsigned)                                                                                              \
-    ROW(cuDriverGetVersion, int *)                                                                                     \
-    ROW(cuGetErrorName, CUresult, const char **)                                                                       \
-    ROW(cuGetErrorString, CUresult, const char **)                                                                     \
-    ROW(cuDeviceGetCount, int *)                                                                                       \
-    ROW(cuDeviceGet, CUdevice *, int)                                                                                  \
-    ROW(cuDeviceGetName, char *, int, CUdevice)                                                                        \
-    ROW(cuDeviceGetUuid_v2, CUuuid *, CUdevice)                                                                        \
-    ROW(cuDeviceTotalMem_v2, size_t *, CUdevice)                                                                       \
-    ROW(cuDeviceGetAttribute, int *, CUdevice_attribute, CUdevice)                                                     \
-    ROW(cuDeviceCanAccessPeer, int *, CUdevice, CUdevice)                                                              \
-    ROW(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)                                                               \
-    ROW(cuCtxGetCurrent, CUcontext *)                                                                                  \
-    ROW(cuCtxPushCurrent_v2, CUcontext)                                                                                \
-    ROW(cuCtxPopCurrent_v2, CUcontext *)                                                                               \
-    ROW(cuCtxSynchronize, void)                                                                                        \
-    ROW(cuModuleLoadData, CUmodule *, const void *)                                                                    \
-    ROW(cuModuleGetFunction, CUfunction *, CUmodule, const char *)                                                     \
-    ROW(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,    \
-        void **, void **)                                                                                              \
-    ROW(cuMemGetInfo_v2, size_t *, size_t *)                                                                           \
-    ROW(cuMemAlloc_v2, CUdeviceptr *, size_t)                                                                          \
-    ROW(cuMemFree_v2, CUdeviceptr)                                                                                     \
-    ROW(cuMemHostAlloc, void **, size_t, unsigned)                                                                     \
-    ROW(cuMemFreeHost, void *)                                                                                         \
-    ROW(cuMemHostGetDevicePointer_v2, CUdeviceptr *, void *, unsigned)                                                 \
-    ROW(cuPointerGetAttribute, void *, CUpointer_attribute, CUdeviceptr)                                               \
-    ROW(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, size_t, CUstream)                                             \
-    ROW(cuMemcpyDtoHAsync_v2, void *, CUdeviceptr, size_t, CUstream)                                                   \
-    ROW(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr, size_t, CUstream)                                              \
-    ROW(cuMemcpyPeerAsync, CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)                           \
-    ROW(cuMemsetD8Async, CUdeviceptr, unsigned char, size_t, CUstream)                                                 \
-    ROW(cuStreamCreateWithPriority, CUstream *, unsigned, int)                                                         \
-    ROW(cuStreamDestroy_v2, CUstream)                                                                                  \
-    ROW(cuStreamSynchronize, CUstream)                                                                                 \
-    ROW(cuStreamQuery, CUstream)                                                                                       \
-    ROW(cuStreamWaitEvent, CUstream, CUevent, unsigned)                                                                \
-    ROW(cuEventCreate, CUevent *, unsigned)                                                                            \
-    ROW(cuEventDestroy_v2, CUevent)                                                                                    \
-    ROW(cuEventRecord, CUevent, CUstream)                                                                              \
-    ROW(cuEventQuery, CUevent)                                                                                         \
-    ROW(cuEventSynchronize, CUevent)                                                                                   \
-    ROW(cuEventElapsedTime, float *, CUevent, CUevent)
+#define AC_CU_FUNCTIONS(ENTRY)                                                                                         \
+    ENTRY(cuInit, unsigned)                                                                                            \
+    ENTRY(cuDriverGetVersion, int *)                                                                                   \
+    ENTRY(cuGetErrorName, CUresult, const char **)                                                                     \
+    ENTRY(cuGetErrorString, CUresult, const char **)                                                                   \
+    ENTRY(cuDeviceGetCount, int *)                                                                                     \
+    ENTRY(cuDeviceGet, CUdevice *, int)                                                                                \
+    ENTRY(cuDeviceGetName, char *, int, CUdevice)                                                                      \
+    ENTRY(cuDeviceGetUuid_v2, CUuuid *, CUdevice)                                                                      \
+    ENTRY(cuDeviceTotalMem_v2, size_t *, CUdevice)                                                                     \
+    ENTRY(cuDeviceGetAttribute, int *, CUdevice_attribute, CUdevice)                                                   \
+    ENTRY(cuDeviceCanAccessPeer, int *, CUdevice, CUdevice)                                                            \
+    ENTRY(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice)                                                             \
+    ENTRY(cuCtxGetCurrent, CUcontext *)                                                                                \
+    ENTRY(cuCtxPushCurrent_v2, CUcontext)                                                                              \
+    ENTRY(cuCtxPopCurrent_v2, CUcontext *)                                                                             \
+    ENTRY(cuCtxSynchronize, void)                                                                                      \
+    ENTRY(cuModuleLoadData, CUmodule *, const void *)                                                                  \
+    ENTRY(cuModuleGetFunction, CUfunction *, CUmodule, const char *)                                                   \
+    ENTRY(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,  \
+          void **, void **)                                                                                            \
+    ENTRY(cuMemGetInfo_v2, size_t *, size_t *)                                                                         \
+    ENTRY(cuMemAlloc_v2, CUdeviceptr *, size_t)                                                                        \
+    ENTRY(cuMemFree_v2, CUdeviceptr)                                                                                   \
+    ENTRY(cuMemHostAlloc, void **, size_t, unsigned)                                                                   \
+    ENTRY(cuMemFreeHost, void *)                                                                                       \
+    ENTRY(cuMemHostGetDevicePointer_v2, CUdeviceptr *, void *, unsigned)                                               \
+    ENTRY(cuPointerGetAttribute, void *, CUpointer_attribute, CUdeviceptr)                                             \
+    ENTRY(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, size_t, CUstream)                                           \
+    ENTRY(cuMemcpyDtoHAsync_v2, void *, CUdeviceptr, size_t, CUstream)                                                 \
+    ENTRY(cuMemcpyDtoDAsync_v2, CUdeviceptr, CUdeviceptr, size_t, CUstream)                                            \
+    ENTRY(cuMemcpyPeerAsync, CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream)                         \
+    ENTRY(cuMemsetD8Async, CUdeviceptr, unsigned char, size_t, CUstream)                                               \
+    ENTRY(cuStreamCreateWithPriority, CUstream *, unsigned, int)                                                       \
+    ENTRY(cuStreamDestroy_v2, CUstream)                                                                                \
+    ENTRY(cuStreamSynchronize, CUstream)                                                                               \
+    ENTRY(cuStreamQuery, CUstream)                                                                                     \
+    ENTRY(cuStreamWaitEvent, CUstream, CUevent, unsigned)                                                              \
+    ENTRY(cuEventCreate, CUevent *, unsigned)                                                                          \
+    ENTRY(cuEventDestroy_v2, CUevent)                                                                                  \
+    ENTRY(cuEventRecord, CUevent, CUstream)                                                                            \
+    ENTRY(cuEventQuery, CUevent)                                                                                       \
+    ENTRY(cuEventSynchronize, CUevent)                                                                                 \
+    ENTRY(cuEventElapsedTime, float *, CUevent, CUevent)
 
 /* cuBLASLt's functions: result, name, parameters. */
-#define AC_LT_FUNCTIONS(ROW)                                                                                           \
-    ROW(size_t, cublasLtGetVersion, void)                                                                              \
-    ROW(const char *, cublasLtGetStatusName, cublasStatus_t)                                                           \
-    ROW(cublasStatus_t, cublasLtCreate, cublasLtHandle_t *)                                                            \
-    ROW(cublasStatus_t, cublasLtMatmulDescCreate, cublasLtMatmulDesc_t *, cublasComputeType_t, cudaDataType_t)         \
-    ROW(cublasStatus_t, cublasLtMatmulDescDestroy, cublasLtMatmulDesc_t)                                               \
-    ROW(cublasStatus_t, cublasLtMatmulDescSetAttribute, cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t,          \
-        const void *, size_t)                                                                                          \
-    ROW(cublasStatus_t, cublasLtMatrixLayoutCreate, cublasLtMatrixLayout_t *, cudaDataType_t, uint64_t, uint64_t,      \
-        int64_t)                                                                                                       \
-    ROW(cublasStatus_t, cublasLtMatrixLayoutDestroy, cublasLtMatrixLayout_t)                                           \
-    ROW(cublasStatus_t, cublasLtMatrixLayoutSetAttribute, cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t,     \
-        const void *, size_t)                                                                                          \
-    ROW(cublasStatus_t, cublasLtMatmulPreferenceCreate, cublasLtMatmulPreference_t *)                                  \
-    ROW(cublasStatus_t, cublasLtMatmulPreferenceDestroy, cublasLtMatmulPreference_t)                                   \
-    ROW(cublasStatus_t, cublasLtMatmulPreferenceSetAttribute, cublasLtMatmulPreference_t,                              \
-        cublasLtMatmulPreferenceAttributes_t, const void *, size_t)                                                    \
-    ROW(cublasStatus_t, cublasLtMatmulAlgoGetHeuristic, cublasLtHandle_t, cublasLtMatmulDesc_t,                        \
-        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,                \
-        cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t *, int *)                                     \
-    ROW(cublasStatus_t, cublasLtMatmul, cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *,            \
-        cublasLtMatrixLayout_t, const void *, cublasLtMatrixLayout_t, const void *, const void *,                      \
-        cublasLtMatrixLayout_t, void *, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,          \
-        cudaStream_t)
+#define AC_LT_FUNCTIONS(ENTRY)                                                                                         \
+    ENTRY(size_t, cublasLtGetVersion, void)                                                                            \
+    ENTRY(const char *, cublasLtGetStatusName, cublasStatus_t)                                                         \
+    ENTRY(cublasStatus_t, cublasLtCreate, cublasLtHandle_t *)                                                          \
+    ENTRY(cublasStatus_t, cublasLtMatmulDescCreate, cublasLtMatmulDesc_t *, cublasComputeType_t, cudaDataType_t)       \
+    ENTRY(cublasStatus_t, cublasLtMatmulDescDestroy, cublasLtMatmulDesc_t)                                             \
+    ENTRY(cublasStatus_t, cublasLtMatmulDescSetAttribute, cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t,        \
+          const void *, size_t)                                                                                        \
+    ENTRY(cublasStatus_t, cublasLtMatrixLayoutCreate, cublasLtMatrixLayout_t *, cudaDataType_t, uint64_t, uint64_t,    \
+          int64_t)                                                                                                     \
+    ENTRY(cublasStatus_t, cublasLtMatrixLayoutDestroy, cublasLtMatrixLayout_t)                                         \
+    ENTRY(cublasStatus_t, cublasLtMatrixLayoutSetAttribute, cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t,   \
+          const void *, size_t)                                                                                        \
+    ENTRY(cublasStatus_t, cublasLtMatmulPreferenceCreate, cublasLtMatmulPreference_t *)                                \
+    ENTRY(cublasStatus_t, cublasLtMatmulPreferenceDestroy, cublasLtMatmulPreference_t)                                 \
+    ENTRY(cublasStatus_t, cublasLtMatmulPreferenceSetAttribute, cublasLtMatmulPreference_t,                            \
+          cublasLtMatmulPreferenceAttributes_t, const void *, size_t)                                                  \
+    ENTRY(cublasStatus_t, cublasLtMatmulAlgoGetHeuristic, cublasLtHandle_t, cublasLtMatmulDesc_t,                      \
+          cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,              \
+          cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t *, int *)                                   \
+    ENTRY(cublasStatus_t, cublasLtMatmul, cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *,          \
+          cublasLtMatrixLayout_t, const void *, cublasLtMatrixLayout_t, const void *, const void *,                    \
+          cublasLtMatrixLayout_t, void *, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t,        \
+          cudaStream_t)
 
 /* cuDNN's functions, of the API of convolutions that versions 7 to 9 share; all return cudnnStatus_t. */
-#define AC_DNN_FUNCTIONS(ROW)                                                                                          \
-    ROW(cudnnCreate, cudnnHandle_t *)                                                                                  \
-    ROW(cudnnSetStream, cudnnHandle_t, cudaStream_t)                                                                   \
-    ROW(cudnnCreateTensorDescriptor, cudnnTensorDescriptor_t *)                                                        \
-    ROW(cudnnDestroyTensorDescriptor, cudnnTensorDescriptor_t)                                                         \
-    ROW(cudnnSetTensorNdDescriptor, cudnnTensorDescriptor_t, cudnnDataType_t, int, const int *, const int *)           \
-    ROW(cudnnCreateFilterDescriptor, cudnnFilterDescriptor_t *)                                                        \
-    ROW(cudnnDestroyFilterDescriptor, cudnnFilterDescriptor_t)                                                         \
-    ROW(cudnnSetFilterNdDescriptor, cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int, const int *)   \
-    ROW(cudnnCreateConvolutionDescriptor, cudnnConvolutionDescriptor_t *)                                              \
-    ROW(cudnnDestroyConvolutionDescriptor, cudnnConvolutionDescriptor_t)                                               \
-    ROW(cudnnSetConvolutionNdDescriptor, cudnnConvolutionDescriptor_t, int, const int *, const int *, const int *,     \
-        cudnnConvolutionMode_t, cudnnDataType_t)                                                                       \
-    ROW(cudnnSetConvolutionGroupCount, cudnnConvolutionDescriptor_t, int)                                              \
-    ROW(cudnnSetConvolutionMathType, cudnnConvolutionDescriptor_t, cudnnMathType_t)                                    \
-    ROW(cudnnCreateActivationDescriptor, cudnnActivationDescriptor_t *)                                                \
-    ROW(cudnnDestroyActivationDescriptor, cudnnActivationDescriptor_t)                                                 \
-    ROW(cudnnSetActivationDescriptor, cudnnActivationDescriptor_t, cudnnActivationMode_t, cudnnNanPropagation_t,       \
-        double)                                                                                                        \
-    ROW(cudnnGetConvolutionForwardWorkspaceSize, cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,      \
-        cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t, size_t *)                    \
-    ROW(cudnnGetConvolutionBackwardDataWorkspaceSize, cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t, \
-        cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t, size_t *)                \
-    ROW(cudnnConvolutionForward, cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,                   \
-        cudnnFilterDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionFwdAlgo_t, void *,        \
-        size_t, const void *, cudnnTensorDescriptor_t, void *)                                                         \
-    ROW(cudnnConvolutionBiasActivationForward, cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,     \
-        cudnnFilterDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionFwdAlgo_t, void *,        \
-        size_t, const void *, cudnnTensorDescriptor_t, const void *, cudnnTensorDescriptor_t, const void *,            \
-        cudnnActivationDescriptor_t, cudnnTensorDescriptor_t, void *)                                                  \
-    ROW(cudnnConvolutionBackwardData, cudnnHandle_t, const void *, cudnnFilterDescriptor_t, const void *,              \
-        cudnnTensorDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionBwdDataAlgo_t, void *,    \
-        size_t, const void *, cudnnTensorDescriptor_t, void *)
+#define AC_DNN_FUNCTIONS(ENTRY)                                                                                        \
+    ENTRY(cudnnCreate, cudnnHandle_t *)                                                                                \
+    ENTRY(cudnnSetStream, cudnnHandle_t, cudaStream_t)                                                                 \
+    ENTRY(cudnnCreateTensorDescriptor, cudnnTensorDescriptor_t *)                                                      \
+    ENTRY(cudnnDestroyTensorDescriptor, cudnnTensorDescriptor_t)                                                       \
+    ENTRY(cudnnSetTensorNdDescriptor, cudnnTensorDescriptor_t, cudnnDataType_t, int, const int *, const int *)         \
+    ENTRY(cudnnCreateFilterDescriptor, cudnnFilterDescriptor_t *)                                                      \
+    ENTRY(cudnnDestroyFilterDescriptor, cudnnFilterDescriptor_t)                                                       \
+    ENTRY(cudnnSetFilterNdDescriptor, cudnnFilterDescriptor_t, cudnnDataType_t, cudnnTensorFormat_t, int, const int *) \
+    ENTRY(cudnnCreateConvolutionDescriptor, cudnnConvolutionDescriptor_t *)                                            \
+    ENTRY(cudnnDestroyConvolutionDescriptor, cudnnConvolutionDescriptor_t)                                             \
+    ENTRY(cudnnSetConvolutionNdDescriptor, cudnnConvolutionDescriptor_t, int, const int *, const int *, const int *,   \
+          cudnnConvolutionMode_t, cudnnDataType_t)                                                                     \
+    ENTRY(cudnnSetConvolutionGroupCount, cudnnConvolutionDescriptor_t, int)                                            \
+    ENTRY(cudnnSetConvolutionMathType, cudnnConvolutionDescriptor_t, cudnnMathType_t)                                  \
+    ENTRY(cudnnCreateActivationDescriptor, cudnnActivationDescriptor_t *)                                              \
+    ENTRY(cudnnDestroyActivationDescriptor, cudnnActivationDescriptor_t)                                               \
+    ENTRY(cudnnSetActivationDescriptor, cudnnActivationDescriptor_t, cudnnActivationMode_t, cudnnNanPropagation_t,     \
+          double)                                                                                                      \
+    ENTRY(cudnnGetConvolutionForwardWorkspaceSize, cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,    \
+          cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t, size_t *)                  \
+    ENTRY(cudnnGetConvolutionBackwardDataWorkspaceSize, cudnnHandle_t, cudnnFilterDescriptor_t,                        \
+          cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t,                              \
+          cudnnConvolutionBwdDataAlgo_t, size_t *)                                                                     \
+    ENTRY(cudnnConvolutionForward, cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,                 \
+          cudnnFilterDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionFwdAlgo_t, void *,      \
+          size_t, const void *, cudnnTensorDescriptor_t, void *)                                                       \
+    ENTRY(cudnnConvolutionBiasActivationForward, cudnnHandle_t, const void *, cudnnTensorDescriptor_t, const void *,   \
+          cudnnFilterDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionFwdAlgo_t, void *,      \
+          size_t, const void *, cudnnTensorDescriptor_t, const void *, cudnnTensorDescriptor_t, const void *,          \
+          cudnnActivationDescriptor_t, cudnnTensorDescriptor_t, void *)                                                \
+    ENTRY(cudnnConvolutionBackwardData, cudnnHandle_t, const void *, cudnnFilterDescriptor_t, const void *,            \
+          cudnnTensorDescriptor_t, const void *, cudnnConvolutionDescriptor_t, cudnnConvolutionBwdDataAlgo_t, void *,  \
+          size_t, const void *, cudnnTensorDescriptor_t, void *)
 
 typedef struct {
 #define AC_MEMBER(name, ...) CUresult (*name)(__VA_ARGS__);

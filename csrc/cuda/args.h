@@ -66,7 +66,7 @@ typedef enum {
 typedef struct {
     ac_gpu_ref x, out; /* out is contiguous */
     ac_space kept, inner;
-    int64_t parts;      /* the reduced places of one result are cut into so many */
+    int64_t parts;      /* the reduced elements of one result are cut into so many */
     void *partial;      /* [parts][kept.numel] totals of 8 bytes, when there are several */
     double p;           /* the fold's parameter, */
     const double *each; /* or one for every result */
@@ -93,7 +93,7 @@ typedef struct {
 typedef struct {
     int64_t rows, n;
     ac_gpu_rows_of in[2], out;
-    int32_t group, slots;   /* threads that take a row: 32, or all of a block; places to keep one in */
+    int32_t group, slots;   /* threads that take a row: 32, or all of a block; slots to keep one in */
     int32_t vector, cached; /* whole runs of neighbours; rows fit into shared memory */
     /* layer norm: contiguous, NULL where absent */
     ac_gpu_ref weight, bias, mean, rstd;
@@ -119,10 +119,10 @@ typedef struct {
  * channels of an image. */
 typedef struct {
     int64_t batch, channels, inner, groups, depth;
-    ac_space x_sets, g_sets, x_places, g_places; /* where a set begins, and where the values of one lie */
-    double *sums;                                /* groups: of g w and of g w xhat, for each set */
+    ac_space x_sets, g_sets, x_positions, g_positions; /* where a set begins, and where the values of one lie */
+    double *sums;                                      /* groups: of g w and of g w xhat, for each set */
     ac_gpu_ref x, g, y, mean, rstd, weight, bias, running_mean, running_var, dweight, dbias;
-    int64_t weight_step, bias_step, mean_step, var_step;
+    int64_t weight_stride, bias_stride, mean_stride, var_stride;
     int32_t training;
     double momentum, eps;
 } ac_gpu_channels;
@@ -133,7 +133,7 @@ typedef struct {
     ac_gpu_ref x, out, weight, grad; /* backward: out is the contiguous gradient of x */
     ac_space samples, target_at, grad_at;
     const int64_t *target;
-    int64_t n, classes, class_step, weight_step, inner, ignore;
+    int64_t n, classes, class_stride, weight_stride, inner, ignore;
     int32_t reduction; /* ac_reduction */
     double *total;     /* one number: the sum of weights */
     ac_gpu_trouble *trouble;
@@ -142,7 +142,7 @@ typedef struct {
 
 /* -- joining -- */
 
-/* Parts that lie side by side in the lines of the result. Each is contiguous: `width` elements for every line, which go
+/* Parts that lie side by side in the rows of the result. Each is contiguous: `width` elements for every row, which go
  * there from `start` on. Blocks take pieces of them. */
 enum { AC_GPU_PARTS = 96, AC_GPU_PART_PIECE = 4096 };
 typedef struct {
@@ -152,7 +152,7 @@ typedef struct {
 } ac_gpu_part;
 typedef struct {
     ac_gpu_ref out;
-    int64_t lines, line, pieces; /* of so many elements */
+    int64_t rows, row_stride, pieces; /* of so many elements */
     int32_t n;
     ac_gpu_part part[AC_GPU_PARTS];
 } ac_gpu_parts;
@@ -164,10 +164,10 @@ typedef struct {
     int32_t dtype;
     int32_t input; /* its number among the operator's inputs, for messages */
     ac_space at;   /* over the items */
-    int64_t size, step;
+    int64_t size, stride;
 } ac_gpu_axis;
 
-/* Items i of `width` elements e. The indexed tensor has them at base(i) + sum of index_k(i) * step_k + inner(e),
+/* Items i of `width` elements e. The indexed tensor has them at base(i) + sum of index_k(i) * stride_k + inner(e),
  * the other at other_items(i) + other_inner(e). */
 enum { AC_GPU_INDICES = 11 };
 typedef struct {
@@ -181,7 +181,7 @@ typedef struct {
     ac_gpu_axis index[AC_GPU_INDICES];
 } ac_gpu_pick;
 
-/* Adds items to the places their sorted keys say, each place's in the order of the items. */
+/* Adds items to the elements that their sorted keys say, each element's in the order of the items. */
 typedef struct {
     int64_t items, width;
     const uint64_t *keys;
@@ -211,7 +211,7 @@ typedef struct {
 typedef struct {
     ac_gpu_ref x, values;
     ac_space from; /* of the rows in x */
-    int64_t n, k, rows, step, stride_out, values_step;
+    int64_t n, k, rows, stride, stride_out, values_stride;
     ac_space to;
     int32_t descending;
     uint64_t *keys;
@@ -234,37 +234,38 @@ typedef struct {
 typedef struct {
     ac_gpu_ref a, b, c;
     int64_t batch, m, n, k;
-    int64_t a_step, a_row, a_col, b_step, b_row, b_col;
+    int64_t a_batch_stride, a_row, a_col, b_batch_stride, b_row, b_col;
 } ac_gpu_product;
 
 /* -- windows -- */
 
 /* x [images, channels, in...] with any strides (channels * taps rows of columns come from it, or go to it); the
- * columns have row and image steps of their own, their places side by side. */
+ * columns have row and image strides of their own, their positions side by side. */
 typedef struct {
     ac_windows w;
     ac_gpu_ref x, columns, bias; /* bias: one a channel, or no memory */
     int64_t images, channels;
-    int64_t x_step[5], row_step, image_step;
+    int64_t x_stride[5], row_stride, image_stride;
 } ac_gpu_columned;
 
 /* A convolution as one product, out[m, j] = sum over k of rows[m, k] image[k, j] (+ bias[m]), of values that an image
- * has under the taps of a window. One of k and j counts taps (channel, three places in the window), the other places
- * (image of the batch, three of the lattice); the image is read where the two meet. Steps count elements; those of
- * k's coordinates in `rows`, and of j's in `out`, are `tap_step` and `place_step`, whichever is which. */
+ * has under the taps of a window. One of k and j counts taps (channel, three positions in the window), the other
+ * positions (image of the batch, three of the lattice); the image is read where the two meet. Strides count
+ * elements; those of k's coordinates in `rows`, and of j's in `out`, are `tap_stride` and `position_stride`, whichever
+ * is which. */
 enum {
-    AC_GPU_KEYS = 32,                                                       /* ks of a tile, */
-    AC_GPU_TILE = 128,                                                      /* its ms and js, */
-    AC_GPU_LINE = AC_GPU_KEYS + 8,                                          /* and from one of those to the next */
-    AC_GPU_CONVOLVE_ROOM = 8 * AC_GPU_TILE * AC_GPU_LINE + 40 * AC_GPU_KEYS /* shared bytes: tiles and lists of ks */
+    AC_GPU_KEYS = 32,                    /* ks of a tile, */
+    AC_GPU_TILE = 128,                   /* its ms and js, */
+    AC_GPU_ROW_STRIDE = AC_GPU_KEYS + 8, /* and from one of those to the next */
+    AC_GPU_CONVOLVE_ROOM = 8 * AC_GPU_TILE * AC_GPU_ROW_STRIDE + 40 * AC_GPU_KEYS /* shared bytes: tiles, lists of ks */
 };
 typedef struct {
     ac_gpu_ref image, rows, out, bias;           /* bias: one an m of every group, or no memory */
-    int32_t in[3], lattice[3], pace[3], taps[3]; /* place u and tap q meet at u * pace + first + q * shift of `in` */
+    int32_t in[3], lattice[3], pace[3], taps[3]; /* position u and tap q meet at u * pace + first + q * shift of `in` */
     int32_t first[3], shift[3];
     int32_t images, channels, groups, m, j, k; /* of a group: channels, m, j, k */
-    int32_t image_step[5];                     /* batch, channel, three dimensions */
-    int32_t tap_step[4], place_step[4];
+    int32_t image_stride[5];                   /* batch, channel, three dimensions */
+    int32_t tap_stride[4], position_stride[4];
     int32_t image_group, rows_group, out_group, rows_row, out_row; /* from a group to the next, from an m to the next */
     int32_t channels_last;             /* of a tap's coordinates the channel moves fastest */
     int32_t image_runs, rows_runs;     /* eight ks lie side by side there, on a boundary of 16 bytes */
@@ -278,14 +279,14 @@ typedef struct {
     ac_gpu_ref x, values;
     int64_t *indices;
     ac_space planes;
-    int64_t step[3];
+    int64_t stride[3];
 } ac_gpu_pool;
 
-/* Lines of x, and y [outer, out, inner], contiguous. */
+/* Rows of x, and y [outer, out, inner], contiguous. */
 typedef struct {
     ac_gpu_ref x, y;
-    ac_space lines; /* where [outer, inner] of them begin in x, */
-    int64_t step;   /* and from a value of one to the next */
+    ac_space rows;  /* where [outer, inner] of them begin in x, */
+    int64_t stride; /* and from a value of one to the next */
     int64_t outer, in, out, inner, taps;
     const int64_t *index;
     const double *weight;
@@ -298,11 +299,11 @@ enum { AC_GPU_PIECE = 65536, AC_GPU_STATE = 3 }; /* elements of a list's tensor 
 /* One tensor of a list, or one parameter of a step; contiguous, elements in the dtypes given. */
 typedef struct {
     void *grad, *param, *state[AC_GPU_STATE];
-    void *copy;       /* 16-bit copy to write, or NULL */
-    float *step;      /* the parameter's count of steps, on the device; NULL: `at.step` */
-    float *product;   /* the same of `at.product` */
-    ac_rule_place at; /* step: with this one; its factor is that of the gradient, looked at or multiplied, too, */
-    const double *by; /* and this one, on the device, or NULL */
+    void *copy;          /* 16-bit copy to write, or NULL */
+    float *step;         /* the parameter's count of steps, on the device; NULL: `at.step` */
+    float *product;      /* the same of `at.product` */
+    ac_optim_scalars at; /* step: with this one; its factor is that of the gradient in statistics and products, too, */
+    const double *by;    /* and this one, on the device, or NULL */
     int64_t numel, first_piece;
     int8_t grad_dtype, param_dtype, state_dtype, copy_dtype;
     int8_t zero;     /* the gradient becomes 0 in the same pass, of a step left out, too */
@@ -311,9 +312,9 @@ typedef struct {
     uint64_t seed, offset;
 } ac_gpu_item;
 
-/* What a look at gradients finds, the ledger's row of a tensor: numbers as doubles, so that a table of them is a
+/* The statistics of a gradient, the ledger's entry for it: numbers as doubles, so that a table of them is a
  * tensor. All of the unscaled values but `small`: how many of the scaled ones were not 0 but below float16's
- * smallest normal number, where it loses bits. amax is of the finite ones. first: the place of the first that is not
+ * smallest normal number, where it loses bits. amax is of the finite ones. first: the index of the first that is not
  * finite, counted from 1, or 0. */
 typedef struct {
     double squares, amax, infs, nans, small, first;
@@ -324,12 +325,12 @@ typedef struct {
     const ac_gpu_item *items;
     int32_t n;
     int64_t pieces;
-    const float *scale;  /* looking: at values / *scale (1 / it is rounded to float32), or NULL */
+    const float *scale;  /* statistics: of values / *scale (1 / it is rounded to float32), or NULL */
     double *inverse;     /* where that is noted, or NULL */
-    float *found_inf;    /* looking: [2], set to 1 where a value is not finite, and where it is infinite; or NULL */
+    float *found_inf;    /* statistics: [2], set to 1 where a value is not finite, and where it is infinite; or NULL */
     const float *gate;   /* steps: nonzero leaves them out; or NULL */
     ac_gpu_found *found; /* one a piece, or NULL */
-    ac_rule_options options;
+    ac_optim_options options;
 } ac_gpu_list;
 
 /* Sums of what each piece found, one a tensor. */
@@ -345,7 +346,7 @@ typedef struct {
     float *scale;
     int32_t *tracker;       /* good steps in a row; overflows in a row; whether nans were still there at scale 1 */
     float *before_nans;     /* the scale when steps began to meet nans alone, else 0 */
-    const float *found_inf; /* [2], as a look leaves them */
+    const float *found_inf; /* [2], as the statistics leave them */
     const float *bad_loss;  /* nonzero: the loss itself was nan; or NULL */
     float least, most;
     int32_t hysteresis;

@@ -274,10 +274,10 @@ static int integer_product(const ac_run *r) {
                         .m = a->shape[last - 1],
                         .n = b->shape[last],
                         .k = a->shape[last],
-                        .a_step = last > 1 ? a->strides[0] : 0,
+                        .a_batch_stride = last > 1 ? a->strides[0] : 0,
                         .a_row = a->strides[last - 1],
                         .a_col = a->strides[last],
-                        .b_step = last > 1 ? b->strides[0] : 0,
+                        .b_batch_stride = last > 1 ? b->strides[0] : 0,
                         .b_row = b->strides[last - 1],
                         .b_col = b->strides[last]};
     int64_t n = r->out[0]->numel;

@@ -14,21 +14,21 @@ static ac_gpu_kernel join = {.image = AC_IMAGE_CONV, .name = "ac_convolve_join"}
 
 /* -- operands --------------------------------------------------------------------------------------- */
 
-/* An operand [n, channels, places...] or a weight, always with three spatial dimensions. */
+/* An operand [n, channels, positions...] or a weight, always with three spatial dimensions. */
 typedef struct {
-    int64_t size[5], step[5];
+    int64_t size[5], stride[5];
 } layout;
 
 static layout layout_of(const ac_tensor *t) {
     layout l = {{1, 1, 1, 1, 1}, {0}};
     for (int d = 0; d < t->ndim; d++) {
         int at = d < 2 ? d : 5 - t->ndim + d;
-        l.size[at] = t->shape[d], l.step[at] = t->strides[d];
+        l.size[at] = t->shape[d], l.stride[at] = t->strides[d];
     }
     return l;
 }
 
-/* Every place of it has a number that a kernel's integers hold. */
+/* Every position of it has a number that a kernel's integers hold. */
 static bool fits(const ac_tensor *t) {
     int64_t last = 0;
     for (int d = 0; d < t->ndim; d++) last += (t->shape[d] - 1) * t->strides[d];
@@ -50,34 +50,34 @@ static bool all_in_runs(const int64_t *v, int n) {
     return true;
 }
 
-static void set_image(ac_gpu_implicit *a, const ac_tensor *image, const ac_windows *w, bool places) {
+static void set_image(ac_gpu_implicit *a, const ac_tensor *image, const ac_windows *w, bool positions) {
     layout l = layout_of(image);
     a->image = ac_gpu_ref_of(image);
-    for (int d = 0; d < 5; d++) a->image_step[d] = (int32_t)l.step[d];
-    for (int d = 0; d < 3; d++) a->in[d] = (int32_t)(places ? w->out[d] : w->in[d]);
+    for (int d = 0; d < 5; d++) a->image_stride[d] = (int32_t)l.stride[d];
+    for (int d = 0; d < 3; d++) a->in[d] = (int32_t)(positions ? w->out[d] : w->in[d]);
     a->images = (int32_t)l.size[0], a->channels = (int32_t)(l.size[1] / a->groups);
-    a->image_group = (int32_t)(a->channels * l.step[1]);
-    a->channels_last = l.step[1] == 1 && a->channels > 1;
+    a->image_group = (int32_t)(a->channels * l.stride[1]);
+    a->channels_last = l.stride[1] == 1 && a->channels > 1;
 }
 
 /* Where the image has eight channels of a tap side by side. */
 static bool has_channel_runs(const ac_gpu_implicit *a, const ac_tensor *image) {
     layout l = layout_of(image);
-    int64_t steps[] = {l.step[0], l.step[2], l.step[3], l.step[4]};
-    return a->channels_last && a->channels % 8 == 0 && all_in_runs(steps, 4) && starts_run(image);
+    int64_t strides[] = {l.stride[0], l.stride[2], l.stride[3], l.stride[4]};
+    return a->channels_last && a->channels % 8 == 0 && all_in_runs(strides, 4) && starts_run(image);
 }
 
 /* The weight with its rows [group, m] of ks, channels and taps in the order of the image: new, a copy where it has
  * another. Channels of k are its second dimension, or (transposed) its first. */
 static ac_tensor *weight_rows(const ac_gpu_implicit *a, ac_tensor *weight, bool transposed, ac_dtype dtype) {
     layout l = layout_of(weight);
-    ac_dims shape = {6, {a->groups, a->m}}, steps = {6, {0}};
+    ac_dims shape = {6, {a->groups, a->m}}, strides = {6, {0}};
     int64_t outer = l.size[0] / a->groups;
-    steps.v[0] = outer * l.step[0], steps.v[1] = l.step[transposed];
+    strides.v[0] = outer * l.stride[0], strides.v[1] = l.stride[transposed];
     int channel = a->channels_last ? 5 : 2, tap = a->channels_last ? 2 : 3;
-    shape.v[channel] = a->channels, steps.v[channel] = l.step[!transposed];
-    for (int d = 0; d < 3; d++) shape.v[tap + d] = l.size[2 + d], steps.v[tap + d] = l.step[2 + d];
-    ac_tensor *seen = ac_tensor_view(weight, &shape, &steps, weight->offset), *rows = seen;
+    shape.v[channel] = a->channels, strides.v[channel] = l.stride[!transposed];
+    for (int d = 0; d < 3; d++) shape.v[tap + d] = l.size[2 + d], strides.v[tap + d] = l.stride[2 + d];
+    ac_tensor *seen = ac_tensor_view(weight, &shape, &strides, weight->offset), *rows = seen;
     if (!seen || (seen->dtype == dtype && ac_is_contiguous(seen))) return seen;
     rows = ac_tensor_new_on(ac_device_of(weight), dtype, &shape);
     if (rows && ac_gpu_copy(rows, seen) < 0) ac_tensor_clear(&rows);
@@ -115,14 +115,14 @@ static int launch(ac_device d, ac_gpu_implicit *a, ac_gpu_kernel *product, ac_gp
     return failed;
 }
 
-/* -- forward and transposed: taps along k, places along j -------------------------------------------- */
+/* -- forward and transposed: taps along k, positions along j -------------------------------------------- */
 
 static void set_out(ac_gpu_implicit *a, const ac_tensor *y) {
     layout l = layout_of(y);
     a->out = ac_gpu_ref_of(y);
-    a->out_row = (int32_t)l.step[1], a->out_group = (int32_t)(a->m * l.step[1]);
-    a->place_step[0] = (int32_t)l.step[0];
-    for (int d = 0; d < 3; d++) a->place_step[1 + d] = (int32_t)l.step[2 + d];
+    a->out_row = (int32_t)l.stride[1], a->out_group = (int32_t)(a->m * l.stride[1]);
+    a->position_stride[0] = (int32_t)l.stride[0];
+    for (int d = 0; d < 3; d++) a->position_stride[1 + d] = (int32_t)l.stride[2 + d];
 }
 
 /* Steps from a k to the next in rows that weight_rows made. */
@@ -130,8 +130,8 @@ static void set_rows(ac_gpu_implicit *a, const ac_tensor *rows) {
     int channel = a->channels_last ? 5 : 2, tap = a->channels_last ? 2 : 3;
     a->rows = ac_gpu_ref_of(rows);
     a->rows_group = (int32_t)rows->strides[0], a->rows_row = (int32_t)rows->strides[1];
-    a->tap_step[0] = (int32_t)rows->strides[channel];
-    for (int d = 0; d < 3; d++) a->tap_step[1 + d] = (int32_t)rows->strides[tap + d];
+    a->tap_stride[0] = (int32_t)rows->strides[channel];
+    for (int d = 0; d < 3; d++) a->tap_stride[1 + d] = (int32_t)rows->strides[tap + d];
 }
 
 static int32_t product_of(const int32_t *v) { return v[0] * v[1] * v[2]; }
@@ -173,9 +173,9 @@ static int run_phase(ac_device d, ac_gpu_implicit a, const ac_windows *w, const 
     bool whole = true;
     for (int i = 0; i < 3; i++) {
         int64_t every = w->stride[i] / common_divisor(w->stride[i], w->dilation[i]);
-        rows += set_phase(&a, w, i, at[i]) * (int64_t)a.tap_step[1 + i];
-        out += at[i] * a.place_step[1 + i];
-        a.tap_step[1 + i] *= (int32_t)every, a.place_step[1 + i] *= (int32_t)w->stride[i];
+        rows += set_phase(&a, w, i, at[i]) * (int64_t)a.tap_stride[1 + i];
+        out += at[i] * a.position_stride[1 + i];
+        a.tap_stride[1 + i] *= (int32_t)every, a.position_stride[1 + i] *= (int32_t)w->stride[i];
         whole = whole && a.taps[i] == w->kernel[i];
     }
     a.rows.data = (uint16_t *)a.rows.data + rows;
@@ -229,28 +229,29 @@ int ac_gpu_implicit_convolution(const ac_run *r, const ac_windows *w, ac_dtype d
     return failed ? -1 : 1;
 }
 
-/* -- the weight's gradient: places along k, taps along j ---------------------------------------------- */
+/* -- the weight's gradient: positions along k, taps along j ---------------------------------------------- */
 
-/* rows are the gradient's channels: eight places of one lie side by side where it is row-major. */
+/* rows are the gradient's channels: eight positions of one lie side by side where it is row-major. */
 static void set_grad(ac_gpu_implicit *a, const ac_tensor *g) {
     layout l = layout_of(g);
-    int64_t places = l.size[2] * l.size[3] * l.size[4];
-    bool lined = l.step[4] == 1 && l.step[3] == l.size[4] && l.step[2] == l.size[3] * l.size[4];
+    int64_t positions = l.size[2] * l.size[3] * l.size[4];
+    bool lined = l.stride[4] == 1 && l.stride[3] == l.size[4] && l.stride[2] == l.size[3] * l.size[4];
     a->rows = ac_gpu_ref_of(g);
-    a->rows_row = (int32_t)l.step[1], a->rows_group = (int32_t)(a->m * l.step[1]);
-    a->place_step[0] = (int32_t)l.step[0];
-    for (int d = 0; d < 3; d++) a->place_step[1 + d] = (int32_t)l.step[2 + d], a->lattice[d] = (int32_t)l.size[2 + d];
-    a->rows_runs = lined && places % 8 == 0 && all_in_runs(l.step, 2) && starts_run(g);
-    a->rows_across = l.step[1] == 1;
-    a->k = (int32_t)(l.size[0] * places);
+    a->rows_row = (int32_t)l.stride[1], a->rows_group = (int32_t)(a->m * l.stride[1]);
+    a->position_stride[0] = (int32_t)l.stride[0];
+    for (int d = 0; d < 3; d++)
+        a->position_stride[1 + d] = (int32_t)l.stride[2 + d], a->lattice[d] = (int32_t)l.size[2 + d];
+    a->rows_runs = lined && positions % 8 == 0 && all_in_runs(l.stride, 2) && starts_run(g);
+    a->rows_across = l.stride[1] == 1;
+    a->k = (int32_t)(l.size[0] * positions);
 }
 
 static void set_weight(ac_gpu_implicit *a, const ac_tensor *out) {
     layout l = layout_of(out);
     a->out = ac_gpu_ref_of(out);
-    a->out_row = (int32_t)l.step[0], a->out_group = (int32_t)(a->m * l.step[0]);
-    a->tap_step[0] = (int32_t)l.step[1];
-    for (int d = 0; d < 3; d++) a->tap_step[1 + d] = (int32_t)l.step[2 + d], a->taps[d] = (int32_t)l.size[2 + d];
+    a->out_row = (int32_t)l.stride[0], a->out_group = (int32_t)(a->m * l.stride[0]);
+    a->tap_stride[0] = (int32_t)l.stride[1];
+    for (int d = 0; d < 3; d++) a->tap_stride[1 + d] = (int32_t)l.stride[2 + d], a->taps[d] = (int32_t)l.size[2 + d];
     a->j = a->channels * product_of(a->taps);
 }
 

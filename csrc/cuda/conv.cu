@@ -9,11 +9,11 @@
 using namespace nvcuda;
 
 enum { RUN = 8, RUNS = AC_GPU_TILE * AC_GPU_KEYS / RUN / AC_GPU_THREADS, SIDE = 16, AWAY = INT32_MIN / 2 };
-enum { WARP_M = 64, WARP_J = 32, SCRAP = SIDE + 4, CELLS = AC_GPU_TILE * AC_GPU_LINE };
+enum { WARP_M = 64, WARP_J = 32, SCRAP = SIDE + 4, CELLS = AC_GPU_TILE * AC_GPU_ROW_STRIDE };
 
 typedef pack<uint16_t, RUN> run;
 
-/* A tap or a place: its share of the image's offset and of the position there, and its offset in `rows` or `out`. */
+/* A tap or a position: its share of the image's offset and of the pixel there, and its offset in `rows` or `out`. */
 struct entry {
     int32_t image, other, at[3];
 };
@@ -29,33 +29,33 @@ DEV_CALL entry tap_of(const ac_gpu_implicit &a, int i) {
     int taps = a.taps[0] * a.taps[1] * a.taps[2];
     int channel = a.channels_last ? i % a.channels : i / taps;
     int tap = a.channels_last ? i / a.channels : i - channel * taps;
-    entry e = {channel * a.image_step[1], channel * a.tap_step[0], {0, 0, 0}};
+    entry e = {channel * a.image_stride[1], channel * a.tap_stride[0], {0, 0, 0}};
 #pragma unroll
     for (int d = 2; d >= 0; d--) {
         int q = tap % a.taps[d];
         tap /= a.taps[d];
         e.at[d] = a.first[d] + q * a.shift[d];
-        e.image += e.at[d] * a.image_step[2 + d], e.other += q * a.tap_step[1 + d];
+        e.image += e.at[d] * a.image_stride[2 + d], e.other += q * a.tap_stride[1 + d];
     }
     return e;
 }
 
-DEV_CALL entry place_of(const ac_gpu_implicit &a, int i) {
+DEV_CALL entry position_of(const ac_gpu_implicit &a, int i) {
     entry e = {0, 0, {0, 0, 0}};
 #pragma unroll
     for (int d = 2; d >= 0; d--) {
         int u = i % a.lattice[d];
         i /= a.lattice[d];
         e.at[d] = u * a.pace[d];
-        e.image += e.at[d] * a.image_step[2 + d], e.other += u * a.place_step[1 + d];
+        e.image += e.at[d] * a.image_stride[2 + d], e.other += u * a.position_stride[1 + d];
     }
-    e.image += i * a.image_step[0], e.other += i * a.place_step[0];
+    e.image += i * a.image_stride[0], e.other += i * a.position_stride[0];
     return e;
 }
 
-template <bool PLACES> DEV entry entry_of(const ac_gpu_implicit &a, int i, int end) {
+template <bool POSITIONS> DEV entry entry_of(const ac_gpu_implicit &a, int i, int end) {
     if (i >= end) return {0, -1, {AWAY, 0, 0}};
-    return PLACES ? place_of(a, i) : tap_of(a, i);
+    return POSITIONS ? position_of(a, i) : tap_of(a, i);
 }
 
 DEV bool meet(const ac_gpu_implicit &a, const entry &p, const entry &q) {
@@ -63,8 +63,8 @@ DEV bool meet(const ac_gpu_implicit &a, const entry &p, const entry &q) {
            (uint32_t)(p.at[2] + q.at[2]) < (uint32_t)a.in[2];
 }
 
-/* This thread's i-th run of a tile: its line, and the first of its ks. */
-DEV int line_of(int i, bool across) {
+/* This thread's i-th run of a tile: its row, and the first of its ks. */
+DEV int row_of(int i, bool across) {
     int n = (int)threadIdx.x + i * AC_GPU_THREADS;
     return across ? n % AC_GPU_TILE : n / (AC_GPU_KEYS / RUN);
 }
@@ -132,11 +132,11 @@ template <class E> DEV void multiply(sums (&s)[M_SIDES][J_SIDES], const uint16_t
         wmma::fragment<wmma::matrix_b, SIDE, SIDE, SIDE, E, wmma::col_major> b[J_SIDES];
 #pragma unroll
         for (int j = 0; j < J_SIDES; j++)
-            wmma::load_matrix_sync(b[j], (const E *)image + j * SIDE * AC_GPU_LINE + k, AC_GPU_LINE);
+            wmma::load_matrix_sync(b[j], (const E *)image + j * SIDE * AC_GPU_ROW_STRIDE + k, AC_GPU_ROW_STRIDE);
 #pragma unroll
         for (int m = 0; m < M_SIDES; m++) {
             wmma::fragment<wmma::matrix_a, SIDE, SIDE, SIDE, E, wmma::row_major> r;
-            wmma::load_matrix_sync(r, (const E *)rows + m * SIDE * AC_GPU_LINE + k, AC_GPU_LINE);
+            wmma::load_matrix_sync(r, (const E *)rows + m * SIDE * AC_GPU_ROW_STRIDE + k, AC_GPU_ROW_STRIDE);
 #pragma unroll
             for (int j = 0; j < J_SIDES; j++) wmma::mma_sync(s[m][j], r, b[j], s[m][j]);
         }
@@ -172,28 +172,29 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
     entry js[RUNS];
     run next_rows[RUNS] = {}, next_image[RUNS] = {};
     for (int i = 0; i < RUNS; i++) {
-        int m = w.m + line_of(i, a.rows_across);
+        int m = w.m + row_of(i, a.rows_across);
         rows[i] = m < a.m ? (const uint16_t *)a.rows.data + w.group * a.rows_group + m * a.rows_row : NULL;
-        js[i] = entry_of<!WEIGHT>(a, w.j + line_of(i, a.image_across), a.j);
+        js[i] = entry_of<!WEIGHT>(a, w.j + row_of(i, a.image_across), a.j);
     }
-    auto list_keys = [&](int step) {
+    auto list_keys = [&](int k_step) {
         if (threadIdx.x < AC_GPU_KEYS)
-            room.keys[step & 1][threadIdx.x] = entry_of<WEIGHT>(a, w.k + step * AC_GPU_KEYS + (int)threadIdx.x, w.end);
+            room.keys[k_step & 1][threadIdx.x] =
+                entry_of<WEIGHT>(a, w.k + k_step * AC_GPU_KEYS + (int)threadIdx.x, w.end);
     };
-    auto fetch = [&](int step) {
-        const entry *keys = room.keys[step & 1];
+    auto fetch = [&](int k_step) {
+        const entry *keys = room.keys[k_step & 1];
 #pragma unroll
         for (int i = 0; i < RUNS; i++) {
             next_rows[i] = row_run(a, rows[i], keys + key_of(i, a.rows_across));
             next_image[i] = image_run(a, image, js[i], keys + key_of(i, a.image_across));
         }
     };
-    auto lay_down = [&](int step) {
+    auto lay_down = [&](int k_step) {
 #pragma unroll
         for (int i = 0; i < RUNS; i++) {
-            *(run *)&room.rows[step & 1][line_of(i, a.rows_across) * AC_GPU_LINE + key_of(i, a.rows_across)] =
+            *(run *)&room.rows[k_step & 1][row_of(i, a.rows_across) * AC_GPU_ROW_STRIDE + key_of(i, a.rows_across)] =
                 next_rows[i];
-            *(run *)&room.image[step & 1][line_of(i, a.image_across) * AC_GPU_LINE + key_of(i, a.image_across)] =
+            *(run *)&room.image[k_step & 1][row_of(i, a.image_across) * AC_GPU_ROW_STRIDE + key_of(i, a.image_across)] =
                 next_image[i];
         }
     };
@@ -205,15 +206,16 @@ template <class E, bool WEIGHT> DEV void implicit_product(const ac_gpu_implicit 
 #pragma unroll
         for (int j = 0; j < J_SIDES; j++) wmma::fill_fragment(s[m][j], 0.0f);
 
-    int steps = (w.end - w.k + AC_GPU_KEYS - 1) / AC_GPU_KEYS;
+    int k_steps = (w.end - w.k + AC_GPU_KEYS - 1) / AC_GPU_KEYS;
     list_keys(0);
     __syncthreads();
-    for (int step = -1; step < steps; step++) {
-        if (step + 1 < steps) fetch(step + 1);
-        list_keys(step + 2); /* where the keys of `step` were, which nobody reads any more */
-        if (works && step >= 0)
-            multiply<E>(s, room.rows[step & 1] + m0 * AC_GPU_LINE, room.image[step & 1] + j0 * AC_GPU_LINE);
-        lay_down(step + 1);
+    for (int k_step = -1; k_step < k_steps; k_step++) {
+        if (k_step + 1 < k_steps) fetch(k_step + 1);
+        list_keys(k_step + 2); /* where the keys of `k_step` were, which nobody reads any more */
+        if (works && k_step >= 0)
+            multiply<E>(s, room.rows[k_step & 1] + m0 * AC_GPU_ROW_STRIDE,
+                        room.image[k_step & 1] + j0 * AC_GPU_ROW_STRIDE);
+        lay_down(k_step + 1);
         __syncthreads();
     }
     if (works) give<WEIGHT>(a, w, s, w.m + m0, w.j + j0, (float *)room.rows + warp * SIDE * SCRAP);

@@ -3,17 +3,17 @@
 
 #include "base/rng.h"
 
-#define EACH_PLACE for (int64_t i = thread_index(); i < a.n; i += thread_count())
+#define EACH_INDEX for (int64_t i = thread_index(); i < a.n; i += thread_count())
 
 AC_KERNEL(ac_fill, ac_gpu_fill) {
-    EACH_PLACE {
+    EACH_INDEX {
         if (a.real) store<double>(a.out, i, a.a);
         else store<int64_t>(a.out, i, a.ia);
     }
 }
 
 AC_KERNEL(ac_arange, ac_gpu_fill) {
-    EACH_PLACE {
+    EACH_INDEX {
         if (a.real) store<double>(a.out, i, a.a + (double)i * a.b);
         else store<int64_t>(a.out, i, a.ia + i * a.ib);
     }
@@ -26,7 +26,7 @@ DEV void words(const ac_gpu_fill &a, int64_t i, uint32_t *hi, uint32_t *lo) {
 }
 
 AC_KERNEL(ac_uniform, ac_gpu_fill) {
-    EACH_PLACE {
+    EACH_INDEX {
         uint32_t hi, lo;
         words(a, i, &hi, &lo);
         double u = a.out.dtype == AC_float64 ? ac_uniform53(hi, lo) : (double)ac_uniform24(hi);
@@ -39,7 +39,7 @@ AC_KERNEL(ac_uniform, ac_gpu_fill) {
 
 /* Box and Muller 1958. */
 AC_KERNEL(ac_normal, ac_gpu_fill) {
-    EACH_PLACE {
+    EACH_INDEX {
         uint32_t hi, lo;
         double z;
         if (a.out.dtype == AC_float64) {
@@ -56,7 +56,7 @@ AC_KERNEL(ac_normal, ac_gpu_fill) {
 
 AC_KERNEL(ac_randint, ac_gpu_fill) {
     uint64_t range = (uint64_t)(a.ib - a.ia);
-    EACH_PLACE {
+    EACH_INDEX {
         uint32_t hi, lo;
         words(a, i, &hi, &lo);
         store<int64_t>(a.out, i, a.ia + (int64_t)((((uint64_t)hi << 32) | lo) % range));

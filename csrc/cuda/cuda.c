@@ -40,7 +40,7 @@ const ac_backend ac_cuda = {
         },
     .panels_bytes = copy_bytes,
     .pack = copy_weight,
-    .look = ac_cuda_look,
+    .grad_stats = ac_cuda_grad_stats,
     .scale = ac_cuda_scale,
     .step = ac_cuda_step,
 };

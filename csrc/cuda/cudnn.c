@@ -11,9 +11,9 @@ bool ac_gpu_use_cudnn = true, ac_gpu_convolution_tf32;
 enum { MOST_DIMS = 5 };
 
 /* Everything that decides how a convolution is computed; compared byte by byte. `image` is the side that windows lie
- * over, `places` the other. */
+ * over, `positions` the other. */
 typedef struct {
-    int32_t ndim, image[MOST_DIMS], image_step[MOST_DIMS], places[MOST_DIMS], places_step[MOST_DIMS];
+    int32_t ndim, image[MOST_DIMS], image_stride[MOST_DIMS], positions[MOST_DIMS], positions_stride[MOST_DIMS];
     int32_t weight[MOST_DIMS], padding[3], stride[3], dilation[3];
     int32_t groups, type, device, transposed, biased, tf32;
 } convolution_key;
@@ -21,7 +21,7 @@ typedef struct {
 typedef struct {
     convolution_key key;
     bool used, works;
-    cudnnTensorDescriptor_t image, places, bias;
+    cudnnTensorDescriptor_t image, positions, bias;
     cudnnFilterDescriptor_t weight;
     cudnnConvolutionDescriptor_t windows;
     cudnnActivationDescriptor_t activation;
@@ -37,11 +37,11 @@ static struct {
 /* -- the key ---------------------------------------------------------------------------------------- */
 
 /* A dimension of height 1 is put in front of the only spatial one: the library knows two or three. */
-static void sizes_of(const ac_tensor *t, int32_t *size, int32_t *step) {
+static void sizes_of(const ac_tensor *t, int32_t *size, int32_t *stride) {
     int at = 0;
     for (int d = 0; d < t->ndim; d++) {
-        if (t->ndim == 3 && d == 2) size[at] = 1, step[at++] = (int32_t)(t->shape[2] * t->strides[2]);
-        size[at] = (int32_t)t->shape[d], step[at++] = (int32_t)t->strides[d];
+        if (t->ndim == 3 && d == 2) size[at] = 1, stride[at++] = (int32_t)(t->shape[2] * t->strides[2]);
+        size[at] = (int32_t)t->shape[d], stride[at++] = (int32_t)t->strides[d];
     }
 }
 
@@ -59,13 +59,13 @@ static bool takes_layout(const ac_tensor *t) {
 static convolution_key key_of(const ac_run *r, const ac_windows *w, ac_dtype dtype, const ac_tensor *x,
                               const ac_tensor *weight) {
     const ac_attrs_convolution *a = r->attrs;
-    const ac_tensor *image = a->transposed ? r->out[0] : x, *places = a->transposed ? x : r->out[0];
+    const ac_tensor *image = a->transposed ? r->out[0] : x, *positions = a->transposed ? x : r->out[0];
     int32_t unused[MOST_DIMS];
     convolution_key k;
     memset(&k, 0, sizeof k);
     k.ndim = x->ndim < 4 ? 4 : x->ndim;
-    sizes_of(image, k.image, k.image_step);
-    sizes_of(places, k.places, k.places_step);
+    sizes_of(image, k.image, k.image_stride);
+    sizes_of(positions, k.positions, k.positions_stride);
     sizes_of(weight, k.weight, unused);
     for (int d = 0; d < k.ndim - 2; d++) {
         int from = 3 - (k.ndim - 2) + d;
@@ -84,13 +84,14 @@ static convolution_key key_of(const ac_run *r, const ac_windows *w, ac_dtype dty
 
 static bool describe(plan *p) {
     const convolution_key *k = &p->key;
-    const int32_t line[MOST_DIMS] = {1, k->places[1], 1, 1, 1}, step[MOST_DIMS] = {k->places[1], 1, 1, 1, 1};
+    const int32_t bias_size[MOST_DIMS] = {1, k->positions[1], 1, 1, 1},
+                  stride[MOST_DIMS] = {k->positions[1], 1, 1, 1, 1};
     cudnnDataType_t type = (cudnnDataType_t)k->type;
     cudnnMathType_t math = k->type == AC_DNN_F32 && !k->tf32 ? AC_DNN_PLAIN_MATH : AC_DNN_TENSOR_CORES;
-    bool good = OK(cudnnCreateTensorDescriptor(&p->image)) && OK(cudnnCreateTensorDescriptor(&p->places)) &&
+    bool good = OK(cudnnCreateTensorDescriptor(&p->image)) && OK(cudnnCreateTensorDescriptor(&p->positions)) &&
                 OK(cudnnCreateFilterDescriptor(&p->weight)) && OK(cudnnCreateConvolutionDescriptor(&p->windows));
-    good = good && OK(cudnnSetTensorNdDescriptor(p->image, type, k->ndim, k->image, k->image_step)) &&
-           OK(cudnnSetTensorNdDescriptor(p->places, type, k->ndim, k->places, k->places_step)) &&
+    good = good && OK(cudnnSetTensorNdDescriptor(p->image, type, k->ndim, k->image, k->image_stride)) &&
+           OK(cudnnSetTensorNdDescriptor(p->positions, type, k->ndim, k->positions, k->positions_stride)) &&
            OK(cudnnSetFilterNdDescriptor(p->weight, type, AC_DNN_ROW_MAJOR, k->ndim, k->weight)) &&
            OK(cudnnSetConvolutionNdDescriptor(p->windows, k->ndim - 2, k->padding, k->stride, k->dilation,
                                               AC_DNN_CORRELATION, AC_DNN_F32)) &&
@@ -98,21 +99,21 @@ static bool describe(plan *p) {
            OK(cudnnSetConvolutionMathType(p->windows, math));
     if (!good || !k->biased) return good;
     return OK(cudnnCreateTensorDescriptor(&p->bias)) && OK(cudnnCreateActivationDescriptor(&p->activation)) &&
-           OK(cudnnSetTensorNdDescriptor(p->bias, type, k->ndim, line, step)) &&
+           OK(cudnnSetTensorNdDescriptor(p->bias, type, k->ndim, bias_size, stride)) &&
            OK(cudnnSetActivationDescriptor(p->activation, AC_DNN_IDENTITY, AC_DNN_PROPAGATE_NAN, 0));
 }
 
 static bool measure(plan *p, cudnnHandle_t handle) {
     if (p->key.transposed)
-        return OK(cudnnGetConvolutionBackwardDataWorkspaceSize(handle, p->weight, p->places, p->windows, p->image,
+        return OK(cudnnGetConvolutionBackwardDataWorkspaceSize(handle, p->weight, p->positions, p->windows, p->image,
                                                                AC_DNN_BACKWARD, &p->workspace));
-    return OK(cudnnGetConvolutionForwardWorkspaceSize(handle, p->image, p->weight, p->windows, p->places,
+    return OK(cudnnGetConvolutionForwardWorkspaceSize(handle, p->image, p->weight, p->windows, p->positions,
                                                       AC_DNN_FORWARD, &p->workspace));
 }
 
 static void forget(plan *p) {
     if (p->image) (void)ac_dnn.cudnnDestroyTensorDescriptor(p->image);
-    if (p->places) (void)ac_dnn.cudnnDestroyTensorDescriptor(p->places);
+    if (p->positions) (void)ac_dnn.cudnnDestroyTensorDescriptor(p->positions);
     if (p->bias) (void)ac_dnn.cudnnDestroyTensorDescriptor(p->bias);
     if (p->weight) (void)ac_dnn.cudnnDestroyFilterDescriptor(p->weight);
     if (p->windows) (void)ac_dnn.cudnnDestroyConvolutionDescriptor(p->windows);
@@ -120,7 +121,7 @@ static void forget(plan *p) {
     memset(p, 0, sizeof *p);
 }
 
-/* The plan for a key, made at first use, in the place of another where both want the same. One that the library does
+/* The plan for a key, made at first use, in place of another where both want the same. One that the library does
  * not take is kept too, so that it is asked once. */
 static plan *plan_for(const convolution_key *key, cudnnHandle_t handle) {
     plan *p = &dnn.plans[ac_gpu_hash(key, sizeof *key) % PLANS];
@@ -141,14 +142,14 @@ typedef struct {
 static bool queue(const plan *p, cudnnHandle_t handle, const addresses *at, void *room) {
     const float one = 1, zero = 0;
     if (p->key.transposed)
-        return OK(cudnnConvolutionBackwardData(handle, &one, p->weight, at->weight, p->places, at->x, p->windows,
+        return OK(cudnnConvolutionBackwardData(handle, &one, p->weight, at->weight, p->positions, at->x, p->windows,
                                                AC_DNN_BACKWARD, room, p->workspace, &zero, p->image, at->y));
     if (!p->key.biased)
         return OK(cudnnConvolutionForward(handle, &one, p->image, at->x, p->weight, at->weight, p->windows,
-                                          AC_DNN_FORWARD, room, p->workspace, &zero, p->places, at->y));
+                                          AC_DNN_FORWARD, room, p->workspace, &zero, p->positions, at->y));
     return OK(cudnnConvolutionBiasActivationForward(handle, &one, p->image, at->x, p->weight, at->weight, p->windows,
-                                                    AC_DNN_FORWARD, room, p->workspace, &zero, p->places, at->y,
-                                                    p->bias, at->bias, p->activation, p->places, at->y));
+                                                    AC_DNN_FORWARD, room, p->workspace, &zero, p->positions, at->y,
+                                                    p->bias, at->bias, p->activation, p->positions, at->y));
 }
 
 /* One call at a time talks to the library: a handle has one stream. 1 done, 0 not taken, -1 failed. */

@@ -69,7 +69,7 @@ int ac_gpu_enter(ac_device d, ac_gpu_scope *scope) {
     scope->pushed = false;
     AC_TRY(ac_gpu_init());
     if (d < AC_CUDA(0) || d >= AC_CUDA(AC_MAX_GPUS) || !ac_gpu_context(d)) AC_TRY(open_context(d));
-    AC_TRY(ac_cu_check(ac_cu.cuCtxGetCurrent(&now), "looking at the thread's context"));
+    AC_TRY(ac_cu_check(ac_cu.cuCtxGetCurrent(&now), "reading the thread's context"));
     if (now == ac_gpu_context(d)) return 0;
     AC_TRY(ac_cu_check(ac_cu.cuCtxPushCurrent_v2(ac_gpu_context(d)), "entering the GPU's context"));
     scope->pushed = true;

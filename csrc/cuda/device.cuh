@@ -81,7 +81,7 @@ template <class E, int V> struct alignas(sizeof(E) * V < 16 ? sizeof(E) * V : 16
 
 #define EACH_OF(V) _Pragma("unroll") for (int j = 0; j < V; j++)
 
-/* Runs are of the dtypes that training moves in bulk, in the float32 lane: float32, float16, bfloat16, and
+/* Runs are of the dtypes that training moves in bulk, computed in float32: float32, float16, bfloat16, and
  * truth values beside them. The host sets `vector` for no others; everything else goes by single elements, so that the
  * code stays small. */
 template <int V> DEV void load_run(const void *p, int dtype, int64_t i, float *x) {
@@ -132,7 +132,7 @@ template <class R> DEV void store_real(const ac_gpu_ref &r, int64_t i, R x) {
     }
 }
 
-/* -- places ----------------------------------------------------------------------------------------- */
+/* -- elements ----------------------------------------------------------------------------------------- */
 
 /* Divisions of 32 bits where they do: those of 64 cost four times as much. */
 template <class I> DEV_CALL int64_t space_offset_in(const ac_space &s, I index) {

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-const char *const ac_gpu_lanes[3] = {"f32", "f64", "i64"};
+const char *const ac_gpu_opmath_names[3] = {"f32", "f64", "i64"};
 
-int ac_gpu_lane(ac_dtype compute) { return (int)ac_lane_of(compute); }
+int ac_gpu_opmath(ac_dtype compute) { return (int)ac_opmath_of(compute); }
 bool ac_gpu_is_bulk(ac_dtype t) { return t == AC_float32 || ac_is_half(t); }
 
 ac_gpu_ref ac_gpu_ref_of(const ac_tensor *t) {
@@ -28,18 +28,19 @@ enum { RUN = 8 }; /* elements of a run, at most */
 /* Whether an operand goes by runs along the innermost dimension. */
 static bool goes_by_runs(const ac_gpu_point *p, int k) {
     int last = p->ndim - 1;
-    int64_t step = p->strides[k][last];
+    int64_t stride = p->strides[k][last];
     if (!p->operand[k].data) return true;
     ac_dtype dtype = (ac_dtype)p->operand[k].dtype;
-    if (!(ac_gpu_is_bulk(dtype) || dtype == AC_bool) || (step != 0 && step != 1) || (k == 0 && step != 1)) return false;
-    if (step == 0) return true;
+    if (!(ac_gpu_is_bulk(dtype) || dtype == AC_bool) || (stride != 0 && stride != 1) || (k == 0 && stride != 1))
+        return false;
+    if (stride == 0) return true;
     for (int d = 0; d < last; d++)
         if (p->strides[k][d] % RUN) return false;
     return ac_gpu_aligned(p->operand[k].data);
 }
 
 /* operands[0] is the result */
-static void walk_of(ac_gpu_point *p, ac_tensor *const *operands, int n, int lane) {
+static void walk_of(ac_gpu_point *p, ac_tensor *const *operands, int n, int opmath) {
     ac_iter it;
     ac_dims shape = ac_shape_of(operands[0]);
     memset(p, 0, sizeof *p);
@@ -48,7 +49,7 @@ static void walk_of(ac_gpu_point *p, ac_tensor *const *operands, int n, int lane
     memcpy(p->shape, it.shape, sizeof p->shape);
     memcpy(p->strides, it.strides, sizeof p->strides);
     for (int k = 0; k < n; k++) p->operand[k] = operand(operands[k]);
-    bool runs = lane == AC_LANE_F32 && (it.ndim == 1 || it.shape[it.ndim - 1] % RUN == 0);
+    bool runs = opmath == AC_OPMATH_F32 && (it.ndim == 1 || it.shape[it.ndim - 1] % RUN == 0);
     for (int k = 0; k < n && runs; k++) runs = goes_by_runs(p, k);
     p->vector = runs;
 }
@@ -67,37 +68,37 @@ static int launch_walk(ac_device d, ac_gpu_kernel *k, const ac_gpu_point *p) {
 #define POINT1(name, py, home, result, ...) [AC_OP_##name] = NAMES_##result(name),
 #define POINT2(name, py, home, result, ...) POINT1(name, py, home, result)
 #define POINT3(name, py, home, result, ...) POINT1(name, py, home, result)
-static const char *const point_names[AC_N_OPS][AC_N_LANES] = {
+static const char *const point_names[AC_N_OPS][AC_N_OPMATHS] = {
 #include "ops/ops.def"
 };
-static ac_gpu_kernel points[AC_N_OPS][AC_N_LANES];
+static ac_gpu_kernel points[AC_N_OPS][AC_N_OPMATHS];
 
 /* A divisor that travels with the call is looked at; those on the device are not waited for: they give 0. */
-static int refuse_zero(const ac_run *r, int lane) {
+static int refuse_zero(const ac_run *r, int opmath) {
     bool divides = r->op == AC_OP_floor_divide || r->op == AC_OP_remainder || r->op == AC_OP_fmod;
-    if (!divides || lane != AC_LANE_I64 || ac_device_of(r->in[1]) != AC_CPU) return 0;
+    if (!divides || opmath != AC_OPMATH_I64 || ac_device_of(r->in[1]) != AC_CPU) return 0;
     if (ac_read_int(ac_data(r->in[1]), r->in[1]->dtype, 0) != 0) return 0;
     return ac_fail(AC_RUNTIME, "%s: integer division by zero", ac_ops[r->op].name);
 }
 
 int ac_cuda_pointwise(const ac_run *r) {
     ac_tensor *operands[AC_GPU_OPERANDS] = {r->out[0]};
-    int lane = ac_gpu_lane(r->compute);
+    int opmath = ac_gpu_opmath(r->compute);
     ac_gpu_point p;
-    ac_gpu_kernel *k = &points[r->op][lane];
-    AC_TRY(refuse_zero(r, lane));
-    k->image = AC_IMAGE_ELEMENTWISE, k->name = point_names[r->op][lane];
+    ac_gpu_kernel *k = &points[r->op][opmath];
+    AC_TRY(refuse_zero(r, opmath));
+    k->image = AC_IMAGE_ELEMENTWISE, k->name = point_names[r->op][opmath];
     for (int i = 0; i < r->n_in; i++) operands[i + 1] = r->in[i];
-    walk_of(&p, operands, r->n_in + 1, lane);
+    walk_of(&p, operands, r->n_in + 1, opmath);
     if (ac_ops[r->op].attrs_size) memcpy(p.attrs, r->attrs, ac_ops[r->op].attrs_size);
     return launch_walk(ac_run_device(r), k, &p);
 }
 
 /* -- copies ----------------------------------------------------------------------------------------- */
 
-static ac_gpu_kernel copies[AC_N_LANES] = {{.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_f32"},
-                                           {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_f64"},
-                                           {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_i64"}};
+static ac_gpu_kernel copies[AC_N_OPMATHS] = {{.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_f32"},
+                                             {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_f64"},
+                                             {.image = AC_IMAGE_ELEMENTWISE, .name = "ac_copy_i64"}};
 
 static int move_bytes(ac_tensor *to, const ac_tensor *from) {
     ac_gpu_scope scope;
@@ -112,13 +113,13 @@ static int move_bytes(ac_tensor *to, const ac_tensor *from) {
 
 int ac_gpu_copy(ac_tensor *to, const ac_tensor *from) {
     ac_tensor *operands[2] = {to, (ac_tensor *)(uintptr_t)from};
-    int lane = ac_gpu_lane(ac_copy_dtype(to->dtype, from->dtype));
+    int opmath = ac_gpu_opmath(ac_copy_dtype(to->dtype, from->dtype));
     ac_gpu_point p;
     if (to->numel == 0) return 0;
     bool same = to->dtype == from->dtype && ac_device_of(from) != AC_CPU && ac_same_shape(to, from);
     if (same && ac_is_contiguous(to) && ac_is_contiguous(from)) return move_bytes(to, from);
-    walk_of(&p, operands, 2, lane);
-    return launch_walk(ac_device_of(to), &copies[lane], &p);
+    walk_of(&p, operands, 2, opmath);
+    return launch_walk(ac_device_of(to), &copies[opmath], &p);
 }
 
 int ac_cuda_flip(const ac_run *r) {
@@ -146,8 +147,8 @@ int ac_cuda_dropout_mask(const ac_run *r) {
     ac_gpu_point p;
     if (!ac_is_floating(r->in[0]->dtype))
         return ac_fail(AC_NOT_IMPLEMENTED, "dropout: needs floating point, got %s", ac_dtypes[r->in[0]->dtype].name);
-    int lane = ac_gpu_lane(r->in[0]->dtype);
-    walk_of(&p, operands, 2, lane);
+    int opmath = ac_gpu_opmath(r->in[0]->dtype);
+    walk_of(&p, operands, 2, opmath);
     p.p = a->p, p.seed = (uint64_t)a->seed, p.offset = (uint64_t)a->offset;
-    return launch_walk(ac_run_device(r), &kernels[lane], &p);
+    return launch_walk(ac_run_device(r), &kernels[opmath], &p);
 }

@@ -50,7 +50,7 @@
 template <class R> DEV R number_of(const ac_gpu_ref &r) { return (R)r.f; }
 template <> DEV_METHOD int64_t number_of<int64_t>(const ac_gpu_ref &r) { return r.i; }
 
-/* Element offsets of place i in each of K operands. */
+/* Element offsets of index i in each of K operands. */
 template <int K, class I> DEV void locate_in(const ac_gpu_point &a, I i, int64_t *at) {
     for (int k = 0; k < K; k++) at[k] = 0;
 #pragma unroll 1
@@ -67,9 +67,9 @@ template <int K> DEV void locate(const ac_gpu_point &a, int64_t i, int64_t *at) 
     else locate_in<K, int64_t>(a, i, at);
 }
 
-/* `step` apart: 1 neighbours, 0 one value for all, also a number */
-template <int V> DEV void read_run(const ac_gpu_ref &r, int64_t at, int64_t step, float *x) {
-    if (r.data && step == 1) {
+/* `stride` apart: 1 neighbours, 0 one value for all, also a number */
+template <int V> DEV void read_run(const ac_gpu_ref &r, int64_t at, int64_t stride, float *x) {
+    if (r.data && stride == 1) {
         load_run<V>(r.data, r.dtype, at, x);
         return;
     }
@@ -79,7 +79,7 @@ template <int V> DEV void read_run(const ac_gpu_ref &r, int64_t at, int64_t step
     EACH_OF(V) x[j] = one;
 }
 
-/* f(place, x[N]) for every element from `first` on; the result is operand 0. */
+/* f(index, x[N]) for every element from `first` on; the result is operand 0. */
 template <class R, int N, class F> DEV void each_element(const ac_gpu_point &a, int64_t first, F f) {
     for (int64_t i = first + thread_index(); i < a.numel; i += thread_count()) {
         int64_t at[N + 1];
@@ -110,7 +110,7 @@ template <int V, int N, class F> DEV int64_t each_run(const ac_gpu_point &a, F f
     return runs * V;
 }
 
-/* The float32 lane goes by runs of V where it can; V = 0: never. */
+/* What computes in float32 goes by runs of V where it can; V = 0: never. */
 template <class R, int V, int N, class F> struct Walk {
     DEV_METHOD static void go(const ac_gpu_point &a, F f) { each_element<R, N>(a, 0, f); }
 };
@@ -121,34 +121,34 @@ template <int V, int N, class F> struct Walk<float, V, N, F> {
 };
 template <class R, int V, int N, class F> DEV void walk(const ac_gpu_point &a, F f) { Walk<R, V, N, F>::go(a, f); }
 
-/* -- the rows of the table -------------------------------------------------------------------------- */
+/* -- the operators of the table -------------------------------------------------------------------------- */
 
-#define LANE1(name, V, R, lane)                                                                                        \
-    AC_KERNEL(ac_point_##name##_##lane, ac_gpu_point) {                                                                \
-        walk<R, V, 1>(a, [&](int64_t, const R *x) { return (R)name##_##lane(x[0], a.attrs); });                        \
+#define POINT_KERNEL1(name, V, R, opmath)                                                                              \
+    AC_KERNEL(ac_point_##name##_##opmath, ac_gpu_point) {                                                              \
+        walk<R, V, 1>(a, [&](int64_t, const R *x) { return (R)name##_##opmath(x[0], a.attrs); });                      \
     }
-#define LANE2(name, V, R, lane)                                                                                        \
-    AC_KERNEL(ac_point_##name##_##lane, ac_gpu_point) {                                                                \
-        walk<R, V, 2>(a, [&](int64_t, const R *x) { return (R)name##_##lane(x[0], x[1], a.attrs); });                  \
+#define POINT_KERNEL2(name, V, R, opmath)                                                                              \
+    AC_KERNEL(ac_point_##name##_##opmath, ac_gpu_point) {                                                              \
+        walk<R, V, 2>(a, [&](int64_t, const R *x) { return (R)name##_##opmath(x[0], x[1], a.attrs); });                \
     }
-#define LANE3(name, V, R, lane)                                                                                        \
-    AC_KERNEL(ac_point_##name##_##lane, ac_gpu_point) {                                                                \
-        walk<R, V, 3>(a, [&](int64_t, const R *x) { return (R)name##_##lane(x[0], x[1], x[2], a.attrs); });            \
+#define POINT_KERNEL3(name, V, R, opmath)                                                                              \
+    AC_KERNEL(ac_point_##name##_##opmath, ac_gpu_point) {                                                              \
+        walk<R, V, 3>(a, [&](int64_t, const R *x) { return (R)name##_##opmath(x[0], x[1], x[2], a.attrs); });          \
     }
 /* Eight neighbours are 16 bytes of a half type; where an element is much code, four are enough. */
-#define REAL(LANE, name, V) LANE(name, V, float, f32) LANE(name, V, double, f64)
-#define LANES_KEEP(LANE, name) REAL(LANE, name, 8) LANE(name, 8, int64_t, i64)
-#define LANES_BOOL(LANE, name) LANES_KEEP(LANE, name)
-#define LANES_FLOAT(LANE, name) REAL(LANE, name, 4)
-#define LANES_INT(LANE, name) LANE(name, 8, int64_t, i64)
+#define REAL(OPMATH, name, V) OPMATH(name, V, float, f32) OPMATH(name, V, double, f64)
+#define OPMATHS_KEEP(OPMATH, name) REAL(OPMATH, name, 8) OPMATH(name, 8, int64_t, i64)
+#define OPMATHS_BOOL(OPMATH, name) OPMATHS_KEEP(OPMATH, name)
+#define OPMATHS_FLOAT(OPMATH, name) REAL(OPMATH, name, 4)
+#define OPMATHS_INT(OPMATH, name) OPMATH(name, 8, int64_t, i64)
 
-#define POINT1(name, py, home, result, ...) LANES_##result(LANE1, name)
-#define POINT2(name, py, home, result, ...) LANES_##result(LANE2, name)
-#define POINT3(name, py, home, result, ...) LANES_##result(LANE3, name)
+#define POINT1(name, py, home, result, ...) OPMATHS_##result(POINT_KERNEL1, name)
+#define POINT2(name, py, home, result, ...) OPMATHS_##result(POINT_KERNEL2, name)
+#define POINT3(name, py, home, result, ...) OPMATHS_##result(POINT_KERNEL3, name)
 #include "ops/ops.def"
 
-#define COPY(R, lane)                                                                                                  \
-    AC_KERNEL(ac_copy_##lane, ac_gpu_point) {                                                                          \
+#define COPY(R, opmath)                                                                                                \
+    AC_KERNEL(ac_copy_##opmath, ac_gpu_point) {                                                                        \
         walk<R, 8, 1>(a, [&](int64_t, const R *x) { return x[0]; });                                                   \
     }
 COPY(float, f32)
@@ -156,8 +156,8 @@ COPY(double, f64)
 COPY(int64_t, i64)
 
 /* Element i is dropped when its number, of the same stream as on the CPU, is below p. */
-#define DROPOUT(R, lane)                                                                                               \
-    AC_KERNEL(ac_dropout_##lane, ac_gpu_point) {                                                                       \
+#define DROPOUT(R, opmath)                                                                                             \
+    AC_KERNEL(ac_dropout_##opmath, ac_gpu_point) {                                                                     \
         R scale = a.p < 1 ? (R)(1 / (1 - a.p)) : 0;                                                                    \
         float drop = (float)a.p;                                                                                       \
         ac_philox_block block = {{0, 0, 0, 0}};                                                                        \

@@ -94,7 +94,7 @@ static int dense_write_back(const dense_list *d) {
     return 0;
 }
 
-/* -- looking at gradients, multiplying them --------------------------------------------------------- */
+/* -- statistics of gradients, multiplying them --------------------------------------------------------- */
 
 /* What waits to be multiplied into a tensor's memory. */
 static const double *factor_there(const ac_tensor *t) {
@@ -102,17 +102,17 @@ static const double *factor_there(const ac_tensor *t) {
     return by ? (const double *)(void *)by->data : NULL;
 }
 
-/* What a look at values / *scale gives: on the device each, or NULL. */
+/* Where the statistics of values / *scale go: on the device each, or NULL. */
 typedef struct {
     const float *scale;
     double *inverse;
     float *found_inf;
     ac_gpu_found *totals; /* one a tensor */
-} looking;
+} stats_outputs;
 
-/* Looks at the pieces, then joins what they found. */
-static int look_at_list(const list *l, const looking *k) {
-    LIST_KERNEL(only_look, "ac_list_look");
+/* The statistics of the pieces, then of the tensors. */
+static int grad_stats_of_list(const list *l, const stats_outputs *k) {
+    LIST_KERNEL(stats_only, "ac_list_grad_stats");
     LIST_KERNEL(join, "ac_list_join");
     ac_gpu_list a = arguments(l);
     a.scale = k->scale, a.inverse = k->inverse, a.found_inf = k->found_inf;
@@ -120,16 +120,16 @@ static int look_at_list(const list *l, const looking *k) {
     if (!room) return -1;
     a.found = ac_gpu_address(room);
     int64_t blocks = l->pieces ? l->pieces : 1; /* somebody notes the inverse */
-    int failed = ac_gpu_launch(l->device, &only_look, blocks, AC_GPU_THREADS / 32 * 8, &a);
+    int failed = ac_gpu_launch(l->device, &stats_only, blocks, AC_GPU_THREADS / 32 * 8, &a);
     ac_gpu_join j = {a.items, a.n, a.pieces, a.found, k->totals};
     if (!failed && k->totals) failed = ac_gpu_launch(l->device, &join, ac_gpu_blocks(l->device, l->n, 1), 0, &j);
     ac_gpu_free(room);
     return failed;
 }
 
-/* factors: one a tensor, and one more of them all `there`, or NULL. A look takes what waits for each, too. */
+/* factors: one a tensor, and one more of them all `there`, or NULL. Statistics include the deferred factor of each. */
 static int pass(ac_tensor *const *tensors, int n, const double *factors, double factor, const double *there,
-                const looking *k) {
+                const stats_outputs *k) {
     LIST_KERNEL(scale, "ac_list_scale");
     dense_list dense;
     list l;
@@ -143,7 +143,7 @@ static int pass(ac_tensor *const *tensors, int n, const double *factors, double 
         it->at.factor = factors ? factors[i] : factor, it->by = k ? factor_there(tensors[i]) : there;
     }
     if (!failed) failed = list_send(&l);
-    if (!failed && k) failed = look_at_list(&l, k);
+    if (!failed && k) failed = grad_stats_of_list(&l, k);
     if (!failed && !k && l.pieces) {
         ac_gpu_list a = arguments(&l);
         failed = ac_gpu_launch(l.device, &scale, l.pieces, 0, &a);
@@ -154,23 +154,23 @@ static int pass(ac_tensor *const *tensors, int n, const double *factors, double 
     return failed;
 }
 
-int ac_gpu_look(ac_tensor *const *grads, int n, const double *factors, const float *scale, double *inverse,
-                float *found_inf, ac_gpu_found *ledger) {
-    looking k = {scale, inverse, found_inf, ledger};
+int ac_gpu_grad_stats(ac_tensor *const *grads, int n, const double *factors, const float *scale, double *inverse,
+                      float *found_inf, ac_gpu_found *ledger) {
+    stats_outputs k = {scale, inverse, found_inf, ledger};
     return pass(grads, n, factors, 1, NULL, &k);
 }
 
 _Static_assert(sizeof(ac_found) == sizeof(ac_gpu_found), "one table for both backends");
 
 /* Brings the totals to the host. */
-int ac_cuda_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
+int ac_cuda_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
     ac_gpu_scope scope;
     size_t bytes = (size_t)n * sizeof *found;
     if (n == 0) return 0;
     ac_device d = ac_device_of(tensors[0]);
     ac_gpu_block *room = ac_gpu_alloc(d, (int64_t)bytes);
     if (!room) return -1;
-    int failed = ac_gpu_look(tensors, n, factors, NULL, NULL, NULL, ac_gpu_address(room));
+    int failed = ac_gpu_grad_stats(tensors, n, factors, NULL, NULL, NULL, ac_gpu_address(room));
     if (!failed) failed = ac_gpu_enter(d, &scope);
     if (!failed) {
         CUdeviceptr from = (CUdeviceptr)(uintptr_t)ac_gpu_address(room);
@@ -216,11 +216,11 @@ static void fill_item(ac_gpu_item *it, ac_update *u, ac_tensor *const *dense) {
     }
 }
 
-static int launch_step(ac_rule rule, const list *l, const ac_step *s) {
+static int launch_step(ac_update_rule rule, const list *l, const ac_step_args *s) {
     LIST_KERNEL(advance, "ac_list_advance");
-#define ROW(rule) [AC_RULE_##rule] = {.image = AC_IMAGE_FOREACH, .name = "ac_list_" #rule},
-    static ac_gpu_kernel rules[AC_N_RULES] = {AC_RULES(ROW)};
-#undef ROW
+#define ENTRY(rule) [AC_UPDATE_RULE_##rule] = {.image = AC_IMAGE_FOREACH, .name = "ac_list_" #rule},
+    static ac_gpu_kernel rules[AC_N_UPDATE_RULES] = {AC_UPDATE_RULES(ENTRY)};
+#undef ENTRY
     ac_gpu_list a = arguments(l);
     bool counted = false;
     a.gate = s->found_inf, a.options = s->options;
@@ -230,7 +230,7 @@ static int launch_step(ac_rule rule, const list *l, const ac_step *s) {
     return ac_gpu_launch(l->device, &rules[rule], l->pieces, 0, &a);
 }
 
-int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) {
+int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) {
     list l;
     if (n == 0) return 0;
     AC_TRY(list_new(&l, ac_device_of(updates[0].param), n));

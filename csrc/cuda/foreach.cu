@@ -31,10 +31,10 @@ template <class R> DEV R unscaled(R x, R factor, int dtype) {
 struct Found {
     double squares = 0;
     float amax = 0;
-    int infs = 0, nans = 0, small = 0, first = 0; /* its place in the piece, from 1 */
+    int infs = 0, nans = 0, small = 0, first = 0; /* its index in the piece, from 1 */
 
-    /* i: the value's place in the piece; they come in order */
-    template <class R> DEV_METHOD void look(R scaled, R x, int64_t i) {
+    /* i: the value's index in the piece; they come in order */
+    template <class R> DEV_METHOD void add(R scaled, R x, int64_t i) {
         R size = x < 0 ? -x : x, before = scaled < 0 ? -scaled : scaled;
         squares += (double)x * (double)x;
         small += before != 0 && before < (R)0x1p-14;
@@ -56,7 +56,7 @@ DEV void unscale_elements(const ac_gpu_item *it, R factor, int64_t piece, int64_
     ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype};
     for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) {
         R scaled = load_real<R>(grad, i), x = unscaled(scaled, factor, grad.dtype);
-        found->look(scaled, x, i - piece);
+        found->add(scaled, x, i - piece);
         if (write) store_real<R>(grad, i, x);
     }
 }
@@ -81,7 +81,7 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
             EACH_OF(V) {
                 float scaled = x[j];
                 x[j] = unscaled(scaled, (float)factor, it->grad_dtype);
-                found.look(scaled, x[j], i + j - piece);
+                found.add(scaled, x[j], i + j - piece);
             }
             if (write) store_run<V>(it->grad, it->grad_dtype, i, x);
         }
@@ -91,7 +91,7 @@ DEV Found unscale_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t beg
     return found;
 }
 
-DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
+DEV void grad_stats_of_pieces(const ac_gpu_list &a, bool write) {
     if (a.inverse && thread_index() == 0) *a.inverse = inverse_of(a);
     for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
         const ac_gpu_item *it = owner_of(a.items, a.n, piece);
@@ -111,9 +111,9 @@ DEV void look_at_pieces(const ac_gpu_list &a, bool write) {
 }
 
 /* Pass A: finds all in one read. */
-AC_KERNEL(ac_list_look, ac_gpu_list) { look_at_pieces(a, false); }
+AC_KERNEL(ac_list_grad_stats, ac_gpu_list) { grad_stats_of_pieces(a, false); }
 /* Multiplies in place. */
-AC_KERNEL(ac_list_scale, ac_gpu_list) { look_at_pieces(a, true); }
+AC_KERNEL(ac_list_scale, ac_gpu_list) { grad_stats_of_pieces(a, true); }
 
 /* The pieces of each tensor together, in order. */
 AC_KERNEL(ac_list_join, ac_gpu_join) {
@@ -132,8 +132,8 @@ AC_KERNEL(ac_list_join, ac_gpu_join) {
 
 /* -- optimizers ------------------------------------------------------------------------------------- */
 
-/* The rules, for both lanes. */
-#define RULE DEV
+/* The update rules, in float32 and float64. */
+#define UPDATE DEV
 #define R float
 #define S(name) name##_f32
 #define M_SQRT sqrtf
@@ -159,44 +159,44 @@ AC_KERNEL(ac_list_advance, ac_gpu_list) {
     }
 }
 
-template <class R> struct Lane {};
-template <> struct Lane<float> {
-    typedef rule_constants_f32 Constants;
-    DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) {
-        return rule_constants_of_f32(o, at);
+template <class R> struct Opmath {};
+template <> struct Opmath<float> {
+    typedef update_constants_f32 Constants;
+    DEV_METHOD static Constants of(const ac_optim_options *o, const ac_optim_scalars *at) {
+        return update_constants_of_f32(o, at);
     }
 };
-template <> struct Lane<double> {
-    typedef rule_constants_f64 Constants;
-    DEV_METHOD static Constants of(const ac_rule_options *o, const ac_rule_place *at) {
-        return rule_constants_of_f64(o, at);
+template <> struct Opmath<double> {
+    typedef update_constants_f64 Constants;
+    DEV_METHOD static Constants of(const ac_optim_options *o, const ac_optim_scalars *at) {
+        return update_constants_of_f64(o, at);
     }
 };
 
-#define ROW(name)                                                                                                      \
-    struct name##_rule {                                                                                               \
-        DEV_METHOD static float update(const rule_constants_f32 *k, float g, float p, float *s, int n) {               \
-            return rule_##name##_f32(k, g, p, s, n);                                                                   \
+#define ENTRY(name)                                                                                                    \
+    struct name##_update {                                                                                             \
+        DEV_METHOD static float update(const update_constants_f32 *k, float g, float p, float *s, int n) {             \
+            return update_##name##_f32(k, g, p, s, n);                                                                 \
         }                                                                                                              \
-        DEV_METHOD static double update(const rule_constants_f64 *k, double g, double p, double *s, int n) {           \
-            return rule_##name##_f64(k, g, p, s, n);                                                                   \
+        DEV_METHOD static double update(const update_constants_f64 *k, double g, double p, double *s, int n) {         \
+            return update_##name##_f64(k, g, p, s, n);                                                                 \
         }                                                                                                              \
     };
-AC_RULES(ROW)
-#undef ROW
+AC_UPDATE_RULES(ENTRY)
+#undef ENTRY
 
-/* What a rule needs of one parameter, made once a block. */
-template <class R> DEV typename Lane<R>::Constants constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
-    ac_rule_place at = it->at;
+/* What an update rule needs of one parameter, made once a block. */
+template <class R> DEV typename Opmath<R>::Constants constants_of(const ac_gpu_list &a, const ac_gpu_item *it) {
+    ac_optim_scalars at = it->at;
     at.factor = factor_of(it);
     if (it->step) at.step = (double)*it->step;
     if (it->product) at.product = (double)*it->product;
-    return Lane<R>::of(&a.options, &at);
+    return Opmath<R>::of(&a.options, &at);
 }
 
 /* One value of every operand: p and the state are updated in place. */
-template <class Rule, class R, class K> DEV void step_value(const ac_gpu_item *it, const K &k, R g, R &p, R *s) {
-    p = Rule::update(&k, g, p, s, (it->state[0] != nullptr) + (it->state[1] != nullptr) + (it->state[2] != nullptr));
+template <class Update, class R, class K> DEV void step_value(const ac_gpu_item *it, const K &k, R g, R &p, R *s) {
+    p = Update::update(&k, g, p, s, (it->state[0] != nullptr) + (it->state[1] != nullptr) + (it->state[2] != nullptr));
 }
 
 /* What a 16-bit parameter takes of an update; see rounding.h. */
@@ -215,8 +215,8 @@ DEV_CALL float rounded(const ac_gpu_item *it, int64_t i, float old, float x) {
     return now;
 }
 
-template <class R, class Rule>
-DEV void step_elements(const ac_gpu_item *it, const typename Lane<R>::Constants &k, int64_t first, int64_t end) {
+template <class R, class Update>
+DEV void step_elements(const ac_gpu_item *it, const typename Opmath<R>::Constants &k, int64_t first, int64_t end) {
     ac_gpu_ref grad = {it->grad, 0, 0, it->grad_dtype}, param = {it->param, 0, 0, it->param_dtype};
     ac_gpu_ref copy = {it->copy, 0, 0, it->copy_dtype};
     for (int64_t i = first + threadIdx.x; i < end; i += AC_GPU_THREADS) {
@@ -224,7 +224,7 @@ DEV void step_elements(const ac_gpu_item *it, const typename Lane<R>::Constants 
         if (it->rounding == AC_ROUND_master) p = (R)((const float *)it->extra)[i];
         for (int n = 0; n < AC_GPU_STATE; n++)
             if (it->state[n]) s[n] = load_real<R>({it->state[n], 0, 0, it->state_dtype}, i);
-        step_value<Rule>(it, k, load_real<R>(grad, i), p, s);
+        step_value<Update>(it, k, load_real<R>(grad, i), p, s);
         if (it->rounding != AC_ROUND_nearest) p = (R)rounded(it, i, (float)old, (float)p);
         store_real<R>(param, i, p);
         for (int n = 0; n < AC_GPU_STATE; n++)
@@ -234,8 +234,8 @@ DEV void step_elements(const ac_gpu_item *it, const typename Lane<R>::Constants 
     }
 }
 
-/* float32 lane, everything aligned */
-template <class Rule> DEV void step_run(const ac_gpu_item *it, const rule_constants_f32 &k, int64_t i) {
+/* in float32, everything aligned */
+template <class Update> DEV void step_run(const ac_gpu_item *it, const update_constants_f32 &k, int64_t i) {
     constexpr int V = 4;
     float g[V], p[V], s[AC_GPU_STATE][V];
     load_run<V>(it->grad, it->grad_dtype, i, g);
@@ -245,7 +245,7 @@ template <class Rule> DEV void step_run(const ac_gpu_item *it, const rule_consta
     EACH_OF(V) {
         float one[AC_GPU_STATE];
         for (int n = 0; n < AC_GPU_STATE; n++) one[n] = it->state[n] ? s[n][j] : 0;
-        step_value<Rule>(it, k, g[j], p[j], one);
+        step_value<Update>(it, k, g[j], p[j], one);
         for (int n = 0; n < AC_GPU_STATE; n++) s[n][j] = one[n];
     }
     if (it->zero) {
@@ -267,19 +267,19 @@ DEV bool all_aligned(const ac_gpu_item *it) {
     return wide;
 }
 
-template <class Rule> DEV void step_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t begin, int64_t end) {
+template <class Update> DEV void step_piece(const ac_gpu_list &a, const ac_gpu_item *it, int64_t begin, int64_t end) {
     constexpr int V = 4;
     if (it->param_dtype == AC_float64) {
-        step_elements<double, Rule>(it, constants_of<double>(a, it), begin, end);
+        step_elements<double, Update>(it, constants_of<double>(a, it), begin, end);
         return;
     }
-    rule_constants_f32 k = constants_of<float>(a, it);
+    update_constants_f32 k = constants_of<float>(a, it);
     if (all_aligned(it)) {
         for (int64_t i = begin + (int64_t)threadIdx.x * V; i + V <= end; i += AC_GPU_THREADS * V)
-            step_run<Rule>(it, k, i);
+            step_run<Update>(it, k, i);
         begin += (end - begin) / V * V;
     }
-    step_elements<float, Rule>(it, k, begin, end);
+    step_elements<float, Update>(it, k, begin, end);
 }
 
 DEV_CALL void zero_piece(const ac_gpu_item *it, int64_t begin, int64_t end) {
@@ -287,20 +287,20 @@ DEV_CALL void zero_piece(const ac_gpu_item *it, int64_t begin, int64_t end) {
     for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) store_real<float>(grad, i, 0);
 }
 
-template <class Rule> DEV void step_list(const ac_gpu_list &a) {
+template <class Update> DEV void step_list(const ac_gpu_list &a) {
     bool out = a.gate && *a.gate != 0;
     for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
         const ac_gpu_item *it = owner_of(a.items, a.n, piece);
         int64_t begin = (piece - it->first_piece) * AC_GPU_PIECE;
         int64_t end = begin + AC_GPU_PIECE < it->numel ? begin + AC_GPU_PIECE : it->numel;
-        if (!out) step_piece<Rule>(a, it, begin, end);
+        if (!out) step_piece<Update>(a, it, begin, end);
         else if (it->zero) zero_piece(it, begin, end);
     }
 }
-#define ROW(name)                                                                                                      \
-    AC_KERNEL(ac_list_##name, ac_gpu_list) { step_list<name##_rule>(a); }
-AC_RULES(ROW)
-#undef ROW
+#define ENTRY(name)                                                                                                    \
+    AC_KERNEL(ac_list_##name, ac_gpu_list) { step_list<name##_update>(a); }
+AC_UPDATE_RULES(ENTRY)
+#undef ENTRY
 
 /* -- the scale -------------------------------------------------------------------------------------- */
 

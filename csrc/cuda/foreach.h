@@ -4,11 +4,11 @@
 
 #include "cuda/gpu.h"
 
-/* Looks at grads * factors (1 each where NULL) / *scale (NULL: 1), waiting factors included; nothing of them is
- * written. Notes 1 / *scale at `inverse`, sets *found_inf to 1 where a value is not finite, and puts what it found of
- * each into ledger[n], unless these are NULL. One launch over the list, one more to join the ledger. */
-int ac_gpu_look(ac_tensor *const *grads, int n, const double *factors, const float *scale, double *inverse,
-                float *found_inf, ac_gpu_found *ledger) AC_CHECKED;
+/* The statistics of grads * factors (1 each where NULL) / *scale (NULL: 1), waiting factors included; nothing of them
+ * is written. Notes 1 / *scale at `inverse`, sets *found_inf to 1 where a value is not finite, and puts what it found
+ * of each into ledger[n], unless these are NULL. One launch over the list, one more to join the ledger. */
+int ac_gpu_grad_stats(ac_tensor *const *grads, int n, const double *factors, const float *scale, double *inverse,
+                      float *found_inf, ac_gpu_found *ledger) AC_CHECKED;
 /* ac_scaler_update of amp/scaler.h on the device. */
 int ac_gpu_scale_update(ac_device d, const ac_gpu_scale *how) AC_CHECKED;
 

@@ -6,7 +6,7 @@
 #include "cuda/abi.h"
 #include "cuda/args.h"
 #include "shared/fold.h"
-#include "shared/lane.h"
+#include "shared/opmath.h"
 
 #include <pthread.h>
 
@@ -160,7 +160,7 @@ bool ac_gpu_has_images(void);
 
 extern const ac_gpu_memory_hooks ac_cuda_memory; /* of storage.h */
 
-/* -- the rows of the table, by family --------------------------------------------------------------- */
+/* -- the operators of the table, by family --------------------------------------------------------------- */
 
 #define KERNEL(name, py, home, infer, kernel, ...) int ac_cuda_##kernel(const ac_run *r) AC_CHECKED;
 #include "ops/ops.def"
@@ -174,9 +174,9 @@ ac_gpu_ref ac_gpu_ref_of(const ac_tensor *t); /* NULL: no memory */
 int ac_gpu_copy(ac_tensor *to, const ac_tensor *from) AC_CHECKED;
 /* new: t itself when it is contiguous, else a copy that is */
 ac_tensor *ac_gpu_contiguous(ac_tensor *t) AC_CHECKED;
-/* The lane whose kernels compute in that dtype: an index into "f32", "f64", "i64". */
-int ac_gpu_lane(ac_dtype compute);
-extern const char *const ac_gpu_lanes[3];
+/* The opmath type of a dtype, as an index into "f32", "f64", "i64". */
+int ac_gpu_opmath(ac_dtype compute);
+extern const char *const ac_gpu_opmath_names[3];
 /* Whether a dtype moves in runs, and an address is on a boundary of 16 bytes. */
 bool ac_gpu_is_bulk(ac_dtype t);
 static inline bool ac_gpu_aligned(const void *p) { return ((uintptr_t)p & 15) == 0; }
@@ -200,8 +200,8 @@ static inline uint64_t ac_gpu_hash(const void *key, size_t bytes) {
 }
 
 /* The scaler, the optimizers (foreach.c); see backend.h. */
-int ac_cuda_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
+int ac_cuda_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) AC_CHECKED;
 int ac_cuda_scale(ac_tensor *const *tensors, int n, double factor, const double *there) AC_CHECKED;
-int ac_cuda_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) AC_CHECKED;
+int ac_cuda_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) AC_CHECKED;
 
 #endif

@@ -13,41 +13,41 @@
 
 /* Joins the parts that have been listed. */
 static int join_listed(const ac_run *r, ac_gpu_parts *p) {
-    static ac_gpu_kernel kernels[AC_N_LANES] = {{.image = AC_IMAGE_INDEX, .name = "ac_join_f32"},
-                                                {.image = AC_IMAGE_INDEX, .name = "ac_join_f64"},
-                                                {.image = AC_IMAGE_INDEX, .name = "ac_join_i64"}};
+    static ac_gpu_kernel kernels[AC_N_OPMATHS] = {{.image = AC_IMAGE_INDEX, .name = "ac_join_f32"},
+                                                  {.image = AC_IMAGE_INDEX, .name = "ac_join_f64"},
+                                                  {.image = AC_IMAGE_INDEX, .name = "ac_join_i64"}};
     if (p->n == 0) return 0;
-    AC_TRY(ac_gpu_launch(ac_run_device(r), &kernels[ac_gpu_lane(r->out[0]->dtype)], p->pieces, 0, p));
+    AC_TRY(ac_gpu_launch(ac_run_device(r), &kernels[ac_gpu_opmath(r->out[0]->dtype)], p->pieces, 0, p));
     p->n = 0, p->pieces = 0;
     return 0;
 }
 
-/* t goes into the lines of the result, from element `start` of each on. Small tensors are listed, and one launch joins
+/* t goes into the rows of the result, from element `start` of each on. Small tensors are listed, and one launch joins
  * many of them; a large one is worth a launch of its own. */
-static int join(const ac_run *r, ac_gpu_parts *p, const ac_tensor *t, ac_tensor *place, int64_t start) {
+static int join(const ac_run *r, ac_gpu_parts *p, const ac_tensor *t, ac_tensor *target, int64_t start) {
     enum { SMALL = 16 * AC_GPU_PART_PIECE };
-    if (t->numel > SMALL || !ac_is_contiguous(t)) return ac_gpu_copy(place, t);
-    p->part[p->n++] = (ac_gpu_part){ac_data(t), start, t->numel / p->lines, p->pieces, (int32_t)t->dtype};
+    if (t->numel > SMALL || !ac_is_contiguous(t)) return ac_gpu_copy(target, t);
+    p->part[p->n++] = (ac_gpu_part){ac_data(t), start, t->numel / p->rows, p->pieces, (int32_t)t->dtype};
     p->pieces += (t->numel + AC_GPU_PART_PIECE - 1) / AC_GPU_PART_PIECE;
     return p->n == AC_GPU_PARTS ? join_listed(r, p) : 0;
 }
 
 int ac_cuda_cat(const ac_run *r) {
     ATTRS(one_dim);
-    ac_tensor *out = r->out[0], place = *out;
+    ac_tensor *out = r->out[0], target = *out;
     int64_t dim = a->dim, start = 0;
-    ac_gpu_parts p = {.out = ac_gpu_ref_of(out), .lines = 1};
+    ac_gpu_parts p = {.out = ac_gpu_ref_of(out), .rows = 1};
     AC_TRY(ac_dim_wrap(&dim, out->ndim, "cat"));
     if (out->numel == 0) return 0;
-    for (int64_t d = 0; d < dim; d++) p.lines *= out->shape[d];
-    p.line = out->numel / p.lines;
+    for (int64_t d = 0; d < dim; d++) p.rows *= out->shape[d];
+    p.row_stride = out->numel / p.rows;
     for (int k = 0; k < r->n_in; k++) {
         const ac_tensor *t = r->in[k];
         if (t->ndim != out->ndim || t->numel == 0) continue;
-        place.shape[dim] = t->shape[dim], place.numel = t->numel;
-        place.offset = out->offset + start;
-        AC_TRY(join(r, &p, t, &place, start));
-        start += t->numel / p.lines;
+        target.shape[dim] = t->shape[dim], target.numel = t->numel;
+        target.offset = out->offset + start;
+        AC_TRY(join(r, &p, t, &target, start));
+        start += t->numel / p.rows;
     }
     return join_listed(r, &p);
 }
@@ -68,8 +68,8 @@ static int pick_init(ac_gpu_pick *p, const ac_run *r, const ac_tensor *indexed, 
 }
 
 static void add_index(ac_gpu_pick *p, const ac_tensor *index, int input, const ac_space *at, int64_t size,
-                      int64_t step) {
-    p->index[p->n_index++] = (ac_gpu_axis){ac_data(index), (int32_t)index->dtype, input, *at, size, step};
+                      int64_t stride) {
+    p->index[p->n_index++] = (ac_gpu_axis){ac_data(index), (int32_t)index->dtype, input, *at, size, stride};
 }
 
 static bool divides(const ac_space *s, int64_t by) {
@@ -88,11 +88,11 @@ static void widen(ac_gpu_pick *p) {
     bool fits = p->width % per == 0 && p->inner.n == 1 && p->inner.stride[0] == 1 && p->other_inner.n == 1 &&
                 p->other_inner.stride[0] == 1 && ac_gpu_aligned(p->indexed) && ac_gpu_aligned(p->other) &&
                 divides(&p->base, per) && divides(&p->other_items, per);
-    for (int k = 0; k < p->n_index; k++) fits = fits && p->index[k].step % per == 0;
+    for (int k = 0; k < p->n_index; k++) fits = fits && p->index[k].stride % per == 0;
     if (!fits) return;
     divide(&p->base, per);
     divide(&p->other_items, per);
-    for (int k = 0; k < p->n_index; k++) p->index[k].step /= per;
+    for (int k = 0; k < p->n_index; k++) p->index[k].stride /= per;
     p->width /= per, p->item_bytes = 16;
     p->inner = p->other_inner = (ac_space){1, p->width, {p->width}, {1}};
 }
@@ -112,12 +112,12 @@ static int bits_for(uint64_t values) {
     return bits;
 }
 
-/* to[place of item i] += from[item i]: keys, their order, then each place's run. `inner` of both are the pick's. */
+/* to[target of item i] += from[item i]: keys, their order, then each target's run. `inner` of both are the pick's. */
 static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_tensor *from) {
     INDEX_KERNEL(keys_kernel, "ac_pick_keys");
-    static ac_gpu_kernel runs[AC_N_LANES] = {{.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f32"},
-                                             {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f64"},
-                                             {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_i64"}};
+    static ac_gpu_kernel runs[AC_N_OPMATHS] = {{.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f32"},
+                                               {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_f64"},
+                                               {.image = AC_IMAGE_INDEX, .name = "ac_add_runs_i64"}};
     ac_device d = ac_run_device(r);
     if (p->items == 0 || p->width == 0) return 0;
     ac_gpu_block *room = ac_gpu_alloc(d, 2 * p->items * 8);
@@ -125,7 +125,7 @@ static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_t
     p->keys = ac_gpu_address(room);
     int64_t *order = p->keys + p->items;
     int failed = ac_gpu_launch(d, &keys_kernel, ac_gpu_blocks(d, p->items, 1), 0, p);
-    /* one bit more than the places need: left-out items have every bit set, and go last */
+    /* one bit more than the indices need: left-out items have every bit set, and go last */
     int bits = bits_for((uint64_t)(to->storage->bytes / ac_itemsize(to->dtype))) + 1;
     if (!failed) failed = ac_gpu_sort_pairs(d, p->items, bits < 64 ? bits : 64, (uint64_t *)p->keys, order, false);
     ac_gpu_add a = {.items = p->items,
@@ -138,7 +138,7 @@ static int add_picked(const ac_run *r, ac_gpu_pick *p, ac_tensor *to, const ac_t
                     .other_items = p->other_items,
                     .other_inner = p->other_inner};
     if (!failed)
-        failed = ac_gpu_launch(d, &runs[ac_gpu_lane(to->dtype)], ac_gpu_blocks(d, a.items * a.width, 1), 0, &a);
+        failed = ac_gpu_launch(d, &runs[ac_gpu_opmath(to->dtype)], ac_gpu_blocks(d, a.items * a.width, 1), 0, &a);
     ac_gpu_free(room);
     return failed;
 }
@@ -216,7 +216,7 @@ int ac_cuda_index_add(const ac_run *r) {
 
 /* -- embedding -------------------------------------------------------------------------------------- */
 
-/* Rows of `table` [rows, width] picked by all of index; `other` holds one line of width for each. */
+/* Rows of `table` [rows, width] picked by all of index; `other` holds one row of width for each. */
 static int pick_rows(ac_gpu_pick *p, const ac_run *r, const ac_tensor *table, const ac_tensor *other) {
     const ac_tensor *index = r->in[1];
     uint32_t last = 1u << (other->ndim - 1);
@@ -338,20 +338,21 @@ int ac_cuda_index_put(const ac_run *r) {
 
 int ac_cuda_as_strided_scatter(const ac_run *r) {
     ATTRS(as_strided_scatter);
-    ac_tensor *out = r->out[0], place = *out;
+    ac_tensor *out = r->out[0], target = *out;
     ac_gpu_pick p;
     AC_TRY(ac_gpu_copy(out, r->in[0]));
-    place.ndim = (int)a->size.n;
-    place.offset = out->offset + a->offset;
-    place.numel = 1;
-    for (int d = 0; d < place.ndim; d++) {
-        place.shape[d] = a->size.v[d], place.strides[d] = a->stride.v[d];
-        place.numel *= a->size.v[d];
+    target.ndim = (int)a->size.n;
+    target.offset = out->offset + a->offset;
+    target.numel = 1;
+    for (int d = 0; d < target.ndim; d++) {
+        target.shape[d] = a->size.v[d], target.strides[d] = a->stride.v[d];
+        target.numel *= a->size.v[d];
     }
-    if (!a->accumulate) return ac_gpu_copy(&place, r->in[1]);
-    AC_TRY(pick_init(&p, r, &place, r->in[1]));
-    p.items = place.numel, p.base = ac_space_of(&place, UINT32_MAX), p.other_items = ac_space_of(r->in[1], UINT32_MAX);
-    return add_picked(r, &p, &place, r->in[1]);
+    if (!a->accumulate) return ac_gpu_copy(&target, r->in[1]);
+    AC_TRY(pick_init(&p, r, &target, r->in[1]));
+    p.items = target.numel, p.base = ac_space_of(&target, UINT32_MAX),
+    p.other_items = ac_space_of(r->in[1], UINT32_MAX);
+    return add_picked(r, &p, &target, r->in[1]);
 }
 
 /* -- sorting ---------------------------------------------------------------------------------------- */
@@ -393,16 +394,17 @@ int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t 
 }
 
 static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
-#define BY_LANE(text)                                                                                                  \
+#define BY_OPMATH(text)                                                                                                \
     {                                                                                                                  \
         {.image = AC_IMAGE_INDEX, .name = text "_f32"}, {.image = AC_IMAGE_INDEX, .name = text "_f64"},                \
             {.image = AC_IMAGE_INDEX, .name = text "_i64"}                                                             \
     }
-    static ac_gpu_kernel keys[AC_N_LANES] = BY_LANE("ac_sort_keys"), values[AC_N_LANES] = BY_LANE("ac_sort_values");
+    static ac_gpu_kernel keys[AC_N_OPMATHS] = BY_OPMATH("ac_sort_keys"),
+                         values[AC_N_OPMATHS] = BY_OPMATH("ac_sort_values");
     INDEX_KERNEL(rows, "ac_sort_rows");
     const ac_tensor *x = r->in[0];
     ac_device d = ac_run_device(r);
-    int lane = ac_gpu_lane(x->dtype);
+    int opmath = ac_gpu_opmath(x->dtype);
     AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
     uint32_t kept = x->ndim ? ~(1u << dim) : 0;
     ac_gpu_sort a = {.x = ac_gpu_ref_of(x),
@@ -411,8 +413,8 @@ static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
                      .from = ac_space_of(x, kept),
                      .to = ac_space_of(r->out[0], kept),
                      .n = x->ndim ? x->shape[dim] : 1,
-                     .step = x->ndim ? x->strides[dim] : 1,
-                     .values_step = x->ndim ? r->out[0]->strides[dim] : 1,
+                     .stride = x->ndim ? x->strides[dim] : 1,
+                     .values_stride = x->ndim ? r->out[0]->strides[dim] : 1,
                      .descending = descending};
     if (x->numel == 0 || r->out[0]->numel == 0) return 0;
     a.rows = x->numel / a.n, a.k = k < 0 ? a.n : k;
@@ -421,11 +423,11 @@ static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
     a.keys = ac_gpu_address(room);
     int64_t *order = (int64_t *)(a.keys + x->numel), n = x->numel;
     a.order = order;
-    int failed = ac_gpu_launch(d, &keys[lane], ac_gpu_blocks(d, n, 1), 0, &a);
-    if (!failed) failed = ac_gpu_sort_pairs(d, n, lane == AC_LANE_F32 ? 32 : 64, a.keys, order, false);
+    int failed = ac_gpu_launch(d, &keys[opmath], ac_gpu_blocks(d, n, 1), 0, &a);
+    if (!failed) failed = ac_gpu_sort_pairs(d, n, opmath == AC_OPMATH_F32 ? 32 : 64, a.keys, order, false);
     if (!failed && a.rows > 1) failed = ac_gpu_launch(d, &rows, ac_gpu_blocks(d, n, 1), 0, &a);
     if (!failed && a.rows > 1) failed = ac_gpu_sort_pairs(d, n, bits_for((uint64_t)a.rows - 1), a.keys, order, true);
-    if (!failed) failed = ac_gpu_launch(d, &values[lane], ac_gpu_blocks(d, a.rows * a.k, 1), 0, &a);
+    if (!failed) failed = ac_gpu_launch(d, &values[opmath], ac_gpu_blocks(d, a.rows * a.k, 1), 0, &a);
     ac_gpu_free(room);
     return failed;
 }
@@ -492,8 +494,8 @@ static int nll_init(ac_gpu_nll *p, const ac_run *r, const ac_tensor *x, const ac
                       .target = ac_data(target),
                       .n = target->numel,
                       .classes = x->shape[channel],
-                      .class_step = x->strides[channel],
-                      .weight_step = weight ? weight->strides[0] : 0,
+                      .class_stride = x->strides[channel],
+                      .weight_stride = weight ? weight->strides[0] : 0,
                       .inner = 1,
                       .op = (int32_t)r->op};
     for (int d = 2; d < x->ndim; d++) p->inner *= x->shape[d];

@@ -20,11 +20,11 @@ template <class R> DEV void join_parts(const ac_gpu_parts &a) {
     for (int64_t piece = blockIdx.x; piece < a.pieces; piece += gridDim.x) {
         const ac_gpu_part &p = part_of(a, piece);
         int64_t begin = (piece - p.first_piece) * AC_GPU_PART_PIECE, end = begin + AC_GPU_PART_PIECE;
-        int64_t numel = a.lines * p.width;
+        int64_t numel = a.rows * p.width;
         if (end > numel) end = numel;
         for (int64_t i = begin + threadIdx.x; i < end; i += AC_GPU_THREADS) {
-            int64_t line = quotient(i, p.width), at = i - line * p.width;
-            store<R>(a.out, line * a.line + p.start + at, load<R>(p.data, p.dtype, i));
+            int64_t outer = quotient(i, p.width), at = i - outer * p.width;
+            store<R>(a.out, outer * a.row_stride + p.start + at, load<R>(p.data, p.dtype, i));
         }
     }
 }
@@ -45,7 +45,7 @@ DEV int64_t place_of(const ac_gpu_pick &a, int64_t i) {
             note_trouble(a.trouble, a.op, x.input, v, x.size);
             return -1;
         }
-        at += (v < 0 ? v + x.size : v) * x.step;
+        at += (v < 0 ? v + x.size : v) * x.stride;
     }
     return at;
 }
@@ -129,8 +129,8 @@ template <class V> DEV V block_scan(V own, V *sums) {
     __syncthreads(); /* nobody reads an earlier scan's sums any more */
     sums[threadIdx.x] = own;
     __syncthreads();
-    for (int step = 1; step < AC_GPU_THREADS; step *= 2) {
-        V left = (int)threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
+    for (int stride = 1; stride < AC_GPU_THREADS; stride *= 2) {
+        V left = (int)threadIdx.x >= stride ? sums[threadIdx.x - stride] : 0;
         __syncthreads();
         sums[threadIdx.x] += left;
         __syncthreads();
@@ -206,7 +206,7 @@ DEV uint64_t ordered(int64_t x) { return (uint64_t)x ^ (uint64_t)1 << 63; }
 template <class R> DEV void sort_keys(const ac_gpu_sort &a) {
     EACH_OF_N(i, a.rows * a.n) {
         int64_t row = quotient(i, a.n), j = i - row * a.n;
-        uint64_t key = ordered(load<R>(a.x, space_offset(a.from, row) + j * a.step));
+        uint64_t key = ordered(load<R>(a.x, space_offset(a.from, row) + j * a.stride));
         uint64_t all = sizeof(R) == 4 ? (uint64_t)UINT32_MAX : UINT64_MAX;
         a.keys[i] = a.descending ? all - key : key;
     }
@@ -219,10 +219,10 @@ AC_KERNEL(ac_sort_rows, ac_gpu_sort) { EACH_OF_N(i, a.rows * a.n) a.keys[i] = (u
 
 template <class R> DEV void sort_values(const ac_gpu_sort &a) {
     EACH_OF_N(i, a.rows * a.k) {
-        int64_t row = quotient(i, a.k), j = i - row * a.k, place = a.order[row * a.n + j] - row * a.n;
-        int64_t to = space_offset(a.to, row) + j * a.values_step;
-        store<R>(a.values, to, load<R>(a.x, space_offset(a.from, row) + place * a.step));
-        a.indices[to] = place;
+        int64_t row = quotient(i, a.k), j = i - row * a.k, at = a.order[row * a.n + j] - row * a.n;
+        int64_t to = space_offset(a.to, row) + j * a.values_stride;
+        store<R>(a.values, to, load<R>(a.x, space_offset(a.from, row) + at * a.stride));
+        a.indices[to] = at;
     }
 }
 AC_KERNEL(ac_sort_values_f32, ac_gpu_sort) { sort_values<float>(a); }
@@ -271,10 +271,10 @@ DEV int64_t class_of(const ac_gpu_nll &a, int64_t i) {
     return -1;
 }
 DEV double weight_of(const ac_gpu_nll &a, int64_t c) {
-    return a.weight.data ? load<double>(a.weight, c * a.weight_step) : 1;
+    return a.weight.data ? load<double>(a.weight, c * a.weight_stride) : 1;
 }
 DEV double loss_of(const ac_gpu_nll &a, int64_t i, int64_t c) {
-    return -weight_of(a, c) * load<double>(a.x, space_offset(a.samples, i) + c * a.class_step);
+    return -weight_of(a, c) * load<double>(a.x, space_offset(a.samples, i) + c * a.class_stride);
 }
 
 AC_KERNEL(ac_nll_each, ac_gpu_nll) {
@@ -303,8 +303,8 @@ AC_KERNEL(ac_nll_sum, ac_gpu_nll) {
 /* out [n / inner, classes, inner]: every element is written, 0 but for the targets'. */
 AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
     EACH_OF_N(t, a.n * a.classes) {
-        int64_t line = quotient(t, a.inner), n = quotient(line, a.classes), c = line - n * a.classes;
-        int64_t i = n * a.inner + t - line * a.inner;
+        int64_t outer = quotient(t, a.inner), n = quotient(outer, a.classes), c = outer - n * a.classes;
+        int64_t i = n * a.inner + t - outer * a.inner;
         double d = 0;
         if (class_of(a, i) == c) {
             double scale = a.reduction == 1 ? 1 / *a.total : 1;
@@ -318,11 +318,11 @@ AC_KERNEL(ac_nll_backward, ac_gpu_nll) {
 
 AC_KERNEL(ac_integer_product, ac_gpu_product) {
     EACH_OF_N(t, a.batch * a.m * a.n) {
-        int64_t line = quotient(t, a.n), b = quotient(line, a.m), i = line - b * a.m, j = t - line * a.n;
+        int64_t outer = quotient(t, a.n), b = quotient(outer, a.m), i = outer - b * a.m, j = t - outer * a.n;
         uint64_t sum = 0;
         for (int64_t p = 0; p < a.k; p++)
-            sum += (uint64_t)load<int64_t>(a.a, b * a.a_step + i * a.a_row + p * a.a_col) *
-                   (uint64_t)load<int64_t>(a.b, b * a.b_step + p * a.b_row + j * a.b_col);
+            sum += (uint64_t)load<int64_t>(a.a, b * a.a_batch_stride + i * a.a_row + p * a.a_col) *
+                   (uint64_t)load<int64_t>(a.b, b * a.b_batch_stride + p * a.b_row + j * a.b_col);
         store<int64_t>(a.c, t, (int64_t)sum);
     }
 }

@@ -78,26 +78,26 @@ static bool find(void *handle, const char *name, void *function) {
 }
 
 static const char *find_driver_functions(void *handle) {
-#define ROW(name, ...)                                                                                                 \
+#define ENTRY(name, ...)                                                                                               \
     if (!find(handle, #name, &ac_cu.name)) return #name;
-    AC_CU_FUNCTIONS(ROW)
-#undef ROW
+    AC_CU_FUNCTIONS(ENTRY)
+#undef ENTRY
     return NULL;
 }
 
 static const char *find_lt_functions(void *handle) {
-#define ROW(result, name, ...)                                                                                         \
+#define ENTRY(result, name, ...)                                                                                       \
     if (!find(handle, #name, &ac_lt.name)) return #name;
-    AC_LT_FUNCTIONS(ROW)
-#undef ROW
+    AC_LT_FUNCTIONS(ENTRY)
+#undef ENTRY
     return NULL;
 }
 
 static bool find_dnn_functions(void *handle) {
-#define ROW(name, ...)                                                                                                 \
+#define ENTRY(name, ...)                                                                                               \
     if (!find(handle, #name, &ac_dnn.name)) return false;
-    AC_DNN_FUNCTIONS(ROW)
-#undef ROW
+    AC_DNN_FUNCTIONS(ENTRY)
+#undef ENTRY
     return true;
 }
 

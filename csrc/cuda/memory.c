@@ -215,7 +215,7 @@ static void release(ac_gpu_block *b) {
 }
 
 /* Frees blocks whose other users are done. */
-static void look_at_waiting(void) {
+static void free_waiting(void) {
     ac_gpu_block **at = &memory.waiting;
     while (*at) {
         ac_gpu_block *b = *at;
@@ -240,7 +240,7 @@ static ac_gpu_block *take_block(ac_device d, int64_t requested) {
     bool small = bytes <= SMALL;
     CUstream stream = ac_gpu_stream(d);
     uint64_t pool = current_pool[ac_gpu_index(d)];
-    look_at_waiting();
+    free_waiting();
     ac_gpu_block *b = find_free(d, stream, pool, small, bytes);
     if (!b) {
         arena *home = arena_for(d, stream, pool, small);
@@ -339,7 +339,7 @@ int ac_gpu_empty_cache(ac_device d) {
     AC_TRY(ac_gpu_enter(d, &scope));
     CUresult result = ac_cu.cuCtxSynchronize();
     (void)pthread_mutex_lock(&ac_gpu_locks.memory);
-    look_at_waiting();
+    free_waiting();
     give_back_unused(d);
     (void)pthread_mutex_unlock(&ac_gpu_locks.memory);
     ac_gpu_leave(&scope);

@@ -16,20 +16,20 @@
         [AC_FOLD_MAX_ABS] = FOLD_NAMES(kind, "max_abs"), [AC_FOLD_MIN_ABS] = FOLD_NAMES(kind, "min_abs"),              \
     }
 enum { ROWS, COLUMNS, JOIN };
-static const char *const names[3][AC_N_FOLDS][AC_N_LANES] = {FOLD("rows"), FOLD("columns"), FOLD("join")};
-static ac_gpu_kernel kernels[3][AC_N_FOLDS][AC_N_LANES];
+static const char *const names[3][AC_N_FOLDS][AC_N_OPMATHS] = {FOLD("rows"), FOLD("columns"), FOLD("join")};
+static ac_gpu_kernel kernels[3][AC_N_FOLDS][AC_N_OPMATHS];
 
-static ac_gpu_kernel *kernel(int kind, ac_fold fold, int lane) {
-    ac_gpu_kernel *k = &kernels[kind][fold][lane];
-    k->image = AC_IMAGE_REDUCE, k->name = names[kind][fold][lane];
+static ac_gpu_kernel *kernel(int kind, ac_fold fold, int opmath) {
+    ac_gpu_kernel *k = &kernels[kind][fold][opmath];
+    k->image = AC_IMAGE_REDUCE, k->name = names[kind][fold][opmath];
     return k;
 }
 
-/* The lane of a reduction into `result`: integers are summed as integers only into integers. */
-static int lane_for(const ac_tensor *x, ac_dtype result) {
-    int own = ac_gpu_lane(x->dtype);
-    if (result == AC_float64) return AC_LANE_F64;
-    return own == AC_LANE_I64 && ac_is_floating(result) ? AC_LANE_F32 : own;
+/* The opmath type of a reduction into `result`: integers are summed as integers only into integers. */
+static int opmath_for(const ac_tensor *x, ac_dtype result) {
+    int own = ac_gpu_opmath(x->dtype);
+    if (result == AC_float64) return AC_OPMATH_F64;
+    return own == AC_OPMATH_I64 && ac_is_floating(result) ? AC_OPMATH_F32 : own;
 }
 
 enum { WIDE = 32, PART = 4096 };
@@ -41,11 +41,11 @@ static int64_t parts_for(int64_t results, int64_t inner) {
 }
 
 static bool by_columns(const ac_gpu_reduce *a) {
-    int64_t line = a->kept.size[a->kept.n - 1];
-    return line >= 4 && a->kept.stride[a->kept.n - 1] < a->inner.stride[a->inner.n - 1];
+    int64_t last = a->kept.size[a->kept.n - 1];
+    return last >= 4 && a->kept.stride[a->kept.n - 1] < a->inner.stride[a->inner.n - 1];
 }
 
-static int reduce(ac_device d, ac_gpu_reduce *a, ac_fold fold, int lane) {
+static int reduce(ac_device d, ac_gpu_reduce *a, ac_fold fold, int opmath) {
     bool columns = by_columns(a);
     int64_t jobs = columns ? (a->kept.numel + WIDE - 1) / WIDE : a->kept.numel;
     if (a->kept.numel == 0) return 0;
@@ -60,14 +60,14 @@ static int reduce(ac_device d, ac_gpu_reduce *a, ac_fold fold, int lane) {
         a->partial = ac_gpu_address(room);
     }
     size_t shared = columns ? AC_GPU_THREADS * 8 : AC_GPU_THREADS / 32 * 8;
-    int failed = ac_gpu_launch(d, kernel(columns ? COLUMNS : ROWS, fold, lane), jobs * a->parts, shared, a);
+    int failed = ac_gpu_launch(d, kernel(columns ? COLUMNS : ROWS, fold, opmath), jobs * a->parts, shared, a);
     if (!failed && a->parts > 1)
-        failed = ac_gpu_launch(d, kernel(JOIN, fold, lane), ac_gpu_blocks(d, a->kept.numel, 1), 0, a);
+        failed = ac_gpu_launch(d, kernel(JOIN, fold, opmath), ac_gpu_blocks(d, a->kept.numel, 1), 0, a);
     ac_gpu_free(room);
     return failed;
 }
 
-static int run(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, ac_gpu_finish finish, int lane) {
+static int run(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, ac_gpu_finish finish, int opmath) {
     uint32_t mask;
     const ac_tensor *x = r->in[0];
     AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].python, &mask));
@@ -77,18 +77,18 @@ static int run(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, ac_g
                        .inner = ac_space_of(x, mask),
                        .p = p,
                        .finish = (int32_t)finish};
-    return reduce(ac_run_device(r), &a, fold, lane);
+    return reduce(ac_run_device(r), &a, fold, opmath);
 }
 
 #define SIMPLE(name, attrs, fold, finish)                                                                              \
     int ac_cuda_##name(const ac_run *r) {                                                                              \
         ATTRS(attrs);                                                                                                  \
-        return run(r, &a->dim, fold, 0, finish, lane_for(r->in[0], r->out[0]->dtype));                                 \
+        return run(r, &a->dim, fold, 0, finish, opmath_for(r->in[0], r->out[0]->dtype));                               \
     }
 #define TRUTH(name, finish)                                                                                            \
     int ac_cuda_##name(const ac_run *r) {                                                                              \
         ATTRS(reduce_dim);                                                                                             \
-        return run(r, &a->dim, AC_FOLD_COUNT, 0, finish, ac_gpu_lane(r->in[0]->dtype));                                \
+        return run(r, &a->dim, AC_FOLD_COUNT, 0, finish, ac_gpu_opmath(r->in[0]->dtype));                              \
     }
 SIMPLE(sum, reduce, AC_FOLD_SUM, AC_GPU_TOTAL)
 SIMPLE(mean, reduce, AC_FOLD_SUM, AC_GPU_MEAN)
@@ -102,13 +102,13 @@ TRUTH(all, AC_GPU_ALL)
 int ac_cuda_norm(const ac_run *r) {
     ATTRS(norm);
     double p = ac_scalar_double(a->p);
-    int lane = lane_for(r->in[0], r->out[0]->dtype);
-    if (p == 2) return run(r, &a->dim, AC_FOLD_SUM_SQUARES, 0, AC_GPU_ROOT, AC_LANE_F64);
-    if (p == 1) return run(r, &a->dim, AC_FOLD_SUM_ABS, 0, AC_GPU_TOTAL, lane);
-    if (p == 0) return run(r, &a->dim, AC_FOLD_COUNT, 0, AC_GPU_TOTAL, lane);
-    if (p == INFINITY) return run(r, &a->dim, AC_FOLD_MAX_ABS, 0, AC_GPU_TOTAL, lane);
-    if (p == -INFINITY) return run(r, &a->dim, AC_FOLD_MIN_ABS, 0, AC_GPU_TOTAL, lane);
-    return run(r, &a->dim, AC_FOLD_SUM_POWERS, p, AC_GPU_POWER_ROOT, AC_LANE_F64);
+    int opmath = opmath_for(r->in[0], r->out[0]->dtype);
+    if (p == 2) return run(r, &a->dim, AC_FOLD_SUM_SQUARES, 0, AC_GPU_ROOT, AC_OPMATH_F64);
+    if (p == 1) return run(r, &a->dim, AC_FOLD_SUM_ABS, 0, AC_GPU_TOTAL, opmath);
+    if (p == 0) return run(r, &a->dim, AC_FOLD_COUNT, 0, AC_GPU_TOTAL, opmath);
+    if (p == INFINITY) return run(r, &a->dim, AC_FOLD_MAX_ABS, 0, AC_GPU_TOTAL, opmath);
+    if (p == -INFINITY) return run(r, &a->dim, AC_FOLD_MIN_ABS, 0, AC_GPU_TOTAL, opmath);
+    return run(r, &a->dim, AC_FOLD_SUM_POWERS, p, AC_GPU_POWER_ROOT, AC_OPMATH_F64);
 }
 
 /* Two passes: the means, then the squares around them. */
@@ -126,10 +126,10 @@ int ac_cuda_var(const ac_run *r) {
                        .inner = ac_space_of(x, mask),
                        .correction = (double)a->correction,
                        .finish = AC_GPU_MEAN};
-    int lane = ac_gpu_lane(x->dtype), failed = reduce(d, &c, AC_FOLD_SUM, lane);
+    int opmath = ac_gpu_opmath(x->dtype), failed = reduce(d, &c, AC_FOLD_SUM, opmath);
     c.out = ac_gpu_ref_of(r->out[0]), c.each = ac_gpu_address(means);
     c.finish = r->op == AC_OP_std ? AC_GPU_DEVIATION : AC_GPU_VARIANCE;
-    if (!failed) failed = reduce(d, &c, AC_FOLD_SUM_SQUARES, lane);
+    if (!failed) failed = reduce(d, &c, AC_FOLD_SUM_SQUARES, opmath);
     ac_gpu_free(means);
     return failed;
 }
@@ -137,9 +137,9 @@ int ac_cuda_var(const ac_run *r) {
 /* -- the position of the largest or smallest -------------------------------------------------------- */
 
 static int pick(const ac_run *r, const ac_dims *dim, bool smallest, ac_tensor *values, ac_tensor *indices) {
-    static ac_gpu_kernel best[AC_N_LANES] = {{.image = AC_IMAGE_REDUCE, .name = "ac_best_f32"},
-                                             {.image = AC_IMAGE_REDUCE, .name = "ac_best_f64"},
-                                             {.image = AC_IMAGE_REDUCE, .name = "ac_best_i64"}};
+    static ac_gpu_kernel best[AC_N_OPMATHS] = {{.image = AC_IMAGE_REDUCE, .name = "ac_best_f32"},
+                                               {.image = AC_IMAGE_REDUCE, .name = "ac_best_f64"},
+                                               {.image = AC_IMAGE_REDUCE, .name = "ac_best_i64"}};
     uint32_t mask;
     const ac_tensor *x = r->in[0];
     AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].python, &mask));
@@ -150,7 +150,7 @@ static int pick(const ac_run *r, const ac_dims *dim, bool smallest, ac_tensor *v
                      .along = ac_space_of(x, mask),
                      .smallest = smallest};
     if (a.kept.numel == 0) return 0;
-    return ac_gpu_launch(ac_run_device(r), &best[ac_gpu_lane(x->dtype)], a.kept.numel, AC_GPU_THREADS * 16, &a);
+    return ac_gpu_launch(ac_run_device(r), &best[ac_gpu_opmath(x->dtype)], a.kept.numel, AC_GPU_THREADS * 16, &a);
 }
 
 static int arg(const ac_run *r, bool smallest) {
@@ -182,17 +182,17 @@ int ac_cuda_mse_loss(const ac_run *r) {
         r->compute == AC_float64 ? AC_float64 : AC_float32; /* squares of a rounded difference would differ */
     ac_tensor *d = ac_tensor_new_on(ac_run_device(r), wide, &shape);
     if (!d) return -1;
-    ac_run step = {
+    ac_run part = {
         .op = AC_OP_sub, .in = r->in, .n_in = 2, .attrs = &one, .out = &d, .n_out = 1, .compute = r->compute};
-    int failed = ac_cuda_pointwise(&step);
+    int failed = ac_cuda_pointwise(&part);
     const ac_dims all = {.n = -1};
     if (!failed && each) {
-        step = (ac_run){.op = AC_OP_square, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
-        failed = ac_cuda_pointwise(&step);
+        part = (ac_run){.op = AC_OP_square, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
+        failed = ac_cuda_pointwise(&part);
     } else if (!failed) {
-        step = (ac_run){.op = AC_OP_sum, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
+        part = (ac_run){.op = AC_OP_sum, .in = &d, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
         ac_gpu_finish finish = a->reduction == AC_REDUCE_MEAN ? AC_GPU_MEAN : AC_GPU_TOTAL;
-        failed = run(&step, &all, AC_FOLD_SUM_SQUARES, 0, finish, ac_gpu_lane(wide));
+        failed = run(&part, &all, AC_FOLD_SUM_SQUARES, 0, finish, ac_gpu_opmath(wide));
     }
     ac_tensor_release(d);
     return failed;

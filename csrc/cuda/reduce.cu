@@ -1,6 +1,6 @@
 /* Reduction kernels. By rows, where the reduced dimension is closest in memory: a block computes one result, or a
  * part of one. By columns, where a kept dimension is closest: 32 neighbours side by side, 8 threads deep. A second
- * launch joins the parts in order, so sums never depend on timing. Threads sum in the lane's type and join in double.
+ * launch joins the parts in order, so sums never depend on timing. Threads sum in the opmath type and join in double.
  */
 #include "cuda/device.cuh"
 
@@ -9,10 +9,10 @@ struct Total {
     int64_t i;
 };
 
-template <class R> struct lane_of {
+template <class R> struct accumulator_of {
     typedef double wide;
 };
-template <> struct lane_of<int64_t> {
+template <> struct accumulator_of<int64_t> {
     typedef int64_t wide;
 };
 
@@ -70,7 +70,7 @@ DEV_CALL void finish_real(const ac_gpu_reduce &a, int64_t o, double t) {
 DEV void finish(const ac_gpu_reduce &a, int64_t o, double t) { finish_real(a, o, t); }
 DEV void finish(const ac_gpu_reduce &a, int64_t o, int64_t t) { finish_integer(a, o, t); }
 
-/* This part's reduced places. */
+/* This part's reduced elements. */
 DEV void part_of(const ac_gpu_reduce &a, int64_t part, int64_t *begin, int64_t *end) {
     int64_t each = (a.inner.numel + a.parts - 1) / a.parts;
     each = (each + 7) / 8 * 8;
@@ -79,23 +79,23 @@ DEV void part_of(const ac_gpu_reduce &a, int64_t part, int64_t *begin, int64_t *
 }
 
 template <class R, class Fold>
-DEV R fold_places(const ac_gpu_reduce &a, int64_t base, R p, int64_t first, int64_t step, int64_t end) {
+DEV R fold_elements(const ac_gpu_reduce &a, int64_t base, R p, int64_t first, int64_t stride, int64_t end) {
     R acc = Fold::template start<R>();
-    for (int64_t i = first; i < end; i += step)
+    for (int64_t i = first; i < end; i += stride)
         acc = Fold()(acc, Fold::template map<R>(load<R>(a.x, base + space_offset(a.inner, i)), p));
     return acc;
 }
 
 template <class R, class Fold> struct Range {
     DEV_METHOD static R fold(const ac_gpu_reduce &a, int64_t base, R p, int64_t begin, int64_t end) {
-        return fold_places<R, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
+        return fold_elements<R, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
     }
 };
 /* By runs of neighbours where they are; the thread whose run is cut short by the end takes what is there. */
 template <class Fold> struct Range<float, Fold> {
     DEV_METHOD static float fold(const ac_gpu_reduce &a, int64_t base, float p, int64_t begin, int64_t end) {
         constexpr int V = 8;
-        if (!a.vector) return fold_places<float, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
+        if (!a.vector) return fold_elements<float, Fold>(a, base, p, begin + threadIdx.x, AC_GPU_THREADS, end);
         Fold fold;
         float acc[V], x[V];
         EACH_OF(V) acc[j] = Fold::template start<float>();
@@ -106,12 +106,12 @@ template <class Fold> struct Range<float, Fold> {
         }
         for (int half = V / 2; half; half /= 2)
             for (int j = 0; j < half; j++) acc[j] = fold(acc[j], acc[j + half]);
-        return fold(acc[0], fold_places<float, Fold>(a, base, p, i, 1, end));
+        return fold(acc[0], fold_elements<float, Fold>(a, base, p, i, 1, end));
     }
 };
 
 template <class R, class Fold> DEV void reduce_rows(const ac_gpu_reduce &a) {
-    typedef typename lane_of<R>::wide W;
+    typedef typename accumulator_of<R>::wide W;
     int64_t jobs = a.kept.numel * a.parts;
     for (int64_t job = blockIdx.x; job < jobs; job += gridDim.x) {
         int64_t part = job / a.kept.numel, o = job % a.kept.numel, begin, end;
@@ -128,7 +128,7 @@ template <class R, class Fold> DEV void reduce_rows(const ac_gpu_reduce &a) {
 enum { WIDE = 32, DEEP = AC_GPU_THREADS / WIDE };
 
 template <class R, class Fold> DEV void reduce_columns(const ac_gpu_reduce &a) {
-    typedef typename lane_of<R>::wide W;
+    typedef typename accumulator_of<R>::wide W;
     W *room = (W *)ac_shared_memory;
     Fold fold;
     int column = threadIdx.x % WIDE, deep = threadIdx.x / WIDE;
@@ -156,7 +156,7 @@ template <class R, class Fold> DEV void reduce_columns(const ac_gpu_reduce &a) {
 }
 
 template <class R, class Fold> DEV void reduce_join(const ac_gpu_reduce &a) {
-    typedef typename lane_of<R>::wide W;
+    typedef typename accumulator_of<R>::wide W;
     Fold fold;
     for (int64_t o = thread_index(); o < a.kept.numel; o += thread_count()) {
         W total = ((const W *)a.partial)[o];
@@ -166,11 +166,12 @@ template <class R, class Fold> DEV void reduce_join(const ac_gpu_reduce &a) {
     }
 }
 
-#define LANE(name, Fold, R, lane)                                                                                      \
-    AC_KERNEL(ac_rows_##name##_##lane, ac_gpu_reduce) { reduce_rows<R, Fold>(a); }                                     \
-    AC_KERNEL(ac_columns_##name##_##lane, ac_gpu_reduce) { reduce_columns<R, Fold>(a); }                               \
-    AC_KERNEL(ac_join_##name##_##lane, ac_gpu_reduce) { reduce_join<R, Fold>(a); }
-#define REDUCTION(name, Fold) LANE(name, Fold, float, f32) LANE(name, Fold, double, f64) LANE(name, Fold, int64_t, i64)
+#define OPMATH(name, Fold, R, opmath)                                                                                  \
+    AC_KERNEL(ac_rows_##name##_##opmath, ac_gpu_reduce) { reduce_rows<R, Fold>(a); }                                   \
+    AC_KERNEL(ac_columns_##name##_##opmath, ac_gpu_reduce) { reduce_columns<R, Fold>(a); }                             \
+    AC_KERNEL(ac_join_##name##_##opmath, ac_gpu_reduce) { reduce_join<R, Fold>(a); }
+#define REDUCTION(name, Fold)                                                                                          \
+    OPMATH(name, Fold, float, f32) OPMATH(name, Fold, double, f64) OPMATH(name, Fold, int64_t, i64)
 REDUCTION(sum, Sum)
 REDUCTION(sum_squares, SumSquares)
 REDUCTION(sum_abs, SumAbs)
@@ -201,7 +202,7 @@ template <class R> DEV bool better(R a, int64_t at, R b, int64_t bt, int smalles
 
 template <class R> DEV void pick_best(const ac_gpu_best &a) {
     R *values = (R *)ac_shared_memory;
-    int64_t *places = (int64_t *)(values + AC_GPU_THREADS);
+    int64_t *indices = (int64_t *)(values + AC_GPU_THREADS);
     for (int64_t o = blockIdx.x; o < a.kept.numel; o += gridDim.x) {
         int64_t base = space_offset(a.kept, o), at = -1;
         R v = 0;
@@ -210,18 +211,18 @@ template <class R> DEV void pick_best(const ac_gpu_best &a) {
             if (better(x, i, v, at, a.smallest)) v = x, at = i;
         }
         __syncthreads();
-        values[threadIdx.x] = v, places[threadIdx.x] = at;
+        values[threadIdx.x] = v, indices[threadIdx.x] = at;
         __syncthreads();
         for (int half = AC_GPU_THREADS / 2; half; half /= 2) {
             int other = threadIdx.x + half;
             if ((int)threadIdx.x < half &&
-                better(values[other], places[other], values[threadIdx.x], places[threadIdx.x], a.smallest))
-                values[threadIdx.x] = values[other], places[threadIdx.x] = places[other];
+                better(values[other], indices[other], values[threadIdx.x], indices[threadIdx.x], a.smallest))
+                values[threadIdx.x] = values[other], indices[threadIdx.x] = indices[other];
             __syncthreads();
         }
         if (threadIdx.x != 0) continue;
         if (a.values.data) store<R>(a.values, o, values[0]);
-        a.indices[o] = places[0] < 0 ? 0 : places[0];
+        a.indices[o] = indices[0] < 0 ? 0 : indices[0];
     }
 }
 

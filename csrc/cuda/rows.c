@@ -47,16 +47,16 @@ static size_t plan_rows(ac_gpu_rows *a, int group, int inputs, int64_t item) {
 }
 
 /* Fills in how the rows are worked on, and goes: short ones by warps, if eight at a time fit. */
-static int launch_rows(ac_device d, ac_gpu_kernel *kernels, int lane, int inputs, bool writes_rows, ac_gpu_rows *a) {
+static int launch_rows(ac_device d, ac_gpu_kernel *kernels, int opmath, int inputs, bool writes_rows, ac_gpu_rows *a) {
     if (a->rows == 0) return 0;
-    a->vector = lane == AC_LANE_F32 && in_runs(&a->in[0], a->n) && (inputs < 2 || in_runs(&a->in[1], a->n)) &&
+    a->vector = opmath == AC_OPMATH_F32 && in_runs(&a->in[0], a->n) && (inputs < 2 || in_runs(&a->in[1], a->n)) &&
                 (!writes_rows || in_runs(&a->out, a->n));
-    int64_t item = lane == AC_LANE_F64 ? 8 : 4;
+    int64_t item = opmath == AC_OPMATH_F64 ? 8 : 4;
     size_t kept = a->n > LONG_ROW ? 0 : plan_rows(a, WARP, inputs, item);
     if (!kept) kept = plan_rows(a, AC_GPU_THREADS, inputs, item);
     int64_t groups = AC_GPU_THREADS / a->group, blocks = (a->rows + groups - 1) / groups;
     int64_t most = (int64_t)ac_gpu_multiprocessors(d) * 64;
-    return ac_gpu_launch(d, &kernels[lane], blocks < most ? blocks : most, ROOM_BYTES + kept, a);
+    return ac_gpu_launch(d, &kernels[opmath], blocks < most ? blocks : most, ROOM_BYTES + kept, a);
 }
 
 static int run_rows(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, int inputs) {
@@ -73,7 +73,8 @@ static int run_rows(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, int in
         else failed = -1;
     }
     a.rows = a.n ? x->numel / a.n : 0, a.out = rows_of(r->out[0], mask);
-    if (!failed) failed = launch_rows(ac_run_device(r), kernels, wide ? AC_LANE_F64 : AC_LANE_F32, inputs, true, &a);
+    if (!failed)
+        failed = launch_rows(ac_run_device(r), kernels, wide ? AC_OPMATH_F64 : AC_OPMATH_F32, inputs, true, &a);
     for (int k = 0; k < inputs; k++) ac_tensor_clear(&real[k]);
     return failed;
 }
@@ -104,7 +105,7 @@ int ac_cuda_logsumexp(const ac_run *r) {
     if (!x) return -1;
     ac_gpu_rows args = {.in = {rows_of(x, mask)}, .out.ref = ac_gpu_ref_of(r->out[0])};
     args.n = args.in[0].inner.numel, args.rows = args.in[0].kept.numel;
-    int failed = launch_rows(ac_run_device(r), logsumexp, wide ? AC_LANE_F64 : AC_LANE_F32, 1, false, &args);
+    int failed = launch_rows(ac_run_device(r), logsumexp, wide ? AC_OPMATH_F64 : AC_OPMATH_F32, 1, false, &args);
     ac_tensor_release(x);
     return failed;
 }
@@ -147,7 +148,7 @@ int ac_cuda_layer_norm(const ac_run *r) {
         args.in[0] = dense_rows(in[0], args.n), args.out = dense_rows(y, args.n);
         args.weight = ac_gpu_ref_of(in[1]), args.bias = ac_gpu_ref_of(in[2]);
         args.mean = ac_gpu_ref_of(r->out[1]), args.rstd = ac_gpu_ref_of(r->out[2]);
-        failed = launch_rows(ac_run_device(r), layer_norm, ac_gpu_lane(y->dtype), 1, true, &args);
+        failed = launch_rows(ac_run_device(r), layer_norm, ac_gpu_opmath(y->dtype), 1, true, &args);
     }
     drop_dense(in);
     return failed;
@@ -190,7 +191,7 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
         args.out = dense_rows(r->out[0], args.n);
         args.mean = ac_gpu_ref_of(in[2]), args.rstd = ac_gpu_ref_of(in[3]), args.weight = ac_gpu_ref_of(in[4]);
         if (args.n == 0) args.rows = 0;
-        failed = launch_rows(ac_run_device(r), layer_norm_backward, ac_gpu_lane(in[1]->dtype), 2, true, &args);
+        failed = launch_rows(ac_run_device(r), layer_norm_backward, ac_gpu_opmath(in[1]->dtype), 2, true, &args);
     }
     if (!failed) failed = column_sums(r, in, a->rows, args.n);
     drop_dense(in);
@@ -200,26 +201,26 @@ int ac_cuda_layer_norm_backward(const ac_run *r) {
 /* -- batch norm, group norm ----------------------------------------------------------------------------- */
 
 /* Where sets begin in t, and where the values of one lie. */
-static void lay_sets(const ac_gpu_channels *c, const ac_tensor *t, ac_space *sets, ac_space *places) {
+static void lay_sets(const ac_gpu_channels *c, const ac_tensor *t, ac_space *sets, ac_space *positions) {
     ac_tensor group = *t; /* one set */
     if (!c->groups) {
-        *sets = ac_space_of(t, 1u << 1), *places = ac_space_of(t, ((1u << t->ndim) - 1) & ~2u);
+        *sets = ac_space_of(t, 1u << 1), *positions = ac_space_of(t, ((1u << t->ndim) - 1) & ~2u);
         return;
     }
     *sets = (ac_space){2, c->batch * c->groups, {c->batch, c->groups}, {t->strides[0], c->depth * t->strides[1]}};
     group.shape[1] = c->depth;
-    *places = ac_space_of(&group, ((1u << t->ndim) - 1) & ~1u);
+    *positions = ac_space_of(&group, ((1u << t->ndim) - 1) & ~1u);
 }
 
 static ac_gpu_channels channels_of(const ac_tensor *x, int64_t groups) {
     ac_gpu_channels c = {.batch = x->shape[0], .channels = x->shape[1], .inner = 1, .x = ac_gpu_ref_of(x)};
     c.groups = groups, c.depth = groups ? c.channels / groups : 1;
     for (int d = 2; d < x->ndim; d++) c.inner *= x->shape[d];
-    lay_sets(&c, x, &c.x_sets, &c.x_places);
+    lay_sets(&c, x, &c.x_sets, &c.x_positions);
     return c;
 }
 
-static int64_t step_of(const ac_tensor *t) { return t ? t->strides[0] : 0; }
+static int64_t stride_of(const ac_tensor *t) { return t ? t->strides[0] : 0; }
 
 /* A block for each of `sets`, then a thread for each value. */
 static int run_channels(ac_device d, ac_gpu_kernel *sums, int64_t sets, ac_gpu_kernel *each, const ac_gpu_channels *c) {
@@ -233,17 +234,17 @@ static int run_forward(const ac_run *r, ac_gpu_channels *c, const ac_tensor *wei
     static ac_gpu_kernel each[2] = {{.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f32"},
                                     {.image = AC_IMAGE_ROWS, .name = "ac_channel_normalize_f64"}};
     c->weight = ac_gpu_ref_of(weight), c->bias = ac_gpu_ref_of(bias);
-    c->weight_step = step_of(weight), c->bias_step = step_of(bias);
+    c->weight_stride = stride_of(weight), c->bias_stride = stride_of(bias);
     c->y = ac_gpu_ref_of(r->out[0]), c->mean = ac_gpu_ref_of(r->out[1]), c->rstd = ac_gpu_ref_of(r->out[2]);
     return run_channels(ac_run_device(r), &sums, c->groups ? c->batch * c->groups : c->channels,
-                        &each[ac_gpu_lane((ac_dtype)c->x.dtype)], c);
+                        &each[ac_gpu_opmath((ac_dtype)c->x.dtype)], c);
 }
 
 int ac_cuda_batch_norm(const ac_run *r) {
     ATTRS(batch_norm);
     ac_gpu_channels c = channels_of(r->in[0], 0);
     c.running_mean = ac_gpu_ref_of(r->in[1]), c.running_var = ac_gpu_ref_of(r->in[2]);
-    c.mean_step = step_of(r->in[1]), c.var_step = step_of(r->in[2]);
+    c.mean_stride = stride_of(r->in[1]), c.var_stride = stride_of(r->in[2]);
     c.training = a->training != 0, c.momentum = a->momentum, c.eps = a->eps;
     return run_forward(r, &c, r->in[3], r->in[4]);
 }
@@ -268,14 +269,14 @@ static int run_backward(const ac_run *r, ac_gpu_channels *c) {
     int failed = rstd ? 0 : -1;
     if (!failed && c->groups) failed = (room = ac_gpu_alloc(d, 16 * c->batch * c->groups + 1)) ? 0 : -1;
     if (!failed) {
-        lay_sets(c, g, &c->g_sets, &c->g_places);
+        lay_sets(c, g, &c->g_sets, &c->g_positions);
         c->g = ac_gpu_ref_of(g), c->mean = ac_gpu_ref_of(mean), c->rstd = ac_gpu_ref_of(rstd);
-        c->weight = ac_gpu_ref_of(weight), c->weight_step = step_of(weight);
+        c->weight = ac_gpu_ref_of(weight), c->weight_stride = stride_of(weight);
         c->y = ac_gpu_ref_of(r->out[0]), c->dweight = ac_gpu_ref_of(r->out[1]), c->dbias = ac_gpu_ref_of(r->out[2]);
         c->sums = room ? ac_gpu_address(room) : NULL;
         if (room) failed = run_channels(d, &groups, c->batch * c->groups, NULL, c);
     }
-    if (!failed) failed = run_channels(d, &sums, c->channels, &each[ac_gpu_lane((ac_dtype)c->x.dtype)], c);
+    if (!failed) failed = run_channels(d, &sums, c->channels, &each[ac_gpu_opmath((ac_dtype)c->x.dtype)], c);
     ac_gpu_free(room);
     ac_tensor_clear(&rstd);
     ac_tensor_clear(&mean);

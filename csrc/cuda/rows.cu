@@ -5,7 +5,7 @@
 
 /* An element of a row, and where it is kept: what neighbouring threads keep at a time lies side by side, so that
  * shared memory serves them at once. */
-struct Place {
+struct Element {
     int64_t i;
     uint32_t slot;
 };
@@ -24,16 +24,17 @@ template <class R> struct Row {
     DEV_METHOD uint32_t thread(void) const { return threadIdx.x % (uint32_t)a.group; }
     DEV_METHOD bool is_first(void) const { return thread() == 0; }
 
-    DEV_METHOD void keep(int k, Place p, R v) const {
+    DEV_METHOD void keep(int k, Element p, R v) const {
         if (a.cached) room[k * a.slots + p.slot] = v;
     }
     /* one value of input k, where it is kept or in memory */
-    DEV_METHOD R value(int k, Place p) const {
+    DEV_METHOD R value(int k, Element p) const {
         if (a.cached) return room[k * a.slots + p.slot];
         return load_real<R>(a.in[k].ref, space_offset(a.in[k].kept, r) + space_offset(a.in[k].inner, p.i));
     }
 
-    /* run(i, slot) for this thread's runs of neighbours, whose slots are a.group apart; one(place) for single elements
+    /* run(i, slot) for this thread's runs of neighbours, whose slots are a.group apart; one(element) for single
+     * elements
      */
     template <class F> DEV_METHOD void each_run(F run) const {
         uint32_t slot = thread();
@@ -41,31 +42,31 @@ template <class R> struct Row {
     }
     template <class F> DEV_METHOD void each_element(F one) const {
         uint32_t slot = thread();
-        for (int64_t i = slot; i < a.n; i += a.group, slot += (uint32_t)a.group) one(Place{i, slot});
+        for (int64_t i = slot; i < a.n; i += a.group, slot += (uint32_t)a.group) one(Element{i, slot});
     }
 
-    /* f(place, value) for input k, read from memory and kept */
+    /* f(element, value) for input k, read from memory and kept */
     template <class F> DEV_METHOD void first(int k, F f) const { read(*this, k, f); }
     /* the same, from where it was kept */
     template <class F> DEV_METHOD void again(int k, F f) const {
         if (!a.cached) first(k, f);
-        else if (!a.vector) each_element([&](Place p) { f(p, value(k, p)); });
+        else if (!a.vector) each_element([&](Element p) { f(p, value(k, p)); });
         else
             each_run([&](int64_t i, uint32_t slot) {
                 for (int j = 0; j < V; j++) {
-                    Place p = {i + j, slot + (uint32_t)(j * a.group)};
+                    Element p = {i + j, slot + (uint32_t)(j * a.group)};
                     f(p, value(k, p));
                 }
             });
     }
-    /* result[i] = f(place) */
+    /* result[i] = f(element) */
     template <class F> DEV_METHOD void write(F f) const { put(*this, f); }
 };
 
 template <class R, class F> DEV void read_elements(const Row<R> &row, int k, F f) {
     const ac_gpu_rows_of &x = row.a.in[k];
     int64_t base = space_offset(x.kept, row.r);
-    row.each_element([&](Place p) {
+    row.each_element([&](Element p) {
         R v = load_real<R>(x.ref, base + space_offset(x.inner, p.i));
         row.keep(k, p, v);
         f(p, v);
@@ -84,7 +85,7 @@ template <class F> DEV void read(const Row<float> &row, int k, F f) {
         float v[V];
         load_run<V>(x.ref.data, x.ref.dtype, base + i, v);
         EACH_OF(V) {
-            Place p = {i + j, slot + (uint32_t)(j * row.a.group)};
+            Element p = {i + j, slot + (uint32_t)(j * row.a.group)};
             row.keep(k, p, v[j]);
             f(p, v[j]);
         }
@@ -93,7 +94,7 @@ template <class F> DEV void read(const Row<float> &row, int k, F f) {
 
 template <class R, class F> DEV void put_elements(const Row<R> &row, F f) {
     int64_t base = space_offset(row.a.out.kept, row.r);
-    row.each_element([&](Place p) { store_real<R>(row.a.out.ref, base + space_offset(row.a.out.inner, p.i), f(p)); });
+    row.each_element([&](Element p) { store_real<R>(row.a.out.ref, base + space_offset(row.a.out.inner, p.i), f(p)); });
 }
 template <class F> DEV void put(const Row<double> &row, F f) { put_elements(row, f); }
 template <class F> DEV void put(const Row<float> &row, F f) {
@@ -105,7 +106,7 @@ template <class F> DEV void put(const Row<float> &row, F f) {
     int64_t base = space_offset(row.a.out.kept, row.r);
     row.each_run([&](int64_t i, uint32_t slot) {
         float v[V];
-        EACH_OF(V) v[j] = f(Place{i + j, slot + (uint32_t)(j * row.a.group)});
+        EACH_OF(V) v[j] = f(Element{i + j, slot + (uint32_t)(j * row.a.group)});
         store_run<V>(row.a.out.ref.data, row.a.out.ref.dtype, base + i, v);
     });
 }
@@ -132,40 +133,40 @@ template <class R, class V, class Join> DEV V row_join(const Row<R> &row, V v, J
 /* A row of -inf alone shifts by -inf and gives nan, as it must. */
 template <class R> DEV R row_top(const Row<R> &row) {
     R top = (R)-INFINITY;
-    row.first(0, [&](Place, R v) { top = v > top ? v : top; });
+    row.first(0, [&](Element, R v) { top = v > top ? v : top; });
     return row_join(row, top, Larger());
 }
 
 template <class R> DEV void softmax(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R top = row_top(row), part = 0;
-        row.again(0, [&](Place p, R v) {
+        row.again(0, [&](Element p, R v) {
             R e = exponential(v - top);
-            row.keep(0, p, e); /* in the place of the value */
+            row.keep(0, p, e); /* instead of the value */
             part += e;
         });
         R scale = (R)(1 / row_join(row, (double)part, Add()));
-        row.write([&](Place p) { return scale * (a.cached ? row.value(0, p) : exponential(row.value(0, p) - top)); });
+        row.write([&](Element p) { return scale * (a.cached ? row.value(0, p) : exponential(row.value(0, p) - top)); });
     });
 }
 
-/* Subtracts in two steps, so that large logits keep their differences. */
+/* Subtracts in two parts, so that large logits keep their differences. */
 template <class R> DEV void log_softmax(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R top = row_top(row), part = 0;
-        row.again(0, [&](Place, R v) { part += exponential(v - top); });
+        row.again(0, [&](Element, R v) { part += exponential(v - top); });
         R rest = (R)log(row_join(row, (double)part, Add()));
-        row.write([&](Place p) { return (row.value(0, p) - top) - rest; });
+        row.write([&](Element p) { return (row.value(0, p) - top) - rest; });
     });
 }
 
 template <class R> DEV void logsumexp(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R top = (R)-INFINITY, part = 0;
-        row.first(0, [&](Place, R v) { top = Larger()(top, v); });
+        row.first(0, [&](Element, R v) { top = Larger()(top, v); });
         top = row_join(row, top, Larger());
         R shift = top - top == 0 ? top : 0; /* infinities and nan stand as they are */
-        row.again(0, [&](Place, R v) { part += exponential(v - shift); });
+        row.again(0, [&](Element, R v) { part += exponential(v - shift); });
         double total = row_join(row, (double)part, Add());
         double result = shift == top ? (double)top + log(total) : total != total ? total : (double)top;
         if (row.is_first()) store_real<double>(a.out.ref, row.r, a.n > 0 ? result : (double)-INFINITY);
@@ -176,20 +177,20 @@ template <class R> DEV void logsumexp(const ac_gpu_rows &a) {
 template <class R> DEV void softmax_backward(const ac_gpu_rows &a) {
     each_row<R>(a, 2, [&](const Row<R> &row) {
         R part = 0;
-        row.first(0, [&](Place, R) {});
-        row.first(1, [&](Place p, R y) { part += row.value(0, p) * y; });
+        row.first(0, [&](Element, R) {});
+        row.first(1, [&](Element p, R y) { part += row.value(0, p) * y; });
         R along = (R)row_join(row, (double)part, Add());
-        row.write([&](Place p) { return row.value(1, p) * (row.value(0, p) - along); });
+        row.write([&](Element p) { return row.value(1, p) * (row.value(0, p) - along); });
     });
 }
 
 template <class R> DEV void log_softmax_backward(const ac_gpu_rows &a) {
     each_row<R>(a, 2, [&](const Row<R> &row) {
         R part = 0;
-        row.first(0, [&](Place, R g) { part += g; });
-        row.first(1, [&](Place, R) {});
+        row.first(0, [&](Element, R g) { part += g; });
+        row.first(1, [&](Element, R) {});
         R total = (R)row_join(row, (double)part, Add());
-        row.write([&](Place p) { return row.value(0, p) - exponential(row.value(1, p)) * total; });
+        row.write([&](Element p) { return row.value(0, p) - exponential(row.value(1, p)) * total; });
     });
 }
 
@@ -197,17 +198,17 @@ template <class R> DEV void log_softmax_backward(const ac_gpu_rows &a) {
 template <class R> DEV void layer_norm(const ac_gpu_rows &a) {
     each_row<R>(a, 1, [&](const Row<R> &row) {
         R sum = 0, squares = 0;
-        row.first(0, [&](Place, R v) { sum += v; });
+        row.first(0, [&](Element, R v) { sum += v; });
         double mean = row_join(row, (double)sum, Add()) / (double)a.n;
         R m = (R)mean;
-        row.again(0, [&](Place, R v) { squares += (v - m) * (v - m); });
+        row.again(0, [&](Element, R v) { squares += (v - m) * (v - m); });
         double rstd = 1 / sqrt(row_join(row, (double)squares, Add()) / (double)a.n + a.eps);
         R s = (R)rstd;
         if (row.is_first()) {
             store_real<double>(a.mean, row.r, mean);
             store_real<double>(a.rstd, row.r, rstd);
         }
-        row.write([&](Place p) {
+        row.write([&](Element p) {
             R y = (row.value(0, p) - m) * s;
             if (a.weight.data) y *= load_real<R>(a.weight, p.i);
             return a.bias.data ? y + load_real<R>(a.bias, p.i) : y;
@@ -219,17 +220,17 @@ template <class R> DEV void layer_norm(const ac_gpu_rows &a) {
 template <class R> DEV void layer_norm_backward(const ac_gpu_rows &a) {
     each_row<R>(a, 2, [&](const Row<R> &row) {
         R m = load_real<R>(a.mean, row.r), s = load_real<R>(a.rstd, row.r), sum = 0, dot = 0;
-        auto weighted = [&](Place p) {
+        auto weighted = [&](Element p) {
             return a.weight.data ? row.value(0, p) * load_real<R>(a.weight, p.i) : row.value(0, p);
         };
-        row.first(0, [&](Place, R) {});
-        row.first(1, [&](Place p, R x) {
+        row.first(0, [&](Element, R) {});
+        row.first(1, [&](Element p, R x) {
             R gw = weighted(p);
             sum += gw, dot += gw * ((x - m) * s);
         });
         R m1 = (R)(row_join(row, (double)sum, Add()) / (double)a.n),
           m2 = (R)(row_join(row, (double)dot, Add()) / (double)a.n);
-        row.write([&](Place p) { return s * (weighted(p) - m1 - (row.value(1, p) - m) * s * m2); });
+        row.write([&](Element p) { return s * (weighted(p) - m1 - (row.value(1, p) - m) * s * m2); });
     });
 }
 
@@ -284,25 +285,25 @@ AC_KERNEL(ac_norm_columns_join, ac_gpu_columns) {
 
 /* Value k of set s, in x and in g. */
 template <class R> DEV R x_in(const ac_gpu_channels &a, int64_t s, int64_t k) {
-    return load_real<R>(a.x, space_offset(a.x_sets, s) + space_offset(a.x_places, k));
+    return load_real<R>(a.x, space_offset(a.x_sets, s) + space_offset(a.x_positions, k));
 }
 template <class R> DEV R g_in(const ac_gpu_channels &a, int64_t s, int64_t k) {
-    return load_real<R>(a.g, space_offset(a.g_sets, s) + space_offset(a.g_places, k));
+    return load_real<R>(a.g, space_offset(a.g_sets, s) + space_offset(a.g_positions, k));
 }
 
 DEV int64_t sets_of(const ac_gpu_channels &a) { return a.groups ? a.batch * a.groups : a.channels; }
 DEV int64_t set_size(const ac_gpu_channels &a) { return a.inner * (a.groups ? a.depth : a.batch); }
 template <class R> DEV R weight_of(const ac_gpu_channels &a, int64_t channel) {
-    return a.weight.data ? load_real<R>(a.weight, channel * a.weight_step) : (R)1;
+    return a.weight.data ? load_real<R>(a.weight, channel * a.weight_stride) : (R)1;
 }
 
 /* Which value of which set, and of which channel, result i is. */
-struct place {
+struct position {
     int64_t channel, set, k;
 };
-DEV place place_of(const ac_gpu_channels &a, int64_t i) {
-    int64_t line = quotient(i, a.inner), n = quotient(line, a.channels), channel = line - n * a.channels;
-    int64_t at = i - line * a.inner;
+DEV position position_of(const ac_gpu_channels &a, int64_t i) {
+    int64_t outer = quotient(i, a.inner), n = quotient(outer, a.channels), channel = outer - n * a.channels;
+    int64_t at = i - outer * a.inner;
     if (!a.groups) return {channel, channel, n * a.inner + at};
     int64_t group = channel / a.depth;
     return {channel, n * a.groups + group, (channel - group * a.depth) * a.inner + at};
@@ -322,40 +323,40 @@ AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
             }
             var = block_join(squares, Add()) / (double)count;
         } else {
-            mean = load_real<double>(a.running_mean, c * a.mean_step),
-            var = load_real<double>(a.running_var, c * a.var_step);
+            mean = load_real<double>(a.running_mean, c * a.mean_stride),
+            var = load_real<double>(a.running_var, c * a.var_stride);
         }
         if (threadIdx.x != 0) continue;
         store_real<double>(a.mean, c, mean);
         store_real<double>(a.rstd, c, 1 / sqrt(var + a.eps));
         if (!a.training || !a.running_mean.data || !a.running_var.data) continue;
         double keep = 1 - a.momentum, unbiased = var * (double)count / (double)(count - 1);
-        double m = load_real<double>(a.running_mean, c * a.mean_step),
-               v = load_real<double>(a.running_var, c * a.var_step);
-        store_real<double>(a.running_mean, c * a.mean_step, keep * m + a.momentum * mean);
-        store_real<double>(a.running_var, c * a.var_step, keep * v + a.momentum * unbiased);
+        double m = load_real<double>(a.running_mean, c * a.mean_stride),
+               v = load_real<double>(a.running_var, c * a.var_stride);
+        store_real<double>(a.running_mean, c * a.mean_stride, keep * m + a.momentum * mean);
+        store_real<double>(a.running_var, c * a.var_stride, keep * v + a.momentum * unbiased);
     }
 }
 
 template <class R> DEV void channel_normalize(const ac_gpu_channels &a) {
     for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
-        place p = place_of(a, i);
+        position p = position_of(a, i);
         R y = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * load_real<R>(a.rstd, p.set);
         y *= weight_of<R>(a, p.channel);
-        if (a.bias.data) y += load_real<R>(a.bias, p.channel * a.bias_step);
+        if (a.bias.data) y += load_real<R>(a.bias, p.channel * a.bias_stride);
         store_real<R>(a.y, i, y);
     }
 }
 AC_KERNEL(ac_channel_normalize_f32, ac_gpu_channels) { channel_normalize<float>(a); }
 AC_KERNEL(ac_channel_normalize_f64, ac_gpu_channels) { channel_normalize<double>(a); }
 
-/* The gradients of weight and bias: sums over the images and places of a channel. */
+/* The gradients of weight and bias: sums over the images and positions of a channel. */
 AC_KERNEL(ac_channel_gradients, ac_gpu_channels) {
     for (int64_t c = blockIdx.x; c < a.channels; c += gridDim.x) {
         double sum = 0, hat = 0;
         for (int64_t k = threadIdx.x; k < a.batch * a.inner; k += AC_GPU_THREADS) {
             int64_t n = quotient(k, a.inner);
-            place p = place_of(a, (n * a.channels + c) * a.inner + k - n * a.inner);
+            position p = position_of(a, (n * a.channels + c) * a.inner + k - n * a.inner);
             double g = g_in<double>(a, p.set, p.k), mean = load_real<double>(a.mean, p.set);
             sum += g, hat += g * (x_in<double>(a, p.set, p.k) - mean) * load_real<double>(a.rstd, p.set);
         }
@@ -385,7 +386,7 @@ AC_KERNEL(ac_group_gradients, ac_gpu_channels) {
 template <class R> DEV void channel_backward(const ac_gpu_channels &a) {
     R count = (R)set_size(a);
     for (int64_t i = thread_index(); i < a.batch * a.channels * a.inner; i += thread_count()) {
-        place p = place_of(a, i);
+        position p = position_of(a, i);
         R rstd = load_real<R>(a.rstd, p.set), w = weight_of<R>(a, p.channel), m1 = 0, m2 = 0, hat = 0;
         if (a.groups || a.training) hat = (x_in<R>(a, p.set, p.k) - load_real<R>(a.mean, p.set)) * rstd;
         if (a.groups) m1 = (R)a.sums[2 * p.set] / count, m2 = (R)a.sums[2 * p.set + 1] / count;

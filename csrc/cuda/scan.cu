@@ -45,9 +45,9 @@ template <class V> struct Extreme {
         return better ? next : *this;
     }
 };
-template <class S> DEV void note_place(const ac_gpu_running &, int64_t, const S &) {}
-template <class V> DEV void note_place(const ac_gpu_running &a, int64_t place, const Extreme<V> &s) {
-    a.indices[place] = s.at_;
+template <class S> DEV void note_index(const ac_gpu_running &, int64_t, const S &) {}
+template <class V> DEV void note_index(const ac_gpu_running &a, int64_t offset, const Extreme<V> &s) {
+    a.indices[offset] = s.at_;
 }
 
 /* Step i of a row, counted the way it is walked. A reversed one multiplies by the decay of the element before. */
@@ -78,9 +78,9 @@ template <class S, class V> DEV void running(const ac_gpu_running &a) {
         for (int64_t i = begin; here && i < end; i++) {
             so_far = so_far.then(step_of<S, V>(a, row, i));
             int64_t at = a.reverse ? a.n - 1 - i : i;
-            int64_t place = space_offset(a.out.kept, row) + space_offset(a.out.inner, at);
-            store<V>(a.out.ref, place, so_far.v);
-            note_place(a, place, so_far);
+            int64_t offset = space_offset(a.out.kept, row) + space_offset(a.out.inner, at);
+            store<V>(a.out.ref, offset, so_far.v);
+            note_index(a, offset, so_far);
         }
     }
 }

@@ -22,23 +22,23 @@ static ac_gpu_columned columned(const ac_windows *w, const ac_tensor *x, int64_t
     ac_tensor part = *x;
     part.offset += first * x->strides[0] + channel * x->strides[1];
     ac_gpu_columned a = {.w = *w, .x = ac_gpu_ref_of(&part), .images = images, .channels = channels};
-    a.x_step[0] = x->strides[0], a.x_step[1] = x->strides[1];
-    for (int d = 2; d < x->ndim; d++) a.x_step[5 - x->ndim + d] = x->strides[d];
+    a.x_stride[0] = x->strides[0], a.x_stride[1] = x->strides[1];
+    for (int d = 2; d < x->ndim; d++) a.x_stride[5 - x->ndim + d] = x->strides[d];
     return a;
 }
 
-static void with_columns(ac_gpu_columned *a, const ac_tensor *columns, int64_t row_step, int64_t image_step) {
-    a->columns = ac_gpu_ref_of(columns), a->row_step = row_step, a->image_step = image_step;
+static void with_columns(ac_gpu_columned *a, const ac_tensor *columns, int64_t row_stride, int64_t image_stride) {
+    a->columns = ac_gpu_ref_of(columns), a->row_stride = row_stride, a->image_stride = image_stride;
 }
 
-static int lane_of(const ac_tensor *x, const ac_tensor *y) {
-    return x->dtype == AC_float64 || y->dtype == AC_float64 ? AC_LANE_F64 : AC_LANE_F32;
+static int opmath_of(const ac_tensor *x, const ac_tensor *y) {
+    return x->dtype == AC_float64 || y->dtype == AC_float64 ? AC_OPMATH_F64 : AC_OPMATH_F32;
 }
 
-static int launch_columned(ac_device d, ac_gpu_kernel *kernels, int lane, bool to_columns, const ac_gpu_columned *a) {
+static int launch_columned(ac_device d, ac_gpu_kernel *kernels, int opmath, bool to_columns, const ac_gpu_columned *a) {
     int64_t n = a->images * a->channels *
                 (to_columns ? ac_product3(a->w.kernel) * ac_product3(a->w.out) : ac_product3(a->w.in));
-    return n ? ac_gpu_launch(d, &kernels[lane], ac_gpu_blocks(d, n, 1), 0, a) : 0;
+    return n ? ac_gpu_launch(d, &kernels[opmath], ac_gpu_blocks(d, n, 1), 0, a) : 0;
 }
 
 int ac_cuda_im2col(const ac_run *r) {
@@ -49,7 +49,7 @@ int ac_cuda_im2col(const ac_run *r) {
     AC_TRY(ac_windows_of(&w, &l, x->shape + 2, a->kernel.n));
     ac_gpu_columned args = columned(&w, x, 0, x->shape[0], 0, x->shape[1]);
     with_columns(&args, y, y->strides[1], y->strides[0]);
-    return launch_columned(ac_run_device(r), im2col, lane_of(x, y), true, &args);
+    return launch_columned(ac_run_device(r), im2col, opmath_of(x, y), true, &args);
 }
 
 int ac_cuda_col2im(const ac_run *r) {
@@ -62,7 +62,7 @@ int ac_cuda_col2im(const ac_run *r) {
     if (!columns) return -1;
     ac_gpu_columned args = columned(&w, y, 0, y->shape[0], 0, y->shape[1]);
     with_columns(&args, columns, columns->strides[1], columns->strides[0]);
-    int failed = launch_columned(ac_run_device(r), col2im, lane_of(columns, y), false, &args);
+    int failed = launch_columned(ac_run_device(r), col2im, opmath_of(columns, y), false, &args);
     ac_tensor_release(columns);
     return failed;
 }
@@ -77,13 +77,13 @@ typedef struct {
     ac_windows w;
     int64_t groups, images, chunk;
     int64_t inner, outer; /* channels of a group on the columns' side and on the other */
-    int64_t k, places;
+    int64_t k, positions;
     ac_dtype dtype;  /* that the products round to */
     ac_tensor *bias; /* contiguous, or NULL */
 } convolution;
 
 static void plan_chunks(convolution *c) {
-    int64_t each = c->k * c->places * ac_itemsize(c->dtype) + 1;
+    int64_t each = c->k * c->positions * ac_itemsize(c->dtype) + 1;
     c->chunk = MOST_COLUMNS / each > 1 ? MOST_COLUMNS / each : 1;
     if (c->chunk > c->images) c->chunk = c->images > 0 ? c->images : 1;
 }
@@ -93,9 +93,9 @@ static ac_tensor *fresh(const convolution *c, ac_dtype dtype, int64_t a, int64_t
     return ac_tensor_new_on(c->d, dtype, &shape);
 }
 
-/* t seen as [n, rows, cols] with these steps, `offset` further on: new. */
-static ac_tensor *seen(const ac_tensor *t, int64_t offset, const int64_t size[3], const int64_t step[3]) {
-    ac_dims shape = {3, {size[0], size[1], size[2]}}, strides = {3, {step[0], step[1], step[2]}};
+/* t seen as [n, rows, cols] with these strides, `offset` further on: new. */
+static ac_tensor *seen(const ac_tensor *t, int64_t offset, const int64_t size[3], const int64_t stride[3]) {
+    ac_dims shape = {3, {size[0], size[1], size[2]}}, strides = {3, {stride[0], stride[1], stride[2]}};
     return ac_tensor_view(t, &shape, &strides, t->offset + offset);
 }
 
@@ -109,17 +109,17 @@ static ac_tensor *dense_weight(const convolution *c) {
     return dense;
 }
 
-/* Images [n, n + images) of group g of t [N, C, ...] as [images, channels, places], contiguous: new. */
+/* Images [n, n + images) of group g of t [N, C, ...] as [images, channels, positions], contiguous: new. */
 static ac_tensor *dense_images(const convolution *c, const ac_tensor *t, int64_t n, int64_t images, int64_t g) {
-    int64_t channels = t->shape[1] / c->groups, places = 1;
+    int64_t channels = t->shape[1] / c->groups, positions = 1;
     ac_dims shape = ac_shape_of(t), strides = ac_strides_of(t);
     shape.v[0] = images, shape.v[1] = channels;
-    for (int d = 2; d < t->ndim; d++) places *= t->shape[d];
+    for (int d = 2; d < t->ndim; d++) positions *= t->shape[d];
     ac_tensor *part = ac_tensor_view(t, &shape, &strides, t->offset + n * t->strides[0] + g * channels * t->strides[1]);
     ac_tensor *dense = part ? ac_tensor_new_on(c->d, c->dtype, &shape) : NULL;
     if (dense && ac_gpu_copy(dense, part) < 0) ac_tensor_clear(&dense);
-    int64_t size[3] = {images, channels, places}, step[3] = {channels * places, places, 1};
-    ac_tensor *flat = dense ? seen(dense, 0, size, step) : NULL;
+    int64_t size[3] = {images, channels, positions}, stride[3] = {channels * positions, positions, 1};
+    ac_tensor *flat = dense ? seen(dense, 0, size, stride) : NULL;
     ac_tensor_clear(&dense);
     ac_tensor_clear(&part);
     return flat;
@@ -137,8 +137,8 @@ static ac_dtype sum_dtype(const convolution *c) { return c->dtype == AC_float64 
 
 /* to = sums + bias[group g], one a channel: with the add that everybody uses, rounded once. */
 static int add_bias(const convolution *c, ac_tensor *to, ac_tensor *sums, int64_t g) {
-    int64_t size[3] = {sums->shape[0], c->outer, c->places}, step[3] = {0, 1, 0};
-    ac_tensor *wide = seen(c->bias, g * c->outer, size, step);
+    int64_t size[3] = {sums->shape[0], c->outer, c->positions}, stride[3] = {0, 1, 0};
+    ac_tensor *wide = seen(c->bias, g * c->outer, size, stride);
     ac_tensor *in[2] = {sums, wide}, *out[1] = {to};
     ac_attrs_alpha one = {{AC_INT, {1}}};
     ac_run add = {AC_OP_add, in, 2, &one, out, 1, sums->dtype, NULL, false};
@@ -151,19 +151,19 @@ static int add_bias(const convolution *c, ac_tensor *to, ac_tensor *sums, int64_
 static int forward_round(const convolution *c, const ac_tensor *weight, int64_t n, int64_t images, int64_t g) {
     const ac_tensor *x = c->r->in[0];
     ac_tensor *y = c->r->out[0];
-    int64_t size[3] = {images, c->outer, c->k}, step[3] = {0, c->k, 1}, at = g * c->outer * c->k;
-    int64_t out_size[3] = {images, c->outer, c->places};
-    int64_t out_step[3] = {c->groups * c->outer * c->places, c->places, 1};
-    ac_tensor *columns = fresh(c, c->dtype, images, c->k, c->places),
-              *w = columns ? seen(weight, at, size, step) : NULL;
-    ac_tensor *part = w ? seen(y, n * out_step[0] + g * c->outer * c->places, out_size, out_step) : NULL;
+    int64_t size[3] = {images, c->outer, c->k}, stride[3] = {0, c->k, 1}, at = g * c->outer * c->k;
+    int64_t out_size[3] = {images, c->outer, c->positions};
+    int64_t out_stride[3] = {c->groups * c->outer * c->positions, c->positions, 1};
+    ac_tensor *columns = fresh(c, c->dtype, images, c->k, c->positions),
+              *w = columns ? seen(weight, at, size, stride) : NULL;
+    ac_tensor *part = w ? seen(y, n * out_stride[0] + g * c->outer * c->positions, out_size, out_stride) : NULL;
     bool biased = c->bias != NULL, apart = biased || c->groups > 1;
     ac_dtype dtype = biased ? sum_dtype(c) : y->dtype;
-    ac_tensor *own = part && apart ? fresh(c, dtype, images, c->outer, c->places) : NULL;
+    ac_tensor *own = part && apart ? fresh(c, dtype, images, c->outer, c->positions) : NULL;
     int failed = part && (own || !apart) ? 0 : -1;
     ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
-    if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
-    if (!failed) failed = launch_columned(c->d, im2col, lane_of(x, columns), true, &args);
+    if (!failed) with_columns(&args, columns, c->positions, c->k * c->positions);
+    if (!failed) failed = launch_columned(c->d, im2col, opmath_of(x, columns), true, &args);
     if (!failed) failed = multiply(c, w, columns, own ? own : part, false);
     if (!failed && own) failed = biased ? add_bias(c, part, own, g) : ac_gpu_copy(part, own);
     ac_tensor_clear(&own);
@@ -176,18 +176,18 @@ static int forward_round(const convolution *c, const ac_tensor *weight, int64_t 
 /* y[n : n + images, group g] = columns weight[g]^T x, folded, + bias */
 static int backward_round(const convolution *c, const ac_tensor *weight, int64_t n, int64_t images, int64_t g) {
     ac_tensor *y = c->r->out[0];
-    int64_t size[3] = {images, c->k, c->outer}, step[3] = {0, 1, c->k}, at = g * c->outer * c->k;
-    ac_tensor *w = seen(weight, at, size, step), *x = w ? dense_images(c, c->r->in[0], n, images, g) : NULL;
-    ac_tensor *columns = x ? fresh(c, sum_dtype(c), images, c->k, c->places) : NULL;
+    int64_t size[3] = {images, c->k, c->outer}, stride[3] = {0, 1, c->k}, at = g * c->outer * c->k;
+    ac_tensor *w = seen(weight, at, size, stride), *x = w ? dense_images(c, c->r->in[0], n, images, g) : NULL;
+    ac_tensor *columns = x ? fresh(c, sum_dtype(c), images, c->k, c->positions) : NULL;
     int failed = columns ? multiply(c, w, x, columns, false) : -1;
     ac_gpu_columned args = columned(&c->w, y, n, images, g * c->inner, c->inner);
-    if (!failed) with_columns(&args, columns, c->places, c->k * c->places);
+    if (!failed) with_columns(&args, columns, c->positions, c->k * c->positions);
     if (!failed && c->bias) {
         ac_tensor bias = *c->bias;
         bias.offset += g * c->inner;
         args.bias = ac_gpu_ref_of(&bias);
     }
-    if (!failed) failed = launch_columned(c->d, col2im, lane_of(columns, y), false, &args);
+    if (!failed) failed = launch_columned(c->d, col2im, opmath_of(columns, y), false, &args);
     ac_tensor_clear(&columns);
     ac_tensor_clear(&x);
     ac_tensor_clear(&w);
@@ -202,7 +202,7 @@ static ac_dims spatial_of(const ac_tensor *t) {
 
 static void open_convolution(convolution *c, const ac_run *r, int64_t groups) {
     c->r = r, c->d = ac_run_device(r), c->groups = groups, c->images = r->in[0]->shape[0];
-    c->places = ac_product3(c->w.out), c->k = c->inner * ac_product3(c->w.kernel);
+    c->positions = ac_product3(c->w.out), c->k = c->inner * ac_product3(c->w.kernel);
     bool wide = r->in[0]->dtype == AC_float64 || r->out[0]->dtype == AC_float64;
     c->dtype = wide ? AC_float64 : r->compute;
     plan_chunks(c);
@@ -232,29 +232,29 @@ int ac_cuda_convolution(const ac_run *r) {
     return failed;
 }
 
-/* sums[g] += g columns^T: over images and places at once, [outer, images * places] [images * places, k] */
+/* sums[g] += g columns^T: over images and positions at once, [outer, images * positions] [images * positions, k] */
 static int weight_round(const convolution *c, ac_tensor *sums, int64_t n, int64_t images, int64_t g) {
     const ac_tensor *x = c->r->in[0];
-    int64_t line = images * c->places, one[3] = {1, c->outer, line}, two[3] = {1, line, c->k},
+    int64_t width = images * c->positions, one[3] = {1, c->outer, width}, two[3] = {1, width, c->k},
             three[3] = {1, c->outer, c->k};
-    int64_t one_step[3] = {0, line, 1}, two_step[3] = {0, 1, line}, three_step[3] = {0, c->k, 1};
-    int64_t by_channel[3] = {images, c->outer, c->places}, spread[3] = {c->places, line, 1};
-    ac_tensor *columns = fresh(c, c->dtype, 1, c->k, line),
+    int64_t one_stride[3] = {0, width, 1}, two_stride[3] = {0, 1, width}, three_stride[3] = {0, c->k, 1};
+    int64_t by_channel[3] = {images, c->outer, c->positions}, spread[3] = {c->positions, width, 1};
+    ac_tensor *columns = fresh(c, c->dtype, 1, c->k, width),
               *grad = columns ? dense_images(c, c->r->in[1], n, images, g) : NULL;
-    ac_tensor *moved = grad ? fresh(c, c->dtype, 1, c->outer, line) : NULL,
-              *place = moved ? seen(moved, 0, by_channel, spread) : NULL;
-    int failed = place ? ac_gpu_copy(place, grad) : -1;
+    ac_tensor *moved = grad ? fresh(c, c->dtype, 1, c->outer, width) : NULL,
+              *position = moved ? seen(moved, 0, by_channel, spread) : NULL;
+    int failed = position ? ac_gpu_copy(position, grad) : -1;
     ac_gpu_columned args = columned(&c->w, x, n, images, g * c->inner, c->inner);
-    if (!failed) with_columns(&args, columns, line, c->places);
-    if (!failed) failed = launch_columned(c->d, im2col, lane_of(x, columns), true, &args);
-    ac_tensor *left = failed ? NULL : seen(moved, 0, one, one_step),
-              *right = left ? seen(columns, 0, two, two_step) : NULL;
-    ac_tensor *total = right ? seen(sums, g * c->outer * c->k, three, three_step) : NULL;
+    if (!failed) with_columns(&args, columns, width, c->positions);
+    if (!failed) failed = launch_columned(c->d, im2col, opmath_of(x, columns), true, &args);
+    ac_tensor *left = failed ? NULL : seen(moved, 0, one, one_stride),
+              *right = left ? seen(columns, 0, two, two_stride) : NULL;
+    ac_tensor *total = right ? seen(sums, g * c->outer * c->k, three, three_stride) : NULL;
     if (!failed) failed = multiply(c, left, right, total, true);
     ac_tensor_clear(&total);
     ac_tensor_clear(&right);
     ac_tensor_clear(&left);
-    ac_tensor_clear(&place);
+    ac_tensor_clear(&position);
     ac_tensor_clear(&moved);
     ac_tensor_clear(&grad);
     ac_tensor_clear(&columns);
@@ -294,10 +294,10 @@ int ac_cuda_max_pool(const ac_run *r) {
     ac_gpu_pool args = {.x = ac_gpu_ref_of(x), .values = ac_gpu_ref_of(values), .indices = ac_data(r->out[1])};
     AC_TRY(ac_max_pool_windows(&args.w, x, a));
     args.planes = ac_space_of(x, (1u << lead) - 1);
-    for (int d = 0; d < nd; d++) args.step[3 - nd + d] = x->strides[lead + d];
+    for (int d = 0; d < nd; d++) args.stride[3 - nd + d] = x->strides[lead + d];
     ac_device d = ac_run_device(r);
     if (values->numel == 0) return 0;
-    return ac_gpu_launch(d, &max_pool[ac_gpu_lane(x->dtype)], ac_gpu_blocks(d, values->numel, 1), 0, &args);
+    return ac_gpu_launch(d, &max_pool[ac_gpu_opmath(x->dtype)], ac_gpu_blocks(d, values->numel, 1), 0, &args);
 }
 
 int ac_cuda_resample(const ac_run *r) {
@@ -307,8 +307,8 @@ int ac_cuda_resample(const ac_run *r) {
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "resample"));
     ac_gpu_resample args = {.x = ac_gpu_ref_of(x),
                             .y = ac_gpu_ref_of(y),
-                            .lines = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
-                            .step = x->strides[dim],
+                            .rows = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
+                            .stride = x->strides[dim],
                             .outer = 1,
                             .inner = 1,
                             .in = x->shape[dim],
@@ -318,5 +318,5 @@ int ac_cuda_resample(const ac_run *r) {
     args.taps = r->in[1]->shape[1], args.index = ac_data(r->in[1]), args.weight = ac_data(r->in[2]);
     ac_device d = ac_run_device(r);
     if (y->numel == 0) return 0;
-    return ac_gpu_launch(d, &resample[ac_gpu_lane(x->dtype)], ac_gpu_blocks(d, y->numel, 1), 0, &args);
+    return ac_gpu_launch(d, &resample[ac_gpu_opmath(x->dtype)], ac_gpu_blocks(d, y->numel, 1), 0, &args);
 }

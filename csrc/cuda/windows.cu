@@ -3,19 +3,19 @@
 
 template <class R> DEV void im2col(const ac_gpu_columned &a) {
     const ac_windows &w = a.w;
-    int64_t taps = ac_product3(w.kernel), places = ac_product3(w.out), n = a.images * a.channels * taps * places;
+    int64_t taps = ac_product3(w.kernel), positions = ac_product3(w.out), n = a.images * a.channels * taps * positions;
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
-        int64_t rest = quotient(i, places), place = i - rest * places;
+        int64_t rest = quotient(i, positions), position = i - rest * positions;
         int64_t row = rest % (a.channels * taps), image = rest / (a.channels * taps);
         int64_t tap = row % taps, channel = row / taps;
         int64_t k2 = tap % w.kernel[2], k1 = tap / w.kernel[2] % w.kernel[1], k0 = tap / (w.kernel[2] * w.kernel[1]);
-        int64_t o2 = place % w.out[2], o1 = place / w.out[2] % w.out[1], o0 = place / (w.out[2] * w.out[1]);
+        int64_t o2 = position % w.out[2], o1 = position / w.out[2] % w.out[1], o0 = position / (w.out[2] * w.out[1]);
         int64_t i0 = ac_window_tap(&w, 0, o0, k0), i1 = ac_window_tap(&w, 1, o1, k1), i2 = ac_window_tap(&w, 2, o2, k2);
         R v = 0;
         if (i0 >= 0 && i1 >= 0 && i2 >= 0)
-            v = load_real<R>(a.x, image * a.x_step[0] + channel * a.x_step[1] + i0 * a.x_step[2] + i1 * a.x_step[3] +
-                                      i2 * a.x_step[4]);
-        store_real<R>(a.columns, image * a.image_step + row * a.row_step + place, v);
+            v = load_real<R>(a.x, image * a.x_stride[0] + channel * a.x_stride[1] + i0 * a.x_stride[2] +
+                                      i1 * a.x_stride[3] + i2 * a.x_stride[4]);
+        store_real<R>(a.columns, image * a.image_stride + row * a.row_stride + position, v);
     }
 }
 AC_KERNEL(ac_im2col_f32, ac_gpu_columned) { im2col<float>(a); }
@@ -34,15 +34,16 @@ template <class R> DEV void col2im(const ac_gpu_columned &a) {
         for (int64_t k0 = 0; k0 < w.kernel[0]; k0++)
             for (int64_t k1 = 0; k1 < w.kernel[1]; k1++)
                 for (int64_t k2 = 0; k2 < w.kernel[2]; k2++, row++) {
-                    int64_t o0 = ac_window_place(&w, 0, i0, k0), o1 = ac_window_place(&w, 1, i1, k1),
-                            o2 = ac_window_place(&w, 2, i2, k2);
+                    int64_t o0 = ac_window_position(&w, 0, i0, k0), o1 = ac_window_position(&w, 1, i1, k1),
+                            o2 = ac_window_position(&w, 2, i2, k2);
                     if (o0 < 0 || o1 < 0 || o2 < 0) continue;
-                    int64_t place = (o0 * w.out[1] + o1) * w.out[2] + o2;
-                    sum += load_real<R>(a.columns, image * a.image_step + row * a.row_step + place);
+                    int64_t position = (o0 * w.out[1] + o1) * w.out[2] + o2;
+                    sum += load_real<R>(a.columns, image * a.image_stride + row * a.row_stride + position);
                 }
-        store_real<R>(
-            a.x, image * a.x_step[0] + channel * a.x_step[1] + i0 * a.x_step[2] + i1 * a.x_step[3] + i2 * a.x_step[4],
-            sum);
+        store_real<R>(a.x,
+                      image * a.x_stride[0] + channel * a.x_stride[1] + i0 * a.x_stride[2] + i1 * a.x_stride[3] +
+                          i2 * a.x_stride[4],
+                      sum);
     }
 }
 AC_KERNEL(ac_col2im_f32, ac_gpu_columned) { col2im<float>(a); }
@@ -50,17 +51,17 @@ AC_KERNEL(ac_col2im_f64, ac_gpu_columned) { col2im<double>(a); }
 
 template <class R> DEV void max_pool(const ac_gpu_pool &a) {
     const ac_windows &w = a.w;
-    int64_t places = ac_product3(w.out), n = a.planes.numel * places;
+    int64_t positions = ac_product3(w.out), n = a.planes.numel * positions;
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
-        int64_t plane = quotient(i, places), place = i - plane * places, base = space_offset(a.planes, plane);
-        int64_t o[3] = {place / (w.out[2] * w.out[1]), place / w.out[2] % w.out[1], place % w.out[2]};
-        int64_t begin[3], end[3], step[3], best = -1;
+        int64_t plane = quotient(i, positions), position = i - plane * positions, base = space_offset(a.planes, plane);
+        int64_t o[3] = {position / (w.out[2] * w.out[1]), position / w.out[2] % w.out[1], position % w.out[2]};
+        int64_t begin[3], end[3], dilation[3], best = -1;
         R top = 0;
-        for (int d = 0; d < 3; d++) ac_window_span(&w, d, o[d], &begin[d], &end[d], &step[d]);
-        for (int64_t x = begin[0]; x < end[0]; x += step[0])
-            for (int64_t y = begin[1]; y < end[1]; y += step[1])
-                for (int64_t z = begin[2]; z < end[2]; z += step[2]) {
-                    R v = load<R>(a.x, base + x * a.step[0] + y * a.step[1] + z * a.step[2]);
+        for (int d = 0; d < 3; d++) ac_window_span(&w, d, o[d], &begin[d], &end[d], &dilation[d]);
+        for (int64_t x = begin[0]; x < end[0]; x += dilation[0])
+            for (int64_t y = begin[1]; y < end[1]; y += dilation[1])
+                for (int64_t z = begin[2]; z < end[2]; z += dilation[2]) {
+                    R v = load<R>(a.x, base + x * a.stride[0] + y * a.stride[1] + z * a.stride[2]);
                     if (best < 0 || v > top || v != v) top = v, best = (x * w.in[1] + y) * w.in[2] + z;
                 }
         store<R>(a.values, i, top);
@@ -76,12 +77,12 @@ template <class R> DEV void resample(const ac_gpu_resample &a) {
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
         int64_t row = quotient(i, a.inner), in_row = i - row * a.inner, outer = quotient(row, a.out),
                 o = row - outer * a.out;
-        int64_t line = space_offset(a.lines, outer * a.inner + in_row);
+        int64_t begin = space_offset(a.rows, outer * a.inner + in_row);
         R sum = 0;
         for (int64_t t = o * a.taps; t < (o + 1) * a.taps; t++) {
             int64_t at = a.index[t];
             if (at < 0 || at >= a.in || a.weight[t] == 0) continue;
-            sum += (R)a.weight[t] * load_real<R>(a.x, line + at * a.step);
+            sum += (R)a.weight[t] * load_real<R>(a.x, begin + at * a.stride);
         }
         store_real<R>(a.y, i, sum);
     }

@@ -1,4 +1,4 @@
-/* ac_call, the only way to run an operator: autocast, shape rule, kernel, record. Also its in-place and out= forms. */
+/* ac_call, the only way to run an operator: autocast, shape function, kernel, record; its in-place and out= forms. */
 #include "dispatch/autocast_inputs.h"
 #include "dispatch/lock.h"
 #include "dispatch/weight_cache.h"
@@ -28,7 +28,7 @@ _Thread_local bool ac_watching;
 
 /* -- kernels ---------------------------------------------------------------------------------------- */
 
-/* bool has one bit to turn, not the 64 of its lane. */
+/* bool has one bit to turn, not the 64 of its opmath type. */
 static ac_op kernel_of(const ac_run *run) {
     return run->op == AC_OP_bitwise_not && run->compute == AC_bool ? AC_OP_logical_not : run->op;
 }
@@ -52,7 +52,7 @@ static int run_kernel(const ac_run *given) {
     return failed && device != AC_CPU && ac_error_code() != AC_INDEX ? ac_fail_in(ac_ops[run->op].python) : failed;
 }
 
-/* Inputs that the row marks (mut) are written by the kernel: their counters must show it. */
+/* Inputs that the table marks (mut) are written by the kernel: their counters must show it. */
 static void note_mutations(const ac_op_info *info, ac_tensor *const *in) {
     int at = 0;
     for (int p = 0; p < info->n_params; p++) {
@@ -62,14 +62,14 @@ static void note_mutations(const ac_op_info *info, ac_tensor *const *in) {
     }
 }
 
-static int infer(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs, int64_t low) {
-    rule->info = &ac_ops[op];
-    rule->low = low;
-    rule->in = in, rule->n_in = n_in, rule->attrs = attrs;
-    rule->n_out = rule->info->n_out;
-    rule->kernel_makes_output = false;
-    rule->compute = AC_float32;
-    return rule->info->infer(rule);
+static int infer(ac_infer *meta, ac_op op, ac_tensor *const *in, int n_in, const void *attrs, int64_t low) {
+    meta->info = &ac_ops[op];
+    meta->low = low;
+    meta->in = in, meta->n_in = n_in, meta->attrs = attrs;
+    meta->n_out = meta->info->n_out;
+    meta->kernel_makes_output = false;
+    meta->compute = AC_float32;
+    return meta->info->infer(meta);
 }
 
 static void release_all(ac_tensor **tensors, int n) {
@@ -86,27 +86,27 @@ static int run_product(ac_run *run) {
     return failed;
 }
 
-/* Shape rule, outputs, kernel, on the device where the inputs are. */
+/* Shape function, outputs, kernel, on the device where the inputs are. */
 static int compute_there(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out, int64_t low,
                          ac_device device) {
-    ac_infer rule;
-    AC_TRY(infer(&rule, op, in, n_in, attrs, low));
-    for (int i = 0; i < rule.n_out; i++) out[i] = NULL;
-    for (int i = 0; i < rule.n_out && !rule.kernel_makes_output; i++) {
-        out[i] = ac_tensor_new_on(device, rule.out[i].dtype, &rule.out[i].shape);
+    ac_infer meta;
+    AC_TRY(infer(&meta, op, in, n_in, attrs, low));
+    for (int i = 0; i < meta.n_out; i++) out[i] = NULL;
+    for (int i = 0; i < meta.n_out && !meta.kernel_makes_output; i++) {
+        out[i] = ac_tensor_new_on(device, meta.out[i].dtype, &meta.out[i].shape);
         if (!out[i]) {
             release_all(out, i);
             return -1;
         }
     }
-    ac_run run = {op, in, n_in, attrs, out, rule.n_out, rule.compute, NULL, false};
+    ac_run run = {op, in, n_in, attrs, out, meta.n_out, meta.compute, NULL, false};
     if (run_product(&run) < 0) {
-        release_all(out, rule.n_out);
+        release_all(out, meta.n_out);
         return -1;
     }
-    note_mutations(rule.info, in);
-    for (int i = 0; i < rule.n_out; i++) AC_ASSERT(out[i] && ac_device_of(out[i]) == device);
-    for (int i = 0; i < rule.n_out; i++) out[i]->is_inference = ac_mode.inference;
+    note_mutations(meta.info, in);
+    for (int i = 0; i < meta.n_out; i++) AC_ASSERT(out[i] && ac_device_of(out[i]) == device);
+    for (int i = 0; i < meta.n_out; i++) out[i]->is_inference = ac_mode.inference;
     return 0;
 }
 
@@ -146,7 +146,7 @@ static int fill_edges(ac_node *node, ac_tensor *const *in) {
     return 0;
 }
 
-/* `in` are the inputs on the tape; `low` what the row ran on, which is smaller where autocast cast it. */
+/* `in` are the inputs on the tape; `low` what the operator ran on, which is smaller where autocast cast it. */
 static int fill_saved(ac_node *node, ac_tensor *const *in, ac_tensor *const *low, ac_tensor *const *out) {
     int mask = ac_ops[node->op].save;
     for (int i = 0; i < node->n_in; i++) {
@@ -287,7 +287,7 @@ static int run_autocast(ac_op op, ac_tensor *const *in, int n_in, const void *at
     ac_list cast;
     AC_TRY(ac_autocast_make_plan(op, in, n_in, attrs, &plan));
     AC_TRY(ac_autocast_inputs(&plan, in, n_in, &cast));
-    /* a LOW row is on the tape with its own inputs; casts of the other categories are on it themselves */
+    /* a LOW operator is on the tape with its own inputs; casts of the other categories are on it themselves */
     bool active = ac_autocast.active, whole = ac_ops[op].kind == AC_KIND_COMPOSITE && ac_cast_of(op) != AC_CAST_LOW;
     if (whole) ac_autocast.active = false; /* the category holds for all that it is made of */
     int failed = run(op, plan.low ? in : cast.at, cast.at, n_in, attrs, out, &plan);
@@ -380,18 +380,18 @@ int ac_set_history_written(ac_tensor *target, ac_node *node, int index) {
     return failed;
 }
 
-/* Elementwise rows write straight into the target when nothing they read is overwritten early. */
-static bool writes_directly(const ac_infer *rule, ac_tensor *const *in, int n_in, const ac_tensor *target) {
-    if (rule->info->kind != AC_KIND_POINTWISE) return false;
+/* Elementwise operators write straight into the target when nothing they read is overwritten early. */
+static bool writes_directly(const ac_infer *meta, ac_tensor *const *in, int n_in, const ac_tensor *target) {
+    if (meta->info->kind != AC_KIND_POINTWISE) return false;
     for (int i = 0; i < n_in; i++)
         if (ac_overlaps_partly(target, in[i])) return false;
     return true;
 }
 
-static int compute_into(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
+static int compute_into(ac_infer *meta, ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
                         ac_tensor *target) {
-    if (writes_directly(rule, in, n_in, target)) {
-        ac_run direct = {op, in, n_in, attrs, &target, 1, rule->compute, NULL, false};
+    if (writes_directly(meta, in, n_in, target)) {
+        ac_run direct = {op, in, n_in, attrs, &target, 1, meta->compute, NULL, false};
         return run_kernel(&direct);
     }
     ac_tensor *result = NULL, *out[AC_MAX_OUT];
@@ -399,7 +399,7 @@ static int compute_into(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in
     result = out[0];
     ac_run copy = {AC_OP_clone, &result, 1, NULL, &target, 1, AC_float32, NULL, false};
     int failed = run_kernel(&copy);
-    release_all(out, rule->n_out);
+    release_all(out, meta->n_out);
     return failed;
 }
 
@@ -415,14 +415,14 @@ static int keep_old_values(ac_op op, ac_tensor *const *in, const ac_tensor *targ
 }
 
 /* Edges are taken before the write, which outdates views; saved results after it. */
-static int into_recorded(ac_infer *rule, ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
+static int into_recorded(ac_infer *meta, ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
                          ac_tensor *target) {
     ac_list kept;
     AC_TRY(ac_list_start(&kept, n_in));
     ac_node *node = make_node(op, in, n_in, attrs, 1);
     int failed = node ? keep_old_values(op, in, target, &kept) : -1;
     if (!failed) {
-        failed = compute_into(rule, op, in, n_in, attrs, target);
+        failed = compute_into(meta, op, in, n_in, attrs, target);
         ac_wrote(target); /* perhaps in part, when it was interrupted */
     }
     if (!failed) {
@@ -450,23 +450,23 @@ static int compose_into(ac_op op, ac_tensor *const *in, int n_in, const void *at
 }
 
 int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
-    ac_infer rule;
+    ac_infer meta;
     const char *what = ac_ops[op].python;
     if (ac_ops[op].kind == AC_KIND_VIEW) return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", what);
     AC_TRY(check_target(what, target));
     AC_TRY(ac_settle_all(in, n_in));
     AC_TRY(ac_settle(target));
     if (ac_ops[op].kind == AC_KIND_COMPOSITE) return compose_into(op, in, n_in, attrs, target);
-    AC_TRY(infer(&rule, op, in, n_in, attrs, AC_NO_DTYPE));
-    AC_TRY(check_result(what, &rule.out[0], target));
+    AC_TRY(infer(&meta, op, in, n_in, attrs, AC_NO_DTYPE));
+    AC_TRY(check_result(what, &meta.out[0], target));
     AC_TRY(ac_check_target_device(op, in, n_in, attrs, target));
     bool history = wants_record(op, in, n_in) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[op]);
     history = history && ac_is_floating(target->dtype);
     int failed;
     if (history) AC_TRY(check_view(what, target));
-    if (history) failed = into_recorded(&rule, op, in, n_in, attrs, target);
+    if (history) failed = into_recorded(&meta, op, in, n_in, attrs, target);
     else {
-        failed = compute_into(&rule, op, in, n_in, attrs, target);
+        failed = compute_into(&meta, op, in, n_in, attrs, target);
         ac_wrote(target); /* perhaps in part, when it was interrupted */
     }
     return failed ? failed : watch_target(op, in, n_in, target, AC_NO_DTYPE);
@@ -512,16 +512,16 @@ int ac_call_out(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_
 }
 
 int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
-    ac_infer rule;
+    ac_infer meta;
     ac_dtype dtype;
     bool low = ac_cast_of(op) == AC_CAST_LOW && ac_autocast_casts(in, n_in, &dtype);
     AC_TRY(check_target(ac_ops[op].python, target));
     AC_TRY(ac_settle_all(in, n_in));
     AC_TRY(ac_settle(target));
-    AC_TRY(infer(&rule, op, in, n_in, attrs, low ? (int64_t)dtype : AC_NO_DTYPE));
-    AC_TRY(check_result(ac_ops[op].python, &rule.out[0], target));
+    AC_TRY(infer(&meta, op, in, n_in, attrs, low ? (int64_t)dtype : AC_NO_DTYPE));
+    AC_TRY(check_result(ac_ops[op].python, &meta.out[0], target));
     AC_TRY(ac_check_target_device(op, in, n_in, attrs, target));
-    ac_run run = {op, in, n_in, attrs, &target, 1, rule.compute, NULL, true};
+    ac_run run = {op, in, n_in, attrs, &target, 1, meta.compute, NULL, true};
     int failed = run_product(&run);
     ac_wrote(target);
     return failed ? failed : watch_target(op, in, n_in, target, low ? (int64_t)dtype : AC_NO_DTYPE);

@@ -22,7 +22,7 @@ typedef struct {
     T also[AC_MAX_OUT]; /* results after the first, borrowed */
 } ac_scratch;
 
-/* Of the rows that are compositions. */
+/* Of the composite operators. */
 typedef int (*ac_compose_fn)(ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out);
 extern const ac_compose_fn ac_compositions[AC_N_OPS];
 
@@ -89,7 +89,7 @@ T ac_c_reduced(ac_scratch *s, T x, int64_t reduction); /* none, mean or sum */
 T ac_c_arange(ac_scratch *s, int64_t n, ac_device device);
 T ac_c_full(ac_scratch *s, const ac_dims *shape, double value, ac_dtype dtype, ac_device device);
 T ac_c_product(ac_scratch *s, T x, T y); /* matmul */
-/* x in the 16-bit dtype that autocast gives a LOW row with these inputs; x itself outside autocast */
+/* x in the 16-bit dtype that autocast gives a LOW operator with these inputs; x itself outside autocast */
 T ac_c_low(ac_scratch *s, T const *in, int n_in, T x);
 static inline bool ac_c_has(T x) { return x && x != ABSENT; }
 

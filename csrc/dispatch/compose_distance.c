@@ -44,9 +44,9 @@ COMPOSE(pdist) {
     ac_device device = ac_device_of(in[0]);
     T range = ac_c_arange(s, n, device), rows = ac_c_unsqueeze(s, range, 1);
     ac_dims square = {2, {n, n}}, flat = {1, {n * n}};
-    T place = ADD(TIMES(rows, (double)n), range); /* of the pairs above the diagonal, sorted to the front */
+    T rank = ADD(TIMES(rows, (double)n), range); /* of the pairs above the diagonal, sorted to the front */
     ac_attrs_value past = {{AC_INT, {INT64_MAX}}};
-    T key = ac_c_call(s, AC_OP_masked_fill, &past, 2, place, ac_c_expand(s, BIN(ge, rows, range), &square));
+    T key = ac_c_call(s, AC_OP_masked_fill, &past, 2, rank, ac_c_expand(s, BIN(ge, rows, range), &square));
     ac_attrs_sort up = {0, 0, 1};
     T order = ac_c_slice(s, ac_c_call(s, AC_OP_sort, &up, 1, ac_c_reshape(s, key, &flat)), 0, 0, n * (n - 1) / 2);
     ac_attrs_index_dim first = {0};

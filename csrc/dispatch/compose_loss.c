@@ -263,7 +263,7 @@ COMPOSE(multi_margin_loss) {
     T x = as_rows(s, in[0]);
     if (!x) return NULL;
     int64_t rows = x->shape[0], classes = x->shape[1];
-    ac_dims column = {2, {rows, 1}}, line = {1, {rows}};
+    ac_dims column = {2, {rows, 1}}, vector = {1, {rows}};
     T target = ac_c_reshape(s, in[1], &column);
     ac_attrs_index_dim along = {1}, first = {0};
     T own = ac_c_call(s, AC_OP_gather, &along, 2, x, target);
@@ -271,7 +271,7 @@ COMPOSE(multi_margin_loss) {
     if (p == 2) each = UN(square, each);
     if (in[2])
         each = MUL(each,
-                   ac_c_reshape(s, ac_c_call(s, AC_OP_index_select, &first, 2, in[2], ac_c_reshape(s, target, &line)),
+                   ac_c_reshape(s, ac_c_call(s, AC_OP_index_select, &first, 2, in[2], ac_c_reshape(s, target, &vector)),
                                 &column));
     T others = BIN(ne, ac_c_arange(s, classes, ac_device_of(x)), target);
     T loss = TIMES(ac_c_sum(s, WHERE(others, each, NUM(0)), 1), 1 / (double)(classes ? classes : 1));

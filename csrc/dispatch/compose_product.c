@@ -404,7 +404,7 @@ static T shared_heads(ac_scratch *s, T x, T query) { /* one key for several quer
 }
 
 /* With its last dimension contiguous. */
-static T in_lines(ac_scratch *s, T x) {
+static T with_dense_rows(ac_scratch *s, T x) {
     return !x || x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1 ? x : UN(clone, x);
 }
 
@@ -435,7 +435,7 @@ static T attention_scores(ac_scratch *s, T q, T k) {
 }
 
 /* Whether a row has anything, by row. */
-static T looks_anywhere(ac_scratch *s, T allowed) {
+static T attends_anywhere(ac_scratch *s, T allowed) {
     ac_attrs_reduce_dim last = {{1, {-1}}, 1};
     return ac_c_call(s, AC_OP_any, &last, 1, allowed);
 }
@@ -449,7 +449,7 @@ static T attention_by_parts(ac_scratch *s, T q, T k, T v, T mask, double scale, 
     else if (mask && scores) scores = ADD(scores, ac_c_cast(s, mask, scores->dtype));
     T some = ABSENT; /* a row that attends to nothing gives 0, not nan */
     if (mask && !a->is_causal) {
-        some = looks_anywhere(s, keeps ? mask : BIN(ne, scores, NUM(-INFINITY)));
+        some = attends_anywhere(s, keeps ? mask : BIN(ne, scores, NUM(-INFINITY)));
         scores = WHERE(some, scores, NUM(0));
     }
     if (!low || !scores) return NULL;
@@ -495,6 +495,6 @@ COMPOSE(attention) {
         return attention_by_parts(s, q, k, v, mask, scale, a);
     }
     ac_attrs_fused_attention fused = {scale, a->is_causal, AC_NO_DTYPE};
-    return ac_c_call(s, AC_OP_fused_attention, &fused, 4, in_lines(s, q), in_lines(s, k), in_lines(s, v),
-                     whole_mask(s, mask, q, k));
+    return ac_c_call(s, AC_OP_fused_attention, &fused, 4, with_dense_rows(s, q), with_dense_rows(s, k),
+                     with_dense_rows(s, v), whole_mask(s, mask, q, k));
 }

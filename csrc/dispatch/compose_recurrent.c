@@ -74,7 +74,7 @@ static T with_head(ac_scratch *s, T head, T state, int64_t n) {
     return ac_c_call_many(s, AC_OP_cat, &along, both, 2, out) < 0 ? NULL : out[0];
 }
 
-/* What each step takes of x: its rows of a packed batch, else one place of the first dimension. */
+/* What each step takes of x: its rows of a packed batch, else one index of the first dimension. */
 static int parts_of_steps(T x, T sizes, ac_list *parts) {
     size_t bytes = (size_t)parts->n * sizeof(ac_section);
     ac_section *spans = ac_alloc(bytes);
@@ -120,9 +120,9 @@ static T on_cpu(ac_scratch *s, T sizes) {
 static int check(T const *in, int n_in, const ac_attrs_rnn_layer *a) { /* as _recurrence does */
     ac_attrs_recurrence fused = {a->cell, a->reverse, 0};
     ac_dtype dtype;
-    ac_infer rule = {.info = &ac_ops[AC_OP_recurrence_parts], .in = in, .n_in = n_in, .attrs = &fused};
-    rule.low = ac_autocast_casts(in, n_in, &dtype) ? (int64_t)dtype : AC_NO_DTYPE;
-    return ac_infer_recurrence(&rule);
+    ac_infer meta = {.info = &ac_ops[AC_OP_recurrence_parts], .in = in, .n_in = n_in, .attrs = &fused};
+    meta.low = ac_autocast_casts(in, n_in, &dtype) ? (int64_t)dtype : AC_NO_DTYPE;
+    return ac_infer_recurrence(&meta);
 }
 
 COMPOSE(recurrence_parts) {

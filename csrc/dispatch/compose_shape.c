@@ -94,7 +94,7 @@ COMPOSE(stack) {
 
 /* -- dropout ---------------------------------------------------------------------------------------- */
 
-/* The mask is a place in the random stream, so backward draws it again and none is kept. */
+/* The mask is an offset in the random stream, so backward draws it again and none is kept. */
 COMPOSE(dropout) {
     ATTRS(dropout);
     if (!(a->p >= 0 && a->p <= 1)) REFUSE(AC_VALUE, "dropout: `p` must be between 0 and 1, got %g", a->p);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Numbers, and 0-d tensors of the CPU beside a GPU's in elementwise rows, travel with the call. */
+/* Numbers, and 0-d tensors of the CPU beside a GPU's in elementwise operators, travel with the call. */
 static bool travels(const ac_op_info *info, const ac_tensor *t) {
     return t->is_scalar || (info->kind == AC_KIND_POINTWISE && t->ndim == 0 && ac_device_of(t) == AC_CPU);
 }

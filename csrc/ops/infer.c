@@ -1,4 +1,4 @@
-/* Shape rules of elementwise operators, creation, reductions and products. */
+/* Shape functions of elementwise operators, creation, reductions and products. */
 #include "ops/infer.h"
 
 #include <inttypes.h>

@@ -1,27 +1,27 @@
 // clang-format off
-/* Shape and dtype rules, one for each family of operators. They also check the operands. */
+/* Shape functions, one for each family of operators. They determine dtypes too, and check the operands. */
 #ifndef AC_OPS_INFER_H
 #define AC_OPS_INFER_H
 
 #include "ops/op.h"
 
-#define INFER_RULES(RULE)                                                                          \
-    RULE(pointwise) RULE(same) RULE(cast) RULE(full) RULE(full_like_attrs) RULE(arange)            \
-    RULE(randperm) RULE(scatter) RULE(reduce_sum) RULE(reduce_float) RULE(reduce_float_dim)        \
-    RULE(reduce_var) RULE(reduce_same) RULE(reduce_pair) RULE(reduce_index) RULE(reduce_bool)      \
-    RULE(reduce_norm) RULE(softmax) RULE(softmax_backward) RULE(loss_pair) RULE(nll_loss) RULE(nll_loss_backward)         \
-    RULE(mm) RULE(bmm) RULE(linear) RULE(cat) RULE(gather) RULE(index_select) RULE(index)          \
-    RULE(index_put) RULE(nonzero) RULE(embedding) RULE(embedding_backward) RULE(topk) RULE(sort)   \
-    RULE(layer_norm) RULE(layer_norm_backward) RULE(batch_norm) RULE(batch_norm_backward) RULE(group_norm) RULE(group_norm_backward) \
-    RULE(convolution) RULE(convolution_weight) RULE(im2col) RULE(col2im) RULE(max_pool) RULE(resample) \
-    RULE(fused_attention) RULE(fused_attention_backward) RULE(recurrence) RULE(recurrence_backward) RULE(solve) RULE(slogdet) RULE(square) RULE(qr) RULE(eigh) RULE(svd) \
-    RULE(scan) RULE(scan_real) RULE(linear_scan) RULE(scan_pair) RULE(flip)
+#define SHAPE_FUNCTIONS(SHAPE)                                                                     \
+    SHAPE(pointwise) SHAPE(same) SHAPE(cast) SHAPE(full) SHAPE(full_like_attrs) SHAPE(arange)            \
+    SHAPE(randperm) SHAPE(scatter) SHAPE(reduce_sum) SHAPE(reduce_float) SHAPE(reduce_float_dim)        \
+    SHAPE(reduce_var) SHAPE(reduce_same) SHAPE(reduce_pair) SHAPE(reduce_index) SHAPE(reduce_bool)      \
+    SHAPE(reduce_norm) SHAPE(softmax) SHAPE(softmax_backward) SHAPE(loss_pair) SHAPE(nll_loss) SHAPE(nll_loss_backward)         \
+    SHAPE(mm) SHAPE(bmm) SHAPE(linear) SHAPE(cat) SHAPE(gather) SHAPE(index_select) SHAPE(index)          \
+    SHAPE(index_put) SHAPE(nonzero) SHAPE(embedding) SHAPE(embedding_backward) SHAPE(topk) SHAPE(sort)   \
+    SHAPE(layer_norm) SHAPE(layer_norm_backward) SHAPE(batch_norm) SHAPE(batch_norm_backward) SHAPE(group_norm) SHAPE(group_norm_backward) \
+    SHAPE(convolution) SHAPE(convolution_weight) SHAPE(im2col) SHAPE(col2im) SHAPE(max_pool) SHAPE(resample) \
+    SHAPE(fused_attention) SHAPE(fused_attention_backward) SHAPE(recurrence) SHAPE(recurrence_backward) SHAPE(solve) SHAPE(slogdet) SHAPE(square) SHAPE(qr) SHAPE(eigh) SHAPE(svd) \
+    SHAPE(scan) SHAPE(scan_real) SHAPE(linear_scan) SHAPE(scan_pair) SHAPE(flip)
 
-#define RULE(name) int ac_infer_##name(ac_infer *i) AC_CHECKED;
-INFER_RULES(RULE)
-#undef RULE
+#define SHAPE(name) int ac_infer_##name(ac_infer *i) AC_CHECKED;
+SHAPE_FUNCTIONS(SHAPE)
+#undef SHAPE
 
-/* Shared by rules in several files. */
+/* Shared by shape functions in several files. */
 int ac_need_floating(const ac_infer *i, int input) AC_CHECKED;
 int ac_need_integer(const ac_infer *i, int input) AC_CHECKED;
 int ac_need_ndim(const ac_infer *i, int input, int ndim) AC_CHECKED;

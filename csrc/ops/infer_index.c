@@ -1,4 +1,4 @@
-/* Shape rules of joining, indexing, sorting and normalising. */
+/* Shape functions of joining, indexing, sorting and normalising. */
 #include "ops/infer.h"
 
 #include <inttypes.h>
@@ -159,15 +159,15 @@ int ac_infer_index(ac_infer *i) {
 }
 
 int ac_infer_index_put(ac_infer *i) {
-    ac_dims place = {0};
+    ac_dims indexed = {0};
     const ac_tensor *values = i->in[i->n_in - 1];
-    AC_TRY(indexed_shape(i, i->n_in - 2, &place));
-    ac_dims joint = place, given = ac_shape_of(values);
+    AC_TRY(indexed_shape(i, i->n_in - 2, &indexed));
+    ac_dims joint = indexed, given = ac_shape_of(values);
     AC_TRY(ac_dims_broadcast(&joint, &given, "index_put"));
-    if (!ac_dims_equal(&joint, &place)) {
+    if (!ac_dims_equal(&joint, &indexed)) {
         char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
-        return ac_fail(AC_RUNTIME, "index_put: `values` of shape %s do not fit the indexed places of shape %s",
-                       ac_dims_text(&given, got), ac_dims_text(&place, want));
+        return ac_fail(AC_RUNTIME, "index_put: `values` of shape %s do not fit the indexed part of shape %s",
+                       ac_dims_text(&given, got), ac_dims_text(&indexed, want));
     }
     if (values->dtype != i->in[0]->dtype)
         return ac_fail(AC_RUNTIME, "index_put: `values` (%s) and `x` (%s) must have the same dtype",

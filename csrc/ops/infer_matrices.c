@@ -1,4 +1,4 @@
-/* Shape rules of attention, recurrent layers and linear algebra. */
+/* Shape functions of attention, recurrent layers and linear algebra. */
 #include "ops/infer.h"
 
 #define ATTRS(name) const ac_attrs_##name *a = i->attrs
@@ -14,7 +14,7 @@ static int same_lead(const ac_infer *i, int first, int other) {
         i->info->python, ac_input_name(i, first), ac_shape_text(x, xt), ac_input_name(i, other), ac_shape_text(y, yt));
 }
 
-static int need_lines(const ac_infer *i, int input) {
+static int need_dense_rows(const ac_infer *i, int input) {
     const ac_tensor *x = i->in[input];
     if (x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1) return 0;
     return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous in its last dimension", i->info->python,
@@ -27,7 +27,7 @@ static int check(ac_infer *i, int at) {
     for (int n = 0; n < 3; n++) {
         AC_TRY(ac_need_floating(i, at + n));
         AC_TRY(same_lead(i, at, at + n));
-        AC_TRY(need_lines(i, at + n));
+        AC_TRY(need_dense_rows(i, at + n));
         if (i->low == AC_NO_DTYPE) AC_TRY(ac_need_same_dtype(i, at, at + n));
     }
     int last = q->ndim - 1;
@@ -64,7 +64,7 @@ int ac_infer_fused_attention_backward(ac_infer *i) {
     shape.v[shape.n - 1] = i->in[3]->shape[shape.n - 1];
     AC_TRY(ac_need_floating(i, 0));
     AC_TRY(ac_need_shape(i, 0, &shape));
-    AC_TRY(need_lines(i, 0));
+    AC_TRY(need_dense_rows(i, 0));
     for (int n = 0; n < 3; n++) {
         AC_TRY(out_dtype(i, a->out_dtype, &i->out[n].dtype));
         i->out[n].shape = ac_shape_of(i->in[n + 1]);
@@ -134,11 +134,11 @@ int ac_infer_recurrence(ac_infer *i) {
     y.v[last] = units, x.v[last] = gates[a->cell] * units, bias = (ac_dims){1, {gates[a->cell] * units}};
     AC_TRY(ac_need_shape(i, 0, &x));
     AC_TRY(need_one_dtype(i, 1, 0));
-    AC_TRY(need_lines(i, 0));
+    AC_TRY(need_dense_rows(i, 0));
     if (i->in[3]) {
         AC_TRY(ac_need_shape(i, 3, &bias));
         AC_TRY(need_one_dtype(i, 1, 3));
-        AC_TRY(need_lines(i, 3));
+        AC_TRY(need_dense_rows(i, 3));
     }
     i->out[0] = (ac_spec){i->compute, y, AC_CPU}, i->out[1] = (ac_spec){i->compute, ac_shape_of(i->in[1]), AC_CPU};
     y.v[last] = keeps[a->cell] * units;

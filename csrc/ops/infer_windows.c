@@ -1,4 +1,4 @@
-/* Shape rules of windows: convolution, pooling, resampling. */
+/* Shape functions of windows: convolution, pooling, resampling. */
 #include "ops/infer.h"
 #include "ops/window_args.h"
 
@@ -52,7 +52,7 @@ int ac_windows_of(ac_windows *w, const ac_window_lists *l, const int64_t *in, in
     return 0;
 }
 
-/* Whether the columns of so many channels, a value for each tap of each place, can be counted. */
+/* Whether the columns of so many channels, a value for each tap of each position, can be counted. */
 static int need_countable(const ac_windows *w, int64_t channels) {
     ac_dims all = {7, {channels}};
     for (int d = 0; d < 3; d++) all.v[1 + d] = w->kernel[d], all.v[4 + d] = w->out[d];
@@ -163,9 +163,9 @@ int ac_infer_convolution_weight(ac_infer *i) {
                        a->kernel.n);
     AC_TRY(ac_windows_of(&w, &l, x->shape + 2, a->kernel.n));
     AC_TRY(need_countable(&w, x->shape[1]));
-    ac_dims places = {x->ndim, {x->shape[0], g->shape[1]}};
-    for (int64_t d = 0; d < a->kernel.n; d++) places.v[d + 2] = w.out[3 - a->kernel.n + d];
-    AC_TRY(ac_need_shape(i, 1, &places));
+    ac_dims positions = {x->ndim, {x->shape[0], g->shape[1]}};
+    for (int64_t d = 0; d < a->kernel.n; d++) positions.v[d + 2] = w.out[3 - a->kernel.n + d];
+    AC_TRY(ac_need_shape(i, 1, &positions));
     AC_TRY(low_dtype(i, a->out_dtype));
     ac_dims shape = {x->ndim, {g->shape[1], x->shape[1] / a->groups}};
     for (int64_t d = 0; d < a->kernel.n; d++) shape.v[d + 2] = a->kernel.v[d];
@@ -202,12 +202,12 @@ int ac_infer_col2im(ac_infer *i) {
     AC_TRY(ac_windows_of(&w, &l, a->size.v, a->kernel.n));
     AC_TRY(need_countable(&w, 1));
     const ac_tensor *x = i->in[0];
-    int64_t taps = ac_product3(w.kernel), places = ac_product3(w.out);
-    if (x->shape[1] % taps || x->shape[2] != places)
+    int64_t taps = ac_product3(w.kernel), positions = ac_product3(w.out);
+    if (x->shape[1] % taps || x->shape[2] != positions)
         return ac_fail(AC_RUNTIME,
-                       "fold: needs columns [N, C * %" PRId64 ", %" PRId64 "] (taps of a window, places), got %" PRId64
-                       " and %" PRId64,
-                       taps, places, x->shape[1], x->shape[2]);
+                       "fold: needs columns [N, C * %" PRId64 ", %" PRId64
+                       "] (taps of a window, positions), got %" PRId64 " and %" PRId64,
+                       taps, positions, x->shape[1], x->shape[2]);
     ac_dims shape = {.n = a->size.n + 2, .v = {x->shape[0], x->shape[1] / taps}};
     for (int64_t d = 0; d < a->size.n; d++) shape.v[d + 2] = a->size.v[d];
     i->out[0] = (ac_spec){x->dtype, shape, AC_CPU};
@@ -216,10 +216,10 @@ int ac_infer_col2im(ac_infer *i) {
 
 /* -- pooling, resampling ------------------------------------------------------------------------------- */
 
-/* Whether place o of dimension d has a tap that is not in the padding. */
+/* Whether position o of dimension d has a tap that is not in the padding. */
 static bool sees_input(const ac_windows *w, int d, int64_t o) {
-    int64_t begin, end, step;
-    ac_window_span(w, d, o, &begin, &end, &step);
+    int64_t begin, end, dilation;
+    ac_window_span(w, d, o, &begin, &end, &dilation);
     return begin < end;
 }
 

@@ -73,7 +73,7 @@ typedef struct {
 typedef struct {
     ac_dtype dtype;
     ac_dims shape;
-    ac_device device; /* not a shape rule's: results lie where the inputs do */
+    ac_device device; /* not a shape function's: results lie where the inputs do */
 } ac_spec;
 
 static inline ac_spec ac_spec_of(const ac_tensor *t) { return (ac_spec){t->dtype, ac_shape_of(t), ac_device_of(t)}; }
@@ -110,7 +110,7 @@ const char *ac_input_param(const ac_op_info *op, int i);
 /* The number of a choice's word, or -1. */
 int64_t ac_choice(const ac_param *p, const char *word);
 
-/* What a shape rule reads and fills. */
+/* What a shape function reads and fills. */
 typedef struct ac_infer {
     const ac_op_info *info;
     ac_tensor *const *in; /* NULL for an absent optional tensor */
@@ -119,14 +119,14 @@ typedef struct ac_infer {
     int64_t low; /* products under autocast: the dtype to compute in; else AC_NO_DTYPE */
     ac_spec out[AC_MAX_OUT];
     int n_out;
-    ac_dtype compute;         /* elementwise rows: what the inputs promote to; products: what they round to */
+    ac_dtype compute;         /* elementwise operators: what the inputs promote to; products: what they round to */
     bool kernel_makes_output; /* the shape depends on values (nonzero) */
 } ac_infer;
 
 /* torch.result_type of the tensors: dimensioned ones decide, then 0-d ones, then numbers. */
 ac_dtype ac_result_type(ac_tensor *const *in, int n);
 
-/* Runs an operator: autocast, shape rule, kernel, record. Inputs are borrowed; out receives the
+/* Runs an operator: autocast, shape function, kernel, record. Inputs are borrowed; out receives the
  * results (new). Defined in dispatch/. */
 int ac_call(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor **out) AC_CHECKED;
 /* The same with one result written into `target` (in place), outside autocast. */
@@ -135,7 +135,7 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
  * is no view takes its result's shape. Off the tape; nothing is written unless all targets fit. */
 int ac_call_out(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *const *targets,
                 int n) AC_CHECKED;
-/* target += a product row's result, without a tensor for that; off the tape. target is contiguous. */
+/* target += a product's result, without a tensor for that; off the tape. target is contiguous. */
 int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) AC_CHECKED;
 
 #endif

@@ -4,11 +4,11 @@
 
 #include "ops/op.h"
 
-/* new: the view; x is in[0] of the row */
+/* new: the view; x is in[0] of the call */
 #define VIEW(name, ...) ac_tensor *ac_view_##name(const ac_tensor *x, const void *attrs) AC_CHECKED;
 #include "ops/ops.def"
 
-/* The function of a VIEW row. */
+/* The function of a VIEW operator. */
 typedef ac_tensor *(*ac_view_fn)(const ac_tensor *x, const void *attrs);
 extern const ac_view_fn ac_views[AC_N_OPS];
 

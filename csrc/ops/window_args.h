@@ -6,22 +6,22 @@
 
 #include "shared/windows.h"
 
-/* What a rule or kernel has of it: each list holds one number for all dimensions, or one for each. */
+/* What a shape function or kernel has of it: each list holds one number for all dimensions, or one for each. */
 typedef struct {
     const char *what;
     const ac_dims *kernel, *stride, *padding, *dilation; /* stride empty: the kernel's */
-    bool ceil_mode;                                      /* places that begin within input or left padding count */
+    bool ceil_mode;                                      /* positions that begin within input or left padding count */
 } ac_window_lists;
 
 /* Windows over `in` (nd sizes). RuntimeError where they do not fit. */
 int ac_windows_of(ac_windows *w, const ac_window_lists *l, const int64_t *in, int64_t nd) AC_CHECKED;
-/* The same for the input of windows whose places are `out`: the transposed way. */
+/* The same for the input of windows whose positions are `out`: the transposed way. */
 int ac_windows_onto(ac_windows *w, const ac_window_lists *l, const int64_t *out, const ac_dims *output_padding,
                     int64_t nd) AC_CHECKED;
 
 int ac_max_pool_windows(ac_windows *w, const ac_tensor *x, const ac_attrs_max_pool *a) AC_CHECKED;
 
-/* A convolution's windows: conv's input, kernel and places, whichever way it is walked. */
+/* A convolution's windows: conv's input, kernel and positions, whichever way it is walked. */
 int ac_convolution_windows(ac_windows *w, const ac_tensor *x, const ac_dims *kernel,
                            const ac_attrs_convolution *a) AC_CHECKED;
 

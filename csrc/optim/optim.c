@@ -36,7 +36,7 @@ static int check(const ac_update *u, int i) {
 }
 
 /* Updates are done whole, in slices of some 20 ms; between slices somebody may stop it. */
-int ac_optim_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants, int *done) {
+int ac_optim_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants, int *done) {
     enum { SLICE = 1 << 24 };
     *done = 0;
     for (int i = 0; i < n; i++) AC_TRY(check(&updates[i], i));
@@ -89,7 +89,7 @@ void ac_optim_end(ac_update *updates, int n, int done, bool zeroed) {
 
 /* -- pass A, and factors that wait for pass B ------------------------------------------------------------- */
 
-int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *found) {
+int ac_optim_grad_stats(ac_tensor *const *tensors, int n, double factor, ac_found *found) {
     size_t bytes = (size_t)(n + 1) * sizeof(double);
     double *factors = ac_alloc(bytes);
     if (!factors) return -1;
@@ -98,7 +98,7 @@ int ac_optim_look(ac_tensor *const *tensors, int n, double factor, ac_found *fou
     int failed = 0;
     for (int i = 0, run; i < n && !failed; i += run) {
         run = ac_same_device(tensors + i, n - i);
-        failed = ac_backend_of(ac_device_of(tensors[i]))->look(tensors + i, run, factors + i, found + i);
+        failed = ac_backend_of(ac_device_of(tensors[i]))->grad_stats(tensors + i, run, factors + i, found + i);
     }
     ac_poll_release();
     ac_free(factors, bytes);

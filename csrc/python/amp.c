@@ -51,7 +51,7 @@ static void release(ac_scope_frame *f) {
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) Py_XDECREF(owned[i]);
 }
 
-/* A policy is bytes, a category for each row of op_table() in its order. */
+/* A policy is bytes, a category for each operator of op_table() in its order. */
 static int check_table(PyObject *table) {
     if (!PyBytes_Check(table) || PyBytes_GET_SIZE(table) != AC_N_OPS) {
         PyErr_SetString(PyExc_TypeError, "autocast: a policy's table must be bytes, one for each operator");
@@ -101,8 +101,8 @@ static int read_truth(PyObject *self, PyObject *name) {
 
 /* The outermost region may be looked at, by an object whose _saw() is then called with every operator. */
 static int take_watcher(region *r, PyObject *self, ac_dtype dtype) {
-    int looked_at = read_truth(self, ac_py->looked_at);
-    if (looked_at <= 0 || !ac_py->region_begins) return looked_at < 0 ? -1 : 0; /* nobody listens */
+    int observable = read_truth(self, ac_py->observable);
+    if (observable <= 0 || !ac_py->region_begins) return observable < 0 ? -1 : 0; /* nobody listens */
     r->seen = PyObject_CallFunctionObjArgs(ac_py->region_begins, ac_py->dtypes[dtype], NULL);
     if (r->seen == Py_None) Py_CLEAR(r->seen);
     else if (r->seen) r->watcher = PyObject_GetAttr(r->seen, ac_py->saw);

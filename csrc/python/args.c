@@ -204,7 +204,7 @@ static int keyword_param(ac_op op, PyObject *word) {
     return -1;
 }
 
-/* `out`: a Tensor, or a tuple of one for each result of a row that shows several. */
+/* `out`: a Tensor, or a tuple of one for each result of an operator that shows several. */
 static int take_targets(ac_op op, PyObject *value, ac_call_args *c) {
     const ac_op_info *info = &ac_ops[op];
     if (value == Py_None) return 0;

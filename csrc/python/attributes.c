@@ -422,7 +422,7 @@ METHOD(view_dtype) {
     return ac_wrap(v);
 }
 
-/* -- writes that the table has no row for ----------------------------------------------------------- */
+/* -- writes that the table has no operator for ----------------------------------------------------------- */
 
 METHOD(fill_) {
     SELF;
@@ -495,7 +495,7 @@ PyMethodDef ac_tensor_methods[] = {
     {"_storage_bytes", m_storage_bytes, METH_NOARGS, "Size of the storage."},
     {"storage_offset", m_storage_offset, METH_NOARGS,
      "storage_offset($self, /)\n--\n\n"
-     "Place of the first element in the storage, in elements."},
+     "Offset of the first element in the storage, in elements."},
     {"_is_row_major", m_is_contiguous, METH_NOARGS, "True when row-major without gaps."},
     {"is_floating_point", m_is_floating_point, METH_NOARGS,
      "is_floating_point($self, /)\n--\n\n"

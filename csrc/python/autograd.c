@@ -151,7 +151,7 @@ static PyObject *unpack_saved(PyObject *module, PyObject *packed) {
 /* -- anomalies ---------------------------------------------------------------------------------------- */
 
 /* Calls what looks for anomalies with the name of a node, the number of an input and its gradient. */
-static int look(const char *name, ac_tensor *const *given, int n) {
+static int check_anomaly(const char *name, ac_tensor *const *given, int n) {
     PyObject *f = Py_NewRef(ac_py->anomaly);
     int failed = 0;
     for (int i = 0; i < n && !failed; i++) {
@@ -174,7 +174,7 @@ static PyObject *swap_anomaly(PyObject *module, PyObject *cell) {
     PyList_SET_ITEM(cell, 0, ac_py->anomaly ? ac_py->anomaly : Py_NewRef(Py_None));
     ac_py->anomaly = f == Py_None ? NULL : f;
     if (f == Py_None) Py_DECREF(f);
-    ac_grad_hooks.look = ac_py->anomaly ? look : NULL;
+    ac_grad_hooks.anomaly = ac_py->anomaly ? check_anomaly : NULL;
     Py_RETURN_NONE;
 }
 
@@ -193,9 +193,9 @@ static PyObject *tensor_hooks(PyObject *module, PyObject *o) {
         return PyErr_SetString(PyExc_RuntimeError, "hooks need a tensor that requires gradients"), NULL;
     AC_PY_TRY(ac_edge_of(t, &edge)); /* also brings an outdated view's history up to date */
     ac_node_release(edge.node);
-    void **place = t->meta->node ? &t->meta->node->hooks : &t->meta->hooks;
-    if (!*place) *place = PyDict_New();
-    return *place ? Py_BuildValue("Oi", (PyObject *)*place, t->meta->node ? t->meta->index : 0) : NULL;
+    void **hooks = t->meta->node ? &t->meta->node->hooks : &t->meta->hooks;
+    if (!*hooks) *hooks = PyDict_New();
+    return *hooks ? Py_BuildValue("Oi", (PyObject *)*hooks, t->meta->node ? t->meta->index : 0) : NULL;
 }
 
 /* _retain_grad(tensor) and _retains_grad(tensor) */

@@ -300,11 +300,11 @@ static int optional_numbers(PyObject *o, int64_t n, ac_dtype dtype, const char *
     return o == Py_None || *at ? 0 : -1;
 }
 
-/* _cuda_look(grads, scale = None, found_inf = None, inverse = None) -> [n, 6]: squares, amax, infs and nans of grads /
- * scale, how many scaled values were too small for float16's normal numbers, and the first bad place. One read of the
- * gradients; 1 / scale goes to `inverse`, a float64; found_inf [2] becomes 1 where something is not finite, and where
- * it is infinite. Nobody waits. */
-FUNCTION(look) {
+/* _cuda_grad_stats(grads, scale = None, found_inf = None, inverse = None) -> [n, 6]: squares, amax, infs and nans of
+ * grads / scale, how many scaled values were too small for float16's normal numbers, and the first bad index. One read
+ * of the gradients; 1 / scale goes to `inverse`, a float64; found_inf [2] becomes 1 where something is not finite, and
+ * where it is infinite. Nobody waits. */
+FUNCTION(grad_stats) {
     PyObject *list, *scale = Py_None, *found = Py_None, *inverse = Py_None;
     void *scale_at, *found_at, *inverse_at;
     ARGS("O!|OOO", &PyList_Type, &list, &scale, &found, &inverse);
@@ -314,7 +314,7 @@ FUNCTION(look) {
         optional_numbers(inverse, 1, AC_float64, "inverse", &inverse_at) < 0)
         return NULL;
     ac_tensor **all = n ? tensors_of(list, "gradients") : NULL;
-    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_look: no tensors");
+    if (!all) return n ? NULL : PyErr_Format(PyExc_ValueError, "_cuda_grad_stats: no tensors");
     ac_dims shape = {2, {n, AC_GPU_FOUND}};
     ac_tensor *table = ac_tensor_new_on(ac_device_of(all[0]), AC_float64, &shape);
     double *factors = table ? ac_alloc((size_t)n * sizeof *factors) : NULL;
@@ -323,7 +323,7 @@ FUNCTION(look) {
         failed = ac_settle_unless_own(all[i]);
         factors[i] = ac_waiting_factor(all[i]->storage);
     }
-    if (!failed) failed = ac_gpu_look(all, n, factors, scale_at, inverse_at, found_at, ac_data(table));
+    if (!failed) failed = ac_gpu_grad_stats(all, n, factors, scale_at, inverse_at, found_at, ac_data(table));
     if (factors) ac_free(factors, (size_t)n * sizeof *factors);
     PyMem_Free(all);
     if (!failed) return ac_wrap(table);
@@ -370,42 +370,42 @@ SWITCH(convolution_tf32, ac_gpu_convolution_tf32)
 SWITCH(use_cudnn, ac_gpu_use_cudnn)
 #undef SWITCH
 
-#define ROW(name) {"_cuda_" #name, name, METH_VARARGS, NULL}
-static PyMethodDef functions[] = {ROW(count),
-                                  ROW(init),
-                                  ROW(note),
-                                  ROW(set_paths),
-                                  ROW(is_simulated),
-                                  ROW(facts),
-                                  ROW(synchronize),
-                                  ROW(stream_new),
-                                  ROW(stream_free),
-                                  ROW(stream_get),
-                                  ROW(stream_set),
-                                  ROW(stream_wait),
-                                  ROW(stream_idle),
-                                  ROW(event_new),
-                                  ROW(event_free),
-                                  ROW(event_record),
-                                  ROW(event_await),
-                                  ROW(event_wait),
-                                  ROW(event_done),
-                                  ROW(event_elapsed),
-                                  ROW(memory),
-                                  ROW(memory_reset_peak),
-                                  ROW(memory_info),
-                                  ROW(empty_cache),
-                                  ROW(memory_limit),
-                                  ROW(pool_begin),
-                                  ROW(pool_end),
-                                  ROW(pool_retire),
-                                  ROW(record_stream),
-                                  ROW(look),
-                                  ROW(scale_update),
-                                  ROW(allow_tf32),
-                                  ROW(convolution_tf32),
-                                  ROW(use_cudnn),
-                                  ROW(owner),
+#define ENTRY(name) {"_cuda_" #name, name, METH_VARARGS, NULL}
+static PyMethodDef functions[] = {ENTRY(count),
+                                  ENTRY(init),
+                                  ENTRY(note),
+                                  ENTRY(set_paths),
+                                  ENTRY(is_simulated),
+                                  ENTRY(facts),
+                                  ENTRY(synchronize),
+                                  ENTRY(stream_new),
+                                  ENTRY(stream_free),
+                                  ENTRY(stream_get),
+                                  ENTRY(stream_set),
+                                  ENTRY(stream_wait),
+                                  ENTRY(stream_idle),
+                                  ENTRY(event_new),
+                                  ENTRY(event_free),
+                                  ENTRY(event_record),
+                                  ENTRY(event_await),
+                                  ENTRY(event_wait),
+                                  ENTRY(event_done),
+                                  ENTRY(event_elapsed),
+                                  ENTRY(memory),
+                                  ENTRY(memory_reset_peak),
+                                  ENTRY(memory_info),
+                                  ENTRY(empty_cache),
+                                  ENTRY(memory_limit),
+                                  ENTRY(pool_begin),
+                                  ENTRY(pool_end),
+                                  ENTRY(pool_retire),
+                                  ENTRY(record_stream),
+                                  ENTRY(grad_stats),
+                                  ENTRY(scale_update),
+                                  ENTRY(allow_tf32),
+                                  ENTRY(convolution_tf32),
+                                  ENTRY(use_cudnn),
+                                  ENTRY(owner),
                                   {"_cuda_pin", pin, METH_O, NULL},
                                   {"_cuda_is_pinned", is_pinned, METH_O, NULL},
                                   {"_device_index", device_index, METH_O, NULL},

@@ -82,7 +82,7 @@ static void fill(dl_tensor *d, const ac_tensor *t, exported *e) {
 }
 
 /* Work queued here so far must be done before what the consumer queues on its stream. */
-static int hand_over(const ac_tensor *t, long long stream) {
+static int order_streams(const ac_tensor *t, long long stream) {
     ac_device d = ac_device_of(t);
     CUevent event;
     if (d == AC_CPU || stream == -1) return 0;
@@ -105,7 +105,7 @@ static PyObject *to_dlpack(PyObject *module, PyObject *args) {
     AC_PY_TRY(ac_settle(t));
     exported *e = PyMem_Calloc(1, sizeof *e);
     if (!e) return PyErr_NoMemory();
-    if (hand_over(t, stream) < 0) {
+    if (order_streams(t, stream) < 0) {
         PyMem_Free(e);
         return ac_raise();
     }
@@ -156,11 +156,11 @@ static void give_back_versioned(void *owner) {
 /* Bytes from the first element to the last, 0 of an empty tensor; -1 if the sizes are no tensor's, or beyond any
  * memory. */
 static int64_t reach(const ac_dims *shape, const ac_dims *strides, int64_t item) {
-    int64_t numel = ac_dims_numel(shape), last = 0, step;
+    int64_t numel = ac_dims_numel(shape), last = 0, reach;
     if (numel < 0) return -1;
     for (int i = 0; i < shape->n && numel > 0; i++)
-        if (strides->v[i] < 0 || __builtin_mul_overflow(shape->v[i] - 1, strides->v[i], &step) ||
-            __builtin_add_overflow(last, step, &last))
+        if (strides->v[i] < 0 || __builtin_mul_overflow(shape->v[i] - 1, strides->v[i], &reach) ||
+            __builtin_add_overflow(last, reach, &last))
             return -1;
     if (numel == 0) return 0;
     return __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, item, &last) ? -1 : last;
@@ -259,13 +259,13 @@ static void drop_owner(void *owner) {
 static PyObject *from_device_pointer(PyObject *module, PyObject *args) {
     unsigned long long address;
     int device;
-    PyObject *as, *size, *steps, *owner;
+    PyObject *as, *size, *stride, *owner;
     ac_dtype dtype;
     ac_dims shape, strides;
     (void)module;
-    if (!PyArg_ParseTuple(args, "KiOOOO", &address, &device, &as, &size, &steps, &owner)) return NULL;
+    if (!PyArg_ParseTuple(args, "KiOOOO", &address, &device, &as, &size, &stride, &owner)) return NULL;
     if (ac_dtype_from(as, &dtype) < 0) return PyErr_SetString(PyExc_TypeError, "expected a dtype"), NULL;
-    if (ac_dims_from(size, &shape, "shape") < 0 || ac_dims_from(steps, &strides, "strides") < 0) return NULL;
+    if (ac_dims_from(size, &shape, "shape") < 0 || ac_dims_from(stride, &strides, "strides") < 0) return NULL;
     int64_t bytes = shape.n == strides.n ? reach(&shape, &strides, ac_itemsize(dtype)) : -1;
     if (bytes < 0 || (bytes > 0 && !address) || device < 0 || device >= AC_MAX_GPUS)
         return PyErr_SetString(PyExc_ValueError, "address, shape and strides do not fit, or a stride is negative"),

@@ -79,7 +79,7 @@ int ac_no_dtype(const char *call, PyObject *o) {
     PyErr_Format(PyExc_TypeError,
                  "%s: expected a dtype that tensors have, got %R; they are float16, bfloat16, float32, float64, int8, "
                  "int16, int32, int64, uint8 and bool",
-                 call + (*call == '_'), o); /* rows that Python wraps begin so */
+                 call + (*call == '_'), o); /* operators that Python wraps begin so */
     return -1;
 }
 

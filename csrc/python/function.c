@@ -214,7 +214,7 @@ static int add_overload(ac_op op, const char *name, bool in_place) {
     return 0;
 }
 
-/* The struct sequence of a row with several results to show. */
+/* The struct sequence of an operator with several results to show. */
 static int make_result_type(ac_op op) {
     const ac_op_info *info = &ac_ops[op];
     if (info->n_shown < 2) return 0;

@@ -16,7 +16,7 @@ typedef struct {
     int ndim; /* of the tensor that is indexed */
 } indexer;
 
-static int step(indexer *x, ac_op op, const void *attrs) {
+static int apply(indexer *x, ac_op op, const void *attrs) {
     ac_tensor *out[AC_MAX_OUT] = {NULL};
     if (ac_call(op, &x->view, 1, attrs, out) < 0) return (void)ac_raise(), -1;
     ac_tensor_release(x->view);
@@ -58,7 +58,7 @@ static int by_int(indexer *x, PyObject *item) {
     }
     if (need_dim(x) < 0) return -1;
     ac_attrs_select a = {x->dim, i};
-    return step(x, AC_OP_select, &a);
+    return apply(x, AC_OP_select, &a);
 }
 
 static int bound(PyObject *o, int64_t *out) {
@@ -82,12 +82,12 @@ static int by_slice(indexer *x, PyObject *item) {
     if (stride != AC_ABSENT) a.step = stride;
     x->dim++;
     if (a.start == AC_ABSENT && a.end == AC_ABSENT && a.step == 1) return 0;
-    return step(x, AC_OP_slice, &a);
+    return apply(x, AC_OP_slice, &a);
 }
 
 static int by_none(indexer *x) {
     ac_attrs_one_dim a = {x->dim++};
-    return step(x, AC_OP_unsqueeze, &a);
+    return apply(x, AC_OP_unsqueeze, &a);
 }
 
 /* The one integer in t, wherever that lies. */
@@ -99,9 +99,9 @@ static int read_one(ac_tensor *t, int64_t *value) {
     return 0;
 }
 
-/* A mask stands for the places where it is true, one index a dimension of the mask. */
+/* A mask stands for the indices where it is true, one index a dimension of the mask. */
 static int by_mask(indexer *x, ac_tensor *mask) {
-    ac_tensor *places[AC_MAX_OUT] = {NULL};
+    ac_tensor *indices[AC_MAX_OUT] = {NULL};
     for (int d = 0; d < mask->ndim; d++) {
         if (x->dim + d >= x->view->ndim || mask->shape[d] != x->view->shape[x->dim + d]) {
             char m[AC_SHAPE_TEXT], v[AC_SHAPE_TEXT];
@@ -110,26 +110,26 @@ static int by_mask(indexer *x, ac_tensor *mask) {
             return -1;
         }
     }
-    if (mask->ndim == 0) { /* place 0 of a dimension of size 1 in front, or no place */
+    if (mask->ndim == 0) { /* index 0 of a dimension of size 1 in front, or no index */
         int64_t on;
         if (read_one(mask, &on) < 0) return -1;
         ac_attrs_one_dim front = {x->dim};
         ac_dims count = {1, {on != 0}};
-        if (step(x, AC_OP_unsqueeze, &front) < 0) return -1;
-        ac_tensor *place = ac_tensor_new(AC_int64, &count);
-        if (!place) return (void)ac_raise(), -1;
-        if (on) ac_write_int(ac_data(place), AC_int64, 0, 0);
-        return put(x, place);
+        if (apply(x, AC_OP_unsqueeze, &front) < 0) return -1;
+        ac_tensor *indexed = ac_tensor_new(AC_int64, &count);
+        if (!indexed) return (void)ac_raise(), -1;
+        if (on) ac_write_int(ac_data(indexed), AC_int64, 0, 0);
+        return put(x, indexed);
     }
-    if (ac_call(AC_OP_nonzero, &mask, 1, NULL, places) < 0) return (void)ac_raise(), -1;
+    if (ac_call(AC_OP_nonzero, &mask, 1, NULL, indices) < 0) return (void)ac_raise(), -1;
     int failed = 0;
     for (int d = 0; d < mask->ndim && !failed; d++) {
         ac_attrs_select column = {1, d};
         ac_tensor *index[AC_MAX_OUT] = {NULL};
-        if (ac_call(AC_OP_select, places, 1, &column, index) < 0) failed = ((void)ac_raise(), -1);
+        if (ac_call(AC_OP_select, indices, 1, &column, index) < 0) failed = ((void)ac_raise(), -1);
         else failed = put(x, index[0]);
     }
-    ac_tensor_release(places[0]);
+    ac_tensor_release(indices[0]);
     return failed;
 }
 
@@ -138,7 +138,7 @@ static int by_tensor(indexer *x, ac_tensor *t) {
     if (!ac_is_floating(t->dtype)) {
         if (t->ndim == 0 && !x->n) {
             ac_attrs_select a = {.dim = x->dim};
-            return read_one(t, &a.index) < 0 || need_dim(x) < 0 ? -1 : step(x, AC_OP_select, &a);
+            return read_one(t, &a.index) < 0 || need_dim(x) < 0 ? -1 : apply(x, AC_OP_select, &a);
         }
         ac_attrs_dtype wide = {AC_int64};
         ac_tensor *out[AC_MAX_OUT] = {NULL};
@@ -271,19 +271,19 @@ static int assign_advanced(indexer *x, ac_tensor *value) {
 }
 
 /* Tells a value whose shape does not fit from all else that may have failed. */
-static void raise_assign(const ac_dims *place, const ac_tensor *value) {
-    bool fits = value->ndim <= place->n;
+static void raise_assign(const ac_dims *indexed, const ac_tensor *value) {
+    bool fits = value->ndim <= indexed->n;
     for (int d = 1; fits && d <= value->ndim; d++) {
         int64_t size = value->shape[value->ndim - d];
-        fits = size == 1 || size == place->v[place->n - d];
+        fits = size == 1 || size == indexed->v[indexed->n - d];
     }
     char got[AC_SHAPE_TEXT], want[AC_SHAPE_TEXT];
     if (fits) (void)ac_raise();
     else
         PyErr_Format(
             PyExc_RuntimeError,
-            "x[index] = value: a value of shape %s does not fit, nor broadcast to, the indexed place of shape %s",
-            ac_shape_text(value, got), ac_dims_text(place, want));
+            "x[index] = value: a value of shape %s does not fit, nor broadcast to, the indexed part of shape %s",
+            ac_shape_text(value, got), ac_dims_text(indexed, want));
 }
 
 static int assign(indexer *x, PyObject *value) {
@@ -302,8 +302,8 @@ static int assign(indexer *x, PyObject *value) {
                      Py_TYPE(value)->tp_name);
         return -1;
     }
-    ac_dims place = ac_shape_of(x->view), given = ac_shape_of(t);
-    while (x->n == 0 && given.n > place.n && given.v[0] == 1) { /* leading ones may be dropped, as in torch */
+    ac_dims indexed = ac_shape_of(x->view), given = ac_shape_of(t);
+    while (x->n == 0 && given.n > indexed.n && given.v[0] == 1) { /* leading ones may be dropped, as in torch */
         ac_attrs_maybe_dims front = {{1, {0}}};
         ac_tensor *out[AC_MAX_OUT] = {NULL};
         if (ac_call(AC_OP_squeeze, &t, 1, &front, out) < 0) break;
@@ -312,7 +312,7 @@ static int assign(indexer *x, PyObject *value) {
         given = ac_shape_of(t);
     }
     int failed = x->n ? assign_advanced(x, t) : ac_copy_into(x->view, t);
-    if (failed && x->n == 0) raise_assign(&place, t);
+    if (failed && x->n == 0) raise_assign(&indexed, t);
     else if (failed) (void)ac_raise();
     if (owned) ac_tensor_release(t);
     return failed;

@@ -61,10 +61,10 @@ static PyObject *pretend(PyObject *module, PyObject *args, PyObject *kwargs) {
 }
 
 static PyObject *way(ac_way i) {
-    const ac_way_row *row = &ac_ways[i];
-    return Py_BuildValue("{s:s,s:s,s:z,s:s,s:O,s:s,s:O}", "name", row->name, "fact", ac_way_fact_name(row->fact),
-                         "variable", ac_way_variable(row->fact), "needs", ac_isa_name(row->needs), "reachable",
-                         row->needs <= ac_cpu_isa() ? Py_True : Py_False, "sentence", row->sentence, "entered",
+    const ac_way_entry *entry = &ac_ways[i];
+    return Py_BuildValue("{s:s,s:s,s:z,s:s,s:O,s:s,s:O}", "name", entry->name, "fact", ac_way_fact_name(entry->fact),
+                         "variable", ac_way_variable(entry->fact), "needs", ac_isa_name(entry->needs), "reachable",
+                         entry->needs <= ac_cpu_isa() ? Py_True : Py_False, "sentence", entry->sentence, "entered",
                          atomic_load(&ac_ways_entered[i]) ? Py_True : Py_False);
 }
 
@@ -72,8 +72,8 @@ static PyObject *ways(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
     PyObject *list = PyList_New(AC_N_WAYS);
     for (int i = 0; list && i < AC_N_WAYS; i++) {
-        PyObject *row = way(i);
-        if (row) PyList_SET_ITEM(list, i, row);
+        PyObject *entry = way(i);
+        if (entry) PyList_SET_ITEM(list, i, entry);
         else Py_CLEAR(list);
     }
     return list;

@@ -138,23 +138,23 @@ static PyObject *find_function(PyObject *m, PyObject *name) {
     return f ? Py_NewRef(f) : NULL;
 }
 
-/* op_table(): every row as a dictionary, for tests, stubs and documentation */
+/* op_table(): every entry as a dictionary, for tests, stubs and documentation */
 static PyObject *op_table(PyObject *m, PyObject *unused) {
     static const char *kinds[] = {"pointwise", "kernel", "view", "composite"}, *memories[] = {"copy", "view", "either"},
                       *casts[] = {"keep", "low", "f32", "promote", "banned"};
     (void)m, (void)unused;
-    PyObject *rows = PyList_New(0);
-    for (int op = 0; rows && op < AC_N_OPS; op++) {
+    PyObject *entries = PyList_New(0);
+    for (int op = 0; entries && op < AC_N_OPS; op++) {
         const ac_op_info *i = &ac_ops[op];
-        PyObject *row =
+        PyObject *entry =
             Py_BuildValue("{s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:s,s:s,s:i}", "name", i->name, "python", i->python, "kind",
                           kinds[i->kind], "memory", memories[i->memory], "cast", casts[i->cast], "home", i->home,
                           "differentiable", i->kind == AC_KIND_COMPOSITE || ac_formulas[op] ? Py_True : Py_False,
                           "signature", i->signature, "doc", i->doc, "outputs", i->n_out);
-        if (!row || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
-        Py_XDECREF(row);
+        if (!entry || PyList_Append(entries, entry) < 0) Py_CLEAR(entries);
+        Py_XDECREF(entry);
     }
-    return rows;
+    return entries;
 }
 
 /* _swap_rng(bytearray of the size of a generator): it and the process's change places. Asks for no memory. */
@@ -187,7 +187,7 @@ static PyMethodDef functions[] = {{"manual_seed", manual_seed, METH_O, NULL},
                                   {"_build_info", build_info, METH_NOARGS, NULL},
                                   {"_set_size_type", set_size_type, METH_O, NULL},
                                   {"_function", find_function, METH_O, NULL},
-                                  {"op_table", op_table, METH_NOARGS, "Every operator's row of the table."},
+                                  {"op_table", op_table, METH_NOARGS, "Every operator's entry of the table."},
                                   {NULL, NULL, 0, NULL}};
 
 /* -- the module ------------------------------------------------------------------------------------- */
@@ -216,7 +216,7 @@ static int intern_words(void) {
                  {&ac_py->table, "_table"},
                  {&ac_py->modules, "modules"},
                  {&ac_py->saw, "_saw"},
-                 {&ac_py->looked_at, "_looked_at"}};
+                 {&ac_py->observable, "_observable"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!(*words[i].to = PyUnicode_InternFromString(words[i].word))) return -1;
     return 0;

@@ -126,7 +126,7 @@ static int check_states(PyObject *states, Py_ssize_t n) {
 }
 
 /* What leaves a step out: one float32 on the parameters' GPU. */
-static int take_gate(PyObject *o, const ac_update *u, Py_ssize_t n, ac_step *k) {
+static int take_gate(PyObject *o, const ac_update *u, Py_ssize_t n, ac_step_args *k) {
     if (o == Py_None || n == 0) return 0;
     ac_tensor *t = ac_is_tensor(o) ? ac_unwrap(o) : NULL;
     bool good = t && t->numel == 1 && t->dtype == AC_float32 && ac_device_of(t) != AC_CPU;
@@ -157,8 +157,8 @@ static int take_products(ac_update *u, Py_ssize_t n, PyObject *products) {
     return 0;
 }
 
-/* Options by name. Those that a rule does not know are an error; those not given are 0. */
-static int take_options(PyObject *given, ac_rule_options *o) {
+/* Options by name. Those that an update rule does not know are an error; those not given are 0. */
+static int take_options(PyObject *given, ac_optim_options *o) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(given, &at, &key, &value)) {
@@ -168,8 +168,8 @@ static int take_options(PyObject *given, ac_rule_options *o) {
     if (strcmp(name, #field) == 0) known = true, o->field = PyFloat_AsDouble(value);
 #define FLAG(field)                                                                                                    \
     if (strcmp(name, #field) == 0) known = true, o->field = PyObject_IsTrue(value);
-        AC_RULE_NUMBERS(NUMBER)
-        AC_RULE_FLAGS(FLAG)
+        AC_OPTIM_NUMBERS(NUMBER)
+        AC_OPTIM_FLAGS(FLAG)
 #undef NUMBER
 #undef FLAG
         if (PyErr_Occurred()) return -1;
@@ -178,11 +178,11 @@ static int take_options(PyObject *given, ac_rule_options *o) {
     return 0;
 }
 
-static int rule_of(const char *name) {
-#define ROW(rule)                                                                                                      \
-    if (strcmp(name, #rule) == 0) return AC_RULE_##rule;
-    AC_RULES(ROW)
-#undef ROW
+static int update_rule_of(const char *name) {
+#define ENTRY(rule)                                                                                                    \
+    if (strcmp(name, #rule) == 0) return AC_UPDATE_RULE_##rule;
+    AC_UPDATE_RULES(ENTRY)
+#undef ENTRY
     PyErr_Format(PyExc_ValueError, "optimizer: there is no rule '%s'", name);
     return -1;
 }
@@ -229,7 +229,8 @@ static int settle(const ac_update *u, Py_ssize_t n) {
     return 0;
 }
 
-static PyObject *run(ac_rule rule, ac_update *u, Py_ssize_t n, const ac_step *how, PyObject *states, PyObject *notes) {
+static PyObject *run(ac_update_rule rule, ac_update *u, Py_ssize_t n, const ac_step_args *how, PyObject *states,
+                     PyObject *notes) {
     ac_optim_begin(u, (int)n);
     bool unlock = all_on_cpu(u, n);
     void *lock = unlock ? ac_lock.release() : NULL;
@@ -247,7 +248,7 @@ static PyObject *step(PyObject *module, PyObject *args) {
     PyObject *params, *grads, *columns, *states, *notes, *steps, *products, *options, *gate = Py_None,
                                                                                       *extras = Py_None, *result = NULL;
     const char *name, *rounding = "nearest";
-    ac_step how = {.found_inf = NULL};
+    ac_step_args how = {.found_inf = NULL};
     int zero = 0;
     (void)module;
     if (!PyArg_ParseTuple(args, "sO!O!O!O!O!O!OO!|OsOp", &name, &PyList_Type, &params, &PyList_Type, &grads,
@@ -255,7 +256,7 @@ static PyObject *step(PyObject *module, PyObject *args) {
                           &products, &PyDict_Type, &options, &gate, &rounding, &extras, &zero))
         return NULL;
     how.zero = zero;
-    int rule = rule_of(name);
+    int rule = update_rule_of(name);
     Py_ssize_t n = PyList_GET_SIZE(params);
     ac_update *u = rule < 0 ? NULL : PyMem_Calloc((size_t)(n + 1), sizeof *u);
     if (!u) return rule < 0 ? NULL : PyErr_NoMemory();
@@ -265,15 +266,15 @@ static PyObject *step(PyObject *module, PyObject *args) {
                 take_products(u, n, products) == 0 && check_states(states, n) == 0 && check_notes(notes, n) == 0 &&
                 take_options(options, &how.options) == 0 && take_gate(gate, u, n, &how) == 0 &&
                 take_rounding(u, n, rounding, extras) == 0 && settle(u, n) == 0;
-    if (good && make_room(states, notes) == 0) result = run((ac_rule)rule, u, n, &how, states, notes);
+    if (good && make_room(states, notes) == 0) result = run((ac_update_rule)rule, u, n, &how, states, notes);
     PyMem_Free(u);
     return result;
 }
 
-/* _look(tensors, factor = 1.0) -> a table [n, 6] on the CPU, ac_found's columns: squares, amax, infs and nans of the
- * tensors times factor, how many values were too small for float16's normal numbers before, and the place of the first
- * bad one; nothing is written. Tensors of the CPU. */
-static PyObject *look(PyObject *module, PyObject *args) {
+/* _grad_stats(tensors, factor = 1.0) -> a table [n, 6] on the CPU, ac_found's columns: squares, amax, infs and nans of
+ * the tensors times factor, how many values were too small for float16's normal numbers before, and the index of the
+ * first bad one; nothing is written. Tensors of the CPU. */
+static PyObject *grad_stats(PyObject *module, PyObject *args) {
     PyObject *list;
     double factor = 1;
     (void)module;
@@ -297,7 +298,7 @@ static PyObject *look(PyObject *module, PyObject *args) {
     if (!failed) {
         ac_optim_hold(all, n);
         void *lock = ac_lock.release();
-        failed = ac_optim_look(all, n, factor, ac_data(table));
+        failed = ac_optim_grad_stats(all, n, factor, ac_data(table));
         ac_lock.acquire(lock);
         ac_optim_let_go(all, n);
     }
@@ -313,7 +314,7 @@ static PyObject *sum_up(PyObject *module, PyObject *o) {
     (void)module;
     if (!ac_is_tensor(o) || ac_unwrap(o)->dtype != AC_float64 || !ac_is_contiguous(ac_unwrap(o)) ||
         ac_device_of(ac_unwrap(o)) != AC_CPU)
-        return PyErr_SetString(PyExc_TypeError, "_sum_up: expected what _look gave"), NULL;
+        return PyErr_SetString(PyExc_TypeError, "_sum_up: expected what _grad_stats gave"), NULL;
     const ac_found *found = ac_data(ac_unwrap(o));
     for (int64_t i = 0; i < ac_unwrap(o)->shape[0]; i++) {
         all.squares += found[i].squares, all.infs += found[i].infs, all.nans += found[i].nans;
@@ -354,8 +355,9 @@ static PyObject *pending(PyObject *module, PyObject *unused) {
     return PyLong_FromLongLong(ac_deferred_scales);
 }
 
-static PyMethodDef functions[] = {{"_step", step, METH_VARARGS, NULL},           {"_look", look, METH_VARARGS, NULL},
-                                  {"_pending", pending, METH_NOARGS, NULL},      {"_sum_up", sum_up, METH_O, NULL},
-                                  {"_scale_all", scale_all, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {
+    {"_step", step, METH_VARARGS, NULL},           {"_grad_stats", grad_stats, METH_VARARGS, NULL},
+    {"_pending", pending, METH_NOARGS, NULL},      {"_sum_up", sum_up, METH_O, NULL},
+    {"_scale_all", scale_all, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 
 int ac_optim_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

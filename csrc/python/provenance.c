@@ -5,8 +5,8 @@
 
 static ac_meta *notes_of(PyObject *o) { return ac_is_tensor(o) ? ac_unwrap(o)->meta : NULL; }
 
-/* _stamp_loss(loss, scaler, round, scale): the loss's history says that it is scaled, so far as it has one */
-static PyObject *stamp_loss(PyObject *module, PyObject *args) {
+/* _mark_scaled(loss, scaler, round, scale): the loss's history says that it is scaled, so far as it has one */
+static PyObject *mark_scaled(PyObject *module, PyObject *args) {
     PyObject *loss;
     ac_scaling by;
     (void)module;
@@ -39,7 +39,7 @@ static PyObject *walk_next(walk *w) {
     }
 }
 
-/* What the stamps of several gradients say together. */
+/* What the provenances of several gradients say together. */
 typedef struct {
     int states, faults; /* of the states a bit each */
     bool float16;
@@ -67,19 +67,19 @@ static int sum_up(PyObject *list, summary *all) {
     return 0;
 }
 
-/* _stamped(parameters or groups) -> states + faults * 256, and 65536 where float16 lay on the way; 0 where no gradient
- * is stamped. What every step asks; whoever is alarmed asks _stamps. */
-static PyObject *stamped(PyObject *module, PyObject *list) {
+/* _provenance_flags(parameters or groups) -> states + faults * 256, and 65536 where float16 lay on the way; 0 where no
+ * gradient has a provenance. What every step asks; who is alarmed asks _provenance. */
+static PyObject *provenance_flags(PyObject *module, PyObject *list) {
     summary all;
     (void)module;
     if (sum_up(list, &all) < 0) return NULL;
     return PyLong_FromLong(all.states | all.faults << 8 | (all.float16 ? 1 << 16 : 0));
 }
 
-/* _stamps(parameters or groups) -> None where no gradient is stamped, else of all that are together: (states, a bit
+/* _provenance(parameters or groups) -> None where no gradient has one, else of all that are together: (states, a bit
  * each; faults; whether float16 lay on the way; the first scaled one's position, scaler, round and
  * scale, or None; the first faulty one's position or -1) */
-static PyObject *stamps(PyObject *module, PyObject *list) {
+static PyObject *provenance(PyObject *module, PyObject *list) {
     summary all;
     (void)module;
     if (sum_up(list, &all) < 0) return NULL;
@@ -90,9 +90,9 @@ static PyObject *stamps(PyObject *module, PyObject *list) {
     return Py_BuildValue("iiONn", all.states, all.faults, all.float16 ? Py_True : Py_False, first, all.faulty);
 }
 
-/* _restamp(parameters or groups, how): their gradients were written by ampc: 'same' as what they were, 'unscaled', or
- * 'none' */
-static PyObject *restamp(PyObject *module, PyObject *args) {
+/* _set_provenance(parameters or groups, how): their gradients were written by ampc: 'same' as what they were,
+ * 'unscaled', or 'none' */
+static PyObject *set_provenance(PyObject *module, PyObject *args) {
     PyObject *list, *parameter;
     const char *how;
     walk w;
@@ -124,12 +124,12 @@ static PyObject *has_units(PyObject *module, PyObject *o) {
     return PyBool_FromLong(ac_micro_for(dtype, true)->kind != AC_PANEL_F32);
 }
 
-static PyMethodDef functions[] = {{"_stamp_loss", stamp_loss, METH_VARARGS, NULL},
-                                  {"_stamped", stamped, METH_O, NULL},
-                                  {"_stamps", stamps, METH_O, NULL},
+static PyMethodDef functions[] = {{"_mark_scaled", mark_scaled, METH_VARARGS, NULL},
+                                  {"_provenance_flags", provenance_flags, METH_O, NULL},
+                                  {"_provenance", provenance, METH_O, NULL},
                                   {"_has_units", has_units, METH_O, NULL},
                                   {"_is_scaled", is_scaled, METH_O, NULL},
-                                  {"_restamp", restamp, METH_VARARGS, NULL},
+                                  {"_set_provenance", set_provenance, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 
 int ac_provenance_init(PyObject *module) { return PyModule_AddFunctions(module, functions); }

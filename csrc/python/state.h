@@ -27,11 +27,11 @@ typedef struct {
     PyTypeObject *tensor, *dtype, *function, *node, *scaler;
     PyObject *dtypes[AC_N_DTYPES];
     PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
-    PyTypeObject *results[AC_N_OPS];          /* struct sequences of rows with several results */
+    PyTypeObject *results[AC_N_OPS];          /* struct sequences of operators with several results */
     PyObject *out, *input, *axis, *dim, *keepdims, *keepdim, *params; /* interned words */
     PyObject *records, *inference, *prev;                             /* attributes of scopes */
     PyObject *device, *enabled, *fast_dtype, *cache_enabled, *policy, *chosen, *by_module, *table, *modules, *saw,
-        *looked_at;
+        *observable;
     PyObject *policy_state, *region_begins, *region_ends; /* Python's part of autocast's regions, see amp.c */
     PyObject *size_type;                                  /* ampc.Size, given by Python */
     PyObject *out_of_memory;                              /* ampc.OutOfMemoryError */
@@ -77,7 +77,7 @@ typedef struct {
     } attrs;
 } ac_call_args;
 
-/* Reads a Python call by a row's signature. On failure a TypeError (or a conversion's error) is
+/* Reads a Python call by an operator's signature. On failure a TypeError (or a conversion's error) is
  * set; p must be released in any case. */
 int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, ac_call_args *p);
 void ac_parse_release(ac_call_args *p);

@@ -6,7 +6,7 @@
 
 static void push_dim(ac_iter *it, int64_t size, const int64_t *strides) {
     int last = it->ndim - 1;
-    bool merges = it->ndim > 0; /* the dimension before steps over exactly this one */
+    bool merges = it->ndim > 0; /* the dimension before covers exactly this one */
     for (int k = 0; k < it->operands && merges; k++) merges = it->strides[k][last] == strides[k] * size;
     int at = merges ? last : it->ndim++;
     it->shape[at] = merges ? it->shape[at] * size : size;
@@ -47,22 +47,22 @@ static void walk_range(void *context, int64_t begin, int64_t end) {
     const walk *w = context;
     const ac_iter *it = w->it;
     int last = it->ndim - 1;
-    int64_t index[AC_MAX_DIMS], steps[AC_MAX_OPERANDS], rest = begin;
+    int64_t index[AC_MAX_DIMS], strides[AC_MAX_OPERANDS], rest = begin;
     char *data[AC_MAX_OPERANDS];
     for (int d = last; d >= 0; d--) index[d] = rest % it->shape[d], rest /= it->shape[d];
     for (int k = 0; k < it->operands; k++) {
         int64_t at = 0;
         for (int d = 0; d <= last; d++) at += index[d] * it->strides[k][d];
         data[k] = it->data[k] + at * it->itemsize[k];
-        steps[k] = it->strides[k][last];
+        strides[k] = it->strides[k][last];
     }
     while (begin < end) {
         int64_t run = it->shape[last] - index[last];
         if (run > end - begin) run = end - begin;
-        w->fn(w->context, run, data, steps, begin);
+        w->fn(w->context, run, data, strides, begin);
         begin += run;
         if (begin == end) break;
-        for (int k = 0; k < it->operands; k++) data[k] -= index[last] * steps[k] * it->itemsize[k];
+        for (int k = 0; k < it->operands; k++) data[k] -= index[last] * strides[k] * it->itemsize[k];
         index[last] = 0;
         for (int d = last - 1; d >= 0; d--) {
             bool wraps = ++index[d] == it->shape[d];
@@ -80,9 +80,9 @@ typedef struct {
     void *context;
 } ranges;
 
-static void one_range(void *context, int64_t chunk, int hand) {
+static void one_range(void *context, int64_t chunk, int thread) {
     const ranges *r = context;
-    (void)hand;
+    (void)thread;
     int64_t begin = chunk * r->grain, end = begin + r->grain;
     r->fn(r->context, begin, end < r->n ? end : r->n);
 }
@@ -102,22 +102,22 @@ typedef struct {
     size_t each;
 } scratch_ranges;
 
-static void one_scratch_range(void *context, int64_t chunk, int hand) {
+static void one_scratch_range(void *context, int64_t chunk, int thread) {
     const scratch_ranges *r = context;
     int64_t begin = chunk * r->grain, end = begin + r->grain;
-    r->fn(r->context, begin, end < r->n ? end : r->n, r->scratch + (size_t)hand * r->each);
+    r->fn(r->context, begin, end < r->n ? end : r->n, r->scratch + (size_t)thread * r->each);
 }
 
 int ac_for_range_with(int64_t n, int64_t grain, size_t bytes, ac_scratch_fn fn, void *context) {
     if (n <= 0) return 0;
     if (grain < 1) grain = 1;
     int64_t chunks = (n + grain - 1) / grain;
-    int hands = ac_num_threads() < chunks ? ac_num_threads() : (int)chunks;
+    int threads = ac_num_threads() < chunks ? ac_num_threads() : (int)chunks;
     scratch_ranges r = {n, grain, fn, context, NULL, (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT};
-    r.scratch = ac_alloc((size_t)hands * r.each);
+    r.scratch = ac_alloc((size_t)threads * r.each);
     if (!r.scratch) return -1;
-    ac_parallel(chunks, hands, one_scratch_range, &r);
-    ac_free(r.scratch, (size_t)hands * r.each);
+    ac_parallel(chunks, threads, one_scratch_range, &r);
+    ac_free(r.scratch, (size_t)threads * r.each);
     return 0;
 }
 

@@ -17,7 +17,7 @@ typedef struct {
     int64_t itemsize[AC_MAX_OPERANDS];
 } ac_iter;
 
-/* A run of n elements: data[k] with strides[k] elements between neighbours; `first` is the place
+/* A run of n elements: data[k] with strides[k] elements between neighbours; `first` is the index
  * of the run in row-major order. */
 typedef void (*ac_run_fn)(void *context, int64_t n, char *const *data, const int64_t *strides, int64_t first);
 
@@ -26,7 +26,7 @@ void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands,
 /* Calls fn for runs that cover every element once; chunks of `grain` elements go to the pool. */
 void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context);
 
-/* Elements that are worth a thread's attention: handing work over and back costs some 5 us, which is what
+/* Elements that are worth a thread's attention: giving work to it and waiting for it costs some 5 us, which is what
  * one thread takes for this many additions, or this many exponentials. */
 enum { AC_GRAIN = 65536, AC_GRAIN_SLOW = 32768 };
 
@@ -38,7 +38,7 @@ ac_space ac_space_of(const ac_tensor *t, uint32_t mask);
 /* t seen with these dimensions (negative ones count from the end) in reverse order: a borrowed view for kernels, whose
  * strides are negative. */
 ac_tensor ac_flipped(const ac_tensor *t, const ac_dims *dims);
-/* Element offset of place `index` (row-major). */
+/* Element offset of element `index` (row-major). */
 int64_t ac_space_offset(const ac_space *s, int64_t index);
 
 /* Calls fn(context, begin, end) over [0, n) in chunks of `grain`, in parallel. */

@@ -15,30 +15,30 @@ typedef struct {
 
 AC_INLINE int64_t ac_product3(const int64_t *v) { return v[0] * v[1] * v[2]; }
 
-/* Where tap k of the window of place o lies in dimension d; -1 in the padding. */
+/* Where tap k of the window of position o lies in dimension d; -1 in the padding. */
 AC_INLINE int64_t ac_window_tap(const ac_windows *w, int d, int64_t o, int64_t k) {
     int64_t at = o * w->stride[d] - w->padding[d] + k * w->dilation[d];
     return at < 0 || at >= w->in[d] ? -1 : at;
 }
 
-/* The place whose window has input i as its tap k in dimension d; -1 when there is none. */
-AC_INLINE int64_t ac_window_place(const ac_windows *w, int d, int64_t i, int64_t k) {
+/* The position whose window has input i as its tap k in dimension d; -1 when there is none. */
+AC_INLINE int64_t ac_window_position(const ac_windows *w, int d, int64_t i, int64_t k) {
     int64_t from = i + w->padding[d] - k * w->dilation[d];
     if (from < 0 || from % w->stride[d]) return -1;
     from /= w->stride[d];
     return from < w->out[d] ? from : -1;
 }
 
-/* The inputs that the window of place o covers in dimension d: begin, end and step. */
-AC_INLINE void ac_window_span(const ac_windows *w, int d, int64_t o, int64_t *begin, int64_t *end, int64_t *step) {
+/* The inputs that the window of position o covers in dimension d: begin, end and dilation. */
+AC_INLINE void ac_window_span(const ac_windows *w, int d, int64_t o, int64_t *begin, int64_t *end, int64_t *dilation) {
     if (w->adaptive) {
-        *begin = o * w->in[d] / w->out[d], *end = ((o + 1) * w->in[d] + w->out[d] - 1) / w->out[d], *step = 1;
+        *begin = o * w->in[d] / w->out[d], *end = ((o + 1) * w->in[d] + w->out[d] - 1) / w->out[d], *dilation = 1;
         return;
     }
-    *step = w->dilation[d];
+    *dilation = w->dilation[d];
     *begin = o * w->stride[d] - w->padding[d];
-    *end = *begin + (w->kernel[d] - 1) * *step + 1;
-    if (*begin < 0) *begin += (-*begin + *step - 1) / *step * *step;
+    *end = *begin + (w->kernel[d] - 1) * *dilation + 1;
+    if (*begin < 0) *begin += (-*begin + *dilation - 1) / *dilation * *dilation;
     if (*end > w->in[d]) *end = w->in[d];
 }
 

@@ -30,10 +30,10 @@ bool ac_dims_equal(const ac_dims *a, const ac_dims *b) {
 
 ac_dims ac_dims_contiguous(const ac_dims *shape) {
     ac_dims strides = {.n = shape->n};
-    int64_t step = 1;
+    int64_t stride = 1;
     for (int64_t i = shape->n - 1; i >= 0; i--) {
-        strides.v[i] = step;
-        step *= shape->v[i] > 1 ? shape->v[i] : 1;
+        strides.v[i] = stride;
+        stride *= shape->v[i] > 1 ? shape->v[i] : 1;
     }
     return strides;
 }

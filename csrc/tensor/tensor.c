@@ -122,12 +122,12 @@ bool ac_same_shape(const ac_tensor *a, const ac_tensor *b) {
 }
 
 bool ac_is_contiguous(const ac_tensor *t) {
-    int64_t step = 1;
+    int64_t stride = 1;
     if (t->numel == 0) return true;
     for (int i = t->ndim - 1; i >= 0; i--) {
         if (t->shape[i] == 1) continue;
-        if (t->strides[i] != step) return false;
-        step *= t->shape[i];
+        if (t->strides[i] != stride) return false;
+        stride *= t->shape[i];
     }
     return true;
 }
@@ -139,7 +139,7 @@ const char *ac_shape_text(const ac_tensor *t, char *buffer) {
 
 bool ac_overlaps_itself(const ac_tensor *t) {
     if (t->numel < 2 || ac_is_contiguous(t)) return false;
-    /* Sort the dimensions by stride; each must step over everything the smaller ones reach. */
+    /* Sort the dimensions by stride; each must reach beyond everything the smaller ones reach. */
     int order[AC_MAX_DIMS], n = 0;
     for (int i = 0; i < t->ndim; i++) {
         if (t->shape[i] == 1) continue;

@@ -121,10 +121,10 @@ typedef struct {
     unsigned char *seen;
 } coverage;
 
-static void visit(void *context, int64_t chunk, int hand) {
+static void visit(void *context, int64_t chunk, int thread) {
     const coverage *c = context;
     unsigned char *seen = &c->seen[chunk];
-    *seen = (unsigned char)(*seen + (hand < ac_num_threads() && hand < c->n ? 1 : 100));
+    *seen = (unsigned char)(*seen + (thread < ac_num_threads() && thread < c->n ? 1 : 100));
 }
 
 static void test_pool(void) {
@@ -197,10 +197,10 @@ static int training_step(bool low) {
     if (!result) { /* y = 0.5 everywhere: dL/dw = sum over rows of 2 (0.5 - 1) 0.5 / 24 */
         CHECK(w->meta->grad && fabs(at(w->meta->grad, 0) - 8 * 2 * -0.5 * 0.5 / 24) < tolerance);
         ac_update u = {.grad = w->meta->grad, .param = w, .at = {.step = 1}};
-        ac_step k = {.options = {.lr = 1}};
+        ac_step_args k = {.options = {.lr = 1}};
         int done;
         ac_optim_begin(&u, 1);
-        result = ac_optim_step(AC_RULE_sgd, &u, 1, &k, &done);
+        result = ac_optim_step(AC_UPDATE_RULE_sgd, &u, 1, &k, &done);
         ac_optim_end(&u, 1, done, false);
         if (!result) CHECK(fabs(at(w, 0) - (0.25 + 8 * 0.5 / 24)) < tolerance);
     }
@@ -362,14 +362,15 @@ static void test_scaler(void) {
     CHECK(isfinite(s.scale) && s.scale > 1e38f);
     ac_tensor *g[2] = {filled(3, 3, 4, AC_float32), filled(100, 400, 2, AC_float16)};
     ac_found found[2];
-    CHECK(ac_optim_look(g, 2, 0.5, found) == 0 && found[0].infs + found[1].nans == 0 && found[0].amax == 2);
+    CHECK(ac_optim_grad_stats(g, 2, 0.5, found) == 0 && found[0].infs + found[1].nans == 0 && found[0].amax == 2);
     CHECK(found[0].squares == 9 * 4 && found[1].squares == 40000);
     CHECK(ac_optim_scale(g, 2, 0.5, NULL) == 0 && ac_deferred_scales == 1 && at(g[0], 0) == 4 &&
           at(g[1], 39999) == 1); /* noted; done */
-    CHECK(ac_optim_look(g, 1, 0.5, found) == 0 && found[0].amax == 1);
+    CHECK(ac_optim_grad_stats(g, 1, 0.5, found) == 0 && found[0].amax == 1);
     CHECK(ac_settle(g[0]) == 0 && ac_deferred_scales == 0 && at(g[0], 0) == 2);
     ((float *)ac_data(g[0]))[4] = 1e36f; /* finite now, infinite when unscaled by 1e4 */
-    CHECK(ac_optim_look(g, 1, 1e4, found) == 0 && found[0].infs == 1 && found[0].nans == 0 && found[0].amax == 2e4);
+    CHECK(ac_optim_grad_stats(g, 1, 1e4, found) == 0 && found[0].infs == 1 && found[0].nans == 0 &&
+          found[0].amax == 2e4);
     CHECK(ac_optim_scale(g, 1, 2, NULL) == 0 && ac_deferred_scales == 1);
     ac_tensor_release(g[0]);
     CHECK(ac_deferred_scales == 0);

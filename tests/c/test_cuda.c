@@ -112,7 +112,7 @@ static int some_work(double *result) {
     ac_tensor *list[2] = {w, x};
     const double ones[2] = {1, 1};
     ac_found found[2];
-    if (!error) error = ac_cuda_look(list, 2, ones, found);
+    if (!error) error = ac_cuda_grad_stats(list, 2, ones, found);
     if (!error) *result = first_of(t[9]) + found[0].squares + found[1].squares;
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) ac_tensor_clear(&t[i]);
     return error || isnan(*result) ? -1 : 0;
@@ -156,14 +156,14 @@ static void test_pinned(void) {
     ac_storage *s = ac_gpu_pinned(100);
     CHECK(s && ac_gpu_is_pinned(s->data) && !ac_gpu_is_pinned(&s) && s->device == AC_CPU);
     CHECK(ac_gpu_pinned_used(s, GPU) == 0);
-    void *place = s->data;
+    void *address = s->data;
     ac_storage_release(s);
     s = ac_gpu_pinned(5000); /* another size: another block */
-    CHECK(s && s->data != place);
+    CHECK(s && s->data != address);
     ac_storage_release(s);
     CHECK(ac_gpu_synchronize(GPU) == 0);
     s = ac_gpu_pinned(200);
-    CHECK(s && s->data == place); /* the copy is done */
+    CHECK(s && s->data == address); /* the copy is done */
     ac_storage_release(s);
     ac_gpu_pinned_trim();
 }

@@ -38,7 +38,7 @@ typedef struct {
 } matrix;
 
 static matrix new_matrix(int64_t lanes, int64_t k, ac_dtype dtype, ac_dtype round, int layout) {
-    int64_t gap = below(3); /* between lines */
+    int64_t gap = below(3); /* between rows */
     matrix m = {.o = {.dtype = dtype, .lanes = lanes, .k = k, .round = round}};
     m.o.lane_stride = layout == 0 ? k + gap : layout == 1 ? 1 : 2;
     m.o.k_stride = layout == 0 ? 1 : layout == 1 ? lanes + gap : 2 * lanes + gap;
@@ -49,12 +49,14 @@ static matrix new_matrix(int64_t lanes, int64_t k, ac_dtype dtype, ac_dtype roun
     return m;
 }
 
-static int64_t place(const ac_operand *o, int64_t lane, int64_t k) { return lane * o->lane_stride + k * o->k_stride; }
+static int64_t offset_of(const ac_operand *o, int64_t lane, int64_t k) {
+    return lane * o->lane_stride + k * o->k_stride;
+}
 static double value(const ac_operand *o, int64_t lane, int64_t k) {
-    return rounded(ac_read_double(o->data, o->dtype, place(o, lane, k)), o->round);
+    return rounded(ac_read_double(o->data, o->dtype, offset_of(o, lane, k)), o->round);
 }
 static void put(const matrix *m, int64_t lane, int64_t k, double x) {
-    ac_write_double(m->block, m->o.dtype, LEAD + place(&m->o, lane, k), x);
+    ac_write_double(m->block, m->o.dtype, LEAD + offset_of(&m->o, lane, k), x);
 }
 
 static double activated(double x, ac_activation act) {
@@ -77,8 +79,8 @@ static double expected(const ac_gemm_call *g, int64_t i, int64_t j, double old, 
     }
     double bias = g->bias ? (double)g->bias[j] : 0, x = (double)g->alpha * sum + bias;
     double y = activated(x, g->act) + (double)g->beta * old;
-    double steps = (double)g->a.k + 8; /* roundings on the way, each of at most half an ulp of float32 */
-    double inner = steps * 0x1p-24 * (fabs((double)g->alpha) * size + fabs(bias) + fabs((double)g->beta * old));
+    double roundings = (double)g->a.k + 8; /* each of at most half an ulp of float32 */
+    double inner = roundings * 0x1p-24 * (fabs((double)g->alpha) * size + fabs(bias) + fabs((double)g->beta * old));
     *bound = 1.2 * inner + 8 * 0x1p-24 * fabs(x) + result_eps(g->c_dtype) * fabs(y) +
              (g->c_dtype == AC_float16 ? 0x1p-25 : 1e-38);
     return y;
@@ -90,7 +92,7 @@ static bool agrees(double got, double want, double bound, ac_dtype t) {
     return fabs(got - want) <= bound;
 }
 
-/* Runs g into fresh memory with guards between its lines and counts what is wrong. */
+/* Runs g into fresh memory with guards between its rows and counts what is wrong. */
 static int64_t wrong_in(ac_gemm_call g, const ac_micro *micro, int64_t gap) {
     int64_t m = g.a.lanes, n = g.b.lanes, row = n + gap, size = m * row, item = ac_itemsize(g.c_dtype), wrong = 0;
     char *c = malloc((size_t)((size + LEAD) * item)), *old = malloc((size_t)((size + LEAD) * item));
@@ -178,7 +180,7 @@ static void test_direct(const ac_micro *micro) {
     free(b.block);
 }
 
-/* -- lines -------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------------- */
 
 /* Two values along k, or one float, of a cell of four bytes. */
 static double cell_value(ac_panel_kind kind, const char *cell, int i) {
@@ -200,27 +202,27 @@ static void fill_cells(ac_panel_kind kind, char *to, int64_t cells) {
     }
 }
 
-/* B as it lies in lines, with panels so many cells apart and steps at any place: what convolutions multiply. */
-static void test_lines(const ac_micro *micro) {
-    enum { LINE = 211, STEPS = 5, MOST = 3 };
+/* B as it lies in rows, with panels so many cells apart and k steps at any offset: what convolutions multiply. */
+static void test_strided_panels(const ac_micro *micro) {
+    enum { STRIDE = 211, STEPS = 5, MOST = 3 };
     if (micro->kind == AC_PANEL_SPLIT) return; /* convolutions take its parts one by one */
-    int64_t wrong = 0, room = LINE * 16 * STEPS;
+    int64_t wrong = 0, room = STRIDE * 16 * STEPS;
     for (int t = 0; t < 20; t++) {
         int na = 1 + (int)below(micro->a), nb = 1 + (int)below(micro->b);
         char *a = ac_alloc((size_t)(na * STEPS) * AC_TILE_BYTES), *b = ac_alloc((size_t)room * 4);
         float *c = ac_alloc((size_t)(na * nb) * AC_TILE_BYTES);
         int64_t at[STEPS], next = (1 + below(30)) * 4;
-        for (int s = 0; s < STEPS; s++) at[s] = (s * 16 * LINE + below(LINE - 16 - MOST * 30)) * 4;
+        for (int s = 0; s < STEPS; s++) at[s] = (s * 16 * STRIDE + below(STRIDE - 16 - MOST * 30)) * 4;
         fill_cells(micro->kind, a, na * STEPS * AC_TILE_FLOATS);
         fill_cells(micro->kind, b, room);
-        ac_micro_job job = {.steps = STEPS,
+        ac_micro_job job = {.k_steps = STEPS,
                             .a = a,
                             .b = b,
                             .a_next = STEPS * AC_TILE_BYTES,
                             .b_next = next,
-                            .a_step = AC_TILE_BYTES,
-                            .a_lane = 64,
-                            .b_cell = LINE * 4,
+                            .a_k_stride = AC_TILE_BYTES,
+                            .a_lane_stride = 64,
+                            .b_cell_stride = STRIDE * 4,
                             .b_at = at,
                             .na = na,
                             .nb = nb,
@@ -239,7 +241,7 @@ static void test_lines(const ac_micro *micro) {
                 for (int half = 0; half < 2; half++)
                     want += cell_value(micro->kind,
                                        a + pa * job.a_next + k / 16 * AC_TILE_BYTES + row * 64 + k % 16 * 4, half) *
-                            cell_value(micro->kind, b + pb * next + at[k / 16] + (k % 16 * LINE + lane) * 4, half);
+                            cell_value(micro->kind, b + pb * next + at[k / 16] + (k % 16 * STRIDE + lane) * 4, half);
             wrong += fabs((double)c[i] - want) > 2 * STEPS * 32 * 0x1p-24 * STEPS * 32;
         }
         ac_free(a, (size_t)(na * STEPS) * AC_TILE_BYTES);
@@ -295,7 +297,7 @@ static void test_shared(const ac_micro *micro) {
     ac_gemm_call g = {.a = x.o, .b = x.o, .c_dtype = AC_bfloat16, .alpha = 1, .batch = 1};
     CHECK(wrong_in(g, micro, 0) == 0);
     g.a.lanes = 30, g.b.lanes = 40;
-    g.b.data = (const char *)x.o.data + place(&x.o, 10, 0) * ac_itemsize(x.o.dtype);
+    g.b.data = (const char *)x.o.data + offset_of(&x.o, 10, 0) * ac_itemsize(x.o.dtype);
     CHECK(wrong_in(g, micro, 2) == 0);
     free(x.block);
 }
@@ -367,7 +369,7 @@ int main(int argc, char **argv) {
             test_random(micro, times);
             test_direct(micro);
         }
-        test_lines(micro);
+        test_strided_panels(micro);
         test_special(micro);
         test_subnormal(micro);
         test_shared(micro);

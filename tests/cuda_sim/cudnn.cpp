@@ -14,7 +14,7 @@ enum { F32 = 0, F16 = 2, BF16 = 9 };
 static const uint64_t MARK = 0x616D706364;
 
 struct Tensor {
-    int type, n, size[5], step[5];
+    int type, n, size[5], stride[5];
 };
 struct Filter {
     int type, n, size[5];
@@ -48,12 +48,12 @@ API int cudnnSetActivationDescriptor(Activation *a, int mode, int, double) { ret
 
 static bool known(int type) { return type == F32 || type == F16 || type == BF16; }
 
-API int cudnnSetTensorNdDescriptor(Tensor *t, int type, int n, const int *size, const int *step) {
+API int cudnnSetTensorNdDescriptor(Tensor *t, int type, int n, const int *size, const int *stride) {
     if (!known(type) || n < 4 || n > 5) return BAD_PARAM;
     *t = Tensor{type, n, {}, {}};
     for (int d = 0; d < n; d++) {
-        if (size[d] < 1 || step[d] < 1) return BAD_PARAM;
-        t->size[d] = size[d], t->step[d] = step[d];
+        if (size[d] < 1 || stride[d] < 1) return BAD_PARAM;
+        t->size[d] = size[d], t->stride[d] = stride[d];
     }
     return SUCCESS;
 }
@@ -76,7 +76,7 @@ API int cudnnSetConvolutionNdDescriptor(Windows *w, int n, const int *pad, const
 API int cudnnSetConvolutionGroupCount(Windows *w, int groups) { return w->groups = groups, SUCCESS; }
 API int cudnnSetConvolutionMathType(Windows *w, int math) { return w->math = math, SUCCESS; }
 
-static bool last(const Tensor *t) { return t->size[1] > 1 && t->step[1] == 1; }
+static bool last(const Tensor *t) { return t->size[1] > 1 && t->stride[1] == 1; }
 
 static int check(const Tensor *x, const Filter *f, const Windows *w, const Tensor *y) {
     if (x->type != f->type || x->type != y->type || x->n != f->n || x->n != y->n || w->n != x->n - 2) return BAD_PARAM;
@@ -124,28 +124,28 @@ struct Call {
     bool back;
 };
 
-static int64_t at(const Tensor &t, int n, int c, const int64_t *place) {
-    int64_t where = (int64_t)n * t.step[0] + (int64_t)c * t.step[1];
-    for (int d = 2; d < t.n; d++) where += place[d - 2] * t.step[d];
+static int64_t at(const Tensor &t, int n, int c, const int64_t *position) {
+    int64_t where = (int64_t)n * t.stride[0] + (int64_t)c * t.stride[1];
+    for (int d = 2; d < t.n; d++) where += position[d - 2] * t.stride[d];
     return where;
 }
 
-/* Every (place, tap) of a plane of windows: calls each(place, tap, where the tap lies). */
+/* Every (position, tap) of a plane of windows: calls each(position, tap, where the tap lies). */
 template <class F> static void each_tap(const Call &c, F each) {
-    int64_t places = 1, taps = 1, place[3], in[3];
-    for (int d = 0; d < c.w.n; d++) places *= c.y.size[d + 2], taps *= c.f.size[d + 2];
-    for (int64_t p = 0; p < places; p++)
+    int64_t positions = 1, taps = 1, position[3], in[3];
+    for (int d = 0; d < c.w.n; d++) positions *= c.y.size[d + 2], taps *= c.f.size[d + 2];
+    for (int64_t p = 0; p < positions; p++)
         for (int64_t t = 0; t < taps; t++) {
             int64_t left = p, right = t;
             bool inside = true;
             for (int d = c.w.n - 1; d >= 0; d--) {
-                place[d] = left % c.y.size[d + 2], left /= c.y.size[d + 2];
+                position[d] = left % c.y.size[d + 2], left /= c.y.size[d + 2];
                 int64_t k = right % c.f.size[d + 2];
                 right /= c.f.size[d + 2];
-                in[d] = place[d] * c.w.stride[d] - c.w.pad[d] + k * c.w.dilation[d];
+                in[d] = position[d] * c.w.stride[d] - c.w.pad[d] + k * c.w.dilation[d];
                 inside = inside && in[d] >= 0 && in[d] < c.x.size[d + 2];
             }
-            if (inside) each(place, t, in);
+            if (inside) each(position, t, in);
         }
 }
 
@@ -158,14 +158,14 @@ static void convolve(void *context) {
     if (c.room_bytes) memset(c.room, 0xA5, c.room_bytes);
     int inner = c.f.size[1], outer = c.f.size[0] / c.w.groups;
     int64_t extent = 1;
-    for (int d = 0; d < out.n; d++) extent += (int64_t)(out.size[d] - 1) * out.step[d];
+    for (int d = 0; d < out.n; d++) extent += (int64_t)(out.size[d] - 1) * out.stride[d];
     double *sums = (double *)calloc((size_t)extent, sizeof *sums);
     for (int n = 0; n < c.x.size[0]; n++)
         for (int o = 0; o < c.f.size[0]; o++)
             for (int i = 0; i < inner; i++) {
                 int channel = o / outer * inner + i;
-                each_tap(c, [&](const int64_t *place, int64_t t, const int64_t *in) {
-                    int64_t px = at(c.x, n, channel, in), py = at(c.y, n, o, place);
+                each_tap(c, [&](const int64_t *position, int64_t t, const int64_t *in) {
+                    int64_t px = at(c.x, n, channel, in), py = at(c.y, n, o, position);
                     double w = read(c.weight, c.f.type, ((int64_t)o * inner + i) * taps + t);
                     sums[c.back ? px : py] += w * read(c.from, c.x.type, c.back ? py : px);
                 });
@@ -174,7 +174,7 @@ static void convolve(void *context) {
         int64_t left = cell, where = 0, channel = 0;
         for (int d = out.n - 1; d >= 0; d--) {
             int64_t i = left % out.size[d];
-            left /= out.size[d], where += i * out.step[d];
+            left /= out.size[d], where += i * out.stride[d];
             if (d == 1) channel = i;
         }
         write(c.to, out.type, where, (float)(sums[where] + (c.bias ? read(c.bias, out.type, channel) : 0)));
@@ -202,10 +202,10 @@ API int cudnnConvolutionForward(Handle *h, const void *alpha, Tensor *x, const v
 }
 API int cudnnConvolutionBiasActivationForward(Handle *h, const void *alpha, Tensor *x, const void *from, Filter *f,
                                               const void *weight, Windows *w, int algo, void *room, size_t bytes,
-                                              const void *beta, Tensor *, const void *, Tensor *line, const void *bias,
-                                              Activation *a, Tensor *y, void *to) {
+                                              const void *beta, Tensor *, const void *, Tensor *bias_shape,
+                                              const void *bias, Activation *a, Tensor *y, void *to) {
     if (!plain(alpha, beta) || algo != 1 || a->mode != 5) return NOT_SUPPORTED;
-    if (line->type != x->type || line->size[1] != y->size[1] || line->n != y->n) return BAD_PARAM;
+    if (bias_shape->type != x->type || bias_shape->size[1] != y->size[1] || bias_shape->n != y->n) return BAD_PARAM;
     return queue(h, Call{*x, *y, *f, *w, from, weight, bias, to, room, bytes, false});
 }
 API int cudnnConvolutionBackwardData(Handle *h, const void *alpha, Filter *f, const void *weight, Tensor *y,

@@ -1,5 +1,5 @@
 /* A stand-in for CUDA's <mma.h>: 16 x 16 tiles in 16 bits, sums in float32. Every lane keeps all of an operand's tile,
- * as it was when it was loaded, and eight of the sums; lines must lie as the real ones ask for. */
+ * as it was when it was loaded, and eight of the sums; vectors must lie as the real ones ask for. */
 #pragma once
 
 #include "base/half.h"
@@ -28,10 +28,10 @@ struct col_major;
 enum layout_t { mem_row_major, mem_col_major };
 enum { SIDE = 16, OWN = SIDE * SIDE / 32 };
 
-/* An operand's lines run along k: rows of a, columns of b. */
+/* An operand's vectors run along k: rows of a, columns of b. */
 template <class Use, int M, int N, int K, class E, class Layout = void> struct fragment {
     static_assert(M == SIDE && N == SIDE && K == SIDE, "tiles of 16 x 16");
-    float line[SIDE][SIDE];
+    float vector[SIDE][SIDE];
 };
 template <int M, int N, int K> struct fragment<accumulator, M, N, K, float, void> {
     float x[OWN];
@@ -41,8 +41,8 @@ typedef fragment<accumulator, SIDE, SIDE, SIDE, float> sums;
 static inline float widen(__half h) { return ac_f16_to_f32(h.bits); }
 static inline float widen(__nv_bfloat16 h) { return ac_bf16_to_f32(h.bits); }
 /* What the real one leaves undefined is nan here. */
-static inline bool lies_well(const void *at, unsigned step, size_t bytes) {
-    return ((uintptr_t)at & 31) == 0 && step * bytes % 16 == 0;
+static inline bool lies_well(const void *at, unsigned stride, size_t bytes) {
+    return ((uintptr_t)at & 31) == 0 && stride * bytes % 16 == 0;
 }
 
 static inline void fill_fragment(sums &s, float v) {
@@ -50,10 +50,10 @@ static inline void fill_fragment(sums &s, float v) {
 }
 
 template <class Use, class E, class Layout>
-static inline void load_matrix_sync(fragment<Use, SIDE, SIDE, SIDE, E, Layout> &f, const E *at, unsigned step) {
-    bool well = lies_well(at, step, sizeof(E));
+static inline void load_matrix_sync(fragment<Use, SIDE, SIDE, SIDE, E, Layout> &f, const E *at, unsigned stride) {
+    bool well = lies_well(at, stride, sizeof(E));
     for (int i = 0; i < SIDE; i++)
-        for (int k = 0; k < SIDE; k++) f.line[i][k] = well ? widen(at[i * step + k]) : NAN;
+        for (int k = 0; k < SIDE; k++) f.vector[i][k] = well ? widen(at[i * stride + k]) : NAN;
 }
 
 template <class E>
@@ -62,16 +62,16 @@ static inline void mma_sync(sums &to, const fragment<matrix_a, SIDE, SIDE, SIDE,
     for (int i = 0; i < OWN; i++) {
         int at = sim_lane() * OWN + i;
         float s = from.x[i];
-        for (int k = 0; k < SIDE; k++) s += a.line[at / SIDE][k] * b.line[at % SIDE][k];
+        for (int k = 0; k < SIDE; k++) s += a.vector[at / SIDE][k] * b.vector[at % SIDE][k];
         to.x[i] = s;
     }
 }
 
-static inline void store_matrix_sync(float *to, const sums &s, unsigned step, layout_t) {
-    bool well = lies_well(to, step, sizeof(float));
+static inline void store_matrix_sync(float *to, const sums &s, unsigned stride, layout_t) {
+    bool well = lies_well(to, stride, sizeof(float));
     for (int i = 0; i < OWN; i++) {
         int at = sim_lane() * OWN + i;
-        to[at / SIDE * step + at % SIDE] = well ? s.x[i] : NAN;
+        to[at / SIDE * stride + at % SIDE] = well ? s.x[i] : NAN;
     }
 }
 

@@ -34,7 +34,7 @@ class Seen(NamedTuple):
     requires_grad: Optional[bool]
     leaf: Optional[bool]
     version: Optional[int]
-    place: Tuple[int, int]  # the first byte, and one past the last
+    span: Tuple[int, int]  # the first byte, and one past the last
     values: Any
     loose: bool  # of strides that the library was free to choose
 
@@ -70,7 +70,7 @@ class World:
         self.library, self.context, self.stack = library, "", contextlib.ExitStack()
         self.names: Dict[str, Any] = {"torch": library, "copy": copy, "pickle": pickle, "threading": threading, "io": io, "log": []}
         self.loose: set = set()
-        self.storages: set = set()  # of the last look
+        self.storages: set = set()  # of the last inspection
         self.met: set = set()  # of this one
         self.is_torch = library.__name__ == "torch"
         self.waits = library.__name__ == "ampc" and library.get_default_device().type == "cuda"  # a GPU tells of bad indices later
@@ -89,7 +89,7 @@ class World:
                 for manager in eval(compiled(f"({context},)", "eval"), self.names):
                     self.stack.enter_context(manager)
 
-    def run(self, step: Step, look: bool = True) -> Outcome:
+    def run(self, step: Step, inspect: bool = True) -> Outcome:
         self.enter(step.context)
         for name in helpers(step.source):
             if name not in self.names:
@@ -104,9 +104,9 @@ class World:
             if self.waits:
                 with contextlib.suppress(Exception):  # one error a line is told, as on the CPU
                     self.library.cuda.synchronize()
-        return Outcome(error, message or "", self.look() if look else {}, list(self.names["log"]))
+        return Outcome(error, message or "", self.inspect() if inspect else {}, list(self.names["log"]))
 
-    def look(self) -> Dict[str, Any]:
+    def inspect(self) -> Dict[str, Any]:
         seen: Dict[str, Any] = {}
         for name, value in self.names.items():
             if name[0] == "v" and VARIABLE.match(name):
@@ -163,7 +163,7 @@ class World:
 @dataclass
 class Difference:
     program: Program
-    at: int  # the line's place
+    at: int  # the line's index
     kind: str  # "exception", "value", "version", ...
     name: str  # the variable
     torch: Any
@@ -190,10 +190,10 @@ class Difference:
 def groups(seen: Dict[str, Seen]) -> Dict[str, Tuple[str, int]]:
     """For each tensor, the first variable whose memory it shares, and how far behind that one it begins."""
     order = {name: i for i, name in enumerate(seen)}
-    by_place = sorted((s.place, name) for name, s in seen.items() if s.place[1] > s.place[0])
+    by_span = sorted((s.span, name) for name, s in seen.items() if s.span[1] > s.span[0])
     joined: List[List[str]] = []
     end = -1
-    for (first, last), name in by_place:
+    for (first, last), name in by_span:
         if first < end:
             joined[-1].append(name)
         else:
@@ -203,7 +203,7 @@ def groups(seen: Dict[str, Seen]) -> Dict[str, Tuple[str, int]]:
     for names in joined:
         root = min(names, key=order.__getitem__)
         for name in names:
-            result[name] = (root, seen[name].place[0] - seen[root].place[0])
+            result[name] = (root, seen[name].span[0] - seen[root].span[0])
     return result
 
 
@@ -414,7 +414,7 @@ def check(program: Program, torch: Any, ampc: Any, expected: Optional[List[Outco
                 for i in range(at):
                     t = follower.run(program.steps[i])
                     give(follower, t, got[i])
-                before, t = follower.look(), follower.run(step)
+                before, t = follower.inspect(), follower.run(step)
                 d = compare(program, at, got[at], t, before, got[at - 1].seen if at else {}, lowest)
             if d is not None and d.kind in ("value", "log"):
                 spreads = [apart(shaken, torch, program, at, expected, seed) for seed in range(4)]

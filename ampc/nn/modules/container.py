@@ -58,7 +58,7 @@ class Sequential(Module):
         return self
 
     def insert(self, index: int, module: Module) -> Sequential:
-        """Puts a module before place ``index``."""
+        """Puts a module before position ``index``."""
         modules = list(self._modules.values())
         modules.insert(index, module)
         self.__dict__["_modules"] = {str(i): m for i, m in enumerate(modules)}
@@ -120,7 +120,7 @@ class ModuleList(Module):
         return self
 
     def insert(self, index: int, module: Module) -> None:
-        """Puts a module before place ``index``."""
+        """Puts a module before position ``index``."""
         modules = list(self)
         modules.insert(index, module)
         self._renumber(modules)

@@ -15,7 +15,7 @@ from .module import Module
 
 
 class Identity(Module):
-    """Hands its input through."""
+    """Returns its input."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()

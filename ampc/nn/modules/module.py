@@ -128,14 +128,14 @@ class Module:
 
     def __getattr__(self, name: str) -> Any:
         d = self.__dict__
-        for place in ("_parameters", "_buffers", "_modules"):
-            if place in d and name in d[place]:
-                return d[place][name]
+        for members in ("_parameters", "_buffers", "_modules"):
+            if members in d and name in d[members]:
+                return d[members][name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
         d = self.__dict__
-        places = d.get("_parameters"), d.get("_buffers"), d.get("_modules")
+        members = d.get("_parameters"), d.get("_buffers"), d.get("_modules")
         if isinstance(value, Parameter):
             _need_init(self)
             self._forget(name, d["_parameters"])
@@ -148,30 +148,30 @@ class Module:
             _need_init(self)
             self._forget(name, d["_buffers"])
             self.register_buffer(name, value, value.persistent)
-        elif places[0] is not None and name in places[0]:
+        elif members[0] is not None and name in members[0]:
             if value is not None:
                 raise TypeError(f"{type(self).__name__}.{name} is a parameter: assign a Parameter or None, got {type(value).__name__}")
-            places[0][name] = None
-        elif places[2] is not None and name in places[2] and value is None:
-            places[2][name] = None
-        elif places[1] is not None and name in places[1] and (value is None or isinstance(value, Tensor)):
-            places[1][name] = value
-        elif places[1] is not None and name in places[1]:
+            members[0][name] = None
+        elif members[2] is not None and name in members[2] and value is None:
+            members[2][name] = None
+        elif members[1] is not None and name in members[1] and (value is None or isinstance(value, Tensor)):
+            members[1][name] = value
+        elif members[1] is not None and name in members[1]:
             raise TypeError(f"{type(self).__name__}.{name} is a buffer: assign a Tensor or None, got {type(value).__name__}")
         else:
             object.__setattr__(self, name, value)
 
-    def _forget(self, name: str, new_place: Dict[str, Any]) -> None:
-        """Takes the name from wherever it is, but for the place where it will be: there it keeps its turn."""
-        for place in (self.__dict__, self._parameters, self._buffers, self._modules):
-            if place is not new_place:
-                place.pop(name, None)
+    def _forget(self, name: str, new_members: Dict[str, Any]) -> None:
+        """Takes the name from wherever it is, but for the dict where it will be: there it keeps its turn."""
+        for members in (self.__dict__, self._parameters, self._buffers, self._modules):
+            if members is not new_members:
+                members.pop(name, None)
         self._non_persistent_buffers_set.discard(name)
 
     def __delattr__(self, name: str) -> None:
-        for place in (self._parameters, self._buffers, self._modules):
-            if name in place:
-                del place[name]
+        for members in (self._parameters, self._buffers, self._modules):
+            if name in members:
+                del members[name]
                 self._non_persistent_buffers_set.discard(name)
                 return
         object.__delattr__(self, name)
@@ -250,10 +250,10 @@ class Module:
         for _, m in self.named_children():
             yield m
 
-    def _named_members(self, place: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[Tuple[str, Any]]:
+    def _named_members(self, members: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[Tuple[str, Any]]:
         seen: Set[int] = set()
         for path, m in self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]:
-            for name, value in m.__dict__[place].items():
+            for name, value in m.__dict__[members].items():
                 if value is None or id(value) in seen:
                     continue
                 if remove_duplicate:

@@ -53,20 +53,20 @@ class MultiheadAttention(Module):
         self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
         self.head_dim, self.add_zero_attn = embed_dim // num_heads, add_zero_attn
         self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
-        place: Any = {"device": device, "dtype": dtype}
+        factory_kwargs: Any = {"device": device, "dtype": dtype}
         if self._qkv_same_embed_dim:
-            self.in_proj_weight = Parameter(make.empty(3 * embed_dim, embed_dim, **place))
+            self.in_proj_weight = Parameter(make.empty(3 * embed_dim, embed_dim, **factory_kwargs))
             for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
                 self.register_parameter(name, None)
         else:
-            self.q_proj_weight = Parameter(make.empty(embed_dim, embed_dim, **place))
-            self.k_proj_weight = Parameter(make.empty(embed_dim, self.kdim, **place))
-            self.v_proj_weight = Parameter(make.empty(embed_dim, self.vdim, **place))
+            self.q_proj_weight = Parameter(make.empty(embed_dim, embed_dim, **factory_kwargs))
+            self.k_proj_weight = Parameter(make.empty(embed_dim, self.kdim, **factory_kwargs))
+            self.v_proj_weight = Parameter(make.empty(embed_dim, self.vdim, **factory_kwargs))
             self.register_parameter("in_proj_weight", None)
-        self.register_parameter("in_proj_bias", Parameter(make.empty(3 * embed_dim, **place)) if bias else None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, **place)
+        self.register_parameter("in_proj_bias", Parameter(make.empty(3 * embed_dim, **factory_kwargs)) if bias else None)
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, **factory_kwargs)
         for name in ("bias_k", "bias_v"):
-            self.register_parameter(name, Parameter(make.empty(1, 1, embed_dim, **place)) if add_bias_kv else None)
+            self.register_parameter(name, Parameter(make.empty(1, 1, embed_dim, **factory_kwargs)) if add_bias_kv else None)
         self._reset_parameters()
 
     def _reset_parameters(self) -> None:
@@ -166,16 +166,16 @@ class _Layer(Module):
                  layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True, device: Any = None,
                  dtype: Any = None) -> None:
         super().__init__()
-        place: Any = {"device": device, "dtype": dtype}
+        factory_kwargs: Any = {"device": device, "dtype": dtype}
         parts = ("self_attn", "multihead_attn") if self._attends_to_memory else ("self_attn",)
         for name in parts:
-            setattr(self, name, MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place))
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **factory_kwargs))
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **factory_kwargs)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **factory_kwargs)
         self.norm_first = norm_first
         for i in range(1, len(parts) + 2):
-            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place))
+            setattr(self, f"norm{i}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory_kwargs))
         for i in range(1, len(parts) + 2):
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation)

@@ -78,7 +78,7 @@ def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float
     grads = _grads(params)
     total = _total_norm(grads, float(norm_type), error_if_nonfinite)
     clip_grads_with_norm_(params, max_norm, total)
-    _C._restamp(params, "same")
+    _C._set_provenance(params, "same")
     return total
 
 
@@ -88,4 +88,4 @@ def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: fl
     announce.clipping(params, "clip_grad_value_", limit)
     for g in _grads(params):
         g.detach().clamp_(-limit, limit)
-    _C._restamp(params, "same")
+    _C._set_provenance(params, "same")

@@ -53,8 +53,8 @@ def pack_padded_sequence(input: Tensor, lengths: Union[Tensor, List[int]], batch
         input = input.index_select(0 if batch_first else 1, order)
     sizes = (counts[None, :] > np.arange(counts[0])[:, None]).sum(1)
     flat, width = _rows(input, batch_first)
-    places = np.concatenate([t * width + np.arange(n) for t, n in enumerate(sizes)])
-    data = flat.index_select(0, _C.from_numpy(places).to(input.device))
+    indices = np.concatenate([t * width + np.arange(n) for t, n in enumerate(sizes)])
+    data = flat.index_select(0, _C.from_numpy(indices).to(input.device))
     return PackedSequence(data, _C.from_numpy(sizes.astype(np.int64)), order)
 
 
@@ -71,20 +71,20 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
             raise ValueError(f"pad_packed_sequence: `total_length` is {total_length}, the longest sequence has {steps} steps")
         steps = total_length
     first = np.concatenate([[0], np.cumsum(sizes)])
-    places = np.full((steps, batch), data.shape[0], np.int64)  # past the data lies the padding
+    indices = np.full((steps, batch), data.shape[0], np.int64)  # past the data lies the padding
     for t, n in enumerate(sizes):
-        places[t, :n] = first[t] + np.arange(n)
+        indices[t, :n] = first[t] + np.arange(n)
     padding = make.full((1, *data.shape[1:]), padding_value, dtype=data.dtype, device=data.device)
-    lengths = _C.from_numpy((places < data.shape[0]).sum(0).astype(np.int64))
+    lengths = _C.from_numpy((indices < data.shape[0]).sum(0).astype(np.int64))
     order = sequence.unsorted_indices
     if order is not None:
         unsorted = order.cpu().numpy()
-        places, lengths = places[:, unsorted], lengths[_C.from_numpy(unsorted)]
+        indices, lengths = indices[:, unsorted], lengths[_C.from_numpy(unsorted)]
     if batch_first:
-        places = places.T
-    index = _C.from_numpy(np.ascontiguousarray(places).reshape(-1)).to(data.device)
+        indices = indices.T
+    index = _C.from_numpy(np.ascontiguousarray(indices).reshape(-1)).to(data.device)
     rows = _C._functions["cat"]([data, padding]).index_select(0, index)
-    return rows.reshape(*places.shape, *data.shape[1:]), lengths
+    return rows.reshape(*indices.shape, *data.shape[1:]), lengths
 
 
 def pad_sequence(sequences: Union[Tensor, Sequence[Tensor]], batch_first: bool = False, padding_value: float = 0.0,

@@ -29,7 +29,7 @@ typedef struct {
     ac_space lead[5]; /* of g, q, k, v, mask over the leading dimensions */
     double scale;
     bool causal, alone;
-    ac_lane lane;
+    ac_opmath opmath;
     ac_dtype compute, sums; /* what products round to; what they are added up in */
     int64_t queries, keys, width, value_width;
     _Atomic int failed;
@@ -81,7 +81,7 @@ static int multiply(attention *c, matrix a, matrix b, const void *panels, char *
 /* b packed for several products, or NULL */
 static const void *packed(const attention *c, matrix b, char *room) {
     ac_operand o = as_b(c, &b);
-    if (c->lane == AC_LANE_F32 && c->queries > QUERIES && !c->causal && ac_gemm_pack(&o, room)) {
+    if (c->opmath == AC_OPMATH_F32 && c->queries > QUERIES && !c->causal && ac_gemm_pack(&o, room)) {
         AC_WAY(attention_packed);
         return room;
     }
@@ -92,7 +92,7 @@ static const void *packed(const attention *c, matrix b, char *room) {
 static int64_t round_up(int64_t bytes) { return (bytes + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT; }
 static int64_t packed_bytes(const attention *c, int64_t rows, int64_t cols) {
     ac_operand o = {.lanes = cols, .k = rows, .round = c->compute};
-    return c->lane == AC_LANE_F32 ? round_up(ac_gemm_panels_bytes(&o)) : 0;
+    return c->opmath == AC_OPMATH_F32 ? round_up(ac_gemm_panels_bytes(&o)) : 0;
 }
 
 /* -- scores ------------------------------------------------------------------------------------------------- */
@@ -119,19 +119,19 @@ PREPARE(double, f64)
 static void weigh(const attention *c, char *scores, int64_t item, int64_t first, int64_t rows, int64_t keys,
                   char *room) {
     const ac_loops *loops = ac_cpu_loops();
-    int64_t bytes = keys * ac_lane_bytes(c->lane);
+    int64_t bytes = keys * ac_opmath_bytes(c->opmath);
     for (int64_t i = 0; i < rows; i++, scores += bytes) {
         const void *mask = NULL;
         if (c->mask) {
             int last = c->mask->ndim - 1;
             int64_t at = ac_space_offset(&c->lead[4], item) + (first + i) * c->mask->strides[last - 1];
-            mask = ac_read_run(loops, c->lane, c->mask->dtype, keys,
+            mask = ac_read_run(loops, c->opmath, c->mask->dtype, keys,
                                (const char *)ac_data(c->mask) + at * ac_itemsize(c->mask->dtype),
                                c->mask->strides[last], room);
         }
-        bool some = c->lane == AC_LANE_F64 ? prepare_f64(c, (double *)(void *)scores, keys, first + i, mask)
-                                           : prepare_f32(c, (float *)(void *)scores, keys, first + i, mask);
-        if (some) loops->softmax[c->lane](keys, scores, scores);
+        bool some = c->opmath == AC_OPMATH_F64 ? prepare_f64(c, (double *)(void *)scores, keys, first + i, mask)
+                                               : prepare_f32(c, (float *)(void *)scores, keys, first + i, mask);
+        if (some) loops->softmax[c->opmath](keys, scores, scores);
         else memset(scores, 0, (size_t)bytes);
     }
 }
@@ -146,8 +146,8 @@ static matrix whole(const attention *c, const char *data, int64_t rows, int64_t 
 
 /* -- forward -------------------------------------------------------------------------------------------------- */
 
-static int64_t score_bytes(const attention *c) { return round_up(QUERIES * c->keys * ac_lane_bytes(c->lane)); }
-static int64_t row_bytes(const attention *c) { return round_up(c->keys * ac_lane_bytes(c->lane)); }
+static int64_t score_bytes(const attention *c) { return round_up(QUERIES * c->keys * ac_opmath_bytes(c->opmath)); }
+static int64_t row_bytes(const attention *c) { return round_up(c->keys * ac_opmath_bytes(c->opmath)); }
 
 static int attend(attention *c, int64_t item, char *scratch) {
     matrix q = matrix_of(c->q, &c->lead[1], item), k = matrix_of(c->k, &c->lead[2], item),
@@ -190,7 +190,7 @@ static int open_attention(attention *c, const ac_run *r, int at) {
     for (int i = 0; i < 5; i++)
         if (all[i]) c->lead[i] = ac_space_of(all[i], (1u << (last - 1)) - 1);
     bool wide = c->q->dtype == AC_float64 || r->out[0]->dtype == AC_float64;
-    c->lane = wide ? AC_LANE_F64 : AC_LANE_F32, c->sums = ac_lane_dtype(c->lane), c->compute = r->compute;
+    c->opmath = wide ? AC_OPMATH_F64 : AC_OPMATH_F32, c->sums = ac_opmath_dtype(c->opmath), c->compute = r->compute;
     c->queries = c->q->shape[last - 1], c->keys = c->k->shape[last - 1];
     c->width = c->q->shape[last], c->value_width = c->v->shape[last];
     c->alone = c->lead[1].numel > 1;
@@ -224,7 +224,7 @@ typedef struct {
 } room;
 
 static int64_t sum_bytes(const attention *c, int64_t width) {
-    return round_up(c->keys * width * ac_lane_bytes(c->lane));
+    return round_up(c->keys * width * ac_opmath_bytes(c->opmath));
 }
 
 static room rooms(const attention *c, char *at, int64_t *bytes) {
@@ -245,10 +245,10 @@ static room rooms(const attention *c, char *at, int64_t *bytes) {
 /* slopes = scale * weights * (slopes - their mean by weights), in place */
 static void softmax_back(const attention *c, char *slopes, const char *weights, int64_t rows, int64_t keys) {
     const ac_loops *loops = ac_cpu_loops();
-    for (int64_t i = 0, bytes = keys * ac_lane_bytes(c->lane); i < rows; i++) {
+    for (int64_t i = 0, bytes = keys * ac_opmath_bytes(c->opmath); i < rows; i++) {
         char *row = slopes + i * bytes;
-        loops->softmax_backward[c->lane](keys, row, weights + i * bytes, row);
-        if (c->lane == AC_LANE_F64)
+        loops->softmax_backward[c->opmath](keys, row, weights + i * bytes, row);
+        if (c->opmath == AC_OPMATH_F64)
             for (int64_t j = 0; j < keys; j++) ((double *)(void *)row)[j] *= c->scale;
         else
             for (int64_t j = 0; j < keys; j++) ((float *)(void *)row)[j] *= (float)c->scale;
@@ -279,8 +279,8 @@ static int go_back(attention *c, int64_t item, char *scratch) {
     }
     const ac_loops *loops = ac_cpu_loops();
     int64_t n = c->keys * c->width, nv = c->keys * c->value_width;
-    loops->store[c->lane][dk->dtype](n, m.dk, (char *)ac_data(dk) + item * n * ac_itemsize(dk->dtype), 1);
-    loops->store[c->lane][dv->dtype](nv, m.dv, (char *)ac_data(dv) + item * nv * ac_itemsize(dv->dtype), 1);
+    loops->store[c->opmath][dk->dtype](n, m.dk, (char *)ac_data(dk) + item * n * ac_itemsize(dk->dtype), 1);
+    loops->store[c->opmath][dv->dtype](nv, m.dv, (char *)ac_data(dv) + item * nv * ac_itemsize(dv->dtype), 1);
     return 0;
 }
 

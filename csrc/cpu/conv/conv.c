@@ -14,7 +14,7 @@ typedef struct {
     ac_windows w;
     int64_t groups, images;
     int64_t inner, outer; /* channels of a group on the columns' side and on the other */
-    int64_t taps, places, pixels;
+    int64_t taps, positions, pixels;
     ac_dtype dtype; /* of columns and image */
     ac_dims image_shape;
     char *image, *columns;
@@ -22,12 +22,12 @@ typedef struct {
 } convolution;
 
 static int open_convolution(convolution *c, const ac_dims *spatial, ac_dtype dtype, bool with_ones) {
-    c->taps = ac_product3(c->w.kernel), c->places = ac_product3(c->w.out), c->pixels = ac_product3(c->w.in);
+    c->taps = ac_product3(c->w.kernel), c->positions = ac_product3(c->w.out), c->pixels = ac_product3(c->w.in);
     c->dtype = dtype;
     c->image_shape = (ac_dims){spatial->n + 1, {c->inner}};
     for (int64_t d = 0; d < spatial->n; d++) c->image_shape.v[d + 1] = spatial->v[d];
     c->image_bytes = (size_t)(c->inner * c->pixels * ac_itemsize(dtype)) + 1;
-    c->column_bytes = (size_t)((c->inner * c->taps + with_ones) * c->places * ac_itemsize(dtype)) + 1;
+    c->column_bytes = (size_t)((c->inner * c->taps + with_ones) * c->positions * ac_itemsize(dtype)) + 1;
     c->image = ac_alloc(c->image_bytes);
     c->columns = c->image ? ac_alloc(c->column_bytes) : NULL;
     if (c->columns) return 0;
@@ -41,8 +41,8 @@ static void close_convolution(convolution *c) {
 }
 
 static void unfold_from(convolution *c, const ac_tensor *x, int64_t n, int64_t group) {
-    ac_storage place;
-    ac_tensor image = ac_place(&place, c->image, c->dtype, &c->image_shape),
+    ac_storage memory;
+    ac_tensor image = ac_tensor_over(&memory, c->image, c->dtype, &c->image_shape),
               from = ac_part_of(x, n, group * c->inner, c->inner);
     ac_cpu_copy_into(&image, &from);
     ac_cpu_unfold_image(&c->w, c->inner, ac_itemsize(c->dtype), c->image, c->columns);
@@ -58,7 +58,7 @@ static int multiply(const convolution *c, ac_tensor *a, ac_tensor *b, ac_tensor 
 
 static ac_tensor matrix(ac_storage *s, void *data, ac_dtype dtype, int64_t rows, int64_t cols) {
     ac_dims shape = {2, {rows, cols}};
-    return ac_place(s, data, dtype, &shape);
+    return ac_tensor_over(s, data, dtype, &shape);
 }
 static ac_tensor transposed(ac_tensor t) {
     int64_t size = t.shape[0], stride = t.strides[0];
@@ -73,13 +73,13 @@ static char *dense_weight(const convolution *c, const ac_tensor *w, const ac_ten
     *bytes = (size_t)(rows * wide * item) + 1;
     char *data = ac_alloc(*bytes);
     if (!data) return NULL;
-    ac_storage place;
-    ac_dims shape = ac_shape_of(w), line = {1, {rows}};
-    ac_tensor to = ac_place(&place, data, c->dtype, &shape);
+    ac_storage memory;
+    ac_dims shape = ac_shape_of(w), vector = {1, {rows}};
+    ac_tensor to = ac_tensor_over(&memory, data, c->dtype, &shape);
     for (int d = 0; d < 1; d++) to.strides[d] = wide;
     ac_cpu_copy_into(&to, w);
     if (!bias) return data;
-    ac_tensor last = ac_place(&place, data, c->dtype, &line);
+    ac_tensor last = ac_tensor_over(&memory, data, c->dtype, &vector);
     last.offset = k, last.strides[0] = wide;
     ac_cpu_copy_into(&last, bias);
     return data;
@@ -95,11 +95,11 @@ static int forward(convolution *c, const ac_tensor *bias) {
     char *weight = dense_weight(c, w, bias, &bytes);
     if (!weight) return -1;
     ac_storage s[4];
-    ac_dims line = {1, {c->places}}, none = {.n = 0};
+    ac_dims vector = {1, {c->positions}}, none = {.n = 0};
     if (bias) {
         double one = 1;
-        ac_tensor ones = ac_place(&s[0], c->columns + k * c->places * item, c->dtype, &line),
-                  number = ac_place(&s[1], &one, AC_float64, &none);
+        ac_tensor ones = ac_tensor_over(&s[0], c->columns + k * c->positions * item, c->dtype, &vector),
+                  number = ac_tensor_over(&s[1], &one, AC_float64, &none);
         ac_cpu_copy_into(&ones, &number);
     }
     int failed = 0;
@@ -107,9 +107,9 @@ static int forward(convolution *c, const ac_tensor *bias) {
         int64_t n = i / c->groups, g = i % c->groups;
         unfold_from(c, x, n, g);
         ac_tensor a = matrix(&s[0], weight + g * c->outer * wide * item, c->dtype, c->outer, wide);
-        ac_tensor b = matrix(&s[1], c->columns, c->dtype, wide, c->places);
-        ac_tensor out = matrix(&s[2], (char *)ac_data(y) + i * c->outer * c->places * ac_itemsize(y->dtype), y->dtype,
-                               c->outer, c->places);
+        ac_tensor b = matrix(&s[1], c->columns, c->dtype, wide, c->positions);
+        ac_tensor out = matrix(&s[2], (char *)ac_data(y) + i * c->outer * c->positions * ac_itemsize(y->dtype),
+                               y->dtype, c->outer, c->positions);
         failed = multiply(c, &a, &b, &out, false);
         if (ac_poll()) break;
     }
@@ -121,9 +121,9 @@ static int forward(convolution *c, const ac_tensor *bias) {
 static int backward(convolution *c, const ac_tensor *bias) {
     const ac_tensor *x = c->r->in[0], *w = c->r->in[1];
     ac_tensor *y = c->r->out[0];
-    size_t weight_bytes, input_bytes = (size_t)(c->outer * c->places * ac_itemsize(w->dtype)) + 1;
-    ac_dtype lane_dtype = c->dtype;
-    ac_lane lane = ac_lane_of(lane_dtype);
+    size_t weight_bytes, input_bytes = (size_t)(c->outer * c->positions * ac_itemsize(w->dtype)) + 1;
+    ac_dtype opmath_dtype = c->dtype;
+    ac_opmath opmath = ac_opmath_of(opmath_dtype);
     int64_t k = c->inner * c->taps;
     AC_WAY(columns_transposed);
     double *add = bias ? ac_alloc((size_t)(bias->numel + 1) * sizeof *add) : NULL;
@@ -139,23 +139,24 @@ static int backward(convolution *c, const ac_tensor *bias) {
     for (int64_t d = 1; d < flat.n; d++) flat.v[d] = c->w.out[3 - (flat.n - 1) + d - 1];
     for (int64_t i = 0; i < c->images * c->groups && !failed; i++) {
         int64_t n = i / c->groups, g = i % c->groups;
-        ac_tensor dense = ac_place(&s[0], input, w->dtype, &flat), from = ac_part_of(x, n, g * c->outer, c->outer);
+        ac_tensor dense = ac_tensor_over(&s[0], input, w->dtype, &flat),
+                  from = ac_part_of(x, n, g * c->outer, c->outer);
         ac_cpu_copy_into(&dense, &from);
         ac_tensor a =
             transposed(matrix(&s[1], weight + g * c->outer * k * ac_itemsize(w->dtype), w->dtype, c->outer, k));
-        ac_tensor b = matrix(&s[0], input, w->dtype, c->outer, c->places);
-        ac_tensor columns = matrix(&s[2], c->columns, lane_dtype, k, c->places);
+        ac_tensor b = matrix(&s[0], input, w->dtype, c->outer, c->positions);
+        ac_tensor columns = matrix(&s[2], c->columns, opmath_dtype, k, c->positions);
         failed = multiply(c, &a, &b, &columns, false);
         if (failed || ac_poll()) break;
-        ac_cpu_fold_image(&c->w, c->inner, lane, c->columns, add ? add + g * c->inner : NULL, c->image);
-        ac_tensor sums = ac_place(&s[3], c->image, lane_dtype, &c->image_shape),
+        ac_cpu_fold_image(&c->w, c->inner, opmath, c->columns, add ? add + g * c->inner : NULL, c->image);
+        ac_tensor sums = ac_tensor_over(&s[3], c->image, opmath_dtype, &c->image_shape),
                   to = ac_part_of(y, n, g * c->inner, c->inner);
         ac_cpu_copy_into(&to, &sums);
     }
     if (input) ac_free(input, input_bytes);
     if (weight) ac_free(weight, weight_bytes);
     if (add) ac_free(add, (size_t)(bias->numel + 1) * sizeof *add);
-    c->dtype = lane_dtype;
+    c->dtype = opmath_dtype;
     return failed;
 }
 
@@ -203,26 +204,27 @@ int ac_cpu_convolution_weight(const ac_run *r) {
     ac_dtype sum = wide ? AC_float64 : AC_float32;
     int64_t k = c.inner * c.taps;
     size_t sum_bytes = (size_t)(out->numel * ac_itemsize(sum)) + 1,
-           g_bytes = (size_t)(c.outer * c.places * ac_itemsize(c.dtype)) + 1;
+           g_bytes = (size_t)(c.outer * c.positions * ac_itemsize(c.dtype)) + 1;
     char *sums = ac_alloc(sum_bytes), *dense = sums ? ac_alloc(g_bytes) : NULL;
     int failed = dense ? 0 : -1;
     if (!failed) memset(sums, 0, sum_bytes);
     ac_storage s[3];
-    ac_dims places = c.image_shape, shape = ac_shape_of(out);
-    places.v[0] = c.outer;
-    for (int64_t d = 1; d < places.n; d++) places.v[d] = g->shape[d + 1];
+    ac_dims positions = c.image_shape, shape = ac_shape_of(out);
+    positions.v[0] = c.outer;
+    for (int64_t d = 1; d < positions.n; d++) positions.v[d] = g->shape[d + 1];
     for (int64_t i = 0; i < c.images * c.groups && !failed; i++) {
         int64_t n = i / c.groups, group = i % c.groups;
         unfold_from(&c, x, n, group);
-        ac_tensor to = ac_place(&s[0], dense, c.dtype, &places), from = ac_part_of(g, n, group * c.outer, c.outer);
+        ac_tensor to = ac_tensor_over(&s[0], dense, c.dtype, &positions),
+                  from = ac_part_of(g, n, group * c.outer, c.outer);
         ac_cpu_copy_into(&to, &from);
-        ac_tensor left = matrix(&s[0], dense, c.dtype, c.outer, c.places);
-        ac_tensor right = transposed(matrix(&s[1], c.columns, c.dtype, k, c.places));
+        ac_tensor left = matrix(&s[0], dense, c.dtype, c.outer, c.positions);
+        ac_tensor right = transposed(matrix(&s[1], c.columns, c.dtype, k, c.positions));
         ac_tensor total = matrix(&s[2], sums + group * c.outer * k * ac_itemsize(sum), sum, c.outer, k);
         failed = multiply(&c, &left, &right, &total, true);
         if (ac_poll()) break;
     }
-    ac_tensor all = ac_place(&s[0], sums, sum, &shape);
+    ac_tensor all = ac_tensor_over(&s[0], sums, sum, &shape);
     if (!failed) ac_cpu_copy_into(out, &all);
     if (dense) ac_free(dense, g_bytes);
     if (sums) ac_free(sums, sum_bytes);

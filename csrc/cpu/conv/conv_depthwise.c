@@ -13,7 +13,7 @@
 enum { FEW = 4 }; /* channels of a group, on both sides */
 
 bool ac_depthwise_fits(const ac_windows *w, int64_t groups, int64_t inner, int64_t outer, ac_dtype compute) {
-    return groups > 1 && inner <= FEW && outer <= FEW && compute != AC_float64 && ac_lines_fit(w);
+    return groups > 1 && inner <= FEW && outer <= FEW && compute != AC_float64 && ac_padding_fits(w);
 }
 
 typedef struct {
@@ -44,10 +44,10 @@ static void lay_out(const depthwise *c, int64_t image, int64_t group, float *roo
             for (int d = 0; d < 3; d++)
                 s[d] = ac_span_of(d ? 0 : z, d ? q->size[d] : 1, q->before[d] - phase[d], q->spread[d], q->stride[d],
                                   q->in[d]);
-            ac_fill_lines(&part, s, c->dtype, c->room, q->size[2], rounded + (p * all + z * plane) * item);
+            ac_copy_padded(&part, s, c->dtype, c->room, q->size[2], rounded + (p * all + z * plane) * item);
         }
     }
-    if (c->dtype != AC_float32) ac_cpu_loops()->load[c->dtype][AC_LANE_F32](values, rounded, 1, room);
+    if (c->dtype != AC_float32) ac_cpu_loops()->load[c->dtype][AC_OPMATH_F32](values, rounded, 1, room);
 }
 
 static void find_offsets(depthwise *c) {
@@ -73,7 +73,7 @@ static void sweep_group(const depthwise *c, int64_t image, int64_t group, const 
             int64_t to = ((image * c->groups * c->outs + o) * rows + i) * width;
             loops->sweep(width, c->taps, room + first, c->offset, c->weight + o * c->taps, row);
             for (int64_t j = 0; c->bias && j < width; j++) row[j] += c->bias[o];
-            loops->store[AC_LANE_F32][c->to->dtype](width, row, (char *)ac_data(c->to) + to * item, 1);
+            loops->store[AC_OPMATH_F32][c->to->dtype](width, row, (char *)ac_data(c->to) + to * item, 1);
         }
 }
 
@@ -94,16 +94,16 @@ static int take_weight(depthwise *c, const ac_tensor *w, const ac_tensor *bias) 
     if (!dense) return -1;
     ac_storage s;
     ac_dims shape = ac_shape_of(w);
-    ac_tensor rounded = ac_place(&s, dense + w->numel, c->dtype, &shape);
+    ac_tensor rounded = ac_tensor_over(&s, dense + w->numel, c->dtype, &shape);
     ac_cpu_copy_into(&rounded, w);
-    ac_cpu_loops()->load[c->dtype][AC_LANE_F32](w->numel, dense + w->numel, 1, dense);
+    ac_cpu_loops()->load[c->dtype][AC_OPMATH_F32](w->numel, dense + w->numel, 1, dense);
     for (int64_t i = 0; i < w->numel; i++) {
         int64_t tap = i % each, channel = i / each % c->channels, o = i / each / c->channels;
-        int64_t group = o / c->outs, lane = (group * c->channels + channel) * c->outs + o % c->outs;
-        c->weight[i] = c->q.turned ? dense[lane * each + each - 1 - tap] : dense[i];
+        int64_t group = o / c->outs, out = (group * c->channels + channel) * c->outs + o % c->outs;
+        c->weight[i] = c->q.turned ? dense[out * each + each - 1 - tap] : dense[i];
     }
     ac_free(dense, bytes);
-    if (bias) ac_cpu_loops()->load[bias->dtype][AC_LANE_F32](bias->numel, ac_data(bias), bias->strides[0], c->bias);
+    if (bias) ac_cpu_loops()->load[bias->dtype][AC_OPMATH_F32](bias->numel, ac_data(bias), bias->strides[0], c->bias);
     return 0;
 }
 
@@ -145,12 +145,12 @@ static void round_row(ac_dtype dtype, int64_t n, float *row) {
     uint16_t some[AC_LANES];
     for (int64_t i = 0; i < n && dtype != AC_float32; i += AC_LANES) {
         int64_t m = ac_least(AC_LANES, n - i);
-        ac_cpu_loops()->store[AC_LANE_F32][dtype](m, row + i, some, 1);
-        ac_cpu_loops()->load[dtype][AC_LANE_F32](m, some, 1, row + i);
+        ac_cpu_loops()->store[AC_OPMATH_F32][dtype](m, row + i, some, 1);
+        ac_cpu_loops()->load[dtype][AC_OPMATH_F32](m, some, 1, row + i);
     }
 }
 
-/* sums [outs][taps][16] of one image; `row` stays zero behind its places. */
+/* sums [outs][taps][16] of one image; `row` stays zero behind its positions. */
 static void sweep_back_group(const depthwise *c, int64_t image, int64_t group, const float *room, float *row,
                              float *sums) {
     const ac_geometry *q = &c->q;
@@ -163,7 +163,7 @@ static void sweep_back_group(const depthwise *c, int64_t image, int64_t group, c
         for (int64_t i = 0; i < rows; i++) {
             int64_t i0 = i / q->out[1], i1 = i % q->out[1];
             const char *g = (const char *)ac_data(&part) + (i0 * deep + i1 * down) * item;
-            loops->load[part.dtype][AC_LANE_F32](q->out[2], g, part.strides[last], row);
+            loops->load[part.dtype][AC_OPMATH_F32](q->out[2], g, part.strides[last], row);
             if (part.dtype != c->dtype) round_row(c->dtype, q->out[2], row);
             loops->sweep_back(q->out[2], c->taps, room + (i0 * q->size[1] + i1) * q->size[2], c->offset, row,
                               sums + o * c->taps * AC_LANES);

@@ -1,5 +1,5 @@
 /* What the implicit-product convolutions share (conv_implicit.c, conv_wgrad.c). Both run on the matrix product's
- * micro-kernels, which read lines: the rows of positions of one channel with their padding, as they are in memory or
+ * micro-kernels, which read padded channels: the rows of positions of one channel with their padding, as in memory or
  * packed into panels. */
 #ifndef AC_CPU_CONV_CONV_IMPLICIT_H
 #define AC_CPU_CONV_CONV_IMPLICIT_H
@@ -12,28 +12,28 @@
 typedef struct {
     const ac_micro *micro;
     ac_panel_kind kind;   /* that values are packed for: the kernel's own, or the split */
-    int64_t parts, depth; /* numbers that a value is the sum of, each packed apart; values along k in a step */
-} ac_line_kernel;
+    int64_t parts, depth; /* numbers that a value is the sum of, each packed apart; values along k in a k step */
+} ac_conv_kernel;
 
 /* For operands rounded to dtype; `finite` allows the split, as ac_micro_for says. */
-ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite);
+ac_conv_kernel ac_conv_kernel_for(ac_dtype dtype, bool finite);
 
 /* Whether values of dtype along k are the kernel's cells as they are. */
-bool ac_line_is_cells(const ac_line_kernel *k, ac_dtype dtype);
+bool ac_values_are_cells(const ac_conv_kernel *k, ac_dtype dtype);
 
-/* Packs `steps` steps of one panel, its parts `apart` bytes from each other; false as ac_pack. */
-bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool columns, int64_t steps, int64_t apart,
-                   char *to);
+/* Packs `k_steps` k steps of one panel, its parts `apart` bytes from each other; false as ac_pack. */
+bool ac_pack_channels(const ac_conv_kernel *k, const ac_operand *padded, bool columns, int64_t k_steps, int64_t apart,
+                      char *to);
 
 /* Values of dimension d that windows read, from the first on: a stride may leave some at the end. Those are not laid
- * out, for sums over places multiply what lies there by zeros, and it may be infinite. */
+ * out, for sums over pixels multiply what lies there by zeros, and it may be infinite. */
 static inline int64_t ac_values_read(const ac_windows *w, int d) {
     int64_t last = (w->out[d] - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) - w->padding[d];
     return ac_least(w->in[d], last + 1);
 }
 
-/* A convolution over lines: place z of the input lies at position z spread + before, windows are stride apart. The
- * transposed way is one too, of spread-out input. */
+/* A convolution over padded channels: pixel z of the input lies at position z spread + before, windows are stride
+ * apart. The transposed way is one too, of spread-out input. */
 typedef struct {
     bool turned;
     int64_t kernel[3], stride[3], dilation[3], spread[3], before[3], in[3], out[3];
@@ -47,18 +47,19 @@ ac_geometry ac_geometry_of(const ac_windows *w, bool turned);
 int64_t ac_tap_at(const int64_t kernel[3], const int64_t stride[3], const int64_t dilation[3], const int64_t size[3],
                   int64_t tap, int64_t *phase);
 
-/* Positions at + j step of a line hold places from + j every of a tensor, for j < n. */
+/* Positions at + j stride of a padded dimension hold pixels from + j every of a tensor, for j < n. */
 typedef struct {
-    int64_t at, step, n, from, every;
+    int64_t at, stride, n, from, every;
 } ac_span;
 
-/* Positions [begin, begin + count) of one dimension, where place z lies at (z spread + before) / every if that is
- * whole: one of spread (zeros between places) and every (a phase of a stride) is 1. */
+/* Positions [begin, begin + count) of one dimension, where pixel z lies at (z spread + before) / every if that is
+ * whole: one of spread (zeros between pixels) and every (a phase of a stride) is 1. */
 ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread, int64_t every, int64_t size);
 
-/* Copies places of t [lanes, up to 3 sizes] into lines of `line` values, in rows of `row`. Of the first span one
- * place is taken, and its position does not count. */
-void ac_fill_lines(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t line, int64_t row, char *lines);
+/* Copies pixels of t [lanes, up to 3 sizes] to channels `channel_stride` values apart, in rows of `row`. Of the first
+ * span one pixel is taken, and its position does not count. */
+void ac_copy_padded(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t channel_stride, int64_t row,
+                    char *padded);
 
 /* Memory that is packed next, which products fetch on the way. */
 typedef struct {

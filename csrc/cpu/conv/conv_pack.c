@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite) {
-    ac_line_kernel k = {.micro = ac_micro_for(dtype, finite), .parts = 1};
+ac_conv_kernel ac_conv_kernel_for(ac_dtype dtype, bool finite) {
+    ac_conv_kernel k = {.micro = ac_micro_for(dtype, finite), .parts = 1};
     k.kind = k.micro->kind, k.depth = k.kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS;
 #ifdef AC_HAVE_X86
     if (k.kind == AC_PANEL_SPLIT) k.micro = &ac_micro_amx_bf16, k.parts = 2; /* as products of every two parts */
@@ -13,21 +13,21 @@ ac_line_kernel ac_line_kernel_for(ac_dtype dtype, bool finite) {
     return k;
 }
 
-bool ac_line_is_cells(const ac_line_kernel *k, ac_dtype dtype) {
+bool ac_values_are_cells(const ac_conv_kernel *k, ac_dtype dtype) {
     return (k->kind == AC_PANEL_F32 && dtype == AC_float32) || (k->kind == AC_PANEL_BF16 && dtype == AC_bfloat16) ||
            (k->kind == AC_PANEL_F16 && dtype == AC_float16);
 }
 
-bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool columns, int64_t steps, int64_t apart,
-                   char *to) {
-    ac_cut cut = {k->kind, k->depth, AC_TILE_BYTES * k->parts, steps, steps, 1};
-    if (k->parts == 1) return ac_pack(lines, &cut, columns, 0, 0, 1, to);
+bool ac_pack_channels(const ac_conv_kernel *k, const ac_operand *padded, bool columns, int64_t k_steps, int64_t apart,
+                      char *to) {
+    ac_cut cut = {k->kind, k->depth, AC_TILE_BYTES * k->parts, k_steps, k_steps, 1};
+    if (k->parts == 1) return ac_pack(padded, &cut, columns, 0, 0, 1, to);
     _Alignas(AC_ALIGNMENT) char both[2 * AC_TILE_BYTES];
     bool fits = true;
-    cut.all_steps = cut.steps = 1;
-    for (int64_t s = 0; s < steps; s++, to += AC_TILE_BYTES) {
-        ac_operand one = *lines;
-        one.data = (const char *)lines->data + s * k->depth * lines->k_stride * ac_itemsize(lines->dtype);
+    cut.all_k_steps = cut.k_steps = 1;
+    for (int64_t s = 0; s < k_steps; s++, to += AC_TILE_BYTES) {
+        ac_operand one = *padded;
+        one.data = (const char *)padded->data + s * k->depth * padded->k_stride * ac_itemsize(padded->dtype);
         one.k -= s * k->depth;
         fits &= ac_pack(&one, &cut, columns, 0, 0, 1, both);
         memcpy(to, both, AC_TILE_BYTES);
@@ -36,7 +36,7 @@ bool ac_pack_lines(const ac_line_kernel *k, const ac_operand *lines, bool column
     return fits;
 }
 
-bool ac_lines_fit(const ac_windows *w) {
+bool ac_padding_fits(const ac_windows *w) {
     bool fits = true;
     for (int d = 0; d < 3; d++) fits = fits && w->padding[d] <= w->dilation[d] * (w->kernel[d] - 1);
     return fits;
@@ -72,10 +72,10 @@ static int64_t ceil_at(int64_t x, int64_t by) { return x > 0 ? ac_ceil_div(x, by
 ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread, int64_t every, int64_t size) {
     int64_t first, end;
     ac_span s;
-    if (spread > 1) { /* place z is at before + z spread */
+    if (spread > 1) { /* pixel z is at before + z spread */
         first = ceil_at(begin - before, spread), end = ac_least(size, ceil_at(begin + count - before, spread));
         s = (ac_span){before + first * spread - begin, spread, 0, first, 1};
-    } else { /* position i holds place i every - before */
+    } else { /* position i holds pixel i every - before */
         int64_t least = ceil_at(before, every), most = ceil_at(size + before, every);
         first = begin > least ? begin : least, end = ac_least(begin + count, most);
         s = (ac_span){first - begin, 1, 0, first * every - before, every};
@@ -84,18 +84,18 @@ ac_span ac_span_of(int64_t begin, int64_t count, int64_t before, int64_t spread,
     return s;
 }
 
-/* n values of `item` bytes (2 or 4), every `step`-th of them: by hand, for runs of memory are short. */
+/* n values of `item` bytes (2 or 4), every `stride`-th of them: by hand, for runs of memory are short. */
 static inline __attribute__((always_inline)) void copy_row(char *to, const char *from, int64_t n, int64_t item,
-                                                           int64_t step) {
+                                                           int64_t stride) {
     int64_t i = 0, bytes = n * item;
-    for (; step == 1 && i + 32 <= bytes; i += 32) memcpy(to + i, from + i, 32);
-    for (; i < bytes; i += item) memcpy(to + i, from + i * step, (size_t)item);
+    for (; stride == 1 && i + 32 <= bytes; i += 32) memcpy(to + i, from + i, 32);
+    for (; i < bytes; i += item) memcpy(to + i, from + i * stride, (size_t)item);
 }
 
 /* from [lanes, ..., rows, n] (or [lanes, n]) to `to`, of the same shape and with one of what lies between. */
 static void copy_rows(ac_tensor *to, const ac_tensor *from) {
     int last = from->ndim - 1;
-    int64_t item = ac_itemsize(to->dtype), n = to->shape[last], step = from->strides[last];
+    int64_t item = ac_itemsize(to->dtype), n = to->shape[last], stride = from->strides[last];
     if (to->dtype != from->dtype || to->strides[last] != 1 || (item != 2 && item != 4)) {
         ac_cpu_copy_into(to, from);
         return;
@@ -106,23 +106,24 @@ static void copy_rows(ac_tensor *to, const ac_tensor *from) {
         const char *source = (const char *)ac_data(from) + lane * from->strides[0] * item;
         char *target = (char *)ac_data(to) + lane * to->strides[0] * item;
         for (int64_t row = 0; row < rows; row++, source += from_row, target += to_row) {
-            if (step == 1 && item == 4) copy_row(target, source, n, 4, 1);
-            else if (step == 1) copy_row(target, source, n, 2, 1);
-            else if (item == 4) copy_row(target, source, n, 4, step);
-            else copy_row(target, source, n, 2, step);
+            if (stride == 1 && item == 4) copy_row(target, source, n, 4, 1);
+            else if (stride == 1) copy_row(target, source, n, 2, 1);
+            else if (item == 4) copy_row(target, source, n, 4, stride);
+            else copy_row(target, source, n, 2, stride);
         }
     }
 }
 
-void ac_fill_lines(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t line, int64_t row, char *lines) {
-    const int64_t step[3] = {0, row, 1}, n[3] = {s[0].n ? 1 : 0, s[1].n, s[2].n};
+void ac_copy_padded(const ac_tensor *t, const ac_span s[3], ac_dtype dtype, int64_t channel_stride, int64_t row,
+                    char *padded) {
+    const int64_t stride[3] = {0, row, 1}, n[3] = {s[0].n ? 1 : 0, s[1].n, s[2].n};
     ac_tensor from = *t, to = *t;
-    ac_storage memory = {.data = lines};
-    to.storage = &memory, to.dtype = dtype, to.offset = 0, to.strides[0] = line, to.numel = t->shape[0];
+    ac_storage memory = {.data = padded};
+    to.storage = &memory, to.dtype = dtype, to.offset = 0, to.strides[0] = channel_stride, to.numel = t->shape[0];
     for (int i = 1; i < t->ndim; i++) {
         int d = 3 - t->ndim + i;
         from.offset += s[d].from * t->strides[i], from.strides[i] *= s[d].every;
-        to.offset += s[d].at * step[d], to.strides[i] = s[d].step * step[d];
+        to.offset += s[d].at * stride[d], to.strides[i] = s[d].stride * stride[d];
         from.shape[i] = to.shape[i] = n[d], to.numel *= n[d];
     }
     from.numel = to.numel;

@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum { CHUNKS = 8 }; /* of images: each has sums of its own, joined in order, so threads change nothing */
-enum { BLOCK = 8 };  /* steps along k for which two panels of each operand stay in the first-level cache */
+enum { BLOCK = 8 };  /* k steps for which two panels of each operand stay in the first-level cache */
 
 /* Panels of x, each for a tap, that the micro-kernel takes at a time: `next` bytes from each other. */
 typedef struct {
@@ -29,21 +29,22 @@ typedef struct {
     const ac_windows *w;
     const ac_tensor *x, *g;
     ac_dtype dtype;
-    ac_line_kernel k;
+    ac_conv_kernel k;
     int64_t shifts;                        /* packings of x */
     int64_t group, channels, outs, images; /* channels and outs of a group */
     int64_t x_panels, g_panels;
-    int64_t chunks, chunk;            /* and images in one */
-    int64_t size[3], plane, phases;   /* places of one phase of an image, and how many phases */
-    int64_t together, rows;           /* images packed together, and rows of places */
-    int64_t g_steps, x_steps, g_line; /* steps; and values of a line of g, where it is not packed, else 0 */
-    run *runs;                        /* over the panels of all taps, */
-    int64_t n_runs, columns;          /* which are so many */
-    float *sums;                      /* [chunks] tiles [g_panels][columns] */
+    int64_t chunks, chunk;          /* and images in one */
+    int64_t size[3], plane, phases; /* positions of one phase of an image, and how many phases */
+    int64_t together, rows;         /* images packed together, and rows of positions */
+    int64_t g_k_steps, x_k_steps;
+    int64_t g_stride;        /* values from a channel of g to the next, where it is not packed, else 0 */
+    run *runs;               /* over the panels of all taps, */
+    int64_t n_runs, columns; /* which are so many */
+    float *sums;             /* [chunks] tiles [g_panels][columns] */
     _Atomic bool finite;
 } weight_walk;
 
-static int64_t steps_for(const weight_walk *w, int64_t places) { return ac_ceil_div(places, w->k.depth); }
+static int64_t k_steps_for(const weight_walk *w, int64_t positions) { return ac_ceil_div(positions, w->k.depth); }
 static int64_t taps_of(const weight_walk *w) { return ac_product3(w->w->kernel); }
 static int64_t sums_of(const weight_walk *w) { return w->g_panels * w->columns * AC_TILE_FLOATS; }
 
@@ -54,8 +55,8 @@ static int64_t tap_at(const weight_walk *w, int64_t tap, int64_t *phase) {
 /* -- plan -------------------------------------------------------------------------------------------------- */
 
 static void choose_kernel(weight_walk *w, bool finite) {
-    w->k = ac_line_kernel_for(w->dtype, finite);
-    w->g_line = 0;
+    w->k = ac_conv_kernel_for(w->dtype, finite);
+    w->g_stride = 0;
     w->shifts = w->k.kind == AC_PANEL_F32 ? 1 : 2;
     atomic_store(&w->finite, true);
 }
@@ -63,14 +64,15 @@ static void choose_kernel(weight_walk *w, bool finite) {
 /* Panels of half the second-level cache, for each is read again for every tap. */
 static void plan_rounds(weight_walk *w) {
     int64_t budget = ac_l2_bytes() / 2, cell = w->k.parts * AC_TILE_BYTES, phase;
-    int64_t place = (w->phases * w->shifts * w->x_panels + w->g_panels) * cell / w->k.depth;
+    int64_t position = (w->phases * w->shifts * w->x_panels + w->g_panels) * cell / w->k.depth;
     int64_t all_rows = w->size[0] * w->size[1], reach = tap_at(w, taps_of(w) - 1, &phase);
-    w->together = ac_least(budget / (place * w->plane + 1), w->chunk);
-    w->rows = w->together ? all_rows * w->together : ac_least(all_rows, budget / (place * w->size[2]) + 1);
+    w->together = ac_least(budget / (position * w->plane + 1), w->chunk);
+    w->rows = w->together ? all_rows * w->together : ac_least(all_rows, budget / (position * w->size[2]) + 1);
     if (w->together < 1) w->together = 1;
-    w->g_steps = steps_for(w, w->rows * w->size[2]), w->x_steps = steps_for(w, w->g_steps * w->k.depth + reach + 1);
+    w->g_k_steps = k_steps_for(w, w->rows * w->size[2]),
+    w->x_k_steps = k_steps_for(w, w->g_k_steps * w->k.depth + reach + 1);
     /* an odd number of cache lines, so that lanes do not meet in one set of the cache */
-    if (ac_line_is_cells(&w->k, w->dtype)) w->g_line = (w->g_steps + 1 - w->g_steps % 2) * w->k.depth;
+    if (ac_values_are_cells(&w->k, w->dtype)) w->g_stride = (w->g_k_steps + 1 - w->g_k_steps % 2) * w->k.depth;
 }
 
 /* Bytes from packed x to the panel that column `column` reads: a panel of channels for a tap. Columns go down the
@@ -80,7 +82,7 @@ static int64_t column_at(const weight_walk *w, int64_t column, int64_t *tap, int
     *panel = column / taps_of(w), *tap = (i / kernel[1] / kernel[2] * kernel[1] + i % kernel[1]) * kernel[2] + down;
     int64_t phase, at = tap_at(w, *tap, &phase);
     int64_t first = (phase * w->shifts + at % w->shifts) * w->x_panels + *panel;
-    return first * w->x_steps * AC_TILE_BYTES + at / w->shifts * AC_LANES * 4;
+    return first * w->x_k_steps * AC_TILE_BYTES + at / w->shifts * AC_LANES * 4;
 }
 
 static int plan_runs(weight_walk *w) {
@@ -104,7 +106,7 @@ static void note_ways(const weight_walk *w) {
     else if (w->rows < w->size[0] * w->size[1]) AC_WAY(direct_weight_bands);
     else AC_WAY(direct_weight_alone);
     if (w->chunks > 1) AC_WAY(direct_weight_chunks);
-    if (w->g_line) AC_WAY(direct_weight_g_in_place);
+    if (w->g_stride) AC_WAY(direct_weight_g_in_place);
     else AC_WAY(direct_weight_g_packed);
     if (w->shifts > 1) AC_WAY(direct_weight_two_shifts);
     else AC_WAY(direct_weight_one_shift);
@@ -130,83 +132,85 @@ static int open_walk(weight_walk *w) {
     return 0;
 }
 
-/* Rows of x that its steps reach into, shifted by one place too. Lines hold whole rows, as these are laid out. */
-static int64_t x_rows(const weight_walk *w) { return ac_ceil_div(w->x_steps * w->k.depth + 1, w->size[2]); }
+/* Rows of x that its k steps reach into, shifted by one position too. Channels hold whole rows, as laid out. */
+static int64_t x_rows(const weight_walk *w) { return ac_ceil_div(w->x_k_steps * w->k.depth + 1, w->size[2]); }
 
 typedef struct {
-    int64_t line, x_part, x, g_part, all; /* bytes: a panel's places in a row, packed x and g, one part and all */
+    int64_t padded, x_part, x, g_part, all; /* bytes: a panel's channels, packed x and g, one part and all */
 } rooms;
 
 static rooms rooms_of(const weight_walk *w) {
-    int64_t values = ac_most(x_rows(w) * w->size[2], w->g_steps * w->k.depth);
-    rooms r = {.line = values * AC_LANES * ac_itemsize(w->dtype)};
-    r.line = (r.line + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
-    r.x_part = w->phases * w->shifts * w->x_panels * w->x_steps * AC_TILE_BYTES;
-    r.g_part = w->g_panels * w->g_steps * AC_TILE_BYTES;
-    if (w->g_line) r.g_part = w->g_panels * AC_LANES * w->g_line * ac_itemsize(w->dtype);
-    r.x = r.x_part * w->k.parts, r.all = r.line + r.x + r.g_part * w->k.parts;
+    int64_t values = ac_most(x_rows(w) * w->size[2], w->g_k_steps * w->k.depth);
+    rooms r = {.padded = values * AC_LANES * ac_itemsize(w->dtype)};
+    r.padded = (r.padded + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT;
+    r.x_part = w->phases * w->shifts * w->x_panels * w->x_k_steps * AC_TILE_BYTES;
+    r.g_part = w->g_panels * w->g_k_steps * AC_TILE_BYTES;
+    if (w->g_stride) r.g_part = w->g_panels * AC_LANES * w->g_stride * ac_itemsize(w->dtype);
+    r.x = r.x_part * w->k.parts, r.all = r.padded + r.x + r.g_part * w->k.parts;
     return r;
 }
 
 /* -- packing ----------------------------------------------------------------------------------------------- */
 
-/* Rows of places as they are packed: of images from `image` on, from row `row` of the first. */
+/* Rows of positions as they are packed: of images from `image` on, from row `row` of the first. */
 typedef struct {
     int64_t image, images, row, rows;
 } band;
 
-/* How places of an operand lie in its tensor: position i holds place i every - before. */
+/* How pixels of an operand lie in its tensor: position i holds pixel i every - before. */
 typedef struct {
     int64_t every[3], before[3], size[3];
 } lens;
 
-/* Lanes [lane, lane + lanes) of a band of t, to lines of `line` values; what no place of t falls on is zero. */
+/* Lanes [lane, lane + lanes) of a band of t, to channels `channel_stride` values apart; what no pixel of t falls on is
+ * zero. */
 static void lay_out(const weight_walk *w, const ac_tensor *t, const lens *l, const band *b, int64_t lane, int64_t lanes,
-                    int64_t line, char *to) {
+                    int64_t channel_stride, char *to) {
     int64_t item = ac_itemsize(w->dtype), all = w->size[0] * w->size[1], width = w->size[2];
-    memset(to, 0, (size_t)(line * lanes * item));
+    memset(to, 0, (size_t)(channel_stride * lanes * item));
     for (int64_t at = b->row - b->row % w->size[1]; at < b->row + b->rows && at < all * b->images; at += w->size[1]) {
         int64_t begin[3] = {at % all / w->size[1], b->row > at ? b->row - at : 0, 0}, count[3] = {1, 0, width};
         ac_span s[3];
         count[1] = ac_least(b->row + b->rows - at, w->size[1]) - begin[1];
         for (int d = 0; d < 3; d++) s[d] = ac_span_of(begin[d], count[d], l->before[d], 1, l->every[d], l->size[d]);
         ac_tensor part = ac_part_of(t, b->image + at / all, lane, lanes);
-        ac_fill_lines(&part, s, w->dtype, line, width, to + (at + begin[1] - b->row) * width * item);
+        ac_copy_padded(&part, s, w->dtype, channel_stride, width, to + (at + begin[1] - b->row) * width * item);
     }
 }
 
-static ac_operand lines_of(const weight_walk *w, const char *data, int64_t lanes, int64_t line, int64_t steps) {
+static ac_operand padded_operand(const weight_walk *w, const char *data, int64_t lanes, int64_t channel_stride,
+                                 int64_t k_steps) {
     return (ac_operand){.data = data,
                         .dtype = w->dtype,
                         .lanes = lanes,
-                        .k = steps * w->k.depth,
-                        .lane_stride = line,
+                        .k = k_steps * w->k.depth,
+                        .lane_stride = channel_stride,
                         .k_stride = 1,
                         .round = w->dtype};
 }
 
-static void pack_g(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
+static void pack_g(weight_walk *w, const band *b, const rooms *r, char *padded, char *to) {
     lens l = {{1, 1, 1}, {0, 0, 0}, {w->w->out[0], w->w->out[1], w->w->out[2]}};
-    int64_t values = w->g_steps * w->k.depth;
-    if (w->g_line) {
-        int64_t none = w->g_panels * AC_LANES - w->outs, each = w->g_line * ac_itemsize(w->dtype);
-        lay_out(w, w->g, &l, b, w->group * w->outs, w->outs, w->g_line, to);
+    int64_t values = w->g_k_steps * w->k.depth;
+    if (w->g_stride) {
+        int64_t none = w->g_panels * AC_LANES - w->outs, each = w->g_stride * ac_itemsize(w->dtype);
+        lay_out(w, w->g, &l, b, w->group * w->outs, w->outs, w->g_stride, to);
         memset(to + w->outs * each, 0, (size_t)(none * each));
         return;
     }
-    for (int64_t o = 0; o < w->outs; o += AC_LANES, to += w->g_steps * AC_TILE_BYTES) {
+    for (int64_t o = 0; o < w->outs; o += AC_LANES, to += w->g_k_steps * AC_TILE_BYTES) {
         int64_t lanes = ac_least(AC_LANES, w->outs - o);
-        lay_out(w, w->g, &l, b, w->group * w->outs + o, lanes, values, line);
-        ac_operand lines = lines_of(w, line, lanes, values, w->g_steps);
-        if (!ac_pack_lines(&w->k, &lines, false, w->g_steps, r->g_part, to)) atomic_store(&w->finite, false);
+        lay_out(w, w->g, &l, b, w->group * w->outs + o, lanes, values, padded);
+        ac_operand operand = padded_operand(w, padded, lanes, values, w->g_k_steps);
+        if (!ac_pack_channels(&w->k, &operand, false, w->g_k_steps, r->g_part, to)) atomic_store(&w->finite, false);
     }
 }
 
-static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, char *to) {
+static void pack_x(weight_walk *w, const band *b, const rooms *r, char *padded, char *to) {
     const ac_windows *win = w->w;
     band with_reach = *b;
     with_reach.rows = x_rows(w);
-    int64_t values = with_reach.rows * w->size[2], shift = w->x_panels * w->x_steps * AC_TILE_BYTES;
+    int64_t values = with_reach.rows * w->size[2], shift = w->x_panels * w->x_k_steps * AC_TILE_BYTES;
     for (int64_t p = 0; p < w->phases; p++, to += w->shifts * shift) {
         int64_t phase[3] = {p / win->stride[2] / win->stride[1], p / win->stride[2] % win->stride[1],
                             p % win->stride[2]};
@@ -216,10 +220,11 @@ static void pack_x(weight_walk *w, const band *b, const rooms *r, char *line, ch
         for (int64_t c = 0; c < w->channels; c += AC_LANES)
             for (int64_t i = 0; i < w->shifts; i++) {
                 int64_t lanes = ac_least(AC_LANES, w->channels - c);
-                if (i == 0) lay_out(w, w->x, &l, &with_reach, w->group * w->channels + c, lanes, values, line);
-                ac_operand lines = lines_of(w, line + i * ac_itemsize(w->dtype), lanes, values, w->x_steps);
-                char *panel = to + i * shift + c / AC_LANES * w->x_steps * AC_TILE_BYTES;
-                if (!ac_pack_lines(&w->k, &lines, true, w->x_steps, r->x_part, panel)) atomic_store(&w->finite, false);
+                if (i == 0) lay_out(w, w->x, &l, &with_reach, w->group * w->channels + c, lanes, values, padded);
+                ac_operand operand = padded_operand(w, padded + i * ac_itemsize(w->dtype), lanes, values, w->x_k_steps);
+                char *panel = to + i * shift + c / AC_LANES * w->x_k_steps * AC_TILE_BYTES;
+                if (!ac_pack_channels(&w->k, &operand, true, w->x_k_steps, r->x_part, panel))
+                    atomic_store(&w->finite, false);
             }
     }
 }
@@ -233,46 +238,47 @@ static void add_panels(const weight_walk *w, ac_micro_job *job, const char *x, i
     for (const run *r = w->runs; r < w->runs + w->n_runs; r++) {
         job->nb = (int)r->n, job->b_next = r->next;
         job->b = x + r->at, job->c = sums + (i * w->columns + r->first) * AC_TILE_FLOATS;
-        job->soon_a = ac_ahead_take(&next[0], job->steps * AC_FETCH_A, job->a);
-        job->soon_b = ac_ahead_take(&next[1], job->steps * AC_FETCH_B, job->b);
+        job->soon_a = ac_ahead_take(&next[0], job->k_steps * AC_FETCH_A, job->a);
+        job->soon_b = ac_ahead_take(&next[1], job->k_steps * AC_FETCH_B, job->b);
         w->k.micro->run(job);
     }
 }
 
-/* sums[tap] += g[places] x[places + tap], for every tap */
-static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t steps, ac_ahead next[2], float *sums) {
-    ac_micro_job job = {.a_next = w->g_steps * AC_TILE_BYTES,
-                        .a_step = AC_TILE_BYTES,
-                        .a_lane = AC_CELLS * 4,
-                        .b_cell = AC_LANES * 4,
+/* sums[tap] += g[positions] x[positions + tap], for every tap */
+static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t k_steps, ac_ahead next[2],
+                     float *sums) {
+    ac_micro_job job = {.a_next = w->g_k_steps * AC_TILE_BYTES,
+                        .a_k_stride = AC_TILE_BYTES,
+                        .a_lane_stride = AC_CELLS * 4,
+                        .b_cell_stride = AC_LANES * 4,
                         .c_a = w->columns * AC_TILE_FLOATS,
                         .c_b = AC_TILE_FLOATS,
                         .add = true};
-    if (w->g_line) {
-        job.a_lane = w->g_line * ac_itemsize(w->dtype);
-        job.a_next = AC_LANES * job.a_lane, job.a_step = AC_CELLS * 4;
+    if (w->g_stride) {
+        job.a_lane_stride = w->g_stride * ac_itemsize(w->dtype);
+        job.a_next = AC_LANES * job.a_lane_stride, job.a_k_stride = AC_CELLS * 4;
     }
-    for (int64_t k = 0; k < steps; k += BLOCK)
+    for (int64_t k = 0; k < k_steps; k += BLOCK)
         for (int64_t i = 0; i < w->g_panels; i += w->k.micro->a) {
-            job.steps = ac_least(BLOCK, steps - k), job.a = g + i * job.a_next + k * job.a_step;
+            job.k_steps = ac_least(BLOCK, k_steps - k), job.a = g + i * job.a_next + k * job.a_k_stride;
             add_panels(w, &job, x + k * AC_TILE_BYTES, i, next, sums);
         }
 }
 
 static void add_images(weight_walk *w, int64_t n, int64_t images, char *scratch, float *sums) {
     rooms r = rooms_of(w);
-    char *x = scratch + r.line, *g = x + r.x;
+    char *x = scratch + r.padded, *g = x + r.x;
     int64_t all = w->size[0] * w->size[1] * images;
     for (int64_t row = 0; row < all; row += w->rows) {
         band b = {n, images, row, ac_least(w->rows, all - row)};
         pack_g(w, &b, &r, scratch, g);
         pack_x(w, &b, &r, scratch, x);
-        int64_t steps = steps_for(w, b.rows * w->size[2]), later = ac_least(n + images, w->images - images);
+        int64_t k_steps = k_steps_for(w, b.rows * w->size[2]), later = ac_least(n + images, w->images - images);
         ac_ahead next[2] = {ac_ahead_of(w->g, later, images, w->group * w->outs, w->outs),
                             ac_ahead_of(w->x, later, images, w->group * w->channels, w->channels)};
         if (w->k.micro->begin) w->k.micro->begin();
         for (int64_t p = 0; p < w->k.parts * w->k.parts; p++)
-            add_taps(w, g + p / w->k.parts * r.g_part, x + p % w->k.parts * r.x_part, steps, next, sums);
+            add_taps(w, g + p / w->k.parts * r.g_part, x + p % w->k.parts * r.x_part, k_steps, next, sums);
         if (w->k.micro->end) w->k.micro->end();
     }
 }
@@ -303,12 +309,12 @@ static void store_weight(const weight_walk *w, ac_tensor *out) {
             for (int64_t c = 0; c < lanes; c++) dense[(o * w->channels + first + c) * taps + tap] = from[c];
         }
     }
-    ac_storage place;
+    ac_storage memory;
     ac_tensor to = *out;
     to.offset += w->group * w->outs * to.strides[0], to.shape[0] = w->outs;
     to.numel = w->outs * w->channels * taps;
     ac_dims shape = ac_shape_of(&to);
-    ac_tensor from = ac_place(&place, dense, AC_float32, &shape);
+    ac_tensor from = ac_tensor_over(&memory, dense, AC_float32, &shape);
     ac_cpu_copy_into(&to, &from);
 }
 

@@ -10,36 +10,39 @@
 typedef struct {
     const ac_windows *w;
     const char *image; /* [channels, in...], of `item` bytes each */
-    char *columns;     /* [channels * taps, places] */
-    int64_t item, taps, places;
+    char *columns;     /* [channels * taps, positions] */
+    int64_t item, taps, positions;
 } unfolding;
 
-/* n values `step` apart. */
-static void gather(char *to, const char *from, int64_t n, int64_t step, int64_t item) {
-    if (step == 1) memcpy(to, from, (size_t)(n * item));
+/* n values `stride` apart. */
+static void gather(char *to, const char *from, int64_t n, int64_t stride, int64_t item) {
+    if (stride == 1) memcpy(to, from, (size_t)(n * item));
     else if (item == 2)
-        for (int64_t i = 0; i < n; i++) ((uint16_t *)(void *)to)[i] = ((const uint16_t *)(const void *)from)[i * step];
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)(void *)to)[i] = ((const uint16_t *)(const void *)from)[i * stride];
     else if (item == 4)
-        for (int64_t i = 0; i < n; i++) ((uint32_t *)(void *)to)[i] = ((const uint32_t *)(const void *)from)[i * step];
+        for (int64_t i = 0; i < n; i++)
+            ((uint32_t *)(void *)to)[i] = ((const uint32_t *)(const void *)from)[i * stride];
     else
-        for (int64_t i = 0; i < n; i++) ((uint64_t *)(void *)to)[i] = ((const uint64_t *)(const void *)from)[i * step];
+        for (int64_t i = 0; i < n; i++)
+            ((uint64_t *)(void *)to)[i] = ((const uint64_t *)(const void *)from)[i * stride];
 }
 
-/* The places of the last dimension whose tap k is not in the padding. */
+/* The positions of the last dimension whose tap k is not in the padding. */
 static void inside(const ac_windows *w, int64_t k, int64_t *begin, int64_t *end) {
-    int64_t from = k * w->dilation[2] - w->padding[2], step = w->stride[2];
-    *begin = from < 0 ? (-from + step - 1) / step : 0;
-    *end = w->in[2] > from ? (w->in[2] - from + step - 1) / step : 0;
+    int64_t from = k * w->dilation[2] - w->padding[2], stride = w->stride[2];
+    *begin = from < 0 ? (-from + stride - 1) / stride : 0;
+    *end = w->in[2] > from ? (w->in[2] - from + stride - 1) / stride : 0;
     if (*end > w->out[2]) *end = w->out[2];
     if (*begin > *end) *begin = *end;
 }
 
-/* One tap of one channel at every place. */
+/* One tap of one channel at every position. */
 static void unfold_row(const unfolding *u, int64_t row) {
     const ac_windows *w = u->w;
     int64_t tap = row % u->taps, channel = row / u->taps, begin, end;
     int64_t k2 = tap % w->kernel[2], k1 = tap / w->kernel[2] % w->kernel[1], k0 = tap / (w->kernel[2] * w->kernel[1]);
-    char *to = u->columns + row * u->places * u->item;
+    char *to = u->columns + row * u->positions * u->item;
     inside(w, k2, &begin, &end);
     for (int64_t o0 = 0; o0 < w->out[0]; o0++)
         for (int64_t o1 = 0; o1 < w->out[1]; o1++, to += w->out[2] * u->item) {
@@ -62,12 +65,12 @@ static void unfold_rows(void *context, int64_t begin, int64_t end) {
 
 void ac_cpu_unfold_image(const ac_windows *w, int64_t channels, int64_t item, const char *image, char *columns) {
     unfolding u = {w, image, columns, item, ac_product3(w->kernel), ac_product3(w->out)};
-    ac_for_range(channels * u.taps, AC_GRAIN / (u.places + 1), unfold_rows, &u);
+    ac_for_range(channels * u.taps, AC_GRAIN / (u.positions + 1), unfold_rows, &u);
 }
 
 typedef struct {
     const ac_windows *w;
-    ac_lane lane;
+    ac_opmath opmath;
     const char *columns;
     char *image;
     const double *bias;
@@ -76,9 +79,9 @@ typedef struct {
 #define FOLD_CHANNEL(R, name)                                                                                          \
     static void fold_channel_##name(const folding *f, int64_t channel) {                                               \
         const ac_windows *w = f->w;                                                                                    \
-        int64_t pixels = ac_product3(w->in), places = ac_product3(w->out), begin, end;                                 \
+        int64_t pixels = ac_product3(w->in), positions = ac_product3(w->out), begin, end;                              \
         R *image = (R *)(void *)f->image + channel * pixels;                                                           \
-        const R *from = (const R *)(const void *)f->columns + channel * ac_product3(w->kernel) * places;               \
+        const R *from = (const R *)(const void *)f->columns + channel * ac_product3(w->kernel) * positions;            \
         for (int64_t i = 0; i < pixels; i++) image[i] = f->bias ? (R)f->bias[channel] : 0;                             \
         for (int64_t k0 = 0; k0 < w->kernel[0]; k0++)                                                                  \
             for (int64_t k1 = 0; k1 < w->kernel[1]; k1++)                                                              \
@@ -100,20 +103,20 @@ FOLD_CHANNEL(double, f64)
 static void fold_channels(void *context, int64_t begin, int64_t end) {
     const folding *f = context;
     for (int64_t c = begin; c < end; c++)
-        if (f->lane == AC_LANE_F64) fold_channel_f64(f, c);
+        if (f->opmath == AC_OPMATH_F64) fold_channel_f64(f, c);
         else fold_channel_f32(f, c);
 }
 
-void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_lane lane, const char *columns, const double *bias,
+void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_opmath opmath, const char *columns, const double *bias,
                        char *image) {
-    folding f = {w, lane, columns, image, bias};
+    folding f = {w, opmath, columns, image, bias};
     int64_t each = ac_product3(w->kernel) * ac_product3(w->out) + ac_product3(w->in);
     ac_for_range(channels, AC_GRAIN / (each + 1), fold_channels, &f);
 }
 
 /* -- the rows ------------------------------------------------------------------------------------------------ */
 
-ac_tensor ac_place(ac_storage *storage, void *data, ac_dtype dtype, const ac_dims *shape) {
+ac_tensor ac_tensor_over(ac_storage *storage, void *data, ac_dtype dtype, const ac_dims *shape) {
     *storage = (ac_storage){.data = data};
     ac_tensor t = {.storage = storage, .dtype = dtype, .ndim = (int)shape->n, .numel = ac_dims_numel(shape)};
     ac_dims strides = ac_dims_contiguous(shape);
@@ -144,8 +147,8 @@ int ac_cpu_im2col(const ac_run *r) {
     size_t bytes = (size_t)(channels * pixels * item) + 1;
     char *dense = ac_alloc(bytes);
     if (!dense) return -1;
-    ac_storage place;
-    ac_tensor image = ac_place(&place, dense, x->dtype, &shape);
+    ac_storage memory;
+    ac_tensor image = ac_tensor_over(&memory, dense, x->dtype, &shape);
     int64_t each = channels * ac_product3(w.kernel) * ac_product3(w.out) * item;
     for (int64_t n = 0; n < x->shape[0]; n++) {
         ac_tensor from = ac_part_of(x, n, 0, channels);
@@ -163,20 +166,20 @@ int ac_cpu_col2im(const ac_run *r) {
     ac_window_lists l = {"fold", &a->kernel, &a->stride, &a->padding, &a->dilation, false};
     ac_windows w;
     AC_TRY(ac_windows_of(&w, &l, a->size.v, a->kernel.n));
-    ac_lane lane = ac_lane_of(x->dtype);
+    ac_opmath opmath = ac_opmath_of(x->dtype);
     int64_t channels = out->shape[1], columns = x->shape[1] * x->shape[2], pixels = channels * ac_product3(w.in);
-    size_t bytes = (size_t)((columns + pixels) * ac_lane_bytes(lane)) + 1;
-    char *room = ac_alloc(bytes), *image = room ? room + columns * ac_lane_bytes(lane) : NULL;
+    size_t bytes = (size_t)((columns + pixels) * ac_opmath_bytes(opmath)) + 1;
+    char *room = ac_alloc(bytes), *image = room ? room + columns * ac_opmath_bytes(opmath) : NULL;
     if (!room) return -1;
     ac_dims flat = {2, {x->shape[1], x->shape[2]}}, dense = {x->ndim ? out->ndim - 1 : 0, {channels}};
     for (int d = 2; d < out->ndim; d++) dense.v[d - 1] = out->shape[d];
     ac_storage one, two;
-    ac_tensor wide = ac_place(&one, room, ac_lane_dtype(lane), &flat),
-              sums = ac_place(&two, image, ac_lane_dtype(lane), &dense);
+    ac_tensor wide = ac_tensor_over(&one, room, ac_opmath_dtype(opmath), &flat),
+              sums = ac_tensor_over(&two, image, ac_opmath_dtype(opmath), &dense);
     for (int64_t n = 0; n < x->shape[0]; n++) {
         ac_tensor from = ac_part_of(x, n, 0, x->shape[1]), to = ac_part_of(out, n, 0, channels);
         ac_cpu_copy_into(&wide, &from);
-        ac_cpu_fold_image(&w, channels, lane, room, NULL, image);
+        ac_cpu_fold_image(&w, channels, opmath, room, NULL, image);
         ac_cpu_copy_into(&to, &sums);
     }
     ac_free(room, bytes);

@@ -7,14 +7,14 @@
 #include "ops/window_args.h"
 #include "cpu/loops.h"
 
-/* columns [channels * taps, places] of image [channels, in...], values of `item` bytes. */
+/* columns [channels * taps, positions] of image [channels, in...], values of `item` bytes. */
 void ac_cpu_unfold_image(const ac_windows *w, int64_t channels, int64_t item, const char *image, char *columns);
-/* image [channels, in...] = bias (or 0) + the columns added up where they came from, both in lane type. */
-void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_lane lane, const char *columns, const double *bias,
+/* image [channels, in...] = bias (or 0) + the columns added up where they came from, both in opmath type. */
+void ac_cpu_fold_image(const ac_windows *w, int64_t channels, ac_opmath opmath, const char *columns, const double *bias,
                        char *image);
 
 /* A contiguous tensor over memory of the caller's, which lives no longer than `storage` does. */
-ac_tensor ac_place(ac_storage *storage, void *data, ac_dtype dtype, const ac_dims *shape);
+ac_tensor ac_tensor_over(ac_storage *storage, void *data, ac_dtype dtype, const ac_dims *shape);
 /* t[image, channel : channel + channels], borrowed. */
 ac_tensor ac_part_of(const ac_tensor *t, int64_t image, int64_t channel, int64_t channels);
 
@@ -29,7 +29,7 @@ bool ac_depthwise_fits(const ac_windows *w, int64_t groups, int64_t inner, int64
 int ac_depthwise_convolution(const ac_run *r, const ac_windows *w) AC_CHECKED;
 int ac_depthwise_convolution_weight(const ac_run *r, const ac_windows *w) AC_CHECKED;
 
-/* Whether both ways' lines hold the padding, which the transposed one needs to be within the window's reach. */
-bool ac_lines_fit(const ac_windows *w);
+/* Whether both ways' padded channels hold the padding, which for the transposed one is within the window's reach. */
+bool ac_padding_fits(const ac_windows *w);
 
 #endif

@@ -9,29 +9,29 @@ typedef struct {
     const ac_run *r;
     ac_windows w;
     ac_space planes;
-    int64_t step[3]; /* in elements */
-    int64_t pixels, places;
+    int64_t stride[3]; /* in elements */
+    int64_t pixels, positions;
 } pooling;
 
 /* A plane in double or int64, contiguous; values compare the same there. */
-static void load_plane(const pooling *p, int64_t plane, ac_lane lane, char *to) {
+static void load_plane(const pooling *p, int64_t plane, ac_opmath opmath, char *to) {
     const ac_tensor *x = p->r->in[0];
     int64_t item = ac_itemsize(x->dtype);
     const char *from = (const char *)ac_data(x) + ac_space_offset(&p->planes, plane) * item;
     for (int64_t i = 0; i < p->w.in[0]; i++)
-        for (int64_t j = 0; j < p->w.in[1]; j++, to += p->w.in[2] * ac_lane_bytes(lane))
-            ac_cpu_loops()->load[x->dtype][lane](p->w.in[2], from + (i * p->step[0] + j * p->step[1]) * item,
-                                                 p->step[2], to);
+        for (int64_t j = 0; j < p->w.in[1]; j++, to += p->w.in[2] * ac_opmath_bytes(opmath))
+            ac_cpu_loops()->load[x->dtype][opmath](p->w.in[2], from + (i * p->stride[0] + j * p->stride[1]) * item,
+                                                   p->stride[2], to);
 }
 
 /* The largest of a window; a nan, once met, stays, the first of equal values wins. */
 #define BEST_OF(R, name)                                                                                               \
     static int64_t best_##name(const ac_windows *w, const R *plane, const int64_t o[3]) {                              \
-        int64_t begin[3], end[3], step[3], best = -1;                                                                  \
-        for (int d = 0; d < 3; d++) ac_window_span(w, d, o[d], &begin[d], &end[d], &step[d]);                          \
-        for (int64_t i = begin[0]; i < end[0]; i += step[0])                                                           \
-            for (int64_t j = begin[1]; j < end[1]; j += step[1])                                                       \
-                for (int64_t k = begin[2]; k < end[2]; k += step[2]) {                                                 \
+        int64_t begin[3], end[3], dilation[3], best = -1;                                                              \
+        for (int d = 0; d < 3; d++) ac_window_span(w, d, o[d], &begin[d], &end[d], &dilation[d]);                      \
+        for (int64_t i = begin[0]; i < end[0]; i += dilation[0])                                                       \
+            for (int64_t j = begin[1]; j < end[1]; j += dilation[1])                                                   \
+                for (int64_t k = begin[2]; k < end[2]; k += dilation[2]) {                                             \
                     int64_t at = (i * w->in[1] + j) * w->in[2] + k;                                                    \
                     if (best < 0 || plane[at] > plane[best] || plane[at] != plane[at]) best = at;                      \
                 }                                                                                                      \
@@ -46,23 +46,24 @@ static void pool_planes(void *context, int64_t begin, int64_t end, char *scratch
     const pooling *p = context;
     ac_tensor *values = p->r->out[0];
     int64_t *indices = ac_data(p->r->out[1]);
-    ac_lane lane = ac_lane_of(values->dtype);
+    ac_opmath opmath = ac_opmath_of(values->dtype);
     for (int64_t plane = begin; plane < end && !ac_poll(); plane++) {
-        int64_t place = plane * p->places, o[3];
-        load_plane(p, plane, lane, scratch);
+        int64_t position = plane * p->positions, o[3];
+        load_plane(p, plane, opmath, scratch);
         for (o[0] = 0; o[0] < p->w.out[0]; o[0]++)
             for (o[1] = 0; o[1] < p->w.out[1]; o[1]++)
-                for (o[2] = 0; o[2] < p->w.out[2]; o[2]++, place++) {
+                for (o[2] = 0; o[2] < p->w.out[2]; o[2]++, position++) {
                     const void *x = scratch;
-                    int64_t at = lane == AC_LANE_F32   ? best_f32(&p->w, x, o)
-                                 : lane == AC_LANE_F64 ? best_f64(&p->w, x, o)
-                                                       : best_i64(&p->w, x, o);
-                    indices[place] = at;
-                    if (lane == AC_LANE_I64)
-                        ac_write_int(ac_data(values), values->dtype, place, ((const int64_t *)x)[at]);
+                    int64_t at = opmath == AC_OPMATH_F32   ? best_f32(&p->w, x, o)
+                                 : opmath == AC_OPMATH_F64 ? best_f64(&p->w, x, o)
+                                                           : best_i64(&p->w, x, o);
+                    indices[position] = at;
+                    if (opmath == AC_OPMATH_I64)
+                        ac_write_int(ac_data(values), values->dtype, position, ((const int64_t *)x)[at]);
                     else
-                        ac_write_double(ac_data(values), values->dtype, place,
-                                        lane == AC_LANE_F32 ? (double)((const float *)x)[at] : ((const double *)x)[at]);
+                        ac_write_double(ac_data(values), values->dtype, position,
+                                        opmath == AC_OPMATH_F32 ? (double)((const float *)x)[at]
+                                                                : ((const double *)x)[at]);
                 }
     }
 }
@@ -74,9 +75,9 @@ int ac_cpu_max_pool(const ac_run *r) {
     AC_TRY(ac_max_pool_windows(&p.w, x, a));
     int nd = (int)a->kernel.n, lead = x->ndim - nd;
     p.planes = ac_space_of(x, (1u << lead) - 1);
-    for (int d = 0; d < nd; d++) p.step[3 - nd + d] = x->strides[lead + d];
-    p.pixels = ac_product3(p.w.in), p.places = ac_product3(p.w.out);
-    int64_t planes = p.places ? r->out[0]->numel / p.places : 0;
+    for (int d = 0; d < nd; d++) p.stride[3 - nd + d] = x->strides[lead + d];
+    p.pixels = ac_product3(p.w.in), p.positions = ac_product3(p.w.out);
+    int64_t planes = p.positions ? r->out[0]->numel / p.positions : 0;
     return ac_for_range_with(planes, AC_GRAIN / (p.pixels + 1), (size_t)p.pixels * 8, pool_planes, &p);
 }
 
@@ -84,15 +85,15 @@ int ac_cpu_max_pool(const ac_run *r) {
 
 typedef struct {
     const ac_run *r;
-    ac_lane lane;
+    ac_opmath opmath;
     int64_t in, out, taps, inner; /* x as [outer, in, inner] */
-    ac_space lines;               /* where lines of [outer, inner] begin, */
-    int64_t step;                 /* and from a value of one to the next */
+    ac_space rows;                /* where rows of [outer, inner] begin, */
+    int64_t stride;               /* and from a value of one to the next */
 } resampling;
 
-/* One line: all of it at once. */
+/* One row: all of it at once. */
 #define SAMPLE(R, name)                                                                                                \
-    static void sample_line_##name(const resampling *c, const R *x, R *y) {                                            \
+    static void sample_row_##name(const resampling *c, const R *x, R *y) {                                             \
         const int64_t *index = ac_data(c->r->in[1]);                                                                   \
         const double *weight = ac_data(c->r->in[2]);                                                                   \
         for (int64_t o = 0; o < c->out; o++) {                                                                         \
@@ -109,20 +110,20 @@ SAMPLE(float, f32)
 SAMPLE(double, f64)
 #undef SAMPLE
 
-static void sample_lines(void *context, int64_t begin, int64_t end, char *scratch) {
+static void sample_along(void *context, int64_t begin, int64_t end, char *scratch) {
     const resampling *c = context;
     const ac_tensor *x = c->r->in[0];
     ac_tensor *y = c->r->out[0];
     const ac_loops *loops = ac_cpu_loops();
     int64_t item = ac_itemsize(x->dtype);
-    char *result = scratch + c->in * ac_lane_bytes(c->lane);
-    for (int64_t line = begin; line < end; line++) {
-        int64_t to = line / c->inner * c->inner * c->out + line % c->inner;
-        const void *from = ac_read_run(loops, c->lane, x->dtype, c->in,
-                                       (char *)ac_data(x) + ac_space_offset(&c->lines, line) * item, c->step, scratch);
-        if (c->lane == AC_LANE_F64) sample_line_f64(c, from, (double *)(void *)result);
-        else sample_line_f32(c, from, (float *)(void *)result);
-        loops->store[c->lane][y->dtype](c->out, result, (char *)ac_data(y) + to * item, c->inner);
+    char *result = scratch + c->in * ac_opmath_bytes(c->opmath);
+    for (int64_t row = begin; row < end; row++) {
+        int64_t to = row / c->inner * c->inner * c->out + row % c->inner;
+        const void *from = ac_read_run(loops, c->opmath, x->dtype, c->in,
+                                       (char *)ac_data(x) + ac_space_offset(&c->rows, row) * item, c->stride, scratch);
+        if (c->opmath == AC_OPMATH_F64) sample_row_f64(c, from, (double *)(void *)result);
+        else sample_row_f32(c, from, (float *)(void *)result);
+        loops->store[c->opmath][y->dtype](c->out, result, (char *)ac_data(y) + to * item, c->inner);
     }
 }
 
@@ -134,7 +135,7 @@ static void sample_rows(void *context, int64_t begin, int64_t end, char *scratch
     const ac_loops *loops = ac_cpu_loops();
     const int64_t *index = ac_data(c->r->in[1]);
     const double *weight = ac_data(c->r->in[2]);
-    int64_t item = ac_itemsize(x->dtype), bytes = c->inner * ac_lane_bytes(c->lane);
+    int64_t item = ac_itemsize(x->dtype), bytes = c->inner * ac_opmath_bytes(c->opmath);
     char *sum = scratch + bytes;
     for (int64_t row = begin; row < end; row++) {
         int64_t outer = row / c->out, o = row % c->out;
@@ -142,12 +143,12 @@ static void sample_rows(void *context, int64_t begin, int64_t end, char *scratch
         for (int64_t t = o * c->taps; t < (o + 1) * c->taps; t++) {
             if (index[t] < 0 || index[t] >= c->in || weight[t] == 0) continue;
             const void *from =
-                ac_read_run(loops, c->lane, x->dtype, c->inner,
+                ac_read_run(loops, c->opmath, x->dtype, c->inner,
                             (char *)ac_data(x) + (outer * c->in + index[t]) * c->inner * item, 1, scratch);
-            if (c->lane == AC_LANE_F64) add_scaled_f64(c->inner, weight[t], from, (double *)(void *)sum);
+            if (c->opmath == AC_OPMATH_F64) add_scaled_f64(c->inner, weight[t], from, (double *)(void *)sum);
             else add_scaled_f32(c->inner, (float)weight[t], from, (float *)(void *)sum);
         }
-        loops->store[c->lane][y->dtype](c->inner, sum, (char *)ac_data(y) + row * c->inner * item, 1);
+        loops->store[c->opmath][y->dtype](c->inner, sum, (char *)ac_data(y) + row * c->inner * item, 1);
     }
 }
 
@@ -157,18 +158,18 @@ int ac_cpu_resample(const ac_run *r) {
     int64_t dim = a->dim, outer = 1;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "resample"));
     resampling c = {.r = r,
-                    .lane = ac_lane_of(x->dtype),
+                    .opmath = ac_opmath_of(x->dtype),
                     .in = x->shape[dim],
                     .out = r->out[0]->shape[dim],
                     .taps = r->in[1]->shape[1],
                     .inner = 1,
-                    .lines = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
-                    .step = x->strides[dim]};
+                    .rows = ac_space_of(x, ((1u << x->ndim) - 1) & ~(1u << dim)),
+                    .stride = x->strides[dim]};
     for (int64_t d = 0; d < dim; d++) outer *= x->shape[d];
     for (int64_t d = dim + 1; d < x->ndim; d++) c.inner *= x->shape[d];
     if (c.inner == 1 || !ac_is_contiguous(x))
         return ac_for_range_with(outer * c.inner, AC_GRAIN / (c.out * c.taps + 1), (size_t)((c.in + c.out) * 8),
-                                 sample_lines, &c);
+                                 sample_along, &c);
     return ac_for_range_with(outer * c.out, AC_GRAIN / (c.inner * c.taps + 1), (size_t)(2 * c.inner * 8), sample_rows,
                              &c);
 }

@@ -1,12 +1,12 @@
-/* Elementwise operators, copies and casts: load into the lane's type, compute, store. */
+/* Elementwise operators, copies and casts: load into the opmath type, compute, store. */
 #include "cpu/kernels.h"
 
 #include <string.h>
 
-const void *ac_read_run(const ac_loops *loops, ac_lane lane, ac_dtype dtype, int64_t n, const void *from,
+const void *ac_read_run(const ac_loops *loops, ac_opmath opmath, ac_dtype dtype, int64_t n, const void *from,
                         int64_t stride, void *buffer) {
-    if (dtype == ac_lane_dtype(lane) && (stride == 1 || n == 1)) return from;
-    loops->load[dtype][lane](n, from, stride, buffer);
+    if (dtype == ac_opmath_dtype(opmath) && (stride == 1 || n == 1)) return from;
+    loops->load[dtype][opmath](n, from, stride, buffer);
     return buffer;
 }
 
@@ -14,7 +14,7 @@ const void *ac_read_run(const ac_loops *loops, ac_lane lane, ac_dtype dtype, int
 
 typedef struct {
     const ac_loops *loops;
-    ac_lane lane;
+    ac_opmath opmath;
     ac_op op;
     const void *attrs;
     int n_in;
@@ -31,8 +31,8 @@ typedef union {
 
 static const void *wrapped(const point_call *c, int64_t n, const void *from, tile *buffer) {
     tile narrow;
-    c->loops->store[c->lane][c->compute](n, from, narrow.i64, 1);
-    c->loops->load[c->compute][c->lane](n, narrow.i64, 1, buffer);
+    c->loops->store[c->opmath][c->compute](n, from, narrow.i64, 1);
+    c->loops->load[c->compute][c->opmath](n, narrow.i64, 1, buffer);
     return buffer;
 }
 
@@ -41,7 +41,7 @@ static void point_run(void *context, int64_t n, char *const *data, const int64_t
     const ac_loops *loops = c->loops;
     tile buffers[AC_MAX_OPERANDS];
     (void)first;
-    bool direct = c->dtypes[0] == ac_lane_dtype(c->lane) && strides[0] == 1;
+    bool direct = c->dtypes[0] == ac_opmath_dtype(c->opmath) && strides[0] == 1;
     for (int64_t at = 0; at < n; at += AC_TILE) {
         int64_t run = n - at < AC_TILE ? n - at : AC_TILE;
         const void *in[AC_MAX_OPERANDS];
@@ -49,20 +49,20 @@ static void point_run(void *context, int64_t n, char *const *data, const int64_t
             const char *from = data[k] + at * strides[k] * ac_itemsize(c->dtypes[k]);
             bool filled = at > 0 && strides[k] == 0; /* a broadcast operand is read once */
             in[k - 1] = filled ? buffers[k].f32
-                               : ac_read_run(loops, c->lane, c->dtypes[k], run, from, strides[k], buffers[k].f32);
+                               : ac_read_run(loops, c->opmath, c->dtypes[k], run, from, strides[k], buffers[k].f32);
             if (c->wraps && !filled && c->dtypes[k] == AC_int64) in[k - 1] = wrapped(c, run, in[k - 1], &buffers[k]);
         }
         char *to = data[0] + at * strides[0] * ac_itemsize(c->dtypes[0]);
         void *result = direct ? (void *)to : buffers[0].f32;
-        loops->point[c->op][c->lane](run, in, result, c->attrs);
-        if (!direct) loops->store[c->lane][c->dtypes[0]](run, result, to, strides[0]);
+        loops->point[c->op][c->opmath](run, in, result, c->attrs);
+        if (!direct) loops->store[c->opmath][c->dtypes[0]](run, result, to, strides[0]);
     }
 }
 
 /* Integer division by zero has no value to give. */
-static int refuse_zero(const ac_run *r, ac_lane lane) {
+static int refuse_zero(const ac_run *r, ac_opmath opmath) {
     bool divides = r->op == AC_OP_floor_divide || r->op == AC_OP_remainder || r->op == AC_OP_fmod;
-    if (!divides || lane != AC_LANE_I64) return 0;
+    if (!divides || opmath != AC_OPMATH_I64) return 0;
     const ac_tensor *y = r->in[1];
     ac_space all = ac_space_of(y, UINT32_MAX);
     for (int64_t i = 0; i < all.numel; i++)
@@ -71,30 +71,30 @@ static int refuse_zero(const ac_run *r, ac_lane lane) {
     return 0;
 }
 
-/* A small call on contiguous tensors of one shape and of lane type is one call of the loop. */
-static bool run_small(const ac_run *r, ac_lane lane) {
+/* A small call on contiguous tensors of one shape and of opmath type is one call of the loop. */
+static bool run_small(const ac_run *r, ac_opmath opmath) {
     const void *in[AC_MAX_OPERANDS];
     const ac_tensor *out = r->out[0];
-    ac_dtype type = ac_lane_dtype(lane);
+    ac_dtype type = ac_opmath_dtype(opmath);
     if (out->numel > AC_TILE || out->dtype != type || !ac_is_contiguous(out)) return false;
     for (int k = 0; k < r->n_in; k++) {
         const ac_tensor *x = r->in[k];
         if (x->dtype != type || x->numel != out->numel || !ac_is_contiguous(x)) return false;
         in[k] = ac_data(x);
     }
-    ac_cpu_loops()->point[r->op][lane](out->numel, in, ac_data(out), r->attrs);
+    ac_cpu_loops()->point[r->op][opmath](out->numel, in, ac_data(out), r->attrs);
     return true;
 }
 
 int ac_cpu_pointwise(const ac_run *r) {
     if (r->op != AC_OP_floor_divide && r->op != AC_OP_remainder && r->op != AC_OP_fmod &&
-        run_small(r, ac_lane_of(r->compute)))
+        run_small(r, ac_opmath_of(r->compute)))
         return 0;
     ac_tensor *operands[AC_MAX_OPERANDS] = {r->out[0]};
-    point_call c = {ac_cpu_loops(), ac_lane_of(r->compute), r->op,      r->attrs,
-                    r->n_in,        {r->out[0]->dtype},     r->compute, false};
-    c.wraps = c.lane == AC_LANE_I64 && r->compute != AC_int64 && ac_ops[r->op].result == AC_RESULT_KEEP;
-    AC_TRY(refuse_zero(r, c.lane));
+    point_call c = {ac_cpu_loops(), ac_opmath_of(r->compute), r->op,      r->attrs,
+                    r->n_in,        {r->out[0]->dtype},       r->compute, false};
+    c.wraps = c.opmath == AC_OPMATH_I64 && r->compute != AC_int64 && ac_ops[r->op].result == AC_RESULT_KEEP;
+    AC_TRY(refuse_zero(r, c.opmath));
     ac_cpu_note_loops(c.loops);
     for (int k = 0; k < r->n_in; k++) {
         operands[k + 1] = r->in[k];
@@ -112,7 +112,7 @@ int ac_cpu_pointwise(const ac_run *r) {
 
 typedef struct {
     const ac_loops *loops;
-    ac_lane lane;
+    ac_opmath opmath;
     ac_dtype to, from;
 } copy_call;
 
@@ -128,18 +128,18 @@ static void copy_run(void *context, int64_t n, char *const *data, const int64_t 
         int64_t run = n - at < AC_TILE ? n - at : AC_TILE;
         const char *from = data[1] + at * strides[1] * ac_itemsize(c->from);
         char *to = data[0] + at * strides[0] * ac_itemsize(c->to);
-        if (c->to == ac_lane_dtype(c->lane) && strides[0] == 1) {
-            c->loops->load[c->from][c->lane](run, from, strides[1], to);
+        if (c->to == ac_opmath_dtype(c->opmath) && strides[0] == 1) {
+            c->loops->load[c->from][c->opmath](run, from, strides[1], to);
             continue;
         }
-        const void *in = ac_read_run(c->loops, c->lane, c->from, run, from, strides[1], buffer.f32);
-        c->loops->store[c->lane][c->to](run, in, to, strides[0]);
+        const void *in = ac_read_run(c->loops, c->opmath, c->from, run, from, strides[1], buffer.f32);
+        c->loops->store[c->opmath][c->to](run, in, to, strides[0]);
     }
 }
 
 void ac_cpu_copy_into(ac_tensor *to, const ac_tensor *from) {
-    ac_lane lane = ac_lane_of(ac_copy_dtype(to->dtype, from->dtype));
-    copy_call c = {ac_cpu_loops(), lane, to->dtype, from->dtype};
+    ac_opmath opmath = ac_opmath_of(ac_copy_dtype(to->dtype, from->dtype));
+    copy_call c = {ac_cpu_loops(), opmath, to->dtype, from->dtype};
     ac_tensor *operands[2] = {to, (ac_tensor *)(uintptr_t)from};
     ac_iter it;
     ac_dims shape = ac_shape_of(to);

@@ -16,7 +16,7 @@
 
 enum {
     SMALL_BYTES = 48 << 10, /* packed operands and accumulators that fit here live on the stack */
-    WORTH_HANDS = 1 << 22   /* multiplications that are worth other threads: some 10 us of one */
+    WORTH_THREADS = 1 << 22 /* multiplications that are worth other threads: some 10 us of one */
 };
 
 typedef struct {
@@ -30,7 +30,7 @@ typedef struct {
     bool direct;                /* a is read where it lies: it has the panels' dtype and whole tiles */
     bool stream;                /* c is too large for caches */
     void (*finish)(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
-    char *scratch; /* of every hand: accumulators, then its panels of b */
+    char *scratch; /* of every thread: accumulators, then its panels of b */
     int64_t scratch_bytes;
     _Atomic bool *finite;
 } plan;
@@ -76,7 +76,7 @@ static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool 
             job.na = (int)ac_least(micro->a, w->na - ia), job.nb = (int)nb;
             job.c = w->tiles + ia * job.c_a + jb * job.c_b;
             job.soon_a = k_block->soon_a + run * ahead_a, job.soon_b = k_block->soon_b + run * ahead_b;
-            if (job.steps) micro->run(&job);
+            if (job.k_steps) micro->run(&job);
             if (last && run > 0) finish(w, ia_done, jb_done, &done);
             done = job, ia_done = ia, jb_done = jb;
         }
@@ -84,10 +84,10 @@ static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool 
     if (last) finish(w, ia_done, jb_done, &done);
 }
 
-static c_block block_at(const plan *p, int64_t chunk, int hand) {
+static c_block block_at(const plan *p, int64_t chunk, int thread) {
     c_block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
     w.na = ac_least(p->a_block, p->a_panels - w.a0), w.nb = ac_least(p->b_block, p->b_panels - w.b0);
-    w.tiles = (float *)(void *)(p->scratch + hand * p->scratch_bytes);
+    w.tiles = (float *)(void *)(p->scratch + thread * p->scratch_bytes);
     w.own_b = (char *)w.tiles + p->a_block * p->b_block * AC_TILE_BYTES;
     return w;
 }
@@ -97,27 +97,27 @@ static const char *a_panels(const c_block *w, int64_t k) {
     const ac_operand *a = &p->call->a;
     if (!p->direct) return panels_at(p->a, p, p->a_panels, k, w->a0);
     return (const char *)a->data +
-           (w->a0 * AC_LANES * a->lane_stride + k * p->cut.steps * p->cut.depth) * ac_itemsize(a->dtype);
+           (w->a0 * AC_LANES * a->lane_stride + k * p->cut.k_steps * p->cut.depth) * ac_itemsize(a->dtype);
 }
 static const char *b_panels(const c_block *w, int64_t k) { return panels_at(w->p->b, w->p, w->p->b_panels, k, w->b0); }
 
-/* Steps and strides of k block k. */
+/* k steps and strides of k block k. */
 static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
     const plan *p = w->p;
-    job->steps = ac_cut_steps(&p->cut, k), job->add = k > 0;
-    job->b_next = job->a_next = job->steps * p->cut.bytes;
-    job->a_step = p->cut.bytes, job->a_lane = AC_CELLS * 4;
+    job->k_steps = ac_cut_k_steps(&p->cut, k), job->add = k > 0;
+    job->b_next = job->a_next = job->k_steps * p->cut.bytes;
+    job->a_k_stride = p->cut.bytes, job->a_lane_stride = AC_CELLS * 4;
     if (!p->direct) return;
-    job->a_lane = p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
-    job->a_next = AC_LANES * job->a_lane, job->a_step = AC_CELLS * 4;
+    job->a_lane_stride = p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
+    job->a_next = AC_LANES * job->a_lane_stride, job->a_k_stride = AC_CELLS * 4;
 }
 
-static void one_block(void *context, int64_t chunk, int hand) {
+static void one_block(void *context, int64_t chunk, int thread) {
     const plan *p = context;
     if (!atomic_load(p->finite)) return;
-    c_block w = block_at(p, chunk, hand),
-            next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, hand);
-    ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS, .b_cell = AC_LANES * 4};
+    c_block w = block_at(p, chunk, thread),
+            next = block_at(p, chunk + 1 < p->a_blocks * p->b_blocks ? chunk + 1 : 0, thread);
+    ac_micro_job job = {.c_a = w.nb * AC_TILE_FLOATS, .c_b = AC_TILE_FLOATS, .b_cell_stride = AC_LANES * 4};
     if (p->cut.blocks == 0) { /* k = 0 */
         AC_WAY(product_no_depth);
         memset(w.tiles, 0, (size_t)(w.na * w.nb * AC_TILE_BYTES));
@@ -142,11 +142,11 @@ static void one_block(void *context, int64_t chunk, int hand) {
 /* Accumulators take an eighth of the second-level cache, which two hardware threads may have to share.
  * Smaller blocks where C is small, so that there are eight for every thread and one that is slowed
  * down leaves its share to the others, but none below about ten microseconds of work. */
-static void choose_blocks(plan *p, int hands) {
+static void choose_blocks(plan *p, int threads) {
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
     int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
     int64_t a = ac_least(32, p->a_panels), b = tiles / 32 < 4 ? 4 : tiles / 32;
-    while (hands > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * hands && a * b > enough) {
+    while (threads > 1 && ac_ceil_div(p->a_panels, a) * ac_ceil_div(p->b_panels, b) < 8 * threads && a * b > enough) {
         AC_WAY(product_smaller_blocks);
         if (a > b) a = ac_ceil_div(a, 2);
         else b = ac_ceil_div(b, 2);
@@ -184,26 +184,26 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
     w.groups = ac_ceil_div(w.panels, w.group);
     w.o.stream = is_large(&p->cut, o);
     if (w.o.stream) AC_WAY(product_stream_panels);
-    int64_t each = w.group * AC_LANES * p->cut.steps * p->cut.depth, grain = each ? AC_GRAIN / each : 1;
+    int64_t each = w.group * AC_LANES * p->cut.k_steps * p->cut.depth, grain = each ? AC_GRAIN / each : 1;
     ac_for_range(w.groups * p->cut.blocks, grain, pack_groups, &w);
 }
 
 /* Rows of whole tiles in the panels' own 16-bit dtype need no packing. With rows further apart the
- * 16 of a tile would fall on the same few places of the first-level cache. */
+ * 16 of a tile would fall on the same few sets of the first-level cache. */
 static bool is_direct(const ac_operand *a, const ac_cut *cut) {
     if (cut->kind != AC_PANEL_BF16 && cut->kind != AC_PANEL_F16) return false;
     return a->dtype == a->round && a->k_stride == 1 && a->lane_stride <= 1024 && a->lanes % AC_LANES == 0 &&
            a->k % cut->depth == 0;
 }
 
-static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int hands, _Atomic bool *finite) {
+static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _Atomic bool *finite) {
     plan p = {.call = g, .micro = micro, .cut = ac_cut_of(micro->kind, g->a.k), .finite = finite};
     p.a_panels = ac_panels_of(g->a.lanes), p.b_panels = ac_panels_of(g->b.lanes);
     p.direct = is_direct(&g->a, &p.cut);
-    choose_blocks(&p, hands);
-    int64_t line = g->c_row * ac_itemsize(g->c_dtype);
-    p.stream =
-        g->a.lanes * line >= 2 * ac_l2_bytes() && line % AC_ALIGNMENT == 0 && (uintptr_t)g->c % AC_ALIGNMENT == 0;
+    choose_blocks(&p, threads);
+    int64_t row_bytes = g->c_row * ac_itemsize(g->c_dtype);
+    p.stream = g->a.lanes * row_bytes >= 2 * ac_l2_bytes() && row_bytes % AC_ALIGNMENT == 0 &&
+               (uintptr_t)g->c % AC_ALIGNMENT == 0;
     p.finish = ac_cpu_loops()->finish[g->c_dtype == AC_float32 ? 0 : g->c_dtype == AC_float16 ? 1 : 2];
     return p;
 }
@@ -215,7 +215,7 @@ static int64_t work_of(const ac_gemm_call *g) { return g->a.lanes * g->b.lanes *
 /* What a plan needs beside its operands. */
 typedef struct {
     int64_t a, b, scratch, all;
-    int hands;
+    int threads;
 } memory;
 
 /* Where C is one block high, each value of b is packed once even if its block does that, right before use, in the
@@ -225,14 +225,14 @@ static bool packs_lazily(const plan *p) {
     return p->a_blocks == 1 && p->a_panels >= 4 && (p->cut.kind != AC_PANEL_SPLIT || p->call->beta == 0);
 }
 
-static memory memory_of(plan *p, int hands) {
+static memory memory_of(plan *p, int threads) {
     const ac_gemm_call *g = p->call;
     bool lazy = packs_lazily(p);
-    memory m = {.a = p->direct ? 0 : ac_panels_bytes(&p->cut, g->a.lanes), .hands = hands};
+    memory m = {.a = p->direct ? 0 : ac_panels_bytes(&p->cut, g->a.lanes), .threads = threads};
     m.b = g->panels || lazy ? 0 : ac_panels_bytes(&p->cut, g->b.lanes);
     p->scratch_bytes = p->a_block * p->b_block * AC_TILE_BYTES;
-    if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.steps * p->cut.bytes;
-    m.scratch = hands * p->scratch_bytes;
+    if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.k_steps * p->cut.bytes;
+    m.scratch = threads * p->scratch_bytes;
     m.all = m.a + m.b + m.scratch;
     return m;
 }
@@ -240,7 +240,7 @@ static memory memory_of(plan *p, int hands) {
 /* The ways that a plan takes, as base/ways.def names them. */
 static void note_ways(const plan *p, const memory *m) {
     ac_way_enter(p->micro->way);
-    if (m->hands > 1) AC_WAY(product_threads);
+    if (m->threads > 1) AC_WAY(product_threads);
     else AC_WAY(product_one_thread);
     if (p->a_blocks * p->b_blocks > 1) AC_WAY(product_blocks);
     else AC_WAY(product_one_block);
@@ -254,30 +254,30 @@ static void note_ways(const plan *p, const memory *m) {
     if (p->stream) AC_WAY(product_stream_result);
 }
 
-static void run_in(plan *p, const memory *m, char *place) {
+static void run_in(plan *p, const memory *m, char *room) {
     const ac_gemm_call *g = p->call;
-    p->a = place, p->b = g->panels ? g->panels : m->b ? place + m->a : NULL, p->scratch = place + m->a + m->b;
-    if (!p->direct) pack_all(p, &g->a, false, place);
-    if (m->b) pack_all(p, &g->b, true, place + m->a);
+    p->a = room, p->b = g->panels ? g->panels : m->b ? room + m->a : NULL, p->scratch = room + m->a + m->b;
+    if (!p->direct) pack_all(p, &g->a, false, room);
+    if (m->b) pack_all(p, &g->b, true, room + m->a);
     if (!atomic_load(p->finite)) return;
-    ac_parallel(p->a_blocks * p->b_blocks, m->hands, one_block, p);
+    ac_parallel(p->a_blocks * p->b_blocks, m->threads, one_block, p);
 }
 
-static int run_with(const ac_gemm_call *g, const ac_micro *micro, int hands, bool *finite) {
+static int run_with(const ac_gemm_call *g, const ac_micro *micro, int threads, bool *finite) {
     _Atomic bool all_finite = true;
-    plan p = plan_of(g, micro, hands, &all_finite);
-    memory m = memory_of(&p, (int)ac_least(hands, p.a_blocks * p.b_blocks));
+    plan p = plan_of(g, micro, threads, &all_finite);
+    memory m = memory_of(&p, (int)ac_least(threads, p.a_blocks * p.b_blocks));
     note_ways(&p, &m);
     if (m.all <= SMALL_BYTES) {
         AC_WAY(product_on_stack);
-        _Alignas(AC_ALIGNMENT) char place[SMALL_BYTES];
-        run_in(&p, &m, place);
+        _Alignas(AC_ALIGNMENT) char room[SMALL_BYTES];
+        run_in(&p, &m, room);
     } else {
         AC_WAY(product_on_heap);
-        char *place = ac_alloc((size_t)m.all);
-        if (!place) return -1;
-        run_in(&p, &m, place);
-        ac_free(place, (size_t)m.all);
+        char *room = ac_alloc((size_t)m.all);
+        if (!room) return -1;
+        run_in(&p, &m, room);
+        ac_free(room, (size_t)m.all);
     }
     *finite = atomic_load(&all_finite);
     return 0;
@@ -288,27 +288,27 @@ int ac_gemm_run_on(const ac_gemm_call *g, const ac_micro *micro, bool *finite) {
     return g->a.lanes && g->b.lanes ? run_with(g, micro, ac_num_threads(), finite) : 0;
 }
 
-static int run_whole(const ac_gemm_call *g, int hands) {
+static int run_whole(const ac_gemm_call *g, int threads) {
     bool finite = true;
     if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
-    AC_TRY(run_with(g, ac_micro_for(g->a.round, true), hands, &finite));
+    AC_TRY(run_with(g, ac_micro_for(g->a.round, true), threads, &finite));
     if (finite) return 0;
     AC_WAY(product_again);
     ac_gemm_call again = *g; /* what the split cannot hold, float32 panels can */
     again.panels = NULL;
-    return run_with(&again, ac_micro_for(g->a.round, false), hands, &finite);
+    return run_with(&again, ac_micro_for(g->a.round, false), threads, &finite);
 }
 
 /* A large `b` in two parts would take as much memory again as the weight that it is: so many columns at a time. */
-static int run_one(const ac_gemm_call *g, int hands) {
+static int run_one(const ac_gemm_call *g, int threads) {
     enum { MOST_PANELS = 8 << 20, COLUMNS = 256 };
     const ac_micro *micro = ac_micro_for(g->a.round, true);
     ac_cut cut = ac_cut_of(micro->kind, g->b.k);
     int64_t bytes = ac_panels_bytes(&cut, g->b.lanes), at_once = g->b.lanes;
-    plan p = plan_of(g, micro, hands, NULL);
+    plan p = plan_of(g, micro, threads, NULL);
     if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS && !packs_lazily(&p))
         at_once = ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS) * COLUMNS;
-    if (at_once >= g->b.lanes) return run_whole(g, hands);
+    if (at_once >= g->b.lanes) return run_whole(g, threads);
     AC_WAY(product_b_in_columns);
     for (int64_t j = 0; j < g->b.lanes; j += at_once) {
         ac_gemm_call some = *g;
@@ -316,7 +316,7 @@ static int run_one(const ac_gemm_call *g, int hands) {
         some.b.data = (const char *)g->b.data + j * g->b.lane_stride * ac_itemsize(g->b.dtype);
         some.c = g->c + j * ac_itemsize(g->c_dtype);
         some.bias = g->bias ? g->bias + j : NULL;
-        AC_TRY(run_whole(&some, hands));
+        AC_TRY(run_whole(&some, threads));
     }
     return 0;
 }
@@ -325,9 +325,9 @@ static int run_one(const ac_gemm_call *g, int hands) {
 
 static ac_gemm_call member(const ac_gemm_call *g, int64_t i) {
     ac_gemm_call one = *g;
-    one.a.data = (const char *)g->a.data + i * g->a_step * ac_itemsize(g->a.dtype);
-    one.b.data = (const char *)g->b.data + i * g->b_step * ac_itemsize(g->b.dtype);
-    one.c = g->c + i * g->c_step * ac_itemsize(g->c_dtype);
+    one.a.data = (const char *)g->a.data + i * g->a_batch_stride * ac_itemsize(g->a.dtype);
+    one.b.data = (const char *)g->b.data + i * g->b_batch_stride * ac_itemsize(g->b.dtype);
+    one.c = g->c + i * g->c_batch_stride * ac_itemsize(g->c_dtype);
     return one;
 }
 
@@ -347,9 +347,9 @@ static void run_members(void *context, int64_t begin, int64_t end) {
 int ac_gemm_run(const ac_gemm_call *g) {
     if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
     int64_t work = work_of(g);
-    int hands = work >= WORTH_HANDS && !g->alone ? ac_num_threads() : 1;
-    if (g->batch == 1) return run_one(g, hands);
-    if (hands == 1) { /* many small ones: each on one thread */
+    int threads = work >= WORTH_THREADS && !g->alone ? ac_num_threads() : 1;
+    if (g->batch == 1) return run_one(g, threads);
+    if (threads == 1) { /* many small ones: each on one thread */
         AC_WAY(product_batch_dealt);
         batch b = {.call = g};
         ac_for_range(g->batch, work ? ((int64_t)1 << 19) / work : 1024, run_members, &b);
@@ -359,7 +359,7 @@ int ac_gemm_run(const ac_gemm_call *g) {
     AC_WAY(product_batch_in_turn);
     for (int64_t i = 0; i < g->batch; i++) {
         ac_gemm_call one = member(g, i);
-        AC_TRY(run_one(&one, hands));
+        AC_TRY(run_one(&one, threads));
     }
     return 0;
 }

@@ -16,9 +16,9 @@ typedef struct {
     float alpha, beta;  /* beta 0: c is not read */
     const float *bias;  /* one a column, or NULL */
     ac_activation act;
-    bool alone;                     /* on the calling thread */
-    int64_t batch;                  /* how often, */
-    int64_t a_step, b_step, c_step; /* with these elements from one to the next */
+    bool alone;                                             /* on the calling thread */
+    int64_t batch;                                          /* how often, */
+    int64_t a_batch_stride, b_batch_stride, c_batch_stride; /* with these elements from one to the next */
 } ac_gemm_call;
 
 /* Safe from any thread; goes to the pool when the work is worth it. */

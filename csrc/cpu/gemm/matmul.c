@@ -119,10 +119,10 @@ static int take_matrix(matrix *out, const ac_tensor *t) {
     out->owned = (size_t)t->numel * sizeof(double) + 1;
     char *copy = ac_alloc(out->owned);
     if (!copy) return -1;
-    ac_storage place = {.data = copy};
+    ac_storage memory = {.data = copy};
     ac_tensor dense = *t;
     ac_dims shape = ac_shape_of(t), strides = ac_dims_contiguous(&shape);
-    dense.storage = &place, dense.offset = 0, dense.dtype = AC_float64;
+    dense.storage = &memory, dense.offset = 0, dense.dtype = AC_float64;
     memcpy(dense.strides, strides.v, sizeof dense.strides);
     ac_cpu_copy_into(&dense, t);
     out->data = (double *)(void *)copy, out->row = cols, out->col = 1, out->batch = rows * cols;
@@ -140,22 +140,22 @@ static int multiply_wide(wide_product *p, const ac_tensor *a, const ac_tensor *b
         return -1;
     }
     ac_tensor *out = r->out[0];
-    ac_storage place = {.data = ac_data(out)};
+    ac_storage memory = {.data = ac_data(out)};
     ac_tensor dense = *out;
-    dense.storage = &place, dense.offset = 0, dense.dtype = AC_float64;
+    dense.storage = &memory, dense.offset = 0, dense.dtype = AC_float64;
     size_t bytes = out->dtype == AC_float64 ? 0 : (size_t)out->numel * sizeof(double) + 1;
-    if (bytes) place.data = ac_alloc(bytes); /* a narrower result: rounded at the end */
-    if (place.data) {
-        p->c = (double *)(void *)place.data;
+    if (bytes) memory.data = ac_alloc(bytes); /* a narrower result: rounded at the end */
+    if (memory.data) {
+        p->c = (double *)(void *)memory.data;
         p->add = r->add;
         if (bytes && r->add) ac_cpu_copy_into(&dense, out);
         run_wide(p);
         if (bytes) ac_cpu_copy_into(out, &dense);
     }
-    if (bytes) ac_free(place.data, bytes);
+    if (bytes) ac_free(memory.data, bytes);
     drop_matrix(&p->a);
     drop_matrix(&p->b);
-    return place.data ? 0 : -1;
+    return memory.data ? 0 : -1;
 }
 
 /* -- integers ------------------------------------------------------------------------------------------ */
@@ -204,14 +204,15 @@ int ac_cpu_bmm(const ac_run *r) {
         return multiply_wide(&p, a, b, r);
     }
     ac_gemm_call g = product(r, operand(a, 2, 1, r->compute), operand(b, 1, 2, r->compute));
-    g.batch = a->shape[0], g.a_step = a->strides[0], g.b_step = b->strides[0], g.c_step = g.a.lanes * g.b.lanes;
+    g.batch = a->shape[0], g.a_batch_stride = a->strides[0], g.b_batch_stride = b->strides[0],
+    g.c_batch_stride = g.a.lanes * g.b.lanes;
     return ac_gemm_run(&g);
 }
 
 /* -- linear ------------------------------------------------------------------------------------------ */
 
 /* x as [rows, in], which takes a copy when its leading dimensions do not merge. */
-static int flatten_rows(const ac_tensor *x, ac_tensor *flat, size_t *owned, ac_storage *place) {
+static int flatten_rows(const ac_tensor *x, ac_tensor *flat, size_t *owned, ac_storage *memory) {
     int last = x->ndim - 1;
     ac_space rows = ac_space_of(x, ~(1u << last));
     *flat = *x;
@@ -222,14 +223,14 @@ static int flatten_rows(const ac_tensor *x, ac_tensor *flat, size_t *owned, ac_s
     if (rows.n == 1) return 0;
     AC_WAY(linear_rows_copied);
     *owned = (size_t)(x->numel * ac_itemsize(x->dtype)) + 1;
-    *place = (ac_storage){.data = ac_alloc(*owned)};
-    if (!place->data) return -1;
+    *memory = (ac_storage){.data = ac_alloc(*owned)};
+    if (!memory->data) return -1;
     ac_tensor dense = *x;
     ac_dims shape = ac_shape_of(x), strides = ac_dims_contiguous(&shape);
-    dense.storage = place, dense.offset = 0;
+    dense.storage = memory, dense.offset = 0;
     memcpy(dense.strides, strides.v, sizeof dense.strides);
     ac_cpu_copy_into(&dense, x);
-    flat->storage = place, flat->offset = 0;
+    flat->storage = memory, flat->offset = 0;
     flat->strides[0] = x->shape[last], flat->strides[1] = 1;
     return 0;
 }
@@ -237,12 +238,12 @@ static int flatten_rows(const ac_tensor *x, ac_tensor *flat, size_t *owned, ac_s
 /* The bias as the accumulators' type: itself, or widened into `room` values on the stack or `owned` bytes. */
 enum { FEW = 1024 };
 
-static const void *take_bias(const ac_tensor *bias, ac_lane lane, double *few, size_t *owned) {
+static const void *take_bias(const ac_tensor *bias, ac_opmath opmath, double *few, size_t *owned) {
     *owned = 0;
-    if (bias->dtype == ac_lane_dtype(lane) && (bias->strides[0] == 1 || bias->numel <= 1)) return ac_data(bias);
+    if (bias->dtype == ac_opmath_dtype(opmath) && (bias->strides[0] == 1 || bias->numel <= 1)) return ac_data(bias);
     void *wide = few;
-    if (bias->numel > FEW) wide = ac_alloc(*owned = (size_t)(bias->numel * ac_lane_bytes(lane)));
-    if (wide) ac_cpu_loops()->load[bias->dtype][lane](bias->numel, ac_data(bias), bias->strides[0], wide);
+    if (bias->numel > FEW) wide = ac_alloc(*owned = (size_t)(bias->numel * ac_opmath_bytes(opmath)));
+    if (wide) ac_cpu_loops()->load[bias->dtype][opmath](bias->numel, ac_data(bias), bias->strides[0], wide);
     return wide;
 }
 
@@ -263,16 +264,16 @@ static int linear(const ac_run *r, const ac_tensor *x, const void *bias) {
 int ac_cpu_linear(const ac_run *r) {
     const ac_tensor *w = r->in[1], *b = r->in[2];
     ac_tensor flat;
-    ac_storage place;
+    ac_storage memory;
     size_t owned, bias_bytes = 0;
     double few[FEW];
     if (!ac_is_floating(w->dtype))
         return ac_fail(AC_RUNTIME, "linear: needs floating point, got %s", ac_dtypes[w->dtype].name);
-    AC_TRY(flatten_rows(r->in[0], &flat, &owned, &place));
-    const void *bias = b ? take_bias(b, is_double(r) ? AC_LANE_F64 : AC_LANE_F32, few, &bias_bytes) : NULL;
+    AC_TRY(flatten_rows(r->in[0], &flat, &owned, &memory));
+    const void *bias = b ? take_bias(b, is_double(r) ? AC_OPMATH_F64 : AC_OPMATH_F32, few, &bias_bytes) : NULL;
     int failed = b && !bias ? -1 : linear(r, &flat, bias);
     if (bias_bytes) ac_free((void *)(uintptr_t)bias, bias_bytes);
-    if (owned) ac_free(place.data, owned);
+    if (owned) ac_free(memory.data, owned);
     return failed;
 }
 

@@ -5,13 +5,13 @@
 
 static void run_portable(const ac_micro_job *j) {
     if (!j->add) memset(j->c, 0, AC_TILE_BYTES);
-    for (int64_t s = 0; s < j->steps; s++)
+    for (int64_t s = 0; s < j->k_steps; s++)
         for (int i = 0; i < AC_LANES; i++) {
-            const float *a = (const float *)(const void *)(j->a + s * j->a_step + i * j->a_lane);
+            const float *a = (const float *)(const void *)(j->a + s * j->a_k_stride + i * j->a_lane_stride);
             const char *b = ac_micro_b(j, s, AC_TILE_BYTES);
             float sum[AC_LANES];
             memcpy(sum, j->c + i * AC_LANES, sizeof sum);
-            for (int q = 0; q < AC_CELLS; q++, b += j->b_cell)
+            for (int q = 0; q < AC_CELLS; q++, b += j->b_cell_stride)
                 for (int l = 0; l < AC_LANES; l++) sum[l] += a[q] * ((const float *)(const void *)b)[l];
             memcpy(j->c + i * AC_LANES, sum, sizeof sum);
         }

@@ -7,12 +7,13 @@
 
 /* C (+)= A B for up to micro->a by micro->b panels. Accumulators are float32 tiles of 16 x 16. */
 typedef struct {
-    int64_t steps;
+    int64_t k_steps;
     const char *a, *b;
     int64_t a_next, b_next; /* bytes from a panel to the next, */
-    int64_t a_step, a_lane; /* in A from a step to the next, and from a lane: panels may be the operand itself */
-    int64_t b_cell;         /* and in B from a cell's lanes to the next's: panels may lie in lines */
-    const int64_t *b_at;    /* bytes from b to each step, or NULL: tiles follow each other */
+    int64_t a_k_stride;     /* in A from a k step to the next, */
+    int64_t a_lane_stride;  /* and from a lane: panels may be the operand itself; */
+    int64_t b_cell_stride;  /* in B from a cell's lanes to the next's: panels may lie in padded channels */
+    const int64_t *b_at;    /* bytes from b to each k step, or NULL: tiles follow each other */
     int na, nb;             /* panels of A and of B */
     float *c;
     int64_t c_a, c_b;            /* floats from a tile of C to the next along A's and B's panels */
@@ -20,12 +21,12 @@ typedef struct {
     const char *soon_a, *soon_b; /* panels wanted later, to fetch ahead; running over their end is harmless */
 } ac_micro_job;
 
-/* Where step s of B's first panel lies; `bytes` a step where tiles follow each other. */
+/* Where k step s of B's first panel lies; `bytes` a k step where tiles follow each other. */
 static inline const char *ac_micro_b(const ac_micro_job *j, int64_t s, int64_t bytes) {
     return j->b + (j->b_at ? j->b_at[s] : s * bytes);
 }
 
-enum { AC_FETCH_A = 256, AC_FETCH_B = 128 }; /* bytes that a step fetches of each */
+enum { AC_FETCH_A = 256, AC_FETCH_B = 128 }; /* bytes that a k step fetches of each */
 
 typedef struct {
     const char *name;

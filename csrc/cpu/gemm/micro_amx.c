@@ -1,4 +1,4 @@
-/* Micro-kernels on the tile unit (AMX): 2 x 2 tiles of C, one step of k at a time. */
+/* Micro-kernels on the tile unit (AMX): 2 x 2 tiles of C, one k step at a time. */
 #include "cpu/gemm/micro.h"
 
 #ifdef AC_HAVE_X86
@@ -22,8 +22,8 @@ static void end(void) { _tile_release(); }
     __asm__ volatile(".byte 0xC4, 0xE2, %c0, 0x5C, %c1" ::"i"(((~(b) & 15) << 3) | 3), "i"(0xC0 | (c) << 3 | (a)))
 
 #define LOAD(t, p) _tile_loadd(t, p, 64)
-#define LOAD_A(t, p) _tile_loadd(t, p, j->a_lane)
-#define LOAD_B(t, p) _tile_loadd(t, p, j->b_cell)
+#define LOAD_A(t, p) _tile_loadd(t, p, j->a_lane_stride)
+#define LOAD_B(t, p) _tile_loadd(t, p, j->b_cell_stride)
 #define LOAD_C(na, nb)                                                                                                 \
     do {                                                                                                               \
         if (!j->add) {                                                                                                 \
@@ -59,10 +59,10 @@ static void end(void) { _tile_release(); }
         soon_a += AC_FETCH_A, soon_b += AC_FETCH_B;                                                                    \
     } while (0)
 
-/* One product a step. */
+/* One product a k step. */
 #define PLAIN_STEPS(DOT, na, nb)                                                                                       \
-    for (int64_t s = 0; s < j->steps; s++) {                                                                           \
-        const char *a = j->a + s * j->a_step, *b = ac_micro_b(j, s, AC_TILE_BYTES);                                    \
+    for (int64_t s = 0; s < j->k_steps; s++) {                                                                         \
+        const char *a = j->a + s * j->a_k_stride, *b = ac_micro_b(j, s, AC_TILE_BYTES);                                \
         LOAD_B(6, b);                                                                                                  \
         LOAD_A(4, a);                                                                                                  \
         if (nb > 1) LOAD_B(7, b + j->b_next);                                                                          \
@@ -71,10 +71,10 @@ static void end(void) { _tile_release(); }
         DOTS(DOT, na, nb);                                                                                             \
     }
 
-/* (high + low)(high + low) in four exact products; ends with what the next step does not need. */
+/* (high + low)(high + low) in four exact products; ends with what the next k step does not need. */
 #define SPLIT_STEPS(DOT, na, nb)                                                                                       \
-    for (int64_t s = 0; s < j->steps; s++) {                                                                           \
-        const char *a = j->a + s * j->a_step, *b = ac_micro_b(j, s, 2 * AC_TILE_BYTES);                                \
+    for (int64_t s = 0; s < j->k_steps; s++) {                                                                         \
+        const char *a = j->a + s * j->a_k_stride, *b = ac_micro_b(j, s, 2 * AC_TILE_BYTES);                            \
         LOAD_B(6, b);                                                                                                  \
         LOAD_A(4, a);                                                                                                  \
         if (nb > 1) LOAD_B(7, b + j->b_next);                                                                          \

@@ -12,15 +12,15 @@
         float *c = j->c + row * AC_LANES;                                                                              \
         _Pragma("GCC unroll 6") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < 2; v++)     \
             sum[i][v] = j->add ? _mm256_loadu_ps(c + i * AC_LANES + 8 * v) : _mm256_setzero_ps();                      \
-        const char *a = j->a + row * j->a_lane;                                                                        \
-        for (int64_t s = 0; s < j->steps; s++) {                                                                       \
+        const char *a = j->a + row * j->a_lane_stride;                                                                 \
+        for (int64_t s = 0; s < j->k_steps; s++) {                                                                     \
             const char *b = ac_micro_b(j, s, AC_TILE_BYTES);                                                           \
-            _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += j->b_cell) {                      \
-                const char *at = a + s * j->a_step + cell * 4;                                                         \
+            _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += j->b_cell_stride) {               \
+                const char *at = a + s * j->a_k_stride + cell * 4;                                                     \
                 const float *bt = (const float *)(const void *)b;                                                      \
                 __m256 x = _mm256_loadu_ps(bt), y = _mm256_loadu_ps(bt + 8);                                           \
                 _Pragma("GCC unroll 6") for (int i = 0; i < rows; i++) {                                               \
-                    __m256 value = _mm256_broadcast_ss((const float *)(const void *)(at + i * j->a_lane));             \
+                    __m256 value = _mm256_broadcast_ss((const float *)(const void *)(at + i * j->a_lane_stride));      \
                     sum[i][0] = _mm256_fmadd_ps(value, x, sum[i][0]);                                                  \
                     sum[i][1] = _mm256_fmadd_ps(value, y, sum[i][1]);                                                  \
                 }                                                                                                      \

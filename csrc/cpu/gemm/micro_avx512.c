@@ -29,15 +29,16 @@ static inline __attribute__((always_inline)) __m512 every_lane(const char *cell)
         __m512 sum[ROWS][nb];                                                                                          \
         EACH_ROW EACH_COLUMN(nb) sum[i][v] =                                                                           \
             j->add ? _mm512_loadu_ps(j->c + v * j->c_b + (row + i) * AC_LANES) : _mm512_setzero_ps();                  \
-        const char *a = j->a + row * j->a_lane;                                                                        \
-        int64_t lane = j->a_lane, next = j->b_next, step = j->b_cell;                                                  \
-        const char *soon_a = j->soon_a + (row ? j->steps * 128 : 0), *soon_b = j->soon_b + (row ? j->steps * 64 : 0);  \
-        for (int64_t s = 0; s < j->steps; s++, a += j->a_step) {                                                       \
+        const char *a = j->a + row * j->a_lane_stride;                                                                 \
+        int64_t lane = j->a_lane_stride, next = j->b_next, k_step = j->b_cell_stride;                                  \
+        const char *soon_a = j->soon_a + (row ? j->k_steps * 128 : 0),                                                 \
+                   *soon_b = j->soon_b + (row ? j->k_steps * 64 : 0);                                                  \
+        for (int64_t s = 0; s < j->k_steps; s++, a += j->a_k_stride) {                                                 \
             const char *b = ac_micro_b(j, s, AC_TILE_BYTES);                                                           \
             _mm_prefetch(soon_a + 128 * s, _MM_HINT_T1);                                                               \
             _mm_prefetch(soon_a + 128 * s + 64, _MM_HINT_T1);                                                          \
             _mm_prefetch(soon_b + 64 * s, _MM_HINT_T1);                                                                \
-            _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += step) {                           \
+            _Pragma("GCC unroll 4") for (int cell = 0; cell < AC_CELLS; cell++, b += k_step) {                         \
                 __m512 x[nb];                                                                                          \
                 EACH_COLUMN(nb) x[v] = _mm512_loadu_ps(b + v * next);                                                  \
                 EACH_ROW {                                                                                             \

@@ -9,20 +9,20 @@
 #include <string.h>
 
 /* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. No sum depends on it,
- * for tiles add one step after the other. */
+ * for tiles add one k step after the other. */
 static int64_t block_depth(ac_panel_kind kind) {
-    int64_t whole = kind == AC_PANEL_BF16 || kind == AC_PANEL_F16, value = AC_LANES * (whole ? 2 : 4), step = 32;
-    int64_t depth = ac_this_machine()->l1_bytes / 4 / value / step * step;
-    return ac_most(2 * step, ac_least(depth, 256));
+    int64_t whole = kind == AC_PANEL_BF16 || kind == AC_PANEL_F16, value = AC_LANES * (whole ? 2 : 4), k_step = 32;
+    int64_t depth = ac_this_machine()->l1_bytes / 4 / value / k_step * k_step;
+    return ac_most(2 * k_step, ac_least(depth, 256));
 }
 
 ac_cut ac_cut_of(ac_panel_kind kind, int64_t k) {
     ac_cut c = {.kind = kind, .depth = kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS};
     c.bytes = kind == AC_PANEL_SPLIT ? 2 * AC_TILE_BYTES : AC_TILE_BYTES;
-    c.all_steps = (k + c.depth - 1) / c.depth;
+    c.all_k_steps = (k + c.depth - 1) / c.depth;
     c.blocks = (k + block_depth(kind) - 1) / block_depth(kind);
-    c.steps = c.blocks ? (c.all_steps + c.blocks - 1) / c.blocks : 0;
-    c.blocks = c.steps ? (c.all_steps + c.steps - 1) / c.steps : 0; /* as many as that leaves */
+    c.k_steps = c.blocks ? (c.all_k_steps + c.blocks - 1) / c.blocks : 0;
+    c.blocks = c.k_steps ? (c.all_k_steps + c.k_steps - 1) / c.k_steps : 0; /* as many as that leaves */
     return c;
 }
 
@@ -51,25 +51,25 @@ static bool read_lane(const ac_operand *o, ac_panel_kind kind, int64_t lane, int
     float wide[2 * AC_CELLS];
     uint16_t half[2 * AC_CELLS];
     memset(out, 0, 2 * sizeof *out);
-    loops->load[o->dtype][AC_LANE_F32](n, from, o->k_stride, wide);
-    if (o->round != AC_float32) loops->store[AC_LANE_F32][o->round](n, wide, half, 1);
+    loops->load[o->dtype][AC_OPMATH_F32](n, from, o->k_stride, wide);
+    if (o->round != AC_float32) loops->store[AC_OPMATH_F32][o->round](n, wide, half, 1);
     if (kind == AC_PANEL_BF16 || kind == AC_PANEL_F16) {
         memcpy(out->half, half, (size_t)n * sizeof *half);
         return true;
     }
-    if (o->round != AC_float32) loops->load[o->round][AC_LANE_F32](n, half, 1, wide);
+    if (o->round != AC_float32) loops->load[o->round][AC_OPMATH_F32](n, half, 1, wide);
     if (kind == AC_PANEL_SPLIT) return split(wide, n, &out[0], &out[1]);
     memcpy(out->f32, wide, (size_t)n * sizeof *wide);
     return true;
 }
 
-static void place(const lane_cells *cells, bool columns, int64_t lane, uint32_t *tile) {
+static void store_cells(const lane_cells *cells, bool columns, int64_t lane, uint32_t *tile) {
     if (!columns) memcpy(tile + lane * AC_CELLS, cells->cell, sizeof cells->cell);
     else
         for (int64_t q = 0; q < AC_CELLS; q++) tile[q * AC_LANES + lane] = cells->cell[q];
 }
 
-bool ac_pack_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to) {
+bool ac_pack_k_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to) {
     int64_t depth = kind == AC_PANEL_F32 ? AC_CELLS : 2 * AC_CELLS, n = o->k - k < depth ? o->k - k : depth;
     int64_t lanes = o->lanes - lane < AC_LANES ? o->lanes - lane : AC_LANES;
     bool fits = true;
@@ -78,48 +78,48 @@ bool ac_pack_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns
     for (int64_t i = 0; i < lanes; i++) {
         lane_cells cells[2];
         fits &= read_lane(o, kind, lane + i, k, n, cells);
-        place(&cells[0], columns, i, tile);
-        if (kind == AC_PANEL_SPLIT) place(&cells[1], columns, i, tile + AC_TILE_FLOATS);
+        store_cells(&cells[0], columns, i, tile);
+        if (kind == AC_PANEL_SPLIT) store_cells(&cells[1], columns, i, tile + AC_TILE_FLOATS);
     }
     return fits;
 }
 
-static ac_pack_step step_for(const ac_operand *o) {
+static ac_pack_k_step pack_k_step_for(const ac_operand *o) {
 #ifdef AC_HAVE_X86
     bool unit = o->lane_stride == 1 || o->k_stride == 1;
     if (unit && ac_cpu_isa() >= AC_ISA_AVX512) {
         AC_WAY(pack_avx512);
-        return ac_pack_step_avx512;
+        return ac_pack_k_step_avx512;
     }
 #endif
     (void)o;
     AC_WAY(pack_portable);
-    return ac_pack_step_portable;
+    return ac_pack_k_step_portable;
 }
 
 bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block, int64_t panel, int64_t count,
              char *to) {
     bool fits = true;
-    ac_pack_step step = step_for(o);
-    int64_t steps = ac_cut_steps(cut, block), k = block * cut->steps * cut->depth;
+    ac_pack_k_step k_step = pack_k_step_for(o);
+    int64_t k_steps = ac_cut_k_steps(cut, block), k = block * cut->k_steps * cut->depth;
     bool by_panel = o->k_stride == 1;             /* the direction that memory runs in is walked first */
     AC_ASSERT((uintptr_t)to % AC_ALIGNMENT == 0); /* vectors are stored whole */
-    for (int64_t i = 0; i < count * steps; i++) {
-        int64_t p = by_panel ? i / steps : i % count, s = by_panel ? i % steps : i / count;
-        fits &=
-            step(o, cut->kind, columns, (panel + p) * AC_LANES, k + s * cut->depth, to + (p * steps + s) * cut->bytes);
+    for (int64_t i = 0; i < count * k_steps; i++) {
+        int64_t p = by_panel ? i / k_steps : i % count, s = by_panel ? i % k_steps : i / count;
+        fits &= k_step(o, cut->kind, columns, (panel + p) * AC_LANES, k + s * cut->depth,
+                       to + (p * k_steps + s) * cut->bytes);
     }
     return fits;
 }
 
-bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t panel, int64_t panels, int64_t step,
-                  int64_t steps, char *all) {
+bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t panel, int64_t panels, int64_t k_step,
+                  int64_t k_steps, char *all) {
     bool fits = true, by_panel = o->k_stride == 1;
-    ac_pack_step pack = step_for(o);
+    ac_pack_k_step pack = pack_k_step_for(o);
     int64_t all_panels = ac_panels_of(o->lanes);
-    for (int64_t i = 0; i < panels * steps; i++) {
-        int64_t p = panel + (by_panel ? i / steps : i % panels), s = step + (by_panel ? i % steps : i / panels);
-        char *to = all + ac_panel_offset(cut, all_panels, s / cut->steps, p) + s % cut->steps * cut->bytes;
+    for (int64_t i = 0; i < panels * k_steps; i++) {
+        int64_t p = panel + (by_panel ? i / k_steps : i % panels), s = k_step + (by_panel ? i % k_steps : i / panels);
+        char *to = all + ac_panel_offset(cut, all_panels, s / cut->k_steps, p) + s % cut->k_steps * cut->bytes;
         fits &= pack(o, cut->kind, columns, p * AC_LANES, s * cut->depth, to);
     }
     return fits;

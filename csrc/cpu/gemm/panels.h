@@ -16,7 +16,7 @@ typedef enum {
     AC_PANEL_F32,
     AC_PANEL_BF16,
     AC_PANEL_F16,
-    /* float16 as the exact sum of two bfloat16 values: at each step a tile of the leading 8 bits
+    /* float16 as the exact sum of two bfloat16 values: at each k step a tile of the leading 8 bits
      * of every significand, then one of the other 3. Finite values only. */
     AC_PANEL_SPLIT
 } ac_panel_kind;
@@ -33,27 +33,27 @@ typedef struct {
     bool stream;                   /* panels are large: write them past the caches */
 } ac_operand;
 
-/* How an operand of depth k is cut: `blocks` k blocks of `steps` steps (the last may have fewer). */
+/* How an operand of depth k is cut: `blocks` k blocks of `k_steps` k steps (the last may have fewer). */
 typedef struct {
     ac_panel_kind kind;
-    int64_t depth, bytes;  /* of one step: values along k, memory in one panel */
-    int64_t all_steps;     /* along k */
-    int64_t steps, blocks; /* steps a block */
+    int64_t depth, bytes;    /* of one k step: values along k, memory in one panel */
+    int64_t all_k_steps;     /* along k */
+    int64_t k_steps, blocks; /* k steps a block */
 } ac_cut;
 
 ac_cut ac_cut_of(ac_panel_kind kind, int64_t k);
 static inline int64_t ac_panels_of(int64_t lanes) { return (lanes + AC_LANES - 1) / AC_LANES; }
-static inline int64_t ac_cut_steps(const ac_cut *c, int64_t block) { /* steps of one block */
-    int64_t left = c->all_steps - block * c->steps;
-    return left < c->steps ? left : c->steps;
+static inline int64_t ac_cut_k_steps(const ac_cut *c, int64_t block) { /* k steps of one block */
+    int64_t left = c->all_k_steps - block * c->k_steps;
+    return left < c->k_steps ? left : c->k_steps;
 }
 static inline int64_t ac_panels_bytes(const ac_cut *c, int64_t lanes) {
-    return ac_panels_of(lanes) * c->all_steps * c->bytes;
+    return ac_panels_of(lanes) * c->all_k_steps * c->bytes;
 }
 
 /* Where panel `panel` of k block `block` begins in a whole operand of `panels` panels. */
 static inline int64_t ac_panel_offset(const ac_cut *c, int64_t panels, int64_t block, int64_t panel) {
-    return (block * c->steps * panels + panel * ac_cut_steps(c, block)) * c->bytes;
+    return (block * c->k_steps * panels + panel * ac_cut_k_steps(c, block)) * c->bytes;
 }
 
 /* Packs `count` panels from `panel` on of one k block to `to`, which begins a cache line; `columns` for B. False when a
@@ -61,13 +61,14 @@ static inline int64_t ac_panel_offset(const ac_cut *c, int64_t panels, int64_t b
 bool ac_pack(const ac_operand *o, const ac_cut *cut, bool columns, int64_t block, int64_t panel, int64_t count,
              char *to);
 
-/* Packs `steps` steps of `panels` panels, from (panel, step) on, to their places in `all`, a whole operand's. */
-bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t panel, int64_t panels, int64_t step,
-                  int64_t steps, char *all);
+/* Packs `k_steps` k steps of `panels` panels, from (panel, k step) on, to their slots in `all`, a whole operand's. */
+bool ac_pack_part(const ac_operand *o, const ac_cut *cut, bool columns, int64_t panel, int64_t panels, int64_t k_step,
+                  int64_t k_steps, char *all);
 
-/* One step of one panel; see ac_pack. */
-typedef bool (*ac_pack_step)(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to);
-bool ac_pack_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to);
-bool ac_pack_step_avx512(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to);
+/* One k step of one panel; see ac_pack. */
+typedef bool (*ac_pack_k_step)(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k,
+                               char *to);
+bool ac_pack_k_step_portable(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to);
+bool ac_pack_k_step_avx512(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to);
 
 #endif

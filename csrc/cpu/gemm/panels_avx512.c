@@ -172,8 +172,8 @@ static bool split(tile *high, tile *low) {
     return special == 0;
 }
 
-INLINE bool pack_step(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to,
-                      ac_dtype from, ac_dtype round) {
+INLINE bool pack_k_step(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to,
+                        ac_dtype from, ac_dtype round) {
     corner c = corner_of(o, lane, k);
     tile t, rest;
     bool along_k = o->k_stride == 1, fits = true;
@@ -191,16 +191,16 @@ INLINE bool pack_step(const ac_operand *o, ac_panel_kind kind, bool columns, int
 }
 
 /* The usual pairs of dtypes get code of their own. */
-bool ac_pack_step_avx512(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to) {
+bool ac_pack_k_step_avx512(const ac_operand *o, ac_panel_kind kind, bool columns, int64_t lane, int64_t k, char *to) {
 #define CASE(kind_, from, round_)                                                                                      \
     if (kind == kind_ && o->dtype == from && o->round == round_)                                                       \
-    return pack_step(o, kind_, columns, lane, k, to, from, round_)
+    return pack_k_step(o, kind_, columns, lane, k, to, from, round_)
     CASE(AC_PANEL_BF16, AC_bfloat16, AC_bfloat16);
     CASE(AC_PANEL_BF16, AC_float32, AC_bfloat16);
     CASE(AC_PANEL_F32, AC_float32, AC_float32);
     CASE(AC_PANEL_SPLIT, AC_float16, AC_float16);
     CASE(AC_PANEL_SPLIT, AC_float32, AC_float16);
 #undef CASE
-    return pack_step(o, kind, columns, lane, k, to, o->dtype, o->round);
+    return pack_k_step(o, kind, columns, lane, k, to, o->dtype, o->round);
 }
 #endif

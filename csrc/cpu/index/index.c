@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static char *place(const ac_tensor *t, int64_t offset) { return (char *)ac_data(t) + offset * ac_itemsize(t->dtype); }
+static char *address(const ac_tensor *t, int64_t offset) { return (char *)ac_data(t) + offset * ac_itemsize(t->dtype); }
 
 static void add_element(const ac_tensor *t, int64_t at, const ac_tensor *src, int64_t from) {
     if (ac_is_floating(t->dtype)) {
@@ -36,7 +36,7 @@ static int open_sums(sums *s, const ac_tensor *out, const ac_tensor *start) {
         s->bytes = (size_t)out->numel * sizeof(float) + 1;
         void *data = ac_alloc(s->bytes);
         if (!data) return -1;
-        s->t = ac_place(&s->storage, data, AC_float32, &shape);
+        s->t = ac_tensor_over(&s->storage, data, AC_float32, &shape);
     }
     if (start) ac_cpu_copy_into(&s->t, start);
     else memset(ac_data(&s->t), 0, (size_t)(s->t.numel * ac_itemsize(s->t.dtype)));
@@ -87,15 +87,15 @@ int ac_cpu_gather(const ac_run *r) {
     int64_t dim = a->dim, size = 1;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "gather"));
     if (x->ndim) size = x->shape[dim];
-    ac_tensor along = *x; /* x walked by index's shape, without the step along dim */
+    ac_tensor along = *x; /* x walked by index's shape, without the stride along dim */
     memcpy(along.shape, index->shape, sizeof along.shape);
     if (x->ndim) along.strides[dim] = 0;
     ac_space at = ac_space_of(index, UINT32_MAX), from = ac_space_of(&along, UINT32_MAX);
-    int64_t step = x->ndim ? x->strides[dim] : 0, item = ac_itemsize(x->dtype);
+    int64_t stride = x->ndim ? x->strides[dim] : 0, item = ac_itemsize(x->dtype);
     for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "gather");
         if (j < 0) return -1;
-        memcpy(place(r->out[0], i), place(x, ac_space_offset(&from, i) + j * step), (size_t)item);
+        memcpy(address(r->out[0], i), address(x, ac_space_offset(&from, i) + j * stride), (size_t)item);
     }
     return 0;
 }
@@ -105,14 +105,14 @@ static int scatter_into(const ac_tensor *to, int64_t dim, const ac_tensor *index
     ac_tensor along = *to, part = *src;
     memcpy(along.shape, index->shape, sizeof along.shape);
     memcpy(part.shape, index->shape, sizeof part.shape);
-    int64_t size = to->ndim ? to->shape[dim] : 1, step = to->ndim ? to->strides[dim] : 0;
+    int64_t size = to->ndim ? to->shape[dim] : 1, stride = to->ndim ? to->strides[dim] : 0;
     if (to->ndim) along.strides[dim] = 0;
-    ac_space at = ac_space_of(index, UINT32_MAX), places = ac_space_of(&along, UINT32_MAX),
+    ac_space at = ac_space_of(index, UINT32_MAX), positions = ac_space_of(&along, UINT32_MAX),
              from = ac_space_of(&part, UINT32_MAX);
     for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "scatter_add");
         if (j < 0) return -1;
-        add_element(to, ac_space_offset(&places, i) + j * step, src, ac_space_offset(&from, i));
+        add_element(to, ac_space_offset(&positions, i) + j * stride, src, ac_space_offset(&from, i));
     }
     return 0;
 }
@@ -162,9 +162,9 @@ static int add_slices(const ac_tensor *to, int64_t dim, const ac_tensor *index, 
         int64_t j = index_value(index, ac_space_offset(&at, i), size, "index_add");
         if (j < 0) return -1;
         ac_tensor slice = slice_of(to, dim, j), from = slice_of(src, dim, i);
-        ac_space places = ac_space_of(&slice, UINT32_MAX), from_space = ac_space_of(&from, UINT32_MAX);
+        ac_space positions = ac_space_of(&slice, UINT32_MAX), from_space = ac_space_of(&from, UINT32_MAX);
         for (int64_t e = 0; e < slice.numel; e++)
-            add_element(&slice, ac_space_offset(&places, e), &from, ac_space_offset(&from_space, e));
+            add_element(&slice, ac_space_offset(&positions, e), &from, ac_space_offset(&from_space, e));
     }
     return 0;
 }
@@ -181,7 +181,7 @@ int ac_cpu_index_add(const ac_run *r) {
 
 /* -- advanced indexing ------------------------------------------------------------------------------ */
 
-/* x[indices] as positions: the broadcast index walks `places` positions of x, each followed by a
+/* x[indices] as positions: the broadcast index walks `positions` positions of x, each followed by a
  * block of the dimensions that are not indexed. */
 typedef struct {
     const ac_tensor *x;
@@ -190,15 +190,15 @@ typedef struct {
     ac_space walk[AC_MAX_DIMS];
     ac_tensor rest; /* x with indexed dimensions of size 1 */
     ac_space block;
-    int64_t places;
-    bool neighbours;            /* the index dimensions stay in their place in the result */
+    int64_t positions;
+    bool neighbours;            /* the index dimensions stay where they are in the result */
     int64_t before, index_dims; /* result dimensions in front of the index, and of it */
 } picker;
 
 static int picker_init(picker *p, const ac_tensor *x, ac_tensor *const *indices, int n) {
     ac_dims shape = {0};
     int first = -1, last = -1, count = 0;
-    p->x = x, p->n = n, p->rest = *x, p->places = 1;
+    p->x = x, p->n = n, p->rest = *x, p->positions = 1;
     for (int k = 0; k < n; k++) {
         if (!indices[k]) continue;
         ac_dims own = ac_shape_of(indices[k]);
@@ -207,7 +207,7 @@ static int picker_init(picker *p, const ac_tensor *x, ac_tensor *const *indices,
     }
     p->neighbours = last - first + 1 == count;
     p->before = p->neighbours ? first : 0, p->index_dims = shape.n;
-    for (int64_t d = 0; d < shape.n; d++) p->places *= shape.v[d];
+    for (int64_t d = 0; d < shape.n; d++) p->positions *= shape.v[d];
     for (int k = 0; k < n; k++) {
         if (!indices[k]) continue;
         ac_tensor *t = &p->index[k];
@@ -240,23 +240,23 @@ static int64_t picked(const picker *p, ac_tensor *const *indices, int64_t i, con
     return at;
 }
 
-/* Where element (place i, block element e) lies in a contiguous result of the indexed shape. */
+/* Where element (position i, block element e) lies in a contiguous result of the indexed shape. */
 static int64_t in_result(const picker *p, int64_t i, int64_t e) {
     int64_t inner = 1; /* block elements behind the index dimensions */
     for (int d = (int)p->before; d < p->rest.ndim; d++) inner *= p->rest.shape[d];
     if (!p->neighbours || inner == 0) return i * p->block.numel + e;
-    return e / inner * p->places * inner + i * inner + e % inner;
+    return e / inner * p->positions * inner + i * inner + e % inner;
 }
 
 int ac_cpu_index(const ac_run *r) {
     picker p;
     AC_TRY(picker_init(&p, r->in[0], r->in + 1, r->n_in - 1));
     size_t item = (size_t)ac_itemsize(r->in[0]->dtype);
-    for (int64_t i = 0; i < p.places && p.block.numel && !ac_stop_at(i); i++) {
+    for (int64_t i = 0; i < p.positions && p.block.numel && !ac_stop_at(i); i++) {
         int64_t at = picked(&p, r->in + 1, i, "index");
         if (at < 0) return -1;
         for (int64_t e = 0; e < p.block.numel; e++)
-            memcpy(place(r->out[0], in_result(&p, i, e)), place(p.x, at + ac_space_offset(&p.block, e)), item);
+            memcpy(address(r->out[0], in_result(&p, i, e)), address(p.x, at + ac_space_offset(&p.block, e)), item);
     }
     return 0;
 }
@@ -290,13 +290,13 @@ static int put(const ac_tensor *to, ac_tensor *const *indices, int n, const ac_t
     AC_TRY(picker_init(&p, to, indices, n));
     ac_tensor wide = as_picked(&p, indices, values);
     ac_space from = ac_space_of(&wide, UINT32_MAX);
-    for (int64_t i = 0; i < p.places && p.block.numel && !ac_stop_at(i); i++) {
+    for (int64_t i = 0; i < p.positions && p.block.numel && !ac_stop_at(i); i++) {
         int64_t at = picked(&p, indices, i, "index_put");
         if (at < 0) return -1;
         for (int64_t e = 0; e < p.block.numel; e++) {
             int64_t there = at + ac_space_offset(&p.block, e), src = ac_space_offset(&from, in_result(&p, i, e));
             if (accumulate) add_element(to, there, &wide, src);
-            else memcpy(place(to, there), place(&wide, src), (size_t)ac_itemsize(to->dtype));
+            else memcpy(address(to, there), address(&wide, src), (size_t)ac_itemsize(to->dtype));
         }
     }
     return 0;
@@ -362,7 +362,7 @@ int ac_cpu_as_strided_scatter(const ac_run *r) {
     AC_TRY(open_sums(&s, out, r->in[0]));
     ac_tensor part = strided_part(&s.t, a);
     ac_space to = ac_space_of(&part, UINT32_MAX), from = ac_space_of(values, UINT32_MAX);
-    for (int64_t i = 0; i < part.numel; i++) /* places may repeat, so one after another */
+    for (int64_t i = 0; i < part.numel; i++) /* positions may repeat, so one after another */
         add_element(&part, ac_space_offset(&to, i), values, ac_space_offset(&from, i));
     return close_sums(&s, out, 0);
 }
@@ -378,11 +378,11 @@ int ac_cpu_embedding(const ac_run *r) {
         if (row < 0 || row >= w->shape[0])
             return ac_fail(AC_INDEX, "embedding: index %" PRId64 " is out of range for a table of %" PRId64 " rows",
                            row, w->shape[0]);
-        char *to = place(r->out[0], i * width);
-        if (w->strides[1] == 1) memcpy(to, place(w, row * w->strides[0]), (size_t)(width * item));
+        char *to = address(r->out[0], i * width);
+        if (w->strides[1] == 1) memcpy(to, address(w, row * w->strides[0]), (size_t)(width * item));
         else
             for (int64_t j = 0; j < width; j++)
-                memcpy(to + j * item, place(w, row * w->strides[0] + j * w->strides[1]), (size_t)item);
+                memcpy(to + j * item, address(w, row * w->strides[0] + j * w->strides[1]), (size_t)item);
     }
     return 0;
 }

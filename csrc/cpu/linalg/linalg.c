@@ -35,8 +35,8 @@ static void fetch(const ac_tensor *t, int64_t item, int rows, int cols, double *
     ac_space lead = ac_space_of(t, (1u << (t->ndim - 2)) - 1);
     int64_t at = ac_space_offset(&lead, item), row = t->strides[t->ndim - 2], col = t->strides[t->ndim - 1];
     for (int j = 0; j < cols; j++)
-        ac_cpu_loops()->load[t->dtype][AC_LANE_F64](rows, (char *)ac_data(t) + (at + j * col) * ac_itemsize(t->dtype),
-                                                    row, to + (int64_t)j * rows);
+        ac_cpu_loops()->load[t->dtype][AC_OPMATH_F64](rows, (char *)ac_data(t) + (at + j * col) * ac_itemsize(t->dtype),
+                                                      row, to + (int64_t)j * rows);
 }
 static void put(ac_tensor *t, int64_t item, int rows, int cols, const double *from, int from_rows) {
     for (int i = 0; i < rows; i++)

@@ -12,17 +12,17 @@ enum { BLOCK = 16 }; /* channels whose pieces are read one after another: channe
 /* Where the values of a plane lie, in one of the operands. */
 typedef struct {
     const ac_tensor *t;
-    ac_space places;
-    int64_t image_step, channel_step;
+    ac_space positions;
+    int64_t image_stride, channel_stride;
 } planes;
 
 typedef struct {
     const ac_loops *loops;
-    ac_lane lane;
-    int64_t images, channels, places; /* planes are [images, channels] */
-    int64_t groups, depth;            /* 0: the planes of a channel are a set; else `depth` channels of an image are */
-    int64_t pieces;                   /* of a plane */
-    bool fixed;                       /* backward: the statistics do not depend on x */
+    ac_opmath opmath;
+    int64_t images, channels, positions; /* planes are [images, channels] */
+    int64_t groups, depth; /* 0: the planes of a channel are a set; else `depth` channels of an image are */
+    int64_t pieces;        /* of a plane */
+    bool fixed;            /* backward: the statistics do not depend on x */
     planes x, g, y;
     double *part;        /* two of each piece, [images][channels][pieces][2] */
     double *mean, *rstd; /* of each set */
@@ -34,11 +34,11 @@ typedef struct {
 
 /* -- geometry ------------------------------------------------------------------------------------------------ */
 
-/* A batch of planes of few places is one image, whose places are the batch's too. */
+/* A batch of planes of few positions is one image, whose positions are the batch's too. */
 static bool is_flat(const ac_tensor *x, int64_t groups) {
-    int64_t places = 1;
-    for (int d = 2; d < x->ndim; d++) places *= x->shape[d];
-    return groups == 0 && places < 8;
+    int64_t positions = 1;
+    for (int d = 2; d < x->ndim; d++) positions *= x->shape[d];
+    return groups == 0 && positions < 8;
 }
 
 static planes planes_of(const ac_tensor *t, bool flat) {
@@ -51,7 +51,9 @@ static int64_t set_of(const norm *c, int64_t image, int64_t channel) {
     return c->groups ? image * c->groups + channel / c->depth : channel;
 }
 
-static bool is_one_run(const planes *p) { return p->places.n < 1 || (p->places.n == 1 && p->places.stride[0] == 1); }
+static bool is_one_run(const planes *p) {
+    return p->positions.n < 1 || (p->positions.n == 1 && p->positions.stride[0] == 1);
+}
 
 /* The ways that a norm takes, as base/ways.def names them. */
 static void note_ways(const norm *c, bool flat) {
@@ -64,11 +66,11 @@ static void note_ways(const norm *c, bool flat) {
 
 static int open_norm(norm *c, const ac_tensor *x, const ac_tensor *g, const ac_tensor *y, int64_t groups) {
     bool flat = is_flat(x, groups);
-    *c = (norm){.loops = ac_cpu_loops(), .lane = ac_lane_of(x->dtype), .groups = groups, .channels = x->shape[1]};
-    c->images = flat ? 1 : x->shape[0], c->places = flat ? x->shape[0] : 1;
-    for (int d = 2; d < x->ndim; d++) c->places *= x->shape[d];
+    *c = (norm){.loops = ac_cpu_loops(), .opmath = ac_opmath_of(x->dtype), .groups = groups, .channels = x->shape[1]};
+    c->images = flat ? 1 : x->shape[0], c->positions = flat ? x->shape[0] : 1;
+    for (int d = 2; d < x->ndim; d++) c->positions *= x->shape[d];
     c->depth = groups ? c->channels / groups : 1;
-    c->pieces = (c->places + AC_TILE - 1) / AC_TILE;
+    c->pieces = (c->positions + AC_TILE - 1) / AC_TILE;
     c->x = planes_of(x, flat), c->y = planes_of(y, flat);
     if (g) c->g = planes_of(g, flat);
     note_ways(c, flat);
@@ -94,47 +96,47 @@ static double number(const ac_tensor *t, int64_t i, double missing) {
 /* -- pieces -------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int64_t image, channel, at, n; /* places [at, at + n) of that plane */
+    int64_t image, channel, at, n; /* positions [at, at + n) of that plane */
     double *part;
 } piece;
 
-/* Calls act(address, stride, done, n) for the runs of neighbours in a piece: n places from the done-th on. */
+/* Calls act(address, stride, done, n) for the runs of neighbours in a piece: n positions from the done-th on. */
 #define EACH_RUN(p, q, act)                                                                                            \
     do {                                                                                                               \
         const planes *p_ = (p);                                                                                        \
-        int last_ = p_->places.n - 1;                                                                                  \
-        int64_t item_ = ac_itemsize(p_->t->dtype), inner_ = last_ < 0 ? 1 : p_->places.size[last_];                    \
-        int64_t stride_ = last_ < 0 ? 1 : p_->places.stride[last_];                                                    \
+        int last_ = p_->positions.n - 1;                                                                               \
+        int64_t item_ = ac_itemsize(p_->t->dtype), inner_ = last_ < 0 ? 1 : p_->positions.size[last_];                 \
+        int64_t stride_ = last_ < 0 ? 1 : p_->positions.stride[last_];                                                 \
         char *plane_ =                                                                                                 \
-            (char *)ac_data(p_->t) + ((q)->image * p_->image_step + (q)->channel * p_->channel_step) * item_;          \
+            (char *)ac_data(p_->t) + ((q)->image * p_->image_stride + (q)->channel * p_->channel_stride) * item_;      \
         for (int64_t done_ = 0, n_; done_ < (q)->n; done_ += n_) {                                                     \
             int64_t in_ = ((q)->at + done_) % inner_;                                                                  \
             n_ = inner_ - in_ < (q)->n - done_ ? inner_ - in_ : (q)->n - done_;                                        \
-            act(plane_ + ac_space_offset(&p_->places, (q)->at + done_) * item_, stride_, done_, n_);                   \
+            act(plane_ + ac_space_offset(&p_->positions, (q)->at + done_) * item_, stride_, done_, n_);                \
         }                                                                                                              \
     } while (0)
 
-static char *place_in(const planes *p, const piece *q) {
+static char *address_in(const planes *p, const piece *q) {
     return (char *)ac_data(p->t) +
-           (q->image * p->image_step + q->channel * p->channel_step + q->at) * ac_itemsize(p->t->dtype);
+           (q->image * p->image_stride + q->channel * p->channel_stride + q->at) * ac_itemsize(p->t->dtype);
 }
 
-/* A piece in lane type: the tensor's own memory, or a copy in `room`. */
+/* A piece in opmath type: the tensor's own memory, or a copy in `room`. */
 static const void *read_piece(const norm *c, const planes *p, const piece *q, char *room) {
-    if (is_one_run(p)) return ac_read_run(c->loops, c->lane, p->t->dtype, q->n, place_in(p, q), 1, room);
+    if (is_one_run(p)) return ac_read_run(c->loops, c->opmath, p->t->dtype, q->n, address_in(p, q), 1, room);
 #define LOAD(from, stride, done, n)                                                                                    \
-    c->loops->load[p->t->dtype][c->lane](n, from, stride, room + (done) * ac_lane_bytes(c->lane))
+    c->loops->load[p->t->dtype][c->opmath](n, from, stride, room + (done) * ac_opmath_bytes(c->opmath))
     EACH_RUN(p, q, LOAD);
 #undef LOAD
     return room;
 }
 
-static bool is_direct(const norm *c) { return is_one_run(&c->y) && c->y.t->dtype == ac_lane_dtype(c->lane); }
+static bool is_direct(const norm *c) { return is_one_run(&c->y) && c->y.t->dtype == ac_opmath_dtype(c->opmath); }
 
 static void write_piece(const norm *c, const piece *q, const char *values) {
     const planes *p = &c->y;
 #define STORE(to, stride, done, n)                                                                                     \
-    c->loops->store[c->lane][p->t->dtype](n, values + (done) * ac_lane_bytes(c->lane), to, stride)
+    c->loops->store[c->opmath][p->t->dtype](n, values + (done) * ac_opmath_bytes(c->opmath), to, stride)
     EACH_RUN(p, q, STORE);
 #undef STORE
 }
@@ -152,7 +154,7 @@ static void some_pieces(void *context, int64_t begin, int64_t end, char *room) {
     for (int64_t i = begin; i < end; i++) {
         int64_t at = i % c->pieces, first = i / c->pieces % blocks * BLOCK;
         piece q = {.image = i / c->pieces / blocks, .at = at * AC_TILE};
-        q.n = c->places - q.at < AC_TILE ? c->places - q.at : AC_TILE;
+        q.n = c->positions - q.at < AC_TILE ? c->positions - q.at : AC_TILE;
         for (q.channel = first; q.channel < first + BLOCK && q.channel < c->channels; q.channel++) {
             q.part = c->part + 2 * ((q.image * c->channels + q.channel) * c->pieces + at);
             s->act(c, &q, room);
@@ -164,7 +166,7 @@ enum { ROOM = 3 * AC_TILE * 8 };
 
 static int each_piece(const norm *c, piece_fn act) {
     pass s = {c, act};
-    int64_t work = BLOCK * (c->places < AC_TILE ? c->places : AC_TILE);
+    int64_t work = BLOCK * (c->positions < AC_TILE ? c->positions : AC_TILE);
     return ac_for_range_with(c->images * c->pieces * ((c->channels + BLOCK - 1) / BLOCK),
                              AC_GRAIN_SLOW / (work + 1) + 1, ROOM, some_pieces, &s);
 }
@@ -175,9 +177,9 @@ static int each_piece(const norm *c, piece_fn act) {
 static void measure(const norm *c, const piece *q, char *room) {
     const void *x = read_piece(c, &c->x, q, room);
     ac_total sum = {0, 0}, squares = {0, 0};
-    c->loops->fold[AC_FOLD_SUM][c->lane](q->n, x, 0, &sum);
+    c->loops->fold[AC_FOLD_SUM][c->opmath](q->n, x, 0, &sum);
     q->part[0] = sum.f / (double)q->n;
-    c->loops->fold[AC_FOLD_SUM_SQUARES][c->lane](q->n, x, q->part[0], &squares);
+    c->loops->fold[AC_FOLD_SUM_SQUARES][c->opmath](q->n, x, q->part[0], &squares);
     q->part[1] = squares.f;
 }
 
@@ -189,14 +191,14 @@ static void join_moments(const norm *c) {
             int64_t s = set_of(c, image, channel), before = c->groups ? channel % c->depth : image;
             for (int64_t p = 0; p < c->pieces; p++) {
                 const double *part = c->part + 2 * ((image * c->channels + channel) * c->pieces + p);
-                double had = (double)(before * c->places + p * AC_TILE);
-                double has = (double)(c->places - p * AC_TILE < AC_TILE ? c->places - p * AC_TILE : AC_TILE);
+                double had = (double)(before * c->positions + p * AC_TILE);
+                double has = (double)(c->positions - p * AC_TILE < AC_TILE ? c->positions - p * AC_TILE : AC_TILE);
                 double apart = part[0] - c->mean[s];
                 c->mean[s] += apart * has / (had + has);
                 c->rstd[s] += part[1] + apart * apart * had * has / (had + has);
             }
         }
-    double count = (double)(c->places * (c->groups ? c->depth : c->images));
+    double count = (double)(c->positions * (c->groups ? c->depth : c->images));
     for (int64_t s = 0; s < sets_of(c); s++) c->rstd[s] /= count;
 }
 
@@ -204,8 +206,8 @@ static void normalize(const norm *c, const piece *q, char *room) {
     bool direct = is_direct(c);
     int64_t s = set_of(c, q->image, q->channel);
     const void *x = read_piece(c, &c->x, q, room);
-    void *y = direct ? (void *)place_in(&c->y, q) : room + AC_TILE * 8;
-    c->loops->scale_shift[c->lane](q->n, x, c->mean[s], c->rstd[s] * c->one[q->channel], c->two[q->channel], y);
+    void *y = direct ? (void *)address_in(&c->y, q) : room + AC_TILE * 8;
+    c->loops->scale_shift[c->opmath](q->n, x, c->mean[s], c->rstd[s] * c->one[q->channel], c->two[q->channel], y);
     if (!direct) write_piece(c, q, y);
 }
 
@@ -235,7 +237,7 @@ int ac_cpu_batch_norm(const ac_run *r) {
     for (int64_t k = 0; k < c.channels && !a->training; k++)
         c.mean[k] = number(r->in[1], k, 0), c.rstd[k] = number(r->in[2], k, 0);
     if (!failed && a->training && r->in[1] && r->in[2] && !ac_interrupted()) {
-        double count = (double)(c.images * c.places);
+        double count = (double)(c.images * c.positions);
         keep_running(&c, r->in[1], c.mean, 1, a->momentum);
         keep_running(&c, r->in[2], c.rstd, count / (count - 1), a->momentum);
     }
@@ -260,12 +262,12 @@ int ac_cpu_group_norm(const ac_run *r) {
 /* The sums of g and of g (x - mean). */
 static void measure_gradient(const norm *c, const piece *q, char *room) {
     const void *g = read_piece(c, &c->g, q, room), *x = read_piece(c, &c->x, q, room + AC_TILE * 8);
-    c->loops->centred_sums[c->lane](q->n, g, x, c->mean[set_of(c, q->image, q->channel)], q->part);
+    c->loops->centred_sums[c->opmath](q->n, g, x, c->mean[set_of(c, q->image, q->channel)], q->part);
 }
 
 /* The gradients of weight and bias; and of each set, the means of g w and of g w xhat, in `one` and `two`. */
 static void join_gradients(const norm *c, double *dweight, double *dbias) {
-    double count = (double)(c->places * (c->groups ? c->depth : c->images));
+    double count = (double)(c->positions * (c->groups ? c->depth : c->images));
     for (int64_t s = 0; s < sets_of(c); s++) c->one[s] = c->two[s] = 0;
     for (int64_t k = 0; k < c->channels; k++) dweight[k] = dbias[k] = 0;
     for (int64_t image = 0; image < c->images; image++)
@@ -286,11 +288,11 @@ static void propagate(const norm *c, const piece *q, char *room) {
     int64_t s = set_of(c, q->image, q->channel);
     double rstd = c->rstd[s], scale = rstd * c->weight[q->channel];
     const void *g = read_piece(c, &c->g, q, room);
-    void *dx = direct ? (void *)place_in(&c->y, q) : room + 2 * AC_TILE * 8;
-    if (c->fixed) c->loops->scale_shift[c->lane](q->n, g, 0, scale, 0, dx);
+    void *dx = direct ? (void *)address_in(&c->y, q) : room + 2 * AC_TILE * 8;
+    if (c->fixed) c->loops->scale_shift[c->opmath](q->n, g, 0, scale, 0, dx);
     else {
         const void *x = read_piece(c, &c->x, q, room + AC_TILE * 8);
-        c->loops->mix[c->lane](q->n, g, x, scale, c->mean[s], -rstd * rstd * c->two[s], -rstd * c->one[s], dx);
+        c->loops->mix[c->opmath](q->n, g, x, scale, c->mean[s], -rstd * rstd * c->two[s], -rstd * c->one[s], dx);
     }
     if (!direct) write_piece(c, q, dx);
 }

@@ -50,34 +50,34 @@ static void join(ac_found *all, const ac_found *one) {
 }
 
 /* 16-bit values are judged as their dtype stores the products: infinite where it overflows. */
-static void look_at_half(const ac_loops *loops, ac_dtype dtype, int64_t n, const void *x, double factor,
-                         ac_found *found) {
+static void grad_stats_of_halves(const ac_loops *loops, ac_dtype dtype, int64_t n, const void *x, double factor,
+                                 ac_found *found) {
     float products[AC_TILE];
     uint16_t stored[AC_TILE];
     ac_found before = {0}, after = {0};
-    loops->look[0](n, x, factor, &before, products);
-    loops->store[AC_LANE_F32][dtype](n, products, stored, 1);
-    loops->load[dtype][AC_LANE_F32](n, stored, 1, products);
-    loops->look[0](n, products, 1, &after, NULL);
+    loops->grad_stats[0](n, x, factor, &before, products);
+    loops->store[AC_OPMATH_F32][dtype](n, products, stored, 1);
+    loops->load[dtype][AC_OPMATH_F32](n, stored, 1, products);
+    loops->grad_stats[0](n, products, 1, &after, NULL);
     after.small = before.small;
     *found = after;
 }
 
 static bool is_direct(ac_dtype dtype, int64_t stride) {
-    return stride == 1 && dtype == ac_lane_dtype(ac_lane_of(dtype));
+    return stride == 1 && dtype == ac_opmath_dtype(ac_opmath_of(dtype));
 }
 
-/* One run of neighbours: looked at, or multiplied. `found` comes as zeros, or NULL. */
+/* One run of neighbours: its statistics, or the products. `found` comes as zeros, or NULL. */
 static void one_run(const ac_loops *loops, char *data, ac_dtype dtype, int64_t n, int64_t stride, double factor,
                     ac_found *found) {
     double room[AC_TILE];
     ac_found unused = {0};
-    ac_lane lane = ac_lane_of(dtype);
-    bool direct = is_direct(dtype, stride), wide = lane == AC_LANE_F64;
-    const void *x = ac_read_run(loops, lane, dtype, n, data, stride, room);
-    if (found && ac_is_half(dtype)) look_at_half(loops, dtype, n, x, factor, found);
-    else loops->look[wide](n, x, factor, found ? found : &unused, found ? NULL : direct ? (void *)data : room);
-    if (!found && !direct) loops->store[lane][dtype](n, room, data, stride);
+    ac_opmath opmath = ac_opmath_of(dtype);
+    bool direct = is_direct(dtype, stride), wide = opmath == AC_OPMATH_F64;
+    const void *x = ac_read_run(loops, opmath, dtype, n, data, stride, room);
+    if (found && ac_is_half(dtype)) grad_stats_of_halves(loops, dtype, n, x, factor, found);
+    else loops->grad_stats[wide](n, x, factor, found ? found : &unused, found ? NULL : direct ? (void *)data : room);
+    if (!found && !direct) loops->store[opmath][dtype](n, room, data, stride);
 }
 
 static void some_pieces(void *context, int64_t begin, int64_t end) {
@@ -88,9 +88,9 @@ static void some_pieces(void *context, int64_t begin, int64_t end) {
         const ac_tensor *t = c->tensors[owner];
         int64_t at = (piece - c->first[owner]) * AC_PIECE, last = at + AC_PIECE < t->numel ? at + AC_PIECE : t->numel;
         ac_space all = ac_space_of(t, UINT32_MAX);
-        int64_t line = all.size[all.n - 1], stride = all.stride[all.n - 1];
+        int64_t inner = all.size[all.n - 1], stride = all.stride[all.n - 1];
         for (int64_t run; at < last; at += run) {
-            run = line - at % line;
+            run = inner - at % inner;
             if (run > last - at) run = last - at;
             if (run > AC_TILE && !is_direct(t->dtype, stride)) run = AC_TILE; /* what has buffers */
             char *data = (char *)ac_data(t) + ac_space_offset(&all, at) * ac_itemsize(t->dtype);
@@ -103,7 +103,7 @@ static void some_pieces(void *context, int64_t begin, int64_t end) {
     }
 }
 
-int ac_cpu_look(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
+int ac_cpu_grad_stats(ac_tensor *const *tensors, int n, const double *factors, ac_found *found) {
     list_call c = {.factors = factors};
     AC_TRY(list_init(&c, tensors, n));
     size_t bytes = (size_t)(c.first[n] + 1) * sizeof *c.found;

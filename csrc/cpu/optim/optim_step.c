@@ -13,16 +13,16 @@ typedef struct {
     ac_update *updates;
     int n;
     int64_t *first; /* the first piece of each update, and their number at [n] */
-    const ac_step *constants;
-    ac_rule rule;
+    const ac_step_args *constants;
+    ac_update_rule rule;
 } step_call;
 
 /* -- how parameters are cut ---------------------------------------------------------------------------- */
 
-/* Pieces are parts of a matrix; a parameter without copies is a single line. */
+/* Pieces are parts of a matrix; a parameter without copies is a single row. */
 typedef struct {
-    int64_t rows, cols;                       /* of the parameter */
-    int64_t piece_rows, piece_cols, per_line; /* of a piece; pieces side by side */
+    int64_t rows, cols;                      /* of the parameter */
+    int64_t piece_rows, piece_cols, per_row; /* of a piece; pieces side by side */
 } cutting;
 
 static cutting cutting_of(const ac_update *u) {
@@ -33,17 +33,17 @@ static cutting cutting_of(const ac_update *u) {
         c.piece_rows = AC_PART, c.piece_cols = AC_PIECE / AC_PART;
         if (c.cols < c.piece_cols) c.piece_rows = AC_PIECE / c.cols / AC_PART * AC_PART;
     }
-    c.per_line = (c.cols + c.piece_cols - 1) / c.piece_cols;
+    c.per_row = (c.cols + c.piece_cols - 1) / c.piece_cols;
     return c;
 }
 
 static int64_t pieces_of(const ac_update *u) {
     cutting c = cutting_of(u);
-    return (c.rows + c.piece_rows - 1) / c.piece_rows * c.per_line;
+    return (c.rows + c.piece_rows - 1) / c.piece_rows * c.per_row;
 }
 
 static ac_part part_of(const cutting *c, int64_t piece) {
-    ac_part p = {.row = piece / c->per_line * c->piece_rows, .col = piece % c->per_line * c->piece_cols};
+    ac_part p = {.row = piece / c->per_row * c->piece_rows, .col = piece % c->per_row * c->piece_cols};
     p.rows = c->rows - p.row < c->piece_rows ? c->rows - p.row : c->piece_rows;
     p.cols = c->cols - p.col < c->piece_cols ? c->cols - p.col : c->piece_cols;
     return p;
@@ -51,55 +51,56 @@ static ac_part part_of(const cutting *c, int64_t piece) {
 
 /* -- values ---------------------------------------------------------------------------------------------- */
 
-/* Elements [at, at + n) of t in row-major order, in lane type: the memory itself, or `buffer`. */
-static void *read_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, int64_t at, int64_t n, double *buffer) {
+/* Elements [at, at + n) of t in row-major order, in opmath type: the memory itself, or `buffer`. */
+static void *read_at(const ac_loops *loops, ac_opmath opmath, const ac_tensor *t, int64_t at, int64_t n,
+                     double *buffer) {
     int64_t item = ac_itemsize(t->dtype);
     if (ac_is_contiguous(t)) {
         char *from = (char *)ac_data(t) + at * item;
-        if (t->dtype == ac_lane_dtype(lane)) return from;
-        loops->load[t->dtype][lane](n, from, 1, buffer);
+        if (t->dtype == ac_opmath_dtype(opmath)) return from;
+        loops->load[t->dtype][opmath](n, from, 1, buffer);
         return buffer;
     }
     ac_space all = ac_space_of(t, UINT32_MAX);
     for (int64_t i = 0; i < n; i++) {
         const char *from = (char *)ac_data(t) + ac_space_offset(&all, at + i) * item;
-        loops->load[t->dtype][lane](1, from, 1, (char *)buffer + i * ac_lane_bytes(lane));
+        loops->load[t->dtype][opmath](1, from, 1, (char *)buffer + i * ac_opmath_bytes(opmath));
     }
     return buffer;
 }
 
-static void write_at(const ac_loops *loops, ac_lane lane, const ac_tensor *t, int64_t at, int64_t n,
+static void write_at(const ac_loops *loops, ac_opmath opmath, const ac_tensor *t, int64_t at, int64_t n,
                      const void *values) {
     int64_t item = ac_itemsize(t->dtype);
     if (ac_is_contiguous(t)) {
         if (values != (char *)ac_data(t) + at * item)
-            loops->store[lane][t->dtype](n, values, (char *)ac_data(t) + at * item, 1);
+            loops->store[opmath][t->dtype](n, values, (char *)ac_data(t) + at * item, 1);
         return;
     }
     ac_space all = ac_space_of(t, UINT32_MAX);
     for (int64_t i = 0; i < n; i++)
-        loops->store[lane][t->dtype](1, (const char *)values + i * ac_lane_bytes(lane),
-                                     (char *)ac_data(t) + ac_space_offset(&all, at + i) * item, 1);
+        loops->store[opmath][t->dtype](1, (const char *)values + i * ac_opmath_bytes(opmath),
+                                       (char *)ac_data(t) + ac_space_offset(&all, at + i) * item, 1);
 }
 
 static float nearest(ac_dtype dtype, float x) {
     return dtype == AC_bfloat16 ? ac_bf16_to_f32(ac_f32_to_bf16(x)) : ac_f16_to_f32(ac_f32_to_f16(x));
 }
 
-/* The values that a 16-bit parameter takes, in float32: from what it had and what the rule made. */
+/* The values that a 16-bit parameter takes, in float32: from what it had and what the update rule made. */
 static void round_run(const ac_loops *loops, const ac_update *u, int64_t at, int64_t n, const float *old,
                       float *values) {
     ac_dtype dtype = u->param->dtype;
     double room[AC_TILE];
-    if (u->rounding == AC_ROUND_master) write_at(loops, AC_LANE_F32, u->extra, at, n, values);
+    if (u->rounding == AC_ROUND_master) write_at(loops, AC_OPMATH_F32, u->extra, at, n, values);
     if (u->rounding == AC_ROUND_kahan) {
-        float *lost = read_at(loops, AC_LANE_F32, u->extra, at, n, room);
+        float *lost = read_at(loops, AC_OPMATH_F32, u->extra, at, n, room);
         for (int64_t i = 0; i < n; i++) {
             float by = values[i] - old[i] + lost[i];
             values[i] = nearest(dtype, old[i] + by);
             lost[i] = by - (values[i] - old[i]);
         }
-        write_at(loops, AC_LANE_F32, u->extra, at, n, lost);
+        write_at(loops, AC_OPMATH_F32, u->extra, at, n, lost);
     }
     for (int64_t i = 0; i < n && u->rounding == AC_ROUND_stochastic; i++) {
         uint64_t number = (uint64_t)(at + i);
@@ -108,13 +109,13 @@ static void round_run(const ac_loops *loops, const ac_update *u, int64_t at, int
     }
 }
 
-/* All of an update's tensors lie in one run each, in lane type: it needs no buffers. */
+/* All of an update's tensors lie in one run each, in opmath type: it needs no buffers. */
 static bool is_direct(const ac_update *u) {
-    ac_dtype lane = ac_lane_dtype(ac_lane_of(u->param->dtype));
-    bool direct =
-        u->grad->dtype == lane && ac_is_contiguous(u->grad) && u->param->dtype == lane && ac_is_contiguous(u->param);
+    ac_dtype opmath = ac_opmath_dtype(ac_opmath_of(u->param->dtype));
+    bool direct = u->grad->dtype == opmath && ac_is_contiguous(u->grad) && u->param->dtype == opmath &&
+                  ac_is_contiguous(u->param);
     for (int k = 0; k < AC_MAX_STATE; k++)
-        if (u->state[k]) direct = direct && u->state[k]->dtype == lane && ac_is_contiguous(u->state[k]);
+        if (u->state[k]) direct = direct && u->state[k]->dtype == opmath && ac_is_contiguous(u->state[k]);
     return direct;
 }
 
@@ -130,22 +131,22 @@ static void zero_run(const ac_tensor *grad, int64_t at, int64_t n) {
 }
 
 /* At most AC_TILE values, unless the update is direct. */
-static void step_run(ac_rule rule, const ac_step *how, const ac_update *u, int64_t at, int64_t n) {
+static void step_run(ac_update_rule rule, const ac_step_args *how, const ac_update *u, int64_t at, int64_t n) {
     const ac_loops *loops = ac_cpu_loops();
-    ac_lane lane = ac_lane_of(u->param->dtype);
+    ac_opmath opmath = ac_opmath_of(u->param->dtype);
     double g[AC_TILE], p[AC_TILE], s[AC_MAX_STATE][AC_TILE];
-    const void *grad = read_at(loops, lane, u->grad, at, n, g);
-    void *param = read_at(loops, lane, u->rounding == AC_ROUND_master ? u->extra : u->param, at, n, p);
+    const void *grad = read_at(loops, opmath, u->grad, at, n, g);
+    void *param = read_at(loops, opmath, u->rounding == AC_ROUND_master ? u->extra : u->param, at, n, p);
     void *state[AC_MAX_STATE];
     float old[AC_TILE];
     if (u->rounding == AC_ROUND_kahan) memcpy(old, param, (size_t)n * sizeof *old);
     for (int k = 0; k < AC_MAX_STATE; k++)
-        state[k] = u->state[k] ? read_at(loops, lane, u->state[k], at, n, s[k]) : NULL;
-    loops->step[rule][lane](n, &how->options, &u->at, grad, param, state);
+        state[k] = u->state[k] ? read_at(loops, opmath, u->state[k], at, n, s[k]) : NULL;
+    loops->step[rule][opmath](n, &how->options, &u->at, grad, param, state);
     if (u->rounding != AC_ROUND_nearest) round_run(loops, u, at, n, old, param);
-    write_at(loops, lane, u->param, at, n, param);
+    write_at(loops, opmath, u->param, at, n, param);
     for (int k = 0; k < AC_MAX_STATE; k++)
-        if (u->state[k]) write_at(loops, lane, u->state[k], at, n, state[k]);
+        if (u->state[k]) write_at(loops, opmath, u->state[k], at, n, state[k]);
     if (how->zero) zero_run(u->grad, at, n);
 }
 
@@ -178,7 +179,7 @@ static void step_pieces(void *context, int64_t begin, int64_t end) {
     }
 }
 
-int ac_cpu_step(ac_rule rule, ac_update *updates, int n, const ac_step *constants) {
+int ac_cpu_step(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants) {
     size_t bytes = (size_t)(n + 1) * sizeof(int64_t);
     step_call c = {updates, n, ac_alloc(bytes), constants, rule};
     if (!c.first) return -1;

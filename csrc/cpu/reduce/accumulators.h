@@ -5,7 +5,7 @@
 #ifndef AC_CPU_REDUCE_ACCUMULATORS_H
 #define AC_CPU_REDUCE_ACCUMULATORS_H
 
-enum { LANES = 64, FEW_LANES = 16 };
+enum { ACCUMULATORS = 64, FEW_ACCUMULATORS = 16 };
 #define ADD(a, b) ((a) + (b))
 
 #endif

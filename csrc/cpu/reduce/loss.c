@@ -10,7 +10,7 @@
 
 typedef struct {
     const ac_loops *loops;
-    ac_lane lane;
+    ac_opmath opmath;
     ac_dtype dtypes[2];
     double *sums; /* one a chunk */
 } mse_call;
@@ -25,22 +25,22 @@ static void mse_run(void *context, int64_t n, char *const *data, const int64_t *
         const void *in[2];
         void *buffer[2] = {x, y};
         for (int k = 0; k < 2; k++)
-            in[k] = ac_read_run(c->loops, c->lane, c->dtypes[k], run,
+            in[k] = ac_read_run(c->loops, c->opmath, c->dtypes[k], run,
                                 data[k] + at * strides[k] * ac_itemsize(c->dtypes[k]), strides[k], buffer[k]);
-        c->loops->point[AC_OP_sub][c->lane](run, in, d, &one);
+        c->loops->point[AC_OP_sub][c->opmath](run, in, d, &one);
         ac_total total = {0, 0};
-        c->loops->fold[AC_FOLD_SUM_SQUARES][c->lane](run, d, 0, &total);
+        c->loops->fold[AC_FOLD_SUM_SQUARES][c->opmath](run, d, 0, &total);
         c->sums[(first + at) / AC_GRAIN] += total.f;
     }
 }
 
 static int mse_each(const ac_run *r) { /* reduction 'none': difference, then square */
     const ac_attrs_alpha one = {{AC_INT, {1}}};
-    ac_run step = {
+    ac_run part = {
         .op = AC_OP_sub, .in = r->in, .n_in = 2, .attrs = &one, .out = r->out, .n_out = 1, .compute = r->compute};
-    AC_TRY(ac_cpu_pointwise(&step));
-    step = (ac_run){.op = AC_OP_square, .in = r->out, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
-    return ac_cpu_pointwise(&step);
+    AC_TRY(ac_cpu_pointwise(&part));
+    part = (ac_run){.op = AC_OP_square, .in = r->out, .n_in = 1, .out = r->out, .n_out = 1, .compute = r->compute};
+    return ac_cpu_pointwise(&part);
 }
 
 int ac_cpu_mse_loss(const ac_run *r) {
@@ -49,7 +49,7 @@ int ac_cpu_mse_loss(const ac_run *r) {
     ac_dims shape = ac_shape_of(r->in[0]), other = ac_shape_of(r->in[1]);
     AC_TRY(ac_dims_broadcast(&shape, &other, "mse_loss"));
     mse_call c = {
-        .loops = ac_cpu_loops(), .lane = ac_lane_of(r->compute), .dtypes = {r->in[0]->dtype, r->in[1]->dtype}};
+        .loops = ac_cpu_loops(), .opmath = ac_opmath_of(r->compute), .dtypes = {r->in[0]->dtype, r->in[1]->dtype}};
     ac_iter it;
     ac_iter_init(&it, &shape, r->in, 2);
     int64_t chunks = it.numel / AC_GRAIN + 1;
@@ -66,10 +66,10 @@ int ac_cpu_mse_loss(const ac_run *r) {
 
 /* -- nll -------------------------------------------------------------------------------------------- */
 
-/* Class c of sample i of x [N, C, ...] lies at (sample place) + c * step. */
+/* Class c of sample i of x [N, C, ...] lies at (sample's offset) + c * class_stride. */
 typedef struct {
     ac_space samples, target;
-    int64_t classes, step;
+    int64_t classes, class_stride;
 } nll_layout;
 
 static nll_layout nll_layout_of(const ac_tensor *x, const ac_tensor *target) {
@@ -99,7 +99,7 @@ int ac_cpu_nll_loss(const ac_run *r) {
         double w = sample_weight(&l, target, weight, a->ignore_index, i, &class), one = 0;
         if (w < 0 && (class < 0 || class >= l.classes)) return -1;
         if (class != a->ignore_index)
-            one = -w * ac_read_double(ac_data(x), x->dtype, ac_space_offset(&l.samples, i) + class * l.step);
+            one = -w * ac_read_double(ac_data(x), x->dtype, ac_space_offset(&l.samples, i) + class * l.class_stride);
         if (a->reduction == AC_REDUCE_NONE) ac_write_double(ac_data(r->out[0]), r->out[0]->dtype, i, one);
         loss += one, total += w;
     }
@@ -129,7 +129,7 @@ int ac_cpu_nll_loss_backward(const ac_run *r) {
         if (class == a->ignore_index) continue;
         if (class < 0 || class >= l.classes) return -1;
         int64_t from = a->reduction == AC_REDUCE_NONE ? ac_space_offset(&grads, i) : 0;
-        ac_write_double(ac_data(dx), dx->dtype, ac_space_offset(&l.samples, i) + class * l.step,
+        ac_write_double(ac_data(dx), dx->dtype, ac_space_offset(&l.samples, i) + class * l.class_stride,
                         -w * scale * ac_read_double(ac_data(g), g->dtype, from));
     }
     return 0;

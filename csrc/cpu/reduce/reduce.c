@@ -14,7 +14,7 @@ typedef void (*finish_fn)(const ac_total *total, double count, const ac_run *r, 
 
 typedef struct {
     const ac_loops *loops;
-    ac_lane lane;
+    ac_opmath opmath;
     ac_fold fold;
     double p;           /* the fold's parameter, */
     const double *each; /* or one for every result */
@@ -45,8 +45,8 @@ static void fold_run(const reduction *c, int64_t offset, int64_t n, int64_t stri
     for (int64_t at = 0; at < n; at += AC_TILE) {
         int64_t run = n - at < AC_TILE ? n - at : AC_TILE;
         const char *from = element(c, offset + at * stride);
-        const void *in = ac_read_run(c->loops, c->lane, c->x->dtype, run, from, stride, buffer);
-        c->loops->fold[c->fold][c->lane](run, in, p, total);
+        const void *in = ac_read_run(c->loops, c->opmath, c->x->dtype, run, from, stride, buffer);
+        c->loops->fold[c->fold][c->opmath](run, in, p, total);
     }
 }
 
@@ -82,7 +82,7 @@ static void join_total(ac_fold fold, ac_total *total, const ac_total *part) {
     }
 }
 
-/* One block of neighbouring columns over all reduced places. */
+/* One block of neighbouring columns over all reduced elements. */
 static void column_block(const reduction *c, int64_t first, int64_t width) {
     double buffer[COLUMNS], partial[COLUMNS];
     ac_total totals[COLUMNS], start = start_of(c->fold);
@@ -91,18 +91,18 @@ static void column_block(const reduction *c, int64_t first, int64_t width) {
     for (int64_t row = 0; row < c->inner.numel; row += FLUSH_ROWS) {
         int64_t end = row + FLUSH_ROWS < c->inner.numel ? row + FLUSH_ROWS : c->inner.numel;
         for (int64_t j = 0; j < width; j++) {
-            if (c->lane == AC_LANE_F32) ((float *)partial)[j] = (float)start.f;
-            else if (c->lane == AC_LANE_F64) partial[j] = start.f;
+            if (c->opmath == AC_OPMATH_F32) ((float *)partial)[j] = (float)start.f;
+            else if (c->opmath == AC_OPMATH_F64) partial[j] = start.f;
             else ((int64_t *)partial)[j] = start.i;
         }
         for (int64_t i = row; i < end; i++) {
             const char *from = element(c, base + ac_space_offset(&c->inner, i));
-            const void *in = ac_read_run(c->loops, c->lane, c->x->dtype, width, from, stride, buffer);
-            c->loops->fold_columns[c->fold][c->lane](width, in, c->p, partial);
+            const void *in = ac_read_run(c->loops, c->opmath, c->x->dtype, width, from, stride, buffer);
+            c->loops->fold_columns[c->fold][c->opmath](width, in, c->p, partial);
         }
         for (int64_t j = 0; j < width; j++) {
-            ac_total part = {.f = c->lane == AC_LANE_F32 ? (double)((float *)partial)[j] : partial[j]};
-            if (c->lane == AC_LANE_I64) part = (ac_total){.i = ((int64_t *)partial)[j]};
+            ac_total part = {.f = c->opmath == AC_OPMATH_F32 ? (double)((float *)partial)[j] : partial[j]};
+            if (c->opmath == AC_OPMATH_I64) part = (ac_total){.i = ((int64_t *)partial)[j]};
             join_total(c->fold, &totals[j], &part);
         }
     }
@@ -111,10 +111,10 @@ static void column_block(const reduction *c, int64_t first, int64_t width) {
 
 static void columns(void *context, int64_t begin, int64_t end) {
     const reduction *c = context;
-    int64_t line = c->kept.size[c->kept.n - 1], blocks = (line + COLUMNS - 1) / COLUMNS;
+    int64_t last = c->kept.size[c->kept.n - 1], blocks = (last + COLUMNS - 1) / COLUMNS;
     for (int64_t b = begin; b < end; b++) {
-        int64_t at = b % blocks * COLUMNS, width = line - at < COLUMNS ? line - at : COLUMNS;
-        column_block(c, b / blocks * line + at, width);
+        int64_t at = b % blocks * COLUMNS, width = last - at < COLUMNS ? last - at : COLUMNS;
+        column_block(c, b / blocks * last + at, width);
     }
 }
 
@@ -147,12 +147,12 @@ static int reduce_split(reduction *c) {
 static int reduce(reduction *c, uint32_t mask) {
     c->kept = ac_space_of(c->x, ~mask);
     c->inner = ac_space_of(c->x, mask);
-    int64_t line = c->kept.size[c->kept.n - 1];
-    bool wide = line >= 4 && c->kept.stride[c->kept.n - 1] < c->inner.stride[c->inner.n - 1] && !c->each;
+    int64_t last = c->kept.size[c->kept.n - 1];
+    bool wide = last >= 4 && c->kept.stride[c->kept.n - 1] < c->inner.stride[c->inner.n - 1] && !c->each;
     int64_t per_result = c->inner.numel > 0 ? c->inner.numel : 1;
     if (wide) {
         AC_WAY(reduce_columns);
-        int64_t blocks = c->kept.numel / line * ((line + COLUMNS - 1) / COLUMNS);
+        int64_t blocks = c->kept.numel / last * ((last + COLUMNS - 1) / COLUMNS);
         ac_for_range(blocks, AC_GRAIN / (per_result * COLUMNS), columns, c);
         return 0;
     }
@@ -169,7 +169,7 @@ static int reduce(reduction *c, uint32_t mask) {
 
 static void write_total(const ac_total *t, double n, const ac_run *r, ac_tensor *out, int64_t at) {
     (void)n;
-    bool integer = ac_lane_of(r->in[0]->dtype) == AC_LANE_I64 && r->compute == AC_int64;
+    bool integer = ac_opmath_of(r->in[0]->dtype) == AC_OPMATH_I64 && r->compute == AC_int64;
     if (integer) ac_write_int(ac_data(out), out->dtype, at, t->i);
     else ac_write_double(ac_data(out), out->dtype, at, t->f);
 }
@@ -208,20 +208,20 @@ static void write_all(const ac_total *t, double n, const ac_run *r, ac_tensor *o
 
 /* -- kernels ------------------------------------------------------------------------------------ */
 
-/* The lane of a reduction into `result`: integers are summed as integers only into integers. */
-static ac_lane lane_for(const ac_tensor *x, ac_dtype result) {
-    ac_lane own = ac_lane_of(x->dtype);
-    if (result == AC_float64) return AC_LANE_F64;
-    return own == AC_LANE_I64 && ac_is_floating(result) ? AC_LANE_F32 : own;
+/* The opmath type of a reduction into `result`: integers are summed as integers only into integers. */
+static ac_opmath opmath_for(const ac_tensor *x, ac_dtype result) {
+    ac_opmath own = ac_opmath_of(x->dtype);
+    if (result == AC_float64) return AC_OPMATH_F64;
+    return own == AC_OPMATH_I64 && ac_is_floating(result) ? AC_OPMATH_F32 : own;
 }
 
-static int run_reduce(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, finish_fn finish, ac_lane lane) {
+static int run_reduce(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, finish_fn finish, ac_opmath opmath) {
     uint32_t mask;
     AC_TRY(ac_dims_mask(dim, r->in[0]->ndim, ac_ops[r->op].python, &mask));
     ac_run run = *r;
-    run.compute = ac_lane_dtype(lane);
+    run.compute = ac_opmath_dtype(opmath);
     reduction c = {.loops = ac_cpu_loops(),
-                   .lane = lane,
+                   .opmath = opmath,
                    .fold = fold,
                    .p = p,
                    .x = r->in[0],
@@ -233,50 +233,50 @@ static int run_reduce(const ac_run *r, const ac_dims *dim, ac_fold fold, double 
 
 int ac_cpu_sum(const ac_run *r) {
     ATTRS(reduce);
-    return run_reduce(r, &a->dim, AC_FOLD_SUM, 0, write_total, lane_for(r->in[0], r->out[0]->dtype));
+    return run_reduce(r, &a->dim, AC_FOLD_SUM, 0, write_total, opmath_for(r->in[0], r->out[0]->dtype));
 }
 
 int ac_cpu_mean(const ac_run *r) {
     ATTRS(reduce);
-    return run_reduce(r, &a->dim, AC_FOLD_SUM, 0, write_mean, lane_for(r->in[0], r->out[0]->dtype));
+    return run_reduce(r, &a->dim, AC_FOLD_SUM, 0, write_mean, opmath_for(r->in[0], r->out[0]->dtype));
 }
 
 int ac_cpu_prod(const ac_run *r) {
     ATTRS(reduce);
-    return run_reduce(r, &a->dim, AC_FOLD_PROD, 0, write_total, lane_for(r->in[0], r->out[0]->dtype));
+    return run_reduce(r, &a->dim, AC_FOLD_PROD, 0, write_total, opmath_for(r->in[0], r->out[0]->dtype));
 }
 
 int ac_cpu_amax(const ac_run *r) {
     ATTRS(reduce_dim);
-    return run_reduce(r, &a->dim, AC_FOLD_MAX, 0, write_total, ac_lane_of(r->in[0]->dtype));
+    return run_reduce(r, &a->dim, AC_FOLD_MAX, 0, write_total, ac_opmath_of(r->in[0]->dtype));
 }
 
 int ac_cpu_amin(const ac_run *r) {
     ATTRS(reduce_dim);
-    return run_reduce(r, &a->dim, AC_FOLD_MIN, 0, write_total, ac_lane_of(r->in[0]->dtype));
+    return run_reduce(r, &a->dim, AC_FOLD_MIN, 0, write_total, ac_opmath_of(r->in[0]->dtype));
 }
 
 int ac_cpu_any(const ac_run *r) {
     ATTRS(reduce_dim);
-    return run_reduce(r, &a->dim, AC_FOLD_COUNT, 0, write_any, ac_lane_of(r->in[0]->dtype));
+    return run_reduce(r, &a->dim, AC_FOLD_COUNT, 0, write_any, ac_opmath_of(r->in[0]->dtype));
 }
 
 int ac_cpu_all(const ac_run *r) {
     ATTRS(reduce_dim);
-    return run_reduce(r, &a->dim, AC_FOLD_COUNT, 0, write_all, ac_lane_of(r->in[0]->dtype));
+    return run_reduce(r, &a->dim, AC_FOLD_COUNT, 0, write_all, ac_opmath_of(r->in[0]->dtype));
 }
 
 /* Squares are summed in float64, so that values of 1e20 do not overflow the sum. */
 int ac_cpu_norm(const ac_run *r) {
     ATTRS(norm);
     double p = ac_scalar_double(a->p);
-    ac_lane lane = lane_for(r->in[0], r->out[0]->dtype);
-    if (p == 2) return run_reduce(r, &a->dim, AC_FOLD_SUM_SQUARES, 0, write_root, AC_LANE_F64);
-    if (p == 1) return run_reduce(r, &a->dim, AC_FOLD_SUM_ABS, 0, write_total, lane);
-    if (p == 0) return run_reduce(r, &a->dim, AC_FOLD_COUNT, 0, write_total, lane);
-    if (p == INFINITY) return run_reduce(r, &a->dim, AC_FOLD_MAX_ABS, 0, write_total, lane);
-    if (p == -INFINITY) return run_reduce(r, &a->dim, AC_FOLD_MIN_ABS, 0, write_total, lane);
-    return run_reduce(r, &a->dim, AC_FOLD_SUM_POWERS, p, write_power_root, AC_LANE_F64);
+    ac_opmath opmath = opmath_for(r->in[0], r->out[0]->dtype);
+    if (p == 2) return run_reduce(r, &a->dim, AC_FOLD_SUM_SQUARES, 0, write_root, AC_OPMATH_F64);
+    if (p == 1) return run_reduce(r, &a->dim, AC_FOLD_SUM_ABS, 0, write_total, opmath);
+    if (p == 0) return run_reduce(r, &a->dim, AC_FOLD_COUNT, 0, write_total, opmath);
+    if (p == INFINITY) return run_reduce(r, &a->dim, AC_FOLD_MAX_ABS, 0, write_total, opmath);
+    if (p == -INFINITY) return run_reduce(r, &a->dim, AC_FOLD_MIN_ABS, 0, write_total, opmath);
+    return run_reduce(r, &a->dim, AC_FOLD_SUM_POWERS, p, write_power_root, AC_OPMATH_F64);
 }
 
 static void keep_mean(const ac_total *t, double n, const ac_run *r, ac_tensor *out, int64_t at) {
@@ -285,11 +285,11 @@ static void keep_mean(const ac_total *t, double n, const ac_run *r, ac_tensor *o
 }
 
 /* Two passes: the means, then the squares around them. */
-static int variances(const ac_run *r, uint32_t mask, ac_lane lane, double *means) {
+static int variances(const ac_run *r, uint32_t mask, ac_opmath opmath, double *means) {
     ac_run first = *r;
     first.attrs = means;
     reduction c = {.loops = ac_cpu_loops(),
-                   .lane = lane,
+                   .opmath = opmath,
                    .fold = AC_FOLD_SUM,
                    .x = r->in[0],
                    .finish = keep_mean,
@@ -316,10 +316,10 @@ int ac_cpu_var(const ac_run *r) {
     size_t bytes = (size_t)(r->out[0]->numel + 1) * sizeof(double);
     double *means = ac_alloc(bytes);
     if (!means) return -1;
-    ac_lane lane = ac_lane_of(r->in[0]->dtype);
-    int failed = variances(r, mask, lane, means);
-    if (!failed && lane == AC_LANE_F32 && have_squares_left_range(r->out[0], r->op == AC_OP_std))
-        failed = variances(r, mask, AC_LANE_F64, means);
+    ac_opmath opmath = ac_opmath_of(r->in[0]->dtype);
+    int failed = variances(r, mask, opmath, means);
+    if (!failed && opmath == AC_OPMATH_F32 && have_squares_left_range(r->out[0], r->op == AC_OP_std))
+        failed = variances(r, mask, AC_OPMATH_F64, means);
     ac_free(means, bytes);
     return failed;
 }

@@ -1,5 +1,5 @@
 /* Operators on rows along one dimension: softmax and its relatives, sorting. A row that is not contiguous in the
- * lane's type is first gathered into a buffer of the thread's own. */
+ * opmath type is first gathered into a buffer of the thread's own. */
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"
@@ -15,7 +15,7 @@ enum { MAX_ROW_IN = 2 };
 typedef struct rowwise {
     const ac_loops *loops;
     const ac_run *r;
-    ac_lane lane;
+    ac_opmath opmath;
     int64_t dim, n, rows;
     int inputs;
     ac_space kept[MAX_ROW_IN + 1]; /* of each input, then of the result */
@@ -23,21 +23,21 @@ typedef struct rowwise {
     bool has_result; /* the row function fills n values that are stored to out[0] */
 } rowwise;
 
-static size_t row_bytes(const rowwise *c) { return (size_t)(c->n * ac_lane_bytes(c->lane)) + AC_ALIGNMENT; }
+static size_t row_bytes(const rowwise *c) { return (size_t)(c->n * ac_opmath_bytes(c->opmath)) + AC_ALIGNMENT; }
 
 static int64_t row_stride(const ac_tensor *t, int64_t dim) { return t->ndim ? t->strides[dim] : 1; }
 
 static const void *row_in(const rowwise *c, int k, int64_t index, char *buffer) {
     const ac_tensor *t = c->r->in[k];
     int64_t at = ac_space_offset(&c->kept[k], index);
-    return ac_read_run(c->loops, c->lane, t->dtype, c->n, (char *)ac_data(t) + at * ac_itemsize(t->dtype),
+    return ac_read_run(c->loops, c->opmath, t->dtype, c->n, (char *)ac_data(t) + at * ac_itemsize(t->dtype),
                        row_stride(t, c->dim), buffer);
 }
 
 /* Whether rows are made where they belong. */
 static bool makes_in_place(const rowwise *c) {
     const ac_tensor *out = c->r->out[0];
-    return c->has_result && out->dtype == ac_lane_dtype(c->lane) && row_stride(out, c->dim) == 1;
+    return c->has_result && out->dtype == ac_opmath_dtype(c->opmath) && row_stride(out, c->dim) == 1;
 }
 
 static void some_rows(void *context, int64_t begin, int64_t end, char *buffer) {
@@ -53,7 +53,7 @@ static void some_rows(void *context, int64_t begin, int64_t end, char *buffer) {
         if (c->has_result) to += ac_space_offset(&c->kept[MAX_ROW_IN], i) * ac_itemsize(out->dtype);
         if (direct) result = to;
         c->row(c, in, result, i);
-        if (c->has_result && !direct) c->loops->store[c->lane][out->dtype](c->n, result, to, row_stride(out, c->dim));
+        if (c->has_result && !direct) c->loops->store[c->opmath][out->dtype](c->n, result, to, row_stride(out, c->dim));
     }
 }
 
@@ -71,53 +71,53 @@ static int run_rows(rowwise *c, int64_t dim) {
     return ac_for_range_with(c->rows, AC_GRAIN_SLOW / (c->n + 1), (MAX_ROW_IN + 1) * row_bytes(c), some_rows, c);
 }
 
-static ac_lane real_lane(const ac_run *r) {
-    return r->out[0]->dtype == AC_float64 || r->in[0]->dtype == AC_float64 ? AC_LANE_F64 : AC_LANE_F32;
+static ac_opmath real_opmath(const ac_run *r) {
+    return r->out[0]->dtype == AC_float64 || r->in[0]->dtype == AC_float64 ? AC_OPMATH_F64 : AC_OPMATH_F32;
 }
 
 /* -- softmax ------------------------------------------------------------------------------------ */
 
 static void softmax_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
     (void)i;
-    c->loops->softmax[c->lane](c->n, in[0], out);
+    c->loops->softmax[c->opmath](c->n, in[0], out);
 }
 
 static void log_softmax_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
     (void)i;
-    c->loops->log_softmax[c->lane](c->n, in[0], out);
+    c->loops->log_softmax[c->opmath](c->n, in[0], out);
 }
 
 static void softmax_backward_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
     (void)i;
-    c->loops->softmax_backward[c->lane](c->n, in[0], in[1], out);
+    c->loops->softmax_backward[c->opmath](c->n, in[0], in[1], out);
 }
 
 static void log_softmax_backward_one(const rowwise *c, const void *const *in, void *out, int64_t i) {
     (void)i;
-    c->loops->log_softmax_backward[c->lane](c->n, in[0], in[1], out);
+    c->loops->log_softmax_backward[c->opmath](c->n, in[0], in[1], out);
 }
 
 int ac_cpu_softmax(const ac_run *r) {
     ATTRS(softmax);
-    rowwise c = {.r = r, .lane = real_lane(r), .inputs = 1, .row = softmax_one, .has_result = true};
+    rowwise c = {.r = r, .opmath = real_opmath(r), .inputs = 1, .row = softmax_one, .has_result = true};
     return run_rows(&c, a->dim);
 }
 
 int ac_cpu_log_softmax(const ac_run *r) {
     ATTRS(softmax);
-    rowwise c = {.r = r, .lane = real_lane(r), .inputs = 1, .row = log_softmax_one, .has_result = true};
+    rowwise c = {.r = r, .opmath = real_opmath(r), .inputs = 1, .row = log_softmax_one, .has_result = true};
     return run_rows(&c, a->dim);
 }
 
 int ac_cpu_softmax_backward(const ac_run *r) {
     ATTRS(softmax_backward);
-    rowwise c = {.r = r, .lane = real_lane(r), .inputs = 2, .row = softmax_backward_one, .has_result = true};
+    rowwise c = {.r = r, .opmath = real_opmath(r), .inputs = 2, .row = softmax_backward_one, .has_result = true};
     return run_rows(&c, a->dim);
 }
 
 int ac_cpu_log_softmax_backward(const ac_run *r) {
     ATTRS(softmax_backward);
-    rowwise c = {.r = r, .lane = real_lane(r), .inputs = 2, .row = log_softmax_backward_one, .has_result = true};
+    rowwise c = {.r = r, .opmath = real_opmath(r), .inputs = 2, .row = log_softmax_backward_one, .has_result = true};
     return run_rows(&c, a->dim);
 }
 
@@ -125,7 +125,7 @@ int ac_cpu_log_softmax_backward(const ac_run *r) {
 
 typedef struct {
     const ac_run *r;
-    ac_lane lane;
+    ac_opmath opmath;
     ac_space kept, inner;
 } lse_call;
 
@@ -138,10 +138,10 @@ static void lse_rows(void *context, int64_t begin, int64_t end, char *row) {
         int64_t base = ac_space_offset(&c->kept, o);
         for (int64_t i = 0; i < n; i += run) {
             int64_t at = base + ac_space_offset(&c->inner, i);
-            loops->load[x->dtype][c->lane](run, (char *)ac_data(x) + at * item, c->inner.stride[c->inner.n - 1],
-                                           row + i * ac_lane_bytes(c->lane));
+            loops->load[x->dtype][c->opmath](run, (char *)ac_data(x) + at * item, c->inner.stride[c->inner.n - 1],
+                                             row + i * ac_opmath_bytes(c->opmath));
         }
-        ac_write_double(ac_data(c->r->out[0]), c->r->out[0]->dtype, o, loops->logsumexp[c->lane](n, row));
+        ac_write_double(ac_data(c->r->out[0]), c->r->out[0]->dtype, o, loops->logsumexp[c->opmath](n, row));
     }
 }
 
@@ -150,8 +150,8 @@ int ac_cpu_logsumexp(const ac_run *r) {
     uint32_t mask;
     AC_TRY(ac_dims_mask(&a->dim, r->in[0]->ndim, "logsumexp", &mask));
     lse_call c = {
-        .r = r, .lane = real_lane(r), .kept = ac_space_of(r->in[0], ~mask), .inner = ac_space_of(r->in[0], mask)};
-    size_t bytes = (size_t)((c.inner.numel + 1) * ac_lane_bytes(c.lane));
+        .r = r, .opmath = real_opmath(r), .kept = ac_space_of(r->in[0], ~mask), .inner = ac_space_of(r->in[0], mask)};
+    size_t bytes = (size_t)((c.inner.numel + 1) * ac_opmath_bytes(c.opmath));
     return ac_for_range_with(c.kept.numel, AC_GRAIN_SLOW / (c.inner.numel + 1), bytes, lse_rows, &c);
 }
 

@@ -7,19 +7,19 @@
 
 typedef struct scan {
     const ac_run *r;
-    ac_lane lane;
+    ac_opmath opmath;
     int64_t dim, n;
     bool reverse;
     ac_space from, with, to;
-    /* one row, in lane type: x and (where there is one) the second input, into y, which may be x */
+    /* one row, in opmath type: x and (where there is one) the second input, into y, which may be x */
     void (*row)(const struct scan *c, void *x, const void *with);
 } scan;
 
-static int64_t row_step(const ac_tensor *t, int64_t dim) { return t->ndim ? t->strides[dim] : 1; }
+static int64_t row_stride(const ac_tensor *t, int64_t dim) { return t->ndim ? t->strides[dim] : 1; }
 
 static void load_row(const scan *c, const ac_tensor *t, const ac_space *rows, int64_t row, char *to) {
     char *from = (char *)ac_data(t) + ac_space_offset(rows, row) * ac_itemsize(t->dtype);
-    ac_cpu_loops()->load[t->dtype][c->lane](c->n, from, row_step(t, c->dim), to);
+    ac_cpu_loops()->load[t->dtype][c->opmath](c->n, from, row_stride(t, c->dim), to);
 }
 
 static void some_rows(void *context, int64_t begin, int64_t end, char *scratch) {
@@ -31,7 +31,7 @@ static void some_rows(void *context, int64_t begin, int64_t end, char *scratch) 
         if (c->r->n_in > 1) load_row(c, c->r->in[1], &c->with, i, with);
         c->row(c, scratch, with);
         char *to = (char *)ac_data(out) + ac_space_offset(&c->to, i) * ac_itemsize(out->dtype);
-        ac_cpu_loops()->store[c->lane][out->dtype](c->n, scratch, to, row_step(out, c->dim));
+        ac_cpu_loops()->store[c->opmath][out->dtype](c->n, scratch, to, row_stride(out, c->dim));
     }
 }
 
@@ -40,7 +40,7 @@ static int run_scan(scan *c, int64_t dim) {
     const ac_tensor *x = r->in[0];
     AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
     uint32_t kept = x->ndim ? ~(1u << dim) : 0;
-    c->lane = ac_is_floating(r->out[0]->dtype) ? AC_LANE_F64 : AC_LANE_I64;
+    c->opmath = ac_is_floating(r->out[0]->dtype) ? AC_OPMATH_F64 : AC_OPMATH_I64;
     c->dim = dim, c->n = x->ndim ? x->shape[dim] : 1;
     c->from = ac_space_of(x, kept), c->to = ac_space_of(r->out[0], kept);
     if (r->n_in > 1) c->with = ac_space_of(r->in[1], kept);
@@ -53,7 +53,7 @@ static void sum_row(const scan *c, void *values, const void *with) {
     double *x = values, sum = 0;
     int64_t *k = values, count = 0;
     (void)with;
-    if (c->lane == AC_LANE_F64)
+    if (c->opmath == AC_OPMATH_F64)
         for (int64_t i = 0; i < c->n; i++) x[i] = sum += x[i];
     else
         for (int64_t i = 0; i < c->n; i++) k[i] = count = (int64_t)((uint64_t)count + (uint64_t)k[i]);
@@ -63,7 +63,7 @@ static void product_row(const scan *c, void *values, const void *with) {
     double *x = values, product = 1;
     int64_t *k = values, count = 1;
     (void)with;
-    if (c->lane == AC_LANE_F64)
+    if (c->opmath == AC_OPMATH_F64)
         for (int64_t i = 0; i < c->n; i++) x[i] = product *= x[i];
     else
         for (int64_t i = 0; i < c->n; i++) k[i] = count = (int64_t)((uint64_t)count * (uint64_t)k[i]);
@@ -127,16 +127,16 @@ static void extreme_rows(void *context, int64_t begin, int64_t end) {
         int64_t from = ac_space_offset(&c->from, row), to = ac_space_offset(&c->to, row), best = 0, at = 0;
         double top = 0;
         for (int64_t i = 0; i < c->n && !ac_stop_at(i); i++) {
-            int64_t here = from + i * row_step(x, c->dim), place = to + i * row_step(values, c->dim);
+            int64_t here = from + i * row_stride(x, c->dim), offset = to + i * row_stride(values, c->dim);
             double v = real ? ac_read_double(ac_data(x), x->dtype, here) : 0;
             int64_t k = real ? 0 : ac_read_int(ac_data(x), x->dtype, here);
             bool better = real          ? v != v || (double)c->sign * v >= (double)c->sign * top
                           : c->sign > 0 ? k >= best
                                         : k <= best;
             if (i == 0 || better) top = v, best = k, at = i;
-            if (real) ac_write_double(ac_data(values), values->dtype, place, top);
-            else ac_write_int(ac_data(values), values->dtype, place, best);
-            ((int64_t *)ac_data(indices))[place] = at;
+            if (real) ac_write_double(ac_data(values), values->dtype, offset, top);
+            else ac_write_int(ac_data(values), values->dtype, offset, best);
+            ((int64_t *)ac_data(indices))[offset] = at;
         }
     }
 }

@@ -17,9 +17,9 @@ enum { PART = 16 };
 typedef struct {
     ac_cell cell;
     bool reverse, biased;
-    ac_lane lane;
+    ac_opmath opmath;
     ac_dtype dtype; /* of results and of what is kept, and what products round to; operands may have others */
-    int64_t item, lane_item;
+    int64_t item, opmath_item;
     int64_t steps, batch, units, gates, keeps; /* sums and kept values a unit */
     int64_t *first;                            /* row of each step's first sequence, and the end */
     const ac_tensor *x, *g, *g_last, *state, *weight, *bias, *y, *kept;
@@ -42,8 +42,8 @@ static int open_recurrence(recurrence *c, ac_dtype dtype, const ac_tensor *state
                            int64_t rows) {
     static const int64_t gates[] = {1, 1, 4, 3}, keeps[] = {0, 0, 5, 4};
     c->gates = gates[c->cell], c->keeps = keeps[c->cell];
-    c->state = state, c->dtype = dtype, c->lane = ac_lane_of(dtype);
-    c->item = ac_itemsize(dtype), c->lane_item = ac_lane_bytes(c->lane);
+    c->state = state, c->dtype = dtype, c->opmath = ac_opmath_of(dtype);
+    c->item = ac_itemsize(dtype), c->opmath_item = ac_opmath_bytes(c->opmath);
     c->batch = state->shape[1], c->units = state->shape[2];
     c->steps = sizes ? sizes->numel : c->batch ? rows / c->batch : 0;
     c->loops = ac_cpu_loops();
@@ -70,7 +70,7 @@ static ac_operand weight_operand(const recurrence *c, bool back) {
                         .round = c->dtype};
 }
 
-/* out [rows, b.lanes] = (what is there, if `add`, +) rows of `dtype`, `row` values apart, times b; in the lane's type
+/* out [rows, b.lanes] = (what is there, if `add`, +) rows of `dtype`, `row` values apart, times b; in the opmath type
  */
 static int multiply(const recurrence *c, const void *a, ac_dtype dtype, int64_t rows, int64_t row, ac_operand b,
                     const void *panels, void *out, bool add) {
@@ -92,7 +92,7 @@ static int multiply(const recurrence *c, const void *a, ac_dtype dtype, int64_t 
 /* Packs the weight once for all steps; without memory, or with values against it, each product packs. */
 static size_t pack_weight(recurrence *c, bool back) {
     ac_operand w = weight_operand(c, back);
-    size_t bytes = c->lane == AC_LANE_F32 ? (size_t)ac_gemm_panels_bytes(&w) : 0;
+    size_t bytes = c->opmath == AC_OPMATH_F32 ? (size_t)ac_gemm_panels_bytes(&w) : 0;
     void *room = bytes ? ac_alloc(bytes) : NULL;
     c->panels = room && ac_gemm_pack(&w, room) ? room : NULL;
     if (room && !c->panels) ac_free(room, bytes);
@@ -106,16 +106,16 @@ static void drop_weight(recurrence *c, size_t bytes) {
 }
 
 static const void *read(const recurrence *c, ac_dtype dtype, int64_t n, const void *from, void *buffer) {
-    return ac_read_run(c->loops, c->lane, dtype, n, from, 1, buffer);
+    return ac_read_run(c->loops, c->opmath, dtype, n, from, 1, buffer);
 }
 static void write(const recurrence *c, ac_dtype dtype, int64_t n, const void *from, void *to) {
-    c->loops->store[c->lane][dtype](n, from, to, 1);
+    c->loops->store[c->opmath][dtype](n, from, to, 1);
 }
 
 /* Rows [0, n) of one of the states, from or to a part's memory. */
 static void take_state(const recurrence *c, const ac_tensor *state, int64_t which, int64_t first, int64_t n, void *to) {
     const void *from = values(state, (which * c->batch + first) * c->units);
-    c->loops->load[state->dtype][c->lane](n * c->units, from, 1, to);
+    c->loops->load[state->dtype][c->opmath](n * c->units, from, 1, to);
 }
 static void give_state(const recurrence *c, ac_tensor *state, int64_t which, int64_t first, int64_t n,
                        const void *from) {
@@ -130,7 +130,7 @@ typedef struct {
 } forward_room;
 
 static forward_room forward_rooms(const recurrence *c, char *at, int64_t *bytes) {
-    int64_t states = round_up(PART * c->units * c->lane_item), row = round_up(c->units * c->lane_item);
+    int64_t states = round_up(PART * c->units * c->opmath_item), row = round_up(c->units * c->opmath_item);
     forward_room m = {at, at + states, at + 2 * states, NULL, NULL};
     m.x = m.sums + c->gates * states;
     m.kept = m.x + c->gates * row;
@@ -145,18 +145,19 @@ static char *x_row(const recurrence *c, int64_t step, int64_t sequence) {
 }
 
 static int forward_step(recurrence *c, const forward_room *m, int64_t step, int64_t lo, int64_t n) {
-    int64_t width = c->gates * c->units, kept = c->keeps * c->units, row = c->units * c->lane_item;
-    bool in_place = c->keep && c->dtype == ac_lane_dtype(c->lane);
-    AC_TRY(multiply(c, m->h, ac_lane_dtype(c->lane), n, c->units, weight_operand(c, false), c->panels, m->sums, false));
+    int64_t width = c->gates * c->units, kept = c->keeps * c->units, row = c->units * c->opmath_item;
+    bool in_place = c->keep && c->dtype == ac_opmath_dtype(c->opmath);
+    AC_TRY(multiply(c, m->h, ac_opmath_dtype(c->opmath), n, c->units, weight_operand(c, false), c->panels, m->sums,
+                    false));
     for (int64_t i = 0; i < n; i++) {
         int64_t at = c->first[step] + lo + i;
-        char *u = m->sums + i * width * c->lane_item, *keep = in_place ? values(c->keep, at * kept) : m->kept;
+        char *u = m->sums + i * width * c->opmath_item, *keep = in_place ? values(c->keep, at * kept) : m->kept;
         if (c->bias) {
             const void *sums[2] = {u, read(c, c->bias->dtype, width, ac_data(c->bias), m->x)};
-            c->loops->point[AC_OP_add][c->lane](width, sums, u, &(ac_attrs_alpha){{AC_INT, {1}}});
+            c->loops->point[AC_OP_add][c->opmath](width, sums, u, &(ac_attrs_alpha){{AC_INT, {1}}});
         }
         const void *x = read(c, c->x->dtype, width, x_row(c, step, lo + i), m->x);
-        c->loops->cell[c->cell][c->lane](c->units, x, u, m->h + i * row, m->c + i * row, keep);
+        c->loops->cell[c->cell][c->opmath](c->units, x, u, m->h + i * row, m->c + i * row, keep);
         write(c, c->dtype, c->units, m->h + i * row, values(c->out, at * c->units));
         if (c->keep && !in_place) write(c, c->dtype, kept, keep, values(c->keep, at * kept));
     }
@@ -221,7 +222,7 @@ typedef struct {
 } backward_room;
 
 static backward_room backward_rooms(const recurrence *c, char *at, int64_t *bytes) {
-    int64_t states = round_up(PART * c->units * c->lane_item), row = round_up(c->units * c->lane_item);
+    int64_t states = round_up(PART * c->units * c->opmath_item), row = round_up(c->units * c->opmath_item);
     backward_room m = {.dh = at, .dc = at + states, .kept = at + 2 * states};
     m.before = m.kept + (c->keeps + 1) * row;
     m.row = m.before + row, m.dx = m.row + row, m.du = m.dx + c->gates * row;
@@ -245,24 +246,24 @@ static const char *state_before(const recurrence *c, int64_t step, int64_t seque
 }
 
 static int backward_step(recurrence *c, const backward_room *m, int64_t step, int64_t lo, int64_t n, double *sums) {
-    int64_t width = c->gates * c->units, kept = c->keeps * c->units, row = c->units * c->lane_item;
+    int64_t width = c->gates * c->units, kept = c->keeps * c->units, row = c->units * c->opmath_item;
     bool gru = c->cell == AC_CELL_gru;
     for (int64_t i = 0; i < n; i++) {
         int64_t at = c->first[step] + lo + i;
         ac_dtype old;
         char *dh = m->dh + i * row;
         const void *both[2] = {dh, read(c, c->g->dtype, c->units, values(c->g, at * c->units), m->row)};
-        c->loops->point[AC_OP_add][c->lane](c->units, both, dh, &(ac_attrs_alpha){{AC_INT, {1}}});
+        c->loops->point[AC_OP_add][c->opmath](c->units, both, dh, &(ac_attrs_alpha){{AC_INT, {1}}});
         const void *keep = kept ? read(c, c->kept->dtype, kept, values(c->kept, at * kept), m->kept) : NULL;
         const void *h = read(c, c->y->dtype, c->units, values(c->y, at * c->units), m->row), *before = NULL;
         const char *begun = kept ? state_before(c, step, lo + i, !gru, &old) : NULL;
         if (kept) before = read(c, old, c->units, begun, m->before);
-        c->loops->cell_back[c->cell][c->lane](c->units, keep, before, h, dh, m->dc + i * row, m->dx, m->du);
+        c->loops->cell_back[c->cell][c->opmath](c->units, keep, before, h, dh, m->dc + i * row, m->dx, m->du);
         write(c, c->dtype, width, m->dx, values(c->dx, at * width));
         if (gru) write(c, c->dtype, width, m->du, c->du + at * width * c->item);
         if (!sums) continue;
-        c->loops->load[ac_lane_dtype(c->lane)][AC_LANE_F64](width, gru ? m->du : m->dx, 1, m->wide);
-        c->loops->fold_columns[AC_FOLD_SUM][AC_LANE_F64](width, m->wide, 0, sums);
+        c->loops->load[ac_opmath_dtype(c->opmath)][AC_OPMATH_F64](width, gru ? m->du : m->dx, 1, m->wide);
+        c->loops->fold_columns[AC_FOLD_SUM][AC_OPMATH_F64](width, m->wide, 0, sums);
     }
     return multiply(c, c->du + (c->first[step] + lo) * width * c->item, c->dtype, n, width, weight_operand(c, true),
                     c->panels, m->dh, true);
@@ -322,12 +323,12 @@ static int weight_gradient(const recurrence *c, char *before, void *row, ac_tens
 static void bias_gradient(const recurrence *c, ac_tensor *db) {
     for (int64_t part = 1; part < parts_of(c); part++)
         for (int64_t j = 0; j < c->gates * c->units; j++) c->sums[j] += c->sums[part * c->gates * c->units + j];
-    c->loops->store[AC_LANE_F64][db->dtype](c->gates * c->units, c->sums, ac_data(db), 1);
+    c->loops->store[AC_OPMATH_F64][db->dtype](c->gates * c->units, c->sums, ac_data(db), 1);
 }
 
 static int run_backward(recurrence *c, ac_tensor *dw, ac_tensor *db) {
     int64_t rows = c->first[c->steps], width = c->gates * c->units, bytes, row = round_up(rows * c->units * c->item);
-    size_t states = (size_t)(row + c->units * c->lane_item),
+    size_t states = (size_t)(row + c->units * c->opmath_item),
            /* with room for a row to convert through */ sums = (size_t)(parts_of(c) * width) * sizeof *c->sums,
            packed = pack_weight(c, true), own_du = c->cell == AC_CELL_gru ? (size_t)(rows * width * c->item) : 0;
     char *before = ac_alloc(states);

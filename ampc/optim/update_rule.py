@@ -11,7 +11,7 @@ from .optimizer import Optimizer, extras_of, state_like
 _ROUNDING_KEYS = {"master_param", "compensation"}
 
 
-class RuleOptimizer(Optimizer):
+class UpdateRuleOptimizer(Optimizer):
     """Base of those. A subclass names its rule, its states and the rule's options.
 
     ``foreach``, ``fused`` and ``capturable`` of torch's are accepted for compatibility: there is one way.
@@ -20,7 +20,7 @@ class RuleOptimizer(Optimizer):
     with the probability of what is cut off; 'kahan' keeps what is lost in 16 bits beside it; 'master' keeps a float32 copy, as
     apex's O2 does. Parameters of 32 and 64 bits are not concerned."""
 
-    _rule = ""
+    _update_rule = ""
     # states that are numbers, and their first values; on a GPU float32s there, which the step itself advances
     _counts: Dict[str, float] = {"step": 0}
 
@@ -29,7 +29,7 @@ class RuleOptimizer(Optimizer):
         raise NotImplementedError
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        """The rule's options, see ``AC_RULE_NUMBERS``."""
+        """The rule's options, see ``AC_OPTIM_NUMBERS``."""
         raise NotImplementedError
 
     def _fresh(self, p: Any, group: Dict[str, Any], name: str) -> Any:
@@ -51,12 +51,12 @@ class RuleOptimizer(Optimizer):
         states = [self._state_of(p, group, names) for p in params]
         # on a GPU the count is a tensor, advanced there
         steps = [s["step"] if isinstance(s["step"], _C.Tensor) else s["step"] + 1 for s in states]
-        _C._step(self._rule, params, [p.grad for p in params], [[s[name] for s in states] for name in names], states,
+        _C._step(self._update_rule, params, [p.grad for p in params], [[s[name] for s in states] for name in names], states,
                  self._notes(states, steps, group), steps, self._products(states, steps, group), self._options(group), self._found_inf,
                  group["rounding"], extras_of(params, states, group["rounding"]), self._zero_along)
 
     def _can_zero(self) -> bool:
-        return type(self)._step_group is RuleOptimizer._step_group
+        return type(self)._step_group is UpdateRuleOptimizer._step_group
 
     def can_leave_step_out(self) -> bool:
         return self._can_zero() and self._on_one_gpu()

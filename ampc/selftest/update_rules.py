@@ -15,7 +15,7 @@ LR, STEPS, EPS = 0.01, 3, 1e-3  # an eps that keeps quotients away from 0
 FIRST, SECOND = 0.9, 0.99
 
 State = List[Bounded]
-Rule = Callable[[Bounded, Bounded, State, int], Bounded]  # parameter, gradient, states, step from 1 on: the new parameter
+UpdateRule = Callable[[Bounded, Bounded, State, int], Bounded]  # parameter, gradient, states, step from 1 on: the new parameter
 
 
 def _moments(g: Bounded, s: State) -> None:
@@ -82,7 +82,7 @@ def _radam(p: Bounded, g: Bounded, s: State, t: int) -> Bounded:
 
 
 BETAS = (FIRST, SECOND)
-RULES: Dict[str, Any] = {
+UPDATE_RULES: Dict[str, Any] = {
     "SGD": (_momentum, {"momentum": FIRST, "dampening": 0.5, "weight_decay": 0.1}), "Nesterov": (_nesterov, {"momentum": FIRST, "nesterov": True}),
     "Adam": (_adam, {"betas": BETAS, "eps": EPS, "weight_decay": 0.1, "amsgrad": True}), "Adagrad": (_adagrad, {"eps": EPS}),
     "RMSprop": (_rmsprop, {"alpha": SECOND, "eps": EPS, "centered": True, "momentum": FIRST}), "Adadelta": (_adadelta, {"rho": FIRST, "eps": EPS}),
@@ -91,20 +91,20 @@ RULES: Dict[str, Any] = {
 }
 
 
-def rules(d: Draw, n: int, steps: int = STEPS) -> Trial:
+def update_rules(d: Draw, n: int, steps: int = STEPS) -> Trial:
     """Steps of every rule that has a formula of its own, with a gradient that changes."""
     p = d.reals(n)
     g = [d.held(d.random.choice([-1, 1], n) * d.random.uniform(0.5, 2, n)) for _ in range(steps)]
 
     def run(name: str) -> Any:
         param = d.tensor(p, True)
-        opt = getattr(ampc.optim, name.replace("Nesterov", "SGD"))([param], lr=LR, **RULES[name][1])
+        opt = getattr(ampc.optim, name.replace("Nesterov", "SGD"))([param], lr=LR, **UPDATE_RULES[name][1])
         for values in g:
             param.grad = d.tensor(values)
             opt.step()
         return param
 
-    def steps_of(rule: Rule) -> Bounded:
+    def steps_of(rule: UpdateRule) -> Bounded:
         param, states = d.given(p), [d.given(np.zeros(n)) for _ in range(3)]
         for t, values in enumerate(g, 1):
             param = rule(param, d.given(values), states, t)
@@ -112,7 +112,7 @@ def rules(d: Draw, n: int, steps: int = STEPS) -> Trial:
             param = param.rounded(d.dtype)
         return param
 
-    return Trial(lambda: {name: run(name) for name in RULES}, lambda: {name: steps_of(rule) for name, (rule, _) in RULES.items()})
+    return Trial(lambda: {name: run(name) for name in UPDATE_RULES}, lambda: {name: steps_of(rule) for name, (rule, _) in UPDATE_RULES.items()})
 
 
 def rounding(d: Draw, n: int) -> Trial:

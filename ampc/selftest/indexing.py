@@ -1,4 +1,4 @@
-"""Trials of what moves, picks or joins values by their places: indexing, embeddings, pooling, resampling, losses."""
+"""Trials of what moves, picks or joins values by their positions: indexing, embeddings, pooling, resampling, losses."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def indexing(d: Draw, rows: int, width: int, picks: int) -> Trial:
     return Trial(compute, expect)
 
 
-def _taps(kernel: int, dims: int, places: Sequence[int], stride: int, apart: int) -> List[Tuple[Any, ...]]:
+def _taps(kernel: int, dims: int, positions: Sequence[int], stride: int, apart: int) -> List[Tuple[Any, ...]]:
     """Where each tap of windows falls on what is padded."""
     taps = itertools.product(range(kernel), repeat=dims)
-    return [(Ellipsis, *(slice(t * apart, t * apart + stride * (n - 1) + 1, stride) for t, n in zip(tap, places))) for tap in taps]
+    return [(Ellipsis, *(slice(t * apart, t * apart + stride * (n - 1) + 1, stride) for t, n in zip(tap, positions))) for tap in taps]
 
 
 def pooling(d: Draw, planes: int, size: Sequence[int], kernel: int, stride: int, padding: int, dilation: int) -> Trial:
@@ -73,8 +73,8 @@ def pooling(d: Draw, planes: int, size: Sequence[int], kernel: int, stride: int,
         return np.pad(values, [(0, 0)] + [(by, by)] * dims, constant_values=fill)
 
     def inside(values: np.ndarray, by: int) -> np.ndarray:
-        places: Tuple[Any, ...] = (slice(None), *(slice(by, by + s) for s in size))
-        return values[places]
+        positions: Tuple[Any, ...] = (slice(None), *(slice(by, by + s) for s in size))
+        return values[positions]
 
     def expect() -> Dict[str, Bounded]:
         high, zero = padded(x, padding, -np.inf), padded(x, 1, 0.0)
