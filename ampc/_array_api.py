@@ -356,7 +356,7 @@ def reshape(x: Tensor, /, shape: Tuple[int, ...], *, copy: Optional[builtins.boo
     """Another shape; ``copy`` True makes one, False refuses one (ValueError)."""
     y = x.reshape(list(shape))
     if copy is False and y.numel() and y.data_ptr() != x.data_ptr():
-        raise ValueError("reshape: this shape takes a copy")
+        raise ValueError("reshape: this shape needs a copy, but `copy` is False")
     return y.clone() if copy else y
 
 

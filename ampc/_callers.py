@@ -1,4 +1,4 @@
-"""Where in the script a call comes from."""
+"""Finds the line of the user's script that called ampc."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def _users_frame() -> Any:
-    """The innermost frame that is not ampc's own; the outermost where all are."""
+    """The innermost frame outside ampc, or the outermost frame if there is none."""
     frame: Any = sys._getframe(1)
     last = frame
     while frame is not None:
@@ -23,21 +23,21 @@ def _users_frame() -> Any:
 
 
 def call_site() -> Tuple[str, int]:
-    """File and line of the innermost call that is not ampc's own."""
+    """File and line of the innermost call outside ampc."""
     frame = _users_frame()
     return frame.f_code.co_filename, frame.f_lineno
 
 
 def warn(text: str, category: Type[Warning] = UserWarning) -> None:
-    """``warnings.warn`` about the script's line, however deep in ampc it is called."""
+    """Like ``warnings.warn``, but always for the script's line."""
     frame = _users_frame()
     names = frame.f_globals
-    registry = names.setdefault("__warningregistry__", {})  # so that a line is warned of once
+    registry = names.setdefault("__warningregistry__", {})  # so that each line is warned about once
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
 
 
 def location_text(location: Tuple[str, int]) -> str:
-    """``train.py:17``; of a notebook's cell ``Cell In[3], line 2``."""
+    """``train.py:17``, or ``Cell In[3], line 2`` in a notebook."""
     ipython: Any = sys.modules.get("IPython")
     compiler: Any = getattr(ipython.get_ipython(), "compile", None) if ipython is not None else None
     cell = compiler.format_code_name(location[0]) if hasattr(compiler, "format_code_name") else None

@@ -11,8 +11,8 @@ from ._unsupported_dtypes import AbsentDtype
 
 
 class NoWord(TypeError, ValueError, NotImplementedError):
-    """Something else stands where one of a few words is expected. It is none of them, so whoever expects the error of an unknown word, a
-    ValueError or NotImplementedError in torch, meets that."""
+    """An argument that must be one of a few words has another type. torch raises a ValueError or NotImplementedError for unknown words, so
+    this is one, too."""
 
 
 _NONE = type(None)
@@ -109,8 +109,9 @@ def checked(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install(module: Dict[str, Any], hot: str = "") -> None:
-    """All public functions that a module has written itself become checked ones, but those named in ``hot``: they are called in
-    every step of a training, where the check would take as long as the call, and the operators they call check their arguments."""
+    """Adds checks to the public functions that a module defines, except those named in ``hot``.
+
+    Training calls hot functions in every step, where a check would take as long as the call. Their operators check the arguments."""
     made: Dict[int, Any] = {}
     left_out = hot.split()
     for name, f in list(module.items()):

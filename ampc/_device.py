@@ -154,8 +154,10 @@ def get_default_device() -> device:
 
 
 class memory_format:
-    """How the values of [N, C, ...] lie in memory: ``contiguous_format`` row by row, ``channels_last`` (4-d) and
-    ``channels_last_3d`` (5-d) with the channels of a pixel side by side, ``preserve_format`` as they are."""
+    """How the values of [N, C, ...] lie in memory.
+
+    ``contiguous_format`` is row-major. ``channels_last`` (4-d) and ``channels_last_3d`` (5-d) keep the channels of one position together.
+    ``preserve_format`` keeps the present order."""
 
     def __init__(self, name: str, ndim: int = 0) -> None:
         self.name, self.ndim = name, ndim

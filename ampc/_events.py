@@ -1,7 +1,7 @@
-"""What diagnosis may listen to. Layers below announce events here and know nothing of who listens; ``ampc.doctor`` listens from above.
+"""Events that diagnosis listens to. Other packages announce them without knowing the listeners; ``ampc.doctor`` listens.
 
-``announce.step_begins(optimizer)`` tells of an event. ``listen`` adds a ``Listener``, ``forget`` removes it. The core announces two events
-itself: the outermost autocast region is entered and left (``_C._listen_to_regions``)."""
+``announce.step_begins(optimizer)`` announces an event. ``listen`` adds a ``Listener``, and ``forget`` removes it. The core announces two
+events itself: entering and leaving the outermost autocast region (``_C._listen_to_regions``)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ._C import Tensor, dtype
 
 
 class StepRecord(Protocol):
-    """What one step of a GradScaler met: ``scaler.last_step``. Made by who listens to steps, ``doctor.ledger``."""
+    """The record of one step of a GradScaler, ``scaler.last_step``. ``doctor.ledger`` makes it."""
 
     number: int
 
     @property
     def skipped(self) -> bool:
-        """Whether the optimizer's step was left out."""
+        """Whether the optimizer's step was skipped."""
 
     @property
     def scale(self) -> float:
@@ -57,7 +57,7 @@ class StepRecord(Protocol):
 
 
 class StepReport(Protocol):
-    """What the steps of a GradScaler met, to be read: ``scaler.report()``. Text when printed."""
+    """A report on the steps of a GradScaler, ``scaler.report()``. It prints as text."""
 
     def _repr_html_(self) -> str:
         """The same for a notebook, with pictures."""
@@ -67,7 +67,7 @@ class StepReport(Protocol):
 
 
 class StepLedger(Protocol):
-    """The steps of a GradScaler: ``scaler.ledger``."""
+    """The records of a GradScaler's steps, ``scaler.ledger``."""
 
     total: int
 
@@ -86,11 +86,11 @@ class StepLedger(Protocol):
         """Why a step was skipped, in a word and in a sentence."""
 
     def report(self, scaler: Any) -> StepReport:
-        """What they met, to be read."""
+        """A report on the steps."""
 
 
 class Listener:
-    """Hears of events: a subclass overrides the methods of those it wants. An exception that it raises reaches the script."""
+    """A base for listeners. A subclass overrides the methods of the events it needs. Its exceptions reach the script."""
 
     def region_made(self, dtype: dtype) -> None:
         """An autocast region of the CPU was made, which will compute in ``dtype``."""
@@ -106,7 +106,7 @@ class Listener:
         ``scale`` is 0.0 where it is on a GPU."""
 
     def stepping_unscaled(self, optimizer: Any) -> None:
-        """A scaler is about to step on gradients that ``unscale_`` has divided some time ago."""
+        """A scaler is about to step with gradients that ``unscale_`` divided before."""
 
     def step_decided(self, scaler: Any, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None],
                      found_inf: Dict[Any, Tensor], stats: List[Any]) -> None:
@@ -117,7 +117,7 @@ class Listener:
         """An optimizer's own step begins, called by the script or by a scaler."""
 
     def schedule_ahead(self, scheduler: str, skipped: int) -> None:
-        """A scheduler steps, and since it last did a scaler has left out every step: ``skipped`` of them."""
+        """A scheduler steps, but a scaler has skipped all ``skipped`` steps since the scheduler's last one."""
 
     def clipping(self, params: List[Any], what: str, limit: Optional[float]) -> None:
         """``what`` is about to clip the parameters' gradients to ``limit``."""
@@ -133,7 +133,7 @@ EVENTS: Tuple[str, ...] = tuple(name for name in vars(Listener) if not name.star
 
 
 class _Announcer(Listener):
-    """Passes events on. An event that one listener alone hears is that listener's own method here, so it costs one call."""
+    """Passes events to the listeners. If only one listener overrides an event, the event is that listener's method, so it costs one call."""
 
     def __init__(self) -> None:
         self._listeners: List[Listener] = []
@@ -160,12 +160,12 @@ announce = _Announcer()
 
 
 def listen(listener: Listener) -> None:
-    """From here on it hears events, after those who listen already."""
+    """Adds a listener after the present ones."""
     announce._connect([*announce._listeners, listener])
 
 
 def forget(listener: Listener) -> None:
-    """It hears no more events. ValueError where it does not listen."""
+    """Removes a listener. ValueError if it was not added."""
     if listener not in announce._listeners:
-        raise ValueError("forget: this listener does not listen")
+        raise ValueError("forget: this listener was not added")
     announce._connect([each for each in announce._listeners if each is not listener])

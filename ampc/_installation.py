@@ -1,4 +1,4 @@
-"""``ampc info``: what this installation is made of and what it found on this machine."""
+"""``ampc info``: describes this build and this machine."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import platform
 import shutil
 from typing import Tuple
 
-ARCHITECTURES = ("75", "80", "90", "100")  # that a complete build has code for, as in setup.py
+ARCHITECTURES = ("75", "80", "90", "100")  # for which a complete build has GPU code, as in setup.py
 _WHY = {"left out": "GPU code was left out when this was built (AMPC_CUDA=0)", "no nvcc": "nvcc was not found when this was built",
-        "nvcc failed": "nvcc failed when this was built, and said why"}
+        "nvcc failed": "nvcc failed when this was built; the build's output says why"}
 
 
 def _built_for() -> Tuple[str, ...]:
-    """The architectures that this build has code for; where there are none, one of the reasons in ``_WHY``, or 'unknown'."""
+    """The GPU architectures of this build. If it has none: a reason from ``_WHY``, or 'unknown'."""
     try:
         with open(os.path.join(os.path.dirname(__file__), "_libs", "gpu_code.txt"), encoding="ascii") as f:
             text = f.read().strip()
@@ -27,7 +27,7 @@ def _gpu_code(kernels: str) -> str:
     found = _built_for()
     some = [n for n in found if n.isdigit()]
     if found == ("unknown",) or bool(some) != kernels.startswith("built"):
-        return kernels  # the note is not this core's
+        return kernels  # the note is of another build
     missing = [n for n in ARCHITECTURES if n not in some]
     has = f"built for {', '.join(f'sm_{n}' for n in some)}, and as PTX for what is newer" if some else f"none: {_WHY[found[0]]}"
     if not missing:
@@ -67,7 +67,7 @@ def _model() -> str:
 
 
 def _machine() -> list:
-    """The facts that choose a way through the core. Each can be set by the variable behind it."""
+    """The facts about the machine that select an algorithm, each with the variable that can set it."""
     import ampc
 
     facts = ampc._C._machine()
@@ -118,6 +118,6 @@ def info() -> str:
         ("loops", f"{build['cpu_loops']} (elementwise operators are compiled for each of baseline, avx2 and avx512)"),
         ("BLAS", blas),
         *_cuda(),
-        ("self-test", "`ampc selftest` says whether the kernels that this machine chooses give right numbers"),
+        ("self-test", "`ampc selftest` says whether the kernels of this machine give right numbers"),
     ]
     return "\n".join(_lines(rows))

@@ -24,13 +24,13 @@ def _dlpack(self: Tensor, *, stream: Optional[int] = None, max_version: Optional
     """A DLPack capsule of the tensor's memory.
 
     Args:
-        stream: of a GPU's tensor, the consumer's stream, whose later work waits for what was queued here: a handle, 1 for the
-            legacy default stream (so also None), 2 for the per-thread one, -1 for no waiting. None on the CPU.
-        max_version: the newest form the consumer reads; from (1, 0) on the versioned one is given.
-        dl_device: where the consumer wants it; a copy is made for another device, unless ``copy`` is False (BufferError).
+        stream: the consumer's stream on a GPU; its later work waits for the work queued here. A handle, 1 or None for the legacy
+            default stream, 2 for the default stream of each thread, -1 for no waiting. Must be None on the CPU.
+        max_version: the newest version of DLPack that the consumer reads; from (1, 0) on the capsule is versioned.
+        dl_device: the device that the consumer wants. Another device needs a copy; BufferError if ``copy`` is False.
         copy: True makes a copy.
 
-    BufferError for tensors that require gradients; ValueError for a stream that cannot be.
+    BufferError for tensors that require gradients; ValueError for an invalid stream.
     """
     if self.requires_grad:
         raise BufferError("__dlpack__: the tensor requires gradients, and writes to its memory would not be seen; use .detach()")
@@ -134,7 +134,7 @@ def _array_interface(self: Tensor) -> dict:
     """NumPy's array interface (version 3) of a CPU tensor's own memory; AttributeError where there is none."""
     kind = _KINDS.get(self.dtype.name)
     if self.is_cuda or self.requires_grad or kind is None:
-        raise AttributeError("__array_interface__: of CPU tensors without gradients, in a dtype that NumPy has")
+        raise AttributeError("__array_interface__: only CPU tensors that need no gradients, in a dtype of NumPy, have it")
     memoryview(self)  # type: ignore[arg-type]  # from now on others may write the memory
     strides = None if self.is_contiguous() else tuple(s * self.element_size() for s in self.stride())
     return {"version": 3, "shape": tuple(self.shape), "typestr": kind, "data": (self.data_ptr(), False), "strides": strides}

@@ -1,5 +1,5 @@
-"""The names that models give to their modules and parameters. Optimizers are given parameters without names, so the models that are alive
-are searched when a name is wanted."""
+"""The names that models give to their modules and parameters. An optimizer gets parameters without names, so a name is searched in all
+existing models."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ _module_classes: Tuple[type, ...] = ()
 
 
 def register_module_class(kind: type) -> None:
-    """Objects of this class are modules, which ``Names`` looks for. `nn` registers its own."""
+    """Registers a class whose objects ``Names`` treats as modules. `nn` registers its own."""
     global _module_classes
     _module_classes = (*_module_classes, kind)
 
 
 class Names:
-    """The modules that are alive, as they hold each other now. Who wants several names makes one ``Names``: it goes over all objects of the
-    process once, when it is first asked."""
+    """The existing modules and their names. It searches all objects of the process once, at the first question, so use one ``Names`` for
+    several names."""
 
     @cached_property
     def modules(self) -> List[Any]:
-        """All of them."""
+        """All existing modules."""
         return [o for o in gc.get_objects() if issubclass(type(o), _module_classes)]  # isinstance would ask objects for their class
 
     @cached_property
     def _holders(self) -> Dict[int, Tuple[Any, str]]:
-        """Of modules and parameters by id: the module that holds them, and under what name."""
+        """By the id of a module or parameter: the module that holds it, and its name there."""
         holders: Dict[int, Tuple[Any, str]] = {}
         for module in self.modules:
             for kind in ("_modules", "_parameters"):
@@ -45,6 +45,6 @@ class Names:
         return path or None
 
     def of_parameter(self, optimizer: Any, group: int, i: int) -> str:
-        """A parameter in messages: the name that the optimizer was given, or that a living model has for it, or its position."""
+        """A parameter's name for messages: from the optimizer, or else from a model, or else its position."""
         own = optimizer.param_groups[group].get("param_names")
         return str(own[i]) if own else self.of(optimizer.param_groups[group]["params"][i]) or f"{i} (group {group})"

@@ -1,4 +1,4 @@
-"""Results of functions that are written in Python: written to ``out``, written in place, or given memory of their own."""
+"""For functions written in Python: writes their results to ``out`` or in place, or gives them memory of their own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def own(result: _C.Tensor, source: _C.Tensor) -> _C.Tensor:
-    """``result``, copied where it lies in the memory of ``source``: trivial sizes leave some functions with a view of what they were
-    given, and a later write would change both."""
+    """``result``, copied if it shares memory with ``source``. Without the copy, a later write would change both."""
     return result.clone() if _C._same_storage(result, source) else result
 
 
@@ -25,8 +24,8 @@ def _check(result: Any, out: Any, what: str) -> None:
 
 
 def written(result: Any, out: Any, what: str) -> Any:
-    """``result``, a Tensor or a tuple of them, written into ``out`` by the rules of the table's operators: its dtype, its shape or
-    none, no gradients. Returns it. Errors name the function ``what``."""
+    """Writes ``result``, a Tensor or a tuple of them, into ``out`` and returns it. ``out`` keeps its dtype, has the result's shape or is
+    empty, and needs no gradients, as for operators of the table. Errors name the function ``what``."""
     if out is None:
         return result
     if not isinstance(result, tuple):

@@ -21,8 +21,15 @@ _options = _Options()
 
 def set_printoptions(precision: Optional[int] = None, threshold: Optional[int] = None, edgeitems: Optional[int] = None,
                      linewidth: Optional[int] = None, profile: Optional[str] = None, sci_mode: Optional[bool] = None) -> None:
-    """Digits after the point (4), elements beyond which only edges are shown (1000), how many at each
-    edge (3), width of a line (80), scientific notation (None: where it reads better)."""
+    """Sets how tensors are printed.
+
+    Args:
+        precision: digits after the point (4).
+        threshold: the number of elements above which only the edges are shown (1000).
+        edgeitems: how many elements are shown at each edge (3).
+        linewidth: characters in a line (80).
+        profile: 'default', 'short' or 'full', which set several of these.
+        sci_mode: scientific notation; None uses it if it reads better."""
     if profile not in (None, "default", "short", "full"):
         raise ValueError(f"set_printoptions: profile must be 'default', 'short' or 'full', got {profile!r}")
     if profile is not None:

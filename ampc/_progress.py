@@ -62,8 +62,8 @@ def _bar(items: Iterable[Any], text: str, total: Optional[int]) -> Any:
 class Progress:
     """Goes through ``items`` and shows how far it is; ``note(loss=...)`` shows numbers beside the bar.
 
-    ``name`` gives the words for an item, shown before it is done. With it, standard error that is no terminal has a line where the first
-    word changes, and one now and then: so a process that is ended from outside leaves what it was at."""
+    ``name`` returns the text for an item, which is shown before the item is done. If standard error is no terminal, a line is printed
+    whenever the first word of that text changes, and now and then. So the output of a killed process shows how far it came."""
 
     def __init__(self, items: Iterable[Any], text: str, total: Optional[int] = None, shown: bool = True,
                  name: Optional[Callable[[Any], str]] = None) -> None:

@@ -9,13 +9,13 @@ Rows = Sequence[Sequence[str]]
 
 
 def text_lines(rows: Rows, left: Container[int]) -> List[str]:
-    """A line a row; columns of ``left`` stand to the left, the others, numbers, to the right."""
+    """One line for each row. Columns in ``left`` are aligned left, and the others, such as numbers, right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip() for row in rows]
 
 
 def html_table(rows: Rows, left: Container[int]) -> str:
-    """The same as HTML."""
+    """The same table as HTML."""
     def line(tag: str, row: Sequence[str]) -> str:
         cells = (f"<{tag} style='text-align:{'left' if i in left else 'right'}'>{html.escape(c)}</{tag}>" for i, c in enumerate(row))
         return f"<tr>{''.join(cells)}</tr>"
@@ -24,7 +24,7 @@ def html_table(rows: Rows, left: Container[int]) -> str:
 
 
 def html_text(*lines: str) -> str:
-    """A paragraph a line, but for empty ones."""
+    """One paragraph for each line that is not empty."""
     return "".join(f"<p>{html.escape(line)}</p>" for line in lines if line)
 
 

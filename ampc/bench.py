@@ -1,5 +1,6 @@
-"""Mixed precision measured: steps of a model in float32, tf32, bfloat16 and float16 with a scaler; time, memory, error, and the share of what
-the device can do. ``ampc bench``; ``ampc.bench.bench(model, batch, loss_fn, optimizer)``."""
+"""Measures steps of a model in float32, tf32, bfloat16, and float16 with a scaler: time, memory, error, and the share of the device's peak.
+
+Use ``ampc bench`` or ``ampc.bench.bench(model, batch, loss_fn, optimizer)``."""
 
 from __future__ import annotations
 

@@ -98,9 +98,10 @@ def _settled(tree: Any, own: Sequence[Tensor], outer: bool) -> Any:
 
 
 def grad_and_value(func: Callable, argnums: ArgNums = 0, has_aux: bool = False) -> Callable:
-    """A function of the same arguments that gives (gradients, value): the gradients, in the structure of the arguments numbered
-    ``argnums``, of what must be a single number. With ``has_aux`` func gives (value, more) and the result is (gradients, (value, more)).
-    Both can be differentiated by other tensors that took part, as parameters that func uses."""
+    """A function of the same arguments that returns (gradients, value). ``func`` must return a single number.
+
+    The gradients have the structure of the arguments numbered ``argnums``. With ``has_aux``, func returns (value, more) and the result is
+    (gradients, (value, more)). Both can be differentiated with respect to other tensors that func uses, such as parameters."""
     def call(*args: Any, **kwargs: Any) -> Any:
         indices = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         outer = _C.is_grad_enabled()

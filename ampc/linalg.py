@@ -270,12 +270,14 @@ def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = Fal
 @takes_out
 def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None,
                 out: Optional[Tensor] = None) -> Tensor:
-    """A norm of matrices: 'fro', 'nuc' (the sum of singular values), 2, -2 (the largest, the smallest), 1, -1 (of column sums), inf,
-    -inf (of row sums). float32 under autocast."""
+    """A norm of matrices, in float32 under autocast.
+
+    ``ord`` is 'fro', 'nuc' (the sum of singular values), 2 or -2 (the largest or smallest singular value), 1 or -1 (the largest or smallest
+    column sum), inf or -inf (the largest or smallest row sum)."""
     if A.ndim < 2:
         raise RuntimeError(f"linalg.matrix_norm: needs at least 2 dimensions, got {A.ndim}")
     if not isinstance(ord, (str, int, float)):
-        raise TypeError(f"linalg.matrix_norm: `ord` must be a word or a number, got {type(ord).__name__}")
+        raise TypeError(f"linalg.matrix_norm: `ord` must be a string or a number, got {type(ord).__name__}")
     if ord not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
         raise RuntimeError(f"linalg.matrix_norm: `ord` must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got {ord!r}")
     rows, cols = (d % A.ndim for d in dim)

@@ -1,4 +1,4 @@
-"""Autocast's policy as data: which operators run in 16 bits, which in float32, for which modules; named, versioned, in a file, compared.
+"""Autocast's policy as data: which operators and modules run in 16 bits, and which in float32. Policies can be saved and compared.
 
     careful = policy.default.changed("careful", operators={"softmax": "float32", "gelu": "float32"}, modules={"head.*": "float32"})
     with autocast("cuda", policy=careful): ...
@@ -33,16 +33,16 @@ class Difference(NamedTuple):
 
 
 class CastPolicy:
-    """What autocast makes of each operator, and of modules by their qualified names.
+    """Sets the precision of operators, and of modules by their qualified names, under autocast.
 
     Args:
         name, version: for people, and for files.
-        operators: name -> 'keep' (the inputs' dtype), '16-bit' (products only), 'float32', 'widest' (of the inputs' dtypes) or
-            'refused'; what is not named is as in ampc's own table, which follows torch 2.13's CUDA lists.
-        modules: pattern of a qualified name (as ``model.named_modules()`` has it, with * and ?) -> 'float32', 'float16' or 'bfloat16':
-            such a module runs so as a whole, its floating point arguments cast. The last pattern that fits counts.
+        operators: a dict from an operator's name to 'keep' (the inputs' dtype), '16-bit' (products only), 'float32', 'widest' (of the
+            inputs' dtypes) or 'refused'. Other operators run as in ampc's own table, which follows torch 2.13's CUDA lists.
+        modules: a dict from a pattern to 'float32', 'float16' or 'bfloat16'. A pattern is a name from ``model.named_modules()`` and may
+            have * and ?. Such a module runs in that dtype as a whole, with its floating point arguments cast. The last match counts.
 
-    ValueError for what is unknown."""
+    ValueError for unknown names."""
 
     def __init__(self, name: str, version: str = "1", operators: Optional[Mapping[str, str]] = None,
                  modules: Optional[Mapping[str, str]] = None) -> None:
@@ -65,7 +65,7 @@ class CastPolicy:
         return CastPolicy(name, version, {**self.operators, **(operators or {})}, {**self.modules, **(modules or {})})
 
     def category(self, operator: str) -> str:
-        """What becomes of an operator. ValueError for one that is unknown."""
+        """The category of an operator. ValueError for an unknown one."""
         return CATEGORIES[self._table[_at[_operators(operator, "keep")[0]]]]
 
     def dtype_of(self, module: Any) -> Optional[Any]:
@@ -83,7 +83,7 @@ class CastPolicy:
         return self._known[module]
 
     def to_dict(self) -> Dict[str, Any]:
-        """What a file holds."""
+        """The content of a policy's file."""
         return {"name": self.name, "version": self.version, "operators": dict(self.operators), "modules": dict(self.modules)}
 
     def save(self, path: Any) -> None:
@@ -154,7 +154,7 @@ def __getattr__(name: str) -> Any:
 
 
 def load(path: Any) -> CastPolicy:
-    """Reads a policy's file. OSError, and ValueError for what is none."""
+    """Reads a policy from a file. OSError from the system; ValueError for another kind of file."""
     import json
 
     with open(path, encoding="utf-8") as f:
@@ -166,7 +166,7 @@ def load(path: Any) -> CastPolicy:
 
 
 def diff(a: CastPolicy, b: CastPolicy) -> List[Difference]:
-    """In what they differ, operators first."""
+    """The differences of two policies, operators first."""
     found = [Difference("operator", op, CATEGORIES[x], CATEGORIES[y]) for op, x, y in zip(_categories(), a._table, b._table) if x != y]
     patterns = dict.fromkeys([*a.modules, *b.modules])
     return found + [Difference("module", p, a.modules.get(p), b.modules.get(p)) for p in patterns if a.modules.get(p) != b.modules.get(p)]
@@ -195,7 +195,7 @@ def category_now(operator: str) -> str:
 
 
 class using(_C.Scope):
-    """Regions of this thread that name no policy of their own have this one, until the end."""
+    """A context that sets the policy of this thread's regions that name none."""
 
     def __init__(self, policy: Union[CastPolicy, str]) -> None:
         self._policy = given(policy)

@@ -30,8 +30,8 @@ def assert_close(actual: Any, expected: Any, *, rtol: Optional[float] = None, at
                  check_stride: bool = False, msg: Union[str, Callable[[str], str], None] = None) -> None:
     """Raises AssertionError unless |actual - expected| <= atol + rtol |expected|, element by element.
 
-    Tensors, NumPy arrays, numbers, and sequences and mappings of them, alike on both sides. Without ``rtol`` and ``atol`` they follow the dtype:
-    1e-3 for float16, 1.6e-2 for bfloat16, 1.3e-6 for float32, 1e-7 for float64 (atol 1e-5, of float64 1e-7), 0 for integers.
+    Both may be Tensors, NumPy arrays, numbers, or sequences and mappings of them. By default ``rtol`` is 1e-3 for float16, 1.6e-2 for
+    bfloat16, 1.3e-6 for float32 and 1e-7 for float64. ``atol`` is 1e-5, and 1e-7 for float64. Both are 0 for integers.
 
     Args:
         equal_nan: nan equals nan.

@@ -12,7 +12,7 @@ from models import MODELS, model_step
 class Case:
     name: str
     what: str
-    bound: Optional[float]  # on time(ampc) / time(torch); None: nothing was asked
+    bound: Optional[float]  # on time(ampc) / time(torch); None: no goal
     repeats: int  # calls that one figure averages
     limit: Optional[str] = None  # what holds it back at best: a key of limits.c's object
     amount: float = 0  # of what that limit counts, in one call: floating point operations, or bytes

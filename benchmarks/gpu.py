@@ -38,7 +38,7 @@ class Case:
     make: Callable[[Any, int], Callable[[], Any]]  # (library, divisor of sizes) -> one call
     flop: float = 0
     bytes: float = 0  # moved at least, by one call
-    share: float = 0  # asked of the device copy's bandwidth
+    share: float = 0  # the goal, as a share of the device copy's bandwidth
 
 
 # -- the work, for either library ----------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def run(rounds: int, small: int, cases: list) -> dict:
 
 
 def table(result: dict) -> str:
-    lines = ["| work | ampc | torch | ampc / torch | rounds from to | asked | ampc's rate |", "|---|---|---|---|---|---|---|"]
+    lines = ["| work | ampc | torch | ampc / torch | lowest to highest round | goal | ampc's rate |", "|---|---|---|---|---|---|---|"]
     for case in CASES:
         pairs = result["rounds"].get(case.name)
         if not pairs:
@@ -216,7 +216,7 @@ def table(result: dict) -> str:
         if case.bytes:
             share = case.bytes / mid["ampc"] / result["copy_bytes_s"]
             missed = "" if share >= case.share else " - **missed**"
-            rate = f"{case.bytes / mid['ampc'] / 1e9:.0f} GB/s, {100 * share:.0f} % of a copy (asked: {100 * case.share:.0f} %{missed})"
+            rate = f"{case.bytes / mid['ampc'] / 1e9:.0f} GB/s, {100 * share:.0f} % of a copy (goal: {100 * case.share:.0f} %{missed})"
         if "torch" not in mid:
             lines.append(f"| {case.what} | {unit(mid['ampc'])} | - | - | - | at most {case.bound} | {rate} |")
             continue

@@ -39,7 +39,7 @@ def ratios_of(result: dict, case: Case) -> list[float]:
 
 
 def table(result: dict) -> str:
-    lines = ["| work | ampc | torch | ampc / torch | rounds from to | asked | ampc's rate |", "|---|---|---|---|---|---|---|"]
+    lines = ["| work | ampc | torch | ampc / torch | lowest to highest round | goal | ampc's rate |", "|---|---|---|---|---|---|---|"]
     for case in CASES:
         pairs, ratios = result["rounds"].get(case.name), ratios_of(result, case)
         if not pairs:
@@ -53,7 +53,7 @@ def table(result: dict) -> str:
 
 def busy_table(result: dict) -> str:
     """Times beside busy processes over quiet times, each library against itself."""
-    lines = ["| step | busy processes | ampc, busy / quiet | torch, busy / quiet | asked of ampc |", "|---|---|---|---|---|"]
+    lines = ["| step | busy processes | ampc, busy / quiet | torch, busy / quiet | goal for ampc |", "|---|---|---|---|---|"]
     for case in BUSY:
         for row in result.get("busy", {}).get(case.name, []):
             ratio = {k: statistics.median(row[k]["busy"]) / statistics.median(row[k]["quiet"]) for k in ("ampc", "torch")}

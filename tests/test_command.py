@@ -188,7 +188,7 @@ LATER = ", once the CUDA toolkit with nvcc is installed"
     ("left out", "not built", True, f"none: GPU code was left out when this was built (AMPC_CUDA=0){ALL_OF_IT} builds it"),
     ("left out", "not built", False, f"none: GPU code was left out when this was built (AMPC_CUDA=0){ALL_OF_IT} builds it{LATER}"),
     ("no nvcc", "not built", False, f"none: nvcc was not found when this was built{ALL_OF_IT} builds it{LATER}"),
-    ("nvcc failed", "not built", True, f"none: nvcc failed when this was built, and said why{ALL_OF_IT} builds it"),
+    ("nvcc failed", "not built", True, f"none: nvcc failed when this was built; the build's output says why{ALL_OF_IT} builds it"),
     ("75 80", "not built", True, "not built"), (None, "built", True, "built")], ids=str)
 def test_info_tells_a_build_without_gpu_code_from_a_missing_nvcc(note, core, nvcc, said, monkeypatch, tmp_path):
     from ampc import _installation

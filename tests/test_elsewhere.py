@@ -1,4 +1,4 @@
-"""What other machines and other ways to start Python bring with them. `tools/elsewhere.py` tries what takes more than a process."""
+"""Unusual machines, locales, limits and ways to start Python. `tools/elsewhere.py` tries those that need root or other installations."""
 
 import errno
 import os

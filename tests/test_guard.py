@@ -173,7 +173,7 @@ def test_unscaling_by_hand_is_left_alone():
 def test_no_gradients_says_why():
     p = ampc.nn.Parameter(ampc.ones(2))
     q = ampc.nn.Parameter(ampc.ones(2), requires_grad=False)
-    for loss, params, says in ((lambda s: s.scale((p * 2).sum()), [ampc.nn.Parameter(ampc.ones(1))], "does not lead to these parameters"),
+    for loss, params, says in ((lambda s: s.scale((p * 2).sum()), [ampc.nn.Parameter(ampc.ones(1))], "does not reach these parameters"),
                                (lambda s: s.scale((p.detach() * 2).sum()), [p], "has no graph"),
                                (lambda s: s.scale((p * 2).sum()), [p, q], r"none of the 2 parameters of Adam has a gradient \(1 do not")):
         scaler = GradScaler(DEVICE if ON_GPU else "cpu")

@@ -360,7 +360,7 @@ def test_configuration_4_fallback(world, caplog):
             raise RuntimeError("Overflow in the loss")
         return F.cross_entropy(y_hat, y)
     x, y = world.batches[0]
-    with pytest.warns(UserWarning, match="as many as max_fp32_fallbacks allows"):
+    with pytest.warns(UserWarning, match="has reached max_fp32_fallbacks"):
         done = mine.training_step(world.model, x, y, criterion, world.optimizer)
     assert done["precision"] == "float32" and fails == [1] and mine.amp_stats["fp32_fallbacks"] == 1 and "Overflow in the loss" in caplog.text
     with pytest.raises(RuntimeError, match="Overflow in the loss"):

@@ -197,7 +197,7 @@ KINDS = [("complex", "torch.ComplexFloatStorage", lambda t: t.zeros(2, dtype=t.c
 def test_tensors_of_a_kind_that_ampc_has_not(torch, text, make, trust, tmp_path):
     """Trust would not help, so the message does not ask for it."""
     torch.save({"x": make(torch)}, tmp_path / "theirs.pt")
-    with pytest.raises(pickle.UnpicklingError, match=text + ".*has nothing for.*convert it with torch") as e:
+    with pytest.raises(pickle.UnpicklingError, match=text + ".*does not support.*Convert it with torch") as e:
         ampc.load(tmp_path / "theirs.pt", weights_only=trust)
     assert "weights_only" not in str(e.value)
 

@@ -65,7 +65,7 @@ net.weight.grad.fill_(float("nan"))
 scaler.step(opt)
 scaler.update() #!"""),
     ("utils/checkpoint.py", "no argument requires gradients", "ampc.utils.checkpoint.checkpoint(net, x, use_reentrant=True) #!"),
-    ("training/trainer.py", "as many as max_fp32_fallbacks allows", """
+    ("training/trainer.py", "has reached max_fp32_fallbacks", """
 class Loud(nn.Module):
     def forward(self, x):
         h = net(x) * 1e4

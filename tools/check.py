@@ -51,6 +51,8 @@ AREAS = {
     "ampc/serialization": "test_serialization",
     "ampc/training": "test_trainer test_training",
     "ampc/utils": "test_data test_checkpoint",
+    "benchmarks": "test_layout",
+    "tools": "test_layout test_elsewhere test_compatibility",
     "docs": "test_docs",
     "README.md": "test_docs",
     "examples": "test_examples",

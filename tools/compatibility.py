@@ -1,10 +1,11 @@
-"""What of torch is here: docs/compatibility.md, from the ampc that is installed.
+"""Writes docs/compatibility.md: which names of torch the installed ampc has, and how public programs train on both.
 
-    python tools/compatibility.py                # writes the document from what is kept in docs/compatibility/
-    python tools/compatibility.py --check        # says whether it is up to date
-    python tools/compatibility.py --names        # keeps torch's public names; needs torch
-    python tools/compatibility.py --programs     # runs tests/programs on both, three seeds each, and keeps what came of it; needs torch and
-                                                 # the packages (pip install --no-deps, names in tests/programs/programs.py)
+    python tools/compatibility.py                # writes the page from the data in docs/compatibility/
+    python tools/compatibility.py --check        # exits with 1 if the page is out of date
+    python tools/compatibility.py --names        # first saves torch's public names; needs torch
+    python tools/compatibility.py --programs     # first runs tests/programs on both libraries with three seeds each, and saves the losses
+
+--programs needs torch and the packages that tests/programs/programs.py names. Install them with pip install --no-deps.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+
+from generated import write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, DOCUMENT = ROOT / "docs" / "compatibility", ROOT / "docs" / "compatibility.md"
@@ -43,20 +46,21 @@ ABSENT_AREAS = {
     "special functions of gamma and Bessel": r"gamma|bessel|airy|zeta|i0|i1|hermite|laguerre|legendre|chebyshev|erfcx|multigammaln",
 }
 DIFFERENT = {
-    "torch.compile": "hands the model back: there is nothing to compile", "torch.jit": "decorators hand functions and modules back; no TorchScript files",
-    "torch.vmap": "torch.func.vmap is a loop", "torch.func.vmap": "a loop over the dimension", "torch.func.jacfwd": "made as jacrev",
-    "torch.save": "writes safetensors with the structure as JSON, not a zip of pickles; whole storages, as torch; atomic", "torch.load": "reads those and torch's state dicts, within bounds; unpickles on request alone",
-    "torch.manual_seed": "another stream of random numbers than torch's, the same at any number of threads", "torch.use_deterministic_algorithms": "everything is deterministic as it is",
-    "torch.set_float32_matmul_precision": "acts on a GPU (TF32); products of the CPU stay float32", "torch.utils.checkpoint.checkpoint": "use_reentrant is False when not given",
-    "torch.nn.DataParallel": "one device: runs the module it wraps", "torch.nn.SyncBatchNorm": "one process: batch norm", "torch.from_dlpack": "no complex types",
-    "torch.Tensor.is_pinned": "page-locked memory where there is a GPU", "torch.nn.functional.scaled_dot_product_attention": "a query that may look at nothing gives 0, not nan",
-    **{f"torch.{n}": "a name for tables and comparisons; there are no tensors of it" for n in (
+    "torch.compile": "returns the model unchanged", "torch.jit": "decorators return functions and modules unchanged; no TorchScript files",
+    "torch.vmap": "a loop over the dimension", "torch.func.vmap": "a loop over the dimension", "torch.func.jacfwd": "computed by jacrev",
+    "torch.save": "writes safetensors with the structure as JSON, not a zip of pickles; saves whole storages, like torch; replaces a file atomically", "torch.load": "reads ampc's files and torch's state dicts, with limits on size; unpickles only if asked to",
+    "torch.manual_seed": "random numbers differ from torch's, and do not depend on the number of threads", "torch.use_deterministic_algorithms": "no effect: every operator is deterministic",
+    "torch.set_float32_matmul_precision": "affects GPUs only (TF32); the CPU computes products in float32", "torch.utils.checkpoint.checkpoint": "use_reentrant is False by default",
+    "torch.nn.DataParallel": "uses one device: runs the wrapped module", "torch.nn.SyncBatchNorm": "uses one process: the same as batch norm", "torch.from_dlpack": "no complex types",
+    "torch.Tensor.is_pinned": "memory is page-locked only if there is a GPU", "torch.nn.functional.scaled_dot_product_attention": "a query whose keys are all masked gives 0, not nan",
+    **{f"torch.{n}": "only a name, for tables and comparisons; tensors cannot have it" for n in (
         "complex64", "complex128", "cfloat", "cdouble", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")},
-    "torch.nn.utils.rnn.PackedSequence": "tensors alone", "torch.autograd.grad": "no is_grads_batched",
+    "torch.nn.utils.rnn.PackedSequence": "holds tensors only", "torch.autograd.grad": "no is_grads_batched",
 }
 
 
 def find(path: str) -> object:
+    """The object with a dotted name, or None."""
     found = importlib.import_module(path.split(".")[0])
     for part in path.split(".")[1:]:
         if not hasattr(found, part):
@@ -72,17 +76,17 @@ def find(path: str) -> object:
 
 
 def keep_names() -> None:
-    """Public names: those of __all__, or what is defined there."""
+    """Saves torch's public names: those of __all__, or else of what the module defines."""
     import torch
 
     kept = {}
     for space in NAMESPACES:
-        place = find(space)
-        names = getattr(place, "__all__", None)
+        module = find(space)
+        names = getattr(module, "__all__", None)
         if names is None or space in ("torch.nn.functional", "torch.autograd", "torch.nn.init", "torch.linalg"):
-            names = dir(place)
-        kept[space] = sorted(n for n in set(names) if not n.startswith("_") and hasattr(place, n) and not isinstance(getattr(place, n), ModuleType)
-                             and getattr(getattr(place, n), "__module__", "torch") not in ("typing", "functools", "collections", "collections.abc", "contextlib", "enum", "math",
+            names = dir(module)
+        kept[space] = sorted(n for n in set(names) if not n.startswith("_") and hasattr(module, n) and not isinstance(getattr(module, n), ModuleType)
+                             and getattr(getattr(module, n), "__module__", "torch") not in ("typing", "functools", "collections", "collections.abc", "contextlib", "enum", "math",
                                                                                           "itertools", "bisect", "weakref", "warnings", "typing_extensions", "types", "copy"))
     (KEPT / "names.json").write_text(json.dumps({"torch": torch.__version__.split("+")[0], "names": kept}, indent=0))
 
@@ -112,7 +116,7 @@ def run_program(name: str, seed: int, library: str, *more: str) -> list:
 
 
 def listed() -> dict:
-    """name: (what, package), read off the programs' own table."""
+    """{name: (what it is, package)}, read from the table in programs.py."""
     text = (PROGRAMS / "programs.py").read_text()
     return {n: (what, package) for n, what, package in re.findall(r'"(\w+)": \(\w+, "([^"]+)", "([^"]+)"\)', text)}
 
@@ -134,9 +138,9 @@ def keep_programs() -> None:
     (KEPT / "programs.json").write_text(json.dumps(kept, indent=0))
 
 
-def difference(a: list, b: list, places: slice) -> float:
+def difference(a: list, b: list, steps: slice) -> float:
     """The largest relative difference of two lists of losses."""
-    return max(abs(x - y) / max(abs(y), 1e-3) for x, y in list(zip(a, b))[places])
+    return max(abs(x - y) / max(abs(y), 1e-3) for x, y in list(zip(a, b))[steps])
 
 
 # -- the document ----------------------------------------------------------------------------------------------------
@@ -144,18 +148,18 @@ def difference(a: list, b: list, places: slice) -> float:
 
 def programs_table() -> str:
     kept = json.loads((KEPT / "programs.json").read_text())
-    rows = ["| program | package | version | steps | first step differs by | over all steps by | last losses, ampc and torch |", "|---|---|---|---|---|---|---|"]
+    rows = ["| program | package | version | steps | difference of the first loss | of all losses | last losses, ampc and torch |", "|---|---|---|---|---|---|---|"]
     for p in kept["programs"]:
         pairs = [(s["ampc"], s["torch"]) for s in p["seeds"]]
         first, every = max(difference(a, b, slice(0, 1)) for a, b in pairs), max(difference(a, b, slice(None)) for a, b in pairs)
         last = "; ".join(f"{a[-1]:.4g}, {b[-1]:.4g}" for a, b in pairs)
         rows.append(f"| {p['what']} | {p['package']} | {p['version']} | {len(pairs[0][0])} | {first:.1e} | {every:.1e} | {last} |")
-    return (f"Run on {kept['date']} at commit {kept['commit'][:12]}, beside torch {kept['torch']}, seeds {', '.join(map(str, SEEDS))}; the largest relative "
-            "difference of losses over the seeds.\n\n" + "\n".join(rows))
+    return (f"Run on {kept['date']} at commit {kept['commit'][:12]} with torch {kept['torch']}. Differences are relative, and the largest of the seeds "
+            f"{', '.join(map(str, SEEDS))}.\n\n" + "\n".join(rows))
 
 
 def drift_table() -> str:
-    """How far losses in float32 are from those in float64."""
+    """Compares losses in float32 with those in float64."""
     rows = ["| program | ampc and torch differ, both in float64 | ampc in float32 from float64 | torch in float32 from float64 |", "|---|---|---|---|"]
     for p in json.loads((KEPT / "programs.json").read_text())["programs"]:
         exact = [s["float64"]["torch"] for s in p["seeds"] if "float64" in s]
@@ -196,34 +200,35 @@ Generated by `python tools/compatibility.py`.
 
 ## Public programs
 
-Packages from PyPI as they are, each driven for some training steps by `tests/programs/programs.py`, once under torch and once by
-`ampc run`. Both begin with the same parameters and data, which NumPy draws; then only the order of additions differs, and what that
-grows to over the steps. `torchvision` is a stand-in that serves 8 x 8 digits in MNIST's and CIFAR10's form.
+`tests/programs/programs.py` trains models of unmodified packages from PyPI for a few steps, once with torch and once with `ampc run`.
+Both begin with the same parameters and data, which NumPy draws. The two libraries add numbers in a different order, and training makes
+these differences larger. Instead of `torchvision` there is a stand-in that serves 8 x 8 digits in the form of MNIST and CIFAR10.
 
 {programs_table()}
 
 ### Where losses drift
 
-Three programs in float32 come apart by more than 1e-4. The same programs in float64, from the same first values (the largest relative difference of losses
-over the steps, a number for each seed):
+In float32 the losses of three programs differ by more than 1e-4. This table has the same programs in float64, from the same first
+values. A number is the largest relative difference of losses over the steps; each seed has one.
 
 {drift_table()}
 
 - In float64 the two libraries agree to ten digits and more, so they compute the same functions.
-- In float32 the first step's gradients are as far from float64 in either library: in parts of themselves 1e-5 in ResNet-18, 1e-6 in U-Net, 3e-6
-  in the GAN. Then training multiplies the difference, in ResNet-18 by some ten thousand in six steps: what was 1e-15 in float64 becomes
-  1e-11, what was 1e-6 in float32 becomes a tenth. torch's ResNet-18 in float64, begun from parameters changed by 6e-8 of themselves, which is what rounding to
-  float32 does, ends 11, 16 and 13 % away from itself.
-- Two things multiply most. Adam divides a gradient by its own size, so a weight whose gradient is nearly nothing moves as far as any other, in the direction
-  that its rounding says. And ReLU has a kink: in the GAN's third seed one of 131,072 values before a leaky ReLU is -8.5e-7 in float64 and 2.8e-7 in
-  ampc's float32, which changes gradients in the fourth digit.
+- In float32 both libraries have the same relative error in the first step's gradients: 1e-5 in ResNet-18, 1e-6 in U-Net, 3e-6 in the GAN.
+- Training then multiplies the difference, in ResNet-18 by about ten thousand in six steps. A difference of 1e-15 in float64 becomes 1e-11, and
+  one of 1e-6 in float32 becomes a tenth.
+- torch alone shows the same. Its ResNet-18 in float64 ends 11, 16 and 13 % away if the first parameters change by 6e-8, the rounding of float32.
+- Adam multiplies differences most, because it divides a gradient by its own size. A weight with a tiny gradient moves as far as any
+  other, in a direction that rounding decides.
+- ReLU multiplies them too, because its slope jumps at 0. In the GAN's third seed, one of 131,072 values before a leaky ReLU is -8.5e-7 in
+  float64 and 2.8e-7 in ampc's float32. That changes gradients in the fourth digit.
 
-Neither library is the nearer one in every program and seed. To compare such a program between libraries, run it in float64 or look at its first step. The
-trainer with autocast computes its products in 16 bits, and differs from the first step on by what that rounds.
+Neither library is always nearer to float64. To compare such a program between libraries, run it in float64 or compare its first step. The
+trainer with autocast computes its products in 16 bits. Its first step already differs by that rounding.
 
 ## Areas that are absent
 
-{", ".join(ABSENT_AREAS)}; several processes. `torch.func.vmap` is a loop.
+{", ".join(ABSENT_AREAS)}; training with several processes.
 
 ## Names
 
@@ -231,22 +236,17 @@ trainer with autocast computes its products in 16 bits, and differs from the fir
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for option in ("check", "names", "programs"):
-        parser.add_argument(f"--{option}", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="exit with 1 if the page is out of date")
+    parser.add_argument("--names", action="store_true", help="first save torch's public names")
+    parser.add_argument("--programs", action="store_true", help="first run the programs on both libraries, and save the losses")
     args = parser.parse_args()
     KEPT.mkdir(exist_ok=True)
     if args.names:
         keep_names()
     if args.programs:
         keep_programs()
-    text = document().rstrip("\n") + "\n"
-    if args.check:
-        current = DOCUMENT.exists() and DOCUMENT.read_text() == text
-        print("docs/compatibility.md is up to date" if current else "docs/compatibility.md is out of date: run python tools/compatibility.py")
-        return 0 if current else 1
-    DOCUMENT.write_text(text)
-    return 0
+    return write_or_check({DOCUMENT: document().rstrip("\n") + "\n"})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Writes the stubs that describe what the C core and the operator table of the installed ampc provide:
+"""Writes the stubs of the C core and of the operator table, from the installed ampc.
 
     python tools/make_stubs.py          # writes ampc/_C.pyi and ampc/_ops.pyi
-    python tools/make_stubs.py --check  # exit status 1 when they are out of date
+    python tools/make_stubs.py --check  # exits with 1 if they are out of date
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import inspect
 import re
 import sys
 from pathlib import Path
+
+from generated import write_or_check
 
 import ampc
 from ampc import _C
@@ -214,15 +216,7 @@ def ops_stub() -> str:
 
 
 def main() -> int:
-    stubs = {ROOT / "ampc" / "_C.pyi": core_stub(), ROOT / "ampc" / "_ops.pyi": ops_stub()}
-    if "--check" in sys.argv:
-        old = [p for p, text in stubs.items() if not p.exists() or p.read_text() != text]
-        for p in old:
-            print(f"{p.name} is out of date; run python tools/make_stubs.py")
-        return 1 if old else 0
-    for p, text in stubs.items():
-        p.write_text(text)
-    return 0
+    return write_or_check({ROOT / "ampc" / "_C.pyi": core_stub(), ROOT / "ampc" / "_ops.pyi": ops_stub()})
 
 
 if __name__ == "__main__":

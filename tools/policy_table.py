@@ -1,13 +1,15 @@
-"""Writes docs/policy_table.md, what autocast makes of each operator, from the operator table.
+"""Writes docs/policy_table.md: the dtype in which autocast runs each operator.
 
-    python tools/policy_table.py            # writes it
-    python tools/policy_table.py --check    # exits with 1 where it is not what it would write
+    python tools/policy_table.py            # writes the page
+    python tools/policy_table.py --check    # exits with 1 if the page is out of date
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+
+from generated import write_or_check
 
 from ampc import _C
 
@@ -29,13 +31,5 @@ def text() -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    """Writes or compares."""
-    if "--check" in sys.argv[1:]:
-        return int(PAGE.read_text() != text())
-    PAGE.write_text(text())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({PAGE: text()}))

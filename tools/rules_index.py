@@ -1,13 +1,15 @@
 """Writes docs/rules/README.md, the rules' index, from ampc/doctor/rules.py.
 
-    python tools/rules_index.py            # writes it
-    python tools/rules_index.py --check    # exits with 1 where it is not what it would write
+    python tools/rules_index.py            # writes the page
+    python tools/rules_index.py --check    # exits with 1 if the page is out of date
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+
+from generated import write_or_check
 
 from ampc.doctor.rules import RUN, SOURCE
 
@@ -23,13 +25,5 @@ def text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    """Writes or compares."""
-    if "--check" in sys.argv[1:]:
-        return int(INDEX.read_text() != text())
-    INDEX.write_text(text())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check({INDEX: text()}))

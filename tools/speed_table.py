@@ -1,7 +1,7 @@
 """Writes the README's table of speeds from the raw rounds in benchmarks/rounds/.
 
-    python tools/speed_table.py            # writes it
-    python tools/speed_table.py --check    # exits with 1 where it is not what it would write
+    python tools/speed_table.py            # writes the table
+    python tools/speed_table.py --check    # exits with 1 if the table is out of date
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+from generated import write_or_check  # noqa: E402
 from report import newest_of_each, unit  # noqa: E402
 
 README = ROOT / "README.md"
@@ -84,16 +85,8 @@ def text() -> str:
 
 
 def main() -> int:
-    """Writes or compares."""
-    page = README.read_text()
-    before, rest = page.split(BEGIN)
-    new = before + BEGIN + text() + END + rest.split(END)[1]
-    if "--check" in sys.argv[1:]:
-        if page != new:
-            print("README.md: its speeds are not those of benchmarks/rounds; run python tools/speed_table.py")
-        return int(page != new)
-    README.write_text(new)
-    return 0
+    before, rest = README.read_text().split(BEGIN)
+    return write_or_check({README: before + BEGIN + text() + END + rest.split(END)[1]})
 
 
 if __name__ == "__main__":

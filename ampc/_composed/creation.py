@@ -25,10 +25,10 @@ def _asarray(obj: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
     if isinstance(obj, Tensor):
         t = obj.to(device=device, dtype=dtype) if device is not None or dtype is not None else obj
         if copy is False and t is not obj:
-            raise ValueError("asarray: another dtype or device takes a copy")
+            raise ValueError("asarray: another dtype or device needs a copy, but `copy` is False")
         return t.clone() if copy and t is obj else t
     if copy is False and not hasattr(obj, "__array_interface__"):
-        raise ValueError("asarray: numbers and lists can only be copied")
+        raise ValueError("asarray: numbers and lists need a copy, but `copy` is False")
     return make.tensor(obj, dtype=dtype, device=device) if copy else make.as_tensor(obj, dtype=dtype, device=device)
 
 

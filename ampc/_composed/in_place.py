@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, List, Optional
+from typing import Any, List
 
 from .. import _C, _checks
 from .. import _creation as make
@@ -13,14 +13,7 @@ from .._out import in_place
 _f = _C._functions
 
 __all__ = []
-METHODS = ["apply_", "as_strided_scatter", "fill_diagonal_", "map_", "resize_", "resize_as_"]
-
-
-def as_strided_scatter(self: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Optional[int] = None) -> Tensor:
-    """A copy with src written through a strided view of it."""
-    out = self.clone()
-    out.as_strided(list(size), list(stride), storage_offset or 0).copy_(src)
-    return out
+METHODS = ["apply_", "fill_diagonal_", "map_", "resize_", "resize_as_"]
 
 
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
@@ -82,6 +75,7 @@ def _in_place(name: str) -> Callable[..., Tensor]:
         return in_place(self, getattr(Tensor, name), *args, **kwargs)
     f.__name__, f.__doc__ = name + "_", f"{name}, in place."
     return f
+
 
 IN_PLACE = ["absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "clamp_max", "clamp_min", "deg2rad", "eq", "fix",
             "float_power", "gcd", "ge", "greater", "greater_equal", "gt", "lcm", "ldexp", "le", "less", "less_equal", "logit", "lt", "ne", "negative",

@@ -22,9 +22,9 @@ __all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "b
            "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "narrow_copy", "permute_copy", "ravel", "repeat_interleave", "roll",
            "rot90", "row_stack", "select_scatter", "slice_scatter", "split_with_sizes", "swapaxes", "swapdims", "tensor_split", "tile", "tril",
            "tril_indices", "triu", "triu_indices", "unflatten", "unravel_index", "vander", "view_as_real", "vsplit", "vstack"]
-METHODS = ["broadcast_to", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "fliplr", "flipud", "hsplit", "repeat_interleave", "roll",
-           "rot90", "select_scatter", "slice_scatter", "tensor_split", "tile", "tril", "triu", "vsplit", "tril_", "triu_", "swapaxes_", "swapdims_",
-           "t_", "transpose_", "adjoint", "narrow_copy", "split_with_sizes"]
+METHODS = ["as_strided_scatter", "broadcast_to", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "fliplr", "flipud", "hsplit",
+           "repeat_interleave", "roll", "rot90", "select_scatter", "slice_scatter", "tensor_split", "tile", "tril", "triu", "vsplit", "tril_",
+           "triu_", "swapaxes_", "swapdims_", "t_", "transpose_", "adjoint", "narrow_copy", "split_with_sizes"]
 
 
 def _dims(value: Any) -> List[int]:
@@ -424,6 +424,13 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Optional[int]
     """A copy with src written at start:end:step of ``dim``."""
     y = input.clone()
     return _put_into(y, _f["_slice"](y, dim, start, end, step), src, "slice_scatter")
+
+
+def as_strided_scatter(self: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Optional[int] = None) -> Tensor:
+    """A copy with src written through a strided view of it."""
+    out = self.clone()
+    out.as_strided(list(size), list(stride), storage_offset or 0).copy_(src)
+    return out
 
 
 def vander(x: Tensor, N: Optional[int] = None, increasing: bool = False) -> Tensor:

@@ -1,4 +1,4 @@
-"""The loss scale of a GPU: a float32 tensor there, which the GPU itself adapts, so that the host never waits for it."""
+"""The loss scale on a GPU: a float32 tensor that the GPU itself adapts, so the CPU does not wait for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DeviceScale:
 
     @property
     def scale(self) -> float:
-        """The present scale, which is waited for."""
+        """The current scale. Waits for the GPU."""
         return self.scale_tensor.item()
 
     @scale.setter
@@ -36,7 +36,7 @@ class DeviceScale:
 
     @property
     def growth_tracker(self) -> int:
-        """Good steps in a row, waited for."""
+        """Good steps in a row. Waits for the GPU."""
         return self.tracker_tensors[0].item()
 
     @growth_tracker.setter
@@ -45,7 +45,7 @@ class DeviceScale:
 
     @property
     def overflows(self) -> int:
-        """Overflows in a row, waited for."""
+        """Overflows in a row. Waits for the GPU."""
         return self.tracker_tensors[1].item()
 
     @overflows.setter
@@ -80,7 +80,7 @@ class DeviceScale:
         return loss, [loss.isnan()]
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
-        """Divides gradients on one device; for gradients on the CPU the scale is waited for."""
+        """Divides gradients on one device. For gradients on the CPU it waits for the scale."""
         if device.type == "cpu":
             return divide_by_number(self, self.inverse, device, grads, positions)
         flags = make.zeros(2, dtype=_C.float32, device=device)
@@ -97,7 +97,7 @@ class DeviceScale:
         return flags
 
     def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
-        """Adapts the scale on the GPU, by the pairs of flags that passes left; nobody is told of nans."""
+        """Adapts the scale on the GPU, by the flags of all gradients. Nothing warns of nans."""
         _C._cuda_scale_update(self.scale_tensor, self.tracker_tensors, self.before_nans, self._total([stat.flags for stat in stats()]),
                               self._total(bad_losses), self.growth_factor, self.backoff_factor, self.growth_interval, self.min_scale,
                               self.max_scale, self.hysteresis)

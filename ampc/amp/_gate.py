@@ -1,4 +1,4 @@
-"""Schedulers that wait for steps which were made."""
+"""Schedulers that follow applied steps only."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 
 class Gate:
-    """A scheduler that follows the steps that were applied. All else is the scheduler's own."""
+    """A scheduler whose ``step`` has no effect after a skipped step. All other attributes are the scheduler's own."""
 
     def __init__(self, scaler: Any, scheduler: Any) -> None:
         self._scaler, self._scheduler = scaler, scheduler
 
     def step(self, *args: Any, **kwargs: Any) -> Any:
-        """The scheduler's, unless the scaler's last step was skipped. On a GPU it waits to know."""
+        """Calls the scheduler's step unless the scaler skipped its last step. On a GPU it waits for that answer."""
         last = self._scaler.last_step
         if last is not None and last.skipped:
             return None

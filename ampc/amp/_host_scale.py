@@ -15,10 +15,10 @@ from ._unscale import divide_by_number
 
 
 class NanStreak:
-    """What is known of steps that met nans and no infinity, one after the other. It outlives a scale that is loaded or pickled."""
+    """Consecutive steps with nans but no infinities. A scale that is loaded or pickled keeps it."""
 
-    before: Optional[float] = None  # the scale when they began
-    at_one = False  # and they were still there at scale 1
+    before: Optional[float] = None  # the scale at the first of them
+    at_one = False  # whether they went on at scale 1
 
 
 class HostScale(_C.ScalerState):
@@ -30,19 +30,19 @@ class HostScale(_C.ScalerState):
 
     @classmethod
     def after(cls, streak: NanStreak, *options: Any) -> HostScale:
-        """A scale that goes on with a streak."""
+        """A scale that continues a streak."""
         made = cls(*options)
         made.streak = streak
         return made
 
     @property
     def scale_tensor(self) -> Tensor:
-        """The scale, made a tensor."""
+        """The scale as a tensor."""
         return make.full((), self.scale, dtype=_C.float32, device=CPU)
 
     @property
     def tracker_tensor(self) -> Tensor:
-        """The good steps in a row, made a tensor."""
+        """The good steps in a row, as a tensor."""
         return make.full((), self.growth_tracker, dtype=_C.int32, device=CPU)
 
     def snapshot(self) -> float:
@@ -67,7 +67,7 @@ class HostScale(_C.ScalerState):
         return make.full((1,), sums[INFS] + sums[NANS] > 0, dtype=_C.float32, device=CPU)
 
     def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
-        """Tells overflow from what no scale would have prevented, and adapts to overflow alone."""
+        """Adapts the scale to overflow, but not to nans that no scale would prevent."""
         found = any(v.item() for v in found_inf)
         nans, streak = found and only_nans(stats()), self.streak
         if not nans:
@@ -79,9 +79,9 @@ class HostScale(_C.ScalerState):
                 streak.before = self.scale
             if not streak.at_one and self.scale <= 1:
                 streak.at_one, self.scale = True, streak.before
-                warn(f"GradScaler: the gradient of parameter {culprit()} is nan at a scale of 1, too, so "
-                     f"scaling is not what makes it; the scale is back at {streak.before:g}. Look for a division by 0, the "
-                     "logarithm or square root of 0, or 0 times infinity in the model or its data")
+                warn(f"GradScaler: the gradient of parameter {culprit()} is nan at a scale of 1, too. So scaling is not the cause, "
+                     f"and the scale returns to {streak.before:g}. Look for a division by 0, the logarithm or square root of 0, or "
+                     "0 times infinity in the model or its data")
             if streak.at_one:
                 return
         self.update(found)

@@ -1,7 +1,7 @@
-"""What a GradScaler asks of optimizers, as protocols, and how it steps them.
+"""Protocols for the optimizers of a GradScaler, and how it calls their step.
 
-Any optimizer with ``param_groups`` and ``step`` can be stepped. One that keeps the second protocol leaves a step out on the GPU,
-where nobody waits for the flag; one that keeps the third divides its gradients within its own step."""
+Any optimizer with ``param_groups`` and ``step`` will do. With ``LeavesStepsOut`` the GPU itself skips a step, and the CPU does not
+wait. With ``UnscalesItself`` the optimizer divides the gradients within its step."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Steppable(Protocol):
 
 
 class LeavesStepsOut(Steppable, Protocol):
-    """An optimizer that knows of steps that were left out: ``ampc.optim.Optimizer``."""
+    """An optimizer that is told of skipped steps, such as ``ampc.optim.Optimizer``."""
 
     def can_leave_step_out(self) -> bool:
-        """Whether the next step can be left out on the GPU, by a flag there."""
+        """Whether a flag on the GPU can skip the next step there."""
 
     def step_unless(self, found_inf: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """A step, which the GPU leaves out where ``found_inf`` is not 0."""
+        """A step that the GPU skips if ``found_inf`` is not 0."""
 
     def step_left_out(self) -> None:
-        """The scaler has left a step out; for schedulers the optimizer has stepped."""
+        """The scaler has skipped a step. Schedulers still count it, as torch's do."""
 
 
 class UnscalesItself(Steppable, Protocol):
-    """An optimizer that divides its gradients itself, as torch's fused ones do. It finds both tensors on itself while it steps; where
-    its ``step`` takes ``grad_scaler``, it is given the scaler in their place."""
+    """An optimizer that divides its gradients itself, as torch's fused ones do. During ``step`` it has both tensors as attributes. If
+    ``step`` has a parameter ``grad_scaler``, it gets the scaler instead."""
 
     _step_supports_amp_scaling: bool
     grad_scale: Union[Tensor, None]
@@ -44,13 +44,13 @@ class UnscalesItself(Steppable, Protocol):
 
 
 def can_leave_step_out(optimizer: Any) -> bool:
-    """Whether the GPU can leave the optimizer's next step out. One that wraps another and passes names on cannot: the flag would pass by
-    its own ``step``."""
+    """Whether the GPU can skip the optimizer's next step. A wrapper that only passes attributes on does not count, because ``step_unless``
+    would bypass its own ``step``."""
     return hasattr(type(optimizer), "step_unless") and optimizer.can_leave_step_out()
 
 
 def leave_step_out(optimizer: Any, kwargs: Dict[str, Any]) -> None:
-    """In place of ``optimizer.step(**kwargs)``."""
+    """Does what follows a skipped ``optimizer.step(**kwargs)``."""
     if hasattr(optimizer, "step_left_out"):
         optimizer.step_left_out()
     if kwargs.get("zero_grad"):
@@ -58,15 +58,15 @@ def leave_step_out(optimizer: Any, kwargs: Dict[str, Any]) -> None:
 
 
 def takes_scaler(optimizer: UnscalesItself) -> bool:
-    """Whether its ``step`` wants the scaler itself."""
+    """Whether its ``step`` has a parameter ``grad_scaler``."""
     from inspect import signature
 
     return "grad_scaler" in signature(optimizer.step).parameters
 
 
 def step_that_unscales(optimizer: UnscalesItself, scale: Union[Tensor, None], found_inf: List[Tensor], args: tuple, kwargs: Dict[str, Any]) -> Any:
-    """A step of an optimizer that finds ``grad_scale`` (None: divided already) and ``found_inf`` on itself. A ``grad_scale`` of its own
-    counts, too."""
+    """A step during which the optimizer has ``grad_scale`` (None if already divided) and ``found_inf`` as attributes. Multiplies a
+    ``grad_scale`` that it had before."""
     own = getattr(optimizer, "grad_scale", None)
     optimizer.grad_scale = own if scale is None else scale if own is None else scale * own
     optimizer.found_inf = sum(found_inf) if found_inf else make.zeros(())  # type: ignore[assignment]
@@ -77,12 +77,14 @@ def step_that_unscales(optimizer: UnscalesItself, scale: Union[Tensor, None], fo
 
 
 class _Overflow(Exception):
-    """Leaves an optimizer's step from within its closure."""
+    """Ends an optimizer's step from within its closure."""
 
 
 def step_with_closure(optimizer: Any, closure: Callable[[], Any], found_inf: Callable[[], bool], args: tuple, kwargs: Dict[str, Any]) -> Any:
-    """A step with a closure, which may be called several times. ``found_inf``, asked after each call, divides the gradients and tells
-    whether one is not finite; then parameters and the optimizer's state are put back to what they were, and None is returned."""
+    """A step with a closure, which the optimizer may call several times.
+
+    After each call ``found_inf`` divides the gradients, and says whether one is not finite. If so, parameters and the optimizer's state get
+    their old values back, and the result is None."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
     values = [p.detach().clone() for p in params]
     state = {k: deepcopy(v) for k, v in optimizer.state.items()}  # the keys are the parameters themselves

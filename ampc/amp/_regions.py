@@ -1,4 +1,4 @@
-"""Modules in a region whose policy has patterns for their names: each runs as a whole in the dtype that the policy gives it."""
+"""Runs a module as a whole in the dtype that the region's policy sets for its name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .autocast_mode import _cast, autocast
 
 
 class _WithoutModules(_C.Scope):
-    """Inside, modules are not asked for by name."""
+    """A scope in which the policy's patterns for modules have no effect."""
 
     def _changes(self) -> tuple:
         return ((setattr, (state, "by_module", None), setattr, (state, "by_module", state.by_module)),)
 
 
 def call_module(module: Any, args: tuple, kwargs: dict) -> Any:
-    """A module's call where the region's policy has patterns: as a whole in the dtype that it is given."""
+    """Calls a module in the dtype that the region's policy sets for its name, if it does."""
     policy = state.by_module
     dtype = policy.dtype_of(module) if policy is not None and _C._autocast_active() else None
     if dtype is None:

@@ -1,5 +1,6 @@
-"""The loss scale as GradScaler sees it: one interface, whose two classes keep the number on the CPU (``_host_scale.py``) or on the GPU
-where the losses are (``_device_scale.py``); and what a scaler may be given."""
+"""The interface of a loss scale, and the checks of GradScaler's arguments.
+
+Two classes have the interface. ``_host_scale.py`` keeps the scale on the CPU, ``_device_scale.py`` on the GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Loss = Union[float, Tensor]
 
 
 class Scale(Protocol):
-    """A dynamic loss scale. Where it is on a GPU, reading one of its numbers waits for it; the methods do not wait."""
+    """A dynamic loss scale. Reading a number of a scale on a GPU waits for the GPU. The methods do not wait."""
 
     growth_factor: float
     backoff_factor: float
@@ -51,11 +52,11 @@ class Scale(Protocol):
 
     @property
     def known(self) -> float:
-        """The scale where the CPU knows it, 0.0 where it would have to wait."""
+        """The scale, or 0.0 if the CPU would have to wait for it."""
 
     @property
     def device(self) -> Any:
-        """Where it is."""
+        """The device that holds the scale."""
 
     @property
     def scale_tensor(self) -> Tensor:
@@ -66,27 +67,29 @@ class Scale(Protocol):
         """The good steps in a row, a 0-d int32 tensor."""
 
     def snapshot(self) -> Loss:
-        """The scale as it is now, for a record."""
+        """The scale of this moment, for a record; a later change does not reach it."""
 
     def times(self, value: Tensor) -> Tensor:
         """``value`` times the scale."""
 
     def check_loss(self, loss: Tensor) -> Tuple[Loss, list]:
-        """A loss of one element, for a record; and what of it may be nan, for ``adapt``."""
+        """Returns a loss of one element for a record, and a list for ``adapt`` that says whether it is nan."""
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
-        """Divides gradients on one device, in place; what the pass saw of them."""
+        """Divides gradients on one device, in place. Returns statistics of them."""
 
     def flags_of(self, sums: Tuple[float, ...]) -> Tensor:
-        """The flags of statistics of gradients on the CPU, see ``GradStats.flags``."""
+        """Turns sums over gradients on the CPU into ``GradStats.flags``."""
 
     def adapt(self, found_inf: List[Tensor], bad_losses: list, stats: Callable[[], List[GradStats]], culprit: Callable[[], str]) -> None:
-        """Ends an iteration: raises or lowers the scale by what passes found. ``bad_losses``: all that ``check_loss`` gave;
-        ``stats``, asked where needed: what passes found; ``culprit``: the name of the first parameter whose gradient is not finite."""
+        """Ends an iteration: raises or lowers the scale.
+
+        ``found_inf`` are the flags of all gradients, ``bad_losses`` the lists of ``check_loss``. ``stats()`` returns the statistics of
+        gradients, ``culprit()`` the name of the first parameter whose gradient is not finite."""
 
 
 def each_tensor(value: Any, scaled: Callable[[Tensor], Tensor]) -> Any:
-    """A Tensor, or lists, tuples and iterables of them, scaled. ValueError for something else."""
+    """Applies ``scaled`` to a Tensor, or to each Tensor of nested iterables. ValueError for anything else."""
     if isinstance(value, Tensor):
         return scaled(value)
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
@@ -97,7 +100,7 @@ def each_tensor(value: Any, scaled: Callable[[Tensor], Tensor]) -> Any:
     raise ValueError(f"scale: expected a Tensor or an iterable of Tensors, got {type(value).__name__}")
 
 
-# -- what GradScaler may be given -----------------------------------------------------------------------------
+# -- checks of arguments -----------------------------------------------------------------------------
 
 
 def f32(x: float) -> float:
@@ -108,12 +111,12 @@ def f32(x: float) -> float:
 
 
 def check_device(device: Any, enabled: bool) -> None:
-    """TypeError or RuntimeError for a ``device`` of GradScaler that is none."""
+    """TypeError or RuntimeError for an invalid ``device`` of GradScaler."""
     if not isinstance(device, str):
         raise TypeError(f"GradScaler: `device` must be 'cuda' or 'cpu', got {device!r}; torch.cuda.amp.GradScaler takes "
                         "init_scale first")
     if enabled and device not in ("cuda", "cpu"):
-        raise RuntimeError(f"GradScaler: device '{device}' cannot be scaled for; expected 'cuda' or 'cpu'")
+        raise RuntimeError(f"GradScaler: `device` must be 'cuda' or 'cpu', got '{device}'")
 
 
 def check_options(growth_factor: float, backoff_factor: float, growth_interval: int, init_scale: float, min_scale: float, max_scale: float,
@@ -135,7 +138,7 @@ def check_options(growth_factor: float, backoff_factor: float, growth_interval: 
 
 
 def checked_scale(new_scale: Union[float, Tensor, None]) -> float:
-    """The number of ``update(new_scale)``. AssertionError for what cannot be a scale."""
+    """``new_scale`` as a number. AssertionError if it cannot be a scale."""
     if isinstance(new_scale, Tensor):
         if new_scale.numel() != 1 or new_scale.requires_grad or not new_scale.is_floating_point():
             raise AssertionError("update: `new_scale` must be a float or a floating point Tensor of one element that does not "

@@ -1,4 +1,4 @@
-"""The scaler's pass over an optimizer's gradients: collects them by device, divides them and takes their statistics."""
+"""Collects an optimizer's gradients by device, divides them by the scale and checks them for overflow."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Positions = List[Tuple[int, int]]
 
 
 def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tensor], Positions]]:
-    """A device each: the gradients there of an optimizer's parameters, and the (group, position) of each. AssertionError for a parameter that is no
-    Tensor; ValueError for a float16 gradient, unless allowed."""
+    """The gradients of an optimizer's parameters on each device, with the (group, position) of each.
+
+    AssertionError for a parameter that is no Tensor; ValueError for a float16 gradient, unless allowed."""
     by_device: Dict[Any, Tuple[Any, List[Tensor], Positions]] = {}
     for g, group in enumerate(optimizer.param_groups):
         for i, p in enumerate(group["params"]):
@@ -27,9 +28,9 @@ def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tenso
                 continue
             if not allow_fp16 and grad.dtype == _C.float16:
                 raise ValueError(
-                    f"the gradient of parameter {Names().of_parameter(optimizer, g, i)}, shape {list(p.shape)}, is float16: unscaling it would "
-                    "lose what scaling saved. Keep the parameters in float32 (leave out model.half()) and let autocast choose float16 for the "
-                    "products; or give the optimizer float32 masters, rounding='master', and say GradScaler(fp16_gradients=True)")
+                    f"the gradient of parameter {Names().of_parameter(optimizer, g, i)}, shape {list(p.shape)}, is float16, and unscaling would "
+                    "round small values to 0. Remove model.half(): keep the parameters in float32, and autocast computes products in float16. "
+                    "Or use rounding='master' in the optimizer and GradScaler(fp16_gradients=True)")
             device = grad.device
             if device not in by_device:
                 by_device[device] = device, [], []
@@ -40,7 +41,7 @@ def gradients_of(optimizer: Any, allow_fp16: bool) -> List[Tuple[Any, List[Tenso
 
 
 def divide_by_number(scale: Scale, factor: float, device: Any, grads: List[Tensor], positions: Positions) -> GradStats:
-    """Multiplies gradients on one device by a number, in place; 1.0 only takes their statistics."""
+    """Multiplies gradients on one device by a number, in place. 1.0 only checks them."""
     if device.type == "cpu":
         table = _C._grad_stats(grads, factor)
         if factor != 1.0:
@@ -57,8 +58,7 @@ def divide_by_number(scale: Scale, factor: float, device: Any, grads: List[Tenso
 
 
 def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:
-    """The text for a scaler that found no gradient at all. ``connected``: whether the losses that were scaled have a graph, None where
-    none was scaled."""
+    """The error text when no parameter has a gradient. ``connected``: whether the scaled losses have a graph; None if none was scaled."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
     trained = sum(p.requires_grad for p in params)
     text = f"{what}: none of the {len(params)} parameters of {type(optimizer).__name__} has a gradient"
@@ -69,6 +69,6 @@ def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:
     if connected is None:
         return text + "; scaler.scale(loss).backward() was not called since the last update()"
     if not connected:
-        return text + "; the loss that went through scaler.scale() has no graph: it was detached, or computed under no_grad()"
-    return text + "; the graph of the scaled loss does not lead to these parameters: was backward() called, and is this the optimizer of the model "\
+        return text + "; the loss passed to scaler.scale() has no graph: it was detached, or computed under no_grad()"
+    return text + "; the graph of the scaled loss does not reach these parameters. Was backward() called? Does this optimizer belong to the model "\
         "that computed the loss?"

@@ -17,7 +17,7 @@ _HALF = (_C.float16, _C.bfloat16)
 
 
 class _Said:
-    """Whether it was said already."""
+    """Which warnings were given already."""
 
     cuda_means_cpu = False
 
@@ -41,19 +41,21 @@ def _device_name(device_type: Any) -> str:
 
 
 class autocast(_C.AutocastScope):
-    """A region whose operators run in the precision that suits them: matrix products in ``dtype``,
-    sums, losses and normalisations in float32, mixtures in the widest dtype present.
+    """A region that chooses a precision for each operator.
+
+    Matrix products run in ``dtype``. Sums, losses and normalisations run in float32. Operators with inputs of different dtypes run in the
+    widest of them.
 
     Args:
         device_type: 'cpu' or 'cuda'; without a usable GPU 'cuda' acts on the CPU. By default 'cuda' where there is one, else 'cpu'.
         dtype: float16 or bfloat16; default bfloat16 for 'cpu', float16 for 'cuda'.
         enabled: False opens a region without casts.
-        cache_enabled: whether 16-bit copies of weights are kept between uses (default: as it is).
-        policy: a ``policy.CastPolicy``, or the path of one's file: what becomes of which operator and module (default: that of the region
-            around it, or of ``policy.using``, or the table's).
+        cache_enabled: whether 16-bit copies of weights are kept between uses (default: no change).
+        policy: a ``policy.CastPolicy`` or the path of its file, which sets the precision of operators and modules. The default is the
+            policy of the surrounding region or of ``policy.using``, else the table's.
 
-    Nests, can be entered again, and decorates functions. float64, ``out=`` and in-place operators are
-    left alone. Source: torch.amp.autocast.
+    A region can be nested, entered again, and used as a decorator. float64 inputs, ``out=`` and in-place operators are not cast.
+    Source: torch.amp.autocast.
     """
 
     _observable = True  # a listener may observe what runs in it

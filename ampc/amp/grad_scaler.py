@@ -4,8 +4,8 @@ float16 has no numbers below 6e-8, where many gradients lie. The loss is multipl
 divided by it after. When a gradient overflows, the step is skipped and the scale lowered; after ``growth_interval`` good steps it is
 raised. Source: torch.amp.GradScaler.
 
-This file has the order of calls. ``_scale.py`` says what a scale is, ``_unscale.py`` has the pass over gradients, ``_optimizers.py`` what
-an optimizer is asked for. Diagnosis hears of it by ``ampc/_events.py``.
+This file checks the order of calls. ``_scale.py`` defines what a scale is, ``_unscale.py`` divides gradients, and ``_optimizers.py`` defines
+what an optimizer offers. ``ampc/_events.py`` passes events on to diagnosis.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 
 class OptState(Enum):
-    """Where an optimizer stands within an iteration."""
+    """What was done with an optimizer's gradients since the last update()."""
 
     READY = 0
     UNSCALED = 1
@@ -52,19 +52,19 @@ class GradScaler:
         device: 'cuda' or 'cpu'; without a usable GPU 'cuda' acts on the CPU.
         init_scale: the first scale, a positive finite float32.
         growth_factor: above 1; the scale is multiplied by it after ``growth_interval`` steps without overflow.
-        backoff_factor: in (0, 1), by which it shrinks on overflow.
-        growth_interval: how many good steps in a row, >= 1.
-        enabled: False makes every method do nothing but ``step``, which steps.
-        min_scale, max_scale: what the scale does not leave; by default all normal float32 powers of two.
+        backoff_factor: in (0, 1); the scale is multiplied by it on overflow.
+        growth_interval: steps in a row without overflow before the scale grows, >= 1.
+        enabled: if False, ``step`` calls the optimizer's step, and the other methods have no effect.
+        min_scale, max_scale: limits of the scale; by default the range of normal float32 powers of two.
         hysteresis: how many steps in a row must overflow before the scale shrinks, >= 1 (Megatron-LM, Transformer Engine).
-        fp16_gradients: True allows gradients that are themselves float16, and may lose in unscaling what scaling saved.
+        fp16_gradients: True allows float16 gradients; unscaling them may lose what scaling saved.
 
-    A gradient that is finite while scaled but infinite when unscaled counts as overflow. A loss that is itself nan, or
-    nans that are still there when the scale has come down to 1, are no overflow: the step is skipped, and the scale stays (or
-    comes back to) where it was, with a warning on the CPU; for a GPU nobody waits. ``last_step`` tells what the last ``step`` met.
+    A gradient that is finite while scaled but infinite when unscaled counts as overflow. A nan is no overflow if the loss itself is nan, or if
+    it remains when the scale has fallen to 1. Then the step is skipped, and the scale returns to its value before the nans. On the CPU a
+    warning tells of it; on a GPU that would have to wait. ``last_step`` describes the last ``step``.
     """
 
-    ledger: StepLedger  # this and the next are left here by who listens to steps
+    ledger: StepLedger  # a listener to events sets this and the next
     last_step: Optional[StepRecord] = None
 
     def __init__(self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
@@ -100,8 +100,7 @@ class GradScaler:
 
     def _need_scale(self, what: str) -> Scale:
         if self._state is None:
-            raise AssertionError(f"{what} was called before scale(): there is no scale yet. Call "
-                                 "scaler.scale(loss).backward() earlier in the iteration")
+            raise AssertionError(f"{what}() was called before scale(), which creates the scale. Call scaler.scale(loss).backward() first")
         return self._state
 
     def _check_scale_growth_tracker(self, funcname: str) -> tuple:
@@ -129,7 +128,7 @@ class GradScaler:
     def scale(self, outputs: Iterable[Any]) -> Iterable[Any]: ...
 
     def scale(self, outputs: Union[Tensor, Iterable[Any]]) -> Any:
-        """``outputs`` (a Tensor, or lists, tuples and iterables of them) times the scale. ValueError when something else is among them."""
+        """Multiplies ``outputs`` by the scale: a Tensor, or an iterable of Tensors, nested or not. ValueError for anything else."""
         announce.loss_scaled(self, outputs)
         return each_tensor(outputs, self._scaled) if self._enabled else outputs
 
@@ -148,8 +147,8 @@ class GradScaler:
     # -- unscaling ---------------------------------------------------------------------------------------
 
     def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> Dict[Any, Tensor]:
-        """One C pass over the optimizer's gradients on each device; {device: 1.0 if any is not finite else 0.0}. Of a GPU the
-        number is there, and nobody waits for it. ``inv_scale``: a Scale to divide by, or a number to multiply by; 1.0 only takes statistics."""
+        """Divides the optimizer's gradients, in one pass for each device. Returns {device: 1.0 if any is not finite else 0.0}; a GPU's
+        number stays on the GPU. ``inv_scale`` is a Scale to divide by, or a number to multiply by. 1.0 only checks the gradients."""
         divide = getattr(inv_scale, "divide_gradients", None) or partial(divide_by_number, self._need_scale("unscale_"), float(inv_scale))
         self._per_optimizer_states[id(optimizer)]["stats"] = stats = []
         found = {}
@@ -159,9 +158,10 @@ class GradScaler:
         return found
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divides the gradients of the optimizer's parameters by the scale, in place, and looks for overflow; once an iteration for
-        each optimizer, before clipping. RuntimeError when called twice or after ``step``; AssertionError before ``scale``; ValueError for
-        float16 gradients."""
+        """Divides the gradients of the optimizer's parameters by the scale, in place, and checks them for overflow.
+
+        Call it before clipping, once an iteration for each optimizer. RuntimeError when called twice or after ``step``; AssertionError
+        before ``scale``; ValueError for float16 gradients."""
         if not self._enabled:
             return
         state = self._need_scale("unscale_")
@@ -169,20 +169,20 @@ class GradScaler:
         if mine["stage"] is OptState.UNSCALED:
             raise RuntimeError("unscale_() was already called for this optimizer since the last update()")
         if mine["stage"] is OptState.STEPPED:
-            raise RuntimeError("unscale_() comes before step(), which was already called for this optimizer")
+            raise RuntimeError("unscale_() was called after step(), which has used these gradients; call unscale_() before step()")
         announce.unscaling(self._number, self._round, state.known, optimizer)
         mine["found_inf_per_device"] = self._unscale_grads_(optimizer, state, 0.0, self._fp16_gradients)
         _C._set_provenance(optimizer.param_groups, "unscaled")
         mine["stage"] = OptState.UNSCALED
 
     def take_unscaled(self, optimizer: Any) -> None:
-        """The optimizer's gradients are divided already: they are looked at, and ``step`` follows. In place of ``unscale_``, for who makes
-        gradients by hand; it needs no ``scale`` before it. RuntimeError where this iteration has unscaled or stepped already."""
+        """Checks gradients that are already unscaled, so that ``step`` may follow. Use it instead of ``unscale_`` if the script computes
+        gradients itself. It needs no ``scale`` before it. RuntimeError after ``unscale_`` or ``step`` in the same iteration."""
         if not self._enabled:
             return
         mine = self._per_optimizer_states[id(optimizer)]
         if mine["stage"] is not OptState.READY:
-            raise RuntimeError("take_unscaled() comes before unscale_() and step(), once an iteration")
+            raise RuntimeError("take_unscaled() must be called before unscale_() and step(), once an iteration")
         if self._state is None:
             first = next((p for group in optimizer.param_groups for p in group["params"]), None)
             self._lazy_init_scale_growth_tracker(None if first is None else first.device)
@@ -191,21 +191,20 @@ class GradScaler:
 
     def _maybe_opt_step(self, optimizer: Any, optimizer_state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         found = list(optimizer_state["found_inf_per_device"].values())
-        if len(found) == 1 and found[0].is_cuda and can_leave_step_out(optimizer):  # on the GPU, where it must; nobody waits
+        if len(found) == 1 and found[0].is_cuda and can_leave_step_out(optimizer):  # the GPU decides, so the CPU does not wait
             return optimizer.step_unless(found[0], *args, **kwargs)
         if sum(v.item() for v in found):
             return leave_step_out(optimizer, kwargs)
         return optimizer.step(*args, **kwargs)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Unscales the optimizer's gradients unless that was done, and calls ``optimizer.step(*args, **kwargs)`` unless one is not
-        finite. Returns what it returned, None when skipped.
+        """Unscales the optimizer's gradients if needed, and calls ``optimizer.step(*args, **kwargs)`` if all are finite.
 
-        A closure, which calls ``scaler.scale(loss).backward()`` as a step's script does and returns the loss, may be called any
-        number of times; gradients are unscaled after each. Overflow in one of them undoes the whole step: parameters and the
-        optimizer's state are as before.
+        Returns the optimizer's result, or None if the step was skipped. RuntimeError when called twice since ``update``; AssertionError
+        when the optimizer has no gradients.
 
-        RuntimeError when called twice since ``update``; AssertionError when the optimizer has no gradients."""
+        A closure calls ``scaler.scale(loss).backward()`` and returns the loss. The optimizer may call it several times, and gradients are
+        unscaled after each call. If one call overflows, parameters and the optimizer's state get their old values back."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         closure = kwargs.get("closure") or (args[0] if args and callable(args[0]) else None)
@@ -234,13 +233,13 @@ class GradScaler:
     def _step_with_closure(self, optimizer: Any, closure: Callable[[], Any], args: tuple, kwargs: Dict[str, Any]) -> Any:
         mine = self._per_optimizer_states[id(optimizer)]
         if mine["stage"] is not OptState.READY:
-            raise RuntimeError("step: with a closure it comes alone: unscale_() or step() was already called for this optimizer")
+            raise RuntimeError("step: a closure unscales by itself, but unscale_() or step() was already called for this optimizer")
 
         def found() -> bool:
             mine["stage"] = OptState.READY
             self.unscale_(optimizer)
             if not mine["found_inf_per_device"]:
-                raise AssertionError("step: the closure left no gradient; does it call scaler.scale(loss).backward()?")
+                raise AssertionError("step: no parameter has a gradient after the closure; does it call scaler.scale(loss).backward()?")
             self._tell_of_step(optimizer, mine)
             return any(v.item() for v in mine["found_inf_per_device"].values())
 
@@ -261,7 +260,7 @@ class GradScaler:
         return result
 
     def report(self) -> StepReport:
-        """What the last 1,000 steps met: text when printed, tables and pictures in a notebook, ``save(path)`` for a picture."""
+        """A report on the last 1,000 steps. It prints as text, a notebook shows tables and pictures, ``save(path)`` writes a picture."""
         return self.ledger.report(self)
 
     def __repr__(self) -> str:
@@ -276,13 +275,13 @@ class GradScaler:
         return f"<p>{html.escape(repr(self))}</p>" + (self.report()._repr_html_() if self.ledger.total else "")
 
     def gate(self, scheduler: Any) -> Gate:
-        """``scheduler``, whose ``step`` does nothing after a step that was skipped."""
+        """Wraps a scheduler, so that its ``step`` has no effect after a skipped step."""
         return Gate(self, scheduler)
 
     # -- after the step ------------------------------------------------------------------------------------
 
     def update(self, new_scale: Union[float, Tensor, None] = None) -> None:
-        """Ends the iteration: adapts the scale to what the steps found, or sets it to ``new_scale``.
+        """Ends the iteration: grows or shrinks the scale, or sets it to ``new_scale``.
 
         AssertionError before any ``step`` or ``unscale_``, or for a ``new_scale`` that is not a positive finite number."""
         if not self._enabled:
@@ -293,7 +292,7 @@ class GradScaler:
         else:
             found = [v for s in self._per_optimizer_states.values() for v in s["found_inf_per_device"].values()]
             if not found:
-                raise AssertionError("update: no gradient was looked at since the last update(); call step(optimizer) first")
+                raise AssertionError("update: no gradient was checked since the last update(); call step(optimizer) first")
             state.adapt(found, self._bad_losses, self._all_stats, self._culprit)
         self._bad_losses, self._connected = [], None
         self._round += 1
@@ -309,33 +308,33 @@ class GradScaler:
     # -- getters and setters ----------------------------------------------------------------------------------
 
     def get_scale(self) -> float:
-        """The present scale; 1.0 when disabled."""
+        """The current scale; 1.0 when disabled."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._state is None else self._state.scale
 
     def get_growth_factor(self) -> float:
-        """By what the scale grows."""
+        """The factor by which the scale grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Sets by what the scale grows, > 1."""
+        """Sets the factor by which the scale grows, > 1."""
         self._set_option("growth_factor", new_factor)
 
     def get_backoff_factor(self) -> float:
-        """By what it shrinks."""
+        """The factor by which the scale shrinks."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Sets by what it shrinks, in (0, 1)."""
+        """Sets the factor by which the scale shrinks, in (0, 1)."""
         self._set_option("backoff_factor", new_factor)
 
     def get_growth_interval(self) -> int:
-        """Good steps before the scale grows."""
+        """Steps without overflow before the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Sets how many good steps before the scale grows."""
+        """Sets how many steps without overflow come before the scale grows."""
         self._set_option("growth_interval", new_interval)
 
     def _set_option(self, name: str, value: float) -> None:
@@ -349,13 +348,13 @@ class GradScaler:
         return self._init_growth_tracker if self._state is None else self._state.growth_tracker
 
     def is_enabled(self) -> bool:
-        """Whether it scales."""
+        """Whether losses are scaled."""
         return self._enabled
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """``scale growth_factor backoff_factor growth_interval _growth_tracker``; {} when disabled."""
+        """A dict with scale, growth_factor, backoff_factor, growth_interval and _growth_tracker; {} when disabled."""
         if not self._enabled:
             return {}
         state = {"scale": self.get_scale(), "growth_factor": self._growth_factor, "backoff_factor": self._backoff_factor,
@@ -369,7 +368,7 @@ class GradScaler:
         if not self._enabled:
             return
         if len(state_dict) == 0:
-            raise RuntimeError("load_state_dict: the state is empty; it was saved from a disabled GradScaler")
+            raise RuntimeError("load_state_dict: the state is empty, as a disabled GradScaler saves it")
         self._init_scale = checked_scale(float(state_dict["scale"]))
         self._init_growth_tracker, self._init_overflows = int(state_dict["_growth_tracker"]), int(state_dict.get("_overflows", 0))
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
@@ -381,7 +380,7 @@ class GradScaler:
         state = {k: v for k, v in self.__dict__.items() if k not in ("_number", "ledger")}
         if self._enabled:
             if self._per_optimizer_states:
-                raise AssertionError("a GradScaler can be pickled between iterations only: before scale(), or after update()")
+                raise AssertionError("a GradScaler can be pickled only between iterations: before scale() or after update()")
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()
             state["_init_overflows"] = self._init_overflows if self._state is None else self._state.overflows
@@ -396,7 +395,7 @@ class GradScaler:
         announce.scaler_made(self)
 
     def _check_inf_per_device(self, optimizer: Any) -> Dict[Any, Tensor]:
-        """Looks for overflow without changing the gradients."""
+        """Checks for overflow without changing the gradients."""
         self._need_scale("_check_inf_per_device")
         self._per_optimizer_states[id(optimizer)]["found_inf_per_device"] = found = self._unscale_grads_(optimizer, 1.0, 0.0, True)
         return found

@@ -56,17 +56,17 @@ class StaticLossScaler:
 
 
 class DynamicLossScaler(StaticLossScaler):
-    """A scale that follows overflows.
+    """A scale that adapts to overflows.
 
-    By default it falls by ``scale_factor`` after ``scale_window`` overflows in a row, down to 1, and never grows: for a scale that is
-    known to be right, and data that is not. ``growth=True`` is the usual scheme: it falls at every overflow, and grows by ``scale_factor`` after
-    ``scale_window`` steps without one (Micikevicius et al. 2018, section 3.2).
+    By default it is divided by ``scale_factor`` after ``scale_window`` overflows in a row, down to 1, and never grows. This suits a
+    known good scale with data that sometimes overflows. ``growth=True`` is the usual method (Micikevicius et al. 2018, section 3.2): the
+    scale is divided at every overflow, and multiplied after ``scale_window`` steps without one.
 
     Args:
         init_scale: a positive finite number.
         scale_factor: above 1.
         scale_window: steps, >= 1.
-        growth: the usual scheme.
+        growth: whether the scale grows.
 
     ValueError for what is out of range."""
 

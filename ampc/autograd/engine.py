@@ -22,8 +22,9 @@ def _tuple(x: Any, like: Any = None) -> tuple:
 
 def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
              inputs: Optional[Tensors] = None) -> None:
-    """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they were made from, or of ``inputs`` alone, which keep their
-    gradient (``retain_grad``) where they are no leaves (see Tensor.backward)."""
+    """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they depend on, see Tensor.backward.
+
+    With ``inputs``, only these get a gradient; those that are no leaves keep it, as after ``retain_grad``."""
     roots = _tuple(tensors)
     grads = _tuple(grad_tensors, roots)
     keep = create_graph if retain_graph is None else retain_graph

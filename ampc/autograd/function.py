@@ -33,9 +33,10 @@ class FunctionCtx:
         self._non_differentiable = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """These inputs were modified in place and are outputs; of a view, its base has the gradient of the new values too.
-        RuntimeError from ``apply`` for what is no Tensor or no output, and for what cannot be modified in place while gradients are
-        recorded, such as a leaf that requires gradients."""
+        """Declares inputs that forward modified in place and returned. If one is a view, the gradient also reaches its base.
+
+        ``apply`` then raises RuntimeError for anything that is no Tensor or no output. It also does for a Tensor that must not be
+        modified while gradients are recorded, such as a leaf that requires gradients."""
         self._dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:

@@ -58,39 +58,35 @@ class ContextDecorator(_C.GradScope):
         return wrapped
 
 
-class no_grad(ContextDecorator):
+class _PlainDecorator(ContextDecorator):
+    """One that decorates without parentheses, too."""
+
+    @overload
+    def __new__(cls, orig_func: None = None) -> Self: ...
+    @overload
+    def __new__(cls, orig_func: F) -> F: ...  # type: ignore[misc]
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        self = super().__new__(cls)
+        return self if orig_func is None else self(orig_func)
+
+
+class no_grad(_PlainDecorator):
     """Operations inside are not recorded."""
 
     _records = False
 
-    @overload
-    def __new__(cls, orig_func: None = None) -> Self: ...
-    @overload
-    def __new__(cls, orig_func: F) -> F: ...  # type: ignore[misc]
 
-    def __new__(cls, orig_func: Any = None) -> Any:
-        self = super().__new__(cls)
-        return self if orig_func is None else self(orig_func)
-
-
-class enable_grad(ContextDecorator):
+class enable_grad(_PlainDecorator):
     """Operations inside are recorded, also within no_grad."""
 
     _records = True
 
-    @overload
-    def __new__(cls, orig_func: None = None) -> Self: ...
-    @overload
-    def __new__(cls, orig_func: F) -> F: ...  # type: ignore[misc]
-
-    def __new__(cls, orig_func: Any = None) -> Any:
-        self = super().__new__(cls)
-        return self if orig_func is None else self(orig_func)
-
 
 class set_grad_enabled(ContextDecorator):
-    """Turns recording on or off: at once when called, and back at the end of a ``with``. An interrupt between the call and the ``with`` leaves
-    it as it was set; ``no_grad`` and ``enable_grad`` have no such moment."""
+    """Turns recording on or off when it is called. The end of a ``with`` restores the old mode.
+
+    An interrupt between the call and the ``with`` leaves the new mode. ``no_grad`` and ``enable_grad`` are safe against that."""
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, int):

@@ -1,4 +1,4 @@
-"""The graph that backward walks, and what it keeps: hooks that pack tensors which are saved for backward."""
+"""Nodes of the graph, and hooks for the tensors that it saves for backward."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ __all__ = ["Node", "saved_tensors_hooks", "save_on_cpu"]
 
 
 class saved_tensors_hooks(_C.Scope):
-    """Inside, what operators save for backward goes through ``pack_hook`` (Tensor -> anything) when it is saved and through
-    ``unpack_hook`` (that -> Tensor, of the same shape and dtype) whenever backward asks for it. Leaves that require gradients
-    are kept as they are. The innermost pair of hooks is used; hooks must not change their tensors."""
+    """A region with hooks for tensors that operators save for backward.
+
+    ``pack_hook`` gets each Tensor and returns any object to save instead. ``unpack_hook`` gets that object when backward needs it, and
+    returns a Tensor of the same shape and dtype. Leaves that require gradients are saved as they are. The innermost pair of hooks counts.
+    Hooks must not change their tensors."""
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
@@ -24,7 +26,7 @@ class saved_tensors_hooks(_C.Scope):
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, tensors saved for backward lie in the CPU's memory, page-locked with ``pin_memory``, and come back when asked for."""
+    """A region in which tensors saved for backward are moved to the CPU's memory, page-locked with ``pin_memory``. Backward moves them back."""
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(t: Tensor) -> Tuple[Any, Tensor]:

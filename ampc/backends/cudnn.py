@@ -1,6 +1,6 @@
-"""Convolutions by cuDNN, which is used where it is found; else they go by columns and cuBLASLt.
+"""Convolutions by cuDNN if it is found, else by im2col columns and cuBLASLt.
 
-Always by cuDNN's implicit product, the same numbers every time; so nothing is left for ``benchmark`` to try out."""
+cuDNN always runs its implicit product, which gives the same numbers every time. So ``benchmark`` has no effect."""
 
 from __future__ import annotations
 

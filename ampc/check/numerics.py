@@ -1,4 +1,4 @@
-"""Rules about formulas that leave a format's range or lose all digits, where a stable operator computes the same."""
+"""Rules about formulas that overflow or lose all digits, and for which a stable operator exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .order import Found
 from .reader import Script, name_of, text_of
 
 PICKS = {"diagonal", "diag", "gather", "index_select", "select", "squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "T"}
-BOUNDS = {"clamp", "clamp_", "clamp_min", "clip", "relu", "nan_to_num"}  # whoever calls them has seen it
+BOUNDS = {"clamp", "clamp_", "clamp_min", "clip", "relu", "nan_to_num"}  # a script that calls one already limits the values
 RULES: List[Callable[[Script], Iterator[Found]]] = []
 
 

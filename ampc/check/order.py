@@ -46,7 +46,7 @@ def stepping(script: Script) -> Iterator[Found]:
 
 
 def _has_its_own_way(step: Event, scaled: List[Event]) -> bool:
-    """Runs where no scaled backward does, as in scripts with a switch: in the other arm of an `if`, or in an `if amp:` of its own."""
+    """Whether the step never follows a scaled backward: it is in the other arm of an `if`, or in its own `if amp:`."""
     arms, shared = dict(step.branches), {branch for s in scaled for branch in s.branches}
     elsewhere = all(any(arms.get(line, arm) != arm for line, arm in s.branches) for s in scaled)
     own = [line for line, arm in step.branches if (line, arm) not in shared]

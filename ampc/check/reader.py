@@ -1,5 +1,6 @@
-"""What a script does, in the order of its lines: the calls that matter to mixed precision, each with the loops, branches and regions
-around it. Names are followed as far as an assignment in the same file says what they are."""
+"""Finds the calls of a script that matter to mixed precision, in the order of lines, with the loops, branches and regions around each.
+
+A name is understood if an assignment in the same file says what it is."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _flush() -> None:
 
 
 def _drop_output() -> None:
-    """What cannot be written is not tried again when Python ends."""
+    """Keeps Python from writing the rest again when it ends."""
     try:
         _flush()
     except OSError:
@@ -102,8 +102,10 @@ def _drop_output() -> None:
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """Runs a subcommand; returns the exit status: the subcommand's own, or, with a line on standard error, 2 where a file cannot be read or
-    written or memory runs out, and 130 after Ctrl-C. Ends without a word where the reader of a pipe, such as head, has seen enough."""
+    """Runs a subcommand and returns its exit status.
+
+    The status is 2 if a file cannot be read or written or memory runs out, and 130 after Ctrl-C; standard error says so. If the reader of a
+    pipe, such as head, has gone, the command ends silently."""
     try:
         try:
             return _run(argv)

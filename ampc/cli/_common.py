@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Optional
+from typing import Any, Optional, Tuple
 
 _EXAMPLES = "examples:\n"
 
@@ -19,6 +19,15 @@ class HelpFormatter(argparse.HelpFormatter):
 def examples(*rows: str) -> str:
     """The end of a command's ``--help``. A row is a command line; two spaces or more stand before a remark."""
     return _EXAMPLES + "\n".join(f"  {row}" for row in rows)
+
+
+def autocast_and_scaler(precision: str, device: str, **options: Any) -> Tuple[Any, Any]:
+    """What a training loop needs for a precision. autocast has an effect in 16 bits, the GradScaler (with ``options``) in float16."""
+    import ampc
+
+    kind, low = ampc.device(device).type, precision != "float32"
+    region = ampc.autocast(kind, dtype=getattr(ampc, precision) if low else None, enabled=low)
+    return region, ampc.amp.GradScaler(kind, enabled=precision == "float16", **options)
 
 
 def must_be_writable(*paths: Optional[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List
 
+from ._common import autocast_and_scaler
+
 WIDTH, ROWS, LAYERS, ROUNDS, STEPS = 1024, 256, 3, 7, 2
 
 
@@ -12,7 +14,6 @@ def _step(precision: str, device: str) -> Callable[[], None]:
     """A training step, AdamW included: autocast for 16 bits, a GradScaler for float16."""
     import ampc as torch
 
-    kind = torch.device(device).type
     torch.manual_seed(0)
     layers: List[Any] = []
     for _ in range(LAYERS):
@@ -20,12 +21,11 @@ def _step(precision: str, device: str) -> Callable[[], None]:
     net = torch.nn.Sequential(*layers).to(device)
     opt = torch.optim.AdamW(net.parameters(), lr=1e-4)
     x, y = torch.randn(ROWS, WIDTH, device=device), torch.randn(ROWS, WIDTH, device=device)
-    amp = precision != "float32"
-    scaler = torch.amp.GradScaler(kind, init_scale=2.0**10, enabled=precision == "float16")
+    autocast, scaler = autocast_and_scaler(precision, device, init_scale=2.0**10)
 
     def step() -> None:
         opt.zero_grad()
-        with torch.autocast(kind, dtype=getattr(torch, precision) if amp else torch.bfloat16, enabled=amp):
+        with autocast:
             loss = torch.nn.functional.mse_loss(net(x), y)
         scaler.scale(loss).backward()
         scaler.step(opt)

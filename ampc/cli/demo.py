@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 
 from .._progress import somebody_watches
 from . import _step_times
-from ._common import examples, must_be_writable
+from ._common import autocast_and_scaler, examples, must_be_writable
 
 EPOCHS, BATCH, HIDDEN = 30, 64, 256
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -51,11 +51,9 @@ def train(precision: str, data: Any, seed: int = 0, epochs: int = EPOCHS, progre
     torch.cuda.reset_peak_memory_stats()
     run = Run(precision)
     net = make_model(torch, seed).to(device)
-    kind = torch.device(device).type
     opt = torch.optim.AdamW(net.parameters(), lr=1e-3)
     loss_fn = torch.nn.CrossEntropyLoss()
-    amp = precision != "float32"
-    scaler = torch.amp.GradScaler(kind, init_scale=2.0**24, growth_interval=200, enabled=precision == "float16")
+    autocast, scaler = autocast_and_scaler(precision, device, init_scale=2.0**24, growth_interval=200)
     order = np.random.default_rng(seed)
     for epoch in range(epochs):
         begin = time.perf_counter()
@@ -63,7 +61,7 @@ def train(precision: str, data: Any, seed: int = 0, epochs: int = EPOCHS, progre
         for i in range(0, len(x), BATCH):
             pick = shuffled[i:i + BATCH]
             opt.zero_grad()
-            with torch.autocast(kind, dtype=getattr(torch, precision) if amp else torch.bfloat16, enabled=amp):
+            with autocast:
                 loss = loss_fn(net(x[pick]), y[pick])
             scaler.scale(loss).backward()
             before = scaler.get_scale()
@@ -75,7 +73,7 @@ def train(precision: str, data: Any, seed: int = 0, epochs: int = EPOCHS, progre
         run.epoch_seconds.append(time.perf_counter() - begin)
         if progress:
             progress(precision, epoch + 1, run.losses[-1])
-    with torch.no_grad(), torch.autocast(kind, dtype=getattr(torch, precision) if amp else torch.bfloat16, enabled=amp):
+    with torch.no_grad(), autocast:
         run.accuracy = (net(x_test).argmax(1) == y_test).float().mean().item()
     run.seconds_per_epoch = sum(run.epoch_seconds) / epochs
     run.peak_bytes = torch.cuda.max_memory_allocated()
@@ -180,9 +178,8 @@ def demo(out: str, epochs: int, device: str = "cpu") -> List[Run]:
 def add_demo(commands: Any) -> None:
     """Adds the subcommand to the command line."""
     parser = commands.add_parser("demo", help="train a classifier of handwritten digits in three precisions",
-                                 description="Trains a small network in float32, bfloat16 and float16, measures a step of a wide one in each, and "
-                                 "draws a picture where matplotlib is installed. Exits with 0, or 2 where a device or "
-                                 "a folder cannot be used.",
+                                 description="Trains a small network in float32, bfloat16 and float16, and measures a step of a wide one in each. "
+                                 "Draws a picture if matplotlib is installed. Exits with 0, or with 2 if a device or folder cannot be used.",
                                  epilog=examples("ampc demo", "ampc demo --epochs 5 --out /tmp/demo    shorter, with the picture elsewhere",
                                                  "ampc demo --device cuda                 on a GPU"))
     parser.add_argument("--out", default="demo", help="folder for the picture (default: demo)")

@@ -18,20 +18,20 @@ HOUR = 3600.0
 def add_selftest(commands: Any) -> None:
     """Adds the subcommand."""
     parser = commands.add_parser(
-        "selftest", help="whether every kernel gives right numbers on this machine (half a minute)", description="Runs every kernel that this "
-        "machine's facts choose against float64, at sizes on either side of each border between two ways through it, and at random ones. Exits with "
-        "0 where all is right, 1 where something is wrong, 2 where it cannot run, 130 where it was stopped and nothing was wrong so far.",
+        "selftest", help="whether every kernel gives right numbers on this machine (half a minute)", description="Compares every kernel that "
+        "this machine uses with float64. Sizes are random, and on both sides of each border at which a kernel changes its algorithm. "
+        "Exits with 0 if all results are right, 1 if one is wrong, 2 if it cannot run, and 130 if it was stopped before it found an error.",
         epilog=examples("ampc selftest", "ampc selftest --output report.txt      for a bug report",
-                        "ampc selftest --seconds 300            five minutes of random sizes after it",
-                        "ampc selftest --device cuda --quiet    the GPU's, and only what is wrong"))
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what is tested (cpu)")
+                        "ampc selftest --seconds 300            then five minutes of random sizes",
+                        "ampc selftest --device cuda --quiet    the GPU's kernels; prints only errors"))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="whose kernels to test (cpu)")
     longer = parser.add_mutually_exclusive_group()
-    longer.add_argument("--long", action="store_const", const=HOUR, dest="seconds", help="then go on with random sizes for an hour, until Ctrl-C")
-    longer.add_argument("--seconds", type=float, metavar="N", help="then go on with random sizes for so long")
-    parser.add_argument("--seed", type=int, help="the seed of an earlier run, which this one repeats (0; of a long one another each time)")
-    parser.add_argument("--output", metavar="FILE", help="write the report, with `ampc info`, for a bug report")
+    longer.add_argument("--long", action="store_const", const=HOUR, dest="seconds", help="then test random sizes for an hour, or until Ctrl-C")
+    longer.add_argument("--seconds", type=float, metavar="N", help="then test random sizes for this many seconds")
+    parser.add_argument("--seed", type=int, help="repeat the run with this seed (0; a long run has a new one each time)")
+    parser.add_argument("--output", metavar="FILE", help="write the report and `ampc info`, for a bug report")
     parser.add_argument("--json", metavar="FILE", help="write every trial: ways, sizes, error, seconds")
-    parser.add_argument("--quiet", action="store_true", help="print only what is wrong, and the end of the report")
+    parser.add_argument("--quiet", action="store_true", help="print only errors and the summary")
     parser.set_defaults(run=_selftest)
 
 

@@ -1,8 +1,7 @@
 """CUDA: devices, streams, events, memory. Names and meanings are torch.cuda's.
 
-Nothing here touches the driver before it is asked something that only the driver knows. Without a usable GPU what
-asks about devices says there are none, what waits or frees does nothing, and memory statistics count the CPU's
-tensors, so that timing helpers of scripts keep working.
+The driver is opened only when a function needs it. Without a usable GPU, functions about devices say that there are none, and functions
+that wait or free do nothing. Memory statistics then count the CPU's tensors. So scripts that measure time and memory still run.
 """
 
 from __future__ import annotations

@@ -8,18 +8,18 @@ from .. import _C
 
 
 class Watcher(_C.Scope):
-    """A context in which ``_saw`` is called with every operator of this thread that has run, forward and backward. Of several, one in the
-    other, the inner one sees them."""
+    """A context in which ``_saw`` is called with every operator of this thread that has run, forward and backward. Of nested contexts, the
+    innermost one is called."""
 
     def _changes(self) -> tuple:
         self._begins()
         return (None, (), self._ends, ()), (_C._watch, (self._saw,), _C._watch, (_C._watcher(),))
 
     def _begins(self) -> None:
-        """Before it looks."""
+        """Called before observation begins."""
 
     def _ends(self) -> None:
-        """When it has stopped looking."""
+        """Called when observation has ended."""
 
     def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
         raise NotImplementedError

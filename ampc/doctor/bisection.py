@@ -66,22 +66,24 @@ def _distance(value: Sequence[float], reference: Sequence[float]) -> float:
 
 def bisect(step_fn: Callable[[], Any], metric: Optional[Callable[[Any], Any]] = None, tolerance: float = 1e-2, *, model: Any = None,
            by: str = "operators") -> Bisection:
-    """The smallest set of operators (or, ``by='modules'``, of ``model``'s innermost modules) to keep in float32 so that the metric stays
-    within ``tolerance`` of its value with everything in float32, relative.
+    """Finds the smallest set of operators that must stay in float32 to keep a metric right.
+
+    Right means within ``tolerance``, relative to the metric with everything in float32. With ``by='modules'`` the set has the innermost
+    modules of ``model`` instead of operators.
 
     Args:
-        step_fn: runs something under autocast regions that name no policy; called many times, so it must do the same each time. Random
-            numbers begin anew for each run, and ``model``'s parameters and buffers are put back.
-        metric: makes a number or Tensor of what step_fn returns; None: what it returns.
+        step_fn: a step with autocast regions that name no policy. It is called many times and must do the same each time. For each call the
+            random numbers begin anew, and ``model`` gets its first parameters and buffers back.
+        metric: turns the result of step_fn into a number or Tensor; None takes the result itself.
 
-    ValueError for another ``by``, for modules without a model, and where the reference is not finite."""
+    ValueError for another ``by``, for modules without a model, and if the metric is not finite in float32."""
     if by not in ("operators", "modules") or (by == "modules" and model is None):
         raise ValueError(f"bisect: `by` must be 'operators', or 'modules' with a `model`, got {by!r}")
     run = _Runs(step_fn, metric, model)
     low = [name for name, category in policies._categories().items() if category == 1]
     reference = run(policies.CastPolicy("float32", operators=dict.fromkeys(low, "float32")))
     if not all(abs(r) < float("inf") for r in reference):
-        raise ValueError("bisect: the metric is not finite with everything in float32, so precision is not what makes it so")
+        raise ValueError("bisect: the metric is not finite with everything in float32, so 16 bits are not the cause")
     with Explain() as seen:
         before = _distance(run(policies.default), reference)
     if by == "modules":

@@ -1,4 +1,4 @@
-"""Bad steps in a file: what a step began with, so that it can be run again, in float32, in 16 bits, or operator by operator.
+"""Saves the inputs and state of a bad step to a file. A replay runs the step again: in float32, in 16 bits, or operator by operator.
 
     capsules = ampc.doctor.Capsules("capsules", model, scaler, make_model, loss_of)   # both functions of the script's top level
     for batch in batches:
@@ -51,12 +51,13 @@ class Capsules:
     """Writes a file for each step that the scaler skips, ``most`` at most.
 
     Args:
-        folder: where ``step-N.ampc`` goes; made when it is not there.
-        model: its parameters and buffers are saved after the step, which did not change the parameters.
-        scaler: whose skipped steps are saved.
-        make_model: ``make_model()`` makes a model of the same kind; a function of the script's top level.
-        loss_fn: ``loss_fn(model, batch)`` is the loss, computed under the autocast region that a replay opens; of the top level, too.
-        dtype: of that region; None: float16.
+        folder: the folder for files ``step-N.ampc``, which is created if needed.
+        model: the model whose parameters and buffers are saved, after the skipped step, which did not change the parameters.
+        scaler: the GradScaler whose skipped steps are saved.
+        make_model: a function of the script's top level; ``make_model()`` returns a model of the same kind.
+        loss_fn: a function of the script's top level; ``loss_fn(model, batch)`` returns the loss. A replay opens an autocast region
+            around it.
+        dtype: the dtype of that region, float16 by default.
 
     ValueError for functions that a replay could not find."""
 
@@ -122,8 +123,9 @@ def read(path: Any) -> Dict[str, Any]:
 
 def replay(capsule: Dict[str, Any], make_model: Callable[[], Any], loss_fn: Callable[[Any, Any], Any], precision: str,
            scale: Optional[float] = None) -> Replayed:
-    """Runs the step again, forward and backward, in 'float32', 'bfloat16' or 'float16', the loss times the scale it had (or ``scale``; 1 in
-    float32), under the doctor."""
+    """Runs the step again under the doctor, forward and backward, in 'float32', 'bfloat16' or 'float16'.
+
+    The loss is multiplied by the scale of that step, or by ``scale``; in float32 by 1."""
     from ..amp.autocast_mode import autocast
 
     before = make.get_rng_state()

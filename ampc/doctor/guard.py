@@ -29,7 +29,7 @@ class MisuseError(RuntimeError):
 
 
 class Report(NamedTuple):
-    """What the guard has said."""
+    """One report of the guard."""
 
     rule: str
     file: str
@@ -53,7 +53,7 @@ if _State.mode not in _MODES:
 
 
 class _Mode(_C.Scope):
-    """A mode that holds from the call on, or, as a context manager, until its end."""
+    """A mode that holds from the call on, or only within a ``with``."""
 
     def __init__(self, mode: str) -> None:
         self._before, _State.mode = _State.mode, mode
@@ -63,12 +63,12 @@ class _Mode(_C.Scope):
 
 
 def errors() -> _Mode:
-    """From here on misuse raises MisuseError; ``with errors():`` for a while. As the environment's AMPC_GUARD=error."""
+    """From now on, or within ``with errors():``, misuse raises MisuseError. The environment's AMPC_GUARD=error does the same."""
     return _Mode("error")
 
 
 def off() -> _Mode:
-    """From here on nothing is reported; ``with off():`` for a while. As AMPC_GUARD=off."""
+    """From now on, or within ``with off():``, nothing is reported. AMPC_GUARD=off does the same."""
     return _Mode("off")
 
 
@@ -195,7 +195,7 @@ def before_unscale(number: int, iteration: int, scale: float, optimizer: Any) ->
 
 
 def before_unscaled_step(optimizer: Any) -> None:
-    """A scaler is about to step on gradients that unscale_() has divided some time ago."""
+    """A scaler is about to step with gradients that unscale_() divided before."""
     if _C._provenance_flags(optimizer.param_groups) & FAULTS:
         found = _C._provenance(optimizer.param_groups)
         _mixed(found[1], _name(optimizer, found[4]), found[3])
@@ -255,7 +255,7 @@ def before_region(dtype: Any) -> None:
     other = _C.bfloat16 if dtype is _C.float16 else _C.float16
     fix = f"use dtype={other}, which this CPU can multiply" if _C._has_units(other) else "leave autocast out on this machine, or pass enabled=False"
     report("autocast-without-effect", f"this CPU has no instructions that multiply {str(dtype).split('.')[-1]}: products are computed in "
-           "float32 and the casts come on top, so autocast makes nothing faster", fix, once=True)
+           "float32, and casts take extra time, so autocast makes nothing faster", fix, once=True)
 
 
 class _Observed(threading.local):
@@ -284,7 +284,7 @@ def region_begins(dtype: Any) -> Any:
 
 
 def region_ends(seen: Any) -> None:
-    """And was left: what ran in it is judged."""
+    """The outermost autocast region was left: reports if it had no use."""
     from .explain import SMALL
 
     seen._ends()
@@ -315,7 +315,7 @@ def _shape_of(seen: Any, word: str) -> str:
 
 
 class Guard(Listener):
-    """The checks above, by the events at which they are made."""
+    """Makes the checks above at their events."""
 
     region_made = staticmethod(before_region)
     unscaling = staticmethod(before_unscale)

@@ -1,5 +1,5 @@
 """The overflow ledger: what each step of a GradScaler found in the gradients. A step adds a few sums that its pass over the gradients
-computes anyway. For a skipped step the ledger keeps every parameter's numbers. A GPU's numbers stay there until somebody reads them."""
+computes anyway. For a skipped step the ledger keeps every parameter's numbers. Numbers on a GPU stay there until they are read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Gradient(NamedTuple):
 
 
 class Step:
-    """One ``scaler.step``. On a GPU what is asked first waits for it."""
+    """One ``scaler.step``. On a GPU the first attribute that is read waits for it."""
 
     _found: List[Tensor] = []
     _seen: Any = None  # tables and positions; once settled, the rows and positions of a step that was skipped
@@ -73,7 +73,7 @@ class Step:
 
     @property
     def skipped(self) -> bool:
-        """Whether the optimizer's step was left out."""
+        """Whether the optimizer's step was skipped."""
         self.settle()
         return bool(self._skipped)
 
@@ -165,7 +165,7 @@ class Ledger:
         self.latest: Optional[Tuple[Step, List[GradStats]]] = None  # the last step that was applied, so far as that is known, and its tables
 
     def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: List[GradStats]) -> Step:
-        """One more step, which is given back."""
+        """Adds a step and returns it."""
         self.total += 1
         step = Step(self.total, optimizer, scale, loss, found, seen)
         self._steps.append(step)
@@ -176,7 +176,7 @@ class Ledger:
         return step
 
     def report(self, scaler: Any) -> StepReport:
-        """What the steps met, see ``GradScaler.report``."""
+        """A report on the steps, see ``GradScaler.report``."""
         from .ledger_report import LedgerReport
 
         return LedgerReport(scaler)
@@ -189,7 +189,7 @@ class Ledger:
 
     @property
     def skipped(self) -> List[Step]:
-        """Those that were skipped."""
+        """The steps that were skipped."""
         return [s for s in self._steps if s.skipped]
 
     def ranges(self) -> List[Gradient]:
@@ -202,8 +202,8 @@ class Ledger:
                 for values, position in zip(stat.table.tolist(), stat.positions)]
 
     def cause(self, step: Step) -> Tuple[str, str]:
-        """Why a step was skipped: 'scale', 'model', 'divergence' or 'none', and a sentence. By the loss, by whether values were
-        infinite or nan, and by the history before."""
+        """Why a step was skipped: 'scale', 'model', 'divergence' or 'none', and a sentence. It judges by the loss, by infinities and
+        nans, and by the steps before."""
         if not step.skipped:
             return "none", "the step was applied"
         before = [s for s in self._steps if s.number < step.number][-50:]
@@ -223,7 +223,7 @@ class Ledger:
 
 
 def _growth(before: List[Step]) -> str:
-    """Losses or norms that have grown tenfold of late, in words; '' where they have not."""
+    """Says in words that losses or norms have recently grown tenfold; '' if they have not."""
     import statistics
 
     for what, values in (("a loss", [s.loss for s in before]), ("a gradient norm", [s.grad_norm for s in before if not s.skipped])):

@@ -22,10 +22,10 @@ MOST = 20  # findings, and operators of a chain
 NOTHING = "no operator returned inf or nan from finite inputs"
 NEAREST = ["location", "operator", "dtype", "largest result", "times below the dtype's largest value"]
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
-COPIES = {"clone", "contiguous", "cast"}  # of no interest on the way on
+COPIES = {"clone", "contiguous", "cast"}  # reports of how inf or nan spread leave them out
 CAME = {"data": "check how the batch is made; it contains inf or nan before the model uses it",
-        "parameter": "check the checkpoint that was loaded, and the steps before the doctor was started"}  # not finite before an operator ran
-_OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # who work on gradients, not on the model's values
+        "parameter": "check the checkpoint that was loaded, and the steps before the doctor was started"}  # the origin, if no operator is
+_OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # they work on gradients, not on the model's values
              for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py")))
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
 
@@ -39,7 +39,7 @@ class DoctorError(FloatingPointError):
 
 
 class Made(NamedTuple):
-    """What is known of a tensor that was seen."""
+    """What the doctor knows about a result: the operator and line that made it, and its inputs."""
 
     op: str
     location: Location
@@ -48,7 +48,7 @@ class Made(NamedTuple):
 
 
 class Range(NamedTuple):
-    """An input of the culprit."""
+    """The range of one input of a finding's operator."""
 
     dtype: str
     shape: Tuple[int, ...]

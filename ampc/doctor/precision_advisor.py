@@ -21,8 +21,8 @@ from . import guard
 from .fp32_shadow import HALVES, OperatorError, Shadow
 
 SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
-LEAST_SECONDS = 0.1  # of steps in each precision, where they are short
-WORTH = 0.95  # of float32's time, or of its memory, that mixed precision must stay below to pay
+LEAST_SECONDS = 0.1  # each precision runs steps for at least this long
+WORTH = 0.95  # mixed precision pays below this share of float32's time or memory
 ERRORS = {"gradients": "gradient error", "losses": "loss error"}  # headings
 WIDTHS = (-10, 11, 10, 12, 17, 9, 17)  # of the columns of numbers; the first stands to the left
 TOLERANCE = 2e-2  # relative error of the gradients that training bears
@@ -48,8 +48,10 @@ class Trial(NamedTuple):
 
 
 class Advice:
-    """The result of ``advise``. ``precision``, ``init_scale`` and ``policy`` say what to use. ``trials`` has the measurements, ``underflow``
-    the share of gradient values that float16 would round to 0 at each loss scale, ``operators`` the rounding errors in each precision."""
+    """The result of ``advise``. ``precision``, ``init_scale`` and ``policy`` are the recommendation.
+
+    ``trials`` has the measurements and ``operators`` the rounding errors in each precision. ``underflow`` has, for each loss scale, the
+    share of gradient values that float16 would round to 0."""
 
     def __init__(self, trials: List[Trial], underflow: Dict[float, float], amax: float, hardware: str, history: str,
                  operators: Dict[str, List[OperatorError]], error_of: str = "gradients") -> None:
@@ -209,7 +211,7 @@ class Subject:
 
 
 def margin(operators: List[OperatorError]) -> Tuple[float, float]:
-    """The largest magnitude that a forward pass has made, and its room; nan of none."""
+    """The largest magnitude of a forward pass, and how often it can double before it overflows; nan if there is none."""
     forward = [e for e in operators if not e.backward_of]
     nearest = min(forward, key=lambda e: e.room if e.amax > 0 else math.inf, default=None)
     return (nearest.amax, nearest.room) if nearest is not None else (math.nan, math.nan)
@@ -229,7 +231,7 @@ def tf32(on: bool) -> Iterator[None]:
 
 
 def precisions(kind: str) -> List[str]:
-    """What there is to compare on a device."""
+    """The precisions to compare on a device."""
     return ["float32", *(["tf32"] if kind == "cuda" and cuda.is_tf32_supported() else []), "bfloat16", "float16"]
 
 
@@ -296,10 +298,11 @@ def advise(model: Any, batch: Any, loss_fn: Callable[..., Any], optimizer: Any, 
 
 
 def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
-    """The same for a script, which runs for ``steps`` backward passes in each precision, in a process of its own. Its autocast regions get
-    that dtype, or are off in float32; a script without one runs in one. The errors are those of its losses.
+    """Like ``advise``, for a script, which runs for ``steps`` backward passes in each precision, each time in a new process.
 
-    FileNotFoundError where there is no such file; RuntimeError, with the script's own words, where a run fails or makes no backward pass."""
+    Its autocast regions get that dtype, or are off in float32. A script without a region runs in one. Errors are measured on the losses.
+
+    FileNotFoundError if there is no such file; RuntimeError, with the script's own error, if a run fails or has no backward pass."""
     import json
     import os
     import subprocess
@@ -337,7 +340,7 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
 
 
 def _keeping(operators: List[OperatorError]) -> Optional[policies.CastPolicy]:
-    """Float32 for operators that are too far off, or less than a doubling from their format's end."""
+    """Chooses float32 for operators with too large errors, or whose results are less than a doubling from overflow."""
     names = {e.backward_of or e.op for e in operators if e.error > TOLERANCE or e.room < 1}
     known = [name for name in sorted(names) if policies.known(name)]
     return policies.CastPolicy("advised", operators=dict.fromkeys(known, "float32")) if known else None

@@ -1,5 +1,5 @@
-"""What to write in place of an operator that left its format's range. The advice depends on the operator, on what came before it, and on
-what followed."""
+"""Advises what to write in place of an operator that overflowed. The advice depends on the operator, and on the operators before and
+after it."""
 
 from __future__ import annotations
 

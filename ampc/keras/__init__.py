@@ -1,5 +1,7 @@
-"""A small Keras on ampc: a policy says what layers compute in, ``fit`` trains. Scripts for ``tf.keras`` or ``keras`` that use no more than
-this run by their import line alone: ``import ampc as tf``, ``from ampc.keras import layers, models``."""
+"""A small Keras on ampc: a policy sets the precision of layers, and ``fit`` trains.
+
+Scripts for ``tf.keras`` or ``keras`` that use only these names need one changed line: ``import ampc as tf``, or
+``from ampc.keras import layers, models``."""
 
 from . import layers, losses, mixed_precision, models, optimizers
 from .layers import Input, Layer

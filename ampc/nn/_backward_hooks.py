@@ -11,8 +11,10 @@ from .._callers import warn
 
 
 class BackwardHooks:
-    """Runs a module's backward hooks, those that it has when it is called: an identity Function on the outputs sees their
-    gradient, one on the inputs sees theirs. Where no input requires gradients the hooks run at the outputs."""
+    """Runs the backward hooks that a module has when it is called.
+
+    An identity Function on the outputs sees their gradient, and another on the inputs sees theirs. If no input requires gradients, the
+    hooks run at the outputs."""
 
     def __init__(self, module: Any) -> None:
         self.module = module

@@ -1,6 +1,6 @@
 """Resampling along one dimension at a time: interpolation, means of windows, padding. Also sampling at arbitrary positions.
 
-What is separable is a table for each dimension (_tables.py): of which values, with what weights, a result is the sum."""
+Resampling of one dimension is a table (_resample_weights.py). It says which values with which weights add up to each result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 _f = _C._functions
 _HALF = (_C.float16, _C.bfloat16)
-Table = Tuple[Any, ...]  # (kind, arguments), of _tables.py
+Table = Tuple[Any, ...]  # (kind, arguments), see _resample_weights.py
 
 
 # -- tables ----------------------------------------------------------------------------------------------------
@@ -236,9 +236,10 @@ def _sample_cubic(x: Tensor, at: List[Tensor], padding: str, corners: bool) -> T
 
 
 def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Optional[bool] = None) -> Tensor:
-    """Input [N, C, H, W] (or [N, C, D, H, W]) at the positions of grid [N, ..., 2 (or 3)], (x, y[, z]) in [-1, 1]
-    (Jaderberg et al. 2015). ``mode``: 'bilinear', 'nearest', 'bicubic' (4-d); ``padding_mode``: 'zeros', 'border', 'reflection'.
-    Under autocast in the widest dtype of both."""
+    """Samples the input [N, C, H, W] or [N, C, D, H, W] at the positions in ``grid`` (Jaderberg et al. 2015).
+
+    ``grid`` is [N, ..., 2] or [N, ..., 3] and holds (x, y) or (x, y, z) in [-1, 1]. ``mode`` is 'bilinear', 'nearest' or 'bicubic' (4-d),
+    ``padding_mode`` 'zeros', 'border' or 'reflection'. Under autocast it runs in the widest dtype of both."""
     nd = input.ndim - 2
     if mode not in ("bilinear", "nearest", "bicubic"):
         raise ValueError(f"grid_sample: `mode` must be bilinear, nearest or bicubic, got {mode!r}")

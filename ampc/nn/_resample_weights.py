@@ -1,5 +1,6 @@
-"""Tables of resampling: of which values, with what weights, each result is the sum, as arrays index (int64) and weight (float64),
-[results, taps]. An index outside counts nothing. The table of the adjoint goes along, so that gradients are resamplings too."""
+"""Tables of resampling. Each result is a weighted sum of values, given by the arrays index (int64) and weight (float64), [results, taps].
+
+An index outside the input adds nothing. Each table comes with that of its adjoint, so that gradients are resamplings, too."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
     if size_average is None and reduce is None:
         return reduction
     if isinstance(size_average, Tensor) or isinstance(reduce, Tensor):
-        raise RuntimeError("a Tensor stands where a bool is wanted, `size_average` or `reduce`; a loss module is made first and then called: "
+        raise RuntimeError("`size_average` and `reduce` must be bools, got a Tensor. A loss module is made first and then called: "
                            "nn.CrossEntropyLoss()(input, target)")
-    warn("size_average and reduce are old spellings; write reduction='mean', 'sum' or 'none'")
+    warn("size_average and reduce are old names; write reduction='mean', 'sum' or 'none'")
     if reduce is False:
         return "none"
     return "sum" if size_average is False else "mean"

@@ -279,8 +279,10 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine from the initial rate to ``eta_min`` in ``T_0`` epochs, then again in ``T_mult`` times as many, and so on
-    (Loshchilov and Hutter 2017). ``step(epoch)`` takes fractions. ValueError for ``T_0`` or ``T_mult`` that are not integers above 0."""
+    """Half a cosine from the initial rate to ``eta_min`` in ``T_0`` epochs, then restarts (Loshchilov and Hutter 2017).
+
+    Each cycle is ``T_mult`` times as long as the one before. ``step(epoch)`` takes fractions. ValueError if ``T_0`` or ``T_mult`` is no
+    integer above 0."""
 
     def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         for name, value in (("T_0", T_0), ("T_mult", T_mult)):

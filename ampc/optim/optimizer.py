@@ -66,9 +66,9 @@ class Optimizer:
         self.param_groups: List[Dict[str, Any]] = []
         self._pre_hooks: Any = OrderedDict()
         self._post_hooks: Any = OrderedDict()
-        self._found_inf: Optional[Tensor] = None  # of a step that the GPU itself may leave out
-        self._zero_along = False  # gradients become 0 in the step's own pass
-        self._has_stepped = False  # or was asked to, and a scaler left it out: what schedulers want to know
+        self._found_inf: Optional[Tensor] = None  # the flag by which a GPU skips the step
+        self._zero_along = False  # whether the step also sets gradients to 0
+        self._has_stepped = False  # schedulers ask for it; a step that a scaler skipped counts, too
         groups = list(params)
         if not groups:
             raise ValueError("the optimizer got no parameters; is the model empty, or was its parameters() iterator used up?")
@@ -142,13 +142,11 @@ class Optimizer:
         return loss
 
     def can_leave_step_out(self) -> bool:
-        """Whether the next step can be left out on the GPU, by a flag there that nobody waits for: the rule runs in C, and every
-        gradient is on one GPU."""
+        """Whether a flag on the GPU can skip the next step there. That needs an update in C, and all gradients on one GPU."""
         return False
 
     def step_unless(self, found_inf: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """``step(*args, **kwargs)``, which the GPU leaves out where ``found_inf`` is not 0. For a GradScaler, where
-        ``can_leave_step_out()`` says so."""
+        """``step(*args, **kwargs)``, which the GPU skips if ``found_inf`` is not 0. A GradScaler calls it if ``can_leave_step_out()``."""
         self._found_inf = found_inf
         try:
             return self.step(*args, **kwargs)
@@ -156,12 +154,12 @@ class Optimizer:
             self._found_inf = None
 
     def step_left_out(self) -> None:
-        """A GradScaler has left a step out; for schedulers this optimizer has stepped."""
+        """A GradScaler has skipped a step. Schedulers still count it, as torch's do."""
         self._has_stepped = True
         self._n_skipped += 1
 
     def _can_zero(self) -> bool:
-        """Whether its step zeroes gradients along, where ``_zero_along`` is set."""
+        """Whether its step can also set gradients to 0, as ``_zero_along`` asks."""
         return False
 
     def _on_one_gpu(self) -> bool:

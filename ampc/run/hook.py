@@ -17,7 +17,7 @@ VERSION = "2.13.0"  # of the torch whose interface this is
 
 
 class _Torch(ModuleType):
-    """ampc under torch's name: what it is asked for is ampc's, but for its version."""
+    """The module ``torch``: every name is ampc's, except the version."""
 
     def __getattr__(self, name: str) -> Any:
         import ampc
@@ -57,7 +57,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Distribution(importlib.metadata.Distribution):
-    """What importlib.metadata says of torch."""
+    """What importlib.metadata says about torch."""
 
     def read_text(self, filename: str) -> Optional[str]:
         if filename != "METADATA":
@@ -98,7 +98,7 @@ def _has_module(name: str) -> bool:
 
 
 def install() -> None:
-    """From here on this process has ampc in torch's place. RuntimeError when torch itself has been imported."""
+    """From now on ``import torch`` gives ampc in this process. RuntimeError if torch itself was imported before."""
     there = sys.modules.get("torch")
     if there is not None and not isinstance(there, _Torch):
         raise RuntimeError("ampc run: torch itself is imported already in this process; start a fresh one")

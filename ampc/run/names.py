@@ -1,4 +1,4 @@
-"""Which names of torch ampc has: looked up one by one, and read off a script without running it."""
+"""Says which names of torch ampc has, and finds them in a script without running it."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ class Missing(NamedTuple):
 
 
 def _refused(value: Any) -> str:
-    """Why all that a function or a class does is to raise, which the first line of its documentation then says; else nothing."""
+    """The reason if a function or class only raises an error, from the first line of its docstring; else nothing."""
     first = (getattr(value, "__doc__", None) or "").split("\n")[0] if callable(value) else ""
     kind, _, why = first.partition("Error: ")
     return why.rstrip(".") if kind in ("Runtime", "NotImplemented") else ""
 
 
 class _Reader(ast.NodeVisitor):
-    """Follows what names mean torch, or something in it, and notes the longest chains of attributes on them."""
+    """Finds the names that mean torch or a part of it, and notes the longest chains of attributes on them."""
 
     def __init__(self, file: str) -> None:
         self.file = file

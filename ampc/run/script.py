@@ -15,8 +15,8 @@ from .names import missing_text
 
 
 def run(path: str, args: List[str]) -> int:
-    """Runs the file at ``path`` as ``__main__`` with ampc in torch's place; the status to exit with. What ends the script ends it
-    the same way: SystemExit passes on, another exception prints the script's traceback and gives 1."""
+    """Runs the file at ``path`` as ``__main__`` with ampc in torch's place, and returns the exit status. SystemExit passes through. Another
+    exception prints the script's traceback, and the status is 1."""
     hook.install()
     try:
         with open(path, "rb") as f:
@@ -66,7 +66,7 @@ def _from_script(trace: Optional[TracebackType], path: str) -> Optional[Tracebac
 
 
 def _advise(error: BaseException) -> None:
-    """What Python's own message does not say of a name that ampc lacks."""
+    """Adds advice about a name that ampc lacks to Python's own message."""
     text = None
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("torch."):
         text = missing_text(str(error.name))

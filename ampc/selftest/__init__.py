@@ -1,5 +1,6 @@
-"""Whether this machine's kernels are right: each against float64, at sizes on either side of every border between two ways through it,
-at those of networks, and at random ones. The command is ``ampc selftest``."""
+"""Compares this machine's kernels with float64: the command ``ampc selftest``.
+
+Sizes are those of networks, random ones, and those on both sides of each border at which a kernel changes its algorithm."""
 
 from __future__ import annotations
 

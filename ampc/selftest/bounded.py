@@ -1,6 +1,7 @@
-"""Float64 references that carry how far a right result may be from them: running error analysis (Wilkinson, 1963). An operation passes
-on the errors of its operands and adds what the CPU's may lose, one unit in the last place of its accumulators, so a bound follows from
-dtypes and numbers of terms alone."""
+"""Float64 references with a bound on the error of a right result: running error analysis (Wilkinson, 1963).
+
+An operation adds the errors of its operands and one unit in the last place of its accumulator. So a bound follows from dtypes and numbers
+of terms alone."""
 
 from __future__ import annotations
 

@@ -101,8 +101,10 @@ def convolution(d: Draw, channels: int, outs: int, size: Sequence[int], kernel: 
 
 
 def weight_bits(d: Draw, channels: int, outs: int, size: Sequence[int], kernel: Sequence[int]) -> Trial:
-    """A weight's float32 gradient, of 16-bit numbers whose first and last bits are set: a CPU that multiplies float16 in two parts needs all four
-    products. Eight positions of an input channel are not 0, so that sums are exact."""
+    """A weight's float32 gradient from 16-bit numbers whose first and last bits are set.
+
+    A CPU that multiplies float16 in two parts needs all four products for them. Only eight values of an input channel are not 0, so sums
+    are exact."""
     w = Windows(size, kernel, 1, 1, 1)
     x, g = d.full(1, 1, channels, *size), d.full(1, 1, outs, *w.out)
     flat = x.reshape(channels, -1)

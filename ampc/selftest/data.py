@@ -1,5 +1,7 @@
-"""Numbers for trials. Kernels that add up products are fed whole numbers, so small that every sum is exact: then a right result is the
-exact one, rounded once, and a term that is missing, doubled or of another element shows, however many there are."""
+"""Numbers for trials.
+
+Kernels that add products get whole numbers, so small that every sum is exact. A right result is then the exact one, rounded once. A
+missing, doubled or misplaced term shows, however many terms there are."""
 
 from __future__ import annotations
 

@@ -16,8 +16,10 @@ from .data import Draw, Trial
 
 def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: bool = False, masked: str = "",
               shared: bool = False) -> Trial:
-    """Scaled dot-product attention of ``items`` heads, and its gradients. ``shared``: all queries are the same memory. ``masked``: by a mask for all
-    heads that 'keeps' or is 'added', where the first query may look at nothing, or by one for 'each' head."""
+    """Scaled dot-product attention of ``items`` heads, and its gradients.
+
+    ``shared``: all queries are the same memory. ``masked``: 'keeps' or 'added' is one boolean or additive mask for all heads, which masks
+    every key of the first query. 'each' is one mask for each head."""
     arrays = [d.reals(items, n, width) for n in (1 if shared else queries, keys, keys)]
     g, scale = d.few(items, queries, width), width**-0.5
     kept = np.tril(np.ones((queries, keys), bool)) if causal else d.random.random((items if masked == "each" else 1, queries, keys)) < 0.7

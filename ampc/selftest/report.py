@@ -18,9 +18,9 @@ from .running import ALL, Result
 
 WIDTH = 64  # of the column of ways
 LEGEND = [
-    "ways: which of several ways through a kernel were taken, where sizes or facts about the machine choose one (-: none that has a name)",
-    "error/bound: the largest error, as a part of the largest that is allowed; up to 1 is right. 16-bit results that are rounded to the",
-    "    nearest have an error of 1 at most, and most reach it",
+    "ways: which alternatives of a kernel ran, if sizes or the machine select one (-: the kernel has no alternatives)",
+    "error/bound: the largest error divided by the largest error allowed; up to 1 is right. 16-bit results are rounded to the nearest, so",
+    "    most of them reach 1",
     "drawn: at random sizes",
 ]
 DTYPES = ("int64", *ALL)
@@ -28,7 +28,7 @@ DTYPES = ("int64", *ALL)
 
 @dataclass
 class Report:
-    """The facts of the machine, a result for each case, dtype and side of a border, and whether somebody stopped it, or what did."""
+    """Facts about the machine, a result for each trial, and why the run ended early if it did."""
 
     device: str
     seed: int

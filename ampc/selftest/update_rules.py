@@ -116,8 +116,9 @@ def update_rules(d: Draw, n: int, steps: int = STEPS) -> Trial:
 
 
 def rounding(d: Draw, n: int) -> Trial:
-    """Many updates of a 16-bit parameter, each smaller than its spacing: what was lost is kept beside it, or a float32 copy is, or the parameter goes
-    up as often as an update is large."""
+    """Many updates of a 16-bit parameter, each smaller than the parameter's spacing.
+
+    The optimizer keeps the lost part, or a float32 copy, or rounds up with the right probability."""
     count, by = 64, 2.0**-11 if d.dtype == "bfloat16" else 2.0**-14
     p, g = d.random.integers(1, 3, n).astype(float), d.random.choice([-1.0, 1.0], n)
 

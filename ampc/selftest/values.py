@@ -15,8 +15,7 @@ from .data import Draw, Trial
 
 
 def conversion(d: Draw, n: int) -> Trial:
-    """float32 numbers of all sizes to a dtype and back: halfway between two of its numbers, below its normal ones, beyond its largest, infinities
-    and nans."""
+    """Converts float32 numbers to a dtype and back: of all sizes, halfway between two of its numbers, subnormal, too large, infinite, nan."""
     bits = d.random.integers(0, 1 << 32, n, dtype=np.uint64).astype(np.uint32)
     bits[::3] &= 0xFFFF8000  # bfloat16's halves
     bits[1::3] &= 0xFFFFF000  # float16's

@@ -1,8 +1,8 @@
 """Saving and loading: tensors in a safetensors file, the structure around them as JSON in its header.
 
-``save`` writes beside the target, makes sure that it lies on the disk, and then puts it in the target's mapper, so a file is
-always whole: the old one or the new one. ``load`` runs nothing that a file says unless ``weights_only=False`` is given. It reads
-what ``save`` wrote, plain safetensors files, and torch's own zip files of state dicts."""
+``save`` writes a new file beside the target, waits until it is on the disk, and then renames it. So there is always a whole file, the old
+one or the new one. ``load`` runs no code from a file, except with ``weights_only=False``. It reads what ``save`` wrote, plain safetensors
+files, and torch's zip files of state dicts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ File = Union[str, "os.PathLike[str]", Any]
 def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True) -> None:
     """Saves tensors, and numbers, strings, bytes, lists, tuples, sets and dicts of them, to a path or a binary file object.
 
-    Of each tensor the whole storage is saved, once, so tensors that share memory share it again when they are loaded, and a tensor that
-    occurs twice is one object again. A small view of a large tensor therefore makes a large file: ``clone`` it first. Other objects (a
-    whole module, say) are pickled, with their tensors beside; such a file loads with ``weights_only=False`` alone. ``pickle_protocol`` is
-    used where something is pickled; ``pickle_module`` and ``_use_new_zipfile_serialization`` are torch's and must be left alone.
+    The whole storage of each tensor is saved once. After loading, tensors that shared memory share it again, and a tensor that occurred
+    twice is one object again. A small view of a large tensor makes a large file, so ``clone`` it first. Other objects, such as a whole
+    module, are pickled; only ``weights_only=False`` loads such a file. ``pickle_protocol`` applies to these. ``pickle_module`` and
+    ``_use_new_zipfile_serialization`` are torch's and must keep their defaults.
 
-    The write is atomic for a path: killed at any moment, it leaves the file that was there, and beside it at most a folder
-    ``.ampc-<machine>-<process>-<random>.partial``, which the next save into that folder by the same machine takes away. Through a symbolic
-    link the file that it leads to is replaced; into a device or FIFO the bytes are written.
+    Writing to a path is atomic. A process that is killed leaves the old file, and perhaps a folder
+    ``.ampc-<machine>-<process>-<random>.partial`` beside it; the next save from the same machine removes that folder. A symbolic link is
+    followed, and its target replaced. Devices and FIFOs are written to directly.
 
-    TypeError for something that is neither path nor file; OSError as the system gives it, PermissionError for a read-only file among
-    them; ValueError for a structure that contains itself or has more than 100 containers within each other."""
+    TypeError for something that is neither path nor file; OSError from the system, such as PermissionError for a read-only file;
+    ValueError for a structure that contains itself or has more than 100 nested containers."""
     import pickle
 
     from . import _files, _safetensors
@@ -46,21 +46,23 @@ def load(f: File, map_location: Any = None, pickle_module: Any = None, *, weight
          encoding: str = "ascii") -> Any:
     """Loads what ``save`` wrote, a plain safetensors file (as a dict of its tensors), or a state dict that torch saved.
 
-    map_location    None: where each tensor was, on the CPU where there is no such GPU; a device or its name; a dict from names to
-                    names; or a function of (tensor, name) that gives the tensor to use, None meaning what None means
-    weights_only    True (what None means, too): nothing in the file is run; False: objects are unpickled, which runs whatever code
-                    the file asks for, so only for files whose origin is trusted
-    mmap            a hint for large files of torch's, which are read whole all the same
+    Args:
+        map_location: a device or its name; a dict from names to names; or a function of (tensor, name) that returns the tensor to use. By
+            default, and if the function returns None, a tensor comes back to its device, or to the CPU if there is no such GPU.
+        weights_only: True (also the default) runs nothing from the file. False unpickles objects, which runs any code that the file asks
+            for, so use it only for files from a trusted origin.
+        mmap: torch's hint for large files; it has no effect.
 
-    pickle.UnpicklingError for a file that needs ``weights_only=False``, or holds tensors of a kind that ampc has not; RuntimeError for a
-    file that is damaged or of another
-    kind, whatever is wrong with it; MemoryError; OSError as the system gives it; what ``map_location`` raises.
+    pickle.UnpicklingError for a file that needs ``weights_only=False``, or that holds tensors of a kind that ampc lacks; RuntimeError for a
+    damaged file or one of another kind; MemoryError; OSError from the system; any exception of ``map_location``.
 
-    Nothing but ``weights_only=False`` lets a file take more than it is worth. Containers lie at most 100 deep within each other and do
-    not contain themselves. Values, those of shared containers counted each time, are at most a million more than the file has bytes, and
-    hashing keys takes no longer than that; at most 16 keys of a container, strings aside, have the same hash. Storages lie in the file
-    as they are, none upon another, so memory is that of the file three times at most, and some 500 bytes for each byte of the pickle or
-    JSON in it. Tensors reach no further than their storage; bools are 0 or 1."""
+    Without ``weights_only=False`` a file cannot use more than these resources:
+
+    - Containers are nested at most 100 deep, and do not contain themselves.
+    - There are at most a million more values than the file has bytes. Values of shared containers count each time. Hashing keys takes
+      no longer than that, and at most 16 keys of a container have the same hash, strings aside.
+    - Storages do not overlap in the file, and tensors stay within their storage. So memory is at most three times the file's size, and
+      about 500 bytes for each byte of pickle or JSON in it."""
     import pickle
 
     from . import _files, _pt, _safetensors

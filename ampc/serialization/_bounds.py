@@ -9,9 +9,9 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .._C import Tensor
 
-DEPTH = 100  # containers within containers; what `save` writes and what `load` reads
-SPARE = 1_000_000  # values that a file may name again and again beyond those that it holds
-ALIKE = 16  # keys of one container that have one hash: honest ones differ
+DEPTH = 100  # how deep containers may be nested, for `save` and `load`
+SPARE = 1_000_000  # how many more values than bytes a file may have
+ALIKE = 16  # how many keys of one container may have the same hash; only a hostile file has more
 
 
 def _told(name: str, error: Exception) -> str:
@@ -22,7 +22,7 @@ def _told(name: str, error: Exception) -> str:
 
 @contextmanager
 def damage(name: str, mapper: Any) -> Iterator[None]:
-    """Whatever goes wrong while a file is taken apart is a RuntimeError, but for what the caller's own ``map_location`` raises."""
+    """Turns any exception while a file is parsed into a RuntimeError, except one from the caller's ``map_location``."""
     try:
         yield
     except (RuntimeError, MemoryError, pickle.UnpicklingError) as error:
@@ -36,7 +36,7 @@ def damage(name: str, mapper: Any) -> Iterator[None]:
 
 
 def brief(value: Any) -> str:
-    """A value from a file as a message may show it: never long, and never a structure, which could be endless."""
+    """Text for a value from a file, for a message: never long, and never a structure, which could be endless."""
     if value is None or isinstance(value, (bool, float)):
         return repr(value)
     if isinstance(value, int):
@@ -47,7 +47,7 @@ def brief(value: Any) -> str:
 
 
 class Keys:
-    """The keys of one dict or set, counted by their hashes, so that no file can make them collide on purpose."""
+    """Counts the keys of one dict or set by their hashes, so that a hostile file cannot make many keys collide."""
 
     __slots__ = ("hashes",)
 
@@ -77,7 +77,7 @@ def checked_pairs(pairs: Any) -> List[Tuple[Any, Any]]:
 
 
 class Name:
-    """A name that a pickle mentions; no more than that."""
+    """A name in a pickle. It is never imported."""
 
     def __init__(self, module: str, name: str) -> None:
         self.full = f"{module}.{name}"[:100]  # no name that is known is as long
@@ -88,7 +88,7 @@ class Name:
 
 
 class Facts:
-    """How deep a container is nested, how many values it has, written out, and a name among them, if there is one."""
+    """The depth of a container, the number of its values (shared parts count each time), and a pickle's name among them."""
 
     __slots__ = ("keys", "name", "nested", "placed", "value", "weight")
 
@@ -100,8 +100,8 @@ class Facts:
 
 
 class Ledger:
-    """The containers that a pickle makes. Each is filled before it is put into another, so nothing contains itself, and both its depth
-    and its size, shared parts counted each time, are known when it is."""
+    """The containers that a pickle makes. Each is filled before it is put into another, so none contains itself. Its depth and size are
+    known at that moment; shared parts count each time."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.work = limit, 0
@@ -114,7 +114,7 @@ class Ledger:
         return value
 
     def add(self, target: Any, parts: Iterable[Any]) -> None:
-        """``parts`` are about to become parts of ``target``."""
+        """Checks ``parts`` before they are added to ``target``."""
         into = self.facts[id(target)]
         for part in parts:
             facts = self.facts.get(id(part))
@@ -134,12 +134,12 @@ class Ledger:
             raise ValueError("its parts are shared so often that they are endless when written out")
 
     def name_in(self, value: Any) -> Optional[Name]:
-        """A name that ``value`` is or holds."""
+        """The pickle's name that ``value`` is or contains, if any."""
         facts = self.facts.get(id(value))
         return value if isinstance(value, Name) else facts.name if facts is not None else None
 
     def charge(self, key: Any) -> None:
-        """``key`` is about to be hashed, which takes as long as it is large."""
+        """Counts the work of hashing ``key``, which grows with its size."""
         facts = self.facts.get(id(key))
         if facts is not None:
             self.work += facts.weight
@@ -147,7 +147,7 @@ class Ledger:
                 raise ValueError("its keys take too long")
 
     def key(self, target: Any, key: Any) -> None:
-        """``key`` is about to become one of ``target``."""
+        """Checks ``key`` before it is added to ``target``."""
         self.charge(key)
         facts = self.facts[id(target)]
         facts.keys = facts.keys or Keys()

@@ -1,8 +1,8 @@
 """Writes files atomically: in a folder beside their destination, synced, then renamed.
 
-What a process that was killed while writing leaves is a folder ``.ampc-<machine>-<process>-<random>.partial`` beside the file. The next
-write in that folder by a process of the same machine takes it away, if its writer is not running; folders of other machines, which a
-shared disk may have, are never touched, as nobody here can tell whether they are in use."""
+A process that is killed while it writes leaves a folder ``.ampc-<machine>-<process>-<random>.partial`` beside the file. The next write there
+from the same machine removes that folder if its process no longer runs. A shared disk may have folders of other machines. These are never
+touched, because this machine cannot know whether they are in use."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LEFT = re.compile(r"\.ampc-([0-9a-f]{12})-(\d+)-[0-9a-f]{8}\.partial")
 
 
 def replace(path: str, write: Callable[[str], None]) -> None:
-    """``write`` makes a file at the path it is given, which then takes the place of ``path`` in one step. A link stays one, and what it
-    leads to is replaced; into a device, a FIFO or a socket the bytes are written."""
+    """Calls ``write`` with a temporary path, and renames that file to ``path``. A link is followed, and its target replaced. Devices, FIFOs
+    and sockets are written to directly."""
     if os.path.isdir(path):
         raise IsADirectoryError(f"save: {path} is a folder")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -49,7 +49,7 @@ def replace(path: str, write: Callable[[str], None]) -> None:
 
 
 def _pour(path: str, write: Callable[[str], None]) -> None:
-    """The bytes go into what ``path`` is, which cannot be replaced."""
+    """Writes into ``path`` itself, which cannot be replaced."""
     with tempfile.TemporaryDirectory(prefix="ampc-") as room:
         beside = os.path.join(room, "file")
         write(beside)
@@ -61,7 +61,7 @@ _NO_SUCH_CALL = {getattr(errno, name) for name in ("EINVAL", "ENOTSUP", "EOPNOTS
 
 
 def _sync(handle: int) -> None:
-    """To the disk, where the file system can be asked for it; an error of the disk itself is raised."""
+    """Syncs to the disk if the file system can. Raises an error of the disk itself."""
     try:
         os.fsync(handle)
     except OSError as error:
@@ -70,7 +70,7 @@ def _sync(handle: int) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    """The new name, too, lies on the disk."""
+    """Syncs the folder, so that the new name is on the disk, too."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:  # not every system opens folders
@@ -85,7 +85,7 @@ def _sync_folder(folder: str) -> None:
 
 @functools.cache
 def _machine() -> str:
-    """Names what numbers processes: this machine since it was started, or the container. Process 12 elsewhere is another one."""
+    """A name for the machine or container that numbers processes, since its start. Process 12 of another one is not ours."""
     facts = [socket.gethostname()]
     try:
         facts.append(os.readlink("/proc/self/ns/pid"))
@@ -97,7 +97,7 @@ def _machine() -> str:
 
 
 def _clear_away(folder: str) -> None:
-    """What processes of this machine that were killed while saving have left."""
+    """Removes what killed processes of this machine have left."""
     for entry in os.listdir(folder):
         match = _LEFT.fullmatch(entry)
         if match and match[1] == _machine() and not _is_running(int(match[2])):
@@ -117,7 +117,7 @@ def _is_running(pid: int) -> bool:
 
 
 def read(f: Any) -> Tuple[bytes, str]:
-    """All bytes of a path or a file object, and how to call it in messages."""
+    """All bytes of a path or a file object, and its name for messages."""
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # of which some never end

@@ -1,9 +1,8 @@
 """torch's own files (a zip of a pickle and the bytes of each storage), read without unpickling.
 
-The reader knows the few opcodes that state dicts are written with. Names in the pickle are only names here: none is imported,
-nothing is called; what rebuilds a tensor is recognised and done by this file, after its numbers have been checked against the
-bytes that are there. Sources: pickletools; torch.serialization's file layout (version 3); CVE-2025-32434 and CVE-2026-24747 are what
-comes of less."""
+The reader knows the few opcodes of state dicts. It imports no name from the pickle and calls none. It recognises the functions that
+rebuild tensors, and does their work itself, after it has checked their numbers against the file's bytes. Sources: pickletools;
+torch.serialization's file layout (version 3). CVE-2025-32434 and CVE-2026-24747 show what happens without such care."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ def is_legacy(data: bytes) -> bool:
 
 
 class _Archive:
-    """The entries of a file, which must lie in it as they are: stored, whole, each by itself."""
+    """The entries of a zip file. They must be stored without compression, whole, and without overlap."""
 
     def __init__(self, data: bytes, name: str, mapper: Mapper) -> None:
         self.data, self.name, self.mapper = data, name, mapper
@@ -77,7 +76,7 @@ class _Archive:
         return bytes(self.read("data.pkl"))
 
     def read(self, key: str, size: Any = None) -> memoryview:
-        """One entry, of `size` bytes: looked at before anything is allocated."""
+        """One entry of `size` bytes, checked before memory is allocated."""
         info = self.entries.get(self.root + key)
         if info is None:
             raise RuntimeError(f"load: {self.name} is damaged: there is no {brief(key)} in it")
@@ -88,7 +87,7 @@ class _Archive:
         start, end = self.spans[info.filename]
         found = memoryview(self.data)[start:end]
         if zlib.crc32(found) != info.CRC:
-            raise RuntimeError(f"load: {self.name} is damaged: the checksum of {brief(key)} is another")
+            raise RuntimeError(f"load: {self.name} is damaged: {brief(key)} has a wrong checksum")
         return found
 
     def storage(self, reference: Any) -> Tensor:
@@ -110,12 +109,12 @@ class _Archive:
 
 
 def _lacked(name: str, what: str) -> pickle.UnpicklingError:
-    return pickle.UnpicklingError(f"load: {name} holds {what}, which ampc has nothing for (it has no complex, sparse, quantised, 8-bit floating "
-                                  "point or unsigned 16- to 64-bit tensors, nor all of torch's classes); convert it with torch, and save it again")
+    return pickle.UnpicklingError(f"load: {name} holds {what}, which ampc does not support. Convert it with torch and save it again. (ampc "
+                                  "has no complex, sparse, quantised, 8-bit floating point or unsigned 16- to 64-bit tensors.)")
 
 
 def _is_lacked(kind: Any) -> bool:
-    """Whether this is torch's word for a dtype or a layout that ampc has not; no trust would help."""
+    """Whether this names a dtype or layout of torch that ampc lacks, so that ``weights_only=False`` would not help."""
     return isinstance(kind, Name) and (kind.module in ("torch", "torch.storage") and kind.name.endswith("Storage")
                                        or kind.module == "torch._utils" and kind.name.startswith("_rebuild_")
                                        or kind.full == "torch.serialization._get_layout")
@@ -370,7 +369,7 @@ _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class _Trusting(pickle.Unpickler):
-    """Unpickles, torch's classes as ampc's of the same name."""
+    """Unpickles everything, with ampc's classes in place of torch's."""
 
     def __init__(self, archive: _Archive, data: bytes) -> None:
         super().__init__(io.BytesIO(data))

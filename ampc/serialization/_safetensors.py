@@ -62,7 +62,7 @@ def to_bytes(obj: Any, protocol: int) -> bytes:
 def _header(data: bytes, name: str) -> Dict[str, Any]:
     size = int.from_bytes(data[:8], "little") if len(data) >= 8 else len(data)
     if not data:
-        raise RuntimeError(f"load: {name} is empty, or was read to its end before: of a file object, what follows its position is read (seek(0))")
+        raise RuntimeError(f"load: {name} is empty, or was read to its end before. A file object is read from its position on: call seek(0) first")
     if data[8:9] == b"{" and len(data) - 8 < size < 2**40:
         raise RuntimeError(f"load: {name} is damaged: it ends within its header, so it was cut off")
     if len(data) < 8 or size > len(data) - 8 or data[8:9] != b"{":
@@ -81,7 +81,7 @@ def _tensors(data: bytes, name: str) -> Dict[str, Tensor]:
     named = {}
     for key, entry in entries:
         if entry["dtype"] not in DTYPES:
-            raise RuntimeError(f"load: {name} holds {brief(key)} as {entry['dtype']}, a type that ampc has not")
+            raise RuntimeError(f"load: {name} holds {brief(key)} as {entry['dtype']}, a type that ampc lacks")
         named[key] = from_bytes(entry["data"], DTYPES[entry["dtype"]], tuple(entry["shape"]))
     return named
 

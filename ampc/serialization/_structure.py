@@ -16,7 +16,7 @@ from ._tensors import Collection, Library, truth_values
 
 
 class NeedsPickle(Exception):
-    """Says which class it is that has no place in JSON."""
+    """Raised for an object that JSON cannot hold; names its class."""
 
 
 def tensor(t: Tensor, tensors: Collection, path: str) -> Dict[str, Any]:
@@ -102,7 +102,7 @@ def _numpy(obj: Any, tensors: Collection, path: str) -> Any:
 
 
 def decode(value: Any, library: Library, depth: int = 0) -> Any:
-    """What `encode` was given; ``depth`` is of the containers around it, the pairs of a dict among them."""
+    """The inverse of `encode`. ``depth`` is the number of containers around the value; the pairs of a dict count, too."""
     if not isinstance(value, (dict, list)):
         return value
     if depth > 2 * DEPTH:

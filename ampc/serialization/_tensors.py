@@ -48,7 +48,7 @@ class Mapper:
             self.where = lambda t, name: to
 
     def __call__(self, t: Tensor, name: str) -> Tensor:
-        """``t`` lies on the CPU, ``name`` is where it was saved from."""
+        """Moves ``t`` from the CPU. ``name`` is the device that it was saved from."""
         try:
             found = None if self.where is None else self.where(t, name)
         except Exception as error:
@@ -64,7 +64,7 @@ class Mapper:
 
 
 class Collection:
-    """The tensors of a structure, each memory once, as a whole."""
+    """The tensors of a structure that is saved. Each storage is saved once, as a whole."""
 
     def __init__(self) -> None:
         self.found: List[Tuple[Tensor, Dict[str, Any], str]] = []
@@ -115,7 +115,7 @@ class Collection:
 
 
 def _is_whole(t: Tensor) -> bool:
-    """Whether a tensor is its storage, from one end to the other."""
+    """Whether a tensor is its whole storage, in order."""
     return t.is_contiguous() and t.numel() * t.element_size() == t._storage_bytes()
 
 
@@ -128,7 +128,7 @@ def _unused(named: Dict[str, Tensor], path: str) -> str:
 
 
 class Library:
-    """The tensors of a file by name, made into what a structure's references say."""
+    """The tensors of a file by name, from which the references of a structure are resolved."""
 
     def __init__(self, named: Dict[str, Tensor], mapper: Mapper) -> None:
         self.named, self.mapper = named, mapper

@@ -1,4 +1,4 @@
-"""Training by configuration: what precision, what when it overflows, what was met. For loops of one's own, ``ampc.amp`` is enough."""
+"""Training by a configuration, which sets the precision and what follows an overflow. Your own loops need only ``ampc.amp``."""
 
 from .config import AMPConfig, OptimizationLevel, PerformanceConfig
 from .performance import PerformanceOptimizer, create_performance_optimizer

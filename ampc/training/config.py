@@ -1,4 +1,4 @@
-"""What can be said about a mixed-precision training: plain data, checked when it is made."""
+"""The configuration of mixed-precision training: plain data, checked when it is created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional, Tuple, Union
 
 
 class OptimizationLevel(str, Enum):
-    """How much is turned on."""
+    """A preset of a PerformanceConfig: how many optimizations it turns on."""
 
     BASIC = "basic"
     ADVANCED = "advanced"
@@ -37,8 +37,9 @@ def _is_count(value: Any, least: int) -> bool:
 
 @dataclass(frozen=True)
 class AMPConfig:
-    """Mixed precision, field by field. ``dataclasses.replace(config, dtype='bfloat16')`` changes one. ValueError names the field, its value and
-    what is allowed."""
+    """Settings of mixed precision. ``dataclasses.replace(config, dtype='bfloat16')`` changes a field.
+
+    A ValueError names the field, its value and the allowed values."""
 
     enabled: bool = True  # False: float32 throughout
     dtype: str = "float16"  # of autocast regions: 'float16', 'bfloat16' or 'float32' (none is opened)

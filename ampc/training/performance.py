@@ -1,4 +1,4 @@
-"""PerformanceOptimizer: a TrainingOptimizer with one place to ask how things stand."""
+"""PerformanceOptimizer: a TrainingOptimizer that also reports its state."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .trainer import TrainingOptimizer
 
 
 class PerformanceOptimizer:
-    """Everything of a PerformanceConfig. Errors as TrainingOptimizer's."""
+    """Trains by a PerformanceConfig. Raises the same errors as TrainingOptimizer."""
 
     def __init__(self, config: PerformanceConfig) -> None:
         self.training_optimizer = TrainingOptimizer(config)
 
     @property
     def config(self) -> PerformanceConfig:
-        """As it holds now, or from the next step on."""
+        """The current configuration, with changes that apply from the next step."""
         mine = self.training_optimizer
         return replace(mine.config, amp_config=mine._next or mine.amp_config)
 

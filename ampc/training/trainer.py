@@ -1,4 +1,4 @@
-"""TrainingOptimizer: steps in mixed precision that fall back to float32 where a step overflows, keep count, and can be resumed."""
+"""TrainingOptimizer: training steps in mixed precision. It falls back to float32 if a step overflows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..autograd import no_grad
 from ..doctor import guard
 from .config import AMPConfig, PerformanceConfig
 
-SKIPPED_IN_A_ROW = 4  # steps that the scaler has left out, after which one is computed in float32
+SKIPPED_IN_A_ROW = 4  # after so many skipped steps, one is computed in float32
 SEVERAL = ("sync_batch_norm", "sync_across_gpus", "enable_distributed_accumulation")  # fields about several processes
 MEGABYTE = 1024**2
 
@@ -35,7 +35,7 @@ class TrainingOptimizer:
     Args:
         config: a PerformanceConfig, or an AMPConfig alone (default: the level 'advanced').
 
-    RuntimeError where this is one of several processes (WORLD_SIZE), whose gradients nobody would bring together."""
+    RuntimeError in one of several processes (WORLD_SIZE), because their gradients would not be combined."""
 
     def __init__(self, config: Optional[Any] = None) -> None:
         if isinstance(config, AMPConfig):
@@ -44,18 +44,18 @@ class TrainingOptimizer:
         if not isinstance(self.config, PerformanceConfig):
             raise TypeError(f"TrainingOptimizer: `config` must be a PerformanceConfig or an AMPConfig, got {type(config).__name__}")
         if int(os.environ.get("WORLD_SIZE") or 1) > 1:
-            raise RuntimeError("TrainingOptimizer: this is one of several processes (WORLD_SIZE), and data parallel training is not there "
-                               "yet: each would train a model of its own. Run one process")
+            raise RuntimeError("TrainingOptimizer: WORLD_SIZE asks for several processes, but data parallel training is not there yet. "
+                               "Each process would train its own model. Run one process")
         self.logger = logging.getLogger("ampc.training")
         self.amp_config = self.config.amp_config
         self.amp_stats = _fresh_stats()
-        self.epoch = self._fallbacks = self._skips = self._micro_batch = 0  # of this epoch, in a row, of this step
+        self.epoch = self._fallbacks = self._skips = self._micro_batch = 0  # fallbacks of this epoch, skips in a row, micro-batches of this step
         self._next: Optional[AMPConfig] = None
-        self._dtype = "float32"  # of regions now; bfloat16 after too many fallbacks
-        self._retry = False  # the next step in float32
-        self._low_met = False  # 16 bits, in the micro-batches of this step
-        self._bad_loss = False  # one of theirs was not finite, in float32 either
-        self._plain_bytes: WeakKeyDictionary = WeakKeyDictionary()  # of a model: what a float32 forward pass of such inputs holds
+        self._dtype = "float32"  # dtype of autocast regions; bfloat16 after too many fallbacks
+        self._retry = False  # whether the next step runs in float32
+        self._low_met = False  # whether micro-batches of this step ran in 16 bits
+        self._bad_loss = False  # whether a loss of this step was not finite in float32 either
+        self._plain_bytes: WeakKeyDictionary = WeakKeyDictionary()  # model -> bytes that a float32 forward pass keeps
         self._setup_mixed_precision()
 
     # -- configuration ----------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class TrainingOptimizer:
         self.scaler = GradScaler("cuda" if cuda.is_available() else "cpu", **options)
 
     def inactive_fields(self) -> Dict[str, str]:
-        """Fields that are on and change nothing here, and why."""
+        """Fields that are on but have no effect here, and why."""
         amp = self.amp_config
         found = {name: "there is one process" for name in SEVERAL if getattr(amp, name)}
         if amp.enable_cudnn_benchmark:
@@ -89,8 +89,9 @@ class TrainingOptimizer:
         return found
 
     def update_amp_config(self, new_config: AMPConfig) -> None:
-        """Another configuration, from the next step of the optimizer on: micro-batches of a step are not mixed. The scale goes on as it is
-        unless its own fields change. TypeError for what is no AMPConfig."""
+        """Sets a new configuration, which applies from the optimizer's next step on. The scale stays unless its fields change.
+
+        TypeError for anything but an AMPConfig."""
         if not isinstance(new_config, AMPConfig):
             raise TypeError(f"update_amp_config: expected an AMPConfig, got {type(new_config).__name__}")
         self._next = new_config
@@ -218,14 +219,14 @@ class TrainingOptimizer:
             self._dtype = "bfloat16"
             self.logger.warning("%d fallbacks to float32 in epoch %d: from here on in bfloat16", self._fallbacks, self.epoch)
         else:
-            warn(f"TrainingOptimizer: {self._fallbacks} fallbacks to float32 in epoch {self.epoch}, which is as many as max_fp32_fallbacks "
-                 "allows: from here on such steps are left out. Train in bfloat16 (AMPConfig(dtype='bfloat16')), lower the "
-                 "learning rate, or look with ampc.doctor() for what overflows")
+            warn(f"TrainingOptimizer: epoch {self.epoch} has reached max_fp32_fallbacks with {self._fallbacks} fallbacks to float32, so steps that "
+                 "overflow are skipped from now on. Train in bfloat16 (AMPConfig(dtype='bfloat16')), lower the learning rate, or find what "
+                 "overflows with ampc.doctor()")
 
     # -- epochs -------------------------------------------------------------------------------------------------
 
     def start_epoch(self, epoch: Optional[int] = None) -> None:
-        """Fallbacks are counted anew."""
+        """Starts an epoch, with no fallbacks counted."""
         self.epoch = self.epoch + 1 if epoch is None else epoch
         self._fallbacks = 0
 
@@ -269,7 +270,7 @@ class TrainingOptimizer:
         return stats
 
     def reset_amp_stats(self) -> None:
-        """From 0 again; the scale and the epoch's fallbacks stay."""
+        """Sets the counts to 0. The scale and the epoch's fallbacks stay."""
         self.amp_stats = _fresh_stats()
 
     def get_gradient_accumulation_status(self) -> Dict[str, Any]:
@@ -281,7 +282,7 @@ class TrainingOptimizer:
     # -- checkpoints ------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
-        """What a run needs to go on bit for bit, beside its model and optimizer."""
+        """All that a run needs to continue bit for bit, besides its model and optimizer."""
         return {"scaler": self.scaler.state_dict(), "stats": copy.deepcopy(self.amp_stats), "epoch": self.epoch, "fallbacks": self._fallbacks,
                 "skips": self._skips, "dtype": self._dtype, "retry": self._retry, "rng": make.get_rng_state()}
 
@@ -295,8 +296,8 @@ class TrainingOptimizer:
         make.set_rng_state(state["rng"])
 
     def save_checkpoint(self, path: Any, model: nn.Module, optimizer: Any, scheduler: Any = None) -> None:
-        """Everything, in one file that is there whole or not at all. RuntimeError amid the micro-batches of a step, whose gradients it
-        would lose."""
+        """Saves everything to one file, atomically. RuntimeError between the micro-batches of a step, because their gradients would be
+        lost."""
         from ..serialization import save
 
         if self._micro_batch:
@@ -306,7 +307,7 @@ class TrainingOptimizer:
               "scheduler": None if scheduler is None else scheduler.state_dict()}, path)
 
     def load_checkpoint(self, path: Any, model: nn.Module, optimizer: Any, scheduler: Any = None) -> None:
-        """Goes on from ``save_checkpoint``. ValueError for another file, or one without the scheduler that is asked for."""
+        """Continues from ``save_checkpoint``. ValueError for another file, or if a requested scheduler is not in it."""
         from ..serialization import load
 
         kept = load(path)

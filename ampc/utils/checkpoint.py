@@ -1,4 +1,4 @@
-"""Activation checkpointing (Chen et al. 2016): regions whose intermediate results are not kept for backward but made again.
+"""Activation checkpointing (Chen et al. 2016): intermediate results are not saved for backward but computed again.
 
 The module is itself callable: ``ampc.utils.checkpoint(function, *args)`` is ``checkpoint.checkpoint(function, *args)``."""
 
@@ -25,20 +25,20 @@ _stop_early = True
 
 
 class CheckpointError(RuntimeError):
-    """The second run of a region saved other tensors than the first, so it cannot stand in for it."""
+    """The second run of a function saved other tensors than the first, so backward cannot use them."""
 
 
 class _Enough(Exception):
-    """All that the first run saved is there again."""
+    """Ends the second run, which has made all saved tensors again."""
 
 
 def noop_context_fn() -> Tuple[ContextManager, ContextManager]:
-    """Contexts of the first and of the second run that do nothing."""
+    """Two contexts without effect, for the first and the second run."""
     return nullcontext(), nullcontext()
 
 
 class set_checkpoint_early_stop(_C.Scope):
-    """Whether a second run ends with the last tensor that is wanted (as it does) or runs to its end."""
+    """Whether the second run ends with the last tensor that backward needs (the default), or runs to its end."""
 
     def __init__(self, enable: bool) -> None:
         self._enable = enable
@@ -49,7 +49,7 @@ class set_checkpoint_early_stop(_C.Scope):
 
 
 class _State:
-    """What a region ran under: autocast, and the random numbers it began with."""
+    """The state at the first run: autocast, and the random state."""
 
     def __init__(self, preserve_rng: bool) -> None:
         self.autocasts = [(d, is_autocast_enabled(d), _C.get_autocast_dtype(d), _C.is_autocast_cache_enabled()) for d in ("cpu", "cuda")]
@@ -66,7 +66,7 @@ class _State:
 
 
 class _Again(_C.Scope):
-    """Inside, all is as when a region first ran."""
+    """A scope with the state of the first run."""
 
     def __init__(self, state: _State) -> None:
         self._state = state
@@ -117,7 +117,7 @@ class _Region:
     def run_again(self) -> None:
         count = 0
         if self.versions != [t._version for t in self.tensors()]:
-            raise RuntimeError("checkpoint: an argument was modified in place, by the function or since, so a second run would start from other "
+            raise RuntimeError("checkpoint: an argument was modified in place, so the second run would start from other "
                                "numbers; give the function a clone, or write `x = x.op()`")
 
         def keep(t: Tensor) -> Tensor:
@@ -185,17 +185,19 @@ class _Reentrant(Function):
 def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = None,
                context_fn: Callable[[], Tuple[ContextManager, ContextManager]] = noop_context_fn, determinism_check: str = "default",
                debug: bool = False, early_stop: bool = True, **kwargs: Any) -> Any:
-    """Runs ``function(*args, **kwargs)`` and keeps nothing of it for backward but the arguments: backward runs it again, under
-    the same autocast, with the same random numbers unless ``preserve_rng_state=False``.
+    """Runs ``function(*args, **kwargs)`` and saves only the arguments for backward, which runs the function again.
 
-    use_reentrant       False (what None means, too): any graph, keyword arguments, ``autograd.grad`` and gradients of gradients.
-                        True: a backward inside backward; some tensor argument must require gradients, and ``.backward()`` be called
-    context_fn          gives two contexts, for the first and the second run
-    determinism_check   'default' compares shapes, dtypes and devices of both runs, 'none' does not
-    early_stop          the second run ends with the last tensor that is wanted
-    debug               torch's: says more of runs that differ; here the error always names the tensor that does
+    The second run has the same autocast state. It draws the same random numbers, except with ``preserve_rng_state=False``.
 
-    ValueError for arguments that do not go together; CheckpointError when the runs differ. Source: torch.utils.checkpoint."""
+    Args:
+        use_reentrant: False (also the default) supports any graph, keyword arguments, ``autograd.grad`` and gradients of gradients. True
+            runs a backward inside backward. It needs a tensor argument that requires gradients, and only ``.backward()`` works.
+        context_fn: returns two contexts, for the first and the second run.
+        determinism_check: 'default' compares shapes, dtypes and devices of both runs, 'none' does not.
+        early_stop: whether the second run ends with the last tensor that backward needs.
+        debug: torch's option for more details in errors; here an error always names the tensor that differs.
+
+    ValueError for arguments that exclude each other; CheckpointError when the runs differ. Source: torch.utils.checkpoint."""
     preserve = kwargs.pop("preserve_rng_state", True)
     if determinism_check not in ("default", "none"):
         raise ValueError(f"checkpoint: `determinism_check` must be 'default' or 'none', got {determinism_check!r}")
@@ -204,8 +206,7 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: Optional[bool] = N
             extra = ", ".join(kwargs) or "context_fn"
             raise ValueError(f"checkpoint: use_reentrant=True takes no {extra}; use_reentrant=False does")
         if _C.is_grad_enabled() and not any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            warn("checkpoint: no argument requires gradients, so nothing will reach the parameters; use_reentrant=False has no such "
-                 "need")
+            warn("checkpoint: no argument requires gradients, so parameters will get none. use_reentrant=False does not have this limit")
         return _Reentrant.apply(function, preserve, *args)
     first, second = context_fn()
     if not _C.is_grad_enabled():

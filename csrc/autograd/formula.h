@@ -34,8 +34,8 @@ int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bo
 T ac_f_grad(ac_formula *c, int result);   /* gradient of a result; zeros when none arrived */
 T ac_f_saved(ac_formula *c, int input);   /* a saved input, */
 T ac_f_result(ac_formula *c, int result); /* a saved result */
-/* The .grad that a gradient of this input may be added to right away (and then not given), or NULL:
- * where somebody watches (hooks, a graph, captured inputs), where there is none yet, or not in `dtype`. */
+/* The .grad to which a formula may add a gradient of this input itself, instead of giving it. NULL if the gradient is
+ * needed (hooks, a graph, captured inputs), or if there is no .grad of `dtype` yet. */
 T ac_f_sink(ac_formula *c, int input, ac_dtype dtype);
 static inline bool ac_f_has(const ac_formula *c, int input) { return c->node->saved[input].tensor || c->node->saved[input].packed; }
 static inline bool ac_f_wants(const ac_formula *c, int input) {

@@ -1,8 +1,8 @@
 /* Backward formulas of matrix products and normalisation.
  *
- * Products multiply in the dtype the forward computed in, and give each operand its gradient in
- * the operand's own dtype straight from the accumulator: a float32 weight's gradient is never
- * rounded to 16 bits on the way. */
+ * Products multiply in the dtype that forward computed in. They write each gradient in the operand's
+ * own dtype, straight from the accumulator. So the gradient of a float32 weight is never rounded to
+ * 16 bits. */
 #include "autograd/formula_list.h"
 
 #include "amp/autocast.h"
@@ -63,8 +63,8 @@ FORMULA(linear) {
 
 /* -- normalisation ------------------------------------------------------------------------------------ */
 
-/* The gradient of y = xhat w + b where xhat = (x - mean(x)) rstd over `dim`, in elementary
- * operators, so that it differentiates again. `lead` brings weight to x's shape. */
+/* The gradient of y = xhat w + b, where xhat = (x - mean(x)) rstd over `dim`. Elementary operators
+ * make it differentiable. `wshape` is the weight's shape beside x. */
 static void normalized(ac_formula *c, T x, T weight, const ac_dims *dim, const ac_dims *wshape, int at_weight,
                        double eps) {
     T mean = ac_f_mean(c, x, dim, true), centre = SUB(x, mean);

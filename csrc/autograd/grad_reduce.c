@@ -24,8 +24,8 @@ FORMULA(mean) {
     DONE;
 }
 
-/* The product of the others, which also holds at zeros and differentiates again: along the
- * reduced dimensions made one, every row of an n x n table leaves one factor out. */
+/* The product of all other elements, right at zeros too, and differentiable. The reduced dimensions
+ * become one of n elements; row i of an n x n table holds all factors except number i. */
 static T product_of_others(ac_formula *c, T x, uint32_t mask) {
     ac_dims shape = ac_shape_of(x), order = {.n = shape.n}, rows, back = {.n = shape.n};
     int64_t n = 1, kept = 1, at = 0;

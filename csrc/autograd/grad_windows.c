@@ -45,8 +45,8 @@ static ac_dims kernel_of(const ac_spec *weight) {
     return kernel;
 }
 
-/* An output padding of a stride or more, which a larger dilation allows, adds positions to the gradient's convolution,
- * behind those of the input x: how many in dimension d. */
+/* How many positions the gradient's convolution has in dimension d beyond those of the input x. There are some if the
+ * output padding is a stride or more, which a larger dilation allows. */
 static int64_t places_beyond(const ac_attrs_convolution *a, int64_t d) {
     return a->transposed ? nth(&a->output_padding, d, 0) / nth(&a->stride, d, 1) : 0;
 }

@@ -158,8 +158,8 @@ void ac_detach_lone_base(ac_tensor *t) {
     if (t->base && is_alone(t->base)) ac_tensor_clear(&t->base), t->view_kind = AC_VIEW_PLAIN;
 }
 
-/* A view of what nobody else has, as compositions make, is as good as a tensor of its own, if its history is up to
- * date. */
+/* A view whose base has no other references becomes a tensor of its own, if its history is up to date. Compositions
+ * make such views. */
 void ac_leave_lone_base(ac_tensor *t) {
     if (!t->base || !is_alone(t->base) || (t->view_kind != AC_VIEW_NO_GRAD && t->view_kind != AC_VIEW_PLAIN)) return;
     if (ac_requires_grad(t->base) && t->view_version != *ac_version(t)) return;

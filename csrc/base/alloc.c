@@ -76,8 +76,8 @@ static void *take_cached(int class, size_t size) {
     return b;
 }
 
-/* Large blocks are offered to the system for huge pages: a product walks a matrix by columns of
- * panels, a page a row, and would spend its time looking pages up. */
+/* Asks the system for huge pages for large blocks. A product walks a matrix by columns of panels and
+ * touches a page in every row, so with small pages it would wait for the page tables. */
 static void *from_system(size_t size) {
     enum { HUGE_PAGE = 2 << 20 };
     if (size < 2 * HUGE_PAGE) return ac_system_alloc(AC_ALIGNMENT, size);

@@ -65,8 +65,8 @@ static inline int64_t ac_l2_bytes(void) { return ac_this_machine()->l2_bytes; }
 
 /* The quota in a cpu.max file ("max 100000" or "150000 100000"), rounded up to cores; 0: none. */
 int ac_quota_in(const char *cpu_max);
-/* The tightest quota of the control groups, of either version, that the text of /proc/self/cgroup names under `root`,
- * where they are mounted: of the process's own group and all above it, in cores; 0: none. */
+/* The smallest quota, in cores, of the process's control group and of all groups above it; 0: none. `groups` is the
+ * text of /proc/self/cgroup, of either version; `root` is where control groups are mounted. */
 int ac_quota_of(const char *groups, const char *root);
 
 #endif

@@ -25,14 +25,14 @@
 #define RELAX() ((void)0)
 #endif
 
-/* Workers spin this often for the next job before they sleep: long enough to catch the next
- * operator of a training step, short enough not to rob a neighbour of the core. */
+/* How often workers spin for the next job before they sleep. That is long enough for the next
+ * operator of a training step, and short enough to leave the core to other processes. */
 enum { SPINS = 2000, SPINS_AT_END = 500 };
 enum { STACK_BYTES = 2 << 20 }; /* of a worker, whatever `ulimit -s` says */
 
-/* Chunks of one thread. It takes them in order, and when they are done helps the others: so the same
- * core sees the same part of the data in one operator after another, and nobody waits for a core
- * that somebody else is using. */
+/* Chunks of one thread. It takes its own in order, and then helps the others. So a core gets the same
+ * part of the data in consecutive operators, and no thread waits for a core that another process
+ * uses. */
 typedef struct {
     _Alignas(64) _Atomic int64_t next; /* first chunk nobody has taken */
     int64_t end;

@@ -154,8 +154,8 @@ static int32_t common_divisor(int64_t a, int64_t b) {
     return (int32_t)a;
 }
 
-/* Results i = at + stride u of dimension d meet the taps with at + padding - q dilation a multiple of the stride: tap
- * `from`, and every so many further. */
+/* Results i = at + stride u of dimension d meet tap q if at + padding - q dilation is a multiple of the stride. That
+ * holds for tap `from` and for taps at equal distances after it. */
 static int32_t set_phase(ac_gpu_implicit *a, const ac_windows *w, int d, int64_t at) {
     int64_t stride = w->stride[d], dilation = w->dilation[d], taps = w->kernel[d];
     int64_t every = stride / common_divisor(stride, dilation), from = 0;

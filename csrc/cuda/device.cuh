@@ -1,5 +1,5 @@
-/* What every kernel file includes: how a kernel is declared, loads and stores of every dtype, iteration over strided
- * memory, sums and maxima of a group of threads. nvcc compiles it for GPUs, and a C++ compiler against
+/* Included by every kernel file. Has declarations of kernels, loads and stores of every dtype, iteration over strided
+ * memory, and sums and maxima over a group of threads. nvcc compiles it for GPUs. A C++ compiler compiles it with
  * tests/cuda_sim/shim.h for the simulator. */
 #pragma once
 

@@ -10,8 +10,8 @@
 
 #include <pthread.h>
 
-/* Every lock of the backend. What they guard is never used again in a child forked from a process that used CUDA, so
- * there they are made anew as they are (ac_gpu_forked). */
+/* Every lock of the backend. A child that is forked from a process with CUDA cannot use CUDA, so it only makes the
+ * locks anew (ac_gpu_forked). */
 typedef struct {
     pthread_mutex_t libraries, devices, images, memory, pinned, products, convolutions;
 } ac_gpu_lock_set;
@@ -183,8 +183,8 @@ static inline bool ac_gpu_aligned(const void *p) { return ((uintptr_t)p & 15) ==
 /* Sorts (key, payload) pairs by `bits` bits of the key, stably; both arrays are replaced in place. */
 int ac_gpu_sort_pairs(ac_device d, int64_t n, int bits, uint64_t *keys, int64_t *payload, bool numbered) AC_CHECKED;
 
-/* A convolution, forward or transposed, by cuDNN (cudnn.c): 1 when it is queued, 0 where the library is not there or
- * does not take this one, -1 with an error. `dtype` is what the product rounds to. */
+/* A convolution, forward or transposed, by cuDNN (cudnn.c). Returns 1 when it is queued, 0 if cuDNN is missing or does
+ * not support it, and -1 with an error. `dtype` is what the product rounds to. */
 int ac_gpu_cudnn_convolution(const ac_run *r, const ac_windows *w, ac_dtype dtype) AC_CHECKED;
 
 /* The same by the implicit product (conv.cu), and the weight's gradient: 1 when queued, 0 for other dtypes and for

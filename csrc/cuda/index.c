@@ -1,5 +1,5 @@
-/* Joining, indexing, sorting and nll_loss on a GPU: the host side of index.cu. All indexing has one form: items with
- * a position in the indexed tensor, made of up to AC_GPU_INDICES indices, and a block of elements at each. */
+/* Joining, indexing, sorting and nll_loss on a GPU: the host side of index.cu. All indexing has one form:
+ * each item has a position in the indexed tensor, from up to AC_GPU_INDICES indices, and a block of elements there. */
 #include "cuda/gpu.h"
 
 #include "shared/tensor_iter.h"

@@ -1,5 +1,5 @@
-/* Joining, indexing, sorting, nll_loss and integer products. Additions that meet at one index are made in the order
- * of the items: their keys are sorted (stably), and the first of each run adds the whole run. */
+/* Joining, indexing, sorting, nll_loss and integer products. Additions at one index happen in the order of the
+ * items: a stable sort puts equal keys together, and the first of each run adds the whole run. */
 #include "cuda/device.cuh"
 
 #define EACH_OF_N(i, n) for (int64_t i = thread_index(); i < (n); i += thread_count())

@@ -1,6 +1,6 @@
-/* Opens the driver and its libraries by name at first use: from the folders that were set (the `nvidia-*` wheels, the
- * toolkit), or as the system finds them. AMPC_CUDA_LIBS names the only folder to search; tests point it at the
- * simulator. */
+/* Opens the driver and its libraries by name at first use. It searches the folders of the `nvidia-*` wheels and of the
+ * toolkit, and then the system's. If AMPC_CUDA_LIBS is set, it names the only folder to search. Tests set it to the
+ * simulator's. */
 #include "cuda/gpu.h"
 
 #include "base/system.h"

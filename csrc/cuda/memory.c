@@ -1,6 +1,6 @@
 /* The caching allocator of GPU memory. It asks the driver for large pieces once, cuts them into blocks and keeps
- * them. A block belongs to the stream it was made on, where work runs in order: a freed block is reused at once,
- * while its last kernels may still run. Other streams that use it are recorded, and their events waited for. */
+ * them. A block belongs to the stream it was made on. Work there runs in order, so a freed block can be reused at
+ * once, while its last kernels still run. Other streams that use it are recorded, and their events waited for. */
 #include "cuda/gpu.h"
 
 #include "base/alloc.h"

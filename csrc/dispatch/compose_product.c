@@ -426,8 +426,8 @@ static T whole_mask(ac_scratch *s, T mask, T q, T k) {
     return ac_c_expand(s, mask, &shape);
 }
 
-/* q k^T. That of 16-bit operands is float32, as in the kernel that keeps no scores: a score of 50 in bfloat16 is wrong
- * by up to 1/8, and so are the weights. */
+/* q k^T. For 16-bit operands the result is float32, as in the fused kernel. In bfloat16 a score of 50 would be wrong by
+ * up to 1/8, and the weights with it. */
 static T attention_scores(ac_scratch *s, T q, T k) {
     T turned = ac_c_transpose(s, k, -2, -1);
     if (!q || !turned || !ac_is_half(q->dtype) || q->dtype != k->dtype) return ac_c_product(s, q, turned);

@@ -17,9 +17,9 @@ static bool is_weight(const ac_tensor *t) {
            t->dtype != AC_float64 && t->numel > 0;
 }
 
-/* Where a copy takes as much as its large weight (float16 as two parts, on a CPU without float16 tiles), products pack
- * as they go: in training that costs what the optimizer's renewing of copies would, and the model takes half the
- * memory. */
+/* A copy of a large weight is not kept if it takes as much memory as the weight itself. That is so for float16 in two
+ * parts, on a CPU without float16 tiles. Products then pack the weight each time. In training this costs the same as
+ * renewing the copy, and the model takes half the memory. */
 static bool is_worth_keeping(const ac_tensor *w, int64_t bytes) {
     enum { LARGE = 32 << 20 };
     return bytes < LARGE || bytes < w->numel * ac_itemsize(w->dtype);

@@ -15,8 +15,8 @@ ac_tensor *ac_view_alias(const ac_tensor *x, const void *attrs) {
     return ac_tensor_alias(x);
 }
 
-/* Both shapes are walked from the back, group by group: a run of old dimensions that lie densely
- * in memory may be cut into any new ones of the same product. */
+/* Goes through both shapes from the back. Adjacent old dimensions that are dense in memory form a
+ * group, which may be cut into any new dimensions with the same product. */
 bool ac_view_strides(const ac_tensor *t, const ac_dims *shape, ac_dims *strides) {
     *strides = ac_dims_contiguous(shape);
     if (t->numel == 0) return true;

@@ -354,8 +354,8 @@ static PyMethodDef functions[] = {
      "Bytes held by kept 16-bit weight copies."},
     {"weight_copy_stats", copies_stats, METH_NOARGS,
      "weight_copy_stats()\n--\n\n"
-     "Kept weight copies: bytes and limit (bytes), copies held now, times one was used, packed, packed again by an "
-     "optimizer in its own pass (renewed), and refused by the limit."},
+     "A dict about kept weight copies: their bytes and limit (bytes), and how many are held now. It also counts how "
+     "often a copy was used, packed, renewed by an optimizer's step, and refused by the limit."},
     {"set_weight_copy_limit", copies_limit, METH_O,
      "set_weight_copy_limit(bytes, /)\n--\n\n"
      "Bytes that kept weight copies may hold; beyond it weights are packed each time."},

@@ -26,8 +26,8 @@ void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands,
 /* Calls fn for runs that cover every element once; chunks of `grain` elements go to the pool. */
 void ac_iter_run(const ac_iter *it, int64_t grain, ac_run_fn fn, void *context);
 
-/* Elements that are worth a thread's attention: giving work to it and waiting for it costs some 5 us, which is what
- * one thread takes for this many additions, or this many exponentials. */
+/* The least number of elements for a thread. Giving work to another thread costs about 5 us. In that time one thread
+ * computes this many additions, or exponentials. */
 enum { AC_GRAIN = 65536, AC_GRAIN_SLOW = 32768 };
 
 /* For long loops on one thread: whether to give up at their i-th turn, asked now and then. */

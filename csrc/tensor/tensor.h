@@ -1,8 +1,8 @@
 /* Tensor: a strided view of a storage, with autograd's notes attached.
  *
- * Python identity. A tensor has at most one Python object, and the C side as a whole holds one
- * Python reference to it while any C reference besides the object's own exists. So the object,
- * its attributes and weak references live exactly as long as the tensor does. */
+ * Python identity. A tensor has at most one Python object. While C references besides the object's own
+ * exist, they hold one Python reference to it together. So the object, its attributes and weak
+ * references live exactly as long as the tensor does. */
 #ifndef AC_TENSOR_TENSOR_H
 #define AC_TENSOR_TENSOR_H
 

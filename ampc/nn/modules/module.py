@@ -122,7 +122,7 @@ class Module:
                 changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
                 result = result if changed is None else changed
             except Exception as error:
-                warn(f"an always_call hook raised {type(error).__name__}: {error}; the error before it is raised")
+                warn(f"an always_call hook raised {type(error).__name__}: {error}; the first error is raised")
 
     # -- attributes ----------------------------------------------------------------------------------------
 
@@ -286,25 +286,24 @@ class Module:
             m = m._modules[name]
         return m
 
+    def _leaf(self, target: str, kind: str) -> Any:
+        path, _, name = target.rpartition(".")
+        members = getattr(self._descend(path), f"_{kind}s")
+        if name not in members:
+            raise AttributeError(f"there is no {kind} '{target}'")
+        return members[name]
+
     def get_submodule(self, target: str) -> Module:
         """The module at a dotted path."""
         return self._descend(target)
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted path."""
-        path, _, name = target.rpartition(".")
-        m = self._descend(path)
-        if name not in m._parameters:
-            raise AttributeError(f"there is no parameter '{target}'")
-        return m._parameters[name]
+        return self._leaf(target, "parameter")
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a dotted path."""
-        path, _, name = target.rpartition(".")
-        m = self._descend(path)
-        if name not in m._buffers:
-            raise AttributeError(f"there is no buffer '{target}'")
-        return m._buffers[name]
+        return self._leaf(target, "buffer")
 
     # -- changing ---------------------------------------------------------------------------------------------------
 

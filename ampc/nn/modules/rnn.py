@@ -100,13 +100,14 @@ class GRUCell(_Cell):
 
 
 class RNNBase(Module):
-    """What `RNN`, `LSTM` and `GRU` share: parameters ``weight_ih_l{k}`` [gates * hidden, in], ``weight_hh_l{k}``
-    [gates * hidden, hidden], ``bias_ih_l{k}`` and ``bias_hh_l{k}`` of every layer, with ``_reverse`` those of the other
-    direction, drawn uniform up to 1 / sqrt(hidden_size).
+    """The base of `RNN`, `LSTM` and `GRU`.
 
-    input     [steps, sequences, in], with ``batch_first`` [sequences, steps, in]; or [steps, in]; or a PackedSequence
-    states    [layers * directions, sequences, hidden]; zeros when left out
-    result    the last layer's hidden states like ``input``, [..., directions * hidden], and the last states
+    Layer k has the parameters ``weight_ih_l{k}`` [gates * hidden, in], ``weight_hh_l{k}`` [gates * hidden, hidden], ``bias_ih_l{k}`` and
+    ``bias_hh_l{k}``. Those of the other direction end with ``_reverse``. All begin uniform within 1 / sqrt(hidden_size).
+
+    - The input is [steps, sequences, in], or [sequences, steps, in] with ``batch_first``; or [steps, in]; or a PackedSequence.
+    - The states are [layers * directions, sequences, hidden]; zeros by default.
+    - The result has the last layer's hidden states, shaped like the input but with [..., directions * hidden], and the last states.
 
     ``dropout`` is applied between layers when training. ValueError and RuntimeError for sizes that do not fit."""
 

@@ -35,8 +35,9 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: Optional[int] = 0) -> Module:
-    """Trains the size of each slice along ``dim`` (of the whole tensor with None) apart from its direction: the weight is
-    ``original0 * original1 / |original1|``. ValueError when it is so already."""
+    """Trains the norm of each slice along ``dim`` separately from its direction; None means the norm of the whole tensor.
+
+    The weight is ``original0 * original1 / |original1|``. ValueError if the weight is normalised already."""
     if parametrize.is_parametrized(module, name) and any(isinstance(p, _WeightNorm) for p in module.parametrizations[name]):
         raise ValueError(f"weight_norm: {name!r} of {type(module).__name__} is normalised already")
     return parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
@@ -84,9 +85,10 @@ class _SpectralNorm(Module):
 
 
 def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: Optional[int] = None) -> Module:
-    """Divides the weight, seen as a matrix whose rows lie along ``dim``, by its largest singular value, which a power
-    iteration follows: ``n_power_iterations`` each time the weight is read in training. ``dim`` is 0, of transposed
-    convolutions 1. ValueError and IndexError for bad arguments."""
+    """Divides the weight, as a matrix with rows along ``dim``, by its largest singular value.
+
+    A power iteration estimates that value. It takes ``n_power_iterations`` each time the weight is read in training. ``dim`` is 0 by
+    default, and 1 for transposed convolutions. ValueError and IndexError for bad arguments."""
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"spectral_norm: {type(module).__name__} has no parameter or buffer named {name!r}")

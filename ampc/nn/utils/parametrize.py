@@ -1,5 +1,6 @@
-"""Parameters that are made from others each time they are read: ``module.weight`` becomes ``parametrization(original)``,
-and the original is what is trained (torch.nn.utils.parametrize). The originals lie in ``module.parametrizations.weight``."""
+"""Parameters that are computed from others each time they are read, as in torch.nn.utils.parametrize.
+
+``module.weight`` becomes ``parametrization(original)``, and training changes the original. ``module.parametrizations.weight`` holds it."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ def default_convert(data: Any) -> Any:
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """Samples of one form as a batch of that form: Tensors and arrays stacked, numbers as a Tensor, mappings and sequences element by
-    element, text as it is. TypeError for anything else; RuntimeError for sequences of different lengths."""
+    """Joins samples into a batch. Tensors and arrays are stacked, numbers become a Tensor, and texts stay a list. Mappings and sequences
+    are joined element by element. TypeError for anything else; RuntimeError for sequences of different lengths."""
     first = batch[0]
     if isinstance(first, Tensor):
         for t in batch:

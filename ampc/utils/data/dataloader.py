@@ -1,4 +1,4 @@
-"""The loader: samples in batches, fetched here or by worker processes."""
+"""DataLoader: samples in batches, fetched by this process or by worker processes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _StreamFetcher:
 
 
 class _Fetching:
-    """Makes a fetcher for an epoch; travels to workers."""
+    """Makes a fetcher for an epoch. It is sent to the workers."""
 
     def __init__(self, loader: DataLoader) -> None:
         self.kind = _StreamFetcher if loader._streams else _MapFetcher
@@ -125,7 +125,7 @@ class _Pool:
         raise RuntimeError(f"DataLoader worker {worker} (pid {process.pid}) {how} while it was needed")
 
     def receive(self) -> Any:
-        """(worker, number, answer) of whoever is first. RuntimeError for a worker that died, and when ``timeout`` has passed."""
+        """(worker, number, answer) of the first worker that has one. RuntimeError if a worker died, or after ``timeout``."""
         end = time.monotonic() + self.timeout if self.timeout else None
         while True:
             ready = wait(self.results, None if end is None else max(0.0, end - time.monotonic()))
@@ -138,7 +138,7 @@ class _Pool:
                 self._tell_of_death(worker)
 
     def close(self) -> None:
-        """Ends all; nobody is left behind."""
+        """Ends all workers, and waits for them."""
         if os.getpid() != self.owner:
             return
         for connection in [*self.tasks, *self.results]:
@@ -157,7 +157,7 @@ class _Pool:
 
 
 class _Iterator:
-    """One pass over the data; of persistent workers one after another. It does not hold the loader, which may hold it."""
+    """One pass over the data, or several with persistent workers. It has no reference to the loader, which may refer to it."""
 
     def __init__(self, loader: DataLoader) -> None:
         self._index_sampler, self._fetching, self._pin = loader._index_sampler, _Fetching(loader), loader.pin_memory and _has_gpu()
@@ -258,7 +258,7 @@ def _has_gpu() -> bool:
 
 
 class _Endless:
-    """What stands for indices of a stream."""
+    """Stands for the indices of a stream, which has none."""
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
@@ -270,17 +270,21 @@ class DataLoader:
     Args:
         dataset: a Dataset with indices, an IterableDataset, or anything that has ``__getitem__`` and ``__len__``.
         batch_size: samples in a batch; None for samples as they are.
-        shuffle: in random order, another every time. sampler, batch_sampler: an order of one's own.
-        num_workers: processes that fetch; 0 fetches here. Each has random numbers of its own, seeded from ``generator`` or the default one.
-        collate_fn: makes a batch of a list of samples, ``default_collate`` by default.
-        pin_memory: batches in page-locked memory, where there is a GPU.
+        shuffle: a new random order for each pass.
+        sampler, batch_sampler: your own order.
+        num_workers: processes that fetch; 0 fetches in this process. Each has its own random numbers, seeded from ``generator`` or the
+            default one.
+        collate_fn: makes a batch from a list of samples, ``default_collate`` by default.
+        pin_memory: puts batches in page-locked memory if there is a GPU.
         drop_last: leaves out a last batch that is not full.
-        timeout: seconds that a batch may take a worker; 0 for any time.
-        worker_init_fn: called in each worker with its number. prefetch_factor: batches ahead of each worker, 2 by default.
-        persistent_workers: keeps them for the next pass. in_order: batches come in the sampler's order; False: as they get ready.
+        timeout: the longest time in seconds for a worker's batch; 0 for no limit.
+        worker_init_fn: called in each worker with its number.
+        prefetch_factor: how many batches each worker fetches ahead, 2 by default.
+        persistent_workers: keeps the workers for the next pass.
+        in_order: True gives batches in the sampler's order, False as soon as they are ready.
 
-    A worker's exception arrives as the same exception, whose text has the worker's traceback. Ctrl-C, and the end of this process
-    however it comes, ends the workers. ValueError for options that exclude each other."""
+    A worker's exception is raised again here, with the worker's traceback in its text. Ctrl-C ends the workers, and so does the end of
+    this process. ValueError for options that exclude each other."""
 
     def __init__(self, dataset: Any, batch_size: Optional[int] = 1, shuffle: Optional[bool] = None, sampler: Any = None,
                  batch_sampler: Any = None, num_workers: int = 0, collate_fn: Optional[Callable] = None, pin_memory: bool = False,

@@ -16,8 +16,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Samples by index: a subclass defines ``__getitem__`` and, for most samplers, ``__len__``; ``__getitems__`` of a list of indices is
-    used where it is there. ``a + b`` is one after the other."""
+    """Samples by index. A subclass defines ``__getitem__`` and, for most samplers, ``__len__``. If it defines ``__getitems__``, that gets a
+    list of indices. ``a + b`` concatenates datasets."""
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
@@ -27,7 +27,7 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co]):
-    """Samples in a stream: a subclass defines ``__iter__``. In a worker process ``get_worker_info()`` says which part is its own."""
+    """Samples in a stream. A subclass defines ``__iter__``, and finds its part in a worker process by ``get_worker_info()``."""
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
@@ -37,7 +37,7 @@ class IterableDataset(Dataset[T_co]):
 
 
 class TensorDataset(Dataset[Tuple[Tensor, ...]]):
-    """The rows of tensors, side by side. AssertionError where their numbers differ."""
+    """Sample i has row i of each tensor. AssertionError if the numbers of rows differ."""
 
     def __init__(self, *tensors: Tensor) -> None:
         if any(t.shape[0] != tensors[0].shape[0] for t in tensors):
@@ -104,8 +104,8 @@ class Subset(Dataset[T_co]):
 
 
 def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generator: Optional[Any] = None) -> List[Subset]:
-    """Shares a dataset out at random: ``lengths`` are numbers of samples, or fractions that add up to 1 (what is left over goes to the
-    first ones). ValueError where they do not add up."""
+    """Splits a dataset at random. ``lengths`` are numbers of samples, or fractions that add up to 1. Samples that remain by rounding
+    go to the first parts. ValueError if the lengths do not add up."""
     n: int = len(dataset)  # type: ignore[arg-type]
     sizes = list(lengths)
     if math.isclose(sum(sizes), 1) and all(0 <= s <= 1 for s in sizes):

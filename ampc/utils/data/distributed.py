@@ -9,9 +9,11 @@ from .sampler import Sampler
 
 
 class DistributedSampler(Sampler):
-    """The share of a dataset's indices that process ``rank`` of ``num_replicas`` has: every so-manieth of a permutation that
-    ``seed`` and `set_epoch` fix (in order without ``shuffle``). Shares are of one size: filled up from the beginning, or cut with
-    ``drop_last``. One process has all. ValueError for a rank that is not there."""
+    """The indices of a dataset that belong to process ``rank`` of ``num_replicas``.
+
+    They are every ``num_replicas``-th index of a permutation by ``seed`` and `set_epoch`, or in order without ``shuffle``. All processes
+    get the same number: indices from the beginning are repeated, or the last ones dropped with ``drop_last``. ValueError for a rank
+    outside the range."""
 
     def __init__(self, dataset: Any, num_replicas: Optional[int] = None, rank: Optional[int] = None, shuffle: bool = True, seed: int = 0,
                  drop_last: bool = False) -> None:

@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(Generic[T_co]):
-    """Base: ``__iter__`` gives indices, or lists of them."""
+    """The base of samplers: ``__iter__`` gives indices, or lists of them."""
 
     def __init__(self, data_source: Any = None) -> None:
         pass
@@ -36,7 +36,7 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """Every index once, in random order, as often as ``num_samples`` needs; or, with ``replacement``, any index any time."""
+    """All indices in random order, again and again up to ``num_samples``. With ``replacement``, each draw may be any index."""
 
     def __init__(self, data_source: Sized, replacement: bool = False, num_samples: Optional[int] = None, generator: Any = None) -> None:
         if not isinstance(replacement, bool):

@@ -20,7 +20,7 @@ from ...nn import Parameter
 
 
 class WorkerInfo(NamedTuple):
-    """What ``get_worker_info`` tells: which of how many, the seed of its random numbers, its copy of the dataset."""
+    """The result of ``get_worker_info``: the worker's number, how many there are, its random seed, and its copy of the dataset."""
 
     id: int
     num_workers: int
@@ -32,12 +32,12 @@ _info: Optional[WorkerInfo] = None
 
 
 def get_worker_info() -> Optional[WorkerInfo]:
-    """In a worker process what it is; None elsewhere."""
+    """The WorkerInfo in a worker process; None elsewhere."""
     return _info
 
 
 class Failure(NamedTuple):
-    """An exception that a worker met."""
+    """An exception in a worker."""
 
     type: Any
     message: str
@@ -68,7 +68,7 @@ class Job(NamedTuple):
 
 
 def _listen(tasks: Any, wanted: queue.SimpleQueue, parent: int) -> None:
-    """Takes indices off the pipe, so that nobody waits to send them; ends the process when the parent is gone."""
+    """Reads indices from the pipe, so that the parent never waits to send them. Ends the process when the parent is gone."""
     while True:
         try:
             while not tasks.poll(1.0):
@@ -93,10 +93,10 @@ def _seed(seed: int) -> None:
 
 
 def _reduce(t: Tensor) -> Any:
-    """How a batch's tensors travel: without history, so none may be lost silently."""
+    """Pickles a batch's tensor. A history of gradients cannot be sent, so it is an error."""
     if t.requires_grad and not t.is_leaf:
-        raise RuntimeError("DataLoader: a tensor that was computed from one that requires gradients cannot leave a worker process, for its history "
-                           "stays there; detach() it, compute under no_grad(), or use num_workers=0")
+        raise RuntimeError("DataLoader: a tensor with a history of gradients cannot leave a worker process; "
+                           "detach() it, compute under no_grad(), or use num_workers=0")
     return t.__reduce_ex__(2)
 
 

@@ -478,8 +478,8 @@ static void take_every(ac_tensor *t, int i, int64_t first, int64_t every, int64_
     t->offset += first * t->strides[i], t->strides[i] *= every, t->shape[i] = n;
 }
 
-/* In dimension d, what position z of the input puts by tap k lies at z stride - padding + k dilation: positions that
- * leave the same rest of the stride meet the same taps, and are a plain convolution with these. */
+/* In dimension d, input z adds to output z stride - padding + k dilation by tap k. Outputs with the same remainder
+ * modulo the stride meet the same taps, and are a plain convolution with these. */
 static void take_class(direct *c, const ac_windows *w, int d, int64_t rest) {
     int64_t s = w->stride[d], tap = 0, every = 1, position = 0, i = c->to.ndim - 3 + d;
     while (every * w->dilation[d] % s) every++; /* taps of a class are so many apart */

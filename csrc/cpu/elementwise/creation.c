@@ -1,5 +1,5 @@
-/* Fills, ranges and random numbers. Number i of a random tensor comes from counter i / 4 (or i / 2 where two words
- * make one number), so it does not depend on threads. */
+/* Fills, ranges and random numbers. Number i of a random tensor comes from counter i / 4, or i / 2 if it needs two
+ * words. So it does not depend on the number of threads. */
 #include "cpu/kernels.h"
 
 #include "base/rng.h"

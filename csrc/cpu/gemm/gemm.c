@@ -2,8 +2,8 @@
  * accumulators, 16 x 16 tiles of float32, stay in the second-level cache over all of k. At the end they are written
  * once, with bias, activation and rounding.
  *
- * Borders depend on sizes and the cache alone, and every element of C is summed in the order of the k blocks, so
- * results do not depend on threads. */
+ * Borders of blocks depend on sizes and the cache alone. Every element of C is summed in the order of the k blocks.
+ * So results do not depend on the number of threads. */
 #include "cpu/gemm/gemm.h"
 
 #include "backend/backend.h"
@@ -61,8 +61,8 @@ static void finish(const c_block *w, int64_t ia, int64_t jb, const ac_micro_job 
 }
 
 /* One k block: every pair of panels. B's stay in the first-level cache while A's stream by. After
- * the last k block tiles are written out while they are still in that cache, each behind the next
- * one's multiplications, which do not wait for it. */
+ * the last k block each tile is written while it is still in that cache. The next tile's
+ * multiplications run meanwhile. */
 static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool last) {
     const ac_micro *micro = w->p->micro;
     int64_t runs = ac_ceil_div(w->na, micro->a) * ac_ceil_div(w->nb, micro->b), run = 0, ia_done = 0, jb_done = 0, nb;
@@ -140,8 +140,8 @@ static void one_block(void *context, int64_t chunk, int thread) {
 /* -- the plan ---------------------------------------------------------------------------------------------- */
 
 /* Accumulators take an eighth of the second-level cache, which two hardware threads may have to share.
- * Smaller blocks where C is small, so that there are eight for every thread and one that is slowed
- * down leaves its share to the others, but none below about ten microseconds of work. */
+ * If C is small, blocks are smaller, down to about ten microseconds of work. Eight blocks for every
+ * thread let the others take over the share of a slow thread. */
 static void choose_blocks(plan *p, int threads) {
     int64_t tiles = ac_l2_bytes() / 8 / AC_TILE_BYTES, depth = p->call->a.k > 64 ? p->call->a.k : 64;
     int64_t enough = ((int64_t)1 << (p->cut.kind == AC_PANEL_F32 ? 20 : 23)) / (AC_TILE_FLOATS * depth) + 1;
@@ -218,9 +218,9 @@ typedef struct {
     int threads;
 } memory;
 
-/* Where C is one block high, each value of b is packed once even if its block does that, right before use, in the
- * second-level cache. What the split cannot hold is then found too late, and C is made again, of which nothing may have
- * been read. */
+/* If C is one block high, each block packs its part of b right before use, in the second-level cache. Every value is
+ * still packed once. Values that the split cannot hold are then found late, and C is computed again. So C must not
+ * be an input. */
 static bool packs_lazily(const plan *p) {
     return p->a_blocks == 1 && p->a_panels >= 4 && (p->cut.kind != AC_PANEL_SPLIT || p->call->beta == 0);
 }

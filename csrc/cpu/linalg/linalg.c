@@ -7,8 +7,11 @@
 #include <math.h>
 #include <string.h>
 
+typedef struct linalg linalg;
+typedef int one_fn(const linalg *c, int64_t item); /* computes one matrix of the batch */
+
 /* A call: its operands' matrices as columns in memory of its own. */
-typedef struct linalg {
+struct linalg {
     const ac_run *r;
     int m, n, k; /* rows and columns of the first input; the smaller of them, or the second's columns */
     int64_t batch;
@@ -16,8 +19,8 @@ typedef struct linalg {
     int *pivots;
     int lwork;
     void *routine[2];
-    int (*one)(const struct linalg *c, int64_t item);
-} linalg;
+    one_fn *one;
+};
 
 #define CALL(c, i, type, ...)                                                                                          \
     do {                                                                                                               \
@@ -69,10 +72,11 @@ static int run_linalg(linalg *c, int64_t a, int64_t b, int64_t cc, int64_t work,
     return failed;
 }
 
-static int open_linalg(linalg *c, const ac_run *r, const char *first, const char *second) {
+/* `first` and `second` name the LAPACK routines that `one` calls. */
+static int open_linalg(linalg *c, const ac_run *r, one_fn *one, const char *first, const char *second) {
     const ac_tensor *x = r->in[0];
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
-    *c = (linalg){.r = r, .m = (int)m, .n = (int)n, .k = (int)(m < n ? m : n), .batch = 1};
+    *c = (linalg){.r = r, .m = (int)m, .n = (int)n, .k = (int)(m < n ? m : n), .batch = 1, .one = one};
     for (int d = 0; d + 2 < x->ndim; d++) c->batch *= x->shape[d];
     c->routine[0] = ac_lapack(first), c->routine[1] = ac_lapack(second);
     if (m < (1 << 24) && n < (1 << 24)) return 0;
@@ -101,8 +105,8 @@ static int solve_one(const linalg *c, int64_t item) {
 
 int ac_cpu_solve(const ac_run *r) {
     linalg c;
-    AC_TRY(open_linalg(&c, r, "dgetrf", "dgetrs"));
-    c.k = (int)r->in[1]->shape[r->in[1]->ndim - 1], c.one = solve_one;
+    AC_TRY(open_linalg(&c, r, solve_one, "dgetrf", "dgetrs"));
+    c.k = (int)r->in[1]->shape[r->in[1]->ndim - 1];
     return run_linalg(&c, (int64_t)c.n * c.n, (int64_t)c.n * c.k, 0, 0, c.n);
 }
 
@@ -124,8 +128,7 @@ static int slogdet_one(const linalg *c, int64_t item) {
 
 int ac_cpu_slogdet(const ac_run *r) {
     linalg c;
-    AC_TRY(open_linalg(&c, r, "dgetrf", "dgetrf"));
-    c.one = slogdet_one;
+    AC_TRY(open_linalg(&c, r, slogdet_one, "dgetrf", "dgetrf"));
     return run_linalg(&c, (int64_t)c.n * c.n, 0, 0, 0, c.n);
 }
 
@@ -148,8 +151,7 @@ static int cholesky_one(const linalg *c, int64_t item) {
 
 int ac_cpu_cholesky(const ac_run *r) {
     linalg c;
-    AC_TRY(open_linalg(&c, r, "dpotrf", "dpotrf"));
-    c.one = cholesky_one;
+    AC_TRY(open_linalg(&c, r, cholesky_one, "dpotrf", "dpotrf"));
     return run_linalg(&c, (int64_t)c.n * c.n, 0, 0, 0, 0);
 }
 
@@ -172,8 +174,7 @@ static int qr_one(const linalg *c, int64_t item) {
 
 int ac_cpu_qr(const ac_run *r) {
     linalg c;
-    AC_TRY(open_linalg(&c, r, "dgeqrf", "dorgqr"));
-    c.one = qr_one;
+    AC_TRY(open_linalg(&c, r, qr_one, "dgeqrf", "dorgqr"));
     return run_linalg(&c, (int64_t)c.m * c.n, c.k, (int64_t)c.k * c.n, (int64_t)64 * (c.m + c.n + 1), 0);
 }
 
@@ -198,8 +199,7 @@ static int eigh_one(const linalg *c, int64_t item) {
 
 int ac_cpu_eigh(const ac_run *r) {
     linalg c;
-    AC_TRY(open_linalg(&c, r, "dsyevd", "dsyevd"));
-    c.one = eigh_one;
+    AC_TRY(open_linalg(&c, r, eigh_one, "dsyevd", "dsyevd"));
     return run_linalg(&c, (int64_t)c.n * c.n, c.n, 0, 1 + (int64_t)c.n * (6 + 2 * (int64_t)c.n + 64),
                       5 * (int64_t)c.n + 3);
 }
@@ -225,8 +225,7 @@ static int svd_one(const linalg *c, int64_t item) {
 
 int ac_cpu_svd(const ac_run *r) {
     linalg c;
-    AC_TRY(open_linalg(&c, r, "dgesdd", "dgesdd"));
-    c.one = svd_one;
+    AC_TRY(open_linalg(&c, r, svd_one, "dgesdd", "dgesdd"));
     int64_t k = c.k, wide = c.m > c.n ? c.m : c.n;
     return run_linalg(&c, (int64_t)c.m * c.n, k + c.m * k, k * c.n, 4 * k * k + 7 * k + wide * 66 + 64 * (k + 1),
                       8 * k);
