@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from references import part
-from samples import OPERATORS, SAMPLES, function, to_ampc
+from samples import OPERATORS, SAMPLES, function, outputs, to_ampc
 from where import DEVICE, ON_GPU, settled
 
 import ampc
@@ -310,6 +310,57 @@ def test_every_allocation_may_fail(work):
             ampc._C._fail_alloc(0)
         assert live_blocks() == blocks, n
     assert math.isfinite(want) and math.isfinite(work())
+
+
+def leaves(value):
+    if isinstance(value, ampc.Tensor):
+        return [value] if value.requires_grad else []
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for v in value for t in leaves(v)] if isinstance(value, (list, tuple)) else []
+
+
+def second_derivative(name, sample, dtype, autocast):
+    """A function that calls the operator, and differentiates it twice."""
+    given = to_ampc(sample, dtype, OPERATORS[name]["differentiable"] and sample.grad)
+
+    def grads(results):
+        results = [r for r in results if r is not None and r.requires_grad]
+        if not results:
+            return []
+        return ampc.autograd.grad(results, leaves(given), [ampc.ones_like(r) for r in results], create_graph=True, allow_unused=True)
+
+    def run():
+        with ampc.autocast(DEVICE, dtype=ampc.bfloat16, enabled=autocast):
+            results = outputs(function(name)(*given[0], **given[1]))
+        grads(grads(results))
+
+    return run
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("dtype, autocast", [(ampc.float32, False), (ampc.bfloat16, False), (ampc.float32, True)], ids=str)
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_every_allocation_of_an_operator_may_fail(name, dtype, autocast):
+    """MemoryError, and never a crash, in the operator, its derivative and the derivative of that."""
+    for sample in SAMPLES[name]:
+        run = second_derivative(name, sample, dtype, autocast)
+        try:
+            run()
+        except (RuntimeError, NotImplementedError):  # not in this dtype
+            continue
+        ampc._C._fail_alloc(0)
+        run()
+        total = ampc._C._alloc_calls()
+        for n in range(1, total + 1, max(1, total // 100)):
+            ampc._C._fail_alloc(n)
+            try:
+                run()
+            except MemoryError:
+                pass
+            finally:
+                ampc._C._fail_alloc(0)
+        run()
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
     }
     if (alpha == 0) product = WHERE(BIN(ne, NUM(0), NUM(0)), product, NUM(0));
     else if (alpha != 1) product = TIMES(product, alpha);
-    if (beta == 0) return product;
+    if (!product || beta == 0) return product;
     x = ac_autocast.active ? ac_c_cast(s, x, product->dtype) : product->dtype == AC_float32 ? ac_c_wide(s, x) : x;
     return ADD(product, beta != 1 ? TIMES(x, beta) : x);
 }
@@ -88,6 +88,7 @@ COMPOSE(addbmm) { /* one product over all batches: [n, b k] @ [b k, m] */
 }
 
 static T outer_product(ac_scratch *s, const char *what, T x, T y) {
+    if (!x || !y) return NULL;
     if (x->ndim != 1 || y->ndim != 1)
         REFUSE(AC_RUNTIME, "%s: needs two vectors, got %d and %d dimensions", what, x->ndim, y->ndim);
     return MUL(ac_c_unsqueeze(s, x, 1), y);

@@ -286,6 +286,19 @@ static void raise_assign(const ac_dims *indexed, const ac_tensor *value) {
             ac_shape_text(value, got), ac_dims_text(indexed, want));
 }
 
+/* A reference to the value, or to a view of it: leading dimensions of size 1 are dropped down to `ndim`, as in torch.
+ */
+static ac_tensor *without_leading_ones(ac_tensor *value, int ndim) {
+    ac_attrs_maybe_dims front = {{0}};
+    while (value->ndim - front.dim.n > ndim && value->shape[front.dim.n] == 1) {
+        front.dim.v[front.dim.n] = front.dim.n;
+        front.dim.n++;
+    }
+    ac_tensor *out[AC_MAX_OUT] = {NULL};
+    if (front.dim.n == 0) return ac_tensor_retain(value);
+    return ac_call(AC_OP_squeeze, &value, 1, &front, out) < 0 ? NULL : out[0];
+}
+
 static int assign(indexer *x, PyObject *value) {
     ac_tensor *t = NULL;
     bool owned = false;
@@ -302,19 +315,14 @@ static int assign(indexer *x, PyObject *value) {
                      Py_TYPE(value)->tp_name);
         return -1;
     }
-    ac_dims indexed = ac_shape_of(x->view), given = ac_shape_of(t);
-    while (x->n == 0 && given.n > indexed.n && given.v[0] == 1) { /* leading ones may be dropped, as in torch */
-        ac_attrs_maybe_dims front = {{1, {0}}};
-        ac_tensor *out[AC_MAX_OUT] = {NULL};
-        if (ac_call(AC_OP_squeeze, &t, 1, &front, out) < 0) break;
-        if (owned) ac_tensor_release(t);
-        t = out[0], owned = true;
-        given = ac_shape_of(t);
-    }
-    int failed = x->n ? assign_advanced(x, t) : ac_copy_into(x->view, t);
-    if (failed && x->n == 0) raise_assign(&indexed, t);
-    else if (failed) (void)ac_raise();
+    ac_tensor *value_of = without_leading_ones(t, x->n ? 1 : x->view->ndim);
     if (owned) ac_tensor_release(t);
+    if (!value_of) return (void)ac_raise(), -1;
+    int failed = x->n ? assign_advanced(x, value_of) : ac_copy_into(x->view, value_of);
+    ac_dims indexed = ac_shape_of(x->view);
+    if (failed && x->n == 0) raise_assign(&indexed, value_of);
+    else if (failed) (void)ac_raise();
+    ac_tensor_release(value_of);
     return failed;
 }
 
