@@ -65,9 +65,9 @@ def test_interrupted_backward_can_be_repeated():
     assert run("""
     import ampc, signal, time
     signal.signal(signal.SIGALRM, signal.default_int_handler)
-    w = [ampc.randn(1500, 1500, requires_grad=True) for _ in range(12)]
+    w = [ampc.randn(1000, 1000, requires_grad=True) for _ in range(12)]
     def loss():
-        x = ampc.ones(1500, 1500)
+        x = ampc.ones(1000, 1000)
         for one in w:
             x = (x @ one).tanh()
         return x.sum()
