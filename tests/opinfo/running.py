@@ -20,6 +20,8 @@ RANDOM = {"bernoulli", "multinomial", "normal", "rand_like", "randn_like", "rand
           "nn.functional.rrelu", "empty", "empty_like", "new_empty", "resize_", "resize_as_", "empty_permuted", "empty_strided",
           "new_empty_strided", "uniform", "exponential", "cauchy", "geometric", "log_normal", "normal_in_place"}
 
+PRIVATE = {"max_pool2d_with_indices_backward"}  # of torch's interior, without a public name
+
 
 @dataclasses.dataclass
 class Difference:
@@ -38,6 +40,8 @@ class Difference:
 def function_of(op: Any) -> Optional[Callable[..., Any]]:
     """What ampc has for an entry of the database, or None where it lacks the name."""
     f = op.op
+    if op.name in PRIVATE:
+        return None
     if isinstance(f, types.FunctionType) and f.__module__.startswith("torch.testing"):
         return retarget(f)
     if isinstance(f, types.MethodDescriptorType) or getattr(f, "__objclass__", None) is not None:
@@ -48,6 +52,9 @@ def function_of(op: Any) -> Optional[Callable[..., Any]]:
 def method_of(f: Optional[Callable[..., Any]]) -> Optional[Callable[..., Any]]:
     if f is None:
         return None
+    if isinstance(f, functools.partial):
+        inner = method_of(f.func)
+        return inner and functools.partial(inner, *f.args, **f.keywords)
     if isinstance(f, types.FunctionType) and f.__module__.startswith("torch.testing"):
         return retarget(f)
     return getattr(ampc.Tensor, f.__name__, None)

@@ -85,7 +85,7 @@ def walk(value: Any, convert: Callable[[Any], Any]) -> Any:
     if isinstance(value, slice):
         return slice(convert(value.start), convert(value.stop), convert(value.step))
     if isinstance(value, types.FunctionType):
-        return retarget(value) if convert.__name__ == "for_ampc" else value
+        return retarget(value) if getattr(convert, "__name__", "") == "for_ampc" else value
     return value
 
 
