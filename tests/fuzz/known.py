@@ -182,7 +182,7 @@ REFUSED = [
     Known("what a composition gives cannot be detached in place while another view of it lives", only_ampc_raises(r"a view cannot be detached")),
     Known("a Function's view that was written is refused where it is read, also where no gradients are asked for", only_ampc_raises(r"a view returned by an autograd Function cannot be used after|inference_mode cannot be used where gradients are recorded")),
     Known("a gradient has the geometry that its tensor had when it was recorded", lambda d: (
-        only_ampc_raises(r"reshape: shape .* does not hold|gave a gradient of shape|the gradient has shape|gradient of a leaf has shape|of one length")(d)
+        only_ampc_raises(r"reshape: shape .* does not hold|gave a gradient of shape|the gradient has shape|gradient of a leaf has shape|of one length|must have equally many dimensions")(d)
         or d.kind == "exception" and d.ampc is not None and "returned an invalid gradient" in d.message) and re.search(r"\.(t|transpose|swapaxes|squeeze|unsqueeze|set)_\(|\.data = ", str(d.program.steps)) is not None),
     Known("as_strided beyond the tensor has no gradient", only_ampc_raises("the view reaches outside")),
     Known("integers take no number that they cannot hold", only_ampc_raises("cannot hold the number")),
@@ -253,7 +253,7 @@ RESULTS = [
     Known("an in-place operator that reads overlapping memory reads it as it was", lambda d: d.kind == "value" and (d.overlapping or re.search(r"(\bv\d+)\b.*\b\1\b", d.step.source) is not None) and re.search(r"_\(|[-+*/]=", d.step.source) is not None),
     Known("gradients that autograd.grad gives have memory of their own", line(r"autograd\.grad", "aliasing")),
     Known("a gradient that backward was given is not kept", line(r"\.backward\(v", "aliasing")),
-    Known("a gradient may lie in a larger memory, which as_strided sees", lambda d: d.kind == "value" and "as_strided" in d.step.source and "autograd.grad" in making(d)),
+    Known("a gradient may lie in a larger memory, which as_strided sees", lambda d: d.kind in ("value", "aliasing") and "as_strided" in d.step.source and "autograd.grad" in str(d.program.steps)),
     Known("bits of nan", lambda d: d.kind == "value" and (".view(torch." in making(d) or "signbit" in d.step.source)),
     Known("what a line that both refuse has left", lambda d: d.kind in ("existence", "value") and "torch: " in d.message and "ampc: " in d.message),
     Known("nan and infinities in derivatives of logit, logcumsumexp, xlogy, hypot at 0 and rounded quotients", lambda d: d.kind == "value" and re.search("logit|logcumsumexp|rounding_mode|xlogy|hypot|atan2", str(d.program.steps)) is not None and (infinite(d) or "1e+30" in making(d))),
