@@ -51,10 +51,14 @@ check: $(BIN)/python
 	$(BIN)/python -m pip install --quiet $(LINTERS)
 	$(BIN)/python tools/check.py $(SINCE)
 
+# A set of objects with flags of its own, in a folder of its own; setup.py has the sets.
+build = AMPC_CUDA=0 AMPC_BUILD=$(1) $(BIN)/python setup.py --quiet build
+JOBS := $(shell nproc 2> /dev/null || echo 2)
+
 # AC_ASSERT states what must hold inside the core; releases leave it out.
 DEBUG_SUITES ?= test_autograd.py test_autocast.py test_in_place.py test_aliasing.py test_optim.py test_pending.py test_tensor.py test_windows.py test_robust.py
 debug: $(VENV)/installed
-	AMPC_CUDA=0 AMPC_DEBUG="-DAC_DEBUG -fsanitize=address,undefined -fno-sanitize-recover=all -g -O1" $(BIN)/python setup.py --quiet build --build-base build/debug --build-lib build/debug/lib
+	$(call build,debug)
 	cd tests && ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(or $(CC),cc) -print-file-name=libasan.so) $$($(or $(CC),cc) -print-file-name=libstdc++.so)" PYTHONPATH=../build/debug/lib \
 		$(PYTEST) -q --no-header -m 'not slow' $(PYTEST_ARGS) $(DEBUG_SUITES)
 
@@ -81,9 +85,10 @@ sim: $(VENV)/installed
 gpu: $(VENV)/installed
 	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header -m gpu $(PYTEST_ARGS) $(GPU_SUITES)
 
-# The core's own C tests under the address and undefined-behaviour sanitizers.
-ctest:
-	$(MAKE) -j$$(nproc 2>/dev/null || echo 2) -C tests/c
+# The core's own C tests under the address and undefined-behaviour sanitizers, with the objects of `make debug`.
+ctest: $(VENV)/tools
+	$(call build,debug)
+	$(MAKE) -j$(JOBS) -C tests/c
 
 # The core by clang, for any x86-64, 64-bit ARM, macOS and Windows: the plain C ways, which other machines and compilers take.
 clang: $(BIN)/python
@@ -112,7 +117,8 @@ bench: $(VENV)/installed
 EXAMPLES ?= 1000000
 FILES ?= 10000000# damaged files that `load` is given
 soak: $(VENV)/installed
-	$(MAKE) -C tests/c tsan
+	$(call build,thread)
+	$(MAKE) -C tests/c SET=thread
 	$(MAKE) levels
 	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py

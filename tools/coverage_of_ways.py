@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,16 +17,14 @@ from typing import Dict, Iterator, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "coverage"
-FLAGS = "--coverage -O1 -fprofile-update=atomic"
 
 
 def build() -> None:
-    """The package with an instrumented core, in BUILD/lib."""
-    for part in ("lib/ampc", "objects"):
-        shutil.rmtree(BUILD / part, ignore_errors=True)
-    shutil.copytree(ROOT / "ampc", BUILD / "lib" / "ampc", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(BUILD / "lib"), "--build-temp", str(BUILD / "objects")]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "AMPC_DEBUG": FLAGS, "AMPC_CUDA": "0"})
+    """The package with an instrumented core, in BUILD/lib, its counters at zero."""
+    for counted in BUILD.rglob("*.gcda"):
+        counted.unlink()
+    env = {**os.environ, "AMPC_BUILD": "coverage", "AMPC_CUDA": "0"}
+    subprocess.run([sys.executable, "setup.py", "--quiet", "build"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env=env)
 
 
 def test() -> None:
