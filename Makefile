@@ -5,6 +5,7 @@
 # make sim    test the GPU backend on its simulator; no GPU needed
 # make levels the same for what depends on the instruction set, under each that this CPU can be held to
 # make ways   whether the tests execute the code behind every way through the kernels, by gcov
+# make coverage  which lines of C and Python the tests run; fails where tests/never_run.txt is out of date. PART=6: six test files, drawn
 # make soak   what takes hours: every layer, shape and machine instead of a part drawn
 # Both make .venv and install what they need. PYTHON picks the interpreter.
 PYTHON ?= python3
@@ -18,7 +19,7 @@ PYTEST = ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -n $(WORKER
 # as `pip install .` does.
 export AMPC_CUDA ?= $(shell nvidia-smi -L > /dev/null 2>&1 && echo native || echo 0)
 
-.PHONY: demo test check debug ways levels sim gpu bench ctest lint clang docs soak clean
+.PHONY: demo test check debug coverage ways levels sim gpu bench ctest lint clang docs soak clean
 
 $(BIN)/python:
 	@$(PYTHON) -c "import sysconfig, os; h = sysconfig.get_path('include'); exit(0 if os.path.exists(h + '/Python.h') else 'ampc: Python.h is not in ' + h + ': install python3-dev (Debian, Ubuntu) or python3-devel (Fedora)')"
@@ -74,6 +75,12 @@ levels: $(VENV)/installed
 ways: $(VENV)/installed
 	$(BIN)/python tools/coverage_of_ways.py
 
+# The lines that no test runs, compared with tests/never_run.txt. UPDATE=1 writes that file; SEED repeats a draw
+# of PART; TESTS=test_ops.py runs only that.
+coverage: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet coverage==7.*
+	$(BIN)/python tools/never_run.py $(if $(PART),--part $(PART)) $(if $(TESTS),--tests $(TESTS)) $(if $(SEED),--seed $(SEED)) $(if $(UPDATE),--update)
+
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
 GPU_SUITES := test_cuda.py test_composed.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
 	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py \
@@ -113,13 +120,14 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/compare.py
 
 # What takes hours, by hand: longer fuzzing of every operator, the whole grid of convolutions, all layers of networks, EXAMPLES drawn shapes
-# of each kind, ten million damaged files, and the pool under the thread sanitizer.
+# of each kind, ten million damaged files, coverage of all tests, and the pool under the thread sanitizer.
 EXAMPLES ?= 1000000
 FILES ?= 10000000# damaged files that `load` is given
 soak: $(VENV)/installed
 	$(call build,thread)
 	$(MAKE) -C tests/c SET=thread
 	$(MAKE) levels
+	$(MAKE) coverage
 	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
 	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py

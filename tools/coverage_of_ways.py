@@ -7,51 +7,18 @@ A way that a row of a table names (a micro-kernel) is entered where its function
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Dict, Iterator, Tuple
+from typing import Iterator, Tuple
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "coverage"
-
-
-def build() -> None:
-    """The package with an instrumented core, in BUILD/lib, its counters at zero."""
-    for counted in BUILD.rglob("*.gcda"):
-        counted.unlink()
-    env = {**os.environ, "AMPC_BUILD": "coverage", "AMPC_CUDA": "0"}
-    subprocess.run([sys.executable, "setup.py", "--quiet", "build"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env=env)
-
-
-def test() -> None:
-    command = [sys.executable, "-m", "pytest", "-c", "../pyproject.toml", "--rootdir", ".", "-q", "--no-header", "-m", "not slow", "test_machines.py"]
-    subprocess.run(command, cwd=ROOT / "tests", check=True, env={**os.environ, "PYTHONPATH": str(BUILD / "lib")})
-
-
-Lines = Dict[Tuple[str, int], dict]
-
-
-def counters() -> Tuple[Lines, Dict[Tuple[str, str], int]]:
-    """What gcov says of each line of each file, and how often each function ran."""
-    lines: Lines = {}
-    functions: Dict[Tuple[str, str], int] = {}
-    for data in BUILD.rglob("*.gcda"):
-        said = subprocess.run(["gcov", "--json-format", "--stdout", str(data)], capture_output=True, text=True, check=True, cwd=ROOT).stdout
-        for file in (f for part in said.splitlines() if part for f in json.loads(part)["files"]):
-            for line in file["lines"]:
-                lines[file["file"], line["line_number"]] = line
-            for function in file["functions"]:
-                functions[file["file"], function["name"]] = function["execution_count"]
-    return lines, functions
+import counters
+from counters import ROOT
 
 
 def entries() -> Iterator[Tuple[str, str, int, str]]:
     """(way, file, line, function of its row or '') for each place where a way is entered."""
-    for path in sorted((ROOT / "csrc").glob("*/*.c")):
+    for path in sorted((ROOT / "csrc").rglob("*.c")):
         text, name = path.read_text(), str(path.relative_to(ROOT))
         for found in re.finditer(r"AC_WAY\((\w+)\)|AC_WAY_(\w+)", text):
             end = text.index(";", found.start())
@@ -60,13 +27,14 @@ def entries() -> Iterator[Tuple[str, str, int, str]]:
 
 
 def main() -> int:
-    build()
-    test()
-    sys.path.insert(0, str(BUILD / "lib"))
+    counters.build()
+    command, env = counters.pytest_command("test_machines.py")
+    subprocess.run(command, cwd=ROOT / "tests", env=env, check=True)
+    sys.path.insert(0, str(counters.LIB))
     import ampc
 
     ways = {way["name"]: way for way in ampc._C._ways()}
-    lines, functions = counters()
+    lines, functions = counters.of_the_core()
     executed = dict.fromkeys(ways, 0)
     for way, file, number, function in entries():
         line = lines.get((file, number), {"count": 0, "unexecuted_block": True})
