@@ -5,6 +5,7 @@
 # make sim    test the GPU backend on its simulator; no GPU needed
 # make levels the same for what depends on the instruction set, under each that this CPU can be held to
 # make ways   whether the tests execute the code behind every way through the kernels, by gcov
+# make coverage  which lines of C and Python the tests run; fails where tests/never_run.txt is out of date. PART=6: six test files, drawn
 # make soak   what takes hours: every layer, shape and machine instead of a part drawn
 # Both make .venv and install what they need. PYTHON picks the interpreter.
 PYTHON ?= python3
@@ -18,7 +19,7 @@ PYTEST = ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -n $(WORKER
 # as `pip install .` does.
 export AMPC_CUDA ?= $(shell nvidia-smi -L > /dev/null 2>&1 && echo native || echo 0)
 
-.PHONY: demo test check debug ways levels sim gpu bench ctest lint clang docs soak clean
+.PHONY: demo test check debug coverage ways levels sim gpu bench ctest lint clang docs soak clean
 
 $(BIN)/python:
 	@$(PYTHON) -c "import sysconfig, os; h = sysconfig.get_path('include'); exit(0 if os.path.exists(h + '/Python.h') else 'ampc: Python.h is not in ' + h + ': install python3-dev (Debian, Ubuntu) or python3-devel (Fedora)')"
@@ -51,10 +52,14 @@ check: $(BIN)/python
 	$(BIN)/python -m pip install --quiet $(LINTERS)
 	$(BIN)/python tools/check.py $(SINCE)
 
+# A set of objects with flags of its own, in a folder of its own; setup.py has the sets.
+build = AMPC_CUDA=0 AMPC_BUILD=$(1) $(BIN)/python setup.py --quiet build
+JOBS := $(shell nproc 2> /dev/null || echo 2)
+
 # AC_ASSERT states what must hold inside the core; releases leave it out.
 DEBUG_SUITES ?= test_autograd.py test_autocast.py test_in_place.py test_aliasing.py test_optim.py test_pending.py test_tensor.py test_windows.py test_robust.py
 debug: $(VENV)/installed
-	AMPC_CUDA=0 AMPC_DEBUG="-DAC_DEBUG -fsanitize=address,undefined -fno-sanitize-recover=all -g -O1" $(BIN)/python setup.py --quiet build --build-base build/debug --build-lib build/debug/lib
+	$(call build,debug)
 	cd tests && ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(or $(CC),cc) -print-file-name=libasan.so) $$($(or $(CC),cc) -print-file-name=libstdc++.so)" PYTHONPATH=../build/debug/lib \
 		$(PYTEST) -q --no-header -m 'not slow' $(PYTEST_ARGS) $(DEBUG_SUITES)
 
@@ -70,6 +75,12 @@ levels: $(VENV)/installed
 ways: $(VENV)/installed
 	$(BIN)/python tools/coverage_of_ways.py
 
+# The lines that no test runs, compared with tests/never_run.txt. UPDATE=1 writes that file; SEED repeats a draw
+# of PART; TESTS=test_ops.py runs only that.
+coverage: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet coverage==7.*
+	$(BIN)/python tools/never_run.py $(if $(PART),--part $(PART)) $(if $(TESTS),--tests $(TESTS)) $(if $(SEED),--seed $(SEED)) $(if $(UPDATE),--update)
+
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
 GPU_SUITES := test_cuda.py test_composed.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
 	test_training.py test_robust.py test_table.py test_guard.py test_ledger.py test_doctor.py test_explain.py test_policy.py test_bisect.py test_advise.py test_capsule.py \
@@ -81,9 +92,10 @@ sim: $(VENV)/installed
 gpu: $(VENV)/installed
 	cd tests && ../$(BIN)/python -m pytest -c ../pyproject.toml --rootdir . -q --no-header -m gpu $(PYTEST_ARGS) $(GPU_SUITES)
 
-# The core's own C tests under the address and undefined-behaviour sanitizers.
-ctest:
-	$(MAKE) -j$$(nproc 2>/dev/null || echo 2) -C tests/c
+# The core's own C tests under the address and undefined-behaviour sanitizers, with the objects of `make debug`.
+ctest: $(VENV)/tools
+	$(call build,debug)
+	$(MAKE) -j$(JOBS) -C tests/c
 
 # The core by clang, for any x86-64, 64-bit ARM, macOS and Windows: the plain C ways, which other machines and compilers take.
 clang: $(BIN)/python
@@ -108,12 +120,14 @@ bench: $(VENV)/installed
 	$(BIN)/python benchmarks/compare.py
 
 # What takes hours, by hand: longer fuzzing of every operator, the whole grid of convolutions, all layers of networks, EXAMPLES drawn shapes
-# of each kind, ten million damaged files, and the pool under the thread sanitizer.
+# of each kind, ten million damaged files, coverage of all tests, and the pool under the thread sanitizer.
 EXAMPLES ?= 1000000
 FILES ?= 10000000# damaged files that `load` is given
 soak: $(VENV)/installed
-	$(MAKE) -C tests/c tsan
+	$(call build,thread)
+	$(MAKE) -C tests/c SET=thread
 	$(MAKE) levels
+	$(MAKE) coverage
 	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
 	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py

@@ -1,8 +1,12 @@
 """Builds the extension ampc._C from csrc/ and bundles OpenBLAS beside it. Where nvcc is found, the CUDA kernels are
 compiled too and embedded; where not, all else is built and `ampc info` says so. AMPC_CUDA=0 leaves them out, AMPC_CUDA=native
 compiles them for this machine's GPUs alone. AMPC_CUDA_CACHE names a folder that keeps them by content, so that several builds
-compile them once. What has not changed since the last build in this folder is not compiled again."""
+compile them once. What has not changed since the last build in this folder is not compiled again.
 
+AMPC_BUILD names another set of objects, in a folder of its own: debug (the sanitizers, the core's assertions, warnings as errors), which
+`make debug` and the C tests share, thread (the thread sanitizer) or coverage (gcov's counters)."""
+
+import contextlib
 import glob
 import hashlib
 import importlib.metadata
@@ -11,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Iterable
@@ -207,22 +212,40 @@ class Build(build_ext):
 
     def compile_changed(self, compile_one, toolkit, headers):
         """In place of the compiler's own loop. What tells of the CUDA toolkit goes to the files that are about CUDA."""
-        def one(source, macros, include_dirs, options):
-            if "cuda" in source.split(os.sep):
-                macros, include_dirs = macros + toolkit, include_dirs + headers
-            (target,) = self.compiler.object_filenames([source], output_dir=options["output_dir"])
-            flags = repr((self.compiler.compiler_so, macros, options["extra_postargs"]))
-            if not is_fresh(target, flags):
-                compile_one([source], macros=macros, include_dirs=include_dirs, **options)
-                with open(target + ".flags", "w") as f:
-                    f.write(flags)
-            return target
+        def one(source, target, flags, arguments):
+            compile_one([source], **arguments)
+            with open(target + ".flags", "w") as f:
+                f.write(flags)
 
         def compile_all(sources, macros=(), include_dirs=(), **options):
+            objects, stale = [], []
+            for source in sources:
+                about_cuda = "cuda" in source.split(os.sep)
+                arguments = {"macros": [*macros, *(toolkit if about_cuda else [])],
+                             "include_dirs": [*include_dirs, *(headers if about_cuda else [])], **options}
+                flags = repr((self.compiler.compiler_so, arguments["macros"], arguments["include_dirs"], options["extra_postargs"]))
+                objects += self.compiler.object_filenames([source], output_dir=options["output_dir"])
+                if not is_fresh(objects[-1], flags):
+                    stale.append((source, objects[-1], flags, arguments))
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                return list(counted(pool.map(lambda s: one(s, list(macros), list(include_dirs), options), sources), len(sources)))
+                list(counted(pool.map(lambda job: one(*job), stale), len(stale)))
+            if SET:
+                self.note_for_tests(objects)
+            return objects
 
         return compile_all
+
+    def note_for_tests(self, objects: "list[str]") -> None:
+        """Tells tests/c/Makefile how the set was compiled, and which of its objects know no Python. Written where it says something new."""
+        known = ["$(ROOT)/" + path for path in objects if "python" not in path.split(os.sep)]
+        text = "\n".join([f"CC := {' '.join(self.compiler.compiler)}", f"CFLAGS := {' '.join([*FLAGS, *SETS[SET]])} -D_GNU_SOURCE",
+                          f"OBJECTS := {' '.join(known)}", ""])
+        path = os.path.join("build", SET, "core.mk")
+        with contextlib.suppress(OSError), open(path) as f:
+            if f.read() == text:
+                return
+        with open(path, "w") as f:
+            f.write(text)
 
     def copy_extensions_to_source(self) -> None:
         super().copy_extensions_to_source()
@@ -230,18 +253,31 @@ class Build(build_ext):
         note_gpu_code(HERE, self.gpu_code)
 
 
-DEBUG = os.environ.get("AMPC_DEBUG")  # e.g. "-fsanitize=address -g -O1"; without it there is no debug information, half of the wheel
 FLAGS = ["-std=c11", "-MMD", "-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fvisibility=hidden",
-         "--param", "max-unswitch-insns=1000"]  # GELU's two formulas get a loop each, not both in one
+         "--param", "max-unswitch-insns=1000"]  # GELU's two formulas get a loop each, not both in one; no debug information, half of the wheel
 DEFINES = [("_GNU_SOURCE", None)] if sys.platform.startswith("linux") else []
+STRICT = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Wconversion", "-Werror", "-DAC_DEBUG", "-g", "-O1",
+          "-fno-wrapv"]  # Python's own flags may define what signed overflow does, which would hide it
+SETS = {  # the flags of each set, after those of a release
+    "": [],
+    "debug": [*STRICT, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    "thread": [*STRICT, "-fsanitize=thread"],
+    # Counters that threads share may lose a count, which matters to no line that runs: atomic ones made products ten times slower.
+    "coverage": ["-g", "-O1", "--coverage", "-fprofile-update=single"],
+}
+SET = os.environ.get("AMPC_BUILD", "")
+if SET not in SETS:
+    sys.exit(f"AMPC_BUILD={SET}: expected {', '.join(filter(None, SETS))} or nothing")
+HEADERS = [sysconfig.get_path("include"), numpy.get_include()]
 
 core = Extension(
     "ampc._C",
     sources=sorted(glob.glob("csrc/**/*.c", recursive=True)),
     include_dirs=["csrc", numpy.get_include()],
     define_macros=DEFINES,
-    extra_compile_args=FLAGS + (DEBUG.split() if DEBUG else []),
-    extra_link_args=["-ldl", "-lm", "-lpthread"] + (DEBUG.split() if DEBUG else []),
+    extra_compile_args=FLAGS + SETS[SET] + [part for path in HEADERS if SET for part in ("-isystem", path)],  # warnings are about our own code
+    extra_link_args=["-ldl", "-lm", "-lpthread"] + SETS[SET],
 )
+folders = {"build_base": f"build/{SET}", "build_lib": f"build/{SET}/lib", "build_temp": f"build/{SET}/objects"} if SET else {}
 
-setup(ext_modules=[core], cmdclass={"build_ext": Build})
+setup(ext_modules=[core], cmdclass={"build_ext": Build}, options={"build": folders})

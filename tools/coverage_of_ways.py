@@ -7,54 +7,18 @@ A way that a row of a table names (a micro-kernel) is entered where its function
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
-from typing import Dict, Iterator, Tuple
+from typing import Iterator, Tuple
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "coverage"
-FLAGS = "--coverage -O1 -fprofile-update=atomic"
-
-
-def build() -> None:
-    """The package with an instrumented core, in BUILD/lib."""
-    for part in ("lib/ampc", "objects"):
-        shutil.rmtree(BUILD / part, ignore_errors=True)
-    shutil.copytree(ROOT / "ampc", BUILD / "lib" / "ampc", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(BUILD / "lib"), "--build-temp", str(BUILD / "objects")]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "AMPC_DEBUG": FLAGS, "AMPC_CUDA": "0"})
-
-
-def test() -> None:
-    command = [sys.executable, "-m", "pytest", "-c", "../pyproject.toml", "--rootdir", ".", "-q", "--no-header", "-m", "not slow", "test_machines.py"]
-    subprocess.run(command, cwd=ROOT / "tests", check=True, env={**os.environ, "PYTHONPATH": str(BUILD / "lib")})
-
-
-Lines = Dict[Tuple[str, int], dict]
-
-
-def counters() -> Tuple[Lines, Dict[Tuple[str, str], int]]:
-    """What gcov says of each line of each file, and how often each function ran."""
-    lines: Lines = {}
-    functions: Dict[Tuple[str, str], int] = {}
-    for data in BUILD.rglob("*.gcda"):
-        said = subprocess.run(["gcov", "--json-format", "--stdout", str(data)], capture_output=True, text=True, check=True, cwd=ROOT).stdout
-        for file in (f for part in said.splitlines() if part for f in json.loads(part)["files"]):
-            for line in file["lines"]:
-                lines[file["file"], line["line_number"]] = line
-            for function in file["functions"]:
-                functions[file["file"], function["name"]] = function["execution_count"]
-    return lines, functions
+import counters
+from counters import ROOT
 
 
 def entries() -> Iterator[Tuple[str, str, int, str]]:
     """(way, file, line, function of its row or '') for each place where a way is entered."""
-    for path in sorted((ROOT / "csrc").glob("*/*.c")):
+    for path in sorted((ROOT / "csrc").rglob("*.c")):
         text, name = path.read_text(), str(path.relative_to(ROOT))
         for found in re.finditer(r"AC_WAY\((\w+)\)|AC_WAY_(\w+)", text):
             end = text.index(";", found.start())
@@ -63,13 +27,14 @@ def entries() -> Iterator[Tuple[str, str, int, str]]:
 
 
 def main() -> int:
-    build()
-    test()
-    sys.path.insert(0, str(BUILD / "lib"))
+    counters.build()
+    command, env = counters.pytest_command("test_machines.py")
+    subprocess.run(command, cwd=ROOT / "tests", env=env, check=True)
+    sys.path.insert(0, str(counters.LIB))
     import ampc
 
     ways = {way["name"]: way for way in ampc._C._ways()}
-    lines, functions = counters()
+    lines, functions = counters.of_the_core()
     executed = dict.fromkeys(ways, 0)
     for way, file, number, function in entries():
         line = lines.get((file, number), {"count": 0, "unexecuted_block": True})
