@@ -130,7 +130,9 @@ def test_judgement(judge):
     assert status == 1 and "half: return n / 2;" in out and "does not list them" in out
     assert judge(*RAN[:-1], part=PART) == (0, "")
     status, out = judge(("csrc/x/a.c", 14), part=PART)
-    assert status == 1 and "FORMULA(straight): T x = SAVED(0);" in out and "they did" in out
+    assert status == 0 and "FORMULA(straight): T x = SAVED(0);" in out and "they did" in out
+    status, out = judge(("csrc/x/a.c", 14), *RAN)
+    assert status == 1 and "they did" in out
     assert judge(("csrc/x/a.c", 14), part=PART, update=True)[0] == 0
     assert "FORMULA(straight): T" not in judge.list.read_text() and "FORMULA(bent): *" in judge.list.read_text()
 

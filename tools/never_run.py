@@ -1,7 +1,7 @@
 """Measures which lines of the core and of the package the tests run, and compares those that none runs with tests/never_run.txt.
 
     python tools/never_run.py             # all tests: fails where the list lacks a line that no test ran, or has one that ran
-    python tools/never_run.py --part 6    # six test files, drawn: fails where a line of the list ran; --seed repeats a draw
+    python tools/never_run.py --part 6    # six test files, drawn: tells which lines of the list ran; --seed repeats a draw
     python tools/never_run.py --tests test_ops.py ...    # the same with these
     python tools/never_run.py --update    # writes the list; of a part, only takes out what ran
 
@@ -245,7 +245,7 @@ def judge(found: Measured, instruction_set: str, part: Optional[List[str]], upda
         return 0
     shown(f"{LIST.name} says that these never run, but they did; `make coverage UPDATE=1` takes them out, with PART and SEED too:", ran)
     shown(f"No test ran these, and {LIST.name} does not list them; write a test, or `make coverage UPDATE=1`:", new)
-    return 1 if ran or new else 0
+    return 1 if new or ran and not part else 0  # tests that draw their cases run a rare line by chance
 
 
 if __name__ == "__main__":
