@@ -117,7 +117,7 @@ TAKEN = [
     Known("bytes are seen along any layout of one place", only_torch_raises(r"must be 1 to view")),
     Known("scatter_reduce of a 0-d tensor flattens", only_torch_raises(r"same number of dimensions as src")),
     Known("requires_grad = True says what already is", only_torch_raises("only change requires_grad flags")),
-    Known("indices that were overwritten are not looked at", only_torch_raises(r"index \d+ is out of bounds")),
+    Known("indices that were overwritten are not looked at", only_torch_raises(r"index -?\d+ is out of bounds")),
     Known("reentrant checkpoints take inputs=, too", only_torch_raises("use_reentrant=True")),
     Known("leaves of inference mode take part as others do", only_torch_raises(r"leaf variable has been moved into the graph interior|do not track version counter|element \d of tensors does not require|don't support automatic")),
     Known("hooks of a leaf that requires gradients no more are not called", lambda d: d.kind == "exception" and d.torch == "KeyError" and d.ampc is None and re.search(r"requires_grad_\(False|requires_grad = False", str(d.program.steps)) is not None),
@@ -130,6 +130,7 @@ TAKEN = [
     Known("what was overwritten is not gone back through", lambda d: only_torch_raises("returned an invalid gradient")(d) and overwritten_whole(d)),
     Known("hooks of results that backward does not reach are not called", lambda d: d.kind == "exception" and d.torch == "KeyError" and d.ampc is None and re.search(r"v\d+, \*?v\d+ = |apply\(|unbind|split|chunk", str(d.program.steps)) is not None),
     Known("a leaf that has another shape by now gets the gradient that it takes", lambda d: (only_torch_raises("returned an invalid gradient|invalid gradient at index|setStorage")(d) or d.kind == "shape" and (d.name.endswith(".grad") or "autograd.grad" in d.step.source)) and re.search(r"squeeze_|\.data = |set_\(|t_\(|swapaxes_|transpose_|out=", str(d.program.steps)) is not None),
+    Known("set_ takes memory over, and leaves the history as it was", lambda d: only_torch_raises("appears to not have been used")(d) and "set_(" in str(d.program.steps)),
     Known("set_ takes memory over, of a Function's view, too", lambda d: only_torch_raises("is a view and")(d) and "set_(" in d.step.source),
     Known("a leaf's new geometry is no write", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"squeeze_|t_\(|swapaxes_|transpose_", str(d.program.steps)) is not None),
     Known("indices whose data was replaced are not looked at: what was saved is theirs", lambda d: only_torch_raises(r"Expected dtype int32/int64 for index")(d) and ".data = " in str(d.program.steps)),
@@ -177,12 +178,14 @@ REFUSED = [
     Known("a view along strides has a gradient where its tensor is contiguous", only_ampc_raises(r"as_strided: gradients need")),
     Known("a reentrant checkpoint has no second derivative; torch gives one without the first", only_ampc_raises(r"needs use_reentrant=False|need not be checkpointed")),
     Known("checkpoints ask that their arguments stay what they were", only_ampc_raises(r"checkpoint: an argument was modified")),
+    Known("what a checkpoint saved stays what it was, in a second backward too", lambda d: only_ampc_raises("modified in place after it was saved")(d) and "checkpoint" in str(d.program.steps) and "retain_graph" in str(d.program.steps)),
     Known("requires_grad of a view of a leaf is turned off at the leaf", only_ampc_raises(r"can only be turned off on leaves")),
     Known("a view of a tensor whose memory was replaced is not written", only_ampc_raises(r"that is not contiguous cannot be recorded")),
     Known("what a composition gives cannot be detached in place while another view of it lives", only_ampc_raises(r"a view cannot be detached")),
     Known("a Function's view that was written is refused where it is read, also where no gradients are asked for", only_ampc_raises(r"a view returned by an autograd Function cannot be used after|inference_mode cannot be used where gradients are recorded")),
     Known("a gradient has the geometry that its tensor had when it was recorded", lambda d: (
         only_ampc_raises(r"reshape: shape .* does not hold|gave a gradient of shape|the gradient has shape|gradient of a leaf has shape|of one length|must have equally many dimensions")(d)
+        or only_ampc_raises("shape|dimension")(d) and ".data = " in str(d.program.steps) and BACKWARD.search(d.step.source) is not None
         or d.kind == "exception" and d.ampc is not None and "returned an invalid gradient" in d.message) and re.search(r"\.(t|transpose|swapaxes|squeeze|unsqueeze|set)_\(|\.data = ", str(d.program.steps)) is not None),
     Known("as_strided beyond the tensor has no gradient", only_ampc_raises("the view reaches outside")),
     Known("integers take no number that they cannot hold", only_ampc_raises("cannot hold the number")),
