@@ -92,6 +92,10 @@ class Operator:
         self.random = op.name in RANDOM
         self.count = 0
 
+    def chance(self, sample: Any) -> bool:
+        """Whether its numbers are drawn."""
+        return self.random or sample.kwargs.get("dropout_p", 0) > 0
+
     def dtypes(self) -> List[torch.dtype]:
         return [d for d in DTYPES if d in self.op.supported_dtypes("cpu")]
 
@@ -162,11 +166,11 @@ class Operator:
             if not same_error(t_error, a_error):
                 yield self.told(dtype, way, sample, "exception", told(t_error), told(a_error))
             return
-        found = difference(t, a, values=not self.random, reference=lambda: self.exact(sample, theirs, written))
+        found = difference(t, a, values=not self.chance(sample), reference=lambda: self.exact(sample, theirs, written))
         if found:
             yield self.told(dtype, way, sample, *found)
             return
-        if leaves and not self.random:
+        if leaves and not self.chance(sample):
             yield from self.gradients(dtype, sample, way, t, a, leaves, theirs)
 
     def exact(self, sample: Any, theirs: Any, written: bool) -> Any:
@@ -239,7 +243,7 @@ class Operator:
                 if not same_error(t_error, a_error):
                     yield self.told(dtype, "out=, " + kind, sample, "exception", told(t_error), told(a_error))
                 continue
-            found = difference(room, mine, values=not self.random, reference=functools.partial(self.exact, sample, self.op.op, False))
+            found = difference(room, mine, values=not self.chance(sample), reference=functools.partial(self.exact, sample, self.op.op, False))
             if not found and len(mine) == 1 and a is not mine[0]:
                 found = ("type", "out itself", "another tensor")
             if found:

@@ -15,6 +15,7 @@ FORMATS = {getattr(torch, name): getattr(ampc, name, None)
            for name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d", "strided")}
 ABSENT = {torch.complex32, torch.complex64, torch.complex128, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr,
           torch.sparse_bsc, torch._mkldnn, torch.uint16, torch.uint32, torch.uint64, torch.quint8, torch.qint8, torch.qint32}
+MOST_DIMS = 12  # of ampc
 
 
 class Inexpressible(Exception):
@@ -23,7 +24,7 @@ class Inexpressible(Exception):
 
 def twin(t: torch.Tensor) -> torch.Tensor:
     """A leaf of its own memory with the strides of `t`."""
-    if t.layout is not torch.strided or t.dtype not in DTYPES or t.is_quantized or t.device.type != "cpu" or type(t) not in (torch.Tensor, torch.nn.Parameter):
+    if t.ndim > MOST_DIMS or t.layout is not torch.strided or t.dtype not in DTYPES or t.is_quantized or t.device.type != "cpu" or type(t) not in (torch.Tensor, torch.nn.Parameter):
         raise Inexpressible
     plain = t.detach()
     if 0 in plain.stride() or any(s > 1 for s in plain.shape) and torch._debug_has_internal_overlap(plain) == 1:
