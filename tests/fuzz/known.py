@@ -256,6 +256,7 @@ RESULTS = [
     Known("an in-place operator that reads overlapping memory reads it as it was", lambda d: d.kind == "value" and (d.overlapping or re.search(r"(\bv\d+)\b.*\b\1\b", d.step.source) is not None) and re.search(r"_\(|[-+*/]=", d.step.source) is not None),
     Known("gradients that autograd.grad gives have memory of their own", line(r"autograd\.grad", "aliasing")),
     Known("a gradient that backward was given is not kept", line(r"\.backward\(v", "aliasing")),
+    Known("a copied view takes its own elements along, and torch's its whole storage, which as_strided sees", lambda d: d.kind in ("value", "aliasing") and "as_strided" in d.step.source and "deepcopy" in making(d)),
     Known("a gradient may lie in a larger memory, which as_strided sees", lambda d: d.kind in ("value", "aliasing") and "as_strided" in d.step.source and "autograd.grad" in str(d.program.steps)),
     Known("bits of nan", lambda d: d.kind == "value" and (".view(torch." in making(d) or "signbit" in d.step.source)),
     Known("what a line that both refuse has left", lambda d: d.kind in ("existence", "value") and "torch: " in d.message and "ampc: " in d.message),
