@@ -133,14 +133,14 @@ AC_SPECIAL double ac_zeta(double s, double q) {
     if (s != floor(s)) return NAN;
     double below = ceil(-q), nearest = -q - (below - 1);
     double first = ac_zeta_positive(s, nearest) - ac_zeta_positive(s, 1 - q);
-    return (fmod(s, 2) == 0 ? first : -first) + ac_zeta_positive(s, 1 - nearest);
+    return (fmod(s, 2.0) == 0 ? first : -first) + ac_zeta_positive(s, 1 - nearest);
 }
 
 /* The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x), DLMF 25.11.12 */
 AC_SPECIAL double ac_polygamma(double n, double x) {
     if (n == 0) return ac_digamma(x);
     double y = tgamma(n + 1) * ac_zeta(n + 1, x);
-    return fmod(n, 2) == 0 ? -y : y;
+    return fmod(n, 2.0) == 0 ? -y : y;
 }
 
 /* -- incomplete gamma functions ------------------------------------------------------------------------------ */

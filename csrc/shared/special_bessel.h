@@ -95,7 +95,7 @@ AC_SPECIAL double ac_j0(double x) {
 }
 AC_SPECIAL double ac_j1(double x) {
     double far = fabs(x);
-    if (far > 8) return far - far != 0 ? 0 : copysign(1, x) * ac_bessel_far1(far, false);
+    if (far > 8) return far - far != 0 ? 0 : copysign(1.0, x) * ac_bessel_far1(far, false);
     AC_SERIES(j1, x * x / 32 - 1);
     return x * j1_sum;
 }
