@@ -1,39 +1,30 @@
 """Special functions under torch.special's names."""
 
-from typing import Any
-
-from . import _checks
-from ._C import Tensor, get_default_dtype
+from . import _C, _checks
 from ._composed.elementwise import sinc
-from ._ops import erf, erfc, erfinv, exp2, expm1, log1p, logit, logsumexp, round, xlogy
+from ._ops import digamma, erf, erfc, erfinv, exp2, expm1, i0, lgamma, log1p, logit, logsumexp, polygamma, round, xlogy
+from ._ops import igamma as gammainc
+from ._ops import igammac as gammaincc
+from ._ops import mvlgamma as multigammaln
 from ._ops import sigmoid as expit
 from .nn.functional import log_softmax, softmax
 
-__all__ = ["entr", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "log1p", "log_softmax", "logit", "logsumexp", "ndtr", "ndtri", "round", "sinc",
-           "softmax", "xlog1py", "xlogy"]
+__all__ = ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1",
+           "gammainc", "gammaincc", "gammaln", "i0", "i0e", "i1", "i1e", "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp",
+           "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln", "ndtr", "ndtri", "polygamma",
+           "psi", "round", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "sinc", "softmax", "spherical_bessel_j0", "xlog1py",
+           "xlogy", "zeta"]
 
+_f = _C._functions
 
-def xlog1py(input: Any, other: Tensor) -> Tensor:
-    """input * log(1 + other); 0 where input is 0 and other is no nan."""
-    if not isinstance(other, Tensor):
-        raise TypeError(f"xlog1py: `other` must be a Tensor, got {type(other).__name__}")
-    return (input * other.log1p()).masked_fill((input == 0) & (other == other), 0.0)
-
-
-def entr(input: Tensor) -> Tensor:
-    """-x log(x); 0 at 0, -inf below."""
-    return (-xlogy(input, input)).masked_fill(input < 0, float("-inf"))
-
-
-def ndtr(input: Tensor) -> Tensor:
-    """The probability that a standard normal value is below x."""
-    return 0.5 * erfc(-input * 0.5**0.5)
-
-
-def ndtri(input: Tensor) -> Tensor:
-    """The value that a standard normal one is below with probability x."""
-    wide = input.double()  # next to 0 and 1, 2 p - 1 keeps few of float32's digits
-    return (2**0.5 * erfinv(2 * wide - 1)).to(input.dtype if input.is_floating_point() else get_default_dtype())
-
+gammaln, psi = lgamma, digamma
+i1, i0e, i1e = _f["i1"], _f["i0e"], _f["i1e"]
+bessel_j0, bessel_j1, bessel_y0, bessel_y1 = _f["bessel_j0"], _f["bessel_j1"], _f["bessel_y0"], _f["bessel_y1"]
+modified_bessel_i0, modified_bessel_i1 = i0, i1
+modified_bessel_k0, modified_bessel_k1 = _f["modified_bessel_k0"], _f["modified_bessel_k1"]
+scaled_modified_bessel_k0, scaled_modified_bessel_k1 = _f["scaled_modified_bessel_k0"], _f["scaled_modified_bessel_k1"]
+spherical_bessel_j0 = _f["spherical_bessel_j0"]
+erfcx, ndtr, log_ndtr, ndtri = _f["erfcx"], _f["ndtr"], _f["log_ndtr"], _f["ndtri"]
+entr, xlog1py, zeta = _f["entr"], _f["xlog1py"], _f["zeta"]
 
 _checks.install(globals())

@@ -81,6 +81,43 @@ def erf(x: np.ndarray) -> np.ndarray:
     return np.vectorize(math.erf)(x)
 
 
+def hurwitz(s: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Sum of (q + k)^-s: the first thousand terms, and the rest by Euler and Maclaurin."""
+    s, q = np.asarray(s, float), np.asarray(q, float)
+    end = q + 1000
+    return sum((q + k) ** -s for k in range(1000)) + end ** (1 - s) / (s - 1) + end ** -s / 2 + s / 12 * end ** (-s - 1)
+
+
+def digamma(x: np.ndarray) -> np.ndarray:
+    end = x + 100
+    return np.log(end) - 0.5 / end - 1 / (12 * end**2) + 1 / (120 * end**4) - np.vectorize(lambda v: math.fsum(1 / (v + k) for k in range(100)))(x)
+
+
+def polygamma(n: int, x: np.ndarray) -> np.ndarray:
+    return (-1) ** (n + 1) * math.factorial(n) * hurwitz(n + 1, x) if n else digamma(x)
+
+
+def lower_gamma(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The regularised incomplete gamma function by its series."""
+    def one(a: float, x: float) -> float:
+        term = total = 1.0
+        for n in range(1, 5000):
+            term *= x / (a + n)
+            total += term
+        return math.exp(a * math.log(x) - x - math.lgamma(a + 1)) * total
+    return np.vectorize(one)(a, x)
+
+
+def bessel(kind: str, order: int, x: np.ndarray) -> np.ndarray:
+    """J by Bessel's integral, whose trapezoidal sum is exact; Y0 by Neumann's series; Y1 by the Wronskian."""
+    angle = np.arange(256) * (2 * np.pi / 256)
+    j = lambda n: np.cos(n * angle - np.multiply.outer(x, np.sin(angle))).mean(-1)  # noqa: E731
+    if kind == "j":
+        return j(order)
+    y0 = 2 / np.pi * (np.log(x / 2) + np.euler_gamma) * j(0) - 4 / np.pi * sum((-1) ** k * j(2 * k) / k for k in range(1, 20))
+    return y0 if order == 0 else (j(1) * y0 - 2 / (np.pi * x)) / j(0)
+
+
 def erfinv(y: float) -> float:
     """By bisection, in float64."""
     if abs(y) >= 1:

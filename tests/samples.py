@@ -6,6 +6,7 @@ Arguments hold NumPy arrays where the operator takes tensors; ``to_ampc`` and ``
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
@@ -14,23 +15,28 @@ import numpy as np
 from references import (
     R,
     batch_norm,
+    bessel,
     columns,
     convolve,
+    digamma,
     erf,
     erfinv,
     exact,
     group_norm,
     gru_cell,
+    hurwitz,
     ints,
     last_index,
     layer_norm,
     linalg,
     linear_scan,
     logsumexp,
+    lower_gamma,
     lstm_cell,
     lstm_cell_of_torch,
     mask,
     nll,
+    polygamma,
     positive,
     real,
     recurrence,
@@ -65,7 +71,15 @@ def F(name: str) -> Callable[..., Any]:
     return call
 
 
-def pointwise(f: Callable, *args: Any, **kw: Any) -> list:
+def special(name: str) -> Callable[..., Any]:
+    """torch.special's function."""
+    def call(*args: Any, **kwargs: Any) -> Any:
+        import torch
+        return getattr(torch.special, name)(*args, **kwargs)
+    return call
+
+
+def pointwise(f: Optional[Callable], *args: Any, **kw: Any) -> list:
     return [Sample(args, reference=f, **kw)]
 
 
@@ -110,6 +124,40 @@ SAMPLES: dict[str, list[Sample]] = {
     "erfc": pointwise(lambda x: np.vectorize(math.erfc)(x), real(3, 4)),
     "erfinv": [Sample((erf(R.uniform(-1.5, 1.5, (3, 4))),)),
                Sample((np.array([0.0, 1.0, -1.0, math.erf(0.5), math.erf(-1.25)]),), reference=lambda x: np.array([erfinv(v) for v in x]), grad=False)],
+    "lgamma": pointwise(np.vectorize(math.lgamma), real(3, 4) * 3) + pointwise(np.vectorize(math.lgamma), positive(3, 4)),
+    # torch's derivative of digamma has half of float64's digits
+    "digamma": pointwise(digamma, real(3, 4) * 3, torch=None) + pointwise(digamma, positive(3, 4), torch_grad=False),
+    "polygamma_of": [Sample((positive(3, 4), n), reference=lambda x, n: polygamma(n, x), torch=None) for n in (0, 1, 2)],
+    "polygamma": [Sample((n, positive(3, 4)), reference=polygamma, torch=None if n == 1 else "", torch_grad=n > 1, half=n < 5) for n in (0, 1, 2, 5)]
+                 + [Sample((2, R.uniform(-0.8, -0.2, 4) - np.arange(4)), reference=polygamma, half=False)],
+    "polygamma_method": [Sample((positive(3, 4), 2), reference=lambda x, n: polygamma(n, x), torch=None)],
+    "mvlgamma": [Sample((positive(3, 4) + 2, 3), reference=None),
+                 Sample((positive(3, 4), 1), reference=lambda x, p: np.vectorize(math.lgamma)(x))],
+    "igamma": [Sample((positive(3, 4), positive(4)), reference=lower_gamma, frozen=(0,)),
+               Sample((R.uniform(200, 400, (3, 4)), R.uniform(200, 400, 4)), reference=lower_gamma, frozen=(0,), half=False, torch=None)],  # torch's: 10 digits
+    "igammac": [Sample((positive(3, 4), positive(4)), reference=lambda a, x: 1 - lower_gamma(a, x), frozen=(0,)),
+               Sample((R.uniform(200, 400, (3, 4)), R.uniform(200, 400, 4)), reference=lambda a, x: 1 - lower_gamma(a, x), frozen=(0,), half=False, torch=None)],  # torch's: 10 digits
+    "zeta": [Sample((positive(3, 4) + 1.2, positive(4)), reference=hurwitz, torch=special("zeta"), frozen=(0,))],
+    "i0": pointwise(np.i0, real(3, 4) * 3),
+    **{name: pointwise(None, real(3, 4) * 2, torch=special(name)) for name in ("i1", "i0e", "i1e")},
+    # torch's have 7 of float64's digits
+    **{f"bessel_j{n}": pointwise(functools.partial(bessel, "j", n), real(3, 4) * 4, torch=None) for n in (0, 1)},
+    **{f"bessel_y{n}": pointwise(functools.partial(bessel, "y", n), positive(3, 4), torch=None) for n in (0, 1)},
+    "spherical_bessel_j0": pointwise(lambda x: np.sinc(x / np.pi), real(3, 4), torch=special("spherical_bessel_j0"), torch_grad=False),
+    **{name: pointwise(None, positive(3, 4) * 2, torch=special(name), torch_grad=False)
+       for name in ("modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1")},
+    "erfcx": pointwise(lambda x: np.vectorize(lambda v: math.exp(v * v) * math.erfc(v))(x), real(3, 4), torch=special("erfcx")),
+    "ndtr": pointwise(lambda x: np.vectorize(lambda v: math.erfc(-v / math.sqrt(2)) / 2)(x), real(3, 4), torch=special("ndtr")),
+    "log_ndtr": pointwise(lambda x: np.vectorize(lambda v: math.log(math.erfc(-v / math.sqrt(2)) / 2))(x), real(3, 4), torch=special("log_ndtr")),
+    "ndtri": pointwise(None, R.uniform(0.05, 0.95, (3, 4)), torch=special("ndtri")),
+    "entr": pointwise(lambda x: -x * np.log(x), positive(3, 4), torch=special("entr"))
+            + pointwise(lambda x: np.where(x == 0, 0, -np.inf), np.array([0.0, -1.0]), torch=special("entr"), grad=False),
+    "xlog1py": pointwise(lambda x, y: x * np.log1p(y), real(3, 4), positive(4), torch=special("xlog1py")),
+    "frexp_mantissa": pointwise(lambda x: np.frexp(x)[0], real(3, 4) * 9, torch=None),
+    "frexp_exponent": pointwise(lambda x: np.frexp(x)[1], real(3, 4) * 9, torch=None),
+    "frexp": pointwise(np.frexp, real(3, 4) * 9),
+    "nextafter_in": [Sample((real(3, 4), real(4), 3), reference=None, torch=None, grad=False)],
+    "nextafter": [Sample((real(3, 4), real(4)), reference=None, grad=False)],
     "frac": pointwise(lambda x: x - np.trunc(x), real(3, 4) * 3),
     "mish": pointwise(lambda x: x * np.tanh(np.log1p(np.exp(x))), real(3, 4), torch=F("mish")),
     "softsign": pointwise(lambda x: x / (1 + np.abs(x)), real(3, 4), torch=F("softsign")),

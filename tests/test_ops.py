@@ -89,7 +89,12 @@ def test_torch(torch, name, i, dtype):
     grad = OPERATORS[name]["differentiable"] and s.grad and s.torch_grad and not half
     mine_in = to_ampc(s, getattr(ampc, dtype), grad)
     their_in = to_torch(s, getattr(torch, dtype), grad)
-    want = theirs(*their_in[0], **their_in[1])
+    try:
+        want = theirs(*their_in[0], **their_in[1])
+    except NotImplementedError:
+        if half:
+            pytest.skip("torch has it in 32 and 64 bits alone")
+        raise
     got = function(name)(*mine_in[0], **mine_in[1])
     for g, w in zip(outputs(got), outputs(want)):
         assert str(g.dtype).split(".")[1] == str(w.dtype).split(".")[1]

@@ -23,6 +23,8 @@ def test_row_is_shown_where_it_says(name):
         assert hasattr(ampc.Tensor, op["python"] + "_")
     if op["home"] & 8:
         assert callable(getattr(ampc.nn.functional, op["python"]))
+    if op["home"] & 16:
+        assert callable(getattr(ampc.special, op["python"]))
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -52,9 +52,13 @@ def parameters(op: dict) -> list:
     return out
 
 
+def shown(op: dict) -> list:
+    """The names of an operator's results, but for those that serve backward alone."""
+    return [n for n in re.findall(r"(\w+): Tensor", op["signature"].partition(" -> ")[2]) if not n.startswith("_")]
+
+
 def result(op: dict) -> str:
-    shown = [n for n in re.findall(r"(\w+): Tensor", op["signature"].partition(" -> ")[2]) if not n.startswith("_")]
-    return f"_{op['python']}_result" if len(shown) > 1 else "Tensor"
+    return f"_{op['python']}_result" if len(shown(op)) > 1 else "Tensor"
 
 
 def definition(name: str, op: dict, indent: str, method: bool, overload: bool) -> str:
@@ -133,7 +137,8 @@ C_METHODS = {"numel": "builtins.int", "dim": "builtins.int", "nelement": "builti
 def results() -> str:
     text = ""
     for name in sorted({r["python"] for r in _C.op_table() if result(r) != "Tensor"}):
-        text += f"class _{name}_result(NamedTuple):\n    values: Tensor\n    indices: Tensor\n\n"
+        op = next(r for r in _C.op_table() if r["python"] == name and result(r) != "Tensor")
+        text += f"class _{name}_result(NamedTuple):\n" + "".join(f"    {field}: Tensor\n" for field in shown(op)) + "\n"
     return text
 
 

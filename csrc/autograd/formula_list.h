@@ -25,6 +25,10 @@
     ENTRY(cumsum) ENTRY(cumprod) ENTRY(logcumsumexp) ENTRY(linear_scan) ENTRY(flip)   \
     ENTRY(convolution) ENTRY(convolution_weight) ENTRY(im2col) ENTRY(col2im) ENTRY(max_pool) ENTRY(resample) \
     ENTRY(diagonal) ENTRY(unfold) ENTRY(fused_attention) ENTRY(recurrence) \
+    ENTRY(lgamma) ENTRY(digamma) ENTRY(polygamma) ENTRY(i0) ENTRY(i1) ENTRY(i0e) ENTRY(i1e) ENTRY(bessel_k0) ENTRY(bessel_k1) \
+    ENTRY(scaled_k0) ENTRY(scaled_k1) ENTRY(bessel_j0) ENTRY(bessel_j1) ENTRY(bessel_y0) ENTRY(bessel_y1) ENTRY(spherical_bessel_j0) \
+    ENTRY(erfcx) ENTRY(ndtr) ENTRY(log_ndtr) ENTRY(ndtri) ENTRY(entr) ENTRY(xlog1py) ENTRY(zeta) ENTRY(igamma) ENTRY(igammac) \
+    ENTRY(frexp_mantissa) ENTRY(nextafter) \
     ENTRY(solve) ENTRY(slogdet) ENTRY(cholesky) ENTRY(qr) ENTRY(eigh) ENTRY(svd)
 
 #define ENTRY(name) FORMULA(name);

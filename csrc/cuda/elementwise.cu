@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "ops/attrs.h"
+#include "shared/special_bessel.h"
 
 #define R float
 #define S(name) name##_f32

@@ -48,6 +48,8 @@ typedef struct { double lambd; } ac_attrs_lambd;
 typedef struct { double threshold, value; } ac_attrs_threshold;
 typedef struct { double nan, posinf, neginf; } ac_attrs_nan_to_num;
 typedef struct { ac_scalar eps; } ac_attrs_eps;
+typedef struct { int64_t n; } ac_attrs_order;
+typedef struct { int64_t p; } ac_attrs_p_order;
 typedef struct { double rtol, atol; int64_t equal_nan; } ac_attrs_isclose;
 typedef struct { int64_t dtype; } ac_attrs_dtype;
 typedef struct { ac_dims size; ac_scalar value; int64_t dtype, device; } ac_attrs_full;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { F = AC_HOME_F, M = AC_HOME_M, I = AC_HOME_I, N = AC_HOME_N };
+enum { F = AC_HOME_F, M = AC_HOME_M, I = AC_HOME_I, N = AC_HOME_N, P = AC_HOME_P };
 enum {
     X = AC_SAVE_X,
     Y = AC_SAVE_Y,

@@ -25,7 +25,7 @@ typedef enum {
 typedef enum { AC_CAST_KEEP, AC_CAST_LOW, AC_CAST_F32, AC_CAST_PROMOTE, AC_CAST_BANNED } ac_cast;
 typedef enum { AC_RESULT_KEEP, AC_RESULT_FLOAT, AC_RESULT_BOOL, AC_RESULT_INT } ac_result;
 
-enum { AC_HOME_F = 1, AC_HOME_M = 2, AC_HOME_I = 4, AC_HOME_N = 8 };
+enum { AC_HOME_F = 1, AC_HOME_M = 2, AC_HOME_I = 4, AC_HOME_N = 8, AC_HOME_P = 16 };
 /* Bits of a save mask: the inputs W.. and the results R S T. */
 enum {
     AC_SAVE_X = 1,
