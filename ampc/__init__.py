@@ -97,6 +97,7 @@ from ._creation import (
     get_rng_state as get_rng_state,
     initial_seed as initial_seed,
     linspace as linspace,
+    logspace as logspace,
     manual_seed as manual_seed,
     ones as ones,
     ones_like as ones_like,

@@ -73,7 +73,7 @@ FORMULA(prod) {
 /* 2 (x - mean) / (n - correction) */
 static T centred(ac_formula *c, const ac_attrs_var *a) {
     T x = SAVED(0);
-    double n = reduced_count(c) - (double)a->correction;
+    double n = reduced_count(c) - ac_correction(a);
     return x ? TIMES(SUB(x, ac_f_mean(c, x, &a->dim, true)), 1 / n) : NULL;
 }
 

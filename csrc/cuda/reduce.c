@@ -124,7 +124,7 @@ int ac_cuda_var(const ac_run *r) {
                        .out = {.data = ac_gpu_address(means), .dtype = AC_float64},
                        .kept = ac_space_of(x, ~mask),
                        .inner = ac_space_of(x, mask),
-                       .correction = (double)a->correction,
+                       .correction = ac_correction(a),
                        .finish = AC_GPU_MEAN};
     int opmath = ac_gpu_opmath(x->dtype), failed = reduce(d, &c, AC_FOLD_SUM, opmath);
     c.out = ac_gpu_ref_of(r->out[0]), c.each = ac_gpu_address(means);

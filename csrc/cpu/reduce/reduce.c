@@ -192,7 +192,7 @@ static void write_power_root(const ac_total *t, double n, const ac_run *r, ac_te
 
 static void write_variance(const ac_total *t, double n, const ac_run *r, ac_tensor *out, int64_t at) {
     const ac_attrs_var *a = r->attrs;
-    double rest = n - (double)a->correction, var = t->f / (rest > 0 ? rest : 0);
+    double rest = n - ac_correction(a), var = t->f / (rest > 0 ? rest : 0);
     ac_write_double(ac_data(out), out->dtype, at, r->op == AC_OP_std ? sqrt(var) : var);
 }
 
