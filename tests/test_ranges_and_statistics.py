@@ -126,3 +126,27 @@ def test_small_shapes_of_statistics(torch):
     same(ampc.linalg.vander(ampc.tensor([[2, 3, 4], [5, 6, 7]], dtype=ampc.uint8)), torch.linalg.vander(torch.tensor([[2, 3, 4], [5, 6, 7]], dtype=torch.uint8)))
     with pytest.raises(RuntimeError, match="flipud"):
         ampc.flipud(ampc.tensor(1.0))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float64", "float32"])
+@pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "cumprod"])
+def test_out_decides_what_a_sum_computes_in(torch, name, dtype):
+    x, asked = [0.6, 1.7, 2.9, 1e8, 3.3], [{}, {"dtype": "int64"}]
+    for kwargs in asked[:1 if dtype == "float32" else 2]:
+        if name in ("prod", "cumprod") and dtype == "int32" or kwargs and dtype != "int64":
+            continue
+        out = []
+        for m in (ampc, torch):
+            room = m.zeros(() if name in ("sum", "prod") else (5,), dtype=getattr(m, dtype))
+            getattr(m, name)(m.tensor(x, dtype=m.float32), 0, out=room, **{k: getattr(m, v) for k, v in kwargs.items()})
+            out.append(room)
+        same(*out, 1e-12 if dtype == "float64" else 1e-6)
+
+
+@pytest.mark.parametrize("shape,dim", [((5, 0, 5), 1), ((0, 3), 0), ((0,), 0)])
+@pytest.mark.parametrize("name", ["unique", "unique_consecutive"])
+def test_no_slices_are_unique(name, shape, dim):
+    found = getattr(ampc, name)(ampc.zeros(shape), return_inverse=True, return_counts=True, dim=dim)
+    assert [list(t.shape) for t in found] == [list(shape), [0], [0]]
+    with pytest.raises(RuntimeError, match="are empty"):
+        getattr(ampc, name)(ampc.zeros(3, 0), dim=0)
