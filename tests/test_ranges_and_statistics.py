@@ -150,3 +150,12 @@ def test_no_slices_are_unique(name, shape, dim):
     assert [list(t.shape) for t in found] == [list(shape), [0], [0]]
     with pytest.raises(RuntimeError, match="are empty"):
         getattr(ampc, name)(ampc.zeros(3, 0), dim=0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_slope_of_large_running_logarithms(dtype):
+    def slope(dtype):
+        x = ampc.full((5,), 9984.0, dtype=getattr(ampc, dtype), requires_grad=True)
+        ampc.logcumsumexp(x, 0).backward(ampc.tensor([0.5, -1, 2, 0.25, -3], dtype=getattr(ampc, dtype)))
+        return x.grad.double().numpy()
+    np.testing.assert_allclose(slope(dtype), slope("float64"), rtol=0.02)
