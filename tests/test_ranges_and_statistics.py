@@ -159,3 +159,23 @@ def test_the_slope_of_large_running_logarithms(dtype):
         ampc.logcumsumexp(x, 0).backward(ampc.tensor([0.5, -1, 2, 0.25, -3], dtype=getattr(ampc, dtype)))
         return x.grad.double().numpy()
     np.testing.assert_allclose(slope(dtype), slope("float64"), rtol=0.02)
+
+
+@pytest.mark.parametrize("name", ["all", "any"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (1, 1), (0, 2)])
+def test_over_no_dimension_every_truth_value_is_kept(torch, name, shape):
+    x = R.integers(0, 2, shape)
+    for keepdim in (False, True):
+        same(getattr(ampc.tensor(x), name)((), keepdim), getattr(torch.tensor(x), name)((), keepdim))
+
+
+def test_over_no_dimension_a_sum_is_over_all():
+    assert ampc.ones(2, 3).sum(()).item() == 6 and ampc.linalg.vector_norm(ampc.ones(2, 3), 0, ()).item() == 6
+
+
+def test_choices_and_positions_that_are_refused():
+    assert ampc.combinations(ampc.arange(3), 0).shape == (0,)
+    with pytest.raises(RuntimeError, match="`r` must be 0 or more"):
+        ampc.combinations(ampc.arange(3), -1)
+    with pytest.raises(RuntimeError, match="2 positions"):
+        ampc.trapezoid(ampc.ones(2, 3), ampc.ones(2))

@@ -124,6 +124,8 @@ def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: float = 1
 
 def _trapezoids(y: Tensor, x: Optional[Tensor], dx: float, dim: int) -> Tensor:
     n = y.shape[dim]
+    if x is not None and x.ndim == 1 and x.shape[0] != n:
+        raise RuntimeError(f"trapezoid: {x.shape[0]} positions `x` for {n} values")
     both = y.narrow(dim, min(n, 1), max(n - 1, 0)) + y.narrow(dim, 0, max(n - 1, 0))
     if x is None:
         return both * (dx / 2)

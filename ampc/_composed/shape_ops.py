@@ -318,6 +318,10 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """Every choice of ``r`` elements of a vector, a row each."""
     if input.ndim != 1:
         raise RuntimeError(f"combinations: expected a vector, got {input.ndim} dimensions")
+    if r < 0:
+        raise RuntimeError(f"combinations: `r` must be 0 or more, got {r}")
+    if r == 0:  # torch's has no row for the one choice of nothing
+        return input.new_empty(0)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     indices = [list(p) for p in choose(range(input.shape[0]), r)]
     return input[_C._tensor_from(indices, _C.int64).reshape(len(indices), r).to(input.device)]

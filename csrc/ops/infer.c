@@ -317,6 +317,11 @@ int ac_infer_reduce_index(ac_infer *i) {
 int ac_infer_reduce_bool(ac_infer *i) {
     ATTRS(reduce_dim);
     ac_dtype x = i->in[0]->dtype;
+    if (a->dim.n == 0) { /* torch's `all` and `any` over no dimension keep every value; its sums are over all */
+        AC_TRY(ac_infer_same(i));
+        i->out[0].dtype = x == AC_uint8 ? x : AC_bool;
+        return 0;
+    }
     return reduce_as(i, &a->dim, a->keepdim, x == AC_uint8 ? x : AC_bool); /* as torch's: its truth values once */
 }
 

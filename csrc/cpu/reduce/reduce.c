@@ -218,6 +218,7 @@ static ac_opmath opmath_for(const ac_tensor *x, ac_dtype result) {
 static int run_reduce(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, finish_fn finish, ac_opmath opmath) {
     uint32_t mask;
     AC_TRY(ac_dims_mask(dim, r->in[0]->ndim, ac_ops[r->op].python, &mask));
+    if (dim->n == 0 && ac_same_shape(r->out[0], r->in[0])) mask = 0; /* nothing is reduced */
     ac_run run = *r;
     run.compute = ac_opmath_dtype(opmath);
     reduction c = {.loops = ac_cpu_loops(),
