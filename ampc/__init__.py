@@ -97,6 +97,7 @@ from ._creation import (
     get_rng_state as get_rng_state,
     initial_seed as initial_seed,
     linspace as linspace,
+    logspace as logspace,
     manual_seed as manual_seed,
     ones as ones,
     ones_like as ones_like,
@@ -298,6 +299,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         keras as keras,
         multiprocessing as multiprocessing,
         random as random,
+        signal as signal,
         special as special,
         testing as testing,
         training as training,
@@ -310,14 +312,22 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         global_policy as global_policy,
         set_global_policy as set_global_policy,
     )
+    from .signal.windows import (
+        bartlett_window as bartlett_window,
+        blackman_window as blackman_window,
+        hamming_window as hamming_window,
+        hann_window as hann_window,
+        kaiser_window as kaiser_window,
+    )
 
     enable_autocast: _builtins.bool
 
 _LATER = frozenset({  # modules
     "_dynamo", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
-    "formats", "keras", "multiprocessing", "random", "special", "testing", "training", "types",
+    "formats", "keras", "multiprocessing", "random", "signal", "special", "testing", "training", "types",
 })
 _COMPLEX = frozenset({"complex", "fft", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
+_WINDOWS = frozenset({"bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"})
 _OF_KERAS = frozenset({"Policy", "global_policy", "set_global_policy"})
 
 
@@ -335,6 +345,10 @@ def __getattr__(name: str) -> _Any:
         from .keras import mixed_precision
 
         return getattr(mixed_precision, name)
+    if name in _WINDOWS:
+        from .signal import windows
+
+        return getattr(windows, name)
     if name.endswith("Tensor") and name[0] != "_":
         from ._typed import types_of
 
@@ -345,7 +359,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> _Any:
-    return sorted({*globals(), *_LATER, *_OF_KERAS, "enable_autocast", "explain"})
+    return sorted({*globals(), *_LATER, *_OF_KERAS, *_WINDOWS, "enable_autocast", "explain"})
 
 
 _sys.modules[__name__].__class__ = _Switched  # `enable_autocast`

@@ -204,14 +204,19 @@ def min(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> 
     return x.amin(_dims(x, axis), keepdims)
 
 
+def _truth(x: Tensor) -> Tensor:
+    """x, or its truth values where it is uint8: torch's `all` and `any` of these are uint8."""
+    return x.bool() if x.dtype == _C.uint8 else x
+
+
 def all(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
     """Whether all are true."""
-    return x.all(_dims(x, axis), keepdims)
+    return _truth(x).all(_dims(x, axis), keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
     """Whether any is true."""
-    return x.any(_dims(x, axis), keepdims)
+    return _truth(x).any(_dims(x, axis), keepdims)
 
 
 def argmax(x: Tensor, /, *, axis: Optional[int] = None, keepdims: builtins.bool = False) -> Tensor:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from . import _C, _checks
 from ._C import Tensor, dtype
@@ -147,34 +147,66 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, 
     return full(input.shape, fill_value, **options, requires_grad=requires_grad)
 
 
+def _whole(v: Any) -> bool:
+    return isinstance(v, builtins.int) or (not v.is_floating_point() if isinstance(v, Tensor) else hasattr(v, "__index__"))
+
+
+def _kind(dtype: Any, out: Optional[Tensor]) -> Any:
+    """The dtype asked for, or that of ``out``, or the default one."""
+    return dtype or (_C.get_default_dtype() if out is None else out.dtype)
+
+
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, device: Any = None,
-           requires_grad: bool = False) -> Tensor:
+           requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """start, start + step, ... below end; ``arange(end)`` starts at 0. int64 unless a float is given."""
     if end is None:
         start, end = 0, start
     if dtype is None:
-        dtype = _C.get_default_dtype() if any(isinstance(v, builtins.float) for v in (start, end, step)) else _I64
-    return _finish(_arange_op(start, end, step, dtype, number_of(device)), requires_grad)
+        whole = out is None and _whole(start) and _whole(end) and _whole(step)
+        dtype = _I64 if whole else _kind(None, out)
+    return _finish(_arange_op(start, end, step, dtype, number_of(device)), requires_grad, out)
 
 
-def linspace(start: float, end: float, steps: int, *, dtype: Optional[dtype] = None, device: Any = None,
-             requires_grad: bool = False) -> Tensor:
-    """``steps`` numbers from start to end, both included, evenly spaced."""
+def _bounds(what: str, ends: Sequence[Any], steps: int, dtype: Any) -> Tuple[Any, Any]:
+    """The ends as numbers: whole ones, as the dtype holds them, for integers."""
+    if any(isinstance(v, Tensor) and v.ndim for v in ends):
+        raise RuntimeError(f"{what}: `start` and `end` must be numbers or 0-d tensors")
     if steps < 0:
-        raise RuntimeError(f"linspace: `steps` must be 0 or more, got {steps}")
-    wide = _arange_op(0, steps, 1, _C.float64, number_of(device))
-    values = wide * ((end - start) / (steps - 1)) + start if steps > 1 else wide + start
-    if steps > 1:
-        values[-1] = end
-    return _finish(_cast(values, dtype or _C.get_default_dtype()), requires_grad)
+        raise RuntimeError(f"{what}: `steps` must be 0 or more, got {steps}")
+    if dtype.is_floating_point:
+        return builtins.float(ends[0]), builtins.float(ends[1])
+    first, last = (_full((), v.item() if isinstance(v, Tensor) else v, dtype, 0).item() for v in ends)
+    return first, last
+
+
+def _spaced(start: Any, end: Any, steps: int, device: Any) -> Tensor:
+    """start + i * step for the first half, and as far from the end for the second: so both ends are exact. In float64."""
+    i, step = _arange_op(0, steps, 1, _C.float64, number_of(device)), (end - start) / max(steps - 1, 1)
+    return _f["where"](i < max(steps // 2, 1), i * step + start, (i - (steps - 1)) * step + end)
+
+
+def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+             out: Optional[Tensor] = None) -> Tensor:
+    """``steps`` numbers from start to end, both included, evenly spaced; between whole ends for integer dtypes."""
+    kind = _kind(dtype, out)
+    values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, device)
+    return _finish(_cast(values, kind), requires_grad, out)
+
+
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Optional[dtype] = None, device: Any = None,
+             requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
+    """base ** linspace(start, end, steps), between whole ends for integer dtypes."""
+    kind = _kind(dtype, out)
+    exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, device)
+    return _finish(_cast(_f["pow"](base, exponents), kind), requires_grad, out)
 
 
 def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, device: Any = None,
-        requires_grad: bool = False) -> Tensor:
+        requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """The n x m matrix with ones on its diagonal."""
     where = number_of(device)
     rows, cols = _arange_op(0, n, 1, _I64, where), _arange_op(0, n if m is None else m, 1, _I64, where)
-    return _finish(_cast(rows.unsqueeze(1) == cols, dtype or _C.get_default_dtype()), requires_grad)
+    return _finish(_cast(rows.unsqueeze(1) == cols, _kind(dtype, out)), requires_grad, out)
 
 
 def _random(name: str, size: Any, a: float, b: float, dtype: Any, device: Any, requires_grad: bool, generator: Any) -> Tensor:

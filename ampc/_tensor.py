@@ -368,6 +368,8 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     lead = self.ndim - len(shape)
     if lead < 0 or any(s not in (1, n) for s, n in zip(shape, self.shape[lead:])):
         raise RuntimeError(f"sum_to_size: {list(shape)} does not broadcast to {list(self.shape)}")
+    if not shape:
+        return self.sum()
     dims = list(range(lead)) + [lead + i for i, s in enumerate(shape) if s == 1 and self.shape[lead + i] != 1]
     return self.sum(dims, True).view(shape) if dims else self
 

@@ -348,7 +348,11 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def vander(x: Tensor, *, N: Optional[int] = None) -> Tensor:
     """Powers of x from 0 up, along a new last dimension."""
-    n = x.shape[0] if N is None else N
+    x = x.reshape(1) if x.ndim == 0 else x
+    n = x.shape[-1] if N is None else N
+    if n <= 1:
+        raise RuntimeError(f"linalg.vander: `N` must be above 1, got {n}")
+    x = x if x.is_floating_point() else x.long()
     return x.unsqueeze(-1) ** make.arange(n, device=x.device).to(x.dtype)
 
 

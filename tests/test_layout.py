@@ -29,7 +29,7 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
     _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop formats _finfo
     autograd linalg _composed _array_api _tensor
     policy amp cuda.amp cpu
-    nn special jit optim serialization hub utils func distributions data keras
+    nn special signal jit optim serialization hub utils func distributions data keras
     doctor training bench check
     ampc
     _installation run selftest cli __main__

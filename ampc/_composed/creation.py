@@ -8,9 +8,7 @@ from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 
-_f = _C._functions
-
-__all__ = ["asarray", "fill", "logspace", "randint_like", "scalar_tensor"]
+__all__ = ["asarray", "fill", "randint_like", "scalar_tensor"]
 METHODS = ["new"]
 
 
@@ -35,11 +33,6 @@ def _asarray(obj: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
 def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """A 0-d tensor."""
     return make.full((), s, dtype=dtype or _C.get_default_dtype(), device=device)
-
-
-def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """base ** linspace(start, end, steps)"""
-    return _f["pow"](base, make.linspace(start, end, steps, dtype=_C.float64, device=device)).to(dtype or _C.get_default_dtype())
 
 
 def randint_like(input: Tensor, low: int, high: Optional[int] = None, *, dtype: Any = None, device: Any = None) -> Tensor:

@@ -54,7 +54,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 
 def flipud(input: Tensor) -> Tensor:
-    """flip(0)"""
+    """flip(0). RuntimeError for a 0-d tensor."""
+    if input.ndim < 1:
+        raise RuntimeError("flipud: expected at least 1 dimension, got 0")
     return input.flip([0])
 
 
@@ -316,9 +318,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     """Every choice of ``r`` elements of a vector, a row each."""
     if input.ndim != 1:
         raise RuntimeError(f"combinations: expected a vector, got {input.ndim} dimensions")
+    if r < 0:
+        raise RuntimeError(f"combinations: `r` must be 0 or more, got {r}")
+    if r == 0:  # torch's has no row for the one choice of nothing
+        return input.new_empty(0)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    indices = list(choose(range(input.shape[0]), r))
-    return input[_C._tensor_from([list(p) for p in indices], _C.int64).to(input.device)] if indices else input.new_empty((0, r))
+    indices = [list(p) for p in choose(range(input.shape[0]), r)]
+    return input[_C._tensor_from(indices, _C.int64).reshape(len(indices), r).to(input.device)]
 
 
 # -- triangles and diagonals ------------------------------------------------------------------------------------------

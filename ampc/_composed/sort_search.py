@@ -293,7 +293,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
         values, order = flat.sort(0)
         rows = values.unsqueeze(1)
     else:
-        rows = input.movedim(dim, 0).reshape(input.shape[dim], -1)
+        rows = _slices(input, dim)
         order = make.arange(rows.shape[0], device=input.device)
         for column in range(rows.shape[1] - 1, -1, -1):  # the last column decides least
             order = order[rows[:, column][order].sort(0)[1]]
@@ -304,9 +304,17 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
 def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Optional[int] = None) -> Any:
     """unique of neighbours only, in the order they have."""
-    rows = input.reshape(-1, 1) if dim is None else input.movedim(dim, 0).reshape(input.shape[dim], -1)
+    rows = input.reshape(-1, 1) if dim is None else _slices(input, dim)
     order = make.arange(rows.shape[0], device=input.device)
     return _unique_result(input, dim, rows, order, _starts(rows), return_inverse, return_counts, input.shape if dim is None else None)
+
+
+def _slices(x: Tensor, dim: int) -> Tensor:
+    """The slices along ``dim``, a row each."""
+    dim = wrap_dim(dim, x.ndim, "unique")
+    if x.numel() == 0 and x.shape[dim]:
+        raise RuntimeError(f"unique: the slices along dimension {dim} of shape {list(x.shape)} are empty")
+    return x.movedim(dim, 0).reshape(x.shape[dim], x.numel() // max(x.shape[dim], 1))
 
 
 def _starts(rows: Tensor) -> Tensor:

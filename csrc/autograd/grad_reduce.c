@@ -73,7 +73,7 @@ FORMULA(prod) {
 /* 2 (x - mean) / (n - correction) */
 static T centred(ac_formula *c, const ac_attrs_var *a) {
     T x = SAVED(0);
-    double n = reduced_count(c) - (double)a->correction;
+    double n = reduced_count(c) - ac_correction(a);
     return x ? TIMES(SUB(x, ac_f_mean(c, x, &a->dim, true)), 1 / n) : NULL;
 }
 
@@ -271,8 +271,12 @@ static T exp_of_difference(ac_formula *c, T x, T y) { return WHERE(CMP(eq, x, y)
 FORMULA(logcumsumexp) {
     ATTR(one_dim);
     T x = SAVED(0), y = RESULT(0), g = G;
+    if (x && ac_is_half(x->dtype)) { /* 16 bits hold too little of y for exp(x - y): it is computed again */
+        x = ac_f_cast(c, x, AC_float32), g = ac_f_cast(c, g, AC_float32);
+        y = ac_f_call(c, AC_OP_logcumsumexp, a, 1, x);
+    }
     if (x && x->ndim > 0) g = scan_back(c, g, exp_of_difference(c, moved_on(c, y, a->dim, -INFINITY), y), a->dim);
-    GIVE(0, MUL(exp_of_difference(c, x, y), g));
+    GIVE(0, ac_f_cast(c, MUL(exp_of_difference(c, x, y), g), ac_f_input(c, 0)->dtype));
     DONE;
 }
 

@@ -24,7 +24,8 @@ int ac_cuda_arange(const ac_run *r) {
                      .b = ac_scalar_double(a->step),
                      .ia = ac_scalar_int(a->start),
                      .ib = ac_scalar_int(a->step),
-                     .real = a->start.kind == AC_FLOAT || a->step.kind == AC_FLOAT};
+                     .real =
+                         ac_is_floating(r->out[0]->dtype) && (a->start.kind == AC_FLOAT || a->step.kind == AC_FLOAT)};
     return run_fill(r, &k, &f);
 }
 

@@ -71,6 +71,7 @@ static int run(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, ac_g
     uint32_t mask;
     const ac_tensor *x = r->in[0];
     AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].python, &mask));
+    if (dim->n == 0 && ac_same_shape(r->out[0], x)) mask = 0; /* nothing is reduced */
     ac_gpu_reduce a = {.x = ac_gpu_ref_of(x),
                        .out = ac_gpu_ref_of(r->out[0]),
                        .kept = ac_space_of(x, ~mask),
@@ -124,7 +125,7 @@ int ac_cuda_var(const ac_run *r) {
                        .out = {.data = ac_gpu_address(means), .dtype = AC_float64},
                        .kept = ac_space_of(x, ~mask),
                        .inner = ac_space_of(x, mask),
-                       .correction = (double)a->correction,
+                       .correction = ac_correction(a),
                        .finish = AC_GPU_MEAN};
     int opmath = ac_gpu_opmath(x->dtype), failed = reduce(d, &c, AC_FOLD_SUM, opmath);
     c.out = ac_gpu_ref_of(r->out[0]), c.each = ac_gpu_address(means);

@@ -491,7 +491,7 @@ static int write_out(ac_tensor *target, ac_tensor *result) {
     return ac_copy_into(target, result);
 }
 
-int ac_call_out(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *const *targets, int n) {
+int ac_call_targets(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *const *targets, int n) {
     const char *what = ac_ops[op].python;
     if (n == 1 && !takes_shape(targets[0])) return ac_call_into(op, in, n_in, attrs, targets[0]);
     if (ac_ops[op].kind == AC_KIND_VIEW) return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", what);

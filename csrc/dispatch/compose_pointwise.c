@@ -113,11 +113,21 @@ COMPOSE(round_decimals) {
 
 COMPOSE(var_unbiased) {
     ATTRS(unbiased);
-    ac_attrs_var how = {a->dim, a->unbiased, a->keepdim};
+    ac_attrs_var how = {a->dim, {AC_INT, {a->unbiased}}, a->keepdim};
     return ac_c_call(s, AC_OP_var, &how, 1, in[0]);
 }
 COMPOSE(std_unbiased) {
     ATTRS(unbiased);
-    ac_attrs_var how = {a->dim, a->unbiased, a->keepdim};
+    ac_attrs_var how = {a->dim, {AC_INT, {a->unbiased}}, a->keepdim};
+    return ac_c_call(s, AC_OP_std, &how, 1, in[0]);
+}
+COMPOSE(var_all) {
+    ATTRS(all_unbiased);
+    ac_attrs_var how = {{.n = -1}, {AC_INT, {a->unbiased}}, 0};
+    return ac_c_call(s, AC_OP_var, &how, 1, in[0]);
+}
+COMPOSE(std_all) {
+    ATTRS(all_unbiased);
+    ac_attrs_var how = {{.n = -1}, {AC_INT, {a->unbiased}}, 0};
     return ac_c_call(s, AC_OP_std, &how, 1, in[0]);
 }

@@ -3,6 +3,9 @@
 #include "dispatch/upcast.h"
 
 #include "dispatch/compose.h"
+#include "ops/infer.h"
+
+#include <string.h>
 
 static bool has_half(ac_tensor *const *in, int n) {
     for (int i = 0; i < n; i++)
@@ -55,10 +58,40 @@ bool ac_casts_first(ac_op op, ac_tensor *const *in, const void *attrs) {
     return given != AC_NO_DTYPE && ac_promote(in[0]->dtype, (ac_dtype)given) != (ac_dtype)given;
 }
 
+static int cast_first(ac_op op, ac_tensor *x, const void *attrs, ac_tensor **cast) {
+    int64_t dtype = *(const int64_t *)(const void *)((const char *)attrs + ac_ops[op].casts_at);
+    return cast_to(x, (ac_dtype)dtype, cast);
+}
+
 int ac_run_cast_first(ac_op op, ac_tensor *x, const void *attrs, ac_tensor **out) {
     ac_tensor *cast[AC_MAX_OUT] = {NULL};
-    AC_TRY(cast_to(x, (ac_dtype) * (const int64_t *)(const void *)((const char *)attrs + ac_ops[op].casts_at), cast));
+    AC_TRY(cast_first(op, x, attrs, cast));
     int failed = ac_call(op, cast, 1, attrs, out);
+    ac_tensor_release(cast[0]);
+    return failed;
+}
+
+/* Whether `out` decides what a sum and its like compute in, where no dtype is asked for: float64 has more digits, and
+ * integers, where the operator has them, are summed as integers. */
+static bool target_decides(ac_op op, const ac_tensor *x, const void *attrs, const ac_tensor *target) {
+    const ac_op_info *info = &ac_ops[op];
+    if (info->casts_at < 0 || !ac_is_floating(x->dtype)) return false;
+    if (*(const int64_t *)(const void *)((const char *)attrs + info->casts_at) != AC_NO_DTYPE) return false;
+    if (ac_is_floating(target->dtype)) return target->dtype == AC_float64;
+    return info->infer == ac_infer_reduce_sum || info->infer == ac_infer_scan;
+}
+
+int ac_call_out(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *const *targets, int n) {
+    _Alignas(8) char own[AC_MAX_ATTRS];
+    if (n == 1 && n_in == 1 && target_decides(op, in[0], attrs, targets[0])) {
+        memcpy(own, attrs, ac_ops[op].attrs_size);
+        *(int64_t *)(void *)(own + ac_ops[op].casts_at) = targets[0]->dtype;
+        attrs = own;
+    }
+    if (!ac_casts_first(op, in, attrs)) return ac_call_targets(op, in, n_in, attrs, targets, n);
+    ac_tensor *cast[AC_MAX_OUT] = {NULL};
+    AC_TRY(cast_first(op, in[0], attrs, cast));
+    int failed = ac_call_targets(op, cast, 1, attrs, targets, n);
     ac_tensor_release(cast[0]);
     return failed;
 }

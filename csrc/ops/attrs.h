@@ -61,7 +61,9 @@ typedef struct { ac_dims size, stride; int64_t offset; } ac_attrs_as_strided;
 typedef struct { ac_dims size, stride; int64_t offset, accumulate; } ac_attrs_as_strided_scatter;
 typedef struct { ac_dims dim; int64_t keepdim; } ac_attrs_reduce_dim;
 typedef struct { ac_dims dim; int64_t keepdim, dtype; } ac_attrs_reduce;
-typedef struct { ac_dims dim; int64_t correction, keepdim; } ac_attrs_var;
+typedef struct { ac_dims dim; ac_scalar correction; int64_t keepdim; } ac_attrs_var;
+/* What var and std subtract from the number of values: 1 when None, as torch has it. */
+AC_INLINE double ac_correction(const ac_attrs_var *a) { return a->correction.kind == AC_NONE ? 1 : ac_scalar_double(a->correction); }
 typedef struct { int64_t dim, keepdim; } ac_attrs_dim;
 typedef struct { int64_t dim, keepdim; } ac_attrs_maybe_dim;
 typedef struct { ac_scalar p; ac_dims dim; int64_t keepdim, dtype; } ac_attrs_norm;
@@ -104,6 +106,7 @@ typedef struct { int64_t dim, descending, stable; } ac_attrs_sort;
 typedef struct { int64_t mode; } ac_attrs_rounding;
 typedef struct { int64_t decimals; } ac_attrs_decimals;
 typedef struct { ac_dims dim; int64_t unbiased, keepdim; } ac_attrs_unbiased;
+typedef struct { int64_t unbiased; } ac_attrs_all_unbiased;
 typedef struct { ac_dims normalized_shape; double eps; } ac_attrs_layer_norm;
 typedef struct { int64_t rows; } ac_attrs_rows_only;
 typedef struct { int64_t training; double momentum, eps; } ac_attrs_batch_norm;

@@ -210,6 +210,10 @@ int ac_infer_arange(ac_infer *i) {
     double start = ac_scalar_double(a->start), end = ac_scalar_double(a->end), step = ac_scalar_double(a->step);
     if (!(step != 0) || (end - start) / step < 0)
         return ac_fail(AC_RUNTIME, "arange: a step of %g does not lead from %g to %g", step, start, end);
+    if (a->dtype == AC_int64) { /* counts by its whole bounds, as torch's does; narrower integers by what was given */
+        if (trunc(step) == 0) return ac_fail(AC_VALUE, "arange: a step of %g is 0 as an integer", step);
+        start = trunc(start), end = trunc(end), step = trunc(step);
+    }
     double n = (end - start) / step;
     if (!(n < 0x1p52)) return ac_fail(AC_RUNTIME, "arange: from %g to %g is not finite", start, end);
     int64_t count = (int64_t)n + ((double)(int64_t)n < n);
@@ -312,7 +316,13 @@ int ac_infer_reduce_index(ac_infer *i) {
 
 int ac_infer_reduce_bool(ac_infer *i) {
     ATTRS(reduce_dim);
-    return reduce_as(i, &a->dim, a->keepdim, AC_bool);
+    ac_dtype x = i->in[0]->dtype;
+    if (a->dim.n == 0) { /* torch's `all` and `any` over no dimension keep every value; its sums are over all */
+        AC_TRY(ac_infer_same(i));
+        i->out[0].dtype = x == AC_uint8 ? x : AC_bool;
+        return 0;
+    }
+    return reduce_as(i, &a->dim, a->keepdim, x == AC_uint8 ? x : AC_bool); /* as torch's: its truth values once */
 }
 
 int ac_infer_reduce_norm(ac_infer *i) {

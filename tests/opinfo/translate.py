@@ -92,6 +92,8 @@ def walk(value: Any, convert: Callable[[Any], Any]) -> Any:
 
 def to_ampc(t: torch.Tensor) -> Any:
     plain = t.detach()
+    if plain.ndim > 16:  # more than a tensor of ampc can have
+        raise Inexpressible
     return ampc.from_dlpack(plain).requires_grad_(t.requires_grad)
 
 

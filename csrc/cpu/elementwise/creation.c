@@ -36,7 +36,7 @@ int ac_cpu_fill(const ac_run *r) {
 int ac_cpu_arange(const ac_run *r) {
     ATTRS(arange);
     ac_tensor *out = r->out[0];
-    bool real = a->start.kind == AC_FLOAT || a->step.kind == AC_FLOAT;
+    bool real = ac_is_floating(out->dtype) && (a->start.kind == AC_FLOAT || a->step.kind == AC_FLOAT);
     double start = ac_scalar_double(a->start), step = ac_scalar_double(a->step);
     for (int64_t i = 0; i < out->numel; i++) {
         if (real) ac_write_double(ac_data(out), out->dtype, i, start + (double)i * step);

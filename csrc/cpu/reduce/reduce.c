@@ -192,7 +192,7 @@ static void write_power_root(const ac_total *t, double n, const ac_run *r, ac_te
 
 static void write_variance(const ac_total *t, double n, const ac_run *r, ac_tensor *out, int64_t at) {
     const ac_attrs_var *a = r->attrs;
-    double rest = n - (double)a->correction, var = t->f / (rest > 0 ? rest : 0);
+    double rest = n - ac_correction(a), var = t->f / (rest > 0 ? rest : 0);
     ac_write_double(ac_data(out), out->dtype, at, r->op == AC_OP_std ? sqrt(var) : var);
 }
 
@@ -218,6 +218,7 @@ static ac_opmath opmath_for(const ac_tensor *x, ac_dtype result) {
 static int run_reduce(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, finish_fn finish, ac_opmath opmath) {
     uint32_t mask;
     AC_TRY(ac_dims_mask(dim, r->in[0]->ndim, ac_ops[r->op].python, &mask));
+    if (dim->n == 0 && ac_same_shape(r->out[0], r->in[0])) mask = 0; /* nothing is reduced */
     ac_run run = *r;
     run.compute = ac_opmath_dtype(opmath);
     reduction c = {.loops = ac_cpu_loops(),
