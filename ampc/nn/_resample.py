@@ -40,6 +40,11 @@ def resampled(x: Tensor, dim: int, table: Table) -> Tensor:
     return _f["_resample"](x, *_table_tensors(table, x.shape[dim], str(x.device)), dim % x.ndim)
 
 
+def window_lengths(table: Table, size: int, device: str) -> Tensor:
+    """The number of values in each window of `sums`."""
+    return (1 / _table_tensors(table, size, device)[1].amax(1)).round()
+
+
 def sums(what: str, size: int, window: int, step: int, around: int, ceil_mode: bool, count_pad: bool, divisor: Optional[float]) -> Table:
     """Means of windows, or sums divided by ``divisor``."""
     return ("sums", what, size, window, step, around, ceil_mode, count_pad, divisor)
@@ -259,10 +264,13 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
         input, grid = input.float(), grid.float()
     at = [_unnormalised(grid[..., nd - 1 - d], input.shape[2 + d], corners) for d in range(nd)]
     if mode == "bicubic":
-        y = _sample_cubic(input, at, padding_mode, corners)
-    else:
-        at = [_position(a, input.shape[2 + d], padding_mode, corners) for d, a in enumerate(at)]
-        y = _values_at(input, [a.round() for a in at]) if mode == "nearest" else _sample_linear(input, at)
+        return _sample_cubic(input, at, padding_mode, corners).to(dtype)
+    at = [_position(a, input.shape[2 + d], padding_mode, corners) for d, a in enumerate(at)]
+    if mode == "bilinear":
+        return _sample_linear(input, at).to(dtype)
+    y = _values_at(input, [a.round() for a in at])
+    if grid.requires_grad:  # whose gradient is zero, not absent
+        y = y + _f["where"](grid < float("-inf"), grid, 0.0).sum(-1).unsqueeze(1)
     return y.to(dtype)
 
 

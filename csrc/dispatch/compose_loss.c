@@ -210,7 +210,8 @@ COMPOSE(hinge_embedding_loss) {
 
 COMPOSE(margin_ranking_loss) {
     ATTRS(margin);
-    return ac_c_reduced(s, positive_part(s, PLUS(UN(neg, MUL(in[2], SUB(in[0], in[1]))), a->margin)), a->reduction);
+    T apart = MUL(UN(neg, in[2]), SUB(in[0], in[1]));
+    return ac_c_reduced(s, positive_part(s, ADD(apart, ac_c_real(s, a->margin))), a->reduction);
 }
 
 COMPOSE(cosine_embedding_loss) {
@@ -225,7 +226,7 @@ COMPOSE(cosine_embedding_loss) {
     T left = PLUS(ac_c_sum(s, UN(square, x), -1), 1e-12), right = PLUS(ac_c_sum(s, UN(square, y), -1), 1e-12);
     T cosine = DIV(both, UN(sqrt, MUL(left, right)));
     T near = WHERE(BIN(eq, target, NUM(1)), SUB(NUM(1), cosine), NUM(0));
-    T far = WHERE(BIN(eq, target, NUM(-1)), positive_part(s, PLUS(cosine, -a->margin)), NUM(0));
+    T far = WHERE(BIN(eq, target, NUM(-1)), positive_part(s, SUB(cosine, ac_c_real(s, a->margin))), NUM(0));
     return ac_c_reduced(s, ADD(near, far), a->reduction);
 }
 
@@ -236,7 +237,7 @@ COMPOSE(triplet_margin_loss) {
     T near = DISTANCE(in[0], in[1]), far = DISTANCE(in[0], in[2]);
     if (a->swap) far = BIN(minimum, far, DISTANCE(in[1], in[2]));
 #undef DISTANCE
-    return ac_c_reduced(s, positive_part(s, PLUS(SUB(near, far), a->margin)), a->reduction);
+    return ac_c_reduced(s, positive_part(s, ADD(SUB(near, far), ac_c_real(s, a->margin))), a->reduction);
 }
 
 /* Scores [C] or [N, C] and their targets, as [N, C] and [N, ...]. */

@@ -191,6 +191,12 @@ class LPPool2d(_LPPool):
     _function = "lp_pool2d"
 
 
+class LPPool3d(_LPPool):
+    """Of x [N, C, D, H, W], or without N; see ``_LPPool``."""
+
+    _function = "lp_pool3d"
+
+
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """Of x [N, C, L], or without N; see ``_AdaptiveAvgPool``."""
 
