@@ -413,3 +413,15 @@ def test_messages_that_say_what_to_do():
     for module, name in ((ampc, "no_such"), (ampc.nn, "NoSuch"), (ampc.nn.functional, "no_such"), (ampc.optim, "NoSuch")):
         with pytest.raises(AttributeError, match="has no attribute.*docs/compatibility.md"):
             getattr(module, name)
+
+
+@pytest.mark.parametrize("call", [
+    lambda lib: lib.nn.BatchNorm1d(3, eps=-1.0)(lib.ones(4, 3)), lambda lib: lib.nn.LSTM(3, 5, bias=0), lambda lib: lib.nn.CircularPad1d(3)(lib.ones(2, 3, 4, 5)),
+    lambda lib: lib.nn.CrossEntropyLoss(ignore_index=1)(lib.ones(2, 3), lib.ones(2, 3)), lambda lib: lib.optim.SGD([lib.ones(2)], lr=lib.ones(2)),
+    lambda lib: lib.optim.Adam([("w", lib.ones(2)), lib.ones(2)]), lambda lib: lib.nn.GaussianNLLLoss()(lib.ones(4, 3), lib.zeros(4, 3), lib.ones(4, 2))])
+def test_errors_of_modules_and_optimizers(call):
+    same(call)
+
+
+def test_a_variance_for_each_column():
+    same(lambda lib: lib.nn.GaussianNLLLoss()(lib.tensor([[1.0, 2.0], [3.0, 4.0]]), lib.zeros(2, 2), lib.tensor([[1.0, 0.25]])))

@@ -13,6 +13,7 @@ from .._callers import warn
 from .._composed.elementwise import rrelu as _rrelu
 from .._finfo import finfo
 from .._missing import absent_from
+from ._fractional import *  # noqa: F403
 from ._resample import *  # noqa: F403
 from ._resample import in_float32, pad, resampled, sums
 from ._windows import *  # noqa: F403
@@ -472,8 +473,8 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
     """(log var + (x - target)^2 / var) / 2. ValueError where var is negative."""
     if not isinstance(var, Tensor):
         var = input.new_full((), var)
-    fits = [tuple(input.shape), (*input.shape[:-1], 1), tuple(input.shape[:-1]), ()]
-    if tuple(var.shape) not in fits:
+    apart = [m for n, m in zip(input.shape, var.shape) if n != m] if var.ndim == input.ndim else None
+    if apart not in ([], [1]) and tuple(var.shape) not in ((), tuple(input.shape[:-1])):  # or broadcast in one dimension
         raise ValueError(f"gaussian_nll_loss: `var` {list(var.shape)} does not fit input {list(input.shape)}")
     if bool((var < 0).any()):
         raise ValueError("gaussian_nll_loss: `var` has negative entries")

@@ -92,6 +92,8 @@ class Optimizer:
     def errors(self) -> Iterator[Difference]:
         for case in self.info.optim_error_inputs_func("cpu", torch.float32) if self.info.optim_error_inputs_func else []:
             given = case.optimizer_error_input
+            if given.params is None:
+                given.params = [t for t, _ in self.twins(torch.float32)]
             both = Sample()
             try:
                 params, kwargs = leaves(both.for_ampc(given.params), {}), both.for_ampc(given.kwargs)

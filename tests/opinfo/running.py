@@ -96,7 +96,8 @@ class Operator:
 
     def chance(self, sample: Any) -> bool:
         """Whether its numbers are drawn."""
-        return self.random or sample.kwargs.get("dropout_p", 0) > 0
+        drawn_windows = self.name.startswith("nn.functional.fractional") and "_random_samples" not in sample.kwargs
+        return self.random or drawn_windows or sample.kwargs.get("dropout_p", 0) > 0
 
     def dtypes(self) -> List[torch.dtype]:
         return [d for d in DTYPES if d in self.op.supported_dtypes("cpu")]
