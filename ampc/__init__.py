@@ -355,7 +355,11 @@ def __getattr__(name: str) -> _Any:
         globals().update(types_of("cpu"))
         if name in globals():
             return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}" + ("; there are no complex tensors here" if name in _COMPLEX else ""))
+    from ._missing import absent_from
+
+    if name in _COMPLEX:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; there are no complex tensors here")
+    return absent_from(__name__)(name)
 
 
 def __dir__() -> _Any:

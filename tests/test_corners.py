@@ -337,3 +337,91 @@ def test_casts_of_what_an_integer_cannot_hold(to, dtype, n):
     """What torch gives on x86: the smallest number of int32 or int64, of which narrower dtypes keep the last bytes."""
     for value in [NAN, INF, -INF, 3e9, -3e9, 2.0**31, -2.0**31, 6e4, 300.7, -1.5]:
         same(lambda lib: lib.full((n, 2), value).to(getattr(lib, dtype))[:, 1].to(getattr(lib, to)).tolist())  # noqa: B023
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "int8"])
+@pytest.mark.parametrize("call", [
+    lambda F, x, b: F.linear(x, x, b), lambda F, x, b: F.tanhshrink(x), lambda F, x, b: F.bilinear(x, x, x.reshape(1, 2, 3).repeat(4, 2, 1)[:, :3]),
+    lambda F, x, b: F.pairwise_distance(x, x.flip(0), eps=1.0), lambda F, x, b: F.margin_ranking_loss(x, x.flip(0), x, reduction="none"),
+    lambda F, x, b: F.margin_ranking_loss(x.flip(0), x, x * 0 + 1, margin=1.0, reduction="none"),  # a margin is floating point: nothing wraps
+    lambda F, x, b: F.margin_ranking_loss(x.flip(0), x, x * 0 + 1, margin=2.5, reduction="none")])
+def test_layers_of_integers(call, dtype):
+    same(lambda lib: call(lib.nn.functional, lib.tensor([[5, 1, 6], [4, 2, 9]], dtype=getattr(lib, dtype)), lib.tensor([200, 3]).to(getattr(lib, dtype))))
+
+
+@pytest.mark.parametrize("more", [(3,), (3, 2, 1), (3, 2, 1, True, False), ((2, 3), (), (0,), False, True, -2), (3, [], 1, True, True)])
+def test_means_of_integers(more):
+    """They are rounded toward 0."""
+    values = np.arange(-30, 66).reshape(1, 2, 4, 12)
+    same(lambda lib: lib.nn.functional.avg_pool2d(lib.tensor(values), *more))
+    same(lambda lib: lib.nn.functional.avg_pool2d(lib.tensor(values), 2, out=lib.zeros(1, 2, 2, 6, dtype=lib.int64)))
+
+
+def test_unfold_takes_bool():
+    same(lambda lib: lib.nn.functional.unfold(lib.tensor(np.arange(50).reshape(1, 2, 5, 5) % 3 == 0), 2, padding=1, stride=2))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (0, 3, 4), (2, 3, 0)])
+def test_norms_of_nothing(shape):
+    """An empty batch trains nothing: statistics stay, gradients of parameters are 0."""
+    F = ampc.nn.functional
+    mean, var, weight = ampc.ones(3), ampc.full((3,), 2.0), ampc.ones(3, requires_grad=True)
+    x = ampc.zeros(shape, requires_grad=True)
+    F.batch_norm(x, mean, var, weight, None, True).sum().backward()
+    assert mean.tolist() == [1.0] * 3 and var.tolist() == [2.0] * 3 and weight.grad.tolist() == [0.0] * 3 and x.grad.shape == x.shape
+    last = shape[-1]
+    weight = ampc.ones(last, requires_grad=True)
+    x = ampc.zeros(shape, requires_grad=True)
+    F.layer_norm(x, [last], weight, weight).sum().backward()
+    assert weight.grad.tolist() == [0.0] * last and x.grad.shape == x.shape
+    if len(shape) > 2:
+        assert F.instance_norm(ampc.zeros(shape), ampc.ones(3), ampc.ones(3)).shape == shape
+
+
+def test_pad_of_nothing_has_a_gradient():
+    for shape, sides in (((0, 3), (1, 2)), ((3, 3), (-1, -2, 1, 1))):
+        x = ampc.ones(shape, requires_grad=True)
+        ampc.nn.functional.pad(x, sides, value=1.0).sum().backward()
+        assert x.grad.tolist() == ampc.zeros(shape).tolist()
+
+
+def test_nearest_samples_give_the_grid_zeros():
+    x, grid = ampc.randn(1, 2, 4, 4, requires_grad=True), (ampc.rand(1, 3, 3, 2) * 2 - 1).requires_grad_()
+    y = ampc.nn.functional.grid_sample(x, grid, mode="nearest", align_corners=False)
+    y.sum().backward()
+    assert grid.grad.tolist() == ampc.zeros(1, 3, 3, 2).tolist() and float(x.grad.sum()) == 18
+
+
+def test_a_score_without_dimensions():
+    same(lambda lib: lib.nn.functional.multi_margin_loss(lib.tensor(-3.7), lib.tensor(0)))
+    same(lambda lib: lib.nn.functional.multilabel_margin_loss(lib.tensor(5.1), lib.tensor(0)))
+
+
+@pytest.mark.parametrize("call", [
+    lambda F, x: F.adaptive_avg_pool2d(x[0, 0], (2, 2)), lambda F, x: F.adaptive_max_pool3d(x[0], (2, 2, 2)), lambda F, x: F.adaptive_max_pool3d(x[0], 2), lambda F, x: F.max_pool2d(x[:, :0], 1),
+    lambda F, x: F.multilabel_margin_loss(x[0, 0], x[0, 0].long(), reduction="abc"), lambda F, x: F.avg_pool1d(x[0], 2, padding=-1),
+    lambda F, x: F.triplet_margin_with_distance_loss(x, x, x, reduction="abc")])
+def test_errors_have_torchs_types(call):
+    same(lambda lib: call(lib.nn.functional, lib.ones(1, 1, 4, 4)))
+
+
+def test_messages_that_say_what_to_do():
+    with pytest.raises(RuntimeError, match=r"\[2, 9, 9, 3\] has 9 channels, and the weight \[8, 3, 3, 3\] with groups=1 takes 3.*must be permuted"):
+        ampc.nn.functional.conv2d(ampc.ones(2, 9, 9, 3), ampc.ones(8, 3, 3, 3))
+    with pytest.raises(RuntimeError, match="groups=2 divides not both"):
+        ampc.nn.functional.conv2d(ampc.ones(2, 4, 9, 9), ampc.ones(7, 2, 3, 3), groups=2)
+    for module, name in ((ampc, "no_such"), (ampc.nn, "NoSuch"), (ampc.nn.functional, "no_such"), (ampc.optim, "NoSuch")):
+        with pytest.raises(AttributeError, match="has no attribute.*docs/compatibility.md"):
+            getattr(module, name)
+
+
+@pytest.mark.parametrize("call", [
+    lambda lib: lib.nn.BatchNorm1d(3, eps=-1.0)(lib.ones(4, 3)), lambda lib: lib.nn.LSTM(3, 5, bias=0), lambda lib: lib.nn.CircularPad1d(3)(lib.ones(2, 3, 4, 5)),
+    lambda lib: lib.nn.CrossEntropyLoss(ignore_index=1)(lib.ones(2, 3), lib.ones(2, 3)), lambda lib: lib.optim.SGD([lib.ones(2)], lr=lib.ones(2)),
+    lambda lib: lib.optim.Adam([("w", lib.ones(2)), lib.ones(2)]), lambda lib: lib.nn.GaussianNLLLoss()(lib.ones(4, 3), lib.zeros(4, 3), lib.ones(4, 2))])
+def test_errors_of_modules_and_optimizers(call):
+    same(call)
+
+
+def test_a_variance_for_each_column():
+    same(lambda lib: lib.nn.GaussianNLLLoss()(lib.tensor([[1.0, 2.0], [3.0, 4.0]]), lib.zeros(2, 2), lib.tensor([[1.0, 0.25]])))

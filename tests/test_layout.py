@@ -24,7 +24,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # The packages and modules of ampc/, from the ground up: each imports what stands before it, and itself, inside functions too. ``cuda.amp``
 # has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
 PYTHON_ORDER = re.findall(r"[\w.]+", """
-    version _unsupported_dtypes _table _progress _callers _events _model_names
+    version _unsupported_dtypes _missing _table _progress _callers _events _model_names
     _checks _device types _dims _out _layout _printing _ops _functions _settings _global_autocast compiler _dynamo
     _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop formats _finfo
     autograd linalg _composed _array_api _tensor

@@ -20,7 +20,7 @@ LAYERS = [  # how it is made, shapes of its inputs
     ("Conv2d(6, 4, 3)", [X2[1:]]), ("Conv3d(6, 4, (2, 3, 3), dilation=(1, 2, 1))", [X3]), ("ConvTranspose1d(6, 4, 3, stride=2, output_padding=1)", [X1]),
     ("ConvTranspose2d(6, 4, 3, stride=2, padding=1, groups=2, bias=False)", [X2]), ("ConvTranspose3d(6, 4, 2, stride=2)", [X3]),
     ("MaxPool1d(3)", [X1]), ("MaxPool2d(3, stride=2, padding=1, ceil_mode=True)", [X2]), ("MaxPool3d(2, dilation=2)", [X3]), ("AvgPool1d(3, 2, 1)", [X1]), ("AvgPool2d((3, 2), ceil_mode=True)", [X2]),
-    ("AvgPool2d(3, padding=1, count_include_pad=False, divisor_override=5)", [X2]), ("AvgPool3d(2)", [X3]), ("LPPool1d(2, 3)", [X1]), ("LPPool2d(2, (3, 2), stride=1)", [X2]),
+    ("AvgPool2d(3, padding=1, count_include_pad=False, divisor_override=5)", [X2]), ("AvgPool3d(2)", [X3]), ("LPPool1d(2, 3)", [X1]), ("LPPool2d(2, (3, 2), stride=1)", [X2]), ("LPPool3d(2, 2)", [X3]),
     ("AdaptiveAvgPool1d(4)", [X1]), ("AdaptiveAvgPool2d((3, None))", [X2]), ("AdaptiveAvgPool3d(2)", [X3]), ("AdaptiveMaxPool1d(4)", [X1]), ("AdaptiveMaxPool2d(3)", [X2]), ("AdaptiveMaxPool3d(2)", [X3]),
     ("ConstantPad1d(2, 1.5)", [X1]), ("ConstantPad2d((1, 2, 0, 3), 0.5)", [X2]), ("ConstantPad3d(1, -1.0)", [X3]), ("ZeroPad1d(1)", [X1]), ("ZeroPad2d((1, 0, 2, 1))", [X2]), ("ZeroPad3d(1)", [X3]),
     ("ReflectionPad1d(2)", [X1]), ("ReflectionPad2d((1, 2, 3, 0))", [X2]), ("ReflectionPad3d(1)", [X3]), ("ReplicationPad1d(2)", [X1]), ("ReplicationPad2d(1)", [X2]), ("ReplicationPad3d(2)", [X3]),
@@ -32,7 +32,7 @@ LAYERS = [  # how it is made, shapes of its inputs
     ("Flatten()", [X2]), ("Flatten(0, 2)", [X2]), ("Unflatten(1, (2, 3))", [X2]), ("Unfold(3, padding=1, stride=2)", [X2]), ("Fold((5, 6), (2, 3))", [(2, 12, 16)]), ("PixelShuffle(2)", [(2, 8, 3, 4)]),
     ("PixelUnshuffle(2)", [(2, 3, 4, 6)]), ("ChannelShuffle(3)", [X2]), ("Upsample(scale_factor=2)", [X2]), ("Upsample((4, 13), mode='bilinear')", [X2]), ("Upsample(scale_factor=1.5, mode='trilinear', align_corners=True)", [X3]),
     ("UpsamplingNearest2d(scale_factor=2)", [X2]), ("UpsamplingBilinear2d((12, 7))", [X2]), ("PairwiseDistance()", [(4, 5), (4, 5)]), ("PairwiseDistance(1, keepdim=True)", [(4, 5), (4, 5)]),
-    ("CosineSimilarity()", [(4, 5), (4, 5)]), ("CosineSimilarity(dim=-1)", [X1, X1]), *[(f"{name}(0.0)", [X2 if name[-2] == "2" else X3 if name[-2] == "3" else X1]) for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout")],
+    ("CosineSimilarity()", [(4, 5), (4, 5)]), ("CosineSimilarity(dim=-1)", [X1, X1]), *[(f"{name}(0.0)", [X2 if name[-2] == "2" else X3 if name[-2] == "3" else X1]) for name in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout")],
 ]
 
 
@@ -114,7 +114,8 @@ def test_every_module_is_here():
     tested = {how.split("(")[0] for how, _ in [*LAYERS, *LOSSES]}
     elsewhere = {"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Embedding", "EmbeddingBag", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
                  "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
-                 "RNN", "LSTM", "GRU", "RNNBase", "RNNCell", "LSTMCell", "GRUCell"}  # test_recurrent, test_nn
+                 "FractionalMaxPool2d", "FractionalMaxPool3d",
+                 "RNN", "LSTM", "GRU", "RNNBase", "RNNCell", "LSTMCell", "GRUCell"}  # test_windows, test_recurrent, test_nn
     assert set(nn.modules.__all__) - elsewhere == tested - {"nn"} & set(nn.modules.__all__)
 
 

@@ -318,3 +318,45 @@ def test_a_query_that_looks_at_nothing_gets_zeros_and_gives_none(kind, way):
     assert (grads[0][:, :, 0] == 0).all() and all(ampc.isfinite(g).all() for g in grads)
     again = ampc.autograd.grad(sum(g.square().sum() for g in grads), [q, k, v])
     assert (again[0][:, :, 0] == 0).all() and all(ampc.isfinite(g).all() for g in again)
+
+
+@pytest.mark.parametrize("nd", [2, 3])
+@pytest.mark.parametrize("how", [{"output_size": 3}, {"output_ratio": 0.6, "return_indices": True}, {"output_size": 1}])
+def test_fractional_pooling(nd, how):
+    """Of given numbers torch's windows, and its gradient."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(3)
+    x, draws = rng.standard_normal((2, 3, 7, 8, 6)[:2 + nd]), rng.random((2, 3, nd))
+    results = []
+    for lib in (torch, ampc):
+        layer = getattr(lib.nn, f"FractionalMaxPool{nd}d")(2, _random_samples=lib.tensor(draws), **how)
+        leaf = lib.tensor(x, requires_grad=True)
+        y = layer(leaf)
+        y, where = y if isinstance(y, tuple) else (y, lib.zeros(1))
+        (y * y).sum().backward()
+        results.append([np.array(t.tolist()) for t in (y, where, leaf.grad)])
+    for theirs, ours in zip(*results):
+        np.testing.assert_array_equal(theirs, ours)
+
+
+def test_fractional_pooling_draws():
+    layer = ampc.nn.FractionalMaxPool2d(2, output_size=5)
+    x = ampc.arange(400).reshape(1, 1, 20, 20).float()
+    assert len({tuple(layer(x).flatten().tolist()) for _ in range(20)}) > 1
+    for wrong in ({}, {"output_size": 2, "output_ratio": 0.5}, {"output_ratio": 1.5}):
+        with pytest.raises(ValueError, match="output"):
+            ampc.nn.FractionalMaxPool2d(2, **wrong)
+    with pytest.raises(RuntimeError, match="do not fit"):
+        ampc.nn.functional.fractional_max_pool2d(x, 2, 20)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+@pytest.mark.parametrize("how", [{"size": (5, 11)}, {"size": (17, 9)}, {"scale_factor": 1.5}, {"size": (9, 14), "align_corners": True}, {"size": (4, 5), "antialias": True}])
+def test_images_of_bytes(mode, how):
+    torch = pytest.importorskip("torch")
+    if mode.startswith("nearest") and ("align_corners" in how or "antialias" in how):
+        pytest.skip("has neither")
+    x = np.random.default_rng(1).integers(0, 256, (2, 3, 8, 13), dtype=np.uint8)
+    theirs, ours = (lib.nn.functional.interpolate(lib.tensor(x), mode=mode, **how) for lib in (torch, ampc))
+    assert ours.dtype is ampc.uint8
+    np.testing.assert_array_equal(theirs.numpy(), ours.numpy())

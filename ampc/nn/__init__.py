@@ -1,5 +1,8 @@
 """Neural networks: modules, their functions, initial values and what works on modules (`utils`)."""
 
+from typing import TYPE_CHECKING
+
+from .._missing import absent_from
 from . import functional, init
 from .modules import *  # noqa: F403
 from .modules import __all__ as _modules
@@ -10,3 +13,6 @@ from . import attention, parallel, utils  # isort: skip  # these are made of mod
 from .parallel import DataParallel
 
 __all__ = ["Buffer", "DataParallel", "Module", "Parameter", "attention", "functional", "init", "parallel", "utils", *_modules]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

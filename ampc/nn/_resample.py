@@ -40,6 +40,11 @@ def resampled(x: Tensor, dim: int, table: Table) -> Tensor:
     return _f["_resample"](x, *_table_tensors(table, x.shape[dim], str(x.device)), dim % x.ndim)
 
 
+def window_lengths(table: Table, size: int, device: str) -> Tensor:
+    """The number of values in each window of `sums`."""
+    return (1 / _table_tensors(table, size, device)[1].amax(1)).round()
+
+
 def sums(what: str, size: int, window: int, step: int, around: int, ceil_mode: bool, count_pad: bool, divisor: Optional[float]) -> Table:
     """Means of windows, or sums divided by ``divisor``."""
     return ("sums", what, size, window, step, around, ceil_mode, count_pad, divisor)
@@ -94,6 +99,25 @@ def _table_of(mode: str, size: int, out: int, given: Optional[float], corners: b
     return ("cubic" if cubic else "linear", size, out, scale, corners)
 
 
+def _picked(x: Tensor, tables: List[Table]) -> Tensor:
+    """Each result is one value: for dtypes that are not summed."""
+    for d, table in enumerate(tables):
+        x = x.index_select(d + 2, _table_tensors(table, x.shape[d + 2], str(x.device))[0].flatten())
+    return x
+
+
+def _of_bytes(x: Tensor, tables: List[Table]) -> Tensor:
+    """Weights are whole numbers of 16 bits, as in images' usual libraries, and each dimension is rounded to bytes, the last one first."""
+    from ._resample_weights import places
+    for d, table in reversed(list(enumerate(tables))):
+        if x.shape[d + 2] == table[2] and table[0] != "smoothed":
+            continue
+        bits = places(table)
+        x = resampled(x.double(), d + 2, ("bits", bits, *table))
+        x = ((x + 2.0 ** (bits - 1)) / 2.0**bits).floor().clamp(0, 255).to(_C.uint8)
+    return x
+
+
 def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Optional[bool] = None,
                 recompute_scale_factor: Optional[bool] = None, antialias: bool = False) -> Tensor:
     """Input [N, C, ...] resized to ``size``, or by ``scale_factor``.
@@ -116,6 +140,11 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
     sizes, scales = _output_sizes(input, size, scale_factor, recompute_scale_factor)
     if min(sizes) < 1 or min(input.shape[2:]) < 1:
         raise RuntimeError(f"interpolate: sizes must be 1 or more, got {list(input.shape[2:])} and {sizes}")
+
+    if not input.is_floating_point() and mode.startswith("nearest"):
+        return _picked(input, [_table_of(mode, input.shape[d + 2], sizes[d], scales[d], False, False) for d in range(nd)])
+    if input.dtype is _C.uint8 and mode in ("bilinear", "bicubic"):
+        return _of_bytes(input, [_table_of(mode, input.shape[d + 2], sizes[d], scales[d], bool(align_corners), antialias) for d in range(nd)])
 
     def run(x: Tensor) -> Tensor:
         for d in range(nd):
@@ -259,10 +288,13 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
         input, grid = input.float(), grid.float()
     at = [_unnormalised(grid[..., nd - 1 - d], input.shape[2 + d], corners) for d in range(nd)]
     if mode == "bicubic":
-        y = _sample_cubic(input, at, padding_mode, corners)
-    else:
-        at = [_position(a, input.shape[2 + d], padding_mode, corners) for d, a in enumerate(at)]
-        y = _values_at(input, [a.round() for a in at]) if mode == "nearest" else _sample_linear(input, at)
+        return _sample_cubic(input, at, padding_mode, corners).to(dtype)
+    at = [_position(a, input.shape[2 + d], padding_mode, corners) for d, a in enumerate(at)]
+    if mode == "bilinear":
+        return _sample_linear(input, at).to(dtype)
+    y = _values_at(input, [a.round() for a in at])
+    if grid.requires_grad:  # whose gradient is zero, not absent
+        y = y + _f["where"](grid < float("-inf"), grid, 0.0).sum(-1).unsqueeze(1)
     return y.to(dtype)
 
 

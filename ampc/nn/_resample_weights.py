@@ -100,8 +100,32 @@ def _smoothed(size: int, out: int, scale: float, corners: bool, cubic: bool) -> 
     return _filled(rows, weight)
 
 
+def _merged(kind: str, *arguments: Any) -> Tuple[np.ndarray, np.ndarray]:
+    """A table in which no result reads a value twice: beyond an edge the edge's value stands again."""
+    index, weight = _KINDS[kind](*arguments)
+    for tap in range(1, index.shape[1]):
+        twice = index[:, tap] == index[:, tap - 1]
+        weight[twice, tap] += weight[twice, tap - 1]
+        weight[twice, tap - 1] = 0
+    return index, weight
+
+
+def places(table: Tuple[Any, ...]) -> int:
+    """The binary places at which the largest weight fits 16 bits."""
+    largest, bits = float(_merged(*table)[1].max()), 0
+    while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
+        bits += 1
+    return bits
+
+
+def _in_bits(bits: int, kind: str, *arguments: Any) -> Tuple[np.ndarray, np.ndarray]:
+    """A table's weights as whole numbers, that many binary places moved."""
+    index, weight = _merged(kind, *arguments)
+    return index, np.trunc(weight * 2.0**bits + np.where(weight < 0, -0.5, 0.5))
+
+
 _KINDS: dict[str, Callable[..., Any]] = {"sums": _window_sums, "adaptive": _adaptive, "nearest": _nearest, "linear": _linear,
-                                           "cubic": _cubic, "smoothed": _smoothed}
+                                           "cubic": _cubic, "smoothed": _smoothed, "bits": _in_bits}
 
 
 def with_adjoint(table: Tuple[Any, ...], size: int) -> List[np.ndarray]:

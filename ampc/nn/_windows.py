@@ -9,12 +9,13 @@ from typing import Any, List, Optional, Tuple, Union
 
 from .. import _C, _checks
 from .._C import Tensor
-from ._resample import adaptive_means, resampled, sums
+from .._out import takes_out
+from ._resample import adaptive_means, resampled, sums, window_lengths
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
     "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d", "conv_tbc",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "lp_pool1d", "lp_pool2d", "max_pool1d",
+    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d",
     "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "unfold",
 ]
 
@@ -123,6 +124,8 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
 
 def unfold(input: Tensor, kernel_size: _Sizes, dilation: _Sizes = 1, padding: _Sizes = 0, stride: _Sizes = 1) -> Tensor:
     """The windows of input [N, C, H, W] as columns [N, C * taps, positions]."""
+    if input.dtype is _C.bool:
+        return unfold(input.float(), kernel_size, dilation, padding, stride).bool()
     x, single = _batched(input, 2, "unfold")
     y = _f["_im2col"](x, *(_list(v, 2, "unfold") for v in (kernel_size, dilation, padding, stride)))
     return y.squeeze(0) if single else y
@@ -138,11 +141,17 @@ def fold(input: Tensor, output_size: _Sizes, kernel_size: _Sizes, dilation: _Siz
 # -- pooling -------------------------------------------------------------------------------------------------
 
 
+def _steps(stride: Any, window: List[int], nd: int, what: str) -> List[int]:
+    """The window itself where no stride is given."""
+    none = stride is None or isinstance(stride, (list, tuple)) and not stride
+    return window if none else _list(stride, nd, what)
+
+
 def _max_pool(nd: int, what: str, input: Tensor, kernel_size: _Sizes, stride: Any, padding: _Sizes, dilation: _Sizes, ceil_mode: bool,
               return_indices: bool) -> Any:
     _batched(input, nd, what)
     window = _list(kernel_size, nd, what)
-    step = window if stride is None or stride == [] else _list(stride, nd, what)
+    step = _steps(stride, window, nd, what)
     pair = _f["_max_pool"](input, window, step, _list(padding, nd, what), _list(dilation, nd, what), ceil_mode)
     return tuple(pair) if return_indices else pair[0]
 
@@ -167,6 +176,8 @@ def max_pool3d(input: Tensor, kernel_size: _Sizes, stride: Optional[_Sizes] = No
 
 def _sizes_or_own(input: Tensor, output_size: Any, nd: int, what: str) -> List[int]:
     """None keeps a dimension's size."""
+    if nd > 1 and input.ndim <= nd and isinstance(output_size, (list, tuple)):
+        raise ValueError(f"{what}: expected at least {nd + 1} dimensions ([N,] C, ...), got shape {list(input.shape)}")
     if not isinstance(output_size, (list, tuple)):
         sizes: List[Any] = _checks.integers(output_size, what) * nd
     else:
@@ -177,9 +188,10 @@ def _sizes_or_own(input: Tensor, output_size: Any, nd: int, what: str) -> List[i
 
 
 def _adaptive_max(nd: int, what: str, input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    sizes = _sizes_or_own(input, output_size, nd, what)
     _batched(input, nd, what)
     one = [1] * nd
-    pair = _f["_max_pool"](input, _sizes_or_own(input, output_size, nd, what), one, [0] * nd, one, False, True)
+    pair = _f["_max_pool"](input, sizes, one, [0] * nd, one, False, True)
     return tuple(pair) if return_indices else pair[0]
 
 
@@ -241,9 +253,11 @@ def _avg_pool(nd: int, what: str, input: Tensor, kernel_size: _Sizes, stride: An
               divisor_override: Optional[int]) -> Tensor:
     _batched(input, nd, what)
     window, around = _list(kernel_size, nd, what), _list(padding, nd, what)
-    step = window if stride is None or stride == [] else _list(stride, nd, what)
+    step = _steps(stride, window, nd, what)
     if divisor_override == 0:
         raise RuntimeError(f"{what}: `divisor_override` must not be 0")
+    if input.dtype is _C.int64:
+        return _whole_means(nd, what, input, window, step, around, ceil_mode, count_include_pad, divisor_override)
     for d in range(nd):
         if step[d] < 1 or around[d] < 0:
             raise RuntimeError(f"{what}: stride must be above 0 and padding 0 or more, got {step[d]} and {around[d]}")
@@ -255,27 +269,43 @@ def _avg_pool(nd: int, what: str, input: Tensor, kernel_size: _Sizes, stride: An
     return input
 
 
+def _whole_means(nd: int, what: str, x: Tensor, window: List[int], step: List[int], around: List[int], ceil_mode: bool,
+                 count_include_pad: bool, divisor_override: Optional[int]) -> Tensor:
+    """avg_pool of integers: exact sums over the numbers of their values, rounded toward zero."""
+    total = _avg_pool(nd, what, x.double(), window, step, around, ceil_mode, count_include_pad, 1)
+    if divisor_override is not None:
+        return (total / divisor_override).trunc().to(x.dtype)
+    counts = total.new_ones(())
+    for d in range(nd):
+        table = sums(what, x.shape[d - nd], window[d], step[d], around[d], ceil_mode, count_include_pad, None)
+        counts = counts.unsqueeze(-1) * window_lengths(table, x.shape[d - nd], str(x.device))
+    return (total / counts).trunc().to(x.dtype)
+
+
 def avg_pool1d(input: Tensor, kernel_size: _Sizes, stride: Optional[_Sizes] = None, padding: _Sizes = 0, ceil_mode: bool = False,
                count_include_pad: bool = True) -> Tensor:
     """The mean of each window of input [N, C, L]."""
     return _avg_pool(1, "avg_pool1d", input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+@takes_out
 def avg_pool2d(input: Tensor, kernel_size: _Sizes, stride: Optional[_Sizes] = None, padding: _Sizes = 0, ceil_mode: bool = False,
-               count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
+               count_include_pad: bool = True, divisor_override: Optional[int] = None, *, out: Optional[Tensor] = None) -> Tensor:
     """The mean of each window of input [N, C, H, W]."""
     return _avg_pool(2, "avg_pool2d", input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+@takes_out
 def avg_pool3d(input: Tensor, kernel_size: _Sizes, stride: Optional[_Sizes] = None, padding: _Sizes = 0, ceil_mode: bool = False,
-               count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
+               count_include_pad: bool = True, divisor_override: Optional[int] = None, *, out: Optional[Tensor] = None) -> Tensor:
     """The mean of each window of input [N, C, D, H, W]."""
     return _avg_pool(3, "avg_pool3d", input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
 def _adaptive_avg(nd: int, what: str, input: Tensor, output_size: Any) -> Tensor:
+    sizes = _sizes_or_own(input, output_size, nd, what)
     _batched(input, nd, what)
-    for d, size in enumerate(_sizes_or_own(input, output_size, nd, what)):
+    for d, size in enumerate(sizes):
         if size < 1:
             raise RuntimeError(f"{what}: `output_size` must be 1 or more, got {size}")
         input = resampled(input, d - nd, adaptive_means(input.shape[d - nd], size))
@@ -300,7 +330,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 def _lp_pool(pool: Any, nd: int, input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Any, ceil_mode: bool) -> Tensor:
     if abs(norm_type) == float("inf"):
         sign = 1 if norm_type > 0 else -1
-        largest = (max_pool1d if nd == 1 else max_pool2d)(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+        largest = (max_pool1d, max_pool2d, max_pool3d)[nd - 1](sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
         return sign * largest
     taps = _product(_list(kernel_size, nd, "lp_pool"))
     wide = input.float() if input.dtype.itemsize == 2 else input  # whose powers 16 bits may not hold
@@ -317,6 +347,11 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Opti
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Optional[_Sizes] = None, ceil_mode: bool = False) -> Tensor:
     """The root of each window's sum of powers, input [N, C, H, W]; signs as in `lp_pool1d`."""
     return _lp_pool(avg_pool2d, 2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Optional[_Sizes] = None, ceil_mode: bool = False) -> Tensor:
+    """The root of each window's sum of powers, input [N, C, D, H, W]; signs as in `lp_pool1d`."""
+    return _lp_pool(avg_pool3d, 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 _checks.install(globals())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from .. import _C, _checks
 from .. import _creation as make
@@ -11,6 +12,8 @@ from .._C import Tensor
 from .._callers import warn
 from .._composed.elementwise import rrelu as _rrelu
 from .._finfo import finfo
+from .._missing import absent_from
+from ._fractional import *  # noqa: F403
 from ._resample import *  # noqa: F403
 from ._resample import in_float32, pad, resampled, sums
 from ._windows import *  # noqa: F403
@@ -219,7 +222,7 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
     if not use_input_stats:
         return _f["batch_norm"](input, running_mean, running_var, weight, bias, False, momentum, eps)
     dims = list(range(2, input.ndim))
-    if input.numel() == input.shape[0] * input.shape[1]:
+    if math.prod(input.shape[2:]) == 1:
         raise ValueError(f"instance_norm: needs more than 1 value per channel, got shape {list(input.shape)}")
     if (running_mean is None) != (running_var is None):
         raise ValueError("instance_norm: running_mean and running_var go together")
@@ -358,13 +361,25 @@ def _drop_channels(what: str, nd: int, x: Tensor, p: float, training: bool, inpl
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps the mean and variance of selu's results (Klambauer et al. 2017)."""
+    return _alpha_drop("alpha_dropout", input, tuple(input.shape), p, training, inplace)
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """alpha_dropout of whole channels of [N, C, ...]."""
+    if training and input.ndim < 2:
+        raise RuntimeError(f"feature_alpha_dropout: needs at least 2 dimensions, got {input.ndim}")
+    return _alpha_drop("feature_alpha_dropout", input, (*input.shape[:2], *[1] * (input.ndim - 2)), p, training, inplace)
+
+
+def _alpha_drop(what: str, input: Tensor, shape: Sequence[int], p: float, training: bool, inplace: bool) -> Tensor:
+    """Drops what shares one element of ``shape`` together."""
     if not 0 <= p <= 1:
-        raise ValueError(f"alpha_dropout: `p` must be between 0 and 1, got {p}")
+        raise ValueError(f"{what}: `p` must be between 0 and 1, got {p}")
     if not training or p == 0:
         return input
     low = -1.0507009873554805 * 1.6732632423543772
     a = 0.0 if p == 1 else ((1 - p) * (1 + p * low**2)) ** -0.5
-    kept = _f["dropout"](make.ones_like(input), p, True) != 0
+    kept = _f["dropout"](input.new_ones(shape), p, True) != 0
     return _put(input, lambda x: _f["where"](kept, x, low) * a - a * p * low, inplace)
 
 
@@ -458,8 +473,8 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
     """(log var + (x - target)^2 / var) / 2. ValueError where var is negative."""
     if not isinstance(var, Tensor):
         var = input.new_full((), var)
-    fits = [tuple(input.shape), (*input.shape[:-1], 1), tuple(input.shape[:-1]), ()]
-    if tuple(var.shape) not in fits:
+    apart = [m for n, m in zip(input.shape, var.shape) if n != m] if var.ndim == input.ndim else None
+    if apart not in ([], [1]) and tuple(var.shape) not in ((), tuple(input.shape[:-1])):  # or broadcast in one dimension
         raise ValueError(f"gaussian_nll_loss: `var` {list(var.shape)} does not fit input {list(input.shape)}")
     if bool((var < 0).any()):
         raise ValueError("gaussian_nll_loss: `var` has negative entries")
@@ -506,6 +521,8 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     """triplet_margin_loss with a distance of one's own."""
     if margin <= 0:
         raise ValueError(f"triplet_margin_with_distance_loss: `margin` must be above 0, got {margin}")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"triplet_margin_with_distance_loss: `reduction` must be none, mean or sum, got {reduction!r}")
     d = distance_function or pairwise_distance
     far = d(anchor, negative)
     if swap:
@@ -524,14 +541,19 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: Any = 1, margin: float =
         raise kind(f"multi_margin_loss: `weight` must be a vector of {list(input.shape[-1:])} classes, got {list(weight.shape)}")
     if weight is not None and weight.dtype is not input.dtype:
         raise RuntimeError(f"multi_margin_loss: input and weight must have the same dtype, got {input.dtype} and {weight.dtype}")
+    if input.ndim == 0 and target.ndim == 0:  # one score is a vector of them
+        input = input.unsqueeze(0)
     return _f["multi_margin_loss"](input, target, p, margin, weight, _reduction(size_average, reduce, reduction))
 
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
     """Margins between the classes that target names, up to its first -1, and the others."""
+    if input.ndim == 0 and target.ndim == 0:  # one score is a vector of them
+        input, target = input.unsqueeze(0), target.unsqueeze(0)
+    loss = _f["multilabel_margin_loss"](input, target, _reduction(size_average, reduce, reduction))
     if target.numel() and not target.is_cuda and (int(target.amin()) < -1 or int(target.amax()) >= max(input.shape[-1:], default=1)):
         raise RuntimeError(f"multilabel_margin_loss: classes must lie between -1 and {max(input.shape[-1:], default=1) - 1}")
-    return _f["multilabel_margin_loss"](input, target, _reduction(size_average, reduce, reduction))
+    return loss
 
 
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None,
@@ -548,3 +570,5 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 _checks.install(globals(), hot="relu silu sigmoid tanh leaky_relu softmax log_softmax embedding layer_norm group_norm batch_norm dropout "
                 "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss binary_cross_entropy_with_logits")
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

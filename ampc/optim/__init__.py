@@ -1,5 +1,8 @@
 """Optimizers, one pass over all parameters in C each (but LBFGS), and schedules of their rates."""
 
+from typing import TYPE_CHECKING
+
+from .._missing import absent_from
 from . import lr_scheduler
 from .adam import Adam, Adamax, AdamW, NAdam, RAdam
 from .adaptive import Adadelta, Adagrad, RMSprop, Rprop
@@ -10,3 +13,6 @@ from .sgd import SGD
 
 __all__ = ["LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
            "get_cosine_schedule_with_warmup", "lr_scheduler"]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -96,6 +96,8 @@ class Optimizer:
                 raise TypeError(f"an optimizer trains Tensors, got {type(p).__name__}")
             if not p.is_leaf:
                 raise ValueError("an optimizer trains leaves; this tensor was made by an operation")
+        if names and len(names) != len(group["params"]):
+            raise ValueError("parameters come with names, as of named_parameters(), or all of them without; some names are missing")
         if names:
             group["param_names"] = names
         for name, default in self.defaults.items():
@@ -235,6 +237,8 @@ class Optimizer:
 def check_options(name: str, **limits: Any) -> None:
     """ValueError naming the option whose value is outside its limits: option=(value, low, high)."""
     for option, (value, low, high) in limits.items():
+        if isinstance(value, Tensor) and value.numel() != 1:
+            raise ValueError(f"{name}: `{option}` must be a number or a Tensor of one element, got shape {list(value.shape)}")
         number = value.item() if isinstance(value, Tensor) else value
         if not (low <= number and (high is None or number < high)):
             raise ValueError(f"{name}: `{option}` must be at least {low}" + ("" if high is None else f" and below {high}") + f", got {value}")

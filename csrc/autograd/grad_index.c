@@ -233,14 +233,15 @@ FORMULA(as_strided_scatter) {
     ATTR(as_strided_scatter);
     T g = ac_f_call(c, AC_OP_contiguous, NULL, 1, G);
     if (!g) return -1;
-    if (WANTS(1)) {
+    ac_spec part = {ac_f_input(c, 1)->dtype, a->size, ac_device_of(g)};
+    if (WANTS(1)) { /* an empty view may begin behind the last element */
         ac_attrs_as_strided view = {a->size, a->stride, g->offset + a->offset};
-        ac_f_give(c, 1, ac_f_call(c, AC_OP_as_strided, &view, 1, g));
+        bool empty = ac_dims_numel(&a->size) == 0;
+        ac_f_give(c, 1, empty ? ac_f_zeros(c, &part) : ac_f_call(c, AC_OP_as_strided, &view, 1, g));
     }
     if (!WANTS(0)) DONE;
     if (a->accumulate) ac_f_give(c, 0, g);
     else {
-        ac_spec part = {ac_f_input(c, 1)->dtype, a->size, ac_device_of(g)};
         ac_f_give(c, 0, ac_f_call(c, AC_OP_as_strided_scatter, a, 2, g, ac_f_zeros(c, &part)));
     }
     DONE;

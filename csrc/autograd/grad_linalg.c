@@ -96,6 +96,13 @@ FORMULA(layer_norm) {
         normalized(c, x, w, &dim, &wshape, 1, a->eps);
         DONE;
     }
+    if (x->numel == 0) { /* no rows: nobody's gradient but zeros */
+        ac_spec own = {x->dtype, ac_shape_of(x), ac_device_of(x)},
+                parameter = {x->dtype, a->normalized_shape, own.device};
+        GIVE(0, ac_f_zeros(c, &own));
+        for (int k = 1; k <= 2; k++) GIVE(k, ac_f_zeros(c, &parameter));
+        DONE;
+    }
     ac_attrs_rows_only rows = {1};
     for (int64_t d = 0; d < x->ndim - inner; d++) rows.rows *= x->shape[d];
     ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w}, *out[AC_MAX_OUT];

@@ -327,9 +327,10 @@ AC_KERNEL(ac_channel_statistics, ac_gpu_channels) {
             var = load_real<double>(a.running_var, c * a.var_stride);
         }
         if (threadIdx.x != 0) continue;
+        if (count == 0) mean = var = 0; /* an empty batch */
         store_real<double>(a.mean, c, mean);
         store_real<double>(a.rstd, c, 1 / sqrt(var + a.eps));
-        if (!a.training || !a.running_mean.data || !a.running_var.data) continue;
+        if (!a.training || count == 0 || !a.running_mean.data || !a.running_var.data) continue;
         double keep = 1 - a.momentum, unbiased = var * (double)count / (double)(count - 1);
         double m = load_real<double>(a.running_mean, c * a.mean_stride),
                v = load_real<double>(a.running_var, c * a.var_stride);

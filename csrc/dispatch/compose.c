@@ -64,6 +64,12 @@ T ac_c_number(ac_scratch *s, double x) {
     return t;
 }
 
+T ac_c_real(ac_scratch *s, double x) {
+    T t = ac_c_keep(s, ac_tensor_scalar(AC_float64, x));
+    if (t) t->is_scalar = true;
+    return t;
+}
+
 T ac_c_reshape(ac_scratch *s, T x, const ac_dims *shape) {
     ac_attrs_size a = {*shape};
     return ac_c_call(s, AC_OP_reshape, &a, 1, x);

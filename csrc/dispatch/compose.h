@@ -52,7 +52,8 @@ int ac_compose_run(ac_composition f, T const *in, int n_in, const void *attrs, T
 T ac_c_keep(ac_scratch *s, T t);                                       /* the scratch takes over t */
 T ac_c_call(ac_scratch *s, ac_op op, const void *attrs, int n, ...);   /* result 0 of a call; absent inputs are ABSENT */
 int ac_c_call_many(ac_scratch *s, ac_op op, const void *attrs, T const *in, int n, T *out); /* all results */
-T ac_c_number(ac_scratch *s, double x); /* a Python-like number */
+T ac_c_number(ac_scratch *s, double x); /* a Python-like number: an int if it is whole */
+T ac_c_real(ac_scratch *s, double x);   /* a Python-like float, which makes integers floating point */
 T ac_c_refuse(ac_scratch *s, int failed);
 #define ABSENT ((T)-1)
 

@@ -56,7 +56,7 @@ COMPOSE(pdist) {
 
 COMPOSE(pairwise_distance) {
     ATTRS(normalize);
-    return norm_along(s, PLUS(SUB(in[0], in[1]), a->eps), real(a->p), a->dim, false);
+    return norm_along(s, ADD(SUB(in[0], in[1]), ac_c_real(s, a->eps)), real(a->p), a->dim, false);
 }
 
 COMPOSE(renorm) {

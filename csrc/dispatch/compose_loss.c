@@ -84,6 +84,8 @@ COMPOSE(cross_entropy) {
     T log_p = ac_c_call(s, AC_OP_log_softmax, &along, 1, x);
     if (!log_p) return NULL;
     bool soft = ac_same_shape(x, target) && ac_is_floating(target->dtype);
+    if (soft && a->ignore_index >= 0)
+        REFUSE(AC_RUNTIME, "cross_entropy: `ignore_index` goes with class indices, not with probabilities");
     if (!soft && x->ndim > 1 && target->ndim == x->ndim && target->shape[0] == x->shape[0])
         NEED(refuse_classes(x, target));
     return soft ? soft_entropy(s, log_p, target, in[2], a) : class_entropy(s, log_p, target, in[2], a);
@@ -210,7 +212,8 @@ COMPOSE(hinge_embedding_loss) {
 
 COMPOSE(margin_ranking_loss) {
     ATTRS(margin);
-    return ac_c_reduced(s, positive_part(s, PLUS(UN(neg, MUL(in[2], SUB(in[0], in[1]))), a->margin)), a->reduction);
+    T apart = MUL(UN(neg, in[2]), SUB(in[0], in[1]));
+    return ac_c_reduced(s, positive_part(s, ADD(apart, ac_c_real(s, a->margin))), a->reduction);
 }
 
 COMPOSE(cosine_embedding_loss) {
@@ -225,7 +228,7 @@ COMPOSE(cosine_embedding_loss) {
     T left = PLUS(ac_c_sum(s, UN(square, x), -1), 1e-12), right = PLUS(ac_c_sum(s, UN(square, y), -1), 1e-12);
     T cosine = DIV(both, UN(sqrt, MUL(left, right)));
     T near = WHERE(BIN(eq, target, NUM(1)), SUB(NUM(1), cosine), NUM(0));
-    T far = WHERE(BIN(eq, target, NUM(-1)), positive_part(s, PLUS(cosine, -a->margin)), NUM(0));
+    T far = WHERE(BIN(eq, target, NUM(-1)), positive_part(s, SUB(cosine, ac_c_real(s, a->margin))), NUM(0));
     return ac_c_reduced(s, ADD(near, far), a->reduction);
 }
 
@@ -236,7 +239,7 @@ COMPOSE(triplet_margin_loss) {
     T near = DISTANCE(in[0], in[1]), far = DISTANCE(in[0], in[2]);
     if (a->swap) far = BIN(minimum, far, DISTANCE(in[1], in[2]));
 #undef DISTANCE
-    return ac_c_reduced(s, positive_part(s, PLUS(SUB(near, far), a->margin)), a->reduction);
+    return ac_c_reduced(s, positive_part(s, ADD(SUB(near, far), ac_c_real(s, a->margin))), a->reduction);
 }
 
 /* Scores [C] or [N, C] and their targets, as [N, C] and [N, ...]. */

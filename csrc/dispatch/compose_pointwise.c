@@ -56,8 +56,8 @@ COMPOSE(glu) {
 }
 
 COMPOSE(tanhshrink) {
-    T x = ac_c_wide(s, in[0]);
-    return ac_c_cast(s, SUB(x, UN(tanh, x)), in[0]->dtype);
+    T x = ac_c_wide(s, in[0]), y = SUB(x, UN(tanh, x));
+    return ac_is_half(in[0]->dtype) ? ac_c_cast(s, y, in[0]->dtype) : y;
 }
 
 COMPOSE(logit) {

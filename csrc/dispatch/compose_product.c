@@ -355,7 +355,7 @@ COMPOSE(bilinear) {
     T each = MUL(ac_c_reshape(s, mixed, &shape), ac_c_unsqueeze(s, y, -2));
     T sums = ac_c_sum(s, each, -1);
     T all = in[3] ? ADD(sums, in[3]) : sums;
-    return ac_is_half(dtype) ? ac_c_cast(s, all, dtype) : all;
+    return ac_c_cast(s, all, dtype); /* of integers, too, whose sums are int64 */
 }
 
 COMPOSE(cross) {

@@ -123,9 +123,19 @@ static int need_channels(const ac_infer *i, const ac_attrs_convolution *a) {
     bool good = groups >= 1 && channels % groups == 0 && w->shape[0] % groups == 0 && w->shape[0] > 0;
     good = good && (a->transposed ? w->shape[0] == channels : w->shape[1] * groups == channels);
     if (good) return 0;
-    return ac_fail(AC_RUNTIME, "convolution: `weight` %s [%s] does not fit `x` %s [N, C, ...] with %" PRId64 " groups",
-                   ac_shape_text(w, wt), a->transposed ? "C, out / groups, ..." : "out, C / groups, ...",
-                   ac_shape_text(x, xt), groups);
+    ac_shape_text(w, wt), ac_shape_text(x, xt);
+    if (groups < 1) return ac_fail(AC_RUNTIME, "convolution: `groups` must be 1 or more, got %" PRId64, groups);
+    int64_t takes = a->transposed ? w->shape[0] : w->shape[1] * groups;
+    if (channels != takes)
+        return ac_fail(AC_RUNTIME,
+                       "convolution: the input %s has %" PRId64 " channels, and the weight %s with groups=%" PRId64
+                       " takes %" PRId64 "; they are [N, C, ...] and [%s, ...]%s",
+                       xt, channels, wt, groups, takes, a->transposed ? "C, out / groups" : "out, C / groups",
+                       x->shape[x->ndim - 1] == takes ? ". Channels that come last must be permuted" : "");
+    return ac_fail(AC_RUNTIME,
+                   "convolution: groups=%" PRId64 " divides not both the %" PRId64
+                   " channels of the input %s and the first dimension of the weight %s",
+                   groups, channels, xt, wt);
 }
 
 int ac_infer_convolution(ac_infer *i) {
@@ -246,7 +256,7 @@ int ac_infer_max_pool(ac_infer *i) {
                        x->ndim);
     ac_dims shape = ac_shape_of(x);
     if (a->adaptive) AC_TRY(check_list("adaptive_max_pool", "output_size", &a->kernel, nd, 1));
-    for (int64_t d = 0; d < nd; d++)
+    for (int64_t d = a->adaptive || x->ndim == nd ? 0 : -1; d < nd; d++) /* channels and positions */
         if (x->shape[x->ndim - nd + d] == 0)
             return ac_fail(AC_RUNTIME, "max_pool: dimension %" PRId64 " has no elements to choose from",
                            x->ndim - nd + d);

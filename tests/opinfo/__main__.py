@@ -1,4 +1,4 @@
-"""python -m opinfo [--only NAME] [--all] [--json FILE] [--part I/N]: torch's samples, replayed; what differs without a reason, printed."""
+"""python -m opinfo [--modules | --optimizers] [--only NAME] [--all] [--json FILE] [--part I/N]: torch's samples, replayed; what differs without a reason, printed."""
 
 import argparse
 import collections
@@ -6,12 +6,17 @@ import dataclasses
 import json
 import sys
 import time
-from typing import Counter, Set, Tuple
+from typing import Any, Callable, Counter, Iterator, Set, Tuple
 
 from .known import explained
+from .modules import modules
+from .optimizers import optimizers
 from .running import operators
 
 parser = argparse.ArgumentParser(description=__doc__)
+which = parser.add_mutually_exclusive_group()
+which.add_argument("--modules", action="store_true", help="the samples of modules")
+which.add_argument("--optimizers", action="store_true", help="the samples of optimizers")
 parser.add_argument("--only", action="append", help="torch's name of an operator; may be repeated")
 parser.add_argument("--all", action="store_true", help="every difference, not the first of each kind")
 parser.add_argument("--most", type=int, default=0, help="so many samples of each dtype; 0: all")
@@ -24,7 +29,8 @@ out = open(options.json, "w") if options.json else None  # noqa: SIM115
 kinds: Counter[str] = collections.Counter()
 checks = 0
 begun = options.after is None
-for i, operator in enumerate(operators(options.most)):
+entries: Callable[[int], Iterator[Any]] = modules if options.modules else optimizers if options.optimizers else operators
+for i, operator in enumerate(entries(options.most)):
     if not begun:
         begun = operator.name == options.after
         continue

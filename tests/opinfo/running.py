@@ -57,6 +57,8 @@ def method_of(f: Optional[Callable[..., Any]]) -> Optional[Callable[..., Any]]:
         return inner and functools.partial(inner, *f.args, **f.keywords)
     if isinstance(f, types.FunctionType) and f.__module__.startswith("torch.testing"):
         return retarget(f)
+    if f.__module__ == "torch.nn.functional":
+        return by_name("nn.functional." + f.__name__)
     return getattr(ampc.Tensor, f.__name__, None)
 
 
@@ -94,7 +96,8 @@ class Operator:
 
     def chance(self, sample: Any) -> bool:
         """Whether its numbers are drawn."""
-        return self.random or sample.kwargs.get("dropout_p", 0) > 0
+        drawn_windows = self.name.startswith("nn.functional.fractional") and "_random_samples" not in sample.kwargs
+        return self.random or drawn_windows or sample.kwargs.get("dropout_p", 0) > 0
 
     def dtypes(self) -> List[torch.dtype]:
         return [d for d in DTYPES if d in self.op.supported_dtypes("cpu")]

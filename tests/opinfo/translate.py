@@ -85,9 +85,23 @@ def walk(value: Any, convert: Callable[[Any], Any]) -> Any:
         return {key: convert(item) for key, item in value.items()}
     if isinstance(value, slice):
         return slice(convert(value.start), convert(value.stop), convert(value.step))
-    if isinstance(value, types.FunctionType):
-        return retarget(value) if getattr(convert, "__name__", "") == "for_ampc" else value
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)) and getattr(convert, "__name__", "") == "for_ampc":
+        return retarget(value) if isinstance(value, types.FunctionType) else of_ampc(value)
+    if isinstance(value, torch.nn.Module) and getattr(convert, "__name__", "") == "for_ampc":
+        return module_like(value)
     return value
+
+
+def module_like(m: torch.nn.Module) -> Any:
+    """ampc's module of the same class, for one without parameters: its attributes are copied."""
+    found = getattr(ampc.nn, type(m).__name__, None)
+    if found is None or any(True for _ in m.parameters()) or any(True for _ in m.children()):
+        raise Inexpressible
+    mine = found()
+    for name, value in vars(m).items():
+        if not name.startswith("_"):
+            setattr(mine, name, value)
+    return mine
 
 
 def to_ampc(t: torch.Tensor) -> Any:

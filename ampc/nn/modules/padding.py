@@ -114,19 +114,29 @@ class ReplicationPad3d(_Pad):
     _dims, _mode = 3, "replicate"
 
 
-class CircularPad1d(_Pad):
+class _CircularPad(_Pad):
+    _mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in (self._dims + 1, self._dims + 2):
+            most = self._dims + 2
+            raise ValueError(f"{type(self).__name__}: expected {most - 1} or {most} dimensions ([N,] C, ...), got shape {list(input.shape)}")
+        return super().forward(input)
+
+
+class CircularPad1d(_CircularPad):
     """With what lies at the other end, in the last 1 dimension."""
 
-    _dims, _mode = 1, "circular"
+    _dims = 1
 
 
-class CircularPad2d(_Pad):
+class CircularPad2d(_CircularPad):
     """With what lies at the other end, in the last 2 dimensions."""
 
-    _dims, _mode = 2, "circular"
+    _dims = 2
 
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPad):
     """With what lies at the other end, in the last 3 dimensions."""
 
-    _dims, _mode = 3, "circular"
+    _dims = 3

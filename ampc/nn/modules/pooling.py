@@ -191,6 +191,44 @@ class LPPool2d(_LPPool):
     _function = "lp_pool2d"
 
 
+class LPPool3d(_LPPool):
+    """Of x [N, C, D, H, W], or without N; see ``_LPPool``."""
+
+    _function = "lp_pool3d"
+
+
+class _FractionalMaxPool(Module):
+    """Largest of each window; where windows begin is drawn anew at each call, or given by ``_random_samples``."""
+
+    _function = ""
+
+    def __init__(self, kernel_size: _Sizes, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+                 _random_samples: Optional[Tensor] = None) -> None:
+        super().__init__()
+        self.kernel_size, self.return_indices, self.output_size, self.output_ratio = kernel_size, return_indices, output_size, output_ratio
+        self.register_buffer("_random_samples", _random_samples)
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(f"{type(self).__name__}: give either `output_size` or `output_ratio`")
+        ratios = output_ratio if isinstance(output_ratio, (list, tuple)) else () if output_ratio is None else (output_ratio,)
+        if not all(0 < r < 1 for r in ratios):
+            raise ValueError(f"{type(self).__name__}: `output_ratio` must be numbers between 0 and 1, got {output_ratio}")
+
+    def forward(self, input: Tensor) -> Any:
+        return getattr(F, self._function)(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Of x [N, C, H, W], or without N; see ``_FractionalMaxPool``."""
+
+    _function = "fractional_max_pool2d"
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """Of x [N, C, D, H, W], or without N; see ``_FractionalMaxPool``."""
+
+    _function = "fractional_max_pool3d"
+
+
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """Of x [N, C, L], or without N; see ``_AdaptiveAvgPool``."""
 

@@ -247,6 +247,26 @@ static const void *take_bias(const ac_tensor *bias, ac_opmath opmath, double *fe
     return wide;
 }
 
+/* [out, in] as [in, out] */
+static ac_tensor turned(const ac_tensor *w) {
+    ac_tensor t = *w;
+    t.shape[0] = w->shape[1], t.shape[1] = w->shape[0];
+    t.strides[0] = w->strides[1], t.strides[1] = w->strides[0];
+    return t;
+}
+
+static void linear_of_integers(const ac_run *r, const ac_tensor *x) {
+    const ac_tensor *bias = r->in[2];
+    ac_tensor weight = turned(r->in[1]), *out = r->out[0];
+    multiply_integers(x, &weight, out);
+    int64_t n = weight.shape[1];
+    for (int64_t i = 0; bias && i < out->numel; i++) {
+        int64_t own = ac_read_int(ac_data(bias), bias->dtype, i % n * bias->strides[0]);
+        uint64_t sum = (uint64_t)ac_read_int(ac_data(out), out->dtype, i) + (uint64_t)own;
+        ac_write_int(ac_data(out), out->dtype, i, (int64_t)sum);
+    }
+}
+
 static int linear(const ac_run *r, const ac_tensor *x, const void *bias) {
     const ac_tensor *w = r->in[1];
     if (!is_double(r)) {
@@ -254,24 +274,22 @@ static int linear(const ac_run *r, const ac_tensor *x, const void *bias) {
         g.bias = bias;
         return ac_gemm_run(&g);
     }
-    ac_tensor weight = *w; /* [in, out] */
-    weight.shape[0] = w->shape[1], weight.shape[1] = w->shape[0];
-    weight.strides[0] = w->strides[1], weight.strides[1] = w->strides[0];
+    ac_tensor weight = turned(w);
     wide_product p = {.batch = 1, .m = x->shape[0], .k = x->shape[1], .n = w->shape[0], .bias = bias};
     return multiply_wide(&p, x, &weight, r);
 }
 
 int ac_cpu_linear(const ac_run *r) {
-    const ac_tensor *w = r->in[1], *b = r->in[2];
+    const ac_tensor *b = r->in[2];
     ac_tensor flat;
     ac_storage memory;
     size_t owned, bias_bytes = 0;
     double few[FEW];
-    if (!ac_is_floating(w->dtype))
-        return ac_fail(AC_RUNTIME, "linear: needs floating point, got %s", ac_dtypes[w->dtype].name);
+    bool real = is_real(r);
     AC_TRY(flatten_rows(r->in[0], &flat, &owned, &memory));
-    const void *bias = b ? take_bias(b, is_double(r) ? AC_OPMATH_F64 : AC_OPMATH_F32, few, &bias_bytes) : NULL;
-    int failed = b && !bias ? -1 : linear(r, &flat, bias);
+    if (!real) linear_of_integers(r, &flat);
+    const void *bias = real && b ? take_bias(b, is_double(r) ? AC_OPMATH_F64 : AC_OPMATH_F32, few, &bias_bytes) : NULL;
+    int failed = !real ? 0 : b && !bias ? -1 : linear(r, &flat, bias);
     if (bias_bytes) ac_free((void *)(uintptr_t)bias, bias_bytes);
     if (owned) ac_free(memory.data, owned);
     return failed;

@@ -236,8 +236,8 @@ int ac_cpu_batch_norm(const ac_run *r) {
     if (a->training) join_moments(&c);
     for (int64_t k = 0; k < c.channels && !a->training; k++)
         c.mean[k] = number(r->in[1], k, 0), c.rstd[k] = number(r->in[2], k, 0);
-    if (!failed && a->training && r->in[1] && r->in[2] && !ac_interrupted()) {
-        double count = (double)(c.images * c.positions);
+    double count = (double)(c.images * c.positions);
+    if (!failed && a->training && count > 0 && r->in[1] && r->in[2] && !ac_interrupted()) {
         keep_running(&c, r->in[1], c.mean, 1, a->momentum);
         keep_running(&c, r->in[2], c.rstd, count / (count - 1), a->momentum);
     }
