@@ -38,6 +38,17 @@ def tied(d: Difference) -> bool:
     return d.kind == "value" and re.fullmatch(r"\[\d+ of \d+\] \d+", d.torch) is not None and "'stable': True" not in d.sample
 
 
+def apart_by(most: float) -> Callable[[Difference], bool]:
+    """The values that are furthest apart differ by less."""
+    def holds(d: Difference) -> bool:
+        t, a = (float(x.split("] ")[-1]) for x in (d.torch, d.ampc))
+        return abs(t - a) < most
+    return lambda d: d.kind == "value" and holds(d)
+
+
+NORMS = {f"nn.functional.{name}" for name in ("layer_norm", "batch_norm", "group_norm", "instance_norm", "normalize", "cosine_similarity")}
+ROUNDING = {"float32": 1e-6, "float64": 1e-13}
+
 KNOWN: List[Known] = [
     Known("which of equal values an unstable order takes is left open by torch; here it is the first, of `mode` the last",
           lambda d: d.operator in ("sort", "argsort", "topk", "kthvalue", "mode") and "gradient" not in d.way and tied(d)),
@@ -51,18 +62,6 @@ KNOWN: List[Known] = [
           lambda d: d.operator in ("linalg.norm", "linalg.norm (subgradients_at_zero)", "linalg.vector_norm") and d.way.endswith("gradient") and d.kind == "type" and d.torch == "NoneType"),
     Known("the message names what is wrong; torch's, also a RuntimeError, names its kernel",
           lambda d: d.operator in ("nansum", "nanmean") and d.way == "out=, integers" and "nansum_cpu" in d.torch and d.ampc.startswith("RuntimeError")),
-def apart_by(most: float) -> Callable[[Difference], bool]:
-    """The values that are furthest apart differ by less."""
-    def holds(d: Difference) -> bool:
-        t, a = (float(x.split("] ")[-1]) for x in (d.torch, d.ampc))
-        return abs(t - a) < most
-    return lambda d: d.kind == "value" and holds(d)
-
-
-NORMS = {f"nn.functional.{name}" for name in ("layer_norm", "batch_norm", "group_norm", "instance_norm", "normalize", "cosine_similarity")}
-ROUNDING = {"float32": 1e-6, "float64": 1e-13}
-
-KNOWN: List[Known] = [
     Known("a norm's gradient is what is left of larger terms; both round them",
           lambda d: d.operator in NORMS and "gradient" in d.way and d.dtype in ROUNDING and apart_by(ROUNDING[d.dtype])(d)),
     Known("attention in float64: both round its sums",

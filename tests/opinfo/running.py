@@ -57,7 +57,7 @@ def method_of(f: Optional[Callable[..., Any]]) -> Optional[Callable[..., Any]]:
         return inner and functools.partial(inner, *f.args, **f.keywords)
     if isinstance(f, types.FunctionType) and f.__module__.startswith("torch.testing"):
         return retarget(f)
-    if f.__module__ == "torch.nn.functional":
+    if getattr(f, "__module__", "") == "torch.nn.functional":
         return by_name("nn.functional." + f.__name__)
     return getattr(ampc.Tensor, f.__name__, None)
 
