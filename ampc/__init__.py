@@ -197,6 +197,7 @@ nan = inf - inf
 
 from ._global_autocast import Switched as _Switched
 from ._composed.shape_ops import *
+from ._composed.copies import *
 from ._composed.elementwise import *
 from ._composed.creation import *
 from ._composed.in_place import *
@@ -229,6 +230,7 @@ from .linalg import (
 )
 
 from .nn._resample import grid_sampler as grid_sampler
+from .nn._resample import constant_pad_nd as constant_pad_nd
 from .nn.functional import (
     adaptive_avg_pool1d as adaptive_avg_pool1d,
     adaptive_max_pool1d as adaptive_max_pool1d,

@@ -19,6 +19,8 @@ OPTIONS = [
     ("NAdam", {}), ("NAdam", {"weight_decay": 0.1, "momentum_decay": 0.1}), ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}),
     ("RAdam", {}), ("RAdam", {"betas": (0.8, 0.7), "weight_decay": 0.1, "maximize": True}), ("RAdam", {"betas": (0.9, 0.6), "weight_decay": 0.1, "decoupled_weight_decay": True}),
     ("Rprop", {}), ("Rprop", {"lr": 0.3, "etas": (0.4, 1.5), "step_sizes": (1e-3, 0.5), "maximize": True}),
+    ("ASGD", {}), ("ASGD", {"lr": 0.1, "lambd": 0.1, "alpha": 0.5, "t0": 2, "weight_decay": 0.1, "maximize": True}),
+    ("Adafactor", {}), ("Adafactor", {"lr": 1.0, "beta2_decay": -0.5, "eps": (1e-3, 1e-2), "d": 1.5, "weight_decay": 0.1, "maximize": True}),
     ("Adamax", {}), ("Adamax", {"lr": 0.1, "betas": (0.8, 0.9), "weight_decay": 0.1, "maximize": True}),
 ]
 
@@ -39,10 +41,54 @@ def test_as_torch(torch, name, options, dtype):
             mine[1].grad = theirs[1].grad = None
         a.step()
         b.step()
-    exact = dtype if name != "NAdam" else "float32"  # in which torch keeps NAdam's product of momenta
+    exact = dtype if name not in ("NAdam", "ASGD") else "float32"  # in which torch keeps NAdam's product of momenta and ASGD's rate
     tol = 64 * ampc.finfo(getattr(ampc, exact)).eps
     for m, t in zip(mine, theirs):
         assert abs(m.detach() - ampc.tensor(t.detach().numpy(force=True))).max().item() <= tol * t.abs().max().item()
+
+
+@pytest.mark.parametrize("options", [{}, {"lr": 0.1, "nesterov": False, "adjust_lr_fn": "match_rms_adamw", "weight_decay": 0.3},
+                                     {"ns_steps": 3, "ns_coefficients": (2.0, -1.5, 0.5), "momentum": 0.5, "adjust_lr_fn": "original"}])
+@pytest.mark.parametrize("shape", [(20, 30), (30, 20)])
+def test_muon_as_torch(torch, shape, options):
+    mine = ampc.nn.Parameter(ampc.randn(*shape))
+    start = mine.detach().clone()
+    their = torch.nn.Parameter(torch.tensor(mine.detach().numpy(force=True).copy()))
+    a, b = ampc.optim.Muon([mine], **options), torch.optim.Muon([their], **options)
+    for _ in range(10):
+        mine.grad = ampc.randn(*shape)
+        their.grad = torch.tensor(mine.grad.numpy(force=True).copy())
+        a.step()
+        b.step()
+    moved = (mine.detach() - start).abs().max().item()  # by sums of bfloat16 products
+    assert abs(mine.detach() - ampc.tensor(their.detach().numpy(force=True))).max().item() <= 2 * ampc.finfo(ampc.bfloat16).eps * moved
+
+
+def test_muon_makes_singular_values_about_one():
+    p = ampc.nn.Parameter(ampc.zeros(16, 24))
+    p.grad = ampc.randn(16, 24)
+    ampc.optim.Muon([p], lr=1.0, weight_decay=0.0).step()
+    values = ampc.linalg.svdvals(p.detach())
+    assert 0.5 < values.min().item() <= values.max().item() < 1.4
+
+
+def test_options_of_composed_optimizers_are_checked():
+    p, vector = ampc.nn.Parameter(ampc.ones(2, 2)), ampc.nn.Parameter(ampc.ones(2))
+    for call in (lambda: ampc.optim.Muon([vector]), lambda: ampc.optim.Muon([p], ns_steps=100), lambda: ampc.optim.Muon([p], ns_coefficients=(1, 2)),
+                 lambda: ampc.optim.Muon([p], adjust_lr_fn="other"), lambda: ampc.optim.Adafactor([p], beta2_decay=0.5),
+                 lambda: ampc.optim.Adafactor([p], d=0.5), lambda: ampc.optim.Adafactor([p], eps=(None, -1.0)), lambda: ampc.optim.ASGD([p], lr=-1.0)):
+        with pytest.raises(ValueError):
+            call()
+
+
+@pytest.mark.parametrize("name", ["ASGD", "Adafactor", "Muon"])
+def test_composed_optimizers_keep_float32_states_of_half_parameters(name):
+    p = ampc.nn.Parameter(ampc.ones(3, 4, dtype=ampc.bfloat16))
+    opt = getattr(ampc.optim, name)([p], lr=0.1)
+    p.grad = ampc.ones(3, 4, dtype=ampc.bfloat16)
+    opt.step()
+    assert all(s.dtype is ampc.float32 for s in opt.state[p].values() if isinstance(s, ampc.Tensor))
+    assert p.dtype is ampc.bfloat16 and p[0, 0].item() < 1
 
 
 def test_half_parameters_train_with_float32_state():
@@ -83,7 +129,7 @@ def test_a_bad_gradient_changes_nothing():
     assert p.tolist() == [1, 1] and q.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "Adadelta", "NAdam", "Adamax"])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "Adadelta", "NAdam", "Adamax", "ASGD", "Adafactor"])
 def test_state_dict_resumes(name):
     def make():
         ampc.manual_seed(1)

@@ -8,8 +8,8 @@ from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 
-__all__ = ["asarray", "fill", "randint_like", "scalar_tensor"]
-METHODS = ["new"]
+__all__ = ["asarray", "empty_permuted", "empty_strided", "fill", "randint_like", "scalar_tensor"]
+METHODS = ["new", "new_empty_strided"]
 
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: Optional[bool] = None, requires_grad: bool = False) -> Tensor:
@@ -39,6 +39,31 @@ def randint_like(input: Tensor, low: int, high: Optional[int] = None, *, dtype: 
     """Random integers in [low, high) (or [0, low)), as many as x has."""
     bounds = (0, low) if high is None else (low, high)
     return make.randint(*bounds, tuple(input.shape), dtype=_C.int64, device=device or input.device).to(dtype or input.dtype)
+
+
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of that shape and those strides, values unspecified. RuntimeError for lists of different lengths and negative numbers."""
+    sizes, steps = _checks.integers(size, "size"), _checks.integers(stride, "stride")
+    if len(sizes) != len(steps) or min([*sizes, *steps, 0]) < 0:
+        raise RuntimeError(f"empty_strided: `size` and `stride` must be as long, of numbers of 0 or more, got {sizes} and {steps}")
+    room = 0 if 0 in sizes else 1 + sum((n - 1) * step for n, step in zip(sizes, steps))
+    t = make.empty(room, dtype=dtype, device=device).as_strided(sizes, steps)
+    return t.requires_grad_() if requires_grad else t
+
+
+def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """empty_strided, of this tensor's dtype and device where none are given."""
+    return empty_strided(size, stride, dtype=dtype or self.dtype, device=self.device if device is None else device, requires_grad=requires_grad)
+
+
+def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of that shape whose dimensions lie in memory in the order ``physical_layout``, values unspecified. RuntimeError if that is no
+    order of its dimensions."""
+    sizes, order = _checks.integers(size, "size"), _checks.integers(physical_layout, "physical_layout")
+    if sorted(order) != list(range(len(sizes))):
+        raise RuntimeError(f"empty_permuted: `physical_layout` must name each of the {len(sizes)} dimensions once, got {order}")
+    t = make.empty([sizes[d] for d in order], dtype=dtype, device=device).permute([order.index(d) for d in range(len(order))])
+    return t.requires_grad_() if requires_grad else t
 
 
 def fill(input: Tensor, value: Any) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, Optional
 from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
-from .._out import takes_out
+from .._out import takes_out, written
 
 __all__ = ["bernoulli", "multinomial", "normal", "poisson"]
 METHODS = ["bernoulli", "multinomial", "exponential_", "cauchy_", "log_normal_", "geometric_"]
@@ -53,8 +53,15 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     return drawn.reshape(*input.shape[:-1], num_samples)
 
 
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
+           out: Optional[Tensor] = None) -> Tensor:
     """Normal numbers with ``mean`` and ``std``, numbers (with a ``size``) or tensors that broadcast."""
+    if isinstance(out, Tensor) and not out.is_floating_point():
+        raise NotImplementedError(f"normal: `out` must be floating point, got {out.dtype}")
+    return written(_normal(mean, std, size, generator, dtype, device), out, "normal")
+
+
+def _normal(mean: Any, std: Any, size: Any, generator: Any, dtype: Any, device: Any) -> Tensor:
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
     with _stream(generator):
         if not tensors:

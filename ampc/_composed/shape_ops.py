@@ -18,13 +18,13 @@ from .sort_search import searchsorted
 _f = _C._functions
 
 __all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "broadcast_to",
-           "cartesian_prod", "column_stack", "combinations", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "dstack", "expand_copy",
-           "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "narrow_copy", "permute_copy", "ravel", "repeat_interleave", "roll",
+           "cartesian_prod", "column_stack", "combinations", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "dstack",
+           "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "ravel", "repeat_interleave", "roll",
            "rot90", "row_stack", "select_scatter", "slice_scatter", "split_with_sizes", "swapaxes", "swapdims", "tensor_split", "tile", "tril",
            "tril_indices", "triu", "triu_indices", "unflatten", "unravel_index", "vander", "view_as_real", "vsplit", "vstack"]
 METHODS = ["as_strided_scatter", "broadcast_to", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "fliplr", "flipud", "hsplit",
            "repeat_interleave", "roll", "rot90", "select_scatter", "slice_scatter", "tensor_split", "tile", "tril", "triu", "vsplit", "tril_",
-           "triu_", "swapaxes_", "swapdims_", "t_", "transpose_", "adjoint", "narrow_copy", "split_with_sizes"]
+           "triu_", "swapaxes_", "swapdims_", "t_", "transpose_", "adjoint", "split_with_sizes"]
 
 
 def _dims(value: Any) -> List[int]:
@@ -489,16 +489,6 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     return input.unflatten(dim, sizes)
 
 
-def expand_copy(input: Tensor, size: Sequence[int]) -> Tensor:
-    """expand, in memory of its own."""
-    return input.expand(*size).clone()
-
-
-def permute_copy(input: Tensor, dims: Sequence[int]) -> Tensor:
-    """permute, in memory of its own."""
-    return input.permute(dims).clone()
-
-
 def view_as_real(input: Tensor) -> Tensor:
     """RuntimeError: there are no complex tensors."""
     raise RuntimeError("view_as_real: there are no complex tensors")
@@ -529,11 +519,6 @@ def adjoint(input: Tensor) -> Tensor:
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> Tuple[Tensor, ...]:
     """split into parts of these sizes."""
     return input.split(list(split_sizes), dim)
-
-
-def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """narrow, in memory of its own."""
-    return input.narrow(dim, start, length).clone()
 
 
 _checks.install(globals())

@@ -16,9 +16,9 @@ from .._out import takes_out
 _f = _C._functions
 
 __all__ = ["aminmax", "argsort", "argwhere", "bincount", "bucketize", "count_nonzero", "histc", "kthvalue", "median", "mode", "msort",
-           "nanmedian", "nanquantile", "quantile", "searchsorted", "unique", "unique_consecutive"]
-METHODS = ["aminmax", "argsort", "argwhere", "bincount", "count_nonzero", "histc", "kthvalue", "median", "mode", "msort", "nanmedian",
-           "nanquantile", "quantile", "unique", "unique_consecutive"]
+           "nonzero_static", "nanmedian", "nanquantile", "quantile", "searchsorted", "unique", "unique_consecutive"]
+METHODS = ["aminmax", "argsort", "argwhere", "bincount", "count_nonzero", "histc", "kthvalue", "median", "mode", "msort", "nonzero_static",
+           "nanmedian", "nanquantile", "quantile", "unique", "unique_consecutive"]
 
 Pair = namedtuple("Pair", ["values", "indices"])
 Extremes = namedtuple("Extremes", ["min", "max"])
@@ -341,6 +341,15 @@ def _unique_result(x: Tensor, dim: Optional[int], rows: Tensor, order: Tensor, f
         ends = _f["cat"]([starts[1:], make.full((min(1, starts.shape[0]),), rows.shape[0], dtype=_C.int64, device=x.device)])
         results.append(ends - starts)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+@takes_out
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Optional[Tensor] = None) -> Tensor:
+    """nonzero with ``size`` rows: those too many are left out, those missing hold ``fill_value``."""
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: `size` must be 0 or more, got {size}")
+    rows = input.nonzero()[:size]
+    return _f["cat"]([rows, rows.new_full((size - rows.shape[0], input.ndim), fill_value)])
 
 
 _checks.install(globals())

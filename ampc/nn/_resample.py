@@ -174,7 +174,7 @@ def _pad_constant(x: Tensor, sides: List[Tuple[int, int, int]], value: float) ->
     if shape == list(x.shape):
         return x.clone()
     room = x.detach().new_full(shape, value)
-    at = sum(o * s for o, s in zip(offset, room.stride()))
+    at = sum(o * s for o, s in zip(offset, room.stride())) if x.numel() else 0  # nothing may lie behind the memory
     return _f["_as_strided_scatter"](room, x, list(x.shape), list(room.stride()), at)
 
 
@@ -199,6 +199,13 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Option
         input = input.index_select(d, at)
     return input
 
+
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
+    """pad with a constant, under torch's own name for it: ampc.constant_pad_nd."""
+    return _pad(input, pad, "constant", value)
+
+
+_pad = pad
 
 # -- sampling at any positions -----------------------------------------------------------------------------------------
 

@@ -92,6 +92,8 @@ KNOWN: List[Known] = [
     Known("torch's trigamma, which is digamma's derivative, has 9 digits in float64 and 5 in float32; ampc's has all (tests/test_special.py)",
           lambda d: (d.operator == "digamma" and "gradient" in d.way or "polygamma" in d.operator) and d.dtype in ("float32", "float64") and d.kind == "value"),
     Known("trigamma is infinite at 0, -1, -2 ...; torch gives what rounding leaves of it", lambda d: "polygamma" in d.operator and d.kind == "value" and re.search(r"e\+|\d{9}", d.torch) is not None and d.ampc.endswith(" inf")),
+    Known("torch's narrow_copy reads strided tensors as if they were dense where it writes to out=", lambda d: d.operator == "narrow_copy" and d.way == "out=, strided" and d.kind == "value"),
+    Known("narrow_copy has torch's error for a wrong dimension everywhere else, IndexError; torch has an internal assertion here", lambda d: d.operator == "narrow_copy" and "Expected dim < " in d.torch),
     Known("ndtr keeps its digits far below 0, where torch's is rounded to 0", lambda d: d.operator == "special.ndtr" and d.kind == "value"),
 ]
 

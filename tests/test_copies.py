@@ -1,0 +1,72 @@
+"""Results of views in memory of their own, tensors of any layout, and what is padded or found by a fixed size."""
+
+import pytest
+
+import ampc
+
+X = ampc.arange(24.0).reshape(2, 3, 4)
+COPIES = {"alias_copy": (), "as_strided_copy": ([2, 2], [1, 2], 3), "detach_copy": (), "diagonal_copy": (0, 1, 2), "expand_copy": ([2, 3, 4],),
+          "narrow_copy": (2, 1, 2), "permute_copy": ([2, 0, 1],), "select_copy": (1, 2), "slice_copy": (2, 1, 4, 2), "squeeze_copy": (),
+          "transpose_copy": (0, 2), "unfold_copy": (2, 2, 1), "unsqueeze_copy": (1,), "view_copy": ([6, 4],)}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_has_the_values_of_the_view_and_memory_of_its_own(torch, name):
+    got, want = getattr(ampc, name)(X, *COPIES[name]), getattr(torch, name)(torch.arange(24.0).reshape(2, 3, 4), *COPIES[name])
+    assert got.tolist() == want.tolist() and not ampc._C._same_storage(got, X)
+    out = ampc.empty(0)
+    assert getattr(ampc, name)(X, *COPIES[name], out=out) is out and out.equal(got)
+    x = X.clone().requires_grad_()
+    if name != "detach_copy":
+        getattr(ampc, name)(x, *COPIES[name]).sum().backward()
+        assert 0 < x.grad.sum().item() >= got.numel() - 0.5
+
+
+@pytest.mark.parametrize(("name", "args"), [("unbind_copy", (1,)), ("split_copy", (2, 1)), ("split_with_sizes_copy", ([1, 3], 2))])
+def test_parts_are_copies(torch, name, args):
+    got, want = getattr(ampc, name)(X, *args), getattr(torch, name)(torch.arange(24.0).reshape(2, 3, 4), *args)
+    assert [g.tolist() for g in got] == [w.tolist() for w in want]
+    assert not any(ampc._C._same_storage(g, X) for g in got)
+    out = tuple(ampc.empty(0) for _ in got)
+    assert getattr(ampc, name)(X, *args, out=out)[0].equal(got[0]) and out[-1].equal(got[-1])
+    with pytest.raises(RuntimeError, match="expected"):
+        getattr(ampc, name)(X, *args, out=out[1:])
+
+
+def test_unsafe_parts():
+    assert [p.shape[0] for p in X.unsafe_chunk(2)] == [1, 1] == [p.shape[0] for p in ampc.unsafe_split(X, 1)]
+    assert [p.shape[2] for p in X.unsafe_split_with_sizes([1, 3], 2)] == [1, 3]
+
+
+def test_layouts_of_empty_tensors(torch):
+    for f, args in (("empty_strided", ((2, 3), (1, 2))), ("empty_strided", ((2, 3), (0, 5))), ("empty_strided", ((0, 3), (7, 1))),
+                    ("empty_permuted", ((2, 3, 4), (2, 0, 1)))):
+        mine, their = getattr(ampc, f)(*args, dtype=ampc.int8), getattr(torch, f)(*args, dtype=torch.int8)
+        assert tuple(mine.shape) == tuple(their.shape) and mine.stride() == their.stride() and mine.dtype is ampc.int8
+    assert X.double().new_empty_strided((2, 3), (1, 2)).dtype is ampc.float64
+    for f, args in (("empty_strided", ((2, 3), (1,))), ("empty_strided", ((2,), (-1,))), ("empty_permuted", ((2, 3), (0, 0)))):
+        with pytest.raises(RuntimeError, match=f):
+            getattr(ampc, f)(*args)
+
+
+def test_padding_of_nothing_has_a_gradient():
+    x = ampc.zeros(0, 3, requires_grad=True)
+    y = ampc.constant_pad_nd(x, (1, 2), 1.0)
+    y.sum().backward()
+    assert y.shape == (0, 6) and x.grad.shape == (0, 3)
+    assert ampc.constant_pad_nd(ampc.ones(2), (1, 1), 5.0).tolist() == [5, 1, 1, 5]
+
+
+def test_nonzero_of_a_fixed_size():
+    x = ampc.tensor([[0, 1], [2, 3]])
+    assert ampc.nonzero_static(x, size=2).tolist() == [[0, 1], [1, 0]]
+    assert x.nonzero_static(size=4, fill_value=-7).tolist() == [[0, 1], [1, 0], [1, 1], [-7, -7]]
+    with pytest.raises(RuntimeError, match="size"):
+        x.nonzero_static(size=-1)
+
+
+def test_normal_writes_into_out():
+    out = ampc.empty(0)
+    assert ampc.normal(ampc.zeros(5), 1.0, out=out) is out and out.shape == (5,)
+    with pytest.raises(NotImplementedError, match="out"):
+        ampc.normal(ampc.zeros(5), 1.0, out=ampc.empty(5, dtype=ampc.int64))
