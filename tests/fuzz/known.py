@@ -260,6 +260,7 @@ RESULTS = [
     Known("gradients that autograd.grad gives have memory of their own", line(r"autograd\.grad", "aliasing")),
     Known("a gradient that backward was given is not kept", line(r"\.backward\(v", "aliasing")),
     Known("a copied view takes its own elements along, and torch's its whole storage, which as_strided sees", lambda d: d.kind in ("value", "aliasing") and "as_strided" in d.step.source and "deepcopy" in making(d)),
+    Known("a copy that a part is scattered into has elements of its own; torch's shares them as its operand did", lambda d: d.kind == "value" and re.search(r"(slice|select|diagonal)_scatter", d.step.source) is not None and re.search("unfold|expand|as_strided|broadcast", making(d)) is not None),
     Known("a gradient may lie in a larger memory, which as_strided sees", lambda d: d.kind in ("value", "aliasing") and "as_strided" in d.step.source and "autograd.grad" in str(d.program.steps)),
     Known("bits of nan", lambda d: d.kind == "value" and (".view(torch." in making(d) or "signbit" in d.step.source)),
     Known("what a line that both refuse has left", lambda d: d.kind in ("existence", "value") and "torch: " in d.message and "ampc: " in d.message),
