@@ -124,6 +124,7 @@ def test_truth_of_bytes_is_a_byte(torch):
 def test_small_shapes_of_statistics(torch):
     assert ampc.tensor(True).sum_to_size(()).dtype == ampc.int64
     same(ampc.linalg.vander(ampc.tensor([[2, 3, 4], [5, 6, 7]], dtype=ampc.uint8)), torch.linalg.vander(torch.tensor([[2, 3, 4], [5, 6, 7]], dtype=torch.uint8)))
+    assert ampc.vander(ampc.tensor([2, 40], dtype=ampc.uint8), 3).tolist() == [[4, 2, 1], [1600, 40, 1]]
     with pytest.raises(RuntimeError, match="flipud"):
         ampc.flipud(ampc.tensor(1.0))
 
@@ -179,3 +180,21 @@ def test_choices_and_positions_that_are_refused():
         ampc.combinations(ampc.arange(3), -1)
     with pytest.raises(RuntimeError, match="2 positions"):
         ampc.trapezoid(ampc.ones(2, 3), ampc.ones(2))
+
+
+def test_a_step_may_be_a_tensor():
+    x = ampc.tensor([[1.0, 4, 9], [2, 3, 5]])
+    for y, z in zip(ampc.gradient(x, spacing=ampc.tensor(2.0)), ampc.gradient(x, spacing=2.0)):
+        assert y.tolist() == z.tolist()
+
+
+@pytest.mark.parametrize("call", [
+    lambda: ampc.searchsorted(ampc.tensor([5, 3, 1]), ampc.tensor([3]), sorter=ampc.tensor([2, 1])), lambda: ampc.searchsorted(ampc.tensor(5), ampc.tensor([3])),
+    lambda: ampc.vander(ampc.ones(2, 2)), lambda: ampc.linalg.vector_norm(ampc.ones(0), float("inf")), lambda: ampc.norm(ampc.ones(2, 0), -1, 1)])
+def test_what_has_no_answer(call):
+    with pytest.raises(RuntimeError, match="searchsorted|vander|norm"):
+        call()
+
+
+def test_no_rows_have_no_norms():
+    assert ampc.linalg.vector_norm(ampc.ones(0, 3), float("inf"), 1).shape == (0,)

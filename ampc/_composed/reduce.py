@@ -196,7 +196,7 @@ def _steps(input: Tensor, spacing: Any, dim: Any) -> Tuple[List[int], List[Any]]
     if len(set(dims)) < len(dims):
         raise RuntimeError(f"gradient: `dim` {dim} names a dimension twice")
     if not isinstance(spacing, (list, tuple)):
-        return dims, [1.0 if spacing is None else spacing] * len(dims)
+        return dims, [1.0 if spacing is None else float(spacing)] * len(dims)
     if len(spacing) != len(dims):
         raise RuntimeError(f"gradient: {len(spacing)} spacings for {len(dims)} dimensions")
     for d, h in zip(dims, spacing):

@@ -214,6 +214,10 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
         raise RuntimeError(f"searchsorted: `side` must be 'left' or 'right', got {side!r}")
     if side == "left" and right:
         raise RuntimeError("searchsorted: side='left' and right=True contradict each other")
+    if sorted_sequence.ndim == 0:
+        raise RuntimeError("searchsorted: a 0-d tensor has no order to search")
+    if sorter is not None and sorter.shape != sorted_sequence.shape:
+        raise RuntimeError(f"searchsorted: `sorter` has shape {list(sorter.shape)}, the values {list(sorted_sequence.shape)}")
     rows = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
     values = input if isinstance(input, Tensor) else make.tensor(input, dtype=rows.dtype, device=rows.device)
     if rows.ndim != 1 and list(rows.shape[:-1]) != list(values.shape[:-1]):
