@@ -198,3 +198,12 @@ def test_what_has_no_answer(call):
 
 def test_no_rows_have_no_norms():
     assert ampc.linalg.vector_norm(ampc.ones(0, 3), float("inf"), 1).shape == (0,)
+
+
+def test_places_and_choices_write_into_out():
+    x = ampc.tensor([0, 3, 4])
+    for call, result in ((lambda **k: ampc.nonzero(x, **k), [[1], [2]]), (lambda **k: ampc.masked_select(x, x > 3, **k), [4])):
+        out = ampc.zeros(0, dtype=ampc.int64)
+        assert call(out=out) is out and out.tolist() == result
+    with pytest.raises(RuntimeError, match="as_tuple"):
+        ampc.nonzero(x, as_tuple=True, out=ampc.zeros(2, dtype=ampc.int64))
