@@ -207,3 +207,38 @@ def test_places_and_choices_write_into_out():
         assert call(out=out) is out and out.tolist() == result
     with pytest.raises(RuntimeError, match="as_tuple"):
         ampc.nonzero(x, as_tuple=True, out=ampc.zeros(2, dtype=ampc.int64))
+
+
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kwargs", [{"bins": 4}, {"bins": 3, "range": (-0.5, 1)}, {"bins": [-1.0, 0, 0.5, 2]}, {"bins": 2, "range": (1, 1)}], ids=str)
+def test_histograms(torch, kwargs, weighted, density):
+    x, w = R.standard_normal((4, 5)), R.uniform(0.5, 2, (4, 5))
+    found = []
+    for m in (ampc, torch):
+        bins = kwargs["bins"] if isinstance(kwargs["bins"], int) else m.tensor(kwargs["bins"], dtype=m.float64)
+        span = {"range": kwargs["range"]} if "range" in kwargs else {}
+        found.append(m.histogram(m.tensor(x), bins, **span, weight=m.tensor(w) if weighted else None, density=density))
+    for y, z in zip(*found):
+        same(y, z, 1e-12)
+
+
+def test_edges_have_no_range():
+    with pytest.raises(TypeError, match="not both"):
+        ampc.histogram(ampc.ones(3), ampc.tensor([0.0, 1.0]), range=(0, 1))
+
+
+def test_histograms_of_points(torch):
+    x = R.standard_normal((3, 8, 2))
+    mine, theirs = (m.histogramdd(m.tensor(x), [2, 3], range=[-1.0, 1.0, -2.0, 2.0], density=True) for m in (ampc, torch))
+    same(mine.hist, theirs.hist, 1e-12)
+    for y, z in zip(mine.bin_edges, theirs.bin_edges):
+        same(y, z, 1e-12)
+
+
+@pytest.mark.parametrize("call", [lambda x: ampc.histogram(x, 0), lambda x: ampc.histogram(x, 2, range=(2, 1)), lambda x: ampc.histogram(x, 2, weight=ampc.ones(1)),
+                                  lambda x: ampc.histogram(x.long(), 2), lambda x: ampc.histogramdd(x, 2), lambda x: ampc.histogram(x * float("inf"), 2),
+                                  lambda x: ampc.histogramdd(x.reshape(2, 2), [1, 2, 3]), lambda x: ampc.histogram(x, ampc.tensor([1, 2]))])
+def test_histograms_that_are_refused(call):
+    with pytest.raises(RuntimeError, match="histogram"):
+        call(ampc.arange(1.0, 5))
