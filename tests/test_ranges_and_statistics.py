@@ -174,6 +174,12 @@ def test_over_no_dimension_a_sum_is_over_all():
     assert ampc.ones(2, 3).sum(()).item() == 6 and ampc.linalg.vector_norm(ampc.ones(2, 3), 0, ()).item() == 6
 
 
+def test_trapezoids_of_bytes_do_not_wrap():
+    y, x = ampc.tensor([3, 200, 200], dtype=ampc.uint8), ampc.tensor([200, 100, 0], dtype=ampc.uint8)
+    assert ampc.trapezoid(y).item() == 301.5 and ampc.cumulative_trapezoid(y).tolist() == [101.5, 301.5]
+    assert ampc.trapezoid(y, x).item() == -30150
+
+
 def test_choices_and_positions_that_are_refused():
     assert ampc.combinations(ampc.arange(3), 0).shape == (0,)
     with pytest.raises(RuntimeError, match="`r` must be 0 or more"):

@@ -47,6 +47,8 @@ KNOWN: List[Known] = [
     Known("an `out` that holds every value of the result is taken", lambda d: d.operator == "aminmax" and d.way == "error" and "to have dtype float, but got double" in d.torch),
     Known("which of equal values gets the gradient is open, too", lambda d: d.operator == "msort" and "gradient" in d.way and d.kind == "value" and d.dtype in ("float16", "bfloat16")),
     Known("windows are computed in float64 and rounded once", lambda d: d.operator.startswith("signal.windows.") and d.dtype == "float32" and near(0, 5e-8)(d)),
+    Known("integers are added up and subtracted as int64; torch's sums and differences of bytes wrap",
+          lambda d: d.operator in ("trapz", "trapezoid", "cumulative_trapezoid") and d.dtype in ("uint8", "int8") and d.kind == "value"),
     Known("a correlation of two observations is 1 or -1 and its gradient 0; what is left is rounding",
           lambda d: d.operator == "corrcoef" and d.way.endswith("gradient") and d.dtype == "float64" and near(0, 1e-14)(d)),
     Known("logarithms near 1e4 keep 12 digits of a float64's 16", lambda d: d.operator == "logcumsumexp" and d.way.endswith("gradient") and d.dtype == "float64" and near(2e-11, 0)(d)),
