@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from . import _C, _checks
 from ._C import Tensor
+from ._out import takes_out, written
 
 
 def is_tensor(obj: Any) -> bool:
@@ -44,14 +45,17 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     return input.movedim(source, destination)
 
 
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+@takes_out
+def masked_select(input: Tensor, mask: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """Tensor.masked_select"""
     return input.masked_select(mask)
 
 
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Optional[Tensor] = None) -> Any:
     """Tensor.nonzero"""
-    return input.nonzero(as_tuple=as_tuple)
+    if out is not None and as_tuple:
+        raise RuntimeError("nonzero: `out` is one tensor; it does not go with as_tuple=True")
+    return written(input.nonzero(as_tuple=as_tuple), out, "nonzero")
 
 
 _where = _C._functions["where"]

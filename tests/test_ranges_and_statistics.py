@@ -124,6 +124,7 @@ def test_truth_of_bytes_is_a_byte(torch):
 def test_small_shapes_of_statistics(torch):
     assert ampc.tensor(True).sum_to_size(()).dtype == ampc.int64
     same(ampc.linalg.vander(ampc.tensor([[2, 3, 4], [5, 6, 7]], dtype=ampc.uint8)), torch.linalg.vander(torch.tensor([[2, 3, 4], [5, 6, 7]], dtype=torch.uint8)))
+    assert ampc.vander(ampc.tensor([2, 40], dtype=ampc.uint8), 3).tolist() == [[4, 2, 1], [1600, 40, 1]]
     with pytest.raises(RuntimeError, match="flipud"):
         ampc.flipud(ampc.tensor(1.0))
 
@@ -173,9 +174,77 @@ def test_over_no_dimension_a_sum_is_over_all():
     assert ampc.ones(2, 3).sum(()).item() == 6 and ampc.linalg.vector_norm(ampc.ones(2, 3), 0, ()).item() == 6
 
 
+def test_trapezoids_of_bytes_do_not_wrap():
+    y, x = ampc.tensor([3, 200, 200], dtype=ampc.uint8), ampc.tensor([200, 100, 0], dtype=ampc.uint8)
+    assert ampc.trapezoid(y).item() == 301.5 and ampc.cumulative_trapezoid(y).tolist() == [101.5, 301.5]
+    assert ampc.trapezoid(y, x).item() == -30150
+
+
 def test_choices_and_positions_that_are_refused():
     assert ampc.combinations(ampc.arange(3), 0).shape == (0,)
     with pytest.raises(RuntimeError, match="`r` must be 0 or more"):
         ampc.combinations(ampc.arange(3), -1)
     with pytest.raises(RuntimeError, match="2 positions"):
         ampc.trapezoid(ampc.ones(2, 3), ampc.ones(2))
+
+
+def test_a_step_may_be_a_tensor():
+    x = ampc.tensor([[1.0, 4, 9], [2, 3, 5]])
+    for y, z in zip(ampc.gradient(x, spacing=ampc.tensor(2.0)), ampc.gradient(x, spacing=2.0)):
+        assert y.tolist() == z.tolist()
+
+
+@pytest.mark.parametrize("call", [
+    lambda: ampc.searchsorted(ampc.tensor([5, 3, 1]), ampc.tensor([3]), sorter=ampc.tensor([2, 1])), lambda: ampc.searchsorted(ampc.tensor(5), ampc.tensor([3])),
+    lambda: ampc.vander(ampc.ones(2, 2)), lambda: ampc.linalg.vector_norm(ampc.ones(0), float("inf")), lambda: ampc.norm(ampc.ones(2, 0), -1, 1)])
+def test_what_has_no_answer(call):
+    with pytest.raises(RuntimeError, match="searchsorted|vander|norm"):
+        call()
+
+
+def test_no_rows_have_no_norms():
+    assert ampc.linalg.vector_norm(ampc.ones(0, 3), float("inf"), 1).shape == (0,)
+
+
+def test_places_and_choices_write_into_out():
+    x = ampc.tensor([0, 3, 4])
+    for call, result in ((lambda **k: ampc.nonzero(x, **k), [[1], [2]]), (lambda **k: ampc.masked_select(x, x > 3, **k), [4])):
+        out = ampc.zeros(0, dtype=ampc.int64)
+        assert call(out=out) is out and out.tolist() == result
+    with pytest.raises(RuntimeError, match="as_tuple"):
+        ampc.nonzero(x, as_tuple=True, out=ampc.zeros(2, dtype=ampc.int64))
+
+
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kwargs", [{"bins": 4}, {"bins": 3, "range": (-0.5, 1)}, {"bins": [-1.0, 0, 0.5, 2]}, {"bins": 2, "range": (1, 1)}], ids=str)
+def test_histograms(torch, kwargs, weighted, density):
+    x, w = R.standard_normal((4, 5)), R.uniform(0.5, 2, (4, 5))
+    found = []
+    for m in (ampc, torch):
+        bins = kwargs["bins"] if isinstance(kwargs["bins"], int) else m.tensor(kwargs["bins"], dtype=m.float64)
+        span = {"range": kwargs["range"]} if "range" in kwargs else {}
+        found.append(m.histogram(m.tensor(x), bins, **span, weight=m.tensor(w) if weighted else None, density=density))
+    for y, z in zip(*found):
+        same(y, z, 1e-12)
+
+
+def test_edges_have_no_range():
+    with pytest.raises(TypeError, match="not both"):
+        ampc.histogram(ampc.ones(3), ampc.tensor([0.0, 1.0]), range=(0, 1))
+
+
+def test_histograms_of_points(torch):
+    x = R.standard_normal((3, 8, 2))
+    mine, theirs = (m.histogramdd(m.tensor(x), [2, 3], range=[-1.0, 1.0, -2.0, 2.0], density=True) for m in (ampc, torch))
+    same(mine.hist, theirs.hist, 1e-12)
+    for y, z in zip(mine.bin_edges, theirs.bin_edges):
+        same(y, z, 1e-12)
+
+
+@pytest.mark.parametrize("call", [lambda x: ampc.histogram(x, 0), lambda x: ampc.histogram(x, 2, range=(2, 1)), lambda x: ampc.histogram(x, 2, weight=ampc.ones(1)),
+                                  lambda x: ampc.histogram(x.long(), 2), lambda x: ampc.histogramdd(x, 2), lambda x: ampc.histogram(x * float("inf"), 2),
+                                  lambda x: ampc.histogramdd(x.reshape(2, 2), [1, 2, 3]), lambda x: ampc.histogram(x, ampc.tensor([1, 2]))])
+def test_histograms_that_are_refused(call):
+    with pytest.raises(RuntimeError, match="histogram"):
+        call(ampc.arange(1.0, 5))

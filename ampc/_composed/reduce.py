@@ -94,6 +94,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Optional[Tensor] = N
     """Differences of neighbours along ``dim``, ``n`` times."""
     if input.ndim == 0:
         raise RuntimeError("diff: a 0-d tensor has no neighbours")
+    dim = wrap_dim(dim, input.ndim, "diff")
     if n < 0:
         raise RuntimeError(f"diff: `n` must be 0 or more, got {n}")
     if n == 0:  # not even joined
@@ -122,14 +123,22 @@ def cumulative_trapezoid(y: Tensor, x: Optional[Tensor] = None, *, dx: float = 1
     return _trapezoids(y, x, dx, dim).cumsum(dim)
 
 
+def _wide(x: Tensor) -> Tensor:
+    """Integers as int64, in which neighbours add up without wrapping."""
+    return x if x.is_floating_point() else x.long()
+
+
 def _trapezoids(y: Tensor, x: Optional[Tensor], dx: float, dim: int) -> Tensor:
-    n = y.shape[dim]
+    if y.ndim == 0:
+        raise IndexError("trapezoid: a 0-d tensor has no dimension to integrate along")
+    n = y.shape[wrap_dim(dim, y.ndim, "trapezoid")]
     if x is not None and x.ndim == 1 and x.shape[0] != n:
         raise RuntimeError(f"trapezoid: {x.shape[0]} positions `x` for {n} values")
+    y = _wide(y)
     both = y.narrow(dim, min(n, 1), max(n - 1, 0)) + y.narrow(dim, 0, max(n - 1, 0))
     if x is None:
         return both * (dx / 2)
-    steps = diff(x) if x.ndim == 1 else diff(x, 1, dim)
+    steps = diff(_wide(x)) if x.ndim == 1 else diff(_wide(x), 1, dim)
     if x.ndim == 1:
         steps = steps.reshape([-1 if d == dim % y.ndim else 1 for d in range(y.ndim)])
     return both * steps / 2
@@ -196,7 +205,7 @@ def _steps(input: Tensor, spacing: Any, dim: Any) -> Tuple[List[int], List[Any]]
     if len(set(dims)) < len(dims):
         raise RuntimeError(f"gradient: `dim` {dim} names a dimension twice")
     if not isinstance(spacing, (list, tuple)):
-        return dims, [1.0 if spacing is None else spacing] * len(dims)
+        return dims, [1.0 if spacing is None else float(spacing)] * len(dims)
     if len(spacing) != len(dims):
         raise RuntimeError(f"gradient: {len(spacing)} spacings for {len(dims)} dimensions")
     for d, h in zip(dims, spacing):

@@ -441,6 +441,9 @@ def as_strided_scatter(self: Tensor, src: Tensor, size: Any, stride: Any, storag
 
 def vander(x: Tensor, N: Optional[int] = None, increasing: bool = False) -> Tensor:
     """Powers of x, a column each, the highest first unless ``increasing``."""
+    if x.ndim != 1:
+        raise RuntimeError(f"vander: expected a vector, got {x.ndim} dimensions")
+    x = x if x.is_floating_point() else x.long()
     n = x.shape[0] if N is None else N
     powers = make.arange(n, device=x.device)
     out = x.unsqueeze(-1) ** (powers if increasing else powers.flip([0])).to(x.dtype)

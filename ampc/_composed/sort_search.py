@@ -15,10 +15,10 @@ from .._out import takes_out
 
 _f = _C._functions
 
-__all__ = ["aminmax", "argsort", "argwhere", "bincount", "bucketize", "count_nonzero", "histc", "kthvalue", "median", "mode", "msort",
-           "nonzero_static", "nanmedian", "nanquantile", "quantile", "searchsorted", "unique", "unique_consecutive"]
-METHODS = ["aminmax", "argsort", "argwhere", "bincount", "count_nonzero", "histc", "kthvalue", "median", "mode", "msort", "nonzero_static",
-           "nanmedian", "nanquantile", "quantile", "unique", "unique_consecutive"]
+__all__ = ["aminmax", "argsort", "argwhere", "bincount", "bucketize", "count_nonzero", "histc", "histogram", "histogramdd", "kthvalue", "median",
+           "mode", "msort", "nanmedian", "nanquantile", "nonzero_static", "quantile", "searchsorted", "unique", "unique_consecutive"]
+METHODS = ["aminmax", "argsort", "argwhere", "bincount", "count_nonzero", "histc", "histogram", "kthvalue", "median", "mode", "msort", "nanmedian",
+           "nanquantile", "nonzero_static", "quantile", "unique", "unique_consecutive"]
 
 Pair = namedtuple("Pair", ["values", "indices"])
 Extremes = namedtuple("Extremes", ["min", "max"])
@@ -214,6 +214,10 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
         raise RuntimeError(f"searchsorted: `side` must be 'left' or 'right', got {side!r}")
     if side == "left" and right:
         raise RuntimeError("searchsorted: side='left' and right=True contradict each other")
+    if sorted_sequence.ndim == 0:
+        raise RuntimeError("searchsorted: a 0-d tensor has no order to search")
+    if sorter is not None and sorter.shape != sorted_sequence.shape:
+        raise RuntimeError(f"searchsorted: `sorter` has shape {list(sorter.shape)}, the values {list(sorted_sequence.shape)}")
     rows = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
     values = input if isinstance(input, Tensor) else make.tensor(input, dtype=rows.dtype, device=rows.device)
     if rows.ndim != 1 and list(rows.shape[:-1]) != list(values.shape[:-1]):
@@ -280,6 +284,78 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     inside = (x >= low) & (x <= high)
     at = ((x.double() - low) * (bins / (high - low))).nan_to_num(0.0).clamp(0, bins - 1).long()
     return make.zeros(bins, dtype=x.dtype, device=x.device).scatter_add(0, at, inside.to(x.dtype))
+
+
+Histogram = namedtuple("Histogram", ["hist", "bin_edges"])
+
+
+def _edges(x: Tensor, bins: Any, span: Optional[Sequence[float]], what: str) -> Tensor:
+    """The edges of one dimension's bins: those given, or of so many equal ones over ``span`` (that of the values where None)."""
+    if isinstance(bins, Tensor):
+        if span is not None:
+            raise TypeError(f"{what}: give edges as `bins`, or a number of bins and a `range`, not both")
+        if bins.ndim != 1 or bins.dtype != x.dtype or not bins.shape[0]:
+            raise RuntimeError(f"{what}: edges must be a vector of {x.dtype}, got {bins.ndim} dimensions of {bins.dtype}")
+        return bins
+    if bins < 1:
+        raise RuntimeError(f"{what}: `bins` must be above 0, got {bins}")
+    low, high = (float(v) for v in span) if span is not None else (v.item() for v in aminmax(x)) if x.numel() else (0.0, 1.0)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"{what}: the range from {low} to {high} is not finite")
+    if low > high:
+        raise RuntimeError(f"{what}: the range's end {high} must not be below its begin {low}")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return make.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
+
+
+def _counted(points: Tensor, edges: Sequence[Tensor], weight: Optional[Tensor], density: bool, what: str) -> Tensor:
+    """How many rows of ``points`` lie in each cell between the edges; the last cell of a dimension is closed."""
+    if not points.is_floating_point():
+        raise NotImplementedError(f"{what}: expected floating point, got {points.dtype}")
+    if weight is not None and (weight.numel() != points.shape[0] or weight.dtype != points.dtype):
+        raise RuntimeError(f"{what}: `weight` must hold {points.shape[0]} values of {points.dtype}, got {weight.numel()} of {weight.dtype}")
+    sizes = [e.shape[0] - 1 for e in edges]
+    cell, inside = make.zeros(points.shape[0], dtype=_C.int64, device=points.device), make.ones(points.shape[0], dtype=_C.bool, device=points.device)
+    for d, (e, n) in enumerate(zip(edges, sizes)):
+        x = points[:, d].contiguous()
+        at = searchsorted(e, x, right=True) - 1
+        inside = inside & (x >= e[0]) & (x <= e[-1])
+        cell = cell * n + at.clamp(0, max(n - 1, 0))
+    each = (make.ones(points.shape[0], dtype=points.dtype, device=points.device) if weight is None else weight.reshape(-1)) * inside.to(points.dtype)
+    hist = make.zeros(math.prod(sizes), dtype=points.dtype, device=points.device)
+    if math.prod(sizes):
+        hist = hist.scatter_add(0, cell, each)
+    hist = hist.reshape(sizes)
+    if density:
+        hist = hist / hist.sum()
+        for d, e in enumerate(edges):
+            hist = hist / (e[1:] - e[:-1]).reshape([-1 if k == d else 1 for k in range(len(edges))])
+    return hist
+
+
+@takes_out
+def histogram(input: Tensor, bins: Any, *, range: Optional[Sequence[float]] = None, weight: Optional[Tensor] = None, density: bool = False,
+              out: Optional[Sequence[Tensor]] = None) -> Histogram:
+    """How many values, or how much of their ``weight``, lie in each bin, and the bins' edges. ``bins`` is their number, or their edges."""
+    x = input.detach().reshape(-1)
+    edges = _edges(x, bins, range, "histogram")
+    return Histogram(_counted(x.reshape(-1, 1), [edges], weight, density, "histogram"), edges)
+
+
+def histogramdd(input: Tensor, bins: Any, *, range: Optional[Sequence[float]] = None, weight: Optional[Tensor] = None,
+                density: bool = False) -> Histogram:
+    """histogram of points [..., N]: ``bins`` for each of N dimensions, ``range`` 2 N numbers; a tuple of edges."""
+    if input.ndim < 2:
+        raise RuntimeError(f"histogramdd: expected points [..., N], got shape {list(input.shape)}")
+    n = input.shape[-1]
+    x = input.detach().reshape(-1, n) if n else input.detach().reshape(input.numel(), 0)
+    each = [bins] * n if isinstance(bins, int) else list(bins)
+    if len(each) != n or (range is not None and len(range) != 2 * n):
+        raise RuntimeError(f"histogramdd: `bins` needs {n} entries and `range` {2 * n}, for points of {n} dimensions")
+    spans = [None if range is None else range[2 * d:2 * d + 2] for d, _ in enumerate(each)]
+    edges = tuple(_edges(x[:, d], b, s, "histogramdd") for d, (b, s) in enumerate(zip(each, spans)))
+    return Histogram(_counted(x, edges, weight, density, "histogramdd"), edges)
 
 
 # -- unique values -------------------------------------------------------------------------------------------------------------

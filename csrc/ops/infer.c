@@ -329,6 +329,12 @@ int ac_infer_reduce_norm(ac_infer *i) {
     ATTRS(norm);
     ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype : i->in[0]->dtype;
     if (!ac_is_floating(t)) AC_TRY(ac_need_floating(i, 0));
+    double p = ac_scalar_double(a->p);
+    uint32_t mask;
+    AC_TRY(ac_dims_mask(&a->dim, i->in[0]->ndim, i->info->python, &mask));
+    for (int d = 0; d < i->in[0]->ndim && (p < 0 || isinf(p)); d++)
+        if ((mask & (1u << d)) && i->in[0]->shape[d] == 0)
+            return ac_fail(AC_RUNTIME, "norm: dimension %d has no elements, which have no norm of order %g", d, p);
     return reduce_as(i, &a->dim, a->keepdim, t);
 }
 
