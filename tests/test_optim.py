@@ -115,6 +115,15 @@ def test_groups_and_errors():
         ampc.optim.Adam([p], betas=(1.0, 0.9))
 
 
+def test_groups_have_names_together():
+    one, two = ampc.nn.Linear(2, 2), ampc.nn.Linear(2, 2)
+    for first, second in ((one.named_parameters(), two.parameters()), (one.parameters(), two.named_parameters())):
+        with pytest.raises(ValueError, match="names"):
+            ampc.optim.SGD([{"params": first}, {"params": second}], lr=0.1)
+    opt = ampc.optim.SGD([{"params": one.named_parameters()}, {"params": two.named_parameters()}], lr=0.1)
+    assert [g["param_names"] for g in opt.param_groups] == [["weight", "bias"]] * 2
+
+
 def test_a_bad_gradient_changes_nothing():
     p, q = ampc.nn.Parameter(ampc.ones(2)), ampc.nn.Parameter(ampc.ones(2))
     with pytest.raises(RuntimeError, match="gradient"):

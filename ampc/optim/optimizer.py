@@ -100,6 +100,8 @@ class Optimizer:
             raise ValueError("parameters come with names, as of named_parameters(), or all of them without; some names are missing")
         if names:
             group["param_names"] = names
+        if self.param_groups and ("param_names" in group) != ("param_names" in self.param_groups[0]):
+            raise ValueError("either all parameter groups have names, as of named_parameters(), or none has")
         for name, default in self.defaults.items():
             if default is required and name not in group:
                 raise ValueError(f"parameter group: option '{name}' is required")

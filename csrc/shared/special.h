@@ -88,10 +88,8 @@ AC_SPECIAL double ac_ndtri(double p) {
 /* pi / tan(pi x), by the distance to the nearest integer */
 AC_INLINE double ac_pi_cot(double x) { return AC_PI / tan(AC_PI * (x - rint(x))); }
 
-/* The derivative of lgamma. DLMF 5.5.2, 5.5.4 and 5.11.2; around the root a series that keeps its digits. */
-AC_SPECIAL double ac_digamma(double x) {
-    if (x == 0) return copysign(INFINITY, -x);
-    if (x < 0) return x == floor(x) ? NAN : ac_digamma(1 - x) - ac_pi_cot(x);
+/* Of x > 0: DLMF 5.5.2 and 5.11.2; around the root a series that keeps its digits. */
+AC_SPECIAL double ac_digamma_positive(double x) {
     double shift = 0;
     if (x >= 10) {
         double z = 1 / (x * x);
@@ -104,6 +102,13 @@ AC_SPECIAL double ac_digamma(double x) {
     return (x - 1.4616321449683622 - 9.549995429965697e-17) * digamma_sum + shift;
 }
 
+/* The derivative of lgamma; left of 0 by reflection, DLMF 5.5.4. */
+AC_SPECIAL double ac_digamma(double x) {
+    if (x == 0) return copysign(INFINITY, -x);
+    if (x < 0) return x == floor(x) ? NAN : ac_digamma_positive(1 - x) - ac_pi_cot(x);
+    return ac_digamma_positive(x);
+}
+
 /* Sum of (q + k)^-s for q > 0, s > 1: Euler and Maclaurin's formula, DLMF 25.11.5 */
 AC_SPECIAL double ac_zeta_positive(double s, double q) {
     static const double bernoulli[] = {1. / 12, -1. / 720, 1. / 30240, -1. / 1209600, 1. / 47900160, -691. / 1307674368000,
@@ -112,7 +117,7 @@ AC_SPECIAL double ac_zeta_positive(double s, double q) {
     for (; a < 12 + s; a += 1) {
         double term = pow(a, -s);
         sum += term;
-        if (term < sum * 1e-18 || term - term != 0) return sum;
+        if (term <= sum * 1e-18 || term - term != 0) return sum; /* 0 <= 0: all vanish */
     }
     double power = pow(a, -s), factor = s / a, tail = 0;
     sum += a * power / (s - 1) + 0.5 * power;
