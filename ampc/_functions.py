@@ -44,11 +44,6 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     return input.movedim(source, destination)
 
 
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """Tensor.masked_select"""
-    return input.masked_select(mask)
-
-
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Tensor.nonzero"""
     return input.nonzero(as_tuple=as_tuple)
