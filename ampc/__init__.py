@@ -131,7 +131,6 @@ from ._functions import (
     equal as equal,
     is_floating_point as is_floating_point,
     is_tensor as is_tensor,
-    masked_select as masked_select,
     movedim as movedim,
     nonzero as nonzero,
     numel as numel,
@@ -219,6 +218,7 @@ from ._ops import (
     sub as sub,
 )
 from ._functions import where as where
+from ._layout import clone as clone
 from .linalg import (
     cholesky as cholesky,
     det as det,

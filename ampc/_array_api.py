@@ -15,7 +15,6 @@ from . import _creation as make
 from . import linalg as _linalg
 from ._C import Tensor, float32, float64, int8, int16, int32, int64, uint8
 from ._C import bool as bool
-from ._C import from_numpy as _from_numpy
 from ._composed.creation import _asarray
 from ._composed.products import tensordot
 from ._composed.reduce import diff as _differences
@@ -64,8 +63,7 @@ def nextafter(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The next number of x1's dtype towards x2."""
     if x1.dtype not in (float32, float64):
         raise TypeError(f"nextafter: expected float32 or float64, got {x1.dtype}")
-    import numpy as np
-    return _from_numpy(np.asarray(np.nextafter(x1.numpy(force=True), x2.numpy(force=True)))).to(x1.device)
+    return _C._functions["nextafter"](x1, x2)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:

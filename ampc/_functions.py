@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 
 from . import _C, _checks
 from ._C import Tensor
-from ._out import takes_out, written
+from ._out import written
 
 
 def is_tensor(obj: Any) -> bool:
@@ -43,12 +43,6 @@ def unbind(input: Tensor, dim: int = 0) -> tuple:
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Tensor.movedim"""
     return input.movedim(source, destination)
-
-
-@takes_out
-def masked_select(input: Tensor, mask: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """Tensor.masked_select"""
-    return input.masked_select(mask)
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Optional[Tensor] = None) -> Any:

@@ -44,9 +44,9 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     return in_format(self, memory_format, "contiguous")
 
 
-def clone(self: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
+def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy in memory of its own."""
-    copy = _f["clone"](self)
+    copy = _f["clone"](input)
     return copy if memory_format is preserve_format else in_format(copy, memory_format, "clone")
 
 

@@ -32,7 +32,7 @@ def _install_rows() -> None:
 
 
 HOT = ("to", "type_as", "cpu", "cuda", "numpy", "backward", "requires_grad_", "view_as", "reshape_as", "expand_as", "unbind", "split", "chunk",
-       "where", "clamp_min", "clamp_max", "__iter__")
+       "where", "__iter__")
 
 
 def method(f: Callable) -> Callable:
@@ -381,6 +381,12 @@ def squeeze_(self: Tensor, dim: Any = None) -> Tensor:
 
 
 @method
+def as_strided_(self: Tensor, size: Any, stride: Any, storage_offset: Optional[int] = None) -> Tensor:
+    """as_strided, in place: another view of the same memory."""
+    return self._turned_into(lambda: self.as_strided(size, stride, storage_offset))
+
+
+@method
 def unsqueeze_(self: Tensor, dim: int) -> Tensor:
     """unsqueeze, in place."""
     return self._turned_into(lambda: self.unsqueeze(dim))
@@ -465,16 +471,6 @@ def repeat(self: Tensor, *sizes: Any) -> Tensor:
 
 
 @method
-def masked_select(self: Tensor, mask: Tensor) -> Tensor:
-    """The elements where ``mask`` (broadcast) is true, in one dimension."""
-    if mask.shape == self.shape:
-        return self[mask]
-    from ._composed.shape_ops import broadcast_tensors
-    x, mask = broadcast_tensors(self, mask)
-    return x[mask]
-
-
-@method
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Any:
     """Indices of the nonzero elements, one row each; or one tensor a dimension."""
     indices = _f["_nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
@@ -493,18 +489,6 @@ for _name, _of in {"multiply": "mul", "subtract": "sub", "divide": "div", "true_
 def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """self where condition is true, else other."""
     return _f["where"](condition, self, other)
-
-
-@method
-def clamp_min(self: Tensor, min: float) -> Tensor:
-    """clamp(min=min)"""
-    return self.clamp(min, None)
-
-
-@method
-def clamp_max(self: Tensor, max: float) -> Tensor:
-    """clamp(max=max)"""
-    return self.clamp(None, max)
 
 
 @method

@@ -13,15 +13,15 @@ from typing import Any, Optional, Tuple, Union
 from . import _C, _checks
 from . import _creation as make
 from ._C import LinAlgError, Tensor
-from ._dims import broadcast_shapes
+from ._dims import broadcast_shapes, wrap_dim
 from ._events import announce
 from ._finfo import finfo
 from ._out import own, takes_out
-from .autograd import no_grad
+from .autograd import Function, no_grad
 
-__all__ = ["LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex", "lstsq",
-           "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
-           "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm"]
+__all__ = ["LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex",
+           "lstsq", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
+           "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm"]
 
 _f = _C._functions
 multi_dot, vecdot = _f["linalg_multi_dot"], _f["linalg_vecdot"]
@@ -32,6 +32,8 @@ Eigh = namedtuple("Eigh", ["eigenvalues", "eigenvectors"])
 SVD = namedtuple("SVD", ["U", "S", "Vh"])
 LeastSquares = namedtuple("LeastSquares", ["solution", "residuals", "rank", "singular_values"])
 Inverse = namedtuple("Inverse", ["inverse", "info"])
+Solution = namedtuple("Solution", ["result", "info"])
+Factor = namedtuple("Factor", ["L", "info"])
 
 
 def _square(A: Tensor, what: str) -> int:
@@ -84,6 +86,18 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Optional[Sequence[Tens
 
 
 @takes_out
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Optional[Sequence[Tensor]] = None) -> Solution:
+    """solve's X and 0, or nan and 1 where a matrix is singular (unless ``check_errors``, which raises)."""
+    try:
+        X = solve(A, B, left=left)
+        return Solution(X, make.zeros(A.shape[:-2], dtype=_C.int32, device=A.device))
+    except LinAlgError:
+        if check_errors:
+            raise
+        return Solution(make.full_like(B, math.nan), make.ones(A.shape[:-2], dtype=_C.int32, device=A.device))
+
+
+@takes_out
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """solve with the ``upper`` (or lower) triangle of A alone; ``unitriangular``: its diagonal counts as ones."""
     part = A.triu() if upper else A.tril()
@@ -111,15 +125,24 @@ def det(A: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
 def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Optional[str] = None,
           out: Optional[Sequence[Tensor]] = None) -> LeastSquares:
     """X that makes |A X - B| smallest, of the smallest norm; residuals where A has full rank and more rows than columns."""
+    if A.ndim < 2 or B.ndim < 1:
+        raise RuntimeError(f"linalg.lstsq: needs matrices A and matrices or vectors B, got shapes {list(A.shape)} and {list(B.shape)}")
+    if driver not in (None, "gelsy", "gels", "gelsd", "gelss"):
+        raise RuntimeError(f"linalg.lstsq: `driver` must be gels, gelsy, gelsd or gelss, got {driver!r}")
+    if A.dtype != B.dtype:
+        raise RuntimeError(f"linalg.lstsq: A and B must have the same dtype, got {A.dtype} and {B.dtype}")
     vector = B.ndim == A.ndim - 1
     right = B.unsqueeze(-1) if vector else B
+    if right.ndim < 2 or right.shape[-2] != A.shape[-2]:
+        raise RuntimeError(f"linalg.lstsq: A {list(A.shape)} and B {list(B.shape)} do not fit")
     room = finfo(A.dtype).eps * max(A.shape[-2:]) if rcond is None else rcond
     X = pinv(A, rtol=room) @ right
     m, n = A.shape[-2:]
-    values = svdvals(A)
+    values = svdvals(A.detach())
     rank = (values > room * values[..., :1]).sum(-1)
-    off = ((A @ X - right) ** 2).sum(-2) if m > n and bool((rank == n).all()) else A.new_zeros((0,))
-    return LeastSquares(X.squeeze(-1) if vector else X, off, rank, values)
+    off = ((A @ X - right) ** 2).sum(-2) if m > n and bool((rank == n).all()) else X.reshape(-1)[:0]
+    return LeastSquares(X.squeeze(-1) if vector else X, off, rank if driver != "gels" else rank.new_zeros((0,)),
+                        values if driver in ("gelsd", "gelss") else values.new_zeros((0,)))
 
 
 # -- factorisations -------------------------------------------------------------------------------------------------------
@@ -131,6 +154,17 @@ def cholesky(A: Tensor, *, upper: bool = False, out: Optional[Tensor] = None) ->
     _square(A, "cholesky")
     L = _f["_cholesky"](A.transpose(-2, -1) if upper else A)
     return L.transpose(-2, -1) if upper else L
+
+
+@takes_out
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Optional[Sequence[Tensor]] = None) -> Factor:
+    """cholesky's L and 0, or nan and 1 where a matrix is not positive definite (unless ``check_errors``, which raises)."""
+    try:
+        return Factor(cholesky(A, upper=upper), make.zeros(A.shape[:-2], dtype=_C.int32, device=A.device))
+    except LinAlgError:
+        if check_errors:
+            raise
+        return Factor(make.full_like(A, math.nan), make.ones(A.shape[:-2], dtype=_C.int32, device=A.device))
 
 
 @takes_out
@@ -202,23 +236,63 @@ def svdvals(A: Tensor, *, driver: Optional[str] = None, out: Optional[Tensor] = 
     return _f["_svd"](A)[1]
 
 
-@takes_out
-def pinv(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = None, hermitian: bool = False, out: Optional[Tensor] = None) -> Tensor:
-    """Moore and Penrose's inverse: singular values up to max(atol, rtol * the largest) count as 0."""
-    U, S, Vh = _f["_svd"](A)
-    room = finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
-    cut = (S[..., :1] * room).clamp(min=atol or 0.0)
-    inverse = _f["where"](cut < S, _f["where"](cut < S, S, 1.0).reciprocal(), 0.0)
-    return (Vh.transpose(-2, -1) * inverse.unsqueeze(-2)) @ U.transpose(-2, -1)
+_Room = Union[float, Tensor, None]
+
+
+def _cut(A: Tensor, S: Tensor, atol: _Room, rtol: _Room) -> Tensor:
+    """What singular values must exceed to count: max(atol, rtol * the largest), either a number or one for each matrix. Without both,
+    rtol is the dtype's eps times the larger size; so it is too beside an atol of 0."""
+    own_rtol = finfo(A.dtype).eps * max(A.shape[-2:])
+    if rtol is None:
+        none = make.zeros_like(atol) if isinstance(atol, Tensor) else 0.0
+        rtol = own_rtol if atol is None else _f["where"](atol > 0, none, own_rtol) if isinstance(atol, Tensor) else 0.0 if atol > 0 else own_rtol
+    least, room = (r.unsqueeze(-1) if isinstance(r, Tensor) else r for r in (0.0 if atol is None else atol, rtol))
+    relative = S.amax(-1, True) * room if S.shape[-1] else S[..., :1]
+    return _f["maximum"](relative, least) if isinstance(least, Tensor) else relative.clamp(min=least)
 
 
 @takes_out
-def matrix_rank(A: Tensor, *, atol: Optional[float] = None, rtol: Optional[float] = None, hermitian: bool = False,
+def pinv(A: Tensor, rcond: _Room = None, hermitian: bool = False, *, atol: _Room = None, rtol: _Room = None, out: Optional[Tensor] = None) -> Tensor:
+    """Moore and Penrose's inverse: singular values up to max(atol, rtol * the largest) count as 0; ``rcond`` is rtol's old name."""
+    return _PseudoInverse.apply(A, hermitian, atol, rcond if rtol is None else rtol)
+
+
+def _pseudo_inverse(A: Tensor, hermitian: bool, atol: _Room, rtol: _Room) -> Tensor:
+    if hermitian:
+        S, V = eigh(A)
+        U, sizes = V, S.abs()
+    else:
+        U, S, Vh = _f["_svd"](A)
+        V, sizes = Vh.transpose(-2, -1), S
+    some = _cut(A, sizes, atol, rtol) < sizes
+    inverse = _f["where"](some, _f["where"](some, S, 1.0).reciprocal(), 0.0)
+    return (V * inverse.unsqueeze(-2)) @ U.transpose(-2, -1)
+
+
+class _PseudoInverse(Function):
+    """Its gradient (Golub and Pereyra 1973) needs no differences of singular values, which may be equal, or 0."""
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, hermitian: bool, atol: _Room, rtol: _Room) -> Tensor:
+        P = _pseudo_inverse(A, hermitian, atol, rtol)
+        ctx.save_for_backward(A, P)
+        return P
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tuple[Optional[Tensor], ...]:
+        A, P = ctx.saved_tensors
+        gt, Pt = g.transpose(-2, -1), P.transpose(-2, -1)
+        rows, columns = gt @ P @ Pt, Pt @ P @ gt
+        rows, columns = rows - A @ (P @ rows), columns - columns @ P @ A
+        return rows + columns - Pt @ g @ Pt, None, None, None
+
+
+@takes_out
+def matrix_rank(A: Tensor, tol: _Room = None, hermitian: bool = False, *, atol: _Room = None, rtol: _Room = None,
                 out: Optional[Tensor] = None) -> Tensor:
-    """How many singular values are above max(atol, rtol * the largest)."""
-    S = svdvals(A)
-    room = finfo(A.dtype).eps * max(A.shape[-2:]) if rtol is None and atol is None else rtol or 0.0
-    return ((S[..., :1] * room).clamp(min=atol or 0.0) < S).sum(-1)
+    """How many singular values are above max(atol, rtol * the largest); ``tol`` is an atol that stands alone."""
+    S = eigvalsh(A.detach()).abs() if hermitian else svdvals(A.detach())
+    return (_cut(A, S, atol if tol is None else tol, 0.0 if tol is not None else rtol) < S).sum(-1)
 
 
 # -- powers, norms -----------------------------------------------------------------------------------------------------------
@@ -237,7 +311,10 @@ def matrix_power(A: Tensor, n: int, *, out: Optional[Tensor] = None) -> Tensor:
             power = square if power is None else power @ square
         n >>= 1
         square = square @ square if n else square
-    return _eye_like(A).clone() if power is None else own(power, A)
+    if power is None:
+        power = _eye_like(A)
+        return power + A.masked_fill(power == power, 0) if A.requires_grad else power.clone()
+    return own(power, A)
 
 
 def matrix_exp(A: Tensor) -> Tensor:
@@ -247,14 +324,15 @@ def matrix_exp(A: Tensor) -> Tensor:
         return A.clone()
     size = float(A.detach().abs().sum(-2).amax().item()) if A.numel() else 0.0
     s = max(0, math.ceil(math.log2(size)) + 1) if size > 0.5 else 0
-    X, term = A / 2.0**s, _eye_like(A)
+    wide = A.float() if A.dtype in (_C.float16, _C.bfloat16) else A  # rounded once, at the end
+    X, term = wide / 2.0**s, _eye_like(wide)
     total = term
     for k in range(1, 19):
         term = term @ X / k
         total = total + term
     for _ in range(s):
         total = total @ total
-    return total
+    return total.to(A.dtype)
 
 
 _Dim = Union[int, Sequence[int], None]
@@ -332,6 +410,8 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Optional[Tensor] 
     """The cross product along ``dim``."""
     if input.ndim != other.ndim:
         raise RuntimeError(f"linalg.cross: needs equally many dimensions, got shapes {list(input.shape)} and {list(other.shape)}")
+    if input.ndim and any(x.shape[wrap_dim(dim, x.ndim, "linalg.cross")] != 3 for x in (input, other)):
+        raise RuntimeError(f"linalg.cross: dimension {dim} must have size 3, got shapes {list(input.shape)} and {list(other.shape)}")
     return _f["cross"](input, other, dim)
 
 
@@ -378,8 +458,13 @@ def logdet(input: Tensor) -> Tensor:
     return _f["where"](sign < 0, math.nan, size)
 
 
-def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Tuple[Tensor, Tensor, Tensor]:
-    """torch.svd: (U, S, V), V not transposed."""
+@takes_out
+def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Optional[Sequence[Tensor]] = None) -> Tuple[Tensor, Tensor, Tensor]:
+    """torch.svd: (U, S, V), V not transposed; zeros in place of U and V without ``compute_uv``."""
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        zeros = [input.new_zeros((*input.shape[:-2], size, size)) for size in (m, n)]
+        return zeros[0], svdvals(input), zeros[1]
     U, S, Vh = svd(input, not some)
     return U, S, Vh.transpose(-2, -1)
 

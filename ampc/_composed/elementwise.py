@@ -14,12 +14,12 @@ from .sort_search import searchsorted
 
 _f = _C._functions
 
-__all__ = ["arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "celu", "clamp_max", "clamp_min", "deg2rad", "fix",
-           "float_power", "gcd", "greater", "greater_equal", "isin", "isneginf", "isposinf", "lcm", "ldexp", "less", "less_equal", "nan_to_num",
-           "not_equal", "positive", "rad2deg", "rrelu", "rsub", "selu", "sgn", "sinc"]
-METHODS = ["deg2rad", "fix", "float_power", "isneginf", "isposinf", "ldexp", "nan_to_num", "nan_to_num_", "positive", "rad2deg", "sgn", "sinc",
-           "arccos", "arcsin", "arctan", "arccosh", "arcsinh", "arctanh", "arctan2", "logical_and_", "logical_or_", "logical_xor_", "logical_not_",
-           "gcd", "lcm"]
+__all__ = ["arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "celu", "deg2rad", "fix", "float_power", "gcd", "greater",
+           "greater_equal", "isin", "isneginf", "isposinf", "lcm", "ldexp", "less", "less_equal", "nan_to_num", "not_equal", "positive", "rad2deg",
+           "rrelu", "rsub", "selu", "sgn", "sinc"]
+METHODS = ["deg2rad", "fix", "float_power", "float_power_", "isneginf", "isposinf", "ldexp", "nan_to_num", "nan_to_num_", "positive", "rad2deg",
+           "sgn", "sinc", "arccos", "arcsin", "arctan", "arccosh", "arcsinh", "arctanh", "arctan2", "logical_and_", "logical_or_", "logical_xor_",
+           "logical_not_", "gcd", "lcm"]
 
 
 def positive(input: Tensor) -> Tensor:
@@ -101,6 +101,13 @@ def nan_to_num(input: Tensor, nan: Optional[float] = None, posinf: Optional[floa
                              limits.min if neginf is None else neginf)
 
 
+def float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """float_power, in place. RuntimeError unless the tensor is float64."""
+    if self.dtype != _C.float64:
+        raise RuntimeError(f"float_power_: the result is float64, which a {self.dtype} tensor does not hold")
+    return in_place(self, float_power, exponent)
+
+
 def nan_to_num_(self: Tensor, nan: Optional[float] = None, posinf: Optional[float] = None, neginf: Optional[float] = None) -> Tensor:
     """nan_to_num, in place."""
     return in_place(self, nan_to_num, nan, posinf, neginf)
@@ -140,16 +147,6 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
         raise RuntimeError(f"rrelu: `lower` must be at most `upper`, both finite, got {lower} and {upper}")
     slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
     return _f["where"](input > 0, input, input * slope)
-
-
-def clamp_min(input: Tensor, min: Any) -> Tensor:
-    """clamp(min=min)"""
-    return input.clamp(min, None)
-
-
-def clamp_max(input: Tensor, max: Any) -> Tensor:
-    """clamp(max=max)"""
-    return input.clamp(None, max)
 
 
 def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:

@@ -77,8 +77,8 @@ def _in_place(name: str) -> Callable[..., Tensor]:
     return f
 
 
-IN_PLACE = ["absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "clamp_max", "clamp_min", "deg2rad", "eq", "fix",
-            "float_power", "gcd", "ge", "greater", "greater_equal", "gt", "lcm", "ldexp", "le", "less", "less_equal", "logit", "lt", "ne", "negative",
+IN_PLACE = ["absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "deg2rad", "eq", "fix",
+            "gcd", "ge", "greater", "greater_equal", "gt", "lcm", "ldexp", "le", "less", "less_equal", "logit", "lt", "ne", "negative",
             "not_equal", "rad2deg", "sgn", "sinc", "true_divide"]
 
 

@@ -7,13 +7,13 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _C, _checks
 from .._C import Tensor
-from .._out import in_place, takes_out, written
-from ..linalg import inv, solve_triangular
+from .._out import takes_out, written
+from ..linalg import inv, solve, solve_triangular
 
 _f = _C._functions
 
 __all__ = ["bilinear", "chain_matmul", "cholesky_inverse", "cholesky_solve", "einsum", "ger", "kron", "tensordot", "triangular_solve"]
-METHODS = ["ger", "kron", "addmm_", "addmv_", "addr_", "addbmm_", "baddbmm_", "renorm_", "cholesky_inverse", "cholesky_solve", "triangular_solve"]
+METHODS = ["ger", "kron", "cholesky_inverse", "cholesky_solve", "triangular_solve"]
 
 
 @takes_out
@@ -177,30 +177,32 @@ def einsum(*args: Any) -> Tensor:
     return x.to(dtype).permute([xl.index(c) for c in result]) if x.ndim else x.to(dtype)
 
 
-def _written(name: str) -> Any:
-    def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return in_place(self, _f[name], *args, **kwargs)
-    f.__name__, f.__doc__ = name + "_", f"{name}, in place."
-    return f
+def _lower(factor: Tensor, upper: bool) -> Tensor:
+    """A Cholesky factor as a lower triangle. Its gradient is that of the whole matrix, as in torch."""
+    low = factor.transpose(-2, -1) if upper else factor
+    triangle = low.detach().tril()
+    return triangle + (low - low.detach()).nan_to_num(0.0, 0.0, 0.0) if low.requires_grad else triangle
 
 
-addmm_, addmv_, addr_, addbmm_, baddbmm_, renorm_ = map(_written, ("addmm", "addmv", "addr", "addbmm", "baddbmm", "renorm"))
-
-
-def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
+@takes_out
+def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Optional[Tensor] = None) -> Tensor:
     """The inverse of the matrix whose Cholesky factor this is."""
-    L = input.transpose(-2, -1) if upper else input
-    L = L.tril()
+    L = _lower(input, upper)
     return inv(L @ L.transpose(-2, -1))
 
 
-def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+@takes_out
+def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Optional[Tensor] = None) -> Tensor:
     """X with A X = B, of the matrix A whose Cholesky factor is L."""
-    low = L.transpose(-2, -1) if upper else L
-    return solve_triangular(low.transpose(-2, -1), solve_triangular(low, B, upper=False), upper=True)
+    if B.ndim < 2 or L.ndim < 2:
+        raise RuntimeError(f"cholesky_solve: needs matrices, got {B.ndim} and {L.ndim} dimensions")
+    low = _lower(L, upper)
+    return solve(low.transpose(-2, -1), solve(low, B))
 
 
-def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Tuple[Tensor, Tensor]:
+@takes_out
+def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *,
+                     out: Optional[Sequence[Tensor]] = None) -> Tuple[Tensor, Tensor]:
     """(X, A) with A X = b of a triangle of A."""
     part = A.triu() if upper else A.tril()
     X = solve_triangular(part.transpose(-2, -1) if transpose else part, b, upper=upper != transpose, unitriangular=unitriangular)

@@ -105,6 +105,8 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     input, src = _widest(input, src)
     if src.dtype != input.dtype:
         raise RuntimeError(f"scatter_reduce: `src` must be {input.dtype}, got {src.dtype}")
+    if input.dtype == _C.bool:  # sums are "or", products "and"
+        return scatter_reduce(input.long(), dim, index, src.long(), reduce, include_self=include_self).to(_C.bool)
     if input.ndim == 0:
         return scatter_reduce(input.reshape(1), 0, index.reshape(-1), src.reshape(-1), reduce, include_self=include_self).reshape(())
     src = _cut(src, index, "scatter_reduce")
@@ -217,7 +219,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: O
         raise IndexError(f"index_copy: `index` names {index.numel()} slices, `source` has {given} along dimension {dim}")
     _check_indices(index, n, 0, "index_copy")
     if input.ndim == 0:
-        return source.reshape(-1)[-1].clone() if index.numel() else input.clone()
+        return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(-1)).reshape(())
     lead = [make.arange(n, device=input.device).reshape([n if e == k else 1 for k in range(input.ndim)]) for e, n in enumerate(input.shape)]
     lead[d] = index.reshape([-1 if k == d else 1 for k in range(input.ndim)])
     return input.index_put(lead, source)
@@ -230,9 +232,11 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     if index.dtype is not _C.int64:
         raise IndexError(f"index_fill: `index` must be int64, got {index.dtype}")
     _check_indices(index, n, -n, "index_fill")
-    shape = [index.numel() if d == along else n for d, n in enumerate(input.shape or (1,))]
-    fill = value.to(input.dtype).expand(shape) if isinstance(value, Tensor) else input.new_full((), value).expand(shape)
-    return index_copy(input, dim, _f["where"](index < 0, index + n, index), fill)
+    if input.ndim == 0:
+        return index_fill(input.reshape(1), 0, index, value).reshape(())
+    at = _f["where"](index < 0, index + n, index).reshape(-1)
+    there = make.zeros(n, dtype=_C.bool, device=input.device).index_put([at], make.ones((), dtype=_C.bool, device=input.device))
+    return input.masked_fill(there.reshape([-1 if d == along else 1 for d in range(input.ndim)]), value)
 
 
 @takes_out
@@ -246,6 +250,8 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x with the elements of source, one after the other, where ``mask`` is true."""
+    if mask.dtype != _C.bool:
+        raise RuntimeError(f"masked_scatter: `mask` must be bool, got {mask.dtype}")
     input, source = _widest(input, source)
     input, where = broadcast_tensors(input, mask)
     if input.ndim == 0:

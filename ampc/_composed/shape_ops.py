@@ -17,11 +17,11 @@ from .sort_search import searchsorted
 
 _f = _C._functions
 
-__all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "broadcast_to",
-           "cartesian_prod", "column_stack", "combinations", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "dstack",
-           "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "ravel", "repeat_interleave", "roll",
-           "rot90", "row_stack", "select_scatter", "slice_scatter", "split_with_sizes", "swapaxes", "swapdims", "tensor_split", "tile", "tril",
-           "tril_indices", "triu", "triu_indices", "unflatten", "unravel_index", "vander", "view_as_real", "vsplit", "vstack"]
+__all__ = ["adjoint", "as_strided_scatter", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
+           "broadcast_to", "cartesian_prod", "column_stack", "combinations", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit",
+           "dstack", "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "ravel", "repeat_interleave", "roll", "rot90", "row_stack",
+           "select_scatter", "slice_scatter", "split_with_sizes", "swapaxes", "swapdims", "tensor_split", "tile", "tril", "tril_indices", "triu",
+           "triu_indices", "unflatten", "unravel_index", "vander", "view_as_real", "vsplit", "vstack"]
 METHODS = ["as_strided_scatter", "broadcast_to", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "fliplr", "flipud", "hsplit",
            "repeat_interleave", "roll", "rot90", "select_scatter", "slice_scatter", "tensor_split", "tile", "tril", "triu", "vsplit", "tril_",
            "triu_", "swapaxes_", "swapdims_", "t_", "transpose_", "adjoint", "split_with_sizes"]
@@ -432,11 +432,21 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Optional[int]
     return _put_into(y, _f["_slice"](y, dim, start, end, step), src, "slice_scatter")
 
 
-def as_strided_scatter(self: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Optional[int] = None) -> Tensor:
-    """A copy with src written through a strided view of it."""
-    out = self.clone()
-    out.as_strided(list(size), list(stride), storage_offset or 0).copy_(src)
-    return out
+def _reach(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
+    """How many elements a view needs its memory to have."""
+    return 0 if 0 in size else offset + 1 + sum((n - 1) * step for n, step in zip(size, stride))
+
+
+@takes_out
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Optional[int] = None, *,
+                       out: Optional[Tensor] = None) -> Tensor:
+    """A copy of the tensor, laid out as it is, with src written through a strided view of its memory."""
+    own, at = input.storage_offset(), storage_offset if storage_offset is not None else input.storage_offset()
+    length = max(_reach(input.shape, input.stride(), own), _reach(size, stride, at))
+    memory = input.as_strided([length], [1], 0).clone()
+    part = memory.as_strided(list(size), list(stride), at)
+    _put_into(memory, part, src, "as_strided_scatter")
+    return memory.as_strided(input.shape, input.stride(), own)
 
 
 def vander(x: Tensor, N: Optional[int] = None, increasing: bool = False) -> Tensor:

@@ -60,14 +60,31 @@ FORMULA(cholesky) {
     DONE;
 }
 
+/* Of at least as many rows as columns, so that r is square. */
+static T from_square(ac_formula *c, T q, T r, T gq, T gr) {
+    T m = SUB(MM(r, TR(gr)), MM(TR(gq), q));
+    T mirrored = ADD(ADD(below(c, m), TR(below(c, m))), on_diagonal(c, m));
+    return TR(solved(c, r, TR(ADD(gq, MM(q, mirrored)))));
+}
+
+static T columns(ac_formula *c, T x, int64_t from, int64_t to) {
+    ac_attrs_slice part = {-1, from, to, 1};
+    return ac_f_call(c, AC_OP_slice, &part, 1, x);
+}
+
+/* A wide matrix is [X Y] with X square: X = Q R1, and Y = Q R2 has no factorisation of its own. */
 FORMULA(qr) {
     T q = RESULT(0), r = RESULT(1), gq = ac_f_grad(c, 0), gr = ac_f_grad(c, 1);
     if (!q || !r) return -1;
-    if (q->shape[q->ndim - 2] < r->shape[r->ndim - 1])
-        return ac_fail(AC_RUNTIME, "backward through qr: needs at least as many rows as columns");
-    T m = SUB(MM(r, TR(gr)), MM(TR(gq), q));
-    T mirrored = ADD(ADD(below(c, m), TR(below(c, m))), on_diagonal(c, m));
-    GIVE(0, TR(solved(c, r, TR(ADD(gq, MM(q, mirrored))))));
+    int64_t rows = r->shape[r->ndim - 2], all = r->shape[r->ndim - 1];
+    if (rows == all) {
+        GIVE(0, from_square(c, q, r, gq, gr));
+        DONE;
+    }
+    T beside = columns(c, gr, rows, all), joined = ADD(gq, MM(q, MM(columns(c, r, rows, all), TR(beside))));
+    T square = from_square(c, q, columns(c, r, 0, rows), joined, columns(c, gr, 0, rows));
+    ac_attrs_one_dim last = {-1};
+    GIVE(0, ac_f_call(c, AC_OP_cat, &last, 2, square, MM(q, beside)));
     DONE;
 }
 

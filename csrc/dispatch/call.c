@@ -6,6 +6,7 @@
 #include "dispatch/upcast.h"
 #include "dispatch/observer.h"
 #include "dispatch/write.h"
+#include "dispatch/targets.h"
 #include "dispatch/deferred_scale.h"
 #include "dispatch/placement.h"
 
@@ -229,8 +230,9 @@ static int run_view(ac_op op, ac_tensor *const *in, const void *attrs, ac_tensor
     out[0] = v;
     if (!wants_record(op, in, 1)) return 0;
     if (op == AC_OP_as_strided && !ac_is_contiguous(x)) {
-        ac_tensor_clear(&out[0]);
-        return ac_fail(AC_RUNTIME, "as_strided: gradients need a contiguous tensor; call .contiguous() first");
+        int unfit = ac_record_strided(x, v, attrs);
+        if (unfit) ac_tensor_clear(&out[0]);
+        return unfit;
     }
     ac_node *node = make_node(op, in, 1, attrs, 1);
     int failed = node ? record(node, in, in, out) : -1;
@@ -437,10 +439,13 @@ static int into_recorded(ac_infer *meta, ac_op op, ac_tensor *const *in, int n_i
 /* A composition's result is made first, outside autocast, and copied. */
 static int compose_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
     ac_tensor *out[AC_MAX_OUT];
+    ac_list apart;
     bool active = ac_autocast.active;
     ac_autocast.active = false;
-    int failed = run_composition(op, in, n_in, attrs, out);
+    int failed = ac_inputs_apart(in, n_in, target, &apart);
+    if (!failed) failed = run_composition(op, apart.at, n_in, attrs, out);
     ac_autocast.active = active;
+    ac_list_release(&apart);
     if (failed) return failed;
     ac_spec result = ac_spec_of(out[0]);
     failed = check_result(ac_ops[op].python, &result, target);
@@ -480,17 +485,6 @@ static int check_written(const char *what, const ac_tensor *result, const ac_ten
     return check_result(what, &spec, target);
 }
 
-static int write_out(ac_tensor *target, ac_tensor *result) {
-    if (!ac_same_shape(target, result)) {
-        ac_dims shape = ac_shape_of(result);
-        ac_tensor *room = ac_tensor_new_on(ac_device_of(target), target->dtype, &shape);
-        if (!room) return -1;
-        ac_tensor_take(target, room);
-        ac_tensor_release(room);
-    }
-    return ac_copy_into(target, result);
-}
-
 int ac_call_targets(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *const *targets, int n) {
     const char *what = ac_ops[op].python;
     if (n == 1 && !takes_shape(targets[0])) return ac_call_into(op, in, n_in, attrs, targets[0]);
@@ -506,7 +500,7 @@ int ac_call_targets(ac_op op, ac_tensor *const *in, int n_in, const void *attrs,
     ac_autocast.active = active;
     if (failed) return failed;
     for (int i = 0; i < n && !failed; i++) failed = check_written(what, out[i], targets[i]);
-    for (int i = 0; i < n && !failed; i++) failed = write_out(targets[i], out[i]);
+    for (int i = 0; i < n && !failed; i++) failed = ac_write_out(targets[i], out[i]);
     release_all(out, ac_ops[op].n_out);
     return failed;
 }
@@ -529,7 +523,7 @@ int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
 
 int ac_fill(ac_tensor *target, ac_scalar value) {
     AC_TRY(check_target("fill_", target));
-    AC_TRY(ac_scalar_fits(value, target->dtype, "fill_"));
+    AC_TRY(ac_scalar_held(value, target->dtype, "fill_"));
     ac_tensor *number = value.kind == AC_FLOAT ? ac_tensor_scalar(target->dtype, value.f)
                                                : ac_tensor_scalar_int(target->dtype, value.i);
     if (!number) return -1;

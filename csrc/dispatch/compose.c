@@ -1,6 +1,7 @@
 /* The functions that composite operators are written with, and the table from operators to compositions. */
 #include "dispatch/compose.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -68,6 +69,11 @@ T ac_c_real(ac_scratch *s, double x) {
     T t = ac_c_keep(s, ac_tensor_scalar(AC_float64, x));
     if (t) t->is_scalar = true;
     return t;
+}
+
+double ac_c_factor(ac_scalar value, ac_dtype dtype) {
+    double x = ac_scalar_double(value);
+    return dtype == AC_bool ? x != 0 : ac_is_floating(dtype) ? x : trunc(x);
 }
 
 T ac_c_reshape(ac_scratch *s, T x, const ac_dims *shape) {

@@ -54,6 +54,8 @@ T ac_c_call(ac_scratch *s, ac_op op, const void *attrs, int n, ...);   /* result
 int ac_c_call_many(ac_scratch *s, ac_op op, const void *attrs, T const *in, int n, T *out); /* all results */
 T ac_c_number(ac_scratch *s, double x); /* a Python-like number: an int if it is whole */
 T ac_c_real(ac_scratch *s, double x);   /* a Python-like float, which makes integers floating point */
+/* A factor in the dtype of what it multiplies: integers take its whole part, and bool whether it is 0, as in torch. */
+double ac_c_factor(ac_scalar value, ac_dtype dtype);
 T ac_c_refuse(ac_scratch *s, int failed);
 #define ABSENT ((T)-1)
 

@@ -26,7 +26,7 @@ static T all_distances(ac_scratch *s, T x, T y, ac_scalar p) {
 }
 
 COMPOSE(cdist) {
-    ATTRS(p);
+    ATTRS(cdist);
     NEED(need_rows("cdist", in[0], 2));
     NEED(need_rows("cdist", in[1], 2));
     int64_t left = in[0]->shape[in[0]->ndim - 1], right = in[1]->shape[in[1]->ndim - 1];

@@ -17,12 +17,29 @@ COMPOSE(clamp_tensor) {
     return y ? ac_c_cast(s, y, ac_result_type(in, 3)) : NULL;
 }
 
+COMPOSE(clamp_min_tensor) { return ac_c_call(s, AC_OP_clamp_tensor, NULL, 3, in[0], in[1], ABSENT); }
+COMPOSE(clamp_max_tensor) { return ac_c_call(s, AC_OP_clamp_tensor, NULL, 3, in[0], ABSENT, in[1]); }
+COMPOSE(clamp_min) {
+    ATTRS(value);
+    ac_attrs_clamp bounds = {a->value, {.kind = AC_NONE}};
+    return ac_c_call(s, AC_OP_clamp, &bounds, 1, in[0]);
+}
+COMPOSE(clamp_max) {
+    ATTRS(value);
+    ac_attrs_clamp bounds = {{.kind = AC_NONE}, a->value};
+    return ac_c_call(s, AC_OP_clamp, &bounds, 1, in[0]);
+}
+
 COMPOSE(masked_fill_tensor) {
     T value = in[2];
     if (value->ndim)
         REFUSE(AC_RUNTIME, "masked_fill: `value` must be a number or a 0-d tensor, got %d dimensions", value->ndim);
     if (in[1]->dtype != AC_bool)
         REFUSE(AC_RUNTIME, "masked_fill: `mask` must be bool, got %s", ac_dtypes[in[1]->dtype].name);
+    if (ac_device_of(value) == AC_CPU && ac_is_floating(value->dtype)) {
+        ac_scalar number = {.kind = AC_FLOAT, .f = ac_read_double(ac_data(value), value->dtype, 0)};
+        NEED(ac_scalar_held(number, in[0]->dtype, "masked_fill"));
+    }
     return WHERE(in[1], ac_c_cast(s, value, in[0]->dtype), in[0]);
 }
 

@@ -36,8 +36,8 @@ COMPOSE(dot) {
 
 /* beta x + alpha product; x is not looked at where beta is 0, nor the product where alpha is, as in torch */
 static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
-    double alpha = ac_scalar_double(a->alpha), beta = ac_scalar_double(a->beta);
     if (!product) return NULL;
+    double alpha = ac_c_factor(a->alpha, product->dtype), beta = ac_c_factor(a->beta, product->dtype);
     ac_dims shape = ac_shape_of(product), wide = shape, given = ac_shape_of(x);
     NEED(ac_dims_broadcast(&wide, &given, "the sum of a tensor and a product"));
     if (!ac_dims_equal(&wide, &shape)) {
@@ -45,7 +45,7 @@ static T blend(ac_scratch *s, T x, T product, const ac_attrs_addmm *a) {
         REFUSE(AC_RUNTIME, "a tensor of shape %s cannot be added to a product of shape %s", ac_shape_text(x, got),
                ac_shape_text(product, want));
     }
-    if (alpha == 0) product = WHERE(BIN(ne, NUM(0), NUM(0)), product, NUM(0));
+    if (alpha == 0) product = ac_c_cast(s, WHERE(BIN(ne, NUM(0), NUM(0)), product, NUM(0)), product->dtype);
     else if (alpha != 1) product = TIMES(product, alpha);
     if (!product || beta == 0) return product;
     x = ac_autocast.active ? ac_c_cast(s, x, product->dtype) : product->dtype == AC_float32 ? ac_c_wide(s, x) : x;
@@ -58,6 +58,9 @@ static const ac_attrs_product in_float32 = {AC_float32};
 static T blended(ac_scratch *s, ac_op op, T x, T a, T b, bool column, const void *attrs) {
     ac_dtype chosen;
     if (!a || !b) return NULL;
+    if (x->dtype != a->dtype && !ac_autocast.active)
+        REFUSE(AC_RUNTIME, "%s: `x` and the operands of the product must have the same dtype, got %s and %s",
+               ac_ops[op].python, ac_dtypes[x->dtype].name, ac_dtypes[a->dtype].name);
     bool low = ac_autocast_casts((T[]){x, a, b}, 3, &chosen) && a->dtype != AC_float64 && b->dtype != AC_float64;
     ac_dtype dtype = low ? chosen : a->dtype;
     bool half = ac_is_half(dtype) && ac_is_floating(a->dtype) && (low || a->dtype == b->dtype);
@@ -98,6 +101,10 @@ COMPOSE(outer) { return outer_product(s, "outer", in[0], in[1]); }
 COMPOSE(addr) {
     T x = ac_c_low(s, in, n_in, in[1]), y = ac_c_low(s, in, n_in, in[2]);
     if (!x || !y) return NULL;
+    const ac_attrs_addmm *a = attrs;
+    if (!ac_is_floating(x->dtype) && !ac_is_floating(y->dtype) &&
+        (a->alpha.kind == AC_FLOAT || a->beta.kind == AC_FLOAT))
+        REFUSE(AC_RUNTIME, "addr: `alpha` and `beta` of integer tensors must be integers");
     T sum = blend(s, in[0], outer_product(s, "addr", ac_c_wide(s, x), ac_c_wide(s, y)), attrs);
     return ac_is_half(x->dtype) && x->dtype == y->dtype && sum ? ac_c_cast(s, sum, x->dtype) : sum;
 }
@@ -312,21 +319,32 @@ static T as_matrix(ac_scratch *s, T x, const ac_dims *dims, bool summed_first, a
     return ac_c_reshape(s, ac_c_permute(s, x, &order), &shape);
 }
 
+static T summed_to_one(ac_scratch *s, T x, int64_t dim) {
+    ac_attrs_reduce one = {{1, {dim}}, true, x->dtype};
+    return x->shape[dim] == 1 ? x : ac_c_call(s, AC_OP_sum, &one, 1, x);
+}
+
 COMPOSE(tensordot) {
     ATTRS(tensordot);
     ac_dims left = {.n = 0}, right = {.n = 0};
+    T x = in[0], y = in[1];
     if (a->dims.n != a->other_dims.n)
         REFUSE(AC_RUNTIME, "tensordot: as many dimensions of each, got %" PRId64 " and %" PRId64, a->dims.n,
                a->other_dims.n);
     for (int64_t i = 0; i < a->dims.n; i++) {
         int64_t d = a->dims.v[i], e = a->other_dims.v[i];
-        NEED(ac_dim_wrap(&d, in[0]->ndim, "tensordot"));
-        NEED(ac_dim_wrap(&e, in[1]->ndim, "tensordot"));
-        if (!in[0]->ndim || !in[1]->ndim || in[0]->shape[d] != in[1]->shape[e])
+        NEED(ac_dim_wrap(&d, x->ndim, "tensordot"));
+        NEED(ac_dim_wrap(&e, y->ndim, "tensordot"));
+        if (!x->ndim || !y->ndim || (x->shape[d] != y->shape[e] && x->shape[d] != 1 && y->shape[e] != 1))
             REFUSE(AC_RUNTIME,
                    "tensordot: dimension %" PRId64 " of `x` and %" PRId64 " of `other` have different sizes", d, e);
+        /* a size of 1 stands for as many as the other has, so those are summed alone */
+        if (x->shape[d] == 1) y = summed_to_one(s, y, e);
+        else if (y->shape[e] == 1) x = summed_to_one(s, x, d);
+        if (!x || !y) return NULL;
     }
-    T x = as_matrix(s, in[0], &a->dims, false, &left), y = as_matrix(s, in[1], &a->other_dims, true, &right);
+    x = as_matrix(s, x, &a->dims, false, &left), y = as_matrix(s, y, &a->other_dims, true, &right);
+    if (!x || !y) return NULL;
     if (left.n + right.n > AC_MAX_DIMS)
         REFUSE(AC_RUNTIME, "tensordot: the result would have more than %d dimensions", AC_MAX_DIMS);
     for (int64_t i = 0; i < right.n; i++) left.v[left.n++] = right.v[i];

@@ -92,6 +92,61 @@ COMPOSE(stack) {
     return failed ? ac_c_refuse(s, failed) : ac_c_keep(s, out[0]);
 }
 
+/* -- indices ---------------------------------------------------------------------------------------- */
+
+COMPOSE(index_add_alpha) {
+    ATTRS(index_add_alpha);
+    ac_attrs_index_dim along = {a->dim};
+    double alpha = ac_c_factor(a->alpha, in[2]->dtype);
+    T source = ac_c_cast(s, TIMES(in[2], alpha), in[2]->dtype);
+    return ac_c_call(s, AC_OP_index_add, &along, 3, in[0], in[1], source);
+}
+
+COMPOSE(masked_select) {
+    ac_dims shape = ac_shape_of(in[0]), other = ac_shape_of(in[1]), flat = {1, {-1}};
+    if (in[1]->dtype != AC_bool)
+        REFUSE(AC_RUNTIME, "masked_select: `mask` must be bool, got %s", ac_dtypes[in[1]->dtype].name);
+    NEED(ac_dims_broadcast(&shape, &other, "masked_select"));
+    flat.v[0] = ac_dims_numel(&shape);
+    T x = ac_c_reshape(s, ac_c_expand(s, in[0], &shape), &flat);
+    T where = UN(nonzero, ac_c_reshape(s, ac_c_expand(s, in[1], &shape), &flat));
+    ac_attrs_index_dim first = {0};
+    return ac_c_call(s, AC_OP_index_select, &first, 2, x, ac_c_select(s, where, 1, 0));
+}
+
+/* The indices where a mask is true, one a dimension of the mask, behind the `n` that are there. */
+static int push_mask(ac_scratch *s, T mask, T x, T *all, int n) {
+    for (int d = 0; d < mask->ndim; d++)
+        if (n + d >= x->ndim || mask->shape[d] != x->shape[n + d]) {
+            char m[AC_SHAPE_TEXT], v[AC_SHAPE_TEXT];
+            (void)ac_fail(AC_INDEX, "index_put: the mask's shape %s does not fit the indexed dimensions of %s",
+                          ac_shape_text(mask, m), ac_shape_text(x, v));
+            return s->failed = true, -1;
+        }
+    T where = UN(nonzero, mask);
+    for (int d = 0; d < mask->ndim; d++) all[n + d] = ac_c_select(s, where, 1, d);
+    return s->failed ? -1 : mask->ndim;
+}
+
+COMPOSE(index_put_masks) {
+    T all[AC_MAX_DIMS + 2], out[AC_MAX_OUT] = {NULL};
+    int n = 1;
+    all[0] = in[0];
+    for (int i = 1; i < n_in - 1; i++) {
+        bool mask = in[i] && in[i]->dtype == AC_bool && in[i]->ndim > 0;
+        if (n > AC_MAX_DIMS)
+            REFUSE(AC_INDEX, "index_put: %d indices for a tensor of %d dimensions", n_in - 2, in[0]->ndim);
+        if (!mask) all[n++] = in[i] ? in[i] : ABSENT;
+        else {
+            int more = push_mask(s, in[i], in[0], all + 1, n - 1);
+            if (more < 0) return NULL;
+            n += more;
+        }
+    }
+    all[n++] = in[n_in - 1];
+    return ac_c_call_many(s, AC_OP_index_put, attrs, all, n, out) < 0 ? NULL : out[0];
+}
+
 /* -- dropout ---------------------------------------------------------------------------------------- */
 
 /* The mask is an offset in the random stream, so backward draws it again and none is kept. */

@@ -24,6 +24,8 @@ AC_INLINE double ac_scalar_double(ac_scalar s) { return s.kind == AC_FLOAT ? s.f
 /* Whether a number stands in a dtype: integers must not wrap, but for -n of an unsigned type, as torch has it; floating point holds
  * all, the largest as infinities. An error names `what`. */
 int ac_scalar_fits(ac_scalar s, ac_dtype dtype, const char *what) AC_CHECKED;
+/* The same, and a finite number must not become an infinity. */
+int ac_scalar_held(ac_scalar s, ac_dtype dtype, const char *what) AC_CHECKED;
 AC_INLINE int64_t ac_scalar_int(ac_scalar s) { return s.kind == AC_FLOAT ? (int64_t)s.f : s.i; }
 
 static const int64_t AC_ABSENT = INT64_MIN; /* an absent `int?` */
@@ -85,6 +87,7 @@ typedef struct { double scale; int64_t is_causal, out_dtype; } ac_attrs_fused_at
 typedef struct { int64_t cell, reverse; } ac_attrs_rnn_layer;
 typedef struct { int64_t cell, reverse, keep; } ac_attrs_recurrence;
 typedef struct { ac_scalar p; } ac_attrs_p;
+typedef struct { ac_scalar p; int64_t compute_mode; } ac_attrs_cdist;
 typedef struct { ac_scalar p; int64_t dim; ac_scalar maxnorm; } ac_attrs_renorm;
 typedef struct { int64_t dim; double eps; } ac_attrs_cosine;
 typedef struct { double p; int64_t dim; double eps; } ac_attrs_normalize;
@@ -98,6 +101,7 @@ typedef struct { int64_t full; double eps; int64_t reduction; } ac_attrs_gaussia
 typedef struct { int64_t dim; } ac_attrs_one_dim;
 typedef struct { int64_t dim; } ac_attrs_maybe_one_dim;
 typedef struct { int64_t dim; } ac_attrs_index_dim;
+typedef struct { int64_t dim; ac_scalar alpha; } ac_attrs_index_add_alpha;
 typedef struct { int64_t accumulate; } ac_attrs_accumulate;
 typedef struct { int64_t padding_idx; } ac_attrs_padding;
 typedef struct { int64_t rows, padding_idx; } ac_attrs_rows;

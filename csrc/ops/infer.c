@@ -84,11 +84,24 @@ int ac_scalar_fits(ac_scalar s, ac_dtype dtype, const char *what) {
     return ac_fail(AC_RUNTIME, "%s: %s cannot hold the number %g", what, ac_dtypes[dtype].name, value);
 }
 
+static double largest(ac_dtype t) {
+    return t == AC_float16 ? 65504 : t == AC_bfloat16 ? 0x1.fep127 : t == AC_float32 ? 0x1.fffffep127 : INFINITY;
+}
+
+int ac_scalar_held(ac_scalar s, ac_dtype dtype, const char *what) {
+    double value = ac_scalar_double(s);
+    if (!ac_is_floating(dtype)) return ac_scalar_fits(s, dtype, what);
+    if (fabs(value) <= largest(dtype) || !isfinite(value)) return 0;
+    return ac_fail(AC_RUNTIME,
+                   "%s: %s cannot hold the number %g, its largest is %g; use finfo(dtype).min or max, or an infinity",
+                   what, ac_dtypes[dtype].name, value, largest(dtype));
+}
+
 /* What torch refuses of integers, whose results would be numbers that nobody meant. */
 static int refuse_numbers(const ac_infer *i) {
     if (i->info == &ac_ops[AC_OP_masked_fill]) {
         ATTRS(value);
-        return ac_scalar_fits(a->value, i->compute, "masked_fill");
+        return ac_scalar_held(a->value, i->compute, "masked_fill");
     }
     if (i->info == &ac_ops[AC_OP_pow] && i->in[1]->is_scalar && ac_dtypes[i->compute].category == AC_INTEGER &&
         ac_read_int(ac_data(i->in[1]), i->in[1]->dtype, 0) < 0)
@@ -187,7 +200,7 @@ int ac_infer_cast(ac_infer *i) {
 
 int ac_infer_full(ac_infer *i) {
     ATTRS(full);
-    AC_TRY(ac_scalar_fits(a->value, (ac_dtype)a->dtype, "full"));
+    AC_TRY(ac_scalar_held(a->value, (ac_dtype)a->dtype, "full"));
     i->out[0] = (ac_spec){(ac_dtype)a->dtype, a->size, AC_CPU};
     return 0;
 }

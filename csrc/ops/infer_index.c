@@ -41,14 +41,21 @@ int ac_infer_cat(ac_infer *i) {
 
 /* -- indexing ----------------------------------------------------------------------------------- */
 
+/* Input 1 holds indices in as many dimensions as x has, 0 being as good as 1; without elements, anything. */
+static int need_indices_beside(const ac_infer *i) {
+    const ac_tensor *x = i->in[0], *index = i->in[1];
+    if (index->numel == 0) return 0;
+    AC_TRY(ac_need_integer(i, 1));
+    return x->ndim == 0 && index->ndim == 1 ? 0 : ac_need_ndim(i, 1, x->ndim);
+}
+
 int ac_infer_gather(ac_infer *i) {
     ATTRS(index_dim);
     const ac_tensor *x = i->in[0], *index = i->in[1];
     int64_t dim = a->dim;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "gather"));
-    AC_TRY(ac_need_integer(i, 1));
-    AC_TRY(ac_need_ndim(i, 1, x->ndim));
-    for (int d = 0; d < x->ndim; d++)
+    AC_TRY(need_indices_beside(i));
+    for (int d = 0; d < x->ndim && index->numel; d++)
         if (d != dim && index->shape[d] > x->shape[d])
             return ac_fail(AC_RUNTIME,
                            "gather: `index` has size %" PRId64 " in dimension %d where `x` "
@@ -63,10 +70,9 @@ static int check_scatter_add(ac_infer *i) {
     const ac_attrs_index_dim *a = i->attrs;
     int64_t dim = a->dim;
     AC_TRY(ac_dim_wrap(&dim, x->ndim, i->info->python));
-    AC_TRY(ac_need_integer(i, 1));
-    AC_TRY(ac_need_ndim(i, 1, x->ndim));
-    AC_TRY(ac_need_ndim(i, 2, x->ndim));
-    for (int d = 0; d < x->ndim; d++)
+    AC_TRY(need_indices_beside(i));
+    if (index->numel) AC_TRY(ac_need_ndim(i, 2, index->ndim));
+    for (int d = 0; d < x->ndim && index->numel; d++)
         if (index->shape[d] > src->shape[d] || (d != dim && index->shape[d] > x->shape[d]))
             return ac_fail(AC_RUNTIME, "scatter_add: `index` is larger than `src` or `x` in dimension %d", d);
     return ac_need_same_dtype(i, 0, 2);

@@ -122,7 +122,8 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
             return failed;
         }
         if (PyComplex_Check(o)) {
-            PyErr_Format(PyExc_RuntimeError, "%s: argument `%s` must be a real number, got complex", op, p->name);
+            PyErr_Format(PyExc_RuntimeError, "%s: argument `%s` must be a real number, ampc has no complex ones",
+                         op + (*op == '_'), p->name);
             return -1;
         }
         if (!ac_is_number(o)) return wrong_type(op, p, "a number", o);

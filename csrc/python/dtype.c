@@ -76,6 +76,15 @@ int ac_dtype_from(PyObject *o, ac_dtype *dtype) {
 }
 
 int ac_no_dtype(const char *call, PyObject *o) {
+    PyObject *is_complex = PyObject_GetAttrString(o, "is_complex");
+    bool complex = is_complex == Py_True;
+    Py_XDECREF(is_complex);
+    PyErr_Clear();
+    if (complex) {
+        PyErr_Format(PyExc_TypeError, "%s: ampc has no complex numbers, so there are no tensors of dtype %R",
+                     call + (*call == '_'), o);
+        return -1;
+    }
     PyErr_Format(PyExc_TypeError,
                  "%s: expected a dtype that tensors have, got %R; they are float16, bfloat16, float32, float64, int8, "
                  "int16, int32, int64, uint8 and bool",

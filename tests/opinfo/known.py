@@ -33,6 +33,12 @@ def near(relative: float, absolute: float) -> Callable[[Difference], bool]:
     return holds
 
 
+def close(d: Difference, room: float, signs: bool = True) -> bool:
+    """Whether the values are within `room` of each other, relatively; or their sizes are."""
+    found = numbers(d) if signs else [abs(x) for x in numbers(d)]
+    return bool(found) and abs(found[0] - found[1]) <= room * max(map(abs, found))
+
+
 def tied(d: Difference) -> bool:
     """An index differs. Values are compared before indices, so they are the same; in floating point they would print with a point."""
     return d.kind == "value" and re.fullmatch(r"\[\d+ of \d+\] \d+", d.torch) is not None and "'stable': True" not in d.sample
@@ -80,6 +86,26 @@ KNOWN: List[Known] = [
     Known("L-BFGS keeps no room between steps, and no loss that only a search along the line reads",
           lambda d: d.operator == "LBFGS" and d.way == "state" and set(re.findall(r"'(\w+)'", d.torch)) - set(re.findall(r"'(\w+)'", d.ampc)) <= {"al", "prev_loss"}),
     Known("a rate may be a Tensor in the one way that there is", lambda d: d.way == "error" and "lr as a Tensor is not supported" in d.torch and d.ampc == "no exception"),
+    Known("factors are unique but for signs, which depend on the version of LAPACK",
+          lambda d: d.operator in ("svd", "linalg.svd", "linalg.eigh") and d.kind == "value" and "gradient" not in d.way and close(d, 1e-5, signs=False)),
+    Known("factors are row-major, where LAPACK's are column-major", lambda d: d.operator in ("svd", "linalg.tensorinv") and d.kind == "strides"),
+    Known("in float64, which nothing is compared with but torch's own rounding, chains of matrix products differ in their last digits",
+          lambda d: d.dtype == "float64" and d.kind == "value" and close(d, 1e-12)
+          and d.operator in ("matrix_exp", "linalg.pinv (singular)", "linalg.pinv (hermitian)", "linalg.svd", "svd", "linalg.norm")),
+    Known("an index out of range is an IndexError everywhere; torch's gather and scatter raise RuntimeError",
+          lambda d: d.way == "error" and re.search(r"RuntimeError: index \d+ is out of bounds", d.torch) is not None
+          and re.match(r"IndexError: (gather|scatter_add|index_put): index \d+ is out of range", d.ampc) is not None),
+    Known("out= takes results of a narrower dtype of its kind everywhere; torch's gather does not",
+          lambda d: (d.operator, d.way, d.ampc) == ("gather", "error", "no exception") and "Expected out tensor to have dtype" in d.torch),
+    Known("torch's gradient of as_strided_scatter is that of what is overwritten, where it should be of what is not (its gradcheck fails)",
+          lambda d: d.operator == "as_strided_scatter" and "gradient" in d.way and d.kind == "value"),
+    Known("as_strided_scatter has a gradient of tensors that are not contiguous, too",
+          lambda d: d.operator == "as_strided_scatter" and "INTERNAL ASSERT FAILED" in d.torch and d.ampc == "no exception"),
+    Known("out= of a product keeps its strides, where torch gives it new memory",
+          lambda d: d.operator == "matmul" and (d.way, d.kind) == ("out=, strided", "strides")),
+    Known("functions of numbers alone, or of a number and a tensor, are accepted where torch wants tensors",
+          lambda d: d.way == "error" and d.ampc == "no exception" and d.torch.startswith("TypeError: ")
+          and re.search(r"must be Tensor, not int|got \(int, (int|Tensor)\)", d.torch) is not None),
     Known("has a derivative where torch has none", lambda d: "gradient" in d.way and re.search("derivative for .* is not implemented", d.torch) is not None and d.ampc == "no exception"),
     Known("torch's Muon rounds what decay leaves to float32 where the rate is a float32 tensor, for float64, too",
           lambda d: d.operator == "Muon" and "'lr': tensor" in d.sample and d.dtype == "float64" and near(0, 1e-6)(d)),

@@ -240,7 +240,7 @@ class Operator:
             mine = [to_ampc(x.clone()) if kind == "integers" else to_ampc(strided_like(x)) for x in room]
             self.count += 1
             torch.manual_seed(0)
-            t, t_error = outcome(self.op.op, *ta, **tk, out=room[0] if len(room) == 1 else tuple(room))
+            _, t_error = outcome(self.op.op, *ta, **tk, out=room[0] if len(room) == 1 else tuple(room))
             a, a_error = outcome(self.function, *aa, **ak, out=mine[0] if len(mine) == 1 else tuple(mine))
             if t_error is not None or a_error is not None:
                 if not same_error(t_error, a_error):

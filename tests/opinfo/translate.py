@@ -31,8 +31,13 @@ def twin(t: torch.Tensor) -> torch.Tensor:
         whole = plain.as_strided(tuple(1 if s == 0 else n for n, s in zip(plain.shape, plain.stride())), plain.stride()).clone()
         copy = whole.expand(plain.shape)
     else:
-        copy = torch.empty_strided(plain.shape, plain.stride(), dtype=plain.dtype).copy_(plain)
+        copy = torch.zeros(reach(plain), dtype=plain.dtype).as_strided(plain.shape, plain.stride()).copy_(plain)
     return copy.requires_grad_(t.requires_grad)
+
+
+def reach(t: torch.Tensor) -> int:
+    """How many elements of memory it spans; those between its own are the same, 0, for both libraries."""
+    return 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
 
 
 class Sample:

@@ -1,0 +1,203 @@
+"""Products, factorisations and indices beside torch: dtypes of integers, gradients of what is not of full rank, masks, views by strides."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_corners import same
+
+import ampc
+from ampc.autograd import gradcheck, gradgradcheck
+
+torch = pytest.importorskip("torch")
+
+
+def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def both(call: Any, *arrays: np.ndarray, room: float = 1e-9) -> None:
+    """The same values, and the same gradients of the operands that hold floating point."""
+    results = []
+    for lib in (torch, ampc):
+        given = [lib.from_numpy(a.copy()).requires_grad_(a.dtype == np.float64) for a in arrays]
+        y = call(lib, *given)
+        y.backward(lib.ones_like(y))
+        results.append([y.detach().tolist(), *(t.grad.tolist() for t in given if t.requires_grad)])
+    for theirs, ours in zip(*results):
+        np.testing.assert_allclose(ours, theirs, rtol=room, atol=room)
+
+
+@pytest.mark.parametrize("factors", [{}, {"alpha": 2, "beta": 3}, {"alpha": 0.6, "beta": 2.5}])
+@pytest.mark.parametrize("name", ["addmm", "addmv", "addbmm", "baddbmm", "addmm_"])
+def test_products_of_integers_keep_their_dtype(name, factors):
+    def run(lib: Any) -> Any:
+        m = lib.arange(4, dtype=lib.int32).reshape(2, 2)
+        operands = {"addmm": (m, m, m), "addmm_": (m.clone(), m, m), "addmv": (m[0], m, m[1]), "addbmm": (m, m[None], m[None]), "baddbmm": (m[None],) * 3}[name]
+        return getattr(operands[0], name)(*operands[1:], **factors)
+    same(run)
+
+
+def test_addr_of_bool_and_of_fractions():
+    same(lambda lib: lib.addr(lib.tensor([[True, False]]), lib.tensor([True]), lib.tensor([False, True]), alpha=2, beta=0))
+    same(lambda lib: lib.addr(lib.tensor([[1, 2]]), lib.tensor([1]), lib.tensor([2, 3]), alpha=0.5))
+
+
+@pytest.mark.parametrize("name", ["addmm", "addmm_"])
+def test_a_product_is_not_added_to_another_dtype(name):
+    same(lambda lib: getattr(lib.zeros(2, 2, dtype=lib.float16), name)(lib.ones(2, 2), lib.ones(2, 2)))
+
+
+def test_tensordot_over_a_size_of_1():
+    both(lambda lib, x, y: lib.tensordot(x, y, 1), drawn(2, 1), drawn(3, 4, seed=1))
+    both(lambda lib, x, y: lib.tensordot(x, y, ([0], [1])), drawn(3, 2), drawn(4, 1, seed=1))
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (3, 2, 5), (3, 3)])
+def test_gradient_of_qr(shape):
+    both(lambda lib, x: (lib.linalg.qr(x).Q * lib.from_numpy(drawn(shape[-2]))).sum() + lib.linalg.qr(x).R.sin().sum(), drawn(*shape))
+
+
+def test_gradient_of_the_inverse_of_a_matrix_without_full_rank():
+    low, high = drawn(5, 2), drawn(2, 3, seed=1)
+    both(lambda lib, x, y: lib.linalg.pinv(x @ y), low, high, room=1e-6)
+    x = ampc.from_numpy(drawn(3, 5)).requires_grad_()
+    assert gradcheck(ampc.linalg.pinv, (x,)) and gradgradcheck(ampc.linalg.pinv, (x,))
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_gradient_of_a_factor_is_that_of_the_whole_matrix(upper):
+    factor = np.linalg.cholesky(drawn(3, 3) @ drawn(3, 3).T + 3 * np.eye(3))
+    factor = factor.T.copy() if upper else factor
+    both(lambda lib, L: lib.cholesky_inverse(L, upper), factor)
+    both(lambda lib, b, L: lib.cholesky_solve(b, L, upper), drawn(3, 2), factor)
+
+
+@pytest.mark.parametrize("call", [lambda lib, m: lib.linalg.pinv(m, rtol=lib.tensor(0.1)), lambda lib, m: lib.linalg.pinv(m, 0.1),
+                                  lambda lib, m: lib.linalg.matrix_rank(m, 3.0), lambda lib, m: lib.linalg.matrix_rank(m, atol=lib.tensor(3.0)),
+                                  lambda lib, m: lib.linalg.matrix_rank(m, hermitian=True), lambda lib, m: lib.linalg.pinv(m, hermitian=True)])
+def test_what_counts_as_zero(call):
+    results = [call(lib, lib.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist() for lib in (torch, ampc)]
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+
+
+def test_vander_of_integers_and_batches():
+    same(lambda lib: lib.linalg.vander(lib.tensor([[1, 2, 3], [4, 5, 6]], dtype=lib.uint8)))
+    same(lambda lib: lib.linalg.vander(lib.tensor([1, 2, 3]), N=2))
+
+
+MASK = np.array([[True, False, True], [False, True, True]])
+
+
+@pytest.mark.parametrize("name", ["clamp", "clamp_", "clamp_min", "clamp_max_"])
+def test_limits_that_are_tensors(name):
+    same(lambda lib: getattr(lib.tensor([-2.0, 0.5, 3.0]), name)(lib.tensor([0.0, 1.0, 2.0])))
+    same(lambda lib: getattr(lib.tensor([-2.0, 0.5, 3.0]), name)(1))
+
+
+def test_limits_into_a_given_tensor():
+    for name in ("clamp_min", "clamp_max"):
+        same(lambda lib, name=name: getattr(lib, name)(lib.tensor([-2.0, 3.0]), 1.0, out=lib.zeros(4)[::2]))
+
+
+def test_in_place_compositions_keep_what_backward_needs():
+    for mode in ("trunc", "floor"):
+        both(lambda lib, x, y, mode=mode: x.clone().div_(y, rounding_mode=mode), drawn(3), drawn(3, seed=1))
+    both(lambda lib, x, lo: x.clone().clamp_(lo), drawn(3), drawn(3, seed=1))
+    both(lambda lib, x: x.clone().round_(decimals=2), drawn(3))
+
+
+def test_index_add_times_a_factor():
+    both(lambda lib, x, s: x.index_add(0, lib.tensor([1, 0]), s, alpha=3), drawn(2, 3), drawn(2, 3, seed=1))
+    same(lambda lib: lib.tensor([1, 2]).index_add_(0, lib.tensor([1, 1]), lib.tensor([3, 4]), alpha=2))
+    same(lambda lib: lib.tensor([1, 2]).index_add(0, lib.tensor([1, 1]), lib.tensor([3, 4]), alpha=0.5))
+
+
+def test_masks_as_indices():
+    both(lambda lib, x, v: x.index_put((lib.from_numpy(MASK),), v), drawn(2, 3), drawn(4, seed=1))
+    both(lambda lib, x, v: x.clone().index_put_((lib.tensor([1]), lib.tensor([True, False, True])), v, accumulate=True), drawn(2, 3), drawn(2, seed=1))
+    same(lambda lib: lib.zeros(2, 3).index_put((lib.tensor([True, False, True]),), lib.tensor(1.0)))
+
+
+def test_masked_select_of_a_larger_mask():
+    both(lambda lib, x: x.masked_select(lib.from_numpy(MASK)), drawn(3))
+    same(lambda lib: lib.masked_select(lib.tensor([1.0, 2.0, 3.0]), lib.tensor([True, False, True]), out=lib.zeros(0)))
+    same(lambda lib: lib.masked_select(lib.tensor([1.0, 2.0]), lib.tensor([1, 0])))
+
+
+@pytest.mark.parametrize("call", [lambda lib, x, v: x.masked_fill(x == 0, v), lambda lib, x, v: x.masked_fill(x == 0, lib.tensor(v)), lambda lib, x, v: x.fill_(v),
+                                  lambda lib, x, v: lib.full_like(x, v)])
+@pytest.mark.parametrize("value", [-1e9, 65504.0, float("-inf")])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_number_that_the_dtype_cannot_hold(call, value, dtype):
+    """-inf in place of -1e9 makes nan of a row that is masked as a whole."""
+    same(lambda lib: call(lib, lib.zeros(2, dtype=getattr(lib, dtype)), value))
+
+
+def test_a_parameter_as_value():
+    x = ampc.zeros(2).masked_fill(ampc.tensor([True, False]), ampc.nn.Parameter(ampc.ones(())))
+    assert x.tolist() == [1, 0] and x.requires_grad
+
+
+def test_masked_scatter_needs_a_mask():
+    same(lambda lib: lib.zeros(2).masked_scatter(lib.tensor([1, 0]), lib.ones(2)))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "amax", "amin"])
+def test_scatter_reduce_of_bool(reduce):
+    same(lambda lib: lib.tensor([True, False, True]).scatter_reduce(0, lib.tensor([0, 0, 2, 2]), lib.tensor([False, True, True, False]), reduce))
+
+
+def test_index_fill_where_an_index_is_met_twice():
+    both(lambda lib, x, v: x.index_fill(0, lib.tensor([0, 0, 1]), v.sum()), drawn(3, 2), drawn(1, seed=1))
+
+
+def test_indices_of_numbers_and_empty_ones():
+    same(lambda lib: lib.tensor(3.0).gather(0, lib.tensor([0])))
+    same(lambda lib: lib.zeros(3).gather(0, lib.tensor([], dtype=lib.uint8)))
+    both(lambda lib, x: x.reshape(()).gather(0, lib.tensor([0])), drawn(1))
+
+
+def test_views_by_strides_of_a_strided_tensor():
+    both(lambda lib, x: x.t().as_strided((2, 2), (1, 2), 1) ** 2, drawn(3, 3))
+    both(lambda lib, x: x[:, ::2].as_strided((2, 2), (1, 2)) ** 2, drawn(3, 4))
+    x = ampc.arange(6.0)
+    assert x.as_strided_((2, 2), (3, 1)) is x and x.tolist() == [[0, 1], [3, 4]]
+    with pytest.raises(RuntimeError, match="memory of their own"):
+        ampc.zeros(1).requires_grad_().expand(3).as_strided((1,), (1,))
+
+
+def test_as_strided_scatter_keeps_the_layout():
+    for offset in (None, 0, 2):
+        same(lambda lib, offset=offset: lib.as_strided_scatter(lib.arange(6.0).reshape(2, 3).t(), lib.ones(2), (2,), (2,), offset))
+    y = ampc.as_strided_scatter(ampc.arange(9.0)[3:6], ampc.ones(2), (2,), (2,))
+    assert y.tolist() == [1, 4, 1]
+
+
+def test_copies_of_views():
+    x = ampc.arange(6.0).reshape(2, 3)
+    out = ampc.zeros(0)
+    assert ampc.expand_copy(x, (2, 2, 3), out=out) is out and out.shape == (2, 2, 3)
+    assert [t.tolist() for t in ampc.unbind_copy(x)] == x.tolist() and ampc.t_copy(x).is_contiguous()
+    assert not ampc._C._same_storage(ampc.view_copy(x, (6,)), x)
+    assert ampc.clone(x.t(), memory_format=ampc.contiguous_format).stride() == (2, 1)
+
+
+def test_complex_is_told_of_in_words():
+    for make in (lambda: ampc.zeros(2, dtype=ampc.complex64), lambda: ampc.full((2,), 1j)):
+        with pytest.raises((TypeError, RuntimeError), match="ampc has no complex"):
+            make()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_parts_and_neighbours_of_numbers(dtype):
+    numbers = [0.0, -0.0, 1.0, -3.0, float("inf"), float("-inf"), float("nan"), 1e-7, 0.1]
+    for part in range(2):
+        same(lambda lib, part=part: lib.frexp(lib.tensor(numbers, dtype=getattr(lib, dtype)))[part])
+    for towards in (-1.0, 0.0, 2.0):
+        same(lambda lib, towards=towards: lib.nextafter(lib.tensor(numbers, dtype=getattr(lib, dtype)), lib.tensor(towards, dtype=getattr(lib, dtype))))
+
+
+def test_float_power_in_place_needs_float64():
+    same(lambda lib: lib.ones(2).float_power_(2))
+    same(lambda lib: lib.full((2,), 3.0, dtype=lib.float64).float_power_(2))
