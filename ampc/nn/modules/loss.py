@@ -119,6 +119,17 @@ class KLDivLoss(_Loss):
         return F.kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
 
 
+class CTCLoss(_Loss):
+    """Connectionist temporal classification (Graves et al. 2006), see `functional.ctc_loss`."""
+
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
+        super().__init__(reduction=reduction)
+        self.blank, self.zero_infinity = blank, zero_infinity
+
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)
+
+
 class PoissonNLLLoss(_Loss):
     """Negative log likelihood of Poisson counts, whose rate is ``input`` or (``log_input``) its exponential."""
 
