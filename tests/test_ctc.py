@@ -61,3 +61,14 @@ def test_labels_that_do_not_fit():
 def test_errors(wrong):
     with pytest.raises(RuntimeError, match="ctc_loss"):
         wrong(ampc.nn.functional, ampc.zeros(4, 1, 3))
+
+
+def test_a_loss_with_a_layer_of_its_own():
+    torch = pytest.importorskip("torch")
+    x, target = np.random.default_rng(1).standard_normal((4, 6)), np.array([[0, 2], [1, 1], [2, 0], [1, 2]])
+    theirs, ours = (lib.nn.LinearCrossEntropyLoss(6, 3, out_features=(2,), bias=True, label_smoothing=0.1, weight=lib.tensor([1.0, 2.0, 0.5])).double() for lib in (torch, ampc))
+    ours.load_state_dict({name: ampc.tensor(t.numpy()) for name, t in theirs.state_dict().items()})
+    a, b = theirs(torch.tensor(x), torch.tensor(target)), ours(ampc.tensor(x), ampc.tensor(target))
+    a.backward(), b.backward()
+    assert float(b) == pytest.approx(float(a), rel=1e-12)
+    np.testing.assert_allclose(ours.linear.weight.grad.numpy(), theirs.linear.weight.grad.numpy(), rtol=1e-10)

@@ -13,8 +13,8 @@ from .._callers import warn
 from .._composed.elementwise import rrelu as _rrelu
 from .._finfo import finfo
 from .._missing import absent_from
-from ._ctc import *  # noqa: F403
 from ._fractional import *  # noqa: F403
+from ._losses import *  # noqa: F403
 from ._resample import *  # noqa: F403
 from ._resample import in_float32, pad, resampled, sums
 from ._windows import *  # noqa: F403
