@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import math
 import os
@@ -278,3 +279,15 @@ def rnn_layer(x: Any, state: Any, w: Any, u: Any, b: Any, d: Any, sizes: Any, ce
 def linalg(name: str) -> Callable[..., Any]:
     import torch
     return getattr(torch.linalg, name)
+
+
+def ctc(log_p: Any, states: Any, lengths: Any, labels: Any) -> Any:
+    """-log of the sum over all paths of classes that collapse to the labels, one by one."""
+    found = []
+    for k, (steps, count) in enumerate(zip(lengths, labels)):
+        wanted, total = [int(c) for c in states[k, 1:2 * count:2]], 0.0
+        for path in itertools.product(range(log_p.shape[2]), repeat=int(steps)):
+            kept = [c for i, c in enumerate(path) if c != states[k, 0] and (i == 0 or c != path[i - 1])]
+            total += np.exp(sum(log_p[t, k, c] for t, c in enumerate(path))) if kept == wanted else 0.0
+        found.append(-np.log(total))
+    return np.array(found)

@@ -400,7 +400,8 @@ def test_a_score_without_dimensions():
 @pytest.mark.parametrize("call", [
     lambda F, x: F.adaptive_avg_pool2d(x[0, 0], (2, 2)), lambda F, x: F.adaptive_max_pool3d(x[0], (2, 2, 2)), lambda F, x: F.adaptive_max_pool3d(x[0], 2), lambda F, x: F.max_pool2d(x[:, :0], 1),
     lambda F, x: F.multilabel_margin_loss(x[0, 0], x[0, 0].long(), reduction="abc"), lambda F, x: F.avg_pool1d(x[0], 2, padding=-1),
-    lambda F, x: F.triplet_margin_with_distance_loss(x, x, x, reduction="abc")])
+    lambda F, x: F.triplet_margin_with_distance_loss(x, x, x, reduction="abc"), lambda F, x: F.softshrink(x, -0.5),
+    lambda F, x: F.linear_cross_entropy(x[0, 0], x[0, 0, :, :3], x[0, 0, 0].long())])
 def test_errors_have_torchs_types(call):
     same(lambda lib: call(lib.nn.functional, lib.ones(1, 1, 4, 4)))
 
@@ -425,3 +426,14 @@ def test_errors_of_modules_and_optimizers(call):
 
 def test_a_variance_for_each_column():
     same(lambda lib: lib.nn.GaussianNLLLoss()(lib.tensor([[1.0, 2.0], [3.0, 4.0]]), lib.zeros(2, 2), lib.tensor([[1.0, 0.25]])))
+
+
+@pytest.mark.parametrize("call", [
+    lambda lib, F, x, w: F.linear_cross_entropy(x, w, lib.tensor([0, 2])), lambda lib, F, x, w: F.linear_cross_entropy(x[0], w, lib.tensor(1), reduction="none"),
+    lambda lib, F, x, w: F.linear_cross_entropy(x, w.reshape(3, 1, 4), lib.tensor([[0], [2]]), linear_bias=w[:, :1] * 2, reduction="sum", ignore_index=2),
+    lambda lib, F, x, w: F.upsample_nearest(x.reshape(1, 1, 2, 4), scale_factor=2), lambda lib, F, x, w: F.upsample_bilinear(x.reshape(1, 1, 2, 4), (3, 5))])
+def test_functions_made_of_others(call):
+    torch = pytest.importorskip("torch")
+    x, w = np.arange(8.0).reshape(2, 4) / 7, np.arange(12.0).reshape(3, 4) / 5
+    theirs, ours = (np.array(call(lib, lib.nn.functional, lib.tensor(x), lib.tensor(w)).tolist()) for lib in (torch, ampc))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)

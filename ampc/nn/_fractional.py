@@ -54,8 +54,9 @@ def _pool(nd: int, what: str, input: Tensor, kernel_size: Any, output_size: Any,
     x = input if input.ndim == nd + 2 else input.unsqueeze(0)
     n, c = x.shape[:2]
     draws = make.rand(n, c, nd, dtype=x.dtype, device=x.device) if samples is None else samples
-    if tuple(draws.shape) != (n, c, nd):
+    if draws.ndim != 3 or tuple(draws.shape[1:]) != (c, nd) or draws.shape[0] < n:
         raise RuntimeError(f"{what}: `_random_samples` must be {[n, c, nd]}, got {list(draws.shape)}")
+    draws = draws[:n]
     flat, taps = make.zeros((n, c) + (1,) * nd, dtype=_C.int64, device=x.device), make.zeros((1,) * nd, dtype=_C.int64, device=x.device)
     for d in range(nd):
         own = draws[..., nd - 1 - d] if nd == 2 else draws[..., d]  # torch's order of the drawn numbers

@@ -17,7 +17,7 @@ from ..autograd import inference_mode
 
 __all__ = [
     "affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pad", "pixel_shuffle", "pixel_unshuffle",
-    "upsample",
+    "upsample", "upsample_bilinear", "upsample_nearest",
 ]
 
 _f = _C._functions
@@ -157,6 +157,16 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
 def upsample(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Optional[bool] = None) -> Tensor:
     """interpolate's older name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """interpolate with mode 'nearest': an older name."""
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """interpolate with mode 'bilinear' and aligned corners: an older name."""
+    return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 # -- padding ------------------------------------------------------------------------------------------------------

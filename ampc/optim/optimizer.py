@@ -98,6 +98,8 @@ class Optimizer:
                 raise ValueError("an optimizer trains leaves; this tensor was made by an operation")
         if names and len(names) != len(group["params"]):
             raise ValueError("parameters come with names, as of named_parameters(), or all of them without; some names are missing")
+        if self.param_groups and bool(names) != ("param_names" in self.param_groups[0]):
+            raise ValueError("either all parameter groups come with names, as of named_parameters(), or none does")
         if names:
             group["param_names"] = names
         if self.param_groups and ("param_names" in group) != ("param_names" in self.param_groups[0]):

@@ -159,6 +159,10 @@ static int refuse_integers(const ac_infer *i) {
     static const ac_op floats[] = {AC_OP_gelu,       AC_OP_silu,      AC_OP_softplus,    AC_OP_elu,
                                    AC_OP_leaky_relu, AC_OP_hardswish, AC_OP_hardsigmoid, AC_OP_mish,
                                    AC_OP_hardshrink, AC_OP_softshrink};
+    if (i->info == &ac_ops[AC_OP_softshrink]) {
+        const ac_attrs_lambd *a = i->attrs;
+        if (!(a->lambd >= 0)) return ac_fail(AC_RUNTIME, "softshrink: `lambd` must be 0 or more, got %g", a->lambd);
+    }
     for (size_t k = 0; k < sizeof floats / sizeof *floats; k++)
         if (i->info == &ac_ops[floats[k]]) return ac_need_floating(i, 0);
     return 0;

@@ -120,10 +120,11 @@ class RNNBase(Module):
         for what, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
             if not isinstance(size, int):
                 raise TypeError(f"{name}: `{what}` must be an int, got {type(size).__name__}")
-        if not isinstance(bias, bool):
-            raise TypeError(f"{name}: `bias` must be a bool, got {type(bias).__name__}")
-        if not isinstance(batch_first, int) or not isinstance(bidirectional, int):
-            raise TypeError(f"{name}: `batch_first` and `bidirectional` must be bools, got {batch_first!r:.40} and {bidirectional!r:.40}")
+        for what, flag in (("bias", bias), ("batch_first", batch_first)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name}: `{what}` must be a bool, got {flag!r:.40}")
+        if not isinstance(bidirectional, int):
+            raise TypeError(f"{name}: `bidirectional` must be a bool, got {bidirectional!r:.40}")
         if input_size <= 0:
             raise ValueError(f"{name}: `input_size` must be at least 1, got {input_size}")
         if hidden_size <= 0 or num_layers <= 0:

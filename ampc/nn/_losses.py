@@ -1,0 +1,99 @@
+"""Losses whose arguments come in many forms: connectionist temporal classification, cross entropy of linear logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, List, Optional, Union
+
+from .. import _C, _checks
+from .. import _creation as make
+from .._C import Tensor
+
+__all__ = ["ctc_loss", "linear_cross_entropy"]
+
+_f = _C._functions
+_Lengths = Union[Tensor, int, Sequence[int]]
+
+
+def _numbers(lengths: _Lengths, n: int, most: int, what: str) -> List[int]:
+    found = lengths.flatten().tolist() if isinstance(lengths, Tensor) else _checks.integers(lengths, "ctc_loss")
+    if isinstance(lengths, Tensor) and lengths.is_floating_point():
+        raise RuntimeError(f"ctc_loss: `{what}` must be integers, got {lengths.dtype}")
+    if len(found) != n or any(not 0 <= k <= most for k in found):
+        raise RuntimeError(f"ctc_loss: `{what}` must be {n} numbers from 0 to {most}, got {found}")
+    return found
+
+
+def _states(targets: Tensor, counts: List[int], blank: int) -> Tensor:
+    """[N, 2 labels + 1]: each sequence's labels between blanks."""
+    most = max(counts, default=0)
+    states = make.full((len(counts), 2 * most + 1), blank, dtype=_C.int64, device=targets.device)
+    begin = 0
+    for k, count in enumerate(counts):
+        row = targets[k] if targets.ndim == 2 else targets[begin:]
+        states[k, 1:2 * count:2] = row[:count]
+        begin += count
+    return states
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: _Lengths, target_lengths: _Lengths, blank: int = 0, reduction: str = "mean",
+             zero_infinity: bool = False) -> Tensor:
+    """-log of the probability of the labels, summed over all ways to spread them over the steps (Graves et al. 2006).
+
+    Args:
+        log_probs: [steps, N, classes] or [steps, classes], logarithms of probabilities, as of log_softmax. As torch's, the gradient is that of what
+            log_softmax was given.
+        targets: labels [N, labels], or all of them one after the other.
+        blank: the class that stands for no label.
+        zero_infinity: 0 in place of the infinite loss of labels that do not fit into the steps."""
+    if log_probs.ndim not in (2, 3) or not log_probs.is_floating_point():
+        raise RuntimeError(f"ctc_loss: `log_probs` must be floating point [steps, N, classes], got {log_probs.dtype} {list(log_probs.shape)}")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"ctc_loss: `reduction` must be none, mean or sum, got {reduction!r}")
+    x = log_probs if log_probs.ndim == 3 else log_probs.unsqueeze(1)
+    steps, n, classes = x.shape
+    if not 0 <= blank < classes:
+        raise RuntimeError(f"ctc_loss: `blank` must be a class from 0 to {classes - 1}, got {blank}")
+    if targets.dtype not in (_C.int64, _C.int32) or targets.ndim not in (1, 2):
+        raise RuntimeError(f"ctc_loss: `targets` must be int64 or int32 of 1 or 2 dimensions, got {targets.dtype} {list(targets.shape)}")
+    counts = _numbers(target_lengths, n, targets.shape[-1], "target_lengths")
+    if targets.ndim == 1 and sum(counts) != targets.shape[0] or targets.ndim == 2 and targets.shape[0] != n:
+        raise RuntimeError(f"ctc_loss: `targets` {list(targets.shape)} do not fit {n} sequences with {counts} labels")
+    lengths = make.tensor(_numbers(input_lengths, n, steps, "input_lengths"), dtype=_C.int64, device=x.device)
+    labels = make.tensor(counts, dtype=_C.int64, device=x.device)
+    loss = _f["_ctc_loss"](x, _states(targets.to(x.device), counts, blank), lengths, labels)
+    if x.requires_grad:  # log_softmax takes this part away again; without one it is torch's gradient
+        taken = make.arange(steps, device=x.device).unsqueeze(1) < lengths
+        all_of_it = _f["where"](taken.unsqueeze(2), x.exp(), 0.0).sum((0, 2))
+        loss = loss + (all_of_it - all_of_it.detach())
+    if zero_infinity:
+        loss = _f["where"](loss == float("inf"), 0.0, loss)
+    if reduction == "mean":
+        return (loss / labels.clamp(min=1)).mean()
+    return loss.sum() if reduction == "sum" else loss if log_probs.ndim == 3 else loss.squeeze(0)
+
+
+def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Optional[Tensor] = None,
+                         weight: Optional[Tensor] = None, reduction: str = "mean", ignore_index: Optional[int] = None,
+                         label_smoothing: float = 0.0, options: Any = None) -> Tensor:
+    """Cross entropy of the logits linear(input, linear_weight, linear_bias).
+
+    Args:
+        input: [in] or [N, in].
+        linear_weight: [classes, in], or [classes, ..., in] for targets [N, ...].
+        options: of torch's way in parts; here the logits are whole, and the numbers the same."""
+    wide = linear_weight.shape[1:-1]
+    if input.ndim not in (1, 2) or linear_weight.ndim < 2 or input.shape[-1] != linear_weight.shape[-1] or wide and input.ndim == 1:
+        raise RuntimeError(f"linear_cross_entropy: input {list(input.shape)} must be [in] or [N, in], and linear_weight "
+                           f"{list(linear_weight.shape)} [classes, in], or for [N, in] also [classes, ..., in]")
+    if linear_bias is not None and linear_bias.shape != linear_weight.shape[:-1]:
+        raise RuntimeError(f"linear_cross_entropy: linear_bias {list(linear_bias.shape)} does not fit linear_weight {list(linear_weight.shape)}")
+    shape = (*input.shape[:-1], *linear_weight.shape[:-1])
+    if ignore_index is not None and target.shape == shape:
+        raise RuntimeError("linear_cross_entropy: `ignore_index` goes with class indices, not with probabilities")
+    bias = None if linear_bias is None else linear_bias.flatten()
+    logits = _f["linear"](input, linear_weight.flatten(0, -2), bias).reshape(shape)
+    return _f["cross_entropy"](logits, target, weight, -100 if ignore_index is None else ignore_index, reduction, label_smoothing)
+
+
+_checks.install(globals())
