@@ -81,11 +81,22 @@ static PyObject *no_overload(const PyOpFunction *f) {
     return NULL;
 }
 
+/* Whether no number stands where a signature wants a tensor. Tells in no time that another one is meant. */
+static bool may_fit(ac_op op, PyObject *const *args, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n && i < ac_ops[op].n_params; i++) {
+        const ac_param *p = &ac_ops[op].params[i];
+        if (p->kind == AC_P_TENSOR && !p->number && (PyFloat_CheckExact(args[i]) || PyLong_CheckExact(args[i])))
+            return false;
+    }
+    return true;
+}
+
 static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
     const PyOpFunction *f = (PyOpFunction *)self;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     for (int i = 0; i < f->n; i++) {
         ac_call_args c;
+        if (i + 1 < f->n && !may_fit(f->ops[i], args, n)) continue;
         if (ac_parse(f->ops[i], args, n, kwnames, &c) == 0) {
             PyObject *result = run(f, f->ops[i], &c);
             ac_parse_release(&c);
