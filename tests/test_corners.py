@@ -306,6 +306,11 @@ def test_an_infinite_gradient_of_an_extremum_reaches_it_alone(name):
     assert np.array_equal(x.grad, np.where(best, np.inf, 0.0))
 
 
+def test_addr_of_bytes_and_a_fraction_does_not_wrap():
+    v = ampc.tensor([12, 14], dtype=ampc.int8)
+    assert ampc.addr(ampc.tensor(0.5), v, v).tolist() == [[144.5, 168.5], [168.5, 196.5]]
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (4,)])
 def test_the_slope_of_a_tiny_norm_meets_a_huge_gradient(shape):
     """A gradient times x / norm, which is at most 1; the gradient over the norm would be infinite."""

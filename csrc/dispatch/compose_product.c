@@ -105,7 +105,13 @@ COMPOSE(addr) {
     if (!ac_is_floating(x->dtype) && !ac_is_floating(y->dtype) &&
         (a->alpha.kind == AC_FLOAT || a->beta.kind == AC_FLOAT))
         REFUSE(AC_RUNTIME, "addr: `alpha` and `beta` of integer tensors must be integers");
-    T sum = blend(s, in[0], outer_product(s, "addr", ac_c_wide(s, x), ac_c_wide(s, y)), attrs);
+    T base = in[0];
+    if (!ac_autocast.active) { /* all three in one dtype, which a 0-d `x` decides as any other, as in torch */
+        ac_dtype joint = ac_promote(base->dtype, ac_promote(x->dtype, y->dtype));
+        base = ac_c_cast(s, base, joint), x = ac_c_cast(s, x, joint), y = ac_c_cast(s, y, joint);
+        if (!base || !x || !y) return NULL;
+    }
+    T sum = blend(s, base, outer_product(s, "addr", ac_c_wide(s, x), ac_c_wide(s, y)), attrs);
     return ac_is_half(x->dtype) && x->dtype == y->dtype && sum ? ac_c_cast(s, sum, x->dtype) : sum;
 }
 COMPOSE(vdot) {
