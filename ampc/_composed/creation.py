@@ -30,9 +30,9 @@ def _asarray(obj: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
     return make.tensor(obj, dtype=dtype, device=device) if copy else make.as_tensor(obj, dtype=dtype, device=device)
 
 
-def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A 0-d tensor."""
-    return make.full((), s, dtype=dtype or _C.get_default_dtype(), device=device)
+    return make.full((), s, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
 def randint_like(input: Tensor, low: int, high: Optional[int] = None, *, dtype: Any = None, device: Any = None) -> Tensor:

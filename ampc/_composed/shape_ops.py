@@ -282,6 +282,8 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> Tuple[Tensor, ...]:
 def _even_split(what: str, x: Tensor, parts: Any, dim: int, least: int) -> Tuple[Tensor, ...]:
     if x.ndim < least:
         raise RuntimeError(f"{what}: expected at least {least} dimensions, got {x.ndim}")
+    if not isinstance(parts, (int, Tensor, list, tuple)):
+        raise TypeError(f"{what}: expected a number of parts or a list of indices, got {type(parts).__name__}")
     if isinstance(parts, int) and (parts < 1 or x.shape[dim] % parts):
         raise RuntimeError(f"{what}: dimension {dim} of size {x.shape[dim]} does not divide into {parts} parts")
     return tensor_split(x, parts, dim)
@@ -461,13 +463,14 @@ def vander(x: Tensor, N: Optional[int] = None, increasing: bool = False) -> Tens
 
 
 def unravel_index(indices: Tensor, shape: Union[int, Sequence[int]]) -> Tuple[Tensor, ...]:
-    """Places in the flattened tensor as one index a dimension."""
+    """Positions in the flattened tensor as one index a dimension, each int64."""
     out: List[Tensor] = []
     if indices.is_floating_point() or indices.dtype is _C.bool:
         raise TypeError(f"unravel_index: the indices must be integers, got {indices.dtype}")
     sizes = _dims(shape)
     if any(n < 0 for n in sizes):
         raise ValueError(f"unravel_index: a size is negative in {sizes}")
+    indices = indices.to(_C.int64)
     for size in reversed(sizes):
         out.append(indices % size)
         indices = indices // size

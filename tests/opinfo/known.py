@@ -48,6 +48,9 @@ NORMS = {f"nn.functional.{name}" for name in ("layer_norm", "batch_norm", "group
 ROUNDING = {"float32": 1e-6, "float64": 1e-13}
 
 KNOWN: List[Known] = [
+    Known("complex and sparse tensors are not in ampc", lambda d: d.operator in ("cdouble", "cfloat", "chalf", "to_sparse") and d.kind == "missing"),
+    Known("a cast lies by rows, whatever the strides of its operand",
+          lambda d: d.kind == "strides" and d.operator in ("bool", "byte", "char", "short", "int", "long", "half", "bfloat16", "float", "double", "unravel_index")),
     Known("which of equal values an unstable order takes is left open by torch; here it is the first, of `mode` the last",
           lambda d: d.operator in ("sort", "argsort", "topk", "kthvalue", "mode") and "gradient" not in d.way and tied(d)),
     Known("an `out` that holds every value of the result is taken", lambda d: d.operator == "aminmax" and d.way == "error" and "to have dtype float, but got double" in d.torch),
