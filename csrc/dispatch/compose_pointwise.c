@@ -80,7 +80,8 @@ COMPOSE(tanhshrink) {
 COMPOSE(logit) {
     ATTRS(eps);
     double eps = ac_scalar_double(a->eps);
-    T wide = ac_c_wide(s, in[0]), x = a->eps.kind == AC_NONE ? wide : ac_c_clamp(s, wide, eps, 1 - eps);
+    T given = ac_is_floating(in[0]->dtype) ? in[0] : ac_c_cast(s, in[0], ac_default_dtype());
+    T wide = ac_c_wide(s, given), x = a->eps.kind == AC_NONE ? wide : ac_c_clamp(s, wide, eps, 1 - eps);
     T y = UN(log, DIV(x, SUB(NUM(1), x)));
     return ac_is_half(in[0]->dtype) ? ac_c_cast(s, y, in[0]->dtype) : y;
 }
