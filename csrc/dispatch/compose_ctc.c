@@ -40,7 +40,7 @@ static T beginnings(ac_scratch *s, T own, T states, T lengths) {
     for (int64_t t = 1; t < steps && alpha; t++) {
         T next = width > 1 ? BIN(logaddexp, alpha, moved(s, alpha, never, 1)) : alpha;
         if (skips) next = BIN(logaddexp, next, WHERE(skips, moved(s, alpha, never, 2), never));
-        alpha = WHERE(BIN(gt, until, NUM(t)), ADD(next, ac_c_select(s, own, 0, t)), alpha);
+        alpha = WHERE(BIN(gt, until, NUM((double)t)), ADD(next, ac_c_select(s, own, 0, t)), alpha);
     }
     return alpha;
 }
