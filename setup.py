@@ -48,7 +48,7 @@ def bundle_openblas(build_lib: str) -> None:
 
 
 # Turing, Ampere, Hopper and Blackwell. Each one's machine code runs on the later minor versions of its generation; what comes after
-# the last that nvcc knows gets PTX.
+# the last that nvcc knows gets PTX, of compute_80.
 ARCHITECTURES = ("75", "80", "90", "100")
 
 
@@ -97,10 +97,11 @@ def architectures(nvcc: str) -> "list[str]":
 def nvcc_flags(nvcc: str) -> "list[str]":
     """The tightest compression that this nvcc has: by size since CUDA 12.8."""
     compress = "--compress-mode=size" if "compress-mode" in says(nvcc, "--help") else "-Xfatbin=-compress-all"
-    numbers = architectures(nvcc)
-    machine = [f"arch=compute_{n},code=sm_{n}" for n in numbers]
-    later = f"arch=compute_{numbers[-1]},code=compute_{numbers[-1]}"
-    return ["-fatbin", "-std=c++17", "-O3", "-Icsrc", compress, *(part for a in (*machine, later) for part in ("-gencode", a))]
+    # Each PTX takes a third of the time, and kernels differ only by whether bfloat16 has instructions: one for Turing, one for all later.
+    turing, later = (["sm_" + n for n in architectures(nvcc) if (n == "75") == first] for first in (True, False))
+    codes = {"75": turing + ["compute_75"] * (not later), "80": later + ["compute_80"] * bool(later)}
+    machine = [f"arch=compute_{n},code=[{','.join(code)}]" for n, code in codes.items() if code]
+    return ["-fatbin", "-std=c++17", "-O3", "-Icsrc", compress, *(part for a in machine for part in ("-gencode", a))]
 
 
 def toolkit_version(nvcc: str) -> int:
