@@ -231,6 +231,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     n = input.shape[along] if input.ndim else 1
     if index.dtype is not _C.int64:
         raise IndexError(f"index_fill: `index` must be int64, got {index.dtype}")
+    if index.ndim > 1:
+        raise RuntimeError(f"index_fill: `index` must have one dimension or none, got shape {list(index.shape)}")
     _check_indices(index, n, -n, "index_fill")
     if input.ndim == 0:
         return index_fill(input.reshape(1), 0, index, value).reshape(())
