@@ -442,3 +442,16 @@ def test_functions_made_of_others(call):
     x, w = np.arange(8.0).reshape(2, 4) / 7, np.arange(12.0).reshape(3, 4) / 5
     theirs, ours = (np.array(call(lib, lib.nn.functional, lib.tensor(x), lib.tensor(w)).tolist()) for lib in (torch, ampc))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.5, -0.25, float("nan"), 0.0, 2, False])
+def test_truth_values_are_filled_with_the_truth_of_a_number(value):
+    same(lambda lib: lib.tensor([False, True, False]).masked_fill(lib.tensor([True, False, False]), value))
+    same(lambda lib: lib.tensor([False, True, False]).masked_fill_(lib.tensor([True, True, False]), value))
+    same(lambda lib: lib.tensor([[False], [True]]).index_fill(0, lib.tensor([0]), value))
+
+
+def test_cross_looks_at_its_dimension_first():
+    for other in ([[1.0, 1.0]], [[1.0, 1.0, 2.0]]):
+        with pytest.raises(IndexError, match="dimension 3 is out of range"):
+            ampc.cross(ampc.ones(1, 3), ampc.tensor(other), dim=3)

@@ -388,11 +388,11 @@ COMPOSE(cross) {
     if (in[0]->dtype != in[1]->dtype)
         REFUSE(AC_RUNTIME, "cross: `x` and `other` must have the same dtype, got %s and %s",
                ac_dtypes[in[0]->dtype].name, ac_dtypes[in[1]->dtype].name);
-    NEED(ac_dims_broadcast(&shape, &other, "cross"));
     int64_t dim = a->dim == AC_ABSENT ? 0 : a->dim;
+    if (a->dim != AC_ABSENT) NEED(ac_dim_wrap(&dim, (int)(shape.n > other.n ? shape.n : other.n), "cross"));
+    NEED(ac_dims_broadcast(&shape, &other, "cross"));
     if (a->dim == AC_ABSENT)
         while (dim < shape.n && shape.v[dim] != 3) dim++;
-    if (dim < shape.n) NEED(ac_dim_wrap(&dim, (int)shape.n, "cross"));
     if (dim >= shape.n || shape.v[dim] != 3)
         REFUSE(AC_RUNTIME, "cross: needs a dimension of size 3, got shape %s",
                ac_dims_text(&shape, (char[AC_SHAPE_TEXT]){0}));

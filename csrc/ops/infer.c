@@ -129,10 +129,16 @@ static int clamp_dtype(ac_infer *i) {
     return 0;
 }
 
+/* masked_fill computes in x's dtype. A fraction makes truth values true, which whole numbers cannot show. */
+static ac_dtype filled_dtype(const ac_infer *i) {
+    ATTRS(value);
+    return i->in[0]->dtype == AC_bool && a->value.kind == AC_FLOAT ? AC_float32 : i->in[0]->dtype;
+}
+
 static int pointwise_dtype(ac_infer *i) {
     bool where = i->info == &ac_ops[AC_OP_where] || i->info == &ac_ops[AC_OP_masked_fill];
     ac_tensor *const *in = i->in;
-    if (i->info == &ac_ops[AC_OP_masked_fill]) i->compute = in[0]->dtype;
+    if (i->info == &ac_ops[AC_OP_masked_fill]) i->compute = filled_dtype(i);
     else i->compute = where ? ac_result_type(in + 1, i->n_in - 1) : ac_result_type(in, i->n_in);
     if (where && in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype != AC_bool)
         return ac_fail(AC_RUNTIME, "%s: the condition must be a bool tensor, got %s", i->info->python,
@@ -179,7 +185,9 @@ int ac_infer_pointwise(ac_infer *i) {
         for (int k = 1; k < 3; k++)
             if (!i->in[k]->is_scalar) AC_TRY(ac_need_same_dtype(i, 0, k));
     ac_spec *out = &i->out[0];
-    out->dtype = i->info->result == AC_RESULT_BOOL ? AC_bool : i->compute;
+    out->dtype = i->info->result == AC_RESULT_BOOL       ? AC_bool
+                 : i->info == &ac_ops[AC_OP_masked_fill] ? i->in[0]->dtype
+                                                         : i->compute;
     out->shape = ac_shape_of(i->in[0]);
     for (int k = 1; k < i->n_in; k++) {
         if (ac_same_shape(i->in[k], i->in[0])) continue;
