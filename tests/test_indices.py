@@ -172,6 +172,8 @@ def test_as_strided_scatter_keeps_the_layout():
         same(lambda lib, offset=offset: lib.as_strided_scatter(lib.arange(6.0).reshape(2, 3).t(), lib.ones(2), (2,), (2,), offset))
     y = ampc.as_strided_scatter(ampc.arange(9.0)[3:6], ampc.ones(2), (2,), (2,))
     assert y.tolist() == [1, 4, 1]
+    x, source = ampc.arange(6.0, dtype=ampc.float64).requires_grad_(), ampc.ones(2, dtype=ampc.float64, requires_grad=True)
+    assert ampc.autograd.gradcheck(lambda x, source: ampc.as_strided_scatter(x, source, (2,), (2,), 1).square(), (x, source))
 
 
 def test_copies_of_views():

@@ -5,6 +5,7 @@ mended is a line of opinfo/open.txt.
 A run draws a tenth of the entries and some samples of each; AMPC_EXAMPLES takes all. `python -m opinfo --only NAME` shows what differs."""
 
 import os
+import types
 
 import pytest
 from references import part
@@ -12,9 +13,11 @@ from references import part
 pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
+from opinfo.compare import difference  # noqa: E402
 from opinfo.known import explained, still_open  # noqa: E402
 from opinfo.modules import modules  # noqa: E402
 from opinfo.optimizers import optimizers  # noqa: E402
+from opinfo.places import values_at_places  # noqa: E402
 from opinfo.running import operators  # noqa: E402
 
 pytestmark = pytest.mark.cpu
@@ -31,6 +34,18 @@ def test_an_entry_agrees_with_torch(name):
         assert not found, "\n".join(map(str, found[:5]))
     elif WHOLE:
         assert found, f"{name} agrees now: take it out of opinfo/open.txt"
+
+
+def test_indices_of_other_values_or_named_twice_differ():
+    import torch
+
+    import ampc
+
+    sample, x = types.SimpleNamespace(args=(), kwargs={}), [1.0, 1.0, 2.0]
+    right = values_at_places("sort", sample, torch.tensor(x), torch.tensor(x).sort())
+    for indices, agrees in (([0, 1, 2], True), ([1, 0, 2], True), ([0, 2, 1], False), ([0, 0, 2], False)):
+        ours = values_at_places("sort", sample, ampc.tensor(x), (ampc.tensor(x), ampc.tensor(indices)))
+        assert (difference(right, ours) is None) == agrees
 
 
 def test_what_is_open_exists():

@@ -12,7 +12,7 @@ import torch
 import ampc
 
 from .compare import difference
-from .running import Difference, expressible, in_float64, outcome, same_error, short, tensors, told
+from .running import Difference, expressible, gradients_beside, in_float64, outcome, same_error, short, tensors, told
 from .translate import DTYPES, Inexpressible, Sample, to_ampc
 
 DRAWN = {"FractionalMaxPool2d", "FractionalMaxPool3d"}  # windows from random numbers
@@ -118,12 +118,9 @@ class Module:
         if not pairs or not leaves:
             return None
         self.count += 1
-        torch.manual_seed(1)
-        seeds = [torch.randn(x.shape, dtype=torch.float64).to(x.dtype) for x, _ in pairs]
-        t, t_error = outcome(lambda: torch.autograd.grad([x for x, _ in pairs], [x for x, _ in leaves], seeds, allow_unused=True))
-        a, a_error = outcome(lambda: ampc.autograd.grad([y for _, y in pairs], [y for _, y in leaves], [to_ampc(s) for s in seeds], allow_unused=True))
-        if t_error is not None or a_error is not None:
-            return None if same_error(t_error, a_error) else ("exception", told(t_error), told(a_error))
+        seeds, t, a, unlike = gradients_beside(pairs, leaves)
+        if t is None:
+            return unlike
 
         def reference() -> Any:
             args, kwargs = wide
@@ -133,7 +130,7 @@ class Module:
             found = torch.autograd.grad(outs, wanted, [s.to(torch.float64) for s in seeds], allow_unused=True)
             return found if len(found) == len(t) else None
 
-        return difference(list(t), list(a), strides=False, reference=reference)
+        return difference(t, a, strides=False, reference=reference)
 
     def errors(self) -> Iterator[Difference]:
         if self.info.module_error_inputs_func is None:

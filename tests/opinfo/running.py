@@ -13,6 +13,7 @@ import torch
 import ampc
 
 from .compare import difference
+from .places import DIM_AT, gradient_at_places, values_at_places
 from .translate import DTYPES, Inexpressible, Sample, by_name, retarget, to_ampc
 
 RANDOM = {"bernoulli", "multinomial", "normal", "rand_like", "randn_like", "randint", "randint_like", "randn", "nn.functional.dropout",
@@ -169,12 +170,18 @@ class Operator:
             if not same_error(t_error, a_error):
                 yield self.told(dtype, way, sample, "exception", told(t_error), told(a_error))
             return
-        found = difference(t, a, values=not self.chance(sample), reference=lambda: self.exact(sample, theirs, written))
+        found = difference(*self.comparable(sample, ta, aa, t, a), values=not self.chance(sample), reference=lambda: self.exact(sample, theirs, written))
         if found:
             yield self.told(dtype, way, sample, *found)
             return
         if leaves and not self.chance(sample):
             yield from self.gradients(dtype, sample, way, t, a, leaves, theirs)
+
+    def comparable(self, sample: Any, ta: Any, aa: Any, t: Any, a: Any) -> Tuple[Any, Any]:
+        """The two results without what torch leaves open."""
+        if self.op.name not in DIM_AT:
+            return t, a
+        return tuple(values_at_places(self.op.name, sample, x[0], found) for x, found in ((ta, t), (aa, a)))
 
     def exact(self, sample: Any, theirs: Any, written: bool) -> Any:
         """What torch gives in float64."""
@@ -197,16 +204,14 @@ class Operator:
         pairs = [(x, y) for x, y in zip(t_out, a_out) if x.requires_grad]
         if not pairs:
             return
-        torch.manual_seed(1)
-        seeds = [torch.randn(x.shape, dtype=torch.float64).to(x.dtype) for x, _ in pairs]
         self.count += 1
-        t_grads, t_error = outcome(lambda: torch.autograd.grad([x for x, _ in pairs], [x for x, _ in leaves], seeds, allow_unused=True))
-        a_grads, a_error = outcome(lambda: ampc.autograd.grad([y for _, y in pairs], [y for _, y in leaves], [to_ampc(s) for s in seeds],
-                                                              allow_unused=True))
-        if t_error is not None or a_error is not None:
-            if not same_error(t_error, a_error):
-                yield self.told(dtype, way + ", gradient", sample, "exception", told(t_error), told(a_error))
+        seeds, t_grads, a_grads, unlike = gradients_beside(pairs, leaves)
+        if unlike:
+            yield self.told(dtype, way + ", gradient", sample, *unlike)
+        if t_grads is None:
             return
+        if self.op.name in DIM_AT and not sample.kwargs.get("stable"):
+            t_grads = [gradient_at_places(self.op.name, sample, leaves[0][0], a[1], seeds[0])]
 
         def reference() -> Any:
             both = Sample()
@@ -218,7 +223,7 @@ class Operator:
             outs = [x for x in tensors(process(theirs(*args[0], **args[1]))) if x.requires_grad]
             return torch.autograd.grad(outs, list(wide.values()), [s.to(torch.float64) for s in seeds], allow_unused=True)
 
-        found = difference(list(t_grads), list(a_grads), strides=False, reference=reference)
+        found = difference(t_grads, a_grads, strides=False, reference=reference)
         if found:
             yield self.told(dtype, way + ", gradient", sample, *found)
 
@@ -246,7 +251,7 @@ class Operator:
                 if not same_error(t_error, a_error):
                     yield self.told(dtype, "out=, " + kind, sample, "exception", told(t_error), told(a_error))
                 continue
-            found = difference(room, mine, values=not self.chance(sample), reference=lambda: tensors(self.exact(sample, self.op.op, False)))
+            found = difference(*self.comparable(sample, ta, aa, room, mine), values=not self.chance(sample), reference=lambda: tensors(self.exact(sample, self.op.op, False)))
             if not found and len(mine) == 1 and a is not mine[0]:
                 found = ("type", "out itself", "another tensor")
             if found:
@@ -272,6 +277,18 @@ class Operator:
             _, a_error = outcome(self.function, *aa, **ak)
             if not same_error(t_error, a_error):
                 yield self.told("", "error", sample, "exception", told(t_error), told(a_error))
+
+
+def gradients_beside(pairs: Any, leaves: Any) -> Tuple[List[torch.Tensor], Any, Any, Optional[Tuple[str, str, str]]]:
+    """Of pairs of results, torch's and ampc's: (random gradients of the results, torch's gradients of the leaves, ampc's, how the
+    exceptions differ). The gradients are None where a library raises."""
+    torch.manual_seed(1)
+    seeds = [torch.randn(x.shape, dtype=torch.float64).to(x.dtype) for x, _ in pairs]
+    t, t_error = outcome(lambda: torch.autograd.grad([x for x, _ in pairs], [x for x, _ in leaves], seeds, allow_unused=True))
+    a, a_error = outcome(lambda: ampc.autograd.grad([y for _, y in pairs], [y for _, y in leaves], [to_ampc(s) for s in seeds], allow_unused=True))
+    if t_error is None and a_error is None:
+        return seeds, list(t), list(a), None
+    return seeds, None, None, None if same_error(t_error, a_error) else ("exception", told(t_error), told(a_error))
 
 
 def tensors(value: Any) -> List[Any]:
