@@ -360,7 +360,7 @@ def __getattr__(name: str) -> _Any:
     from ._missing import absent_from
 
     if name in _COMPLEX:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; there are no complex tensors here")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ampc has no complex tensors (docs/architecture/complex.md says why)")
     return absent_from(__name__)(name)
 
 
