@@ -494,3 +494,18 @@ def test_a_new_geometry_is_recorded_without_gradients_too(turn):
         turn(y)
     (y * y).sum().backward()
     assert x.grad.tolist() == [[4, 16, 36]]
+
+
+def test_gradients_with_a_graph_have_memory_of_their_own():
+    x = ampc.ones(2, requires_grad=True)
+    x.sum().square().backward(create_graph=True)
+    assert x.grad.stride() == (1,) and x.grad.requires_grad
+    ampc.nn.utils.clip_grad_norm_([x], 1.0)
+    given, y = ampc.ones(2, requires_grad=True) * 1, ampc.ones(2, requires_grad=True)
+    y.backward(given, create_graph=True)
+    y.grad.data.zero_()
+    assert given.tolist() == [1, 1]
+    z = ampc.ones(2, requires_grad=True) * 1
+    z.retain_grad()
+    z.backward(given, create_graph=True)
+    assert z.grad is not given and z.grad.data_ptr() != given.data_ptr()

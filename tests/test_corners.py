@@ -455,3 +455,20 @@ def test_cross_looks_at_its_dimension_first():
     for other in ([[1.0, 1.0]], [[1.0, 1.0, 2.0]]):
         with pytest.raises(IndexError, match="dimension 3 is out of range"):
             ampc.cross(ampc.ones(1, 3), ampc.tensor(other), dim=3)
+
+
+def test_the_mean_of_multilabel_soft_margin_is_over_the_scores_classes():
+    same(lambda lib: lib.nn.functional.multilabel_soft_margin_loss(lib.tensor([1.0]), lib.tensor([1.0, 0.0])))
+    same(lambda lib: lib.nn.functional.multilabel_soft_margin_loss(lib.tensor([1.0, 2.0]), lib.tensor([[1.0]])))
+    same(lambda lib: lib.nn.functional.multilabel_soft_margin_loss(lib.tensor([[1.0, -2.0]]), lib.tensor([[1.0, 0.0]]), lib.tensor([1.0, 2.0])))
+    with pytest.raises(IndexError, match="dimension of classes"):
+        ampc.nn.functional.multilabel_soft_margin_loss(ampc.tensor(1.0), ampc.tensor(1.0))
+
+
+def test_one_value_in_a_group_has_no_variance():
+    import torch
+
+    for lib in (torch, ampc):
+        with pytest.raises(ValueError, match="more than 1 value"):
+            lib.nn.functional.group_norm(lib.ones(1, 2), 2)
+    same(lambda lib: lib.nn.functional.group_norm(lib.ones(2, 2), 2))

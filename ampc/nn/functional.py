@@ -212,7 +212,12 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-05) -> Tensor:
-    """Normalises [N, C, ...] over groups of channels (Wu and He 2018); weight and bias [C]. float32 under autocast."""
+    """Normalises [N, C, ...] over groups of channels (Wu and He 2018); weight and bias [C]. float32 under autocast.
+
+    Raises: ValueError if there is one sample and one value in each group, which would all become 0.
+    """
+    if input.ndim > 1 and input.numel() == num_groups:
+        raise ValueError(f"group_norm: needs more than 1 value in a group, got shape {list(input.shape)} and {num_groups} groups")
     return _f["group_norm"](input, num_groups, weight, bias, eps)
 
 

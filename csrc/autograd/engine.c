@@ -249,7 +249,7 @@ static int accumulate(ac_node *n, ac_tensor *g, const ac_pass *pass, bool create
         ac_tensor *both[2] = {grad, g};
         failed = ac_call_into(AC_OP_add, both, 2, &one, grad);
     } else {
-        if (create_graph || is_ours(g, 2)) grad = ac_tensor_retain(g);
+        if (is_ours(g, 2)) grad = ac_tensor_retain(g);
         else failed = clone_of(g, &grad);
     }
     ac_tensor_release(g);
@@ -271,7 +271,7 @@ static int run_hooks(engine *e, const ac_node *n, ac_tensor **grads) {
 }
 
 /* Results whose gradient is kept. */
-static int keep(const ac_node *n, ac_tensor *const *grads, bool create_graph) {
+static int keep(const ac_node *n, ac_tensor *const *grads) {
     for (ac_meta *m = n->keepers; m; m = m->next_keeper) {
         ac_tensor *g = grads[m->index], *kept = NULL;
         if (!g) continue;
@@ -279,7 +279,7 @@ static int keep(const ac_node *n, ac_tensor *const *grads, bool create_graph) {
             ac_attrs_alpha one = {{AC_INT, {1}}};
             ac_tensor *both[2] = {m->grad, g};
             AC_TRY(ac_call(AC_OP_add, both, 2, &one, &kept));
-        } else if (create_graph || is_ours(g, 1)) kept = ac_tensor_retain(g);
+        } else if (is_ours(g, 1)) kept = ac_tensor_retain(g);
         else AC_TRY(clone_of(g, &kept));
         ac_tensor *old = m->grad;
         m->grad = kept;
@@ -290,7 +290,7 @@ static int keep(const ac_node *n, ac_tensor *const *grads, bool create_graph) {
 
 static int finish_gradients(engine *e, const ac_node *n, ac_tensor **grads) {
     AC_TRY(run_hooks(e, n, grads));
-    return keep(n, grads, e->args->create_graph);
+    return keep(n, grads);
 }
 
 static void capture(engine *e, const task *t, ac_tensor *const *grads) {

@@ -310,6 +310,9 @@ COMPOSE(multilabel_soft_margin_loss) {
     T yes = MUL(target, UN(logsigmoid, x)), no = MUL(SUB(NUM(1), target), UN(logsigmoid, UN(neg, x)));
     T each = UN(neg, ADD(yes, no));
     if (in[2]) each = MUL(each, in[2]);
-    ac_dims last = {1, {-1}};
-    return ac_c_reduced(s, ac_c_mean(s, each, &last, false), a->reduction);
+    if (x->ndim == 0)
+        REFUSE(AC_INDEX, "multilabel_soft_margin_loss: `x` must have a dimension of classes, got shape []");
+    int64_t classes = x->ndim - 1; /* as in torch, also where the target has another shape */
+    T mean = DIV(ac_c_sum(s, each, classes), NUM((double)x->shape[classes]));
+    return ac_c_reduced(s, mean, a->reduction);
 }

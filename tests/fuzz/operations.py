@@ -17,6 +17,8 @@ BINARY_NEW = ["eq", "ne", "lt", "le", "gt", "ge", "rsub", "float_power"]
 OF_TENSORS = ["atan2", "hypot", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "logaddexp", "heaviside", "isclose"]
 COMPARE_IN_PLACE = ["eq", "ne", "lt", "le", "gt", "ge"]
 BITS = ["bitwise_and", "bitwise_or", "bitwise_xor"]
+SPECIAL = ["lgamma", "digamma", "i0", "special.i0e", "special.i1", "special.i1e", "special.ndtr", "special.log_ndtr", "special.ndtri", "special.entr", "special.erfcx", "special.bessel_j0", "special.bessel_j1",
+           "special.modified_bessel_k0", "special.expit", "sgn"]
 ACTIVATIONS = ["relu", "silu", "mish", "softsign", "hardswish", "hardsigmoid", "logsigmoid", "gelu", "elu", "selu", "celu", "leaky_relu", "hardtanh", "relu6", "softplus", "hardshrink", "softshrink", "tanhshrink"]
 
 
@@ -127,6 +129,20 @@ TEMPLATES: Dict[str, Tuple[float, List[str]]] = {
                     "!torch.optim.SGD({old_module}.parameters(), lr=0.5).step()", "!{old_module}.zero_grad()", "!{old_module}.to({Tf})", "{module} = copy.deepcopy({old_module})",
                     "!torch.optim.SGD([{leaf}], lr=0.5, momentum=0.5).step()", "!torch.optim.Adam([{leaf}], lr=0.5).step()", "!torch.nn.utils.clip_grad_norm_([{leaf}], 1.0)",
                     "!torch.amp.GradScaler('cpu').scale({g}.sum()).backward()", "!{old_module}.requires_grad_({b})", "torch.nn.utils.clip_grad_norm_([{leaf}], 0.5)"]),
+    "special": (2, each(SPECIAL, "torch.NAME({f})") + ["torch.polygamma(1, {f})", "torch.mvlgamma({f}, 1)", "torch.igamma({f}, {like})", "torch.igammac({f}, {like})", "torch.nextafter({f}, {like})",
+                "torch.frexp({f})[0]", "torch.ldexp({x}, {k})", "torch.special.xlog1py({f}, {like})", "torch.logaddexp2({f}, {like})", "!{x}.lgamma_()", "!{x}.digamma_()", "!{x}.i0_()", "torch.special.multigammaln({f}, 1)"]),
+    "statistics": (2, ["torch.cov({matrix})", "torch.corrcoef({matrix})", "torch.histc({f}, 4, -1.0, 1.0)", "torch.gradient({f})[0]", "torch.gradient({f}, dim={d})[0]", "torch.cumulative_trapezoid({f}, dim={d})", "torch.vander({vector})",
+                   "torch.combinations({vector})", "{new}, {new} = torch.std_mean({f}, {d})", "torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0]), {x})", "{new}, {new} = {u}.nanmedian({d})", "{u}.nanmedian()", "{new}, {new} = {u}.mode({d})",
+                   "torch.addbmm({any}, {batch}, {right})", "torch.linalg.inv({matrix})", "torch.linalg.det({matrix})", "torch.linalg.matrix_power({matrix}, {k})", "torch.linalg.matrix_exp({matrix})", "{x}.diff(dim={d}, prepend={like})",
+                   "{u}.nanquantile(0.25)", "{u}.quantile(0.5, {d})", "torch.bincount({z}.abs())", "{x}.index_reduce({d}, {rows}, {x}.index_select({d0}, {rows0}), 'amax')", "torch.special.softmax({f}, {d})", "{x}.fliplr()"]),
+    "copied views": (1, ["torch.view_copy({x}, (-1,))", "torch.expand_copy({x}, ({bigger}))", "torch.permute_copy({x}, ({perm}))", "torch.t_copy({x})", "torch.squeeze_copy({x})", "torch.unsqueeze_copy({x}, {d1})", "torch.select_copy({x}, {d}, {at})",
+                     "torch.slice_copy({x}, {d}, 0, 1)", "{new} = torch.unbind_copy({x})", "torch.transpose_copy({x}, {d}, {d})", "torch.detach_copy({x})", "torch.alias_copy({x})", "torch.diagonal_copy({matrix})"]),
+    "layers": (3, ["torch.nn.functional.group_norm({f}, 1)", "torch.nn.functional.batch_norm({f}, None, None, training=True)", "torch.nn.functional.instance_norm({f})", "torch.nn.functional.local_response_norm({f}, 2)", "torch.nn.functional.interpolate({f}, scale_factor=2)",
+                   "torch.nn.functional.adaptive_avg_pool1d({f}, 2)", "torch.nn.functional.adaptive_max_pool1d({f}, 1)", "torch.nn.functional.lp_pool1d({f}, 2.0, 2)", "torch.nn.functional.avg_pool2d({f}, 1)", "torch.nn.functional.max_pool2d({f}, 1)",
+                   "torch.nn.functional.poisson_nll_loss({f}, {like})", "torch.nn.functional.gaussian_nll_loss({f}, {like}, {like}.abs())", "torch.nn.functional.soft_margin_loss({f}, {like}.sign())", "torch.nn.functional.hinge_embedding_loss({f}, {like}.sign())",
+                   "torch.nn.functional.margin_ranking_loss({f}, {like}, {like}.sign())", "torch.nn.functional.triplet_margin_loss({f}, {like}, {like})", "torch.nn.functional.multilabel_soft_margin_loss({f}, {like})", "torch.nn.functional.pairwise_distance({f}, {like})",
+                   "torch.nn.functional.pdist({matrix})", "torch.nn.functional.embedding_bag(torch.tensor([[0, 0]]), {matrix})", "torch.nn.functional.pad({f}, (1, 1), mode='reflect')", "torch.nn.functional.pad({f}, (1, 1), mode='replicate')", "torch.nn.functional.pad({f}, (1, 0), mode='circular')",
+                   "torch.nn.functional.multi_margin_loss({f}, torch.zeros({f}.shape[:1], dtype=torch.int64))", "torch.nn.functional.rrelu({f}, training=False)", "torch.nn.functional.gumbel_softmax({f}).shape", "torch.nn.functional.bilinear({f}, {like}, torch.ones(2, {k}, {k}))"]),
     "make": (3, ["{tensor}"]),
     "away": (1, ["!del {x}"]),
 }
