@@ -158,7 +158,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "frexp_mantissa": pointwise(lambda x: np.frexp(x)[0], real(3, 4) * 9, torch=None),
     "frexp_exponent": pointwise(lambda x: np.frexp(x)[1], real(3, 4) * 9, torch=None),
     "frexp": pointwise(np.frexp, real(3, 4) * 9),
-    "nextafter_in": [Sample((real(3, 4), real(4), 3), reference=None, torch=None, grad=False)],
+    "nextafter_in": [Sample((real(3, 4), real(4), ampc.float32), reference=None, torch=None, grad=False)],
     "nextafter": [Sample((real(3, 4), real(4)), reference=None, grad=False)],
     "frac": pointwise(lambda x: x - np.trunc(x), real(3, 4) * 3),
     "mish": pointwise(lambda x: x * np.tanh(np.log1p(np.exp(x))), real(3, 4), torch=F("mish")),
