@@ -211,9 +211,16 @@ def eigvals(A: Tensor) -> Any:
     raise NotImplementedError("linalg.eigvals: there are no complex tensors; for symmetric matrices use eigvalsh")
 
 
+def _check_driver(A: Tensor, driver: Optional[str]) -> None:
+    """There is one way, LAPACK's gesdd. torch has a choice on a GPU alone, and refuses one elsewhere."""
+    if driver is not None and (not A.is_cuda or driver not in ("gesvd", "gesvdj", "gesvda")):
+        raise RuntimeError(f"linalg.svd: `driver` must be None, or for a GPU's matrices gesvd, gesvdj or gesvda, got {driver!r}")
+
+
 @takes_out
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Optional[str] = None, out: Optional[Sequence[Tensor]] = None) -> SVD:
     """A = U diag(S) Vh, S descending; ``full_matrices`` completes U and Vh to square ones (without gradients for what is added)."""
+    _check_driver(A, driver)
     U, S, Vh = _f["_svd"](A)
     if not full_matrices:
         return SVD(U, S, Vh)
@@ -233,6 +240,7 @@ def _completed(Q: Tensor) -> Tensor:
 @takes_out
 def svdvals(A: Tensor, *, driver: Optional[str] = None, out: Optional[Tensor] = None) -> Tensor:
     """svd's S."""
+    _check_driver(A, driver)
     return _f["_svd"](A)[1]
 
 
@@ -313,6 +321,7 @@ def matrix_power(A: Tensor, n: int, *, out: Optional[Tensor] = None) -> Tensor:
         square = square @ square if n else square
     if power is None:
         power = _eye_like(A)
+        # The sum is the identity and belongs to A's graph, so that A has a gradient, of zeros, where torch gives one.
         return power + A.masked_fill(power == power, 0) if A.requires_grad else power.clone()
     return own(power, A)
 
