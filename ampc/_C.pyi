@@ -88,6 +88,10 @@ class __batch_norm_backward_result(NamedTuple):
     dweight: Tensor
     dbias: Tensor
 
+class __cholesky_result(NamedTuple):
+    L: Tensor
+    info: Tensor
+
 class __eigh_result(NamedTuple):
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -131,6 +135,10 @@ class __rnn_layer_result(NamedTuple):
 class __slogdet_result(NamedTuple):
     sign: Tensor
     logabsdet: Tensor
+
+class __solve_result(NamedTuple):
+    X: Tensor
+    info: Tensor
 
 class __svd_result(NamedTuple):
     U: Tensor

@@ -18,12 +18,17 @@ def _last_order(format: Any, t: Tensor, what: str) -> list:
     return [0, *range(2, t.ndim), 1]
 
 
+def check_format(format: Any, what: str) -> None:
+    """TypeError for what is neither None nor a memory format."""
+    if format is not None and not isinstance(format, memory_format):
+        raise TypeError(f"{what}: `memory_format` must be a memory_format, got {format!r}")
+
+
 def in_format(t: Tensor, format: Any, what: str) -> Tensor:
     """t laid out that way; itself when it is, or when nothing is asked."""
+    check_format(format, what)
     if format is None or format is preserve_format:
         return t
-    if not isinstance(format, memory_format):
-        raise TypeError(f"{what}: `memory_format` must be a memory_format, got {format!r}")
     if is_contiguous(t, format):
         return t
     if format is contiguous_format:

@@ -64,6 +64,8 @@ for _dtype, _names in {
 
 
 def _legacy_new(cls: type, *args: Any, **kwargs: Any) -> Tensor:
+    if cls is Tensor and kwargs:  # a subclass may have parameters of its own
+        raise TypeError(f"Tensor: takes no {', '.join(kwargs)}; ampc.tensor(data, dtype=, device=) and ampc.empty(size, ...) do")
     if len(args) == 1 and isinstance(args[0], Tensor):
         t, default = args[0].detach(), _C.get_default_dtype()
         if t.dtype != default:

@@ -210,9 +210,13 @@ def hessian(func: Callable, argnums: int = 0) -> Callable:
 
 def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: Optional[int] = None) -> Callable:
     """A function that calls ``func`` for each index of a dimension and stacks the results: a loop, right and no faster than one.
+    With ``randomness='same'`` all calls draw the same numbers; with 'error', too, each draws its own.
 
     ``in_dims``: the dimension of each argument, None for one that all calls share; a nested structure for nested arguments.
     ``out_dims``: where the dimension goes in the results. ValueError for arguments without a dimension, or of several sizes."""
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"vmap: `randomness` must be 'error', 'different' or 'same', got {randomness!r}")
+
     def call(*args: Any, **kwargs: Any) -> Any:
         leaves, spec = tree_flatten(list(args))
         dims = _dims_like(in_dims, list(args), "in_dims")
@@ -221,7 +225,11 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
             raise ValueError(f"vmap: the dimensions that `in_dims` names must have one size, got {sorted(sizes)}")
         n = sizes.pop()
         parts = [[t] * n if d is None else t._cut_into(None, d, False) for t, d in zip(leaves, dims)]  # func may write into these
-        results = [func(*tree_unflatten([part[i] for part in parts], spec), **kwargs) for i in range(n)]
+        start, results = _C._rng_state(), []
+        for i in range(n):
+            if randomness == "same":
+                _C._set_rng_state(*start)
+            results.append(func(*tree_unflatten([part[i] for part in parts], spec), **kwargs))
         flat = [tree_flatten(r) for r in results]
         outs = _dims_like(out_dims, results[0], "out_dims")
         stack = _C._functions["stack"]

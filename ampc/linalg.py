@@ -50,51 +50,55 @@ def _eye_like(A: Tensor) -> Tensor:
 # -- solving ---------------------------------------------------------------------------------------------------------
 
 
-@takes_out
-def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Optional[Tensor] = None) -> Tensor:
-    """X with A X = B (X A = B when not ``left``); B [..., n, k], or vectors [..., n]. LinAlgError where A is singular."""
+def _of_batch(info: Tensor, batch: Sequence[int]) -> Tensor:
+    """One number for each matrix of a batch that was repeated."""
+    if list(info.shape) == list(batch):
+        return info
+    if not info.numel():
+        return info.new_zeros(tuple(batch))
+    return info[(0,) * (info.ndim - len(batch)) + tuple(slice(0, n) for n in batch)].clone()
+
+
+def _solved(A: Tensor, B: Tensor, left: bool, check: bool) -> Tuple[Tensor, Tensor]:
+    """X, and for each matrix of A the pivot that is 0, or 0; with ``check`` an error there."""
     n = _square(A, "solve")
     vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and list(B.shape) == list(A.shape[:-1]))
     if vector and not left:
         raise RuntimeError("linalg.solve: left=False goes with matrices B, not with vectors")
     if not left:
-        return solve(A.transpose(-2, -1), B.transpose(-2, -1)).transpose(-2, -1)
+        X, info = _solved(A.transpose(-2, -1), B.transpose(-2, -1), True, check)
+        return X.transpose(-2, -1), info
     right = B.unsqueeze(-1) if vector else B
     if right.shape[-2] != n:
         raise RuntimeError(f"linalg.solve: A {list(A.shape)} and B {list(B.shape)} do not fit")
     lead = list(broadcast_shapes(A.shape[:-2], right.shape[:-2]))
-    X = _f["_solve"](A.expand(*lead, n, n), right.expand(*lead, n, right.shape[-1]))
-    return X.squeeze(-1) if vector else X
+    X, info = _f["_solve"](A.expand(*lead, n, n), right.expand(*lead, n, right.shape[-1]), check)
+    return X.squeeze(-1) if vector else X, _of_batch(info, A.shape[:-2])
+
+
+@takes_out
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Optional[Tensor] = None) -> Tensor:
+    """X with A X = B (X A = B when not ``left``); B [..., n, k], or vectors [..., n]. LinAlgError where A is singular."""
+    return _solved(A, B, left, True)[0]
+
+
+@takes_out
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Optional[Sequence[Tensor]] = None) -> Solution:
+    """solve's X and, for each matrix, 0, or the pivot that is 0: it is singular and its X is nan. ``check_errors``: an error there."""
+    return Solution(*_solved(A, B, left, check_errors))
 
 
 @takes_out
 def inv(A: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """The inverse. LinAlgError where A is singular."""
-    _square(A, "inv")
-    return _f["_solve"](A, _eye_like(A))
+    return inv_ex(A, check_errors=True).inverse
 
 
 @takes_out
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Optional[Sequence[Tensor]] = None) -> Inverse:
-    """The inverse and 0, or nan and 1 where a matrix is singular (unless ``check_errors``, which raises)."""
-    try:
-        return Inverse(inv(A), make.zeros(A.shape[:-2], dtype=_C.int32, device=A.device))
-    except LinAlgError:
-        if check_errors:
-            raise
-        return Inverse(make.full_like(A, math.nan), make.ones(A.shape[:-2], dtype=_C.int32, device=A.device))
-
-
-@takes_out
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Optional[Sequence[Tensor]] = None) -> Solution:
-    """solve's X and 0, or nan and 1 where a matrix is singular (unless ``check_errors``, which raises)."""
-    try:
-        X = solve(A, B, left=left)
-        return Solution(X, make.zeros(A.shape[:-2], dtype=_C.int32, device=A.device))
-    except LinAlgError:
-        if check_errors:
-            raise
-        return Solution(make.full_like(B, math.nan), make.ones(A.shape[:-2], dtype=_C.int32, device=A.device))
+    """The inverses and solve_ex's info."""
+    _square(A, "inv")
+    return Inverse(*_f["_solve"](A, _eye_like(A), check_errors))
 
 
 @takes_out
@@ -151,20 +155,16 @@ def lstsq(A: Tensor, B: Tensor, rcond: Optional[float] = None, *, driver: Option
 @takes_out
 def cholesky(A: Tensor, *, upper: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """L with A = L L^T (or its transpose). LinAlgError where A is not positive definite."""
-    _square(A, "cholesky")
-    L = _f["_cholesky"](A.transpose(-2, -1) if upper else A)
-    return L.transpose(-2, -1) if upper else L
+    return cholesky_ex(A, upper=upper, check_errors=True).L
 
 
 @takes_out
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Optional[Sequence[Tensor]] = None) -> Factor:
-    """cholesky's L and 0, or nan and 1 where a matrix is not positive definite (unless ``check_errors``, which raises)."""
-    try:
-        return Factor(cholesky(A, upper=upper), make.zeros(A.shape[:-2], dtype=_C.int32, device=A.device))
-    except LinAlgError:
-        if check_errors:
-            raise
-        return Factor(make.full_like(A, math.nan), make.ones(A.shape[:-2], dtype=_C.int32, device=A.device))
+    """cholesky's L and, for each matrix, 0, or the order of the leading minor that is not positive definite: its L is nan.
+    ``check_errors``: an error there."""
+    _square(A, "cholesky")
+    L, info = _f["_cholesky"](A.transpose(-2, -1) if upper else A, check_errors)
+    return Factor(L.transpose(-2, -1) if upper else L, info)
 
 
 @takes_out
@@ -211,9 +211,16 @@ def eigvals(A: Tensor) -> Any:
     raise NotImplementedError("linalg.eigvals: there are no complex tensors; for symmetric matrices use eigvalsh")
 
 
+def _check_driver(A: Tensor, driver: Optional[str]) -> None:
+    """There is one way, LAPACK's gesdd. torch has a choice on a GPU alone, and refuses one elsewhere."""
+    if driver is not None and (not A.is_cuda or driver not in ("gesvd", "gesvdj", "gesvda")):
+        raise RuntimeError(f"linalg.svd: `driver` must be None, or for a GPU's matrices gesvd, gesvdj or gesvda, got {driver!r}")
+
+
 @takes_out
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Optional[str] = None, out: Optional[Sequence[Tensor]] = None) -> SVD:
     """A = U diag(S) Vh, S descending; ``full_matrices`` completes U and Vh to square ones (without gradients for what is added)."""
+    _check_driver(A, driver)
     U, S, Vh = _f["_svd"](A)
     if not full_matrices:
         return SVD(U, S, Vh)
@@ -233,6 +240,7 @@ def _completed(Q: Tensor) -> Tensor:
 @takes_out
 def svdvals(A: Tensor, *, driver: Optional[str] = None, out: Optional[Tensor] = None) -> Tensor:
     """svd's S."""
+    _check_driver(A, driver)
     return _f["_svd"](A)[1]
 
 
@@ -313,6 +321,7 @@ def matrix_power(A: Tensor, n: int, *, out: Optional[Tensor] = None) -> Tensor:
         square = square @ square if n else square
     if power is None:
         power = _eye_like(A)
+        # The sum is the identity and belongs to A's graph, so that A has a gradient, of zeros, where torch gives one.
         return power + A.masked_fill(power == power, 0) if A.requires_grad else power.clone()
     return own(power, A)
 

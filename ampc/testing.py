@@ -35,12 +35,15 @@ def assert_close(actual: Any, expected: Any, *, rtol: Optional[float] = None, at
 
     Args:
         equal_nan: nan equals nan.
-        check_device, check_dtype, check_stride: these must agree, too. ``allow_subclasses`` and ``check_layout`` change nothing here.
+        allow_subclasses: False: both must be of one type.
+        check_device, check_dtype, check_stride: these must agree, too. So do layouts, which are all strided, with ``check_layout``.
         msg: the error's text, or a function of it.
 
     ValueError where only one of ``rtol`` and ``atol`` is given; TypeError for what cannot be compared."""
     if (rtol is None) != (atol is None):
         raise ValueError("assert_close: `rtol` and `atol` come together; only one was given")
+    if not allow_subclasses and type(actual) is not type(expected):
+        raise AssertionError(f"the types differ: {type(actual).__name__}, expected {type(expected).__name__}")
     checks = [name for name, on in (("device", check_device), ("dtype", check_dtype), ("stride", check_stride)) if on]
     wrong = _difference(actual, expected, rtol, atol, equal_nan, checks, "")
     if wrong:

@@ -330,6 +330,32 @@ def test_matrices_that_have_not_what_is_asked():
         ampc.linalg.inv(ampc.ones(2, 2, dtype=ampc.float16))
 
 
+def test_one_matrix_of_a_batch_that_cannot_be_factorised(torch):
+    """The others have their results and gradients; info says which, and how far LAPACK came."""
+    A = solid(2, 3, 3)
+    A[0, 1] = [[2, 0, 1], [0, 0, 0], [1, 0, 2]]
+    B, P = real(2, 3, 3, 2), spd(2, 3, 3)
+    P[1, 0] = [[1, 2, 3], [2, 1, 6], [3, 6, 1]]
+    calls = ((lambda lib, a: lib.linalg.inv_ex(a), A), (lambda lib, a: lib.linalg.solve_ex(a, lib.from_numpy(B)), A),
+             (lambda lib, a: lib.linalg.solve_ex(a, lib.from_numpy(B.swapaxes(-2, -1).copy()), left=False), A),
+             (lambda lib, a: lib.linalg.cholesky_ex(a), P), (lambda lib, a: lib.linalg.cholesky_ex(a, upper=True), P))
+    for call, matrices in calls:
+        x, y = ampc.tensor(matrices, requires_grad=True), torch.tensor(matrices, requires_grad=True)
+        (mine, info), (theirs, codes) = call(ampc, x), call(torch, y)
+        assert info.dtype is ampc.int32 and info.numpy().tolist() == codes.tolist() and (info != 0).sum() == 1
+        good = codes.numpy() == 0
+        np.testing.assert_allclose(mine.detach().numpy()[good], theirs.detach().numpy()[good], atol=1e-12)
+        assert np.isnan(mine.detach().numpy()[~good]).any()
+        mine.nansum().backward()
+        theirs.nansum().backward()
+        np.testing.assert_allclose(x.grad.numpy()[good], y.grad.numpy()[good], atol=1e-12)
+    for call in (lambda: ampc.linalg.inv_ex(ampc.tensor(A), check_errors=True), lambda: ampc.linalg.solve(ampc.tensor(A), ampc.tensor(B)),
+                 lambda: ampc.linalg.cholesky_ex(ampc.tensor(P), check_errors=True), lambda: ampc.linalg.cholesky(ampc.full((2, 2), math.nan))):
+        with pytest.raises(ampc.linalg.LinAlgError, match="matrix [013]"):
+            call()
+    assert ampc.linalg.solve_ex(ampc.zeros(2, 2), ampc.ones(4, 2, 1)).info.tolist() == torch.linalg.solve_ex(torch.zeros(2, 2), torch.ones(4, 2, 1)).info.tolist()
+
+
 def test_matrices_whose_working_memory_lapack_cannot_count_are_refused():
     """It counts in 32 bits; nothing of the operand's size is touched before."""
     with pytest.raises(RuntimeError, match="more working memory than LAPACK can count"):

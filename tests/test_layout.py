@@ -258,3 +258,65 @@ def test_python_imports_have_no_ring(python_imports):
 def test_rings_are_found():
     assert _rings({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b": {"c"}, "c": {"b"}}
     assert _rings({"a": {"b"}, "b": {"c"}, "c": set()}) == {}
+
+
+# Parameters of public functions that are accepted and not read, each with the reason; `function.parameter` where it is one function's.
+UNREAD = {
+    "foreach": "a hint how torch's optimizers and norms run, with the same numbers", "fused": "the same", "capturable": "the same",
+    "chunk_size": "a hint how much memory is used, with the same numbers",
+    "stable": "sorting is always stable", "unique.sorted": "the values are always in order", "isin.assume_unique": "a hint for speed",
+    "norm_type": "goes with max_norm, which is refused",
+    "is_conj.input": "no tensor is complex", "set_flush_denormal.mode": "returns False: it was not set", "get_rng_state.device": "one random stream for all",
+    "set_rng_state.device": "one random stream for all", "fork_rng.devices": "one random stream for all", "fork_rng.device_type": "the same",
+    "pin_memory.device": "there is one kind of device to pin for", "save_on_cpu.device_type": "the same",
+    "current_accelerator.check_available": "only what can be used is there at all", "process_group": "one process", "group": "one process",
+    "adapt.found_inf": "one signature for scales of a CPU and of a GPU", "adapt.culprit": "the same",
+    "find_spec.path": "Python's protocol", "find_spec.target": "Python's protocol", "call.logits": "one signature for all losses",
+    "sdp_kernel.enable_flash": "one way of attention", "sdp_kernel.enable_math": "one way of attention",
+    "sdp_kernel.enable_mem_efficient": "one way of attention", "sdp_kernel.enable_cudnn": "one way of attention",
+    "sdpa_kernel.set_priority": "one way of attention", "args": "modules and switches that take anything, as torch's", "kwargs": "the same",
+    "options": "compile and jit run what they get as it is", "disable.recursive": "the same", "disable.reason": "the same",
+    "trace.example_inputs": "the same", "trace_module.inputs": "the same", "annotate.the_type": "the same",
+    "TransformerEncoder.enable_nested_tensor": "a hint for speed", "TransformerEncoder.mask_check": "a check of what it is for",
+    "load.mmap": "a hint for large files", "assert_close.check_layout": "all tensors are strided", "checkpoint.debug": "errors are always whole",
+    "register_pytree_node.more": "names for files and for paths, which nothing here makes", "add_graph.input_to_model": "the model as text: nothing is traced",
+    "add_graph.verbose": "the same", "add_graph.use_strict_trace": "the same",
+}
+
+
+def _unread(path):
+    """(function or class, parameter) of public functions that do something, and do not read a parameter."""
+    found = []
+
+    def visit(node, owner):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef) and not child.name.startswith("_"):
+                visit(child, child.name)
+            elif isinstance(child, ast.FunctionDef):
+                found.extend(_unread_of(child, owner))
+            elif isinstance(child, (ast.If, ast.Try)):
+                visit(child, owner)
+
+    visit(ast.parse(path.read_text()), None)
+    return found
+
+
+def _unread_of(f, owner):
+    body = [s for s in f.body if not isinstance(s, (ast.Pass, ast.Raise)) and not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    if not body or f.name.startswith("_") and f.name != "__init__":
+        return []
+    a, others = f.args, {"self", "cls", "ctx"}
+    if any("takes_out" in ast.unparse(d) for d in f.decorator_list):  # the decorator reads it
+        others.add("out")
+    names = [p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if p is not None]
+    read = {n.id for s in f.body for n in ast.walk(s) if isinstance(n, ast.Name)}
+    return [(owner if f.name == "__init__" else f.name, n) for n in names if n not in read and n not in others and not n.startswith("_")]
+
+
+def test_no_argument_is_accepted_and_ignored():
+    paths = [p for p in MODULES.values() if not {"selftest", "doctor"} & set(p.parts)]  # whose functions have the shapes of their callers
+    found = [(path.name, function, parameter) for path in paths for function, parameter in _unread(path)]
+    unexplained = [f for f in found if f[2] not in UNREAD and f"{f[1]}.{f[2]}" not in UNREAD]
+    assert not unexplained, "honour, check or refuse these; or say in UNREAD why they may be ignored"
+    stale = set(UNREAD) - {f[2] for f in found} - {f"{f[1]}.{f[2]}" for f in found}
+    assert not stale, "these are read, or gone"

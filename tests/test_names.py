@@ -252,6 +252,25 @@ def test_tensorboard(tmp_path):
     assert {p.name for p in tmp_path.iterdir() if p.is_dir()} == {"pair_a", "pair_b"}
 
 
+def test_tensorboard_numbers_in_float64_and_known_choices(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import metadata
+
+    with ampc.utils.tensorboard.SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("wide", ampc.tensor(1 / 3, dtype=ampc.float64), 0, new_style=True, double_precision=True)
+        writer.add_scalar("narrow", 1 / 3, 0, new_style=True)
+        writer.add_hparams({"lr": 0.1, "rule": "adam"}, {"loss": 0.5}, {"rule": ["adam", "sgd"]}, run_name="one")
+        with pytest.raises(TypeError, match="hparam_domain_discrete"):
+            writer.add_hparams({"lr": 0.1}, {"loss": 0.5}, {"rule": ["adam"]})
+    found = EventAccumulator(str(tmp_path)).Reload()
+    assert found.Tensors("wide")[0].tensor_proto.double_val[0] == 1 / 3 and found.Tensors("narrow")[0].tensor_proto.float_val[0] == np.float32(1 / 3)
+    run = EventAccumulator(str(tmp_path / "one")).Reload()
+    content = run.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    infos = {info.name: info for info in metadata.parse_experiment_plugin_data(content).hparam_infos}
+    assert [v.string_value for v in infos["rule"].domain_discrete.values] == ["adam", "sgd"] and not infos["lr"].HasField("domain_discrete")
+
+
 def test_tensorboard_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)

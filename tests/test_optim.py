@@ -91,6 +91,26 @@ def test_composed_optimizers_keep_float32_states_of_half_parameters(name):
     assert p.dtype is ampc.bfloat16 and p[0, 0].item() < 1
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "ASGD", "Adafactor", "Muon", "LBFGS"])
+def test_a_step_inside_autocast_is_the_same(name, device):
+    def stepped(inside):
+        ampc.manual_seed(1)
+        p = ampc.nn.Parameter(ampc.randn(40, 30))
+        optimizer = getattr(ampc.optim, name)([p])
+
+        def closure():
+            p.grad = p.detach() ** 3 - 0.3
+            return (p.detach() ** 4 / 4 - 0.3 * p.detach()).double().sum()
+
+        for _ in range(3):
+            with ampc.autocast(device, dtype=ampc.bfloat16, enabled=inside):
+                optimizer.step(closure)
+        return p.detach()
+
+    assert ampc.equal(stepped(True), stepped(False))
+
+
 def test_half_parameters_train_with_float32_state():
     p = ampc.nn.Parameter(ampc.ones(100, dtype=ampc.bfloat16))
     opt = ampc.optim.AdamW([p], lr=0.1)

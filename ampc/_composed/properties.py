@@ -94,6 +94,8 @@ def share_memory_(self: Tensor) -> Tensor:
 
 def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
     """to(device)"""
+    if stream is not None:
+        raise NotImplementedError("to_device: copies go to the current stream; ampc.cuda.stream(s) makes another one current")
     return self.to(device)
 
 

@@ -85,9 +85,17 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = None, *, output_size: Optional[int] = None) -> Tensor:
     """Each element (along ``dim``, or of the flattened tensor) repeated ``repeats`` times: a number, or an int tensor with one for
-    each. With one argument, an int tensor: the indices that this takes."""
+    each. With one argument, an int tensor: the indices that this takes. ``output_size``: how many there will be."""
+    y = _repeated(input, repeats, dim)
+    size = y.shape[0 if dim is None else dim]
+    if output_size is not None and output_size != size:
+        raise RuntimeError(f"repeat_interleave: `output_size` is {output_size}, but the repeats make {size}")
+    return y
+
+
+def _repeated(input: Tensor, repeats: Any, dim: Optional[int]) -> Tensor:
     if repeats is None:
-        return repeat_interleave(make.arange(input.numel(), device=input.device), input.reshape(-1))
+        return _repeated(make.arange(input.numel(), device=input.device), input.reshape(-1), None)
     if not isinstance(repeats, (int, Tensor)):
         raise TypeError(f"repeat_interleave: `repeats` must be an int or an int Tensor, got {type(repeats).__name__}")
     if isinstance(repeats, int):

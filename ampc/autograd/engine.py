@@ -7,6 +7,7 @@ from typing import Any, Optional, Union
 
 from .. import _C
 from .._C import Tensor
+from .._callers import warn
 from .._creation import zeros_like
 
 __all__ = ["backward", "grad"]
@@ -47,6 +48,8 @@ def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_gra
     ``grad_outputs`` weighs the outputs. An input that was not used is an error unless
     ``allow_unused`` (then None) or ``materialize_grads`` (then zeros). RuntimeError otherwise as backward.
     """
+    if not only_inputs:
+        warn("grad: `only_inputs` has no effect: gradients of the inputs alone are made", FutureWarning)
     if is_grads_batched:
         raise NotImplementedError("grad: is_grads_batched is not supported; loop over the gradients")
     roots, leaves = _tuple(outputs), _tuple(inputs)

@@ -90,7 +90,8 @@ def jvp(func: Callable[..., Any], inputs: Tensors, v: Any = None, create_graph: 
 
 def jacobian(func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
              strategy: str = "reverse-mode") -> Any:
-    """The derivative of each output by each input, [*output shape, *input shape]; a row at a time."""
+    """The derivative of each output by each input, [*output shape, *input shape]; a row at a time, with ``vectorize``, too."""
+    _check_strategy("jacobian", strategy, vectorize)
     leaves = _leaves(inputs, create_graph)
     outputs, one = _call(func, leaves, "jacobian")
     table = []
@@ -104,6 +105,13 @@ def jacobian(func: Callable[..., Any], inputs: Tensors, create_graph: bool = Fal
                       for r, x in zip(rows, leaves)])
     table = [_settled(row, create_graph) for row in table]
     return _shaped([_shaped(row, isinstance(inputs, Tensor)) for row in table], one)
+
+
+def _check_strategy(what: str, strategy: str, vectorize: bool) -> None:
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(f"{what}: the strategy must be 'reverse-mode' or 'forward-mode', got {strategy!r}")
+    if strategy == "forward-mode" and not vectorize:
+        raise NotImplementedError(f"{what}: strategy='forward-mode' goes with vectorize=True")
 
 
 def _stacked(rows: List[Tensor]) -> Tensor:
@@ -122,6 +130,7 @@ def _number(func: Callable[..., Any], what: str) -> Callable[..., Tensor]:
 def hessian(func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
             outer_jacobian_strategy: str = "reverse-mode") -> Any:
     """The second derivatives of a number by each pair of inputs, [*shape of the first, *shape of the second]."""
+    _check_strategy("hessian", outer_jacobian_strategy, vectorize)
     f = _number(func, "hessian")
 
     def slopes(*leaves: Tensor) -> Tuple[Tensor, ...]:

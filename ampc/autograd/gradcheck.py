@@ -71,11 +71,12 @@ def _weights(o: Tensor, k: int) -> Tensor:
 
 def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
                   raise_exception: bool = True) -> bool:
-    """gradcheck of the gradient itself: backward of backward against finite differences of backward."""
+    """gradcheck of the gradient itself: backward of backward against finite differences of backward. ``grad_outputs`` weigh the outputs."""
     args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     slots = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
     outs = _tensors(func(*args))
-    weights = [_weights(o, k).requires_grad_() for k, o in enumerate(outs)]
+    given = [_weights(o, k) for k, o in enumerate(outs)] if grad_outputs is None else [g.detach() for g in _tensors(grad_outputs)]
+    weights = [g.requires_grad_() for g in given]
 
     def first(*values: Any) -> tuple:
         with enable_grad():

@@ -81,7 +81,10 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
     Args:
         input: [in] or [N, in].
         linear_weight: [classes, in], or [classes, ..., in] for targets [N, ...].
-        options: of torch's way in parts; here the logits are whole, and the numbers the same."""
+        options: None. NotImplementedError for torch's way in chunks: the logits are whole here."""
+    if options is not None:
+        raise NotImplementedError("linear_cross_entropy: `options` (the logits in chunks) are not supported; leave them out, or to save memory "
+                                  "call it for parts of the batch with reduction='sum'")
     wide = linear_weight.shape[1:-1]
     if input.ndim not in (1, 2) or linear_weight.ndim < 2 or input.shape[-1] != linear_weight.shape[-1] or wide and input.ndim == 1:
         raise RuntimeError(f"linear_cross_entropy: input {list(input.shape)} must be [in] or [N, in], and linear_weight "

@@ -108,11 +108,11 @@ def _picked(x: Tensor, tables: List[Table]) -> Tensor:
 
 def _of_bytes(x: Tensor, tables: List[Table]) -> Tensor:
     """Weights are whole numbers of 16 bits, as in images' usual libraries, and each dimension is rounded to bytes, the last one first."""
-    from ._resample_weights import places
+    from ._resample_weights import weight_bits
     for d, table in reversed(list(enumerate(tables))):
         if x.shape[d + 2] == table[2] and table[0] != "smoothed":
             continue
-        bits = places(table)
+        bits = weight_bits(table)
         x = resampled(x.double(), d + 2, ("bits", bits, *table))
         x = ((x + 2.0 ** (bits - 1)) / 2.0**bits).floor().clamp(0, 255).to(_C.uint8)
     return x
@@ -188,13 +188,18 @@ def _pad_constant(x: Tensor, sides: List[Tuple[int, int, int]], value: float) ->
     return _f["_as_strided_scatter"](room, x, list(x.shape), list(room.stride()), at)
 
 
-def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
-    """Input with values put around it: ``pad`` is (left, right) of the last dimension, then of the one before, and so on;
-    negative numbers cut. ``mode``: 'constant' (``value``), 'reflect', 'replicate' or 'circular'."""
+def _sides(input: Tensor, pad: Sequence[int]) -> List[Tuple[int, int, int]]:
+    """(dimension, how many before it, how many behind it) of each pair of numbers."""
     numbers = _checks.integers(pad, "pad")
     if len(numbers) % 2 or len(numbers) > 2 * input.ndim:
         raise RuntimeError(f"pad: expected pairs of numbers, at most {input.ndim} of them, got {numbers}")
-    sides = [(input.ndim - 1 - i, numbers[2 * i], numbers[2 * i + 1]) for i in range(len(numbers) // 2)]
+    return [(input.ndim - 1 - i, numbers[2 * i], numbers[2 * i + 1]) for i in range(len(numbers) // 2)]
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
+    """Input with values put around it: ``pad`` is (left, right) of the last dimension, then of the one before, and so on;
+    negative numbers cut. ``mode``: 'constant' (``value``), 'reflect', 'replicate' or 'circular'."""
+    sides = _sides(input, pad)
     if mode == "constant":
         return _pad_constant(input, sides, 0.0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
@@ -212,10 +217,8 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Option
 
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
     """pad with a constant, under torch's own name for it: ampc.constant_pad_nd."""
-    return _pad(input, pad, "constant", value)
+    return _pad_constant(input, _sides(input, pad), value)
 
-
-_pad = pad
 
 # -- sampling at any positions -----------------------------------------------------------------------------------------
 

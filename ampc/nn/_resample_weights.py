@@ -110,8 +110,8 @@ def _merged(kind: str, *arguments: Any) -> Tuple[np.ndarray, np.ndarray]:
     return index, weight
 
 
-def places(table: Tuple[Any, ...]) -> int:
-    """The binary places at which the largest weight fits 16 bits."""
+def weight_bits(table: Tuple[Any, ...]) -> int:
+    """How many bits after the point a table's weights may have so that the largest fits 16 bits."""
     largest, bits = float(_merged(*table)[1].max()), 0
     while bits < 22 and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
         bits += 1

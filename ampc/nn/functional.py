@@ -158,6 +158,8 @@ def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtyp
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A sample of the relaxed categorical distribution (Jang et al. 2017); ``hard``: one-hot, with the soft one's gradient."""
+    if eps != 1e-10:
+        warn("gumbel_softmax: `eps` has no effect")
     noise = -make.empty_like(logits).uniform_().clamp_(1e-30).log_().neg_().clamp_(1e-30).log_()
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:

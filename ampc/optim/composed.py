@@ -11,6 +11,7 @@ from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._finfo import finfo
+from ..amp import autocast
 from .optimizer import Optimizer, check_options, state_like
 
 
@@ -23,12 +24,14 @@ class ComposedOptimizer(Optimizer):
 
     def _step_group(self, group: Dict[str, Any]) -> None:
         for p in group["params"]:
-            if p.grad is None:
-                continue
-            kind = _C.float64 if p.dtype == _C.float64 else _C.float32
-            grad = p.grad.detach().to(kind)
-            new = self._update(p.detach().to(kind, copy=True), -grad if group.get("maximize") else grad, self.state[p], group)
-            p.copy_(new)
+            if p.grad is not None:
+                with autocast("cuda" if p.is_cuda else "cpu", enabled=False):  # a step in a region is the same
+                    self._step_one(p, group)
+
+    def _step_one(self, p: Tensor, group: Dict[str, Any]) -> None:
+        kind = _C.float64 if p.dtype == _C.float64 else _C.float32
+        grad = p.grad.detach().to(kind)  # type: ignore[union-attr]
+        p.copy_(self._update(p.detach().to(kind, copy=True), -grad if group.get("maximize") else grad, self.state[p], group))
 
 
 class Muon(ComposedOptimizer):
@@ -124,7 +127,7 @@ class Adafactor(ComposedOptimizer):
                 state[name] = make.zeros_like(mean)
             state[name].lerp_(mean, new)
         row = state["row_var"]
-        return (row @ state["col_var"]).div_(row.mean(-2, keepdim=True).clamp_(min=eps))
+        return (row * state["col_var"]).div_(row.mean(-2, keepdim=True).clamp_(min=eps))
 
 
 class ASGD(ComposedOptimizer):

@@ -416,6 +416,7 @@ class SequentialLR(LRScheduler):
         self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self, epoch: Optional[int] = None) -> None:
+        _no_epoch("SequentialLR", epoch)
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         current = self._schedulers[i]
@@ -445,6 +446,7 @@ class ChainedScheduler(LRScheduler):
         self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def step(self, epoch: Optional[int] = None) -> None:
+        _no_epoch("ChainedScheduler", epoch)
         for s in self._schedulers:
             s.step()
         self._last_lr = self._now()
@@ -454,6 +456,11 @@ class ChainedScheduler(LRScheduler):
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         _load_members(self, state_dict)
+
+
+def _no_epoch(name: str, epoch: Optional[int]) -> None:
+    if epoch is not None:
+        raise TypeError(f"{name}.step: takes no epoch; its schedulers count for themselves")
 
 
 def _with_members(s: Any) -> Dict[str, Any]:

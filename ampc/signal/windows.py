@@ -18,20 +18,20 @@ __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general
 _Of = Callable[[Any, int], Any]  # the values at 0, 1, ... of a window that would end at the number
 
 
-def _made(values: Any, dtype: Any, device: Any, requires_grad: builtins.bool) -> Tensor:
-    return make.tensor(values, dtype=dtype, device=device, requires_grad=requires_grad)
+def _check_layout(name: str, layout: Any) -> None:
+    if layout is not None and "strided" not in str(layout):
+        raise ValueError(f"{name}: windows are strided tensors, got {layout}")
 
 
 def _window(name: str, of: _Of, M: int, sym: builtins.bool, dtype: Any, layout: Any, device: Any, requires_grad: builtins.bool,
             alone: float = 1.0) -> Tensor:
     if M < 0:
         raise ValueError(f"{name}: the length must be 0 or more, got {M}")
-    if layout is not None and "strided" not in str(layout):
-        raise ValueError(f"{name}: windows are strided tensors, got {layout}")
+    _check_layout(name, layout)
     dtype = dtype or _C.get_default_dtype()
     if dtype not in (_C.float32, _C.float64):
         raise ValueError(f"{name}: expected float32 or float64, got {dtype}")
-    return _made(_values(of, M, sym, alone), dtype, device, requires_grad)
+    return make.tensor(_values(of, M, sym, alone), dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def _values(of: _Of, M: int, sym: builtins.bool, alone: float = 1.0) -> Any:
@@ -48,7 +48,11 @@ def _triangle(n: Any, end: int) -> Any:
 
 
 def _kaiser(beta: float) -> _Of:
-    return lambda n, end: np.i0(beta * np.sqrt(np.maximum(1 - (2 * n / end - 1) ** 2, 0))) / np.i0(beta)
+    return lambda n, end: _i0(beta * np.sqrt(np.maximum(1 - (2 * n / end - 1) ** 2, 0))) / _i0(np.array(float(beta)))
+
+
+def _i0(x: Any) -> Any:
+    return _C._functions["i0"](_C.from_numpy(x)).numpy()
 
 
 def general_cosine(M: int, *, a: Iterable[float], sym: builtins.bool = True, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
@@ -134,40 +138,42 @@ def kaiser(M: int, *, beta: float = 12.0, sym: builtins.bool = True, dtype: Opti
 # -- ampc.hann_window and its like: periodic unless told otherwise, of any floating point dtype --------------------------------------
 
 
-def _periodic(name: str, of: _Of, window_length: int, periodic: builtins.bool, dtype: Any, device: Any, requires_grad: builtins.bool) -> Tensor:
+def _periodic(name: str, of: _Of, window_length: int, periodic: builtins.bool, dtype: Any, layout: Any, device: Any,
+              requires_grad: builtins.bool) -> Tensor:
     if window_length < 0:
         raise RuntimeError(f"{name}: the length must be 0 or more, got {window_length}")
+    _check_layout(name, layout)
     dtype = dtype or _C.get_default_dtype()
     if not dtype.is_floating_point:
         raise RuntimeError(f"{name}: expected a floating point dtype, got {dtype}")
-    return _made(_values(of, window_length, not periodic), dtype, device, requires_grad)
+    return make.tensor(_values(of, window_length, not periodic), dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def hann_window(window_length: int, periodic: builtins.bool = True, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
                 requires_grad: builtins.bool = False) -> Tensor:
     """0.5 - 0.5 cos(2 pi n / length)"""
-    return _periodic("hann_window", _cosines(0.5, 0.5), window_length, periodic, dtype, device, requires_grad)
+    return _periodic("hann_window", _cosines(0.5, 0.5), window_length, periodic, dtype, layout, device, requires_grad)
 
 
 def hamming_window(window_length: int, periodic: builtins.bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Optional[dtype] = None,
                    layout: Any = None, device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """alpha - beta cos(2 pi n / length)"""
-    return _periodic("hamming_window", _cosines(alpha, beta), window_length, periodic, dtype, device, requires_grad)
+    return _periodic("hamming_window", _cosines(alpha, beta), window_length, periodic, dtype, layout, device, requires_grad)
 
 
 def blackman_window(window_length: int, periodic: builtins.bool = True, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
                     requires_grad: builtins.bool = False) -> Tensor:
     """0.42 - 0.5 cos(2 pi n / length) + 0.08 cos(4 pi n / length)"""
-    return _periodic("blackman_window", _cosines(0.42, 0.5, 0.08), window_length, periodic, dtype, device, requires_grad)
+    return _periodic("blackman_window", _cosines(0.42, 0.5, 0.08), window_length, periodic, dtype, layout, device, requires_grad)
 
 
 def bartlett_window(window_length: int, periodic: builtins.bool = True, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
                     requires_grad: builtins.bool = False) -> Tensor:
     """A triangle that begins with 0."""
-    return _periodic("bartlett_window", _triangle, window_length, periodic, dtype, device, requires_grad)
+    return _periodic("bartlett_window", _triangle, window_length, periodic, dtype, layout, device, requires_grad)
 
 
 def kaiser_window(window_length: int, periodic: builtins.bool = True, beta: float = 12.0, *, dtype: Optional[dtype] = None, layout: Any = None,
                   device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """I0(beta sqrt(1 - (2 n / length - 1)^2)) / I0(beta)"""
-    return _periodic("kaiser_window", _kaiser(beta), window_length, periodic, dtype, device, requires_grad)
+    return _periodic("kaiser_window", _kaiser(beta), window_length, periodic, dtype, layout, device, requires_grad)

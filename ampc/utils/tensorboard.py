@@ -66,13 +66,20 @@ class SummaryWriter:
 
     def add_scalar(self, tag: str, scalar_value: Any, global_step: Optional[int] = None, walltime: Optional[float] = None,
                    new_style: bool = False, double_precision: bool = False) -> None:
-        """One number."""
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
+        """One number: float32, or with ``new_style`` and ``double_precision`` float64."""
         value = _array(scalar_value)
         if value.size != 1:
             raise ValueError(f"add_scalar: {tag!r} is not one number but {value.shape}")
-        self._summary("", global_step, walltime, Summary.Value(tag=tag, simple_value=float(value.reshape(()))))
+        if not new_style:
+            self._summary("", global_step, walltime, *self._number(tag, value))
+            return
+        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+        from tensorboard.compat.proto.tensor_pb2 import TensorProto
+
+        number = float(scalar_value.item() if hasattr(scalar_value, "item") else scalar_value)
+        tensor = TensorProto(double_val=[number], dtype="DT_DOUBLE") if double_precision else TensorProto(float_val=[number], dtype="DT_FLOAT")
+        plugin = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"))
+        self._summary("", global_step, walltime, Summary.Value(tag=tag, tensor=tensor, metadata=plugin))
 
     def add_scalars(self, main_tag: str, tag_scalar_dict: Dict[str, Any], global_step: Optional[int] = None,
                     walltime: Optional[float] = None) -> None:
@@ -147,10 +154,14 @@ class SummaryWriter:
 
     def add_hparams(self, hparam_dict: Dict[str, Any], metric_dict: Dict[str, Any], hparam_domain_discrete: Any = None,
                     run_name: Optional[str] = None, global_step: Optional[int] = None) -> None:
-        """What a run was made with, and what came of it."""
+        """What a run was made with, and what came of it. ``hparam_domain_discrete``: the values that may occur, by name."""
         from tensorboard.plugins.hparams import summary_v2 as hparams
 
-        run = run_name or str(time.time())
+        run, domains = run_name or str(time.time()), hparam_domain_discrete or {}
+        if not isinstance(domains, dict) or not set(domains) <= set(hparam_dict):
+            raise TypeError(f"add_hparams: `hparam_domain_discrete` must be a dict of values by names of {sorted(hparam_dict)}, got {domains!r}")
+        known = [hparams.HParam(name, hparams.Discrete(domains[name]) if name in domains else None) for name in hparam_dict]
+        self._summary(run, global_step, None, *hparams.hparams_config_pb(known, [hparams.Metric(tag) for tag in metric_dict]).value)
         self._summary(run, global_step, None, *hparams.hparams_pb(hparam_dict).value)
         for tag, value in metric_dict.items():
             self._summary(run, global_step, None, *self._number(tag, value))

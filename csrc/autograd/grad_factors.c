@@ -29,13 +29,15 @@ static T as_diagonal(ac_formula *c, T row) {
     wide.v[wide.n] = wide.v[wide.n - 1], wide.n++;
     return on_diagonal(c, ac_f_expand(c, unsqueezed(c, row, -1), &wide));
 }
-static T solved(ac_formula *c, T a, T b) {
+static T solved(ac_formula *c, T a, T b, const ac_attrs_check *check) {
     b = b ? ac_f_call(c, AC_OP_contiguous, NULL, 1, b) : NULL;
-    return ac_f_call(c, AC_OP_solve, NULL, 2, a, b);
+    return ac_f_call(c, AC_OP_solve, check, 2, a, b);
 }
+static const ac_attrs_check checked = {true};
 
-FORMULA(solve) {
-    T b = solved(c, TR(SAVED(0)), G);
+FORMULA(solve) { /* of a matrix that had no result: nan, as that was */
+    ATTR(check);
+    T b = solved(c, TR(SAVED(0)), G, a);
     GIVE(1, b);
     if (WANTS(0)) ac_f_give(c, 0, UN(neg, MM(b, TR(RESULT(0)))));
     DONE;
@@ -47,15 +49,16 @@ FORMULA(slogdet) { /* inverse, turned */
     ac_dims shape = ac_shape_of(a);
     ac_attrs_full one = {{2, {shape.v[shape.n - 1], shape.v[shape.n - 1]}}, {AC_INT, {1}}, a->dtype, ac_device_of(a)};
     T eye = ac_f_expand(c, on_diagonal(c, ac_f_call(c, AC_OP_full, &one, 0)), &shape);
-    GIVE(0, MUL(unsqueezed(c, unsqueezed(c, g, -1), -1), solved(c, TR(a), eye)));
+    GIVE(0, MUL(unsqueezed(c, unsqueezed(c, g, -1), -1), solved(c, TR(a), eye, &checked)));
     DONE;
 }
 
 /* L^-T Phi(L^T G) L^-1 made symmetric; Phi: the lower triangle with half the diagonal */
 FORMULA(cholesky) {
+    ATTR(check);
     T l = RESULT(0), inner = MM(TR(l), G);
     T phi = ADD(below(c, inner), TIMES(on_diagonal(c, inner), 0.5));
-    T left = solved(c, TR(l), phi), both = TR(solved(c, TR(l), TR(left)));
+    T left = solved(c, TR(l), phi, a), both = TR(solved(c, TR(l), TR(left), a));
     GIVE(0, TIMES(ADD(both, TR(both)), 0.5));
     DONE;
 }
@@ -64,7 +67,7 @@ FORMULA(cholesky) {
 static T from_square(ac_formula *c, T q, T r, T gq, T gr) {
     T m = SUB(MM(r, TR(gr)), MM(TR(gq), q));
     T mirrored = ADD(ADD(below(c, m), TR(below(c, m))), on_diagonal(c, m));
-    return TR(solved(c, r, TR(ADD(gq, MM(q, mirrored)))));
+    return TR(solved(c, r, TR(ADD(gq, MM(q, mirrored))), &checked));
 }
 
 static T columns(ac_formula *c, T x, int64_t from, int64_t to) {

@@ -30,7 +30,7 @@ COMPOSE(nextafter) {
     ac_dtype dtype = ac_result_type(in, 2);
     if (!ac_is_floating(dtype))
         REFUSE(AC_NOT_IMPLEMENTED, "nextafter: needs floating point, got %s", ac_dtypes[dtype].name);
-    ac_attrs_order which = {dtype};
+    ac_attrs_dtype which = {dtype};
     return ac_c_call(s, AC_OP_nextafter_in, &which, 2, UN(clone, in[0]),
                      in[1]); /* backward needs x, nextafter_ writes it */
 }

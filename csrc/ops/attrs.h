@@ -53,6 +53,7 @@ typedef struct { ac_scalar eps; } ac_attrs_eps;
 typedef struct { int64_t n; } ac_attrs_order;
 typedef struct { int64_t p; } ac_attrs_p_order;
 typedef struct { double rtol, atol; int64_t equal_nan; } ac_attrs_isclose;
+typedef struct { int64_t check; } ac_attrs_check;
 typedef struct { int64_t dtype; } ac_attrs_dtype;
 typedef struct { ac_dims size; ac_scalar value; int64_t dtype, device; } ac_attrs_full;
 typedef struct { ac_scalar start, end, step; int64_t dtype, device; } ac_attrs_arange;

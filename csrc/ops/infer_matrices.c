@@ -185,9 +185,18 @@ static int need_matrices(const ac_infer *i, int input, bool square) {
                    square ? "square " : "", ac_shape_text(x, text));
 }
 
-int ac_infer_square(ac_infer *i) {
+/* One number for each matrix: 0, or where it is not what the operator needs. */
+static ac_spec info_of(const ac_infer *i) {
+    ac_spec s = {AC_int32, ac_shape_of(i->in[0]), AC_CPU};
+    s.shape.n -= 2;
+    return s;
+}
+
+int ac_infer_cholesky(ac_infer *i) {
     AC_TRY(need_matrices(i, 0, true));
-    return ac_infer_same(i);
+    AC_TRY(ac_infer_same(i));
+    i->out[1] = info_of(i);
+    return 0;
 }
 
 int ac_infer_solve(ac_infer *i) {
@@ -197,7 +206,7 @@ int ac_infer_solve(ac_infer *i) {
     ac_dims want = ac_shape_of(i->in[0]);
     want.v[want.n - 1] = i->in[1]->shape[i->in[1]->ndim - 1];
     AC_TRY(ac_need_shape(i, 1, &want));
-    i->out[0] = (ac_spec){i->in[0]->dtype, want, AC_CPU};
+    i->out[0] = (ac_spec){i->in[0]->dtype, want, AC_CPU}, i->out[1] = info_of(i);
     return 0;
 }
 

@@ -122,6 +122,7 @@ TAKEN = [
     Known("an assertion of torch's own fails", only_torch_raises("INTERNAL ASSERT|ZeroTensors are immutable")),
     Known("nansum and nanmean need where nan was, not the values", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search("nansum|nanmean", str(d.program.steps)) is not None),
     Known("a view of what became a leaf is not written where it is one of many", lambda d: only_ampc_raises("unbind, split and chunk cannot be modified")(d) and "requires_grad_(" in str(d.program.steps)),
+    Known("an optimizer asks for gradients of the parameters' shapes", lambda d: only_ampc_raises(r"parameter \d+ has shape .* and its gradient")(d) and "squeeze_(" in str(d.program.steps)),
     Known("set_ takes memory over; what a derivative has saved is of the new shape", lambda d: only_ampc_raises("must have 2 dimensions")(d) and "set_(" in str(d.program.steps) and BACKWARD.search(d.step.source) is not None),
     Known("a target of soft_margin_loss has a gradient", only_torch_raises("soft_margin_loss' is not differentiable")),
     Known("multi_margin_loss asks for as many classes as rows, and gives nan for none; torch reads what was never written", lambda d: (only_ampc_raises("multi_margin_loss: scores")(d) or d.empty and d.kind == "value") and "multi_margin" in d.step.source),

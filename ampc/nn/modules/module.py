@@ -10,6 +10,7 @@ from ... import _C
 from ..._C import Tensor
 from ..._callers import warn
 from ..._device import check_device
+from ..._layout import check_format
 from ..._model_names import register_module_class
 from ...amp._regions import call_module
 from ...autograd import no_grad
@@ -333,7 +334,9 @@ class Module:
         return self
 
     def to(self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Module:
-        """Moves to a device or casts floating point parameters and buffers to ``dtype``, in place."""
+        """Moves to a device or casts floating point parameters and buffers to ``dtype``, in place. Parameters stay row-major in any
+        ``memory_format``: products read a packed copy of them."""
+        check_format(memory_format, "Module.to")
         for a in args:
             if isinstance(a, Tensor):
                 dtype, device = a.dtype, a.device
