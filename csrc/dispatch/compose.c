@@ -1,5 +1,10 @@
-/* Runs compositions, and the table from operators to them. */
+/* Runs composite operators, and the table from them to their compositions. */
 #include "dispatch/compose.h"
+
+#include "dispatch/call.h"
+#include "dispatch/upcast.h"
+
+#include "autograd/node.h"
 
 #include <string.h>
 
@@ -14,6 +19,32 @@ int ac_compose_run(ac_composition f, T const *in, int n_in, const void *attrs, T
         if (s.also[i]) out[i] = ac_tensor_retain(s.also[i]);
     ac_scratch_release(&s);
     return s.failed ? -1 : 0;
+}
+
+/* Of trivial sizes a composition may end with an operand itself. Where the table says that the result is a copy, it
+ * becomes one; and a view of a tensor that the composition made belongs to nobody else. */
+static int copy_aliases(const ac_op_call *c) {
+    for (int i = 0; i < c->info->n_out; i++) {
+        if (c->out[i]) ac_leave_lone_base(c->out[i]);
+        for (int j = 0; j < c->n_in; j++) {
+            T copy[AC_MAX_OUT] = {NULL};
+            if (!c->operands[j] || !c->out[i] || c->operands[j]->storage != c->out[i]->storage) continue;
+            AC_TRY(ac_call(AC_OP_clone, &c->out[i], 1, NULL, copy));
+            ac_tensor_release(c->out[i]);
+            c->out[i] = copy[0];
+            break;
+        }
+    }
+    return 0;
+}
+
+int ac_call_composition(const ac_op_call *c) {
+    for (int i = 0; i < c->info->n_out; i++) c->out[i] = NULL;
+    int failed =
+        ac_wants_float32(c) ? ac_call_in_float32(c) : ac_compositions[c->op](c->operands, c->n_in, c->attrs, c->out);
+    if (!failed && c->info->memory == AC_MEMORY_COPY) failed = copy_aliases(c);
+    if (failed) ac_release_results(c);
+    return failed;
 }
 
 const ac_compose_fn ac_compositions[AC_N_OPS] = {
