@@ -54,5 +54,12 @@ ac_dtype ac_autocast_input_dtype(const ac_autocast_plan *plan, const ac_tensor *
 
 /* From here on calls of this thread cast as a region of `dtype` would; the old state, to put back. */
 ac_autocast_state ac_autocast_compute_in(ac_dtype dtype);
+/* From here on nothing is cast; the old state, to put back. */
+static inline ac_autocast_state ac_autocast_suspend(void) {
+    ac_autocast_state outer = ac_autocast;
+    ac_autocast.active = ac_autocast.forced = false;
+    return outer;
+}
+static inline void ac_autocast_resume(const ac_autocast_state *outer) { ac_autocast = *outer; }
 
 #endif

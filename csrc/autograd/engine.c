@@ -453,12 +453,11 @@ int ac_backward(const ac_backward_args *args) {
     if (!failed) failed = edges_of(args->inputs, args->n_inputs, e.targets);
     if (!failed) {
         ac_grad_mode mode = ac_mode;
-        ac_autocast_state amp = ac_autocast;
+        ac_autocast_state amp = ac_autocast_suspend();
         ac_mode.no_grad = !args->create_graph;
-        ac_autocast.active = false;
         failed = run_engine(&e, edges);
         ac_mode = mode;
-        ac_autocast = amp;
+        ac_autocast_resume(&amp);
     }
     free_engine(&e);
     for (int i = 0; i < total; i++)

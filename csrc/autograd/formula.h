@@ -1,16 +1,12 @@
 // clang-format off
-/* The language of backward formulas. A formula's context owns every temporary, and each function passes NULL on. So a
- * formula needs no cleanup and reads as mathematics; a failure shows at its end.
+/* Backward formulas, in the language of autograd/expression.h: what a formula reads and gives.
  *
- * In a formula `c` is the context; tensors are borrowed from it. */
+ * In a formula `c` is the formula and `s` its scratch; tensors are borrowed from them. */
 #ifndef AC_AUTOGRAD_FORMULA_H
 #define AC_AUTOGRAD_FORMULA_H
 
+#include "autograd/expression.h"
 #include "autograd/node.h"
-
-#include "tensor/list.h"
-
-typedef ac_tensor *T;
 
 struct ac_formula {
     ac_node *node;
@@ -21,8 +17,7 @@ struct ac_formula {
     ac_meta *sunk[4];     /* leaves that the formula itself adds to */
     int n_sunk;
     uint64_t unneeded;    /* inputs, of the first 64, whose gradients nobody asked for */
-    bool failed;
-    ac_list owned;
+    ac_scratch scratch;
 };
 
 /* Runs node's formula; given[i] (new or NULL) for each input; bit i of `unneeded`: that one need not be made. `pass`: see
@@ -34,6 +29,7 @@ int ac_formula_run(ac_node *node, ac_tensor *const *grads, ac_tensor **given, bo
 T ac_f_grad(ac_formula *c, int result);   /* gradient of a result; zeros when none arrived */
 T ac_f_saved(ac_formula *c, int input);   /* a saved input, */
 T ac_f_result(ac_formula *c, int result); /* a saved result */
+T ac_f_maybe(ac_formula *c, int input);   /* a saved input, ABSENT where there is none */
 /* The .grad to which a formula may add a gradient of this input itself, instead of giving it. NULL if the gradient is
  * needed (hooks, a graph, captured inputs), or if there is no .grad of `dtype` yet. */
 T ac_f_sink(ac_formula *c, int input, ac_dtype dtype);
@@ -43,47 +39,23 @@ static inline bool ac_f_wants(const ac_formula *c, int input) {
 }
 static inline const ac_spec *ac_f_input(const ac_formula *c, int input) { return &c->node->inputs[input]; }
 
-/* -- what it does -- */
-T ac_f_keep(ac_formula *c, ac_tensor *t); /* the context takes over t */
-T ac_f_call(ac_formula *c, ac_op op, const void *attrs, int n, ...); /* result 0 of a call */
-int ac_f_call_many(ac_formula *c, ac_op op, const void *attrs, ac_tensor *const *in, int n, ac_tensor **out);
-T ac_f_number(ac_formula *c, double x);   /* a Python-like number */
+/* -- what it gives -- */
 void ac_f_give(ac_formula *c, int input, T grad);
+/* g of a reduction, with the reduced dimensions back as size 1 */
+T ac_f_unreduce(ac_formula *c, T g, const ac_dims *dim, bool keepdim, const ac_dims *shape);
 
-/* -- the words of the formulas -- */
-#define FORMULA(name) int ac_grad_##name(ac_formula *c)
+/* -- the words of formulas alone -- */
+#define FORMULA(name) int ac_grad_##name(ac_formula *c, ac_scratch *s AC_UNUSED)
 #define ATTR(type) const ac_attrs_##type *a = c->node->attrs
 #define G ac_f_grad(c, 0)
 #define SAVED(i) ac_f_saved(c, i)
 #define RESULT(i) ac_f_result(c, i)
+#define MAYBE(i) ac_f_maybe(c, i)
 #define WANTS(i) ac_f_wants(c, i)
 #define GIVE(i, grad)                                                                              \
     do {                                                                                           \
         if (ac_f_wants(c, i)) ac_f_give(c, i, grad);                                               \
     } while (0)
-#define DONE return c->failed ? -1 : 0
-
-static const ac_attrs_alpha ac_alpha_one = {{AC_INT, {1}}};
-
-#define UN(op, x) ac_f_call(c, AC_OP_##op, NULL, 1, x)
-#define ADD(x, y) ac_f_call(c, AC_OP_add, &ac_alpha_one, 2, x, y)
-#define SUB(x, y) ac_f_call(c, AC_OP_sub, &ac_alpha_one, 2, x, y)
-#define MUL(x, y) ac_f_call(c, AC_OP_mul, NULL, 2, x, y)
-#define DIV(x, y) ac_f_call(c, AC_OP_div, NULL, 2, x, y)
-#define POW(x, y) ac_f_call(c, AC_OP_pow, NULL, 2, x, y)
-#define CMP(op, x, y) ac_f_call(c, AC_OP_##op, NULL, 2, x, y)
-#define WHERE(cond, x, y) ac_f_call(c, AC_OP_where, NULL, 3, cond, x, y)
-#define NUM(x) ac_f_number(c, x)
-#define TIMES(x, k) MUL(x, NUM(k))
-
-T ac_f_sum(ac_formula *c, T x, const ac_dims *dim, bool keepdim);
-T ac_f_mean(ac_formula *c, T x, const ac_dims *dim, bool keepdim);
-T ac_f_reshape(ac_formula *c, T x, const ac_dims *shape);
-T ac_f_expand(ac_formula *c, T x, const ac_dims *shape);
-T ac_f_transpose(ac_formula *c, T x); /* the last two dimensions */
-T ac_f_cast(ac_formula *c, T x, ac_dtype dtype);
-T ac_f_zeros(ac_formula *c, const ac_spec *like);
-/* g of a reduction, with the reduced dimensions back as size 1 */
-T ac_f_unreduce(ac_formula *c, T g, const ac_dims *dim, bool keepdim, const ac_dims *shape);
+#define DONE return c->scratch.failed ? -1 : 0
 
 #endif

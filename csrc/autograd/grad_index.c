@@ -18,9 +18,10 @@ static int spans_of_inputs(ac_formula *c, int64_t ndim, int64_t dim, ac_section 
 }
 
 static void give_parts(ac_formula *c, int64_t ndim, ac_tensor *const *parts) {
+    ac_scratch *s = &c->scratch;
     for (int i = 0; i < c->node->n_in; i++) {
         const ac_spec *input = ac_f_input(c, i);
-        if (WANTS(i)) ac_f_give(c, i, input->shape.n == ndim ? *parts++ : ac_f_zeros(c, input));
+        if (WANTS(i)) ac_f_give(c, i, input->shape.n == ndim ? *parts++ : ac_c_zeros(s, input));
     }
 }
 
@@ -39,60 +40,60 @@ FORMULA(cat) {
     if (!failed) give_parts(c, g->ndim, parts.at);
     ac_list_release(&parts);
     ac_free(spans, bytes);
-    return failed || c->failed ? -1 : 0;
+    return failed || s->failed ? -1 : 0;
 }
 
 FORMULA(flip) {
-    GIVE(0, ac_f_call(c, AC_OP_flip, c->node->attrs, 1, G));
+    GIVE(0, ac_c_call(s, AC_OP_flip, c->node->attrs, 1, G));
     DONE;
 }
 
 FORMULA(gather) {
-    GIVE(0, ac_f_call(c, AC_OP_scatter_add, c->node->attrs, 3, ac_f_zeros(c, ac_f_input(c, 0)), SAVED(1), G));
+    GIVE(0, ac_c_call(s, AC_OP_scatter_add, c->node->attrs, 3, ac_c_zeros(s, ac_f_input(c, 0)), SAVED(1), G));
     DONE;
 }
 
 FORMULA(scatter_add) {
     GIVE(0, G);
     if (!WANTS(2)) DONE;
-    T g = ac_f_call(c, AC_OP_gather, c->node->attrs, 2, G, SAVED(1));
+    T g = ac_c_call(s, AC_OP_gather, c->node->attrs, 2, G, SAVED(1));
     const ac_dims *src = &ac_f_input(c, 2)->shape;
     if (!g) return -1;
     ac_dims got = ac_shape_of(g);
     if (ac_dims_equal(&got, src)) ac_f_give(c, 2, g);
     else { /* src was larger than index: what index did not read gets 0 */ ac_dims dense = ac_dims_contiguous(src);
         ac_attrs_as_strided_scatter scatter = {got, dense, 0, 0};
-        ac_f_give(c, 2, ac_f_call(c, AC_OP_as_strided_scatter, &scatter, 2, ac_f_zeros(c, ac_f_input(c, 2)), g));
+        ac_f_give(c, 2, ac_c_call(s, AC_OP_as_strided_scatter, &scatter, 2, ac_c_zeros(s, ac_f_input(c, 2)), g));
     }
     DONE;
 }
 
 FORMULA(index_select) {
-    GIVE(0, ac_f_call(c, AC_OP_index_add, c->node->attrs, 3, ac_f_zeros(c, ac_f_input(c, 0)), SAVED(1), G));
+    GIVE(0, ac_c_call(s, AC_OP_index_add, c->node->attrs, 3, ac_c_zeros(s, ac_f_input(c, 0)), SAVED(1), G));
     DONE;
 }
 
 FORMULA(index_add) {
     GIVE(0, G);
     GIVE(2,
-         ac_f_reshape(c, ac_f_call(c, AC_OP_index_select, c->node->attrs, 2, G, SAVED(1)), &ac_f_input(c, 2)->shape));
+         ac_c_reshape(s, ac_c_call(s, AC_OP_index_select, c->node->attrs, 2, G, SAVED(1)), &ac_f_input(c, 2)->shape));
     DONE;
 }
 
 /* The saved indices of index (x, indices) and index_put (x, indices, values), after `first`. */
 static int indices(ac_formula *c, T *in, int n) {
-    for (int i = 0; i < n; i++) in[i] = ac_f_has(c, i + 1) ? SAVED(i + 1) : NULL;
-    return c->failed ? -1 : 0;
+    for (int i = 0; i < n; i++) in[i] = MAYBE(i + 1);
+    return c->scratch.failed ? -1 : 0;
 }
 
 FORMULA(index) {
     T in[AC_MAX_DIMS + 2], out[AC_MAX_OUT];
     int n = c->node->n_in - 1;
     ac_attrs_accumulate add = {1};
-    in[0] = ac_f_zeros(c, ac_f_input(c, 0));
+    in[0] = ac_c_zeros(s, ac_f_input(c, 0));
     if (indices(c, in + 1, n) < 0) return -1;
     in[n + 1] = G;
-    if (ac_f_call_many(c, AC_OP_index_put, &add, in, n + 2, out) == 0) GIVE(0, out[0]);
+    if (ac_c_call_many(s, AC_OP_index_put, &add, in, n + 2, out) == 0) GIVE(0, out[0]);
     DONE;
 }
 
@@ -102,14 +103,14 @@ FORMULA(index_put) {
     int n = c->node->n_in - 2;
     in[0] = G;
     if (indices(c, in + 1, n) < 0) return -1;
-    if (WANTS(n + 1) && ac_f_call_many(c, AC_OP_index, NULL, in, n + 1, out) == 0) ac_f_give(c, n + 1, out[0]);
+    if (WANTS(n + 1) && ac_c_call_many(s, AC_OP_index, NULL, in, n + 1, out) == 0) ac_f_give(c, n + 1, out[0]);
     if (!WANTS(0)) DONE;
     if (a->accumulate) ac_f_give(c, 0, G);
     else {
         ac_spec zero = {ac_f_input(c, 0)->dtype, {0}, ac_f_input(c, 0)->device};
         ac_attrs_accumulate set = {0};
-        in[n + 1] = ac_f_zeros(c, &zero);
-        if (ac_f_call_many(c, AC_OP_index_put, &set, in, n + 2, out) == 0) ac_f_give(c, 0, out[0]);
+        in[n + 1] = ac_c_zeros(s, &zero);
+        if (ac_c_call_many(s, AC_OP_index_put, &set, in, n + 2, out) == 0) ac_f_give(c, 0, out[0]);
     }
     DONE;
 }
@@ -117,7 +118,7 @@ FORMULA(index_put) {
 FORMULA(embedding) {
     ATTR(padding);
     ac_attrs_rows rows = {ac_f_input(c, 0)->shape.v[0], a->padding_idx};
-    GIVE(0, ac_f_call(c, AC_OP_embedding_backward, &rows, 2, G, SAVED(1)));
+    GIVE(0, ac_c_call(s, AC_OP_embedding_backward, &rows, 2, G, SAVED(1)));
     DONE;
 }
 
@@ -125,11 +126,11 @@ FORMULA(embedding_backward) {
     ATTR(rows);
     T index = SAVED(1);
     ac_attrs_padding none = {-1};
-    T g = ac_f_call(c, AC_OP_embedding, &none, 2, G, index);
+    T g = ac_c_call(s, AC_OP_embedding, &none, 2, G, index);
     if (g && a->padding_idx >= 0) { /* padding rows took no part */
         ac_dims column = ac_shape_of(g);
         column.v[column.n - 1] = 1;
-        g = WHERE(ac_f_reshape(c, CMP(eq, index, NUM((double)a->padding_idx)), &column), NUM(0), g);
+        g = WHERE(ac_c_reshape(s, BIN(eq, index, NUM((double)a->padding_idx)), &column), NUM(0), g);
     }
     GIVE(0, g);
     DONE;
@@ -142,7 +143,7 @@ FORMULA(alias) {
     DONE;
 }
 FORMULA(view) {
-    GIVE(0, ac_f_reshape(c, G, &ac_f_input(c, 0)->shape));
+    GIVE(0, ac_c_reshape(s, G, &ac_f_input(c, 0)->shape));
     DONE;
 }
 FORMULA(expand) {
@@ -150,7 +151,7 @@ FORMULA(expand) {
     DONE;
 } /* the engine sums to the input's shape */
 FORMULA(transpose) {
-    GIVE(0, ac_f_call(c, AC_OP_transpose, c->node->attrs, 1, G));
+    GIVE(0, ac_c_call(s, AC_OP_transpose, c->node->attrs, 1, G));
     DONE;
 }
 
@@ -161,16 +162,17 @@ FORMULA(permute) {
         int64_t from = a->size.v[d] < 0 ? a->size.v[d] + a->size.n : a->size.v[d];
         back.size.v[from] = d;
     }
-    GIVE(0, ac_f_call(c, AC_OP_permute, &back, 1, G));
+    GIVE(0, ac_c_call(s, AC_OP_permute, &back, 1, G));
     DONE;
 }
 
 /* Zeros of the input's shape with g placed where the view lay, in a contiguous layout. */
 static T placed(ac_formula *c, const ac_dims *stride, int64_t offset, bool accumulate) {
+    ac_scratch *s = &c->scratch;
     T g = G;
     if (!g) return NULL;
     ac_attrs_as_strided_scatter at = {ac_shape_of(g), *stride, offset, accumulate};
-    return ac_f_call(c, AC_OP_as_strided_scatter, &at, 2, ac_f_zeros(c, ac_f_input(c, 0)), g);
+    return ac_c_call(s, AC_OP_as_strided_scatter, &at, 2, ac_c_zeros(s, ac_f_input(c, 0)), g);
 }
 
 FORMULA(select) {
@@ -231,18 +233,18 @@ FORMULA(as_strided) {
 
 FORMULA(as_strided_scatter) {
     ATTR(as_strided_scatter);
-    T g = ac_f_call(c, AC_OP_contiguous, NULL, 1, G);
+    T g = UN(contiguous, G);
     if (!g) return -1;
     ac_spec part = {ac_f_input(c, 1)->dtype, a->size, ac_device_of(g)};
     if (WANTS(1)) { /* an empty view may begin behind the last element */
         ac_attrs_as_strided view = {a->size, a->stride, g->offset + a->offset};
         bool empty = ac_dims_numel(&a->size) == 0;
-        ac_f_give(c, 1, empty ? ac_f_zeros(c, &part) : ac_f_call(c, AC_OP_as_strided, &view, 1, g));
+        ac_f_give(c, 1, empty ? ac_c_zeros(s, &part) : ac_c_call(s, AC_OP_as_strided, &view, 1, g));
     }
     if (!WANTS(0)) DONE;
     if (a->accumulate) ac_f_give(c, 0, g);
     else {
-        ac_f_give(c, 0, ac_f_call(c, AC_OP_as_strided_scatter, a, 2, g, ac_f_zeros(c, &part)));
+        ac_f_give(c, 0, ac_c_call(s, AC_OP_as_strided_scatter, a, 2, g, ac_c_zeros(s, &part)));
     }
     DONE;
 }

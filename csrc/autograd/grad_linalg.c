@@ -10,53 +10,56 @@
 /* x times y, the gradient of `input`: given to it in its dtype, or added to its .grad right away. The
  * product computes in what the forward did. */
 static void give_product(ac_formula *c, ac_op op, T x, T y, int input, bool flat) {
+    ac_scratch *s = &c->scratch;
     const ac_spec *own = ac_f_input(c, input);
     ac_attrs_product a = {own->dtype};
-    if (!x || !y) c->failed = true;
-    if (c->failed) return;
+    if (!x || !y) s->failed = true;
+    if (s->failed) return;
     ac_autocast_state outer = ac_autocast;
     if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
     ac_tensor *in[2] = {x, y}, *out[AC_MAX_OUT] = {NULL};
     T sink = flat ? NULL : ac_f_sink(c, input, AC_float32);
-    if (sink) c->failed |= ac_call_adding(op, in, 2, &a, sink) < 0;
-    else (void)ac_f_call_many(c, op, &a, in, 2, out);
+    if (sink) s->failed |= ac_call_adding(op, in, 2, &a, sink) < 0;
+    else (void)ac_c_call_many(s, op, &a, in, 2, out);
     ac_autocast = outer;
-    if (!sink) ac_f_give(c, input, flat && out[0] ? ac_f_reshape(c, out[0], &own->shape) : out[0]);
+    if (!sink) ac_f_give(c, input, flat && out[0] ? ac_c_reshape(s, out[0], &own->shape) : out[0]);
 }
 
 /* The incoming gradient; under autocast the product rounds it, else it must have the operand's dtype
  * (and has, unless somebody changed it). */
 static T incoming(ac_formula *c, T operand) {
+    ac_scratch *s = &c->scratch;
     T g = G;
-    return c->node->is_low || !operand || !g ? g : ac_f_cast(c, g, operand->dtype);
+    return c->node->is_low || !operand || !g ? g : ac_c_cast(s, g, operand->dtype);
 }
 
 static int matrix_product(ac_formula *c, ac_op op) {
+    ac_scratch *s = &c->scratch;
     T x = WANTS(1) ? SAVED(0) : NULL, y = WANTS(0) ? SAVED(1) : NULL, g = incoming(c, x ? x : y);
-    if (WANTS(0)) give_product(c, op, g, y ? ac_f_transpose(c, y) : NULL, 0, false);
-    if (WANTS(1)) give_product(c, op, x ? ac_f_transpose(c, x) : NULL, g, 1, false);
+    if (WANTS(0)) give_product(c, op, g, TR(y), 0, false);
+    if (WANTS(1)) give_product(c, op, TR(x), g, 1, false);
     DONE;
 }
 
 FORMULA(mm) { return matrix_product(c, AC_OP_mm); }
 FORMULA(bmm) { return matrix_product(c, AC_OP_bmm); }
 
-static T as_rows(ac_formula *c, T x) {
+static T as_rows(ac_scratch *s, T x) {
     if (!x || x->ndim == 2) return x;
     ac_dims rows = {2, {1, x->shape[x->ndim - 1]}};
     for (int d = 0; d + 1 < x->ndim; d++) rows.v[0] *= x->shape[d];
-    return ac_f_reshape(c, x, &rows);
+    return ac_c_reshape(s, x, &rows);
 }
 
 FORMULA(linear) {
     T w = WANTS(0) ? SAVED(1) : NULL, x = WANTS(1) ? SAVED(0) : NULL;
-    T rows = as_rows(c, w || x ? incoming(c, w ? w : x) : G);
+    T rows = as_rows(s, w || x ? incoming(c, w ? w : x) : G);
     if (WANTS(0)) give_product(c, AC_OP_mm, rows, w, 0, ac_f_input(c, 0)->shape.n != 2);
-    if (WANTS(1)) give_product(c, AC_OP_mm, rows ? ac_f_transpose(c, rows) : NULL, as_rows(c, x), 1, false);
+    if (WANTS(1)) give_product(c, AC_OP_mm, TR(rows), as_rows(s, x), 1, false);
     if (c->node->n_in > 2 && WANTS(2)) {
         /* summed in float32 and given in the bias's dtype: no rounding on the way */
         ac_attrs_reduce over = {{1, {0}}, 0, ac_f_input(c, 2)->dtype};
-        ac_f_give(c, 2, ac_f_call(c, AC_OP_sum, &over, 1, rows));
+        ac_f_give(c, 2, ac_c_call(s, AC_OP_sum, &over, 1, rows));
     }
     DONE;
 }
@@ -67,11 +70,12 @@ FORMULA(linear) {
  * make it differentiable. `wshape` is the weight's shape beside x. */
 static void normalized(ac_formula *c, T x, T weight, const ac_dims *dim, const ac_dims *wshape, int at_weight,
                        double eps) {
-    T mean = ac_f_mean(c, x, dim, true), centre = SUB(x, mean);
-    T rstd = UN(rsqrt, ADD(ac_f_mean(c, UN(square, centre), dim, true), NUM(eps)));
+    ac_scratch *s = &c->scratch;
+    T mean = ac_c_mean(s, x, dim, true), centre = SUB(x, mean);
+    T rstd = UN(rsqrt, ADD(ac_c_mean(s, UN(square, centre), dim, true), NUM(eps)));
     T hat = MUL(centre, rstd), g = G;
-    T w = weight ? ac_f_reshape(c, weight, wshape) : NULL, gw = w ? MUL(g, w) : g;
-    T along = ADD(ac_f_mean(c, gw, dim, true), MUL(hat, ac_f_mean(c, MUL(gw, hat), dim, true)));
+    T w = weight ? ac_c_reshape(s, weight, wshape) : NULL, gw = w ? MUL(g, w) : g;
+    T along = ADD(ac_c_mean(s, gw, dim, true), MUL(hat, ac_c_mean(s, MUL(gw, hat), dim, true)));
     GIVE(0, MUL(rstd, SUB(gw, along)));
     ac_dims others = {.n = 0}; /* what weight and bias were broadcast over */
     for (int64_t d = 0; x && d < x->ndim; d++)
@@ -79,8 +83,8 @@ static void normalized(ac_formula *c, T x, T weight, const ac_dims *dim, const a
     for (int k = at_weight; k <= at_weight + 1 && k < c->node->n_in; k++) {
         if (!WANTS(k)) continue;
         T full = k == at_weight ? MUL(g, hat) : g;
-        T sum = others.n ? ac_f_sum(c, full, &others, true) : full;
-        ac_f_give(c, k, ac_f_reshape(c, sum, &ac_f_input(c, k)->shape));
+        T sum = others.n ? ac_c_sum_over(s, full, &others, true) : full;
+        ac_f_give(c, k, ac_c_reshape(s, sum, &ac_f_input(c, k)->shape));
     }
 }
 
@@ -99,32 +103,33 @@ FORMULA(layer_norm) {
     if (x->numel == 0) { /* no rows: nobody's gradient but zeros */
         ac_spec own = {x->dtype, ac_shape_of(x), ac_device_of(x)},
                 parameter = {x->dtype, a->normalized_shape, own.device};
-        GIVE(0, ac_f_zeros(c, &own));
-        for (int k = 1; k <= 2; k++) GIVE(k, ac_f_zeros(c, &parameter));
+        GIVE(0, ac_c_zeros(s, &own));
+        for (int k = 1; k <= 2; k++) GIVE(k, ac_c_zeros(s, &parameter));
         DONE;
     }
     ac_attrs_rows_only rows = {1};
     for (int64_t d = 0; d < x->ndim - inner; d++) rows.rows *= x->shape[d];
-    ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w}, *out[AC_MAX_OUT];
-    if (c->failed || ac_f_call_many(c, AC_OP_layer_norm_backward, &rows, in, 5, out) < 0) return -1;
+    ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w ? w : ABSENT}, *out[AC_MAX_OUT];
+    if (s->failed || ac_c_call_many(s, AC_OP_layer_norm_backward, &rows, in, 5, out) < 0) return -1;
     GIVE(0, out[0]);
-    for (int k = 1; k <= 2; k++) GIVE(k, ac_f_reshape(c, out[k], &a->normalized_shape));
+    for (int k = 1; k <= 2; k++) GIVE(k, ac_c_reshape(s, out[k], &a->normalized_shape));
     DONE;
 }
 
 /* In elementary operators, so that it differentiates again: x as [N, groups, values of a group]. */
 static void group_normalized(ac_formula *c, T x, T weight, int64_t groups, double eps) {
+    ac_scratch *s = &c->scratch;
     ac_dims shape = ac_shape_of(x), column = {.n = x->ndim}, dim = {1, {2}}, others = {1, {0}};
     ac_dims sets = {3, {x->shape[0], groups, x->shape[0] ? x->numel / x->shape[0] / groups : 0}};
     for (int64_t d = 0; d < x->ndim; d++) column.v[d] = d == 1 ? x->shape[1] : 1;
     for (int64_t d = 2; d < x->ndim; d++) others.v[others.n++] = d;
-    T rows = ac_f_reshape(c, x, &sets), centre = SUB(rows, ac_f_mean(c, rows, &dim, true)), g = G;
-    T rstd = UN(rsqrt, ADD(ac_f_mean(c, UN(square, centre), &dim, true), NUM(eps))), hat = MUL(centre, rstd);
-    T gw = ac_f_reshape(c, weight ? MUL(g, ac_f_reshape(c, weight, &column)) : g, &sets);
-    T along = ADD(ac_f_mean(c, gw, &dim, true), MUL(hat, ac_f_mean(c, MUL(gw, hat), &dim, true)));
-    GIVE(0, ac_f_reshape(c, MUL(rstd, SUB(gw, along)), &shape));
-    if (WANTS(1)) ac_f_give(c, 1, ac_f_sum(c, MUL(g, ac_f_reshape(c, hat, &shape)), &others, false));
-    if (WANTS(2)) ac_f_give(c, 2, ac_f_sum(c, g, &others, false));
+    T rows = ac_c_reshape(s, x, &sets), centre = SUB(rows, ac_c_mean(s, rows, &dim, true)), g = G;
+    T rstd = UN(rsqrt, ADD(ac_c_mean(s, UN(square, centre), &dim, true), NUM(eps))), hat = MUL(centre, rstd);
+    T gw = ac_c_reshape(s, weight ? MUL(g, ac_c_reshape(s, weight, &column)) : g, &sets);
+    T along = ADD(ac_c_mean(s, gw, &dim, true), MUL(hat, ac_c_mean(s, MUL(gw, hat), &dim, true)));
+    GIVE(0, ac_c_reshape(s, MUL(rstd, SUB(gw, along)), &shape));
+    if (WANTS(1)) ac_f_give(c, 1, ac_c_sum_over(s, MUL(g, ac_c_reshape(s, hat, &shape)), &others, false));
+    if (WANTS(2)) ac_f_give(c, 2, ac_c_sum_over(s, g, &others, false));
 }
 
 FORMULA(group_norm) {
@@ -136,8 +141,8 @@ FORMULA(group_norm) {
         DONE;
     }
     ac_attrs_num_groups groups = {a->num_groups};
-    ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w}, *out[AC_MAX_OUT];
-    if (c->failed || ac_f_call_many(c, AC_OP_group_norm_backward, &groups, in, 5, out) < 0) return -1;
+    ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w ? w : ABSENT}, *out[AC_MAX_OUT];
+    if (s->failed || ac_c_call_many(s, AC_OP_group_norm_backward, &groups, in, 5, out) < 0) return -1;
     for (int k = 0; k < 3; k++) GIVE(k, out[k]);
     DONE;
 }
@@ -156,16 +161,16 @@ FORMULA(batch_norm) {
             normalized(c, x, w, &dim, &wshape, 3, a->eps);
             DONE;
         }
-        T mean = ac_f_reshape(c, RESULT(1), &wshape), rstd = ac_f_reshape(c, RESULT(2), &wshape), g = G;
-        T hat = MUL(SUB(x, mean), rstd), gw = w ? MUL(g, ac_f_reshape(c, w, &wshape)) : g;
+        T mean = ac_c_reshape(s, RESULT(1), &wshape), rstd = ac_c_reshape(s, RESULT(2), &wshape), g = G;
+        T hat = MUL(SUB(x, mean), rstd), gw = w ? MUL(g, ac_c_reshape(s, w, &wshape)) : g;
         GIVE(0, MUL(gw, rstd));
-        GIVE(3, ac_f_sum(c, MUL(g, hat), &dim, false));
-        GIVE(4, ac_f_sum(c, g, &dim, false));
+        GIVE(3, ac_c_sum_over(s, MUL(g, hat), &dim, false));
+        GIVE(4, ac_c_sum_over(s, g, &dim, false));
         DONE;
     }
     ac_attrs_training mode = {a->training};
-    ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w}, *out[AC_MAX_OUT];
-    if (c->failed || ac_f_call_many(c, AC_OP_batch_norm_backward, &mode, in, 5, out) < 0) return -1;
+    ac_tensor *in[5] = {G, x, RESULT(1), RESULT(2), w ? w : ABSENT}, *out[AC_MAX_OUT];
+    if (s->failed || ac_c_call_many(s, AC_OP_batch_norm_backward, &mode, in, 5, out) < 0) return -1;
     GIVE(0, out[0]);
     GIVE(3, out[1]);
     GIVE(4, out[2]);

@@ -5,7 +5,7 @@
 #include <math.h>
 
 FORMULA(zero) {
-    for (int i = 0; i < c->node->n_in; i++) GIVE(i, ac_f_zeros(c, ac_f_input(c, i)));
+    for (int i = 0; i < c->node->n_in; i++) GIVE(i, ac_c_zeros(s, ac_f_input(c, i)));
     DONE;
 }
 
@@ -62,32 +62,32 @@ FORMULA(erf) { /* 2 / sqrt(pi) exp(-x^2) */
 FORMULA(tanh) {
     T y = RESULT(0);
     if (c->graph) GIVE(0, MUL(G, SUB(NUM(1), UN(square, y))));
-    else GIVE(0, ac_f_call(c, AC_OP_tanh_backward, NULL, 2, G, y));
+    else GIVE(0, BIN(tanh_backward, G, y));
     DONE;
 }
 
 FORMULA(sigmoid) {
     T y = RESULT(0);
     if (c->graph) GIVE(0, MUL(G, MUL(y, SUB(NUM(1), y))));
-    else GIVE(0, ac_f_call(c, AC_OP_sigmoid_backward, NULL, 2, G, y));
+    else GIVE(0, BIN(sigmoid_backward, G, y));
     DONE;
 }
 
 FORMULA(relu) {
     T y = RESULT(0);
-    if (c->graph) GIVE(0, WHERE(CMP(le, y, NUM(0)), NUM(0), G));
-    else GIVE(0, ac_f_call(c, AC_OP_relu_backward, NULL, 2, G, y));
+    if (c->graph) GIVE(0, WHERE(BIN(le, y, NUM(0)), NUM(0), G));
+    else GIVE(0, BIN(relu_backward, G, y));
     DONE;
 }
 
 FORMULA(silu) {
     T x = SAVED(0);
     if (!c->graph) {
-        GIVE(0, ac_f_call(c, AC_OP_silu_backward, NULL, 2, G, x));
+        GIVE(0, BIN(silu_backward, G, x));
         DONE;
     }
-    T s = UN(sigmoid, x);
-    GIVE(0, MUL(G, MUL(s, ADD(MUL(x, SUB(NUM(1), s)), NUM(1)))));
+    T gate = UN(sigmoid, x);
+    GIVE(0, MUL(G, MUL(gate, ADD(MUL(x, SUB(NUM(1), gate)), NUM(1)))));
     DONE;
 }
 
@@ -95,7 +95,10 @@ FORMULA(tan) { /* 1 + tan^2 */
     GIVE(0, MUL(G, ADD(UN(square, RESULT(0)), NUM(1))));
     DONE;
 }
-static T one_minus_square(ac_formula *c) { return SUB(NUM(1), UN(square, SAVED(0))); }
+static T one_minus_square(ac_formula *c) {
+    ac_scratch *s = &c->scratch;
+    return SUB(NUM(1), UN(square, SAVED(0)));
+}
 FORMULA(asin) {
     GIVE(0, MUL(G, UN(rsqrt, one_minus_square(c))));
     DONE;
@@ -160,7 +163,7 @@ FORMULA(erfinv) { /* sqrt(pi) / 2 exp(r^2) */
 FORMULA(softplus) {
     ATTR(softplus);
     T scaled = a->beta == 1 ? SAVED(0) : TIMES(SAVED(0), a->beta);
-    GIVE(0, WHERE(CMP(gt, scaled, NUM(a->threshold)), G, MUL(G, UN(sigmoid, scaled))));
+    GIVE(0, WHERE(BIN(gt, scaled, NUM(a->threshold)), G, MUL(G, UN(sigmoid, scaled))));
     DONE;
 }
 FORMULA(logsigmoid) {
@@ -169,7 +172,7 @@ FORMULA(logsigmoid) {
 }
 FORMULA(mish) { /* t + x (1 - t^2) sigmoid(x), t = tanh(softplus(x)) */
     ac_attrs_softplus exact = {1, INFINITY};
-    T x = SAVED(0), t = UN(tanh, ac_f_call(c, AC_OP_softplus, &exact, 1, x));
+    T x = SAVED(0), t = UN(tanh, ac_c_call(s, AC_OP_softplus, &exact, 1, x));
     T slope = MUL(MUL(x, UN(sigmoid, x)), SUB(NUM(1), UN(square, t)));
     GIVE(0, MUL(G, ADD(t, slope)));
     DONE;
@@ -181,42 +184,42 @@ FORMULA(softsign) {
 
 /* Whether x lies strictly between. */
 FORMULA(hardsigmoid) {
-    T x = SAVED(0), inside = CMP(logical_and, CMP(gt, x, NUM(-3)), CMP(lt, x, NUM(3)));
+    T x = SAVED(0), inside = BIN(logical_and, BIN(gt, x, NUM(-3)), BIN(lt, x, NUM(3)));
     GIVE(0, WHERE(inside, TIMES(G, 1.0 / 6), NUM(0)));
     DONE;
 }
 FORMULA(hardswish) {
     T x = SAVED(0), slope = MUL(G, ADD(TIMES(x, 1.0 / 3), NUM(0.5)));
-    GIVE(0, WHERE(CMP(le, x, NUM(-3)), NUM(0), WHERE(CMP(lt, x, NUM(3)), slope, G)));
+    GIVE(0, WHERE(BIN(le, x, NUM(-3)), NUM(0), WHERE(BIN(lt, x, NUM(3)), slope, G)));
     DONE;
 }
 FORMULA(hardtanh) {
     ATTR(bounds);
-    T x = SAVED(0), outside = CMP(logical_or, CMP(le, x, NUM(a->low)), CMP(ge, x, NUM(a->high)));
+    T x = SAVED(0), outside = BIN(logical_or, BIN(le, x, NUM(a->low)), BIN(ge, x, NUM(a->high)));
     GIVE(0, WHERE(outside, NUM(0), G)); /* nan is inside */
     DONE;
 }
 FORMULA(elu) {
     ATTR(elu);
     T x = SAVED(0);
-    T low = WHERE(CMP(lt, x, NUM(0)), x, NUM(0)); /* exp of a large x must not meet the 0 of the other side */
-    T slope = TIMES(UN(exp, TIMES(low, a->input_scale)), a->alpha * a->scale * a->input_scale);
-    GIVE(0, WHERE(CMP(le, x, NUM(0)), MUL(G, slope), TIMES(G, a->scale)));
+    T low = WHERE(BIN(lt, x, NUM(0)), x, NUM(0)); /* exp of a large x must not meet the 0 of the other side */
+    T slope = MUL(UN(exp, TIMES(low, a->input_scale)), REAL(a->alpha * a->scale * a->input_scale));
+    GIVE(0, WHERE(BIN(le, x, NUM(0)), MUL(G, slope), MUL(G, REAL(a->scale))));
     DONE;
 }
 FORMULA(leaky_relu) {
     ATTR(slope);
-    GIVE(0, WHERE(CMP(gt, SAVED(0), NUM(0)), G, TIMES(G, a->slope)));
+    GIVE(0, WHERE(BIN(gt, SAVED(0), NUM(0)), G, MUL(G, REAL(a->slope))));
     DONE;
 }
 FORMULA(hardshrink) { /* softshrink's too */
     ATTR(lambd);
-    GIVE(0, WHERE(CMP(le, UN(abs, SAVED(0)), NUM(a->lambd)), NUM(0), G));
+    GIVE(0, WHERE(BIN(le, UN(abs, SAVED(0)), NUM(a->lambd)), NUM(0), G));
     DONE;
 }
 FORMULA(threshold) {
     ATTR(threshold);
-    GIVE(0, WHERE(CMP(le, SAVED(0), NUM(a->threshold)), NUM(0), G));
+    GIVE(0, WHERE(BIN(le, SAVED(0), NUM(a->threshold)), NUM(0), G));
     DONE;
 }
 FORMULA(nan_to_num) {
@@ -229,7 +232,7 @@ FORMULA(gelu) {
     ATTR(approximate);
     T x = SAVED(0);
     if (!c->graph) {
-        GIVE(0, ac_f_call(c, AC_OP_gelu_backward, a, 2, G, x));
+        GIVE(0, ac_c_call(s, AC_OP_gelu_backward, a, 2, G, x));
         DONE;
     }
     T square = UN(square, x);
@@ -250,10 +253,10 @@ FORMULA(gelu) {
 FORMULA(clamp) {
     ATTR(clamp);
     T x = SAVED(0), inside = NULL;
-    if (a->min.kind != AC_NONE) inside = CMP(ge, x, NUM(ac_scalar_double(a->min)));
+    if (a->min.kind != AC_NONE) inside = BIN(ge, x, NUM(ac_scalar_double(a->min)));
     if (a->max.kind != AC_NONE) {
-        T below = CMP(le, x, NUM(ac_scalar_double(a->max)));
-        inside = inside ? CMP(logical_and, inside, below) : below;
+        T below = BIN(le, x, NUM(ac_scalar_double(a->max)));
+        inside = inside ? BIN(logical_and, inside, below) : below;
     }
     GIVE(0, WHERE(inside, G, NUM(0)));
     DONE;
@@ -265,14 +268,14 @@ FORMULA(add) {
     ATTR(alpha);
     double alpha = ac_scalar_double(a->alpha);
     GIVE(0, G);
-    GIVE(1, alpha == 1 ? G : TIMES(G, alpha));
+    GIVE(1, alpha == 1 ? G : MUL(G, REAL(alpha)));
     DONE;
 }
 
 FORMULA(sub) {
     ATTR(alpha);
     GIVE(0, G);
-    GIVE(1, TIMES(G, -ac_scalar_double(a->alpha)));
+    GIVE(1, MUL(G, REAL(-ac_scalar_double(a->alpha))));
     DONE;
 }
 
@@ -291,12 +294,15 @@ FORMULA(div) {
 
 FORMULA(remainder) {
     GIVE(0, G);
-    GIVE(1, UN(neg, MUL(G, CMP(floor_divide, SAVED(0), SAVED(1)))));
+    GIVE(1, UN(neg, MUL(G, BIN(floor_divide, SAVED(0), SAVED(1)))));
     DONE;
 }
 
 /* log(x) in the gradient's dtype: of an integer it would be of the default one. */
-static T log_of(ac_formula *c, T x) { return UN(log, x && !ac_is_floating(x->dtype) ? ac_f_cast(c, x, G->dtype) : x); }
+static T log_of(ac_formula *c, T x) {
+    ac_scratch *s = &c->scratch;
+    return UN(log, x && !ac_is_floating(x->dtype) ? ac_c_cast(s, x, G->dtype) : x);
+}
 
 /* y x^(y-1), which is 0 and not nan at x = 0, y = 0; x^y log x, 0 where x is 0 and y is not negative. */
 FORMULA(pow) {
@@ -304,10 +310,10 @@ FORMULA(pow) {
     if (WANTS(0)) {
         bool is_truth = y && y->dtype == AC_bool; /* x ** True is x */
         T slope = MUL(y, is_truth ? NUM(1) : POW(x, SUB(y, NUM(1))));
-        ac_f_give(c, 0, MUL(G, WHERE(CMP(eq, y, NUM(0)), NUM(0), slope)));
+        ac_f_give(c, 0, MUL(G, WHERE(BIN(eq, y, NUM(0)), NUM(0), slope)));
     }
     if (WANTS(1)) {
-        T flat = CMP(logical_and, CMP(eq, x, NUM(0)), CMP(ge, y, NUM(0)));
+        T flat = BIN(logical_and, BIN(eq, x, NUM(0)), BIN(ge, y, NUM(0)));
         ac_f_give(c, 1, MUL(G, WHERE(flat, NUM(0), MUL(RESULT(0), log_of(c, x)))));
     }
     DONE;
@@ -315,29 +321,30 @@ FORMULA(pow) {
 
 /* What is not chosen gets nothing, equal operands half each; beside a nan both get all. */
 static void give_chosen(ac_formula *c, T left, T right) {
-    T shared = WHERE(CMP(eq, SAVED(0), SAVED(1)), TIMES(G, 0.5), G);
+    ac_scratch *s = &c->scratch;
+    T shared = WHERE(BIN(eq, SAVED(0), SAVED(1)), TIMES(G, 0.5), G);
     GIVE(0, WHERE(left, NUM(0), shared));
     GIVE(1, WHERE(right, NUM(0), shared));
 }
 
 FORMULA(maximum) {
-    give_chosen(c, CMP(lt, SAVED(0), SAVED(1)), CMP(lt, SAVED(1), SAVED(0)));
+    give_chosen(c, BIN(lt, SAVED(0), SAVED(1)), BIN(lt, SAVED(1), SAVED(0)));
     DONE;
 }
 
 FORMULA(minimum) {
-    give_chosen(c, CMP(gt, SAVED(0), SAVED(1)), CMP(gt, SAVED(1), SAVED(0)));
+    give_chosen(c, BIN(gt, SAVED(0), SAVED(1)), BIN(gt, SAVED(1), SAVED(0)));
     DONE;
 }
 
 FORMULA(fmax) {
-    T first = CMP(logical_or, CMP(ge, SAVED(0), SAVED(1)), UN(isnan, SAVED(1)));
+    T first = BIN(logical_or, BIN(ge, SAVED(0), SAVED(1)), UN(isnan, SAVED(1)));
     GIVE(0, WHERE(first, G, NUM(0)));
     GIVE(1, WHERE(first, NUM(0), G));
     DONE;
 }
 FORMULA(fmin) {
-    T first = CMP(logical_or, CMP(le, SAVED(0), SAVED(1)), UN(isnan, SAVED(1)));
+    T first = BIN(logical_or, BIN(le, SAVED(0), SAVED(1)), UN(isnan, SAVED(1)));
     GIVE(0, WHERE(first, G, NUM(0)));
     GIVE(1, WHERE(first, NUM(0), G));
     DONE;
@@ -348,16 +355,16 @@ FORMULA(fmod) {
     DONE;
 }
 /* x, or 1 where it is 0: a divisor of what is 0 there itself. */
-static T not_zero(ac_formula *c, T x) { return WHERE(CMP(eq, x, NUM(0)), NUM(1), x); }
+static T not_zero(ac_scratch *s, T x) { return WHERE(BIN(eq, x, NUM(0)), NUM(1), x); }
 
 FORMULA(atan2) {
-    T x = SAVED(0), y = SAVED(1), far = not_zero(c, ac_f_call(c, AC_OP_hypot, NULL, 2, x, y)), by = DIV(G, far);
+    T x = SAVED(0), y = SAVED(1), far = not_zero(s, BIN(hypot, x, y)), by = DIV(G, far);
     GIVE(0, MUL(by, DIV(y, far)));
     GIVE(1, UN(neg, MUL(by, DIV(x, far))));
     DONE;
 }
 FORMULA(hypot) {
-    T by = DIV(G, not_zero(c, RESULT(0)));
+    T by = DIV(G, not_zero(s, RESULT(0)));
     GIVE(0, MUL(by, SAVED(0)));
     GIVE(1, MUL(by, SAVED(1)));
     DONE;
@@ -365,9 +372,9 @@ FORMULA(hypot) {
 FORMULA(copysign) {
     if (WANTS(0)) {
         T x = SAVED(0);
-        ac_f_give(c, 0, WHERE(CMP(eq, x, NUM(0)), NUM(0), MUL(G, MUL(UN(sign, x), UN(sign, RESULT(0))))));
+        ac_f_give(c, 0, WHERE(BIN(eq, x, NUM(0)), NUM(0), MUL(G, MUL(UN(sign, x), UN(sign, RESULT(0))))));
     }
-    if (WANTS(1)) ac_f_give(c, 1, ac_f_zeros(c, ac_f_input(c, 1)));
+    if (WANTS(1)) ac_f_give(c, 1, ac_c_zeros(s, ac_f_input(c, 1)));
     DONE;
 }
 FORMULA(logaddexp) {
@@ -384,14 +391,14 @@ FORMULA(logaddexp2) {
 FORMULA(xlogy) {
     T x = SAVED(0), y = SAVED(1);
     if (WANTS(0))
-        ac_f_give(c, 0, MUL(G, WHERE(CMP(logical_and, CMP(eq, x, NUM(0)), CMP(le, y, NUM(0))), NUM(0), log_of(c, y))));
+        ac_f_give(c, 0, MUL(G, WHERE(BIN(logical_and, BIN(eq, x, NUM(0)), BIN(le, y, NUM(0))), NUM(0), log_of(c, y))));
     GIVE(1, MUL(G, DIV(x, y)));
     DONE;
 }
 
 FORMULA(masked_fill) {
     ac_attrs_value zero = {{AC_INT, {0}}};
-    GIVE(0, ac_f_call(c, AC_OP_masked_fill, &zero, 2, G, SAVED(1)));
+    GIVE(0, ac_c_call(s, AC_OP_masked_fill, &zero, 2, G, SAVED(1)));
     DONE;
 }
 
@@ -406,7 +413,7 @@ FORMULA(where) {
 
 FORMULA(addcmul) {
     ATTR(value);
-    T g = TIMES(G, ac_scalar_double(a->value));
+    T g = MUL(G, REAL(ac_scalar_double(a->value)));
     GIVE(0, G);
     GIVE(1, MUL(g, SAVED(2)));
     GIVE(2, MUL(g, SAVED(1)));
@@ -415,7 +422,7 @@ FORMULA(addcmul) {
 
 FORMULA(addcdiv) {
     ATTR(value);
-    T by = DIV(TIMES(G, ac_scalar_double(a->value)), SAVED(2));
+    T by = DIV(MUL(G, REAL(ac_scalar_double(a->value))), SAVED(2));
     GIVE(0, G);
     GIVE(1, by);
     GIVE(2, UN(neg, MUL(by, DIV(SAVED(1), SAVED(2)))));
@@ -433,12 +440,12 @@ FORMULA(lerp) {
 /* -- copies -------------------------------------------------------------------------------------------- */
 
 FORMULA(cast) {
-    GIVE(0, ac_f_cast(c, G, ac_f_input(c, 0)->dtype));
+    GIVE(0, ac_c_cast(s, G, ac_f_input(c, 0)->dtype));
     DONE;
 }
 FORMULA(to_device) {
     ac_attrs_to_device back = {ac_f_input(c, 0)->device, 0};
-    GIVE(0, ac_f_call(c, AC_OP_to_device, &back, 1, G));
+    GIVE(0, ac_c_call(s, AC_OP_to_device, &back, 1, G));
     DONE;
 }
 FORMULA(clone) {
@@ -446,6 +453,6 @@ FORMULA(clone) {
     DONE;
 }
 FORMULA(dropout_mask) {
-    GIVE(0, ac_f_call(c, AC_OP_dropout_mask, c->node->attrs, 1, G));
+    GIVE(0, ac_c_call(s, AC_OP_dropout_mask, c->node->attrs, 1, G));
     DONE;
 }

@@ -6,7 +6,7 @@
 FORMULA(sum) {
     ATTR(reduce);
     const ac_dims *shape = &ac_f_input(c, 0)->shape;
-    GIVE(0, ac_f_expand(c, ac_f_unreduce(c, G, &a->dim, a->keepdim, shape), shape));
+    GIVE(0, ac_c_expand(s, ac_f_unreduce(c, G, &a->dim, a->keepdim, shape), shape));
     DONE;
 }
 
@@ -20,61 +20,56 @@ FORMULA(mean) {
     ATTR(reduce);
     const ac_dims *shape = &ac_f_input(c, 0)->shape;
     T g = TIMES(G, 1 / reduced_count(c));
-    GIVE(0, ac_f_expand(c, ac_f_unreduce(c, g, &a->dim, a->keepdim, shape), shape));
+    GIVE(0, ac_c_expand(s, ac_f_unreduce(c, g, &a->dim, a->keepdim, shape), shape));
     DONE;
 }
 
 /* The product of all other elements, right at zeros too, and differentiable. The reduced dimensions
  * become one of n elements; row i of an n x n table holds all factors except number i. */
-static T product_of_others(ac_formula *c, T x, uint32_t mask) {
+static T product_of_others(ac_scratch *s, T x, uint32_t mask) {
     ac_dims shape = ac_shape_of(x), order = {.n = shape.n}, rows, back = {.n = shape.n};
     int64_t n = 1, kept = 1, at = 0;
     for (int64_t d = 0; d < shape.n; d++)
         if (!(mask & (1u << d))) order.v[at++] = d, kept *= shape.v[d];
     for (int64_t d = 0; d < shape.n; d++)
         if (mask & (1u << d)) order.v[at++] = d, n *= shape.v[d];
-    ac_attrs_size by = {order};
-    T moved = ac_f_call(c, AC_OP_permute, &by, 1, x);
+    T moved = ac_c_permute(s, x, &order);
     if (!moved) return NULL;
     ac_dims moved_shape = ac_shape_of(moved), table = {3, {kept, n, n}};
     rows = (ac_dims){3, {kept, 1, n}};
-    T factors = ac_f_expand(c, ac_f_reshape(c, moved, &rows), &table);
-    ac_attrs_arange range = {{AC_INT, {0}}, {AC_INT, {n}}, {AC_INT, {1}}, AC_int64, ac_device_of(x)};
-    T index = ac_f_call(c, AC_OP_arange, &range, 0);
-    ac_dims column = {2, {n, 1}}, last = {1, {-1}};
-    T self = CMP(eq, index, ac_f_reshape(c, index, &column));
-    ac_attrs_reduce over = {last, 0, AC_NO_DTYPE};
-    T others = ac_f_call(c, AC_OP_prod, &over, 1, WHERE(self, NUM(1), factors));
+    T factors = ac_c_expand(s, ac_c_reshape(s, moved, &rows), &table);
+    T index = ac_c_arange(s, n, ac_device_of(x)), self = BIN(eq, index, ac_c_unsqueeze(s, index, 1));
+    ac_attrs_reduce over = {{1, {-1}}, 0, AC_NO_DTYPE};
+    T others = ac_c_call(s, AC_OP_prod, &over, 1, WHERE(self, NUM(1), factors));
     for (int64_t d = 0; d < order.n; d++) back.v[order.v[d]] = d;
-    ac_attrs_size home = {back};
-    T unfolded = ac_f_reshape(c, others, &moved_shape);
-    return unfolded ? ac_f_call(c, AC_OP_permute, &home, 1, unfolded) : NULL;
+    return ac_c_permute(s, ac_c_reshape(s, others, &moved_shape), &back);
 }
 
 FORMULA(prod) {
     ATTR(reduce);
-    T x = ac_f_cast(c, SAVED(0), c->node->outputs[0].dtype);
+    T x = ac_c_cast(s, SAVED(0), c->node->outputs[0].dtype);
     const ac_dims *shape = &ac_f_input(c, 0)->shape;
     uint32_t mask;
     if (!x || ac_dims_mask(&a->dim, shape->n, "prod", &mask) < 0) return -1;
     T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
     ac_attrs_reduce_dim everything = {.dim = {.n = -1}};
-    T no_zero = ac_f_call(c, AC_OP_all, &everything, 1, x);
+    T no_zero = ac_c_call(s, AC_OP_all, &everything, 1, x);
     if (!no_zero) return -1;
     ac_attrs_to_device cpu = {AC_CPU, 0};
-    if (ac_device_of(no_zero) != AC_CPU) no_zero = ac_f_call(c, AC_OP_to_device, &cpu, 1, no_zero);
+    if (ac_device_of(no_zero) != AC_CPU) no_zero = ac_c_call(s, AC_OP_to_device, &cpu, 1, no_zero);
     if (!no_zero) return -1;
     bool simple = !c->graph && ac_read_int(ac_data(no_zero), AC_bool, 0);
     if (simple) GIVE(0, DIV(MUL(g, ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape)), x));
-    else GIVE(0, MUL(g, product_of_others(c, x, mask)));
+    else GIVE(0, MUL(g, product_of_others(s, x, mask)));
     DONE;
 }
 
 /* 2 (x - mean) / (n - correction) */
 static T centred(ac_formula *c, const ac_attrs_var *a) {
+    ac_scratch *s = &c->scratch;
     T x = SAVED(0);
     double n = reduced_count(c) - ac_correction(a);
-    return x ? TIMES(SUB(x, ac_f_mean(c, x, &a->dim, true)), 1 / n) : NULL;
+    return x ? TIMES(SUB(x, ac_c_mean(s, x, &a->dim, true)), 1 / n) : NULL;
 }
 
 FORMULA(var) {
@@ -87,7 +82,7 @@ FORMULA(var) {
 FORMULA(std) {
     ATTR(var);
     T r = RESULT(0);
-    T safe = WHERE(CMP(eq, r, NUM(0)), NUM(0), DIV(G, r));
+    T safe = WHERE(BIN(eq, r, NUM(0)), NUM(0), DIV(G, r));
     T g = ac_f_unreduce(c, safe, &a->dim, a->keepdim, &ac_f_input(c, 0)->shape);
     GIVE(0, MUL(g, centred(c, a)));
     DONE;
@@ -98,17 +93,19 @@ FORMULA(extremum) { /* equal extrema share the gradient */
     const ac_dims *shape = &ac_f_input(c, 0)->shape;
     T x = SAVED(0), top = ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape);
     T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
-    T found = CMP(logical_or, CMP(eq, x, top), UN(isnan, x)); /* where one is nan, the extremum is */
-    T here = ac_f_cast(c, found, c->node->outputs[0].dtype);
+    T found = BIN(logical_or, BIN(eq, x, top), UN(isnan, x)); /* where one is nan, the extremum is */
+    T here = ac_c_cast(s, found, c->node->outputs[0].dtype);
     if (!here) return -1;
-    GIVE(0, WHERE(found, DIV(g, ac_f_sum(c, here, &a->dim, true)), NUM(0))); /* 0 for the others, if g is nan, too */
+    GIVE(0,
+         WHERE(found, DIV(g, ac_c_sum_over(s, here, &a->dim, true)), NUM(0))); /* 0 for the others, if g is nan, too */
     DONE;
 }
 
 /* Values taken at saved indices go back to where they came from. */
 static T scatter_back(ac_formula *c, T g, T index, int64_t dim) {
+    ac_scratch *s = &c->scratch;
     ac_attrs_index_dim at = {dim};
-    return ac_f_call(c, AC_OP_scatter_add, &at, 3, ac_f_zeros(c, &c->node->inputs[0]), index, g);
+    return ac_c_call(s, AC_OP_scatter_add, &at, 3, ac_c_zeros(s, &c->node->inputs[0]), index, g);
 }
 
 FORMULA(pick_dim) {
@@ -131,20 +128,20 @@ FORMULA(norm) {
     ATTR(norm);
     const ac_dims *shape = &ac_f_input(c, 0)->shape;
     double p = ac_scalar_double(a->p);
-    T x = ac_f_cast(c, SAVED(0), c->node->outputs[0].dtype),
+    T x = ac_c_cast(s, SAVED(0), c->node->outputs[0].dtype),
       r = ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape);
     T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
     if (!x || !r) return -1;
-    T at_zero = CMP(eq, r, NUM(0));
-    if (p == 0) GIVE(0, ac_f_zeros(c, ac_f_input(c, 0)));
+    T at_zero = BIN(eq, r, NUM(0));
+    if (p == 0) GIVE(0, ac_c_zeros(s, ac_f_input(c, 0)));
     else if (p == 1) GIVE(0, MUL(g, UN(sign, x)));
     else if (p == 2) GIVE(0, MUL(g, DIV(x, WHERE(at_zero, NUM(INFINITY), r)))); /* |x / r| <= 1; g / r may overflow */
     else if (isinf(p)) {
-        T here = ac_f_cast(c, CMP(eq, UN(abs, x), r), x->dtype);
-        if (here) GIVE(0, MUL(MUL(g, UN(sign, x)), DIV(here, ac_f_sum(c, here, &a->dim, true))));
+        T here = ac_c_cast(s, BIN(eq, UN(abs, x), r), x->dtype);
+        if (here) GIVE(0, MUL(MUL(g, UN(sign, x)), DIV(here, ac_c_sum_over(s, here, &a->dim, true))));
     } else { /* g sign(x) (|x| / r)^(p - 1) */
         T ratio = POW(WHERE(at_zero, NUM(0), DIV(UN(abs, x), r)), NUM(p - 1));
-        GIVE(0, MUL(MUL(g, UN(sign, x)), WHERE(CMP(eq, x, NUM(0)), NUM(0), ratio)));
+        GIVE(0, MUL(MUL(g, UN(sign, x)), WHERE(BIN(eq, x, NUM(0)), NUM(0), ratio)));
     }
     DONE;
 }
@@ -164,10 +161,10 @@ FORMULA(softmax) {
     ATTR(softmax);
     ac_dims dim = {1, {a->dim}};
     T y = RESULT(0), g = G;
-    if (c->graph) GIVE(0, MUL(y, SUB(g, ac_f_sum(c, MUL(g, y), &dim, true))));
+    if (c->graph) GIVE(0, MUL(y, SUB(g, ac_c_sum_over(s, MUL(g, y), &dim, true))));
     else {
         ac_attrs_softmax_backward along = {a->dim};
-        GIVE(0, ac_f_call(c, AC_OP_softmax_backward, &along, 2, g, y));
+        GIVE(0, ac_c_call(s, AC_OP_softmax_backward, &along, 2, g, y));
     }
     DONE;
 }
@@ -176,10 +173,10 @@ FORMULA(log_softmax) {
     ATTR(softmax);
     ac_dims dim = {1, {a->dim}};
     T y = RESULT(0), g = G;
-    if (c->graph) GIVE(0, SUB(g, MUL(UN(exp, y), ac_f_sum(c, g, &dim, true))));
+    if (c->graph) GIVE(0, SUB(g, MUL(UN(exp, y), ac_c_sum_over(s, g, &dim, true))));
     else {
         ac_attrs_softmax_backward along = {a->dim};
-        GIVE(0, ac_f_call(c, AC_OP_log_softmax_backward, &along, 2, g, y));
+        GIVE(0, ac_c_call(s, AC_OP_log_softmax_backward, &along, 2, g, y));
     }
     DONE;
 }
@@ -194,8 +191,8 @@ FORMULA(mse_loss) {
     if (ac_dims_broadcast(&shape, &other, "mse_loss") < 0) return -1;
     double n = a->reduction == AC_REDUCE_MEAN ? (double)ac_dims_numel(&shape) : 1;
     ac_attrs_value factor = {.value = {.kind = AC_FLOAT, .f = 2 / n}};
-    T g = c->graph ? MUL(TIMES(G, 2 / n), SUB(x, target->dtype == AC_bool ? ac_f_cast(c, target, x->dtype) : target))
-                   : ac_f_call(c, AC_OP_mse_backward, &factor, 3, G, x, target);
+    T g = c->graph ? MUL(TIMES(G, 2 / n), SUB(x, target->dtype == AC_bool ? ac_c_cast(s, target, x->dtype) : target))
+                   : ac_c_call(s, AC_OP_mse_backward, &factor, 3, G, x, target);
     GIVE(0, g);
     if (WANTS(1)) ac_f_give(c, 1, UN(neg, g));
     DONE;
@@ -204,8 +201,8 @@ FORMULA(mse_loss) {
 FORMULA(nll_loss) {
     ATTR(nll);
     ac_attrs_nll_backward back = {ac_f_input(c, 0)->shape, a->ignore_index, a->reduction};
-    ac_tensor *in[3] = {G, SAVED(1), ac_f_has(c, 2) ? SAVED(2) : NULL}, *out[AC_MAX_OUT];
-    if (ac_f_call_many(c, AC_OP_nll_loss_backward, &back, in, 3, out) == 0) GIVE(0, out[0]);
+    ac_tensor *in[3] = {G, SAVED(1), MAYBE(2)}, *out[AC_MAX_OUT];
+    if (ac_c_call_many(s, AC_OP_nll_loss_backward, &back, in, 3, out) == 0) GIVE(0, out[0]);
     DONE;
 }
 
@@ -213,80 +210,77 @@ FORMULA(nll_loss) {
 FORMULA(nll_loss_backward) {
     ATTR(nll_backward);
     ac_attrs_nll forward = {a->ignore_index, a->reduction};
-    ac_tensor *in[3] = {G, SAVED(1), ac_f_has(c, 2) ? SAVED(2) : NULL}, *out[AC_MAX_OUT];
-    if (ac_f_call_many(c, AC_OP_nll_loss, &forward, in, 3, out) == 0) GIVE(0, out[0]);
+    ac_tensor *in[3] = {G, SAVED(1), MAYBE(2)}, *out[AC_MAX_OUT];
+    if (ac_c_call_many(s, AC_OP_nll_loss, &forward, in, 3, out) == 0) GIVE(0, out[0]);
     DONE;
 }
 
 /* -- running totals ----------------------------------------------------------------------------------------- */
 
 /* y[i] = decay[i + 1] y[i + 1] + g[i], the adjoint of a running total along dim */
-static T scan_back(ac_formula *c, T g, T decay, int64_t dim) {
+static T scan_back(ac_scratch *s, T g, T decay, int64_t dim) {
     ac_attrs_linear_scan back = {dim, 1};
-    return ac_f_call(c, AC_OP_linear_scan, &back, 2, g, decay);
+    return ac_c_call(s, AC_OP_linear_scan, &back, 2, g, decay);
 }
 
-static T totals_back(ac_formula *c, T g, int64_t dim) {
+static T totals_back(ac_scratch *s, T g, int64_t dim) {
     if (!g) return NULL;
     ac_dims shape = ac_shape_of(g);
     ac_attrs_full ones = {{.n = 0}, {AC_INT, {1}}, g->dtype, ac_device_of(g)};
-    return scan_back(c, g, ac_f_expand(c, ac_f_call(c, AC_OP_full, &ones, 0), &shape), dim);
+    return scan_back(s, g, ac_c_expand(s, ac_c_call(s, AC_OP_full, &ones, 0), &shape), dim);
 }
 
 /* x moved on by one along dim, `first` in front */
-static T moved_on(ac_formula *c, T x, int64_t dim, double first) {
+static T moved_on(ac_scratch *s, T x, int64_t dim, double first) {
     if (!x || x->ndim == 0 || ac_dim_wrap(&dim, x->ndim, "scan") < 0) return x ? TIMES(x, 0) : NULL;
     ac_dims shape = ac_shape_of(x);
     if (shape.v[dim] == 0) return x;
-    ac_attrs_slice rest = {dim, 0, shape.v[dim] - 1, 1};
+    T rest = ac_c_slice(s, x, dim, 0, shape.v[dim] - 1);
     shape.v[dim] = 1;
-    ac_attrs_full front = {shape, {.kind = AC_FLOAT, .f = first}, x->dtype, ac_device_of(x)};
-    ac_attrs_one_dim along = {dim};
-    T parts[2] = {ac_f_call(c, AC_OP_full, &front, 0), ac_f_call(c, AC_OP_slice, &rest, 1, x)}, out[AC_MAX_OUT];
-    return ac_f_call_many(c, AC_OP_cat, &along, parts, 2, out) < 0 ? NULL : out[0];
+    return ac_c_cat(s, (T[]){ac_c_full(s, &shape, first, x->dtype, ac_device_of(x)), rest}, 2, dim);
 }
 
 FORMULA(cumsum) {
     ATTR(cumulative);
-    GIVE(0, totals_back(c, G, a->dim));
+    GIVE(0, totals_back(s, G, a->dim));
     DONE;
 }
 
 /* The product before each, times the totals of what comes after: no division, so zeros are fine. */
 FORMULA(cumprod) {
     ATTR(cumulative);
-    T g = G, x = ac_f_cast(c, SAVED(0), c->node->outputs[0].dtype);
+    T g = G, x = ac_c_cast(s, SAVED(0), c->node->outputs[0].dtype);
     if (!x || x->ndim == 0) {
         GIVE(0, g);
         DONE;
     }
-    GIVE(0, MUL(moved_on(c, RESULT(0), a->dim, 1), scan_back(c, g, x, a->dim)));
+    GIVE(0, MUL(moved_on(s, RESULT(0), a->dim, 1), scan_back(s, g, x, a->dim)));
     DONE;
 }
 
 /* exp(x - y), which is 1 for equal infinities. */
-static T exp_of_difference(ac_formula *c, T x, T y) { return WHERE(CMP(eq, x, y), NUM(1), UN(exp, SUB(x, y))); }
+static T exp_of_difference(ac_scratch *s, T x, T y) { return WHERE(BIN(eq, x, y), NUM(1), UN(exp, SUB(x, y))); }
 
 /* What comes back at an element goes on to those before it, smaller as their totals are: no power is above 1. */
 FORMULA(logcumsumexp) {
     ATTR(one_dim);
     T x = SAVED(0), y = RESULT(0), g = G;
     if (x && ac_is_half(x->dtype)) { /* 16 bits hold too little of y for exp(x - y): it is computed again */
-        x = ac_f_cast(c, x, AC_float32), g = ac_f_cast(c, g, AC_float32);
-        y = ac_f_call(c, AC_OP_logcumsumexp, a, 1, x);
+        x = ac_c_cast(s, x, AC_float32), g = ac_c_cast(s, g, AC_float32);
+        y = ac_c_call(s, AC_OP_logcumsumexp, a, 1, x);
     }
-    if (x && x->ndim > 0) g = scan_back(c, g, exp_of_difference(c, moved_on(c, y, a->dim, -INFINITY), y), a->dim);
-    GIVE(0, ac_f_cast(c, MUL(exp_of_difference(c, x, y), g), ac_f_input(c, 0)->dtype));
+    if (x && x->ndim > 0) g = scan_back(s, g, exp_of_difference(s, moved_on(s, y, a->dim, -INFINITY), y), a->dim);
+    GIVE(0, ac_c_cast(s, MUL(exp_of_difference(s, x, y), g), ac_f_input(c, 0)->dtype));
     DONE;
 }
 
 FORMULA(linear_scan) {
     ATTR(linear_scan);
     ac_attrs_linear_scan other_way = {a->dim, !a->reverse};
-    T decay = SAVED(1), back = ac_f_call(c, AC_OP_linear_scan, &other_way, 2, G, decay);
+    T decay = SAVED(1), back = ac_c_call(s, AC_OP_linear_scan, &other_way, 2, G, decay);
     GIVE(0, back);
     if (!WANTS(1)) DONE;
     T y = RESULT(0);
-    ac_f_give(c, 1, a->reverse ? MUL(moved_on(c, back, a->dim, 0), y) : MUL(back, moved_on(c, y, a->dim, 0)));
+    ac_f_give(c, 1, a->reverse ? MUL(moved_on(s, back, a->dim, 0), y) : MUL(back, moved_on(s, y, a->dim, 0)));
     DONE;
 }

@@ -2,18 +2,18 @@
 #include "autograd/formula_list.h"
 
 /* y, or `value` where x is 0: the limit of what is 0 / 0 there. */
-static T at_zero(ac_formula *c, T x, double value, T y) { return WHERE(CMP(eq, x, NUM(0)), NUM(value), y); }
+static T at_zero(ac_scratch *s, T x, double value, T y) { return WHERE(BIN(eq, x, NUM(0)), NUM(value), y); }
 
 /* exp(-x^2 / 2) / sqrt(2 pi) */
-static T normal_density(ac_formula *c, T x) {
+static T normal_density(ac_scratch *s, T x) {
     return TIMES(UN(exp, TIMES(UN(square, x), -0.5)), 0.39894228040143267794);
 }
 
 /* -- gamma functions --------------------------------------------------------------------------------- */
 
-static T polygamma(ac_formula *c, int64_t n, T x) {
+static T polygamma(ac_scratch *s, int64_t n, T x) {
     ac_attrs_order order = {n};
-    return ac_f_call(c, AC_OP_polygamma_of, &order, 1, x);
+    return ac_c_call(s, AC_OP_polygamma_of, &order, 1, x);
 }
 
 FORMULA(lgamma) {
@@ -21,12 +21,12 @@ FORMULA(lgamma) {
     DONE;
 }
 FORMULA(digamma) {
-    GIVE(0, MUL(G, polygamma(c, 1, SAVED(0))));
+    GIVE(0, MUL(G, polygamma(s, 1, SAVED(0))));
     DONE;
 }
 FORMULA(polygamma) {
     ATTR(order);
-    GIVE(0, MUL(G, polygamma(c, a->n + 1, SAVED(0))));
+    GIVE(0, MUL(G, polygamma(s, a->n + 1, SAVED(0))));
     DONE;
 }
 
@@ -36,15 +36,16 @@ static int not_by_first(const char *name) {
 
 FORMULA(zeta) {
     if (WANTS(0)) return not_by_first("zeta");
-    T s = SAVED(0), q = SAVED(1);
-    GIVE(1, UN(neg, MUL(G, MUL(s, ac_f_call(c, AC_OP_zeta, NULL, 2, ADD(s, NUM(1)), q)))));
+    T power = SAVED(0), q = SAVED(1);
+    GIVE(1, UN(neg, MUL(G, MUL(power, BIN(zeta, ADD(power, NUM(1)), q)))));
     DONE;
 }
 
 /* x^(a - 1) exp(-x) / gamma(a) */
 static T gamma_density(ac_formula *c) {
+    ac_scratch *s = &c->scratch;
     T a = SAVED(0), x = SAVED(1);
-    T power = ac_f_call(c, AC_OP_xlogy, NULL, 2, SUB(a, NUM(1)), x);
+    T power = BIN(xlogy, SUB(a, NUM(1)), x);
     return UN(exp, SUB(SUB(power, x), UN(lgamma, a)));
 }
 FORMULA(igamma) {
@@ -66,7 +67,7 @@ FORMULA(i0) {
 }
 FORMULA(i1) { /* I0 - I1 / x */
     T x = SAVED(0);
-    GIVE(0, MUL(G, at_zero(c, x, 0.5, SUB(UN(i0, x), DIV(RESULT(0), x)))));
+    GIVE(0, MUL(G, at_zero(s, x, 0.5, SUB(UN(i0, x), DIV(RESULT(0), x)))));
     DONE;
 }
 FORMULA(i0e) {
@@ -76,7 +77,7 @@ FORMULA(i0e) {
 }
 FORMULA(i1e) {
     T x = SAVED(0), rest = MUL(RESULT(0), ADD(UN(sign, x), UN(reciprocal, x)));
-    GIVE(0, MUL(G, at_zero(c, x, 0.5, SUB(UN(i0e, x), rest))));
+    GIVE(0, MUL(G, at_zero(s, x, 0.5, SUB(UN(i0e, x), rest))));
     DONE;
 }
 FORMULA(bessel_k0) {
@@ -103,7 +104,7 @@ FORMULA(bessel_j0) {
 }
 FORMULA(bessel_j1) { /* J0 - J1 / x */
     T x = SAVED(0);
-    GIVE(0, MUL(G, at_zero(c, x, 0.5, SUB(UN(bessel_j0, x), DIV(RESULT(0), x)))));
+    GIVE(0, MUL(G, at_zero(s, x, 0.5, SUB(UN(bessel_j0, x), DIV(RESULT(0), x)))));
     DONE;
 }
 FORMULA(bessel_y0) {
@@ -117,7 +118,7 @@ FORMULA(bessel_y1) {
 }
 FORMULA(spherical_bessel_j0) { /* (cos x - sin(x) / x) / x */
     T x = SAVED(0), slope = DIV(SUB(UN(cos, x), UN(spherical_bessel_j0, x)), x);
-    GIVE(0, MUL(G, at_zero(c, x, 0, slope)));
+    GIVE(0, MUL(G, at_zero(s, x, 0, slope)));
     DONE;
 }
 
@@ -128,7 +129,7 @@ FORMULA(erfcx) { /* 2 x y - 2 / sqrt(pi) */
     DONE;
 }
 FORMULA(ndtr) {
-    GIVE(0, MUL(G, normal_density(c, SAVED(0))));
+    GIVE(0, MUL(G, normal_density(s, SAVED(0))));
     DONE;
 }
 FORMULA(log_ndtr) { /* the density over the probability: sqrt(2 / pi) / erfcx(-x / sqrt(2)) */
@@ -137,7 +138,7 @@ FORMULA(log_ndtr) { /* the density over the probability: sqrt(2 / pi) / erfcx(-x
     DONE;
 }
 FORMULA(ndtri) {
-    GIVE(0, DIV(G, normal_density(c, UN(ndtri, SAVED(0)))));
+    GIVE(0, DIV(G, normal_density(s, UN(ndtri, SAVED(0)))));
     DONE;
 }
 FORMULA(entr) { /* -log(x) - 1 */
@@ -147,7 +148,7 @@ FORMULA(entr) { /* -log(x) - 1 */
 FORMULA(xlog1py) {
     T x = SAVED(0), y = SAVED(1);
     if (WANTS(0)) {
-        T flat = CMP(logical_and, CMP(eq, x, NUM(0)), CMP(le, y, NUM(-1)));
+        T flat = BIN(logical_and, BIN(eq, x, NUM(0)), BIN(le, y, NUM(-1)));
         ac_f_give(c, 0, MUL(G, WHERE(flat, NUM(0), UN(log1p, y))));
     }
     GIVE(1, MUL(G, DIV(x, ADD(y, NUM(1)))));
@@ -158,7 +159,7 @@ FORMULA(frexp_mantissa) { /* by the power of two that was divided out */
     DONE;
 }
 FORMULA(nextafter) { /* x and a step; at the other number it ends */
-    GIVE(0, WHERE(CMP(eq, SAVED(0), SAVED(1)), NUM(0), G));
-    GIVE(1, ac_f_zeros(c, ac_f_input(c, 1)));
+    GIVE(0, WHERE(BIN(eq, SAVED(0), SAVED(1)), NUM(0), G));
+    GIVE(1, ac_c_zeros(s, ac_f_input(c, 1)));
     DONE;
 }

@@ -8,19 +8,20 @@
 
 /* A call that computes in what the forward did. */
 static T call_low(ac_formula *c, ac_op op, const void *attrs, T x, T y) {
+    ac_scratch *s = &c->scratch;
     ac_autocast_state outer = ac_autocast;
-    T in[3] = {x, y, NULL}, out[AC_MAX_OUT] = {NULL};
-    if (!x || !y) c->failed = true;
-    if (c->failed) return NULL;
+    T in[3] = {x, y, ABSENT}, out[AC_MAX_OUT];
+    if (!x || !y || s->failed) return ac_c_refuse(s, -1);
     if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
-    int failed = ac_f_call_many(c, op, attrs, in, op == AC_OP_convolution ? 3 : 2, out);
+    int failed = ac_c_call_many(s, op, attrs, in, op == AC_OP_convolution ? 3 : 2, out);
     ac_autocast = outer;
     return failed ? NULL : out[0];
 }
 
 static T incoming(ac_formula *c, const ac_spec *operand) {
+    ac_scratch *s = &c->scratch;
     T g = G;
-    return c->node->is_low || !g ? g : ac_f_cast(c, g, operand->dtype);
+    return c->node->is_low || !g ? g : ac_c_cast(s, g, operand->dtype);
 }
 
 static int64_t nth(const ac_dims *list, int64_t d, int64_t otherwise) {
@@ -53,23 +54,21 @@ static int64_t places_beyond(const ac_attrs_convolution *a, int64_t d) {
 
 /* The gradient of x without those positions. */
 static T without_beyond(ac_formula *c, const ac_attrs_convolution *a, T dx) {
+    ac_scratch *s = &c->scratch;
     const ac_dims *size = &ac_f_input(c, 0)->shape;
     for (int64_t d = 0; d < size->n - 2; d++) {
-        ac_attrs_slice part = {d + 2, 0, size->v[d + 2], 1};
-        if (places_beyond(a, d)) dx = ac_f_call(c, AC_OP_slice, &part, 1, dx);
+        if (places_beyond(a, d)) dx = ac_c_slice(s, dx, d + 2, 0, size->v[d + 2]);
     }
     return dx;
 }
 
 /* x with zeros at those positions. */
 static T with_beyond(ac_formula *c, const ac_attrs_convolution *a, T x) {
+    ac_scratch *s = &c->scratch;
     for (int64_t d = 0; x && d < x->ndim - 2; d++) {
         ac_spec zeros = {x->dtype, ac_shape_of(x), ac_device_of(x)};
-        ac_attrs_one_dim along = {d + 2};
         zeros.shape.v[d + 2] = places_beyond(a, d);
-        T parts[2] = {x, zeros.shape.v[d + 2] ? ac_f_zeros(c, &zeros) : NULL}, out[AC_MAX_OUT] = {NULL};
-        if (!parts[1]) continue;
-        x = ac_f_call_many(c, AC_OP_cat, &along, parts, 2, out) < 0 ? NULL : out[0];
+        if (zeros.shape.v[d + 2]) x = ac_c_cat(s, (T[]){x, ac_c_zeros(s, &zeros)}, 2, d + 2);
     }
     return x;
 }
@@ -96,7 +95,7 @@ FORMULA(convolution) {
         ac_attrs_reduce over = {{.n = 0}, 0, ac_f_input(c, 2)->dtype};
         for (int64_t d = 0; d < y->shape.n; d++)
             if (d != 1) over.dim.v[over.dim.n++] = d;
-        ac_f_give(c, 2, ac_f_call(c, AC_OP_sum, &over, 1, g));
+        ac_f_give(c, 2, ac_c_call(s, AC_OP_sum, &over, 1, g));
     }
     DONE;
 }
@@ -119,14 +118,14 @@ FORMULA(im2col) {
     const ac_dims *shape = &ac_f_input(c, 0)->shape;
     ac_attrs_col2im back = {{.n = shape->n - 2}, a->kernel, a->dilation, a->padding, a->stride};
     for (int64_t d = 0; d < back.size.n; d++) back.size.v[d] = shape->v[d + 2];
-    GIVE(0, ac_f_call(c, AC_OP_col2im, &back, 1, G));
+    GIVE(0, ac_c_call(s, AC_OP_col2im, &back, 1, G));
     DONE;
 }
 
 FORMULA(col2im) {
     ATTR(col2im);
     ac_attrs_im2col back = {a->kernel, a->dilation, a->padding, a->stride};
-    GIVE(0, ac_f_call(c, AC_OP_im2col, &back, 1, G));
+    GIVE(0, ac_c_call(s, AC_OP_im2col, &back, 1, G));
     DONE;
 }
 
@@ -140,13 +139,13 @@ FORMULA(max_pool) { /* along the last dimensions made one */
         flat.v[flat.n - 1] *= shape->v[d], positions.v[positions.n - 1] *= pooled->v[d];
     ac_spec zeros = {ac_f_input(c, 0)->dtype, flat, ac_f_input(c, 0)->device};
     ac_attrs_index_dim last = {-1};
-    T g = ac_f_reshape(c, G, &positions), index = ac_f_reshape(c, RESULT(1), &positions);
-    GIVE(0, ac_f_reshape(c, ac_f_call(c, AC_OP_scatter_add, &last, 3, ac_f_zeros(c, &zeros), index, g), shape));
+    T g = ac_c_reshape(s, G, &positions), index = ac_c_reshape(s, RESULT(1), &positions);
+    GIVE(0, ac_c_reshape(s, ac_c_call(s, AC_OP_scatter_add, &last, 3, ac_c_zeros(s, &zeros), index, g), shape));
     DONE;
 }
 
 FORMULA(resample) {
-    GIVE(0, ac_f_call(c, AC_OP_resample, c->node->attrs, 5, G, SAVED(3), SAVED(4), SAVED(1), SAVED(2)));
+    GIVE(0, ac_c_call(s, AC_OP_resample, c->node->attrs, 5, G, SAVED(3), SAVED(4), SAVED(1), SAVED(2)));
     DONE;
 }
 
@@ -154,38 +153,33 @@ FORMULA(resample) {
 
 /* The weights, in operators that differentiate again. */
 static T attention_weights(ac_formula *c, const ac_attrs_fused_attention *a, T q, T k) {
-    T scores = TIMES(ac_f_call(c, AC_OP_matmul, NULL, 2, q, k ? ac_f_transpose(c, k) : NULL), a->scale);
+    ac_scratch *s = &c->scratch;
+    T scores = TIMES(BIN(matmul, q, TR(k)), a->scale);
     if (!scores) return NULL;
     int last = scores->ndim - 1;
     if (a->is_causal) {
         ac_device d = ac_device_of(scores);
-        ac_attrs_arange rows = {{AC_INT, {0}}, {AC_INT, {scores->shape[last - 1]}}, {AC_INT, {1}}, AC_int64, d},
-                        cols = rows;
-        cols.end.i = scores->shape[last];
-        ac_dims column = {2, {scores->shape[last - 1], 1}};
-        T below = CMP(ge, ac_f_reshape(c, ac_f_call(c, AC_OP_arange, &rows, 0), &column),
-                      ac_f_call(c, AC_OP_arange, &cols, 0));
-        scores = WHERE(below, scores, NUM(-INFINITY));
+        T row = ac_c_unsqueeze(s, ac_c_arange(s, scores->shape[last - 1], d), 1);
+        scores = WHERE(BIN(ge, row, ac_c_arange(s, scores->shape[last], d)), scores, NUM(-INFINITY));
     }
     ac_attrs_softmax along = {-1, AC_NO_DTYPE};
-    if (!ac_f_has(c, 3)) return ac_f_call(c, AC_OP_softmax, &along, 1, scores);
+    if (!ac_f_has(c, 3)) return ac_c_call(s, AC_OP_softmax, &along, 1, scores);
     T mask = SAVED(3);
     bool keeps = mask && mask->dtype == AC_bool;
     scores = keeps ? WHERE(mask, scores, NUM(-INFINITY)) : ADD(scores, mask);
     ac_attrs_reduce_dim over = {{1, {-1}}, 1};
-    T some = ac_f_call(c, AC_OP_any, &over, 1, keeps ? mask : CMP(ne, scores, NUM(-INFINITY)));
-    return WHERE(some, ac_f_call(c, AC_OP_softmax, &along, 1, WHERE(some, scores, NUM(0))), NUM(0));
+    T some = ac_c_call(s, AC_OP_any, &over, 1, keeps ? mask : BIN(ne, scores, NUM(-INFINITY)));
+    return WHERE(some, ac_c_call(s, AC_OP_softmax, &along, 1, WHERE(some, scores, NUM(0))), NUM(0));
 }
 
 static void give_by_parts(ac_formula *c, const ac_attrs_fused_attention *a) {
+    ac_scratch *s = &c->scratch;
     ac_dims last = {1, {-1}};
     T q = SAVED(0), k = SAVED(1), v = SAVED(2), g = incoming(c, ac_f_input(c, 0)), p = attention_weights(c, a, q, k);
-    T dp = ac_f_call(c, AC_OP_matmul, NULL, 2, g, v ? ac_f_transpose(c, v) : NULL);
-    T ds = TIMES(MUL(p, SUB(dp, ac_f_sum(c, MUL(dp, p), &last, true))), a->scale);
-    T given[3] = {ac_f_call(c, AC_OP_matmul, NULL, 2, ds, k),
-                  ac_f_call(c, AC_OP_matmul, NULL, 2, ds ? ac_f_transpose(c, ds) : NULL, q),
-                  ac_f_call(c, AC_OP_matmul, NULL, 2, p ? ac_f_transpose(c, p) : NULL, g)};
-    for (int i = 0; i < 3; i++) GIVE(i, ac_f_cast(c, given[i], ac_f_input(c, i)->dtype));
+    T dp = BIN(matmul, g, TR(v));
+    T ds = TIMES(MUL(p, SUB(dp, ac_c_sum_over(s, MUL(dp, p), &last, true))), a->scale);
+    T given[3] = {BIN(matmul, ds, k), BIN(matmul, TR(ds), q), BIN(matmul, TR(p), g)};
+    for (int i = 0; i < 3; i++) GIVE(i, ac_c_cast(s, given[i], ac_f_input(c, i)->dtype));
 }
 
 FORMULA(fused_attention) {
@@ -199,14 +193,13 @@ FORMULA(fused_attention) {
     }
     ac_attrs_fused_attention back = *a;
     back.out_dtype = ac_f_input(c, 0)->dtype;
-    T g = incoming(c, ac_f_input(c, 0)), in[5] = {g, SAVED(0), SAVED(1), SAVED(2), ac_f_has(c, 3) ? SAVED(3) : NULL},
-      out[AC_MAX_OUT];
+    T g = incoming(c, ac_f_input(c, 0)), in[5] = {g, SAVED(0), SAVED(1), SAVED(2), MAYBE(3)}, out[AC_MAX_OUT];
     bool dense_rows = g && (g->shape[g->ndim - 1] <= 1 || g->strides[g->ndim - 1] == 1);
-    if (!dense_rows) in[0] = ac_f_call(c, AC_OP_contiguous, NULL, 1, g);
-    if (c->failed) return -1;
+    if (!dense_rows) in[0] = UN(contiguous, g);
+    if (s->failed) return -1;
     if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
-    int failed = ac_f_call_many(c, AC_OP_fused_attention_backward, &back, in, 5, out);
+    int failed = ac_c_call_many(s, AC_OP_fused_attention_backward, &back, in, 5, out);
     ac_autocast = outer;
-    for (int i = 0; i < 3 && !failed; i++) GIVE(i, ac_f_cast(c, out[i], ac_f_input(c, i)->dtype));
+    for (int i = 0; i < 3 && !failed; i++) GIVE(i, ac_c_cast(s, out[i], ac_f_input(c, i)->dtype));
     DONE;
 }

@@ -9,8 +9,9 @@
 #include "autograd/provenance.h"
 
 typedef struct ac_formula ac_formula;
+typedef struct ac_scratch ac_scratch;
 /* A backward formula: reads the gradients of the results, gives those of the inputs. */
-typedef int (*ac_grad_fn)(ac_formula *c);
+typedef int (*ac_grad_fn)(ac_formula *c, ac_scratch *s);
 
 /* Where a gradient goes. `node` is owned; NULL: nowhere. */
 typedef struct {

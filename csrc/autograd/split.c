@@ -52,31 +52,30 @@ int ac_split(ac_tensor *x, int64_t dim, const ac_section *spans, int n, bool dro
 
 /* -- its gradient: the parts' own, and zeros where none came ---------------------------------------------------- */
 
-static void append(ac_formula *c, ac_list *parts, T part) {
-    if (!part || ac_list_push(parts, part) < 0) c->failed = true;
+static void append(ac_scratch *s, ac_list *parts, T part) {
+    if (!part || ac_list_push(parts, part) < 0) s->failed = true;
 }
 
 static void append_zeros(ac_formula *c, ac_list *parts, int64_t dim, int64_t size) {
+    ac_scratch *s = &c->scratch;
     ac_spec gap = *ac_f_input(c, 0);
     gap.shape.v[dim] = size;
-    if (size > 0) append(c, parts, ac_f_zeros(c, &gap));
+    if (size > 0) append(s, parts, ac_c_zeros(s, &gap));
 }
 
 FORMULA(split) {
     const split_attrs *a = c->node->attrs;
-    ac_attrs_one_dim along = {a->dim};
     int64_t at = 0;
     ac_list parts;
-    T out[AC_MAX_OUT];
     ac_list_init(&parts);
     for (int i = 0; i < c->node->n_out; i++) {
         if (!c->g[i]) continue;
         append_zeros(c, &parts, a->dim, a->spans[i].start - at);
-        append(c, &parts, a->drops ? ac_f_call(c, AC_OP_unsqueeze, &along, 1, c->g[i]) : c->g[i]);
+        append(s, &parts, a->drops ? ac_c_unsqueeze(s, c->g[i], a->dim) : c->g[i]);
         at = a->spans[i].start + a->spans[i].size;
     }
     append_zeros(c, &parts, a->dim, ac_f_input(c, 0)->shape.v[a->dim] - at);
-    if (ac_f_call_many(c, AC_OP_cat, &along, parts.at, parts.n, out) == 0) ac_f_give(c, 0, out[0]);
+    ac_f_give(c, 0, ac_c_cat(s, parts.at, parts.n, a->dim));
     ac_list_free(&parts);
     DONE;
 }

@@ -69,9 +69,7 @@ COMPOSE(rnn_relu_cell) { return other_cell(s, "rnn_cell", AC_CELL_relu, in, in[1
 /* The first n rows of a state replaced. */
 static T with_head(ac_scratch *s, T head, T state, int64_t n) {
     if (!head || !state || n == state->shape[0]) return head;
-    ac_attrs_one_dim along = {0};
-    T both[2] = {head, ac_c_slice(s, state, 0, n, state->shape[0])}, out[AC_MAX_OUT];
-    return ac_c_call_many(s, AC_OP_cat, &along, both, 2, out) < 0 ? NULL : out[0];
+    return ac_c_cat(s, (T[]){head, ac_c_slice(s, state, 0, n, state->shape[0])}, 2, 0);
 }
 
 /* What each step takes of x: its rows of a packed batch, else one index of the first dimension. */

@@ -2,7 +2,7 @@
 #ifndef AC_DISPATCH_OBSERVER_H
 #define AC_DISPATCH_OBSERVER_H
 
-#include "ops/op.h"
+#include "dispatch/call.h"
 
 /* Sees every operator that has run on this thread, forward and in formulas, where it is set; an error is the call's.
  * `low`: the dtype that autocast chose for a product, or AC_NO_DTYPE. `onto`: the result was written over, or added to,
@@ -18,5 +18,10 @@ typedef struct {
 } ac_seen;
 extern int (*ac_watch)(const ac_seen *seen);
 extern _Thread_local bool ac_watching;
+
+/* Takes a call through `stages`, and shows it. */
+int ac_observed(const ac_op_call *c, int (*stages)(const ac_op_call *c)) AC_CHECKED;
+/* Shows a call whose result was written into a tensor, where somebody watches. */
+int ac_observe_target(const ac_op_call *c) AC_CHECKED;
 
 #endif

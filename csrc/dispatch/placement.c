@@ -8,40 +8,40 @@ static bool travels(const ac_op_info *info, const ac_tensor *t) {
     return t->is_scalar || (info->kind == AC_KIND_POINTWISE && t->ndim == 0 && ac_device_of(t) == AC_CPU);
 }
 
-/* Some input lies on a GPU: all must lie there. */
-static int common_device(const ac_op_info *info, ac_tensor *const *in, int n_in, ac_device *device) {
+/* Some operand lies on a GPU: all must lie there. */
+static int common_device(const ac_op_call *c, ac_device *device) {
+    ac_tensor *const *in = c->operands;
     int first = -1;
-    for (int i = 0; i < n_in; i++) {
-        if (!in[i] || travels(info, in[i])) continue;
+    for (int i = 0; i < c->n_in; i++) {
+        if (!in[i] || travels(c->info, in[i])) continue;
         if (first < 0) first = i;
         ac_device one = ac_device_of(in[first]), other = ac_device_of(in[i]);
         if (one != other)
             return ac_fail(AC_RUNTIME, "%s: `%s` is on %s and `%s` on %s; bring them together with .to(device)",
-                           info->python, ac_input_param(info, first), ac_device_name(one), ac_input_param(info, i),
-                           ac_device_name(other));
+                           c->info->python, ac_input_param(c->info, first), ac_device_name(one),
+                           ac_input_param(c->info, i), ac_device_name(other));
     }
     if (first < 0) /* 0-d tensors only */
-        for (int i = 0; i < n_in; i++)
+        for (int i = 0; i < c->n_in; i++)
             if (in[i] && ac_device_of(in[i]) != AC_CPU) first = i;
     *device = ac_device_of(in[first]);
     return 0;
 }
 
-int ac_device_sought(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_device *device) {
-    const ac_op_info *info = &ac_ops[op];
+int ac_device_sought(const ac_op_call *c, ac_device *device) {
     int64_t given;
-    if (info->device_at < 0) return common_device(info, in, n_in, device);
-    memcpy(&given, (const char *)attrs + info->device_at, sizeof given);
+    if (c->info->device_at < 0) return common_device(c, device);
+    memcpy(&given, (const char *)c->attrs + c->info->device_at, sizeof given);
     *device = (ac_device)given;
     return 0;
 }
 
-int ac_check_target_device(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, const ac_tensor *target) {
+int ac_check_target_device(const ac_op_call *c, const ac_tensor *target) {
     ac_device device;
-    AC_TRY(ac_device_for(op, in, n_in, attrs, &device));
-    bool numbers_only = ac_ops[op].device_at < 0;
-    for (int i = 0; i < n_in && numbers_only; i++) numbers_only = !in[i] || travels(&ac_ops[op], in[i]);
+    AC_TRY(ac_device_for(c, &device));
+    bool numbers_only = c->info->device_at < 0;
+    for (int i = 0; i < c->n_in && numbers_only; i++) numbers_only = !c->in[i] || travels(c->info, c->in[i]);
     if (device == ac_device_of(target) || numbers_only) return 0;
     return ac_fail(AC_RUNTIME, "%s: the target is on %s and the operands on %s; bring them together with .to(device)",
-                   ac_ops[op].python, ac_device_name(ac_device_of(target)), ac_device_name(device));
+                   c->info->python, ac_device_name(ac_device_of(target)), ac_device_name(device));
 }

@@ -14,7 +14,7 @@ enum {
     Z = AC_SAVE_Z,
     W = AC_SAVE_W,
     V = AC_SAVE_V,
-    ALL = AC_SAVE_ALL,
+    LIST = AC_SAVE_LIST,
     R = AC_SAVE_R,
     S = AC_SAVE_S,
     T = AC_SAVE_T
@@ -225,8 +225,23 @@ const char *ac_input_param(const ac_op_info *op, int i) {
     return "input";
 }
 
+static void read_flags(void) {
+    enum {
+        WEIGHT = AC_FLAG_WEIGHT,
+        OUT_FIRST = AC_FLAG_OUT_FIRST,
+        INTEGERS = AC_FLAG_INTEGERS,
+        OF_STORAGE = AC_FLAG_OF_STORAGE,
+        WAITS = AC_FLAG_WAITS
+    };
+    for (int op = 0; op < AC_N_OPS; op++) ac_ops[op].of_bool = (ac_op)op;
+#define FLAGS(name, flags_) ac_ops[AC_OP_##name].flags = flags_;
+#define OF_BOOL(name, other) ac_ops[AC_OP_##name].of_bool = AC_OP_##other;
+#include "ops/ops.def"
+}
+
 int ac_ops_init(void) {
     static bool done;
+    if (!done) read_flags();
     for (int op = 0; op < AC_N_OPS && !done; op++) AC_TRY(read_signature(&ac_ops[op]));
     done = true;
     return 0;

@@ -26,17 +26,26 @@ typedef enum { AC_CAST_KEEP, AC_CAST_LOW, AC_CAST_F32, AC_CAST_PROMOTE, AC_CAST_
 typedef enum { AC_RESULT_KEEP, AC_RESULT_FLOAT, AC_RESULT_BOOL, AC_RESULT_INT } ac_result;
 
 enum { AC_HOME_F = 1, AC_HOME_M = 2, AC_HOME_I = 4, AC_HOME_N = 8, AC_HOME_P = 16 };
-/* Bits of a save mask: the inputs W.. and the results R S T. */
+/* Bits of a save mask: the inputs X.., those of a list, the results R S T. */
 enum {
     AC_SAVE_X = 1,
     AC_SAVE_Y = 2,
     AC_SAVE_Z = 4,
     AC_SAVE_W = 8,
     AC_SAVE_V = 16,
-    AC_SAVE_ALL = 0xFFFF,
+    AC_SAVE_INPUTS = 15, /* bits of single inputs */
+    AC_SAVE_LIST = 1 << 15,
     AC_SAVE_R = 1 << 16,
     AC_SAVE_S = 2 << 16,
     AC_SAVE_T = 4 << 16,
+};
+/* What the stages of a call do differently for a few operators (FLAGS in ops.def). */
+enum {
+    AC_FLAG_WEIGHT = 1,     /* a product whose second input may be a weight, which is kept packed */
+    AC_FLAG_OUT_FIRST = 2,  /* and which is [out, in] */
+    AC_FLAG_INTEGERS = 4,   /* computes integers as integers where it is asked for them */
+    AC_FLAG_OF_STORAGE = 8, /* a view of the storage, wherever x lies in it: attributes are ac_attrs_as_strided */
+    AC_FLAG_WAITS = 16,     /* waits for the GPU, and other threads run meanwhile */
 };
 enum { AC_MAX_PARAMS = 12, AC_MAX_OUT = 4 };
 
@@ -88,6 +97,8 @@ typedef struct {
     ac_cast cast;
     ac_result result;
     int save;
+    int flags;
+    ac_op of_bool; /* the operator whose kernel computes it for bool: itself, of most */
     int (*infer)(struct ac_infer *);
     size_t attrs_size;
     const char *signature, *doc;

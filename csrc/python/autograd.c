@@ -335,7 +335,8 @@ static PyObject *inference_enabled(PyObject *module, PyObject *unused) {
 /* -- Python Functions ------------------------------------------------------------------------------- */
 
 /* Calls ctx._run_backward(*grads) -> tuple of Tensor or None, one an input. */
-static int run_python(ac_formula *c) {
+static int run_python(ac_formula *c, ac_scratch *s) {
+    (void)s;
     ac_node *n = c->node;
     PyObject *grads = PyTuple_New(n->n_out), *method = NULL, *given = NULL;
     for (int i = 0; grads && i < n->n_out; i++) {

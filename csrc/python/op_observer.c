@@ -41,11 +41,10 @@ static int saw(const ac_seen *s) {
 /* The operator that is shown, on other inputs, outside autocast; true where it could be. One that draws random numbers
  * would draw others: they are given back, and it could not. */
 static bool run_again(const ac_seen *s, ac_tensor *const *in, ac_tensor **out) {
-    ac_autocast_state autocast = ac_autocast;
+    ac_autocast_state autocast = ac_autocast_suspend();
     ac_generator *g = ac_default_generator(), before = *g;
-    ac_autocast.active = ac_autocast.forced = false;
     bool done = ac_call(s->op, in, s->n_in, s->attrs, out) == 0, same = g->offset == before.offset;
-    ac_autocast = autocast, *g = before;
+    ac_autocast_resume(&autocast), *g = before;
     for (int i = 0; i < s->n_out && done && !same; i++) ac_tensor_clear(&out[i]);
     return done && same;
 }

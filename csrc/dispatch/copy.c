@@ -1,0 +1,76 @@
+/* Copies into existing tensors: of a number, of another tensor, from another device; and tensors brought to the CPU. */
+#include "dispatch/in_place.h"
+
+#include "dispatch/deferred_scale.h"
+#include "dispatch/placement.h"
+#include "dispatch/write.h"
+
+int ac_fill(ac_tensor *target, ac_scalar value) {
+    AC_TRY(ac_check_target("fill_", target));
+    AC_TRY(ac_scalar_held(value, target->dtype, "fill_"));
+    ac_tensor *number = value.kind == AC_FLOAT ? ac_tensor_scalar(target->dtype, value.f)
+                                               : ac_tensor_scalar_int(target->dtype, value.i);
+    if (!number) return -1;
+    int failed = ac_copy_into(target, number);
+    ac_tensor_release(number);
+    return failed;
+}
+
+static bool is_recorded(const ac_tensor *target, const ac_tensor *source) {
+    return ac_grad_enabled() && (ac_requires_grad(source) || ac_requires_grad(target));
+}
+
+/* From another device: brought over as it is, then copied; a number of the CPU's travels with the call. */
+static int copy_across(ac_tensor *target, ac_tensor *source, bool non_blocking) {
+    bool recorded = is_recorded(target, source);
+    ac_attrs_dtype dtype = {target->dtype};
+    ac_attrs_to_device to = {ac_device_of(target), non_blocking};
+    if (source->ndim == 0 && ac_device_of(source) == AC_CPU && !recorded)
+        return ac_run_into(AC_OP_cast, source, &dtype, target);
+    if (!recorded && source->dtype == target->dtype && ac_same_shape(source, target) && ac_is_contiguous(target))
+        return ac_run_into(AC_OP_to_device, source, &to, target);
+    ac_tensor *here = NULL;
+    AC_TRY(ac_call(AC_OP_to_device, &source, 1, &to, &here));
+    int failed = ac_copy_into(target, here);
+    ac_tensor_release(here);
+    return failed;
+}
+
+/* `wide` has the target's shape. */
+static int copy_wide(ac_tensor *target, ac_tensor *wide) {
+    ac_attrs_dtype dtype = {target->dtype};
+    ac_tensor *apart = NULL;
+    if (ac_overlaps_partly(target, wide)) {
+        AC_TRY(ac_call(AC_OP_cast, &wide, 1, &dtype, &apart));
+        int failed = ac_call_into(AC_OP_cast, &apart, 1, &dtype, target);
+        ac_tensor_release(apart);
+        return failed;
+    }
+    if (is_recorded(target, wide)) return ac_call_into(AC_OP_cast, &wide, 1, &dtype, target);
+    return ac_run_into(AC_OP_cast, wide, &dtype, target);
+}
+
+/* Written as 0-d or smaller tensors broadcast into the target: expand, then clone into it. */
+int ac_copy_into(ac_tensor *target, ac_tensor *source) { return ac_copy_into_async(target, source, false); }
+
+int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) {
+    ac_tensor *wide = NULL;
+    ac_attrs_size size = {ac_shape_of(target)};
+    AC_TRY(ac_check_target("copy_", target));
+    AC_TRY(ac_settle(source));
+    AC_TRY(ac_settle(target));
+    if (ac_device_of(source) != ac_device_of(target)) return copy_across(target, source, non_blocking);
+    AC_TRY(ac_call(AC_OP_expand, &source, 1, &size, &wide));
+    int failed = copy_wide(target, wide);
+    ac_tensor_release(wide);
+    return failed;
+}
+
+ac_tensor *ac_on_cpu(ac_tensor *t) {
+    if (ac_settle(t) < 0) return NULL;
+    if (ac_device_of(t) == AC_CPU) return ac_tensor_retain(t);
+    ac_attrs_to_device to = {AC_CPU, 0};
+    ac_tensor *out = NULL;
+    ac_op_call move = ac_op_call_of(AC_OP_to_device, &t, 1, &to, &out);
+    return ac_call_compute(&move) < 0 ? NULL : out;
+}

@@ -1,0 +1,14 @@
+/* What calls check before they write into a given tensor. */
+#ifndef AC_DISPATCH_IN_PLACE_H
+#define AC_DISPATCH_IN_PLACE_H
+
+#include "dispatch/call.h"
+
+/* RuntimeError where `what` may not write into target: memory that elements share, a leaf, an inference tensor. */
+int ac_check_target(const char *what, ac_tensor *target) AC_CHECKED;
+/* The same of a call; views cannot write at all. */
+int ac_check_writable(const ac_op_call *c, ac_tensor *target) AC_CHECKED;
+/* RuntimeError where a result does not fit the target by shape, or by category of dtype. */
+int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target) AC_CHECKED;
+
+#endif

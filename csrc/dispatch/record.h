@@ -1,0 +1,17 @@
+/* The parts of the stage record, for calls that write into a tensor: edges are taken before the write, the rest after.
+ */
+#ifndef AC_DISPATCH_RECORD_H
+#define AC_DISPATCH_RECORD_H
+
+#include "dispatch/call.h"
+#include "dispatch/write.h"
+
+bool ac_call_wants_record(const ac_op_call *c);
+/* Whether the table has `input` saved for backward. */
+bool ac_call_saves(const ac_op_call *c, int input);
+/* new: a node with its edges; what it saves comes after the kernel has run. */
+ac_node *ac_call_node(const ac_op_call *c, int n_out) AC_CHECKED;
+/* Notes the results, and saves what the table says. */
+int ac_call_save(const ac_op_call *c, ac_node *node) AC_CHECKED;
+
+#endif
