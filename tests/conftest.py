@@ -17,7 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background
 
 def build_simulator():
     """The stand-in driver, cuBLASLt and cuDNN of tests/cuda_sim, made where they are out of date."""
-    subprocess.run(["make", "-s", "-C", str(HERE / "cuda_sim"), f"OUT={SIMULATOR}"], check=True)
+    subprocess.run(["make", "-s", f"-j{os.cpu_count()}", "-C", str(HERE / "cuda_sim"), f"OUT={SIMULATOR}"], check=True)
     return SIMULATOR
 
 

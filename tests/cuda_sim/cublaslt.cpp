@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include <initializer_list>
+#include <vector>
 
 #define API extern "C" __attribute__((visibility("default")))
 
@@ -142,25 +143,44 @@ struct Product {
     size_t room_bytes;
 };
 
+/* A matrix as double, rounded as the product rounds its operands: element (line, l) at line + l * lines, for each l of
+ * the inner dimension. */
+static void unpack(const void *from, const Layout &a, int64_t offset, bool across, bool round,
+                   std::vector<double> &to) {
+    int64_t lines = (int64_t)(across ? a.cols : a.rows), inner = (int64_t)(across ? a.rows : a.cols);
+    to.resize((size_t)(lines * inner));
+    for (int64_t l = 0; l < inner; l++)
+        for (int64_t i = 0; i < lines; i++) {
+            double x = read(from, a.type, offset + (across ? i * a.ld + l : l * a.ld + i));
+            to[(size_t)(l * lines + i)] = round ? tf32(x) : x;
+        }
+}
+
+/* Sums over l in order, for a column of results at a time. */
 static void multiply(void *context) {
     const Product &p = *(const Product *)context;
     int64_t m = (int64_t)p.c.rows, n = (int64_t)p.c.cols, k = (int64_t)(p.d.transa ? p.a.rows : p.a.cols);
     bool round = p.d.compute == COMPUTE_TF32;
+    std::vector<double> x, y, column((size_t)m);
     if (p.room_bytes) memset(p.room, 0xA5, p.room_bytes);
-    for (int q = 0; q < p.c.count; q++)
-        for (int64_t j = 0; j < n; j++)
-            for (int64_t i = 0; i < m; i++) {
-                double sum = 0;
-                for (int64_t l = 0; l < k; l++) {
-                    double x = read(p.pa, p.a.type, q * p.a.offset + (p.d.transa ? i * p.a.ld + l : l * p.a.ld + i));
-                    double y = read(p.pb, p.b.type, q * p.b.offset + (p.d.transb ? l * p.b.ld + j : j * p.b.ld + l));
-                    sum += round ? tf32(x) * tf32(y) : x * y;
-                }
-                int64_t at = q * p.c.offset + j * p.c.ld + i;
-                double y = p.alpha * sum + (p.beta != 0 ? p.beta * read(p.pc, p.c.type, at) : 0);
-                if (p.d.epilogue == EPILOGUE_BIAS) y += read(p.d.bias, p.c.type, i);
-                write(p.pc, p.c.type, at, y);
+    for (int q = 0; q < p.c.count; q++) {
+        unpack(p.pa, p.a, q * p.a.offset, p.d.transa, round, x);
+        unpack(p.pb, p.b, q * p.b.offset, !p.d.transb, round, y);
+        for (int64_t j = 0; j < n; j++) {
+            double *sum = column.data();
+            memset(sum, 0, (size_t)m * sizeof *sum);
+            for (int64_t l = 0; l < k; l++) {
+                const double *row = &x[(size_t)(l * m)], by = y[(size_t)(l * n + j)];
+                for (int64_t i = 0; i < m; i++) sum[i] += row[i] * by;
             }
+            for (int64_t i = 0; i < m; i++) {
+                int64_t at = q * p.c.offset + j * p.c.ld + i;
+                double z = p.alpha * sum[i] + (p.beta != 0 ? p.beta * read(p.pc, p.c.type, at) : 0);
+                if (p.d.epilogue == EPILOGUE_BIAS) z += read(p.d.bias, p.c.type, i);
+                write(p.pc, p.c.type, at, z);
+            }
+        }
+    }
 }
 
 API int cublasLtMatmul(void *, Desc *d, const void *alpha, const void *pa, Layout *a, const void *pb, Layout *b,

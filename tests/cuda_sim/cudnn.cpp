@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include <vector>
+
 #define API extern "C" __attribute__((visibility("default")))
 
 enum { SUCCESS = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000 };
@@ -124,29 +126,51 @@ struct Call {
     bool back;
 };
 
-static int64_t at(const Tensor &t, int n, int c, const int64_t *position) {
-    int64_t where = (int64_t)n * t.stride[0] + (int64_t)c * t.stride[1];
-    for (int d = 2; d < t.n; d++) where += position[d - 2] * t.stride[d];
-    return where;
-}
+/* A tap of a window: where its value lies in a channel of x, and where the window's result lies in a channel of y. */
+struct Tap {
+    int64_t x, y, index;
+};
 
-/* Every (position, tap) of a plane of windows: calls each(position, tap, where the tap lies). */
-template <class F> static void each_tap(const Call &c, F each) {
-    int64_t positions = 1, taps = 1, position[3], in[3];
+/* Every tap of every window of a plane that is not in the padding. */
+static std::vector<Tap> taps_of(const Call &c) {
+    std::vector<Tap> found;
+    int64_t positions = 1, taps = 1;
     for (int d = 0; d < c.w.n; d++) positions *= c.y.size[d + 2], taps *= c.f.size[d + 2];
     for (int64_t p = 0; p < positions; p++)
         for (int64_t t = 0; t < taps; t++) {
             int64_t left = p, right = t;
+            Tap tap = {0, 0, t};
             bool inside = true;
             for (int d = c.w.n - 1; d >= 0; d--) {
-                position[d] = left % c.y.size[d + 2], left /= c.y.size[d + 2];
-                int64_t k = right % c.f.size[d + 2];
-                right /= c.f.size[d + 2];
-                in[d] = position[d] * c.w.stride[d] - c.w.pad[d] + k * c.w.dilation[d];
-                inside = inside && in[d] >= 0 && in[d] < c.x.size[d + 2];
+                int64_t position = left % c.y.size[d + 2], k = right % c.f.size[d + 2];
+                left /= c.y.size[d + 2], right /= c.f.size[d + 2];
+                int64_t in = position * c.w.stride[d] - c.w.pad[d] + k * c.w.dilation[d];
+                inside = inside && in >= 0 && in < c.x.size[d + 2];
+                tap.x += in * c.x.stride[d + 2], tap.y += position * c.y.stride[d + 2];
             }
-            if (inside) each(position, t, in);
+            if (inside) found.push_back(tap);
         }
+    return found;
+}
+
+static int64_t extent_of(const Tensor &t) {
+    int64_t extent = 1;
+    for (int d = 0; d < t.n; d++) extent += (int64_t)(t.size[d] - 1) * t.stride[d];
+    return extent;
+}
+
+static std::vector<double> as_double(const void *p, int type, int64_t n) {
+    std::vector<double> values((size_t)n);
+    for (int64_t i = 0; i < n; i++) values[(size_t)i] = read(p, type, i);
+    return values;
+}
+
+/* Adds what one channel of x and one of y have to do with each other. */
+static void add_plane(const std::vector<Tap> &taps, bool back, const double *weight, const double *from, double *sums) {
+    if (back)
+        for (const Tap &t : taps) sums[t.x] += weight[t.index] * from[t.y];
+    else
+        for (const Tap &t : taps) sums[t.y] += weight[t.index] * from[t.x];
 }
 
 static void convolve(void *context) {
@@ -157,18 +181,17 @@ static void convolve(void *context) {
     for (int d = 1; d < out.n; d++) cells *= out.size[d];
     if (c.room_bytes) memset(c.room, 0xA5, c.room_bytes);
     int inner = c.f.size[1], outer = c.f.size[0] / c.w.groups;
-    int64_t extent = 1;
-    for (int d = 0; d < out.n; d++) extent += (int64_t)(out.size[d] - 1) * out.stride[d];
-    double *sums = (double *)calloc((size_t)extent, sizeof *sums);
+    std::vector<Tap> windows = taps_of(c);
+    std::vector<double> weight = as_double(c.weight, c.f.type, (int64_t)c.f.size[0] * inner * taps);
+    std::vector<double> from = as_double(c.from, c.x.type, extent_of(c.back ? c.y : c.x)), sums((size_t)extent_of(out));
     for (int n = 0; n < c.x.size[0]; n++)
         for (int o = 0; o < c.f.size[0]; o++)
             for (int i = 0; i < inner; i++) {
-                int channel = o / outer * inner + i;
-                each_tap(c, [&](const int64_t *position, int64_t t, const int64_t *in) {
-                    int64_t px = at(c.x, n, channel, in), py = at(c.y, n, o, position);
-                    double w = read(c.weight, c.f.type, ((int64_t)o * inner + i) * taps + t);
-                    sums[c.back ? px : py] += w * read(c.from, c.x.type, c.back ? py : px);
-                });
+                int64_t channel = o / outer * inner + i;
+                int64_t px = n * (int64_t)c.x.stride[0] + channel * c.x.stride[1];
+                int64_t py = n * (int64_t)c.y.stride[0] + o * (int64_t)c.y.stride[1];
+                add_plane(windows, c.back, &weight[(size_t)(((int64_t)o * inner + i) * taps)],
+                          &from[(size_t)(c.back ? py : px)], &sums[(size_t)(c.back ? px : py)]);
             }
     for (int64_t cell = 0; cell < cells; cell++) {
         int64_t left = cell, where = 0, channel = 0;
@@ -177,9 +200,8 @@ static void convolve(void *context) {
             left /= out.size[d], where += i * out.stride[d];
             if (d == 1) channel = i;
         }
-        write(c.to, out.type, where, (float)(sums[where] + (c.bias ? read(c.bias, out.type, channel) : 0)));
+        write(c.to, out.type, where, (float)(sums[(size_t)where] + (c.bias ? read(c.bias, out.type, channel) : 0)));
     }
-    free(sums);
 }
 
 static int queue(Handle *h, const Call &call) {

@@ -1,5 +1,6 @@
-/* A stand-in for CUDA's <mma.h>: 16 x 16 tiles in 16 bits, sums in float32. Every lane keeps all of an operand's tile,
- * as it was when it was loaded, and eight of the sums; vectors must lie as the real ones ask for. */
+/* A stand-in for CUDA's <mma.h>: 16 x 16 tiles in 16 bits, sums in float32. Every lane keeps eight sums, half a row of
+ * the result, and what these need of the operands' tiles, as it was when it was loaded; vectors must lie as the real
+ * ones ask for. */
 #pragma once
 
 #include "base/half.h"
@@ -28,10 +29,20 @@ struct col_major;
 enum layout_t { mem_row_major, mem_col_major };
 enum { SIDE = 16, OWN = SIDE * SIDE / 32 };
 
-/* An operand's vectors run along k: rows of a, columns of b. */
+/* An operand's vectors run along k: rows of a, columns of b. A lane needs the row that its sums are in, and their
+ * columns. */
+template <class Use> struct needed;
+template <> struct needed<matrix_a> {
+    enum { N = 1 };
+    static inline int first() { return sim_lane() * OWN / SIDE; }
+};
+template <> struct needed<matrix_b> {
+    enum { N = OWN };
+    static inline int first() { return sim_lane() * OWN % SIDE; }
+};
 template <class Use, int M, int N, int K, class E, class Layout = void> struct fragment {
     static_assert(M == SIDE && N == SIDE && K == SIDE, "tiles of 16 x 16");
-    float vector[SIDE][SIDE];
+    float at_k[SIDE][needed<Use>::N];
 };
 template <int M, int N, int K> struct fragment<accumulator, M, N, K, float, void> {
     float x[OWN];
@@ -52,19 +63,18 @@ static inline void fill_fragment(sums &s, float v) {
 template <class Use, class E, class Layout>
 static inline void load_matrix_sync(fragment<Use, SIDE, SIDE, SIDE, E, Layout> &f, const E *at, unsigned stride) {
     bool well = lies_well(at, stride, sizeof(E));
-    for (int i = 0; i < SIDE; i++)
-        for (int k = 0; k < SIDE; k++) f.vector[i][k] = well ? widen(at[i * stride + k]) : NAN;
+    const E *first = at + (unsigned)needed<Use>::first() * stride;
+    for (int i = 0; i < needed<Use>::N; i++)
+        for (int k = 0; k < SIDE; k++) f.at_k[k][i] = well ? widen(first[i * stride + k]) : NAN;
 }
 
 template <class E>
 static inline void mma_sync(sums &to, const fragment<matrix_a, SIDE, SIDE, SIDE, E, row_major> &a,
                             const fragment<matrix_b, SIDE, SIDE, SIDE, E, col_major> &b, const sums &from) {
-    for (int i = 0; i < OWN; i++) {
-        int at = sim_lane() * OWN + i;
-        float s = from.x[i];
-        for (int k = 0; k < SIDE; k++) s += a.vector[at / SIDE][k] * b.vector[at % SIDE][k];
-        to.x[i] = s;
-    }
+    sums s = from;
+    for (int k = 0; k < SIDE; k++)
+        for (int i = 0; i < OWN; i++) s.x[i] += a.at_k[k][0] * b.at_k[k][i];
+    to = s;
 }
 
 static inline void store_matrix_sync(float *to, const sums &s, unsigned stride, layout_t) {
