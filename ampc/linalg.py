@@ -331,7 +331,8 @@ def matrix_exp(A: Tensor) -> Tensor:
     n = _square(A, "matrix_exp")
     if n == 0:
         return A.clone()
-    size = float(A.detach().abs().sum(-2).amax().item()) if A.numel() else 0.0
+    sizes = A.detach().abs().sum(-2)  # those of matrices with nan and infinities, whose results are nan, do not count
+    size = float(sizes.masked_fill(~sizes.isfinite(), 0.0).amax().item()) if A.numel() else 0.0
     s = max(0, math.ceil(math.log2(size)) + 1) if size > 0.5 else 0
     wide = A.float() if A.dtype in (_C.float16, _C.bfloat16) else A  # rounded once, at the end
     X, term = wide / 2.0**s, _eye_like(wide)

@@ -530,3 +530,12 @@ def test_gradgradcheck_weighs_by_what_is_given():
 
     assert ampc.autograd.gradgradcheck(Watched.apply, x, ampc.tensor([2.0, 7.0], dtype=ampc.float64))
     assert [2.0, 7.0] in seen
+
+
+def test_matrix_exp_of_a_matrix_that_is_not_finite():
+    import torch
+
+    x = [[[1.0, 2.0], [3.0, 4.0]], [[float("inf"), 1.0], [0.0, 1.0]], [[float("nan"), 1.0], [0.0, 1.0]]]
+    theirs, ours = torch.linalg.matrix_exp(torch.tensor(x)), ampc.linalg.matrix_exp(ampc.tensor(x))
+    np.testing.assert_allclose(ours[0].numpy(), theirs[0].numpy(), rtol=1e-5)
+    assert not ours[1].isfinite().all() and ours[2].isnan().any()

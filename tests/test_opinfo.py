@@ -2,7 +2,7 @@
 gradients, methods, in-place forms, out=, strided operands and errors. What differs on purpose is a line of opinfo/known.py; what is still to be
 mended is a line of opinfo/open.txt.
 
-A run draws a tenth of the entries and some samples of each; AMPC_EXAMPLES takes all. `python -m opinfo --only NAME` shows what differs."""
+A run draws a tenth of the entries and some samples of each, fewer on a GPU; AMPC_EXAMPLES takes all. `python -m opinfo --only NAME` shows what differs."""
 
 import os
 import types
@@ -20,12 +20,12 @@ from opinfo.optimizers import optimizers  # noqa: E402
 from opinfo.places import values_at_places  # noqa: E402
 from opinfo.running import operators  # noqa: E402
 
-pytestmark = pytest.mark.cpu
 WHOLE = "AMPC_EXAMPLES" in os.environ
-ENTRIES = {entry.name: entry for kind in (operators, modules, optimizers) for entry in kind(0 if WHOLE else 20) if entry.function is not None}
+SAMPLES, SHARE = (20, 10) if os.environ["AMPC_TEST_DEVICE"] == "cpu" else (5, 40)
+ENTRIES = {entry.name: entry for kind in (operators, modules, optimizers) for entry in kind(0 if WHOLE else SAMPLES) if entry.function is not None}
 
 
-@pytest.mark.parametrize("name", part(sorted(ENTRIES), 10))
+@pytest.mark.parametrize("name", part(sorted(ENTRIES), SHARE))
 def test_an_entry_agrees_with_torch(name):
     entry = ENTRIES[name]
     found = [d for d in entry.check() if not explained(d)]

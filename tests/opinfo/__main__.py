@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any, Callable, Counter, Iterator, Set, Tuple
 
+import ampc
+
 from .known import explained
 from .modules import modules
 from .optimizers import optimizers
@@ -23,7 +25,10 @@ parser.add_argument("--most", type=int, default=0, help="so many samples of each
 parser.add_argument("--after", help="begin behind this entry")
 parser.add_argument("--json", help="a file for the differences, a line each")
 parser.add_argument("--part", default="0/1", help="I/N: every N-th entry of the database")
+parser.add_argument("--gpu", action="store_true", help="ampc's tensors on a GPU; AMPC_CUDA_LIBS names the simulator's folder")
 options = parser.parse_args()
+if options.gpu:
+    ampc.set_default_device("cuda")
 part, parts = map(int, options.part.split("/"))
 out = open(options.json, "w") if options.json else None  # noqa: SIM115
 kinds: Counter[str] = collections.Counter()

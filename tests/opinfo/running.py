@@ -64,8 +64,12 @@ def method_of(f: Optional[Callable[..., Any]]) -> Optional[Callable[..., Any]]:
 
 
 def outcome(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Tuple[Any, Optional[BaseException]]:
+    """What a call gives, and its exception; on a GPU, those that come later, too."""
     try:
-        return call(*args, **kwargs), None
+        result = call(*args, **kwargs)
+        if ampc.get_default_device().type == "cuda":
+            ampc.cuda.synchronize()
+        return result, None
     except Exception as e:  # noqa: BLE001
         return None, e
 

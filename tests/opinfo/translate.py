@@ -64,9 +64,11 @@ class Sample:
         if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
             return constant(value)
         if isinstance(value, torch.device):
-            return ampc.device(str(value))
+            return ampc.get_default_device()
         if isinstance(value, (torch.Generator, complex)):
             raise Inexpressible
+        if isinstance(value, dict) and value.get("device") == "cpu":
+            value = {**value, "device": ampc.get_default_device()}
         return walk(value, self.for_ampc)
 
 
@@ -113,11 +115,14 @@ def to_ampc(t: torch.Tensor) -> Any:
     plain = t.detach()
     if plain.ndim > 16:  # more than a tensor of ampc can have
         raise Inexpressible
-    return ampc.from_dlpack(plain).requires_grad_(t.requires_grad)
+    if ampc.get_default_device().type == "cpu":
+        return ampc.from_dlpack(plain).requires_grad_(t.requires_grad)
+    memory = ampc.from_dlpack(plain.as_strided((reach(plain),), (1,))).to(ampc.get_default_device())
+    return memory.as_strided(plain.shape, plain.stride()).detach().requires_grad_(t.requires_grad)
 
 
 def to_torch(t: Any) -> torch.Tensor:
-    return torch.from_dlpack(t.detach())
+    return torch.from_dlpack(t.detach().cpu())
 
 
 def retarget(f: types.FunctionType, depth: int = 0) -> types.FunctionType:
