@@ -442,3 +442,27 @@ def test_functions_made_of_others(call):
     x, w = np.arange(8.0).reshape(2, 4) / 7, np.arange(12.0).reshape(3, 4) / 5
     theirs, ours = (np.array(call(lib, lib.nn.functional, lib.tensor(x), lib.tensor(w)).tolist()) for lib in (torch, ampc))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_ldexp_of_powers_beyond_the_dtype():
+    """2**n overflows where x * 2**n does not; and integers do not make 16 bits float32."""
+    x = ampc.tensor([2.0**-100, -(2.0**-120)])
+    assert ampc.ldexp(x, ampc.tensor([150, 140])).tolist() == [2.0**50, -(2.0**20)]
+    half = ampc.ldexp(ampc.tensor([2.0**-10]).half(), ampc.tensor([20]))
+    assert half.dtype == ampc.float16 and half.tolist() == [1024.0]
+
+
+def test_steps_and_truth_in_place_have_no_slope():
+    """What is written does not depend on the old value, so nothing of the old history is left."""
+    for write in (lambda x: x.heaviside_(ampc.ones(3)), lambda x: x.eq_(2), lambda x: x.logical_not_(), lambda x: x.greater_(1)):
+        w = ampc.ones(3, requires_grad=True)
+        x = w * 2
+        write(x)
+        (x * w).sum().backward()
+        assert w.grad.tolist() == x.tolist()
+
+
+def test_negative_repetitions():
+    for f in (ampc.tile, ampc.Tensor.repeat):
+        with pytest.raises(RuntimeError, match="0 or more"):
+            f(ampc.ones(2), (-1,))
