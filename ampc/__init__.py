@@ -131,7 +131,6 @@ from ._functions import (
     equal as equal,
     is_floating_point as is_floating_point,
     is_tensor as is_tensor,
-    movedim as movedim,
     nonzero as nonzero,
     numel as numel,
     split as split,
@@ -254,6 +253,7 @@ from .nn.functional import (
     pixel_shuffle as pixel_shuffle,
     pixel_unshuffle as pixel_unshuffle,
     rms_norm as rms_norm,
+    rrelu as rrelu,
 )
 
 __array_api_version__ = "2024.12"
@@ -276,10 +276,7 @@ def _array_namespace(self: Tensor, *, api_version: _Any = None) -> _Any:
 Tensor.__array_namespace__ = _array_namespace  # type: ignore[method-assign]
 
 
-concat = concatenate = cat
 inverse, pinverse, svd = linalg.inv, linalg.pinv, linalg.old_svd
-multiply, subtract, divide, true_divide = mul, sub, div, div
-absolute, negative, clip = abs, neg, clamp
 dropout = nn.functional.dropout
 batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_norm
 embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
@@ -354,9 +351,10 @@ def __getattr__(name: str) -> _Any:
     if name.endswith("Tensor") and name[0] != "_":
         from ._typed import types_of
 
-        globals().update(types_of("cpu"))
-        if name in globals():
-            return globals()[name]
+        found = types_of("cpu")
+        globals().update(found)
+        if name in found:
+            return found[name]
     from ._missing import absent_from
 
     if name in _COMPLEX:

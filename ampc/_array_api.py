@@ -10,16 +10,15 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, Dict, List, Optional, Tuple, Union
 
-from . import _C
+from . import _C, _ops
 from . import _creation as make
 from . import linalg as _linalg
 from ._C import Tensor, float32, float64, int8, int16, int32, int64, uint8
 from ._C import bool as bool
 from ._composed.creation import _asarray
 from ._composed.products import tensordot
-from ._composed.reduce import diff as _differences
 from ._composed.scatter import take_along_dim as _take_along_dim
-from ._composed.shape_ops import broadcast_tensors, broadcast_to, meshgrid, moveaxis, roll, tile, tril, triu  # noqa: F401
+from ._composed.shape_ops import broadcast_tensors, meshgrid  # noqa: F401
 from ._composed.sort_search import searchsorted, unique  # noqa: F401
 from ._creation import eye, linspace  # noqa: F401
 from ._finfo import finfo, iinfo  # noqa: F401
@@ -27,16 +26,17 @@ from ._interop import from_dlpack  # noqa: F401
 
 __array_api_version__ = "2024.12"
 
-_f = _C._functions
 Axis = Union[int, Tuple[int, ...], None]
 e, inf, nan, newaxis, pi = 2.718281828459045, float("inf"), float("nan"), None, 3.141592653589793
 
-_OWN = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil copysign
+# the standard's names that are rows of the table
+_ROWS = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil copysign
     cos cosh exp expm1 floor floor_divide hypot isfinite isinf isnan log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor
-    matmul maximum minimum pow reciprocal remainder round sign signbit sin sinh sqrt square tan tanh trunc where"""
-_OTHER = {"bitwise_invert": "bitwise_not", "divide": "div", "multiply": "mul", "negative": "neg", "subtract": "sub", "equal": "eq",
-          "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
-globals().update({name: _f[name] for name in tuple(_OWN.split())}, **{name: _f[row] for name, row in _OTHER.items()})
+    matmul maximum minimum pow reciprocal remainder round sign signbit sin sinh sqrt square tan tanh trunc where divide multiply negative subtract
+    not_equal less less_equal greater greater_equal broadcast_to moveaxis roll tile tril triu"""
+_OTHER = {"bitwise_invert": "bitwise_not", "equal": "eq"}
+globals().update({name: vars(_ops)[_OTHER.get(name, name)] for name in (*_ROWS.split(), *_OTHER)})
+
 
 
 def positive(x: Tensor, /) -> Tensor:
@@ -63,7 +63,7 @@ def nextafter(x1: Tensor, x2: Tensor, /) -> Tensor:
     """The next number of x1's dtype towards x2."""
     if x1.dtype not in (float32, float64):
         raise TypeError(f"nextafter: expected float32 or float64, got {x1.dtype}")
-    return _C._functions["nextafter"](x1, x2)
+    return _ops.nextafter(x1, x2)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -72,8 +72,8 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
         return x.clone()
     if isinstance(min, Tensor) or isinstance(max, Tensor):
         if min is not None:
-            x = _f["maximum"](x, min if isinstance(min, Tensor) else make.full_like(x, min))
-        return x if max is None else _f["minimum"](x, max if isinstance(max, Tensor) else make.full_like(x, max))
+            x = _ops.maximum(x, min if isinstance(min, Tensor) else make.full_like(x, min))
+        return x if max is None else _ops.minimum(x, max if isinstance(max, Tensor) else make.full_like(x, max))
     return x.clamp(min, max).to(x.dtype)
 
 
@@ -234,24 +234,24 @@ def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = 
 
 def cumulative_sum(x: Tensor, /, *, axis: Optional[int] = None, dtype: Any = None, include_initial: builtins.bool = False) -> Tensor:
     """Sums of the values so far; from 0 on with ``include_initial``."""
-    return _cumulative("cumsum", 0, x, axis, dtype, include_initial)
+    return _cumulative(_ops.cumsum, 0, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(x: Tensor, /, *, axis: Optional[int] = None, dtype: Any = None, include_initial: builtins.bool = False) -> Tensor:
     """Products of the values so far; from 1 on with ``include_initial``."""
-    return _cumulative("cumprod", 1, x, axis, dtype, include_initial)
+    return _cumulative(_ops.cumprod, 1, x, axis, dtype, include_initial)
 
 
-def _cumulative(name: str, first: int, x: Tensor, axis: Optional[int], dtype: Any, initial: builtins.bool) -> Tensor:
+def _cumulative(f: Any, first: int, x: Tensor, axis: Optional[int], dtype: Any, initial: builtins.bool) -> Tensor:
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"cumulative: `axis` can be left out in 1 dimension only, not in {x.ndim}")
         axis = 0
-    y = _f[name](x, axis, dtype=dtype)
+    y = f(x, axis, dtype=dtype)
     if not initial:
         return y
     shape = [1 if d == axis % x.ndim else n for d, n in enumerate(x.shape)]
-    return _f["cat"]([make.full(shape, first, dtype=y.dtype, device=x.device), y], axis)
+    return _ops.cat([make.full(shape, first, dtype=y.dtype, device=x.device), y], axis)
 
 
 def argsort(x: Tensor, /, *, axis: int = -1, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
@@ -301,7 +301,7 @@ def unique_values(x: Tensor, /) -> Tensor:
 
 def diff(x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Optional[Tensor] = None, append: Optional[Tensor] = None) -> Tensor:
     """Differences of neighbours."""
-    return _differences(x, n, axis, prepend, append)
+    return _ops.diff(x, n, axis, prepend, append)
 
 
 # -- shapes ---------------------------------------------------------------------------------------------------------------------
@@ -314,12 +314,12 @@ def broadcast_arrays(*arrays: Tensor) -> List[Tensor]:
 
 def concat(arrays: Sequence[Tensor], /, *, axis: Optional[int] = 0) -> Tensor:
     """Joined along axis, flattened when None."""
-    return _f["cat"]([a.reshape(-1) for a in arrays], 0) if axis is None else _f["cat"](list(arrays), axis)
+    return _ops.cat([a.reshape(-1) for a in arrays], 0) if axis is None else _ops.cat(list(arrays), axis)
 
 
 def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
     """Joined along a new axis."""
-    return _f["stack"](list(arrays), axis)
+    return _ops.stack(list(arrays), axis)
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> Tuple[Tensor, ...]:
@@ -375,7 +375,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: Optional[int] = None) -> Tensor
             raise ValueError(f"take: `axis` can be left out in 1 dimension only, not in {x.ndim}")
         axis = 0
     n = x.shape[axis]
-    return x.index_select(axis, _f["where"](indices < 0, indices + n, indices))
+    return x.index_select(axis, _ops.where(indices < 0, indices + n, indices))
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
@@ -413,7 +413,7 @@ class linalg:
     @staticmethod
     def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
         """The cross product along axis."""
-        return _f["cross"](x1, x2, axis)
+        return _ops.cross(x1, x2, axis)
 
     @staticmethod
     def matrix_rank(x: Tensor, /, *, rtol: Optional[float] = None) -> Tensor:
@@ -423,7 +423,7 @@ class linalg:
     @staticmethod
     def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
         """x1[i] * x2[j]"""
-        return _f["outer"](x1, x2)
+        return _ops.outer(x1, x2)
 
     @staticmethod
     def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:

@@ -8,13 +8,12 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Dict, Optional, Tuple
 
-from . import _C, _checks
+from . import _C, _checks, _ops
 from ._C import Tensor, dtype
 from ._device import check_device, number_of, preserve_format
 from ._out import written
 
-_f = _C._functions
-_full, _arange_op, _cast, _to_device = _f["_full"], _f["_arange"], _f["_cast"], _f["_to_device"]
+_full, _arange_op, _cast, _to_device = _ops._full, _ops._arange, _ops._cast, _ops._to_device
 
 _I64 = _C.int64
 _converters: Dict[str, Callable[[Any], Tensor]] = {}  # by the protocol that an object has, what makes a tensor on its memory
@@ -182,7 +181,7 @@ def _bounds(what: str, ends: Sequence[Any], steps: int, dtype: Any) -> Tuple[Any
 def _spaced(start: Any, end: Any, steps: int, device: Any) -> Tensor:
     """start + i * step for the first half, and as far from the end for the second: so both ends are exact. In float64."""
     i, step = _arange_op(0, steps, 1, _C.float64, number_of(device)), (end - start) / max(steps - 1, 1)
-    return _f["where"](i < max(steps // 2, 1), i * step + start, (i - (steps - 1)) * step + end)
+    return _ops.where(i < max(steps // 2, 1), i * step + start, (i - (steps - 1)) * step + end)
 
 
 def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
@@ -198,7 +197,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Opt
     """base ** linspace(start, end, steps), between whole ends for integer dtypes."""
     kind = _kind(dtype, out)
     exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, device)
-    return _finish(_cast(_f["pow"](base, exponents), kind), requires_grad, out)
+    return _finish(_cast(_ops.pow(base, exponents), kind), requires_grad, out)
 
 
 def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, device: Any = None,
@@ -209,23 +208,23 @@ def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, devic
     return _finish(_cast(rows.unsqueeze(1) == cols, _kind(dtype, out)), requires_grad, out)
 
 
-def _random(name: str, size: Any, a: float, b: float, dtype: Any, device: Any, requires_grad: bool, generator: Any) -> Tensor:
+def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, device: Any, requires_grad: bool, generator: Any) -> Tensor:
     if generator is not None:
         with _drawing(generator):
-            return _random(name, size, a, b, dtype, device, requires_grad, None)
-    return _finish(_f[name](list(_size(size)), a, b, dtype or _C.get_default_dtype(), number_of(device)), requires_grad)
+            return _random(draw, size, a, b, dtype, device, requires_grad, None)
+    return _finish(draw(list(_size(size)), a, b, dtype or _C.get_default_dtype(), number_of(device)), requires_grad)
 
 
 def rand(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
          generator: Any = None) -> Tensor:
     """Uniform on [0, 1)."""
-    return _random("_uniform", size, 0.0, 1.0, dtype, device, requires_grad, generator)
+    return _random(_ops._uniform, size, 0.0, 1.0, dtype, device, requires_grad, generator)
 
 
 def randn(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
           generator: Any = None) -> Tensor:
     """Normal with mean 0 and deviation 1."""
-    return _random("_normal", size, 0.0, 1.0, dtype, device, requires_grad, generator)
+    return _random(_ops._normal, size, 0.0, 1.0, dtype, device, requires_grad, generator)
 
 
 def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, device: Any = None,
@@ -233,7 +232,7 @@ def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dty
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
     if size is None:
         low, high, size = 0, low, high
-    return _random("_randint", (size,), low, high, dtype or _I64, device, requires_grad, generator)
+    return _random(_ops._randint, (size,), low, high, dtype or _I64, device, requires_grad, generator)
 
 
 def randperm(n: int, *, dtype: Optional[dtype] = None, device: Any = None, generator: Any = None) -> Tensor:
@@ -241,7 +240,7 @@ def randperm(n: int, *, dtype: Optional[dtype] = None, device: Any = None, gener
     if generator is not None:
         with _drawing(generator):
             return randperm(n, dtype=dtype, device=device)
-    order = _f["_randperm"](n, number_of(device))
+    order = _ops._randperm(n, number_of(device))
     return order if dtype is None else _cast(order, dtype)
 
 

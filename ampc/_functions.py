@@ -1,13 +1,12 @@
-"""Functions that torch offers in addition to methods of the same name."""
+"""Functions of tensors that give no tensor, or several; some are methods, too (see _tensor.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
-from . import _C, _checks
+from . import _C, _checks, _ops
 from ._C import Tensor
-from ._out import written
 
 
 def is_tensor(obj: Any) -> bool:
@@ -31,28 +30,27 @@ def split(tensor: Tensor, split_size_or_sections: Union[int, Sequence[int]], dim
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
-    """Tensor.chunk"""
-    return input.chunk(chunks, dim)
+    """At most ``chunks`` pieces of equal size along ``dim``."""
+    if chunks < 1:
+        raise RuntimeError(f"chunk: `chunks` must be 1 or more, got {chunks}")
+    if input.ndim == 0:
+        raise RuntimeError("chunk: a 0-d tensor has no dimension to cut")
+    n = input.size(dim)
+    return input.split(-(-n // chunks) if n else [0] * chunks, dim)
 
 
 def unbind(input: Tensor, dim: int = 0) -> tuple:
-    """Tensor.unbind"""
-    return input.unbind(dim)
-
-
-def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """Tensor.movedim"""
-    return input.movedim(source, destination)
+    """The slices along ``dim``, as views."""
+    return input._cut_into(None, dim, True)
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Optional[Tensor] = None) -> Any:
-    """Tensor.nonzero"""
+    """Indices of the nonzero elements, one row each; or one tensor a dimension."""
     if out is not None and as_tuple:
         raise RuntimeError("nonzero: `out` is one tensor; it does not go with as_tuple=True")
-    return written(input.nonzero(as_tuple=as_tuple), out, "nonzero")
-
-
-_where = _C._functions["where"]
+    if not as_tuple:
+        return _ops._nonzero(input, out=out)
+    return _ops._nonzero(input.reshape(1) if input.ndim == 0 else input).t().contiguous().unbind(0)
 
 
 def where(condition: Tensor, *values: Any, **named: Any) -> Any:
@@ -61,7 +59,7 @@ def where(condition: Tensor, *values: Any, **named: Any) -> Any:
     if values or named:
         if "input" in named:
             named["x"] = named.pop("input")
-        result = _where(condition, *values, **named)
+        result = _ops.where(condition, *values, **named)
         if values and (isinstance(values[0], Tensor) or isinstance(values[-1], Tensor)):
             return result
         numbers = not any(isinstance(v, Tensor) for v in (*values, *named.values()))
@@ -70,13 +68,13 @@ def where(condition: Tensor, *values: Any, **named: Any) -> Any:
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Tensor.equal"""
-    return input.equal(other)
+    """True when shapes and all elements are equal."""
+    return input.shape == other.shape and bool((input == other).all())
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Tensor.allclose"""
-    return input.allclose(other, rtol, atol, equal_nan)
+    """True when |input - other| <= atol + rtol * |other| everywhere."""
+    return bool(_ops.isclose(input, other, rtol, atol, equal_nan).all())
 
 
-_checks.install(globals(), hot="where split chunk movedim")
+_checks.install(globals(), hot="where split chunk unbind")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _C
+from . import _C, _ops
 from ._C import Tensor
 from ._device import contiguous_format, memory_format, preserve_format
-
-_f = _C._functions
 
 
 def _last_order(format: Any, t: Tensor, what: str) -> list:
@@ -32,9 +30,9 @@ def in_format(t: Tensor, format: Any, what: str) -> Tensor:
     if is_contiguous(t, format):
         return t
     if format is contiguous_format:
-        return _f["_contiguous"](t)
+        return _ops._contiguous(t)
     order = _last_order(format, t, what)
-    return _f["_contiguous"](t.permute(order)).permute([order.index(d) for d in range(t.ndim)])
+    return _ops._contiguous(t.permute(order)).permute([order.index(d) for d in range(t.ndim)])
 
 
 def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
@@ -51,7 +49,7 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
 
 def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy in memory of its own."""
-    copy = _f["clone"](input)
+    copy = _ops.clone(input)
     return copy if memory_format is preserve_format else in_format(copy, memory_format, "clone")
 
 

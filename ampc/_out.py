@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import _C
+from . import _C, _ops
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +30,7 @@ def written(result: Any, out: Any, what: str) -> Any:
         return result
     if not isinstance(result, tuple):
         _check(result, out, what)
-        return _C._functions["clone"](result, out=out)
+        return _ops.clone(result, out=out)
     if not isinstance(out, (tuple, list)) or len(out) != len(result):
         raise TypeError(f"{what}: expected a tuple of {len(result)} Tensors as `out`, got {type(out).__name__}"
                         + (f" of {len(out)}" if isinstance(out, (tuple, list)) else ""))

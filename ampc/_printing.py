@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Optional
 
-from . import _C
+from . import _C, _ops
 
 
 class _Options:
@@ -97,7 +97,7 @@ def tensor_repr(t: Any) -> str:
     name = "Parameter containing:\ntensor(" if type(t).__name__ == "Parameter" else "tensor("
     for d in range(plain.ndim if edge else 0):  # fetch only what is shown
         if plain.shape[d] > 2 * edge + 1:
-            plain = _C._functions["cat"]([plain.narrow(d, 0, edge + 1), plain.narrow(d, plain.shape[d] - edge, edge)], d)
+            plain = _ops.cat([plain.narrow(d, 0, edge + 1), plain.narrow(d, plain.shape[d] - edge, edge)], d)
     values = plain.tolist()
     if t.numel() == 0:
         body = "[]" if t.ndim == 1 else "[]" + f", size={tuple(t.shape)}"

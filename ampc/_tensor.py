@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 from typing import Any, Callable, Optional, Union
 
-from . import _C, _checks
+from . import _C, _checks, _functions, _ops
 from . import _creation as make
 from ._C import Tensor, dtype
 from ._device import device_of, number_of
-from ._dims import wrap_dim
 from ._events import announce
 from ._layout import in_format
-from ._out import own
 from ._printing import tensor_format, tensor_html, tensor_repr
 from .autograd.hooks import RemovableHandle
 
-_f = _C._functions
-_cast, _to_device = _f["_cast"], _f["_to_device"]
+_cast, _to_device = _ops._cast, _ops._to_device
 _METHOD, _IN_PLACE = 2, 4  # bits of an operator's home
 
 
 def _install_rows() -> None:
+    others = {row: [other for other, of in _ops.ALIASES.items() if of == row] for row in _ops.ALIASES.values()}
     for op in _C.op_table():
-        if op["home"] & _METHOD:
-            setattr(Tensor, op["python"], _f[op["python"]])
-        if op["home"] & _IN_PLACE:
-            setattr(Tensor, op["python"] + "_", _f[op["python"] + "_"])
+        for name in (op["python"], *others.get(op["python"], ())):
+            if op["home"] & _METHOD:
+                setattr(Tensor, name, vars(_ops)[op["python"]])
+            if op["home"] & _IN_PLACE:
+                setattr(Tensor, name + "_", vars(_ops)[op["python"] + "_"])
 
 
 HOT = ("to", "type_as", "cpu", "cuda", "numpy", "backward", "requires_grad_", "view_as", "reshape_as", "expand_as", "unbind", "split", "chunk",
@@ -41,11 +39,10 @@ def method(f: Callable) -> Callable:
     return f
 
 
-def alias(name: str, of: str) -> None:
-    setattr(Tensor, name, getattr(Tensor, of))
-
-
 _install_rows()
+for _function in (_functions.allclose, _functions.chunk, _functions.equal, _functions.nonzero, _functions.unbind):
+    setattr(Tensor, _function.__name__, _function)
+Tensor.permute_dims = Tensor.permute
 
 for _dtype, _names in {
     _C.float64: ("double",), _C.float32: ("float",), _C.float16: ("half",), _C.bfloat16: ("bfloat16",),
@@ -159,20 +156,18 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
     return make.tensor(data, dtype=dtype or self.dtype, device=self.device if device is None else device, requires_grad=requires_grad)
 
 
-def _new(name: str) -> None:
-    maker = getattr(make, name)
-
+def _new(maker: Callable[..., Tensor]) -> None:
     def f(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         where = self.device if device is None else device
         return maker(*size, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
 
-    f.__name__ = "new_" + name
-    f.__doc__ = f"{name} with this tensor's dtype, on its device."
+    f.__name__ = "new_" + maker.__name__
+    f.__doc__ = f"{maker.__name__} with this tensor's dtype, on its device."
     setattr(Tensor, f.__name__, f)
 
 
-for _name in ("zeros", "ones", "empty", "full"):
-    _new(_name)
+for _maker in (make.zeros, make.ones, make.empty, make.full):
+    _new(_maker)
 
 
 # -- attributes -----------------------------------------------------------------------------------
@@ -190,33 +185,9 @@ Tensor.__array_priority__ = 1000  # NumPy leaves mixed operators to us
 
 
 @method
-def get_device(self: Tensor) -> int:
-    """The number of its GPU; -1 on the CPU."""
-    return _C._device_index(self) - 1
-
-
-@method
 def element_size(self: Tensor) -> int:
     """Bytes of an element."""
     return self.itemsize
-
-
-@method
-def is_inference(self: Tensor) -> bool:
-    """True when made under inference_mode."""
-    return self._is_inference
-
-
-@method
-def is_complex(self: Tensor) -> bool:
-    """False: there are no complex dtypes."""
-    return False
-
-
-@method
-def is_signed(self: Tensor) -> bool:
-    """True unless uint8 or bool."""
-    return self.dtype.is_signed
 
 
 @method
@@ -238,12 +209,6 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 def record_stream(self: Tensor, stream: Any) -> None:
     """Notes that ``stream`` uses the tensor: freed, its memory is not used again before the stream's work so far is done."""
     _C._cuda_record_stream(self, stream.cuda_stream)
-
-
-@method
-def is_same_size(self: Tensor, other: Tensor) -> bool:
-    """True when the shapes are equal."""
-    return self.shape == other.shape
 
 
 # -- autograd ---------------------------------------------------------------------------------------
@@ -307,7 +272,7 @@ def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = N
     """Fills the tensor with numbers uniform on [a, b). RuntimeError unless a <= b."""
     if not a <= b:
         raise RuntimeError(f"uniform_: `a` must be at most `b`, got {a} and {b}")
-    return self.copy_(make._random("_uniform", self.shape, a, b, self.dtype, self.device, False, generator))
+    return self.copy_(make._random(_ops._uniform, self.shape, a, b, self.dtype, self.device, False, generator))
 
 
 @method
@@ -315,7 +280,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     """Fills the tensor with normal numbers. RuntimeError unless std >= 0."""
     if not std >= 0:
         raise RuntimeError(f"normal_: `std` must be 0 or more, got {std}")
-    return self.copy_(make._random("_normal", self.shape, mean, std, self.dtype, self.device, False, generator))
+    return self.copy_(make._random(_ops._normal, self.shape, mean, std, self.dtype, self.device, False, generator))
 
 
 @method
@@ -323,7 +288,7 @@ def random_(self: Tensor, low: int = 0, high: Optional[int] = None, *, generator
     """Fills the tensor with integers in [low, high)."""
     if high is None:
         low, high = (0, low) if low else (0, 2**24 if self.dtype.is_floating_point else 2**31)
-    return self.copy_(make._random("_randint", self.shape, low, high, self.dtype, self.device, False, generator))
+    return self.copy_(make._random(_ops._randint, self.shape, low, high, self.dtype, self.device, False, generator))
 
 
 @method
@@ -331,7 +296,7 @@ def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor
     """Fills the tensor with 1 at probability p, else 0. RuntimeError unless 0 <= p <= 1."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_: `p` must be between 0 and 1, got {p}")
-    draw = make._random("_uniform", self.shape, 0.0, 1.0, _C.float32, self.device, False, generator)
+    draw = make._random(_ops._uniform, self.shape, 0.0, 1.0, _C.float32, self.device, False, generator)
     return self.copy_(draw < p)
 
 
@@ -395,12 +360,6 @@ def unsqueeze_(self: Tensor, dim: int) -> Tensor:
 
 
 @method
-def unbind(self: Tensor, dim: int = 0) -> tuple:
-    """The slices along ``dim``, as views."""
-    return self._cut_into(None, dim, True)
-
-
-@method
 def split(self: Tensor, split_size: Union[int, Sequence[int]], dim: int = 0) -> tuple:
     """Pieces of ``split_size`` along ``dim`` (the last may be smaller), or of the sizes listed."""
     if self.ndim == 0:
@@ -416,99 +375,13 @@ def split(self: Tensor, split_size: Union[int, Sequence[int]], dim: int = 0) -> 
     return self._cut_into([min(step, n - i) for i in range(0, max(n, 1), step)], dim, True)
 
 
-@method
-def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple:
-    """At most ``chunks`` pieces of equal size along ``dim``."""
-    if chunks < 1:
-        raise RuntimeError(f"chunk: `chunks` must be 1 or more, got {chunks}")
-    if self.ndim == 0:
-        raise RuntimeError("chunk: a 0-d tensor has no dimension to cut")
-    n = self.size(dim)
-    return self.split(-(-n // chunks) if n else [0] * chunks, dim)
-
-
-@method
-def movedim(self: Tensor, source: Any, destination: Any) -> Tensor:
-    """Dimensions moved to other positions."""
-    src, dst = ([wrap_dim(d, self.ndim, "movedim") for d in _checks.integers(dims, "movedim")] for dims in (source, destination))
-    if len(src) != len(dst) or len(set(src)) != len(src) or len(set(dst)) != len(dst):
-        raise RuntimeError(f"movedim: {source} and {destination} must be equally many different dimensions")
-    rest = iter(d for d in range(self.ndim) if d not in src)
-    return self.permute([src[dst.index(d)] if d in dst else next(rest) for d in range(self.ndim)])
-
-
-alias("moveaxis", "movedim")
-alias("swapaxes", "transpose")
-alias("swapdims", "transpose")
-
-
-@method
-def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """One dimension cut into several."""
-    dim = wrap_dim(dim, self.ndim, "unflatten")
-    if self.ndim == 0:
-        raise RuntimeError("unflatten: a 0-d tensor has no dimension to cut")
-    known = math.prod(s for s in sizes if s != -1)
-    if list(sizes).count(-1) == 1 and known and self.shape[dim] % known == 0:  # inferred here: another size may be 0
-        sizes = [self.shape[dim] // known if s == -1 else s for s in sizes]
-    return self.reshape(list(self.shape[:dim]) + list(sizes) + list(self.shape[dim + 1:]))
-
-
-@method
-def ravel(self: Tensor) -> Tensor:
-    """One dimension: a view where the tensor is contiguous, else a copy."""
-    return self.contiguous().view(-1)
-
-
-@method
-def repeat(self: Tensor, *sizes: Any) -> Tensor:
-    """The tensor tiled ``sizes`` times along each dimension."""
-    times = list(make._size(sizes))
-    lead = len(times) - self.ndim
-    if lead < 0:
-        raise RuntimeError(f"repeat: {len(times)} repetitions given for a tensor of {self.ndim} dimensions")
-    shape = [1] * lead + list(self.shape)
-    wide = self.reshape([s for d in shape for s in (1, d)]).expand([s for n, d in zip(times, shape) for s in (n, d)])
-    return own(wide.reshape([n * d for n, d in zip(times, shape)]), self)
-
-
-@method
-def nonzero(self: Tensor, *, as_tuple: bool = False) -> Any:
-    """Indices of the nonzero elements, one row each; or one tensor a dimension."""
-    indices = _f["_nonzero"](self.reshape(1) if as_tuple and self.ndim == 0 else self)
-    return indices.t().contiguous().unbind(0) if as_tuple else indices
-
-
-# -- names that are other operators ----------------------------------------------------------------------------
-
-for _name, _of in {"multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div", "absolute": "abs", "negative": "neg",
-                   "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "clip": "clamp",
-                   "multiply_": "mul_", "subtract_": "sub_", "divide_": "div_", "clip_": "clamp_", "permute_dims": "permute"}.items():
-    alias(_name, _of)
+# -- choosing --------------------------------------------------------------------------------------------------
 
 
 @method
 def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """self where condition is true, else other."""
-    return _f["where"](condition, self, other)
-
-
-@method
-def rsub(self: Tensor, other: Any) -> Tensor:
-    """other - self"""
-    return other - self
-
-
-@method
-def equal(self: Tensor, other: Tensor) -> bool:
-    """True when shapes and all elements are equal."""
-    return self.shape == other.shape and bool((self == other).all())
-
-
-@method
-def allclose(self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """True when |self - other| <= atol + rtol * |other| everywhere."""
-    return bool(_f["isclose"](self, other, rtol, atol, equal_nan).all())
+    return _ops.where(condition, self, other)
 
 
 # -- Python's protocols -------------------------------------------------------------------------------------

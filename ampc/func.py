@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple, Union
 
-from . import _C
+from . import _C, _ops
 from ._C import Tensor
 from .autograd import enable_grad
 from .autograd import functional as _functional
@@ -232,7 +232,7 @@ def vmap(func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = 
             results.append(func(*tree_unflatten([part[i] for part in parts], spec), **kwargs))
         flat = [tree_flatten(r) for r in results]
         outs = _dims_like(out_dims, results[0], "out_dims")
-        stack = _C._functions["stack"]
+        stack = _ops.stack
         return tree_unflatten([stack([f[0][k] for f in flat], d) for k, d in enumerate(outs)], flat[0][1])
 
     return call

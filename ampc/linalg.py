@@ -10,7 +10,7 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, Optional, Tuple, Union
 
-from . import _C, _checks
+from . import _C, _checks, _ops
 from . import _creation as make
 from ._C import LinAlgError, Tensor
 from ._dims import broadcast_shapes, wrap_dim
@@ -23,8 +23,7 @@ __all__ = ["LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "di
            "lstsq", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
            "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm"]
 
-_f = _C._functions
-multi_dot, vecdot = _f["linalg_multi_dot"], _f["linalg_vecdot"]
+multi_dot, vecdot = _ops.linalg_multi_dot, _ops.linalg_vecdot
 
 SLogDet = namedtuple("SLogDet", ["sign", "logabsdet"])
 QR = namedtuple("QR", ["Q", "R"])
@@ -72,7 +71,7 @@ def _solved(A: Tensor, B: Tensor, left: bool, check: bool) -> Tuple[Tensor, Tens
     if right.shape[-2] != n:
         raise RuntimeError(f"linalg.solve: A {list(A.shape)} and B {list(B.shape)} do not fit")
     lead = list(broadcast_shapes(A.shape[:-2], right.shape[:-2]))
-    X, info = _f["_solve"](A.expand(*lead, n, n), right.expand(*lead, n, right.shape[-1]), check)
+    X, info = _ops._solve(A.expand(*lead, n, n), right.expand(*lead, n, right.shape[-1]), check)
     return X.squeeze(-1) if vector else X, _of_batch(info, A.shape[:-2])
 
 
@@ -98,7 +97,7 @@ def inv(A: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Optional[Sequence[Tensor]] = None) -> Inverse:
     """The inverses and solve_ex's info."""
     _square(A, "inv")
-    return Inverse(*_f["_solve"](A, _eye_like(A), check_errors))
+    return Inverse(*_ops._solve(A, _eye_like(A), check_errors))
 
 
 @takes_out
@@ -115,7 +114,7 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 def slogdet(A: Tensor, *, out: Optional[Sequence[Tensor]] = None) -> SLogDet:
     """The sign of the determinant and the logarithm of its size; (0, -inf) for a singular matrix."""
     _square(A, "slogdet")
-    return SLogDet(*_f["_slogdet"](A))
+    return SLogDet(*_ops._slogdet(A))
 
 
 @takes_out
@@ -163,7 +162,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, o
     """cholesky's L and, for each matrix, 0, or the order of the leading minor that is not positive definite: its L is nan.
     ``check_errors``: an error there."""
     _square(A, "cholesky")
-    L, info = _f["_cholesky"](A.transpose(-2, -1) if upper else A, check_errors)
+    L, info = _ops._cholesky(A.transpose(-2, -1) if upper else A, check_errors)
     return Factor(L.transpose(-2, -1) if upper else L, info)
 
 
@@ -174,11 +173,11 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Optional[Sequence[Tensor]] = No
         raise RuntimeError(f"linalg.qr: `mode` must be reduced, complete or r, got {mode!r}")
     m, n = A.shape[-2:]
     if mode == "complete" and m > n:
-        wide = _f["cat"]([A, _f["cat"]([A.new_zeros((*A.shape[:-2], n, m - n)), make.eye(m - n, dtype=A.dtype, device=A.device).expand(
+        wide = _ops.cat([A, _ops.cat([A.new_zeros((*A.shape[:-2], n, m - n)), make.eye(m - n, dtype=A.dtype, device=A.device).expand(
             *A.shape[:-2], m - n, m - n)], -2)], -1)
-        Q, R = _f["_qr"](wide)
+        Q, R = _ops._qr(wide)
         return QR(Q, R[..., :n])
-    Q, R = _f["_qr"](A)
+    Q, R = _ops._qr(A)
     return QR(A.new_zeros((0,)) if mode == "r" else Q, R)
 
 
@@ -192,7 +191,7 @@ def _triangle(A: Tensor, UPLO: str) -> Tensor:
 def eigh(A: Tensor, UPLO: str = "L", *, out: Optional[Sequence[Tensor]] = None) -> Eigh:
     """Eigenvalues, ascending, and eigenvectors (columns) of symmetric matrices, of which one triangle is read."""
     _square(A, "eigh")
-    return Eigh(*_f["_eigh"](_triangle(A, UPLO)))
+    return Eigh(*_ops._eigh(_triangle(A, UPLO)))
 
 
 @takes_out
@@ -221,7 +220,7 @@ def _check_driver(A: Tensor, driver: Optional[str]) -> None:
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Optional[str] = None, out: Optional[Sequence[Tensor]] = None) -> SVD:
     """A = U diag(S) Vh, S descending; ``full_matrices`` completes U and Vh to square ones (without gradients for what is added)."""
     _check_driver(A, driver)
-    U, S, Vh = _f["_svd"](A)
+    U, S, Vh = _ops._svd(A)
     if not full_matrices:
         return SVD(U, S, Vh)
     return SVD(_completed(U), S, _completed(Vh.transpose(-2, -1)).transpose(-2, -1))
@@ -234,14 +233,14 @@ def _completed(Q: Tensor) -> Tensor:
         return Q
     with no_grad():
         rest = qr(Q.detach(), "complete").Q[..., k:]
-    return _f["cat"]([Q, rest], -1)
+    return _ops.cat([Q, rest], -1)
 
 
 @takes_out
 def svdvals(A: Tensor, *, driver: Optional[str] = None, out: Optional[Tensor] = None) -> Tensor:
     """svd's S."""
     _check_driver(A, driver)
-    return _f["_svd"](A)[1]
+    return _ops._svd(A)[1]
 
 
 _Room = Union[float, Tensor, None]
@@ -253,10 +252,10 @@ def _cut(A: Tensor, S: Tensor, atol: _Room, rtol: _Room) -> Tensor:
     own_rtol = finfo(A.dtype).eps * max(A.shape[-2:])
     if rtol is None:
         none = make.zeros_like(atol) if isinstance(atol, Tensor) else 0.0
-        rtol = own_rtol if atol is None else _f["where"](atol > 0, none, own_rtol) if isinstance(atol, Tensor) else 0.0 if atol > 0 else own_rtol
+        rtol = own_rtol if atol is None else _ops.where(atol > 0, none, own_rtol) if isinstance(atol, Tensor) else 0.0 if atol > 0 else own_rtol
     least, room = (r.unsqueeze(-1) if isinstance(r, Tensor) else r for r in (0.0 if atol is None else atol, rtol))
     relative = S.amax(-1, True) * room if S.shape[-1] else S[..., :1]
-    return _f["maximum"](relative, least) if isinstance(least, Tensor) else relative.clamp(min=least)
+    return _ops.maximum(relative, least) if isinstance(least, Tensor) else relative.clamp(min=least)
 
 
 @takes_out
@@ -270,10 +269,10 @@ def _pseudo_inverse(A: Tensor, hermitian: bool, atol: _Room, rtol: _Room) -> Ten
         S, V = eigh(A)
         U, sizes = V, S.abs()
     else:
-        U, S, Vh = _f["_svd"](A)
+        U, S, Vh = _ops._svd(A)
         V, sizes = Vh.transpose(-2, -1), S
     some = _cut(A, sizes, atol, rtol) < sizes
-    inverse = _f["where"](some, _f["where"](some, S, 1.0).reciprocal(), 0.0)
+    inverse = _ops.where(some, _ops.where(some, S, 1.0).reciprocal(), 0.0)
     return (V * inverse.unsqueeze(-2)) @ U.transpose(-2, -1)
 
 
@@ -352,7 +351,7 @@ _Dim = Union[int, Sequence[int], None]
 def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """The p-norm over ``dim`` (all when None). float32 under autocast."""
     announce.norm_taken(x)
-    return _f["_norm"](x, ord, dim, keepdim, dtype=dtype)
+    return _ops._norm(x, ord, dim, keepdim, dtype=dtype)
 
 
 @takes_out
@@ -372,8 +371,8 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keep
     if rows == cols:
         raise RuntimeError(f"linalg.matrix_norm: dims must differ, got {list(dim)}")
     if ord == "fro":
-        return _f["_norm"](A, 2, [rows, cols], keepdim, dtype=dtype)
-    x = _f["_autocast_wide"](A) if dtype is None else A.to(dtype)
+        return _ops._norm(A, 2, [rows, cols], keepdim, dtype=dtype)
+    x = _ops._autocast_wide(A) if dtype is None else A.to(dtype)
     if ord in ("nuc", 2, -2):
         S = svdvals(x.movedim((rows, cols), (-2, -1)))
         y = S.sum(-1) if ord == "nuc" else S.amax([-1]) if ord == 2 else S.amin([-1])
@@ -422,13 +421,13 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Optional[Tensor] 
         raise RuntimeError(f"linalg.cross: needs equally many dimensions, got shapes {list(input.shape)} and {list(other.shape)}")
     if input.ndim and any(x.shape[wrap_dim(dim, x.ndim, "linalg.cross")] != 3 for x in (input, other)):
         raise RuntimeError(f"linalg.cross: dimension {dim} must have size 3, got shapes {list(input.shape)} and {list(other.shape)}")
-    return _f["cross"](input, other, dim)
+    return _ops.cross(input, other, dim)
 
 
 @takes_out
 def matmul(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
     """input @ other"""
-    return _f["matmul"](input, other)
+    return _ops.matmul(input, other)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -465,7 +464,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Sequence[int]] = None, *, o
 def logdet(input: Tensor) -> Tensor:
     """The logarithm of the determinant; nan where that is negative."""
     sign, size = slogdet(input)
-    return _f["where"](sign < 0, math.nan, size)
+    return _ops.where(sign < 0, math.nan, size)
 
 
 @takes_out

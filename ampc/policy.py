@@ -149,8 +149,8 @@ def __getattr__(name: str) -> Any:
     """``default``: ampc's own table."""
     if name != "default":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()["default"] = CastPolicy("ampc")
-    return globals()["default"]
+    found = globals()["default"] = CastPolicy("ampc")
+    return found
 
 
 def load(path: Any) -> CastPolicy:

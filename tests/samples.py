@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
 import numpy as np
+from composed_samples import COMPOSED
 from references import (
     R,
     batch_norm,
@@ -49,41 +49,9 @@ from references import (
     spread,
     symmetric,
 )
+from sample import F, Sample, pointwise, special
 
 import ampc
-
-
-@dataclass
-class Sample:
-    args: tuple
-    kwargs: dict = field(default_factory=dict)
-    reference: Optional[Callable[..., Any]] = None  # of the same arguments, in NumPy
-    torch: Any = ""  # torch's function; "" = by name, None = torch has none
-    grad: bool = True  # differentiable at these arguments
-    half: bool = True  # also compared in the half types
-    frozen: tuple = ()  # positions or names of arguments that are not differentiated
-    torch_grad: bool = True  # torch differentiates it too
-
-
-def F(name: str) -> Callable[..., Any]:
-    """torch.nn.functional's function, looked up when torch is there."""
-    def call(*args: Any, **kwargs: Any) -> Any:
-        import torch
-        return getattr(torch.nn.functional, name)(*args, **kwargs)
-    return call
-
-
-def special(name: str) -> Callable[..., Any]:
-    """torch.special's function."""
-    def call(*args: Any, **kwargs: Any) -> Any:
-        import torch
-        return getattr(torch.special, name)(*args, **kwargs)
-    return call
-
-
-def pointwise(f: Optional[Callable], *args: Any, **kw: Any) -> list:
-    return [Sample(args, reference=f, **kw)]
-
 
 FALLING = np.array([3, 2, 1])  # sequences of each step of a packed batch
 _as_strided = [Sample((real(3, 4), real(2, 2), [2, 2], [4, 1], 5), reference=None, torch=None)]
@@ -230,7 +198,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "logaddexp": pointwise(np.logaddexp, real(3, 4), real(4)),
     "logaddexp2": pointwise(np.logaddexp2, real(3, 4), real(4)),
     "xlogy": pointwise(lambda x, y: x * np.log(y), real(3, 4), positive(4)) + pointwise(lambda x, y: x * 0, np.zeros(3), np.array([0.0, 1.0, 2.0]), grad=False),
-    "heaviside": pointwise(np.heaviside, np.array([-1.0, 0.0, 2.0]), np.array([0.5, 0.25, 0.125])),
+    "heaviside": pointwise(np.heaviside, np.array([-1.0, 0.0, 2.0]), np.array([0.5, 0.25, 0.125]), grad=False),
     "bitwise_left_shift": pointwise(np.left_shift, ints(9, 4), ints(5, 4)),
     "bitwise_right_shift": pointwise(np.right_shift, ints(999, 4) - 500, ints(5, 4)),
     **{n: [Sample((ints(3, 3, 4).astype(float), ints(3, 4).astype(float)), reference=getattr(np, f))]
@@ -503,6 +471,8 @@ SAMPLES: dict[str, list[Sample]] = {
     "t": pointwise(np.transpose, real(3, 4)),
     "narrow": [Sample((real(3, 7), 1, 2, 3), reference=lambda x, d, a, n: x[:, a:a + n])],
 }
+SAMPLES |= COMPOSED
+
 
 def convert(value: Any, tensor: Callable[[np.ndarray], Any]) -> Any:
     if isinstance(value, np.ndarray):

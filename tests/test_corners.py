@@ -539,3 +539,37 @@ def test_matrix_exp_of_a_matrix_that_is_not_finite():
     theirs, ours = torch.linalg.matrix_exp(torch.tensor(x)), ampc.linalg.matrix_exp(ampc.tensor(x))
     np.testing.assert_allclose(ours[0].numpy(), theirs[0].numpy(), rtol=1e-5)
     assert not ours[1].isfinite().all() and ours[2].isnan().any()
+def test_ldexp_of_powers_beyond_the_dtype():
+    """2**n overflows where x * 2**n does not; and integers do not make 16 bits float32."""
+    x = ampc.tensor([2.0**-100, -(2.0**-120)])
+    assert ampc.ldexp(x, ampc.tensor([150, 140])).tolist() == [2.0**50, -(2.0**20)]
+    half = ampc.ldexp(ampc.tensor([2.0**-10]).half(), ampc.tensor([20]))
+    assert half.dtype == ampc.float16 and half.tolist() == [1024.0]
+
+
+def test_steps_and_truth_in_place_have_no_slope():
+    """What is written does not depend on the old value, so nothing of the old history is left."""
+    for write in (lambda x: x.heaviside_(ampc.ones(3)), lambda x: x.eq_(2), lambda x: x.logical_not_(), lambda x: x.greater_(1)):
+        w = ampc.ones(3, requires_grad=True)
+        x = w * 2
+        write(x)
+        (x * w).sum().backward()
+        assert w.grad.tolist() == x.tolist()
+
+
+def test_negative_repetitions():
+    for f in (ampc.tile, ampc.Tensor.repeat):
+        with pytest.raises(RuntimeError, match="0 or more"):
+            f(ampc.ones(2), (-1,))
+
+
+def test_shapes_that_do_not_fit_are_told():
+    x = ampc.ones(2, 2)
+    for wrong in (ampc.ones(()), ampc.ones(2), ampc.ones(1, 3)):
+        with pytest.raises(RuntimeError, match="source must have x's shape but in dimension 0"):
+            x.index_reduce(0, ampc.tensor([1]), wrong, "amax")
+    with pytest.raises(RuntimeError, match="the same dtype"):
+        x.index_reduce(0, ampc.tensor([1]), ampc.ones(1, 2, dtype=ampc.int64), "amax")
+    with pytest.raises(ValueError, match="does not fit"):
+        ampc.nn.functional.gaussian_nll_loss(x, x, ampc.tensor(1.0))
+    assert ampc.nn.functional.gaussian_nll_loss(x, x, 1.0).item() == 0

@@ -24,8 +24,8 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # The packages and modules of ampc/, from the ground up: each imports what stands before it, and itself, inside functions too. ``cuda.amp``
 # has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
 PYTHON_ORDER = re.findall(r"[\w.]+", """
-    version _unsupported_dtypes _missing _table _progress _callers _events _model_names
-    _checks _device types _dims _out _layout _printing _ops _functions _settings _global_autocast compiler _dynamo
+    version _unsupported_dtypes _missing _ops _table _progress _callers _events _model_names
+    _checks _device types _dims _out _layout _printing _functions _settings _global_autocast compiler _dynamo
     _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop formats _finfo
     autograd linalg _composed _array_api _tensor
     policy amp cuda.amp cpu
@@ -328,3 +328,79 @@ def test_no_argument_is_accepted_and_ignored():
     assert not unexplained, "honour, check or refuse these; or say in UNREAD why they may be ignored"
     stale = set(UNREAD) - {f[2] for f in found} - {f"{f[1]}.{f[2]}" for f in found}
     assert not stale, "these are read, or gone"
+
+
+# -- operators have one home ------------------------------------------------------------------------------------------
+
+# Commands and reports, whose functions no script calls.
+PROGRAMS = {"cli", "selftest", "run", "doctor", "check", "training"}
+# Files whose names are those of another interface than torch's.
+OTHER_INTERFACES = {"_array_api": "the array API standard, whose functions of torch's names take other arguments"}
+# Of the other names that two files define, why: in torch, too, they are different functions.
+TWO_FUNCTIONS = {
+    "backward": "Tensor.backward takes the gradient of one tensor, autograd.backward of many",
+    "current_device device_count get_rng_state is_available is_initialized manual_seed set_rng_state synchronize": "of each kind of device",
+    "grad hessian jvp vjp": "autograd's of tensors, func's of functions",
+    "load save": "of files by serialization, of compiled modules by jit, of policies",
+    "norm": "torch.norm, and linalg.norm, whose `ord` of a matrix is a matrix norm",
+    "normal_ uniform_": "a method, and the initialisation of nn.init, which records nothing",
+    "read": "one reader for each format of files",
+    "spectral_norm weight_norm": "the parametrization, and its older form with hooks",
+    "split": "of a function torch names the argument split_size_or_sections, of the method split_size",
+    "where": "the method's first argument is what is taken, the function's the condition",
+}
+
+
+def _module_functions(path):
+    """The functions that a module defines at its top, those under ``if`` and ``try`` included."""
+    bodies = [ast.parse(path.read_text()).body]
+    while bodies:
+        for node in bodies.pop():
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield node.name
+            elif isinstance(node, (ast.If, ast.Try)):
+                bodies += [node.body, node.orelse]
+
+
+def test_names_have_one_home():
+    """No public function is defined in two files: one imports it from the other, or it is a row of the table or a line of its aliases."""
+    homes = {}
+    for module, path in MODULES.items():
+        package = [*module.split(".")[1:], ""][0]
+        if package not in PROGRAMS and package not in OTHER_INTERFACES:
+            for name in _module_functions(path):
+                homes.setdefault(name, set()).add(module)
+    twice = {name: where for name, where in homes.items() if len(where) > 1 and not name.startswith("_")}
+    allowed = {name for names in TWO_FUNCTIONS for name in names.split()}
+    assert {name: where for name, where in twice.items() if name not in allowed} == {}
+    assert allowed <= set(twice), "exceptions that are none any more"
+
+
+def test_names_of_rows_are_not_defined_again():
+    """A function of the top-level namespace is a row of the table, or Python, never both."""
+    rows = {op["python"] for op in ampc._C.op_table() if op["home"] & 1} | set(ampc._ops.ALIASES)
+    shown = {name for name in rows if getattr(ampc, name) is not getattr(ampc._ops, name)}
+    assert shown == set(TAKES_MORE)
+
+
+# Rows that the top level shows with more than the row takes.
+TAKES_MORE = {"where": "of a condition alone its indices"}
+
+# The places that build a namespace from the table, by name.
+FROM_THE_TABLE = {"ampc._ops": "functions", "ampc._tensor": "methods", "ampc._array_api": "the standard's names"}
+
+
+def _looks_up_by_name(node):
+    """_C._functions[...], getattr(_C, name), globals()[...], vars(_ops)[...] and the like, with a name that is computed or a string."""
+    if isinstance(node, ast.Attribute):
+        return node.attr == "_functions" and ast.unparse(node.value).endswith("_C")
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.ctx, ast.Load) and ast.unparse(node.value) in ("globals()", "vars(_ops)", "vars(_C)", "_ops.__dict__", "_C.__dict__")
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr" and ast.unparse(node.args[0]) in ("_ops", "Tensor", "make")
+
+
+def test_operators_are_not_looked_up_by_name():
+    """They are attributes of ``_ops``, whose types the stub has."""
+    found = {f"{module}:{node.lineno} {ast.unparse(node)}" for module, path in MODULES.items() if module not in FROM_THE_TABLE
+             for node in ast.walk(ast.parse(path.read_text())) if _looks_up_by_name(node)}
+    assert found == set()

@@ -83,8 +83,9 @@ def definition(name: str, op: dict, indent: str, method: bool, overload: bool) -
     return f"{head}{indent}def {name}({', '.join(parts)}) -> {result(op)}: ...\n"
 
 
-def table_definitions(bit: int, indent: str, method: bool) -> str:
-    ops = [r for r in _C.op_table() if r["home"] & bit]
+def table_definitions(bit: int | None, indent: str, method: bool) -> str:
+    """The rows of one home, or all of them."""
+    ops = [r for r in _C.op_table() if bit is None or r["home"] & bit]
     text = ""
     for name in sorted({r["python"] for r in ops}):
         mine = [r for r in ops if r["python"] == name]
@@ -217,7 +218,9 @@ def ops_stub() -> str:
     text = HEAD.format(doc="The operator table's functions.").replace("Union\n", "Union, overload\n")
     text += "from ._C import Tensor, dtype\n\n" + results()
     names = list(ampc._ops.__all__)
-    return text + "__all__ = [" + ", ".join(f'"{n}"' for n in names) + "]\n\n" + table_definitions(1, "", False)
+    text += "__all__ = [" + ", ".join(f'"{n}"' for n in names) + "]\n\n" + table_definitions(None, "", False)
+    text += "".join(f"{other}{end} = {row}{end}\n" for other, row in ampc._ops.ALIASES.items() for end in ("", "_") if hasattr(ampc._ops, other + end))
+    return text + "ALIASES: Dict[builtins.str, builtins.str]\n"
 
 
 def main() -> int:

@@ -11,4 +11,3 @@ for _module in MODULES:
     for _name in _module.METHODS:
         if not hasattr(Tensor, _name):
             setattr(Tensor, _name, getattr(_module, _name))
-in_place.install()

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Tuple
 
-from .. import _C, _checks
+from .. import _checks, _ops
 from .._C import Tensor
 from .._out import own, takes_out, written
-
-_f = _C._functions
 
 __all__ = ["alias_copy", "as_strided_copy", "detach_copy", "diagonal_copy", "expand_copy", "narrow_copy", "permute_copy", "select_copy",
            "slice_copy", "split_copy", "split_with_sizes_copy", "squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy",
@@ -26,26 +24,26 @@ def _copied(name: str, view: Callable[..., Any]) -> Callable[..., Tensor]:
     return takes_out(copy)
 
 
-alias_copy = _copied("alias", _f["_alias"])
-as_strided_copy = _copied("as_strided", _f["as_strided"])
+alias_copy = _copied("alias", _ops._alias)
+as_strided_copy = _copied("as_strided", _ops.as_strided)
 detach_copy = _copied("detach", Tensor.detach)
-diagonal_copy = _copied("diagonal", _f["diagonal"])
+diagonal_copy = _copied("diagonal", _ops.diagonal)
 expand_copy = _copied("expand", Tensor.expand)
-narrow_copy = _copied("narrow", _f["narrow"])
-permute_copy = _copied("permute", _f["permute"])
-select_copy = _copied("select", _f["select"])
-squeeze_copy = _copied("squeeze", _f["squeeze"])
-t_copy = _copied("t", _f["t"])
-transpose_copy = _copied("transpose", _f["transpose"])
-unfold_copy = _copied("unfold", _f["unfold"])
-unsqueeze_copy = _copied("unsqueeze", _f["unsqueeze"])
+narrow_copy = _copied("narrow", _ops.narrow)
+permute_copy = _copied("permute", _ops.permute)
+select_copy = _copied("select", _ops.select)
+squeeze_copy = _copied("squeeze", _ops.squeeze)
+t_copy = _copied("t", _ops.t)
+transpose_copy = _copied("transpose", _ops.transpose)
+unfold_copy = _copied("unfold", _ops.unfold)
+unsqueeze_copy = _copied("unsqueeze", _ops.unsqueeze)
 view_copy = _copied("view", Tensor.view)
 
 
 @takes_out
 def slice_copy(input: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
     """x[start:end:step] along dim, in memory of its own."""
-    return own(_f["_slice"](input, dim, start, end, step), input)
+    return own(_ops._slice(input, dim, start, end, step), input)
 
 
 def _parts(found: Sequence[Tensor], out: Any, what: str) -> Any:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, List
 
-from .. import _C, _checks
+from .. import _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._out import in_place
-
-_f = _C._functions
 
 __all__ = []
 METHODS = ["apply_", "fill_diagonal_", "map_", "resize_", "resize_as_"]
@@ -60,7 +58,7 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
         total *= n
     flat = self.detach().reshape(-1)
     if total > flat.shape[0]:
-        flat = _f["cat"]([flat, flat.new_empty(total - flat.shape[0])])
+        flat = _ops.cat([flat, flat.new_empty(total - flat.shape[0])])
     self.data = flat[:total].reshape(size)
     return self
 
@@ -70,23 +68,18 @@ def resize_as_(self: Tensor, the_template: Tensor) -> Tensor:
     return resize_(self, *the_template.shape)
 
 
-def _in_place(name: str) -> Callable[..., Tensor]:
-    def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return in_place(self, getattr(Tensor, name), *args, **kwargs)
-    f.__name__, f.__doc__ = name + "_", f"{name}, in place."
-    return f
+def _written(f: Callable[..., Any], name: str) -> Callable[..., Tensor]:
+    def g(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return in_place(self, f, *args, **kwargs)
+    g.__name__, g.__doc__ = name + "_", f"{name}, in place."
+    return g
 
 
-IN_PLACE = ["absolute", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "deg2rad", "eq", "fix",
-            "gcd", "ge", "greater", "greater_equal", "gt", "lcm", "ldexp", "le", "less", "less_equal", "logit", "lt", "ne", "negative",
-            "not_equal", "rad2deg", "sgn", "sinc", "true_divide"]
-
-
-def install() -> None:
-    """Attaches the in-place forms, once all plain ones are there."""
-    for name in IN_PLACE:
-        if not hasattr(Tensor, name + "_"):
-            setattr(Tensor, name + "_", _in_place(name))
+# Of rows that give truth values. They record nothing, so the table has no in-place form of them; a tensor that truth values are written
+# into loses its history.
+for _row in (_ops.eq, _ops.ne, _ops.lt, _ops.le, _ops.gt, _ops.ge, _ops.logical_and, _ops.logical_or, _ops.logical_xor, _ops.logical_not):
+    for _name in (_row.__name__, *(other for other, row in _ops.ALIASES.items() if row == _row.__name__)):
+        setattr(Tensor, _name + "_", _written(_row, _name))
 
 
 _checks.install(globals())

@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Dict, List, Optional, Tuple
 
-from .. import _C, _checks
+from .. import _checks, _ops
 from .._C import Tensor
 from .._out import takes_out, written
 from ..linalg import inv, solve, solve_triangular
 
-_f = _C._functions
-
-__all__ = ["bilinear", "chain_matmul", "cholesky_inverse", "cholesky_solve", "einsum", "ger", "kron", "tensordot", "triangular_solve"]
-METHODS = ["ger", "kron", "cholesky_inverse", "cholesky_solve", "triangular_solve"]
-
-
-@takes_out
-def ger(input: Tensor, vec2: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """outer"""
-    return _f["outer"](input, vec2)
+__all__ = ["bilinear", "chain_matmul", "cholesky_inverse", "cholesky_solve", "einsum", "kron", "tensordot", "triangular_solve"]
+METHODS = ["kron", "cholesky_inverse", "cholesky_solve", "triangular_solve"]
 
 
 @takes_out
@@ -37,7 +29,7 @@ def chain_matmul(*matrices: Tensor, out: Optional[Tensor] = None) -> Tensor:
     """The product of all, in the order that costs least. 16 bits under autocast."""
     if len(matrices) == 1:
         return matrices[0].clone()
-    return _f["linalg_multi_dot"](list(matrices))
+    return _ops.linalg_multi_dot(list(matrices))
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
@@ -50,7 +42,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
-    y = _f["_tensordot"](a, b, left, right)
+    y = _ops._tensordot(a, b, left, right)
     return written(y, out, "tensordot")
 
 
@@ -140,7 +132,7 @@ def _contract(x: Tensor, xl: List[str], y: Tensor, yl: List[str], kept: set) -> 
     a = x.permute([xl.index(c) for c in batch + left + inner]).reshape(count(batch), count(left), count(inner))
     b = y.permute([yl.index(c) for c in batch + inner + right]).reshape(count(batch), count(inner), count(right))
     labels = batch + left + right
-    product = _f["bmm"](a, b) if inner else a * b  # nothing is summed: no product of matrices, so autocast leaves it as it is
+    product = _ops.bmm(a, b) if inner else a * b  # nothing is summed: no product of matrices, so autocast leaves it as it is
     return product.reshape([size[c] for c in labels]), labels
 
 
@@ -211,7 +203,7 @@ def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool =
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """nn.functional.bilinear"""
-    return _f["bilinear"](input1, input2, weight, bias)
+    return _ops.bilinear(input1, input2, weight, bias)
 
 
 _checks.install(globals())

@@ -11,8 +11,8 @@ from .._C import Tensor, dtype
 
 __all__ = ["can_cast", "conj", "detach", "get_device", "is_complex", "is_conj", "is_inference", "is_nonzero", "is_same_size", "is_signed", "isreal",
            "real", "resolve_conj", "resolve_neg", "typename"]
-METHODS = ["conj", "is_conj", "is_neg", "is_nonzero", "is_set_to", "is_shared", "isreal", "resolve_conj", "resolve_neg",
-           "share_memory_", "to_dense", "to_device"]
+METHODS = ["conj", "get_device", "is_complex", "is_conj", "is_inference", "is_same_size", "is_signed", "is_neg", "is_nonzero", "is_set_to",
+           "is_shared", "isreal", "resolve_conj", "resolve_neg", "share_memory_", "to_dense", "to_device"]
 
 
 def conj(input: Tensor) -> Tensor:
@@ -47,23 +47,23 @@ def is_set_to(self: Tensor, tensor: Tensor) -> bool:
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Tensor.is_same_size"""
-    return input.is_same_size(other)
+    """True when the shapes are equal."""
+    return input.shape == other.shape
 
 
 def is_signed(input: Tensor) -> bool:
-    """Tensor.is_signed"""
-    return input.is_signed()
+    """True unless uint8 or bool."""
+    return input.dtype.is_signed
 
 
 def is_inference(input: Tensor) -> bool:
-    """Tensor.is_inference"""
-    return input.is_inference()
+    """True when made under inference_mode."""
+    return input._is_inference
 
 
 def get_device(input: Tensor) -> int:
-    """Tensor.get_device"""
-    return input.get_device()
+    """The number of its GPU; -1 on the CPU."""
+    return _C._device_index(input) - 1
 
 
 def detach(input: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, List, Optional, Tuple
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
@@ -14,8 +14,6 @@ from .._out import in_place, own, takes_out
 from ..autograd import Function
 from .shape_ops import broadcast_tensors
 from .sort_search import aminmax
-
-_f = _C._functions
 
 __all__ = ["index_copy", "index_fill", "index_reduce", "masked_scatter", "put", "scatter", "scatter_reduce", "take", "take_along_dim"]
 METHODS = [*__all__, "scatter_", "scatter_reduce_", "index_copy_", "index_fill_", "index_reduce_", "masked_scatter_", "put_"]
@@ -125,7 +123,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
 def _add_up(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor:
     ones = make.ones(index.shape, dtype=x.dtype, device=x.device)
     count = make.zeros(x.shape, dtype=x.dtype, device=x.device).scatter_add(dim, index, ones)
-    start = x if include_self else _f["where"](count > 0, x * 0, x)
+    start = x if include_self else _ops.where(count > 0, x * 0, x)
     total = start.scatter_add(dim, index, src)
     if reduce == "sum":
         return total
@@ -151,19 +149,19 @@ def _runs(values: Tensor, at: Tensor, size: int, join: Any, neutral: Any) -> Tup
     left, y, step, most = (begin + count)[key] - here, values[order], 1, int(count.max().item())
     while step < most:
         behind = y[(here + step).clamp(max=key.shape[0] - 1)]
-        y = join(y, _f["where"](left > step, behind, neutral))
+        y = join(y, _ops.where(left > step, behind, neutral))
         step *= 2
     met = (count > 0).nonzero().reshape(-1)
     return met, y[begin[met]], count
 
 
 def _product(own: Tensor, at: Tensor, values: Tensor, include_self: bool) -> Tensor:
-    met, products, _ = _runs(values, at, own.shape[0], _f["mul"], values.new_ones(()))
+    met, products, _ = _runs(values, at, own.shape[0], _ops.mul, values.new_ones(()))
     return own.index_put([met], own[met] * products if include_self else products)
 
 
 def _extreme(own: Tensor, at: Tensor, values: Tensor, include_self: bool, reduce: str) -> Tensor:
-    join, worst = _f["maximum" if reduce == "amax" else "minimum"], _extreme_of(own.dtype, reduce == "amin")
+    join, worst = _ops.maximum if reduce == "amax" else _ops.minimum, _extreme_of(own.dtype, reduce == "amin")
     start, given = own.detach(), values.detach()
     met, best, count = _runs(given, at, own.shape[0], join, given.new_full((), worst))
     joined = start.index_put([met], join(start[met], best) if include_self else best)
@@ -186,7 +184,7 @@ class _Extreme(Function):
     def backward(ctx: Any, g: Tensor) -> Tuple[Optional[Tensor], ...]:
         at, stays, ties, sharers = ctx.saved_tensors
         share = g / sharers
-        return _f["where"](stays, share, 0.0), _f["where"](ties, share[at], 0.0), None, None, None
+        return _ops.where(stays, share, 0.0), _ops.where(ties, share[at], 0.0), None, None, None
 
 
 def _check_indices(index: Tensor, n: int, least: int, what: str) -> None:
@@ -236,7 +234,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     _check_indices(index, n, -n, "index_fill")
     if input.ndim == 0:
         return index_fill(input.reshape(1), 0, index, value).reshape(())
-    at = _f["where"](index < 0, index + n, index).reshape(-1)
+    at = _ops.where(index < 0, index + n, index).reshape(-1)
     there = make.zeros(n, dtype=_C.bool, device=input.device).index_put([at], make.ones((), dtype=_C.bool, device=input.device))
     return input.masked_fill(there.reshape([-1 if d == along else 1 for d in range(input.ndim)]), value)
 
@@ -246,6 +244,10 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
                  out: Optional[Tensor] = None) -> Tensor:
     """scatter_reduce of whole slices: 'prod', 'mean', 'amax' or 'amin'."""
     d = wrap_dim(dim, input.ndim, "index_reduce")
+    if source.dtype is not input.dtype:
+        raise RuntimeError(f"index_reduce: x and source must have the same dtype, got {input.dtype} and {source.dtype}")
+    if source.ndim != input.ndim or any(n != m for k, (n, m) in enumerate(zip(source.shape, input.shape)) if k != d):
+        raise RuntimeError(f"index_reduce: source must have x's shape but in dimension {dim}, got {list(source.shape)} and {list(input.shape)}")
     at = index.reshape([-1 if k == d else 1 for k in range(source.ndim)]).expand(source.shape)
     return scatter_reduce(input, d, at, source, reduce, include_self=include_self)
 
@@ -290,15 +292,15 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Optional[int] = None, *,
     return input.expand(*wide).gather(d, indices.expand(*shape))
 
 
-def _written(name: str) -> Any:
+def _written(write: Any) -> Any:
     def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return in_place(self, globals()[name], *args, **kwargs)
-    f.__name__, f.__doc__ = name + "_", f"{name}, in place."
+        return in_place(self, write, *args, **kwargs)
+    f.__name__, f.__doc__ = write.__name__ + "_", f"{write.__name__}, in place."
     return f
 
 
 scatter_, scatter_reduce_, index_copy_, index_fill_, index_reduce_, masked_scatter_, put_ = map(_written, (
-    "scatter", "scatter_reduce", "index_copy", "index_fill", "index_reduce", "masked_scatter", "put"))
+    scatter, scatter_reduce, index_copy, index_fill, index_reduce, masked_scatter, put))
 
 
 _checks.install(globals())

@@ -1,4 +1,4 @@
-"""Functions that rearrange elements: rolling, tiling, stacking, triangles, diagonals."""
+"""Functions of several tensors, or with several results, and of sizes that depend on values."""
 
 from __future__ import annotations
 
@@ -8,23 +8,17 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, List, Optional, Tuple, Union
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import broadcast_shapes, wrap_dim
-from .._out import own, takes_out
+from .._out import own
 from .sort_search import searchsorted
 
-_f = _C._functions
-
-__all__ = ["adjoint", "as_strided_scatter", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
-           "broadcast_to", "cartesian_prod", "column_stack", "combinations", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit",
-           "dstack", "fliplr", "flipud", "hsplit", "hstack", "meshgrid", "moveaxis", "ravel", "repeat_interleave", "roll", "rot90", "row_stack",
-           "select_scatter", "slice_scatter", "split_with_sizes", "swapaxes", "swapdims", "tensor_split", "tile", "tril", "tril_indices", "triu",
-           "triu_indices", "unflatten", "unravel_index", "vander", "view_as_real", "vsplit", "vstack"]
-METHODS = ["as_strided_scatter", "broadcast_to", "diag", "diag_embed", "diagflat", "diagonal_scatter", "dsplit", "fliplr", "flipud", "hsplit",
-           "repeat_interleave", "roll", "rot90", "select_scatter", "slice_scatter", "tensor_split", "tile", "tril", "triu", "vsplit", "tril_",
-           "triu_", "swapaxes_", "swapdims_", "t_", "transpose_", "adjoint", "split_with_sizes"]
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "combinations",
+           "dsplit", "hsplit", "meshgrid", "repeat_interleave", "split_with_sizes", "tensor_split", "tril_indices", "triu_indices",
+           "unravel_index", "view_as_real", "vsplit"]
+METHODS = ["dsplit", "hsplit", "repeat_interleave", "tensor_split", "vsplit", "swapaxes_", "swapdims_", "t_", "transpose_", "split_with_sizes"]
 
 
 def _dims(value: Any) -> List[int]:
@@ -32,55 +26,6 @@ def _dims(value: Any) -> List[int]:
 
 
 # -- moving values --------------------------------------------------------------------------------------------
-
-
-def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """Values moved on by ``shifts`` along ``dims`` (of the flattened tensor when None), those that fall off put in front."""
-    steps, along = _dims(shifts), None if dims is None else _dims(dims)
-    if along is None or not along:
-        if len(steps) != 1:
-            raise RuntimeError(f"roll: {len(steps)} shifts need as many dims")
-        return roll(input.reshape(-1), steps, [0]).reshape(input.shape)
-    if len(steps) != len(along):
-        raise RuntimeError(f"roll: {len(steps)} shifts and {len(along)} dims do not match")
-    x = input
-    for step, dim in zip(steps, along):
-        d = wrap_dim(dim, x.ndim, "roll")
-        n = x.shape[d]
-        step = step % n if n else 0
-        if step:
-            x = _f["cat"]([x.narrow(d, n - step, step), x.narrow(d, 0, n - step)], d)
-    return x.clone() if x is input else x
-
-
-def flipud(input: Tensor) -> Tensor:
-    """flip(0). RuntimeError for a 0-d tensor."""
-    if input.ndim < 1:
-        raise RuntimeError("flipud: expected at least 1 dimension, got 0")
-    return input.flip([0])
-
-
-def fliplr(input: Tensor) -> Tensor:
-    """flip(1). RuntimeError below 2 dimensions."""
-    if input.ndim < 2:
-        raise RuntimeError(f"fliplr: expected at least 2 dimensions, got {input.ndim}")
-    return input.flip([1])
-
-
-def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """Turned by ``k`` quarters in the plane of ``dims``, from the first towards the second."""
-    plane = _checks.integers(dims, "rot90")
-    if len(plane) != 2 or input.ndim < 2:
-        raise RuntimeError(f"rot90: needs two dims, and a tensor of 2 dimensions at least, got {plane} and {input.ndim}")
-    a, b = (wrap_dim(d, input.ndim, "rot90") for d in plane)
-    if a == b:
-        raise RuntimeError(f"rot90: dims must be two different ones, got {list(dims)}")
-    k %= 4
-    if k == 0:
-        return input.clone()
-    if k == 2:
-        return input.flip([a, b])
-    return input.transpose(a, b).flip([a]) if k == 1 else input.transpose(a, b).flip([b])
 
 
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = None, *, output_size: Optional[int] = None) -> Tensor:
@@ -119,17 +64,6 @@ def _repeated(input: Tensor, repeats: Any, dim: Optional[int]) -> Tensor:
     ends = repeats.long().cumsum(0)
     total = int(ends[-1].item()) if n else 0
     return x.index_select(d, searchsorted(ends, make.arange(total, device=x.device), right=True))
-
-
-def tile(input: Tensor, *dims: Any) -> Tensor:
-    """repeat, with missing dimensions in front counting 1."""
-    times = list(make._size(dims))
-    return input.repeat([1] * (input.ndim - len(times)) + times)
-
-
-def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """expand"""
-    return input.expand(*size)
 
 
 def _several(tensors: Any, what: str) -> Any:
@@ -195,34 +129,6 @@ def _some(tensors: Sequence[Tensor], what: str) -> Sequence[Tensor]:
     return tensors
 
 
-@takes_out
-def hstack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
-    """Joined along dimension 1, vectors along 0."""
-    every = [atleast_1d(t) for t in _some(tensors, "hstack")]
-    return _f["cat"](every, 0 if every[0].ndim == 1 else 1)
-
-
-@takes_out
-def vstack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
-    """Joined along dimension 0, vectors as rows."""
-    return _f["cat"]([atleast_2d(t) for t in _some(tensors, "vstack")], 0)
-
-
-row_stack = vstack
-
-
-@takes_out
-def dstack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
-    """Joined along dimension 2."""
-    return _f["cat"]([atleast_3d(t) for t in _some(tensors, "dstack")], 2)
-
-
-@takes_out
-def column_stack(tensors: Sequence[Tensor], *, out: Optional[Tensor] = None) -> Tensor:
-    """hstack, vectors as columns."""
-    return hstack([t.reshape(t.numel(), 1) if t.ndim <= 1 else t for t in _some(tensors, "column_stack")])
-
-
 def _common_dtype(tensors: Sequence[Tensor]) -> Any:
     """What tensors promote to: those with dimensions decide, 0-d ones only by a higher category."""
     ranks = [functools.reduce(_C.promote_types, found) for found in
@@ -243,9 +149,9 @@ def block_diag(*tensors: Tensor) -> Tensor:
     for t in every:
         n, m = t.shape
         zeros = make.zeros
-        rows.append(_f["cat"]([zeros(n, at, dtype=dtype, device=t.device), t.to(dtype), zeros(n, width - at - m, dtype=dtype, device=t.device)], 1))
+        rows.append(_ops.cat([zeros(n, at, dtype=dtype, device=t.device), t.to(dtype), zeros(n, width - at - m, dtype=dtype, device=t.device)], 1))
         at += m
-    return _f["cat"](rows, 0)
+    return _ops.cat(rows, 0)
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple[Tensor, ...]:
@@ -312,7 +218,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
         after = rows // (before * len(t)) if rows else 0
         columns.append(t.reshape(1, -1, 1).expand(before, len(t), after).reshape(-1))
         before *= len(t)
-    return _f["stack"](columns, 1)
+    return _ops.stack(columns, 1)
 
 
 def _rows(sizes: List[int]) -> int:
@@ -340,134 +246,19 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 # -- triangles and diagonals ------------------------------------------------------------------------------------------
 
 
-def _below(x: Tensor, diagonal: int, what: str) -> Tensor:
-    """True where column - row <= diagonal."""
-    if x.ndim < 2:
-        raise RuntimeError(f"{what}: expected at least 2 dimensions, got {x.ndim}")
-    rows, cols = make.arange(x.shape[-2], device=x.device), make.arange(x.shape[-1], device=x.device)
-    return cols - rows.unsqueeze(1) <= diagonal
-
-
-@takes_out
-def tril(input: Tensor, diagonal: int = 0, *, out: Optional[Tensor] = None) -> Tensor:
-    """The lower triangle of matrices, up to ``diagonal`` above the main one; zeros elsewhere."""
-    return _f["where"](_below(input, diagonal, "tril"), input, 0 if input.dtype != _C.bool else False)
-
-
-@takes_out
-def triu(input: Tensor, diagonal: int = 0, *, out: Optional[Tensor] = None) -> Tensor:
-    """The upper triangle of matrices, from ``diagonal`` above the main one; zeros elsewhere."""
-    return _f["where"](_below(input, diagonal - 1, "triu"), 0 if input.dtype != _C.bool else False, input)
-
-
-def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
-    """tril, in place."""
-    return self.copy_(tril(self, diagonal))
-
-
-def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
-    """triu, in place."""
-    return self.copy_(triu(self, diagonal))
-
-
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """The indices of a matrix' lower triangle: int64 [2, n]."""
-    return _indices_of(tril, row, col, offset, dtype, device)
+    return _indices_of(_ops.tril, row, col, offset, dtype, device)
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """The indices of a matrix' upper triangle: int64 [2, n]."""
-    return _indices_of(triu, row, col, offset, dtype, device)
+    return _indices_of(_ops.triu, row, col, offset, dtype, device)
 
 
 def _indices_of(part: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
     at = part(make.ones(row, col, dtype=_C.bool, device=device), offset).nonzero()
     return at.t().contiguous().to(dtype or _C.int64)
-
-
-def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The last dimension laid on the diagonal of matrices of zeros."""
-    n = input.shape[-1] + abs(offset)
-    a, b = wrap_dim(dim1, input.ndim + 1, "diag_embed"), wrap_dim(dim2, input.ndim + 1, "diag_embed")
-    if a == b:
-        raise RuntimeError(f"diag_embed: dim1 and dim2 must differ, got {dim1} and {dim2}")
-    if a > b:
-        a, b, offset = b, a, -offset
-    room = input.new_zeros((*input.shape[:-1], n, n))
-    stride = room.stride()
-    at = (stride[-1] if offset >= 0 else stride[-2]) * abs(offset)
-    flat = _f["_as_strided_scatter"](room, input, list(input.shape), [*stride[:-2], stride[-2] + stride[-1]], at)
-    return flat.movedim((-2, -1), (a, b))
-
-
-@takes_out
-def diag(input: Tensor, diagonal: int = 0, *, out: Optional[Tensor] = None) -> Tensor:
-    """A vector as a diagonal matrix, or the diagonal of a matrix."""
-    if input.ndim == 1:
-        return diag_embed(input, diagonal)
-    if input.ndim != 2:
-        raise RuntimeError(f"diag: expected a vector or a matrix, got {input.ndim} dimensions")
-    return input.diagonal(diagonal).clone()
-
-
-def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """diag of the flattened tensor."""
-    return diag_embed(input.reshape(-1), offset)
-
-
-def _put_into(out: Tensor, part: Tensor, src: Tensor, what: str) -> Tensor:
-    if src.shape != part.shape:
-        raise RuntimeError(f"{what}: `src` must have the shape of its part, {list(part.shape)}, got {list(src.shape)}")
-    part.copy_(src)
-    return out
-
-
-def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy with src written on a diagonal."""
-    out = input.clone()
-    return _put_into(out, out.diagonal(offset, dim1, dim2), src, "diagonal_scatter")
-
-
-def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy with src written at ``index`` of ``dim``."""
-    out = input.clone()
-    return _put_into(out, out.select(dim, index), src, "select_scatter")
-
-
-@takes_out
-def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Optional[int] = None, end: Optional[int] = None, step: int = 1,
-                  *, out: Optional[Tensor] = None) -> Tensor:
-    """A copy with src written at start:end:step of ``dim``."""
-    y = input.clone()
-    return _put_into(y, _f["_slice"](y, dim, start, end, step), src, "slice_scatter")
-
-
-def _reach(size: Sequence[int], stride: Sequence[int], offset: int) -> int:
-    """How many elements a view needs its memory to have."""
-    return 0 if 0 in size else offset + 1 + sum((n - 1) * step for n, step in zip(size, stride))
-
-
-@takes_out
-def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Optional[int] = None, *,
-                       out: Optional[Tensor] = None) -> Tensor:
-    """A copy of the tensor, laid out as it is, with src written through a strided view of its memory."""
-    own, at = input.storage_offset(), storage_offset if storage_offset is not None else input.storage_offset()
-    length = max(_reach(input.shape, input.stride(), own), _reach(size, stride, at))
-    memory = input.as_strided([length], [1], 0).clone()
-    part = memory.as_strided(list(size), list(stride), at)
-    _put_into(memory, part, src, "as_strided_scatter")
-    return memory.as_strided(input.shape, input.stride(), own)
-
-
-def vander(x: Tensor, N: Optional[int] = None, increasing: bool = False) -> Tensor:
-    """Powers of x, a column each, the highest first unless ``increasing``."""
-    if x.ndim != 1:
-        raise RuntimeError(f"vander: expected a vector, got {x.ndim} dimensions")
-    x = x if x.is_floating_point() else x.long()
-    n = x.shape[0] if N is None else N
-    powers = make.arange(n, device=x.device)
-    out = x.unsqueeze(-1) ** (powers if increasing else powers.flip([0])).to(x.dtype)
-    return out
 
 
 def unravel_index(indices: Tensor, shape: Union[int, Sequence[int]]) -> Tuple[Tensor, ...]:
@@ -488,31 +279,6 @@ def unravel_index(indices: Tensor, shape: Union[int, Sequence[int]]) -> Tuple[Te
 # -- methods of the same name ---------------------------------------------------------------------------------------------
 
 
-def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """transpose"""
-    return input.transpose(axis0, axis1)
-
-
-def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """transpose"""
-    return input.transpose(dim0, dim1)
-
-
-def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """movedim"""
-    return input.movedim(source, destination)
-
-
-def ravel(input: Tensor) -> Tensor:
-    """One dimension: a view where the tensor is contiguous, else a copy."""
-    return input.ravel()
-
-
-def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """One dimension cut into several."""
-    return input.unflatten(dim, sizes)
-
-
 def view_as_real(input: Tensor) -> Tensor:
     """RuntimeError: there are no complex tensors."""
     raise RuntimeError("view_as_real: there are no complex tensors")
@@ -529,15 +295,6 @@ def t_(self: Tensor) -> Tensor:
 
 
 swapaxes_ = swapdims_ = transpose_
-
-
-def adjoint(input: Tensor) -> Tensor:
-    """The last two dimensions exchanged; RuntimeError for a vector, which has one."""
-    if input.ndim == 0:
-        return input
-    if input.ndim == 1:
-        raise RuntimeError("adjoint: needs a matrix or a batch of matrices, got 1 dimension")
-    return input.transpose(-2, -1)
 
 
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> Tuple[Tensor, ...]:

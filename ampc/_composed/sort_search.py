@@ -7,13 +7,11 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
 from .._out import takes_out
-
-_f = _C._functions
 
 __all__ = ["aminmax", "argsort", "argwhere", "bincount", "bucketize", "count_nonzero", "histc", "histogram", "histogramdd", "kthvalue", "median",
            "mode", "msort", "nanmedian", "nanquantile", "nonzero_static", "quantile", "searchsorted", "unique", "unique_consecutive"]
@@ -96,7 +94,7 @@ def median(input: Tensor, dim: Optional[int] = None, keepdim: bool = False, *, o
     middle = make.full([1 if d == dim % input.ndim else s for d, s in enumerate(input.shape)], (n - 1) // 2, dtype=_C.int64, device=input.device)
     if input.is_floating_point():  # nans sort last: the first of them is the answer where there are any
         nans = input.isnan().sum(dim, True)
-        middle = _f["where"](nans > 0, n - nans, middle)
+        middle = _ops.where(nans > 0, n - nans, middle)
     return _picked(values, indices, middle, dim, keepdim)
 
 
@@ -124,7 +122,7 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Optional[S
     index = make.arange(n, device=input.device).reshape([n if d == dim % input.ndim else 1 for d in range(input.ndim)]).expand(input.shape)
     fresh = values != values.roll(1, dim)
     fresh = fresh | (index == 0)
-    start = _f["where"](fresh, index, 0).cummax(dim)[0]
+    start = _ops.where(fresh, index, 0).cummax(dim)[0]
     run = index - start  # how often the value was met before
     best = run.argmax(dim, True)
     return _picked(values, indices, best, dim, keepdim)
@@ -169,7 +167,7 @@ def _quantile(what: str, x: Tensor, q: Any, dim: Optional[int], keepdim: bool, i
         weight = at - low if interpolation == "linear" else (at != low).to(x.dtype) * 0.5
         below = below.lerp(above, weight)
     empty = count == 0 if ignore_nan else nans > 0
-    out = _f["where"](empty, math.nan, below)  # [..., q]
+    out = _ops.where(empty, math.nan, below)  # [..., q]
     lead = [out.shape[-1]] if part.ndim else []
     if not keepdim:
         shape = [] if dim is None or x.ndim == 0 else list(rows.shape[:-1])
@@ -232,7 +230,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
             break
         there = rows[safe] if rows.ndim == 1 else rows.gather(-1, safe)
         on = ~(there > values if behind else there >= values) & (low < high)  # so nan goes behind all
-        low, high = _f["where"](on, mid + 1, low), _f["where"](on | (low >= high), high, mid)
+        low, high = _ops.where(on, mid + 1, low), _ops.where(on | (low >= high), high, mid)
     return low.int() if out_int32 else low
 
 
@@ -397,7 +395,7 @@ def _starts(rows: Tensor) -> Tensor:
     """True where a row differs from the one before."""
     n = rows.shape[0]
     first = make.ones(min(n, 1), dtype=_C.bool, device=rows.device)
-    return first if n < 2 else _f["cat"]([first, (rows[1:] != rows[:-1]).any(1)])
+    return first if n < 2 else _ops.cat([first, (rows[1:] != rows[:-1]).any(1)])
 
 
 def _unique_result(x: Tensor, dim: Optional[int], rows: Tensor, order: Tensor, fresh: Tensor, inverse: bool, counts: bool, shape: Any) -> Any:
@@ -414,7 +412,7 @@ def _unique_result(x: Tensor, dim: Optional[int], rows: Tensor, order: Tensor, f
         back = make.zeros(order.shape, dtype=_C.int64, device=x.device).scatter(0, order, group)
         results.append(back if shape is None else back.reshape(shape))
     if counts:
-        ends = _f["cat"]([starts[1:], make.full((min(1, starts.shape[0]),), rows.shape[0], dtype=_C.int64, device=x.device)])
+        ends = _ops.cat([starts[1:], make.full((min(1, starts.shape[0]),), rows.shape[0], dtype=_C.int64, device=x.device)])
         results.append(ends - starts)
     return results[0] if len(results) == 1 else tuple(results)
 
@@ -425,7 +423,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Optio
     if size < 0:
         raise RuntimeError(f"nonzero_static: `size` must be 0 or more, got {size}")
     rows = input.nonzero()[:size]
-    return _f["cat"]([rows, rows.new_full((size - rows.shape[0], input.ndim), fill_value)])
+    return _ops.cat([rows, rows.new_full((size - rows.shape[0], input.ndim), fill_value)])
 
 
 _checks.install(globals())

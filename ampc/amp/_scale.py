@@ -110,7 +110,7 @@ def f32(x: float) -> float:
     return make.full((), float(x), dtype=_C.float32, device=CPU).item()
 
 
-def check_device(device: Any, enabled: bool) -> None:
+def check_kind(device: Any, enabled: bool) -> None:
     """TypeError or RuntimeError for an invalid ``device`` of GradScaler."""
     if not isinstance(device, str):
         raise TypeError(f"GradScaler: `device` must be 'cuda' or 'cpu', got {device!r}; torch.cuda.amp.GradScaler takes "
@@ -119,7 +119,7 @@ def check_device(device: Any, enabled: bool) -> None:
         raise RuntimeError(f"GradScaler: `device` must be 'cuda' or 'cpu', got '{device}'")
 
 
-def check_options(growth_factor: float, backoff_factor: float, growth_interval: int, init_scale: float, min_scale: float, max_scale: float,
+def check_scaling(growth_factor: float, backoff_factor: float, growth_interval: int, init_scale: float, min_scale: float, max_scale: float,
                   hysteresis: int) -> None:
     """AssertionError or ValueError for an option of GradScaler that is out of range."""
     if not growth_factor > 1.0:

@@ -25,7 +25,7 @@ from ._device_scale import DeviceScale
 from ._gate import Gate
 from ._host_scale import HostScale, NanStreak
 from ._optimizers import can_leave_step_out, leave_step_out, step_that_unscales, step_with_closure, takes_scaler
-from ._scale import Scale, check_device, check_options, checked_scale, each_tensor
+from ._scale import Scale, check_kind, check_scaling, checked_scale, each_tensor
 from ._unscale import divide_by_number, gradients_of, no_gradients
 from .autocast_mode import cuda_means_cpu
 
@@ -70,7 +70,7 @@ class GradScaler:
     def __init__(self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
                  growth_interval: int = 2000, enabled: bool = True, *, min_scale: float = 2.0**-126, max_scale: float = 2.0**127,
                  hysteresis: int = 1, fp16_gradients: bool = False) -> None:
-        check_device(device, bool(enabled))
+        check_kind(device, bool(enabled))
         self._device, self._enabled = device, bool(enabled)
         self._init_scale, self._init_growth_tracker, self._init_overflows = init_scale, 0, 0
         self._growth_factor, self._backoff_factor, self._growth_interval = growth_factor, backoff_factor, growth_interval
@@ -85,7 +85,7 @@ class GradScaler:
         if self._enabled:
             if device == "cuda":
                 cuda_means_cpu("GradScaler")
-            check_options(growth_factor, backoff_factor, growth_interval, init_scale, min_scale, max_scale, hysteresis)
+            check_scaling(growth_factor, backoff_factor, growth_interval, init_scale, min_scale, max_scale, hysteresis)
         announce.scaler_made(self)
 
     # -- the scale -------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Callable, List, Tuple, Union
 
-from .. import _C
 from .. import _creation as make
+from .. import _ops
 from .._C import Tensor
 from .engine import grad
 from .grad_mode import enable_grad
@@ -115,7 +115,7 @@ def _check_strategy(what: str, strategy: str, vectorize: bool) -> None:
 
 
 def _stacked(rows: List[Tensor]) -> Tensor:
-    return _C._functions["stack"](rows)
+    return _ops.stack(rows)
 
 
 def _number(func: Callable[..., Any], what: str) -> Callable[..., Tensor]:

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from . import cpu, cuda, cudnn
-from ._unsupported import install
+from ._unsupported import put_modules
 
-install(globals())
+put_modules(globals())
 
 if TYPE_CHECKING:
-    def __getattr__(name: str) -> Any: ...  # what `install` has made
+    def __getattr__(name: str) -> Any: ...  # what `put_modules` has made
 
 __all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum", "quantized", "xeon"]  # noqa: F822

@@ -41,6 +41,6 @@ def _modules() -> dict:
     }
 
 
-def install(into: dict) -> None:
+def put_modules(into: dict) -> None:
     for name, module in _modules().items():
         into[name] = sys.modules[f"ampc.backends.{name}"] = module

@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, List, Optional, Union
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 
 __all__ = ["fractional_max_pool2d", "fractional_max_pool3d"]
 
-_f = _C._functions
 
 
 def _sizes(nd: int, what: str, input: Tensor, kernel: List[int], output_size: Any, output_ratio: Any) -> List[int]:
@@ -40,7 +39,7 @@ def _starts(draws: Tensor, size: int, window: int, out: int) -> Tensor:
     alpha = make.full((), size - window, dtype=draws.dtype, device=draws.device) / (out - 1)
     first = draws.unsqueeze(-1)
     at = ((make.arange(out - 1, device=draws.device).to(draws.dtype) + first) * alpha).long() - (first * alpha).long()
-    return _f["cat"]([at, (first * 0).long() + (size - window)], -1)
+    return _ops.cat([at, (first * 0).long() + (size - window)], -1)
 
 
 def _pool(nd: int, what: str, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool, samples: Any) -> Any:

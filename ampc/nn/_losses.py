@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, List, Optional, Union
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 
 __all__ = ["ctc_loss", "linear_cross_entropy"]
 
-_f = _C._functions
 _Lengths = Union[Tensor, int, Sequence[int]]
 
 
@@ -61,13 +60,13 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: _Lengths, target
         raise RuntimeError(f"ctc_loss: `targets` {list(targets.shape)} do not fit {n} sequences with {counts} labels")
     lengths = make.tensor(_numbers(input_lengths, n, steps, "input_lengths"), dtype=_C.int64, device=x.device)
     labels = make.tensor(counts, dtype=_C.int64, device=x.device)
-    loss = _f["_ctc_loss"](x, _states(targets.to(x.device), counts, blank), lengths, labels)
+    loss = _ops._ctc_loss(x, _states(targets.to(x.device), counts, blank), lengths, labels)
     if x.requires_grad:  # log_softmax takes this part away again; without one it is torch's gradient
         taken = make.arange(steps, device=x.device).unsqueeze(1) < lengths
-        all_of_it = _f["where"](taken.unsqueeze(2), x.exp(), 0.0).sum((0, 2))
+        all_of_it = _ops.where(taken.unsqueeze(2), x.exp(), 0.0).sum((0, 2))
         loss = loss + (all_of_it - all_of_it.detach())
     if zero_infinity:
-        loss = _f["where"](loss == float("inf"), 0.0, loss)
+        loss = _ops.where(loss == float("inf"), 0.0, loss)
     if reduction == "mean":
         return (loss / labels.clamp(min=1)).mean()
     return loss.sum() if reduction == "sum" else loss if log_probs.ndim == 3 else loss.squeeze(0)
@@ -95,8 +94,8 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
     if ignore_index is not None and target.shape == shape:
         raise RuntimeError("linear_cross_entropy: `ignore_index` goes with class indices, not with probabilities")
     bias = None if linear_bias is None else linear_bias.flatten()
-    logits = _f["linear"](input, linear_weight.flatten(0, -2), bias).reshape(shape)
-    return _f["cross_entropy"](logits, target, weight, -100 if ignore_index is None else ignore_index, reduction, label_smoothing)
+    logits = _ops.linear(input, linear_weight.flatten(0, -2), bias).reshape(shape)
+    return _ops.cross_entropy(logits, target, weight, -100 if ignore_index is None else ignore_index, reduction, label_smoothing)
 
 
 _checks.install(globals())

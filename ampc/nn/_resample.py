@@ -10,7 +10,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Callable, List, Optional, Tuple
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .._C import Tensor
 from .._out import own
 from ..autograd import inference_mode
@@ -20,7 +20,6 @@ __all__ = [
     "upsample", "upsample_bilinear", "upsample_nearest",
 ]
 
-_f = _C._functions
 _HALF = (_C.float16, _C.bfloat16)
 Table = Tuple[Any, ...]  # (kind, arguments), see _resample_weights.py
 
@@ -37,7 +36,8 @@ def _table_tensors(table: Table, size: int, device: str) -> Tuple[Tensor, ...]:
 
 def resampled(x: Tensor, dim: int, table: Table) -> Tensor:
     """x with dimension ``dim`` resampled by a table."""
-    return _f["_resample"](x, *_table_tensors(table, x.shape[dim], str(x.device)), dim % x.ndim)
+    index, weight, back_index, back_weight = _table_tensors(table, x.shape[dim], str(x.device))
+    return _ops._resample(x, index, weight, back_index, back_weight, dim % x.ndim)
 
 
 def window_lengths(table: Table, size: int, device: str) -> Tensor:
@@ -62,7 +62,7 @@ def in_float32(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """f(x) computed in float32 for the 16-bit types, and rounded once; under autocast it stays float32."""
     if x.dtype not in _HALF:
         return f(x)
-    wide = _f["_autocast_wide"](x)
+    wide = _ops._autocast_wide(x)
     return f(wide) if wide.dtype == _C.float32 else f(x.float()).to(x.dtype)
 
 
@@ -185,7 +185,7 @@ def _pad_constant(x: Tensor, sides: List[Tuple[int, int, int]], value: float) ->
         return x.clone()
     room = x.detach().new_full(shape, value)
     at = sum(o * s for o, s in zip(offset, room.stride())) if x.numel() else 0  # nothing may lie behind the memory
-    return _f["_as_strided_scatter"](room, x, list(x.shape), list(room.stride()), at)
+    return _ops._as_strided_scatter(room, x, list(x.shape), list(room.stride()), at)
 
 
 def _sides(input: Tensor, pad: Sequence[int]) -> List[Tuple[int, int, int]]:
@@ -234,7 +234,7 @@ def _reflected(at: Tensor, size: int, corners: bool) -> Tensor:
     off = (at - low).abs()
     turns = (off / span).floor().detach()
     rest = off - turns * span
-    return _f["where"](turns % 2 == 0, rest + low, span - rest + low)
+    return _ops.where(turns % 2 == 0, rest + low, span - rest + low)
 
 
 def _position(at: Tensor, size: int, padding: str, corners: bool) -> Tensor:
@@ -252,7 +252,7 @@ def _values_at(x: Tensor, positions: List[Tensor]) -> Tensor:
     n, c = x.shape[:2]
     index = flat.reshape(n, 1, -1).expand(n, c, flat[0].numel())
     values = x.reshape(n, c, -1).gather(2, index).reshape(n, c, *flat.shape[1:])
-    return _f["where"](inside.unsqueeze(1), values, 0.0)
+    return _ops.where(inside.unsqueeze(1), values, 0.0)
 
 
 def _sample_linear(x: Tensor, at: List[Tensor]) -> Tensor:
@@ -314,7 +314,7 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
         return _sample_linear(input, at).to(dtype)
     y = _values_at(input, [a.round() for a in at])
     if grid.requires_grad:  # whose gradient is zero, not absent
-        y = y + _f["where"](grid < float("-inf"), grid, 0.0).sum(-1).unsqueeze(1)
+        y = y + _ops.where(grid < float("-inf"), grid, 0.0).sum(-1).unsqueeze(1)
     return y.to(dtype)
 
 

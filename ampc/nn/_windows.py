@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, List, Optional, Tuple, Union
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .._C import Tensor
 from .._out import takes_out
 from ._resample import adaptive_means, resampled, sums, window_lengths
@@ -19,7 +19,6 @@ __all__ = [
     "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "unfold",
 ]
 
-_f = _C._functions
 _Sizes = Union[int, Sequence[int]]
 
 
@@ -67,7 +66,7 @@ def _convolve(nd: int, what: str, input: Tensor, weight: Tensor, bias: Optional[
         x, around = _same_padding(x, weight, step, apart, what) if padding == "same" else (x, [0] * nd)
     else:
         around = _list(padding, nd, what)
-    y = _f["convolution"](x, weight, bias, step, around, apart, False, [0] * nd, groups)
+    y = _ops.convolution(x, weight, bias, step, around, apart, False, [0] * nd, groups)
     return y.squeeze(0) if single else y
 
 
@@ -95,7 +94,7 @@ def _transposed(nd: int, what: str, input: Tensor, weight: Tensor, bias: Optiona
     if weight.ndim != nd + 2:
         raise RuntimeError(f"{what}: `weight` must have {nd + 2} dimensions, got shape {list(weight.shape)}")
     step, around, apart, more = (_list(v, nd, what) for v in (stride, padding, dilation, output_padding))
-    y = _f["convolution"](x, weight, bias, step, around, apart, True, more, groups)
+    y = _ops.convolution(x, weight, bias, step, around, apart, True, more, groups)
     return y.squeeze(0) if single else y
 
 
@@ -127,14 +126,14 @@ def unfold(input: Tensor, kernel_size: _Sizes, dilation: _Sizes = 1, padding: _S
     if input.dtype is _C.bool:
         return unfold(input.float(), kernel_size, dilation, padding, stride).bool()
     x, single = _batched(input, 2, "unfold")
-    y = _f["_im2col"](x, *(_list(v, 2, "unfold") for v in (kernel_size, dilation, padding, stride)))
+    y = _ops._im2col(x, *(_list(v, 2, "unfold") for v in (kernel_size, dilation, padding, stride)))
     return y.squeeze(0) if single else y
 
 
 def fold(input: Tensor, output_size: _Sizes, kernel_size: _Sizes, dilation: _Sizes = 1, padding: _Sizes = 0, stride: _Sizes = 1) -> Tensor:
     """Columns [N, C * taps, positions] added up where ``unfold`` took them from: [N, C, *output_size]."""
     x = input.unsqueeze(0) if input.ndim == 2 else input
-    y = _f["_col2im"](x, *(_list(v, 2, "fold") for v in (output_size, kernel_size, dilation, padding, stride)))
+    y = _ops._col2im(x, *(_list(v, 2, "fold") for v in (output_size, kernel_size, dilation, padding, stride)))
     return y.squeeze(0) if input.ndim == 2 else y
 
 
@@ -152,7 +151,7 @@ def _max_pool(nd: int, what: str, input: Tensor, kernel_size: _Sizes, stride: An
     _batched(input, nd, what)
     window = _list(kernel_size, nd, what)
     step = _steps(stride, window, nd, what)
-    pair = _f["_max_pool"](input, window, step, _list(padding, nd, what), _list(dilation, nd, what), ceil_mode)
+    pair = _ops._max_pool(input, window, step, _list(padding, nd, what), _list(dilation, nd, what), ceil_mode)
     return tuple(pair) if return_indices else pair[0]
 
 
@@ -191,7 +190,7 @@ def _adaptive_max(nd: int, what: str, input: Tensor, output_size: Any, return_in
     sizes = _sizes_or_own(input, output_size, nd, what)
     _batched(input, nd, what)
     one = [1] * nd
-    pair = _f["_max_pool"](input, sizes, one, [0] * nd, one, False, True)
+    pair = _ops._max_pool(input, sizes, one, [0] * nd, one, False, True)
     return tuple(pair) if return_indices else pair[0]
 
 
@@ -336,7 +335,7 @@ def _lp_pool(pool: Any, nd: int, input: Tensor, norm_type: float, kernel_size: _
     wide = input.float() if input.dtype.itemsize == 2 else input  # whose powers 16 bits may not hold
     total = pool(wide**norm_type, kernel_size, stride, 0, ceil_mode) * taps
     zero = total == 0  # a window of zeros has the gradient 0, not nan
-    return _f["where"](zero, 0.0, _f["where"](zero, 1.0, total) ** (1.0 / norm_type)).to(input.dtype)
+    return _ops.where(zero, 0.0, _ops.where(zero, 1.0, total) ** (1.0 / norm_type)).to(input.dtype)
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: _Sizes, stride: Optional[_Sizes] = None, ceil_mode: bool = False) -> Tensor:

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._callers import warn
-from .._composed.elementwise import rrelu as _rrelu
 from .._finfo import finfo
 from .._missing import absent_from
 from ._fractional import *  # noqa: F403
@@ -19,15 +18,13 @@ from ._resample import *  # noqa: F403
 from ._resample import in_float32, pad, resampled, sums
 from ._windows import *  # noqa: F403
 
-_f = _C._functions
-
-linear = _f["linear"]
-relu_op, gelu = _f["relu"], _f["gelu"]
-softplus, logsigmoid, softsign, tanhshrink = _f["softplus"], _f["logsigmoid"], _f["softsign"], _f["tanhshrink"]
-bilinear, cosine_similarity, normalize, pdist = _f["bilinear"], _f["cosine_similarity"], _f["normalize"], _f["pdist"]
-scaled_dot_product_attention = _f["scaled_dot_product_attention"]
-hardshrink, softshrink, prelu, glu = _f["hardshrink"], _f["softshrink"], _f["prelu"], _f["glu"]
-mse_loss_op, l1_loss_op, nll_loss_op = _f["mse_loss"], _f["l1_loss"], _f["nll_loss"]
+linear = _ops.linear
+relu_op, gelu = _ops.relu, _ops.gelu
+softplus, logsigmoid, softsign, tanhshrink = _ops.softplus, _ops.logsigmoid, _ops.softsign, _ops.tanhshrink
+bilinear, cosine_similarity, normalize, pdist = _ops.bilinear, _ops.cosine_similarity, _ops.normalize, _ops.pdist
+scaled_dot_product_attention = _ops.scaled_dot_product_attention
+hardshrink, softshrink, prelu, glu = _ops.hardshrink, _ops.softshrink, _ops.prelu, _ops.glu
+mse_loss_op, l1_loss_op, nll_loss_op = _ops.mse_loss, _ops.l1_loss, _ops.nll_loss
 
 
 def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
@@ -55,22 +52,22 @@ def relu_(input: Tensor) -> Tensor:
 
 def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent."""
-    return _f["tanh"](input)
+    return _ops.tanh(input)
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """1 / (1 + exp(-x))"""
-    return _f["sigmoid"](input)
+    return _ops.sigmoid(input)
 
 
 def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
-    return _f["softmax"](input, _dim(input, dim), dtype=dtype)
+    return _ops.softmax(input, _dim(input, dim), dtype=dtype)
 
 
 def log_softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """x - log(sum(exp(x))) along ``dim``."""
-    return _f["log_softmax"](input, _dim(input, dim), dtype=dtype)
+    return _ops.log_softmax(input, _dim(input, dim), dtype=dtype)
 
 
 def _dim(x: Tensor, dim: Optional[int]) -> int:
@@ -89,36 +86,37 @@ def _put(input: Tensor, f: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1) (Clevert et al. 2016)."""
-    return _put(input, lambda x: _f["elu"](x, alpha), inplace)
+    return _put(input, lambda x: _ops.elu(x, alpha), inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The elu whose constants keep mean 0 and variance 1 (Klambauer et al. 2017)."""
-    return _put(input, lambda x: _f["elu"](x, 1.6732632423543772, 1.0507009873554805), inplace)
+    return _put(input, _ops.selu, inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x / alpha) - 1) (Barron 2017). RuntimeError for alpha 0."""
-    if alpha == 0:
-        raise RuntimeError("celu: `alpha` must not be 0")
-    return _put(input, lambda x: _f["elu"](x, alpha, 1.0, 1.0 / alpha), inplace)
+    return _put(input, lambda x: _ops.celu(x, alpha), inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
-    return _put(input, lambda x: _f["leaky_relu"](x, negative_slope), inplace)
+    return _put(input, lambda x: _ops.leaky_relu(x, negative_slope), inplace)
 
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
     """leaky_relu, its slope drawn for each element between ``lower`` and ``upper``; their mean when not training."""
-    return _put(input, lambda x: _rrelu(x, lower, upper, training), inplace)
+    if not -math.inf < lower <= upper < math.inf:
+        raise RuntimeError(f"rrelu: `lower` must be at most `upper`, both finite, got {lower} and {upper}")
+    slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
+    return _put(input, lambda x: _ops.where(x > 0, x, x * slope), inplace)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x limited to [min_val, max_val]."""
     if min_val > max_val:
         raise ValueError(f"hardtanh: `min_val` {min_val} is above `max_val` {max_val}")
-    return _put(input, lambda x: _f["hardtanh"](x, min_val, max_val), inplace)
+    return _put(input, lambda x: _ops.hardtanh(x, min_val, max_val), inplace)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -128,32 +126,32 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * relu6(x + 3) / 6 (Howard et al. 2019)."""
-    return _put(input, lambda x: _f["hardswish"](x), inplace)
+    return _put(input, _ops.hardswish, inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6"""
-    return _put(input, lambda x: _f["hardsigmoid"](x), inplace)
+    return _put(input, _ops.hardsigmoid, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x)) (Misra 2019)."""
-    return _put(input, lambda x: _f["mish"](x), inplace)
+    return _put(input, _ops.mish, inplace)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x)"""
-    return _put(input, lambda x: _f["silu"](x), inplace)
+    return _put(input, _ops.silu, inplace)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
-    return _put(input, lambda x: _f["threshold"](x, threshold, value), inplace)
+    return _put(input, lambda x: _ops.threshold(x, threshold, value), inplace)
 
 
 def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """softmax(-x) along ``dim``."""
-    return _f["softmax"](-input, _dim(input, dim), dtype=dtype)
+    return _ops.softmax(-input, _dim(input, dim), dtype=dtype)
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
@@ -170,7 +168,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: fl
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes elements with probability ``p`` and scales the others by 1 / (1 - p). ValueError unless 0 <= p <= 1."""
-    out = _f["dropout"](input, p, training)
+    out = _ops.dropout(input, p, training)
     return input.copy_(out) if inplace and training else out
 
 
@@ -185,19 +183,19 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, 
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise AssertionError(f"embedding: `padding_idx` {padding_idx} is outside a table of {weight.shape[0]} rows")
         pad = padding_idx % weight.shape[0]
-    return _f["_embedding"](weight, input, pad)
+    return _ops._embedding(weight, input, pad)
 
 
 def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
                eps: float = 1e-05) -> Tensor:
     """Normalises over the last dimensions, which must be ``normalized_shape``."""
-    return _f["layer_norm"](input, normalized_shape, weight, bias, eps)
+    return _ops.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
 def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optional[Tensor], weight: Optional[Tensor] = None,
                bias: Optional[Tensor] = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
     """Normalises each channel (dimension 1) over the batch; updates the running statistics when training."""
-    return _f["batch_norm"](input, running_mean, running_var, weight, bias, training, momentum, eps)
+    return _ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
@@ -220,7 +218,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, 
     """
     if input.ndim > 1 and input.numel() == num_groups:
         raise ValueError(f"group_norm: needs more than 1 value in a group, got shape {list(input.shape)} and {num_groups} groups")
-    return _f["group_norm"](input, num_groups, weight, bias, eps)
+    return _ops.group_norm(input, num_groups, weight, bias, eps)
 
 
 def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_var: Optional[Tensor] = None,
@@ -228,7 +226,7 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
                   eps: float = 1e-05) -> Tensor:
     """Normalises each channel of each sample of [N, C, ...] (Ulyanov et al. 2016), or with running statistics."""
     if not use_input_stats:
-        return _f["batch_norm"](input, running_mean, running_var, weight, bias, False, momentum, eps)
+        return _ops.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     dims = list(range(2, input.ndim))
     if math.prod(input.shape[2:]) == 1:
         raise ValueError(f"instance_norm: needs more than 1 value per channel, got shape {list(input.shape)}")
@@ -240,7 +238,7 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
         found = input.detach().float() if input.dtype.itemsize == 2 else input.detach()
         for own, now in ((running_mean, found.mean(dims)), (running_var, found.var(dims))):
             own.detach().mul_(1 - momentum).add_(now.mean(0), alpha=momentum)
-    return _f["_instance_norm"](input, input.shape[1], weight, bias, eps)
+    return _ops._instance_norm(input, input.shape[1], weight, bias, eps)
 
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, eps: Optional[float] = None) -> Tensor:
@@ -305,10 +303,10 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
         bag = (make.arange(flat.shape[0], device=input.device).unsqueeze(1) >= starts).sum(1) - 1
     else:
         raise ValueError(f"embedding_bag: expected input [B, n], or [n] with offsets; got shape {list(input.shape)}")
-    rows = _f["_embedding"](weight, flat, -1)
+    rows = _ops._embedding(weight, flat, -1)
     if padding_idx is not None:
         counted = flat != padding_idx % weight.shape[0]
-        rows = _f["where"](counted.unsqueeze(1), rows, 0.0)
+        rows = _ops.where(counted.unsqueeze(1), rows, 0.0)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
     zeros = rows.new_zeros((bags, weight.shape[1]))
@@ -328,13 +326,13 @@ def _first_largest(rows: Tensor, bag: Tensor, counted: Optional[Tensor], zeros: 
     if count == 0:
         return zeros
     values = rows.detach()
-    values = values if counted is None else _f["where"](counted.unsqueeze(1), values, float("-inf"))
+    values = values if counted is None else _ops.where(counted.unsqueeze(1), values, float("-inf"))
     most = zeros.fill_(float("-inf")).scatter_reduce(0, into, values, "amax")
     found = (values == most.index_select(0, bag)) | values.isnan()
     found = found if counted is None else found & counted.unsqueeze(1)
-    order = _f["where"](found, make.arange(count, device=rows.device).unsqueeze(1), count)
+    order = _ops.where(found, make.arange(count, device=rows.device).unsqueeze(1), count)
     first = make.full(most.shape, count, dtype=order.dtype, device=rows.device).scatter_reduce(0, into, order, "amin")
-    return _f["where"](first == count, 0.0, rows.gather(0, first.clamp(max=count - 1)))
+    return _ops.where(first == count, 0.0, rows.gather(0, first.clamp(max=count - 1)))
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
@@ -363,7 +361,7 @@ def _drop_channels(what: str, nd: int, x: Tensor, p: float, training: bool, inpl
     if not training or p == 0:
         return x
     lead = x.ndim - nd  # [N,] C
-    kept = _f["dropout"](x.new_ones(tuple(x.shape[:lead]) + (1,) * nd), p, True)
+    kept = _ops.dropout(x.new_ones(tuple(x.shape[:lead]) + (1,) * nd), p, True)
     return _put(x, lambda x: x * kept, inplace)
 
 
@@ -387,8 +385,8 @@ def _alpha_drop(what: str, input: Tensor, shape: Sequence[int], p: float, traini
         return input
     low = -1.0507009873554805 * 1.6732632423543772
     a = 0.0 if p == 1 else ((1 - p) * (1 + p * low**2)) ** -0.5
-    kept = _f["dropout"](input.new_ones(shape), p, True) != 0
-    return _put(input, lambda x: _f["where"](kept, x, low) * a - a * p * low, inplace)
+    kept = _ops.dropout(input.new_ones(shape), p, True) != 0
+    return _put(input, lambda x: _ops.where(kept, x, low) * a - a * p * low, inplace)
 
 
 # -- losses ------------------------------------------------------------------------------------------------
@@ -417,20 +415,20 @@ def nll_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, siz
 def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None, ignore_index: int = -100,
                   reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Cross entropy between logits [N, C, ...] and class indices, or probabilities of the logits' shape."""
-    return _f["cross_entropy"](input, target, weight, ignore_index, _reduction(size_average, reduce, reduction), label_smoothing)
+    return _ops.cross_entropy(input, target, weight, ignore_index, _reduction(size_average, reduce, reduction), label_smoothing)
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None,
                                      reduce: Any = None, reduction: str = "mean", pos_weight: Optional[Tensor] = None) -> Tensor:
     """Binary cross entropy of sigmoid(x), computed from the logits. ValueError when the shapes differ."""
-    return _f["binary_cross_entropy_with_logits"](input, target, weight, _reduction(size_average, reduce, reduction), pos_weight)
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, _reduction(size_average, reduce, reduction), pos_weight)
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None,
                          reduction: str = "mean") -> Tensor:
     """Binary cross entropy of probabilities. RuntimeError under autocast, where it is not safe; for input or target that is not between 0
     and 1, and for other dtypes of target and weight than input's. A GPU's values are not looked at, which would be waiting for them."""
-    loss = _f["binary_cross_entropy"](input, target, weight, _reduction(size_average, reduce, reduction))
+    loss = _ops.binary_cross_entropy(input, target, weight, _reduction(size_average, reduce, reduction))
     if not input.is_floating_point() or any(t is not None and t.dtype is not input.dtype for t in (target, weight)):
         raise RuntimeError(f"binary_cross_entropy: input, target and weight must have one floating point dtype, got {input.dtype} and {target.dtype}")
     for name, t in (("input", input), ("target", target)):
@@ -445,12 +443,12 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor]
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
                    beta: float = 1.0) -> Tensor:
     """Squared within ``beta``, absolute beyond (Girshick 2015)."""
-    return _f["smooth_l1_loss"](input, target, _reduction(size_average, reduce, reduction), beta)
+    return _ops.smooth_l1_loss(input, target, _reduction(size_average, reduce, reduction), beta)
 
 
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Optional[Tensor] = None) -> Tensor:
     """Squared within ``delta``, absolute beyond (Huber 1964)."""
-    return _weighted(_f["huber_loss"], input, target, weight, reduction, delta)
+    return _weighted(_ops.huber_loss, input, target, weight, reduction, delta)
 
 
 def _weighted(loss: Any, input: Tensor, target: Tensor, weight: Optional[Tensor], reduction: str, *more: Any) -> Tensor:
@@ -468,36 +466,36 @@ def kl_div(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any 
     """Kullback and Leibler's divergence of target from log-probabilities; 'batchmean' is the mathematical one."""
     if not input.is_floating_point() or not target.is_floating_point():
         raise RuntimeError(f"kl_div: needs floating point, got {input.dtype} and {target.dtype}")
-    return _f["kl_div"](input, target, _reduction(size_average, reduce, reduction), log_target)
+    return _ops.kl_div(input, target, _reduction(size_average, reduce, reduction), log_target)
 
 
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: Any = None,
                      eps: float = 1e-8, reduce: Any = None, reduction: str = "mean") -> Tensor:
     """exp(x) - target x, or x - target log(x + eps) without ``log_input``."""
-    return _f["poisson_nll_loss"](input, target, log_input, full, eps, _reduction(size_average, reduce, reduction))
+    return _ops.poisson_nll_loss(input, target, log_input, full, eps, _reduction(size_average, reduce, reduction))
 
 
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Tensor:
     """(log var + (x - target)^2 / var) / 2. ValueError where var is negative."""
     if not isinstance(var, Tensor):
-        var = input.new_full((), var)
+        var = input.new_full((1,) * input.ndim, var).expand(input.shape)
     apart = [m for n, m in zip(input.shape, var.shape) if n != m] if var.ndim == input.ndim else None
-    if apart not in ([], [1]) and tuple(var.shape) not in ((), tuple(input.shape[:-1])):  # or broadcast in one dimension
+    if apart not in ([], [1]) and (input.ndim == 0 or var.shape != input.shape[:-1]):  # or broadcast in one dimension
         raise ValueError(f"gaussian_nll_loss: `var` {list(var.shape)} does not fit input {list(input.shape)}")
     if bool((var < 0).any()):
         raise ValueError("gaussian_nll_loss: `var` has negative entries")
-    return _f["gaussian_nll_loss"](input, target, var, full, eps, reduction)
+    return _ops.gaussian_nll_loss(input, target, var, full, eps, reduction)
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target x)), target -1 or 1."""
-    return _f["soft_margin_loss"](input, target, _reduction(size_average, reduce, reduction))
+    return _ops.soft_margin_loss(input, target, _reduction(size_average, reduce, reduction))
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: Any = None, reduce: Any = None,
                          reduction: str = "mean") -> Tensor:
     """x where target is 1, max(0, margin - x) where it is -1."""
-    return _f["hinge_embedding_loss"](input, target, margin, _reduction(size_average, reduce, reduction))
+    return _ops.hinge_embedding_loss(input, target, margin, _reduction(size_average, reduce, reduction))
 
 
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: Any = None,
@@ -505,13 +503,13 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
     """max(0, -target (input1 - input2) + margin)"""
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(f"margin_ranking_loss: needs equally many dimensions, got {[list(t.shape) for t in (input1, input2, target)]}")
-    return _f["margin_ranking_loss"](input1, input2, target, margin, _reduction(size_average, reduce, reduction))
+    return _ops.margin_ranking_loss(input1, input2, target, margin, _reduction(size_average, reduce, reduction))
 
 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, size_average: Any = None,
                           reduce: Any = None, reduction: str = "mean") -> Tensor:
     """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
-    return _f["cosine_embedding_loss"](input1, input2, target, margin, _reduction(size_average, reduce, reduction))
+    return _ops.cosine_embedding_loss(input1, input2, target, margin, _reduction(size_average, reduce, reduction))
 
 
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
@@ -521,7 +519,7 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
         raise ValueError(f"triplet_margin_loss: `margin` must be above 0, got {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise RuntimeError(f"triplet_margin_loss: needs equally many dimensions, got {[list(t.shape) for t in (anchor, positive, negative)]}")
-    return _f["triplet_margin_loss"](anchor, positive, negative, margin, p, eps, swap, _reduction(size_average, reduce, reduction))
+    return _ops.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, _reduction(size_average, reduce, reduction))
 
 
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None,
@@ -551,14 +549,14 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: Any = 1, margin: float =
         raise RuntimeError(f"multi_margin_loss: input and weight must have the same dtype, got {input.dtype} and {weight.dtype}")
     if input.ndim == 0 and target.ndim == 0:  # one score is a vector of them
         input = input.unsqueeze(0)
-    return _f["multi_margin_loss"](input, target, p, margin, weight, _reduction(size_average, reduce, reduction))
+    return _ops.multi_margin_loss(input, target, p, margin, weight, _reduction(size_average, reduce, reduction))
 
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Tensor:
     """Margins between the classes that target names, up to its first -1, and the others."""
     if input.ndim == 0 and target.ndim == 0:  # one score is a vector of them
         input, target = input.unsqueeze(0), target.unsqueeze(0)
-    loss = _f["multilabel_margin_loss"](input, target, _reduction(size_average, reduce, reduction))
+    loss = _ops.multilabel_margin_loss(input, target, _reduction(size_average, reduce, reduction))
     if target.numel() and not target.is_cuda and (int(target.amin()) < -1 or int(target.amax()) >= max(input.shape[-1:], default=1)):
         raise RuntimeError(f"multilabel_margin_loss: classes must lie between -1 and {max(input.shape[-1:], default=1) - 1}")
     return loss
@@ -567,12 +565,12 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: Any = No
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None,
                                 reduce: Any = None, reduction: str = "mean") -> Tensor:
     """Binary cross entropy of sigmoid(x), averaged over the classes."""
-    return _f["multilabel_soft_margin_loss"](input, target, weight, _reduction(size_average, reduce, reduction))
+    return _ops.multilabel_soft_margin_loss(input, target, weight, _reduction(size_average, reduce, reduction))
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """The p-norm of x1 - x2 + eps along the last dimension."""
-    out = _f["_pairwise_distance"](x1, x2, p, -1, eps)
+    out = _ops._pairwise_distance(x1, x2, p, -1, eps)
     return out.unsqueeze(-1) if keepdim else out
 
 

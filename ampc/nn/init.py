@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Tuple
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._callers import warn
@@ -74,7 +74,7 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
             drawn = make.empty_like(tensor).uniform_(a, b, generator=generator)
             density = ((((peak - mean) / std) ** 2 - ((drawn.double() - mean) / std) ** 2) / 2).exp()
             taken = pending & (make.empty_like(density).uniform_(generator=generator) <= density)
-        tensor.copy_(_C._functions["where"](taken, drawn, tensor))
+        tensor.copy_(_ops.where(taken, drawn, tensor))
         pending &= ~taken
     return tensor
 

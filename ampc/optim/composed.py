@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Dict, Optional, Tuple
 
-from .. import _C
+from .. import _C, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._finfo import finfo
@@ -80,7 +80,7 @@ def _orthogonal(x: Tensor, group: Dict[str, Any]) -> Tensor:
     x = x / x.norm().clamp(min=float(group["eps"]))
     for _ in range(group["ns_steps"]):
         gram = x @ x.t()
-        x = _C._functions["addmm"](x, _C._functions["addmm"](gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        x = _ops.addmm(x, _ops.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.t() if tall else x
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, List, NamedTuple, Optional, Tuple
 
-from .. import _C
 from .. import _creation as make
+from .. import _ops
 from .._C import Tensor
 from ..autograd import enable_grad, no_grad
 from .optimizer import Optimizer, check_options
@@ -113,7 +113,7 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Tensor:
         parts = [make.zeros(p.numel(), dtype=p.dtype, device=p.device) if p.grad is None else p.grad.detach().reshape(-1) for p in self._params]
-        return _C._functions["cat"](parts)
+        return _ops.cat(parts)
 
     def _move(self, t: float, direction: Tensor) -> None:
         at = 0

@@ -32,7 +32,8 @@ def attention(d: Draw, items: int, queries: int, keys: int, width: int, causal: 
     def compute() -> Dict[str, Any]:
         for leaf in leaves:
             leaf.grad = None
-        y = F.scaled_dot_product_attention(leaves[0].expand(items, queries, width), *leaves[1:], attn_mask=mask, is_causal=causal)
+        query, key, value = leaves
+        y = F.scaled_dot_product_attention(query.expand(items, queries, width), key, value, attn_mask=mask, is_causal=causal)
         y.backward(slope)
         return dict(zip(("result", "gradient of queries", "gradient of keys", "gradient of values"), (y, *(leaf.grad for leaf in leaves))))
 

@@ -116,7 +116,7 @@ class _Pickler(pickle.Pickler):
             return None
         if id(obj) not in self.positions:
             self.positions[id(obj)] = len(self.tensors.found)
-            _structure.tensor(obj, self.tensors, "tensor")
+            _structure.reference(obj, self.tensors, "tensor")
         return self.positions[id(obj)]
 
 

@@ -19,7 +19,7 @@ class NeedsPickle(Exception):
     """Raised for an object that JSON cannot hold; names its class."""
 
 
-def tensor(t: Tensor, tensors: Collection, path: str) -> Dict[str, Any]:
+def reference(t: Tensor, tensors: Collection, path: str) -> Dict[str, Any]:
     from ..nn import Parameter
 
     if type(t) not in (Tensor, Parameter):
@@ -42,7 +42,7 @@ def _encode(obj: Any, tensors: Collection, path: str, within: Set[int]) -> Any:
     if kind is float:
         return obj if math.isfinite(obj) else {"#": "float", "value": repr(obj)}
     if isinstance(obj, Tensor):
-        return tensor(obj, tensors, path)
+        return reference(obj, tensors, path)
     if kind is bytes:
         return {"#": "bytes", "value": base64.b64encode(obj).decode("ascii")}
     if kind is complex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .. import _C
+from .. import _C, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._device import device
@@ -105,7 +105,7 @@ class Collection:
     def _together(self, group: List[Tuple[Tensor, Dict[str, Any], str]], name: str) -> Tensor:
         """The whole storage as a flat tensor: of bytes where it has been viewed in several dtypes."""
         finest = min((t for t, _, _ in group), key=lambda t: t.element_size()).detach()
-        flat = _C._functions["as_strided"](finest, (finest._storage_bytes() // finest.element_size(),), (1,), 0)
+        flat = _ops.as_strided(finest, (finest._storage_bytes() // finest.element_size(),), (1,), 0)
         mixed = len({t.dtype for t, _, _ in group}) > 1
         for t, ref, _ in group:
             ref.update(name=name, offset=t.storage_offset(), shape=list(t.shape), stride=list(t.stride()))
@@ -188,4 +188,4 @@ def checked_view(flat: Tensor, offset: Any, shape: Any, stride: Any) -> Tensor:
         good = _end(offset, shape, stride) <= flat.numel()
     if not good:
         raise RuntimeError(f"load: the file is damaged: a tensor of {len(shape)} sizes that does not fit the {flat.numel()} values of its storage")
-    return _C._functions["as_strided"](flat, tuple(shape), tuple(stride), offset)
+    return _ops.as_strided(flat, tuple(shape), tuple(stride), offset)

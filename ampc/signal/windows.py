@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 
-from .. import _C
+from .. import _C, _ops
 from .. import _creation as make
 from .._C import Tensor, dtype
 
@@ -52,7 +52,7 @@ def _kaiser(beta: float) -> _Of:
 
 
 def _i0(x: Any) -> Any:
-    return _C._functions["i0"](_C.from_numpy(x)).numpy()
+    return _ops.i0(_C.from_numpy(x)).numpy()
 
 
 def general_cosine(M: int, *, a: Iterable[float], sym: builtins.bool = True, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,

@@ -27,3 +27,10 @@ ac_dtype ac_compute_dtype(ac_dtype t) {
     if (t == AC_float64) return AC_float64;
     return ac_is_floating(t) ? AC_float32 : AC_int64;
 }
+
+double ac_dtype_largest(ac_dtype t) {
+    return t == AC_float16    ? 65504
+           : t == AC_bfloat16 ? 0x1.fep127
+           : t == AC_float32  ? 0x1.fffffep127
+                              : 0x1.fffffffffffffp1023;
+}

@@ -29,6 +29,8 @@ static inline int64_t ac_itemsize(ac_dtype t) { return ac_dtypes[t].bytes; }
 static inline bool ac_is_floating(ac_dtype t) { return ac_dtypes[t].category == AC_FLOATING; }
 static inline bool ac_is_half(ac_dtype t) { return t == AC_float16 || t == AC_bfloat16; }
 
+/* The largest finite number of a floating point dtype. */
+double ac_dtype_largest(ac_dtype t);
 /* The dtype both promote to, as torch.promote_types. */
 ac_dtype ac_promote(ac_dtype a, ac_dtype b);
 /* The dtype the loops compute in: float32 for the half types, int64 for integers and bool. */

@@ -86,6 +86,64 @@ COMPOSE(logit) {
     return ac_is_half(in[0]->dtype) ? ac_c_cast(s, y, in[0]->dtype) : y;
 }
 
+COMPOSE(positive) {
+    if (in[0]->dtype == AC_bool) REFUSE(AC_RUNTIME, "positive: bool has no sign");
+    return in[0];
+}
+
+COMPOSE(rsub) { return ac_c_call(s, AC_OP_sub, attrs, 2, in[1], in[0]); }
+
+static const double PI = 3.14159265358979323846;
+COMPOSE(deg2rad) { return MUL(in[0], ac_c_real(s, PI / 180)); }
+COMPOSE(rad2deg) { return MUL(in[0], ac_c_real(s, 180 / PI)); }
+
+/* 16-bit numbers in float32, where pi x keeps its digits */
+COMPOSE(sinc) {
+    T wide = ac_c_wide(s, in[0]), zero = BIN(eq, wide, NUM(0));
+    T x = MUL(WHERE(zero, ac_c_real(s, 1), wide), ac_c_real(s, PI));
+    T y = WHERE(zero, ac_c_real(s, 1), DIV(UN(sin, x), x));
+    return ac_is_half(in[0]->dtype) ? ac_c_cast(s, y, in[0]->dtype) : y;
+}
+
+/* By whole numbers in two steps: 2^n may overflow where x 2^n does not. */
+COMPOSE(ldexp) {
+    ac_dtype dtype = ac_result_type(in, 2);
+    if (ac_is_floating(in[1]->dtype)) return MUL(in[0], UN(exp2, in[1]));
+    T n = ac_c_cast(s, in[1], ac_is_floating(dtype) ? dtype : ac_default_dtype()), some = UN(floor, TIMES(n, 0.5));
+    return MUL(MUL(in[0], UN(exp2, some)), UN(exp2, SUB(n, some)));
+}
+
+COMPOSE(float_power) {
+    T x = in[0]->is_scalar ? in[0] : ac_c_cast(s, in[0], AC_float64);
+    T y = in[1]->is_scalar ? in[1] : ac_c_cast(s, in[1], AC_float64);
+    return BIN(pow, x, y);
+}
+
+COMPOSE(isposinf) { return BIN(eq, in[0], ac_c_real(s, INFINITY)); }
+COMPOSE(isneginf) { return BIN(eq, in[0], ac_c_real(s, -INFINITY)); }
+
+COMPOSE(nan_to_num_limits) {
+    ATTRS(nan_to_num_limits);
+    if (!ac_is_floating(in[0]->dtype)) return UN(clone, in[0]);
+    double most = ac_dtype_largest(in[0]->dtype);
+    ac_attrs_nan_to_num by = {a->nan.kind == AC_NONE ? 0 : ac_scalar_double(a->nan),
+                              a->posinf.kind == AC_NONE ? most : ac_scalar_double(a->posinf),
+                              a->neginf.kind == AC_NONE ? -most : ac_scalar_double(a->neginf)};
+    return ac_c_call(s, AC_OP_nan_to_num, &by, 1, in[0]);
+}
+
+COMPOSE(selu) {
+    ac_attrs_elu how = {1.6732632423543772, 1.0507009873554805, 1};
+    return ac_c_call(s, AC_OP_elu, &how, 1, in[0]);
+}
+
+COMPOSE(celu) {
+    ATTRS(alpha_only);
+    if (a->alpha == 0) REFUSE(AC_RUNTIME, "celu: `alpha` must not be 0");
+    ac_attrs_elu how = {a->alpha, 1, 1 / a->alpha};
+    return ac_c_call(s, AC_OP_elu, &how, 1, in[0]);
+}
+
 COMPOSE(isclose) {
     ATTRS(isclose);
     T x = in[0], y = in[1];

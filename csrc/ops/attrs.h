@@ -49,6 +49,8 @@ typedef struct { double low, high; } ac_attrs_bounds;
 typedef struct { double lambd; } ac_attrs_lambd;
 typedef struct { double threshold, value; } ac_attrs_threshold;
 typedef struct { double nan, posinf, neginf; } ac_attrs_nan_to_num;
+typedef struct { ac_scalar nan, posinf, neginf; } ac_attrs_nan_to_num_limits;
+typedef struct { double alpha; } ac_attrs_alpha_only;
 typedef struct { ac_scalar eps; } ac_attrs_eps;
 typedef struct { int64_t n; } ac_attrs_order;
 typedef struct { int64_t p; } ac_attrs_p_order;
@@ -140,6 +142,15 @@ typedef struct { int64_t dim, start, end, step; } ac_attrs_slice;
 typedef struct { int64_t dim, size, step; } ac_attrs_unfold;
 typedef struct { int64_t start_dim, end_dim; } ac_attrs_flatten;
 typedef struct { int64_t dim, start, length; } ac_attrs_narrow;
+typedef struct { ac_dims source, destination; } ac_attrs_movedim;
+typedef struct { int64_t dim; ac_dims sizes; } ac_attrs_unflatten;
+typedef struct { int64_t k; ac_dims dims; } ac_attrs_rot90;
+typedef struct { ac_dims shifts, dims; } ac_attrs_roll;
+typedef struct { int64_t offset; } ac_attrs_offset;
+typedef struct { int64_t n, dim; } ac_attrs_diff;
+typedef struct { double dx; int64_t dim; } ac_attrs_trapezoid;
+typedef struct { int64_t correction; } ac_attrs_correction;
+typedef struct { int64_t N, increasing; } ac_attrs_vander;
 
 enum { AC_MAX_ATTRS = 640 }; /* bytes; ac_ops_init refuses a larger struct */
 

@@ -84,17 +84,13 @@ int ac_scalar_fits(ac_scalar s, ac_dtype dtype, const char *what) {
     return ac_fail(AC_RUNTIME, "%s: %s cannot hold the number %g", what, ac_dtypes[dtype].name, value);
 }
 
-static double largest(ac_dtype t) {
-    return t == AC_float16 ? 65504 : t == AC_bfloat16 ? 0x1.fep127 : t == AC_float32 ? 0x1.fffffep127 : INFINITY;
-}
-
 int ac_scalar_held(ac_scalar s, ac_dtype dtype, const char *what) {
     double value = ac_scalar_double(s);
     if (!ac_is_floating(dtype)) return ac_scalar_fits(s, dtype, what);
-    if (fabs(value) <= largest(dtype) || !isfinite(value)) return 0;
+    if (fabs(value) <= ac_dtype_largest(dtype) || !isfinite(value)) return 0;
     return ac_fail(AC_RUNTIME,
                    "%s: %s cannot hold the number %g, its largest is %g; use finfo(dtype).min or max, or an infinity",
-                   what, ac_dtypes[dtype].name, value, largest(dtype));
+                   what, ac_dtypes[dtype].name, value, ac_dtype_largest(dtype));
 }
 
 /* What torch refuses of integers, whose results would be numbers that nobody meant. */

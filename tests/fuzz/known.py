@@ -127,6 +127,7 @@ TAKEN = [
     Known("multi_margin_loss asks for as many classes as rows, and gives nan for none; torch reads what was never written", lambda d: (only_ampc_raises("multi_margin_loss: scores")(d) or d.empty and d.kind == "value") and "multi_margin" in d.step.source),
     Known("torch's polygamma and Bessel functions have few digits, and miss their poles", lambda d: d.kind in ("value", "result") and re.search("polygamma|digamma|bessel|lgamma|[.]i[01]", making(d)) is not None and near(d, 1e-4)),
     Known("torch's igammac has one digit next to 0", lambda d: tiny(d) and "igamma" in making(d)),
+    Known("nan stays nan in multi_margin_loss and attention", lambda d: d.kind == "value" and infinite(d) and re.search("multi_margin|scaled_dot", making(d)) is not None and "nan" in str(d.ampc)),
     Known("gradients of a tensor and of its view do not share memory", lambda d: d.kind == "aliasing" and "autograd.grad(" in str(d.program.steps) and "set_(" in d.step.source),
     Known("the integral over no interval is 0, and so is its gradient", lambda d: is_gradient(d) and infinite(d) and "trapezoid" in making(d)),
     Known("a 0-d float64 is looked for as it is", lambda d: d.kind == "value" and re.search(r"bucketize|searchsorted", d.step.source) is not None and "float64" in making(d)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Optional, Tuple
 
-from ... import _C, _checks
+from ... import _C, _checks, _ops
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
@@ -13,8 +13,6 @@ from .. import init
 from .._packed_sequence import PackedSequence
 from ..parameter import Parameter
 from .module import Module
-
-_f = _C._functions
 
 
 class _Cell(Module):
@@ -71,7 +69,8 @@ class RNNCell(_Cell):
 
     def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
         self._check(input, *(() if hx is None else (hx,)))
-        return _f[f"rnn_{self.nonlinearity}_cell"](input, self._zeros(input) if hx is None else hx, *self._weights())
+        cell = _ops.rnn_tanh_cell if self.nonlinearity == "tanh" else _ops.rnn_relu_cell
+        return cell(input, self._zeros(input) if hx is None else hx, *self._weights())
 
 
 class LSTMCell(_Cell):
@@ -83,7 +82,8 @@ class LSTMCell(_Cell):
         self._check(input)
         h, c = (self._zeros(input), self._zeros(input)) if hx is None else hx
         self._check(h, c)
-        return tuple(_f["lstm_cell"](input, h, c, *self._weights()))
+        h, c = _ops.lstm_cell(input, h, c, *self._weights())
+        return h, c
 
 
 class GRUCell(_Cell):
@@ -93,7 +93,7 @@ class GRUCell(_Cell):
 
     def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
         self._check(input, *(() if hx is None else (hx,)))
-        return _f["gru_cell"](input, self._zeros(input) if hx is None else hx, *self._weights())
+        return _ops.gru_cell(input, self._zeros(input) if hx is None else hx, *self._weights())
 
 
 # -- layers ----------------------------------------------------------------------------------------------------
@@ -253,14 +253,15 @@ class RNNBase(Module):
                 y, end = self._direction(x, begin, sizes, suffix, direction == 1)
                 results.append(y)
                 last.append(end)
-            x = results[0] if len(results) == 1 else _f["cat"](results, -1)
-        return x, [_f["stack"](list(ends)) for ends in zip(*last)]
+            x = results[0] if len(results) == 1 else _ops.cat(results, -1)
+        return x, [_ops.stack(list(ends)) for ends in zip(*last)]
 
     def _direction(self, x: Tensor, begin: List[Tensor], sizes: Optional[Tensor], suffix: str, reverse: bool) -> Tuple[Tensor, List[Tensor]]:
         if self.proj_size:
             return self._projected(x, begin, sizes, suffix, reverse)
         cell = {"RNN_TANH": "tanh", "RNN_RELU": "relu", "LSTM": "lstm", "GRU": "gru"}[self.mode]
-        y, end = _f["_rnn_layer"](x, _f["stack"](begin), *self._weights(suffix), sizes, cell, reverse)
+        w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
+        y, end = _ops._rnn_layer(x, _ops.stack(begin), w_ih, w_hh, b_ih, b_hh, sizes, cell, reverse)
         return y, list(end.unbind(0))
 
     def _projected(self, x: Tensor, begin: List[Tensor], sizes: Optional[Tensor], suffix: str, reverse: bool) -> Tuple[Tensor, List[Tensor]]:
@@ -277,8 +278,8 @@ class RNNBase(Module):
             i, f, g, o = (parts[t] + F.linear(h[:n], w_hh, b_hh)).chunk(4, -1)
             cell = f.sigmoid() * c[:n] + i.sigmoid() * g.tanh()
             steps[t] = F.linear(o.sigmoid() * cell.tanh(), w_hr)
-            h, c = (new if n == len(old) else _f["cat"]([new, old[n:]]) for new, old in ((steps[t], h), (cell, c)))
-        return (_f["stack"](steps) if sizes is None else _f["cat"](steps)), [h, c]
+            h, c = (new if n == len(old) else _ops.cat([new, old[n:]]) for new, old in ((steps[t], h), (cell, c)))
+        return (_ops.stack(steps) if sizes is None else _ops.cat(steps)), [h, c]
 
 
 class RNN(RNNBase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, Optional, Tuple, Union
 
-from ... import _C
+from ... import _C, _ops
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
@@ -17,7 +17,7 @@ from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
 
-_cat = _C._functions["cat"]
+_cat = _ops.cat
 
 
 def _as_bias(mask: Optional[Tensor], what: str, dtype: Any) -> Optional[Tensor]:
@@ -154,7 +154,7 @@ def _activation(name: _Activation) -> Callable[[Tensor], Tensor]:
         return name
     if name not in ("relu", "gelu"):
         raise RuntimeError(f"activation must be 'relu', 'gelu' or a function, got {name!r}")
-    return {"relu": F.relu, "gelu": F.gelu}[name]
+    return F.relu if name == "relu" else F.gelu
 
 
 class _Layer(Module):

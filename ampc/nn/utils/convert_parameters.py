@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ... import _C
+from ... import _ops
 from ..._C import Tensor
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All values, tensor by tensor in row-major order; differentiable. RuntimeError when they lie on several devices."""
-    return _C._functions["cat"]([p.reshape(-1) for p in parameters])
+    return _ops.cat([p.reshape(-1) for p in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

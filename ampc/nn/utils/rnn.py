@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
-from ... import _C, _checks
+from ... import _C, _checks, _ops
 from ... import _creation as make
 from ..._C import Tensor
 from .._packed_sequence import PackedSequence, invert_permutation
@@ -83,7 +83,7 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
     if batch_first:
         indices = indices.T
     index = _C.from_numpy(np.ascontiguousarray(indices).reshape(-1)).to(data.device)
-    rows = _C._functions["cat"]([data, padding]).index_select(0, index)
+    rows = _ops.cat([data, padding]).index_select(0, index)
     return rows.reshape(*indices.shape, *data.shape[1:]), lengths
 
 
@@ -104,9 +104,9 @@ def pad_sequence(sequences: Union[Tensor, Sequence[Tensor]], batch_first: bool =
         missing = longest - s.shape[0]
         if missing:
             pad = make.full((missing, *s.shape[1:]), padding_value, dtype=s.dtype, device=s.device)
-            s = _C._functions["cat"]([s, pad] if padding_side == "right" else [pad, s])
+            s = _ops.cat([s, pad] if padding_side == "right" else [pad, s])
         filled.append(s)
-    return _C._functions["stack"](filled, 0 if batch_first else 1)
+    return _ops.stack(filled, 0 if batch_first else 1)
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> List[Tensor]:

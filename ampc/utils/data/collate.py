@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import _C
+from ... import _C, _ops
 from ... import _creation as make
 from ..._C import Tensor
 
-_cat = _C._functions["cat"]
+_cat = _ops.cat
 
 
 def default_convert(data: Any) -> Any:

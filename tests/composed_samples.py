@@ -1,0 +1,79 @@
+"""Samples of operators that are written with other operators: see samples.py."""
+
+from __future__ import annotations
+
+import numpy as np
+from references import ints, mask, positive, real, spread
+from sample import Sample, pointwise
+
+EDGES = np.array([1.5, np.nan, np.inf, -np.inf])
+
+COMPOSED = {
+    # -- elementwise
+    "positive": pointwise(lambda x: x, real(3, 4)),
+    "rsub": [Sample((real(3, 4), real(4)), {"alpha": 2}, reference=lambda x, y, alpha: y - alpha * x), Sample((real(3, 4), 1.5), reference=lambda x, y: y - x)],
+    "deg2rad": pointwise(np.deg2rad, real(3, 4) * 90),
+    "rad2deg": pointwise(np.rad2deg, real(3, 4)),
+    "sinc": pointwise(np.sinc, real(3, 4) * 2) + pointwise(np.sinc, np.array([0.0, 1e-8]), grad=False),
+    # torch's gradient is 0 where the exponent is negative
+    "ldexp": [Sample((real(3, 4), ints(6, 4) - 3), reference=lambda x, n: x * 2.0**n, torch_grad=False), Sample((real(3, 4), real(4)), reference=lambda x, n: x * 2.0**n)],
+    "float_power": [Sample((positive(3, 4), real(4)), reference=np.power), Sample((real(3, 4), 2), reference=lambda x, n: x**2),
+                    Sample((1.5, real(3, 4)), reference=lambda x, n: 1.5**n)],
+    "isposinf": pointwise(np.isposinf, EDGES, grad=False),
+    "isneginf": pointwise(np.isneginf, EDGES, grad=False),
+    "nan_to_num_limits": [Sample((EDGES,), grad=False, half=False), Sample((EDGES, 0.25, 9.0, -8.0), grad=False,
+                          reference=lambda x, a, b, c: np.nan_to_num(x, True, a, b, c)), Sample((real(3, 4),), {"posinf": 1.0})],
+    "selu": pointwise(lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)), real(3, 4)),
+    "celu": [Sample((real(3, 4), 1.5), reference=lambda x, a: np.where(x > 0, x, a * np.expm1(x / a)))],
+    "gcd": pointwise(np.gcd, ints(60, 3, 4) - 30, ints(60, 4) - 30),
+    "lcm": pointwise(np.lcm, ints(60, 3, 4) - 30, ints(60, 4) - 30),
+
+    # -- order of dimensions
+    "movedim": [Sample((real(2, 3, 4), [0, 1], [-1, 0]), reference=np.moveaxis), Sample((real(2, 3, 4), 2, 0), reference=np.moveaxis)],
+    "swapaxes": [Sample((real(2, 3, 4), 0, -1), reference=np.swapaxes)],
+    "adjoint": pointwise(lambda x: np.swapaxes(x, -1, -2), real(2, 3, 4)),
+    "broadcast_to": [Sample((real(3, 1), [2, 3, 4]), reference=np.broadcast_to)],
+    "ravel": pointwise(np.ravel, real(2, 3)),
+    "unflatten": [Sample((real(2, 12), 1, [3, -1]), reference=lambda x, d, n: x.reshape(2, 3, 4), torch=lambda x, d, n: x.unflatten(d, n))],
+    # -- rearranging
+    "repeat": [Sample((real(2, 3), [2, 1, 3]), reference=np.tile, torch=lambda x, n: x.repeat(n)), Sample((real(2, 3), [0, 2]), reference=np.tile, torch=None)],
+    "tile": [Sample((real(2, 3), [2]), reference=np.tile), Sample((real(3), [2, 1]), reference=np.tile)],
+    "flipud": pointwise(np.flipud, real(3, 4)),
+    "fliplr": pointwise(np.fliplr, real(3, 4)),
+    "rot90": [Sample((real(2, 3), k), reference=np.rot90) for k in (-1, 0, 1, 2)] + [Sample((real(2, 3, 4), 1, [2, 0]), reference=np.rot90)],
+    "roll": [Sample((real(3, 4), [1, -2], [0, 1]), reference=np.roll), Sample((real(3, 4), 5), reference=np.roll), Sample((real(3), 0, 0), reference=np.roll)],
+    "hstack": [Sample(([real(2, 3), real(2, 1)],), reference=np.hstack), Sample(([real(3), real(2)],), reference=np.hstack)],
+    "vstack": [Sample(([real(2, 3), real(3)],), reference=np.vstack)],
+    "dstack": [Sample(([real(2, 3), real(2, 3)],), reference=np.dstack), Sample(([real(3), real(3)],), reference=np.dstack)],
+    "column_stack": [Sample(([real(3), real(3, 2)],), reference=np.column_stack)],
+    "tril": [Sample((real(2, 3, 4), k), reference=np.tril) for k in (-1, 0, 2)],
+    "triu": [Sample((real(2, 3, 4), k), reference=np.triu) for k in (-1, 0, 2)],
+    "diag_embed": [Sample((real(3), 1), reference=np.diag), Sample((real(2, 3), -1, 0, 2))],
+    "diagflat": [Sample((real(2, 2), -1), reference=np.diagflat)],
+    "diag": [Sample((real(3), 1), reference=np.diag), Sample((real(3, 4), -1), reference=np.diag)],
+    "diagonal_scatter": [Sample((real(3, 4), real(3), 1))],
+    "select_scatter": [Sample((real(3, 4), real(3), 1, 2))],
+    "slice_scatter": [Sample((real(3, 6), real(3, 2), 1, 1, 5, 2))],
+    # torch's gradient is that of what is overwritten
+    "scatter_strided": [Sample((real(3, 4), real(2, 2), [2, 2], [4, 1], 5), torch="as_strided_scatter", torch_grad=False)],
+    # torch cannot differentiate it
+    "vander": [Sample((positive(4),), reference=np.vander, torch_grad=False), Sample((positive(4), 3, True), reference=np.vander, torch_grad=False), Sample((ints(5, 4), 3), reference=np.vander)],
+
+    # -- statistics
+    "nansum": [Sample((EDGES[:2],), reference=np.nansum, grad=False), Sample((real(3, 4), 1), reference=np.nansum)],
+    "nanmean": [Sample((EDGES[:2],), reference=np.nanmean, grad=False), Sample((real(3, 4), [0]), reference=lambda x, d: x.mean(0))],
+    "trace": pointwise(np.trace, real(3, 4)),
+    "frobenius_norm": [Sample((real(3, 4), [0, 1]), reference=lambda x, d: np.sqrt((x * x).sum()))],
+    **{name: [Sample((real(3, 4), 1), {"correction": 2}, reference=lambda x, d, correction, f=f: (f(x, d, ddof=2), x.mean(d)))]
+       for name, f in (("var_mean", np.var), ("std_mean", np.std))},
+    **{name + "_unbiased": [Sample((real(3, 4), [1], False, True), reference=lambda x, d, u, k, f=f: (f(x, 1, keepdims=True), x.mean(1, keepdims=True)))]
+       for name, f in (("var_mean", np.var), ("std_mean", np.std))},
+    **{name + "_all": [Sample((real(3, 4), False), reference=lambda x, u, f=f: (f(x), x.mean()))] for name, f in (("var_mean", np.var), ("std_mean", np.std))},
+    "diff": [Sample((real(3, 5), 2, 1), reference=np.diff), Sample((real(4), 1, 0, real(1), real(2)), reference=lambda x, n, d, a, b: np.diff(np.concatenate([a, x, b]))),
+             Sample((mask(5),), reference=np.diff)],
+    "trapezoid": [Sample((real(3, 4), spread(4)), reference=np.trapezoid), Sample((real(3, 4),), {"dx": 0.5, "dim": 0}, reference=lambda y, dx, dim: np.trapezoid(y, dx=dx, axis=dim))],
+    "cumulative_trapezoid": [Sample((real(3, 4),), {"dx": 0.5}, reference=lambda y, dx: np.cumsum((y[:, 1:] + y[:, :-1]) / 4, 1)), Sample((real(3, 4), spread(3, 4)))],
+    "cov": [Sample((real(3, 5),), reference=np.cov), Sample((real(3, 4),), {"fweights": ints(3, 4) + 1, "aweights": positive(4)}, reference=np.cov, frozen=("aweights",)),
+            Sample((real(5),), {"correction": 0}, reference=lambda x, correction: np.cov(x, ddof=0))],
+    "corrcoef": pointwise(np.corrcoef, real(3, 5)),
+}
