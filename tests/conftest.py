@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's references are small: a second thread only waits, on a core that another worker needs
+
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 SIMULATOR = HERE.parent / "build" / "cuda_sim"

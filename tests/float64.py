@@ -98,9 +98,11 @@ def convolved_input(g: Array, weight: Array, w: Window, size: Sequence[int]) -> 
 def convolved_weight(x: Array, g: Array, w: Window, kernel: Sequence[int]) -> Array:
     groups, out, x = w[3], g.shape[2:], _padded(x, w)
     dw = np.zeros((g.shape[1], x.shape[1] // groups, *kernel))
+    beside = lambda t: np.moveaxis(_by_group(t, groups), 0, 2).reshape(groups, t.shape[1] // groups, -1)  # noqa: E731  images side by side
+    slopes = beside(g)
     for k in np.ndindex(*kernel):
-        part = _by_group(x[(slice(None), slice(None), *_positions(k, w, out))], groups)
-        dw[(slice(None), slice(None), *k)] = (_by_group(g, groups) @ part.swapaxes(2, 3)).sum(0).reshape(dw.shape[:2])
+        part = beside(x[(slice(None), slice(None), *_positions(k, w, out))])
+        dw[(slice(None), slice(None), *k)] = (slopes @ part.swapaxes(1, 2)).reshape(dw.shape[:2])
     return dw
 
 

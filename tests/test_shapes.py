@@ -47,10 +47,10 @@ def laid(t, layout):
         return t.movedim(1, -1).contiguous().movedim(-1, 1)
     if layout == "turned" and t.ndim > 1:
         return t.transpose(-1, -2).contiguous().transpose(-1, -2)
-    if layout in ("slice", "every other") and t.ndim:
-        step = 2 if layout == "every other" else 1
-        room = ampc.full([n * step + 3 for n in t.shape], math.nan, dtype=t.dtype)
-        part = room[tuple(slice(1, 1 + n * step, step) for n in t.shape)]
+    if layout in ("slice", "every other") and t.ndim:  # with room on all sides; every other one of the first and the last dimension
+        steps = [2 if layout == "every other" and d in (0, t.ndim - 1) else 1 for d in range(t.ndim)]
+        room = ampc.full([n * step + 2 for n, step in zip(t.shape, steps)], math.nan, dtype=t.dtype)
+        part = room[tuple(slice(1, 1 + n * step, step) for n, step in zip(t.shape, steps))]
         part.copy_(t)
         return part
     return t.clone()
