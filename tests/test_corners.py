@@ -502,3 +502,64 @@ def test_gradgradcheck_weighs_by_what_is_given():
 
     assert ampc.autograd.gradgradcheck(Watched.apply, x, ampc.tensor([2.0, 7.0], dtype=ampc.float64))
     assert [2.0, 7.0] in seen
+
+
+@pytest.mark.parametrize("call", [
+    lambda lib: lib.cat([lib.ones(2), lib.ones(2)], out=lib.zeros(4, dtype=lib.int64)), lambda lib: lib.hstack([lib.ones(2)], out=lib.zeros(2, dtype=lib.int64)),
+    lambda lib: lib.add(lib.ones(2), 1, out=lib.zeros(2, dtype=lib.int64)), lambda lib: lib.ones(4).narrow(0, lib.tensor(1.0), 2),
+    lambda lib: lib.fill_(lib.ones(2), 3), lambda lib: lib.ones(2).fill_(value=3), lambda lib: lib.ones(2).fill_(3, value=3), lambda lib: lib.ones(2).fill_(valu=3),
+    lambda lib: lib.zero_(lib.ones(2)), lambda lib: lib.resize_as_(lib.ones(4), lib.ones(2, 2)), lambda lib: lib.negative_(lib.ones(2)),
+    lambda lib: lib.bernoulli(lib.tensor([0.0, 1.0]), out=lib.zeros(2, dtype=lib.int64)), lambda lib: lib.randn(3, out=lib.zeros(3, dtype=lib.int64), dtype=lib.float32),
+    lambda lib: lib.pca_lowrank(lib.ones(3, 2), q=3), lambda lib: lib.pca_lowrank(lib.ones(3, 2), niter=-1)])
+def test_writes_into_what_is_given(call):
+    torch = pytest.importorskip("torch")
+    def run(lib):
+        try:
+            return call(lib).tolist()
+        except Exception as error:
+            return error
+
+    theirs, ours = run(torch), run(ampc)
+    assert isinstance(ours, type(theirs)) if isinstance(theirs, Exception) else ours == theirs
+
+
+def test_random_numbers_into_what_is_given():
+    for call in (lambda out: ampc.randn(3, out=out), lambda out: ampc.rand((3,), out=out), lambda out: ampc.randint(5, (3,), out=out),
+                 lambda out: ampc.randperm(3, out=out.long())):
+        out = ampc.full((3,), ampc.nan, dtype=ampc.float64) if call(ampc.zeros(3)).is_floating_point() else ampc.full((3,), -1)
+        ampc.manual_seed(3)
+        assert call(out).isfinite().all() and call(out).shape == (3,)
+    out = ampc.zeros(2, dtype=ampc.float64)
+    assert ampc.randn(2, out=out) is out and out.abs().sum() > 0
+
+
+def test_what_is_overwritten_has_a_gradient_of_zeros():
+    torch = pytest.importorskip("torch")
+    for write in (lambda lib, y: y.fill_(2.0), lambda lib, y: y.zero_(), lambda lib, y: y.copy_(lib.ones(3)), lambda lib, y: y.copy_(y.flip(0) * 2),
+                  lambda lib, y: y[:2].fill_(5.0), lambda lib, y: lib.fill(y, 2.0), lambda lib, y: lib.bernoulli(y)):
+        grads = []
+        for lib in (torch, ampc):
+            x = lib.tensor([0.25, 0.5, 0.75], requires_grad=True)
+            y = x * 1
+            z = write(lib, y)
+            grads.append(lib.autograd.grad((z.sum() if z.numel() == 3 else y.sum()), x)[0].tolist())
+        assert grads[0] == grads[1]
+    x, v = ampc.ones(3, requires_grad=True), ampc.tensor(2.0, requires_grad=True)
+    y = (x * 1).fill_(v)
+    assert [g.tolist() for g in ampc.autograd.grad((y * ampc.arange(3.0)).sum(), (x, v))] == [[0.0] * 3, 3.0]
+
+
+def test_singular_values_from_random_directions():
+    x = ampc.randn(2, 30, 4, dtype=ampc.float64) @ ampc.randn(4, 20, dtype=ampc.float64)
+    for A in (x, x.transpose(-2, -1)):
+        for U, S, V in (ampc.svd_lowrank(A), ampc.svd_lowrank(A + 3, q=5, M=ampc.full((A.shape[-2], A.shape[-1]), 3.0, dtype=ampc.float64))):
+            assert (U * S.unsqueeze(-2) @ V.transpose(-2, -1) - A).abs().max() < 1e-11
+            assert (S[..., :4] - ampc.linalg.svdvals(A)[..., :4]).abs().max() < 1e-11
+    rows = ampc.randn(50, 3, dtype=ampc.float64) * ampc.tensor([5.0, 1.0, 0.1]) + 7
+    V = ampc.pca_lowrank(rows, 2)[2]
+    exact = ampc.linalg.svd(rows - rows.mean(0), False)[2][:2].T
+    assert ((V * exact).sum(0).abs() - 1).abs().max() < 1e-3
+    y = ampc.randn(4, 3, dtype=ampc.float64, requires_grad=True)
+    ampc.svd_lowrank(y, 3)[1].sum().backward()
+    U, _, Vh = ampc.linalg.svd(y.detach(), False)
+    assert (y.grad - U @ Vh).abs().max() < 1e-10

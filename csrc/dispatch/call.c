@@ -357,7 +357,7 @@ static int check_result(const char *what, const ac_spec *result, const ac_tensor
         return ac_fail(AC_RUNTIME, "%s: the result has shape %s and the target %s", what,
                        ac_dims_text(&result->shape, want), ac_dims_text(&shape, got));
     if (ac_dtypes[result->dtype].category > ac_dtypes[target->dtype].category)
-        return ac_fail(AC_RUNTIME, "%s: a %s result cannot be written into a %s tensor", what,
+        return ac_fail(AC_OUT_DTYPE, "%s: a %s result cannot be written into a %s tensor", what,
                        ac_dtypes[result->dtype].name, ac_dtypes[target->dtype].name);
     return 0;
 }
@@ -571,9 +571,9 @@ int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) 
     int failed;
     if (ac_overlaps_partly(target, wide)) {
         failed = ac_call(AC_OP_cast, &wide, 1, &dtype, &cast);
-        if (!failed) failed = ac_call_into(AC_OP_cast, &cast, 1, &dtype, target);
+        if (!failed) failed = ac_overwrite(target, cast);
     } else if (ac_grad_enabled() && (ac_requires_grad(wide) || ac_requires_grad(target))) {
-        failed = ac_call_into(AC_OP_cast, &wide, 1, &dtype, target);
+        failed = ac_overwrite(target, wide);
     } else {
         ac_run copy = {AC_OP_cast, &wide, 1, &dtype, &target, 1, AC_float32, NULL, false};
         failed = run_kernel(&copy);

@@ -29,6 +29,15 @@ int ac_write_out(ac_tensor *target, ac_tensor *result) {
     return ac_copy_into(target, result);
 }
 
+int ac_overwrite(ac_tensor *target, ac_tensor *source) {
+    ac_attrs_dtype dtype = {target->dtype};
+    if (target->base || !ac_requires_grad(target)) return ac_call_into(AC_OP_cast, &source, 1, &dtype, target);
+    ac_tensor *everywhere = ac_tensor_scalar(AC_bool, 1), *in[3] = {everywhere, source, target};
+    int failed = everywhere ? ac_call_into(AC_OP_where, in, 3, NULL, target) : -1;
+    ac_tensor_clear(&everywhere);
+    return failed;
+}
+
 static ac_node *node_of(ac_op op, const char *name, int n_in, size_t attrs_size) {
     ac_node *node = ac_node_new(name, n_in, 1, attrs_size);
     if (!node) return NULL;

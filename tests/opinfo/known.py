@@ -53,7 +53,11 @@ KNOWN: List[Known] = [
           lambda d: d.kind == "strides" and d.operator in ("bool", "byte", "char", "short", "int", "long", "half", "bfloat16", "float", "double", "unravel_index")),
     Known("which of equal values an unstable order takes is left open by torch; here it is the first, of `mode` the last",
           lambda d: d.operator in ("sort", "argsort", "topk", "kthvalue", "mode") and "gradient" not in d.way and tied(d)),
-    Known("an `out` that holds every value of the result is taken", lambda d: d.operator == "aminmax" and d.way == "error" and "to have dtype float, but got double" in d.torch),
+    Known("an `out` that holds every value of the result is taken", lambda d: d.way == "error" and d.ampc == "no exception"
+          and (d.operator, re.sub(".*?(expects|Expected out tensor|to have dtype)", "", d.torch)) in (("aminmax", " float, but got double instead"), ("multinomial", " Long tensor out, got: Double"))),
+    Known("`out` may be one of the tensors that are joined, or share their memory: all are read before it is written",
+          lambda d: d.operator == "cat" and d.way == "error" and "refer to a single memory location" in d.torch and d.ampc == "no exception"),
+    Known("a tensor of one element is a number, of one dimension, too", lambda d: d.operator == "narrow" and "start must be an 0-dim integral Tensor" in d.torch and d.ampc == "no exception"),
     Known("which of equal values gets the gradient is open, too", lambda d: d.operator == "msort" and "gradient" in d.way and d.kind == "value" and d.dtype in ("float16", "bfloat16")),
     Known("windows are computed in float64 and rounded once", lambda d: d.operator.startswith("signal.windows.") and d.dtype == "float32" and near(0, 5e-8)(d)),
     Known("integers are added up and subtracted as int64; torch's sums and differences of bytes wrap",
@@ -96,7 +100,7 @@ KNOWN: List[Known] = [
           and re.search("lr as a Tensor is not supported|betas must be either both floats or both Tensors|betas\\[[01]\\] as a Tensor", d.torch) is not None),
     Known("factors are unique but for signs, which depend on the version of LAPACK",
           lambda d: d.operator in ("svd", "linalg.svd", "linalg.eigh") and d.kind == "value" and "gradient" not in d.way and close(d, 1e-5, signs=False)),
-    Known("factors are row-major, where LAPACK's are column-major", lambda d: d.operator in ("svd", "linalg.tensorinv") and d.kind == "strides"),
+    Known("factors are row-major, where LAPACK's are column-major", lambda d: d.operator in ("svd", "svd_lowrank", "pca_lowrank", "linalg.tensorinv") and d.kind == "strides"),
     Known("in float64, which nothing is compared with but torch's own rounding, chains of matrix products differ in their last digits",
           lambda d: d.dtype == "float64" and d.kind == "value" and close(d, 1e-12)
           and d.operator in ("matrix_exp", "linalg.pinv (singular)", "linalg.pinv (hermitian)", "linalg.svd", "svd", "linalg.norm")),
