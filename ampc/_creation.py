@@ -208,40 +208,41 @@ def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, devic
     return _finish(_cast(rows.unsqueeze(1) == cols, _kind(dtype, out)), requires_grad, out)
 
 
-def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, device: Any, requires_grad: bool, generator: Any) -> Tensor:
+def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, device: Any, requires_grad: bool, generator: Any,
+            out: Optional[Tensor] = None) -> Tensor:
     if generator is not None:
         with _drawing(generator):
-            return _random(draw, size, a, b, dtype, device, requires_grad, None)
-    return _finish(draw(list(_size(size)), a, b, dtype or _C.get_default_dtype(), number_of(device)), requires_grad)
+            return _random(draw, size, a, b, dtype, device, requires_grad, None, out)
+    return _finish(draw(list(_size(size)), a, b, _kind(dtype, out), number_of(device)), requires_grad, out)
 
 
 def rand(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
-         generator: Any = None) -> Tensor:
+         generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Uniform on [0, 1)."""
-    return _random(_ops._uniform, size, 0.0, 1.0, dtype, device, requires_grad, generator)
+    return _random(_ops._uniform, size, 0.0, 1.0, dtype, device, requires_grad, generator, out)
 
 
 def randn(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
-          generator: Any = None) -> Tensor:
+          generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Normal with mean 0 and deviation 1."""
-    return _random(_ops._normal, size, 0.0, 1.0, dtype, device, requires_grad, generator)
+    return _random(_ops._normal, size, 0.0, 1.0, dtype, device, requires_grad, generator, out)
 
 
 def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, device: Any = None,
-            requires_grad: bool = False, generator: Any = None) -> Tensor:
+            requires_grad: bool = False, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
     if size is None:
         low, high, size = 0, low, high
-    return _random(_ops._randint, (size,), low, high, dtype or _I64, device, requires_grad, generator)
+    return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else out.dtype), device, requires_grad, generator, out)
 
 
-def randperm(n: int, *, dtype: Optional[dtype] = None, device: Any = None, generator: Any = None) -> Tensor:
+def randperm(n: int, *, dtype: Optional[dtype] = None, device: Any = None, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """0..n-1 in random order."""
     if generator is not None:
         with _drawing(generator):
-            return randperm(n, dtype=dtype, device=device)
+            return randperm(n, dtype=dtype, device=device, out=out)
     order = _ops._randperm(n, number_of(device))
-    return order if dtype is None else _cast(order, dtype)
+    return _finish(order if dtype is None else _cast(order, dtype), False, out)
 
 
 def rand_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -> Tensor:

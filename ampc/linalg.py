@@ -478,6 +478,36 @@ def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: O
     return U, S, Vh.transpose(-2, -1)
 
 
+def _near_range(A: Tensor, q: int, niter: int) -> Tensor:
+    """q orthonormal columns whose span nearly holds what A makes of any vector (Halko, Martinsson and Tropp 2011, algorithm 4.4)."""
+    Q = qr(A @ make.randn(A.shape[-1], q, dtype=A.dtype, device=A.device)).Q
+    for _ in range(niter):
+        Q = qr(A @ qr(A.transpose(-2, -1) @ Q).Q).Q
+    return Q
+
+
+def svd_lowrank(A: Tensor, q: Optional[int] = 6, niter: Optional[int] = 2, M: Optional[Tensor] = None) -> Tuple[Tensor, Tensor, Tensor]:
+    """(U, S, V) of about the ``q`` largest singular values of A (less M): those of A seen from q random directions, which ``niter`` products
+    with A and its transpose turn towards the largest."""
+    q, A = 6 if q is None else q, A if M is None else A - M
+    if A.shape[-2] < A.shape[-1]:
+        U, S, V = svd_lowrank(A.transpose(-2, -1), q, niter)
+        return V, S, U
+    Q = _near_range(A, q, 2 if niter is None else niter)
+    U, S, Vh = svd(Q.transpose(-2, -1) @ A, False)
+    return Q @ U, S, Vh.transpose(-2, -1)
+
+
+def pca_lowrank(A: Tensor, q: Optional[int] = None, center: bool = True, niter: int = 2) -> Tuple[Tensor, Tensor, Tensor]:
+    """svd_lowrank of observations, the rows: the columns of V are the ``q`` principal directions. ``center``: less the columns' means."""
+    q = min(6, *A.shape[-2:]) if q is None else q
+    if not 0 <= q <= min(A.shape[-2:]):
+        raise ValueError(f"pca_lowrank: `q` must be between 0 and the smaller size of {list(A.shape)}, got {q}")
+    if niter < 0:
+        raise ValueError(f"pca_lowrank: `niter` must be 0 or more, got {niter}")
+    return svd_lowrank(A - A.mean(-2, True) if center else A, q, niter)
+
+
 for _name, _function in {
     "inverse": inv, "det": det, "slogdet": slogdet, "matrix_power": matrix_power, "matrix_exp": matrix_exp, "logdet": logdet, "svd": old_svd,
     "cholesky": lambda self, upper=False: cholesky(self, upper=upper),

@@ -472,66 +472,6 @@ def test_one_value_in_a_group_has_no_variance():
         with pytest.raises(ValueError, match="more than 1 value"):
             lib.nn.functional.group_norm(lib.ones(1, 2), 2)
     same(lambda lib: lib.nn.functional.group_norm(lib.ones(2, 2), 2))
-def _windows(lib):
-    return [lib.hann_window, lib.hamming_window, lib.blackman_window, lib.bartlett_window, lib.kaiser_window]
-
-
-@pytest.mark.parametrize("call", [
-    lambda lib: lib.func.vmap(lambda x: x, randomness="no")(lib.ones(2)), lambda lib: lib.repeat_interleave(lib.ones(2), 2, output_size=3),
-    lambda lib: lib.repeat_interleave(lib.ones(2, 2), lib.tensor([1, 2]), 1, output_size=3), lambda lib: lib.linalg.svdvals(lib.ones(2, 2), driver="gesvd"),
-    lambda lib: lib.Tensor(2, dtype=lib.float64), lambda lib: lib.autograd.functional.jacobian(lambda x: x, lib.ones(2), strategy="no"),
-    lambda lib: lib.autograd.functional.jacobian(lambda x: x, lib.ones(2), strategy="forward-mode"),
-    lambda lib: lib.nn.Linear(2, 2).to(memory_format="channels_last")])
-def test_what_was_read_and_ignored_is_checked(call):
-    same(call)
-
-
-def test_arguments_without_a_way_are_refused():
-    F = ampc.nn.functional
-    for window in _windows(ampc):
-        with pytest.raises(ValueError, match="strided"):
-            window(4, layout="sparse_coo")
-        assert ampc.equal(window(4, layout=window(4).layout), window(4))
-    for call in (lambda: F.linear_cross_entropy(ampc.ones(2, 3), ampc.ones(4, 3), ampc.tensor([0, 1]), options="chunks"),
-                 lambda: ampc.nn.LinearCrossEntropyLoss(3, 4, options="chunks"), lambda: ampc.ones(2).to_device("cpu", stream=1)):
-        with pytest.raises(NotImplementedError, match="not supported|current stream"):
-            call()
-    w = ampc.ones(1, requires_grad=True)
-    scheduler = ampc.optim.lr_scheduler.ConstantLR(ampc.optim.SGD([w], lr=1.0))
-    with pytest.raises(TypeError, match="takes no epoch"):
-        ampc.optim.lr_scheduler.ChainedScheduler([scheduler]).step(3)
-    with pytest.warns(FutureWarning, match="only_inputs"):
-        ampc.autograd.grad(w * 2, w, only_inputs=False)
-    with pytest.warns(UserWarning, match="eps"):
-        F.gumbel_softmax(ampc.zeros(3), eps=1e-3)
-    with pytest.raises(AssertionError, match="types differ"):
-        ampc.testing.assert_close(ampc.nn.Parameter(ampc.ones(2)), ampc.ones(2), allow_subclasses=False)
-
-
-def test_vmap_draws_the_same_numbers_for_all_where_it_is_told_to():
-    drawn = {kind: ampc.func.vmap(lambda x: x + ampc.rand(3), randomness=kind)(ampc.zeros(4, 3)) for kind in ("same", "different")}
-    assert ampc.equal(drawn["same"], drawn["same"][:1].expand(4, 3)) and not ampc.equal(drawn["different"][0], drawn["different"][1])
-
-
-def test_gradgradcheck_weighs_by_what_is_given():
-    x = ampc.tensor([0.5, -0.3], dtype=ampc.float64, requires_grad=True)
-    seen = []
-
-    class Watched(ampc.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x ** 3
-
-        @staticmethod
-        def backward(ctx, g):
-            seen.append(g.detach().tolist())
-            return 3 * ctx.saved_tensors[0] ** 2 * g
-
-    assert ampc.autograd.gradgradcheck(Watched.apply, x, ampc.tensor([2.0, 7.0], dtype=ampc.float64))
-    assert [2.0, 7.0] in seen
-
-
 def test_matrix_exp_of_a_matrix_that_is_not_finite():
     import torch
 

@@ -113,3 +113,53 @@ def test_bad_input():
                               (lambda: nn.TransformerEncoderLayer(8, 2, activation="tan"), RuntimeError, "activation"), (lambda: nn.Transformer(8, 2, 1, 1, 8)(x, x[:, :2]), RuntimeError, "batches")):
         with pytest.raises(kind, match=match):
             call()
+
+
+@pytest.mark.parametrize("given", [
+    {}, {"attn_mask": True}, {"key_padding_mask": True, "average_attn_weights": False}, {"need_weights": False, "add_zero_attn": True},
+    {"bias": True, "add_zero_attn": True, "attn_mask": True}, {"separate": True}, {"static": True}, {"single": True}])
+def test_the_function_equals_torchs(torch, given):
+    """With weights that are given, and every parameter that the module does not reach."""
+    given, L, S, N, E, H = dict(given), 3, 5, 2, 4, 2
+    source = np.random.default_rng(3)
+    flags = {name: given.pop(name, False) for name in ("bias", "separate", "static", "single", "attn_mask", "key_padding_mask")}
+    arrays = {name: source.standard_normal(shape) for name, shape in {
+        "q": (L, N, E), "k": (S, N, E), "v": (S, N, E), "w": (3 * E, E), "b": (3 * E,), "bk": (1, 1, E), "bv": (1, 1, E), "ow": (E, E), "ob": (E,),
+        "sk": (N * H, 6, E // H), "sv": (N * H, 6, E // H)}.items()}
+    hidden, padding = source.random((L, S)) < 0.3, source.random((N, S)) < 0.3
+    hidden[:, 0] = padding[:, 0] = False
+
+    def run(lib):
+        t = {name: lib.tensor(a, requires_grad=True) for name, a in arrays.items()}
+        inputs = [t[n][:, 0] if flags["single"] else t[n] for n in "qkv"]
+        more = {"attn_mask": lib.tensor(hidden)} if flags["attn_mask"] else {}
+        more.update({"key_padding_mask": lib.tensor(padding)} if flags["key_padding_mask"] else {})
+        more.update({"static_k": t["sk"], "static_v": t["sv"]} if flags["static"] else {})
+        if flags["separate"]:
+            more.update(use_separate_proj_weight=True, q_proj_weight=t["w"][:E], k_proj_weight=t["w"][E:2 * E], v_proj_weight=t["w"][2 * E:])
+        extra = (t["bk"], t["bv"]) if flags["bias"] else (None, None)
+        options = {"add_zero_attn": False, **given, **more}
+        out, weights = lib.nn.functional.multi_head_attention_forward(
+            *inputs, E, H, None if flags["separate"] else t["w"], t["b"], *extra, options.pop("add_zero_attn"), 0.5, t["ow"], t["ob"], False, **options)
+        grads = lib.autograd.grad((out * out).sum(), [t["q"], t["w"], t["ow"]])
+        return [np.array(x.tolist()) for x in (out, *grads, *(() if weights is None else (weights,)))], tuple(out.stride())
+
+    (theirs, layout), (ours, mine) = run(torch), run(ampc)
+    assert len(theirs) == len(ours) and layout == mine
+    for x, y in zip(theirs, ours):
+        np.testing.assert_allclose(y, x, atol=1e-12)
+
+
+def test_the_functions_errors_are_torchs(torch):
+    def errors(lib):
+        x, w, o = lib.ones(3, 2, 4), lib.ones(12, 4), lib.ones(4, 4)
+        F = lib.nn.functional.multi_head_attention_forward
+        for call in (lambda: F(x, x, x, 6, 2, w, None, None, None, False, 0.0, o, None), lambda: F(x, x, x, 4, 3, w, None, None, None, False, 0.0, o, None),
+                     lambda: F(x, x, x[:2], 4, 2, w, None, None, None, False, 0.0, o, None), lambda: F(x, x, x, 4, 2, None, None, None, None, False, 0.0, o, None),
+                     lambda: F(x, x, x, 4, 2, w, None, None, None, False, 0.0, o, None, is_causal=True),
+                     lambda: F(x, x, x, 4, 2, w, None, None, None, False, 0.0, o, None, static_k=lib.ones(3, 1, 2))):
+            with pytest.raises((AssertionError, RuntimeError)) as caught:
+                call()
+            yield caught.type
+
+    assert list(errors(ampc)) == list(errors(torch))

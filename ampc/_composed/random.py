@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Optional
 
-from .. import _C, _checks
+from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._out import takes_out, written
@@ -18,14 +18,16 @@ def _stream(generator: Any) -> Any:
     return contextlib.nullcontext() if generator is None else generator
 
 
-@takes_out
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
-    """1 with the probability that each element gives (or ``p``), else 0. RuntimeError outside [0, 1]."""
+    """1 with the probability that each element gives (or ``p``), else 0; its gradient is 0. RuntimeError outside [0, 1]."""
     chance = input if p is None else make.full_like(input, p)
     if bool(((chance < 0) | (chance > 1) | chance.isnan()).any()):
         raise RuntimeError("bernoulli: probabilities must lie in [0, 1]")
     with _stream(generator):
-        return (make.rand(chance.shape, dtype=_C.float32, device=chance.device) < chance.float()).to(input.dtype)
+        drawn = (make.rand(chance.shape, dtype=_C.float32, device=chance.device) < chance.float()).to(input.dtype if out is None else out.dtype)
+    if out is None and input.requires_grad and _C.is_grad_enabled():
+        return _ops.where(make.ones((), dtype=_C.bool, device=input.device), drawn, input)
+    return written(drawn, out, "bernoulli")
 
 
 @takes_out

@@ -14,6 +14,7 @@ from .._finfo import finfo
 from .._missing import absent_from
 from ._fractional import *  # noqa: F403
 from ._losses import *  # noqa: F403
+from ._multihead import *  # noqa: F403
 from ._resample import *  # noqa: F403
 from ._resample import in_float32, pad, resampled, sums
 from ._windows import *  # noqa: F403

@@ -36,17 +36,28 @@ static int copy_across(ac_tensor *target, ac_tensor *source, bool non_blocking) 
     return failed;
 }
 
+/* Recorded: what the target was before has a gradient of zeros, as torch has it. A view's base keeps its history
+ * anyway. */
+static int overwrite(ac_tensor *target, ac_tensor *source) {
+    ac_attrs_dtype dtype = {target->dtype};
+    if (target->base || !ac_requires_grad(target)) return ac_call_into(AC_OP_cast, &source, 1, &dtype, target);
+    ac_tensor *everywhere = ac_tensor_scalar(AC_bool, 1), *in[3] = {everywhere, source, target};
+    int failed = everywhere ? ac_call_into(AC_OP_where, in, 3, NULL, target) : -1;
+    ac_tensor_clear(&everywhere);
+    return failed;
+}
+
 /* `wide` has the target's shape. */
 static int copy_wide(ac_tensor *target, ac_tensor *wide) {
     ac_attrs_dtype dtype = {target->dtype};
     ac_tensor *apart = NULL;
     if (ac_overlaps_partly(target, wide)) {
         AC_TRY(ac_call(AC_OP_cast, &wide, 1, &dtype, &apart));
-        int failed = ac_call_into(AC_OP_cast, &apart, 1, &dtype, target);
+        int failed = overwrite(target, apart);
         ac_tensor_release(apart);
         return failed;
     }
-    if (is_recorded(target, wide)) return ac_call_into(AC_OP_cast, &wide, 1, &dtype, target);
+    if (is_recorded(target, wide)) return overwrite(target, wide);
     return ac_run_into(AC_OP_cast, wide, &dtype, target);
 }
 

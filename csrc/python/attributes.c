@@ -424,17 +424,21 @@ METHOD(view_dtype) {
 
 /* -- writes that the table has no operator for ----------------------------------------------------------- */
 
-METHOD(fill_) {
+static PyObject *m_fill_(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     SELF;
     ac_scalar value;
-    if (ac_is_tensor(unused)) {
-        if (ac_unwrap(unused)->ndim)
+    Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
+    bool known = named == 0 || PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "value") == 0;
+    if (n + named != 1 || !known)
+        return PyErr_Format(PyExc_TypeError, "fill_: takes one argument, `value`, got %zd", n + named);
+    if (ac_is_tensor(args[0])) {
+        ac_tensor *number = ac_unwrap(args[0]);
+        if (number->ndim)
             return PyErr_Format(PyExc_RuntimeError,
-                                "fill_: `value` must be a number or a 0-d tensor, got %d dimensions",
-                                ac_unwrap(unused)->ndim);
-        AC_PY_TRY(ac_copy_into(t, ac_unwrap(unused)));
+                                "fill_: `value` must be a number or a 0-d tensor, got %d dimensions", number->ndim);
+        AC_PY_TRY(ac_copy_into(t, number));
     } else {
-        if (ac_scalar_from(unused, &value) < 0) return NULL;
+        if (ac_scalar_from(args[0], &value) < 0) return NULL;
         AC_PY_TRY(ac_fill(t, value));
     }
     return Py_NewRef(self);
@@ -511,8 +515,8 @@ PyMethodDef ac_tensor_methods[] = {
     {"_turned_into", m__turned_into, METH_O,
      "_turned_into($self, make, /)\n--\n\n"
      "Takes over the geometry and history of the view of it that a function makes."},
-    {"fill_", m_fill_, METH_O,
-     "fill_($self, value, /)\n--\n\n"
+    {"fill_", KEYWORDS(m_fill_), METH_FASTCALL | METH_KEYWORDS,
+     "fill_($self, value)\n--\n\n"
      "Sets every element to a number."},
     {"zero_", m_zero_, METH_NOARGS,
      "zero_($self, /)\n--\n\n"

@@ -5,6 +5,8 @@
 #define PyExc_OutOfMemoryError ac_py->out_of_memory
 /* ampc.linalg.LinAlgError: another one */
 #define PyExc_LinAlgError ac_py->linalg_error
+/* ampc._C.WrongOut: a TypeError and a RuntimeError */
+#define PyExc_WrongOut ac_py->wrong_out
 
 static PyObject *exception_of(ac_error code) {
     switch (code) {
@@ -45,9 +47,16 @@ int ac_errors_init(PyObject *module) {
                "Something else stands where numbers are expected: a TypeError, and the RuntimeError that "
                "torch raises where it finds no dtype for it.",
                PyExc_RuntimeError);
-    if (!ac_py->out_of_memory || !ac_py->linalg_error || !ac_py->no_tensor || !ac_py->no_number) return -1;
+    ac_py->wrong_out =
+        joined("ampc._C.WrongOut",
+               "The tensor to write into has a dtype that cannot hold the result: a RuntimeError, and the "
+               "TypeError that torch's `cat` and what is made of it raise.",
+               PyExc_RuntimeError);
+    if (!ac_py->out_of_memory || !ac_py->linalg_error || !ac_py->no_tensor || !ac_py->no_number || !ac_py->wrong_out)
+        return -1;
     if (PyModule_AddObjectRef(module, "NoTensor", ac_py->no_tensor) < 0) return -1;
     if (PyModule_AddObjectRef(module, "NoNumber", ac_py->no_number) < 0) return -1;
+    if (PyModule_AddObjectRef(module, "WrongOut", ac_py->wrong_out) < 0) return -1;
     if (PyModule_AddObjectRef(module, "LinAlgError", ac_py->linalg_error) < 0) return -1;
     return PyModule_AddObjectRef(module, "OutOfMemoryError", ac_py->out_of_memory);
 }

@@ -137,7 +137,7 @@ static PyObject *nb_float(PyObject *x) { return converted(x, PyNumber_Float, "fl
 static PyObject *nb_int(PyObject *x) { return converted(x, PyNumber_Long, "int()"); }
 static PyObject *nb_index(PyObject *x) {
     if (ac_is_floating(ac_unwrap(x)->dtype) || ac_unwrap(x)->numel != 1) {
-        PyErr_SetString(PyExc_TypeError, "only an integer tensor of one element can be used as an index");
+        PyErr_SetString(ac_py->no_number, "only an integer tensor of one element can be used as an index");
         return NULL;
     }
     return converted(x, PyNumber_Index, "an index");

@@ -46,7 +46,11 @@ KNOWN: List[Known] = [
     Known("ampc has no complex and no sparse tensors", lambda d: d.operator in ("cdouble", "cfloat", "chalf", "to_sparse") and d.kind == "missing"),
     Known("The result of a cast is contiguous, whatever the strides of its operand. torch keeps these",
           lambda d: d.kind == "strides" and d.operator in ("bool", "byte", "char", "short", "int", "long", "half", "bfloat16", "float", "double", "unravel_index")),
-    Known("aminmax: `out` may have a wider dtype than the result", lambda d: d.operator == "aminmax" and d.way == "error" and "to have dtype float, but got double" in d.torch),
+    Known("aminmax, multinomial: `out` may have another dtype that holds every value of the result", lambda d: d.way == "error" and d.ampc == "no exception"
+          and (d.operator, re.sub(".*?(expects|Expected out tensor|to have dtype)", "", d.torch)) in (("aminmax", " float, but got double instead"), ("multinomial", " Long tensor out, got: Double"))),
+    Known("cat: `out` may be one of the joined tensors, or share their memory. All are read before it is written",
+          lambda d: d.operator == "cat" and d.way == "error" and "refer to a single memory location" in d.torch and d.ampc == "no exception"),
+    Known("narrow: `start` may be a tensor of one element, of one dimension, too", lambda d: d.operator == "narrow" and "start must be an 0-dim integral Tensor" in d.torch and d.ampc == "no exception"),
     Known("msort: which of several equal values gets the gradient is not defined", lambda d: d.operator == "msort" and "gradient" in d.way and d.kind == "value" and d.dtype in ("float16", "bfloat16")),
     Known("signal.windows: computed in float64 and rounded once, so the last digit of float32 may differ", lambda d: d.operator.startswith("signal.windows.") and d.dtype == "float32" and near(0, 5e-8)(d)),
     Known("trapezoid, cumulative_trapezoid: integers are added as int64. torch's sums of uint8 and int8 wrap",
@@ -89,7 +93,7 @@ KNOWN: List[Known] = [
           and re.search("lr as a Tensor is not supported|betas must be either both floats or both Tensors|betas\\[[01]\\] as a Tensor", d.torch) is not None),
     Known("svd, linalg.eigh: signs of factors depend on the version of LAPACK",
           lambda d: d.operator in ("svd", "linalg.svd", "linalg.eigh") and d.kind == "value" and "gradient" not in d.way and close(d, 1e-5, signs=False)),
-    Known("svd, linalg.tensorinv: results are row-major. torch's are column-major, as LAPACK's", lambda d: d.operator in ("svd", "linalg.tensorinv") and d.kind == "strides"),
+    Known("svd, svd_lowrank, pca_lowrank, linalg.tensorinv: results are row-major. torch's are column-major, as LAPACK's", lambda d: d.operator in ("svd", "svd_lowrank", "pca_lowrank", "linalg.tensorinv") and d.kind == "strides"),
     Known("matrix_exp, linalg.pinv, linalg.svd, linalg.norm: float64 differs by the rounding of chains of matrix products",
           lambda d: d.dtype == "float64" and d.kind == "value" and close(d, 1e-12)
           and d.operator in ("matrix_exp", "linalg.pinv (singular)", "linalg.pinv (hermitian)", "linalg.svd", "svd", "linalg.norm")),

@@ -19,7 +19,8 @@ from .translate import DTYPES, Inexpressible, Sample, by_name, retarget, to_ampc
 RANDOM = {"bernoulli", "multinomial", "normal", "rand_like", "randn_like", "randint", "randint_like", "randn", "nn.functional.dropout",
           "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout",
           "nn.functional.rrelu", "empty", "empty_like", "new_empty", "resize_", "resize_as_", "empty_permuted", "empty_strided",
-          "new_empty_strided", "uniform", "exponential", "cauchy", "geometric", "log_normal", "normal_in_place"}
+          "new_empty_strided", "uniform", "exponential", "cauchy", "geometric", "log_normal", "normal_in_place",
+          "svd_lowrank", "pca_lowrank"}
 
 PRIVATE = {"max_pool2d_with_indices_backward"}  # of torch's interior, without a public name
 
@@ -102,7 +103,8 @@ class Operator:
     def chance(self, sample: Any) -> bool:
         """Whether its numbers are drawn."""
         drawn_windows = self.name.startswith("nn.functional.fractional") and "_random_samples" not in sample.kwargs
-        return self.random or drawn_windows or sample.kwargs.get("dropout_p", 0) > 0
+        dropout = sample.args[9] if self.name == "nn.functional.multi_head_attention_forward" else sample.kwargs.get("dropout_p", 0)
+        return self.random or drawn_windows or dropout > 0
 
     def dtypes(self) -> List[torch.dtype]:
         return [d for d in DTYPES if d in self.op.supported_dtypes("cpu")]

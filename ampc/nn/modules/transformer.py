@@ -5,28 +5,17 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, Optional, Tuple, Union
 
-from ... import _C, _ops
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
 from .. import init
+from .._multihead import attended
 from ..parameter import Parameter
 from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
-
-_cat = _ops.cat
-
-
-def _as_bias(mask: Optional[Tensor], what: str, dtype: Any) -> Optional[Tensor]:
-    """A mask that is added to the scores: -inf where a bool one is True, which leaves a key out."""
-    if mask is None or mask.is_floating_point():
-        return mask
-    if mask.dtype is not _C.bool:
-        raise TypeError(f"{what} must be bool (True leaves a key out) or floating point, got {mask.dtype}")
-    return make.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))
 
 
 class MultiheadAttention(Module):
@@ -80,70 +69,14 @@ class MultiheadAttention(Module):
             if extra is not None:
                 init.xavier_normal_(extra)
 
-    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> Tuple[Tensor, ...]:
-        if self._qkv_same_embed_dim and query is key is value:
-            return F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
-        weights = self.in_proj_weight.chunk(3) if self._qkv_same_embed_dim else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        return tuple(F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases))
-
-    def _heads(self, x: Tensor) -> Tensor:
-        """[N, L, E] to [N, heads, L, E / heads]."""
-        return x.view(x.shape[0], x.shape[1], self.num_heads, self.head_dim).transpose(1, 2)
-
-    def _mask(self, attn_mask: Optional[Tensor], key_padding_mask: Optional[Tensor], query: Tensor, keys: int) -> Optional[Tensor]:
-        """Both masks as one that is added to scores [N, heads, L, S]; keys that were added are always seen."""
-        n, length = query.shape[0], query.shape[1]
-        mask, padding = _as_bias(attn_mask, "attn_mask", query.dtype), _as_bias(key_padding_mask, "key_padding_mask", query.dtype)
-        if mask is not None:
-            if tuple(mask.shape) not in ((length, keys), (n * self.num_heads, length, keys)):
-                raise RuntimeError(f"MultiheadAttention: `attn_mask` must be {[length, keys]} or {[n * self.num_heads, length, keys]}, "
-                                   f"got {list(mask.shape)}")
-            mask = mask.view(1, 1, length, keys) if mask.ndim == 2 else mask.view(n, self.num_heads, length, keys)
-        if padding is not None:
-            if tuple(padding.shape) != (n, keys):
-                raise RuntimeError(f"MultiheadAttention: `key_padding_mask` must be {[n, keys]}, got {list(padding.shape)}")
-            padding = padding.view(n, 1, 1, keys)
-            mask = padding if mask is None else mask + padding
-        more = (self.bias_k is not None) + self.add_zero_attn
-        return mask if mask is None or not more else F.pad(mask, (0, more))
-
     def forward(self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, need_weights: bool = True,
                 attn_mask: Optional[Tensor] = None, average_attn_weights: bool = True, is_causal: bool = False) -> Tuple[Tensor, Optional[Tensor]]:
         """The result, like ``query``, and with ``need_weights`` the weights [N, L, S], or of every head [N, heads, L, S]. Masks: bool,
         True where a key is left out, or numbers that are added to the scores. ``is_causal`` says that ``attn_mask`` is the causal one."""
-        single = query.ndim == 2
-        if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
-            raise AssertionError("MultiheadAttention: query, key and value must all have 2 or 3 dimensions, got "
-                                 f"{query.ndim}, {key.ndim} and {value.ndim}")
-        if is_causal and attn_mask is None:
-            raise RuntimeError("MultiheadAttention: is_causal=True is a hint that goes with `attn_mask`; give that, too")
-        if query.shape[-1] != self.embed_dim:
-            raise AssertionError(f"MultiheadAttention: expected a width of {self.embed_dim}, got shape {list(query.shape)}")
-        q, k, v = self._projected(query, key, value)
-        if single:
-            q, k, v = q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0)
-            key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-        elif not self.batch_first:
-            q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
-        mask, n = self._mask(attn_mask, key_padding_mask, q, k.shape[1]), q.shape[0]
-        if self.bias_k is not None:
-            k, v = (_cat([x, extra.to(x.dtype).expand(n, 1, self.embed_dim)], 1) for x, extra in ((k, self.bias_k), (v, self.bias_v)))
-        if self.add_zero_attn:
-            k, v = (_cat([x, make.zeros(n, 1, self.embed_dim, dtype=x.dtype, device=x.device)], 1) for x in (k, v))
-        q, k, v = self._heads(q), self._heads(k), self._heads(v)
-        drop = self.dropout if self.training else 0.0
-        if need_weights:
-            scores = q @ k.transpose(-2, -1) * self.head_dim**-0.5
-            weights = F.dropout(F.softmax(scores if mask is None else scores + mask, -1), drop, drop > 0)
-            out = weights.to(v.dtype) @ v
-            shown = weights.mean(1) if average_attn_weights else weights
-        else:
-            out, shown = F.scaled_dot_product_attention(q, k, v, mask, drop), None
-        out = self.out_proj(out.transpose(1, 2).reshape(n, -1, self.embed_dim))
-        if single:
-            return out.squeeze(0), None if shown is None else shown.squeeze(0)
-        return out if self.batch_first else out.transpose(0, 1), shown
+        weights: Any = self.in_proj_weight if self._qkv_same_embed_dim else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        return attended(query, key, value, self.embed_dim, self.num_heads, weights, self.in_proj_bias, (self.bias_k, self.bias_v),
+                        self.add_zero_attn, self.dropout if self.training else 0.0, self.out_proj, (attn_mask, key_padding_mask), need_weights,
+                        average_attn_weights, is_causal, self.batch_first)
 
 
 _Activation = Union[str, Callable[[Tensor], Tensor]]
