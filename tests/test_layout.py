@@ -66,6 +66,11 @@ def test_no_stage_of_a_call_asks_for_one_operator():
             assert not re.findall(r"[=!]=\s*AC_OP_\w+|AC_OP_\w+\s*[=!]=|case AC_OP_\w+|(?:infer|kernel)\s*[=!]=\s*ac_\w+", code), p
 
 
+def test_autocast_is_switched_off_by_its_helper_alone():
+    for p in FILES:
+        assert folder(p) == "amp" or not re.search(r"ac_autocast\.active\s*=[^=]", p.read_text()), p
+
+
 def test_includes_have_no_ring():
     graph = {p.resolve(): [t for t in includes(p) if t.suffix == ".h"] for p in FILES}
     done, open_ = set(), []

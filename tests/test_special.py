@@ -96,7 +96,7 @@ def test_what_has_no_derivative_says_so():
 
 def test_bad_orders_are_refused():
     x = ampc.tensor([1.5])
-    for call in (lambda: ampc.polygamma(-1, x), lambda: x.polygamma(-1), lambda: ampc.mvlgamma(x, 0), lambda: ampc.frexp(x.long())):
+    for call in (lambda: ampc.polygamma(-1, x), lambda: x.polygamma(-1), lambda: ampc.mvlgamma(x, 0), lambda: ampc.mvlgamma(x, 2**40), lambda: ampc.frexp(x.long())):
         with pytest.raises(RuntimeError):
             call()
     with pytest.raises(NotImplementedError):

@@ -3,7 +3,7 @@
  * operators. A scratch owns every temporary, and each function passes NULL on. So an expression needs no cleanup and
  * reads as mathematics; a failure shows at its end.
  *
- * In an expression `s` is the scratch; tensors are borrowed from it. */
+ * In an expression `s` is the scratch; tensors are borrowed from it. Words are in capitals, helpers begin with ac_c_. */
 #ifndef AC_AUTOGRAD_EXPRESSION_H
 #define AC_AUTOGRAD_EXPRESSION_H
 

@@ -5,6 +5,7 @@
 #ifndef AC_AUTOGRAD_FORMULA_H
 #define AC_AUTOGRAD_FORMULA_H
 
+#include "amp/autocast.h"
 #include "autograd/expression.h"
 #include "autograd/node.h"
 
@@ -36,6 +37,10 @@ T ac_f_sink(ac_formula *c, int input, ac_dtype dtype);
 static inline bool ac_f_has(const ac_formula *c, int input) { return c->node->saved[input].tensor || c->node->saved[input].packed; }
 static inline bool ac_f_wants(const ac_formula *c, int input) {
     return c->node->edges[input].node && !(input < 64 && (c->unneeded >> input & 1));
+}
+/* From here on products compute in what the forward did; the old state, for ac_autocast_resume. */
+static inline ac_autocast_state ac_f_as_forward(const ac_formula *c) {
+    return c->node->is_low ? ac_autocast_compute_in(c->node->compute) : ac_autocast;
 }
 static inline const ac_spec *ac_f_input(const ac_formula *c, int input) { return &c->node->inputs[input]; }
 

@@ -5,8 +5,6 @@
  * 16 bits. */
 #include "autograd/formula_list.h"
 
-#include "amp/autocast.h"
-
 /* x times y, the gradient of `input`: given to it in its dtype, or added to its .grad right away. The
  * product computes in what the forward did. */
 static void give_product(ac_formula *c, ac_op op, T x, T y, int input, bool flat) {
@@ -15,13 +13,12 @@ static void give_product(ac_formula *c, ac_op op, T x, T y, int input, bool flat
     ac_attrs_product a = {own->dtype};
     if (!x || !y) s->failed = true;
     if (s->failed) return;
-    ac_autocast_state outer = ac_autocast;
-    if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+    ac_autocast_state outer = ac_f_as_forward(c);
     ac_tensor *in[2] = {x, y}, *out[AC_MAX_OUT] = {NULL};
     T sink = flat ? NULL : ac_f_sink(c, input, AC_float32);
     if (sink) s->failed |= ac_call_adding(op, in, 2, &a, sink) < 0;
     else (void)ac_c_call_many(s, op, &a, in, 2, out);
-    ac_autocast = outer;
+    ac_autocast_resume(&outer);
     if (!sink) ac_f_give(c, input, flat && out[0] ? ac_c_reshape(s, out[0], &own->shape) : out[0]);
 }
 

@@ -2,8 +2,6 @@
  * elementary operators. */
 #include "autograd/formula_list.h"
 
-#include "amp/autocast.h"
-
 enum { X_IN, STATE, W_HH, B_HH, SIZES, INPUTS };
 
 /* The inputs again, each a result of a node of its own: gradients captured there are those by this call alone. */
@@ -34,11 +32,11 @@ static void give_by_parts(ac_formula *c, const ac_attrs_recurrence *a) {
 
 FORMULA(recurrence) {
     ATTR(recurrence);
-    ac_autocast_state outer = ac_autocast;
+    ac_autocast_state outer;
     if (c->graph) {
-        if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+        outer = ac_f_as_forward(c);
         give_by_parts(c, a);
-        ac_autocast = outer;
+        ac_autocast_resume(&outer);
         DONE;
     }
     ac_attrs_recurrence back = {a->cell, a->reverse, ac_f_has(c, B_HH)};
@@ -47,9 +45,9 @@ FORMULA(recurrence) {
     if (!s->failed) last = UN(contiguous, last);
     T in[7] = {g, last, y, RESULT(2), SAVED(STATE), SAVED(W_HH), MAYBE(SIZES)};
     if (s->failed) return -1;
-    if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+    outer = ac_f_as_forward(c);
     int failed = ac_c_call_many(s, AC_OP_recurrence_backward, &back, in, 7, out);
-    ac_autocast = outer;
+    ac_autocast_resume(&outer);
     if (failed) return -1;
     static const int of[] = {X_IN, STATE, W_HH, B_HH};
     for (int i = 0; i < 3 + (int)back.keep; i++) GIVE(of[i], ac_c_cast(s, out[i], ac_f_input(c, of[i])->dtype));

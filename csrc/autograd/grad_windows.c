@@ -2,19 +2,17 @@
  * its weight are each other's derivatives. */
 #include "autograd/formula_list.h"
 
-#include "amp/autocast.h"
-
 #include <math.h>
 
 /* A call that computes in what the forward did. */
 static T call_low(ac_formula *c, ac_op op, const void *attrs, T x, T y) {
     ac_scratch *s = &c->scratch;
-    ac_autocast_state outer = ac_autocast;
+    ac_autocast_state outer;
     T in[3] = {x, y, ABSENT}, out[AC_MAX_OUT];
     if (!x || !y || s->failed) return ac_c_refuse(s, -1);
-    if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+    outer = ac_f_as_forward(c);
     int failed = ac_c_call_many(s, op, attrs, in, op == AC_OP_convolution ? 3 : 2, out);
-    ac_autocast = outer;
+    ac_autocast_resume(&outer);
     return failed ? NULL : out[0];
 }
 
@@ -184,11 +182,11 @@ static void give_by_parts(ac_formula *c, const ac_attrs_fused_attention *a) {
 
 FORMULA(fused_attention) {
     ATTR(fused_attention);
-    ac_autocast_state outer = ac_autocast;
+    ac_autocast_state outer;
     if (c->graph) {
-        if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+        outer = ac_f_as_forward(c);
         give_by_parts(c, a);
-        ac_autocast = outer;
+        ac_autocast_resume(&outer);
         DONE;
     }
     ac_attrs_fused_attention back = *a;
@@ -197,9 +195,9 @@ FORMULA(fused_attention) {
     bool dense_rows = g && (g->shape[g->ndim - 1] <= 1 || g->strides[g->ndim - 1] == 1);
     if (!dense_rows) in[0] = UN(contiguous, g);
     if (s->failed) return -1;
-    if (c->node->is_low) outer = ac_autocast_compute_in(c->node->compute);
+    outer = ac_f_as_forward(c);
     int failed = ac_c_call_many(s, AC_OP_fused_attention_backward, &back, in, 5, out);
-    ac_autocast = outer;
+    ac_autocast_resume(&outer);
     for (int i = 0; i < 3 && !failed; i++) GIVE(i, ac_c_cast(s, out[i], ac_f_input(c, i)->dtype));
     DONE;
 }

@@ -10,7 +10,7 @@
 
 static int compute_and_record(const ac_op_call *c) {
     AC_TRY(ac_call_compute(c));
-    return ac_call_record(c);
+    return ac_call_wants_record(c) ? ac_call_record(c) : 0;
 }
 
 static int run(const ac_op_call *c) {

@@ -2,6 +2,7 @@
 #ifndef AC_DISPATCH_CALL_H
 #define AC_DISPATCH_CALL_H
 
+#include "autograd/node.h"
 #include "backend/backend.h"
 #include "tensor/list.h"
 
@@ -29,14 +30,20 @@ int ac_call_infer(const ac_op_call *c, ac_infer *meta) AC_CHECKED;
 
 /* run: shape function, results, kernel, on the device where the operands are. */
 int ac_call_compute(const ac_op_call *c) AC_CHECKED;
-/* A kernel alone. */
-int ac_run_kernel(const ac_run *run) AC_CHECKED;
-/* The same of a product, which takes its weight from its packed copy. */
+/* A kernel alone; run->op becomes that of bool where it has one. */
+int ac_run_kernel(ac_run *run) AC_CHECKED;
+/* The same; a product takes its weight from its packed copy. */
 int ac_run_product(ac_run *run) AC_CHECKED;
-/* t's values in `target`, of its shape, off the tape; and written there by a kernel of one input. */
+/* What a kernel of one input makes of t, written into `target`, off the tape. */
 int ac_run_into(ac_op op, ac_tensor *t, const void *attrs, ac_tensor *target) AC_CHECKED;
 
-/* record: makes a node the history of the results, if one is wanted. After a failure there are no results. */
+static inline bool ac_call_wants_record(const ac_op_call *c) {
+    if (!ac_grad_enabled() || !ac_formulas[c->op]) return false;
+    for (int i = 0; i < c->n_in; i++)
+        if (c->in[i] && ac_is_floating(c->in[i]->dtype) && ac_requires_grad(c->in[i])) return true;
+    return false;
+}
+/* record: makes a node the history of the results. After a failure there are no results. */
 int ac_call_record(const ac_op_call *c) AC_CHECKED;
 /* A view, made and recorded. */
 int ac_call_view(const ac_op_call *c) AC_CHECKED;

@@ -15,7 +15,9 @@ COMPOSE(polygamma_method) { return polygamma(s, UN(clone, in[0]), attrs); }
 /* p (p - 1) / 4 log(pi) + sum of lgamma(x - j / 2), j = 0 ... p - 1 */
 COMPOSE(mvlgamma) {
     ATTRS(p_order);
-    if (a->p < 1) REFUSE(AC_RUNTIME, "mvlgamma: `p` must be 1 or more, got %" PRId64, a->p);
+    enum { LARGEST = 65536 }; /* each of them is an operator, and a tensor */
+    if (a->p < 1 || a->p > LARGEST)
+        REFUSE(AC_RUNTIME, "mvlgamma: `p` must be from 1 to %d, got %" PRId64, LARGEST, a->p);
     if (in[0]->dtype == AC_bool) REFUSE(AC_RUNTIME, "mvlgamma: `x` must hold numbers, got bool");
     ac_dtype dtype = ac_is_floating(in[0]->dtype) ? in[0]->dtype : ac_default_dtype();
     T x = ac_c_wide(s, ac_c_cast(s, in[0], dtype)), y = NULL;

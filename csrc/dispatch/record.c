@@ -5,13 +5,6 @@
 
 #include <string.h>
 
-bool ac_call_wants_record(const ac_op_call *c) {
-    if (!ac_grad_enabled() || !ac_formulas[c->op]) return false;
-    for (int i = 0; i < c->n_in; i++)
-        if (c->in[i] && ac_is_floating(c->in[i]->dtype) && ac_requires_grad(c->in[i])) return true;
-    return false;
-}
-
 bool ac_call_saves(const ac_op_call *c, int input) {
     int single = c->info->n_tensors - 1; /* beside a list */
     if (!(c->info->save & AC_SAVE_LIST)) return input < AC_SAVE_INPUTS && (c->info->save >> input & 1);
@@ -58,7 +51,6 @@ static int record(const ac_op_call *c, ac_node *node) {
 }
 
 int ac_call_record(const ac_op_call *c) {
-    if (!ac_call_wants_record(c)) return 0;
     ac_node *node = ac_call_node(c, c->info->n_out);
     int failed = node ? record(c, node) : -1;
     if (node && c->low != AC_NO_DTYPE) node->is_low = true, node->compute = (ac_dtype)c->low;

@@ -6,7 +6,6 @@
 #include "dispatch/call.h"
 #include "dispatch/write.h"
 
-bool ac_call_wants_record(const ac_op_call *c);
 /* Whether the table has `input` saved for backward. */
 bool ac_call_saves(const ac_op_call *c, int input);
 /* new: a node with its edges; what it saves comes after the kernel has run. */

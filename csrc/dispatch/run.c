@@ -14,8 +14,7 @@ ac_lock_hooks ac_lock = {no_release, no_acquire};
 
 /* -- kernels ---------------------------------------------------------------------------------------- */
 
-int ac_run_kernel(const ac_run *given) {
-    ac_run own = *given, *run = &own;
+int ac_run_kernel(ac_run *run) {
     if (run->compute == AC_bool) run->op = ac_ops[run->op].of_bool;
     ac_device device = AC_CPU; /* a GPU wherever one takes part */
     int64_t work = 0;
@@ -35,6 +34,7 @@ int ac_run_kernel(const ac_run *given) {
 
 int ac_run_product(ac_run *run) {
     ac_tensor *panels;
+    if (!(ac_ops[run->op].flags & AC_FLAG_WEIGHT)) return ac_run_kernel(run);
     AC_TRY(ac_packed_weight_for(run, &panels));
     run->panels = panels;
     int failed = ac_run_kernel(run);
@@ -93,7 +93,7 @@ static int compute_there(const ac_op_call *c, ac_device device) {
         ac_release_results(c);
         return -1;
     }
-    note_mutations(c);
+    if (c->info->mutates) note_mutations(c);
     for (int i = 0; i < meta.n_out; i++) {
         AC_ASSERT(c->out[i] && ac_device_of(c->out[i]) == device);
         c->out[i]->is_inference = ac_mode.inference;

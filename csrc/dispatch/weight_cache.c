@@ -58,11 +58,9 @@ static int weight_panels(ac_tensor *w, ac_packed_kind kind, ac_tensor **panels) 
 
 int ac_packed_weight_for(const ac_run *run, ac_tensor **panels) {
     *panels = NULL;
-    int flags = ac_ops[run->op].flags;
-    if (!(flags & AC_FLAG_WEIGHT) || !ac_is_half(run->compute) || ac_autocast.no_cache || !is_weight(run->in[1]))
-        return 0;
+    if (!ac_is_half(run->compute) || ac_autocast.no_cache || !is_weight(run->in[1])) return 0;
     bool gpu = ac_device_of(run->in[1]) != AC_CPU; /* takes a weight of that dtype as it is, and copies in one layout */
     if (gpu && run->in[1]->dtype == run->compute) return 0;
-    ac_packed_kind kind = {run->compute, !gpu && flags & AC_FLAG_OUT_FIRST};
+    ac_packed_kind kind = {run->compute, !gpu && ac_ops[run->op].flags & AC_FLAG_OUT_FIRST};
     return weight_panels(run->in[1], kind, panels);
 }

@@ -4,7 +4,7 @@
 
 #include "backend/backend.h"
 
-/* new: the weight of a 16-bit product as it is kept packed; NULL where the product packs for itself. */
+/* new: the weight of a product (AC_FLAG_WEIGHT) in 16 bits as it is kept packed; NULL where it packs for itself. */
 int ac_packed_weight_for(const ac_run *run, ac_tensor **panels) AC_CHECKED;
 
 #endif

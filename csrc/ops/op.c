@@ -200,6 +200,7 @@ static int read_signature(ac_op_info *op) {
         ac_param *p = &op->params[op->n_params++];
         AC_TRY(read_param(&s, p));
         p->keyword_only = keyword_only;
+        op->mutates |= p->mutated;
         p->offset = (int)used;
         used += attr_bytes(p->kind);
         if (p->kind == AC_P_TENSOR_LIST) op->list_at = op->n_tensors;

@@ -98,6 +98,7 @@ typedef struct {
     ac_result result;
     int save;
     int flags;
+    bool mutates;  /* some parameter is marked (mut) */
     ac_op of_bool; /* the operator whose kernel computes it for bool: itself, of most */
     int (*infer)(struct ac_infer *);
     size_t attrs_size;
