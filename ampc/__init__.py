@@ -220,12 +220,7 @@ from ._functions import where as where
 from ._layout import clone as clone
 from .linalg import (
     cholesky as cholesky,
-    det as det,
-    logdet as logdet,
-    matrix_exp as matrix_exp,
-    matrix_power as matrix_power,
     qr as qr,
-    slogdet as slogdet,
 )
 
 from .nn._resample import grid_sampler as grid_sampler

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from references import ints, mask, positive, real, spread
+from references import ints, linalg, mask, positive, real, solid, spread
 from sample import Sample, pointwise
 
 EDGES = np.array([1.5, np.nan, np.inf, -np.inf])
@@ -108,4 +108,15 @@ COMPOSED = {
     "transpose_copy": [Sample((real(2, 3, 4), 0, 2), reference=np.swapaxes)],
     "unfold_copy": [Sample((real(3, 7), 1, 3, 2))],
     "unsqueeze_copy": [Sample((real(3, 4), 1), reference=np.expand_dims)],
+
+    # -- linear algebra, in float32 and float64
+    "slogdet_square": [Sample((real(2, 3, 3) + 3 * np.eye(3),), reference=np.linalg.slogdet, half=False)],
+    "det": [Sample((real(2, 3, 3),), reference=np.linalg.det, half=False)],
+    "logdet": [Sample((solid(2, 3),), reference=lambda A: np.log(np.linalg.det(A)), half=False)],
+    "matrix_power": [Sample((real(2, 3, 3), n), reference=np.linalg.matrix_power, half=False, torch_grad=n != 0) for n in (0, 1, 5)]
+                    + [Sample((real(3, 3) + 3 * np.eye(3), -2), reference=np.linalg.matrix_power, half=False)],
+    "matrix_exp": [Sample((real(2, 3, 3),), half=False)],
+    "linalg_vander": [Sample((positive(2, 4),), {"N": 3}, reference=lambda x, N: np.stack([np.vander(r, N, True) for r in x]), torch=linalg("vander"), torch_grad=False, half=False)],
+    "linalg_cross": [Sample((real(2, 3), real(2, 3)), reference=np.cross, torch=linalg("cross"))],
+    "kron": [Sample((real(2, 3), real(4)), reference=np.kron), Sample((real(2, 1), real(1, 2, 2)), reference=np.kron)],
 }
