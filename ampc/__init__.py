@@ -220,13 +220,8 @@ from ._functions import where as where
 from ._layout import clone as clone
 from .linalg import (
     cholesky as cholesky,
-    det as det,
-    logdet as logdet,
-    matrix_exp as matrix_exp,
-    matrix_power as matrix_power,
     pca_lowrank as pca_lowrank,
     qr as qr,
-    slogdet as slogdet,
     svd_lowrank as svd_lowrank,
 )
 
@@ -279,11 +274,7 @@ Tensor.__array_namespace__ = _array_namespace  # type: ignore[method-assign]
 
 
 inverse, pinverse, svd = linalg.inv, linalg.pinv, linalg.old_svd
-arccos_, arccosh_, arcsin_, arcsinh_ = Tensor.arccos_, Tensor.arccosh_, Tensor.arcsin_, Tensor.arcsinh_
-arctan_, arctanh_, as_strided_, clip_ = Tensor.arctan_, Tensor.arctanh_, Tensor.as_strided_, Tensor.clip_
-deg2rad_, detach_, fill_, fix_, gcd_ = Tensor.deg2rad_, Tensor.detach_, Tensor.fill_, Tensor.fix_, Tensor.gcd_
-lcm_, ldexp_, logit_, nan_to_num_ = Tensor.lcm_, Tensor.ldexp_, Tensor.logit_, Tensor.nan_to_num_
-negative_, rad2deg_, resize_as_, sinc_, zero_ = Tensor.negative_, Tensor.rad2deg_, Tensor.resize_as_, Tensor.sinc_, Tensor.zero_
+as_strided_, detach_, fill_, resize_as_, zero_ = Tensor.as_strided_, Tensor.detach_, Tensor.fill_, Tensor.resize_as_, Tensor.zero_
 dropout = nn.functional.dropout
 batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_norm
 embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag

@@ -17,7 +17,6 @@ from ._C import Tensor, float32, float64, int8, int16, int32, int64, uint8
 from ._C import bool as bool
 from ._composed.creation import _asarray
 from ._composed.products import tensordot
-from ._composed.scatter import take_along_dim as _take_along_dim
 from ._composed.shape_ops import broadcast_tensors, meshgrid  # noqa: F401
 from ._composed.sort_search import searchsorted, unique  # noqa: F401
 from ._creation import eye, linspace  # noqa: F401
@@ -380,7 +379,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: Optional[int] = None) -> Tensor
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     """gather with broadcasting."""
-    return _take_along_dim(x, indices, axis)
+    return _ops.take_along_dim(x, indices, axis)
 
 
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:

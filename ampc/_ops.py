@@ -21,4 +21,4 @@ for _alias, _row in ALIASES.items():
 
 __all__ = sorted({op["python"] for op in _C.op_table() if op["home"] & _FUNCTION})
 __all__ += [name + "_" for name in __all__ if name + "_" in _C._functions]
-__all__ += list(ALIASES)
+__all__ += [alias + end for alias, row in ALIASES.items() for end in ("", "_") if row + end in _C._functions]

@@ -10,22 +10,22 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, Optional, Tuple, Union
 
-from . import _C, _checks, _ops
+from . import _checks, _ops
 from . import _creation as make
 from ._C import LinAlgError, Tensor
-from ._dims import broadcast_shapes, wrap_dim
+from ._dims import broadcast_shapes
 from ._events import announce
 from ._finfo import finfo
-from ._out import own, takes_out
+from ._out import takes_out
 from .autograd import Function, no_grad
 
 __all__ = ["LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex",
            "lstsq", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve",
            "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm"]
 
-multi_dot, vecdot = _ops.linalg_multi_dot, _ops.linalg_vecdot
+multi_dot, vecdot, vander, cross = _ops.linalg_multi_dot, _ops.linalg_vecdot, _ops.linalg_vander, _ops.linalg_cross
+det, slogdet, matrix_power, matrix_exp, matmul = _ops.det, _ops.slogdet, _ops.matrix_power, _ops.matrix_exp, _ops.matmul
 
-SLogDet = namedtuple("SLogDet", ["sign", "logabsdet"])
 QR = namedtuple("QR", ["Q", "R"])
 Eigh = namedtuple("Eigh", ["eigenvalues", "eigenvectors"])
 SVD = namedtuple("SVD", ["U", "S", "Vh"])
@@ -108,20 +108,6 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
         eye = _eye_like(A)
         part = part - part * eye + eye
     return solve(part, B, left=left)
-
-
-@takes_out
-def slogdet(A: Tensor, *, out: Optional[Sequence[Tensor]] = None) -> SLogDet:
-    """The sign of the determinant and the logarithm of its size; (0, -inf) for a singular matrix."""
-    _square(A, "slogdet")
-    return SLogDet(*_ops._slogdet(A))
-
-
-@takes_out
-def det(A: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """The determinant."""
-    sign, size = slogdet(A)
-    return sign * size.exp()
 
 
 @takes_out
@@ -305,45 +291,6 @@ def matrix_rank(A: Tensor, tol: _Room = None, hermitian: bool = False, *, atol: 
 # -- powers, norms -----------------------------------------------------------------------------------------------------------
 
 
-@takes_out
-def matrix_power(A: Tensor, n: int, *, out: Optional[Tensor] = None) -> Tensor:
-    """A multiplied by itself n times; the inverse's power when n is negative."""
-    _square(A, "matrix_power")
-    if n < 0:
-        return matrix_power(inv(A), -n)
-    power: Optional[Tensor] = None
-    square = A
-    while n:
-        if n & 1:
-            power = square if power is None else power @ square
-        n >>= 1
-        square = square @ square if n else square
-    if power is None:
-        power = _eye_like(A)
-        # The sum is the identity and belongs to A's graph, so that A has a gradient, of zeros, where torch gives one.
-        return power + A.masked_fill(power == power, 0) if A.requires_grad else power.clone()
-    return own(power, A)
-
-
-def matrix_exp(A: Tensor) -> Tensor:
-    """exp of matrices: Taylor's series to order 18 of A / 2^s, squared s times."""
-    n = _square(A, "matrix_exp")
-    if n == 0:
-        return A.clone()
-    sizes = A.detach().abs().sum(-2)  # those of matrices with nan and infinities, whose results are nan, do not count
-    size = float(sizes.masked_fill(~sizes.isfinite(), 0.0).amax().item()) if A.numel() else 0.0
-    s = max(0, math.ceil(math.log2(size)) + 1) if size > 0.5 else 0
-    wide = A.float() if A.dtype in (_C.float16, _C.bfloat16) else A  # rounded once, at the end
-    X, term = wide / 2.0**s, _eye_like(wide)
-    total = term
-    for k in range(1, 19):
-        term = term @ X / k
-        total = total + term
-    for _ in range(s):
-        total = total @ total
-    return total.to(A.dtype)
-
-
 _Dim = Union[int, Sequence[int], None]
 
 
@@ -414,35 +361,9 @@ def cond(A: Tensor, p: Any = None, *, out: Optional[Tensor] = None) -> Tensor:
 # -- the rest ------------------------------------------------------------------------------------------------------------------
 
 
-@takes_out
-def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Optional[Tensor] = None) -> Tensor:
-    """The cross product along ``dim``."""
-    if input.ndim != other.ndim:
-        raise RuntimeError(f"linalg.cross: needs equally many dimensions, got shapes {list(input.shape)} and {list(other.shape)}")
-    if input.ndim and any(x.shape[wrap_dim(dim, x.ndim, "linalg.cross")] != 3 for x in (input, other)):
-        raise RuntimeError(f"linalg.cross: dimension {dim} must have size 3, got shapes {list(input.shape)} and {list(other.shape)}")
-    return _ops.cross(input, other, dim)
-
-
-@takes_out
-def matmul(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """input @ other"""
-    return _ops.matmul(input, other)
-
-
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Diagonals of matrices, a view."""
     return A.diagonal(offset, dim1, dim2)
-
-
-def vander(x: Tensor, *, N: Optional[int] = None) -> Tensor:
-    """Powers of x from 0 up, along a new last dimension."""
-    x = x.reshape(1) if x.ndim == 0 else x
-    n = x.shape[-1] if N is None else N
-    if n <= 1:
-        raise RuntimeError(f"linalg.vander: `N` must be above 1, got {n}")
-    x = x if x.is_floating_point() else x.long()
-    return x.unsqueeze(-1) ** make.arange(n, device=x.device).to(x.dtype)
 
 
 @takes_out
@@ -459,12 +380,6 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Optional[Sequence[int]] = None, *, o
         A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = A.shape[B.ndim:]
     return solve(A.reshape(B.numel(), -1), B.reshape(-1)).reshape(shape)
-
-
-def logdet(input: Tensor) -> Tensor:
-    """The logarithm of the determinant; nan where that is negative."""
-    sign, size = slogdet(input)
-    return _ops.where(sign < 0, math.nan, size)
 
 
 @takes_out
@@ -509,7 +424,7 @@ def pca_lowrank(A: Tensor, q: Optional[int] = None, center: bool = True, niter: 
 
 
 for _name, _function in {
-    "inverse": inv, "det": det, "slogdet": slogdet, "matrix_power": matrix_power, "matrix_exp": matrix_exp, "logdet": logdet, "svd": old_svd,
+    "inverse": inv, "svd": old_svd,
     "cholesky": lambda self, upper=False: cholesky(self, upper=upper),
     "qr": lambda self, some=True: qr(self, "reduced" if some else "complete"),
     "pinverse": lambda self, rcond=1e-15: pinv(self, rtol=rcond),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from references import ints, mask, positive, real, spread
+from references import ints, linalg, mask, positive, real, solid, spread
 from sample import Sample, pointwise
 
 EDGES = np.array([1.5, np.nan, np.inf, -np.inf])
@@ -76,4 +76,47 @@ COMPOSED = {
     "cov": [Sample((real(3, 5),), reference=np.cov), Sample((real(3, 4),), {"fweights": ints(3, 4) + 1, "aweights": positive(4)}, reference=np.cov, frozen=("aweights",)),
             Sample((real(5),), {"correction": 0}, reference=lambda x, correction: np.cov(x, ddof=0))],
     "corrcoef": pointwise(np.corrcoef, real(3, 5)),
+
+    # -- by order, by index
+    "argsort": [Sample((spread(3, 4), 1, True), grad=False, reference=lambda x, d, down: np.argsort(-x, d))],
+    "msort": pointwise(lambda x: np.sort(x, 0), spread(3, 4)),
+    "argwhere": pointwise(np.argwhere, mask(3, 4)),
+    "kthvalue": [Sample((spread(3, 4), 2, 1), reference=lambda x, k, d: (np.sort(x, d)[:, k - 1], np.argsort(x, d)[:, k - 1]))],
+    "median": pointwise(lambda x: np.sort(x.ravel())[5], spread(3, 4)),
+    "nanmedian": pointwise(lambda x: np.sort(x.ravel())[5], spread(3, 4)) + pointwise(lambda x: np.array(2.0), np.array([3.0, np.nan, 2.0]), grad=False),
+    **{name: [Sample((spread(3, 5), 1, True), reference=lambda x, d, k: (np.sort(x, d)[:, 2:3], np.argsort(x, d)[:, 2:3]), torch=name[:-4])]
+       for name in ("median_dim", "nanmedian_dim")},
+    "mode": [Sample((ints(3, 4, 9),)), Sample((spread(3, 4), 0, True), reference=lambda x, d, k: (x.min(0, keepdims=True), x.argmin(0)[None]))],
+    "aminmax": [Sample((spread(3, 4),), {"dim": 1}, reference=lambda x, dim: (x.min(1), x.max(1)))],
+    "count_nonzero": [Sample((mask(3, 4), 1), reference=np.count_nonzero)],
+    "bincount": [Sample((ints(5, 9),), reference=np.bincount), Sample((ints(5, 9), positive(9), 7), reference=np.bincount, grad=False, half=False)],
+    "nonzero_static": [Sample((mask(3, 4),), {"size": n}) for n in (2, 20)],
+    "take": [Sample((real(3, 4), ints(12, 2, 2)), reference=np.take)],
+    "put": [Sample((real(3, 4), np.array([1, -2]), real(2))), Sample((real(3, 4), np.array([1, 1]), real(2), True), half=False)],
+    "take_along_dim": [Sample((real(3, 4), ints(3, 1, 4), 0), reference=np.take_along_axis), Sample((real(3, 4), ints(12, 5)), reference=lambda x, i: x.ravel()[i])],
+    # -- views in memory of their own
+    "alias_copy": pointwise(lambda x: x, real(3, 4)),
+    "as_strided_copy": [Sample((real(3, 4), [2, 2], [4, 1], 5))],
+    "diagonal_copy": [Sample((real(3, 4), 1), reference=np.diagonal)],
+    "expand_copy": [Sample((real(3, 1), [2, 3, 4]), reference=np.broadcast_to)],
+    "narrow_copy": [Sample((real(3, 7), 1, 2, 3), reference=lambda x, d, a, n: x[:, a:a + n])],
+    "permute_copy": [Sample((real(2, 3, 4), [2, 0, 1]), reference=np.transpose)],
+    "select_copy": [Sample((real(3, 4), 1, 2), reference=lambda x, d, i: x[:, i])],
+    "slice_copy": [Sample((real(3, 7), 1, 1, 6, 2), reference=lambda x, d, a, b, n: x[:, a:b:n])],
+    "squeeze_copy": [Sample((real(2, 1, 1), 1), reference=np.squeeze)],
+    "t_copy": pointwise(np.transpose, real(3, 4)),
+    "transpose_copy": [Sample((real(2, 3, 4), 0, 2), reference=np.swapaxes)],
+    "unfold_copy": [Sample((real(3, 7), 1, 3, 2))],
+    "unsqueeze_copy": [Sample((real(3, 4), 1), reference=np.expand_dims)],
+
+    # -- linear algebra, in float32 and float64
+    "slogdet_square": [Sample((real(2, 3, 3) + 3 * np.eye(3),), reference=np.linalg.slogdet, half=False)],
+    "det": [Sample((real(2, 3, 3),), reference=np.linalg.det, half=False)],
+    "logdet": [Sample((solid(2, 3),), reference=lambda A: np.log(np.linalg.det(A)), half=False)],
+    "matrix_power": [Sample((real(2, 3, 3), n), reference=np.linalg.matrix_power, half=False, torch_grad=n != 0) for n in (0, 1, 5)]
+                    + [Sample((real(3, 3) + 3 * np.eye(3), -2), reference=np.linalg.matrix_power, half=False)],
+    "matrix_exp": [Sample((real(2, 3, 3),), half=False)],
+    "linalg_vander": [Sample((positive(2, 4),), {"N": 3}, reference=lambda x, N: np.stack([np.vander(r, N, True) for r in x]), torch=linalg("vander"), torch_grad=False, half=False)],
+    "linalg_cross": [Sample((real(2, 3), real(2, 3)), reference=np.cross, torch=linalg("cross"))],
+    "kron": [Sample((real(2, 3), real(4)), reference=np.kron), Sample((real(2, 1), real(1, 2, 2)), reference=np.kron)],
 }

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Tuple
 
-from .. import _checks, _ops
+from .. import _checks
 from .._C import Tensor
 from .._out import own, takes_out, written
 
-__all__ = ["alias_copy", "as_strided_copy", "detach_copy", "diagonal_copy", "expand_copy", "narrow_copy", "permute_copy", "select_copy",
-           "slice_copy", "split_copy", "split_with_sizes_copy", "squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy",
-           "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze_copy", "view_copy"]
-METHODS = ["narrow_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"]
-
-
-def _copied(name: str, view: Callable[..., Any]) -> Callable[..., Tensor]:
-    def copy(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return own(view(input, *args, **kwargs), input)
-
-    copy.__name__ = copy.__qualname__ = name + "_copy"
-    copy.__doc__ = f"{name}, in memory of its own."
-    return takes_out(copy)
-
-
-alias_copy = _copied("alias", _ops._alias)
-as_strided_copy = _copied("as_strided", _ops.as_strided)
-detach_copy = _copied("detach", Tensor.detach)
-diagonal_copy = _copied("diagonal", _ops.diagonal)
-expand_copy = _copied("expand", Tensor.expand)
-narrow_copy = _copied("narrow", _ops.narrow)
-permute_copy = _copied("permute", _ops.permute)
-select_copy = _copied("select", _ops.select)
-squeeze_copy = _copied("squeeze", _ops.squeeze)
-t_copy = _copied("t", _ops.t)
-transpose_copy = _copied("transpose", _ops.transpose)
-unfold_copy = _copied("unfold", _ops.unfold)
-unsqueeze_copy = _copied("unsqueeze", _ops.unsqueeze)
-view_copy = _copied("view", Tensor.view)
+__all__ = ["detach_copy", "split_copy", "split_with_sizes_copy", "unbind_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes",
+           "view_copy"]
+METHODS = ["unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"]
 
 
 @takes_out
-def slice_copy(input: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
-    """x[start:end:step] along dim, in memory of its own."""
-    return own(_ops._slice(input, dim, start, end, step), input)
+def detach_copy(input: Tensor) -> Tensor:
+    """detach, in memory of its own."""
+    return input.detach().clone()
+
+
+@takes_out
+def view_copy(input: Tensor, *size: Any) -> Tensor:
+    """view, in memory of its own."""
+    return own(input.view(*size), input)
 
 
 def _parts(found: Sequence[Tensor], out: Any, what: str) -> Any:

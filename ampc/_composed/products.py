@@ -10,18 +10,8 @@ from .._C import Tensor
 from .._out import takes_out, written
 from ..linalg import inv, solve, solve_triangular
 
-__all__ = ["bilinear", "chain_matmul", "cholesky_inverse", "cholesky_solve", "einsum", "kron", "tensordot", "triangular_solve"]
-METHODS = ["kron", "cholesky_inverse", "cholesky_solve", "triangular_solve"]
-
-
-@takes_out
-def kron(input: Tensor, other: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """Kronecker's product."""
-    n = max(input.ndim, other.ndim)
-    a, b = [1] * (n - input.ndim) + list(input.shape), [1] * (n - other.ndim) + list(other.shape)
-    left = input.reshape([s for size in a for s in (size, 1)])
-    right = other.reshape([s for size in b for s in (1, size)])
-    return (left * right).reshape([x * y for x, y in zip(a, b)])
+__all__ = ["bilinear", "chain_matmul", "cholesky_inverse", "cholesky_solve", "einsum", "tensordot", "triangular_solve"]
+METHODS = ["cholesky_inverse", "cholesky_solve", "triangular_solve"]
 
 
 @takes_out

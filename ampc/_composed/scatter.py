@@ -10,13 +10,12 @@ from .. import _creation as make
 from .._C import Tensor
 from .._dims import wrap_dim
 from .._finfo import iinfo
-from .._out import in_place, own, takes_out
+from .._out import in_place, takes_out
 from ..autograd import Function
 from .shape_ops import broadcast_tensors
-from .sort_search import aminmax
 
-__all__ = ["index_copy", "index_fill", "index_reduce", "masked_scatter", "put", "scatter", "scatter_reduce", "take", "take_along_dim"]
-METHODS = [*__all__, "scatter_", "scatter_reduce_", "index_copy_", "index_fill_", "index_reduce_", "masked_scatter_", "put_"]
+__all__ = ["index_copy", "index_fill", "index_reduce", "masked_scatter", "scatter", "scatter_reduce"]
+METHODS = [*__all__, "scatter_", "scatter_reduce_", "index_copy_", "index_fill_", "index_reduce_", "masked_scatter_"]
 
 
 def _indices(index: Tensor, dim: int) -> List[Tensor]:
@@ -112,7 +111,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
         return input.clone()
     if reduce in ("sum", "mean"):
         return _add_up(input, d, index, src, reduce, include_self)
-    low, high = aminmax(index)
+    low, high = _ops.aminmax(index)
     if int(low.item()) < 0 or int(high.item()) >= input.shape[d]:
         raise IndexError(f"scatter_reduce: `index` must be from 0 to {input.shape[d] - 1}, got {int(low.item())} to {int(high.item())}")
     at, own, given = _flat_indices(input, _indices(index, d), src.shape), input.reshape(-1), src.reshape(-1)
@@ -266,32 +265,6 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return input.index_put(list(where.nonzero(as_tuple=True)), source.reshape(-1)[:n])
 
 
-@takes_out
-def take(input: Tensor, index: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """Elements of the flattened tensor."""
-    return own(input.reshape(-1)[index], input)
-
-
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """x with source written (or added) at indices of the flattened tensor."""
-    if index.numel() != source.numel():
-        raise IndexError(f"put: {index.numel()} indices for {source.numel()} values")
-    if index.dtype is not _C.int64 or source.dtype is not input.dtype:
-        raise RuntimeError(f"put: needs int64 as `index` and a source of {input.dtype}, got {index.dtype} and {source.dtype}")
-    return input.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate).reshape(input.shape)
-
-
-@takes_out
-def take_along_dim(input: Tensor, indices: Tensor, dim: Optional[int] = None, *, out: Optional[Tensor] = None) -> Tensor:
-    """gather with broadcasting; of the flattened tensors when ``dim`` is None."""
-    if dim is None:
-        return input.reshape(-1).gather(0, indices.reshape(-1))
-    d = wrap_dim(dim, input.ndim, "take_along_dim")
-    shape = [max(a, b) if k != d else b for k, (a, b) in enumerate(zip(input.shape, indices.shape))]
-    wide = [s if k != d else input.shape[d] for k, s in enumerate(shape)]
-    return input.expand(*wide).gather(d, indices.expand(*shape))
-
-
 def _written(write: Any) -> Any:
     def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return in_place(self, write, *args, **kwargs)
@@ -299,8 +272,8 @@ def _written(write: Any) -> Any:
     return f
 
 
-scatter_, scatter_reduce_, index_copy_, index_fill_, index_reduce_, masked_scatter_, put_ = map(_written, (
-    scatter, scatter_reduce, index_copy, index_fill, index_reduce, masked_scatter, put))
+scatter_, scatter_reduce_, index_copy_, index_fill_, index_reduce_, masked_scatter_ = map(_written, (
+    scatter, scatter_reduce, index_copy, index_fill, index_reduce, masked_scatter))
 
 
 _checks.install(globals())

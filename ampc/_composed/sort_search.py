@@ -1,4 +1,4 @@
-"""Functions based on the order of values: medians, quantiles, unique values, counts, search in sorted values."""
+"""Functions based on the order of values whose arguments come in several forms: quantiles, histograms, unique values, search in sorted values."""
 
 from __future__ import annotations
 
@@ -13,119 +13,8 @@ from .._C import Tensor
 from .._dims import wrap_dim
 from .._out import takes_out
 
-__all__ = ["aminmax", "argsort", "argwhere", "bincount", "bucketize", "count_nonzero", "histc", "histogram", "histogramdd", "kthvalue", "median",
-           "mode", "msort", "nanmedian", "nanquantile", "nonzero_static", "quantile", "searchsorted", "unique", "unique_consecutive"]
-METHODS = ["aminmax", "argsort", "argwhere", "bincount", "count_nonzero", "histc", "histogram", "kthvalue", "median", "mode", "msort", "nanmedian",
-           "nanquantile", "nonzero_static", "quantile", "unique", "unique_consecutive"]
-
-Pair = namedtuple("Pair", ["values", "indices"])
-Extremes = namedtuple("Extremes", ["min", "max"])
-
-
-def _picked(values: Tensor, indices: Tensor, at: Any, dim: int, keepdim: bool) -> Pair:
-    """Values and indices at index ``at`` (a number, or a tensor that keeps ``dim``)."""
-    if isinstance(at, Tensor):
-        pair = Pair(values.gather(dim, at), indices.gather(dim, at))
-    else:
-        pair = Pair(values.narrow(dim, at, 1).contiguous(), indices.narrow(dim, at, 1).contiguous())
-    return pair if keepdim else Pair(pair.values.squeeze(dim), pair.indices.squeeze(dim))
-
-
-def _some(x: Tensor, dim: int, what: str) -> int:
-    dim = wrap_dim(dim, x.ndim, what)
-    n = x.shape[dim] if x.ndim else 1
-    if n == 0:
-        raise IndexError(f"{what}: dimension {dim} has no elements to choose from")
-    return n
-
-
-def _line(x: Tensor) -> Tensor:
-    return x.reshape(1) if x.ndim == 0 else x
-
-
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
-    """Where the values lie in order along ``dim``."""
-    return input.sort(dim, descending)[1]
-
-
-@takes_out
-def msort(input: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """Sorted along dimension 0."""
-    return input.sort(0)[0]
-
-
-def argwhere(input: Tensor) -> Tensor:
-    """Indices of the nonzero elements, one row each."""
-    return input.nonzero()
-
-
-@takes_out
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Optional[Sequence[Tensor]] = None) -> Pair:
-    """The k-th smallest value along ``dim``, counted from 1, and where it is."""
-    n = _some(input, dim, "kthvalue")
-    if not 1 <= k <= n:
-        raise RuntimeError(f"kthvalue: `k` must be from 1 to {n}, got {k}")
-    if input.ndim == 0:
-        return Pair(input.clone(), make.zeros((), dtype=_C.int64, device=input.device))
-    return _picked(*input.sort(dim), k - 1, dim, keepdim)
-
-
-def _shared(flat: Tensor, value: Tensor) -> Tensor:
-    """A value of ``flat`` whose gradient goes to all that are equal, in equal parts, as torch's does."""
-    if not value.requires_grad:
-        return value
-    if value.isnan().item():
-        return flat[flat.isnan()].mean()
-    return flat[flat == value.detach()].amax()
-
-
-@takes_out
-def median(input: Tensor, dim: Optional[int] = None, keepdim: bool = False, *, out: Any = None) -> Any:
-    """The lower one of the middle values: of all, or along ``dim`` with where it is; nan when there is one."""
-    if dim is None:
-        flat = input.reshape(-1)
-        if flat.numel() == 0:
-            return input.new_full((), math.nan)
-        return _shared(flat, median(flat, 0).values)
-    n = _some(input, dim, "median")
-    if input.ndim == 0:
-        return kthvalue(input, 1, 0, keepdim)
-    values, indices = input.sort(dim)
-    middle = make.full([1 if d == dim % input.ndim else s for d, s in enumerate(input.shape)], (n - 1) // 2, dtype=_C.int64, device=input.device)
-    if input.is_floating_point():  # nans sort last: the first of them is the answer where there are any
-        nans = input.isnan().sum(dim, True)
-        middle = _ops.where(nans > 0, n - nans, middle)
-    return _picked(values, indices, middle, dim, keepdim)
-
-
-@takes_out
-def nanmedian(input: Tensor, dim: Optional[int] = None, keepdim: bool = False, *, out: Any = None) -> Any:
-    """median of what is not nan."""
-    if dim is None:
-        flat = input.reshape(-1)
-        return _shared(flat, nanmedian(flat, 0).values) if flat.numel() else input.new_full((), math.nan)
-    _some(input, dim, "nanmedian")
-    values, indices = _line(input).sort(dim)
-    there = input.isnan().logical_not().sum(dim, True) if input.ndim else input.isnan().logical_not().long().reshape(1)
-    pair = _picked(values, indices, ((there - 1).clamp(min=0) // 2), dim, keepdim or input.ndim == 0)
-    return Pair(pair.values.reshape(()), pair.indices.reshape(())) if input.ndim == 0 else pair
-
-
-@takes_out
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Optional[Sequence[Tensor]] = None) -> Pair:
-    """The most frequent value along ``dim`` (the smallest of equally frequent ones), and where it last is."""
-    _some(input, dim, "mode")
-    if input.ndim == 0:
-        return kthvalue(input, 1, 0, keepdim)
-    values, indices = input.sort(dim)
-    n = input.shape[dim]
-    index = make.arange(n, device=input.device).reshape([n if d == dim % input.ndim else 1 for d in range(input.ndim)]).expand(input.shape)
-    fresh = values != values.roll(1, dim)
-    fresh = fresh | (index == 0)
-    start = _ops.where(fresh, index, 0).cummax(dim)[0]
-    run = index - start  # how often the value was met before
-    best = run.argmax(dim, True)
-    return _picked(values, indices, best, dim, keepdim)
+__all__ = ["bucketize", "histc", "histogram", "histogramdd", "nanquantile", "quantile", "searchsorted", "unique", "unique_consecutive"]
+METHODS = ["histc", "histogram", "nanquantile", "quantile", "unique", "unique_consecutive"]
 
 
 _BETWEEN = ("linear", "lower", "higher", "nearest", "midpoint")
@@ -188,18 +77,6 @@ def nanquantile(input: Tensor, q: Any, dim: Optional[int] = None, keepdim: bool 
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
 
 
-@takes_out
-def aminmax(input: Tensor, *, dim: Optional[int] = None, keepdim: bool = False, out: Optional[Sequence[Tensor]] = None) -> Extremes:
-    """The smallest and the largest value, of all or along ``dim``."""
-    over = None if dim is None else [dim]
-    return Extremes(input.amin(over, keepdim), input.amax(over, keepdim))
-
-
-def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many values are not 0, of all or over ``dim``."""
-    return (input != 0).sum(dim)
-
-
 # -- indices in a sorted list -----------------------------------------------------------------------------------------------
 
 
@@ -242,27 +119,6 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
-def bincount(input: Tensor, weights: Optional[Tensor] = None, minlength: int = 0) -> Tensor:
-    """How often each of 0, 1, 2, ... occurs in a vector, or the sum of its weights."""
-    if input.ndim != 1 or input.is_floating_point() or input.dtype == _C.bool:
-        raise RuntimeError(f"bincount: expected a vector of integers, got {input.ndim} dimensions of {input.dtype}")
-    if minlength < 0:
-        raise RuntimeError(f"bincount: `minlength` must be 0 or more, got {minlength}")
-    if weights is not None and weights.shape != input.shape:
-        raise RuntimeError(f"bincount: {list(weights.shape)} weights for {list(input.shape)} values")
-    size = minlength
-    if input.numel():
-        low, high = aminmax(input)
-        if int(low.item()) < 0:
-            raise RuntimeError(f"bincount: values must be 0 or more, got {int(low.item())}")
-        size = max(size, int(high.item()) + 1)
-    if weights is None:
-        each = make.ones(input.shape, dtype=_C.int64, device=input.device)
-    else:
-        each = weights.detach() if weights.dtype == _C.float32 else weights.detach().double()
-    return make.zeros(size, dtype=each.dtype, device=input.device).scatter_add(0, input.long(), each)
-
-
 @takes_out
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Optional[Tensor] = None) -> Tensor:
     """How many values lie in each of ``bins`` equal parts of [min, max], the last one closed; of the values' own range when both
@@ -272,7 +128,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     x = input.detach().reshape(-1)
     low, high = float(min), float(max)
     if low == high == 0 and x.numel():
-        low, high = (float(v.item()) for v in aminmax(x))
+        low, high = (float(v.item()) for v in _ops.aminmax(x))
     if low == high:
         low, high = low - 1, high + 1
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -297,7 +153,7 @@ def _edges(x: Tensor, bins: Any, span: Optional[Sequence[float]], what: str) -> 
         return bins
     if bins < 1:
         raise RuntimeError(f"{what}: `bins` must be above 0, got {bins}")
-    low, high = (float(v) for v in span) if span is not None else (v.item() for v in aminmax(x)) if x.numel() else (0.0, 1.0)
+    low, high = (float(v) for v in span) if span is not None else (v.item() for v in _ops.aminmax(x)) if x.numel() else (0.0, 1.0)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"{what}: the range from {low} to {high} is not finite")
     if low > high:
@@ -415,15 +271,6 @@ def _unique_result(x: Tensor, dim: Optional[int], rows: Tensor, order: Tensor, f
         ends = _ops.cat([starts[1:], make.full((min(1, starts.shape[0]),), rows.shape[0], dtype=_C.int64, device=x.device)])
         results.append(ends - starts)
     return results[0] if len(results) == 1 else tuple(results)
-
-
-@takes_out
-def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Optional[Tensor] = None) -> Tensor:
-    """nonzero with ``size`` rows: those too many are left out, those missing hold ``fill_value``."""
-    if size < 0:
-        raise RuntimeError(f"nonzero_static: `size` must be 0 or more, got {size}")
-    rows = input.nonzero()[:size]
-    return _ops.cat([rows, rows.new_full((size - rows.shape[0], input.ndim), fill_value)])
 
 
 _checks.install(globals())
