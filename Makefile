@@ -76,10 +76,10 @@ ways: $(VENV)/installed
 	$(BIN)/python tools/coverage_of_ways.py
 
 # The lines that no test runs, compared with tests/never_run.txt. UPDATE=1 writes that file; SEED repeats a draw
-# of PART; TESTS=test_ops.py runs only that.
+# of PART; TESTS=test_ops.py runs only that. MINUTES=3 runs all in pieces: call it again until none is left.
 coverage: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet coverage==7.*
-	$(BIN)/python tools/never_run.py $(if $(PART),--part $(PART)) $(if $(TESTS),--tests $(TESTS)) $(if $(SEED),--seed $(SEED)) $(if $(UPDATE),--update)
+	$(BIN)/python tools/never_run.py $(if $(PART),--part $(PART)) $(if $(TESTS),--tests $(TESTS)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(UPDATE),--update)
 
 # The GPU backend without a GPU: the suites on the simulator of tests/cuda_sim, which compiles the same kernels.
 GPU_SUITES := test_cuda.py test_composed.py test_lists.py test_windows.py test_complete.py test_cuda_memory.py test_cuda_training.py test_ops.py test_autograd.py test_autocast.py test_scaler.py test_optim.py test_nn.py test_tensor.py \
@@ -119,7 +119,8 @@ bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python benchmarks/compare.py
 
-# What takes hours, by hand: longer fuzzing of every operator, the whole grid of convolutions, all layers of networks, EXAMPLES drawn shapes
+# What takes hours, by hand: all that other runs draw a part of, on the simulator too; longer fuzzing of every
+# operator, the whole grid of convolutions, all layers of networks, EXAMPLES drawn shapes
 # of each kind, ten million damaged files, coverage of all tests, and the pool under the thread sanitizer.
 EXAMPLES ?= 1000000
 FILES ?= 10000000# damaged files that `load` is given
@@ -128,7 +129,8 @@ soak: $(VENV)/installed
 	$(MAKE) -C tests/c SET=thread
 	$(MAKE) levels
 	$(MAKE) coverage
-	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py
+	cd tests && AMPC_EXAMPLES=2000 $(PYTEST) test_robust.py test_convolution_grid.py test_machines.py test_fork.py test_missing_memory.py test_serialization.py test_opinfo.py
+	AMPC_EXAMPLES=100 $(MAKE) sim
 	cd tests && AMPC_ALL_LAYERS=1 $(PYTEST) test_real_layers.py
 	cd tests && AMPC_EXAMPLES=$(EXAMPLES) $(PYTEST) test_shapes.py
 	$(BIN)/python -m pip install --quiet torch==2.13.0

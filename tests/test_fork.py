@@ -74,7 +74,7 @@ print(len(statuses), sum(s != 0 for s in statuses))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.parametrize("forks", [300, pytest.param(5000 if "AMPC_EXAMPLES" in os.environ else 1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("forks", [5000 if "AMPC_EXAMPLES" in os.environ else 300])
 def test_while_threads_work(forks):
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(CODE), str(forks)], capture_output=True, text=True, timeout=900)
     assert done.stdout.split() == [str(forks), "0"], (done.stdout, done.stderr[-2000:])

@@ -168,3 +168,35 @@ def test_the_list_names_files_that_exist():
     files = re.findall(r"^(?!#)\S.*$", (ROOT / "tests" / "never_run.txt").read_text(), re.M)
     assert files and [file for file in files if not (ROOT / file).exists()] == []
     assert files == sorted(set(files))
+
+
+def test_pieces_go_on_until_the_sources_change(tool, tmp_path, monkeypatch):
+    """Three files in two pieces. One that was interrupted runs again; changed sources begin anew, with counters at zero."""
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "setup.py").write_text("")
+    source, calls, took = tmp_path / "csrc" / "a.c", [], {"test_b.py": 900.0}
+    source.write_text("int a;")
+    clock = [0.0]
+
+    def test_file(name, most):
+        clock[0] += took.get(name, 40.0)
+        calls.append(name)
+        return "1 passed"
+
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setattr(tool.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(tool.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(tool.counters, "BUILD", tmp_path)
+    monkeypatch.setattr(tool.counters, "test_file", test_file)
+    monkeypatch.setattr(tool.counters, "test_in_c", lambda: calls.append("C"))
+    monkeypatch.setattr(tool.counters, "build", lambda keep=False: calls.append("go on" if keep else "anew"))
+    files = ["test_a.py", "test_b.py", "test_c.py"]
+    assert tool.run_piece(files, 60) == ["test_b.py", "test_c.py"] and calls == ["anew", "C", "test_a.py", "test_b.py"]
+    took.clear()
+    del calls[:]
+    assert tool.run_piece(files, 60) == [] and calls == ["go on", "test_b.py", "test_c.py"]
+    del calls[:]
+    assert tool.run_piece(files, 1) == ["test_b.py", "test_c.py"] and calls == ["anew", "C", "test_a.py"]  # the work was done, so it begins again
+    source.write_text("int b;")
+    del calls[:]
+    assert tool.run_piece(files, 200) == [] and calls == ["anew", "C", *files]

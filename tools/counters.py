@@ -48,12 +48,12 @@ Lines = Dict[Tuple[str, int], dict]
 Functions = Dict[Tuple[str, str], int]
 
 
-def build() -> None:
-    """Builds the package with counters in LIB. All counters are zero afterwards."""
+def build(keep: bool = False) -> None:
+    """Builds the package with counters in LIB. All counters are zero afterwards, unless those of an earlier run on the same sources are kept."""
     env = {**os.environ, "AMPC_BUILD": "coverage", "AMPC_CUDA": "0"}
     subprocess.run([sys.executable, "setup.py", "--quiet", "build"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env=env)
     PYTHON_DATA.mkdir(exist_ok=True)
-    for counted in [*BUILD.rglob("*.gcda"), *PYTHON_DATA.iterdir()]:
+    for counted in [] if keep else [*BUILD.rglob("*.gcda"), *PYTHON_DATA.iterdir()]:
         counted.unlink()
     (LIB / "sitecustomize.py").write_text(START_PYTHON)
     (PYTHON_DATA / "configuration").write_text(CONFIGURATION)

@@ -3,6 +3,7 @@
     python tools/never_run.py             # all tests: fails where the list lacks a line that no test ran, or has one that ran
     python tools/never_run.py --part 6    # six test files, drawn: tells which lines of the list ran; --seed repeats a draw
     python tools/never_run.py --tests test_ops.py ...    # the same with these
+    python tools/never_run.py --minutes 3 # all tests, in pieces: begins none after so many minutes, and goes on from there when it is called again
     python tools/never_run.py --update    # writes the list; of a part, only takes out what ran
 
 Both print the share of lines that ran. What fails among the tests is named, but is not this tool's to judge."""
@@ -19,15 +20,17 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 from typing import Counter as CounterOf
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import counters
 from counters import ROOT
+from pieces import Pieces, fingerprint
 
 LIST = ROOT / "tests" / "never_run.txt"
 SECONDS = 45  # that the tests of a part have
 LONGEST = 900  # seconds of one file
+SOURCES = (".c", ".h", ".inc", ".def", ".py", ".pyi")
 HEAD = """\
 # Lines that no test runs, by file and function: `make coverage` compares them, `make coverage UPDATE=1` writes this file.
 # A line is known by its text, so that it may move. It stands here as often as its function has it and never runs it; `*` is a whole function.
@@ -168,19 +171,40 @@ def cpu_flags() -> List[str]:
     return found.group(1).split() if found else []
 
 
-def run_tests(files: List[str], seconds: float) -> None:
-    """A process for each file, as many at a time as there are cores; after so many seconds none begins, and those at work end."""
+def run_tests(files: List[str], seconds: float, last: float = 0, finish: Callable[[str], None] = lambda file: None) -> None:
+    """A process for each file, as many at a time as there are cores; after so many seconds none begins, and those at work end, or get `last`
+    seconds at least. `finish` hears of each that ran to its end."""
     begin = time.monotonic()
 
     def one(file: str) -> Tuple[float, List[str]]:
         started = time.monotonic()
         left = seconds - (started - begin)
-        said = counters.test_file(file, min(left, LONGEST)) if left > 0 else "not begun: the time is up"
-        return time.monotonic() - started, said.splitlines()
+        if left <= 0:
+            return 0, ["not begun: the time is up"]
+        most = min(max(left, last), LONGEST)
+        said, took = counters.test_file(file, most), time.monotonic() - started
+        if took < most:
+            finish(file)
+        return took, said.splitlines()
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for file, (took, said) in zip(files, pool.map(one, files)):
             print("\n    ".join([f"{file:28} {took:4.0f} s  {said[-1] if said else ''}", *(row for row in said if row.startswith("FAILED"))]), flush=True)
+
+
+def run_piece(files: List[str], seconds: float) -> List[str]:
+    """Runs the C tests and the test files that no earlier piece has finished, for so many seconds, and returns those that are left."""
+    sources = [ROOT / "setup.py", *(path for folder in ("csrc", "ampc") for path in (ROOT / folder).rglob("*") if path.suffix in SOURCES)]
+    pieces = Pieces(counters.BUILD / "pieces.json", fingerprint(sources))
+    counters.build(keep=bool(pieces.finished))
+    if "C" not in pieces.finished:
+        counters.test_in_c()
+        pieces.finish("C")
+    run_tests([file for file in files if file not in pieces.finished], seconds, LONGEST, pieces.finish)
+    left = [file for file in files if file not in pieces.finished]
+    if not left:
+        pieces.forget()
+    return left
 
 
 def measure() -> Tuple[Measured, str]:
@@ -209,6 +233,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The lines that no test runs, compared with tests/never_run.txt.")
     parser.add_argument("--part", type=int, metavar="N", help="only N test files, drawn")
     parser.add_argument("--tests", nargs="+", metavar="FILE", help="only these test files")
+    parser.add_argument("--minutes", type=float, metavar="M", help="all of them in pieces: after so many minutes none begins, and the next call goes on")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of the draw")
     parser.add_argument("--update", action="store_true", help="write the list, or take out of it what ran")
     parser.add_argument("--measured", action="store_true", help="take the counters of the last run, and run nothing")
@@ -219,7 +244,12 @@ def main() -> int:
         known = sorted({*files} - {*waiting(LIST.read_text())})
         files = random.Random(options.seed).sample(known, min(options.part, len(known)))
         print(f"drawn by --seed {options.seed}: {', '.join(files)}", flush=True)
-    if not options.measured:
+    if options.minutes and not part:
+        left = run_piece(files, options.minutes * 60)
+        if left:
+            print(f"{len(left)} test files are left, and the same command goes on with them: {' '.join(left)}")
+            return 0
+    elif not options.measured:
         counters.build()
         if not part:
             counters.test_in_c()
