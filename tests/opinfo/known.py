@@ -74,7 +74,7 @@ KNOWN: List[Known] = [
           lambda d: d.operator in NORMS and "gradient" in d.way and d.dtype in ROUNDING and near(0, ROUNDING[d.dtype])(d)),
     Known("the gradient of ctc_loss in float64: both round sums over all steps",
           lambda d: d.operator in ("nn.functional.ctc_loss", "CTCLoss") and "gradient" in d.way and d.dtype == "float64" and near(0, 1e-11)(d)),
-    Known("torch's way in parts keeps 16-bit logits in float32; without `options` both round them",
+    Known("torch's way in parts keeps 16-bit logits in float32, ampc's rounds them as the whole ones",
           lambda d: d.operator.startswith("nn.functional.linear_cross_entropy (chunked") and d.dtype in ("bfloat16", "float16") and near(0, 0.01)(d)),
     Known("attention in float64: both round its sums",
           lambda d: d.operator == "nn.functional.scaled_dot_product_attention" and d.dtype == "float64" and near(0, 1e-12)(d)),

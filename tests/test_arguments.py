@@ -1,0 +1,161 @@
+"""Arguments that are honoured, checked or refused, never ignored; tensors that are written into; logits made some rows at a time."""
+
+import numpy as np
+import pytest
+from test_corners import same
+
+import ampc
+
+
+@pytest.mark.parametrize("call", [
+    lambda lib: lib.func.vmap(lambda x: x, randomness="no")(lib.ones(2)), lambda lib: lib.repeat_interleave(lib.ones(2), 2, output_size=3),
+    lambda lib: lib.repeat_interleave(lib.ones(2, 2), lib.tensor([1, 2]), 1, output_size=3), lambda lib: lib.linalg.svdvals(lib.ones(2, 2), driver="gesvd"),
+    lambda lib: lib.Tensor(2, dtype=lib.float64), lambda lib: lib.autograd.functional.jacobian(lambda x: x, lib.ones(2), strategy="no"),
+    lambda lib: lib.autograd.functional.jacobian(lambda x: x, lib.ones(2), strategy="forward-mode"),
+    lambda lib: lib.nn.Linear(2, 2).to(memory_format="channels_last")])
+def test_what_was_read_and_ignored_is_checked(call):
+    same(call)
+
+
+def test_arguments_without_a_way_are_refused():
+    F = ampc.nn.functional
+    for window in (ampc.hann_window, ampc.hamming_window, ampc.blackman_window, ampc.bartlett_window, ampc.kaiser_window):
+        with pytest.raises(ValueError, match="strided"):
+            window(4, layout="sparse_coo")
+        assert ampc.equal(window(4, layout=window(4).layout), window(4))
+    with pytest.raises(NotImplementedError, match="current stream"):
+        ampc.ones(2).to_device("cpu", stream=1)
+    w = ampc.ones(1, requires_grad=True)
+    scheduler = ampc.optim.lr_scheduler.ConstantLR(ampc.optim.SGD([w], lr=1.0))
+    with pytest.raises(TypeError, match="takes no epoch"):
+        ampc.optim.lr_scheduler.ChainedScheduler([scheduler]).step(3)
+    with pytest.warns(FutureWarning, match="only_inputs"):
+        ampc.autograd.grad(w * 2, w, only_inputs=False)
+    with pytest.warns(UserWarning, match="eps"):
+        F.gumbel_softmax(ampc.zeros(3), eps=1e-3)
+    with pytest.raises(AssertionError, match="types differ"):
+        ampc.testing.assert_close(ampc.nn.Parameter(ampc.ones(2)), ampc.ones(2), allow_subclasses=False)
+
+
+def test_vmap_draws_the_same_numbers_for_all_where_it_is_told_to():
+    drawn = {kind: ampc.func.vmap(lambda x: x + ampc.rand(3), randomness=kind)(ampc.zeros(4, 3)) for kind in ("same", "different")}
+    assert ampc.equal(drawn["same"], drawn["same"][:1].expand(4, 3)) and not ampc.equal(drawn["different"][0], drawn["different"][1])
+
+
+def test_gradgradcheck_weighs_by_what_is_given():
+    x = ampc.tensor([0.5, -0.3], dtype=ampc.float64, requires_grad=True)
+    seen = []
+
+    class Watched(ampc.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x ** 3
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append(g.detach().tolist())
+            return 3 * ctx.saved_tensors[0] ** 2 * g
+
+    assert ampc.autograd.gradgradcheck(Watched.apply, x, ampc.tensor([2.0, 7.0], dtype=ampc.float64))
+    assert [2.0, 7.0] in seen
+
+
+@pytest.mark.parametrize("call", [
+    lambda lib: lib.cat([lib.ones(2), lib.ones(2)], out=lib.zeros(4, dtype=lib.int64)), lambda lib: lib.hstack([lib.ones(2)], out=lib.zeros(2, dtype=lib.int64)),
+    lambda lib: lib.add(lib.ones(2), 1, out=lib.zeros(2, dtype=lib.int64)), lambda lib: lib.ones(4).narrow(0, lib.tensor(1.0), 2),
+    lambda lib: lib.fill_(lib.ones(2), 3), lambda lib: lib.ones(2).fill_(value=3), lambda lib: lib.ones(2).fill_(3, value=3), lambda lib: lib.ones(2).fill_(valu=3),
+    lambda lib: lib.zero_(lib.ones(2)), lambda lib: lib.resize_as_(lib.ones(4), lib.ones(2, 2)), lambda lib: lib.negative_(lib.ones(2)),
+    lambda lib: lib.bernoulli(lib.tensor([0.0, 1.0]), out=lib.zeros(2, dtype=lib.int64)), lambda lib: lib.randn(3, out=lib.zeros(3, dtype=lib.int64), dtype=lib.float32),
+    lambda lib: lib.pca_lowrank(lib.ones(3, 2), q=3), lambda lib: lib.pca_lowrank(lib.ones(3, 2), niter=-1)])
+def test_writes_into_what_is_given(call):
+    torch = pytest.importorskip("torch")
+    def run(lib):
+        try:
+            return call(lib).tolist()
+        except Exception as error:
+            return error
+
+    theirs, ours = run(torch), run(ampc)
+    assert isinstance(ours, type(theirs)) if isinstance(theirs, Exception) else ours == theirs
+
+
+def test_random_numbers_into_what_is_given():
+    for call in (lambda out: ampc.randn(3, out=out), lambda out: ampc.rand((3,), out=out), lambda out: ampc.randint(5, (3,), out=out),
+                 lambda out: ampc.randperm(3, out=out.long())):
+        out = ampc.full((3,), ampc.nan, dtype=ampc.float64) if call(ampc.zeros(3)).is_floating_point() else ampc.full((3,), -1)
+        ampc.manual_seed(3)
+        assert call(out).isfinite().all() and call(out).shape == (3,)
+    out = ampc.zeros(2, dtype=ampc.float64)
+    assert ampc.randn(2, out=out) is out and out.abs().sum() > 0
+
+
+def test_what_is_overwritten_has_a_gradient_of_zeros():
+    torch = pytest.importorskip("torch")
+    for write in (lambda lib, y: y.fill_(2.0), lambda lib, y: y.zero_(), lambda lib, y: y.copy_(lib.ones(3)), lambda lib, y: y.copy_(y.flip(0) * 2),
+                  lambda lib, y: y[:2].fill_(5.0), lambda lib, y: lib.fill(y, 2.0), lambda lib, y: lib.bernoulli(y)):
+        grads = []
+        for lib in (torch, ampc):
+            x = lib.tensor([0.25, 0.5, 0.75], requires_grad=True)
+            y = x * 1
+            z = write(lib, y)
+            grads.append(lib.autograd.grad((z.sum() if z.numel() == 3 else y.sum()), x)[0].tolist())
+        assert grads[0] == grads[1]
+    x, v = ampc.ones(3, requires_grad=True), ampc.tensor(2.0, requires_grad=True)
+    y = (x * 1).fill_(v)
+    assert [g.tolist() for g in ampc.autograd.grad((y * ampc.arange(3.0)).sum(), (x, v))] == [[0.0] * 3, 3.0]
+
+
+def test_singular_values_from_random_directions():
+    x = ampc.randn(2, 30, 4, dtype=ampc.float64) @ ampc.randn(4, 20, dtype=ampc.float64)
+    for A in (x, x.transpose(-2, -1)):
+        for U, S, V in (ampc.svd_lowrank(A), ampc.svd_lowrank(A + 3, q=5, M=ampc.full((A.shape[-2], A.shape[-1]), 3.0, dtype=ampc.float64))):
+            assert (U * S.unsqueeze(-2) @ V.transpose(-2, -1) - A).abs().max() < 1e-11
+            assert (S[..., :4] - ampc.linalg.svdvals(A)[..., :4]).abs().max() < 1e-11
+    rows = ampc.randn(50, 3, dtype=ampc.float64) * ampc.tensor([5.0, 1.0, 0.1]) + 7
+    V = ampc.pca_lowrank(rows, 2)[2]
+    exact = ampc.linalg.svd(rows - rows.mean(0), False)[2][:2].T
+    assert ((V * exact).sum(0).abs() - 1).abs().max() < 1e-3
+    y = ampc.randn(4, 3, dtype=ampc.float64, requires_grad=True)
+    ampc.svd_lowrank(y, 3)[1].sum().backward()
+    U, _, Vh = ampc.linalg.svd(y.detach(), False)
+    assert (y.grad - U @ Vh).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("options", [{"batch_chunk_size": 3}, {"batch_chunk_size": 100}, {}, {"chunking_method": "aspect_ratio:4"}, {"chunking_method": None}])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_logits_some_rows_at_a_time(options, reduction):
+    torch = pytest.importorskip("torch")
+    source = np.random.default_rng(1)
+    x, w, b, c = source.standard_normal((7, 4)), source.standard_normal((9, 4)), source.standard_normal(9), source.random(9)
+    t = np.array([0, 8, 3, 3, -1, 2, 5])
+
+    def run(lib, **more):
+        leaves = [lib.tensor(a, requires_grad=True) for a in (x, w, b)]
+        loss = lib.nn.functional.linear_cross_entropy(*leaves[:2], lib.tensor(t), linear_bias=leaves[2], weight=lib.tensor(c), ignore_index=-1,
+                                                      reduction=reduction, **more)
+        return [np.array(v.tolist()) for v in (loss, *lib.autograd.grad((loss * loss).sum(), leaves))]
+
+    ours = run(ampc, options=ampc.nn.LinearCrossEntropyOptions(**options))
+    for mine, whole, theirs in zip(ours, run(ampc), run(torch)):
+        np.testing.assert_allclose(mine, whole, rtol=1e-12)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
+def test_logits_some_rows_at_a_time_under_autocast():
+    layer = ampc.nn.LinearCrossEntropyLoss(16, 50, options=ampc.nn.LinearCrossEntropyOptions(batch_chunk_size=5))
+    x, t = ampc.randn(12, 16, requires_grad=True), ampc.randint(0, 50, (12,))
+    found = []
+    for options in (layer.options, None):
+        layer.options = options
+        with ampc.autocast("cpu", dtype=ampc.bfloat16):
+            loss = layer(x, t)
+        found.append((loss, *ampc.autograd.grad(loss, (x, layer.linear.weight))))
+    for mine, whole in zip(*found):
+        assert mine.dtype is whole.dtype and (mine - whole).abs().max() <= 0.02 * whole.abs().max()
+
+
+@pytest.mark.parametrize("options", [{"chunking_method": "half"}, {"chunking_method": "aspect_ratio:0"}, {"acc_policy": "no"}, {"batch_chunk_size": 0}, {"acc_dtype": 3},
+                                     {"batch_chunk_size": 5, "chunking_method": "aspect_ratio:4"}])
+def test_options_of_rows_at_a_time(options):
+    same(lambda lib: lib.nn.functional.linear_cross_entropy(lib.ones(7, 4), lib.ones(9, 4), lib.zeros(7, dtype=lib.int64), options=lib.nn.LinearCrossEntropyOptions(**options)))
