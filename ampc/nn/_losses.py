@@ -1,15 +1,15 @@
-"""Losses whose arguments come in many forms: connectionist temporal classification, cross entropy of linear logits."""
+"""Connectionist temporal classification, whose arguments come in many forms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, List, Optional, Union
+from typing import List, Union
 
 from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 
-__all__ = ["ctc_loss", "linear_cross_entropy"]
+__all__ = ["ctc_loss"]
 
 _Lengths = Union[Tensor, int, Sequence[int]]
 
@@ -70,32 +70,6 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: _Lengths, target
     if reduction == "mean":
         return (loss / labels.clamp(min=1)).mean()
     return loss.sum() if reduction == "sum" else loss if log_probs.ndim == 3 else loss.squeeze(0)
-
-
-def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Optional[Tensor] = None,
-                         weight: Optional[Tensor] = None, reduction: str = "mean", ignore_index: Optional[int] = None,
-                         label_smoothing: float = 0.0, options: Any = None) -> Tensor:
-    """Cross entropy of the logits linear(input, linear_weight, linear_bias).
-
-    Args:
-        input: [in] or [N, in].
-        linear_weight: [classes, in], or [classes, ..., in] for targets [N, ...].
-        options: None. NotImplementedError for torch's way in chunks: the logits are whole here."""
-    if options is not None:
-        raise NotImplementedError("linear_cross_entropy: `options` (the logits in chunks) are not supported; leave them out, or to save memory "
-                                  "call it for parts of the batch with reduction='sum'")
-    wide = linear_weight.shape[1:-1]
-    if input.ndim not in (1, 2) or linear_weight.ndim < 2 or input.shape[-1] != linear_weight.shape[-1] or wide and input.ndim == 1:
-        raise RuntimeError(f"linear_cross_entropy: input {list(input.shape)} must be [in] or [N, in], and linear_weight "
-                           f"{list(linear_weight.shape)} [classes, in], or for [N, in] also [classes, ..., in]")
-    if linear_bias is not None and linear_bias.shape != linear_weight.shape[:-1]:
-        raise RuntimeError(f"linear_cross_entropy: linear_bias {list(linear_bias.shape)} does not fit linear_weight {list(linear_weight.shape)}")
-    shape = (*input.shape[:-1], *linear_weight.shape[:-1])
-    if ignore_index is not None and target.shape == shape:
-        raise RuntimeError("linear_cross_entropy: `ignore_index` goes with class indices, not with probabilities")
-    bias = None if linear_bias is None else linear_bias.flatten()
-    logits = _ops.linear(input, linear_weight.flatten(0, -2), bias).reshape(shape)
-    return _ops.cross_entropy(logits, target, weight, -100 if ignore_index is None else ignore_index, reduction, label_smoothing)
 
 
 _checks.install(globals())

@@ -13,6 +13,7 @@ from .._callers import warn
 from .._finfo import finfo
 from .._missing import absent_from
 from ._fractional import *  # noqa: F403
+from ._linear_cross_entropy import *  # noqa: F403
 from ._losses import *  # noqa: F403
 from ._multihead import *  # noqa: F403
 from ._resample import *  # noqa: F403

@@ -67,7 +67,7 @@ KNOWN: List[Known] = [
           lambda d: d.operator in NORMS and "gradient" in d.way and d.dtype in ROUNDING and near(0, ROUNDING[d.dtype])(d)),
     Known("ctc_loss: its float64 gradient differs by the rounding of sums over all steps",
           lambda d: d.operator in ("nn.functional.ctc_loss", "CTCLoss") and "gradient" in d.way and d.dtype == "float64" and near(0, 1e-11)(d)),
-    Known("linear_cross_entropy: torch keeps the logits of its chunked way in float32. Without `options` both libraries round them to 16 bits",
+    Known("linear_cross_entropy: torch keeps the 16-bit logits of its chunked way in float32. ampc rounds them as whole ones",
           lambda d: d.operator.startswith("nn.functional.linear_cross_entropy (chunked") and d.dtype in ("bfloat16", "float16") and near(0, 0.01)(d)),
     Known("scaled_dot_product_attention: float64 differs by the rounding of its sums",
           lambda d: d.operator == "nn.functional.scaled_dot_product_attention" and d.dtype == "float64" and near(0, 1e-12)(d)),

@@ -145,17 +145,16 @@ class LinearCrossEntropyLoss(_WeightedLoss):
             raise RuntimeError(f"LinearCrossEntropyLoss: `weight` must be {[num_classes]}, got {list(weight.shape)}")
         if not 0 <= label_smoothing <= 1:
             raise RuntimeError(f"LinearCrossEntropyLoss: `label_smoothing` must be between 0 and 1, got {label_smoothing}")
-        if options is not None:
-            raise NotImplementedError("LinearCrossEntropyLoss: `options` (the logits in chunks) are not supported; leave them out")
         self.num_classes, self.out_features = num_classes, tuple(out_features)
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
         self.linear = Linear(in_features, math.prod(self.out_features, start=num_classes), bias=bias, device=device, dtype=dtype)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         shape = self.num_classes, *self.out_features
         bias = None if self.linear.bias is None else self.linear.bias.reshape(shape)
         return F.linear_cross_entropy(input, self.linear.weight.reshape(*shape, -1), target, linear_bias=bias, weight=self.weight,
-                                      reduction=self.reduction, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing)
+                                      reduction=self.reduction, ignore_index=self.ignore_index, label_smoothing=self.label_smoothing,
+                                      options=self.options)
 
 
 class PoissonNLLLoss(_Loss):
