@@ -93,6 +93,10 @@ COMPOSED = {
     "nonzero_static": [Sample((mask(3, 4),), {"size": n}) for n in (2, 20)],
     "take": [Sample((real(3, 4), ints(12, 2, 2)), reference=np.take)],
     "put": [Sample((real(3, 4), np.array([1, -2]), real(2))), Sample((real(3, 4), np.array([1, 1]), real(2), True), half=False)],
+    "index_copy": [Sample((real(3, 4), 1, np.array([2, 0]), real(3, 2)))],
+    "index_fill": [Sample((real(3, 4), 1, np.array([-1, 0]), 2.5))],
+    "index_fill_tensor": [Sample((real(3, 4), 0, np.array([2]), real()), torch="index_fill")],
+    "masked_scatter": [Sample((real(3, 4), mask(4), real(12)))],
     "take_along_dim": [Sample((real(3, 4), ints(3, 1, 4), 0), reference=np.take_along_axis), Sample((real(3, 4), ints(12, 5)), reference=lambda x, i: x.ravel()[i])],
     # -- views in memory of their own
     "alias_copy": pointwise(lambda x: x, real(3, 4)),

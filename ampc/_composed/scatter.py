@@ -12,10 +12,9 @@ from .._dims import wrap_dim
 from .._finfo import iinfo
 from .._out import in_place, takes_out
 from ..autograd import Function
-from .shape_ops import broadcast_tensors
 
-__all__ = ["index_copy", "index_fill", "index_reduce", "masked_scatter", "scatter", "scatter_reduce"]
-METHODS = [*__all__, "scatter_", "scatter_reduce_", "index_copy_", "index_fill_", "index_reduce_", "masked_scatter_"]
+__all__ = ["index_reduce", "scatter", "scatter_reduce"]
+METHODS = [*__all__, "scatter_", "scatter_reduce_", "index_reduce_"]
 
 
 def _indices(index: Tensor, dim: int) -> List[Tensor]:
@@ -186,58 +185,6 @@ class _Extreme(Function):
         return _ops.where(stays, share, 0.0), _ops.where(ties, share[at], 0.0), None, None, None
 
 
-def _check_indices(index: Tensor, n: int, least: int, what: str) -> None:
-    """IndexError for an index outside ``least`` to n - 1; a GPU tells of it later, so that nothing waits."""
-    if index.is_cuda:
-        return
-    indices = index.reshape(-1)
-    wrong = indices[(indices < least) | (indices >= n)]
-    if wrong.numel():
-        raise IndexError(f"{what}: index {int(wrong[0].item())} is out of range for a dimension of size {n}")
-
-
-@takes_out
-def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Optional[Tensor] = None) -> Tensor:
-    """x with slices of source written at ``index`` (1-d) along ``dim``. Widest dtype under autocast."""
-    input, source = _widest(input, source)
-    d = wrap_dim(dim, input.ndim, "index_copy")
-    n, given = input.shape[d] if input.ndim else 1, source.shape[d] if source.ndim else 1
-    if index.dtype is not _C.int64:
-        raise RuntimeError(f"index_copy: `index` must be int64, got {index.dtype}")
-    if index.ndim > 1 or (input.ndim and source.ndim and source.ndim != input.ndim):
-        shapes = f"{list(index.shape)} and {list(source.shape)}"
-        raise IndexError(f"index_copy: needs a vector as `index` and a source of {input.ndim} dimensions, got {shapes}")
-    if source.dtype != input.dtype:
-        raise RuntimeError(f"index_copy: `source` must be {input.dtype}, got {source.dtype}")
-    slices = [[size for k, size in enumerate(x.shape) if k != d] for x in (input, source)]
-    if slices[0] != slices[1]:
-        raise RuntimeError(f"index_copy: slices of x are {slices[0]}, and those of `source` are {slices[1]}")
-    if index.numel() != given:
-        raise IndexError(f"index_copy: `index` names {index.numel()} slices, `source` has {given} along dimension {dim}")
-    _check_indices(index, n, 0, "index_copy")
-    if input.ndim == 0:
-        return index_copy(input.reshape(1), 0, index.reshape(-1), source.reshape(-1)).reshape(())
-    lead = [make.arange(n, device=input.device).reshape([n if e == k else 1 for k in range(input.ndim)]) for e, n in enumerate(input.shape)]
-    lead[d] = index.reshape([-1 if k == d else 1 for k in range(input.ndim)])
-    return input.index_put(lead, source)
-
-
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """x with a number written at ``index`` (1-d) along ``dim``."""
-    along = wrap_dim(dim, input.ndim, "index_fill")
-    n = input.shape[along] if input.ndim else 1
-    if index.dtype is not _C.int64:
-        raise IndexError(f"index_fill: `index` must be int64, got {index.dtype}")
-    if index.ndim > 1:
-        raise RuntimeError(f"index_fill: `index` must have one dimension or none, got shape {list(index.shape)}")
-    _check_indices(index, n, -n, "index_fill")
-    if input.ndim == 0:
-        return index_fill(input.reshape(1), 0, index, value).reshape(())
-    at = _ops.where(index < 0, index + n, index).reshape(-1)
-    there = make.zeros(n, dtype=_C.bool, device=input.device).index_put([at], make.ones((), dtype=_C.bool, device=input.device))
-    return input.masked_fill(there.reshape([-1 if d == along else 1 for d in range(input.ndim)]), value)
-
-
 @takes_out
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
                  out: Optional[Tensor] = None) -> Tensor:
@@ -251,20 +198,6 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     return scatter_reduce(input, d, at, source, reduce, include_self=include_self)
 
 
-def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """x with the elements of source, one after the other, where ``mask`` is true."""
-    if mask.dtype != _C.bool:
-        raise RuntimeError(f"masked_scatter: `mask` must be bool, got {mask.dtype}")
-    input, source = _widest(input, source)
-    input, where = broadcast_tensors(input, mask)
-    if input.ndim == 0:
-        return masked_scatter(input.reshape(1), where.reshape(1), source).reshape(())
-    n = int(where.sum().item())
-    if source.numel() < n:
-        raise RuntimeError(f"masked_scatter: {n} elements are wanted, `source` has {source.numel()}")
-    return input.index_put(list(where.nonzero(as_tuple=True)), source.reshape(-1)[:n])
-
-
 def _written(write: Any) -> Any:
     def f(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return in_place(self, write, *args, **kwargs)
@@ -272,8 +205,7 @@ def _written(write: Any) -> Any:
     return f
 
 
-scatter_, scatter_reduce_, index_copy_, index_fill_, index_reduce_, masked_scatter_ = map(_written, (
-    scatter, scatter_reduce, index_copy, index_fill, index_reduce, masked_scatter))
+scatter_, scatter_reduce_, index_reduce_ = map(_written, (scatter, scatter_reduce, index_reduce))
 
 
 _checks.install(globals())

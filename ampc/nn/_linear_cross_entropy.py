@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Optional, Tuple
 
-from .. import _checks, _ops
+from .. import _C, _checks, _ops
 from .._C import Tensor
 from .._callers import warn
 from ..amp import autocast
@@ -76,7 +76,8 @@ class _InParts(Function):
         x, weight, bias, target = ctx.saved_tensors
         wants = ctx.needs_input_grad[:3]
         dx, totals = [], [None, None]
-        w, b = (t if t is None else t.detach().requires_grad_(wanted) for t, wanted in ((weight, wants[1]), (bias, wants[2])))
+        w: Any = weight.detach().requires_grad_(wants[1])
+        b: Any = bias if bias is None else bias.detach().requires_grad_(wants[2])
         for part, t, dy in _parts(ctx.rows, x, target, g):
             part = part.detach().requires_grad_(wants[0])
             with enable_grad(), ctx.region:

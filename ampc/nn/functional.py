@@ -20,7 +20,8 @@ from ._resample import *  # noqa: F403
 from ._resample import in_float32, pad, resampled, sums
 from ._windows import *  # noqa: F403
 
-linear = _ops.linear
+linear, tanh, sigmoid = _ops.linear, _ops.tanh, _ops.sigmoid
+layer_norm, batch_norm = _ops.layer_norm, _ops.batch_norm
 relu_op, gelu = _ops.relu, _ops.gelu
 softplus, logsigmoid, softsign, tanhshrink = _ops.softplus, _ops.logsigmoid, _ops.softsign, _ops.tanhshrink
 bilinear, cosine_similarity, normalize, pdist = _ops.bilinear, _ops.cosine_similarity, _ops.normalize, _ops.pdist
@@ -50,16 +51,6 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def relu_(input: Tensor) -> Tensor:
     """relu, in place."""
     return input.relu_()
-
-
-def tanh(input: Tensor) -> Tensor:
-    """Hyperbolic tangent."""
-    return _ops.tanh(input)
-
-
-def sigmoid(input: Tensor) -> Tensor:
-    """1 / (1 + exp(-x))"""
-    return _ops.sigmoid(input)
 
 
 def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -186,18 +177,6 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, 
             raise AssertionError(f"embedding: `padding_idx` {padding_idx} is outside a table of {weight.shape[0]} rows")
         pad = padding_idx % weight.shape[0]
     return _ops._embedding(weight, input, pad)
-
-
-def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
-               eps: float = 1e-05) -> Tensor:
-    """Normalises over the last dimensions, which must be ``normalized_shape``."""
-    return _ops.layer_norm(input, normalized_shape, weight, bias, eps)
-
-
-def batch_norm(input: Tensor, running_mean: Optional[Tensor], running_var: Optional[Tensor], weight: Optional[Tensor] = None,
-               bias: Optional[Tensor] = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
-    """Normalises each channel (dimension 1) over the batch; updates the running statistics when training."""
-    return _ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
@@ -576,7 +555,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return out.unsqueeze(-1) if keepdim else out
 
 
-_checks.install(globals(), hot="relu silu sigmoid tanh leaky_relu softmax log_softmax embedding layer_norm group_norm batch_norm dropout "
+_checks.install(globals(), hot="relu silu leaky_relu softmax log_softmax embedding dropout "
                 "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss binary_cross_entropy_with_logits")
 if not TYPE_CHECKING:
     __getattr__ = absent_from(__name__)

@@ -1,6 +1,6 @@
 /* Composite operators that rearrange elements: rolling, tiling, joining, triangles, diagonals, and writing into parts.
  */
-#include "dispatch/compose.h"
+#include "dispatch/compose_read.h"
 
 #include "dispatch/write.h"
 
@@ -48,10 +48,7 @@ COMPOSE(adjoint) {
 
 COMPOSE(broadcast_to) { return ac_c_call(s, AC_OP_expand, attrs, 1, in[0]); }
 
-COMPOSE(ravel) {
-    ac_dims flat = {1, {-1}};
-    return ac_c_reshape(s, UN(contiguous, in[0]), &flat);
-}
+COMPOSE(ravel) { return ac_c_flat(s, UN(contiguous, in[0])); }
 
 COMPOSE(unflatten) {
     ATTRS(unflatten);
@@ -157,9 +154,9 @@ COMPOSE(roll) {
     ATTRS(roll);
     T x = in[0];
     if (a->dims.n <= 0) {
-        ac_dims flat = {1, {-1}}, shape = ac_shape_of(x);
+        ac_dims shape = ac_shape_of(x);
         if (a->shifts.n != 1) REFUSE(AC_RUNTIME, "roll: %" PRId64 " shifts need as many dims", a->shifts.n);
-        T y = ac_c_reshape(s, x, &flat);
+        T y = ac_c_flat(s, x);
         return y ? ac_c_reshape(s, rolled(s, y, a->shifts.v[0], 0), &shape) : NULL;
     }
     if (a->shifts.n != a->dims.n)
@@ -258,8 +255,7 @@ COMPOSE(diag_embed) { return embedded(s, in[0], *(const ac_attrs_diagonal *)attr
 
 COMPOSE(diagflat) {
     ATTRS(offset);
-    ac_dims flat = {1, {-1}};
-    T x = ac_c_reshape(s, in[0], &flat);
+    T x = ac_c_flat(s, in[0]);
     return x ? embedded(s, x, (ac_attrs_diagonal){a->offset, 0, 1}) : NULL;
 }
 

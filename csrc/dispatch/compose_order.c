@@ -104,9 +104,8 @@ COMPOSE(nanmedian_dim) {
 
 /* The median of all values. Its gradient goes to all that are equal, in equal parts, as torch's does. */
 static T median_of_all(ac_scratch *s, T x, ac_op along) {
-    ac_dims flat = {1, {-1}};
     ac_attrs_dim first = {0, 0};
-    T all = ac_c_reshape(s, x, &flat);
+    T all = ac_c_flat(s, x);
     if (!all) return NULL;
     if (all->numel == 0) return ac_c_full(s, &(ac_dims){0}, NAN, x->dtype, ac_device_of(x));
     T value = ac_c_call(s, along, &first, 1, all);
@@ -196,15 +195,10 @@ COMPOSE(nonzero_static) {
 
 /* -- elements by their index ------------------------------------------------------------------------ */
 
-static T flat(ac_scratch *s, T x) {
-    ac_dims one = {1, {-1}};
-    return ac_c_reshape(s, x, &one);
-}
-
 COMPOSE(take) {
     if (in[1]->dtype != AC_int64)
         REFUSE(AC_RUNTIME, "take: `index` must be int64, got %s", ac_dtypes[in[1]->dtype].name);
-    return BIN(index, flat(s, in[0]), in[1]);
+    return BIN(index, ac_c_flat(s, in[0]), in[1]);
 }
 
 COMPOSE(put) {
@@ -214,7 +208,7 @@ COMPOSE(put) {
     if (in[1]->dtype != AC_int64 || in[2]->dtype != in[0]->dtype)
         REFUSE(AC_RUNTIME, "put: needs int64 as `index` and a source of %s, got %s and %s",
                ac_dtypes[in[0]->dtype].name, ac_dtypes[in[1]->dtype].name, ac_dtypes[in[2]->dtype].name);
-    T y = ac_c_call(s, AC_OP_index_put, attrs, 3, flat(s, in[0]), flat(s, in[1]), flat(s, in[2]));
+    T y = ac_c_call(s, AC_OP_index_put, attrs, 3, ac_c_flat(s, in[0]), ac_c_flat(s, in[1]), ac_c_flat(s, in[2]));
     return ac_c_reshape(s, y, &shape);
 }
 
@@ -223,7 +217,7 @@ COMPOSE(take_along_dim) {
     ac_attrs_index_dim along = {a->dim};
     if (a->dim == AC_ABSENT) {
         along.dim = 0;
-        return ac_c_call(s, AC_OP_gather, &along, 2, flat(s, in[0]), flat(s, in[1]));
+        return ac_c_call(s, AC_OP_gather, &along, 2, ac_c_flat(s, in[0]), ac_c_flat(s, in[1]));
     }
     NEED(ac_dim_wrap(&along.dim, in[0]->ndim, "take_along_dim"));
     ac_dims shape = ac_shape_of(in[0]), index = ac_shape_of(in[1]);

@@ -1,4 +1,4 @@
-/* Compositions whose course depends on values. */
+/* More words of compositions: what a tensor holds, and all of it in one dimension. */
 #ifndef AC_DISPATCH_COMPOSE_READ_H
 #define AC_DISPATCH_COMPOSE_READ_H
 
@@ -8,5 +8,6 @@
 double ac_c_read(ac_scratch *s, T x);
 /* Whether any element is not 0. */
 bool ac_c_any(ac_scratch *s, T x);
+T ac_c_flat(ac_scratch *s, T x);
 
 #endif

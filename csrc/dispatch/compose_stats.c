@@ -16,6 +16,11 @@ bool ac_c_any(ac_scratch *s, T x) {
     return ac_c_read(s, ac_c_call(s, AC_OP_any, &all, 1, x)) != 0;
 }
 
+T ac_c_flat(ac_scratch *s, T x) {
+    ac_dims one = {1, {-1}};
+    return ac_c_reshape(s, x, &one);
+}
+
 /* -- sums ------------------------------------------------------------------------------------------- */
 
 static T sum_without_nan(ac_scratch *s, T x, const ac_attrs_reduce *a) {

@@ -147,6 +147,7 @@ typedef struct { int64_t dim; ac_dims sizes; } ac_attrs_unflatten;
 typedef struct { int64_t k; ac_dims dims; } ac_attrs_rot90;
 typedef struct { ac_dims shifts, dims; } ac_attrs_roll;
 typedef struct { int64_t offset; } ac_attrs_offset;
+typedef struct { int64_t dim; ac_scalar value; } ac_attrs_index_fill;
 typedef struct { int64_t k, dim, keepdim; } ac_attrs_kthvalue;
 typedef struct { int64_t minlength; } ac_attrs_bincount;
 typedef struct { int64_t size, fill_value; } ac_attrs_nonzero_static;
