@@ -83,7 +83,7 @@ def test_a_transposed_convolution_of_many_channels_or_few(size, how, groups, out
         assert (got.double() - want).abs().max().item() <= room
 
 
-@pytest.mark.parametrize("padding", [0, 1, (1, 2)], ids=str)
+@pytest.mark.parametrize("padding", part([0, 1, (1, 2)], FEWER), ids=str)
 @pytest.mark.parametrize("stride, dilation, more", part([(1, 2, 1), (2, 5, 3), ((1, 2), (3, 2), (2, 1))], FEWER), ids=str)
 def test_an_output_padding_above_the_stride(stride, dilation, more, padding):
     """A larger dilation allows it: what lies beyond the last window gets the bias and gives no gradient, nor any in turn. Padding takes as much away
