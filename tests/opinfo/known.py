@@ -129,6 +129,8 @@ KNOWN: List[Known] = [
     Known("trigamma is infinite at 0, -1, -2 ...; torch gives what rounding leaves of it", lambda d: "polygamma" in d.operator and d.kind == "value" and re.search(r"e\+|\d{9}", d.torch) is not None and d.ampc.endswith(" inf")),
     Known("torch's narrow_copy reads strided tensors as if they were dense where it writes to out=", lambda d: d.operator == "narrow_copy" and d.way == "out=, strided" and d.kind == "value"),
     Known("narrow_copy has torch's error for a wrong dimension everywhere else, IndexError; torch has an internal assertion here", lambda d: d.operator == "narrow_copy" and "Expected dim < " in d.torch),
+    Known("least squares have their residuals by every driver, as torch's documentation says; torch's gelsy leaves them out",
+          lambda d: d.operator in ("linalg.lstsq", "linalg.lstsq (grad_oriented)") and d.kind == "shape" and d.torch == "(0,)" and "'driver': 'gelsy'" in d.sample),
     Known("ndtr keeps its digits far below 0, where torch's is rounded to 0", lambda d: d.operator == "special.ndtr" and d.kind == "value"),
 ]
 
