@@ -204,7 +204,6 @@ from ._composed.sort_search import *
 from ._composed.products import *
 from ._composed.random import *
 from ._composed.reduce import *
-from ._composed.scatter import *
 from ._ops import *
 from ._ops import (
     abs as abs,

@@ -1,26 +1,6 @@
 /* Composite statistics: sums without nan, variances with means, differences and integrals, covariance. */
 #include "dispatch/compose_read.h"
 
-#include "dispatch/placement.h"
-
-double ac_c_read(ac_scratch *s, T x) {
-    T here = x && !s->failed ? ac_on_cpu(x) : NULL;
-    if (!here) return s->failed = true, 0;
-    double value = ac_read_double(ac_data(here), here->dtype, 0);
-    ac_tensor_release(here);
-    return value;
-}
-
-bool ac_c_any(ac_scratch *s, T x) {
-    ac_attrs_reduce_dim all = {{.n = -1}, 0};
-    return ac_c_read(s, ac_c_call(s, AC_OP_any, &all, 1, x)) != 0;
-}
-
-T ac_c_flat(ac_scratch *s, T x) {
-    ac_dims one = {1, {-1}};
-    return ac_c_reshape(s, x, &one);
-}
-
 /* -- sums ------------------------------------------------------------------------------------------- */
 
 static T sum_without_nan(ac_scratch *s, T x, const ac_attrs_reduce *a) {
