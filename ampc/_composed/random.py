@@ -47,8 +47,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         if replacement:
             edges = weights.cumsum(1)
             at = make.rand((weights.shape[0], num_samples), dtype=_C.float64, device=input.device) * edges[:, -1:]
-            from .sort_search import searchsorted
-            drawn = searchsorted(edges, at, right=True).clamp(max=n - 1)
+            drawn = _ops.searchsorted(edges, at, right=True).clamp(max=n - 1)
         else:  # the smallest of exponential waiting times (Efraimidis and Spirakis 2006)
             wait = -make.rand(weights.shape, dtype=_C.float64, device=input.device).clamp(min=1e-300).log() / weights
             drawn = wait.topk(num_samples, -1, False)[1]

@@ -13,7 +13,6 @@ from .. import _creation as make
 from .._C import Tensor
 from .._dims import broadcast_shapes, wrap_dim
 from .._out import own
-from .sort_search import searchsorted
 
 __all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "combinations",
            "dsplit", "hsplit", "meshgrid", "repeat_interleave", "split_with_sizes", "tensor_split", "tril_indices", "triu_indices",
@@ -63,7 +62,7 @@ def _repeated(input: Tensor, repeats: Any, dim: Optional[int]) -> Tensor:
         raise RuntimeError("repeat_interleave: `repeats` must be 0 or more")
     ends = repeats.long().cumsum(0)
     total = int(ends[-1].item()) if n else 0
-    return x.index_select(d, searchsorted(ends, make.arange(total, device=x.device), right=True))
+    return x.index_select(d, _ops.searchsorted(ends, make.arange(total, device=x.device), right=True))
 
 
 def _several(tensors: Any, what: str) -> Any:

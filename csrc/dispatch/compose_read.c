@@ -27,6 +27,8 @@ T ac_c_flat(ac_scratch *s, T x) {
     return ac_c_reshape(s, x, &one);
 }
 
+T ac_c_at(ac_scratch *s, T x, T index) { return BIN(index, x, index); }
+
 T ac_c_filled(ac_scratch *s, const ac_dims *shape, ac_scalar value, ac_dtype dtype, ac_device device) {
     ac_attrs_full a = {*shape, value, dtype, device};
     return ac_c_call(s, AC_OP_full, &a, 0);

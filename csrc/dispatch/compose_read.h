@@ -13,6 +13,7 @@ bool ac_c_any(ac_scratch *s, T x);
 /* What a tensor made of a Python number (is_scalar) holds. */
 ac_scalar ac_c_scalar(const ac_tensor *number);
 T ac_c_flat(ac_scratch *s, T x);
+T ac_c_at(ac_scratch *s, T x, T index); /* x[index] */
 /* A new tensor filled with a number, which must stand in the dtype. */
 T ac_c_filled(ac_scratch *s, const ac_dims *shape, ac_scalar value, ac_dtype dtype, ac_device device);
 /* x in that dtype; of a Python number a 0-d tensor on the device. */

@@ -64,13 +64,11 @@ static T added_at(ac_scratch *s, T x, int64_t dim, T index, T src) {
     ac_attrs_index_dim along = {dim};
     return ac_c_call(s, AC_OP_scatter_add, &along, 3, x, index, src);
 }
-static T at_index(ac_scratch *s, T x, T index) { return BIN(index, x, index); }
-
 static T sum_or_mean(ac_scratch *s, T x, int64_t dim, T index, T src, bool mean, bool include_self) {
     ac_device device = ac_device_of(x);
     ac_dims shape = ac_shape_of(x), many = ac_shape_of(index);
-    T count = added_at(s, ac_c_full(s, &shape, 0, AC_int64, device), dim, index,
-                       ac_c_full(s, &many, 1, AC_int64, device));
+    T count =
+        added_at(s, ac_c_full(s, &shape, 0, AC_int64, device), dim, index, ac_c_full(s, &many, 1, AC_int64, device));
     T start = include_self ? x : WHERE(BIN(gt, count, NUM(0)), NUM(0), x);
     T total = added_at(s, start, dim, index, src);
     if (!mean || !total) return total;
@@ -79,7 +77,7 @@ static T sum_or_mean(ac_scratch *s, T x, int64_t dim, T index, T src, bool mean,
 }
 
 /* Where the indices point in the flattened x. */
-static T flat_index(ac_scratch *s, T x, int64_t dim, T index) {
+static T flac_c_at(ac_scratch *s, T x, int64_t dim, T index) {
     ac_dims shape = ac_shape_of(index);
     T flat = NUM(0);
     for (int d = 0; d < index->ndim; d++)
@@ -106,15 +104,15 @@ typedef struct {
 static T taken_in(ac_scratch *outer, T y, T left, T here, int64_t step, ac_op join, T neutral) {
     ac_scratch inner, *s = &inner;
     ac_scratch_start(s);
-    T behind = at_index(s, y, BIN(minimum, PLUS(here, (double)step), NUM((double)(here->numel - 1))));
+    T behind = ac_c_at(s, y, BIN(minimum, PLUS(here, (double)step), NUM((double)(here->numel - 1))));
     T joined = ac_c_call(s, join, NULL, 2, y, WHERE(BIN(gt, left, NUM((double)step)), behind, neutral ? neutral : y));
     T kept = ac_c_hand_up(outer, s, joined);
     ac_scratch_release(s);
     return kept;
 }
 
-/* Values that meet in one of `size` elements, joined: in order of index, each value takes in the one 1, 2, 4, ... behind
- * it (Hillis and Steele 1986). */
+/* Values that meet in one of `size` elements, joined: in order of index, each value takes in the one 1, 2, 4, ...
+ * behind it (Hillis and Steele 1986). */
 static runs joined_runs(ac_scratch *s, T values, T at, int64_t size, ac_op join, T neutral) {
     ac_device device = ac_device_of(at);
     ac_dims all = {1, {size}}, many = {1, {at->numel}};
@@ -123,31 +121,31 @@ static runs joined_runs(ac_scratch *s, T values, T at, int64_t size, ac_op join,
     ac_attrs_reduce_dim every = {{.n = -1}, 0};
     T sorted[AC_MAX_OUT] = {NULL};
     if (ac_c_call_many(s, AC_OP_sort, &up, &at, 1, sorted) < 0) return (runs){NULL, NULL, NULL};
-    T count = added_at(s, ac_c_full(s, &all, 0, AC_int64, device), 0, sorted[0],
-                       ac_c_full(s, &many, 1, AC_int64, device));
+    T count =
+        added_at(s, ac_c_full(s, &all, 0, AC_int64, device), 0, sorted[0], ac_c_full(s, &many, 1, AC_int64, device));
     T end = ac_c_call(s, AC_OP_cumsum, &first, 1, count), here = ac_c_arange(s, at->numel, device);
-    T left = SUB(at_index(s, end, sorted[0]), here), y = at_index(s, values, sorted[1]);
+    T left = SUB(ac_c_at(s, end, sorted[0]), here), y = ac_c_at(s, values, sorted[1]);
     double most = ac_c_read(s, ac_c_call(s, AC_OP_amax, &every, 1, count));
     for (int64_t step = 1; (double)step < most && y; step *= 2) y = taken_in(s, y, left, here, step, join, neutral);
     T rows = UN(nonzero, BIN(gt, count, NUM(0)));
     T met = rows ? ac_c_select(s, rows, 1, 0) : NULL;
-    return (runs){met, at_index(s, y, at_index(s, SUB(end, count), met)), count};
+    return (runs){met, ac_c_at(s, y, ac_c_at(s, SUB(end, count), met)), count};
 }
 
 static T product(ac_scratch *s, T own, T at, T values, bool include_self) {
     ac_dims number = {0};
     ac_attrs_accumulate over = {0};
-    runs r = joined_runs(s, values, at, own->numel, AC_OP_mul,
-                         ac_c_full(s, &number, 1, own->dtype, ac_device_of(own)));
-    return ac_c_call(s, AC_OP_index_put, &over, 3, own, r.met, include_self ? MUL(at_index(s, own, r.met), r.made) : r.made);
+    runs r = joined_runs(s, values, at, own->numel, AC_OP_mul, ac_c_full(s, &number, 1, own->dtype, ac_device_of(own)));
+    return ac_c_call(s, AC_OP_index_put, &over, 3, own, r.met,
+                     include_self ? MUL(ac_c_at(s, own, r.met), r.made) : r.made);
 }
 
 /* `joined` with a gradient that those share in equal parts that are equal to it. */
 static T shared(ac_scratch *s, T joined, T own, T at, T values, T stays) {
-    T ties = BIN(eq, values, at_index(s, joined, at));
+    T ties = BIN(eq, values, ac_c_at(s, joined, at));
     T sharers = added_at(s, ac_c_cast(s, stays, AC_int64), 0, at, ac_c_cast(s, ties, AC_int64));
     sharers = BIN(maximum, sharers, NUM(1)); /* nan is equal to nothing */
-    T parts = WHERE(ties, DIV(values, at_index(s, sharers, at)), NUM(0));
+    T parts = WHERE(ties, DIV(values, ac_c_at(s, sharers, at)), NUM(0));
     return BIN(stands_for, joined, added_at(s, WHERE(stays, DIV(own, sharers), NUM(0)), 0, at, parts));
 }
 
@@ -155,7 +153,7 @@ static T extreme(ac_scratch *s, T own, T at, T values, bool include_self, ac_op 
     ac_attrs_accumulate over = {0};
     T start = ac_c_detach(s, own), given = ac_c_detach(s, values);
     runs r = joined_runs(s, given, at, own->numel, join, NULL);
-    T best = include_self ? ac_c_call(s, join, NULL, 2, at_index(s, start, r.met), r.made) : r.made;
+    T best = include_self ? ac_c_call(s, join, NULL, 2, ac_c_at(s, start, r.met), r.made) : r.made;
     T joined = ac_c_call(s, AC_OP_index_put, &over, 3, start, r.met, best);
     if (!joined || (!ac_c_records(own) && !ac_c_records(values))) return joined;
     T stays = include_self ? BIN(eq, start, joined) : BIN(eq, r.count, NUM(0));
@@ -176,7 +174,7 @@ static T reduced(ac_scratch *s, T x, int64_t dim, T index, T src, int64_t how, b
     if (how == SUM || how == MEAN)
         return ac_c_reshape(s, sum_or_mean(s, x, dim, index, src, how == MEAN, include_self), &shape);
     NEED(check_range(s, index, x->shape[dim]));
-    T at = flat_index(s, x, dim, index), own = ac_c_flat(s, x), given = ac_c_flat(s, src);
+    T at = flac_c_at(s, x, dim, index), own = ac_c_flat(s, x), given = ac_c_flat(s, src);
     if (!at || !own || !given) return NULL;
     T y = how == PROD ? product(s, own, at, given, include_self)
                       : extreme(s, own, at, given, include_self, how == AMAX ? AC_OP_maximum : AC_OP_minimum);
