@@ -56,6 +56,12 @@ COMPOSED = {
     "slice_scatter": [Sample((real(3, 6), real(3, 2), 1, 1, 5, 2))],
     # torch's gradient is that of what is overwritten
     "scatter_strided": [Sample((real(3, 4), real(2, 2), [2, 2], [4, 1], 5), torch="as_strided_scatter", torch_grad=False)],
+    "repeat_interleave": [Sample((real(2, 3), 2, 1), reference=np.repeat), Sample((real(2, 3), 3), {"output_size": 18}, reference=lambda x, n, output_size: np.repeat(x, n))],
+    "repeat_each": [Sample((real(2, 3), np.array([1, 0, 2]), 1), reference=np.repeat), Sample((real(2, 3), np.array([2]), 0), reference=np.repeat)],
+    "repeat_indices": [Sample((np.array([1, 0, 3]),), reference=lambda n: np.repeat(np.arange(3), n))],
+    "block_diag": [Sample((real(2, 3), real(2), real(1, 1))), Sample((real(3), real()))],
+    "cartesian_prod": [Sample((real(2), real(3), real(2)), reference=lambda *x: np.stack(np.meshgrid(*x, indexing="ij"), -1).reshape(-1, 3)), Sample((real(2), real(0)))],
+    "combinations": [Sample((real(5), r, again)) for r in (1, 3) for again in (False, True)],
     # torch cannot differentiate it
     "vander": [Sample((positive(4),), reference=np.vander, torch_grad=False), Sample((positive(4), 3, True), reference=np.vander, torch_grad=False), Sample((ints(5, 4), 3), reference=np.vander)],
 
@@ -131,6 +137,7 @@ COMPOSED = {
     "unfold_copy": [Sample((real(3, 7), 1, 3, 2))],
     "unsqueeze_copy": [Sample((real(3, 4), 1), reference=np.expand_dims)],
 
+    "chain_matmul": [Sample((real(2, 5), real(5, 3), real(3, 4)), reference=lambda *m: np.linalg.multi_dot(m)), Sample((real(2, 2),), reference=lambda m: m)],
     # -- linear algebra, in float32 and float64
     "slogdet_square": [Sample((real(2, 3, 3) + 3 * np.eye(3),), reference=np.linalg.slogdet, half=False)],
     "det": [Sample((real(2, 3, 3),), reference=np.linalg.det, half=False)],

@@ -125,7 +125,7 @@ CHAINS = {"attention", "fused_attention", "fused_attention_backward", "gru_cell"
           "recurrence_backward", "recurrence_parts", "rnn_layer"}  # products of rounded products
 # sums of rounded products, or of numbers that are rounded as they come: as far off as the same sum of magnitudes is large. Those of a
 # cell are what its sigmoid or tanh bends, by a slope of at most 1.
-SUMS = {"multi_dot": "multi_dot", "scatter_add": "scatter_add", "rnn_relu_cell": "rnn_relu_cell", "rnn_tanh_cell": "rnn_relu_cell"}
+SUMS = {"multi_dot": "multi_dot", "chain_matmul": "chain_matmul", "scatter_add": "scatter_add", "rnn_relu_cell": "rnn_relu_cell", "rnn_tanh_cell": "rnn_relu_cell"}
 
 
 @pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)

@@ -43,6 +43,8 @@ def parameters(op: dict) -> list:
             star = True
             continue
         name, rest = part.split(": ", 1)
+        if name.startswith("*"):  # given one by one
+            rest = rest.removesuffix("[]")
         kind, _, default = rest.partition(" = ")
         if kind.startswith("{"):
             kind, default = "Optional[builtins.str]" if kind.endswith("?") else "builtins.str", f'"{default}"' if default else ""
@@ -71,7 +73,7 @@ def definition(name: str, op: dict, indent: str, method: bool, overload: bool) -
             continue
         if keyword and not star:
             parts.append("*")
-            star = True
+        star = star or keyword or p.startswith("*")
         if i == 1 and spread and method:
             parts.append(f"*{p}: Any")
             continue

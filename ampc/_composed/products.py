@@ -10,16 +10,8 @@ from .._C import Tensor
 from .._out import takes_out, written
 from ..linalg import inv, solve, solve_triangular
 
-__all__ = ["bilinear", "chain_matmul", "cholesky_inverse", "cholesky_solve", "einsum", "tensordot", "triangular_solve"]
+__all__ = ["cholesky_inverse", "cholesky_solve", "einsum", "tensordot", "triangular_solve"]
 METHODS = ["cholesky_inverse", "cholesky_solve", "triangular_solve"]
-
-
-@takes_out
-def chain_matmul(*matrices: Tensor, out: Optional[Tensor] = None) -> Tensor:
-    """The product of all, in the order that costs least. 16 bits under autocast."""
-    if len(matrices) == 1:
-        return matrices[0].clone()
-    return _ops.linalg_multi_dot(list(matrices))
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
@@ -189,11 +181,6 @@ def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool =
     part = A.triu() if upper else A.tril()
     X = solve_triangular(part.transpose(-2, -1) if transpose else part, b, upper=upper != transpose, unitriangular=unitriangular)
     return X, A.clone()
-
-
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """nn.functional.bilinear"""
-    return _ops.bilinear(input1, input2, weight, bias)
 
 
 _checks.install(globals())

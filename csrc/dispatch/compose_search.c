@@ -77,7 +77,7 @@ COMPOSE(isin) {
         known = BIN(masked_select, known, BIN(eq, known, known));
     if (!known || !x) return NULL;
     ac_dims shape = ac_shape_of(x);
-    if (known->numel == 0) return ac_c_full(s, &shape, a->invert, AC_bool, ac_device_of(known));
+    if (known->numel == 0) return ac_c_full(s, &shape, a->invert ? 1 : 0, AC_bool, ac_device_of(known));
     T sorted = ac_c_call(s, AC_OP_sort, &up, 1, known);
     T at = sorted ? BIN(minimum, searched(s, sorted, x, false, false), NUM((double)(known->numel - 1))) : NULL;
     T found = BIN(eq, ac_c_at(s, sorted, at), x);

@@ -192,7 +192,8 @@ static int read_signature(ac_op_info *op) {
     size_t used = 0;
     op->list_at = op->dtype_at = op->casts_at = op->device_at = -1;
     for (s = skip(s); *s != ')'; s = skip(s)) {
-        if (take(&s, "*")) {
+        bool star = take(&s, "*");
+        if (star && *s == ',') {
             keyword_only = true;
             continue;
         }
@@ -200,6 +201,7 @@ static int read_signature(ac_op_info *op) {
         ac_param *p = &op->params[op->n_params++];
         AC_TRY(read_param(&s, p));
         p->keyword_only = keyword_only;
+        p->variadic = star;
         op->mutates |= p->mutated;
         p->offset = (int)used;
         used += attr_bytes(p->kind);

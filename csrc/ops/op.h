@@ -69,6 +69,7 @@ typedef struct {
     bool number;   /* Tensor|Scalar */
     bool mutated;  /* Tensor(mut) */
     bool keyword_only;
+    bool variadic; /* *tensors: the arguments that are given by position, as a list */
     bool has_default;
     int offset;          /* of the attribute in its struct */
     const char *choices; /* "none,mean,sum}..." of a choice */

@@ -257,9 +257,11 @@ static int assign_keywords(ac_op op, PyObject *const *values, PyObject *kwnames,
     return 0;
 }
 
-/* True when positional arguments from `at` on are the sizes of an int[] written out: x.view(2, 3). */
+/* True when positional arguments from `at` on are the sizes of an int[] written out, x.view(2, 3), or the tensors of a
+ * variadic list. */
 static bool spreads(const ac_op_info *info, int at, PyObject *first) {
     const ac_param *p = &info->params[at];
+    if (p->variadic) return true;
     bool last = at + 1 == info->n_params || info->params[at + 1].keyword_only;
     return p->kind == AC_P_DIMS && last && PyIndex_Check(first) && !ac_is_tensor(first);
 }
@@ -269,14 +271,14 @@ static int fill(ac_op op, PyObject *const *given, ac_call_args *c) {
     for (int i = 0; i < info->n_params; i++) {
         const ac_param *p = &info->params[i];
         char *to = c->attrs.bytes + p->offset;
-        if (!given[i] && !p->has_default && !(p->optional && p->kind == AC_P_TENSOR)) {
+        if (!given[i] && !p->has_default && !(p->optional && p->kind == AC_P_TENSOR) && !p->variadic) {
             PyErr_Format(PyExc_TypeError, "%s: argument `%s` is missing; the signature is %s%s", info->python, p->name,
                          info->python, info->signature);
             return -1;
         }
         int failed;
         if (p->kind == AC_P_TENSOR) failed = given[i] ? take_tensor(info->python, p, given[i], c) : push(c, NULL);
-        else if (p->kind == AC_P_TENSOR_LIST) failed = take_list(info->python, p, given[i], c);
+        else if (p->kind == AC_P_TENSOR_LIST) failed = given[i] ? take_list(info->python, p, given[i], c) : 0;
         else if (given[i]) failed = take_attr(info->python, p, given[i], to);
         else failed = (take_default(p, to), 0);
         if (failed) return -1;
@@ -298,7 +300,7 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
             return -1;
         }
         given[i] = args[i];
-        if (!spreads(info, i, args[i]) || i + 1 == n) continue;
+        if (!spreads(info, i, args[i]) || (i + 1 == n && !info->params[i].variadic)) continue;
         spread = PyTuple_New(n - i);
         if (!spread) return -1;
         for (Py_ssize_t k = i; k < n; k++) {

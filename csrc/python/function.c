@@ -164,8 +164,11 @@ static PyObject *get_text_signature(PyObject *self, void *unused) {
         const char *at = strstr(s, p->name), *end = strchr(at, ':') + 1;
         const char *equals = p->has_default ? strstr(end, "= ") : NULL;
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s", i ? ", " : "",
-                                 p->keyword_only && !star ? "*, " : "", p->name);
-        star = star || p->keyword_only;
+                                 p->variadic                ? "*"
+                                 : p->keyword_only && !star ? "*, "
+                                                            : "",
+                                 p->name);
+        star = star || p->keyword_only || p->variadic;
         if (equals) {
             const char *quote = p->kind == AC_P_CHOICE ? "'" : "";
             int length = (int)strcspn(equals + 2, ",) ");
