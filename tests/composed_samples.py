@@ -138,6 +138,9 @@ COMPOSED = {
     "unsqueeze_copy": [Sample((real(3, 4), 1), reference=np.expand_dims)],
 
     "chain_matmul": [Sample((real(2, 5), real(5, 3), real(3, 4)), reference=lambda *m: np.linalg.multi_dot(m)), Sample((real(2, 2),), reference=lambda m: m)],
+    "einsum": [*(Sample((equation, [real(2, 3, 4), real(2, 4, 5)]), torch=None, reference=lambda e, t: np.einsum(e, *t)) for equation in ("bij,bjk->bik", "...ij,...jk", "bij,bjk->ki", "bij,cjk->ck")),
+               Sample(("iij,j...->...i", [real(3, 3, 4), real(4, 2)]), torch=None, half=False, reference=lambda e, t: np.einsum(e, *t)),
+               Sample(("ij,jk,kl->il", [real(2, 3), real(3, 4), real(4, 2)]), torch=None, half=False, reference=lambda e, t: np.einsum(e, *t))],
     # -- linear algebra, in float32 and float64
     "slogdet_square": [Sample((real(2, 3, 3) + 3 * np.eye(3),), reference=np.linalg.slogdet, half=False)],
     "det": [Sample((real(2, 3, 3),), reference=np.linalg.det, half=False)],

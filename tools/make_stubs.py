@@ -31,7 +31,7 @@ TYPES = {"Tensor": "Tensor", "Tensor?": "Optional[Tensor]", "Tensor|Scalar": "Un
          "Tensor?[]": "Sequence[Optional[Tensor]]", "Tensor?(mut)": "Optional[Tensor]", "int": "builtins.int", "int?": "Optional[builtins.int]",
          "bool": "builtins.bool", "float": "builtins.float", "Scalar": "Union[builtins.float, Tensor]",
          "Scalar?": "Optional[Union[builtins.float, Tensor]]", "int[]": "Union[builtins.int, Sequence[builtins.int]]",
-         "int[]?": "Optional[Union[builtins.int, Sequence[builtins.int]]]", "dtype": "dtype", "dtype?": "Optional[dtype]"}
+         "int[]?": "Optional[Union[builtins.int, Sequence[builtins.int]]]", "dtype": "dtype", "dtype?": "Optional[dtype]", "str": "builtins.str"}
 
 
 def parameters(op: dict) -> list:

@@ -85,6 +85,7 @@ typedef struct { int64_t ignore_index, reduction; double label_smoothing; } ac_a
 typedef struct { int64_t out_dtype; } ac_attrs_product;
 typedef struct { ac_scalar beta, alpha; } ac_attrs_addmm;
 typedef struct { ac_dims dims, other_dims; } ac_attrs_tensordot;
+typedef struct { const char *equation; } ac_attrs_einsum;
 typedef struct { double dropout_p; int64_t is_causal; ac_scalar scale; int64_t enable_gqa; } ac_attrs_attention;
 typedef struct { double scale; int64_t is_causal, out_dtype; } ac_attrs_fused_attention;
 typedef struct { int64_t cell, reverse; } ac_attrs_rnn_layer;

@@ -96,6 +96,7 @@ static int read_kind(const char **s, ac_param *p) {
     else if (take(s, "bool")) p->kind = AC_P_BOOL;
     else if (take(s, "float")) p->kind = AC_P_FLOAT;
     else if (take(s, "dtype")) p->kind = AC_P_DTYPE;
+    else if (take(s, "str")) p->kind = AC_P_TEXT;
     else if (take(s, "{")) {
         p->kind = AC_P_CHOICE, p->choices = *s;
         *s = strchr(*s, '}') + 1;

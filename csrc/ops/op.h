@@ -58,6 +58,7 @@ typedef enum {
     AC_P_SCALAR,
     AC_P_DIMS,
     AC_P_DTYPE,
+    AC_P_TEXT,
     AC_P_CHOICE /* attributes */
 } ac_param_kind;
 

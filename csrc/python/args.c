@@ -147,6 +147,9 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
         if (ac_dtype_from(o, &dtype) < 0) return ac_no_dtype(op, o);
         *i = dtype;
         return 0;
+    case AC_P_TEXT: /* borrowed from the string, which outlives the call */
+        *(const char **)(void *)to = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
+        return PyUnicode_Check(o) ? (*(const char **)(void *)to ? 0 : -1) : wrong_type(op, p, "a string", o);
     case AC_P_CHOICE: return o == Py_None && p->optional ? (*i = 0, 0) : take_choice(op, p, o, i); /* the first */
     default: return -1;
     }
