@@ -81,6 +81,9 @@ COMPOSED = {
     "cumulative_trapezoid": [Sample((real(3, 4),), {"dx": 0.5}, reference=lambda y, dx: np.cumsum((y[:, 1:] + y[:, :-1]) / 4, 1)), Sample((real(3, 4), spread(3, 4)))],
     "cov": [Sample((real(3, 5),), reference=np.cov), Sample((real(3, 4),), {"fweights": ints(3, 4) + 1, "aweights": positive(4)}, reference=np.cov, frozen=("aweights",)),
             Sample((real(5),), {"correction": 0}, reference=lambda x, correction: np.cov(x, ddof=0))],
+    "gradient": [Sample((real(3, 5), None, 0.5, 1, order), torch=None, reference=lambda x, where, h, d, order: np.gradient(x, h, axis=d, edge_order=order)) for order in (1, 2)] + [
+                 Sample((real(5, 3), np.array([0.0, 0.3, 1.0, 1.2, 2.0]), 1.0, 0, order), torch=None, frozen=(1,),
+                        reference=lambda x, where, h, d, order: np.gradient(x, where, axis=d, edge_order=order)) for order in (1, 2)],
     "corrcoef": pointwise(np.corrcoef, real(3, 5)),
 
     # -- by order, by index
@@ -123,6 +126,9 @@ COMPOSED = {
     "masked_scatter": [Sample((real(3, 4), mask(4), real(12)))],
     "take_along_dim": [Sample((real(3, 4), ints(3, 1, 4), 0), reference=np.take_along_axis), Sample((real(3, 4), ints(12, 5)), reference=lambda x, i: x.ravel()[i])],
     # -- views in memory of their own
+    "detach_copy": [Sample((real(3, 4),), reference=lambda x: x, grad=False)],
+    "fill": [Sample((real(3, 4), 2.5), reference=np.full_like)],
+    "fill_tensor": [Sample((real(3, 4), real()), torch="fill", reference=np.full_like)],
     "alias_copy": pointwise(lambda x: x, real(3, 4)),
     "as_strided_copy": [Sample((real(3, 4), [2, 2], [4, 1], 5))],
     "diagonal_copy": [Sample((real(3, 4), 1), reference=np.diagonal)],
@@ -142,6 +148,10 @@ COMPOSED = {
                Sample(("iij,j...->...i", [real(3, 3, 4), real(4, 2)]), torch=None, half=False, reference=lambda e, t: np.einsum(e, *t)),
                Sample(("ij,jk,kl->il", [real(2, 3), real(3, 4), real(4, 2)]), torch=None, half=False, reference=lambda e, t: np.einsum(e, *t))],
     # -- linear algebra, in float32 and float64
+    **{name: [Sample((*more, np.triu(real(2, 3, 3)) + 3 * np.eye(3), True), half=False, frozen=(len(more),)),
+              Sample((*more, np.tril(real(3, 3)) + 3 * np.eye(3)), half=False, frozen=(len(more),))]
+       for name, more in (("cholesky_inverse", ()), ("cholesky_solve", (real(2, 3, 2),)))},
+    "triangular_solve": [Sample((real(2, 3, 2), real(3, 3) + 3 * np.eye(3), *how), half=False) for how in ((), (False, True), (True, True, True))],
     "slogdet_square": [Sample((real(2, 3, 3) + 3 * np.eye(3),), reference=np.linalg.slogdet, half=False)],
     "det": [Sample((real(2, 3, 3),), reference=np.linalg.det, half=False)],
     "logdet": [Sample((solid(2, 3),), reference=lambda A: np.log(np.linalg.det(A)), half=False)],

@@ -167,7 +167,7 @@ def _widened(value):
     return {k: _widened(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-COLUMNS = {"nonzero", "argwhere", "vecdot", "solve", "cholesky"}  # whose results torch stores by columns
+COLUMNS = {"nonzero", "argwhere", "vecdot", "solve", "cholesky", "cholesky_inverse", "cholesky_solve", "triangular_solve"}  # whose results torch stores by columns
 
 
 @pytest.mark.parametrize(("name", "i"), CASES, ids=IDS)

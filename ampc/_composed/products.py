@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Tuple
 
 from .. import _checks, _ops
 from .._C import Tensor
-from .._out import takes_out, written
-from ..linalg import inv, solve, solve_triangular
+from .._out import written
 
-__all__ = ["cholesky_inverse", "cholesky_solve", "einsum", "tensordot", "triangular_solve"]
-METHODS = ["cholesky_inverse", "cholesky_solve", "triangular_solve"]
+__all__ = ["einsum", "tensordot"]
+METHODS = []
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
@@ -54,38 +52,6 @@ def einsum(*args: Any) -> Tensor:
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
         raise TypeError("einsum: expected an equation and Tensors")
     return _ops._einsum(equation, tensors)
-
-
-def _lower(factor: Tensor, upper: bool) -> Tensor:
-    """A Cholesky factor as a lower triangle. Its gradient is that of the whole matrix, as in torch."""
-    low = factor.transpose(-2, -1) if upper else factor
-    triangle = low.detach().tril()
-    return triangle + (low - low.detach()).nan_to_num(0.0, 0.0, 0.0) if low.requires_grad else triangle
-
-
-@takes_out
-def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Optional[Tensor] = None) -> Tensor:
-    """The inverse of the matrix whose Cholesky factor this is."""
-    L = _lower(input, upper)
-    return inv(L @ L.transpose(-2, -1))
-
-
-@takes_out
-def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False, *, out: Optional[Tensor] = None) -> Tensor:
-    """X with A X = B, of the matrix A whose Cholesky factor is L."""
-    if B.ndim < 2 or L.ndim < 2:
-        raise RuntimeError(f"cholesky_solve: needs matrices, got {B.ndim} and {L.ndim} dimensions")
-    low = _lower(L, upper)
-    return solve(low.transpose(-2, -1), solve(low, B))
-
-
-@takes_out
-def triangular_solve(b: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False, *,
-                     out: Optional[Sequence[Tensor]] = None) -> Tuple[Tensor, Tensor]:
-    """(X, A) with A X = b of a triangle of A."""
-    part = A.triu() if upper else A.tril()
-    X = solve_triangular(part.transpose(-2, -1) if transpose else part, b, upper=upper != transpose, unitriangular=unitriangular)
-    return X, A.clone()
 
 
 _checks.install(globals())

@@ -297,6 +297,7 @@ COMPOSE(take_along_dim) {
 #define COPY_OF(view)                                                                                                  \
     COMPOSE(view##_copy) { return ac_c_call(s, AC_OP_##view, attrs, 1, in[0]); }
 COPY_OF(alias)
+COMPOSE(detach_copy) { return UN(clone, ac_c_detach(s, in[0])); }
 COPY_OF(as_strided)
 COPY_OF(diagonal)
 COPY_OF(expand)

@@ -170,6 +170,9 @@ typedef struct { int64_t n, dim; } ac_attrs_diff;
 typedef struct { double dx; int64_t dim; } ac_attrs_trapezoid;
 typedef struct { int64_t correction; } ac_attrs_correction;
 typedef struct { int64_t N, increasing; } ac_attrs_vander;
+typedef struct { double step; int64_t dim, edge_order; } ac_attrs_gradient;
+typedef struct { int64_t upper; } ac_attrs_upper_factor;
+typedef struct { int64_t upper, transpose, unitriangular; } ac_attrs_triangular_solve;
 
 enum { AC_MAX_ATTRS = 640 }; /* bytes; ac_ops_init refuses a larger struct */
 
