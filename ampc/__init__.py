@@ -196,7 +196,6 @@ nan = inf - inf
 from ._global_autocast import Switched as _Switched
 from ._composed.shape_ops import *
 from ._composed.copies import *
-from ._composed.elementwise import *
 from ._composed.creation import *
 from ._composed.in_place import *
 from ._composed.properties import *

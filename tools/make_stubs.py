@@ -100,7 +100,7 @@ def table_definitions(bit: int | None, indent: str, method: bool) -> str:
 def python_methods() -> str:
     """Methods attached by ampc/_tensor.py, and the C type's own."""
     text = ""
-    ops = {r["python"] for r in _C.op_table()} | {r["python"] + "_" for r in _C.op_table()}
+    ops = {r["python"] for r in _C.op_table()} | {r["python"] + "_" for r in _C.op_table() if r["home"] & 4}
     for name, value in sorted(vars(_C.Tensor).items()):
         if name in ("__doc__", "__dict__", "__module__", "__new__", "__hash__") or name in ops and not inspect.isfunction(value):
             continue

@@ -1,4 +1,4 @@
-"""Products of tensors: einsum, tensordot, chains."""
+"""Products of tensors whose arguments are words, or dimensions in several forms: einsum and tensordot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .._C import Tensor
 from .._out import written
 
 __all__ = ["einsum", "tensordot"]
-METHODS = []
+METHODS: List[str] = []
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
@@ -44,9 +44,9 @@ def einsum(*args: Any) -> Tensor:
     Labels are letters, '...' stands for dimensions that broadcast; without '->' the result has the labels that occur once, in
     order. RuntimeError where labels and shapes do not fit."""
     if args and isinstance(args[0], str):
-        equation, tensors = args[0], args[1:]
+        equation, tensors = args[0], list(args[1:])
         if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
-            tensors = tuple(tensors[0])
+            tensors = list(tensors[0])
     else:
         equation, tensors = _sublist(args)
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):

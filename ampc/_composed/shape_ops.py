@@ -55,27 +55,24 @@ def meshgrid(*tensors: Any, indexing: Optional[str] = None) -> Tuple[Tensor, ...
 # -- joining -----------------------------------------------------------------------------------------------------
 
 
-def _each(f: Any, tensors: Any) -> Any:
-    tensors = _several(tensors, "atleast")
-    out = tuple(f(t) for t in tensors)
+def _each(tensors: Any, ndim: int) -> Any:
+    out = tuple(_ops._at_least(t, ndim) for t in _several(tensors, "atleast"))
     return out[0] if len(out) == 1 else out
 
 
 def atleast_1d(*tensors: Any) -> Any:
     """0-d tensors with a dimension of size 1."""
-    return _each(lambda t: t.reshape(1) if t.ndim == 0 else t, tensors)
+    return _each(tensors, 1)
 
 
 def atleast_2d(*tensors: Any) -> Any:
     """Dimensions of size 1 put in front, up to 2."""
-    return _each(lambda t: t.reshape(1, 1) if t.ndim == 0 else t.unsqueeze(0) if t.ndim == 1 else t, tensors)
+    return _each(tensors, 2)
 
 
 def atleast_3d(*tensors: Any) -> Any:
     """Dimensions of size 1 added, up to 3."""
-    def one(t: Tensor) -> Tensor:
-        return t.reshape(1, 1, 1) if t.ndim == 0 else t.reshape(1, -1, 1) if t.ndim == 1 else t.unsqueeze(-1) if t.ndim == 2 else t
-    return _each(one, tensors)
+    return _each(tensors, 3)
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple[Tensor, ...]:

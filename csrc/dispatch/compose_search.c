@@ -1,4 +1,5 @@
-/* Composite operators that look values up: places in rows that are in order, membership, histograms, unique values. */
+/* Composite operators that look values up: places in rows that are in order, membership, what weights draw,
+ * histograms, unique values. */
 #include "dispatch/compose_read.h"
 
 #include <math.h>
@@ -82,6 +83,59 @@ COMPOSE(isin) {
     T at = sorted ? BIN(minimum, searched(s, sorted, x, false, false), NUM((double)(known->numel - 1))) : NULL;
     T found = BIN(eq, ac_c_at(s, sorted, at), x);
     return a->invert ? UN(logical_not, found) : found;
+}
+
+/* -- drawing by weights ------------------------------------------------------------------------------- */
+
+/* 0 where every row of weights can be drawn from. */
+static int check_weights(ac_scratch *s, T weights) {
+    T wrong = BIN(logical_or, BIN(lt, weights, NUM(0)), UN(logical_not, UN(isfinite, weights)));
+    bool bad = ac_c_any(s, wrong) || ac_c_any(s, BIN(le, ac_c_sum(s, weights, 1), NUM(0)));
+    if (s->failed || !bad) return s->failed ? -1 : 0;
+    return ac_fail(AC_RUNTIME, "multinomial: values must be finite, 0 or more, and not all 0 in a row");
+}
+
+static T uniform(ac_scratch *s, int64_t rows, int64_t columns, ac_device device) {
+    ac_attrs_random a = {{2, {rows, columns}}, 0, 1, AC_float64, device};
+    return ac_c_call(s, AC_OP_uniform, &a, 0);
+}
+
+/* Where in the running sums of a row a number below the last of them lies. */
+static T drawn_again(ac_scratch *s, T weights, int64_t times) {
+    ac_attrs_cumulative along = {1, AC_NO_DTYPE};
+    int64_t n = weights->shape[1];
+    T edges = ac_c_call(s, AC_OP_cumsum, &along, 1, weights);
+    T at = MUL(uniform(s, weights->shape[0], times, ac_device_of(weights)), ac_c_slice(s, edges, 1, n - 1, n));
+    return at ? BIN(minimum, searched(s, edges, at, true, false), NUM((double)(n - 1))) : NULL;
+}
+
+/* The smallest of exponential waiting times (Efraimidis and Spirakis 2006). */
+static T drawn_once(ac_scratch *s, T weights, int64_t times) {
+    T out[AC_MAX_OUT] = {NULL};
+    ac_attrs_topk smallest = {times, -1, 0, 1};
+    T chance = uniform(s, weights->shape[0], weights->shape[1], ac_device_of(weights));
+    T wait = DIV(UN(neg, UN(log, ac_c_clamp_min(s, chance, 1e-300))), weights);
+    return ac_c_call_many(s, AC_OP_topk, &smallest, &wait, 1, out) < 0 ? NULL : out[1];
+}
+
+COMPOSE(multinomial) {
+    ATTRS(multinomial);
+    T x = in[0];
+    int64_t times = a->num_samples;
+    if (x->ndim != 1 && x->ndim != 2) REFUSE(AC_RUNTIME, "multinomial: expected 1 or 2 dimensions, got %d", x->ndim);
+    if (!ac_is_floating(x->dtype))
+        REFUSE(AC_RUNTIME, "multinomial: expected floating point, got %s", ac_dtypes[x->dtype].name);
+    ac_dims shape = ac_shape_of(x);
+    int64_t n = shape.v[shape.n - 1];
+    if (times < 1 || (!a->replacement && times > n))
+        REFUSE(AC_RUNTIME, "multinomial: cannot draw %" PRId64 " of %" PRId64 " values%s", times, n,
+               a->replacement ? "" : " without replacement");
+    ac_dims rows = {2, {x->ndim == 2 ? x->shape[0] : 1, n}};
+    T weights = ac_c_reshape(s, ac_c_cast(s, ac_c_detach(s, x), AC_float64), &rows);
+    if (!weights) return NULL;
+    NEED(check_weights(s, weights));
+    shape.v[shape.n - 1] = times;
+    return ac_c_reshape(s, a->replacement ? drawn_again(s, weights, times) : drawn_once(s, weights, times), &shape);
 }
 
 /* -- histograms --------------------------------------------------------------------------------------- */

@@ -154,6 +154,8 @@ typedef struct { int64_t output_size; } ac_attrs_output_size;
 typedef struct { int64_t dim, output_size; } ac_attrs_repeat_each;
 typedef struct { int64_t repeats, dim, output_size; } ac_attrs_repeat_interleave;
 typedef struct { int64_t r, with_replacement; } ac_attrs_combinations;
+typedef struct { int64_t ndim; } ac_attrs_at_least;
+typedef struct { int64_t num_samples, replacement; } ac_attrs_multinomial;
 typedef struct { int64_t offset; } ac_attrs_offset;
 typedef struct { int64_t dim; ac_scalar value; } ac_attrs_index_fill;
 typedef struct { int64_t k, dim, keepdim; } ac_attrs_kthvalue;
