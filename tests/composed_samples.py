@@ -119,12 +119,12 @@ COMPOSED = {
     "index_fill": [Sample((real(3, 4), 1, np.array([-1, 0]), 2.5))],
     "index_fill_tensor": [Sample((real(3, 4), 0, np.array([2]), real()), torch="index_fill")],
     "scatter": [Sample((real(3, 4), 1, np.array([[0, 2], [3, 1], [1, 0]]), real(3, 3)), torch_grad=False), Sample((real(3, 4), 0, np.array([[2, 0, 1, 1]]), 1.5)),
-                Sample((real(3, 4), 1, ints(4, 3, 6), real(3, 6)), {"reduce": "add"}, half=False, torch_grad=False),
-                Sample((real(3, 4), 1, ints(4, 3, 6), positive(3, 6)), {"reduce": "multiply"}, half=False, torch_grad=False)],
+                Sample((real(3, 4), 1, ints(4, 3, 6), real(3, 6)), {"reduce": "add"}, torch_grad=False),
+                Sample((real(3, 4), 1, ints(4, 3, 6), positive(3, 6)), {"reduce": "multiply"}, torch_grad=False)],
     "scatter_value": [Sample((real(3, 4), 1, ints(4, 3, 2)), {"value": 2.5}, torch="scatter"), Sample((real(3, 4), 1, ints(4, 3, 2)), {"value": 2.5, "reduce": "add"}, torch_grad=False, torch="scatter")],
-    "scatter_reduce": [Sample((real(3, 4), 1, ints(4, 3, 6), real(3, 6), how), {"include_self": own}, half=how[0] == "a")
+    "scatter_reduce": [Sample((real(3, 4), 1, ints(4, 3, 6), real(3, 6), how), {"include_self": own})
                        for how in ("sum", "prod", "mean", "amax", "amin") for own in (True, False)],
-    "index_reduce": [Sample((real(3, 4), 1, ints(4, 6), real(3, 6), how), {"include_self": own}, half=how[0] == "a") for how in ("prod", "mean", "amax") for own in (True, False)],
+    "index_reduce": [Sample((real(3, 4), 1, ints(4, 6), real(3, 6), how), {"include_self": own}) for how in ("prod", "mean", "amax") for own in (True, False)],
     "masked_scatter": [Sample((real(3, 4), mask(4), real(12)))],
     "take_along_dim": [Sample((real(3, 4), ints(3, 1, 4), 0), reference=np.take_along_axis), Sample((real(3, 4), ints(12, 5)), reference=lambda x, i: x.ravel()[i])],
     # -- views in memory of their own

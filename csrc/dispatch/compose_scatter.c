@@ -58,6 +58,8 @@ static T written_at(ac_scratch *s, T x, int64_t dim, T index, T values) {
     return ac_c_call_many(s, AC_OP_index_put, &over, all, index->ndim + 2, out) < 0 ? NULL : out[0];
 }
 
+static T at_least_1d(ac_scratch *s, T x) { return x->ndim ? x : ac_c_flat(s, x); }
+
 /* -- joining what meets in one element ---------------------------------------------------------------- */
 
 static T added_at(ac_scratch *s, T x, int64_t dim, T index, T src) {
@@ -77,7 +79,7 @@ static T sum_or_mean(ac_scratch *s, T x, int64_t dim, T index, T src, bool mean,
 }
 
 /* Where the indices point in the flattened x. */
-static T flac_c_at(ac_scratch *s, T x, int64_t dim, T index) {
+static T flat_index(ac_scratch *s, T x, int64_t dim, T index) {
     ac_dims shape = ac_shape_of(index);
     T flat = NUM(0);
     for (int d = 0; d < index->ndim; d++)
@@ -161,20 +163,23 @@ static T extreme(ac_scratch *s, T own, T at, T values, bool include_self, ac_op 
 }
 
 static T reduced(ac_scratch *s, T x, int64_t dim, T index, T src, int64_t how, bool include_self) {
+    if (!x || !src) return NULL;
     if (x->dtype == AC_bool) { /* sums are "or", products "and" */
         T whole = reduced(s, ac_c_cast(s, x, AC_int64), dim, index, ac_c_cast(s, src, AC_int64), how, include_self);
         return ac_c_cast(s, whole, AC_bool);
     }
+    if (ac_is_half(x->dtype) && how < AMAX) { /* rounded once */
+        T whole = reduced(s, ac_c_wide(s, x), dim, index, ac_c_wide(s, src), how, include_self);
+        return ac_c_cast(s, whole, x->dtype);
+    }
     ac_dims shape = ac_shape_of(x);
-    if (x->ndim == 0) x = ac_c_flat(s, x), index = ac_c_flat(s, index), src = ac_c_flat(s, src);
-    if (index->ndim == 0) index = ac_c_flat(s, index);
-    if (src && src->ndim == 0) src = ac_c_flat(s, src);
-    src = x && index && src ? cut(s, "scatter_reduce", src, index) : NULL;
-    if (!src || index->numel == 0) return src ? ac_c_reshape(s, x, &shape) : NULL;
+    x = at_least_1d(s, x), index = at_least_1d(s, index), src = at_least_1d(s, src);
+    if (!x || !index || !src || !(src = cut(s, "scatter_reduce", src, index))) return NULL;
+    if (index->numel == 0) return ac_c_reshape(s, x, &shape);
     if (how == SUM || how == MEAN)
         return ac_c_reshape(s, sum_or_mean(s, x, dim, index, src, how == MEAN, include_self), &shape);
     NEED(check_range(s, index, x->shape[dim]));
-    T at = flac_c_at(s, x, dim, index), own = ac_c_flat(s, x), given = ac_c_flat(s, src);
+    T at = flat_index(s, x, dim, index), own = ac_c_flat(s, x), given = ac_c_flat(s, src);
     if (!at || !own || !given) return NULL;
     T y = how == PROD ? product(s, own, at, given, include_self)
                       : extreme(s, own, at, given, include_self, how == AMAX ? AC_OP_maximum : AC_OP_minimum);
@@ -221,10 +226,9 @@ static T scattered(ac_scratch *s, T x, T index, T src, ac_scalar number, int64_t
     NEED(check_dtype("scatter", "src", x, values));
     if (reduce) return reduced(s, x, dim, index, values, reduce == 1 ? SUM : PROD, true);
     if (index->numel == 0) return x;
-    if (x->ndim == 0) x = ac_c_flat(s, x), index = ac_c_flat(s, index);
-    if (x && index && index->ndim == 0) index = ac_c_flat(s, index);
-    if (values->ndim) values = cut(s, "scatter", values, index);
-    return values ? ac_c_reshape(s, written_at(s, x, dim, index, values), &shape) : NULL;
+    x = at_least_1d(s, x), index = at_least_1d(s, index);
+    if (index && values->ndim) values = cut(s, "scatter", values, index);
+    return x && index && values ? ac_c_reshape(s, written_at(s, x, dim, index, values), &shape) : NULL;
 }
 
 COMPOSE(scatter) {
