@@ -103,7 +103,8 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
             return result;
         }
         ac_parse_release(&c);
-        if (i + 1 < f->n && PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL; /* the signature fits, and a value does not */
+        if (i + 1 < f->n) PyErr_Clear();
     }
     return f->n > 1 ? no_overload(f) : NULL;
 }
