@@ -178,7 +178,7 @@ COMPOSE(cov) {
     much = much ? ac_c_wide(s, much) : NULL;
     T w = often && much ? MUL(often, much) : often ? often : much;
     T total = w ? ac_c_sum_all(s, w) : NUM((double)x->shape[1]);
-    if (w && ac_c_read(s, total) == 0 && !s->failed) REFUSE(AC_RUNTIME, "cov: the weights sum to zero");
+    if (w && ac_c_read(s, total) == 0) REFUSE(AC_RUNTIME, "cov: the weights sum to zero");
     x = SUB(x, DIV(ac_c_call(s, AC_OP_sum, &rows, 1, weighted(s, x, w)), total));
     T taken = NUM((double)a->correction);
     if (much && a->correction != 0) taken = DIV(MUL(taken, ac_c_sum_all(s, MUL(w, much))), total);
