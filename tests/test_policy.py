@@ -155,3 +155,9 @@ def test_explain_names_the_policy():
     with torch.explain() as e, region(CastPolicy("x", operators={"relu": "float32"})):
         torch.randn(3).to(LOW).relu()
     assert ("float32", "autocast: float32 by the policy") in {(r.dtype, r.reason) for r in e.ran if r.op == "relu"}
+
+
+def test_other_names_of_operators():
+    assert torch.policy.default.changed("c", operators={"clip": "float32"}).operators == torch.policy.default.changed("c", operators={"clamp": "float32"}).operators
+    with pytest.raises(ValueError, match="did you mean 'clamp'"):
+        torch.policy.default.changed("c", operators={"clap": "float32"})
