@@ -54,7 +54,7 @@ int ac_check_target(const char *what, ac_tensor *target) {
     return ac_check_recordable(what, target, false);
 }
 
-int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target, int wrong_dtype) {
+int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target, ac_error wrong_dtype) {
     ac_dims shape = ac_shape_of(target);
     char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
     if (!ac_dims_equal(&shape, &result->shape))
@@ -72,10 +72,15 @@ int ac_check_writable(const ac_op_call *c, ac_tensor *target) {
     return ac_check_target(c->info->python, target);
 }
 
+/* The error of a target of another dtype: RuntimeError in place, and of `out=` the one that both of torch's are. */
+static ac_error wrong_dtype(const ac_op_call *c, const ac_tensor *target) {
+    return c->in[0] == target ? AC_RUNTIME : AC_OUT_DTYPE;
+}
+
 /* settle and infer, of a call that writes into a tensor: it has the result's shape, and lies where the operands do. */
 static int prepare(const ac_op_call *c, ac_tensor *target, ac_infer *meta) {
     AC_TRY(ac_call_infer(c, meta));
-    AC_TRY(ac_check_result(c->info->python, &meta->out[0], target, AC_RUNTIME));
+    AC_TRY(ac_check_result(c->info->python, &meta->out[0], target, wrong_dtype(c, target)));
     return ac_check_target_device(c, target);
 }
 
@@ -166,7 +171,7 @@ static int compose_into(const ac_op_call *c, ac_tensor *target) {
     ac_list_release(&apart);
     if (failed) return failed;
     ac_spec result = ac_spec_of(made[0]);
-    failed = ac_check_result(c->info->python, &result, target, AC_RUNTIME);
+    failed = ac_check_result(c->info->python, &result, target, wrong_dtype(c, target));
     if (!failed) failed = ac_copy_into(target, made[0]);
     ac_release_results(&own);
     return failed;
