@@ -525,7 +525,8 @@ def test_shapes_that_do_not_fit_are_told():
     "x.scatter(0, i, x, reduce='mean')", "x.scatter_reduce(0, i, x, 'add')", "x.index_reduce(0, i, x, 'sum')", "x.quantile(0.5, interpolation='up')",
     "lib.searchsorted(x, 1.0, side='up')", "lib.div(x, x, rounding_mode='up')", "lib.nn.functional.gelu(x, approximate='up')",
     "lib.searchsorted(x, 1.0, side='left', right=True)", "lib.cdist(x[None], x[None], compute_mode='up')",
-    "lib.einsum('i1,j->i', x, x)", "lib.block_diag([x])", "lib.cartesian_prod(x, i)", "lib.combinations(x[None])", "lib.fill(x, x)", "x.multinomial(3)"])
+    "lib.einsum('i1,j->i', x, x)", "lib.block_diag([x])", "lib.cartesian_prod(x, i)", "lib.combinations(x[None])", "lib.fill(x, x)", "x.multinomial(3)", "x[0].repeat_interleave(2, 0)", "lib.repeat_interleave(i[1])",
+    "x[0].unique(dim=0)"])
 def test_words_and_shapes_that_do_not_fit(call):
     same(lambda lib: eval(call, {"lib": lib, "x": lib.tensor([1.0, 2.0]), "i": lib.tensor([0, 1])}))
 

@@ -45,10 +45,11 @@ static T need_whole(ac_scratch *s, T repeats) {
 
 /* x, flattened where dim is absent, and dim. */
 static T along(ac_scratch *s, T x, int64_t *dim) {
-    int failed = *dim == AC_ABSENT ? 0 : ac_dim_wrap(dim, x->ndim, "repeat_interleave");
-    bool flat = *dim == AC_ABSENT || x->ndim == 0;
-    if (flat) *dim = 0;
-    return failed ? ac_c_refuse(s, failed) : flat ? ac_c_flat(s, x) : x;
+    if (*dim == AC_ABSENT) return *dim = 0, ac_c_flat(s, x);
+    if (x->ndim == 0)
+        REFUSE(AC_INDEX, "repeat_interleave: a 0-d tensor has no dimension %" PRId64 " to repeat along", *dim);
+    NEED(ac_dim_wrap(dim, x->ndim, "repeat_interleave"));
+    return x;
 }
 
 COMPOSE(repeat_interleave) {
@@ -75,7 +76,6 @@ COMPOSE(repeat_each) {
 COMPOSE(repeat_indices) {
     ATTRS(output_size);
     T repeats = need_whole(s, in[0]);
-    if (repeats && repeats->ndim == 0) repeats = ac_c_flat(s, repeats);
     return repeats ? repeated_indices(s, repeats, repeats->numel, a->output_size) : NULL;
 }
 

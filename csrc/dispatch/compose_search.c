@@ -222,7 +222,7 @@ COMPOSE(histogram) {
 
 /* The slices of x along dim, a row each. */
 static T slices(ac_scratch *s, T x, int64_t dim) {
-    int64_t n = x->ndim ? x->shape[dim] : 1;
+    int64_t n = x->shape[dim];
     ac_attrs_movedim front = {{1, {dim}}, {1, {0}}};
     ac_dims shape = {2, {n, n ? x->numel / n : 0}};
     if (x->numel == 0 && n) {
@@ -230,7 +230,7 @@ static T slices(ac_scratch *s, T x, int64_t dim) {
         REFUSE(AC_RUNTIME, "unique: the slices along dimension %" PRId64 " of shape %s are empty", dim,
                ac_shape_text(x, text));
     }
-    return ac_c_reshape(s, x->ndim ? ac_c_call(s, AC_OP_movedim, &front, 1, x) : x, &shape);
+    return ac_c_reshape(s, ac_c_call(s, AC_OP_movedim, &front, 1, x), &shape);
 }
 
 /* `order` after a stable sort by one column of the rows. */
@@ -279,7 +279,7 @@ static T counts_of(ac_scratch *s, T starts, int64_t n) {
 static T kept_values(ac_scratch *s, T x, T rows, T starts, int64_t dim) {
     ac_attrs_movedim back = {{1, {0}}, {1, {dim}}};
     T kept = ac_c_at(s, rows, starts);
-    if (dim == AC_ABSENT || x->ndim == 0) return ac_c_flat(s, kept);
+    if (dim == AC_ABSENT) return ac_c_flat(s, kept);
     ac_dims shape = {.n = x->ndim, .v = {starts->shape[0]}};
     for (int d = 0, next = 1; d < x->ndim; d++)
         if (d != dim) shape.v[next++] = x->shape[d];
@@ -291,6 +291,7 @@ COMPOSE(unique) {
     T x = in[0], order;
     int64_t dim = a->dim;
     ac_dims column = {2, {x->numel, 1}}, none = {1, {0}};
+    if (dim != AC_ABSENT && x->ndim == 0) REFUSE(AC_INDEX, "unique: a 0-d tensor has no dimension %" PRId64, dim);
     if (dim != AC_ABSENT) NEED(ac_dim_wrap(&dim, x->ndim, "unique"));
     T rows = dim == AC_ABSENT ? ac_c_reshape(s, x, &column) : slices(s, x, dim);
     if (!rows) return NULL;
