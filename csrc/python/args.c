@@ -94,7 +94,9 @@ static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *
     if (!word) return wrong_type(op, p, "a string", o);
     *out = ac_choice(p, word);
     if (*out >= 0) return 0;
-    (void)ac_fail(AC_VALUE, "%s: `%s` must be one of %.*s; got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
+    /* torch raises a ValueError for a reduction, and mostly a RuntimeError for other words */
+    ac_error kind = strcmp(p->name, "reduction") == 0 ? AC_VALUE : AC_WORD;
+    (void)ac_fail(kind, "%s: `%s` must be one of %.*s; got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
                   p->choices, word);
     (void)ac_raise();
     return -1;
