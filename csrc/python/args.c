@@ -88,15 +88,19 @@ int ac_dims_from(PyObject *o, ac_dims *d, const char *name) {
     return failed;
 }
 
+/* torch reads these words in Python, and those of other arguments in its core. */
+static ac_error no_word(const ac_param *p) {
+    bool in_python = strcmp(p->name, "reduction") == 0 || strcmp(p->name, "compute_mode") == 0;
+    return in_python ? AC_VALUE : AC_RUNTIME;
+}
+
 static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
     const char *word = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
     if (!word && PyErr_Occurred()) return -1;
     if (!word) return wrong_type(op, p, "a string", o);
     *out = ac_choice(p, word);
     if (*out >= 0) return 0;
-    /* torch raises a ValueError for a reduction, and mostly a RuntimeError for other words */
-    ac_error kind = strcmp(p->name, "reduction") == 0 ? AC_VALUE : AC_WORD;
-    (void)ac_fail(kind, "%s: `%s` must be one of %.*s; got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
+    (void)ac_fail(no_word(p), "%s: `%s` must be one of %.*s; got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
                   p->choices, word);
     (void)ac_raise();
     return -1;

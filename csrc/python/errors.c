@@ -7,8 +7,6 @@
 #define PyExc_LinAlgError ac_py->linalg_error
 /* ampc._C.WrongOut: a TypeError and a RuntimeError */
 #define PyExc_WrongOut ac_py->wrong_out
-/* ampc._C.WrongWord: a ValueError and a RuntimeError */
-#define PyExc_WrongWord ac_py->wrong_word
 
 static PyObject *exception_of(ac_error code) {
     switch (code) {
@@ -27,9 +25,9 @@ PyObject *ac_raise(void) {
     return NULL;
 }
 
-/* new: an exception that is both */
-static PyObject *joined(const char *name, const char *doc, PyObject *one, PyObject *other) {
-    PyObject *kinds = PyTuple_Pack(2, one, other);
+/* new: a TypeError that is `other`, too */
+static PyObject *joined(const char *name, const char *doc, PyObject *other) {
+    PyObject *kinds = PyTuple_Pack(2, PyExc_TypeError, other);
     PyObject *made = kinds ? PyErr_NewExceptionWithDoc(name, doc, kinds, NULL) : NULL;
     Py_XDECREF(kinds);
     return made;
@@ -43,29 +41,22 @@ int ac_errors_init(PyObject *module) {
     ac_py->no_tensor = joined("ampc._C.NoTensor",
                               "Something else stands where a Tensor is expected. Whoever asks it for a shape meets an "
                               "AttributeError, as in torch's functions that are made in Python, so it is one, too.",
-                              PyExc_TypeError, PyExc_AttributeError);
+                              PyExc_AttributeError);
     ac_py->no_number =
         joined("ampc._C.NoNumber",
                "Something else stands where numbers are expected: a TypeError, and the RuntimeError that "
                "torch raises where it finds no dtype for it.",
-               PyExc_TypeError, PyExc_RuntimeError);
+               PyExc_RuntimeError);
     ac_py->wrong_out =
         joined("ampc._C.WrongOut",
                "The tensor to write into has a dtype that cannot hold the result: a RuntimeError, and the "
                "TypeError that torch's `cat` and what is made of it raise.",
-               PyExc_TypeError, PyExc_RuntimeError);
-    ac_py->wrong_word = joined("ampc._C.WrongWord",
-                               "A word that is not among those which an argument may be: a ValueError, and the "
-                               "RuntimeError that torch raises.",
-                               PyExc_ValueError, PyExc_RuntimeError);
-    PyObject *all[] = {ac_py->out_of_memory, ac_py->linalg_error, ac_py->no_tensor,
-                       ac_py->no_number,     ac_py->wrong_out,    ac_py->wrong_word};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!all[i]) return -1;
+               PyExc_RuntimeError);
+    if (!ac_py->out_of_memory || !ac_py->linalg_error || !ac_py->no_tensor || !ac_py->no_number || !ac_py->wrong_out)
+        return -1;
     if (PyModule_AddObjectRef(module, "NoTensor", ac_py->no_tensor) < 0) return -1;
     if (PyModule_AddObjectRef(module, "NoNumber", ac_py->no_number) < 0) return -1;
     if (PyModule_AddObjectRef(module, "WrongOut", ac_py->wrong_out) < 0) return -1;
-    if (PyModule_AddObjectRef(module, "WrongWord", ac_py->wrong_word) < 0) return -1;
     if (PyModule_AddObjectRef(module, "LinAlgError", ac_py->linalg_error) < 0) return -1;
     return PyModule_AddObjectRef(module, "OutOfMemoryError", ac_py->out_of_memory);
 }
