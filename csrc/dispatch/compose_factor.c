@@ -27,6 +27,7 @@ static int same_dtype(const ac_tensor *A, const ac_tensor *B, const char *what) 
 }
 
 int ac_c_same_batch(ac_scratch *s, T *A, T *B, const char *what) {
+    if (!*A || !*B) return -1;
     ac_dims a = ac_shape_of(*A), b = ac_shape_of(*B), lead = {.n = a.n - 2}, other = {.n = b.n - 2};
     for (int64_t d = 0; d < lead.n; d++) lead.v[d] = a.v[d];
     for (int64_t d = 0; d < other.n; d++) other.v[d] = b.v[d];
@@ -44,6 +45,7 @@ int ac_c_same_batch(ac_scratch *s, T *A, T *B, const char *what) {
 /* -- matrices ------------------------------------------------------------------------------------------ */
 
 T ac_c_eye(ac_scratch *s, T A, int64_t rows, int64_t cols) {
+    if (!A) return NULL;
     ac_dims shape = ac_shape_of(A);
     ac_device device = ac_device_of(A);
     shape.v[shape.n - 2] = rows, shape.v[shape.n - 1] = cols;
@@ -120,6 +122,7 @@ T ac_c_solve(ac_scratch *s, T A, T B, bool left, bool check, T *info) {
 T ac_c_inverse(ac_scratch *s, T A, bool check, T *info, const char *what) {
     ac_attrs_check how = {check};
     T out[AC_MAX_OUT] = {NULL};
+    if (!A) return NULL;
     NEED(ac_need_square(A, what));
     T in[2] = {A, ac_c_eye(s, A, ac_rows_of(A), ac_cols_of(A))};
     if (ac_c_call_many(s, AC_OP_solve, &how, in, 2, out) < 0) return NULL;
@@ -291,6 +294,7 @@ static T cut(ac_scratch *s, T A, T S, T atol, T rtol) {
     if (!rtol) {
         rtol = ac_c_full(s, &(ac_dims){0}, own_room(A), S->dtype, ac_device_of(A));
         if (atol) rtol = WHERE(BIN(gt, atol, NUM(0)), NUM(0), rtol);
+        if (!rtol) return NULL;
     }
     T largest = ac_cols_of(S) ? ac_c_call(s, AC_OP_amax, &last, 1, S) : S;
     T least = MUL(largest, rtol->is_scalar ? rtol : beside(s, rtol));
@@ -300,6 +304,7 @@ static T cut(ac_scratch *s, T A, T S, T atol, T rtol) {
 /* Without a history, as its gradient needs no differences of singular values, which may be equal, or 0. */
 static T pseudo_inverse(ac_scratch *s, T A, bool hermitian, T atol, T rtol) {
     T out[AC_MAX_OUT] = {NULL}, U, S, V;
+    if (!A) return NULL;
     if (hermitian) {
         if (eigen(s, A, 0, out) < 0) return NULL;
         U = V = out[1], S = out[0];

@@ -144,6 +144,7 @@ static T spectral_norm(ac_scratch *s, T x, const norm_of *n) {
 }
 
 static T matrix_norm(ac_scratch *s, T A, norm_of n) {
+    if (!A || s->failed) return NULL;
     NEED(check_norm(A, &n));
     ac_attrs_norm two = {{AC_INT, {2}}, n.dim, n.keepdim, n.dtype};
     if (n.kind == FRO) return ac_c_call(s, AC_OP_norm, &two, 1, A);
@@ -192,10 +193,8 @@ static T condition(ac_scratch *s, T A, norm_kind kind, double ord) {
     T info = NULL;
     NEED(check_norm(A, &n));
     T inverse = ac_c_inverse(s, A, false, &info, "linalg.cond");
-    T y = inverse ? MUL(matrix_norm(s, A, n),
-                        matrix_norm(s, WHERE(BIN(eq, UN(isnan, inverse), NUM(0)), inverse, NUM(0)), n))
-                  : NULL;
-    return y ? WHERE(BIN(eq, info, NUM(0)), y, REAL(INFINITY)) : NULL;
+    T finite = WHERE(UN(isnan, inverse), NUM(0), inverse);
+    return WHERE(BIN(eq, info, NUM(0)), MUL(matrix_norm(s, A, n), matrix_norm(s, finite, n)), REAL(INFINITY));
 }
 
 COMPOSE(linalg_cond_word) {

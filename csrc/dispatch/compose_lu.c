@@ -178,6 +178,7 @@ static int need_reflections(const ac_tensor *A, const ac_tensor *tau, const char
 
 /* The vectors of the reflections, below a diagonal of ones. */
 static T vectors_of(ac_scratch *s, T A, int64_t k) {
+    if (!A) return NULL;
     return ADD(ac_c_lower(s, ac_c_slice(s, A, -1, 0, k), -1), ac_c_eye(s, A, ac_rows_of(A), k));
 }
 
