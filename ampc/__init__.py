@@ -216,12 +216,7 @@ from ._ops import (
 )
 from ._functions import where as where
 from ._layout import clone as clone
-from .linalg import (
-    cholesky as cholesky,
-    pca_lowrank as pca_lowrank,
-    qr as qr,
-    svd_lowrank as svd_lowrank,
-)
+from .linalg import lu_with_info as lu
 
 from .nn._resample import grid_sampler as grid_sampler
 from .nn._resample import constant_pad_nd as constant_pad_nd
@@ -271,7 +266,6 @@ def _array_namespace(self: Tensor, *, api_version: _Any = None) -> _Any:
 Tensor.__array_namespace__ = _array_namespace  # type: ignore[method-assign]
 
 
-inverse, pinverse, svd = linalg.inv, linalg.pinv, linalg.old_svd
 as_strided_, detach_, fill_, resize_as_, zero_ = Tensor.as_strided_, Tensor.detach_, Tensor.fill_, Tensor.resize_as_, Tensor.zero_
 dropout = nn.functional.dropout
 batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_norm

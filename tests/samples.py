@@ -12,6 +12,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 from composed_samples import COMPOSED
+from linalg_samples import LINALG
 from references import (
     R,
     batch_norm,
@@ -473,6 +474,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "narrow": [Sample((real(3, 7), 1, 2, 3), reference=lambda x, d, a, n: x[:, a:a + n])],
 }
 SAMPLES |= COMPOSED
+SAMPLES |= LINALG
 
 
 def convert(value: Any, tensor: Callable[[np.ndarray], Any]) -> Any:
@@ -533,7 +535,7 @@ def torch_function(name: str, sample: Sample) -> Optional[Callable[..., Any]]:
 
 
 CPU_ONLY = {"fused_attention", "fused_attention_backward", "recurrence", "recurrence_backward"}  # their parts do their work on a GPU
-WIDE_ONLY = {"solve", "slogdet", "cholesky", "qr", "eigh", "svd"}  # float32 and float64
+WIDE_ONLY = {"solve", "slogdet", "cholesky", "qr", "eigh", "svd", *LINALG}  # float32 and float64
 CASES = [(name, i) for name in SAMPLES for i in range(len(SAMPLES[name]))]
 IDS = [f"{name}-{i}" for name, i in CASES]
 

@@ -31,7 +31,7 @@ def test_categories(name, dtype):
             with ampc.autocast(DEVICE, dtype=dtype):
                 got = outputs(function(name)(*args, **kwargs))
             want = {"low": dtype, "f32": ampc.float32, "promote": given}[category]
-            assert got[0].dtype is want, (given, s)
+            assert got[0].dtype is (ampc.int64 if name == "linalg_matrix_rank" else want), (given, s)
 
 
 def test_mixtures_run_in_the_widest():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from linalg_samples import LINALG
 from references import part
 from samples import CASES, CPU_ONLY, IDS, OPERATORS, SAMPLES, function, outputs, to_ampc, to_torch, torch_function
 from where import FEWER, ON_GPU, SIMULATED, settled, simulated
@@ -167,7 +168,7 @@ def _widened(value):
     return {k: _widened(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-COLUMNS = {"nonzero", "argwhere", "vecdot", "solve", "cholesky", "cholesky_inverse", "cholesky_solve", "triangular_solve"}  # whose results torch stores by columns
+COLUMNS = {"nonzero", "argwhere", "vecdot", "solve", "cholesky", "cholesky_inverse", "cholesky_solve", "triangular_solve", *LINALG}  # whose results torch stores by columns
 
 
 @pytest.mark.parametrize(("name", "i"), CASES, ids=IDS)

@@ -95,8 +95,13 @@ FORMULA(eigh) {
     DONE;
 }
 
+/* What completes U and Vh to square matrices has no gradient. */
 FORMULA(svd) {
     T u = RESULT(0), d = RESULT(1), vh = RESULT(2), gu = ac_f_grad(c, 0), gs = ac_f_grad(c, 1), gvh = ac_f_grad(c, 2);
+    if (!u || !d || !vh) return -1;
+    int64_t k = d->shape[d->ndim - 1];
+    u = ac_c_slice(s, u, -1, 0, k), gu = ac_c_slice(s, gu, -1, 0, k);
+    vh = ac_c_slice(s, vh, -2, 0, k), gvh = ac_c_slice(s, gvh, -2, 0, k);
     if (!u || !vh) return -1;
     if (!c->g[0] && !c->g[2]) {
         GIVE(0, MM(MM(u, as_diagonal(s, gs)), vh));
@@ -116,5 +121,63 @@ FORMULA(svd) {
         g = ADD(g, MM(u, TR(SUB(over, MM(v, MM(vh, over))))));
     }
     GIVE(0, g);
+    DONE;
+}
+
+/* -- triangles -------------------------------------------------------------------------------------------- */
+
+static T triangle_of(ac_scratch *s, T x, bool upper, int64_t diagonal) {
+    ac_attrs_offset from = {diagonal};
+    return ac_c_call(s, upper ? AC_OP_triu : AC_OP_tril, &from, 1, x);
+}
+static T by_triangle(ac_scratch *s, T a, T b, bool upper, bool unit) {
+    ac_attrs_triangle which = {upper, unit};
+    return ac_c_call(s, AC_OP_solve_triangle, &which, 2, a, b);
+}
+
+FORMULA(solve_triangle) {
+    ATTR(triangle);
+    T b = by_triangle(s, TR(SAVED(0)), G, !a->upper, a->unit);
+    GIVE(1, b);
+    if (WANTS(0)) {
+        T g = UN(neg, MM(b, TR(RESULT(0))));
+        ac_f_give(c, 0, triangle_of(s, g, a->upper, a->unit ? a->upper ? 1 : -1 : 0));
+    }
+    DONE;
+}
+
+/* Of A = P L U, the square part of L being L1 and that of U being U1: what lies beside or below these has a gradient of
+ * its own, and adds to theirs. */
+FORMULA(lu_factor) {
+    T lu = RESULT(0), g = G, in[2] = {lu, RESULT(1)}, out[AC_MAX_OUT];
+    ac_attrs_unpack both = {1, 1};
+    if (!lu || ac_c_call_many(s, AC_OP_lu_unpack, &both, in, 2, out) < 0) return -1;
+    int64_t m = lu->shape[lu->ndim - 2], n = lu->shape[lu->ndim - 1], k = m < n ? m : n;
+    T lower = ac_c_slice(s, out[1], -2, 0, k), upper = ac_c_slice(s, out[2], -1, 0, k), rest = NULL;
+    T own = ac_c_slice(s, ac_c_slice(s, g, -2, 0, k), -1, 0, k);
+    T of_lower = MM(TR(lower), triangle_of(s, own, false, -1)), of_upper = MM(triangle_of(s, own, true, 0), TR(upper));
+    if (m > n) {
+        rest = ac_c_slice(s, g, -2, k, m);
+        of_upper = SUB(of_upper, MM(TR(ac_c_slice(s, out[1], -2, k, m)), rest));
+        rest = TR(by_triangle(s, upper, TR(rest), true, false));
+    } else if (m < n) {
+        rest = ac_c_slice(s, g, -1, k, n);
+        of_lower = SUB(of_lower, MM(rest, TR(ac_c_slice(s, out[2], -1, k, n))));
+        rest = by_triangle(s, TR(lower), rest, true, true);
+    }
+    T inner = ADD(triangle_of(s, of_lower, false, -1), triangle_of(s, of_upper, true, 0));
+    T square = by_triangle(s, TR(lower), inner, true, true), parts[2];
+    parts[0] = TR(by_triangle(s, upper, TR(square), true, false)), parts[1] = rest;
+    T whole = m == n ? parts[0] : ac_c_cat(s, parts, 2, m > n ? -2 : -1);
+    GIVE(0, MM(out[0], whole));
+    DONE;
+}
+
+/* Of the pseudo-inverse P of A, given with it (Golub and Pereyra 1973). */
+FORMULA(pinv_of) {
+    T p = RESULT(0), a = SAVED(1), g = G, gt = TR(g), pt = TR(p);
+    T rows = MM(MM(gt, p), pt), cols = MM(MM(pt, p), gt);
+    rows = SUB(rows, MM(a, MM(p, rows))), cols = SUB(cols, MM(MM(cols, p), a));
+    GIVE(1, SUB(ADD(rows, cols), MM(MM(pt, g), pt)));
     DONE;
 }

@@ -3,6 +3,8 @@
 
 #include "cpu/kernels.h"
 
+enum { MAX_OPERANDS = 3 };
+
 static ac_tensor *brought(const ac_tensor *from, ac_device to) {
     ac_dims shape = ac_shape_of(from);
     ac_attrs_to_device a = {to, 0};
@@ -21,7 +23,7 @@ static int back(ac_tensor *to, ac_tensor *from) {
 }
 
 static int on_cpu(const ac_run *r, ac_kernel kernel) {
-    ac_tensor *in[2] = {NULL, NULL}, *out[AC_MAX_OUT] = {NULL};
+    ac_tensor *in[MAX_OPERANDS] = {NULL}, *out[AC_MAX_OUT] = {NULL};
     int failed = 0;
     for (int i = 0; i < r->n_in && !failed; i++) failed = (in[i] = brought(r->in[i], AC_CPU)) ? 0 : -1;
     for (int i = 0; i < r->n_out && !failed; i++) {
@@ -33,7 +35,7 @@ static int on_cpu(const ac_run *r, ac_kernel kernel) {
     if (!failed) failed = kernel(&there);
     for (int i = 0; i < r->n_out && !failed; i++)
         if (out[i]->numel) failed = back(r->out[i], out[i]);
-    for (int i = 0; i < 2; i++) ac_tensor_clear(&in[i]);
+    for (int i = 0; i < MAX_OPERANDS; i++) ac_tensor_clear(&in[i]);
     for (int i = 0; i < AC_MAX_OUT; i++) ac_tensor_clear(&out[i]);
     return failed;
 }
@@ -44,3 +46,9 @@ int ac_cuda_cholesky(const ac_run *r) { return on_cpu(r, ac_cpu_cholesky); }
 int ac_cuda_qr(const ac_run *r) { return on_cpu(r, ac_cpu_qr); }
 int ac_cuda_eigh(const ac_run *r) { return on_cpu(r, ac_cpu_eigh); }
 int ac_cuda_svd(const ac_run *r) { return on_cpu(r, ac_cpu_svd); }
+int ac_cuda_solve_triangle(const ac_run *r) { return on_cpu(r, ac_cpu_solve_triangle); }
+int ac_cuda_lu_factor(const ac_run *r) { return on_cpu(r, ac_cpu_lu_factor); }
+int ac_cuda_row_order(const ac_run *r) { return on_cpu(r, ac_cpu_row_order); }
+int ac_cuda_ldl_factor(const ac_run *r) { return on_cpu(r, ac_cpu_ldl_factor); }
+int ac_cuda_ldl_solve(const ac_run *r) { return on_cpu(r, ac_cpu_ldl_solve); }
+int ac_cuda_reflections(const ac_run *r) { return on_cpu(r, ac_cpu_reflections); }

@@ -99,11 +99,14 @@ SIMPLE(amin, reduce_dim, AC_FOLD_MIN, AC_GPU_TOTAL)
 TRUTH(any, AC_GPU_ANY)
 TRUTH(all, AC_GPU_ALL)
 
-/* Squares are summed in float64, so that values of 1e20 do not overflow the sum. */
+/* Squares are summed in float64, so that values of 1e20 do not overflow the sum. The norm of a single value is its
+ * size, whose square could overflow float64. */
 int ac_cuda_norm(const ac_run *r) {
     ATTRS(norm);
     double p = ac_scalar_double(a->p);
     int opmath = opmath_for(r->in[0], r->out[0]->dtype);
+    bool alone = r->out[0]->numel == r->in[0]->numel;
+    if (alone && p != 0) return run(r, &a->dim, AC_FOLD_MAX_ABS, 0, AC_GPU_TOTAL, opmath);
     if (p == 2) return run(r, &a->dim, AC_FOLD_SUM_SQUARES, 0, AC_GPU_ROOT, AC_OPMATH_F64);
     if (p == 1) return run(r, &a->dim, AC_FOLD_SUM_ABS, 0, AC_GPU_TOTAL, opmath);
     if (p == 0) return run(r, &a->dim, AC_FOLD_COUNT, 0, AC_GPU_TOTAL, opmath);

@@ -199,16 +199,24 @@ int ac_infer_cholesky(ac_infer *i) {
     return 0;
 }
 
-int ac_infer_solve(ac_infer *i) {
+static int fit_square(ac_infer *i, int right, ac_spec *out) {
     AC_TRY(need_matrices(i, 0, true));
-    AC_TRY(need_matrices(i, 1, false));
-    AC_TRY(ac_need_same_dtype(i, 0, 1));
+    AC_TRY(need_matrices(i, right, false));
+    AC_TRY(ac_need_same_dtype(i, 0, right));
     ac_dims want = ac_shape_of(i->in[0]);
-    want.v[want.n - 1] = i->in[1]->shape[i->in[1]->ndim - 1];
-    AC_TRY(ac_need_shape(i, 1, &want));
-    i->out[0] = (ac_spec){i->in[0]->dtype, want, AC_CPU}, i->out[1] = info_of(i);
+    want.v[want.n - 1] = i->in[right]->shape[i->in[right]->ndim - 1];
+    AC_TRY(ac_need_shape(i, right, &want));
+    *out = (ac_spec){i->in[0]->dtype, want, AC_CPU};
     return 0;
 }
+
+int ac_infer_solve(ac_infer *i) {
+    AC_TRY(fit_square(i, 1, &i->out[0]));
+    i->out[1] = info_of(i);
+    return 0;
+}
+
+int ac_infer_solve_triangle(ac_infer *i) { return fit_square(i, 1, &i->out[0]); }
 
 int ac_infer_slogdet(ac_infer *i) {
     AC_TRY(need_matrices(i, 0, true));
@@ -240,9 +248,54 @@ int ac_infer_eigh(ac_infer *i) {
 }
 
 int ac_infer_svd(ac_infer *i) {
+    ATTRS(full_matrices);
     AC_TRY(need_matrices(i, 0, false));
     int64_t m = i->in[0]->shape[i->in[0]->ndim - 2], n = i->in[0]->shape[i->in[0]->ndim - 1], k = m < n ? m : n;
-    i->out[0] = part(i, m, k), i->out[2] = part(i, k, n), i->out[1] = part(i, k, k);
+    i->out[0] = part(i, m, a->full ? m : k), i->out[2] = part(i, a->full ? n : k, n), i->out[1] = part(i, k, k);
     i->out[1].shape.n--;
+    return 0;
+}
+
+/* k numbers for each matrix */
+static ac_spec line_of(const ac_infer *i, int64_t k, ac_dtype dtype) {
+    ac_spec s = part(i, k, k);
+    s.shape.n--, s.dtype = dtype;
+    return s;
+}
+
+static int infer_factor(ac_infer *i, bool square, bool info, ac_dtype line) {
+    AC_TRY(need_matrices(i, 0, square));
+    int64_t m = i->in[0]->shape[i->in[0]->ndim - 2], n = i->in[0]->shape[i->in[0]->ndim - 1];
+    i->out[0] = part(i, m, n), i->out[1] = line_of(i, m < n ? m : n, line);
+    if (info) i->out[2] = info_of(i);
+    return 0;
+}
+int ac_infer_lu_factor(ac_infer *i) { return infer_factor(i, false, true, AC_int32); }
+int ac_infer_ldl_factor(ac_infer *i) { return infer_factor(i, true, true, AC_int32); }
+int ac_infer_reflections(ac_infer *i) { return infer_factor(i, false, false, i->in[0]->dtype); }
+
+/* int32, next to each other in memory */
+static int need_pivots(const ac_infer *i, int input) {
+    const ac_tensor *p = i->in[input];
+    if (p->dtype == AC_int32 && p->ndim >= 1 && ac_is_contiguous(p)) return 0;
+    return ac_fail(AC_RUNTIME, "%s: `%s` must be a contiguous int32 tensor of at least one dimension",
+                   i->info->python + 1, ac_input_name(i, input));
+}
+
+int ac_infer_ldl_solve(ac_infer *i) {
+    AC_TRY(fit_square(i, 2, &i->out[0]));
+    AC_TRY(need_pivots(i, 1));
+    ac_dims line = ac_shape_of(i->in[0]);
+    line.n--;
+    return ac_need_shape(i, 1, &line);
+}
+
+int ac_infer_row_order(ac_infer *i) {
+    ATTRS(row_count);
+    AC_TRY(need_pivots(i, 0));
+    int64_t last = i->in[0]->ndim - 1;
+    if (a->rows < i->in[0]->shape[last]) return ac_fail(AC_RUNTIME, "%s: more pivots than rows", i->info->python + 1);
+    i->out[0] = (ac_spec){AC_int64, ac_shape_of(i->in[0]), AC_CPU};
+    i->out[0].shape.v[last] = a->rows;
     return 0;
 }

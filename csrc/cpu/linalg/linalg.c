@@ -120,6 +120,30 @@ int ac_cpu_solve(const ac_run *r) {
     return run_linalg(&c, (int64_t)c.n * c.n, (int64_t)c.n * c.k, 0, 0, c.n);
 }
 
+typedef void (*trsm_fn)(const char *, const char *, const char *, const char *, const int *, const int *,
+                        const double *, const double *, const int *, double *, const int *, size_t, size_t, size_t,
+                        size_t);
+
+static int triangle_one(const linalg *c, int64_t item) {
+    const ac_attrs_triangle *a = c->r->attrs;
+    const char *uplo = a->upper ? "U" : "L", *diagonal = a->unit ? "U" : "N";
+    int n = c->n;
+    double one = 1;
+    fetch(c->r->in[0], item, n, n, c->a);
+    fetch(c->r->in[1], item, n, c->k, c->b);
+    if (n > 0 && c->k > 0)
+        CALL(c, 0, trsm_fn, "L", uplo, "N", diagonal, &n, &c->k, &one, c->a, &n, c->b, &n, 1, 1, 1, 1);
+    put(c->r->out[0], item, n, c->k, c->b, n);
+    return 0;
+}
+
+int ac_cpu_solve_triangle(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, triangle_one, "dtrsm", "dtrsm"));
+    c.k = (int)r->in[1]->shape[r->in[1]->ndim - 1];
+    return run_linalg(&c, (int64_t)c.n * c.n, (int64_t)c.n * c.k, 0, 0, 0);
+}
+
 static int slogdet_one(const linalg *c, int64_t item) {
     int info = 0, n = c->n;
     double sign = 1, size = 0;
@@ -140,6 +164,105 @@ int ac_cpu_slogdet(const ac_run *r) {
     linalg c;
     AC_TRY(open_linalg(&c, r, slogdet_one, "dgetrf", "dgetrf"));
     return run_linalg(&c, (int64_t)c.n * c.n, 0, 0, 0, c.n);
+}
+
+/* -- triangles and exchanges of rows ----------------------------------------------------------------------- */
+
+/* The exchanges of one matrix of k rows, and its info. */
+static void put_pivots(const linalg *c, int64_t item, int k, int info) {
+    for (int i = 0; i < k; i++) ac_write_int(ac_data(c->r->out[1]), AC_int32, item * k + i, c->pivots[i]);
+    ac_write_int(ac_data(c->r->out[2]), AC_int32, item, info);
+}
+
+static int lu_one(const linalg *c, int64_t item) {
+    int info = 0, m = c->m, n = c->n;
+    fetch(c->r->in[0], item, m, n, c->a);
+    if (c->k > 0) CALL(c, 0, getrf_fn, &m, &n, c->a, &m, c->pivots, &info);
+    if (info > 0 && is_checked(c))
+        return ac_fail(AC_LINALG,
+                       "%s: matrix %lld: U[%d, %d] is 0, so lu_solve would divide by it. linalg.lu and "
+                       "linalg.lu_factor_ex take such a matrix",
+                       said(c), (long long)item, info, info);
+    put(c->r->out[0], item, m, n, c->a, m);
+    put_pivots(c, item, c->k, info);
+    return 0;
+}
+
+int ac_cpu_lu_factor(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, lu_one, "dgetrf", "dgetrf"));
+    return run_linalg(&c, (int64_t)c.m * c.n, 0, 0, 0, c.k);
+}
+
+int ac_cpu_row_order(const ac_run *r) {
+    const ac_tensor *pivots = r->in[0];
+    int64_t k = pivots->shape[pivots->ndim - 1], rows = r->out[0]->shape[pivots->ndim - 1];
+    const int32_t *from = ac_data(pivots);
+    int64_t *order = ac_data(r->out[0]), batch = rows ? r->out[0]->numel / rows : 0;
+    for (int64_t b = 0; b < batch; b++, from += k, order += rows) {
+        for (int64_t i = 0; i < rows; i++) order[i] = i;
+        for (int64_t i = 0; i < k; i++) {
+            if (from[i] < 1 || from[i] > rows)
+                return ac_fail(AC_RUNTIME, "lu: pivot %d is not from 1 to %lld, the rows; it must be from lu_factor",
+                               (int)from[i], (long long)rows);
+            int64_t other = order[from[i] - 1];
+            order[from[i] - 1] = order[i], order[i] = other;
+        }
+    }
+    return 0;
+}
+
+typedef void (*sytrf_fn)(const char *, const int *, double *, const int *, int *, double *, const int *, int *, size_t);
+typedef void (*sytrs_fn)(const char *, const int *, const int *, const double *, const int *, const int *, double *,
+                         const int *, int *, size_t);
+
+static int ldl_one(const linalg *c, int64_t item) {
+    int info = 0, n = c->n;
+    fetch(c->r->in[0], item, n, n, c->a);
+    if (n > 0) CALL(c, 0, sytrf_fn, "L", &n, c->a, &n, c->pivots, c->work, &c->lwork, &info, 1);
+    if (info > 0 && is_checked(c))
+        return ac_fail(AC_LINALG, "%s: matrix %lld is singular: block %d of D is 0", said(c), (long long)item, info);
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < j; i++) c->a[i + (int64_t)j * n] = 0;
+    put(c->r->out[0], item, n, n, c->a, n);
+    put_pivots(c, item, n, info);
+    return 0;
+}
+
+int ac_cpu_ldl_factor(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, ldl_one, "dsytrf", "dsytrf"));
+    return run_linalg(&c, (int64_t)c.n * c.n, 0, 0, (int64_t)64 * (c.n + 1), c.n);
+}
+
+/* Whether LAPACK stays inside the matrix: blocks of two rows, whose pivots are negative, are whole. */
+static bool are_blocks(const int *pivots, int n) {
+    for (int i = 0; i < n; i++) {
+        if (pivots[i] == 0 || pivots[i] > n || pivots[i] < -n) return false;
+        if (pivots[i] < 0 && (++i == n || pivots[i] != pivots[i - 1])) return false;
+    }
+    return true;
+}
+
+static int ldl_solve_one(const linalg *c, int64_t item) {
+    int info = 0, n = c->n;
+    const int32_t *from = (const int32_t *)ac_data(c->r->in[1]) + item * n;
+    for (int i = 0; i < n; i++) c->pivots[i] = from[i];
+    if (!are_blocks(c->pivots, n))
+        return ac_fail(AC_RUNTIME, "%s: the pivots of matrix %lld are not those of ldl_factor", said(c),
+                       (long long)item);
+    fetch(c->r->in[0], item, n, n, c->a);
+    fetch(c->r->in[2], item, n, c->k, c->b);
+    if (n > 0 && c->k > 0) CALL(c, 0, sytrs_fn, "L", &n, &c->k, c->a, &n, c->pivots, c->b, &n, &info, 1);
+    put(c->r->out[0], item, n, c->k, c->b, n);
+    return 0;
+}
+
+int ac_cpu_ldl_solve(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, ldl_solve_one, "dsytrs", "dsytrs"));
+    c.k = (int)r->in[2]->shape[r->in[2]->ndim - 1];
+    return run_linalg(&c, (int64_t)c.n * c.n, (int64_t)c.n * c.k, 0, 0, c.n);
 }
 
 /* -- factorisations -------------------------------------------------------------------------------------- */
@@ -191,6 +314,22 @@ int ac_cpu_qr(const ac_run *r) {
     return run_linalg(&c, (int64_t)c.m * c.n, c.k, (int64_t)c.k * c.n, (int64_t)64 * (c.m + c.n + 1), 0);
 }
 
+static int reflections_one(const linalg *c, int64_t item) {
+    int info = 0, m = c->m, n = c->n;
+    if (c->k == 0) return 0;
+    fetch(c->r->in[0], item, m, n, c->a);
+    CALL(c, 0, geqrf_fn, &m, &n, c->a, &m, c->b, c->work, &c->lwork, &info);
+    put(c->r->out[0], item, m, n, c->a, m);
+    put(c->r->out[1], item, c->k, 1, c->b, c->k);
+    return 0;
+}
+
+int ac_cpu_reflections(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, reflections_one, "dgeqrf", "dgeqrf"));
+    return run_linalg(&c, (int64_t)c.m * c.n, c.k, 0, (int64_t)64 * (c.n + 1), 0);
+}
+
 typedef void (*syevd_fn)(const char *, const char *, const int *, double *, const int *, double *, double *,
                          const int *, int *, const int *, int *, size_t, size_t);
 
@@ -220,26 +359,38 @@ int ac_cpu_eigh(const ac_run *r) {
 typedef void (*gesdd_fn)(const char *, const int *, const int *, double *, const int *, double *, double *, const int *,
                          double *, const int *, double *, const int *, int *, int *, size_t);
 
+/* Vectors of no singular value: any orthonormal columns complete an empty U or Vh. */
+static void put_unit(ac_tensor *t, int64_t item, int64_t n) {
+    for (int64_t i = 0; i < n * n; i++)
+        ac_write_double(ac_data(t), t->dtype, item * n * n + i, i % (n + 1) == 0 ? 1 : 0);
+}
+
 static int svd_one(const linalg *c, int64_t item) {
-    int info = 0, m = c->m, n = c->n, k = c->k;
+    const ac_attrs_full_matrices *a = c->r->attrs;
+    int info = 0, m = c->m, n = c->n, k = c->k, left_cols = a->full ? m : k, right_rows = a->full ? n : k;
     double *values = c->b, *left = c->b + k, *right = c->c;
-    if (k == 0) return 0;
+    if (k == 0) {
+        if (a->full) put_unit(c->r->out[0], item, m), put_unit(c->r->out[2], item, n);
+        return 0;
+    }
     fetch(c->r->in[0], item, m, n, c->a);
     if (!is_finite(c->a, (int64_t)m * n))
         return ac_fail(AC_LINALG, "%s: matrix %lld holds inf or nan", said(c), (long long)item);
-    CALL(c, 0, gesdd_fn, "S", &m, &n, c->a, &m, values, left, &m, right, &k, c->work, &c->lwork, c->pivots, &info, 1);
+    CALL(c, 0, gesdd_fn, a->full ? "A" : "S", &m, &n, c->a, &m, values, left, &m, right, &right_rows, c->work,
+         &c->lwork, c->pivots, &info, 1);
     if (info > 0)
         return ac_fail(AC_LINALG, "%s: matrix %lld: the iteration did not converge", said(c), (long long)item);
-    put(c->r->out[0], item, m, k, left, m);
+    put(c->r->out[0], item, m, left_cols, left, m);
     put(c->r->out[1], item, k, 1, values, k);
-    put(c->r->out[2], item, k, n, right, k);
+    put(c->r->out[2], item, right_rows, n, right, right_rows);
     return 0;
 }
 
 int ac_cpu_svd(const ac_run *r) {
+    const ac_attrs_full_matrices *a = r->attrs;
     linalg c;
     AC_TRY(open_linalg(&c, r, svd_one, "dgesdd", "dgesdd"));
-    int64_t k = c.k, wide = c.m > c.n ? c.m : c.n;
-    return run_linalg(&c, (int64_t)c.m * c.n, k + c.m * k, k * c.n, 4 * k * k + 7 * k + wide * 66 + 64 * (k + 1),
+    int64_t k = c.k, wide = c.m > c.n ? c.m : c.n, cols = a->full ? c.m : k, rows = a->full ? c.n : k;
+    return run_linalg(&c, (int64_t)c.m * c.n, k + c.m * cols, rows * c.n, 4 * k * k + 7 * k + wide * 66 + 64 * (k + 1),
                       8 * k);
 }

@@ -267,11 +267,14 @@ int ac_cpu_all(const ac_run *r) {
     return run_reduce(r, &a->dim, AC_FOLD_COUNT, 0, write_all, ac_opmath_of(r->in[0]->dtype));
 }
 
-/* Squares are summed in float64, so that values of 1e20 do not overflow the sum. */
+/* Squares are summed in float64, so that values of 1e20 do not overflow the sum. The norm of a single value is its
+ * size, whose square could overflow float64. */
 int ac_cpu_norm(const ac_run *r) {
     ATTRS(norm);
     double p = ac_scalar_double(a->p);
     ac_opmath opmath = opmath_for(r->in[0], r->out[0]->dtype);
+    bool alone = r->out[0]->numel == r->in[0]->numel;
+    if (alone && p != 0) return run_reduce(r, &a->dim, AC_FOLD_MAX_ABS, 0, write_total, opmath);
     if (p == 2) return run_reduce(r, &a->dim, AC_FOLD_SUM_SQUARES, 0, write_root, AC_OPMATH_F64);
     if (p == 1) return run_reduce(r, &a->dim, AC_FOLD_SUM_ABS, 0, write_total, opmath);
     if (p == 0) return run_reduce(r, &a->dim, AC_FOLD_COUNT, 0, write_total, opmath);

@@ -1,0 +1,168 @@
+"""Linear algebra beside torch: what factorisations give for matrices of every shape, what autocast and `out` do, and which calls are refused."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import ampc
+
+R = np.random.default_rng(11)
+
+
+def drawn(*shape):
+    return R.standard_normal(shape)
+
+
+def both(torch, call, *arrays):
+    """The results of both libraries as lists of arrays, or the types of their exceptions."""
+    found = []
+    for lib in (torch, ampc):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                y = call(lib, *(lib.tensor(a) for a in arrays))
+            except Exception as error:  # noqa: BLE001
+                found.append(type(error))
+                continue
+        found.append([(str(t.dtype).split(".")[-1], np.asarray(t.double().tolist()).reshape(tuple(t.shape))) for t in (y if isinstance(y, tuple) else (y,))])
+    return found
+
+
+def same(torch, call, *arrays):
+    theirs, ours = both(torch, call, *arrays)
+    if isinstance(theirs, type):
+        assert isinstance(ours, type) and issubclass(ours, RuntimeError if issubclass(theirs, RuntimeError) else theirs)
+        return
+    assert len(theirs) == len(ours)
+    for (dtype, x), (own, y) in zip(theirs, ours):
+        assert dtype == own and x.shape == y.shape
+        np.testing.assert_allclose(y, x, rtol=1e-10, atol=1e-10)
+
+
+SHAPES = [(3, 3), (4, 2), (2, 4), (2, 3, 3), (0, 0), (0, 3), (3, 0), (0, 2, 2), (2, 0, 3), (1, 1)]
+FORMS = {
+    "lu": lambda lib, A: lib.linalg.lu(A), "lu_factor": lambda lib, A: lib.linalg.lu_factor(A), "lu_factor_ex": lambda lib, A: lib.linalg.lu_factor_ex(A),
+    "Tensor.lu": lambda lib, A: A.lu(), "torch.lu": lambda lib, A: lib.lu(A, get_infos=True), "geqrf": lambda lib, A: lib.geqrf(A),
+    "lu_unpack": lambda lib, A: lib.lu_unpack(*lib.linalg.lu_factor(A)), "data": lambda lib, A: lib.lu_unpack(*A.lu(), unpack_pivots=False),
+    "pivots": lambda lib, A: lib.lu_unpack(*A.lu(), unpack_data=False),
+    "square": lambda lib, A: lib.linalg.ldl_factor(A), "with info": lambda lib, A: lib.linalg.ldl_factor_ex(A),
+    "reflections": lambda lib, A: lib.linalg.householder_product(*A.geqrf()), "Tensor.orgqr": lambda lib, A: A.geqrf()[0].orgqr(A.geqrf()[1]),
+    "Tensor.ormqr": lambda lib, A: A.geqrf()[0].ormqr(A.geqrf()[1], A), "from the right": lambda lib, A: lib.ormqr(*A.geqrf(), A.transpose(-2, -1), left=False, transpose=True),
+    "qr": lambda lib, A: lib.qr(A @ A.transpose(-2, -1))[1].abs(), "pinverse": lambda lib, A: A.pinverse(), "svd": lambda lib, A: A.svd()[1], "cond": lambda lib, A: lib.linalg.cond(A),
+    "values": lambda lib, A: lib.svd(A, compute_uv=False), **{f"norm {n}": lambda lib, A, n=n: lib.linalg.matrix_norm(A, n) for n in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("form", FORMS)
+def test_matrices_of_every_shape(torch, form, shape):
+    same(torch, FORMS[form], drawn(*shape))
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("adjoint", [True, False])
+@pytest.mark.parametrize(("matrices", "right"), [((3, 3), (3, 2)), ((2, 3, 3), (3, 3)), ((2, 3, 3), (4, 1, 3, 3)), ((0, 0), (0, 2)), ((3, 3), (3, 0)), ((2, 3, 3), (2, 2, 3))])
+def test_equations_of_factors(torch, matrices, right, adjoint, left):
+    same(torch, lambda lib, A, B: lib.linalg.lu_solve(*lib.linalg.lu_factor(A), B, left=left, adjoint=adjoint), drawn(*matrices), drawn(*right))
+    same(torch, lambda lib, A, B: B.lu_solve(*lib.lu(A)), drawn(*matrices), drawn(*right))
+
+
+def test_equations_of_symmetric_factors(torch):
+    for matrices, right in (((3, 3), (3, 2)), ((2, 3, 3), (2, 3, 2)), ((0, 0), (0, 2))):
+        same(torch, lambda lib, A, B: lib.linalg.ldl_solve(*lib.linalg.ldl_factor(A + A.transpose(-2, -1)), B), drawn(*matrices), drawn(*right))
+    A, B = ampc.tensor(drawn(2, 3, 3)), ampc.tensor(drawn(4, 1, 3, 2))  # torch crashes here
+    A = A + A.mT
+    assert (A @ ampc.linalg.ldl_solve(*ampc.linalg.ldl_factor(A), B) - B).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("call", [
+    lambda lib, A: lib.linalg.lu(A, pivot=False), lambda lib, A: lib.linalg.lu_factor_ex(A, pivot=False), lambda lib, A: A.lu(pivot=False), lambda lib, A: lib.linalg.lu_factor(A * 0), lambda lib, A: lib.linalg.lu_factor_ex(A * 0), lambda lib, A: lib.linalg.lu_factor_ex(A * 0, check_errors=True),
+    lambda lib, A: (A * 0).lu(), lambda lib, A: lib.linalg.lu(A * 0), lambda lib, A: lib.linalg.lu_factor(A[0]), lambda lib, A: lib.linalg.ldl_factor_ex(A * 0), lambda lib, A: lib.linalg.ldl_factor(A * 0),
+    lambda lib, A: lib.linalg.lu_solve(A, lib.tensor([1, 2, 3]), A), lambda lib, A: lib.linalg.lu_solve(A, lib.tensor([1, 2], dtype=lib.int32), A),
+    lambda lib, A: lib.linalg.lu_solve(A, lib.tensor([1, 2, 3], dtype=lib.int32), A.float()), lambda lib, A: lib.lu_unpack(A, lib.tensor([1, 2, 9], dtype=lib.int32)),
+    lambda lib, A: lib.lu_unpack(A, lib.tensor([1, 2, 3])), lambda lib, A: lib.linalg.householder_product(A, A), lambda lib, A: lib.linalg.householder_product(A[:2], A[0]),
+    lambda lib, A: lib.ormqr(A, A[0], A[:2]), lambda lib, A: lib.ormqr(A, A[0], A.float()), lambda lib, A: lib.geqrf(A[0]), lambda lib, A: lib.linalg.qr(A, "all"), lambda lib, A: lib.linalg.eigh(A, "X"),
+    lambda lib, A: lib.linalg.lstsq(A, A, driver="best"), lambda lib, A: lib.linalg.matrix_norm(A, "two"), lambda lib, A: lib.linalg.cond(A, 3), lambda lib, A: lib.linalg.norm(A, 3),
+    lambda lib, A: lib.linalg.norm(A, 2, (0, 1, 1)), lambda lib, A: lib.linalg.matrix_norm(A, 2, (1, -1)), lambda lib, A: lib.linalg.matrix_norm(A, dtype=lib.float32), lambda lib, A: lib.linalg.tensorinv(A, 0),
+    lambda lib, A: lib.linalg.tensorsolve(A, A[0, :2]), lambda lib, A: lib.linalg.solve_triangular(A * 0, A, upper=True), lambda lib, A: lib.linalg.cond(A * 0, 1), lambda lib, A: lib.linalg.inv(A.long())])
+def test_singular_and_wrong_matrices(torch, call):
+    same(torch, call, drawn(3, 3))
+
+
+def test_pivots_that_no_factorisation_gives_are_refused():
+    """LAPACK would read beside the matrix."""
+    LD, B = ampc.eye(2), ampc.ones(2, 1)
+    for pivots in ([5, 1], [1, -2], [-2, 1], [-1, -2], [0, 1]):
+        with pytest.raises(RuntimeError, match="not those of ldl_factor"):
+            ampc.linalg.ldl_solve(LD, ampc.tensor(pivots, dtype=ampc.int32), B)
+
+
+CASTS = {
+    "inv": lambda lib, A, B: lib.linalg.inv(A), "Tensor.inverse": lambda lib, A, B: A.inverse(), "inv_ex": lambda lib, A, B: lib.linalg.inv_ex(A), "solve": lambda lib, A, B: lib.linalg.solve(A, B),
+    "lstsq": lambda lib, A, B: lib.linalg.lstsq(A, B)[0], "cond": lambda lib, A, B: lib.linalg.cond(A), "pinverse": lambda lib, A, B: lib.pinverse(A),
+    "matrix_rank": lambda lib, A, B: lib.linalg.matrix_rank(A), "qr": lambda lib, A, B: lib.linalg.qr(A), "torch.qr": lambda lib, A, B: lib.qr(A), "svd": lambda lib, A, B: lib.linalg.svd(A)[1],
+    "torch.svd": lambda lib, A, B: lib.svd(A)[1], "svdvals": lambda lib, A, B: lib.linalg.svdvals(A), "eigh": lambda lib, A, B: lib.linalg.eigh(A)[0], "eigvalsh": lambda lib, A, B: lib.linalg.eigvalsh(A),
+    "tensorinv": lambda lib, A, B: lib.linalg.tensorinv(A, 1), "tensorsolve": lambda lib, A, B: lib.linalg.tensorsolve(A, B[:, 0]), "cholesky_ex": lambda lib, A, B: lib.linalg.cholesky_ex(A),
+    "lu": lambda lib, A, B: A.lu(), "lu_solve": lambda lib, A, B: lib.lu_solve(B, A, lib.tensor([1, 2, 3], dtype=lib.int32)), "householder_product": lambda lib, A, B: lib.linalg.householder_product(A, A[0]),
+    "orgqr": lambda lib, A, B: lib.orgqr(A, A[0]), "ormqr": lambda lib, A, B: lib.ormqr(A, A[0], B), "geqrf": lambda lib, A, B: lib.geqrf(A),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", CASTS)
+def test_autocast_takes_16_bit_matrices_to_float32(torch, name, dtype):
+    """As torch on the CPU; outside autocast both libraries refuse them."""
+    def call(lib, A, B):
+        low = getattr(lib, dtype)
+        with lib.autocast(A.device.type, dtype=low):
+            return CASTS[name](lib, A.to(low), B.to(low))
+
+    theirs, ours = both(torch, call, drawn(3, 3) / 8 + np.eye(3), drawn(3, 2))
+    for (dt, x), (own, y) in zip(theirs, ours):
+        assert dt == own and x.shape == y.shape
+        np.testing.assert_allclose(y, x, rtol=1e-4, atol=1e-4)
+    with pytest.raises(RuntimeError, match="float32 or float64"):
+        CASTS[name](ampc, ampc.eye(3).to(getattr(ampc, dtype)), ampc.ones(3, 2).to(getattr(ampc, dtype)))
+
+
+def test_gradients_pass_the_cast():
+    A = (ampc.randn(3, 3) / 8 + ampc.eye(3)).half().requires_grad_()
+    with ampc.autocast(A.device.type, dtype=ampc.float16):
+        ampc.linalg.inv(A).sum().backward()
+    assert A.grad.dtype == ampc.float16 and A.grad.abs().sum() > 0
+
+
+def test_the_norm_of_one_value_is_its_size():
+    """Its square would overflow, or vanish."""
+    for value in (1e155, -1e300, 1e-170, 5e-324):
+        x = ampc.tensor([[value]], dtype=ampc.float64, requires_grad=True)
+        for y in (x.norm(), ampc.linalg.vector_norm(x), ampc.linalg.vector_norm(x, 3, 1), ampc.linalg.norm(x), ampc.dist(x, x * 0), ampc.cdist(x, x * 0)):
+            assert y.item() == abs(value)
+        (slope,) = ampc.autograd.grad(ampc.linalg.vector_norm(x), x)
+        assert slope.item() == np.sign(value)
+    assert ampc.linalg.vector_norm(ampc.tensor([0.0]), 0).item() == 0 and ampc.linalg.vector_norm(ampc.tensor([-3.0]), 0).item() == 1
+
+
+def test_results_are_written_into_out():
+    A, B = ampc.tensor(drawn(3, 3)), ampc.tensor(drawn(3, 2))
+    P, L, U = (A.new_empty(0) for _ in range(3))
+    assert ampc.linalg.lu(A, out=(P, L, U)).L is L and (P @ L @ U - A).abs().max() < 1e-12
+    LU, pivots = A.new_empty(0), A.new_empty(0, dtype=ampc.int32)
+    assert ampc.lu(A, out=(LU, pivots))[0] is LU
+    X = ampc.zeros(3, 2, dtype=ampc.float64)
+    assert ampc.lu_solve(B, LU, pivots, out=X) is X and (A @ X - B).abs().max() < 1e-10
+    with pytest.raises(TypeError, match="tuple of 2"):
+        ampc.linalg.lu_factor(A, out=LU)
+
+
+def test_a_tall_svd_has_square_factors_whose_gradient_is_of_the_values():
+    x = ampc.tensor(drawn(5, 2), requires_grad=True)
+    U, S, Vh = ampc.linalg.svd(x)
+    assert U.shape == (5, 5) and (U.T @ U - ampc.eye(5, dtype=U.dtype)).abs().max() < 1e-12
+    (g,) = ampc.autograd.grad(S.sum() + (U[:, :2] ** 2).sum() + (Vh ** 3).sum(), x)
+    reduced = ampc.linalg.svd(x, full_matrices=False)
+    (h,) = ampc.autograd.grad(reduced.S.sum() + (reduced.U ** 2).sum() + (reduced.Vh ** 3).sum(), x)
+    assert (g - h).abs().max() < 1e-9
+    assert [t.shape for t in ampc.linalg.svd(ampc.ones(2, 0, 3))] == [(2, 0, 0), (2, 0), (2, 3, 3)]
