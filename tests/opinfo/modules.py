@@ -28,10 +28,13 @@ class Module:
         self.name = self.op.name
         self.function = getattr(ampc.nn, self.name, None)
 
+    def dtypes(self) -> List[torch.dtype]:
+        return [d for d in DTYPES if d in self.info.supported_dtypes("cpu")]
+
     def check(self) -> Iterator[Difference]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for dtype in (d for d in DTYPES if d in self.info.supported_dtypes("cpu")):
+            for dtype in self.dtypes():
                 for training in (True, False) if self.info.train_and_eval_differ else (True,):
                     for sample in self.samples(dtype, training):
                         yield from self.beside(dtype, training, sample)
