@@ -12,7 +12,7 @@ import torch
 import ampc
 
 from .compare import difference
-from .running import Difference, expressible, gradients_beside, in_float64, outcome, same_error, short, tensors, told
+from .running import Difference, ends, expressible, gradients_beside, in_float64, outcome, same_error, short, tensors, told
 from .translate import DTYPES, Inexpressible, Sample, to_ampc
 
 DRAWN = {"FractionalMaxPool2d", "FractionalMaxPool3d"}  # windows from random numbers
@@ -48,7 +48,7 @@ class Module:
 
     def told(self, dtype: Any, way: str, sample: Any, kind: str, theirs: Any, ours: Any) -> Difference:
         given = [(x.args, x.kwargs) for x in (sample.constructor_input, sample.forward_input) if x]
-        return Difference(self.name, str(dtype).split(".")[-1], way, short(given, 500), kind, short(theirs), short(ours))
+        return Difference(self.name, str(dtype).split(".")[-1], way, ends(given), kind, short(theirs), short(ours))
 
     def made(self, dtype: Any, training: bool, sample: Any) -> Tuple[Any, Any, Optional[BaseException], Optional[BaseException]]:
         """The module in torch and in ampc, with torch's parameters; or the exceptions of their constructors."""
