@@ -232,7 +232,8 @@ static void read_flags(void) {
         OUT_FIRST = AC_FLAG_OUT_FIRST,
         INTEGERS = AC_FLAG_INTEGERS,
         OF_STORAGE = AC_FLAG_OF_STORAGE,
-        WAITS = AC_FLAG_WAITS
+        WAITS = AC_FLAG_WAITS,
+        COUNTS = AC_FLAG_COUNTS
     };
     for (int op = 0; op < AC_N_OPS; op++) ac_ops[op].of_bool = (ac_op)op;
 #define FLAGS(name, flags_) ac_ops[AC_OP_##name].flags = flags_;
