@@ -25,7 +25,7 @@ def _install_rows() -> None:
         for name in (op["python"], *others.get(op["python"], ())):
             if op["home"] & _METHOD:
                 setattr(Tensor, name, vars(_ops)[op["python"]])
-            if op["home"] & _IN_PLACE:
+            if op["home"] & _IN_PLACE and op["home"] & _METHOD:
                 setattr(Tensor, name + "_", vars(_ops)[op["python"] + "_"])
 
 

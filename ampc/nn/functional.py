@@ -27,6 +27,8 @@ softplus, logsigmoid, softsign, tanhshrink = _ops.softplus, _ops.logsigmoid, _op
 bilinear, cosine_similarity, normalize, pdist = _ops.bilinear, _ops.cosine_similarity, _ops.normalize, _ops.pdist
 scaled_dot_product_attention = _ops.scaled_dot_product_attention
 hardshrink, softshrink, prelu, glu = _ops.hardshrink, _ops.softshrink, _ops.prelu, _ops.glu
+celu_, elu_, hardtanh_, leaky_relu_ = _ops.celu_, _ops.elu_, _ops.hardtanh_, _ops.leaky_relu_
+relu_, selu_, threshold_ = _ops.relu_, _ops.selu_, _ops.threshold_
 mse_loss_op, l1_loss_op, nll_loss_op = _ops.mse_loss, _ops.l1_loss, _ops.nll_loss
 
 
@@ -46,11 +48,6 @@ def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0)"""
     return input.relu_() if inplace else relu_op(input)
-
-
-def relu_(input: Tensor) -> Tensor:
-    """relu, in place."""
-    return input.relu_()
 
 
 def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -79,22 +76,22 @@ def _put(input: Tensor, f: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1) (Clevert et al. 2016)."""
-    return _put(input, lambda x: _ops.elu(x, alpha), inplace)
+    return (_ops.elu_ if inplace else _ops.elu)(input, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The elu whose constants keep mean 0 and variance 1 (Klambauer et al. 2017)."""
-    return _put(input, _ops.selu, inplace)
+    return (_ops.selu_ if inplace else _ops.selu)(input)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x / alpha) - 1) (Barron 2017). RuntimeError for alpha 0."""
-    return _put(input, lambda x: _ops.celu(x, alpha), inplace)
+    return (_ops.celu_ if inplace else _ops.celu)(input, alpha)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
-    return _put(input, lambda x: _ops.leaky_relu(x, negative_slope), inplace)
+    return (_ops.leaky_relu_ if inplace else _ops.leaky_relu)(input, negative_slope)
 
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
@@ -109,7 +106,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """x limited to [min_val, max_val]."""
     if min_val > max_val:
         raise ValueError(f"hardtanh: `min_val` {min_val} is above `max_val` {max_val}")
-    return _put(input, lambda x: _ops.hardtanh(x, min_val, max_val), inplace)
+    return (_ops.hardtanh_ if inplace else _ops.hardtanh)(input, min_val, max_val)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -139,7 +136,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
-    return _put(input, lambda x: _ops.threshold(x, threshold, value), inplace)
+    return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
 
 
 def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -402,7 +399,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None,
                                      reduce: Any = None, reduction: str = "mean", pos_weight: Optional[Tensor] = None) -> Tensor:
     """Binary cross entropy of sigmoid(x), computed from the logits. ValueError when the shapes differ."""
-    return _ops.binary_cross_entropy_with_logits(input, target, weight, _reduction(size_average, reduce, reduction), pos_weight)
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, _reduction(size_average, reduce, reduction))
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None,
