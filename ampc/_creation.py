@@ -4,12 +4,14 @@ argument), ``device`` and ``requires_grad`` as torch's do."""
 from __future__ import annotations
 
 import builtins
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Dict, Optional, Tuple
 
 from . import _C, _checks, _ops
 from ._C import Tensor, dtype
+from ._callers import warn
 from ._device import check_device, number_of, preserve_format
 from ._out import written
 
@@ -164,6 +166,18 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dt
         whole = out is None and _whole(start) and _whole(end) and _whole(step)
         dtype = _I64 if whole else _kind(None, out)
     return _finish(_arange_op(start, end, step, dtype, number_of(device)), requires_grad, out)
+
+
+def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+          out: Optional[Tensor] = None) -> Tensor:
+    """start, start + step, ... up to end, which is among them where steps meet it; in the default dtype. arange leaves the end out."""
+    if end is None:
+        raise TypeError("range: argument `end` is missing")
+    warn("range is deprecated, as torch's; use arange, whose end is left out")
+    if not step or (end - start) / step < 0:
+        raise RuntimeError(f"range: a step of {step} does not lead from {start} to {end}")
+    t = _arange_op(0, math.floor((end - start) / step) + 1, 1, _C.float64, number_of(device)) * step + start
+    return _finish(_cast(t, _kind(dtype, out)), requires_grad, out)
 
 
 def _bounds(what: str, ends: Sequence[Any], steps: int, dtype: Any) -> Tuple[Any, Any]:

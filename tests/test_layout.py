@@ -26,7 +26,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 PYTHON_ORDER = re.findall(r"[\w.]+", """
     version _unsupported_dtypes _missing _ops _table _progress _callers _events _model_names
     _checks _device types _dims _out _layout _printing _functions _settings _global_autocast compiler _dynamo
-    _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop formats _finfo
+    _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop _buffers formats _finfo
     autograd linalg _composed _array_api _tensor
     policy amp cuda.amp cpu
     nn special signal jit optim serialization hub utils func distributions data keras
@@ -36,7 +36,7 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
 """)
 PYTHON_RANK = {name: rank for rank, name in enumerate(PYTHON_ORDER)}
 # Packages that import by computed names, and which; in ``ampc.run`` the names are those that a script asks of torch.
-COMPUTED = {"ampc": ampc._LATER, "ampc.doctor": ampc.doctor._LATER, "ampc.utils": ampc.utils.__all__}
+COMPUTED = {"ampc": ampc._LATER | set(ampc._FROM.values()), "ampc.doctor": ampc.doctor._LATER, "ampc.utils": ampc.utils.__all__}
 
 
 def includes(path):

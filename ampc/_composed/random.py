@@ -10,7 +10,7 @@ from .. import _creation as make
 from .._C import Tensor
 from .._out import takes_out, written
 
-__all__ = ["bernoulli", "multinomial", "normal", "poisson"]
+__all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
 METHODS = ["bernoulli", "multinomial", "exponential_", "cauchy_", "log_normal_", "geometric_"]
 
 
@@ -78,14 +78,25 @@ def _normal(mean: Any, std: Any, size: Any, generator: Any, dtype: Any, device: 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson's numbers with the rates that the elements are, drawn one by one on the CPU."""
-    import numpy as np
-
     if bool((input < 0).any()):
         raise RuntimeError("poisson: rates must be 0 or more")
+    return _drawn("poisson", generator, input, input.double())
+
+
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """How many of ``count`` trials succeed, each with the chance ``prob``, drawn one by one on the CPU; the two broadcast."""
+    if not count.is_floating_point() or not prob.is_floating_point():
+        raise ValueError(f"binomial: `count` and `prob` must be floating point, got {count.dtype} and {prob.dtype}")
+    return _drawn("binomial", generator, count, count.clamp(min=0).long(), prob.double().clamp(0, 1))
+
+
+def _drawn(distribution: str, generator: Any, like: Tensor, *parameters: Tensor) -> Tensor:
+    import numpy as np
+
     with _stream(generator):
         seed = make.randint(0, 2**62, (1,), dtype=_C.int64, device="cpu").item()
-    drawn = np.random.default_rng(seed).poisson(input.detach().double().numpy(force=True))
-    return make.tensor(drawn, dtype=input.dtype, device=input.device)
+    drawn = getattr(np.random.default_rng(seed), distribution)(*(p.numpy(force=True) for p in parameters))
+    return make.tensor(drawn, dtype=like.dtype, device=like.device)
 
 
 def _uniform(self: Tensor) -> Tensor:

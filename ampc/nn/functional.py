@@ -13,6 +13,7 @@ from .._callers import warn
 from .._finfo import finfo
 from .._missing import absent_from
 from ._fractional import *  # noqa: F403
+from ._further import *  # noqa: F403
 from ._linear_cross_entropy import *  # noqa: F403
 from ._losses import *  # noqa: F403
 from ._multihead import *  # noqa: F403
@@ -100,6 +101,11 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
         raise RuntimeError(f"rrelu: `lower` must be at most `upper`, both finite, got {lower} and {upper}")
     slope = input.new_empty(input.shape).uniform_(lower, upper) if training else (lower + upper) / 2
     return _put(input, lambda x: _ops.where(x > 0, x, x * slope), inplace)
+
+
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """rrelu, in place."""
+    return rrelu(input, lower, upper, training, True)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
@@ -328,9 +334,9 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _drop_channels("dropout3d", 3, input, p, training, inplace)
 
 
-def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes whole channels of [N, C, ...] with probability ``p``."""
-    return _drop_channels("feature_dropout", input.ndim - 2, input, p, training, False)
+    return _drop_channels("feature_dropout", input.ndim - 2, input, p, training, inplace)
 
 
 def _drop_channels(what: str, nd: int, x: Tensor, p: float, training: bool, inplace: bool) -> Tensor:

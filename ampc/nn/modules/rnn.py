@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Optional, Tuple
 from ... import _C, _checks, _ops
 from ... import _creation as make
 from ..._C import Tensor
-from .. import functional as F
 from .. import init
 from .._packed_sequence import PackedSequence
+from .._recurrent import run_layers
 from ..parameter import Parameter
 from .module import Module
 
@@ -162,15 +162,13 @@ class RNNBase(Module):
         return [f"_l{layer}", f"_l{layer}_reverse"][:self._directions()]
 
     def _weights(self, suffix: str) -> Tuple[Any, ...]:
-        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
-        found = [getattr(self, name + suffix) for name in names]
-        return (*found, *([None] * (4 - len(found))))
+        there = {"weight_ih": True, "weight_hh": True, "bias_ih": self.bias, "bias_hh": self.bias, "weight_hr": self.proj_size}
+        return tuple(getattr(self, name + suffix) if here else None for name, here in there.items())
 
     @property
     def all_weights(self) -> List[List[Parameter]]:
         """The parameters of each layer and direction."""
-        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else []), *(["weight_hr"] if self.proj_size else [])]
-        return [[getattr(self, name + suffix) for name in names] for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+        return [[w for w in self._weights(suffix) if w is not None] for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
 
     def flatten_parameters(self) -> None:
         """Does nothing: weights are packed for products as they are needed, wherever they lie."""
@@ -231,7 +229,9 @@ class RNNBase(Module):
             states = [self._check_state(what, s, size, None if alone else batch) for what, s, size in zip(names, states, sizes)]
             if packed and input.sorted_indices is not None:
                 states = [s.index_select(1, input.sorted_indices) for s in states]
-        x, last = self._layers(x, states, input.batch_sizes if packed else None)
+        cell = {"RNN_TANH": "tanh", "RNN_RELU": "relu"}.get(self.mode, self.mode.lower())
+        weights = [self._weights(suffix) for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+        x, last = run_layers(cell, x, states, weights, self._directions(), self.dropout, self.training, input.batch_sizes if packed else None)
         if packed:
             x = PackedSequence(x, input.batch_sizes, input.sorted_indices, input.unsorted_indices)
             if input.unsorted_indices is not None:
@@ -241,45 +241,6 @@ class RNNBase(Module):
         elif turned:
             x = x.transpose(0, 1)
         return x, last
-
-    def _layers(self, x: Tensor, states: List[Tensor], sizes: Optional[Tensor]) -> Tuple[Tensor, List[Tensor]]:
-        last: List[List[Tensor]] = []
-        for layer in range(self.num_layers):
-            if layer and self.dropout > 0:
-                x = F.dropout(x, self.dropout, self.training)
-            results = []
-            for direction, suffix in enumerate(self._suffixes(layer)):
-                begin = [s[layer * self._directions() + direction] for s in states]
-                y, end = self._direction(x, begin, sizes, suffix, direction == 1)
-                results.append(y)
-                last.append(end)
-            x = results[0] if len(results) == 1 else _ops.cat(results, -1)
-        return x, [_ops.stack(list(ends)) for ends in zip(*last)]
-
-    def _direction(self, x: Tensor, begin: List[Tensor], sizes: Optional[Tensor], suffix: str, reverse: bool) -> Tuple[Tensor, List[Tensor]]:
-        if self.proj_size:
-            return self._projected(x, begin, sizes, suffix, reverse)
-        cell = {"RNN_TANH": "tanh", "RNN_RELU": "relu", "LSTM": "lstm", "GRU": "gru"}[self.mode]
-        w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
-        y, end = _ops._rnn_layer(x, _ops.stack(begin), w_ih, w_hh, b_ih, b_hh, sizes, cell, reverse)
-        return y, list(end.unbind(0))
-
-    def _projected(self, x: Tensor, begin: List[Tensor], sizes: Optional[Tensor], suffix: str, reverse: bool) -> Tuple[Tensor, List[Tensor]]:
-        """An LSTM whose hidden state is projected to fewer values (Sak et al. 2014), step by step."""
-        w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
-        w_hr = getattr(self, "weight_hr" + suffix)
-        from_x = F.linear(x, w_ih, b_ih)
-        counts = [x.shape[1]] * x.shape[0] if sizes is None else sizes.tolist()
-        parts = list(from_x.unbind(0)) if sizes is None else from_x.split(counts)
-        h, c = begin
-        steps: List[Any] = [None] * len(counts)
-        for t in reversed(range(len(counts))) if reverse else range(len(counts)):
-            n = counts[t]
-            i, f, g, o = (parts[t] + F.linear(h[:n], w_hh, b_hh)).chunk(4, -1)
-            cell = f.sigmoid() * c[:n] + i.sigmoid() * g.tanh()
-            steps[t] = F.linear(o.sigmoid() * cell.tanh(), w_hr)
-            h, c = (new if n == len(old) else _ops.cat([new, old[n:]]) for new, old in ((steps[t], h), (cell, c)))
-        return (_ops.stack(steps) if sizes is None else _ops.cat(steps)), [h, c]
 
 
 class RNN(RNNBase):
