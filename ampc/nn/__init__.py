@@ -7,12 +7,13 @@ from . import functional, init
 from .modules import *  # noqa: F403
 from .modules import __all__ as _modules
 from .modules.module import Module
-from .parameter import Buffer, Parameter
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 from . import attention, parallel, utils  # isort: skip  # these are made of modules
 from .parallel import DataParallel
 
-__all__ = ["Buffer", "DataParallel", "Module", "Parameter", "attention", "functional", "init", "parallel", "utils", *_modules]
+__all__ = ["Buffer", "DataParallel", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "attention", "functional", "init",
+           "parallel", "utils", *_modules]
 
 if not TYPE_CHECKING:
     __getattr__ = absent_from(__name__)

@@ -32,7 +32,8 @@ def run_layers(cell: str, x: Tensor, states: Sequence[Tensor], weights: Sequence
 
 
 def _direction(cell: str, x: Tensor, begin: List[Tensor], sizes: Optional[Tensor], weights: Weights, reverse: bool) -> Tuple[Tensor, List[Tensor]]:
-    y, end = _ops._rnn_layer(x, _ops.stack(begin), *weights[:4], sizes, cell, reverse)
+    w_ih, w_hh, b_ih, b_hh, _ = weights
+    y, end = _ops._rnn_layer(x, _ops.stack(begin), w_ih, w_hh, b_ih, b_hh, sizes, cell, reverse)
     return y, list(end.unbind(0))
 
 

@@ -70,12 +70,20 @@ class Module:
             if not same_error(t_error, a_error):
                 yield self.told(dtype, "constructor", sample, "exception", told(t_error), told(a_error))
             return
+        self.give_sizes(sample, theirs, ours)
         found = self.same_state(theirs, ours)
         if found:
             yield self.told(dtype, "state_dict", sample, "type", *found)
             return
         ours.load_state_dict({name: to_ampc(t) for name, t in theirs.state_dict().items()})
         yield from self.forward(dtype, way, sample, theirs, ours)
+
+    def give_sizes(self, sample: Any, theirs: Any, ours: Any) -> None:
+        """Of lazy modules, by a first input."""
+        if hasattr(theirs, "has_uninitialized_params") and sample.forward_input:
+            both, given = Sample(), sample.forward_input
+            theirs(*both.for_torch(given.args), **both.for_torch(given.kwargs))
+            ours(*both.for_ampc(given.args), **both.for_ampc(given.kwargs))
 
     def same_state(self, theirs: Any, ours: Any) -> Optional[Tuple[Any, Any]]:
         """Keys and shapes, in their order."""

@@ -15,15 +15,13 @@ from ..parameter import Parameter
 from .module import Module
 
 
-class _Cell(Module):
-    """weight_ih [gates * hidden, input], weight_hh [gates * hidden, hidden], biases; uniform up to 1 / sqrt(hidden) at first."""
+class RNNCellBase(Module):
+    """weight_ih [num_chunks * hidden, input], weight_hh [num_chunks * hidden, hidden], biases; uniform up to 1 / sqrt(hidden) at first."""
 
-    gates = 1
-
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows = self.gates * hidden_size
+        rows = num_chunks * hidden_size
         new = lambda *shape: Parameter(make.empty(*shape, device=device, dtype=dtype))  # noqa: E731
         self.weight_ih, self.weight_hh = new(rows, input_size), new(rows, hidden_size)
         if bias:
@@ -57,14 +55,14 @@ class _Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with ``nonlinearity='relu'``; input [N, in], state [N, hidden]."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
                  dtype: Any = None) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNNCell: `nonlinearity` must be 'tanh' or 'relu', got {nonlinearity!r}")
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
@@ -73,10 +71,11 @@ class RNNCell(_Cell):
         return cell(input, self._zeros(input) if hx is None else hx, *self._weights())
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """(h', c') from input [N, in] and (h, c), each [N, hidden] (Hochreiter and Schmidhuber 1997)."""
 
-    gates = 4
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
         self._check(input)
@@ -86,10 +85,11 @@ class LSTMCell(_Cell):
         return h, c
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """h' from input [N, in] and h [N, hidden] (Cho et al. 2014)."""
 
-    gates = 3
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
         self._check(input, *(() if hx is None else (hx,)))
