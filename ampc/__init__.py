@@ -274,6 +274,8 @@ from .nn.functional import (
     rrelu_ as rrelu_,
 )
 
+from .nn.utils.parametrizations import norm_except_dim as norm_except_dim
+
 __array_api_version__ = "2024.12"
 
 
