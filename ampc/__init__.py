@@ -35,6 +35,7 @@ _C._cuda_set_paths(":".join([
 from . import (
     _interop,  # attaches the protocols of sharing memory
     _tensor,  # attaches methods to Tensor
+    _tensor_more,  # and rarer ones
     _composed,  # and more
     amp as amp,
     autograd as autograd,
@@ -121,9 +122,11 @@ from ._device import (
     contiguous_format as contiguous_format,
     device as device,
     get_default_device as get_default_device,
+    layout as layout,
     memory_format as memory_format,
     preserve_format as preserve_format,
     set_default_device as set_default_device,
+    strided as strided,
 )
 from ._finfo import finfo as finfo, iinfo as iinfo
 from ._functions import (
@@ -296,6 +299,7 @@ def _array_namespace(self: Tensor, *, api_version: _Any = None) -> _Any:
 Tensor.__array_namespace__ = _array_namespace  # type: ignore[method-assign]
 
 
+is_distributed = Tensor.is_distributed
 inverse, pinverse, svd = linalg.inv, linalg.pinv, linalg.old_svd
 as_strided_, detach_, fill_, resize_as_, zero_ = Tensor.as_strided_, Tensor.detach_, Tensor.fill_, Tensor.resize_as_, Tensor.zero_
 batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_norm

@@ -153,6 +153,19 @@ def get_default_device() -> device:
     return _default
 
 
+class layout:
+    """How the elements of a tensor are kept: always ``strided``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"ampc.{self.name}"
+
+
+strided = layout("strided")
+
+
 class memory_format:
     """How the values of [N, C, ...] lie in memory.
 

@@ -27,7 +27,7 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
     version _unsupported_dtypes _missing _ops _table _progress _callers _events _model_names
     _checks _device types _dims _out _layout _printing _functions _settings _global_autocast compiler _dynamo
     _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop _buffers formats _finfo
-    autograd linalg _composed _array_api _tensor
+    autograd linalg _composed _array_api _tensor _tensor_more
     policy amp cuda.amp cpu
     nn special signal jit optim serialization hub utils func distributions data keras
     doctor training bench check
