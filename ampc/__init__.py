@@ -231,21 +231,6 @@ from .linalg import (
     svd_lowrank as svd_lowrank,
 )
 
-from .nn._flat import (
-    affine_grid_generator as affine_grid_generator,
-    alpha_dropout as alpha_dropout,
-    alpha_dropout_ as alpha_dropout_,
-    dropout as dropout,
-    dropout_ as dropout_,
-    embedding_renorm_ as embedding_renorm_,
-    feature_alpha_dropout as feature_alpha_dropout,
-    feature_alpha_dropout_ as feature_alpha_dropout_,
-    feature_dropout as feature_dropout,
-    feature_dropout_ as feature_dropout_,
-    grid_sampler_2d as grid_sampler_2d,
-    grid_sampler_3d as grid_sampler_3d,
-    native_dropout as native_dropout,
-)
 from .nn._recurrent import gru as gru, lstm as lstm, rnn_relu as rnn_relu, rnn_tanh as rnn_tanh
 from .nn._resample import grid_sampler as grid_sampler
 from .nn._resample import constant_pad_nd as constant_pad_nd
@@ -328,6 +313,21 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         training as training,
         types as types,
     )
+    from .nn._flat import (
+        affine_grid_generator as affine_grid_generator,
+        alpha_dropout as alpha_dropout,
+        alpha_dropout_ as alpha_dropout_,
+        dropout as dropout,
+        dropout_ as dropout_,
+        embedding_renorm_ as embedding_renorm_,
+        feature_alpha_dropout as feature_alpha_dropout,
+        feature_alpha_dropout_ as feature_alpha_dropout_,
+        feature_dropout as feature_dropout,
+        feature_dropout_ as feature_dropout_,
+        grid_sampler_2d as grid_sampler_2d,
+        grid_sampler_3d as grid_sampler_3d,
+        native_dropout as native_dropout,
+    )
     from ._buffers import from_file as from_file, frombuffer as frombuffer
     from .doctor import doctor as doctor
     from .doctor.explain import explain as explain
@@ -354,6 +354,8 @@ _LATER = frozenset({  # modules
 })
 _COMPLEX = frozenset({"complex", "fft", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _FROM = {  # functions and classes, by the module that they are loaded with
+    **dict.fromkeys(("affine_grid_generator", "embedding_renorm_", "grid_sampler_2d", "grid_sampler_3d", "native_dropout"), "nn._flat"),
+    **{name + end: "nn._flat" for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout") for end in ("", "_")},
     "explain": "doctor.explain", "vmap": "func", "thread_safe_generator": "random", "frombuffer": "_buffers", "from_file": "_buffers",
     **dict.fromkeys(("Policy", "global_policy", "set_global_policy"), "keras.mixed_precision"),
     **dict.fromkeys(("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"), "signal.windows"),
@@ -366,7 +368,9 @@ def __getattr__(name: str) -> _Any:
         import importlib
 
         module = importlib.import_module(f"{__name__}.{_FROM.get(name, name)}")
-        return module if name in _LATER else getattr(module, name)
+        found = module if name in _LATER else getattr(module, name)
+        globals()[name] = found
+        return found
     if name.endswith("Tensor") and name[0] != "_":
         from ._typed import types_of
 

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._missing import absent_from
-from . import functional, init
+from . import functional, init, modules
 from .modules import *  # noqa: F403
 from .modules import __all__ as _modules
 from .modules.module import Module
@@ -15,5 +14,8 @@ from .parallel import DataParallel
 __all__ = ["Buffer", "DataParallel", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "attention", "functional", "init",
            "parallel", "utils", *_modules]
 
-if not TYPE_CHECKING:
-    __getattr__ = absent_from(__name__)
+if TYPE_CHECKING:
+    from .modules.adaptive import *  # noqa: F403
+    from .modules.lazy import *  # noqa: F403
+else:
+    __getattr__ = modules.__getattr__

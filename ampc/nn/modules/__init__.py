@@ -1,5 +1,8 @@
 """Layers, containers and losses, in files that are named as torch's."""
 
+from typing import TYPE_CHECKING, Any
+
+from ..._missing import absent_from
 from .._linear_cross_entropy import LinearCrossEntropyOptions
 from .activation import (
     CELU,
@@ -31,7 +34,6 @@ from .activation import (
     Tanhshrink,
     Threshold,
 )
-from .adaptive import AdaptiveLogSoftmaxWithLoss
 from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
 from .container import Container, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
@@ -40,21 +42,6 @@ from .dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, Fea
 from .flatten import Flatten, Unflatten
 from .fold import Fold, Unfold
 from .instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
-from .lazy import (
-    LazyBatchNorm1d,
-    LazyBatchNorm2d,
-    LazyBatchNorm3d,
-    LazyConv1d,
-    LazyConv2d,
-    LazyConv3d,
-    LazyConvTranspose1d,
-    LazyConvTranspose2d,
-    LazyConvTranspose3d,
-    LazyInstanceNorm1d,
-    LazyInstanceNorm2d,
-    LazyInstanceNorm3d,
-    LazyLinear,
-)
 from .linear import Bilinear, Identity, Linear
 from .loss import (
     BCELoss,
@@ -146,7 +133,22 @@ __all__ = [
     "Threshold", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
     "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten", "Unfold", "Upsample", "UpsamplingBilinear2d",
     "UpsamplingNearest2d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
-    "AdaptiveLogSoftmaxWithLoss", "Container", "CrossMapLRN2d", "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d",
-    "LazyConv3d", "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d",
-    "LazyInstanceNorm3d", "LazyLinear", "NLLLoss2d", "RNNCellBase",
+    "Container", "CrossMapLRN2d", "NLLLoss2d", "RNNCellBase",
 ]
+
+# Loaded when they are asked for, with the file that each is in.
+LATER = {"AdaptiveLogSoftmaxWithLoss": "adaptive", **{
+    "Lazy" + name: "lazy" for name in ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "BatchNorm1d",
+                                       "BatchNorm2d", "BatchNorm3d", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d")}}
+
+if TYPE_CHECKING:
+    from .adaptive import *  # noqa: F403
+    from .lazy import *  # noqa: F403
+else:
+    def __getattr__(name: str) -> Any:
+        if name not in LATER:
+            return absent_from("ampc.nn")(name)
+        import importlib
+
+        globals()[name] = found = getattr(importlib.import_module(f"{__name__}.{LATER[name]}"), name)
+        return found

@@ -15,6 +15,11 @@ from .instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, _Insta
 from .linear import Linear
 from .module import Module
 
+__all__ = [
+    "LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d",
+    "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d", "LazyLinear",
+]
+
 _Sizes = Union[int, Sequence[int]]
 
 
@@ -172,15 +177,73 @@ class _LazyNorm(_Lazy):
         return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (self.num_features,))
 
 
-def _lazy(base: type, of: type) -> Any:
-    """``of``, its size taken from the first input."""
-    doc = f"{of.__name__}, its ``{base._size}`` taken from the first input."  # type: ignore[attr-defined]
-    return type("Lazy" + of.__name__, (base, of), {"cls_to_become": of, "__module__": __name__, "__doc__": doc})
+class LazyConv1d(_LazyConv, Conv1d):
+    """Conv1d, its ``in_channels`` taken from the first input."""
+
+    cls_to_become = Conv1d
 
 
-LazyConv1d, LazyConv2d, LazyConv3d = (_lazy(_LazyConv, of) for of in (Conv1d, Conv2d, Conv3d))
-LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d = (
-    _lazy(_LazyConvTranspose, of) for of in (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d))
-LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d = (_lazy(_LazyNorm, of) for of in (BatchNorm1d, BatchNorm2d, BatchNorm3d))
-LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = (
-    _lazy(_LazyNorm, of) for of in (InstanceNorm1d, InstanceNorm2d, InstanceNorm3d))
+class LazyConv2d(_LazyConv, Conv2d):
+    """Conv2d, its ``in_channels`` taken from the first input."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConv, Conv3d):
+    """Conv3d, its ``in_channels`` taken from the first input."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
+    """ConvTranspose1d, its ``in_channels`` taken from the first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
+    """ConvTranspose2d, its ``in_channels`` taken from the first input."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
+    """ConvTranspose3d, its ``in_channels`` taken from the first input."""
+
+    cls_to_become = ConvTranspose3d
+
+
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+    """BatchNorm1d, its ``num_features`` taken from the first input."""
+
+    cls_to_become = BatchNorm1d
+
+
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+    """BatchNorm2d, its ``num_features`` taken from the first input."""
+
+    cls_to_become = BatchNorm2d
+
+
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+    """BatchNorm3d, its ``num_features`` taken from the first input."""
+
+    cls_to_become = BatchNorm3d
+
+
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+    """InstanceNorm1d, its ``num_features`` taken from the first input."""
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+    """InstanceNorm2d, its ``num_features`` taken from the first input."""
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+    """InstanceNorm3d, its ``num_features`` taken from the first input."""
+
+    cls_to_become = InstanceNorm3d

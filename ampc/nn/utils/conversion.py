@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from ..._layout import check_format
@@ -12,6 +11,8 @@ from ..modules.module import Module
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
     """``module_cls(*args, **kwargs)``, for one whose parameters are set afterwards. torch's have no values until then; these have first ones.
     RuntimeError for a class that is no Module, or takes no ``device``."""
+    import inspect
+
     if not isinstance(module_cls, type) or not issubclass(module_cls, Module):
         raise RuntimeError(f"skip_init: expected a Module, got {module_cls}")
     if "device" not in inspect.signature(module_cls).parameters:
