@@ -231,6 +231,7 @@ from .linalg import (
     svd_lowrank as svd_lowrank,
 )
 
+from .nn._further import embedding_renorm_ as embedding_renorm_
 from .nn._recurrent import gru as gru, lstm as lstm, rnn_relu as rnn_relu, rnn_tanh as rnn_tanh
 from .nn._resample import grid_sampler as grid_sampler
 from .nn._resample import constant_pad_nd as constant_pad_nd
@@ -319,7 +320,6 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         alpha_dropout_ as alpha_dropout_,
         dropout as dropout,
         dropout_ as dropout_,
-        embedding_renorm_ as embedding_renorm_,
         feature_alpha_dropout as feature_alpha_dropout,
         feature_alpha_dropout_ as feature_alpha_dropout_,
         feature_dropout as feature_dropout,
@@ -354,7 +354,7 @@ _LATER = frozenset({  # modules
 })
 _COMPLEX = frozenset({"complex", "fft", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _FROM = {  # functions and classes, by the module that they are loaded with
-    **dict.fromkeys(("affine_grid_generator", "embedding_renorm_", "grid_sampler_2d", "grid_sampler_3d", "native_dropout"), "nn._flat"),
+    **dict.fromkeys(("affine_grid_generator", "grid_sampler_2d", "grid_sampler_3d", "native_dropout"), "nn._flat"),
     **{name + end: "nn._flat" for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout") for end in ("", "_")},
     "explain": "doctor.explain", "vmap": "func", "thread_safe_generator": "random", "frombuffer": "_buffers", "from_file": "_buffers",
     **dict.fromkeys(("Policy", "global_policy", "set_global_policy"), "keras.mixed_precision"),

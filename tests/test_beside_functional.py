@@ -160,6 +160,20 @@ def test_rows_of_a_table_are_scaled_down():
     same(a, torch.embedding_renorm_(x, torch.tensor(rows), 0.5, 1.0))
 
 
+@pytest.mark.parametrize("norm", [2.0, 1.0])
+def test_tables_whose_rows_are_limited(norm):
+    (x,), (a,) = both((6, 3))
+    rows = [[0, 3], [3, 5]]
+    for name, more in (("Embedding", {"padding_idx": 3}), ("EmbeddingBag", {"mode": "sum"}), ("EmbeddingBag", {"mode": "max", "padding_idx": 0})):
+        theirs = getattr(torch.nn, name).from_pretrained(x.clone(), False, max_norm=0.8, norm_type=norm, **more)
+        ours = getattr(ampc.nn, name).from_pretrained(a.clone(), False, max_norm=0.8, norm_type=norm, **more)
+        t, o = theirs(torch.tensor(rows)), ours(ampc.tensor(rows))
+        same(o, t), same(ours.weight, theirs.weight)
+        (t * t).sum().backward(), (o * o).sum().backward()
+        same(ours.weight.grad, theirs.weight.grad)
+        assert repr(ours) == repr(theirs)
+
+
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
 @pytest.mark.parametrize(("layers", "both_ways", "biases", "projected"), [(1, False, True, 0), (2, True, True, 0), (2, False, False, 0), (2, True, True, 2)])
 def test_recurrent_layers_with_lists_of_weights(cell, layers, both_ways, biases, projected):

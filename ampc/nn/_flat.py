@@ -53,11 +53,4 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
     return affine_grid(theta, size, align_corners)
 
 
-def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
-    """Scales the rows of ``input`` at ``indices`` down, in place, to a norm of at most ``max_norm``."""
-    rows = indices.flatten().unique()
-    input.detach().index_copy_(0, rows, _ops.renorm(input.detach().index_select(0, rows), norm_type, 0, max_norm))
-    return input
-
-
 _checks.install(globals())

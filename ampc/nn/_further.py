@@ -42,6 +42,13 @@ fractional_max_pool3d_with_indices = _with_indices(fractional_max_pool3d)
 native_channel_shuffle = channel_shuffle
 
 
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
+    """Scales the rows of ``input`` at ``indices`` down, in place, to a norm of at most ``max_norm``."""
+    rows = indices.flatten().unique()
+    input.detach().index_copy_(0, rows, _ops.renorm(input.detach().index_select(0, rows), norm_type, 0, max_norm))
+    return input
+
+
 def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Optional[Tensor] = None, bias: Optional[Tensor] = None, out_dtype: Any = None) -> Tensor:
     """Products of groups of matrices. The groups of a matrix end at ``offs``, one behind the other; what is behind the last gives 0.
 

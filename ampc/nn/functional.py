@@ -14,6 +14,7 @@ from .._finfo import finfo
 from .._missing import absent_from
 from ._fractional import *  # noqa: F403
 from ._further import *  # noqa: F403
+from ._further import embedding_renorm_
 from ._linear_cross_entropy import *  # noqa: F403
 from ._losses import *  # noqa: F403
 from ._multihead import *  # noqa: F403
@@ -171,14 +172,16 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, max_norm: Any = None, norm_type: float = 2.0,
               scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """Rows of ``weight`` [rows, width] at ``input`` (int64 or int32). The row ``padding_idx`` gets no gradient.
-    IndexError for an index outside the table."""
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise NotImplementedError("embedding: max_norm, scale_grad_by_freq and sparse are not supported")
+    With ``max_norm`` those rows are first scaled down to it, in place. IndexError for an index outside the table."""
+    if scale_grad_by_freq or sparse:
+        raise NotImplementedError("embedding: scale_grad_by_freq and sparse are not supported")
     pad = -1
     if padding_idx is not None:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise AssertionError(f"embedding: `padding_idx` {padding_idx} is outside a table of {weight.shape[0]} rows")
         pad = padding_idx % weight.shape[0]
+    if max_norm is not None:
+        embedding_renorm_(weight, input, max_norm, norm_type)
     return _ops._embedding(weight, input, pad)
 
 
@@ -259,8 +262,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
     """Bags of rows of ``weight``: each row of input [B, n], or input [n] cut at ``offsets`` [B], becomes their sum, mean or max.
 
     ValueError for a mode or dimensions that do not fit; ``padding_idx`` counts nothing."""
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise NotImplementedError("embedding_bag: max_norm, scale_grad_by_freq and sparse are not supported")
+    if scale_grad_by_freq or sparse:
+        raise NotImplementedError("embedding_bag: scale_grad_by_freq and sparse are not supported")
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"embedding_bag: `mode` must be sum, mean or max, got {mode!r}")
     if per_sample_weights is not None and mode != "sum":
@@ -287,6 +290,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
         bag = (make.arange(flat.shape[0], device=input.device).unsqueeze(1) >= starts).sum(1) - 1
     else:
         raise ValueError(f"embedding_bag: expected input [B, n], or [n] with offsets; got shape {list(input.shape)}")
+    if max_norm is not None:
+        embedding_renorm_(weight, flat, max_norm, norm_type)
     rows = _ops._embedding(weight, flat, -1)
     if padding_idx is not None:
         counted = flat != padding_idx % weight.shape[0]
