@@ -169,3 +169,12 @@ def test_swa_utils_are_found():
         assert ampc.optim.swa_utils.AveragedModel is AveragedModel
     with pytest.raises(AttributeError):
         ampc.optim.nothing_of_that_name  # noqa: B018
+
+
+def test_keywords_of_what_makes_tensors():
+    given = {"dtype": 1, "factory_kwargs": {"device": "cpu"}}
+    assert ampc.nn.factory_kwargs(given) == torch.nn.factory_kwargs(given) == {"dtype": 1, "device": "cpu"} and ampc.nn.factory_kwargs(None) == {}
+    for wrong in ({"size": 3}, {"dtype": 1, "factory_kwargs": {"dtype": 2}}):
+        for lib in (torch, ampc):
+            with pytest.raises(TypeError):
+                lib.nn.factory_kwargs(wrong)

@@ -43,7 +43,6 @@ ABSENT_AREAS = {
     "TorchScript, graphs and symbolic shapes": r"Type$|Sym|sym_|Script|Graph|jit|parse_|import_ir|Stub|export$|cond$|Code$|CompilationUnit|Block$|FunctionSchema|Future|fork$|wait$|merge_type|unify_type",
     "other devices and libraries": r"mkldnn|cudnn_|miopen|mps|xla|ipu|xpu|mtia|maia|vulkan|hpu|nccl|cudart|MTIA|nnpack",
     "storages": r"[sS]torage",
-    "lazy modules": r"^Lazy|Uninitialized",
     "orthogonal polynomials, Airy and spherical Bessel functions": r"bessel|airy|hermite|laguerre|legendre|chebyshev",
 }
 DIFFERENT = {

@@ -6,13 +6,13 @@ from . import functional, init, modules
 from .modules import *  # noqa: F403
 from .modules import __all__ as _modules
 from .modules.module import Module
-from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, factory_kwargs
 
 from . import attention, parallel, utils  # isort: skip  # these are made of modules
 from .parallel import DataParallel
 
-__all__ = ["Buffer", "DataParallel", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "attention", "functional", "init",
-           "parallel", "utils", *_modules]
+__all__ = ["Buffer", "DataParallel", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "attention", "factory_kwargs",
+           "functional", "init", "parallel", "utils", *_modules]
 
 if TYPE_CHECKING:
     from .modules.adaptive import *  # noqa: F403

@@ -101,3 +101,14 @@ class UninitializedBuffer(_Uninitialized, Buffer):
         buffer = _C._make_subclass(cls, make.empty(0, device=device, dtype=dtype), requires_grad)._wait()
         buffer.persistent = persistent
         return buffer
+
+
+def factory_kwargs(kwargs: Optional[dict]) -> dict:
+    """``device``, ``dtype`` and ``memory_format`` of keywords, of which ``factory_kwargs`` may hold some. TypeError for others, and for one
+    given twice."""
+    known = {"device", "dtype", "memory_format"}
+    given = dict(kwargs or {})
+    found = dict(given.pop("factory_kwargs", {}))
+    if given.keys() - known or given.keys() & found.keys():
+        raise TypeError(f"unknown keywords, or some given twice: {sorted((given.keys() - known) | (given.keys() & found.keys()))}")
+    return {**found, **given}
