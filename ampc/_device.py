@@ -166,6 +166,12 @@ class layout:
 strided = layout("strided")
 
 
+def check_strided(kind: Any) -> None:
+    """RuntimeError for another layout than ``strided``."""
+    if kind is not None and kind is not strided:
+        raise RuntimeError(f"there are strided tensors only, got layout {kind!r}")
+
+
 class memory_format:
     """How the values of [N, C, ...] lie in memory.
 

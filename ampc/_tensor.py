@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, Union
 from . import _C, _checks, _functions, _ops
 from . import _creation as make
 from ._C import Tensor, dtype
-from ._device import device_of, number_of, strided
+from ._device import check_strided, device_of, number_of, strided
 from ._events import announce
 from ._layout import in_format
 from ._printing import tensor_format, tensor_html, tensor_repr
@@ -157,7 +157,9 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
 
 
 def _new(maker: Callable[..., Tensor]) -> None:
-    def f(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    def f(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        if layout is not None:
+            check_strided(layout)
         where = self.device if device is None else device
         return maker(*size, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
 

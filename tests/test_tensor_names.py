@@ -20,6 +20,18 @@ def test_kinds_of_tensors_that_are_not_here():
     assert x.const_data_ptr() == x.data_ptr()
 
 
+def test_layouts_of_new_tensors():
+    x = ampc.ones(2)
+    makers = [lambda **k: ampc.zeros(2, **k), lambda **k: ampc.ones(2, **k), lambda **k: ampc.empty(2, **k), lambda **k: ampc.full((2,), 1.0, **k), lambda **k: ampc.rand(2, **k),
+              lambda **k: ampc.randn(2, **k), lambda **k: ampc.randint(3, (2,), **k), lambda **k: ampc.arange(3, **k), lambda **k: ampc.eye(2, **k),
+              lambda **k: ampc.linspace(0, 1, 3, **k), lambda **k: ampc.randperm(3, **k), lambda **k: ampc.zeros_like(x, **k), lambda **k: ampc.rand_like(x, **k),
+              lambda **k: x.new_zeros(2, **k), lambda **k: x.new_full((2,), 1.0, **k), lambda **k: ampc.empty_strided((2,), (1,), **k), lambda **k: ampc.full_like(x, 2, **k)]
+    for make in makers:
+        assert make(layout=ampc.strided).layout is ampc.strided
+        with pytest.raises(RuntimeError, match="strided"):
+            make(layout=torch.sparse_coo)
+
+
 def test_dtype_of_gradients():
     x = ampc.ones(2, dtype=ampc.float64, requires_grad=True)
     assert x.grad_dtype is ampc.float64

@@ -8,6 +8,7 @@ from typing import Any, Optional
 from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
+from .._device import check_strided
 from .._out import takes_out, written
 
 __all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
@@ -55,9 +56,10 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     return drawn.reshape(*input.shape[:-1], num_samples)
 
 
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
            out: Optional[Tensor] = None) -> Tensor:
     """Normal numbers with ``mean`` and ``std``, numbers (with a ``size``) or tensors that broadcast."""
+    check_strided(layout)
     if isinstance(out, Tensor) and not out.is_floating_point():
         raise NotImplementedError(f"normal: `out` must be floating point, got {out.dtype}")
     return written(_normal(mean, std, size, generator, dtype, device), out, "normal")
