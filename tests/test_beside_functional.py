@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 
 
 def both(*shapes, kind="randn", dtype="float64"):
-    """The same numbers in both libraries."""
+    """The same numbers in both libraries, and in every run."""
+    torch.manual_seed(len(shapes))
     drawn = [getattr(torch, kind)(*shape).to(getattr(torch, dtype)) for shape in shapes]
     return drawn, [ampc.from_dlpack(t.clone()) for t in drawn]
 

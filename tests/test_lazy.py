@@ -31,6 +31,16 @@ def mine(t):
 
 
 @pytest.fixture(autouse=True)
+def float64():
+    """The same numbers in every run, so exact that layers agree to many digits."""
+    before = torch.get_default_dtype(), ampc.get_default_dtype()
+    torch.manual_seed(0), ampc.manual_seed(0)
+    torch.set_default_dtype(torch.float64), ampc.set_default_dtype(ampc.float64)
+    yield
+    torch.set_default_dtype(before[0]), ampc.set_default_dtype(before[1])
+
+
+@pytest.fixture(autouse=True)
 def quiet():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's: lazy modules are new, containers deprecated
