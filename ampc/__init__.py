@@ -35,6 +35,7 @@ _C._cuda_set_paths(":".join([
 from . import (
     _interop,  # attaches the protocols of sharing memory
     _tensor,  # attaches methods to Tensor
+    _tensor_more,  # and rarer ones
     _composed,  # and more
     amp as amp,
     autograd as autograd,
@@ -107,6 +108,7 @@ from ._creation import (
     randn as randn,
     randn_like as randn_like,
     randperm as randperm,
+    range as range,
     seed as seed,
     set_rng_state as set_rng_state,
     tensor as tensor,
@@ -120,9 +122,11 @@ from ._device import (
     contiguous_format as contiguous_format,
     device as device,
     get_default_device as get_default_device,
+    layout as layout,
     memory_format as memory_format,
     preserve_format as preserve_format,
     set_default_device as set_default_device,
+    strided as strided,
 )
 from ._finfo import finfo as finfo, iinfo as iinfo
 from ._functions import (
@@ -161,10 +165,12 @@ from .amp.autocast_mode import (
 )
 from ._settings import (
     are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode as get_deterministic_debug_mode,
     get_float32_matmul_precision as get_float32_matmul_precision,
     get_num_interop_threads as get_num_interop_threads,
     is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
     set_default_tensor_type as set_default_tensor_type,
+    set_deterministic_debug_mode as set_deterministic_debug_mode,
     set_float32_matmul_precision as set_float32_matmul_precision,
     set_flush_denormal as set_flush_denormal,
     set_num_interop_threads as set_num_interop_threads,
@@ -218,12 +224,13 @@ from ._functions import where as where
 from ._layout import clone as clone
 from .linalg import lu_with_info as lu
 
+from .nn._further import embedding_renorm_ as embedding_renorm_
+from .nn._recurrent import gru as gru, lstm as lstm, rnn_relu as rnn_relu, rnn_tanh as rnn_tanh
 from .nn._resample import grid_sampler as grid_sampler
 from .nn._resample import constant_pad_nd as constant_pad_nd
 from .nn.functional import (
     adaptive_avg_pool1d as adaptive_avg_pool1d,
     adaptive_max_pool1d as adaptive_max_pool1d,
-    alpha_dropout as alpha_dropout,
     avg_pool1d as avg_pool1d,
     channel_shuffle as channel_shuffle,
     conv1d as conv1d,
@@ -233,18 +240,23 @@ from .nn.functional import (
     conv_transpose1d as conv_transpose1d,
     conv_transpose2d as conv_transpose2d,
     conv_transpose3d as conv_transpose3d,
-    feature_dropout as feature_dropout,
+    ctc_loss as ctc_loss,
     group_norm as group_norm,
     layer_norm as layer_norm,
     max_pool1d as max_pool1d,
+    max_pool1d_with_indices as max_pool1d_with_indices,
     max_pool2d as max_pool2d,
     max_pool3d as max_pool3d,
+    native_channel_shuffle as native_channel_shuffle,
     pairwise_distance as pairwise_distance,
     pixel_shuffle as pixel_shuffle,
     pixel_unshuffle as pixel_unshuffle,
     rms_norm as rms_norm,
     rrelu as rrelu,
+    rrelu_ as rrelu_,
 )
+
+from .nn.utils.parametrizations import norm_except_dim as norm_except_dim
 
 __array_api_version__ = "2024.12"
 
@@ -266,8 +278,8 @@ def _array_namespace(self: Tensor, *, api_version: _Any = None) -> _Any:
 Tensor.__array_namespace__ = _array_namespace  # type: ignore[method-assign]
 
 
+is_distributed = Tensor.is_distributed
 as_strided_, detach_, fill_, resize_as_, zero_ = Tensor.as_strided_, Tensor.detach_, Tensor.fill_, Tensor.resize_as_, Tensor.zero_
-dropout = nn.functional.dropout
 batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_norm
 embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
 
@@ -294,13 +306,30 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         training as training,
         types as types,
     )
+    from .nn._flat import (
+        affine_grid_generator as affine_grid_generator,
+        alpha_dropout as alpha_dropout,
+        alpha_dropout_ as alpha_dropout_,
+        dropout as dropout,
+        dropout_ as dropout_,
+        feature_alpha_dropout as feature_alpha_dropout,
+        feature_alpha_dropout_ as feature_alpha_dropout_,
+        feature_dropout as feature_dropout,
+        feature_dropout_ as feature_dropout_,
+        grid_sampler_2d as grid_sampler_2d,
+        grid_sampler_3d as grid_sampler_3d,
+        native_dropout as native_dropout,
+    )
+    from ._buffers import from_file as from_file, frombuffer as frombuffer
     from .doctor import doctor as doctor
     from .doctor.explain import explain as explain
+    from .func import vmap as vmap
     from .keras.mixed_precision import (
         Policy as Policy,
         global_policy as global_policy,
         set_global_policy as set_global_policy,
     )
+    from .random import thread_safe_generator as thread_safe_generator
     from .signal.windows import (
         bartlett_window as bartlett_window,
         blackman_window as blackman_window,
@@ -316,28 +345,24 @@ _LATER = frozenset({  # modules
     "formats", "keras", "multiprocessing", "random", "signal", "special", "testing", "training", "types",
 })
 _COMPLEX = frozenset({"complex", "fft", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
-_WINDOWS = frozenset({"bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"})
-_OF_KERAS = frozenset({"Policy", "global_policy", "set_global_policy"})
+_FROM = {  # functions and classes, by the module that they are loaded with
+    **dict.fromkeys(("affine_grid_generator", "grid_sampler_2d", "grid_sampler_3d", "native_dropout"), "nn._flat"),
+    **{name + end: "nn._flat" for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout") for end in ("", "_")},
+    "explain": "doctor.explain", "vmap": "func", "thread_safe_generator": "random", "frombuffer": "_buffers", "from_file": "_buffers",
+    **dict.fromkeys(("Policy", "global_policy", "set_global_policy"), "keras.mixed_precision"),
+    **dict.fromkeys(("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"), "signal.windows"),
+}
 
 
 def __getattr__(name: str) -> _Any:
     """What scripts ask for now and then is loaded when they do."""
-    if name in _LATER:
+    if name in _LATER or name in _FROM:
         import importlib
 
-        return importlib.import_module(f"{__name__}.{name}")
-    if name == "explain":
-        from .doctor.explain import explain
-
-        return explain
-    if name in _OF_KERAS:
-        from .keras import mixed_precision
-
-        return getattr(mixed_precision, name)
-    if name in _WINDOWS:
-        from .signal import windows
-
-        return getattr(windows, name)
+        module = importlib.import_module(f"{__name__}.{_FROM.get(name, name)}")
+        found = module if name in _LATER else getattr(module, name)
+        globals()[name] = found
+        return found
     if name.endswith("Tensor") and name[0] != "_":
         from ._typed import types_of
 
@@ -353,7 +378,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> _Any:
-    return sorted({*globals(), *_LATER, *_OF_KERAS, *_WINDOWS, "enable_autocast", "explain"})
+    return sorted({*globals(), *_LATER, *_FROM, "enable_autocast"})
 
 
 _sys.modules[__name__].__class__ = _Switched  # `enable_autocast`

@@ -4,13 +4,15 @@ argument), ``device`` and ``requires_grad`` as torch's do."""
 from __future__ import annotations
 
 import builtins
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Dict, Optional, Tuple
 
 from . import _C, _checks, _ops
 from ._C import Tensor, dtype
-from ._device import check_device, number_of, preserve_format
+from ._callers import warn
+from ._device import check_device, check_strided, number_of, preserve_format
 from ._out import written
 
 _full, _arange_op, _cast, _to_device = _ops._full, _ops._arange, _ops._cast, _ops._to_device
@@ -71,9 +73,11 @@ def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> T
     return _on_device(_C._tensor_from(data, dtype), device)
 
 
-def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, device: Any = None,
+def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
          requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """A tensor of ``size`` filled with a number; its dtype follows the number."""
+    if layout is not None:
+        check_strided(layout)
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     if dtype is None:
@@ -88,21 +92,27 @@ def _filled(value: int, size: tuple, dtype: Any, device: Any, requires_grad: boo
     return _finish(_full(_size(size), value, dtype or _C.get_default_dtype(), number_of(device)), requires_grad, out)
 
 
-def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
           out: Optional[Tensor] = None) -> Tensor:
     """A tensor of zeros; sizes as separate ints, one sequence, or ``size=``."""
+    if layout is not None:
+        check_strided(layout)
     return _filled(0, sizes if size is None else (size,), dtype, device, requires_grad, out)
 
 
-def ones(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def ones(*size: Any, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
          out: Optional[Tensor] = None) -> Tensor:
     """A tensor of ones; sizes as separate ints or one sequence."""
+    if layout is not None:
+        check_strided(layout)
     return _filled(1, size, dtype, device, requires_grad, out)
 
 
-def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
           out: Optional[Tensor] = None) -> Tensor:
     """A tensor whose values are unspecified (here: zeros); sizes as for ``zeros``."""
+    if layout is not None:
+        check_strided(layout)
     return _filled(0, sizes if size is None else (size,), dtype, device, requires_grad, out)
 
 
@@ -119,29 +129,33 @@ def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool) -> Tensor:
     return _finish(t, requires_grad)
 
 
-def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:
     """Zeros of another tensor's shape and dtype."""
+    check_strided(layout)
     options = _like(input, dtype, device)
     return _laid_out(zeros(input.shape, **options), memory_format, requires_grad)
 
 
-def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None) -> Tensor:
     """Ones of another tensor's shape and dtype."""
+    check_strided(layout)
     options = _like(input, dtype, device)
     return _laid_out(ones(input.shape, **options), memory_format, requires_grad)
 
 
-def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:
     """A tensor of another's shape and dtype, values unspecified."""
+    check_strided(layout)
     return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, device: Any = None,
+def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
               requires_grad: bool = False) -> Tensor:
     """A tensor of another's shape and dtype, filled with a number."""
+    check_strided(layout)
     options = _like(input, dtype, device)
     return full(input.shape, fill_value, **options, requires_grad=requires_grad)
 
@@ -155,15 +169,29 @@ def _kind(dtype: Any, out: Optional[Tensor]) -> Any:
     return dtype or (_C.get_default_dtype() if out is None else out.dtype)
 
 
-def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, device: Any = None,
+def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
            requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """start, start + step, ... below end; ``arange(end)`` starts at 0. int64 unless a float is given."""
+    check_strided(layout)
     if end is None:
         start, end = 0, start
     if dtype is None:
         whole = out is None and _whole(start) and _whole(end) and _whole(step)
         dtype = _I64 if whole else _kind(None, out)
     return _finish(_arange_op(start, end, step, dtype, number_of(device)), requires_grad, out)
+
+
+def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
+          requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
+    """start, start + step, ... up to end, which is among them where steps meet it; in the default dtype. arange leaves the end out."""
+    check_strided(layout)
+    if end is None:
+        raise TypeError("range: argument `end` is missing")
+    warn("range is deprecated, as torch's; use arange, whose end is left out")
+    if not step or (end - start) / step < 0:
+        raise RuntimeError(f"range: a step of {step} does not lead from {start} to {end}")
+    t = _arange_op(0, math.floor((end - start) / step) + 1, 1, _C.float64, number_of(device)) * step + start
+    return _finish(_cast(t, _kind(dtype, out)), requires_grad, out)
 
 
 def _bounds(what: str, ends: Sequence[Any], steps: int, dtype: Any) -> Tuple[Any, Any]:
@@ -184,25 +212,28 @@ def _spaced(start: Any, end: Any, steps: int, device: Any) -> Tensor:
     return _ops.where(i < max(steps // 2, 1), i * step + start, (i - (steps - 1)) * step + end)
 
 
-def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
              out: Optional[Tensor] = None) -> Tensor:
     """``steps`` numbers from start to end, both included, evenly spaced; between whole ends for integer dtypes."""
+    check_strided(layout)
     kind = _kind(dtype, out)
     values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, device)
     return _finish(_cast(values, kind), requires_grad, out)
 
 
-def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Optional[dtype] = None, device: Any = None,
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """base ** linspace(start, end, steps), between whole ends for integer dtypes."""
+    check_strided(layout)
     kind = _kind(dtype, out)
     exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, device)
     return _finish(_cast(_ops.pow(base, exponents), kind), requires_grad, out)
 
 
-def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, device: Any = None,
+def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """The n x m matrix with ones on its diagonal."""
+    check_strided(layout)
     where = number_of(device)
     rows, cols = _arange_op(0, n, 1, _I64, where), _arange_op(0, n if m is None else m, 1, _I64, where)
     return _finish(_cast(rows.unsqueeze(1) == cols, _kind(dtype, out)), requires_grad, out)
@@ -216,28 +247,35 @@ def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, device: Any, r
     return _finish(draw(list(_size(size)), a, b, _kind(dtype, out), number_of(device)), requires_grad, out)
 
 
-def rand(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def rand(*size: Any, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
          generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Uniform on [0, 1)."""
+    if layout is not None:
+        check_strided(layout)
     return _random(_ops._uniform, size, 0.0, 1.0, dtype, device, requires_grad, generator, out)
 
 
-def randn(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def randn(*size: Any, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
           generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Normal with mean 0 and deviation 1."""
+    if layout is not None:
+        check_strided(layout)
     return _random(_ops._normal, size, 0.0, 1.0, dtype, device, requires_grad, generator, out)
 
 
-def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, device: Any = None,
+def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
             requires_grad: bool = False, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
+    check_strided(layout)
     if size is None:
         low, high, size = 0, low, high
     return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else out.dtype), device, requires_grad, generator, out)
 
 
-def randperm(n: int, *, dtype: Optional[dtype] = None, device: Any = None, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
+def randperm(n: int, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, generator: Any = None,
+             out: Optional[Tensor] = None) -> Tensor:
     """0..n-1 in random order."""
+    check_strided(layout)
     if generator is not None:
         with _drawing(generator):
             return randperm(n, dtype=dtype, device=device, out=out)

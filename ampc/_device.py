@@ -153,6 +153,25 @@ def get_default_device() -> device:
     return _default
 
 
+class layout:
+    """How the elements of a tensor are kept: always ``strided``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"ampc.{self.name}"
+
+
+strided = layout("strided")
+
+
+def check_strided(kind: Any) -> None:
+    """RuntimeError for another layout than ``strided``."""
+    if kind is not None and kind is not strided:
+        raise RuntimeError(f"there are strided tensors only, got layout {kind!r}")
+
+
 class memory_format:
     """How the values of [N, C, ...] lie in memory.
 

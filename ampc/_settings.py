@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Union
 
 from . import _C
 from ._callers import warn
@@ -42,6 +42,22 @@ def are_deterministic_algorithms_enabled() -> bool:
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """What `use_deterministic_algorithms` was told last."""
     return _deterministic["warn_only"]
+
+
+_DEBUG_MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+def set_deterministic_debug_mode(debug_mode: Union[int, str]) -> None:
+    """'default', 'warn' or 'error' (0, 1 or 2): `use_deterministic_algorithms` in one word."""
+    mode = _DEBUG_MODES.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
+    if mode not in _DEBUG_MODES.values():
+        raise RuntimeError(f"set_deterministic_debug_mode: expected 'default', 'warn', 'error' or 0, 1, 2, got {debug_mode!r}")
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2: what `set_deterministic_debug_mode` and `use_deterministic_algorithms` were told last."""
+    return (1 if _deterministic["warn_only"] else 2) if _deterministic["mode"] else 0
 
 
 def set_default_tensor_type(t: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, Union
 from . import _C, _checks, _functions, _ops
 from . import _creation as make
 from ._C import Tensor, dtype
-from ._device import device_of, number_of
+from ._device import check_strided, device_of, number_of, strided
 from ._events import announce
 from ._layout import in_format
 from ._printing import tensor_format, tensor_html, tensor_repr
@@ -25,7 +25,7 @@ def _install_rows() -> None:
         for name in (op["python"], *others.get(op["python"], ())):
             if op["home"] & _METHOD:
                 setattr(Tensor, name, vars(_ops)[op["python"]])
-            if op["home"] & _IN_PLACE:
+            if op["home"] & _IN_PLACE and op["home"] & _METHOD:
                 setattr(Tensor, name + "_", vars(_ops)[op["python"] + "_"])
 
 
@@ -157,7 +157,9 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
 
 
 def _new(maker: Callable[..., Tensor]) -> None:
-    def f(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    def f(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        if layout is not None:
+            check_strided(layout)
         where = self.device if device is None else device
         return maker(*size, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
 
@@ -177,7 +179,7 @@ Tensor.is_cuda = property(lambda self: _C._device_index(self) > 0, doc="True on 
 Tensor.is_cpu = property(lambda self: _C._device_index(self) == 0, doc="True on the CPU.")
 Tensor.is_sparse = property(lambda self: False, doc="Always False: there are dense tensors only.")
 Tensor.is_meta = property(lambda self: False, doc="Always False.")
-Tensor.layout = property(lambda self: "strided", doc="Always 'strided'.")
+Tensor.layout = property(lambda self: strided, doc="Always ampc.strided.")
 Tensor.grad_fn = property(_C._grad_fn, doc="The recorded operation that made it, or None.")
 Tensor.H = Tensor.mH = Tensor.mT
 Tensor.real = property(lambda self: self, doc="Itself: there are real numbers only.")

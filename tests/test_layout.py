@@ -26,8 +26,8 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 PYTHON_ORDER = re.findall(r"[\w.]+", """
     version _unsupported_dtypes _missing _ops _table _progress _callers _events _model_names
     _checks _device types _dims _out _layout _printing _functions _settings _global_autocast compiler _dynamo
-    _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop formats _finfo
-    autograd linalg _composed _array_api _tensor
+    _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop _buffers formats _finfo
+    autograd linalg _composed _array_api _tensor _tensor_more
     policy amp cuda.amp cpu
     nn special signal jit optim serialization hub utils func distributions data keras
     doctor training bench check
@@ -36,7 +36,7 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
 """)
 PYTHON_RANK = {name: rank for rank, name in enumerate(PYTHON_ORDER)}
 # Packages that import by computed names, and which; in ``ampc.run`` the names are those that a script asks of torch.
-COMPUTED = {"ampc": ampc._LATER, "ampc.doctor": ampc.doctor._LATER, "ampc.utils": ampc.utils.__all__}
+COMPUTED = {"ampc": ampc._LATER | set(ampc._FROM.values()), "ampc.doctor": ampc.doctor._LATER, "ampc.nn.modules": set(ampc.nn.modules.LATER.values()), "ampc.utils": ampc.utils.__all__}
 
 
 def includes(path):
@@ -278,7 +278,6 @@ UNREAD = {
     "foreach": "a hint how torch's optimizers and norms run, with the same numbers", "fused": "the same", "capturable": "the same",
     "chunk_size": "a hint how much memory is used, with the same numbers",
     "stable": "sorting is always stable", "unique.sorted": "the values are always in order",
-    "norm_type": "goes with max_norm, which is refused",
     "is_conj.input": "no tensor is complex", "set_flush_denormal.mode": "returns False: it was not set", "get_rng_state.device": "one random stream for all",
     "set_rng_state.device": "one random stream for all", "fork_rng.devices": "one random stream for all", "fork_rng.device_type": "the same",
     "pin_memory.device": "there is one kind of device to pin for", "save_on_cpu.device_type": "the same",

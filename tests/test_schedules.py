@@ -29,6 +29,10 @@ SCHEDULES = {
     "cosine": lambda S, o: S.CosineAnnealingLR(o, 6, eta_min=0.01), "cosine to 0": lambda S, o: S.CosineAnnealingLR(o, 5),
     "restarts": lambda S, o: S.CosineAnnealingWarmRestarts(o, 3, 2, eta_min=0.01), "equal restarts": lambda S, o: S.CosineAnnealingWarmRestarts(o, 4),
     "one cycle": lambda S, o: S.OneCycleLR(o, max_lr=[1.0, 0.3], total_steps=20), "three phases": lambda S, o: S.OneCycleLR(o, 1.0, epochs=4, steps_per_epoch=5, three_phase=True, anneal_strategy="linear"),
+    "cyclic": lambda S, o: S.CyclicLR(o, [0.1, 0.01], 1.0, step_size_up=3, step_size_down=4),
+    "cyclic, halved": lambda S, o: S.CyclicLR(o, 0.1, [1.0, 0.5], 2, mode="triangular2", base_momentum=[0.7, 0.8]),
+    "cyclic, falling": lambda S, o: S.CyclicLR(o, 0.1, 1.0, 4, mode="exp_range", gamma=0.9, cycle_momentum=False),
+    "cyclic by a function": lambda S, o: S.CyclicLR(o, 0.1, 1.0, 3, scale_fn=lambda n: 1 / (1 + n), scale_mode="iterations"),
     "sequence": lambda S, o: S.SequentialLR(o, [S.LinearLR(o, 0.1, total_iters=4), S.CosineAnnealingLR(o, 6), S.ExponentialLR(o, 0.5)], milestones=[4, 10]),
     "constant, then steps": lambda S, o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 3), S.StepLR(o, 2)], milestones=[3]),
     "chain": lambda S, o: S.ChainedScheduler([S.ConstantLR(o, 0.5, 3), S.ExponentialLR(o, 0.9), S.CosineAnnealingLR(o, 8)]),
@@ -129,7 +133,9 @@ def test_errors_and_warnings():
     for make in (lambda: S.LambdaLR(opt, [abs, abs]), lambda: S.ConstantLR(opt, 2.0), lambda: S.LinearLR(opt, 0.0), lambda: S.OneCycleLR(opt, 1.0),
                  lambda: S.OneCycleLR(opt, 1.0, 10, pct_start=2), lambda: S.CosineAnnealingWarmRestarts(opt, 0), lambda: S.ReduceLROnPlateau(opt, "most"),
                  lambda: S.ReduceLROnPlateau(opt, factor=1.0), lambda: S.SequentialLR(opt, [S.StepLR(opt, 1)], [3]), lambda: S.SequentialLR(opt, [], []),
-                 lambda: S.ChainedScheduler([S.ReduceLROnPlateau(opt)]), lambda: S.OneCycleLR(ampc.optim.Adagrad([ampc.nn.Parameter(ampc.ones(1))]), 1.0, 5)):
+                 lambda: S.ChainedScheduler([S.ReduceLROnPlateau(opt)]), lambda: S.OneCycleLR(ampc.optim.Adagrad([ampc.nn.Parameter(ampc.ones(1))]), 1.0, 5),
+                 lambda: S.CyclicLR(opt, 0.1, 1.0, mode="square"), lambda: S.CyclicLR(opt, [0.1, 0.2], 1.0),
+                 lambda: S.CyclicLR(ampc.optim.Adagrad([ampc.nn.Parameter(ampc.ones(1))]), 0.1, 1.0)):
         with pytest.raises(ValueError):
             make()
     cycle = S.OneCycleLR(opt, 1.0, 2)

@@ -43,7 +43,6 @@ ABSENT_AREAS = {
     "TorchScript, graphs and symbolic shapes": r"Type$|Sym|sym_|Script|Graph|jit|parse_|import_ir|Stub|export$|cond$|Code$|CompilationUnit|Block$|FunctionSchema|Future|fork$|wait$|merge_type|unify_type",
     "other devices and libraries": r"mkldnn|cudnn_|miopen|mps|xla|ipu|xpu|mtia|maia|vulkan|hpu|nccl|cudart|MTIA|nnpack",
     "storages": r"[sS]torage",
-    "lazy modules": r"^Lazy|Uninitialized",
     "orthogonal polynomials, Airy and spherical Bessel functions": r"bessel|airy|hermite|laguerre|legendre|chebyshev",
 }
 DIFFERENT = {
@@ -52,7 +51,8 @@ DIFFERENT = {
     "torch.save": "writes safetensors with the structure as JSON, not a zip of pickles; saves whole storages, like torch; replaces a file atomically", "torch.load": "reads ampc's files and torch's state dicts, with limits on size; unpickles only if asked to",
     "torch.manual_seed": "random numbers differ from torch's, and do not depend on the number of threads", "torch.use_deterministic_algorithms": "no effect: every operator is deterministic",
     "torch.set_float32_matmul_precision": "affects GPUs only (TF32); the CPU computes products in float32", "torch.utils.checkpoint.checkpoint": "use_reentrant is False by default",
-    "torch.nn.DataParallel": "uses one device: runs the wrapped module", "torch.nn.SyncBatchNorm": "uses one process: the same as batch norm", "torch.from_dlpack": "no complex types",
+    "torch.nn.DataParallel": "uses one device: runs the wrapped module", "torch.nn.utils.skip_init": "the parameters have first values",
+    "torch.nn.SyncBatchNorm": "uses one process: the same as batch norm", "torch.from_dlpack": "no complex types",
     "torch.Tensor.is_pinned": "memory is page-locked only if there is a GPU", "torch.nn.functional.scaled_dot_product_attention": "a query whose keys are all masked gives 0, not nan",
     **{f"torch.{n}": "only a name, for tables and comparisons; tensors cannot have it" for n in (
         "complex64", "complex128", "cfloat", "cdouble", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")},

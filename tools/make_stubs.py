@@ -49,7 +49,8 @@ def parameters(op: dict) -> list:
             rest = rest.removesuffix("[]")
         kind, _, default = rest.partition(" = ")
         if kind.startswith("{"):
-            kind, default = "Optional[builtins.str]" if kind.endswith("?") else "builtins.str", f'"{default}"' if default else ""
+            words = "Union[builtins.str, builtins.int]" if name == "reduction" else "builtins.str"
+            kind, default = f"Optional[{words}]" if kind.endswith("?") else words, f'"{default}"' if default else ""
         else:
             kind = TYPES[kind]
         out.append((name, kind, default or None, star))

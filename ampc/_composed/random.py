@@ -8,9 +8,10 @@ from typing import Any, Optional
 from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
+from .._device import check_strided
 from .._out import takes_out, written
 
-__all__ = ["bernoulli", "multinomial", "normal", "poisson"]
+__all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
 METHODS = ["bernoulli", "multinomial", "exponential_", "cauchy_", "log_normal_", "geometric_"]
 
 
@@ -37,9 +38,10 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         return _ops._multinomial(input, num_samples, replacement)
 
 
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
            out: Optional[Tensor] = None) -> Tensor:
     """Normal numbers with ``mean`` and ``std``, numbers (with a ``size``) or tensors that broadcast."""
+    check_strided(layout)
     if isinstance(out, Tensor) and not out.is_floating_point():
         raise NotImplementedError(f"normal: `out` must be floating point, got {out.dtype}")
     return written(_normal(mean, std, size, generator, dtype, device), out, "normal")
@@ -60,14 +62,25 @@ def _normal(mean: Any, std: Any, size: Any, generator: Any, dtype: Any, device: 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson's numbers with the rates that the elements are, drawn one by one on the CPU."""
-    import numpy as np
-
     if bool((input < 0).any()):
         raise RuntimeError("poisson: rates must be 0 or more")
+    return _drawn("poisson", generator, input, input.double())
+
+
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """How many of ``count`` trials succeed, each with the chance ``prob``, drawn one by one on the CPU; the two broadcast."""
+    if not count.is_floating_point() or not prob.is_floating_point():
+        raise ValueError(f"binomial: `count` and `prob` must be floating point, got {count.dtype} and {prob.dtype}")
+    return _drawn("binomial", generator, count, count.clamp(min=0).long(), prob.double().clamp(0, 1))
+
+
+def _drawn(distribution: str, generator: Any, like: Tensor, *parameters: Tensor) -> Tensor:
+    import numpy as np
+
     with _stream(generator):
         seed = make.randint(0, 2**62, (1,), dtype=_C.int64, device="cpu").item()
-    drawn = np.random.default_rng(seed).poisson(input.detach().double().numpy(force=True))
-    return make.tensor(drawn, dtype=input.dtype, device=input.device)
+    drawn = getattr(np.random.default_rng(seed), distribution)(*(p.numpy(force=True) for p in parameters))
+    return make.tensor(drawn, dtype=like.dtype, device=like.device)
 
 
 def _uniform(self: Tensor) -> Tensor:

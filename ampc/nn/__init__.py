@@ -2,17 +2,20 @@
 
 from typing import TYPE_CHECKING
 
-from .._missing import absent_from
-from . import functional, init
+from . import functional, init, modules
 from .modules import *  # noqa: F403
 from .modules import __all__ as _modules
 from .modules.module import Module
-from .parameter import Buffer, Parameter
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, factory_kwargs
 
 from . import attention, parallel, utils  # isort: skip  # these are made of modules
 from .parallel import DataParallel
 
-__all__ = ["Buffer", "DataParallel", "Module", "Parameter", "attention", "functional", "init", "parallel", "utils", *_modules]
+__all__ = ["Buffer", "DataParallel", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "attention", "factory_kwargs",
+           "functional", "init", "parallel", "utils", *_modules]
 
-if not TYPE_CHECKING:
-    __getattr__ = absent_from(__name__)
+if TYPE_CHECKING:
+    from .modules.adaptive import *  # noqa: F403
+    from .modules.lazy import *  # noqa: F403
+else:
+    __getattr__ = modules.__getattr__

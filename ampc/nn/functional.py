@@ -13,6 +13,8 @@ from .._callers import warn
 from .._finfo import finfo
 from .._missing import absent_from
 from ._fractional import *  # noqa: F403
+from ._further import *  # noqa: F403
+from ._further import embedding_renorm_
 from ._linear_cross_entropy import *  # noqa: F403
 from ._losses import *  # noqa: F403
 from ._multihead import *  # noqa: F403
@@ -27,6 +29,8 @@ softplus, logsigmoid, softsign, tanhshrink = _ops.softplus, _ops.logsigmoid, _op
 bilinear, cosine_similarity, normalize, pdist = _ops.bilinear, _ops.cosine_similarity, _ops.normalize, _ops.pdist
 scaled_dot_product_attention = _ops.scaled_dot_product_attention
 hardshrink, softshrink, prelu, glu = _ops.hardshrink, _ops.softshrink, _ops.prelu, _ops.glu
+celu_, elu_, hardtanh_, leaky_relu_ = _ops.celu_, _ops.elu_, _ops.hardtanh_, _ops.leaky_relu_
+relu_, selu_, threshold_ = _ops.relu_, _ops.selu_, _ops.threshold_
 mse_loss_op, l1_loss_op, nll_loss_op = _ops.mse_loss, _ops.l1_loss, _ops.nll_loss
 
 
@@ -46,11 +50,6 @@ def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0)"""
     return input.relu_() if inplace else relu_op(input)
-
-
-def relu_(input: Tensor) -> Tensor:
-    """relu, in place."""
-    return input.relu_()
 
 
 def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -79,22 +78,22 @@ def _put(input: Tensor, f: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x) - 1) (Clevert et al. 2016)."""
-    return _put(input, lambda x: _ops.elu(x, alpha), inplace)
+    return (_ops.elu_ if inplace else _ops.elu)(input, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The elu whose constants keep mean 0 and variance 1 (Klambauer et al. 2017)."""
-    return _put(input, _ops.selu, inplace)
+    return (_ops.selu_ if inplace else _ops.selu)(input)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where x > 0, else alpha * (exp(x / alpha) - 1) (Barron 2017). RuntimeError for alpha 0."""
-    return _put(input, lambda x: _ops.celu(x, alpha), inplace)
+    return (_ops.celu_ if inplace else _ops.celu)(input, alpha)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope * x."""
-    return _put(input, lambda x: _ops.leaky_relu(x, negative_slope), inplace)
+    return (_ops.leaky_relu_ if inplace else _ops.leaky_relu)(input, negative_slope)
 
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
@@ -105,11 +104,16 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
     return _put(input, lambda x: _ops.where(x > 0, x, x * slope), inplace)
 
 
+def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
+    """rrelu, in place."""
+    return rrelu(input, lower, upper, training, True)
+
+
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """x limited to [min_val, max_val]."""
     if min_val > max_val:
         raise ValueError(f"hardtanh: `min_val` {min_val} is above `max_val` {max_val}")
-    return _put(input, lambda x: _ops.hardtanh(x, min_val, max_val), inplace)
+    return (_ops.hardtanh_ if inplace else _ops.hardtanh)(input, min_val, max_val)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -139,7 +143,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
-    return _put(input, lambda x: _ops.threshold(x, threshold, value), inplace)
+    return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
 
 
 def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
@@ -168,14 +172,16 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 def embedding(input: Tensor, weight: Tensor, padding_idx: Optional[int] = None, max_norm: Any = None, norm_type: float = 2.0,
               scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """Rows of ``weight`` [rows, width] at ``input`` (int64 or int32). The row ``padding_idx`` gets no gradient.
-    IndexError for an index outside the table."""
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise NotImplementedError("embedding: max_norm, scale_grad_by_freq and sparse are not supported")
+    With ``max_norm`` those rows are first scaled down to it, in place. IndexError for an index outside the table."""
+    if scale_grad_by_freq or sparse:
+        raise NotImplementedError("embedding: scale_grad_by_freq and sparse are not supported")
     pad = -1
     if padding_idx is not None:
         if not -weight.shape[0] <= padding_idx < weight.shape[0]:
             raise AssertionError(f"embedding: `padding_idx` {padding_idx} is outside a table of {weight.shape[0]} rows")
         pad = padding_idx % weight.shape[0]
+    if max_norm is not None:
+        embedding_renorm_(weight, input, max_norm, norm_type)
     return _ops._embedding(weight, input, pad)
 
 
@@ -256,8 +262,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
     """Bags of rows of ``weight``: each row of input [B, n], or input [n] cut at ``offsets`` [B], becomes their sum, mean or max.
 
     ValueError for a mode or dimensions that do not fit; ``padding_idx`` counts nothing."""
-    if max_norm is not None or scale_grad_by_freq or sparse:
-        raise NotImplementedError("embedding_bag: max_norm, scale_grad_by_freq and sparse are not supported")
+    if scale_grad_by_freq or sparse:
+        raise NotImplementedError("embedding_bag: scale_grad_by_freq and sparse are not supported")
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"embedding_bag: `mode` must be sum, mean or max, got {mode!r}")
     if per_sample_weights is not None and mode != "sum":
@@ -284,6 +290,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = Non
         bag = (make.arange(flat.shape[0], device=input.device).unsqueeze(1) >= starts).sum(1) - 1
     else:
         raise ValueError(f"embedding_bag: expected input [B, n], or [n] with offsets; got shape {list(input.shape)}")
+    if max_norm is not None:
+        embedding_renorm_(weight, flat, max_norm, norm_type)
     rows = _ops._embedding(weight, flat, -1)
     if padding_idx is not None:
         counted = flat != padding_idx % weight.shape[0]
@@ -331,9 +339,9 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _drop_channels("dropout3d", 3, input, p, training, inplace)
 
 
-def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def feature_dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeroes whole channels of [N, C, ...] with probability ``p``."""
-    return _drop_channels("feature_dropout", input.ndim - 2, input, p, training, False)
+    return _drop_channels("feature_dropout", input.ndim - 2, input, p, training, inplace)
 
 
 def _drop_channels(what: str, nd: int, x: Tensor, p: float, training: bool, inplace: bool) -> Tensor:
@@ -402,7 +410,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None,
                                      reduce: Any = None, reduction: str = "mean", pos_weight: Optional[Tensor] = None) -> Tensor:
     """Binary cross entropy of sigmoid(x), computed from the logits. ValueError when the shapes differ."""
-    return _ops.binary_cross_entropy_with_logits(input, target, weight, _reduction(size_average, reduce, reduction), pos_weight)
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, _reduction(size_average, reduce, reduction))
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None,

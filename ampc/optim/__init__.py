@@ -1,6 +1,6 @@
 """Optimizers, one pass over all parameters in C each (but those of lbfgs and composed), and schedules of their rates."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._missing import absent_from
 from . import lr_scheduler
@@ -15,5 +15,12 @@ from .sgd import SGD
 __all__ = ["ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer", "RAdam", "RMSprop",
            "Rprop", "get_cosine_schedule_with_warmup", "lr_scheduler"]
 
-if not TYPE_CHECKING:
-    __getattr__ = absent_from(__name__)
+if TYPE_CHECKING:
+    from . import swa_utils as swa_utils
+else:
+    def __getattr__(name: str) -> Any:
+        if name == "swa_utils":  # loaded when it is asked for
+            import importlib
+
+            return importlib.import_module("ampc.optim.swa_utils")
+        return absent_from(__name__)(name)

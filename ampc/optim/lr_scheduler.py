@@ -14,108 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Dict, List, Optional, Union
 
 from .. import _checks
-from .._C import Tensor
-from .._callers import warn
-from .._events import announce
+from ._cycles import CyclicLR as CyclicLR
+from ._cycles import OneCycleLR as OneCycleLR
+from ._schedule import NOT_STATE, LRScheduler, per_group
 from .optimizer import Optimizer
-
-_NOT_STATE = ("optimizer", "_seen")  # the second: this process's counts
-
-
-class LRScheduler:
-    """Base of the schedulers. A subclass defines ``get_lr()``, a rate for every group at ``self.last_epoch``; and, where the rates
-    of any epoch can be told at once, ``_closed_form()``.
-
-    Args:
-        optimizer: whose rates are set.
-        last_epoch: steps made so far, for one that continues; the groups then have an ``initial_lr``. -1 begins.
-
-    TypeError for something else than an optimizer; KeyError for groups without ``initial_lr`` where training continues."""
-
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(self).__name__}: expected an Optimizer, got {type(optimizer).__name__}")
-        self.optimizer = optimizer
-        for i, group in enumerate(optimizer.param_groups):
-            if last_epoch == -1:
-                group.setdefault("initial_lr", float(group["lr"]))
-            elif "initial_lr" not in group:
-                raise KeyError(f"{type(self).__name__}: group {i} has no 'initial_lr', which last_epoch={last_epoch} needs; load the "
-                               "optimizer's state first, or set it")
-        self.base_lrs: List[float] = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self._step_count = 0
-        self._last_lr: List[float] = []
-        self._initial_step()
-
-    def _initial_step(self) -> None:
-        self._step_count = 0
-        self.step()
-
-    def get_lr(self) -> List[float]:
-        """A rate for every group; the present ones are in the groups."""
-        raise NotImplementedError(f"{type(self).__name__} does not define get_lr()")
-
-    def get_last_lr(self) -> List[float]:
-        """The rates that were set last, one a group."""
-        return self._last_lr
-
-    def step(self, epoch: Optional[int] = None) -> None:
-        """Goes on by one, or to ``epoch``, and sets the rates."""
-        if self._step_count == 1 and not self.optimizer._has_stepped:
-            warn(f"{type(self).__name__}.step() came before the first optimizer.step(), so the first rate is never used; call "
-                 "optimizer.step() first")
-        self._report_skips()
-        self._step_count += 1
-        if epoch is None:
-            self.last_epoch += 1
-            self._set(self.get_lr())
-        else:
-            self.last_epoch = epoch
-            closed = getattr(self, "_closed_form", None)
-            self._set(closed() if closed is not None else self.get_lr())
-
-    def _report_skips(self) -> None:
-        """Going on is premature where a scaler has left out every step since it last did."""
-        now = self.optimizer._n_applied, self.optimizer._n_skipped
-        before, self._seen = getattr(self, "_seen", now), now
-        if now[0] == before[0] and now[1] > before[1]:
-            announce.schedule_ahead(type(self).__name__, now[1] - before[1])
-
-    def _set(self, rates: Sequence[float]) -> None:
-        if len(rates) != len(self.optimizer.param_groups):
-            raise ValueError(f"{type(self).__name__}: {len(rates)} rates for {len(self.optimizer.param_groups)} groups; make the scheduler "
-                             "after the last add_param_group()")
-        for group, rate in zip(self.optimizer.param_groups, rates):
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(float(rate))
-            else:
-                group["lr"] = rate
-        self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
-
-    def _now(self) -> List[float]:
-        return [float(group["lr"]) for group in self.optimizer.param_groups]
-
-    def _times(self, factor: float) -> List[float]:
-        return [rate * factor for rate in self._now()]
-
-    def state_dict(self) -> Dict[str, Any]:
-        """All of it but the optimizer."""
-        return {k: v for k, v in self.__dict__.items() if k not in _NOT_STATE}
-
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Continues from a ``state_dict()``."""
-        self.__dict__.update(state_dict)
-
-
-def _per_group(name: str, what: str, values: Any, optimizer: Optimizer) -> list:
-    """A value for every group, from one or a list of them."""
-    n = len(optimizer.param_groups)
-    if not isinstance(values, (list, tuple)):
-        return [values] * n
-    if len(values) != n:
-        raise ValueError(f"{name}: `{what}` has {len(values)} values for {n} parameter groups")
-    return list(values)
 
 
 class LambdaLR(LRScheduler):
@@ -124,7 +26,7 @@ class LambdaLR(LRScheduler):
     ``state_dict`` keeps what callable objects hold, but no functions."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Union[Callable[[int], float], List[Callable[[int], float]]], last_epoch: int = -1) -> None:
-        self.lr_lambdas = _per_group(type(self).__name__, "lr_lambda", lr_lambda, optimizer)
+        self.lr_lambdas = per_group(type(self).__name__, "lr_lambda", lr_lambda, optimizer)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> List[float]:
@@ -313,86 +215,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._set(self.get_lr())
 
 
-class OneCycleLR(LRScheduler):
-    """Up from ``max_lr / div_factor`` to ``max_lr`` in the first ``pct_start`` of the steps, then down to ``initial / final_div_factor``
-    (Smith and Topin 2018); ``three_phase`` first goes back to the initial rate. Momentum, or Adam's first beta, goes the other way. Step
-    it after every batch.
-
-    ``total_steps``, or ``epochs`` and ``steps_per_epoch``, says how long. ValueError for options out of range, and for more steps than that."""
-
-    def __init__(self, optimizer: Optimizer, max_lr: Union[float, List[float]], total_steps: Optional[int] = None, epochs: Optional[int] = None,
-                 steps_per_epoch: Optional[int] = None, pct_start: float = 0.3, anneal_strategy: str = "cos", cycle_momentum: bool = True,
-                 base_momentum: Union[float, List[float]] = 0.85, max_momentum: Union[float, List[float]] = 0.95, div_factor: float = 25.0,
-                 final_div_factor: float = 1e4, three_phase: bool = False, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"OneCycleLR: expected an Optimizer, got {type(optimizer).__name__}")
-        if total_steps is None:
-            if epochs is None or steps_per_epoch is None:
-                raise ValueError("OneCycleLR: give `total_steps`, or both `epochs` and `steps_per_epoch`")
-            total_steps = epochs * steps_per_epoch
-        if not isinstance(total_steps, (int, float)):
-            raise TypeError(f"OneCycleLR: `total_steps` must be an int, got {type(total_steps).__name__}")
-        if not isinstance(total_steps, int) or total_steps < 1:
-            raise ValueError(f"OneCycleLR: the number of steps must be an integer of 1 or more, got {total_steps!r}")
-        if not 0 <= pct_start <= 1:
-            raise ValueError(f"OneCycleLR: `pct_start` must be in [0, 1], got {pct_start}")
-        if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"OneCycleLR: `anneal_strategy` must be 'cos' or 'linear', got {anneal_strategy!r}")
-        self.total_steps, self._anneal, self.cycle_momentum = total_steps, anneal_strategy, cycle_momentum
-        # where each phase ends, and between which of a group's numbers it goes
-        turn = float(pct_start * total_steps) - 1
-        if three_phase:
-            self._phases = [(turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                            (2 * pct_start * total_steps - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-                            (total_steps - 1.0, "initial_lr", "min_lr", "max_momentum", "max_momentum")]
-        else:
-            self._phases = [(turn, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                            (total_steps - 1.0, "max_lr", "min_lr", "base_momentum", "max_momentum")]
-        highest = _per_group("OneCycleLR", "max_lr", max_lr, optimizer)
-        if last_epoch == -1:
-            for group, high in zip(optimizer.param_groups, highest):
-                group["initial_lr"], group["max_lr"] = high / div_factor, high
-                group["min_lr"] = group["initial_lr"] / final_div_factor
-        if cycle_momentum:
-            if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-                raise ValueError(f"OneCycleLR: {type(optimizer).__name__} has no momentum; say cycle_momentum=False")
-            lows = _per_group("OneCycleLR", "base_momentum", base_momentum, optimizer)
-            highs = _per_group("OneCycleLR", "max_momentum", max_momentum, optimizer)
-            for group, low, high in zip(optimizer.param_groups, lows, highs):
-                if last_epoch == -1:
-                    group["base_momentum"], group["max_momentum"] = low, high
-                    self._set_momentum(group, high)
-        super().__init__(optimizer, last_epoch)
-
-    @staticmethod
-    def _set_momentum(group: Dict[str, Any], value: float) -> None:
-        if "betas" in group:
-            group["betas"] = (value, *group["betas"][1:])
-        else:
-            group["momentum"] = value
-
-    def _between(self, start: float, end: float, part: float) -> float:
-        if self._anneal == "linear":
-            return start + (end - start) * part
-        return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
-
-    def get_lr(self) -> List[float]:
-        if self.last_epoch > self.total_steps:
-            raise ValueError(f"OneCycleLR: step {self.last_epoch} of {self.total_steps}; it was made for fewer")
-        begin = 0.0
-        for i, (end, *_) in enumerate(self._phases):
-            if self.last_epoch <= end or i == len(self._phases) - 1:
-                break
-            begin = end
-        end, lr_from, lr_to, momentum_from, momentum_to = self._phases[i]
-        part = (self.last_epoch - begin) / (end - begin)
-        groups = self.optimizer.param_groups
-        if self.cycle_momentum:
-            for group in groups:
-                self._set_momentum(group, self._between(group[momentum_from], group[momentum_to], part))
-        return [self._between(group[lr_from], group[lr_to], part) for group in groups]
-
-
 class SequentialLR(LRScheduler):
     """One scheduler after another: the i-th until epoch ``milestones[i]``. ValueError where their numbers or optimizers do not fit."""
 
@@ -464,7 +286,7 @@ def _no_epoch(name: str, epoch: Optional[int]) -> None:
 
 
 def _with_members(s: Any) -> Dict[str, Any]:
-    state = {k: v for k, v in s.__dict__.items() if k not in (*_NOT_STATE, "_schedulers")}
+    state = {k: v for k, v in s.__dict__.items() if k not in (*NOT_STATE, "_schedulers")}
     return {**state, "_schedulers": [member.state_dict() for member in s._schedulers]}
 
 
@@ -500,7 +322,7 @@ class ReduceLROnPlateau(LRScheduler):
             raise TypeError(f"ReduceLROnPlateau: expected an Optimizer, got {type(optimizer).__name__}")
         self.optimizer, self.mode, self.factor, self.patience, self.cooldown = optimizer, mode, factor, patience, cooldown
         self.threshold, self.threshold_mode, self.eps = threshold, threshold_mode, eps
-        self.min_lrs = _per_group("ReduceLROnPlateau", "min_lr", min_lr, optimizer)
+        self.min_lrs = per_group("ReduceLROnPlateau", "min_lr", min_lr, optimizer)
         self.last_epoch, self._last_lr = 0, self._now()
         self._reset()
 

@@ -20,6 +20,9 @@ static void wait_for_readers(const ac_storage *s) {
 }
 
 int ac_settle_now(ac_storage *s) {
+    if (s->blank)
+        return ac_fail(AC_VALUE, "an uninitialized parameter was used: its lazy module takes the size from its first "
+                                 "input, so call the module once, or materialize(shape), before");
     wait_for_readers(s);
     if (!s->deferred) return 0;
     int64_t numel = s->bytes / ac_itemsize(s->deferred_dtype);

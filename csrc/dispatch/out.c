@@ -46,7 +46,8 @@ static int write_all(const ac_op_call *c, ac_tensor *const *targets, int n) {
 }
 
 static int write_cast(const ac_op_call *c, ac_tensor *const *targets, int n) {
-    if (n == 1 && !takes_shape(targets[0])) return ac_call_into(c->op, c->in, c->n_in, c->attrs, targets[0]);
+    if (n == 1 && !takes_shape(targets[0]) && !(c->info->flags & AC_FLAG_COUNTS))
+        return ac_call_into(c->op, c->in, c->n_in, c->attrs, targets[0]);
     return write_all(c, targets, n);
 }
 

@@ -47,6 +47,7 @@ enum {
     AC_FLAG_OF_STORAGE = 8, /* a view of the storage, wherever x lies in it: attributes are ac_attrs_as_strided */
     AC_FLAG_WAITS = 16,     /* waits for the GPU, and other threads run meanwhile */
     AC_FLAG_NO_HALF = 32,   /* a composite operator in float32 under autocast, which refuses 16 bits outside it */
+    AC_FLAG_COUNTS = 64,    /* the shape of its result depends on values, and is known after it ran */
 };
 enum { AC_MAX_PARAMS = 12, AC_MAX_OUT = 4 };
 

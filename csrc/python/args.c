@@ -94,7 +94,16 @@ static ac_error no_word(const ac_param *p) {
     return in_python ? AC_VALUE : AC_RUNTIME;
 }
 
+/* `reduction` as torch's functions outside nn.functional have it: 0 none, 1 mean, 2 sum. */
+static int take_numbered(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
+    if (take_int(op, p, o, out) < 0) return -1;
+    if (*out >= 0 && *out <= 2) return 0;
+    PyErr_Format(PyExc_ValueError, "%s: `%s` must be 0 (none), 1 (mean) or 2 (sum), got %R", op, p->name, o);
+    return -1;
+}
+
 static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
+    if (PyLong_CheckExact(o) && strcmp(p->name, "reduction") == 0) return take_numbered(op, p, o, out);
     const char *word = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
     if (!word && PyErr_Occurred()) return -1;
     if (!word) return wrong_type(op, p, "a string", o);

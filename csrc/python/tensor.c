@@ -128,6 +128,16 @@ static PyObject *make_subclass(PyObject *module, PyObject *args) {
     return ac_wrap_as((PyTypeObject *)type, t);
 }
 
+/* _make_blank(tensor): the values of its memory, which is new, do not exist yet; using them is an error */
+static PyObject *make_blank(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_Format(PyExc_TypeError, "_make_blank: expected a Tensor");
+    ac_storage *s = ac_unwrap(o)->storage;
+    if (!s->deferred) s->factor = 1, s->factor_at = NULL, s->deferred_dtype = ac_unwrap(o)->dtype, ac_deferred_scales++;
+    s->deferred = s->blank = true;
+    Py_RETURN_NONE;
+}
+
 /* -- the type --------------------------------------------------------------------------------------- */
 
 static PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict), READONLY, NULL},
@@ -156,6 +166,7 @@ static PyObject *same_storage(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {{"_make_subclass", make_subclass, METH_VARARGS, NULL},
+                                  {"_make_blank", make_blank, METH_O, NULL},
                                   {"_same_storage", same_storage, METH_VARARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
 

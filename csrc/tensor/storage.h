@@ -33,6 +33,7 @@ typedef struct ac_storage {
     bool exported;           /* memory that somebody else may write: no trustworthy `content` */
     bool addressed;          /* somebody has its address: no factor may wait */
     bool deferred;           /* the values are the memory's times these factors, see ac_settle */
+    bool blank;              /* a lazy module's: there are no values yet, and to settle it is an error; deferred, too */
     ac_dtype deferred_dtype; /* of all its memory, then */
     double factor;
     struct ac_storage *factor_at; /* owned: one float64 beside the memory, on a GPU; or NULL */

@@ -12,7 +12,7 @@ import torch
 import ampc
 
 from .compare import difference
-from .running import Difference, expressible, gradients_beside, in_float64, outcome, same_error, short, tensors, told
+from .running import Difference, ends, expressible, gradients_beside, in_float64, outcome, same_error, short, tensors, told
 from .translate import DTYPES, Inexpressible, Sample, to_ampc
 
 DRAWN = {"FractionalMaxPool2d", "FractionalMaxPool3d"}  # windows from random numbers
@@ -28,10 +28,13 @@ class Module:
         self.name = self.op.name
         self.function = getattr(ampc.nn, self.name, None)
 
+    def dtypes(self) -> List[torch.dtype]:
+        return [d for d in DTYPES if d in self.info.supported_dtypes("cpu")]
+
     def check(self) -> Iterator[Difference]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for dtype in (d for d in DTYPES if d in self.info.supported_dtypes("cpu")):
+            for dtype in self.dtypes():
                 for training in (True, False) if self.info.train_and_eval_differ else (True,):
                     for sample in self.samples(dtype, training):
                         yield from self.beside(dtype, training, sample)
@@ -45,7 +48,7 @@ class Module:
 
     def told(self, dtype: Any, way: str, sample: Any, kind: str, theirs: Any, ours: Any) -> Difference:
         given = [(x.args, x.kwargs) for x in (sample.constructor_input, sample.forward_input) if x]
-        return Difference(self.name, str(dtype).split(".")[-1], way, short(given, 500), kind, short(theirs), short(ours))
+        return Difference(self.name, str(dtype).split(".")[-1], way, ends(given), kind, short(theirs), short(ours))
 
     def made(self, dtype: Any, training: bool, sample: Any) -> Tuple[Any, Any, Optional[BaseException], Optional[BaseException]]:
         """The module in torch and in ampc, with torch's parameters; or the exceptions of their constructors."""
@@ -67,12 +70,20 @@ class Module:
             if not same_error(t_error, a_error):
                 yield self.told(dtype, "constructor", sample, "exception", told(t_error), told(a_error))
             return
+        self.give_sizes(sample, theirs, ours)
         found = self.same_state(theirs, ours)
         if found:
             yield self.told(dtype, "state_dict", sample, "type", *found)
             return
         ours.load_state_dict({name: to_ampc(t) for name, t in theirs.state_dict().items()})
         yield from self.forward(dtype, way, sample, theirs, ours)
+
+    def give_sizes(self, sample: Any, theirs: Any, ours: Any) -> None:
+        """Of lazy modules, by a first input."""
+        if hasattr(theirs, "has_uninitialized_params") and sample.forward_input:
+            both, given = Sample(), sample.forward_input
+            theirs(*both.for_torch(given.args), **both.for_torch(given.kwargs))
+            ours(*both.for_ampc(given.args), **both.for_ampc(given.kwargs))
 
     def same_state(self, theirs: Any, ours: Any) -> Optional[Tuple[Any, Any]]:
         """Keys and shapes, in their order."""

@@ -30,12 +30,15 @@ class Optimizer:
         self.name = self.op.name
         self.function = getattr(ampc.optim, self.name, None)
 
+    def dtypes(self) -> List[torch.dtype]:
+        return [torch.float32, torch.float64]
+
     def check(self) -> Iterator[Difference]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = self.info.optim_inputs_func("cpu")
             for case in found[::max(1, -(-len(found) // self.most))] if self.most else found:
-                for dtype in (torch.float32, torch.float64):
+                for dtype in self.dtypes():
                     yield from self.beside(dtype, case)
             yield from self.errors()
 

@@ -80,6 +80,12 @@ def short(value: Any, most: int = 300) -> str:
     return text if len(text) <= most else text[:most] + " ..."
 
 
+def ends(value: Any, most: int = 500) -> str:
+    """The beginning and the end of a long text: keywords come last."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else f"{text[:most - 150]} ... {text[-150:]}"
+
+
 def told(error: Optional[BaseException]) -> str:
     return "no exception" if error is None else short(f"{type(error).__name__}: {error}", 240)
 
@@ -146,7 +152,7 @@ class Operator:
             yield from self.into(dtype, sample)
 
     def told(self, dtype: Any, way: str, sample: Any, kind: str, theirs: Any, ours: Any) -> Difference:
-        return Difference(self.name, str(dtype).split(".")[-1], way, short(sample, 500), kind, short(theirs), short(ours))
+        return Difference(self.name, str(dtype).split(".")[-1], way, ends(sample), kind, short(theirs), short(ours))
 
     def arguments(self, sample: Any) -> Any:
         """(args, kwargs) for torch, the same for ampc, and the leaves of both that gradients are asked of."""

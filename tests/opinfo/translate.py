@@ -100,8 +100,10 @@ def walk(value: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 def module_like(m: torch.nn.Module) -> Any:
-    """ampc's module of the same class, for one without parameters: its attributes are copied."""
+    """ampc's module of the same class: a layer of a transformer, or one without parameters, whose attributes are copied."""
     found = getattr(ampc.nn, type(m).__name__, None)
+    if isinstance(m, (torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)):
+        return layer_like(m)
     if found is None or any(True for _ in m.parameters()) or any(True for _ in m.children()):
         raise Inexpressible
     mine = found()
@@ -109,6 +111,13 @@ def module_like(m: torch.nn.Module) -> Any:
         if not name.startswith("_"):
             setattr(mine, name, value)
     return mine
+
+
+def layer_like(m: Any) -> Any:
+    """Its values are others: what is made of it gets torch's."""
+    attention, first = m.self_attn, m.linear1
+    return getattr(ampc.nn, type(m).__name__)(attention.embed_dim, attention.num_heads, first.out_features, m.dropout.p, of_ampc(m.activation), m.norm1.eps,
+                                              attention.batch_first, m.norm_first, bias=first.bias is not None, dtype=DTYPES[first.weight.dtype])
 
 
 def to_ampc(t: torch.Tensor) -> Any:
@@ -152,7 +161,8 @@ def of_ampc(value: Any, depth: int = 0) -> Any:
     if isinstance(value, types.FunctionType) and (value.__module__ or "").startswith("torch.testing"):
         return retarget(value, depth + 1)
     if callable(value) and not isinstance(value, type):
-        return by_name(getattr(value, "__name__", "")) or value
+        name = getattr(value, "__name__", "")
+        return by_name(name) or by_name("nn.functional." + name) or value
     return value
 
 

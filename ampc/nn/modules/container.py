@@ -7,8 +7,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Optional, Union
 
 from ..._C import Tensor
+from ..._callers import warn
 from ..parameter import Parameter
 from .module import Module
+
+
+class Container(Module):
+    """A module of those given by name. Deprecated, as torch's: write a Module."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        warn("nn.Container is deprecated: its work is done by nn.Module")
+        for name, module in kwargs.items():
+            self.add_module(name, module)
 
 
 class Sequential(Module):

@@ -54,6 +54,10 @@ class NLLLoss(_WeightedLoss):
         return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
+class NLLLoss2d(NLLLoss):
+    """NLLLoss, by its older name."""
+
+
 class CrossEntropyLoss(_WeightedLoss):
     """Cross entropy between logits and class indices or probabilities."""
 

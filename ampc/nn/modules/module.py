@@ -18,7 +18,7 @@ from ...autograd.hooks import RemovableHandle
 from ...policy import state as policies
 from .._backward_hooks import BackwardHooks
 from .._loading import hint, kind_of
-from ..parameter import Buffer, Parameter
+from ..parameter import Buffer, Parameter, is_lazy
 
 if TYPE_CHECKING:
     from typing import Protocol, TypeVar
@@ -517,7 +517,7 @@ class Module:
                 missing.append(key)
             elif kind != "extra" and not isinstance(state[key], Tensor):
                 errors.append(f"{key}: expected an ampc.Tensor, got {kind_of(state[key])}")
-            elif kind != "extra" and state[key].shape != own.shape:
+            elif kind != "extra" and not is_lazy(own) and state[key].shape != own.shape:
                 errors.append(f"{key}: the checkpoint has shape {list(state[key].shape)}, the model {list(own.shape)}")
             else:
                 plan.append((self, kind, name, state[key]))

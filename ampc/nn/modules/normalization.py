@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Optional, Union
 
 from ... import _creation as make
+from ... import _ops
 from ..._C import Tensor
 from .. import functional as F
 from .. import init
@@ -91,3 +92,19 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """Local response normalisation over channels at most (size - 1) // 2 away. As in torch's, the first channel counts for all those behind
+    its neighbours, too; the gradient is that of the result."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Tensor) -> Tensor:
+        squares, far, channels = input * input, (self.size - 1) // 2, input.shape[1]
+        padded = F.pad(squares, [0, 0] * (input.ndim - 2) + [far, far])
+        total = sum((padded.narrow(1, i, channels) for i in range(1, 2 * far + 1)), padded.narrow(1, 0, channels))
+        if channels > far + 1:
+            total = _ops.cat([total[:, :far + 1], total[:, far + 1:] + squares[:, :1]], 1)
+        return input * (total * (self.alpha / self.size) + self.k) ** -self.beta

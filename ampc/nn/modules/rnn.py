@@ -8,22 +8,20 @@ from typing import Any, Dict, List, Optional, Tuple
 from ... import _C, _checks, _ops
 from ... import _creation as make
 from ..._C import Tensor
-from .. import functional as F
 from .. import init
 from .._packed_sequence import PackedSequence
+from .._recurrent import run_layers
 from ..parameter import Parameter
 from .module import Module
 
 
-class _Cell(Module):
-    """weight_ih [gates * hidden, input], weight_hh [gates * hidden, hidden], biases; uniform up to 1 / sqrt(hidden) at first."""
+class RNNCellBase(Module):
+    """weight_ih [num_chunks * hidden, input], weight_hh [num_chunks * hidden, hidden], biases; uniform up to 1 / sqrt(hidden) at first."""
 
-    gates = 1
-
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows = self.gates * hidden_size
+        rows = num_chunks * hidden_size
         new = lambda *shape: Parameter(make.empty(*shape, device=device, dtype=dtype))  # noqa: E731
         self.weight_ih, self.weight_hh = new(rows, input_size), new(rows, hidden_size)
         if bias:
@@ -57,14 +55,14 @@ class _Cell(Module):
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu with ``nonlinearity='relu'``; input [N, in], state [N, hidden]."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
                  dtype: Any = None) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNNCell: `nonlinearity` must be 'tanh' or 'relu', got {nonlinearity!r}")
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
@@ -73,10 +71,11 @@ class RNNCell(_Cell):
         return cell(input, self._zeros(input) if hx is None else hx, *self._weights())
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """(h', c') from input [N, in] and (h, c), each [N, hidden] (Hochreiter and Schmidhuber 1997)."""
 
-    gates = 4
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
         self._check(input)
@@ -86,10 +85,11 @@ class LSTMCell(_Cell):
         return h, c
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """h' from input [N, in] and h [N, hidden] (Cho et al. 2014)."""
 
-    gates = 3
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
         self._check(input, *(() if hx is None else (hx,)))
@@ -162,15 +162,13 @@ class RNNBase(Module):
         return [f"_l{layer}", f"_l{layer}_reverse"][:self._directions()]
 
     def _weights(self, suffix: str) -> Tuple[Any, ...]:
-        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
-        found = [getattr(self, name + suffix) for name in names]
-        return (*found, *([None] * (4 - len(found))))
+        there = {"weight_ih": True, "weight_hh": True, "bias_ih": self.bias, "bias_hh": self.bias, "weight_hr": self.proj_size}
+        return tuple(getattr(self, name + suffix) if here else None for name, here in there.items())
 
     @property
     def all_weights(self) -> List[List[Parameter]]:
         """The parameters of each layer and direction."""
-        names = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else []), *(["weight_hr"] if self.proj_size else [])]
-        return [[getattr(self, name + suffix) for name in names] for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+        return [[w for w in self._weights(suffix) if w is not None] for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
 
     def flatten_parameters(self) -> None:
         """Does nothing: weights are packed for products as they are needed, wherever they lie."""
@@ -231,7 +229,9 @@ class RNNBase(Module):
             states = [self._check_state(what, s, size, None if alone else batch) for what, s, size in zip(names, states, sizes)]
             if packed and input.sorted_indices is not None:
                 states = [s.index_select(1, input.sorted_indices) for s in states]
-        x, last = self._layers(x, states, input.batch_sizes if packed else None)
+        cell = {"RNN_TANH": "tanh", "RNN_RELU": "relu"}.get(self.mode, self.mode.lower())
+        weights = [self._weights(suffix) for layer in range(self.num_layers) for suffix in self._suffixes(layer)]
+        x, last = run_layers(cell, x, states, weights, self._directions(), self.dropout, self.training, input.batch_sizes if packed else None)
         if packed:
             x = PackedSequence(x, input.batch_sizes, input.sorted_indices, input.unsorted_indices)
             if input.unsorted_indices is not None:
@@ -241,45 +241,6 @@ class RNNBase(Module):
         elif turned:
             x = x.transpose(0, 1)
         return x, last
-
-    def _layers(self, x: Tensor, states: List[Tensor], sizes: Optional[Tensor]) -> Tuple[Tensor, List[Tensor]]:
-        last: List[List[Tensor]] = []
-        for layer in range(self.num_layers):
-            if layer and self.dropout > 0:
-                x = F.dropout(x, self.dropout, self.training)
-            results = []
-            for direction, suffix in enumerate(self._suffixes(layer)):
-                begin = [s[layer * self._directions() + direction] for s in states]
-                y, end = self._direction(x, begin, sizes, suffix, direction == 1)
-                results.append(y)
-                last.append(end)
-            x = results[0] if len(results) == 1 else _ops.cat(results, -1)
-        return x, [_ops.stack(list(ends)) for ends in zip(*last)]
-
-    def _direction(self, x: Tensor, begin: List[Tensor], sizes: Optional[Tensor], suffix: str, reverse: bool) -> Tuple[Tensor, List[Tensor]]:
-        if self.proj_size:
-            return self._projected(x, begin, sizes, suffix, reverse)
-        cell = {"RNN_TANH": "tanh", "RNN_RELU": "relu", "LSTM": "lstm", "GRU": "gru"}[self.mode]
-        w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
-        y, end = _ops._rnn_layer(x, _ops.stack(begin), w_ih, w_hh, b_ih, b_hh, sizes, cell, reverse)
-        return y, list(end.unbind(0))
-
-    def _projected(self, x: Tensor, begin: List[Tensor], sizes: Optional[Tensor], suffix: str, reverse: bool) -> Tuple[Tensor, List[Tensor]]:
-        """An LSTM whose hidden state is projected to fewer values (Sak et al. 2014), step by step."""
-        w_ih, w_hh, b_ih, b_hh = self._weights(suffix)
-        w_hr = getattr(self, "weight_hr" + suffix)
-        from_x = F.linear(x, w_ih, b_ih)
-        counts = [x.shape[1]] * x.shape[0] if sizes is None else sizes.tolist()
-        parts = list(from_x.unbind(0)) if sizes is None else from_x.split(counts)
-        h, c = begin
-        steps: List[Any] = [None] * len(counts)
-        for t in reversed(range(len(counts))) if reverse else range(len(counts)):
-            n = counts[t]
-            i, f, g, o = (parts[t] + F.linear(h[:n], w_hh, b_hh)).chunk(4, -1)
-            cell = f.sigmoid() * c[:n] + i.sigmoid() * g.tanh()
-            steps[t] = F.linear(o.sigmoid() * cell.tanh(), w_hr)
-            h, c = (new if n == len(old) else _ops.cat([new, old[n:]]) for new, old in ((steps[t], h), (cell, c)))
-        return (_ops.stack(steps) if sizes is None else _ops.cat(steps)), [h, c]
 
 
 class RNN(RNNBase):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from ... import _creation as make
 from ..._C import Tensor
@@ -13,10 +13,12 @@ from .module import Module
 
 
 class _Table(Module):
-    def _setup(self, rows: int, width: int, padding_idx: Optional[int], unsupported: bool, weight: Optional[Tensor], device: Any, dtype: Any) -> None:
+    def _setup(self, rows: int, width: int, padding_idx: Optional[int], max_norm: Any, norm_type: float, scale_grad_by_freq: bool, sparse: bool,
+               weight: Optional[Tensor], device: Any, dtype: Any) -> None:
         Module.__init__(self)
-        if unsupported:
-            raise NotImplementedError(f"{type(self).__name__}: max_norm, scale_grad_by_freq and sparse are not supported")
+        if scale_grad_by_freq or sparse:
+            raise NotImplementedError(f"{type(self).__name__}: scale_grad_by_freq and sparse are not supported")
+        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = max_norm, norm_type, False, False
         if padding_idx is not None:
             if not -rows <= padding_idx < rows:
                 raise AssertionError(f"{type(self).__name__}: `padding_idx` {padding_idx} is outside a table of {rows} rows")
@@ -32,6 +34,12 @@ class _Table(Module):
         if self.padding_idx is not None:
             self.weight.data[self.padding_idx] = 0
 
+    _shown: Tuple[str, ...] = ("padding_idx", "max_norm", "norm_type")
+
+    def extra_repr(self) -> str:
+        changed = [f"{name}={getattr(self, name)!r}" for name in self._shown if getattr(self, name) != {"norm_type": 2.0}.get(name)]
+        return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *changed])
+
 
 class Embedding(_Table):
     """A table [num_embeddings, embedding_dim] whose rows are looked up by index."""
@@ -39,45 +47,42 @@ class Embedding(_Table):
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: Optional[int] = None, max_norm: Any = None,
                  norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False, _weight: Optional[Tensor] = None,
                  device: Any = None, dtype: Any = None) -> None:
-        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm is not None or scale_grad_by_freq or sparse, _weight, device, dtype)
+        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, device, dtype)
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: Optional[int] = None) -> Embedding:
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: Optional[int] = None, max_norm: Any = None,
+                        norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Embedding:
         """An Embedding on a given table [rows, width]."""
-        layer = cls(embeddings.shape[0], embeddings.shape[1], padding_idx, _weight=embeddings)
+        layer = cls(embeddings.shape[0], embeddings.shape[1], padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings)
         layer.weight.requires_grad = not freeze
         return layer
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type)
 
-    def extra_repr(self) -> str:
-        pad = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{pad}"
 
 
 class EmbeddingBag(_Table):
     """Sums, means or maxima of the rows that each bag names; bags are the rows of a 2-d input, or begin at ``offsets`` of a 1-d one."""
 
+    _shown = ("max_norm", "norm_type", "mode", "padding_idx")
+
     def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: Any = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
                  mode: str = "mean", sparse: bool = False, _weight: Optional[Tensor] = None, include_last_offset: bool = False,
                  padding_idx: Optional[int] = None, device: Any = None, dtype: Any = None) -> None:
-        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm is not None or scale_grad_by_freq or sparse, _weight, device, dtype)
+        self._setup(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, device, dtype)
         self.mode, self.include_last_offset = mode, include_last_offset
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, mode: str = "mean", include_last_offset: bool = False,
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, max_norm: Any = None, norm_type: float = 2.0,
+                        scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, include_last_offset: bool = False,
                         padding_idx: Optional[int] = None) -> EmbeddingBag:
         """An EmbeddingBag on a given table [rows, width]."""
-        layer = cls(embeddings.shape[0], embeddings.shape[1], mode=mode, _weight=embeddings, include_last_offset=include_last_offset,
-                    padding_idx=padding_idx)
+        layer = cls(embeddings.shape[0], embeddings.shape[1], max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
+                    include_last_offset, padding_idx)
         layer.weight.requires_grad = not freeze
         return layer
 
     def forward(self, input: Tensor, offsets: Optional[Tensor] = None, per_sample_weights: Optional[Tensor] = None) -> Tensor:
-        return F.embedding_bag(input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights,
+        return F.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, mode=self.mode, per_sample_weights=per_sample_weights,
                                include_last_offset=self.include_last_offset, padding_idx=self.padding_idx)
-
-    def extra_repr(self) -> str:
-        pad = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}{pad}"

@@ -9,6 +9,7 @@ from typing import Any, List, Union
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
+from ..._callers import warn
 from ..._events import announce
 from ...amp._ledger import ledger_of
 
@@ -80,6 +81,13 @@ def clip_grad_norm_(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float
     clip_grads_with_norm_(params, max_norm, total)
     _C._set_provenance(params, "same")
     return total
+
+
+def clip_grad_norm(parameters: Union[Tensor, Iterable[Tensor]], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+                   foreach: Any = None) -> Tensor:
+    """clip_grad_norm_, by its older name."""
+    warn("nn.utils.clip_grad_norm is deprecated: write clip_grad_norm_")
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 def clip_grad_value_(parameters: Union[Tensor, Iterable[Tensor]], clip_value: float, foreach: Any = None) -> None:

@@ -15,11 +15,11 @@ from . import parametrize
 __all__ = ["spectral_norm", "weight_norm"]
 
 
-def norm_except(v: Tensor, dim: int) -> Tensor:
+def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
     """The norm of every slice along ``dim`` (of all with -1), shaped to multiply ``v``."""
     if dim == -1:
-        return v.norm()
-    return v.norm(2, [d for d in range(v.dim()) if d != dim % v.dim()], keepdim=True) if v.dim() > 1 else v.abs()
+        return v.norm(pow)
+    return v.norm(pow, [d for d in range(v.dim()) if d != dim % v.dim()], keepdim=True) if v.dim() > 1 else v.abs()
 
 
 class _WeightNorm(Module):
@@ -28,10 +28,10 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, g: Tensor, v: Tensor) -> Tensor:
-        return v * (g / norm_except(v, self.dim))
+        return v * (g / norm_except_dim(v, 2, self.dim))
 
     def right_inverse(self, weight: Tensor) -> Tuple[Tensor, Tensor]:
-        return norm_except(weight, self.dim), weight
+        return norm_except_dim(weight, 2, self.dim), weight
 
 
 def weight_norm(module: Module, name: str = "weight", dim: Optional[int] = 0) -> Module:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional
 from ..._C import Tensor
 from ..modules.module import Module
 from ..parameter import Parameter
-from .parametrizations import norm_except
+from .parametrizations import norm_except_dim
 
 
 class _WeightNorm:
@@ -18,7 +18,7 @@ class _WeightNorm:
 
     def compute(self, module: Module) -> Tensor:
         v = getattr(module, self.name + "_v")
-        return v * (getattr(module, self.name + "_g") / norm_except(v, self.dim))
+        return v * (getattr(module, self.name + "_g") / norm_except_dim(v, 2, self.dim))
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute(module))
@@ -39,7 +39,7 @@ def weight_norm(module: Module, name: str = "weight", dim: Optional[int] = 0) ->
     hook = _WeightNorm(name, dim)
     weight = getattr(module, name)
     delattr(module, name)
-    module.register_parameter(name + "_g", Parameter(norm_except(weight.detach(), hook.dim)))
+    module.register_parameter(name + "_g", Parameter(norm_except_dim(weight.detach(), 2, hook.dim)))
     module.register_parameter(name + "_v", Parameter(weight.detach()))
     setattr(module, name, hook.compute(module))
     module.register_forward_pre_hook(hook)
