@@ -12,6 +12,7 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 from composed_samples import COMPOSED
+from nn_samples import NN
 from references import (
     R,
     batch_norm,
@@ -471,7 +472,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "t": pointwise(np.transpose, real(3, 4)),
     "narrow": [Sample((real(3, 7), 1, 2, 3), reference=lambda x, d, a, n: x[:, a:a + n])],
 }
-SAMPLES |= COMPOSED
+SAMPLES |= COMPOSED | NN
 
 
 def convert(value: Any, tensor: Callable[[np.ndarray], Any]) -> Any:

@@ -10,15 +10,19 @@ from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._callers import warn
-from .._finfo import finfo
 from .._missing import absent_from
+from .._ops import (  # noqa: F401, I001
+    adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d, affine_grid,
+    avg_pool1d, avg_pool2d, avg_pool3d, channel_shuffle, conv1d, conv2d, conv3d, conv_tbc, conv_transpose1d, conv_transpose2d,
+    conv_transpose3d, fold, grid_sample, local_response_norm, lp_pool1d, lp_pool2d, lp_pool3d, max_pool1d, max_pool2d, max_pool3d, max_unpool1d,
+    max_unpool2d, max_unpool3d, pixel_shuffle, pixel_unshuffle, rms_norm,
+)
+from .._ops import im2col as unfold  # noqa: F401
 from ._fractional import *  # noqa: F403
 from ._linear_cross_entropy import *  # noqa: F403
 from ._losses import *  # noqa: F403
 from ._multihead import *  # noqa: F403
 from ._resample import *  # noqa: F403
-from ._resample import in_float32, pad, resampled, sums
-from ._windows import *  # noqa: F403
 
 linear, tanh, sigmoid = _ops.linear, _ops.tanh, _ops.sigmoid
 layer_norm, batch_norm = _ops.layer_norm, _ops.batch_norm
@@ -220,34 +224,6 @@ def instance_norm(input: Tensor, running_mean: Optional[Tensor] = None, running_
         for own, now in ((running_mean, found.mean(dims)), (running_var, found.var(dims))):
             own.detach().mul_(1 - momentum).add_(now.mean(0), alpha=momentum)
     return _ops._instance_norm(input, input.shape[1], weight, bias, eps)
-
-
-def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Optional[Tensor] = None, eps: Optional[float] = None) -> Tensor:
-    """x / sqrt(mean(x * x) + eps) * weight over the last dimensions (Zhang and Sennrich 2019). float32 under autocast.
-
-    Args:
-        eps: by default the spacing of numbers at 1 in the dtype that the mean is computed in: float32's for the 16-bit types."""
-    shape = _checks.integers(normalized_shape, "rms_norm")
-    if not shape or list(input.shape[-len(shape):]) != shape:
-        raise RuntimeError(f"rms_norm: input {list(input.shape)} does not end in normalized_shape {shape}")
-    if weight is not None and list(weight.shape) != shape:
-        raise RuntimeError(f"rms_norm: weight {list(weight.shape)} is not of normalized_shape {shape}")
-
-    def run(x: Tensor) -> Tensor:
-        room = finfo(x.dtype).eps if eps is None else eps
-        y = x * ((x * x).mean(list(range(-len(shape), 0)), True) + room).rsqrt()
-        return y if weight is None else y * weight
-
-    return in_float32(run, input)
-
-
-def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x / (k + alpha * mean of x * x over ``size`` neighbouring channels) ** beta (Krizhevsky et al. 2012)."""
-    if input.ndim < 3:
-        raise ValueError(f"local_response_norm: expected at least 3 dimensions, got {input.ndim}")
-    squares = pad(input * input, [0] * (2 * (input.ndim - 2)) + [size // 2, (size - 1) // 2])
-    mean = resampled(squares, 1, sums("local_response_norm", squares.shape[1], size, 1, 0, False, True, None))
-    return input / (mean * alpha + k) ** beta
 
 
 def embedding_bag(input: Tensor, weight: Tensor, offsets: Optional[Tensor] = None, max_norm: Any = None, norm_type: float = 2.0,
