@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import numpy as np
-from references import real, spread
+from references import ints, positive, real, spread
 from sample import F, Sample
 
+DROPOUTS = ["dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"]
 SIZES = {1: (7,), 2: (6, 5), 3: (4, 5, 3)}
 
 
@@ -69,4 +70,17 @@ NN = {
     # -- normalisation
     "local_response_norm": [Sample((real(2, 5, 4), 3, 0.1), torch=F("local_response_norm"))],
     "rms_norm": [Sample((real(3, 4), [4], real(4), 1e-3), torch=F("rms_norm"), reference=lambda x, n, w, e: x / np.sqrt((x * x).mean(1, keepdims=True) + e) * w)],
+    "instance_norm_tracked": [Sample((real(2, 3, 4), None, None, real(3), real(3)), torch=F("instance_norm")),
+                              Sample((real(2, 3, 4), real(3), positive(3), real(3), real(3), False), torch=F("instance_norm"), frozen=(1, 2))],
+    **{name: [Sample((real(2, 3, 4), 0.5, False), reference=lambda x, p, training: x, torch=None)] for name in DROPOUTS},
+    "rrelu": [Sample((real(3, 4), 0.2, 0.6), reference=lambda x, low, high: np.where(x > 0, x, 0.4 * x))],
+    # -- embedding
+    "embedding_rows": [Sample((ints(5, 2, 4), real(5, 3)), torch=F("embedding")), Sample((ints(5, 2, 4), real(5, 3), -2), torch=F("embedding"), grad=False)],
+    "embedding_bag": [Sample((ints(5, 2, 4), real(5, 3)), {"mode": mode}, torch=F("embedding_bag"), half=mode == "max") for mode in ("mean", "sum", "max")]
+    + [Sample((ints(5, 6), real(5, 3), np.array([0, 2, 2, 6])), {"mode": mode, "include_last_offset": True, "padding_idx": 1}, torch=F("embedding_bag"), half=mode == "max")
+       for mode in ("mean", "sum", "max")]
+    + [Sample((ints(5, 6), real(5, 3), np.array([0, 4])), {"mode": "sum", "per_sample_weights": real(6)}, torch=F("embedding_bag"), half=False)],
+    "one_hot": [Sample((ints(5, 3, 2), 6), reference=lambda x, n: np.eye(n, dtype=int)[x], torch=F("one_hot")), Sample((np.array([2, 0]),), torch=F("one_hot"))],
+    # -- losses
+    "mse_loss_weighted": [Sample((real(3, 4), real(3, 4)), {"weight": positive(3, 4), "reduction": r}, torch=F("mse_loss"), frozen=("weight",)) for r in ("none", "mean", "sum")],
 }

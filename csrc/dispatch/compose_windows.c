@@ -302,7 +302,7 @@ COMPOSE(avg_pool2d) { return avg_pool(s, in, attrs, 2, "avg_pool2d"); }
 COMPOSE(avg_pool3d) { return avg_pool(s, in, attrs, 3, "avg_pool3d"); }
 
 static T adaptive_avg_pool(ac_scratch *s, T const *in, const ac_attrs_parts *a, int64_t nd, const char *what) {
-    ac_dims sizes;
+    ac_dims sizes = {0};
     NEED(part_sizes(what, in[0], &a->size, nd, &sizes));
     T x = nd > 1 ? ac_c_wide(s, in[0]) : in[0];
     for (int64_t d = 0, first = in[0]->ndim - nd; d < nd && x; d++) {
