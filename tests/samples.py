@@ -141,7 +141,7 @@ SAMPLES: dict[str, list[Sample]] = {
                  Sample((real(3, 4) * 3,), {"beta": 2.0, "threshold": 3.0}, torch=F("softplus"),
                         reference=lambda x, beta, threshold: np.where(beta * x > threshold, x, np.log1p(np.exp(beta * x)) / beta))],
     "elu": [Sample((real(3, 4), 1.3), reference=lambda x, a: np.where(x > 0, x, a * np.expm1(x)), torch=F("elu")),
-            Sample((real(3, 4), 1.5, 0.5, 2.0), reference=lambda x, a, s, i: s * np.where(x > 0, x, a * np.expm1(i * x)), torch=None)],
+            Sample((real(3, 4), 1.5), {"scale": 0.5, "input_scale": 2.0}, torch=None, reference=lambda x, a, scale, input_scale: scale * np.where(x > 0, x, a * np.expm1(input_scale * x)))],
     "leaky_relu": [Sample((real(3, 4), 0.2), reference=lambda x, a: np.where(x > 0, x, a * x), torch=F("leaky_relu"))],
     "hardtanh": [Sample((real(3, 4), -0.5, 0.7), reference=np.clip, torch=F("hardtanh"))],
     "hardshrink": [Sample((real(3, 4), 0.6), reference=lambda x, a: np.where(np.abs(x) > a, x, 0))],

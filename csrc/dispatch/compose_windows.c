@@ -258,6 +258,7 @@ static int window_table(const char *what, const means *m, int64_t size, int64_t 
 /* What takes several steps is rounded to 16 bits once. */
 static T mean_of_windows(ac_scratch *s, T given, const means *how, int64_t nd, const char *what) {
     means m = *how;
+    if (!given) return NULL;
     int64_t first = given->ndim - nd;
     T x = nd > 1 ? ac_c_wide(s, given) : given;
     for (int64_t d = 0; d < nd && x; d++) {

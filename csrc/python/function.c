@@ -116,7 +116,8 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
             return result;
         }
         ac_parse_release(&c);
-        if (i + 1 < f->n && PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) break; /* another one would not take it either */
+        if (i + 1 < f->n) PyErr_Clear();
     }
     return f->n > 1 ? no_overload(f) : NULL;
 }
