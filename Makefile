@@ -1,13 +1,13 @@
 # make demo   train a model on handwritten digits in three precisions
 # make test   build, install and run every test
-# make check  test what differs from the last commit, within a minute; SINCE=main: from a branch
+# make check  test what differs from the last commit; SINCE=main: from a branch
 # make debug  a part of the tests with the core under the address and undefined-behaviour sanitizers, its assertions checked
 # make sim    test the GPU backend on its simulator; no GPU needed
 # make levels the same for what depends on the instruction set, under each that this CPU can be held to
 # make ways   whether the tests execute the code behind every way through the kernels, by gcov
 # make coverage  which lines of C and Python the tests run; fails where tests/never_run.txt is out of date. PART=6: six test files, drawn
 # make soak   what takes hours: every layer, shape and machine instead of a part drawn
-# Both make .venv and install what they need. PYTHON picks the interpreter.
+# Each makes .venv and installs what it needs. PYTHON picks the interpreter.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

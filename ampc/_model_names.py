@@ -44,6 +44,15 @@ class Names:
             path = f"{name}.{path}" if path else name
         return path or None
 
+    def of_buffer(self, t: Any) -> Optional[str]:
+        """The name of the buffer whose memory ``t`` is; None where it is none's."""
+        for module in self.modules:
+            for name, buffer in module.__dict__.get("_buffers", {}).items():
+                if buffer is not None and buffer.numel() and buffer.data_ptr() == t.data_ptr():
+                    path = self.of(module)
+                    return f"{path}.{name}" if path else name
+        return None
+
     def of_parameter(self, optimizer: Any, group: int, i: int) -> str:
         """A parameter's name for messages: from the optimizer, or else from a model, or else its position."""
         own = optimizer.param_groups[group].get("param_names")

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
 from weakref import WeakKeyDictionary
 
 from . import _C
+from ._ops import ALIASES as OTHER_NAMES
 
 CATEGORIES = ("keep", "16-bit", "float32", "widest", "refused")  # as csrc/ops/op.h numbers them
 ALIASES = {"matmul": ("mm", "bmm", "matmul", "mv"), "conv1d": ("convolution",), "conv2d": ("convolution",), "conv3d": ("convolution",),
@@ -133,7 +134,7 @@ def _operators(op: str, category: str) -> List[str]:
     """The operators that a name stands for."""
     if category not in CATEGORIES:
         raise ValueError(f"CastPolicy: operator {op!r} is given {category!r}; expected one of {', '.join(CATEGORIES)}")
-    known = _categories()
+    known, op = _categories(), OTHER_NAMES.get(op, op)
     names = [r for r in ALIASES.get(op, (op,)) if r in known] or [r["name"] for r in _C.op_table() if r["python"].lstrip("_") == op]
     if not names:
         import difflib

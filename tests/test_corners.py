@@ -354,6 +354,11 @@ def test_layers_of_integers(call, dtype):
     same(lambda lib: call(lib.nn.functional, lib.tensor([[5, 1, 6], [4, 2, 9]], dtype=getattr(lib, dtype)), lib.tensor([200, 3]).to(getattr(lib, dtype))))
 
 
+@pytest.mark.parametrize("left, right", [((2, 1), (1, 1)), ((3, 2, 1), (3, 1, 1)), ((3, 2, 1), (2, 1)), ((2, 1), (2, 1)), ((1,), (1,))])
+def test_bilinear_does_not_broadcast(left, right):
+    same(lambda lib: lib.nn.functional.bilinear(lib.ones(left), lib.ones(right), lib.ones(2, 1, 1)))
+
+
 @pytest.mark.parametrize("more", [(3,), (3, 2, 1), (3, 2, 1, True, False), ((2, 3), (), (0,), False, True, -2), (3, [], 1, True, True)])
 def test_means_of_integers(more):
     """They are rounded toward 0."""

@@ -347,19 +347,15 @@ def test_options_that_exclude_each_other(options, match):
         D.DataLoader(Stream(), shuffle=True)
 
 
-def test_another_way_of_starting():
+def test_another_way_of_starting(tmp_path):
     """Workers that do not share this process's memory get the dataset by pickling."""
     code = "\n".join([
         "import ampc", "from ampc.utils.data import DataLoader, TensorDataset", "if __name__ == '__main__':",
         "    loader = DataLoader(TensorDataset(ampc.arange(7)), 2, num_workers=2, multiprocessing_context='spawn')",
         "    print([x.tolist() for x, in loader])"])
-    path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"ampc_spawn_{os.getpid()}.py")
-    with open(path, "w") as f:
-        f.write(code)
-    try:
-        out = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
-    finally:
-        os.unlink(path)
+    path = tmp_path / "spawns.py"
+    path.write_text(code)
+    out = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120)
     assert out.stdout == "[[0, 1], [2, 3], [4, 5], [6]]\n", out.stderr
 
 

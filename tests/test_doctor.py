@@ -216,6 +216,17 @@ def test_a_parameter_that_is_nan_already():
     assert (found.cause, found.index, found.count) == ("parameter", (0, 1), 1) and "parameter 1.weight already contains nan: " in str(found)
 
 
+def test_statistics_that_are_nan_already():
+    """What a batch of nan has left in a layer's buffer is not the next batch's fault."""
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)).eval()
+    net[1].running_mean[2] = math.nan
+    with doctor() as d:
+        net(torch.ones(1, 3, 4, 4))
+    (found,) = d.findings
+    assert (found.cause, found.index) == ("buffer", (2,)) and "buffer 1.running_mean already contains nan: " in str(found)
+    assert "reset_running_stats" in found.advice
+
+
 def test_parameters_that_a_bad_step_has_spoiled_are_its_consequence():
     net = torch.nn.Linear(3, 1)
     opt = torch.optim.SGD(net.parameters(), lr=0.1)

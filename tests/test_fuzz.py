@@ -70,6 +70,9 @@ FOUND = {
     "leaves that are written after they were packed": [V, "with torch.autograd.graph.save_on_cpu(): v2 = (v1 * v1).sum()", "torch.optim.SGD([v1], lr=0.5).zero_grad()",
                                                        "with torch.no_grad(): v1.mul_(2)", "v2.backward(create_graph=True)", "v3, = torch.autograd.grad((v1 * v1.grad).sum(), v1)"],
     "results are detached": ["v1 = torch.ones(2, requires_grad=True)", "v2 = v1.median()", "with torch.no_grad(): v2.div_(1)", "v2.detach_()"],
+    "the first error of a composition": ["v1 = torch.nn.functional.multilabel_soft_margin_loss(torch.tensor(1.0), torch.tensor([True, False]))"],
+    "slices copied to a number": ["v1 = torch.tensor(1.0)", "v1.index_copy_(0, torch.arange(0), torch.ones(1, 0))"],
+    "no slices and a number": ["v1 = torch.zeros(2)", "v1.index_copy_(0, torch.arange(0), torch.tensor(1.0))"],
     "slices copied": ["v1 = torch.zeros(4, 2)", "v1.index_copy_(0, torch.tensor([0, 2]), torch.ones(2, 1))", "v2 = torch.tensor(1.0).index_select(0, torch.arange(0))"],
     "activations of nan": ["v1 = torch.tensor([float('nan'), 1.0, -4.0, 7.0, 3.0, -3.0, 0.0], requires_grad=True)"] + [
         f"torch.nn.functional.{name}(v1).sum().backward()" for name in ("relu6", "hardtanh", "hardswish", "hardsigmoid", "elu", "selu", "celu", "leaky_relu")],
@@ -127,7 +130,7 @@ def test_a_difference_is_found_and_shrunk(torch):
     from fuzz.shrink import shrunk
 
     wrong = ModuleType("wrong")
-    wrong.__dict__.update(torch.__dict__, exp=lambda x: torch.exp(x) * 1.01, __name__="wrong")
+    wrong.__dict__.update(torch.__dict__, exp=lambda x, **out: torch.exp(x, **out) * 1.01, __name__="wrong")
 
     def first():
         for index in range(400):

@@ -155,3 +155,10 @@ def test_explain_names_the_policy():
     with torch.explain() as e, region(CastPolicy("x", operators={"relu": "float32"})):
         torch.randn(3).to(LOW).relu()
     assert ("float32", "autocast: float32 by the policy") in {(r.dtype, r.reason) for r in e.ran if r.op == "relu"}
+
+
+def test_other_names_of_operators():
+    one, other = (torch.policy.default.changed("c", operators={name: "float32"}) for name in ("clip", "clamp"))
+    assert not torch.policy.diff(one, other) and torch.policy.diff(one, torch.policy.default)
+    with pytest.raises(ValueError, match="did you mean 'clamp'"):
+        torch.policy.default.changed("c", operators={"clap": "float32"})

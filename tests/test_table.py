@@ -85,6 +85,8 @@ def test_the_argument_inplace():
         assert drop(leaf, 0.5, training=False, inplace=True) is leaf and leaf._version == 0
         with pytest.raises(RuntimeError, match="leaf"):
             drop(leaf, 0.5, training=True, inplace=True)
+    given, out = ampc.ones(3), ampc.zeros(3)
+    assert F.dropout(given, 0.0, out=out) is out and out.equal(given)
     y = leaf * 1
     F.silu(y, inplace=True).sum().backward()
     assert leaf.grad.allclose(ampc.autograd.grad(F.silu(z := ampc.ones(2, 3, 4, requires_grad=True)).sum(), z)[0])

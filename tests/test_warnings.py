@@ -43,6 +43,10 @@ except KeyError:
     ("nn/functional.py", "give `dim`", "F.softmin(x) #!"),
     ("nn/functional.py", "give `dim`", "nn.Softmax()(x) #!"),
     ("nn/functional.py", "give `dim`", "nn.Sequential(nn.Sequential(nn.LogSoftmax()))(x) #!"),
+    ("nn/functional.py", "`eps` has no effect", "F.gumbel_softmax(x, eps=1e-3) #!"),
+    ("nn/_linear_cross_entropy.py", "the logits are whole",
+     "F.linear_cross_entropy(x, net.weight, ampc.zeros(2, dtype=ampc.int64), label_smoothing=.1, options=nn.LinearCrossEntropyOptions()) #!"),
+    ("autograd/engine.py", "`only_inputs` has no effect", "ampc.autograd.grad(net(x).sum(), net.weight, only_inputs=False) #!"),
     ("nn/functional.py", "will be broadcast", "F.mse_loss(x, x[0]) #!"),
     ("nn/functional.py", "will be broadcast", "nn.MSELoss()(x, x[0]) #!"),
     ("nn/_backward_hooks.py", "need a Tensor or a tuple", """

@@ -15,6 +15,7 @@ from generated import write_or_check
 
 import ampc
 from ampc import _C
+from ampc._ops import ALIASES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -106,8 +107,13 @@ def python_methods() -> str:
     """Methods attached by ampc/_tensor.py, and the C type's own."""
     text = ""
     ops = {r["python"] for r in _C.op_table()} | {r["python"] + "_" for r in _C.op_table()}
+    methods = {r["python"] + end for r in _C.op_table() for end, bit in (("", 2), ("_", 4)) if r["home"] & bit}
     for name, value in sorted(vars(_C.Tensor).items()):
         if name in ("__doc__", "__dict__", "__module__", "__new__", "__hash__") or name in ops and not inspect.isfunction(value):
+            continue
+        row = name.rstrip("_")
+        if row in ALIASES and ALIASES[row] + name[len(row):] in methods:
+            text += f"    {name} = {ALIASES[row]}{name[len(row):]}\n"
             continue
         if inspect.isfunction(value):
             parts = []

@@ -164,6 +164,9 @@ class Ledger:
         self.total = 0  # steps, remembered or not
         self.latest: Optional[Tuple[Step, List[GradStats]]] = None  # the last step that was applied, so far as that is known, and its tables
 
+    def __repr__(self) -> str:
+        return f"Ledger({self.total} steps, the last {len(self._steps)} kept)"
+
     def add(self, optimizer: Any, scale: Union[float, Tensor], loss: Union[float, Tensor, None], found: List[Tensor], seen: List[GradStats]) -> Step:
         """Adds a step and returns it."""
         self.total += 1

@@ -23,8 +23,11 @@ NOTHING = "no operator returned inf or nan from finite inputs"
 NEAREST = ["location", "operator", "dtype", "largest result", "times below the dtype's largest value"]
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
 COPIES = {"clone", "contiguous", "cast"}  # reports of how inf or nan spread leave them out
+# What to do about an origin that no operator is.
 CAME = {"data": "check how the batch is made; it contains inf or nan before the model uses it",
-        "parameter": "check the checkpoint that was loaded, and the steps before the doctor was started"}  # the origin, if no operator is
+        "parameter": "check the checkpoint that was loaded, and the steps before the doctor was started",
+        "buffer": "check the checkpoint that was loaded, and the batches before the doctor was started: statistics of a layer keep a nan that "
+                  "one batch gave them, also of a step that the scaler left out; load_state_dict or reset_running_stats() makes them new"}
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # they work on gradients, not on the model's values
              for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py")))
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
@@ -247,7 +250,9 @@ class Doctor(Watcher):
         leaf = call.leaves.get(_C._address(t))
         if leaf is not None and self.findings:
             return
-        kind, name = ("data", "an input tensor") if leaf is None else ("parameter", f"parameter {Names().of(leaf) or ''}".rstrip())
+        buffer = Names().of_buffer(t) if leaf is None else None
+        kind, name = (("parameter", f"parameter {Names().of(leaf) or ''}".rstrip()) if leaf is not None else
+                      ("buffer", f"buffer {buffer}") if buffer else ("data", "an input tensor"))
         self._find(Finding(kind, call.location, "nan" if t.isnan().any().item() else "inf", _first_bad(t), int((~t.isfinite()).sum()), t.numel(),
                            _text(t.dtype), name, [], [], None, 1.0, False))
 

@@ -29,7 +29,7 @@ static inline void ac_scratch_release(ac_scratch *s) { ac_list_release(&s->owned
 
 #define AC_UNUSED __attribute__((unused))
 /* Ends an expression with an error. */
-#define REFUSE(...) return ac_c_refuse(s, ac_fail(__VA_ARGS__))
+#define REFUSE(...) return ac_c_refuse(s, s->failed ? -1 : ac_fail(__VA_ARGS__)) /* the first failure is told */
 #define NEED(call)                                                                                 \
     do {                                                                                           \
         if ((call) < 0) return ac_c_refuse(s, -1);                                                 \

@@ -369,6 +369,10 @@ COMPOSE(bilinear) {
         REFUSE(AC_RUNTIME, "bilinear: `weight` %s [out, in1, in2] does not fit inputs %s and %s", ac_shape_text(w, wt),
                ac_shape_text(x, xt), ac_shape_text(y, yt));
     }
+    for (int d = 0; d < x->ndim - 1; d++)
+        if (x->shape[d] != y->shape[d])
+            REFUSE(AC_RUNTIME, "bilinear: dimension %d of the inputs must be the same, got %" PRId64 " and %" PRId64, d,
+                   x->shape[d], y->shape[d]);
     int64_t outs = w->shape[0];
     ac_dtype dtype = x->dtype;
     x = ac_c_wide(s, x), y = ac_c_wide(s, y), w = ac_c_wide(s, w);

@@ -171,8 +171,8 @@ COMPOSE(cov) {
     if (in[0]->ndim > 2) REFUSE(AC_RUNTIME, "cov: expected at most 2 dimensions, got %d", in[0]->ndim);
     if (in[0]->dtype == AC_bool) REFUSE(AC_RUNTIME, "cov: bool has no covariance; convert with .long()");
     T x = in[0]->ndim < 2 ? ac_c_reshape(s, in[0], &row) : in[0], often = in[1], much = in[2];
+    x = x ? ac_c_wide(s, x) : NULL;
     if (!x) return NULL;
-    x = ac_c_wide(s, x);
     NEED(check_weights(s, often, x->shape[1], true));
     NEED(check_weights(s, much, x->shape[1], false));
     much = much ? ac_c_wide(s, much) : NULL;

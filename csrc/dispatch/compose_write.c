@@ -11,6 +11,13 @@ static int check_range(ac_scratch *s, T index, int64_t least, int64_t n, const c
                    ac_c_read(s, wrong), n);
 }
 
+static ac_dims slice_shape(T x, int64_t dim) {
+    ac_dims shape = {.n = 0};
+    for (int d = 0; d < x->ndim; d++)
+        if (d != dim) shape.v[shape.n++] = x->shape[d];
+    return shape;
+}
+
 /* The slices along dim that `source` must have as x has them, and as many as indices. */
 static int check_slices(T x, T index, T source, int64_t dim) {
     if (index->dtype != AC_int64)
@@ -21,14 +28,15 @@ static int check_slices(T x, T index, T source, int64_t dim) {
     if (source->dtype != x->dtype)
         return ac_fail(AC_RUNTIME, "index_copy: `source` must be %s, got %s", ac_dtypes[x->dtype].name,
                        ac_dtypes[source->dtype].name);
-    for (int d = 0; d < x->ndim && d < source->ndim; d++)
-        if (d != dim && x->shape[d] != source->shape[d])
-            return ac_fail(AC_RUNTIME, "index_copy: dimension %d has size %" PRId64 ", and that of `source` %" PRId64,
-                           d, x->shape[d], source->shape[d]);
-    int64_t given = source->ndim ? source->shape[source->ndim == x->ndim ? dim : 0] : 1;
-    if (index->numel == given && (x->ndim == 0 || source->ndim == x->ndim || x->ndim == 1)) return 0;
-    return ac_fail(x->ndim && source->ndim != x->ndim ? AC_RUNTIME : AC_INDEX,
-                   "index_copy: `index` names %" PRId64 " slices, `source` has %" PRId64, index->numel, given);
+    int64_t given = source->ndim == 0 ? 1 : source->shape[source->ndim > dim ? dim : 0];
+    ac_dims there = slice_shape(x, dim), here = slice_shape(source, dim);
+    char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
+    if (!ac_dims_equal(&there, &here) && (source->ndim || index->numel == 1))
+        return ac_fail(AC_RUNTIME, "index_copy: slices have shape %s, and those of `source` %s",
+                       ac_dims_text(&there, want), ac_dims_text(&here, got));
+    if (index->numel == given) return 0;
+    return ac_fail(AC_INDEX, "index_copy: `index` names %" PRId64 " slices, `source` has %" PRId64, index->numel,
+                   given);
 }
 
 COMPOSE(index_copy) {

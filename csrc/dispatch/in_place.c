@@ -54,14 +54,14 @@ int ac_check_target(const char *what, ac_tensor *target) {
     return ac_check_recordable(what, target, false);
 }
 
-int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target) {
+int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target, ac_error wrong_dtype) {
     ac_dims shape = ac_shape_of(target);
     char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
     if (!ac_dims_equal(&shape, &result->shape))
         return ac_fail(AC_RUNTIME, "%s: the result has shape %s and the target %s", what,
                        ac_dims_text(&result->shape, want), ac_dims_text(&shape, got));
     if (ac_dtypes[result->dtype].category > ac_dtypes[target->dtype].category)
-        return ac_fail(AC_OUT_DTYPE, "%s: a %s result cannot be written into a %s tensor", what,
+        return ac_fail(wrong_dtype, "%s: a %s result cannot be written into a %s tensor", what,
                        ac_dtypes[result->dtype].name, ac_dtypes[target->dtype].name);
     return 0;
 }
@@ -72,10 +72,15 @@ int ac_check_writable(const ac_op_call *c, ac_tensor *target) {
     return ac_check_target(c->info->python, target);
 }
 
+/* The error of a target of another dtype: RuntimeError in place, and of `out=` the one that both of torch's are. */
+static ac_error wrong_dtype(const ac_op_call *c, const ac_tensor *target) {
+    return c->in[0] == target ? AC_RUNTIME : AC_OUT_DTYPE;
+}
+
 /* settle and infer, of a call that writes into a tensor: it has the result's shape, and lies where the operands do. */
 static int prepare(const ac_op_call *c, ac_tensor *target, ac_infer *meta) {
     AC_TRY(ac_call_infer(c, meta));
-    AC_TRY(ac_check_result(c->info->python, &meta->out[0], target));
+    AC_TRY(ac_check_result(c->info->python, &meta->out[0], target, wrong_dtype(c, target)));
     return ac_check_target_device(c, target);
 }
 
@@ -155,7 +160,7 @@ static int inputs_apart(const ac_op_call *c, const ac_tensor *target, ac_list *a
 
 static int copy_result(const ac_op_call *c, ac_tensor *made, ac_tensor *target) {
     ac_spec result = ac_spec_of(made);
-    AC_TRY(ac_check_result(c->info->python, &result, target));
+    AC_TRY(ac_check_result(c->info->python, &result, target, wrong_dtype(c, target)));
     return ac_copy_into(target, made);
 }
 
@@ -172,10 +177,10 @@ static int compose_into(const ac_op_call *c, ac_tensor *target) {
     own.in = own.operands = apart.at, own.out = made;
     if (!failed) failed = ac_call_composition(&own);
     ac_autocast_resume(&outer);
-    bool same = !failed && made[0]->storage == apart.at[0]->storage;
+    bool same = either && !failed && c->in[0] == target && made[0]->storage == apart.at[0]->storage;
     ac_list_release(&apart);
     if (failed) return failed;
-    if (!either || !same) {
+    if (!same) {
         failed = either ? ac_check_writable(c, target) : 0;
         if (!failed) failed = copy_result(c, made[0], target);
     }

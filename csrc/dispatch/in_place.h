@@ -8,7 +8,8 @@
 int ac_check_target(const char *what, ac_tensor *target) AC_CHECKED;
 /* The same of a call; views cannot write at all. */
 int ac_check_writable(const ac_op_call *c, ac_tensor *target) AC_CHECKED;
-/* RuntimeError where a result does not fit the target by shape, or by category of dtype. */
-int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target) AC_CHECKED;
+/* RuntimeError where a result does not fit the target by shape; `wrong_dtype`, a kind of error, where not by category
+ * of dtype. */
+int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target, ac_error wrong_dtype) AC_CHECKED;
 
 #endif

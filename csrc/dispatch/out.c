@@ -14,7 +14,7 @@ static bool takes_shape(const ac_tensor *target) { return target->numel == 0 && 
 static int check_written(const char *what, const ac_tensor *result, const ac_tensor *target) {
     ac_spec spec = ac_spec_of(result);
     if (takes_shape(target)) spec.shape = ac_shape_of(target);
-    return ac_check_result(what, &spec, target);
+    return ac_check_result(what, &spec, target, AC_OUT_DTYPE);
 }
 
 /* The result's values in the target, which takes another's shape where it is empty. */
