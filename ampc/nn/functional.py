@@ -92,7 +92,7 @@ def mse_loss(input: Tensor, target: Tensor, size_average: Any = None, reduce: An
         warn(f"mse_loss: target {list(target.shape)} and input {list(input.shape)} differ and will be broadcast")
     if weight is None:
         return _ops.mse_loss(input, target, size_average, reduce, reduction)
-    return _ops.mse_loss(input, target, size_average, reduce, reduction, weight)
+    return _ops._mse_loss_weighted(input, target, size_average, reduce, reduction, weight)
 
 
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any = None,
