@@ -482,11 +482,16 @@ def test_means_and_weighted_losses_in_16_bits_are_rounded_once(dtype):
         assert f(x, w).equal(f(x.float(), w.float()).to(dtype))
 
 
-def test_what_a_weighted_loss_and_unpooling_refuse():
+def test_what_a_weighted_loss_refuses():
     F, x = ampc.nn.functional, ampc.ones(1, 1, 2)
     for loss in (F.mse_loss, F.l1_loss, F.huber_loss):
         with pytest.raises(ValueError, match="`reduction` must be one of none,mean,sum"):
             loss(x, x, reduction="median", weight=x)
+
+
+@pytest.mark.cpu
+def test_unpooling_refuses_indices_outside():
+    F, x = ampc.nn.functional, ampc.ones(1, 1, 2)
     for where in (4, -1):
         with pytest.raises(RuntimeError, match="`indices` must lie between 0 and 3"):
             F.max_unpool1d(x, ampc.tensor([[[0, where]]]), 2)
