@@ -196,7 +196,6 @@ nan = inf - inf
 from ._global_autocast import Switched as _Switched
 from ._composed.shape_ops import *
 from ._composed.copies import *
-from ._composed.elementwise import *
 from ._composed.creation import *
 from ._composed.in_place import *
 from ._composed.properties import *
@@ -204,7 +203,6 @@ from ._composed.sort_search import *
 from ._composed.products import *
 from ._composed.random import *
 from ._composed.reduce import *
-from ._composed.scatter import *
 from ._ops import *
 from ._ops import (
     abs as abs,

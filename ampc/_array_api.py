@@ -18,7 +18,7 @@ from ._C import bool as bool
 from ._composed.creation import _asarray
 from ._composed.products import tensordot
 from ._composed.shape_ops import broadcast_tensors, meshgrid  # noqa: F401
-from ._composed.sort_search import searchsorted, unique  # noqa: F401
+from ._composed.sort_search import unique
 from ._creation import eye, linspace  # noqa: F401
 from ._finfo import finfo, iinfo  # noqa: F401
 from ._interop import from_dlpack  # noqa: F401
@@ -32,7 +32,8 @@ e, inf, nan, newaxis, pi = 2.718281828459045, float("inf"), float("nan"), None, 
 _ROWS = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil copysign
     cos cosh exp expm1 floor floor_divide hypot isfinite isinf isnan log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor
     matmul maximum minimum pow reciprocal remainder round sign signbit sin sinh sqrt square tan tanh trunc where divide multiply negative subtract
-    not_equal less less_equal greater greater_equal broadcast_to moveaxis roll tile tril triu sum prod mean argmax argmin stack diff nextafter"""
+    not_equal less less_equal greater greater_equal broadcast_to moveaxis roll searchsorted tile tril triu sum prod mean argmax argmin stack diff
+    nextafter"""
 _OTHER = {"bitwise_invert": "bitwise_not", "equal": "eq", "positive": "clone", "max": "amax", "min": "amin", "matrix_transpose": "adjoint",
           "vecdot": "linalg_vecdot"}
 globals().update({name: vars(_ops)[_OTHER.get(name, name)] for name in (*_ROWS.split(), *_OTHER)})

@@ -42,6 +42,7 @@ COMPOSED = {
     "fliplr": pointwise(np.fliplr, real(3, 4)),
     "rot90": [Sample((real(2, 3), k), reference=np.rot90) for k in (-1, 0, 1, 2)] + [Sample((real(2, 3, 4), 1, [2, 0]), reference=np.rot90)],
     "roll": [Sample((real(3, 4), [1, -2], [0, 1]), reference=np.roll), Sample((real(3, 4), 5), reference=np.roll), Sample((real(3), 0, 0), reference=np.roll)],
+    "at_least": [Sample((real(3), n), torch=None, reference=lambda x, n: (np.atleast_1d, np.atleast_2d, np.atleast_3d)[n - 1](x)) for n in (1, 2, 3)],
     "hstack": [Sample(([real(2, 3), real(2, 1)],), reference=np.hstack), Sample(([real(3), real(2)],), reference=np.hstack)],
     "vstack": [Sample(([real(2, 3), real(3)],), reference=np.vstack)],
     "dstack": [Sample(([real(2, 3), real(2, 3)],), reference=np.dstack), Sample(([real(3), real(3)],), reference=np.dstack)],
@@ -56,6 +57,12 @@ COMPOSED = {
     "slice_scatter": [Sample((real(3, 6), real(3, 2), 1, 1, 5, 2))],
     # torch's gradient is that of what is overwritten
     "scatter_strided": [Sample((real(3, 4), real(2, 2), [2, 2], [4, 1], 5), torch="as_strided_scatter", torch_grad=False)],
+    "repeat_interleave": [Sample((real(2, 3), 2, 1), reference=np.repeat), Sample((real(2, 3), 3), {"output_size": 18}, reference=lambda x, n, output_size: np.repeat(x, n))],
+    "repeat_each": [Sample((real(2, 3), np.array([1, 0, 2]), 1), reference=np.repeat), Sample((real(2, 3), np.array([2]), 0), reference=np.repeat)],
+    "repeat_indices": [Sample((np.array([1, 0, 3]),), reference=lambda n: np.repeat(np.arange(3), n))],
+    "block_diag": [Sample((real(2, 3), real(2), real(1, 1))), Sample((real(3), real()))],
+    "cartesian_prod": [Sample((real(2), real(3), real(2)), reference=lambda *x: np.stack(np.meshgrid(*x, indexing="ij"), -1).reshape(-1, 3)), Sample((real(2), real(0)))],
+    "combinations": [Sample((real(5), r, again)) for r in (1, 3) for again in (False, True)],
     # torch cannot differentiate it
     "vander": [Sample((positive(4),), reference=np.vander, torch_grad=False), Sample((positive(4), 3, True), reference=np.vander, torch_grad=False), Sample((ints(5, 4), 3), reference=np.vander)],
 
@@ -75,6 +82,9 @@ COMPOSED = {
     "cumulative_trapezoid": [Sample((real(3, 4),), {"dx": 0.5}, reference=lambda y, dx: np.cumsum((y[:, 1:] + y[:, :-1]) / 4, 1)), Sample((real(3, 4), spread(3, 4)))],
     "cov": [Sample((real(3, 5),), reference=np.cov), Sample((real(3, 4),), {"fweights": ints(3, 4) + 1, "aweights": positive(4)}, reference=np.cov, frozen=("aweights",)),
             Sample((real(5),), {"correction": 0}, reference=lambda x, correction: np.cov(x, ddof=0))],
+    "gradient": [Sample((real(3, 5), None, 0.5, 1, order), torch=None, reference=lambda x, where, h, d, order: np.gradient(x, h, axis=d, edge_order=order)) for order in (1, 2)] + [
+                 Sample((real(5, 3), np.array([0.0, 0.3, 1.0, 1.2, 2.0]), 1.0, 0, order), torch=None, frozen=(1,),
+                        reference=lambda x, where, h, d, order: np.gradient(x, where, axis=d, edge_order=order)) for order in (1, 2)],
     "corrcoef": pointwise(np.corrcoef, real(3, 5)),
 
     # -- by order, by index
@@ -86,6 +96,18 @@ COMPOSED = {
     "nanmedian": pointwise(lambda x: np.sort(x.ravel())[5], spread(3, 4)) + pointwise(lambda x: np.array(2.0), np.array([3.0, np.nan, 2.0]), grad=False),
     **{name: [Sample((spread(3, 5), 1, True), reference=lambda x, d, k: (np.sort(x, d)[:, 2:3], np.argsort(x, d)[:, 2:3]), torch=name[:-4])]
        for name in ("median_dim", "nanmedian_dim")},
+    **{name: [Sample((spread(3, 5), 0.3), reference=np.quantile, half=False, frozen=(1,)), Sample((spread(3, 5), np.array([0.25, 0.9]), 1), reference=np.quantile, half=False, frozen=(1,)),
+              *(Sample((spread(3, 4), 0.4, 0, True), {"interpolation": how}, half=False) for how in ("lower", "higher", "nearest", "midpoint"))] for name in ("quantile", "nanquantile")},
+    "searchsorted": [Sample((np.sort(spread(6)), spread(3, 4)), reference=np.searchsorted, grad=False), Sample((np.sort(ints(9, 3, 6)), ints(9, 3, 4)), {"side": "right"}),
+                     Sample((np.array([3, 1, 2]), 2), {"sorter": np.array([1, 2, 0])})],
+    "bucketize": [Sample((spread(3, 4), np.sort(spread(6))), reference=lambda x, edges: np.digitize(x, edges, right=True), grad=False), Sample((2, np.array([1, 2, 3])), {"right": True})],
+    "multinomial": [Sample((positive(3, 5), 4, again), torch=None, grad=False) for again in (False, True)],
+    "isin": [Sample((ints(9, 3, 4), ints(9, 5)), reference=np.isin), Sample((ints(9, 3, 4), ints(9, 5)), {"invert": True}, reference=np.isin), Sample((ints(9, 3, 4), 4), reference=np.isin)],
+    "histc": [Sample((spread(3, 4), 5), reference=lambda x, n: np.histogram(x, n)[0], grad=False, half=False), Sample((spread(3, 4), 4, -1, 1), grad=False, half=False)],
+    "histogram": [Sample((spread(9, 2), positive(9), [np.array([-2.0, 0.0, 0.5, 2.0]), np.array([-2.0, 0.0, 2.0])], density), torch=None, grad=False, half=False,
+                         reference=lambda x, w, edges, density: np.histogramdd(x, edges, weights=w, density=density)[0]) for density in (True, False)],
+    "unique": [Sample((ints(5, 3, 4), False, True, True), torch=None, reference=lambda x, *a: tuple(np.unique(x, return_inverse=True, return_counts=True))),
+               Sample((ints(2, 6, 2), False, True, True, 0), torch=None, reference=lambda x, *a: tuple(a.ravel() if a.ndim == 1 else a for a in np.unique(x, return_inverse=True, return_counts=True, axis=0)))],
     "mode": [Sample((ints(3, 4, 9),)), Sample((spread(3, 4), 0, True), reference=lambda x, d, k: (x.min(0, keepdims=True), x.argmin(0)[None]))],
     "aminmax": [Sample((spread(3, 4),), {"dim": 1}, reference=lambda x, dim: (x.min(1), x.max(1)))],
     "count_nonzero": [Sample((mask(3, 4), 1), reference=np.count_nonzero)],
@@ -96,9 +118,19 @@ COMPOSED = {
     "index_copy": [Sample((real(3, 4), 1, np.array([2, 0]), real(3, 2)))],
     "index_fill": [Sample((real(3, 4), 1, np.array([-1, 0]), 2.5))],
     "index_fill_tensor": [Sample((real(3, 4), 0, np.array([2]), real()), torch="index_fill")],
+    "scatter": [Sample((real(3, 4), 1, np.array([[0, 2], [3, 1], [1, 0]]), real(3, 3)), torch_grad=False), Sample((real(3, 4), 0, np.array([[2, 0, 1, 1]]), 1.5)),
+                Sample((real(3, 4), 1, ints(4, 3, 6), real(3, 6)), {"reduce": "add"}, torch_grad=False),
+                Sample((real(3, 4), 1, ints(4, 3, 6), positive(3, 6)), {"reduce": "multiply"}, torch_grad=False)],
+    "scatter_value": [Sample((real(3, 4), 1, ints(4, 3, 2)), {"value": 2.5}, torch="scatter"), Sample((real(3, 4), 1, ints(4, 3, 2)), {"value": 2.5, "reduce": "add"}, torch_grad=False, torch="scatter")],
+    "scatter_reduce": [Sample((real(3, 4), 1, ints(4, 3, 6), real(3, 6), how), {"include_self": own})
+                       for how in ("sum", "prod", "mean", "amax", "amin") for own in (True, False)],
+    "index_reduce": [Sample((real(3, 4), 1, ints(4, 6), real(3, 6), how), {"include_self": own}) for how in ("prod", "mean", "amax") for own in (True, False)],
     "masked_scatter": [Sample((real(3, 4), mask(4), real(12)))],
     "take_along_dim": [Sample((real(3, 4), ints(3, 1, 4), 0), reference=np.take_along_axis), Sample((real(3, 4), ints(12, 5)), reference=lambda x, i: x.ravel()[i])],
     # -- views in memory of their own
+    "detach_copy": [Sample((real(3, 4),), reference=lambda x: x, grad=False)],
+    "fill": [Sample((real(3, 4), 2.5), reference=np.full_like)],
+    "fill_tensor": [Sample((real(3, 4), real()), torch="fill", reference=np.full_like)],
     "alias_copy": pointwise(lambda x: x, real(3, 4)),
     "as_strided_copy": [Sample((real(3, 4), [2, 2], [4, 1], 5))],
     "diagonal_copy": [Sample((real(3, 4), 1), reference=np.diagonal)],
@@ -113,7 +145,15 @@ COMPOSED = {
     "unfold_copy": [Sample((real(3, 7), 1, 3, 2))],
     "unsqueeze_copy": [Sample((real(3, 4), 1), reference=np.expand_dims)],
 
+    "chain_matmul": [Sample((real(2, 5), real(5, 3), real(3, 4)), reference=lambda *m: np.linalg.multi_dot(m)), Sample((real(2, 2),), reference=lambda m: m)],
+    "einsum": [*(Sample((equation, [real(2, 3, 4), real(2, 4, 5)]), torch=None, reference=lambda e, t: np.einsum(e, *t)) for equation in ("bij,bjk->bik", "...ij,...jk", "bij,bjk->ki", "bij,cjk->ck")),
+               Sample(("iij,j...->...i", [real(3, 3, 4), real(4, 2)]), torch=None, half=False, reference=lambda e, t: np.einsum(e, *t)),
+               Sample(("ij,jk,kl->il", [real(2, 3), real(3, 4), real(4, 2)]), torch=None, half=False, reference=lambda e, t: np.einsum(e, *t))],
     # -- linear algebra, in float32 and float64
+    **{name: [Sample((*more, np.triu(real(2, 3, 3)) + 3 * np.eye(3), True), half=False, frozen=(len(more),)),
+              Sample((*more, np.tril(real(3, 3)) + 3 * np.eye(3)), half=False, frozen=(len(more),))]
+       for name, more in (("cholesky_inverse", ()), ("cholesky_solve", (real(2, 3, 2),)))},
+    "triangular_solve": [Sample((real(2, 3, 2), real(3, 3) + 3 * np.eye(3), *how), half=False) for how in ((), (False, True), (True, True, True))],
     "slogdet_square": [Sample((real(2, 3, 3) + 3 * np.eye(3),), reference=np.linalg.slogdet, half=False)],
     "det": [Sample((real(2, 3, 3),), reference=np.linalg.det, half=False)],
     "logdet": [Sample((solid(2, 3),), reference=lambda A: np.log(np.linalg.det(A)), half=False)],

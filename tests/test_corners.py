@@ -1,6 +1,7 @@
 """Corners of single functions, beside torch: quotients that are nearly whole, infinities, nan as a limit, sums in another dtype, factors
 of 0, dims and indices out of range, what autocast leaves alone."""
 
+import inspect
 import math
 from typing import Any, Callable, List
 
@@ -518,3 +519,42 @@ def test_shapes_that_do_not_fit_are_told():
     with pytest.raises(ValueError, match="does not fit"):
         ampc.nn.functional.gaussian_nll_loss(x, x, ampc.tensor(1.0))
     assert ampc.nn.functional.gaussian_nll_loss(x, x, 1.0).item() == 0
+
+
+@pytest.mark.parametrize("call", [
+    "x.scatter(0, i, x, reduce='mean')", "x.scatter_reduce(0, i, x, 'add')", "x.index_reduce(0, i, x, 'sum')", "x.quantile(0.5, interpolation='up')",
+    "lib.searchsorted(x, 1.0, side='up')", "lib.div(x, x, rounding_mode='up')", "lib.nn.functional.gelu(x, approximate='up')",
+    "lib.searchsorted(x, 1.0, side='left', right=True)", "lib.cdist(x[None], x[None], compute_mode='up')",
+    "lib.einsum('i1,j->i', x, x)", "lib.block_diag([x])", "lib.cartesian_prod(x, i)", "lib.combinations(x[None])", "lib.fill(x, x)", "x.multinomial(3)", "x[0].repeat_interleave(2, 0)", "lib.repeat_interleave(i[1])",
+    "x[0].unique(dim=0)"])
+def test_words_and_shapes_that_do_not_fit(call):
+    same(lambda lib: eval(call, {"lib": lib, "x": lib.tensor([1.0, 2.0]), "i": lib.tensor([0, 1])}))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("how", ["sum", "mean", "prod"])
+def test_many_half_values_scattered_into_one(dtype, how):
+    """Their number is beyond what the dtype counts."""
+    same(lambda lib: lib.zeros(1, dtype=getattr(lib, dtype)).scatter_reduce(
+        0, lib.zeros(3000, dtype=lib.int64), lib.ones(3000, dtype=getattr(lib, dtype)), how, include_self=False))
+
+
+def test_numbers_are_looked_up_as_they_are():
+    """Not rounded to the default dtype first."""
+    same(lambda lib: lib.isin(lib.tensor([1.1, 2.0], dtype=lib.float64), 1.1))
+    same(lambda lib: lib.isin(lib.tensor([1, 2]), 1.5, invert=True))
+    same(lambda lib: lib.bucketize(1.1, lib.tensor([1.1, 2.0], dtype=lib.float64)))
+
+
+def test_triangular_solves_copy_has_the_batch_of_the_result():
+    same(lambda lib: lib.triangular_solve(lib.ones(2, 3, 1), lib.eye(3)).cloned_coefficient)
+
+
+def test_lists_of_tensors_one_by_one():
+    x = ampc.tensor([1.0, 2.0])
+    assert ampc.block_diag().shape == (1, 0) and ampc.cartesian_prod(x) is x
+    assert str(inspect.signature(ampc.block_diag)) == "(*tensors)"
+    with pytest.raises(TypeError, match="must hold Tensors, got float at position 1"):
+        ampc.cartesian_prod(x, 1.0)
+    out = ampc.empty(0)
+    assert ampc.block_diag(x, x, out=out) is out and out.shape == (2, 4)

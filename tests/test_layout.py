@@ -277,7 +277,7 @@ def test_rings_are_found():
 UNREAD = {
     "foreach": "a hint how torch's optimizers and norms run, with the same numbers", "fused": "the same", "capturable": "the same",
     "chunk_size": "a hint how much memory is used, with the same numbers",
-    "stable": "sorting is always stable", "unique.sorted": "the values are always in order", "isin.assume_unique": "a hint for speed",
+    "stable": "sorting is always stable", "unique.sorted": "the values are always in order",
     "norm_type": "goes with max_norm, which is refused",
     "is_conj.input": "no tensor is complex", "set_flush_denormal.mode": "returns False: it was not set", "get_rng_state.device": "one random stream for all",
     "set_rng_state.device": "one random stream for all", "fork_rng.devices": "one random stream for all", "fork_rng.device_type": "the same",

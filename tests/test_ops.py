@@ -125,7 +125,7 @@ CHAINS = {"attention", "fused_attention", "fused_attention_backward", "gru_cell"
           "recurrence_backward", "recurrence_parts", "rnn_layer"}  # products of rounded products
 # sums of rounded products, or of numbers that are rounded as they come: as far off as the same sum of magnitudes is large. Those of a
 # cell are what its sigmoid or tanh bends, by a slope of at most 1.
-SUMS = {"multi_dot": "multi_dot", "scatter_add": "scatter_add", "rnn_relu_cell": "rnn_relu_cell", "rnn_tanh_cell": "rnn_relu_cell"}
+SUMS = {"multi_dot": "multi_dot", "chain_matmul": "chain_matmul", "scatter_add": "scatter_add", "rnn_relu_cell": "rnn_relu_cell", "rnn_tanh_cell": "rnn_relu_cell"}
 
 
 @pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
@@ -167,7 +167,7 @@ def _widened(value):
     return {k: _widened(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-COLUMNS = {"nonzero", "argwhere", "vecdot", "solve", "cholesky"}  # whose results torch stores by columns
+COLUMNS = {"nonzero", "argwhere", "vecdot", "solve", "cholesky", "cholesky_inverse", "cholesky_solve", "triangular_solve"}  # whose results torch stores by columns
 
 
 @pytest.mark.parametrize(("name", "i"), CASES, ids=IDS)
@@ -377,3 +377,27 @@ def test_float64_attention_of_expanded_queries_keys_and_values(causal):
         results.append([y, *(t.grad for t in leaves)])
     for expanded, dense in zip(*results):
         close(as_array(expanded), as_array(dense), 1e-12)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("rows", [1, 20])
+def test_long_sums_of_products_keep_their_digits(rows):
+    """Products are summed in spans: one after the other, half a million of them would keep five digits."""
+    n = 2**19 + 77
+    got = ampc.nn.functional.linear(ampc.full((rows, n), 1023.0), ampc.ones(3, n))
+    assert np.abs(got.numpy() / (1023.0 * n) - 1).max() < 1e-6
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("channels", [1, 16])
+def test_weight_gradients_of_large_images_keep_their_digits(channels):
+    weight, n = ampc.ones(1, channels, 1, 1, requires_grad=True), 2400 if channels == 1 else 700
+    ampc.nn.functional.conv2d(ampc.full((1, channels, n, n), 1023.0), weight).sum().backward()
+    assert np.abs(weight.grad.numpy() / (1023.0 * n * n) - 1).max() < 1e-6
+
+
+@pytest.mark.cpu
+def test_products_deeper_than_a_million():
+    """Of a right operand in two parts, one column alone is more than what is packed at once."""
+    a, b = ampc.ones(5, 2**20, dtype=ampc.float16) / 64, ampc.ones(2**20, 7, dtype=ampc.float16)
+    assert (a @ b).unique().tolist() == [2.0**14]

@@ -32,7 +32,7 @@ TYPES = {"Tensor": "Tensor", "Tensor?": "Optional[Tensor]", "Tensor|Scalar": "Un
          "Tensor?[]": "Sequence[Optional[Tensor]]", "Tensor?(mut)": "Optional[Tensor]", "int": "builtins.int", "int?": "Optional[builtins.int]",
          "bool": "builtins.bool", "float": "builtins.float", "Scalar": "Union[builtins.float, Tensor]",
          "Scalar?": "Optional[Union[builtins.float, Tensor]]", "int[]": "Union[builtins.int, Sequence[builtins.int]]",
-         "int[]?": "Optional[Union[builtins.int, Sequence[builtins.int]]]", "dtype": "dtype", "dtype?": "Optional[dtype]",
+         "int[]?": "Optional[Union[builtins.int, Sequence[builtins.int]]]", "dtype": "dtype", "dtype?": "Optional[dtype]", "str": "builtins.str",
          "int?[]": "Union[builtins.int, Sequence[Optional[builtins.int]]]", "bool?": "Optional[builtins.bool]", "inplace": "builtins.bool",
          "old": "Optional[builtins.bool]"}
 
@@ -46,6 +46,8 @@ def parameters(op: dict) -> list:
             star = True
             continue
         name, rest = part.split(": ", 1)
+        if name.startswith("*"):  # given one by one
+            rest = rest.removesuffix("[]")
         kind, _, default = rest.partition(" = ")
         words = kind.partition("|{")[0] if "|{" in kind else None
         if words:
@@ -79,7 +81,7 @@ def definition(name: str, op: dict, indent: str, method: bool, overload: bool) -
             continue
         if keyword and not star:
             parts.append("*")
-            star = True
+        star = star or keyword or p.startswith("*")
         if i == 1 and spread and method:
             parts.append(f"*{p}: Any")
             continue
@@ -106,7 +108,7 @@ def table_definitions(bit: int | None, indent: str, method: bool) -> str:
 def python_methods() -> str:
     """Methods attached by ampc/_tensor.py, and the C type's own."""
     text = ""
-    ops = {r["python"] for r in _C.op_table()} | {r["python"] + "_" for r in _C.op_table()}
+    ops = {r["python"] for r in _C.op_table()} | {r["python"] + "_" for r in _C.op_table() if r["home"] & 4}
     methods = {r["python"] + end for r in _C.op_table() for end, bit in (("", 2), ("_", 4)) if r["home"] & bit}
     for name, value in sorted(vars(_C.Tensor).items()):
         if name in ("__doc__", "__dict__", "__module__", "__new__", "__hash__") or name in ops and not inspect.isfunction(value):

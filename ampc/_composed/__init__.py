@@ -2,9 +2,9 @@
 and which of them are also methods of Tensor (``METHODS``)."""
 
 from .._C import Tensor
-from . import copies, creation, elementwise, in_place, products, properties, random, reduce, scatter, shape_ops, sort_search
+from . import copies, creation, in_place, products, properties, random, reduce, shape_ops, sort_search
 
-MODULES = (shape_ops, copies, elementwise, properties, creation, in_place, sort_search, products, random, reduce, scatter)
+MODULES = (shape_ops, copies, properties, creation, in_place, sort_search, products, random, reduce)
 
 
 for _module in MODULES:

@@ -9,15 +9,9 @@ from .. import _checks
 from .._C import Tensor
 from .._out import own, takes_out, written
 
-__all__ = ["detach_copy", "split_copy", "split_with_sizes_copy", "unbind_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes",
+__all__ = ["split_copy", "split_with_sizes_copy", "unbind_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes",
            "view_copy"]
 METHODS = ["unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"]
-
-
-@takes_out
-def detach_copy(input: Tensor) -> Tensor:
-    """detach, in memory of its own."""
-    return input.detach().clone()
 
 
 @takes_out

@@ -8,7 +8,7 @@ from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
 
-__all__ = ["asarray", "empty_permuted", "empty_strided", "fill", "randint_like", "scalar_tensor"]
+__all__ = ["asarray", "empty_permuted", "empty_strided", "randint_like", "scalar_tensor"]
 METHODS = ["new", "new_empty_strided"]
 
 
@@ -64,11 +64,6 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device
         raise RuntimeError(f"empty_permuted: `physical_layout` must name each of the {len(sizes)} dimensions once, got {order}")
     t = make.empty([sizes[d] for d in order], dtype=dtype, device=device).permute([order.index(d) for d in range(len(order))])
     return t.requires_grad_() if requires_grad else t
-
-
-def fill(input: Tensor, value: Any) -> Tensor:
-    """A tensor like x, filled."""
-    return input.clone().fill_(value)
 
 
 def new(self: Tensor, *args: Any) -> Tensor:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, List
 
-from .. import _checks, _ops
+from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._out import in_place
 
 __all__ = []
-METHODS = ["apply_", "fill_diagonal_", "map_", "resize_", "resize_as_"]
+METHODS = ["apply_", "fill_diagonal_", "float_power_", "map_", "resize_", "resize_as_"]
 
 
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
@@ -66,6 +66,13 @@ def resize_(self: Tensor, *sizes: Any) -> Tensor:
 def resize_as_(self: Tensor, the_template: Tensor) -> Tensor:
     """resize_ to another's shape."""
     return resize_(self, *the_template.shape)
+
+
+def float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """float_power, in place. RuntimeError unless the tensor is float64."""
+    if self.dtype != _C.float64:
+        raise RuntimeError(f"float_power_: the result is float64, which a {self.dtype} tensor does not hold")
+    return in_place(self, _ops.float_power, exponent)
 
 
 def _written(f: Callable[..., Any], name: str) -> Callable[..., Tensor]:

@@ -33,26 +33,8 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Optio
 @takes_out
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Indices drawn from each row with the probabilities (up to a factor) that its values are: int64 [..., num_samples]."""
-    if input.ndim not in (1, 2):
-        raise RuntimeError(f"multinomial: expected 1 or 2 dimensions, got {input.ndim}")
-    if not input.is_floating_point():
-        raise RuntimeError(f"multinomial: expected floating point, got {input.dtype}")
-    n = input.shape[-1]
-    if num_samples < 1 or (not replacement and num_samples > n):
-        raise RuntimeError(f"multinomial: cannot draw {num_samples} of {n} values" + ("" if replacement else " without replacement"))
-    weights = input.detach().double().reshape(-1, n)
-    if bool(((weights < 0) | weights.isfinite().logical_not()).any()) or bool((weights.sum(1) <= 0).any()):
-        raise RuntimeError("multinomial: values must be finite, 0 or more, and not all 0 in a row")
     with _stream(generator):
-        if replacement:
-            edges = weights.cumsum(1)
-            at = make.rand((weights.shape[0], num_samples), dtype=_C.float64, device=input.device) * edges[:, -1:]
-            from .sort_search import searchsorted
-            drawn = searchsorted(edges, at, right=True).clamp(max=n - 1)
-        else:  # the smallest of exponential waiting times (Efraimidis and Spirakis 2006)
-            wait = -make.rand(weights.shape, dtype=_C.float64, device=input.device).clamp(min=1e-300).log() / weights
-            drawn = wait.topk(num_samples, -1, False)[1]
-    return drawn.reshape(*input.shape[:-1], num_samples)
+        return _ops._multinomial(input, num_samples, replacement)
 
 
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,

@@ -1,9 +1,8 @@
-"""Functions of several tensors, or with several results, and of sizes that depend on values."""
+"""Functions with as many results as there are tensors or parts; and of the indices of triangles."""
 
 from __future__ import annotations
 
 import builtins
-import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any, List, Optional, Tuple, Union
@@ -12,58 +11,14 @@ from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._dims import broadcast_shapes, wrap_dim
-from .._out import own
-from .sort_search import searchsorted
 
-__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "combinations",
-           "dsplit", "hsplit", "meshgrid", "repeat_interleave", "split_with_sizes", "tensor_split", "tril_indices", "triu_indices",
-           "unravel_index", "view_as_real", "vsplit"]
-METHODS = ["dsplit", "hsplit", "repeat_interleave", "tensor_split", "vsplit", "swapaxes_", "swapdims_", "t_", "transpose_", "split_with_sizes"]
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors", "dsplit", "hsplit", "meshgrid", "split_with_sizes",
+           "tensor_split", "tril_indices", "triu_indices", "unravel_index", "view_as_real", "vsplit"]
+METHODS = ["dsplit", "hsplit", "tensor_split", "vsplit", "swapaxes_", "swapdims_", "t_", "transpose_", "split_with_sizes"]
 
 
 def _dims(value: Any) -> List[int]:
     return _checks.integers(value, "dims")
-
-
-# -- moving values --------------------------------------------------------------------------------------------
-
-
-def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = None, *, output_size: Optional[int] = None) -> Tensor:
-    """Each element (along ``dim``, or of the flattened tensor) repeated ``repeats`` times: a number, or an int tensor with one for
-    each. With one argument, an int tensor: the indices that this takes. ``output_size``: how many there will be."""
-    y = _repeated(input, repeats, dim)
-    size = y.shape[0 if dim is None else dim]
-    if output_size is not None and output_size != size:
-        raise RuntimeError(f"repeat_interleave: `output_size` is {output_size}, but the repeats make {size}")
-    return y
-
-
-def _repeated(input: Tensor, repeats: Any, dim: Optional[int]) -> Tensor:
-    if repeats is None:
-        return _repeated(make.arange(input.numel(), device=input.device), input.reshape(-1), None)
-    if not isinstance(repeats, (int, Tensor)):
-        raise TypeError(f"repeat_interleave: `repeats` must be an int or an int Tensor, got {type(repeats).__name__}")
-    if isinstance(repeats, int):
-        _checks.integers(repeats, "repeat_interleave")
-    elif repeats.is_floating_point() or repeats.dtype is _C.bool:
-        raise NotImplementedError(f"repeat_interleave: `repeats` must hold integers, got {repeats.dtype}")
-    x = input.reshape(-1) if dim is None else input
-    d = 0 if dim is None else wrap_dim(dim, input.ndim, "repeat_interleave")
-    n = x.shape[d]
-    if isinstance(repeats, Tensor) and repeats.numel() == 1:
-        repeats = int(repeats.item())
-    if isinstance(repeats, int):
-        if repeats < 0:
-            raise RuntimeError(f"repeat_interleave: `repeats` must be 0 or more, got {repeats}")
-        wide = x.unsqueeze(d + 1).expand(*x.shape[: d + 1], repeats, *x.shape[d + 1:])
-        return own(wide.reshape(*x.shape[:d], n * repeats, *x.shape[d + 1:]), input)
-    if repeats.ndim != 1 or repeats.shape[0] != n:
-        raise RuntimeError(f"repeat_interleave: `repeats` must hold {n} numbers, got shape {list(repeats.shape)}")
-    if bool((repeats < 0).any()):
-        raise RuntimeError("repeat_interleave: `repeats` must be 0 or more")
-    ends = repeats.long().cumsum(0)
-    total = int(ends[-1].item()) if n else 0
-    return x.index_select(d, searchsorted(ends, make.arange(total, device=x.device), right=True))
 
 
 def _several(tensors: Any, what: str) -> Any:
@@ -100,58 +55,24 @@ def meshgrid(*tensors: Any, indexing: Optional[str] = None) -> Tuple[Tensor, ...
 # -- joining -----------------------------------------------------------------------------------------------------
 
 
-def _each(f: Any, tensors: Any) -> Any:
-    tensors = _several(tensors, "atleast")
-    out = tuple(f(t) for t in tensors)
+def _each(tensors: Any, ndim: int) -> Any:
+    out = tuple(_ops._at_least(t, ndim) for t in _several(tensors, "atleast"))
     return out[0] if len(out) == 1 else out
 
 
 def atleast_1d(*tensors: Any) -> Any:
     """0-d tensors with a dimension of size 1."""
-    return _each(lambda t: t.reshape(1) if t.ndim == 0 else t, tensors)
+    return _each(tensors, 1)
 
 
 def atleast_2d(*tensors: Any) -> Any:
     """Dimensions of size 1 put in front, up to 2."""
-    return _each(lambda t: t.reshape(1, 1) if t.ndim == 0 else t.unsqueeze(0) if t.ndim == 1 else t, tensors)
+    return _each(tensors, 2)
 
 
 def atleast_3d(*tensors: Any) -> Any:
     """Dimensions of size 1 added, up to 3."""
-    def one(t: Tensor) -> Tensor:
-        return t.reshape(1, 1, 1) if t.ndim == 0 else t.reshape(1, -1, 1) if t.ndim == 1 else t.unsqueeze(-1) if t.ndim == 2 else t
-    return _each(one, tensors)
-
-
-def _some(tensors: Sequence[Tensor], what: str) -> Sequence[Tensor]:
-    if len(_checks.tensors(tensors, what)) == 0:
-        raise RuntimeError(f"{what}: needs at least one tensor, got an empty list")
-    return tensors
-
-
-def _common_dtype(tensors: Sequence[Tensor]) -> Any:
-    """What tensors promote to: those with dimensions decide, 0-d ones only by a higher category."""
-    ranks = [functools.reduce(_C.promote_types, found) for found in
-             ([t.dtype for t in tensors if t.ndim], [t.dtype for t in tensors if not t.ndim]) if found]
-    return ranks[0] if len(ranks) == 1 else _C.result_type(make.empty(0, dtype=ranks[0]), make.empty((), dtype=ranks[1]))
-
-
-def block_diag(*tensors: Tensor) -> Tensor:
-    """Matrices along the diagonal, zeros elsewhere."""
-    if not tensors:
-        return make.zeros(1, 0)
-    for i, t in enumerate(_checks.tensors(tensors, "block_diag")):
-        if t.ndim > 2:
-            raise RuntimeError(f"block_diag: tensors must have at most 2 dimensions, tensor {i} has {t.ndim}")
-    every = [atleast_2d(t) for t in tensors]
-    dtype = _common_dtype(tensors)
-    width, rows, at = sum(t.shape[1] for t in every), [], 0
-    for t in every:
-        n, m = t.shape
-        zeros = make.zeros
-        rows.append(_ops.cat([zeros(n, at, dtype=dtype, device=t.device), t.to(dtype), zeros(n, width - at - m, dtype=dtype, device=t.device)], 1))
-        at += m
-    return _ops.cat(rows, 0)
+    return _each(tensors, 3)
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple[Tensor, ...]:
@@ -201,46 +122,6 @@ def _even_split(what: str, x: Tensor, parts: Any, dim: int, least: int) -> Tuple
     if isinstance(parts, int) and (parts < 1 or x.shape[dim] % parts):
         raise RuntimeError(f"{what}: dimension {dim} of size {x.shape[dim]} does not divide into {parts} parts")
     return tensor_split(x, parts, dim)
-
-
-def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """Every choice of one element from each vector, a row each."""
-    for t in _some(tensors, "cartesian_prod"):
-        if t.ndim != 1:
-            raise RuntimeError(f"cartesian_prod: expected each tensor to be a vector, got {t.ndim} dimensions")
-        if t.dtype is not tensors[0].dtype:
-            raise RuntimeError(f"cartesian_prod: needs tensors of one dtype, got {tensors[0].dtype} and {t.dtype}")
-    if len(tensors) == 1:
-        return tensors[0]
-    rows = 0 if any(len(t) == 0 for t in tensors) else _rows([len(t) for t in tensors])
-    columns, before = [], min(rows, 1)  # rows are before * len(t) * after: an element stands for `after` rows, the vector comes `before` times
-    for t in tensors:
-        after = rows // (before * len(t)) if rows else 0
-        columns.append(t.reshape(1, -1, 1).expand(before, len(t), after).reshape(-1))
-        before *= len(t)
-    return _ops.stack(columns, 1)
-
-
-def _rows(sizes: List[int]) -> int:
-    rows = 1
-    for n in sizes:
-        rows *= n
-        if rows >= 2**63:
-            raise RuntimeError("cartesian_prod: the result would have 2**63 rows or more")
-    return rows
-
-
-def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """Every choice of ``r`` elements of a vector, a row each."""
-    if input.ndim != 1:
-        raise RuntimeError(f"combinations: expected a vector, got {input.ndim} dimensions")
-    if r < 0:
-        raise RuntimeError(f"combinations: `r` must be 0 or more, got {r}")
-    if r == 0:  # torch's has no row for the one choice of nothing
-        return input.new_empty(0)
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    indices = [list(p) for p in choose(range(input.shape[0]), r)]
-    return input[_C._tensor_from(indices, _C.int64).reshape(len(indices), r).to(input.device)]
 
 
 # -- triangles and diagonals ------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
     ENTRY(sin) ENTRY(cos) ENTRY(erf) ENTRY(tanh) ENTRY(sigmoid) ENTRY(relu) ENTRY(silu) ENTRY(softplus) ENTRY(gelu) \
     ENTRY(clamp) ENTRY(add) ENTRY(sub) ENTRY(mul) ENTRY(div) ENTRY(remainder) ENTRY(pow) ENTRY(maximum)            \
     ENTRY(minimum) ENTRY(masked_fill) ENTRY(where) ENTRY(addcmul) ENTRY(addcdiv) ENTRY(lerp) ENTRY(cast)         \
-    ENTRY(clone) ENTRY(as_strided_scatter) ENTRY(sum) ENTRY(mean) ENTRY(prod) ENTRY(var) ENTRY(std)              \
+    ENTRY(clone) ENTRY(stands_for) ENTRY(as_strided_scatter) ENTRY(sum) ENTRY(mean) ENTRY(prod) ENTRY(var) ENTRY(std)              \
     ENTRY(extremum) ENTRY(pick_dim) ENTRY(norm) ENTRY(logsumexp) ENTRY(softmax) ENTRY(log_softmax)             \
     ENTRY(mse_loss) ENTRY(nll_loss) ENTRY(nll_loss_backward) ENTRY(mm) ENTRY(bmm) ENTRY(linear) ENTRY(cat)       \
     ENTRY(gather) ENTRY(scatter_add) ENTRY(index_select) ENTRY(index_add) ENTRY(index) ENTRY(index_put)        \

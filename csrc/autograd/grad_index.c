@@ -146,6 +146,10 @@ FORMULA(view) {
     GIVE(0, ac_c_reshape(s, G, &ac_f_input(c, 0)->shape));
     DONE;
 }
+FORMULA(stands_for) {
+    GIVE(1, G);
+    DONE;
+}
 FORMULA(expand) {
     GIVE(0, G);
     DONE;

@@ -199,6 +199,11 @@ static T joined(ac_scratch *s, T const *in, int n_in, int ndim, int64_t dim, con
     return failed ? NULL : out[0];
 }
 
+COMPOSE(at_least) {
+    ATTRS(at_least);
+    return at_least(s, in[0], (int)a->ndim);
+}
+
 COMPOSE(hstack) { return joined(s, in, n_in, 1, n_in && in[0]->ndim > 1 ? 1 : 0, "hstack"); }
 COMPOSE(vstack) { return joined(s, in, n_in, 2, 0, "vstack"); }
 COMPOSE(dstack) { return joined(s, in, n_in, 3, 2, "dstack"); }

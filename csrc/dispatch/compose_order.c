@@ -140,6 +140,66 @@ COMPOSE(mode) {
     return picked(s, sorted, ac_c_call(s, AC_OP_argmax, &best, 1, SUB(index, running[0])), dim, a->keepdim);
 }
 
+/* -- quantiles -------------------------------------------------------------------------------------- */
+
+enum { LINEAR, LOWER, HIGHER, NEAREST, MIDPOINT };
+
+/* The parts asked for as a tensor of x's dtype. */
+static T parts_of(ac_scratch *s, const char *what, T x, T q) {
+    if (x->dtype != AC_float32 && x->dtype != AC_float64)
+        REFUSE(AC_RUNTIME, "%s: expected float32 or float64, got %s", what, ac_dtypes[x->dtype].name);
+    T part = q->is_scalar ? ac_c_as_tensor(s, q, x->dtype, ac_device_of(x)) : q;
+    if (!part) return NULL;
+    if (part->ndim > 1 || part->dtype != x->dtype)
+        REFUSE(AC_RUNTIME, "%s: `q` must be a number or a vector of %s, got %d dimensions of %s", what,
+               ac_dtypes[x->dtype].name, part->ndim, ac_dtypes[part->dtype].name);
+    T inside = BIN(logical_and, BIN(ge, part, NUM(0)), BIN(le, part, NUM(1)));
+    if (ac_c_any(s, UN(logical_not, inside))) REFUSE(AC_RUNTIME, "%s: `q` must lie in [0, 1]", what);
+    return part;
+}
+
+/* What lies at positions between the values of rows in order: at the one below, above, near, or in between. */
+static T between(ac_scratch *s, T values, T at, int64_t interpolation) {
+    ac_attrs_index_dim last = {-1};
+    if (!at) return NULL;
+    T low = interpolation == HIGHER ? UN(ceil, at) : interpolation == NEAREST ? UN(round, at) : UN(floor, at);
+    T below = ac_c_call(s, AC_OP_gather, &last, 2, values, ac_c_cast(s, low, AC_int64));
+    if (interpolation != LINEAR && interpolation != MIDPOINT) return below;
+    T above = ac_c_call(s, AC_OP_gather, &last, 2, values, ac_c_cast(s, UN(ceil, at), AC_int64));
+    T weight = interpolation == LINEAR ? SUB(at, low) : TIMES(ac_c_cast(s, BIN(ne, at, low), at->dtype), 0.5);
+    return ac_c_call(s, AC_OP_lerp, NULL, 3, below, above, weight);
+}
+
+static T quantiles(ac_scratch *s, const char *what, T x, T q, const ac_attrs_quantile *a, bool ignore_nan) {
+    T part = parts_of(s, what, x, q), sorted[AC_MAX_OUT] = {NULL};
+    int64_t dim = a->dim == AC_ABSENT ? 0 : a->dim;
+    NEED(ac_dim_wrap(&dim, x->ndim, what));
+    bool whole = a->dim == AC_ABSENT || x->ndim == 0;
+    ac_dims flat = {2, {1, x->numel}}, shape = {.n = 0};
+    ac_attrs_movedim to_end = {{1, {dim}}, {1, {-1}}}, to_front = {{1, {-1}}, {1, {0}}};
+    T rows = whole ? ac_c_reshape(s, x, &flat) : ac_c_call(s, AC_OP_movedim, &to_end, 1, x);
+    if (!rows || !part) return NULL;
+    int64_t n = rows->shape[rows->ndim - 1];
+    if (n == 0) REFUSE(AC_RUNTIME, "%s: needs at least one element", what);
+    if (sorted_along(s, rows, -1, sorted) < 0) return NULL;
+    T nans = count_along(s, UN(isnan, rows), -1);
+    T count = SUB(NUM((double)n), ignore_nan ? nans : TIMES(nans, 0));
+    T steps = ac_c_cast(s, BIN(maximum, SUB(count, NUM(1)), NUM(0)), x->dtype);
+    T found = between(s, sorted[0], MUL(ac_c_flat(s, part), steps), a->interpolation);
+    T missing = ignore_nan ? BIN(eq, count, NUM(0)) : BIN(gt, nans, NUM(0));
+    T y = ac_c_call(s, AC_OP_movedim, &to_front, 1, WHERE(missing, ac_c_real(s, NAN), found));
+    if (!y) return NULL;
+    if (part->ndim) shape.v[shape.n++] = y->shape[0];
+    for (int d = 0; d < x->ndim; d++) {
+        bool gone = whole || d == dim;
+        if (!gone || a->keepdim) shape.v[shape.n++] = gone ? 1 : x->shape[d];
+    }
+    return ac_c_reshape(s, y, &shape);
+}
+
+COMPOSE(quantile) { return quantiles(s, "quantile", in[0], in[1], attrs, false); }
+COMPOSE(nanquantile) { return quantiles(s, "nanquantile", in[0], in[1], attrs, true); }
+
 /* -- extremes and counts ---------------------------------------------------------------------------- */
 
 COMPOSE(aminmax) {
@@ -237,6 +297,7 @@ COMPOSE(take_along_dim) {
 #define COPY_OF(view)                                                                                                  \
     COMPOSE(view##_copy) { return ac_c_call(s, AC_OP_##view, attrs, 1, in[0]); }
 COPY_OF(alias)
+COMPOSE(detach_copy) { return UN(clone, ac_c_detach(s, in[0])); }
 COPY_OF(as_strided)
 COPY_OF(diagonal)
 COPY_OF(expand)

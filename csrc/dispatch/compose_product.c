@@ -330,6 +330,12 @@ static T summed_to_one(ac_scratch *s, T x, int64_t dim) {
     return x->shape[dim] == 1 ? x : ac_c_call(s, AC_OP_sum, &one, 1, x);
 }
 
+COMPOSE(chain_matmul) {
+    T out[AC_MAX_OUT] = {NULL};
+    if (n_in == 1) return ac_c_low(s, in, n_in, in[0]);
+    return ac_c_call_many(s, AC_OP_multi_dot, NULL, in, n_in, out) < 0 ? NULL : out[0];
+}
+
 COMPOSE(tensordot) {
     ATTRS(tensordot);
     ac_dims left = {.n = 0}, right = {.n = 0};

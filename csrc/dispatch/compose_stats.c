@@ -1,26 +1,6 @@
 /* Composite statistics: sums without nan, variances with means, differences and integrals, covariance. */
 #include "dispatch/compose_read.h"
 
-#include "dispatch/placement.h"
-
-double ac_c_read(ac_scratch *s, T x) {
-    T here = x && !s->failed ? ac_on_cpu(x) : NULL;
-    if (!here) return s->failed = true, 0;
-    double value = ac_read_double(ac_data(here), here->dtype, 0);
-    ac_tensor_release(here);
-    return value;
-}
-
-bool ac_c_any(ac_scratch *s, T x) {
-    ac_attrs_reduce_dim all = {{.n = -1}, 0};
-    return ac_c_read(s, ac_c_call(s, AC_OP_any, &all, 1, x)) != 0;
-}
-
-T ac_c_flat(ac_scratch *s, T x) {
-    ac_dims one = {1, {-1}};
-    return ac_c_reshape(s, x, &one);
-}
-
 /* -- sums ------------------------------------------------------------------------------------------- */
 
 static T sum_without_nan(ac_scratch *s, T x, const ac_attrs_reduce *a) {
@@ -195,4 +175,80 @@ COMPOSE(corrcoef) {
     if (!c || c->ndim == 0) return DIV(c, c);
     T root = UN(sqrt, ac_c_call(s, AC_OP_diagonal, &main, 1, c));
     return ac_c_clamp(s, DIV(DIV(c, ac_c_unsqueeze(s, root, 1)), root), -1, 1);
+}
+
+/* -- gradients -------------------------------------------------------------------------------------- */
+
+/* Neighbours along a dimension of x, which has n values there. */
+typedef struct {
+    T x;
+    int64_t dim, n;
+} line;
+
+static T from(ac_scratch *s, const line *l, int64_t start, int64_t n) {
+    return ac_c_slice(s, l->x, l->dim, start, start + n);
+}
+
+/* p x + q y + r z */
+static T blended(ac_scratch *s, T p, T x, T q, T y, T r, T z) { return ADD(ADD(MUL(p, x), MUL(q, y)), MUL(r, z)); }
+
+static T by_step(ac_scratch *s, const line *l, double h, int order, T *begin, T *end) {
+    T first = from(s, l, 0, 1), second = from(s, l, 1, 1), last = from(s, l, l->n - 1, 1);
+    T before = from(s, l, l->n - 2, 1);
+    if (order == 1) *begin = DIV(SUB(second, first), NUM(h)), *end = DIV(SUB(last, before), NUM(h));
+    else {
+        T third = from(s, l, 2, 1), earlier = from(s, l, l->n - 3, 1);
+        *begin = DIV(blended(s, NUM(-1.5), first, NUM(2), second, NUM(-0.5), third), NUM(h));
+        *end = DIV(blended(s, NUM(1.5), last, NUM(-2), before, NUM(0.5), earlier), NUM(h));
+    }
+    if (l->n < 3) return from(s, l, 0, 0);
+    return DIV(SUB(from(s, l, 2, l->n - 2), from(s, l, 0, l->n - 2)), NUM(2 * h));
+}
+
+/* The slope of the parabola through three neighbours p and q apart, at the first of them. */
+static T outer_slope(ac_scratch *s, T p, T q, T x, T y, T z) {
+    T both = ADD(p, q);
+    T one = UN(neg, DIV(ADD(TIMES(p, 2), q), MUL(p, both))), three = UN(neg, DIV(p, MUL(q, both)));
+    return blended(s, one, x, DIV(both, MUL(p, q)), y, three, z);
+}
+
+static T by_coordinates(ac_scratch *s, const line *l, T where, int order, T *begin, T *end) {
+    ac_attrs_diff once = {1, 0};
+    ac_dims shape = {.n = l->x->ndim};
+    int64_t n = l->n, dim = l->dim;
+    for (int d = 0; d < l->x->ndim; d++) shape.v[d] = d == dim ? n - 1 : 1;
+    T steps = ac_c_reshape(s, ac_c_call(s, AC_OP_diff, &once, 3, where, ABSENT, ABSENT), &shape);
+    line gaps = {steps, dim, n - 1};
+    T p = from(s, &gaps, 0, n - 2), q = from(s, &gaps, 1, n - 2), both = ADD(p, q);
+    T first = from(s, l, 0, 1), second = from(s, l, 1, 1), last = from(s, l, n - 1, 1), before = from(s, l, n - 2, 1);
+    T one = from(s, &gaps, 0, 1), other = from(s, &gaps, n - 2, 1);
+    if (order == 1) *begin = DIV(SUB(second, first), one), *end = DIV(SUB(last, before), other);
+    else {
+        *begin = outer_slope(s, one, from(s, &gaps, 1, 1), first, second, from(s, l, 2, 1));
+        *end = UN(neg, outer_slope(s, other, from(s, &gaps, n - 3, 1), last, before, from(s, l, n - 3, 1)));
+    }
+    return blended(s, UN(neg, DIV(q, MUL(p, both))), from(s, l, 0, n - 2), DIV(SUB(q, p), MUL(p, q)),
+                   from(s, l, 1, n - 2), DIV(p, MUL(q, both)), from(s, l, 2, n - 2));
+}
+
+COMPOSE(gradient) {
+    ATTRS(gradient);
+    int64_t dim = a->dim;
+    int order = (int)a->edge_order;
+    T x = in[0], where = in[1], ends[2] = {NULL};
+    NEED(ac_dim_wrap(&dim, x->ndim, "gradient"));
+    if (order != 1 && order != 2) REFUSE(AC_RUNTIME, "gradient: `edge_order` must be 1 or 2, got %d", order);
+    int64_t n = x->ndim ? x->shape[dim] : 1;
+    if (n < order + 1)
+        REFUSE(AC_RUNTIME, "gradient: dimension %" PRId64 " needs at least %d values, got %" PRId64, dim, order + 1, n);
+    if (where && (where->ndim != 1 || where->shape[0] != n))
+        REFUSE(AC_RUNTIME, "gradient: the coordinates of dimension %" PRId64 " must be a vector of %" PRId64, dim, n);
+    line along = {ac_c_wide(s, x), dim, n};
+    if (!along.x) return NULL;
+    T inner = where ? by_coordinates(s, &along, ac_c_wide(s, where), order, &ends[0], &ends[1])
+                    : by_step(s, &along, a->step, order, &ends[0], &ends[1]);
+    T parts[] = {ends[0], inner, ends[1]};
+    T y = ac_c_cat(s, parts, 3, dim);
+    ac_dtype dtype = ac_result_type(in, where ? 2 : 1);
+    return ac_is_floating(dtype) ? ac_c_cast(s, y, dtype) : y;
 }

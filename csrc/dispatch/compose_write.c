@@ -1,6 +1,23 @@
 /* Composite operators that write at indices, or where a mask is true. */
 #include "dispatch/compose_read.h"
 
+#include "dispatch/write.h"
+
+COMPOSE(fill) {
+    ATTRS(value);
+    T y = UN(clone, in[0]);
+    if (y) NEED(ac_fill(y, a->value));
+    return y;
+}
+
+COMPOSE(fill_tensor) {
+    T y = UN(clone, in[0]);
+    if (in[1]->ndim)
+        REFUSE(AC_RUNTIME, "fill: the value must be a number or a 0-d tensor, got %d dimensions", in[1]->ndim);
+    if (y) NEED(ac_copy_into(y, in[1]));
+    return y;
+}
+
 /* Indices of int64 from `least` to n - 1. A GPU tells of others later, so that nothing waits. */
 static int check_range(ac_scratch *s, T index, int64_t least, int64_t n, const char *what) {
     if (ac_device_of(index) != AC_CPU) return 0;

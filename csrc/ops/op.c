@@ -105,6 +105,7 @@ static int read_kind(const char **s, ac_param *p) {
     else if (take(s, "bool")) p->kind = AC_P_BOOL;
     else if (take(s, "float")) p->kind = AC_P_FLOAT;
     else if (take(s, "dtype")) p->kind = AC_P_DTYPE;
+    else if (take(s, "str")) p->kind = AC_P_TEXT;
     else if (**s == '{') p->kind = AC_P_CHOICE, read_choices(s, p);
     else return ac_fail(AC_RUNTIME, "unknown kind of parameter at `%s`", *s);
     if (take(s, "?")) p->optional = true;
@@ -203,7 +204,8 @@ static int read_signature(ac_op_info *op) {
     size_t used = 0;
     op->list_at = op->dtype_at = op->casts_at = op->device_at = op->pairs_at = op->reduction_at = -1;
     for (s = skip(s); *s != ')'; s = skip(s)) {
-        if (take(&s, "*")) {
+        bool star = take(&s, "*");
+        if (star && *s == ',') {
             keyword_only = true;
             continue;
         }
@@ -211,6 +213,7 @@ static int read_signature(ac_op_info *op) {
         ac_param *p = &op->params[op->n_params++];
         AC_TRY(read_param(&s, p));
         p->keyword_only = keyword_only;
+        p->variadic = star;
         op->mutates |= p->mutated;
         p->offset = (int)used;
         used += attr_bytes(p->kind);

@@ -59,6 +59,7 @@ typedef enum {
     AC_P_SCALAR,
     AC_P_DIMS,
     AC_P_DTYPE,
+    AC_P_TEXT,
     AC_P_CHOICE,   /* attributes */
     AC_P_IN_PLACE, /* writes the result into the first tensor */
     AC_P_OLD       /* torch's former words for `reduction` */
@@ -73,6 +74,7 @@ typedef struct {
     bool mutated;  /* Tensor(mut) */
     bool holes;    /* int?[]: None stands in a list, as AC_ABSENT */
     bool keyword_only;
+    bool variadic; /* *tensors: the arguments that are given by position, as a list */
     bool has_default;
     int offset;          /* of the attribute in its struct */
     const char *choices; /* "none,mean,sum}..." of a choice, or of the words that may stand for an int[] */

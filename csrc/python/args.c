@@ -91,14 +91,22 @@ static int dims_from(PyObject *o, ac_dims *d, const char *name, bool holes) {
 
 int ac_dims_from(PyObject *o, ac_dims *d, const char *name) { return dims_from(o, d, name, false); }
 
+/* torch reads these words in Python, and those of other arguments in its core. */
+static ac_error no_word(const ac_param *p) {
+    static const char *const in_python[] = {"reduction", "compute_mode", "mode", "padding_mode"};
+    for (size_t i = 0; i < sizeof in_python / sizeof *in_python; i++)
+        if (strcmp(p->name, in_python[i]) == 0) return AC_VALUE;
+    return AC_RUNTIME;
+}
+
 static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
     const char *word = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
     if (!word && PyErr_Occurred()) return -1;
     if (!word) return wrong_type(op, p, "a string", o);
     *out = ac_choice(p, word);
     if (*out >= 0) return 0;
-    (void)ac_fail(p->kind == AC_P_DIMS ? AC_RUNTIME : AC_VALUE, "%s: `%s` must be one of %.*s; got '%s'", op, p->name,
-                  (int)strcspn(p->choices, "}"), p->choices, word);
+    (void)ac_fail(no_word(p), "%s: `%s` must be one of %.*s; got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
+                  p->choices, word);
     (void)ac_raise();
     return -1;
 }
@@ -157,6 +165,9 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
         if (ac_dtype_from(o, &dtype) < 0) return ac_no_dtype(op, o);
         *i = dtype;
         return 0;
+    case AC_P_TEXT: /* borrowed from the string, which outlives the call */
+        *(const char **)(void *)to = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
+        return PyUnicode_Check(o) ? (*(const char **)(void *)to ? 0 : -1) : wrong_type(op, p, "a string", o);
     case AC_P_CHOICE: return o == Py_None && p->optional ? (*i = 0, 0) : take_choice(op, p, o, i); /* the first */
     default: return -1;
     }
@@ -270,9 +281,11 @@ static int assign_keywords(ac_op op, PyObject *const *values, PyObject *kwnames,
     return 0;
 }
 
-/* True when positional arguments from `at` on are the sizes of an int[] written out: x.view(2, 3). */
+/* True when positional arguments from `at` on are the sizes of an int[] written out, x.view(2, 3), or the tensors of a
+ * variadic list. */
 static bool spreads(const ac_op_info *info, int at, PyObject *first) {
     const ac_param *p = &info->params[at];
+    if (p->variadic) return true;
     bool last = at + 1 == info->n_params || info->params[at + 1].keyword_only;
     return p->kind == AC_P_DIMS && last && PyIndex_Check(first) && !ac_is_tensor(first);
 }
@@ -281,7 +294,7 @@ static int take(const char *op, const ac_param *p, PyObject *o, ac_call_args *c)
     char *to = c->attrs.bytes + p->offset;
     switch (p->kind) {
     case AC_P_TENSOR: return o ? take_tensor(op, p, o, c) : push(c, NULL);
-    case AC_P_TENSOR_LIST: return take_list(op, p, o, c);
+    case AC_P_TENSOR_LIST: return o ? take_list(op, p, o, c) : 0;
     case AC_P_OLD: return 0; /* take_old_words reads both */
     case AC_P_IN_PLACE:
         if (o && !PyBool_Check(o) && !PyLong_Check(o)) return wrong_type(op, p, "bool", o);
@@ -312,7 +325,7 @@ static int fill(ac_op op, PyObject *const *given, ac_call_args *c) {
     const ac_op_info *info = &ac_ops[op];
     for (int i = 0; i < info->n_params; i++) {
         const ac_param *p = &info->params[i];
-        if (!given[i] && !p->has_default && !(p->optional && p->kind == AC_P_TENSOR)) {
+        if (!given[i] && !p->has_default && !(p->optional && p->kind == AC_P_TENSOR) && !p->variadic) {
             PyErr_Format(PyExc_TypeError, "%s: argument `%s` is missing; the signature is %s%s", info->python, p->name,
                          info->python, info->signature);
             return -1;
@@ -337,7 +350,7 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
             return -1;
         }
         given[i] = args[i];
-        if (!spreads(info, i, args[i]) || i + 1 == n) continue;
+        if (!spreads(info, i, args[i]) || (i + 1 == n && !info->params[i].variadic)) continue;
         spread = PyTuple_New(n - i);
         if (!spread) return -1;
         for (Py_ssize_t k = i; k < n; k++) {

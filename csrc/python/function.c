@@ -116,7 +116,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
             return result;
         }
         ac_parse_release(&c);
-        if (!PyErr_ExceptionMatches(PyExc_TypeError)) break; /* another one would not take it either */
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL; /* the signature fits, and a value does not */
         if (i + 1 < f->n) PyErr_Clear();
     }
     return f->n > 1 ? no_overload(f) : NULL;
@@ -178,8 +178,11 @@ static PyObject *get_text_signature(PyObject *self, void *unused) {
         const char *at = strstr(s, p->name), *end = strchr(at, ':') + 1;
         const char *equals = p->has_default ? strstr(end, "= ") : NULL;
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s", i ? ", " : "",
-                                 p->keyword_only && !star ? "*, " : "", p->name);
-        star = star || p->keyword_only;
+                                 p->variadic                ? "*"
+                                 : p->keyword_only && !star ? "*, "
+                                                            : "",
+                                 p->name);
+        star = star || p->keyword_only || p->variadic;
         if (equals) {
             const char *quote = p->kind == AC_P_CHOICE ? "'" : "";
             int length = (int)strcspn(equals + 2, ",) ");

@@ -17,8 +17,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { CHUNKS = 8 }; /* of images: each has sums of its own, joined in order, so threads change nothing */
-enum { BLOCK = 8 };  /* k steps for which two panels of each operand stay in the first-level cache */
+enum { CHUNKS = 8 };     /* of images: each has sums of its own, joined in order, so threads change nothing */
+enum { SPAN = 1 << 14 }; /* positions or a few more, summed one after the other */
+enum { BLOCK = 8 };      /* k steps for which two panels of each operand stay in the first-level cache */
 
 /* Panels of x, each for a tap, that the micro-kernel takes at a time: `next` bytes from each other. */
 typedef struct {
@@ -36,17 +37,24 @@ typedef struct {
     int64_t chunks, chunk;          /* and images in one */
     int64_t size[3], plane, phases; /* positions of one phase of an image, and how many phases */
     int64_t together, rows;         /* images packed together, and rows of positions */
+    int64_t span_images, span_rows; /* of a span, and of an image that is larger than one */
     int64_t g_k_steps, x_k_steps;
     int64_t g_stride;        /* values from a channel of g to the next, where it is not packed, else 0 */
     run *runs;               /* over the panels of all taps, */
     int64_t n_runs, columns; /* which are so many */
-    float *sums;             /* [chunks] tiles [g_panels][columns] */
+    float *sums;             /* [chunks] tiles [g_panels][columns]; those of the span at hand, then of spans before */
     _Atomic bool finite;
 } weight_walk;
 
 static int64_t k_steps_for(const weight_walk *w, int64_t positions) { return ac_ceil_div(positions, w->k.depth); }
 static int64_t taps_of(const weight_walk *w) { return ac_product3(w->w->kernel); }
 static int64_t sums_of(const weight_walk *w) { return w->g_panels * w->columns * AC_TILE_FLOATS; }
+
+/* Where a chunk has several spans. Their sums follow those of the span at hand. */
+static bool has_spans(const weight_walk *w) {
+    return w->chunk > w->span_images || w->size[0] * w->size[1] > w->span_rows;
+}
+static int64_t chunk_sums(const weight_walk *w) { return (has_spans(w) ? 2 : 1) * sums_of(w); }
 
 static int64_t tap_at(const weight_walk *w, int64_t tap, int64_t *phase) {
     return ac_tap_at(w->w->kernel, w->w->stride, w->w->dilation, w->size, tap, phase);
@@ -113,6 +121,7 @@ static void note_ways(const weight_walk *w) {
     if (w->n_runs < w->columns) AC_WAY(direct_weight_runs);
     else AC_WAY(direct_weight_one_by_one);
     if (w->phases > 1) AC_WAY(direct_weight_phases);
+    if (has_spans(w)) AC_WAY(direct_weight_spans);
 }
 
 static int open_walk(weight_walk *w) {
@@ -126,6 +135,7 @@ static int open_walk(weight_walk *w) {
     w->chunk = w->images ? ac_ceil_div(w->images, CHUNKS) : 1;
     w->chunks = w->images ? ac_ceil_div(w->images, w->chunk) : 1;
     w->columns = taps_of(w) * w->x_panels;
+    w->span_images = ac_ceil_div(SPAN, w->plane + 1), w->span_rows = ac_ceil_div(SPAN, w->size[2] + 1);
     plan_rounds(w);
     AC_TRY(plan_runs(w));
     note_ways(w);
@@ -265,12 +275,20 @@ static void add_taps(const weight_walk *w, const char *g, const char *x, int64_t
         }
 }
 
+/* The end of a span: its sums are added to those before it, which follow them, and begin again. */
+static void end_span(const weight_walk *w, float *sums) {
+    float *spans = sums + sums_of(w);
+    for (int64_t i = 0; i < sums_of(w); i++) spans[i] += sums[i], sums[i] = 0;
+}
+
 static void add_images(weight_walk *w, int64_t n, int64_t images, char *scratch, float *sums) {
     rooms r = rooms_of(w);
     char *x = scratch + r.padded, *g = x + r.x;
-    int64_t all = w->size[0] * w->size[1] * images;
-    for (int64_t row = 0; row < all; row += w->rows) {
-        band b = {n, images, row, ac_least(w->rows, all - row)};
+    int64_t all = w->size[0] * w->size[1] * images, rows;
+    for (int64_t row = 0; row < all; row += rows) {
+        rows = ac_least(w->rows, all - row);
+        if (images == 1) rows = ac_least(rows, w->span_rows - row % w->span_rows);
+        band b = {n, images, row, rows};
         pack_g(w, &b, &r, scratch, g);
         pack_x(w, &b, &r, scratch, x);
         int64_t k_steps = k_steps_for(w, b.rows * w->size[2]), later = ac_least(n + images, w->images - images);
@@ -280,32 +298,37 @@ static void add_images(weight_walk *w, int64_t n, int64_t images, char *scratch,
         for (int64_t p = 0; p < w->k.parts * w->k.parts; p++)
             add_taps(w, g + p / w->k.parts * r.g_part, x + p % w->k.parts * r.x_part, k_steps, next, sums);
         if (w->k.micro->end) w->k.micro->end();
+        if (images == 1 && row + rows < all && (row + rows) % w->span_rows == 0) end_span(w, sums);
     }
 }
 
 static void some_chunks(void *context, int64_t begin, int64_t end, char *scratch) {
     weight_walk *w = context;
     for (int64_t i = begin; i < end && !ac_poll(); i++) {
-        float *sums = w->sums + i * sums_of(w);
-        int64_t last = ac_least((i + 1) * w->chunk, w->images);
-        memset(sums, 0, (size_t)sums_of(w) * sizeof *sums);
-        for (int64_t n = i * w->chunk; n < last; n += w->together)
-            add_images(w, n, ac_least(w->together, last - n), scratch, sums);
+        float *sums = w->sums + i * chunk_sums(w);
+        int64_t first = i * w->chunk, last = ac_least(first + w->chunk, w->images), images;
+        memset(sums, 0, (size_t)chunk_sums(w) * sizeof *sums);
+        for (int64_t n = first; n < last; n += images) {
+            images = ac_least(ac_least(w->together, last - n), w->span_images - (n - first) % w->span_images);
+            add_images(w, n, images, scratch, sums);
+            if (has_spans(w) && (n + images - first) % w->span_images == 0) end_span(w, sums);
+        }
+        if (has_spans(w)) end_span(w, sums);
     }
 }
 
 /* The chunks' sums, added up, to the group's [outs, channels, taps]. */
 static void store_weight(const weight_walk *w, ac_tensor *out) {
-    int64_t each = sums_of(w), taps = taps_of(w), tap, panel;
+    int64_t each = chunk_sums(w), taps = taps_of(w), tap, panel;
+    float *total = w->sums + each - sums_of(w), *dense = w->sums + w->chunks * each;
     for (int64_t i = 1; i < w->chunks; i++)
-        for (int64_t j = 0; j < each; j++) w->sums[j] += w->sums[i * each + j];
-    float *dense = w->sums + w->chunks * each;
+        for (int64_t j = 0; j < sums_of(w); j++) total[j] += total[i * each + j];
     for (int64_t column = 0; column < w->columns; column++) {
         column_at(w, column, &tap, &panel);
         int64_t first = panel * AC_LANES, lanes = ac_least(AC_LANES, w->channels - first);
         for (int64_t o = 0; o < w->outs; o++) {
             int64_t tile = o / AC_LANES * w->columns + column;
-            const float *from = w->sums + tile * AC_TILE_FLOATS + o % AC_LANES * AC_LANES;
+            const float *from = total + tile * AC_TILE_FLOATS + o % AC_LANES * AC_LANES;
             for (int64_t c = 0; c < lanes; c++) dense[(o * w->channels + first + c) * taps + tap] = from[c];
         }
     }
@@ -321,7 +344,7 @@ static void store_weight(const weight_walk *w, ac_tensor *out) {
 static int run_groups(weight_walk *w, int64_t groups, bool finite, ac_tensor *out) {
     choose_kernel(w, finite);
     AC_TRY(open_walk(w));
-    size_t bytes = (size_t)((w->chunks + 1) * sums_of(w)) * sizeof *w->sums;
+    size_t bytes = (size_t)(w->chunks * chunk_sums(w) + sums_of(w)) * sizeof *w->sums;
     w->sums = ac_alloc(bytes);
     int failed = w->sums ? 0 : -1;
     for (w->group = 0; w->group < groups && !failed; w->group++) {

@@ -2,8 +2,8 @@
  * accumulators, 16 x 16 tiles of float32, stay in the second-level cache over all of k. At the end they are written
  * once, with bias, activation and rounding.
  *
- * Borders of blocks depend on sizes and the cache alone. Every element of C is summed in the order of the k blocks.
- * So results do not depend on the number of threads. */
+ * Borders of blocks depend on sizes and the cache alone. Every element of C is summed in the order of the k blocks,
+ * span by span. So results do not depend on the number of threads. */
 #include "cpu/gemm/gemm.h"
 
 #include "backend/backend.h"
@@ -30,7 +30,7 @@ typedef struct {
     bool direct;                /* a is read where it lies: it has the panels' dtype and whole tiles */
     bool stream;                /* c is too large for caches */
     void (*finish)(int64_t rows, int64_t n, const float *tiles, const ac_finish *f, void *y, int64_t row);
-    char *scratch; /* of every thread: accumulators, then its panels of b */
+    char *scratch; /* of every thread: accumulators, of several spans their sums, then its panels of b */
     int64_t scratch_bytes;
     _Atomic bool *finite;
 } plan;
@@ -45,7 +45,7 @@ static const char *panels_at(const char *base, const plan *p, int64_t panels, in
 typedef struct {
     const plan *p;
     int64_t a0, na, b0, nb; /* its panels */
-    float *tiles;           /* accumulators: na rows of nb tiles */
+    float *tiles, *sums;    /* accumulators: na rows of nb tiles; as many sums of spans, or NULL for one span */
     char *own_b;            /* room for a k block of its panels of b */
 } c_block;
 
@@ -84,12 +84,31 @@ static void multiply_panels(const c_block *w, const ac_micro_job *k_block, bool 
     if (last) finish(w, ia_done, jb_done, &done);
 }
 
+/* Where k has several spans. */
+static bool is_deep(const plan *p) { return p->cut.blocks > p->cut.span; }
+
 static c_block block_at(const plan *p, int64_t chunk, int thread) {
     c_block w = {.p = p, .a0 = chunk % p->a_blocks * p->a_block, .b0 = chunk / p->a_blocks * p->b_block};
     w.na = ac_least(p->a_block, p->a_panels - w.a0), w.nb = ac_least(p->b_block, p->b_panels - w.b0);
     w.tiles = (float *)(void *)(p->scratch + thread * p->scratch_bytes);
-    w.own_b = (char *)w.tiles + p->a_block * p->b_block * AC_TILE_BYTES;
+    int64_t floats = p->a_block * p->b_block * AC_TILE_FLOATS;
+    w.sums = is_deep(p) ? w.tiles + floats : NULL;
+    w.own_b = (char *)(w.tiles + (w.sums ? 2 : 1) * floats);
     return w;
+}
+
+/* The end of a span: its accumulators are added to the sums. */
+static void add_span(const c_block *w, bool first) {
+    int64_t n = w->na * w->nb * AC_TILE_FLOATS;
+    if (first) memcpy(w->sums, w->tiles, (size_t)n * sizeof *w->sums);
+    for (int64_t i = 0; !first && i < n; i++) w->sums[i] += w->tiles[i];
+}
+
+/* What is left to do once the spans are summed up. */
+static void finish_sums(const c_block *w, ac_micro_job *job) {
+    c_block summed = *w;
+    summed.tiles = w->sums, job->k_steps = 0;
+    multiply_panels(&summed, job, true);
 }
 
 static const char *a_panels(const c_block *w, int64_t k) {
@@ -104,7 +123,7 @@ static const char *b_panels(const c_block *w, int64_t k) { return panels_at(w->p
 /* k steps and strides of k block k. */
 static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
     const plan *p = w->p;
-    job->k_steps = ac_cut_k_steps(&p->cut, k), job->add = k > 0;
+    job->k_steps = ac_cut_k_steps(&p->cut, k), job->add = k % p->cut.span > 0;
     job->b_next = job->a_next = job->k_steps * p->cut.bytes;
     job->a_k_stride = p->cut.bytes, job->a_lane_stride = AC_CELLS * 4;
     if (!p->direct) return;
@@ -132,8 +151,10 @@ static void one_block(void *context, int64_t chunk, int thread) {
         job.soon_a = last ? a_panels(&next, 0) : a_panels(&w, k + 1);
         job.soon_b = !p->b ? w.own_b : last ? b_panels(&next, 0) : b_panels(&w, k + 1);
         set_k_block(&job, &w, k);
-        multiply_panels(&w, &job, last);
+        multiply_panels(&w, &job, last && !w.sums);
+        if (w.sums && (last || (k + 1) % p->cut.span == 0)) add_span(&w, k < p->cut.span);
     }
+    if (w.sums) finish_sums(&w, &job);
     if (p->micro->end) p->micro->end();
 }
 
@@ -230,7 +251,7 @@ static memory memory_of(plan *p, int threads) {
     bool lazy = packs_lazily(p);
     memory m = {.a = p->direct ? 0 : ac_panels_bytes(&p->cut, g->a.lanes), .threads = threads};
     m.b = g->panels || lazy ? 0 : ac_panels_bytes(&p->cut, g->b.lanes);
-    p->scratch_bytes = p->a_block * p->b_block * AC_TILE_BYTES;
+    p->scratch_bytes = p->a_block * p->b_block * AC_TILE_BYTES * (is_deep(p) ? 2 : 1);
     if (!g->panels && lazy) p->scratch_bytes += p->b_block * p->cut.k_steps * p->cut.bytes;
     m.scratch = threads * p->scratch_bytes;
     m.all = m.a + m.b + m.scratch;
@@ -246,6 +267,7 @@ static void note_ways(const plan *p, const memory *m) {
     else AC_WAY(product_one_block);
     if (p->cut.blocks > 1) AC_WAY(product_k_blocks);
     else AC_WAY(product_one_k_block);
+    if (is_deep(p)) AC_WAY(product_spans);
     if (p->direct) AC_WAY(product_a_in_place);
     else AC_WAY(product_a_packed);
     if (p->call->panels) AC_WAY(product_b_kept);
@@ -307,7 +329,7 @@ static int run_one(const ac_gemm_call *g, int threads) {
     int64_t bytes = ac_panels_bytes(&cut, g->b.lanes), at_once = g->b.lanes;
     plan p = plan_of(g, micro, threads, NULL);
     if (!g->panels && micro->kind == AC_PANEL_SPLIT && bytes > 2 * MOST_PANELS && !packs_lazily(&p))
-        at_once = ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS) * COLUMNS;
+        at_once = ac_most(1, ac_ceil_div(MOST_PANELS / ac_ceil_div(bytes, g->b.lanes), COLUMNS)) * COLUMNS;
     if (at_once >= g->b.lanes) return run_whole(g, threads);
     AC_WAY(product_b_in_columns);
     for (int64_t j = 0; j < g->b.lanes; j += at_once) {

@@ -8,12 +8,21 @@
 
 #include <string.h>
 
+enum { SPAN = 6144 }; /* values along k that are added one after the other */
+
 /* Values along k in a block: so many that two panels of A and two of B fit the first-level cache. No sum depends on it,
- * for tiles add one k step after the other. */
+ * for tiles add one k step after the other, and a span is a whole number of blocks. */
 static int64_t block_depth(ac_panel_kind kind) {
     int64_t whole = kind == AC_PANEL_BF16 || kind == AC_PANEL_F16, value = AC_LANES * (whole ? 2 : 4), k_step = 32;
     int64_t depth = ac_this_machine()->l1_bytes / 4 / value / k_step * k_step;
     return ac_most(2 * k_step, ac_least(depth, 256));
+}
+
+/* The largest depth up to that one of which a span is a multiple. */
+static int64_t depth_of_spans(ac_panel_kind kind) {
+    int64_t depth = block_depth(kind);
+    while (SPAN % depth) depth -= 32;
+    return depth;
 }
 
 ac_cut ac_cut_of(ac_panel_kind kind, int64_t k) {
@@ -22,7 +31,9 @@ ac_cut ac_cut_of(ac_panel_kind kind, int64_t k) {
     c.all_k_steps = (k + c.depth - 1) / c.depth;
     c.blocks = (k + block_depth(kind) - 1) / block_depth(kind);
     c.k_steps = c.blocks ? (c.all_k_steps + c.blocks - 1) / c.blocks : 0;
+    if (k > SPAN) c.k_steps = depth_of_spans(kind) / c.depth;
     c.blocks = c.k_steps ? (c.all_k_steps + c.k_steps - 1) / c.k_steps : 0; /* as many as that leaves */
+    c.span = k > SPAN ? SPAN / depth_of_spans(kind) : c.blocks;
     return c;
 }
 
