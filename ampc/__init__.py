@@ -307,6 +307,13 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         types as types,
     )
     from .nn._flat import (
+    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+    cosine_embedding_loss as cosine_embedding_loss,
+    hinge_embedding_loss as hinge_embedding_loss,
+    kl_div as kl_div,
+    margin_ranking_loss as margin_ranking_loss,
+    poisson_nll_loss as poisson_nll_loss,
+    triplet_margin_loss as triplet_margin_loss,
         affine_grid_generator as affine_grid_generator,
         alpha_dropout as alpha_dropout,
         alpha_dropout_ as alpha_dropout_,
@@ -347,6 +354,8 @@ _LATER = frozenset({  # modules
 _COMPLEX = frozenset({"complex", "fft", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _FROM = {  # functions and classes, by the module that they are loaded with
     **dict.fromkeys(("affine_grid_generator", "grid_sampler_2d", "grid_sampler_3d", "native_dropout"), "nn._flat"),
+    **dict.fromkeys(("binary_cross_entropy_with_logits", "cosine_embedding_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss",
+                     "poisson_nll_loss", "triplet_margin_loss"), "nn._flat"),
     **{name + end: "nn._flat" for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout") for end in ("", "_")},
     "explain": "doctor.explain", "vmap": "func", "thread_safe_generator": "random", "frombuffer": "_buffers", "from_file": "_buffers",
     **dict.fromkeys(("Policy", "global_policy", "set_global_policy"), "keras.mixed_precision"),

@@ -32,15 +32,11 @@ e, inf, nan, newaxis, pi = 2.718281828459045, float("inf"), float("nan"), None, 
 _ROWS = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil copysign
     cos cosh exp expm1 floor floor_divide hypot isfinite isinf isnan log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor
     matmul maximum minimum pow reciprocal remainder round sign signbit sin sinh sqrt square tan tanh trunc where divide multiply negative subtract
-    not_equal less less_equal greater greater_equal broadcast_to moveaxis roll searchsorted tile tril triu"""
-_OTHER = {"bitwise_invert": "bitwise_not", "equal": "eq"}
+    not_equal less less_equal greater greater_equal broadcast_to moveaxis roll searchsorted tile tril triu sum prod mean argmax argmin stack diff
+    nextafter"""
+_OTHER = {"bitwise_invert": "bitwise_not", "equal": "eq", "positive": "clone", "max": "amax", "min": "amin", "matrix_transpose": "adjoint",
+          "vecdot": "linalg_vecdot"}
 globals().update({name: vars(_ops)[_OTHER.get(name, name)] for name in (*_ROWS.split(), *_OTHER)})
-
-
-
-def positive(x: Tensor, /) -> Tensor:
-    """A copy."""
-    return x.clone()
 
 
 def conj(x: Tensor, /) -> Tensor:
@@ -48,21 +44,12 @@ def conj(x: Tensor, /) -> Tensor:
     return x
 
 
-def real(x: Tensor, /) -> Tensor:
-    """x: there are no complex tensors."""
-    return x
+real = conj
 
 
 def imag(x: Tensor, /) -> Tensor:
     """Zeros: there are no complex tensors."""
     return make.zeros_like(x)
-
-
-def nextafter(x1: Tensor, x2: Tensor, /) -> Tensor:
-    """The next number of x1's dtype towards x2."""
-    if x1.dtype not in (float32, float64):
-        raise TypeError(f"nextafter: expected float32 or float64, got {x1.dtype}")
-    return _ops.nextafter(x1, x2)
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
@@ -166,21 +153,6 @@ def _dims(x: Tensor, axis: Axis) -> Optional[List[int]]:
     return None if axis is None else [axis] if isinstance(axis, int) else list(axis)
 
 
-def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: builtins.bool = False) -> Tensor:
-    """Sum over axis."""
-    return x.sum(_dims(x, axis), keepdims, dtype=dtype)
-
-
-def prod(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: builtins.bool = False) -> Tensor:
-    """Product over axis."""
-    return x.prod(_dims(x, axis), keepdims, dtype=dtype)
-
-
-def mean(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """Mean over axis."""
-    return x.mean(_dims(x, axis), keepdims)
-
-
 def var(x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """Variance over axis, divided by n - correction."""
     return x.var(_dims(x, axis), correction=int(correction), keepdim=keepdims)
@@ -189,16 +161,6 @@ def var(x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
 def std(x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """Square root of the variance."""
     return x.std(_dims(x, axis), correction=int(correction), keepdim=keepdims)
-
-
-def max(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """Largest value over axis."""
-    return x.amax(_dims(x, axis), keepdims)
-
-
-def min(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
-    """Smallest value over axis."""
-    return x.amin(_dims(x, axis), keepdims)
 
 
 def _truth(x: Tensor) -> Tensor:
@@ -214,16 +176,6 @@ def all(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> 
 def any(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
     """Whether any is true."""
     return _truth(x).any(_dims(x, axis), keepdims)
-
-
-def argmax(x: Tensor, /, *, axis: Optional[int] = None, keepdims: builtins.bool = False) -> Tensor:
-    """Where the largest value is."""
-    return x.argmax(axis, keepdims)
-
-
-def argmin(x: Tensor, /, *, axis: Optional[int] = None, keepdims: builtins.bool = False) -> Tensor:
-    """Where the smallest value is."""
-    return x.argmin(axis, keepdims)
 
 
 def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
@@ -298,11 +250,6 @@ def unique_values(x: Tensor, /) -> Tensor:
     return unique(x)
 
 
-def diff(x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Optional[Tensor] = None, append: Optional[Tensor] = None) -> Tensor:
-    """Differences of neighbours."""
-    return _ops.diff(x, n, axis, prepend, append)
-
-
 # -- shapes ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -314,11 +261,6 @@ def broadcast_arrays(*arrays: Tensor) -> List[Tensor]:
 def concat(arrays: Sequence[Tensor], /, *, axis: Optional[int] = 0) -> Tensor:
     """Joined along axis, flattened when None."""
     return _ops.cat([a.reshape(-1) for a in arrays], 0) if axis is None else _ops.cat(list(arrays), axis)
-
-
-def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
-    """Joined along a new axis."""
-    return _ops.stack(list(arrays), axis)
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> Tuple[Tensor, ...]:
@@ -349,11 +291,6 @@ def permute_dims(x: Tensor, /, axes: Tuple[int, ...]) -> Tensor:
     return x.permute(list(axes))
 
 
-def matrix_transpose(x: Tensor, /) -> Tensor:
-    """The last two axes exchanged."""
-    return x.transpose(-2, -1)
-
-
 def reshape(x: Tensor, /, shape: Tuple[int, ...], *, copy: Optional[builtins.bool] = None) -> Tensor:
     """Another shape; ``copy`` True makes one, False refuses one (ValueError)."""
     y = x.reshape(list(shape))
@@ -382,11 +319,6 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     return _ops.take_along_dim(x, indices, axis)
 
 
-def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Sums of products along axis."""
-    return _linalg.vecdot(x1, x2, dim=axis)
-
-
 class linalg:
     """The standard's extension of linear algebra."""
 
@@ -406,23 +338,15 @@ class linalg:
     svd = staticmethod(_linalg.svd)
     svdvals = staticmethod(_linalg.svdvals)
     tensordot = staticmethod(tensordot)
-    matrix_transpose = staticmethod(matrix_transpose)
-    vecdot = staticmethod(vecdot)
+    matrix_rank = staticmethod(_linalg.matrix_rank)
+    matrix_transpose = staticmethod(_ops.adjoint)
+    outer = staticmethod(_ops.outer)
+    vecdot = staticmethod(_ops.linalg_vecdot)
 
     @staticmethod
     def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
         """The cross product along axis."""
         return _ops.cross(x1, x2, axis)
-
-    @staticmethod
-    def matrix_rank(x: Tensor, /, *, rtol: Optional[float] = None) -> Tensor:
-        """How many singular values are above rtol times the largest."""
-        return _linalg.matrix_rank(x, rtol=rtol)
-
-    @staticmethod
-    def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-        """x1[i] * x2[j]"""
-        return _ops.outer(x1, x2)
 
     @staticmethod
     def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:

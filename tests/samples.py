@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 from composed_samples import COMPOSED
 from linalg_samples import LINALG
+from nn_samples import NN
 from references import (
     R,
     batch_norm,
@@ -141,7 +142,7 @@ SAMPLES: dict[str, list[Sample]] = {
                  Sample((real(3, 4) * 3,), {"beta": 2.0, "threshold": 3.0}, torch=F("softplus"),
                         reference=lambda x, beta, threshold: np.where(beta * x > threshold, x, np.log1p(np.exp(beta * x)) / beta))],
     "elu": [Sample((real(3, 4), 1.3), reference=lambda x, a: np.where(x > 0, x, a * np.expm1(x)), torch=F("elu")),
-            Sample((real(3, 4), 1.5, 0.5, 2.0), reference=lambda x, a, s, i: s * np.where(x > 0, x, a * np.expm1(i * x)), torch=None)],
+            Sample((real(3, 4), 1.5), {"scale": 0.5, "input_scale": 2.0}, torch=None, reference=lambda x, a, scale, input_scale: scale * np.where(x > 0, x, a * np.expm1(input_scale * x)))],
     "leaky_relu": [Sample((real(3, 4), 0.2), reference=lambda x, a: np.where(x > 0, x, a * x), torch=F("leaky_relu"))],
     "hardtanh": [Sample((real(3, 4), -0.5, 0.7), reference=np.clip, torch=F("hardtanh"))],
     "hardshrink": [Sample((real(3, 4), 0.6), reference=lambda x, a: np.where(np.abs(x) > a, x, 0))],
@@ -395,8 +396,8 @@ SAMPLES: dict[str, list[Sample]] = {
     "cdist": [Sample((real(2, 3, 4), real(2, 5, 4)), reference=lambda x, y: np.sqrt(((x[:, :, None] - y[:, None]) ** 2).sum(-1)), half=False),
               Sample((real(3, 4), real(5, 4), 1), reference=lambda x, y, p: np.abs(x[:, None] - y[None]).sum(-1), half=False)],
     "pdist": [Sample((real(4, 3),), reference=lambda x: np.array([np.linalg.norm(x[i] - x[j]) for i in range(4) for j in range(i + 1, 4)]), half=False)],
-    "pairwise_distance": [Sample((real(3, 4), real(3, 4), 2.0, -1, 1e-6), torch=lambda x, y, p, d, e: F("pairwise_distance")(x, y, p, e), half=False,
-                                 reference=lambda x, y, p, d, e: np.sqrt(((x - y + e) ** 2).sum(d)))],
+    "pairwise_distance": [Sample((real(3, 4), real(3, 4), 2.0, 1e-6), half=False, reference=lambda x, y, p, e: np.sqrt(((x - y + e) ** 2).sum(-1))),
+                          Sample((real(3, 4), real(3, 4), 1.0, 1e-6, True), half=False)],
     "renorm": [Sample((real(3, 4), 2, 0, 1.5), reference=lambda x, p, d, m: x * np.where(np.linalg.norm(x, axis=1, keepdims=True) > m, m / (np.linalg.norm(x, axis=1, keepdims=True) + 1e-7), 1), grad=True, half=True)],
     "cosine_similarity": [Sample((real(3, 4), real(3, 4)), half=True, reference=lambda x, y: (x * y).sum(1) / np.sqrt((x * x).sum(1) * (y * y).sum(1)))],
     "normalize": [Sample((real(3, 4),), reference=lambda x: x / np.linalg.norm(x, axis=1, keepdims=True), torch=F("normalize")),
@@ -473,8 +474,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "t": pointwise(np.transpose, real(3, 4)),
     "narrow": [Sample((real(3, 7), 1, 2, 3), reference=lambda x, d, a, n: x[:, a:a + n])],
 }
-SAMPLES |= COMPOSED
-SAMPLES |= LINALG
+SAMPLES |= COMPOSED | NN | LINALG
 
 
 def convert(value: Any, tensor: Callable[[np.ndarray], Any]) -> Any:

@@ -472,3 +472,37 @@ def test_forward_hooks_that_are_always_called(torch):
         return calls
 
     assert run(ampc) == run(torch) == [("always", True, {}), ("plain", False), ("always", False, {})]
+
+
+@pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
+def test_means_and_weighted_losses_in_16_bits_are_rounded_once(dtype):
+    F, x, w = ampc.nn.functional, ampc.randn(2, 3, 9, 8).to(dtype), ampc.rand(2, 3, 9, 8).to(dtype)
+    for f in (lambda x, w: F.avg_pool2d(x, 3), lambda x, w: F.adaptive_avg_pool2d(x, (4, 3)),
+              *(lambda x, w, loss=loss: loss(x, x * 0, reduction="none", weight=w) for loss in (F.mse_loss, F.l1_loss, F.huber_loss))):
+        assert f(x, w).equal(f(x.float(), w.float()).to(dtype))
+
+
+def test_what_a_weighted_loss_refuses():
+    F, x = ampc.nn.functional, ampc.ones(1, 1, 2)
+    for loss in (F.mse_loss, F.l1_loss, F.huber_loss):
+        with pytest.raises(ValueError, match="`reduction` must be one of none,mean,sum"):
+            loss(x, x, reduction="median", weight=x)
+
+
+@pytest.mark.cpu
+def test_unpooling_refuses_indices_outside():
+    F, x = ampc.nn.functional, ampc.ones(1, 1, 2)
+    for where in (4, -1):
+        with pytest.raises(RuntimeError, match="`indices` must lie between 0 and 3"):
+            F.max_unpool1d(x, ampc.tensor([[[0, where]]]), 2)
+    with pytest.raises(RuntimeError, match="int64"):
+        F.max_unpool1d(x, ampc.zeros(1, 1, 2, dtype=ampc.int32), 2)
+
+
+def test_tables_of_resampling_made_in_inference_mode_serve_training():
+    F, x = ampc.nn.functional, ampc.randn(1, 1, 17)
+    with ampc.inference_mode():
+        F.interpolate(x, 29, mode="linear")
+    y = x.clone().requires_grad_()
+    F.interpolate(y, 29, mode="linear").sum().backward()
+    assert y.grad.sum().item() == pytest.approx(29)

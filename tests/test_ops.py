@@ -184,7 +184,7 @@ def test_strides_and_errors_equal_torchs(torch, name, i):
             assert w.numel() <= 1 or tuple(g.stride()) == tuple(w.stride())
     for spoil in (_no_tensor, _fewer_rows):
         mine, their = spoil(mine_in[0], ampc.Tensor), spoil(their_in[0], torch.Tensor)
-        if mine is None:
+        if mine is None or (ON_GPU and name == "embedding_bag"):  # a GPU tells of its indices later, by an IndexError
             continue
         found, want = _error(lambda a=mine: settled(function(name)(*a, **mine_in[1]))), _error(lambda a=their: theirs(*a, **their_in[1]))
         assert found is None is want or issubclass(found, want), spoil.__name__

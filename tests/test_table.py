@@ -54,3 +54,49 @@ def test_grammar_is_proven():
     ampc.nn.functional.batch_norm(ampc.randn(4, 3), mean, var, training=True)
     assert mean._version == 1 and mean.abs().sum() > 0
     assert pickle.loads(pickle.dumps(ampc.max)) is ampc.max
+
+
+def test_a_number_or_numbers_or_words():
+    """An int[] takes a number for every dimension, has defaults, and words in its place; an int?[] holds None."""
+    F, x, weight = ampc.nn.functional, ampc.arange(32.0).reshape(1, 1, 4, 8), ampc.ones(1, 1, 3, 3)
+    assert F.conv2d(x, weight).equal(F.conv2d(x, weight, None, [1], (0, 0), 1)) and F.conv2d(x, weight).equal(F.conv2d(x, weight, padding="valid"))
+    assert F.conv2d(x, weight, padding="same").equal(F.conv2d(x, weight, padding=1))
+    assert F.adaptive_avg_pool2d(x, (None, 1)).shape == (1, 1, 4, 1) and F.adaptive_avg_pool2d(x, 2).shape == (1, 1, 2, 2)
+    for wrong in ((1, 1, 1), "full"):
+        with pytest.raises(RuntimeError, match="`padding` must be"):
+            F.conv2d(x, weight, padding=wrong)
+    with pytest.raises(TypeError):
+        F.adaptive_avg_pool2d(x, None)
+
+
+def test_return_indices_decides_what_is_shown():
+    F, x = ampc.nn.functional, ampc.tensor([[[1.0, 3.0, 2.0, 0.0]]])
+    assert F.max_pool1d(x, 2).tolist() == [[[3, 2]]]
+    pair = F.max_pool1d(x, 2, return_indices=True)
+    assert type(pair) is tuple and pair[1].tolist() == [[[1, 2]]]
+
+
+def test_the_argument_inplace():
+    """The result is written into the tensor; what drops nothing leaves it as it is, a leaf that records too."""
+    F, x = ampc.nn.functional, ampc.tensor([-1.0, 2.0])
+    assert F.leaky_relu(x, 0.5, True) is x and x.tolist() == [-0.5, 2]
+    assert F.celu(input=x, inplace=True) is x
+    leaf = ampc.ones(2, 3, 4, requires_grad=True)
+    for drop in (F.dropout, F.dropout2d, F.alpha_dropout):
+        assert drop(leaf, 0.5, training=False, inplace=True) is leaf and leaf._version == 0
+        with pytest.raises(RuntimeError, match="leaf"):
+            drop(leaf, 0.5, training=True, inplace=True)
+    given, out = ampc.ones(3), ampc.zeros(3)
+    assert F.dropout(given, 0.0, out=out) is out and out.equal(given)
+    y = leaf * 1
+    F.silu(y, inplace=True).sum().backward()
+    assert leaf.grad.allclose(ampc.autograd.grad(F.silu(z := ampc.ones(2, 3, 4, requires_grad=True)).sum(), z)[0])
+
+
+@pytest.mark.filterwarnings("ignore:size_average and reduce")
+def test_the_former_words_of_reduction():
+    F, x, y = ampc.nn.functional, ampc.tensor([1.0, 3.0]), ampc.zeros(2)
+    assert [F.l1_loss(x, y, *old).tolist() for old in ((False,), (True, None, "sum"), (None, False), (None, None, "sum"))] == [4, 2, [1, 3], 4]
+    assert F.poisson_nll_loss(x, y, False, reduce=False).tolist() == [1, 3]
+    with pytest.raises(RuntimeError, match="must be bools"):
+        F.mse_loss(x, y, x)

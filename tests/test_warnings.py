@@ -24,8 +24,8 @@ opt = ampc.optim.SGD(net.parameters(), lr=0.1)
 """
 # where the warning is written, what it says, and a script; the line to change ends with #!
 CASES = [
-    ("optim/lr_scheduler.py", "came before the first optimizer.step", "s = ampc.optim.lr_scheduler.StepLR(opt, 1)\ns.step() #!"),
-    ("optim/lr_scheduler.py", "came before the first optimizer.step", "s = ampc.amp.GradScaler('cpu').gate(ampc.optim.lr_scheduler.StepLR(opt, 1))\ns.step() #!"),
+    ("optim/_schedule.py", "came before the first optimizer.step", "s = ampc.optim.lr_scheduler.StepLR(opt, 1)\ns.step() #!"),
+    ("optim/_schedule.py", "came before the first optimizer.step", "s = ampc.amp.GradScaler('cpu').gate(ampc.optim.lr_scheduler.StepLR(opt, 1))\ns.step() #!"),
     ("nn/modules/module.py", "an always_call hook raised", """
 def fails(*args):
     raise KeyError("first")
@@ -43,6 +43,12 @@ except KeyError:
     ("nn/functional.py", "give `dim`", "F.softmin(x) #!"),
     ("nn/functional.py", "give `dim`", "nn.Softmax()(x) #!"),
     ("nn/functional.py", "give `dim`", "nn.Sequential(nn.Sequential(nn.LogSoftmax()))(x) #!"),
+    ("_creation.py", "range is deprecated", "ampc.range(0, 3) #!"),
+    ("_tensor_more.py", "volatile has no effect", "x.volatile = True #!"),
+    ("_tensor_more.py", "resize is deprecated", "x.resize(3, 2) #!"),
+    ("_tensor_more.py", "resize_as is deprecated", "x.resize_as(ampc.ones(3, 2)) #!"),
+    ("nn/modules/container.py", "Container is deprecated", "nn.Container() #!"),
+    ("nn/utils/clip_grad.py", "clip_grad_norm is deprecated", "nn.utils.clip_grad_norm(net.parameters(), 1.0) #!"),
     ("nn/functional.py", "`eps` has no effect", "F.gumbel_softmax(x, eps=1e-3) #!"),
     ("nn/_linear_cross_entropy.py", "the logits are whole",
      "F.linear_cross_entropy(x, net.weight, ampc.zeros(2, dtype=ampc.int64), label_smoothing=.1, options=nn.LinearCrossEntropyOptions()) #!"),

@@ -33,7 +33,9 @@ TYPES = {"Tensor": "Tensor", "Tensor?": "Optional[Tensor]", "Tensor|Scalar": "Un
          "Tensor?[]": "Sequence[Optional[Tensor]]", "Tensor?(mut)": "Optional[Tensor]", "int": "builtins.int", "int?": "Optional[builtins.int]",
          "bool": "builtins.bool", "float": "builtins.float", "Scalar": "Union[builtins.float, Tensor]",
          "Scalar?": "Optional[Union[builtins.float, Tensor]]", "int[]": "Union[builtins.int, Sequence[builtins.int]]",
-         "int[]?": "Optional[Union[builtins.int, Sequence[builtins.int]]]", "dtype": "dtype", "dtype?": "Optional[dtype]", "str": "builtins.str"}
+         "int[]?": "Optional[Union[builtins.int, Sequence[builtins.int]]]", "dtype": "dtype", "dtype?": "Optional[dtype]", "str": "builtins.str",
+         "int?[]": "Union[builtins.int, Sequence[Optional[builtins.int]]]", "bool?": "Optional[builtins.bool]", "inplace": "builtins.bool",
+         "old": "Optional[builtins.bool]"}
 
 
 def parameters(op: dict) -> list:
@@ -48,9 +50,11 @@ def parameters(op: dict) -> list:
         if name.startswith("*"):  # given one by one
             rest = rest.removesuffix("[]")
         kind, _, default = rest.partition(" = ")
-        if kind.startswith("{"):
-            words = "Union[builtins.str, builtins.int]" if name == "reduction" else "builtins.str"
-            kind, default = f"Optional[{words}]" if kind.endswith("?") else words, f'"{default}"' if default else ""
+        words = kind.partition("|{")[0] if "|{" in kind else None
+        if words:
+            kind = TYPES[words].replace("Union[", "Union[builtins.str, ")
+        elif kind.startswith("{"):
+            kind, default = "Optional[builtins.str]" if kind.endswith("?") else "builtins.str", f'"{default}"' if default else ""
         else:
             kind = TYPES[kind]
         out.append((name, kind, default or None, star))
@@ -63,6 +67,8 @@ def shown(op: dict) -> list:
 
 
 def result(op: dict) -> str:
+    if "return_indices: bool" in op["signature"]:  # which decides whether it is one
+        return "Any"
     return f"_{op['python']}_result" if len(shown(op)) > 1 else "Tensor"
 
 
@@ -147,8 +153,8 @@ C_METHODS = {"numel": "builtins.int", "dim": "builtins.int", "nelement": "builti
 
 def results() -> str:
     text = ""
-    for name in sorted({r["python"] for r in _C.op_table() if result(r) != "Tensor"}):
-        op = next(r for r in _C.op_table() if r["python"] == name and result(r) != "Tensor")
+    for name in sorted({r["python"] for r in _C.op_table() if result(r).startswith("_")}):
+        op = next(r for r in _C.op_table() if r["python"] == name and result(r).startswith("_"))
         text += f"class _{name}_result(NamedTuple):\n" + "".join(f"    {field}: Tensor\n" for field in shown(op)) + "\n"
     return text
 

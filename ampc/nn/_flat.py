@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 from .. import _checks, _ops
 from .._C import Tensor
 from . import functional as F
-from ._resample import affine_grid, grid_sampler
+from ._resample import grid_sampler
 
 
 def _with_train(f: Callable[..., Tensor], inplace: bool) -> Any:
@@ -50,7 +50,50 @@ def _of_dims(name: str, ndim: int, input: Tensor, *more: Any) -> Tensor:
 
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """nn.functional.affine_grid"""
-    return affine_grid(theta, size, align_corners)
+    return _ops.affine_grid(theta, size, align_corners)
 
 
 _checks.install(globals())
+
+
+def _word(reduction: int) -> str:
+    if reduction not in (0, 1, 2):
+        raise ValueError(f"`reduction` must be 0 (none), 1 (mean) or 2 (sum), got {reduction!r}")
+    return ("none", "mean", "sum")[reduction]
+
+
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Optional[Tensor] = None, pos_weight: Optional[Tensor] = None,
+                                     reduction: int = 1) -> Tensor:
+    """nn.functional.binary_cross_entropy_with_logits, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight=pos_weight, reduction=_word(reduction))
+
+
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Tensor:
+    """nn.functional.cosine_embedding_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
+    return _ops.cosine_embedding_loss(input1, input2, target, margin, reduction=_word(reduction))
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1) -> Tensor:
+    """nn.functional.hinge_embedding_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
+    return _ops.hinge_embedding_loss(input, target, margin, reduction=_word(reduction))
+
+
+def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
+    """nn.functional.kl_div, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
+    return _ops.kl_div(input, target, reduction=_word(reduction), log_target=log_target)
+
+
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1) -> Tensor:
+    """nn.functional.margin_ranking_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
+    return _ops.margin_ranking_loss(input1, input2, target, margin, reduction=_word(reduction))
+
+
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
+    """nn.functional.poisson_nll_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
+    return _ops.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=_word(reduction))
+
+
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06,
+                        swap: bool = False, reduction: int = 1) -> Tensor:
+    """nn.functional.triplet_margin_loss, its ``reduction`` a number: 0 none, 1 mean, 2 sum. ValueError for another."""
+    return _ops.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=_word(reduction))

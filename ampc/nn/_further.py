@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, Optional
 
-from .. import _checks, _ops
+from .. import _ops
 from .._C import Tensor
 from ._fractional import fractional_max_pool2d, fractional_max_pool3d
-from ._resample import channel_shuffle
-from ._windows import adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d, max_pool1d, max_pool2d, max_pool3d
+
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = _ops.adaptive_max_pool1d, _ops.adaptive_max_pool2d, _ops.adaptive_max_pool3d
+max_pool1d, max_pool2d, max_pool3d = _ops.max_pool1d, _ops.max_pool2d, _ops.max_pool3d
 
 __all__ = [
     "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d_with_indices", "fractional_max_pool2d_with_indices",
@@ -19,9 +20,8 @@ __all__ = [
 ]
 
 
-def _with_indices(pool: Callable[..., Any]) -> Callable[..., Any]:
-    """``pool`` with ``return_indices``, whatever is given for it: as torch's."""
-    at = _checks._parameters(pool)[0].index("return_indices")
+def _with_indices(pool: Callable[..., Any], at: int) -> Callable[..., Any]:
+    """``pool`` with ``return_indices``, its argument ``at``, whatever is given for it: as torch's."""
 
     @functools.wraps(pool)
     def both(*args: Any, **kwargs: Any) -> Any:
@@ -33,13 +33,13 @@ def _with_indices(pool: Callable[..., Any]) -> Callable[..., Any]:
     return both
 
 
-max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = map(_with_indices, (max_pool1d, max_pool2d, max_pool3d))
-adaptive_max_pool1d_with_indices = _with_indices(adaptive_max_pool1d)
-adaptive_max_pool2d_with_indices = _with_indices(adaptive_max_pool2d)
-adaptive_max_pool3d_with_indices = _with_indices(adaptive_max_pool3d)
-fractional_max_pool2d_with_indices = _with_indices(fractional_max_pool2d)
-fractional_max_pool3d_with_indices = _with_indices(fractional_max_pool3d)
-native_channel_shuffle = channel_shuffle
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = (_with_indices(pool, 6) for pool in (max_pool1d, max_pool2d, max_pool3d))
+adaptive_max_pool1d_with_indices = _with_indices(adaptive_max_pool1d, 2)
+adaptive_max_pool2d_with_indices = _with_indices(adaptive_max_pool2d, 2)
+adaptive_max_pool3d_with_indices = _with_indices(adaptive_max_pool3d, 2)
+fractional_max_pool2d_with_indices = _with_indices(fractional_max_pool2d, 4)
+fractional_max_pool3d_with_indices = _with_indices(fractional_max_pool3d, 4)
+native_channel_shuffle = _ops.channel_shuffle
 
 
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:

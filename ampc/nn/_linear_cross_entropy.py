@@ -98,7 +98,7 @@ def _chunked(x: Tensor, weight: Tensor, target: Tensor, bias: Optional[Tensor], 
     single = x.ndim == 1
     x, target = (x.unsqueeze(0), target.unsqueeze(0)) if single else (x, target)
     rows = _rows(options, x.shape[0], x.shape[1], weight.shape[0])
-    losses = _InParts.apply(x, weight, bias, target, (class_weight, ignored, "none"), rows)
+    losses = _InParts.apply(x, weight, bias, target, (class_weight, None, ignored, None, "none"), rows)
     if reduction == "none":
         return losses.squeeze(0) if single else losses
     if reduction == "sum":
@@ -136,7 +136,7 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
             warn("linear_cross_entropy: the logits are whole: `options` go with class indices [N] or [], and without label_smoothing")
     bias = None if linear_bias is None else linear_bias.flatten()
     logits = _ops.linear(input, linear_weight.flatten(0, -2), bias).reshape(shape)
-    return _ops.cross_entropy(logits, target, weight, ignored, reduction, label_smoothing)
+    return _ops.cross_entropy(logits, target, weight, None, ignored, None, reduction, label_smoothing)
 
 
 _checks.install(globals())

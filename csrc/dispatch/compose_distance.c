@@ -55,8 +55,8 @@ COMPOSE(pdist) {
 }
 
 COMPOSE(pairwise_distance) {
-    ATTRS(normalize);
-    return norm_along(s, ADD(SUB(in[0], in[1]), ac_c_real(s, a->eps)), real(a->p), a->dim, false);
+    ATTRS(pairwise);
+    return norm_along(s, ADD(SUB(in[0], in[1]), ac_c_real(s, a->eps)), real(a->p), -1, a->keepdim);
 }
 
 COMPOSE(renorm) {

@@ -1,11 +1,26 @@
 /* Composite losses. */
-#include "dispatch/compose.h"
+#include "dispatch/compose_read.h"
 
 #include <math.h>
 
+/* Losses times their weights; their mean is over the weights. */
+static T weighted(ac_scratch *s, T each, T weight, int64_t reduction) {
+    if (!weight || !each) return ac_c_reduced(s, each, reduction);
+    T loss = MUL(each, weight);
+    if (reduction != AC_REDUCE_MEAN || !loss) return ac_c_reduced(s, loss, reduction);
+    ac_dims shape = ac_shape_of(loss);
+    return DIV(ac_c_sum_all(s, loss), ac_c_sum_all(s, ac_c_expand(s, weight, &shape)));
+}
+
 COMPOSE(l1_loss) {
     ATTRS(reduction);
-    return ac_c_reduced(s, UN(abs, SUB(in[0], in[1])), a->reduction);
+    return weighted(s, UN(abs, SUB(in[0], in[1])), in[2], a->reduction);
+}
+
+COMPOSE(mse_loss_weighted) {
+    ATTRS(reduction);
+    ac_attrs_reduction none = {AC_REDUCE_NONE};
+    return weighted(s, ac_c_call(s, AC_OP_mse_loss, &none, 2, in[0], in[1]), in[2], a->reduction);
 }
 
 /* -- cross entropy ------------------------------------------------------------------------------------ */
@@ -69,15 +84,15 @@ static int refuse_classes(const ac_tensor *x, const ac_tensor *target) {
     char left[AC_SHAPE_TEXT], right[AC_SHAPE_TEXT];
     return ac_fail(
         AC_RUNTIME,
-        "cross_entropy: `target` is %s %s beside `x` %s: class indices have no dimension of classes (of [N, 1] "
-        "squeeze(1), of one-hot integers argmax(1)); probabilities are floating point and have the shape of `x`",
+        "cross_entropy: `target` is %s %s beside `input` %s: class indices have no dimension of classes (of [N, 1] "
+        "squeeze(1), of one-hot integers argmax(1)); probabilities are floating point and have the shape of `input`",
         ac_dtypes[target->dtype].name, ac_shape_text(target, right), ac_shape_text(x, left));
 }
 
 COMPOSE(cross_entropy) {
     ATTRS(cross_entropy);
     T x = in[0], target = in[1];
-    if (x->ndim == 0) REFUSE(AC_RUNTIME, "cross_entropy: `x` must have a dimension of classes");
+    if (x->ndim == 0) REFUSE(AC_RUNTIME, "cross_entropy: `input` must have a dimension of classes");
     if (!(a->label_smoothing >= 0 && a->label_smoothing <= 1))
         REFUSE(AC_RUNTIME, "cross_entropy: `label_smoothing` must be between 0 and 1, got %g", a->label_smoothing);
     ac_attrs_softmax along = {x->ndim > 1, AC_NO_DTYPE};
@@ -96,7 +111,7 @@ COMPOSE(cross_entropy) {
 static int same_shapes(const char *what, const ac_tensor *x, const ac_tensor *target) {
     if (ac_same_shape(x, target)) return 0;
     char left[AC_SHAPE_TEXT], right[AC_SHAPE_TEXT];
-    return ac_fail(AC_VALUE, "%s: `target` %s must have the shape of `x` %s", what, ac_shape_text(target, right),
+    return ac_fail(AC_VALUE, "%s: `target` %s must have the shape of `input` %s", what, ac_shape_text(target, right),
                    ac_shape_text(x, left));
 }
 
@@ -123,11 +138,34 @@ static T cut_log(ac_scratch *s, T x, double slope) {
     return WHERE(zero, PLUS(TIMES(x, slope), -100), ac_c_clamp_min(s, UN(log, WHERE(zero, NUM(1), x)), -100));
 }
 
+static int need_one_dtype(const ac_tensor *p, const ac_tensor *target, const ac_tensor *weight) {
+    if (ac_is_floating(p->dtype) && target->dtype == p->dtype && (!weight || weight->dtype == p->dtype)) return 0;
+    return ac_fail(AC_RUNTIME,
+                   "binary_cross_entropy: input, target and weight must have one floating point dtype, got %s and %s",
+                   ac_dtypes[p->dtype].name, ac_dtypes[target->dtype].name);
+}
+
+/* Numbers from 0 to 1. A GPU's are not looked at, which would be waiting for them. */
+static int need_shares(ac_scratch *s, const char *name, T t) {
+    ac_attrs_reduce_dim all = {{.n = -1}, 0};
+    if (t->numel == 0 || ac_device_of(t) != AC_CPU) return 0;
+    double low = ac_c_read(s, ac_c_call(s, AC_OP_amin, &all, 1, t)),
+           high = ac_c_read(s, ac_c_call(s, AC_OP_amax, &all, 1, t));
+    if (s->failed || (low >= 0 && high <= 1)) return s->failed ? -1 : 0;
+    return ac_fail(AC_RUNTIME,
+                   "binary_cross_entropy: %s must lie between 0 and 1, got %g to %g; logits go into "
+                   "binary_cross_entropy_with_logits",
+                   name, low, high);
+}
+
 /* -(t log p + (1 - t) log(1 - p)) */
 COMPOSE(bce) {
     ATTRS(reduction_only);
     T p = ac_c_wide(s, in[0]), target = in[1], weight = in[2];
     NEED(same_shapes("binary_cross_entropy", in[0], target));
+    NEED(need_one_dtype(in[0], target, weight));
+    NEED(need_shares(s, "input", in[0]));
+    NEED(need_shares(s, "target", target));
     double slope = in[0]->dtype == AC_float16 ? 1e4 : 1e12; /* float16 ends at 65504 */
     T log_p = cut_log(s, p, slope), log_q = cut_log(s, SUB(NUM(1), p), slope);
     T loss = ADD(MUL(target, log_p), MUL(SUB(NUM(1), target), log_q));
@@ -160,12 +198,15 @@ COMPOSE(smooth_l1_loss) {
 COMPOSE(huber_loss) {
     ATTRS(smooth);
     if (!(a->beta > 0)) REFUSE(AC_RUNTIME, "huber_loss: `delta` must be above 0, got %g", a->beta);
-    return ac_c_reduced(s, TIMES(smooth(s, difference(s, in[0], in[1]), a->beta), a->beta), a->reduction);
+    return weighted(s, TIMES(smooth(s, difference(s, in[0], in[1]), a->beta), a->beta), in[2], a->reduction);
 }
 
 COMPOSE(kl_div) {
     ATTRS(kl_div);
     T x = in[0], target = in[1];
+    if (!ac_is_floating(x->dtype) || !ac_is_floating(target->dtype))
+        REFUSE(AC_RUNTIME, "kl_div: needs floating point, got %s and %s", ac_dtypes[x->dtype].name,
+               ac_dtypes[target->dtype].name);
     T loss = a->log_target ? MUL(UN(exp, target), SUB(target, x)) : SUB(BIN(xlogy, target, target), MUL(target, x));
     enum { BATCHMEAN = AC_REDUCE_SUM + 1 };
     if (a->reduction != BATCHMEAN) return ac_c_reduced(s, loss, a->reduction);
@@ -184,10 +225,25 @@ COMPOSE(poisson_nll_loss) {
     return ac_c_reduced(s, loss, a->reduction);
 }
 
+/* Variances of x: as many, one for each row, or one for all along one dimension. */
+static int check_variances(const ac_tensor *x, const ac_tensor *var) {
+    char xt[AC_SHAPE_TEXT], vt[AC_SHAPE_TEXT];
+    int apart = 0;
+    bool rows = var->ndim + 1 == x->ndim, fits = rows || var->ndim == x->ndim;
+    for (int d = 0; d < var->ndim && fits; d++)
+        if (x->shape[d] != var->shape[d]) fits = !rows && var->shape[d] == 1 && apart++ == 0;
+    if (!fits)
+        return ac_fail(AC_VALUE, "gaussian_nll_loss: `var` %s does not fit input %s", ac_shape_text(var, vt),
+                       ac_shape_text(x, xt));
+    return 0;
+}
+
 COMPOSE(gaussian_nll_loss) {
     ATTRS(gaussian);
-    T var = in[2];
-    if (var->ndim + 1 == in[0]->ndim) var = ac_c_unsqueeze(s, var, -1); /* one for each row */
+    T var = in[2]->is_scalar ? ac_c_cast(s, in[2], in[0]->dtype) : in[2];
+    if (!in[2]->is_scalar) NEED(check_variances(in[0], var));
+    if (ac_c_any(s, BIN(lt, var, NUM(0)))) REFUSE(AC_VALUE, "gaussian_nll_loss: `var` has negative entries");
+    if (!in[2]->is_scalar && var->ndim + 1 == in[0]->ndim) var = ac_c_unsqueeze(s, var, -1); /* one for each row */
     T floor = ac_c_clamp_min(s, var, a->eps),
       loss = TIMES(ADD(UN(log, floor), DIV(UN(square, SUB(in[0], in[1])), floor)), 0.5);
     if (a->full) loss = PLUS(loss, 0.91893853320467274178); /* log(2 pi) / 2 */
@@ -197,6 +253,12 @@ COMPOSE(gaussian_nll_loss) {
 /* -- margins ---------------------------------------------------------------------------------------------- */
 
 static T positive_part(ac_scratch *s, T x) { return ac_c_clamp_min(s, x, 0); }
+
+static int need_as_many(const char *what, T const *in) {
+    if (in[0]->ndim == in[1]->ndim && in[0]->ndim == in[2]->ndim) return 0;
+    return ac_fail(AC_RUNTIME, "%s: needs equally many dimensions, got %d, %d and %d", what, in[0]->ndim, in[1]->ndim,
+                   in[2]->ndim);
+}
 
 COMPOSE(soft_margin_loss) {
     ATTRS(reduction);
@@ -212,6 +274,7 @@ COMPOSE(hinge_embedding_loss) {
 
 COMPOSE(margin_ranking_loss) {
     ATTRS(margin);
+    NEED(need_as_many("margin_ranking_loss", in));
     T apart = MUL(UN(neg, in[2]), SUB(in[0], in[1]));
     return ac_c_reduced(s, positive_part(s, ADD(apart, ac_c_real(s, a->margin))), a->reduction);
 }
@@ -234,7 +297,9 @@ COMPOSE(cosine_embedding_loss) {
 
 COMPOSE(triplet_margin_loss) {
     ATTRS(triplet);
-    ac_attrs_normalize how = {a->p, -1, a->eps};
+    ac_attrs_pairwise how = {a->p, a->eps, 0};
+    if (!(a->margin > 0)) REFUSE(AC_VALUE, "triplet_margin_loss: `margin` must be above 0, got %g", a->margin);
+    NEED(need_as_many("triplet_margin_loss", in));
 #define DISTANCE(x, y) ac_c_call(s, AC_OP_pairwise_distance, &how, 2, x, y)
     T near = DISTANCE(in[0], in[1]), far = DISTANCE(in[0], in[2]);
     if (a->swap) far = BIN(minimum, far, DISTANCE(in[1], in[2]));
@@ -258,12 +323,32 @@ static int need_scores(const char *what, const ac_tensor *x, const ac_tensor *ta
                    ac_shape_text(target, tt), ac_dtypes[target->dtype].name);
 }
 
+/* One score is a vector of them. */
+static T as_scores(ac_scratch *s, T x, T target) {
+    return x->ndim == 0 && target->ndim == 0 ? ac_c_unsqueeze(s, x, 0) : x;
+}
+
+static int need_class_weights(const ac_tensor *x, const ac_tensor *weight) {
+    char text[AC_SHAPE_TEXT];
+    int64_t classes = x->ndim ? x->shape[x->ndim - 1] : 1;
+    if (weight->ndim != 1 || weight->shape[0] != classes)
+        return ac_fail(weight->ndim != 1 ? AC_VALUE : AC_RUNTIME,
+                       "multi_margin_loss: `weight` must be a vector of %" PRId64 " classes, got %s", classes,
+                       ac_shape_text(weight, text));
+    if (weight->dtype == x->dtype) return 0;
+    return ac_fail(AC_RUNTIME, "multi_margin_loss: input and weight must have the same dtype, got %s and %s",
+                   ac_dtypes[x->dtype].name, ac_dtypes[weight->dtype].name);
+}
+
 COMPOSE(multi_margin_loss) {
     ATTRS(multi_margin);
-    NEED(need_scores("multi_margin_loss", in[0], in[1], 0));
     double p = ac_scalar_double(a->p);
     if (p != 1 && p != 2) REFUSE(AC_VALUE, "multi_margin_loss: `p` must be 1 or 2, got %g", p);
-    T x = as_rows(s, in[0]);
+    if (in[2]) NEED(need_class_weights(in[0], in[2]));
+    T given = as_scores(s, in[0], in[1]);
+    if (!given) return NULL;
+    NEED(need_scores("multi_margin_loss", given, in[1], 0));
+    T x = as_rows(s, given);
     if (!x) return NULL;
     int64_t rows = x->shape[0], classes = x->shape[1];
     ac_dims column = {2, {rows, 1}}, vector = {1, {rows}};
@@ -278,16 +363,21 @@ COMPOSE(multi_margin_loss) {
                                 &column));
     T others = BIN(ne, ac_c_arange(s, classes, ac_device_of(x)), target);
     T loss = TIMES(ac_c_sum(s, WHERE(others, each, NUM(0)), 1), 1 / (double)(classes ? classes : 1));
-    if (in[0]->ndim == 1 && loss) loss = ac_c_squeeze(s, loss, 0);
+    if (given->ndim == 1 && loss) loss = ac_c_squeeze(s, loss, 0);
     return ac_c_reduced(s, loss, a->reduction);
 }
 
 COMPOSE(multilabel_margin_loss) {
     ATTRS(reduction);
-    NEED(need_scores("multilabel_margin_loss", in[0], in[1], 1));
-    T x = as_rows(s, in[0]), target = as_rows(s, in[1]);
+    T scores = as_scores(s, in[0], in[1]), classes_of = as_scores(s, in[1], in[0]);
+    if (!scores || !classes_of) return NULL;
+    NEED(need_scores("multilabel_margin_loss", scores, classes_of, 1));
+    T x = as_rows(s, scores), target = as_rows(s, classes_of);
     if (!x || !target) return NULL;
     int64_t classes = x->shape[1];
+    if (ac_device_of(target) == AC_CPU &&
+        ac_c_any(s, BIN(logical_or, BIN(lt, target, NUM(-1)), BIN(ge, target, NUM((double)classes)))))
+        REFUSE(AC_RUNTIME, "multilabel_margin_loss: classes must lie between -1 and %" PRId64, classes - 1);
     ac_attrs_cumulative along = {1, AC_NO_DTYPE};
     ac_attrs_index_dim gathered = {1};
     T ended = ac_c_call(s, AC_OP_cumsum, &along, 1, BIN(lt, target, NUM(0)));
@@ -300,7 +390,7 @@ COMPOSE(multilabel_margin_loss) {
     T each = positive_part(s, SUB(ADD(ac_c_unsqueeze(s, x, 1), NUM(1)), own));
     T counted = BIN(logical_and, column, UN(logical_not, is_target));
     T loss = TIMES(ac_c_sum(s, ac_c_sum(s, WHERE(counted, each, NUM(0)), 2), 1), 1 / (double)(classes ? classes : 1));
-    if (in[0]->ndim == 1 && loss) loss = ac_c_squeeze(s, loss, 0);
+    if (scores->ndim == 1 && loss) loss = ac_c_squeeze(s, loss, 0);
     return ac_c_reduced(s, loss, a->reduction);
 }
 
@@ -311,7 +401,7 @@ COMPOSE(multilabel_soft_margin_loss) {
     T each = UN(neg, ADD(yes, no));
     if (in[2]) each = MUL(each, in[2]);
     if (x->ndim == 0)
-        REFUSE(AC_INDEX, "multilabel_soft_margin_loss: `x` must have a dimension of classes, got shape []");
+        REFUSE(AC_INDEX, "multilabel_soft_margin_loss: `input` must have a dimension of classes, got shape []");
     int64_t classes = x->ndim - 1; /* as in torch, also where the target has another shape */
     T mean = DIV(ac_c_sum(s, each, classes), NUM((double)x->shape[classes]));
     return ac_c_reduced(s, mean, a->reduction);

@@ -144,6 +144,16 @@ COMPOSE(celu) {
     return ac_c_call(s, AC_OP_elu, &how, 1, in[0]);
 }
 
+COMPOSE(rrelu) {
+    ATTRS(rrelu);
+    T x = in[0], slope = REAL((a->lower + a->upper) / 2);
+    if (!isfinite(a->lower) || !isfinite(a->upper) || a->lower > a->upper)
+        REFUSE(AC_RUNTIME, "rrelu: `lower` must be at most `upper`, both finite, got %g and %g", a->lower, a->upper);
+    ac_attrs_random drawn = {ac_shape_of(x), a->lower, a->upper, x->dtype, ac_device_of(x)};
+    if (a->training) slope = ac_c_call(s, AC_OP_uniform, &drawn, 0);
+    return WHERE(BIN(gt, x, NUM(0)), x, MUL(x, slope));
+}
+
 COMPOSE(isclose) {
     ATTRS(isclose);
     T x = in[0], y = in[1];

@@ -158,21 +158,32 @@ static int inputs_apart(const ac_op_call *c, const ac_tensor *target, ac_list *a
     return 0;
 }
 
-/* A composition's result is made first, outside autocast, and copied. */
+static int copy_result(const ac_op_call *c, ac_tensor *made, ac_tensor *target) {
+    ac_spec result = ac_spec_of(made);
+    AC_TRY(ac_check_result(c->info->python, &result, target, wrong_dtype(c, target)));
+    return ac_copy_into(target, made);
+}
+
+/* A composition's result is made first, outside autocast, and copied. What may be its operand (dropout that drops
+ * nothing) is looked at then: the target stays as it is. */
 static int compose_into(const ac_op_call *c, ac_tensor *target) {
     ac_tensor *made[AC_MAX_OUT];
     ac_list apart;
+    bool either = c->info->memory == AC_MEMORY_EITHER;
+    if (!either) AC_TRY(ac_check_writable(c, target));
     ac_op_call own = *c;
     ac_autocast_state outer = ac_autocast_suspend();
     int failed = inputs_apart(c, target, &apart);
     own.in = own.operands = apart.at, own.out = made;
     if (!failed) failed = ac_call_composition(&own);
     ac_autocast_resume(&outer);
+    bool same = either && !failed && c->in[0] == target && made[0]->storage == apart.at[0]->storage;
     ac_list_release(&apart);
     if (failed) return failed;
-    ac_spec result = ac_spec_of(made[0]);
-    failed = ac_check_result(c->info->python, &result, target, wrong_dtype(c, target));
-    if (!failed) failed = ac_copy_into(target, made[0]);
+    if (!same) {
+        failed = either ? ac_check_writable(c, target) : 0;
+        if (!failed) failed = copy_result(c, made[0], target);
+    }
     ac_release_results(&own);
     return failed;
 }
@@ -180,7 +191,7 @@ static int compose_into(const ac_op_call *c, ac_tensor *target) {
 int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
     ac_op_call c = ac_op_call_of(op, in, n_in, attrs, &target);
     ac_infer meta;
-    AC_TRY(ac_check_writable(&c, target));
+    if (c.info->kind != AC_KIND_COMPOSITE) AC_TRY(ac_check_writable(&c, target));
     AC_TRY(ac_settle_all(in, n_in));
     AC_TRY(ac_settle(target));
     if (c.info->kind == AC_KIND_COMPOSITE) return compose_into(&c, target);

@@ -156,7 +156,7 @@ static int refuse_bool(const ac_infer *i) {
                    sub ? "^ or logical_xor" : "~ or logical_not");
 }
 
-/* Activations are of floating point alone. */
+/* Activations are of floating point alone, and have bounds. */
 static int refuse_integers(const ac_infer *i) {
     static const ac_op floats[] = {AC_OP_gelu,       AC_OP_silu,      AC_OP_softplus,    AC_OP_elu,
                                    AC_OP_leaky_relu, AC_OP_hardswish, AC_OP_hardsigmoid, AC_OP_mish,
@@ -164,6 +164,10 @@ static int refuse_integers(const ac_infer *i) {
     if (i->info == &ac_ops[AC_OP_softshrink]) {
         const ac_attrs_lambd *a = i->attrs;
         if (!(a->lambd >= 0)) return ac_fail(AC_RUNTIME, "softshrink: `lambd` must be 0 or more, got %g", a->lambd);
+    }
+    if (i->info == &ac_ops[AC_OP_hardtanh]) {
+        const ac_attrs_bounds *a = i->attrs;
+        if (a->low > a->high) return ac_fail(AC_VALUE, "hardtanh: `min_val` %g is above `max_val` %g", a->low, a->high);
     }
     for (size_t k = 0; k < sizeof floats / sizeof *floats; k++)
         if (i->info == &ac_ops[floats[k]]) return ac_need_floating(i, 0);

@@ -366,6 +366,10 @@ int ac_infer_group_norm(ac_infer *i) {
     AC_TRY(ac_need_floating(i, 0));
     AC_TRY(need_groups(x, a->num_groups, &sets));
     ac_dims channels = {1, {x->shape[1]}};
+    char text[AC_SHAPE_TEXT];
+    if (x->numel == a->num_groups)
+        return ac_fail(AC_VALUE, "group_norm: needs more than 1 value in a group, got shape %s and %" PRId64 " groups",
+                       ac_shape_text(x, text), a->num_groups);
     for (int k = 1; k <= 2; k++)
         if (i->in[k]) AC_TRY(ac_need_shape(i, k, &channels));
     for (int k = 1; k <= 2; k++) AC_TRY(need_parameter(i, k));

@@ -85,22 +85,29 @@ static bool take(const char **s, const char *word) {
     return true;
 }
 
+static void read_choices(const char **s, ac_param *p) {
+    p->choices = *s + 1;
+    *s = strchr(*s, '}') + 1;
+}
+
 /* The kinds of the grammar; a longer word stands before its own beginning. */
 static int read_kind(const char **s, ac_param *p) {
     if (take(s, "Tensor?[]") || take(s, "Tensor[]")) p->kind = AC_P_TENSOR_LIST;
     else if (take(s, "Tensor|Scalar")) p->kind = AC_P_TENSOR, p->number = true;
     else if (take(s, "Tensor")) p->kind = AC_P_TENSOR;
     else if (take(s, "Scalar")) p->kind = AC_P_SCALAR;
+    else if (take(s, "int?[]")) p->kind = AC_P_DIMS, p->holes = true;
+    else if (take(s, "int[]|")) p->kind = AC_P_DIMS, read_choices(s, p);
     else if (take(s, "int[]")) p->kind = AC_P_DIMS;
+    else if (take(s, "inplace")) p->kind = AC_P_IN_PLACE;
+    else if (take(s, "old")) p->kind = AC_P_OLD, p->optional = true;
     else if (take(s, "int")) p->kind = AC_P_INT;
     else if (take(s, "bool")) p->kind = AC_P_BOOL;
     else if (take(s, "float")) p->kind = AC_P_FLOAT;
     else if (take(s, "dtype")) p->kind = AC_P_DTYPE;
     else if (take(s, "str")) p->kind = AC_P_TEXT;
-    else if (take(s, "{")) {
-        p->kind = AC_P_CHOICE, p->choices = *s;
-        *s = strchr(*s, '}') + 1;
-    } else return ac_fail(AC_RUNTIME, "unknown kind of parameter at `%s`", *s);
+    else if (**s == '{') p->kind = AC_P_CHOICE, read_choices(s, p);
+    else return ac_fail(AC_RUNTIME, "unknown kind of parameter at `%s`", *s);
     if (take(s, "?")) p->optional = true;
     if (take(s, "(mut)")) p->mutated = true;
     return 0;
@@ -140,11 +147,13 @@ static int read_default(const char **s, ac_param *p) {
     *s += n;
     p->has_default = true;
     if (strncmp(word, "None", 4) == 0) {
-        if (p->kind == AC_P_INT) p->fallback.i = AC_ABSENT;
+        if (p->kind == AC_P_INT || p->kind == AC_P_DIMS) p->fallback.i = AC_ABSENT;
         if (p->kind == AC_P_DTYPE) p->fallback.i = AC_NO_DTYPE;
-        return 0; /* ac_scalar's zero is AC_NONE; ac_dims' default is always None */
+        return 0; /* ac_scalar's zero is AC_NONE */
     }
     switch (p->kind) {
+    case AC_P_IN_PLACE: return 0;
+    case AC_P_DIMS:
     case AC_P_INT: p->fallback.i = strtoll(word, NULL, 10); return 0;
     case AC_P_BOOL: p->fallback.i = word[0] == 'T'; return 0;
     case AC_P_FLOAT: p->fallback.f = read_number(word); return 0;
@@ -157,7 +166,9 @@ static int read_default(const char **s, ac_param *p) {
 static size_t attr_bytes(ac_param_kind kind) {
     switch (kind) {
     case AC_P_TENSOR:
-    case AC_P_TENSOR_LIST: return 0;
+    case AC_P_TENSOR_LIST:
+    case AC_P_IN_PLACE:
+    case AC_P_OLD: return 0;
     case AC_P_SCALAR: return sizeof(ac_scalar);
     case AC_P_DIMS: return sizeof(ac_dims);
     default: return sizeof(int64_t);
@@ -191,7 +202,7 @@ static int read_signature(ac_op_info *op) {
     const char *s = op->signature + 1;
     bool keyword_only = false;
     size_t used = 0;
-    op->list_at = op->dtype_at = op->casts_at = op->device_at = -1;
+    op->list_at = op->dtype_at = op->casts_at = op->device_at = op->pairs_at = op->reduction_at = -1;
     for (s = skip(s); *s != ')'; s = skip(s)) {
         bool star = take(&s, "*");
         if (star && *s == ',') {
@@ -212,6 +223,9 @@ static int read_signature(ac_op_info *op) {
         if (p->kind == AC_P_DTYPE && p->optional && op->n_tensors == 1 && strcmp(p->name, "dtype") == 0)
             op->casts_at = p->offset;
         if (p->kind == AC_P_INT && strcmp(p->name, "device") == 0) op->device_at = p->offset;
+        if (p->kind == AC_P_BOOL && strcmp(p->name, "return_indices") == 0) op->pairs_at = p->offset;
+        op->old |= p->kind == AC_P_OLD;
+        if (strcmp(p->name, "reduction") == 0) op->reduction_at = op->n_params - 1;
     }
     read_results(s + 1, op);
     if (used != op->attrs_size || used > AC_MAX_ATTRS)

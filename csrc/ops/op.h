@@ -50,6 +50,7 @@ enum {
     AC_FLAG_COUNTS = 64,    /* the shape of its result depends on values, and is known after it ran */
 };
 enum { AC_MAX_PARAMS = 12, AC_MAX_OUT = 4 };
+enum { AC_WORD = -2 }; /* the size of an int[] for which the first of its words was given; AC_WORD - 1 the second */
 
 typedef enum {
     AC_P_TENSOR,
@@ -61,7 +62,9 @@ typedef enum {
     AC_P_DIMS,
     AC_P_DTYPE,
     AC_P_TEXT,
-    AC_P_CHOICE /* attributes */
+    AC_P_CHOICE,   /* attributes */
+    AC_P_IN_PLACE, /* writes the result into the first tensor */
+    AC_P_OLD       /* torch's former words for `reduction` */
 } ac_param_kind;
 
 /* One parameter of a signature. */
@@ -71,13 +74,14 @@ typedef struct {
     bool optional; /* None is allowed */
     bool number;   /* Tensor|Scalar */
     bool mutated;  /* Tensor(mut) */
+    bool holes;    /* int?[]: None stands in a list, as AC_ABSENT */
     bool keyword_only;
     bool variadic; /* *tensors: the arguments that are given by position, as a list */
     bool has_default;
     int offset;          /* of the attribute in its struct */
-    const char *choices; /* "none,mean,sum}..." of a choice */
+    const char *choices; /* "none,mean,sum}..." of a choice, or of the words that may stand for an int[] */
     union {
-        int64_t i; /* int, bool, dtype, choice */
+        int64_t i; /* int, bool, dtype, choice; an int[] of one number; AC_ABSENT: None */
         double f;
         ac_scalar scalar;
     } fallback;
@@ -114,6 +118,9 @@ typedef struct {
     int list_at;        /* which of them is the list, or -1 */
     int dtype_at;       /* offset of an explicit `dtype?` attribute, or -1 */
     int casts_at;       /* offset of the attribute `dtype` that the input is cast to first where it holds less, or -1 */
+    int pairs_at;       /* offset of the attribute `return_indices`, without which one result is shown, or -1 */
+    int reduction_at;   /* which parameter is `reduction`, or -1 */
+    bool old;           /* and it has former words */
     int device_at;      /* offset of the attribute `device`, where the result goes, or -1 */
     int n_out, n_shown; /* those whose names begin with _ serve backward alone, and come last */
     const char *out_names[AC_MAX_OUT]; /* into the signature, ended by ':' */

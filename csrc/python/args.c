@@ -63,7 +63,7 @@ static int take_int(const char *op, const ac_param *p, PyObject *o, int64_t *out
     return *out == -1 && PyErr_Occurred() ? too_large(PyExc_ValueError, p->name) : 0;
 }
 
-int ac_dims_from(PyObject *o, ac_dims *d, const char *name) {
+static int dims_from(PyObject *o, ac_dims *d, const char *name, bool holes) {
     PyObject *list = PySequence_Fast(o, name);
     if (!list) return -1;
     d->n = PySequence_Fast_GET_SIZE(list);
@@ -75,7 +75,8 @@ int ac_dims_from(PyObject *o, ac_dims *d, const char *name) {
     }
     for (Py_ssize_t i = 0; i < d->n && !failed; i++) {
         PyObject *one = PySequence_Fast_GET_ITEM(list, i);
-        if (!PyIndex_Check(one)) {
+        if (holes && one == Py_None) d->v[i] = AC_ABSENT;
+        else if (!PyIndex_Check(one)) {
             PyErr_Format(PyExc_TypeError, "`%s` must hold integers, got %s at position %zd", name,
                          Py_TYPE(one)->tp_name, i);
             failed = -1;
@@ -88,22 +89,17 @@ int ac_dims_from(PyObject *o, ac_dims *d, const char *name) {
     return failed;
 }
 
+int ac_dims_from(PyObject *o, ac_dims *d, const char *name) { return dims_from(o, d, name, false); }
+
 /* torch reads these words in Python, and those of other arguments in its core. */
 static ac_error no_word(const ac_param *p) {
-    bool in_python = strcmp(p->name, "reduction") == 0 || strcmp(p->name, "compute_mode") == 0;
-    return in_python ? AC_VALUE : AC_RUNTIME;
-}
-
-/* `reduction` as torch's functions outside nn.functional have it: 0 none, 1 mean, 2 sum. */
-static int take_numbered(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
-    if (take_int(op, p, o, out) < 0) return -1;
-    if (*out >= 0 && *out <= 2) return 0;
-    PyErr_Format(PyExc_ValueError, "%s: `%s` must be 0 (none), 1 (mean) or 2 (sum), got %R", op, p->name, o);
-    return -1;
+    static const char *const in_python[] = {"reduction", "compute_mode", "mode", "padding_mode"};
+    for (size_t i = 0; i < sizeof in_python / sizeof *in_python; i++)
+        if (strcmp(p->name, in_python[i]) == 0) return AC_VALUE;
+    return AC_RUNTIME;
 }
 
 static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
-    if (PyLong_CheckExact(o) && strcmp(p->name, "reduction") == 0) return take_numbered(op, p, o, out);
     const char *word = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
     if (!word && PyErr_Occurred()) return -1;
     if (!word) return wrong_type(op, p, "a string", o);
@@ -115,12 +111,32 @@ static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *
     return -1;
 }
 
+/* Words that stand for a list are its size: AC_WORD, AC_WORD - 1 and so on. */
+static int take_word(const char *op, const ac_param *p, PyObject *o, ac_dims *d) {
+    int64_t at;
+    if (take_choice(op, p, o, &at) < 0) return -1;
+    d->n = AC_WORD - at;
+    return 0;
+}
+
+static int take_dims(const char *op, const ac_param *p, PyObject *o, ac_dims *d) {
+    if (o == Py_None && p->optional) return d->n = -1, 0;
+    if (p->choices && PyUnicode_Check(o)) return take_word(op, p, o, d);
+    if (PyIndex_Check(o) && !ac_is_tensor(o)) {
+        d->n = 1;
+        return take_int(op, p, o, d->v);
+    }
+    if (!PyTuple_Check(o) && !PyList_Check(o)) return wrong_type(op, p, "int or a sequence of ints", o);
+    return dims_from(o, d, p->name, p->holes);
+}
+
 static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
     int64_t *i = (int64_t *)(void *)to;
     ac_dtype dtype;
     switch (p->kind) {
     case AC_P_INT: return o == Py_None && p->optional ? (*i = AC_ABSENT, 0) : take_int(op, p, o, i);
     case AC_P_BOOL:
+        if (o == Py_None && p->optional) return *i = 0, 0;
         if (!PyBool_Check(o) && !PyLong_Check(o)) return wrong_type(op, p, "bool", o);
         *i = PyObject_IsTrue(o);
         return *i < 0 ? -1 : 0;
@@ -143,14 +159,7 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
         }
         if (!ac_is_number(o)) return wrong_type(op, p, "a number", o);
         return ac_scalar_from(o, (ac_scalar *)(void *)to);
-    case AC_P_DIMS:
-        if (o == Py_None && p->optional) return ((ac_dims *)(void *)to)->n = -1, 0;
-        if (PyIndex_Check(o) && !ac_is_tensor(o)) {
-            ((ac_dims *)(void *)to)->n = 1;
-            return take_int(op, p, o, ((ac_dims *)(void *)to)->v);
-        }
-        if (!PyTuple_Check(o) && !PyList_Check(o)) return wrong_type(op, p, "int or a sequence of ints", o);
-        return ac_dims_from(o, (ac_dims *)(void *)to, p->name);
+    case AC_P_DIMS: return take_dims(op, p, o, (ac_dims *)(void *)to);
     case AC_P_DTYPE:
         if (o == Py_None && p->optional) return *i = AC_NO_DTYPE, 0;
         if (ac_dtype_from(o, &dtype) < 0) return ac_no_dtype(op, o);
@@ -199,7 +208,10 @@ static int take_list(const char *op, const ac_param *p, PyObject *o, ac_call_arg
 }
 
 static void take_default(const ac_param *p, char *to) {
-    if (p->kind == AC_P_DIMS) ((ac_dims *)(void *)to)->n = -1;
+    if (p->kind == AC_P_DIMS) {
+        ac_dims *d = (ac_dims *)(void *)to;
+        d->n = p->fallback.i == AC_ABSENT ? -1 : 1, d->v[0] = p->fallback.i;
+    } else if (p->kind == AC_P_IN_PLACE || p->kind == AC_P_OLD) return;
     else if (p->kind == AC_P_SCALAR) *(ac_scalar *)(void *)to = p->fallback.scalar;
     else *(int64_t *)(void *)to = p->fallback.i; /* int, bool, float, dtype, choice: eight bytes each */
 }
@@ -278,24 +290,49 @@ static bool spreads(const ac_op_info *info, int at, PyObject *first) {
     return p->kind == AC_P_DIMS && last && PyIndex_Check(first) && !ac_is_tensor(first);
 }
 
+static int take(const char *op, const ac_param *p, PyObject *o, ac_call_args *c) {
+    char *to = c->attrs.bytes + p->offset;
+    switch (p->kind) {
+    case AC_P_TENSOR: return o ? take_tensor(op, p, o, c) : push(c, NULL);
+    case AC_P_TENSOR_LIST: return o ? take_list(op, p, o, c) : 0;
+    case AC_P_OLD: return 0; /* take_old_words reads both */
+    case AC_P_IN_PLACE:
+        if (o && !PyBool_Check(o) && !PyLong_Check(o)) return wrong_type(op, p, "bool", o);
+        c->in_place = o && PyObject_IsTrue(o);
+        return 0;
+    default: return o ? take_attr(op, p, o, to) : (take_default(p, to), 0);
+    }
+}
+
+/* `size_average` and `reduce`, torch's former words for `reduction`: Python knows what they mean, and warns. */
+static int take_old_words(const ac_op_info *info, PyObject *const *given, ac_call_args *c) {
+    PyObject *words[2] = {Py_None, Py_None}, *word, *module;
+    const ac_param *reduction = &info->params[info->reduction_at];
+    int n = 0, failed;
+    for (int i = 0; i < info->n_params; i++)
+        if (info->params[i].kind == AC_P_OLD) words[n++] = given[i] ? given[i] : Py_None;
+    if (words[0] == Py_None && words[1] == Py_None) return 0;
+    module = PyImport_ImportModule("ampc.nn.functional");
+    word = module ? PyObject_CallMethod(module, "_reduction", "OOs", words[0], words[1], "mean") : NULL;
+    failed =
+        word ? take_choice(info->python, reduction, word, (int64_t *)(void *)(c->attrs.bytes + reduction->offset)) : -1;
+    Py_XDECREF(word);
+    Py_XDECREF(module);
+    return failed;
+}
+
 static int fill(ac_op op, PyObject *const *given, ac_call_args *c) {
     const ac_op_info *info = &ac_ops[op];
     for (int i = 0; i < info->n_params; i++) {
         const ac_param *p = &info->params[i];
-        char *to = c->attrs.bytes + p->offset;
         if (!given[i] && !p->has_default && !(p->optional && p->kind == AC_P_TENSOR) && !p->variadic) {
             PyErr_Format(PyExc_TypeError, "%s: argument `%s` is missing; the signature is %s%s", info->python, p->name,
                          info->python, info->signature);
             return -1;
         }
-        int failed;
-        if (p->kind == AC_P_TENSOR) failed = given[i] ? take_tensor(info->python, p, given[i], c) : push(c, NULL);
-        else if (p->kind == AC_P_TENSOR_LIST) failed = given[i] ? take_list(info->python, p, given[i], c) : 0;
-        else if (given[i]) failed = take_attr(info->python, p, given[i], to);
-        else failed = (take_default(p, to), 0);
-        if (failed) return -1;
+        if (take(info->python, p, given[i], c) < 0) return -1;
     }
-    return 0;
+    return info->old ? take_old_words(info, given, c) : 0;
 }
 
 int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, ac_call_args *c) {
@@ -305,6 +342,7 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
     c->held_from = c->held_to = 0;
     c->n_owned = 0;
     c->n_targets = 0;
+    c->in_place = false;
     for (int i = 0; i < n; i++) {
         if (i >= info->n_params || info->params[i].keyword_only) {
             PyErr_Format(PyExc_TypeError, "%s: %zd positional arguments given, %d taken; the signature is %s%s",

@@ -35,6 +35,19 @@ PyObject *ac_result_object(ac_op op, ac_tensor **out) {
     return all;
 }
 
+/* The results of an operator whose argument `return_indices` chooses: a tuple of all, or the first alone. */
+static PyObject *chosen_object(const ac_op_info *info, const ac_call_args *c, ac_tensor **out) {
+    if (!*(const int64_t *)(const void *)(c->attrs.bytes + info->pairs_at)) {
+        for (int i = 1; i < info->n_out; i++) ac_tensor_clear(&out[i]);
+        return ac_wrap(out[0]);
+    }
+    PyObject *first = ac_wrap(out[0]), *second = ac_wrap(out[1]);
+    if (first && second) return Py_BuildValue("(NN)", first, second);
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    return NULL;
+}
+
 static bool records(ac_tensor *const *t, int n) {
     bool grad = false;
     for (int i = 0; i < n && !grad; i++) grad = t[i] && ac_requires_grad(t[i]);
@@ -43,13 +56,13 @@ static bool records(ac_tensor *const *t, int n) {
 
 static PyObject *run(const PyOpFunction *f, ac_op op, ac_call_args *c) {
     ac_tensor *out[AC_MAX_OUT] = {NULL};
-    if (f->in_place) {
+    if (f->in_place || c->in_place) {
         AC_PY_TRY(ac_call_into(op, c->in.at, c->in.n, c->attrs.bytes, c->in.at[0]));
         return ac_wrap_borrowed(c->in.at[0]);
     }
     if (c->n_targets == 0) {
         AC_PY_TRY(ac_call(op, c->in.at, c->in.n, c->attrs.bytes, out));
-        return ac_result_object(op, out);
+        return ac_ops[op].pairs_at < 0 ? ac_result_object(op, out) : chosen_object(&ac_ops[op], c, out);
     }
     if (records(c->in.at, c->in.n) || records(c->targets, c->n_targets)) { /* not differentiable, as in torch */
         PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded", ac_ops[op].python);

@@ -71,6 +71,7 @@ typedef struct {
     int n_owned;
     ac_tensor *targets[AC_MAX_OUT]; /* out=, borrowed */
     int n_targets;
+    bool in_place; /* the argument `inplace` */
     union {
         char bytes[AC_MAX_ATTRS];
         int64_t align;
