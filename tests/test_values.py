@@ -135,6 +135,10 @@ def test_infinite_settings(call):
     same(with_slope(call))
 
 
+def test_losses_of_shapes_that_do_not_fit():
+    same(lambda lib: lib.nn.functional.huber_loss(lib.ones(3), lib.ones(2), delta=INF))
+
+
 @pytest.mark.parametrize("loss", ["huber_loss", "smooth_l1_loss"])
 def test_an_infinite_difference_has_a_finite_slope(loss):
     def slope(lib):

@@ -155,7 +155,7 @@ static T smooth(ac_scratch *s, T d, double width) {
 
 /* The same times the width, which may be infinite. */
 static T huber(ac_scratch *s, T d, double width) {
-    if (ac_is_floating(d->dtype) && !(width <= ac_dtype_largest(d->dtype))) return TIMES(UN(square, d), 0.5);
+    if (d && ac_is_floating(d->dtype) && !(width <= ac_dtype_largest(d->dtype))) return TIMES(UN(square, d), 0.5);
     T size = UN(abs, d), near = BIN(lt, size, NUM(width)), square = UN(square, WHERE(near, d, NUM(0)));
     return WHERE(near, TIMES(square, 0.5), TIMES(PLUS(size, -0.5 * width), width));
 }
