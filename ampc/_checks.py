@@ -43,7 +43,7 @@ def _check_kind(name: str, parameter: str, value: Any, kinds: Tuple[type, ...]) 
         wanted = " or ".join("None" if k is _NONE else k.__name__ for k in kinds if not (k is int and float in kinds))
         kind = NoTensor if Tensor in kinds else NoWord if str in kinds else TypeError
         raise kind(f"{name}: argument `{parameter}` must be {wanted}, got {type(value).__name__}")
-    if kinds in _INT and isinstance(value, int) and value.bit_length() > 63:
+    if kinds in _INT and isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ValueError(f"{name}: argument `{parameter}` does not fit 64 bits")
 
 

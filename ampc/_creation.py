@@ -84,7 +84,7 @@ def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: A
         if isinstance(fill_value, bool):
             dtype = _C.bool
         else:
-            dtype = _I64 if isinstance(fill_value, builtins.int) else _C.get_default_dtype()
+            dtype = _I64 if _whole(fill_value) else _C.get_default_dtype()
     return _finish(_full(size, fill_value, dtype, number_of(device)), requires_grad, out)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 from . import _C, _ops
 
@@ -35,6 +35,7 @@ def set_printoptions(precision: Optional[int] = None, threshold: Optional[int] =
     if profile is not None:
         _options.precision, _options.edgeitems = (2, 2) if profile == "short" else (4, 3)
         _options.threshold = 10**18 if profile == "full" else 1000
+        _options.linewidth = 80
     for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems), ("linewidth", linewidth)):
         if value is not None:
             setattr(_options, name, value)
@@ -51,40 +52,41 @@ def _shown(values: Any, edge: int, depth: int) -> list:
     return [n for v in items for n in _shown(v, edge, depth - 1)]
 
 
-def _formatter(numbers: list, floating: bool) -> Callable[[Any], str]:
+def _formatter(numbers: list, floating: bool) -> Tuple[Callable[[Any], str], int]:
+    """How one number is written, and in how many characters; of nan, infinities and 0 in more, perhaps, as torch has it."""
     if not floating:
         width = max((len(str(n)) for n in numbers), default=0)
-        return lambda n: str(n).rjust(width)
+        return lambda n: str(n).rjust(width), width
     finite = [abs(n) for n in numbers if math.isfinite(n) and n != 0]
     precision = _options.precision
     whole = all(n == int(n) for n in finite)
-    big, small = max(finite, default=0.0), min(finite, default=1.0)
-    scientific = _options.sci_mode
-    if scientific is None:
-        scientific = big >= 1e8 or (bool(finite) and (big / small > 1000 and not whole and small < 1e-3 or big < 1e-4 or big / small > 1e8))
+    scientific = bool(finite) and _options.sci_mode  # torch's rule
+    if finite and scientific is None:
+        big, small = max(finite), min(finite)
+        scientific = big / small > 1000 or big > 1e8 or small < 1e-4
     if scientific:
         text = lambda n: f"{n:.{precision}e}"  # noqa: E731
     elif whole:
         text = lambda n: f"{n:.0f}." if math.isfinite(n) else str(n)  # noqa: E731
     else:
         text = lambda n: f"{n:.{precision}f}" if math.isfinite(n) else str(n)  # noqa: E731
-    width = max((len(text(n)) for n in numbers if math.isfinite(n) and n != 0), default=0)  # torch's rule
-    return lambda n: text(n).rjust(width)
+    width = max((len(text(n)) for n in numbers if math.isfinite(n) and n != 0), default=1)
+    return lambda n: text(n).rjust(width), width
 
 
-def _render(values: Any, depth: int, indent: int, edge: int, one: Callable[[Any], str]) -> str:
+def _render(values: Any, depth: int, indent: int, edge: int, one: Callable[[Any], str], width: int) -> str:
     if depth == 0:
         return one(values)
     cut = edge and len(values) > 2 * edge
     if depth > 1:
-        rows = [_render(v, depth - 1, indent + 1, edge, one) for v in (values[:edge] + values[-edge:] if cut else values)]
+        rows = [_render(v, depth - 1, indent + 1, edge, one, width) for v in (values[:edge] + values[-edge:] if cut else values)]
         if cut:
             rows.insert(edge, "...")
         return "[" + (("," + "\n" * (depth - 1) + " " * (indent + 1)).join(rows)) + "]"
     words = [one(v) for v in (values[:edge] + values[-edge:] if cut else values)]
     if cut:
         words.insert(edge, " ...")
-    per_line = max(1, (_options.linewidth - indent) // (len(words[0]) + 2 if words else 1))
+    per_line = max(1, (_options.linewidth - indent) // (width + 2))
     lines = [", ".join(words[i:i + per_line]) for i in range(0, len(words), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
@@ -94,22 +96,35 @@ def tensor_repr(t: Any) -> str:
     plain = t.detach()
     edge = _options.edgeitems if t.numel() > _options.threshold else 0
     floating = t.dtype.is_floating_point
-    name = "Parameter containing:\ntensor(" if type(t).__name__ == "Parameter" else "tensor("
+    name = "Parameter containing:\n" if type(t).__name__ == "Parameter" else ""
     for d in range(plain.ndim if edge else 0):  # fetch only what is shown
         if plain.shape[d] > 2 * edge + 1:
             plain = _ops.cat([plain.narrow(d, 0, edge + 1), plain.narrow(d, plain.shape[d] - edge, edge)], d)
     values = plain.tolist()
+    notes = []
     if t.numel() == 0:
-        body = "[]" if t.ndim == 1 else "[]" + f", size={tuple(t.shape)}"
+        body = "[]"
+        if t.ndim != 1:
+            notes.append(f"size={tuple(t.shape)}")
     else:
-        body = _render(values, t.ndim, 7, edge, _formatter(_shown(values, edge, t.ndim), floating))
-    if t.dtype not in (_C.get_default_dtype(), _C.int64, _C.bool):
-        body += f", dtype={t.dtype}"
+        body = _render(values, t.ndim, 7, edge, *_formatter(_shown(values, edge, t.ndim), floating))
+    if t.dtype != _C.get_default_dtype() and (t.numel() == 0 or t.dtype not in (_C.int64, _C.bool)):
+        notes.append(f"dtype={t.dtype}")
     if not t.is_leaf and t.requires_grad:
-        body += f", grad_fn=<{_maker(t)}>"
+        notes.append(f"grad_fn=<{_maker(t)}>")
     elif t.requires_grad:
-        body += ", requires_grad=True"
-    return f"{name}{body})"
+        notes.append("requires_grad=True")
+    return name + _noted("tensor(" + body, notes)
+
+
+def _noted(text: str, notes: List[str]) -> str:
+    """What is said behind the values, on a new line where the line would be too long."""
+    length = len(text) - text.rfind("\n") + 1
+    for note in notes:
+        fits = length + len(note) + 2 <= _options.linewidth
+        text += f", {note}" if fits else f",\n       {note}"
+        length = length + len(note) + 2 if fits else 7 + len(note)
+    return text + ")"
 
 
 def _maker(t: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, List, Optional, Union
 
 from . import _C, _checks, _functions, _ops
 from . import _creation as make
@@ -285,12 +285,25 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     return self.copy_(make._random(_ops._normal, self.shape, mean, std, self.dtype, self.device, False, generator))
 
 
+# the numbers of binary digits of floating point dtypes
+_DIGITS = {_C.float16: 11, _C.bfloat16: 8, _C.float32: 24, _C.float64: 53}
+
+
+def _whole_numbers(kind: dtype) -> int:
+    """How many whole numbers from 0 on a dtype holds without a gap. Of int64 one less, as `high` must fit 64 bits, too."""
+    if kind in _DIGITS:
+        return 2 ** _DIGITS[kind] + 1
+    return 2 if kind == _C.bool else min(2 ** (8 * kind.itemsize - (kind != _C.uint8)), 2**63 - 1)
+
+
 @method
-def random_(self: Tensor, low: int = 0, high: Optional[int] = None, *, generator: Any = None) -> Tensor:
-    """Fills the tensor with integers in [low, high)."""
+def random_(self: Tensor, low: Optional[int] = None, high: Optional[int] = None, *, generator: Any = None) -> Tensor:
+    """Fills the tensor with integers in [low, high), or in [0, low) if only ``low`` is given; by default with all from 0 on that the dtype
+    holds without a gap. RuntimeError if it cannot hold the bounds."""
     if high is None:
-        low, high = (0, low) if low else (0, 2**24 if self.dtype.is_floating_point else 2**31)
-    return self.copy_(make._random(_ops._randint, self.shape, low, high, self.dtype, self.device, False, generator))
+        high = _whole_numbers(self.dtype) if low is None else low
+        low = 0
+    return self.copy_(make._random(_ops._randint, self.shape, low or 0, high, self.dtype, self.device, False, generator))
 
 
 @method
@@ -431,7 +444,8 @@ def __copy__(self: Tensor) -> Tensor:
 def __deepcopy__(self: Tensor, memo: dict, *, grad: bool = True) -> Tensor:
     if not self.is_leaf:
         raise RuntimeError("only leaves can be deep-copied: a copy would lose the history; detach() first")
-    twin = self.detach().clone()
+    order, twin = _memory_order(self), self.detach()
+    twin = twin.clone() if order is None else _ordered(twin.permute(order).clone(), order)
     if self.__class__ is not Tensor:
         twin = _C._make_subclass(self.__class__, twin, False)
     twin.requires_grad = self.requires_grad
@@ -443,9 +457,24 @@ def __deepcopy__(self: Tensor, memo: dict, *, grad: bool = True) -> Tensor:
     return twin
 
 
-def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool, attributes: dict, device: str = "cpu") -> Tensor:
+def _memory_order(t: Tensor) -> Optional[List[int]]:
+    """The order in which a tensor's dimensions lie in memory without gaps; None if they lie row by row, or with gaps."""
+    if t._is_row_major():
+        return None
+    order = sorted(range(t.ndim), key=lambda d: (-t.stride(d), -t.shape[d]))
+    return order if t.permute(order)._is_row_major() else None
+
+
+def _ordered(t: Tensor, order: Optional[List[int]]) -> Tensor:
+    """A new tensor whose dimensions lie in memory in this order, on the memory of ``t``, which has them in this order."""
+    return t if order is None else t.permute([order.index(d) for d in range(t.ndim)]).data
+
+
+def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool, attributes: dict, device: str = "cpu",
+             order: Optional[List[int]] = None) -> Tensor:
     """The inverse of pickling: a tensor of these bytes, on the device it was on."""
-    raw = _C._tensor_from_bytes(data, dt, list(shape)).to(device)
+    sizes = list(shape) if order is None else [shape[d] for d in order]
+    raw = _ordered(_C._tensor_from_bytes(data, dt, sizes).to(device), order)
     t = raw if cls is Tensor else _C._make_subclass(cls, raw, False)
     t.requires_grad = requires_grad
     t.__dict__.update(attributes)
@@ -454,5 +483,7 @@ def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool
 
 @method
 def __reduce_ex__(self: Tensor, protocol: Any) -> tuple:
-    data = _C._tensor_bytes(self)
-    return _rebuild, (self.__class__, data, self.dtype, tuple(self.shape), self.requires_grad, dict(self.__dict__), str(self.device))
+    order = _memory_order(self)
+    data = _C._tensor_bytes(self if order is None else self.detach().permute(order))
+    extra = () if order is None else (order,)  # as before for tensors that lie row by row
+    return _rebuild, (self.__class__, data, self.dtype, tuple(self.shape), self.requires_grad, dict(self.__dict__), str(self.device), *extra)

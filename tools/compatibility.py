@@ -241,6 +241,19 @@ strides of views, gradients, exceptions, methods, in-place forms and `out=`. The
 
 {reasons()}
 
+Samples hold ordinary numbers. At the ends of dtypes these differ, too:
+
+- A number beside an integer tensor is compared as it is, and so is a 0-d tensor. torch first wraps it into the tensor's dtype, so that a `uint8`
+  of 0 is less than -1 there, and 44 equals 300.
+- `clamp` takes bounds beyond the dtype that no value reaches, such as `min=-1` of `uint8`, which torch wraps, and `max=300` of `int8`, where it
+  raises. A `max` below all numbers of `uint8` is an error. In torch it wraps, too.
+- Integers beside 16-bit tensors are computed with as they are, and the result is rounded. torch rounds them first: the largest `int32` is
+  infinite in `float16`, and minus infinity gives nan.
+- `gcd` of the smallest integer is positive where it fits. torch's is negative.
+- The gradient of `ldexp` is 2^n. torch computes it with integers, so it is 0 for a negative n.
+- An operator on a subclass of `Tensor` gives a `Tensor`. In torch it gives the subclass.
+- `copy.deepcopy` and `pickle` keep strides where the values lie without gaps. Else the copy lies row by row. torch copies the whole memory.
+
 `tests/opinfo/open.txt` names the entries that still differ in another way.
 
 ## Areas that are absent

@@ -24,7 +24,10 @@ def mark(error: BaseException, module: Any) -> None:
 
 
 def _text(module: Any) -> str:
-    text = repr(module)
+    try:
+        text = repr(module)
+    except Exception:  # the error on its way says more than one in extra_repr
+        return type(module).__name__
     return text if "\n" not in text else type(module).__name__
 
 

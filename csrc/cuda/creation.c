@@ -29,12 +29,16 @@ int ac_cuda_arange(const ac_run *r) {
     return run_fill(r, &k, &f);
 }
 
+static int run_draws(const ac_run *r, ac_gpu_kernel *k, ac_gpu_fill *f) {
+    ac_generator *g = ac_default_generator();
+    f->seed = g->seed, f->offset = ac_generator_take(g, 4 * r->out[0]->numel);
+    return run_fill(r, k, f);
+}
+
 static int run_random(const ac_run *r, ac_gpu_kernel *k) {
     ATTRS(random);
-    ac_generator *g = ac_default_generator();
-    ac_gpu_fill f = {.a = a->a, .b = a->b, .ia = (int64_t)a->a, .ib = (int64_t)a->b, .seed = g->seed};
-    f.offset = ac_generator_take(g, 4 * r->out[0]->numel);
-    return run_fill(r, k, &f);
+    ac_gpu_fill f = {.a = a->a, .b = a->b};
+    return run_draws(r, k, &f);
 }
 
 int ac_cuda_uniform(const ac_run *r) {
@@ -46,8 +50,10 @@ int ac_cuda_normal(const ac_run *r) {
     return run_random(r, &k);
 }
 int ac_cuda_randint(const ac_run *r) {
+    ATTRS(randint);
     static ac_gpu_kernel k = {.image = AC_IMAGE_CREATION, .name = "ac_randint"};
-    return run_random(r, &k);
+    ac_gpu_fill f = {.ia = a->low, .ib = a->high};
+    return run_draws(r, &k, &f);
 }
 
 /* A shuffle is one thing after another: it is drawn on the CPU and brought over. */

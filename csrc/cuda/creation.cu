@@ -15,7 +15,7 @@ AC_KERNEL(ac_fill, ac_gpu_fill) {
 AC_KERNEL(ac_arange, ac_gpu_fill) {
     EACH_INDEX {
         if (a.real) store<double>(a.out, i, a.a + (double)i * a.b);
-        else store<int64_t>(a.out, i, a.ia + i * a.ib);
+        else store<int64_t>(a.out, i, (int64_t)((uint64_t)a.ia + (uint64_t)i * (uint64_t)a.ib));
     }
 }
 
@@ -55,10 +55,10 @@ AC_KERNEL(ac_normal, ac_gpu_fill) {
 }
 
 AC_KERNEL(ac_randint, ac_gpu_fill) {
-    uint64_t range = (uint64_t)(a.ib - a.ia);
+    uint64_t range = (uint64_t)a.ib - (uint64_t)a.ia;
     EACH_INDEX {
         uint32_t hi, lo;
         words(a, i, &hi, &lo);
-        store<int64_t>(a.out, i, a.ia + (int64_t)((((uint64_t)hi << 32) | lo) % range));
+        store<int64_t>(a.out, i, (int64_t)((uint64_t)a.ia + (((uint64_t)hi << 32) | lo) % range));
     }
 }

@@ -182,11 +182,20 @@ static T difference(ac_scratch *s, T x, T target) {
     return SUB(x, target);
 }
 
-/* |d| and d^2 joined smoothly: d^2 / (2 width) within the width. */
+/* |d| and d^2 joined smoothly: d^2 / (2 width) within the width. The slope of the square of an infinite d must not meet
+ * the 0 of the other side. */
 static T smooth(ac_scratch *s, T d, double width) {
     T size = UN(abs, d);
     if (width == 0) return size;
-    return WHERE(BIN(lt, size, NUM(width)), TIMES(UN(square, d), 0.5 / width), PLUS(size, -0.5 * width));
+    T near = BIN(lt, size, NUM(width)), square = UN(square, WHERE(near, d, NUM(0)));
+    return WHERE(near, TIMES(square, 0.5 / width), PLUS(size, -0.5 * width));
+}
+
+/* The same times the width, which may be infinite. */
+static T huber(ac_scratch *s, T d, double width) {
+    if (d && ac_is_floating(d->dtype) && !(width <= ac_dtype_largest(d->dtype))) return TIMES(UN(square, d), 0.5);
+    T size = UN(abs, d), near = BIN(lt, size, NUM(width)), square = UN(square, WHERE(near, d, NUM(0)));
+    return WHERE(near, TIMES(square, 0.5), TIMES(PLUS(size, -0.5 * width), width));
 }
 
 COMPOSE(smooth_l1_loss) {
@@ -198,7 +207,7 @@ COMPOSE(smooth_l1_loss) {
 COMPOSE(huber_loss) {
     ATTRS(smooth);
     if (!(a->beta > 0)) REFUSE(AC_RUNTIME, "huber_loss: `delta` must be above 0, got %g", a->beta);
-    return weighted(s, TIMES(smooth(s, difference(s, in[0], in[1]), a->beta), a->beta), in[2], a->reduction);
+    return weighted(s, huber(s, difference(s, in[0], in[1]), a->beta), in[2], a->reduction);
 }
 
 COMPOSE(kl_div) {

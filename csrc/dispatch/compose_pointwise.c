@@ -105,12 +105,21 @@ COMPOSE(sinc) {
     return ac_is_half(in[0]->dtype) ? ac_c_cast(s, y, in[0]->dtype) : y;
 }
 
-/* By whole numbers in two steps: 2^n may overflow where x 2^n does not. */
+/* The part of the power n that one finite factor of float64 can have. */
+static T one_power(ac_scratch *s, T n) {
+    ac_attrs_clamp most = {{AC_INT, {-1022}}, {AC_INT, {1023}}};
+    return ac_c_call(s, AC_OP_clamp, &most, 1, n);
+}
+
+/* By whole numbers in float64 and three steps: 2^n may overflow where x 2^n does not, 0 times an infinity is nan, and
+ * only the last step may round. */
 COMPOSE(ldexp) {
     ac_dtype dtype = ac_result_type(in, 2);
     if (ac_is_floating(in[1]->dtype)) return MUL(in[0], UN(exp2, in[1]));
-    T n = ac_c_cast(s, in[1], ac_is_floating(dtype) ? dtype : ac_default_dtype()), some = UN(floor, TIMES(n, 0.5));
-    return MUL(MUL(in[0], UN(exp2, some)), UN(exp2, SUB(n, some)));
+    if (!ac_is_floating(dtype)) dtype = ac_default_dtype();
+    T x = ac_c_cast(s, ac_c_cast(s, in[0], dtype), AC_float64), n = ac_c_cast(s, in[1], AC_float64);
+    T last = one_power(s, n), rest = SUB(n, last), middle = one_power(s, rest), first = one_power(s, SUB(rest, middle));
+    return ac_c_cast(s, MUL(MUL(MUL(x, UN(exp2, first)), UN(exp2, middle)), UN(exp2, last)), dtype);
 }
 
 COMPOSE(float_power) {

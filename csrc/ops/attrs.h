@@ -21,7 +21,7 @@ typedef struct {
 } ac_scalar;
 
 AC_INLINE double ac_scalar_double(ac_scalar s) { return s.kind == AC_FLOAT ? s.f : (double)s.i; }
-/* Whether a number stands in a dtype: integers must not wrap, but for -n of an unsigned type, as torch has it; floating point holds
+/* Whether a number stands in a dtype: integers must not wrap, but for a whole -n of an unsigned type, as torch has it; floating point holds
  * all, the largest as infinities. An error names `what`. */
 int ac_scalar_fits(ac_scalar s, ac_dtype dtype, const char *what) AC_CHECKED;
 /* The same, and a finite number must not become an infinity. */
@@ -86,6 +86,7 @@ typedef struct { int64_t dtype; } ac_attrs_dtype;
 typedef struct { ac_dims size; ac_scalar value; int64_t dtype, device; } ac_attrs_full;
 typedef struct { ac_scalar start, end, step; int64_t dtype, device; } ac_attrs_arange;
 typedef struct { ac_dims size; double a, b; int64_t dtype, device; } ac_attrs_random;
+typedef struct { ac_dims size; int64_t low, high, dtype, device; } ac_attrs_randint;
 typedef struct { int64_t n, device; } ac_attrs_count;
 typedef struct { int64_t device, non_blocking; } ac_attrs_to_device;
 typedef struct { ac_dims size, stride; int64_t offset; } ac_attrs_as_strided;

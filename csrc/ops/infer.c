@@ -71,7 +71,11 @@ ac_dtype ac_result_type(ac_tensor *const *in, int n) {
     return (ac_dtype)result;
 }
 
-static double lowest(ac_dtype t) { return t == AC_uint8 ? -255 : -ldexp(1, (int)(8 * ac_itemsize(t)) - 1); }
+/* Whole numbers of unsigned types may be negative, and wrap. */
+static double lowest(ac_dtype t, bool fraction) {
+    if (t == AC_uint8) return fraction ? 0 : -255;
+    return -ldexp(1, (int)(8 * ac_itemsize(t)) - 1);
+}
 static double highest(ac_dtype t) { /* of int64 one too many, which doubles do not tell */
     return t == AC_uint8 ? 255 : ldexp(1, (int)(8 * ac_itemsize(t)) - 1) - (t != AC_int64);
 }
@@ -80,7 +84,7 @@ int ac_scalar_fits(ac_scalar s, ac_dtype dtype, const char *what) {
     if (dtype == AC_bool || ac_is_floating(dtype)) return 0;
     double value = ac_scalar_double(s);
     bool below = s.kind == AC_FLOAT && dtype == AC_int64 ? value < highest(dtype) : value <= highest(dtype);
-    if (value >= lowest(dtype) && below) return 0;
+    if (value >= lowest(dtype, s.kind == AC_FLOAT) && below) return 0;
     return ac_fail(AC_RUNTIME, "%s: %s cannot hold the number %g", what, ac_dtypes[dtype].name, value);
 }
 
@@ -122,6 +126,8 @@ static int clamp_dtype(ac_infer *i) {
     /* bounds that all values are within need not be held */
     if (a->min.kind != AC_NONE && ac_scalar_double(a->min) > 0) AC_TRY(ac_scalar_fits(a->min, i->compute, "clamp"));
     if (a->max.kind != AC_NONE && ac_scalar_double(a->max) < 0) AC_TRY(ac_scalar_fits(a->max, i->compute, "clamp"));
+    if (a->max.kind != AC_NONE && ac_scalar_double(a->max) < 0 && i->compute == AC_uint8)
+        return ac_fail(AC_RUNTIME, "clamp: uint8 has no numbers up to the `max` of %g", ac_scalar_double(a->max));
     return 0;
 }
 
@@ -219,9 +225,7 @@ int ac_infer_full(ac_infer *i) {
 
 int ac_infer_full_like_attrs(ac_infer *i) {
     ATTRS(random);
-    if (i->info == &ac_ops[AC_OP_randint] && !(a->a < a->b))
-        return ac_fail(AC_RUNTIME, "randint: `low` (%g) must be below `high` (%g)", a->a, a->b);
-    if (i->info != &ac_ops[AC_OP_randint] && !ac_is_floating((ac_dtype)a->dtype))
+    if (!ac_is_floating((ac_dtype)a->dtype))
         return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs a floating point dtype, got %s", i->info->python + 1,
                        ac_dtypes[a->dtype].name);
     if (i->info == &ac_ops[AC_OP_normal] && a->b < 0)
@@ -230,8 +234,44 @@ int ac_infer_full_like_attrs(ac_infer *i) {
     return 0;
 }
 
+/* Both ends of [low, high) must stand in the dtype, and negative ones do not wrap. */
+int ac_infer_randint(ac_infer *i) {
+    ATTRS(randint);
+    ac_dtype dtype = (ac_dtype)a->dtype;
+    if (a->low >= a->high)
+        return ac_fail(AC_RUNTIME, "randint: `low` (%" PRId64 ") must be below `high` (%" PRId64 ")", a->low, a->high);
+    bool outside = dtype == AC_bool ? a->low < 0 || a->high > 2 : dtype == AC_uint8 && a->low < 0;
+    if (outside)
+        return ac_fail(AC_RUNTIME, "randint: %s cannot hold the numbers from %" PRId64 " to %" PRId64,
+                       ac_dtypes[dtype].name, a->low, a->high - 1);
+    AC_TRY(ac_scalar_held((ac_scalar){AC_INT, {a->low}}, dtype, "randint"));
+    AC_TRY(ac_scalar_held((ac_scalar){AC_INT, {a->high - 1}}, dtype, "randint"));
+    i->out[0] = (ac_spec){dtype, a->size, AC_CPU};
+    return 0;
+}
+
+/* How many whole numbers arange has, which float64 could not tell beyond 2^53; -1 for a step in the wrong direction. */
+static int64_t whole_steps(int64_t start, int64_t end, int64_t step) {
+    if (step == 0 || (start != end && (step > 0) != (end > start))) return -1;
+    uint64_t way = step > 0 ? (uint64_t)end - (uint64_t)start : (uint64_t)start - (uint64_t)end;
+    uint64_t size = step > 0 ? (uint64_t)step : 0 - (uint64_t)step, n = way / size + (way % size != 0);
+    return n < (uint64_t)1 << 52 ? (int64_t)n : INT64_MAX;
+}
+
 int ac_infer_arange(ac_infer *i) {
     ATTRS(arange);
+    bool whole = a->start.kind != AC_FLOAT && a->end.kind != AC_FLOAT && a->step.kind != AC_FLOAT;
+    if (whole && a->dtype == AC_int64) {
+        int64_t n = whole_steps(a->start.i, a->end.i, a->step.i);
+        if (n < 0)
+            return ac_fail(AC_RUNTIME, "arange: a step of %" PRId64 " does not lead from %" PRId64 " to %" PRId64,
+                           a->step.i, a->start.i, a->end.i);
+        if (n == INT64_MAX)
+            return ac_fail(AC_RUNTIME, "arange: from %" PRId64 " to %" PRId64 " are too many numbers", a->start.i,
+                           a->end.i);
+        i->out[0] = (ac_spec){AC_int64, {1, {n}}, AC_CPU};
+        return 0;
+    }
     double start = ac_scalar_double(a->start), end = ac_scalar_double(a->end), step = ac_scalar_double(a->step);
     if (!(step != 0) || (end - start) / step < 0)
         return ac_fail(AC_RUNTIME, "arange: a step of %g does not lead from %g to %g", step, start, end);

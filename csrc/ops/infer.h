@@ -6,7 +6,7 @@
 #include "ops/op.h"
 
 #define SHAPE_FUNCTIONS(SHAPE)                                                                     \
-    SHAPE(pointwise) SHAPE(same) SHAPE(cast) SHAPE(full) SHAPE(full_like_attrs) SHAPE(arange)            \
+    SHAPE(pointwise) SHAPE(same) SHAPE(cast) SHAPE(full) SHAPE(full_like_attrs) SHAPE(randint) SHAPE(arange)            \
     SHAPE(randperm) SHAPE(scatter) SHAPE(reduce_sum) SHAPE(reduce_float) SHAPE(reduce_float_dim)        \
     SHAPE(reduce_var) SHAPE(reduce_same) SHAPE(reduce_pair) SHAPE(reduce_index) SHAPE(reduce_bool)      \
     SHAPE(reduce_norm) SHAPE(softmax) SHAPE(softmax_backward) SHAPE(loss_pair) SHAPE(nll_loss) SHAPE(nll_loss_backward)         \

@@ -92,10 +92,10 @@ static int dims_from(PyObject *o, ac_dims *d, const char *name, bool holes) {
 int ac_dims_from(PyObject *o, ac_dims *d, const char *name) { return dims_from(o, d, name, false); }
 
 /* torch reads these words in Python, and those of other arguments in its core. */
-static ac_error no_word(const ac_param *p) {
+static ac_error no_word(const char *op, const ac_param *p) {
     static const char *const in_python[] = {"reduction", "compute_mode", "mode", "padding_mode"};
     for (size_t i = 0; i < sizeof in_python / sizeof *in_python; i++)
-        if (strcmp(p->name, in_python[i]) == 0) return AC_VALUE;
+        if (strcmp(p->name, in_python[i]) == 0 && strncmp(op, "linalg_", 7) != 0) return AC_VALUE;
     return AC_RUNTIME;
 }
 
@@ -105,7 +105,7 @@ static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *
     if (!word) return wrong_type(op, p, "a string", o);
     *out = ac_choice(p, word);
     if (*out >= 0) return 0;
-    (void)ac_fail(no_word(p), "%s: `%s` must be one of %.*s; got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
+    (void)ac_fail(no_word(op, p), "%s: `%s` must be one of %.*s; got '%s'", op, p->name, (int)strcspn(p->choices, "}"),
                   p->choices, word);
     (void)ac_raise();
     return -1;

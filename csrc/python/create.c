@@ -8,35 +8,47 @@
 /* What a nested sequence amounts to. */
 typedef struct {
     ac_dims shape;
-    bool real, integer; /* holds a float; holds an int (else only bools) */
-    bool has_tensor;
+    int dtype; /* that holds all numbers so far; -1 before the first */
 } census;
 
 static bool is_list(PyObject *o) {
     return !PyUnicode_Check(o) && !PyBytes_Check(o) && !ac_is_tensor(o) && PySequence_Check(o);
 }
 
+/* The dtype of one number: Python's have the default ones, tensors and NumPy's scalars their own. */
+static int dtype_of_number(PyObject *o) {
+    if (PyBool_Check(o)) return AC_bool;
+    if (!PyFloat_CheckExact(o) && !PyLong_CheckExact(o)) {
+        PyObject *own = PyObject_GetAttrString(o, "dtype"), *name = own ? PyObject_GetAttrString(own, "name") : NULL;
+        const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+        int found = -1;
+        for (int t = 0; t < AC_N_DTYPES && text && found < 0; t++)
+            if (strcmp(ac_dtypes[t].name, text) == 0) found = t;
+        Py_XDECREF(name);
+        Py_XDECREF(own);
+        PyErr_Clear();
+        if (found >= 0) return found;
+    }
+    return PyLong_Check(o) || (!PyFloat_Check(o) && PyIndex_Check(o)) ? AC_int64 : (int)ac_default_dtype();
+}
+
 static int count_leaf(PyObject *o, census *c) {
+    int dtype;
     if (ac_is_tensor(o)) {
-        ac_dtype t = ac_unwrap(o)->dtype;
         if (ac_unwrap(o)->numel != 1) {
             PyErr_SetString(PyExc_ValueError,
                             "only tensors of one element can stand among numbers; use stack for others");
             return -1;
         }
-        c->real = c->real || ac_is_floating(t);
-        c->integer = c->integer || t != AC_bool;
-        return 0;
-    }
-    if (!ac_is_number(o)) {
+        dtype = (int)ac_unwrap(o)->dtype;
+    } else if (ac_is_number(o)) {
+        dtype = dtype_of_number(o);
+    } else {
         PyErr_Format(ac_py->no_number, "tensor: expected numbers or nested sequences of numbers, got %s",
                      Py_TYPE(o)->tp_name);
         return -1;
     }
-    if (PyBool_Check(o)) return 0;
-    bool integer = PyLong_Check(o) || (!PyFloat_Check(o) && PyIndex_Check(o));
-    c->integer = c->integer || integer;
-    c->real = c->real || !integer;
+    c->dtype = c->dtype < 0 ? dtype : (int)ac_promote((ac_dtype)c->dtype, (ac_dtype)dtype);
     return 0;
 }
 
@@ -99,7 +111,7 @@ static int write_all(PyObject *o, ac_tensor *t, int64_t *at, int depth) {
 /* _tensor_from(data, dtype=None): a new tensor; NumPy arrays go by their buffer (numpy.c). */
 static PyObject *tensor_from(PyObject *module, PyObject *args) {
     PyObject *data, *as = Py_None;
-    census c = {.shape = {.n = 0}};
+    census c = {.shape = {.n = 0}, .dtype = -1};
     ac_dtype dtype;
     (void)module;
     if (!PyArg_ParseTuple(args, "O|O", &data, &as)) return NULL;
@@ -110,8 +122,7 @@ static PyObject *tensor_from(PyObject *module, PyObject *args) {
         return shared;
     }
     if (take_census(data, 0, &c) < 0) return NULL;
-    bool empty = c.shape.n > 0 && c.shape.v[c.shape.n - 1] == 0;
-    if (as == Py_None) dtype = c.real || (empty && !c.integer) ? ac_default_dtype() : c.integer ? AC_int64 : AC_bool;
+    if (as == Py_None) dtype = c.dtype < 0 ? ac_default_dtype() : (ac_dtype)c.dtype;
     else if (ac_dtype_from(as, &dtype) < 0) return (void)ac_no_dtype("tensor", as), NULL;
     ac_tensor *t = ac_tensor_new(dtype, &c.shape);
     int64_t at = 0;

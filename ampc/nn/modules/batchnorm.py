@@ -16,6 +16,7 @@ class _BatchNorm(_Affine):
     None averages all batches alike."""
 
     _dims: Tuple[int, ...] = ()
+    _version = 2  # of the state: 1 had no num_batches_tracked
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
                  track_running_stats: bool = True, device: Any = None, dtype: Any = None, *, bias: bool = True) -> None:
@@ -39,6 +40,12 @@ class _BatchNorm(_Affine):
         """Statistics and weights as new."""
         self.reset_running_stats()
         super().reset_parameters()
+
+    def _plan_load(self, state: Any, prefix: str, *rest: Any) -> Any:
+        version = state._metadata.get(prefix[:-1], {}).get("version")
+        if self.num_batches_tracked is not None and (version is None or version < 2):
+            state.setdefault(prefix + "num_batches_tracked", self.num_batches_tracked)
+        return super()._plan_load(state, prefix, *rest)
 
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in self._dims:

@@ -83,6 +83,8 @@ class Module:
             if not (d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"]):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
+        except RecursionError:  # no calls are left to name modules with
+            raise
         except Exception as error:
             from .._module_path import mark
 
@@ -453,13 +455,19 @@ class Module:
             destination = args[0]
             prefix = args[1] if len(args) > 1 else prefix
             keep_vars = args[2] if len(args) > 2 else keep_vars
-        out: Any = OrderedDict() if destination is None else destination
+        out: Any = destination
+        if out is None:
+            out = OrderedDict()
+            out._metadata = OrderedDict()  # by the modules' paths, as in torch
+        about = {"version": self._version}
+        if hasattr(out, "_metadata"):
+            out._metadata[prefix[:-1]] = about
         self._save_to_state_dict(out, prefix, keep_vars)
         for name, child in self._modules.items():
             if child is not None:
                 child.state_dict(destination=out, prefix=prefix + name + ".", keep_vars=keep_vars)
         for hook in self._state_dict_hooks.values():
-            changed = hook(self, out, prefix, {})
+            changed = hook(self, out, prefix, about)
             out = out if changed is None else changed
         return out
 
@@ -486,7 +494,8 @@ class Module:
         missing and unexpected key; always RuntimeError for shapes that differ. Nothing is loaded then."""
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"load_state_dict: expected a dict, got {type(state_dict).__name__}")
-        state = OrderedDict(state_dict)
+        state: Any = OrderedDict(state_dict)
+        state._metadata = getattr(state_dict, "_metadata", {})
         missing: List[str] = []
         errors: List[str] = []
         plan: List[Tuple[Module, str, str, Any]] = []
@@ -502,9 +511,9 @@ class Module:
             module._load_one(kind, name, value, assign)
         return _IncompatibleKeys(missing, unexpected)
 
-    def _plan_load(self, state: Dict[str, Any], prefix: str, missing: List[str], errors: List[str], plan: list, strict: bool) -> Set[str]:
+    def _plan_load(self, state: Any, prefix: str, missing: List[str], errors: List[str], plan: list, strict: bool) -> Set[str]:
         for hook in self._load_state_dict_pre_hooks.values():
-            hook(self, state, prefix, {}, strict, missing, [], errors)
+            hook(self, state, prefix, state._metadata.get(prefix[:-1], {}), strict, missing, [], errors)
         known: Set[str] = set()
         local = {n: ("_parameters", v) for n, v in self._parameters.items() if v is not None}
         local.update({n: ("_buffers", v) for n, v in self._buffers.items() if v is not None and n not in self._non_persistent_buffers_set})

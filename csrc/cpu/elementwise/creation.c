@@ -40,7 +40,9 @@ int ac_cpu_arange(const ac_run *r) {
     double start = ac_scalar_double(a->start), step = ac_scalar_double(a->step);
     for (int64_t i = 0; i < out->numel; i++) {
         if (real) ac_write_double(ac_data(out), out->dtype, i, start + (double)i * step);
-        else ac_write_int(ac_data(out), out->dtype, i, ac_scalar_int(a->start) + i * ac_scalar_int(a->step));
+        else /* as unsigned numbers, as i * step alone may not fit */
+            ac_write_int(ac_data(out), out->dtype, i,
+                         (int64_t)((uint64_t)ac_scalar_int(a->start) + (uint64_t)i * (uint64_t)ac_scalar_int(a->step)));
     }
     return 0;
 }
@@ -91,14 +93,14 @@ static void normal_some(void *context, int64_t begin, int64_t end) {
 
 static void randint_some(void *context, int64_t begin, int64_t end) {
     const filling *c = context;
-    const ac_attrs_random *a = c->r->attrs;
+    const ac_attrs_randint *a = c->r->attrs;
     ac_tensor *out = c->r->out[0];
-    uint64_t range = (uint64_t)((int64_t)a->b - (int64_t)a->a);
+    uint64_t range = (uint64_t)a->high - (uint64_t)a->low;
     for (int64_t i = begin; i < end; i++) {
         uint32_t hi, lo;
         words(c, i, &hi, &lo);
         uint64_t u = ((uint64_t)hi << 32) | lo;
-        ac_write_int(ac_data(out), out->dtype, i, (int64_t)a->a + (int64_t)(u % range));
+        ac_write_int(ac_data(out), out->dtype, i, (int64_t)((uint64_t)a->low + u % range));
     }
 }
 

@@ -59,14 +59,15 @@ static void point_run(void *context, int64_t n, char *const *data, const int64_t
     }
 }
 
-/* Integer division by zero has no value to give. */
+/* Integer division by zero has no value to give; nor by a number that wraps to zero in the dtype. */
 static int refuse_zero(const ac_run *r, ac_opmath opmath) {
     bool divides = r->op == AC_OP_floor_divide || r->op == AC_OP_remainder || r->op == AC_OP_fmod;
     if (!divides || opmath != AC_OPMATH_I64) return 0;
     const ac_tensor *y = r->in[1];
     ac_space all = ac_space_of(y, UINT32_MAX);
+    int64_t unused = 64 - 8 * ac_itemsize(r->compute);
     for (int64_t i = 0; i < all.numel; i++)
-        if (ac_read_int(ac_data(y), y->dtype, ac_space_offset(&all, i)) == 0)
+        if ((uint64_t)ac_read_int(ac_data(y), y->dtype, ac_space_offset(&all, i)) << unused == 0)
             return ac_fail(AC_RUNTIME, "%s: integer division by zero", ac_ops[r->op].name);
     return 0;
 }
@@ -93,7 +94,8 @@ int ac_cpu_pointwise(const ac_run *r) {
     ac_tensor *operands[AC_MAX_OPERANDS] = {r->out[0]};
     point_call c = {ac_cpu_loops(), ac_opmath_of(r->compute), r->op,      r->attrs,
                     r->n_in,        {r->out[0]->dtype},       r->compute, false};
-    c.wraps = c.opmath == AC_OPMATH_I64 && r->compute != AC_int64 && ac_ops[r->op].result == AC_RESULT_KEEP;
+    bool whole = ac_ops[r->op].result == AC_RESULT_KEEP || ac_ops[r->op].result == AC_RESULT_INT;
+    c.wraps = c.opmath == AC_OPMATH_I64 && r->compute != AC_int64 && whole;
     AC_TRY(refuse_zero(r, c.opmath));
     ac_cpu_note_loops(c.loops);
     for (int k = 0; k < r->n_in; k++) {

@@ -1,0 +1,232 @@
+"""Numbers at the ends of their dtypes, beside torch: integers beyond 2^53, NumPy's scalars, negative numbers for unsigned dtypes, infinite
+settings of functions; and how tensors are printed, copied and loaded."""
+
+import copy
+import math
+import pickle
+import traceback
+
+import numpy as np
+import pytest
+from test_corners import same
+from where import ON_GPU
+
+import ampc
+
+INF = math.inf
+
+
+@pytest.mark.parametrize("bounds", [(2**62, 2**62 + 5), (-2**63, -2**63 + 3), (2**63 - 4, 2**63 - 1), (2**60, 2**60 + 2000, 500), (2**60 + 2000, 2**60, -500),
+                                    (2**62, 2**62), (0, 1, 2**62), (2**62 + 5, 2**62), (3, 7, 0), (0, 10, -3), (5,), (np.int64(2**62), np.int64(2**62 + 3))])
+def test_ranges_of_large_integers(bounds):
+    same(lambda lib: lib.arange(*bounds))
+
+
+def test_ranges_over_all_integers():
+    """torch's count wraps there."""
+    assert ampc.arange(-2**63, 2**63 - 1, 2**62).tolist() == [-2**63, -2**62, 0, 2**62]
+
+
+@pytest.mark.parametrize("low, high", [(2**62, 2**62 + 1), (2**63 - 2, 2**63 - 1), (-2**63, -2**63 + 1), (5, 5), (-1, -2)])
+def test_large_integers_are_drawn(low, high):
+    same(lambda lib: lib.randint(low, high, (3,)))
+    same(lambda lib: lib.zeros(3, dtype=lib.int64).random_(low, high))
+    same(lambda lib: lib.randint_like(lib.zeros(3, dtype=lib.int64), low, high))
+
+
+@pytest.mark.parametrize("dtype, low, high", [("uint8", 0, 257), ("uint8", -1, 1), ("int8", 0, 129), ("int8", -129, 0), ("bool", 0, 3), ("bool", -1, 1), ("float16", 0, 70000),
+                                              ("int32", 2**31 - 1, 2**31), ("int32", 2**31 - 1, 2**31 + 1)])
+def test_draws_stay_in_their_dtype(dtype, low, high):
+    """An error, or as many numbers as asked for."""
+    same(lambda lib: lib.zeros(3, dtype=getattr(lib, dtype)).random_(low, high).numel())
+    same(lambda lib: lib.randint(low, high, (3,), dtype=getattr(lib, dtype)).numel())
+
+
+@pytest.mark.parametrize("dtype, most", [("bool", 1), ("uint8", 255), ("int8", 127), ("int16", 2**15 - 1), ("int32", 2**31 - 1), ("int64", 2**63 - 1), ("float16", 2**11),
+                                         ("bfloat16", 2**8), ("float32", 2**24), ("float64", 2**53)])
+def test_draws_reach_over_the_whole_dtype(dtype, most):
+    for lib in (pytest.importorskip("torch"), ampc):
+        drawn = lib.empty(20000, dtype=getattr(lib, dtype)).random_().tolist()
+        assert min(drawn) >= 0 and 0.99 * most < max(drawn) <= most
+    same(lambda lib: lib.zeros(3).random_(0))
+    same(lambda lib: lib.zeros(3).random_(1))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_ldexp_is_exact(dtype):
+    """Whatever the power: 0 and infinities stay, and a number is rounded once."""
+    x = [0.0, -0.0, 1.0, -3.0, 1.7, INF, math.nan, 2.0**-14, 2.0**10]
+    n = [0, 1, -1, 9, -30, 140, -140, 1000, -1000, 1030, 2000, -2000, 2**31 - 1, -2**31]
+    x, n = np.repeat(x, len(n)).tolist(), n * len(x)  # torch's does not broadcast x
+    same(lambda lib: lib.ldexp(lib.tensor(x, dtype=getattr(lib, dtype)), lib.tensor(n)))
+    ends = ampc.ldexp(ampc.tensor([0.0, 1.0, 1.0, INF], dtype=getattr(ampc, dtype)), ampc.tensor([2**62, 2**62, -2**63, -2**63]))
+    assert ends.tolist() == [0, INF, 0, INF]  # torch cuts n to 32 bits
+    if dtype == "float64":
+        x = np.array([5e-324, 1.7e308, 2.0**-500 * 1.3, 1.1e300, 3e-310])
+        n = np.array([2090, -2080, -560, -2060, 1100])
+        assert ampc.ldexp(ampc.tensor(x), ampc.tensor(n)).tolist() == np.ldexp(x, n).tolist()
+
+
+def test_ldexp_is_differentiated():
+    x = ampc.tensor([0.0, 2.0, 1.0], requires_grad=True)
+    ampc.ldexp(x, ampc.tensor([1000, 3, -1])).sum().backward()
+    assert x.grad.tolist() == [INF, 8.0, 0.5]  # 2^n; torch's is made with integers: 0, 8, 0
+
+
+@pytest.mark.parametrize("number", [np.int64(1), np.int32(1), np.uint8(1), np.bool_(True), np.float16(1), np.float32(1), np.float64(1)], ids=lambda n: type(n).__name__)
+def test_numpy_scalars(number):
+    for call in (lambda lib: lib.full((1,), number), lambda lib: lib.tensor(number), lambda lib: lib.tensor([number]), lambda lib: lib.tensor([True, number]),
+                 lambda lib: lib.tensor([[2.5], [number]]), lambda lib: lib.as_tensor([number]), lambda lib: lib.full_like(lib.zeros(1), number),
+                 lambda lib: lib.zeros(1).new_tensor([number]), lambda lib: lib.zeros(1, dtype=lib.int64) + number, lambda lib: lib.tensor([number, lib.tensor(True)])):
+        same(call)
+    if not isinstance(number, np.bool_):  # torch refuses these
+        same(lambda lib: lib.tensor([number, 2]))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+@pytest.mark.parametrize("number", [-2.7, -0.5, -2, -255, -256, 255.5, 127.5, -128.5, math.nan, INF])
+def test_numbers_that_a_dtype_cannot_hold(dtype, number):
+    def into(lib, write):
+        x = lib.zeros(2, dtype=getattr(lib, dtype))
+        write(x)
+        return x
+
+    for write in (lambda x: x.fill_(number), lambda x: x.__setitem__(0, number), lambda x: x.__setitem__(x == 0, number), lambda x: x.masked_fill_(x == 0, number)):
+        same(lambda lib, write=write: into(lib, write))
+    same(lambda lib: lib.full((1,), number, dtype=getattr(lib, dtype)))
+
+
+@pytest.mark.parametrize("number", [-1, -3, 7, 9, 257, 300, 2**31, 256, 2**40 + 3, -2**63])
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "maximum", "minimum", "gcd", "lcm", "bitwise_left_shift", "bitwise_right_shift", "bitwise_and", "add", "mul"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32"])
+def test_a_number_wraps_into_a_small_dtype(dtype, name, number):
+    """What divides by a number that wraps to 0 raises."""
+    def tensors(lib):
+        return lib.tensor([7, 100, 0, 12], dtype=getattr(lib, dtype)), lib.tensor(number)
+    same(lambda lib: getattr(lib, name)(*tensors(lib)))
+    if name.endswith("shift"):
+        same(lambda lib: getattr(lib, name)(number % 1000 - 500, tensors(lib)[0] % 5))
+
+
+def test_bounds_below_an_unsigned_dtype():
+    x = ampc.tensor([0, 5, 200], dtype=ampc.uint8)
+    assert x.clamp(-1).tolist() == x.clamp(-1, 255).tolist() == x.clamp(-300, 300).tolist() == [0, 5, 200]  # torch: 255 of -1
+    with pytest.raises(RuntimeError, match="no numbers up to the `max` of -1"):
+        x.clamp(max=-1)
+    with pytest.raises(RuntimeError, match="no numbers up to"):
+        x.clamp_(-3, -1)
+
+
+def with_slope(call):
+    """The values of ``call`` at a few numbers, and its derivatives there."""
+    def run(lib):
+        x = lib.tensor([-1.0, -1e-3, -0.0, 0.0, 1.0, 30.0], requires_grad=True)
+        y = call(lib.nn.functional, x, lib.ones(6))
+        slope, = lib.autograd.grad(y.sum(), x)
+        return lib.stack([y.detach().expand(6), slope])
+    return run
+
+
+@pytest.mark.parametrize("call", [lambda F, x, t: F.elu(x, INF), lambda F, x, t: F.elu(x, -INF), lambda F, x, t: F.huber_loss(x, t, delta=INF), lambda F, x, t: F.huber_loss(x, t, delta=1e38),
+                                  lambda F, x, t: F.huber_loss(x, t, reduction="none"), lambda F, x, t: F.smooth_l1_loss(x, t, beta=INF), lambda F, x, t: F.smooth_l1_loss(x, t, reduction="none"),
+                                  lambda F, x, t: F.leaky_relu(x, INF), lambda F, x, t: F.hardtanh(x, -INF, INF), lambda F, x, t: F.softplus(x, INF), lambda F, x, t: F.hardshrink(x, INF),
+                                  lambda F, x, t: F.threshold(x, 0, INF)])
+def test_infinite_settings(call):
+    same(with_slope(call))
+
+
+def test_losses_of_shapes_that_do_not_fit():
+    same(lambda lib: lib.nn.functional.huber_loss(lib.ones(3), lib.ones(2), delta=INF))
+
+
+@pytest.mark.parametrize("loss", ["huber_loss", "smooth_l1_loss"])
+def test_an_infinite_difference_has_a_finite_slope(loss):
+    def slope(lib):
+        x = lib.tensor([INF, -INF, 0.5], requires_grad=True)
+        getattr(lib.nn.functional, loss)(x, lib.zeros(3), reduction="sum").backward()
+        return x.grad
+    same(slope)
+
+
+PRINTED = [lambda lib: lib.empty(0, dtype=lib.int64), lambda lib: lib.empty(0, dtype=lib.bool), lambda lib: lib.empty(2, 0, dtype=lib.int64), lambda lib: lib.empty(0),
+           lambda lib: lib.tensor([65504.0, 0.1]), lambda lib: lib.arange(2000.0).reshape(20, 100), lambda lib: lib.tensor([1e8]), lambda lib: lib.tensor([1.1e8]),
+           lambda lib: lib.tensor([1000.0, 1.0]), lambda lib: lib.tensor([1001.0, 1.0]), lambda lib: lib.tensor([1e-4, 1e-3]), lambda lib: lib.tensor([0.0, 1e9, INF]),
+           lambda lib: lib.tensor([math.nan, -INF, 0.0]), lambda lib: lib.cat([lib.ones(600) * 0.5, lib.ones(600) * 1e9, lib.ones(3)]), lambda lib: lib.zeros(40),
+           lambda lib: lib.zeros(2, 30), lambda lib: lib.zeros(12, dtype=lib.float64), lambda lib: lib.zeros(16, dtype=lib.float64, requires_grad=True),
+           lambda lib: lib.nn.Parameter(lib.zeros(18))]
+
+
+@pytest.mark.skipif(ON_GPU, reason="torch's tensors are on the CPU")
+@pytest.mark.parametrize("make", PRINTED)
+@pytest.mark.parametrize("options", [{}, {"sci_mode": True}, {"sci_mode": False}, {"linewidth": 30}, {"precision": 2}])
+def test_tensors_are_printed_as_torch_prints_them(make, options):
+    torch = pytest.importorskip("torch")
+    shown = []
+    for lib in (torch, ampc):
+        lib.set_printoptions(**options)
+        try:
+            shown.append(repr(make(lib)).replace("ampc.", "torch."))
+        finally:
+            lib.set_printoptions(profile="default")
+    assert shown[1] == shown[0]
+
+
+def test_a_profile_sets_the_width_again():
+    ampc.set_printoptions(linewidth=20)
+    ampc.set_printoptions(profile="default")
+    assert "\n" not in repr(ampc.zeros(12))
+
+
+def test_old_checkpoints_of_batch_norm():
+    """Those from before torch counted batches have no num_batches_tracked, and no version."""
+    names = ("weight", "bias", "running_mean", "running_var")
+    for lib in (pytest.importorskip("torch"), ampc):
+        model = lib.nn.Sequential(lib.nn.BatchNorm1d(2))
+        model[0].num_batches_tracked.fill_(7)
+        old = {f"0.{n}": lib.ones(2) for n in names}
+        assert repr(model.load_state_dict(old)) == "<All keys matched successfully>" and model[0].num_batches_tracked == 7
+        state = model.state_dict()
+        assert state._metadata == {"": {"version": 1}, "0": {"version": 2}}
+        del state["0.num_batches_tracked"]  # of a new version: an error
+        with pytest.raises(RuntimeError, match="num_batches_tracked"):
+            model.load_state_dict(state)
+        with pytest.raises(RuntimeError, match="running_mean"):
+            model.load_state_dict({k: v for k, v in old.items() if "mean" not in k})
+
+
+def test_modules_nested_too_deeply():
+    """The traceback of Python, and nothing more."""
+    model = ampc.nn.Identity()
+    for _ in range(400):
+        model = ampc.nn.Sequential(model)
+    with pytest.raises(RecursionError) as caught:
+        model(ampc.ones(1))
+    assert caught.value.__context__ is None and len(traceback.format_tb(caught.value.__traceback__)) < 3000
+
+
+def test_an_error_is_not_hidden_by_a_module_that_cannot_be_printed():
+    class Part(ampc.nn.Module):
+        def extra_repr(self):
+            raise KeyError("unset")
+
+        def forward(self, x):
+            raise ValueError("the first error")
+
+    with pytest.raises(ValueError, match="the first error"):
+        ampc.nn.Sequential(Part())(ampc.ones(1))
+
+
+@pytest.mark.parametrize("make", [lambda lib: lib.arange(6.0).reshape(2, 3).T, lambda lib: lib.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=lib.channels_last),
+                                  lambda lib: lib.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1), lambda lib: lib.zeros(3, 2), lambda lib: lib.tensor(3.0),
+                                  lambda lib: lib.nn.Parameter(lib.arange(6.0).reshape(2, 3).T)])
+def test_copies_keep_strides(make):
+    torch = pytest.importorskip("torch")
+    want, mine = make(torch).stride(), make(ampc)
+    for twin in (copy.deepcopy(mine), pickle.loads(pickle.dumps(mine)), copy.copy(mine)):
+        assert twin.stride() == want and twin.tolist() == mine.tolist() and type(twin) is type(mine)
+        assert twin.is_leaf and twin.requires_grad == mine.requires_grad and twin._base is None
+
+
+def test_copies_of_parts_lie_without_gaps():
+    part = ampc.arange(24.0).reshape(4, 6)[:, ::2]
+    assert copy.deepcopy(part).stride() == (3, 1) and copy.deepcopy(part).equal(part) and copy.deepcopy(ampc.ones(1, 3).expand(2, 3)).stride() == (3, 1)
