@@ -288,7 +288,7 @@ PyObject *ac_tensor_subscript(PyObject *self, PyObject *index) {
 }
 
 /* Whether a value of another dtype is converted: numbers, one element under a mask (masked_fill), and floats under
- * autocast, where dtypes mix. All else is refused, as in torch. */
+ * autocast, where dtypes mix. index_put refuses all else, as in torch. */
 static bool may_convert(const indexer *x, const ac_tensor *value) {
     if (value->is_scalar || (x->lone_mask && value->numel == 1)) return true;
     return ac_autocast.active && ac_is_floating(value->dtype) && ac_is_floating(x->view->dtype);
@@ -299,13 +299,7 @@ static int assign_advanced(indexer *x, ac_tensor *value) {
     ac_attrs_dtype as = {x->view->dtype};
     ac_attrs_accumulate set = {0};
     int n = inputs(x, in);
-    if (value->dtype != x->view->dtype) {
-        if (!may_convert(x, value))
-            return ac_fail(
-                AC_RUNTIME,
-                "x[index] = value: where the index holds tensors or lists, the value must have x's dtype %s, "
-                "got %s; convert it with value.to(x.dtype)",
-                ac_dtypes[x->view->dtype].name, ac_dtypes[value->dtype].name);
+    if (value->dtype != x->view->dtype && may_convert(x, value)) {
         if (ac_call(AC_OP_cast, &value, 1, &as, cast) < 0) return -1;
         value = cast[0];
     }
