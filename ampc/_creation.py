@@ -38,6 +38,15 @@ def _on_device(t: Tensor, device: Any) -> Tensor:
     return _to_device(t, where) if where else t
 
 
+def _one_of(sizes: tuple, size: Any) -> tuple:
+    """The sizes that were given, one by one or as ``size=``."""
+    if size is None:
+        return sizes
+    if sizes:
+        raise TypeError("sizes were given twice: one by one, and as `size`")
+    return (size,)
+
+
 def _size(size: tuple) -> Sequence[int]:
     if len(size) == 1 and isinstance(size[0], (tuple, list)):
         return size[0]
@@ -91,19 +100,19 @@ def _filled(value: int, size: tuple, dtype: Any, device: Any, requires_grad: boo
 def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
           out: Optional[Tensor] = None) -> Tensor:
     """A tensor of zeros; sizes as separate ints, one sequence, or ``size=``."""
-    return _filled(0, sizes if size is None else (size,), dtype, device, requires_grad, out)
+    return _filled(0, _one_of(sizes, size), dtype, device, requires_grad, out)
 
 
-def ones(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def ones(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
          out: Optional[Tensor] = None) -> Tensor:
-    """A tensor of ones; sizes as separate ints or one sequence."""
-    return _filled(1, size, dtype, device, requires_grad, out)
+    """A tensor of ones; sizes as for ``zeros``."""
+    return _filled(1, _one_of(sizes, size), dtype, device, requires_grad, out)
 
 
 def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
           out: Optional[Tensor] = None) -> Tensor:
     """A tensor whose values are unspecified (here: zeros); sizes as for ``zeros``."""
-    return _filled(0, sizes if size is None else (size,), dtype, device, requires_grad, out)
+    return _filled(0, _one_of(sizes, size), dtype, device, requires_grad, out)
 
 
 def _like(x: Tensor, dtype: Any, device: Any) -> Dict[str, Any]:
@@ -216,16 +225,16 @@ def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, device: Any, r
     return _finish(draw(list(_size(size)), a, b, _kind(dtype, out), number_of(device)), requires_grad, out)
 
 
-def rand(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def rand(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
          generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Uniform on [0, 1)."""
-    return _random(_ops._uniform, size, 0.0, 1.0, dtype, device, requires_grad, generator, out)
+    return _random(_ops._uniform, _one_of(sizes, size), 0.0, 1.0, dtype, device, requires_grad, generator, out)
 
 
-def randn(*size: Any, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
+def randn(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, device: Any = None, requires_grad: bool = False,
           generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Normal with mean 0 and deviation 1."""
-    return _random(_ops._normal, size, 0.0, 1.0, dtype, device, requires_grad, generator, out)
+    return _random(_ops._normal, _one_of(sizes, size), 0.0, 1.0, dtype, device, requires_grad, generator, out)
 
 
 def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, device: Any = None,
@@ -233,6 +242,8 @@ def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dty
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
     if size is None:
         low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
     return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else out.dtype), device, requires_grad, generator, out)
 
 

@@ -41,7 +41,8 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: Optional[int] = N
 def _repeated(input: Tensor, repeats: Any, dim: Optional[int]) -> Tensor:
     if repeats is None:
         return _repeated(make.arange(input.numel(), device=input.device), input.reshape(-1), None)
-    if not isinstance(repeats, (int, Tensor)):
+    repeats = repeats if isinstance(repeats, (bool, Tensor)) or not _checks.is_integer(repeats) else int(repeats)
+    if isinstance(repeats, bool) or not isinstance(repeats, (int, Tensor)):
         raise TypeError(f"repeat_interleave: `repeats` must be an int or an int Tensor, got {type(repeats).__name__}")
     if isinstance(repeats, int):
         _checks.integers(repeats, "repeat_interleave")
@@ -161,8 +162,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple
     n = input.shape[wrap_dim(dim, input.ndim, "tensor_split")]
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
-    if isinstance(indices_or_sections, int):
-        k = indices_or_sections
+    if _checks.is_integer(indices_or_sections):
+        k = int(indices_or_sections)
         if k < 1:
             raise RuntimeError(f"tensor_split: the number of parts must be above 0, got {k}")
         if k >= 2**31:

@@ -304,9 +304,11 @@ def avg_pool3d(input: Tensor, kernel_size: _Sizes, stride: Optional[_Sizes] = No
 def _adaptive_avg(nd: int, what: str, input: Tensor, output_size: Any) -> Tensor:
     sizes = _sizes_or_own(input, output_size, nd, what)
     _batched(input, nd, what)
+    if min(sizes) < 0:
+        raise RuntimeError(f"{what}: `output_size` must be 0 or more, got {min(sizes)}")
+    if 0 in sizes:
+        return input.flatten(-nd)[..., :0].reshape(*input.shape[:-nd], *sizes)
     for d, size in enumerate(sizes):
-        if size < 1:
-            raise RuntimeError(f"{what}: `output_size` must be 1 or more, got {size}")
         input = resampled(input, d - nd, adaptive_means(input.shape[d - nd], size))
     return input
 
