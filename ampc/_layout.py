@@ -53,13 +53,11 @@ def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     return copy if memory_format is preserve_format else in_format(copy, memory_format, "clone")
 
 
-def view(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
+def view(self: Tensor, *size: Any) -> Tensor:
     """The same memory with another shape; with a dtype, its bytes read as that."""
-    if size is not None:
-        return self._view(*sizes, size)
-    if len(sizes) == 1 and isinstance(sizes[0], _C.dtype):
-        return self._view_dtype(sizes[0])
-    return self._view(*sizes)
+    if len(size) == 1 and isinstance(size[0], _C.dtype):
+        return self._view_dtype(size[0])
+    return self._view(*size)
 
 
 for _method in (is_contiguous, contiguous, clone, view):

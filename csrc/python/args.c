@@ -58,7 +58,8 @@ static int too_large(PyObject *kind, const char *name) {
 }
 
 /* As torch has it, one integer in a tensor is an int. */
-static bool stands_for_int(PyObject *o) {
+static inline bool stands_for_int(PyObject *o) {
+    if (PyLong_CheckExact(o)) return true;
     if (!ac_is_tensor(o)) return PyIndex_Check(o);
     const ac_tensor *t = ac_unwrap(o);
     return t->numel == 1 && !ac_is_floating(t->dtype);
