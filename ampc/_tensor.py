@@ -158,6 +158,8 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
 
 def _new(maker: Callable[..., Tensor]) -> None:
     def f(self: Tensor, *sizes: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **named: Any) -> Tensor:
+        if named.keys() - {"size", "fill_value"}:
+            raise TypeError(f"{f.__name__}: unknown arguments {', '.join(sorted(named.keys() - {'size', 'fill_value'}))}")
         where = self.device if device is None else device
         return maker(*sizes, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad, **named)
 

@@ -18,7 +18,7 @@ CALLS = ["x.chunk(np.int64(2))[1]", "x.chunk(T.tensor(2), 1)[0]", "x.split(T.ten
          "T.zeros(True)", "T.zeros(True, 2)", "T.zeros((True,))", "T.zeros((2, True))", "T.ones(True)", "x.reshape(True, 12)", "x.view((True, 12))", "x.new_zeros(True)",
          "T.full((True,), 1.0)", "x.permute(True, False)", "x.repeat(True, 2)", "T.empty(True)",
          "T.ones(size=(2,))", "T.zeros(3, size=(2,))", "T.ones(3, size=(2,))", "T.rand(size=(2,)) * 0", "(T.randn(size=[2, 3], dtype=T.float64) * 0).abs()", "T.randint(3, size=(2,)) * 0",
-         "T.randint(low=0, high=3, size=(2,)) * 0", "x.new_ones(size=(2,))", "x.new_full(size=(2,), fill_value=3)",
+         "T.randint(low=0, high=3, size=(2,)) * 0", "x.new_ones(size=(2,))", "x.new_full(size=(2,), fill_value=3)", "x.new_zeros(2, out=x)", "x.new_zeros((2,), what=1)",
          "nn.Conv2d(2, 2, np.int64(1), stride=np.int64(1)).weight.abs() * 0", "nn.ConvTranspose2d(2, 2, np.int64(1)).weight.abs() * 0", "nn.LayerNorm(np.int64(4))(x).abs() * 0",
          "nn.RMSNorm(np.int64(4))(x).abs() * 0", "nn.ZeroPad2d(np.int64(1))(x[None])", "nn.AvgPool1d(np.int64(2))(x)",
          "F.interpolate(x[None, None], scale_factor=np.float32(2))", "F.interpolate(x[None, None], size=np.int64(3))", "F.adaptive_avg_pool1d(x, 0)",

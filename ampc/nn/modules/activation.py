@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Optional, Tuple
 
 from ... import _creation as make
 from ..._C import Tensor
+from ..._callers import warn
 from .. import functional as F
 from ..parameter import Parameter
 from .module import Module
@@ -142,7 +142,7 @@ class Hardtanh(_Activation):
                  max_value: Optional[float] = None) -> None:
         for old, new in ((min_value, "min_val"), (max_value, "max_val")):
             if old is not None:
-                warnings.warn(f"Hardtanh: `{new}ue` is an old name of `{new}`", FutureWarning, stacklevel=2)
+                warn(f"Hardtanh: `{new}ue` is an old name of `{new}`", FutureWarning)
         min_val, max_val = min_val if min_value is None else min_value, max_val if max_value is None else max_value
         self._keep(min_val=min_val, max_val=max_val, inplace=inplace)
 
