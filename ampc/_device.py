@@ -11,9 +11,9 @@ from . import _C
 from ._unsupported_dtypes import AbsentDtype
 
 
-def _index(size: Any) -> int:
+def _integer(size: Any) -> int:
     try:
-        return operator.index(size)
+        return int(operator.index(size))
     except TypeError:
         raise TypeError(f"Size: expected ints, got {type(size).__name__}") from None
 
@@ -24,7 +24,7 @@ class Size(tuple):
     __slots__ = ()
 
     def __new__(cls, sizes: Any = ()) -> Size:
-        return tuple.__new__(cls, [int(_index(size)) for size in sizes])
+        return tuple.__new__(cls, [size if type(size) is int else _integer(size) for size in sizes])
 
     def numel(self) -> int:
         """Number of elements of a tensor of these sizes."""
@@ -35,7 +35,7 @@ class Size(tuple):
 
     def __getitem__(self, index: Any) -> Any:
         part = tuple.__getitem__(self, index)
-        return Size(part) if isinstance(index, slice) else part
+        return tuple.__new__(Size, part) if isinstance(index, slice) else part
 
     def __add__(self, other: Any) -> Any:
         return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
@@ -44,7 +44,7 @@ class Size(tuple):
         return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, times: Any) -> Any:
-        return Size(tuple.__mul__(self, times))
+        return tuple.__new__(Size, tuple.__mul__(self, times))
 
     __rmul__ = __mul__
 
