@@ -54,10 +54,15 @@ def flag(name: str, parameter: str, value: Any) -> bool:
     return bool(value)
 
 
+def is_integer(value: Any) -> bool:
+    """True for an int and what stands for one: NumPy's integers, integer tensors of one element."""
+    return isinstance(value, int) or (not isinstance(value, (list, tuple, str)) and _stands_for(value, (int,)))
+
+
 def integers(value: Any, what: str) -> List[int]:
     """The integers of a list or tuple, or the one that ``value`` is. TypeError for anything else, and for a list with a number beyond 64
     bits; ValueError for such a number alone."""
-    if isinstance(value, int) or (not isinstance(value, (list, tuple, str)) and _stands_for(value, (int,))):
+    if is_integer(value):
         _check_kind(what, "size", value, _KINDS["int"])
         return [int(value)]
     if not isinstance(value, (list, tuple)):
@@ -66,6 +71,11 @@ def integers(value: Any, what: str) -> List[int]:
         if not (isinstance(v, int) or _stands_for(v, (int,))) or (isinstance(v, int) and v.bit_length() > 63):
             raise TypeError(f"{what}: expected ints of 64 bits, got {type(v).__name__}")
     return [int(v) for v in value]
+
+
+def each(value: Any, what: str, n: int) -> List[int]:
+    """The integers of a list or tuple, or the one that ``value`` is ``n`` times."""
+    return integers(value, what) * (n if is_integer(value) else 1)
 
 
 def tensors(values: Any, what: str) -> Any:

@@ -40,6 +40,15 @@ def _on_device(t: Tensor, device: Any) -> Tensor:
     return _to_device(t, where) if where else t
 
 
+def _one_of(sizes: tuple, size: Any) -> tuple:
+    """The sizes that were given, one by one or as ``size=``."""
+    if size is None:
+        return sizes
+    if sizes:
+        raise TypeError("sizes were given twice: one by one, and as `size`")
+    return (size,)
+
+
 def _size(size: tuple) -> Sequence[int]:
     if len(size) == 1 and isinstance(size[0], (tuple, list)):
         return size[0]
@@ -97,15 +106,15 @@ def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: 
     """A tensor of zeros; sizes as separate ints, one sequence, or ``size=``."""
     if layout is not None:
         check_strided(layout)
-    return _filled(0, sizes if size is None else (size,), dtype, device, requires_grad, out)
+    return _filled(0, _one_of(sizes, size), dtype, device, requires_grad, out)
 
 
-def ones(*size: Any, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+def ones(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
          out: Optional[Tensor] = None) -> Tensor:
-    """A tensor of ones; sizes as separate ints or one sequence."""
+    """A tensor of ones; sizes as for ``zeros``."""
     if layout is not None:
         check_strided(layout)
-    return _filled(1, size, dtype, device, requires_grad, out)
+    return _filled(1, _one_of(sizes, size), dtype, device, requires_grad, out)
 
 
 def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -113,7 +122,7 @@ def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: 
     """A tensor whose values are unspecified (here: zeros); sizes as for ``zeros``."""
     if layout is not None:
         check_strided(layout)
-    return _filled(0, sizes if size is None else (size,), dtype, device, requires_grad, out)
+    return _filled(0, _one_of(sizes, size), dtype, device, requires_grad, out)
 
 
 def _like(x: Tensor, dtype: Any, device: Any) -> Dict[str, Any]:
@@ -247,20 +256,20 @@ def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, device: Any, r
     return _finish(draw(list(_size(size)), a, b, _kind(dtype, out), number_of(device)), requires_grad, out)
 
 
-def rand(*size: Any, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+def rand(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
          generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Uniform on [0, 1)."""
     if layout is not None:
         check_strided(layout)
-    return _random(_ops._uniform, size, 0.0, 1.0, dtype, device, requires_grad, generator, out)
+    return _random(_ops._uniform, _one_of(sizes, size), 0.0, 1.0, dtype, device, requires_grad, generator, out)
 
 
-def randn(*size: Any, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+def randn(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
           generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Normal with mean 0 and deviation 1."""
     if layout is not None:
         check_strided(layout)
-    return _random(_ops._normal, size, 0.0, 1.0, dtype, device, requires_grad, generator, out)
+    return _random(_ops._normal, _one_of(sizes, size), 0.0, 1.0, dtype, device, requires_grad, generator, out)
 
 
 def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
@@ -269,6 +278,8 @@ def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dty
     check_strided(layout)
     if size is None:
         low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
     return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else out.dtype), device, requires_grad, generator, out)
 
 

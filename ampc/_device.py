@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 from typing import Any, List, Optional, Union
@@ -10,17 +11,20 @@ from . import _C
 from ._unsupported_dtypes import AbsentDtype
 
 
+def _integer(size: Any) -> int:
+    try:
+        return int(operator.index(size))
+    except TypeError:
+        raise TypeError(f"Size: expected ints, got {type(size).__name__}") from None
+
+
 class Size(tuple):
     """The sizes of a tensor: a tuple of ints that knows its product."""
 
     __slots__ = ()
 
     def __new__(cls, sizes: Any = ()) -> Size:
-        made = tuple.__new__(cls, sizes)
-        for size in made:
-            if not isinstance(size, int) and not hasattr(size, "__index__"):
-                raise TypeError(f"Size: expected ints, got {type(size).__name__}")
-        return made
+        return tuple.__new__(cls, [size if type(size) is int else _integer(size) for size in sizes])
 
     def numel(self) -> int:
         """Number of elements of a tensor of these sizes."""
@@ -31,7 +35,18 @@ class Size(tuple):
 
     def __getitem__(self, index: Any) -> Any:
         part = tuple.__getitem__(self, index)
-        return Size(part) if isinstance(index, slice) else part
+        return tuple.__new__(Size, part) if isinstance(index, slice) else part
+
+    def __add__(self, other: Any) -> Any:
+        return Size(tuple.__add__(self, other)) if isinstance(other, tuple) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return Size(tuple.__add__(other, self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: Any) -> Any:
+        return tuple.__new__(Size, tuple.__mul__(self, times))
+
+    __rmul__ = __mul__
 
     def __repr__(self) -> str:
         return f"ampc.Size({list(self)})"

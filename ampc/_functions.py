@@ -35,7 +35,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
         raise RuntimeError(f"chunk: `chunks` must be 1 or more, got {chunks}")
     if input.ndim == 0:
         raise RuntimeError("chunk: a 0-d tensor has no dimension to cut")
-    n = input.size(dim)
+    n, chunks = input.size(dim), int(chunks)
     return input.split(-(-n // chunks) if n else [0] * chunks, dim)
 
 

@@ -157,11 +157,14 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
 
 
 def _new(maker: Callable[..., Tensor]) -> None:
-    def f(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    def f(self: Tensor, *sizes: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+          **named: Any) -> Tensor:
+        if named.keys() - {"size", "fill_value"}:
+            raise TypeError(f"{f.__name__}: unknown arguments {', '.join(sorted(named.keys() - {'size', 'fill_value'}))}")
         if layout is not None:
             check_strided(layout)
         where = self.device if device is None else device
-        return maker(*size, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad)
+        return maker(*sizes, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad, **named)
 
     f.__name__ = "new_" + maker.__name__
     f.__doc__ = f"{maker.__name__} with this tensor's dtype, on its device."
@@ -381,12 +384,10 @@ def split(self: Tensor, split_size: Union[int, Sequence[int]], dim: int = 0) -> 
         raise RuntimeError("split: a 0-d tensor has no dimension to cut")
     if isinstance(split_size, (list, tuple)):
         return self._cut_into(list(split_size), dim, True)
-    if not isinstance(split_size, int):
-        raise TypeError(f"split: expected a size or a list of sizes, got {split_size.__class__.__name__}")
-    n = self.size(dim)
-    if split_size < 0 or (split_size == 0 and n):
-        raise RuntimeError(f"split: `split_size` must be 1 or more, got {split_size}")
-    step = max(split_size, 1)
+    n, size = self.size(dim), split_size if isinstance(split_size, int) else _checks.integers(split_size, "split")[0]
+    if size < 0 or (size == 0 and n):
+        raise RuntimeError(f"split: `split_size` must be 1 or more, got {size}")
+    step = max(size, 1)
     return self._cut_into([min(step, n - i) for i in range(0, max(n, 1), step)], dim, True)
 
 

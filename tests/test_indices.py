@@ -1,5 +1,6 @@
 """Products, factorisations and indices beside torch: dtypes of integers, gradients of what is not of full rank, masks, views by strides."""
 
+import collections
 from typing import Any
 
 import numpy as np
@@ -203,3 +204,67 @@ def test_parts_and_neighbours_of_numbers(dtype):
 def test_float_power_in_place_needs_float64():
     same(lambda lib: lib.ones(2).float_power_(2))
     same(lambda lib: lib.full((2,), 3.0, dtype=lib.float64).float_power_(2))
+
+
+INDICES = ["[[0, 1], [1, 2]]", "[T.tensor(0), T.tensor(1)]", "[np.array([0, 1]), np.array([1, 2])]", "[T.tensor([0, 1]), T.tensor([1, 2])]", "[0, slice(None)]", "[None]",
+           "[..., 0]", "[0, 1]", "[True, False, True]", "[[True, False, True]]", "[[0, 1]]", "[[[0, 1]]]", "[(0, 1)]", "[np.array(1)]", "[range(2)]", "[[0]] * 33",
+           "[[], []]", "[[0, 1], [0]]", "[True, None]", "((0, 1), (1, 2))", "deque([[0, 1]])", "range(2)",  # a list of indices, or one index
+           "(slice(None), (1,))", "(slice(None), ([0, 1],))", "(slice(None), (0, 2))", "(slice(None), ())", "(slice(None), T.Size([1, 2]))",  # tuples inside
+           "([0, 1], T.tensor(0))", "(T.tensor(0), slice(None))", "(T.tensor(0), [1])", "(slice(1, 2), T.tensor(1, dtype=T.int8))",  # ints in all but name
+           "False", "True", "(False,)", "T.tensor(False)", "(..., ...)", "(..., ..., 0)", "(0, ..., ..., 0)", "(..., ..., None)", "(..., ..., slice(None))", "(0, ..., ...)",
+           "T.tensor([0, 1], dtype=T.int8)", "T.tensor([0, 1], dtype=T.int16)", "np.array([0, 1], dtype=np.int8)", "T.tensor([1, 0, 1], dtype=T.uint8)",
+           "[0.0, 1.9]", "np.array([1.9])", "T.tensor([1.0])", "T.tensor(1.0)", "1.0", "'a'", "['a']", "{0}", "(0, 0, 0)", "(0, 0, slice(None))"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("index", INDICES)
+def test_what_counts_as_one_index(index):
+    def at(lib: Any) -> Any:
+        return eval(index, {"T": lib, "np": np, "deque": collections.deque})
+
+    def put(lib: Any, value: Any) -> Any:
+        x = lib.arange(12.0).reshape(3, 4)
+        x[at(lib)] = value(lib)
+        return x
+    same(lambda lib: lib.arange(12.0).reshape(3, 4)[at(lib)])
+    if "uint8" not in index:  # torch does not fill where a mask is uint8
+        same(lambda lib: put(lib, lambda lib: -1))
+    for value in (lambda lib: lib.tensor([[-1.0]]), lambda lib: lib.tensor([7]), lambda lib: lib.zeros(0)):
+        if "uint8" not in index:
+            same(lambda lib, value=value: put(lib, value))
+
+
+def test_ints_that_are_tensors():
+    """They take their dimension away before lists and arrays are looked at, and leave a view."""
+    x = ampc.arange(24.0).reshape(1, 2, 3, 4)
+    assert x[:, [0, 1], :, ampc.tensor(0)].shape == (1, 2, 3)
+    part = x[0, ampc.tensor(1)]
+    part[ampc.tensor(0)] = -1.0
+    assert x[0, 1, 0].tolist() == [-1] * 4
+    both(lambda lib, x: x[:, [0, 1], :, lib.tensor(0)] * lib.arange(3.0), drawn(1, 2, 3, 4))
+
+
+def test_values_of_another_dtype():
+    """An index that holds tensors takes values of x's dtype alone, but one element under a mask, as masked_fill. All else is converted."""
+    def put(lib: Any, index: Any, value: Any) -> Any:
+        x = lib.arange(6.0).reshape(2, 3)
+        x[index(lib, x)] = value(lib)
+        return x
+    for index in (lambda lib, x: [0], lambda lib, x: x > 2, lambda lib, x: (x[:, 0] > 2, 0), lambda lib, x: (x[:, 0] > 2, [0]), lambda lib, x: 0, lambda lib, x: True,
+                  lambda lib, x: (True, slice(None)), lambda lib, x: None):
+        for value in (lambda lib: lib.tensor(7), lambda lib: lib.tensor([7, 8, 9]), lambda lib: lib.tensor([7.0]).double(), lambda lib: True, lambda lib: np.float64(2)):
+            same(lambda lib, index=index, value=value: put(lib, index, value))
+    x = ampc.zeros(2)
+    with ampc.autocast("cpu"):
+        x[[0]] = ampc.ones(1).bfloat16()
+    assert x.tolist() == [1, 0]
+
+
+def test_lists_of_indices_and_bytes_are_told_of():
+    x = ampc.arange(12.0).reshape(3, 4)
+    with pytest.warns(UserWarning, match="tuple of indices"):
+        x[[[0, 1], [1, 2]]]
+    with pytest.warns(UserWarning, match="read as a mask"):
+        x[ampc.tensor([1, 0, 1], dtype=ampc.uint8)]
+    with pytest.raises(IndexError, match="only one ellipsis"):
+        x[..., ..., 0]

@@ -37,6 +37,9 @@ try:
 except KeyError:
     pass"""),
     ("nn/init.py", "is the older name of nn.init.uniform_", "nn.init.uniform(x) #!"),
+    ("nn/modules/activation.py", "is an old name of `min_val`", "nn.Hardtanh(min_value=0.0) #!"),
+    ("", "a tuple of indices", "x[[[0], [1]]] #!"),
+    ("", "is read as a mask", "x[ampc.tensor([0, 1], dtype=ampc.uint8)] = x[:1] #!"),
     ("nn/functional.py", "size_average and reduce", "F.l1_loss(x, x, size_average=True) #!"),
     ("nn/functional.py", "size_average and reduce", "loss = nn.L1Loss(reduce=False) #!"),
     ("nn/functional.py", "give `dim`", "F.softmax(x) #!"),

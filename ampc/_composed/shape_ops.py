@@ -82,8 +82,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Tuple
     n = input.shape[wrap_dim(dim, input.ndim, "tensor_split")]
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
-    if isinstance(indices_or_sections, int):
-        k = indices_or_sections
+    if _checks.is_integer(indices_or_sections):
+        k = int(indices_or_sections)
         if k < 1:
             raise RuntimeError(f"tensor_split: the number of parts must be above 0, got {k}")
         if k >= 2**31:

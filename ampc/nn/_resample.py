@@ -22,11 +22,11 @@ def _output_sizes(x: Tensor, size: Any, scale_factor: Any, recompute: Optional[b
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate: give either `size` or `scale_factor`")
     if size is not None:
-        sizes = _checks.integers(size, "interpolate") * (nd if isinstance(size, int) else 1)
+        sizes = _checks.each(size, "interpolate", nd)
         if len(sizes) != nd:
             raise ValueError(f"interpolate: `size` must be one number or {nd}, got {sizes}")
         return sizes, [None] * 3
-    factors = [float(scale_factor)] * nd if isinstance(scale_factor, (int, float)) else [float(s) for s in scale_factor]
+    factors = [float(s) for s in scale_factor] if isinstance(scale_factor, (list, tuple)) else [float(scale_factor)] * nd
     if len(factors) != nd:
         raise ValueError(f"interpolate: `scale_factor` must be one number or {nd}, got {factors}")
     sizes = [math.floor(n * f) for n, f in zip(x.shape[2:], factors)]

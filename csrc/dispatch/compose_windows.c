@@ -308,10 +308,10 @@ static T adaptive_avg_pool(ac_scratch *s, T const *in, const ac_attrs_parts *a, 
     T x = nd > 1 ? ac_c_wide(s, in[0]) : in[0];
     for (int64_t d = 0, first = in[0]->ndim - nd; d < nd && x; d++) {
         ac_table t = {.kind = AC_TABLE_PARTS, .size = x->shape[first + d], .out = sizes.v[d]};
-        if (t.out < 1 || t.size < 1)
-            REFUSE(AC_RUNTIME, "%s: sizes must be 1 or more, got %" PRId64 " values and `output_size` %" PRId64, what,
+        if (t.out < 0 || t.size < 1)
+            REFUSE(AC_RUNTIME, "%s: expected values to average, got %" PRId64 " and an `output_size` of %" PRId64, what,
                    t.size, t.out);
-        x = ac_c_resample(s, x, first + d, &t);
+        x = t.out ? ac_c_resample(s, x, first + d, &t) : ac_c_slice(s, x, first + d, 0, 0);
     }
     return ac_c_cast(s, x, in[0]->dtype);
 }

@@ -147,6 +147,9 @@ static int indexed_shape(ac_infer *i, int n_index, ac_dims *out) {
         first = first < 0 ? k : first, last = k, count++;
     }
     if (count == 0) return ac_fail(AC_INDEX, "%s: no index given", i->info->python);
+    for (int k = 0; k < n_index && ac_dims_numel(&index) > 0; k++)
+        if (i->in[1 + k] && x->shape[k] == 0)
+            return ac_fail(AC_INDEX, "%s: an index is out of range for a dimension of size 0", i->info->python);
     bool neighbours = last - first + 1 == count;
     int64_t n = 0;
     if (index.n + x->ndim - count > AC_MAX_DIMS)
@@ -176,7 +179,9 @@ int ac_infer_index_put(ac_infer *i) {
                        ac_dims_text(&given, got), ac_dims_text(&indexed, want));
     }
     if (values->dtype != i->in[0]->dtype)
-        return ac_fail(AC_RUNTIME, "index_put: `values` (%s) and `x` (%s) must have the same dtype",
+        return ac_fail(AC_RUNTIME,
+                       "index_put: the values (%s) and x (%s) must have the same dtype; convert them with "
+                       "values.to(x.dtype)",
                        ac_dtypes[values->dtype].name, ac_dtypes[i->in[0]->dtype].name);
     return ac_infer_same(i);
 }

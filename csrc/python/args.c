@@ -57,6 +57,14 @@ static int too_large(PyObject *kind, const char *name) {
     return -1;
 }
 
+/* As torch has it, one integer in a tensor is an int. */
+static inline bool stands_for_int(PyObject *o) {
+    if (PyLong_CheckExact(o)) return true;
+    if (!ac_is_tensor(o)) return PyIndex_Check(o);
+    const ac_tensor *t = ac_unwrap(o);
+    return t->numel == 1 && !ac_is_floating(t->dtype);
+}
+
 static int take_int(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
     if (PyBool_Check(o) || !PyIndex_Check(o)) return wrong_type(op, p, "int", o);
     *out = PyLong_AsLongLong(o);
@@ -76,7 +84,8 @@ static int dims_from(PyObject *o, ac_dims *d, const char *name, bool holes) {
     for (Py_ssize_t i = 0; i < d->n && !failed; i++) {
         PyObject *one = PySequence_Fast_GET_ITEM(list, i);
         if (holes && one == Py_None) d->v[i] = AC_ABSENT;
-        else if (!PyIndex_Check(one)) {
+        else if (!PyIndex_Check(one) ||
+                 (i == 0 && PyBool_Check(one))) { /* torch looks at the first alone for bools, too */
             PyErr_Format(PyExc_TypeError, "`%s` must hold integers, got %s at position %zd", name,
                          Py_TYPE(one)->tp_name, i);
             failed = -1;
@@ -122,7 +131,7 @@ static int take_word(const char *op, const ac_param *p, PyObject *o, ac_dims *d)
 static int take_dims(const char *op, const ac_param *p, PyObject *o, ac_dims *d) {
     if (o == Py_None && p->optional) return d->n = -1, 0;
     if (p->choices && PyUnicode_Check(o)) return take_word(op, p, o, d);
-    if (PyIndex_Check(o) && !ac_is_tensor(o)) {
+    if (stands_for_int(o)) {
         d->n = 1;
         return take_int(op, p, o, d->v);
     }
@@ -141,7 +150,8 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
         *i = PyObject_IsTrue(o);
         return *i < 0 ? -1 : 0;
     case AC_P_FLOAT:
-        if (!ac_is_number(o)) return wrong_type(op, p, "a number", o);
+        if (!ac_is_number(o) && !(ac_is_tensor(o) && ac_unwrap(o)->ndim == 0 && !ac_requires_grad(ac_unwrap(o))))
+            return wrong_type(op, p, "a number", o);
         *(double *)(void *)to = PyFloat_AsDouble(o);
         return PyErr_Occurred() ? -1 : 0;
     case AC_P_SCALAR:
@@ -287,7 +297,7 @@ static bool spreads(const ac_op_info *info, int at, PyObject *first) {
     const ac_param *p = &info->params[at];
     if (p->variadic) return true;
     bool last = at + 1 == info->n_params || info->params[at + 1].keyword_only;
-    return p->kind == AC_P_DIMS && last && PyIndex_Check(first) && !ac_is_tensor(first);
+    return p->kind == AC_P_DIMS && last && stands_for_int(first) && !PyBool_Check(first);
 }
 
 static int take(const char *op, const ac_param *p, PyObject *o, ac_call_args *c) {

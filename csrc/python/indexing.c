@@ -1,6 +1,7 @@
 /* x[index] and x[index] = value: ints, slices, None, ..., and tensors, lists or masks. */
 #include "python/state.h"
 
+#include "amp/autocast.h"
 #include "dispatch/placement.h"
 #include "dispatch/write.h"
 
@@ -13,7 +14,10 @@ typedef struct {
     int dim;                     /* the dimension of `view` that the next index item is about */
     PyObject *keep[AC_MAX_DIMS]; /* tensors made from lists */
     int n_keep;
-    int ndim; /* of the tensor that is indexed */
+    int ndim;        /* of the tensor that is indexed */
+    int ellipses;    /* met so far */
+    bool lone_mask;  /* all of `advanced` comes of one mask */
+    PyObject *items; /* owned: the tuple that a list of indices stands for, or NULL */
 } indexer;
 
 static int apply(indexer *x, ac_op op, const void *attrs) {
@@ -24,11 +28,13 @@ static int apply(indexer *x, ac_op op, const void *attrs) {
     return 0;
 }
 
-static int need_dim(const indexer *x) {
-    if (x->dim < x->view->ndim) return 0;
-    PyErr_Format(PyExc_IndexError, "too many indices for a tensor of %d dimensions", x->ndim);
+static int too_many(const indexer *x) {
+    if (x->ellipses > 1) PyErr_SetString(PyExc_IndexError, "only one ellipsis (...) can have indices behind it");
+    else PyErr_Format(PyExc_IndexError, "too many indices for a tensor of %d dimensions", x->ndim);
     return -1;
 }
+
+static int need_dim(const indexer *x) { return x->dim < x->view->ndim ? 0 : too_many(x); }
 
 /* Steals index. */
 static int put(indexer *x, ac_tensor *index) {
@@ -46,6 +52,7 @@ static int put(indexer *x, ac_tensor *index) {
     }
     x->advanced[x->dim++] = index;
     x->n = x->dim;
+    x->lone_mask = false;
     return 0;
 }
 
@@ -77,12 +84,12 @@ static int by_slice(indexer *x, PyObject *item) {
     ac_attrs_slice a = {.dim = x->dim, .step = 1};
     PySliceObject *s = (PySliceObject *)item;
     int64_t stride;
-    if (need_dim(x) < 0 || bound(s->start, &a.start) < 0 || bound(s->stop, &a.end) < 0 || bound(s->step, &stride) < 0)
-        return -1;
+    if (bound(s->start, &a.start) < 0 || bound(s->stop, &a.end) < 0 || bound(s->step, &stride) < 0) return -1;
     if (stride != AC_ABSENT) a.step = stride;
+    bool whole = a.start == AC_ABSENT && a.end == AC_ABSENT && a.step == 1;
+    if (!whole && (need_dim(x) < 0 || apply(x, AC_OP_slice, &a) < 0)) return -1;
     x->dim++;
-    if (a.start == AC_ABSENT && a.end == AC_ABSENT && a.step == 1) return 0;
-    return apply(x, AC_OP_slice, &a);
+    return 0;
 }
 
 static int by_none(indexer *x) {
@@ -102,6 +109,7 @@ static int read_one(ac_tensor *t, int64_t *value) {
 /* A mask stands for the indices where it is true, one index a dimension of the mask. */
 static int by_mask(indexer *x, ac_tensor *mask) {
     ac_tensor *indices[AC_MAX_OUT] = {NULL};
+    bool lone = x->n == 0;
     for (int d = 0; d < mask->ndim; d++) {
         if (x->dim + d >= x->view->ndim || mask->shape[d] != x->view->shape[x->dim + d]) {
             char m[AC_SHAPE_TEXT], v[AC_SHAPE_TEXT];
@@ -130,30 +138,29 @@ static int by_mask(indexer *x, ac_tensor *mask) {
         else failed = put(x, index[0]);
     }
     ac_tensor_release(indices[0]);
+    x->lone_mask = lone;
     return failed;
 }
 
 static int by_tensor(indexer *x, ac_tensor *t) {
+    if (t->dtype == AC_uint8 && t->ndim > 0 &&
+        PyErr_WarnEx(PyExc_UserWarning, "a uint8 tensor as an index is read as a mask; use bool for masks", 1) < 0)
+        return -1;
     if (t->dtype == AC_bool || t->dtype == AC_uint8) return by_mask(x, t);
-    if (!ac_is_floating(t->dtype)) {
-        if (t->ndim == 0 && !x->n) {
-            ac_attrs_select a = {.dim = x->dim};
-            return read_one(t, &a.index) < 0 || need_dim(x) < 0 ? -1 : apply(x, AC_OP_select, &a);
-        }
-        ac_attrs_dtype wide = {AC_int64};
-        ac_tensor *out[AC_MAX_OUT] = {NULL};
-        if (t->dtype == AC_int64 || t->dtype == AC_int32) return put(x, ac_tensor_retain(t));
-        if (ac_call(AC_OP_cast, &t, 1, &wide, out) < 0) return (void)ac_raise(), -1;
-        return put(x, out[0]);
+    if (t->ndim == 0 && !ac_is_floating(t->dtype)) { /* an int in all but name */
+        ac_attrs_select a = {.dim = x->dim};
+        return need_dim(x) < 0 || read_one(t, &a.index) < 0 ? -1 : apply(x, AC_OP_select, &a);
     }
-    PyErr_Format(PyExc_IndexError, "tensors used as indices must be integer or bool, got %s", ac_dtypes[t->dtype].name);
+    if (t->dtype == AC_int64 || t->dtype == AC_int32) return put(x, ac_tensor_retain(t));
+    PyErr_Format(PyExc_IndexError, "tensors used as indices must be int64, int32, bool or uint8, got %s",
+                 ac_dtypes[t->dtype].name);
     return -1;
 }
 
-/* Lists, ranges and NumPy arrays become tensors. */
+/* Lists, tuples, ranges and NumPy arrays become tensors of int64, or masks. */
 static int by_sequence(indexer *x, PyObject *item) {
     PyObject *module = PyImport_ImportModule("ampc._C");
-    PyObject *t = module ? PyObject_CallMethod(module, "_tensor_from", "O", item) : NULL;
+    PyObject *t = module ? PyObject_CallMethod(module, "_tensor_from", "(O)", item) : NULL;
     Py_XDECREF(module);
     if (!t) return -1;
     if (x->n_keep == AC_MAX_DIMS) {
@@ -162,12 +169,13 @@ static int by_sequence(indexer *x, PyObject *item) {
         return -1;
     }
     x->keep[x->n_keep++] = t;
-    ac_tensor *index = ac_unwrap(t);
-    if (index->numel > 0 || !ac_is_floating(index->dtype)) return by_tensor(x, index);
-    ac_attrs_dtype wide = {AC_int64}; /* x[[]] */
-    ac_tensor *out[AC_MAX_OUT] = {NULL};
+    ac_tensor *index = ac_unwrap(t), *out[AC_MAX_OUT] = {NULL};
+    if (index->dtype == AC_int64 || index->dtype == AC_bool || index->dtype == AC_uint8) return by_tensor(x, index);
+    ac_attrs_dtype wide = {AC_int64};
     if (ac_call(AC_OP_cast, &index, 1, &wide, out) < 0) return (void)ac_raise(), -1;
-    return put(x, out[0]);
+    int failed = by_tensor(x, out[0]);
+    ac_tensor_release(out[0]);
+    return failed;
 }
 
 /* Dimensions that an index item uses up. */
@@ -178,10 +186,11 @@ static int consumed(PyObject *item) {
     return t->dtype == AC_bool || t->dtype == AC_uint8 ? t->ndim : 1;
 }
 
-static int by_item(indexer *x, PyObject *item, int rest) {
+/* `used`: the dimensions that all the items use up. Each ellipsis skips the others, a second one too, as in torch. */
+static int by_item(indexer *x, PyObject *item, int used) {
     if (item == Py_Ellipsis) {
-        int skipped = x->view->ndim - x->dim - rest;
-        if (skipped > 0) x->dim += skipped;
+        x->ellipses++;
+        if (x->ndim > used) x->dim += x->ndim - used;
         return 0;
     }
     if (item == Py_None) return by_none(x);
@@ -196,7 +205,7 @@ static int by_item(indexer *x, PyObject *item, int rest) {
     if (PySequence_Check(item) && !PyUnicode_Check(item))
         return by_sequence(x, item); /* arrays are both this and an index */
     if (PyIndex_Check(item)) return by_int(x, item);
-    PyErr_Format(PyExc_IndexError,
+    PyErr_Format(PyUnicode_Check(item) ? PyExc_TypeError : PyExc_IndexError,
                  "tensors are indexed with ints, slices, None, ..., integer or bool tensors and lists; got %s",
                  Py_TYPE(item)->tp_name);
     return -1;
@@ -206,19 +215,52 @@ static void indexer_free(indexer *x) {
     ac_tensor_clear(&x->view);
     for (int d = 0; d < AC_MAX_DIMS; d++) ac_tensor_clear(&x->advanced[d]);
     for (int i = 0; i < x->n_keep; i++) Py_DECREF(x->keep[i]);
+    Py_XDECREF(x->items);
+}
+
+static bool is_index_of_its_own(PyObject *one) {
+    return ac_is_tensor(one) || PySequence_Check(one) || PySlice_Check(one) || one == Py_Ellipsis || one == Py_None;
+}
+
+/* Torch's rule, once NumPy's: a short sequence that holds a sequence, tensor, slice, None or ... is a tuple of indices
+ * and not one index. */
+static bool lists_indices(PyObject *index) {
+    if (ac_is_tensor(index) || !PySequence_Check(index) || PyUnicode_Check(index)) return false;
+    if (!PyList_Check(index) && PyObject_HasAttrString(index, "__array_interface__")) return false;
+    Py_ssize_t n = PySequence_Size(index);
+    bool found = false;
+    for (Py_ssize_t i = 0; i < n && n < 32 && !found; i++) {
+        PyObject *one = PySequence_GetItem(index, i);
+        if (!one) break;
+        found = is_index_of_its_own(one);
+        Py_DECREF(one);
+    }
+    PyErr_Clear();
+    return found;
+}
+
+/* The tuple of indices that `index` is or stands for; NULL where it is one index. */
+static PyObject *index_tuple(indexer *x, PyObject *index) {
+    if (PyTuple_Check(index)) return index;
+    if (!lists_indices(index)) return NULL;
+    int failed =
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "a list that holds sequences, tensors, slices, None or ... is read as a tuple of indices, "
+                     "as in torch; write x[tuple(list)], or x[ampc.tensor(list)] for one index",
+                     1);
+    return failed ? NULL : (x->items = PySequence_Tuple(index));
 }
 
 static int indexer_init(indexer *x, PyObject *self, PyObject *index) {
     *x = (indexer){.view = ac_tensor_retain(ac_unwrap(self)), .ndim = ac_unwrap(self)->ndim};
-    bool many = PyTuple_Check(index);
-    Py_ssize_t n = many ? PyTuple_GET_SIZE(index) : 1;
-    int rest = 0;
-    for (Py_ssize_t i = 0; i < n; i++) rest += consumed(many ? PyTuple_GET_ITEM(index, i) : index);
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *item = many ? PyTuple_GET_ITEM(index, i) : index;
-        rest -= consumed(item);
-        if (by_item(x, item, rest) < 0) return -1;
-    }
+    PyObject *items = index_tuple(x, index);
+    if (!items && PyErr_Occurred()) return -1;
+    Py_ssize_t n = items ? PyTuple_GET_SIZE(items) : 1;
+    int used = 0;
+    for (Py_ssize_t i = 0; i < n; i++) used += consumed(items ? PyTuple_GET_ITEM(items, i) : index);
+    if (used > x->ndim) return too_many(x);
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (by_item(x, items ? PyTuple_GET_ITEM(items, i) : index, used) < 0) return -1;
     return 0;
 }
 
@@ -245,12 +287,19 @@ PyObject *ac_tensor_subscript(PyObject *self, PyObject *index) {
     return result;
 }
 
+/* Whether a value of another dtype is converted: numbers, one element under a mask (masked_fill), and floats under
+ * autocast, where dtypes mix. index_put refuses all else, as in torch. */
+static bool may_convert(const indexer *x, const ac_tensor *value) {
+    if (value->is_scalar || (x->lone_mask && value->numel == 1)) return true;
+    return ac_autocast.active && ac_is_floating(value->dtype) && ac_is_floating(x->view->dtype);
+}
+
 static int assign_advanced(indexer *x, ac_tensor *value) {
     ac_tensor *in[AC_MAX_DIMS + 2], *cast[AC_MAX_OUT] = {NULL};
     ac_attrs_dtype as = {x->view->dtype};
     ac_attrs_accumulate set = {0};
     int n = inputs(x, in);
-    if (value->dtype != x->view->dtype) {
+    if (value->dtype != x->view->dtype && may_convert(x, value)) {
         if (ac_call(AC_OP_cast, &value, 1, &as, cast) < 0) return -1;
         value = cast[0];
     }
@@ -299,24 +348,22 @@ static ac_tensor *without_leading_ones(ac_tensor *value, int ndim) {
     return ac_call(AC_OP_squeeze, &value, 1, &front, out) < 0 ? NULL : out[0];
 }
 
-static int assign(indexer *x, PyObject *value) {
-    ac_tensor *t = NULL;
-    bool owned = false;
-    if (ac_is_tensor(value)) t = ac_unwrap(value);
-    else if (ac_is_number(value)) {
-        ac_scalar number;
-        if (ac_scalar_from(value, &number) < 0) return -1;
-        if (ac_scalar_fits(number, x->view->dtype, "x[...] = number") < 0) return (void)ac_raise(), -1;
-        t = ac_number_tensor(value);
-        if (!t) return -1;
-        owned = true;
-    } else {
+/* What is assigned, as a tensor: new, or another reference to the value. NULL with an error. */
+static ac_tensor *value_tensor(const ac_tensor *x, PyObject *value) {
+    if (ac_is_tensor(value)) return ac_tensor_retain(ac_unwrap(value));
+    if (!ac_is_number(value)) {
         PyErr_Format(PyExc_TypeError, "only a Tensor or a number can be assigned to a tensor's elements, got %s",
                      Py_TYPE(value)->tp_name);
-        return -1;
+        return NULL;
     }
-    ac_tensor *value_of = without_leading_ones(t, x->n ? 1 : x->view->ndim);
-    if (owned) ac_tensor_release(t);
+    ac_scalar number;
+    if (ac_scalar_from(value, &number) < 0) return NULL;
+    if (ac_scalar_fits(number, x->dtype, "x[...] = number") < 0) return ac_raise(), NULL;
+    return ac_number_tensor(value);
+}
+
+static int assign(indexer *x, ac_tensor *value) {
+    ac_tensor *value_of = without_leading_ones(value, x->n ? 1 : x->view->ndim);
     if (!value_of) return (void)ac_raise(), -1;
     int failed = x->n ? assign_advanced(x, value_of) : ac_copy_into(x->view, value_of);
     ac_dims indexed = ac_shape_of(x->view);
@@ -327,10 +374,16 @@ static int assign(indexer *x, PyObject *value) {
 }
 
 int ac_tensor_assign(PyObject *self, PyObject *index, PyObject *value) {
-    indexer x;
     if (!value) return PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted"), -1;
-    int failed = indexer_init(&x, self, index);
-    if (!failed) failed = assign(&x, value);
+    ac_tensor *given = value_tensor(ac_unwrap(self), value);
+    if (!given) return -1;
+    indexer x = {0};
+    int failed = 0;
+    if (index != Py_False) { /* x[False] = value writes nothing, whatever the value's shape */
+        failed = indexer_init(&x, self, index == Py_True ? Py_None : index);
+        if (!failed) failed = assign(&x, given);
+    }
     indexer_free(&x);
+    ac_tensor_release(given);
     return failed;
 }

@@ -67,7 +67,7 @@ static PyObject *num_threads(PyObject *m, PyObject *unused) {
 
 static PyObject *set_num_threads(PyObject *m, PyObject *n) {
     (void)m;
-    if (!PyLong_Check(n))
+    if (!PyIndex_Check(n) || PyBool_Check(n) || ac_is_tensor(n))
         return PyErr_Format(PyExc_RuntimeError, "set_num_threads: expected an int, got %s", Py_TYPE(n)->tp_name);
     long value = PyLong_AsLong(n);
     if (value == -1 && PyErr_Occurred()) return NULL;

@@ -6,6 +6,7 @@ from typing import Any, Optional, Tuple
 
 from ... import _creation as make
 from ..._C import Tensor
+from ..._callers import warn
 from .. import functional as F
 from ..parameter import Parameter
 from .module import Module
@@ -137,7 +138,12 @@ class Hardtanh(_Activation):
     _function = "hardtanh"
     _options = ("min_val", "max_val", "inplace",)
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False, min_value: Optional[float] = None,
+                 max_value: Optional[float] = None) -> None:
+        for old, new in ((min_value, "min_val"), (max_value, "max_val")):
+            if old is not None:
+                warn(f"Hardtanh: `{new}ue` is an old name of `{new}`", FutureWarning)
+        min_val, max_val = min_val if min_value is None else min_value, max_val if max_value is None else max_value
         self._keep(min_val=min_val, max_val=max_val, inplace=inplace)
 
 

@@ -20,7 +20,7 @@ _PADDINGS = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate"
 
 def _tuple(what: str, value: Any, n: int) -> Tuple[int, ...]:
     """One number for each dimension."""
-    values = tuple(_checks.integers(value, what)) * (n if isinstance(value, int) else 1)
+    values = tuple(_checks.each(value, what, n))
     if not values:
         raise RuntimeError(f"{what} must be one number or {n}, got none")
     if len(values) != n:

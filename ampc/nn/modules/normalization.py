@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
+from ... import _checks, _ops
 from ... import _creation as make
-from ... import _ops
 from ..._C import Tensor
 from .. import functional as F
 from .. import init
@@ -34,7 +34,7 @@ class LayerNorm(_Affine):
     def __init__(self, normalized_shape: Union[int, Sequence[int]], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
                  device: Any = None, dtype: Any = None) -> None:
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = tuple(_checks.integers(normalized_shape, "LayerNorm"))
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._add_affine(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
 
@@ -51,7 +51,7 @@ class RMSNorm(_Affine):
     def __init__(self, normalized_shape: Union[int, Sequence[int]], eps: Optional[float] = None, elementwise_affine: bool = True,
                  device: Any = None, dtype: Any = None) -> None:
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = tuple(_checks.integers(normalized_shape, "RMSNorm"))
         self.eps, self.elementwise_affine = eps, elementwise_affine
         self._add_affine(self.normalized_shape, elementwise_affine, None, device, dtype)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
+from ... import _checks
 from ..._C import Tensor
 from .. import functional as F
 from .module import Module
@@ -73,7 +74,7 @@ class AvgPool1d(Module):
                  count_include_pad: bool = True) -> None:
         super().__init__()
         sizes = (kernel_size, kernel_size if stride is None else stride, padding)
-        self.kernel_size, self.stride, self.padding = ((size,) if isinstance(size, int) else tuple(size) for size in sizes)
+        self.kernel_size, self.stride, self.padding = (tuple(_checks.integers(size, "AvgPool1d")) for size in sizes)
         self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
