@@ -170,7 +170,7 @@ MISTAKES = [
     (lambda: ampc.set_rng_state(ampc.zeros(5056, dtype=ampc.uint8)), RuntimeError, r"got ampc.uint8 \[5056\]; torch's states"),
     (lambda: ampc.Generator().set_state(ampc.zeros(3)), RuntimeError, r"two int64 numbers.*got ampc.float32 \[3\]"),
     (lambda: ampc.nn.Embedding(3, 4)(ampc.tensor([1.0])), RuntimeError, "^embedding: `index` holds indices"),
-    (lambda: entropy(ampc.tensor([[1, 0], [0, 1], [1, 0]])), RuntimeError, r"`target` is int64 \[3, 2\] beside `x` \[3, 2\].*argmax\(1\)"),
+    (lambda: entropy(ampc.tensor([[1, 0], [0, 1], [1, 0]])), RuntimeError, r"`target` is int64 \[3, 2\] beside `input` \[3, 2\].*argmax\(1\)"),
     (lambda: entropy(ampc.tensor([[1], [0], [1]])), RuntimeError, r"`target` is int64 \[3, 1\].*squeeze\(1\)"),
     (lambda: attend((1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 3, 4)), RuntimeError, r"needs as many features.*query float32 \[1, 2, 3, 4\], key float32 \[1, 2, 3, 5\]"),
     (lambda: attend((1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 5, 4)), RuntimeError, "needs as many rows in key as in value"),

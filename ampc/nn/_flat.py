@@ -15,14 +15,20 @@ def _with_train(f: Callable[..., Tensor], inplace: bool) -> Any:
     def drop(input: Tensor, p: float, train: bool) -> Tensor:
         return f(input, p, train, inplace)
 
-    drop.__name__ = drop.__qualname__ = f.__name__ + ("_" if inplace else "")
+    drop.__name__ = drop.__qualname__ = f.__name__.lstrip("_") + ("_" if inplace else "")
     drop.__doc__ = f.__doc__
     return drop
 
 
+def _feature_dropout(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor:
+    """Zeroes whole channels [N, C, ...] with probability ``p`` and scales the others by 1 / (1 - p)."""
+    out = _ops.feature_dropout(input, p, train)
+    return input.copy_(out) if inplace else out
+
+
 dropout, dropout_ = (_with_train(F.dropout, inplace) for inplace in (False, True))
 alpha_dropout, alpha_dropout_ = (_with_train(F.alpha_dropout, inplace) for inplace in (False, True))
-feature_dropout, feature_dropout_ = (_with_train(F.feature_dropout, inplace) for inplace in (False, True))
+feature_dropout, feature_dropout_ = (_with_train(_feature_dropout, inplace) for inplace in (False, True))
 feature_alpha_dropout, feature_alpha_dropout_ = (_with_train(F.feature_alpha_dropout, inplace) for inplace in (False, True))
 
 

@@ -111,6 +111,10 @@ static ac_error no_word(const char *op, const ac_param *p) {
 static int take_choice(const char *op, const ac_param *p, PyObject *o, int64_t *out) {
     const char *word = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
     if (!word && PyErr_Occurred()) return -1;
+    if (!word && strcmp(p->name, "reduction") == 0) {
+        PyErr_Format(PyExc_ValueError, "%s: `reduction` must be a word, such as 'mean', got %R", op, o);
+        return -1;
+    }
     if (!word) return wrong_type(op, p, "a string", o);
     *out = ac_choice(p, word);
     if (*out >= 0) return 0;

@@ -20,7 +20,7 @@ bool ac_values_are_cells(const ac_conv_kernel *k, ac_dtype dtype) {
 
 bool ac_pack_channels(const ac_conv_kernel *k, const ac_operand *padded, bool columns, int64_t k_steps, int64_t apart,
                       char *to) {
-    ac_cut cut = {k->kind, k->depth, AC_TILE_BYTES * k->parts, k_steps, k_steps, 1};
+    ac_cut cut = {k->kind, k->depth, AC_TILE_BYTES * k->parts, k_steps, k_steps, 1, 1};
     if (k->parts == 1) return ac_pack(padded, &cut, columns, 0, 0, 1, to);
     _Alignas(AC_ALIGNMENT) char both[2 * AC_TILE_BYTES];
     bool fits = true;
