@@ -325,6 +325,7 @@ static T lp_pool(ac_scratch *s, T const *in, const ac_attrs_lp_pool *a, int64_t 
     NEED(need_channels(what, in[0], nd));
     NEED(spread(what, "kernel_size", &a->kernel, nd, &m.window));
     NEED(spread_stride(what, &a->stride, &m.window, nd, &m.step));
+    if (a->norm_type == 0) REFUSE(AC_ZERO_DIVISION, "%s: `norm_type` must not be 0, whose root there is none of", what);
     for (int64_t d = 0; d < nd; d++) taps *= m.window.v[d];
     if (isinf(a->norm_type)) {
         ac_attrs_max_pool how = {m.window, m.step, {1, {0}}, {1, {1}}, a->ceil_mode, 0};
