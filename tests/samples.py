@@ -535,7 +535,8 @@ def torch_function(name: str, sample: Sample) -> Optional[Callable[..., Any]]:
 
 
 CPU_ONLY = {"fused_attention", "fused_attention_backward", "recurrence", "recurrence_backward"}  # their parts do their work on a GPU
-WIDE_ONLY = {"solve", "slogdet", "cholesky", "qr", "eigh", "svd", *LINALG}  # float32 and float64
+WIDE_ONLY = {"solve", "slogdet", "slogdet_square", "det", "logdet", "matrix_power", "cholesky", "cholesky_inverse", "cholesky_solve", "triangular_solve", "qr",
+             "eigh", "svd", "quantile", "nanquantile", *LINALG}  # float32 and float64
 CASES = [(name, i) for name in SAMPLES for i in range(len(SAMPLES[name]))]
 IDS = [f"{name}-{i}" for name, i in CASES]
 
