@@ -18,7 +18,7 @@ OF_TENSORS = ["atan2", "hypot", "maximum", "minimum", "fmax", "fmin", "logical_a
 COMPARE_IN_PLACE = ["eq", "ne", "lt", "le", "gt", "ge"]
 BITS = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 SPECIAL = ["lgamma", "digamma", "i0", "special.i0e", "special.i1", "special.i1e", "special.ndtr", "special.log_ndtr", "special.ndtri", "special.entr", "special.erfcx", "special.bessel_j0", "special.bessel_j1",
-           "special.modified_bessel_k0", "special.expit", "sgn"]
+           "special.modified_bessel_k0", "special.expit"]
 ACTIVATIONS = ["relu", "silu", "mish", "softsign", "hardswish", "hardsigmoid", "logsigmoid", "gelu", "elu", "selu", "celu", "leaky_relu", "hardtanh", "relu6", "softplus", "hardshrink", "softshrink", "tanhshrink"]
 
 
