@@ -351,6 +351,9 @@ RESULTS = [
     Known("the sign of nan is nan in the derivative of abs, too", lambda d: is_gradient(d) and re.search(r"abs|l1_loss|norm", str(d.program.steps)) is not None and infinite(d)),
     Known("out= keeps the layout of its target", line("out=", "strides")),
     Known("gradients that autograd.grad gives are tensors of their own; torch's may be one tensor twice", lambda d: d.kind == "shape" and "autograd.grad" in making(d) and re.search(r"\.(t|transpose|swapaxes|squeeze|unsqueeze)_\(", d.step.source) is not None),
+    Known("nothing is reduced into a tensor without elements, so its source takes no part", lambda d: d.kind == "existence" and "index_reduce" in making(d) and ", 0)" in str(d.program.steps)),
+    Known("a result has memory for each of its elements; torch's diagonal_scatter and its like keep the overlap of an unfolded operand",
+          lambda d: d.kind == "value" and re.search("unfold|as_strided", making(d)) is not None and re.search(r"(diagonal|select|slice|as_strided)_scatter", making(d)) is not None and re.search(r"_\(|[-+*/]= |\] = ", d.step.source) is not None),
     Known("histc finds the bin of a value in float64", lambda d: d.kind == "value" and "histc" in d.step.source),
     Known("1 - cos of the same direction is what rounding leaves", lambda d: d.kind == "value" and "cosine" in d.step.source and all(abs(t - a) < 1e-14 for t, a in pairs(d))),
     Known("hooks of a leaf follow its requires_grad, as its views do not", lambda d: (d.kind == "log" or d.kind == "exception" and d.torch is None and d.ampc == "KeyError") and "requires_grad_(" in str(d.program.steps)
