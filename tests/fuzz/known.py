@@ -354,6 +354,7 @@ RESULTS = [
     Known("nothing is reduced into a tensor without elements, so its source takes no part", lambda d: d.kind == "existence" and "index_reduce" in making(d) and ", 0)" in str(d.program.steps)),
     Known("a result has memory for each of its elements; torch's diagonal_scatter and its like keep the overlap of an unfolded operand",
           lambda d: d.kind == "value" and re.search("unfold|as_strided", making(d)) is not None and re.search(r"(diagonal|select|slice|as_strided)_scatter", making(d)) is not None and re.search(r"_\(|[-+*/]= |\] = ", d.step.source) is not None),
+    Known("a leaf that no longer requires gradients calls no hooks", lambda d: only_torch_raises("hook .* has changed the size")(d) and re.search(r"requires_grad = False|requires_grad_\(False", str(d.program.steps)) is not None),
     Known("histc finds the bin of a value in float64", lambda d: d.kind == "value" and "histc" in d.step.source),
     Known("1 - cos of the same direction is what rounding leaves", lambda d: d.kind == "value" and "cosine" in d.step.source and all(abs(t - a) < 1e-14 for t, a in pairs(d))),
     Known("hooks of a leaf follow its requires_grad, as its views do not", lambda d: (d.kind == "log" or d.kind == "exception" and d.torch is None and d.ampc == "KeyError") and "requires_grad_(" in str(d.program.steps)
