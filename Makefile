@@ -69,7 +69,7 @@ levels: $(VENV)/installed
 	cd tests && for cpu in $${LEVELS:-$$(../$(BIN)/python -c "import ampc; print(*ampc._C._machine()['lower_levels'])")}; do \
 		echo "AMPC_CPU=$$cpu"; \
 		AMPC_CPU=$$cpu $(PYTEST) -q --no-header -m 'not slow' $(PYTEST_ARGS) \
-			test_ops.py test_autocast.py test_training.py test_optim.py || exit 1; done
+			test_ops.py test_autocast.py test_training.py test_optim.py test_scopes.py || exit 1; done
 
 # The code behind every way of csrc/base/ways.def, counted by gcov while tests/test_machines.py runs.
 ways: $(VENV)/installed

@@ -72,110 +72,23 @@ from ._C import (
     set_num_threads as set_num_threads,
     uint8 as uint8,
 )
-from ._unsupported_dtypes import (
-    cdouble as cdouble,
-    cfloat as cfloat,
-    complex64 as complex64,
-    complex128 as complex128,
-    float8_e4m3fn as float8_e4m3fn,
-    float8_e4m3fnuz as float8_e4m3fnuz,
-    float8_e5m2 as float8_e5m2,
-    float8_e5m2fnuz as float8_e5m2fnuz,
-    uint16 as uint16,
-    uint32 as uint32,
-    uint64 as uint64,
-)
-from ._creation import (
-    Generator as Generator,
-    arange as arange,
-    as_tensor as as_tensor,
-    default_generator as default_generator,
-    empty as empty,
-    empty_like as empty_like,
-    eye as eye,
-    full as full,
-    full_like as full_like,
-    get_rng_state as get_rng_state,
-    initial_seed as initial_seed,
-    linspace as linspace,
-    logspace as logspace,
-    manual_seed as manual_seed,
-    ones as ones,
-    ones_like as ones_like,
-    rand as rand,
-    rand_like as rand_like,
-    randint as randint,
-    randn as randn,
-    randn_like as randn_like,
-    randperm as randperm,
-    range as range,
-    seed as seed,
-    set_rng_state as set_rng_state,
-    tensor as tensor,
-    zeros as zeros,
-    zeros_like as zeros_like,
-)
-from ._device import (
-    Size as Size,
-    channels_last as channels_last,
-    channels_last_3d as channels_last_3d,
-    contiguous_format as contiguous_format,
-    device as device,
-    get_default_device as get_default_device,
-    layout as layout,
-    memory_format as memory_format,
-    preserve_format as preserve_format,
-    set_default_device as set_default_device,
-    strided as strided,
-)
-from ._finfo import finfo as finfo, iinfo as iinfo
-from ._functions import (
-    allclose as allclose,
-    chunk as chunk,
-    equal as equal,
-    is_floating_point as is_floating_point,
-    is_tensor as is_tensor,
-    nonzero as nonzero,
-    numel as numel,
-    split as split,
-    unbind as unbind,
-)
+from ._unsupported_dtypes import *
+from ._creation import *
+from ._device import *
+from ._finfo import *
 from ._interop import from_dlpack as from_dlpack
 from ._printing import set_printoptions as set_printoptions
 from .amp import (
     GradScaler as GradScaler,
-    autocast as autocast,
     clear_autocast_cache as clear_autocast_cache,
     get_autocast_dtype as get_autocast_dtype,
     is_autocast_cache_enabled as is_autocast_cache_enabled,
-    is_autocast_enabled as is_autocast_enabled,
     set_autocast_cache_enabled as set_autocast_cache_enabled,
     set_autocast_dtype as set_autocast_dtype,
     set_autocast_enabled as set_autocast_enabled,
 )
-from .amp.autocast_mode import (
-    autocast_decrement_nesting as autocast_decrement_nesting,
-    autocast_increment_nesting as autocast_increment_nesting,
-    get_autocast_cpu_dtype as get_autocast_cpu_dtype,
-    get_autocast_gpu_dtype as get_autocast_gpu_dtype,
-    is_autocast_cpu_enabled as is_autocast_cpu_enabled,
-    set_autocast_cpu_dtype as set_autocast_cpu_dtype,
-    set_autocast_cpu_enabled as set_autocast_cpu_enabled,
-    set_autocast_gpu_dtype as set_autocast_gpu_dtype,
-)
-from ._settings import (
-    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
-    get_deterministic_debug_mode as get_deterministic_debug_mode,
-    get_float32_matmul_precision as get_float32_matmul_precision,
-    get_num_interop_threads as get_num_interop_threads,
-    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
-    set_default_tensor_type as set_default_tensor_type,
-    set_deterministic_debug_mode as set_deterministic_debug_mode,
-    set_float32_matmul_precision as set_float32_matmul_precision,
-    set_flush_denormal as set_flush_denormal,
-    set_num_interop_threads as set_num_interop_threads,
-    use_deterministic_algorithms as use_deterministic_algorithms,
-)
+from .amp.autocast_mode import *
+from ._settings import *
 from .doctor import guard as _guard, ledger as _ledger  # diagnosis listens to what is above
 from .autograd import (
     enable_grad as enable_grad,
@@ -189,10 +102,13 @@ from .autograd.anomaly_mode import (
     set_anomaly_enabled as set_anomaly_enabled,
 )
 from .compiler import compile as compile
-from .cuda import amp as _cuda_amp  # makes `cuda.amp`, which stands above `cuda`
+from .cuda.amp import autocast as _cuda_autocast  # makes `cuda.amp`, which stands above `cuda`
 from .serialization import load as load, save as save
 from .version import __version__
 
+from ._missing import absent_from as _absent_from
+
+vars(_C).update(__getattr__=_absent_from("ampc._C"), __path__=[])  # torch's names in its own core, of the table in _library_names
 float, double, half = _C.float, _C.double, _C.half
 int, long, short = _C.int, _C.long, _C.short
 newaxis = None
@@ -210,17 +126,7 @@ from ._composed.products import *
 from ._composed.random import *
 from ._composed.reduce import *
 from ._ops import *
-from ._ops import (
-    abs as abs,
-    add as add,
-    cat as cat,
-    clamp as clamp,
-    div as div,
-    mul as mul,
-    neg as neg,
-    sub as sub,
-)
-from ._functions import where as where
+from ._functions import *
 from ._layout import clone as clone
 from .linalg import lu_with_info as lu
 
@@ -229,31 +135,9 @@ from .nn._recurrent import gru as gru, lstm as lstm, rnn_relu as rnn_relu, rnn_t
 from .nn._resample import grid_sampler as grid_sampler
 from .nn._resample import constant_pad_nd as constant_pad_nd
 from .nn.functional import (
-    adaptive_avg_pool1d as adaptive_avg_pool1d,
-    adaptive_max_pool1d as adaptive_max_pool1d,
-    avg_pool1d as avg_pool1d,
-    channel_shuffle as channel_shuffle,
-    conv1d as conv1d,
-    conv2d as conv2d,
-    conv3d as conv3d,
-    conv_tbc as conv_tbc,
-    conv_transpose1d as conv_transpose1d,
-    conv_transpose2d as conv_transpose2d,
-    conv_transpose3d as conv_transpose3d,
     ctc_loss as ctc_loss,
-    group_norm as group_norm,
-    layer_norm as layer_norm,
-    max_pool1d as max_pool1d,
     max_pool1d_with_indices as max_pool1d_with_indices,
-    max_pool2d as max_pool2d,
-    max_pool3d as max_pool3d,
     native_channel_shuffle as native_channel_shuffle,
-    pairwise_distance as pairwise_distance,
-    pixel_shuffle as pixel_shuffle,
-    pixel_unshuffle as pixel_unshuffle,
-    rms_norm as rms_norm,
-    rrelu as rrelu,
-    rrelu_ as rrelu_,
 )
 
 from .nn.utils.parametrizations import norm_except_dim as norm_except_dim
@@ -280,14 +164,13 @@ Tensor.__array_namespace__ = _array_namespace  # type: ignore[method-assign]
 
 is_distributed = Tensor.is_distributed
 as_strided_, detach_, fill_, resize_as_, zero_ = Tensor.as_strided_, Tensor.detach_, Tensor.fill_, Tensor.resize_as_, Tensor.zero_
-batch_norm, instance_norm = nn.functional.batch_norm, nn.functional.instance_norm
-embedding, embedding_bag = nn.functional.embedding, nn.functional.embedding_bag
 
 if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that can be called, which types have no word for
     import builtins as _builtins
 
     from . import (
         _dynamo as _dynamo,
+        _utils as _utils,
         accelerator as accelerator,
         bench as bench,
         compiler as compiler,
@@ -298,34 +181,40 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         hub as hub,
         jit as jit,
         keras as keras,
+        library as library,
         multiprocessing as multiprocessing,
+        ops as ops,
+        overrides as overrides,
+        profiler as profiler,
         random as random,
+        return_types as return_types,
         signal as signal,
         special as special,
+        storage as storage,
         testing as testing,
         training as training,
         types as types,
     )
-    from .nn._flat import (
-    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
-    cosine_embedding_loss as cosine_embedding_loss,
-    hinge_embedding_loss as hinge_embedding_loss,
-    kl_div as kl_div,
-    margin_ranking_loss as margin_ranking_loss,
-    poisson_nll_loss as poisson_nll_loss,
-    triplet_margin_loss as triplet_margin_loss,
-        affine_grid_generator as affine_grid_generator,
-        alpha_dropout as alpha_dropout,
-        alpha_dropout_ as alpha_dropout_,
-        dropout as dropout,
-        dropout_ as dropout_,
-        feature_alpha_dropout as feature_alpha_dropout,
-        feature_alpha_dropout_ as feature_alpha_dropout_,
-        feature_dropout as feature_dropout,
-        feature_dropout_ as feature_dropout_,
-        grid_sampler_2d as grid_sampler_2d,
-        grid_sampler_3d as grid_sampler_3d,
-        native_dropout as native_dropout,
+    from .nn._flat import *
+    from ._array_api import (
+        astype as astype,
+        bitwise_invert as bitwise_invert,
+        broadcast_arrays as broadcast_arrays,
+        cumulative_prod as cumulative_prod,
+        cumulative_sum as cumulative_sum,
+        expand_dims as expand_dims,
+        imag as imag,
+        isdtype as isdtype,
+        matrix_transpose as matrix_transpose,
+        permute_dims as permute_dims,
+        repeat as repeat,
+        take_along_axis as take_along_axis,
+        unique_all as unique_all,
+        unique_counts as unique_counts,
+        unique_inverse as unique_inverse,
+        unique_values as unique_values,
+        unstack as unstack,
+        vecdot as vecdot,
     )
     from ._buffers import from_file as from_file, frombuffer as frombuffer
     from .doctor import doctor as doctor
@@ -337,6 +226,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         set_global_policy as set_global_policy,
     )
     from .random import thread_safe_generator as thread_safe_generator
+    from .storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage, is_storage as is_storage
     from .signal.windows import (
         bartlett_window as bartlett_window,
         blackman_window as blackman_window,
@@ -348,17 +238,24 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
     enable_autocast: _builtins.bool
 
 _LATER = frozenset({  # modules
-    "_dynamo", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub", "jit",
-    "formats", "keras", "multiprocessing", "random", "signal", "special", "testing", "training", "types",
+    "_dynamo", "_library_functions", "_utils", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub",
+    "jit", "library", "formats", "keras", "multiprocessing", "ops", "overrides", "profiler", "random", "return_types", "signal", "special",
+    "storage", "testing", "training", "types",
 })
-_COMPLEX = frozenset({"complex", "fft", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
+_COMPLEX = frozenset({"complex", "istft", "polar", "stft", "view_as_complex", "view_as_real"})
 _FROM = {  # functions and classes, by the module that they are loaded with
+    **dict.fromkeys(("batch_norm", "embedding", "instance_norm"), "nn._flat"),  # their arguments come in another order than nn.functional's
     **dict.fromkeys(("affine_grid_generator", "grid_sampler_2d", "grid_sampler_3d", "native_dropout"), "nn._flat"),
     **dict.fromkeys(("binary_cross_entropy_with_logits", "cosine_embedding_loss", "hinge_embedding_loss", "kl_div", "margin_ranking_loss",
                      "poisson_nll_loss", "triplet_margin_loss"), "nn._flat"),
     **{name + end: "nn._flat" for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout") for end in ("", "_")},
     "explain": "doctor.explain", "vmap": "func", "thread_safe_generator": "random", "frombuffer": "_buffers", "from_file": "_buffers",
+    **dict.fromkeys(("TypedStorage", "UntypedStorage", "is_storage"), "storage"),
     **dict.fromkeys(("Policy", "global_policy", "set_global_policy"), "keras.mixed_precision"),
+    # the array API's names that torch has no function of
+    **dict.fromkeys(("astype", "bitwise_invert", "broadcast_arrays", "cumulative_prod", "cumulative_sum", "expand_dims", "imag", "isdtype",
+                     "matrix_transpose", "permute_dims", "repeat", "take_along_axis", "unique_all", "unique_counts", "unique_inverse",
+                     "unique_values", "unstack", "vecdot"), "_array_api"),
     **dict.fromkeys(("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"), "signal.windows"),
 }
 
@@ -372,6 +269,11 @@ def __getattr__(name: str) -> _Any:
         found = module if name in _LATER else getattr(module, name)
         globals()[name] = found
         return found
+    if name.startswith("_foreach_"):
+        from . import _foreach
+
+        if name in vars(_foreach):
+            return getattr(_foreach, name)
     if name.endswith("Tensor") and name[0] != "_":
         from ._typed import types_of
 
@@ -379,11 +281,15 @@ def __getattr__(name: str) -> _Any:
         globals().update(found)
         if name in found:
             return found[name]
-    from ._missing import absent_from
+    if name.endswith("Storage") and name[0] != "_":
+        from .storage import LEGACY
 
+        globals().update(LEGACY)
+        if name in LEGACY:
+            return LEGACY[name]
     if name in _COMPLEX:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; ampc has no complex tensors (docs/architecture/complex.md says why)")
-    return absent_from(__name__)(name)
+    return _absent_from(__name__)(name)
 
 
 def __dir__() -> _Any:

@@ -1,7 +1,8 @@
 """The namespace of the Python array API standard (2024.12, data-apis.org/array-api): what ``Tensor.__array_namespace__()`` gives.
 
-The standard's names, argument names and results; where torch has the same name with another meaning (``equal``, ``nonzero``,
-``argsort``) ampc itself keeps torch's, and this namespace has the standard's."""
+The standard's names, argument names and results. Where an operator of the table does what the standard asks, it is that operator; a function
+is written here where torch means another thing by the name (``equal``, ``nonzero``, ``argsort``), names an argument differently, or has another
+rule: in torch a 0-d tensor takes no part in promotion, and a sum over no dimensions is one over all."""
 
 from __future__ import annotations
 
@@ -10,17 +11,14 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any, Dict, List, Optional, Tuple, Union
 
-from . import _C, _ops
+from . import _C, _finfo, _ops
 from . import _creation as make
 from . import linalg as _linalg
 from ._C import Tensor, float32, float64, int8, int16, int32, int64, uint8
 from ._C import bool as bool
+from ._composed import shape_ops
 from ._composed.creation import _asarray
-from ._composed.products import tensordot
-from ._composed.shape_ops import broadcast_tensors, meshgrid  # noqa: F401
 from ._composed.sort_search import unique
-from ._creation import eye, linspace  # noqa: F401
-from ._finfo import finfo, iinfo  # noqa: F401
 from ._interop import from_dlpack  # noqa: F401
 
 __array_api_version__ = "2024.12"
@@ -29,14 +27,44 @@ Axis = Union[int, Tuple[int, ...], None]
 e, inf, nan, newaxis, pi = 2.718281828459045, float("inf"), float("nan"), None, 3.141592653589793
 
 # the standard's names that are rows of the table
-_ROWS = """abs acos acosh add asin asinh atan atan2 atanh bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor ceil copysign
-    cos cosh exp expm1 floor floor_divide hypot isfinite isinf isnan log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor
-    matmul maximum minimum pow reciprocal remainder round sign signbit sin sinh sqrt square tan tanh trunc where divide multiply negative subtract
-    not_equal less less_equal greater greater_equal broadcast_to moveaxis roll searchsorted tile tril triu sum prod mean argmax argmin stack diff
-    nextafter"""
-_OTHER = {"bitwise_invert": "bitwise_not", "equal": "eq", "positive": "clone", "max": "amax", "min": "amin", "matrix_transpose": "adjoint",
-          "vecdot": "linalg_vecdot"}
-globals().update({name: vars(_ops)[_OTHER.get(name, name)] for name in (*_ROWS.split(), *_OTHER)})
+_ROWS = """abs acos acosh asin asinh atan atanh ceil cos cosh exp expm1 floor isfinite isinf isnan log log10 log1p log2 logical_not reciprocal round
+    sign signbit sin sinh sqrt square tan tanh trunc negative moveaxis tile argmax argmin stack diff"""
+globals().update({name: vars(_ops)[name] for name in _ROWS.split()})
+bitwise_invert, matrix_transpose, positive = _ops.bitwise_not, _ops.adjoint, _ops.clone
+
+
+def _promoted(x1: Any, x2: Any) -> Tuple[Any, Any]:
+    """Two operands in the dtype that they promote to. torch leaves a 0-d tensor out of it."""
+    if isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype is not x2.dtype:
+        kind = _C.promote_types(x1.dtype, x2.dtype)
+        return x1.to(kind), x2.to(kind)
+    return x1, x2
+
+
+def _promoting(name: str, row: Any) -> Any:
+    """The operator with that rule, of two tensors, or a tensor and a number."""
+    def f(x1: Any, x2: Any, /) -> Any:
+        return row(*_promoted(x1, x2))
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = row.__doc__
+    return f
+
+
+_OF_TWO = """add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide floor_divide greater greater_equal
+    hypot less less_equal logaddexp logical_and logical_or logical_xor matmul maximum minimum multiply nextafter not_equal pow subtract"""
+globals().update({name: _promoting(name, vars(_ops)[name]) for name in _OF_TWO.split()}, equal=_promoting("equal", _ops.eq))
+
+
+def remainder(x1: Any, x2: Any, /) -> Tensor:
+    """What is left of x1 / x2, with the sign of x2; a zero, too, whose sign torch takes from x1."""
+    rest: Tensor = _ops.remainder(*_promoted(x1, x2))
+    return _ops.where(rest == 0, _ops.copysign(rest, x2), rest) if rest.is_floating_point() else rest
+
+
+def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
+    """x1 where the condition is true, x2 elsewhere."""
+    return _ops.where(condition, *_promoted(x1, x2))
 
 
 def conj(x: Tensor, /) -> Tensor:
@@ -72,8 +100,33 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Optiona
 
 
 def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """start, start + step, ... below stop."""
-    return make.arange(start, dtype=dtype, device=device) if stop is None else make.arange(start, stop, step, dtype=dtype, device=device)
+    """start, start + step, ... before stop: none where no step leads there, where torch raises."""
+    start, stop = (0, start) if stop is None else (start, stop)
+    return make.arange(start, start if (stop - start) * step < 0 else stop, step, dtype=dtype or _of_numbers(start, stop, step), device=device)
+
+
+def _of_numbers(*numbers: Any) -> Any:
+    return int64 if builtins.all(isinstance(n, int) for n in numbers) else _C.get_default_dtype()
+
+
+def linspace(start: float, stop: float, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: builtins.bool = True) -> Tensor:
+    """num values from start to stop, evenly spaced; without stop itself where ``endpoint`` is False."""
+    return make.linspace(start, stop, num, dtype=dtype, device=device, endpoint=endpoint)
+
+
+def meshgrid(*arrays: Tensor, indexing: str = "xy") -> List[Tensor]:
+    """Coordinates of the grid that vectors span, 'xy' or 'ij'."""
+    return list(shape_ops.meshgrid(*arrays, indexing=indexing))
+
+
+def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """x on and below the k-th diagonal, 0 above."""
+    return x.tril(k)
+
+
+def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
+    """x on and above the k-th diagonal, 0 below."""
+    return x.triu(k)
 
 
 def _shape(shape: Any) -> Tuple[int, ...]:
@@ -100,7 +153,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
     return make.full(_shape(shape), fill_value, dtype=dtype, device=device)
 
 
-empty_like, zeros_like, ones_like, full_like = make.empty_like, make.zeros_like, make.ones_like, make.full_like
+eye, empty_like, zeros_like, ones_like, full_like = make.eye, make.empty_like, make.zeros_like, make.ones_like, make.full_like
 
 # -- dtypes ------------------------------------------------------------------------------------------------------------------
 
@@ -108,6 +161,22 @@ _FLOAT, _SIGNED, _UNSIGNED = (float32, float64), (int8, int16, int32, int64), (u
 _KINDS: Dict[str, Tuple[Any, ...]] = {"bool": (bool,), "signed integer": _SIGNED, "unsigned integer": _UNSIGNED, "integral": _SIGNED + _UNSIGNED,
                                       "real floating": (*_FLOAT, _C.float16, _C.bfloat16), "complex floating": (),
                                       "numeric": (*_SIGNED, *_UNSIGNED, *_FLOAT, _C.float16, _C.bfloat16)}
+
+
+class finfo(_finfo.finfo):
+    """Limits of a floating point dtype, or of an array's. Its ``dtype`` is one, where torch's is a name."""
+
+    def __init__(self, type: Any, /) -> None:
+        super().__init__(type)
+        self.dtype: Any = getattr(_C, self.dtype)
+
+
+class iinfo(_finfo.iinfo):
+    """Limits of an integer dtype, or of an array's. Its ``dtype`` is one, where torch's is a name."""
+
+    def __init__(self, type: Any, /) -> None:
+        super().__init__(type)
+        self.dtype: Any = getattr(_C, self.dtype)
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: builtins.bool = True, device: Any = None) -> Tensor:
@@ -153,14 +222,46 @@ def _dims(x: Tensor, axis: Axis) -> Optional[List[int]]:
     return None if axis is None else [axis] if isinstance(axis, int) else list(axis)
 
 
+def _reduce(f: Any, x: Tensor, axis: Axis, keepdims: builtins.bool, **options: Any) -> Tensor:
+    """f over axis. Over none, which is ``()``, each element by itself: for torch that is over all."""
+    if axis == ():
+        return f(x.unsqueeze(-1), dim=-1, **options)
+    return f(x, dim=_dims(x, axis), keepdim=keepdims, **options)
+
+
+def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: builtins.bool = False) -> Tensor:
+    """The sum over axis; of integers in int64."""
+    return _reduce(_ops.sum, x, axis, keepdims, dtype=dtype)
+
+
+def prod(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: builtins.bool = False) -> Tensor:
+    """The product over axis; of integers in int64."""
+    return _reduce(_ops.prod, x, axis, keepdims, dtype=dtype)
+
+
+def mean(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
+    """The mean over axis."""
+    return _reduce(_ops.mean, x, axis, keepdims)
+
+
+def max(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
+    """The largest value over axis."""
+    return _reduce(_ops.amax, x, axis, keepdims)
+
+
+def min(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
+    """The smallest value over axis."""
+    return _reduce(_ops.amin, x, axis, keepdims)
+
+
 def var(x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """Variance over axis, divided by n - correction."""
-    return x.var(_dims(x, axis), correction=int(correction), keepdim=keepdims)
+    return _reduce(_ops.var, x, axis, keepdims, correction=correction)
 
 
 def std(x: Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """Square root of the variance."""
-    return x.std(_dims(x, axis), correction=int(correction), keepdim=keepdims)
+    return _reduce(_ops.std, x, axis, keepdims, correction=correction)
 
 
 def _truth(x: Tensor) -> Tensor:
@@ -170,17 +271,17 @@ def _truth(x: Tensor) -> Tensor:
 
 def all(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
     """Whether all are true."""
-    return _truth(x).all(_dims(x, axis), keepdims)
+    return _reduce(_ops.all, _truth(x), axis, keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
     """Whether any is true."""
-    return _truth(x).any(_dims(x, axis), keepdims)
+    return _reduce(_ops.any, _truth(x), axis, keepdims)
 
 
 def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False) -> Tensor:
     """How many are not 0."""
-    return (x != 0).sum(_dims(x, axis), keepdims)
+    return sum(x != 0, axis=axis, keepdims=keepdims)
 
 
 def cumulative_sum(x: Tensor, /, *, axis: Optional[int] = None, dtype: Any = None, include_initial: builtins.bool = False) -> Tensor:
@@ -222,6 +323,11 @@ def nonzero(x: Tensor, /) -> Tuple[Tensor, ...]:
     return x.nonzero(as_tuple=True)
 
 
+def searchsorted(x1: Tensor, x2: Any, /, *, side: str = "left", sorter: Optional[Tensor] = None) -> Tensor:
+    """Where each of x2 would stand in the sorted x1."""
+    return _ops.searchsorted(*_promoted(x1, x2), side=side, sorter=sorter)
+
+
 UniqueAll = namedtuple("UniqueAll", ["values", "indices", "inverse_indices", "counts"])
 UniqueCounts = namedtuple("UniqueCounts", ["values", "counts"])
 UniqueInverse = namedtuple("UniqueInverse", ["values", "inverse_indices"])
@@ -255,7 +361,19 @@ def unique_values(x: Tensor, /) -> Tensor:
 
 def broadcast_arrays(*arrays: Tensor) -> List[Tensor]:
     """Tensors expanded to the shape they broadcast to."""
-    return list(broadcast_tensors(*arrays))
+    return list(shape_ops.broadcast_tensors(*arrays))
+
+
+def broadcast_to(x: Tensor, /, shape: Tuple[int, ...]) -> Tensor:
+    """x expanded to a shape."""
+    return x.broadcast_to(shape)
+
+
+def roll(x: Tensor, /, shift: Union[int, Tuple[int, ...]], *, axis: Axis = None) -> Tensor:
+    """Elements moved along axis, what leaves at its end comes back at the other; in the order of memory where axis is None."""
+    if isinstance(axis, tuple) and isinstance(shift, int):
+        shift = (shift,) * len(axis)
+    return _ops.roll(x, shift, axis)
 
 
 def concat(arrays: Sequence[Tensor], /, *, axis: Optional[int] = 0) -> Tensor:
@@ -268,7 +386,7 @@ def unstack(x: Tensor, /, *, axis: int = 0) -> Tuple[Tensor, ...]:
     return x.unbind(axis)
 
 
-def expand_dims(x: Tensor, /, *, axis: int = 0) -> Tensor:
+def expand_dims(x: Tensor, /, axis: int) -> Tensor:
     """A new axis of size 1. IndexError outside the dimensions."""
     return x.unsqueeze(axis)
 
@@ -319,44 +437,39 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     return _ops.take_along_dim(x, indices, axis)
 
 
+def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
+    """Sums over the last axes of x1 and the first of x2, or over two lists of axes."""
+    return _linalg.tensordot(*_promoted(x1, x2), axes)
+
+
+def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
+    """Sums of x1 * x2 along axis, others broadcast. ValueError unless both have that axis from the end, of one size."""
+    if x1.shape[axis] != x2.shape[axis]:
+        raise ValueError(f"vecdot: axis {axis} has size {x1.shape[axis]} in one and {x2.shape[axis]} in the other")
+    return _ops.linalg_vecdot(*_promoted(x1, x2), dim=axis)
+
+
 class linalg:
     """The standard's extension of linear algebra."""
 
-    cholesky = staticmethod(_linalg.cholesky)
-    det = staticmethod(_linalg.det)
-    diagonal = staticmethod(_linalg.diagonal)
-    eigh = staticmethod(_linalg.eigh)
-    eigvalsh = staticmethod(_linalg.eigvalsh)
-    inv = staticmethod(_linalg.inv)
-    matmul = staticmethod(_linalg.matmul)
-    matrix_norm = staticmethod(_linalg.matrix_norm)
-    matrix_power = staticmethod(_linalg.matrix_power)
-    pinv = staticmethod(_linalg.pinv)
-    qr = staticmethod(_linalg.qr)
-    slogdet = staticmethod(_linalg.slogdet)
-    solve = staticmethod(_linalg.solve)
-    svd = staticmethod(_linalg.svd)
-    svdvals = staticmethod(_linalg.svdvals)
-    tensordot = staticmethod(tensordot)
-    matrix_rank = staticmethod(_linalg.matrix_rank)
-    matrix_transpose = staticmethod(_ops.adjoint)
-    outer = staticmethod(_ops.outer)
-    vecdot = staticmethod(_ops.linalg_vecdot)
+    tensordot, vecdot, matmul = staticmethod(tensordot), staticmethod(vecdot), staticmethod(globals()["matmul"])
+    outer, solve = (staticmethod(_promoting(name, vars(_linalg)[name])) for name in ("outer", "solve"))
+    trace = staticmethod(_linalg.trace)
 
     @staticmethod
     def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
         """The cross product along axis."""
-        return _ops.cross(x1, x2, axis)
-
-    @staticmethod
-    def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
-        """Sums of diagonals."""
-        return x.diagonal(offset, -2, -1).sum(-1, dtype=dtype)
+        return _ops.cross(*_promoted(x1, x2), dim=axis)
 
     @staticmethod
     def vector_norm(x: Tensor, /, *, axis: Axis = None, keepdims: builtins.bool = False, ord: float = 2) -> Tensor:
         """The p-norm over axis."""
-        return _linalg.vector_norm(x, ord, _dims(x, axis), keepdims)
+        return _reduce(_linalg.vector_norm, x, axis, keepdims, ord=ord)
+
+
+for _name in ("cholesky", "det", "diagonal", "eigh", "eigvalsh", "inv", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "pinv",
+              "qr", "slogdet", "svd", "svdvals"):
+    setattr(linalg, _name, staticmethod(getattr(_linalg, _name)))
 
 
 # -- inspection -------------------------------------------------------------------------------------------------------------------
@@ -394,5 +507,5 @@ def __array_namespace_info__() -> _Info:
 
 
 _HIDDEN = {"annotations", "namedtuple", "Sequence", "Any", "Dict", "List", "Optional", "Tuple", "Union", "make", "Tensor", "Axis", "builtins",
-           "broadcast_tensors", "unique"}
+           "shape_ops", "unique"}
 __all__ = [n for n in dir() if not n.startswith("_") and n not in _HIDDEN]

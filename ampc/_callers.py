@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import warnings
@@ -11,15 +12,16 @@ _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def _users_frame() -> Any:
-    """The innermost frame outside ampc, or the outermost frame if there is none."""
-    frame: Any = sys._getframe(1)
-    last = frame
-    while frame is not None:
-        last, name = frame, frame.f_code.co_filename
+    """The innermost frame outside ampc, or the outermost frame if there is none. Counted from here, because `f_back` of Python 3.11
+    gives None where memory is missing, and leaves its MemoryError to whoever is called next."""
+    for depth in itertools.count(1):
+        try:
+            frame = sys._getframe(depth)
+        except ValueError:  # none is further out
+            return sys._getframe(depth - 1)
+        name = frame.f_code.co_filename
         if not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py"):
-            break
-        frame = frame.f_back
-    return last
+            return frame
 
 
 def call_site() -> Tuple[str, int]:

@@ -7,6 +7,7 @@ import functools
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ._C import NoTensor, Tensor, dtype
+from ._callers import warn
 from ._unsupported_dtypes import AbsentDtype
 
 
@@ -88,6 +89,19 @@ def tensors(values: Any, what: str) -> Any:
     return values
 
 
+def reduction_word(size_average: Any, reduce: Any, reduction: str) -> str:
+    """``reduction``, or what ``size_average`` and ``reduce``, its older words, say."""
+    if size_average is None and reduce is None:
+        return reduction
+    if isinstance(size_average, Tensor) or isinstance(reduce, Tensor):
+        raise RuntimeError("`size_average` and `reduce` must be bools, got a Tensor. A loss module is made first and then called: "
+                           "nn.CrossEntropyLoss()(input, target)")
+    warn("size_average and reduce are old names; write reduction='mean', 'sum' or 'none'")
+    if reduce is False:
+        return "none"
+    return "sum" if size_average is False else "mean"
+
+
 def _parameters(f: Any) -> Tuple[Tuple[str, ...], int]:
     """The names of a function's parameters, and how many of them may be given by position."""
     while hasattr(f, "__wrapped__"):
@@ -125,7 +139,7 @@ def install(module: Dict[str, Any], hot: str = "") -> None:
     made: Dict[int, Any] = {}
     left_out = hot.split()
     for name, f in list(module.items()):
-        own = getattr(f, "__module__", None) == module["__name__"] and hasattr(f, "__code__")
+        own = getattr(f, "__module__", None) == module["__name__"] and hasattr(getattr(f, "__wrapped__", f), "__code__")
         if own and not name.startswith("_") and name not in left_out:
             made.setdefault(id(f), (f, checked(f)))
             module[name] = made[id(f)][1]

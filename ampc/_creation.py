@@ -12,10 +12,16 @@ from typing import Any, Dict, Optional, Tuple
 from . import _C, _checks, _ops
 from ._C import Tensor, dtype
 from ._callers import warn
-from ._device import check_device, check_strided, number_of, preserve_format
+from ._device import check_device, number_of, preserve_format
 from ._out import written
 
-_full, _arange_op, _cast, _to_device = _ops._full, _ops._arange, _ops._cast, _ops._to_device
+__all__ = [
+    "Generator", "arange", "as_tensor", "default_generator", "empty", "empty_like", "eye", "full", "full_like", "get_rng_state", "initial_seed",
+    "linspace", "logspace", "manual_seed", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "range",
+    "seed", "set_rng_state", "tensor", "zeros", "zeros_like",
+]
+
+_full, _arange_op, _cast, _to_device, _normal, _uniform = (_ops._full, _ops._arange, _ops._cast, _ops._to_device, _ops._normal, _ops._uniform)
 
 _I64 = _C.int64
 _converters: Dict[str, Callable[[Any], Tensor]] = {}  # by the protocol that an object has, what makes a tensor on its memory
@@ -41,9 +47,7 @@ def _on_device(t: Tensor, device: Any) -> Tensor:
 
 
 def _one_of(sizes: tuple, size: Any) -> tuple:
-    """The sizes that were given, one by one or as ``size=``."""
-    if size is None:
-        return sizes
+    """``size=``, which stands in place of sizes that are given one by one."""
     if sizes:
         raise TypeError("sizes were given twice: one by one, and as `size`")
     return (size,)
@@ -85,8 +89,6 @@ def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Any = None) -> T
 def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
          requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """A tensor of ``size`` filled with a number; its dtype follows the number."""
-    if layout is not None:
-        check_strided(layout)
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
     if dtype is None:
@@ -94,42 +96,36 @@ def full(size: Any, fill_value: Any, *, dtype: Optional[dtype] = None, layout: A
             dtype = _C.bool
         else:
             dtype = _I64 if _whole(fill_value) else _C.get_default_dtype()
-    return _finish(_full(size, fill_value, dtype, number_of(device)), requires_grad, out)
+    return _finish(_full(size, fill_value, dtype, number_of(device, layout)), requires_grad, out)
 
 
-def _filled(value: int, size: tuple, dtype: Any, device: Any, requires_grad: bool, out: Optional[Tensor]) -> Tensor:
-    return _finish(_full(_size(size), value, dtype or _C.get_default_dtype(), number_of(device)), requires_grad, out)
+def _filled(value: int, size: tuple, dtype: Any, layout: Any, device: Any, requires_grad: bool, out: Optional[Tensor]) -> Tensor:
+    return _finish(_full(_size(size), value, dtype or _C.get_default_dtype(), number_of(device, layout)), requires_grad, out)
 
 
 def zeros(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
           out: Optional[Tensor] = None) -> Tensor:
     """A tensor of zeros; sizes as separate ints, one sequence, or ``size=``."""
-    if layout is not None:
-        check_strided(layout)
-    return _filled(0, _one_of(sizes, size), dtype, device, requires_grad, out)
+    return _filled(0, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out)
 
 
 def ones(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
          out: Optional[Tensor] = None) -> Tensor:
     """A tensor of ones; sizes as for ``zeros``."""
-    if layout is not None:
-        check_strided(layout)
-    return _filled(1, _one_of(sizes, size), dtype, device, requires_grad, out)
+    return _filled(1, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out)
 
 
 def empty(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
           out: Optional[Tensor] = None) -> Tensor:
     """A tensor whose values are unspecified (here: zeros); sizes as for ``zeros``."""
-    if layout is not None:
-        check_strided(layout)
-    return _filled(0, _one_of(sizes, size), dtype, device, requires_grad, out)
+    return _filled(0, sizes if size is None else _one_of(sizes, size), dtype, layout, device, requires_grad, out)
 
 
-def _like(x: Tensor, dtype: Any, device: Any) -> Dict[str, Any]:
-    """dtype and device, those of ``x`` where not given."""
+def _like(x: Tensor, dtype: Any, layout: Any, device: Any) -> Dict[str, Any]:
+    """dtype, layout and device, those of ``x`` where not given."""
     if not isinstance(x, Tensor):
         raise TypeError(f"expected a Tensor, got {type(x).__name__}")
-    return {"dtype": dtype or x.dtype, "device": x.device if device is None else device}
+    return {"dtype": dtype or x.dtype, "layout": layout, "device": x.device if device is None else device}
 
 
 def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool) -> Tensor:
@@ -141,32 +137,25 @@ def _laid_out(t: Tensor, memory_format: Any, requires_grad: bool) -> Tensor:
 def zeros_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:
     """Zeros of another tensor's shape and dtype."""
-    check_strided(layout)
-    options = _like(input, dtype, device)
-    return _laid_out(zeros(input.shape, **options), memory_format, requires_grad)
+    return _laid_out(zeros(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad)
 
 
 def ones_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None) -> Tensor:
     """Ones of another tensor's shape and dtype."""
-    check_strided(layout)
-    options = _like(input, dtype, device)
-    return _laid_out(ones(input.shape, **options), memory_format, requires_grad)
+    return _laid_out(ones(input.shape, **_like(input, dtype, layout, device)), memory_format, requires_grad)
 
 
 def empty_like(input: Tensor, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:
     """A tensor of another's shape and dtype, values unspecified."""
-    check_strided(layout)
-    return zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
+    return zeros_like(input, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, memory_format=memory_format)
 
 
 def full_like(input: Tensor, fill_value: Any, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
               requires_grad: bool = False) -> Tensor:
     """A tensor of another's shape and dtype, filled with a number."""
-    check_strided(layout)
-    options = _like(input, dtype, device)
-    return full(input.shape, fill_value, **options, requires_grad=requires_grad)
+    return full(input.shape, fill_value, **_like(input, dtype, layout, device), requires_grad=requires_grad)
 
 
 def _whole(v: Any) -> bool:
@@ -181,25 +170,23 @@ def _kind(dtype: Any, out: Optional[Tensor]) -> Any:
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
            requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """start, start + step, ... below end; ``arange(end)`` starts at 0. int64 unless a float is given."""
-    check_strided(layout)
     if end is None:
         start, end = 0, start
     if dtype is None:
         whole = out is None and _whole(start) and _whole(end) and _whole(step)
         dtype = _I64 if whole else _kind(None, out)
-    return _finish(_arange_op(start, end, step, dtype, number_of(device)), requires_grad, out)
+    return _finish(_arange_op(start, end, step, dtype, number_of(device, layout)), requires_grad, out)
 
 
 def range(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """start, start + step, ... up to end, which is among them where steps meet it; in the default dtype. arange leaves the end out."""
-    check_strided(layout)
     if end is None:
         raise TypeError("range: argument `end` is missing")
     warn("range is deprecated, as torch's; use arange, whose end is left out")
     if not step or (end - start) / step < 0:
         raise RuntimeError(f"range: a step of {step} does not lead from {start} to {end}")
-    t = _arange_op(0, math.floor((end - start) / step) + 1, 1, _C.float64, number_of(device)) * step + start
+    t = _arange_op(0, math.floor((end - start) / step) + 1, 1, _C.float64, number_of(device, layout)) * step + start
     return _finish(_cast(t, _kind(dtype, out)), requires_grad, out)
 
 
@@ -215,93 +202,90 @@ def _bounds(what: str, ends: Sequence[Any], steps: int, dtype: Any) -> Tuple[Any
     return first, last
 
 
-def _spaced(start: Any, end: Any, steps: int, device: Any) -> Tensor:
-    """start + i * step for the first half, and as far from the end for the second: so both ends are exact. In float64."""
-    i, step = _arange_op(0, steps, 1, _C.float64, number_of(device)), (end - start) / max(steps - 1, 1)
-    return _ops.where(i < max(steps // 2, 1), i * step + start, (i - (steps - 1)) * step + end)
+def _spaced(start: Any, end: Any, steps: int, intervals: int, where: int) -> Tensor:
+    """start + i * step for the first half of the intervals from start to end, and as far from the end for the second: so both ends are exact.
+    In float64."""
+    i, step = _arange_op(0, steps, 1, _C.float64, where), (end - start) / max(intervals, 1)
+    return _ops.where(i < max((intervals + 1) // 2, 1), i * step + start, (i - intervals) * step + end)
 
 
 def linspace(start: Any, end: Any, steps: int, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-             out: Optional[Tensor] = None) -> Tensor:
-    """``steps`` numbers from start to end, both included, evenly spaced; between whole ends for integer dtypes."""
-    check_strided(layout)
+             out: Optional[Tensor] = None, endpoint: bool = True) -> Tensor:
+    """``steps`` numbers from start to end, both included (the end unless ``endpoint`` is False), evenly spaced; between whole ends for integer
+    dtypes."""
     kind = _kind(dtype, out)
-    values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, device)
+    values = _spaced(*_bounds("linspace", (start, end), steps, kind), steps, steps - endpoint, number_of(device, layout))
     return _finish(_cast(values, kind), requires_grad, out)
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
     """base ** linspace(start, end, steps), between whole ends for integer dtypes."""
-    check_strided(layout)
     kind = _kind(dtype, out)
-    exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, device)
+    exponents = _spaced(*_bounds("logspace", (start, end), steps, kind if steps > 1 else _C.float64), steps, steps - 1, number_of(device, layout))
     return _finish(_cast(_ops.pow(base, exponents), kind), requires_grad, out)
 
 
 def eye(n: int, m: Optional[int] = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, out: Optional[Tensor] = None) -> Tensor:
-    """The n x m matrix with ones on its diagonal."""
-    check_strided(layout)
-    where = number_of(device)
-    rows, cols = _arange_op(0, n, 1, _I64, where), _arange_op(0, n if m is None else m, 1, _I64, where)
+        requires_grad: bool = False, out: Optional[Tensor] = None, k: Any = 0) -> Tensor:
+    """The n x m matrix with ones on its k-th diagonal: above the main one where k is above 0."""
+    where = number_of(device, layout)
+    first = 0 if k == 0 else max(-n, min(k, n if m is None else m))  # beyond these no diagonal is left
+    rows, cols = _arange_op(first, n + first, 1, _I64, where), _arange_op(0, n if m is None else m, 1, _I64, where)
     return _finish(_cast(rows.unsqueeze(1) == cols, _kind(dtype, out)), requires_grad, out)
 
 
-def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, device: Any, requires_grad: bool, generator: Any,
+def _random(draw: Any, size: Any, a: float, b: float, dtype: Any, where: int, requires_grad: bool, generator: Any,
             out: Optional[Tensor] = None) -> Tensor:
     if generator is not None:
         with _drawing(generator):
-            return _random(draw, size, a, b, dtype, device, requires_grad, None, out)
-    return _finish(draw(list(_size(size)), a, b, _kind(dtype, out), number_of(device)), requires_grad, out)
+            return _random(draw, size, a, b, dtype, where, requires_grad, None, out)
+    return _finish(draw(_size(size), a, b, dtype or (_C.get_default_dtype() if out is None else out.dtype), where), requires_grad, out)
 
 
 def rand(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
          generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Uniform on [0, 1)."""
-    if layout is not None:
-        check_strided(layout)
-    return _random(_ops._uniform, _one_of(sizes, size), 0.0, 1.0, dtype, device, requires_grad, generator, out)
+    return _random(_uniform, sizes if size is None else _one_of(sizes, size), 0.0, 1.0, dtype, number_of(device, layout), requires_grad, generator,
+                   out)
 
 
 def randn(*sizes: Any, size: Any = None, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
           generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Normal with mean 0 and deviation 1."""
-    if layout is not None:
-        check_strided(layout)
-    return _random(_ops._normal, _one_of(sizes, size), 0.0, 1.0, dtype, device, requires_grad, generator, out)
+    return _random(_normal, sizes if size is None else _one_of(sizes, size), 0.0, 1.0, dtype, number_of(device, layout), requires_grad, generator,
+                   out)
 
 
 def randint(low: int, high: Any = None, size: Any = None, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None,
             requires_grad: bool = False, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Integers in [low, high); ``randint(high, size)`` starts at 0."""
-    check_strided(layout)
     if size is None:
         low, high, size = 0, low, high
     elif high is None:
         low, high = 0, low
-    return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else out.dtype), device, requires_grad, generator, out)
+    return _random(_ops._randint, (size,), low, high, dtype or (_I64 if out is None else out.dtype), number_of(device, layout),
+                   requires_grad, generator, out)
 
 
 def randperm(n: int, *, dtype: Optional[dtype] = None, layout: Any = None, device: Any = None, generator: Any = None,
              out: Optional[Tensor] = None) -> Tensor:
     """0..n-1 in random order."""
-    check_strided(layout)
     if generator is not None:
         with _drawing(generator):
-            return randperm(n, dtype=dtype, device=device, out=out)
-    order = _ops._randperm(n, number_of(device))
+            return randperm(n, dtype=dtype, layout=layout, device=device, out=out)
+    order = _ops._randperm(n, number_of(device, layout))
     return _finish(order if dtype is None else _cast(order, dtype), False, out)
 
 
 def rand_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -> Tensor:
     """Uniform on [0, 1), of another tensor's shape and dtype."""
-    return rand(input.shape, **_like(input, dtype, kwargs.pop("device", None)), **kwargs)
+    return rand(input.shape, **_like(input, dtype, kwargs.pop("layout", None), kwargs.pop("device", None)), **kwargs)
 
 
 def randn_like(input: Tensor, *, dtype: Optional[dtype] = None, **kwargs: Any) -> Tensor:
     """Standard normal, of another tensor's shape and dtype."""
-    return randn(input.shape, **_like(input, dtype, kwargs.pop("device", None)), **kwargs)
+    return randn(input.shape, **_like(input, dtype, kwargs.pop("layout", None), kwargs.pop("device", None)), **kwargs)
 
 
 class Generator(_C.Scope):
@@ -328,6 +312,21 @@ class Generator(_C.Scope):
     def set_state(self, state: Tensor) -> None:
         """Continues from a state that ``get_state`` gave."""
         self._state = _unpack_state(state)
+
+    def clone_state(self) -> Generator:
+        """Another stream that goes on from the same state."""
+        twin = Generator(self.device)
+        twin._state = self._state
+        return twin
+
+    def graphsafe_get_state(self) -> Generator:
+        """A Generator of the same stream: what one draws, the other has drawn, too."""
+        return Generator(self.device).graphsafe_set_state(self)
+
+    def graphsafe_set_state(self, state: Generator) -> Generator:
+        """Goes on with the stream of another Generator, together with that."""
+        self._cell = _drawing(state)._cell
+        return self
 
     @property
     def _state(self) -> tuple:
@@ -369,9 +368,22 @@ def _unpack_state(state: Tensor) -> tuple:
     return seed % 2**64, offset % 2**64
 
 
-class _Default:
-    def initial_seed(self) -> int:
-        return _C._rng_state()[0]
+class _Default(Generator):
+    """The process's own stream, which operators draw from."""
+
+    def __init__(self) -> None:
+        self.device = check_device("cpu")
+
+    @property
+    def _state(self) -> tuple:
+        return _C._rng_state()
+
+    @_state.setter
+    def _state(self, state: tuple) -> None:
+        _C._set_rng_state(*state)
+
+    def _changes(self) -> tuple:
+        return ()
 
 
 default_generator = _Default()

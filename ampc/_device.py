@@ -10,6 +10,11 @@ from typing import Any, List, Optional, Union
 from . import _C
 from ._unsupported_dtypes import AbsentDtype
 
+__all__ = [
+    "Size", "channels_last", "channels_last_3d", "contiguous_format", "device", "get_default_device", "layout", "memory_format",
+    "preserve_format", "set_default_device", "strided",
+]
+
 
 def _integer(size: Any) -> int:
     try:
@@ -24,7 +29,11 @@ class Size(tuple):
     __slots__ = ()
 
     def __new__(cls, sizes: Any = ()) -> Size:
-        return tuple.__new__(cls, [size if type(size) is int else _integer(size) for size in sizes])
+        made = tuple.__new__(cls, sizes)
+        for size in made:
+            if type(size) is not int:
+                return tuple.__new__(cls, map(_integer, made))
+        return made
 
     def numel(self) -> int:
         """Number of elements of a tensor of these sizes."""
@@ -56,7 +65,8 @@ _C._set_size_type(Size)
 
 
 class device(_C.Scope):
-    """Where a tensor lives: ``device('cpu')``, ``device('cuda:0')``, ``device('cuda', 0)``.
+    """Where a tensor lives: ``device('cpu')``, ``device('cuda:0')``, ``device('cuda', 0)``. Tensors of ``device('meta')`` have a shape and a
+    dtype, and neither values nor memory: operators on them compute what their results would be like.
 
     Also a context manager: within it new tensors are made there.
     """
@@ -102,7 +112,8 @@ class device(_C.Scope):
         return ((setattr, (module, "_default", check_device(self)), setattr, (module, "_default", _default)),)
 
 
-CPU = device("cpu")
+CPU, META = device("cpu"), device("meta")
+META_NUMBER = 128
 _default = CPU
 _GPUS: List[device] = []
 
@@ -124,14 +135,17 @@ def gpu(index: int) -> device:
 
 
 def device_of(number: int) -> device:
-    """The device of the core's number: 0 the CPU, 1 the first GPU."""
-    return CPU if number == 0 else gpu(number - 1)
+    """The device of the core's number: 0 the CPU, 1 the first GPU, 128 'meta'."""
+    return CPU if number == 0 else META if number == META_NUMBER else gpu(number - 1)
 
 
-def number_of(where: Union[str, int, device, None]) -> int:
-    """The core's number of a usable device: 0 the CPU, 1 the first GPU. RuntimeError as check_device."""
+def number_of(where: Union[str, int, device, None], kind: Any = None) -> int:
+    """The core's number of a usable device: 0 the CPU, 1 the first GPU, 128 'meta'. RuntimeError as check_device, and for a layout
+    ``kind`` that is not ``strided``: whoever makes a tensor asks here where."""
+    if kind is not None and kind is not strided:
+        raise RuntimeError(f"there are strided tensors only, got layout {kind!r}")
     d = check_device(where)
-    return 0 if d.type == "cpu" else 1 + (d.index or 0)
+    return 0 if d.type == "cpu" else META_NUMBER if d.type == "meta" else 1 + (d.index or 0)
 
 
 def check_device(where: Union[str, int, device, None]) -> device:
@@ -141,8 +155,10 @@ def check_device(where: Union[str, int, device, None]) -> device:
     d = where if isinstance(where, device) else device(where)
     if d.type == "cpu":
         return CPU
+    if d.type == "meta":
+        return META
     if d.type != "cuda":
-        raise RuntimeError(f"device '{d}' cannot be used: ampc computes on 'cpu' and 'cuda'")
+        raise RuntimeError(f"device '{d}' cannot be used: ampc computes on 'cpu' and 'cuda', and on 'meta' without values")
     count = _C._cuda_count()
     if count == 0:
         try:
@@ -169,7 +185,7 @@ def get_default_device() -> device:
 
 
 class layout:
-    """How the elements of a tensor are kept: always ``strided``."""
+    """How the elements of a tensor are kept: always ``strided``. The sparse ones are names for comparisons."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -179,12 +195,6 @@ class layout:
 
 
 strided = layout("strided")
-
-
-def check_strided(kind: Any) -> None:
-    """RuntimeError for another layout than ``strided``."""
-    if kind is not None and kind is not strided:
-        raise RuntimeError(f"there are strided tensors only, got layout {kind!r}")
 
 
 class memory_format:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, List
 
-from .compiler import disable, is_compiling, reset
+from ._missing import absent_from
+from .compiler import compile, disable, is_compiling, reset
 
 __all__ = ["allow_in_graph", "config", "disable", "disallow_in_graph", "graph_break", "is_compiling", "mark_dynamic", "mark_static",
-           "mark_static_address", "reset"]
+           "mark_static_address", "optimize", "reset"]
 
 config = SimpleNamespace(suppress_errors=False, cache_size_limit=8, capture_scalar_outputs=False, dynamic_shapes=True, verbose=False)
 
@@ -19,6 +20,11 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 disallow_in_graph = allow_in_graph
+
+
+def optimize(*args: Any, **options: Any) -> Any:
+    """A decorator that returns its function, as ``compile`` does, with its warning."""
+    return lambda f: compile(f)
 
 
 def graph_break() -> None:
@@ -34,3 +40,5 @@ def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
 
 
 mark_static = mark_dynamic
+__path__: List[str] = []  # the table has modules below this one
+__getattr__ = absent_from(__name__)

@@ -116,6 +116,9 @@ class Listener:
     def step_begins(self, optimizer: Any) -> None:
         """An optimizer's own step begins, called by the script or by a scaler."""
 
+    def step_ended(self, optimizer: Any) -> None:
+        """The same step has ended, with or without an error."""
+
     def schedule_ahead(self, scheduler: str, skipped: int) -> None:
         """A scheduler steps, but a scaler has skipped all ``skipped`` steps since the scheduler's last one."""
 

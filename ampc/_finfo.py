@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import Any
 
 from . import _C
-from ._C import dtype
+from ._C import Tensor, dtype
 from ._unsupported_dtypes import AbsentDtype
+
+__all__ = ["finfo", "iinfo"]
 
 _FORMATS = {  # binary digits with the hidden one, the largest number, the smallest normal one
     "float64": (53, (2.0 - 2.0**-52) * 2.0**1023, 2.0**-1022), "float32": (24, (2.0 - 2.0**-23) * 2.0**127, 2.0**-126),
@@ -16,12 +18,17 @@ _FORMATS = {  # binary digits with the hidden one, the largest number, the small
 }
 
 
-class finfo:
-    """Limits of a floating point dtype: ``bits eps max min tiny smallest_normal smallest_subnormal resolution digits`` (decimal ones), and
-    ``hardware``, what multiplies it here. ``ampc.formats`` has them side by side."""
+def _dtype_of(type: Any) -> Any:
+    """The dtype that ``type`` is, or that of a tensor, as the array API has it."""
+    return type.dtype if isinstance(type, Tensor) else type
 
-    def __init__(self, type: Optional[dtype] = None) -> None:
-        type = _C.get_default_dtype() if type is None else type
+
+class finfo:
+    """Limits of a floating point dtype, or of a tensor's: ``bits eps max min tiny smallest_normal smallest_subnormal resolution digits``
+    (decimal ones), and ``hardware``, what multiplies it here. ``ampc.formats`` has them side by side."""
+
+    def __init__(self, type: Any = None) -> None:
+        type = _C.get_default_dtype() if type is None else _dtype_of(type)
         if not isinstance(type, (dtype, AbsentDtype)) or not type.is_floating_point:
             raise TypeError(f"finfo: expected a floating point dtype, got {type}; use iinfo")
         digits, self.max, self.tiny = _FORMATS[type.name]
@@ -46,9 +53,10 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype: ``bits max min``."""
+    """Limits of an integer dtype, or of a tensor's: ``bits max min``."""
 
-    def __init__(self, type: dtype) -> None:
+    def __init__(self, type: Any) -> None:
+        type = _dtype_of(type)
         if not isinstance(type, (dtype, AbsentDtype)) or type.is_floating_point or type == _C.bool:
             raise TypeError(f"iinfo: expected an integer dtype, got {type}; use finfo")
         self.dtype = type.name

@@ -8,6 +8,8 @@ from typing import Any, Optional, Union
 from . import _C, _checks, _ops
 from ._C import Tensor
 
+__all__ = ["allclose", "chunk", "equal", "is_floating_point", "is_tensor", "nonzero", "numel", "split", "unbind", "where"]
+
 
 def is_tensor(obj: Any) -> bool:
     """True for a Tensor."""
@@ -29,19 +31,22 @@ def split(tensor: Tensor, split_size_or_sections: Union[int, Sequence[int]], dim
     return tensor.split(split_size_or_sections, dim)
 
 
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
-    """At most ``chunks`` pieces of equal size along ``dim``."""
+def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Optional[int] = None) -> tuple:
+    """At most ``chunks`` pieces of equal size along ``dim``, or ``axis``."""
+    dim = dim if axis is None else axis
     if chunks < 1:
         raise RuntimeError(f"chunk: `chunks` must be 1 or more, got {chunks}")
     if input.ndim == 0:
         raise RuntimeError("chunk: a 0-d tensor has no dimension to cut")
-    n, chunks = input.size(dim), int(chunks)
+    n = input.size(dim)
+    if type(chunks) is not int:
+        chunks = int(chunks)
     return input.split(-(-n // chunks) if n else [0] * chunks, dim)
 
 
-def unbind(input: Tensor, dim: int = 0) -> tuple:
-    """The slices along ``dim``, as views."""
-    return input._cut_into(None, dim, True)
+def unbind(input: Tensor, dim: int = 0, *, axis: Optional[int] = None) -> tuple:
+    """The slices along ``dim``, or ``axis``, as views."""
+    return input._cut_into(None, dim if axis is None else axis, True)
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Optional[Tensor] = None) -> Any:

@@ -53,8 +53,12 @@ def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     return copy if memory_format is preserve_format else in_format(copy, memory_format, "clone")
 
 
-def view(self: Tensor, *size: Any) -> Tensor:
+def view(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
     """The same memory with another shape; with a dtype, its bytes read as that."""
+    if dtype is not None:
+        if size:
+            raise TypeError("view: takes sizes or a dtype, got both")
+        return self._view_dtype(dtype)
     if len(size) == 1 and isinstance(size[0], _C.dtype):
         return self._view_dtype(size[0])
     return self._view(*size)

@@ -1,7 +1,10 @@
 """The functions of the table's rows (see csrc/ops/ops.def and _ops.pyi), and torch's other names for them: the one place where they are looked
 up by name. Those that torch shows at its top are listed; the others are here for the modules that show them, or write functions with them."""
 
+from typing import TYPE_CHECKING
+
 from . import _C
+from ._missing import absent_from
 
 _FUNCTION = 1  # bit of an operator's home
 
@@ -22,3 +25,6 @@ for _alias, _row in ALIASES.items():
 __all__ = sorted({op["python"] for op in _C.op_table() if op["home"] & _FUNCTION})
 __all__ += [name + "_" for name in __all__ if name + "_" in _C._functions]
 __all__ += [alias + end for alias, row in ALIASES.items() for end in ("", "_") if row + end in _C._functions]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from . import _C, _ops
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def own(result: _C.Tensor, source: _C.Tensor) -> _C.Tensor:
@@ -47,11 +44,3 @@ def in_place(self: _C.Tensor, f: Callable[..., _C.Tensor], *args: Any, **kwargs:
     if result.is_floating_point() and not self.is_floating_point() or self.dtype == _C.bool != result.dtype:
         raise RuntimeError(f"{getattr(f, '__name__', 'f')}_: a {result.dtype} result cannot be written into a {self.dtype} tensor")
     return self.copy_(result)
-
-
-def takes_out(f: F) -> F:
-    """For functions whose signature names ``out`` and whose body knows nothing of it."""
-    @functools.wraps(f)
-    def g(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        return written(f(*args, **kwargs), out, f.__name__)
-    return g  # type: ignore[return-value]

@@ -93,10 +93,12 @@ def _render(values: Any, depth: int, indent: int, edge: int, one: Callable[[Any]
 
 def tensor_repr(t: Any) -> str:
     """The text of ``repr(tensor)``."""
+    name = "Parameter containing:\n" if type(t).__name__ == "Parameter" else ""
+    if t.is_meta:
+        return name + _noted("tensor(...", ["device='meta'", f"size={tuple(t.shape)}", *_notes(t)])
     plain = t.detach()
     edge = _options.edgeitems if t.numel() > _options.threshold else 0
     floating = t.dtype.is_floating_point
-    name = "Parameter containing:\n" if type(t).__name__ == "Parameter" else ""
     for d in range(plain.ndim if edge else 0):  # fetch only what is shown
         if plain.shape[d] > 2 * edge + 1:
             plain = _ops.cat([plain.narrow(d, 0, edge + 1), plain.narrow(d, plain.shape[d] - edge, edge)], d)
@@ -108,13 +110,19 @@ def tensor_repr(t: Any) -> str:
             notes.append(f"size={tuple(t.shape)}")
     else:
         body = _render(values, t.ndim, 7, edge, *_formatter(_shown(values, edge, t.ndim), floating))
-    if t.dtype != _C.get_default_dtype() and (t.numel() == 0 or t.dtype not in (_C.int64, _C.bool)):
+    return name + _noted("tensor(" + body, [*notes, *_notes(t)])
+
+
+def _notes(t: Any) -> List[str]:
+    """What is said of its dtype and its gradient."""
+    notes = []
+    if t.dtype != _C.get_default_dtype() and (t.numel() == 0 or t.is_meta or t.dtype not in (_C.int64, _C.bool)):
         notes.append(f"dtype={t.dtype}")
     if not t.is_leaf and t.requires_grad:
         notes.append(f"grad_fn=<{_maker(t)}>")
     elif t.requires_grad:
         notes.append("requires_grad=True")
-    return name + _noted("tensor(" + body, notes)
+    return notes
 
 
 def _noted(text: str, notes: List[str]) -> str:
@@ -137,7 +145,7 @@ def _maker(t: Any) -> str:
 
 def tensor_format(t: Any, spec: str) -> str:
     """A number as its specification says, other tensors as text."""
-    if t.ndim == 0 and spec:
+    if t.ndim == 0 and t.device.type != "meta":
         return format(t.item(), spec)
     try:
         return format(str(t), spec)
@@ -153,7 +161,7 @@ def tensor_html(t: Any) -> str:
     facts = [f"{'x'.join(map(str, t.shape)) or 'one number'}", f"{t.dtype}".split(".")[-1], f"{t.device}", f"{t.numel() * t.element_size():,} bytes"]
     if t.requires_grad:
         facts.append("requires grad" if t.is_leaf else f"made by {_maker(t)}")
-    if t.is_floating_point() and t.numel():
+    if t.is_floating_point() and t.numel() and not t.is_meta:
         good = plain.isfinite()
         bad = t.numel() - int(good.sum())
         wide = plain.double()

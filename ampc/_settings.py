@@ -8,6 +8,12 @@ from . import _C
 from ._callers import warn
 from ._device import device, set_default_device
 
+__all__ = [
+    "are_deterministic_algorithms_enabled", "get_deterministic_debug_mode", "get_float32_matmul_precision", "get_num_interop_threads",
+    "is_deterministic_algorithms_warn_only_enabled", "set_default_tensor_type", "set_deterministic_debug_mode", "set_float32_matmul_precision",
+    "set_flush_denormal", "set_num_interop_threads", "use_deterministic_algorithms",
+]
+
 _precision = "highest"
 _deterministic = {"mode": True, "warn_only": False}
 

@@ -9,10 +9,11 @@ from typing import Any, Callable, List, Optional, Union
 from . import _C, _checks, _functions, _ops
 from . import _creation as make
 from ._C import Tensor, dtype
-from ._device import check_strided, device_of, number_of, strided
+from ._device import META_NUMBER, device_of, number_of, strided
 from ._events import announce
 from ._layout import in_format
 from ._printing import tensor_format, tensor_html, tensor_repr
+from ._typed import name_of, typed
 from .autograd.hooks import RemovableHandle
 
 _cast, _to_device = _ops._cast, _ops._to_device
@@ -29,8 +30,8 @@ def _install_rows() -> None:
                 setattr(Tensor, name + "_", vars(_ops)[op["python"] + "_"])
 
 
-HOT = ("to", "type_as", "cpu", "cuda", "numpy", "backward", "requires_grad_", "view_as", "reshape_as", "expand_as", "unbind", "split", "chunk",
-       "where", "__iter__")
+HOT = ("to", "type_as", "cpu", "cuda", "numpy", "backward", "requires_grad_", "unbind", "split", "chunk", "where",
+       "__iter__")
 
 
 def method(f: Callable) -> Callable:
@@ -64,9 +65,11 @@ def _legacy_new(cls: type, *args: Any, **kwargs: Any) -> Tensor:
     if cls is Tensor and kwargs:  # a subclass may have parameters of its own
         raise TypeError(f"Tensor: takes no {', '.join(kwargs)}; ampc.tensor(data, dtype=, device=) and ampc.empty(size, ...) do")
     if len(args) == 1 and isinstance(args[0], Tensor):
-        t, default = args[0].detach(), _C.get_default_dtype()
-        if t.dtype != default:
-            raise TypeError(f"Tensor: expected a tensor of {default}, the default dtype, got {t.dtype}; tensor.to(dtype) converts")
+        t = args[0].view_as(args[0]) if cls is Tensor else args[0].detach()
+    elif len(args) == 1 and hasattr(args[0], "untyped"):
+        from ._storage import tensor_on
+
+        t = tensor_on(args[0], _C.get_default_dtype(), 0, None, None)
     elif len(args) == 1 and not isinstance(args[0], int):
         t = make.tensor(args[0], dtype=_C.get_default_dtype())
     else:
@@ -106,13 +109,10 @@ def to(self: Tensor, *args: Any, dtype: Optional[dtype] = None, device: Any = No
 
 
 @method
-def type(self: Tensor, dtype: Any = None) -> Any:
-    """The name of the tensor's type; or the tensor in ``dtype``."""
-    if dtype is not None:
-        return self.to(dtype)
-    names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
-             "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
-    return f"ampc.{'cuda.' if self.is_cuda else ''}{names[self.dtype.name]}Tensor"
+def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of the tensor's type, such as 'torch.FloatTensor'; or the tensor in ``dtype``: a dtype, a type such as LongTensor or its
+    name, which say the device as well. ValueError for another name."""
+    return name_of(self) if dtype is None else typed(self, dtype, non_blocking)
 
 
 @method
@@ -161,10 +161,8 @@ def _new(maker: Callable[..., Tensor]) -> None:
           **named: Any) -> Tensor:
         if named.keys() - {"size", "fill_value"}:
             raise TypeError(f"{f.__name__}: unknown arguments {', '.join(sorted(named.keys() - {'size', 'fill_value'}))}")
-        if layout is not None:
-            check_strided(layout)
         where = self.device if device is None else device
-        return maker(*sizes, dtype=dtype or self.dtype, device=where, requires_grad=requires_grad, **named)
+        return maker(*sizes, dtype=dtype or self.dtype, layout=layout, device=where, requires_grad=requires_grad, **named)
 
     f.__name__ = "new_" + maker.__name__
     f.__doc__ = f"{maker.__name__} with this tensor's dtype, on its device."
@@ -178,10 +176,10 @@ for _maker in (make.zeros, make.ones, make.empty, make.full):
 # -- attributes -----------------------------------------------------------------------------------
 
 Tensor.device = property(lambda self: device_of(_C._device_index(self)), doc="Where the tensor lives.")
-Tensor.is_cuda = property(lambda self: _C._device_index(self) > 0, doc="True on a GPU.")
+Tensor.is_cuda = property(lambda self: 0 < _C._device_index(self) < META_NUMBER, doc="True on a GPU.")
 Tensor.is_cpu = property(lambda self: _C._device_index(self) == 0, doc="True on the CPU.")
 Tensor.is_sparse = property(lambda self: False, doc="Always False: there are dense tensors only.")
-Tensor.is_meta = property(lambda self: False, doc="Always False.")
+Tensor.is_meta = property(lambda self: _C._device_index(self) == META_NUMBER, doc="True on 'meta': it has no values.")
 Tensor.layout = property(lambda self: strided, doc="Always ampc.strided.")
 Tensor.grad_fn = property(_C._grad_fn, doc="The recorded operation that made it, or None.")
 Tensor.H = Tensor.mH = Tensor.mT
@@ -277,7 +275,7 @@ def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = N
     """Fills the tensor with numbers uniform on [a, b). RuntimeError unless a <= b."""
     if not a <= b:
         raise RuntimeError(f"uniform_: `a` must be at most `b`, got {a} and {b}")
-    return self.copy_(make._random(_ops._uniform, self.shape, a, b, self.dtype, self.device, False, generator))
+    return self.copy_(make._random(_ops._uniform, self.shape, a, b, self.dtype, _C._device_index(self), False, generator))
 
 
 @method
@@ -285,7 +283,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
     """Fills the tensor with normal numbers. RuntimeError unless std >= 0."""
     if not std >= 0:
         raise RuntimeError(f"normal_: `std` must be 0 or more, got {std}")
-    return self.copy_(make._random(_ops._normal, self.shape, mean, std, self.dtype, self.device, False, generator))
+    return self.copy_(make._random(_ops._normal, self.shape, mean, std, self.dtype, _C._device_index(self), False, generator))
 
 
 # the numbers of binary digits of floating point dtypes
@@ -306,7 +304,7 @@ def random_(self: Tensor, low: Optional[int] = None, high: Optional[int] = None,
     if high is None:
         high = _whole_numbers(self.dtype) if low is None else low
         low = 0
-    return self.copy_(make._random(_ops._randint, self.shape, low or 0, high, self.dtype, self.device, False, generator))
+    return self.copy_(make._random(_ops._randint, self.shape, low or 0, high, self.dtype, _C._device_index(self), False, generator))
 
 
 @method
@@ -314,49 +312,31 @@ def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor
     """Fills the tensor with 1 at probability p, else 0. RuntimeError unless 0 <= p <= 1."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_: `p` must be between 0 and 1, got {p}")
-    draw = make._random(_ops._uniform, self.shape, 0.0, 1.0, _C.float32, self.device, False, generator)
+    draw = make._random(_ops._uniform, self.shape, 0.0, 1.0, _C.float32, _C._device_index(self), False, generator)
     return self.copy_(draw < p)
 
 
 @method
-def set_(self: Tensor, source: Tensor) -> Tensor:
-    """Takes over another tensor's memory."""
+def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """Takes over the memory of another tensor or of a storage: with ``size`` (and ``stride``, row by row by default) the elements from
+    ``storage_offset`` on, else all; without a source it has none. A storage that is too small grows if it can.
+
+    RuntimeError for a source of another dtype, sizes that do not fit, and where gradients are recorded for the tensor."""
+    if self.requires_grad and _C.is_grad_enabled():
+        raise RuntimeError("set_: the tensor requires gradients, and other memory would not be its value; use no_grad(), or detach() it")
+    if source is None:
+        source = make.empty(0, dtype=self.dtype, device=self.device)
+    if not isinstance(source, Tensor) or size is not None:
+        from ._storage import tensor_on
+
+        source = tensor_on(source, self.dtype, storage_offset, size, stride)
+    if source.dtype != self.dtype:
+        raise RuntimeError(f"set_: expected a storage or a tensor of {self.dtype}, got {source.dtype}")
     self.data = source
     return self
 
 
 # -- shapes -------------------------------------------------------------------------------------------
-
-
-@method
-def view_as(self: Tensor, other: Tensor) -> Tensor:
-    """view(other.shape)"""
-    return self.view(other.shape)
-
-
-@method
-def reshape_as(self: Tensor, other: Tensor) -> Tensor:
-    """reshape(other.shape)"""
-    return self.reshape(other.shape)
-
-
-@method
-def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """expand(other.shape)"""
-    return self.expand(other.shape)
-
-
-@method
-def sum_to_size(self: Tensor, *size: Any) -> Tensor:
-    """The tensor summed over dimensions that were broadcast from ``size``."""
-    shape = make._size(size)
-    lead = self.ndim - len(shape)
-    if lead < 0 or any(s not in (1, n) for s, n in zip(shape, self.shape[lead:])):
-        raise RuntimeError(f"sum_to_size: {list(shape)} does not broadcast to {list(self.shape)}")
-    if not shape:
-        return self.sum()
-    dims = list(range(lead)) + [lead + i for i, s in enumerate(shape) if s == 1 and self.shape[lead + i] != 1]
-    return self.sum(dims, True).view(shape) if dims else self
 
 
 @method
@@ -387,8 +367,8 @@ def split(self: Tensor, split_size: Union[int, Sequence[int]], dim: int = 0) -> 
     n, size = self.size(dim), split_size if isinstance(split_size, int) else _checks.integers(split_size, "split")[0]
     if size < 0 or (size == 0 and n):
         raise RuntimeError(f"split: `split_size` must be 1 or more, got {size}")
-    step = max(size, 1)
-    return self._cut_into([min(step, n - i) for i in range(0, max(n, 1), step)], dim, True)
+    parts, rest = divmod(n, size or 1)
+    return self._cut_into([size] * parts + [rest] if rest or not n else [size] * parts, dim, True)
 
 
 # -- choosing --------------------------------------------------------------------------------------------------

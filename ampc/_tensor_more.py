@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn, Tuple, Union
 
+from . import _C
 from . import _creation as make
 from ._C import Tensor
 from ._callers import warn
@@ -45,6 +45,47 @@ def const_data_ptr(self: Tensor) -> int:
 
 
 @method
+def untyped_storage(self: Tensor) -> Any:
+    """The bytes that it is a view of. Two tensors share memory exactly when this is the same object."""
+    from .storage import UntypedStorage
+
+    return _C._storage_of(UntypedStorage, self)
+
+
+@method
+def storage(self: Tensor) -> Any:
+    """The memory that it is a view of, as values of its dtype: torch's older interface."""
+    from .storage import typed_storage
+
+    return typed_storage(self)
+
+
+Tensor._typed_storage = storage  # type: ignore[method-assign]
+
+
+@method
+def storage_type(self: Tensor) -> Any:
+    """The class of its storage: FloatStorage and so on."""
+    from .storage import legacy_storages
+
+    return legacy_storages(self.device.type)[self.storage().pickle_storage_type()]
+
+
+@method
+def is_shared(self: Tensor) -> bool:
+    """Whether other processes see what is written into its memory: see share_memory_."""
+    return self.untyped_storage().is_shared()
+
+
+@method
+def share_memory_(self: Tensor) -> Tensor:
+    """Moves its memory to where processes forked from this one see it, and what they write is seen here. Processes that are spawned, and
+    queues, get copies. NotImplementedError on a system that does not fork."""
+    self.untyped_storage().share_memory_()
+    return self
+
+
+@method
 def as_subclass(self: Tensor, cls: Any) -> Tensor:
     """The same values and history as an object of a subclass of Tensor."""
     if not isinstance(cls, type) or not issubclass(cls, Tensor):
@@ -70,15 +111,6 @@ def dim_order(self: Tensor, *, ambiguity_check: Union[bool, list] = False) -> Tu
     if len(fitting) != 1:
         raise RuntimeError(f"dim_order: shape {list(self.shape)} with strides {list(steps)} has no order that is the only one")
     return (0, *range(2, self.ndim), 1) if fitting[0] in (channels_last, channels_last_3d) else tuple(range(self.ndim))
-
-
-@method
-def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
-    """Each element replaced by a Python function of it, x's and y's; slow, CPU only."""
-    if self.is_cuda:
-        raise TypeError("map2_: works on the CPU only")
-    triples = zip(*(t.expand(self.shape).reshape(-1).tolist() for t in (self, x, y)))
-    return self.copy_(make.tensor([callable(*triple) for triple in triples], dtype=self.dtype, device="cpu").reshape(self.shape))
 
 
 @method
@@ -115,3 +147,15 @@ _removed("symeig", "write linalg.eigvalsh(A), or linalg.eigh(A) for eigenvectors
 _removed("lstsq", "write linalg.lstsq(A, B), whose arguments are the other way round")
 _removed("solve", "write linalg.solve(A, B), whose arguments are the other way round")
 _removed("reinforce", "draw actions from a distribution of ampc.distributions, and weigh -log_prob(action) by the reward")
+
+
+def _defined(cls: type, **options: Any) -> None:
+    """A subclass that asks to intercept functions is told that it will not."""
+    super(Tensor, cls).__init_subclass__(**options)  # type: ignore[misc]
+    own = vars(cls).keys() & {"__torch_function__", "__torch_dispatch__"}
+    if own and not getattr(vars(cls)[min(own)], "__name__", "").startswith("_disabled"):
+        warn(f"{cls.__name__}.{min(own)} is never called: ampc's operators are in C, and give plain Tensors; override the methods that "
+             "should do something else")
+
+
+Tensor.__init_subclass__ = classmethod(_defined)  # type: ignore[assignment]

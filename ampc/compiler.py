@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, List, Optional, Set
+
+from ._callers import warn
+from ._missing import absent_from
 
 __all__ = ["compile", "disable", "is_compiling", "is_dynamo_compiling", "reset", "set_stance"]
+
+_said: Set[str] = set()
+
+
+def say_once(what: str, text: str) -> None:
+    """A UserWarning for the script's line, the first time in a process that ``what`` is asked for."""
+    if what not in _said:
+        _said.add(what)
+        warn(text)
 
 
 def compile(model: Optional[Callable] = None, **options: Any) -> Any:
     """``model`` itself, also as a decorator with or without arguments. torch's options say how it would be translated, which
-    nothing here does. TypeError for what cannot be called."""
+    nothing here does; a UserWarning says so once. TypeError for what cannot be called."""
     if model is None:
         return lambda f: compile(f)
     if not callable(model):
         raise TypeError(f"compile: expected a module or a function, got {type(model).__name__}")
+    say_once("compile", "compile: the model is handed back as it is: ampc compiles no models, its core is compiled already (said once)")
     return model
 
 
@@ -39,3 +52,7 @@ def reset() -> None:
 def set_stance(*args: Any, **kwargs: Any) -> Iterator[None]:
     """Does nothing."""
     yield
+
+
+__path__: List[str] = []  # the table has modules below this one
+__getattr__ = absent_from(__name__)

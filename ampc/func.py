@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import contextmanager
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
 
 from . import _C, _ops
 from ._C import Tensor
 from .autograd import enable_grad
 from .autograd import functional as _functional
 from .nn import Module
+from .nn.utils.stateless import call_with
 from .utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "vjp", "vmap"]
@@ -19,46 +19,12 @@ __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "ja
 ArgNums = Union[int, Tuple[int, ...]]
 
 
-@contextmanager
-def _with_values(module: Module, values: Dict[str, Tensor], strict: bool) -> Iterator[None]:
-    """``module`` with these tensors in place of its parameters and buffers of those names."""
-    spots: List[Tuple[Dict[str, Any], str, Any]] = []
-    names = {n for n, _ in module.named_parameters(remove_duplicate=False)} | {n for n, _ in module.named_buffers(remove_duplicate=False)}
-    unknown = set(values) - names
-    if strict and names != set(values):
-        raise RuntimeError(f"functional_call: {type(module).__name__} has no {sorted(unknown)}" if unknown else
-                           f"functional_call: strict, but nothing is given for {sorted(names - set(values))}")
-    try:
-        for name, value in values.items():
-            if name in unknown:
-                continue
-            where, _, last = name.rpartition(".")
-            owner = module.get_submodule(where)
-            owned = owner._parameters if last in owner._parameters else owner._buffers
-            spots.append((owned, last, owned[last]))
-            owned[last] = value
-        yield
-    finally:
-        for owned, last, before in reversed(spots):
-            owned[last] = before
-
-
 def functional_call(module: Module, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: Optional[Dict[str, Any]] = None, *,
                     tie_weights: bool = True, strict: bool = False) -> Any:
     """``module(*args, **kwargs)`` with other tensors for the parameters and buffers that the dict, or several dicts, name; the module
     itself stays as it is. A tensor given for one of several tied names stands for all of them when ``tie_weights``. Names that
     it has not are passed over, as in torch; with ``strict`` they, and names that are left out, are a RuntimeError."""
-    dicts = [parameter_and_buffer_dicts] if isinstance(parameter_and_buffer_dicts, dict) else list(parameter_and_buffer_dicts)
-    values: Dict[str, Tensor] = {}
-    for d in dicts:
-        values.update(d)
-    if tie_weights:
-        own = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
-        by_tensor = {id(t): values[n] for n, t in own if n in values}
-        values = {**{n: by_tensor[id(t)] for n, t in own if id(t) in by_tensor}, **values}
-    args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _with_values(module, values, strict):
-        return module(*args, **(kwargs or {}))
+    return call_with(module, parameter_and_buffer_dicts, args, kwargs, tie_weights, strict)
 
 
 # -- derivatives ---------------------------------------------------------------------------------------------------

@@ -5,20 +5,26 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 from urllib.parse import urlparse
+
+from ._missing import absent_from
 
 __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
 
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # the part of a file's name that its SHA-256 begins with
 _dir: Optional[str] = None
+
+
+def _get_torch_home() -> str:
+    """$TORCH_HOME, or ~/.cache/ampc."""
+    cache = os.environ.get("XDG_CACHE_HOME", os.path.join("~", ".cache"))
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "ampc")))
 
 
 def get_dir() -> str:
     """Where files are kept: what `set_dir` said, $TORCH_HOME/hub, or ~/.cache/ampc/hub."""
-    if _dir is not None:
-        return _dir
-    cache = os.environ.get("XDG_CACHE_HOME", os.path.join("~", ".cache"))
-    return os.path.join(os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "ampc"))), "hub")
+    return _dir if _dir is not None else os.path.join(_get_torch_home(), "hub")
 
 
 def set_dir(d: Any) -> None:
@@ -73,3 +79,7 @@ def load_state_dict_from_url(url: str, model_dir: Optional[str] = None, map_loca
         found = re.search(r"-([a-f0-9]*)\.", name) if check_hash else None
         download_url_to_file(url, path, found[1] if found else None, progress)
     return load(path, map_location, weights_only=weights_only)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

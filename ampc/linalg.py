@@ -1,5 +1,6 @@
 """Linear algebra on matrices [..., rows, columns], leading dimensions being a batch. Names, arguments and results are
-torch.linalg's (and so mostly NumPy's). Factorisations are LAPACK's, of float32 and float64; a GPU's matrices are brought over.
+torch.linalg's (and so mostly NumPy's), with the array API's matrix_transpose, outer, tensordot and trace.
+Factorisations are LAPACK's, of float32 and float64; a GPU's matrices are brought over.
 
 LinAlgError (a RuntimeError) where a matrix is singular, not positive definite, or not finite."""
 
@@ -11,7 +12,8 @@ from typing import Any, Optional, Tuple, Union
 from . import _checks, _ops
 from ._C import LinAlgError, Tensor
 from ._events import announce
-from ._ops import det, matmul, matrix_exp, matrix_power, slogdet
+from ._ops import adjoint as matrix_transpose
+from ._ops import det, matmul, matrix_exp, matrix_power, outer, slogdet
 from ._ops import inverse as inv
 from ._ops import linalg_cholesky as cholesky
 from ._ops import linalg_cholesky_ex as cholesky_ex
@@ -44,25 +46,48 @@ from ._ops import linalg_tensorsolve as tensorsolve
 from ._ops import linalg_vander as vander
 from ._ops import linalg_vecdot as vecdot
 from ._ops import orgqr as householder_product
+from ._out import written
 
 __all__ = ["LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
            "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex",
-           "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet",
-           "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm"]
+           "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv",
+           "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vander",
+           "vecdot", "vector_norm"]
 
 _Dim = Union[int, Sequence[int], None]
 
 
-def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
-    """The p-norm over ``dim`` (all when None). float32 under autocast."""
+def vector_norm(x: Tensor, ord: float = 2, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None,
+                axis: _Dim = None, keepdims: Optional[bool] = None) -> Tensor:
+    """The p-norm over ``dim``, or ``axis`` (all when None). float32 under autocast."""
     announce.norm_taken(x)
-    return _ops._norm(x, ord, dim, keepdim, dtype=dtype, out=out)
+    return _ops._norm(x, ord, dim if axis is None else axis, keepdim if keepdims is None else keepdims, dtype=dtype, out=out)
 
 
 def norm(A: Tensor, ord: Any = None, dim: _Dim = None, keepdim: bool = False, *, dtype: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """vector_norm, or matrix_norm where two dimensions (or a matrix and an ``ord``) are given."""
     announce.norm_taken(A)
     return _ops.linalg_norm(A, ord, dim, keepdim, dtype=dtype, out=out)
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None, *, axes: Any = None) -> Tensor:
+    """Sums over ``dims``, or ``axes``: the last of a with the first of b when a number, or two lists of dimensions."""
+    dims = dims if axes is None else axes
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0 or dims > min(a.ndim, b.ndim):
+            raise RuntimeError(f"tensordot: `dims` must be from 0 to {min(a.ndim, b.ndim)}, got {dims}")
+        left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
+    else:
+        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+    y = _ops._tensordot(a, b, left, right)
+    return written(y, out, "tensordot")
+
+
+def trace(x: Tensor, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """Sums of the diagonals of matrices [..., n, m], ``offset`` above the main one. The array API's; integers are summed in int64."""
+    return x.diagonal(offset, -2, -1).sum(-1, dtype=dtype)
 
 
 def eig(A: Tensor) -> Any:

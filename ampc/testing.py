@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple, Union
 
 import numpy as np
 
 from . import _C
 from . import _creation as make
 from ._C import Tensor
+from ._callers import warn
 from ._device import CPU
+from ._finfo import finfo, iinfo
+from ._missing import absent_from
 
 __tracebackhide__ = __unittest = True  # pytest and unittest show the line of the test, and none of this file
 
@@ -111,4 +114,66 @@ def _text(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else "not comparable"
 
 
-__all__ = ["assert_close", "default_tolerances"]
+_LIMITS = {"uint8": (0, 10), "bool": (0, 2)}  # of the values that are drawn by default; of others -9 to 9
+
+
+def make_tensor(*shape: Any, dtype: _C.dtype, device: Any, low: Optional[float] = None, high: Optional[float] = None, requires_grad: bool = False,
+                noncontiguous: bool = False, exclude_zero: bool = False, memory_format: Any = None) -> Tensor:
+    """A tensor of values drawn uniformly from [low, high).
+
+    Args:
+        shape: sizes, one by one or as a sequence.
+        low, high: -9 and 9 by default, of integers -9 and 10, of uint8 0 and 10, of bool 0 and 2. Cut to what the dtype holds.
+        noncontiguous: with gaps between the values in memory, where there is more than one.
+        exclude_zero: the smallest positive number in place of 0; of integers and bool 1.
+
+    ValueError for limits that are nan or leave nothing to draw, and for gradients of integers; and where both ``noncontiguous`` and
+    ``memory_format`` are given."""
+    sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+    first, last = _limits(dtype, low, high)
+    if requires_grad and not dtype.is_floating_point:
+        raise ValueError(f"make_tensor: only floating point and complex tensors have gradients, got requires_grad=True and {dtype}")
+    if noncontiguous and memory_format is not None:
+        raise ValueError(f"make_tensor: give `noncontiguous` or `memory_format`, one of them, got True and {memory_format}")
+    if dtype.is_floating_point:
+        t = (make.rand(*sizes, dtype=_C.float64, device=device) * (last - first) + first).to(dtype)
+    else:
+        t = make.randint(math.ceil(first), math.ceil(last), sizes, dtype=_C.int64, device=device).to(dtype)
+    if exclude_zero:
+        t[t == 0] = finfo(dtype).tiny if dtype.is_floating_point else 1
+    if noncontiguous and t.numel() > 1:
+        t = t.repeat_interleave(2, dim=-1)[..., ::2]
+    return (t if memory_format is None else t.clone(memory_format=memory_format)).requires_grad_(requires_grad)
+
+
+def _limits(dtype: _C.dtype, low: Optional[float], high: Optional[float]) -> Tuple[float, float]:
+    least, most = _LIMITS.get(dtype.name, (-9, 9 if dtype.is_floating_point else 10))
+    low, high = least if low is None else low, most if high is None else high
+    if low != low or high != high:
+        raise ValueError(f"make_tensor: `low` and `high` must be numbers other than nan, got {low} and {high}")
+    if low >= high:
+        raise ValueError(f"make_tensor: expected low < high, got {low} and {high}")
+    if dtype.name == "bool":
+        held = (0.0, 2.0)
+    elif dtype.is_floating_point:
+        held = (finfo(dtype).min, finfo(dtype).max)
+    else:
+        held = (iinfo(dtype).min, iinfo(dtype).max + 1)
+    first, last = max(low, held[0]), min(high, held[1])
+    if first >= last:
+        raise ValueError(f"make_tensor: nothing of {dtype} lies in [{low}, {high})")
+    return first, last
+
+
+def assert_allclose(actual: Any, expected: Any, rtol: Optional[float] = None, atol: Optional[float] = None, equal_nan: bool = True,
+                    msg: str = "") -> None:
+    """torch's older form of assert_close: no dtypes and devices are compared, and nan equals nan."""
+    warn("testing.assert_allclose is torch's older form; use testing.assert_close, which compares dtypes and devices, too", FutureWarning)
+    assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=False, check_dtype=False, msg=msg or None)
+
+
+__all__ = ["assert_allclose", "assert_close", "default_tolerances", "make_tensor"]
+
+__path__: List[str] = []  # the table has modules below this one
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -35,6 +35,11 @@ COMPOSED = {
     "broadcast_to": [Sample((real(3, 1), [2, 3, 4]), reference=np.broadcast_to)],
     "ravel": pointwise(np.ravel, real(2, 3)),
     "unflatten": [Sample((real(2, 12), 1, [3, -1]), reference=lambda x, d, n: x.reshape(2, 3, 4), torch=lambda x, d, n: x.unflatten(d, n))],
+    "view_as": [Sample((real(2, 6), real(3, 4)), reference=lambda x, y: x.reshape(3, 4), torch=lambda x, y: x.view_as(y))],
+    "reshape_as": [Sample((real(2, 6), real(3, 4)), reference=lambda x, y: x.reshape(3, 4), torch=lambda x, y: x.reshape_as(y))],
+    "expand_as": [Sample((real(3, 1), real(2, 3, 4)), reference=lambda x, y: np.broadcast_to(x, (2, 3, 4)), torch=lambda x, y: x.expand_as(y))],
+    "sum_to_size": [Sample((real(2, 3, 4), n), reference=lambda x, n: x.sum(0).sum(1, keepdims=True) if len(n) == 2 else x.sum() if not n else x,
+                           torch=lambda x, n: x.sum_to_size(n)) for n in ([3, 1], [2, 3, 4], [])],
     # -- rearranging
     "repeat": [Sample((real(2, 3), [2, 1, 3]), reference=np.tile, torch=lambda x, n: x.repeat(n)), Sample((real(2, 3), [0, 2]), reference=np.tile, torch=None)],
     "tile": [Sample((real(2, 3), [2]), reference=np.tile), Sample((real(3), [2, 1]), reference=np.tile)],
@@ -155,7 +160,6 @@ COMPOSED = {
        for name, more in (("cholesky_inverse", ()), ("cholesky_solve", (real(2, 3, 2),)))},
     "triangular_solve": [Sample((real(2, 3, 2), real(3, 3) + 3 * np.eye(3), *how), half=False) for how in ((), (False, True), (True, True, True))],
     "slogdet_square": [Sample((real(2, 3, 3) + 3 * np.eye(3),), reference=np.linalg.slogdet, half=False)],
-    "det": [Sample((real(2, 3, 3),), reference=np.linalg.det, half=False)],
     "logdet": [Sample((solid(2, 3),), reference=lambda A: np.log(np.linalg.det(A)), half=False)],
     "matrix_power": [Sample((real(2, 3, 3), n), reference=np.linalg.matrix_power, half=False, torch_grad=n != 0) for n in (0, 1, 5)]
                     + [Sample((real(3, 3) + 3 * np.eye(3), -2), reference=np.linalg.matrix_power, half=False)],

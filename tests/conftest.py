@@ -59,18 +59,33 @@ def torch():
 
 
 @pytest.fixture
+def float64(torch):
+    """The same numbers in every run, of torch, too, so exact that layers agree to many digits."""
+    import ampc
+
+    before = torch.get_default_dtype(), ampc.get_default_dtype()
+    torch.manual_seed(0), ampc.manual_seed(0)
+    torch.set_default_dtype(torch.float64), ampc.set_default_dtype(ampc.float64)
+    yield
+    torch.set_default_dtype(before[0]), ampc.set_default_dtype(before[1])
+
+
+@pytest.fixture
 def on_gpu(request):
     return request.config.on_gpu
 
 
 @pytest.fixture(autouse=True)
 def seeded(request):
-    """Every test starts from one random stream, with gradients on and autocast off, its tensors on the device of the run."""
+    """Every test starts from the same random numbers, with gradients on and autocast off, its tensors on the device of the run."""
+    import references
+
     import ampc
 
     if request.config.on_gpu:
         ampc.set_default_device("cuda")
     ampc.manual_seed(0)
+    references.R.restart(request.node.name)
     yield
     assert ampc.is_grad_enabled() and not ampc.is_autocast_enabled(), "a test left its mode behind"
 

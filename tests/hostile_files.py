@@ -43,6 +43,12 @@ def tensor(offset=0, size=(4,), stride=(1,), source=None, **about):
     return (b"ctorch._utils\n_rebuild_tensor_v2\n(" + (source or storage(**about)) + number(offset) + numbers(size) + numbers(stride) + b"\x89ccollections\nOrderedDict\n)RtR")
 
 
+def as_bytes(offset=0, size=(4,), dtype=b"ctorch\nfloat32\n", kind=b"Byte"):
+    """A tensor of another dtype than its storage's."""
+    head = b"ctorch._utils\n_rebuild_tensor_v3\n(" + storage(kind, numel=16 if kind == b"Byte" else 4) + number(offset)
+    return head + b"(" + b"".join(map(number, size)) + b"t(" + number(1) * len(size) + b"t\x89ccollections\nOrderedDict\n)R" + dtype + b"tR"
+
+
 def pickled(body, storages=(("0", bytes(16)),), **how):
     return zipped(b"\x80\x02" + body + b".", storages, **how)
 
@@ -234,6 +240,12 @@ FILES = {
     "a negative stride": lambda: pickled(tensor(offset=3, stride=(-1,))),
     "a hundred dimensions": lambda: pickled(tensor(size=(1,) * 100, stride=(1,) * 100)),
     "sizes that are true": lambda: pickled(b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage() + b"K\x00\x88\x85K\x01\x85\x89NtR"),
+    "bytes as a dtype beyond them": lambda: pickled(as_bytes(offset=3)),
+    "bytes as sizes of 2^62": lambda: pickled(as_bytes(size=(2**62, 4))),
+    "bytes as a negative offset": lambda: pickled(as_bytes(offset=-1)),
+    "bytes as doubled tuples": lambda: pickled(as_bytes(dtype=doubled())),
+    "bytes as bools that are 255": lambda: pickled(as_bytes(dtype=b"ctorch\nbool\n"), (("0", b"\xff" * 16),)),
+    "floats as bytes": lambda: pickled(as_bytes(kind=b"Float")),
     "a tensor of a tensor": lambda: pickled(tensor(source=text("x"))),
     # safetensors
     "a header of 2^63 bytes": lambda: struct.pack("<Q", 2**63) + b"{}",

@@ -36,7 +36,11 @@ def padded(x: Any, before: list, after: list, *more: Any) -> Any:
     return F("pad")(x, [n for pair in zip(before, after) for n in pair], *more)
 
 
+DRAWN = np.random.default_rng(2).random
+
 NN = {
+    "fractional_max_pool": [Sample((spread(2, 3, *size), DRAWN((2, 3, len(size))), [2] * len(size), [3] * len(size)), torch=lambda x, draws, kernel, size:
+                            F(f"fractional_max_pool{len(size)}d")(x, kernel, size, None, True, draws.detach()), torch_grad=False) for size in ((6, 5), (5, 6, 7))],
     # -- convolution
     **each("conv", lambda f, nd, size: [
         Sample((real(2, 4, *size), real(6, 2, *[2] * nd), real(6), 1, "same", 1, 2), torch=F(f)),

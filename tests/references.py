@@ -34,7 +34,12 @@ class _Streams:
     AMPC_TEST_SEED gives others."""
 
     def __init__(self) -> None:
+        self.restart("")
+
+    def restart(self, test: str) -> None:
+        """Streams of a test's own: what it draws does not hang on the tests that ran before it."""
         self._of: Dict[str, np.random.Generator] = {}
+        self._test = zlib.crc32(test.encode())
 
     def __getattr__(self, name: str) -> Any:
         frame = sys._getframe(1)
@@ -42,7 +47,7 @@ class _Streams:
             frame = frame.f_back
         text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         if text not in self._of:
-            self._of[text] = np.random.default_rng([SEED, zlib.crc32(text.encode())])
+            self._of[text] = np.random.default_rng([SEED, self._test, zlib.crc32(text.encode())])
         return getattr(self._of[text], name)
 
 
@@ -53,6 +58,11 @@ def real(*shape: int) -> np.ndarray:
     """Normal numbers, away from 0 where many functions bend."""
     x = R.standard_normal(shape)
     return np.where(np.abs(x) < 0.1, x + np.copysign(0.2, x), x)
+
+
+def between_poles(*shape: int) -> np.ndarray:
+    """Numbers whose fraction is a fifth at least and four fifths at most, where the gamma function and its kin are far from their poles."""
+    return R.integers(-6, 6, shape) + R.uniform(0.2, 0.8, shape)
 
 
 def positive(*shape: int) -> np.ndarray:

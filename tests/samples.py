@@ -18,6 +18,7 @@ from references import (
     R,
     batch_norm,
     bessel,
+    between_poles,
     columns,
     convolve,
     ctc,
@@ -96,9 +97,9 @@ SAMPLES: dict[str, list[Sample]] = {
     "erfc": pointwise(lambda x: np.vectorize(math.erfc)(x), real(3, 4)),
     "erfinv": [Sample((erf(R.uniform(-1.5, 1.5, (3, 4))),)),
                Sample((np.array([0.0, 1.0, -1.0, math.erf(0.5), math.erf(-1.25)]),), reference=lambda x: np.array([erfinv(v) for v in x]), grad=False)],
-    "lgamma": pointwise(np.vectorize(math.lgamma), real(3, 4) * 3) + pointwise(np.vectorize(math.lgamma), positive(3, 4)),
+    "lgamma": pointwise(np.vectorize(math.lgamma), between_poles(3, 4)) + pointwise(np.vectorize(math.lgamma), positive(3, 4)),
     # torch's derivative of digamma has half of float64's digits
-    "digamma": pointwise(digamma, real(3, 4) * 3, torch=None) + pointwise(digamma, positive(3, 4), torch_grad=False),
+    "digamma": pointwise(digamma, between_poles(3, 4), torch=None) + pointwise(digamma, positive(3, 4), torch_grad=False),
     "polygamma_of": [Sample((positive(3, 4), n), reference=lambda x, n: polygamma(n, x), torch=None) for n in (0, 1, 2)],
     "polygamma": [Sample((n, positive(3, 4)), reference=polygamma, torch=None if n == 1 else "", torch_grad=n > 1, half=n < 5) for n in (0, 1, 2, 5)]
                  + [Sample((2, R.uniform(-0.8, -0.2, 4) - np.arange(4)), reference=polygamma, half=False)],
@@ -109,6 +110,14 @@ SAMPLES: dict[str, list[Sample]] = {
                Sample((R.uniform(200, 400, (3, 4)), R.uniform(200, 400, 4)), reference=lower_gamma, frozen=(0,), half=False, torch=None)],  # torch's: 10 digits
     "igammac": [Sample((positive(3, 4), positive(4)), reference=lambda a, x: 1 - lower_gamma(a, x), frozen=(0,)),
                Sample((R.uniform(200, 400, (3, 4)), R.uniform(200, 400, 4)), reference=lambda a, x: 1 - lower_gamma(a, x), frozen=(0,), half=False, torch=None)],  # torch's: 10 digits
+    # what a draw is, and how it moves with its parameters, test_distributions.py asks
+    **{name: [Sample((positive(3, 4), R.random(4)), torch=None, grad=False, half=False)] for name in ("log_gamma_draw", "poisson_draw", "von_mises_draw")},
+    "binomial_draw": [Sample((positive(3, 4) * 9, R.random(4), R.random((3, 1))), torch=None, grad=False, half=False)],
+    "gamma_slope": [Sample((positive(3, 4), positive(4)), torch=None, grad=False, half=False)],
+    "beta_slope": [Sample((R.random((3, 4)), positive(4), positive(4) + 3), torch=None, grad=False, half=False)],
+    "gamma_of": [Sample((positive(3, 4), positive(3, 4)), reference=lambda v, a: v, torch=None, grad=False, half=False)],
+    "dirichlet_of": [Sample((R.dirichlet(np.ones(4), 3), positive(3, 4)), reference=lambda v, a: v, torch=None, grad=False, half=False)],
+    **{name: [Sample((positive(3, 4),), torch=None, grad=False, half=False)] for name in ("standard_gamma", "sample_dirichlet")},
     "zeta": [Sample((positive(3, 4) + 1.2, positive(4)), reference=hurwitz, torch=special("zeta"), frozen=(0,))],
     "i0": pointwise(np.i0, real(3, 4) * 3),
     **{name: pointwise(None, real(3, 4) * 2, torch=special(name)) for name in ("i1", "i0e", "i1e")},
@@ -386,6 +395,7 @@ SAMPLES: dict[str, list[Sample]] = {
     "solve": [Sample((solid(3), real(3, 2)), reference=solved, torch=lambda a, b: tuple(linalg("solve_ex")(a, b)), half=False),
               Sample((solid(2, 4), real(2, 4, 1)), reference=solved, torch=lambda a, b: tuple(linalg("solve_ex")(a, b)), half=False),
               Sample((solid(2, 4), real(2, 4, 1), False), reference=solved, torch=lambda a, b, c: tuple(linalg("solve_ex")(a, b)), half=False)],
+    "det": [Sample((solid(2, 3) * np.array([-1.0, 1.0])[:, None, None],), reference=np.linalg.det, torch=lambda a: linalg("det")(a), half=False)],
     "slogdet": [Sample((solid(2, 3) * np.array([-1.0, 1.0])[:, None, None],), reference=lambda a: tuple(np.linalg.slogdet(a)), torch=lambda a: tuple(linalg("slogdet")(a)), half=False)],
     "cholesky": [Sample((symmetric(2, 3),), reference=lambda a: (np.linalg.cholesky(a), np.zeros(2, np.int32)), torch=lambda a: tuple(linalg("cholesky_ex")(a)), half=False, frozen=(0,)),
                  Sample((symmetric(3),), half=False, torch=None, grad=False)],

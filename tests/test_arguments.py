@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_checkpoint import Cube
 from test_corners import same
 
 import ampc
@@ -46,16 +47,11 @@ def test_gradgradcheck_weighs_by_what_is_given():
     x = ampc.tensor([0.5, -0.3], dtype=ampc.float64, requires_grad=True)
     seen = []
 
-    class Watched(ampc.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x ** 3
-
+    class Watched(Cube):
         @staticmethod
         def backward(ctx, g):
             seen.append(g.detach().tolist())
-            return 3 * ctx.saved_tensors[0] ** 2 * g
+            return Cube.backward(ctx, g)
 
     assert ampc.autograd.gradgradcheck(Watched.apply, x, ampc.tensor([2.0, 7.0], dtype=ampc.float64))
     assert [2.0, 7.0] in seen
@@ -159,3 +155,51 @@ def test_logits_some_rows_at_a_time_under_autocast():
                                      {"batch_chunk_size": 5, "chunking_method": "aspect_ratio:4"}])
 def test_options_of_rows_at_a_time(options):
     same(lambda lib: lib.nn.functional.linear_cross_entropy(lib.ones(7, 4), lib.ones(9, 4), lib.zeros(7, dtype=lib.int64), options=lib.nn.LinearCrossEntropyOptions(**options)))
+
+
+def test_gradcheck_of_backwards_that_differ():
+    """nondet_tol says how far two backwards may be apart; fast_mode looks at one slope of each input, and still sees a wrong gradient."""
+    times = []
+
+    class Drifting(ampc.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            times.append(0)
+            return g * 2 + 1e-7 * len(times)
+
+    class Wrong(Drifting):
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    x = ampc.tensor([0.5, -0.3], dtype=ampc.float64, requires_grad=True)
+    with pytest.raises(ampc.autograd.GradcheckError, match="two backwards differ"):
+        ampc.autograd.gradcheck(Drifting.apply, x)
+    assert ampc.autograd.gradcheck(Drifting.apply, x, nondet_tol=1e-6) and not ampc.autograd.gradcheck(Drifting.apply, x, raise_exception=False)
+    for fast in (True, False):
+        assert ampc.autograd.gradcheck(lambda x: (x * x).sin(), x, fast_mode=fast) and ampc.autograd.gradgradcheck(lambda x: x ** 3, x, fast_mode=fast)
+        assert not ampc.autograd.gradcheck(Wrong.apply, x, fast_mode=fast, raise_exception=False)
+
+
+def test_old_name_of_grad_tensors():
+    x = ampc.ones(2, requires_grad=True)
+    with pytest.warns(FutureWarning, match="grad_tensors"):
+        ampc.autograd.backward(x * 2, grad_variables=ampc.tensor([1.0, 3.0]))
+    assert x.grad.tolist() == [2.0, 6.0]
+    with pytest.raises(RuntimeError, match="both"), pytest.warns(FutureWarning):
+        ampc.autograd.backward(x * 2, ampc.ones(2), grad_variables=ampc.ones(2))
+
+
+def test_generators_share_or_copy_their_state():
+    g = ampc.Generator().manual_seed(3)
+    ampc.rand(5, generator=g)
+    copied, shared = g.clone_state(), g.graphsafe_get_state()
+    first = ampc.rand(4, generator=g)
+    assert ampc.equal(ampc.rand(4, generator=copied), first) and not ampc.equal(ampc.rand(4, generator=shared), first)
+    other = ampc.Generator()
+    other.graphsafe_set_state(g)
+    assert ampc.equal(other.get_state(), g.get_state()) and ampc.equal(shared.get_state(), g.get_state())

@@ -9,6 +9,7 @@ import pytest
 import ampc
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def mine(t):
@@ -18,16 +19,6 @@ def mine(t):
 def same(ours, theirs, rtol=1e-6):
     assert tuple(ours.shape) == tuple(theirs.shape)
     np.testing.assert_allclose(np.array(ours.detach().tolist()), np.array(theirs.detach().tolist()), rtol=rtol, atol=1e-7)
-
-
-@pytest.fixture(autouse=True)
-def float64():
-    """The same numbers in every run, so exact that layers agree to many digits."""
-    before = torch.get_default_dtype(), ampc.get_default_dtype()
-    torch.manual_seed(0), ampc.manual_seed(0)
-    torch.set_default_dtype(torch.float64), ampc.set_default_dtype(ampc.float64)
-    yield
-    torch.set_default_dtype(before[0]), ampc.set_default_dtype(before[1])
 
 
 def net(lib):

@@ -27,6 +27,22 @@ def same(ours, theirs, rtol=1e-6):
     np.testing.assert_allclose(np.array(ours.detach().tolist()), np.array(theirs.detach().tolist()), rtol=rtol, atol=1e-12)
 
 
+@pytest.mark.parametrize("call", [
+    "batch_norm(x, w, w + 1, w - 1, w.exp(), False, 0.1, 1e-5, False)", "batch_norm(x, None, None, None, None, True, 0.1, 1e-5, False)",
+    "instance_norm(y, w, w + 1, None, None, True, 0.1, 1e-5, False)", "embedding(x, i)", "embedding(x, i, 1)", "embedding(weight=x, indices=i)"])
+def test_functions_with_another_order_of_arguments(call):
+    """torch's own, whose weight comes before the statistics, or before the indices."""
+    theirs, ours = both((4, 3), (2, 3, 5), (3,))
+    results = []
+    for lib, (x, y, w), i in ((torch, theirs, torch.tensor([[0, 1], [3, 1]])), (ampc, ours, ampc.tensor([[0, 1], [3, 1]]))):
+        x.requires_grad_()
+        out = eval(f"lib.{call}", {"lib": lib, "x": x, "y": y, "w": w, "i": i})
+        if "x" in call.split("(")[1]:
+            (out * out).sum().backward()
+        results.append((out, *([x.grad] if x.grad is not None else [])))
+    same(results[1], results[0])
+
+
 LOSSES = {
     "kl_div": lambda lib, x, y, r: lib.kl_div(x, y, r, log_target=True),
     "binary_cross_entropy_with_logits": lambda lib, x, y, r: lib.binary_cross_entropy_with_logits(x, y.sigmoid(), None, y.exp(), r),

@@ -220,3 +220,14 @@ def test_bits_of_a_training(name, dtype):
 
 if __name__ == "__main__":
     print(json.dumps([{f"{part}, {dtype}": value for (part, dtype), value in bits(name).items()} for name in sys.argv[1:]]))
+
+
+@pytest.mark.parametrize("k", [32, 96, 4096, 4100])
+@pytest.mark.parametrize("dtype", [ampc.bfloat16, ampc.float16, ampc.float32])
+def test_one_row_is_multiplied_as_among_others(dtype, k):
+    """One row that is read where it lies, not packed; a part of a wider tensor, too."""
+    rows, weight = ampc.randn(16, k + 1).to(dtype)[:, :k], ampc.randn(40, k).to(dtype)
+    whole = ampc.nn.functional.linear(rows.contiguous(), weight)
+    for one in (rows[3:4].clone(), rows[3:4], rows[3]):
+        assert ampc.nn.functional.linear(one, weight).flatten().tolist() == whole[3].tolist()
+    assert (rows[3:4].clone() @ weight.T).tolist() == [whole[3].tolist()]

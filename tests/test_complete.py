@@ -204,6 +204,35 @@ def test_array_namespace():
         ampc.ones(2).__array_namespace__(api_version="1999.01")
 
 
+def test_array_functions_where_torch_has_another_rule():
+    xp = ampc.ones(2).__array_namespace__()
+    small, wide = xp.asarray([1, 2], dtype=ampc.int8), xp.asarray(300, dtype=ampc.int16)
+    assert xp.add(small, wide).tolist() == [301, 302] and (small + wide).dtype is ampc.int8  # a 0-d tensor promotes as any other does
+    assert xp.matmul(xp.ones((2, 2), dtype=ampc.int8), xp.ones((2, 2), dtype=ampc.int32)).dtype is ampc.int32
+    x = xp.reshape(xp.arange(6.0), (2, 3))
+    assert xp.equal(xp.sum(x, axis=()), x).all() and xp.std(x, axis=()).tolist() == [[0] * 3] * 2 and xp.sum(x, axis=(0, 1)).item() == 15
+    assert xp.std(x, correction=0.5).item() == pytest.approx((17.5 / 5.5) ** 0.5)
+    assert str(xp.remainder(xp.asarray([-0.0, 0.0, 4.0]), xp.asarray([1.0, -1.0, -2.0])).tolist()) == "[0.0, -0.0, -0.0]"
+    assert xp.arange(1, 0, 1).shape == (0,) and xp.arange(3).dtype is ampc.int64 and xp.arange(0, 1, 0.5).dtype is ampc.float32
+    assert xp.finfo(x).dtype is ampc.float32 and xp.iinfo(ampc.int8).dtype is ampc.int8 and ampc.finfo(x).dtype == "float32"
+    assert isinstance(xp.meshgrid(x[0], x[1]), list) and xp.meshgrid(x[0], x[1, :2])[0].shape == (2, 3)
+    with pytest.raises(ValueError, match="axis"):
+        xp.vecdot(x, xp.ones((2, 1)))
+
+
+def test_array_functions_at_the_top():
+    """The standard's names that torch has no function of, and its words where ampc's functions take them."""
+    x = ampc.arange(6.0).reshape(2, 3)
+    assert ampc.permute_dims(x, (1, 0)).shape == (3, 2) and ampc.astype(x, ampc.int8).dtype is ampc.int8 and ampc.isdtype(ampc.int8, "integral")
+    assert ampc.unique_counts(ampc.tensor([2, 1, 2])).counts.tolist() == [1, 2] and ampc.linalg.trace(x, offset=1).item() == 6
+    assert ampc.eye(2, 3, k=1).tolist() == [[0, 1, 0], [0, 0, 1]] and ampc.eye(2, k=-1).tolist() == [[0, 0], [1, 0]]
+    assert ampc.eye(2, k=2**70).sum() == ampc.eye(2, k=-(2**70)).sum() == 0
+    assert ampc.linspace(0, 1, 4, endpoint=False).tolist() == [0, 0.25, 0.5, 0.75] and ampc.linspace(0, 1, 0, endpoint=False).shape == (0,)
+    assert ampc.linalg.vector_norm(x, axis=1, keepdims=True).shape == (2, 1) and ampc.finfo(x).eps == ampc.finfo(ampc.float32).eps
+    assert ampc.nextafter(ampc.tensor([1.0]), 2).item() == 1 + 2**-23 and ampc.nextafter(1, ampc.tensor([2.0])).dtype is ampc.float32
+    assert str(ampc.sign(ampc.tensor([-0.0, 0.0, -2.0])).tolist()) == "[0.0, 0.0, -1.0]"
+
+
 def test_array_functions_equal_numpys():
     xp = ampc.ones(2).__array_namespace__()
     rng = np.random.default_rng(4)

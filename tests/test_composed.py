@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 import pytest
+from references import R
 from where import DEVICE
 
 import ampc
 
-R = np.random.default_rng(11)
 F = "nn.functional."
 
 

@@ -566,3 +566,15 @@ def test_nonzero_into_a_tensor_of_the_results_shape():
     assert ampc.nonzero(x, out=ampc.empty(0, dtype=ampc.int64)).shape == (3, 2)
     with pytest.raises(RuntimeError, match="the result has shape"):
         ampc.nonzero(x, out=room)
+
+
+@pytest.mark.parametrize("loss", ["multi_margin_loss", "multilabel_margin_loss"])
+def test_a_margin_that_is_just_kept_has_no_slope(torch, loss):
+    """A score exactly at the margin: torch's kernels of these two, unlike its other margins, count it as kept."""
+    found = []
+    for lib in (torch, ampc):
+        x = lib.tensor([[0.25, -0.75, 0.25]], requires_grad=True)
+        getattr(lib.nn.functional, loss)(x, lib.tensor([0]) if loss == "multi_margin_loss" else lib.tensor([[0, -1, 0]])).backward()
+        found.append(x.grad.tolist())
+    assert found[0] == found[1]
+    np.testing.assert_allclose(found[1], [[-1 / 3, 0, 1 / 3]], rtol=1e-7)

@@ -25,12 +25,47 @@ def test_devices():
     assert p.total_memory > 0 and p.multi_processor_count > 0 and p.name in repr(p)
     assert ampc.cuda.is_bf16_supported()
     x = ampc.ones(2, device="cuda:0")
-    assert x.is_cuda and not x.is_cpu and x.get_device() == 0 and x.device == ampc.device("cuda", 0) and x.type() == "ampc.cuda.FloatTensor"
+    assert x.is_cuda and not x.is_cpu and x.get_device() == 0 and x.device == ampc.device("cuda", 0) and x.type() == "torch.cuda.FloatTensor"
     for bad in ("cuda:99", 99):
         with pytest.raises(RuntimeError, match="99"):
             ampc.ones(2, device=bad)
     with pytest.raises(RuntimeError, match="computes on"):
         ampc.ones(2, device="mps")
+
+
+def test_storages():
+    t = ampc.arange(6.0, device="cuda").view(2, 3)
+    s = t.untyped_storage()
+    assert s is t[1].untyped_storage() and s.device == t.device and s.is_cuda and s.is_shared() and s.nbytes() == 24 and s.get_device() == 0
+    assert s.tolist() == ampc.arange(6.0).untyped_storage().tolist() and s[7] == 63 and t.storage()[4] == 4
+    s[7] = 64
+    assert t[0, 1].item() == 4
+    t.storage()[5] = -1
+    ampc.empty(0, device="cuda").set_(s, 2, (2,)).fill_(9)
+    assert s.cpu().tolist() == s.clone().tolist() and ampc.empty(0).set_(s.cpu()).tolist() == [0, 4, 9, 9, 4, -1]
+    part = ampc.asarray(s[8:16], dtype=ampc.float32)
+    assert part.tolist() == [9, 9] and part.is_cuda
+    assert isinstance(t.storage(), t.storage_type()) and t.storage().type() == "torch.cuda.FloatStorage" and s.share_memory_() is s
+    for call in (lambda: s.resize_(99), lambda: s.resize_(0)):
+        with pytest.raises(RuntimeError, match="GPU"):
+            call()
+    assert ampc.UntypedStorage(5, device="cuda").fill_(3).tolist() == [3] * 5
+
+
+def test_checkpoints_for_torch(tmp_path):
+    t = ampc.arange(6.0, device="cuda")
+    ampc.save({"a": t, "view": t[2:].half(), "part": t[1:3]}, tmp_path / "f", format="torch")
+    back = ampc.load(tmp_path / "f")
+    assert back["a"].is_cuda and back["part"].tolist() == [1, 2] and back["a"].untyped_storage() is back["part"].untyped_storage()
+    assert ampc.load(tmp_path / "f", map_location="cpu")["view"].tolist() == [2, 3, 4, 5]
+
+
+def test_a_device_without_values():
+    t = ampc.arange(6.0, device="cuda").to("meta")
+    assert t.is_meta and not t.is_cuda and ampc.empty_like(t, device="cuda").is_cuda
+    for call in (t.cuda, lambda: ampc.zeros(6, device="cuda").copy_(t), lambda: t + ampc.zeros(6, device="cuda")):
+        with pytest.raises(RuntimeError, match="meta"):
+            call()
 
 
 @two_gpus
@@ -75,7 +110,7 @@ def test_moving():
 def test_mixtures():
     x = ampc.ones(2)
     assert (x + ampc.tensor(2.0, device="cpu")).tolist() == [3, 3] and (ampc.tensor(2.0, device="cpu") * x).is_cuda
-    with pytest.raises(RuntimeError, match="mm: `x` is on cuda:0 and `mat2` on cpu"):
+    with pytest.raises(RuntimeError, match="matmul: `x` is on cuda:0 and `mat2` on cpu"):
         ampc.ones(2, 2) @ ampc.ones(2, 2, device="cpu")
     with pytest.raises(RuntimeError, match="`x` is on cpu and `other` on cuda:0"):
         ampc.ones(2, device="cpu").add_(x)
@@ -167,6 +202,29 @@ def test_random_numbers_are_those_of_the_cpu():
         there = ampc.randn(1001, dtype=dtype, device="cuda").cpu()
         ampc.manual_seed(5)
         assert (there - ampc.randn(1001, dtype=dtype, device="cpu")).abs().max().item() <= 16 * ampc.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("name", ["Gamma", "Dirichlet", "Poisson", "Binomial", "VonMises"])
+def test_draws_are_those_of_the_cpu(name):
+    """And their gradients: both sides compute in float64; a mathematical function that differs by a rounding hardly ever turns a draw."""
+    from ampc import distributions as D
+
+    make = {"Gamma": lambda a: D.Gamma(a, a.new_ones(())), "Dirichlet": lambda a: D.Dirichlet(a), "Poisson": lambda a: D.Poisson(9 * a),
+            "Binomial": lambda a: D.Binomial(50, a / 41), "VonMises": lambda a: D.VonMises(a.new_zeros(()), a)}[name]
+    drawn, slopes = [], []
+    for device in ("cpu", "cuda"):
+        a = ampc.linspace(0.01, 40, 300, device=device).reshape(3, 100).requires_grad_()
+        ampc.manual_seed(8)
+        d = make(a)
+        x = d.rsample() if d.has_rsample else d.sample()
+        if d.has_rsample:
+            (x * ampc.linspace(0, 1, 100, device=device)).sum().backward()
+            slopes.append(a.grad.cpu())
+        drawn.append(x.detach().cpu())
+    same = (drawn[0] - drawn[1]).abs() <= 1e-5 * (1e-3 + drawn[0].abs())
+    assert int((~same).sum()) <= 1
+    if slopes and bool(same.all()):
+        assert np.allclose(slopes[0].numpy(), slopes[1].numpy(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 1000, 4096, 100003])

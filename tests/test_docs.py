@@ -198,10 +198,25 @@ def named_files(page):
     return {name for name in re.findall(r"`([\w./*-]+)`", present_names(page)) if name.startswith(FOLDERS)}
 
 
-@pytest.mark.parametrize("page", [*ARCHITECTURE, ROOT / "docs" / "contributing.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))], ids=lambda p: str(p.relative_to(ROOT)))
 def test_named_files_exist(page):
     for name in named_files(page):
         assert list(ROOT.glob(name)), f"{page.name} names {name}"
+
+
+def test_files_named_in_comments_exist():
+    """In comments and docstrings, by the path from the root; in csrc/ also by that from there."""
+    endings = r"[\w./*-]*\w\.(?:c|h|inc|def|cu|cuh|py|pyi|md|txt|json)\b"
+    inside = "|".join(p.name for p in (ROOT / "csrc").iterdir())
+    for folder in ("csrc", "ampc", "tools", "benchmarks", "tests"):
+        for p in sorted((ROOT / folder).rglob("*")):
+            if p.suffix not in (".c", ".h", ".inc", ".def", ".cu", ".cuh", ".py") or p.name == "test_never_run.py":  # whose paths are made up
+                continue
+            notes = r'#[^\n]*|"""(?:.|\n)*?"""' if p.suffix == ".py" else r"/\*(?:.|\n)*?\*/|//[^\n]*"
+            text = "\n".join(re.findall(notes, p.read_text()))
+            named = re.findall(rf"(?<![\w./<-])(?:csrc|ampc|tests|tools|docs|benchmarks)/{endings}", text)
+            named += [f"csrc/{name}" for name in re.findall(rf"(?<![\w./<-])(?:{inside})/{endings}", text) if folder == "csrc"]
+            assert all(list(ROOT.glob(name)) for name in named), (p, named)
 
 
 def test_named_functions_exist():

@@ -24,19 +24,21 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # The packages and modules of ampc/, from the ground up: each imports what stands before it, and itself, inside functions too. ``cuda.amp``
 # has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
 PYTHON_ORDER = re.findall(r"[\w.]+", """
-    version _unsupported_dtypes _missing _ops _table _progress _callers _events _model_names
+    _library_names _library_names_distributed _library_modules _missing version _unsupported_dtypes _ops _table _progress _callers _events _model_names
     _checks _device types _dims _out _layout _printing _functions _settings _global_autocast compiler _dynamo
-    _creation _typed random testing multiprocessing distributed backends cuda accelerator _interop _buffers formats _finfo
-    autograd linalg _composed _array_api _tensor _tensor_more
+    _creation _library_functions _buffers _storage storage _typed random multiprocessing distributed backends cuda accelerator _interop formats
+    _finfo testing _foreach overrides autograd linalg _composed _array_api _tensor _tensor_more
     policy amp cuda.amp cpu
-    nn special signal jit optim serialization hub utils func distributions data keras
-    doctor training bench check
+    nn special signal jit optim serialization hub _utils utils func distributions data keras
+    doctor training bench check return_types profiler ops library
     ampc
     _installation run selftest cli __main__
 """)
 PYTHON_RANK = {name: rank for rank, name in enumerate(PYTHON_ORDER)}
 # Packages that import by computed names, and which; in ``ampc.run`` the names are those that a script asks of torch.
-COMPUTED = {"ampc": ampc._LATER | set(ampc._FROM.values()), "ampc.doctor": ampc.doctor._LATER, "ampc.nn.modules": set(ampc.nn.modules.LATER.values()), "ampc.utils": ampc.utils.__all__}
+COMPUTED = {"ampc": ampc._LATER | set(ampc._FROM.values()), "ampc.doctor": ampc.doctor._LATER, "ampc.nn.modules": set(ampc.nn.modules.LATER.values()), "ampc.utils": ampc.utils.__all__,
+            "ampc.nn.utils": {"prune", "stateless"},
+            "ampc._library_modules": set()}  # modules without a file
 
 
 def includes(path):
@@ -275,6 +277,7 @@ def test_rings_are_found():
 
 # Parameters of public functions that are accepted and not read, each with the reason; `function.parameter` where it is one function's.
 UNREAD = {
+    "collate_tensor_fn.collate_fn_map": "what the functions of default_collate_fn_map are called with; tensors hold nothing that it could be for",
     "foreach": "a hint how torch's optimizers and norms run, with the same numbers", "fused": "the same", "capturable": "the same",
     "chunk_size": "a hint how much memory is used, with the same numbers",
     "stable": "sorting is always stable", "unique.sorted": "the values are always in order",
@@ -291,7 +294,18 @@ UNREAD = {
     "trace.example_inputs": "the same", "trace_module.inputs": "the same", "annotate.the_type": "the same",
     "TransformerEncoder.enable_nested_tensor": "a hint for speed", "TransformerEncoder.mask_check": "a check of what it is for",
     "load.mmap": "a hint for large files", "assert_close.check_layout": "all tensors are strided", "checkpoint.debug": "errors are always whole",
-    "register_pytree_node.more": "names for files and for paths, which nothing here makes", "add_graph.input_to_model": "the model as text: nothing is traced",
+    "log_abs_det_jacobian.y": "a transform reads what it needs of its two ends",
+    "add_graph.input_to_model": "the model as text: nothing is traced",
+    "is_in_torch_dispatch_mode.include_infra_modes": "no mode can be entered", "has_torch_function.relevant_args": "no function is intercepted",
+    "wrap_torch_function.dispatcher": "the same", "compute_mask.t": "of masks that no value decides",
+    "tags": "what torch's tracing wants to know of an operator", "lib": "operators stay as long as the process", "alias_analysis": "nothing is traced",
+    "allow_override": "the last one that is registered is called", "with_keyset": "kernels get no dispatch keys", "with_modules": "for TorchScript alone",
+    "set_device_states.devices": "one random stream for all", "set_device_states.device_type": "the same", "flags.benchmark": "one algorithm is used",
+    "flags.benchmark_limit": "the same", "flags.deterministic": "convolutions always are", "flags.fp32_precision": "allow_tf32 says it",
+    "cudnn_enabled": "a hint for speed", "kernel_options": "how torch's kernel runs", "create_block_mask.options": "how blocks are stored, which are not",
+    "lies_in_rows.args": "options of torch's", "lies_in_rows.kwargs": "the same",
+    "noop_mask.batch": "a mask's signature", "noop_mask.head": "the same", "noop_mask.token_kv": "the same", "always.step": "a schedule's signature",
+    "table.max_src_column_width": "no column of the script's lines", "table.more": "torch's options of columns", "group_by_overload_name": "an operator's overloads are one function",
     "add_graph.verbose": "the same", "add_graph.use_strict_trace": "the same",
 }
 
@@ -318,8 +332,6 @@ def _unread_of(f, owner):
     if not body or f.name.startswith("_") and f.name != "__init__":
         return []
     a, others = f.args, {"self", "cls", "ctx"}
-    if any("takes_out" in ast.unparse(d) for d in f.decorator_list):  # the decorator reads it
-        others.add("out")
     names = [p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if p is not None]
     read = {n.id for s in f.body for n in ast.walk(s) if isinstance(n, ast.Name)}
     return [(owner if f.name == "__init__" else f.name, n) for n in names if n not in read and n not in others and not n.startswith("_")]
@@ -344,6 +356,7 @@ OTHER_INTERFACES = {"_array_api": "the array API standard, whose functions of to
 TWO_FUNCTIONS = {
     "backward": "Tensor.backward takes the gradient of one tensor, autograd.backward of many",
     "current_device device_count get_rng_state is_available is_initialized manual_seed set_rng_state synchronize": "of each kind of device",
+    "functional_call": "func's, and nn.utils.stateless's older one, which warns",
     "grad hessian jvp vjp": "autograd's of tensors, func's of functions",
     "load save": "of files by serialization, of compiled modules by jit, of policies",
     "norm": "torch.norm, and linalg.norm, whose `ord` of a matrix is a matrix norm",
@@ -351,6 +364,7 @@ TWO_FUNCTIONS = {
     "read": "one reader for each format of files",
     "spectral_norm weight_norm": "the parametrization, and its older form with hooks",
     "split": "of a function torch names the argument split_size_or_sections, of the method split_size",
+    "trace": "linalg's of matrices, jit's of functions",
     "where": "the method's first argument is what is taken, the function's the condition",
 }
 
@@ -391,7 +405,7 @@ def test_names_of_rows_are_not_defined_again():
 TAKES_MORE = {"where": "of a condition alone its indices"}
 
 # The places that build a namespace from the table, by name.
-FROM_THE_TABLE = {"ampc._ops": "functions", "ampc._tensor": "methods", "ampc._array_api": "the standard's names"}
+FROM_THE_TABLE = {"ampc._ops": "functions", "ampc._tensor": "methods", "ampc._array_api": "the standard's names", "ampc.ops": "the names of torch.ops.aten"}
 
 
 def _looks_up_by_name(node):

@@ -12,6 +12,7 @@ from ampc.nn.modules.lazy import LazyModuleMixin
 from ampc.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("float64")
 
 LAZY = {
     "LazyLinear": ((4,), (2, 3, 5)), "LazyConv1d": ((4, 3), (2, 6, 8)), "LazyConv2d": ((4, 3, 2, 1), (2, 6, 8, 7)), "LazyConv3d": ((4, 2), (2, 6, 4, 5, 4)),
@@ -28,16 +29,6 @@ def same(ours, theirs, rtol=1e-5):
 
 def mine(t):
     return ampc.from_dlpack(t.detach().clone())
-
-
-@pytest.fixture(autouse=True)
-def float64():
-    """The same numbers in every run, so exact that layers agree to many digits."""
-    before = torch.get_default_dtype(), ampc.get_default_dtype()
-    torch.manual_seed(0), ampc.manual_seed(0)
-    torch.set_default_dtype(torch.float64), ampc.set_default_dtype(ampc.float64)
-    yield
-    torch.set_default_dtype(before[0]), ampc.set_default_dtype(before[1])
 
 
 @pytest.fixture(autouse=True)

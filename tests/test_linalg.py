@@ -5,10 +5,9 @@ import warnings
 
 import numpy as np
 import pytest
+from references import R
 
 import ampc
-
-R = np.random.default_rng(11)
 
 
 def drawn(*shape):
@@ -89,6 +88,38 @@ def test_equations_of_symmetric_factors(torch):
     lambda lib, A: lib.linalg.tensorsolve(A, A[0, :2]), lambda lib, A: lib.linalg.solve_triangular(A * 0, A, upper=True), lambda lib, A: lib.linalg.cond(A * 0, 1), lambda lib, A: lib.linalg.inv(A.long())])
 def test_singular_and_wrong_matrices(torch, call):
     same(torch, call, drawn(3, 3))
+
+
+def cofactors(A):
+    n = len(A)
+    return np.array([[(-1) ** (i + j) * np.linalg.det(np.delete(np.delete(A, i, 0), j, 1)) for j in range(n)] for i in range(n)])
+
+
+@pytest.mark.parametrize("rank", [4, 3, 2, 0])
+@pytest.mark.parametrize("graph", [False, True])
+def test_the_gradient_of_the_determinant_is_the_cofactors_of_singular_matrices_too(rank, graph):
+    whole, some = drawn(4, 4), drawn(4, 4)
+    some[rank:] = some[:1] * 0 if rank == 0 else some[:1]
+    A = ampc.tensor(np.stack([whole, some, -whole]), requires_grad=True)
+    g, = ampc.autograd.grad((ampc.linalg.det(A) * ampc.tensor([1.0, 2.0, 3.0], dtype=ampc.float64)).sum(), A, create_graph=graph)
+    np.testing.assert_allclose(g.numpy(force=True), np.stack([cofactors(whole), 2 * cofactors(some), 3 * cofactors(-whole)]), rtol=1e-9, atol=1e-12)
+    assert ampc.det(A)[1].item() == pytest.approx(np.linalg.det(some), abs=1e-15)
+
+
+def test_determinants_that_rounding_leaves():
+    """Singular matrices, whose determinant or pivots rounding keeps from 0."""
+    for seed in range(40):
+        A = np.random.default_rng(seed).standard_normal((3, 3))
+        A[2] = A[0] + A[1]
+        x = ampc.tensor(A, requires_grad=True)
+        ampc.linalg.det(x).backward()
+        np.testing.assert_allclose(x.grad.numpy(force=True), cofactors(A), rtol=1e-9, atol=1e-12)
+
+
+def test_the_second_gradient_of_the_determinant_of_a_singular_matrix():
+    A = drawn(3, 3)
+    A[2] = A[0] + A[1]
+    assert ampc.autograd.gradgradcheck(ampc.linalg.det, ampc.tensor(A, requires_grad=True))
 
 
 def test_pivots_that_no_factorisation_gives_are_refused():

@@ -1,5 +1,6 @@
 """Every layer and loss beside torch's of the same name: parameters, results, gradients, text."""
 
+import copy
 import inspect
 
 import numpy as np
@@ -116,7 +117,7 @@ def test_every_module_is_here():
                  "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
                  "CTCLoss", "LinearCrossEntropyLoss", "LinearCrossEntropyOptions", "FractionalMaxPool2d", "FractionalMaxPool3d",
                  "RNN", "LSTM", "GRU", "RNNBase", "RNNCell", "LSTMCell", "GRUCell",  # test_windows, test_recurrent, test_nn, test_arguments
-                 "Container", "CrossMapLRN2d", "NLLLoss2d", "RNNCellBase"}  # test_lazy
+                 "Container", "CrossMapLRN2d", "NLLLoss2d", "RNNCellBase", "Module"}  # test_lazy, test_nn
     assert set(nn.modules.__all__) - elsewhere == tested - {"nn"} & set(nn.modules.__all__)
 
 
@@ -205,3 +206,103 @@ def test_embedding_bag_counts_in_16_bits():
         weight.grad = None
         ampc.nn.functional.embedding_bag(ampc.tensor([[0, 1, 2]]), weight, mode="max", padding_idx=padding).sum().backward()
         assert weight.grad.tolist() == want
+
+
+def test_options_of_modules():
+    """Modules that are a function with options take these as arguments, and leave a subclass its own."""
+    for make, words in [(lambda: nn.CELU(1, 2, 3), "3 arguments given, 2 taken: alpha, inplace"), (lambda: nn.CELU(beta=1), "`beta` is unknown"),
+                        (lambda: nn.CELU(1, alpha=2), "`alpha` was given twice"), (lambda: nn.Threshold(1), "`value` is missing")]:
+        with pytest.raises(TypeError, match=words):
+            make()
+
+    class Scaled(nn.LeakyReLU):
+        scale: float
+
+        def __init__(self, scale):
+            super().__init__(negative_slope=0.5)
+            self.scale = scale
+
+    assert Scaled(3.0).scale == 3.0 and Scaled(3.0)(ampc.tensor([-2.0])).item() == -1.0
+    assert repr(copy.deepcopy(nn.Hardtanh(-2, inplace=True))) == "Hardtanh(min_val=-2, max_val=1.0, inplace=True)"
+
+
+def test_sequential_as_a_list(torch):
+    """+, *, pop, extend and insert, and their errors, as torch's; repeated modules are the same ones."""
+    def seen(lib, how):
+        a, b = lib.nn.Sequential(lib.nn.ReLU(), lib.nn.Tanh()), lib.nn.Sequential(lib.nn.Sigmoid())
+        try:
+            made = how(a, b, lib.nn)
+        except Exception as error:
+            return type(error).__name__
+        def named(m):
+            return [(n, type(c).__name__) for n, c in m._modules.items()] if hasattr(m, "_modules") and len(m._modules) else type(m).__name__
+        return named(made), named(a), named(b), made is a
+
+    cases = [lambda a, b, nn: a + b, lambda a, b, nn: a.__iadd__(b), lambda a, b, nn: a * 2, lambda a, b, nn: 3 * b, lambda a, b, nn: a.__imul__(2),
+             lambda a, b, nn: a.pop(0), lambda a, b, nn: a.pop(-1), lambda a, b, nn: a.pop(slice(0, 1)), lambda a, b, nn: a.pop(2),
+             lambda a, b, nn: a.extend(b), lambda a, b, nn: a.insert(1, nn.GELU()), lambda a, b, nn: a.insert(-1, nn.GELU()),
+             lambda a, b, nn: a.insert(3, nn.GELU()), lambda a, b, nn: a.insert(0, "x"), lambda a, b, nn: a + [nn.GELU()], lambda a, b, nn: a * 0,
+             lambda a, b, nn: a * 1.5, lambda a, b, nn: a[0:1], lambda a, b, nn: nn.ModuleList(a) + b, lambda a, b, nn: nn.ModuleList(a)[:1],
+             lambda a, b, nn: nn.ModuleList(a).extend(3)]
+    for how in cases:
+        assert seen(ampc, how) == seen(torch, how)
+    twice = nn.Sequential(nn.Linear(2, 2)) * 2
+    assert twice[0] is twice[1]
+
+
+def test_hooks_of_all_modules(torch):
+    """nn.modules.module.register_module_*_hook: when, and before what, as torch's."""
+    def seen(lib):
+        notes, module = [], lib.nn.modules.module
+        def name(m):
+            return type(m).__name__
+        handles = [module.register_module_forward_pre_hook(lambda m, args: notes.append(("pre", name(m)))),
+                   module.register_module_forward_hook(lambda m, args, out: notes.append(("after", name(m)))),
+                   module.register_module_full_backward_hook(lambda m, i, o: notes.append(("backward", name(m)))),
+                   module.register_module_full_backward_pre_hook(lambda m, o: notes.append(("backward pre", name(m)))),
+                   module.register_module_parameter_registration_hook(lambda m, n, p: notes.append(("parameter", n))),
+                   module.register_module_buffer_registration_hook(lambda m, n, b: notes.append(("buffer", n))),
+                   module.register_module_module_registration_hook(lambda m, n, c: notes.append(("module", n)))]
+        try:
+            layer = lib.nn.Linear(2, 2)
+            layer.mine = lib.nn.ReLU()
+            layer.register_buffer("kept", lib.zeros(1))
+            layer.register_forward_hook(lambda m, args, out: notes.append(("own", name(m))))
+            layer(lib.ones(1, 2, requires_grad=True)).sum().backward()
+        finally:
+            for handle in handles:
+                handle.remove()
+        lib.nn.Linear(2, 2)(lib.ones(1, 2))
+        return notes
+
+    assert seen(ampc) == seen(torch)
+    handle = nn.modules.module.register_module_parameter_registration_hook(lambda m, n, p: nn.Parameter(p * 0) if n == "weight" else None)
+    layer = nn.Linear(2, 2)
+    handle.remove()
+    assert type(layer.weight) is nn.Parameter and len(list(layer.parameters())) == 2
+
+
+def test_hooks_after_loading(torch):
+    """register_load_state_dict_post_hook sees the loaded values, and may take keys off the lists."""
+    def seen(lib, strict, take):
+        notes = []
+        model = lib.nn.Sequential(lib.nn.Linear(1, 1, bias=False), lib.nn.Linear(1, 1))
+
+        def hook(module, keys):
+            notes.append((type(module).__name__, list(keys.missing_keys), list(keys.unexpected_keys)))
+            if take:
+                keys.missing_keys.clear()
+                keys.unexpected_keys.clear()
+
+        for m in (model, *model):
+            m.register_load_state_dict_post_hook(hook)
+        try:
+            found = model.load_state_dict({"0.weight": lib.full((1, 1), 3.0), "more": lib.zeros(1)}, strict=strict)
+        except RuntimeError:
+            found = "refused"
+        return notes[-1], len(notes), found if found == "refused" else tuple(map(list, found)), model[0].weight.item()
+
+    for strict in (True, False):
+        for take in (True, False):
+            mine, theirs = seen(ampc, strict, take), seen(torch, strict, take)
+            assert mine[1:] == theirs[1:] and mine[0][0] == theirs[0][0] and set(mine[0][1]) == set(theirs[0][1])

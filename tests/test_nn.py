@@ -506,3 +506,28 @@ def test_tables_of_resampling_made_in_inference_mode_serve_training():
     y = x.clone().requires_grad_()
     F.interpolate(y, 29, mode="linear").sum().backward()
     assert y.grad.sum().item() == pytest.approx(29)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("padding", [None, 2])
+def test_gradients_of_an_embedding_by_frequency(torch, dtype, padding):
+    """A row's gradient is divided by how often it is read."""
+    index, drawn, weight = np.array([[1, 2, 1], [4, 1, 2]]), np.random.default_rng(0).standard_normal((2, 3, 5)), np.ones((6, 5))
+    found = []
+    for lib in (torch, ampc):
+        layer = lib.nn.Embedding(6, 5, padding, scale_grad_by_freq=True, _weight=lib.tensor(weight).to(getattr(lib, dtype)))
+        (layer(lib.tensor(index)) * lib.tensor(drawn).to(getattr(lib, dtype))).sum().backward()
+        found.append(np.array(layer.weight.grad.double().tolist()))
+    np.testing.assert_allclose(found[1], found[0], rtol=2**-7 if dtype == "bfloat16" else 1e-6, atol=2**-8 if dtype == "bfloat16" else 1e-7)
+
+
+def test_second_gradients_of_an_embedding_by_frequency():
+    index = ampc.tensor([1, 2, 1, 0])
+    assert ampc.autograd.gradgradcheck(lambda w: nn.functional.embedding(index, w, scale_grad_by_freq=True), ampc.randn(3, 2, dtype=ampc.float64, requires_grad=True))
+
+
+def test_embeddings_without_sparse_gradients():
+    for make in (lambda: nn.Embedding(2, 2, sparse=True), lambda: nn.EmbeddingBag(2, 2, sparse=True), lambda: nn.EmbeddingBag(2, 2, scale_grad_by_freq=True),
+                 lambda: nn.functional.embedding(ampc.tensor([0]), ampc.ones(1, 1), sparse=True)):
+        with pytest.raises(NotImplementedError, match="not in ampc"):
+            make()

@@ -127,3 +127,44 @@ def test_parameters_as_a_vector():
     assert m[1].bias.tolist() == [12.0, 13.0] and m[0].weight.requires_grad
     v.sum().backward()
     assert all(float(p.grad.min()) == 1 for p in m.parameters())
+
+
+@pytest.mark.parametrize("trivial", [True, False])
+@pytest.mark.parametrize("how", ["matrix_exp", "cayley", "householder", None])
+@pytest.mark.parametrize(("what", "shape"), [("Linear(5, 4)", (3, 5)), ("Linear(4, 5)", (3, 4)), ("Linear(4, 4)", (3, 4))], ids=["wide", "tall", "square"])
+def test_orthogonal(torch, what, shape, how, trivial):
+    """Weight, gradient and what is saved as torch's; it stays orthogonal while it is trained, and takes a value where torch's does."""
+    mine, theirs = twins(torch, what)
+    assignable = trivial or (how or ("matrix_exp" if what == "Linear(4, 4)" else "householder")) == "householder"
+    for library, module in ((ampc, mine), (torch, theirs)):
+        assert library.nn.utils.parametrizations.orthogonal(module, orthogonal_map=how, use_trivialization=trivial) is module
+    if not trivial:  # else the other columns of the base are drawn
+        np.testing.assert_allclose(mine.weight.detach().numpy(), theirs.weight.detach().numpy(), rtol=1e-7, atol=1e-9)
+    same_state(torch, mine, theirs)
+    x = np.random.default_rng(4).standard_normal(shape)
+    steps = [library.optim.SGD(module.parameters(), lr=0.1) for library, module in ((ampc, mine), (torch, theirs))]
+    for _ in range(3):
+        got, want = mine(ampc.tensor(x)).pow(2).sum(), theirs(torch.tensor(x)).pow(2).sum()
+        for loss, step in ((got, steps[0]), (want, steps[1])):
+            step.zero_grad()
+            loss.backward()
+            step.step()
+        np.testing.assert_allclose(got.item(), want.item(), rtol=1e-8)
+    w = mine.weight.detach().numpy()
+    np.testing.assert_allclose(w @ w.T if what == "Linear(5, 4)" else w.T @ w, np.eye(4), atol=1e-9)
+    value = np.linalg.qr(np.random.default_rng(5).standard_normal((5, 5)))[0][:w.shape[0], :w.shape[1]]
+    value = np.linalg.qr(value)[0] if w.shape[0] >= w.shape[1] else np.linalg.qr(value.T)[0].T
+    if assignable:
+        mine.weight = ampc.tensor(value)
+        np.testing.assert_allclose(mine.weight.detach().numpy(), value, atol=1e-9)
+    else:
+        for library, module in ((ampc, mine), (torch, theirs)):
+            with pytest.raises(NotImplementedError):
+                module.weight = library.tensor(value)
+
+
+def test_orthogonal_refuses():
+    for make, words in [(lambda: parametrizations.orthogonal(nn.Linear(2, 2), "bias"), "got 1 dim"), (lambda: parametrizations.orthogonal(nn.Linear(2, 2), "no"), "no param"),
+                        (lambda: parametrizations.orthogonal(nn.Linear(2, 2), orthogonal_map="cayly"), "cayly")]:
+        with pytest.raises(ValueError, match=words):
+            make()

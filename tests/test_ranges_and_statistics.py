@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from references import R
 
 import ampc
-
-R = np.random.default_rng(5)
 
 
 def same(mine, theirs, tolerance=1e-6):

@@ -97,7 +97,7 @@ def test_a_good_call_with_one_argument_replaced(name, data):
 def test_messages_name_operator_argument_and_shapes():
     x = ampc.ones(2, 3)
     for f, kind, words in [
-        (lambda: x @ ampc.ones(2, 3), RuntimeError, ["mm", "[2, 3]", "inner sizes 3 and 2"]),
+        (lambda: x @ ampc.ones(2, 3), RuntimeError, ["matmul: ", "[2, 3]", "inner sizes 3 and 2"]),
         (lambda: x + ampc.ones(4), RuntimeError, ["add", "[2, 3]", "[4]"]),
         (lambda: ampc.nn.Linear(4, 2)(x), RuntimeError, ["linear", "[2, 3]", "weight", "[2, 4]"]),
         (lambda: x.sum(5), IndexError, ["sum", "5", "-2 to 1"]),
@@ -120,6 +120,30 @@ def test_messages_name_operator_argument_and_shapes():
             f()
         for word in words:
             assert word in str(e.value), (word, str(e.value))
+
+
+@pytest.mark.parametrize("call, start", [
+    ("x.scatter(1, n + 5, x)", "scatter: index 5"), ("x.scatter_(1, n + 5, x)", "scatter: index 5"), ("x.scatter_reduce(1, n + 5, x, 'sum')", "scatter_reduce: index 5"),
+    ("x.put_(n + 9, x)", "put: index 9"), ("ampc.take(x, n + 9)", "take: index 9"), ("ampc.masked_scatter(x, x > 0, n)", "masked_scatter: "),
+    ("ampc.index_put(x, (n, n, n), x)", "index_put: 3 indices"), ("ampc.index_fill(x, 1, n[0], x)", "index_fill: "), ("F.max_pool2d(x[None], -1)", "max_pool2d: `kernel_size`"),
+    ("F.avg_pool1d(x > 0, 2)", "avg_pool1d: "), ("F.adaptive_max_pool2d(x[None], -1)", "adaptive_max_pool2d: "), ("F.conv1d(n[None], x[None])", "conv1d: "),
+    ("F.conv_transpose2d(n[None], x[None, None])", "conv_transpose2d: "), ("F.fold(n[None], (5, 5), 3)", "fold: "), ("F.normalize(n)", "normalize: "), ("F.celu(n)", "celu: "),
+    ("F.dropout2d(n[None, None], 0.5)", "dropout2d: "), ("F.rms_norm(n, (3,))", "rms_norm: "), ("F.local_response_norm(n[None], 2)", "local_response_norm: "),
+    ("F.instance_norm(x[None], weight=x[0].double())", "instance_norm: "), ("x @ n.T", "matmul: "), ("x @ x", "matmul: shapes [2, 3] and [2, 3]"), ("ampc.mv(x, n[0])", "mv: "),
+    ("ampc.inner(x, n)", "inner: "), ("ampc.addmm(n, x, x.T)", "addmm: "), ("ampc.clamp(x, min=x[:, :2])", "clamp: shapes"), ("ampc.max(x, x[:, :2])", "max: shapes"),
+    ("ampc.argsort(x, 5)", "argsort: dimension 5"), ("ampc.ldexp(x, x[:, :2])", "ldexp: shapes"), ("ampc.var_mean(n, 1)", "var_mean: "), ("ampc.aminmax(x, dim=5)", "aminmax: "),
+    ("ampc.norm(x, 2, 5)", "norm: dimension 5"), ("x.norm(object(), 1)", "norm: argument `p`"), ("ampc.hstack([x, x[None]])", "hstack: "), ("ampc.full([2], 1j)", "full: "),
+    ("ampc.cumulative_trapezoid(x, dim=5)", "cumulative_trapezoid: "), ("ampc.det(n)", "det: "), ("ampc.cholesky_solve(x.T.double(), q)", "cholesky_solve: "),
+    ("linalg.solve(q * 0, q)", "linalg.solve: matrix 0 is singular"), ("linalg.cholesky(-q)", "linalg.cholesky: matrix 0"), ("linalg.qr(q, 'all')", "linalg.qr: `mode`"),
+    ("linalg.qr()", "linalg.qr: argument `A` is missing; the signature is linalg.qr(A: Tensor"), ("linalg.cond(None)", "linalg.cond: the arguments fit none of its signatures:\n  linalg.cond("),
+    ("linalg.multi_dot([x, x])", "linalg.multi_dot: "), ("linalg.matrix_power(q * 0, -1)", "matrix_power: matrix 0"), ("ampc.special.zeta(x)", "special.zeta: argument `other`"),
+    ("ampc.special.i1(None)", "special.i1: argument `x`"), ("ampc.pinverse(n)", "pinverse: "), ("ampc.svd(n)", "svd: ")])
+def test_messages_name_what_was_called(call, start):
+    """Not the operator within it that failed; by the name under which users find it."""
+    x, n, q = ampc.ones(2, 3), ampc.zeros(2, 3, dtype=ampc.int64), ampc.eye(3)
+    with pytest.raises(EXPECTED) as e:
+        settled(eval(call, {"ampc": ampc, "F": ampc.nn.functional, "linalg": ampc.linalg, "x": x, "n": n, "q": q}))
+    assert "on the GPU: index" in str(e.value) or str(e.value).startswith(start), str(e.value)
 
 
 class Halved(ampc.autograd.Function):

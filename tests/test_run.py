@@ -58,7 +58,7 @@ def test_whoever_looks_for_torch_finds_ampc(tmp_path):
     got = run(tmp_path, """
         import importlib, importlib.metadata, importlib.util, pickle, sys
         assert importlib.util.find_spec("torch") is not None and importlib.metadata.version("torch") == "2.13.0"
-        assert importlib.util.find_spec("torch.fft") is None and importlib.util.find_spec("torch.nn.functional") is not None
+        assert importlib.util.find_spec("torch.nothing") is None and importlib.util.find_spec("torch.nn.functional") is not None
         assert importlib.metadata.distribution("torch").metadata["Name"] == "torch"
         import torch, ampc
         import torch.nn.functional as F
@@ -67,17 +67,17 @@ def test_whoever_looks_for_torch_finds_ampc(tmp_path):
         cudnn.benchmark = True
         assert torch.nn is ampc.nn and F is ampc.nn.functional and torch.Tensor is ampc.Tensor and sys.modules["torch.nn"] is ampc.nn
         assert ampc.nn.__name__ == "ampc.nn" and ampc.nn.__spec__.name == "ampc.nn"
-        assert torch.__version__ == "2.13.0" and torch.version.cuda is None and not hasattr(torch, "fft")
+        assert torch.__version__ == "2.13.0" and torch.version.cuda is None and not hasattr(torch, "nothing")
         assert torch.optim.lr_scheduler.StepLR is ampc.optim.lr_scheduler.StepLR and torch.distributions.Normal(0., 1.).sample().shape == ()
         assert type(pickle.loads(pickle.dumps(torch.nn.Linear(2, 2)))) is torch.nn.Linear
         try:
-            import torch.fft
+            import torch.nothing
         except ImportError:
-            print("no fft")
+            print("nothing")
         assert all(n.split(".")[0] != "torch" or "ampc" in repr(m) or n == "torch" for n, m in sys.modules.items())
     """.replace("\n        ", "\n"))
     assert got.returncode == 0, got.stderr
-    assert got.stdout == "no fft\n"
+    assert got.stdout == "nothing\n"
 
 
 FIELDS = """
@@ -129,7 +129,7 @@ def test_einops(tmp_path):
 
 MISSING = [
     ("torch.scatter_reduc", "torch.scatter_reduc is not in ampc; the nearest that is: torch.scatter_reduce"), ("torch.nn.Conv2D(1, 1, 1)", "torch.nn.Conv2d"),
-    ("from torch.nn import Conv2D", "script.py:2: torch.nn.Conv2D is not in ampc; the nearest that is: torch.nn.Conv2d"), ("import torch.fft", "script.py:2: torch.fft is not in ampc"),
+    ("from torch.nn import Conv2D", "script.py:2: torch.nn.Conv2D is not in ampc; the nearest that is: torch.nn.Conv2d"), ("import torch.fftt", "script.py:2: torch.fftt is not in ampc"),
     ("torch.ones(2).new_onez()", "script.py:2: torch.Tensor.new_onez is not in ampc; the nearest that is: torch.Tensor.new_ones"), ("torch.nn.functional.CrossEntropyLoss", "the nearest that is: torch.nn.CrossEntropyLoss"),
 ]
 
@@ -174,7 +174,7 @@ SCRIPT = """import torch
 import torch.nn as nn, numpy as np
 from torch.nn import functional as F, Linear as L
 import ampc as other
-import torch.fft
+import torch.fftt
 x = torch.ones(2).anything_at_all().more
 y = torch.complex_exp(x) + F.relu(x) + F.conv9d(x)
 class Net(nn.Module):
@@ -190,7 +190,7 @@ def test_reading_a_script(tmp_path):
     got = run(tmp_path, SCRIPT, before=("--api",))
     file = tmp_path / "script.py"
     rows = [row.partition(" (")[0].replace(str(file), "") for row in got.stdout.split("\n")[:-1]]
-    assert got.returncode == 1 and rows == [":5: torch.fft", ":7: torch.complex_exp", ":7: torch.nn.functional.conv9d", ":9: torch.nn.Lineer", ":11: torch.nn.Nothing",
+    assert got.returncode == 1 and rows == [":5: torch.fftt", ":7: torch.complex_exp", ":7: torch.nn.functional.conv9d", ":9: torch.nn.Lineer", ":11: torch.nn.Nothing",
                                             ":12: torch.utils.data.DataLoder", ":13: torch.Tensor.no_such_method"]
     assert "torch.nn.Lineer (nearest: torch.nn.Linear)" in got.stdout and "(nearest: torch.utils.data.DataLoader)" in got.stdout
     got = run(tmp_path, TRAIN, before=("--api",))
@@ -218,6 +218,53 @@ def test_reading_a_script_of_what_is_refused(tmp_path):
                                             ":9: torch.jit.save is refused: there are no TorchScript files here; save a state_dict"]
 
 
+PACKAGE = {
+    "__init__.py": "from .plain import there\nimport sys\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .never import nothing\n",
+    "plain.py": "import torch\nfrom torch.nn import Linear, Lineer\nclass there(torch.nn.Module): ...\ndef f(x: torch.Tenser):\n    return torch.reluu(x)\n"
+                "try:\n    from torch.gone import x\nexcept ImportError:\n    x = None\nif hasattr(torch, 'npu'):\n    torch.npu.empty_cache()\n",
+    "never.py": "import torch.never_read",
+    "lazy.py": "import torch\nfrom . import deep\nclass Model(torch.nn.Modul): ...\nif torch.cuda.is_available():\n    from .guarded import y\n",
+    "deep.py": "import torch.deeper",
+    "guarded.py": "import torch.guarded_away",
+    "unreached.py": "import torch.unreached",
+}
+
+
+@pytest.fixture
+def package(tmp_path):
+    (tmp_path / "parcel").mkdir()
+    for name, text in PACKAGE.items():
+        (tmp_path / "parcel" / name).write_text(text)
+    (tmp_path / "quiet.py").write_text("import parcel.unreached\nraise SystemError('nothing is executed')\n")
+    (tmp_path / "model.py").write_text("import torch\nfrom torch import noone\n")
+    return tmp_path
+
+
+def test_reading_follows_imports(package):
+    """Into what the packages load, lazily too; what stands under a condition or in a function is said to be so."""
+    got = run(package, "import torch, json, numpy, not_installed\nimport quiet\nfrom parcel import Model\ndef main():\n    import model\n", before=("--api",))
+    assert got.returncode == 1, got.stderr
+    assert got.stdout.replace(str(package), "").split("\n")[1:-1] == [
+        "model: torch.noone is missing on import (/model.py:2)",
+        "parcel: torch.Tenser is missing on import (/parcel/plain.py:4)",
+        "parcel: torch.deeper is missing on import (/parcel/deep.py:1)",
+        "parcel: torch.nn.Lineer is missing on import (/parcel/plain.py:2)",
+        "parcel: torch.nn.Modul is missing on import (/parcel/lazy.py:3)",
+        "parcel: torch.unreached is missing on import (/parcel/unreached.py:1)",
+        "parcel: missing where it is called or under a condition: torch.gone, torch.guarded_away, torch.reluu",
+        "quiet: 1 module read, no name of torch is missing",
+    ]
+
+
+def test_reading_what_a_package_uses_in_functions_is_no_failure(package):
+    (package / "parcel" / "plain.py").write_text("import torch\nthere = torch.Tensor\ndef f(x):\n    return torch.reluu(x)\n")
+    got = run(package, "import parcel\n", before=("--api",))
+    assert got.returncode == 0 and got.stdout.split("\n")[1] == "parcel: missing where it is called or under a condition: torch.reluu"
+    (package / "parcel" / "plain.py").write_text("import torch\nthere = torch.Tensor\n")
+    got = run(package, "import parcel\n", before=("--api",))
+    assert got.returncode == 0 and got.stdout.split("\n")[1] == "parcel: 2 modules read, no name of torch is missing"
+
+
 def test_nearest_names():
     from ampc.run import names
 
@@ -232,3 +279,32 @@ def test_the_other_commands_end_well(tmp_path):
         got = subprocess.run([sys.executable, "-m", "ampc", *command], capture_output=True, text=True)
         assert got.returncode == 0, got.stderr
         assert got.stdout.rstrip().split("\n")[-1].startswith(last) and "Run(" not in got.stderr
+
+
+SPAWNING = """
+import torch
+import torch.multiprocessing as mp
+
+def work(rank, queue):
+    queue.put((rank, torch.ones(2).sum().item(), torch.__version__))
+
+if __name__ == "__main__":
+    for method in mp.get_all_start_methods():
+        context = mp.get_context(method)
+        queue = context.Queue()
+        processes = [context.Process(target=work, args=(rank, queue)) for rank in range(2)]
+        for process in processes:
+            process.start()
+        print(method, sorted(queue.get(timeout=60) for _ in processes) == [(rank, 2.0, torch.__version__) for rank in range(2)])
+        for process in processes:
+            process.join()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other processes than these")
+@pytest.mark.parametrize("before", ["", "import multiprocessing.util\n"])
+def test_processes_that_are_started_afresh_have_torch_too(tmp_path, before):
+    import multiprocessing
+    got = run(tmp_path, before + SPAWNING)
+    assert got.returncode == 0, got.stderr
+    assert got.stdout.split("\n")[:-1] == [f"{method} True" for method in multiprocessing.get_all_start_methods()]

@@ -91,6 +91,18 @@ def test_the_file_is_a_safetensors_file(tmp_path):
     assert list(got) == ["x"] and got["x"].dtype is ampc.float16 and got["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
+def test_headers_of_any_length(tmp_path):
+    """Whose first bytes may be those of a pickle."""
+    seen = set()
+    for n in range(1, 1200, 7):
+        ampc.save({"x": ampc.ones(1), "y": "y" * n}, tmp_path / "f")
+        seen.add((tmp_path / "f").read_bytes()[:2])
+        assert ampc.load(tmp_path / "f")["y"] == "y" * n
+    assert {b"\x80\x02", b"\x80\x03", b"\x80\x04"} <= seen
+    ampc.save({"u": "." * 100 + "ustar" * 40}, tmp_path / "f")
+    assert ampc.load(tmp_path / "f")["u"].endswith("ustar")
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()

@@ -32,10 +32,32 @@ def test_row_is_shown_where_it_says(name):
 def test_signature_and_doc(name):
     f = ampc._C._functions[OPERATORS[name]["python"]]
     names = list(inspect.signature(f).parameters)
+    for word, other in (("dim", "axis"), ("keepdim", "keepdims")):  # NumPy's words stand behind
+        assert (word in names) == (other in names)
+        names = [n for n in names if n != other]
     overloads = [r["signature"] for r in OPERATORS.values() if r["python"] == OPERATORS[name]["python"]]
     assert any(all(n + ":" in s for n in names) for s in overloads)
     assert OPERATORS[name]["doc"] in f.__doc__ and OPERATORS[name]["signature"] in f.__doc__
     assert f.__name__ == OPERATORS[name]["python"]
+
+
+def test_numpys_words(torch):
+    """axis for dim, keepdims for keepdim, x, a and x1 for input, x2 for other; in the signature, so that it can be bound and called."""
+    def run(T):
+        x = T.arange(6.0).reshape(2, 3)
+        return [T.sum(x, axis=1, keepdims=True), T.sum(a=x, axis=0), T.argsort(x, axis=0), T.atan2(x1=x, x2=x + 1), T.add(x=x, x2=1), T.amax(x, axis=(0, 1)),
+                *T.unbind(x, axis=1), *T.chunk(x, 2, axis=0), *x.unbind(axis=0), T.concat([x, x], axis=1)]
+
+    for mine, theirs in zip(run(ampc), run(torch)):
+        assert mine.tolist() == theirs.tolist()
+    x = ampc.arange(6.0).reshape(2, 3)
+    bound = inspect.signature(ampc.sum).bind(x, 1)
+    bound.apply_defaults()
+    assert ampc.sum(*bound.args, **bound.kwargs).tolist() == x.sum(1).tolist() and ampc.sum(x, axis=None).item() == 15
+    with pytest.raises(TypeError, match="twice"):
+        ampc.sum(x, 0, axis=1)
+    with pytest.raises(TypeError, match="dim"):
+        ampc.concat([x, x], axis=None)  # NumPy's would be flat
 
 
 def test_grammar_is_proven():
@@ -53,7 +75,10 @@ def test_grammar_is_proven():
     mean, var = ampc.zeros(3), ampc.ones(3)
     ampc.nn.functional.batch_norm(ampc.randn(4, 3), mean, var, training=True)
     assert mean._version == 1 and mean.abs().sum() > 0
-    assert pickle.loads(pickle.dumps(ampc.max)) is ampc.max
+    for f in (ampc.max, ampc.nn.functional.relu, ampc.nn.functional.silu, ampc.special.expit, ampc.linalg.inv, ampc.Tensor.relu, ampc._ops._full):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            assert pickle.loads(pickle.dumps(f, protocol)) is f
+    assert b"ampc.nn.functional" in pickle.dumps(ampc.nn.functional.silu) and b"_function" not in pickle.dumps(ampc.relu)  # as torch names them
 
 
 def test_a_number_or_numbers_or_words():

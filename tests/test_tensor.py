@@ -133,7 +133,38 @@ def test_index_errors():
     with pytest.raises(IndexError, match="int64, int32, bool"):
         x[ampc.tensor([0.5])]
     with pytest.raises(ValueError, match="step"):
-        x[::-1]
+        x[::0]
+
+
+@pytest.mark.parametrize("index", ["::-1", "2:0:-1", ":, ::-2", "::-1, ::-1", "-1, ::-1", "0:2:-1", "None, ::-1, 5::-3", "::-1, [0, 2, 2]", "[2, 0], ::-1"])
+def test_negative_steps(index):
+    """torch raises; the array API has them. An element is read as in NumPy, and written to where it was read."""
+    def key(): return eval(f"np.s_[{index}]")
+    want, x = np.arange(12.0).reshape(3, 4), ampc.arange(12.0).reshape(3, 4).requires_grad_()
+    got = x[key()]
+    assert np.array_equal(got.numpy(force=True), want[key()])
+    (got * ampc.arange(1.0, got.numel() + 1).reshape(got.shape)).sum().backward()
+    slopes = np.zeros_like(want)
+    np.add.at(slopes, key(), np.arange(1.0, got.numel() + 1).reshape(got.shape))
+    assert np.array_equal(x.grad.numpy(force=True), slopes)
+    if "2, 2" not in index:
+        y = ampc.arange(12.0).reshape(3, 4)
+        y[key()] = -1 - ampc.arange(float(got.numel())).reshape(got.shape)
+        want[key()] = -1 - np.arange(float(got.numel())).reshape(got.shape)
+        assert np.array_equal(y.numpy(force=True), want)
+
+
+def test_masks_of_size_zero():
+    """Such a mask chooses nothing, by the array API; torch raises."""
+    assert ampc.ones(2, 3)[ampc.ones(0, dtype=ampc.bool)].shape == (0, 3) and ampc.ones(2, 3)[ampc.ones(2, 0, dtype=ampc.bool)].shape == (0,)
+    with pytest.raises(IndexError):
+        ampc.ones(2, 3)[ampc.ones(0, 3, 1, dtype=ampc.bool)]
+
+
+def test_complex_of_one_element():
+    assert complex(ampc.tensor([2.5])) == ampc.tensor(2.5).__complex__() == 2.5 + 0j
+    with pytest.raises(ValueError):
+        ampc.ones(2).__complex__()
 
 
 def test_assignment(torch):

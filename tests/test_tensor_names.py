@@ -103,3 +103,37 @@ def test_what_was_removed_says_what_to_write(name, instead):
         with pytest.raises(RuntimeError) as error:
             getattr(x, name)(x)
     assert instead in str(error.value)
+
+
+def test_variable_is_what_it_was_in_torch():
+    from ampc.autograd import Variable
+    w = ampc.ones(3, requires_grad=True)
+    y = w * 2
+    assert isinstance(w, Variable) and isinstance(y, Variable) and not isinstance(3, Variable)
+    assert Variable(y).grad_fn is None and not Variable(y).requires_grad
+    assert Variable(y.detach(), requires_grad=True).requires_grad
+    assert Variable(ampc.tensor([1, 2])).dtype == ampc.int64  # any dtype
+    assert Variable(w).data_ptr() == w.data_ptr() and type(Variable(ampc.nn.Parameter(w))) is ampc.Tensor
+    assert Variable().numel() == 0 and Variable(data=y).shape == (3,)
+    with pytest.raises(TypeError, match="must be a tensor, got list"):
+        Variable([1.0])
+    with pytest.raises(RuntimeError):
+        Variable(ampc.tensor([1]), requires_grad=True)
+    with pytest.raises(ValueError, match="exclude each other"):
+        Variable(y, True, True)
+    with pytest.warns(UserWarning, match="no_grad"):
+        Variable(y, volatile=True)
+
+
+def test_tensor_of_a_tensor_is_a_view_of_any_dtype():
+    w = ampc.ones(3, requires_grad=True)
+    y = w * 2
+    ampc.Tensor(y).sum().backward()
+    assert w.grad.tolist() == [2, 2, 2]
+    assert ampc.Tensor(ampc.tensor([1, 2])).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("value", [2, 2.5, True, -0.0, float("inf")])
+def test_a_number_in_an_f_string(torch, value):
+    assert f"{ampc.tensor(value)}" == f"{torch.tensor(value)}" == str(value)
+    assert f"{ampc.tensor(2.5, requires_grad=True)}" == "2.5" and f"{ampc.tensor([1])}" == "tensor([1])"

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from references import R
 from test_modules import twins
 
 import ampc
 from ampc import nn
 
 N, L, S, E, H = 3, 4, 5, 8, 2
-R = np.random.default_rng(9)
 CAUSAL = np.triu(np.ones((L, L), dtype=bool), 1)
 PADDING = np.array([[False] * S, [False, False, False, True, True], [False, True, False, False, True]])
 HOW = {

@@ -230,3 +230,54 @@ def test_copies_keep_strides(make):
 def test_copies_of_parts_lie_without_gaps():
     part = ampc.arange(24.0).reshape(4, 6)[:, ::2]
     assert copy.deepcopy(part).stride() == (3, 1) and copy.deepcopy(part).equal(part) and copy.deepcopy(ampc.ones(1, 3).expand(2, 3)).stride() == (3, 1)
+
+
+@pytest.mark.parametrize("make", [
+    lambda lib, x: x * 2**63, lambda lib, x: 2**63 / x, lambda lib, x: x - (2**64 - 1), lambda lib, x: x < 2**63, lambda lib, x: lib.mul(x, 2**63), lambda lib, x: x.clamp(2**63),
+    lambda lib, x: x.masked_fill(x > 0, 2**63), lambda lib, x: x.fill_(2**63), lambda lib, x: lib.add(x, 1, alpha=2**63), lambda lib, x: x * 2**64, lambda lib, x: x * -(2**63 + 1)])
+def test_integers_without_room_for_a_sign(make):
+    """Beside floating point they are floats, as in torch."""
+    same(lambda lib: make(lib, lib.ones(2)))
+
+
+def test_large_integers_are_assigned_to_floating_point():
+    x = ampc.zeros(2)
+    x[0] = 2**63
+    assert x.tolist() == [2.0**63, 0.0]
+
+
+@pytest.mark.parametrize("threshold, value", [(-2.7, 7), (2.7, 7.9), (2, -2.7), (2, -1), (2, 2.9), (300.0, 7), (254.5, 7)])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+def test_thresholds_of_integers(dtype, threshold, value):
+    """Their whole part, which the dtype must hold."""
+    if dtype != "int8":
+        same(lambda lib: lib.nn.functional.threshold(lib.tensor([-4, -2, -1, 0, 2, 3, 254, 255]).to(getattr(lib, dtype)), threshold, value))
+    elif abs(threshold) < 128:
+        same(lambda lib: lib.nn.functional.threshold(lib.tensor([-4, -2, 0, 3], dtype=lib.int8), threshold, value))
+
+
+@pytest.mark.parametrize("number", [-4, -100, 100])
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod", "maximum", "minimum", "gcd", "bitwise_right_shift"])
+@pytest.mark.parametrize("small, other", [("int8", "uint8"), ("int16", "int8"), ("int32", "uint8"), ("uint8", "int8")])
+def test_a_0d_tensor_wraps_into_a_small_dtype(small, other, name, number):
+    def call(lib):
+        return getattr(lib, name)(lib.tensor(number, dtype=lib.int64).to(getattr(lib, small)), lib.tensor([4, 3, 7], dtype=getattr(lib, other)))
+    same(call)
+
+
+def test_nan_is_not_lost_in_a_matrix():
+    """By elimination with an infinite pivot it was."""
+    A = ampc.tensor([[INF, 1.0], [math.nan, 1.0]])
+    for result in (ampc.linalg.inv(A), ampc.linalg.solve(A, ampc.ones(2)), ampc.linalg.det(A), *ampc.linalg.slogdet(A)):
+        assert result.isnan().all()
+
+
+def test_derivatives_of_sinc_at_0():
+    x = ampc.tensor([0.0, 1e-4, 0.3], dtype=ampc.float64, requires_grad=True)
+    first, = ampc.autograd.grad(ampc.sinc(x).sum(), x, create_graph=True)
+    second, = ampc.autograd.grad(first.sum(), x)
+    assert first[0] == 0 and second.tolist() == pytest.approx([-math.pi**2 / 3, -math.pi**2 / 3, -2.458485282], rel=1e-6)
+
+
+def test_the_exponential_of_a_matrix_of_one_number():
+    assert ampc.linalg.matrix_exp(ampc.tensor([[-INF]])).item() == 0 and ampc.linalg.matrix_exp(ampc.tensor([[[1.0]], [[INF]]])).flatten().tolist() == pytest.approx([math.e, INF])

@@ -38,10 +38,18 @@ except KeyError:
     pass"""),
     ("nn/init.py", "is the older name of nn.init.uniform_", "nn.init.uniform(x) #!"),
     ("nn/modules/activation.py", "is an old name of `min_val`", "nn.Hardtanh(min_value=0.0) #!"),
+    ("compiler.py", "the model is handed back", "ampc.compiler._said.clear()\nmodel = ampc.compile(net) #!\nmodel = ampc.compile(net)"),
+    ("compiler.py", "the model is handed back", "ampc.compiler._said.clear()\nmodel = ampc.jit.script(net) #!\nmodel = ampc.jit.trace(net, x)"),
+    ("compiler.py", "the model is handed back", "ampc.compiler._said.clear()\nnet.compile() #!"),
+    ("profiler/__init__.py", "those of queueing them", """
+count = ampc._C._cuda_count
+ampc._C._cuda_count = lambda: 1
+p = ampc.profiler.profile(activities=[ampc.profiler.ProfilerActivity.CPU, ampc.profiler.ProfilerActivity.CUDA]) #!
+ampc._C._cuda_count = count"""),
     ("", "a tuple of indices", "x[[[0], [1]]] #!"),
     ("", "is read as a mask", "x[ampc.tensor([0, 1], dtype=ampc.uint8)] = x[:1] #!"),
-    ("nn/functional.py", "size_average and reduce", "F.l1_loss(x, x, size_average=True) #!"),
-    ("nn/functional.py", "size_average and reduce", "loss = nn.L1Loss(reduce=False) #!"),
+    ("_checks.py", "size_average and reduce", "F.l1_loss(x, x, size_average=True) #!"),
+    ("_checks.py", "size_average and reduce", "loss = nn.L1Loss(reduce=False) #!"),
     ("nn/functional.py", "give `dim`", "F.softmax(x) #!"),
     ("nn/functional.py", "give `dim`", "F.softmin(x) #!"),
     ("nn/functional.py", "give `dim`", "nn.Softmax()(x) #!"),
@@ -56,6 +64,7 @@ except KeyError:
     ("nn/_linear_cross_entropy.py", "the logits are whole",
      "F.linear_cross_entropy(x, net.weight, ampc.zeros(2, dtype=ampc.int64), label_smoothing=.1, options=nn.LinearCrossEntropyOptions()) #!"),
     ("autograd/engine.py", "`only_inputs` has no effect", "ampc.autograd.grad(net(x).sum(), net.weight, only_inputs=False) #!"),
+    ("autograd/engine.py", "`grad_variables` is an old name", "ampc.autograd.backward(net(x).sum(), grad_variables=ampc.tensor(1.0)) #!"),
     ("nn/functional.py", "will be broadcast", "F.mse_loss(x, x[0]) #!"),
     ("nn/functional.py", "will be broadcast", "nn.MSELoss()(x, x[0]) #!"),
     ("nn/_backward_hooks.py", "need a Tensor or a tuple", """
@@ -87,6 +96,25 @@ amp = ampc.training.AMPConfig(max_fp32_fallbacks=1)
 trainer = ampc.training.TrainingOptimizer(ampc.training.PerformanceConfig(amp_config=amp))
 trainer.start_epoch()
 trainer.training_step(Loud(), x, x, nn.MSELoss(), opt) #!"""),
+    ("_tensor_more.py", "is never called", """
+class Loud(ampc.Tensor): #!
+    def __torch_function__(self, *args):
+        pass"""),
+    ("autograd/variable.py", "volatile` has no effect", "ampc.autograd.Variable(x, volatile=True) #!"),
+    ("nn/utils/stateless.py", "older name of func.functional_call", "nn.utils.stateless.functional_call(net, {}, x) #!"),
+    ("testing.py", "torch's older form", "ampc.testing.assert_allclose(x, x) #!"),
+    ("utils/_tree_specs.py", "was a node of trees before", """
+class Own:
+    pass
+register = ampc.utils._pytree._register_pytree_node
+register(Own, lambda own: ([], None), lambda values, context: Own())
+register(Own, lambda own: ([], None), lambda values, context: Own()) #!
+ampc.utils._pytree._deregister_pytree_node(Own)"""),
+    ("utils/flop_counter.py", "`mods` has no effect", "ampc.utils.flop_counter.FlopCounterMode(net) #!"),
+    ("utils/hooks.py", "saved without its hook", """
+class Hooked:
+    _backward_hooks = {0: print}
+ampc.utils.hooks.warn_if_has_hooks(Hooked()) #!"""),
     ("", "log returned inf", "with ampc.doctor():\n    nn.Sequential(nn.LogSigmoid(), nn.Identity())(x)\n    ampc.zeros(2).log() #!"),
     ("", "[clip-scaled-gradients]", """
 scaler = ampc.amp.GradScaler("cpu")

@@ -208,6 +208,7 @@ REASONS = [
     (r"must be tuple of ints, not int|invalid type: 'float'|dtype must be a type|only floating-point types are supported|dtype of long|must be str, not int|takes an iterable",
      "one int stands for a tuple of one, a Python type for its dtype, an object with an index for an int"),
     (r"(heaviside|prod|hsplit|vsplit|dsplit|randint|normal|to|eye|upsample_nearest2d|tile|squeeze)\(\) received", "a tensor or float of whole numbers stands for the ints in it"),
+    (r"must be torch\.dtype, not Tensor", "finfo and iinfo take a tensor for its dtype, as the array API has it"),
     (r"Boolean value of Tensor|must be int, not float|cannot be interpreted as an integer", "only used as a truth value or number, never looked at further"),
     (r"dimensions?|0-d|1-d|1D|2D|size|shape|expand|number of|dims|too small|reshape|out of bounds|larger|1-dim|inconsistent|weight must|matrix @ vector|to be true|len\(\)|If dim is specified|input\.dim\(\)|of length",
      "ampc broadcasts, squeezes or cuts where torch asks for the exact shape; nothing is read beyond its tensor"),

@@ -43,7 +43,7 @@ AREAS = {
     "ampc/autograd": "test_autograd test_checkpoint test_func",
     "ampc/check": "test_check",
     "ampc/cli": "test_command",
-    "ampc/distributions": "test_names",
+    "ampc/distributions": "test_names test_distributions test_distributions_draws test_distributions_kl test_distributions_transforms",
     "ampc/doctor": "test_doctor test_guard test_ledger test_explain test_advise test_shadow test_capsule test_bisect",
     "ampc/keras": "test_keras",
     "ampc/nn": "test_nn test_modules test_windows",

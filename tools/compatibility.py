@@ -1,11 +1,11 @@
-"""Writes docs/compatibility.md: which names of torch the installed ampc has, and how public programs train on both.
+"""Writes docs/compatibility.md: which names of torch the installed ampc has, and how public packages train on both.
 
     python tools/compatibility.py                # writes the page from the data in docs/compatibility/
     python tools/compatibility.py --check        # exits with 1 if the page is out of date
     python tools/compatibility.py --names        # first saves torch's public names; needs torch
-    python tools/compatibility.py --programs     # first runs tests/programs on both libraries with three seeds each, and saves the losses
+    python tools/compatibility.py --libraries ENVIRONMENT/bin/python   # first runs tests/libraries on both, three seeds each, and saves how far the losses lie apart
 
---programs needs torch and the packages that tests/programs/programs.py names. Install them with pip install --no-deps.
+--libraries needs torch beside ampc, and an environment with the packages of tests/libraries/requirements.txt, from pip install --no-deps.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ import ast
 import importlib
 import importlib.metadata
 import json
-import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 
 from generated import write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from libraries import running  # noqa: E402
+
 KEPT, DOCUMENT = ROOT / "docs" / "compatibility", ROOT / "docs" / "compatibility.md"
-PROGRAMS = ROOT / "tests" / "programs"
-SEEDS = (0, 1, 2)
-DRIFTING = ("resnet", "unet", "gan")  # programs whose rounding grows; they run in float64 as well
 
 NAMESPACES = ["torch", "torch.Tensor", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.nn.utils.rnn", "torch.nn.utils.parametrize",
               "torch.nn.utils.parametrizations", "torch.optim", "torch.optim.lr_scheduler", "torch.amp", "torch.autograd", "torch.autograd.functional", "torch.cuda",
@@ -46,16 +44,17 @@ ABSENT_AREAS = {
     "orthogonal polynomials, Airy and spherical Bessel functions": r"bessel|airy|hermite|laguerre|legendre|chebyshev",
 }
 DIFFERENT = {
-    "torch.compile": "returns the model unchanged", "torch.jit": "decorators return functions and modules unchanged; no TorchScript files",
+    "torch.compile": "returns the model unchanged, and says so once", "torch.jit": "decorators return functions and modules unchanged; no TorchScript files",
     "torch.vmap": "a loop over the dimension", "torch.func.vmap": "a loop over the dimension", "torch.func.jacfwd": "computed by jacrev",
-    "torch.save": "writes safetensors with the structure as JSON, not a zip of pickles; saves whole storages, like torch; replaces a file atomically", "torch.load": "reads ampc's files and torch's state dicts, with limits on size; unpickles only if asked to",
+    "torch.save": "writes safetensors with the structure as JSON, and torch's zip of pickles with format=\"torch\"; saves whole storages, like torch; replaces a file atomically", "torch.load": "reads ampc's files and torch's state dicts, with limits on size; unpickles only if asked to",
     "torch.manual_seed": "random numbers differ from torch's, and do not depend on the number of threads", "torch.use_deterministic_algorithms": "no effect: every operator is deterministic",
     "torch.set_float32_matmul_precision": "affects GPUs only (TF32); the CPU computes products in float32", "torch.utils.checkpoint.checkpoint": "use_reentrant is False by default",
     "torch.nn.DataParallel": "uses one device: runs the wrapped module", "torch.nn.utils.skip_init": "the parameters have first values",
     "torch.nn.SyncBatchNorm": "uses one process: the same as batch norm", "torch.from_dlpack": "no complex types",
     "torch.Tensor.is_pinned": "memory is page-locked only if there is a GPU", "torch.nn.functional.scaled_dot_product_attention": "a query whose keys are all masked gives 0, not nan",
     **{f"torch.{n}": "only a name, for tables and comparisons; tensors cannot have it" for n in (
-        "complex64", "complex128", "cfloat", "cdouble", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")},
+        "complex32", "complex64", "complex128", "cfloat", "cdouble", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")},
+    **{f"torch.{n}": "only a name, for comparisons; no tensor has this layout" for n in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")},
     "torch.nn.utils.rnn.PackedSequence": "holds tensors only", "torch.autograd.grad": "no is_grads_batched",
 }
 
@@ -94,6 +93,9 @@ def keep_names() -> None:
 
 def state_of(space: str, name: str) -> str:
     full = f"{space}.{name}"
+    entry = library_names().entry_of(full)
+    if entry is not None and entry.kind in ("class", "refused"):
+        return "refused"
     here = find("ampc" + space[len("torch"):])
     if here is None or not hasattr(here, name):
         return "absent"
@@ -104,82 +106,64 @@ def area_of(name: str) -> str:
     return next((area for area, pattern in ABSENT_AREAS.items() if re.search(pattern, name)), "")
 
 
-# -- programs --------------------------------------------------------------------------------------------------------
-
-
-def run_program(name: str, seed: int, library: str, *more: str) -> list:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PROGRAMS / "stand_ins"), *filter(None, [os.environ.get("PYTHONPATH")])]), "DIGITS": str(ROOT / "ampc" / "data" / "digits.npz")}
-    command = [sys.executable, *(["-m", "ampc", "run"] if library == "ampc" else []), str(PROGRAMS / "programs.py"), name, str(seed), *more]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=PROGRAMS)
-    if done.returncode:
-        raise RuntimeError(f"{name} with seed {seed} on {library}: {done.stderr.strip().splitlines()[-1]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def listed() -> dict:
-    """{name: (what it is, package)}, read from the table in programs.py."""
-    text = (PROGRAMS / "programs.py").read_text()
-    return {n: (what, package) for n, what, package in re.findall(r'"(\w+)": \(\w+, "([^"]+)", "([^"]+)"\)', text)}
-
-
-def keep_programs() -> None:
-    rows = []
-    for name, (what, package) in listed().items():
-        seeds = []
-        for seed in SEEDS:
-            sys.stderr.write(f"\r{name:<14} seed {seed} ")
-            ours, theirs = (run_program(name, seed, library) for library in ("ampc", "torch"))
-            seeds.append({"seed": seed, "ampc": ours, "torch": theirs})
-            if name in DRIFTING:
-                seeds[-1]["float64"] = {library: run_program(name, seed, library, "float64") for library in ("ampc", "torch")}
-        rows.append({"name": name, "what": what, "package": package, "version": importlib.metadata.version(package), "seeds": seeds})
-    sys.stderr.write("\n")
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
-    kept = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "torch": importlib.metadata.version("torch").split("+")[0], "programs": rows}
-    (KEPT / "programs.json").write_text(json.dumps(kept, indent=0))
-
-
-def difference(a: list, b: list, steps: slice) -> float:
-    """The largest relative difference of two lists of losses."""
-    return max(abs(x - y) / max(abs(y), 1e-3) for x, y in list(zip(a, b))[steps])
-
-
 # -- the document ----------------------------------------------------------------------------------------------------
 
 
+def kept_scripts() -> list:
+    """The scripts that stand in tests/libraries, as they were run."""
+    rows = json.loads((KEPT / "libraries.json").read_text())["scripts"]
+    return [rows[s.label] for s in running.scripts() if s.label in rows]
+
+
+def libraries_table() -> str:
+    rows = ["| package | version | script | numbers | difference of the first | of all | by rounding in torch alone | agrees |", "|---|---|---|---|---|---|---|---|"]
+    stopped = []
+    for r in kept_scripts():
+        if "failed" in r:
+            stopped.append(f"- {r['package']} {r['version']}, {r['what']}: {r['failed']}")
+            continue
+        seeds = r["seeds"].values()
+        first, every, alone = (max(s[name] for s in seeds) for name in ("first", "all", "alone"))
+        rows.append(f"| {r['package']} | {r['version']} | {r['what']} | {max(s['numbers'] for s in seeds)} | {first:.1e} | {every:.1e} | {alone:.1e} | "
+                    f"{'no' if r['disagrees'] else 'yes'} |")
+    return "\n".join(rows) + ("\n\nThese stop:\n\n" + "\n".join(stopped) if stopped else "")
+
+
+def when() -> str:
+    kept = json.loads((KEPT / "libraries.json").read_text())
+    runs = sorted({(r["date"], r["commit"][:12]) for r in kept_scripts()})
+    return f"Run on {runs[-1][0]} at commit {runs[-1][1]} with torch {kept['torch']}, over the seeds {', '.join(map(str, running.SEEDS))}."
+
+
 def programs_table() -> str:
-    kept = json.loads((KEPT / "programs.json").read_text())
-    rows = ["| program | package | version | steps | difference of the first loss | of all losses | last losses, ampc and torch |", "|---|---|---|---|---|---|---|"]
-    for p in kept["programs"]:
-        pairs = [(s["ampc"], s["torch"]) for s in p["seeds"]]
-        first, every = max(difference(a, b, slice(0, 1)) for a, b in pairs), max(difference(a, b, slice(None)) for a, b in pairs)
-        last = "; ".join(f"{a[-1]:.4g}, {b[-1]:.4g}" for a, b in pairs)
-        rows.append(f"| {p['what']} | {p['package']} | {p['version']} | {len(pairs[0][0])} | {first:.1e} | {every:.1e} | {last} |")
-    return (f"Run on {kept['date']} at commit {kept['commit'][:12]} with torch {kept['torch']}. Differences are relative, and the largest of the seeds "
-            f"{', '.join(map(str, SEEDS))}.\n\n" + "\n".join(rows))
+    """Of ``tools/public_programs.py``'s last run."""
+    kept = json.loads((KEPT / "public_programs.json").read_text())
+    rows = ["| repository | at commit | program | command | seconds |", "|---|---|---|---|---|"]
+    rows += [f"| {r['repository']} | {r['commit']} | {r['program']} | `{r['command']}` | {r['seconds']} |" for r in kept["programs"] if r["passed"]]
+    stopped = [f"- {r['repository']}, {r['program']}: {r['says']}" for r in kept["programs"] if not r["passed"]]
+    said = f"{len(kept['programs']) - len(stopped)} of {len(kept['programs'])} programs run. Run on {kept['date']} at commit {kept['ampc']}."
+    return "\n".join([said, "", *rows]) + ("\n\nThese stop:\n\n" + "\n".join(stopped) if stopped else "")
 
 
 def drift_table() -> str:
     """Compares losses in float32 with those in float64."""
-    rows = ["| program | ampc and torch differ, both in float64 | ampc in float32 from float64 | torch in float32 from float64 |", "|---|---|---|---|"]
-    for p in json.loads((KEPT / "programs.json").read_text())["programs"]:
-        exact = [s["float64"]["torch"] for s in p["seeds"] if "float64" in s]
-        if not exact:
+    rows = ["| script | ampc and torch differ, both in float64 | ampc in float32 from float64 | torch in float32 from float64 |", "|---|---|---|---|"]
+    for r in kept_scripts():
+        if "float64" not in r:
             continue
-        runs = [[s["float64"]["ampc"] for s in p["seeds"]], *([s[library] for s in p["seeds"]] for library in ("ampc", "torch"))]
-        cells = [", ".join(f"{difference(a, b, slice(None)):.1e}" for a, b in zip(run, exact)) for run in runs]
-        rows.append(f"| {p['what']} | {' | '.join(cells)} |")
+        cells = [", ".join(f"{r['float64'][seed][i]:.1e}" for seed in sorted(r["float64"])) for i in range(3)]
+        rows.append(f"| {r['package']}, {r['what']} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
 def names_tables() -> str:
     kept = json.loads((KEPT / "names.json").read_text())
-    summary = ["| namespace | names | present | different | absent |", "|---|---|---|---|---|"]
+    summary = ["| namespace | names | present | different | refused | absent |", "|---|---|---|---|---|---|"]
     details = []
     for space, names in kept["names"].items():
         states = {n: state_of(space, n) for n in names}
-        count = {s: sum(v == s for v in states.values()) for s in ("present", "different", "absent")}
-        summary.append(f"| `{space}` | {len(names)} | {count['present']} | {count['different']} | {count['absent']} |")
+        count = {s: sum(v == s for v in states.values()) for s in ("present", "different", "refused", "absent")}
+        summary.append(f"| `{space}` | {len(names)} | {count['present']} | {count['different']} | {count['refused']} | {count['absent']} |")
         by_area: dict = {}
         for n, s in states.items():
             if s == "absent":
@@ -188,10 +172,53 @@ def names_tables() -> str:
         details.append(f"### `{space}`\n")
         if different:
             details.append("Different:\n\n" + "\n".join(different) + "\n")
+        refused = [n for n, s in states.items() if s == "refused"]
+        if refused:
+            details.append("Refused, as the section above says: " + ", ".join(f"`{n}`" for n in refused) + "\n")
         for area, absent in sorted(by_area.items(), key=lambda item: (item[0] == "other", item[0])):
             details.append(f"Absent ({area}): " + ", ".join(f"`{n}`" for n in absent) + "\n")
         details.append("Present: " + ", ".join(f"`{n}`" for n, s in states.items() if s == "present") + "\n")
     return f"Names of torch {kept['torch']}.\n\n" + "\n".join(summary) + "\n\n" + "\n".join(details)
+
+
+def library_names() -> ModuleType:
+    """The table of names that libraries touch, read."""
+    return importlib.import_module("ampc._library_modules")
+
+
+def library_tables() -> str:
+    """That table: for each module what its names do."""
+    table, parts = library_names(), []
+    for section in table.sections():
+        first, *others = section.modules
+        short = ", ".join(f"`{m[len(first):] if m.startswith(first + '.') else m}`" for m in others)
+        lines = [f"### `{first}`" + (f"\n\nThe same names are in {short}." if others else ""), f"{sentence(section.reason)}."]
+        kinds: dict = {}
+        for entry in section.entries.values():
+            own = entry.kind == "is" and entry.detail.startswith("_library_functions.")
+            kinds.setdefault(f"gives {entry.detail}" if entry.kind == "gives" else "works" if own else entry.kind, []).append(described(entry))
+        if kinds:
+            lines.append("\n".join(f"- {kind}: {', '.join(names)}" for kind, names in sorted(kinds.items())))
+        parts.append("\n\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def sentence(text: str) -> str:
+    """With a capital letter, but for the names of libraries."""
+    return text if text.startswith(("ampc", "torch.")) else text[0].upper() + text[1:]
+
+
+def described(entry) -> str:
+    """A name, with its members or its other name."""
+    if entry.kind in ("enum", "class") and entry.detail:
+        return f"`{entry.name}` ({', '.join(f'`{m}`' for m in entry.detail.split())})"
+    other = f"{'ampc' if entry.detail == '.' else entry.detail}" if entry.kind == "is" else ""
+    shown = other and not other.startswith("_") and other.rpartition(".")[2] != entry.name
+    return f"`{entry.name}`" + (f" (`{other}`)" if shown else "")
+
+
+def kinds_table() -> str:
+    return "\n".join(f"- *{kind}*: {text}." for kind, text in library_names().KINDS.items())
 
 
 def reasons() -> str:
@@ -206,17 +233,27 @@ def document() -> str:
 
 Generated by `python tools/compatibility.py`.
 
-## Public programs
+## Public packages
 
-`tests/programs/programs.py` trains models of unmodified packages from PyPI for a few steps, once with torch and once with `ampc run`.
-Both begin with the same parameters and data, which NumPy draws. The two libraries add numbers in a different order, and training makes
-these differences larger. Instead of `torchvision` there is a stand-in that serves 8 x 8 digits in the form of MNIST and CIFAR10.
+`tests/libraries` trains models of unmodified packages from PyPI for some steps, once with torch and once with `ampc run`. Both begin with
+the same parameters and data, which NumPy draws. The versions are those of `tests/libraries/requirements.txt`. The numbers that are compared
+are losses, and at the end of some scripts metrics, generated tokens and samples.
 
-{programs_table()}
+The two libraries add numbers in a different order, and training makes these differences larger. How much is measured for each script with
+torch alone: it runs {running.NUDGES} times more with each first parameter moved up or down by one rounding of the dtype that the script
+computes in (float16 or bfloat16 under autocast). At each step ampc may differ by {running.TIMES} times what the nudges have changed so far. They are one
+rounding of each parameter, and another order of additions is one in each operator of each step.
+
+torchvision's wheel from PyPI is compiled for CUDA. Its operators (`nms`, `roi_align`) load neither beside torch for CPUs nor into ampc; its models
+and transforms do not need them.
+
+{when()} Differences are relative, and the largest of the seeds.
+
+{libraries_table()}
 
 ### Where losses drift
 
-In float32 the losses of three programs differ by more than 1e-4. This table has the same programs in float64, from the same first
+In float32 the losses of some scripts differ by more than 1e-4. This table has such scripts in float64, from the same first
 values. A number is the largest relative difference of losses over the steps; each seed has one.
 
 {drift_table()}
@@ -233,6 +270,14 @@ values. A number is the largest relative difference of losses over the steps; ea
 
 Neither library is always nearer to float64. To compare such a program between libraries, run it in float64 or compare its first step. The
 trainer with autocast computes its products in 16 bits. Its first step already differs by that rounding.
+
+## Public programs
+
+`tools/public_programs.py` runs programs of public repositories as they are, with `ampc run`. It takes a folder of clones. A program passes if it ends
+well, or prints what it is stopped at where it would train for hours. Where it would download MNIST it finds ampc's digits, enlarged; other data
+are drawn. The numbers that it prints depend on random numbers, so they are not compared. The seconds are of a machine with other work.
+
+{programs_table()}
 
 ## Results that differ on purpose
 
@@ -260,6 +305,16 @@ Samples hold ordinary numbers. At the ends of dtypes these differ, too:
 
 {", ".join(ABSENT_AREAS)}; training with several processes.
 
+## Names that libraries touch
+
+Libraries import these names, and programs hardly call them. Each one is in the table of `ampc/_library_names.py`, from which the modules make
+themselves when somebody asks for them. What can be right is right. A refusal is a NotImplementedError that says why, and what to do instead. What a
+name does is one of these words:
+
+{kinds_table()}
+
+{library_tables()}
+
 ## Names
 
 {names_tables()}"""
@@ -269,13 +324,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="exit with 1 if the page is out of date")
     parser.add_argument("--names", action="store_true", help="first save torch's public names")
-    parser.add_argument("--programs", action="store_true", help="first run the programs on both libraries, and save the losses")
+    parser.add_argument("--libraries", metavar="PYTHON", help="first run tests/libraries with this environment's Python on both libraries, and save how far the losses lie apart")
     args = parser.parse_args()
     KEPT.mkdir(exist_ok=True)
     if args.names:
         keep_names()
-    if args.programs:
-        keep_programs()
+    if args.libraries:
+        command = [sys.executable, "-m", "libraries", "--python", args.libraries, "--all", "--save", str(KEPT / "libraries.json")]
+        subprocess.run(command, cwd=ROOT / "tests", check=False)
     return write_or_check({DOCUMENT: document().rstrip("\n") + "\n"})
 
 

@@ -210,6 +210,8 @@ def core_stub() -> str:
     text += "class NoNumber(TypeError, RuntimeError): ...\n\n\n"
     for scope, entered in (("Scope", "Self"), ("GradScope", "None"), ("AutocastScope", "Self")):
         text += f"class {scope}:\n    def __enter__(self) -> {entered}: ...\n    def __exit__(self, *exc: object) -> None: ...\n\n\n"
+    text += "class StorageBase:\n    _nbytes: builtins.int\n    _room: builtins.int\n    _cdata: builtins.int\n    _address: builtins.int\n"
+    text += "    _device_number: builtins.int\n    _foreign: builtins.bool\n    _shared: builtins.bool\n\n"
     text += "class ScalerState:\n    scale: builtins.float\n    inverse: builtins.float\n    growth_factor: builtins.float\n"
     text += "    backoff_factor: builtins.float\n    growth_interval: builtins.int\n    growth_tracker: builtins.int\n    overflows: builtins.int\n"
     text += "    def __init__(self, init_scale: builtins.float, growth_factor: builtins.float, backoff_factor: builtins.float, "
@@ -227,7 +229,7 @@ def core_stub() -> str:
 FUNCTIONS = {"get_autocast_dtype": "dtype", "get_default_dtype": "dtype", "promote_types": "dtype", "result_type": "dtype", "from_numpy": "Tensor",
              "get_num_threads": "builtins.int", "is_grad_enabled": "builtins.bool", "is_inference_mode_enabled": "builtins.bool",
              "weight_copy_bytes": "builtins.int", "is_autocast_cache_enabled": "builtins.bool", "op_table": "List[Dict[builtins.str, Any]]",
-             "_make_subclass": "Any", "_tensor_from": "Tensor"}
+             "_make_subclass": "Any", "_tensor_from": "Tensor", "_storage_tensor": "Tensor", "_storage_reach": "builtins.int"}
 
 
 def ops_stub() -> str:

@@ -16,6 +16,7 @@ from mpmath import mp, mpf
 mp.dps = 60
 POINTS = 64
 TEMME_ORDERS, TEMME_TERMS = 7, 20
+LEGENDRE = 40
 Function = Callable[[Any], Any]
 
 
@@ -136,6 +137,20 @@ def temme() -> list[list[Fraction]]:
     return [row[:TEMME_TERMS] for row in d]
 
 
+def legendre(n: int) -> tuple[list, list]:
+    """Nodes and weights of Gauss and Legendre's rule on [0, 1] (DLMF 3.5.15 and 3.5.24), by Newton's steps."""
+    nodes, weights = [], []
+    for k in range(n):
+        x = mp.cos(mp.pi * (k + mpf("0.75")) / (n + mpf("0.5")))
+        for _ in range(8):
+            here, before = mp.legendre(n, x), mp.legendre(n - 1, x)
+            slope = n * (before - x * here) / (1 - x * x)
+            x -= here / slope
+        nodes.append((1 - x) / 2)
+        weights.append(1 / ((1 - x * x) * slope**2))
+    return nodes, weights
+
+
 def number(x: Any) -> str:
     return repr(float(x))
 
@@ -156,6 +171,9 @@ def text() -> str:
     for k, row in enumerate(temme()):
         body = " \\\n".join(lines(row).split("\n"))
         parts.append(f"#define AC_TABLE_temme{k} \\\n{body}\n")
+    for what, values in zip(("nodes", "weights"), legendre(LEGENDRE)):
+        body = " \\\n".join(lines(values).split("\n"))
+        parts.append(f"/* {what} of Gauss and Legendre's rule on [0, 1] */\n#define AC_TABLE_legendre_{what} \\\n{body}\n")
     return "\n".join([*parts, "#endif\n"])
 
 

@@ -7,17 +7,16 @@ from typing import Any, Tuple
 
 from .. import _checks
 from .._C import Tensor
-from .._out import own, takes_out, written
+from .._out import own, written
 
 __all__ = ["split_copy", "split_with_sizes_copy", "unbind_copy", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes",
            "view_copy"]
 METHODS = ["unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"]
 
 
-@takes_out
-def view_copy(input: Tensor, *size: Any) -> Tensor:
+def view_copy(input: Tensor, *size: Any, out: Any = None) -> Tensor:
     """view, in memory of its own."""
-    return own(input.view(*size), input)
+    return written(own(input.view(*size), input), out, "view_copy")
 
 
 def _parts(found: Sequence[Tensor], out: Any, what: str) -> Any:

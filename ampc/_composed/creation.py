@@ -7,7 +7,6 @@ from typing import Any, Optional
 from .. import _C, _checks
 from .. import _creation as make
 from .._C import Tensor
-from .._device import check_strided
 
 __all__ = ["asarray", "empty_permuted", "empty_strided", "randint_like", "scalar_tensor"]
 METHODS = ["new", "new_empty_strided"]
@@ -26,51 +25,60 @@ def _asarray(obj: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
         if copy is False and t is not obj:
             raise ValueError("asarray: another dtype or device needs a copy, but `copy` is False")
         return t.clone() if copy and t is obj else t
+    if isinstance(obj, _C.StorageBase):
+        return _on_storage(obj, dtype or _C.uint8, device, copy)
     if copy is False and not hasattr(obj, "__array_interface__"):
         raise ValueError("asarray: numbers and lists need a copy, but `copy` is False")
     return make.tensor(obj, dtype=dtype, device=device) if copy else make.as_tensor(obj, dtype=dtype, device=device)
 
 
+def _on_storage(storage: Any, dtype: Any, device: Any, copy: Optional[bool]) -> Tensor:
+    """A vector on a storage's bytes; a copy where they are not aligned."""
+    from .._storage import tensor_on
+
+    aligned = storage.data_ptr() % dtype.itemsize == 0
+    if copy is False and not aligned:
+        raise ValueError(f"asarray: the storage's memory is not aligned for {dtype}, so it needs a copy, but `copy` is False")
+    t = tensor_on(storage.clone() if copy or not aligned else storage, dtype, 0, None, None)
+    return t if device is None else t.to(device)
+
+
 def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A 0-d tensor."""
-    check_strided(layout)
-    return make.full((), s, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
+    return make.full((), s, dtype=dtype or _C.get_default_dtype(), layout=layout, device=device, requires_grad=requires_grad)
 
 
 def randint_like(input: Tensor, low: int, high: Optional[int] = None, *, dtype: Any = None, layout: Any = None, device: Any = None) -> Tensor:
     """Random integers in [low, high) (or [0, low)), as many as x has."""
-    check_strided(layout)
     bounds = (0, low) if high is None else (low, high)
-    return make.randint(*bounds, tuple(input.shape), dtype=_C.int64, device=device or input.device).to(dtype or input.dtype)
+    return make.randint(*bounds, tuple(input.shape), dtype=_C.int64, layout=layout, device=device or input.device).to(dtype or input.dtype)
 
 
 def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of that shape and those strides, values unspecified. RuntimeError for lists of different lengths and negative numbers."""
-    check_strided(layout)
     sizes, steps = _checks.integers(size, "size"), _checks.integers(stride, "stride")
     if len(sizes) != len(steps) or min([*sizes, *steps, 0]) < 0:
         raise RuntimeError(f"empty_strided: `size` and `stride` must be as long, of numbers of 0 or more, got {sizes} and {steps}")
     room = 0 if 0 in sizes else 1 + sum((n - 1) * step for n, step in zip(sizes, steps))
-    t = make.empty(room, dtype=dtype, device=device).as_strided(sizes, steps)
+    t = make.empty(room, dtype=dtype, layout=layout, device=device).as_strided(sizes, steps)
     return t.requires_grad_() if requires_grad else t
 
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
                       requires_grad: bool = False) -> Tensor:
     """empty_strided, of this tensor's dtype and device where none are given."""
-    check_strided(layout)
-    return empty_strided(size, stride, dtype=dtype or self.dtype, device=self.device if device is None else device, requires_grad=requires_grad)
+    where = self.device if device is None else device
+    return empty_strided(size, stride, dtype=dtype or self.dtype, layout=layout, device=where, requires_grad=requires_grad)
 
 
 def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
                    requires_grad: bool = False) -> Tensor:
     """A tensor of that shape whose dimensions lie in memory in the order ``physical_layout``, values unspecified. RuntimeError if that is no
     order of its dimensions."""
-    check_strided(layout)
     sizes, order = _checks.integers(size, "size"), _checks.integers(physical_layout, "physical_layout")
     if sorted(order) != list(range(len(sizes))):
         raise RuntimeError(f"empty_permuted: `physical_layout` must name each of the {len(sizes)} dimensions once, got {order}")
-    t = make.empty([sizes[d] for d in order], dtype=dtype, device=device).permute([order.index(d) for d in range(len(order))])
+    t = make.empty([sizes[d] for d in order], dtype=dtype, layout=layout, device=device).permute([order.index(d) for d in range(len(order))])
     return t.requires_grad_() if requires_grad else t
 
 

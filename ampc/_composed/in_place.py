@@ -11,7 +11,7 @@ from .._C import Tensor
 from .._out import in_place
 
 __all__ = []
-METHODS = ["apply_", "fill_diagonal_", "float_power_", "map_", "resize_", "resize_as_"]
+METHODS = ["apply_", "fill_diagonal_", "float_power_", "map2_", "map_", "resize_", "resize_as_"]
 
 
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
@@ -29,20 +29,26 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     return self
 
 
+def _mapped(name: str, self: Tensor, callable: Callable[..., Any], *others: Tensor) -> Tensor:
+    if self.is_cuda:
+        raise TypeError(f"{name}: works on the CPU only")
+    values = zip(*(t.expand(self.shape).reshape(-1).tolist() for t in (self, *others)))
+    return self.copy_(make.tensor([callable(*each) for each in values], dtype=self.dtype, device="cpu").reshape(self.shape))
+
+
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Each element replaced by what a Python function makes of it; slow, CPU only."""
-    if self.is_cuda:
-        raise TypeError("apply_: works on the CPU only")
-    values = [callable(v) for v in self.reshape(-1).tolist()]
-    return self.copy_(make.tensor(values, dtype=self.dtype, device="cpu").reshape(self.shape))
+    return _mapped("apply_", self, callable)
 
 
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Each element replaced by a Python function of it and tensor's; slow, CPU only."""
-    if self.is_cuda:
-        raise TypeError("map_: works on the CPU only")
-    pairs = zip(self.reshape(-1).tolist(), tensor.expand(self.shape).reshape(-1).tolist())
-    return self.copy_(make.tensor([callable(a, b) for a, b in pairs], dtype=self.dtype, device="cpu").reshape(self.shape))
+    return _mapped("map_", self, callable, tensor)
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Each element replaced by a Python function of it, x's and y's; slow, CPU only."""
+    return _mapped("map2_", self, callable, x, y)
 
 
 def resize_(self: Tensor, *sizes: Any) -> Tensor:

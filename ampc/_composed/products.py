@@ -1,4 +1,4 @@
-"""Products of tensors whose arguments are words, or dimensions in several forms: einsum and tensordot."""
+"""Products of tensors whose arguments are words: einsum. tensordot is linalg's."""
 
 from __future__ import annotations
 
@@ -6,24 +6,10 @@ from typing import Any, List, Tuple
 
 from .. import _checks, _ops
 from .._C import Tensor
-from .._out import written
+from ..linalg import tensordot as tensordot
 
 __all__ = ["einsum", "tensordot"]
 METHODS: List[str] = []
-
-
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
-    """Sums over ``dims``: the last of a with the first of b when a number, or two lists of dimensions."""
-    if isinstance(dims, Tensor):
-        dims = dims.tolist()
-    if isinstance(dims, int):
-        if dims < 0 or dims > min(a.ndim, b.ndim):
-            raise RuntimeError(f"tensordot: `dims` must be from 0 to {min(a.ndim, b.ndim)}, got {dims}")
-        left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
-    else:
-        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
-    y = _ops._tensordot(a, b, left, right)
-    return written(y, out, "tensordot")
 
 
 def _sublist(args: Tuple[Any, ...]) -> Tuple[str, List[Tensor]]:

@@ -12,7 +12,7 @@ from .._C import Tensor, dtype
 __all__ = ["can_cast", "conj", "detach", "get_device", "is_complex", "is_conj", "is_inference", "is_nonzero", "is_same_size", "is_signed", "isreal",
            "real", "resolve_conj", "resolve_neg", "typename"]
 METHODS = ["conj", "get_device", "is_complex", "is_conj", "is_inference", "is_same_size", "is_signed", "is_neg", "is_nonzero", "is_set_to",
-           "is_shared", "isreal", "resolve_conj", "resolve_neg", "share_memory_", "to_dense", "to_device"]
+           "isreal", "resolve_conj", "resolve_neg", "to_dense", "to_device"]
 
 
 def conj(input: Tensor) -> Tensor:
@@ -62,8 +62,8 @@ def is_inference(input: Tensor) -> bool:
 
 
 def get_device(input: Tensor) -> int:
-    """The number of its GPU; -1 on the CPU."""
-    return _C._device_index(input) - 1
+    """The number of its GPU; -1 on the CPU and on 'meta'."""
+    return _C._device_index(input) - 1 if input.is_cuda else -1
 
 
 def detach(input: Tensor) -> Tensor:
@@ -80,16 +80,6 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     """Whether values of one dtype are of the other's kind, or of a lower one."""
     rank = lambda d: 3 if d.is_floating_point else 1 if d == _C.bool else 2  # noqa: E731
     return rank(from_) <= rank(to)
-
-
-def is_shared(self: Tensor) -> bool:
-    """False: memory is not shared between processes."""
-    return False
-
-
-def share_memory_(self: Tensor) -> Tensor:
-    """NotImplementedError: memory is not shared between processes."""
-    raise NotImplementedError("share_memory_: memory is not shared between processes; send arrays, or use threads")
 
 
 def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:

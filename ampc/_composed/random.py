@@ -8,8 +8,8 @@ from typing import Any, Optional
 from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
-from .._device import check_strided
-from .._out import takes_out, written
+from .._dims import broadcast_shapes
+from .._out import written
 
 __all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson"]
 METHODS = ["bernoulli", "multinomial", "exponential_", "cauchy_", "log_normal_", "geometric_"]
@@ -31,64 +31,67 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Optio
     return written(drawn, out, "bernoulli")
 
 
-@takes_out
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Optional[Tensor] = None) -> Tensor:
     """Indices drawn from each row with the probabilities (up to a factor) that its values are: int64 [..., num_samples]."""
     with _stream(generator):
-        return _ops._multinomial(input, num_samples, replacement)
+        return _ops._multinomial(input, num_samples, replacement, out=out)
 
 
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
            out: Optional[Tensor] = None) -> Tensor:
     """Normal numbers with ``mean`` and ``std``, numbers (with a ``size``) or tensors that broadcast."""
-    check_strided(layout)
     if isinstance(out, Tensor) and not out.is_floating_point():
         raise NotImplementedError(f"normal: `out` must be floating point, got {out.dtype}")
-    return written(_normal(mean, std, size, generator, dtype, device), out, "normal")
+    return written(_normal(mean, std, size, generator, dtype, layout, device), out, "normal")
 
 
-def _normal(mean: Any, std: Any, size: Any, generator: Any, dtype: Any, device: Any) -> Tensor:
+def _normal(mean: Any, std: Any, size: Any, generator: Any, dtype: Any, layout: Any, device: Any) -> Tensor:
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
     with _stream(generator):
         if not tensors:
             if size is None:
                 raise TypeError("normal: give `size` when mean and std are numbers")
-            return make.empty(*size, dtype=dtype, device=device).normal_(mean, std)
+            return make.empty(*size, dtype=dtype, layout=layout, device=device).normal_(mean, std)
         if isinstance(std, Tensor) and bool((std < 0).any()):
             raise RuntimeError("normal: `std` must be 0 or more")
         shape = (tensors[0] + tensors[-1]).shape
-        return make.randn(shape, dtype=tensors[0].dtype, device=tensors[0].device) * std + mean
+        return make.randn(shape, dtype=tensors[0].dtype, layout=layout, device=tensors[0].device) * std + mean
 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
-    """Poisson's numbers with the rates that the elements are, drawn one by one on the CPU."""
+    """Poisson's numbers with the rates that the elements are; their gradient is 0. RuntimeError for a rate below 0."""
     if bool((input < 0).any()):
         raise RuntimeError("poisson: rates must be 0 or more")
-    return _drawn("poisson", generator, input, input.double())
+    with _stream(generator):
+        return _ops.poisson_draw(input.double(), keys(input.shape, input.device)).to(input.dtype)
 
 
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
-    """How many of ``count`` trials succeed, each with the chance ``prob``, drawn one by one on the CPU; the two broadcast."""
+    """How many of ``count`` trials succeed, each with the chance ``prob``; the two broadcast. Their gradient is 0."""
     if not count.is_floating_point() or not prob.is_floating_point():
         raise ValueError(f"binomial: `count` and `prob` must be floating point, got {count.dtype} and {prob.dtype}")
-    return _drawn("binomial", generator, count, count.clamp(min=0).long(), prob.double().clamp(0, 1))
-
-
-def _drawn(distribution: str, generator: Any, like: Tensor, *parameters: Tensor) -> Tensor:
-    import numpy as np
-
     with _stream(generator):
-        seed = make.randint(0, 2**62, (1,), dtype=_C.int64, device="cpu").item()
-    drawn = getattr(np.random.default_rng(seed), distribution)(*(p.numpy(force=True) for p in parameters))
-    return make.tensor(drawn, dtype=like.dtype, device=like.device)
+        shape = broadcast_shapes(tuple(count.shape), tuple(prob.shape))
+        return _ops._binomial_draw(count.double(), prob.double().clamp(0, 1), keys(shape, count.device)).to(count.dtype)
+
+
+def keys(shape: Any, device: Any) -> Tensor:
+    """Numbers in [0, 1), float64, each of which decides a draw of ``_ops._binomial_draw`` and the like."""
+    return make.rand(tuple(shape), dtype=_C.float64, device=device)
 
 
 def _uniform(self: Tensor) -> Tensor:
     return make.rand(self.shape, dtype=_C.float64, device=self.device).clamp(min=1e-300)
 
 
+def _need_floats(name: str, tensor: Tensor) -> None:
+    if not tensor.is_floating_point():
+        raise NotImplementedError(f"{name}: needs a floating point dtype, got {tensor.dtype}")
+
+
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Filled with waiting times of rate ``lambd``."""
+    """Filled with waiting times of rate ``lambd``. RuntimeError unless lambd > 0, and for tensors of integers."""
+    _need_floats("exponential_", self)
     if not lambd > 0:
         raise RuntimeError(f"exponential_: `lambd` must be above 0, got {lambd}")
     with _stream(generator):
@@ -105,7 +108,8 @@ def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
 
 
 def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Filled from Cauchy's distribution. RuntimeError unless sigma > 0."""
+    """Filled from Cauchy's distribution. RuntimeError unless sigma > 0, and for tensors of integers."""
+    _need_floats("cauchy_", self)
     if not sigma > 0:
         raise RuntimeError(f"cauchy_: `sigma` must be above 0, got {sigma}")
     with _stream(generator):
@@ -113,7 +117,8 @@ def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator:
 
 
 def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
-    """Filled with exp of normal numbers. RuntimeError unless std > 0."""
+    """Filled with exp of normal numbers. RuntimeError unless std > 0, and for tensors of integers."""
+    _need_floats("log_normal_", self)
     if not std > 0:
         raise RuntimeError(f"log_normal_: `std` must be above 0, got {std}")
     with _stream(generator):

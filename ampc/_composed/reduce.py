@@ -8,17 +8,16 @@ from .. import _checks, _ops
 from .._C import Tensor
 from .._dims import wrap_dim
 from .._events import announce
-from .._out import takes_out, written
+from .._out import written
 from ..linalg import matrix_norm
 
 __all__ = ["gradient", "norm", "nuclear_norm"]
 METHODS = ["norm"]
 
 
-@takes_out
 def nuclear_norm(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Optional[Tensor] = None) -> Tensor:
     """The sum of singular values. float32 under autocast."""
-    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim)
+    return matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, out=out)
 
 
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Optional[Tensor] = None, dtype: Any = None) -> Tensor:

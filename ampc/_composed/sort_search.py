@@ -10,7 +10,7 @@ from typing import Any, Optional
 from .. import _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
-from .._out import takes_out
+from .._out import written
 
 __all__ = ["histogram", "histogramdd", "unique", "unique_consecutive"]
 METHODS = ["histogram", "unique", "unique_consecutive"]
@@ -39,13 +39,12 @@ def _edges(x: Tensor, bins: Any, span: Optional[Sequence[float]], what: str) -> 
     return make.linspace(low, high, bins + 1, dtype=x.dtype, device=x.device)
 
 
-@takes_out
 def histogram(input: Tensor, bins: Any, *, range: Optional[Sequence[float]] = None, weight: Optional[Tensor] = None, density: bool = False,
               out: Optional[Sequence[Tensor]] = None) -> Histogram:
     """How many values, or how much of their ``weight``, lie in each bin, and the bins' edges. ``bins`` is their number, or their edges."""
     x = input.detach().reshape(-1)
     edges = _edges(x, bins, range, "histogram")
-    return Histogram(_ops._histogram(x.reshape(-1, 1), weight, [edges], density), edges)
+    return written(Histogram(_ops._histogram(x.reshape(-1, 1), weight, [edges], density), edges), out, "histogram")
 
 
 def histogramdd(input: Tensor, bins: Any, *, range: Optional[Sequence[float]] = None, weight: Optional[Tensor] = None,

@@ -12,6 +12,11 @@ from .._C import Tensor, dtype
 from .._callers import warn
 from .._events import announce
 
+__all__ = [
+    "autocast", "autocast_decrement_nesting", "autocast_increment_nesting", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype",
+    "is_autocast_cpu_enabled", "is_autocast_enabled", "set_autocast_cpu_dtype", "set_autocast_cpu_enabled", "set_autocast_gpu_dtype",
+]
+
 F = TypeVar("F", bound=Callable[..., Any])
 _HALF = (_C.float16, _C.bfloat16)
 
@@ -107,8 +112,11 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: Optional[str] = None) -> bool:
-    """Whether the calling thread is in an enabled region (of that device type; of any when None)."""
-    return _C._autocast_active() if device_type is None else _C._is_autocast_enabled(device_type)
+    """Whether the calling thread is in an enabled region (of that device type; of any when None). False for devices that autocast does not
+    serve, such as 'mps'. RuntimeError for what is no device's name."""
+    if device_type is None:
+        return _C._autocast_active()
+    return is_autocast_available(device_type) and _C._is_autocast_enabled(device_type)
 
 
 def is_autocast_cpu_enabled() -> bool:

@@ -22,12 +22,16 @@ def _tuple(x: Any, like: Any = None) -> tuple:
 
 
 def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
-             inputs: Optional[Tensors] = None) -> None:
+             grad_variables: Any = None, inputs: Optional[Tensors] = None) -> None:
     """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they depend on, see Tensor.backward.
 
     With ``inputs``, only these get a gradient; those that are no leaves keep it, as after ``retain_grad``."""
+    if grad_variables is not None:
+        warn("backward: `grad_variables` is an old name; write grad_tensors", FutureWarning)
+        if grad_tensors is not None:
+            raise RuntimeError("backward: `grad_tensors` and `grad_variables`, its old name, were both given")
     roots = _tuple(tensors)
-    grads = _tuple(grad_tensors, roots)
+    grads = _tuple(grad_variables if grad_tensors is None else grad_tensors, roots)
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         _C._backward(roots, grads, keep, create_graph, None, None)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Callable, Tuple
 
 from .. import _C
 from .._C import Node, Tensor
 
-__all__ = ["Node", "saved_tensors_hooks", "save_on_cpu"]
+__all__ = ["Node", "disable_saved_tensors_hooks", "saved_tensors_hooks", "save_on_cpu"]
+
+_refusals = threading.local()  # .texts: those of the regions around, of this thread
 
 
 class saved_tensors_hooks(_C.Scope):
@@ -21,6 +26,8 @@ class saved_tensors_hooks(_C.Scope):
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def _changes(self) -> tuple:
+        if getattr(_refusals, "texts", ()):
+            raise RuntimeError(_refusals.texts[-1])
         cell = ([(self.pack_hook, self.unpack_hook)],)
         return ((_C._swap_saved_hooks, cell, _C._swap_saved_hooks, cell),)
 
@@ -38,3 +45,15 @@ class save_on_cpu(saved_tensors_hooks):
             return t.to(device, non_blocking=pin_memory)
 
         super().__init__(pack, unpack)
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """A region in which hooks for saved tensors are refused: to enter saved_tensors_hooks or save_on_cpu there is a RuntimeError of that text."""
+    if not hasattr(_refusals, "texts"):
+        _refusals.texts = []
+    _refusals.texts.append(error_message)
+    try:
+        yield
+    finally:
+        _refusals.texts.pop()

@@ -23,17 +23,22 @@ class Absent(ModuleType):
 
 
 @contextmanager
-def flags(*args: Any, **kwargs: Any) -> Iterator[None]:
+def _flags(*args: Any, **kwargs: Any) -> Iterator[None]:
     """Switches for a library that is not there, inside a with statement: nothing changes."""
     yield
 
 
+def _never(*_args: Any) -> bool:
+    """False: this is not asked of the machine."""
+    return False
+
+
 def _modules() -> dict:
     return {
-        "mps": Absent("mps", "Apple's GPUs: not used."),
-        "mkl": Absent("mkl", "Intel's BLAS: not used, products are ampc's own.", verbose=flags, VERBOSE_OFF=0, VERBOSE_ON=1),
-        "mkldnn": Absent("mkldnn", "oneDNN: not used, products and convolutions are ampc's own.", enabled=False, deterministic=True, flags=flags,
-                         allow_tf32=False, verbose=flags, VERBOSE_OFF=0, VERBOSE_ON=1),
+        "mps": Absent("mps", "Apple's GPUs: not used.", is_macos_or_newer=_never),
+        "mkl": Absent("mkl", "Intel's BLAS: not used, products are ampc's own.", verbose=_flags, VERBOSE_OFF=0, VERBOSE_ON=1),
+        "mkldnn": Absent("mkldnn", "oneDNN: not used, products and convolutions are ampc's own.", enabled=False, deterministic=True, flags=_flags,
+                         allow_tf32=False, verbose=_flags, VERBOSE_OFF=0, VERBOSE_ON=1),
         "openmp": Absent("openmp", "OpenMP: not used, threads are ampc's own."),
         "opt_einsum": Absent("opt_einsum", "opt_einsum: not used, einsum finds its own order.", enabled=False, strategy=None),
         "xeon": Absent("xeon", "Launch scripts for Xeons: not used."),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Iterator
+from typing import TYPE_CHECKING, Iterator
 
 from .. import _C
+from .._missing import absent_from
 
 
 def is_built() -> bool:
@@ -78,3 +79,7 @@ enable_flash_sdp = enable_mem_efficient_sdp = enable_math_sdp = enable_cudnn_sdp
 def sdp_kernel(enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True) -> Iterator[None]:
     """Accepted; there is one way of attention on a GPU."""
     yield
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

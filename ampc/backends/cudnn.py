@@ -5,7 +5,9 @@ cuDNN always runs its implicit product, which gives the same numbers every time.
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from types import ModuleType
+from typing import Iterator
 
 from .. import _C
 
@@ -28,6 +30,20 @@ def _switch(value: object, name: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"backends.cudnn.{name} must be a bool, got {type(value).__name__}")
     return value
+
+
+@contextmanager
+def flags(enabled: bool = False, benchmark: bool = False, benchmark_limit: int = 10, deterministic: bool = False, allow_tf32: bool = True,
+          fp32_precision: str = "none") -> Iterator[None]:
+    """Inside, ``enabled`` and ``allow_tf32`` are these; the others change nothing, as ever."""
+    before = _C._cuda_use_cudnn(), _C._cuda_convolution_tf32()
+    _C._cuda_use_cudnn(_switch(enabled, "enabled"))
+    _C._cuda_convolution_tf32(_switch(allow_tf32, "allow_tf32"))
+    try:
+        yield
+    finally:
+        _C._cuda_use_cudnn(before[0])
+        _C._cuda_convolution_tf32(before[1])
 
 
 class _Convolutions(ModuleType):

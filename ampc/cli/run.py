@@ -18,7 +18,8 @@ def add_run(commands: Any) -> None:
                                                  "ampc run --doctor train.py             traces the first inf or nan to its operator",
                                                  "ampc run --device cpu train.py         without the GPU",
                                                  "ampc run --api train.py model.py       which names of torch are missing, without running"))
-    parser.add_argument("--api", action="store_true", help="only read the script, and list the names of torch that ampc lacks or refuses")
+    parser.add_argument("--api", action="store_true",
+                        help="only read the script and the packages that it imports, and list the names of torch that ampc lacks or refuses")
     parser.add_argument("--device", choices=["cpu"], help="cpu: the script sees no GPU")
     parser.add_argument("--doctor", action="store_true", help="check every operator, and name the first that returns inf or nan from finite inputs")
     parser.add_argument("script", help="the script, or with --api several")
@@ -28,9 +29,9 @@ def add_run(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     if args.api:
-        from ..run import names
+        from ..run import packages
 
-        return names.report([args.script, *args.args])
+        return packages.report([args.script, *args.args])
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first asked for
     from ..run import script

@@ -6,39 +6,18 @@ that wait or free do nothing. Memory statistics then count the CPU's tensors. So
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple, Union
 
 from .. import _C
 from .._C import OutOfMemoryError
 from .._device import current
 from .._device import device as _device_type
+from .._missing import absent_from
+from . import memory, streams
 from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
-from .memory import (
-    MemPool,
-    empty_cache,
-    max_memory_allocated,
-    max_memory_reserved,
-    mem_get_info,
-    memory_allocated,
-    memory_reserved,
-    memory_stats,
-    memory_summary,
-    reset_max_memory_allocated,
-    reset_peak_memory_stats,
-    set_per_process_memory_fraction,
-    use_mem_pool,
-)
-from .streams import (
-    Event,
-    ExternalStream,
-    Stream,
-    StreamContext,
-    current_stream,
-    default_stream,
-    index_of,
-    set_stream,
-    stream,
-)
+from .memory import *  # noqa: F403
+from .streams import *  # noqa: F403
+from .streams import index_of
 
 Where = Union[_device_type, str, int, None]
 
@@ -196,12 +175,12 @@ class nvtx:
 
 
 __all__ = [
-    "CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables",
-    "DeviceProperties", "Event", "ExternalStream", "MemPool", "OutOfMemoryError", "Stream", "StreamContext", "amp",
-    "can_device_access_peer", "current_device", "current_stream", "default_stream", "device", "device_count",
-    "device_of", "empty_cache", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state",
-    "index_of", "init", "ipc_collect", "is_available", "is_bf16_supported", "is_initialized", "is_tf32_supported", "manual_seed",
-    "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
-    "memory_stats", "memory_summary", "nvtx", "reset_max_memory_allocated", "reset_peak_memory_stats", "set_device",
-    "set_per_process_memory_fraction", "set_rng_state", "set_stream", "stream", "synchronize", "use_mem_pool",
+    "CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables", "DeviceProperties", "OutOfMemoryError",
+    "amp", "can_device_access_peer", "current_device", "device", "device_count", "device_of", "get_arch_list", "get_device_capability",  # noqa: F405
+    "get_device_name", "get_device_properties", "get_rng_state", "index_of", "init", "ipc_collect", "is_available", "is_bf16_supported",
+    "is_initialized", "is_tf32_supported", "manual_seed", "manual_seed_all", "nvtx", "set_device", "set_rng_state", "synchronize",
+    *memory.__all__, *streams.__all__,
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

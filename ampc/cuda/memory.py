@@ -5,10 +5,16 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 from .. import _C
+from .._missing import absent_from
 from .streams import index_of
+
+__all__ = [
+    "MemPool", "empty_cache", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
+    "memory_stats", "memory_summary", "reset_max_memory_allocated", "reset_peak_memory_stats", "set_per_process_memory_fraction", "use_mem_pool",
+]
 
 
 def _stats(device: Any) -> Optional[Dict[str, int]]:
@@ -141,3 +147,6 @@ class use_mem_pool(_C.Scope):
         if not hasattr(self._pool, "_retire"):
             self._pool._retire = weakref.finalize(self._pool, _C._cuda_pool_retire, self._index, self._pool._number)  # type: ignore[attr-defined]
             self._pool._retire.atexit = False  # type: ignore[attr-defined]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -9,6 +9,8 @@ from .. import _C
 from .._device import check_device, current, gpu
 from .._device import device as device_type
 
+__all__ = ["Event", "ExternalStream", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
+
 
 def index_of(where: Any) -> int:
     """The number of a GPU: of the current one when None. ValueError for the CPU, RuntimeError for GPUs that are not there."""

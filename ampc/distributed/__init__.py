@@ -1,11 +1,13 @@
-"""torch.distributed for one process: questions about the group are answered; communication raises an error."""
+"""torch.distributed for one process: questions about the group are answered; communication raises an error (see the table in _library_names)."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from enum import IntEnum
+from typing import Any
 
-__all__ = ["ReduceOp", "all_gather", "all_reduce", "barrier", "broadcast", "destroy_process_group", "get_rank", "get_world_size",
-           "init_process_group", "is_available", "is_initialized", "is_torchelastic_launched"]
+from .._missing import absent_from
+
+__all__ = ["ReduceOp", "get_rank", "get_world_size", "is_available", "is_initialized", "is_torchelastic_launched"]
 
 
 def is_available() -> bool:
@@ -33,15 +35,17 @@ def get_world_size(group: Any = None) -> int:
     return 1
 
 
-def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
-    """RuntimeError: training in several processes is not there yet."""
-    raise RuntimeError("training in several processes is not there yet; run one process, without torch.distributed")
+class _Reduction(IntEnum):
+    """Reductions."""
 
-
-init_process_group = destroy_process_group = all_reduce = all_gather = broadcast = barrier = _refuse
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR = range(8)
 
 
 class ReduceOp:
     """Names of reductions."""
 
-    SUM, AVG, PRODUCT, MIN, MAX = range(5)
+    RedOpType = _Reduction
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR = _Reduction
+
+
+__getattr__ = absent_from(__name__)

@@ -98,6 +98,8 @@ def report(rule: str, text: str, fix: str, once: bool = False) -> None:
     """Says it, or raises; at most once a line, or in all."""
     if _State.mode == "off" or rule in _State.ignored:
         return
+    if once and (rule,) in _State.said and _State.mode != "error":
+        return
     file, line = call_site()
     found = Report(rule, file, line, text, fix)
     if _State.mode == "error":

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from . import functional, init, modules
 from .modules import *  # noqa: F403
-from .modules import __all__ as _modules
 from .modules.module import Module
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, factory_kwargs
 
@@ -12,10 +11,11 @@ from . import attention, parallel, utils  # isort: skip  # these are made of mod
 from .parallel import DataParallel
 
 __all__ = ["Buffer", "DataParallel", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "attention", "factory_kwargs",
-           "functional", "init", "parallel", "utils", *_modules]
+           "functional", "init", "parallel", "utils"]
 
 if TYPE_CHECKING:
     from .modules.adaptive import *  # noqa: F403
     from .modules.lazy import *  # noqa: F403
 else:
+    __all__ += modules.__all__
     __getattr__ = modules.__getattr__

@@ -8,6 +8,7 @@ from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._callers import warn
+from ._global_hooks import hooks_of_all
 
 
 class BackwardHooks:
@@ -18,7 +19,8 @@ class BackwardHooks:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self.hooks, self.pre_hooks = list(module._backward_hooks.values()), list(module._backward_pre_hooks.values())
+        self.hooks = [*hooks_of_all("backward"), *module._backward_hooks.values()]
+        self.pre_hooks = [*hooks_of_all("backward_pre"), *module._backward_pre_hooks.values()]
         self.grad_output: Any = None
         self.n_inputs = 0
         self.watches_inputs = False
@@ -65,6 +67,8 @@ class BackwardHooks:
             self.grad_output = None
             return grads
 
+        if not (self.hooks or self.pre_hooks):
+            return args
         self.n_inputs = len(args)
         watched = self._through(args, seen, True)
         self.watches_inputs = watched is not args
@@ -87,6 +91,8 @@ class BackwardHooks:
                 self._without_inputs(grads)
             return grads
 
+        if not (self.hooks or self.pre_hooks):
+            return result
         if isinstance(result, Tensor):
             return self._through((result,), seen, False)[0]
         if isinstance(result, tuple):

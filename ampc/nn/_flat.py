@@ -10,6 +10,12 @@ from .._C import Tensor
 from . import functional as F
 from ._resample import grid_sampler
 
+__all__ = [
+    "affine_grid_generator", "alpha_dropout", "alpha_dropout_", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "dropout",
+    "dropout_", "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "grid_sampler_2d", "grid_sampler_3d",
+    "hinge_embedding_loss", "kl_div", "margin_ranking_loss", "native_dropout", "poisson_nll_loss", "triplet_margin_loss",
+]
+
 
 def _with_train(f: Callable[..., Tensor], inplace: bool) -> Any:
     def drop(input: Tensor, p: float, train: bool) -> Tensor:
@@ -57,6 +63,23 @@ def _of_dims(name: str, ndim: int, input: Tensor, *more: Any) -> Tensor:
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """nn.functional.affine_grid"""
     return _ops.affine_grid(theta, size, align_corners)
+
+
+def batch_norm(input: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], running_mean: Optional[Tensor], running_var: Optional[Tensor],
+               training: bool, momentum: float, eps: float, cudnn_enabled: bool) -> Tensor:
+    """nn.functional.batch_norm, with its weight before the statistics."""
+    return _ops.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def instance_norm(input: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], running_mean: Optional[Tensor], running_var: Optional[Tensor],
+                  use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool) -> Tensor:
+    """nn.functional.instance_norm, with its weight before the statistics."""
+    return _ops.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    """nn.functional.embedding, with the rows first: ``padding_idx`` is a row whose gradient stays 0, none where it is negative."""
+    return F.embedding(indices, weight, padding_idx if padding_idx >= 0 else None, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
 _checks.install(globals())

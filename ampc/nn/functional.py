@@ -33,19 +33,6 @@ from ._multihead import *  # noqa: F403
 from ._resample import *  # noqa: F403
 
 
-def _reduction(size_average: Any, reduce: Any, reduction: str) -> str:
-    """torch's old spelling of ``reduction``."""
-    if size_average is None and reduce is None:
-        return reduction
-    if isinstance(size_average, Tensor) or isinstance(reduce, Tensor):
-        raise RuntimeError("`size_average` and `reduce` must be bools, got a Tensor. A loss module is made first and then called: "
-                           "nn.CrossEntropyLoss()(input, target)")
-    warn("size_average and reduce are old names; write reduction='mean', 'sum' or 'none'")
-    if reduce is False:
-        return "none"
-    return "sum" if size_average is False else "mean"
-
-
 def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
     return _ops.softmax(input, _dim(input, dim), dtype=dtype)

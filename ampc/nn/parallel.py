@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, List, NoReturn
 
+from .._missing import absent_from
 from .modules.module import Module
 
 __all__ = ["DataParallel", "DistributedDataParallel"]
@@ -32,3 +33,8 @@ class DistributedDataParallel(Module):
 
 def _refuse() -> NoReturn:
     raise RuntimeError("DistributedDataParallel: training in several processes is not there yet; run one process")
+
+
+__path__: List[str] = []  # the table has modules below this one
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

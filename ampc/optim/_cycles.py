@@ -33,8 +33,6 @@ class OneCycleLR(LRScheduler):
                  steps_per_epoch: Optional[int] = None, pct_start: float = 0.3, anneal_strategy: str = "cos", cycle_momentum: bool = True,
                  base_momentum: Union[float, List[float]] = 0.85, max_momentum: Union[float, List[float]] = 0.95, div_factor: float = 25.0,
                  final_div_factor: float = 1e4, three_phase: bool = False, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"OneCycleLR: expected an Optimizer, got {type(optimizer).__name__}")
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
                 raise ValueError("OneCycleLR: give `total_steps`, or both `epochs` and `steps_per_epoch`")
@@ -108,8 +106,6 @@ class CyclicLR(LRScheduler):
                  step_size_down: Optional[int] = None, mode: str = "triangular", gamma: float = 1.0,
                  scale_fn: Optional[Callable[[float], float]] = None, scale_mode: str = "cycle", cycle_momentum: bool = True,
                  base_momentum: Union[float, List[float]] = 0.8, max_momentum: Union[float, List[float]] = 0.9, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"CyclicLR: expected an Optimizer, got {type(optimizer).__name__}")
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ValueError(f"CyclicLR: `mode` must be triangular, triangular2 or exp_range, or `scale_fn` given; got {mode!r}")
         self.total_size = float(step_size_up) + float(step_size_up if step_size_down is None else step_size_down)

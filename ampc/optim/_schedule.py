@@ -24,9 +24,7 @@ class LRScheduler:
     TypeError for something else than an optimizer; KeyError for groups without ``initial_lr`` where training continues."""
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(self).__name__}: expected an Optimizer, got {type(optimizer).__name__}")
-        self.optimizer = optimizer
+        self.optimizer = need_optimizer(type(self).__name__, optimizer)
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
                 group.setdefault("initial_lr", float(group["lr"]))
@@ -99,9 +97,16 @@ class LRScheduler:
         self.__dict__.update(state_dict)
 
 
+def need_optimizer(name: str, optimizer: Any) -> Optimizer:
+    """``optimizer``. TypeError for something else."""
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{name}: expected an Optimizer, got {type(optimizer).__name__}")
+    return optimizer
+
+
 def per_group(name: str, what: str, values: Any, optimizer: Optimizer) -> list:
-    """A value for every group, from one or a list of them."""
-    n = len(optimizer.param_groups)
+    """A value for every group, from one or a list of them. TypeError for something else than an optimizer."""
+    n = len(need_optimizer(name, optimizer).param_groups)
     if not isinstance(values, (list, tuple)):
         return [values] * n
     if len(values) != n:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Dict, List, Optional, Tuple
 
 from .._C import Tensor
-from .optimizer import check_options, check_rounding
+from .optimizer import check_options
 from .update_rule import UpdateRuleOptimizer
 
 
@@ -15,68 +15,59 @@ def _check_moments(name: str, lr: Any, betas: Tuple[float, float], eps: float, w
                   **{"betas[0]": (betas[0], 0.0, 1.0), "betas[1]": (betas[1], 0.0, 1.0)})
 
 
-def _moments(group: Dict[str, Any]) -> Dict[str, Any]:
-    b1, b2 = group["betas"]
-    return {"lr": float(group["lr"]), "beta1": float(b1), "beta2": float(b2), "eps": float(group["eps"]),
-            "weight_decay": float(group["weight_decay"]), "maximize": group["maximize"]}
+class _WithMoments(UpdateRuleOptimizer):
+    """Base of those whose ``betas`` say how long the gradient, and its square, are remembered."""
+
+    _state_names = ("exp_avg", "exp_avg_sq")
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        b1, b2 = group["betas"]
+        return {**super()._options(group), "beta1": float(b1), "beta2": float(b2), "decoupled": group.get("decoupled_weight_decay", False)}
 
 
-class Adam(UpdateRuleOptimizer):
+class Adam(_WithMoments):
     """Adaptive moments (Kingma and Ba 2015), ``amsgrad`` after Reddi et al. 2018. Weight decay is added to the
     gradient. One pass over all parameters in C; ``foreach``, ``fused`` and ``capturable`` are accepted for
     compatibility. Source: torch.optim.Adam."""
 
-    _update_rule, _decoupled = "adam", False
+    _update_rule = "adam"
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, amsgrad: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
-                 capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None, rounding: str = "nearest") -> None:
+                 capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None, decoupled_weight_decay: bool = False,
+                 rounding: str = "nearest") -> None:
         _check_moments(type(self).__name__, lr, betas, eps, weight_decay)
-        if differentiable:
-            raise NotImplementedError("Adam: differentiable steps are not supported")
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
-                                  "maximize": maximize,
-                                  "rounding": check_rounding(type(self).__name__, rounding)})
+        super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+                         maximize=maximize, decoupled_weight_decay=decoupled_weight_decay)
 
     def _states(self, group: Dict[str, Any]) -> List[str]:
-        return ["exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * bool(group["amsgrad"])
-
-    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        return {**_moments(group), "decoupled": self._decoupled}
+        return [*self._state_names, *["max_exp_avg_sq"] * bool(group["amsgrad"])]
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019), 0.01 by default. Source: torch.optim.AdamW."""
 
-    _decoupled = True
-
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 1e-2, amsgrad: bool = False, **options: Any) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **{**options, "decoupled_weight_decay": True})
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        return {**super()._options(group), "decoupled": True}  # also of a group that Adam has saved
 
 
-class Adamax(UpdateRuleOptimizer):
+class Adamax(_WithMoments):
     """Adam by the largest magnitude (Kingma and Ba 2015). Source: torch.optim.Adamax."""
 
-    _update_rule = "adamax"
+    _update_rule, _state_names = "adamax", ("exp_avg", "exp_inf")
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, foreach: Optional[bool] = None, *, maximize: bool = False, differentiable: bool = False,
                  capturable: bool = False, rounding: str = "nearest") -> None:
         _check_moments("Adamax", lr, betas, eps, weight_decay)
-        if differentiable:
-            raise NotImplementedError("Adamax: differentiable steps are not supported")
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
-                                  "rounding": check_rounding(type(self).__name__, rounding)})
-
-    def _states(self, group: Dict[str, Any]) -> List[str]:
-        return ["exp_avg", "exp_inf"]
-
-    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        return _moments(group)
+        super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize)
 
 
-class NAdam(UpdateRuleOptimizer):
+class NAdam(_WithMoments):
     """Adam with Nesterov's momentum (Dozat 2016). Source: torch.optim.NAdam."""
 
     _update_rule = "nadam"
@@ -88,17 +79,11 @@ class NAdam(UpdateRuleOptimizer):
                  rounding: str = "nearest") -> None:
         _check_moments("NAdam", lr, betas, eps, weight_decay)
         check_options("NAdam", momentum_decay=(momentum_decay, 0.0, None))
-        if differentiable:
-            raise NotImplementedError("NAdam: differentiable steps are not supported")
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
-                                  "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize,
-                                  "rounding": check_rounding(type(self).__name__, rounding)})
-
-    def _states(self, group: Dict[str, Any]) -> List[str]:
-        return ["exp_avg", "exp_avg_sq"]
+        super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay,
+                         decoupled_weight_decay=decoupled_weight_decay, maximize=maximize)
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        return {**_moments(group), "later": float(group["momentum_decay"]), "decoupled": group["decoupled_weight_decay"]}
+        return {**super()._options(group), "later": float(group["momentum_decay"])}
 
     def _products(self, states: List[Dict[str, Any]], steps: List[Any], group: Dict[str, Any]) -> Optional[List[Any]]:
         b1, decay = group["betas"][0], group["momentum_decay"]
@@ -109,7 +94,7 @@ class NAdam(UpdateRuleOptimizer):
         return {"step": steps, "mu_product": self._products(states, steps, group) or []}
 
 
-class RAdam(UpdateRuleOptimizer):
+class RAdam(_WithMoments):
     """Adam that begins without its second moment, until that can be trusted (Liu et al. 2020). Source: torch.optim.RAdam."""
 
     _update_rule = "radam"
@@ -118,13 +103,5 @@ class RAdam(UpdateRuleOptimizer):
                  weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: Optional[bool] = None, maximize: bool = False,
                  capturable: bool = False, differentiable: bool = False, rounding: str = "nearest") -> None:
         _check_moments("RAdam", lr, betas, eps, weight_decay)
-        if differentiable:
-            raise NotImplementedError("RAdam: differentiable steps are not supported")
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
-                                  "decoupled_weight_decay": decoupled_weight_decay, "rounding": check_rounding(type(self).__name__, rounding)})
-
-    def _states(self, group: Dict[str, Any]) -> List[str]:
-        return ["exp_avg", "exp_avg_sq"]
-
-    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        return {**_moments(group), "decoupled": group["decoupled_weight_decay"]}
+        super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize,
+                         decoupled_weight_decay=decoupled_weight_decay)

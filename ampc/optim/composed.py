@@ -12,7 +12,7 @@ from .. import _creation as make
 from .._C import Tensor
 from .._finfo import finfo
 from ..amp import autocast
-from .optimizer import Optimizer, check_options, state_like
+from .optimizer import Optimizer, check_options, refuse_differentiable, state_like
 
 
 class ComposedOptimizer(Optimizer):
@@ -140,8 +140,7 @@ class ASGD(ComposedOptimizer):
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6, weight_decay: float = 0,
                  foreach: Optional[bool] = None, maximize: bool = False, differentiable: bool = False, capturable: bool = False) -> None:
         check_options("ASGD", lr=(lr, 0.0, None), weight_decay=(weight_decay, 0.0, None))
-        if differentiable:
-            raise NotImplementedError("ASGD: differentiable steps are not supported")
+        refuse_differentiable("ASGD", differentiable)
         super().__init__(params, {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "maximize": maximize})
 
     def _update(self, p: Tensor, grad: Tensor, state: Dict[str, Any], group: Dict[str, Any]) -> Tensor:

@@ -16,8 +16,10 @@ from typing import Any, Dict, List, Optional, Union
 from .. import _checks
 from ._cycles import CyclicLR as CyclicLR
 from ._cycles import OneCycleLR as OneCycleLR
-from ._schedule import NOT_STATE, LRScheduler, per_group
+from ._schedule import LRScheduler, per_group
 from .optimizer import Optimizer
+
+_LRScheduler = LRScheduler  # torch's older name, from which schedulers of other packages derive
 
 
 class LambdaLR(LRScheduler):
@@ -215,21 +217,47 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._set(self.get_lr())
 
 
-class SequentialLR(LRScheduler):
+class _OfSchedulers(LRScheduler):
+    """Base of those that are made of others, which count for themselves."""
+
+    def _hold(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Optimizer]) -> None:
+        name = type(self).__name__
+        if not schedulers:
+            raise ValueError(f"{name}: there are no schedulers")
+        self.optimizer = optimizer or schedulers[0].optimizer
+        for i, s in enumerate(schedulers):
+            if isinstance(s, ReduceLROnPlateau):
+                raise ValueError(f"{name}: scheduler {i} is a ReduceLROnPlateau, which needs a metric at every step")
+            if s.optimizer is not self.optimizer:
+                raise ValueError(f"{name}: scheduler {i} has another optimizer")
+        self._schedulers = list(schedulers)
+
+    def _step_members(self) -> None:
+        raise NotImplementedError
+
+    def step(self, epoch: Optional[int] = None) -> None:
+        if epoch is not None:
+            raise TypeError(f"{type(self).__name__}.step: takes no epoch; its schedulers count for themselves")
+        self._step_members()
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {**super().state_dict(), "_schedulers": [s.state_dict() for s in self._schedulers]}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        state = dict(state_dict)
+        for s, kept in zip(self._schedulers, state.pop("_schedulers")):
+            s.load_state_dict(kept)
+        super().load_state_dict(state)
+
+
+class SequentialLR(_OfSchedulers):
     """One scheduler after another: the i-th until epoch ``milestones[i]``. ValueError where their numbers or optimizers do not fit."""
 
     def __init__(self, optimizer: Optimizer, schedulers: List[LRScheduler], milestones: List[int], last_epoch: int = -1) -> None:
-        if not schedulers:
-            raise ValueError("SequentialLR: there are no schedulers")
+        self._hold(schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(f"SequentialLR: {len(schedulers)} schedulers have {len(schedulers) - 1} milestones between them, got {len(milestones)}")
-        for i, s in enumerate(schedulers):
-            if isinstance(s, ReduceLROnPlateau):
-                raise ValueError(f"SequentialLR: scheduler {i} is a ReduceLROnPlateau, which needs a metric at every step")
-            if s.optimizer is not optimizer:
-                raise ValueError(f"SequentialLR: scheduler {i} has another optimizer")
-        self._schedulers, self._milestones = list(schedulers), list(milestones)
-        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
+        self._milestones, self.last_epoch = list(milestones), last_epoch + 1
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         for s in self._schedulers:  # each has made its first step when it was made; those are to come
@@ -237,64 +265,25 @@ class SequentialLR(LRScheduler):
         self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
-    def step(self, epoch: Optional[int] = None) -> None:
-        _no_epoch("SequentialLR", epoch)
+    def _step_members(self) -> None:
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         current = self._schedulers[i]
         current.step(0) if i > 0 and self._milestones[i - 1] == self.last_epoch else current.step()
         self._last_lr = current.get_last_lr()
 
-    def state_dict(self) -> Dict[str, Any]:
-        return _with_members(self)
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        _load_members(self, state_dict)
-
-
-class ChainedScheduler(LRScheduler):
+class ChainedScheduler(_OfSchedulers):
     """Several at once: every step is one of each, in order. ValueError where there are none, or optimizers differ."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optional[Optimizer] = None) -> None:
-        if not schedulers:
-            raise ValueError("ChainedScheduler: there are no schedulers")
-        self.optimizer = optimizer or schedulers[0].optimizer
-        for i, s in enumerate(schedulers):
-            if isinstance(s, ReduceLROnPlateau):
-                raise ValueError(f"ChainedScheduler: scheduler {i} is a ReduceLROnPlateau, which needs a metric at every step")
-            if s.optimizer is not self.optimizer:
-                raise ValueError(f"ChainedScheduler: scheduler {i} has another optimizer")
-        self._schedulers = list(schedulers)
+        self._hold(schedulers, optimizer)
         self._last_lr = [float(group["lr"]) for group in self.optimizer.param_groups]
 
-    def step(self, epoch: Optional[int] = None) -> None:
-        _no_epoch("ChainedScheduler", epoch)
+    def _step_members(self) -> None:
         for s in self._schedulers:
             s.step()
         self._last_lr = self._now()
-
-    def state_dict(self) -> Dict[str, Any]:
-        return _with_members(self)
-
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        _load_members(self, state_dict)
-
-
-def _no_epoch(name: str, epoch: Optional[int]) -> None:
-    if epoch is not None:
-        raise TypeError(f"{name}.step: takes no epoch; its schedulers count for themselves")
-
-
-def _with_members(s: Any) -> Dict[str, Any]:
-    state = {k: v for k, v in s.__dict__.items() if k not in (*NOT_STATE, "_schedulers")}
-    return {**state, "_schedulers": [member.state_dict() for member in s._schedulers]}
-
-
-def _load_members(s: Any, state_dict: Dict[str, Any]) -> None:
-    state = dict(state_dict)
-    for member, kept in zip(s._schedulers, state.pop("_schedulers")):
-        member.load_state_dict(kept)
-    s.__dict__.update(state)
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -318,8 +307,6 @@ class ReduceLROnPlateau(LRScheduler):
         if threshold_mode not in ("rel", "abs"):
             kind = ValueError if isinstance(threshold_mode, str) else _checks.NoWord
             raise kind(f"ReduceLROnPlateau: `threshold_mode` must be 'rel' or 'abs', got {threshold_mode!r}")
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"ReduceLROnPlateau: expected an Optimizer, got {type(optimizer).__name__}")
         self.optimizer, self.mode, self.factor, self.patience, self.cooldown = optimizer, mode, factor, patience, cooldown
         self.threshold, self.threshold_mode, self.eps = threshold, threshold_mode, eps
         self.min_lrs = per_group("ReduceLROnPlateau", "min_lr", min_lr, optimizer)

@@ -6,11 +6,12 @@ import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from .. import _C
 from .._C import Tensor
 from .._events import announce
+from .._missing import absent_from
 from ..autograd import enable_grad, no_grad
 from ..autograd.hooks import RemovableHandle
 
@@ -28,14 +29,16 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._has_stepped = True
-        if not self._stepping:  # else it is super().step()
-            announce.step_begins(self)
-            self._n_applied += 1
+        if self._stepping:  # it is super().step()
+            return step(self, *args, **kwargs)
+        announce.step_begins(self)
+        self._n_applied += 1
         self._stepping = True
         try:
             return step(self, *args, **kwargs)
         finally:
             self._stepping = False
+            announce.step_ended(self)
 
     return noting
 
@@ -76,6 +79,9 @@ class Optimizer:
         for group in groups if isinstance(groups[0], dict) else [{"params": groups}]:
             self.add_param_group(group)
         self._known = None
+
+    def _patch_step_function(self) -> None:
+        """Nothing: `step` announces itself as it is. Optimizers that wrap others and do not call `__init__` call this in torch."""
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Adds parameters with options of their own. TypeError or ValueError for what cannot be trained, or
@@ -248,6 +254,14 @@ def check_options(name: str, **limits: Any) -> None:
             raise ValueError(f"{name}: `{option}` must be at least {low}" + ("" if high is None else f" and below {high}") + f", got {value}")
 
 
+def refuse_differentiable(name: str, differentiable: bool) -> None:
+    """NotImplementedError for ``differentiable=True``: a step is not recorded."""
+    if differentiable:
+        raise NotImplementedError(f"{name}: a step is not recorded, so `differentiable` is not supported. To differentiate through an update, write "
+                                  "it with the gradients of autograd.grad(loss, params, create_graph=True), and call the model with the new "
+                                  "values: func.functional_call")
+
+
 ROUNDINGS = ("nearest", "stochastic", "kahan", "master")
 
 
@@ -289,3 +303,7 @@ def state_like(p: Tensor) -> Tensor:
     from .._creation import zeros
 
     return zeros(p.shape, dtype=_C.float64 if p.dtype == _C.float64 else _C.float32, device=p.device)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from collections.abc import Iterable
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _C
 from .. import _creation as make
-from .optimizer import Optimizer, extras_of, state_like
+from .optimizer import Optimizer, check_rounding, extras_of, refuse_differentiable, state_like
 
 _ROUNDING_KEYS = {"master_param", "compensation"}
 
@@ -24,13 +25,20 @@ class UpdateRuleOptimizer(Optimizer):
     # states that are numbers, and their first values; on a GPU float32s there, which the step itself advances
     _counts: Dict[str, float] = {"step": 0}
 
+    _state_names: Tuple[str, ...] = ()
+    _numbers: Dict[str, str] = {"lr": "lr", "eps": "eps", "weight_decay": "weight_decay"}  # the rule's (AC_OPTIM_NUMBERS), and their options
+
+    def __init__(self, params: Iterable[Any], differentiable: bool, rounding: str, **defaults: Any) -> None:
+        refuse_differentiable(type(self).__name__, differentiable)
+        super().__init__(params, {**defaults, "rounding": check_rounding(type(self).__name__, rounding)})
+
     def _states(self, group: Dict[str, Any]) -> List[str]:
         """Names of the states that these options need, in the rule's order."""
-        raise NotImplementedError
+        return list(self._state_names)
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        """The rule's options, see ``AC_OPTIM_NUMBERS``."""
-        raise NotImplementedError
+        """The rule's options."""
+        return {**{number: float(group[option]) for number, option in self._numbers.items()}, "maximize": group["maximize"]}
 
     def _fresh(self, p: Any, group: Dict[str, Any], name: str) -> Any:
         """A state's first value."""

@@ -74,6 +74,8 @@ class Finder(importlib.abc.MetaPathFinder):
     """Finds ``torch`` and what of it ampc has."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
+        if fullname == "multiprocessing.util":
+            return _children_too(importlib.machinery.PathFinder.find_spec(fullname, path))
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         ours = "ampc" + fullname[len("torch"):]
@@ -97,6 +99,35 @@ def _has_module(name: str) -> bool:
         return False
 
 
+def _children_too(spec: Optional[importlib.machinery.ModuleSpec]) -> Optional[importlib.machinery.ModuleSpec]:
+    """``multiprocessing.util``, whose function that starts processes is changed as soon as it is there."""
+    loader: Any = spec.loader if spec is not None else None
+    if loader is not None:
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            _install_in_children(module)
+
+        loader.exec_module = exec_module
+    return spec
+
+
+def _begins_a_process(argument: Any) -> bool:
+    return isinstance(argument, str) and ("import spawn_main;" in argument or ".forkserver import" in argument)
+
+
+def _install_in_children(util: Any) -> None:
+    """Processes that ``multiprocessing`` starts afresh ('spawn', 'forkserver') run the script's file, so they need ampc in torch's place, too.
+    It hands them their first line of Python, in front of which this puts ``install()``."""
+    start = util.spawnv_passfds
+
+    def spawnv_passfds(path: Any, args: Any, passfds: Any) -> Any:
+        return start(path, [f"from ampc.run import hook; hook.install(); {a}" if _begins_a_process(a) else a for a in args], passfds)
+
+    util.spawnv_passfds = spawnv_passfds
+
+
 def install() -> None:
     """From now on ``import torch`` gives ampc in this process. RuntimeError if torch itself was imported before."""
     there = sys.modules.get("torch")
@@ -104,3 +135,6 @@ def install() -> None:
         raise RuntimeError("ampc run: torch itself is imported already in this process; start a fresh one")
     if not any(isinstance(f, Finder) for f in sys.meta_path):
         sys.meta_path.insert(0, Finder())
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            _install_in_children(util)

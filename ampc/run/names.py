@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-import sys
 from types import ModuleType
 from typing import Any, List, NamedTuple, Optional, Set
 
@@ -78,7 +77,7 @@ def _refused(value: Any) -> str:
     return why.rstrip(".") if kind in ("Runtime", "NotImplemented") else ""
 
 
-class _Reader(ast.NodeVisitor):
+class Reader(ast.NodeVisitor):
     """Finds the names that mean torch or a part of it, and notes the longest chains of attributes on them."""
 
     def __init__(self, file: str) -> None:
@@ -139,29 +138,8 @@ def _as_torch(module: str) -> Optional[str]:
     return None
 
 
-def read(source: str, file: str) -> _Reader:
+def read(source: str, file: str) -> Reader:
     """The uses of torch's names in a script's text. SyntaxError as Python gives it."""
-    reader = _Reader(file)
+    reader = Reader(file)
     reader.visit(ast.parse(source, file))
     return reader
-
-
-def report(files: List[str]) -> int:
-    """Prints, for each use of a name that ampc lacks or refuses, file, line and name; returns 0 when all are there, 1 when not, 2 for
-    a file that cannot be read."""
-    status = 0
-    for file in files:
-        try:
-            with open(file, encoding="utf-8") as f:
-                reader = read(f.read(), file)
-        except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            print(f"{file}: {error}", file=sys.stderr)
-            status = 2
-            continue
-        for missing in sorted(reader.found, key=lambda m: m.line):
-            print(missing)
-        if reader.found:
-            status = max(status, 1)
-        else:
-            print(f"{file}: {reader.used} uses of torch's names, all of them in ampc")
-    return status

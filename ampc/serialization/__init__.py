@@ -9,18 +9,28 @@ from __future__ import annotations
 import os
 from typing import Any, Optional, Union
 
-__all__ = ["load", "save"]
+from ._safe import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+
+__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+
+DEFAULT_PROTOCOL = 2  # of pickle, in save
 
 File = Union[str, "os.PathLike[str]", Any]
 
 
-def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True) -> None:
+def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True, *,
+         format: str = "ampc") -> None:
     """Saves tensors, and numbers, strings, bytes, lists, tuples, sets and dicts of them, to a path or a binary file object.
 
     The whole storage of each tensor is saved once. After loading, tensors that shared memory share it again, and a tensor that occurred
     twice is one object again. A small view of a large tensor makes a large file, so ``clone`` it first. Other objects, such as a whole
     module, are pickled; only ``weights_only=False`` loads such a file. ``pickle_protocol`` applies to these. ``pickle_module`` and
     ``_use_new_zipfile_serialization`` are torch's and must keep their defaults.
+
+    ``format="torch"`` writes the zip file that ``torch.load`` reads with ``weights_only=True``, as does ``load``: state dicts of modules,
+    optimizers and scalers, and other tensors, numbers, strings, bytes, lists, tuples, sets, dicts, OrderedDicts and Counters. Tensors that
+    share memory share it in torch. TypeError for another object, with its place in the structure. The default "ampc" is a safetensors
+    file, which torch.load does not read; that is what ``torch.save`` writes under ``ampc run``, too.
 
     Writing to a path is atomic. A process that is killed leaves the old file, and perhaps a folder
     ``.ampc-<machine>-<process>-<random>.partial`` beside it; the next save from the same machine removes that folder. A symbolic link is
@@ -34,12 +44,28 @@ def save(obj: Any, f: File, pickle_module: Any = None, pickle_protocol: int = 2,
 
     if pickle_module not in (None, pickle) or not _use_new_zipfile_serialization:
         raise ValueError("save: there is one file format, without another pickle module")
+    if format not in ("ampc", "torch"):
+        raise ValueError(f"save: `format` must be 'ampc' or 'torch', got {format!r}")
+    if format == "torch" and pickle_protocol != 2:
+        raise ValueError(f"save: torch's files are of pickle protocol 2, got {pickle_protocol}")
     if isinstance(f, (str, os.PathLike)):
-        _files.replace(os.fspath(f), lambda path: _safetensors.write(obj, path, pickle_protocol))
+        _files.replace(os.fspath(f), lambda path: _write(obj, path, pickle_protocol, format))
     elif hasattr(f, "write"):
-        f.write(_safetensors.to_bytes(obj, pickle_protocol))
+        from . import _pt_write
+
+        f.write(_safetensors.to_bytes(obj, pickle_protocol) if format == "ampc" else _pt_write.torch_bytes(obj))
     else:
         raise TypeError(f"save: `f` must be a path or a binary file object, got {type(f).__name__}")
+
+
+def _write(obj: Any, path: str, pickle_protocol: int, format: str) -> None:
+    if format == "ampc":
+        from . import _safetensors
+
+        return _safetensors.write(obj, path, pickle_protocol)
+    from . import _pt_write
+
+    _pt_write.write_torch(obj, path)
 
 
 def load(f: File, map_location: Any = None, pickle_module: Any = None, *, weights_only: Optional[bool] = None, mmap: Optional[bool] = None,
@@ -50,7 +76,8 @@ def load(f: File, map_location: Any = None, pickle_module: Any = None, *, weight
         map_location: a device or its name; a dict from names to names; or a function of (tensor, name) that returns the tensor to use. By
             default, and if the function returns None, a tensor comes back to its device, or to the CPU if there is no such GPU.
         weights_only: True (also the default) runs nothing from the file. False unpickles objects, which runs any code that the file asks
-            for, so use it only for files from a trusted origin.
+            for, so use it only for files from a trusted origin. Between the two: with ``add_safe_globals`` a file may hold objects of the
+            classes that you name, and the limits below do not hold for such a file.
         mmap: torch's hint for large files; it has no effect.
 
     pickle.UnpicklingError for a file that needs ``weights_only=False``, or that holds tensors of a kind that ampc lacks; RuntimeError for a

@@ -19,7 +19,8 @@ from .. import _C
 from .._C import Tensor
 from .._device import Size, device
 from ._bounds import SPARE, Ledger, Name, brief, checked_keys, checked_pairs, damage
-from ._tensors import Mapper, checked_view, from_bytes
+from ._safe import Restricted, by_name, get_safe_globals
+from ._tensors import Mapper, checked_view, from_bytes, in_dtype
 
 STORAGES = {"DoubleStorage": _C.float64, "FloatStorage": _C.float32, "HalfStorage": _C.float16, "BFloat16Storage": _C.bfloat16,
             "LongStorage": _C.int64, "IntStorage": _C.int32, "ShortStorage": _C.int16, "CharStorage": _C.int8, "ByteStorage": _C.uint8,
@@ -31,7 +32,8 @@ def is_zip(data: bytes) -> bool:
 
 
 def is_legacy(data: bytes) -> bool:
-    return data[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04") or b"ustar" in data[250:270]
+    """Whether it begins with a pickle, or is a tar file. The header of a safetensors file may be 640 bytes, too, which are the same two."""
+    return data[8:9] != b"{" and (data[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04") or b"ustar" in data[250:270])
 
 
 class _Archive:
@@ -126,7 +128,8 @@ def _refused(name: str, what: str, *kind: Any) -> pickle.UnpicklingError:
     if kind and _is_lacked(kind[0]):
         return _lacked(name, what)
     return pickle.UnpicklingError(f"load: {name} holds {what}, which only unpickling brings back, and that runs whatever code the file asks for. If "
-                                  "you trust where it came from, pass weights_only=False; better, save a state_dict")
+                                  "you trust where it came from, pass weights_only=False, or name its classes with serialization.add_safe_globals; "
+                                  "better, save a state_dict")
 
 
 # -- what names may stand for ------------------------------------------------------------------------------------
@@ -136,6 +139,17 @@ def _tensor(flat: Any, offset: Any, size: Any, stride: Any, requires_grad: Any =
     if not isinstance(flat, Tensor) or not isinstance(size, tuple) or not isinstance(stride, tuple):
         raise RuntimeError("load: the file is damaged: a tensor is not made of a storage and sizes")
     t = checked_view(flat, offset, size, stride)
+    return t.requires_grad_() if requires_grad is True else t
+
+
+def _tensor_of_bytes(flat: Any, offset: Any, size: Any, stride: Any, requires_grad: Any = False, hooks: Any = None, dtype: Any = None,
+                     metadata: Any = None) -> Tensor:
+    """A tensor whose storage has another dtype than itself."""
+    if not isinstance(dtype, _C.dtype):
+        raise _lacked("the file", f"a tensor by _rebuild_tensor_v3 of {dtype if isinstance(dtype, Name) else getattr(dtype, 'name', brief(dtype))}")
+    if not isinstance(flat, Tensor) or not isinstance(size, tuple) or not isinstance(stride, tuple):
+        raise RuntimeError("load: the file is damaged: a tensor is not made of a storage and sizes")
+    t = in_dtype(flat, {"dtype": dtype.name, "offset": offset, "shape": size, "stride": stride})
     return t.requires_grad_() if requires_grad is True else t
 
 
@@ -196,7 +210,8 @@ def _complex(real: Any, imaginary: Any) -> complex:
 
 
 CALLS: Dict[str, Callable[..., Any]] = {
-    "torch._utils._rebuild_tensor_v2": _tensor, "torch._utils._rebuild_tensor": _tensor, "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_tensor_v2": _tensor, "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_tensor_v3": _tensor_of_bytes, "torch._utils._rebuild_parameter": _parameter,
     "collections.OrderedDict": lambda pairs=(): OrderedDict(checked_pairs(pairs)), "collections.Counter": _counter,
     "collections.defaultdict": _default, "torch.Size": _size, "torch.device": _device, "_codecs.encode": _bytes,
     "builtins.set": lambda values=(): set(_keys(values)), "__builtin__.set": lambda values=(): set(_keys(values)),
@@ -373,7 +388,7 @@ class _Trusting(pickle.Unpickler):
 
     def __init__(self, archive: _Archive, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
-        self.archive = archive
+        self.archive, self.file = archive, archive.name
 
     def persistent_load(self, reference: Tuple[Any, ...]) -> Tensor:
         return self.archive.storage(reference)
@@ -386,7 +401,7 @@ class _Trusting(pickle.Unpickler):
             return DTYPES[full]
         if name in STORAGES:
             return Name(module, name)
-        if module.split(".")[0] == "torch":
+        if module.split(".")[0] == "torch" and full not in by_name():
             try:
                 return super().find_class("ampc" + module[len("torch"):], name)
             except (AttributeError, ImportError):
@@ -394,10 +409,18 @@ class _Trusting(pickle.Unpickler):
         return super().find_class(module, name)
 
 
+class _Restricted(_Trusting, Restricted):
+    """With tensors, what state dicts hold, and the safe globals."""
+
+
 def read(data: bytes, mapper: Mapper, trusted: bool, name: str) -> Any:
     with damage(name, mapper):
         archive = _Archive(data, name, mapper)
         code = archive.pickle()
         if not trusted:
-            return _Reader(archive).run(code)
-    return _Trusting(archive, code).load()
+            try:
+                return _Reader(archive).run(code)
+            except pickle.UnpicklingError:
+                if not get_safe_globals():
+                    raise
+    return (_Trusting if trusted else _Restricted)(archive, code).load()

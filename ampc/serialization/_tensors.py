@@ -63,6 +63,17 @@ class Mapper:
         return t.to(found)
 
 
+def check_reach(t: Tensor, path: str) -> None:
+    """RuntimeError for a tensor whose storage was given fewer bytes than it reads."""
+    if _C._storage_reach(t.itemsize, t.storage_offset(), t.shape, t.stride()) > t._storage_bytes():
+        raise RuntimeError(f"save: the tensor at {path or 'the top'} reaches beyond its storage, which was resized to {t._storage_bytes()} bytes")
+
+
+def whole_storage(t: Tensor) -> Tensor:
+    """All bytes of a tensor's storage, on the CPU."""
+    return _C._storage_tensor(t.untyped_storage(), _C.uint8, 0, (t._storage_bytes(),), (1,)).cpu()
+
+
 class Collection:
     """The tensors of a structure that is saved. Each storage is saved once, as a whole."""
 
@@ -75,6 +86,7 @@ class Collection:
         if id(t) in self.refs:
             self.refs[id(t)].setdefault("same", len(self.refs))
             return self.refs[id(t)]
+        check_reach(t, path)
         ref: Dict[str, Any] = {"#": "tensor"}
         self.refs[id(t)] = ref
         if t.device.type != "cpu":
@@ -89,7 +101,8 @@ class Collection:
         groups: Dict[Any, List[Tuple[Tensor, Dict[str, Any], str]]] = {}
         for item in self.found:
             t = item[0]
-            key: Any = (t._storage_ptr(), str(t.device)) if t._storage_bytes() else id(item[1])
+            size = t._storage_bytes()
+            key: Any = (t._storage_ptr(), size, str(t.device)) if size else id(item[1])
             groups.setdefault(key, []).append(item)
         named: Dict[str, Tensor] = {}
         for group in groups.values():
@@ -153,7 +166,7 @@ class Library:
             self.placed[name, where] = self.mapper(self.named[name], where)
         t = self.placed[name, where]
         if "dtype" in ref:
-            t = _in_dtype(t, ref)
+            t = in_dtype(t, ref)
         elif "stride" in ref:
             t = checked_view(t, ref["offset"], ref["shape"], ref["stride"])
         elif ref.get("kind") == "parameter" or ref.get("grad"):
@@ -163,7 +176,7 @@ class Library:
         return t.requires_grad_() if ref.get("grad") else t
 
 
-def _in_dtype(flat: Tensor, ref: Dict[str, Any]) -> Tensor:
+def in_dtype(flat: Tensor, ref: Dict[str, Any]) -> Tensor:
     """A view of a flat tensor of bytes as another dtype."""
     dtype = {d.name: d for d in DTYPES.values()}[ref["dtype"]]
     if flat.dtype is not _C.uint8:

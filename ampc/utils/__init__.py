@@ -1,16 +1,19 @@
-"""Around training: loading data, checkpoints of activations, writing for TensorBoard. Each part is loaded when it is first asked for."""
+"""Around training: data, checkpoints of activations, TensorBoard, counting, measuring. Each part is loaded when it is first asked for."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-__all__ = ["_pytree", "checkpoint", "data", "model_zoo", "tensorboard"]
+from .._missing import absent_from
+
+__all__ = ["_foreach_utils", "_python_dispatch", "_pytree", "benchmark", "checkpoint", "collect_env", "cpp_extension", "data", "dlpack",
+           "flop_counter", "hooks", "mobile_optimizer", "model_zoo", "tensorboard"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return absent_from(__name__)(name)
     return importlib.import_module(f"{__name__}.{name}")
 
 

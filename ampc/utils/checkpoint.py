@@ -9,10 +9,11 @@ import sys
 import types
 import weakref
 from contextlib import nullcontext
-from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 from .. import _C, cuda, policy
 from .._callers import warn
+from .._missing import absent_from
 from ..amp.autocast_mode import autocast, is_autocast_enabled
 from ..autograd import Function, backward, enable_grad
 from ..autograd.graph import saved_tensors_hooks
@@ -245,4 +246,6 @@ class _Callable(types.ModuleType):
         return checkpoint(function, *args, **kwargs)
 
 
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)
 sys.modules[__name__].__class__ = _Callable

@@ -90,7 +90,7 @@ static int refuse(const ac_op_info *info) {
         "%s is not safe under autocast: 16-bit probabilities reach 0 and 1, where its gradient is infinite. Use "
         "binary_cross_entropy_with_logits (or BCEWithLogitsLoss) on the logits, without the sigmoid before it; or "
         "call it inside autocast(enabled=False) on float32",
-        info->python);
+        info->shown);
 }
 
 int ac_autocast_make_plan(ac_op op, ac_tensor *const *in, int n, const void *attrs, ac_autocast_plan *plan) {

@@ -48,6 +48,14 @@ void ac_f_give(ac_formula *c, int input, T grad) {
     c->given[input] = ac_tensor_retain(grad);
 }
 
+bool ac_f_any_zero(ac_scratch *s, T x) {
+    ac_attrs_reduce_dim everything = {.dim = {.n = -1}};
+    T none = ac_c_call(s, AC_OP_all, &everything, 1, x);
+    ac_attrs_to_device cpu = {AC_CPU, 0};
+    if (none && ac_device_of(none) != AC_CPU) none = ac_c_call(s, AC_OP_to_device, &cpu, 1, none);
+    return none && !ac_read_int(ac_data(none), AC_bool, 0);
+}
+
 T ac_f_unreduce(ac_formula *c, T g, const ac_dims *dim, bool keepdim, const ac_dims *shape) {
     if (keepdim || !g || shape->n == 0) return g;
     uint32_t mask;

@@ -49,6 +49,9 @@ void ac_f_give(ac_formula *c, int input, T grad);
 /* g of a reduction, with the reduced dimensions back as size 1 */
 T ac_f_unreduce(ac_formula *c, T g, const ac_dims *dim, bool keepdim, const ac_dims *shape);
 
+/* Whether an element is 0, read from the device. */
+bool ac_f_any_zero(ac_scratch *s, T x);
+
 /* -- the words of formulas alone -- */
 #define FORMULA(name) int ac_grad_##name(ac_formula *c, ac_scratch *s AC_UNUSED)
 #define ATTR(type) const ac_attrs_##type *a = c->node->attrs

@@ -27,9 +27,9 @@
     ENTRY(diagonal) ENTRY(unfold) ENTRY(fused_attention) ENTRY(recurrence) \
     ENTRY(lgamma) ENTRY(digamma) ENTRY(polygamma) ENTRY(i0) ENTRY(i1) ENTRY(i0e) ENTRY(i1e) ENTRY(bessel_k0) ENTRY(bessel_k1) \
     ENTRY(scaled_k0) ENTRY(scaled_k1) ENTRY(bessel_j0) ENTRY(bessel_j1) ENTRY(bessel_y0) ENTRY(bessel_y1) ENTRY(spherical_bessel_j0) \
-    ENTRY(erfcx) ENTRY(ndtr) ENTRY(log_ndtr) ENTRY(ndtri) ENTRY(entr) ENTRY(xlog1py) ENTRY(zeta) ENTRY(igamma) ENTRY(igammac) \
+    ENTRY(erfcx) ENTRY(ndtr) ENTRY(log_ndtr) ENTRY(ndtri) ENTRY(entr) ENTRY(xlog1py) ENTRY(zeta) ENTRY(igamma) ENTRY(igammac) ENTRY(slope) ENTRY(gamma_of) ENTRY(dirichlet_of) \
     ENTRY(frexp_mantissa) ENTRY(nextafter) \
-    ENTRY(solve) ENTRY(slogdet) ENTRY(cholesky) ENTRY(qr) ENTRY(eigh) ENTRY(svd) ENTRY(solve_triangle) ENTRY(lu_factor) ENTRY(pinv_of)
+    ENTRY(solve) ENTRY(det) ENTRY(slogdet) ENTRY(cholesky) ENTRY(qr) ENTRY(eigh) ENTRY(svd) ENTRY(solve_triangle) ENTRY(lu_factor) ENTRY(pinv_of)
 
 #define ENTRY(name) FORMULA(name);
 FORMULAS(ENTRY)

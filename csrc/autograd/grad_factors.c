@@ -34,13 +34,57 @@ FORMULA(solve) { /* of a matrix that had no result: nan, as that was */
     DONE;
 }
 
-FORMULA(slogdet) { /* inverse, turned */
-    T a = SAVED(0), g = ac_f_grad(c, 1);
-    if (!a || !g) return -1;
+static T eye_like(ac_scratch *s, T a) {
+    if (!a) return NULL;
     ac_dims shape = ac_shape_of(a);
     ac_attrs_full one = {{2, {shape.v[shape.n - 1], shape.v[shape.n - 1]}}, {AC_INT, {1}}, a->dtype, ac_device_of(a)};
-    T eye = ac_c_expand(s, on_diagonal(s, ac_c_call(s, AC_OP_full, &one, 0)), &shape);
-    GIVE(0, MUL(ac_c_unsqueeze(s, ac_c_unsqueeze(s, g, -1), -1), solved(s, TR(a), eye, &checked)));
+    return ac_c_expand(s, on_diagonal(s, ac_c_call(s, AC_OP_full, &one, 0)), &shape);
+}
+/* a number for each matrix, as matrices of one element */
+static T as_matrix(ac_scratch *s, T x) { return ac_c_unsqueeze(s, ac_c_unsqueeze(s, x, -1), -1); }
+static T inverse_turned(ac_scratch *s, T a) { return solved(s, TR(a), eye_like(s, a), &checked); }
+
+/* The cofactors of U diag(d) V^T: det(U) det(V) U diag(the product of the other d) V^T. */
+static T cofactors(ac_scratch *s, T a) {
+    T usv[AC_MAX_OUT] = {NULL};
+    ac_attrs_full_matrices reduced = {false};
+    if (!a || ac_c_call_many(s, AC_OP_svd, &reduced, &a, 1, usv) < 0) return NULL;
+    ac_dims shape = ac_shape_of(a);
+    ac_attrs_reduce rows = {{1, {-1}}, 0, AC_NO_DTYPE};
+    T same = BIN(eq, off_diagonal(s, a), NUM(0)), d = ac_c_expand(s, ac_c_unsqueeze(s, usv[1], -2), &shape);
+    T others = ac_c_call(s, AC_OP_prod, &rows, 1, WHERE(same, NUM(1), d));
+    T sign = MUL(UN(det, usv[0]), UN(det, usv[2]));
+    return MUL(as_matrix(s, sign), MM(MUL(usv[0], ac_c_unsqueeze(s, others, -2)), usv[2]));
+}
+
+/* det(A) A^-T; the cofactors where A has no inverse, or one of few digits (a condition above 1e4). Each way is given
+ * harmless matrices where the other one is taken: of 1, 2, 3, ... on the diagonal, because equal singular values have
+ * vectors without a derivative. */
+FORMULA(det) {
+    T a = SAVED(0), det = RESULT(0), inverse[AC_MAX_OUT] = {NULL};
+    if (!a || !det) return -1;
+    ac_attrs_check lenient = {false};
+    T sides[] = {TR(a), ac_c_call(s, AC_OP_contiguous, NULL, 1, eye_like(s, a))};
+    if (!sides[0] || !sides[1] || ac_c_call_many(s, AC_OP_solve, &lenient, sides, 2, inverse) < 0) return -1;
+    ac_dims both = {2, {-2, -1}};
+    T condition =
+        MUL(ac_c_sum_over(s, UN(square, a), &both, false), ac_c_sum_over(s, UN(square, inverse[0]), &both, false));
+    T regular_ones = BIN(lt, condition, NUM(1e8)); /* not where the inverse is nan */
+    if (!ac_f_any_zero(s, regular_ones)) {
+        GIVE(0, MUL(as_matrix(s, MUL(G, det)), inverse[0]));
+        DONE;
+    }
+    T singular = as_matrix(s, UN(logical_not, regular_ones));
+    T count = ac_c_arange(s, a->shape[a->ndim - 1] + 1, ac_device_of(a)),
+      harmless = MUL(eye_like(s, a), ac_c_slice(s, count, 0, 1, a->shape[a->ndim - 1] + 1));
+    T regular = MUL(as_matrix(s, det), inverse_turned(s, WHERE(singular, harmless, a)));
+    GIVE(0, MUL(as_matrix(s, G), WHERE(singular, cofactors(s, WHERE(singular, a, harmless)), regular)));
+    DONE;
+}
+
+FORMULA(slogdet) {
+    T g = ac_f_grad(c, 1);
+    GIVE(0, MUL(as_matrix(s, g), inverse_turned(s, SAVED(0))));
     DONE;
 }
 

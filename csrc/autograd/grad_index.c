@@ -115,17 +115,31 @@ FORMULA(index_put) {
     DONE;
 }
 
+/* How often each number of index stands in it, [..., 1]. */
+static T frequency(ac_scratch *s, T index, int64_t n) {
+    if (!index) return NULL;
+    ac_dims column = ac_shape_of(index);
+    column.v[column.n++] = 1;
+    ac_attrs_rows rows = {n, -1};
+    ac_attrs_padding none = {-1, 0};
+    T ones = ac_c_full(s, &column, 1, AC_float32, ac_device_of(index));
+    return ac_c_call(s, AC_OP_embedding, &none, 2, ac_c_call(s, AC_OP_embedding_backward, &rows, 2, ones, index),
+                     index);
+}
+
 FORMULA(embedding) {
     ATTR(padding);
+    T g = G, index = SAVED(1);
     ac_attrs_rows rows = {ac_f_input(c, 0)->shape.v[0], a->padding_idx};
-    GIVE(0, ac_c_call(s, AC_OP_embedding_backward, &rows, 2, G, SAVED(1)));
+    if (a->by_frequency && g) g = ac_c_cast(s, DIV(g, frequency(s, index, rows.rows)), g->dtype);
+    GIVE(0, ac_c_call(s, AC_OP_embedding_backward, &rows, 2, g, index));
     DONE;
 }
 
 FORMULA(embedding_backward) {
     ATTR(rows);
     T index = SAVED(1);
-    ac_attrs_padding none = {-1};
+    ac_attrs_padding none = {-1, 0};
     T g = ac_c_call(s, AC_OP_embedding, &none, 2, G, index);
     if (g && a->padding_idx >= 0) { /* padding rows took no part */
         ac_dims column = ac_shape_of(g);

@@ -52,13 +52,7 @@ FORMULA(prod) {
     uint32_t mask;
     if (!x || ac_dims_mask(&a->dim, shape->n, "prod", &mask) < 0) return -1;
     T g = ac_f_unreduce(c, G, &a->dim, a->keepdim, shape);
-    ac_attrs_reduce_dim everything = {.dim = {.n = -1}};
-    T no_zero = ac_c_call(s, AC_OP_all, &everything, 1, x);
-    if (!no_zero) return -1;
-    ac_attrs_to_device cpu = {AC_CPU, 0};
-    if (ac_device_of(no_zero) != AC_CPU) no_zero = ac_c_call(s, AC_OP_to_device, &cpu, 1, no_zero);
-    if (!no_zero) return -1;
-    bool simple = !c->graph && ac_read_int(ac_data(no_zero), AC_bool, 0);
+    bool simple = !c->graph && !ac_f_any_zero(s, x);
     if (simple) GIVE(0, DIV(MUL(g, ac_f_unreduce(c, RESULT(0), &a->dim, a->keepdim, shape)), x));
     else GIVE(0, MUL(g, product_of_others(s, x, mask)));
     DONE;

@@ -59,6 +59,25 @@ FORMULA(igammac) {
     DONE;
 }
 
+/* -- draws -------------------------------------------------------------------------------------------- */
+
+FORMULA(slope) {
+    (void)c;
+    return ac_fail(AC_NOT_IMPLEMENTED, "backward through the gradient of a draw: it has no derivative here");
+}
+FORMULA(gamma_of) {
+    GIVE(1, MUL(G, BIN(gamma_slope, SAVED(1), RESULT(0))));
+    DONE;
+}
+/* A component alone is a beta variate; the others share what it takes, in their proportions. */
+FORMULA(dirichlet_of) {
+    ac_dims last = {1, {-1}};
+    T x = RESULT(0), alpha = SAVED(1), total = ac_c_sum_over(s, alpha, &last, true);
+    T mean = ac_c_sum_over(s, MUL(G, x), &last, true);
+    GIVE(1, MUL(ac_c_call(s, AC_OP_beta_slope, NULL, 3, x, alpha, total), SUB(G, mean)));
+    DONE;
+}
+
 /* -- Bessel functions ---------------------------------------------------------------------------------- */
 
 FORMULA(i0) {

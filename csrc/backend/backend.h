@@ -72,8 +72,10 @@ typedef struct ac_backend {
     int (*step)(ac_update_rule rule, ac_update *updates, int n, const ac_step_args *constants);
 } ac_backend;
 
-extern const ac_backend ac_cpu, ac_cuda;
-static inline const ac_backend *ac_backend_of(ac_device d) { return d == AC_CPU ? &ac_cpu : &ac_cuda; }
+extern const ac_backend ac_cpu, ac_cuda, ac_no_values;
+static inline const ac_backend *ac_backend_of(ac_device d) {
+    return d == AC_CPU ? &ac_cpu : d & AC_META ? &ac_no_values : &ac_cuda;
+}
 /* How many of n > 0 tensors, from the first on, lie on one device: lists go to a backend in such runs. */
 static inline int ac_same_device(ac_tensor *const *tensors, int n) {
     int run = 1;

@@ -35,14 +35,26 @@ void *ac_fail_null(ac_error code, const char *format, ...) {
     return NULL;
 }
 
-int ac_fail_in(const char *what) {
-    size_t n = strlen(what), length = strlen(current.message);
-    bool said = strncmp(current.message, what, n) == 0 && current.message[n] == ':';
-    if (said || current.code == AC_OK || current.code == AC_PYTHON || n + 2 + length >= MESSAGE_BYTES) return -1;
-    memmove(current.message + n + 2, current.message, length + 1);
+/* Puts "what: " in place of the message's first bytes. What Python raised has its own words. */
+static int begin_with(const char *what, size_t replaced) {
+    size_t n = strlen(what), rest = strlen(current.message) - replaced;
+    if (current.code == AC_OK || current.code == AC_PYTHON || n + 2 + rest >= MESSAGE_BYTES) return -1;
+    memmove(current.message + n + 2, current.message + replaced, rest + 1);
     memcpy(current.message, what, n);
     memcpy(current.message + n, ": ", 2);
     return -1;
+}
+
+int ac_fail_in(const char *what) {
+    size_t n = strlen(what);
+    bool said = strncmp(current.message, what, n) == 0 && current.message[n] == ':';
+    return said ? -1 : begin_with(what, 0);
+}
+
+int ac_fail_as(const char *what) {
+    size_t inner = strspn(current.message, "abcdefghijklmnopqrstuvwxyz0123456789_.");
+    bool named = inner > 0 && strncmp(current.message + inner, ": ", 2) == 0;
+    return named ? begin_with(what, inner + 2) : -1;
 }
 
 ac_error ac_error_code(void) { return current.code; }

@@ -21,6 +21,8 @@ void *ac_fail_null(ac_error code, const char *format, ...) AC_PRINTF(2, 3);
 
 /* Puts "what: " before the message recorded, unless it begins so; returns -1. */
 int ac_fail_in(const char *what);
+/* Puts "what: " in place of the operator that the message recorded begins with, "inner: "; returns -1. */
+int ac_fail_as(const char *what);
 
 ac_error ac_error_code(void);
 const char *ac_error_message(void);

@@ -206,7 +206,7 @@ int ac_gpu_check_trouble(void) {
     *(volatile int32_t *)&t->flag = 0;
     const ac_op_info *info = &ac_ops[found.op];
     return ac_fail(AC_INDEX,
-                   "%s: index %lld in `%s` is out of range for a size of %lld (noticed after the operator was queued "
-                   "on the GPU; its result there is 0)",
-                   info->python, (long long)found.value, ac_input_param(info, found.input), (long long)found.size);
+                   "%s on the GPU: index %lld in `%s` is out of range for a size of %lld (noticed after the operator "
+                   "was queued; its result there is 0)",
+                   info->shown, (long long)found.value, ac_input_param(info, found.input), (long long)found.size);
 }

@@ -78,7 +78,7 @@ static int refuse_zero(const ac_run *r, int opmath) {
     bool divides = r->op == AC_OP_floor_divide || r->op == AC_OP_remainder || r->op == AC_OP_fmod;
     if (!divides || opmath != AC_OPMATH_I64 || ac_device_of(r->in[1]) != AC_CPU) return 0;
     if (ac_read_int(ac_data(r->in[1]), r->in[1]->dtype, 0) != 0) return 0;
-    return ac_fail(AC_RUNTIME, "%s: integer division by zero", ac_ops[r->op].name);
+    return ac_fail(AC_RUNTIME, "%s: integer division by zero", ac_ops[r->op].shown);
 }
 
 int ac_cuda_pointwise(const ac_run *r) {

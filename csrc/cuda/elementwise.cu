@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "ops/attrs.h"
 #include "shared/special_bessel.h"
+#include "shared/special_draws.h"
 
 #define R float
 #define S(name) name##_f32

@@ -405,7 +405,7 @@ static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool descending) {
     const ac_tensor *x = r->in[0];
     ac_device d = ac_run_device(r);
     int opmath = ac_gpu_opmath(x->dtype);
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].shown));
     uint32_t kept = x->ndim ? ~(1u << dim) : 0;
     ac_gpu_sort a = {.x = ac_gpu_ref_of(x),
                      .values = ac_gpu_ref_of(r->out[0]),

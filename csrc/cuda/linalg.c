@@ -41,6 +41,7 @@ static int on_cpu(const ac_run *r, ac_kernel kernel) {
 }
 
 int ac_cuda_solve(const ac_run *r) { return on_cpu(r, ac_cpu_solve); }
+int ac_cuda_det(const ac_run *r) { return on_cpu(r, ac_cpu_det); }
 int ac_cuda_slogdet(const ac_run *r) { return on_cpu(r, ac_cpu_slogdet); }
 int ac_cuda_cholesky(const ac_run *r) { return on_cpu(r, ac_cpu_cholesky); }
 int ac_cuda_qr(const ac_run *r) { return on_cpu(r, ac_cpu_qr); }

@@ -70,7 +70,7 @@ static int reduce(ac_device d, ac_gpu_reduce *a, ac_fold fold, int opmath) {
 static int run(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, ac_gpu_finish finish, int opmath) {
     uint32_t mask;
     const ac_tensor *x = r->in[0];
-    AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].python, &mask));
+    AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].shown, &mask));
     if (dim->n == 0 && ac_same_shape(r->out[0], x)) mask = 0; /* nothing is reduced */
     ac_gpu_reduce a = {.x = ac_gpu_ref_of(x),
                        .out = ac_gpu_ref_of(r->out[0]),
@@ -121,7 +121,7 @@ int ac_cuda_var(const ac_run *r) {
     uint32_t mask;
     const ac_tensor *x = r->in[0];
     ac_device d = ac_run_device(r);
-    AC_TRY(ac_dims_mask(&a->dim, x->ndim, ac_ops[r->op].python, &mask));
+    AC_TRY(ac_dims_mask(&a->dim, x->ndim, ac_ops[r->op].shown, &mask));
     ac_gpu_block *means = ac_gpu_alloc(d, r->out[0]->numel * 8);
     if (!means) return -1;
     ac_gpu_reduce c = {.x = ac_gpu_ref_of(x),
@@ -146,7 +146,7 @@ static int pick(const ac_run *r, const ac_dims *dim, bool smallest, ac_tensor *v
                                                {.image = AC_IMAGE_REDUCE, .name = "ac_best_i64"}};
     uint32_t mask;
     const ac_tensor *x = r->in[0];
-    AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].python, &mask));
+    AC_TRY(ac_dims_mask(dim, x->ndim, ac_ops[r->op].shown, &mask));
     ac_gpu_best a = {.x = ac_gpu_ref_of(x),
                      .values = ac_gpu_ref_of(values),
                      .indices = ac_data(indices),

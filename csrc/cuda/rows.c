@@ -61,7 +61,7 @@ static int launch_rows(ac_device d, ac_gpu_kernel *kernels, int opmath, int inpu
 
 static int run_rows(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, int inputs) {
     const ac_tensor *x = r->in[0];
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].shown));
     bool wide = r->out[0]->dtype == AC_float64 || x->dtype == AC_float64;
     uint32_t mask = x->ndim ? 1u << dim : 0;
     ac_gpu_rows a = {.n = x->ndim ? x->shape[dim] : 1};

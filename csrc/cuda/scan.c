@@ -23,7 +23,7 @@ static ac_gpu_rows_of rows_along(const ac_tensor *t, int64_t dim) {
 static int run_scan(const ac_run *r, ac_gpu_kernel *kernels, int64_t dim, ac_gpu_running *a) {
     const ac_tensor *x = r->in[0];
     ac_device d = ac_run_device(r);
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].shown));
     a->n = x->ndim ? x->shape[dim] : 1, a->rows = a->n ? x->numel / a->n : 0;
     a->x = rows_along(x, dim), a->out = rows_along(r->out[0], dim);
     if (r->n_in > 1) a->with = rows_along(r->in[1], dim);

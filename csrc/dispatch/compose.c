@@ -43,8 +43,9 @@ int ac_call_composition(const ac_op_call *c) {
     int failed =
         ac_wants_float32(c) ? ac_call_in_float32(c) : ac_compositions[c->op](c->operands, c->n_in, c->attrs, c->out);
     if (!failed && c->info->memory == AC_MEMORY_COPY) failed = copy_aliases(c);
-    if (failed) ac_release_results(c);
-    return failed;
+    if (!failed) return 0;
+    ac_release_results(c);
+    return c->info->python[0] == '_' ? -1 : ac_fail_as(c->info->shown); /* users know none of the operators inside */
 }
 
 const ac_compose_fn ac_compositions[AC_N_OPS] = {

@@ -77,13 +77,14 @@ COMPOSE(renorm) {
 }
 
 /* x / max(norm, eps) */
-static T unit(ac_scratch *s, T x, ac_scalar p, int64_t dim, double eps) {
-    return DIV(x, ac_c_clamp_min(s, norm_along(s, x, p, dim, true), eps));
+static T unit(ac_scratch *s, T x, ac_scalar p, const ac_dims *dims, double eps) {
+    ac_attrs_norm a = {p, *dims, true, AC_NO_DTYPE};
+    return DIV(x, ac_c_clamp_min(s, ac_c_call(s, AC_OP_norm, &a, 1, x), eps));
 }
 
 COMPOSE(normalize) {
     ATTRS(normalize);
-    return unit(s, in[0], real(a->p), a->dim, a->eps);
+    return unit(s, in[0], real(a->p), &a->dim, a->eps);
 }
 
 COMPOSE(cosine_similarity) {
@@ -91,6 +92,7 @@ COMPOSE(cosine_similarity) {
     T x = in[0], y = in[1];
     ac_dims shape = ac_shape_of(x), other = ac_shape_of(y);
     NEED(ac_dims_broadcast(&shape, &other, "cosine_similarity"));
-    x = unit(s, ac_c_expand(s, x, &shape), real(2), a->dim, a->eps);
-    return ac_c_sum(s, MUL(x, unit(s, ac_c_expand(s, y, &shape), real(2), a->dim, a->eps)), a->dim);
+    ac_dims along = {1, {a->dim}};
+    x = unit(s, ac_c_expand(s, x, &shape), real(2), &along, a->eps);
+    return ac_c_sum(s, MUL(x, unit(s, ac_c_expand(s, y, &shape), real(2), &along, a->eps)), a->dim);
 }

@@ -3,9 +3,10 @@
 
 #include "autograd/node.h"
 
-static int need_plain(const char *what, int64_t by_frequency, int64_t sparse) {
-    if (!by_frequency && !sparse) return 0;
-    return ac_fail(AC_NOT_IMPLEMENTED, "%s: scale_grad_by_freq and sparse are not supported", what);
+static int need_dense(const char *what, int64_t sparse) {
+    if (!sparse) return 0;
+    return ac_fail(AC_NOT_IMPLEMENTED, "%s: sparse=True needs sparse gradients, which are not in ampc; leave it out",
+                   what);
 }
 
 /* Scales the rows of the table at `index` down, in place, to a norm of at most max_norm. */
@@ -24,8 +25,8 @@ static int shorten_rows(ac_scratch *s, T table, T index, ac_scalar max_norm, dou
 COMPOSE(embedding_rows) {
     ATTRS(embedding);
     int64_t rows = in[1]->ndim ? in[1]->shape[0] : 0, row = a->padding_idx;
-    ac_attrs_padding pad = {-1};
-    NEED(need_plain("embedding", a->scale_grad_by_freq, a->sparse));
+    ac_attrs_padding pad = {-1, a->scale_grad_by_freq};
+    NEED(need_dense("embedding", a->sparse));
     if (row != AC_ABSENT) {
         if (row < -rows || row >= rows)
             REFUSE(AC_ASSERTION, "embedding: `padding_idx` %" PRId64 " is outside a table of %" PRId64 " rows", row,
@@ -66,7 +67,9 @@ enum { MEAN, SUM, MAX };
 static int check_bag_shapes(T const *in, const ac_attrs_embedding_bag *a) {
     const ac_tensor *x = in[0], *weight = in[1], *offsets = in[2];
     char xt[AC_SHAPE_TEXT], wt[AC_SHAPE_TEXT];
-    AC_TRY(need_plain("embedding_bag", a->scale_grad_by_freq, a->sparse));
+    AC_TRY(need_dense("embedding_bag", a->sparse));
+    if (a->scale_grad_by_freq)
+        return ac_fail(AC_NOT_IMPLEMENTED, "embedding_bag: scale_grad_by_freq is not in ampc; embedding has it");
     if (in[3] && a->mode != SUM)
         return ac_fail(AC_NOT_IMPLEMENTED, "embedding_bag: per_sample_weights go with mode='sum'");
     if (weight->ndim != 2 || (x->ndim != 1 && x->ndim != 2))
@@ -169,7 +172,7 @@ COMPOSE(embedding_bag) {
     NEED(check_bag_numbers(s, in[0], weight, in[2]));
     NEED(shorten_rows(s, weight, in[0], a->max_norm, a->norm_type));
     T flat = ac_c_flat(s, in[0]), bag = bag_of(s, in[0], in[2], a->include_last_offset, &bags);
-    ac_attrs_padding none = {-1};
+    ac_attrs_padding none = {-1, 0};
     T rows = ac_c_call(s, AC_OP_embedding, &none, 2, weight, flat);
     if (a->padding_idx != AC_ABSENT && weight->shape[0]) {
         int64_t row = (a->padding_idx % weight->shape[0] + weight->shape[0]) % weight->shape[0];

@@ -27,11 +27,6 @@ COMPOSE(slogdet_square) {
     return out[0];
 }
 
-COMPOSE(det) {
-    T out[AC_MAX_OUT] = {NULL};
-    return determinant(s, in[0], out, "det") < 0 ? NULL : MUL(out[0], UN(exp, out[1]));
-}
-
 COMPOSE(logdet) {
     T out[AC_MAX_OUT] = {NULL};
     if (determinant(s, in[0], out, "logdet") < 0) return NULL;
@@ -61,6 +56,7 @@ COMPOSE(matrix_exp) {
     T A = in[0];
     NEED(need_square(A, "matrix_exp"));
     if (A->numel == 0) return A;
+    if (ac_rows_of(A) == 1) return UN(exp, A);
     ac_attrs_reduce columns = {{1, {-2}}, 0, AC_NO_DTYPE};
     ac_attrs_reduce_dim all = {{.n = -1}, 0};
     T wide = ac_c_wide(s, A); /* rounded once, at the end */

@@ -364,7 +364,7 @@ COMPOSE(multi_margin_loss) {
     T target = ac_c_reshape(s, in[1], &column);
     ac_attrs_index_dim along = {1}, first = {0};
     T own = ac_c_call(s, AC_OP_gather, &along, 2, x, target);
-    T each = positive_part(s, ADD(SUB(x, own), NUM(ac_scalar_double(a->margin))));
+    T each = UN(relu, ADD(SUB(x, own), NUM(ac_scalar_double(a->margin)))); /* its slope at 0 is 0 */
     if (p == 2) each = UN(square, each);
     if (in[2])
         each = MUL(each,
@@ -396,7 +396,7 @@ COMPOSE(multilabel_margin_loss) {
     T column = ac_c_unsqueeze(s, named, 2);
     ac_attrs_reduce_dim over = {{1, {1}}, 1};
     T is_target = ac_c_call(s, AC_OP_any, &over, 1, BIN(logical_and, here, column)); /* [N, 1, C] */
-    T each = positive_part(s, SUB(ADD(ac_c_unsqueeze(s, x, 1), NUM(1)), own));
+    T each = UN(relu, SUB(ADD(ac_c_unsqueeze(s, x, 1), NUM(1)), own));
     T counted = BIN(logical_and, column, UN(logical_not, is_target));
     T loss = TIMES(ac_c_sum(s, ac_c_sum(s, WHERE(counted, each, NUM(0)), 2), 1), 1 / (double)(classes ? classes : 1));
     if (scores->ndim == 1 && loss) loss = ac_c_squeeze(s, loss, 0);

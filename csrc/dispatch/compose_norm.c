@@ -97,16 +97,23 @@ static int need_share(const char *what, double p) {
     return ac_fail(AC_VALUE, "%s: `p` must be between 0 and 1, got %g", what, p);
 }
 
-static T drop_channels(ac_scratch *s, T x, const ac_attrs_dropout *a, int64_t nd, const char *what) {
+/* `lead` dimensions index the channels; at most as many as x has. */
+static T drop_channels(ac_scratch *s, T x, const ac_attrs_dropout *a, int64_t lead, const char *what) {
     NEED(need_share(what, a->p));
+    if (lead > x->ndim) REFUSE(AC_RUNTIME, "%s: needs dimensions [N, C, ...], got %d", what, x->ndim);
     if (!a->training || a->p == 0) return x;
-    if (x->ndim < nd || nd < 0) REFUSE(AC_RUNTIME, "%s: needs dimensions [N, C, ...], got %d", what, x->ndim);
-    return MUL(x, kept_of(s, x, x->ndim - nd, a->p));
+    return MUL(x, kept_of(s, x, lead, a->p));
 }
-COMPOSE(dropout1d) { return drop_channels(s, in[0], attrs, 1, "dropout1d"); }
+/* torch's rules for other ranks: one of two dimensions is [C, L] for dropout1d; dropout2d takes the first two of any;
+   dropout3d takes all but [N, C, D, H, W] as one sample. */
+COMPOSE(dropout1d) {
+    if (in[0]->ndim != 2 && in[0]->ndim != 3)
+        REFUSE(AC_RUNTIME, "dropout1d: needs [C, L] or [N, C, L], got %d dimensions", in[0]->ndim);
+    return drop_channels(s, in[0], attrs, in[0]->ndim - 1, "dropout1d");
+}
 COMPOSE(dropout2d) { return drop_channels(s, in[0], attrs, 2, "dropout2d"); }
-COMPOSE(dropout3d) { return drop_channels(s, in[0], attrs, 3, "dropout3d"); }
-COMPOSE(feature_dropout) { return drop_channels(s, in[0], attrs, in[0]->ndim - 2, "feature_dropout"); }
+COMPOSE(dropout3d) { return drop_channels(s, in[0], attrs, in[0]->ndim == 5 ? 2 : 1, "dropout3d"); }
+COMPOSE(feature_dropout) { return drop_channels(s, in[0], attrs, 2, "feature_dropout"); }
 
 static T alpha_drop(ac_scratch *s, T x, const ac_attrs_dropout *a, int64_t lead, const char *what) {
     const double low = -1.0507009873554805 * 1.6732632423543772, p = a->p;

@@ -97,11 +97,12 @@ static const double PI = 3.14159265358979323846;
 COMPOSE(deg2rad) { return MUL(in[0], ac_c_real(s, PI / 180)); }
 COMPOSE(rad2deg) { return MUL(in[0], ac_c_real(s, 180 / PI)); }
 
-/* 16-bit numbers in float32, where pi x keeps its digits */
+/* 16-bit numbers in float32, where pi x keeps its digits. At 0 it is 1 - (pi x)^2 / 6, as far as two derivatives go. */
 COMPOSE(sinc) {
     T wide = ac_c_wide(s, in[0]), zero = BIN(eq, wide, NUM(0));
     T x = MUL(WHERE(zero, ac_c_real(s, 1), wide), ac_c_real(s, PI));
-    T y = WHERE(zero, ac_c_real(s, 1), DIV(UN(sin, x), x));
+    T near = SUB(ac_c_real(s, 1), MUL(UN(square, WHERE(zero, wide, NUM(0))), ac_c_real(s, PI * PI / 6)));
+    T y = WHERE(zero, near, DIV(UN(sin, x), x));
     return ac_is_half(in[0]->dtype) ? ac_c_cast(s, y, in[0]->dtype) : y;
 }
 

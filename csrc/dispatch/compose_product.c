@@ -60,7 +60,7 @@ static T blended(ac_scratch *s, ac_op op, T x, T a, T b, bool column, const void
     if (!a || !b) return NULL;
     if (x->dtype != a->dtype && !ac_autocast.active)
         REFUSE(AC_RUNTIME, "%s: `x` and the operands of the product must have the same dtype, got %s and %s",
-               ac_ops[op].python, ac_dtypes[x->dtype].name, ac_dtypes[a->dtype].name);
+               ac_ops[op].shown, ac_dtypes[x->dtype].name, ac_dtypes[a->dtype].name);
     bool low = ac_autocast_casts((T[]){x, a, b}, 3, &chosen) && a->dtype != AC_float64 && b->dtype != AC_float64;
     ac_dtype dtype = low ? chosen : a->dtype;
     bool half = ac_is_half(dtype) && ac_is_floating(a->dtype) && (low || a->dtype == b->dtype);

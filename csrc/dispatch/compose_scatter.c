@@ -11,9 +11,9 @@ static int check_index(const char *what, const ac_tensor *x, const ac_tensor *in
     char have[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
     if (index->dtype != AC_int64 && index->dtype != AC_int32)
         return ac_fail(AC_RUNTIME, "%s: `index` must be int64, got %s", what, ac_dtypes[index->dtype].name);
+    AC_TRY(ac_dim_wrap(dim, x->ndim, what));
     if (one_at_least(x) != one_at_least(index))
         return ac_fail(AC_RUNTIME, "%s: `index` has %d dimensions, the tensor %d", what, index->ndim, x->ndim);
-    AC_TRY(ac_dim_wrap(dim, x->ndim, what));
     for (int d = 0; d < x->ndim && d < index->ndim; d++)
         if (d != *dim && index->shape[d] > x->shape[d])
             return ac_fail(AC_RUNTIME, "%s: `index` %s is larger than the tensor %s, apart from dimension %" PRId64,

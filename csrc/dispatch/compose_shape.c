@@ -25,6 +25,40 @@ COMPOSE(reshape) {
     return ac_c_call(s, AC_OP_view, &a, 1, UN(clone, in[0]));
 }
 
+COMPOSE(view_as) {
+    ac_attrs_size a = {ac_shape_of(in[1])};
+    return ac_c_call(s, AC_OP_view, &a, 1, in[0]);
+}
+
+COMPOSE(reshape_as) {
+    ac_attrs_size a = {ac_shape_of(in[1])};
+    return ac_c_call(s, AC_OP_reshape, &a, 1, in[0]);
+}
+
+COMPOSE(expand_as) {
+    ac_attrs_size a = {ac_shape_of(in[1])};
+    return ac_c_call(s, AC_OP_expand, &a, 1, in[0]);
+}
+
+COMPOSE(sum_to_size) {
+    ATTRS(size);
+    T x = in[0];
+    char have[AC_SHAPE_TEXT], want[AC_SHAPE_TEXT];
+    int64_t lead = x->ndim - a->size.n;
+    bool fits = lead >= 0;
+    ac_dims over = {0, {0}};
+    for (int64_t d = 0; d < x->ndim && fits; d++) {
+        int64_t size = d < lead ? 1 : a->size.v[d - lead];
+        fits = size == 1 || size == x->shape[d];
+        if (d < lead || size != x->shape[d]) over.v[over.n++] = d;
+    }
+    if (!fits)
+        REFUSE(AC_RUNTIME, "sum_to_size: %s does not broadcast to %s", ac_dims_text(&a->size, want),
+               ac_shape_text(x, have));
+    if (a->size.n == 0) return ac_c_sum_all(s, x);
+    return over.n == 0 ? x : ac_c_reshape(s, ac_c_sum_over(s, x, &over, true), &a->size);
+}
+
 COMPOSE(flatten) {
     ATTRS(flatten);
     const ac_tensor *x = in[0];

@@ -33,8 +33,8 @@ COMPOSE(nextafter) {
     if (!ac_is_floating(dtype))
         REFUSE(AC_NOT_IMPLEMENTED, "nextafter: needs floating point, got %s", ac_dtypes[dtype].name);
     ac_attrs_dtype which = {dtype};
-    return ac_c_call(s, AC_OP_nextafter_in, &which, 2, UN(clone, in[0]),
-                     in[1]); /* backward needs x, nextafter_ writes it */
+    T x = in[0]->is_scalar ? in[0] : UN(clone, in[0]); /* backward needs x, nextafter_ writes it */
+    return ac_c_call(s, AC_OP_nextafter_in, &which, 2, x, in[1]);
 }
 
 COMPOSE(frexp) {

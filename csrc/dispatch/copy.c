@@ -5,19 +5,37 @@
 #include "dispatch/placement.h"
 #include "dispatch/write.h"
 
+#include <math.h>
+#include <string.h>
+
+static bool is_recorded(const ac_tensor *target, const ac_tensor *source) {
+    return ac_grad_enabled() && ((source && ac_requires_grad(source)) || ac_requires_grad(target));
+}
+
+enum { SMALL_BYTES = 1 << 14 }; /* written at once: no call of a kernel, no thread to wake */
+
+/* Zeros in a small tensor of the CPU, whose values lie side by side; of every dtype they are bytes of 0. */
+static bool has_few_zeros(const ac_tensor *target, ac_scalar value) {
+    bool zero = value.kind == AC_FLOAT ? value.f == 0 && !signbit(value.f) : value.i == 0;
+    return zero && ac_device_of(target) == AC_CPU && ac_is_contiguous(target) && !is_recorded(target, NULL) &&
+           target->numel * ac_itemsize(target->dtype) <= SMALL_BYTES;
+}
+
 int ac_fill(ac_tensor *target, ac_scalar value) {
     AC_TRY(ac_check_target("fill_", target));
     AC_TRY(ac_scalar_held(value, target->dtype, "fill_"));
+    if (has_few_zeros(target, value)) {
+        AC_TRY(ac_settle(target));
+        memset(ac_data(target), 0, (size_t)(target->numel * ac_itemsize(target->dtype)));
+        ac_wrote(target);
+        return 0;
+    }
     ac_tensor *number = value.kind == AC_FLOAT ? ac_tensor_scalar(target->dtype, value.f)
                                                : ac_tensor_scalar_int(target->dtype, value.i);
     if (!number) return -1;
     int failed = ac_copy_into(target, number);
     ac_tensor_release(number);
     return failed;
-}
-
-static bool is_recorded(const ac_tensor *target, const ac_tensor *source) {
-    return ac_grad_enabled() && (ac_requires_grad(source) || ac_requires_grad(target));
 }
 
 /* From another device: brought over as it is, then copied; a number of the CPU's travels with the call. */

@@ -68,8 +68,8 @@ int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *ta
 
 int ac_check_writable(const ac_op_call *c, ac_tensor *target) {
     if (c->info->kind == AC_KIND_VIEW)
-        return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", c->info->python);
-    return ac_check_target(c->info->python, target);
+        return ac_fail(AC_RUNTIME, "%s cannot write into a given tensor", c->info->shown);
+    return ac_check_target(c->info->shown, target);
 }
 
 /* The error of a target of another dtype: RuntimeError in place, and of `out=` the one that both of torch's are. */
@@ -80,7 +80,7 @@ static ac_error wrong_dtype(const ac_op_call *c, const ac_tensor *target) {
 /* settle and infer, of a call that writes into a tensor: it has the result's shape, and lies where the operands do. */
 static int prepare(const ac_op_call *c, ac_tensor *target, ac_infer *meta) {
     AC_TRY(ac_call_infer(c, meta));
-    AC_TRY(ac_check_result(c->info->python, &meta->out[0], target, wrong_dtype(c, target)));
+    AC_TRY(ac_check_result(c->info->shown, &meta->out[0], target, wrong_dtype(c, target)));
     return ac_check_target_device(c, target);
 }
 
@@ -160,7 +160,7 @@ static int inputs_apart(const ac_op_call *c, const ac_tensor *target, ac_list *a
 
 static int copy_result(const ac_op_call *c, ac_tensor *made, ac_tensor *target) {
     ac_spec result = ac_spec_of(made);
-    AC_TRY(ac_check_result(c->info->python, &result, target, wrong_dtype(c, target)));
+    AC_TRY(ac_check_result(c->info->shown, &result, target, wrong_dtype(c, target)));
     return ac_copy_into(target, made);
 }
 
@@ -199,9 +199,10 @@ int ac_call_into(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac
     bool history =
         ac_call_wants_record(&c) || (ac_grad_enabled() && ac_requires_grad(target) && ac_formulas[op] != NULL);
     history = history && ac_is_floating(target->dtype);
-    if (history) AC_TRY(check_view(c.info->python, target));
+    if (history) AC_TRY(check_view(c.info->shown, target));
+    int64_t begin = ac_observation_begins();
     AC_TRY(history ? into_recorded(&c, &meta, target) : compute_into(&c, &meta, target));
-    return ac_observe_target(&c);
+    return ac_observe_target(&c, begin);
 }
 
 int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, ac_tensor *target) {
@@ -209,12 +210,13 @@ int ac_call_adding(ac_op op, ac_tensor *const *in, int n_in, const void *attrs, 
     ac_infer meta;
     ac_dtype dtype;
     if (ac_cast_of(op) == AC_CAST_LOW && ac_autocast_casts(in, n_in, &dtype)) c.low = (int64_t)dtype;
-    AC_TRY(ac_check_target(c.info->python, target));
+    AC_TRY(ac_check_target(c.info->shown, target));
     AC_TRY(ac_settle_all(in, n_in));
     AC_TRY(ac_settle(target));
     AC_TRY(prepare(&c, target, &meta));
     ac_run run = {op, in, n_in, attrs, &target, 1, meta.compute, NULL, true};
+    int64_t begin = ac_observation_begins();
     int failed = ac_run_product(&run);
     ac_wrote(target);
-    return failed ? failed : ac_observe_target(&c);
+    return failed ? failed : ac_observe_target(&c, begin);
 }

@@ -21,7 +21,9 @@ extern _Thread_local bool ac_watching;
 
 /* Takes a call through `stages`, and shows it. */
 int ac_observed(const ac_op_call *c, int (*stages)(const ac_op_call *c)) AC_CHECKED;
-/* Shows a call whose result was written into a tensor, where somebody watches. */
-int ac_observe_target(const ac_op_call *c) AC_CHECKED;
+/* Shows a call whose result was written into a tensor, where somebody watches; `begin` is what was asked before it ran.
+ */
+int64_t ac_observation_begins(void);
+int ac_observe_target(const ac_op_call *c, int64_t begin) AC_CHECKED;
 
 #endif

@@ -39,7 +39,7 @@ static int write_all(const ac_op_call *c, ac_tensor *const *targets, int n) {
     int failed = ac_call(c->op, c->in, c->n_in, c->attrs, c->out);
     ac_autocast_resume(&outer);
     if (failed) return failed;
-    for (int i = 0; i < n && !failed; i++) failed = check_written(c->info->python, c->out[i], targets[i]);
+    for (int i = 0; i < n && !failed; i++) failed = check_written(c->info->shown, c->out[i], targets[i]);
     for (int i = 0; i < n && !failed; i++) failed = write_out(targets[i], c->out[i]);
     ac_release_results(c);
     return failed;

@@ -18,7 +18,7 @@ static int common_device(const ac_op_call *c, ac_device *device) {
         ac_device one = ac_device_of(in[first]), other = ac_device_of(in[i]);
         if (one != other)
             return ac_fail(AC_RUNTIME, "%s: `%s` is on %s and `%s` on %s; bring them together with .to(device)",
-                           c->info->python, ac_input_param(c->info, first), ac_device_name(one),
+                           c->info->shown, ac_input_param(c->info, first), ac_device_name(one),
                            ac_input_param(c->info, i), ac_device_name(other));
     }
     if (first < 0) /* 0-d tensors only */
@@ -43,5 +43,5 @@ int ac_check_target_device(const ac_op_call *c, const ac_tensor *target) {
     for (int i = 0; i < c->n_in && numbers_only; i++) numbers_only = !c->in[i] || travels(c->info, c->in[i]);
     if (device == ac_device_of(target) || numbers_only) return 0;
     return ac_fail(AC_RUNTIME, "%s: the target is on %s and the operands on %s; bring them together with .to(device)",
-                   c->info->python, ac_device_name(ac_device_of(target)), ac_device_name(device));
+                   c->info->shown, ac_device_name(ac_device_of(target)), ac_device_name(device));
 }

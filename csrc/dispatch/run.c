@@ -29,7 +29,7 @@ int ac_run_kernel(ac_run *run) {
     int failed = kernel(run);
     if (unlock) ac_lock.acquire(state);
     if (ac_interrupted()) return ac_fail(AC_PYTHON, "interrupted");
-    return failed && device != AC_CPU && ac_error_code() != AC_INDEX ? ac_fail_in(ac_ops[run->op].python) : failed;
+    return failed && device != AC_CPU && ac_error_code() != AC_INDEX ? ac_fail_in(ac_ops[run->op].shown) : failed;
 }
 
 int ac_run_product(ac_run *run) {

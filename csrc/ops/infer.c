@@ -9,28 +9,25 @@
 
 const char *ac_input_name(const ac_infer *i, int input) { return ac_input_param(i->info, input); }
 
-/* A row's name as users know it: `_embedding` is what `embedding` calls. */
-static const char *shown(const ac_infer *i) { return i->info->python + (i->info->python[0] == '_'); }
-
 int ac_need_floating(const ac_infer *i, int input) {
     if (ac_is_floating(i->in[input]->dtype)) return 0;
-    return ac_fail(AC_NOT_IMPLEMENTED, "%s: `%s` must be floating point, got %s; convert it with .float()", shown(i),
-                   ac_input_name(i, input), ac_dtypes[i->in[input]->dtype].name);
+    return ac_fail(AC_NOT_IMPLEMENTED, "%s: `%s` must be floating point, got %s; convert it with .float()",
+                   i->info->shown, ac_input_name(i, input), ac_dtypes[i->in[input]->dtype].name);
 }
 
 int ac_need_integer(const ac_infer *i, int input) {
     ac_dtype t = i->in[input]->dtype;
     if (t == AC_int64 || t == AC_int32) return 0;
-    return ac_fail(strcmp(shown(i), "index_put") ? AC_RUNTIME : AC_INDEX,
-                   "%s: `%s` holds indices and must be int64 or int32, got %s", shown(i), ac_input_name(i, input),
+    return ac_fail(i->info == &ac_ops[AC_OP_index_put] ? AC_INDEX : AC_RUNTIME,
+                   "%s: `%s` holds indices and must be int64 or int32, got %s", i->info->shown, ac_input_name(i, input),
                    ac_dtypes[t].name);
 }
 
 int ac_need_ndim(const ac_infer *i, int input, int ndim) {
     if (i->in[input]->ndim == ndim) return 0;
     char text[AC_SHAPE_TEXT];
-    return ac_fail(AC_RUNTIME, "%s: `%s` must have %d dimensions, got shape %s", shown(i), ac_input_name(i, input),
-                   ndim, ac_shape_text(i->in[input], text));
+    return ac_fail(AC_RUNTIME, "%s: `%s` must have %d dimensions, got shape %s", i->info->shown,
+                   ac_input_name(i, input), ndim, ac_shape_text(i->in[input], text));
 }
 
 int ac_need_same_dtype(const ac_infer *i, int a, int b) {
@@ -38,7 +35,7 @@ int ac_need_same_dtype(const ac_infer *i, int a, int b) {
     return ac_fail(AC_RUNTIME,
                    "%s: `%s` and `%s` must have the same dtype, got %s and %s; cast one of them with .to(), or open an "
                    "autocast region",
-                   i->info->python, ac_input_name(i, a), ac_input_name(i, b), ac_dtypes[i->in[a]->dtype].name,
+                   i->info->shown, ac_input_name(i, a), ac_input_name(i, b), ac_dtypes[i->in[a]->dtype].name,
                    ac_dtypes[i->in[b]->dtype].name);
 }
 
@@ -46,7 +43,7 @@ int ac_need_shape(const ac_infer *i, int input, const ac_dims *shape) {
     ac_dims got = ac_shape_of(i->in[input]);
     if (ac_dims_equal(&got, shape)) return 0;
     char want_text[AC_SHAPE_TEXT], got_text[AC_SHAPE_TEXT];
-    return ac_fail(AC_RUNTIME, "%s: `%s` must have shape %s, got %s", i->info->python, ac_input_name(i, input),
+    return ac_fail(AC_RUNTIME, "%s: `%s` must have shape %s, got %s", i->info->shown, ac_input_name(i, input),
                    ac_dims_text(shape, want_text), ac_dims_text(&got, got_text));
 }
 
@@ -97,19 +94,33 @@ int ac_scalar_held(ac_scalar s, ac_dtype dtype, const char *what) {
                    what, ac_dtypes[dtype].name, value, ac_dtype_largest(dtype));
 }
 
+/* Of integers a threshold is its whole part; which they must hold, as the value in its place. */
+static int whole_threshold(const ac_infer *i) {
+    ATTRS(threshold);
+    double numbers[2] = {a->threshold, a->value};
+    for (int n = 0; n < 2 && !ac_is_floating(i->compute); n++) {
+        bool whole = numbers[n] == floor(numbers[n]) && fabs(numbers[n]) < 9e18;
+        ac_scalar s =
+            whole ? (ac_scalar){AC_INT, {(int64_t)numbers[n]}} : (ac_scalar){.kind = AC_FLOAT, .f = numbers[n]};
+        AC_TRY(ac_scalar_fits(s, i->compute, "threshold"));
+    }
+    return 0;
+}
+
 /* What torch refuses of integers, whose results would be numbers that nobody meant. */
 static int refuse_numbers(const ac_infer *i) {
     if (i->info == &ac_ops[AC_OP_masked_fill]) {
         ATTRS(value);
         return ac_scalar_held(a->value, i->compute, "masked_fill");
     }
+    if (i->info == &ac_ops[AC_OP_threshold]) return whole_threshold(i);
     if (i->info == &ac_ops[AC_OP_pow] && i->in[1]->is_scalar && ac_dtypes[i->compute].category == AC_INTEGER &&
         ac_read_int(ac_data(i->in[1]), i->in[1]->dtype, 0) < 0)
         return ac_fail(AC_RUNTIME, "pow: integers have no negative powers; convert with .float()");
     if (i->info == &ac_ops[AC_OP_add] || i->info == &ac_ops[AC_OP_sub]) {
         ATTRS(alpha);
         if (a->alpha.kind == AC_FLOAT && !ac_is_floating(i->compute))
-            return ac_fail(AC_RUNTIME, "%s: `alpha` must be an integer for %s, got %g", i->info->python,
+            return ac_fail(AC_RUNTIME, "%s: `alpha` must be an integer for %s, got %g", i->info->shown,
                            ac_dtypes[i->compute].name, a->alpha.f);
     }
     return 0;
@@ -143,12 +154,12 @@ static int pointwise_dtype(ac_infer *i) {
     if (i->info == &ac_ops[AC_OP_masked_fill]) i->compute = filled_dtype(i);
     else i->compute = where ? ac_result_type(in + 1, i->n_in - 1) : ac_result_type(in, i->n_in);
     if (where && in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype != AC_bool)
-        return ac_fail(AC_RUNTIME, "%s: the condition must be a bool tensor, got %s", i->info->python,
+        return ac_fail(AC_RUNTIME, "%s: the condition must be a bool tensor, got %s", i->info->shown,
                        ac_dtypes[in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype].name);
     if (i->info == &ac_ops[AC_OP_square] && i->compute == AC_bool) i->compute = AC_int64;
     if (i->info->result == AC_RESULT_FLOAT && !ac_is_floating(i->compute)) i->compute = ac_default_dtype();
     if (i->info->result == AC_RESULT_INT && ac_is_floating(i->compute))
-        return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs integers or bool, got %s", i->info->python,
+        return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs integers or bool, got %s", i->info->shown,
                        ac_dtypes[i->compute].name);
     return 0;
 }
@@ -158,7 +169,7 @@ static int refuse_bool(const ac_infer *i) {
     bool sub = i->info == &ac_ops[AC_OP_sub], neg = i->info == &ac_ops[AC_OP_neg];
     bool any = i->compute == AC_bool || (sub && (i->in[0]->dtype == AC_bool || i->in[1]->dtype == AC_bool));
     if (!any || !(sub || neg)) return 0;
-    return ac_fail(AC_RUNTIME, "%s: bool tensors have no %s; use %s", i->info->python, sub ? "difference" : "negative",
+    return ac_fail(AC_RUNTIME, "%s: bool tensors have no %s; use %s", i->info->shown, sub ? "difference" : "negative",
                    sub ? "^ or logical_xor" : "~ or logical_not");
 }
 
@@ -198,7 +209,7 @@ int ac_infer_pointwise(ac_infer *i) {
     for (int k = 1; k < i->n_in; k++) {
         if (ac_same_shape(i->in[k], i->in[0])) continue;
         ac_dims shape = ac_shape_of(i->in[k]);
-        AC_TRY(ac_dims_broadcast(&out->shape, &shape, i->info->python));
+        AC_TRY(ac_dims_broadcast(&out->shape, &shape, i->info->shown));
     }
     return i->info == &ac_ops[AC_OP_clamp] ? clamp_dtype(i) : 0;
 }
@@ -226,7 +237,7 @@ int ac_infer_full(ac_infer *i) {
 int ac_infer_full_like_attrs(ac_infer *i) {
     ATTRS(random);
     if (!ac_is_floating((ac_dtype)a->dtype))
-        return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs a floating point dtype, got %s", i->info->python + 1,
+        return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs a floating point dtype, got %s", i->info->shown,
                        ac_dtypes[a->dtype].name);
     if (i->info == &ac_ops[AC_OP_normal] && a->b < 0)
         return ac_fail(AC_RUNTIME, "normal: `std` must be 0 or more, got %g", a->b);
@@ -297,7 +308,7 @@ int ac_infer_randperm(ac_infer *i) {
 
 static int reduced_shape(ac_infer *i, const ac_dims *dim, int64_t keepdim, ac_dims *out) {
     uint32_t mask;
-    AC_TRY(ac_dims_mask(dim, i->in[0]->ndim, i->info->python, &mask));
+    AC_TRY(ac_dims_mask(dim, i->in[0]->ndim, i->info->shown, &mask));
     out->n = 0;
     for (int d = 0; d < i->in[0]->ndim; d++) {
         if (!(mask & (1u << d))) out->v[out->n++] = i->in[0]->shape[d];
@@ -324,7 +335,7 @@ int ac_infer_reduce_float(ac_infer *i) {
     ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype : i->in[0]->dtype;
     if (!ac_is_floating(t))
         return ac_fail(AC_NOT_IMPLEMENTED, "%s: needs floating point, got %s; convert with .float() or give `dtype`",
-                       i->info->python, ac_dtypes[t].name);
+                       i->info->shown, ac_dtypes[t].name);
     return reduce_as(i, &a->dim, a->keepdim, t);
 }
 
@@ -344,17 +355,17 @@ int ac_infer_reduce_var(ac_infer *i) {
 static int need_elements(const ac_infer *i, uint32_t mask) {
     for (int d = 0; d < i->in[0]->ndim; d++)
         if ((mask & (1u << d)) && i->in[0]->shape[d] == 0)
-            return ac_fail(AC_INDEX, "%s: dimension %d has no elements to choose from", i->info->python, d);
+            return ac_fail(AC_INDEX, "%s: dimension %d has no elements to choose from", i->info->shown, d);
     return 0;
 }
 
 int ac_infer_reduce_same(ac_infer *i) {
     ATTRS(reduce_dim);
     uint32_t mask;
-    AC_TRY(ac_dims_mask(&a->dim, i->in[0]->ndim, i->info->python, &mask));
+    AC_TRY(ac_dims_mask(&a->dim, i->in[0]->ndim, i->info->shown, &mask));
     if (a->dim.n <= 0 && i->in[0]->numel == 0)
         return ac_fail(AC_RUNTIME, "%s: there are no elements to choose from; give a dimension that has some",
-                       i->info->python);
+                       i->info->shown);
     AC_TRY(need_elements(i, mask));
     return reduce_as(i, &a->dim, a->keepdim, i->in[0]->dtype);
 }
@@ -363,7 +374,7 @@ int ac_infer_reduce_pair(ac_infer *i) {
     ATTRS(dim);
     ac_dims dim = {1, {a->dim}};
     uint32_t mask;
-    AC_TRY(ac_dims_mask(&dim, i->in[0]->ndim, i->info->python, &mask));
+    AC_TRY(ac_dims_mask(&dim, i->in[0]->ndim, i->info->shown, &mask));
     AC_TRY(need_elements(i, mask));
     AC_TRY(reduce_as(i, &dim, a->keepdim, i->in[0]->dtype));
     i->out[1] = (ac_spec){AC_int64, i->out[0].shape, AC_CPU};
@@ -374,7 +385,7 @@ int ac_infer_reduce_index(ac_infer *i) {
     ATTRS(maybe_dim);
     ac_dims dim = {a->dim == AC_ABSENT ? -1 : 1, {a->dim}};
     uint32_t mask;
-    AC_TRY(ac_dims_mask(&dim, i->in[0]->ndim, i->info->python, &mask));
+    AC_TRY(ac_dims_mask(&dim, i->in[0]->ndim, i->info->shown, &mask));
     AC_TRY(need_elements(i, mask));
     return reduce_as(i, &dim, a->keepdim, AC_int64);
 }
@@ -396,7 +407,7 @@ int ac_infer_reduce_norm(ac_infer *i) {
     if (!ac_is_floating(t)) AC_TRY(ac_need_floating(i, 0));
     double p = ac_scalar_double(a->p);
     uint32_t mask;
-    AC_TRY(ac_dims_mask(&a->dim, i->in[0]->ndim, i->info->python, &mask));
+    AC_TRY(ac_dims_mask(&a->dim, i->in[0]->ndim, i->info->shown, &mask));
     for (int d = 0; d < i->in[0]->ndim && (p < 0 || isinf(p)); d++)
         if ((mask & (1u << d)) && i->in[0]->shape[d] == 0)
             return ac_fail(AC_RUNTIME, "norm: dimension %d has no elements, which have no norm of order %g", d, p);
@@ -406,7 +417,7 @@ int ac_infer_reduce_norm(ac_infer *i) {
 /* -- running totals ---------------------------------------------------------------------------------- */
 
 static int scanned(ac_infer *i, int64_t dim, ac_dtype dtype) {
-    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->python));
+    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->shown));
     i->out[0] = (ac_spec){dtype, ac_shape_of(i->in[0]), AC_CPU};
     return 0;
 }
@@ -449,7 +460,7 @@ int ac_infer_flip(ac_infer *i) {
 int ac_infer_softmax(ac_infer *i) {
     ATTRS(softmax);
     int64_t dim = a->dim;
-    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->python));
+    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->shown));
     ac_dtype t = a->dtype != AC_NO_DTYPE ? (ac_dtype)a->dtype : i->in[0]->dtype;
     if (!ac_is_floating(t)) AC_TRY(ac_need_floating(i, 0));
     i->out[0] = (ac_spec){t, ac_shape_of(i->in[0]), AC_CPU};
@@ -461,7 +472,7 @@ int ac_infer_softmax(ac_infer *i) {
 int ac_infer_loss_pair(ac_infer *i) {
     ATTRS(reduction);
     ac_dims shape = ac_shape_of(i->in[0]), target = ac_shape_of(i->in[1]);
-    AC_TRY(ac_dims_broadcast(&shape, &target, i->info->python));
+    AC_TRY(ac_dims_broadcast(&shape, &target, i->info->shown));
     i->compute = ac_result_type(i->in, 2);
     if (!ac_is_floating(i->compute)) AC_TRY(ac_need_floating(i, 0));
     i->out[0] = (ac_spec){i->compute, a->reduction == AC_REDUCE_NONE ? shape : (ac_dims){0}, AC_CPU};
@@ -474,17 +485,17 @@ static int need_class_weight(const ac_infer *i, const ac_tensor *weight, int64_t
     char text[AC_SHAPE_TEXT];
     return ac_fail(AC_RUNTIME,
                    "%s: `weight` must hold one floating point number for each of the %" PRId64 " classes, got %s %s",
-                   i->info->python, classes, ac_dtypes[weight->dtype].name, ac_shape_text(weight, text));
+                   i->info->shown, classes, ac_dtypes[weight->dtype].name, ac_shape_text(weight, text));
 }
 
 /* The shape of class indices for scores [C], [N, C] or [N, C, ...], and their checks. */
 static int check_classes(ac_infer *i, const ac_dims *scores, ac_dims *target) {
-    if (scores->n == 0) return ac_fail(AC_RUNTIME, "%s: `x` must have a dimension of classes", i->info->python);
+    if (scores->n == 0) return ac_fail(AC_RUNTIME, "%s: `x` must have a dimension of classes", i->info->shown);
     if (scores->n > 1 && i->in[1]->ndim > 0 && i->in[1]->shape[0] != scores->v[0])
-        return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, `x` has %" PRId64, i->info->python,
+        return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, `x` has %" PRId64, i->info->shown,
                        i->in[1]->shape[0], scores->v[0]);
     if (i->in[1]->dtype != AC_int64)
-        return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64, got %s", i->info->python,
+        return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64, got %s", i->info->shown,
                        ac_dtypes[i->in[1]->dtype].name);
     *target = *scores;
     int64_t channel = scores->n > 1;
@@ -528,7 +539,7 @@ static int inner_sizes(const ac_infer *i, int64_t left, int64_t right) {
     char x[AC_SHAPE_TEXT], y[AC_SHAPE_TEXT];
     return ac_fail(AC_RUNTIME,
                    "%s: shapes %s and %s cannot be multiplied: the inner sizes %" PRId64 " and %" PRId64 " differ",
-                   i->info->python, ac_shape_text(i->in[0], x), ac_shape_text(i->in[1], y), left, right);
+                   i->info->shown, ac_shape_text(i->in[0], x), ac_shape_text(i->in[1], y), left, right);
 }
 
 int ac_infer_mm(ac_infer *i) {

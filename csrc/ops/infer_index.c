@@ -69,7 +69,7 @@ static int check_scatter_add(ac_infer *i) {
     const ac_tensor *x = i->in[0], *index = i->in[1], *src = i->in[2];
     const ac_attrs_index_dim *a = i->attrs;
     int64_t dim = a->dim;
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, i->info->python));
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, i->info->shown));
     AC_TRY(need_indices_beside(i));
     if (index->numel) AC_TRY(ac_need_ndim(i, 2, index->ndim));
     for (int d = 0; d < x->ndim && index->numel; d++)
@@ -82,7 +82,7 @@ static int check_index_add(ac_infer *i) {
     const ac_tensor *x = i->in[0];
     const ac_attrs_index_dim *a = i->attrs;
     int64_t dim = a->dim;
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, i->info->python));
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, i->info->shown));
     AC_TRY(ac_need_integer(i, 1));
     AC_TRY(ac_need_ndim(i, 1, 1));
     ac_dims want = ac_shape_of(x);
@@ -135,25 +135,25 @@ static int indexed_shape(ac_infer *i, int n_index, ac_dims *out) {
     ac_dims index = {0};
     int first = -1, last = -1, count = 0;
     if (n_index > x->ndim)
-        return ac_fail(AC_INDEX, "%s: %d indices for a tensor of %d dimensions", i->info->python, n_index, x->ndim);
+        return ac_fail(AC_INDEX, "%s: %d indices for a tensor of %d dimensions", i->info->shown, n_index, x->ndim);
     for (int k = 0; k < n_index; k++) {
         if (!i->in[1 + k]) continue;
         AC_TRY(ac_need_integer(i, 1 + k));
         ac_dims shape = ac_shape_of(i->in[1 + k]);
         char joint[AC_SHAPE_TEXT], one[AC_SHAPE_TEXT];
         const char *so_far = ac_dims_text(&index, joint);
-        if (ac_dims_broadcast(&index, &shape, i->info->python) < 0)
+        if (ac_dims_broadcast(&index, &shape, i->info->shown) < 0)
             return ac_fail(AC_INDEX, "indices of shapes %s and %s do not broadcast", so_far, ac_dims_text(&shape, one));
         first = first < 0 ? k : first, last = k, count++;
     }
-    if (count == 0) return ac_fail(AC_INDEX, "%s: no index given", i->info->python);
+    if (count == 0) return ac_fail(AC_INDEX, "%s: no index given", i->info->shown);
     for (int k = 0; k < n_index && ac_dims_numel(&index) > 0; k++)
         if (i->in[1 + k] && x->shape[k] == 0)
-            return ac_fail(AC_INDEX, "%s: an index is out of range for a dimension of size 0", i->info->python);
+            return ac_fail(AC_INDEX, "%s: an index is out of range for a dimension of size 0", i->info->shown);
     bool neighbours = last - first + 1 == count;
     int64_t n = 0;
     if (index.n + x->ndim - count > AC_MAX_DIMS)
-        return ac_fail(AC_INDEX, "%s: the result would have more than %d dimensions", i->info->python, AC_MAX_DIMS);
+        return ac_fail(AC_INDEX, "%s: the result would have more than %d dimensions", i->info->shown, AC_MAX_DIMS);
     for (int d = 0; neighbours && d < first; d++) out->v[n++] = x->shape[d];
     for (int64_t d = 0; d < index.n; d++) out->v[n++] = index.v[d];
     for (int d = neighbours ? first : 0; d < x->ndim; d++)
@@ -280,7 +280,7 @@ int ac_infer_layer_norm(ac_infer *i) {
 static int need_numbers(const ac_infer *i, int which, int64_t n) {
     if (!i->in[which]) return 0;
     if (i->in[which]->numel == n && ac_is_floating(i->in[which]->dtype) && ac_is_contiguous(i->in[which])) return 0;
-    return ac_fail(AC_RUNTIME, "%s: `%s` must hold %" PRId64 " floating point numbers, contiguous", i->info->python,
+    return ac_fail(AC_RUNTIME, "%s: `%s` must hold %" PRId64 " floating point numbers, contiguous", i->info->shown,
                    ac_input_name(i, which), n);
 }
 
@@ -296,7 +296,7 @@ int ac_infer_softmax_backward(ac_infer *i) {
     ATTRS(softmax_backward);
     int64_t dim = a->dim;
     AC_TRY(need_gradient_of(i));
-    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->python));
+    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->shown));
     return ac_infer_same(i);
 }
 

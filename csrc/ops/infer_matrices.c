@@ -11,13 +11,13 @@ static int same_lead(const ac_infer *i, int first, int other) {
     char xt[AC_SHAPE_TEXT], yt[AC_SHAPE_TEXT];
     return ac_fail(
         AC_RUNTIME, "%s: `%s` %s and `%s` %s must have equally many dimensions, all but the last two the same",
-        i->info->python, ac_input_name(i, first), ac_shape_text(x, xt), ac_input_name(i, other), ac_shape_text(y, yt));
+        i->info->shown, ac_input_name(i, first), ac_shape_text(x, xt), ac_input_name(i, other), ac_shape_text(y, yt));
 }
 
 static int need_dense_rows(const ac_infer *i, int input) {
     const ac_tensor *x = i->in[input];
     if (x->shape[x->ndim - 1] <= 1 || x->strides[x->ndim - 1] == 1) return 0;
-    return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous in its last dimension", i->info->python,
+    return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous in its last dimension", i->info->shown,
                    ac_input_name(i, input));
 }
 
@@ -44,7 +44,7 @@ static int check(ac_infer *i, int at) {
 static int out_dtype(const ac_infer *i, int64_t asked, ac_dtype *dtype) {
     *dtype = asked == AC_NO_DTYPE ? i->compute : (ac_dtype)asked;
     if (ac_is_floating(*dtype)) return 0;
-    return ac_fail(AC_RUNTIME, "%s: `out_dtype` must be floating point, got %s", i->info->python,
+    return ac_fail(AC_RUNTIME, "%s: `out_dtype` must be floating point, got %s", i->info->shown,
                    ac_dtypes[*dtype].name);
 }
 
@@ -80,7 +80,7 @@ static int check_sizes(const ac_infer *i, const ac_tensor *sizes, int64_t batch,
     *rows = 0;
     if (sizes->ndim != 1 || sizes->dtype != AC_int64 || ac_device_of(sizes) != AC_CPU || !ac_is_contiguous(sizes))
         return ac_fail(AC_RUNTIME, "%s: `sizes` must be a contiguous int64 tensor of one dimension on the CPU",
-                       i->info->python);
+                       i->info->shown);
     const int64_t *n = ac_data(sizes);
     if (sizes->numel == 0) wrong = "no step";
     for (int64_t t = 0; t < sizes->numel && !wrong; t++) {
@@ -89,7 +89,7 @@ static int check_sizes(const ac_infer *i, const ac_tensor *sizes, int64_t batch,
             wrong = t ? "more sequences than the step before" : "not all states";
         *rows += n[t];
     }
-    return wrong ? ac_fail(AC_RUNTIME, "%s: `sizes` has %s; pack sequences with nn.utils.rnn", i->info->python, wrong)
+    return wrong ? ac_fail(AC_RUNTIME, "%s: `sizes` has %s; pack sequences with nn.utils.rnn", i->info->shown, wrong)
                  : 0;
 }
 
@@ -110,14 +110,14 @@ static int check_recurrence(ac_infer *i, int state, int weight, int sizes, ac_ce
     for (int n = state; n <= weight; n++) {
         AC_TRY(need_one_dtype(i, state, n));
         if (!ac_is_contiguous(i->in[n]))
-            return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous", i->info->python, ac_input_name(i, n));
+            return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous", i->info->shown, ac_input_name(i, n));
     }
     i->compute = i->low == AC_NO_DTYPE ? s->dtype : (ac_dtype)i->low;
     if (!i->in[sizes]) {
         const ac_tensor *x = i->in[state == 1 ? 0 : 2]; /* [steps, sequences, features] */
         AC_TRY(ac_need_ndim(i, state == 1 ? 0 : 2, 3));
         *rows = (ac_dims){3, {x->shape[0], s->shape[1], 0}};
-        return x->shape[0] ? 0 : ac_fail(AC_RUNTIME, "%s: there are no steps", i->info->python);
+        return x->shape[0] ? 0 : ac_fail(AC_RUNTIME, "%s: there are no steps", i->info->shown);
     }
     AC_TRY(check_sizes(i, i->in[sizes], s->shape[1], &packed));
     *rows = (ac_dims){2, {packed, 0}};
@@ -161,7 +161,7 @@ int ac_infer_recurrence_backward(ac_infer *i) {
     for (int n = 0; n < 4; n++) {
         AC_TRY(need_one_dtype(i, 4, n));
         if (!ac_is_contiguous(i->in[n]))
-            return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous", i->info->python, ac_input_name(i, n));
+            return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous", i->info->shown, ac_input_name(i, n));
     }
     ac_dtype sums = i->compute == AC_float64 ? AC_float64 : AC_float32;
     rows.v[last] = all;
@@ -177,11 +177,10 @@ static int need_matrices(const ac_infer *i, int input, bool square) {
     const ac_tensor *x = i->in[input];
     char text[AC_SHAPE_TEXT];
     if (x->dtype != AC_float32 && x->dtype != AC_float64)
-        return ac_fail(AC_RUNTIME, "%s: needs float32 or float64, got %s", i->info->python + 1,
-                       ac_dtypes[x->dtype].name);
+        return ac_fail(AC_RUNTIME, "%s: needs float32 or float64, got %s", i->info->shown, ac_dtypes[x->dtype].name);
     bool good = x->ndim >= 2 && (!square || x->shape[x->ndim - 1] == x->shape[x->ndim - 2]);
     if (good) return 0;
-    return ac_fail(AC_RUNTIME, "%s: needs %smatrices [..., rows, columns], got shape %s", i->info->python + 1,
+    return ac_fail(AC_RUNTIME, "%s: needs %smatrices [..., rows, columns], got shape %s", i->info->shown,
                    square ? "square " : "", ac_shape_text(x, text));
 }
 
@@ -218,11 +217,17 @@ int ac_infer_solve(ac_infer *i) {
 
 int ac_infer_solve_triangle(ac_infer *i) { return fit_square(i, 1, &i->out[0]); }
 
-int ac_infer_slogdet(ac_infer *i) {
+int ac_infer_det(ac_infer *i) {
     AC_TRY(need_matrices(i, 0, true));
     ac_dims lead = ac_shape_of(i->in[0]);
     lead.n -= 2;
-    i->out[0] = i->out[1] = (ac_spec){i->in[0]->dtype, lead, AC_CPU};
+    i->out[0] = (ac_spec){i->in[0]->dtype, lead, AC_CPU};
+    return 0;
+}
+
+int ac_infer_slogdet(ac_infer *i) {
+    AC_TRY(ac_infer_det(i));
+    i->out[1] = i->out[0];
     return 0;
 }
 
@@ -278,8 +283,8 @@ int ac_infer_reflections(ac_infer *i) { return infer_factor(i, false, false, i->
 static int need_pivots(const ac_infer *i, int input) {
     const ac_tensor *p = i->in[input];
     if (p->dtype == AC_int32 && p->ndim >= 1 && ac_is_contiguous(p)) return 0;
-    return ac_fail(AC_RUNTIME, "%s: `%s` must be a contiguous int32 tensor of at least one dimension",
-                   i->info->python + 1, ac_input_name(i, input));
+    return ac_fail(AC_RUNTIME, "%s: `%s` must be a contiguous int32 tensor of at least one dimension", i->info->shown,
+                   ac_input_name(i, input));
 }
 
 int ac_infer_ldl_solve(ac_infer *i) {
@@ -294,7 +299,7 @@ int ac_infer_row_order(ac_infer *i) {
     ATTRS(row_count);
     AC_TRY(need_pivots(i, 0));
     int64_t last = i->in[0]->ndim - 1;
-    if (a->rows < i->in[0]->shape[last]) return ac_fail(AC_RUNTIME, "%s: more pivots than rows", i->info->python + 1);
+    if (a->rows < i->in[0]->shape[last]) return ac_fail(AC_RUNTIME, "%s: more pivots than rows", i->info->shown);
     i->out[0] = (ac_spec){AC_int64, ac_shape_of(i->in[0]), AC_CPU};
     i->out[0].shape.v[last] = a->rows;
     return 0;

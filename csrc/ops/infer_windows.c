@@ -111,7 +111,7 @@ static int low_dtype(ac_infer *i, int64_t out_dtype) {
     i->compute = i->low == AC_NO_DTYPE ? i->in[0]->dtype : (ac_dtype)i->low;
     i->out[0].dtype = out_dtype != AC_NO_DTYPE ? (ac_dtype)out_dtype : i->compute;
     if (!ac_is_floating(i->out[0].dtype))
-        return ac_fail(AC_RUNTIME, "%s: `out_dtype` must be floating point, got %s", i->info->python,
+        return ac_fail(AC_RUNTIME, "%s: `out_dtype` must be floating point, got %s", i->info->shown,
                        ac_dtypes[i->out[0].dtype].name);
     return 0;
 }
@@ -280,20 +280,20 @@ int ac_infer_resample(ac_infer *i) {
     ATTRS(resample);
     int64_t dim = a->dim;
     AC_TRY(ac_need_floating(i, 0));
-    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->python));
-    if (i->in[0]->ndim == 0) return ac_fail(AC_RUNTIME, "%s: needs at least 1 dimension", i->info->python);
+    AC_TRY(ac_dim_wrap(&dim, i->in[0]->ndim, i->info->shown));
+    if (i->in[0]->ndim == 0) return ac_fail(AC_RUNTIME, "%s: needs at least 1 dimension", i->info->shown);
     for (int k = 1; k < 5; k++) {
         AC_TRY(ac_need_ndim(i, k, 2));
         ac_dtype want = k % 2 ? AC_int64 : AC_float64;
         ac_dims shape = ac_shape_of(i->in[k % 2 ? k : k - 1]);
         AC_TRY(ac_need_shape(i, k, &shape));
         if (i->in[k]->dtype != want || !ac_is_contiguous(i->in[k]))
-            return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous %s", i->info->python, ac_input_name(i, k),
+            return ac_fail(AC_RUNTIME, "%s: `%s` must be contiguous %s", i->info->shown, ac_input_name(i, k),
                            ac_dtypes[want].name);
     }
     if (i->in[3]->shape[0] != i->in[0]->shape[dim])
         return ac_fail(AC_RUNTIME, "%s: the adjoint's table has %" PRId64 " rows for %" PRId64 " values",
-                       i->info->python, i->in[3]->shape[0], i->in[0]->shape[dim]);
+                       i->info->shown, i->in[3]->shape[0], i->in[0]->shape[dim]);
     i->out[0] = (ac_spec){i->in[0]->dtype, ac_shape_of(i->in[0]), AC_CPU};
     i->out[0].shape.v[dim] = i->in[1]->shape[0];
     return 0;

@@ -243,6 +243,20 @@ const char *ac_input_param(const ac_op_info *op, int i) {
     return "input";
 }
 
+/* `linalg_qr` is linalg.qr, and what special alone has is special.zeta; of a private row, without its underscore. */
+static int read_name(ac_op_info *op) {
+    static const char linalg[] = "linalg_";
+    const char *name = op->python + (op->python[0] == '_');
+    bool inside = strncmp(name, linalg, sizeof linalg - 1) == 0;
+    const char *module = inside ? "linalg." : op->home == AC_HOME_P ? "special." : "";
+    if (inside) name += sizeof linalg - 1;
+    size_t n = strlen(module), length = strlen(name);
+    if (n + length >= sizeof op->shown) return ac_fail(AC_RUNTIME, "the name %s is too long", op->python);
+    memcpy(op->shown, module, n);
+    memcpy(op->shown + n, name, length + 1);
+    return 0;
+}
+
 static void read_flags(void) {
     enum {
         WEIGHT = AC_FLAG_WEIGHT,
@@ -262,7 +276,10 @@ static void read_flags(void) {
 int ac_ops_init(void) {
     static bool done;
     if (!done) read_flags();
-    for (int op = 0; op < AC_N_OPS && !done; op++) AC_TRY(read_signature(&ac_ops[op]));
+    for (int op = 0; op < AC_N_OPS && !done; op++) {
+        AC_TRY(read_name(&ac_ops[op]));
+        AC_TRY(read_signature(&ac_ops[op]));
+    }
     done = true;
     return 0;
 }

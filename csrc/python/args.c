@@ -30,9 +30,20 @@ int ac_scalar_from(PyObject *o, ac_scalar *s) {
     return 0;
 }
 
-ac_tensor *ac_number_tensor(PyObject *o) {
+int ac_scalar_beside(PyObject *o, const ac_tensor *beside, ac_scalar *s) {
+    if (ac_scalar_from(o, s) == 0) return 0;
+    bool large = PyLong_Check(o) && PyErr_ExceptionMatches(PyExc_OverflowError);
+    if (!large || !beside || !ac_is_floating(beside->dtype)) return -1;
+    PyErr_Clear();
+    unsigned long long whole = PyLong_AsUnsignedLongLong(o);
+    if (PyErr_Occurred()) return -1;
+    *s = (ac_scalar){.kind = AC_FLOAT, .f = (double)whole};
+    return 0;
+}
+
+ac_tensor *ac_number_tensor(PyObject *o, const ac_tensor *beside) {
     ac_scalar s;
-    if (ac_scalar_from(o, &s) < 0) return NULL;
+    if (ac_scalar_beside(o, beside, &s) < 0) return NULL;
     ac_tensor *t = s.kind == AC_FLOAT ? ac_tensor_scalar(AC_float64, s.f)
                                       : ac_tensor_scalar_int(s.kind == AC_BOOL ? AC_bool : AC_int64, s.i);
     if (!t) return (ac_tensor *)ac_raise();
@@ -104,7 +115,7 @@ int ac_dims_from(PyObject *o, ac_dims *d, const char *name) { return dims_from(o
 static ac_error no_word(const char *op, const ac_param *p) {
     static const char *const in_python[] = {"reduction", "compute_mode", "mode", "padding_mode"};
     for (size_t i = 0; i < sizeof in_python / sizeof *in_python; i++)
-        if (strcmp(p->name, in_python[i]) == 0 && strncmp(op, "linalg_", 7) != 0) return AC_VALUE;
+        if (strcmp(p->name, in_python[i]) == 0 && strncmp(op, "linalg.", 7) != 0) return AC_VALUE;
     return AC_RUNTIME;
 }
 
@@ -143,7 +154,7 @@ static int take_dims(const char *op, const ac_param *p, PyObject *o, ac_dims *d)
     return dims_from(o, d, p->name, p->holes);
 }
 
-static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
+static int take_attr(const char *op, const ac_param *p, PyObject *o, const ac_tensor *beside, char *to) {
     int64_t *i = (int64_t *)(void *)to;
     ac_dtype dtype;
     switch (p->kind) {
@@ -167,12 +178,12 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
             return failed;
         }
         if (PyComplex_Check(o)) {
-            PyErr_Format(PyExc_RuntimeError, "%s: argument `%s` must be a real number, ampc has no complex ones",
-                         op + (*op == '_'), p->name);
+            PyErr_Format(PyExc_RuntimeError, "%s: argument `%s` must be a real number, ampc has no complex ones", op,
+                         p->name);
             return -1;
         }
         if (!ac_is_number(o)) return wrong_type(op, p, "a number", o);
-        return ac_scalar_from(o, (ac_scalar *)(void *)to);
+        return ac_scalar_beside(o, beside, (ac_scalar *)(void *)to);
     case AC_P_DIMS: return take_dims(op, p, o, (ac_dims *)(void *)to);
     case AC_P_DTYPE:
         if (o == Py_None && p->optional) return *i = AC_NO_DTYPE, 0;
@@ -187,13 +198,15 @@ static int take_attr(const char *op, const ac_param *p, PyObject *o, char *to) {
     }
 }
 
+static inline const ac_tensor *first_of(const ac_call_args *c) { return c->in.n ? c->in.at[0] : NULL; }
+
 static int push(ac_call_args *c, ac_tensor *t) { return ac_list_push(&c->in, t) < 0 ? ((void)ac_raise(), -1) : 0; }
 
 static int take_tensor(const char *op, const ac_param *p, PyObject *o, ac_call_args *c) {
     if (ac_is_tensor(o)) return push(c, ac_unwrap(o));
     if (o == Py_None && p->optional) return push(c, NULL);
     if (!p->number || !ac_is_number(o)) return wrong_type(op, p, p->number ? "a Tensor or a number" : "a Tensor", o);
-    ac_tensor *t = ac_number_tensor(o);
+    ac_tensor *t = ac_number_tensor(o, first_of(c));
     if (!t) return -1;
     c->owned[c->n_owned++] = t;
     return push(c, t);
@@ -232,6 +245,15 @@ static void take_default(const ac_param *p, char *to) {
 
 /* -- a whole call ----------------------------------------------------------------------------------- */
 
+/* NumPy's words for the tensor that comes first, which torch takes too. */
+static bool is_first(PyObject *word) {
+    static const char *const words[] = {"a", "x", "x1"};
+    bool found = PyUnicode_Compare(word, ac_py->input) == 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words && !found; i++)
+        found = PyUnicode_CompareWithASCIIString(word, words[i]) == 0;
+    return found;
+}
+
 /* Which parameter a keyword names; torch's other spellings included. -1 when none. */
 static int keyword_param(ac_op op, PyObject *word) {
     const ac_op_info *info = &ac_ops[op];
@@ -239,11 +261,11 @@ static int keyword_param(ac_op op, PyObject *word) {
         if (ac_py->names[op][i] == word) return i;
     for (int i = 0; i < info->n_params; i++)
         if (PyUnicode_Compare(ac_py->names[op][i], word) == 0) return i;
-    PyObject *other = PyUnicode_Compare(word, ac_py->axis) == 0       ? ac_py->dim
-                      : PyUnicode_Compare(word, ac_py->keepdims) == 0 ? ac_py->keepdim
-                                                                      : NULL;
-    if (PyUnicode_Compare(word, ac_py->input) == 0)
-        return info->n_params > 0 && info->params[0].kind == AC_P_TENSOR ? 0 : -1;
+    PyObject *other = PyUnicode_Compare(word, ac_py->axis) == 0           ? ac_py->dim
+                      : PyUnicode_Compare(word, ac_py->keepdims) == 0     ? ac_py->keepdim
+                      : PyUnicode_CompareWithASCIIString(word, "x2") == 0 ? ac_py->other
+                                                                          : NULL;
+    if (is_first(word)) return info->n_params > 0 && info->params[0].kind == AC_P_TENSOR ? 0 : -1;
     for (int i = 0; i < info->n_params && other; i++)
         if (ac_py->names[op][i] == other) return i;
     return -1;
@@ -255,7 +277,7 @@ static int take_targets(ac_op op, PyObject *value, ac_call_args *c) {
     if (value == Py_None) return 0;
     if (!ac_py->results[op]) {
         if (!ac_is_tensor(value)) {
-            PyErr_Format(PyExc_TypeError, "%s: `out` must be a Tensor, got %s", info->python, Py_TYPE(value)->tp_name);
+            PyErr_Format(PyExc_TypeError, "%s: `out` must be a Tensor, got %s", info->shown, Py_TYPE(value)->tp_name);
             return -1;
         }
         c->targets[c->n_targets++] = ac_unwrap(value);
@@ -265,7 +287,7 @@ static int take_targets(ac_op op, PyObject *value, ac_call_args *c) {
     for (int i = 0; i < info->n_shown && fits; i++) fits = ac_is_tensor(PySequence_Fast_GET_ITEM(value, i));
     if (!fits) {
         PyErr_Format(PyExc_TypeError, "%s: `out` must be a tuple of %d Tensors, one for each result, got %s",
-                     info->python, info->n_shown, Py_TYPE(value)->tp_name);
+                     info->shown, info->n_shown, Py_TYPE(value)->tp_name);
         return -1;
     }
     for (int i = 0; i < info->n_shown; i++) c->targets[c->n_targets++] = ac_unwrap(PySequence_Fast_GET_ITEM(value, i));
@@ -273,7 +295,7 @@ static int take_targets(ac_op op, PyObject *value, ac_call_args *c) {
 }
 
 static int assign_keywords(ac_op op, PyObject *const *values, PyObject *kwnames, PyObject **given, ac_call_args *c) {
-    const char *name = ac_ops[op].python;
+    const char *name = ac_ops[op].shown;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); k++) {
         PyObject *word = PyTuple_GET_ITEM(kwnames, k), *value = values[k];
         if (word == ac_py->out || PyUnicode_Compare(word, ac_py->out) == 0) {
@@ -287,6 +309,8 @@ static int assign_keywords(ac_op op, PyObject *const *values, PyObject *kwnames,
             return -1;
         }
         if (given[at]) {
+            if (value == Py_None && PyUnicode_Compare(ac_py->names[op][at], word) != 0)
+                continue; /* axis=None, and dim */
             PyErr_Format(PyExc_TypeError, "%s: argument `%U` was given twice", name, word);
             return -1;
         }
@@ -314,7 +338,7 @@ static int take(const char *op, const ac_param *p, PyObject *o, ac_call_args *c)
         if (o && !PyBool_Check(o) && !PyLong_Check(o)) return wrong_type(op, p, "bool", o);
         c->in_place = o && PyObject_IsTrue(o);
         return 0;
-    default: return o ? take_attr(op, p, o, to) : (take_default(p, to), 0);
+    default: return o ? take_attr(op, p, o, first_of(c), to) : (take_default(p, to), 0);
     }
 }
 
@@ -326,10 +350,10 @@ static int take_old_words(const ac_op_info *info, PyObject *const *given, ac_cal
     for (int i = 0; i < info->n_params; i++)
         if (info->params[i].kind == AC_P_OLD) words[n++] = given[i] ? given[i] : Py_None;
     if (words[0] == Py_None && words[1] == Py_None) return 0;
-    module = PyImport_ImportModule("ampc.nn.functional");
-    word = module ? PyObject_CallMethod(module, "_reduction", "OOs", words[0], words[1], "mean") : NULL;
+    module = PyImport_ImportModule("ampc._checks");
+    word = module ? PyObject_CallMethod(module, "reduction_word", "OOs", words[0], words[1], "mean") : NULL;
     failed =
-        word ? take_choice(info->python, reduction, word, (int64_t *)(void *)(c->attrs.bytes + reduction->offset)) : -1;
+        word ? take_choice(info->shown, reduction, word, (int64_t *)(void *)(c->attrs.bytes + reduction->offset)) : -1;
     Py_XDECREF(word);
     Py_XDECREF(module);
     return failed;
@@ -340,11 +364,11 @@ static int fill(ac_op op, PyObject *const *given, ac_call_args *c) {
     for (int i = 0; i < info->n_params; i++) {
         const ac_param *p = &info->params[i];
         if (!given[i] && !p->has_default && !(p->optional && p->kind == AC_P_TENSOR) && !p->variadic) {
-            PyErr_Format(PyExc_TypeError, "%s: argument `%s` is missing; the signature is %s%s", info->python, p->name,
-                         info->python, info->signature);
+            PyErr_Format(PyExc_TypeError, "%s: argument `%s` is missing; the signature is %s%s", info->shown, p->name,
+                         info->shown, info->signature);
             return -1;
         }
-        if (take(info->python, p, given[i], c) < 0) return -1;
+        if (take(info->shown, p, given[i], c) < 0) return -1;
     }
     return info->old ? take_old_words(info, given, c) : 0;
 }
@@ -360,7 +384,7 @@ int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, a
     for (int i = 0; i < n; i++) {
         if (i >= info->n_params || info->params[i].keyword_only) {
             PyErr_Format(PyExc_TypeError, "%s: %zd positional arguments given, %d taken; the signature is %s%s",
-                         info->python, n, i, info->python, info->signature);
+                         info->shown, n, i, info->shown, info->signature);
             return -1;
         }
         given[i] = args[i];

@@ -340,6 +340,7 @@ METHOD(dim) {
 METHOD(data_ptr) {
     SELF;
     (void)unused;
+    if (ac_device_of(t) == AC_META) return PyLong_FromLong(0);
     AC_PY_TRY(ac_settle(t));
     t->storage->addressed = true;
     return PyLong_FromVoidPtr(ac_data(t));
@@ -409,6 +410,9 @@ METHOD(view_dtype) {
     bool fits = old == item ||
                 (last >= 0 && strides.v[last] == 1 && shape.v[last] * old % item == 0 && t->offset * old % item == 0);
     for (int64_t d = 0; d < last && fits; d++) fits = strides.v[d] * old % item == 0;
+    if (fits && item > old && (uintptr_t)t->storage->data % (uintptr_t)item)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "view: the memory is not aligned to %lld bytes; clone() the tensor first", (long long)item);
     if (!fits)
         return PyErr_SetString(
                    PyExc_RuntimeError,
@@ -438,7 +442,7 @@ static PyObject *m_fill_(PyObject *self, PyObject *const *args, Py_ssize_t n, Py
                                 "fill_: `value` must be a number or a 0-d tensor, got %d dimensions", number->ndim);
         AC_PY_TRY(ac_copy_into(t, number));
     } else {
-        if (ac_scalar_from(args[0], &value) < 0) return NULL;
+        if (ac_scalar_beside(args[0], t, &value) < 0) return NULL;
         AC_PY_TRY(ac_fill(t, value));
     }
     return Py_NewRef(self);
@@ -458,7 +462,7 @@ static PyObject *m_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:copy_", names, &src, &non_blocking)) return NULL;
     if (!ac_is_tensor(src)) {
         ac_scalar value;
-        if (ac_scalar_from(src, &value) < 0) return NULL;
+        if (ac_scalar_beside(src, ac_unwrap(self), &value) < 0) return NULL;
         AC_PY_TRY(ac_fill(ac_unwrap(self), value));
         return Py_NewRef(self);
     }
@@ -467,7 +471,15 @@ static PyObject *m_copy_(PyObject *self, PyObject *args, PyObject *kwargs) {
 }
 
 #define KEYWORDS(f) (PyCFunction)(void (*)(void)) f
+static PyObject *m_complex(PyObject *self, PyObject *unused) {
+    (void)unused;
+    PyObject *real = PyNumber_Float(self), *result = real ? PyComplex_FromDoubles(PyFloat_AS_DOUBLE(real), 0) : NULL;
+    Py_XDECREF(real);
+    return result;
+}
+
 PyMethodDef ac_tensor_methods[] = {
+    {"__complex__", m_complex, METH_NOARGS, "The only element as a Python complex."},
     {"item", m_item, METH_NOARGS,
      "item($self, /)\n--\n\n"
      "The one element as a Python number."},

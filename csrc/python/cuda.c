@@ -219,7 +219,7 @@ FUNCTION(record_stream) {
     ARGS("OK", &o, &s);
     ac_tensor *t = tensor_arg(o, "record_stream");
     if (!t) return NULL;
-    bool ours = ac_device_of(t) != AC_CPU && t->storage->release == ac_cuda_memory.release;
+    bool ours = ac_is_gpu(ac_device_of(t)) && t->storage->release == ac_cuda_memory.release;
     if (ours) AC_PY_TRY(ac_gpu_record_stream(t->storage->owner, HANDLE(CUstream, s)));
     Py_RETURN_NONE;
 }
@@ -269,7 +269,7 @@ static PyObject *device_index(PyObject *module, PyObject *o) {
 static void *numbers_on(PyObject *o, int64_t n, ac_dtype dtype, const char *what) {
     ac_tensor *t = tensor_arg(o, what);
     if (!t) return NULL;
-    if (t->numel == n && t->dtype == dtype && ac_device_of(t) != AC_CPU && ac_is_contiguous(t)) return ac_data(t);
+    if (t->numel == n && t->dtype == dtype && ac_is_gpu(ac_device_of(t)) && ac_is_contiguous(t)) return ac_data(t);
     PyErr_Format(PyExc_ValueError, "%s: expected %d %s on a GPU", what, (int)n, ac_dtypes[dtype].name);
     return NULL;
 }
@@ -281,7 +281,7 @@ static ac_tensor **tensors_of(PyObject *list, const char *what) {
     for (Py_ssize_t i = 0; i < n; i++) {
         all[i] = tensor_arg(PyList_GET_ITEM(list, i), what);
         bool good = all[i] && ac_is_floating(all[i]->dtype) && !ac_overlaps_itself(all[i]) &&
-                    ac_device_of(all[i]) != AC_CPU && ac_device_of(all[i]) == ac_device_of(all[0]);
+                    ac_is_gpu(ac_device_of(all[i])) && ac_device_of(all[i]) == ac_device_of(all[0]);
         if (good) continue;
         if (all[i])
             PyErr_Format(PyExc_RuntimeError,

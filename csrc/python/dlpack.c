@@ -103,6 +103,7 @@ static PyObject *to_dlpack(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!Lpp", ac_py->tensor, &o, &stream, &versioned, &copied)) return NULL;
     ac_tensor *t = ac_unwrap(o);
     AC_PY_TRY(ac_settle(t));
+    if (ac_device_of(t) == AC_META) return PyErr_SetString(PyExc_BufferError, "tensors on 'meta' have no values"), NULL;
     exported *e = PyMem_Calloc(1, sizeof *e);
     if (!e) return PyErr_NoMemory();
     if (order_streams(t, stream) < 0) {

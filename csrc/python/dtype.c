@@ -130,7 +130,7 @@ static PyObject *result_type(PyObject *module, PyObject *args) {
         else if (!ac_is_number(o)) {
             PyErr_Format(PyExc_TypeError, "result_type: expected a Tensor or a number, got %s", Py_TYPE(o)->tp_name);
             in[i] = NULL;
-        } else in[i] = owned[i] = ac_number_tensor(o);
+        } else in[i] = owned[i] = ac_number_tensor(o, NULL);
         if (in[i]) continue;
         ac_tensor_clear(&owned[0]);
         return NULL;

@@ -65,7 +65,7 @@ static PyObject *run(const PyOpFunction *f, ac_op op, ac_call_args *c) {
         return ac_ops[op].pairs_at < 0 ? ac_result_object(op, out) : chosen_object(&ac_ops[op], c, out);
     }
     if (records(c->in.at, c->in.n) || records(c->targets, c->n_targets)) { /* not differentiable, as in torch */
-        PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded", ac_ops[op].python);
+        PyErr_Format(PyExc_RuntimeError, "%s: `out` cannot be used where gradients are recorded", ac_ops[op].shown);
         return NULL;
     }
     AC_PY_TRY(ac_call_out(op, c->in.at, c->in.n, c->attrs.bytes, c->targets, c->n_targets));
@@ -73,6 +73,9 @@ static PyObject *run(const PyOpFunction *f, ac_op op, ac_call_args *c) {
     for (int i = 0; i < c->n_targets; i++) out[i] = ac_tensor_retain(c->targets[i]);
     return ac_result_object(op, out);
 }
+
+/* Its name as users write it, in two parts. */
+#define SHOWN(f) ac_ops[(f)->ops[0]].shown, (f)->in_place ? "_" : ""
 
 static PyObject *no_overload(const PyOpFunction *f) {
     PyObject *type, *value, *trace;
@@ -84,9 +87,9 @@ static PyObject *no_overload(const PyOpFunction *f) {
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(trace);
-    PyObject *text = PyUnicode_FromFormat("%U: the arguments fit none of its signatures:", f->name);
+    PyObject *text = PyUnicode_FromFormat("%s%s: the arguments fit none of its signatures:", SHOWN(f));
     for (int i = 0; i < f->n && text; i++) {
-        PyObject *more = PyUnicode_FromFormat("%U\n  %U%s", text, f->name, ac_ops[f->ops[i]].signature);
+        PyObject *more = PyUnicode_FromFormat("%U\n  %s%s%s", text, SHOWN(f), ac_ops[f->ops[i]].signature);
         Py_SETREF(text, more);
     }
     if (text) PyErr_SetObject(PyExc_TypeError, text);
@@ -137,8 +140,8 @@ static PyObject *descr_get(PyObject *self, PyObject *object, PyObject *type) {
 }
 
 static PyObject *repr(PyObject *self) {
-    return PyUnicode_FromFormat("<ampc operator %U%s>", ((PyOpFunction *)self)->name,
-                                ac_ops[((PyOpFunction *)self)->ops[0]].signature);
+    const PyOpFunction *f = (PyOpFunction *)self;
+    return PyUnicode_FromFormat("<ampc operator %s%s%s>", SHOWN(f), ac_ops[f->ops[0]].signature);
 }
 
 static PyObject *get_name(PyObject *self, void *unused) {
@@ -147,8 +150,12 @@ static PyObject *get_name(PyObject *self, void *unused) {
 }
 
 static PyObject *get_module(PyObject *self, void *unused) {
-    (void)self, (void)unused;
-    return PyUnicode_FromString("ampc");
+    int home = ac_ops[((PyOpFunction *)self)->ops[0]].home;
+    (void)unused;
+    return PyUnicode_FromString(home & AC_HOME_F   ? "ampc"
+                                : home & AC_HOME_N ? "ampc.nn.functional"
+                                : home & AC_HOME_P ? "ampc.special"
+                                                   : "ampc");
 }
 
 /* Every overload's signature and what it computes. */
@@ -158,11 +165,23 @@ static PyObject *get_doc(PyObject *self, void *unused) {
     PyObject *text = PyUnicode_FromString("");
     for (int i = 0; i < f->n && text; i++) {
         const ac_op_info *info = &ac_ops[f->ops[i]];
-        PyObject *more = PyUnicode_FromFormat("%U%U%s\n\n%s%s\n", text, f->name, info->signature, info->doc,
+        PyObject *more = PyUnicode_FromFormat("%U%s%s%s\n\n%s%s\n", text, SHOWN(f), info->signature, info->doc,
                                               f->in_place ? "; written into x" : "");
         Py_SETREF(text, more);
     }
     return text;
+}
+
+/* NumPy's words, which every operator with `dim` and `keepdim` takes in their place. None beside these says nothing. */
+static size_t other_words(const ac_op_info *info, bool star, char *text, size_t used, size_t size) {
+    static const char *const words[][2] = {{"dim", "axis=None"}, {"keepdim", "keepdims=None"}};
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+        for (int i = 0; i < info->n_params; i++)
+            if (strcmp(info->params[i].name, words[w][0]) == 0) {
+                used += (size_t)snprintf(text + used, size - used, "%s%s", star ? ", " : ", *, ", words[w][1]);
+                star = true;
+            }
+    return used;
 }
 
 /* The signature in the form inspect understands: names and defaults. */
@@ -192,13 +211,25 @@ static PyObject *get_text_signature(PyObject *self, void *unused) {
         } else if (p->optional) used += (size_t)snprintf(text + used, sizeof text - used, "=None");
         s = end;
     }
+    used = other_words(info, star, text, used, sizeof text);
     (void)snprintf(text + used, sizeof text - used, ")");
     return PyUnicode_FromString(text);
 }
 
+/* By the name under which its module has it, so that a pickle names it as torch's does; else by the operator's. */
 static PyObject *reduce(PyObject *self, PyObject *unused) {
     (void)unused;
-    PyObject *module = PyImport_ImportModule("ampc._C");
+    PyObject *name = get_name(self, NULL), *home = get_module(self, NULL),
+             *module = home ? PyImport_Import(home) : NULL,
+             *found = name && module ? PyObject_GetAttr(module, name) : NULL;
+    Py_XDECREF(home), Py_XDECREF(module);
+    if (found == self) {
+        Py_DECREF(found);
+        return name;
+    }
+    PyErr_Clear();
+    Py_XDECREF(found), Py_XDECREF(name);
+    module = PyImport_ImportModule("ampc._C");
     PyObject *find = module ? PyObject_GetAttrString(module, "_function") : NULL;
     Py_XDECREF(module);
     return find ? Py_BuildValue("N(O)", find, ((PyOpFunction *)self)->name) : NULL;
@@ -246,16 +277,14 @@ static int add_overload(ac_op op, const char *name, bool in_place) {
 static int make_result_type(ac_op op) {
     const ac_op_info *info = &ac_ops[op];
     if (info->n_shown < 2) return 0;
-    static char names[AC_MAX_OUT][16];
     PyStructSequence_Field fields[AC_MAX_OUT + 1] = {{NULL, NULL}};
     char full[64];
     for (int i = 0; i < info->n_shown; i++) {
         size_t n = strcspn(info->out_names[i], ":");
-        memcpy(names[i], info->out_names[i], n);
-        names[i][n] = '\0';
         char *keep = PyMem_Malloc(n + 1); /* the type keeps the pointer for as long as it lives */
         if (!keep) return PyErr_NoMemory(), -1;
-        memcpy(keep, names[i], n + 1);
+        memcpy(keep, info->out_names[i], n);
+        keep[n] = '\0';
         fields[i].name = keep;
     }
     (void)snprintf(full, sizeof full, "ampc.return_types.%s", info->python);

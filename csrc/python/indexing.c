@@ -5,6 +5,14 @@
 #include "dispatch/placement.h"
 #include "dispatch/write.h"
 
+/* A slice with a negative step: strides are not negative, so what follows indexes a copy in the other order. An
+ * assignment then goes the way back: the copy, turned again, is written into the view. */
+typedef struct turn {
+    ac_tensor *view, *turned; /* owned */
+    ac_attrs_dims dims;
+    struct turn *before;
+} turn;
+
 /* A basic index is applied view by view; what is left for advanced indexing stands in `advanced`,
  * one entry a dimension of the view, NULL where the whole dimension is meant. */
 typedef struct {
@@ -17,6 +25,7 @@ typedef struct {
     int ndim;        /* of the tensor that is indexed */
     int ellipses;    /* met so far */
     bool lone_mask;  /* all of `advanced` comes of one mask */
+    turn *turns;     /* owned: the last one; NULL where no step is negative */
     PyObject *items; /* owned: the tuple that a list of indices stands for, or NULL */
 } indexer;
 
@@ -80,11 +89,29 @@ static int bound(PyObject *o, int64_t *out) {
     return 0;
 }
 
+/* The same elements with the step's sign changed, and then in the other order. */
+static int by_negative_slice(indexer *x, PyObject *item) {
+    Py_ssize_t start, stop, step;
+    if (need_dim(x) < 0 || PySlice_Unpack(item, &start, &stop, &step) < 0) return -1;
+    Py_ssize_t n = PySlice_AdjustIndices((Py_ssize_t)x->view->shape[x->dim], &start, &stop, step);
+    ac_attrs_slice a = {
+        .dim = x->dim, .start = n ? start + (n - 1) * step : 0, .end = n ? start + 1 : 0, .step = -step};
+    if (apply(x, AC_OP_slice, &a) < 0) return -1;
+    turn *t = PyMem_Calloc(1, sizeof *t);
+    if (!t) return PyErr_NoMemory(), -1;
+    *t = (turn){.view = ac_tensor_retain(x->view), .dims = {{1, {x->dim++}}}, .before = x->turns};
+    x->turns = t;
+    if (apply(x, AC_OP_flip, &t->dims) < 0) return -1;
+    t->turned = ac_tensor_retain(x->view);
+    return 0;
+}
+
 static int by_slice(indexer *x, PyObject *item) {
     ac_attrs_slice a = {.dim = x->dim, .step = 1};
     PySliceObject *s = (PySliceObject *)item;
     int64_t stride;
     if (bound(s->start, &a.start) < 0 || bound(s->stop, &a.end) < 0 || bound(s->step, &stride) < 0) return -1;
+    if (stride != AC_ABSENT && stride < 0) return by_negative_slice(x, item);
     if (stride != AC_ABSENT) a.step = stride;
     bool whole = a.start == AC_ABSENT && a.end == AC_ABSENT && a.step == 1;
     if (!whole && (need_dim(x) < 0 || apply(x, AC_OP_slice, &a) < 0)) return -1;
@@ -111,7 +138,8 @@ static int by_mask(indexer *x, ac_tensor *mask) {
     ac_tensor *indices[AC_MAX_OUT] = {NULL};
     bool lone = x->n == 0;
     for (int d = 0; d < mask->ndim; d++) {
-        if (x->dim + d >= x->view->ndim || mask->shape[d] != x->view->shape[x->dim + d]) {
+        int64_t size = mask->shape[d]; /* 0 chooses nothing, by the array API; where torch raises */
+        if (x->dim + d >= x->view->ndim || (size && size != x->view->shape[x->dim + d])) {
             char m[AC_SHAPE_TEXT], v[AC_SHAPE_TEXT];
             PyErr_Format(PyExc_IndexError, "the mask's shape %s does not fit the indexed dimensions of %s",
                          ac_shape_text(mask, m), ac_shape_text(x->view, v));
@@ -212,6 +240,12 @@ static int by_item(indexer *x, PyObject *item, int used) {
 }
 
 static void indexer_free(indexer *x) {
+    for (turn *t = x->turns, *before; t; t = before) {
+        before = t->before;
+        ac_tensor_clear(&t->view);
+        ac_tensor_clear(&t->turned);
+        PyMem_Free(t);
+    }
     ac_tensor_clear(&x->view);
     for (int d = 0; d < AC_MAX_DIMS; d++) ac_tensor_clear(&x->advanced[d]);
     for (int i = 0; i < x->n_keep; i++) Py_DECREF(x->keep[i]);
@@ -357,9 +391,9 @@ static ac_tensor *value_tensor(const ac_tensor *x, PyObject *value) {
         return NULL;
     }
     ac_scalar number;
-    if (ac_scalar_from(value, &number) < 0) return NULL;
+    if (ac_scalar_beside(value, x, &number) < 0) return NULL;
     if (ac_scalar_fits(number, x->dtype, "x[...] = number") < 0) return ac_raise(), NULL;
-    return ac_number_tensor(value);
+    return ac_number_tensor(value, x);
 }
 
 static int assign(indexer *x, ac_tensor *value) {
@@ -373,6 +407,18 @@ static int assign(indexer *x, ac_tensor *value) {
     return failed;
 }
 
+/* What was assigned to turned copies, into the views that they are copies of. */
+static int turn_back(const indexer *x) {
+    for (turn *t = x->turns; t; t = t->before) {
+        ac_tensor *out[AC_MAX_OUT] = {NULL};
+        if (ac_call(AC_OP_flip, &t->turned, 1, &t->dims, out) < 0) return (void)ac_raise(), -1;
+        int failed = ac_copy_into(t->view, out[0]);
+        ac_tensor_release(out[0]);
+        if (failed) return (void)ac_raise(), -1;
+    }
+    return 0;
+}
+
 int ac_tensor_assign(PyObject *self, PyObject *index, PyObject *value) {
     if (!value) return PyErr_SetString(PyExc_TypeError, "elements of a tensor cannot be deleted"), -1;
     ac_tensor *given = value_tensor(ac_unwrap(self), value);
@@ -382,6 +428,7 @@ int ac_tensor_assign(PyObject *self, PyObject *index, PyObject *value) {
     if (index != Py_False) { /* x[False] = value writes nothing, whatever the value's shape */
         failed = indexer_init(&x, self, index == Py_True ? Py_None : index);
         if (!failed) failed = assign(&x, given);
+        if (!failed) failed = turn_back(&x);
     }
     indexer_free(&x);
     ac_tensor_release(given);

@@ -6,9 +6,9 @@
 static const ac_attrs_alpha plus_one = {{AC_INT, {1}}};
 
 /* NumPy's arrays become tensors; its scalars have an interface too, but are numbers. */
-static int from_array(PyObject *o, ac_tensor **t, bool *owned) {
+static int from_array(PyObject *o, const ac_tensor *beside, ac_tensor **t, bool *owned) {
     if (ac_is_number(o)) {
-        *t = ac_number_tensor(o);
+        *t = ac_number_tensor(o, beside);
     } else {
         PyObject *module = PyImport_ImportModule("ampc._C"),
                  *made = module ? PyObject_CallMethod(module, "_tensor_from", "O", o) : NULL;
@@ -20,17 +20,19 @@ static int from_array(PyObject *o, ac_tensor **t, bool *owned) {
     return *t ? 0 : -1;
 }
 
+static const ac_tensor *tensor_of(PyObject *o) { return ac_is_tensor(o) ? ac_unwrap(o) : NULL; }
+
 /* borrowed or owned operand; 0, or -1 with an error, or 1 when Python should try the other side */
-static int operand(PyObject *o, ac_tensor **t, bool *owned) {
+static int operand(PyObject *o, PyObject *other, ac_tensor **t, bool *owned) {
     *owned = false;
     if (ac_is_tensor(o)) {
         *t = ac_unwrap(o);
         return 0;
     }
     if (!PyFloat_CheckExact(o) && !PyLong_CheckExact(o) && PyObject_HasAttrString(o, "__array_interface__"))
-        return from_array(o, t, owned);
+        return from_array(o, tensor_of(other), t, owned);
     if (!ac_is_number(o)) return 1;
-    *t = ac_number_tensor(o);
+    *t = ac_number_tensor(o, tensor_of(other));
     *owned = *t != NULL;
     return *t ? 0 : -1;
 }
@@ -38,9 +40,9 @@ static int operand(PyObject *o, ac_tensor **t, bool *owned) {
 static PyObject *binary(ac_op op, const void *attrs, PyObject *left, PyObject *right, bool in_place) {
     ac_tensor *in[2], *out[AC_MAX_OUT] = {NULL};
     bool own[2] = {false, false};
-    int state = operand(left, &in[0], &own[0]);
+    int state = operand(left, right, &in[0], &own[0]);
     if (state == 0) {
-        state = operand(right, &in[1], &own[1]);
+        state = operand(right, left, &in[1], &own[1]);
         if (state == 0) {
             int failed = in_place ? ac_call_into(op, in, 2, attrs, in[0]) : ac_call(op, in, 2, attrs, out);
             if (failed) {

@@ -65,6 +65,8 @@ static PyObject *to_numpy(PyObject *module, PyObject *self) {
         return PyErr_SetString(PyExc_RuntimeError, "numpy(): the tensor requires gradients, and writes to the array "
                                                    "would not be seen; use .detach().numpy()"),
                NULL;
+    if (ac_device_of(t) == AC_META)
+        return PyErr_SetString(PyExc_TypeError, "numpy(): tensors on 'meta' have no values"), NULL;
     if (ac_device_of(t) != AC_CPU)
         return PyErr_Format(PyExc_TypeError,
                             "numpy(): the tensor is on %s, where NumPy cannot read; use .cpu().numpy() or "

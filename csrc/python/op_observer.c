@@ -79,6 +79,22 @@ static PyObject *again(PyObject *module, PyObject *inputs) {
     return made;
 }
 
+/* _seen_argument(name) -> the int or bool that the operator which the watcher is being shown was given by that name;
+ * None where it has no such parameter */
+static PyObject *seen_argument(PyObject *module, PyObject *o) {
+    const char *name = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
+    (void)module;
+    if (!name) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "_seen_argument: expected a name");
+    if (!seeing) Py_RETURN_NONE;
+    const ac_op_info *info = &ac_ops[seeing->op];
+    for (int i = 0; i < info->n_params && seeing->attrs; i++) {
+        const ac_param *p = &info->params[i];
+        if ((p->kind != AC_P_INT && p->kind != AC_P_BOOL) || strcmp(p->name, name) != 0) continue;
+        return PyLong_FromLongLong(*(const int64_t *)(const void *)((const char *)seeing->attrs + p->offset));
+    }
+    Py_RETURN_NONE;
+}
+
 PyObject *ac_watch_swap(PyObject *callback) {
     PyObject *old = watcher;
     watcher = callback;
@@ -125,6 +141,7 @@ static PyObject *address(PyObject *module, PyObject *o) {
 
 static PyMethodDef functions[] = {{"_address", address, METH_O, NULL},
                                   {"_again", again, METH_O, NULL},
+                                  {"_seen_argument", seen_argument, METH_O, NULL},
                                   {"_watch", watch, METH_O, NULL},
                                   {"_watcher", watcher_now, METH_NOARGS, NULL},
                                   {"_running", running, METH_NOARGS, NULL},

@@ -49,7 +49,7 @@ static ac_tensor *number_there(PyObject *o, const ac_update *u) {
     if (!ac_is_tensor(o)) return NULL;
     ac_tensor *t = ac_unwrap(o);
     bool good = t->numel == 1 && t->dtype == AC_float32 && ac_device_of(t) == ac_device_of(u->param);
-    if (good && ac_device_of(t) != AC_CPU) return t;
+    if (good && ac_is_gpu(ac_device_of(t))) return t;
     PyErr_SetString(PyExc_ValueError, "a step count that is a tensor must be one float32 on its parameter's GPU");
     return NULL;
 }
@@ -129,7 +129,7 @@ static int check_states(PyObject *states, Py_ssize_t n) {
 static int take_gate(PyObject *o, const ac_update *u, Py_ssize_t n, ac_step_args *k) {
     if (o == Py_None || n == 0) return 0;
     ac_tensor *t = ac_is_tensor(o) ? ac_unwrap(o) : NULL;
-    bool good = t && t->numel == 1 && t->dtype == AC_float32 && ac_device_of(t) != AC_CPU;
+    bool good = t && t->numel == 1 && t->dtype == AC_float32 && ac_is_gpu(ac_device_of(t));
     for (Py_ssize_t i = 0; i < n && good; i++) good = ac_device_of(u[i].param) == ac_device_of(t);
     if (!good) return PyErr_SetString(PyExc_ValueError, "found_inf must be one float32 on the parameters' GPU"), -1;
     k->found_inf = ac_data(t);
@@ -326,7 +326,7 @@ static PyObject *sum_up(PyObject *module, PyObject *o) {
 /* A factor on the tensors' GPU: one float64 with memory of its own. */
 static bool takes_factor(PyObject *by, ac_tensor *const *all, Py_ssize_t n) {
     ac_tensor *t = ac_is_tensor(by) ? ac_unwrap(by) : NULL;
-    bool good = t && t->dtype == AC_float64 && t->numel == 1 && t->storage->bytes == 8 && ac_device_of(t) != AC_CPU;
+    bool good = t && t->dtype == AC_float64 && t->numel == 1 && t->storage->bytes == 8 && ac_is_gpu(ac_device_of(t));
     for (Py_ssize_t i = 0; i < n && good; i++) good = ac_device_of(all[i]) == ac_device_of(t);
     if (!good) PyErr_SetString(PyExc_ValueError, "by: expected one float64 on the tensors' GPU, not a part of others");
     return good;

@@ -24,12 +24,12 @@ typedef struct {
 
 /* The module's state. */
 typedef struct {
-    PyTypeObject *tensor, *dtype, *function, *node, *scaler;
+    PyTypeObject *tensor, *dtype, *function, *node, *scaler, *storage;
     PyObject *dtypes[AC_N_DTYPES];
     PyObject *names[AC_N_OPS][AC_MAX_PARAMS]; /* interned */
     PyTypeObject *results[AC_N_OPS];          /* struct sequences of operators with several results */
-    PyObject *out, *input, *axis, *dim, *keepdims, *keepdim, *params; /* interned words */
-    PyObject *records, *inference, *prev;                             /* attributes of scopes */
+    PyObject *out, *input, *other, *axis, *dim, *keepdims, *keepdim, *params; /* interned words */
+    PyObject *records, *inference, *prev;                                     /* attributes of scopes */
     PyObject *device, *enabled, *fast_dtype, *cache_enabled, *policy, *chosen, *by_module, *table, *modules, *saw,
         *observable;
     PyObject *policy_state, *region_begins, *region_ends; /* Python's part of autocast's regions, see amp.c */
@@ -82,9 +82,13 @@ typedef struct {
  * set; p must be released in any case. */
 int ac_parse(ac_op op, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, ac_call_args *p);
 void ac_parse_release(ac_call_args *p);
-ac_tensor *ac_number_tensor(PyObject *o); /* new: a Python number as a 0-d tensor; NULL with an error */
+/* new: a Python number as a 0-d tensor; NULL with an error */
+ac_tensor *ac_number_tensor(PyObject *o, const ac_tensor *beside);
 bool ac_is_number(PyObject *o);
 int ac_scalar_from(PyObject *o, ac_scalar *s);
+/* The same; beside a tensor of floating point, an int from 2**63 up that fits 64 bits is a float, as in torch. `beside`
+ * may be NULL. */
+int ac_scalar_beside(PyObject *o, const ac_tensor *beside, ac_scalar *s);
 int ac_dims_from(PyObject *o, ac_dims *d, const char *name);
 int ac_no_dtype(const char *call, PyObject *o);        /* TypeError: it is none that tensors have; -1 */
 int ac_dtype_from(PyObject *o, ac_dtype *dtype);       /* a dtype object, or a Python or NumPy type */
@@ -104,6 +108,8 @@ int ac_cuda_init(PyObject *module);
 int ac_dlpack_init(PyObject *module);
 int ac_machine_init(PyObject *module);
 int ac_scope_init(PyObject *module);
+int ac_storage_init(PyObject *module);
+int ac_foreach_init(PyObject *module);
 
 /* -- op_observer.c -- */
 PyObject *ac_watch_swap(PyObject *callback); /* steals it and returns what was there; NULL: nobody */

@@ -171,7 +171,7 @@ AC_SPECIAL double ac_deviance(double a, double x) {
 AC_SPECIAL double ac_gamma_density(double a, double x) {
     if (a >= 10) return exp(-ac_stirling_rest(a) - ac_deviance(a, x)) / sqrt(2 * AC_PI * a);
     double half = exp(-0.5 * x);
-    return pow(x, a) * half / tgamma(a + 1) * half;
+    return half == 0 ? 0 : pow(x, a) * half / tgamma(a + 1) * half; /* the power of such x may be infinite */
 }
 
 /* P / density: sum of x^n / ((a + 1) ... (a + n)), DLMF 8.11.4 */

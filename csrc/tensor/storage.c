@@ -6,6 +6,7 @@
 #include "tensor/packed_weights.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Header and data of our own storages share one block: half the allocations of a small operator. */
 enum { HEADER = (sizeof(ac_storage) + AC_ALIGNMENT - 1) / AC_ALIGNMENT * AC_ALIGNMENT };
@@ -17,11 +18,12 @@ static int no_gpu(ac_device device, int64_t bytes, char **data, void **block) {
 static void no_release(void *block) { (void)block; }
 int64_t ac_deferred_scales;
 ac_gpu_memory_hooks ac_gpu_memory = {no_gpu, no_release};
+ac_storage_hooks ac_storage_object = {no_release, no_release};
 
 const char *ac_device_name(ac_device d) {
     static _Thread_local char text[4][24];
     static _Thread_local unsigned next;
-    if (d == AC_CPU) return "cpu";
+    if (d == AC_CPU || d == AC_META) return d == AC_CPU ? "cpu" : "meta";
     char *name = text[next++ % 4];
     (void)snprintf(name, sizeof text[0], "cuda:%d", ac_gpu_index(d));
     return name;
@@ -36,7 +38,15 @@ static ac_storage *gpu_storage(ac_device device, int64_t bytes) {
     return NULL;
 }
 
+/* Without memory: the address is one that nothing else has, and is never followed. */
+static ac_storage *meta_storage(int64_t bytes) {
+    ac_storage *s = ac_alloc(sizeof *s);
+    if (s) *s = (ac_storage){.refs = 1, .data = (char *)s, .bytes = bytes, .device = AC_META, .release = no_release};
+    return s;
+}
+
 ac_storage *ac_storage_new(ac_device device, int64_t bytes) {
+    if (device == AC_META) return meta_storage(bytes);
     if (device != AC_CPU) return gpu_storage(device, bytes);
     ac_storage *s = ac_alloc(HEADER + (size_t)bytes);
     if (!s) return NULL;
@@ -54,7 +64,7 @@ ac_storage *ac_storage_wrap(void *data, int64_t bytes, void (*release)(void *), 
 
 ac_storage *ac_storage_retain(ac_storage *s) {
     AC_ASSERT(s->refs > 0);
-    s->refs++;
+    if (++s->refs == 2 && s->py) ac_storage_object.incref(s->py);
     return s;
 }
 
@@ -65,16 +75,55 @@ void ac_storage_settled(ac_storage *s) {
     if (there) ac_storage_release(there);
 }
 
-void ac_storage_release(ac_storage *s) {
-    AC_ASSERT(s->refs > 0);
-    if (--s->refs > 0) return;
+static void free_storage(ac_storage *s) {
+    int64_t own = s->moved ? s->moved->own : s->bytes;
     ac_storage_settled(s);
     ac_packed_weights_free(s);
+    if (s->moved) {
+        ac_storage *keeps = s->moved->keeps;
+        ac_free(s->moved, sizeof *s->moved);
+        if (keeps) ac_storage_release(keeps);
+    }
     if (s->release || s->owner) {
         if (s->release) s->release(s->owner);
         ac_free(s, sizeof *s);
     } else {
-        ac_memory_count(-s->bytes);
-        ac_free(s, HEADER + (size_t)s->bytes);
+        ac_memory_count(-own);
+        ac_free(s, HEADER + (size_t)own);
     }
+}
+
+void ac_storage_release(ac_storage *s) {
+    AC_ASSERT(s->refs > 0);
+    int64_t left = --s->refs;
+    if (left == 0) free_storage(s);
+    else if (left == 1 && s->py) ac_storage_object.decref(s->py);
+}
+
+static ac_storage_moved *moved_of(ac_storage *s) {
+    if (s->moved) return s->moved;
+    s->moved = ac_alloc(sizeof *s->moved);
+    if (s->moved) *s->moved = (ac_storage_moved){.own = s->bytes, .room = s->bytes};
+    return s->moved;
+}
+
+int ac_storage_move(ac_storage *s, ac_storage *to) {
+    ac_storage_moved *mine = moved_of(s), *its = mine ? moved_of(to) : NULL;
+    if (!its) return -1;
+    AC_ASSERT(s != to && !its->keeps && s->device == AC_CPU && to->device == AC_CPU && its->room >= mine->room);
+    if (mine->room) memcpy(to->data, s->data, (size_t)mine->room);
+    its->keeps = mine->keeps; /* it keeps what was kept before */
+    mine->keeps = ac_storage_retain(to);
+    mine->room = its->room;
+    s->data = to->data;
+    s->content++;
+    return 0;
+}
+
+int ac_storage_set_bytes(ac_storage *s, int64_t bytes) {
+    if (!moved_of(s)) return -1;
+    AC_ASSERT(bytes >= 0 && bytes <= s->moved->room);
+    s->bytes = bytes;
+    s->content++;
+    return 0;
 }

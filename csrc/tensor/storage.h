@@ -12,9 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A device: the CPU, or AC_CUDA(i), the i-th GPU that the driver shows. */
+/* A device: the CPU; AC_CUDA(i), the i-th GPU that the driver shows; or AC_META, whose tensors have no values
+ * (backend/meta.c). Devices of a call are joined by `|`, which keeps the bit of AC_META. */
 typedef int ac_device;
-enum { AC_CPU = 0, AC_MAX_GPUS = 64 };
+enum { AC_CPU = 0, AC_MAX_GPUS = 64, AC_META = 128 };
+static inline bool ac_is_gpu(ac_device d) { return d > AC_CPU && d <= AC_MAX_GPUS; }
 #define AC_CUDA(index) ((ac_device)(index) + 1)
 static inline int ac_gpu_index(ac_device d) { return d - 1; }
 /* "cpu" or "cuda:0", in memory of the thread's own that the fourth call after it uses again. */
@@ -22,6 +24,14 @@ const char *ac_device_name(ac_device d);
 
 typedef struct ac_packed_weight ac_packed_weight; /* a 16-bit copy of a weight, see packed_weights.h */
 
+/* What few storages have: memory of another size or place than they were made with. */
+typedef struct {
+    int64_t own, room;        /* bytes of the block that it was made with, and of the memory at `data` now */
+    struct ac_storage *keeps; /* owned: whose memory that is, or NULL */
+} ac_storage_moved;
+
+/* Python identity: as for tensors (tensor.h), all C references but the object's own together hold one Python
+ * reference to the storage's object. */
 typedef struct ac_storage {
     int64_t refs;
     char *data;
@@ -38,6 +48,9 @@ typedef struct ac_storage {
     double factor;
     struct ac_storage *factor_at; /* owned: one float64 beside the memory, on a GPU; or NULL */
     int readers;                  /* steps that read it so, outside the lock */
+    bool shared;                  /* other processes, forked or mapping its file, write the same memory */
+    void *py;                     /* its Python object, or NULL */
+    ac_storage_moved *moved;      /* owned, or NULL */
     ac_packed_weight *packed;     /* owned, freed with the storage */
     void (*release)(void *owner); /* foreign memory: how to give it back */
     void *owner;
@@ -61,5 +74,21 @@ ac_storage *ac_storage_new(ac_device device, int64_t bytes) AC_CHECKED;
 ac_storage *ac_storage_wrap(void *data, int64_t bytes, void (*release)(void *), void *owner) AC_CHECKED;
 ac_storage *ac_storage_retain(ac_storage *s);
 void ac_storage_release(ac_storage *s);
+
+/* s, on the CPU, takes over the memory of `to` (retained), which is new and has room for all that s has; it is copied,
+ * beyond s->bytes too, since tensors may reach further. The memory before stays until s dies: a kernel outside the
+ * lock may be reading it. */
+int ac_storage_move(ac_storage *s, ac_storage *to) AC_CHECKED;
+/* Bytes that the memory has: at least s->bytes. */
+static inline int64_t ac_storage_room(const ac_storage *s) { return s->moved ? s->moved->room : s->bytes; }
+/* Gives s fewer bytes, or more within its room. No memory moves, so tensors that reach further stay readable. */
+int ac_storage_set_bytes(ac_storage *s, int64_t bytes) AC_CHECKED;
+
+/* How the Python object of a storage is held; set by its owner. */
+typedef struct {
+    void (*incref)(void *py);
+    void (*decref)(void *py);
+} ac_storage_hooks;
+extern ac_storage_hooks ac_storage_object;
 
 #endif

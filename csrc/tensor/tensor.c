@@ -156,18 +156,18 @@ bool ac_overlaps_itself(const ac_tensor *t) {
     return false;
 }
 
-static int64_t last_byte(const ac_tensor *t) {
+static const char *end_of(const ac_tensor *t) {
     int64_t last = t->offset;
     for (int i = 0; i < t->ndim; i++) last += t->strides[i] * (t->shape[i] - 1);
-    return (last + 1) * ac_itemsize(t->dtype);
+    return t->storage->data + (last + 1) * ac_itemsize(t->dtype);
 }
 
+/* By addresses, as two storages may lie on the same memory: of NumPy arrays, or a part of another storage. */
 bool ac_overlaps_partly(const ac_tensor *out, const ac_tensor *in) {
-    if (out->storage->data != in->storage->data || !out->numel || !in->numel) return false;
-    int64_t out_first = out->offset * ac_itemsize(out->dtype);
-    int64_t in_first = in->offset * ac_itemsize(in->dtype);
-    if (out_first >= last_byte(in) || in_first >= last_byte(out)) return false;
-    bool same = out->dtype == in->dtype && out->offset == in->offset && ac_same_shape(out, in) &&
+    if (!out->numel || !in->numel) return false;
+    const char *out_first = ac_data(out), *in_first = ac_data(in);
+    if (out_first >= end_of(in) || in_first >= end_of(out)) return false;
+    bool same = out->dtype == in->dtype && out_first == in_first && ac_same_shape(out, in) &&
                 memcmp(out->strides, in->strides, (size_t)in->ndim * sizeof *in->strides) == 0;
     return !same;
 }

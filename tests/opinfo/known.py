@@ -50,6 +50,8 @@ KNOWN: List[Known] = [
           and (d.operator, re.sub(".*?(expects|Expected out tensor|to have dtype)", "", d.torch)) in (("aminmax", " float, but got double instead"), ("multinomial", " Long tensor out, got: Double"))),
     Known("cat: `out` may be one of the joined tensors, or share their memory. All are read before it is written",
           lambda d: d.operator == "cat" and d.way == "error" and "refer to a single memory location" in d.torch and d.ampc == "no exception"),
+    Known("nextafter: a number may stand for a tensor, as in the array API, though not beside integers",
+          lambda d: d.operator == "nextafter" and d.way == "error" and "must be Tensor, not int" in d.torch and "needs floating point" in d.ampc),
     Known("narrow: `start` may be a tensor of one element, of one dimension, too", lambda d: d.operator == "narrow" and "start must be an 0-dim integral Tensor" in d.torch and d.ampc == "no exception"),
     Known("msort: which of several equal values gets the gradient is not defined", lambda d: d.operator == "msort" and "gradient" in d.way and d.kind == "value" and d.dtype in ("float16", "bfloat16")),
     Known("signal.windows: computed in float64 and rounded once, so the last digit of float32 may differ", lambda d: d.operator.startswith("signal.windows.") and d.dtype == "float32" and near(0, 5e-8)(d)),
@@ -105,7 +107,7 @@ KNOWN: List[Known] = [
           and d.operator in ("matrix_exp", "linalg.pinv (singular)", "linalg.pinv (hermitian)", "linalg.svd", "svd", "linalg.lstsq", "linalg.lstsq (grad_oriented)", "linalg.norm")),
     Known("gather, scatter: an index out of range is an IndexError. torch raises RuntimeError here, and IndexError elsewhere",
           lambda d: d.way == "error" and re.search(r"RuntimeError: index \d+ is out of bounds", d.torch) is not None
-          and re.match(r"IndexError: (gather|scatter_add|index_put): index \d+ is out of range", d.ampc) is not None),
+          and re.match(r"IndexError: (gather|scatter\w*|index_put)( on the GPU)?: index \d+ is out of range", d.ampc) is not None),
     Known("gather: `out` may have a wider dtype of the same kind, as everywhere",
           lambda d: (d.operator, d.way, d.ampc) == ("gather", "error", "no exception") and "Expected out tensor to have dtype" in d.torch),
     Known("as_strided_scatter: torch's gradient does not pass its own gradcheck. ampc's does",

@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 import torch
 
 import ampc
+from ampc import _library_modules
 
 from .compare import difference
 from .places import DIM_AT, gradient_at_places, values_at_places
@@ -42,7 +43,8 @@ class Difference:
 def function_of(op: Any) -> Optional[Callable[..., Any]]:
     """What ampc has for an entry of the database, or None where it lacks the name."""
     f = op.op
-    if op.name in PRIVATE:
+    named = _library_modules.entry_of("torch." + op.name)
+    if op.name in PRIVATE or named is not None and named.kind == "refused":
         return None
     if isinstance(f, types.FunctionType) and f.__module__.startswith("torch.testing"):
         return retarget(f)

@@ -1,270 +1,183 @@
-"""Activations."""
+"""Activations, and attention of several heads (Vaswani et al. 2017)."""
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, ClassVar, Optional, Tuple
 
 from ... import _creation as make
 from ..._C import Tensor
 from ..._callers import warn
 from .. import functional as F
+from .. import init
+from .._multihead import attended
 from ..parameter import Parameter
+from ._function_module import FunctionModule
+from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
-
-class _Activation(Module):
-    """Base: a function of ``functional`` by name, called with the options that the subclass keeps under their names."""
-
-    _function = ""
-    _options: Tuple[str, ...] = ()
-
-    def _keep(self, **options: Any) -> None:
-        Module.__init__(self)
-        self.__dict__.update(options)
-
-    def forward(self, input: Tensor) -> Tensor:
-        return getattr(F, self._function)(input, *(self.__dict__[name] for name in self._options))
-
-    def extra_repr(self) -> str:
-        shown = [name for name in self._options if name != "inplace" or self.__dict__[name]]
-        return ", ".join(f"{name}={self.__dict__[name]!r}" for name in shown)
+__all__ = [
+    "CELU", "ELU", "GELU", "GLU", "SELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish",
+    "MultiheadAttention", "PReLU", "RReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softmax2d", "Softmin", "Softplus", "Softshrink",
+    "Softsign", "Tanh", "Tanhshrink", "Threshold",
+]
 
 
-class ReLU(_Activation):
+class ReLU(FunctionModule, function="relu"):
     """max(x, 0)"""
 
-    _function = "relu"
-    _options = ("inplace",)
-
-    def __init__(self, inplace: bool = False) -> None:
-        self._keep(inplace=inplace)
+    inplace: bool = False
 
 
-class ReLU6(_Activation):
+class ReLU6(FunctionModule, function="relu6"):
     """min(max(x, 0), 6)"""
 
-    _function = "relu6"
-    _options = ("inplace",)
-
-    def __init__(self, inplace: bool = False) -> None:
-        self._keep(inplace=inplace)
+    inplace: bool = False
 
 
-class LeakyReLU(_Activation):
+class LeakyReLU(FunctionModule, function="leaky_relu"):
     """x where x > 0, else negative_slope * x."""
 
-    _function = "leaky_relu"
-    _options = ("negative_slope", "inplace",)
-
-    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        self._keep(negative_slope=negative_slope, inplace=inplace)
+    negative_slope: float = 0.01
+    inplace: bool = False
 
 
-class ELU(_Activation):
+class ELU(FunctionModule, function="elu"):
     """x where x > 0, else alpha * (exp(x) - 1) (Clevert et al. 2016)."""
 
-    _function = "elu"
-    _options = ("alpha", "inplace",)
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        self._keep(alpha=alpha, inplace=inplace)
+    alpha: float = 1.0
+    inplace: bool = False
 
 
-class CELU(_Activation):
+class CELU(FunctionModule, function="celu"):
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)) (Barron 2017)."""
 
-    _function = "celu"
-    _options = ("alpha", "inplace",)
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        self._keep(alpha=alpha, inplace=inplace)
+    alpha: float = 1.0
+    inplace: bool = False
 
 
-class SELU(_Activation):
+class SELU(FunctionModule, function="selu"):
     """ELU, scaled so that mean and variance settle (Klambauer et al. 2017)."""
 
-    _function = "selu"
-    _options = ("inplace",)
-
-    def __init__(self, inplace: bool = False) -> None:
-        self._keep(inplace=inplace)
+    inplace: bool = False
 
 
-class GELU(_Activation):
+class GELU(FunctionModule, function="gelu"):
     """x * Phi(x), or its tanh approximation."""
 
-    _function = "gelu"
-    _options = ("approximate",)
-
-    def __init__(self, approximate: str = "none") -> None:
-        self._keep(approximate=approximate)
+    approximate: str = "none"
 
 
-class SiLU(_Activation):
+class SiLU(FunctionModule, function="silu"):
     """x * sigmoid(x)"""
 
-    _function = "silu"
-    _options = ("inplace",)
-
-    def __init__(self, inplace: bool = False) -> None:
-        self._keep(inplace=inplace)
+    inplace: bool = False
 
 
-class Mish(_Activation):
+class Mish(FunctionModule, function="mish"):
     """x * tanh(softplus(x)) (Misra 2019)."""
 
-    _function = "mish"
-    _options = ("inplace",)
-
-    def __init__(self, inplace: bool = False) -> None:
-        self._keep(inplace=inplace)
+    inplace: bool = False
 
 
-class Sigmoid(_Activation):
+class Sigmoid(FunctionModule, function="sigmoid"):
     """1 / (1 + exp(-x))"""
 
-    _function = "sigmoid"
 
-
-class Tanh(_Activation):
+class Tanh(FunctionModule, function="tanh"):
     """Hyperbolic tangent."""
 
-    _function = "tanh"
 
-
-class Hardtanh(_Activation):
+class Hardtanh(FunctionModule, function="hardtanh"):
     """x, kept within [min_val, max_val]."""
 
-    _function = "hardtanh"
-    _options = ("min_val", "max_val", "inplace",)
+    min_val: float = -1.0
+    max_val: float = 1.0
+    inplace: bool = False
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False, min_value: Optional[float] = None,
                  max_value: Optional[float] = None) -> None:
         for old, new in ((min_value, "min_val"), (max_value, "max_val")):
             if old is not None:
                 warn(f"Hardtanh: `{new}ue` is an old name of `{new}`", FutureWarning)
-        min_val, max_val = min_val if min_value is None else min_value, max_val if max_value is None else max_value
-        self._keep(min_val=min_val, max_val=max_val, inplace=inplace)
+        super().__init__(min_val if min_value is None else min_value, max_val if max_value is None else max_value, inplace)
 
 
-class Hardsigmoid(_Activation):
+class Hardsigmoid(FunctionModule, function="hardsigmoid"):
     """min(max(x + 3, 0), 6) / 6"""
 
-    _function = "hardsigmoid"
-    _options = ("inplace",)
-
-    def __init__(self, inplace: bool = False) -> None:
-        self._keep(inplace=inplace)
+    inplace: bool = False
 
 
-class Hardswish(_Activation):
+class Hardswish(FunctionModule, function="hardswish"):
     """x * hardsigmoid(x) (Howard et al. 2019)."""
 
-    _function = "hardswish"
-    _options = ("inplace",)
-
-    def __init__(self, inplace: bool = False) -> None:
-        self._keep(inplace=inplace)
+    inplace: bool = False
 
 
-class _Shrink(_Activation):
-    _options = ("lambd",)
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        self._keep(lambd=lambd)
+class _Shrink(FunctionModule, function=""):
+    lambd: float = 0.5
 
     def extra_repr(self) -> str:
-        return str(self.__dict__["lambd"])
+        return str(self.lambd)
 
 
-class Hardshrink(_Shrink):
+class Hardshrink(_Shrink, function="hardshrink"):
     """x where |x| > lambd, else 0."""
 
-    _function = "hardshrink"
 
-
-class Softshrink(_Shrink):
+class Softshrink(_Shrink, function="softshrink"):
     """x, nearer to 0 by lambd."""
 
-    _function = "softshrink"
 
-
-class Tanhshrink(_Activation):
+class Tanhshrink(FunctionModule, function="tanhshrink"):
     """x - tanh(x)"""
 
-    _function = "tanhshrink"
 
-
-class Softplus(_Activation):
+class Softplus(FunctionModule, function="softplus"):
     """log(1 + exp(beta x)) / beta; x where beta x is above ``threshold``."""
 
-    _function = "softplus"
-    _options = ("beta", "threshold",)
-
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        self._keep(beta=beta, threshold=threshold)
+    beta: float = 1.0
+    threshold: float = 20.0
 
 
-class Softsign(_Activation):
+class Softsign(FunctionModule, function="softsign"):
     """x / (1 + |x|)"""
 
-    _function = "softsign"
 
-
-class LogSigmoid(_Activation):
+class LogSigmoid(FunctionModule, function="logsigmoid"):
     """log(sigmoid(x))"""
 
-    _function = "logsigmoid"
 
-
-class Threshold(_Activation):
+class Threshold(FunctionModule, function="threshold"):
     """x where x > threshold, else value."""
 
-    _function = "threshold"
-    _options = ("threshold", "value", "inplace",)
-
-    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        self._keep(threshold=threshold, value=value, inplace=inplace)
+    threshold: float
+    value: float
+    inplace: bool = False
 
 
-class GLU(_Activation):
+class GLU(FunctionModule, function="glu"):
     """The first half of ``dim`` times the sigmoid of the second (Dauphin et al. 2017)."""
 
-    _function = "glu"
-    _options = ("dim",)
-
-    def __init__(self, dim: int = -1) -> None:
-        self._keep(dim=dim)
+    dim: int = -1
 
 
-class Softmax(_Activation):
+class Softmax(FunctionModule, function="softmax"):
     """exp(x) / sum(exp(x)) along ``dim``."""
 
-    _function = "softmax"
-    _options = ("dim",)
-
-    def __init__(self, dim: Optional[int] = None) -> None:
-        self._keep(dim=dim)
+    dim: Optional[int] = None
 
 
-class Softmin(_Activation):
+class Softmin(FunctionModule, function="softmin"):
     """exp(-x) / sum(exp(-x)) along ``dim``."""
 
-    _function = "softmin"
-    _options = ("dim",)
-
-    def __init__(self, dim: Optional[int] = None) -> None:
-        self._keep(dim=dim)
+    dim: Optional[int] = None
 
 
-class LogSoftmax(_Activation):
+class LogSoftmax(FunctionModule, function="log_softmax"):
     """x - log(sum(exp(x))) along ``dim``."""
 
-    _function = "log_softmax"
-    _options = ("dim",)
-
-    def __init__(self, dim: Optional[int] = None) -> None:
-        self._keep(dim=dim)
+    dim: Optional[int] = None
 
 
 class Softmax2d(Module):
@@ -291,15 +204,74 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class RReLU(Module):
+class RReLU(FunctionModule, function="rrelu"):
     """x where x > 0, else a slope times x: drawn from [lower, upper] when training, their mean otherwise (Xu et al. 2015)."""
 
-    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
-        super().__init__()
-        self.lower, self.upper, self.inplace = lower, upper, inplace
+    lower: float = 1.0 / 8
+    upper: float = 1.0 / 3
+    inplace: bool = False
+    _shown: ClassVar[Any] = ("lower", "upper")
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"lower={self.lower}, upper={self.upper}"
+
+class MultiheadAttention(Module):
+    """Scaled dot products of projected queries with projected keys weigh projected values, in ``num_heads`` heads side by side.
+
+    Args:
+        embed_dim: width of queries and results; divisible by ``num_heads``.
+        dropout: of the weights, when training.
+        bias: of the projections. add_bias_kv: a learned key and value more. add_zero_attn: a key and value of zeros more.
+        kdim, vdim: width of keys and values, ``embed_dim`` by default.
+        batch_first: tensors are [N, L, E] rather than [L, N, E]; without N either way for a single sample.
+
+    AssertionError where the heads do not divide ``embed_dim``."""
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
+                 add_zero_attn: bool = False, kdim: Optional[int] = None, vdim: Optional[int] = None, batch_first: bool = False,
+                 device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        if embed_dim < 1 or num_heads < 1:
+            raise ValueError(f"MultiheadAttention: `embed_dim` and `num_heads` must be 1 or more, got {embed_dim} and {num_heads}")
+        if embed_dim % num_heads:
+            raise AssertionError(f"MultiheadAttention: {num_heads} heads do not divide a width of {embed_dim}")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
+        self.head_dim, self.add_zero_attn = embed_dim // num_heads, add_zero_attn
+        self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
+        factory_kwargs: Any = {"device": device, "dtype": dtype}
+        if self._qkv_same_embed_dim:
+            self.in_proj_weight = Parameter(make.empty(3 * embed_dim, embed_dim, **factory_kwargs))
+            for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
+                self.register_parameter(name, None)
+        else:
+            self.q_proj_weight = Parameter(make.empty(embed_dim, embed_dim, **factory_kwargs))
+            self.k_proj_weight = Parameter(make.empty(embed_dim, self.kdim, **factory_kwargs))
+            self.v_proj_weight = Parameter(make.empty(embed_dim, self.vdim, **factory_kwargs))
+            self.register_parameter("in_proj_weight", None)
+        self.register_parameter("in_proj_bias", Parameter(make.empty(3 * embed_dim, **factory_kwargs)) if bias else None)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **factory_kwargs)
+        for name in ("bias_k", "bias_v"):
+            self.register_parameter(name, Parameter(make.empty(1, 1, embed_dim, **factory_kwargs)) if add_bias_kv else None)
+        self._reset_parameters()
+
+    def _reset_parameters(self) -> None:
+        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        if self.in_proj_bias is not None:
+            init.zeros_(self.in_proj_bias)
+            init.zeros_(self.out_proj.bias)
+        for extra in (self.bias_k, self.bias_v):
+            if extra is not None:
+                init.xavier_normal_(extra)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, need_weights: bool = True,
+                attn_mask: Optional[Tensor] = None, average_attn_weights: bool = True, is_causal: bool = False) -> Tuple[Tensor, Optional[Tensor]]:
+        """The result, like ``query``, and with ``need_weights`` the weights [N, L, S], or of every head [N, heads, L, S]. Masks: bool,
+        True where a key is left out, or numbers that are added to the scores. ``is_causal`` says that ``attn_mask`` is the causal one."""
+        weights: Any = self.in_proj_weight if self._qkv_same_embed_dim else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        return attended(query, key, value, self.embed_dim, self.num_heads, weights, self.in_proj_bias, (self.bias_k, self.bias_v),
+                        self.add_zero_attn, self.dropout if self.training else 0.0, self.out_proj, (attn_mask, key_padding_mask), need_weights,
+                        average_attn_weights, is_causal, self.batch_first)

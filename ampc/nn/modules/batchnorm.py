@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
+from ._function_module import OfDims
 from .normalization import _Affine
 
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"]
 
-class _BatchNorm(_Affine):
+
+class _NormBase(_Affine, OfDims):
     """Normalises each of ``num_features`` channels over the batch when training, with the running statistics otherwise. ``momentum``
     None averages all batches alike."""
 
-    _dims: Tuple[int, ...] = ()
     _version = 2  # of the state: 1 had no num_batches_tracked
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
@@ -47,9 +49,21 @@ class _BatchNorm(_Affine):
             state.setdefault(prefix + "num_batches_tracked", self.num_batches_tracked)
         return super()._plan_load(state, prefix, *rest)
 
-    def forward(self, input: Tensor) -> Tensor:
+    def _check_input_dim(self, input: Tensor) -> None:
+        """ValueError for another number of dimensions; subclasses, also in other packages, have their own."""
         if input.ndim not in self._dims:
             raise ValueError(f"{type(self).__name__}: expected {' or '.join(map(str, self._dims))} dimensions, got shape {list(input.shape)}")
+
+    def extra_repr(self) -> str:
+        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+                f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}")
+
+
+class _BatchNorm(_NormBase):
+    """Over the batch; see ``_NormBase``."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
         if input.shape[1] != self.num_features:
             raise RuntimeError(f"{type(self).__name__}: expected {self.num_features} channels, got shape {list(input.shape)}")
         momentum = 0.0 if self.momentum is None else self.momentum
@@ -62,34 +76,22 @@ class _BatchNorm(_Affine):
         return F.batch_norm(input, self.running_mean if keep else None, self.running_var if keep else None, self.weight, self.bias,
                             batch, momentum, self.eps)
 
-    def extra_repr(self) -> str:
-        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-                f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}")
 
-
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(_BatchNorm, dims=(2, 3)):
     """Of [N, C] or [N, C, L], over all but C; see ``_BatchNorm``."""
 
-    _dims = (2, 3)
 
-
-class BatchNorm2d(_BatchNorm):
+class BatchNorm2d(_BatchNorm, dims=(4,)):
     """Of [N, C, H, W], over all but C; see ``_BatchNorm``."""
 
-    _dims = (4,)
 
-
-class BatchNorm3d(_BatchNorm):
+class BatchNorm3d(_BatchNorm, dims=(5,)):
     """Of [N, C, D, H, W], over all but C; see ``_BatchNorm``."""
 
-    _dims = (5,)
 
-
-class SyncBatchNorm(_BatchNorm):
+class SyncBatchNorm(_BatchNorm, dims=(2, 3, 4, 5)):
     """Batch norm over the batch of all processes. There is one process, so it is batch norm of [N, C, ...]; ValueError below 2
     dimensions."""
-
-    _dims = (2, 3, 4, 5)
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True,
                  track_running_stats: bool = True, process_group: Any = None, device: Any = None, dtype: Any = None, *,

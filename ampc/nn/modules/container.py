@@ -11,6 +11,8 @@ from ..._callers import warn
 from ..parameter import Parameter
 from .module import Module
 
+__all__ = ["Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
 
 class Container(Module):
     """A module of those given by name. Deprecated, as torch's: write a Module."""
@@ -22,8 +24,70 @@ class Container(Module):
             self.add_module(name, module)
 
 
-class Sequential(Module):
-    """Modules called one after another: ``Sequential(a, b, c)`` or ``Sequential(OrderedDict(name=module))``."""
+class _Listed(Module):
+    """Base of modules that hold others by position."""
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._modules.values())
+
+    def _name_at(self, index: int) -> str:
+        names = list(self._modules)
+        if not -len(names) <= index < len(names):
+            raise IndexError(f"index {index} is out of range for {len(names)} modules")
+        return names[index]
+
+    def __getitem__(self, index: Union[int, slice]) -> Any:
+        if isinstance(index, slice):
+            return self._part(list(self._modules.items())[index])
+        return self._modules[self._name_at(index)]
+
+    def _part(self, named: list) -> Any:
+        raise NotImplementedError
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        setattr(self, self._name_at(index), module)
+
+    def __delitem__(self, index: Union[int, slice]) -> None:
+        for name in list(self._modules)[index] if isinstance(index, slice) else [self._name_at(index)]:
+            delattr(self, name)
+        self._number(list(self))
+
+    def _number(self, modules: Iterable[Module]) -> None:
+        self.__dict__["_modules"] = {str(i): m for i, m in enumerate(modules)}
+
+    def append(self, module: Module) -> Any:
+        """Adds a module at the end."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> Any:
+        """Adds modules at the end. TypeError for what is not iterable."""
+        if not isinstance(modules, Iterable):
+            raise TypeError(f"{type(self).__name__}: expected an iterable of modules, got {type(modules).__name__}")
+        for m in list(modules):
+            self.append(m)
+        return self
+
+    def insert(self, index: int, module: Module) -> Any:
+        """Puts a module before position ``index``."""
+        modules = list(self)
+        modules.insert(index, module)
+        self._number(modules)
+
+    def pop(self, key: Union[int, slice]) -> Any:
+        """Takes a module out, or several."""
+        found = self[key]
+        del self[key]
+        return found
+
+
+class Sequential(_Listed):
+    """Modules called one after another: ``Sequential(a, b, c)`` or ``Sequential(OrderedDict(name=module))``.
+
+    ``+`` joins two, and ``*`` repeats the same modules; ValueError for what is no Sequential, and for less than one time."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -31,119 +95,116 @@ class Sequential(Module):
         for name, module in named:
             self.add_module(str(name), module)
 
+    def _part(self, named: list) -> Any:
+        return type(self)(OrderedDict(named))
+
     def forward(self, input: Any) -> Any:
         for module in self._modules.values():
             input = module(input)
         return input
 
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._modules.values())
-
-    def __getitem__(self, index: Union[int, slice]) -> Any:
-        names = list(self._modules)
-        if isinstance(index, slice):
-            return type(self)(OrderedDict((n, self._modules[n]) for n in names[index]))
-        return self._modules[_name_at(names, index)]
-
-    def __setitem__(self, index: int, module: Module) -> None:
-        setattr(self, _name_at(list(self._modules), index), module)
-
-    def __delitem__(self, index: Union[int, slice]) -> None:
-        names = list(self._modules)
-        for n in names[index] if isinstance(index, slice) else [_name_at(names, index)]:
-            delattr(self, n)
-        self.__dict__["_modules"] = {str(i): m for i, m in enumerate(self._modules.values())}
-
-    def append(self, module: Module) -> Sequential:
-        """Adds a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
-    def extend(self, modules: Iterable[Module]) -> Sequential:
-        """Adds modules at the end."""
-        for m in modules:
-            self.append(m)
-        return self
-
     def insert(self, index: int, module: Module) -> Sequential:
-        """Puts a module before position ``index``."""
-        modules = list(self._modules.values())
-        modules.insert(index, module)
-        self.__dict__["_modules"] = {str(i): m for i, m in enumerate(modules)}
+        """Puts a module before position ``index``. IndexError beyond the end."""
+        if not isinstance(module, Module):
+            raise AssertionError(f"Sequential.insert: expected a Module, got {type(module).__name__}")
+        if not -len(self) <= index <= len(self):
+            raise IndexError(f"Sequential.insert: position {index} of {len(self)} modules")
+        super().insert(index, module)
         return self
 
+    def __add__(self, other: Sequential) -> Sequential:
+        return Sequential(*self).__iadd__(other)
 
-def _name_at(names: list, index: int) -> str:
-    if not -len(names) <= index < len(names):
-        raise IndexError(f"index {index} is out of range for {len(names)} modules")
-    return names[index]
+    def __iadd__(self, other: Sequential) -> Sequential:
+        if not isinstance(other, Sequential):
+            raise ValueError(f"Sequential: only another Sequential can be added, got {type(other).__name__}")
+        return self.extend(other)
+
+    def __mul__(self, times: int) -> Sequential:
+        return Sequential(*self).__imul__(times)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Sequential:
+        if not isinstance(times, int):
+            raise TypeError(f"Sequential: can be repeated a number of times, got {type(times).__name__}")
+        if times < 1:
+            raise ValueError(f"Sequential: can be repeated 1 time or more, got {times}")
+        return self.extend(list(self) * (times - 1))
 
 
-class ModuleList(Module):
+class ModuleList(_Listed):
     """A list whose modules are registered."""
 
     def __init__(self, modules: Optional[Iterable[Module]] = None) -> None:
         super().__init__()
         self.extend(modules or ())
 
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._modules.values())
+    def _part(self, named: list) -> Any:
+        return type(self)(module for _, module in named)
 
     def __contains__(self, module: object) -> bool:
         return any(m is module for m in self)
 
-    def __getitem__(self, index: Union[int, slice]) -> Any:
-        names = list(self._modules)
-        if isinstance(index, slice):
-            return ModuleList(self._modules[n] for n in names[index])
-        return self._modules[_name_at(names, index)]
-
-    def __setitem__(self, index: int, module: Module) -> None:
-        setattr(self, _name_at(list(self._modules), index), module)
-
-    def _renumber(self, modules: list) -> ModuleList:
-        self.__dict__["_modules"] = {str(i): m for i, m in enumerate(modules)}
-        return self
-
-    def __delitem__(self, index: Union[int, slice]) -> None:
-        modules = list(self)
-        del modules[index]
-        self._renumber(modules)
+    def __add__(self, modules: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *modules])
 
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
         return self.extend(modules)
 
-    def append(self, module: Module) -> ModuleList:
-        """Adds a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
 
-    def extend(self, modules: Iterable[Module]) -> ModuleList:
-        """Adds modules at the end."""
-        for m in modules:
-            self.append(m)
-        return self
+class _Named(Module):
+    """Base of modules that hold something by name, in the order it came."""
 
-    def insert(self, index: int, module: Module) -> None:
-        """Puts a module before position ``index``."""
-        modules = list(self)
-        modules.insert(index, module)
-        self._renumber(modules)
+    def _names(self) -> Any:
+        raise NotImplementedError
 
-    def pop(self, index: int) -> Module:
-        """Takes a module out."""
-        module = self[index]
-        del self[index]
-        return module
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._names()
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def keys(self) -> Any:
+        """The names."""
+        return self._names()
+
+    def values(self) -> Any:
+        """What they name."""
+        return dict(self.items()).values()
+
+    def items(self) -> Any:
+        """Pairs of both."""
+        return {key: self[key] for key in self}.items()
+
+    def clear(self) -> None:
+        """Forgets all."""
+        for key in list(self):
+            del self[key]
+
+    def pop(self, key: str) -> Any:
+        """Takes one out."""
+        value = self[key]
+        del self[key]
+        return value
+
+    def update(self, parameters: Any) -> None:
+        """Adds those of a mapping, or of pairs. TypeError for something else."""
+        if not isinstance(parameters, Iterable):
+            raise TypeError(f"{type(self).__name__}: expected a mapping or pairs of names and values, got {type(parameters).__name__}")
+        for key, value in parameters.items() if hasattr(parameters, "items") else parameters:
+            self[key] = value
 
 
-class ModuleDict(Module):
+class ModuleDict(_Named):
     """Modules by name, in the order they came."""
 
     def __init__(self, modules: Any = None) -> None:
@@ -151,50 +212,17 @@ class ModuleDict(Module):
         if modules is not None:
             self.update(modules)
 
-    def __getitem__(self, key: str) -> Module:
-        return self._modules[key]
+    def _names(self) -> Any:
+        return self._modules.keys()
 
     def __setitem__(self, key: str, module: Module) -> None:
         self.add_module(key, module)
 
+    def __getitem__(self, key: str) -> Module:
+        return self._modules[key]
+
     def __delitem__(self, key: str) -> None:
         del self._modules[key]
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._modules
-
-    def keys(self) -> Any:
-        """The names."""
-        return self._modules.keys()
-
-    def values(self) -> Any:
-        """The modules."""
-        return self._modules.values()
-
-    def items(self) -> Any:
-        """Pairs of both."""
-        return self._modules.items()
-
-    def clear(self) -> None:
-        """Forgets all."""
-        self._modules.clear()
-
-    def pop(self, key: str) -> Module:
-        """Takes one out."""
-        return self._modules.pop(key)
-
-    def update(self, modules: Any) -> None:
-        """Adds those of a mapping, or of pairs. TypeError for something else."""
-        if not isinstance(modules, Iterable):
-            raise TypeError(f"ModuleDict: expected a mapping or pairs of names and modules, got {type(modules).__name__}")
-        for key, module in modules.items() if hasattr(modules, "items") else modules:
-            self[key] = module
 
 
 def _listed(holder: Module, items: Iterable) -> str:
@@ -252,7 +280,7 @@ class ParameterList(Module):
         return self
 
 
-class ParameterDict(Module):
+class ParameterDict(_Named):
     """Parameters by name, in the order they came; Tensors that are none become Parameters."""
 
     def __init__(self, parameters: Any = None) -> None:
@@ -261,10 +289,8 @@ class ParameterDict(Module):
         if parameters is not None:
             self.update(parameters)
 
-    def __getitem__(self, key: str) -> Any:
-        if key not in self._keys:
-            raise KeyError(key)
-        return getattr(self, key)
+    def _names(self) -> Any:
+        return self._keys.keys()
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._keys[key] = None
@@ -277,41 +303,9 @@ class ParameterDict(Module):
     def __repr__(self) -> str:
         return _listed(self, self.items())
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._keys
-
-    def keys(self) -> Any:
-        """The names."""
-        return self._keys.keys()
-
-    def values(self) -> Any:
-        """The parameters."""
-        return (self[k] for k in self._keys)
-
-    def items(self) -> Any:
-        """Pairs of both."""
-        return ((k, self[k]) for k in self._keys)
-
     def get(self, key: str, default: Any = None) -> Any:
         """One by name, or ``default``."""
         return self[key] if key in self else default  # noqa: SIM401 - this is it
-
-    def pop(self, key: str) -> Any:
-        """Takes one out."""
-        value = self[key]
-        del self[key]
-        return value
-
-    def update(self, parameters: Any) -> None:
-        """Adds those of a mapping, or of pairs."""
-        for key, value in parameters.items() if hasattr(parameters, "items") else parameters:
-            self[key] = value
 
 
 def _as_parameter(value: Any) -> Any:

@@ -12,7 +12,10 @@ from ..._C import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from ._function_module import OfDims
 from .module import Module
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
 _Sizes = Union[int, Sequence[int]]
 _PADDINGS = {"zeros": "constant", "reflect": "reflect", "replicate": "replicate", "circular": "circular"}
@@ -28,11 +31,10 @@ def _tuple(what: str, value: Any, n: int) -> Tuple[int, ...]:
     return values
 
 
-class _ConvNd(Module):
+class _ConvNd(OfDims):
     """What all convolutions share: weight and bias, and the numbers that say how windows lie. ``padding_mode``: 'zeros', 'reflect',
     'replicate' or 'circular'. ValueError for groups that do not divide the channels, and for unknown paddings."""
 
-    _dims = 0
     _transposed = False
 
     def _setup(self, in_channels: int, out_channels: int, kernel_size: _Sizes, stride: _Sizes, padding: Union[str, _Sizes], dilation: _Sizes,
@@ -128,37 +130,25 @@ class _ConvTransposeNd(_ConvNd):
         return conv(input, self.weight, self.bias, self.stride, self.padding, self._extra(input, output_size), self.groups, self.dilation)
 
 
-class Conv1d(_Forward):
+class Conv1d(_Forward, dims=1):
     """Convolution of x [N, C, L], or without N; weight [out_channels, in_channels / groups, *kernel_size]; see ``_ConvNd``."""
 
-    _dims = 1
 
-
-class Conv2d(_Forward):
+class Conv2d(_Forward, dims=2):
     """Convolution of x [N, C, H, W], or without N; weight [out_channels, in_channels / groups, *kernel_size]; see ``_ConvNd``."""
 
-    _dims = 2
 
-
-class Conv3d(_Forward):
+class Conv3d(_Forward, dims=3):
     """Convolution of x [N, C, D, H, W], or without N; weight [out_channels, in_channels / groups, *kernel_size]; see ``_ConvNd``."""
 
-    _dims = 3
 
-
-class ConvTranspose1d(_ConvTransposeNd):
+class ConvTranspose1d(_ConvTransposeNd, dims=1):
     """Transposed convolution of x [N, C, L], or without N; weight [in_channels, out_channels / groups, *kernel_size]; see ``_ConvNd``."""
 
-    _dims = 1
 
-
-class ConvTranspose2d(_ConvTransposeNd):
+class ConvTranspose2d(_ConvTransposeNd, dims=2):
     """Transposed convolution of x [N, C, H, W], or without N; weight [in_channels, out_channels / groups, *kernel_size]; see ``_ConvNd``."""
 
-    _dims = 2
 
-
-class ConvTranspose3d(_ConvTransposeNd):
+class ConvTranspose3d(_ConvTransposeNd, dims=3):
     """Transposed convolution of x [N, C, D, H, W], or without N; weight [in_channels, out_channels / groups, *kernel_size]; see ``_ConvNd``."""
-
-    _dims = 3

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from ..._C import Tensor
 from .. import functional as F
+from ._function_module import FunctionModule
 from .module import Module
+
+__all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class PairwiseDistance(Module):
@@ -18,12 +23,12 @@ class PairwiseDistance(Module):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
-class CosineSimilarity(Module):
+class CosineSimilarity(FunctionModule, function="cosine_similarity"):
     """x1 . x2 / (|x1| |x2|) along ``dim``."""
 
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        super().__init__()
-        self.dim, self.eps = dim, eps
+    dim: int = 1
+    eps: float = 1e-8
+    _shown: ClassVar[Any] = ()
 
-    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return F.cosine_similarity(x1, x2, self.dim, self.eps)
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:  # type: ignore[override]
+        return self._call(x1, x2)

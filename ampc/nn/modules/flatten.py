@@ -7,6 +7,8 @@ from typing import Any
 from ..._C import Tensor
 from .module import Module
 
+__all__ = ["Flatten", "Unflatten"]
+
 
 class Flatten(Module):
     """Dimensions ``start_dim`` to ``end_dim`` made one."""

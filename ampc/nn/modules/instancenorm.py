@@ -6,10 +6,12 @@ from typing import Any, Optional
 
 from ..._C import Tensor
 from .. import functional as F
-from .batchnorm import _BatchNorm
+from .batchnorm import _NormBase
+
+__all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]
 
 
-class _InstanceNorm(_BatchNorm):
+class _InstanceNorm(_NormBase):
     """Normalises each channel of each sample by itself; with ``track_running_stats``, by running statistics when not training."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = False,
@@ -17,8 +19,7 @@ class _InstanceNorm(_BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.ndim not in self._dims:
-            raise ValueError(f"{type(self).__name__}: expected {' or '.join(map(str, self._dims))} dimensions, got shape {list(input.shape)}")
+        self._check_input_dim(input)
         if input.ndim == min(self._dims):  # one sample
             return self._normalised(input.unsqueeze(0)).squeeze(0)
         return self._normalised(input)
@@ -30,19 +31,13 @@ class _InstanceNorm(_BatchNorm):
                                0.0 if self.momentum is None else self.momentum, self.eps)
 
 
-class InstanceNorm1d(_InstanceNorm):
+class InstanceNorm1d(_InstanceNorm, dims=(2, 3)):
     """Of [N, C, L] or [C, L]; see ``_InstanceNorm``."""
 
-    _dims = (2, 3)
 
-
-class InstanceNorm2d(_InstanceNorm):
+class InstanceNorm2d(_InstanceNorm, dims=(3, 4)):
     """Of [N, C, H, W] or [C, H, W]; see ``_InstanceNorm``."""
 
-    _dims = (3, 4)
 
-
-class InstanceNorm3d(_InstanceNorm):
+class InstanceNorm3d(_InstanceNorm, dims=(4, 5)):
     """Of [N, C, D, H, W] or [C, D, H, W]; see ``_InstanceNorm``."""
-
-    _dims = (4, 5)

@@ -81,6 +81,10 @@ class _Lazy(LazyModuleMixin):
 
     _size = ""
 
+    def __init_subclass__(cls, becomes: Optional[Type[Any]] = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.cls_to_become = becomes or cls.cls_to_become
+
     def _wait_for(self, device: Any, dtype: Any, *names: str) -> None:
         for name in names:
             setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
@@ -106,10 +110,10 @@ class _Lazy(LazyModuleMixin):
             self.reset_parameters()
 
 
-class LazyLinear(_Lazy, Linear):
+class LazyLinear(_Lazy, Linear, becomes=Linear):
     """Linear, its ``in_features`` taken from the first input."""
 
-    cls_to_become, _size = Linear, "in_features"
+    _size = "in_features"
 
     def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__(0, 0, False)
@@ -177,73 +181,49 @@ class _LazyNorm(_Lazy):
         return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (self.num_features,))
 
 
-class LazyConv1d(_LazyConv, Conv1d):
+class LazyConv1d(_LazyConv, Conv1d, becomes=Conv1d):
     """Conv1d, its ``in_channels`` taken from the first input."""
 
-    cls_to_become = Conv1d
 
-
-class LazyConv2d(_LazyConv, Conv2d):
+class LazyConv2d(_LazyConv, Conv2d, becomes=Conv2d):
     """Conv2d, its ``in_channels`` taken from the first input."""
 
-    cls_to_become = Conv2d
 
-
-class LazyConv3d(_LazyConv, Conv3d):
+class LazyConv3d(_LazyConv, Conv3d, becomes=Conv3d):
     """Conv3d, its ``in_channels`` taken from the first input."""
 
-    cls_to_become = Conv3d
 
-
-class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d, becomes=ConvTranspose1d):
     """ConvTranspose1d, its ``in_channels`` taken from the first input."""
 
-    cls_to_become = ConvTranspose1d
 
-
-class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d, becomes=ConvTranspose2d):
     """ConvTranspose2d, its ``in_channels`` taken from the first input."""
 
-    cls_to_become = ConvTranspose2d
 
-
-class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d, becomes=ConvTranspose3d):
     """ConvTranspose3d, its ``in_channels`` taken from the first input."""
 
-    cls_to_become = ConvTranspose3d
 
-
-class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d, becomes=BatchNorm1d):
     """BatchNorm1d, its ``num_features`` taken from the first input."""
 
-    cls_to_become = BatchNorm1d
 
-
-class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d, becomes=BatchNorm2d):
     """BatchNorm2d, its ``num_features`` taken from the first input."""
 
-    cls_to_become = BatchNorm2d
 
-
-class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d, becomes=BatchNorm3d):
     """BatchNorm3d, its ``num_features`` taken from the first input."""
 
-    cls_to_become = BatchNorm3d
 
-
-class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
+class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d, becomes=InstanceNorm1d):
     """InstanceNorm1d, its ``num_features`` taken from the first input."""
 
-    cls_to_become = InstanceNorm1d
 
-
-class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
+class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d, becomes=InstanceNorm2d):
     """InstanceNorm2d, its ``num_features`` taken from the first input."""
 
-    cls_to_become = InstanceNorm2d
 
-
-class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
+class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d, becomes=InstanceNorm3d):
     """InstanceNorm3d, its ``num_features`` taken from the first input."""
-
-    cls_to_become = InstanceNorm3d

@@ -13,6 +13,8 @@ from .. import init
 from ..parameter import Parameter
 from .module import Module
 
+__all__ = ["Bilinear", "Identity", "Linear"]
+
 
 class Identity(Module):
     """Returns its input."""
@@ -62,6 +64,10 @@ class Linear(Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """What MultiheadAttention ends in: a Linear by the name that torch prints and pickles."""
 
 
 class Bilinear(Module):

@@ -3,137 +3,134 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, ClassVar, Optional, Tuple
 
+from ... import _checks
 from ..._C import Tensor
 from .. import functional as F
+from ._function_module import FunctionModule
 from .distance import PairwiseDistance
 from .linear import Linear
-from .module import Module
+
+__all__ = [
+    "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss",
+    "KLDivLoss", "L1Loss", "LinearCrossEntropyLoss", "MSELoss", "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss", "NLLLoss", "NLLLoss2d", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
+]
 
 
-class _Loss(Module):
-    _reductions: Tuple[str, ...] = ()  # beside the three
+class _AnyLoss(FunctionModule, function=""):
+    """Base: a loss, whose function takes its options by their names. ``size_average`` and ``reduce`` are old words for ``reduction``."""
 
-    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
-        super().__init__()
-        self.reduction = F._reduction(size_average, reduce, reduction)
-        if self.reduction not in ("none", "mean", "sum", *self._reductions):
-            raise ValueError(f"{type(self).__name__}: `reduction` must be 'none', 'mean' or 'sum', got '{reduction}'")
+    _reductions: ClassVar[Tuple[str, ...]] = ("none", "mean", "sum")
+    _shown: ClassVar[Any] = ()
+
+    def __post_init__(self) -> None:
+        options, given = self.__dict__, self.__dict__["reduction"]
+        options["reduction"] = _checks.reduction_word(options.pop("size_average", None), options.pop("reduce", None), given)
+        if options["reduction"] not in self._reductions:
+            raise ValueError(f"{type(self).__name__}: `reduction` must be 'none', 'mean' or 'sum', got '{given}'")
+        for name in ("weight", "pos_weight"):
+            if name in options:
+                self.register_buffer(name, options.pop(name))
+
+    def _call(self, *inputs: Any) -> Any:
+        options = {name: getattr(self, name) for name in self._options if name not in ("size_average", "reduce")}
+        return getattr(F, self._function)(*inputs, **options)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        return self._call(input, target)
 
 
-class MSELoss(_Loss):
+class _Loss(_AnyLoss, function=""):
+    """Base of losses without weights."""
+
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
+
+
+class _WeightedLoss(_AnyLoss, function=""):
+    """Base of losses whose classes have weights."""
+
+    weight: Optional[Tensor] = None
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
+
+
+class MSELoss(_Loss, function="mse_loss"):
     """(x - target) ** 2"""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(input, target, reduction=self.reduction)
 
-
-class L1Loss(_Loss):
+class L1Loss(_Loss, function="l1_loss"):
     """|x - target|"""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.l1_loss(input, target, reduction=self.reduction)
+
+class _ClassLoss(_AnyLoss, function=""):
+    """Base of losses of class indices, of which one may be ignored."""
+
+    weight: Optional[Tensor] = None
+    size_average: Any = None
+    ignore_index: int = -100
+    reduce: Any = None
+    reduction: str = "mean"
 
 
-class _WeightedLoss(_Loss):
-    def __init__(self, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-
-
-class NLLLoss(_WeightedLoss):
+class NLLLoss(_ClassLoss, function="nll_loss"):
     """-x[target] of log-probabilities."""
-
-    def __init__(self, weight: Optional[Tensor] = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None,
-                 reduction: str = "mean") -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class NLLLoss2d(NLLLoss):
     """NLLLoss, by its older name."""
 
 
-class CrossEntropyLoss(_WeightedLoss):
+class CrossEntropyLoss(_ClassLoss, function="cross_entropy"):
     """Cross entropy between logits and class indices or probabilities."""
 
-    def __init__(self, weight: Optional[Tensor] = None, size_average: Any = None, ignore_index: int = -100, reduce: Any = None,
-                 reduction: str = "mean", label_smoothing: float = 0.0) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction,
-                               label_smoothing=self.label_smoothing)
+    label_smoothing: float = 0.0
 
 
-class BCEWithLogitsLoss(_WeightedLoss):
+class BCEWithLogitsLoss(_WeightedLoss, function="binary_cross_entropy_with_logits"):
     """Binary cross entropy of sigmoid(x), from the logits."""
 
-    def __init__(self, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
-                 pos_weight: Optional[Tensor] = None) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.register_buffer("pos_weight", pos_weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight)
+    pos_weight: Optional[Tensor] = None
 
 
-class BCELoss(_WeightedLoss):
+class BCELoss(_WeightedLoss, function="binary_cross_entropy"):
     """Binary cross entropy of probabilities; refused under autocast."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
 
-
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(_Loss, function="smooth_l1_loss"):
     """Squares below ``beta``, magnitudes above (Girshick 2015)."""
 
-    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.beta = beta
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.smooth_l1_loss(input, target, beta=self.beta, reduction=self.reduction)
+    beta: float = 1.0
 
 
-class HuberLoss(_Loss):
+class HuberLoss(_AnyLoss, function="huber_loss"):
     """Squares below ``delta``, delta times magnitudes above (Huber 1964)."""
 
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction=reduction)
-        self.delta = delta
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.huber_loss(input, target, delta=self.delta, reduction=self.reduction)
+    reduction: str = "mean"
+    delta: float = 1.0
 
 
-class KLDivLoss(_Loss):
+class KLDivLoss(_Loss, function="kl_div"):
     """Kullback and Leibler's divergence of log-probabilities ``input`` from ``target``; 'batchmean' divides by the batch."""
 
-    _reductions = ("batchmean",)
-
-    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_target = log_target
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
+    log_target: bool = False
+    _reductions: ClassVar[Tuple[str, ...]] = ("none", "mean", "sum", "batchmean")
 
 
-class CTCLoss(_Loss):
+class CTCLoss(_AnyLoss, function="ctc_loss"):
     """Connectionist temporal classification (Graves et al. 2006), see `functional.ctc_loss`."""
 
-    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
-        super().__init__(reduction=reduction)
-        self.blank, self.zero_infinity = blank, zero_infinity
+    blank: int = 0
+    reduction: str = "mean"
+    zero_infinity: bool = False
 
-    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:
-        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any) -> Tensor:  # type: ignore[override]
+        return self._call(log_probs, targets, input_lengths, target_lengths)
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
@@ -153,7 +150,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.ignore_index, self.label_smoothing, self.options = ignore_index, label_smoothing, options
         self.linear = Linear(in_features, math.prod(self.out_features, start=num_classes), bias=bias, device=device, dtype=dtype)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
         shape = self.num_classes, *self.out_features
         bias = None if self.linear.bias is None else self.linear.bias.reshape(shape)
         return F.linear_cross_entropy(input, self.linear.weight.reshape(*shape, -1), target, linear_bias=bias, weight=self.weight,
@@ -161,108 +158,96 @@ class LinearCrossEntropyLoss(_WeightedLoss):
                                       options=self.options)
 
 
-class PoissonNLLLoss(_Loss):
+class PoissonNLLLoss(_AnyLoss, function="poisson_nll_loss"):
     """Negative log likelihood of Poisson counts, whose rate is ``input`` or (``log_input``) its exponential."""
 
-    def __init__(self, log_input: bool = True, full: bool = False, size_average: Any = None, eps: float = 1e-8, reduce: Any = None,
-                 reduction: str = "mean") -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_input, self.full, self.eps = log_input, full, eps
+    log_input: bool = True
+    full: bool = False
+    size_average: Any = None
+    eps: float = 1e-8
+    reduce: Any = None
+    reduction: str = "mean"
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.poisson_nll_loss(input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction)
 
-
-class GaussianNLLLoss(_Loss):
+class GaussianNLLLoss(_AnyLoss, function="gaussian_nll_loss"):
     """Negative log likelihood of normal numbers with mean ``input`` and variance ``var``."""
 
+    full: bool = False
+    eps: float = 1e-6
+    reduction: str = "mean"
+
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
-        self.full, self.eps = full, eps
+        self._begin(self._options, (full, eps, reduction), {})
 
-    def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:
-        return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
+    def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:  # type: ignore[override]
+        return self._call(input, target, var)
 
 
-class SoftMarginLoss(_Loss):
+class SoftMarginLoss(_Loss, function="soft_margin_loss"):
     """log(1 + exp(-target x)), target 1 or -1."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.soft_margin_loss(input, target, reduction=self.reduction)
 
-
-class MultiLabelMarginLoss(_Loss):
+class MultiLabelMarginLoss(_Loss, function="multilabel_margin_loss"):
     """Margins between the classes that ``target`` lists, up to -1, and the others."""
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
-
-class MultiLabelSoftMarginLoss(_WeightedLoss):
+class MultiLabelSoftMarginLoss(_WeightedLoss, function="multilabel_soft_margin_loss"):
     """Binary cross entropy of sigmoid(x), averaged over classes."""
 
-    def __init__(self, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
-        super().__init__(weight, size_average, reduce, reduction)
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
-
-
-class MultiMarginLoss(_WeightedLoss):
+class MultiMarginLoss(_AnyLoss, function="multi_margin_loss"):
     """Margins between the class that ``target`` names and the others."""
 
-    def __init__(self, p: int = 1, margin: float = 1.0, weight: Optional[Tensor] = None, size_average: Any = None, reduce: Any = None,
-                 reduction: str = "mean") -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.p, self.margin = p, margin
+    p: int = 1
+    margin: float = 1.0
+    weight: Optional[Tensor] = None
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multi_margin_loss(input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction)
 
-
-class HingeEmbeddingLoss(_Loss):
+class HingeEmbeddingLoss(_AnyLoss, function="hinge_embedding_loss"):
     """x where target is 1, max(0, margin - x) where it is -1."""
 
-    def __init__(self, margin: float = 1.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+    margin: float = 1.0
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
 
 
-class CosineEmbeddingLoss(_Loss):
+class _PairLoss(_AnyLoss, function=""):
+    """Base of losses of pairs."""
+
+    margin: float = 0.0
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        return self._call(input1, input2, target)
+
+
+class CosineEmbeddingLoss(_PairLoss, function="cosine_embedding_loss"):
     """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
 
-    def __init__(self, margin: float = 0.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
 
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
-
-
-class MarginRankingLoss(_Loss):
+class MarginRankingLoss(_PairLoss, function="margin_ranking_loss"):
     """max(0, -target (x1 - x2) + margin)"""
 
-    def __init__(self, margin: float = 0.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
 
-    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
-
-
-class TripletMarginLoss(_Loss):
+class TripletMarginLoss(_AnyLoss, function="triplet_margin_loss"):
     """max(0, distance to the positive - distance to the negative + margin)."""
 
-    def __init__(self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, size_average: Any = None, reduce: Any = None,
-                 reduction: str = "mean") -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-6
+    swap: bool = False
+    size_average: Any = None
+    reduce: Any = None
+    reduction: str = "mean"
 
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return F.triplet_margin_loss(anchor, positive, negative, margin=self.margin, p=self.p, eps=self.eps, swap=self.swap, reduction=self.reduction)
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
+        return self._call(anchor, positive, negative)
 
 
 class TripletMarginWithDistanceLoss(_Loss):
@@ -274,6 +259,6 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.distance_function = PairwiseDistance() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap
 
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
         return F.triplet_margin_with_distance_loss(anchor, positive, negative, distance_function=self.distance_function, margin=self.margin,
                                                    swap=self.swap, reduction=self.reduction)

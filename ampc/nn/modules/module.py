@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ... import _C
+from ... import _creation as make
 from ..._C import Tensor
 from ..._callers import warn
 from ..._device import check_device
@@ -15,9 +16,12 @@ from ..._model_names import register_module_class
 from ...amp._regions import call_module
 from ...autograd import no_grad
 from ...autograd.hooks import RemovableHandle
+from ...compiler import compile as hand_back
 from ...policy import state as policies
 from .._backward_hooks import BackwardHooks
-from .._loading import hint, kind_of
+from .._global_hooks import *  # noqa: F403
+from .._global_hooks import everywhere, hooks_of_all, registered
+from .._loading import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys, hint, kind_of, load_planned, post_hooks
 from ..parameter import Buffer, Parameter, is_lazy
 
 if TYPE_CHECKING:
@@ -32,13 +36,6 @@ if TYPE_CHECKING:
         """So a call of a module has the arguments and the result of its ``forward``."""
 
         def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-
-class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "<All keys matched successfully>" if not any(self) else super().__repr__()
 
 
 def _need_init(module: Any) -> None:
@@ -62,7 +59,7 @@ class Module:
         d["_non_persistent_buffers_set"] = set()
         d["_forward_pre_hooks"], d["_forward_hooks"] = OrderedDict(), OrderedDict()
         d["_backward_hooks"], d["_backward_pre_hooks"] = OrderedDict(), OrderedDict()
-        d["_state_dict_hooks"], d["_load_state_dict_pre_hooks"] = OrderedDict(), OrderedDict()
+        d["_state_dict_hooks"], d["_load_state_dict_pre_hooks"], d["_load_state_dict_post_hooks"] = OrderedDict(), OrderedDict(), OrderedDict()
 
     forward: Callable[..., Any]
 
@@ -80,7 +77,7 @@ class Module:
     def _ampc_call(self, args: tuple, kwargs: dict) -> Any:
         d = self.__dict__
         try:
-            if not (d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"]):
+            if not (everywhere or d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"]):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
         except RecursionError:  # no calls are left to name modules with
@@ -92,7 +89,7 @@ class Module:
             raise
 
     def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
-        for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+        for hook, with_kwargs in [*hooks_of_all("forward_pre"), *self._forward_pre_hooks.values()]:
             changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
             if changed is None:
                 continue
@@ -100,11 +97,9 @@ class Module:
                 args, kwargs = changed
             else:
                 args = changed if isinstance(changed, tuple) else (changed,)
-        backward = None
-        if self._backward_hooks or self._backward_pre_hooks:
-            backward = BackwardHooks(self)
-            args = backward.watch_inputs(args)
-        result, left = None, list(self._forward_hooks.values())
+        backward = BackwardHooks(self)
+        args = backward.watch_inputs(args)
+        result, left = None, [*hooks_of_all("forward"), *self._forward_hooks.values()]
         try:
             result = self.forward(*args, **kwargs)
             while left:
@@ -114,7 +109,7 @@ class Module:
         except Exception:
             self._call_those_left(left, args, kwargs, result)
             raise
-        return result if backward is None else backward.watch_outputs(result)
+        return backward.watch_outputs(result)
 
     def _call_those_left(self, hooks: list, args: tuple, kwargs: dict, result: Any) -> None:
         """The forward hooks that are called even where forward, or a hook before them, has raised. What they raise is a warning."""
@@ -146,7 +141,7 @@ class Module:
         elif isinstance(value, Module):
             _need_init(self)
             self._forget(name, d["_modules"])
-            d["_modules"][name] = value
+            d["_modules"][name] = registered("module", self, name, value)
         elif isinstance(value, Buffer):
             _need_init(self)
             self._forget(name, d["_buffers"])
@@ -198,7 +193,7 @@ class Module:
             raise KeyError(f"attribute '{name}' already exists")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(f"register_parameter: '{name}' must be a Parameter or None, got {type(param).__name__}")
-        self._parameters[name] = param
+        self._parameters[name] = registered("parameter", self, name, param)
 
     def register_buffer(self, name: str, tensor: Optional[Tensor], persistent: bool = True) -> None:
         """Adds a tensor that is saved with the module (unless not ``persistent``) but not trained."""
@@ -207,7 +202,7 @@ class Module:
             raise KeyError(f"attribute '{name}' already exists")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"register_buffer: '{name}' must be a Tensor or None, got {type(tensor).__name__}")
-        self._buffers[name] = tensor
+        self._buffers[name] = registered("buffer", self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
     def add_module(self, name: str, module: Optional[Module]) -> None:
@@ -217,7 +212,7 @@ class Module:
             raise TypeError(f"add_module: '{name}' must be a Module or None, got {type(module).__name__}")
         if hasattr(self, name) and name not in self._modules:
             raise KeyError(f"attribute '{name}' already exists")
-        self._modules[name] = module
+        self._modules[name] = registered("module", self, name, module)
 
     register_module = add_module
 
@@ -409,9 +404,15 @@ class Module:
             else:
                 p.grad = p.grad.detach().zero_()
 
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
+        """Moves parameters and buffers to a device without their values, which are undefined then: from 'meta' to where they are filled."""
+        return self._apply(lambda t: make.empty_like(t, device=device), recurse)
+
     def share_memory(self) -> Module:
-        """NotImplementedError: tensors cannot be shared between processes yet."""
-        raise NotImplementedError("share_memory: tensors cannot be shared between processes")
+        """Moves every parameter and buffer to memory that processes forked from this one share (see Tensor.share_memory_)."""
+        for t in (*self.parameters(), *self.buffers()):
+            t.share_memory_()
+        return self
 
     # -- hooks ----------------------------------------------------------------------------------------------------------
 
@@ -447,6 +448,14 @@ class Module:
         """Calls ``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`` before loading."""
         return _handle(self._load_state_dict_pre_hooks, hook, False)
 
+    def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
+        """register_load_state_dict_pre_hook, whose hook is called without the module unless ``with_module``."""
+        return self.register_load_state_dict_pre_hook(hook if with_module else lambda _, *args: hook(*args))
+
+    def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
+        """Calls ``hook(module, incompatible_keys)`` after loading, before missing and unexpected keys are an error: it may take some off."""
+        return _handle(self._load_state_dict_post_hooks, hook, False)
+
     # -- saving ---------------------------------------------------------------------------------------------------------
 
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Dict[str, Any]:
@@ -479,7 +488,7 @@ class Module:
             if b is not None and name not in self._non_persistent_buffers_set:
                 destination[prefix + name] = b if keep_vars else b.detach()
         if type(self).get_extra_state is not Module.get_extra_state:
-            destination[prefix + "_extra_state"] = self.get_extra_state()
+            destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def get_extra_state(self) -> Any:
         """Override to save more than tensors."""
@@ -500,16 +509,23 @@ class Module:
         errors: List[str] = []
         plan: List[Tuple[Module, str, str, Any]] = []
         known = self._plan_load(state, "", missing, errors, plan, strict)
-        unexpected = [k for k in state if k not in known]
+        keys = _IncompatibleKeys(missing, [k for k in state if k not in known])
+        hooks = list(post_hooks(self))
+        if hooks and not errors:
+            load_planned(plan, assign)
+            plan = []
+            for module, hook in hooks:
+                if hook(module, keys) is not None:
+                    raise AssertionError("a hook of register_load_state_dict_post_hook must return None, and change the keys in place")
+        missing, unexpected = keys
         if strict and missing:
             errors.insert(0, "missing: " + ", ".join(missing))
         if strict and unexpected:
             errors.insert(0, "unexpected: " + ", ".join(unexpected) + hint(missing, unexpected))
         if errors:
             raise RuntimeError(f"load_state_dict of {type(self).__name__}:\n  " + "\n  ".join(errors))
-        for module, kind, name, value in plan:
-            module._load_one(kind, name, value, assign)
-        return _IncompatibleKeys(missing, unexpected)
+        load_planned(plan, assign)
+        return keys
 
     def _plan_load(self, state: Any, prefix: str, missing: List[str], errors: List[str], plan: list, strict: bool) -> Set[str]:
         for hook in self._load_state_dict_pre_hooks.values():
@@ -518,7 +534,7 @@ class Module:
         local = {n: ("_parameters", v) for n, v in self._parameters.items() if v is not None}
         local.update({n: ("_buffers", v) for n, v in self._buffers.items() if v is not None and n not in self._non_persistent_buffers_set})
         if type(self).set_extra_state is not Module.set_extra_state:
-            local["_extra_state"] = ("extra", None)
+            local[_EXTRA_STATE_KEY_SUFFIX] = ("extra", None)
         for name, (kind, own) in local.items():
             key = prefix + name
             known.add(key)
@@ -566,10 +582,11 @@ class Module:
         return self._get_name() + "(\n  " + "\n  ".join(lines + children) + "\n)"
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update({"_load_state_dict_post_hooks": OrderedDict(), **state})  # older files have none
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: there is no compiler to run."""
+        """Nothing: there is no compiler to run. A UserWarning says so once."""
+        hand_back(self)
 
 
 def _handle(hooks: Any, entry: Any, prepend: bool) -> RemovableHandle:

@@ -11,7 +11,10 @@ from ..._C import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from ._function_module import FunctionModule
 from .module import Module
+
+__all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class _Affine(Module):
@@ -80,26 +83,23 @@ class GroupNorm(_Affine):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
-class LocalResponseNorm(Module):
+class LocalResponseNorm(FunctionModule, function="local_response_norm"):
     """Divides by what ``size`` neighbouring channels hold (Krizhevsky et al. 2012)."""
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 1.0
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-class CrossMapLRN2d(LocalResponseNorm):
+class CrossMapLRN2d(LocalResponseNorm, function=""):
     """Local response normalisation over channels at most (size - 1) // 2 away. As in torch's, the first channel counts for all those behind
     its neighbours, too; the gradient is that of the result."""
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
-        super().__init__(size, alpha, beta, k)
+    k: float = 1
 
     def forward(self, input: Tensor) -> Tensor:
         squares, far, channels = input * input, (self.size - 1) // 2, input.shape[1]

@@ -8,14 +8,22 @@ from typing import Any, Tuple, Union
 from ... import _checks
 from ..._C import Tensor
 from .. import functional as F
-from .module import Module
+from ._function_module import OfDims
+
+__all__ = [
+    "CircularPad1d", "CircularPad2d", "CircularPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d", "ReflectionPad2d",
+    "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d",
+]
 
 
-class _Pad(Module):
+class _Pad(OfDims):
     """Widens the last dimensions: ``padding`` is one number for all sides, or (left, right), then (top, bottom), and so on."""
 
-    _dims = 0
     _mode = "constant"
+
+    def __init_subclass__(cls, mode: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._mode = mode or cls._mode
 
     def __init__(self, padding: Union[int, Sequence[int]]) -> None:
         super().__init__()
@@ -30,7 +38,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     def __init__(self, padding: Union[int, Sequence[int]], value: float) -> None:
         super().__init__(padding)
         self.value = value
@@ -42,81 +50,63 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPadNd, dims=1):
     """With ``value``, in the last 1 dimension."""
 
-    _dims = 1
 
-
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd, dims=2):
     """With ``value``, in the last 2 dimensions."""
 
-    _dims = 2
 
-
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd, dims=3):
     """With ``value``, in the last 3 dimensions."""
 
-    _dims = 3
 
-
-class ZeroPad1d(_Pad):
+class ZeroPad1d(_Pad, dims=1):
     """With zeros, in the last 1 dimension."""
 
-    _dims, _mode = 1, "constant"
 
-
-class ZeroPad2d(_Pad):
+class ZeroPad2d(_Pad, dims=2):
     """With zeros, in the last 2 dimensions."""
 
-    _dims, _mode = 2, "constant"
 
-
-class ZeroPad3d(_Pad):
+class ZeroPad3d(_Pad, dims=3):
     """With zeros, in the last 3 dimensions."""
 
-    _dims, _mode = 3, "constant"
+
+class _ReflectionPadNd(_Pad, mode="reflect"):
+    """See ``ReflectionPad1d`` and the others."""
 
 
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_ReflectionPadNd, dims=1):
     """With what lies as far inside, the edge left out, in the last 1 dimension."""
 
-    _dims, _mode = 1, "reflect"
 
-
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_ReflectionPadNd, dims=2):
     """With what lies as far inside, the edge left out, in the last 2 dimensions."""
 
-    _dims, _mode = 2, "reflect"
 
-
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_ReflectionPadNd, dims=3):
     """With what lies as far inside, the edge left out, in the last 3 dimensions."""
 
-    _dims, _mode = 3, "reflect"
+
+class _ReplicationPadNd(_Pad, mode="replicate"):
+    """See ``ReplicationPad1d`` and the others."""
 
 
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd, dims=1):
     """With the value at the edge, in the last 1 dimension."""
 
-    _dims, _mode = 1, "replicate"
 
-
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd, dims=2):
     """With the value at the edge, in the last 2 dimensions."""
 
-    _dims, _mode = 2, "replicate"
 
-
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd, dims=3):
     """With the value at the edge, in the last 3 dimensions."""
 
-    _dims, _mode = 3, "replicate"
 
-
-class _CircularPad(_Pad):
-    _mode = "circular"
-
+class _CircularPadNd(_Pad, mode="circular"):
     def forward(self, input: Tensor) -> Tensor:
         if input.ndim not in (self._dims + 1, self._dims + 2):
             most = self._dims + 2
@@ -124,19 +114,13 @@ class _CircularPad(_Pad):
         return super().forward(input)
 
 
-class CircularPad1d(_CircularPad):
+class CircularPad1d(_CircularPadNd, dims=1):
     """With what lies at the other end, in the last 1 dimension."""
 
-    _dims = 1
 
-
-class CircularPad2d(_CircularPad):
+class CircularPad2d(_CircularPadNd, dims=2):
     """With what lies at the other end, in the last 2 dimensions."""
 
-    _dims = 2
 
-
-class CircularPad3d(_CircularPad):
+class CircularPad3d(_CircularPadNd, dims=3):
     """With what lies at the other end, in the last 3 dimensions."""
-
-    _dims = 3

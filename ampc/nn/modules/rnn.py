@@ -14,6 +14,8 @@ from .._recurrent import run_layers
 from ..parameter import Parameter
 from .module import Module
 
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
+
 
 class RNNCellBase(Module):
     """weight_ih [num_chunks * hidden, input], weight_hh [num_chunks * hidden, hidden], biases; uniform up to 1 / sqrt(hidden) at first."""

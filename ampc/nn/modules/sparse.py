@@ -11,14 +11,16 @@ from .. import init
 from ..parameter import Parameter
 from .module import Module
 
+__all__ = ["Embedding", "EmbeddingBag"]
+
 
 class _Table(Module):
     def _setup(self, rows: int, width: int, padding_idx: Optional[int], max_norm: Any, norm_type: float, scale_grad_by_freq: bool, sparse: bool,
                weight: Optional[Tensor], device: Any, dtype: Any) -> None:
         Module.__init__(self)
-        if scale_grad_by_freq or sparse:
-            raise NotImplementedError(f"{type(self).__name__}: scale_grad_by_freq and sparse are not supported")
-        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = max_norm, norm_type, False, False
+        if sparse:
+            raise NotImplementedError(f"{type(self).__name__}: sparse=True needs sparse gradients, which are not in ampc; leave it out")
+        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = max_norm, norm_type, scale_grad_by_freq, False
         if padding_idx is not None:
             if not -rows <= padding_idx < rows:
                 raise AssertionError(f"{type(self).__name__}: `padding_idx` {padding_idx} is outside a table of {rows} rows")
@@ -59,7 +61,7 @@ class Embedding(_Table):
         return cls(embeddings.shape[0], embeddings.shape[1], padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type)
+        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 
 
 
@@ -71,6 +73,8 @@ class EmbeddingBag(_Table):
     def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: Any = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
                  mode: str = "mean", sparse: bool = False, _weight: Optional[Tensor] = None, include_last_offset: bool = False,
                  padding_idx: Optional[int] = None, device: Any = None, dtype: Any = None) -> None:
+        if scale_grad_by_freq:
+            raise NotImplementedError("EmbeddingBag: scale_grad_by_freq is not in ampc; Embedding has it")
         self._setup(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, device, dtype)
         self.mode, self.include_last_offset = mode, include_last_offset
 

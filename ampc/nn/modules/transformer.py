@@ -1,82 +1,22 @@
-"""Attention of several heads, and the transformer's layers (Vaswani et al. 2017)."""
+"""The transformer's layers (Vaswani et al. 2017)."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, Optional, Tuple, Union
+from typing import Any, Callable, Optional, Union
 
 from ... import _creation as make
 from ..._C import Tensor
 from .. import functional as F
 from .. import init
-from .._multihead import attended
-from ..parameter import Parameter
+from .activation import MultiheadAttention
 from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
 
-
-class MultiheadAttention(Module):
-    """Scaled dot products of projected queries with projected keys weigh projected values, in ``num_heads`` heads side by side.
-
-    Args:
-        embed_dim: width of queries and results; divisible by ``num_heads``.
-        dropout: of the weights, when training.
-        bias: of the projections. add_bias_kv: a learned key and value more. add_zero_attn: a key and value of zeros more.
-        kdim, vdim: width of keys and values, ``embed_dim`` by default.
-        batch_first: tensors are [N, L, E] rather than [L, N, E]; without N either way for a single sample.
-
-    AssertionError where the heads do not divide ``embed_dim``."""
-
-    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
-                 add_zero_attn: bool = False, kdim: Optional[int] = None, vdim: Optional[int] = None, batch_first: bool = False,
-                 device: Any = None, dtype: Any = None) -> None:
-        super().__init__()
-        if embed_dim < 1 or num_heads < 1:
-            raise ValueError(f"MultiheadAttention: `embed_dim` and `num_heads` must be 1 or more, got {embed_dim} and {num_heads}")
-        if embed_dim % num_heads:
-            raise AssertionError(f"MultiheadAttention: {num_heads} heads do not divide a width of {embed_dim}")
-        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
-        self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
-        self.head_dim, self.add_zero_attn = embed_dim // num_heads, add_zero_attn
-        self._qkv_same_embed_dim = self.kdim == self.vdim == embed_dim
-        factory_kwargs: Any = {"device": device, "dtype": dtype}
-        if self._qkv_same_embed_dim:
-            self.in_proj_weight = Parameter(make.empty(3 * embed_dim, embed_dim, **factory_kwargs))
-            for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
-                self.register_parameter(name, None)
-        else:
-            self.q_proj_weight = Parameter(make.empty(embed_dim, embed_dim, **factory_kwargs))
-            self.k_proj_weight = Parameter(make.empty(embed_dim, self.kdim, **factory_kwargs))
-            self.v_proj_weight = Parameter(make.empty(embed_dim, self.vdim, **factory_kwargs))
-            self.register_parameter("in_proj_weight", None)
-        self.register_parameter("in_proj_bias", Parameter(make.empty(3 * embed_dim, **factory_kwargs)) if bias else None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, **factory_kwargs)
-        for name in ("bias_k", "bias_v"):
-            self.register_parameter(name, Parameter(make.empty(1, 1, embed_dim, **factory_kwargs)) if add_bias_kv else None)
-        self._reset_parameters()
-
-    def _reset_parameters(self) -> None:
-        for weight in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
-            if weight is not None:
-                init.xavier_uniform_(weight)
-        if self.in_proj_bias is not None:
-            init.zeros_(self.in_proj_bias)
-            init.zeros_(self.out_proj.bias)
-        for extra in (self.bias_k, self.bias_v):
-            if extra is not None:
-                init.xavier_normal_(extra)
-
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, need_weights: bool = True,
-                attn_mask: Optional[Tensor] = None, average_attn_weights: bool = True, is_causal: bool = False) -> Tuple[Tensor, Optional[Tensor]]:
-        """The result, like ``query``, and with ``need_weights`` the weights [N, L, S], or of every head [N, heads, L, S]. Masks: bool,
-        True where a key is left out, or numbers that are added to the scores. ``is_causal`` says that ``attn_mask`` is the causal one."""
-        weights: Any = self.in_proj_weight if self._qkv_same_embed_dim else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        return attended(query, key, value, self.embed_dim, self.num_heads, weights, self.in_proj_bias, (self.bias_k, self.bias_v),
-                        self.add_zero_attn, self.dropout if self.training else 0.0, self.out_proj, (attn_mask, key_padding_mask), need_weights,
-                        average_attn_weights, is_causal, self.batch_first)
+__all__ = ["Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
 
 
 _Activation = Union[str, Callable[[Tensor], Tensor]]
@@ -88,6 +28,9 @@ def _activation(name: _Activation) -> Callable[[Tensor], Tensor]:
     if name not in ("relu", "gelu"):
         raise RuntimeError(f"activation must be 'relu', 'gelu' or a function, got {name!r}")
     return F.relu if name == "relu" else F.gelu
+
+
+_get_activation_fn = _activation
 
 
 class _Layer(Module):

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ..._C import Tensor
-from .. import functional as F
-from .module import Module
+from ._function_module import FunctionModule
+
+__all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
-class Upsample(Module):
+class Upsample(FunctionModule, function="interpolate"):
     """``F.interpolate`` to ``size`` or by ``scale_factor``; ``mode`` 'nearest', 'linear', 'bilinear', 'bicubic' or 'trilinear'."""
 
-    def __init__(self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Optional[bool] = None,
-                 recompute_scale_factor: Optional[bool] = None) -> None:
-        super().__init__()
-        self.size, self.mode, self.align_corners, self.recompute_scale_factor = size, mode, align_corners, recompute_scale_factor
-        self.scale_factor = tuple(float(s) for s in scale_factor) if isinstance(scale_factor, (tuple, list)) else scale_factor and float(scale_factor)
+    size: Any = None
+    scale_factor: Any = None
+    mode: str = "nearest"
+    align_corners: Optional[bool] = None
+    recompute_scale_factor: Optional[bool] = None
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners, self.recompute_scale_factor)
+    def __post_init__(self) -> None:
+        if isinstance(self.scale_factor, (tuple, list)):
+            self.scale_factor = tuple(float(s) for s in self.scale_factor)
+        else:
+            self.scale_factor = self.scale_factor and float(self.scale_factor)
 
     def extra_repr(self) -> str:
         how = f"size={self.size}" if self.scale_factor is None else f"scale_factor={self.scale_factor}"

@@ -1,4 +1,7 @@
-"""Utilities for modules: gradient clipping, sequences of several lengths, parametrized weights, parameters as one vector, fused layers."""
+"""Utilities for modules: gradient clipping, sequences of several lengths, parametrized weights, parameters as one vector, fused layers, pruning."""
+
+import importlib
+from typing import Any
 
 from . import parametrizations, parametrize, rnn
 from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
@@ -14,3 +17,10 @@ __all__ = [
     "get_total_norm", "parameters_to_vector", "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn", "skip_init",
     "spectral_norm", "vector_to_parameters", "weight_norm",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``prune`` and ``stateless`` are loaded when they are first asked for."""
+    if name not in ("prune", "stateless"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")

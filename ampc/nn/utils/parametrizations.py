@@ -1,18 +1,20 @@
-"""Weight normalisation (Salimans and Kingma 2016) and spectral normalisation (Miyato et al. 2018)."""
+"""Weight normalisation (Salimans and Kingma 2016), spectral normalisation (Miyato et al. 2018), and orthogonal weights (Lezcano-Casado 2019)."""
 
 from __future__ import annotations
 
 from typing import Optional, Tuple
 
 from ... import _creation as make
+from ... import _ops, linalg
 from ..._C import Tensor
+from ..._finfo import finfo
 from ...autograd import no_grad
 from .. import functional as F
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..modules.module import Module
 from . import parametrize
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
@@ -95,3 +97,83 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
     dim = rows_of(module) if dim is None else dim
     return parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
 
+
+class _Orthogonal(Module):
+    """A matrix, of wide ones the transpose, with orthonormal columns: made by ``map`` of the lower triangle of what is trained."""
+
+    def __init__(self, weight: Tensor, map: str, use_trivialization: bool) -> None:
+        super().__init__()
+        self.shape, self.map = weight.shape, map
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.shape[-2] < x.shape[-1]
+        q = self._columns(x.mT if wide else x)
+        if "base" in self._buffers:
+            q = self.base @ q
+        return q.mT if wide else q
+
+    def _columns(self, x: Tensor) -> Tensor:
+        n, k = x.shape[-2:]
+        if self.map == "householder":
+            below = x.tril(-1)
+            q = linalg.householder_product(below, 2.0 / (1.0 + (below * below).sum(-2)))
+            return q * x.detach().diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+        lower = _ops.cat([x.tril(), x.new_zeros((*x.shape[:-1], n - k))], -1)
+        skew = lower - lower.mT
+        if self.map == "matrix_exp":
+            return _ops.matrix_exp(skew)[..., :k]
+        one = make.eye(n, dtype=x.dtype, device=x.device)  # Cayley's map
+        return linalg.solve(one - skew / 2, one + skew / 2)[..., :k]
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        if value.shape != self.shape:
+            raise ValueError(f"orthogonal: expected shape {list(self.shape)}, got {list(value.shape)}")
+        wide = value.shape[-2] < value.shape[-1]
+        q = value.mT if wide else value
+        if "base" in self._buffers:
+            n, k = q.shape[-2:]
+            more = make.randn(*q.shape[:-1], n - k, dtype=q.dtype, device=q.device)
+            self.base = q.clone() if n == k and _is_orthogonal(q) else _made_orthogonal(_ops.cat([q, more], -1))
+            first = make.zeros_like(value)  # of which both maps make the first columns of one, the signs being minus
+            first.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+            return first
+        if self.map != "householder":
+            raise NotImplementedError(f"orthogonal: without use_trivialization, the map {self.map!r} cannot be assigned to")
+        a, tau = _ops.geqrf(q)
+        signs = a.diagonal(dim1=-2, dim2=-1)
+        signs.copy_(_ops.where(tau == 0, -signs.sign(), signs.sign()))
+        return a.mT if wide else a
+
+
+def _is_orthogonal(q: Tensor) -> bool:
+    one = make.eye(q.shape[-1], dtype=q.dtype, device=q.device)
+    return bool(((q.mT @ q - one).abs() <= 10 * q.shape[-2] * finfo(q.dtype).eps).all())
+
+
+def _made_orthogonal(x: Tensor) -> Tensor:
+    """The factor Q of x = Q R whose R has a diagonal of 0 or more."""
+    q, r = linalg.qr(x)
+    signs = r.diagonal(dim1=-2, dim2=-1).sign()
+    return q * _ops.where(signs == 0, 1.0, signs).unsqueeze(-2)
+
+
+def orthogonal(module: Module, name: str = "weight", orthogonal_map: Optional[str] = None, *, use_trivialization: bool = True) -> Module:
+    """Keeps a matrix, or a batch of them, orthogonal while it is trained: its columns, or the rows of a wide one, are orthonormal.
+
+    Args:
+        orthogonal_map: 'matrix_exp' (default of square ones), 'cayley' or 'householder' (default of others), by which it is made.
+        use_trivialization: what is trained is a step from the first value, which is kept as a buffer ``base``. It costs a product, and
+            any value may be assigned.
+
+    ValueError where there is no such matrix, or no such map."""
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        raise ValueError(f"orthogonal: {type(module).__name__} has no parameter or buffer named {name!r}")
+    if weight.ndim < 2:
+        raise ValueError(f"orthogonal: expected a matrix or a batch of matrices, got {weight.ndim} dimensions")
+    chosen = orthogonal_map or ("matrix_exp" if weight.shape[-2] == weight.shape[-1] else "householder")
+    if chosen not in ("matrix_exp", "cayley", "householder"):
+        raise ValueError(f"orthogonal: `orthogonal_map` must be matrix_exp, cayley or householder, got {chosen!r}")
+    return parametrize.register_parametrization(module, name, _Orthogonal(weight, chosen, use_trivialization), unsafe=True)

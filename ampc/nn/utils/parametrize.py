@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import sys
 from typing import Any, Dict, List, Optional, Tuple
@@ -32,7 +33,8 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for m in reversed(modules):
                 if hasattr(m, "right_inverse"):
-                    first = m.right_inverse(first)
+                    with contextlib.suppress(NotImplementedError):  # then the value is trained as it is
+                        first = m.right_inverse(first)
         self.is_tensor, self.ntensors = isinstance(first, Tensor), 1 if isinstance(first, Tensor) else len(first)
         values = [first] if self.is_tensor else list(first)
         for i, value in enumerate(values):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Callable, Dict
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from ... import _creation as make
 from ..._C import Tensor
 
 _cat = _ops.cat
+# How samples of a type are joined, where packages have it otherwise than default_collate: fn(batch, collate_fn_map=...). Ours are not in it.
+default_collate_fn_map: Dict[type, Callable[..., Any]] = {}
 
 
 def default_convert(data: Any) -> Any:
@@ -29,18 +31,27 @@ def default_convert(data: Any) -> Any:
     return data
 
 
+def collate_tensor_fn(batch: Sequence[Tensor], *, collate_fn_map: Any = None) -> Tensor:
+    """Tensors of one shape, stacked. TypeError for anything else among them; RuntimeError for different shapes."""
+    for t in batch:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"default_collate: expected Tensors, as the first sample is one, got {type(t).__name__}")
+    if any(t.shape != batch[0].shape for t in batch):
+        raise RuntimeError(f"default_collate: samples of different shapes, {[list(t.shape) for t in batch[:4]]}..., cannot be stacked; "
+                           "pad them in a collate_fn of your own")
+    return _cat([t.unsqueeze(0) for t in batch], 0)
+
+
 def default_collate(batch: Sequence[Any]) -> Any:
     """Joins samples into a batch. Tensors and arrays are stacked, numbers become a Tensor, and texts stay a list. Mappings and sequences
-    are joined element by element. TypeError for anything else; RuntimeError for sequences of different lengths."""
+    are joined element by element. TypeError for anything else; RuntimeError for sequences of different lengths. Types that packages add to
+    ``utils.data._utils.collate.default_collate_fn_map`` are joined by their functions."""
     first = batch[0]
+    for kind, join in default_collate_fn_map.items():
+        if isinstance(first, kind):
+            return join(batch, collate_fn_map=default_collate_fn_map)
     if isinstance(first, Tensor):
-        for t in batch:
-            if not isinstance(t, Tensor):
-                raise TypeError(f"default_collate: expected Tensors, as the first sample is one, got {type(t).__name__}")
-        if any(t.shape != first.shape for t in batch):
-            raise RuntimeError(f"default_collate: samples of different shapes, {[list(t.shape) for t in batch[:4]]}..., cannot be stacked; "
-                               "pad them in a collate_fn of your own")
-        return _cat([t.unsqueeze(0) for t in batch], 0)
+        return collate_tensor_fn(batch)
     if isinstance(first, np.ndarray):
         if first.dtype.kind in "SUO":
             raise TypeError(f"default_collate: arrays of {first.dtype} cannot become Tensors")

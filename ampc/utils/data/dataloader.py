@@ -12,10 +12,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import wait
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ... import _creation as make
 from ..._C import Tensor
+from ..._missing import absent_from
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
@@ -351,3 +352,6 @@ class DataLoader:
 
 
 __all__: List[str] = ["DataLoader"]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

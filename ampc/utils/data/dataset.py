@@ -51,6 +51,41 @@ class TensorDataset(Dataset[Tuple[Tensor, ...]]):
         return self.tensors[0].shape[0]
 
 
+class StackDataset(Dataset[Any]):
+    """Sample i has sample i of each dataset: a tuple, or a dict of those given by name. ValueError for none, and where their lengths differ."""
+
+    def __init__(self, *args: Dataset, **kwargs: Dataset) -> None:
+        if bool(args) == bool(kwargs):
+            raise ValueError("StackDataset: " + ("give datasets by position or by name, not both" if args else "at least one dataset is needed"))
+        self.datasets: Any = kwargs or args
+        lengths = [len(d) for d in self._all()]  # type: ignore[arg-type]
+        if len(set(lengths)) != 1:
+            raise ValueError(f"StackDataset: the datasets have {lengths} samples; they must be equally many")
+        self._length = lengths[0]
+
+    def _all(self) -> List[Dataset]:
+        return list(self.datasets.values() if isinstance(self.datasets, dict) else self.datasets)
+
+    def _together(self, samples: Iterable[Any]) -> Any:
+        return dict(zip(self.datasets, samples)) if isinstance(self.datasets, dict) else tuple(samples)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._together(d[index] for d in self._all())
+
+    def __getitems__(self, indices: List[int]) -> List[Any]:
+        columns = []
+        for d in self._all():
+            many = getattr(d, "__getitems__", None)
+            column = many(indices) if callable(many) else [d[i] for i in indices]
+            if len(column) != len(indices):
+                raise ValueError(f"StackDataset: a dataset's __getitems__ gave {len(column)} samples for {len(indices)} indices")
+            columns.append(column)
+        return [self._together(samples) for samples in zip(*columns)]
+
+    def __len__(self) -> int:
+        return self._length
+
+
 class ConcatDataset(Dataset[T_co]):
     """One dataset after another. AssertionError for none, and for streams."""
 

@@ -52,9 +52,10 @@ class RandomSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         n, left = len(self.data_source), self.num_samples
-        if self.replacement:
-            yield from make.randint(0, n, (left,), generator=self.generator, device="cpu").tolist()
-            return
+        while self.replacement and left > 0:  # by pieces: it may be asked for more than memory holds
+            piece = min(left, 4096)
+            yield from make.randint(0, n, (piece,), generator=self.generator, device="cpu").tolist()
+            left -= piece
         while left > 0 and n > 0:
             order = make.randperm(n, generator=self.generator, device="cpu").tolist()[:left]
             yield from order

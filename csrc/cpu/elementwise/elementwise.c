@@ -36,6 +36,12 @@ static const void *wrapped(const point_call *c, int64_t n, const void *from, til
     return buffer;
 }
 
+/* Whether an operand's dtype has values beyond the dtype that the result has: that of a number, or of a 0-d tensor. */
+static bool is_narrowed(ac_dtype from, ac_dtype to) {
+    int64_t wide = ac_itemsize(from), narrow = ac_itemsize(to);
+    return from != to && from != AC_bool && (wide > narrow || to == AC_uint8 || (from == AC_uint8 && wide == narrow));
+}
+
 static void point_run(void *context, int64_t n, char *const *data, const int64_t *strides, int64_t first) {
     const point_call *c = context;
     const ac_loops *loops = c->loops;
@@ -50,7 +56,8 @@ static void point_run(void *context, int64_t n, char *const *data, const int64_t
             bool filled = at > 0 && strides[k] == 0; /* a broadcast operand is read once */
             in[k - 1] = filled ? buffers[k].f32
                                : ac_read_run(loops, c->opmath, c->dtypes[k], run, from, strides[k], buffers[k].f32);
-            if (c->wraps && !filled && c->dtypes[k] == AC_int64) in[k - 1] = wrapped(c, run, in[k - 1], &buffers[k]);
+            if (c->wraps && !filled && is_narrowed(c->dtypes[k], c->compute))
+                in[k - 1] = wrapped(c, run, in[k - 1], &buffers[k]);
         }
         char *to = data[0] + at * strides[0] * ac_itemsize(c->dtypes[0]);
         void *result = direct ? (void *)to : buffers[0].f32;
@@ -68,7 +75,7 @@ static int refuse_zero(const ac_run *r, ac_opmath opmath) {
     int64_t unused = 64 - 8 * ac_itemsize(r->compute);
     for (int64_t i = 0; i < all.numel; i++)
         if ((uint64_t)ac_read_int(ac_data(y), y->dtype, ac_space_offset(&all, i)) << unused == 0)
-            return ac_fail(AC_RUNTIME, "%s: integer division by zero", ac_ops[r->op].name);
+            return ac_fail(AC_RUNTIME, "%s: integer division by zero", ac_ops[r->op].shown);
     return 0;
 }
 

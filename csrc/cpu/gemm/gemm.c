@@ -127,7 +127,7 @@ static void set_k_block(ac_micro_job *job, const c_block *w, int64_t k) {
     job->b_next = job->a_next = job->k_steps * p->cut.bytes;
     job->a_k_stride = p->cut.bytes, job->a_lane_stride = AC_CELLS * 4;
     if (!p->direct) return;
-    job->a_lane_stride = p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
+    job->a_lane_stride = p->call->a.lanes == 1 ? 0 : p->call->a.lane_stride * ac_itemsize(p->call->a.dtype);
     job->a_next = AC_LANES * job->a_lane_stride, job->a_k_stride = AC_CELLS * 4;
 }
 
@@ -210,11 +210,12 @@ static void pack_all(const plan *p, const ac_operand *o, bool columns, char *to)
 }
 
 /* Rows of whole tiles in the panels' own 16-bit dtype need no packing. With rows further apart the
- * 16 of a tile would fall on the same few sets of the first-level cache. */
+ * 16 of a tile would fall on the same few sets of the first-level cache. One row alone is read as all 16 of its tile:
+ * packed it would take 16 times its memory. */
 static bool is_direct(const ac_operand *a, const ac_cut *cut) {
     if (cut->kind != AC_PANEL_BF16 && cut->kind != AC_PANEL_F16) return false;
-    return a->dtype == a->round && a->k_stride == 1 && a->lane_stride <= 1024 && a->lanes % AC_LANES == 0 &&
-           a->k % cut->depth == 0;
+    bool whole = a->lanes == 1 || (a->lane_stride <= 1024 && a->lanes % AC_LANES == 0);
+    return whole && a->dtype == a->round && a->k_stride == 1 && a->k % cut->depth == 0;
 }
 
 static plan plan_of(const ac_gemm_call *g, const ac_micro *micro, int threads, _Atomic bool *finite) {

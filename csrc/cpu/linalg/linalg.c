@@ -31,7 +31,7 @@ struct linalg {
         ac_blas_leave();                                                                                               \
     } while (0)
 
-static const char *said(const linalg *c) { return ac_ops[c->r->op].python + 1; }
+static const char *said(const linalg *c) { return ac_ops[c->r->op].shown; }
 
 /* Matrix `item` of t [..., rows, cols], between memory by rows and columns. */
 static void fetch(const ac_tensor *t, int64_t item, int rows, int cols, double *to) {
@@ -89,6 +89,16 @@ typedef void (*getrf_fn)(const int *, const int *, double *, const int *, int *,
 typedef void (*getrs_fn)(const char *, const int *, const int *, const double *, const int *, const int *, double *,
                          const int *, int *, size_t);
 
+/* LAPACK's elimination may lose a nan: OpenBLAS takes 0 times nan as 0. */
+static bool has_nan(const double *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != x[i]) return true;
+    return false;
+}
+static void become_nan(double *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) x[i] = NAN;
+}
+
 /* Whether a matrix that LAPACK finds wrong is an error. Else its info says so, and its result is nan. */
 static bool is_checked(const linalg *c) {
     const ac_attrs_check *a = c->r->attrs;
@@ -96,18 +106,21 @@ static bool is_checked(const linalg *c) {
 }
 static void note_info(const linalg *c, int64_t item, int info, double *result, int64_t n) {
     ac_write_int(ac_data(c->r->out[1]), AC_int32, item, info);
-    for (int64_t i = 0; i < n && info > 0; i++) result[i] = NAN;
+    if (info > 0) become_nan(result, n);
 }
 
 static int solve_one(const linalg *c, int64_t item) {
     int info = 0, n = c->n, none = 0;
     fetch(c->r->in[0], item, n, n, c->a);
     fetch(c->r->in[1], item, n, c->k, c->b);
-    if (n > 0) CALL(c, 0, getrf_fn, &n, &n, c->a, &n, c->pivots, &info);
+    bool unknown = has_nan(c->a, (int64_t)n * n);
+    if (unknown) become_nan(c->b, (int64_t)n * c->k);
+    else if (n > 0) CALL(c, 0, getrf_fn, &n, &n, c->a, &n, c->pivots, &info);
     if (info > 0 && is_checked(c))
         return ac_fail(AC_LINALG, "%s: matrix %lld is singular (pivot %d is 0), so it has no inverse", said(c),
                        (long long)item, info);
-    if (n > 0 && c->k > 0 && info == 0) CALL(c, 1, getrs_fn, "N", &n, &c->k, c->a, &n, c->pivots, c->b, &n, &none, 1);
+    if (n > 0 && c->k > 0 && info == 0 && !unknown)
+        CALL(c, 1, getrs_fn, "N", &n, &c->k, c->a, &n, c->pivots, c->b, &n, &none, 1);
     note_info(c, item, info, c->b, (int64_t)n * c->k);
     put(c->r->out[0], item, n, c->k, c->b, n);
     return 0;
@@ -144,11 +157,36 @@ int ac_cpu_solve_triangle(const ac_run *r) {
     return run_linalg(&c, (int64_t)c.n * c.n, (int64_t)c.n * c.k, 0, 0, 0);
 }
 
-static int slogdet_one(const linalg *c, int64_t item) {
+/* Leaves the pivots of Gauss's elimination on the diagonal of c->a. */
+static void eliminate(const linalg *c, int64_t item) {
     int info = 0, n = c->n;
-    double sign = 1, size = 0;
     fetch(c->r->in[0], item, n, n, c->a);
+    bool unknown = has_nan(c->a, (int64_t)n * n);
     if (n > 0) CALL(c, 0, getrf_fn, &n, &n, c->a, &n, c->pivots, &info);
+    if (unknown) become_nan(c->a, (int64_t)n * n);
+}
+
+static int det_one(const linalg *c, int64_t item) {
+    double product = 1;
+    eliminate(c, item);
+    for (int i = 0; i < c->n; i++) {
+        double d = c->a[i + (int64_t)i * c->n];
+        product *= c->pivots[i] != i + 1 ? -d : d;
+    }
+    ac_write_double(ac_data(c->r->out[0]), c->r->out[0]->dtype, item, product);
+    return 0;
+}
+
+int ac_cpu_det(const ac_run *r) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, det_one, "dgetrf", "dgetrf"));
+    return run_linalg(&c, (int64_t)c.n * c.n, 0, 0, 0, c.n);
+}
+
+static int slogdet_one(const linalg *c, int64_t item) {
+    int n = c->n;
+    double sign = 1, size = 0;
+    eliminate(c, item);
     for (int i = 0; i < n; i++) {
         double d = c->a[i + (int64_t)i * n];
         sign = d == 0 ? 0 : (d < 0) != (c->pivots[i] != i + 1) ? -sign : sign;

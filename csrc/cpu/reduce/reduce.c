@@ -217,7 +217,7 @@ static ac_opmath opmath_for(const ac_tensor *x, ac_dtype result) {
 
 static int run_reduce(const ac_run *r, const ac_dims *dim, ac_fold fold, double p, finish_fn finish, ac_opmath opmath) {
     uint32_t mask;
-    AC_TRY(ac_dims_mask(dim, r->in[0]->ndim, ac_ops[r->op].python, &mask));
+    AC_TRY(ac_dims_mask(dim, r->in[0]->ndim, ac_ops[r->op].shown, &mask));
     if (dim->n == 0 && ac_same_shape(r->out[0], r->in[0])) mask = 0; /* nothing is reduced */
     ac_run run = *r;
     run.compute = ac_opmath_dtype(opmath);
@@ -316,7 +316,7 @@ static bool have_squares_left_range(const ac_tensor *out, bool rooted) {
 int ac_cpu_var(const ac_run *r) {
     ATTRS(var);
     uint32_t mask;
-    AC_TRY(ac_dims_mask(&a->dim, r->in[0]->ndim, ac_ops[r->op].python, &mask));
+    AC_TRY(ac_dims_mask(&a->dim, r->in[0]->ndim, ac_ops[r->op].shown, &mask));
     size_t bytes = (size_t)(r->out[0]->numel + 1) * sizeof(double);
     double *means = ac_alloc(bytes);
     if (!means) return -1;
@@ -363,7 +363,7 @@ static void pick(void *context, int64_t begin, int64_t end) {
 
 static int run_pick(const ac_run *r, const ac_dims *dim, bool smallest, ac_tensor *values, ac_tensor *indices) {
     uint32_t mask;
-    AC_TRY(ac_dims_mask(dim, r->in[0]->ndim, ac_ops[r->op].python, &mask));
+    AC_TRY(ac_dims_mask(dim, r->in[0]->ndim, ac_ops[r->op].shown, &mask));
     picking c = {r, ac_space_of(r->in[0], ~mask), ac_space_of(r->in[0], mask), smallest, values, indices};
     int64_t per_result = c.along.numel > 0 ? c.along.numel : 1;
     ac_for_range(c.kept.numel, AC_GRAIN_SLOW / per_result, pick, &c);

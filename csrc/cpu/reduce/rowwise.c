@@ -59,7 +59,7 @@ static void some_rows(void *context, int64_t begin, int64_t end, char *buffer) {
 
 static int run_rows(rowwise *c, int64_t dim) {
     const ac_tensor *x = c->r->in[0];
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[c->r->op].python));
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[c->r->op].shown));
     uint32_t kept = x->ndim ? ~(1u << dim) : 0;
     c->loops = ac_cpu_loops();
     c->dim = dim, c->n = x->ndim ? x->shape[dim] : 1;
@@ -232,7 +232,7 @@ static void sort_rows(void *context, int64_t begin, int64_t end, char *scratch) 
 
 static int run_sort(const ac_run *r, int64_t dim, int64_t k, bool down) {
     const ac_tensor *x = r->in[0];
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].shown));
     uint32_t kept = x->ndim ? ~(1u << dim) : 0;
     sorting c = {.r = r,
                  .dim = dim,

@@ -38,7 +38,7 @@ static void some_rows(void *context, int64_t begin, int64_t end, char *scratch) 
 static int run_scan(scan *c, int64_t dim) {
     const ac_run *r = c->r;
     const ac_tensor *x = r->in[0];
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].shown));
     uint32_t kept = x->ndim ? ~(1u << dim) : 0;
     c->opmath = ac_is_floating(r->out[0]->dtype) ? AC_OPMATH_F64 : AC_OPMATH_I64;
     c->dim = dim, c->n = x->ndim ? x->shape[dim] : 1;
@@ -145,7 +145,7 @@ static int run_extremes(const ac_run *r, int64_t sign) {
     ATTRS(one_dim);
     const ac_tensor *x = r->in[0];
     int64_t dim = a->dim;
-    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].python));
+    AC_TRY(ac_dim_wrap(&dim, x->ndim, ac_ops[r->op].shown));
     uint32_t kept = x->ndim ? ~(1u << dim) : 0;
     extremes c = {r, dim, x->ndim ? x->shape[dim] : 1, sign, ac_space_of(x, kept), ac_space_of(r->out[0], kept)};
     ac_for_range(c.n ? x->numel / c.n : 0, AC_GRAIN_SLOW / (c.n + 1), extreme_rows, &c);

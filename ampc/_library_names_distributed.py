@@ -1,0 +1,121 @@
+"""The part of the table in ``_library_names`` with torch.distributed's names."""
+
+TABLE = """
+[torch.distributed .distributed_c10d]
+training in several processes is not there yet; run one process, without torch.distributed
+works: is_available is_initialized is_torchelastic_launched get_rank get_world_size ReduceOp
+gives False: is_mpi_available is_nccl_available is_gloo_available is_ucc_available is_xccl_available is_backend_available
+value: _pg_map={}
+is: default_pg_timeout=_library_functions.default_pg_timeout group=_library_functions.group GroupMember=_library_functions.group
+class: Backend BackendConfig ProcessGroup ProcessGroupNCCL ProcessGroupGloo P2POp FileStore TCPStore PrefixStore HashStore Store Work GradBucket
+    AllreduceOptions BroadcastOptions ReduceOptions BarrierOptions Reducer Logger DeviceMesh
+enum: DebugLevel(OFF INFO DETAIL)
+error: DistBackendError DistError DistNetworkError DistStoreError QueueEmptyError
+refused: init_process_group destroy_process_group all_reduce all_gather broadcast barrier all_gather_into_tensor all_gather_object
+    all_gather_coalesced all_reduce_coalesced all_to_all all_to_all_single batch_isend_irecv broadcast_object_list gather gather_object get_backend
+    get_backend_config get_global_rank get_group_rank get_node_local_rank get_process_group_ranks init_device_mesh irecv isend monitored_barrier
+    new_group new_subgroups new_subgroups_by_enumeration recv recv_object_list reduce reduce_scatter reduce_scatter_tensor rendezvous scatter
+    scatter_object_list send send_object_list split_group set_debug_level _get_default_group get_debug_level register_rendezvous_handler
+    _get_pg_default_device
+
+[torch.distributed.constants]
+training in several processes is not there yet
+is: default_pg_timeout=_library_functions.default_pg_timeout
+
+[torch.distributed.device_mesh]
+training in several processes is not there yet; run one process, without torch.distributed
+is: DeviceMesh=distributed.DeviceMesh init_device_mesh=distributed.init_device_mesh
+class: _MeshEnv
+
+[torch.distributed.tensor torch.distributed._tensor ._api .placement_types torch.distributed._tensor.placement_types .device_mesh ._utils
+    .experimental torch.distributed._tensor.experimental .experimental._attention torch.distributed._tensor.api ._dtensor_spec]
+tensors on several devices are not there yet; run one process
+class: DTensor(from_local) DTensorSpec TensorMeta Placement Shard Replicate Partial _StridedShard
+is: DeviceMesh=distributed.DeviceMesh
+refused: distribute_tensor distribute_module ones empty full rand randn zeros compute_local_shape_and_global_offset implicit_replication
+    context_parallel set_rotate_method local_map
+
+[torch.distributed.tensor.parallel .style .api .loss]
+tensors on several devices are not there yet; run one process
+class: ColwiseParallel RowwiseParallel SequenceParallel PrepareModuleInput PrepareModuleOutput ParallelStyle
+refused: parallelize_module loss_parallel
+
+[torch.distributed.fsdp .fully_sharded_data_parallel .api torch.distributed._composable torch.distributed._composable.fsdp
+    torch.distributed._composable.fsdp.fully_shard torch.distributed._composable.replicate .wrap ._fully_shard .sharded_grad_scaler ._common_utils
+    ._runtime_utils ._traversal_utils ._unshard_param_utils]
+sharding over several processes is not there yet; run one process
+class: FullyShardedDataParallel(fsdp_modules state_dict_type set_state_dict_type optim_state_dict optim_state_dict_to_load rekey_optim_state_dict
+    summon_full_params) CPUOffload CPUOffloadPolicy FSDPModule FSDPState FullOptimStateDictConfig FullStateDictConfig LocalStateDictConfig
+    LocalOptimStateDictConfig MixedPrecision MixedPrecisionPolicy OffloadPolicy OptimStateDictConfig ShardedOptimStateDictConfig
+    ShardedStateDictConfig StateDictConfig StateDictSettings UnshardHandle FlatParameter ShardedGradScaler ModuleWrapPolicy CustomPolicy
+enum: BackwardPrefetch(BACKWARD_PRE BACKWARD_POST)
+enum: ShardingStrategy(FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2)
+enum: StateDictType(FULL_STATE_DICT LOCAL_STATE_DICT SHARDED_STATE_DICT)
+enum: OptimStateKeyType(PARAM_NAME PARAM_ID)
+refused: register_fsdp_forward_method fully_shard replicate enable_wrap wrap lambda_auto_wrap_policy size_based_auto_wrap_policy _or_policy
+    transformer_auto_wrap_policy always_wrap_policy _module_wrap_policy _get_module_fsdp_state
+
+[torch.distributed._functional_collectives]
+training in several processes is not there yet; run one process, without torch.distributed
+class: AsyncCollectiveTensor
+refused: all_gather_tensor all_to_all_single all_to_all_single_autograd permute_tensor wait_tensor all_reduce reduce_scatter_tensor broadcast
+
+[torch.distributed.algorithms .join .ddp_comm_hooks .ddp_comm_hooks.default_hooks .ddp_comm_hooks.powerSGD_hook .ddp_comm_hooks.post_localSGD_hook
+    .model_averaging .model_averaging.averagers .model_averaging.utils]
+training in several processes is not there yet; run one process
+class: Join Joinable JoinHook PowerSGDState PostLocalSGDState ModelAverager PeriodicModelAverager
+enum: DDPCommHookType(ALLREDUCE FP16_COMPRESS BF16_COMPRESS POWER_SGD)
+refused: allreduce_hook fp16_compress_hook fp16_compress_wrapper bf16_compress_hook bf16_compress_wrapper batched_powerSGD_hook post_localSGD_hook
+    register_ddp_comm_hook
+
+[torch.distributed.algorithms._checkpoint .checkpoint_wrapper]
+wrappers of sharded modules are not there yet; use torch.utils.checkpoint.checkpoint
+enum: CheckpointImpl(REENTRANT NO_REENTRANT)
+class: CheckpointWrapper OffloadWrapper ActivationWrapper
+refused: apply_activation_checkpointing checkpoint_wrapper offload_wrapper
+
+[torch.distributed.checkpoint .state_dict .state_dict_loader .state_dict_saver .optimizer .default_planner .planner .metadata .format_utils
+    .hf_storage ._consolidate_hf_safetensors .filesystem .stateful]
+checkpoints of several processes are not there yet; use ampc.save and ampc.load
+class: FileSystemReader FileSystemWriter DefaultLoadPlanner DefaultSavePlanner HuggingFaceStorageReader HuggingFaceStorageWriter StateDictOptions
+    Stateful _EmptyStateDictLoadPlanner Metadata LoadPlanner SavePlanner
+error: CheckpointException
+refused: load save async_save load_state_dict save_state_dict load_sharded_optimizer_state_dict get_model_state_dict get_optimizer_state_dict
+    get_state_dict set_model_state_dict set_optimizer_state_dict set_state_dict _load_state_dict dcp_to_torch_save torch_save_to_dcp
+    consolidate_safetensors_files
+
+[torch.distributed.nn .functional]
+training in several processes is not there yet; run one process, without torch.distributed
+refused: all_gather all_reduce broadcast gather reduce scatter all_to_all reduce_scatter
+
+[torch.distributed.optim]
+training in several processes is not there yet; run one process
+class: DistributedOptimizer PostLocalSGDOptimizer ZeroRedundancyOptimizer
+
+[torch.distributed.elastic .multiprocessing .multiprocessing.errors torch.distributed.launcher torch.distributed.launcher.api torch.distributed.run
+    torch.distributed.launch .rendezvous .agent .utils torch.distributed.argparse_util]
+starting several processes is not there yet; run one process
+itself: record
+error: ChildFailedError
+class: LaunchConfig Std DefaultLogsSpecs elastic_launch
+refused: launch_agent get_args_parser main run parse_args config_from_args get_free_port
+
+[torch.distributed.pipelining torch.distributed.pipeline torch.distributed.pipeline.sync]
+pipelines over several devices are not there yet; run one process
+enum: SplitPoint(BEGINNING END)
+class: Pipe ScheduleGPipe Schedule1F1B PipelineStage
+refused: pipeline pipe_split
+
+[torch.distributed.rpc .api torch.distributed.autograd]
+calls between processes are not there yet
+gives False: is_available _is_current_rpc_agent_set
+class: RRef TensorPipeRpcBackendOptions WorkerInfo
+refused: init_rpc rpc_async rpc_sync remote shutdown _all_gather get_worker_info
+itself: _require_initialized
+
+[torch.distributed.utils torch.distributed._state_dict_utils torch.distributed._shard torch.distributed._shard.sharded_tensor
+    torch.distributed._shard.api torch.distributed._tools torch.distributed._symmetric_memory]
+training in several processes is not there yet; run one process
+class: ShardedTensor Shard
+refused: _sync_module_states _verify_param_shape_across_processes load_with_process_group _offload_state_dict_to_cpu enable_symm_mem_for_group
+"""

@@ -1,0 +1,32 @@
+"""``Variable``, the name that tensors with gradients had until torch 0.4."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from .._C import Tensor
+from .._callers import warn
+
+
+class _VariableType(type):
+    """Every tensor is a ``Variable``."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=_VariableType):
+    """``Variable(data, requires_grad=False)``: the tensor ``data`` without its history; both share memory. Without ``data``: an empty
+    tensor. ``volatile`` has had no effect since torch 0.4, where ``no_grad`` took its place.
+
+    Raises TypeError for data that is no tensor, RuntimeError if a dtype without fractions shall require gradients, and ValueError
+    for ``volatile`` together with ``requires_grad``. Source: ``torch.autograd.Variable``."""
+
+    def __new__(cls, data: Optional[Tensor] = None, requires_grad: bool = False, volatile: bool = False) -> Any:
+        if data is not None and not isinstance(data, Tensor):
+            raise TypeError(f"Variable: `data` must be a tensor, got {type(data).__name__}; ampc.tensor(data) makes one")
+        if volatile and requires_grad:
+            raise ValueError("Variable: `volatile` and `requires_grad` exclude each other; leave `volatile` out and use no_grad()")
+        if volatile:
+            warn("Variable: `volatile` has no effect; use `with no_grad():`")
+        return (Tensor() if data is None else data.detach()).requires_grad_(requires_grad)

@@ -1,0 +1,295 @@
+"""What other packages lean on beside the operators: names that pickles hold, bases that they derive from, small behaviours."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import ampc
+from ampc import nn
+from ampc.nn import functional as F
+from ampc.nn.modules import activation, batchnorm, channelshuffle, dropout, instancenorm, linear, padding, pooling, utils
+
+torch = None
+try:
+    import torch
+except ImportError:
+    pass
+
+
+def shared(y):
+    """For each dimension, whether all entries along it are the same."""
+    return [bool((y == y.select(d, 0).unsqueeze(d)).all()) for d in range(y.ndim)]
+
+
+@pytest.mark.parametrize("name, shape, want", [
+    ("dropout1d", (40, 50), [False, True]), ("dropout1d", (10, 20, 30), [False, False, True]),
+    ("dropout2d", (40, 50), [False, False]), ("dropout2d", (10, 20, 30), [False, False, True]), ("dropout2d", (10, 20, 3, 4), [False, False, True, True]),
+    ("dropout2d", (10, 20, 3, 4, 2), [False, False, True, True, True]),
+    ("dropout3d", (400,), [False]), ("dropout3d", (40, 50), [False, True]), ("dropout3d", (40, 5, 6), [False, True, True]), ("dropout3d", (40, 5, 6, 7), [False, True, True, True]),
+    ("dropout3d", (10, 20, 3, 4, 5), [False, False, True, True, True]), ("dropout3d", (40, 2, 3, 4, 5, 6), [False, True, True, True, True, True])])
+def test_which_elements_channel_dropout_drops_together(name, shape, want):
+    ampc.manual_seed(0)
+    module = getattr(nn, name.replace("dropout", "Dropout"))(0.5)
+    assert shared(module(ampc.ones(shape))) == want == shared(getattr(F, name)(ampc.ones(shape), 0.5, True))
+    if torch is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert shared(getattr(torch.nn.functional, name)(torch.ones(shape), 0.5, True)) == want
+
+
+@pytest.mark.parametrize("name, shape", [("dropout1d", (3,)), ("dropout1d", (2, 2, 2, 2)), ("dropout2d", (3,)), ("feature_dropout", (3,))])
+def test_ranks_that_channel_dropout_refuses(name, shape):
+    with pytest.raises(RuntimeError, match=f"{name}: needs"):
+        getattr(F, name)(ampc.ones(shape), 0.5, True)
+
+
+def test_a_sampler_of_more_than_memory_holds():
+    draws = iter(ampc.utils.data.RandomSampler(range(10), replacement=True, num_samples=int(1e12)))
+    assert {next(draws) for _ in range(9000)} == set(range(10))
+    assert len(list(ampc.utils.data.RandomSampler(range(3), replacement=True, num_samples=9000))) == 9000
+
+
+def test_types_by_name():
+    x = ampc.ones(2)
+    assert x.type() == "torch.FloatTensor" and x.long().type() == "torch.LongTensor"
+    for kind in (ampc.DoubleTensor, "torch.DoubleTensor", "ampc.DoubleTensor", ampc.float64):
+        assert x.type(kind).dtype is ampc.float64
+    assert x.long().type(x.type()).dtype is ampc.float32 and x.type(x.type()) is x
+    for wrong in ("torch.OddTensor", "DoubleTensor", "torch.complexTensor"):
+        with pytest.raises(ValueError, match="invalid type"):
+            x.type(wrong)
+
+
+def test_a_view_by_keyword():
+    assert ampc.ones(2, 2).view(dtype=ampc.int32).tolist() == [[0x3F800000] * 2] * 2
+    assert ampc.ones(3).view(dtype=ampc.uint8).shape == (12,)
+
+
+def test_autocast_of_devices_that_it_does_not_serve():
+    with ampc.autocast("cpu"):
+        assert ampc.is_autocast_enabled("cpu") is True
+        for device in ("mps", "xpu", "hpu", "xla", "mtia"):
+            assert ampc.is_autocast_enabled(device) is False
+    with pytest.raises(RuntimeError, match="not the name of a device"):
+        ampc.is_autocast_enabled("toaster")
+
+
+@pytest.mark.parametrize("name", ["std", "var"])
+def test_no_degrees_of_freedom(name):
+    x = ampc.ones(3, 1, requires_grad=True)
+    y = getattr(ampc, name)(x, dim=1)
+    assert y.shape == (3,) and y.isnan().all()
+    y.sum().backward()
+    assert x.grad.isnan().all()
+    assert np.isnan(getattr(ampc, name)(ampc.ones(2), dim=0, correction=3).item()) and np.isnan(getattr(ampc, name)(ampc.ones(0)).item())
+
+
+def test_what_a_tensor_is_not():
+    x = ampc.ones(2)
+    for name in ["is_xpu", "is_mps", "is_quantized", "is_sparse", "is_sparse_csr", "is_mkldnn", "is_meta", "is_ipu", "is_xla", "is_vulkan", "is_nested", "is_mtia", "is_maia", "is_cuda"]:
+        assert getattr(x, name) is False, name
+    assert x.is_cpu is True
+
+
+NAMES = [(activation, "MultiheadAttention"), (batchnorm, "_BatchNorm"), (batchnorm, "_NormBase"), (channelshuffle, "ChannelShuffle"), (dropout, "_DropoutNd"),
+         (instancenorm, "_InstanceNorm"), (linear, "NonDynamicallyQuantizableLinear"), (padding, "_ConstantPadNd"), (pooling, "_MaxPoolNd"), (pooling, "_AvgPoolNd"),
+         (pooling, "_AdaptiveAvgPoolNd"), (pooling, "_AdaptiveMaxPoolNd"), (utils, "_pair"), (utils, "_triple")]
+
+
+@pytest.mark.parametrize("module, name", NAMES, ids=[n for _, n in NAMES])
+def test_paths_of_modules(module, name):
+    found = getattr(module, name)
+    assert found.__module__ == module.__name__ or name.startswith("_")
+
+
+def test_bases_say_what_kind_a_module_is():
+    assert isinstance(nn.BatchNorm2d(2), batchnorm._BatchNorm) and isinstance(nn.InstanceNorm2d(2), batchnorm._NormBase)
+    assert not isinstance(nn.InstanceNorm2d(2), batchnorm._BatchNorm)  # what freezes batch norms leaves it alone
+    assert isinstance(nn.MaxPool2d(2), pooling._MaxPoolNd) and isinstance(nn.Dropout2d(), dropout._DropoutNd)
+    assert type(nn.MultiheadAttention(4, 2).out_proj) is linear.NonDynamicallyQuantizableLinear
+
+
+def test_a_norm_that_checks_by_its_own_rule():
+    class Norm(batchnorm._BatchNorm):
+        def _check_input_dim(self, input):
+            assert input.ndim == 6
+
+    assert Norm(2)(ampc.randn(3, 2, 1, 2, 1, 2)).shape == (3, 2, 1, 2, 1, 2)
+    with pytest.raises(ValueError, match="expected 4 dimensions"):
+        nn.BatchNorm2d(2)._check_input_dim(ampc.ones(2, 2))
+
+
+def test_attention_pickles():
+    kept = pickle.loads(pickle.dumps(nn.MultiheadAttention(4, 2)))
+    assert type(kept) is nn.MultiheadAttention and kept.__class__.__module__ == "ampc.nn.modules.activation"
+
+
+def test_numbers_for_each_dimension():
+    assert utils._single(3) == (3,) and utils._pair(3) == (3, 3) and utils._triple([1, 2, 3]) == (1, 2, 3) and utils._quadruple(0) == (0,) * 4
+    assert utils._ntuple(5)(1) == (1,) * 5
+    assert utils._reverse_repeat_tuple((1, 2), 2) == (2, 2, 1, 1)
+    assert utils._list_with_default([None, 3], [5, 6, 7]) == [6, 3] and utils._list_with_default(4, [1]) == 4
+    with pytest.raises(ValueError, match="at least 3"):
+        utils._list_with_default([None, None], [1, 2])
+    state = nn.Sequential(nn.Linear(1, 1)).state_dict(prefix="module.")
+    utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert sorted(state) == ["0.bias", "0.weight"]
+
+
+def test_schedulers_derive_from_the_older_name():
+    from ampc.optim.lr_scheduler import _LRScheduler
+
+    class Halves(_LRScheduler):
+        def get_lr(self):
+            return [base / 2**self.last_epoch for base in self.base_lrs]
+
+    optimizer = ampc.optim.SGD([ampc.ones(1, requires_grad=True)], lr=1.0)
+    schedule = Halves(optimizer)
+    optimizer.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [0.5] and isinstance(ampc.optim.lr_scheduler.StepLR(optimizer, 1), _LRScheduler)
+
+
+class Point:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+@pytest.mark.parametrize("make", ["ampc", "torch"])
+def test_classes_that_a_file_may_hold(make, tmp_path):
+    if make == "torch":
+        library = pytest.importorskip("torch")
+    else:
+        library = ampc
+    library.save({"a": Point(library.arange(3), {1, 2})}, tmp_path / "p.pt")
+    with pytest.raises(pickle.UnpicklingError, match="weights_only=False"):
+        ampc.load(tmp_path / "p.pt")
+    with ampc.serialization.safe_globals([Point]):
+        assert ampc.serialization.get_safe_globals() == [Point]
+        found = ampc.load(tmp_path / "p.pt")["a"]
+        assert type(found) is Point and found.x.tolist() == [0, 1, 2] and found.y == {1, 2}
+    assert ampc.serialization.get_safe_globals() == []
+    ampc.serialization.add_safe_globals([(Point, "elsewhere.Point")])
+    with pytest.raises(pickle.UnpicklingError, match=r"Point, which is not among the safe globals"):
+        ampc.load(tmp_path / "p.pt")
+    ampc.serialization.clear_safe_globals()
+
+
+def test_safe_globals_let_nothing_else_in(tmp_path):
+    torch = pytest.importorskip("torch")
+    for n, evil in enumerate((print, Point(1, 2).__class__.__mro__[1].__subclasses__, pickle.loads)):
+        torch.save({"a": Point(evil, 0)}, tmp_path / f"{n}.pt")
+        with ampc.serialization.safe_globals([Point]), pytest.raises(pickle.UnpicklingError, match="not among the safe globals"):
+            ampc.load(tmp_path / f"{n}.pt")
+    assert ampc.serialization.DEFAULT_PROTOCOL == torch.serialization.DEFAULT_PROTOCOL
+
+
+def test_tensors_joined_and_cut_again():
+    from ampc._utils import _flatten_dense_tensors, _get_device_index, _take_tensors, _unflatten_dense_tensors
+
+    parts = [ampc.arange(6.0).view(2, 3), ampc.ones(()), ampc.zeros(0, 2), ampc.full((2,), 7.0)]
+    flat = _flatten_dense_tensors(parts)
+    assert flat.tolist() == [0, 1, 2, 3, 4, 5, 1, 7, 7]
+    back = _unflatten_dense_tensors(flat, parts)
+    assert all(a.shape == b.shape and bool((a == b).all()) for a, b in zip(back, parts))
+    flat[0] = 9
+    assert back[0][0, 0] == 9  # views
+    mixed = [ampc.ones(4), ampc.ones(4).long(), ampc.ones(4), ampc.ones(4).long(), ampc.ones(9)]
+    assert [[t.numel() for t in group] for group in _take_tensors(mixed, 32)] == [[4], [4, 4], [9], [4]]
+    assert _get_device_index(3) == 3 and _get_device_index("cuda:1") == 1 and _get_device_index("cpu", allow_cpu=True) == -1
+    with pytest.raises(ValueError, match="cuda"):
+        _get_device_index("cpu")
+
+
+def test_normalize_over_several_dimensions():
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    for dim in (1, (1,), (1, 2), (-1, 0), (0, 1, 2)):
+        want = x / np.sqrt((x**2).sum(axis=dim, keepdims=True))
+        np.testing.assert_allclose(F.normalize(ampc.tensor(x), dim=dim).numpy(), want, rtol=1e-14)
+    y = ampc.tensor(x, requires_grad=True)
+    assert ampc.autograd.gradcheck(lambda t: F.normalize(t, dim=(0, 2)), (y,))
+
+
+def test_the_default_stream_is_a_generator():
+    stream = ampc.default_generator
+    assert isinstance(stream, ampc.Generator) and stream is ampc.manual_seed(7) and stream.initial_seed() == 7 and stream.device.type == "cpu"
+    first = ampc.randn(3).tolist()
+    stream.manual_seed(7)
+    kept = stream.get_state()
+    assert ampc.randn(3, generator=stream).tolist() == first  # drawing by it is drawing without
+    second = ampc.randn(3).tolist()
+    stream.set_state(kept)
+    assert ampc.randn(3).tolist() == first and ampc.randn(3).tolist() == second
+    assert ampc.equal(ampc.get_rng_state(), stream.get_state())
+    data = ampc.utils.data.DataLoader(range(4), batch_size=2, shuffle=True, generator=stream)
+    assert sorted(int(i) for batch in data for i in batch) == [0, 1, 2, 3]
+
+
+def test_layouts_that_no_tensor_has():
+    for name in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"):
+        kind = getattr(ampc, name)
+        assert isinstance(kind, ampc.layout) and ampc.ones(1).layout != kind and repr(kind) == f"ampc.{name}"
+        with pytest.raises(RuntimeError, match="strided tensors only"):
+            ampc.ones(1, layout=kind)
+
+
+def test_the_name_of_extra_state():
+    from ampc.nn.modules.module import _EXTRA_STATE_KEY_SUFFIX
+
+    class Kept(nn.Linear):
+        def get_extra_state(self):
+            return 3
+
+        def set_extra_state(self, state):
+            self.got = state
+
+    state = Kept(1, 1).state_dict()
+    assert state[_EXTRA_STATE_KEY_SUFFIX] == 3
+    other = Kept(1, 1)
+    other.load_state_dict(state)
+    assert other.got == 3
+
+
+def test_complex32_is_a_name():
+    assert ampc.complex32.itemsize == 4 and ampc.complex32.is_complex and ampc.float32 != ampc.complex32
+
+
+def test_annotations_of_torchscript_in_brackets():
+    from ampc.jit.annotations import BroadcastingList2
+
+    def pool(size: BroadcastingList2[int]) -> None:
+        """As torchvision's."""
+
+    assert pool.__annotations__["size"] == BroadcastingList2[int] and BroadcastingList2.__doc__
+
+
+def test_packages_say_how_their_samples_are_joined():
+    from ampc.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
+
+    from ampc.utils.data import default_collate
+
+    assert collate_tensor_fn([ampc.ones(2), ampc.zeros(2)]).tolist() == [[1, 1], [0, 0]]
+
+    def joined(batch, *, collate_fn_map=None):
+        assert collate_fn_map is default_collate_fn_map
+        return [p.x for p in batch]
+
+    default_collate_fn_map.update({Point: joined})
+    try:
+        found = default_collate([{"p": Point(1, 2), "n": 1}, {"p": Point(3, 4), "n": 2}])
+        assert found["p"] == [1, 3] and found["n"].tolist() == [1, 2]
+    finally:
+        del default_collate_fn_map[Point]
+    with pytest.raises(TypeError, match="got Point"):
+        default_collate([Point(1, 2)])
+
+
+def test_the_private_name_of_load_hooks():
+    """transformers' Mamba registers its hook by it."""
+    seen, layer = [], ampc.nn.Linear(1, 1)
+    layer._register_load_state_dict_pre_hook(lambda state, prefix, *rest: seen.append((sorted(state), prefix)))
+    layer._register_load_state_dict_pre_hook(lambda module, state, prefix, *rest: seen.append(module is layer), with_module=True)
+    layer.load_state_dict(layer.state_dict())
+    assert seen == [(["bias", "weight"], ""), True]

@@ -1,0 +1,567 @@
+"""Names of torch that libraries touch on import: each one of the table in ``ampc._library_names`` imports, says what it is, and refuses with the
+reason; what works (profiler, library, ops, flex_attention) does as torch does."""
+
+import gzip
+import importlib
+import inspect
+import json
+import subprocess
+import sys
+import types
+import typing
+import warnings
+
+import numpy as np
+import pytest
+
+import ampc
+from ampc import _library_modules as table
+
+pytestmark = pytest.mark.cpu
+ENTRIES = [(module, entry) for module, sections in table.by_module().items() for section in sections for entry in section.entries.values()]
+OWN = [(module, entry) for module, entry in ENTRIES if module == entry.section.modules[0]]
+
+
+def here(module):
+    return importlib.import_module("ampc" + module[len("torch"):])
+
+
+def ids(entries):
+    return [f"{module}.{entry.name}" for module, entry in entries]
+
+
+def test_every_name_imports_from_every_module():
+    assert len(OWN) > 900
+    for module, entry in ENTRIES:
+        found = getattr(here(module), entry.name)
+        first = getattr(here(entry.section.modules[0]), entry.name)
+        assert found is first or entry.kind in ("value", "works") or isinstance(found, types.ModuleType) or isinstance(first, types.ModuleType), f"{module}.{entry.name}"
+
+
+def test_each_name_stands_in_one_line():
+    seen = [f"{module}.{entry.name}" for module, entry in ENTRIES]
+    assert sorted(seen) == sorted(set(seen)), [name for name in set(seen) if seen.count(name) > 1]
+
+
+def test_kinds_are_explained():
+    assert {entry.kind for _, entry in OWN} <= set(table.KINDS)
+
+
+@pytest.mark.parametrize("kind", ["refused", "class", "gives", "itself", "decorates", "nothing", "around", "error", "warning", "enum"])
+def test_what_is_made_has_a_docstring_types_and_a_name(kind):
+    for module, entry in OWN:
+        if entry.kind == kind:
+            made = getattr(here(module), entry.name)
+            if isinstance(made, types.ModuleType):
+                continue  # and a function of the same name
+            assert made.__doc__ and made.__name__ == entry.name and made.__module__ == here(module).__name__, entry.path
+            if inspect.isfunction(made):
+                hints = typing.get_type_hints(inspect.unwrap(made))
+                assert "return" in hints, entry.path
+
+
+def test_what_has_code_of_its_own_has_a_docstring():
+    for module, entry in OWN:
+        if entry.kind in ("is", "works"):
+            found = getattr(here(module), entry.name)
+            assert not callable(found) or found.__doc__ or found in (typing.Final, ampc.Tensor, type), entry.path
+
+
+def test_refusals_name_themselves_and_the_reason():
+    for module, entry in OWN:
+        if entry.kind in ("refused", "class"):
+            found = getattr(here(module), entry.name)
+            with pytest.raises(NotImplementedError) as e:
+                found(1, two=2)
+            assert str(e.value) == f"{entry.path}: {entry.section.reason}"
+            if isinstance(found, types.ModuleType):
+                continue
+            assert found.__doc__.startswith("NotImplementedError: ") and entry.section.reason.partition(";")[0] in found.__doc__
+
+
+def test_refused_classes_can_be_asked_about_and_subclassed():
+    from ampc.fx import GraphModule, Tracer
+
+    class Mine(Tracer):
+        def __init__(self):
+            self.made = True
+
+    assert not isinstance(ampc.nn.Linear(1, 1), GraphModule) and issubclass(Mine, Tracer)
+    with pytest.raises(NotImplementedError, match="torch.fx.Tracer: torch.fx tracing is not in ampc; .*register_forward_hook"):
+        Mine()
+    with pytest.raises(NotImplementedError, match="torch.distributed.tensor.DTensor.from_local: tensors on several devices"):
+        ampc.distributed.tensor.DTensor.from_local(1)
+
+
+def test_what_is_right_answers():
+    assert ampc.xpu.is_available() is False and ampc.mps.device_count() == 0 and ampc.onnx.is_in_onnx_export() is False
+    assert ampc.distributed.is_nccl_available() is False and ampc.distributed.group.WORLD is None and ampc._C._get_tracing_state() is None
+    assert ampc.compiler.is_exporting() is False and not ampc.compiler.list_backends() and ampc.version.xpu is None
+
+    @ampc.fx.wrap
+    def f(x):
+        return x
+
+    @ampc.compiler.allow_in_graph
+    def g(x):
+        return x
+
+    @ampc.onnx.symbolic_helper.parse_args("v", "f")
+    def h(x):
+        return x
+
+    @ampc.compiler.substitute_in_graph(f)
+    def k(x):
+        return x + 1
+
+    assert f(3) == g(3) == h(3) == 3 and k(3) == 4 and ampc.fx.wrap("len") == "len"
+    with ampc._C.DisableTorchFunctionSubclass(), ampc.jit.strict_fusion():
+        pass
+    with pytest.raises(NotImplementedError, match="torch.export.Dim: torch.export is not in ampc; save the state_dict"):
+        ampc.export.Dim("batch")
+    assert ampc.distributed.fsdp.ShardingStrategy.FULL_SHARD.name == "FULL_SHARD"
+    assert ampc.distributed.ReduceOp.SUM == 0 and isinstance(ampc.distributed.ReduceOp.MAX, ampc.distributed.ReduceOp.RedOpType)
+    assert ampc.ones(2).layout != ampc.sparse_coo and str(ampc.sparse_csr) == "ampc.sparse_csr" and isinstance(ampc.sparse_coo, ampc.layout)
+    ampc._inductor.config.max_autotune = True  # an option, which nothing reads
+
+
+def test_names_that_are_in_no_table_stay_absent():
+    for name in ("npu", "hpu", "nothing", "__wrapped__"):
+        assert not hasattr(ampc, name)
+    with pytest.raises(AttributeError, match="docs/compatibility.md"):
+        ampc.fx.nothing
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("ampc.fx.nothing")
+    assert "Proxy" in dir(ampc.fx) and "Proxy" in ampc.fx.__all__ and ampc.fx.__doc__
+
+
+def test_nothing_of_it_is_loaded_by_import_ampc():
+    code = "import ampc, sys; print([m for m in sys.modules if 'ampc._library' in m or m in ('ampc.profiler', 'ampc.ops', 'ampc.library', 'ampc.fx')])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+SCRIPT = """
+import torch
+import torch.fx, torch.distributed.fsdp.fully_sharded_data_parallel, torch._dynamo.eval_frame, torch._C._nn, torch.utils._triton
+from torch.fx.experimental.symbolic_shapes import guard_or_false
+from torch.distributed._tensor import DTensor
+from torch.jit._script import RecursiveScriptModule
+from torch.nn.attention.flex_attention import BlockMask
+import torch.backends.nnpack, torch.nn.parallel.distributed, torch.utils.data._utils.collate
+assert torch.distributed._tensor.DTensor is torch.distributed.tensor.DTensor is DTensor and torch.fx.__name__ == "ampc.fx"
+assert torch.__config__.show().startswith("ampc built with") and torch.torch.Tensor is torch.Tensor and torch.cond(True, abs, abs, (-1,)) == 1
+assert not isinstance(torch.nn.Linear(1, 1), (torch.jit.ScriptModule, RecursiveScriptModule, torch.fx.GraphModule, DTensor))
+model = torch.compile(torch.nn.Linear(2, 2))
+again = torch.compile(torch.nn.Linear(2, 2))
+script = torch.jit.script(model)
+model.compile()
+assert script is model
+try:
+    torch.fx.symbolic_trace(model)
+except NotImplementedError as e:
+    print(e)
+"""
+
+
+def test_a_script_imports_them_and_is_told_once_of_compile(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    got = subprocess.run([sys.executable, "-m", "ampc", "run", "script.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert got.returncode == 0, got.stderr
+    assert got.stdout.startswith("torch.fx.symbolic_trace: torch.fx tracing is not in ampc; ")
+    said = [row for row in got.stderr.split("\n") if "Warning" in row]
+    assert [row.partition(": UserWarning: ")[0] for row in said] == ["script.py:12", "script.py:14"]
+    assert "compile: the model is handed back as it is" in said[0] and "jit.script: the model is handed back as it is" in said[1]
+
+
+# -- small functions, beside torch ---------------------------------------------------------------------------------------
+
+CALLS = [
+    "_check(True)", "_check(False)", "_check(False, lambda: 'm')", "_check(1)", "_check(False, 'text')", "_check_index(False)", "_check_value(False)",
+    "_check_type(False)", "_check_not_implemented(False)", "_check_with(KeyError, False, lambda: 'k')", "_check_tensor_all(torch.tensor([True, False]))",
+    "_check_tensor_all(torch.tensor([True]))", "_check_tensor_all(torch.ones(1))", "_assert(False, 'q')", "_assert(True, '')", "_assert_async(torch.tensor(0))",
+    "_assert_async(torch.tensor(0), 'msg')", "sym_int(-2.7)", "sym_float(3)", "sym_max(1, 2)", "sym_min(1, 2)", "sym_not(0)", "sym_ite(True, 1, 2)",
+    "sym_sum([1, 2])", "_shape_as_tensor(torch.ones(2, 3))", "cond(torch.tensor(True), lambda x: x + 1, lambda x: x - 1, (torch.ones(1),))",
+    "while_loop(lambda i: i < 3, lambda i: (i + 1,), (torch.tensor(0),))", "_C._get_default_device()", "_C._nn._parse_to('cpu', torch.float16, True)",
+    "_C._nn._parse_to(torch.ones(2))", "_C._nn._parse_to(dtype=torch.int64)", "get_device_module('cpu').__name__.split('.')[1]",
+    "jit.isinstance([1, 2], List[int])", "jit.isinstance([1, 'a'], List[int])", "jit.isinstance({'a': 1}, Dict[str, int])", "jit.isinstance((1, 'a'), Tuple[int, str])",
+    "jit.isinstance(None, Optional[int])", "jit.isinstance(torch.ones(1), torch.Tensor)", "jit.isinstance(3, (str, int))",
+    "overrides.is_tensor_like(torch.ones(1))",
+    "_prims_common.is_contiguous_or_false(torch.ones(2, 3).t())", "_C._get_privateuse1_backend_name()",
+]
+
+
+def result(module, call):
+    names = {"torch": module, **vars(typing)}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return str(eval(f"torch.{call}", names)).replace("torch.", "").replace("ampc.", "")
+    except Exception as e:
+        return type(e).__name__, str(e) if len(str(e)) <= 3 else ""  # a message that the call gives
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_small_functions(torch, call):
+    import torch.overrides  # noqa: F401
+
+    ours, theirs = result(ampc, call), result(torch, call)
+    assert ours == theirs
+
+
+def test_contexts_put_back_what_they_change():
+    x, cudnn = ampc.tensor([1 / 3]), ampc.backends.cudnn
+    before = str(x), cudnn.enabled, cudnn.allow_tf32
+    with ampc._tensor_str.printoptions(precision=2), cudnn.flags(enabled=False):
+        assert str(x) == "tensor([0.33])" and not cudnn.enabled and cudnn.allow_tf32
+    assert (str(x), cudnn.enabled, cudnn.allow_tf32) == before
+    assert ampc.utils.checkpoint.get_device_states(x, 3) == ([], [])
+
+
+def test_types_of_results(torch):
+    """They are found by name, which pickle needs."""
+    import pickle
+
+    x = ampc.tensor([[1.0, 3.0], [2.0, 5.0]])
+    for name in ampc.return_types.__all__:
+        kind = getattr(ampc.return_types, name)
+        assert issubclass(kind, tuple) and hasattr(torch.return_types, name) and kind.__module__ == "ampc.return_types"
+        assert kind.__name__ == name or name == "linalg_slogdet"
+    for found in (x.max(0), x.topk(1), ampc.linalg.svd(x), x.sort()):
+        again = pickle.loads(pickle.dumps(found))
+        assert type(again) is type(found) and all(ampc.equal(a, b) for a, b in zip(again, found))
+    assert type(x.max(0)) is ampc.return_types.max and len(ampc.return_types.all_return_types) > 25 and not hasattr(ampc.return_types, "nothing")
+
+
+# -- library and ops -----------------------------------------------------------------------------------------------------
+
+
+def made(t, name, **options):
+    def scale(x: t.Tensor, n: float = 2.0) -> t.Tensor:
+        return x * n
+
+    return t.library.custom_op(name, scale, mutates_args=(), **options)
+
+
+def same(ours, theirs):
+    assert np.array_equal(ours.detach().numpy(), theirs.detach().numpy())
+
+
+def test_custom_op(torch):
+    results = []
+    for t in (ampc, torch):
+        f = made(t, "tests_a::scale")
+        f.register_autograd(lambda ctx, g: (g * ctx.n * 7, None), setup_context=lambda ctx, inputs, output: setattr(ctx, "n", inputs[1]))
+        f.register_fake(lambda x, n=2.0, t=t: t.empty_like(x))
+        x = t.ones(2, requires_grad=True)
+        out = t.ops.tests_a.scale.default(x, n=4.0)
+        out.sum().backward()
+        results.append((out, x.grad, f(x=t.ones(1)), t.ops.tests_a.scale(t.ones(1), 3.0)))
+        assert repr(f) == "<CustomOpDef(tests_a::scale)>" and str(t.ops.tests_a.scale.default) == "tests_a.scale.default" and out.requires_grad
+        assert not hasattr(t.ops.tests_a, "other") and not hasattr(t.ops.tests_a.scale, "Tensor")
+    for ours, theirs in zip(*results):
+        same(ours, theirs)
+
+
+@pytest.mark.parametrize("call", ["f()", "f('x')", "f(t.ones(1), 2.0, 3)", "f(t.ones(1), q=1)", "f(t.ones(1, requires_grad=True)).sum().backward()",
+                                  "t.library.custom_op('tests_b::g', lambda x: x, mutates_args=())", "t.library.custom_op('nodots', made, mutates_args=())",
+                                  "t.ops.tests_b.none", "t.ops.tests_b.scale.Foo"])
+def test_wrong_calls_of_custom_ops(torch, call):
+    for t in (torch, ampc):
+        f = made(t, "tests_b::scale")
+        try:
+            eval(call, {"t": t, "f": f, "made": made})
+            pytest.fail(f"{t.__name__} accepts it")
+        except Exception as e:
+            if t is torch:
+                kind = type(e)
+            else:
+                assert type(e) is kind and (kind is not RuntimeError or "tests_b" in str(e))
+
+
+def test_custom_op_of_lists_tuples_and_keywords(torch):
+    results = []
+    for t in (ampc, torch):
+        T = t.Tensor
+
+        def lists(xs: typing.List[T], s: float) -> T:
+            return xs[0] * s + xs[1]
+
+        def pair(x: T, *, s: float) -> typing.Tuple[T, T]:
+            return x * s, x * 3
+
+        lists.__annotations__, pair.__annotations__ = {"xs": typing.List[T], "s": float, "return": T}, {"x": T, "s": float, "return": typing.Tuple[T, T]}
+        a, b = t.library.custom_op("tests_c::lists", lists, mutates_args=()), t.library.custom_op("tests_c::pair", pair, mutates_args=())
+        a.register_autograd(lambda ctx, g: ([g * ctx.s, g], None), setup_context=lambda ctx, inputs, output: setattr(ctx, "s", inputs[1]))
+        b.register_autograd(lambda ctx, g, h: g * ctx.s + h * 3, setup_context=lambda ctx, inputs, keyword_only_inputs, output: setattr(ctx, "s", keyword_only_inputs["s"]))
+        x, y = t.ones(2, requires_grad=True), t.ones(2, requires_grad=True)
+        one, two = b(x, s=5.0)
+        (a([x, y], 3.0) + one + 2 * two).sum().backward()
+        results.append((x.grad, y.grad, one, two))
+    for ours, theirs in zip(*results):
+        same(ours, theirs)
+
+
+def test_custom_op_that_writes(torch):
+    for t in (ampc, torch):
+        def add(x: t.Tensor, y: t.Tensor) -> None:
+            x.add_(y)
+
+        f = t.library.custom_op("tests_d::add", add, mutates_args={"x"})
+        x = t.zeros(2)
+        version = x._version
+        assert f(x, t.ones(2)) is None and x.tolist() == [1, 1] and x._version > version
+        assert t.library.infer_schema(add, mutates_args={"x"}) == "(Tensor(a0!) x, Tensor y) -> ()"
+        with pytest.raises(RuntimeError, match="writes into its arguments" if t is ampc else "non-functional"):
+            f.register_autograd(lambda ctx, g: g)
+        with pytest.raises(RuntimeError, match="shares memory with one" if t is ampc else "must not"):
+            made(t, "tests_d::scale").register_kernel("cpu", lambda x, n=2.0: x) and t.ops.tests_d.scale(x)
+
+
+def test_schemas(torch):
+    schemas = []
+    for t in (ampc, torch):
+        def f(a, b, c, d, e, g, h="q", i=3, *, j=1.0, k=None):
+            pass
+
+        f.__annotations__ = dict(a=t.Tensor, b=typing.Optional[t.Tensor], c=typing.List[t.Tensor], d=typing.Sequence[int], e=bool, g=t.device, h=str, i=int, j=float,
+                                 k=typing.Optional[t.dtype], **{"return": typing.Tuple[t.Tensor, t.Tensor]})
+        schemas.append(t.library.infer_schema(f, mutates_args=()))
+    assert schemas[0] == schemas[1]
+
+
+def test_library_defines_and_implements(torch):
+    for t in (ampc, torch):
+        lib = t.library.Library("tests_e", "DEF")
+        assert lib.define("f(Tensor x, int n=2) -> Tensor") == "f"
+        with pytest.raises(NotImplementedError, match="tests_e::f"):
+            t.ops.tests_e.f(t.ones(1))
+        lib.impl("f", lambda x, n=2: x * n, "CPU")
+        lib.define("g(Tensor x) -> Tensor")
+        lib.impl("g", lambda x: x * 3, "CompositeImplicitAutograd")
+        t.library.define("tests_e2::h", "(Tensor x) -> Tensor")
+        t.library.impl("tests_e2::h", "cpu")(lambda x: x + 1)
+        t.library.register_autograd("tests_e2::h", lambda ctx, g: g * 9)
+        x = t.ones(1, requires_grad=True)
+        (t.ops.tests_e.g(x) + t.ops.tests_e2.h(x)).sum().backward()
+        assert x.grad.item() == 12 and t.ops.tests_e.f(x=t.ones(1), n=5).item() == 5
+        with pytest.raises(RuntimeError, match="tests_e::f"):
+            lib.define("f(Tensor x) -> Tensor")
+        made(t, "tests_e3::scale")
+        t.library.register_autocast("tests_e3::scale", "cpu", t.bfloat16)
+        with t.autocast("cpu"):
+            assert t.ops.tests_e3.scale(t.ones(1)).dtype == t.bfloat16
+
+
+def test_registrations_before_an_operator_is_defined():
+    """A package whose compiled library cannot be loaded registers for its operators all the same."""
+    ampc.library.register_fake("tests_f::scale", lambda x, n=2.0: x)
+    ampc.library.register_autograd("tests_f::scale", lambda ctx, g: (g * 5, None))
+    with pytest.raises(RuntimeError, match="nothing defines it"):
+        ampc.ops.tests_f.scale(ampc.ones(1))
+    x = ampc.ones(1, requires_grad=True)
+    made(ampc, "tests_f::scale")(x).sum().backward()
+    assert x.grad.item() == 5
+
+
+ATEN = [("add.Tensor", "ones(2), ones(2)"), ("add.Scalar", "ones(2), 2"), ("mm.default", "ones(2, 2), ones(2, 2)"), ("sum.dim_IntList", "ones(2, 3), [1]"),
+        ("view.default", "ones(4), [2, 2]"), ("relu.default", "tensor([-1., 1])"), ("softmax.int", "zeros(2), 0"), ("index.Tensor", "ones(3), [tensor([0])]"),
+        ("_to_copy.default", "ones(1), dtype=float64"), ("slice.Tensor", "arange(8).view(2, 4), 1, 1, 3"), ("cat.default", "[ones(1), ones(1)]"), ("t.default", "ones(2, 3)"),
+        ("_softmax.default", "zeros(2), 0, False"), ("linear.default", "ones(1, 2), ones(3, 2)"), ("item.default", "ones(1)"), ("add_.Tensor", "ones(1), 1"),
+        ("linalg_vector_norm.default", "ones(4)"), ("arange.start_step", "0, 4, 2"), ("full.default", "[2], 3."), ("size.int", "ones(2, 3), 1"), ("unsqueeze.default", "ones(2), 0"),
+        ("where.self", "tensor([True]), ones(1), zeros(1)"), ("embedding.default", "arange(6.).view(3, 2), tensor([1])"), ("pow.Tensor_Scalar", "ones(2) * 2, 2"),
+        ("batch_norm.default", "ones(2, 3), ones(3), ones(3), zeros(3), ones(3), False, 0.1, 1e-5, False"), ("select.int", "ones(2, 3), 0, 1"), ("sym_size.int", "ones(2), 0"),
+        ("convolution.default", "ones(1, 1, 3, 3), ones(1, 1, 2, 2), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1"), ("mul.out", "ones(2), ones(2), out=empty(2)"),
+        ("add.Foo", "1"), ("nope.default", "1"), ("mul.out", "ones(2), ones(2)"), ("mse_loss.default", "ones(2), ones(2), 1")]
+
+
+@pytest.mark.parametrize(("op", "args"), ATEN, ids=[op for op, _ in ATEN])
+def test_aten(torch, op, args):
+    """ops.aten calls the operator of the table; what is not there, or takes its arguments in another order, is an AttributeError."""
+    ours, theirs = (result(t, f"ops.aten.{op}({args})".replace("ones(", "torch.ones(").replace("zeros(", "torch.zeros(").replace("tensor(", "torch.tensor(")
+                           .replace("arange(8", "torch.arange(8").replace("arange(6", "torch.arange(6").replace("empty(", "torch.empty(").replace("float64", "torch.float64"))
+                    for t in (ampc, torch))
+    if op == "mse_loss.default":
+        assert ours[0] == "AttributeError"
+    else:
+        assert ours == theirs or isinstance(ours, tuple) and ours[0] == theirs[0]
+
+
+def test_names_of_operators():
+    add = ampc.ops.aten.add
+    assert add.Tensor is ampc.ops.aten.add.Tensor and add.Tensor.name() == "aten::add.Tensor" and add.default.name() == "aten::add" and add.Tensor.overloadpacket is add
+    assert isinstance(add.Tensor, ampc._ops.OpOverload) and repr(add) == "<OpOverloadPacket(op='aten.add')>" and {add.Tensor: 1}[ampc.ops.aten.add.Tensor] == 1
+    with pytest.raises(RuntimeError, match="does not exist"):
+        ampc.classes.pyg.CPUHashMap
+    with pytest.raises(OSError, match="cannot be loaded"):
+        ampc.ops.load_library("x.so")
+
+
+# -- the profiler ----------------------------------------------------------------------------------------------------------
+
+
+def profiled(t, **options):
+    model, x = t.nn.Linear(8, 8), t.ones(4, 8)
+    optimizer, ready = t.optim.SGD(model.parameters(), lr=0.1), []
+    with t.profiler.profile(activities=[t.profiler.ProfilerActivity.CPU], on_trace_ready=lambda p: ready.append(p.step_num), **options) as p:
+        for _ in range(6):
+            with t.profiler.record_function("forward"):
+                loss = model(x).sum()
+            loss.backward()
+            optimizer.step()
+            p.step()
+    return p, ready
+
+
+def test_a_profile_beside_torchs(torch):
+    found = []
+    for t in (ampc, torch):
+        p, ready = profiled(t, schedule=t.profiler.schedule(wait=1, warmup=1, active=2, repeat=1), record_shapes=True, with_flops=True)
+        counts = {e.key: e.count for e in p.key_averages()}
+        found.append((ready, {k: counts.get(k) for k in ("forward", "aten::linear", "ProfilerStep*", "Optimizer.step#SGD.step")},
+                      sum(e.flops for e in p.key_averages() if e.key in ("aten::linear", "aten::addmm"))))
+        steps = [e for e in p.events() if e.name == "ProfilerStep*"]
+        assert len(steps) == 2
+        for e in p.events():
+            assert e.time_range.start <= e.time_range.end and all(e.time_range.start <= c.time_range.start and c.time_range.end <= e.time_range.end for c in e.cpu_children)
+            if e.name == "forward":
+                assert e.cpu_parent in steps and "aten::linear" in [c.name for c in e.cpu_children] and e.cpu_time_total >= e.self_cpu_time_total
+        linear = next(e for e in p.events() if e.name == "aten::linear")
+        assert linear.input_shapes == [[4, 8], [8, 8], [8]]
+    assert found[0] == found[1]
+
+
+def test_backward_formulas_have_their_range():
+    p, _ = profiled(ampc)
+    formula = next(e for e in p.events() if e.name == "LinearBackward0")
+    assert {c.name for c in formula.cpu_children} >= {"aten::mm"} and all(c.cpu_parent is formula for c in formula.cpu_children)
+    assert {e.count for e in p.key_averages() if e.key == "LinearBackward0"} == {6}
+
+
+def test_times_are_those_of_the_operators():
+    x = ampc.ones(512, 512)
+    with ampc.profiler.profile(profile_memory=True) as p:
+        for _ in range(3):
+            x @ x
+        y = x + 1
+        y.mul_(2)
+    sums = {e.key: e for e in p.key_averages()}
+    assert sums["aten::mm"].count == 3 and sums["aten::mm"].cpu_time > 10 and sums["aten::mm"].self_cpu_memory_usage == 3 * 2**20
+    assert sums["aten::mul"].self_cpu_memory_usage == 0 and sums["aten::mul"].cpu_time > 1  # in place: it took its time, and no memory
+    assert "CPU Mem" in p.key_averages().table(sort_by="self_cpu_time_total", row_limit=2) and "..." not in str(p.key_averages())
+    assert p.key_averages().total_average().count == 5 and not ampc.profiler.is_recording()
+
+
+def test_a_trace_for_chrome(torch, tmp_path):
+    for t in (ampc, torch):
+        p, _ = profiled(t, record_shapes=True)
+        p.export_chrome_trace(str(tmp_path / "trace.json"))
+        trace = json.loads((tmp_path / "trace.json").read_text())
+        lines = {e["name"]: e for e in trace["traceEvents"] if e["ph"] == "X"}
+        assert lines["forward"]["cat"] == "user_annotation" and lines["aten::linear"]["cat"] == "cpu_op" and lines["aten::linear"]["dur"] >= 0
+        assert lines["aten::linear"]["args"]["Input Dims"] == [[4, 8], [8, 8], [8]] and trace["displayTimeUnit"] == "ms"
+    p, _ = profiled(ampc, with_stack=True)
+    p.export_chrome_trace(str(tmp_path / "trace.json.gz"))
+    assert b"test_library_names.py" in gzip.decompress((tmp_path / "trace.json.gz").read_bytes())
+    p.export_stacks(str(tmp_path / "stacks"))
+    assert "test_library_names.py" in (tmp_path / "stacks").read_text()
+    ampc.profiler.tensorboard_trace_handler(str(tmp_path / "runs"), "me")(p)
+    assert next((tmp_path / "runs").iterdir()).name.startswith("me.")
+
+
+SCHEDULES = [{"wait": 1, "warmup": 1, "active": 2, "repeat": 2, "skip_first": 1}, {"wait": 0, "warmup": 1, "active": 1}, {"wait": 2, "warmup": 0, "active": 3, "repeat": 1},
+             {"wait": 3, "warmup": 1, "active": 1, "skip_first": 2, "skip_first_wait": 1}]
+
+
+@pytest.mark.parametrize("options", SCHEDULES)
+def test_schedules(torch, options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, theirs = ([t.profiler.schedule(**options)(i).name for i in range(20)] for t in (ampc, torch))
+    assert ours == theirs
+
+
+def test_calls_out_of_order(torch):
+    for t in (ampc, torch):
+        p = t.profiler.profile()
+        for call in (p.key_averages, p.events, lambda p=p: p.export_chrome_trace("x"), p.stop, lambda t=t: t.profiler.schedule(wait=-1, warmup=0, active=1)):
+            with pytest.raises(AssertionError):
+                call()
+
+
+def test_the_older_profile_and_its_names(torch):
+    for t in (ampc, torch):
+        with t.autograd.profiler.profile() as p, t.autograd.profiler.record_function("here"):
+            t.ones(2, 2) @ t.ones(2, 2)
+        assert "aten::mm" in {e.name for e in p.function_events} and p.self_cpu_time_total > 0 and "here" in str(p)
+        assert t.autograd.profiler.format_time(1500.0) == "1.500ms" if t is ampc else True
+        with t.autograd.profiler.profile(enabled=False) as p:
+            t.ones(2)
+
+        @t.profiler.record_function("decorated")
+        def f():
+            return 3
+
+        with t.profiler.profile() as p:
+            f()
+        assert "decorated" in {e.key for e in p.key_averages()} and f() == 3
+    assert isinstance(p.key_averages(), torch.autograd.profiler.EventList) and isinstance(ampc.profiler.EventList(), ampc.autograd.profiler.EventList)
+
+
+def test_profiles_nest_and_survive_errors():
+    with ampc.profiler.profile() as outer:
+        ampc.ones(2).exp()
+        with pytest.raises(ValueError), ampc.profiler.profile() as inner:
+            ampc.ones(2).sin()
+            raise ValueError
+        ampc.ones(2).cos()
+    assert {e.name for e in inner.events()} >= {"aten::sin"} and {"aten::exp", "aten::cos"} <= {e.name for e in outer.events()}
+    assert "aten::sin" not in {e.name for e in outer.events()} and ampc._C._watcher() is None
+
+
+# -- flex_attention ----------------------------------------------------------------------------------------------------------
+
+FLEX = {
+    "plain": {}, "scale": {"scale": 0.3}, "causal": {"mask": lambda b, h, q, k: q >= k}, "alibi": {"score": lambda s, b, h, q, k: s + (h + 1) * (k - q)},
+    "both": {"score": lambda s, b, h, q, k: s * 2, "mask": lambda b, h, q, k: (q - k).abs() < 3}, "no keys": {"mask": lambda b, h, q, k: (q > 4) & (k < 3)},
+    "groups": {"groups": True}, "lse": {"return_lse": True, "mask": lambda b, h, q, k: (q > 4) & (k < 3)},
+}
+
+
+@pytest.mark.parametrize("name", FLEX)
+def test_flex_attention(torch, name):
+    import torch.nn.attention.flex_attention as theirs
+
+    import ampc.nn.attention.flex_attention as ours
+    options = dict(FLEX[name])
+    mask, score, groups = options.pop("mask", None), options.pop("score", None), options.pop("groups", False)
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal((2, 4 if not groups or i == 0 else 2, 9, 8)).astype("f") for i in range(3)]
+    results = []
+    for t, flex in ((ampc, ours), (torch, theirs)):
+        made = None if mask is None else flex.create_block_mask(mask, None, None, 9, 9, device="cpu")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out = flex.flex_attention(*map(t.tensor, arrays), score_mod=score, block_mask=made, enable_gqa=groups, **options)
+        results.append([x.numpy() for x in (out if isinstance(out, tuple) else (out,))])
+    for a, b in zip(*results):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_flex_attention_has_derivatives():
+    q, k, v = (ampc.randn(1, 2, 4, 3, dtype=ampc.float64, requires_grad=True) for _ in range(3))
+    flex = ampc.nn.attention.flex_attention
+    mask = flex.create_block_mask(flex.and_masks(lambda b, h, q, k: q >= k, flex.noop_mask), None, None, 4, 4)
+    assert ampc.autograd.gradcheck(lambda *x: flex.flex_attention(*x, score_mod=lambda s, b, h, q, k: s * (h + 1), block_mask=mask), (q, k, v))
+
+
+def test_block_masks(torch):
+    import torch.nn.attention.flex_attention as theirs
+
+    import ampc.nn.attention.flex_attention as ours
+    a, b = (flex.create_block_mask(lambda b, h, q, k: q >= k, 1, 2, 300, 400, device="cpu") for flex in (ours, theirs))
+    assert a.to_dense().tolist() == b.to_dense().tolist() and a.shape == b.shape and a.numel() == b.numel() and abs(a.sparsity() - b.sparsity()) < 1e-9
+    assert ours.create_mask(a.mask_mod, 1, 1, 3, 4).tolist() == theirs.create_mask(b.mask_mod, 1, 1, 3, 4, device="cpu").tolist()
+    with pytest.raises(NotImplementedError, match="create_block_mask"):
+        ours.BlockMask.from_kv_blocks(1, 2)
+    with pytest.raises(ValueError, match="enable_gqa"):
+        ours.flex_attention(ampc.ones(1, 4, 2, 2), ampc.ones(1, 2, 2, 2), ampc.ones(1, 2, 2, 2))

@@ -1,0 +1,125 @@
+"""Tensors of the device 'meta': a shape and a dtype without values, beside torch where it is installed."""
+
+import io
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import ampc
+from ampc import nn
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+beside = pytest.mark.skipif(torch is None, reason="compares with torch")
+m = "lib.zeros(2, 3, device='meta')"
+CODE = f"""{m} | {m}.half() | {m}.device.type, {m}.is_meta, {m}.is_cuda, {m}.is_cpu, {m}.get_device() | lib.zeros(2).is_meta | {m} + 1 | {m} @ {m}.T | {m} + lib.tensor(1.)
+{m} + lib.zeros(2, 3) | {m}.cpu() | {m}[0, 0].item() | {m}.tolist() | {m}.numpy() | {m}.nonzero() | {m}[{m} > 0] | lib.ones(2, 3).to('meta') | lib.ones(2, 3).copy_({m})
+{m}.copy_(lib.ones(2, 3)) | {m}.fill_(3) | {m}[0] | {m}.data_ptr() | {m}.untyped_storage().nbytes() | {m}.untyped_storage().data_ptr() | {m}.untyped_storage().device.type
+lib.empty_like({m}, device='cpu') * 0 | lib.empty_like({m}) | lib.randn(3, device='meta') | lib.tensor([1, 2], device='meta') | lib.arange(5, device='meta') | lib.linspace(0, 1, 3, device='meta')
+lib.nn.Linear(3, 4, device='meta')({m}) | lib.nn.Linear(3, 4, device='meta').weight | lib.nn.Linear(3, 4, device='meta').to_empty(device='cpu').weight.shape
+lib.nn.Linear(3, 4).to('meta').weight | lib.nn.Linear(3, 4, device='meta').to('cpu') | lib.nn.functional.conv2d(lib.zeros(1, 2, 8, 8, device='meta'), lib.zeros(3, 2, 3, 3, device='meta'))
+{m}.sum(0) | {m}.argmax() | {m}.clone() | {m}.expand(4, 2, 3) | lib.cat([{m}, {m}]) | {m}.view(6) | {m} == {m} | bool({m}[0, 0]) | float({m}[0, 0]) | {m}.T.stride() | {m}.view(lib.int32)
+lib.topk(lib.zeros(5, device='meta'), 2)[0] | lib.zeros(2, device='meta').sort()[1] | lib.nn.LSTM(3, 4, device='meta')(lib.zeros(2, 1, 3, device='meta'))[0] | lib.softmax({m}, -1)
+lib.equal({m}, {m}) | lib.unique({m}) | {m}.cumsum(0) | lib.nn.functional.scaled_dot_product_attention(*[lib.zeros(1, 2, 3, 4, device='meta')] * 3) | lib.nn.functional.dropout({m})
+lib.nn.BatchNorm2d(2, device='meta')(lib.zeros(1, 2, 3, 3, device='meta')) | lib.nn.functional.interpolate(lib.zeros(1, 2, 3, 3, device='meta'), scale_factor=2)
+lib.nn.Embedding(5, 3, device='meta')(lib.zeros(2, dtype=lib.int64, device='meta')) | lib.where({m} > 0, 1., 2.) | {m}[lib.zeros(2, dtype=lib.int64, device='meta')]
+lib.nn.functional.cross_entropy({m}, lib.zeros(2, dtype=lib.int64, device='meta')) | lib.einsum('ij,kj', {m}, {m}) | lib.zeros(3, device='meta').set_({m}.untyped_storage())
+lib.get_default_device().type | lib.nn.init.normal_(lib.nn.Linear(3, 3, device='meta').weight) | {m}.type()"""
+
+
+def seen(value):
+    if hasattr(value, "stride"):
+        return [str(value.dtype).split(".")[1], list(value.shape), list(value.stride()), value.device.type, value.requires_grad]
+    return type(value).__name__ if "Linear" in type(value).__name__ else [seen(v) for v in value] if isinstance(value, (tuple, list)) else value
+
+
+@beside
+@pytest.mark.parametrize("code", [c.strip() for line in CODE.split("\n") for c in line.split(" | ")])
+def test_agrees_with_torch(code):
+    def asked(lib):
+        try:
+            return seen(eval(code, {"lib": lib}))
+        except (RuntimeError, TypeError) as error:
+            return "an error" if lib is ampc or not isinstance(error, TypeError) or "numpy" in code else repr(error)
+
+    got, want = asked(ampc), asked(torch)
+    assert got == want or isinstance(want, str) and want.replace("torch.", "ampc.") == got
+
+
+def test_what_needs_values_says_so():
+    t = ampc.zeros(2, 3, device="meta")
+    for call in (t.cpu, t.nonzero, t.tolist, t[0, 0].item, lambda: ampc.save([t], io.BytesIO()), lambda: ampc.save([t], io.BytesIO(), format="torch"),
+                 lambda: ampc.nn.utils.clip_grad_norm_([grad_of(t)], 1.0)):
+        with pytest.raises(NotImplementedError, match="'meta' have no values"):
+            call()
+    with pytest.raises(BufferError, match="meta"):
+        t.__dlpack__()
+    with pytest.raises(BufferError, match="meta"):
+        memoryview(t)
+    assert repr(t) == "tensor(..., device='meta', size=(2, 3))" and "meta" in t._repr_html_()
+    assert "Parameter" in repr(nn.Linear(1, 1, device="meta").weight)
+
+
+def grad_of(t):
+    p = nn.Parameter(t)
+    p.grad = t.clone()
+    return p
+
+
+def test_it_takes_no_memory():
+    before = ampc._C._memory()["current"]
+    big = ampc.zeros(2**20, 2**20, device="meta")
+    out = (big @ big.T).relu().half()
+    assert out.shape == (2**20, 2**20) and out.untyped_storage().nbytes() == 2**41 and ampc._C._memory()["current"] - before < 10_000
+
+
+def test_a_model_is_made_without_values_and_filled():
+    """As transformers and accelerate load pretrained weights."""
+    saved = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    with ampc.device("meta"):
+        assert ampc.get_default_device() == ampc.device("meta") == ampc.tensor([]).device
+        one, two = (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)) for _ in range(2))
+        assert ampc.zeros(2, device="cpu").device.type == "cpu" and ampc.from_numpy(np.zeros(2)).device.type == "cpu"
+    assert ampc.zeros(1).device.type == "cpu" and all(t.is_meta for t in one.state_dict().values())
+    one.load_state_dict(saved.state_dict(), assign=True)
+    two.to_empty(device="cpu").load_state_dict(saved.state_dict())
+    x = ampc.arange(6.0).view(2, 3)
+    for model in (one, two):
+        assert ampc.equal(model.eval()(x), saved.eval()(x)) and all(p.requires_grad for p in model.parameters())
+
+
+def test_shapes_of_a_whole_training_step():
+    with ampc.device("meta"):
+        model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
+        optimizer = ampc.optim.AdamW(model.parameters())
+        loss = nn.functional.cross_entropy(model(ampc.zeros(2, 1, 8, 8)), ampc.zeros(2, dtype=ampc.int64))
+    loss.backward()
+    optimizer.step()
+    assert loss.is_meta and all(p.grad.is_meta and p.grad.shape == p.shape for p in model.parameters())
+
+
+PROGRAM = """
+import ampc, ampc as lib
+from ampc import nn
+t = ampc.zeros(4, 4, device="meta")
+for row in ampc._C.op_table():
+    f = getattr(ampc._ops, row["python"], None)
+    for args in ((t,), (t, t), (t, t, t), (t, 1), (t, 0, 1), ([t, t],)):
+        try:
+            f(*args)
+        except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError):
+            pass
+print("survived")
+"""
+
+
+def test_no_operator_follows_the_address():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(ampc.__file__))})
+    assert done.stdout == "survived\n", done.stderr[-2000:]
