@@ -127,6 +127,10 @@ SAMPLES: dict[str, list[Sample]] = {
     "spherical_bessel_j0": pointwise(lambda x: np.sinc(x / np.pi), real(3, 4), torch=special("spherical_bessel_j0"), torch_grad=False),
     **{name: pointwise(None, positive(3, 4) * 2, torch=special(name), torch_grad=False)
        for name in ("modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1")},
+    "airy_ai": pointwise(None, real(3, 4) * 4, torch=None, grad=False),  # torch's has 5 digits; test_special.py has numbers of 120
+    **{f"{name}_polynomial_{kind}": [Sample((real(3, 4), np.array([0.0, 1.0, 5.0, 12.0])), torch=special(f"{name}_polynomial_{kind}"), grad=False, half=False)]
+       for name, kinds in (("chebyshev", "tuvw"), ("shifted_chebyshev", "tuvw"), ("hermite", ("h", "he")), ("laguerre", "l"), ("legendre", "p")) for kind in kinds},
+    "polynomial": [Sample((R.uniform(-1, 1, (3, 4)), np.array([0.0, 1.0, 5.0, 12.0]), 0), reference=lambda x, n, _: np.cos(n * np.arccos(x)), torch=None, grad=False, half=False)],
     "erfcx": pointwise(lambda x: np.vectorize(lambda v: math.exp(v * v) * math.erfc(v))(x), real(3, 4), torch=special("erfcx")),
     "ndtr": pointwise(lambda x: np.vectorize(lambda v: math.erfc(-v / math.sqrt(2)) / 2)(x), real(3, 4), torch=special("ndtr")),
     "log_ndtr": pointwise(lambda x: np.vectorize(lambda v: math.log(math.erfc(-v / math.sqrt(2)) / 2))(x), real(3, 4), torch=special("log_ndtr")),

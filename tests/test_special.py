@@ -86,6 +86,31 @@ def test_nextafter_steps_through_every_neighbour(name, dtype):
     assert bool(((between.to(kind) == x) | (between.to(kind) == y))[:-1].all())
 
 
+@pytest.mark.parametrize(("name", "n", "x", "want"), [
+    ("chebyshev_polynomial_t", 3, [INF, -INF, NAN, 1.0, -1.0], [INF, -INF, NAN, 1.0, -1.0]),
+    ("chebyshev_polynomial_u", 10, [1.0, -1.0, 0.0], [11.0, 11.0, -1.0]),
+    ("chebyshev_polynomial_v", 11, [1.0, -1.0], [1.0, -23.0]),
+    ("chebyshev_polynomial_w", 11, [1.0, -1.0], [23.0, -1.0]),
+    ("chebyshev_polynomial_t", 1e18, [1.0, -2.0, 1.0000001], [1.0, INF, INF]),
+    ("legendre_polynomial_p", 7, [1.0, -1.0, 0.0, NAN], [1.0, -1.0, 0.0, NAN]),
+    ("legendre_polynomial_p", 2e9, [0.3, 1.0], [NAN, 1.0]),
+    ("laguerre_polynomial_l", 6, [0.0], [1.0]),
+    ("hermite_polynomial_h", 2.9, [3.0], [34.0]),
+    ("hermite_polynomial_he", -1, [3.0, NAN], [0.0, 0.0]),
+    ("hermite_polynomial_he", 0, [NAN], [1.0]),
+    ("hermite_polynomial_he", NAN, [3.0], [NAN]),
+    ("hermite_polynomial_h", 3000, [1.0], [NAN])])
+def test_polynomials_end_at_their_limits(name, n, x, want):
+    got = getattr(ampc.special, name)(ampc.tensor(x, dtype=ampc.float64), n)
+    assert np.array_equal(as_array(got), np.array(want), equal_nan=True)
+    assert not getattr(ampc.special, name)(ampc.tensor(x, requires_grad=True), n).requires_grad  # torch has no derivative, either
+
+
+def test_airy_far_out():
+    got = ampc.special.airy_ai(ampc.tensor([INF, -INF, NAN, 1e3, 0.0], dtype=ampc.float64))
+    assert np.array_equal(as_array(got)[:4], [0.0, 0.0, NAN, 0.0], equal_nan=True) and abs(got[4].item() - 3 ** (-2 / 3) / math.gamma(2 / 3)) < 1e-16
+
+
 def test_what_has_no_derivative_says_so():
     a, x = ampc.tensor(2.0, requires_grad=True), ampc.tensor(3.0, requires_grad=True)
     for f in (ampc.igamma, ampc.igammac, ampc.special.zeta):

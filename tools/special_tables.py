@@ -78,6 +78,24 @@ def erfcx_part(t: Any) -> Any:
     return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x) if x < 1000 else (1 + 2 * x) / (x * mp.sqrt(mp.pi)) * (1 - 1 / (2 * x * x) + 3 / (4 * x**4) - 15 / (8 * x**6))
 
 
+def airy_far(t: Any) -> Any:
+    """Of u = (t + 1) / 2 = z(2) / z, z = 2 / 3 x^(3/2), right of 2."""
+    x = 2 / ((t + 1) / 2) ** (mpf(2) / 3)
+    return 2 * mp.sqrt(mp.pi) * mp.root(x, 4) * mp.exp(2 * mp.sqrt(x) ** 3 / 3) * mp.airyai(x)
+
+
+def airy_phase(quarter: int) -> Function:
+    """P (quarter 0) or Q z (quarter 1) of Ai(-x) = (P sin u - Q cos u) / (sqrt(pi) x^(1/4)), Bi(-x) = (P cos u + Q sin u) / ...,
+    u = z + pi / 4 (DLMF 9.7), x beyond 6; t in [-1, 1] stands for (z(6) / z)^2."""
+    def f(t: Any) -> Any:
+        x = 6 / ((t + 1) / 2) ** (mpf(1) / 3)
+        z = 2 * mp.sqrt(x) ** 3 / 3
+        scale, u = mp.sqrt(mp.pi) * mp.root(x, 4), z + mp.pi / 4
+        a, b = scale * mp.airyai(-x), scale * mp.airybi(-x)
+        return a * mp.sin(u) + b * mp.cos(u) if quarter == 0 else (b * mp.sin(u) - a * mp.cos(u)) * z
+    return f
+
+
 TABLES: dict[str, tuple[str, Function]] = {
     "digamma": ("digamma(x) / (x - its root), x in [1, 2]", digamma_ratio),
     "lgamma1p": ("lgamma(1 + x) / x, x in [0, 1]", lambda t: mp.loggamma(1 + (t + 1) / 2) / ((t + 1) / 2)),
@@ -96,6 +114,11 @@ TABLES: dict[str, tuple[str, Function]] = {
     "y1": ("(Y1(x) - 2 / pi (log(x) J1(x) - 1 / x)) / x, x^2 in [0, 64]", of_square(y_rest(1))),
     **{f"{'pq'[q]}{order}": (f"{'PQ'[q]} of order {order}{', times x / 8' if q else ''}, (8 / x)^2 in [0, 1]", beyond_8(phase(order, q)))
        for order in (0, 1) for q in (0, 1)},
+    "airy_far": ("2 sqrt(pi) x^(1/4) exp(z) Ai(x), z = 2 / 3 x^(3/2), z(2) / z in [0, 1]", airy_far),
+    "airy_right": ("exp(x) Ai(x), x in [0, 2]", lambda t: mp.exp(t + 1) * mp.airyai(t + 1)),
+    "airy_left": ("Ai(x), x in [-6, 0]", lambda t: mp.airyai(3 * (t - 1))),
+    "airy_p": ("P of Ai, (z(6) / z)^2 in [0, 1]", airy_phase(0)),
+    "airy_q": ("Q of Ai times z, (z(6) / z)^2 in [0, 1]", airy_phase(1)),
 }
 
 

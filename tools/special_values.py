@@ -56,6 +56,29 @@ def poles(n: int) -> Callable[..., float]:
     return lambda *a: 0.0 if a[-1] > 0 else math.factorial(n) * abs(a[-1] - round(a[-1])) ** -(n + 1.0)
 
 
+def of_parts(f: Callable[..., Any]) -> Callable[..., float]:
+    """The size of what a polynomial adds up around x, within the last places of x and of n additions."""
+    return lambda x, n: n * max(abs(float(f(n, x + step))) for step in (-0.1, 0.0, 0.1))
+
+
+def chebyshev_v(n: Any, x: Any) -> Any:
+    return mp.chebyu(n, x) - mp.chebyu(n - 1, x)
+
+
+def chebyshev_w(n: Any, x: Any) -> Any:
+    return mp.chebyu(n, x) + mp.chebyu(n - 1, x)
+
+
+def shifted(f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda n, x: f(n, 2 * x - 1)
+
+
+CHEBYSHEV = {"t": mp.chebyt, "u": mp.chebyu, "v": chebyshev_v, "w": chebyshev_w}
+POLYNOMIALS = {**{("chebyshev", kind): f for kind, f in CHEBYSHEV.items()}, **{("shifted_chebyshev", kind): shifted(f) for kind, f in CHEBYSHEV.items()},
+               ("hermite", "h"): mp.hermite, ("hermite", "he"): lambda n, x: 2 ** (-n / 2) * mp.hermite(n, x / mp.sqrt(2)),
+               ("laguerre", "l"): lambda n, x: mp.laguerre(n, 0, x), ("legendre", "p"): mp.legendre}
+
+
 def lines(f: Callable[..., Any], arguments: list, size: Callable[..., float] = lambda *a: 0.0, condition: Callable[..., float] = lambda *a: 0.0, least: float = 1e-290) -> list[Line]:
     out = []
     for a in arguments:
@@ -92,6 +115,9 @@ def values() -> dict[str, list[Line]]:
         **{f"{e}modified_bessel_k{n}": lines(of(f"k{n}", 1 if e else 0), b(0, 30) + sizes(-10, 2.8)) for n in (0, 1) for e in ("", "scaled_")},
         **{f"bessel_j{n}": lines(lambda x, n=n: mp.besselj(n, x), both(b(0, 30, 12) + sizes(0, 4, 12)), size=wave) for n in (0, 1)},
         **{f"bessel_y{n}": lines(lambda x, n=n: mp.bessely(n, x), b(0, 30) + sizes(-5, 4), size=wave) for n in (0, 1)},
+        **{f"{name}_polynomial_{kind}": lines(lambda x, n, f=f: f(n, x), [(x, float(n)) for n in (1, 2, 5, 9, 30) for x in b(-3, 3, 12) + b(-1, 1, 12)], size=of_parts(f))
+           for (name, kind), f in POLYNOMIALS.items()},
+        "airy_ai": lines(mp.airyai, b(-30, 30) + b(-2, 3), size=lambda x: 0.5 if x < 0 else 0.0, condition=lambda x: abs(x) ** 1.5),
     }
 
 

@@ -6,6 +6,7 @@
 #include "ops/attrs.h"
 #include "shared/special_bessel.h"
 #include "shared/special_draws.h"
+#include "shared/special_polynomials.h"
 
 #define R float
 #define S(name) name##_f32

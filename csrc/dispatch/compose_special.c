@@ -1,5 +1,6 @@
 /* Composite special functions, and those that look at the bits of numbers. */
 #include "dispatch/compose.h"
+#include "shared/special_polynomials.h"
 
 #include <math.h>
 
@@ -43,3 +44,25 @@ COMPOSE(frexp) {
     s->also[1] = ac_c_cast(s, UN(frexp_exponent, in[0]), AC_int32);
     return s->also[1] ? UN(frexp_mantissa, in[0]) : NULL;
 }
+
+static T polynomial(ac_scratch *s, ac_tensor *const *in, ac_polynomial_family family) {
+    ac_attrs_family which = {family};
+    return ac_c_call(s, AC_OP_polynomial, &which, 2, in[0], in[1]);
+}
+#define OF_FAMILY(name, family)                                                                                        \
+    COMPOSE(name) {                                                                                                    \
+        (void)attrs;                                                                                                   \
+        return polynomial(s, in, family);                                                                              \
+    }
+OF_FAMILY(chebyshev_polynomial_t, AC_CHEBYSHEV_T)
+OF_FAMILY(chebyshev_polynomial_u, AC_CHEBYSHEV_U)
+OF_FAMILY(chebyshev_polynomial_v, AC_CHEBYSHEV_V)
+OF_FAMILY(chebyshev_polynomial_w, AC_CHEBYSHEV_W)
+OF_FAMILY(shifted_chebyshev_polynomial_t, AC_SHIFTED_T)
+OF_FAMILY(shifted_chebyshev_polynomial_u, AC_SHIFTED_U)
+OF_FAMILY(shifted_chebyshev_polynomial_v, AC_SHIFTED_V)
+OF_FAMILY(shifted_chebyshev_polynomial_w, AC_SHIFTED_W)
+OF_FAMILY(hermite_polynomial_h, AC_HERMITE_H)
+OF_FAMILY(hermite_polynomial_he, AC_HERMITE_HE)
+OF_FAMILY(laguerre_polynomial_l, AC_LAGUERRE_L)
+OF_FAMILY(legendre_polynomial_p, AC_LEGENDRE_P)

@@ -54,6 +54,7 @@ typedef struct { double alpha; } ac_attrs_alpha_only;
 typedef struct { ac_scalar eps; } ac_attrs_eps;
 typedef struct { int64_t n; } ac_attrs_order;
 typedef struct { int64_t p; } ac_attrs_p_order;
+typedef struct { int64_t family; } ac_attrs_family;
 typedef struct { double rtol, atol; int64_t equal_nan; } ac_attrs_isclose;
 typedef struct { int64_t check; } ac_attrs_check;
 typedef struct { int64_t left; } ac_attrs_left;

@@ -111,7 +111,7 @@ typedef struct {
     int (*infer)(struct ac_infer *);
     size_t attrs_size;
     const char *signature, *doc;
-    char shown[36]; /* the name as users write it, for messages: linalg.qr, special.zeta */
+    char shown[40]; /* the name as users write it, for messages: linalg.qr, special.zeta */
     /* read from the signature by ac_ops_init */
     int n_params;
     ac_param params[AC_MAX_PARAMS];
