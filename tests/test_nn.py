@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
+from references import R
 from where import settled
 
 import ampc
@@ -531,3 +532,18 @@ def test_embeddings_without_sparse_gradients():
                  lambda: nn.functional.embedding(ampc.tensor([0]), ampc.ones(1, 1), sparse=True)):
         with pytest.raises(NotImplementedError, match="not in ampc"):
             make()
+
+
+@pytest.mark.parametrize("settings", [{}, {"reduction": "none"}, {"reduction": "sum", "label_smoothing": 0.1}, {"label_smoothing": 0.2, "ignore_index": 2}])
+def test_classes_may_be_uint8(settings):
+    """torch takes int64 and uint8, and no other dtype."""
+    scores, classes, weight = R.standard_normal((5, 4, 3)), R.integers(0, 4, (5, 3)), ampc.tensor(R.uniform(0.5, 1, 4), dtype=ampc.float32)
+    grads = []
+    for dtype in (ampc.int64, ampc.uint8):
+        x = ampc.tensor(scores, dtype=ampc.float32, requires_grad=True)
+        nn.functional.cross_entropy(x, ampc.tensor(classes, dtype=dtype), weight, **settings).sum().backward()
+        nn.functional.nll_loss(x, ampc.tensor(classes, dtype=dtype)).backward()
+        grads.append(x.grad)
+    assert ampc.equal(*grads)
+    with pytest.raises(RuntimeError, match="int64 or uint8, got int32"):
+        nn.functional.cross_entropy(x, ampc.tensor(classes, dtype=ampc.int32))

@@ -130,9 +130,9 @@ typedef struct {
 /* -- nll loss: x [N, C, ...] -- */
 
 typedef struct {
-    ac_gpu_ref x, out, weight, grad; /* backward: out is the contiguous gradient of x */
+    ac_gpu_ref x, target, out, weight,
+        grad; /* backward: out is the contiguous gradient of x; targets are int64 or uint8 */
     ac_space samples, target_at, grad_at;
-    const int64_t *target;
     int64_t n, classes, class_stride, weight_stride, inner, ignore;
     int32_t reduction; /* ac_reduction */
     double *total;     /* one number: the sum of weights */

@@ -491,7 +491,7 @@ static int nll_init(ac_gpu_nll *p, const ac_run *r, const ac_tensor *x, const ac
     *p = (ac_gpu_nll){.weight = ac_gpu_ref_of(weight),
                       .samples = ac_space_of(x, ~(1u << channel)),
                       .target_at = ac_space_of(target, UINT32_MAX),
-                      .target = ac_data(target),
+                      .target = ac_gpu_ref_of(target),
                       .n = target->numel,
                       .classes = x->shape[channel],
                       .class_stride = x->strides[channel],

@@ -264,7 +264,7 @@ AC_KERNEL(ac_nonzero_write, ac_gpu_nonzero) {
 
 /* Sample i's class, or -1 when it is ignored or bad. */
 DEV int64_t class_of(const ac_gpu_nll &a, int64_t i) {
-    int64_t c = a.target[space_offset(a.target_at, i)];
+    int64_t c = load<int64_t>(a.target, space_offset(a.target_at, i));
     if (c == a.ignore) return -1;
     if (c >= 0 && c < a.classes) return c;
     note_trouble(a.trouble, a.op, 1, c, a.classes);

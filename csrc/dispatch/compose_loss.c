@@ -46,7 +46,7 @@ static T smooth_part(ac_scratch *s, T log_p, T target, T weight, const ac_attrs_
     T counted = ac_c_cast(s, UN(logical_not, ignored), log_p->dtype);
     if (weight) { /* each sample counts as much as its class weighs */
         ac_attrs_index_dim rows = {0};
-        T safe = ac_c_call(s, AC_OP_masked_fill, &zero, 2, target, ignored);
+        T safe = ac_c_cast(s, ac_c_call(s, AC_OP_masked_fill, &zero, 2, target, ignored), AC_int64);
         ac_dims flat = {1, {target->numel}}, shape = ac_shape_of(target);
         T each = ac_c_call(s, AC_OP_index_select, &rows, 2, weight, ac_c_reshape(s, safe, &flat));
         counted = MUL(counted, ac_c_reshape(s, each, &shape));

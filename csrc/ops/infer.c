@@ -494,9 +494,9 @@ static int check_classes(ac_infer *i, const ac_dims *scores, ac_dims *target) {
     if (scores->n > 1 && i->in[1]->ndim > 0 && i->in[1]->shape[0] != scores->v[0])
         return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, `x` has %" PRId64, i->info->shown,
                        i->in[1]->shape[0], scores->v[0]);
-    if (i->in[1]->dtype != AC_int64)
-        return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64, got %s", i->info->shown,
-                       ac_dtypes[i->in[1]->dtype].name);
+    if (i->in[1]->dtype != AC_int64 && i->in[1]->dtype != AC_uint8)
+        return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64 or uint8, got %s",
+                       i->info->shown, ac_dtypes[i->in[1]->dtype].name);
     *target = *scores;
     int64_t channel = scores->n > 1;
     for (int64_t d = channel; d + 1 < target->n; d++) target->v[d] = target->v[d + 1];

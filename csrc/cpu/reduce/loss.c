@@ -81,7 +81,9 @@ static nll_layout nll_layout_of(const ac_tensor *x, const ac_tensor *target) {
 /* The weight of sample i's class, 0 when it is ignored; its class through `class`; -1 when invalid. */
 static double sample_weight(const nll_layout *l, const ac_tensor *target, const ac_tensor *weight, int64_t ignore,
                             int64_t i, int64_t *class) {
-    *class = ((const int64_t *)ac_data(target))[ac_space_offset(&l->target, i)];
+    int64_t at = ac_space_offset(&l->target, i);
+    *class =
+        target->dtype == AC_uint8 ? ((const uint8_t *)ac_data(target))[at] : ((const int64_t *)ac_data(target))[at];
     if (*class == ignore) return 0;
     if (*class < 0 || *class >= l->classes)
         return (double)ac_fail(AC_INDEX, "nll_loss: target %" PRId64 " is out of range for %" PRId64 " classes", *class,
