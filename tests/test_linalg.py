@@ -116,6 +116,17 @@ def test_determinants_that_rounding_leaves():
         np.testing.assert_allclose(x.grad.numpy(force=True), cofactors(A), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("beside", [[0], [1], [0, 1]])
+def test_the_gradient_of_a_determinant_beside_one_that_is_not_finite(beside):
+    matrices = np.array([[[1.0, 2.0], [3.0, 4.0]], [[1.0, 2.0], [2.0, 4.0]]])[beside]
+    cofactors = np.array([[[m[1, 1], -m[1, 0]], [-m[0, 1], m[0, 0]]] for m in matrices])
+    for broken in ([[np.inf, 1.0], [0.0, 1.0]], [[np.nan, 1.0], [0.0, 1.0]], [[-np.inf, np.inf], [1.0, 1.0]]):
+        a = ampc.tensor(np.concatenate([matrices, [broken]]), dtype=ampc.float64, requires_grad=True)
+        ampc.linalg.det(a).sum().backward()
+        grad = a.grad.numpy()
+        assert np.allclose(grad[:-1], cofactors, rtol=1e-12, atol=1e-12) and not np.isfinite(grad[-1]).all()
+
+
 def test_the_second_gradient_of_the_determinant_of_a_singular_matrix():
     A = drawn(3, 3)
     A[2] = A[0] + A[1]

@@ -57,9 +57,9 @@ static T cofactors(ac_scratch *s, T a) {
     return MUL(as_matrix(s, sign), MM(MUL(usv[0], ac_c_unsqueeze(s, others, -2)), usv[2]));
 }
 
-/* det(A) A^-T; the cofactors where A has no inverse, or one of few digits (a condition above 1e4). Each way is given
- * harmless matrices where the other one is taken: of 1, 2, 3, ... on the diagonal, because equal singular values have
- * vectors without a derivative. */
+/* det(A) A^-T; the cofactors where A has no inverse, or one of few digits (a condition above 1e4); nan where A is not
+ * finite. Each way is given harmless matrices where another one is taken: of 1, 2, 3, ... on the diagonal, because
+ * equal singular values have vectors without a derivative. */
 FORMULA(det) {
     T a = SAVED(0), det = RESULT(0), inverse[AC_MAX_OUT] = {NULL};
     if (!a || !det) return -1;
@@ -69,16 +69,20 @@ FORMULA(det) {
     ac_dims both = {2, {-2, -1}};
     T condition =
         MUL(ac_c_sum_over(s, UN(square, a), &both, false), ac_c_sum_over(s, UN(square, inverse[0]), &both, false));
-    T regular_ones = BIN(lt, condition, NUM(1e8)); /* not where the inverse is nan */
+    T spoiled = ac_c_sum_over(s, SUB(a, a), &both, false); /* 0, or nan where A is not finite */
+    T no_number = UN(isnan, spoiled);
+    T regular_ones = BIN(logical_or, BIN(lt, condition, NUM(1e8)), no_number); /* not where the inverse is nan */
     if (!ac_f_any_zero(s, regular_ones)) {
         GIVE(0, MUL(as_matrix(s, MUL(G, det)), inverse[0]));
         DONE;
     }
-    T singular = as_matrix(s, UN(logical_not, regular_ones));
+    T singular = as_matrix(s, UN(logical_not, regular_ones)),
+      other = BIN(logical_or, singular, as_matrix(s, no_number));
     T count = ac_c_arange(s, a->shape[a->ndim - 1] + 1, ac_device_of(a)),
       harmless = MUL(eye_like(s, a), ac_c_slice(s, count, 0, 1, a->shape[a->ndim - 1] + 1));
-    T regular = MUL(as_matrix(s, det), inverse_turned(s, WHERE(singular, harmless, a)));
-    GIVE(0, MUL(as_matrix(s, G), WHERE(singular, cofactors(s, WHERE(singular, a, harmless)), regular)));
+    T regular = MUL(as_matrix(s, det), inverse_turned(s, WHERE(other, harmless, a)));
+    T either = WHERE(singular, cofactors(s, WHERE(singular, a, harmless)), regular);
+    GIVE(0, MUL(as_matrix(s, G), ADD(either, as_matrix(s, spoiled))));
     DONE;
 }
 
