@@ -176,6 +176,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         compiler as compiler,
         distributed as distributed,
         distributions as distributions,
+        fft as fft,
         formats as formats,
         func as func,
         hub as hub,
@@ -238,7 +239,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
     enable_autocast: _builtins.bool
 
 _LATER = frozenset({  # modules
-    "_dynamo", "_library_functions", "_utils", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "func", "hub",
+    "_dynamo", "_library_functions", "_utils", "accelerator", "bench", "compiler", "distributed", "distributions", "doctor", "fft", "func", "hub",
     "jit", "library", "formats", "keras", "multiprocessing", "ops", "overrides", "profiler", "random", "return_types", "signal", "special",
     "storage", "testing", "training", "types",
 })

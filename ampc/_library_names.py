@@ -404,7 +404,8 @@ refused: default_observer default_weight_observer default_per_channel_weight_obs
 
 [torch.fft]
 ampc has no complex tensors (docs/architecture/complex.md says why); numpy.fft transforms arrays
-refused: fft fft2 fftfreq fftn fftshift hfft hfft2 hfftn ifft ifft2 ifftn ifftshift ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
+works: fftfreq rfftfreq fftshift ifftshift
+refused: fft fft2 fftn hfft hfft2 hfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft rfft2 rfftn
 
 [torch.masked]
 masked tensors are not in ampc; use masked_fill and torch.where

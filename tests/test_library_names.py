@@ -565,3 +565,22 @@ def test_block_masks(torch):
         ours.BlockMask.from_kv_blocks(1, 2)
     with pytest.raises(ValueError, match="enable_gqa"):
         ours.flex_attention(ampc.ones(1, 4, 2, 2), ampc.ones(1, 2, 2, 2), ampc.ones(1, 2, 2, 2))
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, 5])
+def test_what_fft_has_that_is_real(n):
+    fft = importlib.import_module("ampc.fft")
+    for f, truth in ((fft.fftfreq, np.fft.fftfreq), (fft.rfftfreq, np.fft.rfftfreq)):
+        got = f(n, 0.25, dtype=ampc.float64)
+        assert np.array_equal(got.numpy(), truth(n, 0.25) if n else np.full(got.shape, np.nan), equal_nan=True)
+    assert fft.fftfreq(n).dtype == ampc.get_default_dtype() and fft.fftfreq(n, requires_grad=True).requires_grad
+    x = np.arange(3.0 * n).reshape(3, n)
+    for dim in (None, 0, (0, 1), [-1]):
+        assert np.array_equal(fft.fftshift(ampc.tensor(x), dim).numpy(), np.fft.fftshift(x, dim))
+        assert np.array_equal(fft.ifftshift(ampc.tensor(x), dim).numpy(), np.fft.ifftshift(x, dim))
+    with pytest.raises(RuntimeError, match="0 or more"):
+        fft.rfftfreq(-1)
+    with pytest.raises(IndexError):
+        fft.fftshift(ampc.zeros(2, 2), 5)
+    with pytest.raises(NotImplementedError, match="complex"):
+        fft.fft(ampc.zeros(4))
