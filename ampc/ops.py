@@ -81,6 +81,18 @@ class OpOverload:
         self.overloadpacket, self._overloadname = packet, overload
         self.namespace, self.__name__ = packet.namespace, f"{packet.__name__}.{overload}"
 
+    @property
+    def _schema(self) -> Any:
+        schema = getattr(self.overloadpacket, "schema", None)
+        if schema is None:
+            raise AttributeError(f"ops.{self}: operators of ampc's core have no schema of torch's form")
+        return schema
+
+    @property
+    def tags(self) -> List[Any]:
+        """What was given as ``tags`` where the operator was defined; [] for one of the core."""
+        return list(getattr(self.overloadpacket, "tags", ()))
+
     def name(self) -> str:
         """Such as 'aten::add.Tensor'; without '.default'."""
         return f"{self.namespace}::{self.overloadpacket.__name__}" + ("" if self._overloadname == "default" else f".{self._overloadname}")
