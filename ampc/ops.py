@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from . import _C, _ops
 from ._C import Tensor
+from ._missing import closest, proposal
 from .nn import functional
 
 OVERLOADS = frozenset(re.findall(r"\w+", """
@@ -150,7 +151,8 @@ class Namespace:
     def __getattr__(self, name: str) -> OpOverloadPacket:
         function = _function(name) if self.name in ("aten", "prims") and not name.startswith("__") else None
         if function is None:
-            raise AttributeError(f"ops.{self.name}: has no operator `{name}`")
+            near = closest(name, _C._functions) if self.name == "aten" and not name.startswith("_") else None
+            raise AttributeError(f"ops.{self.name}: has no operator `{name}`{proposal(near)}")
         self.__dict__[name] = made = OpOverloadPacket(self.name, name, function)
         return made
 

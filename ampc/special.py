@@ -1,6 +1,9 @@
 """Special functions under torch.special's names."""
 
+from typing import TYPE_CHECKING
+
 from . import _checks, _ops
+from ._missing import absent_from
 from ._ops import digamma, erf, erfc, erfinv, exp2, expm1, i0, lgamma, log1p, logit, logsumexp, polygamma, round, sinc, xlogy
 from ._ops import igamma as gammainc
 from ._ops import igammac as gammaincc
@@ -26,3 +29,6 @@ erfcx, ndtr, log_ndtr, ndtri = _ops.erfcx, _ops.ndtr, _ops.log_ndtr, _ops.ndtri
 entr, xlog1py, zeta = _ops.entr, _ops.xlog1py, _ops.zeta
 
 _checks.install(globals())
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)
