@@ -13,11 +13,12 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 from . import _C, _schemas, ops
 from ._C import Tensor
 from ._missing import absent_from
+from ._opcheck import opcheck
 from ._schemas import infer_schema
 from .autograd import Function, no_grad
 
-__all__ = ["CustomOpDef", "Library", "custom_op", "define", "impl", "impl_abstract", "infer_schema", "register_autocast", "register_autograd",
-           "register_fake", "register_kernel"]
+__all__ = ["CustomOpDef", "Library", "custom_op", "define", "impl", "impl_abstract", "infer_schema", "opcheck", "register_autocast",
+           "register_autograd", "register_fake", "register_kernel"]
 
 Kernel = Callable[..., Any]
 # A dispatch key of torch: the kind of device whose kernel it is, "" for any, None for what nothing here asks.

@@ -261,3 +261,34 @@ def test_registrations_before_an_operator_is_defined():
     x = ampc.ones(1, requires_grad=True)
     made(ampc, "tests_f::scale")(x).sum().backward()
     assert x.grad.item() == 5
+
+
+def test_opcheck(torch):
+    calls = ["t.library.opcheck(f, (t.ones(2),))", "t.library.opcheck(t.ops.tests_n.scale, (), {'x': t.ones(2)}, test_utils='test_schema')",
+             "t.library.opcheck(t.ops.aten.sin.default, (t.ones(2),))", "t.library.opcheck(f, (t.ones(2),), test_utils='other')", "t.library.opcheck(3, (t.ones(2),))", "t.library.opcheck(f, (t.ones(2),), rtol=0.1)"]
+    for call in calls:
+        results = []
+        for t in (ampc, torch):
+            f = made(t, "tests_n::scale")
+            f.register_fake(lambda x, n=2.0, t=t: t.empty_like(x))
+            f.register_autograd(lambda ctx, g: (g * 2, None))
+            results.append(outcome(eval, call, {"t": t, "f": f}))
+        assert results[0] == results[1], call
+    assert set(ampc.library.opcheck(made(ampc, "tests_n::scale"), (ampc.ones(2),), raise_exception=False, test_utils="test_schema").values()) == {"SUCCESS"}
+
+
+def test_opcheck_finds(torch):
+    for t in (ampc, torch):
+        def writes(x: t.Tensor) -> t.Tensor:
+            x.add_(1)
+            return x * 2
+
+        plain, wrong, bad = made(t, "tests_o::plain"), made(t, "tests_o::wrong"), t.library.custom_op("tests_o::bad", writes, mutates_args=())
+        wrong.register_fake(lambda x, n=2.0: x.new_empty(5))
+        for f, args, check in ((plain, (t.ones(2),), "test_faketensor"), (wrong, (t.ones(2),), "test_faketensor"), (bad, (t.ones(2),), "test_schema"),
+                               (plain, (t.ones(2, requires_grad=True),), "test_aot_dispatch_dynamic")):
+            with pytest.raises(Exception, match=check) as caught:
+                t.library.opcheck(f, args, test_utils=check)
+            assert type(caught.value).__name__ == "OpCheckError"
+            (found,) = t.library.opcheck(f, args, test_utils=check, raise_exception=False).values()
+            assert isinstance(found, RuntimeError)

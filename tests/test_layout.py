@@ -30,7 +30,7 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
     _finfo testing _foreach overrides autograd linalg _composed _array_api _tensor _tensor_more
     policy amp cuda.amp cpu
     nn special signal jit optim serialization hub _utils utils func distributions data keras
-    doctor training bench check return_types profiler ops _schemas library
+    doctor training bench check return_types profiler ops _schemas _opcheck library
     ampc
     _installation run selftest cli __main__
 """)
