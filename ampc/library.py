@@ -18,7 +18,7 @@ from ._schemas import infer_schema
 from .autograd import Function, no_grad
 
 __all__ = ["CustomOpDef", "Library", "custom_op", "define", "impl", "impl_abstract", "infer_schema", "opcheck", "register_autocast",
-           "register_autograd", "register_fake", "register_kernel"]
+           "register_autograd", "register_fake", "register_kernel", "register_vmap"]
 
 Kernel = Callable[..., Any]
 # A dispatch key of torch: the kind of device whose kernel it is, "" for any, None for what nothing here asks.
@@ -49,6 +49,7 @@ class _Operator(ops.OpOverloadPacket):
         self.backward: Optional[Kernel] = None
         self.setup_context: Optional[Kernel] = None
         self.fake: Optional[Kernel] = None
+        self.batched: Optional[Kernel] = None  # of register_vmap
         self.casts: Dict[str, Any] = {}  # kind of device: the dtype of register_autocast
 
     def _has_overload(self, name: str) -> bool:
@@ -269,6 +270,10 @@ class CustomOpDef:
         """Gives the operator its derivative."""
         register_autograd(self, backward, setup_context=setup_context)
 
+    def register_vmap(self, func: Optional[Kernel] = None) -> Any:
+        """Keeps a function for vmap, which calls the operator for each sample instead."""
+        return register_vmap(self, func)
+
     def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
         """Under autocast, floating point arguments are cast to this dtype."""
         register_autocast(self, device_type, cast_inputs)
@@ -362,6 +367,15 @@ def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: An
     """Under autocast for a kind of device, an operator's floating point arguments, but float64, are cast to the dtype ``cast_inputs``."""
     for kind in _kinds(device_type):
         _operator(op).casts[kind] = cast_inputs
+
+
+def register_vmap(op: Any, func: Optional[Kernel] = None, /, *, lib: Any = None) -> Any:
+    """Keeps an operator's function for vmap, also as a decorator. Nothing here asks it: vmap calls the operator for each sample."""
+    def put(f: Kernel) -> Kernel:
+        _operator(op).batched = f
+        return f
+
+    return put if func is None else put(func)
 
 
 def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> None:

@@ -292,3 +292,13 @@ def test_opcheck_finds(torch):
             assert type(caught.value).__name__ == "OpCheckError"
             (found,) = t.library.opcheck(f, args, test_utils=check, raise_exception=False).values()
             assert isinstance(found, RuntimeError)
+
+
+def test_vmap_of_a_custom_op(torch):
+    results = []
+    for t in (ampc, torch):
+        f = made(t, "tests_p::scale")
+        f.register_vmap(lambda info, in_dims, x, n=2.0: (x * n, in_dims[0]))
+        t.library.register_vmap("tests_p::scale")(lambda info, in_dims, x, n=2.0: (x * n, in_dims[0])) if t is ampc else None
+        results.append(t.vmap(f)(t.arange(6.0).reshape(2, 3)).tolist())
+    assert results[0] == results[1]
