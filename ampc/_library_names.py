@@ -67,8 +67,9 @@ class: HigherOrderOperator
 
 [torch.library]
 ampc calls an operator's own function, and traces nothing
-works: Library custom_op define impl register_kernel register_fake impl_abstract register_autograd infer_schema register_autocast CustomOpDef
-refused: register_vmap register_torch_dispatch get_ctx get_kernel triton_op wrap_triton opcheck fallthrough_kernel
+works: Library custom_op define impl register_kernel register_fake impl_abstract register_autograd infer_schema register_autocast CustomOpDef opcheck
+    register_vmap
+refused: register_torch_dispatch get_ctx get_kernel triton_op wrap_triton fallthrough_kernel
 
 [torch.profiler .profiler]
 the profiler sees ampc's operators on the thread that it was started on

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from . import _C, cuda
 from ._device import device
+from ._missing import absent_from
 from .cuda import (
     current_stream,
     empty_cache,
@@ -67,3 +68,7 @@ class device_index(_C.Scope):
 def get_memory_info(where: Any = None) -> Dict[str, int]:
     """Free and total bytes of the GPU's memory."""
     return dict(zip(("free", "total"), cuda.mem_get_info(where)))
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple, Union
 
 from . import _C, _ops
 from ._C import Tensor
+from ._missing import absent_from
 from .autograd import enable_grad
 from .autograd import functional as _functional
 from .nn import Module
@@ -213,3 +214,6 @@ def _dims_like(dims: Any, tree: Any, name: str) -> List[Any]:
     if len(given) != len(children):
         raise ValueError(f"vmap: `{name}` {dims} does not fit {len(children)} values")
     return [d for one, child in zip(given, children) for d in _dims_like(one, child, name)]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -1,22 +1,24 @@
 """torch.library: operators that a script or package defines in Python. ``torch.ops.namespace.name`` finds them.
 
 A call runs the function for the device of its tensors, unrecorded, as one operator with the derivative that ``register_autograd`` gives. What is
-registered for tracing (``register_fake``) is kept, and called by nobody, because ampc traces nothing."""
+registered for tracing (``register_fake``) is called for tensors of the device 'meta' alone, because ampc traces nothing."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union, get_args, get_origin, get_type_hints, overload
+import weakref
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union, overload
 
-from . import _C, ops
+from . import _C, _schemas, ops
 from ._C import Tensor
-from ._device import device
 from ._missing import absent_from
+from ._opcheck import opcheck
+from ._schemas import infer_schema
 from .autograd import Function, no_grad
 
-__all__ = ["CustomOpDef", "Library", "custom_op", "define", "impl", "impl_abstract", "infer_schema", "register_autocast", "register_autograd",
-           "register_fake", "register_kernel"]
+__all__ = ["CustomOpDef", "Library", "custom_op", "define", "impl", "impl_abstract", "infer_schema", "opcheck", "register_autocast",
+           "register_autograd", "register_fake", "register_kernel", "register_vmap"]
 
 Kernel = Callable[..., Any]
 # A dispatch key of torch: the kind of device whose kernel it is, "" for any, None for what nothing here asks.
@@ -24,6 +26,13 @@ _KEYS: Dict[str, Optional[str]] = {
     "CPU": "cpu", "CUDA": "cuda", "CompositeExplicitAutograd": "", "CompositeImplicitAutograd": "recorded", "": "recorded",
     "Autograd": "autograd", "AutogradCPU": "autograd", "AutogradCUDA": "autograd",
 }
+# torch's other keys, for which nothing is computed here.
+_OTHER_KEYS = re.compile(r"(Quantized|Sparse|SparseCsr|Nested(Tensor)?|Autograd|Autocast)?(CPU|CUDA|HIP|XLA|MPS|IPU|XPU|HPU|VE|Lazy|MTIA|MAIA|Meta|"
+                         r"PrivateUse[123])|(Autograd|Composite|FuncTorch|Batched|VmapMode|Python|PreDispatch|Functionalize|BackendSelect|"
+                         r"ADInplaceOrView|Conjugate|Negative|ZeroTensor|MkldnnCPU|Vulkan|Metal|FPGA|Fake|Named|Tracer|AutocastOther|Other)\w*")
+_DEVICES = frozenset(re.findall(r"\w+", """
+    cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu mtia privateuseone
+"""))
 
 
 class _Operator(ops.OpOverloadPacket):
@@ -31,13 +40,16 @@ class _Operator(ops.OpOverloadPacket):
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(namespace, name)
-        self.schema = ""  # of torch's form, without the name; '' where it is not defined yet
+        self.schema: Optional[_schemas.FunctionSchema] = None  # None where it is not defined yet
         self.parameters: Optional[inspect.Signature] = None
+        self.shares = True  # whether a result may be an argument, or share memory with one
+        self.tags: Sequence[Any] = ()
         self.mutates: Sequence[str] = ()
         self.kernels: Dict[str, Kernel] = {}
         self.backward: Optional[Kernel] = None
         self.setup_context: Optional[Kernel] = None
         self.fake: Optional[Kernel] = None
+        self.batched: Optional[Kernel] = None  # of register_vmap
         self.casts: Dict[str, Any] = {}  # kind of device: the dtype of register_autocast
 
     def _has_overload(self, name: str) -> bool:
@@ -51,20 +63,11 @@ class _Operator(ops.OpOverloadPacket):
 
     def _bound(self, args: tuple, kwargs: Dict[str, Any]) -> Tuple[tuple, Dict[str, Any]]:
         """Positional and keyword-only arguments, the defaults filled in. RuntimeError where they are not the schema's."""
-        assert self.parameters is not None
-        unknown = [k for k in kwargs if k not in self.parameters.parameters]
-        if unknown:
-            raise RuntimeError(f"{self.qualified}: has no argument `{unknown[0]}`; it is {self.qualified}{self.schema}")
+        assert self.schema is not None and self.parameters is not None
         try:
-            bound = self.parameters.bind(*args, **kwargs)
+            return _schemas.bind(self.schema, self.parameters, args, kwargs)
         except TypeError as e:
-            raise RuntimeError(f"{self.qualified}: {e}; it is {self.qualified}{self.schema}") from None
-        bound.apply_defaults()
-        for name, value in bound.arguments.items():
-            if self.parameters.parameters[name].annotation == "Tensor" and not isinstance(value, Tensor):
-                raise RuntimeError(f"{self.qualified}: argument `{name}` must be a Tensor, got {type(value).__name__}; it is "
-                                   f"{self.qualified}{self.schema}")
-        return bound.args, bound.kwargs
+            raise RuntimeError(f"{self.qualified}: {e}; it is {self.schema}") from None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.parameters is None:
@@ -94,15 +97,27 @@ class _Operator(ops.OpOverloadPacket):
         return _Recorded(self).run(args, named, where)
 
     def _compute(self, args: tuple, named: Dict[str, Any], where: str) -> Any:
+        if where == "meta" and self.fake is not None:
+            return self.fake(*args, **named)
         kernel = self.kernels.get(where) or self.kernels.get("") or self.kernels.get("recorded")
         if kernel is None:
             there = ", ".join(sorted(k for k in self.kernels if k)) or "none"
             raise NotImplementedError(f"{self.qualified}: has no function for tensors of the device {where}, only for {there}; register one with "
                                       "register_kernel")
-        result = kernel(*args, **named)
-        given = {t._storage_ptr() for a in (*args, *named.values()) for t in _tensors(a) if t.numel()}
-        if any(t.numel() and t._storage_ptr() in given for t in _tensors(result)):
-            raise RuntimeError(f"{self.qualified}: a result is an argument, or shares memory with one; return a clone()")
+        return self._checked(kernel(*args, **named), args, named)
+
+    def _checked(self, result: Any, args: tuple, named: Dict[str, Any]) -> Any:
+        """A result that is what the schema says. RuntimeError for another, and for memory that results share where they must not."""
+        assert self.schema is not None
+        try:
+            result = _schemas.read_result(self.schema.returns, result)
+        except TypeError as e:
+            raise RuntimeError(f"{self.qualified}: {e}; it is {self.schema}") from None
+        seen = {t._storage_ptr() for a in (*args, *named.values()) for t in _tensors(a) if t.numel()}
+        for t in _tensors(result) if not self.shares else ():
+            if t.numel() and t._storage_ptr() in seen:
+                raise RuntimeError(f"{self.qualified}: a result is an argument or another result, or shares memory with one; return a clone()")
+            seen.add(t._storage_ptr())
         return result
 
 
@@ -176,12 +191,16 @@ def _cast(a: Any, dtype: Any) -> Any:
 
 
 def _flat(grads: tuple, args: tuple, op: _Operator) -> tuple:
-    """The gradients of the tensors among the arguments, from one for each argument."""
-    if len(grads) != len(args):
+    """The gradients of the tensors among the arguments, from one for each argument. Those of other arguments are None, and may be left out at
+    the end."""
+    beyond = any(g is not None for g in grads[len(args):]) or any(list(_tensors(a)) for a in args[len(grads):])
+    if beyond:
         raise RuntimeError(f"{op.qualified}: the backward function gave {len(grads)} gradients for {len(args)} arguments")
     found: List[Any] = []
-    for a, g in zip(args, grads):
+    for i, (a, g) in enumerate(zip(args, grads)):
         own = list(_tensors(a))
+        if not own and isinstance(g, Tensor):
+            raise RuntimeError(f"{op.qualified}: the backward function gave a gradient for argument {i}, which is no Tensor; return None for it")
         if own:
             found += [g] if isinstance(a, Tensor) else [None] * len(own) if g is None else list(g)
     return tuple(found)
@@ -191,9 +210,12 @@ def _flat(grads: tuple, args: tuple, op: _Operator) -> tuple:
 
 
 def _split(qualname: str) -> Tuple[str, str]:
-    namespace, colons, name = str(qualname).partition("::")
-    if not colons or not namespace.isidentifier() or not name.partition(".")[0].isidentifier():
-        raise ValueError(f"expected an operator's name such as 'mine::f', got {qualname!r}")
+    namespace, _, name = str(qualname).partition("::")
+    wrong = f"expected an operator's name such as 'mine::f', got {qualname!r}"
+    if not isinstance(qualname, str) or qualname.count("::") != 1:
+        raise ValueError(wrong)
+    if not namespace.isidentifier() or not name.partition(".")[0].isidentifier():
+        raise RuntimeError(wrong)
     return namespace, name.partition(".")[0]
 
 
@@ -212,94 +234,6 @@ def _operator(op: Any) -> _Operator:
     return place[name]
 
 
-# -- schemas -----------------------------------------------------------------------------------------------------------
-
-_SIMPLE = {Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", device: "Device", _C.dtype: "ScalarType"}
-_NUMBERS = {frozenset(kinds) for kinds in ((int, float), (int, float, bool))}
-
-
-def _kind_of(annotation: Any) -> Optional[str]:
-    """torch's word for a type; None where it has none."""
-    if annotation in _SIMPLE:
-        return _SIMPLE[annotation]
-    kind, inner = get_origin(annotation), get_args(annotation)
-    if kind is Union:
-        some = [t for t in inner if t is not type(None)]
-        if len(some) < len(inner):
-            word = _kind_of(some[0] if len(some) == 1 else Union[tuple(some)])
-            return None if word is None else word + "?"
-        return "Scalar" if frozenset(some) in _NUMBERS else None
-    if kind is not None and issubclass(kind, Sequence) and kind is not tuple and len(inner) == 1:
-        word = _kind_of(inner[0])
-        return None if word is None else word + "[]"
-    return None
-
-
-def _parameter(p: inspect.Parameter, annotation: Any, mark: str, about: str) -> str:
-    if annotation is p.empty:
-        raise ValueError(f"infer_schema: parameter `{p.name}` has no annotation of its type, in {about}")
-    word = _kind_of(annotation)
-    if word is None:
-        raise ValueError(f"infer_schema: parameter `{p.name}` is of type {annotation}, which schemas do not know, in {about}")
-    default = "" if p.default is p.empty else f'="{p.default}"' if isinstance(p.default, str) else f"={p.default}".replace("ampc.", "")
-    return f"{word.replace('Tensor', f'Tensor({mark}!)', 1) if mark else word} {p.name}{default}"
-
-
-def infer_schema(prototype_function: Kernel, /, *, mutates_args: Any, op_name: Optional[str] = None) -> str:
-    """torch's schema of a function, from its annotations: ``(Tensor x, SymInt n=2) -> Tensor``. ValueError for types that a schema has no
-    word for, and for names in ``mutates_args`` that are no parameters."""
-    signature, hints = inspect.signature(prototype_function), get_type_hints(prototype_function)
-    parameters = list(signature.parameters.values())
-    unknown = mutates_args == "unknown"
-    strange = set() if unknown else set(mutates_args) - set(signature.parameters)
-    if strange:
-        raise ValueError(f"infer_schema: `mutates_args` names {strange}, and the parameters are {signature}")
-    texts, marks = [], 0
-    for p in parameters:
-        if p.kind is p.KEYWORD_ONLY and "*" not in texts:
-            texts.append("*")
-        marked = p.name in mutates_args or unknown and "Tensor" in (_kind_of(hints.get(p.name)) or "")
-        texts.append(_parameter(p, hints.get(p.name, p.empty), f"a{marks}" if marked else "", str(signature)))
-        marks += marked
-    return f"{op_name or ''}({', '.join(texts)}) -> {_returned(hints.get('return', inspect.Signature.empty), str(signature))}"
-
-
-def _returned(annotation: Any, about: str) -> str:
-    if annotation is type(None):
-        return "()"
-    several = get_args(annotation) if get_origin(annotation) is tuple else ()
-    words = [_kind_of(a) for a in several or (annotation,)]
-    if None in words:
-        raise ValueError(f"infer_schema: results of type {annotation} are not known to schemas, in {about}")
-    return f"({', '.join(map(str, words))})" if several else str(words[0])
-
-
-def _read_schema(schema: str) -> Tuple[str, inspect.Signature]:
-    """The name, and what Python says of the parameters: each one's annotation is torch's word for its type."""
-    found = re.fullmatch(r"\s*([\w:.]*)\s*\((.*)\)\s*->\s*(.+?)\s*", schema, re.S)
-    if found is None:
-        raise RuntimeError(f"expected a schema such as 'f(Tensor x, int n=2) -> Tensor', got {schema!r}")
-    parameters: List[inspect.Parameter] = []
-    kind: Any = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    for text in re.split(r",\s*(?![^\[(]*[\])])", found[2].strip()) if found[2].strip() else []:
-        if text.strip() == "*":
-            kind = inspect.Parameter.KEYWORD_ONLY
-            continue
-        declared, equals, default = text.partition("=")
-        word, _, name = declared.strip().rpartition(" ")
-        parameters.append(inspect.Parameter(name, kind, annotation=word, default=_default(default.strip()) if equals else inspect.Parameter.empty))
-    return found[1], inspect.Signature(parameters)
-
-
-def _default(text: str) -> Any:
-    import ast
-
-    try:
-        return ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
-    except (ValueError, SyntaxError):
-        return text  # a word, such as a dtype's
-
-
 # -- operators in Python -------------------------------------------------------------------------------------------------
 
 
@@ -308,6 +242,7 @@ class CustomOpDef:
 
     def __init__(self, op: _Operator, fn: Kernel) -> None:
         self._qualname, self._init_fn, self.__name__, self.__doc__ = op.qualified, fn, op.__name__, fn.__doc__
+        self._namespace, self._name = op.namespace, op.__name__
 
     @property
     def _op(self) -> _Operator:
@@ -328,12 +263,16 @@ class CustomOpDef:
         return register_kernel(self, device_types, fn)
 
     def register_fake(self, fn: Kernel, /) -> Kernel:
-        """Keeps the function that gives shapes and dtypes alone; nothing here asks it."""
+        """``fn`` gives the results for tensors of the device 'meta'."""
         return register_fake(self, fn)
 
     def register_autograd(self, backward: Kernel, /, *, setup_context: Optional[Kernel] = None) -> None:
         """Gives the operator its derivative."""
         register_autograd(self, backward, setup_context=setup_context)
+
+    def register_vmap(self, func: Optional[Kernel] = None) -> Any:
+        """Keeps a function for vmap, which calls the operator for each sample instead."""
+        return register_vmap(self, func)
 
     def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
         """Under autocast, floating point arguments are cast to this dtype."""
@@ -355,9 +294,14 @@ def custom_op(name: str, fn: Optional[Kernel] = None, /, *, mutates_args: Union[
     def make(f: Kernel) -> CustomOpDef:
         namespace, short = _split(name)
         text = schema if schema is not None else infer_schema(f, mutates_args=mutates_args)
-        op = vars(getattr(ops, namespace))[short] = _fresh(namespace, short)
+        op = _fresh(namespace, short)
         _set_schema(op, text)
+        if schema is not None and mutates_args != "unknown" and set(op.mutates) != set(mutates_args):
+            raise ValueError(f"custom_op: `mutates_args` is {mutates_args!r}, and the schema {schema!r} says that {op.mutates or 'no'} arguments are "
+                             "written into; both must name the same")
+        op.shares, op.tags = False, [] if tags is None else list(tags) if isinstance(tags, (list, tuple)) else [tags]
         register_kernel(op, device_types, f)
+        vars(getattr(ops, namespace))[short] = op
         return CustomOpDef(op, f)
 
     return make if fn is None else make(fn)
@@ -372,22 +316,32 @@ def _fresh(namespace: str, name: str) -> _Operator:
 
 
 def _set_schema(op: _Operator, schema: str) -> None:
-    op.schema, (_, op.parameters) = schema[schema.index("("):], _read_schema(schema)
-    op.mutates = [p.name for p in op.parameters.parameters.values() if "!" in p.annotation]
+    op.schema = _schemas.read_schema(schema)
+    op.schema.name = op.qualified
+    op.parameters = op.schema.signature()
+    op.mutates = [a.name for a in op.schema.arguments if a.is_write]
+
+
+def _kinds(device_types: Any) -> List[str]:
+    """Kinds of devices, '' for all; RuntimeError for a word that is none."""
+    given = ["default"] if device_types is None else [device_types] if isinstance(device_types, str) else list(device_types)
+    for kind in given:
+        if kind != "default" and kind not in _DEVICES:
+            raise RuntimeError(f"expected a kind of device such as 'cpu' or 'cuda', got {kind!r}")
+    return ["" if kind == "default" else kind for kind in given]
 
 
 def register_kernel(op: Any, device_types: Any, func: Optional[Kernel] = None, /, *, lib: Any = None) -> Any:
     """``func`` computes the operator on a device, several, or for None on all; also as a decorator."""
     def put(f: Kernel) -> Kernel:
-        kinds = [""] if device_types is None else [device_types] if isinstance(device_types, str) else list(device_types)
-        _operator(op).kernels.update({"" if kind == "default" else kind: f for kind in kinds})
+        _operator(op).kernels.update(dict.fromkeys(_kinds(device_types), f))
         return f
 
     return put if func is None else put(func)
 
 
 def register_fake(op: Any, func: Optional[Kernel] = None, /, *, lib: Any = None, allow_override: bool = False) -> Any:
-    """Keeps the function that gives an operator's shapes and dtypes alone, also as a decorator. Nothing here asks it."""
+    """``func`` gives an operator's results for tensors of the device 'meta', which have no values; also as a decorator."""
     def put(f: Kernel) -> Kernel:
         _operator(op).fake = f
         return f
@@ -404,27 +358,69 @@ def register_autograd(op: Any, backward: Kernel, /, *, setup_context: Optional[K
     operator that writes into its arguments."""
     found = _operator(op)
     if found.mutates:
-        raise RuntimeError(f"register_autograd: {found.qualified}{found.schema} writes into its arguments, and such operators have no derivative; "
+        raise RuntimeError(f"register_autograd: {found.schema} writes into its arguments, and such operators have no derivative; "
                            "register it for one that returns new tensors")
     found.backward, found.setup_context = backward, setup_context
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
     """Under autocast for a kind of device, an operator's floating point arguments, but float64, are cast to the dtype ``cast_inputs``."""
-    if device_type not in ("cpu", "cuda"):
-        raise ValueError(f"register_autocast: expected 'cpu' or 'cuda', got {device_type!r}")
-    _operator(op).casts[device_type] = cast_inputs
+    for kind in _kinds(device_type):
+        _operator(op).casts[kind] = cast_inputs
+
+
+def register_vmap(op: Any, func: Optional[Kernel] = None, /, *, lib: Any = None) -> Any:
+    """Keeps an operator's function for vmap, also as a decorator. Nothing here asks it: vmap calls the operator for each sample."""
+    def put(f: Kernel) -> Kernel:
+        _operator(op).batched = f
+        return f
+
+    return put if func is None else put(func)
 
 
 def define(qualname: str, schema: str, *, lib: Any = None, tags: Any = ()) -> None:
     """Declares an operator: ``define("mine::f", "(Tensor x) -> Tensor")``."""
     namespace, name = _split(qualname)
-    Library(namespace, "FRAGMENT").define(name + schema)
+    if not schema.lstrip().startswith("("):
+        raise ValueError(f"define: expected a schema such as '(Tensor x) -> Tensor', got {schema!r}")
+    _kept.append(Library(namespace, "FRAGMENT"))
+    _kept[-1].define(name + schema)
 
 
 def impl(qualname: Any, types: Any, func: Optional[Kernel] = None, *, lib: Any = None) -> Any:
-    """``func`` computes a declared operator on the devices of ``types`` ('cpu', 'default'), also as a decorator."""
-    return register_kernel(qualname, types, func)
+    """``func`` computes a declared operator on the devices of ``types`` ('cpu', 'default'), or for dispatch keys ('CPU',
+    'CompositeExplicitAutograd'); also as a decorator."""
+    given = [types] if isinstance(types, str) else list(types)
+    keys = [kind for kind in given if kind in _KEYS]
+
+    def put(f: Kernel) -> Kernel:
+        register_kernel(qualname, [kind for kind in given if kind not in keys], f)
+        for key in keys:
+            _put(_operator(qualname), key, f)
+        return f
+
+    return put if func is None else put(func)
+
+
+def _put(op: _Operator, key: str, f: Kernel) -> None:
+    """Makes ``f`` what computes an operator for a dispatch key; RuntimeError for a word that is none."""
+    if key not in _KEYS and not _OTHER_KEYS.fullmatch(key):
+        raise RuntimeError(f"expected a dispatch key such as 'CPU' or 'CompositeExplicitAutograd', got {key!r}")
+    kind = _KEYS.get(key)
+    if kind is not None:
+        op.kernels[kind] = f
+
+
+_kept: List[Library] = []  # of `define`: their operators stay as long as the process
+_defining: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
+
+
+def _forget(namespace: str, made: List[_Operator]) -> None:
+    """A Library is gone, and with it what it has declared, but for what was declared anew since."""
+    place = vars(getattr(ops, namespace))
+    for op in made:
+        if place.get(op.__name__) is op:
+            del place[op.__name__]
 
 
 class Library:
@@ -439,34 +435,57 @@ class Library:
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "IMPL", "FRAGMENT"):
             raise ValueError(f"Library: `kind` must be 'DEF', 'IMPL' or 'FRAGMENT', got {kind!r}")
+        if ns == "prim":
+            raise ValueError("Library: the namespace 'prim' is torch's own; choose another name")
+        if kind == "DEF" and ns in _defining:
+            raise RuntimeError(f"Library: another Library of kind 'DEF' has the namespace {ns!r}; use it, or make one of kind 'FRAGMENT'")
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._made: List[_Operator] = []
+        if kind == "DEF":
+            _defining[ns] = self
+        self._destroy = weakref.finalize(self, _forget, ns, self._made)  # so that one in its place may declare them again
+        self._destroy.atexit = False
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Declares an operator: ``define("f(Tensor x, int n=2) -> Tensor")``. Returns its name. RuntimeError for one that is declared."""
-        name = _read_schema(schema)[0].rpartition("::")[2].partition(".")[0]
+        if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
+            raise RuntimeError(f"Library.define: `alias_analysis` must be 'FROM_SCHEMA' or 'CONSERVATIVE', got {alias_analysis!r}")
+        if self.kind == "IMPL":
+            raise RuntimeError("Library.define: a Library of kind 'IMPL' declares no operators; make one of kind 'DEF' or 'FRAGMENT'")
+        namespace, _, name = _schemas.read_schema(schema).name.rpartition("::")
+        name = name.partition(".")[0]
+        if namespace not in ("", self.ns) or not name.isidentifier():
+            raise RuntimeError(f"Library.define: expected a schema with a name of the namespace {self.ns}, such as 'f(Tensor x) -> Tensor', got "
+                               f"{schema!r}")
         there = vars(getattr(ops, self.ns)).get(name)
         if isinstance(there, _Operator) and there.parameters is not None:
             raise RuntimeError(f"Library.define: {self.ns}::{name} is defined already, got {schema!r}")
-        _set_schema(_operator(f"{self.ns}::{name}"), schema)
+        op = _operator(f"{self.ns}::{name}")
+        _set_schema(op, schema)
+        op.tags = list(tags) if isinstance(tags, (list, tuple)) else [tags]
+        self._made.append(op)
         return name
 
     def impl(self, op_name: Any, fn: Kernel, dispatch_key: str = "", *, with_keyset: bool = False, allow_override: bool = False) -> None:
         """``fn`` computes an operator for a dispatch key: 'CPU', 'CUDA', 'CompositeExplicitAutograd' (all), 'CompositeImplicitAutograd' (all, and
         its own operators are recorded), 'Autograd'. What is given for other keys, such as 'Meta', is kept by nobody, because nothing here asks it."""
-        name = op_name.overloadpacket.__name__ if isinstance(op_name, ops.OpOverload) else str(op_name).rpartition("::")[2]
-        kind = _KEYS.get(dispatch_key or self.dispatch_key)
-        if kind is not None and self.ns == "aten":
+        if not callable(fn):
+            raise TypeError(f"Library.impl: `fn` must be a function, got {type(fn).__name__}")
+        given = op_name.name() if isinstance(op_name, ops.OpOverload) else str(op_name)
+        namespace, _, name = given.rpartition("::")
+        if namespace not in ("", self.ns):
+            raise RuntimeError(f"Library.impl: {given} is not of the namespace {self.ns}, which this Library is for")
+        key = dispatch_key or self.dispatch_key
+        if self.ns == "aten":
+            if _KEYS.get(key) is None:
+                return
             raise RuntimeError(f"torch.library: aten::{name} is an operator of ampc's core, which cannot be replaced; define one in another "
                                "namespace")
-        if kind is not None:
-            _operator(f"{self.ns}::{name}").kernels[kind] = fn
+        _put(_operator(f"{self.ns}::{name}"), key, fn)
 
     def fallback(self, fn: Kernel, dispatch_key: str = "", *, with_keyset: bool = False) -> None:
         """NotImplementedError: ampc calls an operator's own function."""
         raise NotImplementedError("torch.library.Library.fallback: ampc calls an operator's own function; use impl for each operator")
-
-    def _destroy(self) -> None:
-        """Nothing: operators stay as long as the process."""
 
 
 __getattr__ = absent_from(__name__)

@@ -7,11 +7,12 @@ LinAlgError (a RuntimeError) where a matrix is singular, not positive definite, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Optional, Tuple, Union
 
 from . import _checks, _ops
 from ._C import LinAlgError, Tensor
 from ._events import announce
+from ._missing import absent_from
 from ._ops import adjoint as matrix_transpose
 from ._ops import det, matmul, matrix_exp, matrix_power, outer, slogdet
 from ._ops import inverse as inv
@@ -108,3 +109,6 @@ def lu_with_info(A: Tensor, pivot: bool = True, get_infos: bool = False, *, out:
 Tensor.lu = lu_with_info  # type: ignore[method-assign]
 
 _checks.install(globals())
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from . import _C, _ops
 from ._C import Tensor
+from ._missing import closest, proposal
 from .nn import functional
 
 OVERLOADS = frozenset(re.findall(r"\w+", """
@@ -81,6 +82,18 @@ class OpOverload:
         self.overloadpacket, self._overloadname = packet, overload
         self.namespace, self.__name__ = packet.namespace, f"{packet.__name__}.{overload}"
 
+    @property
+    def _schema(self) -> Any:
+        schema = getattr(self.overloadpacket, "schema", None)
+        if schema is None:
+            raise AttributeError(f"ops.{self}: operators of ampc's core have no schema of torch's form")
+        return schema
+
+    @property
+    def tags(self) -> List[Any]:
+        """What was given as ``tags`` where the operator was defined; [] for one of the core."""
+        return list(getattr(self.overloadpacket, "tags", ()))
+
     def name(self) -> str:
         """Such as 'aten::add.Tensor'; without '.default'."""
         return f"{self.namespace}::{self.overloadpacket.__name__}" + ("" if self._overloadname == "default" else f".{self._overloadname}")
@@ -138,7 +151,8 @@ class Namespace:
     def __getattr__(self, name: str) -> OpOverloadPacket:
         function = _function(name) if self.name in ("aten", "prims") and not name.startswith("__") else None
         if function is None:
-            raise AttributeError(f"ops.{self.name}: has no operator `{name}`")
+            near = closest(name, _C._functions) if self.name == "aten" and not name.startswith("_") else None
+            raise AttributeError(f"ops.{self.name}: has no operator `{name}`{proposal(near)}")
         self.__dict__[name] = made = OpOverloadPacket(self.name, name, function)
         return made
 

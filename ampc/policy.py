@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
 from weakref import WeakKeyDictionary
 
 from . import _C
+from ._missing import closest
 from ._ops import ALIASES as OTHER_NAMES
 
 CATEGORIES = ("keep", "16-bit", "float32", "widest", "refused")  # as csrc/ops/op.h numbers them
@@ -137,10 +138,8 @@ def _operators(op: str, category: str) -> List[str]:
     known, op = _categories(), OTHER_NAMES.get(op, op)
     names = [r for r in ALIASES.get(op, (op,)) if r in known] or [r["name"] for r in _C.op_table() if r["python"].lstrip("_") == op]
     if not names:
-        import difflib
-
-        near = difflib.get_close_matches(op, known, 1)
-        raise ValueError(f"CastPolicy: there is no operator {op!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        near = closest(op, known, 0.6)
+        raise ValueError(f"CastPolicy: there is no operator {op!r}" + (f"; did you mean {near!r}?" if near else ""))
     if category == "16-bit" and any(known[r] != 1 for r in names):
         raise ValueError(f"CastPolicy: {op!r} cannot be '16-bit': only products round their operands; 'keep' leaves it in its inputs' dtype")
     return names

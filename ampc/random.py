@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from . import _C
 from ._creation import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from ._missing import absent_from
 
 __all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state", "thread_safe_generator"]
 
@@ -34,3 +35,7 @@ class fork_rng(_C.Scope):
 
 def thread_safe_generator() -> None:
     """None: a worker of a DataLoader has a random stream of its own, the process's."""
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

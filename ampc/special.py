@@ -1,6 +1,9 @@
 """Special functions under torch.special's names."""
 
+from typing import TYPE_CHECKING
+
 from . import _checks, _ops
+from ._missing import absent_from
 from ._ops import digamma, erf, erfc, erfinv, exp2, expm1, i0, lgamma, log1p, logit, logsumexp, polygamma, round, sinc, xlogy
 from ._ops import igamma as gammainc
 from ._ops import igammac as gammaincc
@@ -36,3 +39,6 @@ hermite_polynomial_h, hermite_polynomial_he = _ops.hermite_polynomial_h, _ops.he
 laguerre_polynomial_l, legendre_polynomial_p = _ops.laguerre_polynomial_l, _ops.legendre_polynomial_p
 
 _checks.install(globals())
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

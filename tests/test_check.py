@@ -218,6 +218,36 @@ def test_the_command(tmp_path):
     assert command("--format", "github", str(bad)).stdout.startswith(f"::warning file={bad},line=2,title=ampc log-of-softmax::")
 
 
+LEFT = [
+    "import numpy as np\ndef f(x): return (x**2).mean() - x.mean()**2\n", "import jax\nfor i in range(3):\n    loss.backward()\n    opt.step()\n    print(loss.item())\n",
+    "import torch\nimport numpy as np\ndef f(a):\n    a = np.asarray(a)\n    return (a**2).mean() - a.mean()**2\n",
+    "import torch\n@torch.no_grad()\ndef f(x):\n    return torch.sqrt(torch.sum(x**2))\n",
+    "import torch\nscaler = torch.amp.GradScaler()\nscores.float().masked_fill(mask, -1e9)\nscores.to(torch.float32).masked_fill(mask, -1e9)\nscaler.update()\n",
+    "import torch\ndef train(model):\n    scaler = torch.amp.GradScaler()\n    return scaler\ndef serve(model):\n    model.half()\n",
+]
+TOLD = [
+    ("from engine import *\ndef f(x): return (x**2).mean() - x.mean()**2\n", "variance-by-difference"), ("import numpy as np\nimport torch\ndef f(x): return (x**2).mean() - x.mean()**2\n", "variance-by-difference"),
+    ("import torch\ndef build(model):\n    return model.half()\ndef main():\n    model = build(Net())\n    scaler = torch.amp.GradScaler()\n", "half-model-with-scaler"),
+    ("import torch\ndef f(x):\n    return torch.sqrt(torch.sum(x**2))\n", "norm-by-hand"), ("import torch\nx.half().masked_fill(mask, -1e9)\n", "mask-beyond-half"),
+]
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_no_false_alarm(text):
+    assert found(text, ()) == []
+
+
+@pytest.mark.parametrize(("text", "rule"), TOLD)
+def test_what_looks_like_it_is_still_told(text, rule):
+    assert [r for r, _ in found(text)] == [rule]
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path):
+    (tmp_path / "a.py").write_text("import torch\nx = torch.log(torch.softmax(y, 0))\n")
+    got = command(str(tmp_path / "a.py"), str(tmp_path), str(tmp_path / "a.py"))
+    assert got.returncode == 1 and got.stdout.count("log-of-softmax") == 1, got.stdout
+
+
 def test_our_own_code_is_clean_but_for_items():
     root = Path(__file__).resolve().parent.parent
     every = [f for p in [*sorted((root / "ampc").rglob("*.py")), *sorted((root / "benchmarks").glob("*.py"))] for f in check_source(p.read_text(), str(p))]

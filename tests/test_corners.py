@@ -422,9 +422,18 @@ def test_messages_that_say_what_to_do():
         ampc.nn.functional.conv2d(ampc.ones(2, 9, 9, 3), ampc.ones(8, 3, 3, 3))
     with pytest.raises(RuntimeError, match="groups=2 divides not both"):
         ampc.nn.functional.conv2d(ampc.ones(2, 4, 9, 9), ampc.ones(7, 2, 3, 3), groups=2)
-    for module, name in ((ampc, "no_such"), (ampc.nn, "NoSuch"), (ampc.nn.functional, "no_such"), (ampc.optim, "NoSuch")):
-        with pytest.raises(AttributeError, match="has no attribute.*docs/compatibility.md"):
-            getattr(module, name)
+    for module in (ampc, ampc.nn, ampc.nn.functional, ampc.nn.init, ampc.nn.utils, ampc.nn.utils.rnn, ampc.optim, ampc.optim.lr_scheduler, ampc.linalg, ampc.special, ampc.amp, ampc.distributions, ampc.func, ampc.random):
+        with pytest.raises(AttributeError, match="has no attribute 'qqqqq'; docs/compatibility.md"):
+            module.qqqqq
+
+
+@pytest.mark.parametrize(("module", "name", "near"), [
+    (ampc, "scatter_reduc", "torch.scatter_reduce"), (ampc.nn, "Conv2D", "torch.nn.Conv2d"), (ampc.nn.functional, "CrossEntropyLoss", "torch.nn.CrossEntropyLoss"), (ampc.linalg, "choleski", "torch.linalg.cholesky"),
+    (ampc.optim.lr_scheduler, "StepLr", "torch.optim.lr_scheduler.StepLR"), (ampc.nn.utils, "clip_grad_norms_", "torch.nn.utils.clip_grad_norm_"), (ampc.ops.aten, "adddmm", "addmm")])
+def test_a_missing_name_proposes_the_nearest(module, name, near):
+    with pytest.raises(AttributeError, match=f"; the nearest that is: {near}(;|$)"):
+        getattr(module, name)
+    assert not hasattr(module, name) and "nearest" not in str(pytest.raises(AttributeError, getattr, module, "_" + name).value)
 
 
 @pytest.mark.parametrize("call", [

@@ -283,6 +283,60 @@ def test_nested_and_in_place():
     assert [f.op for f in inner.findings] == ["mul"] and [f.op for f in outer.findings] == ["div"]
 
 
+def leaf(*values):
+    return torch.tensor(values, requires_grad=True)
+
+
+ZEROS = {
+    "norm of p 3": lambda: torch.linalg.vector_norm(leaf(0.0, 0.0), 3.0), "normalize of p 3": lambda: F.normalize(torch.zeros(2, 3, requires_grad=True), p=3.0).sum(),
+    "cdist": lambda: torch.cdist(torch.zeros(2, 3, requires_grad=True), torch.zeros(2, 3), p=3).sum(), "renorm": lambda: torch.renorm(torch.zeros(2, 3, requires_grad=True), 3, 0, 1.0).sum(),
+    "power 0": lambda: (leaf(0.0, 1.0) ** 0.0).sum(), "powers": lambda: (leaf(0.0, 1.0) ** leaf(2.0, 3.0)).sum(), "base 0": lambda: torch.pow(0.0, leaf(2.0, 3.0)).sum(),
+    "xlogy": lambda: torch.xlogy(leaf(0.0, 1.0), torch.tensor([0.0, 1.0])).sum(), "xlog1py": lambda: torch.special.xlog1py(leaf(0.0, 1.0), torch.tensor([-1.0, 1.0])).sum(),
+    "std of equal values": lambda: leaf(1.0, 1.0).std(), "a singular matrix": lambda: torch.linalg.det(torch.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)),
+    "i1": lambda: torch.special.i1(leaf(0.0, 2.0)).sum(), "i1e": lambda: torch.special.i1e(leaf(0.0, 2.0)).sum(), "asinh": lambda: torch.asinh(leaf(0.0, 1e30)).sum(),
+    "multinomial": lambda: torch.multinomial(torch.tensor([0.0, 1.0, 2.0]), 2), "nanmedian": lambda: torch.nanmedian(torch.tensor([1.0, float("nan")])),
+    "geometric": lambda: torch.distributions.Geometric(torch.tensor([0.5, 1.0])).sample((5,)), "gamma": lambda: torch.distributions.Gamma(leaf(1.0), leaf(1.0)).log_prob(torch.tensor([0.0])).sum(),
+}
+
+
+@pytest.mark.parametrize("name", ZEROS)
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_what_is_masked_before_it_leaves_an_operator_is_no_finding(name, create_graph):
+    """A formula, or the parts of a composite operator, may divide by zero where the result or the gradient is another value."""
+    def step():
+        made = ZEROS[name]()
+        if made.requires_grad:
+            made.backward(create_graph=create_graph)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DoctorWarning)
+        d = watched(step, stop=True)
+    assert d.findings == []
+
+
+def test_what_reaches_a_gradient_is_found_in_its_formula():
+    x = leaf(0.0, 1.0)
+    d = watched(lambda: (x ** 0.5).sum().backward())
+    assert [f.backward_of[0] for f in d.findings] == ["pow"] and d.findings[0].what == "inf"
+    with pytest.raises(DoctorError, match="in the backward pass of pow"):
+        watched(lambda: (x ** 0.5).sum().backward(), stop=True)
+
+
+def test_a_functions_own_operators_are_judged_one_by_one():
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            torch.nan_to_num(grad / 0.0)  # in the function
+            return grad
+
+    d = watched(lambda: Own.apply(leaf(1.0)).sum().backward())
+    assert [f.op for f in d.findings] == ["div"] and d.findings[0].location == (HERE, line_of("# in the function"))
+
+
 def test_it_shows_in_a_notebook():
     d = watched(lambda: torch.log(torch.zeros(2)))
     assert "<li><p>" in d._repr_html_() and "1 finding<" in d._repr_html_()

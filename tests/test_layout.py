@@ -30,7 +30,7 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
     _finfo testing _foreach overrides autograd linalg _composed _array_api _tensor _tensor_more
     policy amp cuda.amp cpu
     nn special fft signal jit optim serialization hub _utils utils func distributions data keras
-    doctor training bench check return_types profiler ops library
+    doctor training bench check return_types profiler ops _schemas _opcheck library
     ampc
     _installation run selftest cli __main__
 """)
@@ -298,7 +298,7 @@ UNREAD = {
     "add_graph.input_to_model": "the model as text: nothing is traced",
     "is_in_torch_dispatch_mode.include_infra_modes": "no mode can be entered", "has_torch_function.relevant_args": "no function is intercepted",
     "wrap_torch_function.dispatcher": "the same", "compute_mask.t": "of masks that no value decides",
-    "tags": "what torch's tracing wants to know of an operator", "lib": "operators stay as long as the process", "alias_analysis": "nothing is traced",
+    "tags": "what torch's tracing wants to know of an operator", "lib": "what is registered stays as long as the operator",
     "allow_override": "the last one that is registered is called", "with_keyset": "kernels get no dispatch keys", "with_modules": "for TorchScript alone",
     "set_device_states.devices": "one random stream for all", "set_device_states.device_type": "the same", "flags.benchmark": "one algorithm is used",
     "flags.benchmark_limit": "the same", "flags.deterministic": "convolutions always are", "flags.fp32_precision": "allow_tf32 says it",

@@ -281,6 +281,109 @@ def test_the_other_commands_end_well(tmp_path):
         assert got.stdout.rstrip().split("\n")[-1].startswith(last) and "Run(" not in got.stderr
 
 
+def command(*args, cwd, **env):
+    return subprocess.run([sys.executable, "-m", "ampc", "run", *args], capture_output=True, text=True, cwd=cwd, env={**os.environ, **env})
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A folder with a package that has a program, as pip installs it: metadata, and a script on PATH."""
+    site, scripts = tmp_path / "site", tmp_path / "bin"
+    (site / "traintool-1.0.dist-info").mkdir(parents=True)
+    (site / "traintool-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: traintool\nVersion: 1.0\n")
+    (site / "traintool-1.0.dist-info" / "entry_points.txt").write_text("[console_scripts]\ntraintool = traintool.cli:Main.start\n")
+    (site / "traintool").mkdir()
+    (site / "traintool" / "__init__.py").write_text("")
+    (site / "traintool" / "__main__.py").write_text("from .cli import Main\nimport sys\nprint('as a module', __package__, __spec__.name)\nsys.exit(Main.start())\n")
+    (site / "traintool" / "cli.py").write_text(
+        "import sys, torch, ampc\nclass Main:\n    @staticmethod\n    def start():\n        print(torch.Tensor is ampc.Tensor, sys.argv[0].endswith('traintool'), sys.argv[1:])\n        return 4\n")
+    scripts.mkdir()
+    for name, first in (("plainscript", "#!/usr/bin/env python3"), ("shellscript", "#!/bin/sh")):
+        (scripts / name).write_text(f"{first}\nimport sys, torch, ampc\nprint(__name__, torch.Tensor is ampc.Tensor, sys.argv[1:])\n")
+        (scripts / name).chmod(0o755)
+    return {"cwd": tmp_path, "PYTHONPATH": os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")])),
+            "PATH": os.pathsep.join([str(scripts), os.environ["PATH"]])}
+
+
+def test_a_module_runs_as_by_python_m(installed):
+    folder = installed["cwd"]
+    (folder / "parcel").mkdir()
+    (folder / "parcel" / "__init__.py").write_text("")
+    (folder / "parcel" / "near.py").write_text("value = 5\n")
+    (folder / "parcel" / "train.py").write_text("import sys, torch, ampc\nfrom .near import value\ndef f(): pass\n"
+        "print(__name__, __package__, __spec__.name, value, torch.Tensor is ampc.Tensor, sys.argv[0] == __file__, sys.argv[1:], sys.modules['__main__'].f is f)\n")
+    got = command("-m", "parcel.train", "--lr", "3", "-m", **installed)
+    assert got.returncode == 0 and got.stdout == "__main__ parcel parcel.train 5 True True ['--lr', '3', '-m'] True\n", got.stderr
+    got = command("-m", "traintool", "x", **installed)
+    assert got.returncode == 4 and got.stdout.startswith("as a module traintool traintool.__main__\nTrue "), got.stderr
+
+
+def test_a_module_that_cannot_run(installed):
+    folder = installed["cwd"]
+    (folder / "parcel").mkdir()
+    (folder / "parcel" / "__init__.py").write_text("")
+    (folder / "parcel" / "fails.py").write_text("import torch\nraise ValueError('own')\n")
+    for name, text in (("nothing.at.all", "ampc run: there is no module nothing.at.all"), ("parcel", "ampc run: parcel is a package without a module parcel.__main__"), ("zlib", "ampc run: zlib has no Python code")):
+        got = command("-m", name, **installed)
+        assert got.returncode == 1 and got.stderr.startswith(text) and "Traceback" not in got.stderr, got.stderr
+    got = command("-m", "parcel.fails", **installed)
+    assert got.returncode == 1 and got.stderr.endswith("ValueError: own\n") and "ampc/run" not in got.stderr and "runpy" not in got.stderr
+    got = command("--api", "-m", "parcel.fails", **installed)
+    assert got.returncode == 2 and "--api reads files" in got.stderr
+
+
+def test_an_installed_program_runs(installed):
+    got = command("traintool", "launch", "--x", **installed)
+    assert got.returncode == 4 and got.stdout == "True True ['launch', '--x']\n", got.stderr
+    if sys.platform != "win32":
+        got = command("plainscript", "a", **installed)
+        assert got.returncode == 0 and got.stdout == "__main__ True ['a']\n", got.stderr
+        got = command("shellscript", **installed)
+        assert got.returncode == 2 and "shellscript is no program in Python" in got.stderr
+    got = command("nosuchprogram", **installed)
+    assert got.returncode == 2 and got.stderr == "ampc run: nosuchprogram: No such file, and no installed program of Python of this name; a module runs with -m\n"
+
+
+def test_a_file_is_run_before_a_program_of_its_name(installed):
+    (installed["cwd"] / "traintool").write_text("print('the file')\n")
+    assert command("traintool", **installed).stdout == "the file\n"
+
+
+def test_a_folder_with_a_main_runs(installed):
+    folder = installed["cwd"] / "traintool"
+    folder.mkdir()
+    assert command("traintool", **installed).returncode == 4  # a folder without __main__.py is none
+    (folder / "__main__.py").write_text("import beside\nprint(__name__, beside.x)\n")
+    (folder / "beside.py").write_text("x = 3\n")
+    got = command("traintool", **installed)
+    assert got.stdout == "__main__ 3\n", got.stderr
+
+
+def test_processes_of_a_script_have_ampc_too(tmp_path):
+    """Those that it starts with Python, and those that these start; a sitecustomize that was there before still runs, and programs that are not Python see one more folder on PYTHONPATH."""
+    (tmp_path / "custom").mkdir()
+    (tmp_path / "custom" / "sitecustomize.py").write_text("import builtins\nbuiltins.customized = True\n")
+    (tmp_path / "away").mkdir()
+    (tmp_path / "child.py").write_text("import sys, subprocess, importlib.metadata\nprint('ampc' in sys.modules, customized, importlib.metadata.version('torch'), flush=True)\nimport torch, ampc\n"
+        "print(torch.Tensor is ampc.Tensor, torch.nn is ampc.nn, [p for p in sys.path if '_children' in p], sys.modules['sitecustomize'].__file__.endswith('customize.py'), flush=True)\n"
+        "if sys.argv[1:] == ['again']:\n    subprocess.run([sys.executable, __file__], check=True)\n")
+    got = run(tmp_path, f"import os, subprocess, sys\nsubprocess.run([sys.executable, {str(tmp_path / 'child.py')!r}, 'again'], check=True, cwd={str(tmp_path / 'away')!r})\n",
+              env={"PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(tmp_path / "custom")]))})
+    assert got.returncode == 0, got.stderr
+    assert got.stdout == "False True 2.13.0\nTrue True [] True\n" * 2
+
+
+def test_processes_without_a_sitecustomize_start_quietly(tmp_path):
+    got = run(tmp_path, "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import sys; print(sys.argv)'], check=True)\n")
+    assert got.returncode == 0 and got.stdout == "['-c']\n" and not got.stderr
+
+
+def test_a_process_with_an_environment_of_its_own_is_left_alone(tmp_path):
+    got = run(tmp_path, "import os, subprocess, sys\nenv = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'}\n"
+              "subprocess.run([sys.executable, '-c', 'import sys; print(any(\"ampc\" in type(f).__module__ or \"Late\" in type(f).__name__ for f in sys.meta_path))'], env=env, check=True)\n")
+    assert got.stdout == "False\n", got.stderr
+
+
 SPAWNING = """
 import torch
 import torch.multiprocessing as mp

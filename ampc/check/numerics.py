@@ -19,6 +19,7 @@ class _Scope:
     def __init__(self, body: Any, script: Script) -> None:
         self.script = script
         self.values: Dict[str, List[tuple]] = {}
+        self.unrecorded = any(_text_has(d, "no_grad", "inference_mode") for d in getattr(body, "decorator_list", []))
         for node in ast.walk(body):
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 self.values.setdefault(node.targets[0].id, []).append((node.lineno, node.value))
@@ -41,7 +42,17 @@ class _Scope:
             return node.args[0] if node.args else None
         if isinstance(node.func, ast.Name) or full.split(".")[0] in self.script.imported.values():
             return None
-        return node.func.value  # type: ignore[attr-defined]
+        operand: ast.expr = node.func.value  # type: ignore[attr-defined]
+        return None if self._is_foreign(operand, node.lineno) else operand
+
+    def _is_foreign(self, node: ast.expr, line: int) -> bool:
+        """Whether an array of another package, such as np.asarray(a), is a part of the expression."""
+        names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+        return any(self.script.is_foreign(n) for n in (*ast.walk(node), *(self.resolve(name, line) for name in names)))
+
+
+def _text_has(node: ast.AST, *words: str) -> bool:
+    return any(word in text_of(node) for word in words)
 
 
 def _shifted(x: ast.expr, scope: _Scope, line: int) -> bool:
@@ -117,7 +128,8 @@ def _one(node: Any, scope: _Scope, seen: set) -> Iterator[Found]:
     root = scope.call(node, "sqrt")
     if root is not None:
         x = scope.resolve(root, line)
-        if isinstance(x, ast.Call) and name_of(x.func) == "sum" and ("** 2" in text_of(x) or "square" in text_of(x) or "pow(2)" in text_of(x)):
+        squares = isinstance(x, ast.Call) and name_of(x.func) == "sum" and _text_has(x, "** 2", "square", "pow(2)")
+        if squares and not scope.unrecorded:
             yield ("norm-by-hand", line, "the gradient of sqrt at 0 is infinite, and squares of values above 255 overflow float16",
                    "write torch.linalg.vector_norm(x), whose gradient at 0 is 0, or add an epsilon under the root")
 
@@ -157,8 +169,17 @@ def _square(node: Any, scope: _Scope, line: int) -> Optional[ast.expr]:
     return x if x is not None and (name_of(node.func) == "square" or any(isinstance(a, ast.Constant) and a.value == 2 for a in node.args)) else None
 
 
+def _is_wide(method: ast.AST) -> bool:
+    """Whether the tensor of a method is cast to float32 or float64 just before."""
+    of = method.value if isinstance(method, ast.Attribute) else None
+    if not isinstance(of, ast.Call):
+        return False
+    to = [text_of(a).split(".")[-1] for a in (*of.args, *(k.value for k in of.keywords))]
+    return name_of(of.func) in ("float", "double") or name_of(of.func) in ("to", "type") and bool({"float", "float32", "float64", "double"} & set(to))
+
+
 def _mask(call: ast.Call) -> Iterator[Found]:
-    if name_of(call.func) not in ("masked_fill", "masked_fill_", "where"):
+    if name_of(call.func) not in ("masked_fill", "masked_fill_", "where") or _is_wide(call.func):
         return
     for a in call.args:
         sign = -1 if isinstance(a, ast.UnaryOp) and isinstance(a.op, ast.USub) else 1

@@ -140,9 +140,20 @@ def precision(script: Script) -> Iterator[Found]:
         halves = name_of(call.func) == "half" and not call.args and isinstance(call.func, ast.Attribute)
         if not halves or not scalers or _switched(scalers[0].node):
             continue
-        if text_of(call.func.value).split(".")[-1] in ("model", "net", "network"):  # type: ignore[attr-defined]
+        together = any(_together(script, call, s) for s in scalers)
+        if together and text_of(call.func.value).split(".")[-1] in ("model", "net", "network"):  # type: ignore[attr-defined]
             yield ("half-model-with-scaler", call.lineno, "the model's parameters become float16, and a GradScaler refuses float16 gradients",
                    "leave .half() out: autocast chooses float16 for the products, and parameters stay float32")
+
+
+def _together(script: Script, call: ast.Call, scaler: Event) -> bool:
+    """Whether a call is for the training with that scaler: one of the two is outside all functions, both are in one, or the function of
+    one of them is called by the other's."""
+    around = next((f for f in reversed(script.functions) if any(n is call for n in ast.walk(f))), None)
+    if around is None or not isinstance(scaler.scope, (ast.FunctionDef, ast.AsyncFunctionDef)) or around is scaler.scope:
+        return True
+    pairs = ((around, scaler.scope), (scaler.scope, around))
+    return any(name_of(n.func) == b.name for a, b in pairs for n in ast.walk(a) if isinstance(n, ast.Call))
 
 
 def _switched(call: ast.Call) -> bool:

@@ -8,6 +8,10 @@ import ast
 import re
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+# Packages whose arrays are not torch's, and those that bring torch along where a script does not import it itself.
+OTHERS = frozenset({"numpy", "jax", "tensorflow", "cupy", "mxnet", "paddle", "mindspore", "tinygrad", "mlx", "keras", "autograd", "scipy",
+                    "pandas", "sympy"})
+WITH_TORCH = frozenset({"torch", "ampc", "genesis", "torchvision", "lightning", "pytorch_lightning", "transformers", "accelerate", "timm", "fastai"})
 CLIPS = {"clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"}
 
 
@@ -57,9 +61,20 @@ class Script:
                     if kind and isinstance(target, (ast.Name, ast.Attribute)):
                         self.made[text_of(target)] = kind
         self.events = list(self._walk(self.tree.body, self.tree, (), (), False))
+        self.functions = [n for n in ast.walk(self.tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]  # outer ones first
         self.calls = [n for n in ast.walk(self.tree) if isinstance(n, ast.Call)]
 
     # -- names ----------------------------------------------------------------------------------------------
+
+    @property
+    def of_others(self) -> bool:
+        """Whether the script computes with another package, and nothing in it says that it uses torch."""
+        roots = {name.split(".")[0] for name in self.imported.values()}
+        return bool(roots & OTHERS) and not roots & WITH_TORCH and "GradScaler" not in self.source
+
+    def is_foreign(self, node: ast.AST) -> bool:
+        """Whether the value is what a function of another package returned: np.asarray(x)."""
+        return isinstance(node, ast.Call) and self.full(node.func).split(".")[0] in OTHERS and name_of(node.func) != "from_numpy"
 
     def _imports(self) -> Dict[str, str]:
         """Local name -> full name, of torch's (or ampc's) things."""

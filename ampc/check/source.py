@@ -23,9 +23,11 @@ class Finding(NamedTuple):
 
 
 def check_source(source: str, file: str = "<string>") -> List[Finding]:
-    """What is wrong in a script's text, by line. SyntaxError where it is not Python. ``# ampc: ignore`` on a line silences it,
-    ``# ampc: ignore[rule, rule]`` these rules."""
+    """What is wrong in a script's text, by line; nothing in one that computes with another package than torch. SyntaxError where it is not
+    Python. ``# ampc: ignore`` on a line silences it, ``# ampc: ignore[rule, rule]`` these rules."""
     script, lines = Script(source, file), source.splitlines()
+    if script.of_others:
+        return []
     found = {Finding(file, line, rule, what, fix) for f in [*order.RULES, *numerics.RULES] for rule, line, what, fix in f(script)}
     return sorted(f for f in found if not _silenced(lines[f.line - 1], f.rule))
 

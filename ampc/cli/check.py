@@ -25,6 +25,15 @@ def add_check(commands: Any) -> None:
 
 
 def _files(paths: List[str]) -> Iterator[str]:
+    """Each file once, also where it is named and lies in a folder that is."""
+    seen = set()
+    for path in _named(paths):
+        if os.path.realpath(path) not in seen:
+            seen.add(os.path.realpath(path))
+            yield path
+
+
+def _named(paths: List[str]) -> Iterator[str]:
     for path in paths:
         if os.path.isdir(path):
             for folder, _, names in sorted(os.walk(path)):

@@ -13,35 +13,48 @@ from ._common import examples
 def add_run(commands: Any) -> None:
     """Adds the subcommand."""
     parser = commands.add_parser("run", help="run a script written for torch, unmodified",
-                                 description="Runs a script with ampc in torch's place. Exits with the script's own status.",
-                                 epilog=examples("ampc run train.py --epochs 3           what follows the script is the script's",
-                                                 "ampc run --doctor train.py             traces the first inf or nan to its operator",
-                                                 "ampc run --device cpu train.py         without the GPU",
-                                                 "ampc run --api train.py model.py       which names of torch are missing, without running"))
+                                 description="Runs a script, a module or an installed program with ampc in torch's place, also in the processes "
+                                 "of Python that it starts. Exits with its own status.",
+                                 epilog=examples("ampc run train.py --epochs 3            what follows the script is the script's",
+                                                 "ampc run -m package.train --lr 3        a module, as by python -m",
+                                                 "ampc run accelerate launch train.py     a program that a package has installed",
+                                                 "ampc run --doctor train.py              traces the first inf or nan to its operator",
+                                                 "ampc run --device cpu train.py          without the GPU",
+                                                 "ampc run --api train.py model.py        which names of torch are missing, without running"))
     parser.add_argument("--api", action="store_true",
                         help="only read the script and the packages that it imports, and list the names of torch that ampc lacks or refuses")
     parser.add_argument("--device", choices=["cpu"], help="cpu: the script sees no GPU")
     parser.add_argument("--doctor", action="store_true", help="check every operator, and name the first that returns inf or nan from finite inputs")
-    parser.add_argument("script", help="the script, or with --api several")
+    parser.add_argument("-m", dest="module", action="store_true", help="run a module by its name, as python -m does")
+    parser.add_argument("script", metavar="program", help="a script, a folder with a __main__.py, an installed program of Python, or after -m a "
+                        "module; with --api several files")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
     if args.api:
-        from ..run import packages
-
-        return packages.report([args.script, *args.args])
+        return _api(args)
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # read when CUDA is first asked for
-    from ..run import script
+    from ..run import programs, script
 
+    find = programs.of_module if args.module else programs.of_name
     if args.doctor:
         from ..doctor.nonfinite import Doctor
 
         with Doctor() as doctor:
             try:
-                return script.run(args.script, args.args)
+                return script.run(args.script, args.args, find)
             finally:
                 print(f"ampc.doctor: {doctor.report()}", file=sys.stderr)
-    return script.run(args.script, args.args)
+    return script.run(args.script, args.args, find)
+
+
+def _api(args: argparse.Namespace) -> int:
+    from ..run import packages
+
+    if args.module:
+        print("ampc run: --api reads files; give it the file of the module, without -m", file=sys.stderr)
+        return 2
+    return packages.report([args.script, *args.args])

@@ -4,7 +4,9 @@ Families that are alike are in one file: location_scale.py, gamma_family.py, cha
 torch's file names are names of these modules, too, so that ``ampc.distributions.normal.Normal`` is there."""
 
 import sys as _sys
+from typing import TYPE_CHECKING
 
+from .._missing import absent_from
 from . import chances, classes, composed, correlations, derived, distribution, gamma_family, gaussian, location_scale, transforms
 from .chances import Bernoulli, Binomial, ContinuousBernoulli, Geometric, NegativeBinomial, Poisson
 from .classes import Categorical, Multinomial, OneHotCategorical, OneHotCategoricalStraightThrough
@@ -48,3 +50,7 @@ for _home, _names in {
 }.items():
     for _name in _names.split():
         _sys.modules[f"{__name__}.{_name}"] = globals()[_name] = _home
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -106,7 +106,8 @@ class Geometric(Chances):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
             waits = self.probs.new_empty(self._extended_shape(sample_shape)).exponential_()
-            return (waits / -(-self.probs).log1p()).floor()
+            certain = self.probs == 1  # of which the logarithm is infinite
+            return (waits / -(-self.probs.masked_fill(certain, 0.5)).log1p()).floor().masked_fill(certain, 0.0)
 
     def _log_density(self, value: Tensor) -> Tensor:
         value, probs = broadcast_all(value, self.probs)

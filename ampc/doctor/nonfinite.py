@@ -152,6 +152,11 @@ def is_own(frame: Any) -> bool:
     return frame.f_code.co_filename.startswith(_OWN)
 
 
+def _key(finding: Finding) -> tuple:
+    """What is told once."""
+    return finding.op, finding.location, finding.backward_of
+
+
 def _text(dtype: Any) -> str:
     return str(dtype).split(".")[-1]
 
@@ -191,8 +196,13 @@ class Doctor(Watcher):
         self._made: Dict[int, Made] = {}
         self._locations: Dict[int, Location] = {}  # of nodes
         self._seen: set = set()
+        self._held: List[Finding] = []  # of the whole that runs: told if its results are not finite
+
+    def _changes(self) -> tuple:
+        return (*super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
 
     def _ends(self) -> None:
+        self._tell_held()
         self._made.clear()
         self._locations.clear()
 
@@ -204,6 +214,8 @@ class Doctor(Watcher):
             self._locations.clear()
         if is_own(sys._getframe(1)):
             return
+        if self._held and not _C._in_whole():
+            self._tell_held()  # of a whole that an error ended
         running, location = _C._running(), call_site()
         addresses = tuple(_C._address(t) for t in inputs if t is not None)
         old = {a: self._made.get(a) for a in addresses}
@@ -248,17 +260,18 @@ class Doctor(Watcher):
     def _came(self, call: Call, t: Any) -> None:
         """An input already contained inf or nan. For a parameter, after another finding, that finding is taken for the cause."""
         leaf = call.leaves.get(_C._address(t))
-        if leaf is not None and self.findings:
+        if leaf is not None and (self.findings or self._held):
             return
         buffer = Names().of_buffer(t) if leaf is None else None
         kind, name = (("parameter", f"parameter {Names().of(leaf) or ''}".rstrip()) if leaf is not None else
                       ("buffer", f"buffer {buffer}") if buffer else ("data", "an input tensor"))
         self._find(Finding(kind, call.location, "nan" if t.isnan().any().item() else "inf", _first_bad(t), int((~t.isfinite()).sum()), t.numel(),
-                           _text(t.dtype), name, [], [], None, 1.0, False))
+                           _text(t.dtype), name, [], [], None, 1.0, False), call.onto)
 
     def _go_on(self, call: Call) -> bool:
         """Adds the call to the chain of the last finding; False where there is no finding that the inf or nan can come from."""
-        last = self.findings[-1] if self.findings else None
+        known = self._held or self.findings
+        last = known[-1] if known else None
         if last is None or last.op in CAME or (last.backward_of and call.running is None):
             return False
         last.ended = last.ended or call.running is not None
@@ -272,7 +285,7 @@ class Doctor(Watcher):
         of = (running[0], self._locations.get(running[1])) if running else None
         self._find(Finding(call.op, call.location, "nan" if call.values[3] else "inf", _first_bad(call.out), int(call.values[2] + call.values[3]),
                            call.out.numel(), dtype, _chosen(call.op, call.low, running), ranges, self._before(call.old), of,
-                           running[2] if running else 1.0, infs))
+                           running[2] if running else 1.0, infs), call.onto)
 
     def _before(self, old: Dict[int, Optional[Made]]) -> List[str]:
         """The operators behind the inputs, nearest first."""
@@ -283,11 +296,34 @@ class Doctor(Watcher):
             front = [self._made[a] for m in front for a in m.inputs if a in self._made][:12]
         return ops
 
-    def _find(self, finding: Finding) -> None:
-        key = (finding.op, finding.location, finding.backward_of)
-        if key in self._seen or len(self.findings) >= MOST:
+    def _find(self, finding: Finding, onto: bool) -> None:
+        """Keeps a finding, and tells it unless it may still be masked: a composite operator or formula that has not ended has made it, and
+        ``onto`` no tensor that was there before."""
+        key = _key(finding)
+        if key in self._seen or len(self.findings) + len(self._held) >= MOST:
             return
         self._seen.add(key)
+        if _C._in_whole() and not onto:
+            self._held.append(finding)
+        else:
+            self._tell(finding)
+
+    def _whole(self, results: tuple) -> None:
+        """A composite operator or formula has run: what it has made inside counts if it reached a result."""
+        if not self._held:
+            return
+        floats = [t.detach() for t in results if t is not None and t.is_floating_point() and t.numel()]
+        if any(sum(_stats(t)[2:4]) > 0 for t in floats):
+            self._tell_held()
+        self._seen.difference_update(map(_key, self._held))
+        self._held.clear()
+
+    def _tell_held(self) -> None:
+        held, self._held = self._held, []
+        for finding in held:
+            self._tell(finding)
+
+    def _tell(self, finding: Finding) -> None:
         self.findings.append(finding)
         if finding.cause == "scale":
             return

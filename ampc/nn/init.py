@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Tuple
+from typing import TYPE_CHECKING, Any, Tuple
 
 from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._callers import warn
+from .._missing import absent_from
 from ..autograd.grad_mode import no_grad
 
 
@@ -201,3 +202,6 @@ kaiming_uniform, kaiming_normal = (_older(f) for f in (kaiming_uniform_, kaiming
 
 
 _checks.install(globals())
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -11,9 +11,10 @@ import types
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
 from .. import _checks
+from .._missing import absent_from
 from ._cycles import CyclicLR as CyclicLR
 from ._cycles import OneCycleLR as OneCycleLR
 from ._schedule import LRScheduler, per_group
@@ -359,3 +360,7 @@ def get_cosine_schedule_with_warmup(optimizer: Optimizer, num_warmup_steps: int,
         return max(0.0, (1 + math.cos(2 * math.pi * num_cycles * part)) / 2)
 
     return LambdaLR(optimizer, factor, last_epoch)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 
 from .. import _creation as make
 from .._C import Tensor, int64
+from .._missing import absent_from
 from ..autograd import no_grad
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module
@@ -156,3 +157,6 @@ class SWALR(LRScheduler):
         ends = [group["swa_lr"] for group in self.optimizer.param_groups]
         begins = [end if before == 1 else (rate - before * end) / (1 - before) for rate, end in zip(self._now(), ends)]
         return [end * now + begin * (1 - now) for begin, end in zip(begins, ends)]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

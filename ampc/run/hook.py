@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from types import ModuleType
 from typing import Any, Iterable, List, Optional
@@ -74,8 +75,6 @@ class Finder(importlib.abc.MetaPathFinder):
     """Finds ``torch`` and what of it ampc has."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
-        if fullname == "multiprocessing.util":
-            return _children_too(importlib.machinery.PathFinder.find_spec(fullname, path))
         if fullname != "torch" and not fullname.startswith("torch."):
             return None
         ours = "ampc" + fullname[len("torch"):]
@@ -99,42 +98,19 @@ def _has_module(name: str) -> bool:
         return False
 
 
-def _children_too(spec: Optional[importlib.machinery.ModuleSpec]) -> Optional[importlib.machinery.ModuleSpec]:
-    """``multiprocessing.util``, whose function that starts processes is changed as soon as it is there."""
-    loader: Any = spec.loader if spec is not None else None
-    if loader is not None:
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            _install_in_children(module)
-
-        loader.exec_module = exec_module
-    return spec
-
-
-def _begins_a_process(argument: Any) -> bool:
-    return isinstance(argument, str) and ("import spawn_main;" in argument or ".forkserver import" in argument)
-
-
-def _install_in_children(util: Any) -> None:
-    """Processes that ``multiprocessing`` starts afresh ('spawn', 'forkserver') run the script's file, so they need ampc in torch's place, too.
-    It hands them their first line of Python, in front of which this puts ``install()``."""
-    start = util.spawnv_passfds
-
-    def spawnv_passfds(path: Any, args: Any, passfds: Any) -> Any:
-        return start(path, [f"from ampc.run import hook; hook.install(); {a}" if _begins_a_process(a) else a for a in args], passfds)
-
-    util.spawnv_passfds = spawnv_passfds
+def _install_in_children() -> None:
+    """Processes that this one starts with its environment, by ``subprocess`` or ``multiprocessing``, need ampc in torch's place, too. If they are
+    Python, they import the sitecustomize of the folder that this puts first on PYTHONPATH."""
+    folder, there = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_children"), os.environ.get("PYTHONPATH")
+    if folder not in (there or "").split(os.pathsep):
+        os.environ["PYTHONPATH"] = folder + (os.pathsep + there if there else "")
 
 
 def install() -> None:
-    """From now on ``import torch`` gives ampc in this process. RuntimeError if torch itself was imported before."""
+    """From now on ``import torch`` gives ampc in this process and in those that it starts. RuntimeError if torch itself was imported before."""
     there = sys.modules.get("torch")
     if there is not None and not isinstance(there, _Torch):
         raise RuntimeError("ampc run: torch itself is imported already in this process; start a fresh one")
     if not any(isinstance(f, Finder) for f in sys.meta_path):
         sys.meta_path.insert(0, Finder())
-        util = sys.modules.get("multiprocessing.util")
-        if util is not None:
-            _install_in_children(util)
+        _install_in_children()

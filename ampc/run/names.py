@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 from types import ModuleType
 from typing import Any, List, NamedTuple, Optional, Set
+
+from .. import _missing
 
 _NOTHING = object()
 
@@ -39,20 +40,14 @@ def nearest(path: str) -> Optional[str]:
     space = resolve(where) if where else _NOTHING
     if space is _NOTHING:
         return nearest(where) if "." in where else None
-    names = [n for n in dir(space) if not n.startswith("_")]
-    close = difflib.get_close_matches(name, names, 1, 0.75)
-    if close:
-        return f"{where}.{close[0]}"
-    for other in ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "torch.linalg"):
-        if other != where and name in dir(resolve(other)):
-            return f"{other}.{name}"
-    return None
+    for other in _missing.SPACES:
+        resolve(other)  # so that it is loaded
+    return _missing.nearest(where, dir(space), name)
 
 
 def missing_text(path: str) -> str:
     """The message for a name that is missing."""
-    like = nearest(path)
-    return f"{path} is not in ampc" + (f"; the nearest that is: {like}" if like else "")
+    return f"{path} is not in ampc{_missing.proposal(nearest(path))}"
 
 
 class Missing(NamedTuple):

@@ -1,40 +1,35 @@
-"""Running a script as Python would: sys.argv, sys.path, ``__main__``, tracebacks that begin in the script."""
+"""Running a program as Python would: sys.argv, sys.path, ``__main__``, tracebacks that begin in the program."""
 
 from __future__ import annotations
 
-import builtins
 import importlib.util
 import os
 import sys
 import traceback
 from types import ModuleType, TracebackType
-from typing import List, Optional
+from typing import Callable, List, Optional
 
-from . import hook
+from . import hook, programs
 from .names import missing_text
+from .programs import Program
 
 
-def run(path: str, args: List[str]) -> int:
-    """Runs the file at ``path`` as ``__main__`` with ampc in torch's place, and returns the exit status. SystemExit passes through. Another
-    exception prints the script's traceback, and the status is 1."""
+def run(program: str, args: List[str], find: Callable[[str], Program] = programs.of_file) -> int:
+    """Runs a program as ``__main__`` with ampc in torch's place, and returns the exit status; ``find`` says what its name means. SystemExit
+    passes through. Another exception prints the program's traceback, and the status is 1."""
     hook.install()
     try:
-        with open(path, "rb") as f:
-            source = f.read()
-    except OSError as error:
-        print(f"ampc run: {path}: {error.strerror}", file=sys.stderr)
-        return 2
-    main = ModuleType("__main__")
-    main.__dict__.update(__file__=path, __builtins__=builtins, __spec__=None, __cached__=None)
-    sys.modules["__main__"] = main
-    sys.argv[:] = [path, *args]
-    sys.path[0:0] = [os.path.dirname(os.path.abspath(path))]
-    try:
-        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)  # this file's __future__ flags are not the script's
+        found = find(program)
+        sys.modules["__main__"] = main = found.module()
+        sys.argv[:] = [found.path, *args]
+        exec(found.compiled(), main.__dict__)
+    except programs.NotFound as error:
+        print(f"ampc run: {error}", file=sys.stderr)
+        return error.status
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:
-        error.__traceback__ = _from_script(error.__traceback__, path)
+        error.__traceback__ = _from_program(error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
         _advise(error)
         return 1
@@ -58,11 +53,15 @@ def load(path: str, name: str) -> ModuleType:
     return module
 
 
-def _from_script(trace: Optional[TracebackType], path: str) -> Optional[TracebackType]:
-    """Without the frames that led to the script; a script that does not compile has none."""
-    while trace is not None and trace.tb_frame.f_code.co_filename != path:
+def _from_program(trace: Optional[TracebackType]) -> Optional[TracebackType]:
+    """Without the frames that led to the program; one that does not compile has none."""
+    while trace is not None and _leads_there(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
+
+
+def _leads_there(file: str) -> bool:
+    return os.path.dirname(file) == os.path.dirname(__file__) or file.startswith("<frozen importlib") or file == importlib.util.__file__
 
 
 def _advise(error: BaseException) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable
-from typing import Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import numpy as np
 
 from .. import _C, _ops
 from .. import _creation as make
 from .._C import Tensor, dtype
+from .._missing import absent_from
 
 __all__ = ["bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser", "nuttall"]
 
@@ -177,3 +178,7 @@ def kaiser_window(window_length: int, periodic: builtins.bool = True, beta: floa
                   device: Any = None, requires_grad: builtins.bool = False) -> Tensor:
     """I0(beta sqrt(1 - (2 n / length - 1)^2)) / I0(beta)"""
     return _periodic("kaiser_window", _kaiser(beta), window_length, periodic, dtype, layout, device, requires_grad)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)

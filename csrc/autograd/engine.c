@@ -346,6 +346,7 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
     ac_running = (ac_running_formula){n, &e->pass};
     int failed =
         ac_formula_run(n, grads, given.at, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
+    if (!failed && ac_grad_hooks.formula_ran) failed = ac_grad_hooks.formula_ran(n, given.at);
     if (!failed && ac_grad_hooks.anomaly) failed = ac_grad_hooks.anomaly(n->name, given.at, n->n_in);
     if (!failed) failed = propagate(e, n, given.at);
     ac_running = outer;

@@ -80,6 +80,8 @@ typedef struct {
     /* At the n gradients that a node's backward gave, some of them NULL; itself NULL while nobody looks for anomalies.
      */
     int (*anomaly)(const char *name, ac_tensor *const *given, int n);
+    /* At the gradients that a node's formula gave, one for each input, some of them NULL; NULL without Python. */
+    int (*formula_ran)(const ac_node *n, ac_tensor *const *given);
 } ac_autograd_hooks;
 extern ac_autograd_hooks ac_grad_hooks;
 

@@ -2,6 +2,7 @@
 #include "dispatch/compose.h"
 
 #include "dispatch/call.h"
+#include "dispatch/observer.h"
 #include "dispatch/upcast.h"
 
 #include "autograd/node.h"
@@ -38,7 +39,7 @@ static int copy_aliases(const ac_op_call *c) {
     return 0;
 }
 
-int ac_call_composition(const ac_op_call *c) {
+static int compose(const ac_op_call *c) {
     for (int i = 0; i < c->info->n_out; i++) c->out[i] = NULL;
     int failed =
         ac_wants_float32(c) ? ac_call_in_float32(c) : ac_compositions[c->op](c->operands, c->n_in, c->attrs, c->out);
@@ -46,6 +47,17 @@ int ac_call_composition(const ac_op_call *c) {
     if (!failed) return 0;
     ac_release_results(c);
     return c->info->python[0] == '_' ? -1 : ac_fail_as(c->info->shown); /* users know none of the operators inside */
+}
+
+int ac_call_composition(const ac_op_call *c) {
+    if (!ac_watching) return compose(c);
+    ac_composing++;
+    int failed = compose(c);
+    ac_composing--;
+    if (failed) return failed;
+    failed = ac_watch_whole(c->out, c->info->n_out);
+    if (failed) ac_release_results(c);
+    return failed;
 }
 
 const ac_compose_fn ac_compositions[AC_N_OPS] = {

@@ -5,6 +5,8 @@
 
 int (*ac_watch)(const ac_seen *seen);
 _Thread_local bool ac_watching;
+int (*ac_watch_whole)(ac_tensor *const *out, int n_out);
+_Thread_local int ac_composing;
 
 static int64_t nanoseconds(void) {
     struct timespec t;

@@ -5,8 +5,9 @@
 #include "base/rng.h"
 #include "dispatch/observer.h"
 
-static _Thread_local PyObject *watcher;     /* owned */
-static _Thread_local const ac_seen *seeing; /* what it is being shown */
+static _Thread_local PyObject *watcher;       /* owned */
+static _Thread_local PyObject *whole_watcher; /* owned */
+static _Thread_local const ac_seen *seeing;   /* what it is being shown */
 
 static PyObject *tuple_of(ac_tensor *const *tensors, int n) {
     PyObject *all = PyTuple_New(n);
@@ -36,6 +37,36 @@ static int saw(const ac_seen *s) {
     Py_XDECREF(out);
     Py_XDECREF(done);
     return done ? 0 : ac_fail(AC_PYTHON, "the watcher failed");
+}
+
+/* Whether what runs now is a part of a composite operator or of a formula of the core. */
+static bool in_whole(void) { return ac_composing > 0 || (ac_running.node && !ac_running.node->py); }
+
+static int show_whole(ac_tensor *const *out, int n) {
+    ac_grad_mode mode = ac_mode;
+    PyObject *callee = Py_NewRef(whole_watcher), *results = tuple_of(out, n), *done = NULL;
+    ac_watching = false, ac_mode.no_grad = true;
+    if (results) done = PyObject_CallOneArg(callee, results);
+    ac_watching = watcher != NULL, ac_mode = mode;
+    Py_DECREF(callee);
+    Py_XDECREF(results);
+    Py_XDECREF(done);
+    return done ? 0 : ac_fail(AC_PYTHON, "the watcher failed");
+}
+
+static int saw_whole(ac_tensor *const *out, int n) {
+    return whole_watcher && ac_watching && !in_whole() ? show_whole(out, n) : 0;
+}
+
+/* The gradients that lead somewhere. A Function's operators are the user's own, each of which is judged by itself. */
+static int saw_formula(const ac_node *n, ac_tensor *const *given) {
+    if (!whole_watcher || !ac_watching || ac_composing || n->py) return 0;
+    ac_list leading;
+    if (ac_list_start(&leading, n->n_in) < 0) return -1;
+    for (int k = 0; k < n->n_in; k++) leading.at[k] = n->edges[k].node ? given[k] : NULL;
+    int failed = show_whole(leading.at, n->n_in);
+    ac_list_free(&leading);
+    return failed;
 }
 
 /* The operator that is shown, on other inputs, outside autocast; true where it could be. One that draws random numbers
@@ -110,6 +141,27 @@ static PyObject *watch(PyObject *module, PyObject *callback) {
     return old ? old : Py_NewRef(Py_None);
 }
 
+/* _watch_wholes(callback or None) -> what was there; called as callback(results) after a composite operator that is a
+ * part of no other, and after a formula of the core, on this thread, where _watch's callback is there, too */
+static PyObject *watch_wholes(PyObject *module, PyObject *callback) {
+    PyObject *old = whole_watcher;
+    (void)module;
+    whole_watcher = callback == Py_None ? NULL : Py_NewRef(callback);
+    return old ? old : Py_NewRef(Py_None);
+}
+
+/* _whole_watcher() -> the callback of this thread, or None */
+static PyObject *whole_watcher_now(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return Py_NewRef(whole_watcher ? whole_watcher : Py_None);
+}
+
+/* _in_whole() -> whether what runs now is a part of a composite operator or of a formula of the core */
+static PyObject *in_whole_now(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyBool_FromLong(in_whole());
+}
+
 /* _watcher() -> the callback of this thread, or None */
 static PyObject *watcher_now(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
@@ -143,12 +195,15 @@ static PyMethodDef functions[] = {{"_address", address, METH_O, NULL},
                                   {"_again", again, METH_O, NULL},
                                   {"_seen_argument", seen_argument, METH_O, NULL},
                                   {"_watch", watch, METH_O, NULL},
+                                  {"_watch_wholes", watch_wholes, METH_O, NULL},
+                                  {"_whole_watcher", whole_watcher_now, METH_NOARGS, NULL},
+                                  {"_in_whole", in_whole_now, METH_NOARGS, NULL},
                                   {"_watcher", watcher_now, METH_NOARGS, NULL},
                                   {"_running", running, METH_NOARGS, NULL},
                                   {"_node_number", node_number, METH_O, NULL},
                                   {NULL, NULL, 0, NULL}};
 
 int ac_watch_init(PyObject *module) {
-    ac_watch = saw;
+    ac_watch = saw, ac_watch_whole = saw_whole, ac_grad_hooks.formula_ran = saw_formula;
     return PyModule_AddFunctions(module, functions);
 }

@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from ..._missing import absent_from as _absent_from
 from . import parametrizations, parametrize, rnn
 from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .conversion import convert_conv2d_weight_memory_format, convert_conv3d_weight_memory_format, skip_init
@@ -22,5 +23,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """``prune`` and ``stateless`` are loaded when they are first asked for."""
     if name not in ("prune", "stateless"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _absent_from(__name__)(name)
     return importlib.import_module(f"{__name__}.{name}")

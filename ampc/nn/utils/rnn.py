@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Union
 
 from ... import _C, _checks, _ops
 from ... import _creation as make
 from ..._C import Tensor
+from ..._missing import absent_from
 from .._packed_sequence import PackedSequence, invert_permutation
 
 __all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
@@ -127,3 +128,6 @@ def unpack_sequence(packed_sequences: PackedSequence) -> List[Tensor]:
 
 
 _checks.install(globals())
+
+if not TYPE_CHECKING:
+    __getattr__ = absent_from(__name__)
