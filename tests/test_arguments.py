@@ -197,6 +197,14 @@ def test_old_name_of_grad_tensors():
 def test_generators_share_or_copy_their_state():
     g = ampc.Generator().manual_seed(3)
     ampc.rand(5, generator=g)
+    assert 0 <= g.seed() == g.initial_seed() < 2**64
+    for wrong, kind in (("a", RuntimeError), (1.5, RuntimeError), (None, RuntimeError), (True, RuntimeError), (2**64, ValueError)):
+        with pytest.raises(kind, match="seed"):
+            g.manual_seed(wrong)
+    for state, kind in ((3, TypeError), (ampc.zeros(2), TypeError), (ampc.zeros(3, dtype=ampc.uint8), RuntimeError)):
+        with pytest.raises(kind, match="state"):
+            g.set_state(state)
+    g.manual_seed(4)
     copied, shared = g.clone_state(), g.graphsafe_get_state()
     first = ampc.rand(4, generator=g)
     assert ampc.equal(ampc.rand(4, generator=copied), first) and not ampc.equal(ampc.rand(4, generator=shared), first)

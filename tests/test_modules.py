@@ -172,7 +172,7 @@ def test_containers():
     pd = nn.ParameterDict({"x": ampc.ones(2)})
     pd["y"] = ampc.zeros(1)
     assert list(pd) == ["x", "y"] and "x" in pd and pd.get("z") is None and list(pd.state_dict()) == ["x", "y"] and pd.pop("x").shape == (2,) and len(pd) == 1
-    with pytest.raises(KeyError):
+    with pytest.raises(AttributeError):
         _ = pd["x"]
 
 
@@ -306,3 +306,29 @@ def test_hooks_after_loading(torch):
         for take in (True, False):
             mine, theirs = seen(ampc, strict, take), seen(torch, strict, take)
             assert mine[1:] == theirs[1:] and mine[0][0] == theirs[0][0] and set(mine[0][1]) == set(theirs[0][1])
+
+
+PARAMETERS = {
+    "dict": "a = nn.ParameterDict({'b': P(1), 'a': P(2)}); note(list(a), repr(a), list(reversed(a))); a.b = P(3); note(a['b'].shape[0])",
+    "joined": "a = nn.ParameterDict({'a': P(1)}); b = nn.ParameterDict({'c': P(3)}); note(repr(a | b), repr(a | {'d': P(1)}), repr({'z': P(2)} | a)); a |= b; note(repr(a), repr(a.copy()))",
+    "taken": "a = nn.ParameterDict([('a', P(1)), ('b', P(2))]); note(a.popitem()[0], list(a)); note(a.setdefault('q'), a.setdefault('r', P(3)).shape[0], repr(a)); a.pop('zz')",
+    "from keys": "note(repr(nn.ParameterDict().fromkeys(['x', 'y'])), repr(nn.ParameterDict().fromkeys(['x', 'y'], T.ones(2))))",
+    "none there": "nn.ParameterDict()['z']", "no string": "nn.ParameterDict()[3] = P(1)", "no pair": "nn.ParameterDict([('a',)])", "no pairs": "nn.ParameterDict([1])",
+    "dict called": "nn.ParameterDict()(3)", "list called": "nn.ParameterList()(3)", "joined with a number": "nn.ParameterDict() | 3",
+    "list": "a = nn.ParameterList([P(1), 3]); note(repr(a)); a.append(T.ones(2)); note(repr(a), a.extra_repr(), repr(nn.ParameterList([P(1)])))",
+    "modules": "note(repr(nn.ModuleList([nn.ReLU(), nn.ReLU(), nn.Sequential(nn.Tanh()), nn.Tanh(), nn.ModuleList([nn.ReLU()] * 3)])), repr(nn.ModuleList()))",
+}
+
+
+@pytest.mark.parametrize("what", PARAMETERS)
+def test_containers_as_torchs(torch, what):
+    def outcome(library):
+        notes = []
+        names = {"T": library, "nn": library.nn, "P": lambda n: library.nn.Parameter(library.ones(n)), "note": lambda *seen: notes.append(repr(seen))}
+        try:
+            exec(PARAMETERS[what], names)
+        except Exception as error:
+            notes.append(type(error).__name__)
+        return [note.replace("ampc.", "torch.") for note in notes]
+
+    assert outcome(ampc) == outcome(torch)
