@@ -306,6 +306,8 @@ UNREAD = {
     "lies_in_rows.args": "options of torch's", "lies_in_rows.kwargs": "the same",
     "noop_mask.batch": "a mask's signature", "noop_mask.head": "the same", "noop_mask.token_kv": "the same", "always.step": "a schedule's signature",
     "table.max_src_column_width": "no column of the script's lines", "table.more": "torch's options of columns", "group_by_overload_name": "an operator's overloads are one function",
+    "check_undefined_grad": "a gradient is never undefined to a formula", "check_grad_dtypes": "a gradient always has its tensor's dtype",
+    "masked": "no layout is sparse", "gen_non_contig_grad_outputs": "`grad_outputs` says which",
     "add_graph.verbose": "the same", "add_graph.use_strict_trace": "the same",
 }
 

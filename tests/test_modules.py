@@ -180,6 +180,9 @@ def test_containers():
     ("Conv2d(6, 4, 3, groups=4)", ValueError, "groups"), ("Conv2d(6, 4, 3, padding_mode='zero')", ValueError, "padding_mode"), ("Conv2d(6, 4, 3, padding='full')", ValueError, "'same' or 'valid'"),
     ("Conv2d(6, 4, 3, padding='same', stride=2)", ValueError, "stride of 1"), ("Conv2d(6, 4, (3, 3, 3))", ValueError, "kernel_size"), ("ConvTranspose2d(6, 4, 3, padding_mode='reflect')", ValueError, "zeros"),
     ("GroupNorm(4, 6)", ValueError, "divisible"), ("Dropout2d(1.5)", ValueError, "between 0 and 1"), ("MSELoss(reduction='most')", ValueError, "reduction"), ("ZeroPad2d((1, 2, 3))", ValueError, "padding"),
+    ("MultiMarginLoss(p=3)", ValueError, "`p`"), ("MultiMarginLoss(weight=nn.Linear(2, 2).weight)", ValueError, "class"), ("TripletMarginLoss(margin=0)", ValueError, "margin"), ("TripletMarginWithDistanceLoss(margin=-1)", ValueError, "margin"),
+    ("Hardtanh(1, -1)", AssertionError, "max_val"), ("Unflatten(1, 3)", TypeError, "tuple of ints"), ("Unflatten(1, [('a', 2)])", TypeError, "tuple of ints"), ("RNNBase('FOO', 2, 2)", ValueError, "mode"), ("LSTM(2, 2, dropout='a')", ValueError, "dropout"),
+    ("Embedding.from_pretrained(nn.Linear(2, 2).bias)", AssertionError, "rows, width"), ("EmbeddingBag.from_pretrained(nn.Linear(2, 2).bias)", AssertionError, "rows, width"),
     ("EmbeddingBag(3, 2, padding_idx=5)", AssertionError, "padding_idx"), ("Bilinear(0, 1, 1)", ValueError, "in1_features")])
 def test_what_cannot_be_made(how, kind, match):
     with pytest.raises(kind, match=match):
