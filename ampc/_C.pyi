@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 from typing_extensions import Self
 
 from ._device import Size, device
+from .autograd.hooks import RemovableHandle
 
 class dtype:
     name: builtins.str
@@ -38,7 +39,10 @@ class Node:
     next_functions: Tuple[Tuple[Optional[Node], builtins.int], ...]
     variable: Tensor
     compute_dtype: Optional[dtype]
+    metadata: Dict[Any, Any]
     def name(self) -> builtins.str: ...
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle: ...
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle: ...
 
 class OutOfMemoryError(RuntimeError): ...
 
