@@ -22,9 +22,9 @@ class Parameter(Tensor):
         return _C._make_subclass(cls, data.detach(), requires_grad)
 
     def __deepcopy__(self, memo: dict, *, grad: bool = False) -> Parameter:
-        """A parameter of the same values; as torch's, without .grad: a copied model begins with none."""
+        """A parameter of the same values, on memory of its own; as torch's, without .grad: a copied model begins with none."""
         if id(self) not in memo:
-            Tensor.__deepcopy__(self, memo, grad=grad)
+            Tensor.__deepcopy__(self, memo, grad=grad, alone=True)
         return memo[id(self)]
 
 
