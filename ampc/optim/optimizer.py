@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 from .. import _C
 from .._C import Tensor
 from .._events import announce
+from .._gradients import zero_grad
 from .._missing import absent_from
 from ..autograd import enable_grad, no_grad
 from ._hooks import HasHooks, after_step, before_step, register_optimizer_step_post_hook, register_optimizer_step_pre_hook  # noqa: F401
@@ -181,15 +182,7 @@ class Optimizer(HasHooks):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, or zeroes them."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                else:
-                    p.grad.detach_().zero_()
-                    _C._set_provenance([p], "none")
+        zero_grad((p for group in self.param_groups for p in group["params"]), set_to_none)
 
     # -- saving ---------------------------------------------------------------------------------------------
 

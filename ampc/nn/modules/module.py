@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
-from ..._device import check_device
+from ..._device import check_device, parse_to
+from ..._gradients import zero_grad
 from ..._layout import check_format
 from ..._model_names import register_module_class
 from ...amp._regions import call_module
@@ -328,15 +329,10 @@ class Module(HasHooks):
         """Moves to a device or casts floating point parameters and buffers to ``dtype``, in place. Parameters stay row-major in any
         ``memory_format``: products read a packed copy of them."""
         check_format(memory_format, "Module.to")
-        for a in args:
-            if isinstance(a, Tensor):
-                dtype, device = a.dtype, a.device
-            elif isinstance(a, _C.dtype):
-                dtype = a
-            elif a is not None and not isinstance(a, bool):
-                device = a
-        if device is not None:
-            device = check_device(device)
+        if args:  # they count, and words for what they do not say
+            given = parse_to(*args)
+            device, dtype, non_blocking = given[0] or device, given[1] or dtype, non_blocking or given[2]
+        device = None if device is None else check_device(device)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"Module.to: parameters can be cast to floating point dtypes only, got {dtype}")
         return self._apply(lambda t: t.to(dtype=dtype if t.is_floating_point() else None, device=device, non_blocking=non_blocking))
@@ -390,13 +386,7 @@ class Module(HasHooks):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets (or zeroes) every parameter's gradient."""
-        for p in self.parameters():
-            if p.grad is None:
-                continue
-            if set_to_none:
-                p.grad = None
-            else:
-                p.grad.detach_().zero_()
+        zero_grad(self.parameters(), set_to_none)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
         """Moves parameters and buffers to a device without their values, which are undefined then: from 'meta' to where they are filled."""
