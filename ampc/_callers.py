@@ -35,7 +35,8 @@ def warn(text: str, category: Type[Warning] = UserWarning) -> None:
     frame = _users_frame()
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})  # so that each line is warned about once
-    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
+    module = names.get("__name__", "<string>")  # Python drops a warning of no module
+    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
 def location_text(location: Tuple[str, int]) -> str:

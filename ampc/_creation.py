@@ -297,9 +297,16 @@ class Generator(_C.Scope):
         self._state = (67280421310721, 0)
 
     def manual_seed(self, seed: Any) -> Generator:
-        """Starts the stream again from ``seed``."""
+        """Starts the stream again from ``seed``. RuntimeError for what is no whole number, ValueError for one beyond 64 bits."""
+        if isinstance(seed, builtins.bool) or not hasattr(seed, "__index__"):
+            raise RuntimeError(f"Generator.manual_seed: the seed must be an int, got {type(seed).__name__}")
         self._state = (_seed(seed, "Generator.manual_seed"), 0)
         return self
+
+    def seed(self) -> int:
+        """Starts the stream again from an unpredictable seed, which is returned."""
+        self.manual_seed(_unpredictable())
+        return self.initial_seed()
 
     def initial_seed(self) -> int:
         """The seed in use."""
@@ -362,8 +369,9 @@ def _drawing(generator: Any) -> Any:
 def _unpack_state(state: Tensor) -> tuple:
     if not isinstance(state, Tensor) or state.shape != (2,) or state.is_floating_point():
         got = f"{state.dtype!r} {list(state.shape)}" if isinstance(state, Tensor) else type(state).__name__
-        raise RuntimeError(f"the state of a random stream is two int64 numbers, as get_rng_state() gives them, got {got}; torch's states are of "
-                           "another stream and cannot be continued: leave them out, or call manual_seed")
+        kind: Any = TypeError if not isinstance(state, Tensor) or state.is_floating_point() else RuntimeError
+        raise kind(f"the state of a random stream is two int64 numbers, as get_rng_state() gives them, got {got}; torch's states are of "
+                   "another stream and cannot be continued: leave them out, or call manual_seed")
     seed, offset = state.tolist()
     return seed % 2**64, offset % 2**64
 
@@ -397,11 +405,15 @@ def manual_seed(seed: Any) -> Any:
 
 def seed() -> int:
     """Starts the random stream from an unpredictable seed, which is returned."""
-    import os
-
-    value = builtins.int.from_bytes(os.urandom(8), "little")
+    value = _unpredictable()
     _C.manual_seed(value)
     return value
+
+
+def _unpredictable() -> int:
+    import os
+
+    return builtins.int.from_bytes(os.urandom(8), "little")
 
 
 def initial_seed() -> int:

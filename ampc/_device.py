@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-from typing import Any, List, Optional, Union
+from typing import Any, List, Optional, Tuple, Union
 
 from . import _C
 from ._unsupported_dtypes import AbsentDtype
@@ -212,3 +212,17 @@ class memory_format:
 
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last", 4), memory_format("channels_last_3d", 5)
+
+
+def parse_to(*args: Any, **kwargs: Any) -> Tuple[Any, Any, bool, Any]:
+    """What arguments of ``to`` mean: (device, dtype, non_blocking, memory_format), None for what is not given."""
+    where, dtype = kwargs.get("device"), kwargs.get("dtype")
+    flags: List[bool] = [a for a in args if isinstance(a, bool)]
+    for a in (*args, kwargs.get("tensor"), kwargs.get("other")):
+        if isinstance(a, _C.Tensor):
+            where, dtype = a.device, a.dtype
+        elif isinstance(a, _C.dtype):
+            dtype = a
+        elif a is not None and not isinstance(a, bool):
+            where = a
+    return (None if where is None else check_device(where), dtype, bool(kwargs.get("non_blocking", flags[:1] == [True])), kwargs.get("memory_format"))

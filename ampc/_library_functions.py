@@ -207,20 +207,6 @@ def _get_default_device() -> str:
     return str(get_default_device())
 
 
-def _parse_to(*args: Any, **kwargs: Any) -> Tuple[Any, Any, bool, Any]:
-    """What arguments of ``to`` mean: (device, dtype, non_blocking, memory_format), None for what is not given."""
-    where, dtype = kwargs.get("device"), kwargs.get("dtype")
-    flags: List[bool] = [a for a in args if isinstance(a, bool)]
-    for a in (*args, kwargs.get("tensor"), kwargs.get("other")):
-        if isinstance(a, Tensor):
-            where, dtype = a.device, a.dtype
-        elif isinstance(a, _C.dtype):
-            dtype = a
-        elif a is not None and not isinstance(a, bool):
-            where = a
-    return (None if where is None else check_device(where), dtype, bool(kwargs.get("non_blocking", flags[:1] == [True])), kwargs.get("memory_format"))
-
-
 def get_device_states(*args: Any) -> Tuple[List[int], List[Any]]:
     """The numbers of the GPUs of the tensors among the arguments, and for each the state of the random stream."""
     from ._creation import get_rng_state

@@ -40,7 +40,7 @@ refused: _current_autograd_node _current_graph_task_id _storage_Use_Count parse_
 
 [torch._C._nn]
 the core of ampc is another one
-is: _parse_to=_library_functions._parse_to
+is: _parse_to=_device.parse_to
 
 [torch._C._functorch]
 the core of ampc is another one, whose vmap is a loop

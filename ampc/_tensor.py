@@ -422,11 +422,10 @@ def __copy__(self: Tensor) -> Tensor:
 
 
 @method
-def __deepcopy__(self: Tensor, memo: dict, *, grad: bool = True) -> Tensor:
+def __deepcopy__(self: Tensor, memo: dict, *, grad: bool = True, alone: bool = False) -> Tensor:
     if not self.is_leaf:
         raise RuntimeError("only leaves can be deep-copied: a copy would lose the history; detach() first")
-    order, twin = _memory_order(self), self.detach()
-    twin = twin.clone() if order is None else _ordered(twin.permute(order).clone(), order)
+    twin = _copied_memory(self.detach(), memo, alone)
     if self.__class__ is not Tensor:
         twin = _C._make_subclass(self.__class__, twin, False)
     twin.requires_grad = self.requires_grad
@@ -436,6 +435,22 @@ def __deepcopy__(self: Tensor, memo: dict, *, grad: bool = True) -> Tensor:
     if grad and self.grad is not None:
         twin.grad = copy.deepcopy(self.grad, memo)
     return twin
+
+
+def _copied_memory(t: Tensor, memo: dict, alone: bool) -> Tensor:
+    """A copy of a tensor's values: of these ``alone``; else tensors on the same memory have copies on the same memory, within one deepcopy."""
+    if alone or t.is_meta:
+        order = _memory_order(t)
+        return t.clone() if order is None else _ordered(t.permute(order).clone(), order)
+    storage = t.untyped_storage()
+    if id(storage) not in memo and t._is_row_major() and t.nbytes == storage.nbytes():
+        twin = t.clone()
+        memo[id(storage)] = twin.untyped_storage()
+        memo.setdefault(id(memo), []).append(storage)  # as copy.deepcopy keeps what it has copied, so that no other gets its id
+        return twin
+    from ._storage import tensor_on
+
+    return tensor_on(copy.deepcopy(storage, memo), t.dtype, t.storage_offset(), t.shape, t.stride())
 
 
 def _memory_order(t: Tensor) -> Optional[List[int]]:

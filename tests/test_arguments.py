@@ -1,5 +1,7 @@
 """Arguments that are honoured, checked or refused, never ignored; tensors that are written into; logits made some rows at a time."""
 
+import warnings
+
 import numpy as np
 import pytest
 from test_checkpoint import Cube
@@ -194,9 +196,40 @@ def test_old_name_of_grad_tensors():
         ampc.autograd.backward(x * 2, ampc.ones(2), grad_variables=ampc.ones(2))
 
 
+def test_arguments_of_gradients():
+    x = ampc.ones(2, dtype=ampc.float64, requires_grad=True)
+    check, twice = ampc.autograd.gradcheck, ampc.autograd.gradgradcheck
+    assert check(lambda a: a * a, x, check_undefined_grad=False, check_grad_dtypes=True, check_backward_ad=True, masked=False)
+    assert twice(lambda a: a * a * a, x, gen_non_contig_grad_outputs=True, check_rev_over_rev=True, check_fwd_over_rev=False, masked=True)
+    for f, options, kind in ((check, {"check_backward_ad": False}, AssertionError), (check, {"check_forward_ad": True}, NotImplementedError),
+                             (check, {"check_batched_grad": True}, NotImplementedError), (twice, {"check_rev_over_rev": False}, AssertionError)):
+        with pytest.raises(kind, match="check"):
+            f(lambda a: a * a, x, **options)
+    with pytest.raises(ValueError, match="allow_unused"):
+        ampc.autograd.grad((x * x).sum(), x, materialize_grads=True, allow_unused=False)
+    for run in (lambda: (x * x).backward([1.0, 1.0]), lambda: ampc.autograd.grad(x * x, x, 3 * [1.0])):
+        with pytest.raises(TypeError, match="got float"):
+            run()
+
+
+def test_a_warning_reaches_code_without_a_module_name():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        exec("f(x)", {"f": ampc.nn.functional.softmax, "x": ampc.ones(2)})
+    assert len(told) == 1 and "dim" in str(told[0].message)
+
+
 def test_generators_share_or_copy_their_state():
     g = ampc.Generator().manual_seed(3)
     ampc.rand(5, generator=g)
+    assert 0 <= g.seed() == g.initial_seed() < 2**64
+    for wrong, kind in (("a", RuntimeError), (1.5, RuntimeError), (None, RuntimeError), (True, RuntimeError), (2**64, ValueError)):
+        with pytest.raises(kind, match="seed"):
+            g.manual_seed(wrong)
+    for state, kind in ((3, TypeError), (ampc.zeros(2), TypeError), (ampc.zeros(3, dtype=ampc.uint8), RuntimeError)):
+        with pytest.raises(kind, match="state"):
+            g.set_state(state)
+    g.manual_seed(4)
     copied, shared = g.clone_state(), g.graphsafe_get_state()
     first = ampc.rand(4, generator=g)
     assert ampc.equal(ampc.rand(4, generator=copied), first) and not ampc.equal(ampc.rand(4, generator=shared), first)

@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import threading
+import warnings
 import weakref
 
 import numpy as np
@@ -510,3 +511,40 @@ def test_gradients_with_a_graph_have_memory_of_their_own():
     z.backward(given, create_graph=True)
     assert z.grad is not given and z.grad.data_ptr() != given.data_ptr()
     x.grad = y.grad = None  # a gradient with a graph and its leaf hold each other, as in torch
+
+
+NODES = {
+    "after": "y.grad_fn.register_hook(lambda gi, go: note([g if g is None else g.tolist() for g in gi], [g.tolist() for g in go])); y.sum().backward()",
+    "replaced": "h = y.grad_fn.register_hook(lambda gi, go: (gi[0] * 10, gi[1])); y.sum().backward(retain_graph=True); h.remove(); note(x.grad.tolist()); y.sum().backward()",
+    "left out": "y.grad_fn.register_hook(lambda gi, go: (None, None)); y.sum().backward()",
+    "no tuple": "y.grad_fn.register_hook(lambda gi, go: gi[0] * 10); y.sum().backward()",
+    "too few": "y.grad_fn.register_hook(lambda gi, go: (gi[0],)); y.sum().backward()",
+    "raises": "y.grad_fn.register_hook(lambda gi, go: 1 / 0); y.sum().backward()",
+    "before": "y.grad_fn.register_prehook(lambda go: note([g.tolist() for g in go])); y.sum().backward()",
+    "before, replaced": "y.grad_fn.register_prehook(lambda go: (go[0] * 10,)); y.sum().backward()",
+    "before, too many": "y.grad_fn.register_prehook(lambda go: (1, 2)); y.sum().backward()",
+    "several results": "a, b = x.unbind(); a.grad_fn.register_prehook(lambda go: note([g if g is None else g.item() for g in go])); (a * 3).backward()",
+    "of a leaf": "n = y.grad_fn.next_functions[0][0]; n.register_prehook(lambda go: (go[0] * 2,)); n.register_hook(lambda gi, go: note(gi, go[0].tolist())); y.sum().backward()",
+    "of a leaf that all is for": "n = x.expand_as(x).grad_fn.next_functions[0][0]; n.register_hook(lambda *unused: note('ready')); y.sum().backward()",
+    "of a product": "w = T.ones(2, 2, requires_grad=True); w.grad = T.ones(2, 2); z = w @ w; z.grad_fn.register_hook(lambda gi, go: tuple(g * 2 for g in gi)); z.sum().backward(); note(w.grad.tolist())",
+    "a graph of gradients": "y = x * x; y.grad_fn.register_hook(lambda gi, go: tuple(g * x.detach() for g in gi)); g, = T.autograd.grad(y.sum(), x, create_graph=True); g.sum().backward()",
+    "metadata": "n = y.grad_fn; n.metadata['a'] = 1; note(y.grad_fn.metadata, (x * 2).grad_fn.metadata); y.sum().backward()",
+    "gradient of its own": "x.grad = x", "no bool": "x.requires_grad = 'a'", "an int": "x.requires_grad = 1",
+    "no leaf": "note(y.grad); y.retain_grad(); note(y.grad); y.sum().backward(); note(y.grad.tolist(), (x * 2).detach().grad)",
+}
+
+
+@pytest.mark.parametrize("what", NODES)
+def test_nodes_as_torchs(torch, what):
+    def outcome(library):
+        notes = []
+        x = library.ones(2, requires_grad=True)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                exec(NODES[what], {"T": library, "x": x, "y": x * 2, "note": lambda *seen: notes.append(repr(seen))})
+            except Exception as error:
+                notes.append(type(error).__name__)
+        return notes, None if x.grad is None or x.grad is x else x.grad.tolist(), [w.category for w in told]
+
+    assert outcome(ampc) == outcome(torch)

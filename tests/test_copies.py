@@ -1,5 +1,7 @@
 """Results of views in memory of their own, tensors of any layout, and what is padded or found by a fixed size."""
 
+import copy
+
 import pytest
 
 import ampc
@@ -70,3 +72,25 @@ def test_normal_writes_into_out():
     assert ampc.normal(ampc.zeros(5), 1.0, out=out) is out and out.shape == (5,)
     with pytest.raises(NotImplementedError, match="out"):
         ampc.normal(ampc.zeros(5), 1.0, out=ampc.empty(5, dtype=ampc.int64))
+
+
+def test_deep_copies_of_tensors_on_the_same_memory_share_theirs(torch):
+    def outcome(library):
+        notes = []
+        x = library.arange(6.0).view(2, 3)
+        for tensors in ((x, x[0]), (x[0], x), (x.t(), x[:, 1:2]), (x[:1].expand(2, 3), x), (library.zeros(0), library.zeros(0)[:0])):
+            first, second = copy.deepcopy(tensors)
+            notes.append((tuple(first.stride()), tuple(second.stride()), first.storage_offset(), second.storage_offset(), second.tolist()))
+            if first.numel():
+                first[0] = 9
+            notes.append(second.tolist())
+        layer = library.nn.Linear(2, 2)
+        with library.no_grad():
+            layer.weight.fill_(3)
+        layer.row = layer.weight.data[1]
+        twin = copy.deepcopy(layer)
+        with library.no_grad():
+            twin.weight.fill_(5)
+        return notes, x.tolist(), twin.row.tolist(), type(twin.weight).__name__, twin.weight.requires_grad, layer.row.tolist() == twin.row.tolist()
+
+    assert outcome(ampc) == outcome(torch)

@@ -24,7 +24,7 @@ MODULES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__
 # The packages and modules of ampc/, from the ground up: each imports what stands before it, and itself, inside functions too. ``cuda.amp``
 # has a rank of its own: torch's older way to reach autocast and GradScaler stands above them, and ``cuda`` below.
 PYTHON_ORDER = re.findall(r"[\w.]+", """
-    _library_names _library_names_distributed _library_modules _missing version _unsupported_dtypes _ops _table _progress _callers _events _model_names
+    _library_names _library_names_distributed _library_modules _missing version _unsupported_dtypes _ops _table _progress _callers _events _gradients _model_names
     _checks _device types _dims _out _layout _printing _functions _settings _global_autocast compiler _dynamo
     _creation _library_functions _buffers _storage storage _typed random multiprocessing distributed backends cuda accelerator _interop formats
     _finfo testing _foreach overrides autograd linalg _composed _array_api _tensor _tensor_more
@@ -278,7 +278,7 @@ def test_rings_are_found():
 # Parameters of public functions that are accepted and not read, each with the reason; `function.parameter` where it is one function's.
 UNREAD = {
     "collate_tensor_fn.collate_fn_map": "what the functions of default_collate_fn_map are called with; tensors hold nothing that it could be for",
-    "foreach": "a hint how torch's optimizers and norms run, with the same numbers", "fused": "the same", "capturable": "the same",
+    "foreach": "a hint how torch's optimizers and norms run, with the same numbers", "capturable": "the same",
     "chunk_size": "a hint how much memory is used, with the same numbers",
     "stable": "sorting is always stable", "unique.sorted": "the values are always in order",
     "is_conj.input": "no tensor is complex", "set_flush_denormal.mode": "returns False: it was not set", "get_rng_state.device": "one random stream for all",
@@ -306,6 +306,8 @@ UNREAD = {
     "lies_in_rows.args": "options of torch's", "lies_in_rows.kwargs": "the same",
     "noop_mask.batch": "a mask's signature", "noop_mask.head": "the same", "noop_mask.token_kv": "the same", "always.step": "a schedule's signature",
     "table.max_src_column_width": "no column of the script's lines", "table.more": "torch's options of columns", "group_by_overload_name": "an operator's overloads are one function",
+    "check_undefined_grad": "a gradient is never undefined to a formula", "check_grad_dtypes": "a gradient always has its tensor's dtype",
+    "masked": "no layout is sparse", "gen_non_contig_grad_outputs": "`grad_outputs` says which",
     "add_graph.verbose": "the same", "add_graph.use_strict_trace": "the same",
 }
 

@@ -172,7 +172,7 @@ def test_containers():
     pd = nn.ParameterDict({"x": ampc.ones(2)})
     pd["y"] = ampc.zeros(1)
     assert list(pd) == ["x", "y"] and "x" in pd and pd.get("z") is None and list(pd.state_dict()) == ["x", "y"] and pd.pop("x").shape == (2,) and len(pd) == 1
-    with pytest.raises(KeyError):
+    with pytest.raises(AttributeError):
         _ = pd["x"]
 
 
@@ -180,6 +180,9 @@ def test_containers():
     ("Conv2d(6, 4, 3, groups=4)", ValueError, "groups"), ("Conv2d(6, 4, 3, padding_mode='zero')", ValueError, "padding_mode"), ("Conv2d(6, 4, 3, padding='full')", ValueError, "'same' or 'valid'"),
     ("Conv2d(6, 4, 3, padding='same', stride=2)", ValueError, "stride of 1"), ("Conv2d(6, 4, (3, 3, 3))", ValueError, "kernel_size"), ("ConvTranspose2d(6, 4, 3, padding_mode='reflect')", ValueError, "zeros"),
     ("GroupNorm(4, 6)", ValueError, "divisible"), ("Dropout2d(1.5)", ValueError, "between 0 and 1"), ("MSELoss(reduction='most')", ValueError, "reduction"), ("ZeroPad2d((1, 2, 3))", ValueError, "padding"),
+    ("MultiMarginLoss(p=3)", ValueError, "`p`"), ("MultiMarginLoss(weight=nn.Linear(2, 2).weight)", ValueError, "class"), ("TripletMarginLoss(margin=0)", ValueError, "margin"), ("TripletMarginWithDistanceLoss(margin=-1)", ValueError, "margin"),
+    ("Hardtanh(1, -1)", AssertionError, "max_val"), ("Unflatten(1, 3)", TypeError, "tuple of ints"), ("Unflatten(1, [('a', 2)])", TypeError, "tuple of ints"), ("RNNBase('FOO', 2, 2)", ValueError, "mode"), ("LSTM(2, 2, dropout='a')", ValueError, "dropout"),
+    ("Embedding.from_pretrained(nn.Linear(2, 2).bias)", AssertionError, "rows, width"), ("EmbeddingBag.from_pretrained(nn.Linear(2, 2).bias)", AssertionError, "rows, width"),
     ("EmbeddingBag(3, 2, padding_idx=5)", AssertionError, "padding_idx"), ("Bilinear(0, 1, 1)", ValueError, "in1_features")])
 def test_what_cannot_be_made(how, kind, match):
     with pytest.raises(kind, match=match):
@@ -306,3 +309,38 @@ def test_hooks_after_loading(torch):
         for take in (True, False):
             mine, theirs = seen(ampc, strict, take), seen(torch, strict, take)
             assert mine[1:] == theirs[1:] and mine[0][0] == theirs[0][0] and set(mine[0][1]) == set(theirs[0][1])
+
+
+PARAMETERS = {
+    "dict": "a = nn.ParameterDict({'b': P(1), 'a': P(2)}); note(list(a), repr(a), list(reversed(a))); a.b = P(3); note(a['b'].shape[0])",
+    "joined": "a = nn.ParameterDict({'a': P(1)}); b = nn.ParameterDict({'c': P(3)}); note(repr(a | b), repr(a | {'d': P(1)}), repr({'z': P(2)} | a)); a |= b; note(repr(a), repr(a.copy()))",
+    "taken": "a = nn.ParameterDict([('a', P(1)), ('b', P(2))]); note(a.popitem()[0], list(a)); note(a.setdefault('q'), a.setdefault('r', P(3)).shape[0], repr(a)); a.pop('zz')",
+    "from keys": "note(repr(nn.ParameterDict().fromkeys(['x', 'y'])), repr(nn.ParameterDict().fromkeys(['x', 'y'], T.ones(2))))",
+    "none there": "nn.ParameterDict()['z']", "no string": "nn.ParameterDict()[3] = P(1)", "no pair": "nn.ParameterDict([('a',)])", "no pairs": "nn.ParameterDict([1])",
+    "dict called": "nn.ParameterDict()(3)", "list called": "nn.ParameterList()(3)", "joined with a number": "nn.ParameterDict() | 3",
+    "list": "a = nn.ParameterList([P(1), 3]); note(repr(a)); a.append(T.ones(2)); note(repr(a), a.extra_repr(), repr(nn.ParameterList([P(1)])))",
+    "modules": "note(repr(nn.ModuleList([nn.ReLU(), nn.ReLU(), nn.Sequential(nn.Tanh()), nn.Tanh(), nn.ModuleList([nn.ReLU()] * 3)])), repr(nn.ModuleList()))",
+}
+
+
+@pytest.mark.parametrize("what", PARAMETERS)
+def test_containers_as_torchs(torch, what):
+    def outcome(library):
+        notes = []
+        names = {"T": library, "nn": library.nn, "P": lambda n: library.nn.Parameter(library.ones(n)), "note": lambda *seen: notes.append(repr(seen))}
+        try:
+            exec(PARAMETERS[what], names)
+        except Exception as error:
+            notes.append(type(error).__name__)
+        return [note.replace("ampc.", "torch.") for note in notes]
+
+    assert outcome(ampc) == outcome(torch)
+
+
+def test_to_reads_its_arguments_as_tensors_do():
+    m = nn.Linear(2, 2)
+    assert m.to("cpu", ampc.float64, True).weight.dtype == ampc.float64 and m.to(ampc.ones(1)).weight.dtype == ampc.float32
+    assert m.to(ampc.float16, non_blocking=True).weight.dtype == ampc.float16 and m.to("cpu", dtype=ampc.float32).weight.dtype == ampc.float32
+    m.weight.grad = grad = ampc.ones(2, 2)
+    m.zero_grad(set_to_none=False)
+    assert m.weight.grad is grad and not grad.any()

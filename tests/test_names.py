@@ -405,8 +405,7 @@ def test_absent_areas_say_why():
 
 
 def test_lists_of_parameters_show_what_they_hold(torch):
-    """As torch's, but for its older names of types and two blanks."""
+    """As torch's, but for the name of the package."""
     for holder in (lambda t: t.nn.ParameterList([t.ones(2), t.ones(2, 3).half()]), lambda t: t.nn.ParameterDict({"a": t.ones(2), "b": t.ones(2, 3).half()}),
                    lambda t: t.nn.ParameterList(), lambda t: t.nn.ParameterDict()):
-        want = repr(holder(torch)).replace("torch.FloatTensor", "torch.float32").replace("torch.HalfTensor", "torch.float16")
-        assert repr(holder(ampc)) == want.replace("torch.", "ampc.").replace("    (", "  (")
+        assert repr(holder(ampc)).replace("ampc.", "torch.") == repr(holder(torch))

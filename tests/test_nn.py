@@ -95,6 +95,7 @@ def test_hooks():
     assert seen[2] == [[1, 1]]
 
 
+@pytest.mark.filterwarnings("ignore:no input of Linear")
 def test_hooks_outlive_their_handles():
     """Several on one thing, no handle kept: each runs, in order; one taken off again leaves the others."""
     layer = nn.Linear(2, 2)
@@ -274,8 +275,13 @@ def test_what_is_replaced_keeps_its_turn():
     net.d = ampc.nn.Parameter(ampc.ones(2))
     net.a, net.b = ampc.nn.Linear(1, 3), ampc.nn.Parameter(ampc.ones(3))
     assert [n for n, _ in net.named_parameters()] == ["b", "d", "a.weight", "a.bias", "c.weight", "c.bias"]
-    net.b = ampc.nn.Linear(1, 1)  # of another kind: that is a new turn
-    assert [n for n, _ in net.named_children()] == ["a", "c", "b"] and [n for n, _ in net.named_parameters(recurse=False)] == ["d"]
+    with pytest.raises(TypeError, match="is a parameter"):
+        net.b = ampc.nn.Linear(1, 1)
+    with pytest.raises(TypeError, match="is a module"):
+        net.a = 3
+    net.register_buffer("e", ampc.ones(1))
+    net.e = ampc.nn.Linear(1, 1)  # of another kind: that is a new turn
+    assert [n for n, _ in net.named_children()] == ["a", "c", "e"] and [n for n, _ in net.named_parameters(recurse=False)] == ["b", "d"] and not list(net.buffers())
 
 
 @pytest.mark.parametrize("dtype", [ampc.float32, ampc.bfloat16, ampc.float16, ampc.float64], ids=str)
@@ -369,6 +375,7 @@ def test_binary_cross_entropy_of_probabilities_that_are_0_or_1(dtype):
     assert p.grad.tolist() == [1.0, -1.0]
 
 
+@pytest.mark.filterwarnings("ignore:no input of Linear")
 def test_backward_hooks_without_input_gradients():
     layer, seen = nn.Linear(2, 1), []
     layer.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go[0].tolist())))

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import importlib
 import math
 
 import pytest
@@ -424,3 +425,51 @@ def test_adam_with_decoupled_decay(torch):
 def test_differentiable_steps_have_a_way_out(name):
     with pytest.raises(NotImplementedError, match=f"{name}: .*functional_call"):
         getattr(ampc.optim, name)([ampc.ones(1)], lr=0.1, differentiable=True)
+
+
+HOOKS = {
+    "kept": "h = opt.register_step_pre_hook(f); note(opt._optimizer_step_pre_hooks[h.id] is f, len(opt._optimizer_step_post_hooks)); h.remove(); note(len(opt._optimizer_step_pre_hooks))",
+    "steps": "opt.register_step_pre_hook(lambda o, a, k: note('before', a[0] is o, len(a), sorted(k))); opt.register_step_post_hook(lambda o, a, k: note('after', a[0] is o, len(a))); opt.step(); opt.step(None); opt.step(closure=None)",
+    "own step": """
+class Own(T.optim.Optimizer):
+    def __init__(self, params): super().__init__(params, {"lr": 0.1})
+    def step(self, closure=None): note("step", closure()); return 5
+opt = Own([p])
+opt.register_step_pre_hook(lambda o, a, k: ((o,), {"closure": lambda: 7})), opt.register_step_post_hook(lambda *a: note("after"))
+note(opt.step(lambda: 3))""",
+    "no pair": "opt.register_step_pre_hook(lambda *a: 3); opt.step()",
+    "raises": "opt.register_step_pre_hook(lambda *a: 1 / 0); opt.register_step_post_hook(lambda *a: note('after')); opt.step()",
+    "of all": """
+handles = [M.register_optimizer_step_pre_hook(lambda *a: note("all before")), M.register_optimizer_step_post_hook(lambda *a: note("all after"))]
+opt.register_step_pre_hook(lambda *a: note("before")), opt.register_step_post_hook(lambda *a: note("after"))
+opt.step(), [h.remove() for h in handles], opt.step()""",
+    "state dict": """
+opt.register_state_dict_post_hook(lambda o, d: note(1, sorted(d))), opt.register_state_dict_post_hook(lambda o, d: {"x": 1}, prepend=True)
+opt.register_state_dict_pre_hook(lambda o: note(3)), opt.register_state_dict_pre_hook(lambda o: note(4), prepend=True)
+note(opt.state_dict())""",
+    "load": """
+d = T.optim.SGD([nn.Parameter(T.ones(1))], lr=7).state_dict()
+opt.register_load_state_dict_pre_hook(lambda o, d: note(sorted(d))), opt.register_load_state_dict_pre_hook(lambda o, x: d, prepend=True)
+opt.register_load_state_dict_post_hook(lambda o: note(o.param_groups[0]["lr"])), opt.register_load_state_dict_post_hook(lambda o: note(0), prepend=True)
+opt.load_state_dict(opt.state_dict())""",
+    "the group": "g = {'params': nn.Parameter(T.ones(2)), 'own': 1}; opt.add_param_group(g); note(g is opt.param_groups[1], g['lr'], type(g['params']))",
+    "fused and foreach": "T.optim.Adam([p], fused=True, foreach=True)", "fused and foreach of SGD": "T.optim.SGD([p], lr=1, foreach=True, fused=True)",
+    "fused and differentiable": "T.optim.AdamW([p], fused=True, differentiable=True)", "tensor lr": "T.optim.Adam([p], lr=T.tensor(0.1), foreach=True)",
+    "mixed betas": "T.optim.Adam([p], betas=(T.tensor(0.9), 0.9))",
+}
+
+
+@pytest.mark.parametrize("what", HOOKS)
+def test_hooks_and_options_as_torchs(torch, what):
+    def outcome(library):
+        notes = []
+        p = library.nn.Parameter(library.ones(1))
+        names = {"T": library, "nn": library.nn, "p": p, "opt": library.optim.SGD([p], lr=0.5), "f": lambda *a: None,
+                 "M": importlib.import_module(f"{library.__name__}.optim.optimizer"), "note": lambda *seen: notes.append(repr(seen))}
+        try:
+            exec(HOOKS[what], names)
+        except Exception as error:
+            notes.append(type(error).__name__)
+        return notes
+
+    assert outcome(ampc) == outcome(torch)

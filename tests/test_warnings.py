@@ -26,7 +26,7 @@ opt = ampc.optim.SGD(net.parameters(), lr=0.1)
 CASES = [
     ("optim/_schedule.py", "came before the first optimizer.step", "s = ampc.optim.lr_scheduler.StepLR(opt, 1)\ns.step() #!"),
     ("optim/_schedule.py", "came before the first optimizer.step", "s = ampc.amp.GradScaler('cpu').gate(ampc.optim.lr_scheduler.StepLR(opt, 1))\ns.step() #!"),
-    ("nn/modules/module.py", "an always_call hook raised", """
+    ("nn/_module_hooks.py", "an always_call hook raised", """
 def fails(*args):
     raise KeyError("first")
 net.register_forward_pre_hook(lambda m, a: None)
@@ -67,6 +67,10 @@ ampc._C._cuda_count = count"""),
     ("autograd/engine.py", "`grad_variables` is an old name", "ampc.autograd.backward(net(x).sum(), grad_variables=ampc.tensor(1.0)) #!"),
     ("nn/functional.py", "will be broadcast", "F.mse_loss(x, x[0]) #!"),
     ("nn/functional.py", "will be broadcast", "nn.MSELoss()(x, x[0]) #!"),
+    ("nn/_backward_hooks.py", "no input of Linear requires gradients", """
+hooked = nn.Linear(2, 2)
+hooked.register_full_backward_hook(lambda m, i, o: None)
+hooked(ampc.ones(1, 2)).sum().backward() #!"""),
     ("nn/_backward_hooks.py", "need a Tensor or a tuple", """
 class Named(nn.Module):
     def forward(self, x):

@@ -197,13 +197,14 @@ OPERATORS = """    def __add__(self, other: Any) -> Tensor: ...
 
 
 def core_stub() -> str:
-    text = HEAD.format(doc="The C core.").replace("Union\n", "Union, overload\n") + "from typing_extensions import Self\n\nfrom ._device import Size, device\n\n"
+    text = HEAD.format(doc="The C core.").replace("Union\n", "Union, overload\n") + "from typing_extensions import Self\n\nfrom ._device import Size, device\nfrom .autograd.hooks import RemovableHandle\n\n"
     text += "class dtype:\n    name: builtins.str\n    itemsize: builtins.int\n    is_floating_point: builtins.bool\n"
     text += "    is_complex: builtins.bool\n    is_signed: builtins.bool\n    numpy_dtype: Any\n\n"
     names = [n for n, v in vars(_C).items() if isinstance(v, _C.dtype)]
     text += "".join(f"{n}: dtype\n" for n in sorted(names)) + "\n"
     text += "class Node:\n    next_functions: Tuple[Tuple[Optional[Node], builtins.int], ...]\n    variable: Tensor\n"
-    text += "    compute_dtype: Optional[dtype]\n    def name(self) -> builtins.str: ...\n\n"
+    text += "    compute_dtype: Optional[dtype]\n    metadata: Dict[Any, Any]\n    def name(self) -> builtins.str: ...\n"
+    text += "".join(f"    def register_{kind}(self, fn: Callable[..., Any]) -> RemovableHandle: ...\n" for kind in ("hook", "prehook")) + "\n"
     text += "class OutOfMemoryError(RuntimeError): ...\n\n\n"
     text += "class LinAlgError(RuntimeError): ...\n\n\n"
     text += "class NoTensor(TypeError, AttributeError): ...\n\n\n"

@@ -21,6 +21,15 @@ def _tuple(x: Any, like: Any = None) -> tuple:
     return (x,) if isinstance(x, Tensor) else tuple(x)
 
 
+def _gradients(given: Any, roots: tuple, name: str) -> tuple:
+    """The gradients of the roots, None for those that are 1. TypeError for what is neither a Tensor nor None."""
+    grads = _tuple(given, roots)
+    for g in grads:
+        if g is not None and not isinstance(g, Tensor):
+            raise TypeError(f"{name}: gradients must be Tensors or None, got {type(g).__name__}")
+    return grads
+
+
 def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[bool] = None, create_graph: bool = False,
              grad_variables: Any = None, inputs: Optional[Tensors] = None) -> None:
     """Accumulates gradients of ``tensors`` into the ``.grad`` of the leaves they depend on, see Tensor.backward.
@@ -31,7 +40,7 @@ def backward(tensors: Tensors, grad_tensors: Any = None, retain_graph: Optional[
         if grad_tensors is not None:
             raise RuntimeError("backward: `grad_tensors` and `grad_variables`, its old name, were both given")
     roots = _tuple(tensors)
-    grads = _tuple(grad_variables if grad_tensors is None else grad_tensors, roots)
+    grads = _gradients(grad_variables if grad_tensors is None else grad_tensors, roots, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         _C._backward(roots, grads, keep, create_graph, None, None)
@@ -56,10 +65,12 @@ def grad(outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_gra
         warn("grad: `only_inputs` has no effect: gradients of the inputs alone are made", FutureWarning)
     if is_grads_batched:
         raise NotImplementedError("grad: is_grads_batched is not supported; loop over the gradients")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad: `materialize_grads` gives zeros for inputs that were not used, so `allow_unused` must be left out or True")
     roots, leaves = _tuple(outputs), _tuple(inputs)
     keep = create_graph if retain_graph is None else retain_graph
     unused = materialize_grads if allow_unused is None else allow_unused or materialize_grads
-    found = _C._backward(roots, _tuple(grad_outputs, roots), keep, create_graph, leaves, bool(unused))
+    found = _C._backward(roots, _gradients(grad_outputs, roots, "grad"), keep, create_graph, leaves, bool(unused))
     if materialize_grads:
         found = tuple(zeros_like(x) if g is None else g for g, x in zip(found, leaves))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from .. import _C
 from .._C import Tensor
@@ -41,14 +41,26 @@ def _each_element(x: Tensor) -> Iterator[Tensor]:
         yield direction
 
 
+def _check_backward_alone(name: str, forward: bool, backward: bool, batched: bool) -> None:
+    """AssertionError where nothing is to be checked; NotImplementedError for what is not differentiated forward, nor in batches."""
+    if not (forward or backward):
+        raise AssertionError(f"{name}: nothing is to be checked, neither forward nor backward")
+    if forward or batched:
+        raise NotImplementedError(f"{name}: backward is checked, one gradient at a time; forward differentiation and batches are not")
+
+
 def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
-              nondet_tol: float = 0.0, fast_mode: bool = False) -> bool:
+              nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
+              check_batched_forward_grad: bool = False, check_forward_ad: bool = False, check_backward_ad: bool = True, fast_mode: bool = False,
+              masked: Optional[bool] = None) -> bool:
     """True when backward agrees with central differences for every float64 input that requires gradients.
 
     The outputs are weighted with fixed numbers, so one scalar stands for all. GradcheckError (or False,
     unless ``raise_exception``) when |analytical - numerical| > atol + rtol * |numerical| somewhere, or when two
     backwards differ by more than ``nondet_tol``. ``fast_mode`` compares one slope of each input, along a fixed direction.
+    NotImplementedError for the checks of forward differentiation and of batched gradients, which there are not.
     """
+    _check_backward_alone("gradcheck", check_forward_ad, check_backward_ad, check_batched_grad or check_batched_forward_grad)
     args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     wanted = [x for x in args if isinstance(x, Tensor) and x.requires_grad]
     if not wanted or any(x.dtype != _C.float64 for x in wanted):
@@ -82,8 +94,11 @@ def _weights(o: Tensor, k: int) -> Tensor:
 
 
 def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-                  raise_exception: bool = True, nondet_tol: float = 0.0, fast_mode: bool = False) -> bool:
+                  gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True, nondet_tol: float = 0.0,
+                  check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
+                  check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False) -> bool:
     """gradcheck of the gradient itself: backward of backward against finite differences of backward. ``grad_outputs`` weigh the outputs."""
+    _check_backward_alone("gradgradcheck", check_fwd_over_rev, check_rev_over_rev, check_batched_grad)
     args = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     slots = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.requires_grad]
     outs = _tensors(func(*args))

@@ -5,12 +5,37 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 from .. import _C
 from .._C import Node, Tensor
+from .hooks import RemovableHandle
 
 __all__ = ["Node", "disable_saved_tensors_hooks", "saved_tensors_hooks", "save_on_cpu"]
+
+_AFTER_NODE, _NOTES = -3, -4  # kinds of entries among a node's hooks (AC_HOOK_ in csrc/python/state.h)
+
+
+def _register_prehook(self: Any, fn: Callable[..., Any]) -> RemovableHandle:
+    """Calls ``fn(grad_outputs)`` before this node's backward, with a tuple of the gradients of its results; a tuple that it returns replaces
+    them. Returns a handle with ``remove()``."""
+    hooks, kind = _C._hooks(self)
+    return RemovableHandle(hooks, (kind, fn))
+
+
+def _register_hook(self: Any, fn: Callable[..., Any]) -> RemovableHandle:
+    """Calls ``fn(grad_inputs, grad_outputs)`` after this node's backward, with tuples of gradients; a tuple that it returns replaces the first.
+    After a leaf's accumulation, ``fn((), (leaf.grad,))``. Returns a handle with ``remove()``."""
+    return RemovableHandle(_C._hooks(self)[0], (_AFTER_NODE, fn))
+
+
+def _metadata(self: Any) -> Dict[Any, Any]:
+    """A dict for whatever one wants to note about this node."""
+    return _C._hooks(self)[0].setdefault("metadata", (_NOTES, {}))[1]
+
+
+for _name, _made in (("register_hook", _register_hook), ("register_prehook", _register_prehook), ("metadata", property(_metadata))):
+    setattr(Node, _name, _made)
 
 _refusals = threading.local()  # .texts: those of the regions around, of this thread
 

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Dict
+from typing import Any, List, MutableMapping, Optional, Union
 
 _numbers = itertools.count()
+_NOTHING = object()
 
 
 class RemovableHandle:
     """Returned by every ``register_*hook``; ``remove()`` takes the hook off. Also a context manager. Hooks live on without their handle,
-    so each has a number of its own as its key."""
+    so each has a number of its own as its key, ``id``.
 
-    def __init__(self, hooks: Dict[int, Any], entry: Any) -> None:
-        self._hooks, self.id = hooks, next(_numbers)
-        while self.id in hooks:  # of a module that came from another process
+    Args:
+        hooks_dict: where the hook is kept by its number.
+        entry: what is put there; without it the caller puts the hook there.
+        prepend: whether it comes before the others there.
+        extra_dict: further dicts, one or a list, that ``remove()`` takes the number from; with ``entry``, True is put into each.
+    """
+
+    def __init__(self, hooks_dict: Any, entry: Any = _NOTHING, *, prepend: bool = False,
+                 extra_dict: Optional[Union[MutableMapping[int, Any], List[Any]]] = None) -> None:
+        self._hooks, self.id = hooks_dict, next(_numbers)
+        self._further = extra_dict if isinstance(extra_dict, list) else [] if extra_dict is None else [extra_dict]
+        while self.id in hooks_dict:  # of a module that came from another process
             self.id = next(_numbers)
-        hooks[self.id] = entry
+        if entry is _NOTHING:
+            return
+        hooks_dict[self.id] = entry
+        if prepend:
+            hooks_dict.move_to_end(self.id, last=False)
+        for further in self._further:
+            further[self.id] = True
 
     def remove(self) -> None:
         """Takes the hook off; a second call does nothing."""
-        self._hooks.pop(self.id, None)
+        for hooks in (self._hooks, *self._further):
+            hooks.pop(self.id, None)
 
     def __enter__(self) -> RemovableHandle:
         return self

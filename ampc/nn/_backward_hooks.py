@@ -8,7 +8,6 @@ from .. import _C
 from .. import _creation as make
 from .._C import Tensor
 from .._callers import warn
-from ._global_hooks import hooks_of_all
 
 
 class BackwardHooks:
@@ -19,8 +18,8 @@ class BackwardHooks:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self.hooks = [*hooks_of_all("backward"), *module._backward_hooks.values()]
-        self.pre_hooks = [*hooks_of_all("backward_pre"), *module._backward_pre_hooks.values()]
+        full, older = module._get_backward_hooks()
+        self.hooks, self.pre_hooks = full + older, module._get_backward_pre_hooks()
         self.grad_output: Any = None
         self.n_inputs = 0
         self.watches_inputs = False
@@ -53,7 +52,7 @@ class BackwardHooks:
         """What a hook makes of the gradients."""
         if changed is None:
             return grads
-        changed = changed if isinstance(changed, tuple) else (changed,)
+        changed = tuple(changed) if isinstance(changed, (tuple, list)) else (changed,)
         if len(changed) != len(grads):
             raise RuntimeError(f"a backward hook of {type(self.module).__name__} returned {len(changed)} gradients, expected {len(grads)}")
         return changed
@@ -75,6 +74,8 @@ class BackwardHooks:
         return watched
 
     def _without_inputs(self, grad_output: tuple) -> None:
+        if self.hooks:
+            warn(f"no input of {type(self.module).__name__} requires gradients, so its backward hook sees None for theirs")
         for hook in self.hooks:
             changed = hook(self.module, (None,) * self.n_inputs, grad_output)
             if changed is not None and not (isinstance(changed, tuple) and all(g is None for g in changed)):

@@ -21,10 +21,10 @@ class Parameter(Tensor):
             raise TypeError(f"Parameter: `requires_grad` must be a bool, got {type(requires_grad).__name__}")
         return _C._make_subclass(cls, data.detach(), requires_grad)
 
-    def __deepcopy__(self, memo: dict, *, grad: bool = False) -> Parameter:
-        """A parameter of the same values; as torch's, without .grad: a copied model begins with none."""
+    def __deepcopy__(self, memo: dict, *, grad: bool = False, alone: bool = True) -> Parameter:
+        """A parameter of the same values, on memory of its own; as torch's, without .grad: a copied model begins with none."""
         if id(self) not in memo:
-            Tensor.__deepcopy__(self, memo, grad=grad)
+            Tensor.__deepcopy__(self, memo, grad=grad, alone=alone)
         return memo[id(self)]
 
 
@@ -63,7 +63,7 @@ class _Uninitialized(Tensor):
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"<{type(self).__name__}>"
 
-    def __deepcopy__(self, memo: dict, *, grad: bool = False) -> Any:
+    def __deepcopy__(self, memo: dict, *, grad: bool = False, alone: bool = True) -> Any:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
         return memo[id(self)]

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import Any, Dict, List, Optional, Tuple
 
 from .._C import Tensor
-from .optimizer import check_options
+from .optimizer import check_options, check_ways
 from .update_rule import UpdateRuleOptimizer
 
 
 def _check_moments(name: str, lr: Any, betas: Tuple[float, float], eps: float, weight_decay: float) -> None:
+    if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor):
+        raise ValueError(f"{name}: `betas` must both be numbers or both be Tensors")
     check_options(name, lr=(lr, 0.0, None), eps=(eps, 0.0, None), weight_decay=(weight_decay, 0.0, None),
                   **{"betas[0]": (betas[0], 0.0, 1.0), "betas[1]": (betas[1], 0.0, 1.0)})
 
@@ -37,6 +39,7 @@ class Adam(_WithMoments):
                  capturable: bool = False, differentiable: bool = False, fused: Optional[bool] = None, decoupled_weight_decay: bool = False,
                  rounding: str = "nearest") -> None:
         _check_moments(type(self).__name__, lr, betas, eps, weight_decay)
+        check_ways(type(self).__name__, lr, foreach, fused, capturable, differentiable)
         super().__init__(params, differentiable, rounding, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
                          maximize=maximize, decoupled_weight_decay=decoupled_weight_decay)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Dict, List, Optional, Tuple
 
-from .optimizer import check_options, state_like
+from .optimizer import check_options, check_ways, state_like
 from .update_rule import UpdateRuleOptimizer
 
 
@@ -20,6 +20,7 @@ class Adagrad(UpdateRuleOptimizer):
                  differentiable: bool = False, fused: Optional[bool] = None, rounding: str = "nearest") -> None:
         check_options("Adagrad", lr=(lr, 0.0, None), lr_decay=(lr_decay, 0.0, None), weight_decay=(weight_decay, 0.0, None),
                       initial_accumulator_value=(initial_accumulator_value, 0.0, None), eps=(eps, 0.0, None))
+        check_ways("Adagrad", lr, foreach, fused, True, differentiable)
         super().__init__(params, differentiable, rounding, lr=lr, lr_decay=lr_decay, eps=eps, weight_decay=weight_decay,
                          initial_accumulator_value=initial_accumulator_value, maximize=maximize)
 

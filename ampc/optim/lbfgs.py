@@ -153,14 +153,10 @@ class LBFGS(Optimizer):
         loss is returned. TypeError without one."""
         if closure is None:
             raise TypeError("LBFGS.step needs a closure that zeroes the gradients, computes the loss, calls backward and returns it")
-        for hook in list(self._pre_hooks.values()):
-            hook(self, (closure,), {})
         with no_grad():
             first = self._iterate(closure)
             if zero_grad:
                 self.zero_grad(set_to_none=False)
-        for hook in list(self._post_hooks.values()):
-            hook(self, (closure,), {})
         return first
 
     def _iterate(self, closure: Callable[[], Any]) -> Any:

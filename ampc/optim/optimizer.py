@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 from .. import _C
 from .._C import Tensor
 from .._events import announce
+from .._gradients import zero_grad
 from .._missing import absent_from
 from ..autograd import enable_grad, no_grad
-from ..autograd.hooks import RemovableHandle
+from ._hooks import HasHooks, after_step, before_step, register_optimizer_step_post_hook, register_optimizer_step_pre_hook  # noqa: F401
 
 
 class _Required:
@@ -35,7 +36,10 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
         self._n_applied += 1
         self._stepping = True
         try:
-            return step(self, *args, **kwargs)
+            given, kwargs = before_step(self, (self, *args), kwargs)
+            result = step(*given, **kwargs)
+            after_step(self, given, kwargs)
+            return result
         finally:
             self._stepping = False
             announce.step_ended(self)
@@ -43,7 +47,7 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
     return noting
 
 
-class Optimizer:
+class Optimizer(HasHooks):
     """Base of optimizers.
 
     Args:
@@ -67,8 +71,7 @@ class Optimizer:
         self.defaults = defaults
         self.state: Dict[Tensor, Dict[str, Any]] = defaultdict(dict)
         self.param_groups: List[Dict[str, Any]] = []
-        self._pre_hooks: Any = OrderedDict()
-        self._post_hooks: Any = OrderedDict()
+        self._forget_hooks()
         self._found_inf: Optional[Tensor] = None  # the flag by which a GPU skips the step
         self._zero_along = False  # whether the step also sets gradients to 0
         self._has_stepped = False  # schedulers ask for it; a step that a scaler skipped counts, too
@@ -88,7 +91,7 @@ class Optimizer:
         what another group has already."""
         if not isinstance(param_group, dict):
             raise TypeError(f"a parameter group must be a dict, got {type(param_group).__name__}")
-        group = dict(param_group)
+        group = param_group  # the dict itself becomes the group, as in torch
         params = group["params"]
         if isinstance(params, set):
             raise TypeError("parameters need an order; pass a list, not a set")
@@ -129,8 +132,6 @@ class Optimizer:
 
         ``zero_grad``: the gradients become 0 in the same pass over memory, as ``zero_grad(set_to_none=False)`` after it would make
         them; ``scaler.step(optimizer, zero_grad=True)`` zeroes them when the step is skipped, too."""
-        for hook in list(self._pre_hooks.values()):
-            hook(self, (closure,) if closure is not None else (), {})
         loss = None
         self._has_stepped = True
         if closure is not None:
@@ -149,8 +150,6 @@ class Optimizer:
                     _C._set_provenance(self.param_groups, "none")
         finally:
             self._zero_along = False
-        for hook in list(self._post_hooks.values()):
-            hook(self, (closure,) if closure is not None else (), {})
         return loss
 
     def can_leave_step_out(self) -> bool:
@@ -183,38 +182,24 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets the gradients, or zeroes them."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                else:
-                    p.grad.detach_().zero_()
-                    _C._set_provenance([p], "none")
-
-    def register_step_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(optimizer, args, kwargs)`` before every step."""
-        return RemovableHandle(self._pre_hooks, hook)
-
-    def register_step_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(optimizer, args, kwargs)`` after every step."""
-        return RemovableHandle(self._post_hooks, hook)
+        zero_grad((p for group in self.param_groups for p in group["params"]), set_to_none)
 
     # -- saving ---------------------------------------------------------------------------------------------
 
     def state_dict(self) -> Dict[str, Any]:
         """{'state': by number of the parameter, 'param_groups': options and numbers}."""
+        self._call_each(self._optimizer_state_dict_pre_hooks)
         number: Dict[int, int] = {}
         for group in self.param_groups:
             for p in group["params"]:
                 number.setdefault(id(p), len(number))
         groups = [{**{k: v for k, v in g.items() if k != "params"}, "params": [number[id(p)] for p in g["params"]]} for g in self.param_groups]
         state = {number[id(p)] if isinstance(p, Tensor) else p: s for p, s in self.state.items()}
-        return {"state": state, "param_groups": groups}
+        return self._passed_on(self._optimizer_state_dict_post_hooks, {"state": state, "param_groups": groups})
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Continues from a state_dict. ValueError when its groups do not fit."""
+        state_dict = self._passed_on(self._optimizer_load_state_dict_pre_hooks, dict(state_dict))
         saved = state_dict["param_groups"]
         sizes = [len(g["params"]) for g in saved], [len(g["params"]) for g in self.param_groups]
         if sizes[0] != sizes[1]:
@@ -227,13 +212,15 @@ class Optimizer:
         for s, g in zip(saved, self.param_groups):
             g.update({k: deepcopy(v) for k, v in s.items() if k != "params"})
         self.state = state
+        self._call_each(self._optimizer_load_state_dict_post_hooks)
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._pre_hooks, self._post_hooks, self._found_inf, self._zero_along = OrderedDict(), OrderedDict(), None, False
+        self._forget_hooks()
+        self._found_inf, self._zero_along = None, False
         self._has_stepped = False
 
     def __repr__(self) -> str:
@@ -252,6 +239,17 @@ def check_options(name: str, **limits: Any) -> None:
         number = value.item() if isinstance(value, Tensor) else value
         if not (low <= number and (high is None or number < high)):
             raise ValueError(f"{name}: `{option}` must be at least {low}" + ("" if high is None else f" and below {high}") + f", got {value}")
+
+
+def check_ways(name: str, lr: Any, foreach: Optional[bool], fused: Optional[bool], capturable: bool, differentiable: bool) -> None:
+    """Which of torch's words for a way of stepping do not go together, though here is one way: RuntimeError or ValueError, as torch."""
+    if fused and (differentiable or foreach):
+        other = "differentiable" if differentiable else "foreach"
+        raise RuntimeError(f"{name}: `fused` does not go together with `{other}`; leave them out: there is one way of stepping")
+    if isinstance(lr, Tensor) and foreach and not capturable:
+        raise ValueError(f"{name}: a Tensor `lr` does not go together with `foreach` unless `capturable`; leave both out: there is one way of "
+                         "stepping")
+    refuse_differentiable(name, differentiable)
 
 
 def refuse_differentiable(name: str, differentiable: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Dict, Optional
 
 from .. import _C
-from .optimizer import Optimizer, check_options, check_rounding, extras_of, refuse_differentiable, state_like
+from .optimizer import Optimizer, check_options, check_rounding, check_ways, extras_of, state_like
 
 
 class SGD(Optimizer):
@@ -22,7 +22,7 @@ class SGD(Optimizer):
         check_options("SGD", lr=(lr, 0.0, None), momentum=(momentum, 0.0, None), weight_decay=(weight_decay, 0.0, None))
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("SGD: Nesterov momentum needs `momentum` above 0 and `dampening` 0")
-        refuse_differentiable("SGD", differentiable)
+        check_ways("SGD", lr, foreach, fused, True, differentiable)
         super().__init__(params, {"lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay,
                                   "nesterov": nesterov, "maximize": maximize, "rounding": check_rounding(type(self).__name__, rounding)})
 

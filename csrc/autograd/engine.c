@@ -344,10 +344,12 @@ static int run_formula(engine *e, ac_node *n, ac_tensor **grads) {
     AC_TRY(ac_list_start(&given, n->n_in));
     ac_running_formula outer = ac_running;
     ac_running = (ac_running_formula){n, &e->pass};
-    int failed =
-        ac_formula_run(n, grads, given.at, e->args->create_graph, e->args->inputs ? NULL : &e->pass, unneeded_of(e, n));
+    const ac_pass *adding =
+        e->args->inputs || n->hooks ? NULL : &e->pass; /* hooks are to see the gradients themselves */
+    int failed = ac_formula_run(n, grads, given.at, e->args->create_graph, adding, unneeded_of(e, n));
     if (!failed && ac_grad_hooks.formula_ran) failed = ac_grad_hooks.formula_ran(n, given.at);
     if (!failed && ac_grad_hooks.anomaly) failed = ac_grad_hooks.anomaly(n->name, given.at, n->n_in);
+    if (!failed && n->hooks) failed = ac_grad_hooks.after_node(n->hooks, given.at, n->n_in, grads, n->n_out);
     if (!failed) failed = propagate(e, n, given.at);
     ac_running = outer;
     ac_list_release(&given);

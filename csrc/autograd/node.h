@@ -72,6 +72,8 @@ typedef struct {
     int (*run_hooks)(void *hooks, ac_tensor **grads, int n);
     /* After a leaf's gradient was accumulated. */
     int (*after_accumulate)(void *hooks, ac_tensor *leaf);
+    /* After a node's formula, on the gradients of its inputs, replaced in place, and of its results. */
+    int (*after_node)(void *hooks, ac_tensor **given, int n_in, ac_tensor *const *grads, int n_out);
     /* What is kept instead of a tensor that backward wants, where ac_mode.packs; and the tensor (new) again. */
     void *(*pack)(ac_tensor *t);
     ac_tensor *(*unpack)(void *packed);

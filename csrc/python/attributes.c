@@ -96,11 +96,12 @@ GETTER(base) {
 static int set_requires_grad(PyObject *self, PyObject *value, void *unused) {
     SELF;
     (void)unused;
-    int on = value ? PyObject_IsTrue(value) : -1;
-    if (on < 0) {
-        if (!value) PyErr_SetString(PyExc_AttributeError, "requires_grad cannot be deleted");
+    if (!value) return PyErr_SetString(PyExc_AttributeError, "requires_grad cannot be deleted"), -1;
+    if (!PyBool_Check(value)) {
+        PyErr_Format(PyExc_RuntimeError, "requires_grad must be a bool, got %s", Py_TYPE(value)->tp_name);
         return -1;
     }
+    bool on = value == Py_True;
     if (ac_set_requires_grad(t, on) == 0) return 0;
     (void)ac_raise();
     return -1;
@@ -109,8 +110,15 @@ static int set_requires_grad(PyObject *self, PyObject *value, void *unused) {
 GETTER(grad) {
     SELF;
     (void)unused;
-    if (!t->meta || !t->meta->grad) Py_RETURN_NONE;
-    return ac_wrap_borrowed(t->meta->grad);
+    if (t->meta && t->meta->grad) return ac_wrap_borrowed(t->meta->grad);
+    if (t->meta && t->meta->node && !t->meta->retains_grad &&
+        PyErr_WarnEx(
+            PyExc_UserWarning,
+            "the .grad of a tensor that is no leaf is None: backward does not keep it. Call retain_grad() on the "
+            "tensor before backward if you need it",
+            1) < 0)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 static int set_grad(PyObject *self, PyObject *value, void *unused) {
@@ -125,6 +133,7 @@ static int set_grad(PyObject *self, PyObject *value, void *unused) {
         return -1;
     }
     ac_tensor *g = ac_unwrap(value);
+    if (g == t) return PyErr_SetString(PyExc_RuntimeError, "a tensor cannot be its own .grad"), -1;
     if (!ac_same_shape(g, t) || g->dtype != t->dtype) {
         char want[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
         PyErr_Format(PyExc_RuntimeError, "grad must have the tensor's shape and dtype: %s %s, got %s %s",

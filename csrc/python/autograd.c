@@ -12,66 +12,6 @@ typedef struct {
     int index;
 } PyNode;
 
-/* -- hooks ------------------------------------------------------------------------------------------ */
-
-/* Hooks on a tensor are the values of a Python dict, (index, callable), in the node's or the leaf's notes; an
- * index of -1 marks a hook that runs after a leaf's gradient was accumulated. */
-static int run_one(PyObject *hook, ac_tensor **grad) {
-    PyObject *g = ac_wrap_borrowed(*grad), *result = g ? PyObject_CallFunctionObjArgs(hook, g, NULL) : NULL;
-    int failed = result ? 0 : -1;
-    if (result && result != Py_None) {
-        if (!ac_is_tensor(result)) {
-            PyErr_Format(PyExc_TypeError, "a tensor hook must return a Tensor or None, got %s",
-                         Py_TYPE(result)->tp_name);
-            failed = -1;
-        } else if (!ac_same_shape(ac_unwrap(result), *grad)) {
-            char got[AC_SHAPE_TEXT], want[AC_SHAPE_TEXT];
-            PyErr_Format(PyExc_RuntimeError,
-                         "a tensor hook returned a gradient of shape %s, it was given one of shape %s",
-                         ac_shape_text(ac_unwrap(result), got), ac_shape_text(*grad, want));
-            failed = -1;
-        } else if (ac_unwrap(result)->dtype != (*grad)->dtype) {
-            PyErr_Format(PyExc_RuntimeError, "a tensor hook returned a %s gradient, expected %s",
-                         ac_dtypes[ac_unwrap(result)->dtype].name, ac_dtypes[(*grad)->dtype].name);
-            failed = -1;
-        } else {
-            ac_tensor *old = *grad;
-            *grad = ac_tensor_retain(ac_unwrap(result));
-            ac_tensor_release(old);
-        }
-    }
-    Py_XDECREF(result);
-    Py_XDECREF(g);
-    return failed;
-}
-
-static int run_hooks(void *hooks, ac_tensor **grads, int n) {
-    PyObject *list = PyDict_Values(hooks); /* a hook may remove itself */
-    int failed = list ? 0 : -1;
-    for (Py_ssize_t i = 0; list && !failed && i < PyList_GET_SIZE(list); i++) {
-        PyObject *entry = PyList_GET_ITEM(list, i);
-        long index = PyLong_AsLong(PyTuple_GET_ITEM(entry, 0));
-        if (index >= 0 && index < n && grads[index]) failed = run_one(PyTuple_GET_ITEM(entry, 1), &grads[index]);
-    }
-    Py_XDECREF(list);
-    return failed;
-}
-
-static int after_accumulate(void *hooks, ac_tensor *leaf) {
-    PyObject *list = PyDict_Values(hooks), *self = list ? ac_wrap_borrowed(leaf) : NULL;
-    int failed = self ? 0 : -1;
-    for (Py_ssize_t i = 0; self && !failed && i < PyList_GET_SIZE(list); i++) {
-        PyObject *entry = PyList_GET_ITEM(list, i);
-        if (PyLong_AsLong(PyTuple_GET_ITEM(entry, 0)) != -1) continue;
-        PyObject *result = PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(entry, 1), self, NULL);
-        failed = result ? 0 : -1;
-        Py_XDECREF(result);
-    }
-    Py_XDECREF(self);
-    Py_XDECREF(list);
-    return failed;
-}
-
 static void drop(void *object) { Py_DECREF((PyObject *)object); }
 
 /* -- hooks on saved tensors --------------------------------------------------------------------------- */
@@ -183,8 +123,16 @@ static PyObject *anomaly(PyObject *module, PyObject *unused) {
     return Py_NewRef(ac_py->anomaly ? ac_py->anomaly : Py_None);
 }
 
-/* _hooks(tensor): the dict that its hooks live in, made when missing; and the index for it */
+/* _hooks(tensor or node): the dict that its hooks live in, made when missing; and the index for it */
+static PyObject *node_hooks(ac_node *n) {
+    if (n->is_accumulator && !(n->leaf && ac_meta_of(n->leaf))) return ac_raise();
+    void **hooks = n->is_accumulator ? &n->leaf->meta->hooks : &n->hooks;
+    if (!*hooks) *hooks = PyDict_New();
+    return *hooks ? Py_BuildValue("Oi", (PyObject *)*hooks, AC_HOOK_BEFORE_NODE) : NULL;
+}
+
 static PyObject *tensor_hooks(PyObject *module, PyObject *o) {
+    if (Py_TYPE(o) == ac_py->node) return node_hooks(((PyNode *)o)->node);
     (void)module;
     if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
     ac_tensor *t = ac_unwrap(o);
@@ -550,8 +498,7 @@ static PyMethodDef functions[] = {{"_hooks", tensor_hooks, METH_O, NULL},
 int ac_autograd_init(PyObject *module) {
     ac_hooks.meta_free = ac_meta_free;
     ac_grad_hooks.drop = drop;
-    ac_grad_hooks.run_hooks = run_hooks;
-    ac_grad_hooks.after_accumulate = after_accumulate;
+    ac_grad_hooks_init();
     ac_grad_hooks.pack = pack;
     ac_grad_hooks.unpack = unpack;
     ac_grad_hooks.free_saved = free_saved;

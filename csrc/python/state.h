@@ -111,6 +111,17 @@ int ac_scope_init(PyObject *module);
 int ac_storage_init(PyObject *module);
 int ac_foreach_init(PyObject *module);
 
+/* -- grad_hooks.c -- */
+/* Hooks are the values of a Python dict, (index, callable), in the node's or the leaf's notes: of a tensor, by the
+ * index of the result that it is, or of the kinds below. */
+enum {
+    AC_HOOK_AFTER_ACCUMULATE = -1, /* with the leaf, when its gradient was accumulated */
+    AC_HOOK_BEFORE_NODE = -2,      /* with the gradients of all results */
+    AC_HOOK_AFTER_NODE = -3,       /* with those of the inputs and of the results */
+    AC_HOOK_NOTES = -4             /* no hook: the dict that a node shows as its metadata */
+};
+void ac_grad_hooks_init(void);
+
 /* -- op_observer.c -- */
 PyObject *ac_watch_swap(PyObject *callback); /* steals it and returns what was there; NULL: nobody */
 

@@ -100,6 +100,8 @@ class Hardtanh(FunctionModule, function="hardtanh"):
             if old is not None:
                 warn(f"Hardtanh: `{new}ue` is an old name of `{new}`", FutureWarning)
         super().__init__(min_val if min_value is None else min_value, max_val if max_value is None else max_value, inplace)
+        if self.max_val <= self.min_val:
+            raise AssertionError(f"Hardtanh: `max_val` must be above `min_val`, got {self.max_val} and {self.min_val}")
 
 
 class Hardsigmoid(FunctionModule, function="hardsigmoid"):

@@ -43,11 +43,10 @@ class _NormBase(_Affine, OfDims):
         self.reset_running_stats()
         super().reset_parameters()
 
-    def _plan_load(self, state: Any, prefix: str, *rest: Any) -> Any:
-        version = state._metadata.get(prefix[:-1], {}).get("version")
+    def _complete(self, state_dict: Any, prefix: str, local_metadata: Any) -> None:
+        version = local_metadata.get("version")
         if self.num_batches_tracked is not None and (version is None or version < 2):
-            state.setdefault(prefix + "num_batches_tracked", self.num_batches_tracked)
-        return super()._plan_load(state, prefix, *rest)
+            state_dict.setdefault(prefix + "num_batches_tracked", self.num_batches_tracked)
 
     def _check_input_dim(self, input: Tensor) -> None:
         """ValueError for another number of dimensions; subclasses, also in other packages, have their own."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from typing import Any, Optional, Union
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Callable, Optional, Tuple, Union
 
 from ..._C import Tensor
 from ..._callers import warn
@@ -146,6 +147,11 @@ class ModuleList(_Listed):
     def __contains__(self, module: object) -> bool:
         return any(m is module for m in self)
 
+    def __repr__(self) -> str:
+        equal = [(text, [i for i, _ in group]) for text, group in itertools.groupby(enumerate(map(repr, self)), key=lambda pair: pair[1])]
+        lines = [f"({of[0]}): {text}" if len(of) == 1 else f"({of[0]}-{of[-1]}): {len(of)} x {text}" for text, of in equal]
+        return f"{self._get_name()}(" + "".join("\n  " + line.replace("\n", "\n  ") for line in lines) + ("\n)" if lines else ")")
+
     def __add__(self, modules: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *modules])
 
@@ -169,9 +175,7 @@ class _Named(Module):
         return key in self._names()
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self:
-            raise KeyError(key)
-        return getattr(self, key)
+        raise NotImplementedError
 
     def keys(self) -> Any:
         """The names."""
@@ -197,7 +201,7 @@ class _Named(Module):
         return value
 
     def update(self, parameters: Any) -> None:
-        """Adds those of a mapping, or of pairs. TypeError for something else."""
+        """Adds those of a mapping, or of pairs. TypeError for something else, ValueError for what is no pair."""
         if not isinstance(parameters, Iterable):
             raise TypeError(f"{type(self).__name__}: expected a mapping or pairs of names and values, got {type(parameters).__name__}")
         for key, value in parameters.items() if hasattr(parameters, "items") else parameters:
@@ -225,13 +229,26 @@ class ModuleDict(_Named):
         del self._modules[key]
 
 
-def _listed(holder: Module, items: Iterable) -> str:
-    lines = [f"  ({name}): {type(p).__name__} containing: [{p.dtype} of size {'x'.join(map(str, p.shape))}]" if isinstance(p, Tensor) else
-             f"  ({name}): {type(p).__name__}" for name, p in items]
-    return "\n".join([f"{type(holder).__name__}(", *lines, ")"]) if lines else f"{type(holder).__name__}()"
+class _Parameters(Module):
+    """Base of modules that hold parameters, and cannot be called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(f"{type(self).__name__} holds parameters; it cannot be called")
+
+    def _lines(self, items: Iterable, dtype_of: Callable[[Tensor], Any]) -> str:
+        """One line for each, as torch's, which differ in how they name the dtype."""
+        lines = []
+        for name, p in items:
+            what = f"Object of type: {type(p).__name__}"
+            if isinstance(p, Tensor):
+                where = f" ({p.device})" if p.is_cuda else ""
+                kind = "Parameter" if isinstance(p, Parameter) else "Tensor"
+                what = f"{kind} containing: [{dtype_of(p)} of size {'x'.join(map(str, p.shape))}{where}]"
+            lines.append(f"  ({name}): {what}")
+        return "\n".join(lines)
 
 
-class ParameterList(Module):
+class ParameterList(_Parameters):
     """Parameters in a list; Tensors that are none become Parameters."""
 
     def __init__(self, values: Any = None) -> None:
@@ -253,8 +270,9 @@ class ParameterList(Module):
     def __setitem__(self, i: int, value: Any) -> None:
         setattr(self, self._key(i), _as_parameter(value))
 
-    def __repr__(self) -> str:
-        return _listed(self, enumerate(self))
+    def extra_repr(self) -> str:
+        """A line for each."""
+        return self._lines(enumerate(self), lambda p: p.dtype)
 
     def __len__(self) -> int:
         return self._size
@@ -280,8 +298,8 @@ class ParameterList(Module):
         return self
 
 
-class ParameterDict(_Named):
-    """Parameters by name, in the order they came; Tensors that are none become Parameters."""
+class ParameterDict(_Parameters, _Named):
+    """Parameters by name, in the order they came, or sorted where a plain dict gave them; Tensors that are none become Parameters."""
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
@@ -292,16 +310,68 @@ class ParameterDict(_Named):
     def _names(self) -> Any:
         return self._keys.keys()
 
+    def _key_to_attr(self, key: str) -> str:
+        if not isinstance(key, str):
+            raise TypeError(f"ParameterDict: names must be strings, got {type(key).__name__}")
+        return key
+
+    def __getitem__(self, key: str) -> Any:
+        return getattr(self, self._key_to_attr(key))
+
     def __setitem__(self, key: str, value: Any) -> None:
+        setattr(self, self._key_to_attr(key), _as_parameter(value))
         self._keys[key] = None
-        setattr(self, key, _as_parameter(value))
 
     def __delitem__(self, key: str) -> None:
         del self._keys[key]
         delattr(self, key)
 
-    def __repr__(self) -> str:
-        return _listed(self, self.items())
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys)
+
+    def __or__(self, other: Any) -> ParameterDict:
+        both = self.copy()
+        both.update(other)
+        return both
+
+    def __ror__(self, other: Any) -> Any:
+        both = other.copy()
+        both.update(self)
+        return both
+
+    def __ior__(self, other: Any) -> ParameterDict:
+        self.update(other)
+        return self
+
+    def extra_repr(self) -> str:
+        """A line for each."""
+        return self._lines(self.items(), Tensor.type)
+
+    def update(self, parameters: Any) -> None:
+        """Adds those of a mapping, or of pairs; those of a plain dict in the order of their names, as torch. TypeError for something else,
+        ValueError for what is no pair."""
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            parameters = sorted(parameters.items(), key=lambda pair: pair[0])
+        super().update(parameters)
+
+    def copy(self) -> ParameterDict:
+        """Another with the same parameters."""
+        return ParameterDict(OrderedDict(self.items()))
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """One by name, which is ``default`` from now on where there was none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def popitem(self) -> Tuple[str, Any]:
+        """Takes the last one out: its name and itself."""
+        key = next(reversed(self._keys))
+        return key, self.pop(key)
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """Another that has one parameter, ``default``, under each of the names."""
+        return ParameterDict((key, default) for key in keys)
 
     def get(self, key: str, default: Any = None) -> Any:
         """One by name, or ``default``."""

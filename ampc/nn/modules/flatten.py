@@ -25,10 +25,12 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Dimension ``dim`` made ``unflattened_size``."""
+    """Dimension ``dim`` made ``unflattened_size``. TypeError for sizes that are no tuple or list of ints."""
 
     def __init__(self, dim: Any, unflattened_size: Any) -> None:
         super().__init__()
+        if not isinstance(unflattened_size, (tuple, list)) or not all(hasattr(size, "__index__") for size in unflattened_size):
+            raise TypeError(f"Unflatten: `unflattened_size` must be a tuple of ints, got {unflattened_size!r:.80}")
         self.dim, self.unflattened_size = dim, unflattened_size
 
     def forward(self, input: Tensor) -> Tensor:

@@ -205,6 +205,13 @@ class MultiMarginLoss(_AnyLoss, function="multi_margin_loss"):
     reduce: Any = None
     reduction: str = "mean"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.p not in (1, 2):
+            raise ValueError(f"MultiMarginLoss: `p` must be 1 or 2, got {self.p}")
+        if self.weight is not None and self.weight.ndim != 1:
+            raise ValueError(f"MultiMarginLoss: `weight` must be one number for each class, got shape {list(self.weight.shape)}")
+
 
 class HingeEmbeddingLoss(_AnyLoss, function="hinge_embedding_loss"):
     """x where target is 1, max(0, margin - x) where it is -1."""
@@ -235,6 +242,11 @@ class MarginRankingLoss(_PairLoss, function="margin_ranking_loss"):
     """max(0, -target (x1 - x2) + margin)"""
 
 
+def _check_margin(loss: Any) -> None:
+    if loss.margin <= 0:
+        raise ValueError(f"{type(loss).__name__}: `margin` must be above 0, got {loss.margin}")
+
+
 class TripletMarginLoss(_AnyLoss, function="triplet_margin_loss"):
     """max(0, distance to the positive - distance to the negative + margin)."""
 
@@ -245,6 +257,10 @@ class TripletMarginLoss(_AnyLoss, function="triplet_margin_loss"):
     size_average: Any = None
     reduce: Any = None
     reduction: str = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_margin(self)
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
         return self._call(anchor, positive, negative)
@@ -258,6 +274,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         super().__init__(reduction=reduction)
         self.distance_function = PairwiseDistance() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap
+        _check_margin(self)
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
         return F.triplet_margin_with_distance_loss(anchor, positive, negative, distance_function=self.distance_function, margin=self.margin,

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
-from ..._callers import warn
-from ..._device import check_device
+from ..._device import check_device, parse_to
+from ..._gradients import zero_grad
 from ..._layout import check_format
 from ..._model_names import register_module_class
 from ...amp._regions import call_module
 from ...autograd import no_grad
-from ...autograd.hooks import RemovableHandle
 from ...compiler import compile as hand_back
 from ...policy import state as policies
-from .._backward_hooks import BackwardHooks
 from .._global_hooks import *  # noqa: F403
-from .._global_hooks import everywhere, hooks_of_all, registered
-from .._loading import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys, hint, kind_of, load_planned, post_hooks
-from ..parameter import Buffer, Parameter, is_lazy
+from .._global_hooks import (  # noqa: F401 - libraries read these here
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_buffer_registration_hooks,
+    _global_forward_hooks,
+    _global_forward_hooks_always_called,
+    _global_forward_hooks_with_kwargs,
+    _global_forward_pre_hooks,
+    _global_module_registration_hooks,
+    _global_parameter_registration_hooks,
+    registered,
+)
+from .._loading import _EXTRA_STATE_KEY_SUFFIX, Metadata, _IncompatibleKeys, load_into, load_planned, plan_own
+from .._module_hooks import NONE, SELDOM_USED, HasHooks, made_when_used
+from ..parameter import Buffer, Parameter
 
 if TYPE_CHECKING:
     from typing import Protocol, TypeVar
@@ -43,15 +53,16 @@ def _need_init(module: Any) -> None:
         raise AttributeError(f"{type(module).__name__}: call super().__init__() before assigning parameters, modules or buffers")
 
 
-class Module:
+class Module(HasHooks):
     """A part of a model: parameters, buffers and other Modules, assigned as attributes, and a ``forward``."""
 
     training: bool
     dump_patches = False
+    call_super_init = False
     _version = 1
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if args or kwargs:
+        if (args or kwargs) and not self.call_super_init:
             raise TypeError(f"{type(self).__name__}.__init__ takes no arguments here, got {args or kwargs}")
         d = self.__dict__
         d["training"] = True
@@ -59,7 +70,8 @@ class Module:
         d["_non_persistent_buffers_set"] = set()
         d["_forward_pre_hooks"], d["_forward_hooks"] = OrderedDict(), OrderedDict()
         d["_backward_hooks"], d["_backward_pre_hooks"] = OrderedDict(), OrderedDict()
-        d["_state_dict_hooks"], d["_load_state_dict_pre_hooks"], d["_load_state_dict_post_hooks"] = OrderedDict(), OrderedDict(), OrderedDict()
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
 
     forward: Callable[..., Any]
 
@@ -77,7 +89,8 @@ class Module:
     def _ampc_call(self, args: tuple, kwargs: dict) -> Any:
         d = self.__dict__
         try:
-            if not (everywhere or d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"]):
+            if not (d["_forward_hooks"] or d["_forward_pre_hooks"] or d["_backward_hooks"] or d["_backward_pre_hooks"] or _global_forward_hooks
+                    or _global_forward_pre_hooks or _global_backward_hooks or _global_backward_pre_hooks):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
         except RecursionError:  # no calls are left to name modules with
@@ -88,40 +101,6 @@ class Module:
             mark(error, self)
             raise
 
-    def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
-        for hook, with_kwargs in [*hooks_of_all("forward_pre"), *self._forward_pre_hooks.values()]:
-            changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
-            if changed is None:
-                continue
-            if with_kwargs:
-                args, kwargs = changed
-            else:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        backward = BackwardHooks(self)
-        args = backward.watch_inputs(args)
-        result, left = None, [*hooks_of_all("forward"), *self._forward_hooks.values()]
-        try:
-            result = self.forward(*args, **kwargs)
-            while left:
-                hook, with_kwargs, _ = left.pop(0)
-                changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-                result = result if changed is None else changed
-        except Exception:
-            self._call_those_left(left, args, kwargs, result)
-            raise
-        return backward.watch_outputs(result)
-
-    def _call_those_left(self, hooks: list, args: tuple, kwargs: dict, result: Any) -> None:
-        """The forward hooks that are called even where forward, or a hook before them, has raised. What they raise is a warning."""
-        for hook, with_kwargs, always in hooks:
-            if not always:
-                continue
-            try:
-                changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
-                result = result if changed is None else changed
-            except Exception as error:
-                warn(f"an always_call hook raised {type(error).__name__}: {error}; the first error is raised")
-
     # -- attributes ----------------------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
@@ -129,6 +108,8 @@ class Module:
         for members in ("_parameters", "_buffers", "_modules"):
             if members in d and name in d[members]:
                 return d[members][name]
+        if name in SELDOM_USED and "_parameters" in d:
+            return made_when_used(self, name)
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -138,20 +119,22 @@ class Module:
             _need_init(self)
             self._forget(name, d["_parameters"])
             self.register_parameter(name, value)
-        elif isinstance(value, Module):
-            _need_init(self)
-            self._forget(name, d["_modules"])
-            d["_modules"][name] = registered("module", self, name, value)
-        elif isinstance(value, Buffer):
-            _need_init(self)
-            self._forget(name, d["_buffers"])
-            self.register_buffer(name, value, value.persistent)
         elif members[0] is not None and name in members[0]:
             if value is not None:
                 raise TypeError(f"{type(self).__name__}.{name} is a parameter: assign a Parameter or None, got {type(value).__name__}")
             members[0][name] = None
-        elif members[2] is not None and name in members[2] and value is None:
+        elif isinstance(value, Module):
+            _need_init(self)
+            self._forget(name, d["_modules"])
+            d["_modules"][name] = registered(_global_module_registration_hooks, self, name, value)
+        elif members[2] is not None and name in members[2]:
+            if value is not None:
+                raise TypeError(f"{type(self).__name__}.{name} is a module: assign a Module or None, got {type(value).__name__}")
             members[2][name] = None
+        elif isinstance(value, Buffer):
+            _need_init(self)
+            self._forget(name, d["_buffers"])
+            self.register_buffer(name, value, value.persistent)
         elif members[1] is not None and name in members[1] and (value is None or isinstance(value, Tensor)):
             members[1][name] = value
         elif members[1] is not None and name in members[1]:
@@ -193,7 +176,7 @@ class Module:
             raise KeyError(f"attribute '{name}' already exists")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(f"register_parameter: '{name}' must be a Parameter or None, got {type(param).__name__}")
-        self._parameters[name] = registered("parameter", self, name, param)
+        self._parameters[name] = registered(_global_parameter_registration_hooks, self, name, param)
 
     def register_buffer(self, name: str, tensor: Optional[Tensor], persistent: bool = True) -> None:
         """Adds a tensor that is saved with the module (unless not ``persistent``) but not trained."""
@@ -202,7 +185,7 @@ class Module:
             raise KeyError(f"attribute '{name}' already exists")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"register_buffer: '{name}' must be a Tensor or None, got {type(tensor).__name__}")
-        self._buffers[name] = registered("buffer", self, name, tensor)
+        self._buffers[name] = registered(_global_buffer_registration_hooks, self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
     def add_module(self, name: str, module: Optional[Module]) -> None:
@@ -212,7 +195,7 @@ class Module:
             raise TypeError(f"add_module: '{name}' must be a Module or None, got {type(module).__name__}")
         if hasattr(self, name) and name not in self._modules:
             raise KeyError(f"attribute '{name}' already exists")
-        self._modules[name] = registered("module", self, name, module)
+        self._modules[name] = registered(_global_module_registration_hooks, self, name, module)
 
     register_module = add_module
 
@@ -248,10 +231,11 @@ class Module:
         for _, m in self.named_children():
             yield m
 
-    def _named_members(self, members: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[Tuple[str, Any]]:
+    def _named_members(self, get_members_fn: Callable[[Module], Iterable[Tuple[str, Any]]], prefix: str = "", recurse: bool = True,
+                       remove_duplicate: bool = True) -> Iterator[Tuple[str, Any]]:
         seen: Set[int] = set()
         for path, m in self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]:
-            for name, value in m.__dict__[members].items():
+            for name, value in get_members_fn(m):
                 if value is None or id(value) in seen:
                     continue
                 if remove_duplicate:
@@ -260,7 +244,7 @@ class Module:
 
     def named_parameters(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[Tuple[str, Parameter]]:
         """(path, parameter) of this module and all below it."""
-        return self._named_members("_parameters", prefix, recurse, remove_duplicate)
+        return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """The parameters of this module and all below it."""
@@ -269,7 +253,7 @@ class Module:
 
     def named_buffers(self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True) -> Iterator[Tuple[str, Tensor]]:
         """(path, buffer) of this module and all below it."""
-        return self._named_members("_buffers", prefix, recurse, remove_duplicate)
+        return self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """The buffers of this module and all below it."""
@@ -294,6 +278,19 @@ class Module:
     def get_submodule(self, target: str) -> Module:
         """The module at a dotted path."""
         return self._descend(target)
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Puts a module at a dotted path, in place of the one there if there is any. ValueError for an empty path or what is no Module;
+        AttributeError where the path leads to no module, and with ``strict`` where there is none to replace."""
+        if target == "" or not isinstance(module, Module):
+            raise ValueError(f"set_submodule: expected a path and a Module, got {target!r} and {type(module).__name__}")
+        path, _, name = target.rpartition(".")
+        parent = self._descend(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"set_submodule: there is no module '{target}' to replace; `strict=False` adds it")
+        if not isinstance(getattr(parent, name, module), Module):
+            raise AttributeError(f"set_submodule: '{target}' is no module")
+        setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted path."""
@@ -322,9 +319,7 @@ class Module:
             if changed is not p:
                 p.data = changed
             if p.grad is not None:
-                grad = fn(p.grad.detach())
-                p.grad = None
-                p.grad = grad
+                p.grad.data = fn(p.grad.detach())
         for name, b in self._buffers.items():
             if b is not None:
                 self._buffers[name] = fn(b)
@@ -334,15 +329,10 @@ class Module:
         """Moves to a device or casts floating point parameters and buffers to ``dtype``, in place. Parameters stay row-major in any
         ``memory_format``: products read a packed copy of them."""
         check_format(memory_format, "Module.to")
-        for a in args:
-            if isinstance(a, Tensor):
-                dtype, device = a.dtype, a.device
-            elif isinstance(a, _C.dtype):
-                dtype = a
-            elif a is not None and not isinstance(a, bool):
-                device = a
-        if device is not None:
-            device = check_device(device)
+        if args:  # they count, and words for what they do not say
+            given = parse_to(*args)
+            device, dtype, non_blocking = given[0] or device, given[1] or dtype, non_blocking or given[2]
+        device = None if device is None else check_device(device)
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"Module.to: parameters can be cast to floating point dtypes only, got {dtype}")
         return self._apply(lambda t: t.to(dtype=dtype if t.is_floating_point() else None, device=device, non_blocking=non_blocking))
@@ -365,7 +355,7 @@ class Module:
 
     def type(self, dst_type: Any) -> Module:
         """Casts every parameter and buffer."""
-        return self._apply(lambda t: t.to(dst_type))
+        return self._apply(lambda t: t.type(dst_type))
 
     def cpu(self) -> Module:
         """Moves parameters and buffers to the CPU."""
@@ -396,13 +386,7 @@ class Module:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forgets (or zeroes) every parameter's gradient."""
-        for p in self.parameters():
-            if p.grad is None:
-                continue
-            if set_to_none:
-                p.grad = None
-            else:
-                p.grad = p.grad.detach().zero_()
+        zero_grad(self.parameters(), set_to_none)
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Module:
         """Moves parameters and buffers to a device without their values, which are undefined then: from 'meta' to where they are filled."""
@@ -413,48 +397,6 @@ class Module:
         for t in (*self.parameters(), *self.buffers()):
             t.share_memory_()
         return self
-
-    # -- hooks ----------------------------------------------------------------------------------------------------------
-
-    def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, args)`` before forward; what it returns replaces the arguments."""
-        return _handle(self._forward_pre_hooks, (hook, with_kwargs), prepend)
-
-    def register_forward_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False,
-                              always_call: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, args, output)`` after forward; what it returns replaces the output. With ``always_call`` after a forward
-        that raised, too: with the output so far, or None."""
-        return _handle(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
-
-    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, grad_input, grad_output)`` when the gradient of the inputs is known; what it
-        returns replaces ``grad_input``."""
-        return _handle(self._backward_hooks, hook, prepend)
-
-    register_backward_hook = register_full_backward_hook
-
-    def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Calls ``hook(module, grad_output)`` when the gradient of the outputs is known; what it returns
-        replaces it."""
-        return _handle(self._backward_pre_hooks, hook, prepend)
-
-    def register_state_dict_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, local_metadata)`` after state_dict."""
-        return _handle(self._state_dict_hooks, hook, False)
-
-    _register_state_dict_hook = register_state_dict_hook
-
-    def register_load_state_dict_pre_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)`` before loading."""
-        return _handle(self._load_state_dict_pre_hooks, hook, False)
-
-    def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
-        """register_load_state_dict_pre_hook, whose hook is called without the module unless ``with_module``."""
-        return self.register_load_state_dict_pre_hook(hook if with_module else lambda _, *args: hook(*args))
-
-    def register_load_state_dict_post_hook(self, hook: Callable) -> RemovableHandle:
-        """Calls ``hook(module, incompatible_keys)`` after loading, before missing and unexpected keys are an error: it may take some off."""
-        return _handle(self._load_state_dict_post_hooks, hook, False)
 
     # -- saving ---------------------------------------------------------------------------------------------------------
 
@@ -468,6 +410,8 @@ class Module:
         if out is None:
             out = OrderedDict()
             out._metadata = OrderedDict()  # by the modules' paths, as in torch
+        for hook in self.__dict__.get("_state_dict_pre_hooks", NONE).values():
+            hook(self, prefix, keep_vars)
         about = {"version": self._version}
         if hasattr(out, "_metadata"):
             out._metadata[prefix[:-1]] = about
@@ -475,8 +419,10 @@ class Module:
         for name, child in self._modules.items():
             if child is not None:
                 child.state_dict(destination=out, prefix=prefix + name + ".", keep_vars=keep_vars)
-        for hook in self._state_dict_hooks.values():
+        for hook in self.__dict__.get("_state_dict_hooks", NONE).values():
             changed = hook(self, out, prefix, about)
+            if changed is not None and getattr(hook, "_from_public_api", False):
+                raise RuntimeError(f"a hook of register_state_dict_post_hook must return None, got {changed.__class__.__name__}")
             out = out if changed is None else changed
         return out
 
@@ -498,58 +444,28 @@ class Module:
         """Override to load what get_extra_state gave."""
         raise RuntimeError("set_extra_state is not defined")
 
+    set_extra_state._is_default = True  # type: ignore[attr-defined]
+
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> _IncompatibleKeys:
         """Copies (or with ``assign`` takes over) tensors by path. With ``strict``, RuntimeError that lists every
-        missing and unexpected key; always RuntimeError for shapes that differ. Nothing is loaded then."""
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"load_state_dict: expected a dict, got {type(state_dict).__name__}")
-        state: Any = OrderedDict(state_dict)
-        state._metadata = getattr(state_dict, "_metadata", {})
-        missing: List[str] = []
-        errors: List[str] = []
-        plan: List[Tuple[Module, str, str, Any]] = []
-        known = self._plan_load(state, "", missing, errors, plan, strict)
-        keys = _IncompatibleKeys(missing, [k for k in state if k not in known])
-        hooks = list(post_hooks(self))
-        if hooks and not errors:
-            load_planned(plan, assign)
-            plan = []
-            for module, hook in hooks:
-                if hook(module, keys) is not None:
-                    raise AssertionError("a hook of register_load_state_dict_post_hook must return None, and change the keys in place")
-        missing, unexpected = keys
-        if strict and missing:
-            errors.insert(0, "missing: " + ", ".join(missing))
-        if strict and unexpected:
-            errors.insert(0, "unexpected: " + ", ".join(unexpected) + hint(missing, unexpected))
-        if errors:
-            raise RuntimeError(f"load_state_dict of {type(self).__name__}:\n  " + "\n  ".join(errors))
-        load_planned(plan, assign)
-        return keys
+        missing and unexpected key; always RuntimeError for shapes that differ. Nothing is loaded then, but for modules that override
+        ``_load_from_state_dict``. With ``assign`` make optimizers afterwards: parameters are replaced."""
+        return load_into(self, state_dict, strict, assign)
 
-    def _plan_load(self, state: Any, prefix: str, missing: List[str], errors: List[str], plan: list, strict: bool) -> Set[str]:
-        for hook in self._load_state_dict_pre_hooks.values():
-            hook(self, state, prefix, state._metadata.get(prefix[:-1], {}), strict, missing, [], errors)
-        known: Set[str] = set()
-        local = {n: ("_parameters", v) for n, v in self._parameters.items() if v is not None}
-        local.update({n: ("_buffers", v) for n, v in self._buffers.items() if v is not None and n not in self._non_persistent_buffers_set})
-        if type(self).set_extra_state is not Module.set_extra_state:
-            local[_EXTRA_STATE_KEY_SUFFIX] = ("extra", None)
-        for name, (kind, own) in local.items():
-            key = prefix + name
-            known.add(key)
-            if key not in state:
-                missing.append(key)
-            elif kind != "extra" and not isinstance(state[key], Tensor):
-                errors.append(f"{key}: expected an ampc.Tensor, got {kind_of(state[key])}")
-            elif kind != "extra" and not is_lazy(own) and state[key].shape != own.shape:
-                errors.append(f"{key}: the checkpoint has shape {list(state[key].shape)}, the model {list(own.shape)}")
-            else:
-                plan.append((self, kind, name, state[key]))
-        for name, child in self._modules.items():
-            if child is not None:
-                known |= child._plan_load(state, prefix + name + ".", missing, errors, plan, strict)
-        return known
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing_keys: List[str],
+                              unexpected_keys: List[str], error_msgs: List[str]) -> None:
+        """Loads this module's own entries, not its children's. What a class overrides it with loads at once, all else when every key fits."""
+        for hook in self.__dict__.get("_load_state_dict_pre_hooks", NONE).values():
+            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        self._complete(state_dict, prefix, local_metadata)
+        at_once = type(self)._load_from_state_dict is not Module._load_from_state_dict or not isinstance(local_metadata, Metadata)
+        plan = [] if at_once else local_metadata.plan
+        plan_own(self, state_dict, prefix, plan, missing_keys if strict else [], unexpected_keys if strict else [], error_msgs)
+        if at_once:
+            load_planned(plan, local_metadata.get("assign_to_params_buffers", False), error_msgs)
+
+    def _complete(self, state_dict: Any, prefix: str, local_metadata: Any) -> None:
+        """Adds to a state dict what an older version of the module did not save."""
 
     def _load_one(self, kind: str, name: str, value: Any, assign: bool) -> None:
         if kind == "extra":
@@ -559,10 +475,11 @@ class Module:
         with no_grad():
             if not assign:
                 own.copy_(value)
-            elif kind == "_parameters":
-                own.data = value
+            elif isinstance(own, Parameter):
+                given = value if isinstance(value, Parameter) else Parameter(value, requires_grad=own.requires_grad)
+                setattr(self, name, given.requires_grad_(own.requires_grad))
             else:
-                self._buffers[name] = value
+                setattr(self, name, value)
 
     # -- printing and copying ------------------------------------------------------------------------------------------
 
@@ -582,18 +499,11 @@ class Module:
         return self._get_name() + "(\n  " + "\n  ".join(lines + children) + "\n)"
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        self.__dict__.update({"_load_state_dict_post_hooks": OrderedDict(), **state})  # older files have none
+        self.__dict__.update(state)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: there is no compiler to run. A UserWarning says so once."""
         hand_back(self)
-
-
-def _handle(hooks: Any, entry: Any, prepend: bool) -> RemovableHandle:
-    handle = RemovableHandle(hooks, entry)
-    if prepend:
-        hooks.move_to_end(handle.id, last=False)
-    return handle
 
 
 register_module_class(Module)

@@ -127,11 +127,13 @@ class RNNBase(Module):
                 raise TypeError(f"{name}: `{what}` must be a bool, got {flag!r:.40}")
         if not isinstance(bidirectional, int):
             raise TypeError(f"{name}: `bidirectional` must be a bool, got {bidirectional!r:.40}")
+        if mode not in ("LSTM", "GRU", "RNN_TANH", "RNN_RELU"):
+            raise ValueError(f"{name}: `mode` must be 'LSTM', 'GRU', 'RNN_TANH' or 'RNN_RELU', got {mode!r}")
         if input_size <= 0:
             raise ValueError(f"{name}: `input_size` must be at least 1, got {input_size}")
         if hidden_size <= 0 or num_layers <= 0:
             raise ValueError(f"{name}: `hidden_size` and `num_layers` must be at least 1, got {hidden_size} and {num_layers}")
-        if isinstance(dropout, bool) or not 0 <= dropout <= 1:
+        if isinstance(dropout, (bool, str)) or not 0 <= dropout <= 1:
             raise ValueError(f"{name}: `dropout` is a probability in [0, 1], got {dropout!r}")
         if not 0 <= proj_size < hidden_size:
             raise ValueError(f"{name}: `proj_size` must be 0 or smaller than `hidden_size` {hidden_size}, got {proj_size}")

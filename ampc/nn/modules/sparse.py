@@ -43,6 +43,11 @@ class _Table(Module):
         return ", ".join([f"{self.num_embeddings}, {self.embedding_dim}", *changed])
 
 
+def _check_table(cls: type, embeddings: Tensor) -> None:
+    if embeddings.ndim != 2:
+        raise AssertionError(f"{cls.__name__}.from_pretrained: expected a table [rows, width], got shape {list(embeddings.shape)}")
+
+
 class Embedding(_Table):
     """A table [num_embeddings, embedding_dim] whose rows are looked up by index."""
 
@@ -57,7 +62,8 @@ class Embedding(_Table):
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: Optional[int] = None, max_norm: Any = None,
                         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Embedding:
-        """An Embedding on a given table [rows, width]."""
+        """An Embedding on a given table [rows, width]. AssertionError for a tensor of other dimensions."""
+        _check_table(cls, embeddings)
         return cls(embeddings.shape[0], embeddings.shape[1], padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, embeddings, freeze)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -82,7 +88,8 @@ class EmbeddingBag(_Table):
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, max_norm: Any = None, norm_type: float = 2.0,
                         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, include_last_offset: bool = False,
                         padding_idx: Optional[int] = None) -> EmbeddingBag:
-        """An EmbeddingBag on a given table [rows, width]."""
+        """An EmbeddingBag on a given table [rows, width]. AssertionError for a tensor of other dimensions."""
+        _check_table(cls, embeddings)
         layer = cls(embeddings.shape[0], embeddings.shape[1], max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings,
                     include_last_offset, padding_idx)
         layer.weight.requires_grad = not freeze

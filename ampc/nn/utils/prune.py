@@ -94,7 +94,7 @@ class BasePruningMethod(ABC):
 
 
 def _hooks(module: Module) -> Iterator[Tuple[int, BasePruningMethod]]:
-    for key, (hook, _) in module._forward_pre_hooks.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod):
             yield key, hook
 

@@ -1,0 +1,20 @@
+"""What modules and optimizers do with the gradients of many parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import _C
+
+
+def zero_grad(parameters: Iterable[Any], set_to_none: bool) -> None:
+    """Forgets the gradients of the parameters, or zeroes them in place."""
+    for p in parameters:
+        if p.grad is None:
+            continue
+        if set_to_none:
+            p.grad = None
+        else:
+            p.grad.detach_().zero_()
+            _C._set_provenance([p], "none")
