@@ -289,21 +289,28 @@ def text_of(s: Any, end: str) -> str:
     return " " + "\n ".join(str(value) for value in s.tolist()) + "\n" + end
 
 
-def tensor_on(source: Any, dtype: Any, offset: int, size: Any, stride: Any) -> Tensor:
-    """A tensor on a storage, or on that of a tensor; the numbers are in elements. The storage grows if it can and must. RuntimeError for a
-    typed storage or a tensor of another dtype, and for numbers that do not fit."""
+def tensor_on(source: Any, dtype: Any, offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """A tensor on a storage, or on that of a tensor: on all of it, or where the numbers say, in elements. The storage grows if it can and
+    must. RuntimeError for a typed storage of another dtype, and for numbers that do not fit."""
     if getattr(source, "dtype", dtype) is not dtype:
-        raise RuntimeError(f"set_: expected a storage or a tensor of {dtype}, got {source.dtype}")
+        raise RuntimeError(f"expected a storage or a tensor of {dtype}, got {source.dtype}")
     s = source.untyped_storage() if isinstance(source, Tensor) else source.untyped()
     if size is None:
         size, stride, offset = (s.nbytes() // dtype.itemsize,), (1,), 0
-    size = make._size((size,)) if not isinstance(size, int) else (size,)
     if stride is None:
-        steps = [1]
-        for n in reversed(size[1:]):
-            steps.append(steps[-1] * n)
-        stride = steps[::-1] if size else ()
+        stride = make.empty(size, device="meta").stride()
     needed = _C._storage_reach(dtype.itemsize, offset, size, stride)
     if needed > s.nbytes():
         s.resize_(needed)
     return _C._storage_tensor(s, dtype, offset, size, stride)
+
+
+def memory_of(dtype: Any, source: Any, storage_offset: Any = None, size: Any = None, stride: Any = None) -> Tensor:
+    """What ``set_`` takes over: a tensor as it is, or a tensor on a source. TypeError for arguments of other kinds."""
+    if not isinstance(source, Tensor) and not hasattr(source, "untyped"):
+        raise TypeError(f"set_: expected a storage or a Tensor, got {type(source).__name__}")
+    if storage_offset is None and size is None and stride is None:
+        return source if isinstance(source, Tensor) else tensor_on(source, dtype)
+    if storage_offset is None or not isinstance(size, (tuple, list)):
+        raise TypeError("set_: expected set_(source) or set_(source, storage_offset, size, stride=None), the size being a tuple of ints")
+    return tensor_on(source, dtype, storage_offset, size, stride)
