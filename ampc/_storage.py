@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from . import _C
 from . import _creation as make
 from ._C import Tensor, dtype
-from ._device import device, device_of, number_of
+from ._device import META_NUMBER, device, device_of, number_of
 
 
 def count_of(what: str, value: Any) -> int:
@@ -303,6 +303,12 @@ def tensor_on(source: Any, dtype: Any, offset: int = 0, size: Any = None, stride
     if needed > s.nbytes():
         s.resize_(needed)
     return _C._storage_tensor(s, dtype, offset, size, stride)
+
+
+def without_values(dtype: Any, size: Sequence[int], stride: Sequence[int]) -> Tensor:
+    """A tensor on 'meta'. RuntimeError for numbers that no tensor has."""
+    storage = _C._storage_new(UntypedStorage, _C._storage_reach(dtype.itemsize, 0, size, stride), META_NUMBER)
+    return _C._storage_tensor(storage, dtype, 0, size, stride)
 
 
 def memory_of(dtype: Any, source: Any, storage_offset: Any = None, size: Any = None, stride: Any = None) -> Tensor:

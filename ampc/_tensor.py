@@ -452,7 +452,17 @@ def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool
              order: Optional[List[int]] = None) -> Tensor:
     """The inverse of pickling: a tensor of these bytes, on the device it was on."""
     sizes = list(shape) if order is None else [shape[d] for d in order]
-    raw = _ordered(_C._tensor_from_bytes(data, dt, sizes).to(device), order)
+    return _with_attributes(cls, _ordered(_C._tensor_from_bytes(data, dt, sizes).to(device), order), requires_grad, attributes)
+
+
+def _rebuild_without_values(cls: Any, dt: dtype, shape: tuple, stride: tuple, requires_grad: bool, attributes: dict) -> Tensor:
+    """The same of a tensor on 'meta'."""
+    from ._storage import without_values
+
+    return _with_attributes(cls, without_values(dt, shape, stride), requires_grad, attributes)
+
+
+def _with_attributes(cls: Any, raw: Tensor, requires_grad: bool, attributes: dict) -> Tensor:
     t = raw if cls is Tensor else _C._make_subclass(cls, raw, False)
     t.requires_grad = requires_grad
     t.__dict__.update(attributes)
@@ -461,6 +471,8 @@ def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool
 
 @method
 def __reduce_ex__(self: Tensor, protocol: Any) -> tuple:
+    if self.is_meta:
+        return _rebuild_without_values, (self.__class__, self.dtype, tuple(self.shape), self.stride(), self.requires_grad, dict(self.__dict__))
     order = _memory_order(self)
     data = _C._tensor_bytes(self if order is None else self.detach().permute(order))
     extra = () if order is None else (order,)  # as before for tensors that lie row by row
