@@ -13,14 +13,16 @@ static void push_dim(ac_iter *it, int64_t size, const int64_t *strides) {
     for (int k = 0; k < it->operands; k++) it->strides[k][at] = strides[k];
 }
 
-void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n) {
+/* Dimensions in the order of `order`. */
+static void init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n, const int64_t *order) {
     AC_ASSERT(n <= AC_MAX_OPERANDS && shape->n <= AC_MAX_DIMS);
     it->operands = n, it->ndim = 0, it->numel = 1;
     for (int k = 0; k < n; k++) {
         it->data[k] = ac_data(operands[k]);
         it->itemsize[k] = ac_itemsize(operands[k]->dtype);
     }
-    for (int64_t d = 0; d < shape->n; d++) {
+    for (int64_t i = 0; i < shape->n; i++) {
+        int64_t d = order[i];
         it->numel *= shape->v[d];
         if (shape->v[d] == 1) continue;
         int64_t strides[AC_MAX_OPERANDS] = {0};
@@ -34,6 +36,24 @@ void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands,
         it->ndim = 1, it->shape[0] = 1;
         for (int k = 0; k < n; k++) it->strides[k][0] = 0;
     }
+}
+
+void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n) {
+    int64_t order[AC_MAX_DIMS];
+    for (int64_t d = 0; d < shape->n; d++) order[d] = d;
+    init(it, shape, operands, n, order);
+}
+
+void ac_iter_init_by_memory(ac_iter *it, ac_tensor *const *operands, int n) {
+    const ac_tensor *out = operands[0];
+    ac_dims shape = ac_shape_of(out);
+    int64_t order[AC_MAX_DIMS];
+    for (int64_t d = 0; d < shape.n; d++) { /* longer steps first; equal ones as they are */
+        int64_t at = d;
+        for (; at > 0 && out->strides[order[at - 1]] < out->strides[d]; at--) order[at] = order[at - 1];
+        order[at] = d;
+    }
+    init(it, &shape, operands, n, order);
 }
 
 typedef struct {
