@@ -94,3 +94,19 @@ def test_writes_into_tensors_of_any_order(torch, write, part):
             WRITES[write](T, target, (T.arange(float(target.numel())) * 0.7).cos().reshape(target.shape))
             done.append(T.asarray(base.tolist()).reshape(-1).tolist())
         assert done[1] == pytest.approx(done[0], rel=1e-5, abs=1e-5), order
+
+
+@pytest.mark.parametrize("shape", [(1024, 300), (512, 257), (2, 1024, 320), (3000, 1100)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
+def test_long_runs_across_memory_go_in_parts(shape, dtype):
+    """Of matrices so large that the lines of one run do not stay in the cache."""
+    count = 1
+    for n in shape:
+        count *= n
+    x = (ampc.arange(count) % 251).to(getattr(ampc, dtype)).reshape(shape)
+    want = x.long().numpy().swapaxes(-1, -2)
+    assert (x.mT.contiguous().long().numpy() == want).all() and (x.mT.long().numpy() == want).all()
+    assert ((x.mT + x.mT).long().numpy() == (want > 0 if dtype == "bool" else (x + x).long().numpy().swapaxes(-1, -2))).all()
+    out = ampc.zeros(shape, dtype=x.dtype).mT
+    out.copy_(x.mT.contiguous())
+    assert (out.long().numpy() == want).all()

@@ -173,6 +173,13 @@ static void test_runs_lie_along_memory(void) {
     rows[0] = turned[0], rows[1] = ac_tensor_view(y, &one, &step, 0); /* one row is broadcast along the other */
     ac_iter_init_by_memory(&it, rows, 2);
     CHECK(it.ndim == 2 && it.shape[1] == 30 && it.strides[0][1] == 1 && it.strides[1][0] == 0 && it.strides[1][1] == 1);
+    ac_tensor *long_ones = filled(1000, 256, 0, AC_float32), *out = filled(256, 1000, 0, AC_float32);
+    ac_dims back = {2, {256, 1000}}, columns = {2, {1, 256}};
+    ac_tensor *across[2] = {out, ac_tensor_view(long_ones, &back, &columns, 0)}; /* in parts that the cache keeps */
+    ac_iter_init_by_memory(&it, across, 2);
+    CHECK(it.ndim == 3 && it.shape[0] == 20 && it.shape[1] == 256 && it.shape[2] == 50);
+    CHECK(it.strides[1][0] == 50 * 256 && it.strides[1][1] == 1 && it.strides[1][2] == 256 && it.strides[0][1] == 1000);
+    ac_tensor_release(across[1]), ac_tensor_release(long_ones), ac_tensor_release(out);
     ac_tensor *all[] = {turned[0], turned[1], rows[1], x, y};
     for (int i = 0; i < 5; i++) ac_tensor_release(all[i]);
 }
