@@ -197,7 +197,9 @@ class UntypedStorage(_C.StorageBase):
     def resize_(self, size: int) -> UntypedStorage:
         """Gives it another size; bytes that are new are undefined. The memory never becomes smaller before the storage dies, so that tensors
         that reached further keep their values. RuntimeError where ``resizable`` is False."""
-        n = count_of("resize_", size)
+        if isinstance(size, bool) or not hasattr(size, "__index__"):
+            raise RuntimeError(f"resize_: expected a number of bytes, got {type(size).__name__}")
+        n = size.__index__()
         if n < 0:
             raise RuntimeError(f"resize_: a storage has 0 bytes or more, got {n}")
         if not self.resizable():

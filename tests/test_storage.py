@@ -52,7 +52,7 @@ s.untyped() is s | s.cpu() is s | s.to(device='cpu') is s | s.clone() | s.clone(
 s.new() | bytes(s) == bytes(s.tolist()) | lib.UntypedStorage() | lib.UntypedStorage([1, 2, 300]) | lib.UntypedStorage(b'ab') | lib.UntypedStorage(7).nbytes()
 lib.UntypedStorage(3, device='cpu').size() | lib.UntypedStorage(lib.UntypedStorage([4, 5])) | lib.UntypedStorage(-1)
 lib.UntypedStorage(3).fill_(7) | lib.UntypedStorage(3).fill_(300) | lib.UntypedStorage(3).fill_(1.5) | lib.UntypedStorage(3).copy_(lib.UntypedStorage([1, 2, 3]))
-s.copy_(lib.UntypedStorage(3)) | s.copy_(t) | lib.UntypedStorage([1, 2, 3]).resize_(2) | lib.UntypedStorage([1, 2, 3]).resize_(5)[:3] | lib.UntypedStorage(5).resize_(-2)
+s.copy_(lib.UntypedStorage(3)) | s.copy_(t) | lib.UntypedStorage([1, 2, 3]).resize_(2) | lib.UntypedStorage(3).resize_(1.5) | lib.UntypedStorage(3).resize_(True) | lib.UntypedStorage([1, 2, 3]).resize_(5)[:3] | lib.UntypedStorage(5).resize_(-2)
 lib.from_numpy(np.zeros(3)).untyped_storage().resizable() | lib.from_numpy(np.zeros(3)).untyped_storage().resize_(99)
 s.float() | s.int() | s.bool() | s.bfloat16() | s.byte() | s.byte().untyped() is s | s.half() | s.is_pinned() | s.type()
 lib.UntypedStorage.from_buffer(bytearray(b'abcd'), dtype=lib.uint8) | lib.UntypedStorage.from_buffer(b'abcd', byte_order='big', dtype=lib.int16)
