@@ -166,7 +166,7 @@ def check_device(where: Union[str, int, device, None]) -> device:
             reason = "no GPU was found"
         except RuntimeError as e:
             reason = str(e)
-        raise RuntimeError(f"device '{d}' cannot be used: {reason}; use device='cpu', or test cuda.is_available() first")
+        raise _C.NoGPU(f"device '{d}' cannot be used: {reason}; use device='cpu', or test cuda.is_available() first")
     index = current.index if d.index is None else d.index
     if index >= count:
         raise RuntimeError(f"device '{d}' is not there: {count} GPU{'s were' if count > 1 else ' was'} found, numbered from 0")

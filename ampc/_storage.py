@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from . import _C
 from . import _creation as make
 from ._C import Tensor, dtype
-from ._device import device, device_of, number_of
+from ._device import META_NUMBER, device, device_of, number_of
 
 
 def count_of(what: str, value: Any) -> int:
@@ -197,7 +197,9 @@ class UntypedStorage(_C.StorageBase):
     def resize_(self, size: int) -> UntypedStorage:
         """Gives it another size; bytes that are new are undefined. The memory never becomes smaller before the storage dies, so that tensors
         that reached further keep their values. RuntimeError where ``resizable`` is False."""
-        n = count_of("resize_", size)
+        if isinstance(size, bool) or not hasattr(size, "__index__"):
+            raise RuntimeError(f"resize_: expected a number of bytes, got {type(size).__name__}")
+        n = size.__index__()
         if n < 0:
             raise RuntimeError(f"resize_: a storage has 0 bytes or more, got {n}")
         if not self.resizable():
@@ -289,21 +291,34 @@ def text_of(s: Any, end: str) -> str:
     return " " + "\n ".join(str(value) for value in s.tolist()) + "\n" + end
 
 
-def tensor_on(source: Any, dtype: Any, offset: int, size: Any, stride: Any) -> Tensor:
-    """A tensor on a storage, or on that of a tensor; the numbers are in elements. The storage grows if it can and must. RuntimeError for a
-    typed storage or a tensor of another dtype, and for numbers that do not fit."""
+def tensor_on(source: Any, dtype: Any, offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """A tensor on a storage, or on that of a tensor: on all of it, or where the numbers say, in elements. The storage grows if it can and
+    must. RuntimeError for a typed storage of another dtype, and for numbers that do not fit."""
     if getattr(source, "dtype", dtype) is not dtype:
-        raise RuntimeError(f"set_: expected a storage or a tensor of {dtype}, got {source.dtype}")
+        raise RuntimeError(f"expected a storage or a tensor of {dtype}, got {source.dtype}")
     s = source.untyped_storage() if isinstance(source, Tensor) else source.untyped()
     if size is None:
         size, stride, offset = (s.nbytes() // dtype.itemsize,), (1,), 0
-    size = make._size((size,)) if not isinstance(size, int) else (size,)
     if stride is None:
-        steps = [1]
-        for n in reversed(size[1:]):
-            steps.append(steps[-1] * n)
-        stride = steps[::-1] if size else ()
+        stride = make.empty(size, device="meta").stride()
     needed = _C._storage_reach(dtype.itemsize, offset, size, stride)
     if needed > s.nbytes():
         s.resize_(needed)
     return _C._storage_tensor(s, dtype, offset, size, stride)
+
+
+def without_values(dtype: Any, size: Sequence[int], stride: Sequence[int]) -> Tensor:
+    """A tensor on 'meta'. RuntimeError for numbers that no tensor has."""
+    storage = _C._storage_new(UntypedStorage, _C._storage_reach(dtype.itemsize, 0, size, stride), META_NUMBER)
+    return _C._storage_tensor(storage, dtype, 0, size, stride)
+
+
+def memory_of(dtype: Any, source: Any, storage_offset: Any = None, size: Any = None, stride: Any = None) -> Tensor:
+    """What ``set_`` takes over: a tensor as it is, or a tensor on a source. TypeError for arguments of other kinds."""
+    if not isinstance(source, Tensor) and not hasattr(source, "untyped"):
+        raise TypeError(f"set_: expected a storage or a Tensor, got {type(source).__name__}")
+    if storage_offset is None and size is None and stride is None:
+        return source if isinstance(source, Tensor) else tensor_on(source, dtype)
+    if storage_offset is None or not isinstance(size, (tuple, list)):
+        raise TypeError("set_: expected set_(source) or set_(source, storage_offset, size, stride=None), the size being a tuple of ints")
+    return tensor_on(source, dtype, storage_offset, size, stride)

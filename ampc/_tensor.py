@@ -69,7 +69,7 @@ def _legacy_new(cls: type, *args: Any, **kwargs: Any) -> Tensor:
     elif len(args) == 1 and hasattr(args[0], "untyped"):
         from ._storage import tensor_on
 
-        t = tensor_on(args[0], _C.get_default_dtype(), 0, None, None)
+        t = tensor_on(args[0], _C.get_default_dtype())
     elif len(args) == 1 and not isinstance(args[0], int):
         t = make.tensor(args[0], dtype=_C.get_default_dtype())
     else:
@@ -317,23 +317,20 @@ def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Tensor
 
 
 @method
-def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
-    """Takes over the memory of another tensor or of a storage: with ``size`` (and ``stride``, row by row by default) the elements from
-    ``storage_offset`` on, else all; without a source it has none. A storage that is too small grows if it can.
+def set_(self: Tensor, *source: Any, **geometry: Any) -> Tensor:
+    """``set_(source, storage_offset, size, stride=None)``: takes over the memory of another tensor or of a storage, the elements from
+    ``storage_offset`` on, row by row without a stride. ``set_(source)`` takes all of it; ``set_()`` has none. A storage that is too small
+    grows if it can. Counts as a write to this tensor, not to the source.
 
-    RuntimeError for a source of another dtype, sizes that do not fit, and where gradients are recorded for the tensor."""
+    TypeError for arguments of other kinds. RuntimeError for a source of another dtype or device, sizes that do not fit, and where gradients
+    are recorded for the tensor."""
+    from ._storage import memory_of
+
     if self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError("set_: the tensor requires gradients, and other memory would not be its value; use no_grad(), or detach() it")
-    if source is None:
-        source = make.empty(0, dtype=self.dtype, device=self.device)
-    if not isinstance(source, Tensor) or size is not None:
-        from ._storage import tensor_on
-
-        source = tensor_on(source, self.dtype, storage_offset, size, stride)
-    if source.dtype != self.dtype:
-        raise RuntimeError(f"set_: expected a storage or a tensor of {self.dtype}, got {source.dtype}")
-    self.data = source
-    return self
+    if not source and not geometry:
+        return self._taken_over(make.empty(0, dtype=self.dtype, device=self.device))
+    return self._taken_over(memory_of(self.dtype, *source, **geometry))
 
 
 # -- shapes -------------------------------------------------------------------------------------------
@@ -470,7 +467,17 @@ def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool
              order: Optional[List[int]] = None) -> Tensor:
     """The inverse of pickling: a tensor of these bytes, on the device it was on."""
     sizes = list(shape) if order is None else [shape[d] for d in order]
-    raw = _ordered(_C._tensor_from_bytes(data, dt, sizes).to(device), order)
+    return _with_attributes(cls, _ordered(_C._tensor_from_bytes(data, dt, sizes).to(device), order), requires_grad, attributes)
+
+
+def _rebuild_without_values(cls: Any, dt: dtype, shape: tuple, stride: tuple, requires_grad: bool, attributes: dict) -> Tensor:
+    """The same of a tensor on 'meta'."""
+    from ._storage import without_values
+
+    return _with_attributes(cls, without_values(dt, shape, stride), requires_grad, attributes)
+
+
+def _with_attributes(cls: Any, raw: Tensor, requires_grad: bool, attributes: dict) -> Tensor:
     t = raw if cls is Tensor else _C._make_subclass(cls, raw, False)
     t.requires_grad = requires_grad
     t.__dict__.update(attributes)
@@ -479,6 +486,8 @@ def _rebuild(cls: Any, data: bytes, dt: dtype, shape: tuple, requires_grad: bool
 
 @method
 def __reduce_ex__(self: Tensor, protocol: Any) -> tuple:
+    if self.is_meta:
+        return _rebuild_without_values, (self.__class__, self.dtype, tuple(self.shape), self.stride(), self.requires_grad, dict(self.__dict__))
     order = _memory_order(self)
     data = _C._tensor_bytes(self if order is None else self.detach().permute(order))
     extra = () if order is None else (order,)  # as before for tensors that lie row by row

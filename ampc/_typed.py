@@ -30,7 +30,7 @@ class TensorType(type):
         if len(args) != 1:
             raise TypeError(f"{cls.type_name}: expected sizes, or one list, array or tensor, got {len(args)} arguments")
         if isinstance(args[0], (UntypedStorage, TypedStorage)):
-            return tensor_on(args[0], cls.dtype, 0, None, None)
+            return tensor_on(args[0], cls.dtype)
         if isinstance(args[0], Tensor):
             return args[0].detach().to(cls.on, cls.dtype)
         return make.tensor(args[0], dtype=cls.dtype, device=cls.on)

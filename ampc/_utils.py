@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 from . import _ops
 from ._C import Tensor, dtype
-from ._storage import tensor_on
+from ._storage import tensor_on, without_values
 from .compiler import is_compiling as is_compiling
 
 
@@ -32,6 +32,11 @@ def _rebuild_tensor_v3(storage: Any, storage_offset: int, size: Any, stride: Any
                        metadata: Any = None) -> Tensor:
     """_rebuild_tensor_v2 on a storage of any kind, read as ``dtype``."""
     return _with_grad(tensor_on(storage.untyped(), dtype, storage_offset, tuple(size), tuple(stride)), requires_grad, backward_hooks)
+
+
+def _rebuild_meta_tensor_no_storage(dtype: dtype, size: Any, stride: Any, requires_grad: bool) -> Tensor:
+    """A tensor on 'meta', which has no values."""
+    return without_values(dtype, tuple(size), tuple(stride)).requires_grad_(requires_grad)
 
 
 def _with_grad(t: Tensor, requires_grad: bool, hooks: Any) -> Tensor:

@@ -287,7 +287,7 @@ def main(names):
             value = ampc.load(io.BytesIO(data))
             said = f"loaded a {type(value).__name__}"
         except (RuntimeError, pickle.UnpicklingError) as error:
-            said = f"{type(error).__name__}: {error}"
+            said = f"{'RuntimeError' if isinstance(error, RuntimeError) else type(error).__name__}: {error}"
         except BaseException as error:
             said = f"WRONG {type(error).__name__}: {error}"[:300]
         took = time.process_time() - started

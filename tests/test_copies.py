@@ -1,6 +1,7 @@
 """Results of views in memory of their own, tensors of any layout, and what is padded or found by a fixed size."""
 
 import copy
+import itertools
 
 import pytest
 
@@ -94,3 +95,41 @@ def test_deep_copies_of_tensors_on_the_same_memory_share_theirs(torch):
         return notes, x.tolist(), twin.row.tolist(), type(twin.weight).__name__, twin.weight.requires_grad, layer.row.tolist() == twin.row.tolist()
 
     assert outcome(ampc) == outcome(torch)
+
+
+WRITES = {"add_": lambda T, t, o: t.add_(o), "mul_": lambda T, t, o: t.mul_(3), "exp_": lambda T, t, o: t.exp_(), "copy_": lambda T, t, o: t.copy_(o),
+          "cast": lambda T, t, o: t.copy_((o * 5).int()), "fill_": lambda T, t, o: t.fill_(2), "zero_": lambda T, t, o: t.zero_(), "row": lambda T, t, o: t.sub_(o[:1]),
+          "column": lambda T, t, o: t.div_(o[..., :1]), "masked_fill_": lambda T, t, o: t.masked_fill_(o > 0, 7), "lerp_": lambda T, t, o: t.lerp_(o, 0.3),
+          "addcmul_": lambda T, t, o: t.addcmul_(o, o, value=0.5), "out=": lambda T, t, o: T.add(o, 1, out=t), "out= itself": lambda T, t, o: T.mul(t, t, out=t),
+          "out= of another order": lambda T, t, o: T.sub(o.mT.contiguous().mT, t, out=t), "cumsum_": lambda T, t, o: t.cumsum_(1), "softmax": lambda T, t, o: T.softmax(o, 1, out=t),
+          "sorted": lambda T, t, o: t.copy_(t.sort(1)[0]), "flipped": lambda T, t, o: t.copy_(t.flip(0)), "index_add_": lambda T, t, o: t.index_add_(0, T.tensor([0, 1]), o[:2])}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("part", ["whole", "part", "wide"])
+def test_writes_into_tensors_of_any_order(torch, write, part):
+    """Of memory: the elements are visited in the order in which they lie there."""
+    for order in itertools.permutations(range(3)):
+        done = []
+        for T in (torch, ampc):
+            base = T.arange(60.0).sin().reshape(3, 4, 5) if part != "wide" else T.arange(3.0 * 40 * 50).sin().reshape(3, 40, 50)
+            target = base.permute(order) if part != "part" else base.permute(order)[:, 1:, ::2]
+            WRITES[write](T, target, (T.arange(float(target.numel())) * 0.7).cos().reshape(target.shape))
+            done.append(T.asarray(base.tolist()).reshape(-1).tolist())
+        assert done[1] == pytest.approx(done[0], rel=1e-5, abs=1e-5), order
+
+
+@pytest.mark.parametrize("shape", [(1024, 300), (512, 257), (2, 1024, 320), (3000, 1100)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
+def test_long_runs_across_memory_go_in_parts(shape, dtype):
+    """Of matrices so large that the lines of one run do not stay in the cache."""
+    count = 1
+    for n in shape:
+        count *= n
+    x = (ampc.arange(count) % 251).to(getattr(ampc, dtype)).reshape(shape)
+    want = x.long().numpy().swapaxes(-1, -2)
+    assert (x.mT.contiguous().long().numpy() == want).all() and (x.mT.long().numpy() == want).all()
+    assert ((x.mT + x.mT).long().numpy() == (want > 0 if dtype == "bool" else (x + x).long().numpy().swapaxes(-1, -2))).all()
+    out = ampc.zeros(shape, dtype=x.dtype).mT
+    out.copy_(x.mT.contiguous())
+    assert (out.long().numpy() == want).all()

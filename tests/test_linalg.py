@@ -208,3 +208,13 @@ def test_a_tall_svd_has_square_factors_whose_gradient_is_of_the_values():
     (h,) = ampc.autograd.grad(reduced.S.sum() + (reduced.U ** 2).sum() + (reduced.Vh ** 3).sum(), x)
     assert (g - h).abs().max() < 1e-9
     assert [t.shape for t in ampc.linalg.svd(ampc.ones(2, 0, 3))] == [(2, 0, 0), (2, 0), (2, 3, 3)]
+
+
+@pytest.mark.parametrize("logarithm", ["logdet", "slogdet"])
+def test_a_singular_matrix_of_a_batch_does_not_stop_backward(logarithm):
+    """Its logarithm is -inf and its gradient not finite, as in torch, which a GradScaler sees; the others have theirs."""
+    a = ampc.tensor([[[1.0, 2.0], [2.0, 4.0]], [[2.0, 0.0], [0.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]], requires_grad=True)
+    value = ampc.logdet(a) if logarithm == "logdet" else ampc.linalg.slogdet(a)[1]
+    value.sum().backward()
+    assert value[0] == value[2] == -float("inf") and a.grad[1].tolist() == [[0.5, 0], [0, 0.25]]
+    assert not a.grad[0].isfinite().any() and not a.grad[2].isfinite().any()

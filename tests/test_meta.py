@@ -30,7 +30,22 @@ lib.equal({m}, {m}) | lib.unique({m}) | {m}.cumsum(0) | lib.nn.functional.scaled
 lib.nn.BatchNorm2d(2, device='meta')(lib.zeros(1, 2, 3, 3, device='meta')) | lib.nn.functional.interpolate(lib.zeros(1, 2, 3, 3, device='meta'), scale_factor=2)
 lib.nn.Embedding(5, 3, device='meta')(lib.zeros(2, dtype=lib.int64, device='meta')) | lib.where({m} > 0, 1., 2.) | {m}[lib.zeros(2, dtype=lib.int64, device='meta')]
 lib.nn.functional.cross_entropy({m}, lib.zeros(2, dtype=lib.int64, device='meta')) | lib.einsum('ij,kj', {m}, {m}) | lib.zeros(3, device='meta').set_({m}.untyped_storage())
-lib.get_default_device().type | lib.nn.init.normal_(lib.nn.Linear(3, 3, device='meta').weight) | {m}.type()"""
+lib.get_default_device().type | lib.nn.init.normal_(lib.nn.Linear(3, 3, device='meta').weight) | {m}.type()
+lib.nn.init.trunc_normal_({m}) | lib.nn.utils.get_total_norm([{m}]) | lib.nn.utils.get_total_norm([{m}], 1.0) | clipped(lib) | saved(lib, {m}) | saved(lib, {m}.half().T)
+saved(lib, lib.nn.Parameter({m})) | saved(lib, lib.nn.Linear(3, 4, device='meta').state_dict())['weight'] | __import__('pickle').loads(__import__('pickle').dumps({m}.T)) | {m}.resize_(3)"""
+
+
+def clipped(lib):
+    p = lib.nn.Parameter(lib.zeros(3, device="meta"))
+    p.grad = lib.zeros(3, device="meta")
+    return lib.nn.utils.clip_grad_norm_([p], 1.0)
+
+
+def saved(lib, value, **format):
+    file = io.BytesIO()
+    lib.save(value, file, **format)
+    file.seek(0)
+    return lib.load(file, map_location="cpu")
 
 
 def seen(value):
@@ -44,7 +59,7 @@ def seen(value):
 def test_agrees_with_torch(code):
     def asked(lib):
         try:
-            return seen(eval(code, {"lib": lib}))
+            return seen(eval(code, {**globals(), "lib": lib}))
         except (RuntimeError, TypeError) as error:
             return "an error" if lib is ampc or not isinstance(error, TypeError) or "numpy" in code else repr(error)
 
@@ -54,8 +69,7 @@ def test_agrees_with_torch(code):
 
 def test_what_needs_values_says_so():
     t = ampc.zeros(2, 3, device="meta")
-    for call in (t.cpu, t.nonzero, t.tolist, t[0, 0].item, lambda: ampc.save([t], io.BytesIO()), lambda: ampc.save([t], io.BytesIO(), format="torch"),
-                 lambda: ampc.nn.utils.clip_grad_norm_([grad_of(t)], 1.0)):
+    for call in (t.cpu, t.nonzero, t.tolist, t[0, 0].item, lambda: ampc.nn.utils.clip_grad_norm_([grad_of(t)], 1.0, error_if_nonfinite=True)):
         with pytest.raises(NotImplementedError, match="'meta' have no values"):
             call()
     with pytest.raises(BufferError, match="meta"):
@@ -123,3 +137,40 @@ def test_no_operator_follows_the_address():
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROGRAM], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(ampc.__file__))})
     assert done.stdout == "survived\n", done.stderr[-2000:]
+
+
+def test_saved_without_values():
+    """Of a tensor there are its shape, its strides and its dtype, in either format; a tensor that occurs twice is one again."""
+    t, p = ampc.zeros(2, 3, device="meta").T, nn.Parameter(ampc.zeros(4, device="meta", dtype=ampc.float16))
+    back = saved(ampc, [t, t, p, ampc.ones(2)])
+    assert back[0] is back[1] and back[0].stride() == (1, 3) and type(back[2]) is nn.Parameter and back[2].requires_grad
+    assert seen(back[2]) == seen(p) and back[3].tolist() == [1, 1]
+    assert [seen(v) for v in saved(ampc, [t, p], format="torch")] == [seen(t), seen(p)]
+    model, file = nn.Sequential(nn.Linear(3, 4, device="meta"), nn.Linear(4, 2)), io.BytesIO()
+    ampc.save(model, file)
+    file.seek(0)
+    again = ampc.load(file, weights_only=False)
+    assert again[0].weight.is_meta and again[1].weight.tolist() == model[1].weight.tolist()
+
+
+@beside
+def test_torch_reads_tensors_without_values():
+    file = io.BytesIO()
+    ampc.save(nn.Linear(3, 4, device="meta").half().state_dict(), file, format="torch")
+    file.seek(0)
+    assert seen(torch.load(file)["weight"]) == ["float16", [4, 3], [3, 1], "meta", False]
+    file = io.BytesIO()
+    torch.save(torch.zeros(2, 3, device="meta").T, file)
+    file.seek(0)
+    assert seen(ampc.load(file)) == ["float32", [3, 2], [1, 3], "meta", False]
+
+
+@pytest.mark.parametrize("change", [{"shape": [2**40, 2**40]}, {"dtype": "x"}, {"shape": [-2]}, {"shape": ["a"]}, {"shape": [2] * 70, "stride": [1] * 70}, {"dtype": []},
+                                    {"stride": [2**63]}, {"stride": [1, 1]}, {"dtype": "int64", "grad": True}, {"shape": None}])
+def test_damaged_notes_of_tensors_without_values(change):
+    from ampc.serialization._tensors import Library, Mapper
+
+    good = {"#": "tensor", "device": "meta", "dtype": "float32", "shape": [2], "stride": [1]}
+    assert Library({}, Mapper(None)).get(dict(good)).is_meta
+    with pytest.raises((RuntimeError, TypeError, ValueError, KeyError, OverflowError)):
+        Library({}, Mapper(None)).get({**good, **change})

@@ -229,8 +229,18 @@ def test_what_is_cut_off_or_read_to_its_end_is_told(tmp_path):
         ampc.load(io.BytesIO(data[:50]))
     file = io.BytesIO(data)
     file.read()
-    with pytest.raises(RuntimeError, match=r"load: the file is empty, or was read to its end before.*seek\(0\)"):
+    with pytest.raises(EOFError, match=r"load: the file is empty, or was read to its end before.*seek\(0\)"):
         ampc.load(file)
+
+
+@pytest.mark.parametrize("data", [b"", b"<html>not found</html>", b"P", bytes(100), b"version https://git-lfs.github.com/spec/v1\n"])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_what_is_no_file_of_tensors_has_torchs_exception(tmp_path, data, weights_only):
+    (tmp_path / "f").write_bytes(data)
+    for source in (tmp_path / "f", io.BytesIO(data)):
+        with pytest.raises(pickle.UnpicklingError if data else EOFError) as caught:
+            ampc.load(source, weights_only=weights_only)
+        assert isinstance(caught.value, RuntimeError), "and that of all damaged files"
 
 
 def archive(path, code, storages=None, **more):

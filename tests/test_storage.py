@@ -52,7 +52,7 @@ s.untyped() is s | s.cpu() is s | s.to(device='cpu') is s | s.clone() | s.clone(
 s.new() | bytes(s) == bytes(s.tolist()) | lib.UntypedStorage() | lib.UntypedStorage([1, 2, 300]) | lib.UntypedStorage(b'ab') | lib.UntypedStorage(7).nbytes()
 lib.UntypedStorage(3, device='cpu').size() | lib.UntypedStorage(lib.UntypedStorage([4, 5])) | lib.UntypedStorage(-1)
 lib.UntypedStorage(3).fill_(7) | lib.UntypedStorage(3).fill_(300) | lib.UntypedStorage(3).fill_(1.5) | lib.UntypedStorage(3).copy_(lib.UntypedStorage([1, 2, 3]))
-s.copy_(lib.UntypedStorage(3)) | s.copy_(t) | lib.UntypedStorage([1, 2, 3]).resize_(2) | lib.UntypedStorage([1, 2, 3]).resize_(5)[:3] | lib.UntypedStorage(5).resize_(-2)
+s.copy_(lib.UntypedStorage(3)) | s.copy_(t) | lib.UntypedStorage([1, 2, 3]).resize_(2) | lib.UntypedStorage(3).resize_(1.5) | lib.UntypedStorage(3).resize_(True) | lib.UntypedStorage([1, 2, 3]).resize_(5)[:3] | lib.UntypedStorage(5).resize_(-2)
 lib.from_numpy(np.zeros(3)).untyped_storage().resizable() | lib.from_numpy(np.zeros(3)).untyped_storage().resize_(99)
 s.float() | s.int() | s.bool() | s.bfloat16() | s.byte() | s.byte().untyped() is s | s.half() | s.is_pinned() | s.type()
 lib.UntypedStorage.from_buffer(bytearray(b'abcd'), dtype=lib.uint8) | lib.UntypedStorage.from_buffer(b'abcd', byte_order='big', dtype=lib.int16)
@@ -77,12 +77,20 @@ lib.empty(0).set_(s, 1, (2,), (2,)) | lib.empty(0).set_(s, 1, (2,)) | lib.empty(
 lib.empty(0).set_(t, 1, (2,)) | lib.empty(0).set_(t, 1, (2,), (2,)) | lib.ones(3).set_() | lib.empty(0).set_(source=s, storage_offset=1, size=(2,), stride=(1,))
 lib.empty(0).set_(lib.ones(2, dtype=lib.int32)) | lib.ones(2, requires_grad=True).set_(lib.ones(3)) | lib.empty(0).set_(t) | lib.empty(0).set_(t.T)
 lib.empty(0, dtype=lib.int64).set_(lib.UntypedStorage([1] * 15)) | lib.empty(0).set_(lib.zeros(2).untyped_storage(), 0, (9,)).shape
+lib.empty(0).set_([1, 2]) | lib.empty(0).set_(None) | lib.empty(0).set_(t, 1) | lib.empty(0).set_(t, 1, 2) | lib.empty(0).set_(lib.ones(2, device='meta'))
 lib._utils._rebuild_tensor(t.storage(), 1, (2,), (1,)) | lib._utils._rebuild_tensor_v2(t.storage(), 1, (2,), (2,), True, {})
 lib._utils._rebuild_tensor_v3(t.storage(), 1, (2,), (1,), False, {}, lib.int32) | lib._utils._rebuild_parameter(t, True, {}) | lib._utils._element_size(lib.half)"""
 
+RESIZE = """t.resize_(4) | t.resize_(4).untyped_storage() | t.resize_(4).resize_(6) | t.t().resize_(3, 2) | t.t().resize_(2, 3) | t.t().resize_(4) | t[1:].resize_(2, 1)
+t[:, 1:].resize_(2) | t.resize_((2, 2)) | t.resize_([]) | t.resize_() | t.resize_(-1) | t.resize_(2**62, 2**62) | t.resize_(size=(3,)) | t.resize_(1.5)
+t.resize_((1, 2, 1, 3), memory_format=lib.channels_last) | t.resize_((2, 3), memory_format=lib.contiguous_format) | t.resize_as_(lib.ones(2))
+t.resize_as_(lib.ones(2), memory_format=lib.preserve_format) | lib.ones(1).expand(3).resize_(1) | lib.zeros(3, requires_grad=True).resize_(3)
+lib.from_numpy(np.arange(6)).resize_(3) | lib.from_numpy(np.arange(6)).resize_(7) | t.resize_(t.numpy().size + 1) | lib.frombuffer(bytearray(8), dtype=lib.uint8).resize_(9)
+t.resize_(60).untyped_storage().nbytes() | t[1].resize_(6)[:3] | t[1].resize_(6).storage_offset() | lib.zeros(3, device='meta').resize_(2, 5).shape"""
+
 
 @beside
-@pytest.mark.parametrize("code", [c.strip() for text in (UNTYPED, TYPED, SET) for line in text.split("\n") for c in line.split(" | ")])
+@pytest.mark.parametrize("code", [c.strip() for text in (UNTYPED, TYPED, SET, RESIZE) for line in text.split("\n") for c in line.split(" | ")])
 @pytest.mark.filterwarnings("ignore")
 def test_agrees_with_torch(code):
     def asked(lib):
@@ -96,7 +104,7 @@ def test_agrees_with_torch(code):
 
 WRITES = ["s[4] = 7", "s[4:8] = 65", "s[23] = 300", "s.fill_(1)", "s.copy_(lib.UntypedStorage(list(range(24))))", "t.storage()[1] = 5.5",
           "t.storage()[1:3] = 5.5", "t.storage().fill_(-1)", "t.storage().copy_(lib.arange(6).float().storage())", "s[4:12][1:5].fill_(66)", "s.byteswap(lib.float32)",
-          "lib.empty(0).set_(s, 2, (2,)).fill_(8)", "lib.asarray(s[8:16], dtype=lib.uint8).fill_(64)", "s.share_memory_(); s[4] = 7", "t.set_(s, 3, (3,)); s[12:16] = 65"]
+          "lib.empty(0).set_(s, 2, (2,)).fill_(8)", "lib.asarray(s[8:16], dtype=lib.uint8).fill_(64)", "s.share_memory_(); s[4] = 7", "t.set_(s, 3, (3,)); s[12:16] = 65", "t.resize_(4); s[4] = 7", "t.view(-1)[1:].resize_(9).fill_(7)", "t.resize_(100).fill_(3)"]
 
 
 @beside
@@ -166,6 +174,67 @@ def test_set_after_saving_does_not_change_gradients():
     except RuntimeError:  # as torch
         return
     assert a.grad.tolist() == [2, 2, 2]
+
+
+@beside
+@pytest.mark.parametrize("code", ["t.set_(lib.ones(3))", "t.set_(t)", "t.set_()", "t.resize_(3)", "t.resize_(60)", "t.resize_(2, 3)", "t.t_()", "t.unsqueeze_(0)", "t.as_strided_((2,), (1,))",
+                                  "t.data = lib.ones(3).add_(1)", "t.add_(1); t.set_(lib.ones(3)); t.add_(1)", "t.set_(lib.ones(3)); v = t[1:]; v.add_(1)"])
+def test_other_memory_or_geometry_counts_as_a_write(code):
+    def counted(lib):
+        t = lib.arange(6, dtype=lib.float32).reshape(2, 3)
+        t.add_(1)
+        exec(code, {"lib": lib, "t": t})
+        return t._version
+
+    assert counted(ampc) == counted(torch)
+
+
+@pytest.mark.parametrize("code", ["w.set_(ampc.full((3,), 5.0))", "w.resize_(1)", "w.unsqueeze_(0)"])
+@pytest.mark.parametrize("leaf", [False, True])
+def test_backward_does_not_read_other_memory_than_was_saved(code, leaf):
+    class Product(ampc.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(w)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0], None
+
+    for product in (Product.apply, ampc.mul):
+        x, w = ampc.ones(3, requires_grad=True), ampc.full((3,), 2.0, requires_grad=leaf)
+        y = product(x, w).sum()
+        with ampc.no_grad():
+            w.requires_grad_(False)
+            exec(code, {"ampc": ampc, "w": w})
+            w.requires_grad_(leaf)
+        try:
+            y.backward()
+        except RuntimeError as error:
+            assert "modified in place" in str(error)
+        else:
+            assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_tensors_made_for_inference_keep_their_memory():
+    with ampc.inference_mode():
+        t = ampc.ones(3)
+    for change in (lambda: t.set_(ampc.ones(2)), lambda: t.resize_(2), lambda: t.unsqueeze_(0)):
+        with pytest.raises(RuntimeError, match="inference_mode"):
+            change()
+    with ampc.inference_mode():
+        assert t.resize_(2).set_(ampc.ones(2)).unsqueeze_(0).shape == (1, 2)
+
+
+def test_a_view_that_grows_its_storage():
+    t = ampc.arange(6.0)
+    v = t[2:]
+    assert v.resize_(6)[:4].tolist() == [2, 3, 4, 5] and v._base is t and t.untyped_storage().nbytes() == 32
+    v.fill_(7)
+    assert t.tolist() == [0, 1, 7, 7, 7, 7]
+    t.resize_(8)
+    assert t.tolist() == [0, 1] + [7] * 6
 
 
 def test_resizing_keeps_what_tensors_read():

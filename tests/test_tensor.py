@@ -352,3 +352,23 @@ def test_truth_values_and_bits():
     x <<= 1
     x >>= ampc.tensor([1, 1, 1, 1], dtype=ampc.int8)
     assert x.tolist() == [0, 1, 28, -1] and x.dtype is ampc.int8
+
+
+@pytest.mark.skipif(ampc.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("kind", [RuntimeError, AssertionError])
+@pytest.mark.parametrize("call", [lambda: ampc.zeros(2, device="cuda"), lambda: ampc.zeros(2).cuda(), lambda: ampc.nn.Linear(2, 2).to("cuda:1"), ampc.cuda.current_device,
+                                  ampc.cuda.get_device_name, ampc.cuda.Stream, ampc.cuda.init, lambda: ampc.cuda.get_device_properties(0)])
+def test_without_a_gpu(call, kind):
+    """torch's builds for CUDA raise a RuntimeError, those for the CPU an AssertionError; scripts catch either."""
+    with pytest.raises(kind, match="cannot be used"):
+        call()
+
+
+def test_the_random_stream_by_cudas_names():
+    ampc.cuda.manual_seed(7)
+    assert ampc.cuda.initial_seed() == 7
+    ampc.cuda.seed_all()
+    ampc.cuda.seed()
+    with ampc.cuda.nvtx.range("forward"):
+        assert ampc.cuda.initial_seed() == ampc.initial_seed()
+    ampc.manual_seed(0)

@@ -161,9 +161,9 @@ def temme() -> list[list[Fraction]]:
 
 
 def legendre(n: int) -> tuple[list, list]:
-    """Nodes and weights of Gauss and Legendre's rule on [0, 1] (DLMF 3.5.15 and 3.5.24), by Newton's steps."""
+    """Nodes below 1/2 and weights of Gauss and Legendre's rule of n, an even number, on [0, 1] (DLMF 3.5.15 and 3.5.24), by Newton's steps."""
     nodes, weights = [], []
-    for k in range(n):
+    for k in range(n // 2):
         x = mp.cos(mp.pi * (k + mpf("0.75")) / (n + mpf("0.5")))
         for _ in range(8):
             here, before = mp.legendre(n, x), mp.legendre(n - 1, x)
@@ -196,7 +196,7 @@ def text() -> str:
         parts.append(f"#define AC_TABLE_temme{k} \\\n{body}\n")
     for what, values in zip(("nodes", "weights"), legendre(LEGENDRE)):
         body = " \\\n".join(lines(values).split("\n"))
-        parts.append(f"/* {what} of Gauss and Legendre's rule on [0, 1] */\n#define AC_TABLE_legendre_{what} \\\n{body}\n")
+        parts.append(f"/* {what} of Gauss and Legendre's rule on [0, 1], below 1/2; the others mirror them */\n#define AC_TABLE_legendre_{what} \\\n{body}\n")
     return "\n".join([*parts, "#endif\n"])
 
 

@@ -39,7 +39,7 @@ def _on_storage(storage: Any, dtype: Any, device: Any, copy: Optional[bool]) -> 
     aligned = storage.data_ptr() % dtype.itemsize == 0
     if copy is False and not aligned:
         raise ValueError(f"asarray: the storage's memory is not aligned for {dtype}, so it needs a copy, but `copy` is False")
-    t = tensor_on(storage.clone() if copy or not aligned else storage, dtype, 0, None, None)
+    t = tensor_on(storage.clone() if copy or not aligned else storage, dtype)
     return t if device is None else t.to(device)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, List
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from .. import _C, _checks, _ops
 from .. import _creation as make
 from .._C import Tensor
+from .._device import preserve_format
 from .._out import in_place
+from .._storage import tensor_on
 
 __all__ = []
 METHODS = ["apply_", "fill_diagonal_", "float_power_", "map2_", "map_", "resize_", "resize_as_"]
@@ -51,27 +53,34 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any]
     return _mapped("map2_", self, callable, x, y)
 
 
-def resize_(self: Tensor, *sizes: Any) -> Tensor:
-    """Another size in place: what fits of the old values, in order, the rest uninitialised. RuntimeError where gradients are
-    recorded."""
+def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
+    """Another size in place: a view of the same storage from its first element on, row by row or as ``memory_format`` says. The storage
+    grows where it must, its new values uninitialised; on a GPU the tensor moves to a new one. Of its own size it stays as it is.
+
+    RuntimeError where gradients are recorded, and for a storage that must grow and cannot: an array's, or a shared one."""
+    if not sizes and size is None:
+        raise TypeError("resize_: expected a size")
     if self.requires_grad:
         raise RuntimeError("resize_: the tensor requires gradients")
-    size: List[int] = list(make._size(sizes))
-    if any(n < 0 for n in size):
-        raise RuntimeError(f"resize_: sizes must be 0 or more, got {size}")
-    total = 1
-    for n in size:
-        total *= n
-    flat = self.detach().reshape(-1)
-    if total > flat.shape[0]:
-        flat = _ops.cat([flat, flat.new_empty(total - flat.shape[0])])
-    self.data = flat[:total].reshape(size)
-    return self
+    model = make._laid_out(make.empty(*(sizes if size is None else (size,)), device="meta"), memory_format, False)
+    if model.shape == self.shape and memory_format in (None, preserve_format):
+        return self
+    return _resized(self, tuple(model.shape), model.stride())
 
 
-def resize_as_(self: Tensor, the_template: Tensor) -> Tensor:
+def _resized(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:
+    dtype, start = self.dtype, self.storage_offset()
+    there, wanted = self._storage_bytes() // dtype.itemsize, _C._storage_reach(1, start, size, stride)
+    if self.device.type == "cpu" or wanted <= there:
+        return self._turned_into(lambda: tensor_on(self, dtype, start, size, stride))
+    grown = make.empty(wanted - start, dtype=dtype, device=self.device)
+    grown[: there - start].copy_(self.as_strided((there - start,), (1,)))
+    return self._taken_over(grown.as_strided(size, stride))
+
+
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """resize_ to another's shape."""
-    return resize_(self, *the_template.shape)
+    return resize_(self, the_template.shape, memory_format=memory_format)
 
 
 def float_power_(self: Tensor, exponent: Any) -> Tensor:

@@ -6,10 +6,12 @@ that wait or free do nothing. Memory statistics then count the CPU's tensors. So
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple, Union
 
 from .. import _C
 from .._C import OutOfMemoryError
+from .._creation import initial_seed, seed
 from .._device import current
 from .._device import device as _device_type
 from .._missing import absent_from
@@ -146,6 +148,7 @@ def manual_seed(seed: Any) -> None:
 
 
 manual_seed_all = manual_seed
+seed_all = seed
 
 
 def get_rng_state(device: Where = "cuda") -> Any:
@@ -169,6 +172,8 @@ def _nvtx_nothing(*args: Any) -> None:
 class nvtx:
     """Profiler marks, accepted and not recorded."""
 
+    range = contextlib.nullcontext
+
     range_push = staticmethod(_nvtx_nothing)
     range_pop = staticmethod(_nvtx_nothing)
     mark = staticmethod(_nvtx_nothing)
@@ -177,8 +182,9 @@ class nvtx:
 __all__ = [
     "CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables", "DeviceProperties", "OutOfMemoryError",
     "amp", "can_device_access_peer", "current_device", "device", "device_count", "device_of", "get_arch_list", "get_device_capability",  # noqa: F405
-    "get_device_name", "get_device_properties", "get_rng_state", "index_of", "init", "ipc_collect", "is_available", "is_bf16_supported",
-    "is_initialized", "is_tf32_supported", "manual_seed", "manual_seed_all", "nvtx", "set_device", "set_rng_state", "synchronize",
+    "get_device_name", "get_device_properties", "get_rng_state", "index_of", "init", "initial_seed", "ipc_collect", "is_available",
+    "is_bf16_supported", "is_initialized", "is_tf32_supported", "manual_seed", "manual_seed_all", "nvtx", "seed", "seed_all", "set_device",
+    "set_rng_state", "synchronize",
     *memory.__all__, *streams.__all__,
 ]
 

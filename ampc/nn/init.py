@@ -67,6 +67,8 @@ def trunc_normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float 
     """Normal, drawn again where it falls outside [a, b]; where most would, uniform draws are taken as often as their density says."""
     if not (a <= b and std > 0 and math.isfinite(mean)):
         raise RuntimeError(f"trunc_normal_: `a` must not be above `b` and `std` above 0, got {a}, {b} and {std} around {mean}")
+    if tensor.is_meta:
+        return tensor
     below = [0.5 + 0.5 * math.erf((end - mean) / (std * math.sqrt(2))) for end in (a, b)]
     peak = max(a, min(mean, b))
     pending = make.ones(tensor.shape, dtype=_C.bool, device=tensor.device)

@@ -81,7 +81,8 @@ def load(f: File, map_location: Any = None, pickle_module: Any = None, *, weight
         mmap: torch's hint for large files; it has no effect.
 
     pickle.UnpicklingError for a file that needs ``weights_only=False``, or that holds tensors of a kind that ampc lacks; RuntimeError for a
-    damaged file or one of another kind; MemoryError; OSError from the system; any exception of ``map_location``.
+    damaged file, which is an EOFError, too, for an empty one, and an UnpicklingError for one of another kind; MemoryError; OSError from the
+    system; any exception of ``map_location``.
 
     Without ``weights_only=False`` a file cannot use more than these resources:
 

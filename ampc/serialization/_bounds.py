@@ -14,6 +14,14 @@ SPARE = 1_000_000  # how many more values than bytes a file may have
 ALIKE = 16  # how many keys of one container may have the same hash; only a hostile file has more
 
 
+class EmptyFile(EOFError, RuntimeError):
+    """A file without a byte: an EOFError, as torch has it, and the RuntimeError of all damaged files."""
+
+
+class UnknownFormat(pickle.UnpicklingError, RuntimeError):
+    """A file of another kind: as torch has it, and the RuntimeError of all files that cannot be read."""
+
+
 def _told(name: str, error: Exception) -> str:
     """Python's messages may quote a whole file."""
     text = str(error)
@@ -26,7 +34,7 @@ def damage(name: str, mapper: Any) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError, pickle.UnpicklingError) as error:
-        if type(error) in (RuntimeError, MemoryError, pickle.UnpicklingError) or error is mapper.failed:
+        if type(error) in (RuntimeError, MemoryError, pickle.UnpicklingError, EmptyFile, UnknownFormat) or error is mapper.failed:
             raise
         raise RuntimeError(_told(name, error)) from error
     except Exception as error:

@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from .. import _C
 from .._C import Tensor
 from .._device import Size, device
+from .._storage import without_values
 from ._bounds import SPARE, Ledger, Name, brief, checked_keys, checked_pairs, damage
 from ._safe import Restricted, by_name, get_safe_globals
 from ._tensors import Mapper, checked_view, from_bytes, in_dtype
@@ -153,6 +154,12 @@ def _tensor_of_bytes(flat: Any, offset: Any, size: Any, stride: Any, requires_gr
     return t.requires_grad_() if requires_grad is True else t
 
 
+def _tensor_without_values(dtype: Any, size: Any, stride: Any, requires_grad: Any = False) -> Tensor:
+    if not isinstance(dtype, _C.dtype) or not isinstance(size, tuple) or not isinstance(stride, tuple):
+        raise RuntimeError("load: the file is damaged: a tensor without values is not made of a dtype and sizes")
+    return without_values(dtype, size, stride).requires_grad_(requires_grad is True)
+
+
 def _parameter(data: Any, requires_grad: Any = True, hooks: Any = None) -> Tensor:
     from ..nn import Parameter
 
@@ -211,7 +218,8 @@ def _complex(real: Any, imaginary: Any) -> complex:
 
 CALLS: Dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _tensor, "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_tensor_v3": _tensor_of_bytes, "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_tensor_v3": _tensor_of_bytes, "torch._utils._rebuild_meta_tensor_no_storage": _tensor_without_values,
+    "torch._utils._rebuild_parameter": _parameter,
     "collections.OrderedDict": lambda pairs=(): OrderedDict(checked_pairs(pairs)), "collections.Counter": _counter,
     "collections.defaultdict": _default, "torch.Size": _size, "torch.device": _device, "_codecs.encode": _bytes,
     "builtins.set": lambda values=(): set(_keys(values)), "__builtin__.set": lambda values=(): set(_keys(values)),

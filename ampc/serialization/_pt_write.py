@@ -154,6 +154,8 @@ class _Pickle:
         self.out += b"tQ"
 
     def tensor(self, t: Tensor, path: str) -> None:
+        if t.is_meta:
+            return self.tensor_without_values(t)
         check_reach(t, path)
         s = self.storage_of(t)
         as_bytes = len(s.dtypes) > 1
@@ -168,6 +170,14 @@ class _Pickle:
         if as_bytes:
             self.name("torch", t.dtype.name)
         self.out += b"tR"
+
+    def tensor_without_values(self, t: Tensor) -> None:
+        self.name("torch._utils", "_rebuild_meta_tensor_no_storage")
+        self.out += b"("
+        self.name("torch", t.dtype.name)
+        self.integers(t.shape)
+        self.integers(t.stride())
+        self.out += b"\x88tR" if t.requires_grad else b"\x89tR"
 
     def parameter(self, p: Tensor, path: str) -> None:
         self.name("torch._utils", "_rebuild_parameter")

@@ -12,7 +12,7 @@ from typing import Any, Dict, Tuple
 
 from .._C import Tensor, uint8
 from . import _structure
-from ._bounds import brief, damage
+from ._bounds import EmptyFile, UnknownFormat, brief, damage
 from ._safe import Restricted, get_safe_globals
 from ._tensors import DTYPES, Collection, Library, Mapper, from_bytes
 
@@ -63,11 +63,11 @@ def to_bytes(obj: Any, protocol: int) -> bytes:
 def _header(data: bytes, name: str) -> Dict[str, Any]:
     size = int.from_bytes(data[:8], "little") if len(data) >= 8 else len(data)
     if not data:
-        raise RuntimeError(f"load: {name} is empty, or was read to its end before. A file object is read from its position on: call seek(0) first")
+        raise EmptyFile(f"load: {name} is empty, or was read to its end before. A file object is read from its position on: call seek(0) first")
     if data[8:9] == b"{" and len(data) - 8 < size < 2**40:
         raise RuntimeError(f"load: {name} is damaged: it ends within its header, so it was cut off")
     if len(data) < 8 or size > len(data) - 8 or data[8:9] != b"{":
-        raise RuntimeError(f"load: {name} is neither a file that ampc.save wrote, nor a safetensors file, nor torch's")
+        raise UnknownFormat(f"load: {name} is neither a file that ampc.save wrote, nor a safetensors file, nor torch's")
     return json.loads(data[8:8 + size])
 
 
@@ -115,7 +115,7 @@ class _Pickler(pickle.Pickler):
         self.tensors, self.positions = tensors, {}  # type: Collection, Dict[int, int]
 
     def persistent_id(self, obj: Any) -> Any:
-        if not isinstance(obj, Tensor):
+        if not isinstance(obj, Tensor) or obj.is_meta:  # which has no values to keep apart
             return None
         if id(obj) not in self.positions:
             self.positions[id(obj)] = len(self.tensors.found)

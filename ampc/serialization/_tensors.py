@@ -9,10 +9,12 @@ from .. import _C, _ops
 from .. import _creation as make
 from .._C import Tensor
 from .._device import device
+from .._storage import without_values
 from ._bounds import brief
 
 DTYPES = {"F64": _C.float64, "F32": _C.float32, "F16": _C.float16, "BF16": _C.bfloat16, "I64": _C.int64, "I32": _C.int32, "I16": _C.int16,
           "I8": _C.int8, "U8": _C.uint8, "BOOL": _C.bool}  # as safetensors calls them
+DTYPE_OF = {d.name: d for d in DTYPES.values()}
 
 
 def from_bytes(data: Any, dtype: Any, shape: Tuple[int, ...]) -> Tensor:
@@ -93,6 +95,9 @@ class Collection:
             ref["device"] = str(t.device)
         if t.requires_grad:
             ref["grad"] = True
+        if t.is_meta:
+            ref.update(dtype=t.dtype.name, shape=list(t.shape), stride=list(t.stride()))
+            return ref
         self.found.append((t, ref, path))
         return ref
 
@@ -159,6 +164,12 @@ class Library:
     def _made(self, ref: Dict[str, Any]) -> Tensor:
         from ..nn import Parameter
 
+        t = self._placed(ref) if "name" in ref else without_values(DTYPE_OF[ref["dtype"]], ref["shape"], ref["stride"])
+        if ref.get("kind") == "parameter":
+            return Parameter(t, requires_grad=ref.get("grad", False))
+        return t.requires_grad_() if ref.get("grad") else t
+
+    def _placed(self, ref: Dict[str, Any]) -> Tensor:
         where, name = ref.get("device", "cpu"), ref["name"]
         if name not in self.named:
             raise RuntimeError(f"load: the file's structure names a tensor {brief(name)} that is not in it")
@@ -171,14 +182,12 @@ class Library:
             t = checked_view(t, ref["offset"], ref["shape"], ref["stride"])
         elif ref.get("kind") == "parameter" or ref.get("grad"):
             t = t.detach()
-        if ref.get("kind") == "parameter":
-            return Parameter(t, requires_grad=ref.get("grad", False))
-        return t.requires_grad_() if ref.get("grad") else t
+        return t
 
 
 def in_dtype(flat: Tensor, ref: Dict[str, Any]) -> Tensor:
     """A view of a flat tensor of bytes as another dtype."""
-    dtype = {d.name: d for d in DTYPES.values()}[ref["dtype"]]
+    dtype = DTYPE_OF[ref["dtype"]]
     if flat.dtype is not _C.uint8:
         raise RuntimeError(f"load: the file is damaged: bytes are to be {dtype}, and are {flat.dtype}")
     t = checked_view(flat[:flat.numel() // dtype.itemsize * dtype.itemsize].view(dtype), ref["offset"], ref["shape"], ref["stride"])

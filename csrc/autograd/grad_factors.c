@@ -24,7 +24,7 @@ static T solved(ac_scratch *s, T a, T b, const ac_attrs_check *check) {
     b = b ? ac_c_call(s, AC_OP_contiguous, NULL, 1, b) : NULL;
     return ac_c_call(s, AC_OP_solve, check, 2, a, b);
 }
-static const ac_attrs_check checked = {true};
+static const ac_attrs_check checked = {true}, lenient = {false};
 
 FORMULA(solve) { /* of a matrix that had no result: nan, as that was */
     ATTR(check);
@@ -42,7 +42,8 @@ static T eye_like(ac_scratch *s, T a) {
 }
 /* a number for each matrix, as matrices of one element */
 static T as_matrix(ac_scratch *s, T x) { return ac_c_unsqueeze(s, ac_c_unsqueeze(s, x, -1), -1); }
-static T inverse_turned(ac_scratch *s, T a) { return solved(s, TR(a), eye_like(s, a), &checked); }
+/* A^-T; nan of a matrix without an inverse */
+static T inverse_turned(ac_scratch *s, T a) { return solved(s, TR(a), eye_like(s, a), &lenient); }
 
 /* The cofactors of U diag(d) V^T: det(U) det(V) U diag(the product of the other d) V^T. */
 static T cofactors(ac_scratch *s, T a) {
@@ -63,7 +64,6 @@ static T cofactors(ac_scratch *s, T a) {
 FORMULA(det) {
     T a = SAVED(0), det = RESULT(0), inverse[AC_MAX_OUT] = {NULL};
     if (!a || !det) return -1;
-    ac_attrs_check lenient = {false};
     T sides[] = {TR(a), ac_c_call(s, AC_OP_contiguous, NULL, 1, eye_like(s, a))};
     if (!sides[0] || !sides[1] || ac_c_call_many(s, AC_OP_solve, &lenient, sides, 2, inverse) < 0) return -1;
     ac_dims both = {2, {-2, -1}};

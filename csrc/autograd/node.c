@@ -263,7 +263,7 @@ int ac_save(ac_node *node, int slot, ac_tensor *t) {
     if (!is_result && node->edges[slot].node)
         s->edge = (ac_edge){ac_node_retain(node->edges[slot].node), node->edges[slot].index};
     s->tensor = leaf ? ac_tensor_retain(t) : ac_tensor_alias(t);
-    s->version = *ac_version(t);
+    s->version = ac_version_seen(t);
     if (!s->tensor || !ac_mode.packs) return s->tensor ? 0 : -1;
     s->packed = ac_grad_hooks.pack(s->tensor);
     ac_tensor_clear(&s->tensor);
@@ -280,13 +280,13 @@ static ac_tensor *unpack(ac_node *node, int slot) { /* new */
                               : "the tensor was not saved";
         return ac_fail_null(AC_RUNTIME, "backward through %s: %s", node->name, why);
     }
-    if (s->version != *ac_version(s->tensor)) {
+    if (s->version != ac_version_seen(s->tensor)) {
         char text[AC_SHAPE_TEXT];
         return ac_fail_null(
             AC_RUNTIME,
             "backward of %s needs a tensor %s %s that was modified in place after it was saved (version "
             "%" PRIu32 ", expected %" PRIu32 "); write `x = x.op()` instead of `x.op_()`, or clone before",
-            node->name, ac_dtypes[s->tensor->dtype].name, ac_shape_text(s->tensor, text), *ac_version(s->tensor),
+            node->name, ac_dtypes[s->tensor->dtype].name, ac_shape_text(s->tensor, text), ac_version_seen(s->tensor),
             s->version);
     }
     return ac_tensor_retain(s->tensor);

@@ -6,13 +6,13 @@ static int refuse(const char *what) {
     return ac_fail(AC_NOT_IMPLEMENTED,
                    "%s: tensors on 'meta' have no values; make room for some with "
                    "empty_like(t, device='cpu') or module.to_empty(device='cpu')",
-                   what[0] == '_' ? what + 1 : what);
+                   what);
 }
 
 /* Results on another device, and results whose size depends on values, cannot be had. */
 static int nothing(const ac_run *run) {
     for (int i = 0; i < run->n_out; i++)
-        if (!run->out[i] || ac_device_of(run->out[i]) != AC_META) return refuse(ac_ops[run->op].python);
+        if (!run->out[i] || ac_device_of(run->out[i]) != AC_META) return refuse(ac_ops[run->op].shown);
     return 0;
 }
 

@@ -162,7 +162,7 @@ int ac_gpu_init(void) {
         state.ready = failure == NULL; /* last: who sees it sees the rest */
     }
     (void)pthread_mutex_unlock(&ac_gpu_locks.libraries);
-    return state.ready ? 0 : ac_fail(AC_RUNTIME, "CUDA cannot be used: %s", state.failure);
+    return state.ready ? 0 : ac_fail(AC_NO_GPU, "CUDA cannot be used: %s", state.failure);
 }
 
 bool ac_gpu_usable(void) { return state.ready; }

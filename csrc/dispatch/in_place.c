@@ -44,14 +44,18 @@ int ac_check_recordable(const char *what, ac_tensor *target, bool recorded) {
     return 0;
 }
 
-int ac_check_target(const char *what, ac_tensor *target) {
-    if (ac_overlaps_itself(target))
-        return ac_fail(AC_RUNTIME,
-                       "%s: several elements of the target share memory (an expanded tensor?); clone it first", what);
+int ac_check_changed(const char *what, ac_tensor *target) {
     if (target->is_inference && !ac_mode.inference)
         return ac_fail(AC_RUNTIME,
                        "%s: a tensor made under inference_mode cannot be modified outside it; clone it first", what);
     return ac_check_recordable(what, target, false);
+}
+
+int ac_check_target(const char *what, ac_tensor *target) {
+    if (ac_overlaps_itself(target))
+        return ac_fail(AC_RUNTIME,
+                       "%s: several elements of the target share memory (an expanded tensor?); clone it first", what);
+    return ac_check_changed(what, target);
 }
 
 int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *target, ac_error wrong_dtype) {

@@ -57,7 +57,7 @@ GETTER(is_leaf) {
 GETTER(version) {
     SELF;
     (void)unused;
-    return PyLong_FromUnsignedLong(*ac_version(t));
+    return PyLong_FromUnsignedLong(ac_version_seen(t));
 }
 GETTER(content) {
     SELF;
@@ -165,10 +165,8 @@ GETTER(data) {
 static int set_data(PyObject *self, PyObject *value, void *unused) {
     SELF;
     (void)unused;
-    if (!value || !ac_is_tensor(value)) {
-        PyErr_SetString(PyExc_TypeError, "data must be a Tensor");
-        return -1;
-    }
+    if (!value) return PyErr_SetString(PyExc_RuntimeError, "data cannot be deleted; delete the tensor"), -1;
+    if (!ac_is_tensor(value)) return PyErr_SetString(PyExc_TypeError, "data must be a Tensor"), -1;
     ac_tensor *from = ac_unwrap(value);
     if (ac_requires_grad(t) && !ac_is_floating(from->dtype)) {
         PyErr_Format(PyExc_RuntimeError, "data of a tensor that requires gradients must be floating point, got %s",
@@ -181,13 +179,14 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
 
 static PyObject *turned_into(PyObject *self, const ac_tensor *view) {
     SELF;
-    if (view == t) return Py_NewRef(self);
+    if (view == t) return t->changes++, Py_NewRef(self);
     if (view->storage != t->storage || view->dtype != t->dtype)
         return PyErr_SetString(PyExc_ValueError, "expected a view of the tensor"), NULL;
     if (view->meta && view->meta->node) AC_PY_TRY(ac_set_history(t, view->meta->node, view->meta->index));
     t->offset = view->offset, t->numel = view->numel, t->ndim = view->ndim;
     memcpy(t->shape, view->shape, sizeof t->shape);
     memcpy(t->strides, view->strides, sizeof t->strides);
+    t->changes++;
     return Py_NewRef(self);
 }
 
@@ -201,17 +200,32 @@ static PyObject *made_view(const ac_tensor *t, PyObject *make) {
     return made;
 }
 
-/* Takes over the geometry and history of the view of it that a function makes. No element changes, so what is saved for
- * backward stays good. */
+/* Takes over the geometry and history of the view of it that a function makes. */
 METHOD(_turned_into) {
     SELF;
-    AC_PY_TRY(ac_check_recordable("a new geometry", t, false));
+    AC_PY_TRY(ac_check_changed("a new geometry", t));
     PyObject *made = made_view(t, unused);
     if (!made) return NULL;
     PyObject *done = ac_is_tensor(made) ? turned_into(self, ac_unwrap(made)) : NULL;
     if (!done && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected a function that makes a Tensor");
     Py_DECREF(made);
     return done;
+}
+
+/* Takes over the memory and geometry of another tensor of its dtype and device, as an in-place write that is not
+ * recorded. */
+METHOD(_taken_over) {
+    SELF;
+    AC_PY_TRY(ac_check_changed("other memory", t));
+    if (!ac_is_tensor(unused)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    const ac_tensor *from = ac_unwrap(unused);
+    if (from->dtype != t->dtype || ac_device_of(from) != ac_device_of(t))
+        return PyErr_Format(PyExc_RuntimeError, "the tensor is %s on %s and cannot take over memory of %s on %s",
+                            ac_dtypes[t->dtype].name, ac_device_name(ac_device_of(t)), ac_dtypes[from->dtype].name,
+                            ac_device_name(ac_device_of(from)));
+    ac_tensor_take(t, from);
+    t->changes++;
+    return Py_NewRef(self);
 }
 
 static PyObject *transposed(PyObject *self, bool matrices) {
@@ -536,6 +550,9 @@ PyMethodDef ac_tensor_methods[] = {
     {"_turned_into", m__turned_into, METH_O,
      "_turned_into($self, make, /)\n--\n\n"
      "Takes over the geometry and history of the view of it that a function makes."},
+    {"_taken_over", m__taken_over, METH_O,
+     "_taken_over($self, source, /)\n--\n\n"
+     "Takes over the memory of another tensor of its dtype and device, as a write."},
     {"fill_", KEYWORDS(m_fill_), METH_FASTCALL | METH_KEYWORDS,
      "fill_($self, value)\n--\n\n"
      "Sets every element to a number."},

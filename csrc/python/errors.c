@@ -7,6 +7,8 @@
 #define PyExc_LinAlgError ac_py->linalg_error
 /* ampc._C.WrongOut: a TypeError and a RuntimeError */
 #define PyExc_WrongOut ac_py->wrong_out
+/* ampc._C.NoGPU: a RuntimeError and an AssertionError */
+#define PyExc_NoGPU ac_py->no_gpu
 
 static PyObject *exception_of(ac_error code) {
     switch (code) {
@@ -25,9 +27,9 @@ PyObject *ac_raise(void) {
     return NULL;
 }
 
-/* new: a TypeError that is `other`, too */
-static PyObject *joined(const char *name, const char *doc, PyObject *other) {
-    PyObject *kinds = PyTuple_Pack(2, PyExc_TypeError, other);
+/* new: an exception that is `one`, and `other`, too */
+static PyObject *joined(const char *name, const char *doc, PyObject *one, PyObject *other) {
+    PyObject *kinds = PyTuple_Pack(2, one, other);
     PyObject *made = kinds ? PyErr_NewExceptionWithDoc(name, doc, kinds, NULL) : NULL;
     Py_XDECREF(kinds);
     return made;
@@ -41,22 +43,28 @@ int ac_errors_init(PyObject *module) {
     ac_py->no_tensor = joined("ampc._C.NoTensor",
                               "Something else stands where a Tensor is expected. Whoever asks it for a shape meets an "
                               "AttributeError, as in torch's functions that are made in Python, so it is one, too.",
-                              PyExc_AttributeError);
+                              PyExc_TypeError, PyExc_AttributeError);
     ac_py->no_number =
         joined("ampc._C.NoNumber",
                "Something else stands where numbers are expected: a TypeError, and the RuntimeError that "
                "torch raises where it finds no dtype for it.",
-               PyExc_RuntimeError);
+               PyExc_TypeError, PyExc_RuntimeError);
     ac_py->wrong_out =
         joined("ampc._C.WrongOut",
                "The tensor to write into has a dtype that cannot hold the result: a RuntimeError, and the "
                "TypeError that torch's `cat` and what is made of it raise.",
-               PyExc_RuntimeError);
-    if (!ac_py->out_of_memory || !ac_py->linalg_error || !ac_py->no_tensor || !ac_py->no_number || !ac_py->wrong_out)
+               PyExc_TypeError, PyExc_RuntimeError);
+    ac_py->no_gpu = joined("ampc._C.NoGPU",
+                           "There is no GPU to use: a RuntimeError, and the AssertionError that torch's builds "
+                           "without CUDA raise.",
+                           PyExc_RuntimeError, PyExc_AssertionError);
+    if (!ac_py->out_of_memory || !ac_py->linalg_error || !ac_py->no_tensor || !ac_py->no_number || !ac_py->wrong_out ||
+        !ac_py->no_gpu)
         return -1;
     if (PyModule_AddObjectRef(module, "NoTensor", ac_py->no_tensor) < 0) return -1;
     if (PyModule_AddObjectRef(module, "NoNumber", ac_py->no_number) < 0) return -1;
     if (PyModule_AddObjectRef(module, "WrongOut", ac_py->wrong_out) < 0) return -1;
+    if (PyModule_AddObjectRef(module, "NoGPU", ac_py->no_gpu) < 0) return -1;
     if (PyModule_AddObjectRef(module, "LinAlgError", ac_py->linalg_error) < 0) return -1;
     return PyModule_AddObjectRef(module, "OutOfMemoryError", ac_py->out_of_memory);
 }

@@ -36,7 +36,7 @@ typedef struct {
     PyObject *size_type;                                  /* ampc.Size, given by Python */
     PyObject *out_of_memory;                              /* ampc.OutOfMemoryError */
     PyObject *linalg_error;                               /* ampc.linalg.LinAlgError */
-    PyObject *no_tensor, *no_number, *wrong_out;          /* ampc._C.NoTensor, NoNumber and WrongOut */
+    PyObject *no_tensor, *no_number, *wrong_out, *no_gpu; /* ampc._C.NoTensor, NoNumber, WrongOut and NoGPU */
     PyObject *functions;                                  /* name -> function, also for pickling */
     PyObject *anomaly; /* what looks at the gradients of each backward, or NULL; of the whole process, as in torch */
 } ac_py_state;

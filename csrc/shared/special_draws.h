@@ -29,9 +29,10 @@ AC_SPECIAL double ac_tail_integral(double a, double total, double x, double star
         if (!(fabs(by) > 0.01 * end)) break;
         end -= by;
     }
-    for (int k = 0; k < AC_COUNT(node); k++) {
-        double height = ac_tilt(a, total, x, sign * end * node[k], &moved, &slope);
-        sum += weight[k] * sign * (start + moved) * exp(height);
+    for (int k = 0; k < 2 * AC_COUNT(node); k++) {
+        double at = k % 2 ? 1 - node[k / 2] : node[k / 2];
+        double height = ac_tilt(a, total, x, sign * end * at, &moved, &slope);
+        sum += weight[k / 2] * sign * (start + moved) * exp(height);
     }
     return sum * end;
 }

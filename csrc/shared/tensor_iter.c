@@ -13,14 +13,16 @@ static void push_dim(ac_iter *it, int64_t size, const int64_t *strides) {
     for (int k = 0; k < it->operands; k++) it->strides[k][at] = strides[k];
 }
 
-void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n) {
+/* Dimensions in the order of `order`. */
+static void init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n, const int64_t *order) {
     AC_ASSERT(n <= AC_MAX_OPERANDS && shape->n <= AC_MAX_DIMS);
     it->operands = n, it->ndim = 0, it->numel = 1;
     for (int k = 0; k < n; k++) {
         it->data[k] = ac_data(operands[k]);
         it->itemsize[k] = ac_itemsize(operands[k]->dtype);
     }
-    for (int64_t d = 0; d < shape->n; d++) {
+    for (int64_t i = 0; i < shape->n; i++) {
+        int64_t d = order[i];
         it->numel *= shape->v[d];
         if (shape->v[d] == 1) continue;
         int64_t strides[AC_MAX_OPERANDS] = {0};
@@ -34,6 +36,58 @@ void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands,
         it->ndim = 1, it->shape[0] = 1;
         for (int k = 0; k < n; k++) it->strides[k][0] = 0;
     }
+}
+
+void ac_iter_init(ac_iter *it, const ac_dims *shape, ac_tensor *const *operands, int n) {
+    int64_t order[AC_MAX_DIMS];
+    for (int64_t d = 0; d < shape->n; d++) order[d] = d;
+    init(it, shape, operands, n, order);
+}
+
+/* Whether the memory of operands runs along the dimension before the last, so that each of its lines of the cache
+ * serves many runs, and the lines of one run do not stay there: they fall on few sets, or lie on more pages than are
+ * kept. */
+static bool runs_across(const ac_iter *it) {
+    enum { LEAST = 256, PAGES = 2048, SET = 1024 };
+    int last = it->ndim - 1;
+    int64_t lines = 0;
+    bool collide = false;
+    if (last < 1 || it->shape[last] < LEAST || it->shape[last - 1] < 8) return false;
+    for (int k = 0; k < it->operands; k++) {
+        int64_t step = it->strides[k][last] * it->itemsize[k];
+        if (it->strides[k][last - 1] != 1 || step < SET / 2) continue;
+        lines += it->shape[last], collide = collide || step % SET == 0;
+    }
+    return collide || lines >= PAGES;
+}
+
+/* Runs so short that those lines are still in the cache when the next run comes: the last dimension in parts of equal
+ * length, which all steps of the one before take first. */
+static void shorten_runs(ac_iter *it) {
+    enum { LEAST = 16, GOOD = 64 };
+    int last = it->ndim - 1;
+    int64_t n = it->shape[last], part = GOOD;
+    while (part >= LEAST && n % part) part--;
+    if (part < LEAST || n == part || it->ndim == AC_MAX_DIMS) return;
+    it->shape[last + 1] = part, it->shape[last] = it->shape[last - 1], it->shape[last - 1] = n / part;
+    for (int k = 0; k < it->operands; k++) {
+        int64_t *strides = it->strides[k], along = strides[last];
+        strides[last + 1] = along, strides[last] = strides[last - 1], strides[last - 1] = along * part;
+    }
+    it->ndim++;
+}
+
+void ac_iter_init_by_memory(ac_iter *it, ac_tensor *const *operands, int n) {
+    const ac_tensor *out = operands[0];
+    ac_dims shape = ac_shape_of(out);
+    int64_t order[AC_MAX_DIMS];
+    for (int64_t d = 0; d < shape.n; d++) { /* longer steps first; equal ones as they are */
+        int64_t at = d;
+        for (; at > 0 && out->strides[order[at - 1]] < out->strides[d]; at--) order[at] = order[at - 1];
+        order[at] = d;
+    }
+    init(it, &shape, operands, n, order);
+    if (runs_across(it)) shorten_runs(it);
 }
 
 typedef struct {

@@ -37,6 +37,7 @@ ac_tensor *ac_tensor_new_on(ac_device device, ac_dtype dtype, const ac_dims *sha
 static void share_counter(ac_tensor *t, const ac_tensor *from) {
     t->counter = from->counter;
     if (t->counter) t->counter->refs++;
+    t->changes = from->changes;
 }
 
 ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dims *strides, int64_t offset) {
@@ -60,10 +61,12 @@ ac_tensor *ac_tensor_alias(const ac_tensor *t) {
 
 void ac_tensor_take(ac_tensor *t, const ac_tensor *from) {
     ac_storage *old = t->storage;
+    uint32_t version = ac_version_seen(t);
     t->storage = ac_storage_retain(from->storage);
     t->offset = from->offset, t->numel = from->numel, t->dtype = from->dtype, t->ndim = from->ndim;
     memcpy(t->shape, from->shape, sizeof t->shape);
     memcpy(t->strides, from->strides, sizeof t->strides);
+    t->changes += version - ac_version_seen(t);
     ac_storage_release(old);
     ac_tensor_clear(&t->base);
     t->view_kind = AC_VIEW_PLAIN;
@@ -104,7 +107,7 @@ int ac_tensor_own_counter(ac_tensor *t) {
     if (!c) return -1;
     *c = (ac_counter){.refs = 1};
     if (t->counter && --t->counter->refs == 0) ac_free(t->counter, sizeof *t->counter);
-    t->counter = c;
+    t->counter = c, t->changes = 0;
     return 0;
 }
 

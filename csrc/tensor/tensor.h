@@ -39,6 +39,7 @@ typedef struct ac_tensor {
     bool is_inference;      /* made under inference_mode */
     uint8_t view_kind;      /* of a view: an ac_view_kind */
     uint32_t view_version;  /* of a view: the version its history was made for */
+    uint32_t changes;       /* of memory or geometry in place; they count as writes to this tensor alone */
     ac_meta *meta;          /* owned, NULL until autograd has something to note */
     ac_counter *counter;    /* owned, NULL: the storage's `version` counts */
     struct ac_tensor *base; /* owned: the tensor this is a view of, or NULL */
@@ -64,7 +65,7 @@ ac_tensor *ac_tensor_view(const ac_tensor *t, const ac_dims *shape, const ac_dim
 /* new: takes over `storage` (steals it, on failure too) */
 ac_tensor *ac_tensor_from_storage(ac_storage *storage, ac_dtype dtype, const ac_dims *shape,
                                   const ac_dims *strides) AC_CHECKED;
-/* t takes over from's memory, dtype and shape; its identity and history stay. */
+/* t takes over from's memory, dtype and shape; its identity, history and version stay. */
 void ac_tensor_take(ac_tensor *t, const ac_tensor *from);
 /* new: 0-d */
 ac_tensor *ac_tensor_scalar(ac_dtype dtype, double value) AC_CHECKED;
@@ -104,6 +105,8 @@ static inline void ac_wrote(const ac_tensor *t) {
     t->storage->content++;
     ++*ac_version(t);
 }
+/* What Python sees as `_version`, and what saved tensors are compared by: writes to the memory and changes of t. */
+static inline uint32_t ac_version_seen(const ac_tensor *t) { return *ac_version(t) + t->changes; }
 /* Gives t a version counter of its own, as `.data` has. */
 int ac_tensor_own_counter(ac_tensor *t) AC_CHECKED;
 

@@ -10,6 +10,7 @@
 #include "dispatch/deferred_scale.h"
 #include "tensor/list.h"
 #include "optim/optim.h"
+#include "shared/tensor_iter.h"
 #include "tensor/packed_weights.h"
 
 #include <math.h>
@@ -157,6 +158,30 @@ static void test_views(void) {
     ac_tensor_release(flat);
     ac_tensor_release(y);
     ac_tensor_release(x);
+}
+
+/* Tensors that lie in memory in one order are one run, whatever the order of their dimensions. */
+static void test_runs_lie_along_memory(void) {
+    ac_iter it;
+    ac_tensor *x = filled(40, 30, 1, AC_float32), *y = filled(40, 30, 2, AC_float32), *turned[2], *rows[2];
+    ac_dims shape = {2, {30, 40}}, strides = {2, {1, 30}}, one = {2, {30, 1}}, step = {2, {1, 1}};
+    turned[0] = ac_tensor_view(x, &shape, &strides, 0), turned[1] = ac_tensor_view(y, &shape, &strides, 0);
+    ac_iter_init(&it, &shape, turned, 2);
+    CHECK(it.ndim == 2 && it.shape[0] == 30 && it.strides[0][1] == 30);
+    ac_iter_init_by_memory(&it, turned, 2);
+    CHECK(it.ndim == 1 && it.shape[0] == 1200 && it.strides[0][0] == 1 && it.strides[1][0] == 1);
+    rows[0] = turned[0], rows[1] = ac_tensor_view(y, &one, &step, 0); /* one row is broadcast along the other */
+    ac_iter_init_by_memory(&it, rows, 2);
+    CHECK(it.ndim == 2 && it.shape[1] == 30 && it.strides[0][1] == 1 && it.strides[1][0] == 0 && it.strides[1][1] == 1);
+    ac_tensor *long_ones = filled(1000, 256, 0, AC_float32), *out = filled(256, 1000, 0, AC_float32);
+    ac_dims back = {2, {256, 1000}}, columns = {2, {1, 256}};
+    ac_tensor *across[2] = {out, ac_tensor_view(long_ones, &back, &columns, 0)}; /* in parts that the cache keeps */
+    ac_iter_init_by_memory(&it, across, 2);
+    CHECK(it.ndim == 3 && it.shape[0] == 20 && it.shape[1] == 256 && it.shape[2] == 50);
+    CHECK(it.strides[1][0] == 50 * 256 && it.strides[1][1] == 1 && it.strides[1][2] == 256 && it.strides[0][1] == 1000);
+    ac_tensor_release(across[1]), ac_tensor_release(long_ones), ac_tensor_release(out);
+    ac_tensor *all[] = {turned[0], turned[1], rows[1], x, y};
+    for (int i = 0; i < 5; i++) ac_tensor_release(all[i]);
 }
 
 static void test_threads_do_not_change_results(void) {
@@ -389,6 +414,7 @@ int main(void) {
     test_alloc();
     test_pool();
     test_views();
+    test_runs_lie_along_memory();
     test_threads_do_not_change_results();
     test_training_step();
     test_long_chain();

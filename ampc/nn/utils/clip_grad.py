@@ -42,6 +42,8 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_n
 
 def _total_norm(every: List[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
     dtype = _C.float64 if any(t.dtype == _C.float64 for t in every) else _C.float32
+    if every and all(t.is_meta for t in every) and not error_if_nonfinite:
+        return make.empty((), dtype=dtype, device="meta")
     if norm_type == 2.0 and every and _one_device(every) and not (error_if_nonfinite and every[0].is_cuda):
         norm = ledger_of(every)[:, 0].sum().sqrt().to(dtype)
         if not error_if_nonfinite:
@@ -61,6 +63,8 @@ def _total_norm(every: List[Tensor], norm_type: float, error_if_nonfinite: bool)
 def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: Any = None) -> None:
     """Scales gradients by max_norm / total_norm where that is below 1."""
     grads = [g.detach() for g in _grads(parameters)]
+    if total_norm.is_meta:
+        return
     if grads and grads[0].is_cuda and _one_device(grads) and total_norm.device == grads[0].device:  # without waiting for it
         _C._scale_all(grads, 1.0, (float(max_norm) / (total_norm.double() + 1e-6)).clamp(max=1.0))
         return

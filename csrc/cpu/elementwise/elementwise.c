@@ -110,8 +110,7 @@ int ac_cpu_pointwise(const ac_run *r) {
         c.dtypes[k + 1] = r->in[k]->dtype;
     }
     ac_iter it;
-    ac_dims shape = ac_shape_of(r->out[0]);
-    ac_iter_init(&it, &shape, operands, r->n_in + 1);
+    ac_iter_init_by_memory(&it, operands, r->n_in + 1);
     bool slow = ac_ops[r->op].result == AC_RESULT_FLOAT;
     ac_iter_run(&it, slow ? AC_GRAIN_SLOW : AC_GRAIN, point_run, &c);
     return 0;
@@ -151,8 +150,7 @@ void ac_cpu_copy_into(ac_tensor *to, const ac_tensor *from) {
     copy_call c = {ac_cpu_loops(), opmath, to->dtype, from->dtype};
     ac_tensor *operands[2] = {to, (ac_tensor *)(uintptr_t)from};
     ac_iter it;
-    ac_dims shape = ac_shape_of(to);
-    ac_iter_init(&it, &shape, operands, 2);
+    ac_iter_init_by_memory(&it, operands, 2);
     ac_iter_run(&it, AC_GRAIN, copy_run, &c);
 }
 

@@ -157,6 +157,13 @@ int ac_cpu_solve_triangle(const ac_run *r) {
     return run_linalg(&c, (int64_t)c.n * c.n, (int64_t)c.n * c.k, 0, 0, 0);
 }
 
+/* A call whose `one` needs Gauss's elimination alone, in place of the matrix. */
+static int run_elimination(const ac_run *r, one_fn *one) {
+    linalg c;
+    AC_TRY(open_linalg(&c, r, one, "dgetrf", "dgetrf"));
+    return run_linalg(&c, (int64_t)c.m * c.n, 0, 0, 0, c.k);
+}
+
 /* Leaves the pivots of Gauss's elimination on the diagonal of c->a. */
 static void eliminate(const linalg *c, int64_t item) {
     int info = 0, n = c->n;
@@ -177,11 +184,7 @@ static int det_one(const linalg *c, int64_t item) {
     return 0;
 }
 
-int ac_cpu_det(const ac_run *r) {
-    linalg c;
-    AC_TRY(open_linalg(&c, r, det_one, "dgetrf", "dgetrf"));
-    return run_linalg(&c, (int64_t)c.n * c.n, 0, 0, 0, c.n);
-}
+int ac_cpu_det(const ac_run *r) { return run_elimination(r, det_one); }
 
 static int slogdet_one(const linalg *c, int64_t item) {
     int n = c->n;
@@ -198,11 +201,7 @@ static int slogdet_one(const linalg *c, int64_t item) {
     return 0;
 }
 
-int ac_cpu_slogdet(const ac_run *r) {
-    linalg c;
-    AC_TRY(open_linalg(&c, r, slogdet_one, "dgetrf", "dgetrf"));
-    return run_linalg(&c, (int64_t)c.n * c.n, 0, 0, 0, c.n);
-}
+int ac_cpu_slogdet(const ac_run *r) { return run_elimination(r, slogdet_one); }
 
 /* -- triangles and exchanges of rows ----------------------------------------------------------------------- */
 
@@ -226,11 +225,7 @@ static int lu_one(const linalg *c, int64_t item) {
     return 0;
 }
 
-int ac_cpu_lu_factor(const ac_run *r) {
-    linalg c;
-    AC_TRY(open_linalg(&c, r, lu_one, "dgetrf", "dgetrf"));
-    return run_linalg(&c, (int64_t)c.m * c.n, 0, 0, 0, c.k);
-}
+int ac_cpu_lu_factor(const ac_run *r) { return run_elimination(r, lu_one); }
 
 int ac_cpu_row_order(const ac_run *r) {
     const ac_tensor *pivots = r->in[0];
