@@ -7,7 +7,7 @@ import sys
 from typing import Any, Callable
 
 _DUNDER = ("__config__",)  # all that the table is asked for of such names
-WHERE = "docs/compatibility.md lists which of torch's names are here"
+WHERE = "docs/compatibility/names.md lists which of torch's names are here"
 
 
 def absent_from(module: str) -> Callable[[str], Any]:

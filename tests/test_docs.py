@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ARCHITECTURE = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "architecture").glob("*.md"))]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *sorted((ROOT / "docs").glob("*.md")),
-         *ARCHITECTURE[1:], *TUTORIALS]  # those of docs/rules/ are run by test_guard and test_check
+         *sorted((ROOT / "docs" / "compatibility").glob("*.md")), *ARCHITECTURE[1:], *TUTORIALS]  # those of docs/rules/ are run by test_guard and test_check
 
 
 def blocks(page, language="python"):
