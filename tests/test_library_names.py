@@ -49,15 +49,16 @@ def test_kinds_are_explained():
 
 @pytest.mark.parametrize("kind", ["refused", "class", "gives", "itself", "decorates", "nothing", "around", "error", "warning", "enum"])
 def test_what_is_made_has_a_docstring_types_and_a_name(kind):
-    for module, entry in OWN:
-        if entry.kind == kind:
-            made = getattr(here(module), entry.name)
-            if isinstance(made, types.ModuleType):
-                continue  # and a function of the same name
-            assert made.__doc__ and made.__name__ == entry.name and made.__module__ == here(module).__name__, entry.path
-            if inspect.isfunction(made):
-                hints = typing.get_type_hints(inspect.unwrap(made))
-                assert "return" in hints, entry.path
+    entries = [(module, entry) for module, entry in OWN if entry.kind == kind]
+    assert entries
+    for module, entry in entries:
+        made = getattr(here(module), entry.name)
+        if isinstance(made, types.ModuleType):
+            continue  # and a function of the same name
+        assert made.__doc__ and made.__name__ == entry.name and made.__module__ == here(module).__name__, entry.path
+        if inspect.isfunction(made):
+            hints = typing.get_type_hints(inspect.unwrap(made))
+            assert "return" in hints, entry.path
 
 
 def test_what_has_code_of_its_own_has_a_docstring():
