@@ -215,6 +215,7 @@ WRONG = {
     "an array": (lambda lib: lib.nn.functional.linear(np.ones((2, 2), np.float32), lib.ones(2, 2)), r"got numpy\.ndarray; make one with ampc\.tensor\(\)"),
     "a list": (lambda lib: lib.nn.functional.linear([1.0, 2.0], lib.ones(2, 2)), r"got list; make one with ampc\.tensor\(\)"),
     "a dtype's name": (lambda lib: lib.zeros(3, dtype="float32"), r"got 'float32'; they are .*ampc\.float32"),
+    "a size that was divided": (lambda lib: lib.nn.Linear(8 / 2, 2), "must hold integers, got float .*a // b"),
     "a list of modules": (lambda lib: lib.nn.Sequential([lib.nn.Linear(1, 1)]), r"write Sequential\(\*modules\)"),
     "an optimizer of a result": (lambda lib: lib.optim.SGD([lib.ones(3, requires_grad=True) * 2], lr=0.1), r"detach\(\)\.requires_grad_\(\)"),
     "a file that is not there": (lambda lib: lib.load("missing.pt"), "No such file or directory in the folder .*missing.pt"),

@@ -99,8 +99,8 @@ static int dims_from(PyObject *o, ac_dims *d, const char *name, bool holes) {
         if (holes && one == Py_None) d->v[i] = AC_ABSENT;
         else if (!PyIndex_Check(one) ||
                  (i == 0 && PyBool_Check(one))) { /* torch looks at the first alone for bools, too */
-            PyErr_Format(PyExc_TypeError, "`%s` must hold integers, got %s at position %zd", name,
-                         Py_TYPE(one)->tp_name, i);
+            PyErr_Format(PyExc_TypeError, "`%s` must hold integers, got %s at position %zd%s", name,
+                         Py_TYPE(one)->tp_name, i, PyFloat_Check(one) ? "; a // b divides integers to an integer" : "");
             failed = -1;
         } else {
             d->v[i] = PyLong_AsLongLong(one);
