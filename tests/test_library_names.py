@@ -94,7 +94,7 @@ def test_refused_classes_can_be_asked_about_and_subclassed():
         ampc.distributed.tensor.DTensor.from_local(1)
 
 
-def test_what_is_right_answers():
+def test_questions_of_libraries_have_an_answer():
     assert ampc.xpu.is_available() is False and ampc.mps.device_count() == 0 and ampc.onnx.is_in_onnx_export() is False
     assert ampc.distributed.is_nccl_available() is False and ampc.distributed.group.WORLD is None and ampc._C._get_tracing_state() is None
     assert ampc.compiler.is_exporting() is False and not ampc.compiler.list_backends() and ampc.version.xpu is None
