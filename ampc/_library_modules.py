@@ -51,7 +51,7 @@ class Entry(NamedTuple):
         return f"{begin}: {reason}." + (f"\n\n{instead[0].upper()}{instead[1:]}." if instead else "")
 
 
-# What the words of the table mean; docs/compatibility.md shows it.
+# What the words of the table mean; docs/compatibility/library_names.md shows it.
 KINDS = {
     "works": "does what torch's does",
     "is": "another name of ampc's",

@@ -3,8 +3,8 @@
 A section begins with its modules in brackets, all of which have its names, and the reason why some of them are refused. Each line is a
 kind, of those in ``_library_modules.KINDS``, and names: ``enum: Name(MEMBER MEMBER)``, ``value: NAME=literal``, ``is: Name=path in ampc``,
 ``class: Name(method of the class)``, ``gives VALUE: function``. A name whose kind is ``works`` has code of its own. An indented line goes on.
-A module in brackets that begins with a dot is below the first. Modules that have no file are made of their sections. docs/compatibility.md
-shows the table; names of torch.distributed are in ``_library_names_distributed``."""
+A module in brackets that begins with a dot is below the first. Modules that have no file are made of their sections.
+docs/compatibility/library_names.md shows the table; names of torch.distributed are in ``_library_names_distributed``."""
 
 TABLE = """
 [torch]

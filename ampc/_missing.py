@@ -8,7 +8,7 @@ import sys
 from typing import Any, Callable, Iterable, Optional, Tuple
 
 _DUNDER = ("__config__",)  # all that the table is asked for of such names
-WHERE = "docs/compatibility.md lists which of torch's names are here"
+WHERE = "docs/compatibility/names.md lists which of torch's names are here"
 
 
 SPACES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim", "torch.linalg")  # where a name may be that is looked for elsewhere

@@ -135,8 +135,8 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
 
 @method
 def numpy(self: Tensor, *, force: bool = False) -> Any:
-    """A NumPy array that shares the tensor's memory. RuntimeError when it requires gradients, TypeError when it is on a GPU;
-    ``force`` detaches and copies to the CPU where that is needed."""
+    """A NumPy array that shares the tensor's memory. RuntimeError when it requires gradients and grad mode is on, TypeError when it is on a
+    GPU; ``force`` detaches and copies to the CPU where that is needed."""
     return _C._to_numpy(self.detach().cpu() if force else self)
 
 

@@ -236,3 +236,50 @@ def test_generators_share_or_copy_their_state():
     other = ampc.Generator()
     other.graphsafe_set_state(g)
     assert ampc.equal(other.get_state(), g.get_state()) and ampc.equal(shared.get_state(), g.get_state())
+
+
+WRONG = {
+    "scores of fewer samples than labels": (lambda lib: lib.nn.functional.cross_entropy(lib.ones(3, 4), lib.tensor([0, 1])), "`target` names classes of 2 samples, and there are scores of 3"),
+    "one sample, several labels": (lambda lib: lib.nn.functional.nll_loss(lib.ones(4), lib.tensor([0, 1])), "classes of 2 samples, and there are scores of one"),
+    "labels of int32": (lambda lib: lib.nn.functional.cross_entropy(lib.ones(2, 4), lib.tensor([0, 1], dtype=lib.int32)), r"got int32; convert it with \.long\(\)"),
+    "indices that are floats": (lambda lib: lib.nn.Embedding(4, 2)(lib.ones(2)), r"got float32; convert it with \.long\(\)"),
+    "floats between brackets": (lambda lib: lib.ones(3)[lib.tensor([0.5])], r"got float32; convert them with \.long\(\)"),
+    "a condition of integers": (lambda lib: lib.ones(2).masked_fill(lib.tensor([1, 0]), 0.0), r"got int64; convert it with \.bool\(\)"),
+    "an array": (lambda lib: lib.nn.functional.linear(np.ones((2, 2), np.float32), lib.ones(2, 2)), r"got numpy\.ndarray; make one with ampc\.tensor\(\)"),
+    "a list": (lambda lib: lib.nn.functional.linear([1.0, 2.0], lib.ones(2, 2)), r"got list; make one with ampc\.tensor\(\)"),
+    "a dtype's name": (lambda lib: lib.zeros(3, dtype="float32"), r"got 'float32'; they are .*ampc\.float32"),
+    "a size that was divided": (lambda lib: lib.nn.Linear(8 / 2, 2), "must hold integers, got float .*a // b"),
+    "a copy of another shape": (lambda lib: lib.zeros(2, 2).copy_(lib.ones(3)), r"copy_: values of shape \[3\] neither have the target's shape \[2, 2\]"),
+    "a mask of another size": (lambda lib: lib.nn.functional.scaled_dot_product_attention(*[lib.zeros(1, 2, 3, 4)] * 3, attn_mask=lib.zeros(5, 5)),
+                               r"`attn_mask` \[5, 5\] does not broadcast to the scores \[\.\.\., 3, 3\]"),
+    "a fraction into integers": (lambda lib: lib.tensor([1, 2]).add_(0.5), "target is int64 and cannot hold a result of float32"),
+    "a list of modules": (lambda lib: lib.nn.Sequential([lib.nn.Linear(1, 1)]), r"write Sequential\(\*modules\)"),
+    "an optimizer of a result": (lambda lib: lib.optim.SGD([lib.ones(3, requires_grad=True) * 2], lr=0.1), r"detach\(\)\.requires_grad_\(\)"),
+    "a file that is not there": (lambda lib: lib.load("missing.pt"), "No such file or directory in the folder .*missing.pt"),
+}
+
+
+@pytest.mark.parametrize("about", WRONG)
+def test_a_newcomers_mistake_is_told_with_what_to_do(about):
+    """And has torch's type of exception."""
+    torch = pytest.importorskip("torch")
+    call, said = WRONG[about]
+    with pytest.raises(Exception) as theirs:
+        call(torch)
+    with pytest.raises(theirs.type, match=said):
+        call(ampc)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("label", [[1], 1, [], [[1]]])
+def test_the_label_of_one_sample_may_have_a_dimension(label, reduction):
+    same(lambda lib: lib.nn.functional.cross_entropy(lib.tensor([0.5, 0.25, 1.0]), lib.tensor(label, dtype=lib.int64), reduction=reduction).mul(1024).round())
+
+
+
+def test_that_label_has_a_gradient():
+    """torch's backward fails here."""
+    x = ampc.tensor([0.5, 0.25, 1.0], requires_grad=True)
+    plain, = ampc.autograd.grad(ampc.nn.functional.cross_entropy(x, ampc.tensor(1)), x)
+    again, = ampc.autograd.grad(ampc.nn.functional.cross_entropy(x, ampc.tensor([1])), x)
+    assert ampc.equal(plain, again) and plain.abs().sum() > 0

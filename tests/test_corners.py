@@ -423,7 +423,7 @@ def test_messages_that_say_what_to_do():
     with pytest.raises(RuntimeError, match="groups=2 divides not both"):
         ampc.nn.functional.conv2d(ampc.ones(2, 4, 9, 9), ampc.ones(7, 2, 3, 3), groups=2)
     for module in (ampc, ampc.nn, ampc.nn.functional, ampc.nn.init, ampc.nn.utils, ampc.nn.utils.rnn, ampc.optim, ampc.optim.lr_scheduler, ampc.linalg, ampc.special, ampc.amp, ampc.distributions, ampc.func, ampc.random):
-        with pytest.raises(AttributeError, match="has no attribute 'qqqqq'; docs/compatibility.md"):
+        with pytest.raises(AttributeError, match="has no attribute 'qqqqq'; docs/compatibility/names.md"):
             module.qqqqq
 
 

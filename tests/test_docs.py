@@ -14,8 +14,9 @@ from ampc import doctor, selftest
 ROOT = Path(__file__).resolve().parent.parent
 ARCHITECTURE = [ROOT / "docs" / "architecture.md", *sorted((ROOT / "docs" / "architecture").glob("*.md"))]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+HOWTO = sorted((ROOT / "docs" / "howto").glob("*.md"))
 PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *sorted((ROOT / "docs").glob("*.md")),
-         *ARCHITECTURE[1:], *TUTORIALS]  # those of docs/rules/ are run by test_guard and test_check
+         *sorted((ROOT / "docs" / "compatibility").glob("*.md")), *ARCHITECTURE[1:], *TUTORIALS, *HOWTO]  # those of docs/rules/ are run by test_guard and test_check
 
 
 def blocks(page, language="python"):
@@ -24,7 +25,7 @@ def blocks(page, language="python"):
 
 @pytest.mark.skipif(ON_GPU, reason="they say 'cpu'")
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p) and p not in TUTORIALS], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p) and p not in TUTORIALS + HOWTO], ids=lambda p: p.name)
 def test_blocks_run(page, world, switches_back, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(selftest, "CASES", part(selftest.CASES, 8))  # test_machines.py runs all
@@ -77,16 +78,16 @@ def rows_of_formats(text):
     return [line if line.startswith("precision") else line.split()[0] for line in lines if re.match(r"precision|float|bfloat|tf32", line)]
 
 
-@pytest.mark.skipif(ON_GPU, reason="they say 'cpu'")
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.name)
-def test_tutorials_quote_what_is_printed(page, switches_back, tmp_path, monkeypatch, capsys):
-    """A tutorial's Python blocks are one script, and a block of text is what the Python block before it prints. What a machine measured is
-    in a block named console; there, the same formats have a line. The last block draws the page's picture."""
-    pytest.importorskip("matplotlib").use("Agg")
-    monkeypatch.chdir(tmp_path)
-    doctor.reports(clear=True)
-    names, line, printed = {"__name__": "tutorial"}, 0, ""
+def layout(table):
+    """How many lines a table of times has, and the words of its heading without the rules, whose lengths depend on the numbers."""
+    lines = table.strip().splitlines()
+    return len(lines), [[word for word in line.split() if word.strip("[]-")] for line in lines[:3]]
+
+
+def run_as_quoted(page, capsys):
+    """A page's Python blocks are one script, and a block of text is what the Python block before it prints. What a machine measured is
+    in a block named console. Gives what is printed there, each with what the page quotes."""
+    names, line, printed, measured = {"__name__": "page"}, 0, "", []
     for language, text in re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(), re.M | re.S):
         if language == "python":
             exec(compile("\n" * line + text, "train.py", "exec"), names)
@@ -95,11 +96,33 @@ def test_tutorials_quote_what_is_printed(page, switches_back, tmp_path, monkeypa
         elif language == "text":
             assert numbers_alike(printed, text), printed
         elif language == "console":
-            assert rows_of_formats(printed) == rows_of_formats(text), printed
+            measured.append((printed, text))
+    return measured
+
+
+@pytest.mark.skipif(ON_GPU, reason="they say 'cpu'")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda p: p.name)
+def test_tutorials_quote_what_is_printed(page, switches_back, tmp_path, monkeypatch, capsys):
+    """Where a machine measured, the same formats have a line. The last block draws the page's picture."""
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    doctor.reports(clear=True)
+    for printed, quoted in run_as_quoted(page, capsys):
+        assert rows_of_formats(printed) == rows_of_formats(quoted), printed
     assert {r.rule for r in doctor.reports(clear=True)} <= {"autocast-without-effect", "scaler-not-saved"}
     picture = page.with_suffix(".png")
     assert (tmp_path / picture.name).read_bytes()[:4] == picture.read_bytes()[:4] == b"\x89PNG"
     assert picture.stat().st_size < 60_000 and f"]({picture.name})" in page.read_text()
+
+
+@pytest.mark.skipif(ON_GPU, reason="they compute on the CPU")
+@pytest.mark.parametrize("page", HOWTO, ids=lambda p: p.name)
+def test_howtos_quote_what_is_printed(page, switches_back, tmp_path, monkeypatch, capsys):
+    """Where a machine measured, the printed table has the heading of the quoted one, and as many rows."""
+    monkeypatch.chdir(tmp_path)
+    for printed, quoted in run_as_quoted(page, capsys):
+        assert layout(printed) == layout(quoted), printed
 
 
 def surroundings(world):
@@ -147,7 +170,7 @@ def test_commands_are_there():
 
 
 def test_pages_have_blocks():
-    assert len(TUTORIALS) == 3 and all(blocks(p) and blocks(p, "text") + blocks(p, "console") for p in TUTORIALS)
+    assert len(TUTORIALS) == 3 and len(HOWTO) == 7 and all(blocks(p) and blocks(p, "text") + blocks(p, "console") for p in TUTORIALS + HOWTO)
     assert {p.name for p in PAGES if blocks(p)} >= {"README.md", "index.md", "migration.md", "numerics.md", "performance.md", "troubleshooting.md"}
 
 

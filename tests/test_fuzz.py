@@ -110,6 +110,53 @@ def test_programs_beside_torch(torch, on_gpu):
         warnings.warn(said[-6000:])
 
 
+def writer_of(torch, *lines):
+    """A Writer in a program that has these lines, and the way to fill a template."""
+    import random
+
+    from fuzz.drawing import Unfit, Writer
+    from fuzz.program import Step
+    from fuzz.running import World
+
+    world = World(torch)
+    writer = Writer(random.Random(0), world)
+    for line in lines:
+        writer.seen = world.run(Step(line)).seen
+
+    def fills(template):
+        try:
+            return writer.fill(template)
+        except Unfit:
+            return None
+
+    return fills
+
+
+LARGE = {
+    "a dimension as long as a value": (["v1 = torch.tensor([2**40])"], ["torch.nn.functional.one_hot({small})", "torch.bincount({small}.abs())"]),
+    "many ones that are expanded": (["v1 = torch.ones((1,) * 40)"], ["{x}.expand({bigger})", "{x}.broadcast_to({bigger})", "torch.expand_copy({x}, ({bigger}))"]),
+    "three that broadcast": (["v1 = torch.ones(200, 1, 1)", "v2 = torch.ones(200, 1)", "v3 = torch.ones(200)"], ["torch.addcmul(v1, v2, v3)", "torch.where(v1 > 0, v2, v3)"]),
+}
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("about", LARGE)
+def test_no_line_needs_much_memory(torch, about):
+    lines, templates = LARGE[about]
+    fills = writer_of(torch, *lines)
+    for template in templates:
+        assert not any(fills(template) for _ in range(20)), template
+    assert writer_of(torch, "v1 = torch.tensor([2])")(templates[0].replace("v2", "v1").replace("v3", "v1"))
+
+
+@pytest.mark.cpu
+def test_empty_tensors_stay_small(torch):
+    """A sum over no rows has as many elements as there are columns."""
+    from fuzz.drawing import LARGEST, room_of
+
+    assert room_of((0, 300)) == 300 and room_of((0, 300, 2)) == 600 > LARGEST and room_of(()) == 1
+
+
 @pytest.mark.cpu
 def test_a_seed_draws_the_same_programs(torch):
     """In another process, whose hashes of strings differ."""

@@ -57,6 +57,16 @@ def test_the_bound_of_a_script_is_what_rounding_did():
     assert "2 numbers" in running.beyond([1.0, 2.0], runs)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="runs a shell script")
+def test_a_run_leaves_no_temporary_files(tmp_path):
+    """What libraries write into the temporary folder, such as logs, goes with the run."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n: > "$TMPDIR/log"\nls "$TMPDIR/log" > /dev/null && printf \'"%s"\' "$TMPDIR"\n')
+    python.chmod(0o755)
+    where = Path(running.run(SCRIPTS[0], "ampc", str(python), ""))
+    assert where.is_absolute() and not where.exists()
+
+
 def test_what_is_kept_of_the_losses():
     runs = [[1.0, 2.0, float("nan")], [1.0, 2.0002, float("nan")], [1.0, 1.9999, float("nan")]]
     near, far = ({"seconds": [2.0, 1.0], "seeds": {"0": {"ampc": [1.0, second, float("nan")], "torch": runs}}} for second in (2.001, 2.02))

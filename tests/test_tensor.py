@@ -105,6 +105,19 @@ def test_numpy_shares_memory():
         ampc.ones(2, requires_grad=True).numpy()
 
 
+@pytest.mark.cpu
+def test_numpy_reads_parameters_without_grad_mode():
+    """As in torch: nothing is recorded there, so writes to the array lose no gradient."""
+    x = ampc.ones(2, requires_grad=True)
+    with ampc.no_grad():
+        x.numpy()[0] = 3
+        assert np.asarray(x)[0] == 3 and memoryview(x)[0] == 3
+    with pytest.raises(RuntimeError, match="detach"):
+        np.asarray(x)
+    with pytest.raises(BufferError, match="detach"):
+        memoryview(x)
+
+
 CASES = [
     lambda x: x[1], lambda x: x[-1, 2], lambda x: x[:, 1:], lambda x: x[..., 0], lambda x: x[None, :, ::2], lambda x: x[1, ..., 2:5],
     lambda x: x[[0, 2]], lambda x: x[:, [1, 0, 1]], lambda x: x[[0, 1], [2, 3]], lambda x: x[[0, 1], :, [2, 3]], lambda x: x[1, [0, 1]],

@@ -100,7 +100,7 @@ def test_timer():
     x = ampc.ones(4)
     timer = benchmark.Timer("y = x + z", "z = x * 2", globals={"x": x}, label="adding", sub_label="four", description="plain")
     one = timer.timeit(200)
-    assert one.number_per_run == 200 and len(one.times) == 1 and 0 < one.median == one.mean < 0.1 and one.iqr == 0
+    assert one.number_per_run == 200 and len(one.times) == 1 and 0 < one.median == one.mean and one.iqr == 0
     assert "adding: four\nplain\nsetup: z = x * 2\n" in repr(one) and "1 measurement, 200 runs , 1 thread" in repr(one)
     many = timer.blocked_autorange(min_run_time=0.02)
     assert sum(many.raw_times) >= 0.02 and many.number_per_run >= 10

@@ -92,13 +92,6 @@ def citations(where: str, papers: int = 1600, words: int = 64) -> Callable[[Path
     return write
 
 
-def script(source: str) -> Callable[[Path], None]:
-    """Runs a script of the repository that prepares its data."""
-    def run(folder: Path) -> None:
-        subprocess.run([sys.executable, source], cwd=folder, check=True, capture_output=True)
-    return run
-
-
 def _gan(name: str, options: str = "") -> Program:
     return Program(f"GAN: {name}", f"PyTorch-GAN/implementations/{name}", f"{name}.py --n_epochs 1 --n_cpu 1 {options}", (mnist("../../data/mnist"),))
 

@@ -104,7 +104,8 @@ class Optimizer(HasHooks):
             if not isinstance(p, Tensor):
                 raise TypeError(f"an optimizer trains Tensors, got {type(p).__name__}")
             if not p.is_leaf:
-                raise ValueError("an optimizer trains leaves; this tensor was made by an operation")
+                raise ValueError("an optimizer trains leaves, such as parameters; this tensor was made by an operation: pass what it was made "
+                                 "of, or x.detach().requires_grad_()")
         if names and len(names) != len(group["params"]):
             raise ValueError("parameters come with names, as of named_parameters(), or all of them without; some names are missing")
         if self.param_groups and bool(names) != ("param_names" in self.param_groups[0]):

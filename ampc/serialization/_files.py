@@ -15,7 +15,7 @@ import shutil
 import socket
 import stat
 import tempfile
-from typing import Any, Callable, Tuple
+from typing import Any, BinaryIO, Callable, Tuple
 
 _LEFT = re.compile(r"\.ampc-([0-9a-f]{12})-(\d+)-[0-9a-f]{8}\.partial")
 
@@ -116,10 +116,20 @@ def _is_running(pid: int) -> bool:
     return True
 
 
+def _opened(path: Any) -> BinaryIO:
+    """The file, open for reading. Where a relative path leads to none, the exception says in which folder it was looked for."""
+    try:
+        return open(path, "rb")
+    except FileNotFoundError as e:
+        if not os.path.isabs(path):
+            raise FileNotFoundError(e.errno, f"{e.strerror} in the folder {os.getcwd()}", path) from None
+        raise
+
+
 def read(f: Any) -> Tuple[bytes, str]:
     """All bytes of a path or a file object, and its name for messages."""
     if isinstance(f, (str, os.PathLike)):
-        with open(f, "rb") as file:
+        with _opened(os.fspath(f)) as file:
             if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # of which some never end
                 raise RuntimeError(f"load: {os.fspath(f)!r} is a device, not a file")
             return file.read(), repr(os.fspath(f))

@@ -24,8 +24,8 @@ _NAMES = {dtype: name for name, dtype in STORAGES.items() if name != "UntypedSto
 _ALIGNMENT = 64
 _LARGE = 2**30  # bytes from which on an entry's size has a field of its own
 _ENTRY, _ZIP64 = 30, 20  # bytes of an entry's own header, and of the field that a large one has
-_HINTS = {"numpy": "a number's .item(), or a tensor of an array, can be", "defaultdict": "dict(d) can be", "frozenset": "set(s) can be",
-          "Module": "its state_dict() can be"}
+_HINTS = {"numpy": "save a number's .item(), or a tensor of an array", "defaultdict": "save dict(d)", "frozenset": "save set(s)",
+          "Module": "save its state_dict()"}
 
 
 class _Storage:
@@ -311,7 +311,7 @@ def _refused(value: Any, path: str) -> TypeError:
     kind = type(value)
     words = {kind.__module__.split(".")[0], *(base.__name__ for base in kind.__mro__)}
     hint = next((text for word, text in _HINTS.items() if word in words),
-                "tensors, numbers, strings, bytes, and lists, tuples, sets and dicts of them can be")
+                "save tensors, numbers, strings, bytes, and lists, tuples, sets and dicts of them")
     return TypeError(f"save: {path or 'the whole'} is an object of class {kind.__module__}.{kind.__qualname__}, which torch.load(weights_only=True) "
                      f"does not read; {hint}")
 

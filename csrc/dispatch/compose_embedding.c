@@ -49,7 +49,8 @@ COMPOSE(one_hot) {
     T x = in[0];
     double low = 0, high = -1;
     if (x->dtype != AC_int64)
-        REFUSE(AC_RUNTIME, "one_hot: the classes must be int64, got %s", ac_dtypes[x->dtype].name);
+        REFUSE(AC_RUNTIME, "one_hot: the classes must be int64, got %s; convert it with .long()",
+               ac_dtypes[x->dtype].name);
     if (a->num_classes < -1 || (a->num_classes == -1 && x->numel == 0))
         REFUSE(AC_RUNTIME, "one_hot: `num_classes` must be given, and above 0, got %" PRId64 " for %" PRId64 " classes",
                a->num_classes, x->numel);

@@ -257,7 +257,8 @@ COMPOSE(nonzero_static) {
 
 COMPOSE(take) {
     if (in[1]->dtype != AC_int64)
-        REFUSE(AC_RUNTIME, "take: `index` must be int64, got %s", ac_dtypes[in[1]->dtype].name);
+        REFUSE(AC_RUNTIME, "take: `index` must be int64, got %s; convert it with .long()",
+               ac_dtypes[in[1]->dtype].name);
     return BIN(index, ac_c_flat(s, in[0]), in[1]);
 }
 

@@ -515,6 +515,21 @@ static int check_attention(const ac_tensor *q, const ac_tensor *k, const ac_tens
                    ac_shape_text(k, of_k), ac_dtypes[v->dtype].name, ac_shape_text(v, of_v));
 }
 
+static int check_mask(const ac_tensor *mask, const ac_tensor *q, const ac_tensor *k) {
+    int64_t keys = k->shape[k->ndim - 2], queries = q->shape[q->ndim - 2];
+    bool fits = true;
+    for (int d = 1; fits && d <= mask->ndim; d++) {
+        int64_t size = mask->shape[mask->ndim - d], want = d == 1 ? keys : d > q->ndim ? 1 : q->shape[q->ndim - d];
+        fits = size == 1 || size == want || (d > 2 && want == 1);
+    }
+    if (fits) return 0;
+    char text[AC_SHAPE_TEXT];
+    return ac_fail(AC_RUNTIME,
+                   "scaled_dot_product_attention: `attn_mask` %s does not broadcast to the scores [..., %" PRId64
+                   ", %" PRId64 "], a row for each query and a column for each key",
+                   ac_shape_text(mask, text), queries, keys);
+}
+
 COMPOSE(attention) {
     ATTRS(attention);
     T q = in[0], k = in[1], v = in[2], mask = in[3];
@@ -524,6 +539,7 @@ COMPOSE(attention) {
         REFUSE(AC_RUNTIME, "scaled_dot_product_attention: give `attn_mask` or `is_causal`, not both");
     if (a->enable_gqa && q->ndim > 2 && k->ndim == q->ndim) k = shared_heads(s, k, q), v = shared_heads(s, v, q);
     if (!k || !v) return NULL;
+    if (mask) NEED(check_mask(mask, q, k));
     double scale = a->scale.kind == AC_NONE ? 1 / sqrt((double)q->shape[q->ndim - 1]) : ac_scalar_double(a->scale);
     if (!is_fused(in, k, v, mask, a)) {
         NEED(check_attention(q, k, v));

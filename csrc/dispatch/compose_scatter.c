@@ -10,7 +10,8 @@ static int one_at_least(const ac_tensor *t) { return t->ndim > 1 ? t->ndim : 1; 
 static int check_index(const char *what, const ac_tensor *x, const ac_tensor *index, int64_t *dim) {
     char have[AC_SHAPE_TEXT], got[AC_SHAPE_TEXT];
     if (index->dtype != AC_int64 && index->dtype != AC_int32)
-        return ac_fail(AC_RUNTIME, "%s: `index` must be int64, got %s", what, ac_dtypes[index->dtype].name);
+        return ac_fail(AC_RUNTIME, "%s: `index` must be int64, got %s; convert it with .long()", what,
+                       ac_dtypes[index->dtype].name);
     AC_TRY(ac_dim_wrap(dim, x->ndim, what));
     if (one_at_least(x) != one_at_least(index))
         return ac_fail(AC_RUNTIME, "%s: `index` has %d dimensions, the tensor %d", what, index->ndim, x->ndim);

@@ -175,7 +175,8 @@ COMPOSE_EACH(adaptive_max_pool)
 /* Values back where a pooling found them: index [N, C, values] into N x C planes of `plane` zeros. */
 static T put_back(ac_scratch *s, T x, T index, int64_t plane, const char *what) {
     if (index->dtype != AC_int64)
-        REFUSE(AC_RUNTIME, "%s: `indices` must be int64, got %s", what, ac_dtypes[index->dtype].name);
+        REFUSE(AC_RUNTIME, "%s: `indices` must be int64, got %s; convert it with .long()", what,
+               ac_dtypes[index->dtype].name);
     ac_dims three = {3, {x->shape[0], x->shape[1], -1}}, room = {3, {x->shape[0], x->shape[1], plane}},
             samples = {3, {x->shape[0], 1, 1}}, channels = {2, {x->shape[1], 1}};
     if (x->numel == 0) return ac_c_full(s, &room, 0, x->dtype, ac_device_of(x));

@@ -38,7 +38,8 @@ static ac_dims slice_shape(T x, int64_t dim) {
 /* The slices along dim that `source` must have as x has them, and as many as indices. */
 static int check_slices(T x, T index, T source, int64_t dim) {
     if (index->dtype != AC_int64)
-        return ac_fail(AC_RUNTIME, "index_copy: `index` must be int64, got %s", ac_dtypes[index->dtype].name);
+        return ac_fail(AC_RUNTIME, "index_copy: `index` must be int64, got %s; convert it with .long()",
+                       ac_dtypes[index->dtype].name);
     if (index->ndim > 1 || (x->ndim && source->ndim && source->ndim != x->ndim))
         return ac_fail(AC_INDEX, "index_copy: needs a vector as `index` and a source of %d dimensions, got %d and %d",
                        x->ndim, index->ndim, source->ndim);
@@ -79,7 +80,8 @@ static T named(ac_scratch *s, T x, T index, int64_t dim) {
     NEED(ac_dim_wrap(&dim, x->ndim, "index_fill"));
     int64_t n = x->ndim ? x->shape[dim] : 1;
     if (index->dtype != AC_int64)
-        REFUSE(AC_INDEX, "index_fill: `index` must be int64, got %s", ac_dtypes[index->dtype].name);
+        REFUSE(AC_INDEX, "index_fill: `index` must be int64, got %s; convert it with .long()",
+               ac_dtypes[index->dtype].name);
     if (index->ndim > 1) REFUSE(AC_RUNTIME, "index_fill: `index` must have one dimension or none, got %d", index->ndim);
     NEED(check_range(s, index, -n, n, "index_fill"));
     ac_device device = ac_device_of(x);

@@ -79,6 +79,18 @@ static int copy_wide(ac_tensor *target, ac_tensor *wide) {
     return ac_run_into(AC_OP_cast, wide, &dtype, target);
 }
 
+static int check_broadcasts(const ac_tensor *source, const ac_tensor *target) {
+    bool fits = source->ndim <= target->ndim;
+    for (int d = 1; fits && d <= source->ndim; d++) {
+        int64_t size = source->shape[source->ndim - d];
+        fits = size == 1 || size == target->shape[target->ndim - d];
+    }
+    if (fits) return 0;
+    char from[AC_SHAPE_TEXT], to[AC_SHAPE_TEXT];
+    return ac_fail(AC_RUNTIME, "copy_: values of shape %s neither have the target's shape %s nor broadcast to it",
+                   ac_shape_text(source, from), ac_shape_text(target, to));
+}
+
 /* Written as 0-d or smaller tensors broadcast into the target: expand, then clone into it. */
 int ac_copy_into(ac_tensor *target, ac_tensor *source) { return ac_copy_into_async(target, source, false); }
 
@@ -86,6 +98,7 @@ int ac_copy_into_async(ac_tensor *target, ac_tensor *source, bool non_blocking) 
     ac_tensor *wide = NULL;
     ac_attrs_size size = {ac_shape_of(target)};
     AC_TRY(ac_check_target("copy_", target));
+    AC_TRY(check_broadcasts(source, target));
     AC_TRY(ac_settle(source));
     AC_TRY(ac_settle(target));
     if (ac_device_of(source) != ac_device_of(target)) return copy_across(target, source, non_blocking);

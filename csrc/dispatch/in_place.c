@@ -65,8 +65,10 @@ int ac_check_result(const char *what, const ac_spec *result, const ac_tensor *ta
         return ac_fail(AC_RUNTIME, "%s: the result has shape %s and the target %s", what,
                        ac_dims_text(&result->shape, want), ac_dims_text(&shape, got));
     if (ac_dtypes[result->dtype].category > ac_dtypes[target->dtype].category)
-        return ac_fail(wrong_dtype, "%s: a %s result cannot be written into a %s tensor", what,
-                       ac_dtypes[result->dtype].name, ac_dtypes[target->dtype].name);
+        return ac_fail(
+            wrong_dtype,
+            "%s: the target is %s and cannot hold a result of %s; convert it, or take the result as a new tensor", what,
+            ac_dtypes[target->dtype].name, ac_dtypes[result->dtype].name);
     return 0;
 }
 

@@ -19,8 +19,8 @@ int ac_need_integer(const ac_infer *i, int input) {
     ac_dtype t = i->in[input]->dtype;
     if (t == AC_int64 || t == AC_int32) return 0;
     return ac_fail(i->info == &ac_ops[AC_OP_index_put] ? AC_INDEX : AC_RUNTIME,
-                   "%s: `%s` holds indices and must be int64 or int32, got %s", i->info->shown, ac_input_name(i, input),
-                   ac_dtypes[t].name);
+                   "%s: `%s` holds indices and must be int64 or int32, got %s; convert it with .long()", i->info->shown,
+                   ac_input_name(i, input), ac_dtypes[t].name);
 }
 
 int ac_need_ndim(const ac_infer *i, int input, int ndim) {
@@ -154,8 +154,8 @@ static int pointwise_dtype(ac_infer *i) {
     if (i->info == &ac_ops[AC_OP_masked_fill]) i->compute = filled_dtype(i);
     else i->compute = where ? ac_result_type(in + 1, i->n_in - 1) : ac_result_type(in, i->n_in);
     if (where && in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype != AC_bool)
-        return ac_fail(AC_RUNTIME, "%s: the condition must be a bool tensor, got %s", i->info->shown,
-                       ac_dtypes[in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype].name);
+        return ac_fail(AC_RUNTIME, "%s: the condition must be a bool tensor, got %s; convert it with .bool()",
+                       i->info->shown, ac_dtypes[in[i->info == &ac_ops[AC_OP_where] ? 0 : 1]->dtype].name);
     if (i->info == &ac_ops[AC_OP_square] && i->compute == AC_bool) i->compute = AC_int64;
     if (i->info->result == AC_RESULT_FLOAT && !ac_is_floating(i->compute)) i->compute = ac_default_dtype();
     if (i->info->result == AC_RESULT_INT && ac_is_floating(i->compute))
@@ -490,18 +490,24 @@ static int need_class_weight(const ac_infer *i, const ac_tensor *weight, int64_t
 
 /* The shape of class indices for scores [C], [N, C] or [N, C, ...], and their checks. */
 static int check_classes(ac_infer *i, const ac_dims *scores, ac_dims *target) {
-    if (scores->n == 0) return ac_fail(AC_RUNTIME, "%s: `x` must have a dimension of classes", i->info->shown);
+    if (scores->n == 0)
+        return ac_fail(AC_RUNTIME, "%s: `%s` must have a dimension of classes", i->info->shown, ac_input_name(i, 0));
     if (scores->n > 1 && i->in[1]->ndim > 0 && i->in[1]->shape[0] != scores->v[0])
-        return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, `x` has %" PRId64, i->info->shown,
-                       i->in[1]->shape[0], scores->v[0]);
+        return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, and there are scores of %" PRId64,
+                       i->info->shown, i->in[1]->shape[0], scores->v[0]);
+    if (scores->n == 1 && i->in[1]->ndim == 1 && i->in[1]->shape[0] != 1)
+        return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, and there are scores of one",
+                       i->info->shown, i->in[1]->shape[0]);
     if (i->in[1]->dtype != AC_int64 && i->in[1]->dtype != AC_uint8)
-        return ac_fail(AC_RUNTIME, "%s: `target` holds class indices and must be int64 or uint8, got %s",
+        return ac_fail(AC_RUNTIME,
+                       "%s: `target` holds class indices and must be int64 or uint8, got %s; convert it with .long()",
                        i->info->shown, ac_dtypes[i->in[1]->dtype].name);
     *target = *scores;
     int64_t channel = scores->n > 1;
     for (int64_t d = channel; d + 1 < target->n; d++) target->v[d] = target->v[d + 1];
     target->n--;
-    AC_TRY(ac_need_shape(i, 1, target));
+    bool one_sample = scores->n == 1 && i->in[1]->ndim == 1; /* whose target may have a dimension of one element */
+    if (!one_sample) AC_TRY(ac_need_shape(i, 1, target));
     return need_class_weight(i, i->in[2], scores->v[channel]);
 }
 

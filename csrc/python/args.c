@@ -55,8 +55,10 @@ ac_tensor *ac_number_tensor(PyObject *o, const ac_tensor *beside) {
 
 static int wrong_type(const char *op, const ac_param *p, const char *expected, PyObject *got) {
     bool tensor = p->kind == AC_P_TENSOR;
-    PyErr_Format(tensor ? ac_py->no_tensor : PyExc_TypeError, "%s: argument `%s` must be %s%s, got %s", op, p->name,
-                 expected, p->optional ? " or None" : "", Py_TYPE(got)->tp_name);
+    bool values = PyList_Check(got) || PyTuple_Check(got) || !strcmp(Py_TYPE(got)->tp_name, "numpy.ndarray");
+    PyErr_Format(tensor ? ac_py->no_tensor : PyExc_TypeError, "%s: argument `%s` must be %s%s, got %s%s", op, p->name,
+                 expected, p->optional ? " or None" : "", Py_TYPE(got)->tp_name,
+                 tensor && values ? "; make one with ampc.tensor()" : "");
     return -1;
 }
 
@@ -97,8 +99,8 @@ static int dims_from(PyObject *o, ac_dims *d, const char *name, bool holes) {
         if (holes && one == Py_None) d->v[i] = AC_ABSENT;
         else if (!PyIndex_Check(one) ||
                  (i == 0 && PyBool_Check(one))) { /* torch looks at the first alone for bools, too */
-            PyErr_Format(PyExc_TypeError, "`%s` must hold integers, got %s at position %zd", name,
-                         Py_TYPE(one)->tp_name, i);
+            PyErr_Format(PyExc_TypeError, "`%s` must hold integers, got %s at position %zd%s", name,
+                         Py_TYPE(one)->tp_name, i, PyFloat_Check(one) ? "; a // b divides integers to an integer" : "");
             failed = -1;
         } else {
             d->v[i] = PyLong_AsLongLong(one);

@@ -31,7 +31,8 @@ int ac_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     bool by_rows = ac_is_contiguous(t), strided = (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
     if (ac_device_of(t) == AC_META) return refuse(view, "it is on 'meta' and has no values");
     if (ac_device_of(t) != AC_CPU) return refuse(view, "it is on a GPU; use .cpu()");
-    if (ac_requires_grad(t)) return refuse(view, "it requires gradients, and writes would not be seen; use .detach()");
+    if (ac_requires_grad(t) && ac_grad_enabled())
+        return refuse(view, "it requires gradients, and writes would not be seen; use .detach()");
     if (!format) return refuse(view, "bfloat16 has no format there; use .float() or .view(dtype)");
     if (!by_rows && (!strided || (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS))
         return refuse(view, "it is not contiguous; use .contiguous()");

@@ -86,8 +86,8 @@ int ac_no_dtype(const char *call, PyObject *o) {
         return -1;
     }
     PyErr_Format(PyExc_TypeError,
-                 "%s: expected a dtype that tensors have, got %R; they are float16, bfloat16, float32, float64, int8, "
-                 "int16, int32, int64, uint8 and bool",
+                 "%s: expected a dtype that tensors have, got %R; they are ampc.float16, ampc.bfloat16, "
+                 "ampc.float32, ampc.float64, ampc.int8, ampc.int16, ampc.int32, ampc.int64, ampc.uint8 and ampc.bool",
                  call + (*call == '_'), o); /* operators that Python wraps begin so */
     return -1;
 }

@@ -180,8 +180,10 @@ static int by_tensor(indexer *x, ac_tensor *t) {
         return need_dim(x) < 0 || read_one(t, &a.index) < 0 ? -1 : apply(x, AC_OP_select, &a);
     }
     if (t->dtype == AC_int64 || t->dtype == AC_int32) return put(x, ac_tensor_retain(t));
-    PyErr_Format(PyExc_IndexError, "tensors used as indices must be int64, int32, bool or uint8, got %s",
-                 ac_dtypes[t->dtype].name);
+    PyErr_Format(
+        PyExc_IndexError,
+        "tensors used as indices must be int64, int32, bool or uint8, got %s; convert them with .long() or .bool()",
+        ac_dtypes[t->dtype].name);
     return -1;
 }
 

@@ -61,7 +61,7 @@ static PyObject *to_numpy(PyObject *module, PyObject *self) {
     if (load() < 0) return NULL;
     if (!ac_is_tensor(self)) return PyErr_SetString(PyExc_TypeError, "_to_numpy: expected a Tensor"), NULL;
     ac_tensor *t = ac_unwrap(self);
-    if (ac_requires_grad(t))
+    if (ac_requires_grad(t) && ac_grad_enabled())
         return PyErr_SetString(PyExc_RuntimeError, "numpy(): the tensor requires gradients, and writes to the array "
                                                    "would not be seen; use .detach().numpy()"),
                NULL;

@@ -16,7 +16,8 @@ GROUPS = list(TEMPLATES)
 WEIGHTS = [TEMPLATES[g][0] for g in GROUPS]
 FLOATS = ["float32", "float32", "float32", "float64", "float16", "bfloat16"]
 INTEGERS = ["int64", "int64", "int32", "int16", "int8", "uint8"]
-LARGEST = 300  # elements of a tensor
+LARGEST = 300  # elements of a tensor that stays
+AT_ONCE = 2**20  # elements that the operands of a line may come to, multiplied; a line makes few such tensors, so a program stays below 64 MB
 
 
 PLACES = {"last": "drawn"}  # of the places whose names are attributes of a Writer
@@ -24,6 +25,11 @@ PLACES = {"last": "drawn"}  # of the places whose names are attributes of a Writ
 
 class Unfit(Exception):
     """No variable fits the place."""
+
+
+def room_of(shape: Tuple[int, ...]) -> int:
+    """The elements of a tensor, empty dimensions counted as 1: else those beside them could grow without bound, and a sum over no rows would have them."""
+    return math.prod(max(1, n) for n in shape)
 
 
 class Writer:
@@ -48,10 +54,17 @@ class Writer:
         count, self.last = dict(self.count), ("", None)
         try:
             source = re.sub(r"\{([a-z]\w*)\}", lambda m: str(getattr(self, PLACES.get(m.group(1), m.group(1)))()), template, flags=re.I)
+            self.refuse_large(source)
             return source.replace("OUT", self.target(source)) if "=OUT" in source else source
         except Unfit:
             self.count = count
             raise
+
+    def refuse_large(self, source: str) -> None:
+        """Operands of several shapes may broadcast, or be multiplied each with each."""
+        shapes = {s.shape for name in set(re.findall(r"\bv\d+", source)) if isinstance(s := self.seen.get(name), Seen)}
+        if math.prod(map(room_of, shapes)) > AT_ONCE:
+            raise Unfit
 
     @property
     def operand(self) -> Seen:
@@ -123,6 +136,10 @@ class Writer:
 
     def z(self) -> str:
         return self.pick(lambda s: "float" not in s.dtype)
+
+    def small(self) -> str:
+        """Integers that are the size of a result."""
+        return self.pick(lambda s: "float" not in s.dtype and all(abs(v) < 100 for v in flattened(s.values)))
 
     def m(self) -> str:
         return self.pick(lambda s: s.dtype == "bool")
@@ -282,7 +299,10 @@ class Writer:
 
     def bigger(self) -> Tuple[int, ...]:
         shape = tuple(self.rng.choice([2, 3, 1]) if s == 1 else s for s in self.operand.shape)
-        return (self.rng.choice([1, 2]), *shape) if self.rng.random() < 0.4 else shape
+        shape = (self.rng.choice([1, 2]), *shape) if self.rng.random() < 0.4 else shape
+        if room_of(shape) > LARGEST:
+            raise Unfit
+        return shape
 
     def strided(self) -> str:
         n = max(1, math.prod(self.operand.shape))
@@ -410,7 +430,7 @@ def draw(torch: Any, seed: int, index: int) -> Tuple[Program, List[Outcome]]:
                 continue
             left = max(0, left - 1)
             outcome = world.run(step)
-            if unsupported(outcome.message) or any(math.prod(s.shape) > LARGEST for s in outcome.tensors().values()):
+            if unsupported(outcome.message) or any(room_of(s.shape) > LARGEST for s in outcome.tensors().values()):
                 if re.match(r"v\d+ = |v\d+, ", step.source) and not re.search(r"backward|grad|_\(", step.source):
                     for name in re.findall(r"v\d+", step.source.split(" = ")[0]):
                         world.names.pop(name, None)

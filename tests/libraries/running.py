@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple
@@ -57,10 +58,11 @@ def run(script: Script, library: str, python: str, packages: str, *more: str, se
     env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg", "PYTHONWARNINGS": "ignore"}
     env.pop("PYTHONPATH", None)
     command = [python, str(HERE / "under.py"), library, packages, str(HERE / f"{script.file}.py"), script.name, *map(str, seeds), *more]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=HERE, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        raise Failed(f"took longer than {seconds:.0f} s") from None
+    with tempfile.TemporaryDirectory() as scratch:  # where libraries leave their logs
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, env={**env, "TMPDIR": scratch}, cwd=HERE, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"took longer than {seconds:.0f} s") from None
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if line.strip() and not line.startswith("Exception ignored")]
         raise Failed("; ".join(lines[-2:])[-400:] if lines and lines[-1].startswith("ampc:") else (lines or ["no message"])[-1][-400:])

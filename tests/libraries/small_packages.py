@@ -22,16 +22,26 @@ def batches(seed, size, channels=1, count=None):
     return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x.to(SETTINGS["dtype"]), y), batch_size=size)
 
 
-def classify(model, seed, channels=1, size=32, steps=12, lr=1e-3):
-    fill(model, seed)
-    optimizer, losses = torch.optim.Adam(model.parameters(), lr=lr), []
-    for x, y in batches(seed, size, channels, steps):
-        loss = F.cross_entropy(model(x), y)
+def steps_of(loss_of, optimizer, data):
+    """A step of the optimizer for each pair of the data; the losses."""
+    losses = []
+    for x, y in data:
+        loss = loss_of(x, y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     return losses
+
+
+def classify(model, seed, channels=1, size=32, steps=12, lr=1e-3):
+    fill(model, seed)
+    return steps_of(lambda x, y: F.cross_entropy(model(x), y), torch.optim.Adam(model.parameters(), lr=lr), batches(seed, size, channels, steps))
+
+
+def embedding(seed):
+    """A small network that gives 16 numbers of a digit."""
+    return fill(nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 16)), seed)
 
 
 @script("vit-pytorch", "ViT")
@@ -79,16 +89,8 @@ def unet(seed):
     from unet import UNet2D
 
     model = fill(UNet2D(in_channels=1, out_classes=2, num_encoding_blocks=3, out_channels_first_layer=8, normalization="batch", padding=1,
-                              upsampling_type="linear"), seed)
-    optimizer, losses = torch.optim.Adam(model.parameters(), lr=1e-2), []
-    for x, _ in batches(seed, 8, 1, 8):
-        target = (x[:, 0] > 0).long()  # where the digit is
-        loss = F.cross_entropy(model(x), target)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+                              upsampling_type="linear"), seed)  # it learns where the digit is
+    return steps_of(lambda x, y: F.cross_entropy(model(x), (x[:, 0] > 0).long()), torch.optim.Adam(model.parameters(), lr=1e-2), batches(seed, 8, 1, 8))
 
 
 @script("conv-lstm", "convolutional LSTM")
@@ -97,18 +99,16 @@ def conv_lstm(seed):
 
     cell, head = ConvLSTMCell(1, 8, 3, True), nn.Conv2d(8, 1, 1)
     model = fill(nn.ModuleList([cell, head]), seed)
-    optimizer, losses = torch.optim.RMSprop(model.parameters(), lr=1e-3), []
-    for x, _ in batches(seed, 8, 1, 8):
+
+    def loss_of(x, y):
         h = c = torch.zeros(8, 8, 28, 28)
         loss = 0.0
         for shift in range(4):  # a digit that moves: the next picture is to be told
             h, c = cell(torch.roll(x, shift, 3), (h, c))
             loss = loss + F.mse_loss(head(h), torch.roll(x, shift + 1, 3)) / 4
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+        return loss
+
+    return steps_of(loss_of, torch.optim.RMSprop(model.parameters(), lr=1e-3), batches(seed, 8, 1, 8))
 
 
 @script("pytorch-nlp", "LSTM language model")
@@ -195,45 +195,24 @@ def vae(seed):
     encoder = nn.Sequential(nn.Conv2d(1, 16, 4, 2, 1), nn.GELU(), nn.Conv2d(16, 3, 3, 1, 1))
     decoder = nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1), nn.GELU(), nn.ConvTranspose2d(16, 1, 4, 2, 1))
     model = fill(nn.ModuleList([encoder, decoder]), seed)
-    quantise, optimizer, losses = FSQ([8, 6, 5]), torch.optim.AdamW(model.parameters(), lr=3e-3), []
-    for x, _ in batches(seed, 16, 1, 15):
-        codes, _ = quantise(encoder(x))
-        loss = F.l1_loss(decoder(codes), x)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    quantise = FSQ([8, 6, 5])
+    return steps_of(lambda x, y: F.l1_loss(decoder(quantise(encoder(x))[0]), x), torch.optim.AdamW(model.parameters(), lr=3e-3), batches(seed, 16, 1, 15))
 
 
 @script("info-nce-pytorch", "contrastive loss (InfoNCE)")
 def contrastive(seed):
     from info_nce import InfoNCE
 
-    net = fill(nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 16)), seed)
-    loss_fn, optimizer, losses = InfoNCE(temperature=0.2), torch.optim.Adam(net.parameters(), lr=1e-3), []
-    for x, _ in batches(seed, 32, 1, 15):
-        loss = loss_fn(net(x), net(torch.roll(x, 1, 3)))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    net, likeness = embedding(seed), InfoNCE(temperature=0.2)
+    return steps_of(lambda x, y: likeness(net(x), net(torch.roll(x, 1, 3))), torch.optim.Adam(net.parameters(), lr=1e-3), batches(seed, 32, 1, 15))
 
 
 @script("pytorch-metric-learning", "contrastive loss by labels (NT-Xent)")
 def metric(seed):
     from pytorch_metric_learning.losses import NTXentLoss
 
-    net = fill(nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 16)), seed)
-    loss_fn, optimizer, losses = NTXentLoss(temperature=0.3), torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), []
-    for x, y in batches(seed, 32, 1, 12):
-        loss = loss_fn(net(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+    net, likeness = embedding(seed), NTXentLoss(temperature=0.3)
+    return steps_of(lambda x, y: likeness(net(x), y), torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), batches(seed, 32, 1, 12))
 
 
 @script("siren-pytorch", "L-BFGS, a network of sines")

@@ -1,5 +1,6 @@
 """kornia: image operators that are differentiated, geometry, losses."""
 
+import numpy as np
 import torch
 from start import fill, main, normal, pictures, script, train
 
@@ -19,7 +20,7 @@ def filters(seed):
     return train(net, seed, loss_of, 20)
 
 
-@script("kornia", "a picture is moved until it fits (warp_perspective, SSIM loss)")
+@script("kornia", "a picture is moved until it fits (warp_affine, SSIM)")
 def fit(seed):
     import kornia
 
@@ -36,12 +37,19 @@ def fit(seed):
 
     move = Move()
 
-    def loss_of(rng):
+    def pair(rng):
         x = kornia.filters.gaussian_blur2d(pictures(rng, 1, 1, 16, 16)[0], (5, 5), (2.0, 2.0))
-        want = kornia.geometry.rotate(x, torch.tensor([5.0]))
+        return x, kornia.geometry.rotate(x, torch.tensor([5.0]))
+
+    def loss_of(rng):
+        x, want = pair(rng)
         return kornia.losses.ssim_loss(move(x), want, 5) + torch.nn.functional.l1_loss(move(x), want)
 
-    return train(move, seed, loss_of, 24, lr=1e-2)
+    losses = train(move, seed, loss_of, 24, lr=1e-2)
+    x, want = pair(np.random.default_rng(seed))
+    with torch.no_grad():
+        likeness = kornia.metrics.ssim(move(x), want, 11)
+    return [*losses, likeness.mean().item(), likeness.min().item(), kornia.metrics.psnr(move(x), want, 1.0).item()]
 
 
 @script("kornia", "homographies by least squares, augmentation with given parameters")

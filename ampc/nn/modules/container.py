@@ -92,6 +92,8 @@ class Sequential(_Listed):
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
+        if len(args) == 1 and isinstance(args[0], (list, tuple)):
+            raise TypeError(f"Sequential: modules are separate arguments, got one {type(args[0]).__name__}; write Sequential(*modules)")
         named = args[0].items() if len(args) == 1 and isinstance(args[0], (dict, OrderedDict)) else enumerate(args)
         for name, module in named:
             self.add_module(str(name), module)
