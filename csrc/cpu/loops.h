@@ -36,6 +36,14 @@ typedef struct ac_loops {
     void (*fold[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, ac_total *total);
     /* folds x[j] into totals[j] */
     void (*fold_columns[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, void *totals);
+    /* keys in the order of values, each xor `flip`, see order_loops.inc */
+    void (*order[AC_N_OPMATHS])(int64_t n, const void *x, uint64_t flip, uint64_t *keys);
+    int64_t (*first_below)(int64_t n, const uint64_t *keys, uint64_t limit);
+    /* the first place of `best`, and the places of the best, see there too */
+    int64_t (*find[AC_N_OPMATHS])(int64_t n, const void *x, const ac_total *best);
+    int64_t (*best_of_few[AC_N_OPMATHS])(int64_t n, const void *x, bool smallest);
+    void (*best_columns[AC_N_OPMATHS])(int64_t n, const void *x, bool smallest, int64_t row, void *best,
+                                       int64_t *index);
     /* rows, indexed 0 float32, 1 float64 */
     void (*softmax[2])(int64_t n, const void *x, void *y);
     void (*log_softmax[2])(int64_t n, const void *x, void *y);
