@@ -11,6 +11,8 @@
 
 /* Elements a loop is given at a time: three float32 operands and a result stay in L1. */
 enum { AC_TILE = 1024 };
+/* Steps along k that thin_across adds at a time, at most. */
+enum { AC_THIN_DEPTH = 8 };
 
 /* An accumulator: `f` for float32 and float64, `i` for int64. */
 typedef struct {
@@ -60,6 +62,11 @@ typedef struct ac_loops {
     void (*mix[2])(int64_t n, const void *g, const void *x, double a, double mean, double b, double c, void *y);
     void (*centred_sums[2])(int64_t n, const void *g, const void *x, double mean, double *sums);
     void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
+    /* sums[i, j] += sum over p of x[i, p] w[j, p], or w[p, j]: products of few rows, see thin_loops.inc */
+    void (*thin_along)(int64_t k, int64_t rows, const float *x, int64_t x_row, int64_t lanes, const float *w,
+                       int64_t w_row, float *sums, int64_t sums_row);
+    void (*thin_across)(int64_t depth, int64_t rows, const float *x, int64_t lanes, const float *w, int64_t w_row,
+                        float *sums, int64_t sums_row);
     /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
     /* rows of windows over rows of positions, see conv_depthwise.inc */
     void (*sweep)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *w, float *y);
