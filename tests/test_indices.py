@@ -310,3 +310,27 @@ def test_products_of_few_rows_keep_what_is_not_finite():
     want = [["inf", "-inf", "nan", "inf"], ["nan"] * 4]
     assert [[str(v) for v in row] for row in (a @ b.t()).tolist()] == want
     assert [[str(v) for v in row] for row in (a @ b.t().contiguous()).tolist()] == want
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "bool", "int64"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_gather_scatter_and_indexing_over_long_and_short_runs(dtype, turned):
+    """Runs of indices on both sides of the number that is read at a time, whole rows, single elements, negative indices, gaps."""
+    for shape in ((1300,), (2, 600), (600, 3), (4, 5, 6)):
+        def run(lib: Any, shape: Any = shape) -> Any:
+            draw = np.random.default_rng(4)
+            x = lib.from_numpy(draw.integers(-9, 9, shape)).to(getattr(lib, dtype))
+            x = x.transpose(0, -1) if turned else x
+            found = []
+            for dim in range(x.ndim):
+                index = lib.from_numpy(draw.integers(0, x.shape[dim], tuple(x.shape)))
+                order = lib.from_numpy(np.argsort(draw.random(tuple(x.shape)), dim))
+                found += [x.gather(dim, index), x.gather(dim, index[..., ::2]), x.scatter(dim, order, x), x.scatter(dim, index, 3)]
+            places = [lib.from_numpy(draw.integers(-n, n, (2, 530))) for n in x.shape]
+            found += [x[places[0]], x[tuple(places)], x[tuple(p[:, :1] for p in places)], x[..., places[-1]], x[..., places[-1][:, ::2]]]
+            y = x.clone()
+            y[tuple(places)] = 1
+            y[places[0][:, :3]] = 0
+            z = x.clone().index_put_(tuple(places), lib.ones(2, 530).to(x.dtype), accumulate=dtype not in ("bool", "bfloat16"))
+            return [t.double().tolist() for t in (*found, y, z)]
+        assert run(torch) == run(ampc)
