@@ -380,6 +380,37 @@ def test_random_choices():
             bad()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_multinomial_takes_and_refuses_what_torch_does(dtype):
+    torch = pytest.importorskip("torch")
+    rows = ([0.0, 0.0], [1.0, -1.0], [math.nan, 1.0], [math.inf, 1.0], [1.0, 0.0], [[1.0, 2.0], [0.0, 0.0]], [[1.0, 2.0], [3.0, 0.0]])
+    for weights in rows:
+        for times, again in ((1, False), (1, True), (2, False), (3, True), (3, False), (0, False)):
+            told = []
+            for lib in (torch, ampc):
+                try:
+                    told.append(tuple(lib.multinomial(lib.tensor(weights, dtype=getattr(lib, dtype)), times, again).shape))
+                except Exception as e:
+                    told.append(type(e).__name__)
+            assert told[0] == told[1], (weights, times, again, told)
+
+
+def test_one_draw_of_many_values_follows_the_weights():
+    """As many draws as there are rows, at any number of threads the same; values that weigh nothing are never drawn."""
+    weights, found, before = ampc.arange(1000).remainder(4).float(), [], ampc.get_num_threads()
+    try:
+        for threads in (1, 2):
+            ampc.set_num_threads(threads)
+            ampc.manual_seed(5)
+            found.append(ampc.multinomial(weights.expand(6000, 1000), 1).reshape(-1))
+    finally:
+        ampc.set_num_threads(before)
+    assert found[0].tolist() == found[1].tolist()
+    share = ampc.bincount(found[0].remainder(4), minlength=4).double() / 6000
+    assert share[0] == 0 and (share * 6 - ampc.arange(4)).abs().max().item() < 0.3
+    assert abs(found[0].double().mean().item() - 500) < 20
+
+
 def test_half_results_round_once():
     """Two units of the float32-computed result, for what is put together of several operators too."""
     for dtype in (ampc.float16, ampc.bfloat16):

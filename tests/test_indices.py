@@ -268,3 +268,69 @@ def test_lists_of_indices_and_bytes_are_told_of():
         x[ampc.tensor([1, 0, 1], dtype=ampc.uint8)]
     with pytest.raises(IndexError, match="only one ellipsis"):
         x[..., ..., 0]
+
+
+@pytest.mark.parametrize("k", [1, 15, 64, 333, 2500, 6200])
+def test_products_of_few_rows_by_every_layout(k):
+    """Either operand the small one, each turned or not, with a bias, scales and gaps; a row's result does not depend on the others."""
+    for rows, n in ((1, 1), (1, 67), (2, 300), (5, 33), (7, 130), (16, 65), (17, 40)):
+        x, w, bias = drawn(rows, k), drawn(n, k, seed=1), drawn(n, seed=2)
+        a, b, c = (ampc.from_numpy(v.astype("float32")) for v in (x, w, bias))
+        b_turned, a_turned, gaps = b.t().contiguous().t(), a.t().contiguous().t(), ampc.stack([a, a * 0], -1)[..., 0]
+        truth = a.numpy().astype("float64") @ b.numpy().astype("float64").T
+        room = {"rtol": 0, "atol": 3e-5 * (1 + k**0.5)}
+        for left in (a, a_turned, gaps):
+            for right in (b, b_turned):
+                np.testing.assert_allclose((left @ right.t()).numpy(), truth, **room)
+                np.testing.assert_allclose((right @ left.t()).numpy(), truth.T, **room)
+                np.testing.assert_allclose(ampc.nn.functional.linear(left, right, c).numpy(), truth + c.numpy(), **room)
+        np.testing.assert_allclose(ampc.addmm(c, a, b.t(), beta=0.5, alpha=2).numpy(), 2 * truth + c.numpy() / 2, rtol=0, atol=2 * room["atol"])
+        np.testing.assert_allclose((b @ a[0]).numpy(), truth[0], **room)
+        np.testing.assert_allclose((a[0] @ b_turned.t()).numpy(), truth[0], **room)
+        np.testing.assert_allclose(ampc.bmm(a.expand(3, rows, k), b.t().expand(3, k, n)).numpy(), np.stack([truth] * 3), **room)
+        if n >= 2 * rows and rows <= 16:
+            assert (a @ b.t())[:1].tolist() == (a[:1] @ b.t()).tolist()
+
+
+def test_products_of_few_rows_are_the_same_on_any_number_of_threads():
+    a, b = ampc.from_numpy(drawn(3, 700).astype("float32")), ampc.from_numpy(drawn(1500, 700, seed=1).astype("float32"))
+    before, found = ampc.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            ampc.set_num_threads(threads)
+            found.append([(a @ b.t()).tolist(), (a @ b.t().contiguous()).tolist(), (b @ a[0]).tolist()])
+    finally:
+        ampc.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+def test_products_of_few_rows_keep_what_is_not_finite():
+    a = ampc.tensor([[1.0, float("inf"), 0.0], [float("nan"), 1.0, 2.0]])
+    b = ampc.tensor([[1.0, 1.0, 1.0], [0.0, -1.0, 3.0], [1.0, 0.0, 1.0], [2.0, 2.0, 2.0]])
+    want = [["inf", "-inf", "nan", "inf"], ["nan"] * 4]
+    assert [[str(v) for v in row] for row in (a @ b.t()).tolist()] == want
+    assert [[str(v) for v in row] for row in (a @ b.t().contiguous()).tolist()] == want
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "bool", "int64"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_gather_scatter_and_indexing_over_long_and_short_runs(dtype, turned):
+    """Runs of indices on both sides of the number that is read at a time, whole rows, single elements, negative indices, gaps."""
+    for shape in ((1300,), (2, 600), (600, 3), (4, 5, 6)):
+        def run(lib: Any, shape: Any = shape) -> Any:
+            draw = np.random.default_rng(4)
+            x = lib.from_numpy(draw.integers(-9, 9, shape)).to(getattr(lib, dtype))
+            x = x.transpose(0, -1) if turned else x
+            found = []
+            for dim in range(x.ndim):
+                index = lib.from_numpy(draw.integers(0, x.shape[dim], tuple(x.shape)))
+                order = lib.from_numpy(np.argsort(draw.random(tuple(x.shape)), dim))
+                found += [x.gather(dim, index), x.gather(dim, index[..., ::2]), x.scatter(dim, order, x), x.scatter(dim, index, 3)]
+            places = [lib.from_numpy(draw.integers(-n, n, (2, 530))) for n in x.shape]
+            found += [x[places[0]], x[tuple(places)], x[tuple(p[:, :1] for p in places)], x[..., places[-1]], x[..., places[-1][:, ::2]]]
+            y = x.clone()
+            y[tuple(places)] = 1
+            y[places[0][:, :3]] = 0
+            z = x.clone().index_put_(tuple(places), lib.ones(2, 530).to(x.dtype), accumulate=dtype not in ("bool", "bfloat16"))
+            return [t.double().tolist() for t in (*found, y, z)]
+        assert run(torch) == run(ampc)

@@ -48,24 +48,27 @@ def reduction(d: Draw, shape: Sequence[int], axis: Sequence[int]) -> Trial:
     return Trial(compute, expect)
 
 
-def positions(d: Draw, count: int, n: int) -> Trial:
-    """Where the largest, the least, the median of rows are, rows in order; of equal ones the first, and a nan above all."""
+def positions(d: Draw, count: int, n: int, picks: int = 0) -> Trial:
+    """Where the largest, the least, the median of rows are, rows in order; of equal ones the first, and a nan above all. ``picks`` (n // 2
+    when 0) are taken from the top."""
+    k = picks or n // 2
     x = d.few(count, n)
     x[-1, n // 2] = np.nan
     a = d.tensor(x)
 
     def compute() -> Dict[str, Any]:
         largest, least, order = a.max(1), a.min(1), ampc.sort(a, dim=1, stable=True)
-        top = ampc.topk(a, n // 2, dim=1)
+        top, across = ampc.topk(a, k, dim=1), a.t().contiguous().max(0)
         return {"largest": largest[0], "where": largest[1], "least": least[0], "where the least": least[1], "in order": order[0],
-                "order": order[1], "top": top[0], "of the top": a.gather(1, top[1]), "largest alone": a.amax(1)}
+                "order": order[1], "top": top[0], "of the top": a.gather(1, top[1]), "largest alone": a.amax(1), "across": across[0],
+                "where across": across[1]}
 
     def expect() -> Dict[str, Bounded]:
-        order, top = np.argsort(x, 1, kind="stable"), np.sort(np.where(np.isnan(x), np.inf, x), 1)[:, ::-1][:, :n // 2]
+        order, top = np.argsort(x, 1, kind="stable"), np.sort(np.where(np.isnan(x), np.inf, x), 1)[:, ::-1][:, :k]
         top = np.where(np.isinf(top), np.nan, top)
         return {"largest": Bounded(x.max(1)), "where": Bounded(x.argmax(1)), "least": Bounded(x.min(1)), "where the least": Bounded(x.argmin(1)),
                 "in order": Bounded(np.take_along_axis(x, order, 1)), "order": Bounded(order), "top": Bounded(top), "of the top": Bounded(top),
-                "largest alone": Bounded(x.max(1))}
+                "largest alone": Bounded(x.max(1)), "across": Bounded(x.max(1)), "where across": Bounded(x.argmax(1))}
 
     return Trial(compute, expect)
 

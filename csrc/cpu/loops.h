@@ -11,6 +11,8 @@
 
 /* Elements a loop is given at a time: three float32 operands and a result stay in L1. */
 enum { AC_TILE = 1024 };
+/* Steps along k that thin_across adds at a time, at most. */
+enum { AC_THIN_DEPTH = 8 };
 
 /* An accumulator: `f` for float32 and float64, `i` for int64. */
 typedef struct {
@@ -36,6 +38,14 @@ typedef struct ac_loops {
     void (*fold[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, ac_total *total);
     /* folds x[j] into totals[j] */
     void (*fold_columns[AC_N_FOLDS][AC_N_OPMATHS])(int64_t n, const void *x, double p, void *totals);
+    /* keys in the order of values, each xor `flip`, see order_loops.inc */
+    void (*order[AC_N_OPMATHS])(int64_t n, const void *x, uint64_t flip, uint64_t *keys);
+    int64_t (*first_below)(int64_t n, const uint64_t *keys, uint64_t limit);
+    /* the first place of `best`, and the places of the best, see there too */
+    int64_t (*find[AC_N_OPMATHS])(int64_t n, const void *x, const ac_total *best);
+    int64_t (*best_of_few[AC_N_OPMATHS])(int64_t n, const void *x, bool smallest);
+    void (*best_columns[AC_N_OPMATHS])(int64_t n, const void *x, bool smallest, int64_t row, void *best,
+                                       int64_t *index);
     /* rows, indexed 0 float32, 1 float64 */
     void (*softmax[2])(int64_t n, const void *x, void *y);
     void (*log_softmax[2])(int64_t n, const void *x, void *y);
@@ -52,6 +62,11 @@ typedef struct ac_loops {
     void (*mix[2])(int64_t n, const void *g, const void *x, double a, double mean, double b, double c, void *y);
     void (*centred_sums[2])(int64_t n, const void *g, const void *x, double mean, double *sums);
     void (*dropout[2])(int64_t n, const void *x, double p, uint64_t seed, uint64_t offset, int64_t first, void *y);
+    /* sums[i, j] += sum over p of x[i, p] w[j, p], or w[p, j]: products of few rows, see thin_loops.inc */
+    void (*thin_along)(int64_t k, int64_t rows, const float *x, int64_t x_row, int64_t lanes, const float *w,
+                       int64_t w_row, float *sums, int64_t sums_row);
+    void (*thin_across)(int64_t depth, int64_t rows, const float *x, int64_t lanes, const float *w, int64_t w_row,
+                        float *sums, int64_t sums_row);
     /* rows x n values from tiles of 16 x 16, side by side, to float32, float16 or bfloat16; `row` elements apart */
     /* rows of windows over rows of positions, see conv_depthwise.inc */
     void (*sweep)(int64_t n, int64_t taps, const float *x, const int64_t *offset, const float *w, float *y);

@@ -87,11 +87,15 @@ COMPOSE(isin) {
 
 /* -- drawing by weights ------------------------------------------------------------------------------- */
 
-/* 0 where every row of weights can be drawn from. */
+/* 0 where every row of weights can be drawn from. A nan is the least and the largest of what holds it. */
 static int check_weights(ac_scratch *s, T weights) {
-    T wrong = BIN(logical_or, BIN(lt, weights, NUM(0)), UN(logical_not, UN(isfinite, weights)));
-    bool bad = ac_c_any(s, wrong) || ac_c_any(s, BIN(le, ac_c_sum(s, weights, 1), NUM(0)));
-    if (s->failed || !bad) return s->failed ? -1 : 0;
+    ac_attrs_reduce_dim all = {{.n = -1}, 0}, last = {{1, {1}}, 0};
+    if (weights->shape[0] == 0) return 0;
+    double low = ac_c_read(s, ac_c_call(s, AC_OP_amin, &all, 1, weights));
+    double high = ac_c_read(s, ac_c_call(s, AC_OP_amax, &all, 1, weights));
+    double least = ac_c_read(s, ac_c_call(s, AC_OP_amin, &all, 1, ac_c_call(s, AC_OP_amax, &last, 1, weights)));
+    if (s->failed) return -1;
+    if (low >= 0 && high < INFINITY && least > 0) return 0;
     return ac_fail(AC_RUNTIME, "multinomial: values must be finite, 0 or more, and not all 0 in a row");
 }
 
@@ -100,13 +104,18 @@ static T uniform(ac_scratch *s, int64_t rows, int64_t columns, ac_device device)
     return ac_c_call(s, AC_OP_uniform, &a, 0);
 }
 
-/* Where in the running sums of a row a number below the last of them lies. */
+/* Where in the running sums of a row a number below the last of them lies. For one number of a row that is how many
+ * sums it has reached. */
 static T drawn_again(ac_scratch *s, T weights, int64_t times) {
-    ac_attrs_cumulative along = {1, AC_NO_DTYPE};
+    ac_attrs_cumulative along = {1, AC_float64};
+    ac_attrs_reduce keeping = {{1, {1}}, 1, AC_NO_DTYPE};
     int64_t n = weights->shape[1];
     T edges = ac_c_call(s, AC_OP_cumsum, &along, 1, weights);
     T at = MUL(uniform(s, weights->shape[0], times, ac_device_of(weights)), ac_c_slice(s, edges, 1, n - 1, n));
-    return at ? BIN(minimum, searched(s, edges, at, true, false), NUM((double)(n - 1))) : NULL;
+    if (!at) return NULL;
+    T place =
+        times == 1 ? ac_c_call(s, AC_OP_sum, &keeping, 1, BIN(le, edges, at)) : searched(s, edges, at, true, false);
+    return place ? BIN(minimum, place, NUM((double)(n - 1))) : NULL;
 }
 
 /* The smallest of exponential waiting times (Efraimidis and Spirakis 2006). */
@@ -114,7 +123,7 @@ static T drawn_once(ac_scratch *s, T weights, int64_t times) {
     T out[AC_MAX_OUT] = {NULL};
     ac_attrs_topk smallest = {times, -1, 0, 1};
     T chance = uniform(s, weights->shape[0], weights->shape[1], ac_device_of(weights));
-    T wait = DIV(UN(neg, UN(log, ac_c_clamp_min(s, chance, 1e-300))), weights);
+    T wait = DIV(UN(neg, UN(log, ac_c_clamp_min(s, chance, 1e-300))), ac_c_cast(s, weights, AC_float64));
     return ac_c_call_many(s, AC_OP_topk, &smallest, &wait, 1, out) < 0 ? NULL : out[1];
 }
 
@@ -131,11 +140,12 @@ COMPOSE(multinomial) {
         REFUSE(AC_RUNTIME, "multinomial: cannot draw %" PRId64 " of %" PRId64 " values%s", times, n,
                a->replacement ? "" : " without replacement");
     ac_dims rows = {2, {x->ndim == 2 ? x->shape[0] : 1, n}};
-    T weights = ac_c_reshape(s, ac_c_cast(s, ac_c_detach(s, x), AC_float64), &rows);
+    T weights = ac_c_reshape(s, ac_c_detach(s, x), &rows);
+    bool again = a->replacement || times == 1; /* one draw is the same either way */
     if (!weights) return NULL;
     NEED(check_weights(s, weights));
     shape.v[shape.n - 1] = times;
-    return ac_c_reshape(s, a->replacement ? drawn_again(s, weights, times) : drawn_once(s, weights, times), &shape);
+    return ac_c_reshape(s, again ? drawn_again(s, weights, times) : drawn_once(s, weights, times), &shape);
 }
 
 /* -- histograms --------------------------------------------------------------------------------------- */

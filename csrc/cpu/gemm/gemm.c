@@ -15,8 +15,9 @@
 #include <string.h>
 
 enum {
-    SMALL_BYTES = 48 << 10, /* packed operands and accumulators that fit here live on the stack */
-    WORTH_THREADS = 1 << 22 /* multiplications that are worth other threads: some 10 us of one */
+    SMALL_BYTES = 48 << 10,      /* packed operands and accumulators that fit here live on the stack */
+    WORTH_THREADS = 1 << 22,     /* multiplications that are worth other threads: some 10 us of one, */
+    WORTH_THREADS_THIN = 1 << 19 /* and fewer where each waits for memory */
 };
 
 typedef struct {
@@ -324,6 +325,7 @@ static int run_whole(const ac_gemm_call *g, int threads) {
 
 /* A large `b` in two parts would take as much memory again as the weight that it is: so many columns at a time. */
 static int run_one(const ac_gemm_call *g, int threads) {
+    if (ac_gemm_is_thin(g)) return ac_gemm_run_thin(g, threads);
     enum { MOST_PANELS = 8 << 20, COLUMNS = 256 };
     const ac_micro *micro = ac_micro_for(g->a.round, true);
     ac_cut cut = ac_cut_of(micro->kind, g->b.k);
@@ -370,7 +372,8 @@ static void run_members(void *context, int64_t begin, int64_t end) {
 int ac_gemm_run(const ac_gemm_call *g) {
     if (g->a.lanes == 0 || g->b.lanes == 0) return 0;
     int64_t work = work_of(g);
-    int threads = work >= WORTH_THREADS && !g->alone ? ac_num_threads() : 1;
+    int64_t worth = ac_gemm_is_thin(g) ? WORTH_THREADS_THIN : WORTH_THREADS;
+    int threads = work >= worth && !g->alone ? ac_num_threads() : 1;
     if (g->batch == 1) return run_one(g, threads);
     if (threads == 1) { /* many small ones: each on one thread */
         AC_WAY(product_batch_dealt);

@@ -24,6 +24,11 @@ typedef struct {
 /* Safe from any thread; goes to the pool when the work is worth it. */
 int ac_gemm_run(const ac_gemm_call *call) AC_CHECKED;
 
+/* Whether a product of float32 has so few rows, or columns, that the other operand is read where it lies, and that
+ * (thin.c). */
+bool ac_gemm_is_thin(const ac_gemm_call *call);
+int ac_gemm_run_thin(const ac_gemm_call *call, int threads) AC_CHECKED;
+
 /* The same, of float64 too: one product on the calling thread then, c float64, alpha 1, beta 0 or 1, nothing added. */
 int ac_gemm_run_any(const ac_gemm_call *call) AC_CHECKED;
 

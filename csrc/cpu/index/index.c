@@ -3,6 +3,7 @@
 #include "cpu/kernels.h"
 
 #include "base/alloc.h"
+#include "base/inline.h"
 #include "cpu/conv/im2col.h"
 
 #include <inttypes.h>
@@ -80,22 +81,75 @@ int ac_cpu_cat(const ac_run *r) {
 
 /* -- along one dimension ------------------------------------------------------------------------- */
 
+/* A walk over the elements of an index, run by run of its last dimension, beside that of other tensors. */
+typedef struct {
+    ac_space index, from; /* all dimensions but the last */
+    int64_t n, index_step, from_step;
+} walk;
+
+static walk walk_of(const ac_tensor *index, const ac_tensor *from) {
+    int last = index->ndim - 1;
+    uint32_t before = index->ndim ? ~(1u << last) : 0;
+    walk w = {.index = ac_space_of(index, before), .from = ac_space_of(from, before), .n = 1};
+    if (index->ndim) w.n = index->shape[last], w.index_step = index->strides[last], w.from_step = from->strides[last];
+    return w;
+}
+
+enum { INDICES = 512 };
+
+/* Offsets along dim, in elements of a tensor of `size` there with that stride, of n <= INDICES elements of an index. */
+static int read_offsets(const ac_tensor *index, int64_t at, int64_t step, int64_t n, int64_t size, int64_t stride,
+                        const char *what, int64_t *offsets) {
+    const char *from = address(index, at);
+    ac_cpu_loops()->load[index->dtype][AC_OPMATH_I64](n, from, step, offsets);
+    for (int64_t i = 0; i < n; i++) {
+        if (offsets[i] < -size || offsets[i] >= size) return index_value(index, at + i * step, size, what) < 0 ? -1 : 0;
+        offsets[i] = (offsets[i] + (offsets[i] < 0 ? size : 0)) * stride;
+    }
+    return 0;
+}
+
+/* to[i] = from[i * step + offsets[i]] */
+static void take_run(int64_t n, int64_t item, const char *from, int64_t step, const int64_t *offsets, char *to) {
+#define TAKE(bytes)                                                                                                    \
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * bytes, from + (i * step + offsets[i]) * bytes, bytes)
+    if (item == 4) TAKE(4);
+    else if (item == 8) TAKE(8);
+    else if (item == 2) TAKE(2);
+    else TAKE(1);
+#undef TAKE
+}
+
+/* to[offsets[i]] = from[i * step] */
+static void put_run(int64_t n, int64_t item, const char *from, int64_t step, const int64_t *offsets, char *to) {
+#define PUT(bytes)                                                                                                     \
+    for (int64_t i = 0; i < n; i++) memcpy(to + offsets[i] * bytes, from + i * step * bytes, bytes)
+    if (item == 4) PUT(4);
+    else if (item == 8) PUT(8);
+    else if (item == 2) PUT(2);
+    else PUT(1);
+#undef PUT
+}
+
 /* out[..., i, ...] = x[..., index[..., i, ...], ...] */
 int ac_cpu_gather(const ac_run *r) {
     ATTRS(index_dim);
     const ac_tensor *x = r->in[0], *index = r->in[1];
-    int64_t dim = a->dim, size = 1;
+    int64_t dim = a->dim, size = 1, offsets[INDICES];
     AC_TRY(ac_dim_wrap(&dim, x->ndim, "gather"));
     if (x->ndim) size = x->shape[dim];
     ac_tensor along = *x; /* x walked by index's shape, without the stride along dim */
     memcpy(along.shape, index->shape, sizeof along.shape);
     if (x->ndim) along.strides[dim] = 0;
-    ac_space at = ac_space_of(index, UINT32_MAX), from = ac_space_of(&along, UINT32_MAX);
+    walk w = walk_of(index, &along);
     int64_t stride = x->ndim ? x->strides[dim] : 0, item = ac_itemsize(x->dtype);
-    for (int64_t i = 0; i < index->numel && !ac_stop_at(i); i++) {
-        int64_t j = index_value(index, ac_space_offset(&at, i), size, "gather");
-        if (j < 0) return -1;
-        memcpy(address(r->out[0], i), address(x, ac_space_offset(&from, i) + j * stride), (size_t)item);
+    for (int64_t at = 0, n; at < index->numel && !ac_stop_at(at / INDICES); at += n) {
+        int64_t row = at / w.n, i = at % w.n;
+        n = ac_least(INDICES, w.n - i);
+        int64_t first = ac_space_offset(&w.index, row) + i * w.index_step;
+        AC_TRY(read_offsets(index, first, w.index_step, n, size, stride, "gather", offsets));
+        take_run(n, item, address(x, ac_space_offset(&w.from, row) + i * w.from_step), w.from_step, offsets,
+                 address(r->out[0], at));
     }
     return 0;
 }
@@ -190,7 +244,7 @@ typedef struct {
     ac_space walk[AC_MAX_DIMS];
     ac_tensor rest; /* x with indexed dimensions of size 1 */
     ac_space block;
-    int64_t positions;
+    int64_t positions, run;     /* and those along the last dimension of the index */
     bool neighbours;            /* the index dimensions stay where they are in the result */
     int64_t before, index_dims; /* result dimensions in front of the index, and of it */
 } picker;
@@ -207,6 +261,7 @@ static int picker_init(picker *p, const ac_tensor *x, ac_tensor *const *indices,
     }
     p->neighbours = last - first + 1 == count;
     p->before = p->neighbours ? first : 0, p->index_dims = shape.n;
+    p->run = shape.n ? shape.v[shape.n - 1] : 1;
     for (int64_t d = 0; d < shape.n; d++) p->positions *= shape.v[d];
     for (int k = 0; k < n; k++) {
         if (!indices[k]) continue;
@@ -228,16 +283,23 @@ static int picker_init(picker *p, const ac_tensor *x, ac_tensor *const *indices,
     return 0;
 }
 
-/* The offset in x of index position i, or -1. */
-static int64_t picked(const picker *p, ac_tensor *const *indices, int64_t i, const char *what) {
-    int64_t at = 0;
+/* How many positions from the i-th on, at most INDICES, lie in one run of the index's last dimension. */
+static int64_t run_from(const picker *p, int64_t i) { return ac_least(INDICES, p->run - i % p->run); }
+
+/* The offsets in x of n index positions from the i-th on, which are in one run. */
+static int pick_offsets(const picker *p, ac_tensor *const *indices, int64_t i, int64_t n, const char *what,
+                        int64_t *offsets) {
+    int64_t along[INDICES];
+    memset(offsets, 0, (size_t)n * sizeof *offsets);
     for (int k = 0; k < p->n; k++) {
         if (!indices[k]) continue;
-        int64_t j = index_value(&p->index[k], ac_space_offset(&p->walk[k], i), p->x->shape[k], what);
-        if (j < 0) return -1;
-        at += j * p->x->strides[k];
+        const ac_tensor *t = &p->index[k];
+        int64_t step = t->ndim ? t->strides[t->ndim - 1] : 0;
+        AC_TRY(
+            read_offsets(t, ac_space_offset(&p->walk[k], i), step, n, p->x->shape[k], p->x->strides[k], what, along));
+        for (int64_t q = 0; q < n; q++) offsets[q] += along[q];
     }
-    return at;
+    return 0;
 }
 
 /* Where element (position i, block element e) lies in a contiguous result of the indexed shape. */
@@ -248,15 +310,25 @@ static int64_t in_result(const picker *p, int64_t i, int64_t e) {
     return e / inner * p->positions * inner + i * inner + e % inner;
 }
 
+/* Whether a block is one run of memory, in x and in the result. */
+static bool has_whole_blocks(const picker *p) { return p->before == 0 && p->block.n == 1 && p->block.stride[0] == 1; }
+
 int ac_cpu_index(const ac_run *r) {
     picker p;
+    int64_t offsets[INDICES], item = ac_itemsize(r->in[0]->dtype);
     AC_TRY(picker_init(&p, r->in[0], r->in + 1, r->n_in - 1));
-    size_t item = (size_t)ac_itemsize(r->in[0]->dtype);
-    for (int64_t i = 0; i < p.positions && p.block.numel && !ac_stop_at(i); i++) {
-        int64_t at = picked(&p, r->in + 1, i, "index");
-        if (at < 0) return -1;
-        for (int64_t e = 0; e < p.block.numel; e++)
-            memcpy(address(r->out[0], in_result(&p, i, e)), address(p.x, at + ac_space_offset(&p.block, e)), item);
+    bool whole = has_whole_blocks(&p);
+    for (int64_t i = 0, n; i < p.positions && p.block.numel && !ac_poll(); i += n) {
+        n = run_from(&p, i);
+        AC_TRY(pick_offsets(&p, r->in + 1, i, n, "index", offsets));
+        if (p.block.numel == 1) take_run(n, item, address(p.x, 0), 0, offsets, address(r->out[0], i));
+        for (int64_t q = 0; q < n && p.block.numel > 1; q++) {
+            char *to = address(r->out[0], in_result(&p, i + q, 0));
+            if (whole) memcpy(to, address(p.x, offsets[q]), (size_t)(p.block.numel * item));
+            for (int64_t e = 0; e < p.block.numel && !whole; e++)
+                memcpy(address(r->out[0], in_result(&p, i + q, e)),
+                       address(p.x, offsets[q] + ac_space_offset(&p.block, e)), (size_t)item);
+        }
     }
     return 0;
 }
@@ -287,16 +359,23 @@ static ac_tensor as_picked(const picker *p, ac_tensor *const *indices, const ac_
 
 static int put(const ac_tensor *to, ac_tensor *const *indices, int n, const ac_tensor *values, bool accumulate) {
     picker p;
+    int64_t offsets[INDICES];
     AC_TRY(picker_init(&p, to, indices, n));
     ac_tensor wide = as_picked(&p, indices, values);
     ac_space from = ac_space_of(&wide, UINT32_MAX);
-    for (int64_t i = 0; i < p.positions && p.block.numel && !ac_stop_at(i); i++) {
-        int64_t at = picked(&p, indices, i, "index_put");
-        if (at < 0) return -1;
-        for (int64_t e = 0; e < p.block.numel; e++) {
-            int64_t there = at + ac_space_offset(&p.block, e), src = ac_space_offset(&from, in_result(&p, i, e));
+    int64_t item = ac_itemsize(to->dtype);
+    for (int64_t i = 0, run; i < p.positions && p.block.numel && !ac_poll(); i += run) {
+        run = run_from(&p, i);
+        AC_TRY(pick_offsets(&p, indices, i, run, "index_put", offsets));
+        bool single = p.block.numel == 1 && from.n == 1;
+        if (single && !accumulate)
+            put_run(run, item, address(&wide, i * from.stride[0]), from.stride[0], offsets, address(to, 0));
+        for (int64_t at = 0; at < run * p.block.numel && (!single || accumulate); at++) {
+            int64_t q = at / p.block.numel, e = at % p.block.numel;
+            int64_t there = offsets[q] + ac_space_offset(&p.block, e);
+            int64_t src = ac_space_offset(&from, in_result(&p, i + q, e));
             if (accumulate) add_element(to, there, &wide, src);
-            else memcpy(address(to, there), address(&wide, src), (size_t)ac_itemsize(to->dtype));
+            else memcpy(address(to, there), address(&wide, src), (size_t)item);
         }
     }
     return 0;

@@ -49,11 +49,25 @@ static int run_scan(scan *c, int64_t dim) {
     return ac_for_range_with(c->n ? x->numel / c->n : 0, AC_GRAIN_SLOW / (c->n + 1), bytes, some_rows, c);
 }
 
+/* Sums of four values do not wait for those before them. Sums of values of 0 or more rise, and a 0 leaves them as they
+ * are. Values of float32 cannot leave float64's range on the way. */
+static void sum_by_fours(int64_t n, double *x) {
+    double sum = 0;
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        double one = x[i], two = one + x[i + 1], three = two + x[i + 2], four = three + x[i + 3];
+        x[i] = sum + one, x[i + 1] = sum + two, x[i + 2] = sum + three;
+        x[i + 3] = sum += four;
+    }
+    for (; i < n; i++) x[i] = sum += x[i];
+}
+
 static void sum_row(const scan *c, void *values, const void *with) {
     double *x = values, sum = 0;
     int64_t *k = values, count = 0;
     (void)with;
-    if (c->opmath == AC_OPMATH_F64)
+    if (c->opmath == AC_OPMATH_F64 && c->r->in[0]->dtype != AC_float64) sum_by_fours(c->n, x);
+    else if (c->opmath == AC_OPMATH_F64)
         for (int64_t i = 0; i < c->n; i++) x[i] = sum += x[i];
     else
         for (int64_t i = 0; i < c->n; i++) k[i] = count = (int64_t)((uint64_t)count + (uint64_t)k[i]);
