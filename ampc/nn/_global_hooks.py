@@ -11,12 +11,27 @@ __all__ = ["register_module_backward_hook", "register_module_buffer_registration
            "register_module_forward_pre_hook", "register_module_full_backward_hook", "register_module_full_backward_pre_hook",
            "register_module_module_registration_hook", "register_module_parameter_registration_hook"]
 
+# A module's own hooks by their numbers; those with a longer name hold the numbers of hooks that are called in another way.
+HOOK_DICTS = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+              "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
 everywhere: Any = OrderedDict()  # of each hook: when it is called, and how
 
 
 def hooks_of_all(when: str) -> List[Any]:
     """Those that are called then. They come before a module's own."""
     return [hook for kind, hook in everywhere.values() if kind == when]
+
+
+def pre_hooks_of(module: Any) -> List[Any]:
+    """(hook, whether it takes keywords) of each that is called before the module's forward."""
+    own = [(hook, key in module._forward_pre_hooks_with_kwargs) for key, hook in module._forward_pre_hooks.items()]
+    return [*hooks_of_all("forward_pre"), *own]
+
+
+def forward_hooks_of(module: Any) -> List[Any]:
+    """(hook, whether it takes keywords, whether it is called after an error) of each that is called after the module's forward."""
+    keywords, always = module._forward_hooks_with_kwargs, module._forward_hooks_always_called
+    return [*hooks_of_all("forward"), *((hook, key in keywords, key in always) for key, hook in module._forward_hooks.items())]
 
 
 def registered(kind: str, module: Any, name: str, value: Any) -> Any:

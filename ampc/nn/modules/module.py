@@ -20,7 +20,7 @@ from ...compiler import compile as hand_back
 from ...policy import state as policies
 from .._backward_hooks import BackwardHooks
 from .._global_hooks import *  # noqa: F403
-from .._global_hooks import everywhere, hooks_of_all, registered
+from .._global_hooks import HOOK_DICTS, everywhere, forward_hooks_of, pre_hooks_of, registered
 from .._loading import _EXTRA_STATE_KEY_SUFFIX, _IncompatibleKeys, hint, kind_of, load_planned, post_hooks
 from ..parameter import Buffer, Parameter, is_lazy
 
@@ -57,9 +57,7 @@ class Module:
         d["training"] = True
         d["_parameters"], d["_buffers"], d["_modules"] = {}, {}, {}
         d["_non_persistent_buffers_set"] = set()
-        d["_forward_pre_hooks"], d["_forward_hooks"] = OrderedDict(), OrderedDict()
-        d["_backward_hooks"], d["_backward_pre_hooks"] = OrderedDict(), OrderedDict()
-        d["_state_dict_hooks"], d["_load_state_dict_pre_hooks"], d["_load_state_dict_post_hooks"] = OrderedDict(), OrderedDict(), OrderedDict()
+        d.update((name, OrderedDict()) for name in HOOK_DICTS)
 
     forward: Callable[..., Any]
 
@@ -89,7 +87,7 @@ class Module:
             raise
 
     def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
-        for hook, with_kwargs in [*hooks_of_all("forward_pre"), *self._forward_pre_hooks.values()]:
+        for hook, with_kwargs in pre_hooks_of(self):
             changed = hook(self, args, kwargs) if with_kwargs else hook(self, args)
             if changed is None:
                 continue
@@ -99,7 +97,7 @@ class Module:
                 args = changed if isinstance(changed, tuple) else (changed,)
         backward = BackwardHooks(self)
         args = backward.watch_inputs(args)
-        result, left = None, [*hooks_of_all("forward"), *self._forward_hooks.values()]
+        result, left = None, forward_hooks_of(self)
         try:
             result = self.forward(*args, **kwargs)
             while left:
@@ -418,13 +416,14 @@ class Module:
 
     def register_forward_pre_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
         """Calls ``hook(module, args)`` before forward; what it returns replaces the arguments."""
-        return _handle(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+        return _handle(self._forward_pre_hooks, hook, prepend, [self._forward_pre_hooks_with_kwargs] if with_kwargs else [])
 
     def register_forward_hook(self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False,
                               always_call: bool = False) -> RemovableHandle:
         """Calls ``hook(module, args, output)`` after forward; what it returns replaces the output. With ``always_call`` after a forward
         that raised, too: with the output so far, or None."""
-        return _handle(self._forward_hooks, (hook, with_kwargs, always_call), prepend)
+        marks = {"_forward_hooks_with_kwargs": with_kwargs, "_forward_hooks_always_called": always_call}
+        return _handle(self._forward_hooks, hook, prepend, [self.__dict__[name] for name, wanted in marks.items() if wanted])
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Calls ``hook(module, grad_input, grad_output)`` when the gradient of the inputs is known; what it
@@ -582,15 +581,15 @@ class Module:
         return self._get_name() + "(\n  " + "\n  ".join(lines + children) + "\n)"
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        self.__dict__.update({"_load_state_dict_post_hooks": OrderedDict(), **state})  # older files have none
+        self.__dict__.update({**{name: OrderedDict() for name in HOOK_DICTS}, **state})  # older files lack some
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: there is no compiler to run. A UserWarning says so once."""
         hand_back(self)
 
 
-def _handle(hooks: Any, entry: Any, prepend: bool) -> RemovableHandle:
-    handle = RemovableHandle(hooks, entry)
+def _handle(hooks: Any, entry: Any, prepend: bool, marks: Any = ()) -> RemovableHandle:
+    handle = RemovableHandle(hooks, entry, marks)
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle

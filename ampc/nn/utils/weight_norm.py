@@ -25,7 +25,7 @@ class _WeightNorm:
 
 
 def _hook_of(module: Module, kind: Any, name: str) -> Optional[int]:
-    for key, (hook, _) in module._forward_pre_hooks.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, kind) and hook.name == name:
             return key
     return None
@@ -51,7 +51,7 @@ def undo(module: Module, kind: Any, name: str, value: Callable[[Any], Tensor], e
     key = _hook_of(module, kind, name)
     if key is None:
         raise ValueError(f"{what}: {name!r} of {type(module).__name__} is not normalised")
-    hook, _ = module._forward_pre_hooks.pop(key)
+    hook = module._forward_pre_hooks.pop(key)
     weight = value(hook).detach()
     delattr(module, name)
     for end in ends:
