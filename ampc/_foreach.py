@@ -23,9 +23,20 @@ Operands = Union[Tensors, Tensor, Number, Sequence[Number]]
 Results = Tuple[Tensor, ...]
 
 
+def _need_lists(name: str, **given: Any) -> None:
+    for word, value in given.items():
+        if not isinstance(value, (list, tuple)) or value and not isinstance(value[0], Tensor):
+            what = type(value).__name__ + (f" of {type(value[0]).__name__}" if isinstance(value, (list, tuple)) else "")
+            raise TypeError(f"{name}: argument `{word}` must be a list or tuple of Tensors, got {what}")
+
+
+def _need_number(name: str, word: str, value: Any) -> None:
+    if not hasattr(value, "__float__") or isinstance(value, Tensor) and value.ndim:
+        raise TypeError(f"{name}: argument `{word}` must be a number, got {type(value).__name__}")
+
+
 def _run(name: str, f: Callable[..., Tensor], self: Any, *others: Any, **more: Any) -> Any:
-    if not isinstance(self, (list, tuple)):
-        raise TypeError(f"{name}: argument `self` must be a list or tuple of Tensors, got {type(self).__name__}")
+    _need_lists(name, self=self)
     results = _C._foreach(f, self, *others, **more)
     return self if name.endswith("_") else results
 
@@ -99,6 +110,7 @@ def _foreach_max(self: Tensors) -> Results:
 
 def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> Results:
     """The norm of that order of all elements of each tensor, 0-d, of the dtype where one is given; a tuple."""
+    _need_number("_foreach_norm", "ord", ord)
     if ord == float("inf") and isinstance(self, (list, tuple)) and any(isinstance(t, Tensor) and t.numel() == 0 for t in self):
         raise RuntimeError("_foreach_norm: a tensor without elements has no norm of order inf")
     if isinstance(self, (list, tuple)) and self and isinstance(self[0], Tensor):
@@ -128,12 +140,14 @@ def _one(name: str, **given: Any) -> Any:
     return next(iter(there.values()))
 
 
-def _check_tensor(name: str, other: Any, one_tensor: bool) -> None:
-    if not isinstance(other, Tensor):
-        return
-    if not one_tensor and other.ndim:
-        raise TypeError(f"{name}: argument `other` must be a number or a list, got a Tensor")
-    if other.ndim:
+def _check_operands(name: str, self: Any, other: Any, one_tensor: bool) -> None:
+    _need_lists(name, self=self)
+    known = isinstance(other, (list, tuple, complex)) or hasattr(other, "__float__")
+    if not known or isinstance(other, Tensor) and other.ndim and not one_tensor:
+        raise TypeError(f"{name}: argument `other` must be a number or a list, got a {type(other).__name__}")
+    if isinstance(other, Tensor) and other.ndim:
+        for t in self:
+            _need_lists(name, self=[t])
         raise RuntimeError(f"{name}: a Tensor in place of a number must have 0 dimensions, got {other.ndim}")
 
 
@@ -143,7 +157,7 @@ def _binary(f: Callable[..., Tensor], one_tensor: bool = False, as_number: bool 
 
     def g(self: Tensors, other: Optional[Operands] = None, *, scalar: Optional[Number] = None, scalars: Optional[Sequence[Number]] = None) -> Results:
         operand = _one(name, other=other, scalar=scalar, scalars=scalars)
-        _check_tensor(name, operand, one_tensor)
+        _check_operands(name, self, operand, one_tensor)
         if isinstance(operand, Tensor) and (not one_tensor or as_number and not operand.requires_grad and not operand.is_cuda):
             operand = operand.item()
         return _run(name, f, self, operand)
@@ -161,7 +175,7 @@ def _with_alpha(f: Callable[..., Tensor], one_tensor: bool) -> Callable[..., Res
         tensors = isinstance(other, (list, tuple)) and all(isinstance(t, Tensor) for t in other)
         if not tensors and not (one_tensor and isinstance(other, Tensor)):
             raise TypeError(f"{name}: `alpha` is for tensors; multiply the numbers by it")
-        _check_tensor(name, other, one_tensor)
+        _check_operands(name, self, other, one_tensor)
         return _run(name, f, self, other, alpha=alpha)
 
     return _titled(g, name, f"{f.__name__.rstrip('_')} with alpha * other")
@@ -181,15 +195,19 @@ def _extreme(f: Callable[..., Tensor], limit: Callable[..., Results]) -> Tuple[C
 
     def g(self: Tensors, other: Optional[Operands] = None, *, scalar: Optional[Number] = None, scalars: Optional[Sequence[Number]] = None) -> Results:
         operand = _one(name, other=other, scalar=scalar, scalars=scalars)
-        _check_tensor(name, operand, False)
+        _check_operands(name, self, operand, False)
         return _run(name, f, self, operand.item() if isinstance(operand, Tensor) else operand)
+
+    def recorded(x: Tensor, other: Tensor) -> Tensor:
+        return x.copy_(f(x.clone(), other))  # of a copy, for its gradient reads what x was
 
     def g_(self: Tensors, other: Optional[Operands] = None, *, scalar: Optional[Number] = None, scalars: Optional[Sequence[Number]] = None) -> Any:
         operand = _one(name + "_", other=other, scalar=scalar, scalars=scalars)
-        lists = [c for c in (self, operand) if isinstance(c, (list, tuple))]
-        numbers = len(lists) < 2 or not any(isinstance(t, Tensor) for t in lists[1])
-        if numbers or _C.is_grad_enabled() and any(getattr(t, "requires_grad", False) for c in lists for t in c):
+        _check_operands(name + "_", self, operand, False)
+        if not isinstance(operand, (list, tuple)) or not any(isinstance(t, Tensor) for t in operand):
             return limit(self, operand)
+        if _C.is_grad_enabled() and any(getattr(t, "requires_grad", False) for c in (self, operand) for t in c):
+            return _run(name + "_", recorded, self, operand)
         return _run(name + "_", f, self, operand, out=self)
 
     return _titled(g, name, f.__name__), _titled(g_, name + "_", f.__name__)
@@ -202,22 +220,28 @@ _foreach_minimum, _foreach_minimum_ = _extreme(_ops.minimum, _foreach_clamp_max_
 def _foreach_pow(self: Union[Tensors, Number], exponent: Union[Tensors, Number, Sequence[Number]]) -> Results:
     """Each tensor to the power of a number, of its number or of its tensor; or a number to the power of each tensor; a tuple."""
     if isinstance(self, (list, tuple)):
+        _check_operands("_foreach_pow", self, exponent, False)
         return _run("_foreach_pow", _ops.pow, self, exponent)
+    _need_number("_foreach_pow", "self", self)
+    _need_lists("_foreach_pow", exponent=exponent)
     return _C._foreach(_ops.pow, self, exponent)
 
 
 def _foreach_pow_(self: Tensors, exponent: Union[Tensors, Number, Sequence[Number]]) -> Tensors:
     """As _foreach_pow, written into the tensors; returns the list."""
+    _check_operands("_foreach_pow_", self, exponent, False)
     return _run("_foreach_pow_", _ops.pow_, self, exponent)
 
 
 def _foreach_mm(self: Tensors, mat2: Tensors) -> Results:
     """The matrix product of each pair; a tuple."""
+    _need_lists("_foreach_mm", self=self, mat2=mat2)
     return _run("_foreach_mm", _ops.mm, self, mat2)
 
 
 def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> Tensors:
     """Each tensor of ``src`` written into that of ``self``, cast to its dtype; returns the list."""
+    _need_lists("_foreach_copy_", self=self, src=src)
     return _run("_foreach_copy_", Tensor.copy_, self, src, non_blocking)
 
 
@@ -228,6 +252,7 @@ def _lerp(f: Callable[..., Tensor]) -> Callable[..., Results]:
     name = f"_foreach_{f.__name__}"
 
     def g(self: Tensors, tensors1: Tensors, weight: Optional[Operands] = None, *, weights: Optional[Tensors] = None) -> Results:
+        _need_lists(name, self=self, tensors1=tensors1)
         return _run(name, f, self, tensors1, _one(name, weight=weight, weights=weights))
 
     return _titled(g, name, "x + weight * (end - x)")
@@ -246,6 +271,7 @@ def _ternary(f: Callable[..., Tensor], what: str) -> Callable[..., Results]:
 
     def g(self: Tensors, tensor1: Tensors, tensor2: Tensors, value: Optional[Operands] = None, *,
           scalars: Union[Tensor, Sequence[Number], None] = None) -> Results:
+        _need_lists(name, self=self, tensor1=tensor1, tensor2=tensor2)
         values: Any = 1 if value is None and scalars is None else _one(name, value=value, scalars=scalars)
         if isinstance(values, Tensor) and isinstance(self, (list, tuple)):
             values = _numbers_of(values, len(self))

@@ -334,22 +334,20 @@ refused: apply_shuffle_settings apply_random_seed apply_sharding traverse_dps
 [torch.utils.data]
 datapipes are not in ampc; use a Dataset or IterableDataset
 is: IterDataPipe=utils.data.datapipes.IterDataPipe MapDataPipe=utils.data.datapipes.MapDataPipe
-    functional_datapipe=utils.data.datapipes.functional_datapipe
+    functional_datapipe=utils.data.datapipes.functional_datapipe _DatasetKind=utils.data.dataloader._DatasetKind
 
-[torch.utils.data._utils .collate]
+[torch.utils.data._utils.collate]
 these are parts of torch's own loader
 is: default_collate=utils.data.default_collate default_convert=utils.data.default_convert
     default_collate_fn_map=utils.data.collate.default_collate_fn_map collate_tensor_fn=utils.data.collate.collate_tensor_fn
-    np_str_obj_array_pattern=_library_functions.np_str_obj_array_pattern
-refused: collate
+    np_str_obj_array_pattern=_library_functions.np_str_obj_array_pattern collate=utils.data.collate.collate
+    collate_numpy_array_fn=utils.data.collate.collate_numpy_array_fn collate_numpy_scalar_fn=utils.data.collate.collate_numpy_scalar_fn
+    collate_float_fn=utils.data.collate.collate_float_fn collate_int_fn=utils.data.collate.collate_int_fn
+    collate_str_fn=utils.data.collate.collate_str_fn
 
 [torch.utils.data._utils.worker]
 these are parts of torch's own loader
-is: get_worker_info=utils.data.get_worker_info
-
-[torch.utils.data.dataloader]
-a DataLoader's iterator is a generator here
-class: _BaseDataLoaderIter _MultiProcessingDataLoaderIter _SingleProcessDataLoaderIter _DatasetKind
+is: get_worker_info=utils.data.get_worker_info WorkerInfo=utils.data.WorkerInfo
 
 [torch.testing._internal .common_utils .common_cuda .common_device_type .common_distributed .distributed]
 torch's own tests are not in ampc; use unittest or pytest, and ampc.testing.assert_close

@@ -221,6 +221,42 @@ def test_wrong_lists():
         ampc._foreach_nothing
 
 
+WRONG = {"none": lambda T: None, "text": lambda T: "ab", "vector": lambda T: T.ones(2), "generator": lambda T: (t for t in [T.ones(2)]), "dict": lambda T: {},
+         "empty": lambda T: [], "one": lambda T: [T.ones(2)], "two": lambda T: [T.ones(2)] * 2, "three": lambda T: [T.ones(2)] * 3, "numbers": lambda T: [1, 2],
+         "mixed": lambda T: [T.ones(2), 2], "texts": lambda T: ["a", "b"]}
+
+
+@pytest.mark.parametrize("second", WRONG)
+@pytest.mark.parametrize("first", WRONG)
+def test_types_are_looked_at_before_lengths(torch, first, second):
+    """Kinds of errors, whatever two arguments a call is given."""
+    for name in ("add", "add_", "mul", "maximum", "maximum_", "clamp_min", "pow", "mm", "copy_"):
+        def call(T, name=name):
+            return outcome(getattr(T, f"_foreach_{name}"), WRONG[first](T), WRONG[second](T))
+
+        mine, theirs = call(ampc), call(torch)
+        assert mine is theirs or isinstance(mine, (list, tuple)) and (theirs is None or isinstance(theirs, (list, tuple))), name
+
+
+def test_a_wrong_order_of_a_norm():
+    for order in ([2.0], ampc.ones(2), "2", None):
+        with pytest.raises(TypeError, match="ord"):
+            ampc._foreach_norm([ampc.ones(2)], order)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_in_place_ties_share_the_gradient(torch, name):
+    a, b = [[1.0, 2.0, 3.0], [0.0]], [[1.0, 3.0, 2.0], [-0.0]]
+    found = []
+    for T in (ampc, torch):
+        x, y = ([T.tensor(v, requires_grad=True) for v in values_] for values_ in (a, b))
+        written = [t * 2 for t in x]
+        getattr(T, f"_foreach_{name}_")(written, [t * 2 for t in y])
+        sum((t * t).sum() for t in written).backward()
+        found.append([t.grad.tolist() for t in (*x, *y)])
+    assert found[0] == found[1]
+
+
 def test_many_tensors_and_one_list_that_shrinks():
     many = [ampc.ones(4, device=DEVICE) for _ in range(600)]
     assert all(t.tolist() == [3.0] * 4 for t in ampc._foreach_add(many, many, alpha=2))

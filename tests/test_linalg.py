@@ -218,3 +218,26 @@ def test_a_singular_matrix_of_a_batch_does_not_stop_backward(logarithm):
     value.sum().backward()
     assert value[0] == value[2] == -float("inf") and a.grad[1].tolist() == [[0.5, 0], [0, 0.25]]
     assert not a.grad[0].isfinite().any() and not a.grad[2].isfinite().any()
+
+
+@pytest.mark.parametrize("order", [-1, -2, -0.5, -3, 0.5, 3])
+def test_norms_of_both_zeros(torch, order):
+    """The powers of -0 below 0 are inf, as those of 0."""
+    for values in ([0.0, -0.0, 1.0], [-0.0, -0.0], [-0.0, 2.0], [-0.0]):
+        for dtype in ("float32", "float64", "bfloat16"):
+            x, y = (T.tensor(values, dtype=getattr(T, dtype)) for T in (ampc, torch))
+            assert ampc.linalg.vector_norm(x, order).item() == pytest.approx(torch.linalg.vector_norm(y, order).item(), rel=1e-2)
+    assert str(ampc.linalg.vector_norm(ampc.tensor([-0.0, -0.0]), float("inf")).item()) == "0.0"
+
+
+@pytest.mark.parametrize("asked", ["float16", "bfloat16", "float32", "float64", "int64"])
+@pytest.mark.parametrize("own", ["float16", "bfloat16", "float32", "float64"])
+def test_the_dtype_of_a_norm_holds_that_of_its_input(torch, own, asked):
+    def outcome(T, f):
+        try:
+            return str(f(T)(T.ones(2, dtype=getattr(T, own)), 2, dtype=getattr(T, asked)).dtype).split(".")[1]
+        except RuntimeError:
+            return "error"
+
+    for f in (lambda T: T.linalg.vector_norm, lambda T: T.norm, lambda T: T.linalg.norm, lambda T: lambda x, p, dtype: T._foreach_norm([x], p, dtype=dtype)[0]):
+        assert outcome(ampc, f) == outcome(torch, f)

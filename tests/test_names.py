@@ -225,7 +225,7 @@ def test_one_process():
 
 def test_multiprocessing():
     code = "import ampc\nimport ampc.multiprocessing as mp\ndef f(i, q):\n    q.put(ampc.full((2,), float(i)).tolist())\n"
-    code += "if __name__ == '__main__':\n    q = mp.get_context('fork').SimpleQueue()\n    mp.spawn(f, (q,), 2, start_method='fork')\n    print(sorted([q.get(), q.get()]))\n"
+    code += "if __name__ == '__main__':\n    q = mp.get_context('fork').SimpleQueue()\n    mp.start_processes(f, (q,), 2, start_method='fork')\n    print(sorted([q.get(), q.get()]))\n"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split("\n")[0] == "[[0.0, 0.0], [1.0, 1.0]]"
 
 

@@ -482,6 +482,34 @@ def test_forward_hooks_that_are_always_called(torch):
     assert run(ampc) == run(torch) == [("always", True, {}), ("plain", False), ("always", False, {})]
 
 
+def test_the_dicts_of_hooks(torch):
+    """Programs look in them for a hook that they know, as pruning and spectral normalisation do."""
+    for T in (torch, ampc):
+        m = T.nn.Linear(2, 2)
+
+        def first(m, args):
+            return None
+
+        def second(m, args, kwargs):
+            return args, {}
+
+        def third(m, args, kwargs, output):
+            return output * 2
+
+        handles = [m.register_forward_pre_hook(first), m.register_forward_pre_hook(second, with_kwargs=True),
+                   m.register_forward_hook(third, with_kwargs=True, always_call=True)]
+        assert list(m._forward_pre_hooks.values()) == [first, second] and list(m._forward_hooks.values()) == [third]
+        ids = [h.id for h in handles]
+        assert list(m._forward_pre_hooks) == ids[:2] and list(m._forward_pre_hooks_with_kwargs) == [ids[1]]
+        assert list(m._forward_hooks_with_kwargs) == list(m._forward_hooks_always_called) == [ids[2]]
+        copied = copy.deepcopy(m)
+        for h in handles:
+            h.remove()
+        assert not any(getattr(m, name) for name in vars(m) if name.startswith("_forward") and "hooks" in name)
+        x = T.ones(1, 2)
+        assert copied(x).equal(m(x) * 2)
+
+
 @pytest.mark.parametrize("dtype", [ampc.float16, ampc.bfloat16], ids=str)
 def test_means_and_weighted_losses_in_16_bits_are_rounded_once(dtype):
     F, x, w = ampc.nn.functional, ampc.randn(2, 3, 9, 8).to(dtype), ampc.rand(2, 3, 9, 8).to(dtype)

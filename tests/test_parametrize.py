@@ -168,3 +168,47 @@ def test_orthogonal_refuses():
                         (lambda: parametrizations.orthogonal(nn.Linear(2, 2), orthogonal_map="cayly"), "cayly")]:
         with pytest.raises(ValueError, match=words):
             make()
+
+
+def test_older_names_are_loaded(torch):
+    for T in (ampc, torch):
+        old, new = T.nn.utils.weight_norm(T.nn.Linear(4, 3)), T.nn.utils.parametrizations.weight_norm(T.nn.Linear(4, 3))
+        new.load_state_dict(old.state_dict())
+        x = T.ones(1, 4)
+        assert np.allclose(new(x).tolist(), old(x).tolist())
+        hook, = old._forward_pre_hooks.values()
+        assert type(hook).__name__ == "WeightNorm" and hook.name == "weight" and hook.dim == 0
+        old, new = T.nn.utils.spectral_norm(T.nn.Linear(4, 3)), T.nn.utils.spectral_norm(T.nn.Linear(4, 3))
+        state = old.state_dict()
+        assert state._metadata[""]["spectral_norm"] == {"weight.version": 1}
+        old.eval(), new.eval()
+        y = old(x)
+        del state["weight_v"], state._metadata[""]["spectral_norm"]  # as before version 1
+        state["weight"] = old.weight.detach()
+        new.load_state_dict(state)
+        assert np.allclose(new(x).tolist(), y.tolist(), atol=1e-4)
+        with pytest.raises(IndexError):
+            T.nn.utils.parametrizations.weight_norm(T.nn.Linear(4, 3), dim=3)
+
+
+def test_a_further_parametrization_leaves_what_is_trained(torch):
+    for T in (ampc, torch):
+        class Twice(T.nn.Module):
+            def forward(self, x):
+                return 2 * x
+
+            def right_inverse(self, y):
+                return y / 2
+
+        class Narrow(T.nn.Module):
+            def forward(self, x):
+                return x[:1]
+
+        m, p = T.nn.Linear(3, 3), T.nn.utils.parametrize
+        first = m.weight.detach().clone()
+        p.register_parametrization(m, "weight", Twice())
+        p.register_parametrization(m, "weight", Twice())
+        assert m.weight.equal(2 * first)
+        with pytest.raises(ValueError):
+            p.register_parametrization(m, "weight", Narrow())
+        assert m.weight.equal(2 * first)

@@ -173,3 +173,19 @@ def test_stateless(torch):
         with pytest.warns(FutureWarning, match="functional_call"):
             y = library.nn.utils.stateless.functional_call(module, {"weight": library.ones(1, 2), "bias": library.zeros(1)}, library.ones(3, 2))
         assert y.tolist() == [[2.0]] * 3
+
+
+@pytest.mark.parametrize("order", ["fro", "nuc", "a", None, 0, 3, -1])
+@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 2)])
+def test_orders_of_structured_pruning(torch, shape, order):
+    def masked(T):
+        m = T.nn.Module()
+        m.weight = T.nn.Parameter(T.sin(T.arange(float(np.prod(shape)))).reshape(*shape))
+        prune = importlib.import_module(f"{T.__name__}.nn.utils.prune")
+        try:
+            prune.ln_structured(m, "weight", 2, order, 0)
+        except (RuntimeError, TypeError) as e:
+            return type(e)
+        return m.weight_mask.tolist(), [h._tensor_name for h in m._forward_pre_hooks.values()]
+
+    assert masked(ampc) == masked(torch)

@@ -384,6 +384,19 @@ def test_a_process_with_an_environment_of_its_own_is_left_alone(tmp_path):
     assert got.stdout == "False\n", got.stderr
 
 
+def test_importing_a_module_keeps_the_function_of_its_name(tmp_path):
+    got = run(tmp_path, """
+import torch.nn.utils.weight_norm, torch.multiprocessing.spawn
+from torch.nn.utils.spectral_norm import spectral_norm
+from torch.autograd.gradcheck import gradcheck
+import torch.nn as nn
+for f in (nn.utils.weight_norm, nn.utils.spectral_norm, torch.autograd.gradcheck, torch.multiprocessing.spawn):
+    print(type(f).__name__)
+print(spectral_norm is nn.utils.spectral_norm, gradcheck is torch.autograd.gradcheck)
+""")
+    assert got.stdout.split("\n")[:-1] == ["function"] * 4 + ["True True"], got.stderr
+
+
 SPAWNING = """
 import torch
 import torch.multiprocessing as mp

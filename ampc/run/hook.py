@@ -55,6 +55,9 @@ class _Loader(importlib.abc.Loader):
             module.__path__ = []  # a package, whose parts this finder finds
             return
         module.__spec__, module.__loader__, module.__name__, module.__package__ = self.kept
+        for name in [n for n in sys.modules if n.startswith(module.__name__ + ".")]:
+            # Found here, they are not written into their package, where a function may have the name (nn.utils.weight_norm).
+            sys.modules.setdefault("torch" + name[len("ampc"):], sys.modules[name])
 
 
 class _Distribution(importlib.metadata.Distribution):

@@ -28,7 +28,7 @@ template <> struct accumulator_of<int64_t> {
     };                                                                                                                 \
     template <> DEV_METHOD int64_t Name::start<int64_t>(void) { return START_INT; }
 
-#define MAGNITUDE (x < 0 ? -x : x)
+#define MAGNITUDE (x <= 0 ? 0 - x : x) /* of -0 it is 0 */
 #define LARGER (b > a || b != b ? b : a)
 #define SMALLER (b < a || b != b ? b : a)
 FOLD(Sum, 0, 0, x, a + b)

@@ -49,6 +49,9 @@ int ac_call_in_float32(const ac_op_call *c) {
 }
 
 int ac_cast_first(const ac_op_call *c, ac_tensor **cast) {
+    if (c->info->flags & AC_FLAG_WIDENS)
+        return ac_fail(AC_RUNTIME, "%s: `dtype` must hold all values of %s, got %s", c->info->shown,
+                       ac_dtypes[c->in[0]->dtype].name, ac_dtypes[ac_asked_dtype(c)].name);
     return cast_to(c->in[0], (ac_dtype)ac_asked_dtype(c), cast);
 }
 

@@ -265,7 +265,8 @@ static void read_flags(void) {
         OF_STORAGE = AC_FLAG_OF_STORAGE,
         WAITS = AC_FLAG_WAITS,
         NO_HALF = AC_FLAG_NO_HALF,
-        COUNTS = AC_FLAG_COUNTS
+        COUNTS = AC_FLAG_COUNTS,
+        WIDENS = AC_FLAG_WIDENS
     };
     for (int op = 0; op < AC_N_OPS; op++) ac_ops[op].of_bool = (ac_op)op;
 #define FLAGS(name, flags_) ac_ops[AC_OP_##name].flags = flags_;

@@ -34,14 +34,16 @@ static int check_entries(PyObject *list, Py_ssize_t at) {
 }
 
 static int take_columns(PyObject *const *args, Py_ssize_t n_columns, column *columns, Py_ssize_t *n) {
-    *n = -1;
     for (Py_ssize_t i = 0; i < n_columns; i++) {
-        if (!PyList_Check(args[i]) && !PyTuple_Check(args[i])) {
-            columns[i].same = args[i];
-            continue;
-        }
-        PyObject *list = columns[i].whole = PySequence_Tuple(args[i]);
-        if (!list || check_entries(list, i) < 0) return -1;
+        columns[i].same = args[i];
+        if (!PyList_Check(args[i]) && !PyTuple_Check(args[i])) continue;
+        columns[i].whole = PySequence_Tuple(args[i]);
+        if (!columns[i].whole || check_entries(columns[i].whole, i) < 0) return -1;
+    }
+    *n = -1;
+    for (Py_ssize_t i = 0; i < n_columns; i++) { /* lengths after types, as torch's */
+        PyObject *list = columns[i].whole;
+        if (!list) continue;
         if (*n < 0) *n = PyTuple_GET_SIZE(list);
         else if (*n != PyTuple_GET_SIZE(list)) return different_lengths(*n, list);
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from ... import _creation as make
 from ... import _ops, linalg
@@ -18,9 +18,11 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def norm_except_dim(v: Tensor, pow: float = 2, dim: int = 0) -> Tensor:
-    """The norm of every slice along ``dim`` (of all with -1), shaped to multiply ``v``."""
+    """The norm of every slice along ``dim`` (of all with -1), shaped to multiply ``v``. IndexError for a dimension that ``v`` has not."""
     if dim == -1:
         return v.norm(pow)
+    if not -v.dim() <= dim < v.dim():
+        raise IndexError(f"norm_except_dim: dim {dim} is not in [{-v.dim()}, {v.dim() - 1}]")
     return v.norm(pow, [d for d in range(v.dim()) if d != dim % v.dim()], keepdim=True) if v.dim() > 1 else v.abs()
 
 
@@ -36,13 +38,29 @@ class _WeightNorm(Module):
         return norm_except_dim(weight, 2, self.dim), weight
 
 
+class _OlderNames:
+    """Before loading: the names of utils.weight_norm become those of the parametrization."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, module: Module, state: Dict[str, Any], prefix: str, *rest: Any) -> None:
+        old = [f"{prefix}{self.name}_{end}" for end in "gv"]
+        if all(key in state for key in old):
+            for i, key in enumerate(old):
+                state[f"{prefix}parametrizations.{self.name}.original{i}"] = state.pop(key)
+
+
 def weight_norm(module: Module, name: str = "weight", dim: Optional[int] = 0) -> Module:
     """Trains the norm of each slice along ``dim`` separately from its direction; None means the norm of the whole tensor.
 
-    The weight is ``original0 * original1 / |original1|``. ValueError if the weight is normalised already."""
+    The weight is ``original0 * original1 / |original1|``. load_state_dict takes the older names, too. ValueError if the weight is
+    normalised already."""
     if parametrize.is_parametrized(module, name) and any(isinstance(p, _WeightNorm) for p in module.parametrizations[name]):
         raise ValueError(f"weight_norm: {name!r} of {type(module).__name__} is normalised already")
-    return parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    module.register_load_state_dict_pre_hook(_OlderNames(name))
+    return module
 
 
 def rows_of(module: Module) -> int:

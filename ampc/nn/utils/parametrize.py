@@ -54,11 +54,7 @@ class ParametrizationList(ModuleList):
         if self.unsafe:
             return
         with no_grad():
-            made = self()
-        if not isinstance(made, Tensor) or made.shape != original.shape or made.dtype != original.dtype:
-            got = f"{made.dtype} {tuple(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
-            raise ValueError(f"parametrize: the parametrization must give a tensor like the one it replaces, {original.dtype} "
-                             f"{tuple(original.shape)}, and gave {got}; unsafe=True allows it")
+            _need_like(self(), original, "the parametrization")
 
     def _originals(self) -> List[Tensor]:
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
@@ -128,17 +124,35 @@ def _own_class(module: Module) -> None:
     module.parametrizations = ModuleDict()
 
 
+def _need_like(made: Any, wanted: Tensor, what: str) -> None:
+    if isinstance(made, Tensor) and made.shape == wanted.shape and made.dtype == wanted.dtype:
+        return
+    got = f"{made.dtype} {tuple(made.shape)}" if isinstance(made, Tensor) else type(made).__name__
+    raise ValueError(f"parametrize: {what} must give a tensor like the one it replaces, {wanted.dtype} {tuple(wanted.shape)}, and gave "
+                     f"{got}; unsafe=True allows it")
+
+
+def _check_next(parametrization: Module, before: Tensor) -> None:
+    """Whether a further parametrization gives, forwards and backwards, tensors like what was shown before it."""
+    made = parametrization(before)
+    _need_like(made, before, "the parametrization")
+    if hasattr(parametrization, "right_inverse"):
+        with contextlib.suppress(NotImplementedError):
+            _need_like(parametrization.right_inverse(made), before, "right_inverse")
+
+
 def register_parametrization(module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False) -> Module:
     """Makes ``module.<tensor_name>`` (a parameter, a buffer, or parametrized already) the result of ``parametrization``.
-    Its ``right_inverse``, when it has one, gives the first value of what is trained. ValueError when there is no such tensor,
-    or the result is not like it and ``unsafe`` is not set."""
+    The ``right_inverse`` of the first parametrization, when it has one, gives the first value of what is trained; a further one changes
+    what the tensor shows, and not what is trained. ValueError when there is no such tensor, or the result is not like it and ``unsafe`` is
+    not set."""
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         chain = module.parametrizations[tensor_name]
-        if not unsafe and hasattr(parametrization, "right_inverse"):
-            chain.right_inverse(parametrization.right_inverse(getattr(module, tensor_name)))
+        if not unsafe:
+            _check_next(parametrization, getattr(module, tensor_name))
         chain.append(parametrization)
-        chain._check(getattr(module, tensor_name))
+        chain.unsafe = chain.unsafe or unsafe
         return module
     if tensor_name not in module._parameters and tensor_name not in module._buffers:
         raise ValueError(f"parametrize: {type(module).__name__} has no parameter or buffer named {tensor_name!r}")

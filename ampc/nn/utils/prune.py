@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
 from ... import _creation as make
 from ..._C import Tensor
-from ...linalg import vector_norm
+from ...linalg import matrix_norm, vector_norm
 from ..modules.module import Module
 from .convert_parameters import parameters_to_vector
 
@@ -272,7 +272,8 @@ class LnStructured(BasePruningMethod):
         """The mask so far, with more zeros."""
         n = _count_channels(self.amount, t, self.dim)
         others: List[int] = [d for d in range(t.ndim) if d != self.dim % t.ndim]
-        norms = vector_norm(t, 2 if self.n == "fro" else float(self.n), others)
+        number = 2 if self.n in ("fro", None) else self.n
+        norms = matrix_norm(t, number, others) if isinstance(number, str) else vector_norm(t, number, others)
         return _without_channels(default_mask, norms, n, self.dim, t.dtype)
 
 

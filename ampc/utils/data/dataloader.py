@@ -12,15 +12,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, Generic, List, Optional, TypeVar
 
 from ... import _creation as make
 from ..._C import Tensor
+from ..._callers import warn
 from ..._missing import absent_from
 from .collate import default_collate, default_convert
-from .dataset import IterableDataset
-from .sampler import BatchSampler, RandomSampler, SequentialSampler
-from .worker import End, Failure, Job, work
+from .dataset import Dataset, IterableDataset
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from .worker import End, Failure, Job, get_worker_info, work
+
+T_co = TypeVar("T_co", covariant=True)
 
 # -- fetching -------------------------------------------------------------------------------------------------
 
@@ -84,8 +87,8 @@ class _Pool:
 
     def __init__(self, loader: DataLoader) -> None:
         context = loader.multiprocessing_context
-        if context is None or isinstance(context, str):
-            context = multiprocessing.get_context(context or ("fork" if "fork" in multiprocessing.get_all_start_methods() else None))
+        if context is None:
+            context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else None)
         forked = context.get_start_method() == "fork"
         seed = int(make.randint(0, 2**62, (), generator=loader.generator, device="cpu").item())
         self.timeout = loader.timeout
@@ -157,34 +160,81 @@ class _Pool:
         self.tasks, self.results, self.processes = [], [], []
 
 
-class _Iterator:
+class _BaseDataLoaderIter:
     """One pass over the data, or several with persistent workers. It has no reference to the loader, which may refer to it."""
 
     def __init__(self, loader: DataLoader) -> None:
-        self._index_sampler, self._fetching, self._pin = loader._index_sampler, _Fetching(loader), loader.pin_memory and _has_gpu()
-        self._workers, self._ahead, self._in_order = loader.num_workers, loader.prefetch_factor or 2, loader.in_order
-        self._persistent = loader.persistent_workers
-        self._pool = _Pool(loader) if loader.num_workers else None
-        self._begin(first=True)
+        _warn_of_pinning(loader)
+        self._dataset_kind, self._num_workers, self._persistent_workers = loader._dataset_kind, loader.num_workers, loader.persistent_workers
+        self._index_sampler, self._fetching, self._pin_memory = loader._index_sampler, _Fetching(loader), loader.pin_memory and _has_gpu()
+        self._timeout = loader.timeout
 
-    def _begin(self, first: bool = False) -> None:
-        self._indices = iter(self._index_sampler)
-        if self._pool is None:
-            self._fetch = self._fetching()
-            return
-        self._sent = self._taken = 0  # tasks
+    def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
+        """Begins a pass."""
+        self._indices, self._num_yielded, self._told_length = iter(self._index_sampler), 0, loader._told_length
+
+    def _next_data(self) -> Any:
+        raise NotImplementedError
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._index_sampler)  # type: ignore[arg-type]
+
+    def __next__(self) -> Any:
+        batch = self._next_data()
+        self._num_yielded += 1
+        if self._told_length is not None and self._num_yielded > self._told_length:
+            warn(f"DataLoader: the stream said that it has {self._told_length} samples, and {self._num_yielded} batches have come from it; with "
+                 "workers, each makes the whole stream unless it takes a part of its own by get_worker_info()")
+        return _pinned(batch) if self._pin_memory else batch
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """Fetches in this process."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        if self._timeout:
+            raise AssertionError(f"DataLoader: `timeout` is for worker processes, got {self._timeout} with num_workers=0")
+        self._reset(loader, first_iter=True)
+        self._fetch = self._fetching()
+
+    def _next_data(self) -> Any:
+        return self._fetch(next(self._indices))
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """Fetches in worker processes."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        if loader.prefetch_factor is None or loader.prefetch_factor < 1:
+            raise AssertionError(f"DataLoader: `prefetch_factor` must be 1 or more, got {loader.prefetch_factor}")
+        self._ahead, self._in_order = loader.prefetch_factor, loader.in_order
+        self._sent = self._received = self._taken = 0  # tasks
+        self._pool: Optional[_Pool] = _Pool(loader)
+        self._reset(loader, first_iter=True)
+
+    def _reset(self, loader: DataLoader, first_iter: bool = False) -> None:
+        while self._pool is not None and self._received < self._sent:  # the last pass was left half way
+            self._pool.receive()
+            self._received += 1
+        super()._reset(loader, first_iter)
+        self._sent = self._received = self._taken = 0
         self._waiting: Dict[int, Any] = {}  # answers that came before their turn
-        self._open = [True] * self._workers  # streams that are not over
-        self._turn = itertools.cycle(range(self._workers))
-        if not first:
-            for worker in range(self._workers):
+        self._open = [True] * self._num_workers  # streams that are not over
+        self._turn = itertools.cycle(range(self._num_workers))
+        if self._pool is not None and not first_iter:
+            for worker in range(self._num_workers):
                 self._pool.send(worker, (None, None))
-        for _ in range(self._ahead * self._workers):
+        for _ in range(self._ahead * self._num_workers):
             self._send_one()
 
     def _send_one(self) -> None:
         pool = self._pool
-        worker = next((w for w in itertools.islice(self._turn, self._workers) if self._open[w]), None)
+        worker = next((w for w in itertools.islice(self._turn, self._num_workers) if self._open[w]), None)
         if worker is None or pool is None:
             return
         try:
@@ -194,23 +244,19 @@ class _Iterator:
         pool.send(worker, (self._sent, indices))
         self._sent += 1
 
-    def __iter__(self) -> _Iterator:
-        return self
-
-    def __next__(self) -> Any:
-        batch = self._fetch(next(self._indices)) if self._pool is None else self._next_of_workers()
-        return _pinned(batch) if self._pin else batch
-
-    def _next_of_workers(self) -> Any:
+    def _next_data(self) -> Any:
         try:
-            return self._receive_next()
+            answer = self._receive_next()
         except StopIteration:
-            if not self._persistent:
+            if not self._persistent_workers:
                 self.close()
             raise
         except BaseException:  # Ctrl-C among them
             self.close()
             raise
+        if isinstance(answer, Failure):
+            answer.reraise()
+        return answer
 
     def _receive_next(self) -> Any:
         pool = self._pool
@@ -218,6 +264,7 @@ class _Iterator:
             number = self._taken if self._in_order else next(iter(self._waiting), -1)
             if number not in self._waiting:
                 worker, number, answer = pool.receive()
+                self._received += 1
                 self._waiting[number] = answer
                 if isinstance(answer, End):
                     self._open[worker] = False
@@ -225,8 +272,6 @@ class _Iterator:
             answer = self._waiting.pop(number)
             self._taken += 1
             self._send_one()
-            if isinstance(answer, Failure):
-                answer.reraise()
             if not isinstance(answer, End):
                 return answer
         raise StopIteration
@@ -234,7 +279,7 @@ class _Iterator:
     def close(self) -> None:
         """Ends the workers."""
         pool, self._pool = self._pool, None
-        self._indices, self._fetch = iter(()), None
+        self._indices = iter(())
         if pool is not None:
             pool.close()
 
@@ -258,14 +303,33 @@ def _has_gpu() -> bool:
 # -- the loader -------------------------------------------------------------------------------------------------
 
 
-class _Endless:
+def _warn_of_pinning(loader: DataLoader) -> None:
+    if loader.pin_memory and loader.pin_memory_device:
+        warn(f"DataLoader: `pin_memory_device` is not looked at, there is one kind of device to pin for; got {loader.pin_memory_device!r}")
+    if loader.pin_memory and not _has_gpu():
+        warn("DataLoader: `pin_memory` is for a GPU, and there is none: batches are not put in page-locked memory")
+
+
+def _usable_cores() -> Optional[int]:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+class _InfiniteConstantSampler(Sampler[None]):
     """Stands for the indices of a stream, which has none."""
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
 
 
-class DataLoader:
+class _DatasetKind:
+    """What ``DataLoader._dataset_kind`` is: of a dataset with indices, or of a stream."""
+
+    Map = 0
+    Iterable = 1
+
+
+class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches.
 
     Args:
@@ -280,78 +344,131 @@ class DataLoader:
         drop_last: leaves out a last batch that is not full.
         timeout: the longest time in seconds for a worker's batch; 0 for no limit.
         worker_init_fn: called in each worker with its number.
+        multiprocessing_context: how workers are started: 'fork', 'spawn', 'forkserver' or a context of Python's multiprocessing. 'fork' by
+            default, where there is it.
+        generator: where shuffling and the workers take random numbers from.
         prefetch_factor: how many batches each worker fetches ahead, 2 by default.
         persistent_workers: keeps the workers for the next pass.
         in_order: True gives batches in the sampler's order, False as soon as they are ready.
 
     A worker's exception is raised again here, with the worker's traceback in its text. Ctrl-C ends the workers, and so does the end of
-    this process. ValueError for options that exclude each other."""
+    this process. ValueError for options that exclude each other, and for setting the dataset, batch size, samplers, ``drop_last`` or
+    ``persistent_workers`` of a loader that is made."""
+
+    _made = False
+    _iterator: Optional[_BaseDataLoaderIter]
 
     def __init__(self, dataset: Any, batch_size: Optional[int] = 1, shuffle: Optional[bool] = None, sampler: Any = None,
                  batch_sampler: Any = None, num_workers: int = 0, collate_fn: Optional[Callable] = None, pin_memory: bool = False,
                  drop_last: bool = False, timeout: float = 0, worker_init_fn: Optional[Callable[[int], Any]] = None,
                  multiprocessing_context: Any = None, generator: Any = None, *, prefetch_factor: Optional[int] = None,
                  persistent_workers: bool = False, pin_memory_device: str = "", in_order: bool = True) -> None:
-        if pin_memory_device not in ("", "cuda"):
-            raise ValueError(f"DataLoader: `pin_memory_device` must be '' or 'cuda', got {pin_memory_device!r}")
         if num_workers < 0:
             raise ValueError(f"DataLoader: `num_workers` must not be negative, got {num_workers}")
         if timeout < 0:
             raise ValueError(f"DataLoader: `timeout` must not be negative, got {timeout}")
         if num_workers == 0 and prefetch_factor is not None:
             raise ValueError("DataLoader: `prefetch_factor` is of worker processes; set num_workers above 0")
-        if prefetch_factor is not None and prefetch_factor < 1:
+        if prefetch_factor is not None and prefetch_factor < 0:
             raise ValueError(f"DataLoader: `prefetch_factor` must be 1 or more, got {prefetch_factor}")
         if persistent_workers and num_workers == 0:
             raise ValueError("DataLoader: `persistent_workers` needs num_workers above 0")
         self._streams = isinstance(dataset, IterableDataset)
-        if self._streams and (shuffle or sampler is not None or batch_sampler is not None):
+        if self._streams and (shuffle not in (None, False) or sampler is not None or batch_sampler is not None):
             raise ValueError("DataLoader: an IterableDataset decides its order itself; shuffle, sampler and batch_sampler are for indices")
         if sampler is not None and shuffle:
             raise ValueError("DataLoader: `sampler` and `shuffle` exclude each other")
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or sampler is not None or drop_last:
                 raise ValueError("DataLoader: `batch_sampler` excludes batch_size, shuffle, sampler and drop_last")
-            batch_size = None
+            batch_size, drop_last = None, False
         elif batch_size is None and drop_last:
             raise ValueError("DataLoader: batch_size=None makes no batches, so drop_last cannot leave one out")
         if sampler is None:
-            sampler = _Endless() if self._streams else RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+            indices = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+            sampler = _InfiniteConstantSampler() if self._streams else indices
         if batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.dataset, self.batch_size, self.sampler, self.batch_sampler, self.drop_last = dataset, batch_size, sampler, batch_sampler, drop_last
-        self.num_workers, self.prefetch_factor, self.persistent_workers = num_workers, prefetch_factor, persistent_workers
-        self.pin_memory, self.timeout, self.worker_init_fn, self.generator = pin_memory, timeout, worker_init_fn, generator
-        self.multiprocessing_context, self.in_order = multiprocessing_context, in_order
+        self.num_workers, self.persistent_workers = num_workers, persistent_workers
+        self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
+        self.pin_memory, self.pin_memory_device, self.timeout = pin_memory, pin_memory_device, timeout
+        self.worker_init_fn, self.generator, self.in_order = worker_init_fn, generator, in_order
+        self.multiprocessing_context = multiprocessing_context
         self.collate_fn = collate_fn or (default_convert if batch_sampler is None else default_collate)
-        self._iterator: Optional[_Iterator] = None
+        self._told_length: Optional[int] = None  # of a stream
+        self._iterator = None
+        self._made = True
+        self.check_worker_number_rationality()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._made and name in ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"):
+            raise ValueError(f"DataLoader: `{name}` cannot be set of a loader that is made; make another")
+        super().__setattr__(name, value)
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How workers are started. TypeError for what is neither a word nor a context, ValueError for another word, and without workers."""
+        return self._context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, multiprocessing_context: Any) -> None:
+        context, words = multiprocessing_context, multiprocessing.get_all_start_methods()
+        if context is not None and not self.num_workers:
+            raise ValueError(f"DataLoader: `multiprocessing_context` needs num_workers above 0, got {context!r} with none")
+        if isinstance(context, str):
+            if context not in words:
+                raise ValueError(f"DataLoader: `multiprocessing_context` must be one of {words} or a context, got {context!r}")
+            context = multiprocessing.get_context(context)
+        if context is not None and not isinstance(context, multiprocessing.context.BaseContext):
+            raise TypeError(f"DataLoader: `multiprocessing_context` must be one of {words} or a context, got {type(context).__name__}")
+        self._context = context
+
+    def check_worker_number_rationality(self) -> None:
+        """Warns of more workers than this process may use cores."""
+        cores = _usable_cores()
+        if self.num_workers and cores is not None and self.num_workers > cores:
+            warn(f"DataLoader: {self.num_workers} workers are more than the {cores} cores that this process may use, and can be slower than fewer")
+
+    @property
+    def _dataset_kind(self) -> int:
+        return _DatasetKind.Iterable if self._streams else _DatasetKind.Map
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
 
     @property
     def _index_sampler(self) -> Iterable:
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
-    def __iter__(self) -> Iterator[Any]:
+    def _get_iterator(self) -> _BaseDataLoaderIter:
+        return _MultiProcessingDataLoaderIter(self) if self.num_workers else _SingleProcessDataLoaderIter(self)
+
+    def __iter__(self) -> _BaseDataLoaderIter:
         if not self.persistent_workers:
-            return _Iterator(self)
+            return self._get_iterator()
         last = self._iterator
-        if last is not None and last._pool is not None and last._taken == last._sent:
-            last._begin()
+        if last is not None and getattr(last, "_pool", None) is not None:
+            try:
+                last._reset(self)
+            except BaseException:
+                last.close()  # type: ignore[attr-defined]
+                raise
             return last
-        if last is not None:  # left half way, or ended by an error
-            last.close()
-        self._iterator = _Iterator(self)
+        self._iterator = self._get_iterator()  # the first, or the last one's workers were ended by an error
         return self._iterator
 
     def __len__(self) -> int:
-        if self._streams:
-            n = len(self.dataset)
-            if self.batch_size is None:
-                return n
-            return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
-        return len(self._index_sampler)  # type: ignore[arg-type]
+        if not self._streams:
+            return len(self._index_sampler)  # type: ignore[arg-type]
+        n = self._told_length = len(self.dataset)
+        if self.batch_size is None:
+            return n
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
 
-__all__: List[str] = ["DataLoader"]
+__all__: List[str] = ["DataLoader", "Dataset", "default_collate", "default_convert", "get_worker_info"]
 
 if not TYPE_CHECKING:
     __getattr__ = absent_from(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -10,6 +11,7 @@ from typing import Any, Generic, List, Optional, Tuple, TypeVar, Union
 
 from ... import _creation as make
 from ..._C import Tensor
+from ..._callers import warn
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -26,9 +28,11 @@ class Dataset(Generic[T_co]):
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset[T_co]):
-    """Samples in a stream. A subclass defines ``__iter__``, and finds its part in a worker process by ``get_worker_info()``."""
+class IterableDataset(Dataset[T_co], ABC):
+    """Samples in a stream. A subclass defines ``__iter__``, and finds its part in a worker process by ``get_worker_info()``. TypeError for
+    making one of a class that does not define it."""
 
+    @abstractmethod
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
 
@@ -95,14 +99,27 @@ class ConcatDataset(Dataset[T_co]):
             raise AssertionError("ConcatDataset: there are no datasets")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
             raise AssertionError("ConcatDataset: an IterableDataset has no indices; use ChainDataset")
-        self.cumulative_sizes: List[int] = list(accumulate(len(d) for d in self.datasets))  # type: ignore[arg-type]
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    @staticmethod
+    def cumsum(sequence: Iterable[Any]) -> List[int]:
+        """The lengths, added up one after the other."""
+        return list(accumulate(map(len, sequence)))
+
+    @property
+    def cummulative_sizes(self) -> List[int]:
+        """The older spelling of ``cumulative_sizes``, with a FutureWarning."""
+        warn("ConcatDataset.cummulative_sizes is the older spelling of cumulative_sizes", FutureWarning)
+        return self.cumulative_sizes
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
     def __getitem__(self, index: int) -> T_co:
         at = index + len(self) if index < 0 else index
-        if not 0 <= at < len(self):
+        if at < 0:
+            raise ValueError(f"ConcatDataset: index {index} of {len(self)} samples")
+        if at >= len(self):
             raise IndexError(f"ConcatDataset: index {index} of {len(self)} samples")
         which = bisect_right(self.cumulative_sizes, at)
         return self.datasets[which][at - (self.cumulative_sizes[which - 1] if which else 0)]
@@ -114,14 +131,18 @@ class ChainDataset(IterableDataset[T_co]):
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         self.datasets = datasets
 
-    def __iter__(self) -> Iterator[T_co]:
+    def _streams(self) -> Iterator[IterableDataset]:
         for d in self.datasets:
             if not isinstance(d, IterableDataset):
                 raise AssertionError(f"ChainDataset: expected IterableDatasets, got {type(d).__name__}")
+            yield d
+
+    def __iter__(self) -> Iterator[T_co]:
+        for d in self._streams():
             yield from d
 
     def __len__(self) -> int:
-        sizes: List[int] = [len(d) for d in self.datasets]  # type: ignore[arg-type]
+        sizes: List[int] = [len(d) for d in self._streams()]  # type: ignore[arg-type]
         return sum(sizes)
 
 
@@ -134,21 +155,33 @@ class Subset(Dataset[T_co]):
     def __getitem__(self, index: Any) -> Any:
         return self.dataset[[self.indices[i] for i in index] if isinstance(index, list) else self.indices[index]]
 
+    def __getitems__(self, indices: List[int]) -> List[Any]:
+        many = getattr(self.dataset, "__getitems__", None)
+        return [self.dataset[self.indices[i]] for i in indices] if many is None else many([self.indices[i] for i in indices])
+
     def __len__(self) -> int:
         return len(self.indices)
 
 
 def random_split(dataset: Dataset, lengths: Sequence[Union[int, float]], generator: Optional[Any] = None) -> List[Subset]:
     """Splits a dataset at random. ``lengths`` are numbers of samples, or fractions that add up to 1. Samples that remain by rounding
-    go to the first parts. ValueError if the lengths do not add up."""
+    go to the first parts, with a warning for a part without samples. ValueError if the lengths do not add up."""
     n: int = len(dataset)  # type: ignore[arg-type]
-    sizes = list(lengths)
-    if math.isclose(sum(sizes), 1) and all(0 <= s <= 1 for s in sizes):
-        parts = [math.floor(n * s) for s in sizes]
-        for i in range(n - sum(parts)):
-            parts[i % len(parts)] += 1
-        sizes = list(parts)
+    sizes = _sizes_of_fractions(lengths, n) if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 else list(lengths)
     if sum(sizes) != n:
         raise ValueError(f"random_split: the lengths {list(lengths)} add up to {sum(sizes)}, the dataset has {n} samples")
     order = make.randperm(n, generator=generator).tolist()
-    return [Subset(dataset, order[end - int(size):end]) for end, size in zip(accumulate(int(s) for s in sizes), sizes)]
+    return [Subset(dataset, order[end - size:end]) for end, size in zip(accumulate(sizes), sizes)]
+
+
+def _sizes_of_fractions(fractions: Sequence[float], n: int) -> List[int]:
+    bad = [f for f in fractions if not 0 <= f <= 1]
+    if bad:
+        raise ValueError(f"random_split: fractions must be between 0 and 1, got {bad[0]}")
+    sizes = [math.floor(n * f) for f in fractions]
+    for i in range(n - sum(sizes)):
+        sizes[i % len(sizes)] += 1
+    empty = [i for i, size in enumerate(sizes) if size == 0]
+    if empty:
+        warn(f"random_split: of {n} samples, the parts {empty} have none")
+    return sizes

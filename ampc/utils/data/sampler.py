@@ -41,9 +41,10 @@ class RandomSampler(Sampler[int]):
     def __init__(self, data_source: Sized, replacement: bool = False, num_samples: Optional[int] = None, generator: Any = None) -> None:
         if not isinstance(replacement, bool):
             raise TypeError(f"RandomSampler: `replacement` must be a bool, got {replacement!r}")
-        if num_samples is not None and (not isinstance(num_samples, int) or num_samples < 1):
-            raise ValueError(f"RandomSampler: `num_samples` must be an integer of 1 or more, got {num_samples!r}")
         self.data_source, self.replacement, self._num_samples, self.generator = data_source, replacement, num_samples, generator
+        if not isinstance(self.num_samples, int) or self.num_samples < 1:
+            what = "`data_source` has no samples" if num_samples is None else f"`num_samples` must be an integer of 1 or more, got {num_samples!r}"
+            raise ValueError(f"RandomSampler: {what}")
 
     @property
     def num_samples(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 
 import numpy as np
 
+from ... import _C
 from ... import _creation as make
 from ..._C import Tensor
 from ...nn import Parameter
@@ -36,6 +37,13 @@ def get_worker_info() -> Optional[WorkerInfo]:
     return _info
 
 
+class _Text(str):
+    """A text that a KeyError shows as it is, and not as a key."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 class Failure(NamedTuple):
     """An exception in a worker."""
 
@@ -44,11 +52,13 @@ class Failure(NamedTuple):
 
     def reraise(self) -> None:
         """The same exception, whose text holds the worker's traceback."""
+        raise self._again()  # no frame keeps it in a variable: the iterator is freed, and ends its workers, as soon as nobody has the exception
+
+    def _again(self) -> BaseException:
         try:
-            error = self.type(self.message)
+            return self.type(_Text(self.message) if self.type is KeyError else self.message)
         except Exception:  # it is not made of one text
-            error = RuntimeError(self.message)
-        raise error
+            return RuntimeError(self.message)
 
 
 class End(NamedTuple):
@@ -112,6 +122,7 @@ def work(job: Job, tasks: Any, results: Any, others: List[Any]) -> None:
         ForkingPickler.register(kind, _reduce)
     _info = WorkerInfo(job.id, job.num_workers, job.seed, job.dataset)
     trouble, fetch = None, None
+    _C.set_num_threads(1)
     try:
         _seed(job.seed)
         if job.init is not None:
