@@ -215,6 +215,7 @@ REFUSED = [
     Known("a reentrant checkpoint has no second derivative; torch gives one without the first", only_ampc_raises(r"needs use_reentrant=False|need not be checkpointed")),
     Known("frexp's derivative needs its operand, torch's the exponent", lambda d: only_ampc_raises("backward of frexp")(d)),
     Known("checkpoints ask that their arguments stay what they were", only_ampc_raises(r"checkpoint: an argument was modified")),
+    Known("ndtr saves its operand; torch's ndtr is made of operators that save a product of it", only_ampc_raises("backward of ndtr needs a tensor .* modified in place after it was saved")),
     Known("what a checkpoint saved stays what it was, in a second backward too", lambda d: only_ampc_raises("modified in place after it was saved")(d) and "checkpoint" in str(d.program.steps) and "retain_graph" in str(d.program.steps)),
     Known("requires_grad of a view of a leaf is turned off at the leaf", only_ampc_raises(r"can only be turned off on leaves")),
     Known("a view of a tensor whose memory was replaced is not written", only_ampc_raises(r"that is not contiguous cannot be recorded")),
