@@ -114,6 +114,25 @@ register = ampc.utils._pytree._register_pytree_node
 register(Own, lambda own: ([], None), lambda values, context: Own())
 register(Own, lambda own: ([], None), lambda values, context: Own()) #!
 ampc.utils._pytree._deregister_pytree_node(Own)"""),
+    ("multiprocessing/spawn.py", "older name of ProcessContext", "ampc.multiprocessing.SpawnContext([], []) #!"),
+    ("multiprocessing/spawn.py", "always starts processes with 'spawn'", "ampc.multiprocessing.spawn(print, nprocs=0, start_method='fork') #!"),
+    ("nn/utils/weight_norm.py", "older form of nn.utils.parametrizations", "nn.utils.weight_norm(nn.Linear(2, 2)) #!"),
+    ("utils/data/dataloader.py", "`pin_memory_device` is not looked at", "ampc.utils.data.DataLoader([1], pin_memory=True, pin_memory_device='cuda').__iter__() #!"),
+    ("utils/data/dataloader.py", "`pin_memory` is for a GPU", "ampc.utils.data.DataLoader([1], pin_memory=True).__iter__() #!"),
+    ("utils/data/dataloader.py", "workers are more than the", "ampc.utils.data.DataLoader([1], num_workers=5000) #!"),
+    ("utils/data/dataloader.py", "the stream said that it has 1 samples", """
+class Stream(ampc.utils.data.IterableDataset):
+    def __len__(self):
+        return 1
+    def __iter__(self):
+        return iter([1, 2])
+loader = ampc.utils.data.DataLoader(Stream())
+assert len(loader) == 1
+batches = iter(loader)
+next(batches)
+next(batches) #!"""),
+    ("utils/data/dataset.py", "older spelling of cumulative_sizes", "ampc.utils.data.ConcatDataset([[1]]).cummulative_sizes #!"),
+    ("utils/data/dataset.py", "the parts [2] have none", "ampc.utils.data.random_split([1, 2], [0.4, 0.4, 0.2]) #!"),
     ("utils/flop_counter.py", "`mods` has no effect", "ampc.utils.flop_counter.FlopCounterMode(net) #!"),
     ("utils/hooks.py", "saved without its hook", """
 class Hooked:
@@ -140,7 +159,7 @@ def fresh(monkeypatch):
 
 @pytest.mark.parametrize("home, says, script", CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])
 def test_a_warning_is_about_the_scripts_line(home, says, script, fresh, tmp_path):
-    if ON_GPU and says in ("is nan at a scale of 1", "there is no usable GPU"):
+    if ON_GPU and says in ("is nan at a scale of 1", "there is no usable GPU", "`pin_memory` is for a GPU"):
         pytest.skip("nobody is told on a GPU")
     path = str(tmp_path / "train.py")
     with warnings.catch_warnings(record=True) as caught:

@@ -101,7 +101,7 @@ COMPOSE(cross_entropy) {
     bool soft = ac_same_shape(x, target) && ac_is_floating(target->dtype);
     if (soft && a->ignore_index >= 0)
         REFUSE(AC_RUNTIME, "cross_entropy: `ignore_index` goes with class indices, not with probabilities");
-    if (!soft && x->ndim > 1 && target->ndim == x->ndim && target->shape[0] == x->shape[0])
+    if (!soft && target->ndim == x->ndim && target->shape[0] == x->shape[0] && x->numel > 1)
         NEED(refuse_classes(x, target));
     return soft ? soft_entropy(s, log_p, target, in[2], a) : class_entropy(s, log_p, target, in[2], a);
 }
