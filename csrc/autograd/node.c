@@ -134,14 +134,21 @@ void ac_note_view(ac_tensor *view, ac_tensor *x) {
 /* A view whose memory was written after its history was made takes its history from its base. */
 static bool is_outdated_view(const ac_tensor *t) { return t->base && t->view_version != *ac_version(t); }
 
+/* What made it; NULL for a leaf, and for a view whose base was detached in place and then written: what the view holds
+ * now has no history. */
+static ac_node *own_node(const ac_tensor *t) {
+    if (!t->meta || !t->meta->node) return NULL;
+    return is_outdated_view(t) && t->base->meta && t->base->meta->detached ? NULL : t->meta->node;
+}
+
 bool ac_requires_grad(const ac_tensor *t) {
     if (is_outdated_view(t) && ac_requires_grad(t->base)) return true;
-    return t->meta && (t->meta->requires_grad || t->meta->node);
+    return t->meta && (t->meta->requires_grad || own_node(t));
 }
 
 bool ac_is_leaf(const ac_tensor *t) {
     if (is_outdated_view(t) && ac_requires_grad(t->base)) return false;
-    return !t->meta || !t->meta->node;
+    return !own_node(t);
 }
 
 int ac_set_history(ac_tensor *t, ac_node *node, int index) {
@@ -247,8 +254,9 @@ int ac_edge_of(ac_tensor *t, ac_edge *edge) {
     edge->index = 0;
     if (is_outdated_view(t) && ac_requires_grad(t->base)) AC_TRY(view_of_base(t));
     if (!t->meta) return 0;
-    if (t->meta->node) {
-        edge->node = ac_node_retain(t->meta->node);
+    ac_node *made_by = own_node(t);
+    if (made_by) {
+        edge->node = ac_node_retain(made_by);
         edge->index = t->meta->index;
         return 0;
     }

@@ -57,6 +57,7 @@ struct ac_meta {
     ac_node *node; /* owned: what made it, NULL for a leaf; set by ac_meta_set_node */
     int index;
     bool requires_grad;       /* of a leaf */
+    bool detached;            /* in place, by detach_() */
     bool retains_grad;        /* of what is no leaf: backward keeps the gradient in `grad` */
     ac_meta *next_keeper;     /* borrowed */
     ac_tensor *grad;          /* owned */

@@ -56,7 +56,7 @@ COMPOSE(matrix_exp) {
     T A = in[0];
     NEED(need_square(A, "matrix_exp"));
     if (A->numel == 0) return A;
-    if (ac_rows_of(A) == 1) return UN(exp, A);
+    if (ac_rows_of(A) == 1) return UN(clone, UN(exp, A)); /* exp saves its result, which may be written */
     ac_attrs_reduce columns = {{1, {-2}}, 0, AC_NO_DTYPE};
     ac_attrs_reduce_dim all = {{.n = -1}, 0};
     T wide = ac_c_wide(s, A); /* rounded once, at the end */

@@ -414,6 +414,7 @@ METHOD(detach_) {
         return PyErr_SetString(PyExc_RuntimeError, "detach_: a view cannot be detached in place; use detach()"), NULL;
     if (t->meta) {
         t->meta->requires_grad = false;
+        t->meta->detached = t->meta->node != NULL;
         ac_meta_set_node(t->meta, NULL, 0);
     }
     return Py_NewRef(self);
