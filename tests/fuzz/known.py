@@ -108,7 +108,7 @@ TAKEN = [
     Known("operators that torch has no derivative for have the gradient 0 that they have", only_torch_raises(r"derivative for .* is not implemented|not implemented for|does not support automatic differentiation")),
     Known("memory that operands share with the target is read before it is written", only_torch_raises(r"refer to a single memory location|unsupported operation")),
     Known("what a derivative does not need may be overwritten; its numbers are those of what was saved",
-          lambda d: d.outlived or only_torch_raises("modified by an inplace operation")(d) and re.search("in_thread|saved_tensors_hooks|checkpoint|inplace=True", str(d.program.steps)) is not None),  # where `keeping` does not reach
+          lambda d: d.outlived or only_torch_raises("modified by an inplace operation")(d) and re.search("in_thread|saved_tensors_hooks|checkpoint|inplace=True|[.]take[(]", str(d.program.steps)) is not None),  # where `keeping` does not reach
     Known("truth values may be written into a view made in inference mode", lambda d: only_torch_raises("created in inference mode and is being modified")(d) and re.search(r"\.(eq|ne|lt|le|gt|ge|logical_\w+)_\(", d.step.source) is not None),
     Known("bool tensors have an order", only_torch_raises(r"does not support bool|support bool")),
     Known("tensors of inference mode may come to require gradients or another geometry", only_torch_raises(r"(on|to) inference tensor")),
@@ -125,6 +125,7 @@ TAKEN = [
     Known("set_ takes memory over, as assigning data does", lambda d: d.ampc is None and "set_(" in d.step.source and "leaf Variable" in d.message),
     Known("a leaf whose data was replaced in inference mode is still a leaf that requires gradients", lambda d: only_ampc_raises("a leaf that requires gradients cannot be modified in place")(d) and ".data = " in str(d.program.steps) and "inference" in str(d.program.steps)),
     Known("whether a view can be written is looked at before the index of it", lambda d: both_raise("IndexError", "RuntimeError", "writing into a view of a tensor that is not contiguous")(d)),
+    Known("whether a view can be used is looked at before the dimension that is asked for", lambda d: both_raise("IndexError", "RuntimeError", "a view returned by an autograd Function cannot be used")(d)),
     Known("shapes are looked at before the mode in which a tensor was made", lambda d: both_raise("RuntimeError", "IndexError", "Inference tensors cannot be saved")(d)),
     Known("a tensor with a history does not come to have other memory, which would not be its value", only_ampc_raises("other memory would not be its value")),
     Known("an assertion of torch's own fails", only_torch_raises("INTERNAL ASSERT|ZeroTensors are immutable")),
@@ -341,6 +342,8 @@ RESULTS = [
     Known("strides of gradients are as they come", line(r"autograd\.grad|\.grad\b", "strides")),
     Known("any and all give bool, of uint8 too", line(r"\.(all|any)\(", "dtype")),
     Known("each tensor of a structure is copied by itself", line(r"deepcopy|pickle|round_trip", "aliasing", "strides")),
+    Known("the label of one sample may have a dimension, in backward too", only_torch_raises(r"size mismatch \(got input")),
+    Known("an inverse whose numbers are as large as those of rounding are small", lambda d: d.kind == "value" and re.search(r"linalg\.(inv|solve)|inverse", making(d)) is not None and all(min(abs(t), abs(a)) > 2**20 for t, a in pairs(d))),
     Known("the middle of no integers is any number", lambda d: d.kind == "value" and d.empty and "median" in d.step.source),
     Known("products of more than two matrices are taken in an order of each library's own", lambda d: d.kind == "value" and "multi_dot" in d.step.source and infinite(d)),
     Known("differences of products that float16 does not hold", lambda d: d.kind == "value" and "float16" in str(d.program.steps) and infinite(d)),

@@ -10,11 +10,11 @@
 #include <string.h>
 
 enum {
-    FEW = 16,          /* lanes of the small operand */
-    LANES = 256,       /* of the large one that a thread takes at a time, at most */
-    ENOUGH = 1 << 16,  /* values of it that are enough where lanes are runs */
-    SPAN = 6144,       /* values along k that lanes of a vector add one after the other, */
-    SPAN_ACROSS = 1024 /* and that one lane adds */
+    FEW = 16,         /* lanes of the small operand */
+    LANES = 256,      /* of the large one that a thread takes at a time, at most */
+    ENOUGH = 1 << 16, /* values of it that are enough where lanes are runs */
+    SPAN = 6144,      /* values along k that lanes of a vector add one after the other, */
+    SPAN_ACROSS = 384 /* and that one lane adds */
 };
 
 typedef struct {
