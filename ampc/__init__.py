@@ -140,8 +140,6 @@ from .nn.functional import (
     native_channel_shuffle as native_channel_shuffle,
 )
 
-from .nn.utils.parametrizations import norm_except_dim as norm_except_dim
-
 __array_api_version__ = "2024.12"
 
 
@@ -226,6 +224,7 @@ if _typing.TYPE_CHECKING:  # what `__getattr__` loads; `doctor` is a module that
         global_policy as global_policy,
         set_global_policy as set_global_policy,
     )
+    from .nn.utils.parametrizations import norm_except_dim as norm_except_dim
     from .random import thread_safe_generator as thread_safe_generator
     from .storage import TypedStorage as TypedStorage, UntypedStorage as UntypedStorage, is_storage as is_storage
     from .signal.windows import (
@@ -251,6 +250,7 @@ _FROM = {  # functions and classes, by the module that they are loaded with
                      "poisson_nll_loss", "triplet_margin_loss"), "nn._flat"),
     **{name + end: "nn._flat" for name in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout") for end in ("", "_")},
     "explain": "doctor.explain", "vmap": "func", "thread_safe_generator": "random", "frombuffer": "_buffers", "from_file": "_buffers",
+    "norm_except_dim": "nn.utils.parametrizations",
     **dict.fromkeys(("TypedStorage", "UntypedStorage", "is_storage"), "storage"),
     **dict.fromkeys(("Policy", "global_policy", "set_global_policy"), "keras.mixed_precision"),
     # the array API's names that torch has no function of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from typing import Any, Optional
 
@@ -33,6 +32,8 @@ def frombuffer(buffer: Any, *, dtype: dtype, count: int = -1, offset: int = 0, r
 def from_file(filename: str, shared: Optional[bool] = None, size: int = 0, *, dtype: Optional[dtype] = None, requires_grad: bool = False) -> Tensor:
     """A vector of ``size`` values on the memory of a file. With ``shared``, what is written into it goes to the file, which is made, and made
     longer, as needed. RuntimeError for a file that is too short."""
+    import mmap
+
     dtype = dtype or _C.get_default_dtype()
     wanted = size * dtype.itemsize
     file = os.open(filename, os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY, 0o666)

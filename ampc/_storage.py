@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import sys
 from collections.abc import Sequence
@@ -282,6 +281,8 @@ def make_shared(nbytes: int) -> Tensor:
     """A vector of uint8 in memory that forked processes share. NotImplementedError where the system forks none."""
     if not hasattr(os, "fork"):
         raise NotImplementedError("share_memory_: this system does not fork, and memory is not shared with processes that it spawns")
+    import mmap
+
     from ._buffers import frombuffer
 
     return frombuffer(mmap.mmap(-1, nbytes), dtype=_C.uint8) if nbytes else make.empty(0, dtype=_C.uint8, device="cpu")

@@ -8,8 +8,6 @@ from typing import Any
 from . import _C
 from . import _creation as make
 from ._C import Tensor
-from ._storage import UntypedStorage, tensor_on
-from .storage import TypedStorage
 
 
 class TensorType(type):
@@ -29,18 +27,18 @@ class TensorType(type):
             return make.empty(*(args or (0,)), dtype=cls.dtype, device=cls.on)
         if len(args) != 1:
             raise TypeError(f"{cls.type_name}: expected sizes, or one list, array or tensor, got {len(args)} arguments")
-        if isinstance(args[0], (UntypedStorage, TypedStorage)):
-            return tensor_on(args[0], cls.dtype)
         if isinstance(args[0], Tensor):
             return args[0].detach().to(cls.on, cls.dtype)
+        from ._storage import UntypedStorage, tensor_on
+        from .storage import TypedStorage
+
+        if isinstance(args[0], (UntypedStorage, TypedStorage)):
+            return tensor_on(args[0], cls.dtype)
         return make.tensor(args[0], dtype=cls.dtype, device=cls.on)
 
 
 _KINDS = {"Half": _C.float16, "BFloat16": _C.bfloat16, "Float": _C.float32, "Double": _C.float64, "Byte": _C.uint8, "Char": _C.int8,
           "Short": _C.int16, "Int": _C.int32, "Long": _C.int64, "Bool": _C.bool}
-
-
-_NAME = re.compile(r"(?:torch|ampc)\.(cuda\.)?(\w+)Tensor")
 
 
 def name_of(x: Tensor) -> str:
@@ -52,7 +50,7 @@ def name_of(x: Tensor) -> str:
 def typed(x: Tensor, kind: Any, non_blocking: bool = False) -> Tensor:
     """The tensor as a dtype, a type or a type's name says. ValueError for a name that is none."""
     if isinstance(kind, str):
-        found = _NAME.fullmatch(kind)
+        found = re.fullmatch(r"(?:torch|ampc)\.(cuda\.)?(\w+)Tensor", kind)
         if found is None or found[2] not in _KINDS:
             raise ValueError(f"invalid type: '{kind}'")
         return x.to("cuda" if found[1] else "cpu", _KINDS[found[2]], non_blocking=non_blocking)

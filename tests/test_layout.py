@@ -37,7 +37,7 @@ PYTHON_ORDER = re.findall(r"[\w.]+", """
 PYTHON_RANK = {name: rank for rank, name in enumerate(PYTHON_ORDER)}
 # Packages that import by computed names, and which; in ``ampc.run`` the names are those that a script asks of torch.
 COMPUTED = {"ampc": ampc._LATER | set(ampc._FROM.values()), "ampc.doctor": ampc.doctor._LATER, "ampc.nn.modules": set(ampc.nn.modules.LATER.values()), "ampc.utils": ampc.utils.__all__,
-            "ampc.nn.utils": {"prune", "stateless"},
+            "ampc.nn": {"attention", "utils"}, "ampc.nn.utils": {"prune", "stateless"},
             "ampc._library_modules": set()}  # modules without a file
 
 

@@ -10,7 +10,6 @@ from .. import _creation as make
 from .._C import Tensor
 from .._device import preserve_format
 from .._out import in_place
-from .._storage import tensor_on
 
 __all__ = []
 METHODS = ["apply_", "fill_diagonal_", "float_power_", "map2_", "map_", "resize_", "resize_as_"]
@@ -69,6 +68,8 @@ def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = No
 
 
 def _resized(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:
+    from .._storage import tensor_on
+
     dtype, start = self.dtype, self.storage_offset()
     there, wanted = self._storage_bytes() // dtype.itemsize, _C._storage_reach(1, start, size, stride)
     if self.device.type == "cpu" or wanted <= there:

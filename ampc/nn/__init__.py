@@ -1,21 +1,28 @@
 """Neural networks: modules, their functions, initial values and what works on modules (`utils`)."""
 
+import importlib as _importlib
 from typing import TYPE_CHECKING
+from typing import Any as _Any
 
 from . import functional, init, modules
 from .modules import *  # noqa: F403
 from .modules.module import Module
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter, factory_kwargs
 
-from . import attention, parallel, utils  # isort: skip  # these are made of modules
+from . import parallel  # isort: skip  # it is made of modules
 from .parallel import DataParallel
 
 __all__ = ["Buffer", "DataParallel", "Module", "Parameter", "UninitializedBuffer", "UninitializedParameter", "attention", "factory_kwargs",
            "functional", "init", "parallel", "utils"]
 
 if TYPE_CHECKING:
+    from . import attention as attention
+    from . import utils as utils
     from .modules.adaptive import *  # noqa: F403
     from .modules.lazy import *  # noqa: F403
 else:
     __all__ += modules.__all__
-    __getattr__ = modules.__getattr__
+
+    def __getattr__(name: str) -> _Any:
+        """``attention`` and ``utils`` are loaded when they are first asked for, and so are some modules."""
+        return _importlib.import_module(f"{__name__}.{name}") if name in ("attention", "utils") else modules.__getattr__(name)

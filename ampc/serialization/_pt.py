@@ -20,7 +20,8 @@ from .._C import Tensor
 from .._device import Size, device
 from .._storage import without_values
 from ._bounds import SPARE, Ledger, Name, brief, checked_keys, checked_pairs, damage
-from ._safe import Restricted, by_name, get_safe_globals
+from ._restricted import Restricted
+from ._safe import by_name, get_safe_globals
 from ._tensors import Mapper, checked_view, from_bytes, in_dtype
 
 STORAGES = {"DoubleStorage": _C.float64, "FloatStorage": _C.float32, "HalfStorage": _C.float16, "BFloat16Storage": _C.bfloat16,

@@ -13,7 +13,8 @@ from typing import Any, Dict, Tuple
 from .._C import Tensor, uint8
 from . import _structure
 from ._bounds import EmptyFile, UnknownFormat, brief, damage
-from ._safe import Restricted, get_safe_globals
+from ._restricted import Restricted
+from ._safe import get_safe_globals
 from ._tensors import DTYPES, Collection, Library, Mapper, from_bytes
 
 _KEY = "ampc"
