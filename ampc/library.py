@@ -195,7 +195,7 @@ def _flat(grads: tuple, args: tuple, op: _Operator) -> tuple:
     the end."""
     beyond = any(g is not None for g in grads[len(args):]) or any(list(_tensors(a)) for a in args[len(grads):])
     if beyond:
-        raise RuntimeError(f"{op.qualified}: the backward function gave {len(grads)} gradients for {len(args)} arguments")
+        raise RuntimeError(f"{op.qualified}: the backward function gave {len(grads)} gradients, the operator has {len(args)} arguments")
     found: List[Any] = []
     for i, (a, g) in enumerate(zip(args, grads)):
         own = list(_tensors(a))

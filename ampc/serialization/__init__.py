@@ -104,6 +104,6 @@ def load(f: File, map_location: Any = None, pickle_module: Any = None, *, weight
     if _pt.is_zip(data):
         return _pt.read(data, mapper, trusted, name)
     if _pt.is_legacy(data):
-        raise RuntimeError(f"load: {name} is of torch's format before 1.6; load it with torch and save it again")
+        raise RuntimeError(f"load: {name} is a pickle, as torch wrote before 1.6; load it with what wrote it and save it again")
     return _safetensors.read(data, mapper, trusted, name)
 
