@@ -492,13 +492,13 @@ static int need_class_weight(const ac_infer *i, const ac_tensor *weight, int64_t
 static int check_classes(ac_infer *i, const ac_dims *scores, ac_dims *target) {
     if (scores->n == 0)
         return ac_fail(AC_RUNTIME, "%s: `%s` must have a dimension of classes", i->info->shown, ac_input_name(i, 0));
+    if (scores->n > 1 && i->in[1]->ndim > 0 && i->in[1]->shape[0] != scores->v[0])
+        return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, and there are scores of %" PRId64,
+                       i->info->shown, i->in[1]->shape[0], scores->v[0]);
     if (i->in[1]->dtype != AC_int64 && i->in[1]->dtype != AC_uint8)
         return ac_fail(AC_RUNTIME,
                        "%s: `target` holds class indices and must be int64 or uint8, got %s; convert it with .long()",
                        i->info->shown, ac_dtypes[i->in[1]->dtype].name);
-    if (scores->n > 1 && i->in[1]->ndim > 0 && i->in[1]->shape[0] != scores->v[0])
-        return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, and there are scores of %" PRId64,
-                       i->info->shown, i->in[1]->shape[0], scores->v[0]);
     if (scores->n == 1 && i->in[1]->ndim == 1 && i->in[1]->shape[0] != 1)
         return ac_fail(AC_VALUE, "%s: `target` names classes of %" PRId64 " samples, and there are scores of one",
                        i->info->shown, i->in[1]->shape[0]);
