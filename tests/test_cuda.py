@@ -42,7 +42,7 @@ def test_storages():
     assert t[0, 1].item() == 4
     t.storage()[5] = -1
     ampc.empty(0, device="cuda").set_(s, 2, (2,)).fill_(9)
-    assert s.cpu().tolist() == s.clone().tolist() and ampc.empty(0).set_(s.cpu()).tolist() == [0, 4, 9, 9, 4, -1]
+    assert s.cpu().tolist() == s.clone().tolist() and ampc.empty(0, device="cpu").set_(s.cpu()).tolist() == [0, 4, 9, 9, 4, -1]
     part = ampc.asarray(s[8:16], dtype=ampc.float32)
     assert part.tolist() == [9, 9] and part.is_cuda
     assert isinstance(t.storage(), t.storage_type()) and t.storage().type() == "torch.cuda.FloatStorage" and s.share_memory_() is s

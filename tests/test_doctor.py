@@ -303,6 +303,9 @@ ZEROS = {
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_what_is_masked_before_it_leaves_an_operator_is_no_finding(name, create_graph):
     """A formula, or the parts of a composite operator, may divide by zero where the result or the gradient is another value."""
+    if ON_GPU and name == "nanmedian":
+        pytest.skip("a nan that is copied to the GPU is a finding: it is in the data")
+
     def step():
         made = ZEROS[name]()
         if made.requires_grad:
