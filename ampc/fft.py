@@ -19,19 +19,23 @@ Dtype = dtype  # the parameter of that name hides it
 def fftfreq(n: int, d: float = 1.0, *, out: Optional[Tensor] = None, dtype: Optional[Dtype] = None, layout: Any = None, device: Any = None,
             requires_grad: bool = False) -> Tensor:
     """The frequencies of a transform of ``n`` samples that lie ``d`` apart, in cycles for each unit of ``d``: 0, 1, ... and then the negative
-    ones, over ``n * d``. Shape [n], of the default dtype unless ``dtype`` is given (torch.fft.fftfreq). Raises RuntimeError for n below 0."""
-    return _over(_ops.roll(_creation.arange(-(n // 2), _length(n) - n // 2), -(n // 2), 0), n * d, out, dtype, layout, device, requires_grad)
+    ones, over ``n * d``. Shape [n], of the default dtype unless ``dtype`` is given (torch.fft.fftfreq). Raises RuntimeError
+    for n below 0, TypeError for what is no int."""
+    half = _length(n, "fftfreq") // 2
+    return _over(_ops.roll(_creation.arange(-half, n - half), -half, 0), n * d, out, dtype, layout, device, requires_grad)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, out: Optional[Tensor] = None, dtype: Optional[Dtype] = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:
     """Those of ``fftfreq`` from 0 up, which are all that the transform of a real signal needs. Shape [n // 2 + 1] (torch.fft.rfftfreq)."""
-    return _over(_creation.arange(_length(n) // 2 + 1), n * d, out, dtype, layout, device, requires_grad)
+    return _over(_creation.arange(_length(n, "rfftfreq") // 2 + 1), n * d, out, dtype, layout, device, requires_grad)
 
 
-def _length(n: int) -> int:
+def _length(n: int, what: str) -> int:
+    if not isinstance(n, int):
+        raise TypeError(f"{what}: `n`, the number of samples, must be an int, got {type(n).__name__}")
     if n < 0:
-        raise RuntimeError(f"fftfreq: the number of samples must be 0 or more, got {n}")
+        raise RuntimeError(f"{what}: the number of samples must be 0 or more, got {n}")
     return n
 
 
@@ -54,6 +58,8 @@ def ifftshift(input: Tensor, dim: Dims = None) -> Tensor:
 
 
 def _dims(input: Tensor, dim: Dims) -> Sequence[int]:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"fftshift: `input` must be a Tensor, got {type(input).__name__}")
     return list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
 
 

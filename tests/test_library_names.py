@@ -453,6 +453,10 @@ def test_what_fft_has_that_is_real(n):
         assert np.array_equal(fft.ifftshift(ampc.tensor(x), dim).numpy(), np.fft.ifftshift(x, dim))
     with pytest.raises(RuntimeError, match="0 or more"):
         fft.rfftfreq(-1)
+    with pytest.raises(TypeError, match="must be an int, got str"):
+        fft.fftfreq("a")
+    with pytest.raises(TypeError, match="must be a Tensor, got list"):
+        fft.ifftshift([1, 2])
     with pytest.raises(IndexError):
         fft.fftshift(ampc.zeros(2, 2), 5)
     with pytest.raises(NotImplementedError, match="complex"):
