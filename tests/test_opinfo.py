@@ -48,5 +48,19 @@ def test_indices_of_other_values_or_named_twice_differ():
         assert (difference(right, ours) is None) == agrees
 
 
+def test_a_value_may_differ_by_as_much_as_torch_rounds_near_the_sample():
+    """Of x - mean(x), what is left of 1000 has four digits in float32; and of x, all."""
+    import torch
+
+    import ampc
+
+    x = 1000 + torch.tensor([0.125, 0.25, 0.75])
+    small, whole = x - x.mean(), x
+    for right, reference, factor, agrees in ((small, lambda c: c(x) - c(x).mean(), 1 + 1e-4, True), (small, lambda c: c(x) - c(x).mean(), 1 + 1e-2, False),
+                                             (whole, lambda c: c(x), 1 + 1e-4, False)):
+        found = difference(right, ampc.tensor((right.double() * factor).tolist(), dtype=ampc.float32), reference=reference)
+        assert (found is None) == agrees
+
+
 def test_what_is_open_exists():
     assert still_open() <= set(ENTRIES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, List, Optional, Tuple
 
 import torch
@@ -11,18 +12,21 @@ import ampc
 from .translate import DTYPES, to_torch
 
 Found = Optional[Tuple[str, str, str]]  # what differs, torch's, ampc's
+Convert = Callable[[torch.Tensor], torch.Tensor]  # of floating point operands
+Reference = Callable[[Convert], Any]  # what torch gives for converted operands
+MOVES = 8  # neighbours of a sample at which torch's own rounding is looked at
 
 
-def difference(t: Any, a: Any, values: bool = True, strides: bool = True, reference: Optional[Callable[[], Any]] = None) -> Found:
-    exact: List[Any] = []
+def difference(t: Any, a: Any, values: bool = True, strides: bool = True, reference: Optional[Reference] = None) -> Found:
+    @functools.cache
+    def whole(narrow: bool, wide: bool, move: int) -> Any:
+        try:
+            return reference(conversion(narrow, wide, move)) if reference else None
+        except Exception:  # noqa: BLE001  torch has no such dtype of it
+            return None
 
-    def at(path: Tuple[int, ...]) -> Any:
-        if not exact:
-            try:
-                exact.append(reference() if reference else None)
-            except Exception:  # noqa: BLE001  torch has no float64 of it
-                exact.append(None)
-        found = exact[0]
+    def at(path: Tuple[int, ...], *how: Any) -> Any:
+        found = whole(*how)
         for i in path:
             found = found[i] if isinstance(found, (list, tuple)) and i < len(found) else None
         return found
@@ -30,11 +34,27 @@ def difference(t: Any, a: Any, values: bool = True, strides: bool = True, refere
     return walk(t, a, values, strides, at, ())
 
 
-def walk(t: Any, a: Any, values: bool, strides: bool, exact: Callable[[Tuple[int, ...]], Any], path: Tuple[int, ...]) -> Found:
+def conversion(narrow: bool, wide: bool, move: int) -> Convert:
+    """Operands nearer to 0 by up to two units in the last place, if `move` is not 0: of float32 for float64 where `narrow`; and then
+    in float64 where `wide`."""
+    draws = torch.Generator().manual_seed(move)
+
+    def convert(x: torch.Tensor) -> torch.Tensor:
+        x = x.detach()
+        if narrow and x.dtype is torch.float64:
+            x = x.to(torch.float32)
+        if move:
+            x = x * (1 - torch.finfo(x.dtype).eps * torch.randint(3, x.shape, generator=draws)).to(x.dtype)
+        return x.to(torch.float64) if wide else x.clone()
+
+    return convert
+
+
+def walk(t: Any, a: Any, values: bool, strides: bool, exact: Callable[..., Any], path: Tuple[int, ...]) -> Found:
     if isinstance(t, torch.Tensor):
         if not isinstance(a, ampc.Tensor):
             return "type", type(t).__name__, type(a).__name__
-        return of_tensors(t, a, values, strides, lambda: exact(path))
+        return of_tensors(t, a, values, strides, functools.partial(exact, path))
     if isinstance(t, (list, tuple)):
         if not isinstance(a, (list, tuple)) or len(t) != len(a):
             return "type", f"{type(t).__name__} of {len(t)}", f"{type(a).__name__} of {len(a) if hasattr(a, '__len__') else ''}"
@@ -54,7 +74,7 @@ def walk(t: Any, a: Any, values: bool, strides: bool, exact: Callable[[Tuple[int
     return None
 
 
-def of_tensors(t: torch.Tensor, a: Any, values: bool, strides: bool, exact: Callable[[], Any]) -> Found:
+def of_tensors(t: torch.Tensor, a: Any, values: bool, strides: bool, exact: Callable[..., Any]) -> Found:
     if DTYPES.get(t.dtype) is not a.dtype:
         return "dtype", str(t.dtype), str(a.dtype)
     if tuple(t.shape) != tuple(a.shape):
@@ -75,25 +95,46 @@ def steps(x: Any) -> List[int]:
     return [d for s, d in zip(x.shape, x.stride()) if s > 1] if 0 not in x.shape else []
 
 
-def close(t: torch.Tensor, a: torch.Tensor, exact: Callable[[], Any]) -> bool:
-    """Within some units in the last place, or as near to what torch gives in float64 as twice torch's own distance and these units."""
+def close(t: torch.Tensor, a: torch.Tensor, exact: Callable[..., Any]) -> bool:
+    """Within some units in the last place; or as near to what torch gives in float64 as twice torch's own distance and these units,
+    where torch's distance is that of this sample, or else the largest of this sample and its neighbours."""
     units = 4 if t.element_size() == 2 else 32
     eps, smallest = torch.finfo(t.dtype).eps, torch.finfo(t.dtype).smallest_normal
     x, y = t.to(torch.float64), a.to(torch.float64)
     if apart(x, y, units * eps * x.abs() + smallest).logical_not().all():
         return True
-    wide = exact()
-    if not isinstance(wide, torch.Tensor) or wide.shape != t.shape:
-        wide = x
-    wide = wide.detach().to(torch.float64)
+    wide = as_float64(exact(False, True, 0), x)
+    wide = x if wide is None else wide
     finite = wide[wide.isfinite()].abs()
-    scale = finite.max().item() if finite.numel() else 0.0
-    distance = (x - wide).abs()
-    distance = distance[distance.isfinite()]
-    worst = distance.max().item() if distance.numel() else 0.0
-    room = 2 * worst + units * eps * torch.clamp(wide.abs(), min=scale / 4) + smallest
+    room = units * eps * torch.clamp(wide.abs(), min=finite.max().item() / 4 if finite.numel() else 0.0) + smallest
     rounded = wide.to(t.dtype).to(torch.float64)  # what overflows is infinite
-    return bool((apart(rounded, y, room) & apart(x, y, room)).logical_not().all())
+
+    def within(distance: float) -> bool:
+        return bool((apart(rounded, y, room + 2 * distance) & apart(x, y, room + 2 * distance)).logical_not().all())
+
+    return within(largest(x - wide)) or within(rounding(t, exact))
+
+
+def rounding(t: torch.Tensor, exact: Callable[..., Any]) -> float:
+    """How far what torch gives lies from what it gives in float64 for the same operands, at most, near this sample. Of float64
+    results: that of float32 in float64's units, twice, because vectors are half as long there and so chains of additions twice."""
+    narrow = t.dtype is torch.float64
+    worst = 0.0
+    for move in range(1, MOVES + 1):
+        found, wide = (as_float64(exact(narrow, w, move), t) for w in (False, True))
+        if found is not None and wide is not None:
+            worst = max(worst, largest(found - wide))
+    return 2 * worst * torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps if narrow else worst
+
+
+def as_float64(found: Any, like: torch.Tensor) -> Optional[torch.Tensor]:
+    return found.detach().to(torch.float64) if isinstance(found, torch.Tensor) and found.shape == like.shape else None
+
+
+def largest(distance: torch.Tensor) -> float:
+    """Of those that are finite."""
+    sizes = distance[distance.isfinite()].abs()
+    return sizes.max().item() if sizes.numel() else 0.0
 
 
 def apart(x: torch.Tensor, y: torch.Tensor, room: Any) -> torch.Tensor:

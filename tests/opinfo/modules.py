@@ -12,7 +12,7 @@ import torch
 import ampc
 
 from .compare import difference
-from .running import Difference, ends, expressible, gradients_beside, in_float64, outcome, same_error, short, tensors, told
+from .running import Difference, converted, ends, expressible, gradients_beside, outcome, same_error, short, tensors, told
 from .translate import DTYPES, Inexpressible, Sample, to_ampc
 
 DRAWN = {"FractionalMaxPool2d", "FractionalMaxPool3d"}  # windows from random numbers
@@ -98,7 +98,7 @@ class Module:
             (ta, tk), (aa, ak) = (both.for_torch(given.args), both.for_torch(given.kwargs)), (both.for_ampc(given.args), both.for_ampc(given.kwargs))
         except Inexpressible:
             return
-        exact = copy.deepcopy(theirs).to(torch.float64)
+        before = copy.deepcopy(theirs)
         t, t_error = outcome(theirs, *ta, **tk)
         if t_error is None and not expressible(t):
             return
@@ -108,12 +108,12 @@ class Module:
                 yield self.told(dtype, way, sample, "exception", told(t_error), told(a_error))
             return
         drawn = self.name in DRAWN
-        found = difference(t, a, values=not drawn, strides=False, reference=lambda: exact(*in_float64(ta), **in_float64(tk)))
+        found = difference(t, a, values=not drawn, strides=False, reference=lambda convert: again(before, ta, tk, convert)[0])
         if found:
             yield self.told(dtype, way, sample, *found)
             return
         leaves = [(t, both.ampc_of[key]) for key, t in both.torch_of.items() if t.requires_grad]
-        found = None if drawn else self.gradients(theirs, ours, exact, (in_float64(ta), in_float64(tk)), leaves, (t, a))
+        found = None if drawn else self.gradients(theirs, ours, lambda convert: again(before, ta, tk, convert), leaves, (t, a))
         if found:
             yield self.told(dtype, way + ", gradient", sample, *found)
             return
@@ -122,7 +122,7 @@ class Module:
             if found:
                 yield self.told(dtype, f"{way}, {name}", sample, *found)
 
-    def gradients(self, theirs: Any, ours: Any, exact: Any, wide: Any, leaves: Any, results: Any) -> Any:
+    def gradients(self, theirs: Any, ours: Any, rerun: Any, leaves: Any, results: Any) -> Any:
         """Of inputs and parameters."""
         pairs = [(x, y) for x, y in zip(tensors(results[0]), tensors(results[1])) if x.requires_grad]
         leaves = leaves + [(p, dict(ours.named_parameters())[name]) for name, p in theirs.named_parameters() if p.requires_grad]
@@ -133,12 +133,10 @@ class Module:
         if t is None:
             return unlike
 
-        def reference() -> Any:
-            args, kwargs = wide
-            inputs = [x.requires_grad_(x.is_floating_point()) for x in tensors(args) + tensors(list(kwargs.values()))]
-            outs = [x for x in tensors(exact(*args, **kwargs)) if x.requires_grad]
-            wanted = [x for x in inputs if x.requires_grad] + [p for p in exact.parameters() if p.requires_grad]
-            found = torch.autograd.grad(outs, wanted, [s.to(torch.float64) for s in seeds], allow_unused=True)
+        def reference(convert: Any) -> Any:
+            given, wanted = rerun(convert)
+            outs = [x for x in tensors(given) if x.requires_grad]
+            found = torch.autograd.grad(outs, wanted, [convert(s).to(x.dtype) for s, x in zip(seeds, outs)], allow_unused=True)
             return found if len(found) == len(t) else None
 
         return difference(t, a, strides=False, reference=reference)
@@ -162,10 +160,19 @@ class Module:
                 yield self.told("", "error", sample, "exception", told(t_error), told(a_error))
 
 
+def again(module: Any, args: Any, kwargs: Any, convert: Any) -> Tuple[Any, Any]:
+    """What torch's module gives for converted operands, with converted parameters and buffers; and what gradients are asked of."""
+    module = copy.deepcopy(module)
+    for x in (*module.parameters(), *module.buffers()):
+        if x.dtype.is_floating_point:
+            x.data = convert(x)
+    args, kwargs = converted((args, kwargs), convert)
+    inputs = [x.requires_grad_() for x in tensors(args) + tensors(list(kwargs.values())) if x.is_floating_point()]
+    return module(*args, **kwargs), [*inputs, *(p for p in module.parameters() if p.requires_grad)]
+
+
 def modules(most: int = 0) -> Iterator[Module]:
     from torch.testing._internal.common_modules import module_db
 
     for info in module_db:
         yield Module(info, most)
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -58,7 +59,6 @@ class Optimizer:
 
     def beside(self, dtype: Any, case: Any) -> Iterator[Difference]:
         twins = self.twins(dtype)
-        exact = [torch.nn.Parameter(t.detach().clone().to(torch.float64)) for t, _ in twins]
         try:
             theirs, ours, t_error, a_error = self.made(twins, case)
         except Inexpressible:
@@ -71,19 +71,25 @@ class Optimizer:
         keys = sorted(theirs.state_dict()["param_groups"][0]), sorted(ours.state_dict()["param_groups"][0])
         if set(keys[0]) - set(keys[1]) - WAYS:
             yield self.told(dtype, "param_groups", case, "type", *keys)
-        wide = self.info.optim_cls(exact, **case.kwargs)
         for step in range(STEPS):
             runs = [outcome(o.step, closure(ps, step, o)) for o, ps in ((theirs, [t for t, _ in twins]), (ours, [a for _, a in twins]))]
-            wide.step(closure(exact, step, wide))
             if runs[0][1] is not None or runs[1][1] is not None:
                 if not same_error(runs[0][1], runs[1][1]):
                     yield self.told(dtype, "step", case, "exception", told(runs[0][1]), told(runs[1][1]))
                 return
-            found = difference([t.detach() for t, _ in twins], [a.detach() for _, a in twins], strides=False, reference=lambda: exact)
+            found = difference([t.detach() for t, _ in twins], [a.detach() for _, a in twins], strides=False, reference=functools.partial(self.again, dtype, case, step + 1))
             if found:
                 yield self.told(dtype, f"step {step}", case, *found)
                 return
         yield from self.states(dtype, case, theirs, ours)
+
+    def again(self, dtype: Any, case: Any, steps: int, convert: Any) -> List[Any]:
+        """torch's parameters after these steps, from converted ones."""
+        params = [torch.nn.Parameter(convert(t)) for t, _ in self.twins(dtype)]
+        optimizer = self.info.optim_cls(params, **case.kwargs)
+        for step in range(steps):
+            optimizer.step(closure(params, step, optimizer))
+        return [p.detach() for p in params]
 
     def states(self, dtype: Any, case: Any, theirs: Any, ours: Any) -> Iterator[Difference]:
         """What state_dict keeps has torch's names."""

@@ -184,7 +184,7 @@ class Operator:
             if not same_error(t_error, a_error):
                 yield self.told(dtype, way, sample, "exception", told(t_error), told(a_error))
             return
-        found = difference(*self.comparable(sample, ta, aa, t, a), values=not self.chance(sample), reference=lambda: self.exact(sample, theirs, written))
+        found = difference(*self.comparable(sample, ta, aa, t, a), values=not self.chance(sample), reference=lambda convert: self.again(sample, theirs, written, convert))
         if found:
             yield self.told(dtype, way, sample, *found)
             return
@@ -197,10 +197,9 @@ class Operator:
             return t, a
         return tuple(values_at_places(self.op.name, sample, x[0], found) for x, found in ((ta, t), (aa, a)))
 
-    def exact(self, sample: Any, theirs: Any, written: bool) -> Any:
-        """What torch gives in float64."""
-        (args, kwargs) = Sample().for_torch((sample.input, *sample.args)), Sample().for_torch(sample.kwargs)
-        args, kwargs = in_float64(args), in_float64(kwargs)
+    def again(self, sample: Any, theirs: Any, written: bool, convert: Any) -> Any:
+        """What torch gives for converted operands."""
+        args, kwargs = (converted(Sample().for_torch(x), convert) for x in ((sample.input, *sample.args), sample.kwargs))
         if written:
             args = (writable(args[0]), *args[1:])
         return theirs(*args, **kwargs)
@@ -227,15 +226,15 @@ class Operator:
         if self.op.name in DIM_AT and not sample.kwargs.get("stable"):
             t_grads = [gradient_at_places(self.op.name, sample, leaves[0][0], a[1], seeds[0])]
 
-        def reference() -> Any:
+        def reference(convert: Any) -> Any:
             both = Sample()
             args = both.for_torch((sample.input, *sample.args)), both.for_torch(sample.kwargs)
-            wide = {id(x): x.detach().to(torch.float64).requires_grad_() for x in both.torch_of.values() if x.requires_grad}
-            args = replaced(args, wide)
+            made = {id(x): convert(x).requires_grad_() for x in both.torch_of.values() if x.requires_grad}
+            args = converted(args, lambda x: made[id(x)] if id(x) in made else convert(x))
             if way.startswith("in"):
                 args = ((writable(args[0][0]), *args[0][1:]), args[1])
             outs = [x for x in tensors(process(theirs(*args[0], **args[1]))) if x.requires_grad]
-            return torch.autograd.grad(outs, list(wide.values()), [s.to(torch.float64) for s in seeds], allow_unused=True)
+            return torch.autograd.grad(outs, list(made.values()), [convert(s).to(x.dtype) for s, x in zip(seeds, outs)], allow_unused=True)
 
         found = difference(t_grads, a_grads, strides=False, reference=reference)
         if found:
@@ -265,7 +264,7 @@ class Operator:
                 if not same_error(t_error, a_error):
                     yield self.told(dtype, "out=, " + kind, sample, "exception", told(t_error), told(a_error))
                 continue
-            found = difference(*self.comparable(sample, ta, aa, room, mine), values=not self.chance(sample), reference=lambda: tensors(self.exact(sample, self.op.op, False)))
+            found = difference(*self.comparable(sample, ta, aa, room, mine), values=not self.chance(sample), reference=lambda convert: tensors(self.again(sample, self.op.op, False, convert)))
             if not found and len(mine) == 1 and a is not mine[0]:
                 found = ("type", "out itself", "another tensor")
             if found:
@@ -331,22 +330,13 @@ def detached(x: Any) -> Any:
     return x.detach() if isinstance(x, (torch.Tensor, ampc.Tensor)) else x
 
 
-def in_float64(x: Any) -> Any:
+def converted(x: Any, convert: Any) -> Any:
+    """The same arguments with other floating point tensors."""
     if isinstance(x, (list, tuple)):
-        return type(x)(map(in_float64, x))
+        return type(x)(converted(y, convert) for y in x)
     if isinstance(x, dict):
-        return {k: in_float64(v) for k, v in x.items()}
-    return x.detach().to(torch.float64) if isinstance(x, torch.Tensor) and x.dtype.is_floating_point else x
-
-
-def replaced(x: Any, by: Any) -> Any:
-    if isinstance(x, (list, tuple)):
-        return type(x)(replaced(y, by) for y in x)
-    if isinstance(x, dict):
-        return {k: replaced(v, by) for k, v in x.items()}
-    if isinstance(x, torch.Tensor):
-        return by[id(x)] if id(x) in by else x.to(torch.float64) if x.dtype.is_floating_point else x
-    return x
+        return {k: converted(v, convert) for k, v in x.items()}
+    return convert(x) if isinstance(x, torch.Tensor) and x.dtype.is_floating_point else x
 
 
 def strided_like(x: Any) -> Any:
