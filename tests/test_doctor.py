@@ -238,6 +238,58 @@ def test_parameters_that_a_bad_step_has_spoiled_are_its_consequence():
     assert d.findings and not {f.cause for f in d.findings} & {"data", "parameter"}
 
 
+def test_one_origin_is_one_finding_over_many_steps():
+    """Its chain names each line once, and what later steps make of it is no finding, whatever operator meets it."""
+    def statistics():
+        running = torch.zeros(4)
+        for i in range(4):
+            grown = (torch.full((4,), 200.0) + i).exp()
+            running = running * 0.9 + grown.mean() * 0.1
+            running / grown
+    (found,) = watched(statistics).findings
+    assert found.op == "exp" and [op for op, _ in found.chain] == ["mean", "mul", "add", "div"]
+
+    def gradients():
+        p = torch.full((3,), 1e-30, requires_grad=True)
+        opt = torch.optim.SGD([p], lr=0.1)
+        for _ in range(3):
+            opt.zero_grad()
+            ((1 / p).mean() + (p - p.mean()).sum() + (p / p.sum()).sum()).backward()
+            opt.step()
+    (found,) = watched(gradients).findings
+    assert found.backward_of[0] == "div"
+
+    def data():
+        x = torch.tensor([1.0, math.inf, 2.0])
+        for _ in range(3):
+            y = x * 2
+            (y - y.mean()).sum() + (y / y.sum()).sum()
+    assert [f.cause for f in watched(data).findings] == ["data"]
+
+
+def test_statistics_that_a_bad_batch_has_spoiled_are_its_consequence():
+    net = torch.nn.BatchNorm1d(4)
+    def run():
+        net((torch.ones(5, 4) * 200).exp())
+        net.eval()
+        net(torch.ones(5, 4))
+    assert [f.op for f in watched(run).findings] == ["exp"]
+
+
+def test_an_infinite_divisor_is_not_said_to_be_zero():
+    def run():
+        grown = torch.zeros(3).masked_fill(torch.ones(3).bool(), math.inf)
+        grown / grown
+    (found,) = watched(run).findings
+    assert (found.op, found.from_inf) == ("div", True) and "is 0" not in found.advice and "infinite already" in found.advice
+
+
+def test_a_parameter_with_minus_infinity_is_no_mask():
+    p = torch.nn.Parameter(torch.tensor([1.0, -math.inf]))
+    (found,) = watched(lambda: (p * 2).sum() / p.sum()).findings
+    assert found.cause == "parameter" and found.index == (1,)
+
+
 def test_clipping_what_the_scale_overflowed_is_no_matter_of_the_data():
     p = torch.nn.Linear(4, 4)
     opt, scaler = torch.optim.SGD(p.parameters(), lr=0.1), torch.amp.GradScaler(KIND, init_scale=2.0**40)
@@ -294,6 +346,8 @@ ZEROS = {
     "xlogy": lambda: torch.xlogy(leaf(0.0, 1.0), torch.tensor([0.0, 1.0])).sum(), "xlog1py": lambda: torch.special.xlog1py(leaf(0.0, 1.0), torch.tensor([-1.0, 1.0])).sum(),
     "std of equal values": lambda: leaf(1.0, 1.0).std(), "a singular matrix": lambda: torch.linalg.det(torch.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)),
     "i1": lambda: torch.special.i1(leaf(0.0, 2.0)).sum(), "i1e": lambda: torch.special.i1e(leaf(0.0, 2.0)).sum(), "asinh": lambda: torch.asinh(leaf(0.0, 1e30)).sum(),
+    "normalize": lambda: F.normalize(torch.eye(3, requires_grad=True) * torch.tensor([[1.0], [0.0], [1.0]]), dim=-1).sum(),
+    "multinomial of rows": lambda: torch.multinomial(torch.tensor([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0]]), 1),
     "multinomial": lambda: torch.multinomial(torch.tensor([0.0, 1.0, 2.0]), 2), "nanmedian": lambda: torch.nanmedian(torch.tensor([1.0, float("nan")])),
     "geometric": lambda: torch.distributions.Geometric(torch.tensor([0.5, 1.0])).sample((5,)), "gamma": lambda: torch.distributions.Gamma(leaf(1.0), leaf(1.0)).log_prob(torch.tensor([0.0])).sum(),
 }

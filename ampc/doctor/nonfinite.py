@@ -48,6 +48,7 @@ class Made(NamedTuple):
     location: Location
     bad: bool
     inputs: Tuple[int, ...]
+    source: Optional[Finding] = None  # what its inf or nan comes from, where that is known
 
 
 class Range(NamedTuple):
@@ -195,7 +196,7 @@ class Doctor(Watcher):
         self.margins: Dict[Tuple[str, Location, str], float] = {}  # operator, location and dtype -> the largest magnitude it made
         self._made: Dict[int, Made] = {}
         self._locations: Dict[int, Location] = {}  # of nodes
-        self._seen: set = set()
+        self._seen: Dict[tuple, Finding] = {}
         self._held: List[Finding] = []  # of the whole that runs: told if its results are not finite
 
     def _changes(self) -> tuple:
@@ -210,9 +211,12 @@ class Doctor(Watcher):
 
     def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
         if len(self._made) > 100_000:
-            self._made.clear()
+            self._made = {address: made for address, made in self._made.items() if made.source is not None}
             self._locations.clear()
         if is_own(sys._getframe(1)):
+            if not onto:  # what lay in this memory before is gone
+                for out in outputs:
+                    self._made.pop(_C._address(out), None)
             return
         if self._held and not _C._in_whole():
             self._tell_held()  # of a whole that an error ended
@@ -232,60 +236,81 @@ class Doctor(Watcher):
                 key = (op, location, _text(out.dtype))
                 self.margins[key] = max(self.margins.get(key, 0.0), math.inf if bad else values[1])
             floats = [t.detach() for t in inputs if t is not None and t.is_floating_point()]
+            source = None
             if bad and floats and op not in DELIBERATE:
                 leaves = {_C._address(t): t for t in inputs if t is not None and t.is_leaf and t.requires_grad}
-                self._judge(Call(op, location, floats, plain, values, low, onto, running, old, leaves))
-            self._made[_C._address(out)] = Made(op, location, bad, addresses)
+                source = self._judge(Call(op, location, floats, plain, values, low, onto, running, old, leaves))
+            elif bad:
+                source = next((m.source for m in old.values() if m is not None and m.source is not None), None)
+            self._made[_C._address(out)] = Made(op, location, bad, addresses, source)
 
-    def _judge(self, call: Call) -> None:
-        """Decides whether this call is the first to return inf or nan."""
-        nans, infs, data = False, False, None
+    def _judge(self, call: Call) -> Optional[Finding]:
+        """Decides whether this call is the first to return inf or nan. Returns the finding that they come from, where one is known."""
+        nans, infs, came, source = False, False, None, None
         for t in call.inputs:
             made = call.old.get(_C._address(t))
             if call.onto and _C._address(t) == _C._address(call.out):  # overwritten by now
                 nans = nans or (made is not None and made.bad)
+                source = source or (made.source if made is not None else None)
                 continue
             seen = _stats(t)
             nans, infs = nans or seen[3] > 0, infs or seen[2] > 0
-            unknown = (made is None or not made.bad) and call.running is None  # made before, elsewhere, or written by index
-            if unknown and t.ndim and (seen[3] > 0 or (seen[2] > 0 and (t == math.inf).any().item())):
-                data = t
-        if data is not None:
-            self._came(call, data)
-        elif nans or (infs and call.values[3] == 0):
-            self._go_on(call)
-        elif not (infs and self._go_on(call)):  # nan of the infinities of a finding
-            self._origin(call, infs)
+            if made is not None and made.bad:
+                source = source or (made.source if seen[2] + seen[3] > 0 else None)
+            elif call.running is None and self._is_foreign(call, t, seen):
+                came = t
+        if source is None and came is not None:
+            return self._came(call, came)
+        if source is None and call.running is not None and (nans or infs):  # of what the forward pass saved
+            source = self._latest()
+        if source is not None:
+            self._go_on(call, source)
+            return source
+        return None if nans or (infs and call.values[3] == 0) else self._origin(call, infs)
 
-    def _came(self, call: Call, t: Any) -> None:
-        """An input already contained inf or nan. For a parameter, after another finding, that finding is taken for the cause."""
+    @staticmethod
+    def _is_foreign(call: Call, t: Any, seen: tuple) -> bool:
+        """Whether inf or nan of an input that no operator is known to have made tells of bad data. -inf may be a mask, but not in a parameter."""
+        if _C._address(t) in call.leaves:
+            return bool(seen[2] + seen[3] > 0)
+        return bool(t.ndim and (seen[3] > 0 or (seen[2] > 0 and (t == math.inf).any().item())))
+
+    def _latest(self) -> Optional[Finding]:
+        """The last finding that may have spoiled what came later. After one of the scale, the scaler skips the step."""
+        known = [f for f in (*self.findings, *self._held) if f.cause != "scale"]
+        return known[-1] if known else None
+
+    def _came(self, call: Call, t: Any) -> Optional[Finding]:
+        """An input already contained inf or nan. For a parameter or a buffer, after another finding, that finding is taken for the cause."""
         leaf = call.leaves.get(_C._address(t))
-        if leaf is not None and (self.findings or self._held):
-            return
         buffer = Names().of_buffer(t) if leaf is None else None
+        before = self._latest() if leaf is not None or buffer else None
+        if before is not None:
+            return before
         kind, name = (("parameter", f"parameter {Names().of(leaf) or ''}".rstrip()) if leaf is not None else
                       ("buffer", f"buffer {buffer}") if buffer else ("data", "an input tensor"))
-        self._find(Finding(kind, call.location, "nan" if t.isnan().any().item() else "inf", _first_bad(t), int((~t.isfinite()).sum()), t.numel(),
-                           _text(t.dtype), name, [], [], None, 1.0, False), call.onto)
+        what, count = "nan" if t.isnan().any().item() else "inf", int((~t.isfinite()).sum())
+        return self._find(Finding(kind, call.location, what, _first_bad(t), count, t.numel(), _text(t.dtype), name, [], [], None, 1.0, False), call.onto)
 
-    def _go_on(self, call: Call) -> bool:
-        """Adds the call to the chain of the last finding; False where there is no finding that the inf or nan can come from."""
-        known = self._held or self.findings
-        last = known[-1] if known else None
-        if last is None or last.op in CAME or (last.backward_of and call.running is None):
-            return False
-        last.ended = last.ended or call.running is not None
-        if not last.ended and len(last.chain) < MOST and call.op not in COPIES:
-            last.chain.append((call.op, call.location))
-        return True
+    def _go_on(self, call: Call, source: Finding) -> None:
+        """Adds the call to the chain of the finding that its inf or nan comes from, once for each line."""
+        if not any(source is f for f in (*self.findings, *self._held)):  # it was masked, and now it is not
+            self._find(source, call.onto)
+        if source.op in CAME or (source.backward_of and call.running is None):
+            return
+        source.ended = source.ended or call.running is not None
+        step = (call.op, call.location)
+        if not source.ended and len(source.chain) < MOST and call.op not in COPIES and step not in source.chain:
+            source.chain.append(step)
 
-    def _origin(self, call: Call, infs: bool) -> None:
+    def _origin(self, call: Call, infs: bool) -> Finding:
         ranges = [Range(_text(t.dtype), tuple(t.shape), t.amin().item(), t.amax().item()) for t in call.inputs if t.numel()]
         dtype, running = _text(call.out.dtype), call.running
         of = (running[0], self._locations.get(running[1])) if running else None
-        self._find(Finding(call.op, call.location, "nan" if call.values[3] else "inf", _first_bad(call.out), int(call.values[2] + call.values[3]),
-                           call.out.numel(), dtype, _chosen(call.op, call.low, running), ranges, self._before(call.old), of,
-                           running[2] if running else 1.0, infs), call.onto)
+        what, count = "nan" if call.values[3] else "inf", int(call.values[2] + call.values[3])
+        found = Finding(call.op, call.location, what, _first_bad(call.out), count, call.out.numel(), dtype, _chosen(call.op, call.low, running),
+                        ranges, self._before(call.old), of, running[2] if running else 1.0, infs)
+        return self._find(found, call.onto)
 
     def _before(self, old: Dict[int, Optional[Made]]) -> List[str]:
         """The operators behind the inputs, nearest first."""
@@ -296,17 +321,18 @@ class Doctor(Watcher):
             front = [self._made[a] for m in front for a in m.inputs if a in self._made][:12]
         return ops
 
-    def _find(self, finding: Finding, onto: bool) -> None:
+    def _find(self, finding: Finding, onto: bool) -> Finding:
         """Keeps a finding, and tells it unless it may still be masked: a composite operator or formula that has not ended has made it, and
-        ``onto`` no tensor that was there before."""
+        ``onto`` no tensor that was there before. Returns it, or the one that told the same before."""
         key = _key(finding)
         if key in self._seen or len(self.findings) + len(self._held) >= MOST:
-            return
-        self._seen.add(key)
+            return self._seen.get(key, finding)
+        self._seen[key] = finding
         if _C._in_whole() and not onto:
             self._held.append(finding)
         else:
             self._tell(finding)
+        return finding
 
     def _whole(self, results: tuple) -> None:
         """A composite operator or formula has run: what it has made inside counts if it reached a result."""
@@ -315,7 +341,8 @@ class Doctor(Watcher):
         floats = [t.detach() for t in results if t is not None and t.is_floating_point() and t.numel()]
         if any(sum(_stats(t)[2:4]) > 0 for t in floats):
             self._tell_held()
-        self._seen.difference_update(map(_key, self._held))
+        for finding in self._held:
+            self._seen.pop(_key(finding), None)
         self._held.clear()
 
     def _tell_held(self) -> None:

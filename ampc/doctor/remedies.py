@@ -33,6 +33,9 @@ def replacement(op: str, dtype: str, before: List[str], after: List[str], backwa
     if op in ("softmax", "log_softmax") and from_inf:
         return ("leave an unmasked value in every row: the softmax of a row of -inf is nan. Mask with torch.finfo(x.dtype).min, because -1e9 "
                 "is -inf in float16")
+    if from_inf:
+        return ("an input is infinite already, and inf - inf, inf / inf and 0 * inf are nan: leave the infinite values out before it, by "
+                "where(x.isinf(), 0, x), or find out why they are there")
     if op == "pow" and what == "inf" and -1 <= low <= high <= 1:
         return "a negative power of 0 is infinite: use x.clamp(min=eps) before it"
     if op == "rsqrt" or (op in ("sqrt", "pow") and what == "nan"):
