@@ -194,6 +194,50 @@ def test_bad_data_is_told_apart():
     assert watched(lambda: torch.softmax(torch.randn(2, 2) + masked, -1)).findings == []
 
 
+class Doubled(torch.utils.data.Dataset):
+    """Samples that a script's own code changes."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i] * 2, i
+
+
+@pytest.mark.parametrize("kind", ["tensors", "own code", "subset", "own collate", "workers", "copies"])
+def test_the_sample_of_a_data_set_is_named(kind):
+    x = torch.randn(20, 4)
+    x[13, 1] = x[13, 2] = math.nan
+    data = Doubled(x) if kind == "own code" else torch.utils.data.TensorDataset(x, torch.zeros(20))
+    order = [5, 2, 13, 7, 1, 3]
+    loader = {"subset": lambda: torch.utils.data.DataLoader(torch.utils.data.Subset(data, [0, *order]), batch_size=2),
+              "own collate": lambda: torch.utils.data.DataLoader(data, 2, sampler=order, collate_fn=lambda some: [torch.stack([s[0] * 3 for s in some]), 0]),
+              "workers": lambda: torch.utils.data.DataLoader(data, 2, sampler=order, num_workers=2)}
+    net = torch.nn.Linear(4, 1)
+
+    def train():
+        for batch in loader.get(kind, lambda: torch.utils.data.DataLoader(data, 2, sampler=order))():
+            rows = batch[0].to(torch.float64).float() if kind == "copies" else batch[0].view(-1, 4)
+            net(rows).sum()  # the batch is used
+    (found,) = watched(train).findings
+    row = 1 if kind == "subset" else 0
+    assert found.cause == "data" and f"it came from a DataLoader: row {row} of batch 1, sample 13 of the data set" in str(found), found
+    assert found.location == (HERE, line_of("# the batch is used") - (kind == "copies"))
+
+
+def test_nan_in_a_batch_that_a_script_leaves_out_is_no_finding():
+    x = torch.randn(6, 4)
+    x[3, 1] = math.nan
+    def run():
+        for batch in torch.utils.data.DataLoader(x, 2):
+            batch.nan_to_num().sum()
+            torch.where(batch.isnan(), 0.0, batch).sum()
+    assert watched(run).findings == []
+
+
 def test_it_warns_once_a_line_with_the_line_and_stops_when_asked():
     def run():
         return torch.log(torch.zeros(2))  # here

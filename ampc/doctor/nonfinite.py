@@ -12,8 +12,10 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _C, policy
 from .._callers import call_site, location_text
+from .._events import forget, listen
 from .._model_names import Names
 from .._table import RichText, html_table, html_text
+from ._ear import Ear, stats_of
 from ._watcher import Watcher
 from .remedies import replacement
 
@@ -29,7 +31,8 @@ CAME = {"data": "check how the batch is made; it contains inf or nan before the 
         "buffer": "check the checkpoint that was loaded, and the batches before the doctor was started: statistics of a layer keep a nan that "
                   "one batch gave them, also of a step that the scaler left out; load_state_dict or reset_running_stats() makes them new"}
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # they work on gradients, not on the model's values
-             for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py")))
+             for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py"), ("utils", "data", "")))
+_LOADER = _OWN[-1]
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
 
 
@@ -87,6 +90,7 @@ class Finding:
         self.chosen, self.inputs, self.before, self.backward_of, self.scale, self.from_inf = chosen, inputs, before, backward_of, scale, from_inf
         self.chain: List[Tuple[str, Location]] = []
         self.ended = False  # the chain, at the loss
+        self.served = ""  # which samples of a data set it is about
 
     @property
     def cause(self) -> str:
@@ -119,7 +123,7 @@ class Finding:
     def _heading(self) -> str:
         where = f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
         if self.op in CAME:
-            return f"{location_text(self.location)}: {self.chosen} already contains {self.what}: {where}"
+            return f"{location_text(self.location)}: {self.chosen} already contains {self.what}: {where}{self.served}"
         inputs = "because an input contains inf" if self.from_inf else "although its inputs are finite"
         return f"{location_text(self.location)}: {self._subject()} returned {self.what} {inputs}: {where}"
 
@@ -151,6 +155,14 @@ class Finding:
 def is_own(frame: Any) -> bool:
     """Whether a scaler, an optimizer or a doctor is at work there."""
     return frame.f_code.co_filename.startswith(_OWN)
+
+
+def _in_loader() -> bool:
+    """Whether a DataLoader is fetching a batch."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_filename.startswith(_LOADER):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _key(finding: Finding) -> tuple:
@@ -198,11 +210,16 @@ class Doctor(Watcher):
         self._locations: Dict[int, Location] = {}  # of nodes
         self._seen: Dict[tuple, Finding] = {}
         self._held: List[Finding] = []  # of the whole that runs: told if its results are not finite
+        self._ear = Ear(self._made)
 
     def _changes(self) -> tuple:
         return (*super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
 
+    def _begins(self) -> None:
+        listen(self._ear)
+
     def _ends(self) -> None:
+        forget(self._ear)
         self._tell_held()
         self._made.clear()
         self._locations.clear()
@@ -211,7 +228,8 @@ class Doctor(Watcher):
 
     def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
         if len(self._made) > 100_000:
-            self._made = {address: made for address, made in self._made.items() if made.source is not None}
+            for address in [address for address, made in self._made.items() if made.source is None]:
+                del self._made[address]
             self._locations.clear()
         if is_own(sys._getframe(1)):
             if not onto:  # what lay in this memory before is gone
@@ -227,7 +245,7 @@ class Doctor(Watcher):
             if not out.is_floating_point() or out.numel() == 0:
                 continue
             plain = out.detach()
-            values = _stats(plain)
+            values = stats_of(plain)
             bad = values[2] + values[3] > 0
             number = _C._node_number(out)
             if number:
@@ -253,7 +271,7 @@ class Doctor(Watcher):
                 nans = nans or (made is not None and made.bad)
                 source = source or (made.source if made is not None else None)
                 continue
-            seen = _stats(t)
+            seen = stats_of(t)
             nans, infs = nans or seen[3] > 0, infs or seen[2] > 0
             if made is not None and made.bad:
                 source = source or (made.source if seen[2] + seen[3] > 0 else None)
@@ -285,12 +303,14 @@ class Doctor(Watcher):
         leaf = call.leaves.get(_C._address(t))
         buffer = Names().of_buffer(t) if leaf is None else None
         before = self._latest() if leaf is not None or buffer else None
-        if before is not None:
+        if before is not None or _in_loader():  # a loader's data counts when a script uses the batch
             return before
         kind, name = (("parameter", f"parameter {Names().of(leaf) or ''}".rstrip()) if leaf is not None else
                       ("buffer", f"buffer {buffer}") if buffer else ("data", "an input tensor"))
-        what, count = "nan" if t.isnan().any().item() else "inf", int((~t.isfinite()).sum())
-        return self._find(Finding(kind, call.location, what, _first_bad(t), count, t.numel(), _text(t.dtype), name, [], [], None, 1.0, False), call.onto)
+        what, bad = "nan" if t.isnan().any().item() else "inf", int((~t.isfinite()).sum())
+        found = Finding(kind, call.location, what, _first_bad(t), bad, t.numel(), _text(t.dtype), name, [], [], None, 1.0, False)
+        found.served = self._ear.served(t) if kind == "data" else ""
+        return self._find(found, call.onto)
 
     def _go_on(self, call: Call, source: Finding) -> None:
         """Adds the call to the chain of the finding that its inf or nan comes from, once for each line."""
@@ -339,7 +359,7 @@ class Doctor(Watcher):
         if not self._held:
             return
         floats = [t.detach() for t in results if t is not None and t.is_floating_point() and t.numel()]
-        if any(sum(_stats(t)[2:4]) > 0 for t in floats):
+        if any(sum(stats_of(t)[2:4]) > 0 for t in floats):
             self._tell_held()
         for finding in self._held:
             self._seen.pop(_key(finding), None)
@@ -388,12 +408,6 @@ class Doctor(Watcher):
             return f"<p><b>ampc.doctor: {len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}</b></p><ol>{items}</ol>"
         near = self._nearest()
         return f"<p><b>ampc.doctor:</b> {NOTHING}</p>" + (html_table([NEAREST, *near], {0, 1, 2}) if near else "")
-
-
-def _stats(t: Any) -> Tuple[float, float, float, float, float]:
-    """Squares, largest magnitude, infinities, nans, small values; waits for a GPU."""
-    dense = t if t.is_contiguous() else t.contiguous()
-    return _C._sum_up((_C._cuda_grad_stats([dense]) if t.is_cuda else _C._grad_stats([dense])).cpu())
 
 
 def _first_bad(t: Any) -> Tuple[int, ...]:
