@@ -132,8 +132,8 @@ class Listener:
         """A DataLoader is about to give out a batch, the ``number``-th of its pass, counted from 0. ``indices``: those of its samples in
         ``dataset``, or the one of a sample without a batch; None of a stream."""
 
-    def backward_begins(self) -> None:
-        """A script calls ``backward()``."""
+    def backward_begins(self, loss: Tensor) -> None:
+        """A script calls ``loss.backward()``."""
 
 
 EVENTS: Tuple[str, ...] = tuple(name for name in vars(Listener) if not name.startswith("__"))

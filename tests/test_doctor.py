@@ -320,6 +320,89 @@ def test_statistics_that_a_bad_batch_has_spoiled_are_its_consequence():
     assert [f.op for f in watched(run).findings] == ["exp"]
 
 
+def diverging(rate, dtype, scaled):
+    """Trains until the loss is not finite; of the scaler: the cause that its ledger names."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 1))
+    opt, scaler = torch.optim.SGD(net.parameters(), lr=rate), torch.amp.GradScaler(KIND, init_scale=256.0, enabled=scaled)
+    x, loss = torch.randn(32, 8), torch.zeros(())
+    while loss.isfinite():
+        opt.zero_grad()
+        with torch.autocast(KIND, dtype=dtype, enabled=dtype is not torch.float32):
+            loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+    return scaler
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5, 100.0])
+@pytest.mark.parametrize("dtype, scaled", [(torch.float16, True), (torch.float16, False), (torch.bfloat16, False), (torch.float32, False)])
+def test_a_training_that_diverges_is_told_from_a_model_that_overflows(rate, dtype, scaled):
+    scalers = []
+    d = watched(lambda: scalers.append(diverging(rate, dtype, scaled)))
+    found = [f for f in d.findings if f.cause != "scale"]
+    assert [f.cause for f in found] == ["divergence"] and "grew from" in found[0].advice and "learning rate" in found[0].advice
+    assert "bfloat16" not in found[0].advice
+    if scaled and rate < 1:
+        ledger = scalers[0].ledger
+        assert ledger.cause(ledger.skipped[-1])[0] == "divergence", scalers[0].report()
+
+
+def test_losses_that_differ_are_no_divergence():
+    """Those of two tasks, or of a batch that is harder than others."""
+    net = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=1e-9)
+
+    def run():
+        for i in range(12):
+            opt.zero_grad()
+            x = torch.ones(2, 4) * (1000 if i % 3 == 0 else 1)
+            net(x).square().mean().backward()
+            opt.step()
+        torch.full((2,), 100.0).exp()
+        torch.zeros(2).log()
+    assert [f.cause for f in watched(run).findings] == ["model", "model"]
+
+
+def test_a_parameter_that_an_optimizer_made_infinite():
+    p = torch.ones(4, requires_grad=True)
+    opt = torch.optim.SGD([p], lr=1e30)
+
+    def run():
+        (p * 1e10).sum().backward()
+        opt.step()
+        (p * 2).sum()
+    (found,) = watched(run).findings
+    assert found.op == "parameter" and found.cause == "divergence" and "learning rate" in found.advice
+
+
+LOST = {
+    "added": lambda x, zero: x / (zero + 1e-8), "before": lambda x, zero: x / (1e-8 + zero), "clamp": lambda x, zero: x / zero.clamp(min=1e-8),
+    "clamp_min": lambda x, zero: torch.clamp_min(zero, 1e-8).log(), "add": lambda x, zero: torch.rsqrt(torch.add(zero, 1e-8)),
+    "in place": lambda x, zero: x / zero.clone().add_(1e-8), "root": lambda x, zero: x / (zero + 1e-8).sqrt(),
+    "reciprocal": lambda x, zero: (zero + 1e-8).reciprocal(), "power": lambda x, zero: (zero + 1e-8) ** -0.5,
+    "backward": lambda x, zero: (zero.requires_grad_() + 1e-8).sqrt().sum().backward(),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_an_epsilon_that_vanishes_in_float16_is_named(name):
+    def run(dtype):
+        x, zero = torch.ones(3, dtype=dtype), torch.zeros(3, dtype=dtype)
+        return watched(lambda: LOST[name](x, zero)).findings
+    (found,) = run(torch.float16)
+    assert "1e-08 is 0 in float16" in found.advice and "1e-4" in found.advice, found
+    assert run(torch.float32) == run(torch.bfloat16) == []
+
+
+def test_an_epsilon_that_does_not_vanish_is_not_blamed():
+    x, zero = torch.ones(3).half(), torch.zeros(3).half()
+    for run in (lambda: x / zero, lambda: (x * 100) / (zero + 1e-6)):
+        (found,) = watched(run).findings
+        assert "is 0 in float16" not in found.advice, found
+
+
 def test_an_infinite_divisor_is_not_said_to_be_zero():
     def run():
         grown = torch.zeros(3).masked_fill(torch.ones(3).bool(), math.inf)

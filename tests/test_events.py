@@ -46,7 +46,7 @@ class Notes(_events.Listener):
     def clipping(self, params, what, limit):
         self.heard.append((what, limit))
 
-    def backward_begins(self):
+    def backward_begins(self, loss):
         self.heard.append("backward")
 
 

@@ -242,7 +242,7 @@ def after_skips(scheduler: str, skipped: int) -> None:
            "call scaler.gate(scheduler).step(), which does nothing after a skipped step, or test `if not scaler.last_step.skipped:`")
 
 
-def before_backward() -> None:
+def before_backward(loss: Any) -> None:
     """backward() was called by a script. (Where ``enable_autocast`` is on without a region, nothing could be ended before.)"""
     if _C._autocast_active() and _C._autocast_nest(0):
         report("backward-under-autocast", "backward() is called inside an autocast region. Gradients are computed in the dtypes that the "

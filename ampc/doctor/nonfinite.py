@@ -17,7 +17,7 @@ from .._model_names import Names
 from .._table import RichText, html_table, html_text
 from ._ear import Ear, stats_of
 from ._watcher import Watcher
-from .remedies import replacement
+from .remedies import lost_epsilon, replacement
 
 Location = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain
@@ -36,6 +36,12 @@ _LOADER = _OWN[-1]
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
 
 
+# They are infinite or nan at 0 or below: their results say nothing of large inputs.
+POLES = {"div", "reciprocal", "remainder", "fmod", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "acos", "asin", "acosh", "atanh"}
+TINY = {"float16": 2.0**-25, "float32": 2.0**-150}  # magnitudes up to these round to 0
+KEEPERS = {"add", "clamp"}  # operators by which scripts keep a value from 0
+
+
 class DoctorWarning(UserWarning):
     """An operator returned inf or nan although its inputs are finite."""
 
@@ -52,6 +58,7 @@ class Made(NamedTuple):
     bad: bool
     inputs: Tuple[int, ...]
     source: Optional[Finding] = None  # what its inf or nan comes from, where that is known
+    lost: Tuple[float, int] = (0.0, 0)  # a number that was to keep it from 0 and is 0 in its dtype, and how many operators ago
 
 
 class Range(NamedTuple):
@@ -90,22 +97,30 @@ class Finding:
         self.chosen, self.inputs, self.before, self.backward_of, self.scale, self.from_inf = chosen, inputs, before, backward_of, scale, from_inf
         self.chain: List[Tuple[str, Location]] = []
         self.ended = False  # the chain, at the loss
+        self.grown = ""  # how the training diverged before, in words
+        self.lost = 0.0  # an epsilon that is 0 in the dtype
         self.served = ""  # which samples of a data set it is about
 
     @property
     def cause(self) -> str:
-        """'data' or 'parameter' (it already contained inf or nan), 'scale' (too high, and a GradScaler lowers it) or 'model'."""
+        """'data', 'buffer' or 'parameter' (it already contained inf or nan), 'scale' (too high, and a GradScaler lowers it), 'divergence' (the
+        loss or the parameters had grown before) or 'model'."""
         if self.op in CAME:
-            return self.op
-        return "scale" if self.backward_of and self.scale != 1 and self.dtype in ("float16", "bfloat16") else "model"
+            return "divergence" if self.grown else self.op
+        scaled = self.backward_of and self.scale != 1 and self.dtype in ("float16", "bfloat16")
+        return "scale" if scaled else "divergence" if self.grown else "model"
 
     @property
     def advice(self) -> str:
         """What to write instead."""
+        if self.cause == "divergence":
+            return f"{self.grown}, so the training diverges: lower the learning rate, warm it up, or clip the gradients"
         if self.op in CAME:
             return CAME[self.op]
         low, high = min((r.low for r in self.inputs), default=0.0), max((r.high for r in self.inputs), default=0.0)
         op = self.backward_of[0] if self.backward_of else self.op
+        if self.lost:
+            return lost_epsilon(self.lost, self.dtype)
         return replacement(op, self.dtype, self.before, [o for o, _ in self.chain], self.backward_of is not None, low, high, self.what,
                            self.from_inf)
 
@@ -198,6 +213,18 @@ def _chosen(op: str, low: Any, running: Any) -> str:
     return f"no autocast region is open, so {op} computes in the dtype of its inputs"
 
 
+def _lost(op: str, inputs: tuple, out: Any, old: Dict[int, Optional[Made]]) -> Tuple[float, int]:
+    """The number that was to keep the result from 0, where that number is 0 in the result's dtype, and how many operators ago; else (0.0, 0)."""
+    if out.dtype not in (_C.float16, _C.float32):
+        return 0.0, 0
+    if op not in KEEPERS:
+        return next(((m.lost[0], m.lost[1] + 1) for m in old.values() if m is not None and m.lost[0] and m.lost[1] < 2), (0.0, 0))
+    numbers = [t.item() for t in inputs if t is not None and t.ndim == 0 and t.dtype is _C.float64 and not t.is_cuda]
+    if op == "clamp":
+        numbers = [_C._seen_argument("min") or 0.0]
+    return next((float(v) for v in numbers if 0 < abs(v) <= TINY[_text(out.dtype)]), 0.0), 0
+
+
 class Doctor(Watcher):
     """Checks every operator of this thread; ``ampc.doctor()`` makes one. ``findings`` are in their order, and ``margins`` has the largest
     magnitude of each operator. A finding is a warning. With ``stop=True`` it raises DoctorError, unless the cause is only the loss scale."""
@@ -260,7 +287,7 @@ class Doctor(Watcher):
                 source = self._judge(Call(op, location, floats, plain, values, low, onto, running, old, leaves))
             elif bad:
                 source = next((m.source for m in old.values() if m is not None and m.source is not None), None)
-            self._made[_C._address(out)] = Made(op, location, bad, addresses, source)
+            self._made[_C._address(out)] = Made(op, location, bad, addresses, source, _lost(op, inputs, out, old))
 
     def _judge(self, call: Call) -> Optional[Finding]:
         """Decides whether this call is the first to return inf or nan. Returns the finding that they come from, where one is known."""
@@ -310,6 +337,8 @@ class Doctor(Watcher):
         what, bad = "nan" if t.isnan().any().item() else "inf", int((~t.isfinite()).sum())
         found = Finding(kind, call.location, what, _first_bad(t), bad, t.numel(), _text(t.dtype), name, [], [], None, 1.0, False)
         found.served = self._ear.served(t) if kind == "data" else ""
+        if leaf is not None and what == "inf" and self._ear.has_stepped(leaf):
+            found.grown = self._ear.grown() or f"an optimizer's step made {name} infinite"
         return self._find(found, call.onto)
 
     def _go_on(self, call: Call, source: Finding) -> None:
@@ -330,6 +359,10 @@ class Doctor(Watcher):
         what, count = "nan" if call.values[3] else "inf", int(call.values[2] + call.values[3])
         found = Finding(call.op, call.location, what, _first_bad(call.out), count, call.out.numel(), dtype, _chosen(call.op, call.low, running),
                         ranges, self._before(call.old), of, running[2] if running else 1.0, infs)
+        pole = (of[0] if of else call.op) in POLES
+        if pole or "pow" in (call.op, of and of[0]):
+            found.lost = next((m.lost[0] for m in call.old.values() if m is not None and 0 < abs(m.lost[0]) <= TINY.get(dtype, 0.0)), 0.0)
+        found.grown = "" if pole else self._ear.grown()
         return self._find(found, call.onto)
 
     def _before(self, old: Dict[int, Optional[Made]]) -> List[str]:

@@ -57,6 +57,13 @@ def replacement(op: str, dtype: str, before: List[str], after: List[str], backwa
     return f"use bfloat16, which has float32's range, {AROUND}"
 
 
+def lost_epsilon(lost: float, dtype: str) -> str:
+    """``lost``: a number that was to keep a divisor, or the input of a logarithm or root, from 0."""
+    least = {"float16": 2.0**-24, "float32": 2.0**-149}[dtype]
+    return (f"{lost:g} is 0 in {dtype}, whose smallest number is {least:.2g}, so it keeps nothing from 0: "
+            + ("use an epsilon of 1e-4 or more, or compute on x.float()" if dtype == "float16" else "use a larger epsilon, such as 1e-12"))
+
+
 def _of_backward(op: str, dtype: str) -> str:
     if op in ("sqrt", "norm", "pow", "rsqrt"):
         return "the gradient of sqrt at 0 is infinite: add an epsilon under the root, or use torch.linalg.vector_norm, whose gradient at 0 is 0"
