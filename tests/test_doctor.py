@@ -283,7 +283,7 @@ def test_parameters_that_a_bad_step_has_spoiled_are_its_consequence():
 
 
 def test_one_origin_is_one_finding_over_many_steps():
-    """Its chain names each line once, and what later steps make of it is no finding, whatever operator meets it."""
+    """Its chain ends where a loop begins again, and what later steps make of it is no finding, whatever operator meets it."""
     def statistics():
         running = torch.zeros(4)
         for i in range(4):

@@ -342,14 +342,16 @@ class Doctor(Watcher):
         return self._find(found, call.onto)
 
     def _go_on(self, call: Call, source: Finding) -> None:
-        """Adds the call to the chain of the finding that its inf or nan comes from, once for each line."""
+        """Adds the call to the chain of the finding that its inf or nan comes from. The chain ends with the pass that it began in: at the
+        loss, or where a loop of the script begins again."""
         if not any(source is f for f in (*self.findings, *self._held)):  # it was masked, and now it is not
             self._find(source, call.onto)
         if source.op in CAME or (source.backward_of and call.running is None):
             return
-        source.ended = source.ended or call.running is not None
-        step = (call.op, call.location)
-        if not source.ended and len(source.chain) < MOST and call.op not in COPIES and step not in source.chain:
+        step, last = (call.op, call.location), source.chain[-1][1] if source.chain else call.location
+        again = step in source.chain and call.location[0] == last[0] and call.location[1] < last[1]
+        source.ended = source.ended or call.running is not None or again
+        if not source.ended and len(source.chain) < MOST and call.op not in COPIES:
             source.chain.append(step)
 
     def _origin(self, call: Call, infs: bool) -> Finding:
@@ -379,7 +381,9 @@ class Doctor(Watcher):
         ``onto`` no tensor that was there before. Returns it, or the one that told the same before."""
         key = _key(finding)
         if key in self._seen or len(self.findings) + len(self._held) >= MOST:
-            return self._seen.get(key, finding)
+            before = self._seen.get(key, finding)
+            before.ended = True  # that pass is over
+            return before
         self._seen[key] = finding
         if _C._in_whole() and not onto:
             self._held.append(finding)
