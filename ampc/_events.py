@@ -101,6 +101,12 @@ class Listener:
     def loss_scaled(self, scaler: Any, outputs: Any) -> None:
         """``scaler.scale(outputs)`` is called."""
 
+    def scale_read(self, scale: float) -> None:
+        """A script reads the scale by ``get_scale()``."""
+
+    def misuse_found(self, report: Any) -> None:
+        """The misuse guard has found misuse, told before or not: a ``doctor.Report``."""
+
     def unscaling(self, number: int, iteration: int, scale: float, optimizer: Any) -> None:
         """A scaler is about to divide the optimizer's gradients. ``number`` and ``iteration`` are what it marks losses with;
         ``scale`` is 0.0 where it is on a GPU."""

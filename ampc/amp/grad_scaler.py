@@ -311,7 +311,9 @@ class GradScaler:
         """The current scale; 1.0 when disabled."""
         if not self._enabled:
             return 1.0
-        return self._init_scale if self._state is None else self._state.scale
+        scale = self._init_scale if self._state is None else self._state.scale
+        announce.scale_read(scale)
+        return scale
 
     def get_growth_factor(self) -> float:
         """The factor by which the scale grows."""

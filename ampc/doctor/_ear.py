@@ -37,6 +37,7 @@ class Ear(Listener):
 
     def __init__(self, made: Dict[int, Any]) -> None:
         self._made, self._thread = made, threading.get_ident()
+        self.misuse: Dict[Tuple[str, str, int], Any] = {}  # the guard's reports, by rule, file and line
         self._bad: Deque[Served] = deque(maxlen=MOST)
         self._losses: Dict[Tuple[str, int], Deque[float]] = {}  # by the line of backward()
         self._steps: Dict[int, Steps] = {}  # by the id of the optimizer
@@ -49,6 +50,11 @@ class Ear(Listener):
             self._made.pop(_C._address(t), None)
             if sum(stats_of(t)[2:4]) > 0:
                 self._bad.append(_served(t, dataset, number, indices))
+
+    def misuse_found(self, report: Any) -> None:
+        """Keeps the report."""
+        if threading.get_ident() == self._thread:
+            self.misuse.setdefault(report[:3], report)
 
     def backward_begins(self, loss: Any) -> None:
         """Keeps the loss."""

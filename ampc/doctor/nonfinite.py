@@ -225,9 +225,14 @@ def _lost(op: str, inputs: tuple, out: Any, old: Dict[int, Optional[Made]]) -> T
     return next((float(v) for v in numbers if 0 < abs(v) <= TINY[_text(out.dtype)]), 0.0), 0
 
 
+def _of_guard(report: Any) -> str:
+    return f"{location_text((report.file, report.line))}: [{report.rule}] {report.text}\n  fix: {report.fix}"
+
+
 class Doctor(Watcher):
     """Checks every operator of this thread; ``ampc.doctor()`` makes one. ``findings`` are in their order, and ``margins`` has the largest
-    magnitude of each operator. A finding is a warning. With ``stop=True`` it raises DoctorError, unless the cause is only the loss scale."""
+    magnitude of each operator. ``misuse`` has what the misuse guard found meanwhile. A finding is a warning. With ``stop=True`` it raises
+    DoctorError, unless the cause is only the loss scale."""
 
     def __init__(self, stop: bool = False) -> None:
         self.stop = stop
@@ -417,8 +422,13 @@ class Doctor(Watcher):
 
     # -- showing ----------------------------------------------------------------------------------------------
 
+    @property
+    def misuse(self) -> List[Any]:
+        """The misuse guard's reports of what ran under this doctor, each once."""
+        return list(self._ear.misuse.values())
+
     def report(self) -> RichText:
-        """All findings, or how near the operators came to the limits of their dtypes: text when printed, tables in a notebook."""
+        """All findings and misuse, or how near the operators came to the limits of their dtypes: text when printed, tables in a notebook."""
         return RichText(self._text(), self._repr_html_())
 
     def __str__(self) -> str:
@@ -433,16 +443,18 @@ class Doctor(Watcher):
         return rows
 
     def _text(self) -> str:
-        if self.findings:
-            return "\n".join(str(f) for f in self.findings)
+        if self.findings or self.misuse:
+            told = [*map(str, self.findings), *(_of_guard(m) for m in self.misuse)]
+            return "\n".join([*([] if self.findings else [NOTHING + ", but mixed precision is misused:"]), *told])
         near = [f"  {location}: {op} ran in {dtype} and reached {amax}, {room} times below the largest {dtype} value"
                 for location, op, dtype, amax, room in self._nearest()]
         return "\n".join([NOTHING, *near])
 
     def _repr_html_(self) -> str:
-        if self.findings:
-            items = "".join(f"<li>{f._repr_html_()}</li>" for f in self.findings)
-            return f"<p><b>ampc.doctor: {len(self.findings)} finding{'' if len(self.findings) == 1 else 's'}</b></p><ol>{items}</ol>"
+        told = [*(f._repr_html_() for f in self.findings), *(html_text(*_of_guard(m).split("\n")) for m in self.misuse)]
+        if told:
+            items = "".join(f"<li>{each}</li>" for each in told)
+            return f"<p><b>ampc.doctor: {len(told)} finding{'' if len(told) == 1 else 's'}</b></p><ol>{items}</ol>"
         near = self._nearest()
         return f"<p><b>ampc.doctor:</b> {NOTHING}</p>" + (html_table([NEAREST, *near], {0, 1, 2}) if near else "")
 
