@@ -462,6 +462,23 @@ def test_nested_and_in_place():
     assert [f.op for f in inner.findings] == ["mul"] and [f.op for f in outer.findings] == ["div"]
 
 
+def test_a_doctor_may_be_used_again_and_holds_no_optimizer():
+    import gc
+    import weakref
+    net = torch.nn.Linear(2, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    d = Doctor()
+    with d, d:
+        net(torch.ones(1, 2)).sum().backward()
+        opt.step()
+    with d:
+        opt.step()
+    gone = weakref.ref(opt)
+    del opt
+    gc.collect()
+    assert gone() is None and d.findings == []
+
+
 def leaf(*values):
     return torch.tensor(values, requires_grad=True)
 

@@ -42,6 +42,12 @@ class Ear(Listener):
         self._losses: Dict[Tuple[str, int], Deque[float]] = {}  # by the line of backward()
         self._steps: Dict[int, Steps] = {}  # by the id of the optimizer
 
+    def let_go(self) -> None:
+        """Forgets batches, losses and optimizers, when the doctor ends. The guard's reports stay."""
+        self._bad.clear()
+        self._losses.clear()
+        self._steps.clear()
+
     def batch_served(self, batch: Any, dataset: Any, number: int, indices: Any) -> None:
         """Remembers what is not finite in it."""
         if threading.get_ident() != self._thread:

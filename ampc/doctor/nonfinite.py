@@ -3,6 +3,7 @@ finite values. Use ``with ampc.doctor() as d:``; AMPC_DOCTOR=1 in the environmen
 
 from __future__ import annotations
 
+import contextlib
 import html
 import math
 import os
@@ -251,7 +252,9 @@ class Doctor(Watcher):
         listen(self._ear)
 
     def _ends(self) -> None:
-        forget(self._ear)
+        with contextlib.suppress(ValueError):  # one doctor in two contexts, of which the inner has ended
+            forget(self._ear)
+        self._ear.let_go()
         self._tell_held()
         self._made.clear()
         self._locations.clear()
