@@ -101,6 +101,12 @@ class Listener:
     def loss_scaled(self, scaler: Any, outputs: Any) -> None:
         """``scaler.scale(outputs)`` is called."""
 
+    def scale_read(self, scale: float) -> None:
+        """A script reads the scale by ``get_scale()``."""
+
+    def misuse_found(self, report: Any) -> None:
+        """The misuse guard has found misuse, told before or not: a ``doctor.Report``."""
+
     def unscaling(self, number: int, iteration: int, scale: float, optimizer: Any) -> None:
         """A scaler is about to divide the optimizer's gradients. ``number`` and ``iteration`` are what it marks losses with;
         ``scale`` is 0.0 where it is on a GPU."""
@@ -128,8 +134,12 @@ class Listener:
     def norm_taken(self, t: Tensor) -> None:
         """The norm of a tensor is computed."""
 
-    def backward_begins(self) -> None:
-        """A script calls ``backward()``."""
+    def batch_served(self, batch: Any, dataset: Any, number: int, indices: Any) -> None:
+        """A DataLoader is about to give out a batch, the ``number``-th of its pass, counted from 0. ``indices``: those of its samples in
+        ``dataset``, or the one of a sample without a batch; None of a stream."""
+
+    def backward_begins(self, loss: Tensor) -> None:
+        """A script calls ``loss.backward()``."""
 
 
 EVENTS: Tuple[str, ...] = tuple(name for name in vars(Listener) if not name.startswith("__"))

@@ -229,7 +229,7 @@ def backward(self: Tensor, gradient: Optional[Tensor] = None, retain_graph: Opti
     """
     from .autograd import backward as run
 
-    announce.backward_begins()
+    announce.backward_begins(self)
     run(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 

@@ -355,6 +355,32 @@ def test_custom_fwd_and_bwd():
     assert seen == {"forward": (ampc.float32, False), "backward": False} and y.dtype is ampc.float32 and b.grad.tolist() == [[2, 2], [2, 2]]
 
 
+def test_dtypes_that_differ_in_a_functions_backward_name_the_decorators():
+    def product(fwd, bwd):
+        class Product(ampc.autograd.Function):
+            @staticmethod
+            @fwd
+            def forward(ctx, a, b):
+                ctx.save_for_backward(a, b)
+                return a @ b
+
+            @staticmethod
+            @bwd
+            def backward(ctx, g):
+                a, b = ctx.saved_tensors
+                return g @ b.t(), a.t() @ g
+
+        a, b = ampc.ones(2, 2, requires_grad=True), ampc.ones(2, 2, requires_grad=True)
+        with ampc.autocast(DEVICE, dtype=ampc.bfloat16):
+            y = Product.apply(a, b)
+        y.float().sum().backward()
+        return b.grad.tolist()
+
+    with pytest.raises(RuntimeError, match="got bfloat16 and float32.* backward of Product.*custom_fwd.*custom_bwd"):
+        product(lambda f: f, lambda f: f)
+    assert product(ampc.amp.custom_fwd(device_type=DEVICE), ampc.amp.custom_bwd(device_type=DEVICE)) == [[2, 2], [2, 2]]
+
+
 def test_threads_have_their_own_regions():
     results = []
 

@@ -480,6 +480,16 @@ def test_the_mean_of_multilabel_soft_margin_is_over_the_scores_classes():
         ampc.nn.functional.multilabel_soft_margin_loss(ampc.tensor(1.0), ampc.tensor(1.0))
 
 
+def test_one_sample_has_no_statistics_and_the_error_says_what_to_do():
+    import torch
+
+    for lib in (torch, ampc):
+        for layer, shape, says in ((lib.nn.BatchNorm1d(4), (1, 4), r"drop_last=True.*eval\(\)"), (lib.nn.BatchNorm2d(4), (1, 4, 1, 1), "2 samples"),
+                                   (lib.nn.InstanceNorm1d(4), (1, 4, 1), "leave it out")):
+            with pytest.raises(ValueError, match=says if lib is ampc else "more than 1"):
+                layer(lib.ones(shape))
+
+
 def test_one_value_in_a_group_has_no_variance():
     import torch
 

@@ -194,6 +194,50 @@ def test_bad_data_is_told_apart():
     assert watched(lambda: torch.softmax(torch.randn(2, 2) + masked, -1)).findings == []
 
 
+class Doubled(torch.utils.data.Dataset):
+    """Samples that a script's own code changes."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i] * 2, i
+
+
+@pytest.mark.parametrize("kind", ["tensors", "own code", "subset", "own collate", "workers", "copies"])
+def test_the_sample_of_a_data_set_is_named(kind):
+    x = torch.randn(20, 4)
+    x[13, 1] = x[13, 2] = math.nan
+    data = Doubled(x) if kind == "own code" else torch.utils.data.TensorDataset(x, torch.zeros(20))
+    order = [5, 2, 13, 7, 1, 3]
+    loader = {"subset": lambda: torch.utils.data.DataLoader(torch.utils.data.Subset(data, [0, *order]), batch_size=2),
+              "own collate": lambda: torch.utils.data.DataLoader(data, 2, sampler=order, collate_fn=lambda some: [torch.stack([s[0] * 3 for s in some]), 0]),
+              "workers": lambda: torch.utils.data.DataLoader(data, 2, sampler=order, num_workers=2)}
+    net = torch.nn.Linear(4, 1)
+
+    def train():
+        for batch in loader.get(kind, lambda: torch.utils.data.DataLoader(data, 2, sampler=order))():
+            rows = batch[0].to(torch.float64).float() if kind == "copies" else batch[0].view(-1, 4)
+            net(rows).sum()  # the batch is used
+    (found,) = watched(train).findings
+    row = 1 if kind == "subset" else 0
+    assert found.cause == "data" and f"it came from a DataLoader: row {row} of batch 1, sample 13 of the data set" in str(found), found
+    assert found.location == (HERE, line_of("# the batch is used") - (kind == "copies"))
+
+
+def test_nan_in_a_batch_that_a_script_leaves_out_is_no_finding():
+    x = torch.randn(6, 4)
+    x[3, 1] = math.nan
+    def run():
+        for batch in torch.utils.data.DataLoader(x, 2):
+            batch.nan_to_num().sum()
+            torch.where(batch.isnan(), 0.0, batch).sum()
+    assert watched(run).findings == []
+
+
 def test_it_warns_once_a_line_with_the_line_and_stops_when_asked():
     def run():
         return torch.log(torch.zeros(2))  # here
@@ -236,6 +280,141 @@ def test_parameters_that_a_bad_step_has_spoiled_are_its_consequence():
             (net(torch.ones(2, 3)) * 100).exp().exp().mean().log().backward()
             opt.step()
     assert d.findings and not {f.cause for f in d.findings} & {"data", "parameter"}
+
+
+def test_one_origin_is_one_finding_over_many_steps():
+    """Its chain ends where a loop begins again, and what later steps make of it is no finding, whatever operator meets it."""
+    def statistics():
+        running = torch.zeros(4)
+        for i in range(4):
+            grown = (torch.full((4,), 200.0) + i).exp()
+            running = running * 0.9 + grown.mean() * 0.1
+            running / grown
+    (found,) = watched(statistics).findings
+    assert found.op == "exp" and [op for op, _ in found.chain] == ["mean", "mul", "add", "div"]
+
+    def gradients():
+        p = torch.full((3,), 1e-30, requires_grad=True)
+        opt = torch.optim.SGD([p], lr=0.1)
+        for _ in range(3):
+            opt.zero_grad()
+            ((1 / p).mean() + (p - p.mean()).sum() + (p / p.sum()).sum()).backward()
+            opt.step()
+    (found,) = watched(gradients).findings
+    assert found.backward_of[0] == "div"
+
+    def data():
+        x = torch.tensor([1.0, math.inf, 2.0])
+        for _ in range(3):
+            y = x * 2
+            (y - y.mean()).sum() + (y / y.sum()).sum()
+    assert [f.cause for f in watched(data).findings] == ["data"]
+
+
+def test_statistics_that_a_bad_batch_has_spoiled_are_its_consequence():
+    net = torch.nn.BatchNorm1d(4)
+    def run():
+        net((torch.ones(5, 4) * 200).exp())
+        net.eval()
+        net(torch.ones(5, 4))
+    assert [f.op for f in watched(run).findings] == ["exp"]
+
+
+def diverging(rate, dtype, scaled):
+    """Trains until the loss is not finite; of the scaler: the cause that its ledger names."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 1))
+    opt, scaler = torch.optim.SGD(net.parameters(), lr=rate), torch.amp.GradScaler(KIND, init_scale=256.0, enabled=scaled)
+    x, loss = torch.randn(32, 8), torch.zeros(())
+    while loss.isfinite():
+        opt.zero_grad()
+        with torch.autocast(KIND, dtype=dtype, enabled=dtype is not torch.float32):
+            loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(opt)
+        scaler.update()
+    return scaler
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5, 100.0])
+@pytest.mark.parametrize("dtype, scaled", [(torch.float16, True), (torch.float16, False), (torch.bfloat16, False), (torch.float32, False)])
+def test_a_training_that_diverges_is_told_from_a_model_that_overflows(rate, dtype, scaled):
+    scalers = []
+    d = watched(lambda: scalers.append(diverging(rate, dtype, scaled)))
+    found = [f for f in d.findings if f.cause != "scale"]
+    assert [f.cause for f in found] == ["divergence"] and "grew from" in found[0].advice and "learning rate" in found[0].advice
+    assert "bfloat16" not in found[0].advice
+    if scaled and rate < 1:
+        ledger = scalers[0].ledger
+        assert ledger.cause(ledger.skipped[-1])[0] == "divergence", scalers[0].report()
+
+
+def test_losses_that_differ_are_no_divergence():
+    """Those of two tasks, or of a batch that is harder than others."""
+    net = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=1e-9)
+
+    def run():
+        for i in range(12):
+            opt.zero_grad()
+            x = torch.ones(2, 4) * (1000 if i % 3 == 0 else 1)
+            net(x).square().mean().backward()
+            opt.step()
+        torch.full((2,), 100.0).exp()
+        torch.zeros(2).log()
+    assert [f.cause for f in watched(run).findings] == ["model", "model"]
+
+
+def test_a_parameter_that_an_optimizer_made_infinite():
+    p = torch.ones(4, requires_grad=True)
+    opt = torch.optim.SGD([p], lr=1e30)
+
+    def run():
+        (p * 1e10).sum().backward()
+        opt.step()
+        (p * 2).sum()
+    (found,) = watched(run).findings
+    assert found.op == "parameter" and found.cause == "divergence" and "learning rate" in found.advice
+
+
+LOST = {
+    "added": lambda x, zero: x / (zero + 1e-8), "before": lambda x, zero: x / (1e-8 + zero), "clamp": lambda x, zero: x / zero.clamp(min=1e-8),
+    "clamp_min": lambda x, zero: torch.clamp_min(zero, 1e-8).log(), "add": lambda x, zero: torch.rsqrt(torch.add(zero, 1e-8)),
+    "in place": lambda x, zero: x / zero.clone().add_(1e-8), "root": lambda x, zero: x / (zero + 1e-8).sqrt(),
+    "reciprocal": lambda x, zero: (zero + 1e-8).reciprocal(), "power": lambda x, zero: (zero + 1e-8) ** -0.5,
+    "backward": lambda x, zero: (zero.requires_grad_() + 1e-8).sqrt().sum().backward(),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_an_epsilon_that_vanishes_in_float16_is_named(name):
+    def run(dtype):
+        x, zero = torch.ones(3, dtype=dtype), torch.zeros(3, dtype=dtype)
+        return watched(lambda: LOST[name](x, zero)).findings
+    (found,) = run(torch.float16)
+    assert "1e-08 is 0 in float16" in found.advice and "1e-4" in found.advice, found
+    assert run(torch.float32) == run(torch.bfloat16) == []
+
+
+def test_an_epsilon_that_does_not_vanish_is_not_blamed():
+    x, zero = torch.ones(3).half(), torch.zeros(3).half()
+    for run in (lambda: x / zero, lambda: (x * 100) / (zero + 1e-6)):
+        (found,) = watched(run).findings
+        assert "is 0 in float16" not in found.advice, found
+
+
+def test_an_infinite_divisor_is_not_said_to_be_zero():
+    def run():
+        grown = torch.zeros(3).masked_fill(torch.ones(3).bool(), math.inf)
+        grown / grown
+    (found,) = watched(run).findings
+    assert (found.op, found.from_inf) == ("div", True) and "is 0" not in found.advice and "infinite already" in found.advice
+
+
+def test_a_parameter_with_minus_infinity_is_no_mask():
+    p = torch.nn.Parameter(torch.tensor([1.0, -math.inf]))
+    (found,) = watched(lambda: (p * 2).sum() / p.sum()).findings
+    assert found.cause == "parameter" and found.index == (1,)
 
 
 def test_clipping_what_the_scale_overflowed_is_no_matter_of_the_data():
@@ -283,6 +462,23 @@ def test_nested_and_in_place():
     assert [f.op for f in inner.findings] == ["mul"] and [f.op for f in outer.findings] == ["div"]
 
 
+def test_a_doctor_may_be_used_again_and_holds_no_optimizer():
+    import gc
+    import weakref
+    net = torch.nn.Linear(2, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    d = Doctor()
+    with d, d:
+        net(torch.ones(1, 2)).sum().backward()
+        opt.step()
+    with d:
+        opt.step()
+    gone = weakref.ref(opt)
+    del opt
+    gc.collect()
+    assert gone() is None and d.findings == []
+
+
 def leaf(*values):
     return torch.tensor(values, requires_grad=True)
 
@@ -294,6 +490,8 @@ ZEROS = {
     "xlogy": lambda: torch.xlogy(leaf(0.0, 1.0), torch.tensor([0.0, 1.0])).sum(), "xlog1py": lambda: torch.special.xlog1py(leaf(0.0, 1.0), torch.tensor([-1.0, 1.0])).sum(),
     "std of equal values": lambda: leaf(1.0, 1.0).std(), "a singular matrix": lambda: torch.linalg.det(torch.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)),
     "i1": lambda: torch.special.i1(leaf(0.0, 2.0)).sum(), "i1e": lambda: torch.special.i1e(leaf(0.0, 2.0)).sum(), "asinh": lambda: torch.asinh(leaf(0.0, 1e30)).sum(),
+    "normalize": lambda: F.normalize(torch.eye(3, requires_grad=True) * torch.tensor([[1.0], [0.0], [1.0]]), dim=-1).sum(),
+    "multinomial of rows": lambda: torch.multinomial(torch.tensor([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0]]), 1),
     "multinomial": lambda: torch.multinomial(torch.tensor([0.0, 1.0, 2.0]), 2), "nanmedian": lambda: torch.nanmedian(torch.tensor([1.0, float("nan")])),
     "geometric": lambda: torch.distributions.Geometric(torch.tensor([0.5, 1.0])).sample((5,)), "gamma": lambda: torch.distributions.Gamma(leaf(1.0), leaf(1.0)).log_prob(torch.tensor([0.0])).sum(),
 }

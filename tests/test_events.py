@@ -46,7 +46,7 @@ class Notes(_events.Listener):
     def clipping(self, params, what, limit):
         self.heard.append((what, limit))
 
-    def backward_begins(self):
+    def backward_begins(self, loss):
         self.heard.append("backward")
 
 
@@ -65,7 +65,9 @@ def made():
 
 def iterate(p, opt, scaler, factor):
     opt.zero_grad()
-    scaler.scale((p * factor).sum()).backward()
+    scaler.scale(p.sum()).backward()
+    if factor != 1.0:
+        p.grad.fill_(factor)
     scaler.unscale_(opt)
     ampc.nn.utils.clip_grad_norm_([p], 100.0)
     scaler.step(opt)

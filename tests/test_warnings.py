@@ -84,6 +84,12 @@ named(x.requires_grad_()) #!"""),
     ("amp/autocast_mode.py", "not a 16-bit floating point dtype", "region = ampc.cpu.amp.autocast(dtype=ampc.float32) #!"),
     ("amp/autocast_mode.py", "there is no usable GPU", "region = ampc.autocast('cuda') #!"),
     ("amp/autocast_mode.py", "there is no usable GPU", "scaler = ampc.cuda.amp.GradScaler() #!"),
+    ("amp/_host_scale.py", "the loss itself is", """
+scaler = ampc.amp.GradScaler("cpu")
+scaler.scale((net(x) * float("inf")).sum().abs()).backward()
+scaler.step(ampc.optim.SGD(net.parameters(), lr=0.1))
+scaler.update() #!
+"""),
     ("amp/_host_scale.py", "is nan at a scale of 1", """
 scaler = ampc.amp.GradScaler("cpu", init_scale=1.0)
 scaler.scale(net(x).sum()).backward()
@@ -159,7 +165,7 @@ def fresh(monkeypatch):
 
 @pytest.mark.parametrize("home, says, script", CASES, ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])
 def test_a_warning_is_about_the_scripts_line(home, says, script, fresh, tmp_path):
-    if ON_GPU and says in ("is nan at a scale of 1", "there is no usable GPU", "`pin_memory` is for a GPU"):
+    if ON_GPU and says in ("is nan at a scale of 1", "the loss itself is", "there is no usable GPU", "`pin_memory` is for a GPU"):
         pytest.skip("nobody is told on a GPU")
     path = str(tmp_path / "train.py")
     with warnings.catch_warnings(record=True) as caught:

@@ -76,8 +76,8 @@ class DeviceScale:
         return value * self.scale_tensor.to(value.device, non_blocking=True)
 
     def check_loss(self, loss: Tensor) -> Tuple[Tensor, list]:
-        """The loss, and a flag: whether it is nan."""
-        return loss, [loss.isnan()]
+        """The loss, and a flag: whether it is not finite."""
+        return loss, [loss.isfinite().logical_not()]
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device. For gradients on the CPU it waits for the scale."""

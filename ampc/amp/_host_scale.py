@@ -19,6 +19,7 @@ class NanStreak:
 
     before: Optional[float] = None  # the scale at the first of them
     at_one = False  # whether they went on at scale 1
+    told = False  # whether a loss that is not finite was warned about
 
 
 class HostScale(_C.ScalerState):
@@ -54,9 +55,9 @@ class HostScale(_C.ScalerState):
         return value * make.full((), self.scale, dtype=_C.float32, device=CPU)
 
     def check_loss(self, loss: Tensor) -> Tuple[float, list]:
-        """The loss as a number, and [True] where it is nan."""
+        """The loss as a number, and a list of it where it is not finite."""
         value = loss.item()
-        return value, [True] if math.isnan(value) else []
+        return value, [] if math.isfinite(value) else [value]
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device."""
@@ -73,6 +74,7 @@ class HostScale(_C.ScalerState):
         if not nans:
             streak.before, streak.at_one = None, False
         if found and bad_losses:
+            self._tell_of_loss(bad_losses[0])
             return
         if nans:
             if streak.before is None:
@@ -85,3 +87,11 @@ class HostScale(_C.ScalerState):
             if streak.at_one:
                 return
         self.update(found)
+
+    def _tell_of_loss(self, loss: float) -> None:
+        """Warns, once, that steps are skipped because of the loss."""
+        if self.streak.told:
+            return
+        self.streak.told = True
+        warn(f"GradScaler: the loss itself is {loss}, so no scale helps: this step is skipped, as are all with such a loss, and the scale stays. An "
+             "operator of the forward pass overflowed, or the batch contains inf or nan; `with ampc.doctor():` names which")

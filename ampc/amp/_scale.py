@@ -73,7 +73,7 @@ class Scale(Protocol):
         """``value`` times the scale."""
 
     def check_loss(self, loss: Tensor) -> Tuple[Loss, list]:
-        """Returns a loss of one element for a record, and a list for ``adapt`` that says whether it is nan."""
+        """Returns a loss of one element for a record, and a list for ``adapt`` that says whether it is not finite."""
 
     def divide_gradients(self, device: Any, grads: List[Tensor], positions: List[Tuple[int, int]]) -> GradStats:
         """Divides gradients on one device, in place. Returns statistics of them."""

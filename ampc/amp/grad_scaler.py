@@ -59,9 +59,10 @@ class GradScaler:
         hysteresis: how many steps in a row must overflow before the scale shrinks, >= 1 (Megatron-LM, Transformer Engine).
         fp16_gradients: True allows float16 gradients; unscaling them may lose what scaling saved.
 
-    A gradient that is finite while scaled but infinite when unscaled counts as overflow. A nan is no overflow if the loss itself is nan, or if
-    it remains when the scale has fallen to 1. Then the step is skipped, and the scale returns to its value before the nans. On the CPU a
-    warning tells of it; on a GPU that would have to wait. ``last_step`` describes the last ``step``.
+    A gradient that is finite while scaled but infinite when unscaled counts as overflow. No overflow of gradients is what comes of a loss that
+    is itself infinite or nan: the step is skipped, and the scale stays. A nan is none either if it remains when the scale has fallen to 1. Then
+    the scale returns to its value before the nans. On the CPU a warning tells of both, once; on a GPU that would have to wait. ``last_step``
+    describes the last ``step``.
     """
 
     ledger: StepLedger  # a listener to events sets this and the next
@@ -311,7 +312,9 @@ class GradScaler:
         """The current scale; 1.0 when disabled."""
         if not self._enabled:
             return 1.0
-        return self._init_scale if self._state is None else self._state.scale
+        scale = self._init_scale if self._state is None else self._state.scale
+        announce.scale_read(scale)
+        return scale
 
     def get_growth_factor(self) -> float:
         """The factor by which the scale grows."""

@@ -170,11 +170,22 @@ class Function(FunctionCtx):
             grads = tuple(
                 zeros(s[0], dtype=s[1], device=s[2]) if g is None and s is not None else g for g, s in zip(grads, self._shapes)
             )
-        given = type(self).backward(self, *grads)
+        try:
+            given = type(self).backward(self, *grads)
+        except RuntimeError as error:
+            self._explain_dtypes(error)
+            raise
         if not isinstance(given, tuple):
             given = (given,)
         n = len(self.needs_input_grad)
         return given[:n] if all(g is None for g in given[n:]) else given  # torch lets trailing Nones pass
+
+
+    def _explain_dtypes(self, error: RuntimeError) -> None:
+        """Adds what to do to an error about dtypes. Autocast is off in backward, so what forward has cast meets what it has saved."""
+        if "must have the same dtype" in str(error) and not hasattr(self, "_fwd_used_autocast"):
+            error.args = (f"{error}. This is the backward of {self._name}, where autocast is off: decorate its forward with "
+                          "torch.amp.custom_fwd(device_type=...) and its backward with torch.amp.custom_bwd(device_type=...), and both run alike",)
 
 
 def once_differentiable(f: Callable) -> Callable:

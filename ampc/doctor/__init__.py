@@ -11,10 +11,10 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from .guard import MisuseError, MisuseWarning, Report, errors, ignore, off, reports
+from .guard import MisuseError, MisuseWarning, PerformanceNote, Report, errors, ignore, off, reports
 
-__all__ = ["Advice", "Bisection", "Capsules", "Doctor", "DoctorError", "DoctorWarning", "MisuseError", "MisuseWarning", "Replayed", "Report",
-           "advise", "bisect", "errors", "ignore", "off", "replay", "reports", "rules"]
+__all__ = ["Advice", "Bisection", "Capsules", "Doctor", "DoctorError", "DoctorWarning", "MisuseError", "MisuseWarning",
+           "PerformanceNote", "Replayed", "Report", "advise", "bisect", "errors", "ignore", "off", "replay", "reports", "rules"]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeAlias
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         DoctorWarning: TypeAlias = nonfinite.DoctorWarning
         MisuseError: TypeAlias = guard.MisuseError
         MisuseWarning: TypeAlias = guard.MisuseWarning
+        PerformanceNote: TypeAlias = guard.PerformanceNote
         Report: TypeAlias = guard.Report
         Advice: TypeAlias = precision_advisor.Advice
         Bisection: TypeAlias = bisection.Bisection

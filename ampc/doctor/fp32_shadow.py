@@ -8,8 +8,9 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from .. import _C
 from .._callers import call_site, location_text
+from ._ear import stats_of
 from ._watcher import Watcher
-from .nonfinite import _limit, _stats, _text, is_own
+from .nonfinite import _limit, _text, is_own
 
 PASSED = {"cast", "clone", "to_device", "low"}  # they only round or move the result of another operator
 HALVES = ("float16", "bfloat16")
@@ -65,7 +66,7 @@ class Shadow(Watcher):
             if wide is None:
                 return
             error = max(error, _difference(outputs[0], wide[0]))
-        _, finite, infs, *_ = _stats(outputs[0].detach())
+        _, finite, infs, *_ = stats_of(outputs[0].detach())
         self._seen[key] = error, max(amax, math.inf if infs else finite), calls + 1
 
 

@@ -11,7 +11,7 @@ from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
 from .._callers import call_site
-from .._events import Listener, listen
+from .._events import Listener, announce, listen
 from .._model_names import Names
 
 PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # of _provenance_flags; states and faults are those of csrc/autograd/provenance.h
@@ -22,6 +22,10 @@ _MODES = ("warn", "error", "off")
 
 class MisuseWarning(UserWarning):
     """Misuse of mixed precision: the script runs, and trains worse than it should."""
+
+
+class PerformanceNote(UserWarning):
+    """Mixed precision makes nothing faster here. The script is right all the same: a note is told once, and is never an error."""
 
 
 class MisuseError(RuntimeError):
@@ -46,6 +50,7 @@ class _State:
     ignored: Set[str] = set()
     said: Set[tuple] = set()
     log: List[Report] = []
+    scale_read = 0.0  # what get_scale() told a script last
 
 
 if _State.mode not in _MODES:
@@ -102,6 +107,7 @@ def report(rule: str, text: str, fix: str, once: bool = False) -> None:
         return
     file, line = call_site()
     found = Report(rule, file, line, text, fix)
+    announce.misuse_found(found)
     if _State.mode == "error":
         raise MisuseError(str(found))
     key = (rule,) if once else (rule, file, line)
@@ -110,6 +116,16 @@ def report(rule: str, text: str, fix: str, once: bool = False) -> None:
     _State.said.add(key)
     _State.log.append(found)
     warnings.warn_explicit(f"[{rule}] {text}\n    {fix}", MisuseWarning, file, line)
+
+
+def note(rule: str, text: str, fix: str) -> None:
+    """Says what is about speed alone, once."""
+    if _State.mode == "off" or rule in _State.ignored or (rule,) in _State.said:
+        return
+    file, line = call_site()
+    _State.said.add((rule,))
+    _State.log.append(Report(rule, file, line, text, fix))
+    warnings.warn_explicit(f"[{rule}] {text}\n    {fix}", PerformanceNote, file, line)
 
 
 # -- what is looked at ------------------------------------------------------------------------------------------
@@ -137,6 +153,8 @@ def before_clip(params: List[Any], what: str, limit: Optional[float]) -> None:
     if not _C._provenance_flags(params) & SCALED:
         return
     scale = _C._provenance(params)[3][3]
+    if limit is not None and _State.scale_read == (scale or _State.scale_read) != 0 and _is_scaled_limit(limit, _State.scale_read):
+        return
     text = f"{what} is called on gradients that are still multiplied by {_times(scale)}"
     if limit is not None and scale:
         text += f": a limit of {limit:g} limits the unscaled gradients to {limit / scale:.3g}, so the weights hardly change"
@@ -144,6 +162,20 @@ def before_clip(params: List[Any], what: str, limit: Optional[float]) -> None:
         text += f": its result is {scale:g} times too large"
     report("clip-scaled-gradients", text, "call scaler.unscale_(optimizer) after the last backward() and before clipping; scaler.step() "
            "then does not divide a second time")
+
+
+def _is_scaled_limit(limit: float, scale: float) -> bool:
+    """Whether a script that knows the scale has multiplied its limit by it: the limit without the scale has no more digits then."""
+    return len(_digits(limit / scale)) <= len(_digits(limit))
+
+
+def _digits(value: float) -> str:
+    return f"{value:.11e}".split("e")[0].replace(".", "").rstrip("0")
+
+
+def _keep_scale(scale: float) -> None:
+    """A script has read the scale."""
+    _State.scale_read = scale
 
 
 def before_norm(t: Any) -> None:
@@ -242,7 +274,7 @@ def after_skips(scheduler: str, skipped: int) -> None:
            "call scaler.gate(scheduler).step(), which does nothing after a skipped step, or test `if not scaler.last_step.skipped:`")
 
 
-def before_backward() -> None:
+def before_backward(loss: Any) -> None:
     """backward() was called by a script. (Where ``enable_autocast`` is on without a region, nothing could be ended before.)"""
     if _C._autocast_active() and _C._autocast_nest(0):
         report("backward-under-autocast", "backward() is called inside an autocast region. Gradients are computed in the dtypes that the "
@@ -256,8 +288,8 @@ def before_region(dtype: Any) -> None:
         return
     other = _C.bfloat16 if dtype is _C.float16 else _C.float16
     fix = f"use dtype={other}, which this CPU can multiply" if _C._has_units(other) else "leave autocast out on this machine, or pass enabled=False"
-    report("autocast-without-effect", f"this CPU has no instructions that multiply {str(dtype).split('.')[-1]}: products are computed in "
-           "float32, and casts take extra time, so autocast makes nothing faster", fix, once=True)
+    note("autocast-without-effect", f"this CPU has no instructions that multiply {str(dtype).split('.')[-1]}: products are computed in "
+         "float32, and casts take extra time, so autocast makes nothing faster", fix)
 
 
 class _Observed(threading.local):
@@ -305,7 +337,7 @@ def region_ends(seen: Any) -> None:
         fix = "keep tensors in one dtype, or leave autocast out here; ampc.explain() lists the casts"
     else:
         return
-    report("autocast-without-effect", text, fix)
+    note("autocast-without-effect", text, fix)
 
 
 def _shape_of(seen: Any, word: str) -> str:
@@ -320,6 +352,7 @@ class Guard(Listener):
     """Makes the checks above at their events."""
 
     region_made = staticmethod(before_region)
+    scale_read = staticmethod(_keep_scale)
     unscaling = staticmethod(before_unscale)
     stepping_unscaled = staticmethod(before_unscaled_step)
     step_begins = staticmethod(before_step)

@@ -12,6 +12,7 @@ from .._C import Tensor
 from .._events import Listener, StepReport, listen
 from .._model_names import Names
 from ..amp._ledger import AMAX, FIRST, INFS, NANS, SMALL, SQUARES, GradStats, join, total
+from ._growth import growth
 
 STEPS = 1000  # that are remembered
 TABLES = 100  # of a GPU's steps that were not asked about; of those before, sums are kept, there
@@ -210,31 +211,27 @@ class Ledger:
         if not step.skipped:
             return "none", "the step was applied"
         before = [s for s in self._steps if s.number < step.number][-50:]
-        growth = _growth(before)
+        grown = _growth(before)
         if not math.isfinite(step.loss) and not (math.isnan(step.loss) and step._loss is None):
-            if growth:
-                return "divergence", f"the loss is {step.loss} after {growth}: lower the learning rate, or clip the gradients"
+            if grown:
+                return "divergence", f"the loss is {step.loss} after {grown}: lower the learning rate, or clip the gradients"
             return "model", f"the loss itself is {step.loss}, so no scale helps: an operator of the forward pass overflowed, or the batch "\
                 "contains inf or nan"
         if step.scale <= 1:
             return "model", f"gradients are not finite even at a scale of {step.scale:g}, so scaling is not the cause: they are too large for "\
                 "float16, or the backward pass divided by 0"
-        if growth:
-            return "divergence", f"gradients overflow after {growth}: lower the learning rate, or clip the gradients"
+        if grown:
+            return "divergence", f"gradients overflow after {grown}: lower the learning rate, or clip the gradients"
         text = f"the scale of {step.scale:g} was too high for these gradients; the scaler lowers it, and only this step is lost"
         return "scale", text if step.infs else f"{text} (the backward pass turned the infinities into nan)"
 
 
 def _growth(before: List[Step]) -> str:
     """Says in words that losses or norms have recently grown tenfold; '' if they have not."""
-    import statistics
-
-    for what, values in (("a loss", [s.loss for s in before]), ("a gradient norm", [s.grad_norm for s in before if not s.skipped])):
-        finite = [v for v in values if math.isfinite(v)]
-        if len(finite) >= 6:
-            early, late = statistics.median(finite[:-3]), statistics.median(finite[-3:])
-            if early > 0 and late > 10 * early:
-                return f"{what} that grew from {early:.3g} to {late:.3g} within {len(finite)} steps"
+    norms = [s.grad_norm for s in before if not s.skipped]
+    for what, found in (("loss", growth([s.loss for s in before])), ("gradient norm", growth(norms, rising=False))):
+        if found is not None:
+            return f"a {what} that grew from {found[0]:.3g} to {found[1]:.3g} within {found[2]} steps"
     return ""
 
 

@@ -33,6 +33,9 @@ def replacement(op: str, dtype: str, before: List[str], after: List[str], backwa
     if op in ("softmax", "log_softmax") and from_inf:
         return ("leave an unmasked value in every row: the softmax of a row of -inf is nan. Mask with torch.finfo(x.dtype).min, because -1e9 "
                 "is -inf in float16")
+    if from_inf:
+        return ("an input is infinite already, and inf - inf, inf / inf and 0 * inf are nan: leave the infinite values out before it, by "
+                "where(x.isinf(), 0, x), or find out why they are there")
     if op == "pow" and what == "inf" and -1 <= low <= high <= 1:
         return "a negative power of 0 is infinite: use x.clamp(min=eps) before it"
     if op == "rsqrt" or (op in ("sqrt", "pow") and what == "nan"):
@@ -52,6 +55,13 @@ def replacement(op: str, dtype: str, before: List[str], after: List[str], backwa
     if op in PRODUCTS:
         return f"use bfloat16, which has float32's range; or {SMALLER}; {AROUND}"
     return f"use bfloat16, which has float32's range, {AROUND}"
+
+
+def lost_epsilon(lost: float, dtype: str) -> str:
+    """``lost``: a number that was to keep a divisor, or the input of a logarithm or root, from 0."""
+    least = {"float16": 2.0**-24, "float32": 2.0**-149}[dtype]
+    return (f"{lost:g} is 0 in {dtype}, whose smallest number is {least:.2g}, so it keeps nothing from 0: "
+            + ("use an epsilon of 1e-4 or more, or compute on x.float()" if dtype == "float16" else "use a larger epsilon, such as 1e-12"))
 
 
 def _of_backward(op: str, dtype: str) -> str:

@@ -75,7 +75,8 @@ def policy_of(value: Union[Policy, str, _C.dtype, None]) -> Policy:
 
 
 def set_global_policy(policy: Union[Policy, str]) -> None:
-    """From here on layers that are made without a ``dtype`` have this one. Those that are there keep theirs."""
+    """From here on layers of ``ampc.keras`` that are made without a ``dtype`` have this one. Those that are there keep theirs. Layers of
+    ``ampc.nn`` have no policy: they follow ``autocast`` and their own dtype, so after this call they compute as before."""
     global _global
     _global = policy_of(policy if policy is not None else "float32")
 

@@ -53,7 +53,7 @@ class AMPConfig:
     enable_tf32: bool = True  # float32 products and convolutions on a GPU may round to tf32
     enable_cudnn_benchmark: bool = True
     enable_fallback_to_fp32: bool = True  # a step that overflows is computed again in float32
-    max_fp32_fallbacks: int = 10  # in an epoch
+    max_fp32_fallbacks: int = 10  # in an epoch; beyond, losses that are not finite are skipped, and models that raise an error go on in float32
     enable_amp_memory_pooling: bool = False  # hold this process to a part of the GPU's memory:
     amp_memory_fraction: float = 0.8
     track_amp_stats: bool = True  # scales and memory, step by step

@@ -20,6 +20,7 @@ from ..autograd import no_grad
 from ..doctor import guard
 from .config import AMPConfig, PerformanceConfig
 
+SHAPES = 8  # of a model's data for which the memory of a float32 forward pass is measured
 SKIPPED_IN_A_ROW = 4  # after so many skipped steps, one is computed in float32
 SEVERAL = ("sync_batch_norm", "sync_across_gpus", "enable_distributed_accumulation")  # fields about several processes
 MEGABYTE = 1024**2
@@ -54,7 +55,7 @@ class TrainingOptimizer:
         self._dtype = "float32"  # dtype of autocast regions; bfloat16 after too many fallbacks
         self._retry = False  # whether the next step runs in float32
         self._low_met = False  # whether micro-batches of this step ran in 16 bits
-        self._bad_loss = False  # whether a loss of this step was not finite in float32 either
+        self._bad_loss = ""  # the dtype in which a loss of this step was not finite
         self._plain_bytes: WeakKeyDictionary = WeakKeyDictionary()  # model -> bytes that a float32 forward pass keeps
         self._setup_mixed_precision()
 
@@ -112,7 +113,8 @@ class TrainingOptimizer:
 
         Returns ``loss`` (a float), ``precision`` ('float16', 'bfloat16' or 'float32'), ``fallback`` (whether it was computed again),
         ``stepped``, ``skipped`` (the scaler left the step out) and ``scale``. Errors of the model pass through, but for RuntimeErrors
-        that speak of overflow or underflow, where ``enable_fallback_to_fp32``."""
+        that speak of overflow or underflow, where ``enable_fallback_to_fp32``: beyond ``max_fp32_fallbacks``, too, such a step has no loss
+        but the one in float32."""
         self._take_next_config()
         amp, steps = self.amp_config, self.config.gradient_accumulation_steps
         precision = "float32" if self._retry else self._dtype
@@ -124,7 +126,7 @@ class TrainingOptimizer:
             precision, fallback, loss = "float32", True, self._loss(model, data, target, criterion, "float32")
         self._low_met = precision != "float32" or (self._low_met and self._micro_batch > 0)
         value = loss.item()
-        self._bad_loss = not math.isfinite(value) or (self._bad_loss and self._micro_batch > 0)
+        self._bad_loss = precision if not math.isfinite(value) else self._bad_loss if self._micro_batch > 0 else ""
         self.amp_stats["total_steps"] += 1
         self.amp_stats["amp_steps"] += precision != "float32"
         self.scaler.scale(loss / steps if amp.scale_loss else loss).backward()
@@ -143,7 +145,7 @@ class TrainingOptimizer:
         """(loss, '') or, where it is to be computed again in float32, (None, why), with random numbers and buffers as before."""
         if precision == "float32":
             return self._loss(model, data, target, criterion, precision), ""
-        if not self._may_fall_back():
+        if not self.amp_config.enable_fallback_to_fp32:
             return self._measured(model, data, target, criterion, precision), ""
         before = _State(model)
         try:
@@ -152,7 +154,7 @@ class TrainingOptimizer:
             if not any(word in str(error).lower() for word in ("overflow", "underflow")):
                 raise
             loss, why = None, str(error)
-        if loss is not None and math.isfinite(loss.item()):
+        if loss is not None and (not self._may_fall_back() or math.isfinite(loss.item())):
             return loss, ""
         before.restore()
         return None, why
@@ -161,31 +163,34 @@ class TrainingOptimizer:
         return self.amp_config.enable_fallback_to_fp32 and self._fallbacks < self.amp_config.max_fp32_fallbacks
 
     def _loss(self, model: nn.Module, data: Any, target: Any, criterion: Any, precision: str) -> Tensor:
-        low = precision != "float32"
-        with autocast(None, dtype=getattr(_C, precision) if low else _C.bfloat16, enabled=low):
+        with _region(precision):
             return criterion(model(data), target)
 
     def _measured(self, model: nn.Module, data: Any, target: Any, criterion: Any, precision: str) -> Tensor:
-        """The loss; and, where statistics are kept, what the forward pass holds beside what it would in float32."""
-        if not self.amp_config.track_amp_stats:
-            return self._loss(model, data, target, criterion, precision)
+        """The loss; and, where statistics are kept, what the model's forward pass holds beside what it would in float32. For that the model
+        runs once more for each of its first SHAPES shapes of data; the criterion, whose calls a script may count, does not."""
         known = self._plain_bytes.setdefault(model, {})
         key = tuple(data.shape) if isinstance(data, Tensor) else None, model.training
+        if not self.amp_config.track_amp_stats or (key not in known and len(known) >= SHAPES):
+            return self._loss(model, data, target, criterion, precision)
         if key not in known:
             before, held = _State(model), cuda.memory_allocated()
-            plain = self._loss(model, data, target, criterion, "float32")
+            with _region("float32"):
+                plain = model(data)
             known[key] = cuda.memory_allocated() - held
             before.restore()
             del plain
         held = cuda.memory_allocated()
-        loss = self._loss(model, data, target, criterion, precision)
-        self.amp_stats["memory_savings"].append((known[key] - (cuda.memory_allocated() - held)) / MEGABYTE)
-        return loss
+        with _region(precision):
+            output = model(data)
+            self.amp_stats["memory_savings"].append((known[key] - (cuda.memory_allocated() - held)) / MEGABYTE)
+            return criterion(output, target)
 
     def _update(self, optimizer: Any) -> bool:
         """A step of the optimizer; whether it was skipped, by the scaler or because a loss was not finite."""
         if self._bad_loss:
-            self.logger.warning("a loss is not finite, in float32 either: the step is left out. Look at the batch, or with ampc.doctor()")
+            where = ", in float32 either" if self._bad_loss == "float32" else f" in {self._bad_loss}, and was not computed in float32"
+            self.logger.warning("a loss is not finite%s: the step is left out. Look at the batch, or with ampc.doctor()", where)
         if self._bad_loss and not self.scaler.is_enabled():
             skipped = True
         else:
@@ -213,7 +218,7 @@ class TrainingOptimizer:
         self._fallbacks += 1
         self.amp_stats["fp32_fallbacks"] += 1
         self.logger.warning("overflow in %s, computed in float32: %s", self._dtype, why)
-        if self._fallbacks < amp.max_fp32_fallbacks:
+        if self._fallbacks != max(amp.max_fp32_fallbacks, 1):
             return
         if self.config.on_too_many_fallbacks == "bfloat16" and self._dtype == "float16":
             self._dtype = "bfloat16"
@@ -320,6 +325,12 @@ class TrainingOptimizer:
         if scheduler is not None:
             scheduler.load_state_dict(kept["scheduler"])
         self.load_state_dict(kept["training"])
+
+
+def _region(precision: str) -> autocast:
+    """An autocast region, which does nothing for 'float32'."""
+    low = precision != "float32"
+    return autocast(None, dtype=getattr(_C, precision) if low else _C.bfloat16, enabled=low)
 
 
 class _State:

@@ -73,7 +73,10 @@ COMPOSE(instance_norm_tracked) {
     }
     for (int d = 2; d < x->ndim; d++) each *= x->shape[d];
     if (each == 1)
-        REFUSE(AC_VALUE, "instance_norm: needs more than 1 value per channel, got shape %s", ac_shape_text(x, text));
+        REFUSE(AC_VALUE,
+               "instance_norm: needs more than 1 value per channel, got shape %s; it norms each sample by itself, over "
+               "its positions, so leave it out where there is only one",
+               ac_shape_text(x, text));
     if (x->ndim < 3) REFUSE(AC_RUNTIME, "instance_norm: expected at least 3 dimensions ([N, C, ...]), got %d", x->ndim);
     NEED(need_statistics(x, in[1], in[2]));
     ac_attrs_group_norm how = {x->shape[1], a->eps};

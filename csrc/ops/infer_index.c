@@ -330,8 +330,12 @@ int ac_infer_batch_norm(ac_infer *i) {
     if (!a->training && (!i->in[1] || !i->in[2]))
         return ac_fail(AC_RUNTIME, "batch_norm: needs running_mean and running_var when not training");
     if (a->training && x->numel == x->shape[1] && x->numel > 0) /* an empty batch trains nothing */
-        return ac_fail(AC_VALUE, "batch_norm: training needs more than 1 value per channel, got shape %s",
-                       ac_shape_text(x, text));
+        return ac_fail(
+            AC_VALUE,
+            "batch_norm: training needs more than 1 value per channel, got shape %s; use batches of 2 samples "
+            "or more (DataLoader(drop_last=True) leaves out a last one of 1), or eval() to use the running "
+            "statistics",
+            ac_shape_text(x, text));
     if (a->training && !(a->eps > 0))
         return ac_fail(AC_VALUE, "batch_norm: training needs an `eps` above 0, got %g", a->eps);
     i->out[0] = (ac_spec){x->dtype, ac_shape_of(x), AC_CPU};

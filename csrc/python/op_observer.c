@@ -110,8 +110,14 @@ static PyObject *again(PyObject *module, PyObject *inputs) {
     return made;
 }
 
-/* _seen_argument(name) -> the int or bool that the operator which the watcher is being shown was given by that name;
- * None where it has no such parameter */
+static PyObject *number_from(const void *at, ac_param_kind kind) {
+    if (kind != AC_P_SCALAR) return PyLong_FromLongLong(*(const int64_t *)at);
+    ac_scalar s = *(const ac_scalar *)at;
+    return s.kind == AC_NONE ? Py_NewRef(Py_None) : PyFloat_FromDouble(ac_scalar_double(s));
+}
+
+/* _seen_argument(name) -> the number or bool that the operator which the watcher is being shown was given by that name;
+ * None where it has no such parameter, or was given none */
 static PyObject *seen_argument(PyObject *module, PyObject *o) {
     const char *name = PyUnicode_Check(o) ? PyUnicode_AsUTF8(o) : NULL;
     (void)module;
@@ -120,8 +126,9 @@ static PyObject *seen_argument(PyObject *module, PyObject *o) {
     const ac_op_info *info = &ac_ops[seeing->op];
     for (int i = 0; i < info->n_params && seeing->attrs; i++) {
         const ac_param *p = &info->params[i];
-        if ((p->kind != AC_P_INT && p->kind != AC_P_BOOL) || strcmp(p->name, name) != 0) continue;
-        return PyLong_FromLongLong(*(const int64_t *)(const void *)((const char *)seeing->attrs + p->offset));
+        bool known = p->kind == AC_P_INT || p->kind == AC_P_BOOL || p->kind == AC_P_SCALAR;
+        if (!known || strcmp(p->name, name) != 0) continue;
+        return number_from((const char *)seeing->attrs + p->offset, p->kind);
     }
     Py_RETURN_NONE;
 }

@@ -16,6 +16,13 @@ static PyObject *mark_scaled(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* _scale_of(loss) -> what scaler.scale() has multiplied it by; 1 where it has not, and 0 where that is on a GPU */
+static PyObject *scale_of(PyObject *module, PyObject *loss) {
+    ac_meta *m = notes_of(loss);
+    (void)module;
+    return PyFloat_FromDouble(m && m->node && m->node->scaled.scaler ? (double)m->node->scaled.scale : 1.0);
+}
+
 /* Walks a list of parameters, or of an optimizer's groups: dicts that have such lists. */
 typedef struct {
     PyObject *list, *params; /* borrowed */
@@ -125,6 +132,7 @@ static PyObject *has_units(PyObject *module, PyObject *o) {
 }
 
 static PyMethodDef functions[] = {{"_mark_scaled", mark_scaled, METH_VARARGS, NULL},
+                                  {"_scale_of", scale_of, METH_O, NULL},
                                   {"_provenance_flags", provenance_flags, METH_O, NULL},
                                   {"_provenance", provenance, METH_O, NULL},
                                   {"_has_units", has_units, METH_O, NULL},

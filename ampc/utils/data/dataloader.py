@@ -12,11 +12,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any, Dict, Generic, List, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Dict, Generic, List, Optional, Tuple, TypeVar
 
 from ... import _creation as make
 from ..._C import Tensor
 from ..._callers import warn
+from ..._events import announce
 from ..._missing import absent_from
 from .collate import default_collate, default_convert
 from .dataset import Dataset, IterableDataset
@@ -173,7 +174,8 @@ class _BaseDataLoaderIter:
         """Begins a pass."""
         self._indices, self._num_yielded, self._told_length = iter(self._index_sampler), 0, loader._told_length
 
-    def _next_data(self) -> Any:
+    def _next_data(self) -> Tuple[Any, Any]:
+        """The next batch, and the indices of its samples."""
         raise NotImplementedError
 
     def __iter__(self) -> _BaseDataLoaderIter:
@@ -183,12 +185,15 @@ class _BaseDataLoaderIter:
         return len(self._index_sampler)  # type: ignore[arg-type]
 
     def __next__(self) -> Any:
-        batch = self._next_data()
+        batch, indices = self._next_data()
         self._num_yielded += 1
         if self._told_length is not None and self._num_yielded > self._told_length:
             warn(f"DataLoader: the stream said that it has {self._told_length} samples, and {self._num_yielded} batches have come from it; with "
                  "workers, each makes the whole stream unless it takes a part of its own by get_worker_info()")
-        return _pinned(batch) if self._pin_memory else batch
+        batch = _pinned(batch) if self._pin_memory else batch
+        streams = self._fetching.kind is _StreamFetcher
+        announce.batch_served(batch, self._fetching.args[0], self._num_yielded - 1, None if streams else indices)
+        return batch
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
@@ -201,8 +206,9 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         self._reset(loader, first_iter=True)
         self._fetch = self._fetching()
 
-    def _next_data(self) -> Any:
-        return self._fetch(next(self._indices))
+    def _next_data(self) -> Tuple[Any, Any]:
+        indices = next(self._indices)
+        return self._fetch(indices), indices
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
@@ -224,6 +230,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         super()._reset(loader, first_iter)
         self._sent = self._received = self._taken = 0
         self._waiting: Dict[int, Any] = {}  # answers that came before their turn
+        self._asked: Dict[int, Any] = {}  # the indices of tasks that were sent
         self._open = [True] * self._num_workers  # streams that are not over
         self._turn = itertools.cycle(range(self._num_workers))
         if self._pool is not None and not first_iter:
@@ -242,11 +249,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         except StopIteration:
             return
         pool.send(worker, (self._sent, indices))
+        self._asked[self._sent] = indices
         self._sent += 1
 
-    def _next_data(self) -> Any:
+    def _next_data(self) -> Tuple[Any, Any]:
         try:
-            answer = self._receive_next()
+            answer, indices = self._receive_next()
         except StopIteration:
             if not self._persistent_workers:
                 self.close()
@@ -256,9 +264,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             raise
         if isinstance(answer, Failure):
             answer.reraise()
-        return answer
+        return answer, indices
 
-    def _receive_next(self) -> Any:
+    def _receive_next(self) -> Tuple[Any, Any]:
         pool = self._pool
         while self._taken < self._sent and pool is not None:
             number = self._taken if self._in_order else next(iter(self._waiting), -1)
@@ -269,11 +277,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 if isinstance(answer, End):
                     self._open[worker] = False
                 continue
-            answer = self._waiting.pop(number)
+            answer, indices = self._waiting.pop(number), self._asked.pop(number)
             self._taken += 1
             self._send_one()
             if not isinstance(answer, End):
-                return answer
+                return answer, indices
         raise StopIteration
 
     def close(self) -> None:
