@@ -128,7 +128,7 @@ def regions(script: Script) -> Iterator[Found]:
 
 @_rule
 def precision(script: Script) -> Iterator[Found]:
-    scalers, low = _uses(script, "new_scaler"), _regions_dtypes(script)
+    scalers, low = _uses(script, "new_scaler"), regions_dtypes(script)
     trains = any(e.kind == "backward" for e in script.events) and any(e.kind == "step" for e in script.events)
     if trains and "float16" in low and not scalers and not any(e.kind == "scaled_backward" for e in script.events):
         yield ("fp16-without-scaler", low["float16"], "the region computes in float16, and no GradScaler is used: small gradients become 0",
@@ -160,7 +160,7 @@ def _switched(call: ast.Call) -> bool:
     return any(k.arg == "enabled" for k in call.keywords)
 
 
-def _regions_dtypes(script: Script) -> Any:
+def regions_dtypes(script: Script) -> Any:
     """dtype -> line of the first autocast that computes in it, where the script says which."""
     found: dict = {}
     for call in script.calls:
