@@ -42,6 +42,9 @@ def test_pages_of_source_rules_run(page, tmp_path):
         if page.stem == "update-missing" and text.startswith(wrong[:20]) and "update" not in text:
             with pytest.raises(RuntimeError, match="already called"):
                 run(text, "page.py")
+        elif page.stem == "function-without-custom-fwd" and text == wrong:
+            with pytest.raises(RuntimeError, match="same dtype"):
+                run(text, "page.py")
         elif page.stem not in ("half-model-with-scaler", "closure-without-scale") or text != wrong:
             run(text, "page.py")
     doctor.guard._State.ignored.clear()
@@ -327,3 +330,123 @@ def test_a_variance_by_difference_in_a_longer_sum(formula):
 @pytest.mark.parametrize("formula", SUMS)
 def test_sums_that_are_no_variance_by_difference(formula):
     assert found(f"import torch\ndef f(x, y, loss, eps, n):\n    return {formula}\n") == []
+
+
+HELPERS = """
+import torch
+scaler = torch.amp.GradScaler("cuda")
+def backward(loss):
+    scaler.scale(loss).backward()
+def unscale(s):
+    s.unscale_(optimizer)
+def clip(params, limit=1.0):
+    return torch.nn.utils.clip_grad_norm_(params, limit)
+def finish(g):
+    g.step(optimizer)
+    g.update()
+def train():
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = model(x, y)
+        {}
+"""
+TRAINER = """
+import torch
+class Trainer:
+    def __init__(self):
+        self.scaler = torch.amp.GradScaler("cuda")
+    def backward(self, loss):
+        self.scaler.scale(loss).backward()
+    def unscale(self):
+        self.scaler.unscale_(self.optimizer)
+    def clip(self):
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+    def step(self):
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+    def train(self, x):
+        {}
+"""
+ORDERS = [
+    (HELPERS, "backward(loss); clip(p); finish(scaler)", 9), (HELPERS, "scaler.scale(loss).backward(); clip(p); finish(scaler)", 9),
+    (HELPERS, "backward(loss); clip(p); unscale(scaler); finish(scaler)", 9), (HELPERS, "backward(loss); torch.nn.utils.clip_grad_norm_(p, 1.0); finish(scaler)", 17),
+    (HELPERS, "backward(loss); unscale(scaler); clip(p); finish(scaler)", 0), (HELPERS, "scaler.scale(loss).backward(); unscale(scaler); torch.nn.utils.clip_grad_norm_(p, 1.0); finish(scaler)", 0),
+    (HELPERS, "loss.backward(); clip(p); optimizer.step()", 0), (HELPERS, "backward(loss); finish(scaler); clip(p)", 0),
+    (TRAINER, "self.backward(loss); self.clip(); self.step()", 11), (TRAINER, "self.scaler.scale(loss).backward(); self.clip(); self.step()", 11),
+    (TRAINER, "self.backward(loss); self.unscale(); self.clip(); self.step()", 0), (TRAINER, "loss.backward(); self.clip()", 0),
+    (TRAINER, "self.backward(loss); self.unscale(); torch.nn.utils.clip_grad_value_(p, 1.0); self.step()", 0),
+    (TRAINER.replace("self.scaler.unscale_", "if self.clips:\n            self.scaler.unscale_"), "self.backward(loss); self.unscale(); self.clip(); self.step()", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "calls", "line"), ORDERS)
+def test_helper_functions_are_followed(text, calls, line):
+    assert found(text.format(calls)) == ([("clip-scaled-gradients", line)] if line else [])
+
+
+def test_an_instance_and_functions_that_call_themselves():
+    text = TRAINER.format("return self.train(x)") + "\ntrainer = Trainer()\nwhile True:\n    trainer.backward(loss)\n    trainer.{}()\n    trainer.clip()\n    trainer.step()\n"
+    assert found(text.format("unscale")) == [] and found(text.format("train")) == [("clip-scaled-gradients", 11)]
+    assert [f.message for f in check_source(text.format("train"))] == [
+        "clip_grad_norm_, called from line 22, comes after scaler.scale(...).backward() without scaler.unscale_() between, so it clips gradients that are "
+        "multiplied by the scale"]
+
+
+def test_a_step_after_a_helper():
+    wrong = HELPERS.format("backward(loss); optimizer.step()")
+    assert found(wrong) == [("step-on-scaled-gradients", 17)]
+    assert found(HELPERS.format("backward(loss); unscale(scaler); optimizer.step()")) == []
+
+
+FUNCTION = """
+import torch
+class Product(torch.autograd.Function):
+    @staticmethod
+    {fwd}
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return {product}
+    @staticmethod
+    {bwd}
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return {product}, x * g
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return Product.apply(x, self.w)
+def used(x):
+    return Product.apply(x, x)
+with torch.autocast("cuda", {region}):
+    loss = model(x)
+{more}
+"""
+
+
+def functions(fwd="", bwd="", product="x @ w", region="dtype=torch.bfloat16", more=""):
+    return [r for r in found(FUNCTION.format(fwd=fwd, bwd=bwd, product=product, region=region, more=more)) if r[0] == "function-without-custom-fwd"]
+
+
+def test_functions_under_autocast():
+    assert functions() == [("function-without-custom-fwd", 3)]
+    for product in ("x.mm(w)", "torch.matmul(x, w)", "torch.nn.functional.linear(x, w)", "torch.einsum('ij,jk->ik', x, w)", "torch.nn.functional.conv2d(x, w)"):
+        assert functions(product=product) == [("function-without-custom-fwd", 3)], product
+    assert functions("@torch.amp.custom_fwd(device_type='cuda')") == [("function-without-custom-fwd", 3)]
+    assert functions(bwd="@torch.amp.custom_bwd(device_type='cuda')") == [("function-without-custom-fwd", 3)]
+
+
+def test_functions_that_need_no_decorator():
+    both = {"fwd": "@torch.amp.custom_fwd(device_type='cuda')", "bwd": "@torch.amp.custom_bwd(device_type='cuda')"}
+    assert functions(**both) == []
+    assert functions("@torch.amp.custom_fwd(device_type='cuda', cast_inputs=torch.float32)") == []
+    assert functions(product="x.sign() + w") == []  # nothing that autocast would compute in 16 bits
+    assert functions(region="enabled=False") == []  # float32 only
+    assert functions(product="x.to(w.dtype) @ w") == []  # it sees to the dtypes itself
+    text = FUNCTION.format(fwd="", bwd="", product="x @ w", region="dtype=torch.bfloat16", more="")
+    alone = text.replace("        return Product.apply(x, self.w)\n", "        return x\n")
+    rule = ("function-without-custom-fwd", 3)
+    assert rule in found(alone)
+    assert rule not in found(alone + "used(x)\n")  # called outside the region alone
+    assert rule in found(alone + "with torch.autocast('cuda', dtype=torch.bfloat16):\n    used(x)\n")
+    off = "    with torch.autocast('cuda', enabled=False):\n        return Product.apply(x, x)\n"
+    assert rule not in found(alone.replace("    return Product.apply(x, x)\n", off))
+    assert rule not in found(text.replace("Product.apply", "Other.apply"))  # not used in this file
