@@ -158,5 +158,56 @@ def test_scripts_without_regions_and_scripts_that_fail(tmp_path):
     assert done.returncode == 1 and "there is no file" in done.stderr and "Traceback" not in done.stderr
     path.write_text("import torch\ntorch.ones(2) + torch.ones(3)\n")
     done = command(str(path))
-    assert done.returncode == 1 and "without a backward pass" in done.stderr and "plain.py" in done.stderr and "shape" in done.stderr
+    assert done.returncode == 1 and "failed in float32" in done.stderr and "plain.py" in done.stderr and "shape" in done.stderr
     assert command("--steps", "1", str(path)).returncode == 2
+
+
+BREAKS = """
+import sys
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(100):
+    optimizer.zero_grad()
+    model(torch.randn(2, 4)).square().mean().backward()
+    optimizer.step()
+    if i == 4:
+        {}
+"""
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+@pytest.mark.parametrize(("end", "said"), [("raise ValueError('the data is broken')", "the data is broken"), ("sys.exit('no more data')", "no more data"),
+                                           ("sys.exit(3)", "exit status 3")])
+def test_a_script_that_fails_after_some_steps(tmp_path, end, said):
+    path = tmp_path / "train.py"
+    path.write_text(BREAKS.format(end))
+    done = command("--steps", "10", str(path))
+    assert done.returncode == 1 and said in done.stderr and "failed in float32" in done.stderr and done.stdout == ""
+    assert command("--steps", "2", str(path)).returncode == 0  # it ends before that
+    path.write_text(BREAKS.format("sys.exit()"))
+    assert command("--steps", "10", str(path)).returncode == 0
+
+
+UNSEEDED = """
+import random
+import numpy
+import torch
+model = torch.nn.Linear(16, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for i in range(8):
+    x = torch.from_numpy(numpy.random.randn(8, 16).astype("float32")) + random.random() + torch.rand(8, 16)
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_trials_of_a_script_that_does_not_seed_are_alike(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(UNSEEDED)
+    found = advise_script(str(path), [], 5)
+    assert 0 < found.trials["float16"].gradient_error < 5e-3 and 0 < found.trials["bfloat16"].gradient_error < 3e-2

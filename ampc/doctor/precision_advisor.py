@@ -301,6 +301,7 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
     """Like ``advise``, for a script, which runs for ``steps`` backward passes in each precision, each time in a new process.
 
     Its autocast regions get that dtype, or are off in float32. A script without a region runs in one. Errors are measured on the losses.
+    Every process begins with the same seed, of Python's, NumPy's and ampc's generators.
 
     FileNotFoundError if there is no such file; RuntimeError, with the script's own error, if a run fails or has no backward pass."""
     import json
@@ -316,7 +317,10 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trial.json")
             command = [sys.executable, "-m", "ampc.run._trial", path, precision, str(steps), script, *args]
-            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            environment = {"PYTHONHASHSEED": "0", **os.environ}  # sets in the same order in every trial
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+            if done.returncode:
+                raise RuntimeError(f"{script} failed in {precision} (exit status {done.returncode})\n{done.stderr.strip()}")
             if not os.path.exists(path):
                 raise RuntimeError(f"{script} in {precision} ended without a backward pass\n{done.stderr.strip()}")
             with open(path, encoding="utf-8") as out:
