@@ -66,6 +66,7 @@ class _Notes(guard.Guard):
 
     def step_begins(self, optimizer: Any) -> None:
         """Looks at unscaled float32 gradients, once."""
+        guard.before_step(optimizer)
         if self.underflow or self.precision != "float32":
             return
         grads = [p.grad.detach().double() for p in guard.params_of(optimizer) if p.grad is not None]
@@ -82,7 +83,8 @@ class _Notes(guard.Guard):
                 "peak_bytes": ampc.cuda.max_memory_allocated(), "underflow": self.underflow, "amax": self.amax,
                 "operators": self.shadow.operators, "kind": self.kind, "hardware": _hardware(self.kind),
                 "skipped": sum(len(s.ledger.skipped) for s in used), "scale": used[0].get_scale() if used else 1.0,
-                "history": str(used[0].report()) if used else ""}
+                "history": str(used[0].report()) if used else "",
+                "misuse": [str(r) for r in guard.reports()]}
 
 
 def _prepare(notes: _Notes, has_regions: bool) -> None:
@@ -102,7 +104,8 @@ def _prepare(notes: _Notes, has_regions: bool) -> None:
 
     autocast_mode.autocast.__init__ = region  # type: ignore[method-assign]
     ampc.Tensor.backward = start  # type: ignore[method-assign]
-    guard.off()
+    guard._State.mode = "warn"
+    guard.ignore("autocast-without-effect", "fp16-without-scaler", "scaler-without-fp16")  # which a trial may cause itself
     forget(guard.listening)
     listen(notes)
     if not has_regions and dtype is not None:
