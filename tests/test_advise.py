@@ -9,6 +9,7 @@ from where import ON_GPU
 
 import ampc as torch
 from ampc import doctor
+from ampc.doctor.fp32_shadow import OperatorError
 from ampc.doctor.precision_advisor import Advice, Trial, advise_script
 
 
@@ -85,7 +86,10 @@ def test_how_it_chooses():
     assert "not finite in float32 either" in found.verdict and "in float32 losses are not finite from step 2 on" in str(found)
     found = advice(base, trial("bfloat16", 1.0), trial("float16", 1.2))
     assert found.precision == "float32" and "not worth it" in found.verdict
-    assert advice(base, trial("bfloat16", 1.0, peak=60), trial("float16", 1.2)).precision == "bfloat16"
+    big = trial("float32", peak=100_000_000)
+    assert advice(big, trial("bfloat16", 1.0, peak=60_000_000), trial("float16", 1.2)).precision == "bfloat16"
+    assert advice(big, trial("bfloat16", 4.46, peak=60_000_000), trial("float16", 1.2, peak=60_000_000)).precision == "float32"
+    assert advice(base, trial("bfloat16", 1.0, peak=60), trial("float16", 1.0, peak=60)).precision == "float32"  # 40 bytes
     found = advice(base, trial("bfloat16", 0.5, error=0.9), trial("float16", 0.5, skipped=2))
     assert found.precision == "float32" and "differ too much from float32's" in found.verdict and "bfloat16 and float16" in found.verdict
 
@@ -158,5 +162,101 @@ def test_scripts_without_regions_and_scripts_that_fail(tmp_path):
     assert done.returncode == 1 and "there is no file" in done.stderr and "Traceback" not in done.stderr
     path.write_text("import torch\ntorch.ones(2) + torch.ones(3)\n")
     done = command(str(path))
-    assert done.returncode == 1 and "without a backward pass" in done.stderr and "plain.py" in done.stderr and "shape" in done.stderr
+    assert done.returncode == 1 and "failed in float32" in done.stderr and "plain.py" in done.stderr and "shape" in done.stderr
     assert command("--steps", "1", str(path)).returncode == 2
+
+
+BREAKS = """
+import sys
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(100):
+    optimizer.zero_grad()
+    model(torch.randn(2, 4)).square().mean().backward()
+    optimizer.step()
+    if i == 4:
+        {}
+"""
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+@pytest.mark.parametrize(("end", "said"), [("raise ValueError('the data is broken')", "the data is broken"), ("sys.exit('no more data')", "no more data"),
+                                           ("sys.exit(3)", "exit status 3")])
+def test_a_script_that_fails_after_some_steps(tmp_path, end, said):
+    path = tmp_path / "train.py"
+    path.write_text(BREAKS.format(end))
+    done = command("--steps", "10", str(path))
+    assert done.returncode == 1 and said in done.stderr and "failed in float32" in done.stderr and done.stdout == ""
+    assert command("--steps", "2", str(path)).returncode == 0  # it ends before that
+    path.write_text(BREAKS.format("sys.exit()"))
+    assert command("--steps", "10", str(path)).returncode == 0
+
+
+UNSEEDED = """
+import random
+import numpy
+import torch
+model = torch.nn.Linear(16, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for i in range(8):
+    x = torch.from_numpy(numpy.random.randn(8, 16).astype("float32")) + random.random() + torch.rand(8, 16)
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_trials_of_a_script_that_does_not_seed_are_alike(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(UNSEEDED)
+    found = advise_script(str(path), [], 5)
+    assert 0 < found.trials["float16"].gradient_error < 5e-3 and 0 < found.trials["bfloat16"].gradient_error < 3e-2
+
+
+def test_how_sure_it_is():
+    base = trial("float32").timed([1.0, 1.1, 1.3])
+    found = advice(base, trial("bfloat16").timed([0.7, 0.9, 1.2]), trial("float16").timed([0.9, 1.0, 1.1]))
+    assert found.precision == "float32" and found.verdict.startswith("Stay in float32") and "3 rounds" in found.verdict
+    assert "bfloat16 0.54 to 1.20" in found.verdict
+    found = advice(base, trial("bfloat16").timed([0.5, 0.6, 0.6]), trial("float16").timed([0.4, 0.5, 0.7]))
+    assert found.precision == "bfloat16"  # float16 is not clearly faster
+    assert advice(base, trial("bfloat16").timed([0.8, 0.8, 0.8]), trial("float16").timed([0.4, 0.5, 0.5])).precision == "float16"
+
+
+def operator(op, error, amax, dtype="float16"):
+    return OperatorError(op, ("train.py", 7), dtype, "", error, amax, 1)
+
+
+def test_nothing_is_won_where_every_product_stays_in_float32():
+    rows = [trial("float32"), trial("bfloat16", 1.0), trial("float16", 0.5)]
+    found = Advice(rows, {1.0: 0.1}, 1e-3, "a machine", "", {"float16": [operator("linear", 0.001, 65000.0)]}, "losses")
+    assert found.precision == "float32" and "Stay in float32" in found.verdict and "nothing is left" in found.verdict
+    found = Advice(rows, {1.0: 0.1}, 1e-3, "a machine", "", {"float16": [operator("linear", 0.001, 10.0)]}, "losses")
+    assert found.precision == "float16"
+
+
+def test_what_the_script_itself_computes_in_float16():
+    rows = [trial("float32", losses=(math.nan, math.nan)), trial("bfloat16", 0.5), trial("float16", 0.5, error=math.nan)]
+    found = Advice(rows, {}, 0.0, "a machine", "", {"float32": [operator("exp", math.inf, math.inf), operator("mul", 0.01, 100.0)]}, "losses")
+    assert "exp at train.py:7" in found.verdict and ".half()" in found.verdict and "is not the cause" not in found.verdict
+    assert "by loss scale" not in str(found) and "not finite" in str(found) and "nan %" not in str(found)
+    assert "not the cause" in Advice(rows, {}, 0.0, "a machine", "", {}, "losses").verdict
+
+
+def test_no_scale_is_proposed_under_a_misuse():
+    rows = [trial("float32"), trial("bfloat16", 1.0), trial("float16", 0.5)]
+    found = Advice(rows, {1.0: 0.1}, 1e-3, "a machine", "", {}, "losses", ["train.py:7: [clip-scaled-gradients] it is"])
+    assert found.precision == "float16" and "init_scale=" not in found.verdict and "Mend the misuse" in found.verdict
+    assert "misuse: train.py:7: [clip-scaled-gradients]" in str(found) and "clip-scaled" in found._repr_html_()
+
+
+@pytest.mark.skipif(ON_GPU, reason="the processes are on the CPU")
+def test_a_scripts_misuse_is_told(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT.replace("    scaler.step(", "    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    scaler.step("))
+    found = advise_script(str(path), ["64"], 3)
+    assert len(found.misuse) == 1 and "[clip-scaled-gradients]" in found.misuse[0] and len(found.trials["float16"].rounds) == 3

@@ -42,6 +42,9 @@ def test_pages_of_source_rules_run(page, tmp_path):
         if page.stem == "update-missing" and text.startswith(wrong[:20]) and "update" not in text:
             with pytest.raises(RuntimeError, match="already called"):
                 run(text, "page.py")
+        elif page.stem == "function-without-custom-fwd" and text == wrong:
+            with pytest.raises(RuntimeError, match="same dtype"):
+                run(text, "page.py")
         elif page.stem not in ("half-model-with-scaler", "closure-without-scale") or text != wrong:
             run(text, "page.py")
     doctor.guard._State.ignored.clear()
@@ -252,3 +255,198 @@ def test_our_own_code_is_clean_but_for_items():
     root = Path(__file__).resolve().parent.parent
     every = [f for p in [*sorted((root / "ampc").rglob("*.py")), *sorted((root / "benchmarks").glob("*.py"))] for f in check_source(p.read_text(), str(p))]
     assert [f for f in every if f.rule != "item-each-step"] == []
+
+
+HALF = "import torch\nscaler = torch.amp.GradScaler()\nscaler.update()\nNEG = -1e9\nclass Net:\n    low = -1e20\n    def forward(self, x, m, mask):\n        {}\n"
+MASKS = [
+    "return x + (1 - m) * -1e9", "return x + -10000.0 * 10.0 * (1.0 - mask)", "return x.masked_fill(m, float('-1e20'))", "return x.masked_fill(m, NEG)",
+    "neg = -2**20\n        return x.masked_fill(m, neg)", "x[m] = -1e9", "x[:, ~m] = -1e9", "x[:, 3] = NEG", "return x.masked_fill(m, value=-1e30)",
+    "return torch.where(m, x, torch.full_like(x, -1e9))", "low = torch.full_like(x, fill_value=-1e9)\n        return torch.where(m, x, low)",
+    "return x + torch.full_like(x, -1e9) * mask", "return torch.where(m, x, -1e9)", "return x.where(m, torch.tensor(-1e9))", "return x.masked_fill(m, torch.tensor(-1e9))",
+    "low = torch.tensor(-1e9, device=x.device)\n        return torch.where(m, x, low)", "return x.masked_fill(m, self.low)", "x.fill_diagonal_(-1e9)",
+    "return x.masked_fill(m, torch.finfo(torch.float32).min)", "return x.index_fill(1, m, -1e9)", "return mask.to(x.dtype) * -1e9 + x",
+    "return torch.where(m, x, x.new_full((), -1e9))", "return (q.float() @ k.T).masked_fill(m, -1e9)", "return x.masked_fill(m, -65505)",
+]
+HELD = [
+    "return x + (1 - m) * -1e4", "return x.masked_fill(m, float('-inf'))", "return x.masked_fill(m, -math.inf)", "return x.masked_fill(m, torch.finfo(x.dtype).min)",
+    "neg = torch.finfo(x.dtype).min\n        return x.masked_fill(m, neg)", "x[m] = -1e4", "x[m] = 0", "return x.masked_fill(m, value=-65504)",
+    "return torch.where(m, x, torch.full_like(x, -1e4))", "return torch.where(m, x.float(), -1e9)", "return x + (1 - m.float()) * -1e9", "return x + (m == 0) * -1e9",
+    "x = x.float()\n        x[m] = -1e9", "best = {}\n        best[m] = -1e9", "for i in range(3):\n            x[i] = -1e9", "x[0] = -1e9", "x['a'] = -1e9",
+    "with torch.autocast('cuda', enabled=False):\n            return x.masked_fill(m, -1e9)", "NEG = -1e4\n        return x.masked_fill(m, NEG)",
+    "low = torch.tensor([-1e9])\n        return torch.where(m, x, low)", "low = torch.full_like(x, -1e9, dtype=torch.float32)\n        return torch.where(m, x, low)",
+    "x = x.to(torch.float32)\n        return (x / 8).masked_fill(m, -1e9)", "return x.masked_fill(m, torch.finfo(torch.float16).min)", "worst = torch.full((3,), -1e9)\n        return worst",
+    "return t * -1e9", "best = numpy.zeros(3)\n        best[m] = -1e9", "return x.masked_fill(m, -1e9) if x.dtype == torch.float32 else x",
+    "scores = torch.zeros(3, dtype=torch.float32)\n        scores[m] = -1e9", "return x.masked_fill(m, 1e9 - 1e9)",
+]
+
+
+@pytest.mark.parametrize("line", MASKS)
+def test_masks_that_float16_cannot_hold(line):
+    text = HALF.format(line)
+    assert found(text) == [("mask-beyond-half", 7 + len(line.splitlines()))]
+    for other in ("", "torch.bfloat16", "torch.autocast('cuda', dtype=torch.bfloat16)", "torch.autocast('cpu')"):  # no float16 anywhere
+        assert found(text.replace("torch.amp.GradScaler()", "None").replace("scaler.update()", other)) == [], other
+    for half in ("torch.autocast('cuda')", "torch.autocast('cuda', dtype=torch.half)", "y.half()", "y.to('float16')"):
+        assert len(found(text.replace("torch.amp.GradScaler()", "None").replace("scaler.update()", half))) == 1, half
+
+
+@pytest.mark.parametrize("line", HELD)
+def test_masks_that_float16_holds(line):
+    assert found("import math\nimport numpy\n" + HALF.format(line)) == []
+
+
+BY_HAND = ["q = out.exp(); q = q / q.sum()", "q = out.exp()\n    q = q / q.sum()", "e = out.exp()\n    s = e.sum()\n    q = e / s", "q = torch.exp(out)\n    q /= q.sum(-1, keepdim=True)",
+           "q = out.exp()\n    q = q / (q.sum() + 1e-8)", "q = out.exp()\n    total = torch.sum(q, dim=-1)\n    q = q / total[:, None]", "q = out.exp()\n    q = q.div(q.sum())",
+           "q = out.exp()\n    q = torch.div(q, q.sum())", "q = out.exp()\n    q.div_(q.sum())"]
+SHIFTED = ["out = out - out.max()\n    q = out.exp(); q = q / q.sum()", "out -= out.amax(-1, keepdim=True)\n    q = out.exp()\n    q /= q.sum()", "m, _ = out.max(-1)\n    q = (out - m).exp()\n    q = q / q.sum()",
+           "q = out.sub(out.max()).exp()\n    q = q / q.sum()", "q = out.exp()\n    p = out.cos()\n    q = q / p.sum()", "q = out.exp()\n    q = out.cos()\n    q = q / q.sum()",
+           "q = out.abs(); q = q / q.sum()", "out.sub_(out.max())\n    q = out.exp()\n    q = q / q.sum()", "q = out.exp()\n    q = out / q.sum()"]
+
+
+@pytest.mark.parametrize("body", BY_HAND)
+def test_a_softmax_over_several_statements(body):
+    text = f"import torch\ndef f(out):\n    {body}\n    return q\n"
+    assert found(text) == [("softmax-by-hand", 2 + len(body.splitlines()))]
+
+
+@pytest.mark.parametrize("body", SHIFTED)
+def test_a_softmax_over_several_statements_that_is_right(body):
+    assert found(f"import torch\ndef f(out):\n    {body}\n    return q\n") == []
+
+
+DIFFERENCES = ["eps + (x * x).mean() - x.mean() ** 2", "(x * x).mean() - x.mean() ** 2 + eps", "torch.sqrt(loss + (x ** 2).mean(-1) + eps - x.mean(-1) ** 2)",
+               "-x.mean().square() + x.square().mean()", "(x * x).mean() + (eps - x.mean() ** 2)", "loss - (x.mean() ** 2 - (x * x).mean())",
+               "(x * x).mean().sub(x.mean() ** 2)", "(x * x).sum() / n - (x.sum() / n) ** 2", "torch.sub(torch.mean(x * x), torch.mean(x) ** 2) + eps", "x.mean() ** 2 - (eps + (x * x).mean())"]
+SUMS = ["eps + (x * x).mean() + x.mean() ** 2", "eps + ((x * x).mean() - x.mean() ** 2).clamp(min=0)", "((x * x).mean() + eps - x.mean() ** 2).clamp(min=0)",
+        "torch.clamp(eps + (x * x).mean() - x.mean() ** 2, min=0)", "(x * x).mean() + eps - y.mean() ** 2", "(x - x.mean()).square().mean() + eps",
+        "x.double().square().mean() + eps - x.double().mean() ** 2", "(x * x).mean() - (eps - x.mean() ** 2)"]
+
+
+@pytest.mark.parametrize("formula", DIFFERENCES)
+def test_a_variance_by_difference_in_a_longer_sum(formula):
+    assert found(f"import torch\ndef f(x, y, loss, eps, n):\n    return {formula}\n") == [("variance-by-difference", 3)]
+
+
+@pytest.mark.parametrize("formula", SUMS)
+def test_sums_that_are_no_variance_by_difference(formula):
+    assert found(f"import torch\ndef f(x, y, loss, eps, n):\n    return {formula}\n") == []
+
+
+HELPERS = """
+import torch
+scaler = torch.amp.GradScaler("cuda")
+def backward(loss):
+    scaler.scale(loss).backward()
+def unscale(s):
+    s.unscale_(optimizer)
+def clip(params, limit=1.0):
+    return torch.nn.utils.clip_grad_norm_(params, limit)
+def finish(g):
+    g.step(optimizer)
+    g.update()
+def train():
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = model(x, y)
+        {}
+"""
+TRAINER = """
+import torch
+class Trainer:
+    def __init__(self):
+        self.scaler = torch.amp.GradScaler("cuda")
+    def backward(self, loss):
+        self.scaler.scale(loss).backward()
+    def unscale(self):
+        self.scaler.unscale_(self.optimizer)
+    def clip(self):
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+    def step(self):
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+    def train(self, x):
+        {}
+"""
+ORDERS = [
+    (HELPERS, "backward(loss); clip(p); finish(scaler)", 9), (HELPERS, "scaler.scale(loss).backward(); clip(p); finish(scaler)", 9),
+    (HELPERS, "backward(loss); clip(p); unscale(scaler); finish(scaler)", 9), (HELPERS, "backward(loss); torch.nn.utils.clip_grad_norm_(p, 1.0); finish(scaler)", 17),
+    (HELPERS, "backward(loss); unscale(scaler); clip(p); finish(scaler)", 0), (HELPERS, "scaler.scale(loss).backward(); unscale(scaler); torch.nn.utils.clip_grad_norm_(p, 1.0); finish(scaler)", 0),
+    (HELPERS, "loss.backward(); clip(p); optimizer.step()", 0), (HELPERS, "backward(loss); finish(scaler); clip(p)", 0),
+    (TRAINER, "self.backward(loss); self.clip(); self.step()", 11), (TRAINER, "self.scaler.scale(loss).backward(); self.clip(); self.step()", 11),
+    (TRAINER, "self.backward(loss); self.unscale(); self.clip(); self.step()", 0), (TRAINER, "loss.backward(); self.clip()", 0),
+    (TRAINER, "self.backward(loss); self.unscale(); torch.nn.utils.clip_grad_value_(p, 1.0); self.step()", 0),
+    (TRAINER.replace("self.scaler.unscale_", "if self.clips:\n            self.scaler.unscale_"), "self.backward(loss); self.unscale(); self.clip(); self.step()", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "calls", "line"), ORDERS)
+def test_helper_functions_are_followed(text, calls, line):
+    assert found(text.format(calls)) == ([("clip-scaled-gradients", line)] if line else [])
+
+
+def test_an_instance_and_functions_that_call_themselves():
+    text = TRAINER.format("return self.train(x)") + "\ntrainer = Trainer()\nwhile True:\n    trainer.backward(loss)\n    trainer.{}()\n    trainer.clip()\n    trainer.step()\n"
+    assert found(text.format("unscale")) == [] and found(text.format("train")) == [("clip-scaled-gradients", 11)]
+    assert [f.message for f in check_source(text.format("train"))] == [
+        "clip_grad_norm_, called from line 22, comes after scaler.scale(...).backward() without scaler.unscale_() between, so it clips gradients that are "
+        "multiplied by the scale"]
+
+
+def test_a_step_after_a_helper():
+    wrong = HELPERS.format("backward(loss); optimizer.step()")
+    assert found(wrong) == [("step-on-scaled-gradients", 17)]
+    assert found(HELPERS.format("backward(loss); unscale(scaler); optimizer.step()")) == []
+
+
+FUNCTION = """
+import torch
+class Product(torch.autograd.Function):
+    @staticmethod
+    {fwd}
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return {product}
+    @staticmethod
+    {bwd}
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return {product}, x * g
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return Product.apply(x, self.w)
+def used(x):
+    return Product.apply(x, x)
+with torch.autocast("cuda", {region}):
+    loss = model(x)
+{more}
+"""
+
+
+def functions(fwd="", bwd="", product="x @ w", region="dtype=torch.bfloat16", more=""):
+    return [r for r in found(FUNCTION.format(fwd=fwd, bwd=bwd, product=product, region=region, more=more)) if r[0] == "function-without-custom-fwd"]
+
+
+def test_functions_under_autocast():
+    assert functions() == [("function-without-custom-fwd", 3)]
+    for product in ("x.mm(w)", "torch.matmul(x, w)", "torch.nn.functional.linear(x, w)", "torch.einsum('ij,jk->ik', x, w)", "torch.nn.functional.conv2d(x, w)"):
+        assert functions(product=product) == [("function-without-custom-fwd", 3)], product
+    assert functions("@torch.amp.custom_fwd(device_type='cuda')") == [("function-without-custom-fwd", 3)]
+    assert functions(bwd="@torch.amp.custom_bwd(device_type='cuda')") == [("function-without-custom-fwd", 3)]
+
+
+def test_functions_that_need_no_decorator():
+    both = {"fwd": "@torch.amp.custom_fwd(device_type='cuda')", "bwd": "@torch.amp.custom_bwd(device_type='cuda')"}
+    assert functions(**both) == []
+    assert functions("@torch.amp.custom_fwd(device_type='cuda', cast_inputs=torch.float32)") == []
+    assert functions(product="x.sign() + w") == []  # nothing that autocast would compute in 16 bits
+    assert functions(region="enabled=False") == []  # float32 only
+    assert functions(product="x.to(w.dtype) @ w") == []  # it sees to the dtypes itself
+    text = FUNCTION.format(fwd="", bwd="", product="x @ w", region="dtype=torch.bfloat16", more="")
+    alone = text.replace("        return Product.apply(x, self.w)\n", "        return x\n")
+    rule = ("function-without-custom-fwd", 3)
+    assert rule in found(alone)
+    assert rule not in found(alone + "used(x)\n")  # called outside the region alone
+    assert rule in found(alone + "with torch.autocast('cuda', dtype=torch.bfloat16):\n    used(x)\n")
+    off = "    with torch.autocast('cuda', enabled=False):\n        return Product.apply(x, x)\n"
+    assert rule not in found(alone.replace("    return Product.apply(x, x)\n", off))
+    assert rule not in found(text.replace("Product.apply", "Other.apply"))  # not used in this file

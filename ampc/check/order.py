@@ -22,35 +22,50 @@ def _uses(script: Script, kind: str) -> List[Event]:
 
 @_rule
 def clipping(script: Script) -> Iterator[Found]:
-    for events in script.scopes().values():
-        scaled = False
-        for e in events:
+    found = {}  # line of the clipping -> the call that leads there
+    for scope in script.scopes():
+        scaled = None
+        for e in script.followed(scope):
             if e.kind == "scaled_backward":
-                scaled = True
+                scaled = e
             elif e.kind in ("unscale", "scaler_step"):
-                scaled = False
-            elif e.kind == "clip" and scaled:
-                yield ("clip-scaled-gradients", e.line, f"{name_of(e.node.func)} comes after scaler.scale(...).backward() without scaler.unscale_() "
-                       "between, so it clips gradients that are multiplied by the scale", "call scaler.unscale_(optimizer) before it")
+                scaled = None
+            elif e.kind == "clip" and scaled is not None and not _in_another_arm(e, scaled) and (e.line not in found or not e.via):
+                found[e.line] = e
+    for line, e in found.items():
+        where = f", called from line {e.via[-1]}," if e.via else ""
+        yield ("clip-scaled-gradients", line, f"{name_of(e.node.func)}{where} comes after scaler.scale(...).backward() without scaler.unscale_() "
+               "between, so it clips gradients that are multiplied by the scale", "call scaler.unscale_(optimizer) before it")
 
 
 @_rule
 def stepping(script: Script) -> Iterator[Found]:
-    for events in script.scopes().values():
-        divided = {text_of(e.node.args[0]) for e in events if e.kind in ("unscale", "scaler_step") and e.node.args}
-        scaled = [e for e in events if e.kind == "scaled_backward"]
+    for scope in script.scopes():
+        events = script.followed(scope)
+        divides = [e for e in events if e.kind in ("unscale", "scaler_step")]
+        divided = {text_of(e.node.args[0]) for e in divides if e.node.args}
+        scaled: List[Event] = []
         for e in events:
-            if e.kind == "step" and scaled and e.line > scaled[0].line and e.who not in divided and not _has_its_own_way(e, scaled):
+            if e.kind == "scaled_backward":
+                scaled.append(e)
+            elif e.kind == "step" and scaled and not (e.who in divided or any(d.via or e.via for d in divides)
+                                                      or _has_its_own_way(e, scaled, script)):
                 yield ("step-on-scaled-gradients", e.line, f"{e.who}.step() uses gradients that are still multiplied by the loss scale",
                        f"call scaler.step({e.who}), then scaler.update()")
 
 
-def _has_its_own_way(step: Event, scaled: List[Event]) -> bool:
+def _in_another_arm(e: Event, of: Event) -> bool:
+    """Whether two events are in different arms of an `if`."""
+    arms = dict(e.branches)
+    return any(arms.get(line, arm) != arm for line, arm in of.branches)
+
+
+def _has_its_own_way(step: Event, scaled: List[Event], script: Script) -> bool:
     """Whether the step never follows a scaled backward: it is in the other arm of an `if`, or in its own `if amp:`."""
-    arms, shared = dict(step.branches), {branch for s in scaled for branch in s.branches}
-    elsewhere = all(any(arms.get(line, arm) != arm for line, arm in s.branches) for s in scaled)
+    shared = {branch for s in scaled for branch in s.branches}
+    elsewhere = all(_in_another_arm(step, s) for s in scaled)
     own = [line for line, arm in step.branches if (line, arm) not in shared]
-    return elsewhere or any("amp" in test or "scaler" in test for test in _tests(step.scope, own))
+    return elsewhere or any("amp" in test or "scaler" in test for test in _tests(script.tree, own))
 
 
 def _tests(scope: Any, lines: Iterable[int]) -> List[str]:
@@ -122,13 +137,15 @@ def closures(script: Script) -> Iterator[Found]:
 @_rule
 def regions(script: Script) -> Iterator[Found]:
     for e in script.events:
-        if e.kind in ("backward", "scaled_backward") and e.autocast:
+        body = script.called(e.node, e.scope) if e.kind == "call" and e.autocast else None
+        inside = [e] if body is None else script.followed(body)
+        if e.autocast and any(o.kind in ("backward", "scaled_backward") for o in inside):
             yield ("backward-under-autocast", e.line, "backward() is called inside an autocast region", "end the region after the loss")
 
 
 @_rule
 def precision(script: Script) -> Iterator[Found]:
-    scalers, low = _uses(script, "new_scaler"), _regions_dtypes(script)
+    scalers, low = _uses(script, "new_scaler"), regions_dtypes(script)
     trains = any(e.kind == "backward" for e in script.events) and any(e.kind == "step" for e in script.events)
     if trains and "float16" in low and not scalers and not any(e.kind == "scaled_backward" for e in script.events):
         yield ("fp16-without-scaler", low["float16"], "the region computes in float16, and no GradScaler is used: small gradients become 0",
@@ -160,7 +177,7 @@ def _switched(call: ast.Call) -> bool:
     return any(k.arg == "enabled" for k in call.keywords)
 
 
-def _regions_dtypes(script: Script) -> Any:
+def regions_dtypes(script: Script) -> Any:
     """dtype -> line of the first autocast that computes in it, where the script says which."""
     found: dict = {}
     for call in script.calls:
@@ -181,8 +198,8 @@ def _regions_dtypes(script: Script) -> Any:
 
 @_rule
 def waiting(script: Script) -> Iterator[Found]:
-    for events in script.scopes().values():
-        training = {e.loops for e in events if e.kind in ("backward", "scaled_backward") and e.loops}
+    for scope, events in script.scopes().items():
+        training = {e.loops for e in script.followed(scope) if e.kind in ("backward", "scaled_backward") and e.loops}
         for e in events:
             if e.kind == "item" and e.loops in training and not e.branches:
                 yield ("item-each-step", e.line, f"{text_of(e.node)} waits for the device in every step",

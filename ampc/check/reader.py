@@ -12,19 +12,21 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 OTHERS = frozenset({"numpy", "jax", "tensorflow", "cupy", "mxnet", "paddle", "mindspore", "tinygrad", "mlx", "keras", "autograd", "scipy",
                     "pandas", "sympy"})
 WITH_TORCH = frozenset({"torch", "ampc", "genesis", "torchvision", "lightning", "pytorch_lightning", "transformers", "accelerate", "timm", "fastai"})
+MOST = 2000  # events of a function and of those that it calls
 CLIPS = {"clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"}
 
 
 class Event(NamedTuple):
     """One call."""
 
-    kind: str  # backward scaled_backward clip unscale scaler_step update step schedule new_scaler item save
+    kind: str  # backward scaled_backward clip unscale scaler_step update step schedule new_scaler item save call (of the script's own function)
     node: ast.Call
     who: str  # whose method it is, as written
     scope: Any  # the function or module
     loops: Tuple[int, ...]  # lines of the loops around it, outermost first
     branches: Tuple[Tuple[int, str], ...]  # ifs around it: line and arm
     autocast: bool  # within an autocast region of the same function
+    via: Tuple[int, ...] = ()  # lines of the calls that lead to the function that it is in, where calls are followed
 
     @property
     def line(self) -> int:
@@ -60,9 +62,13 @@ class Script:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if kind and isinstance(target, (ast.Name, ast.Attribute)):
                         self.made[text_of(target)] = kind
-        self.events = list(self._walk(self.tree.body, self.tree, (), (), False))
         self.functions = [n for n in ast.walk(self.tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]  # outer ones first
         self.calls = [n for n in ast.walk(self.tree) if isinstance(n, ast.Call)]
+        self._read_classes()
+        self._bind_parameters()
+        self.events = list(self._walk(self.tree.body, self.tree, (), (), False))
+        self._scopes: Dict[Any, List[Event]] = {}
+        self._followed: Dict[Any, List[Event]] = {}
 
     # -- names ----------------------------------------------------------------------------------------------
 
@@ -75,6 +81,56 @@ class Script:
     def is_foreign(self, node: ast.AST) -> bool:
         """Whether the value is what a function of another package returned: np.asarray(x)."""
         return isinstance(node, ast.Call) and self.full(node.func).split(".")[0] in OTHERS and name_of(node.func) != "from_numpy"
+
+    def _read_classes(self) -> None:
+        """Which functions are methods, and of which class the names of instances are."""
+        self.classes = {n.name: n for n in ast.walk(self.tree) if isinstance(n, ast.ClassDef)}
+        self.class_of = {f: c for c in self.classes.values() for f in ast.walk(c) if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        self.plain: Dict[str, list] = {}  # functions that are no methods, by their names
+        for f in self.functions:
+            if f not in self.class_of or f not in self.class_of[f].body:
+                self.plain.setdefault(f.name, []).append(f)
+        self.instances: Dict[str, ast.ClassDef] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and name_of(node.value.func) in self.classes:
+                self.instances.update({text_of(t): self.classes[name_of(node.value.func)] for t in node.targets})
+
+    def _bind_parameters(self) -> None:
+        """A parameter is what the calls of this file pass for it."""
+        for name in {text_of(c.func.value) for c in self.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "unscale_"}:
+            self.made.setdefault(name, "scaler")
+        around = {id(n): f for f in self.functions for n in ast.walk(f)}
+        for _ in range(2):  # through a function in between, too
+            for call in self.calls:
+                body = self.called(call, around.get(id(call)))
+                if isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    names = [a.arg for a in body.args.args]
+                    names = names[1:] if isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"]) else names
+                    for name, value in [*zip(names, call.args), *((k.arg, k.value) for k in call.keywords if k.arg)]:
+                        kind = next((k for k in ("scaler", "optimizer", "scheduler") if self.is_a(k, value)), "")
+                        if kind:
+                            self.made.setdefault(name, kind)
+
+    def called(self, call: ast.Call, scope: Any) -> Optional[ast.AST]:
+        """The function of this file that a call runs; None for any other, and where several have the name."""
+        if isinstance(call.func, ast.Name):
+            named = self.plain.get(call.func.id, [])
+            return named[0] if len(named) == 1 else None
+        if not isinstance(call.func, ast.Attribute):
+            return None
+        text = text_of(call.func.value)
+        return self._method(self.class_of.get(scope) if text in ("self", "cls") else self.instances.get(text), call.func.attr)
+
+    def _method(self, of: Optional[ast.ClassDef], name: str) -> Optional[ast.AST]:
+        """A class's method, or one of its bases in this file."""
+        for _ in range(8):
+            if of is None:
+                return None
+            for node in of.body:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+                    return node
+            of = next((self.classes[name_of(b)] for b in of.bases if name_of(b) in self.classes), None)
+        return None
 
     def _imports(self) -> Dict[str, str]:
         """Local name -> full name, of torch's (or ampc's) things."""
@@ -163,17 +219,19 @@ class Script:
     def _in(self, node: ast.AST, scope: Any, loops: tuple, branches: tuple, autocast: bool) -> Iterator[Event]:
         calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
         for call in sorted(calls, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):  # inner ones first
-            kind = self._event(call)
+            kind = self._event(call, scope)
             if kind:
                 who = text_of(call.func.value) if isinstance(call.func, ast.Attribute) else ""
                 yield Event(kind, call, who, scope, loops, branches, autocast)
 
-    def _event(self, call: ast.Call) -> str:
+    def _event(self, call: ast.Call, scope: Any) -> str:
         name = name_of(call.func)
         if name in CLIPS:
             return "clip"
         if name == "GradScaler":
             return "new_scaler"
+        if self.called(call, scope) is not None:
+            return "call"
         if not isinstance(call.func, ast.Attribute):
             return ""
         of = call.func.value
@@ -182,8 +240,10 @@ class Script:
         if name == "step":
             kinds = {"scaler": "scaler_step", "scheduler": "schedule", "optimizer": "step"}
             return next((kinds[k] for k in kinds if self.is_a(k, of)), "")
-        if name in ("unscale_", "update") and self.is_a("scaler", of):
-            return {"unscale_": "unscale", "update": "update"}[name]
+        if name == "unscale_":  # whatever the scaler is called
+            return "unscale"
+        if name == "update" and self.is_a("scaler", of):
+            return "update"
         if name == "save" and self.full(call.func) == "torch.save":
             return "save"
         return "item" if name == "item" and not call.args else ""
@@ -195,10 +255,25 @@ class Script:
 
     def scopes(self) -> Dict[Any, List[Event]]:
         """The events of each function, and of the module."""
-        found: Dict[Any, List[Event]] = {}
-        for e in self.events:
-            found.setdefault(e.scope, []).append(e)
-        return found
+        if not self._scopes:
+            for e in self.events:
+                self._scopes.setdefault(e.scope, []).append(e)
+        return self._scopes
+
+    def followed(self, scope: Any) -> List[Event]:
+        """The events of a function in order, with those of the file's functions that it calls in the calls' places."""
+        if scope not in self._followed:
+            self._followed[scope] = []  # what a function that calls itself adds
+            self._followed[scope] = list(self._follow(scope))[:MOST]
+        return self._followed[scope]
+
+    def _follow(self, scope: Any) -> Iterator[Event]:
+        for e in self.scopes().get(scope, []):
+            body = self.called(e.node, scope) if e.kind == "call" else None
+            if body is None:
+                yield e
+            for o in self.followed(body) if body is not None else []:
+                yield o._replace(loops=e.loops + o.loops, branches=e.branches + o.branches, autocast=e.autocast or o.autocast, via=(e.line, *o.via))
 
     def function(self, name: str) -> Optional[ast.AST]:
         """The function of that name."""

@@ -8,7 +8,7 @@ import html
 import math
 import statistics
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from .. import _C, cuda
 from .. import _creation as make
@@ -23,6 +23,9 @@ from .fp32_shadow import HALVES, OperatorError, Shadow
 SCALES = (2.0**0, 2.0**8, 2.0**16, 2.0**24)
 LEAST_SECONDS = 0.1  # each precision runs steps for at least this long
 WORTH = 0.95  # mixed precision pays below this share of float32's time or memory
+LEAST_BYTES = 8e6  # memory that is worth a change
+BEARABLE = 1.1  # share of float32's time that saved memory may cost
+ROUNDS = 3  # the precisions take turns so often
 ERRORS = {"gradients": "gradient error", "losses": "loss error"}  # headings
 WIDTHS = (-10, 11, 10, 12, 17, 9, 17)  # of the columns of numbers; the first stands to the left
 TOLERANCE = 2e-2  # relative error of the gradients that training bears
@@ -40,6 +43,21 @@ class Trial(NamedTuple):
     final_scale: float
     largest: float  # magnitude that an operator made in 16 bits
     room: float  # how often that can double before it overflows
+    rounds: Tuple[float, ...] = ()  # seconds of a step in each round
+
+    @property
+    def fastest(self) -> float:
+        """Seconds of a step in the fastest round."""
+        return min(self.rounds, default=self.seconds)
+
+    @property
+    def slowest(self) -> float:
+        """Seconds of a step in the slowest round."""
+        return max(self.rounds, default=self.seconds)
+
+    def timed(self, rounds: List[float]) -> Trial:
+        """The same with the times of several rounds."""
+        return self._replace(seconds=statistics.median(rounds), rounds=tuple(rounds))
 
     @property
     def first_bad(self) -> int:
@@ -54,20 +72,36 @@ class Advice:
     share of gradient values that float16 would round to 0."""
 
     def __init__(self, trials: List[Trial], underflow: Dict[float, float], amax: float, hardware: str, history: str,
-                 operators: Dict[str, List[OperatorError]], error_of: str = "gradients") -> None:
-        self.error_of, self.operators = error_of, operators
+                 operators: Dict[str, List[OperatorError]], error_of: str = "gradients", misuse: Iterable[str] = ()) -> None:
+        self.error_of, self.operators, self.misuse = error_of, operators, list(misuse)
         self.trials, self.underflow, self.amax, self.hardware, self.history = {t.precision: t for t in trials}, underflow, amax, hardware, history
         self.policy: Optional[policies.CastPolicy] = None
         self.precision = self._choose()
-        self.init_scale = self._scale() if self.precision == "float16" else 1.0
+        self.init_scale = 1.0 if self.precision != "float16" else 2.0**16 if self.misuse else self._scale()
 
     @property
     def _others(self) -> List[str]:
         return [p for p in self.trials if p != "float32"]
 
-    def _pays(self, precision: str) -> bool:
+    def _faster(self, precision: str) -> bool:
+        """Whether its slowest round is faster than float32's fastest, and by enough."""
+        return self.trials[precision].slowest < WORTH * self.trials["float32"].fastest
+
+    def _smaller(self, precision: str) -> bool:
+        """Whether it saves memory that is worth it, and takes hardly more time."""
         t, base = self.trials[precision], self.trials["float32"]
-        return t.seconds < WORTH * base.seconds or t.peak_bytes < WORTH * base.peak_bytes
+        saved = base.peak_bytes - t.peak_bytes
+        return saved > max((1 - WORTH) * base.peak_bytes, LEAST_BYTES) and t.seconds <= BEARABLE * base.seconds
+
+    def _pays(self, precision: str) -> bool:
+        return (self._faster(precision) or self._smaller(precision)) and not self._keeps_all(precision)
+
+    def _keeps_all(self, precision: str) -> bool:
+        """Whether every product of a script would have to stay in float32, so that nothing is left in 16 bits."""
+        operators = self.operators.get(precision, []) if self.error_of == "losses" and precision in HALVES else []
+        products = {e.op for e in operators if not e.backward_of} & {op["name"] for op in _C.op_table() if op["cast"] == "low"}
+        kept = _keeping(operators)
+        return kept is not None and bool(products) and products <= set(kept.operators)
 
     def _sound(self, precision: str) -> bool:
         t = self.trials[precision]
@@ -75,7 +109,10 @@ class Advice:
 
     def _choose(self) -> str:
         fit = [p for p in self._others if self._pays(p) and self._sound(p)]
-        return min(fit, key=lambda p: self.trials[p].seconds) if fit else "float32"
+        best = min(fit, key=lambda p: self.trials[p].seconds, default="float32")
+        if best == "float16" and "bfloat16" in fit and self.trials["bfloat16"].fastest <= self.trials["float16"].slowest:
+            return "bfloat16"  # as fast, as far as can be told, and it needs no GradScaler
+        return best
 
     def _scale(self) -> float:
         """The largest power of 2 that leaves the largest gradient eight doublings of room."""
@@ -88,28 +125,47 @@ class Advice:
         """In a sentence or two."""
         base = self.trials["float32"]
         if not all(math.isfinite(loss) for loss in base.losses):
-            return "The losses are not finite in float32 either, so precision is not the cause. Run the script under ampc.doctor()."
+            return self._not_finite()
         if self.precision == "float32":
             unsound = [p for p in self._others if self._pays(p) and not self._sound(p)]
             if unsound:
                 return (f"Stay in float32. {' and '.join(unsound)} would save time or memory, but their losses or gradients differ too much from "
                         "float32's (see below). ampc.doctor.bisect finds the operators that must stay in float32.")
-            return "Mixed precision is not worth it here: it saves less than 5 % of the time and of the memory."
+            if any(self._keeps_all(p) for p in self._others):
+                return "Stay in float32: the products would have to be kept in float32, and nothing is left in 16 bits."
+            return f"Stay in float32: mixed precision is not worth it here. {self._times()}"
         t = self.trials[self.precision]
         text = (f"Use {self.precision}: a step takes {t.seconds / base.seconds:.2f} of float32's time and "
-                f"{t.peak_bytes / max(base.peak_bytes, 1):.2f} of its memory; {self.error_of} differ by {100 * t.gradient_error:.2g} %.")
+                f"{t.peak_bytes / max(base.peak_bytes, 1):.2f} of its memory; {self.error_of} differ by {100 * t.gradient_error:.2g} %. "
+                f"{self._times()}")
         if self.precision == "tf32":
             text += " Write set_float32_matmul_precision('high')."
         if self.precision == "float16":
-            text += f" Use a GradScaler(init_scale={self.init_scale:g})."
+            text += " Mend the misuse below before choosing an init_scale." if self.misuse else f" Use a GradScaler(init_scale={self.init_scale:g})."
         return text + (f" Keep {', '.join(self.policy.operators)} in float32 (advice.policy)." if self.policy is not None else "")
+
+    def _times(self) -> str:
+        """How sure the comparison of times is."""
+        base = self.trials["float32"]
+        n = len(base.rounds) or 1
+        ranges = [f"{p} {self.trials[p].fastest / base.slowest:.2f} to {self.trials[p].slowest / base.fastest:.2f}" for p in self._others]
+        return f"Times of {n} {'round' if n == 1 else 'rounds'} in turn, as shares of float32's: {', '.join(ranges)}."
+
+    def _not_finite(self) -> str:
+        """Of losses that are not finite in float32 either."""
+        text = "The losses are not finite in float32 either"
+        own = min(self.operators.get("float32", []), key=lambda e: e.room if math.isfinite(e.room) else math.inf, default=None)
+        if own is None:
+            return f"{text}, so autocast's precision is not the cause. Run the script under ampc.doctor()."
+        return (f"{text}, but the script itself computes in {own.dtype} there, by .half() or the like: {own.op} at "
+                f"{location_text(own.location)} comes nearest to overflow. Keep that in float32, or run the script under ampc.doctor().")
 
     def _trials(self) -> List[List[str]]:
         """What was measured, a row for each precision."""
         rows = [["precision", "ms a step", "peak MB", "last loss", ERRORS[self.error_of], "skipped", "below overflow"]]
         for t in self.trials.values():
-            room = f"2^{t.room:.0f} times" if math.isfinite(t.room) else ""
-            error = f"{100 * t.gradient_error:.2g} %" if t.precision != "float32" else ""
+            room = f"2^{t.room:.0f} times" if math.isfinite(t.room) else "-"
+            error = "-" if t.precision == "float32" else f"{100 * t.gradient_error:.2g} %" if math.isfinite(t.gradient_error) else "not finite"
             rows.append([t.precision, f"{1e3 * t.seconds:.3f}", f"{t.peak_bytes / 1e6:.2f}", f"{t.losses[-1]:.4g}", error, str(t.skipped), room])
         return rows
 
@@ -124,8 +180,10 @@ class Advice:
         lines = [self.verdict, f"on {self.hardware}"]
         lines += ["".join(cell.rjust(width) if width > 0 else cell.ljust(-width) for cell, width in zip(row, WIDTHS)) for row in self._trials()]
         lines += self._diverged()
+        lines += [f"misuse: {text}" for text in self.misuse]
         shares = ", ".join(f"{100 * share:.2g} % at {scale:.8g}" for scale, share in self.underflow.items())
-        lines.append(f"gradient values that float16 rounds to 0, by loss scale: {shares}; the largest gradient value is {self.amax:.3g}")
+        if self.underflow:
+            lines.append(f"gradient values that float16 rounds to 0, by loss scale: {shares}; the largest gradient value is {self.amax:.3g}")
         for p in HALVES:
             rounded = self._rounded(p)
             lines += [f"largest rounding errors in {p}:", *(f"  {e}" for e in rounded)] if rounded else []
@@ -138,7 +196,8 @@ class Advice:
         errors += [[p, location_text(e.location), f"{e.op}, backward of {e.backward_of}" if e.backward_of else e.op, f"{100 * e.error:.2g} %",
                     f"{e.amax:.3g}", f"2^{e.room:.0f} times" if math.isfinite(e.room) else ""] for p in HALVES for e in self._rounded(p)]
         return "".join([f"<p><b>{html.escape(self.verdict)}</b></p>", html_text(f"on {self.hardware}"), html_table(self._trials(), {0}),
-                        html_text(*self._diverged()), html_table(shares, ()), html_text(f"The largest gradient value is {self.amax:.3g}."),
+                        html_text(*self._diverged(), *(f"misuse: {text}" for text in self.misuse)),
+                        html_table(shares, ()) + html_text(f"The largest gradient value is {self.amax:.3g}.") if self.underflow else "",
                         html_text("Largest rounding errors:") + html_table(errors, {0, 1, 2}) if len(errors) > 1 else "",
                         f"<pre>{html.escape(self.history)}</pre>" if self.history else ""])
 
@@ -270,6 +329,11 @@ def measure(subject: Subject, history: str = "", shown: bool = False) -> Advice:
         trial, grads, operators[p] = subject.trial(p, exact)
         exact = grads if exact is None else exact
         trials.append(trial)
+    rounds = {t.precision: [t.seconds] for t in trials}
+    for _ in range(ROUNDS - 1):
+        for p in rounds:
+            rounds[p].append(subject.trial(p, exact)[0].seconds)
+    trials = [t.timed(rounds[t.precision]) for t in trials]
     grads = exact or []
     amax = max((g.abs().max().item() for g in grads if g.numel()), default=0.0)
     return Advice(trials, {s: _lost(grads, s) for s in SCALES}, amax, _hardware(subject.kind), history, operators)
@@ -301,6 +365,8 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
     """Like ``advise``, for a script, which runs for ``steps`` backward passes in each precision, each time in a new process.
 
     Its autocast regions get that dtype, or are off in float32. A script without a region runs in one. Errors are measured on the losses.
+    Every process begins with the same seed, of Python's, NumPy's and ampc's generators. The precisions take turns, for three rounds: one is
+    called faster where its slowest round is faster than float32's fastest.
 
     FileNotFoundError if there is no such file; RuntimeError, with the script's own error, if a run fails or has no backward pass."""
     import json
@@ -316,7 +382,10 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trial.json")
             command = [sys.executable, "-m", "ampc.run._trial", path, precision, str(steps), script, *args]
-            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            environment = {"PYTHONHASHSEED": "0", **os.environ}  # sets in the same order in every trial
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+            if done.returncode:
+                raise RuntimeError(f"{script} failed in {precision} (exit status {done.returncode})\n{done.stderr.strip()}")
             if not os.path.exists(path):
                 raise RuntimeError(f"{script} in {precision} ended without a backward pass\n{done.stderr.strip()}")
             with open(path, encoding="utf-8") as out:
@@ -324,16 +393,20 @@ def advise_script(script: str, args: List[str], steps: int = 20) -> Advice:
 
     base = run("float32")
     rows = {"float32": base, **{p: run(p) for p in precisions(base["kind"])[1:]}}
+    rounds = {p: [row["seconds"]] for p, row in rows.items()}
+    for _ in range(ROUNDS - 1):
+        for p in rows:
+            rounds[p].append(run(p)["seconds"])
     operators = {p: [OperatorError(e[0], (e[1][0], e[1][1]), *e[2:]) for e in row["operators"]] for p, row in rows.items()}
     trials = []
     for precision, row in rows.items():
         away = [abs(a - b) / max(abs(b), 1e-12) for a, b in zip(row["losses"], base["losses"])]
         error = max(away) if away and all(math.isfinite(a) for a in away) else math.nan
         trials.append(Trial(precision, row["seconds"], row["peak_bytes"], row["losses"], error, row["skipped"], row["scale"],
-                            *margin(operators[precision])))
+                            *margin(operators[precision])).timed(rounds[precision]))
     found = Advice(trials, {float(k): v for k, v in base["underflow"].items()}, base["amax"], base["hardware"],
                    rows["float16"]["history"] or "the script does not use a GradScaler",
-                   operators, "losses")
+                   operators, "losses", dict.fromkeys(text for row in rows.values() for text in row["misuse"]))
     if found.precision in HALVES:
         found.policy = _keeping(operators[found.precision])
     return found

@@ -38,5 +38,6 @@ SOURCE: Dict[str, str] = {
     "logsumexp-by-hand": "logsumexp is written as log(exp(x).sum())",
     "variance-by-difference": "variance is written as mean(x * x) - mean(x) ** 2",
     "norm-by-hand": "a norm is written as sqrt((x ** 2).sum())",
+    "function-without-custom-fwd": "an autograd Function multiplies under autocast without custom_fwd and custom_bwd",
     "mask-beyond-half": "a mask uses -1e9, which float16 cannot hold",
 }

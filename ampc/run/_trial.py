@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import statistics
 import sys
 import time
 from typing import Any, Dict, List
+
+import numpy
 
 import ampc
 from ampc._events import forget, listen
@@ -19,8 +22,8 @@ from ..doctor.precision_advisor import SCALES, _hardware, _lost
 from . import script
 
 
-class _Enough(BaseException):
-    """Ends the script."""
+class _Enough(SystemExit):
+    """Ends the script, as sys.exit() would."""
 
 
 class _Notes(guard.Guard):
@@ -28,6 +31,7 @@ class _Notes(guard.Guard):
 
     def __init__(self, precision: str, steps: int) -> None:
         self.precision, self.steps = precision, steps
+        self.enough = False  # all steps were made
         self.begins: List[float] = []
         self.losses: List[float] = []
         self.scaled: Any = None  # the last loss that a scaler was given
@@ -40,6 +44,7 @@ class _Notes(guard.Guard):
     def backward(self, loss: Any) -> None:
         """A backward pass begins, and with it a step."""
         if len(self.begins) > self.steps:
+            self.enough = True
             raise _Enough
         value = loss if self.scaled is None else self.scaled
         self.losses.append(value.item() if value.numel() == 1 else math.nan)
@@ -61,6 +66,7 @@ class _Notes(guard.Guard):
 
     def step_begins(self, optimizer: Any) -> None:
         """Looks at unscaled float32 gradients, once."""
+        guard.before_step(optimizer)
         if self.underflow or self.precision != "float32":
             return
         grads = [p.grad.detach().double() for p in guard.params_of(optimizer) if p.grad is not None]
@@ -77,7 +83,8 @@ class _Notes(guard.Guard):
                 "peak_bytes": ampc.cuda.max_memory_allocated(), "underflow": self.underflow, "amax": self.amax,
                 "operators": self.shadow.operators, "kind": self.kind, "hardware": _hardware(self.kind),
                 "skipped": sum(len(s.ledger.skipped) for s in used), "scale": used[0].get_scale() if used else 1.0,
-                "history": str(used[0].report()) if used else ""}
+                "history": str(used[0].report()) if used else "",
+                "misuse": [str(r) for r in guard.reports()]}
 
 
 def _prepare(notes: _Notes, has_regions: bool) -> None:
@@ -97,27 +104,40 @@ def _prepare(notes: _Notes, has_regions: bool) -> None:
 
     autocast_mode.autocast.__init__ = region  # type: ignore[method-assign]
     ampc.Tensor.backward = start  # type: ignore[method-assign]
-    guard.off()
+    guard._State.mode = "warn"
+    guard.ignore("autocast-without-effect", "fp16-without-scaler", "scaler-without-fp16")  # which a trial may cause itself
     forget(guard.listening)
     listen(notes)
     if not has_regions and dtype is not None:
         ampc.autocast("cuda" if ampc.cuda.is_available() else "cpu").__enter__()
 
 
-def main() -> None:
-    """Runs the script until it has made so many backward passes, or ends."""
+def _seed() -> None:
+    """The same random numbers in every trial, for a script that does not seed its generators."""
+    random.seed(0)
+    numpy.random.seed(0)
+    ampc.manual_seed(0)  # the GPU's, too
+
+
+def main() -> int:
+    """Runs the script until it has made so many backward passes, or ends. Returns its exit status; what it raises is shown on stderr."""
     out, precision, steps, path, *args = sys.argv[1:]
     notes = _Notes(precision, int(steps))
     try:
         with open(path, encoding="utf-8", errors="replace") as f:
             _prepare(notes, "autocast" in f.read())
-        script.run(path, args)
-    except (_Enough, SystemExit):
-        pass
-    if notes.begins:
+        _seed()
+        status = script.run(path, args)
+    except SystemExit as end:
+        status = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
+        if status and isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    status = 0 if notes.enough else status
+    if notes.begins and not status:
         with open(out, "w") as f:
             json.dump(notes.result(), f)
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
