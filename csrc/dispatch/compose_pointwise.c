@@ -3,10 +3,14 @@
 
 #include <math.h>
 
-/* `bound` where x is beyond it, or where it is nan; the gradient is x's where they are equal. */
+/* `bound` where x is beyond it; nan, which has no gradient, where either is nan. The gradient is x's where they are
+ * equal. */
 static T bounded(ac_scratch *s, T x, T bound, bool below) {
+    if (!x) return NULL;
     T beyond = below ? BIN(lt, x, bound) : BIN(gt, x, bound);
-    return WHERE(BIN(logical_or, beyond, UN(isnan, bound)), bound, x);
+    if (!ac_is_floating(x->dtype) && !ac_is_floating(bound->dtype)) return WHERE(beyond, bound, x);
+    T inside = below ? BIN(ge, x, bound) : BIN(le, x, bound);
+    return WHERE(beyond, bound, WHERE(inside, x, NUM(NAN)));
 }
 
 COMPOSE(clamp_tensor) {
@@ -57,7 +61,8 @@ COMPOSE(prelu) {
     ac_dims column = {.n = x->ndim};
     for (int64_t d = 0; d < column.n; d++) column.v[d] = d == 1 ? weight->numel : 1;
     if (weight->numel == 1) column = (ac_dims){0};
-    return WHERE(BIN(gt, x, NUM(0)), x, MUL(x, ac_c_reshape(s, weight, &column)));
+    T positive = BIN(gt, x, NUM(0)), rest = WHERE(positive, NUM(0), x); /* whose product has no gradient where x > 0 */
+    return WHERE(positive, x, MUL(rest, ac_c_reshape(s, weight, &column)));
 }
 
 COMPOSE(glu) {

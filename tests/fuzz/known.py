@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
-from .running import BACKWARD, Difference
+from .running import BACKWARD, GEOMETRY, Difference
 
 
 class Known(NamedTuple):
@@ -97,6 +97,20 @@ def widened_by_autocast(d: Difference) -> bool:
 
 def overwritten_whole(d: Difference) -> bool:
     return re.search(r"(fill|zero|copy|constant|set|eq|ne|lt|le|gt|ge|logical_\w+)_\(|\] = ", str(d.program.steps)) is not None
+
+
+def not_recorded(pattern: str, d: Difference) -> bool:
+    """Where such a line ran without a gradient mode."""
+    return any(re.search(pattern, s.source) and re.search(r"no_grad|set_grad_enabled\(False|inference_mode", s.context) for s in d.program.steps)
+
+
+def written_view_of_leaf(d: Difference) -> bool:
+    """The gradient of a leaf that is made of another variable as a view, where a view of it was written without a gradient mode."""
+    leaf = d.name[:-len(".grad")]
+    if d.kind not in ("value", "existence") or not d.name.endswith(".grad"):
+        return False
+    lines = str(d.program.steps)
+    return re.search(rf"\b{leaf} = v\d+(\[|\.\w+)", lines) is not None and re.search(rf"\b{leaf}\.requires_grad", lines) is not None and not_recorded(r"^v\d+(\.\w+_\(| [-+*/]?= |\[.*\] [-+*/]?= )", d)
 
 
 # What torch refuses and ampc takes: nobody's program depends on the refusal.
@@ -328,7 +342,7 @@ RESULTS = [
     Known("erf of the smallest numbers is 2 x / sqrt(pi); torch's bfloat16 loop has 0", lambda d: "erf" in d.step.source and "bfloat16" in making(d) and (tiny(d) or all(abs(t - a) < 2**-22 for t, a in pairs(d)))),
     Known("squares of the smallest numbers", lambda d: "norm" in d.step.source and tiny(d)),
     Known("the sign of nan", lambda d: d.kind == "value" and "copysign" in d.step.source and all(t == -a for t, a in pairs(d))),
-    Known("the gradient by a result that a derivative is written in: of x or of f(x), as each library's formula has it", lambda d: is_gradient(d) and "autograd.grad" in d.step.source and "create_graph" in str(d.program.steps) and (re.search(r"\[v\d+, v\d+", d.step.source) is not None and "cumprod" in str(d.program.steps) or re.search(r"linalg\.(inv|solve)", making(d)) is not None)),
+    Known("the gradient by a result that a derivative is written in: of x or of f(x), as each library's formula has it", lambda d: is_gradient(d) and "autograd.grad" in d.step.source and "create_graph" in str(d.program.steps) and (re.search(r"\[v\d+, v\d+", d.step.source) is not None and "cumprod" in str(d.program.steps) or re.search(r"linalg\.solve", making(d)) is not None)),
     Known("shapes of products with no elements", lambda d: d.kind == "shape" and d.empty),
     Known("source without elements: no gradient", lambda d: d.kind == "existence" and "masked_scatter" in str(d.program.steps)),
     Known("amax and amin give their gradient to what is nan, as max and min do", lambda d: is_gradient(d) and re.search("amax|amin", str(d.program.steps)) is not None and infinite(d) or d.kind == "log" and re.search("amax|amin", str(d.program.steps)) is not None and "nan" in str(d.torch)),
@@ -339,6 +353,10 @@ RESULTS = [
     Known("block_diag's gradient beside a block without elements", lambda d: is_gradient(d) and "block_diag" in str(d.program.steps)),
     Known("a 0-d operand of addr does not widen it", line(r"addr", "dtype")),
     Known("the hooks of what is no leaf any more are not called", lambda d: d.kind == "log" and "detach_" in str(d.program.steps) and len(d.torch) > len(d.ampc)),
+    Known("the gradient of a leaf whose memory was replaced is asked for: torch looks for another leaf", lambda d: is_gradient(d) and "inputs=" in d.step.source and not_recorded(r"\.set_\(", d)),
+    Known("a view of a leaf that is a view keeps its history when it is written under no_grad; torch's leads nowhere", written_view_of_leaf),
+    Known("gradients find back to the geometry that a tensor had before it changed under no_grad; torch's stay as they are", lambda d: is_gradient(d) and not_recorded(GEOMETRY.pattern, d)),
+    Known("what multi_margin_loss leaves out has the gradient 0; torch's is 0 times what comes back", lambda d: is_gradient(d) and "multi_margin" in str(d.program.steps) and all(a == 0 and not math.isfinite(t) for t, a in pairs(d))),
     Known("adding zeros to a gradient is no write", lambda d: d.kind == "version" and overwritten_whole(d) and BACKWARD.search(d.step.source) is not None),
     Known("strides of gradients are as they come", line(r"autograd\.grad|\.grad\b", "strides")),
     Known("any and all give bool, of uint8 too", line(r"\.(all|any)\(", "dtype")),
@@ -348,7 +366,7 @@ RESULTS = [
     Known("the middle of no integers is any number", lambda d: d.kind == "value" and d.empty and "median" in d.step.source),
     Known("products of more than two matrices are taken in an order of each library's own", lambda d: d.kind == "value" and "multi_dot" in d.step.source and infinite(d)),
     Known("differences of products that float16 does not hold", lambda d: d.kind == "value" and "float16" in str(d.program.steps) and infinite(d)),
-    Known("clamp passes the gradient to what it gives, of equal bounds and nan, too", lambda d: (is_gradient(d) or d.kind == "log") and re.search(r"clamp_?\((\w+, )?min=v[^,]*, max=v\d+|clamp.*nan|nan.*clamp", str(d.program.steps)) is not None),
+    Known("of two bounds, clamp passes the gradient to what it gives, where they are equal, and where one is nan, too", lambda d: (is_gradient(d) or d.kind == "log") and re.search(r"clamp_?\((v\d+, )?(min=)?v\d+, (max=)?v\d+", str(d.program.steps)) is not None),
     Known("deep copies of tensors that share memory share its version, too", lambda d: d.kind == "version" and d.ampc == "written" and re.search("deepcopy|round_trip", str(d.program.steps)) is not None),
     Known("a view of what was detached in place and then written has no history; torch's leads nowhere", lambda d: "detach_(" in str(d.program.steps) and (d.kind in ("requires_grad", "leaf") or only_ampc_raises("does not require gradients")(d))),
     Known("the gradient of a leaf with new data has that's shape", lambda d: d.kind == "shape" and (d.name.endswith(".grad") or BACKWARD.search(d.step.source) is not None) and re.search(r"\.data = |set_\(", str(d.program.steps)) is not None),
