@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from .running import BACKWARD, GEOMETRY, Difference
+import numpy as np
+
+from .running import BACKWARD, EPS, GEOMETRY, Difference, Seen, groups
 
 
 class Known(NamedTuple):
@@ -99,6 +101,63 @@ def overwritten_whole(d: Difference) -> bool:
     return re.search(r"(fill|zero|copy|constant|set|eq|ne|lt|le|gt|ge|logical_\w+)_\(|\] = ", str(d.program.steps)) is not None
 
 
+def tensors(names: Iterable[str], seen: Dict[str, Any]) -> Dict[str, Seen]:
+    """Of these variables, those that are tensors, and the tensors in those that are lists."""
+    wanted = set(names)
+    return {n: s for n, s in seen.items() if isinstance(s, Seen) and n.split("[")[0] in wanted and not n.endswith(".grad")}
+
+
+def named(source: str) -> List[str]:
+    return re.findall(r"\bv\d+", source)
+
+
+def operands(d: Difference, pattern: str) -> List[Tuple[str, Seen]]:
+    """The tensors that go into lines like this."""
+    return [found for i, s in enumerate(d.program.steps[:d.at + 1]) if i and re.search(pattern, s.source) for found in tensors(named(s.source), d.trace[i - 1]).items()]
+
+
+def refused_backward(d: Difference) -> bool:
+    """torch finds overwritten what it has saved for backward."""
+    return only_torch_raises("modified by an inplace operation")(d)
+
+
+def overwritten_later(d: Difference, pattern: str) -> bool:
+    """Whether something that a line like this names was written after it, or is there no more."""
+    def written(i: int, source: str) -> bool:
+        then, now = tensors(named(source), d.trace[i]), d.trace[d.at]
+        return any(n not in now or now[n].version != s.version for n, s in then.items())
+    return any(re.search(pattern, s.source) and written(i, s.source) for i, s in enumerate(d.program.steps[:d.at]))
+
+
+def shares_with_target(d: Difference) -> bool:
+    """Whether a line before writes into memory that another of its operands lies in, too."""
+    for i, s in enumerate(d.program.steps[:d.at]):
+        target = re.match(r"(v\d+)\b.*?(\.\w+_\(| [-+*/]+= |\] = )(.*)", s.source)
+        if i and target:
+            places = groups({n: t for n, t in d.trace[i - 1].items() if isinstance(t, Seen)})
+            roots = [{places[n][0] for n in tensors(names, d.trace[i - 1]) if n in places} for names in ([target.group(1)], named(target.group(3)))]
+            if roots[0] & roots[1]:
+                return True
+    return False
+
+
+def ill_conditioned(d: Difference) -> bool:
+    """Whether a matrix that is inverted in the line is singular as far as its dtype tells."""
+    def singular(s: Seen) -> bool:
+        if len(s.shape) < 2 or 0 in s.shape or s.shape[-1] != s.shape[-2] or s.dtype not in EPS or not np.isfinite(s.values).all():
+            return False
+        return bool((np.linalg.cond(np.asarray(s.values, np.float64)) * EPS[s.dtype] > 2**-5).any())
+    pattern = r"linalg\.(inv|solve)|inverse"
+    return re.search(pattern, d.step.source) is not None and d.at > 0 and any(singular(s) for s in tensors(named(d.step.source), d.trace[d.at - 1]).values())
+
+
+def written_through_other_copy(d: Difference) -> bool:
+    """Whether the memory was written, in torch too, where another tensor has the version."""
+    now, before = ({n: t for n, t in seen.items() if isinstance(t, Seen)} for seen in (d.trace[d.at], d.trace[d.at - 1]))
+    places = groups(now)
+    return d.name in places and any(places[n][0] == places[d.name][0] and n in before and now[n].version != before[n].version for n in places)
+
+
 def not_recorded(pattern: str, d: Difference) -> bool:
     """Where such a line ran without a gradient mode."""
     return any(re.search(pattern, s.source) and re.search(r"no_grad|set_grad_enabled\(False|inference_mode", s.context) for s in d.program.steps)
@@ -122,8 +181,8 @@ TAKEN = [
     Known("operators that torch has no derivative for have the gradient 0 that they have", only_torch_raises(r"derivative for .* is not implemented|not implemented for|does not support automatic differentiation")),
     Known("memory that operands share with the target is read before it is written", only_torch_raises(r"refer to a single memory location|unsupported operation")),
     Known("what a derivative does not need may be overwritten; its numbers are those of what was saved",
-          lambda d: d.outlived or only_torch_raises("modified by an inplace operation")(d) and re.search("in_thread|saved_tensors_hooks|checkpoint|inplace=True|[.]take[(]", str(d.program.steps)) is not None),  # where `keeping` does not reach
-    Known("an operand that shares the target's memory is saved as it was", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"\bv\d+(\.\w+_\(| [-+*/]= )v\d+", str(d.program.steps)) is not None and re.search(r"\[\.\.\.\]|\.real\b|view", str(d.program.steps)) is not None),
+          lambda d: d.outlived or refused_backward(d) and re.search("in_thread|saved_tensors_hooks|checkpoint|inplace=True", str(d.program.steps)) is not None),  # where `keeping` does not reach
+    Known("an operand that shares the target's memory is saved as it was", lambda d: refused_backward(d) and shares_with_target(d)),
     Known("truth values may be written into a view made in inference mode", lambda d: only_torch_raises("created in inference mode and is being modified")(d) and re.search(r"\.(eq|ne|lt|le|gt|ge|logical_\w+)_\(", d.step.source) is not None),
     Known("bool tensors have an order", only_torch_raises(r"does not support bool|support bool")),
     Known("tensors of inference mode may come to require gradients or another geometry", only_torch_raises(r"(on|to) inference tensor")),
@@ -144,7 +203,7 @@ TAKEN = [
     Known("shapes are looked at before the mode in which a tensor was made", lambda d: both_raise("RuntimeError", "IndexError", "Inference tensors cannot be saved")(d)),
     Known("a tensor with a history does not come to have other memory, which would not be its value", only_ampc_raises("other memory would not be its value")),
     Known("an assertion of torch's own fails", only_torch_raises("INTERNAL ASSERT|ZeroTensors are immutable")),
-    Known("nansum and nanmean need where nan was, not the values", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search("nansum|nanmean", str(d.program.steps)) is not None),
+    Known("nansum and nanmean need where nan was, not the values", lambda d: refused_backward(d) and overwritten_later(d, "nansum|nanmean")),
     Known("a view of what became a leaf is not written where it is one of many", lambda d: only_ampc_raises("unbind, split and chunk cannot be modified")(d) and "requires_grad_(" in str(d.program.steps)),
     Known("an optimizer asks for gradients of the parameters' shapes", lambda d: only_ampc_raises(r"parameter \d+ has shape .* and its gradient")(d) and "squeeze_(" in str(d.program.steps)),
     Known("set_ takes memory over; what a derivative has saved is of the new shape", lambda d: only_ampc_raises("must have 2 dimensions")(d) and "set_(" in str(d.program.steps) and BACKWARD.search(d.step.source) is not None),
@@ -162,7 +221,6 @@ TAKEN = [
     Known("copies begin with version 0", lambda d: d.kind == "version" and "deepcopy" in making(d) and d.step.source.startswith("del ")),
     Known("torch's inner gives a view of a result, whose history is made again", lambda d: d.kind == "result" and d.torch == ("NoneType", None) and ".inner(" in making(d) and re.search(r"\.\w+_\(", making(d)) is not None),
     Known("a view of what was a leaf follows what that has become", lambda d: only_torch_raises("view of a leaf Variable")(d) and re.search(r"detach_|requires_grad", str(d.program.steps)) is not None),
-    Known("x / x in place has its derivative", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"(\bv\d+)(\.\w+_\(| [-+*/]= )\1\b", str(d.program.steps)) is not None),
     Known("gradients that are not asked for are not made, and need nothing", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"autograd\.grad|inputs=", d.step.source) is not None),
     Known("bytes are seen along any layout of one place", only_torch_raises(r"must be 1 to view")),
     Known("scatter_reduce of a 0-d tensor flattens", only_torch_raises(r"same number of dimensions as src")),
@@ -176,7 +234,7 @@ TAKEN = [
     Known("a hook that gives another shape is refused where it is called", lambda d: only_torch_raises(r"has changed the size")(d) and (d.empty or overwritten_whole(d) or re.search(r"detach_|requires_grad_\(False|v\d+, v\d+ = ", str(d.program.steps)) is not None)),
     Known("a checkpoint under inference_mode saves as it did", only_torch_raises(r"different number of tensors was saved")),
     Known("torch gives the src of scatter_add and scatter_reduce a gradient of the index's shape", only_torch_raises(r"Scatter(Reduce|Add)Backward")),
-    Known("values picked by their places need these alone", lambda d: only_torch_raises("modified by an inplace operation")(d) and re.search(r"aminmax|scatter_reduce|max_pool|pad\(|clamp|dist|median|\.(max|min)\(|kthvalue|topk|sort", str(d.program.steps)) is not None),
+    Known("values picked by their places need these alone", lambda d: refused_backward(d) and overwritten_later(d, r"aminmax|scatter_reduce|max_pool|pad\(|clamp|dist|median|\.(max|min|take)\(|kthvalue|topk|sort")),
     Known("what was overwritten is not gone back through", lambda d: only_torch_raises("returned an invalid gradient")(d) and overwritten_whole(d)),
     Known("hooks of results that backward does not reach are not called", lambda d: d.kind == "exception" and d.torch == "KeyError" and d.ampc is None and re.search(r"v\d+, \*?v\d+ = |apply\(|unbind|split|chunk", str(d.program.steps)) is not None),
     Known("a leaf that has another shape by now gets the gradient that it takes", lambda d: (only_torch_raises("returned an invalid gradient|invalid gradient at index|setStorage")(d) or d.kind == "shape" and (d.name.endswith(".grad") or "autograd.grad" in d.step.source)) and re.search(r"squeeze_|\.data = |set_\(|t_\(|swapaxes_|transpose_|out=", str(d.program.steps)) is not None),
@@ -231,7 +289,7 @@ REFUSED = [
     Known("a reentrant checkpoint has no second derivative; torch gives one without the first", only_ampc_raises(r"needs use_reentrant=False|need not be checkpointed")),
     Known("frexp's derivative needs its operand, torch's the exponent", lambda d: only_ampc_raises("backward of frexp")(d)),
     Known("checkpoints ask that their arguments stay what they were", only_ampc_raises(r"checkpoint: an argument was modified")),
-    Known("factors of a matrix with infinities are those of each library's LAPACK", lambda d: d.kind == "value" and re.search(r"linalg\.(inv|det|slogdet|solve)|inverse|logdet", making(d)) is not None and "inf" in str(d.program.steps) and infinite(d)),
+    Known("factors of a matrix with infinities are those of each library's LAPACK", lambda d: d.kind == "value" and re.search(r"linalg\.(inv|det|slogdet|solve)|inverse|logdet", making(d)) is not None and infinite(d) and any(not np.isfinite(s.values).all() for _, s in operands(d, r"linalg\.(inv|det|slogdet|solve)|inverse|logdet"))),
     Known("ndtr saves its operand; torch's ndtr is made of operators that save a product of it", only_ampc_raises("backward of ndtr needs a tensor .* modified in place after it was saved")),
     Known("what a checkpoint saved stays what it was, in a second backward too", lambda d: only_ampc_raises("modified in place after it was saved")(d) and "checkpoint" in str(d.program.steps) and "retain_graph" in str(d.program.steps)),
     Known("requires_grad of a view of a leaf is turned off at the leaf", only_ampc_raises(r"can only be turned off on leaves")),
@@ -362,12 +420,12 @@ RESULTS = [
     Known("any and all give bool, of uint8 too", line(r"\.(all|any)\(", "dtype")),
     Known("each tensor of a structure is copied by itself", line(r"deepcopy|pickle|round_trip", "aliasing", "strides")),
     Known("the label of one sample may have a dimension, in backward too", only_torch_raises(r"size mismatch \(got input")),
-    Known("an inverse whose numbers are as large as those of rounding are small", lambda d: d.kind == "value" and re.search(r"linalg\.(inv|solve)|inverse", making(d)) is not None and all(min(abs(t), abs(a)) > 2**20 for t, a in pairs(d))),
+    Known("an inverse whose numbers are as large as those of rounding are small", lambda d: d.kind == "value" and ill_conditioned(d)),
     Known("the middle of no integers is any number", lambda d: d.kind == "value" and d.empty and "median" in d.step.source),
     Known("products of more than two matrices are taken in an order of each library's own", lambda d: d.kind == "value" and "multi_dot" in d.step.source and infinite(d)),
     Known("differences of products that float16 does not hold", lambda d: d.kind == "value" and "float16" in str(d.program.steps) and infinite(d)),
     Known("of two bounds, clamp passes the gradient to what it gives, where they are equal, and where one is nan, too", lambda d: (is_gradient(d) or d.kind == "log") and re.search(r"clamp_?\((v\d+, )?(min=)?v\d+, (max=)?v\d+", str(d.program.steps)) is not None),
-    Known("deep copies of tensors that share memory share its version, too", lambda d: d.kind == "version" and d.ampc == "written" and re.search("deepcopy|round_trip", str(d.program.steps)) is not None),
+    Known("deep copies of tensors that share memory share its version, too", lambda d: d.kind == "version" and d.ampc == "written" and re.search("deepcopy|round_trip", making(d)) is not None and written_through_other_copy(d)),
     Known("a view of what was detached in place and then written has no history; torch's leads nowhere", lambda d: "detach_(" in str(d.program.steps) and (d.kind in ("requires_grad", "leaf") or only_ampc_raises("does not require gradients")(d))),
     Known("the gradient of a leaf with new data has that's shape", lambda d: d.kind == "shape" and (d.name.endswith(".grad") or BACKWARD.search(d.step.source) is not None) and re.search(r"\.data = |set_\(", str(d.program.steps)) is not None),
     Known("torch's derivative of logcumsumexp adds logarithms, which large values in 16 bits swallow", lambda d: is_gradient(d) and "logcumsumexp" in str(d.program.steps) and "float16" in str(d.program.steps)),
