@@ -424,7 +424,7 @@ RESULTS = [
     Known("the middle of no integers is any number", lambda d: d.kind == "value" and d.empty and "median" in d.step.source),
     Known("products of more than two matrices are taken in an order of each library's own", lambda d: d.kind == "value" and "multi_dot" in d.step.source and infinite(d)),
     Known("differences of products that float16 does not hold", lambda d: d.kind == "value" and "float16" in str(d.program.steps) and infinite(d)),
-    Known("of two bounds, clamp passes the gradient to what it gives, where they are equal, and where one is nan, too", lambda d: (is_gradient(d) or d.kind == "log") and re.search(r"clamp_?\((v\d+, )?(min=)?v\d+, (max=)?v\d+", str(d.program.steps)) is not None),
+    Known("clamp of nan has no gradient; torch's goes to the upper one of two bounds where they are crossed", lambda d: (is_gradient(d) or d.kind == "log") and any(np.isnan(s.values).any() for _, s in operands(d, r"clamp_?\((v\d+, )?(min=)?v\d+, (max=)?v\d+"))),
     Known("deep copies of tensors that share memory share its version, too", lambda d: d.kind == "version" and d.ampc == "written" and re.search("deepcopy|round_trip", making(d)) is not None and written_through_other_copy(d)),
     Known("a view of what was detached in place and then written has no history; torch's leads nowhere", lambda d: "detach_(" in str(d.program.steps) and (d.kind in ("requires_grad", "leaf") or only_ampc_raises("does not require gradients")(d))),
     Known("the gradient of a leaf with new data has that's shape", lambda d: d.kind == "shape" and (d.name.endswith(".grad") or BACKWARD.search(d.step.source) is not None) and re.search(r"\.data = |set_\(", str(d.program.steps)) is not None),
