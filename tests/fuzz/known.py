@@ -33,14 +33,14 @@ def both_raise(torch: str, ampc: str, pattern: str) -> Callable[[Difference], bo
     return lambda d: d.kind == "exception" and (d.torch, d.ampc) == (torch, ampc) and re.search(pattern, d.message) is not None
 
 
-def pairs(d: Difference) -> List[Tuple[float, float]]:
-    """Of torch's and ampc's values, those that differ in more than the first digits."""
+def pairs(d: Difference, room: float = 2**-5) -> List[Tuple[float, float]]:
+    """Of torch's and ampc's values, those that differ by more than that, relatively: without it, in more than the first digits."""
     def flat(values: Any) -> List[float]:
         return [v for row in values for v in flat(row)] if isinstance(values, list) else [float(values)]
     if d.kind != "value":
         return []
     both = zip(flat(d.torch), flat(d.ampc))
-    return [(t, a) for t, a in both if not (t == a or t != t and a != a or abs(t - a) <= 2**-5 * max(abs(t), abs(a)))]
+    return [(t, a) for t, a in both if not (t == a or t != t and a != a or abs(t - a) <= room * max(abs(t), abs(a)))]
 
 
 def infinite(d: Difference) -> bool:
@@ -151,11 +151,30 @@ def ill_conditioned(d: Difference) -> bool:
     return re.search(pattern, d.step.source) is not None and d.at > 0 and any(singular(s) for s in tensors(named(d.step.source), d.trace[d.at - 1]).values())
 
 
-def written_through_other_copy(d: Difference) -> bool:
-    """Whether the memory was written, in torch too, where another tensor has the version."""
-    now, before = ({n: t for n, t in seen.items() if isinstance(t, Seen)} for seen in (d.trace[d.at], d.trace[d.at - 1]))
+def neighbours(d: Difference, at: int, name: str) -> Dict[str, Seen]:
+    """The tensors that lie in the memory of this one after a line."""
+    now = {n: t for n, t in d.trace[at].items() if isinstance(t, Seen)}
     places = groups(now)
-    return d.name in places and any(places[n][0] == places[d.name][0] and n in before and now[n].version != before[n].version for n in places)
+    return {n: now[n] for n in places if name in places and places[n][0] == places[name][0]}
+
+
+def written_through_other_copy(d: Difference) -> bool:
+    """Whether, in torch too, a tensor was written that lies in the same memory, or was copied with this one."""
+    before, together = d.trace[d.at - 1], {**neighbours(d, d.at, d.name), **tensors([d.name.split("[")[0]], d.trace[d.at])}
+    return any(n in before and t.version != before[n].version for n, t in together.items())
+
+
+def nan_is_seen_as_bits(d: Difference) -> bool:
+    """Whether a tensor of another dtype lies in the same memory and holds nan."""
+    return d.kind == "value" and any(t.dtype != d.trace[d.at][d.name].dtype and np.isnan(t.values).any() for t in neighbours(d, d.at, d.name).values())
+
+
+def view_of_what_changed(d: Difference) -> bool:
+    """Whether requires_grad was set of something that lies in the same memory."""
+    if d.kind != "requires_grad":
+        return False
+    changed = [m.group(1) for s in d.program.steps[:d.at + 1] for m in re.finditer(r"(v\d+)(?:\[\d+\])?\.requires_grad", s.source)]
+    return any(n.split("[")[0] in changed for n in neighbours(d, d.at, d.name))
 
 
 def not_recorded(pattern: str, d: Difference) -> bool:
@@ -372,7 +391,9 @@ RESULTS = [
     Known("truth values replace the history of what they are written into", lambda d: is_gradient(d) and re.search(r"logical_\w+_\(", str(d.program.steps)) is not None),
     Known("leaves of inference mode take part as others do", lambda d: d.kind == "requires_grad" and d.ampc is True and "inference" in str(d.program.steps)),
     Known("optimizers at infinities: inf - inf, where torch has a fused order", lambda d: d.kind == "value" and "optim" in d.step.source and any(not (math.isfinite(t) and math.isfinite(a)) for t, a in pairs(d))),
-    Known("a leaf's views do not follow its requires_grad", lambda d: d.kind == "requires_grad" and re.search(r"requires_grad", str(d.program.steps)) is not None),
+    Known("Bessel functions have derivatives; torch has none of them", line("special.*bessel_", "requires_grad")),
+    Known("detach_copy has no history; torch marks its result as requiring gradients, and raises in backward", line("detach_copy", "requires_grad")),
+    Known("a leaf's views do not follow its requires_grad", view_of_what_changed),
     Known("an in-place operator that reads overlapping memory reads it as it was", lambda d: d.kind == "value" and (d.overlapping or re.search(r"(\bv\d+)\b.*\b\1\b", d.step.source) is not None) and re.search(r"_\(|[-+*/]=", d.step.source) is not None),
     Known("gradients that autograd.grad gives have memory of their own", line(r"autograd\.grad", "aliasing")),
     Known("a gradient that backward was given is not kept", line(r"\.backward\(v", "aliasing")),
@@ -380,7 +401,7 @@ RESULTS = [
           lambda d: d.kind in ("value", "aliasing") and "as_strided" in d.step.source and re.search("deepcopy|pickle|round_trip", making(d)) is not None),
     Known("a copy that a part is scattered into has elements of its own; torch's shares them as its operand did", lambda d: d.kind == "value" and re.search(r"(slice|select|diagonal)_scatter", d.step.source) is not None and re.search("unfold|expand|as_strided|broadcast", making(d)) is not None),
     Known("a gradient may lie in a larger memory, which as_strided sees", lambda d: d.kind in ("value", "aliasing") and "as_strided" in d.step.source and "autograd.grad" in str(d.program.steps)),
-    Known("bits of nan", lambda d: d.kind == "value" and (".view(torch." in making(d) or "signbit" in d.step.source)),
+    Known("bits of nan", lambda d: d.kind == "value" and (".view(torch." in making(d) or "signbit" in d.step.source) or nan_is_seen_as_bits(d)),
     Known("what a line that both refuse has left", lambda d: d.kind in ("existence", "value") and "torch: " in d.message and "ampc: " in d.message),
     Known("nan and infinities in derivatives of logit, logcumsumexp, xlogy, hypot at 0 and rounded quotients", lambda d: d.kind == "value" and re.search("logit|logcumsumexp|rounding_mode|xlogy|hypot|atan2", str(d.program.steps)) is not None and (infinite(d) or "1e+30" in making(d))),
     Known("x ** x in place has its derivative; torch reads x as it is then", lambda d: is_gradient(d) and re.search(r"(\bv\d+)(\.(pow|xlogy|div)_\(| /= )\1\b", str(d.program.steps)) is not None),
@@ -443,6 +464,7 @@ RESULTS = [
     Known("elements that share memory have memory of their own in a copy; torch's copies share it, too",
           lambda d: d.kind == "value" and re.search("as_strided|expand|meshgrid|broadcast|unfold", making(d)) is not None and re.search("deepcopy|pickle|round_trip", making(d)) is not None and re.search(r"_\(|[-+*/]= |\] = ", d.step.source) is not None),
     Known("torch's matrix_exp in 16 bits is wrong, of the identity, too", lambda d: d.kind == "value" and "matrix_exp" in making(d) and "float16" in making(d)),
+    Known("torch's matrix_exp of float32 has four digits where the norm is below 0.58", lambda d: d.kind == "value" and "matrix_exp" in making(d) and not pairs(d, 2**-13)),
     Known("torch rounds one product of cross and not the other, so that equal products leave what was rounded", lambda d: d.kind == "value" and "cross" in d.step.source and "1e+30" in making(d)),
     Known("the sign of nan is nan in the derivative of abs, too", lambda d: is_gradient(d) and re.search(r"abs|l1_loss|norm", str(d.program.steps)) is not None and infinite(d)),
     Known("sinc has a second derivative at 0, where torch's is nan, and is rounded once in 16 bits",
@@ -455,6 +477,7 @@ RESULTS = [
     Known("nan_to_num gives no gradient to what was not finite, of an infinite one, too", lambda d: is_gradient(d) and "nan_to_num" in making(d) and all(t != t and a == 0 for t, a in pairs(d))),
     Known("gradients that autograd.grad gives are tensors of their own; torch's may be one tensor twice", lambda d: d.kind == "shape" and "autograd.grad" in making(d) and re.search(r"\.(t|transpose|swapaxes|squeeze|unsqueeze)_\(", d.step.source) is not None),
     Known("nothing is reduced into a tensor without elements, so its source takes no part", lambda d: d.kind in ("existence", "result") and "index_reduce" in making(d) and re.search(r", 0\)|arange\(0\)|tensor\(\[\]", str(d.program.steps)) is not None),
+    Known("what has no elements takes no part in scatter_reduce", lambda d: d.kind == "existence" and d.ampc is False and "scatter_reduce" in making(d) and any(0 in s.shape for s in tensors([d.name[:-len(".grad")]], d.trace[d.at]).values())),
     Known("a result has memory for each of its elements; torch's diagonal_scatter and its like keep the overlap of an unfolded operand",
           lambda d: d.kind == "value" and re.search("unfold|as_strided", making(d)) is not None and re.search(r"(diagonal|select|slice|as_strided)_scatter", making(d)) is not None and re.search(r"_\(|[-+*/]= |\] = ", d.step.source) is not None),
     Known("a leaf that no longer requires gradients calls no hooks", lambda d: only_torch_raises("hook .* has changed the size")(d) and re.search(r"requires_grad = False|requires_grad_\(False", str(d.program.steps)) is not None),
