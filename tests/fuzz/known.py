@@ -392,6 +392,7 @@ RESULTS = [
     Known("leaves of inference mode take part as others do", lambda d: d.kind == "requires_grad" and d.ampc is True and "inference" in str(d.program.steps)),
     Known("optimizers at infinities: inf - inf, where torch has a fused order", lambda d: d.kind == "value" and "optim" in d.step.source and any(not (math.isfinite(t) and math.isfinite(a)) for t, a in pairs(d))),
     Known("Bessel functions have derivatives; torch has none of them", line("special.*bessel_", "requires_grad")),
+    Known("vander of one number, which is 1, has a history and the gradient 0", line("vander", "requires_grad")),
     Known("detach_copy has no history; torch marks its result as requiring gradients, and raises in backward", line("detach_copy", "requires_grad")),
     Known("a leaf's views do not follow its requires_grad", view_of_what_changed),
     Known("an in-place operator that reads overlapping memory reads it as it was", lambda d: d.kind == "value" and (d.overlapping or re.search(r"(\bv\d+)\b.*\b\1\b", d.step.source) is not None) and re.search(r"_\(|[-+*/]=", d.step.source) is not None),
