@@ -36,6 +36,7 @@ LINALG = {
     "ldl_solve": [wide(np.tril(solid(3)), np.array([1, 2, 3], dtype=np.int32), real(3, 2), torch=L("ldl_solve"), grad=False)],
     "reflections": [wide(ANY, torch="geqrf", grad=False), wide(real(2, 3), torch="geqrf", grad=False)],
     "pinv_of": [wide(np.linalg.inv(solid(3)), solid(3), reference=lambda p, a: p, torch=None, grad=False)],  # its gradient is linalg_pinv's
+    "inverse_of": [wide(np.linalg.inv(solid(3)), solid(3), reference=lambda x, a: x, torch=None, grad=False)],  # its gradient is linalg_inv's
     # -- equations
     "linalg_solve": [wide(SQUARE, real(2, 3, 2), torch=L("solve"), reference=np.linalg.solve), wide(SQUARE, real(4, 3), left=False, torch=L("solve")), wide(solid(3), real(3), torch=L("solve"))],
     "linalg_solve_ex": [wide(SQUARE, real(3, 2), torch=L("solve_ex"))],

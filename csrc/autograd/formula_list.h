@@ -29,7 +29,7 @@
     ENTRY(scaled_k0) ENTRY(scaled_k1) ENTRY(bessel_j0) ENTRY(bessel_j1) ENTRY(bessel_y0) ENTRY(bessel_y1) ENTRY(spherical_bessel_j0) \
     ENTRY(erfcx) ENTRY(ndtr) ENTRY(log_ndtr) ENTRY(ndtri) ENTRY(entr) ENTRY(xlog1py) ENTRY(zeta) ENTRY(igamma) ENTRY(igammac) ENTRY(slope) ENTRY(gamma_of) ENTRY(dirichlet_of) \
     ENTRY(frexp_mantissa) ENTRY(nextafter) \
-    ENTRY(solve) ENTRY(det) ENTRY(slogdet) ENTRY(cholesky) ENTRY(qr) ENTRY(eigh) ENTRY(svd) ENTRY(solve_triangle) ENTRY(lu_factor) ENTRY(pinv_of)
+    ENTRY(solve) ENTRY(det) ENTRY(slogdet) ENTRY(cholesky) ENTRY(qr) ENTRY(eigh) ENTRY(svd) ENTRY(solve_triangle) ENTRY(lu_factor) ENTRY(pinv_of) ENTRY(inverse_of)
 
 #define ENTRY(name) FORMULA(name);
 FORMULAS(ENTRY)

@@ -221,6 +221,13 @@ FORMULA(lu_factor) {
     DONE;
 }
 
+/* Of the inverse X of A, given with it. A is not needed, so it may be overwritten. */
+FORMULA(inverse_of) {
+    T x = TR(RESULT(0));
+    GIVE(1, UN(neg, MM(MM(x, G), x)));
+    DONE;
+}
+
 /* Of the pseudo-inverse P of A, given with it (Golub and Pereyra 1973). */
 FORMULA(pinv_of) {
     T p = RESULT(0), a = SAVED(1), g = G, gt = TR(g), pt = TR(p);

@@ -157,7 +157,7 @@ FORMULA(log_ndtr) { /* the density over the probability: sqrt(2 / pi) / erfcx(-x
     DONE;
 }
 FORMULA(ndtri) {
-    GIVE(0, DIV(G, normal_density(s, UN(ndtri, SAVED(0)))));
+    GIVE(0, DIV(G, normal_density(s, RESULT(0))));
     DONE;
 }
 FORMULA(entr) { /* -log(x) - 1 */

@@ -122,10 +122,10 @@ T ac_c_inverse(ac_scratch *s, T A, bool check, T *info, const char *what) {
     T out[AC_MAX_OUT] = {NULL};
     if (!A) return NULL;
     NEED(ac_need_square(A, what));
-    T in[2] = {A, ac_c_eye(s, A, ac_rows_of(A), ac_cols_of(A))};
+    T in[2] = {ac_c_detach(s, A), ac_c_eye(s, A, ac_rows_of(A), ac_cols_of(A))};
     if (ac_c_call_many(s, AC_OP_solve, &how, in, 2, out) < 0) return NULL;
     if (info) *info = out[1];
-    return out[0];
+    return BIN(inverse_of, out[0], A);
 }
 
 COMPOSE(linalg_solve) {

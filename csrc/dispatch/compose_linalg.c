@@ -40,10 +40,9 @@ COMPOSE(matrix_power) {
     T square = in[0], power = NULL, eye = NULL;
     uint64_t n = a->n < 0 ? (uint64_t)0 - (uint64_t)a->n : (uint64_t)a->n;
     NEED(need_square(square, "matrix_power"));
-    if (a->n <= 0) eye = eye_like(s, square);
+    if (a->n == 0) eye = eye_like(s, square);
     if (a->n == 0) return WHERE(BIN(eq, eye, eye), eye, square); /* its gradient is 0 */
-    static const ac_attrs_check checked = {true};
-    if (a->n < 0) square = ac_c_call(s, AC_OP_solve, &checked, 2, square, eye);
+    if (a->n < 0) square = ac_c_inverse(s, square, true, NULL, "linalg.matrix_power");
     for (; n; n >>= 1) {
         if (n & 1) power = power ? ac_c_product(s, power, square) : square;
         if (n > 1) square = ac_c_product(s, square, square);

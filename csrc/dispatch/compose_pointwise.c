@@ -1,18 +1,27 @@
 /* Composite elementwise operators. */
-#include "dispatch/compose.h"
+#include "dispatch/compose_read.h"
 
 #include <math.h>
 
-/* `bound` where x is beyond it, or where it is nan; the gradient is x's where they are equal. */
+/* `bound` where x is beyond it; nan, which has no gradient, where either is nan. The gradient is x's where they are
+ * equal. */
 static T bounded(ac_scratch *s, T x, T bound, bool below) {
+    if (!x || !bound) return NULL;
     T beyond = below ? BIN(lt, x, bound) : BIN(gt, x, bound);
-    return WHERE(BIN(logical_or, beyond, UN(isnan, bound)), bound, x);
+    if (!ac_is_floating(x->dtype) && !ac_is_floating(bound->dtype)) return WHERE(beyond, bound, x);
+    T inside = below ? BIN(ge, x, bound) : BIN(le, x, bound);
+    return WHERE(beyond, bound, WHERE(inside, x, NUM(NAN)));
+}
+
+/* Without a gradient where it does not lie below `max`. */
+static T below_max(ac_scratch *s, T min, T max) {
+    return ac_is_floating(min->dtype) ? WHERE(BIN(lt, min, max), min, ac_c_detach(s, min)) : min;
 }
 
 COMPOSE(clamp_tensor) {
     T y = in[0];
     if (!in[1] && !in[2]) REFUSE(AC_RUNTIME, "clamp: give `min`, `max` or both");
-    if (in[1]) y = bounded(s, y, in[1], true);
+    if (in[1]) y = bounded(s, y, in[2] ? below_max(s, in[1], in[2]) : in[1], true);
     if (in[2]) y = bounded(s, y, in[2], false);
     return y ? ac_c_cast(s, y, ac_result_type(in, 3)) : NULL;
 }
@@ -57,7 +66,8 @@ COMPOSE(prelu) {
     ac_dims column = {.n = x->ndim};
     for (int64_t d = 0; d < column.n; d++) column.v[d] = d == 1 ? weight->numel : 1;
     if (weight->numel == 1) column = (ac_dims){0};
-    return WHERE(BIN(gt, x, NUM(0)), x, MUL(x, ac_c_reshape(s, weight, &column)));
+    T positive = BIN(gt, x, NUM(0)), rest = WHERE(positive, NUM(0), x); /* whose product has no gradient where x > 0 */
+    return WHERE(positive, x, MUL(rest, ac_c_reshape(s, weight, &column)));
 }
 
 COMPOSE(glu) {

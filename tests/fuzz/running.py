@@ -172,6 +172,7 @@ class Difference:
     empty: bool = False  # something that the line names has no elements
     overlapping: bool = False  # two variables that the line names lie in the same memory
     outlived: bool = False  # torch comes to ampc's numbers if it may keep what is saved for backward from being overwritten
+    trace: List[Dict[str, Any]] = field(default_factory=list)  # what torch's variables were after each line
 
     @property
     def step(self) -> Step:
@@ -425,6 +426,7 @@ def check(program: Program, torch: Any, ampc: Any, expected: Optional[List[Outco
                 d.outlived = compare(program, at, got[at], kept[at], kept[at - 1].seen, got[at - 1].seen, lowest) is None or (
                     "derivative for" in kept[at].message)  # of an operator that torch has none of in this mode
             if d is not None:
+                d.trace = [o.seen for o in expected[:at + 1]]
                 return d
             if follower is not None:
                 give(follower, t, got[at])
