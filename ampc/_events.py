@@ -92,6 +92,8 @@ class StepLedger(Protocol):
 class Listener:
     """A base for listeners. A subclass overrides the methods of the events it needs. Its exceptions reach the script."""
 
+    over = False  # whether it has ended: the next change of listeners leaves it out
+
     def region_made(self, dtype: dtype) -> None:
         """An autocast region of the CPU was made, which will compute in ``dtype``."""
 
@@ -142,7 +144,7 @@ class Listener:
         """A script calls ``loss.backward()``."""
 
 
-EVENTS: Tuple[str, ...] = tuple(name for name in vars(Listener) if not name.startswith("__"))
+EVENTS: Tuple[str, ...] = tuple(name for name, event in vars(Listener).items() if callable(event))
 
 
 class _Announcer(Listener):
@@ -152,13 +154,13 @@ class _Announcer(Listener):
         self._listeners: List[Listener] = []
 
     def _connect(self, listeners: List[Listener]) -> None:
-        self._listeners = listeners
+        """Makes these the listeners, in one step: an exception before it leaves those that were."""
+        table: Dict[str, Any] = {"_listeners": [each for each in listeners if not each.over]}
         for name in EVENTS:
-            heard = [getattr(each, name) for each in listeners if getattr(type(each), name) is not getattr(Listener, name)]
+            heard = [getattr(each, name) for each in table["_listeners"] if getattr(type(each), name) is not getattr(Listener, name)]
             if heard:
-                self.__dict__[name] = heard[0] if len(heard) == 1 else _in_turn(heard)
-            else:
-                self.__dict__.pop(name, None)
+                table[name] = heard[0] if len(heard) == 1 else _in_turn(heard)
+        self.__dict__ = table
 
 
 def _in_turn(heard: List[Callable[..., None]]) -> Callable[..., None]:

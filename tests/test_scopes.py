@@ -2,6 +2,7 @@
 when the statement is over."""
 
 import copy
+import gc
 import random
 import signal
 import threading
@@ -11,6 +12,7 @@ import pytest
 import ampc
 from ampc import _C, policy
 from ampc._device import current
+from ampc._events import announce
 from ampc.doctor import guard
 from ampc.doctor.fp32_shadow import Shadow
 from ampc.nn.utils import parametrize
@@ -25,7 +27,7 @@ def state():
     return (ampc.is_grad_enabled(), ampc.is_inference_mode_enabled(), _C._autocast_active(), _C._is_autocast_enabled("cpu"),
             _C.get_autocast_dtype("cpu"), _C.is_autocast_cache_enabled(), _C._autocast_nest(0), _C._region_policy(), policy.state.chosen,
             policy.state.by_module, _C._watcher(), _C._pack_saved(ampc.ones(1)) is None, ampc.get_default_device(), current.index, _C._rng_state(),
-            parametrize._cache, checkpoint._stop_early, guard._State.mode)
+            parametrize._cache, checkpoint._stop_early, guard._State.mode, [each for each in announce._listeners if not each.over])
 
 
 class Twice(ampc.autocast):
@@ -80,7 +82,8 @@ def interrupted(make, tries):
     def interrupt(number, frame):
         raise KeyboardInterrupt
 
-    before = state()
+    before, observers = state(), gc.callbacks[:]
+    gc.callbacks.clear()  # what they raise is lost
     handler = signal.signal(signal.SIGALRM, interrupt)
     try:
         for _ in range(tries):
@@ -93,6 +96,7 @@ def interrupted(make, tries):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
+        gc.callbacks[:] = observers
     return wrong, happened
 
 
@@ -123,7 +127,7 @@ def test_missing_memory_leaves_the_state(name, lasting):
         finally:
             testcapi.remove_mem_hooks()
 
-    for n in range(1, 400):
+    for n in range(1, 800):
         try:
             run(n)
             left = True

@@ -8,7 +8,7 @@ import traceback
 
 import numpy as np
 import pytest
-from test_corners import same
+from test_corners import NAN, same
 from where import ON_GPU
 
 import ampc
@@ -287,3 +287,23 @@ def test_derivatives_of_sinc_at_0():
 
 def test_the_exponential_of_a_matrix_of_one_number():
     assert ampc.linalg.matrix_exp(ampc.tensor([[-INF]])).item() == 0 and ampc.linalg.matrix_exp(ampc.tensor([[[1.0]], [[INF]]])).flatten().tolist() == pytest.approx([math.e, INF])
+
+
+@pytest.mark.parametrize("bounds", [(2.0, 2.0), (1.0, 2.0), (2.0, 1.0), (1.5, 1.5), (None, 1.5), (1.5, None), (NAN, 3.0), (1.0, NAN)])
+def test_of_bounds_that_are_equal_or_crossed_the_upper_one_has_the_gradient(bounds):
+    def gradients(lib):
+        x, *ends = (None if v is None else lib.tensor(v, requires_grad=True) for v in ([1.0, 1.5, 3.0], *([v] * 3 if v is not None else None for v in bounds)))
+        lib.clamp(x, *ends).sum().backward()
+        return lib.cat([v.grad for v in (x, *ends) if v is not None])
+
+    same(gradients)
+
+
+def test_one_sample_has_no_statistics_and_the_error_says_what_to_do():
+    import torch
+
+    for lib in (torch, ampc):
+        for layer, shape, says in ((lib.nn.BatchNorm1d(4), (1, 4), r"drop_last=True.*eval\(\)"), (lib.nn.BatchNorm2d(4), (1, 4, 1, 1), "2 samples"),
+                                   (lib.nn.InstanceNorm1d(4), (1, 4, 1), "leave it out")):
+            with pytest.raises(ValueError, match=says if lib is ampc else "more than 1"):
+                layer(lib.ones(shape))

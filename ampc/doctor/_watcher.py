@@ -12,8 +12,7 @@ class Watcher(_C.Scope):
     innermost one is called."""
 
     def _changes(self) -> tuple:
-        self._begins()
-        return (None, (), self._ends, ()), (_C._watch, (self._saw,), _C._watch, (_C._watcher(),))
+        return (self._begins, (), self._ends, ()), (_C._watch, (self._saw,), _C._watch, (_C._watcher(),))
 
     def _begins(self) -> None:
         """Called before observation begins."""

@@ -246,7 +246,8 @@ class Doctor(Watcher):
         self._ear = Ear(self._made)
 
     def _changes(self) -> tuple:
-        return (*super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
+        ear = (setattr, (self._ear, "over", False), setattr, (self._ear, "over", True))  # even where an exception ends _ends
+        return (ear, *super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
 
     def _begins(self) -> None:
         listen(self._ear)
