@@ -19,12 +19,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m troubles", description="Measures how right ampc's diagnosis of small scripts is.")
     parser.add_argument("--report", action="store_true", help="run them under ampc, and print tables (the default)")
     parser.add_argument("--only", default="", metavar="NAME", help="scripts whose name contains this")
+    parser.add_argument("--names", metavar="FILE", help="the pairs and scripts whose names stand in this file, one a line")
     parser.add_argument("--json", metavar="FILE", help="write everything that was said")
     parser.add_argument("--open", action="store_true", help="renew open.txt: those that are diagnosed wrongly, with the reason")
     parser.add_argument("--torch", action="store_true", help="run them under torch, and see that the broken show their symptom and the others do not")
     parser.add_argument("--advise", action="store_true", help="also ask `ampc advise` about those whose labels say what it should answer")
     args = parser.parse_args()
     library, chosen = "torch" if args.torch else "ampc", scripts(args.only)
+    if args.names:
+        wanted = set(Path(args.names).read_text().split())
+        chosen = [s for s in chosen if s.name.split()[0] in wanted]
     wrong, ran = 0, []
     with tempfile.TemporaryDirectory() as folder:
         for i, (s, result) in enumerate(run(library, chosen, Path(folder)), 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
 from .pair import Pair
@@ -30,8 +31,8 @@ CAUSES: Dict[str, Set[str]] = {
     "scheduler-before-optimizer": {*_rule("scheduler-before-optimizer"), "warning UserWarning"},
     "softmax-by-hand": {*_rule("softmax-by-hand"), *_rule("log-of-softmax"), "doctor exp"},
     "logsumexp-by-hand": {*_rule("logsumexp-by-hand"), "doctor exp", "doctor log"},
-    "log-of-softmax": {*_rule("log-of-softmax"), "doctor log"},
-    "log-of-sigmoid": {*_rule("log-of-sigmoid"), "doctor log"},
+    "log-of-softmax": {*_rule("log-of-softmax"), "doctor log", "doctor backward log"},
+    "log-of-sigmoid": {*_rule("log-of-sigmoid"), "doctor log", "doctor backward log"},
     "log-of-zero": {"doctor log", "doctor log2", "doctor log10", *POLES},
     "exp-overflow": {"doctor exp", "doctor expm1", "doctor cosh", "doctor sinh"},
     "mask-beyond-half": {*_rule("mask-beyond-half"), "doctor softmax", "doctor cast", "doctor masked_fill", "doctor mul", "doctor add"},
@@ -46,8 +47,10 @@ CAUSES: Dict[str, Set[str]] = {
     "sum-overflow": {"doctor sum", "doctor mean", "doctor cumsum", "doctor add"},
     "power-overflow": {"doctor pow", "doctor square", "doctor mul", "doctor prod"},
     "cast-overflow": {"doctor cast"},
+    "ctc-without-alignment": {"doctor ctc_loss"},
     "where-gradient": {"doctor backward where", *POLES, *ROOTS, "doctor backward exp"},
     "domain": {"doctor acos", "doctor asin", "doctor sqrt", "doctor pow", "doctor log", "doctor atanh", "doctor acosh", "doctor backward acos", "doctor backward asin"},
+    "deviation-of-one": {"doctor std", "doctor var"},
     "bad-data": {"doctor data"},
     "bad-parameter": {"doctor parameter"},
     "bad-buffer": {"doctor buffer"},
@@ -63,6 +66,7 @@ CAUSES: Dict[str, Set[str]] = {
     "step-twice": {*_rule("step-twice"), "error RuntimeError"},
     "no-gradients": {*_rule("no-gradients"), "error AssertionError"},
     "dtype-mismatch": {"error RuntimeError", "error TypeError"},
+    "mixed-scales": {*_rule("mixed-scales"), "error AssertionError"},
     "not-scaled-by-scaler": {"error AssertionError", "error RuntimeError", *_rule("loss-not-scaled")},
     "state-not-loaded": {*_rule("state-not-loaded"), *_rule("scaler-not-saved")},
     "scale-frozen": {*_rule("scale-frozen"), "ledger model"},
@@ -102,7 +106,12 @@ def alarms(findings: List[Dict[str, Any]]) -> List[str]:
 
 def text(finding: Dict[str, Any]) -> str:
     """In a line."""
-    return f"line {finding['line']}: {name(finding)}: {finding['text'].splitlines()[0][:150]}"
+    return f"line {finding['line']}: {name(finding)}: {_short(finding['text'])}"
+
+
+def _short(said: str) -> str:
+    """The first line, without the file of a doctor's finding."""
+    return re.sub(r"^/\S*\.py:\d+: ", "", said.splitlines()[0])[:150]
 
 
 def verdict(pair: Pair, findings: List[Dict[str, Any]]) -> Verdict:
@@ -120,7 +129,7 @@ def verdict(pair: Pair, findings: List[Dict[str, Any]]) -> Verdict:
 
 def _follows(shows: str, finding: Dict[str, Any]) -> bool:
     """Whether a finding tells the symptom alone: that the model overflowed, or an error that torch has, too."""
-    return finding["tool"] == "error" if shows == "error" else name(finding) == "ledger model"
+    return finding["tool"] == "error" if shows == "error" else name(finding) == "ledger model" or finding["text"].startswith("GradScaler:")
 
 
 def table(rows: List[Tuple[str, Verdict]]) -> List[str]:
