@@ -89,8 +89,9 @@ def _ampc(file: str) -> Dict[str, Any]:
 
 
 def _of_doctor(file: str, found: Any) -> Dict[str, Any]:
-    at = found.backward_of[1] if found.backward_of and found.backward_of[1] else found.location
-    kind = found.op if not found.backward_of else f"backward {found.backward_of[0]}"
+    formula = found.backward_of is not None and not found.backward_of[0][0].isupper()  # not of a Function that the script defines
+    at = found.backward_of[1] if formula and found.backward_of[1] else found.location
+    kind = f"backward {found.backward_of[0]}" if formula else found.op
     return {"tool": "doctor", "kind": kind, "line": at[1] if at[0] == file else 0, "text": str(found), "fix": found.advice}
 
 

@@ -46,6 +46,7 @@ CAUSES: Dict[str, Set[str]] = {
     "product-overflow": PRODUCTS,
     "sum-overflow": {"doctor sum", "doctor mean", "doctor cumsum", "doctor add"},
     "power-overflow": {"doctor pow", "doctor square", "doctor mul", "doctor prod"},
+    "power-of-zero": {"doctor pow"},
     "cast-overflow": {"doctor cast"},
     "ctc-without-alignment": {"doctor ctc_loss"},
     "where-gradient": {"doctor backward where", *POLES, *ROOTS, "doctor backward exp"},
