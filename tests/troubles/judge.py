@@ -52,6 +52,7 @@ CAUSES: Dict[str, Set[str]] = {
     "where-gradient": {"doctor backward where", *POLES, *ROOTS, "doctor backward exp"},
     "domain": {"doctor acos", "doctor asin", "doctor sqrt", "doctor pow", "doctor log", "doctor atanh", "doctor acosh", "doctor backward acos", "doctor backward asin"},
     "deviation-of-one": {"doctor std", "doctor var"},
+    "mean-of-nothing": {"doctor mean", "doctor div"},
     "bad-data": {"doctor data"},
     "bad-parameter": {"doctor parameter"},
     "bad-buffer": {"doctor buffer"},
@@ -74,6 +75,8 @@ CAUSES: Dict[str, Set[str]] = {
     "loss-not-divided": _rule("loss-not-divided"),
     "gradients-not-zeroed": {*_rule("gradients-not-zeroed"), *_rule("leftover-gradients")},
     "wrong-parameters": _rule("wrong-parameters"),
+    "rate-too-coarse": _rule("rate-too-coarse"),
+    "metric-is-scaled": _rule("metric-is-scaled"),
     "stale-weights": _rule("stale-weights"),
     "penalty-of-scaled": _rule("penalty-of-scaled"),
     "step-not-skipped": {*_rule("step-not-skipped"), "doctor parameter"},
@@ -120,7 +123,7 @@ def verdict(pair: Pair, findings: List[Dict[str, Any]]) -> Verdict:
     cause, also = CAUSES[pair.label["cause"]], set().union(*(CAUSES[c] for c in pair.words("also")))
     stated = [f for f in findings if name(f) in cause]
     beside = [text(f) for f in findings if name(f) not in cause | also | ASIDE and not _follows(pair.label["shows"], f)]
-    lined = [f for f in stated if f["line"] in pair.here]
+    lined = [f for f in stated if f["line"] in pair.here or f["tool"] == "ledger"]
     fixed = [f for f in lined or stated if any(w.lower() in f["fix"].lower() for w in pair.words("fix"))]
     ops = [f["kind"].split()[-1] for f in stated if f["tool"] == "doctor"]
     operators = pair.words("operator")
