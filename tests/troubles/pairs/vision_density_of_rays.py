@@ -15,7 +15,7 @@ from torch import nn
 torch.manual_seed(0)
 field = nn.Sequential(nn.Linear(3, 32), nn.ReLU(), nn.Linear(32, 1))
 with torch.no_grad():
-    field[2].bias.fill_(11.0)
+    field[2].bias.fill_(12.5)
 optimizer = torch.optim.Adam(field.parameters(), lr=1e-3)
 scaler = torch.amp.GradScaler("cpu", init_scale=1.0)
 skipped = 0
