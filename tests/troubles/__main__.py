@@ -29,6 +29,8 @@ def main() -> int:
     if args.names:
         wanted = set(Path(args.names).read_text().split())
         chosen = [s for s in chosen if s.name.split()[0] in wanted]
+    if args.torch:
+        chosen = [s for s in chosen if s.pair is None or s.pair.label.get("torch") != "no"]  # what torch refuses altogether
     wrong, ran = 0, []
     with tempfile.TemporaryDirectory() as folder:
         for i, (s, result) in enumerate(run(library, chosen, Path(folder)), 1):

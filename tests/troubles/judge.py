@@ -18,7 +18,7 @@ def _rule(name: str) -> Set[str]:
 
 PRODUCTS = {f"doctor {op}" for op in ("mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "convolution", "mv", "dot", "einsum", "scaled_dot_product_attention")}
 ROOTS = {"doctor backward sqrt", "doctor backward norm", "doctor backward pow", "doctor backward rsqrt", "doctor backward cdist"}
-POLES = {"doctor backward log", "doctor backward div", "doctor backward reciprocal"}
+POLES = {"doctor backward log", "doctor backward log2", "doctor backward log10", "doctor backward div", "doctor backward reciprocal"}
 DIVISIONS = {"doctor div", "doctor reciprocal", "doctor rsqrt"}
 
 # The causes of the labels, and the findings that state each: the tool, and its rule, operator or kind of error.
@@ -50,7 +50,7 @@ CAUSES: Dict[str, Set[str]] = {
     "cast-overflow": {"doctor cast"},
     "ctc-without-alignment": {"doctor ctc_loss"},
     "where-gradient": {"doctor backward where", *POLES, *ROOTS, "doctor backward exp"},
-    "domain": {"doctor acos", "doctor asin", "doctor sqrt", "doctor pow", "doctor log", "doctor atanh", "doctor acosh", "doctor backward acos", "doctor backward asin"},
+    "domain": {"doctor backward atanh", "doctor acos", "doctor asin", "doctor sqrt", "doctor pow", "doctor log", "doctor atanh", "doctor acosh", "doctor backward acos", "doctor backward asin"},
     "deviation-of-one": {"doctor std", "doctor var"},
     "mean-of-nothing": {"doctor mean", "doctor div"},
     "bad-data": {"doctor data"},
@@ -64,7 +64,7 @@ CAUSES: Dict[str, Set[str]] = {
     "difference-too-coarse": {"guard difference-too-coarse"},  # two 16-bit values of one size are subtracted
     "function-without-custom-fwd": {*_rule("function-without-custom-fwd"), "error RuntimeError"},
     "graph-cut": {*_rule("graph-cut"), "error RuntimeError", "error AssertionError"},
-    "unscale-twice": {*_rule("unscale-twice"), "error RuntimeError"},
+    "unscale-twice": {*_rule("unscale-twice"), *_rule("unscale-before-accumulation"), "error RuntimeError"},
     "step-twice": {*_rule("step-twice"), "error RuntimeError"},
     "no-gradients": {*_rule("no-gradients"), "error AssertionError"},
     "dtype-mismatch": {"error RuntimeError", "error TypeError"},
@@ -77,6 +77,8 @@ CAUSES: Dict[str, Set[str]] = {
     "wrong-parameters": _rule("wrong-parameters"),
     "rate-too-coarse": _rule("rate-too-coarse"),
     "metric-is-scaled": _rule("metric-is-scaled"),
+    "accumulation-lost": _rule("accumulation-lost"),
+    "clip-after-step": _rule("clip-after-step"),
     "stale-weights": _rule("stale-weights"),
     "penalty-of-scaled": _rule("penalty-of-scaled"),
     "step-not-skipped": {*_rule("step-not-skipped"), "doctor parameter"},
