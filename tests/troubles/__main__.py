@@ -53,8 +53,9 @@ def main() -> int:
 
 
 def _tables(ran: List[Tuple[Script, Dict[str, Any], List[str]]]) -> List[str]:
-    broken = [(s.pair, judge.verdict(s.pair, result["findings"])) for s, result, _ in ran if s.kind == "broken" and s.pair]
-    lines = []
+    said = [(s.pair, result["findings"]) for s, result, _ in ran if s.kind == "broken" and s.pair and s.pair.label.get("ampc") != "runs"]
+    broken = [(pair, judge.verdict(pair, findings)) for pair, findings in said]
+    lines = ["", "broken scripts, by each tool alone:", *judge.tools(said)]
     for key in ("area", "cause"):
         lines += ["", f"broken scripts by {key}:", *judge.table([(pair.label[key], v) for pair, v in broken])]
     for kind in ("mended", "valid"):

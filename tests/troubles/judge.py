@@ -17,7 +17,7 @@ def _rule(name: str) -> Set[str]:
 
 
 PRODUCTS = {f"doctor {op}" for op in ("mm", "bmm", "matmul", "linear", "addmm", "baddbmm", "convolution", "mv", "dot", "einsum", "scaled_dot_product_attention")}
-ROOTS = {"doctor backward sqrt", "doctor backward norm", "doctor backward pow", "doctor backward rsqrt", "doctor backward cdist"}
+ROOTS = {"doctor backward std", "doctor backward var", "doctor backward sqrt", "doctor backward norm", "doctor backward pow", "doctor backward rsqrt", "doctor backward cdist"}
 POLES = {"doctor backward log", "doctor backward log2", "doctor backward log10", "doctor backward div", "doctor backward reciprocal"}
 DIVISIONS = {"doctor div", "doctor reciprocal", "doctor rsqrt"}
 
@@ -40,12 +40,12 @@ CAUSES: Dict[str, Set[str]] = {
     "variance-by-difference": {*_rule("variance-by-difference"), "doctor sqrt", "doctor rsqrt"},
     "norm-by-hand": {*_rule("norm-by-hand"), *ROOTS},
     "root-at-zero": ROOTS,
-    "norm-overflow": {*_rule("norm-by-hand"), "doctor sum", "doctor square", "doctor pow", "doctor norm", "doctor mul"},
+    "norm-overflow": {"doctor linalg_vector_norm", *_rule("norm-by-hand"), "doctor sum", "doctor square", "doctor pow", "doctor norm", "doctor mul"},
     "division-by-zero": {*DIVISIONS, *POLES},
     "epsilon-too-small": {*DIVISIONS, *POLES, *ROOTS, "doctor log"},
     "product-overflow": PRODUCTS,
-    "sum-overflow": {"doctor sum", "doctor mean", "doctor cumsum", "doctor add"},
-    "power-overflow": {"doctor pow", "doctor square", "doctor mul", "doctor prod"},
+    "sum-overflow": {"doctor mse_loss", "doctor sum", "doctor mean", "doctor cumsum", "doctor add"},
+    "power-overflow": {"doctor pow", "doctor square", "doctor mul", "doctor prod", "doctor cumprod"},
     "power-of-zero": {"doctor pow"},
     "cast-overflow": {"doctor cast"},
     "ctc-without-alignment": {"doctor ctc_loss"},
@@ -79,6 +79,7 @@ CAUSES: Dict[str, Set[str]] = {
     "metric-is-scaled": _rule("metric-is-scaled"),
     "accumulation-lost": _rule("accumulation-lost"),
     "clip-after-step": _rule("clip-after-step"),
+    "empty-scaler-state": {*_rule("empty-scaler-state"), "error RuntimeError"},
     "stale-weights": _rule("stale-weights"),
     "penalty-of-scaled": _rule("penalty-of-scaled"),
     "step-not-skipped": {*_rule("step-not-skipped"), "doctor parameter"},
@@ -136,6 +137,15 @@ def verdict(pair: Pair, findings: List[Dict[str, Any]]) -> Verdict:
 def _follows(shows: str, finding: Dict[str, Any]) -> bool:
     """Whether a finding tells the symptom alone: that the model overflowed, or an error that torch has, too."""
     return finding["tool"] == "error" if shows == "error" else name(finding) == "ledger model" or finding["text"].startswith("GradScaler:")
+
+
+def tools(rows: List[Tuple[Pair, List[Dict[str, Any]]]]) -> List[str]:
+    """How many broken scripts each tool, alone, states the cause of, at the right line: lines of text."""
+    lines = [f"{'':30}{'speaks':>8}{'cause':>8}{'line':>8}{'fix':>8}"]
+    for tool in ("guard", "doctor", "check", "ledger", "warning", "error"):
+        some = [verdict(pair, own) for pair, findings in rows if (own := [f for f in findings if f["tool"] == tool])]
+        lines.append(f"{tool:30}{sum(v.found for v in some):>8}{sum(v.cause for v in some):>8}{sum(v.line for v in some):>8}{sum(v.fix for v in some):>8}")
+    return lines
 
 
 def table(rows: List[Tuple[str, Verdict]]) -> List[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 HOME = Path(__file__).resolve().parent
-KEYS = {"area", "cause", "operator", "fix", "shows", "source"}  # of every label; besides: `also`, causes that may be stated, too; `torch: no`, where torch refuses both; `advise`, words of its verdict
+KEYS = {"area", "cause", "operator", "fix", "shows", "source"}  # of every label; besides: `also`, causes that may be stated, too; `torch: no`, where torch refuses both; `ampc: runs`, where it has no trouble with either; `advise`, words of its verdict
 SHOWS = {"nan loss", "all steps skipped", "weights do not move", "other result", "error", "nothing"}
 MARK = re.compile(r"\s*# (broken here|broken|mended|here)$")
 
