@@ -4,7 +4,7 @@ area: gan
 cause: exp-overflow
 also: logsumexp-by-hand
 operator: exp
-fix: softplus
+fix: softplus | clamp
 shows: nan loss
 source: non-saturating losses by hand; nerfstudio-project/nerfstudio PR#104 meets the same overflow
 """

@@ -3,7 +3,7 @@
 area: vision
 cause: where-gradient
 operator: sqrt
-fix: where
+fix: where | epsilon
 shows: all steps skipped
 source: pytorch/pytorch#156212, #36923, #108618, #187297
 """
