@@ -5,6 +5,7 @@ cause: bad-parameter
 operator: -
 fix: checkpoint
 shows: nan loss
+advise: not finite in float32 either
 source: microsoft/DeepSpeed and Lightning-AI/pytorch-lightning#9799 threads on resuming after nan
 """
 import io

@@ -5,6 +5,7 @@ cause: row-fully-masked
 operator: softmax | log_softmax
 fix: unmasked value
 shows: nan loss
+advise: not finite in float32 either
 source: pytorch/pytorch#41508 and huggingface/transformers threads on left padding
 """
 import json

@@ -5,6 +5,7 @@ cause: product-overflow
 operator: bmm | matmul | baddbmm
 fix: bfloat16 | smaller | float()
 shows: nan loss
+advise: in float16 losses are not finite
 source: huggingface/transformers#4586 (T5 in fp16), google-research/mt5 ports
 """
 import json

@@ -5,6 +5,7 @@ cause: product-overflow
 operator: linear | addmm | mm
 fix: bfloat16 | smaller | float()
 shows: nan loss
+advise: in float16 losses are not finite
 source: huggingface/transformers#4586, #9295; huggingface PR#10956
 """
 import json

@@ -5,6 +5,7 @@ cause: log-of-softmax
 operator: log
 fix: log_softmax | cross_entropy
 shows: nan loss
+advise: not finite in float32 either
 source: actor-critic loops that users post with "nan after a while under amp"
 """
 import json

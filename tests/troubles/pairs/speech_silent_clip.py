@@ -5,6 +5,7 @@ cause: division-by-zero
 operator: div
 fix: epsilon
 shows: nan loss
+advise: not finite in float32 either
 source: NVIDIA/waveglow#103 and #123
 """
 import json

@@ -5,6 +5,7 @@ cause: division-by-zero
 operator: div
 fix: normalize
 shows: nan loss
+advise: not finite in float32 either
 source: MoCo ports that fill the queue with zeros; HKUDS/LightRAG PR#3421 for the same division
 """
 import json

@@ -5,6 +5,7 @@ cause: product-overflow
 operator: convolution
 fix: bfloat16
 shows: nan loss
+advise: in float16 losses are not finite
 source: AUTOMATIC1111/stable-diffusion-webui#6723, Comfy-Org/ComfyUI#1401, zai-org/CogVideo#559
 """
 import json

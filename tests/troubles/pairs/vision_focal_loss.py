@@ -5,6 +5,7 @@ cause: log-of-sigmoid
 operator: log
 fix: logsigmoid | with_logits
 shows: nan loss
+advise: in float16 losses are not finite
 source: open-mmlab/mmcv#1488, NVIDIA/retinanet-examples PR#93, kornia/kornia PR#65
 """
 import json

@@ -5,6 +5,7 @@ cause: product-overflow
 operator: bmm | matmul | baddbmm
 fix: bfloat16 | float() | smaller
 shows: nan loss
+advise: in float16 losses are not finite
 source: NVIDIA/apex#402, jcjohnson/neural-style#425
 """
 import json
