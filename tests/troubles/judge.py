@@ -47,7 +47,7 @@ CAUSES: Dict[str, Set[str]] = {
     "product-overflow": PRODUCTS,
     "quotient-overflow": {"doctor div", "doctor mul"},
     "sum-overflow": {"doctor mse_loss", "doctor sum", "doctor mean", "doctor cumsum", "doctor add"},
-    "power-overflow": {"doctor pow", "doctor square", "doctor mul", "doctor prod", "doctor cumprod"},
+    "power-overflow": {"doctor backward pow", "doctor pow", "doctor square", "doctor mul", "doctor prod", "doctor cumprod"},
     "power-of-zero": {"doctor pow"},
     "cast-overflow": {"doctor cast"},
     "ctc-without-alignment": {"doctor ctc_loss"},
