@@ -3,7 +3,7 @@
 area: checkpoint
 cause: cast-overflow
 operator: cast
-fix: can hold
+fix: can hold | float()
 shows: other result
 source: sd and T5 checkpoints converted by .half(); huggingface/transformers#9295
 """

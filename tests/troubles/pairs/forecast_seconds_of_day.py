@@ -3,7 +3,7 @@
 area: forecasting
 cause: cast-overflow
 operator: cast
-fix: can hold
+fix: can hold | float()
 shows: nan loss
 source: time features of tables that are cast as a whole
 """

@@ -3,7 +3,7 @@
 area: graphs
 cause: power-of-zero
 operator: pow | rsqrt
-fix: clamp
+fix: clamp | epsilon
 shows: nan loss
 source: pyg-team/pytorch_geometric#61, mlx-graphs/mlx-graphs PR#18
 """

@@ -3,7 +3,7 @@
 area: language
 cause: mean-of-nothing
 operator: cross_entropy | nll_loss | div | mean
-fix: ignore
+fix: ignore | empty | at least one
 shows: nan loss
 source: huggingface/transformers and axolotl threads on truncated prompts; pytorch/pytorch#70348
 """

@@ -3,7 +3,7 @@
 area: recommendation
 cause: log-of-zero
 operator: log
-fix: clamp
+fix: clamp | epsilon
 shows: nan loss
 source: sampled-softmax corrections of two-tower recommenders
 """

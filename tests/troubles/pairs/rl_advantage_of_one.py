@@ -3,7 +3,7 @@
 area: reinforcement learning
 cause: deviation-of-one
 operator: std | var
-fix: correction | at least two
+fix: correction | at least two | unbiased
 shows: nan loss
 source: DLR-RM/stable-baselines3 and CleanRL threads on minibatches of one
 """

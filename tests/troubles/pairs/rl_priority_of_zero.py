@@ -3,7 +3,7 @@
 area: reinforcement learning
 cause: power-of-zero
 operator: pow
-fix: clamp
+fix: clamp | epsilon
 shows: nan loss
 source: prioritised replay implementations that leave out the epsilon
 """

@@ -3,7 +3,7 @@
 area: reinforcement learning
 cause: sum-overflow
 operator: cumsum | sum
-fix: float32
+fix: float32 | float()
 shows: nan loss
 source: reward scaling threads of ray-project/ray and others
 """

@@ -3,7 +3,7 @@
 area: reinforcement learning
 cause: log-of-zero
 operator: log
-fix: clamp | softplus
+fix: clamp | softplus | epsilon
 shows: nan loss
 source: philtabor/Actor-Critic-Methods-Paper-To-Code#7, cpnota/autonomous-learning-library#139
 """

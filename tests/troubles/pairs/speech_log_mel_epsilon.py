@@ -3,7 +3,7 @@
 area: speech
 cause: epsilon-too-small
 operator: log
-fix: clamp
+fix: clamp | epsilon | eps | float()
 shows: nan loss
 source: NVIDIA/waveglow#103, LIHANG-HONG/birdclef2023-2nd-place-solution#2, kitzeslab/opensoundscape#794
 """

@@ -3,7 +3,7 @@
 area: speech
 cause: log-of-zero
 operator: log
-fix: clamp
+fix: clamp | epsilon
 shows: nan loss
 source: pitch predictors of text-to-speech; mozilla/TTS#610
 """

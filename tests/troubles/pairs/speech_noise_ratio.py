@@ -3,7 +3,7 @@
 area: speech
 cause: log-of-zero
 operator: log10
-fix: clamp
+fix: clamp | epsilon
 shows: nan loss
 source: SI-SNR losses of source separation toolkits; NVIDIA/waveglow#95
 """

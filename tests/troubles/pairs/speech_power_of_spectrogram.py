@@ -3,7 +3,7 @@
 area: speech
 cause: root-at-zero
 operator: pow
-fix: epsilon | clamp
+fix: epsilon | clamp | eps
 shows: all steps skipped
 source: compressed spectral losses of speech enhancement; yenchenlin/nerf-pytorch#38 for the power
 """

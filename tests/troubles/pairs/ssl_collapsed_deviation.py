@@ -3,7 +3,7 @@
 area: self-supervision
 cause: root-at-zero
 operator: std | sqrt
-fix: epsilon | eps
+fix: epsilon | eps | clamp
 shows: all steps skipped
 source: VICReg ports; the official code has sqrt(var + 1e-4)
 """

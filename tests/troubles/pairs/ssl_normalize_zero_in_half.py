@@ -3,7 +3,7 @@
 area: self-supervision
 cause: epsilon-too-small
 operator: div | normalize
-fix: eps | float() | float32
+fix: eps | float() | float32 | clamp | epsilon
 shows: nan loss
 source: pytorch/pytorch threads on F.normalize in half; kscalelabs/minppo PR#19 on eps in fp16
 """

@@ -3,7 +3,7 @@
 area: self-supervision
 cause: exp-overflow
 operator: exp
-fix: max
+fix: max | clamp
 shows: nan loss
 source: facebookresearch/swav#67, facebookresearch/dinov2 PR#583
 """

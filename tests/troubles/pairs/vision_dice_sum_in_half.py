@@ -3,7 +3,7 @@
 area: vision
 cause: sum-overflow
 operator: sum
-fix: float32
+fix: float32 | float()
 shows: weights do not move
 source: qubvel-org/segmentation_models.pytorch#463
 """

@@ -3,7 +3,7 @@
 area: vision
 cause: root-at-zero
 operator: pow
-fix: epsilon | clamp
+fix: epsilon | clamp | eps
 shows: all steps skipped
 source: yenchenlin/nerf-pytorch#38 ("PowBackward0 returned nan values")
 """

@@ -3,7 +3,7 @@
 area: vision
 cause: mean-of-nothing
 operator: mean | div
-fix: empty
+fix: empty | ignore | at least one
 shows: nan loss
 source: detectors and depth estimators whose batch has no object; facebookresearch/detectron2 threads
 """

@@ -2,8 +2,9 @@
 
 area: vision
 cause: division-by-zero
+also: bad-data
 operator: div
-fix: epsilon
+fix: epsilon | eps | clamp | where(
 shows: nan loss
 source: Totoro97/f2-nerf#33; data with constant images
 """

@@ -3,7 +3,7 @@
 area: vision
 cause: cast-overflow
 operator: cast
-fix: can hold
+fix: can hold | float()
 shows: nan loss
 source: reports of "nan with my CT scans but not with ImageNet"; aqlaboratory/openfold PR#222 converts such regions back
 """
