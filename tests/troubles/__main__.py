@@ -1,0 +1,82 @@
+"""    cd tests; python -m troubles --report [--only NAME] [--json FILE] [--open] [--torch] [--advise]"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+from . import judge
+from .corpus import Script, is_wrong, renew_open, run, scripts, symptom
+
+
+def main() -> int:
+    """0 where all is as the labels say."""
+    parser = argparse.ArgumentParser(prog="python -m troubles", description="Measures how right ampc's diagnosis of small scripts is.")
+    parser.add_argument("--report", action="store_true", help="run them under ampc, and print tables (the default)")
+    parser.add_argument("--only", default="", metavar="NAME", help="scripts whose name contains this")
+    parser.add_argument("--names", metavar="FILE", help="the pairs and scripts whose names stand in this file, one a line")
+    parser.add_argument("--json", metavar="FILE", help="write everything that was said")
+    parser.add_argument("--open", action="store_true", help="renew open.txt: those that are diagnosed wrongly, with the reason")
+    parser.add_argument("--torch", action="store_true", help="run them under torch, and see that the broken show their symptom and the others do not")
+    parser.add_argument("--advise", action="store_true", help="also ask `ampc advise` about those whose labels say what it should answer")
+    args = parser.parse_args()
+    library, chosen = "torch" if args.torch else "ampc", scripts(args.only)
+    if args.names:
+        wanted = set(Path(args.names).read_text().split())
+        chosen = [s for s in chosen if s.name.split()[0] in wanted]
+    if args.torch:
+        chosen = [s for s in chosen if s.pair is None or s.pair.label.get("torch") != "no"]  # what torch refuses altogether
+    wrong, ran = 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (s, result) in enumerate(run(library, chosen, Path(folder)), 1):
+            unlike = symptom(s, result)
+            said = [unlike] if args.torch and unlike else [] if args.torch else is_wrong(s, result)
+            ran.append((s, result, said))
+            wrong += bool(said)
+            print(f"{i:4}/{len(chosen)} {s.name:45} {'wrong' if said else 'right'}{'' if args.torch or not unlike else '   (' + unlike[:150] + ')'}", flush=True)
+            for line in said:
+                print(f"{'':10}{line}")
+        if args.advise and not args.torch:
+            wrong += _advise(chosen, Path(folder))
+    if not args.torch:
+        print("\n".join(_tables(ran)))
+    if args.open and not args.torch:
+        renew_open([(s.name, said) for s, _, said in ran])
+    if args.json:
+        Path(args.json).write_text(json.dumps([{"name": s.name, "kind": s.kind, **result, "wrong": said} for s, result, said in ran], indent=1))
+    return 1 if wrong else 0
+
+
+def _tables(ran: List[Tuple[Script, Dict[str, Any], List[str]]]) -> List[str]:
+    said = [(s.pair, result["findings"]) for s, result, _ in ran if s.kind == "broken" and s.pair and s.pair.label.get("ampc") != "runs"]
+    broken = [(pair, judge.verdict(pair, findings)) for pair, findings in said]
+    lines = ["", "broken scripts, by each tool alone:", *judge.tools(said)]
+    for key in ("area", "cause"):
+        lines += ["", f"broken scripts by {key}:", *judge.table([(pair.label[key], v) for pair, v in broken])]
+    for kind in ("mended", "valid"):
+        some = [said for s, _, said in ran if s.kind == kind]
+        lines.append(f"{kind}: {len(some)} scripts, {sum(map(bool, some))} with a false alarm")
+    return lines
+
+
+def _advise(chosen: List[Script], folder: Path) -> int:
+    """Asks about the broken script; returns how many answers lack the words of the label."""
+    wrong = 0
+    for s in chosen:
+        words = s.pair.words("advise") if s.pair and s.kind == "broken" else []
+        if words:
+            command = [sys.executable, "-m", "ampc", "advise", "--steps", "4", str(folder / f"{s.name}.py")]
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            found = any(w in answer.stdout + answer.stderr for w in words)
+            wrong += not found
+            print(f"advise {s.name:45} {'right' if found else 'wrong: ' + (answer.stdout + answer.stderr).strip().splitlines()[0][:150]}", flush=True)
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())

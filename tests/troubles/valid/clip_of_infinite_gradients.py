@@ -1,0 +1,21 @@
+"""The scale is too high at first: unscale_ finds infinities, clipping makes them nan, and the step is skipped."""
+import json
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0**26)
+for step in range(20):
+    x, y = torch.randn(16, 8), torch.randint(0, 2, (16,))
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = nn.functional.cross_entropy(model(x).float(), y)
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+print(json.dumps({"loss": loss.item()}))

@@ -1,0 +1,22 @@
+"""The model is made float16 after the training, to be exported."""
+import json
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+for step in range(3):
+    x, y = torch.randn(16, 8), torch.randint(0, 2, (16,))
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = nn.functional.cross_entropy(model(x).float(), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+model.half()
+with torch.no_grad():
+    out = model(torch.randn(4, 8).half())
+print(json.dumps({"loss": loss.item(), "out": out.float().mean().item()}))

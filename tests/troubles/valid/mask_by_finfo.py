@@ -1,0 +1,23 @@
+"""A mask in the scores' own dtype, by finfo, also for rows that are masked completely."""
+import json
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+embed, head = nn.Embedding(20, 16), nn.Linear(16, 20)
+optimizer = torch.optim.SGD([*embed.parameters(), *head.parameters()], lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+tokens = torch.randint(1, 20, (3, 5))
+tokens[1] = 0
+for step in range(3):
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.float16):
+        x = embed(tokens)
+        scores = torch.bmm(x, x.transpose(1, 2))
+        scores = scores.masked_fill((tokens == 0)[:, None, :], torch.finfo(scores.dtype).min)
+        loss = nn.functional.cross_entropy(head(torch.softmax(scores, -1) @ x).flatten(0, 1).float(), tokens.flatten())
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+print(json.dumps({"loss": loss.item()}))
