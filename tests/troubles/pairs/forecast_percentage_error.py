@@ -3,7 +3,7 @@
 area: forecasting
 cause: division-by-zero
 operator: div
-fix: epsilon | eps | clamp | where(
+fix: epsilon | + eps | clamp | where(
 shows: nan loss
 source: MAPE losses of forecasting packages on sparse sales
 """

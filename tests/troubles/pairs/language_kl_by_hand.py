@@ -4,7 +4,7 @@ area: language
 cause: division-by-zero
 also: log-of-softmax | log-of-zero
 operator: div | log
-fix: log_softmax | epsilon | kl_div | eps | clamp | where(
+fix: log_softmax | epsilon | kl_div | + eps | clamp | where(
 shows: nan loss
 source: distillation and preference losses in half precision; verl and TRL threads on nan KL
 """

@@ -3,7 +3,7 @@
 area: self-supervision
 cause: division-by-zero
 operator: div
-fix: normalize | epsilon | eps | clamp | where(
+fix: normalize | epsilon | + eps | clamp | where(
 shows: nan loss
 advise: not finite in float32 either
 source: MoCo ports that fill the queue with zeros; HKUDS/LightRAG PR#3421 for the same division

@@ -3,7 +3,7 @@
 area: vision
 cause: division-by-zero
 operator: div | rsqrt | reciprocal
-fix: float32 | epsilon | eps | clamp | where(
+fix: float32 | epsilon | + eps | clamp | where(
 shows: nan loss
 source: diffusers threads on zero terminal SNR and fp16
 """
