@@ -5,7 +5,7 @@ cause: division-by-zero
 operator: div | div_
 fix: epsilon | + eps | where( | clamp
 shows: nan loss
-source: hand-written masked means in place
+source: a common pattern; no thread of it was read
 """
 import json
 

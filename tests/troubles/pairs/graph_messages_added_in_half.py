@@ -5,7 +5,7 @@ cause: sum-overflow
 operator: index_add | scatter_add
 fix: float32 | float() | bfloat16
 shows: nan loss
-source: scatter_add in half precision; pyg-team/pytorch_geometric threads on amp
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -5,7 +5,7 @@ cause: product-overflow
 operator: einsum | bmm | matmul
 fix: bfloat16 | smaller | float()
 shows: nan loss
-source: huggingface/transformers#4586; einsum attention of research code
+source: huggingface/transformers#4586
 """
 import json
 

@@ -6,7 +6,7 @@ also: cast-overflow
 operator: linear | addmm | mm
 fix: bfloat16 | smaller | float()
 shows: nan loss
-source: hand-written recurrent cells in half precision; NVIDIA/apex threads on LSTM overflow
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -6,7 +6,7 @@ also: log-of-softmax | log-of-zero
 operator: div | log
 fix: log_softmax | epsilon | kl_div | + eps | clamp | where(
 shows: nan loss
-source: distillation and preference losses in half precision; verl and TRL threads on nan KL
+source: a common pattern; no thread of it was read
 """
 import json
 

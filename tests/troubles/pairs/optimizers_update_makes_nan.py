@@ -5,7 +5,7 @@ cause: division-by-zero
 operator: div
 fix: normalize | epsilon | + eps | where( | clamp
 shows: nan loss
-source: layer-wise rates (LARS, LAMB) by hand; NVIDIA/apex FusedLAMB threads
+source: a common pattern; no thread of it was read
 """
 import json
 

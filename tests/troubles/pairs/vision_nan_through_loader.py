@@ -5,7 +5,7 @@ cause: bad-data
 operator: -
 fix: batch
 shows: nan loss
-source: Totoro97/f2-nerf#33, yohann84L's and other threads that end at one bad file
+source: Totoro97/f2-nerf#33
 """
 import json
 
