@@ -46,7 +46,7 @@ CAUSES: Dict[str, Set[str]] = {
     "epsilon-too-small": {*DIVISIONS, *POLES, *ROOTS, "doctor log"},
     "product-overflow": PRODUCTS,
     "quotient-overflow": {"doctor div", "doctor mul"},
-    "sum-overflow": {"doctor mse_loss", "doctor sum", "doctor mean", "doctor cumsum", "doctor add"},
+    "sum-overflow": {"doctor mse_loss", "doctor sum", "doctor mean", "doctor cumsum", "doctor add", "doctor index_add", "doctor scatter_add"},
     "power-overflow": {"doctor backward pow", "doctor pow", "doctor square", "doctor mul", "doctor prod", "doctor cumprod"},
     "power-of-zero": {"doctor pow"},
     "cast-overflow": {"doctor cast"},

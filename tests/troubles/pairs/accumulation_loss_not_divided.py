@@ -5,7 +5,7 @@ cause: loss-not-divided
 operator: -
 fix: divide
 shows: other result
-source: huggingface/transformers threads on gradient accumulation and the mean of losses
+source: karpathy/nanoGPT#168, huggingface/transformers#37766
 """
 import json
 

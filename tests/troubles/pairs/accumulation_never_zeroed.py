@@ -5,7 +5,7 @@ cause: leftover-gradients
 operator: -
 fix: zero_grad
 shows: other result
-source: stas00's and other first training loops; the guard's own page on leftover gradients
+source: a common pattern; no thread of it was read
 """
 import json
 

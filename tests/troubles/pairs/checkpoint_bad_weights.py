@@ -6,7 +6,7 @@ operator: -
 fix: checkpoint
 shows: nan loss
 advise: not finite in float32 either
-source: microsoft/DeepSpeed and Lightning-AI/pytorch-lightning#9799 threads on resuming after nan
+source: Lightning-AI/pytorch-lightning#9799
 """
 import io
 import json

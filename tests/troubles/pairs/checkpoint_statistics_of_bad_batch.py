@@ -6,7 +6,7 @@ also: bad-buffer
 operator: -
 fix: batch
 shows: nan loss
-source: ultralytics/ultralytics#22189 and "train loss fine, validation nan" threads
+source: a common pattern; no thread of it was read
 """
 import json
 

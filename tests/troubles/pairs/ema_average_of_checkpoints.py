@@ -5,7 +5,7 @@ cause: sum-too-coarse
 operator: -
 fix: float32
 shows: other result
-source: checkpoint averaging scripts; NVIDIA-NeMo/Automodel PR#2248 on averages in bfloat16
+source: NVIDIA-NeMo/Automodel PR#2248 on averages in bfloat16
 """
 import json
 

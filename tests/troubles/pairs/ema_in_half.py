@@ -5,7 +5,7 @@ cause: weights-too-coarse
 operator: lerp_ | mul_ | add_
 fix: float32
 shows: weights do not move
-source: moving averages in half precision, CompVis/stable-diffusion forks
+source: d8ahazard/sd_dreambooth_extension PR#1415
 """
 import json
 

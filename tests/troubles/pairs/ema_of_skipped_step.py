@@ -5,7 +5,7 @@ cause: step-not-skipped
 operator: -
 fix: skipped | last_step | finite
 shows: other result
-source: dbolya/yolact#359 ("Moving average ignored a value of inf"), ray-project threads
+source: dbolya/yolact#359 ("Moving average ignored a value of inf")
 """
 import json
 

@@ -4,7 +4,7 @@ area: ema
 cause: division-by-zero
 also: epsilon-too-small
 operator: div | rsqrt
-fix: epsilon | eps | clamp | where(
+fix: epsilon | + eps | clamp | where(
 shows: nan loss
 source: google-deepmind/optax#1754, pytorch/pytorch#147437
 """

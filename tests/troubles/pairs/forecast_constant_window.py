@@ -3,9 +3,9 @@
 area: forecasting
 cause: division-by-zero
 operator: div
-fix: epsilon | eps | clamp | where(
+fix: epsilon | + eps | clamp | where(
 shows: nan loss
-source: reversible instance normalisation without its epsilon
+source: a common pattern; no thread of it was read
 """
 import json
 

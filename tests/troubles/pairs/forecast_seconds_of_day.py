@@ -5,7 +5,7 @@ cause: cast-overflow
 operator: cast
 fix: can hold | float()
 shows: nan loss
-source: time features of tables that are cast as a whole
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -3,7 +3,7 @@
 area: custom function
 cause: division-by-zero
 operator: div
-fix: normalize | epsilon | eps | clamp | where(
+fix: normalize | epsilon | + eps | clamp | where(
 shows: all steps skipped
 source: pytorch/pytorch#2421, tenstorrent/tt-metal#55585
 """

@@ -3,9 +3,9 @@
 area: custom function
 cause: division-by-zero
 operator: div
-fix: epsilon | normalize | eps | clamp | where(
+fix: epsilon | normalize | + eps | clamp | where(
 shows: nan loss
-source: quantisation-aware training of pruned models; pytorch/ao threads on a scale of 0
+source: a common pattern; no thread of it was read
 """
 import json
 

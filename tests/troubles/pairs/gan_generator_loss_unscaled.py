@@ -5,7 +5,7 @@ cause: loss-not-scaled
 operator: -
 fix: scaler.scale(loss)
 shows: weights do not move
-source: zhou745/OpenGait#147, neosr-project/neosr#9
+source: OpenGait#147, neosr#9
 """
 import json
 

@@ -5,7 +5,7 @@ cause: leftover-gradients
 operator: -
 fix: zero_grad
 shows: other result
-source: neosr-project/neosr#9, #50; kekmodel/MPL-pytorch#38
+source: neosr#9, #50; MPL#38
 """
 import json
 

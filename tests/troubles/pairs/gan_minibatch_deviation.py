@@ -5,7 +5,7 @@ cause: root-at-zero
 operator: sqrt | std | var
 fix: epsilon | eps | clamp
 shows: all steps skipped
-source: lucidrains/stylegan2-pytorch#100, and the epsilon of the minibatch deviation layer in NVlabs/stylegan2
+source: lucidrains/stylegan2-pytorch#100
 """
 import json
 

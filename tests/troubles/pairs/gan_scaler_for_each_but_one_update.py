@@ -5,7 +5,7 @@ cause: update-missing
 operator: -
 fix: update
 shows: error
-source: kekmodel/MPL-pytorch#38, zhou745/OpenGait#147
+source: MPL#38, OpenGait#147
 """
 import json
 

@@ -3,7 +3,7 @@
 area: graphs
 cause: division-by-zero
 operator: div
-fix: epsilon | eps | clamp | where(
+fix: epsilon | + eps | clamp | where(
 shows: nan loss
 source: hand-written message passing; pyg-team/pytorch_geometric#61
 """

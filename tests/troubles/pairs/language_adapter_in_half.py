@@ -5,7 +5,7 @@ cause: half-parameters
 operator: -
 fix: float32
 shows: error
-source: Facico/Chinese-Vicuna#168, bitsandbytes-foundation/bitsandbytes#945; pains of every LoRA script
+source: Chinese-Vicuna#168, bitsandbytes#945
 """
 import json
 

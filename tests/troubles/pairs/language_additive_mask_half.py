@@ -5,7 +5,7 @@ cause: mask-beyond-half
 operator: softmax | mul
 fix: finfo | masked
 shows: nan loss
-source: huggingface/transformers#9295 and its kin, where -1e9 or -1e4 stand in for minus infinity
+source: huggingface/transformers#9295; NVIDIA/tacotron2#18 for the mask
 """
 import json
 

@@ -5,7 +5,7 @@ cause: mean-of-nothing
 operator: cross_entropy | nll_loss | div | mean
 fix: ignore | empty | at least one
 shows: nan loss
-source: huggingface/transformers and axolotl threads on truncated prompts; pytorch/pytorch#70348
+source: pytorch/pytorch#70348, #116349; OpenRLHF/OpenRLHF PR#583
 """
 import json
 

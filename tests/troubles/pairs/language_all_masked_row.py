@@ -6,7 +6,7 @@ operator: softmax | log_softmax
 fix: unmasked value
 shows: nan loss
 advise: not finite in float32 either
-source: pytorch/pytorch#41508 and huggingface/transformers threads on left padding
+source: pytorch/pytorch#41508, PR#42323
 """
 import json
 

@@ -6,7 +6,7 @@ operator: bmm | matmul | baddbmm
 fix: bfloat16 | smaller | float()
 shows: nan loss
 advise: in float16 losses are not finite
-source: huggingface/transformers#4586 (T5 in fp16), google-research/mt5 ports
+source: huggingface/transformers#4586 (T5 in fp16)
 """
 import json
 

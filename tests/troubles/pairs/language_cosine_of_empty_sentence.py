@@ -3,7 +3,7 @@
 area: language
 cause: division-by-zero
 operator: div
-fix: normalize | epsilon | eps | clamp | where(
+fix: normalize | epsilon | + eps | clamp | where(
 shows: nan loss
 source: HKUDS/LightRAG PR#3421, huggingface/sentence-transformers PR#4033
 """

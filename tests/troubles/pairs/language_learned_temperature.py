@@ -5,7 +5,7 @@ cause: power-overflow
 operator: mul
 fix: clamp | float()
 shows: nan loss
-source: mlfoundations/open_clip and why CLIP clamps its logit_scale at 100
+source: openai/CLIP PR#530, openai/CLIP#46, kornia/kornia#3481
 """
 import json
 

@@ -5,7 +5,7 @@ cause: exp-overflow
 operator: exp
 fix: clamp | max
 shows: nan loss
-source: "perplexity inf" threads; huggingface/transformers examples catch OverflowError there
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -5,7 +5,7 @@ cause: weights-too-coarse
 operator: -
 fix: float32
 shows: weights do not move
-source: pytorch/pytorch#120376, PR#37967; bitsandbytes-foundation/bitsandbytes#1165
+source: pytorch/pytorch#120376, PR#37967; bitsandbytes#1165
 """
 import json
 

@@ -5,7 +5,7 @@ cause: quotient-overflow
 operator: div
 fix: float() | float32
 shows: error
-source: "probability tensor contains either inf, nan or element < 0" threads; huggingface/transformers#11461
+source: vllm-project/vllm#1623, QwenLM/Qwen#276 ("probability tensor contains either inf, nan or element < 0")
 """
 import json
 

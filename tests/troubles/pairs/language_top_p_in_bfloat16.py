@@ -5,7 +5,7 @@ cause: sum-too-coarse
 operator: -
 fix: float32
 shows: other result
-source: huggingface/transformers threads on top_p with bf16 logits
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -6,7 +6,7 @@ also: edit-scaled-gradients
 operator: -
 fix: unscale_
 shows: weights do not move
-source: adaptive gradient clipping in huggingface/pytorch-image-models; Lightning-AI/pytorch-lightning#9330
+source: Lightning-AI/pytorch-lightning#9330
 """
 import json
 

@@ -5,7 +5,7 @@ cause: clip-raises
 operator: -
 fix: error_if_nonfinite
 shows: error
-source: pytorch/pytorch#46849 made error_if_nonfinite; Lightning-AI/pytorch-lightning#9330
+source: pytorch/pytorch#46849, PR#55169, #185915; lightly-ai/lightly-train#255
 """
 import json
 

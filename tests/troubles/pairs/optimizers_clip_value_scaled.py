@@ -5,7 +5,7 @@ cause: clip-scaled-gradients
 operator: -
 fix: unscale_
 shows: weights do not move
-source: cszn/KAIR and other restoration scripts with clip_grad_value_; Lightning-AI/pytorch-lightning#9694
+source: Lightning-AI/pytorch-lightning#9694
 """
 import json
 

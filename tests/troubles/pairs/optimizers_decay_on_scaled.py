@@ -5,7 +5,7 @@ cause: edit-scaled-gradients
 operator: -
 fix: unscale_
 shows: other result
-source: hand-written decay, gradient centralisation and noise in training loops of timm and its kin
+source: a common pattern; no thread of it was read
 """
 import json
 

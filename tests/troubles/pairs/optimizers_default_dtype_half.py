@@ -5,7 +5,7 @@ cause: half-parameters
 operator: -
 fix: float32
 shows: error
-source: tencent-ailab and text-generation scripts that set a default of half; bitsandbytes-foundation/bitsandbytes#945
+source: bitsandbytes#945
 """
 import json
 

@@ -5,7 +5,7 @@ cause: fp16-without-scaler
 operator: -
 fix: GradScaler | bfloat16
 shows: weights do not move
-source: the second and third seeds; "model does not learn with autocast" threads
+source: the second and third seeds
 """
 import json
 

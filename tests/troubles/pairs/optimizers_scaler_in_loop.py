@@ -5,7 +5,7 @@ cause: scaler-in-loop
 operator: -
 fix: once, before the loop
 shows: all steps skipped
-source: loops that users post in which GradScaler() stands beside autocast(); pytorch/examples#1196
+source: pytorch/examples#1196
 """
 import json
 

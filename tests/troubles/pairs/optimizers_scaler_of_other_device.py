@@ -6,7 +6,7 @@ also: fp16-without-scaler
 operator: -
 fix: cpu
 shows: weights do not move
-source: "torch.cuda.amp.GradScaler is enabled, but CUDA is not available" threads
+source: the warning "torch.cuda.amp.GradScaler is enabled, but CUDA is not available"
 """
 import json
 

@@ -5,7 +5,7 @@ cause: other-scaler
 operator: -
 fix: one GradScaler
 shows: other result
-source: zhou745/OpenGait#147 and other loops with a scaler for each optimizer
+source: OpenGait#147 (two scalers)
 """
 import json
 

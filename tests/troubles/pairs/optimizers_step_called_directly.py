@@ -5,7 +5,7 @@ cause: step-on-scaled-gradients
 operator: -
 fix: scaler.step
 shows: other result
-source: pytorch forums and the first seed scenario; Lightning-AI/pytorch-lightning#9599
+source: Lightning-AI/pytorch-lightning#9599
 """
 import json
 

@@ -5,7 +5,7 @@ cause: update-missing
 operator: -
 fix: update()
 shows: error
-source: huggingface/transformers#23905 and "step() has already been called since the last update()" threads
+source: "step() has already been called since the last update()" (torch.amp); huggingface/transformers#23905
 """
 import json
 

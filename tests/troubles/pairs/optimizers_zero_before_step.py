@@ -5,7 +5,7 @@ cause: no-gradients
 operator: -
 fix: zero_grad
 shows: error
-source: mifeet BoT-SORT#85, WeatherGenerator#356 ("No inf checks were recorded for this optimizer")
+source: BoT-SORT#85, WeatherGenerator#356 ("No inf checks were recorded for this optimizer")
 """
 import json
 

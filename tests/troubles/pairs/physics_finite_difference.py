@@ -5,7 +5,7 @@ cause: difference-too-coarse
 operator: -
 fix: float32
 shows: other result
-source: physics-informed networks under autocast
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -5,7 +5,7 @@ cause: count-too-coarse
 operator: -
 fix: long | float32 | int
 shows: other result
-source: tables of features that are cast as a whole for speed
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -5,7 +5,7 @@ cause: log-of-zero
 operator: log
 fix: clamp | epsilon
 shows: nan loss
-source: sampled-softmax corrections of two-tower recommenders
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -5,7 +5,7 @@ cause: deviation-of-one
 operator: std | var
 fix: correction | at least two | unbiased
 shows: nan loss
-source: DLR-RM/stable-baselines3 and CleanRL threads on minibatches of one
+source: a common pattern; no thread of it was read
 """
 import json
 

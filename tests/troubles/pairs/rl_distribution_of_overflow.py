@@ -5,7 +5,7 @@ cause: product-overflow
 operator: linear | addmm | mm
 fix: bfloat16 | float() | smaller
 shows: error
-source: DLR-RM/stable-baselines3 threads on "Expected parameter logits to satisfy the constraint"
+source: a common pattern; no thread of it was read
 """
 import json
 

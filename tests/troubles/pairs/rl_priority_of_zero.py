@@ -5,7 +5,7 @@ cause: power-of-zero
 operator: pow
 fix: clamp | epsilon
 shows: nan loss
-source: prioritised replay implementations that leave out the epsilon
+source: a common pattern; no thread of it was read
 """
 import json
 

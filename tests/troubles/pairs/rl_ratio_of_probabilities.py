@@ -5,7 +5,7 @@ cause: exp-overflow
 operator: exp
 fix: clamp
 shows: nan loss
-source: "ratio inf" threads of PPO ports; kscalelabs/minppo PR#19
+source: kscalelabs/minppo PR#19
 """
 import json
 

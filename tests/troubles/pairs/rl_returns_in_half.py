@@ -5,7 +5,7 @@ cause: sum-overflow
 operator: cumsum | sum
 fix: float32 | float()
 shows: nan loss
-source: reward scaling threads of ray-project/ray and others
+source: a common pattern; no thread of it was read
 """
 import json
 

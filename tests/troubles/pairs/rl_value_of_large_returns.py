@@ -5,7 +5,7 @@ cause: power-overflow
 operator: square | pow | mul
 fix: float() | bfloat16
 shows: nan loss
-source: value losses in half precision; ray-project/rllib and CleanRL threads on reward scaling
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -5,7 +5,7 @@ cause: metric-is-scaled
 operator: -
 fix: unscaled | loss.item() | divide
 shows: other result
-source: loops that keep the scaled loss in the variable of the loss; dbolya/yolact#359
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -5,7 +5,7 @@ cause: rate-too-coarse
 operator: -
 fix: float32
 shows: weights do not move
-source: learning rates as tensors for capturable optimizers
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -6,7 +6,7 @@ also: product-overflow | sum-overflow | power-overflow
 operator: -
 fix: lower the learning rate
 shows: nan loss
-source: Lightning-AI/pytorch-lightning#9799, and most "nan in fp16" threads that end with a lower rate
+source: Lightning-AI/pytorch-lightning#9799
 """
 import json
 

@@ -5,7 +5,7 @@ cause: log-of-zero
 operator: log10
 fix: clamp | epsilon
 shows: nan loss
-source: SI-SNR losses of source separation toolkits; NVIDIA/waveglow#95
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -3,7 +3,7 @@
 area: speech
 cause: division-by-zero
 operator: div
-fix: epsilon | eps | clamp | where(
+fix: epsilon | + eps | clamp | where(
 shows: nan loss
 advise: not finite in float32 either
 source: NVIDIA/waveglow#103 and #123

@@ -3,7 +3,7 @@
 area: speech
 cause: division-by-zero
 operator: div
-fix: epsilon | eps | clamp | where(
+fix: epsilon | + eps | clamp | where(
 shows: nan loss
 source: multi-resolution STFT losses; NVIDIA/waveglow#103
 """

@@ -3,9 +3,9 @@
 area: self-supervision
 cause: division-by-zero
 operator: div
-fix: eps | epsilon | clamp | where(
+fix: + eps | epsilon | clamp | where(
 shows: nan loss
-source: Barlow Twins ports; vturrisi/solo-learn threads on nan
+source: a common pattern; no thread of it was read
 """
 import json
 

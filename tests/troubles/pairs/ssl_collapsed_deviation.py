@@ -5,7 +5,7 @@ cause: root-at-zero
 operator: std | sqrt
 fix: epsilon | eps | clamp
 shows: all steps skipped
-source: VICReg ports; the official code has sqrt(var + 1e-4)
+source: a common pattern; no thread of it was read
 """
 import json
 

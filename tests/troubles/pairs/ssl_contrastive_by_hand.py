@@ -6,7 +6,7 @@ also: log-of-softmax
 operator: exp
 fix: cross_entropy | log_softmax
 shows: nan loss
-source: the contrastive loss of the third seed scenario; google-research/t5x and SimCLR ports report the same
+source: the contrastive loss of the third seed scenario
 """
 import json
 

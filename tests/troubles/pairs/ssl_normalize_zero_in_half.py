@@ -5,7 +5,7 @@ cause: epsilon-too-small
 operator: div | normalize
 fix: eps | float() | float32 | clamp | epsilon
 shows: nan loss
-source: pytorch/pytorch threads on F.normalize in half; kscalelabs/minppo PR#19 on eps in fp16
+source: kscalelabs/minppo PR#19 on eps in fp16
 """
 import json
 

@@ -5,7 +5,7 @@ cause: norm-by-hand
 operator: sqrt
 fix: vector_norm | epsilon
 shows: all steps skipped
-source: pytorch/pytorch#2421, KevinMusgrave/pytorch-metric-learning threads on nan at zero distance
+source: pytorch/pytorch#2421
 """
 import json
 

@@ -3,10 +3,10 @@
 area: self-supervision
 cause: division-by-zero
 operator: div
-fix: normalize | epsilon | eps | clamp | where(
+fix: normalize | epsilon | + eps | clamp | where(
 shows: nan loss
 advise: not finite in float32 either
-source: MoCo ports that fill the queue with zeros; HKUDS/LightRAG PR#3421 for the same division
+source: HKUDS/LightRAG PR#3421 for the same division
 """
 import json
 

@@ -5,7 +5,7 @@ cause: domain
 operator: acos
 fix: clamp
 shows: nan loss
-source: deepinsight/insightface and pose estimation threads on acos and nan
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -3,9 +3,9 @@
 area: vision
 cause: division-by-zero
 operator: div
-fix: eps | epsilon | clamp | where(
+fix: + eps | epsilon | clamp | where(
 shows: nan loss
-source: huggingface/transformers#25938 and "nan in giou loss" threads of detectors
+source: a common pattern; no thread of it was read
 """
 import json
 

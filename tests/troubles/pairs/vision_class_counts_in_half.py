@@ -5,7 +5,7 @@ cause: sum-too-coarse
 operator: -
 fix: float32 | long
 shows: other result
-source: reports of class weights that differ between fp16 and fp32; ultralytics/ultralytics PR#24554 moves such sums to float32
+source: ultralytics/ultralytics PR#24554 moves such sums to float32
 """
 import json
 

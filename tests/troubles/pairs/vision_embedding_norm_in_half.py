@@ -5,7 +5,7 @@ cause: norm-overflow
 operator: norm | linalg_vector_norm | div
 fix: float() | float32
 shows: other result
-source: face recognition in half precision; pytorch/pytorch#44350 for mean and var
+source: pytorch/pytorch#44350 for mean and var
 """
 import json
 

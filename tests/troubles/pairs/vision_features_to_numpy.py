@@ -6,7 +6,7 @@ operator: -
 fix: float()
 shows: error
 ampc: runs
-source: "Got unsupported ScalarType BFloat16" threads of every embedding model
+source: a common pattern; no thread of it was read
 """
 import json
 

@@ -5,7 +5,7 @@ cause: half-parameters
 operator: -
 fix: float32 | .half()
 shows: error
-source: bitsandbytes-foundation/bitsandbytes#945, Facico/Chinese-Vicuna#168
+source: bitsandbytes#945, Chinese-Vicuna#168
 """
 import json
 

@@ -5,7 +5,7 @@ cause: mean-of-nothing
 operator: mean | div
 fix: empty | ignore | at least one
 shows: nan loss
-source: detectors and depth estimators whose batch has no object; facebookresearch/detectron2 threads
+source: a common pattern; no thread of it was read
 """
 import json
 

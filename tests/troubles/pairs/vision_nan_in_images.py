@@ -4,7 +4,7 @@ area: vision
 cause: division-by-zero
 also: bad-data
 operator: div
-fix: epsilon | eps | clamp | where(
+fix: epsilon | + eps | clamp | where(
 shows: nan loss
 source: Totoro97/f2-nerf#33; data with constant images
 """

@@ -6,7 +6,7 @@ operator: -
 fix: batch
 shows: nan loss
 advise: not finite in float32 either
-source: depth maps and tables with holes; LinShan-Bin/OccNeRF#5
+source: LinShan-Bin/OccNeRF#5
 """
 import json
 

@@ -5,7 +5,7 @@ cause: cast-overflow
 operator: cast
 fix: can hold | float()
 shows: nan loss
-source: reports of "nan with my CT scans but not with ImageNet"; aqlaboratory/openfold PR#222 converts such regions back
+source: aqlaboratory/openfold PR#222 converts such regions back
 """
 import json
 

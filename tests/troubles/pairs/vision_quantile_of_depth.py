@@ -3,7 +3,7 @@
 area: vision
 cause: division-by-zero
 operator: div
-fix: epsilon | eps | clamp | where(
+fix: epsilon | + eps | clamp | where(
 shows: nan loss
 source: scale-and-shift-invariant depth losses; LinShan-Bin/OccNeRF#5
 """

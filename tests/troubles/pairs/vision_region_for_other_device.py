@@ -5,7 +5,7 @@ cause: region-of-other-device
 operator: -
 fix: cpu
 shows: other result
-source: "User provided device_type of 'cuda', but CUDA is not available" threads
+source: the warning "User provided device_type of 'cuda', but CUDA is not available"
 """
 import json
 

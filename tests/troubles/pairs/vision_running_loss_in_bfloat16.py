@@ -5,7 +5,7 @@ cause: sum-too-coarse
 operator: -
 fix: float32 | item()
 shows: other result
-source: the ".item() waits" advice, followed by adding bfloat16 tensors
+source: a common pattern; no thread of it was read
 """
 import json
 

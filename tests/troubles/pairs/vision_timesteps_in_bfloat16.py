@@ -5,7 +5,7 @@ cause: count-too-coarse
 operator: -
 fix: float32
 shows: other result
-source: EleutherAI/gpt-neox#1003 for positions; diffusers threads on timesteps in half precision
+source: EleutherAI/gpt-neox#1003 for positions
 """
 import json
 import math
