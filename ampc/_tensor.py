@@ -14,6 +14,7 @@ from ._events import announce
 from ._layout import in_format
 from ._printing import tensor_format, tensor_html, tensor_repr
 from ._typed import name_of, typed
+from .autograd.engine import backward as _backward
 from .autograd.hooks import RemovableHandle
 
 _cast, _to_device = _ops._cast, _ops._to_device
@@ -227,10 +228,8 @@ def backward(self: Tensor, gradient: Optional[Tensor] = None, retain_graph: Opti
     itself, for gradients of gradients; ``inputs`` restricts accumulation to those leaves.
     RuntimeError when the tensor has no history, or the shapes do not fit.
     """
-    from .autograd import backward as run
-
     announce.backward_begins(self)
-    run(self, gradient, retain_graph, create_graph, inputs=inputs)
+    _backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 @method
