@@ -14,13 +14,14 @@ OTHERS = frozenset({"numpy", "jax", "tensorflow", "cupy", "mxnet", "paddle", "mi
 WITH_TORCH = frozenset({"torch", "ampc", "genesis", "torchvision", "lightning", "pytorch_lightning", "transformers", "accelerate", "timm", "fastai"})
 MOST = 2000  # events of a function and of those that it calls
 CLIPS = {"clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"}
+RESCALES = {"div_", "divide_", "true_divide_", "mul_", "multiply_", "copy_", "_foreach_div_", "_foreach_mul_"}
 
 
 class Event(NamedTuple):
     """One call."""
 
-    kind: str  # backward scaled_backward clip unscale scaler_step update step schedule new_scaler item save call (of the script's own function)
-    node: ast.Call
+    kind: str  # backward scaled_backward clip unscale scaler_step update step zero schedule new_scaler half rescale item save call (of its own)
+    node: Any  # the call; of a rescale also the assignment
     who: str  # whose method it is, as written
     scope: Any  # the function or module
     loops: Tuple[int, ...]  # lines of the loops around it, outermost first
@@ -43,9 +44,31 @@ def name_of(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+def arm(node: Any, name: str) -> Tuple[int, str]:
+    """A branch of what is no `if` statement; a negative number stands for its place, so that it is never taken for a line."""
+    return -(node.lineno * 1000 + node.col_offset), name
+
+
 def is_off(call: ast.Call) -> bool:
     """enabled=False, written so."""
     return any(k.arg == "enabled" and isinstance(k.value, ast.Constant) and not k.value.value for k in call.keywords)
+
+
+def _arms(node: ast.AST) -> Dict[int, Tuple[Tuple[int, str], ...]]:
+    """The ids of nodes within `a if c else b`, with the arms that they are in."""
+    found: Dict[int, Tuple[Tuple[int, str], ...]] = {}
+    for choice in (n for n in ast.walk(node) if isinstance(n, ast.IfExp)):
+        for name, part in (("if", choice.body), ("else", choice.orelse)):
+            for n in ast.walk(part):
+                found[id(n)] = (*found.get(id(n), ()), arm(choice, name))
+    return found
+
+
+def _rescales(s: ast.stmt) -> bool:
+    """p.grad /= s, p.grad = p.grad / s: what may divide gradients by a scale."""
+    if isinstance(s, ast.AugAssign):
+        return isinstance(s.op, (ast.Div, ast.Mult))
+    return isinstance(s, ast.Assign) and any(name_of(t) == "grad" for t in s.targets)
 
 
 class Script:
@@ -205,10 +228,17 @@ class Script:
                 region = any(self._is_region(i.context_expr) for i in s.items)
                 yield from self._walk(s.body, scope, loops, branches, autocast or region)
             elif isinstance(s, ast.Try):
-                for part in (s.body, *(h.body for h in s.handlers), s.orelse, s.finalbody):
-                    yield from self._walk(part, *here)
+                yield from self._walk(s.body, *here)
+                for h in s.handlers:
+                    yield from self._walk(h.body, scope, loops, (*branches, arm(h, "except")), autocast)
+                yield from self._walk([*s.orelse, *s.finalbody], *here)
+            elif hasattr(s, "cases"):  # match
+                for i, case in enumerate(s.cases):
+                    yield from self._walk(case.body, scope, loops, (*branches, arm(s, f"case {i}")), autocast)
             else:
                 yield from self._in(s, *here)
+                if _rescales(s):
+                    yield Event("rescale", s, "", scope, loops, branches, autocast)
 
     def _is_region(self, node: ast.AST) -> bool:
         call = node.func if isinstance(node, ast.Call) else node
@@ -218,11 +248,12 @@ class Script:
 
     def _in(self, node: ast.AST, scope: Any, loops: tuple, branches: tuple, autocast: bool) -> Iterator[Event]:
         calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+        arms = _arms(node)
         for call in sorted(calls, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):  # inner ones first
             kind = self._event(call, scope)
             if kind:
                 who = text_of(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-                yield Event(kind, call, who, scope, loops, branches, autocast)
+                yield Event(kind, call, who, scope, loops, (*branches, *arms.get(id(call), ())), autocast)
 
     def _event(self, call: ast.Call, scope: Any) -> str:
         name = name_of(call.func)
@@ -232,8 +263,11 @@ class Script:
             return "new_scaler"
         if self.called(call, scope) is not None:
             return "call"
-        if not isinstance(call.func, ast.Attribute):
-            return ""
+        if name in RESCALES or "unscale" in name and name != "unscale_":  # or what another file has for it
+            return "rescale"
+        return self._method_event(call, name) if isinstance(call.func, ast.Attribute) else ""
+
+    def _method_event(self, call: Any, name: str) -> str:
         of = call.func.value
         if name == "backward":
             return "scaled_backward" if self._is_scaled(of) else "backward"
@@ -246,7 +280,7 @@ class Script:
             return "update"
         if name == "save" and self.full(call.func) == "torch.save":
             return "save"
-        return "item" if name == "item" and not call.args else ""
+        return {"item": "item", "half": "half", "zero_grad": "zero"}.get(name, "") if not call.args or name == "zero_grad" else ""
 
     def _is_scaled(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Call) and name_of(node.func) == "scale" and isinstance(node.func, ast.Attribute):

@@ -127,6 +127,21 @@ class Scope:
         return any(self.script.is_foreign(n) for n in (*ast.walk(node), *(self.resolve(name) for name in names)))
 
 
+def scope_of(script: Script, body: Any) -> Scope:
+    """The names of a function of the script, or of the module: read once."""
+    kept: Dict[int, Scope] = script.__dict__.setdefault("scopes_of_names", {})
+    if id(body) not in kept:
+        kept[id(body)] = Scope(body, script)
+    return kept[id(body)]
+
+
+def speaks_of(node: Any, word: str, scope: Scope) -> bool:
+    """Whether a name in the expression, or in what stands behind one of its names, has the word."""
+    names = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
+    behind = [n for name in names if scope.resolve(name) is not name for n in ast.walk(scope.resolve(name))]
+    return any(word in name_of(n).lower() for n in (*names, *behind))
+
+
 def _shared(script: Script) -> Dict[str, ast.expr]:
     """NEG, self.low, Net.low -> value, of names that are assigned once in the module, a class, or through self."""
     kept: Optional[Dict[str, ast.expr]] = getattr(script, "shared", None)
@@ -169,3 +184,32 @@ def wide_by_itself(script: Script) -> set:
         elif isinstance(node, (ast.With, ast.AsyncWith)) and any(isinstance(c, ast.Call) and name_of(c.func) == "autocast" for c in calls):
             found -= {id(n) for n in ast.walk(node)}  # a region that is on, within one that is off; ast.walk meets outer ones first
     return found
+
+
+def without_gradients(script: Script) -> set:
+    """The ids of nodes that autograd does not record: within no_grad and inference_mode, in functions that have them as decorators or are
+    called from there alone, and in a data set's methods."""
+    kept: Optional[set] = getattr(script, "unrecorded", None)
+    if kept is not None:
+        return kept
+    found: set = set()
+    for node in ast.walk(script.tree):  # outer ones come before those within them
+        words = _of_grad_mode(node)
+        if any("enable_grad" in w or "set_grad_enabled(True" in w for w in words):
+            found -= {id(n) for n in ast.walk(node)}
+        elif any(word in w for w in words for word in ("no_grad", "inference_mode", "set_grad_enabled(False")):
+            found |= {id(n) for n in ast.walk(node)}
+    for _ in range(2):  # through a function in between, too
+        for f in script.functions:
+            calls = [c for c in script.calls if name_of(c.func) == f.name]
+            if f.name == "__getitem__" or f.name.startswith("collate") or calls and all(id(c) in found for c in calls):
+                found |= {id(n) for n in ast.walk(f)}
+    script.unrecorded = found  # type: ignore[attr-defined]
+    return found
+
+
+def _of_grad_mode(node: ast.AST) -> List[str]:
+    """The context managers of a `with`, or the decorators of a function, as written."""
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return [text_of(i.context_expr) for i in node.items]
+    return [text_of(d) for d in node.decorator_list] if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else []

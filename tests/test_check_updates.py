@@ -1,0 +1,97 @@
+"""ampc check: what reaches an optimizer's update. Scripts that are right and look wrong, and scripts that are wrong."""
+
+import pytest
+
+from ampc.check import check_source
+
+HEAD = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda")
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+"""
+START = len(HEAD.splitlines())
+
+
+def found(text, head=HEAD):
+    return [(f.rule, f.line - len(head.splitlines())) for f in check_source(head + text) if f.rule not in ("item-each-step", "scaler-not-saved")]
+
+
+PLAIN = HEAD.replace('scaler = torch.amp.GradScaler("cuda")\n', "")
+MIXED = "with torch.autocast('cuda'):\n{0}    loss = model(x).mean()\n".format
+ONCE = "for x in data:\n    optimizer.zero_grad()\n    scaler.scale(model(x).mean()).backward()\n    {}\n    scaler.update()\n"
+RIGHT = [
+    # a scaler for each training
+    "for fold in range(2):\n    net = nn.Linear(2, 2)\n    opt = torch.optim.SGD(net.parameters(), lr=0.1)\n    grad_scaler = torch.amp.GradScaler()\n"
+    "    grad_scaler.scale(net(x).mean()).backward()\n    grad_scaler.step(opt)\n    grad_scaler.update()\n",
+    "for stage in stages:\n    opt, lr = make(model, stage)\n    grad_scaler = torch.amp.GradScaler()\n    for x in data:\n"
+    "        grad_scaler.scale(model(x).mean()).backward()\n        grad_scaler.step(opt)\n        grad_scaler.update()\n",
+    "for x in data:\n    if scaler is None:\n        scaler = torch.amp.GradScaler()\n    scaler.scale(model(x).mean()).backward()\n    scaler.step(optimizer)\n    scaler.update()\n",
+    # gradients that are not scaled, or no longer
+    ONCE.format("scaler.step(optimizer)") + "final = torch.optim.Adam(model.parameters())\nfor x in data:\n    model.zero_grad()\n    model(x).mean().backward()\n    final.step()\n",
+    ONCE.format("bias.square().backward()\n    plain_optimizer.step()\n    scaler.step(optimizer)"),
+    ONCE.format("inverse = 1.0 / scaler.get_scale()\n    for p in model.parameters():\n        if p.grad is not None:\n            p.grad.mul_(inverse)\n    optimizer.step()"),
+    ONCE.format("for p in model.parameters():\n        p.grad = p.grad / scaler.get_scale()\n    optimizer.step()"),
+    ONCE.format("for p in model.parameters():\n        p.grad /= scaler.get_scale()\n    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()"),
+    ONCE.format("torch._foreach_div_([p.grad for p in model.parameters()], scaler.get_scale())\n    optimizer.step()"),
+    ONCE.format("unscale_gradients(optimizer)\n    optimizer.step()"),
+    ONCE.format("scaler.step(optimizer) if amp else optimizer.step()"),
+    ONCE.format("try:\n        scaler.step(optimizer)\n    except AssertionError:\n        optimizer.step()"),
+    # clipping at a limit that is scaled, too
+    ONCE.format("nn.utils.clip_grad_norm_(model.parameters(), max_norm=limit * scaler.get_scale())\n    scaler.step(optimizer)"),
+    ONCE.format("scale = scaler.get_scale()\n    limit = 0.5 * scale\n    nn.utils.clip_grad_value_(model.parameters(), limit)\n    scaler.step(optimizer)"),
+    # a schedule that leaves the first iteration out, or is told which one it is
+    "for epoch in range(3):\n    if epoch:\n        scheduler.step()\n    model(x).backward()\n    optimizer.step()\n",
+    "for epoch in range(3):\n    scheduler.step(epoch)\n    model(x).backward()\n    optimizer.step()\n",
+    "model(x).backward()\noptimizer.step()\nfor epoch in range(3):\n    scheduler.step()\n    model(x).backward()\n    optimizer.step()\n",
+    # a model that is made float16 when all is done
+    ONCE.format("scaler.step(optimizer)") + "model.half()\ntorch.save(model.state_dict(), 'a.pt')\n",
+    "def train():\n    " + ONCE.format("scaler.step(optimizer)").replace("\n", "\n    ") + "\ndef export():\n    model.half()\ntrain()\nexport()\n",
+]
+WRONG = [
+    ("for epoch in range(2):\n    grad_scaler = torch.amp.GradScaler()\n    for x in data:\n        grad_scaler.scale(model(x).mean()).backward()\n"
+     "        grad_scaler.step(optimizer)\n        grad_scaler.update()\n", ("scaler-in-loop", 2)),
+    ("for x in data:\n    opt = torch.optim.SGD(model.parameters(), lr=0.1)\n    grad_scaler = torch.amp.GradScaler()\n    grad_scaler.scale(model(x).mean()).backward()\n"
+     "    grad_scaler.step(opt)\n    grad_scaler.update()\n", ("scaler-in-loop", 3)),
+    (ONCE.format("other_optimizer.step()\n    scaler.step(optimizer)"), ("step-on-scaled-gradients", 4)),
+    (ONCE.format("x /= 255.0\n    optimizer.step()"), ("step-on-scaled-gradients", 5)),
+    (ONCE.format("if x.mean() > 0:\n        optimizer.zero_grad()\n    optimizer.step()"), ("step-on-scaled-gradients", 6)),
+    (ONCE.format("nn.utils.clip_grad_norm_(model.parameters(), limit / scaler.get_scale())\n    scaler.step(optimizer)"), ("clip-scaled-gradients", 4)),
+    ("for epoch in range(3):\n    if scheduler is not None:\n        scheduler.step()\n    model(x).backward()\n    optimizer.step()\n", ("scheduler-before-optimizer", 3)),
+    ("for epoch in range(3):\n    " + ONCE.format("scaler.step(optimizer)").replace("\n", "\n    ") + "model.half()\n", ("half-model-with-scaler", 7)),
+    ("model.half()\n" + ONCE.format("scaler.step(optimizer)"), ("half-model-with-scaler", 1)),
+]
+FLOAT16 = "with {0}torch.autocast('cuda', dtype=torch.float16):\n    out = model(x)\n".format
+TRAINED = "loss = out.float().mean()\n{0}\noptimizer.step()\n".format
+WITHOUT = [
+    FLOAT16("torch.no_grad(), ") + TRAINED("loss.backward()"),
+    "@torch.inference_mode()\ndef test(x):\n    " + FLOAT16("").replace("\n", "\n    ") + "\n" + TRAINED("loss.backward()"),
+    "def test(x):\n    " + FLOAT16("").replace("\n", "\n    ") + "\nwith torch.no_grad():\n    test(x)\n" + TRAINED("loss.backward()"),
+    FLOAT16("") + TRAINED("(loss * 1024).backward()"), FLOAT16("") + TRAINED("scaled = loss * loss_scale\nscaled.backward()"), FLOAT16("") + TRAINED("loss.backward(scale)"),
+    FLOAT16("") + TRAINED("with amp.scale_loss(loss, optimizer) as scaled_loss:\n    scaled_loss.backward()"),
+]
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_what_is_right_is_left_alone(text):
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(("text", "rule"), WRONG)
+def test_what_is_wrong_is_told(text, rule):
+    assert found(text) == [rule]
+
+
+@pytest.mark.parametrize("text", WITHOUT)
+def test_regions_that_need_no_scaler(text):
+    assert found(text, PLAIN) == []
+
+
+@pytest.mark.parametrize("text", [
+    FLOAT16("") + TRAINED("loss.backward()"), FLOAT16("") + TRAINED("(loss * 0.5).backward()"),
+    "with torch.no_grad():\n    with torch.enable_grad():\n        " + FLOAT16("").replace("\n", "\n        ") + "\n" + TRAINED("loss.backward()")])
+def test_regions_that_need_one(text):
+    assert [rule for rule, _ in found(text, PLAIN)] == ["fp16-without-scaler"]
