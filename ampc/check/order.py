@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from .reader import Event, Script, is_off, name_of, text_of
 from .scope import scope_of, speaks_of, without_gradients
@@ -23,7 +23,7 @@ def _uses(script: Script, kind: str) -> List[Event]:
 
 @_rule
 def clipping(script: Script) -> Iterator[Found]:
-    found = {}  # line of the clipping -> the call that leads there
+    found: Dict[int, Event] = {}  # line of the clipping -> the call that leads there
     for scope in script.scopes():
         scaled = None
         for e in script.followed(scope):

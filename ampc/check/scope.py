@@ -73,6 +73,8 @@ class Scope:
         self.unrecorded = any(word in text_of(d) for d in getattr(body, "decorator_list", []) for word in ("no_grad", "inference_mode"))
         self.values: Dict[str, List[Tuple[Place, Optional[ast.expr]]]] = {}
         self.loops = set()  # the names that a loop gives values
+        self.batches = set()  # those that are batches of data, by the name of what the loop goes through
+        self.spans: List[Tuple[Place, Place]] = []  # where loops begin and end
         for node in _within(body):
             for name, value in _assignments(node):
                 self.values.setdefault(name, []).append((_end_of(node), value))
@@ -80,6 +82,10 @@ class Scope:
                 for name, _ in _assigned(node.target, None):
                     self.loops.add(name)
                     self.values.setdefault(name, []).append((_end_of(node.target), None))
+                    if re.search("load|data|batch", text_of(node.iter).lower()):
+                        self.batches.add(name)
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+                self.spans.append((start_of(node), _end_of(node)))
             if isinstance(node, ast.arguments):
                 for a in (*node.posonlyargs, *node.args, *node.kwonlyargs):
                     self.values.setdefault(a.arg, []).append((_end_of(a), None))
@@ -100,6 +106,14 @@ class Scope:
             earlier = [value for end, value in self.values[node.id] if end <= start_of(node)]
             return earlier[-1] if earlier else None
         return self.shared.get(text_of(node)) if isinstance(node, (ast.Name, ast.Attribute)) else None
+
+    def is_carried(self, node: Any) -> bool:
+        """Whether a name may have a value here that a later line gave it in an earlier iteration of a loop."""
+        if not isinstance(node, ast.Name) or node.id not in self.values:
+            return False
+        here, ends = start_of(node), [end for end, _ in self.values[node.id]]
+        around = [(a, b) for a, b in self.spans if a <= here <= b]
+        return any(not any(a <= end <= here for end in ends) and any(here < end <= b for end in ends) for a, b in around)
 
     def call(self, node: Any, *names: str) -> Optional[ast.expr]:
         """The first operand of torch.exp(x) or x.exp(); None for any other function, one of the script's own by that name, too."""
