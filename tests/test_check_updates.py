@@ -95,3 +95,72 @@ def test_regions_that_need_no_scaler(text):
     "with torch.no_grad():\n    with torch.enable_grad():\n        " + FLOAT16("").replace("\n", "\n        ") + "\n" + TRAINED("loss.backward()")])
 def test_regions_that_need_one(text):
     assert [rule for rule, _ in found(text, PLAIN)] == ["fp16-without-scaler"]
+
+
+EVERY = "for i, (x, y) in enumerate(data):\n    {}\n    loss = {}\n    scaler.scale(loss).backward()\n    if {}:\n        scaler.step(optimizer)\n        scaler.update()\n        {}\n".format
+CE, FOURTH = "F.cross_entropy(model(x), y)", "(i + 1) % 4 == 0"
+LATE = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+SCALED = "for x in data:\n    optimizer.zero_grad()\n    loss = model(x).mean()\n    {}\n    scaler.step(optimizer)\n    scaler.update()\n".format
+HELPERS = "def unscale(s, opt):\n    s.unscale_(opt)\ndef scaled(z):\n    z = z * 2\n    return scaler.scale(z)\n"
+UPDATES = [
+    (ONCE.format("scaler.step(optimizer)\n    " + LATE), ("clip-after-step", 5)),
+    ("for x in data:\n    model(x).mean().backward()\n    optimizer.step()\n    " + LATE + "\n    optimizer.zero_grad()\n", ("clip-after-step", 4)),
+    (EVERY("pass", CE + " / 4", FOURTH, LATE + "; optimizer.zero_grad()"), ("clip-after-step", 8)),
+    (ONCE.format("optimizer.step()\n    scaler.step(optimizer)"), ("step-twice", 4)),
+    (ONCE.format("if x.mean() > 0:\n        scaler.step(optimizer)\n        optimizer.step()"), ("step-twice", 6)),
+    (HELPERS + ONCE.format("unscale(scaler, optimizer)\n    scaler.unscale_(optimizer)\n    scaler.step(optimizer)"), ("unscale-twice", 10)),
+    (ONCE.format("scaler.unscale_(optimizer)\n    if clips:\n        scaler.unscale_(optimizer)\n    scaler.step(optimizer)"), ("unscale-twice", 6)),
+    (ONCE.format("scaler.step(optimizer)\n    scaler.unscale_(optimizer)"), ("unscale-twice", 5)),
+    (ONCE.format("optimizer.zero_grad(set_to_none=True)\n    scaler.step(optimizer)"), ("no-gradients", 4)),
+    ("for x in data:\n    loss = model(x).mean()\n    loss.backward()\n    optimizer.zero_grad()\n    optimizer.step()\n", ("no-gradients", 4)),
+    (SCALED("scaler.scale(scaler.scale(loss)).backward()"), ("scaled-twice", 4)),
+    (SCALED("loss = scaler.scale(loss)\n    total = loss + 1\n    scaler.scale(total).backward()"), ("scaled-twice", 6)),
+    (HELPERS + SCALED("loss = scaled(loss)\n    scaler.scale(loss).backward()"), ("scaled-twice", 10)),
+    (SCALED("scaler.scale(loss).backward()\n    scheduler.step(scaler.scale(loss).item())"), ("metric-is-scaled", 5)),
+    (SCALED("loss = scaler.scale(loss)\n    loss.backward()\n    scheduler.step(metrics=float(loss))"), ("metric-is-scaled", 6)),
+    (EVERY("optimizer.zero_grad()", CE + " / 4", FOURTH, "pass"), ("accumulation-lost", 2)),
+    (EVERY("model.zero_grad(set_to_none=True)", CE + " / 4", "not (i + 1) % n or i == last", "pass"), ("accumulation-lost", 2)),
+    (EVERY("pass", CE + " / 4", FOURTH, "pass") + "    optimizer.zero_grad()\n", ("accumulation-lost", 9)),
+    (EVERY("pass", CE, FOURTH, "optimizer.zero_grad()"), ("loss-not-divided", 3)),
+    ("criterion = nn.CrossEntropyLoss()\n" + EVERY("out = model(x)", "criterion(out, y) + F.mse_loss(out, y)", "(i + 1) % n == 0", "optimizer.zero_grad()"), ("loss-not-divided", 4)),
+    ("net = models.resnet18()\nopt = torch.optim.Adam(net.parameters())\nnet.fc = nn.Sequential(nn.Dropout(), nn.Linear(512, 2))\n"
+     + ONCE.format("scaler.step(opt)").replace("optimizer", "opt").replace("model", "net"), ("wrong-parameters", 2)),
+    ("class Net(nn.Module):\n    pass\ndef main():\n    net = Net()\n    opt = torch.optim.SGD(net.parameters(), lr=0.1)\n    net = Net()\n    net(x).backward()\n    opt.step()\n",
+     ("wrong-parameters", 5)),
+]
+LEFT = [
+    ONCE.format("scaler.step(optimizer)\n    norm = nn.utils.clip_grad_norm_(model.parameters(), float('inf'))"),  # only its norm
+    "for x in data:\n    scaler.scale(model(x).mean()).backward()\n    scaler.unscale_(first_optimizer)\n    scaler.unscale_(second_optimizer)\n    scaler.step(first_optimizer)\n"
+    "    nn.utils.clip_grad_norm_(other, 1.0)\n    scaler.step(second_optimizer)\n    scaler.update()\n",
+    "for x in data:\n    if amp:\n        scaler.scale(model(x).mean()).backward()\n        scaler.step(optimizer)\n        scaler.update()\n    if not amp:\n        model(x).mean().backward()\n        optimizer.step()\n",
+    HELPERS + ONCE.format("unscale(scaler, other)\n    scaler.unscale_(optimizer)\n    scaler.step(optimizer)"),
+    ONCE.format("scaler.unscale_(optimizer)\n    scaler.step(optimizer)") * 2,
+    ONCE.format("scaler.unscale_(optimizer) if a else None\n    scaler.step(optimizer)"),
+    ONCE.format("if clips:\n        scaler.unscale_(optimizer)\n    elif logs:\n        scaler.unscale_(optimizer)\n    scaler.step(optimizer)"),
+    "for x in data:\n    first_loss.backward()\n    second_optimizer.zero_grad()\n    fabric_backward(second_loss)\n    second_optimizer.step()\n",
+    "for x in data:\n    loss.backward()\n    optimizer.zero_grad()\n    optimizer.step(closure)\n",
+    SCALED("scaled_loss = scaler.scale(loss)\n    scaler.scale(scaled_loss / scaler.get_scale()).backward()"),
+    SCALED("if twice:\n        loss = scaler.scale(loss)\n        loss.backward()\n    else:\n        scaler.scale(loss).backward()"),
+    SCALED("scaled_loss = scaler.scale(loss)\n    scaled_loss.backward()\n    scheduler.step(scaled_loss.item() / scaler.get_scale())"),
+    EVERY("if i % 4 == 0:\n        optimizer.zero_grad()", CE + " / 4", FOURTH, "pass"), EVERY("pass", CE + " / n", FOURTH, "optimizer.zero_grad()"),
+    EVERY("pass", CE + "\n    loss = loss / 4", FOURTH, "optimizer.zero_grad()"), EVERY("pass", "F.cross_entropy(model(x), y, reduction='sum')", FOURTH, "optimizer.zero_grad()"),
+    EVERY("pass", CE, FOURTH, "optimizer.zero_grad()").replace("if (i", "scheduler.step(i)\n    if (i").replace("optimizer", "adam_optimizer"),
+    EVERY("optimizer.zero_grad()", CE, "i % 100 != 0", "pass"), "optimizer = torch.optim.SGD(model.parameters(), lr=0.1 / 4)\n" + EVERY("pass", CE, FOURTH, "optimizer.zero_grad()"),
+    "optimizer = torch.optim.Adam(model.parameters(), lr=0.1)\n" + EVERY("pass", CE, FOURTH, "optimizer.zero_grad()"),
+    "for i, x in enumerate(data):\n    critic_optimizer.zero_grad()\n    critic(x).mean().backward()\n    critic_optimizer.step()\n    if i % 5 == 0:\n        optimizer.zero_grad()\n"
+    "        model(x).mean().backward()\n        optimizer.step()\n",
+    "model.head = nn.Identity()\nmodel = torch.compile(model)\n" + ONCE.format("scaler.step(optimizer)"), "model.head = nn.Linear(2, 2)\nevaluate(model)\n",
+    "model.head = nn.Linear(2, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n" + ONCE.format("scaler.step(optimizer)"),
+    "model.head = nn.Linear(2, 2)\noptimizer.add_param_group({'params': model.head.parameters()})\n" + ONCE.format("scaler.step(optimizer)"),
+    "model.head = nn.Linear(2, 2)\nsecond = torch.optim.SGD(model.head.parameters(), lr=0.1)\n" + ONCE.format("scaler.step(optimizer)\n    scaler.step(second)"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule"), UPDATES)
+def test_updates_that_are_wrong(text, rule):
+    assert found(text) == [rule]
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_updates_that_are_right(text):
+    assert found(text) == []

@@ -20,7 +20,7 @@ RESCALES = {"div_", "divide_", "true_divide_", "mul_", "multiply_", "copy_", "_f
 class Event(NamedTuple):
     """One call."""
 
-    kind: str  # backward scaled_backward clip unscale scaler_step update step zero schedule new_scaler half rescale item save call (of its own)
+    kind: str  # backward scaled_backward clip unscale scaler_step update step zero schedule new_scaler half rescale scale item save call (of its own)
     node: Any  # the call; of a rescale also the assignment
     who: str  # whose method it is, as written
     scope: Any  # the function or module
@@ -28,6 +28,7 @@ class Event(NamedTuple):
     branches: Tuple[Tuple[int, str], ...]  # ifs around it: line and arm
     autocast: bool  # within an autocast region of the same function
     via: Tuple[int, ...] = ()  # lines of the calls that lead to the function that it is in, where calls are followed
+    names: Tuple[Tuple[str, str], ...] = ()  # parameters of that function, and what the first of those calls passes for them
 
     @property
     def line(self) -> int:
@@ -81,7 +82,7 @@ class Script:
         self.made: Dict[str, str] = {}  # what an assigned name is: scaler optimizer scheduler autocast scaled
         for node in ast.walk(self.tree):
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-                kind = self._kind_of(node.value)
+                kind = self.kind_of(node.value)
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if kind and isinstance(target, (ast.Name, ast.Attribute)):
                         self.made[text_of(target)] = kind
@@ -122,17 +123,21 @@ class Script:
         """A parameter is what the calls of this file pass for it."""
         for name in {text_of(c.func.value) for c in self.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "unscale_"}:
             self.made.setdefault(name, "scaler")
-        around = {id(n): f for f in self.functions for n in ast.walk(f)}
+        self.around = {id(n): f for f in self.functions for n in ast.walk(f)}  # the function that a node is in; inner ones come later
         for _ in range(2):  # through a function in between, too
             for call in self.calls:
-                body = self.called(call, around.get(id(call)))
-                if isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    names = [a.arg for a in body.args.args]
-                    names = names[1:] if isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"]) else names
-                    for name, value in [*zip(names, call.args), *((k.arg, k.value) for k in call.keywords if k.arg)]:
-                        kind = next((k for k in ("scaler", "optimizer", "scheduler") if self.is_a(k, value)), "")
-                        if kind:
-                            self.made.setdefault(name, kind)
+                for name, value in self._passed(call, self.called(call, self.around.get(id(call)))):
+                    kind = next((k for k in ("scaler", "optimizer", "scheduler") if self.is_a(k, value)), "")
+                    if kind:
+                        self.made.setdefault(name, kind)
+
+    def _passed(self, call: ast.Call, body: Any) -> List[Tuple[str, ast.expr]]:
+        """The parameters of a function of this file with what a call passes for them."""
+        if not isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return []
+        names = [a.arg for a in body.args.args]
+        names = names[1:] if isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"]) else names
+        return [*zip(names, call.args), *((k.arg, k.value) for k in call.keywords if k.arg)]
 
     def called(self, call: ast.Call, scope: Any) -> Optional[ast.AST]:
         """The function of this file that a call runs; None for any other, and where several have the name."""
@@ -178,10 +183,11 @@ class Script:
         root = self.imported.get(node.id, node.id)
         return re.sub(r"^(ampc|genesis)\b", "torch", ".".join([root, *reversed(parts)]))
 
-    def _kind_of(self, value: ast.AST) -> str:
+    def kind_of(self, value: ast.AST) -> str:
+        """What a value is: scaler optimizer scheduler autocast scaled; '' for anything else."""
         if not isinstance(value, ast.Call):
             if isinstance(value, ast.IfExp):  # nullcontext() if ... else autocast(...)
-                return self._kind_of(value.body) or self._kind_of(value.orelse)
+                return self.kind_of(value.body) or self.kind_of(value.orelse)
             return ""
         full, name = self.full(value.func), name_of(value.func)
         if name == "GradScaler":
@@ -276,8 +282,8 @@ class Script:
             return next((kinds[k] for k in kinds if self.is_a(k, of)), "")
         if name == "unscale_":  # whatever the scaler is called
             return "unscale"
-        if name == "update" and self.is_a("scaler", of):
-            return "update"
+        if name in ("update", "scale") and self.is_a("scaler", of):
+            return str(name)
         if name == "save" and self.full(call.func) == "torch.save":
             return "save"
         return {"item": "item", "half": "half", "zero_grad": "zero"}.get(name, "") if not call.args or name == "zero_grad" else ""
@@ -306,8 +312,11 @@ class Script:
             body = self.called(e.node, scope) if e.kind == "call" else None
             if body is None:
                 yield e
+            passed = {name: text_of(value) for name, value in self._passed(e.node, body)} if body is not None else {}
             for o in self.followed(body) if body is not None else []:
-                yield o._replace(loops=e.loops + o.loops, branches=e.branches + o.branches, autocast=e.autocast or o.autocast, via=(e.line, *o.via))
+                names = tuple((name, passed.get(text, text)) for name, text in o.names) if o.via else tuple(passed.items())
+                yield o._replace(loops=e.loops + o.loops, branches=e.branches + o.branches, autocast=e.autocast or o.autocast, via=(e.line, *o.via),
+                                 names=names)
 
     def function(self, name: str) -> Optional[ast.AST]:
         """The function of that name."""
