@@ -58,6 +58,8 @@ def test_norms_with_one(before, of):
 
 def test_norms_in_other_spellings():
     assert told("return ((x - y) ** 2).sum(-1) ** 0.5") == told("return (x - y).pow(2).sum(-1).pow(0.5)") == ["norm-by-hand"]
+    assert told("d = x - y\nreturn (d * d).sum(-1).sqrt()") == told("return torch.sum(x * x).sqrt()") == ["norm-by-hand"]
+    assert told("return (x * y).sum(-1).sqrt()") == []
     assert told("return (((x - y) ** 2).sum(-1) + 1e-12) ** 0.5") == told("return sum(g.pow(2).sum() for g in y).sqrt()") == []
     assert told("with torch.no_grad():\n    return torch.sqrt((x ** 2).sum())") == []
     assert told("torch.set_grad_enabled(False)\nwith torch.no_grad():\n    with torch.enable_grad():\n        return torch.sqrt((x ** 2).sum())") == ["norm-by-hand"]

@@ -101,6 +101,8 @@ EVERY = "for i, (x, y) in enumerate(data):\n    {}\n    loss = {}\n    scaler.sc
 CE, FOURTH = "F.cross_entropy(model(x), y)", "(i + 1) % 4 == 0"
 LATE = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
 SCALED = "for x in data:\n    optimizer.zero_grad()\n    loss = model(x).mean()\n    {}\n    scaler.step(optimizer)\n    scaler.update()\n".format
+CLASS = ("class Trainer:\n    def __init__(self, net):\n        self.scaler = torch.amp.GradScaler('cuda')\n        self.optim = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+         "        self.net = net\n    def divide(self):\n        self.scaler.unscale_(self.optim)\n    def fit(self, x, y):\n        {}\n").format
 HELPERS = "def unscale(s, opt):\n    s.unscale_(opt)\ndef scaled(z):\n    z = z * 2\n    return scaler.scale(z)\n"
 UPDATES = [
     (ONCE.format("scaler.step(optimizer)\n    " + LATE), ("clip-after-step", 5)),
@@ -118,6 +120,15 @@ UPDATES = [
     (HELPERS + SCALED("loss = scaled(loss)\n    scaler.scale(loss).backward()"), ("scaled-twice", 10)),
     (SCALED("scaler.scale(loss).backward()\n    scheduler.step(scaler.scale(loss).item())"), ("metric-is-scaled", 5)),
     (SCALED("loss = scaler.scale(loss)\n    loss.backward()\n    scheduler.step(metrics=float(loss))"), ("metric-is-scaled", 6)),
+    (CLASS("self.scaler.scale(self.net(x)).backward(); self.divide()\n        self.scaler.unscale_(self.optim)\n        self.scaler.step(self.optim); self.scaler.update()"),
+     ("unscale-twice", 10)),
+    (CLASS("self.scaler.scale(self.net(x)).backward(); self.divide(); self.scaler.step(self.optim); self.scaler.update()")
+     .replace("net\n", "net\n        net.fc = nn.Linear(2, 2)\n"), ("wrong-parameters", 4)),
+    (CLASS("for i in range(8):\n            F.cross_entropy(self.net(x[i]), y).backward()\n            if (i + 1) % self.n == 0:\n                self.optim.step(); self.optim.zero_grad()"),
+     ("loss-not-divided", 10)),
+    ("def one(x, opt):\n    own = torch.amp.GradScaler('cuda')\n    own.scale(model(x)).backward()\n    own.step(opt)\n    own.update()\nfor x in data:\n    one(x, optimizer)\n",
+     ("scaler-in-loop", 2)),
+    ("for epoch in range(3):\n    scheduler.step()\n    for x in data:\n        model(x).backward()\n        optimizer.step()\n", ("scheduler-before-optimizer", 2)),
     (EVERY("optimizer.zero_grad()", CE + " / 4", FOURTH, "pass"), ("accumulation-lost", 2)),
     (EVERY("model.zero_grad(set_to_none=True)", CE + " / 4", "not (i + 1) % n or i == last", "pass"), ("accumulation-lost", 2)),
     (EVERY("pass", CE + " / 4", FOURTH, "pass") + "    optimizer.zero_grad()\n", ("accumulation-lost", 9)),
@@ -129,6 +140,10 @@ UPDATES = [
      ("wrong-parameters", 5)),
 ]
 LEFT = [
+    "def fold(x):\n    own = torch.amp.GradScaler('cuda')\n    opt = torch.optim.SGD(model.parameters(), lr=0.1)\n    own.scale(model(x)).backward()\n    own.step(opt)\n    own.update()\n"
+    "for x in data:\n    fold(x)\n",
+    "for epoch in range(3):\n    if epoch > 0:\n        scheduler.step()\n    for x in data:\n        model(x).backward()\n        optimizer.step()\n",
+    CLASS("self.scaler.scale(self.net(x)).backward(); self.divide(); self.scaler.step(self.optim); self.scaler.update()"),
     ONCE.format("scaler.step(optimizer)\n    norm = nn.utils.clip_grad_norm_(model.parameters(), float('inf'))"),  # only its norm
     "for x in data:\n    scaler.scale(model(x).mean()).backward()\n    scaler.unscale_(first_optimizer)\n    scaler.unscale_(second_optimizer)\n    scaler.step(first_optimizer)\n"
     "    nn.utils.clip_grad_norm_(other, 1.0)\n    scaler.step(second_optimizer)\n    scaler.update()\n",

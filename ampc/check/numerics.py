@@ -126,7 +126,8 @@ def _one(node: Any, scope: Scope, seen: set) -> Iterator[Found]:
     root = _root(node, scope)
     if root is not None:
         x = scope.resolve(root)
-        squares = scope.call(x, "sum") is not None and _text_has(x, "** 2", "square", "pow(2)") and not _has_epsilon(x, scope)
+        of = scope.call(x, "sum")
+        squares = of is not None and (_text_has(x, "** 2", "square", "pow(2)") or _square(of, scope) is not None) and not _has_epsilon(x, scope)
         recorded = not scope.unrecorded and id(node) not in without_gradients(scope.script) and not needs_no_gradient(root, scope)
         if squares and recorded:
             yield ("norm-by-hand", line, "the gradient of sqrt at 0 is infinite, and squares of values above 255 overflow float16",

@@ -153,9 +153,19 @@ def making(script: Script) -> Iterator[Found]:
         training = [o for o in script.events if o.loops[:len(e.loops)] == e.loops and o.scope is e.scope
                     and o.kind in ("scaled_backward", "scaler_step", "backward")]
         at_times = any(line > e.loops[-1] or line < 0 for line, _ in e.branches) if e.loops else False
-        if e.loops and training and not at_times and not _starts_anew(e, training, script):
+        again = bool(e.loops) and not _starts_anew(e, training, script) if training and not at_times else False
+        if again or not e.loops and _is_of_a_step(e, script):
             yield ("scaler-in-loop", e.line, "a new GradScaler is made in every iteration: it starts at the initial scale each time "
                    "and never adapts", "make it once, before the loop")
+
+
+def _is_of_a_step(e: Event, script: Script) -> bool:
+    """Whether a function that is called in a loop makes the scaler, for a step of an optimizer that it does not make."""
+    if e.scope is script.tree or e.branches or any(script.kind_of(c) == "optimizer" for c in script.calls if script.around.get(id(c)) is e.scope):
+        return False
+    once = {o.kind for o in script.events if o.scope is e.scope and not o.loops}
+    called = any(o.kind == "call" and o.loops and script.called(o.node, o.scope) is e.scope for o in script.events)
+    return called and {"scaled_backward", "scaler_step"} <= once
 
 
 def _starts_anew(e: Event, training: List[Event], script: Script) -> bool:
@@ -178,7 +188,7 @@ def scheduling(script: Script) -> Iterator[Found]:
     for events in script.scopes().values():
         steps = [o for o in events if o.kind in ("step", "scaler_step")]
         for e in (e for e in events if e.kind == "schedule" and e.loops):
-            same = [o for o in steps if o.loops == e.loops]
+            same = [o for o in steps if o.loops[:len(e.loops)] == e.loops]
             asked = e.node.args or e.node.keywords or _leaves_iterations_out(e, same)  # step(epoch), step(metric)
             if same and not asked and all(o.line > e.line for o in steps):
                 yield ("scheduler-before-optimizer", e.line, f"{e.who}.step() comes before the optimizer's step, so the first learning rate is "

@@ -313,6 +313,8 @@ class Script:
             if body is None:
                 yield e
             passed = {name: text_of(value) for name, value in self._passed(e.node, body)} if body is not None else {}
+            if body is not None and isinstance(e.node.func, ast.Attribute):
+                passed["self"] = e.who
             for o in self.followed(body) if body is not None else []:
                 names = tuple((name, passed.get(text, text)) for name, text in o.names) if o.via else tuple(passed.items())
                 yield o._replace(loops=e.loops + o.loops, branches=e.branches + o.branches, autocast=e.autocast or o.autocast, via=(e.line, *o.via),

@@ -28,11 +28,10 @@ def _optimizer(e: Event, script: Script) -> str:
     """The optimizer of a call, by its name where the events are followed to; a helper's own has a name of its own."""
     node = e.node.args[0] if e.kind in ("scaler_step", "unscale") and e.node.args else None
     text = e.who if node is None else text_of(node)
-    named = dict(e.names)
-    if not e.via or text in named:
-        return named.get(text, text)
-    own = text in scope_of(script, e.scope).values or text.startswith("self.")
-    return f"{text} of line {e.scope.lineno}" if own else text
+    named, root = dict(e.names), text.split(".")[0]
+    if not e.via or root in named:
+        return named.get(root, root) + text[len(root):]
+    return f"{text} of line {e.scope.lineno}" if root in scope_of(script, e.scope).values else text
 
 
 def _same_place(a: Event, b: Event) -> bool:
@@ -230,7 +229,8 @@ def losing(script: Script) -> Iterator[Found]:
 def _made(name: str, at: Event, script: Script) -> Optional[ast.Call]:
     """The call that makes an optimizer."""
     for body in (at.scope, script.tree):
-        value = next((v for _, v in reversed(scope_of(script, body).values.get(name, []))), None)
+        scope = scope_of(script, body)
+        value = next((v for _, v in reversed(scope.values.get(name, []))), scope.shared.get(name))
         if isinstance(value, ast.Call):
             return value
     return None
@@ -310,11 +310,13 @@ def _replaces(s: ast.stmt, model: str, script: Script) -> bool:
 def _trains_on(made: ast.Assign, models: List[str], replaced: ast.stmt, body: Any, script: Script) -> bool:
     """Whether that optimizer steps after the line, and no other has the parameters of these models."""
     name = text_of(made.targets[0])
-    later = [n for n in ast.walk(body) if isinstance(n, (ast.Call, ast.Assign)) and n.lineno > made.lineno]
+    within = script.class_of.get(body, body) if name.startswith("self.") else body
+    later = [n for n in ast.walk(within) if isinstance(n, (ast.Call, ast.Assign)) and n.lineno > made.lineno]
     others = [text_of(c) for c in later if isinstance(c, ast.Call) and script.kind_of(c) == "optimizer"]
     again = any(model.split(".")[0] in text for text in others for model in models) or any(
         isinstance(n, ast.Assign) and name in [text_of(t) for t in n.targets] for n in later)
-    steps = [e for e in script.followed(body) if e.kind in STEPS and _optimizer(e, script) == name]
-    return not again and any((e.via[0] if e.via else e.line) > replaced.lineno for e in steps)
+    events = script.followed(body) if within is body else [e for e in script.events if script.class_of.get(e.scope) is within]
+    steps = [e for e in events if e.kind in STEPS and _optimizer(e, script) == name]
+    return not again and any((e.via[0] if e.via else e.line) > replaced.lineno or e.scope is not body and not e.via for e in steps)
 
 
