@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, Optional
 from .order import Found, regions_dtypes
 from .ranges import dtype_of
 from .reader import OTHERS, Script, is_off, name_of, text_of
-from .scope import Scope, wide_by_itself
+from .scope import Scope, scope_of, wide_by_itself
 
 FILLS = {"masked_fill", "masked_fill_", "where", "index_fill", "index_fill_", "fill_diagonal_", "scatter", "scatter_"}
 KEYWORDS = {"value", "other", "input", "src", "fill_value"}
@@ -234,7 +234,7 @@ def check(script: Script) -> Iterator[Found]:
     exempt = wide_by_itself(script)
     seen = set(exempt)
     for body in (*script.functions, script.tree):
-        masks = _Masks(Scope(body, script), exempt)
+        masks = _Masks(scope_of(script, body), exempt)
         for node in ast.walk(body):
             if id(node) not in seen:
                 seen.add(id(node))

@@ -213,9 +213,12 @@ def without_gradients(script: Script) -> set:
             found -= {id(n) for n in ast.walk(node)}
         elif any(word in w for w in words for word in ("no_grad", "inference_mode", "set_grad_enabled(False")):
             found |= {id(n) for n in ast.walk(node)}
+    named: Dict[str, List[ast.Call]] = {}
+    for call in script.calls if found else ():
+        named.setdefault(name_of(call.func), []).append(call)
     for _ in range(2):  # through a function in between, too
         for f in script.functions:
-            calls = [c for c in script.calls if name_of(c.func) == f.name]
+            calls = named.get(f.name, [])
             if f.name == "__getitem__" or f.name.startswith("collate") or calls and all(id(c) in found for c in calls):
                 found |= {id(n) for n in ast.walk(f)}
     script.unrecorded = found  # type: ignore[attr-defined]

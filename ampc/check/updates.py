@@ -191,6 +191,8 @@ class _Accumulation(NamedTuple):
 
 
 def _accumulations(script: Script) -> Iterator[_Accumulation]:
+    if not any(e.kind in STEPS and e.loops and e.branches for e in script.events):
+        return
     ifs = {n.lineno: n.test for n in ast.walk(script.tree) if isinstance(n, ast.If)}
     for events in script.scopes().values():
         for step in (e for e in events if e.kind in STEPS and e.loops):
