@@ -35,7 +35,7 @@ class _Uses:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.on, self.off = _regions(script)
-        self.around = {id(n): f for f in script.functions for n in ast.walk(f)}  # inner functions come later
+        self.around = script.around
 
     def under_autocast(self, node: ast.AST, seen: Tuple[Any, ...] = ()) -> bool:
         """In a region, or in a function that is called in one. What calls a method such as forward is not in the file: it may be in one."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from .order import Found, regions_dtypes
+from .ranges import dtype_of
 from .reader import OTHERS, Script, is_off, name_of, text_of
-from .scope import Scope, wide_by_itself
+from .scope import Scope, scope_of, wide_by_itself
 
 FILLS = {"masked_fill", "masked_fill_", "where", "index_fill", "index_fill_", "fill_diagonal_", "scatter", "scatter_"}
 KEYWORDS = {"value", "other", "input", "src", "fill_value"}
@@ -138,6 +140,11 @@ class _Masks:
         of = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
         return any(self.wide(a, depth + 1) for a in of)
 
+    def _is_integer(self, node: Any) -> bool:
+        """Whether a tensor holds labels or indices, by what makes it, or by its name."""
+        named = re.search(r"(^|_)(labels?|targets?|ids|idx|index|indices|tokens)$", name_of(node).lower())
+        return bool(named) or dtype_of(node, self.scope).startswith("int")
+
     def _is_mask(self, node: ast.expr) -> bool:
         """1 - m, m - 1, or what is called a mask, where it may be float16; a bool times a number is float32."""
         cast = named = False
@@ -184,7 +191,8 @@ class _Masks:
             target = node.targets[0]
             of = self.scope.resolve(target.value)
             container = isinstance(of, LITERALS) or isinstance(of, ast.Call) and name_of(of.func) in CONTAINERS
-            if not container and self._picks_many(target.slice) and not self.scope.is_foreign(target.value) and not self.wide(target.value):
+            if not container and self._picks_many(target.slice) and not self.scope.is_foreign(target.value) and not (
+                    self.wide(target.value) or self._is_integer(target.value)):
                 yield node.value
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             for a, b in ((node.left, node.right), (node.right, node.left)):
@@ -214,7 +222,7 @@ class _Masks:
         tensors = choices if where else call.args[:1] if function else []
         if not function and isinstance(call.func, ast.Attribute):
             tensors = [*tensors, call.func.value]
-        if any(self.wide(t) for t in tensors) or where and function and all(self.number(c) is not None for c in choices):
+        if any(self.wide(t) or self._is_integer(t) for t in tensors) or where and function and all(self.number(c) is not None for c in choices):
             return
         yield from (v for v in choices if self._too_low(v))
 
@@ -226,7 +234,7 @@ def check(script: Script) -> Iterator[Found]:
     exempt = wide_by_itself(script)
     seen = set(exempt)
     for body in (*script.functions, script.tree):
-        masks = _Masks(Scope(body, script), exempt)
+        masks = _Masks(scope_of(script, body), exempt)
         for node in ast.walk(body):
             if id(node) not in seen:
                 seen.add(id(node))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 from . import masks
 from .order import Found
+from .ranges import dtype_of, needs_no_gradient, range_of
 from .reader import Script, name_of, text_of
-from .scope import Scope, sum_of
+from .scope import Scope, scope_of, sum_of, without_gradients
 
 PICKS = {"diagonal", "diag", "gather", "index_select", "select", "squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "T"}
 BOUNDS = {"clamp", "clamp_", "clamp_min", "clip", "relu", "nan_to_num"}  # a script that calls one already limits the values
-BELOW = {"clamp", "clamp_", "clamp_max", "clamp_max_", "clip", "minimum", "tanh", "sigmoid", "log_softmax", "logsigmoid"}  # exp of it is finite
+LARGEST = 80.0  # exp of it, and a sum of some thousands of them, is finite in float32, where autocast computes exp
+SURE = 10.0  # a softmax of values that differ by less gives no 0, in float16 neither
 QUOTIENTS = (ast.Div, "div", "div_", "divide", "true_divide")
 DIFFERENCES = (ast.Sub, "sub", "sub_", "subtract")
 TOTALS = (ast.Add, "add", "add_")
@@ -25,8 +28,10 @@ def _text_has(node: ast.AST, *words: str) -> bool:
 
 def _shifted(x: ast.expr, scope: Scope) -> bool:
     """x - max(x), or -x as of a Gaussian, or what has a bound: exp of it does not overflow."""
+    if range_of(x, scope)[1] <= LARGEST:
+        return True
     x = scope.resolve(x)
-    if text_of(x).lstrip("(").startswith("-") or isinstance(x, ast.Call) and name_of(x.func) in BELOW:
+    if text_of(x).lstrip("(").startswith("-"):
         return True
     pair = scope.pair(x, *DIFFERENCES)
     return pair is not None and any(word in text_of(scope.resolve(pair[1])) for word in ("max", "logsumexp", "lse"))
@@ -77,7 +82,10 @@ def check(script: Script) -> Iterator[Found]:
     inner = {id(n) for b in bodies for n in ast.walk(b)}
     outside = [n for n in ast.walk(script.tree) if id(n) not in inner]
     seen = {id(part) for c in script.calls if name_of(c.func) in BOUNDS for x in _bounded(c) for part in _sums(x)}
-    for nodes, scope in [*((list(ast.walk(b)), Scope(b, script)) for b in bodies), (outside, Scope(script.tree, script))]:
+    for nodes, body in [*((list(ast.walk(b)), b) for b in bodies), (outside, script.tree)]:
+        scope = scope_of(script, body)
+        named = [x for c in nodes if isinstance(c, ast.Call) and name_of(c.func) in BOUNDS for x in _bounded(c)]
+        seen.update(id(part) for x in named if isinstance(x, ast.Name) for part in _sums(scope.resolve(x)))
         for node in nodes:
             node = sum_of(node) if isinstance(node, ast.AugAssign) else node
             if isinstance(node, (ast.BinOp, ast.Call)) and id(node) not in seen:
@@ -115,18 +123,40 @@ def _one(node: Any, scope: Scope, seen: set) -> Iterator[Found]:
     if x is not None:
         yield from _logarithm(x, scope, line)
         seen.add(id(_picked(x, scope)))  # so that a softmax by hand within it is not told of, too
-    root = scope.call(node, "sqrt")
+    root = _root(node, scope)
     if root is not None:
         x = scope.resolve(root)
-        squares = isinstance(x, ast.Call) and name_of(x.func) == "sum" and _text_has(x, "** 2", "square", "pow(2)")
-        if squares and not scope.unrecorded:
+        of = scope.call(x, "sum")
+        squares = of is not None and (_text_has(x, "** 2", "square", "pow(2)") or _square(of, scope) is not None) and not _has_epsilon(x, scope)
+        recorded = not scope.unrecorded and id(node) not in without_gradients(scope.script) and not needs_no_gradient(root, scope)
+        if squares and recorded:
             yield ("norm-by-hand", line, "the gradient of sqrt at 0 is infinite, and squares of values above 255 overflow float16",
                    "write torch.linalg.vector_norm(x), whose gradient at 0 is 0, or add an epsilon under the root")
+
+
+def _root(node: Any, scope: Scope) -> Optional[ast.expr]:
+    """x of x.sqrt() or x ** 0.5."""
+    x = scope.call(node, "sqrt", "sqrt_")
+    pair = scope.pair(node, ast.Pow, "pow", "pow_") if x is None else None
+    return pair[0] if pair is not None and isinstance(pair[1], ast.Constant) and pair[1].value == 0.5 else x
+
+
+def _has_epsilon(x: ast.AST, scope: Scope) -> bool:
+    """Whether a small number is added to what is squared, or to the squares."""
+    def small(side: ast.expr) -> bool:
+        return isinstance(side, ast.Constant) and isinstance(side.value, float) and 0 < side.value < 0.1 or bool(
+            re.search(r"(^|_)eps", name_of(side).lower()))
+
+    names = [n for n in ast.walk(x) if isinstance(n, ast.Name)]
+    parts = [p for n in (x, *(scope.resolve(n) for n in names)) for p in ast.walk(n)]
+    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Add) and (small(n.left) or small(n.right)) for n in parts)
 
 
 def _logarithm(x: ast.expr, scope: Scope, line: int) -> Iterator[Found]:
     behind = _picked(x, scope)
     total = scope.call(scope.resolve(x), "sum")
+    if _differ_little(scope.call(behind, "softmax", "sigmoid"), scope):
+        return
     if scope.call(behind, "softmax") is not None or _softmax_by_hand(behind, scope):
         yield ("log-of-softmax", line, "the logarithm of a probability that rounds to 0 is -inf",
                "write log_softmax(x), or cross_entropy(x, labels)")
@@ -136,6 +166,11 @@ def _logarithm(x: ast.expr, scope: Scope, line: int) -> Iterator[Found]:
                "write logsigmoid(x), or binary_cross_entropy_with_logits(x, labels)")
     elif total is not None and _exp(total, scope) is not None:
         yield ("logsumexp-by-hand", line, "exp overflows although the logarithm of the sum is small", "write torch.logsumexp(x, dim)")
+
+
+def _differ_little(x: Optional[ast.expr], scope: Scope) -> bool:
+    low, high = range_of(x, scope) if x is not None else (-LARGEST, LARGEST)
+    return high - low < SURE and max(abs(low), abs(high)) < SURE
 
 
 def _terms(node: ast.AST, sign: int, scope: Scope) -> Iterator[Tuple[int, ast.AST]]:
@@ -159,13 +194,9 @@ def _has_variance(terms: List[Tuple[int, ast.AST]], scope: Scope) -> bool:
         inner, root = _mean(term, scope), _square(term, scope)
         square = _square(inner, scope) if inner is not None else None
         mean = _mean(root, scope) if root is not None else None
-        squares += [(sign, text_of(square))] if square is not None else []
+        squares += [(sign, text_of(square))] if square is not None and dtype_of(square, scope) != "float64" else []
         means += [(-sign, text_of(mean))] if mean is not None else []
-    return any(pair in means and not _in_float64(pair[1]) for pair in squares)
-
-
-def _in_float64(text: str) -> bool:
-    return text.endswith((".double()", ".to(torch.float64)", ".to(torch.double)"))
+    return any(pair in means for pair in squares)
 
 
 def _mean(node: Any, scope: Scope) -> Optional[ast.expr]:

@@ -14,19 +14,21 @@ OTHERS = frozenset({"numpy", "jax", "tensorflow", "cupy", "mxnet", "paddle", "mi
 WITH_TORCH = frozenset({"torch", "ampc", "genesis", "torchvision", "lightning", "pytorch_lightning", "transformers", "accelerate", "timm", "fastai"})
 MOST = 2000  # events of a function and of those that it calls
 CLIPS = {"clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"}
+RESCALES = {"div_", "divide_", "true_divide_", "mul_", "multiply_", "copy_", "_foreach_div_", "_foreach_mul_"}
 
 
 class Event(NamedTuple):
     """One call."""
 
-    kind: str  # backward scaled_backward clip unscale scaler_step update step schedule new_scaler item save call (of the script's own function)
-    node: ast.Call
+    kind: str  # backward scaled_backward clip unscale scaler_step update step zero schedule new_scaler half rescale scale item save call (of its own)
+    node: Any  # the call; of a rescale also the assignment
     who: str  # whose method it is, as written
     scope: Any  # the function or module
     loops: Tuple[int, ...]  # lines of the loops around it, outermost first
     branches: Tuple[Tuple[int, str], ...]  # ifs around it: line and arm
     autocast: bool  # within an autocast region of the same function
     via: Tuple[int, ...] = ()  # lines of the calls that lead to the function that it is in, where calls are followed
+    names: Tuple[Tuple[str, str], ...] = ()  # parameters of that function, and what the first of those calls passes for them
 
     @property
     def line(self) -> int:
@@ -43,9 +45,31 @@ def name_of(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+def arm(node: Any, name: str) -> Tuple[int, str]:
+    """A branch of what is no `if` statement; a negative number stands for its place, so that it is never taken for a line."""
+    return -(node.lineno * 1000 + node.col_offset), name
+
+
 def is_off(call: ast.Call) -> bool:
     """enabled=False, written so."""
     return any(k.arg == "enabled" and isinstance(k.value, ast.Constant) and not k.value.value for k in call.keywords)
+
+
+def _arms(node: ast.AST) -> Dict[int, Tuple[Tuple[int, str], ...]]:
+    """The ids of nodes within `a if c else b`, with the arms that they are in."""
+    found: Dict[int, Tuple[Tuple[int, str], ...]] = {}
+    for choice in (n for n in ast.walk(node) if isinstance(n, ast.IfExp)):
+        for name, part in (("if", choice.body), ("else", choice.orelse)):
+            for n in ast.walk(part):
+                found[id(n)] = (*found.get(id(n), ()), arm(choice, name))
+    return found
+
+
+def _rescales(s: ast.stmt) -> bool:
+    """p.grad /= s, p.grad = p.grad / s: what may divide gradients by a scale."""
+    if isinstance(s, ast.AugAssign):
+        return isinstance(s.op, (ast.Div, ast.Mult))
+    return isinstance(s, ast.Assign) and any(name_of(t) == "grad" for t in s.targets)
 
 
 class Script:
@@ -58,7 +82,7 @@ class Script:
         self.made: Dict[str, str] = {}  # what an assigned name is: scaler optimizer scheduler autocast scaled
         for node in ast.walk(self.tree):
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-                kind = self._kind_of(node.value)
+                kind = self.kind_of(node.value)
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     if kind and isinstance(target, (ast.Name, ast.Attribute)):
                         self.made[text_of(target)] = kind
@@ -99,17 +123,21 @@ class Script:
         """A parameter is what the calls of this file pass for it."""
         for name in {text_of(c.func.value) for c in self.calls if isinstance(c.func, ast.Attribute) and c.func.attr == "unscale_"}:
             self.made.setdefault(name, "scaler")
-        around = {id(n): f for f in self.functions for n in ast.walk(f)}
+        self.around = {id(n): f for f in self.functions for n in ast.walk(f)}  # the function that a node is in; inner ones come later
         for _ in range(2):  # through a function in between, too
             for call in self.calls:
-                body = self.called(call, around.get(id(call)))
-                if isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    names = [a.arg for a in body.args.args]
-                    names = names[1:] if isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"]) else names
-                    for name, value in [*zip(names, call.args), *((k.arg, k.value) for k in call.keywords if k.arg)]:
-                        kind = next((k for k in ("scaler", "optimizer", "scheduler") if self.is_a(k, value)), "")
-                        if kind:
-                            self.made.setdefault(name, kind)
+                for name, value in self._passed(call, self.called(call, self.around.get(id(call)))):
+                    kind = next((k for k in ("scaler", "optimizer", "scheduler") if self.is_a(k, value)), "")
+                    if kind:
+                        self.made.setdefault(name, kind)
+
+    def _passed(self, call: ast.Call, body: Any) -> List[Tuple[str, ast.expr]]:
+        """The parameters of a function of this file with what a call passes for them."""
+        if not isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return []
+        names = [a.arg for a in body.args.args]
+        names = names[1:] if isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"]) else names
+        return [*zip(names, call.args), *((k.arg, k.value) for k in call.keywords if k.arg)]
 
     def called(self, call: ast.Call, scope: Any) -> Optional[ast.AST]:
         """The function of this file that a call runs; None for any other, and where several have the name."""
@@ -155,10 +183,11 @@ class Script:
         root = self.imported.get(node.id, node.id)
         return re.sub(r"^(ampc|genesis)\b", "torch", ".".join([root, *reversed(parts)]))
 
-    def _kind_of(self, value: ast.AST) -> str:
+    def kind_of(self, value: ast.AST) -> str:
+        """What a value is: scaler optimizer scheduler autocast scaled; '' for anything else."""
         if not isinstance(value, ast.Call):
             if isinstance(value, ast.IfExp):  # nullcontext() if ... else autocast(...)
-                return self._kind_of(value.body) or self._kind_of(value.orelse)
+                return self.kind_of(value.body) or self.kind_of(value.orelse)
             return ""
         full, name = self.full(value.func), name_of(value.func)
         if name == "GradScaler":
@@ -205,10 +234,17 @@ class Script:
                 region = any(self._is_region(i.context_expr) for i in s.items)
                 yield from self._walk(s.body, scope, loops, branches, autocast or region)
             elif isinstance(s, ast.Try):
-                for part in (s.body, *(h.body for h in s.handlers), s.orelse, s.finalbody):
-                    yield from self._walk(part, *here)
+                yield from self._walk(s.body, *here)
+                for h in s.handlers:
+                    yield from self._walk(h.body, scope, loops, (*branches, arm(h, "except")), autocast)
+                yield from self._walk([*s.orelse, *s.finalbody], *here)
+            elif hasattr(s, "cases"):  # match
+                for i, case in enumerate(s.cases):
+                    yield from self._walk(case.body, scope, loops, (*branches, arm(s, f"case {i}")), autocast)
             else:
                 yield from self._in(s, *here)
+                if _rescales(s):
+                    yield Event("rescale", s, "", scope, loops, branches, autocast)
 
     def _is_region(self, node: ast.AST) -> bool:
         call = node.func if isinstance(node, ast.Call) else node
@@ -218,11 +254,12 @@ class Script:
 
     def _in(self, node: ast.AST, scope: Any, loops: tuple, branches: tuple, autocast: bool) -> Iterator[Event]:
         calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+        arms = _arms(node)
         for call in sorted(calls, key=lambda c: (c.end_lineno or 0, c.end_col_offset or 0)):  # inner ones first
             kind = self._event(call, scope)
             if kind:
                 who = text_of(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-                yield Event(kind, call, who, scope, loops, branches, autocast)
+                yield Event(kind, call, who, scope, loops, (*branches, *arms.get(id(call), ())), autocast)
 
     def _event(self, call: ast.Call, scope: Any) -> str:
         name = name_of(call.func)
@@ -232,8 +269,11 @@ class Script:
             return "new_scaler"
         if self.called(call, scope) is not None:
             return "call"
-        if not isinstance(call.func, ast.Attribute):
-            return ""
+        if name in RESCALES or "unscale" in name and name != "unscale_":  # or what another file has for it
+            return "rescale"
+        return self._method_event(call, name) if isinstance(call.func, ast.Attribute) else ""
+
+    def _method_event(self, call: Any, name: str) -> str:
         of = call.func.value
         if name == "backward":
             return "scaled_backward" if self._is_scaled(of) else "backward"
@@ -242,11 +282,11 @@ class Script:
             return next((kinds[k] for k in kinds if self.is_a(k, of)), "")
         if name == "unscale_":  # whatever the scaler is called
             return "unscale"
-        if name == "update" and self.is_a("scaler", of):
-            return "update"
+        if name in ("update", "scale") and self.is_a("scaler", of):
+            return str(name)
         if name == "save" and self.full(call.func) == "torch.save":
             return "save"
-        return "item" if name == "item" and not call.args else ""
+        return {"item": "item", "half": "half", "zero_grad": "zero"}.get(name, "") if not call.args or name == "zero_grad" else ""
 
     def _is_scaled(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Call) and name_of(node.func) == "scale" and isinstance(node.func, ast.Attribute):
@@ -272,8 +312,13 @@ class Script:
             body = self.called(e.node, scope) if e.kind == "call" else None
             if body is None:
                 yield e
+            passed = {name: text_of(value) for name, value in self._passed(e.node, body)} if body is not None else {}
+            if body is not None and isinstance(e.node.func, ast.Attribute):
+                passed["self"] = e.who
             for o in self.followed(body) if body is not None else []:
-                yield o._replace(loops=e.loops + o.loops, branches=e.branches + o.branches, autocast=e.autocast or o.autocast, via=(e.line, *o.via))
+                names = tuple((name, passed.get(text, text)) for name, text in o.names) if o.via else tuple(passed.items())
+                yield o._replace(loops=e.loops + o.loops, branches=e.branches + o.branches, autocast=e.autocast or o.autocast, via=(e.line, *o.via),
+                                 names=names)
 
     def function(self, name: str) -> Optional[ast.AST]:
         """The function of that name."""

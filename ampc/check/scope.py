@@ -73,6 +73,8 @@ class Scope:
         self.unrecorded = any(word in text_of(d) for d in getattr(body, "decorator_list", []) for word in ("no_grad", "inference_mode"))
         self.values: Dict[str, List[Tuple[Place, Optional[ast.expr]]]] = {}
         self.loops = set()  # the names that a loop gives values
+        self.batches = set()  # those that are batches of data, by the name of what the loop goes through
+        self.spans: List[Tuple[Place, Place]] = []  # where loops begin and end
         for node in _within(body):
             for name, value in _assignments(node):
                 self.values.setdefault(name, []).append((_end_of(node), value))
@@ -80,6 +82,10 @@ class Scope:
                 for name, _ in _assigned(node.target, None):
                     self.loops.add(name)
                     self.values.setdefault(name, []).append((_end_of(node.target), None))
+                    if re.search("load|data|batch", text_of(node.iter).lower()):
+                        self.batches.add(name)
+            if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+                self.spans.append((start_of(node), _end_of(node)))
             if isinstance(node, ast.arguments):
                 for a in (*node.posonlyargs, *node.args, *node.kwonlyargs):
                     self.values.setdefault(a.arg, []).append((_end_of(a), None))
@@ -100,6 +106,14 @@ class Scope:
             earlier = [value for end, value in self.values[node.id] if end <= start_of(node)]
             return earlier[-1] if earlier else None
         return self.shared.get(text_of(node)) if isinstance(node, (ast.Name, ast.Attribute)) else None
+
+    def is_carried(self, node: Any) -> bool:
+        """Whether a name may have a value here that a later line gave it in an earlier iteration of a loop."""
+        if not isinstance(node, ast.Name) or node.id not in self.values:
+            return False
+        here, ends = start_of(node), [end for end, _ in self.values[node.id]]
+        around = [(a, b) for a, b in self.spans if a <= here <= b]
+        return any(not any(a <= end <= here for end in ends) and any(here < end <= b for end in ends) for a, b in around)
 
     def call(self, node: Any, *names: str) -> Optional[ast.expr]:
         """The first operand of torch.exp(x) or x.exp(); None for any other function, one of the script's own by that name, too."""
@@ -125,6 +139,21 @@ class Scope:
         """Whether an array of another package, such as np.asarray(a), is a part of the expression."""
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
         return any(self.script.is_foreign(n) for n in (*ast.walk(node), *(self.resolve(name) for name in names)))
+
+
+def scope_of(script: Script, body: Any) -> Scope:
+    """The names of a function of the script, or of the module: read once."""
+    kept: Dict[int, Scope] = script.__dict__.setdefault("scopes_of_names", {})
+    if id(body) not in kept:
+        kept[id(body)] = Scope(body, script)
+    return kept[id(body)]
+
+
+def speaks_of(node: Any, word: str, scope: Scope) -> bool:
+    """Whether a name in the expression, or in what stands behind one of its names, has the word."""
+    names = [n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))]
+    behind = [n for name in names if scope.resolve(name) is not name for n in ast.walk(scope.resolve(name))]
+    return any(word in name_of(n).lower() for n in (*names, *behind))
 
 
 def _shared(script: Script) -> Dict[str, ast.expr]:
@@ -169,3 +198,35 @@ def wide_by_itself(script: Script) -> set:
         elif isinstance(node, (ast.With, ast.AsyncWith)) and any(isinstance(c, ast.Call) and name_of(c.func) == "autocast" for c in calls):
             found -= {id(n) for n in ast.walk(node)}  # a region that is on, within one that is off; ast.walk meets outer ones first
     return found
+
+
+def without_gradients(script: Script) -> set:
+    """The ids of nodes that autograd does not record: within no_grad and inference_mode, in functions that have them as decorators or are
+    called from there alone, and in a data set's methods."""
+    kept: Optional[set] = getattr(script, "unrecorded", None)
+    if kept is not None:
+        return kept
+    found: set = set()
+    for node in ast.walk(script.tree):  # outer ones come before those within them
+        words = _of_grad_mode(node)
+        if any("enable_grad" in w or "set_grad_enabled(True" in w for w in words):
+            found -= {id(n) for n in ast.walk(node)}
+        elif any(word in w for w in words for word in ("no_grad", "inference_mode", "set_grad_enabled(False")):
+            found |= {id(n) for n in ast.walk(node)}
+    named: Dict[str, List[ast.Call]] = {}
+    for call in script.calls if found else ():
+        named.setdefault(name_of(call.func), []).append(call)
+    for _ in range(2):  # through a function in between, too
+        for f in script.functions:
+            calls = named.get(f.name, [])
+            if f.name == "__getitem__" or f.name.startswith("collate") or calls and all(id(c) in found for c in calls):
+                found |= {id(n) for n in ast.walk(f)}
+    script.unrecorded = found  # type: ignore[attr-defined]
+    return found
+
+
+def _of_grad_mode(node: ast.AST) -> List[str]:
+    """The context managers of a `with`, or the decorators of a function, as written."""
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return [text_of(i.context_expr) for i in node.items]
+    return [text_of(d) for d in node.decorator_list] if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
