@@ -279,7 +279,7 @@ class Doctor(Watcher):
 
     def _changes(self) -> tuple:
         ear = (setattr, (self._ear, "over", False), setattr, (self._ear, "over", True))  # even where an exception ends _ends
-        return (ear, *super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
+        return (ear, (None, (), self._clear, ()), *super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
 
     def _begins(self) -> None:
         listen(self._ear)
@@ -287,12 +287,14 @@ class Doctor(Watcher):
     def _ends(self) -> None:
         with contextlib.suppress(ValueError):  # one doctor in two contexts, of which the inner has ended
             forget(self._ear)
-        try:
+        if self._open or self._held:  # an exception that is on its way is not replaced
             self._settle(every=True, stop=sys.exc_info()[0] is None)
-        finally:
-            self._ear.let_go()
-            self._made.clear()
-            self._locations.clear()
+
+    def _clear(self) -> None:
+        self._ear.let_go()
+        self._open, self._held = [], []
+        self._made.clear()
+        self._locations.clear()
 
     # -- watching --------------------------------------------------------------------------------------------
 
