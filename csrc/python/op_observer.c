@@ -202,7 +202,8 @@ static PyObject *address(PyObject *module, PyObject *o) {
     return PyLong_FromVoidPtr(ac_data(ac_unwrap(o)));
 }
 
-/* _holders(tensor) -> how many tensors share its memory, itself and those that are kept for a backward pass among them */
+/* _holders(tensor) -> how many tensors share its memory, itself and those that are kept for a backward pass among them
+ */
 static PyObject *holders(PyObject *module, PyObject *o) {
     (void)module;
     if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
