@@ -4,7 +4,6 @@ finite values. Use ``with ampc.doctor() as d:``; AMPC_DOCTOR=1 in the environmen
 from __future__ import annotations
 
 import contextlib
-import html
 import math
 import os
 import sys
@@ -17,22 +16,17 @@ from .._events import forget, listen
 from .._model_names import Names
 from .._table import RichText, html_table, html_text
 from ._ear import Ear, stats_of
+from ._finding import CAME, Finding, Location, Range, limit_of
 from ._watcher import Watcher
-from .remedies import PRODUCTS, SUMS, Trouble, lost_epsilon, replacement
 
-Location = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain
 NOTHING = "no operator returned inf or nan from finite inputs"
 NEAREST = ["location", "operator", "dtype", "largest result", "times below the dtype's largest value"]
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
 COPIES = {"clone", "contiguous", "cast"}  # reports of how inf or nan spread leave them out
-# What to do about an origin that no operator is.
-CAME = {"data": "check how the batch is made; it contains inf or nan before the model uses it",
-        "parameter": "check the checkpoint that was loaded, and the steps before the doctor was started",
-        "buffer": "check the checkpoint that was loaded, and the batches before the doctor was started: statistics of a layer keep a nan that "
-                  "one batch gave them, also of a step that the scaler left out; load_state_dict or reset_running_stats() makes them new"}
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # they work on gradients, not on the model's values
              for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py"), ("utils", "data", "")))
+_OWN_FILES: Dict[str, bool] = {}  # those met so far
 _LOADER = _OWN[-1]
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
 
@@ -41,9 +35,7 @@ MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linea
 POLES = {"div", "reciprocal", "remainder", "fmod", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "acos", "asin", "acosh", "atanh"}
 TINY = {"float16": 2.0**-25, "float32": 2.0**-150}  # magnitudes up to these round to 0
 KEEPERS = {"add", "clamp"}  # operators by which scripts keep a value from 0
-# An infinity that one of the first made is a number too large for the dtype, and what one of the others makes of it is finite and wrong.
-LARGE = {"add", "sub", "mul", "square", "pow", "cast", "cumprod", *PRODUCTS, *SUMS}
-INVERTING = {"div", "reciprocal", "rsqrt", "pow"}
+INVERTING = {"div", "reciprocal", "rsqrt", "pow"}  # what they make of an infinity that stands for a large number is finite and wrong
 ORDERED = {"lt", "le", "gt", "ge"}  # they answer rightly for an infinity, and for a nan they do not
 OPEN = 8  # values whose use is awaited, before the dropped ones among them are looked for
 
@@ -82,18 +74,6 @@ class End(NamedTuple):
         return any(self.begin <= a < self.past for a in addresses)
 
 
-class Range(NamedTuple):
-    """The range of one input of a finding's operator."""
-
-    dtype: str
-    shape: Tuple[int, ...]
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.dtype}, shape {list(self.shape)}, values from {self.low:.4g} to {self.high:.4g}"
-
-
 class Call(NamedTuple):
     """A call of an operator whose result is not finite."""
 
@@ -110,94 +90,13 @@ class Call(NamedTuple):
     exponent: float = 1.0  # the smallest, of a power
 
 
-class Finding:
-    """An operator that returned inf or nan, with its inputs, its dtype and what to write instead."""
-
-    def __init__(self, op: str, location: Location, what: str, index: Tuple[int, ...], count: int, numel: int, dtype: str, chosen: str,
-                 inputs: List[Range], before: List[str], backward_of: Optional[Tuple[str, Optional[Location]]], scale: float, from_inf: bool) -> None:
-        self.op, self.location, self.what, self.index, self.count, self.numel, self.dtype = op, location, what, index, count, numel, dtype
-        self.chosen, self.inputs, self.before, self.backward_of, self.scale, self.from_inf = chosen, inputs, before, backward_of, scale, from_inf
-        self.chain: List[Tuple[str, Location]] = []
-        self.ended = False  # the chain, at the loss
-        self.grown = ""  # how the training diverged before, in words
-        self.lost = 0.0  # an epsilon that is 0 in the dtype
-        self.served = ""  # which samples of a data set it is about
-        self.exponent = 1.0  # of a power
-
-    @property
-    def cause(self) -> str:
-        """'data', 'buffer' or 'parameter' (it already contained inf or nan), 'scale' (too high, and a GradScaler lowers it), 'divergence' (the
-        loss or the parameters had grown before) or 'model'."""
-        if self.op in CAME:
-            return "divergence" if self.grown else self.op
-        scaled = self.backward_of and self.scale != 1 and self.dtype in ("float16", "bfloat16")
-        return "scale" if scaled else "divergence" if self.grown else "model"
-
-    @property
-    def too_large(self) -> bool:
-        """Whether the infinities stand for numbers that the dtype cannot hold, and not for a limit, such as that of 1 / x at 0."""
-        return self.op in LARGE and self.what == "inf" and not self.from_inf and self.exponent >= 0 and self.backward_of is None
-
-    @property
-    def advice(self) -> str:
-        """What to write instead."""
-        if self.cause == "divergence":
-            return f"{self.grown}, so the training diverges: lower the learning rate, warm it up, or clip the gradients"
-        if self.op in CAME:
-            return CAME[self.op]
-        if self.lost:
-            return lost_epsilon(self.lost, self.dtype)
-        own = self.backward_of is not None and self.backward_of[0][:1].isupper()  # a Function of the script
-        ranges = [(r.low, r.high) for r in self.inputs]
-        return replacement(Trouble(self.op if own or self.backward_of is None else self.backward_of[0], self.dtype, _limit(self.dtype), self.before,
-                                   [o for o, _ in self.chain], self.backward_of is not None, own, ranges, self.what, self.from_inf, self.exponent))
-
-    def __str__(self) -> str:
-        inputs = [f"input {i}: {r}" for i, r in enumerate(self.inputs)]
-        return "\n  ".join([self._heading(), *self._forward(), *inputs, *self._told(), f"fix: {self.advice}"])
-
-    def _repr_html_(self) -> str:
-        rows = [["input", "dtype", "shape", "lowest", "highest"]]
-        rows += [[str(i), r.dtype, str(list(r.shape)), f"{r.low:.4g}", f"{r.high:.4g}"] for i, r in enumerate(self.inputs)]
-        table = html_table(rows, {1, 2}) if self.inputs else ""
-        return (f"<p><b>{html.escape(self._heading())}</b></p>{html_text(*self._forward())}{table}{html_text(*self._told())}"
-                f"<p><b>fix:</b> {html.escape(self.advice)}</p>")
-
-    def _heading(self) -> str:
-        where = f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
-        if self.op in CAME:
-            return f"{location_text(self.location)}: {self.chosen} already contains {self.what}: {where}{self.served}"
-        inputs = "because an input contains inf" if self.from_inf else "although its inputs are finite"
-        return f"{location_text(self.location)}: {self._subject()} returned {self.what} {inputs}: {where}"
-
-    def _forward(self) -> List[str]:
-        """Of what ran backward: where it ran forward."""
-        return [f"the forward call is at {location_text(self.backward_of[1])}"] if self.backward_of and self.backward_of[1] else []
-
-    def _told(self) -> List[str]:
-        """Why the result could not be held, and what became of it."""
-        if self.op in CAME:
-            return []
-        limit = _limit(self.dtype)
-        beyond = [i for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
-        lines = [f"input {i} has values that are too large for {self.dtype}" for i in beyond]
-        lines.append(f"the result is {self.dtype}, whose largest value is {limit:.5g}: {self.chosen}")
-        if self.cause == "scale":
-            lines.append(f"the loss scale of {self.scale:g} is too high: the scaler skips the step and lowers it, and no weight is changed")
-        if self.chain:
-            lines.append(f"{self.what} then spread through: " + " -> ".join(f"{op} (line {at[1]})" for op, at in self.chain))
-        return lines
-
-    def _subject(self) -> str:
-        """The operator, and whether it ran forward or backward."""
-        if self.op == "cast":
-            return f"casting {'a gradient ' if self.backward_of else ''}to {self.dtype}"
-        return f"{self.op}, in the backward pass of {self.backward_of[0]}," if self.backward_of else self.op
-
-
 def is_own(frame: Any) -> bool:
     """Whether a scaler, an optimizer or a doctor is at work there."""
-    return frame.f_code.co_filename.startswith(_OWN)
+    name = frame.f_code.co_filename
+    own = _OWN_FILES.get(name)
+    if own is None:
+        own = _OWN_FILES[name] = name.startswith(_OWN)
+    return own
 
 
 def _in_loader() -> bool:
@@ -215,10 +114,6 @@ def _key(finding: Finding) -> tuple:
 
 def _text(dtype: Any) -> str:
     return str(dtype).split(".")[-1]
-
-
-def _limit(dtype: str) -> float:
-    return {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}.get(dtype, 1.7976931348623157e308)
 
 
 def _chosen(op: str, low: Any, running: Any) -> str:
@@ -571,7 +466,7 @@ class Doctor(Watcher):
         rows = []
         for (op, location, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
             if 0 < amax < math.inf:
-                rows.append([location_text(location), op, dtype, f"{amax:.4g}", f"2^{math.log2(_limit(dtype) / amax):.0f}"])
+                rows.append([location_text(location), op, dtype, f"{amax:.4g}", f"2^{math.log2(limit_of(dtype) / amax):.0f}"])
         return rows
 
     def _text(self) -> str:
