@@ -157,8 +157,9 @@ def _of_guard(report: Any) -> str:
 
 class Doctor(Watcher):
     """Checks every operator of this thread; ``ampc.doctor()`` makes one. ``findings`` are in their order, and ``margins`` has the largest
-    magnitude of each operator. ``misuse`` has what the misuse guard found meanwhile. A finding is a warning. With ``stop=True`` it raises
-    DoctorError, unless the cause is only the loss scale."""
+    magnitude of each operator. ``misuse`` has what the misuse guard found meanwhile. A finding is a warning, once it is certain
+    that the script does not repair the value: at a loss's backward(), at the end of backward, at a step, where it is dropped, or at the doctor's end.
+    With ``stop=True`` it raises DoctorError there, unless the cause is only the loss scale."""
 
     def __init__(self, stop: bool = False) -> None:
         self.stop = stop
