@@ -6,8 +6,9 @@ import itertools
 import os
 import sys
 import warnings
-from typing import Any, Tuple, Type
+from typing import Any, Dict, Tuple, Type
 
+_OUTSIDE: Dict[str, bool] = {}  # of files: whether they are a script's
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -20,7 +21,10 @@ def _users_frame() -> Any:
         except ValueError:  # none is further out
             return sys._getframe(depth - 1)
         name = frame.f_code.co_filename
-        if not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py"):
+        outside = _OUTSIDE.get(name)
+        if outside is None:
+            outside = _OUTSIDE[name] = not name.startswith(_HOME) and os.path.basename(name) not in ("contextlib.py", "functools.py")
+        if outside:
             return frame
 
 

@@ -143,6 +143,9 @@ class Listener:
     def backward_begins(self, loss: Tensor) -> None:
         """A script calls ``loss.backward()``."""
 
+    def backward_ended(self, loss: Tensor) -> None:
+        """The same call has ended, without an error."""
+
 
 EVENTS: Tuple[str, ...] = tuple(name for name, event in vars(Listener).items() if callable(event))
 

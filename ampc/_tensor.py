@@ -230,6 +230,7 @@ def backward(self: Tensor, gradient: Optional[Tensor] = None, retain_graph: Opti
     """
     announce.backward_begins(self)
     _backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+    announce.backward_ended(self)
 
 
 @method

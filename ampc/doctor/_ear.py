@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Tuple
 
 from .. import _C
 from .._callers import call_site
@@ -33,10 +33,11 @@ class Steps:
 
 
 class Ear(Listener):
-    """Listens for a doctor, on the thread that made it. ``made`` is what the doctor knows of tensors by their addresses."""
+    """Listens for a doctor, on the thread that made it. ``made`` is what the doctor knows of tensors by their addresses; ``loss_is_known`` is
+    called with a loss, ``settle`` where gradients are complete."""
 
-    def __init__(self, made: Dict[int, Any]) -> None:
-        self._made, self._thread = made, threading.get_ident()
+    def __init__(self, made: Dict[int, Any], loss_is_known: Callable[[Any], None], settle: Callable[..., None]) -> None:
+        self._made, self._thread, self._loss_is_known, self._settle = made, threading.get_ident(), loss_is_known, settle
         self.misuse: Dict[Tuple[str, str, int], Any] = {}  # the guard's reports, by rule, file and line
         self._bad: Deque[Served] = deque(maxlen=MOST)
         self._losses: Dict[Tuple[str, int], Deque[float]] = {}  # by the line of backward()
@@ -67,6 +68,19 @@ class Ear(Listener):
         if threading.get_ident() == self._thread and loss.numel() == 1 and not loss.is_meta:
             values = self._losses.setdefault(call_site(), deque(maxlen=50))
             values.append(loss.item() / (_C._scale_of(loss) or 1.0))
+        if threading.get_ident() == self._thread:
+            self._loss_is_known(loss)
+
+    def backward_ended(self, loss: Any) -> None:
+        """What its gradients contain is certain."""
+        if threading.get_ident() == self._thread:
+            self._settle(gradients=True)
+
+    def loss_scaled(self, scaler: Any, outputs: Any) -> None:
+        """The same as for backward."""
+        if threading.get_ident() == self._thread:
+            for t in _tensors(outputs):
+                self._loss_is_known(t)
 
     def step_begins(self, optimizer: Any) -> None:
         """Keeps the norm of its parameters, at every tenth step."""
@@ -76,6 +90,7 @@ class Ear(Listener):
         if steps.count % 10 == 0:
             steps.norms.append(_norm(optimizer))
         steps.count += 1
+        self._settle(gradients=True)
 
     def grown(self) -> str:
         """Says that the loss, or the parameters, have grown tenfold; '' if they have not."""
@@ -149,4 +164,4 @@ def stats_of(t: Any) -> Tuple[float, float, float, float, float]:
     """Squares, largest magnitude, infinities, nans, small values; waits for a GPU."""
     t = t.detach()
     dense = t if t.is_contiguous() else t.contiguous()
-    return _C._sum_up((_C._cuda_grad_stats([dense]) if t.is_cuda else _C._grad_stats([dense])).cpu())
+    return _C._sum_up(_C._cuda_grad_stats([dense]).cpu() if t.is_cuda else _C._grad_stats([dense]))

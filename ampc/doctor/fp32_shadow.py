@@ -9,8 +9,9 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 from .. import _C
 from .._callers import call_site, location_text
 from ._ear import stats_of
+from ._finding import limit_of
 from ._watcher import Watcher
-from .nonfinite import _limit, _text, is_own
+from .nonfinite import _text, is_own
 
 PASSED = {"cast", "clone", "to_device", "low"}  # they only round or move the result of another operator
 HALVES = ("float16", "bfloat16")
@@ -32,7 +33,7 @@ class OperatorError(NamedTuple):
     @property
     def room(self) -> float:
         """How often ``amax`` can double before it overflows the dtype; nan where every value is 0."""
-        return math.log2(_limit(self.dtype) / self.amax) if 0 < self.amax < math.inf else 0.0 if self.amax else math.nan
+        return math.log2(limit_of(self.dtype) / self.amax) if 0 < self.amax < math.inf else 0.0 if self.amax else math.nan
 
     def __str__(self) -> str:
         of = f" in the backward pass of {self.backward_of}" if self.backward_of else ""

@@ -4,12 +4,11 @@ finite values. Use ``with ampc.doctor() as d:``; AMPC_DOCTOR=1 in the environmen
 from __future__ import annotations
 
 import contextlib
-import html
 import math
 import os
 import sys
 import warnings
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .. import _C, policy
 from .._callers import call_site, location_text
@@ -17,22 +16,17 @@ from .._events import forget, listen
 from .._model_names import Names
 from .._table import RichText, html_table, html_text
 from ._ear import Ear, stats_of
+from ._finding import CAME, Finding, Location, Range, limit_of
 from ._watcher import Watcher
-from .remedies import lost_epsilon, replacement
 
-Location = Tuple[str, int]
 MOST = 20  # findings, and operators of a chain
 NOTHING = "no operator returned inf or nan from finite inputs"
 NEAREST = ["location", "operator", "dtype", "largest result", "times below the dtype's largest value"]
 DELIBERATE = {"masked_fill", "where", "full", "fill"}  # they make the infinities they were asked for
 COPIES = {"clone", "contiguous", "cast"}  # reports of how inf or nan spread leave them out
-# What to do about an origin that no operator is.
-CAME = {"data": "check how the batch is made; it contains inf or nan before the model uses it",
-        "parameter": "check the checkpoint that was loaded, and the steps before the doctor was started",
-        "buffer": "check the checkpoint that was loaded, and the batches before the doctor was started: statistics of a layer keep a nan that "
-                  "one batch gave them, also of a step that the scaler left out; load_state_dict or reset_running_stats() makes them new"}
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), *part)  # they work on gradients, not on the model's values
              for part in (("amp", ""), ("doctor", ""), ("optim", ""), ("nn", "utils", "clip_grad.py"), ("utils", "data", "")))
+_OWN_FILES: Dict[str, bool] = {}  # those met so far
 _LOADER = _OWN[-1]
 MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linear", "addmm", "bmm", "sum", "norm"}
 
@@ -41,6 +35,9 @@ MARGINS = {"exp", "pow", "square", "cosh", "sinh", "expm1", "exp2", "mm", "linea
 POLES = {"div", "reciprocal", "remainder", "fmod", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "acos", "asin", "acosh", "atanh"}
 TINY = {"float16": 2.0**-25, "float32": 2.0**-150}  # magnitudes up to these round to 0
 KEEPERS = {"add", "clamp"}  # operators by which scripts keep a value from 0
+INVERTING = {"div", "reciprocal", "rsqrt", "pow"}  # what they make of an infinity that stands for a large number is finite and wrong
+ORDERED = {"lt", "le", "gt", "ge"}  # they answer rightly for an infinity, and for a nan they do not
+OPEN = 8  # values whose use is awaited, before the dropped ones among them are looked for
 
 
 class DoctorWarning(UserWarning):
@@ -58,20 +55,23 @@ class Made(NamedTuple):
     location: Location
     bad: bool
     inputs: Tuple[int, ...]
-    source: Optional[Finding] = None  # what its inf or nan comes from, where that is known
+    sources: Tuple[Finding, ...] = ()  # what its inf or nan comes from, where that is known
     lost: Tuple[float, int] = (0.0, 0)  # a number that was to keep it from 0 and is 0 in its dtype, and how many operators ago
 
 
-class Range(NamedTuple):
-    """The range of one input of a finding's operator."""
+class End(NamedTuple):
+    """A value with inf or nan that no operator has used so far."""
 
-    dtype: str
-    shape: Tuple[int, ...]
-    low: float
-    high: float
+    tensor: Any
+    begin: int
+    past: int  # behind the last byte
+    sources: Tuple[Finding, ...]  # not told yet
+    gradient: bool  # a formula made it
+    inner: bool  # within a composite operator or formula that has not ended
 
-    def __str__(self) -> str:
-        return f"{self.dtype}, shape {list(self.shape)}, values from {self.low:.4g} to {self.high:.4g}"
+    def meets(self, addresses: Sequence[int]) -> bool:
+        """Whether a tensor begins in its memory."""
+        return any(self.begin <= a < self.past for a in addresses)
 
 
 class Call(NamedTuple):
@@ -79,7 +79,7 @@ class Call(NamedTuple):
 
     op: str
     location: Location
-    inputs: List[Any]  # floating point ones
+    inputs: List[Any]  # floating point ones, or all where there are none
     out: Any
     values: Tuple[float, ...]  # of it, see _stats
     low: Any
@@ -87,90 +87,16 @@ class Call(NamedTuple):
     running: Any  # the formula that it is a part of, see _C._running
     old: Dict[int, Optional[Made]]  # its inputs, as they were known before
     leaves: Dict[int, Any]  # its inputs that are trained, by address
-
-
-class Finding:
-    """An operator that returned inf or nan, with its inputs, its dtype and what to write instead."""
-
-    def __init__(self, op: str, location: Location, what: str, index: Tuple[int, ...], count: int, numel: int, dtype: str, chosen: str,
-                 inputs: List[Range], before: List[str], backward_of: Optional[Tuple[str, Optional[Location]]], scale: float, from_inf: bool) -> None:
-        self.op, self.location, self.what, self.index, self.count, self.numel, self.dtype = op, location, what, index, count, numel, dtype
-        self.chosen, self.inputs, self.before, self.backward_of, self.scale, self.from_inf = chosen, inputs, before, backward_of, scale, from_inf
-        self.chain: List[Tuple[str, Location]] = []
-        self.ended = False  # the chain, at the loss
-        self.grown = ""  # how the training diverged before, in words
-        self.lost = 0.0  # an epsilon that is 0 in the dtype
-        self.served = ""  # which samples of a data set it is about
-
-    @property
-    def cause(self) -> str:
-        """'data', 'buffer' or 'parameter' (it already contained inf or nan), 'scale' (too high, and a GradScaler lowers it), 'divergence' (the
-        loss or the parameters had grown before) or 'model'."""
-        if self.op in CAME:
-            return "divergence" if self.grown else self.op
-        scaled = self.backward_of and self.scale != 1 and self.dtype in ("float16", "bfloat16")
-        return "scale" if scaled else "divergence" if self.grown else "model"
-
-    @property
-    def advice(self) -> str:
-        """What to write instead."""
-        if self.cause == "divergence":
-            return f"{self.grown}, so the training diverges: lower the learning rate, warm it up, or clip the gradients"
-        if self.op in CAME:
-            return CAME[self.op]
-        low, high = min((r.low for r in self.inputs), default=0.0), max((r.high for r in self.inputs), default=0.0)
-        op = self.backward_of[0] if self.backward_of else self.op
-        if self.lost:
-            return lost_epsilon(self.lost, self.dtype)
-        return replacement(op, self.dtype, self.before, [o for o, _ in self.chain], self.backward_of is not None, low, high, self.what,
-                           self.from_inf)
-
-    def __str__(self) -> str:
-        inputs = [f"input {i}: {r}" for i, r in enumerate(self.inputs)]
-        return "\n  ".join([self._heading(), *self._forward(), *inputs, *self._told(), f"fix: {self.advice}"])
-
-    def _repr_html_(self) -> str:
-        rows = [["input", "dtype", "shape", "lowest", "highest"]]
-        rows += [[str(i), r.dtype, str(list(r.shape)), f"{r.low:.4g}", f"{r.high:.4g}"] for i, r in enumerate(self.inputs)]
-        table = html_table(rows, {1, 2}) if self.inputs else ""
-        return (f"<p><b>{html.escape(self._heading())}</b></p>{html_text(*self._forward())}{table}{html_text(*self._told())}"
-                f"<p><b>fix:</b> {html.escape(self.advice)}</p>")
-
-    def _heading(self) -> str:
-        where = f"{self.count} of {self.numel} values, the first at index {list(self.index)}"
-        if self.op in CAME:
-            return f"{location_text(self.location)}: {self.chosen} already contains {self.what}: {where}{self.served}"
-        inputs = "because an input contains inf" if self.from_inf else "although its inputs are finite"
-        return f"{location_text(self.location)}: {self._subject()} returned {self.what} {inputs}: {where}"
-
-    def _forward(self) -> List[str]:
-        """Of what ran backward: where it ran forward."""
-        return [f"the forward call is at {location_text(self.backward_of[1])}"] if self.backward_of and self.backward_of[1] else []
-
-    def _told(self) -> List[str]:
-        """Why the result could not be held, and what became of it."""
-        if self.op in CAME:
-            return []
-        limit = _limit(self.dtype)
-        beyond = [i for i, r in enumerate(self.inputs) if limit < max(-r.low, r.high) < math.inf]
-        lines = [f"input {i} has values that are too large for {self.dtype}" for i in beyond]
-        lines.append(f"the result is {self.dtype}, whose largest value is {limit:.5g}: {self.chosen}")
-        if self.cause == "scale":
-            lines.append(f"the loss scale of {self.scale:g} is too high: the scaler skips the step and lowers it, and no weight is changed")
-        if self.chain:
-            lines.append(f"{self.what} then spread through: " + " -> ".join(f"{op} (line {at[1]})" for op, at in self.chain))
-        return lines
-
-    def _subject(self) -> str:
-        """The operator, and whether it ran forward or backward."""
-        if self.op == "cast":
-            return f"casting {'a gradient ' if self.backward_of else ''}to {self.dtype}"
-        return f"{self.op}, in the backward pass of {self.backward_of[0]}," if self.backward_of else self.op
+    exponent: float = 1.0  # the smallest, of a power
 
 
 def is_own(frame: Any) -> bool:
     """Whether a scaler, an optimizer or a doctor is at work there."""
-    return frame.f_code.co_filename.startswith(_OWN)
+    name = frame.f_code.co_filename
+    own = _OWN_FILES.get(name)
+    if own is None:
+        own = _OWN_FILES[name] = name.startswith(_OWN)
+    return own
 
 
 def _in_loader() -> bool:
@@ -188,10 +114,6 @@ def _key(finding: Finding) -> tuple:
 
 def _text(dtype: Any) -> str:
     return str(dtype).split(".")[-1]
-
-
-def _limit(dtype: str) -> float:
-    return {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}.get(dtype, 1.7976931348623157e308)
 
 
 def _chosen(op: str, low: Any, running: Any) -> str:
@@ -214,12 +136,15 @@ def _chosen(op: str, low: Any, running: Any) -> str:
     return f"no autocast region is open, so {op} computes in the dtype of its inputs"
 
 
-def _lost(op: str, inputs: tuple, out: Any, old: Dict[int, Optional[Made]]) -> Tuple[float, int]:
+def _lost(op: str, inputs: tuple, out: Any, known: List[Optional[Made]]) -> Tuple[float, int]:
     """The number that was to keep the result from 0, where that number is 0 in the result's dtype, and how many operators ago; else (0.0, 0)."""
+    if op not in KEEPERS:
+        for m in known:
+            if m is not None and m.lost[0] and m.lost[1] < 2:
+                return m.lost[0], m.lost[1] + 1
+        return 0.0, 0
     if out.dtype not in (_C.float16, _C.float32):
         return 0.0, 0
-    if op not in KEEPERS:
-        return next(((m.lost[0], m.lost[1] + 1) for m in old.values() if m is not None and m.lost[0] and m.lost[1] < 2), (0.0, 0))
     numbers = [t.item() for t in inputs if t is not None and t.ndim == 0 and t.dtype is _C.float64 and not t.is_cuda]
     if op == "clamp":
         numbers = [_C._seen_argument("min") or 0.0]
@@ -232,8 +157,9 @@ def _of_guard(report: Any) -> str:
 
 class Doctor(Watcher):
     """Checks every operator of this thread; ``ampc.doctor()`` makes one. ``findings`` are in their order, and ``margins`` has the largest
-    magnitude of each operator. ``misuse`` has what the misuse guard found meanwhile. A finding is a warning. With ``stop=True`` it raises
-    DoctorError, unless the cause is only the loss scale."""
+    magnitude of each operator. ``misuse`` has what the misuse guard found meanwhile. A finding is a warning, once it is certain
+    that the script does not repair the value: at a loss's backward(), at the end of backward, at a step, where it is dropped, or at the doctor's end.
+    With ``stop=True`` it raises DoctorError there, unless the cause is only the loss scale."""
 
     def __init__(self, stop: bool = False) -> None:
         self.stop = stop
@@ -241,13 +167,15 @@ class Doctor(Watcher):
         self.margins: Dict[Tuple[str, Location, str], float] = {}  # operator, location and dtype -> the largest magnitude it made
         self._made: Dict[int, Made] = {}
         self._locations: Dict[int, Location] = {}  # of nodes
-        self._seen: Dict[tuple, Finding] = {}
-        self._held: List[Finding] = []  # of the whole that runs: told if its results are not finite
-        self._ear = Ear(self._made)
+        self._seen: Dict[tuple, Finding] = {}  # by what is told once: told, or still a candidate
+        self._told: Set[tuple] = set()
+        self._open: List[End] = []  # of candidates
+        self._held: List[Finding] = []  # candidates of the whole that runs
+        self._ear = Ear(self._made, self._loss_is_known, self._settle)
 
     def _changes(self) -> tuple:
         ear = (setattr, (self._ear, "over", False), setattr, (self._ear, "over", True))  # even where an exception ends _ends
-        return (ear, *super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
+        return (ear, (None, (), self._clear, ()), *super()._changes(), (_C._watch_wholes, (self._whole,), _C._watch_wholes, (_C._whole_watcher(),)))
 
     def _begins(self) -> None:
         listen(self._ear)
@@ -255,68 +183,132 @@ class Doctor(Watcher):
     def _ends(self) -> None:
         with contextlib.suppress(ValueError):  # one doctor in two contexts, of which the inner has ended
             forget(self._ear)
+        if self._open or self._held:  # an exception that is on its way is not replaced
+            self._settle(every=True, stop=sys.exc_info()[0] is None)
+
+    def _clear(self) -> None:
         self._ear.let_go()
-        self._tell_held()
+        self._open, self._held = [], []
         self._made.clear()
         self._locations.clear()
 
     # -- watching --------------------------------------------------------------------------------------------
 
     def _saw(self, op: str, inputs: tuple, outputs: tuple, low: Any, onto: bool, nanoseconds: int) -> None:
-        if len(self._made) > 100_000:
-            for address in [address for address, made in self._made.items() if made.source is None]:
-                del self._made[address]
+        made = self._made
+        if len(made) > 100_000:
+            for address in [address for address, each in made.items() if not each.sources]:
+                del made[address]
             self._locations.clear()
         if is_own(sys._getframe(1)):
             if not onto:  # what lay in this memory before is gone
                 for out in outputs:
-                    self._made.pop(_C._address(out), None)
+                    made.pop(_C._address(out), None)
             return
         if self._held and not _C._in_whole():
-            self._tell_held()  # of a whole that an error ended
-        running, location = _C._running(), call_site()
-        addresses = tuple(_C._address(t) for t in inputs if t is not None)
-        old = {a: self._made.get(a) for a in addresses}
+            self._keep_held()  # of a whole that an error ended
+        location = call_site()
+        addresses = tuple([_C._address(t) for t in inputs if t is not None])
+        known = [made.get(a) for a in addresses]
+        used = self._used(op, addresses, outputs) if self._open else ()
         for out in outputs:
             if not out.is_floating_point() or out.numel() == 0:
                 continue
-            plain = out.detach()
-            values = stats_of(plain)
+            values = stats_of(out)
             bad = values[2] + values[3] > 0
             number = _C._node_number(out)
             if number:
                 self._locations[number] = location
-            if op in MARGINS and running is None:
+            if op in MARGINS and _C._running() is None:
                 key = (op, location, _text(out.dtype))
                 self.margins[key] = max(self.margins.get(key, 0.0), math.inf if bad else values[1])
-            floats = [t.detach() for t in inputs if t is not None and t.is_floating_point()]
-            source = None
-            if bad and floats and op not in DELIBERATE:
-                leaves = {_C._address(t): t for t in inputs if t is not None and t.is_leaf and t.requires_grad}
-                source = self._judge(Call(op, location, floats, plain, values, low, onto, running, old, leaves))
-            elif bad:
-                source = next((m.source for m in old.values() if m is not None and m.source is not None), None)
-            self._made[_C._address(out)] = Made(op, location, bad, addresses, source, _lost(op, inputs, out, old))
+            old = dict(zip(addresses, known)) if bad else {}
+            sources = self._sources(op, inputs, out, values, low, onto, location, old, used) if bad else ()
+            made[_C._address(out)] = Made(op, location, bad, addresses, sources, _lost(op, inputs, out, known))
+            if sources:
+                self._opened(out, sources, onto)
 
-    def _judge(self, call: Call) -> Optional[Finding]:
+    def _sources(self, op: str, inputs: tuple, out: Any, values: Tuple[float, ...], low: Any, onto: bool, location: Location,
+                 old: Dict[int, Optional[Made]], used: Sequence[Finding]) -> Tuple[Finding, ...]:
+        """What the inf or nan of a result comes from: the finding that the call makes first, or the one that it goes on with; then the others."""
+        given, source = [t.detach() for t in inputs if t is not None], None
+        if given and op not in DELIBERATE:
+            leaves = {_C._address(t): t for t in inputs if t is not None and t.is_leaf and t.requires_grad}
+            floats = [t for t in given if t.is_floating_point()]
+            source = self._judge(Call(op, location, floats or given, out.detach(), values, low, onto, _C._running(), old, leaves,
+                                      given[-1].amin().item() if op == "pow" and given[-1].numel() else 1.0), used)
+        others = [f for m in old.values() if m is not None and m.bad for f in m.sources]
+        return tuple(dict.fromkeys([*([source] if source is not None else []), *others, *used]))
+
+    # -- what becomes of inf and nan: a finding is told where they are not repaired ----------------------------
+
+    def _opened(self, out: Any, sources: Iterable[Finding], onto: bool) -> None:
+        """Awaits what becomes of a value, unless all its sources are told already."""
+        waiting = tuple(f for f in sources if _key(f) not in self._told)
+        if not waiting:
+            return
+        if len(self._open) >= OPEN and not any(e.inner for e in self._open):
+            self._settle(every=len(self._open) > 8 * OPEN)
+        plain, begin = out.detach(), _C._address(out)
+        self._open = [e for e in self._open if e.begin != begin]
+        past = begin + max((plain.numel() if plain.is_contiguous() else _extent(plain)) * plain.element_size(), 1)
+        self._open.append(End(plain, begin, past, waiting, _C._running() is not None, _C._in_whole() and not onto))
+
+    def _used(self, op: str, addresses: Sequence[int], outputs: tuple) -> Tuple[Finding, ...]:
+        """An operator uses values that were awaited: it repairs them, or its own result is awaited from now on. Whether something is inf or nan
+        is a question that repairs nothing."""
+        floats = any(t.is_floating_point() for t in outputs)
+        met = [e for e in self._open if e.meets(addresses) and (floats or (op in ORDERED and not e.tensor.isnan().any().item()))]
+        self._open = [e for e in self._open if not any(e is m for m in met)]
+        if floats and op in INVERTING and not _C._in_whole():
+            self._tell([f for e in met for f in e.sources if f.too_large and not e.gradient and not self._is_bad(outputs)])
+        return tuple(f for e in met for f in e.sources)
+
+    @staticmethod
+    def _is_bad(some: Iterable[Any]) -> bool:
+        """Whether one of them has inf or nan."""
+        return any(sum(stats_of(t)[2:4]) > 0 for t in some if t is not None and t.is_floating_point() and t.numel())
+
+    def _settle(self, every: bool = False, gradients: bool = False, stop: bool = True) -> None:
+        """Tells what was dropped without being repaired; of ``gradients``, all that came out of a backward pass; or ``every`` one."""
+        if self._held and not _C._in_whole():
+            self._keep_held()
+        bad, self._open = [e for e in self._open if sum(stats_of(e.tensor)[2:4]) > 0], []
+        over = [every or (gradients and e.gradient) or _C._holders(e.tensor) == 1 for e in bad]
+        self._open = [e for e, gone in zip(bad, over) if not gone]
+        self._tell([f for e, gone in zip(bad, over) if gone for f in e.sources], stop)
+
+    def _loss_is_known(self, loss: Any) -> None:
+        """A script scales a loss, or calls its backward(): an origin that reached it counts."""
+        made = self._made.get(_C._address(loss))
+        if made is not None and made.sources and sum(stats_of(loss)[2:4]) > 0:
+            self._tell(made.sources)
+        if self._open:
+            self._settle()
+
+    def _judge(self, call: Call, used: Sequence[Finding]) -> Optional[Finding]:
         """Decides whether this call is the first to return inf or nan. Returns the finding that they come from, where one is known."""
         nans, infs, came, source = False, False, None, None
         for t in call.inputs:
+            if not t.is_floating_point():
+                continue
             made = call.old.get(_C._address(t))
             if call.onto and _C._address(t) == _C._address(call.out):  # overwritten by now
                 nans = nans or (made is not None and made.bad)
-                source = source or (made.source if made is not None else None)
+                source = source or (made.sources[0] if made is not None and made.sources else None)
                 continue
             seen = stats_of(t)
             nans, infs = nans or seen[3] > 0, infs or seen[2] > 0
             if made is not None and made.bad:
-                source = source or (made.source if seen[2] + seen[3] > 0 else None)
+                source = source or (made.sources[0] if made.sources and seen[2] + seen[3] > 0 else None)
             elif call.running is None and self._is_foreign(call, t, seen):
                 came = t
+        if source is None and used and (nans or infs):  # a part of what was awaited
+            source = used[0]
         if source is None and came is not None:
             return self._came(call, came)
         if source is None and call.running is not None and (nans or infs):  # of what the forward pass saved
-            source = self._latest()
+            source = self._latest(spoiled=False)
         if source is not None:
             self._go_on(call, source)
             return source
@@ -329,10 +321,12 @@ class Doctor(Watcher):
             return bool(seen[2] + seen[3] > 0)
         return bool(t.ndim and (seen[3] > 0 or (seen[2] > 0 and (t == math.inf).any().item())))
 
-    def _latest(self) -> Optional[Finding]:
-        """The last finding that may have spoiled what came later. After one of the scale, the scaler skips the step."""
-        known = [f for f in (*self.findings, *self._held) if f.cause != "scale"]
-        return known[-1] if known else None
+    def _latest(self, spoiled: bool = True) -> Optional[Finding]:
+        """The last finding that may have spoiled what came later. After one of the scale, the scaler skips the step. With ``spoiled``, what was
+        repaired since is none."""
+        known = [f for f in self._seen.values() if f.cause != "scale"]
+        alive = [f for f in known if _key(f) in self._told or any(f is s for e in self._open for s in e.sources)] if spoiled else known
+        return alive[-1] if alive else None
 
     def _came(self, call: Call, t: Any) -> Optional[Finding]:
         """An input already contained inf or nan. For a parameter or a buffer, after another finding, that finding is taken for the cause."""
@@ -353,7 +347,7 @@ class Doctor(Watcher):
     def _go_on(self, call: Call, source: Finding) -> None:
         """Adds the call to the chain of the finding that its inf or nan comes from. The chain ends with the pass that it began in: at the
         loss, or where a loop of the script begins again."""
-        if not any(source is f for f in (*self.findings, *self._held)):  # it was masked, and now it is not
+        if _key(source) not in self._seen:  # it was masked, and now it is not
             self._find(source, call.onto)
         if source.op in CAME or (source.backward_of and call.running is None):
             return
@@ -373,6 +367,8 @@ class Doctor(Watcher):
         pole = (of[0] if of else call.op) in POLES
         if pole or "pow" in (call.op, of and of[0]):
             found.lost = next((m.lost[0] for m in call.old.values() if m is not None and 0 < abs(m.lost[0]) <= TINY.get(dtype, 0.0)), 0.0)
+        if call.op == "pow":
+            found.exponent = call.exponent
         found.grown = "" if pole else self._ear.grown()
         return self._find(found, call.onto)
 
@@ -386,43 +382,69 @@ class Doctor(Watcher):
         return ops
 
     def _find(self, finding: Finding, onto: bool) -> Finding:
-        """Keeps a finding, and tells it unless it may still be masked: a composite operator or formula that has not ended has made it, and
-        ``onto`` no tensor that was there before. Returns it, or the one that told the same before."""
+        """Keeps a finding as a candidate. Returns it, or the one that told the same before, or has not been repaired."""
         key = _key(finding)
-        if key in self._seen or len(self.findings) + len(self._held) >= MOST:
-            before = self._seen.get(key, finding)
+        before = self._seen.get(key)
+        if before is not None and (key in self._told or any(before is f for e in self._open for f in e.sources)):
             before.ended = True  # that pass is over
             return before
         self._seen[key] = finding
         if _C._in_whole() and not onto:
             self._held.append(finding)
-        else:
-            self._tell(finding)
         return finding
 
-    def _whole(self, results: tuple) -> None:
-        """A composite operator or formula has run: what it has made inside counts if it reached a result."""
-        if not self._held:
+    def _whole(self, results: tuple, op: str, inputs: tuple) -> None:
+        """A composite operator or formula has run: what it has made inside counts if it reached a result. A loss that is not finite, though
+        its operators made their infinities on purpose, has begun with the loss."""
+        if op.endswith("_loss") and not self._held and not is_own(sys._getframe(1)):
+            self._loss_ran(results, op, inputs)
+        if not self._held and not self._open:
             return
-        floats = [t.detach() for t in results if t is not None and t.is_floating_point() and t.numel()]
-        if any(sum(stats_of(t)[2:4]) > 0 for t in floats):
-            self._tell_held()
-        for finding in self._held:
-            self._seen.pop(_key(finding), None)
-        self._held.clear()
-
-    def _tell_held(self) -> None:
+        inside, self._open = [e for e in self._open if e.inner], [e for e in self._open if not e.inner]
         held, self._held = self._held, []
-        for finding in held:
-            self._tell(finding)
-
-    def _tell(self, finding: Finding) -> None:
-        self.findings.append(finding)
-        if finding.cause == "scale":
+        if not inside and not held:
             return
-        if self.stop:
-            raise DoctorError(str(finding))
-        warnings.warn_explicit(str(finding).split(": ", 1)[-1], DoctorWarning, *finding.location)
+        floats = [t for t in results if t is not None and t.is_floating_point() and t.numel()]
+        bad = [t for t in floats if sum(stats_of(t)[2:4]) > 0]
+        if not bad:
+            for finding in held:
+                self._seen.pop(_key(finding), None)
+        for t in bad:
+            made = self._made.get(_C._address(t))
+            self._opened(t, made.sources if made is not None and made.sources else held or [f for e in inside for f in e.sources], True)
+            if _C._running() is not None or any(e.gradient for e in inside):
+                self._open[-1:] = [e._replace(gradient=True) for e in self._open[-1:]]
+
+    def _loss_ran(self, results: tuple, op: str, inputs: tuple) -> None:
+        """Judges a loss as one operator."""
+        for out in results:
+            address = _C._address(out) if out is not None else 0
+            made = self._made.get(address)
+            if made is None or made.sources or not self._is_bad([out]):
+                continue
+            location = call_site()
+            known = tuple(_C._address(t) for t in inputs if t is not None)
+            sources = self._sources(op, inputs, out, stats_of(out), None, False, location, {a: self._made.get(a) for a in known}, ())
+            self._made[address] = Made(op, location, True, known, sources)
+            self._opened(out, sources, True)
+
+    def _keep_held(self) -> None:
+        """What an error ended is told: nobody could repair it."""
+        held, self._held = self._held, []
+        self._open = [e for e in self._open if not e.inner]
+        self._tell(held)
+
+    def _tell(self, some: Iterable[Finding], stop: bool = True) -> None:
+        """Tells those that are not told yet, in their order; under ``stop=True`` raises the first."""
+        fresh = [f for f in dict.fromkeys(some) if _key(f) not in self._told][:max(MOST - len(self.findings), 0)]
+        serious = [f for f in fresh if f.cause != "scale"]
+        self._told.update(map(_key, fresh))
+        self.findings.extend(fresh)
+        self._open = [e for e in (e._replace(sources=tuple(f for f in e.sources if _key(f) not in self._told)) for e in self._open) if e.sources]
+        if serious and self.stop and stop:
+            raise DoctorError(str(serious[0]))
+        for finding in serious:
+            warnings.warn_explicit(str(finding).split(": ", 1)[-1], DoctorWarning, *finding.location)
 
     # -- showing ----------------------------------------------------------------------------------------------
 
@@ -432,7 +454,9 @@ class Doctor(Watcher):
         return list(self._ear.misuse.values())
 
     def report(self) -> RichText:
-        """All findings and misuse, or how near the operators came to the limits of their dtypes: text when printed, tables in a notebook."""
+        """All findings and misuse, or how near the operators came to the limits of their dtypes: text when printed, tables in a notebook.
+        An inf or nan that is still there counts."""
+        self._settle(every=True, stop=False)
         return RichText(self._text(), self._repr_html_())
 
     def __str__(self) -> str:
@@ -443,7 +467,7 @@ class Doctor(Watcher):
         rows = []
         for (op, location, dtype), amax in sorted(self.margins.items(), key=lambda item: -item[1])[:8]:
             if 0 < amax < math.inf:
-                rows.append([location_text(location), op, dtype, f"{amax:.4g}", f"2^{math.log2(_limit(dtype) / amax):.0f}"])
+                rows.append([location_text(location), op, dtype, f"{amax:.4g}", f"2^{math.log2(limit_of(dtype) / amax):.0f}"])
         return rows
 
     def _text(self) -> str:
@@ -467,3 +491,8 @@ def _first_bad(t: Any) -> Tuple[int, ...]:
     from .ledger import _unravel
 
     return _unravel(int((~t.isfinite()).flatten().int().argmax()), tuple(t.shape))
+
+
+def _extent(t: Any) -> int:
+    """From its first element to behind its last, in elements."""
+    return 1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride()))

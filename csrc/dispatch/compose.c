@@ -55,7 +55,7 @@ int ac_call_composition(const ac_op_call *c) {
     int failed = compose(c);
     ac_composing--;
     if (failed) return failed;
-    failed = ac_watch_whole(c->out, c->info->n_out);
+    failed = ac_watch_whole(c);
     if (failed) ac_release_results(c);
     return failed;
 }

@@ -5,7 +5,7 @@
 
 int (*ac_watch)(const ac_seen *seen);
 _Thread_local bool ac_watching;
-int (*ac_watch_whole)(ac_tensor *const *out, int n_out);
+int (*ac_watch_whole)(const ac_op_call *c);
 _Thread_local int ac_composing;
 
 static int64_t nanoseconds(void) {

@@ -27,9 +27,8 @@ int64_t ac_observation_begins(void);
 int ac_observe_target(const ac_op_call *c, int64_t begin) AC_CHECKED;
 
 /* A whole is a composite operator or a formula: what its own operators make may be masked before it reaches a result.
- * Called with the results of the outermost whole that has run, some of them NULL, where somebody watches. Set by
- * csrc/python. */
-extern int (*ac_watch_whole)(ac_tensor *const *out, int n_out);
+ * Called with the outermost composite operator that has run, where somebody watches. Set by csrc/python. */
+extern int (*ac_watch_whole)(const ac_op_call *c);
 /* How many composite operators run around what is running on this thread, while somebody watches. */
 extern _Thread_local int ac_composing;
 

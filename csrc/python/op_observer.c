@@ -42,20 +42,23 @@ static int saw(const ac_seen *s) {
 /* Whether what runs now is a part of a composite operator or of a formula of the core. */
 static bool in_whole(void) { return ac_composing > 0 || (ac_running.node && !ac_running.node->py); }
 
-static int show_whole(ac_tensor *const *out, int n) {
+/* `c`: the composite operator, or NULL for a formula. */
+static int show_whole(ac_tensor *const *out, int n, const ac_op_call *c) {
     ac_grad_mode mode = ac_mode;
     PyObject *callee = Py_NewRef(whole_watcher), *results = tuple_of(out, n), *done = NULL;
+    PyObject *in = results ? tuple_of(c ? c->operands : NULL, c ? c->n_in : 0) : NULL;
     ac_watching = false, ac_mode.no_grad = true;
-    if (results) done = PyObject_CallOneArg(callee, results);
+    if (in) done = PyObject_CallFunction(callee, "OsO", results, c ? c->info->name : "", in);
     ac_watching = watcher != NULL, ac_mode = mode;
     Py_DECREF(callee);
+    Py_XDECREF(in);
     Py_XDECREF(results);
     Py_XDECREF(done);
     return done ? 0 : ac_fail(AC_PYTHON, "the watcher failed");
 }
 
-static int saw_whole(ac_tensor *const *out, int n) {
-    return whole_watcher && ac_watching && !in_whole() ? show_whole(out, n) : 0;
+static int saw_whole(const ac_op_call *c) {
+    return whole_watcher && ac_watching && !in_whole() ? show_whole(c->out, c->info->n_out, c) : 0;
 }
 
 /* The gradients that lead somewhere. A Function's operators are the user's own, each of which is judged by itself. */
@@ -64,7 +67,7 @@ static int saw_formula(const ac_node *n, ac_tensor *const *given) {
     ac_list leading;
     if (ac_list_start(&leading, n->n_in) < 0) return -1;
     for (int k = 0; k < n->n_in; k++) leading.at[k] = n->edges[k].node ? given[k] : NULL;
-    int failed = show_whole(leading.at, n->n_in);
+    int failed = show_whole(leading.at, n->n_in, NULL);
     ac_list_free(&leading);
     return failed;
 }
@@ -148,8 +151,9 @@ static PyObject *watch(PyObject *module, PyObject *callback) {
     return old ? old : Py_NewRef(Py_None);
 }
 
-/* _watch_wholes(callback or None) -> what was there; called as callback(results) after a composite operator that is a
- * part of no other, and after a formula of the core, on this thread, where _watch's callback is there, too */
+/* _watch_wholes(callback or None) -> what was there; called as callback(results, operator, inputs) after a composite
+ * operator that is a part of no other, and after a formula of the core, which is no operator, '', on this thread, where
+ * _watch's callback is there, too */
 static PyObject *watch_wholes(PyObject *module, PyObject *callback) {
     PyObject *old = whole_watcher;
     (void)module;
@@ -198,8 +202,17 @@ static PyObject *address(PyObject *module, PyObject *o) {
     return PyLong_FromVoidPtr(ac_data(ac_unwrap(o)));
 }
 
+/* _holders(tensor) -> how many tensors share its memory, itself and those that are kept for a backward pass among them
+ */
+static PyObject *holders(PyObject *module, PyObject *o) {
+    (void)module;
+    if (!ac_is_tensor(o)) return PyErr_SetString(PyExc_TypeError, "expected a Tensor"), NULL;
+    return PyLong_FromLongLong(ac_unwrap(o)->storage->refs);
+}
+
 static PyMethodDef functions[] = {{"_address", address, METH_O, NULL},
                                   {"_again", again, METH_O, NULL},
+                                  {"_holders", holders, METH_O, NULL},
                                   {"_seen_argument", seen_argument, METH_O, NULL},
                                   {"_watch", watch, METH_O, NULL},
                                   {"_watch_wholes", watch_wholes, METH_O, NULL},

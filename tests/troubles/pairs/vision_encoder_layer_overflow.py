@@ -2,6 +2,7 @@
 
 area: vision
 cause: product-overflow
+also: sum-overflow
 operator: linear | addmm | mm | bmm | scaled_dot_product_attention | baddbmm
 fix: bfloat16 | float() | smaller
 shows: nan loss
