@@ -298,6 +298,41 @@ def test_plain_gradients_added_after_a_step_are_no_second_step():
     assert doctor.reports() == []
 
 
+def steps_of(dtype, lr=1e-7, steps=12, **options):
+    """The rules that training a layer of weights around 1 reports."""
+    layer = nn.Linear(8, 8).to(DEVICE if ON_GPU else "cpu", dtype=dtype)
+    nn.init.uniform_(layer.weight, 0.5, 1.0)
+    optimizer = ampc.optim.SGD(layer.parameters(), lr=lr, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(steps):
+            optimizer.zero_grad()
+            layer(ampc.ones(4, 8, dtype=dtype, device=layer.weight.device)).float().sum().backward()
+            optimizer.step()
+    return {r.rule for r in doctor.reports()} - {"fp16-without-scaler"}
+
+
+@pytest.mark.parametrize("dtype", [ampc.bfloat16, ampc.float16])
+def test_updates_below_the_last_digit_are_reported(dtype):
+    assert steps_of(dtype) == {"weights-too-coarse"}
+
+
+@pytest.mark.parametrize("options", [{"lr": 0.1}, {"rounding": "kahan"}, {"rounding": "master"}, {"rounding": "stochastic"}, {"lr": 0.0}, {"steps": 4}])
+def test_updates_that_are_kept_are_not(options):
+    assert steps_of(ampc.bfloat16, **options) == set()
+
+
+def test_the_first_steps_of_a_warm_up_are_not_looked_at():
+    p = nn.Parameter(ampc.ones(64, dtype=ampc.bfloat16))
+    optimizer = ampc.optim.SGD([p], lr=0.1)
+    scheduler = ampc.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step * 1e-4)
+    for _ in range(12):
+        p.grad = ampc.ones(64, dtype=ampc.bfloat16)
+        optimizer.step()
+        scheduler.step()
+    assert doctor.reports() == []
+
+
 def test_unscaling_by_hand_is_left_alone():
     names = surroundings()
     optimizer, model = names["optimizer"], names["model"]

@@ -19,6 +19,7 @@ RUN: Dict[str, str] = {
     "clip-after-step": "gradients are clipped after scaler.step() has used them",
     "penalty-of-scaled": "a new loss is made of gradients of a scaled loss that nobody has divided by the scale",
     "metric-is-scaled": "ReduceLROnPlateau is given a loss that is multiplied by the scale",
+    "weights-too-coarse": "an optimizer's updates are smaller than the digits of 16-bit parameters, which stay as they are",
     "scheduler-after-skip": "a scheduler steps although the scaler skipped every optimizer step since its last call",
     "fp16-without-scaler": "a model is trained in float16 without a GradScaler",
     "scaler-without-fp16": "a GradScaler is used and nothing runs in float16",
