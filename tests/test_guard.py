@@ -333,6 +333,31 @@ def test_the_first_steps_of_a_warm_up_are_not_looked_at():
     assert doctor.reports() == []
 
 
+ONTO = {
+    "sum": (lambda t: t.add_(1), "sum-too-coarse", 2100),
+    "difference": (lambda t: t.sub_(1), "sum-too-coarse", 2100),
+    "average": (lambda t: t.lerp_(ampc.full((4,), 2.0, dtype=t.dtype), 1e-5), "weights-too-coarse", 10),
+    "update": (lambda t: t.sub_(ampc.full((4,), 2.0, dtype=t.dtype), alpha=1e-5), "weights-too-coarse", 10),
+    "few": (lambda t: t.add_(1), None, 300),
+    "zeros": (lambda t: t.add_(0), None, 20),
+    "an average that moves": (lambda t: t.lerp_(ampc.full((4,), 2.0, dtype=t.dtype), 0.1), None, 10),
+    "made anew": (lambda t: t.copy_(ampc.ones(4)).add_(t, alpha=0.0), None, 20),
+    "residual": (lambda t: (t * 1).add_(ampc.full((4,), 1e-5, dtype=t.dtype)), None, 20),
+}
+
+
+@pytest.mark.skipif(ON_GPU, reason="written for the CPU's default device")
+@pytest.mark.parametrize("what", ONTO)
+def test_a_doctor_sees_additions_that_are_lost(what):
+    change, rule, times = ONTO[what]
+    t = ampc.ones(4, dtype=ampc.float16)
+    with warnings.catch_warnings(), doctor():
+        warnings.simplefilter("ignore")
+        for _ in range(times):
+            change(t)
+    assert [r.rule for r in doctor.reports()] == ([rule] if rule else [])
+
+
 def test_unscaling_by_hand_is_left_alone():
     names = surroundings()
     optimizer, model = names["optimizer"], names["model"]

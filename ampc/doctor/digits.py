@@ -4,14 +4,15 @@ the same weight. The first steps of an optimizer are looked at, and a few elemen
 from __future__ import annotations
 
 import weakref
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _C
 from .._events import Listener, listen
 from .guard import report
 
-STEPS, IN_A_ROW, SHARE = 10, 5, 0.9  # that are looked at; that must lose as much; and of the elements, how much that is
+STEPS, IN_A_ROW, ADDITIONS, SHARE = 10, 5, 8, 0.9  # steps that are looked at; steps and additions that must lose; and the share of elements
 MOST, ELEMENTS = 8, 64  # parameters, and elements of each
+MANY = 10_000  # sums that are remembered
 _HALF = (_C.float16, _C.bfloat16)
 
 
@@ -64,6 +65,49 @@ def _some(t: Any) -> Any:
     """A copy of a few elements."""
     flat = t.detach().reshape(-1)
     return flat[::max(1, flat.numel() // ELEMENTS)].clone()
+
+
+class Sums:
+    """What a doctor sees of additions onto 16-bit tensors: each line and memory, how often in a row one more addition would change nothing."""
+
+    def __init__(self) -> None:
+        self._lost: Dict[tuple, int] = {}
+        self._first: Dict[tuple, float] = {}
+
+    def saw(self, op: str, inputs: tuple, target: Any, location: Tuple[str, int], goes_on: bool) -> None:
+        """An operator has written its result onto ``target``, outside of backward. ``goes_on``: nothing else has written there since this line
+        did last, so it is no new tensor in the same memory."""
+        if op not in ("add", "sub", "lerp") or target.dtype not in _HALF or target.is_meta:
+            return
+        key = (*location, _C._address(target))
+        now, added = _some(target).float(), _some(inputs[1].detach().expand(target.shape)).float()
+        size = float(now.abs().mean())
+        if len(self._first) > MANY:  # lines times memory
+            self._first.clear()
+            self._lost.clear()
+        self._first.setdefault(key, size)
+        if op == "lerp":
+            added = (added - now) * _some(inputs[2].detach().expand(target.shape)).float()
+        else:
+            added = added * float(_C._seen_argument("alpha") or 1.0)
+        wanted = added != 0
+        if wanted.any():
+            again = (now - added if op == "sub" else now + added).to(target.dtype).float()
+            stays = int((wanted & (again == now)).sum()) >= SHARE * int(wanted.sum())
+            self._lost[key] = self._lost.get(key, 0) + 1 if stays and goes_on else 0
+            if self._lost[key] == ADDITIONS:
+                _report_sum(op, target, size > 4 * self._first[key] or bool((added == added.round()).all()))
+
+
+def _report_sum(op: str, target: Any, grown: bool) -> None:
+    dtype = str(target.dtype).split(".")[-1]
+    said = (f"{op}_ onto a {dtype} tensor of shape {list(target.shape)} changes nothing, {ADDITIONS} times one after another, although what is "
+            "added is not 0")
+    if grown:
+        report("sum-too-coarse", f"{said}: the sum has grown so large that half a unit of its last digit is more",
+               "add up in float32, or as Python numbers by item(); counts as integers (long)")
+    else:
+        report("weights-too-coarse", f"{said}: it is smaller than half a unit of the last digit", "keep weights and their averages in float32")
 
 
 class Digits(Listener):

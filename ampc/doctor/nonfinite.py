@@ -18,6 +18,7 @@ from .._model_names import Names
 from .._table import RichText, html_table, html_text
 from ._ear import Ear, stats_of
 from ._watcher import Watcher
+from .digits import Sums
 from .remedies import lost_epsilon, replacement
 
 Location = Tuple[str, int]
@@ -244,6 +245,7 @@ class Doctor(Watcher):
         self._seen: Dict[tuple, Finding] = {}
         self._held: List[Finding] = []  # of the whole that runs: told if its results are not finite
         self._ear = Ear(self._made)
+        self._sums = Sums()
 
     def _changes(self) -> tuple:
         ear = (setattr, (self._ear, "over", False), setattr, (self._ear, "over", True))  # even where an exception ends _ends
@@ -275,6 +277,9 @@ class Doctor(Watcher):
         if self._held and not _C._in_whole():
             self._tell_held()  # of a whole that an error ended
         running, location = _C._running(), call_site()
+        if onto and running is None and outputs:
+            made = self._made.get(_C._address(outputs[0]))
+            self._sums.saw(op, inputs, outputs[0], location, made is None or (made.op, made.location) == (op, location))
         addresses = tuple(_C._address(t) for t in inputs if t is not None)
         old = {a: self._made.get(a) for a in addresses}
         for out in outputs:

@@ -20,6 +20,7 @@ RUN: Dict[str, str] = {
     "penalty-of-scaled": "a new loss is made of gradients of a scaled loss that nobody has divided by the scale",
     "metric-is-scaled": "ReduceLROnPlateau is given a loss that is multiplied by the scale",
     "weights-too-coarse": "an optimizer's updates are smaller than the digits of 16-bit parameters, which stay as they are",
+    "sum-too-coarse": "a running sum in 16 bits does not grow any more",
     "scheduler-after-skip": "a scheduler steps although the scaler skipped every optimizer step since its last call",
     "fp16-without-scaler": "a model is trained in float16 without a GradScaler",
     "scaler-without-fp16": "a GradScaler is used and nothing runs in float16",
