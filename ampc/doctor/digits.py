@@ -115,6 +115,7 @@ class Digits(Listener):
 
     def __init__(self) -> None:
         self._known: weakref.WeakKeyDictionary[Any, Optional[Updates]] = weakref.WeakKeyDictionary()
+        self._running: Dict[int, Updates] = {}  # those whose step has begun and is looked at, by the optimizer's id
 
     def step_begins(self, optimizer: Any) -> None:
         """An optimizer's step begins."""
@@ -125,11 +126,12 @@ class Digits(Listener):
             updates = self._known[optimizer] = made if made.params else None
         if updates is not None and updates.left:
             updates.begins(optimizer)
+            self._running[id(optimizer)] = updates
 
     def step_ended(self, optimizer: Any) -> None:
         """It has ended."""
-        updates = self._known.get(optimizer)
-        if updates is not None and updates.before:
+        updates = self._running.pop(id(optimizer), None) if self._running else None
+        if updates is not None:
             updates.ends(optimizer)
 
 
