@@ -130,6 +130,9 @@ class Listener:
     def schedule_ahead(self, scheduler: str, skipped: int) -> None:
         """A scheduler steps, but a scaler has skipped all ``skipped`` steps since the scheduler's last one."""
 
+    def metric_given(self, metric: float) -> None:
+        """ReduceLROnPlateau is given a metric."""
+
     def clipping(self, params: List[Any], what: str, limit: Optional[float]) -> None:
         """``what`` is about to clip the parameters' gradients to ``limit``."""
 

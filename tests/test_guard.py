@@ -16,7 +16,7 @@ from ampc.doctor import guard, rules
 from ampc.nn import functional as F
 
 PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "rules").glob("[a-z]*.md"))
-HOST_KNOWS = {"scheduler-after-skip"}  # on a GPU nobody waits to know
+HOST_KNOWS = {"scheduler-after-skip", "metric-is-scaled"}  # on a GPU nobody waits to know
 
 
 @pytest.fixture(autouse=True)
@@ -173,14 +173,18 @@ def test_the_environment_chooses(mode, says):
 
 def test_norms_by_hand_are_seen_through_views_and_data():
     names = surroundings()
-    scaler, model = names["scaler"], names["model"]
-    scaler.scale(names["criterion"](model(names["x"]), names["y"])).backward()
+    model = names["model"]
     for norm in (lambda g: g.norm(), lambda g: g.data.norm(2), lambda g: ampc.linalg.vector_norm(g.detach().flatten()),
                  lambda g: ampc.nn.utils.get_total_norm([g])):
         doctor.reports(clear=True)
+        scaler = GradScaler("cuda" if ON_GPU else "cpu", init_scale=256.0)
+        names["optimizer"].zero_grad()
+        scaler.scale(names["criterion"](model(names["x"]), names["y"])).backward()
+        norm(model[0].weight.grad)
+        line = sys._getframe().f_lineno
         with pytest.warns(doctor.MisuseWarning, match="clip-scaled-gradients"):
-            norm(model[0].weight.grad)
-    scaler.unscale_(names["optimizer"])
+            scaler.unscale_(names["optimizer"])
+        assert line - 20 < doctor.reports()[0].line < line  # the norm's, not that of unscale_
     with warnings.catch_warnings():
         warnings.simplefilter("error", doctor.MisuseWarning)
         model[0].weight.grad.norm()
@@ -188,6 +192,7 @@ def test_norms_by_hand_are_seen_through_views_and_data():
 
 @pytest.mark.parametrize("zero", [lambda m, o: o.zero_grad(), lambda m, o: o.zero_grad(set_to_none=False), lambda m, o: m.zero_grad(),
                                   lambda m, o: [p.grad.zero_() for p in m.parameters() if p.grad is not None],
+                                  lambda m, o: [p.grad.mul_(0) for p in m.parameters() if p.grad is not None],
                                   lambda m, o: [p.grad.data.fill_(0) for p in m.parameters() if p.grad is not None]])
 def test_gradients_made_zero_in_any_way_are_new(zero):
     names = surroundings()
@@ -200,6 +205,157 @@ def test_gradients_made_zero_in_any_way_are_new(zero):
         scaler.step(optimizer)
         scaler.update(128.0)
     assert ON_GPU or doctor.reports() == []  # a GPU is not asked whether all is zero
+
+
+def backward_of_scaled(names):
+    """Scaled gradients of a pass in float16."""
+    with names["autocast"]:
+        loss = names["criterion"](names["model"](names["x"]), names["y"])
+    names["scaler"].scale(loss).backward()
+    return names["optimizer"], names["scaler"], list(names["model"].parameters())
+
+
+LINEAR = {
+    "halved": lambda p: p.grad.div_(2),
+    "by a tensor": lambda p: p.grad.mul_(ampc.tensor(0.5)),
+    "masked": lambda p: p.grad.mul_((ampc.rand(p.shape) > 0.5).float()),
+    "reversed": lambda p: p.grad.neg_(),
+    "a row set to zero": lambda p: p.grad[0].zero_(),
+    "doubled by adding": lambda p: p.grad.add_(p.grad),
+    "an average that was computed apart": lambda p: p.grad.mul_(0.5).add_(ampc.stack([p.grad, p.grad]).mean(0), alpha=0.5),
+    "copied from others": lambda p: p.grad.copy_(ampc.stack([p.grad, p.grad]).mean(0)),
+    "changed in a view": lambda p: p.grad.view(-1).mul_(0.5),
+}
+
+
+@pytest.mark.parametrize("change", LINEAR)
+def test_linear_changes_of_scaled_gradients_are_right(change):
+    optimizer, scaler, params = backward_of_scaled(surroundings())
+    with ampc.no_grad():
+        for p in params:
+            LINEAR[change](p)
+    scaler.step(optimizer)
+    assert doctor.reports() == []
+
+
+@pytest.mark.parametrize("change", [lambda p: p.grad.add_(p, alpha=0.1), lambda p: p.grad.add_(ampc.randn(p.shape)), lambda p: p.grad.clamp_(-1e-9, 1e-9),
+                                    lambda p: p.grad.mul_(p.grad)])
+def test_other_changes_of_scaled_gradients_are_reported(change):
+    optimizer, scaler, params = backward_of_scaled(surroundings())
+    with ampc.no_grad():
+        for p in params:
+            change(p)
+    with pytest.warns(doctor.MisuseWarning, match="edit-scaled-gradients"):
+        scaler.step(optimizer)
+
+
+@pytest.mark.skipif(ON_GPU, reason="the scale is known to the GPU alone")
+@pytest.mark.parametrize("divide", [lambda g, s: g.div_(s), lambda g, s: g.mul_(1 / s), lambda g, s: g.div_(ampc.tensor(s)), lambda g, s: g.mul_(4 / s).div_(4)])
+def test_gradients_of_a_scaler_divided_by_hand(divide):
+    """They are unscaled then, and those that are divided by another number are not."""
+    for factor, said in ((1, []), (2, ["step-on-scaled-gradients"])):
+        doctor.reports(clear=True)
+        optimizer, scaler, params = backward_of_scaled(surroundings())
+        for p in params:
+            divide(p.grad, scaler.get_scale() / factor)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            optimizer.step()
+        assert [r.rule for r in doctor.reports()] == said
+
+
+def test_gradients_in_one_buffer_are_told_apart():
+    names = surroundings()
+    flat = ampc.zeros(sum(p.numel() for p in names["model"].parameters()))
+    if ON_GPU:
+        flat = flat.cuda()
+    at = 0
+    for p in names["model"].parameters():
+        p.grad = flat[at:at + p.numel()].view_as(p)
+        at += p.numel()
+    for _ in range(3):
+        flat.zero_()
+        optimizer, scaler, _ = backward_of_scaled(names)
+        scaler.step(optimizer)
+        scaler.update()
+    assert ON_GPU or doctor.reports() == []
+
+
+def test_a_norm_that_is_divided_by_the_scale_is_right():
+    optimizer, scaler, params = backward_of_scaled(surroundings())
+    assert sum(p.grad.norm() for p in params) / scaler.get_scale() > 0
+    scaler.step(optimizer)
+    assert doctor.reports() == []
+
+
+def test_plain_gradients_added_after_a_step_are_no_second_step():
+    names = surroundings()
+    optimizer, scaler, params = backward_of_scaled(names)
+    scaler.step(optimizer)
+    ampc.nn.utils.clip_grad_norm_(params, float("inf"))  # the norm alone
+    names["criterion"](names["model"](names["x"]), names["y"]).backward()
+    optimizer.step()
+    assert doctor.reports() == []
+
+
+def steps_of(dtype, lr=1e-7, steps=12, **options):
+    """The rules that training a layer of weights around 1 reports."""
+    layer = nn.Linear(8, 8).to(DEVICE if ON_GPU else "cpu", dtype=dtype)
+    nn.init.uniform_(layer.weight, 0.5, 1.0)
+    optimizer = ampc.optim.SGD(layer.parameters(), lr=lr, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(steps):
+            optimizer.zero_grad()
+            layer(ampc.ones(4, 8, dtype=dtype, device=layer.weight.device)).float().sum().backward()
+            optimizer.step()
+    return {r.rule for r in doctor.reports()} - {"fp16-without-scaler"}
+
+
+@pytest.mark.parametrize("dtype", [ampc.bfloat16, ampc.float16])
+def test_updates_below_the_last_digit_are_reported(dtype):
+    assert steps_of(dtype) == {"weights-too-coarse"}
+
+
+@pytest.mark.parametrize("options", [{"lr": 0.1}, {"rounding": "kahan"}, {"rounding": "master"}, {"rounding": "stochastic"}, {"lr": 0.0}, {"steps": 4}])
+def test_updates_that_are_kept_are_not(options):
+    assert steps_of(ampc.bfloat16, **options) == set()
+
+
+def test_the_first_steps_of_a_warm_up_are_not_looked_at():
+    p = nn.Parameter(ampc.ones(64, dtype=ampc.bfloat16))
+    optimizer = ampc.optim.SGD([p], lr=0.1)
+    scheduler = ampc.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step * 1e-4)
+    for _ in range(12):
+        p.grad = ampc.ones(64, dtype=ampc.bfloat16)
+        optimizer.step()
+        scheduler.step()
+    assert doctor.reports() == []
+
+
+ONTO = {
+    "sum": (lambda t: t.add_(1), "sum-too-coarse", 2100),
+    "difference": (lambda t: t.sub_(1), "sum-too-coarse", 2100),
+    "average": (lambda t: t.lerp_(ampc.full((4,), 2.0, dtype=t.dtype), 1e-5), "weights-too-coarse", 10),
+    "update": (lambda t: t.sub_(ampc.full((4,), 2.0, dtype=t.dtype), alpha=1e-5), "weights-too-coarse", 10),
+    "few": (lambda t: t.add_(1), None, 300),
+    "zeros": (lambda t: t.add_(0), None, 20),
+    "an average that moves": (lambda t: t.lerp_(ampc.full((4,), 2.0, dtype=t.dtype), 0.1), None, 10),
+    "made anew": (lambda t: t.copy_(ampc.ones(4)).add_(t, alpha=0.0), None, 20),
+    "residual": (lambda t: (t * 1).add_(ampc.full((4,), 1e-5, dtype=t.dtype)), None, 20),
+}
+
+
+@pytest.mark.skipif(ON_GPU, reason="written for the CPU's default device")
+@pytest.mark.parametrize("what", ONTO)
+def test_a_doctor_sees_additions_that_are_lost(what):
+    change, rule, times = ONTO[what]
+    t = ampc.ones(4, dtype=ampc.float16)
+    with warnings.catch_warnings(), doctor():
+        warnings.simplefilter("ignore")
+        for _ in range(times):
+            change(t)
+    assert [r.rule for r in doctor.reports()] == ([rule] if rule else [])
 
 
 def test_unscaling_by_hand_is_left_alone():

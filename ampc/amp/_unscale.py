@@ -70,5 +70,5 @@ def no_gradients(optimizer: Any, what: str, connected: Optional[bool]) -> str:
         return text + "; scaler.scale(loss).backward() was not called since the last update()"
     if not connected:
         return text + "; the loss passed to scaler.scale() has no graph: it was detached, or computed under no_grad()"
-    return text + "; the graph of the scaled loss does not reach these parameters. Was backward() called? Does this optimizer belong to the model "\
-        "that computed the loss?"
+    return text + "; the graph of the scaled loss does not reach these parameters, or their gradients were dropped. Was backward() called, and "\
+        "zero_grad() not called after it? Does this optimizer belong to the model that computed the loss?"

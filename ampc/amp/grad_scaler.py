@@ -168,7 +168,8 @@ class GradScaler:
         state = self._need_scale("unscale_")
         mine = self._per_optimizer_states[id(optimizer)]
         if mine["stage"] is OptState.UNSCALED:
-            raise RuntimeError("unscale_() was already called for this optimizer since the last update()")
+            raise RuntimeError("unscale_() was already called for this optimizer since the last update(); call it once, after the last "
+                               "backward(), and read, log and clip the gradients after that")
         if mine["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() was called after step(), which has used these gradients; call unscale_() before step()")
         announce.unscaling(self._number, self._round, state.known, optimizer)
@@ -225,6 +226,7 @@ class GradScaler:
             raise AssertionError(no_gradients(optimizer, "step", self._connected))
         self._tell_of_step(optimizer, mine)
         result = self._maybe_opt_step(optimizer, mine, *args, **kwargs)
+        _C._set_provenance(optimizer.param_groups, "taken")
         mine["stage"] = OptState.STEPPED
         return result
 

@@ -4,9 +4,11 @@ check costs one or two calls into the core."""
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import warnings
+import weakref
 from typing import Any, List, NamedTuple, Optional, Set
 
 from .. import _C
@@ -14,7 +16,7 @@ from .._callers import call_site
 from .._events import Listener, announce, listen
 from .._model_names import Names
 
-PLAIN, SCALED, UNSCALED, FAULTS, FLOAT16 = 2, 4, 8, 0xFF00, 1 << 16  # of _provenance_flags; states and faults are those of csrc/autograd/provenance.h
+PLAIN, SCALED, UNSCALED, USED, FAULTS, FLOAT16 = 2, 4, 8, 16, 0xFF00, 1 << 16  # of _provenance_flags, see csrc/autograd/provenance.h
 MIXED_PLAIN, MIXED_SCALES, MIXED_UNSCALED, MIXED_LEFTOVER, EDITED = 1, 2, 4, 8, 16
 
 _MODES = ("warn", "error", "off")
@@ -51,6 +53,8 @@ class _State:
     said: Set[tuple] = set()
     log: List[Report] = []
     scale_read = 0.0  # what get_scale() told a script last
+    waiting: Optional[tuple] = None  # a report that is dropped if the script reads the scale: the arguments of _say
+    scaled: Optional[tuple] = None  # the last loss's scaler, weakly, and its scale
 
 
 if _State.mode not in _MODES:
@@ -93,6 +97,7 @@ def reports(clear: bool = False) -> List[Report]:
     if clear:
         _State.log.clear()
         _State.said.clear()
+        _State.waiting = None
     return every
 
 
@@ -105,7 +110,10 @@ def report(rule: str, text: str, fix: str, once: bool = False) -> None:
         return
     if once and (rule,) in _State.said and _State.mode != "error":
         return
-    file, line = call_site()
+    _say(rule, text, fix, *call_site(), once)
+
+
+def _say(rule: str, text: str, fix: str, file: str, line: int, once: bool = False) -> None:
     found = Report(rule, file, line, text, fix)
     announce.misuse_found(found)
     if _State.mode == "error":
@@ -150,7 +158,11 @@ def _times(scale: float) -> str:
 
 def before_clip(params: List[Any], what: str, limit: Optional[float]) -> None:
     """Clipping, or a norm, of the parameters' gradients."""
-    if not _C._provenance_flags(params) & SCALED:
+    found = _C._provenance_flags(params)
+    if not found & SCALED:
+        if found & USED and not found & (UNSCALED | PLAIN) and limit is not None and limit < math.inf:
+            report("clip-after-step", f"{what} is called on gradients that scaler.step() has used already, so it limits nothing",
+                   "clip before the step: scaler.unscale_(optimizer), then clip, then scaler.step(optimizer)")
         return
     scale = _C._provenance(params)[3][3]
     if limit is not None and _State.scale_read == (scale or _State.scale_read) != 0 and _is_scaled_limit(limit, _State.scale_read):
@@ -174,21 +186,59 @@ def _digits(value: float) -> str:
 
 
 def _keep_scale(scale: float) -> None:
-    """A script has read the scale."""
-    _State.scale_read = scale
+    """A script has read the scale: it may divide a norm by it."""
+    _State.scale_read, _State.waiting = scale, None
 
 
 def before_norm(t: Any) -> None:
-    """The norm of one tensor."""
-    if _C._is_scaled(t):
-        report("clip-scaled-gradients", "the gradient whose norm is taken is still multiplied by the loss scale, so the norm is too "
-               "large by that factor", "call scaler.unscale_(optimizer) before reading gradients")
+    """The norm of one tensor. The script may still divide it by the scale, so the report waits for the gradients' use."""
+    if _State.waiting is None and _C._is_scaled(t):
+        _State.waiting = (*_NORMS[t.requires_grad], *call_site())
+
+
+_NORMS = {
+    False: ("clip-scaled-gradients", "the gradient whose norm is taken is still multiplied by the loss scale, so the norm is too large by that "
+            "factor", "call scaler.unscale_(optimizer) before reading gradients"),
+    True: ("penalty-of-scaled", "a new loss contains the norm of a gradient that autograd.grad computed of a scaled loss: it is too large by the "
+           "loss scale", "divide the gradients by scaler.get_scale() first; unscale_() does not reach results of autograd.grad"),
+}
+
+
+def _stop_waiting() -> None:
+    """Gradients are used: the scale was not read in time."""
+    said, _State.waiting = _State.waiting, None
+    if said is not None and _State.mode != "off" and said[0] not in _State.ignored:
+        _say(*said)
+
+
+def before_scale(scaler: Any, outputs: Any) -> None:
+    """``scaler.scale(outputs)`` is called."""
+    if isinstance(outputs, _C.Tensor) and scaler.is_enabled():
+        if outputs.requires_grad and _C._scale_of(outputs) != 1:
+            report("scaled-twice", "scaler.scale() is called with a loss that it has multiplied already, and step() divides the gradients by one "
+                   "scale alone", "call scaler.scale() once for each loss")
+        _State.scaled = weakref.ref(scaler), scaler._init_scale if scaler._state is None else scaler._state.known
+
+
+def before_metric(metric: float) -> None:
+    """A scheduler is given this metric."""
+    scaler, scale = (_State.scaled[0](), _State.scaled[1]) if _State.scaled else (None, 0.0)
+    loss = None if scaler is None else scaler._loss
+    if isinstance(loss, float) and scale > 1 and metric != 0 and abs(metric - loss * scale) <= 1e-6 * abs(metric):
+        report("metric-is-scaled", f"the scheduler is given {metric:g}, which is the loss {loss:g} multiplied by {_times(scale)}: it jumps whenever "
+               "the scale changes", "give it the unscaled loss: the value that was passed to scaler.scale()")
 
 
 def before_step(optimizer: Any) -> None:
     """A step of the optimizer itself, called by the script or by a scaler."""
+    if _State.waiting is not None:
+        _stop_waiting()
     found = _C._provenance_flags(optimizer.param_groups)
     if found & UNSCALED:
+        return
+    if found & USED and not found & SCALED:
+        report("step-twice", f"{type(optimizer).__name__}.step() uses gradients that scaler.step() has used already: their update is made twice, and "
+               "also where the scaler has skipped it", "leave this call out: scaler.step(optimizer) calls optimizer.step()")
         return
     if found & SCALED:
         if hasattr(optimizer, "grad_scale"):  # it unscales within its step
@@ -213,6 +263,8 @@ def _train_fp16(params: List[Any]) -> None:
 
 def before_unscale(number: int, iteration: int, scale: float, optimizer: Any) -> None:
     """A scaler is about to divide the optimizer's gradients."""
+    if _State.waiting is not None:
+        _stop_waiting()
     found = _C._provenance(optimizer.param_groups)
     if found is not None:
         states, faults, float16, first, faulty = found
@@ -359,6 +411,8 @@ class Guard(Listener):
     schedule_ahead = staticmethod(after_skips)
     clipping = staticmethod(before_clip)
     norm_taken = staticmethod(before_norm)
+    loss_scaled = staticmethod(before_scale)
+    metric_given = staticmethod(before_metric)
     backward_begins = staticmethod(before_backward)
 
 

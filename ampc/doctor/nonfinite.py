@@ -18,6 +18,7 @@ from .._table import RichText, html_table, html_text
 from ._ear import Ear, stats_of
 from ._finding import CAME, Finding, Location, Range, limit_of
 from ._watcher import Watcher
+from .digits import Sums
 
 MOST = 20  # findings, and operators of a chain
 NOTHING = "no operator returned inf or nan from finite inputs"
@@ -172,6 +173,7 @@ class Doctor(Watcher):
         self._open: List[End] = []  # of candidates
         self._held: List[Finding] = []  # candidates of the whole that runs
         self._ear = Ear(self._made, self._loss_is_known, self._settle)
+        self._sums = Sums()
 
     def _changes(self) -> tuple:
         ear = (setattr, (self._ear, "over", False), setattr, (self._ear, "over", True))  # even where an exception ends _ends
@@ -208,6 +210,9 @@ class Doctor(Watcher):
         if self._held and not _C._in_whole():
             self._keep_held()  # of a whole that an error ended
         location = call_site()
+        if onto and outputs and _C._running() is None:
+            before = made.get(_C._address(outputs[0]))
+            self._sums.saw(op, inputs, outputs[0], location, before is None or (before.op, before.location) == (op, location))
         addresses = tuple([_C._address(t) for t in inputs if t is not None])
         known = [made.get(a) for a in addresses]
         used = self._used(op, addresses, outputs) if self._open else ()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
 from .. import _checks
+from .._events import announce
 from .._missing import absent_from
 from ._cycles import CyclicLR as CyclicLR
 from ._cycles import OneCycleLR as OneCycleLR
@@ -333,6 +334,7 @@ class ReduceLROnPlateau(LRScheduler):
     def step(self, metrics: Any, epoch: Optional[int] = None) -> None:  # type: ignore[override]
         """Notes the epoch's metric, a number or a Tensor of one, and lowers the rates where it is time."""
         current = float(metrics)
+        announce.metric_given(current)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.is_better(current, self.best):
             self.best, self.num_bad_epochs = current, 0

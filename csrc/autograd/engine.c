@@ -8,6 +8,7 @@
 #include "base/pool.h"
 #include "autograd/formula.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -296,7 +297,9 @@ static int finish_gradients(engine *e, const ac_node *n, ac_tensor **grads) {
 static void capture(engine *e, const task *t, ac_tensor *const *grads) {
     for (int i = t->asked; i >= 0; i = e->next_asked[i]) {
         ac_tensor *grad = grads[e->targets[i].index];
-        if (grad) e->args->captured[i] = ac_tensor_retain(grad);
+        if (!grad) continue;
+        e->args->captured[i] = ac_tensor_retain(grad);
+        if (e->pass.by.scaler) ac_mark_scaled(grad, e->pass.by.scale ? (double)e->pass.by.scale : INFINITY);
     }
 }
 

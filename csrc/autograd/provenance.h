@@ -4,13 +4,14 @@
 #ifndef AC_AUTOGRAD_PROVENANCE_H
 #define AC_AUTOGRAD_PROVENANCE_H
 
-#include "tensor/tensor.h"
+#include "ops/op.h"
 
 typedef enum {
     AC_PROVENANCE_NONE,     /* nothing is known: no gradient, or one that somebody else put there */
     AC_PROVENANCE_PLAIN,    /* of a loss that was not scaled */
     AC_PROVENANCE_SCALED,   /* times a scale */
     AC_PROVENANCE_UNSCALED, /* and divided by it again */
+    AC_PROVENANCE_USED,     /* and used by a scaler's step */
 } ac_provenance_state;
 
 /* What must not be added up; a gradient's faults stay until it is made anew. */
@@ -47,12 +48,23 @@ typedef struct {
 struct ac_node;
 void ac_pass_meets(ac_pass *pass, const struct ac_node *node);
 
+/* Marks on memory: that of scaled gradients, and of what is computed from them. A write that multiplies, or adds what
+ * is scaled, too, keeps the mark; ac_scaled_after is asked before the write. */
+extern bool ac_any_scaled; /* whether a mark was ever made */
+bool ac_is_marked_scaled(const ac_tensor *t);
+bool ac_is_still_scaled(const ac_tensor *t); /* and nobody has divided it by the scale */
+double ac_scaled_after(ac_op op, ac_tensor *const *in, int n_in, const ac_tensor *target);
+void ac_mark_scaled(const ac_tensor *t, double by);
+
 /* Before a gradient is added to what a leaf has (`old`, NULL: nothing), and after: `grad` is what it has now. */
 void ac_provenance_before(ac_provenance *s, const ac_tensor *old);
 void ac_provenance_after(ac_provenance *s, const ac_tensor *grad, const ac_pass *pass);
 
-/* Whether the provenance speaks of this gradient, as it is now where `exact`. */
+/* Whether the provenance speaks of this gradient, as it is now where `exact`. Linear changes of a scaled one are none.
+ */
 bool ac_provenance_holds(const ac_provenance *s, const ac_tensor *grad, bool exact);
+/* The state, where a script has divided the gradient by the scale by hand, or written what nobody knows. */
+ac_provenance_state ac_provenance_state_of(const ac_provenance *s, const ac_tensor *grad);
 /* The gradient was written by ampc itself, with what it says. */
 void ac_provenance_renew(ac_provenance *s, const ac_tensor *grad);
 

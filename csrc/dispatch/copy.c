@@ -5,6 +5,8 @@
 #include "dispatch/placement.h"
 #include "dispatch/write.h"
 
+#include "autograd/provenance.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -26,8 +28,10 @@ int ac_fill(ac_tensor *target, ac_scalar value) {
     AC_TRY(ac_scalar_held(value, target->dtype, "fill_"));
     if (has_few_zeros(target, value)) {
         AC_TRY(ac_settle(target));
+        bool scaled = ac_is_marked_scaled(target);
         memset(ac_data(target), 0, (size_t)(target->numel * ac_itemsize(target->dtype)));
         ac_wrote(target);
+        if (scaled) ac_mark_scaled(target, 0);
         return 0;
     }
     ac_tensor *number = value.kind == AC_FLOAT ? ac_tensor_scalar(target->dtype, value.f)

@@ -7,6 +7,9 @@
 #include "dispatch/record.h"
 
 #include "amp/autocast.h"
+#include "autograd/provenance.h"
+
+#include <math.h>
 
 /* -- what may be written ------------------------------------------------------------------------------ */
 
@@ -112,12 +115,14 @@ static int compute_apart(const ac_op_call *c, ac_tensor *target) {
 }
 
 static int compute_into(const ac_op_call *c, const ac_infer *meta, ac_tensor *target) {
+    double scaled = ac_any_scaled ? ac_scaled_after(c->op, c->in, c->n_in, target) : NAN;
     int failed;
     if (writes_directly(c, target)) {
         ac_run direct = {c->op, c->in, c->n_in, c->attrs, &target, 1, meta->compute, NULL, false};
         failed = ac_run_kernel(&direct);
     } else failed = compute_apart(c, target);
     ac_wrote(target); /* perhaps in part, when it was interrupted */
+    if (!isnan(scaled)) ac_mark_scaled(target, scaled);
     return failed;
 }
 

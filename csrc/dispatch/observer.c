@@ -29,5 +29,5 @@ int64_t ac_observation_begins(void) { return ac_watching ? nanoseconds() : 0; }
 int ac_observe_target(const ac_op_call *c, int64_t begin) {
     if (!ac_watching) return 0;
     int64_t took = begin ? nanoseconds() - begin : 0;
-    return ac_watch(&(ac_seen){c->op, c->operands, c->out, c->n_in, 1, NULL, c->low, true, took});
+    return ac_watch(&(ac_seen){c->op, c->operands, c->out, c->n_in, 1, c->attrs, c->low, true, took});
 }

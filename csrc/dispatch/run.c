@@ -8,6 +8,8 @@
 #include "autograd/node.h"
 #include "base/pool.h"
 
+#include <math.h>
+
 static void *no_release(void) { return NULL; }
 static void no_acquire(void *state) { (void)state; }
 ac_lock_hooks ac_lock = {no_release, no_acquire};
@@ -44,8 +46,10 @@ int ac_run_product(ac_run *run) {
 
 int ac_run_into(ac_op op, ac_tensor *t, const void *attrs, ac_tensor *target) {
     ac_run run = {op, &t, 1, attrs, &target, 1, AC_float32, NULL, false};
+    double scaled = ac_any_scaled ? ac_scaled_after(op, &t, 1, target) : NAN;
     int failed = ac_run_kernel(&run);
     ac_wrote(target); /* perhaps in part, when it was interrupted */
+    if (!isnan(scaled)) ac_mark_scaled(target, scaled);
     return failed;
 }
 
@@ -80,6 +84,13 @@ static int allocate(const ac_op_call *c, const ac_infer *meta, ac_device device)
     return 0;
 }
 
+/* Of what is computed from scaled gradients nobody knows what it is multiplied by. */
+static void mark_computed(const ac_op_call *c, int n_out) {
+    bool marked = false;
+    for (int i = 0; i < c->n_in && !marked; i++) marked = c->operands[i] && ac_is_marked_scaled(c->operands[i]);
+    for (int i = 0; i < n_out && marked; i++) ac_mark_scaled(c->out[i], 0);
+}
+
 /* All operands lie on `device` already, or travel with the call. */
 static int compute_there(const ac_op_call *c, ac_device device) {
     ac_infer meta;
@@ -94,6 +105,7 @@ static int compute_there(const ac_op_call *c, ac_device device) {
         return -1;
     }
     if (c->info->mutates) note_mutations(c);
+    if (ac_any_scaled) mark_computed(c, meta.n_out);
     for (int i = 0; i < meta.n_out; i++) {
         AC_ASSERT(c->out[i] && ac_device_of(c->out[i]) == device);
         c->out[i]->is_inference = ac_mode.inference;

@@ -63,10 +63,12 @@ static int sum_up(PyObject *list, summary *all) {
         const ac_meta *m = notes_of(parameter);
         if (!m || !ac_provenance_holds(&m->provenance, m->grad, false)) continue;
         const ac_provenance *s = &m->provenance;
+        ac_provenance_state state = ac_provenance_state_of(s, m->grad);
         bool exact = ac_provenance_holds(s, m->grad, true);
-        int wrong = s->faults | (s->state == AC_PROVENANCE_SCALED && !exact ? AC_EDITED : 0);
-        if (s->state == AC_PROVENANCE_PLAIN && !exact) continue; /* what it is now, nobody knows */
-        all->states |= 1 << s->state, all->faults |= wrong;
+        int wrong = s->faults | (state == AC_PROVENANCE_SCALED && !exact ? AC_EDITED : 0);
+        if (state == AC_PROVENANCE_NONE) continue; /* what it is now, nobody knows */
+        if ((state == AC_PROVENANCE_PLAIN || state == AC_PROVENANCE_USED) && !exact) continue;
+        all->states |= 1 << state, all->faults |= wrong;
         all->float16 |= s->float16;
         if (s->state != AC_PROVENANCE_PLAIN && all->scaled < 0) all->scaled = i, all->by = s->by;
         if (wrong && all->faulty < 0) all->faulty = i;
@@ -98,7 +100,7 @@ static PyObject *provenance(PyObject *module, PyObject *list) {
 }
 
 /* _set_provenance(parameters or groups, how): their gradients were written by ampc: 'same' as what they were,
- * 'unscaled', or 'none' */
+ * 'unscaled', 'taken' by a step, or 'none' */
 static PyObject *set_provenance(PyObject *module, PyObject *args) {
     PyObject *list, *parameter;
     const char *how;
@@ -110,6 +112,7 @@ static PyObject *set_provenance(PyObject *module, PyObject *args) {
         if (!m || !ac_provenance_holds(&m->provenance, m->grad, false)) continue;
         if (how[0] == 'n') m->provenance.state = AC_PROVENANCE_NONE;
         if (how[0] == 'u') m->provenance.state = AC_PROVENANCE_UNSCALED, m->provenance.faults = 0;
+        if (how[0] == 't') m->provenance.state = AC_PROVENANCE_USED;
         ac_provenance_renew(&m->provenance, m->grad);
     }
     Py_RETURN_NONE;
@@ -119,8 +122,7 @@ static PyObject *set_provenance(PyObject *module, PyObject *args) {
 static PyObject *is_scaled(PyObject *module, PyObject *o) {
     (void)module;
     if (!ac_is_tensor(o)) Py_RETURN_FALSE;
-    const ac_storage *s = ac_unwrap(o)->storage;
-    return PyBool_FromLong(s->scaled_at == s->content + 1);
+    return PyBool_FromLong(ac_is_still_scaled(ac_unwrap(o)));
 }
 
 /* _has_units(dtype): whether the CPU multiplies values of a 16-bit dtype as such; else products are float32's */

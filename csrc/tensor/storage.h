@@ -38,6 +38,7 @@ typedef struct ac_storage {
     int64_t bytes;
     uint64_t content;   /* bumped by every write, whoever makes it; what caches key on */
     uint64_t scaled_at; /* the content, + 1, that was a gradient times a loss scale; see autograd/provenance.h */
+    double scaled_by;   /* and what it was multiplied by: infinite of a GPU's scale, 0 where nobody knows any more */
     uint32_t version;   /* autograd's counter, shared by views and detach() */
     ac_device device;
     bool exported;           /* memory that somebody else may write: no trustworthy `content` */
