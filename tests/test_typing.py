@@ -60,7 +60,7 @@ reveal_type(advice.precision)  # str
 reveal_type(ampc.doctor.advise(net, (x, x), criterion, opt, steps=2))  # ampc.doctor.precision_advisor.Advice
 reveal_type(ampc.doctor.reports()[0])  # tuple[str, str, int, str, str, fallback=ampc.doctor.guard.Report]
 with ampc.doctor(stop=True) as found, ampc.explain() as explained:
-    reveal_type(found.findings)  # list[ampc.doctor.nonfinite.Finding]
+    reveal_type(found.findings)  # list[ampc.doctor._finding.Finding]
     reveal_type(explained)  # ampc.doctor.explain.Explain
 reveal_type(ampc.finfo(ampc.float16).max)  # float
 reveal_type(ampc.testing.assert_close(x, x))  # None
