@@ -2,6 +2,8 @@
 
 import ast
 import os
+import re
+from pathlib import Path
 
 import pytest
 from references import part
@@ -24,6 +26,11 @@ def test_a_pair_is_two_scripts_with_a_label(path):
 
 def test_what_is_open_exists():
     assert set(KNOWN) <= {s.name for s in corpus.scripts()} and all(KNOWN.values())
+
+
+def test_the_page_names_what_is_open():
+    page = (Path(__file__).parent.parent / "docs" / "diagnosis.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == {name.split()[0] for name in KNOWN}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process for each script is made by fork")

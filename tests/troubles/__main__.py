@@ -1,4 +1,4 @@
-"""    cd tests; python -m troubles --report [--only NAME] [--json FILE] [--open] [--torch] [--advise]"""
+"""    cd tests; python -m troubles --report [--only NAME] [--json FILE] [--open] [--save] [--torch] [--advise]"""
 
 from __future__ import annotations
 
@@ -11,7 +11,34 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from . import judge
-from .corpus import Script, is_wrong, renew_open, run, scripts, symptom
+from .corpus import Script, is_wrong, renew_open, run, scripts, still_open, symptom
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "diagnosis.md"
+HEAD = """# How right the diagnosis is
+
+This page is made by `python -m troubles --save` in `tests/`. `tests/troubles` holds {pairs} pairs of small training scripts: one of a pair is broken,
+its twin is mended, and a label says what is wrong, at which line, and what helps. Further scripts are valid and look suspicious. Every script ran under the guard, the
+doctor and the loss scaler's ledger, and `ampc check` read its text.
+
+- `found`: something was said of the broken script.
+- `cause`, `operator`, `line`, `fix`: this was as the label says, in one finding or in several.
+- `beside`: something else was said too, which is wrong there.
+- `right`: all was as the label says, and nothing else was said.
+
+A false alarm is anything that is said of a mended or valid script. What only tells of the machine or of an old name does not count.
+
+The rules were mended on these scripts. Of scripts that they have not seen, they will be right less often.
+
+```console
+"""
+
+
+def page(tables: List[str], pairs: int) -> str:
+    """The page of the documentation: the tables, and what is still diagnosed wrongly."""
+    wrong = [f"| `{name.split()[0]}` | {' '.join(name.split()[1:]) or 'broken'} | {reason.split('; said')[0].replace(' | ', ' or ')} |" for name, reason in still_open().items()]
+    rest = ["", "## Still diagnosed wrongly", "", "| script | kind | what is wrong |", "| --- | --- | --- |", *wrong] if wrong else []
+    return HEAD.format(pairs=pairs) + "\n".join([*tables[1:], "```", *rest]) + "\n"
 
 
 def main() -> int:
@@ -22,6 +49,7 @@ def main() -> int:
     parser.add_argument("--names", metavar="FILE", help="the pairs and scripts whose names stand in this file, one a line")
     parser.add_argument("--json", metavar="FILE", help="write everything that was said")
     parser.add_argument("--open", action="store_true", help="renew open.txt: those that are diagnosed wrongly, with the reason")
+    parser.add_argument("--save", action="store_true", help="write the tables to docs/diagnosis.md")
     parser.add_argument("--torch", action="store_true", help="run them under torch, and see that the broken show their symptom and the others do not")
     parser.add_argument("--advise", action="store_true", help="also ask `ampc advise` about those whose labels say what it should answer")
     args = parser.parse_args()
@@ -45,6 +73,8 @@ def main() -> int:
             wrong += _advise(chosen, Path(folder))
     if not args.torch:
         print("\n".join(_tables(ran)))
+    if args.save and not args.torch:
+        PAGE.write_text(page(_tables(ran), sum(s.kind == "broken" for s, _, _ in ran)))
     if args.open and not args.torch:
         renew_open([(s.name, said) for s, _, said in ran])
     if args.json:
