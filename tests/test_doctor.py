@@ -207,7 +207,8 @@ class Doubled(torch.utils.data.Dataset):
         return self.x[i] * 2, i
 
 
-@pytest.mark.parametrize("kind", ["tensors", "own code", "subset", "own collate", "workers", "copies"])
+@pytest.mark.parametrize("kind", ["tensors", "own code", "subset", "own collate", "copies",
+                                  pytest.param("workers", marks=pytest.mark.skipif(ON_GPU, reason="a worker is forked, and cannot use the GPU"))])
 def test_the_sample_of_a_data_set_is_named(kind):
     x = torch.randn(20, 4)
     x[13, 1] = x[13, 2] = math.nan

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Tuple
 
-from .. import _C
+from .. import _C, _ops
 from .._callers import call_site
 from .._events import Listener
 from ._growth import TENFOLD, growth
@@ -161,7 +161,8 @@ def _listed(numbers: List[int]) -> str:
 
 
 def stats_of(t: Any) -> Tuple[float, float, float, float, float]:
-    """Squares, largest magnitude, infinities, nans, small values; waits for a GPU."""
+    """Squares, largest magnitude, infinities, nans, small values; waits for a GPU. All that it calls is of the core, so that a doctor around
+    it knows whose operators these are."""
     t = t.detach()
     dense = t if t.is_contiguous() else t.contiguous()
-    return _C._sum_up(_C._cuda_grad_stats([dense]).cpu() if t.is_cuda else _C._grad_stats([dense]))
+    return _C._sum_up(_ops._to_device(_C._cuda_grad_stats([dense]), 0) if t.is_cuda else _C._grad_stats([dense]))

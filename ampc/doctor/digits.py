@@ -67,6 +67,11 @@ def _some(t: Any) -> Any:
     return flat[::max(1, flat.numel() // ELEMENTS)].clone()
 
 
+def _beside(target: Any, other: Any) -> Any:
+    """The elements of an operand that meet those few of the target."""
+    return _some(other.detach().to(target.device).expand(target.shape)).float()
+
+
 class Sums:
     """What a doctor sees of additions onto 16-bit tensors: each line and memory, how often in a row one more addition would change nothing."""
 
@@ -80,14 +85,14 @@ class Sums:
         if op not in ("add", "sub", "lerp") or target.dtype not in _HALF or target.is_meta:
             return
         key = (*location, _C._address(target))
-        now, added = _some(target).float(), _some(inputs[1].detach().expand(target.shape)).float()
+        now, added = _some(target).float(), _beside(target, inputs[1])
         size = float(now.abs().mean())
         if len(self._first) > MANY:  # lines times memory
             self._first.clear()
             self._lost.clear()
         self._first.setdefault(key, size)
         if op == "lerp":
-            added = (added - now) * _some(inputs[2].detach().expand(target.shape)).float()
+            added = (added - now) * _beside(target, inputs[2])
         else:
             added = added * float(_C._seen_argument("alpha") or 1.0)
         wanted = added != 0
