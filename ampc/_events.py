@@ -121,8 +121,8 @@ class Listener:
         """A scaler is about to make a step, or to leave it out where a flag of ``found_inf`` is not 0. ``stats``: ``amp._ledger.GradStats``, one
         a device. A listener may set ``scaler.last_step``."""
 
-    def step_begins(self, optimizer: Any) -> None:
-        """An optimizer's own step begins, called by the script or by a scaler."""
+    def step_begins(self, optimizer: Any, closure: bool) -> None:
+        """An optimizer's own step begins, called by the script or by a scaler; with a ``closure``, which makes the gradients that it uses."""
 
     def step_ended(self, optimizer: Any) -> None:
         """The same step has ended, with or without an error."""

@@ -40,7 +40,7 @@ class Notes(_events.Listener):
     def step_decided(self, scaler, optimizer, scale, loss, found_inf, stats):
         self.heard.append(("decided", sum(f.item() for f in found_inf.values())))
 
-    def step_begins(self, optimizer):
+    def step_begins(self, optimizer, closure):
         self.heard.append("begins")
 
     def clipping(self, params, what, limit):

@@ -82,7 +82,7 @@ class Ear(Listener):
             for t in _tensors(outputs):
                 self._loss_is_known(t)
 
-    def step_begins(self, optimizer: Any) -> None:
+    def step_begins(self, optimizer: Any, closure: bool) -> None:
         """Keeps the norm of its parameters, at every tenth step."""
         if threading.get_ident() != self._thread:
             return

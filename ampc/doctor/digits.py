@@ -122,7 +122,7 @@ class Digits(Listener):
         self._known: weakref.WeakKeyDictionary[Any, Optional[Updates]] = weakref.WeakKeyDictionary()
         self._running: Dict[int, Updates] = {}  # those whose step has begun and is looked at, by the optimizer's id
 
-    def step_begins(self, optimizer: Any) -> None:
+    def step_begins(self, optimizer: Any, closure: bool) -> None:
         """An optimizer's step begins."""
         try:
             updates = self._known[optimizer]

@@ -229,14 +229,16 @@ def before_metric(metric: float) -> None:
                "the scale changes", "give it the unscaled loss: the value that was passed to scaler.scale()")
 
 
-def before_step(optimizer: Any) -> None:
-    """A step of the optimizer itself, called by the script or by a scaler."""
+def before_step(optimizer: Any, closure: bool) -> None:
+    """A step of the optimizer itself, called by the script or by a scaler. A closure makes the gradients that it will use."""
     if _State.waiting is not None:
         _stop_waiting()
     found = _C._provenance_flags(optimizer.param_groups)
     if found & UNSCALED:
         return
     if found & USED and not found & SCALED:
+        if closure:
+            return
         report("step-twice", f"{type(optimizer).__name__}.step() uses gradients that scaler.step() has used already: their update is made twice, and "
                "also where the scaler has skipped it", "leave this call out: scaler.step(optimizer) calls optimizer.step()")
         return

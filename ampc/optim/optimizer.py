@@ -32,7 +32,7 @@ def _noted(step: Callable[..., Any]) -> Callable[..., Any]:
         self._has_stepped = True
         if self._stepping:  # it is super().step()
             return step(self, *args, **kwargs)
-        announce.step_begins(self)
+        announce.step_begins(self, (args[0] if args else kwargs.get("closure")) is not None)
         self._n_applied += 1
         self._stepping = True
         try:

@@ -102,7 +102,7 @@ class _Recorder(Listener):
         """A range that has ended."""
         self.records.append(Record(name, start, time.time_ns(), "user_annotation", self._thread))
 
-    def step_begins(self, optimizer: Any) -> None:
+    def step_begins(self, optimizer: Any, closure: bool) -> None:
         """An optimizer's step."""
         self._steps.append((f"Optimizer.step#{type(optimizer).__name__}.step", time.time_ns()))
 

@@ -64,9 +64,9 @@ class _Notes(guard.Guard):
         """Keeps the loss, for the backward pass that follows."""
         self.scaled = outputs.detach() if isinstance(outputs, ampc.Tensor) else None
 
-    def step_begins(self, optimizer: Any) -> None:
+    def step_begins(self, optimizer: Any, closure: bool) -> None:
         """Looks at unscaled float32 gradients, once."""
-        guard.before_step(optimizer)
+        guard.before_step(optimizer, closure)
         if self.underflow or self.precision != "float32":
             return
         grads = [p.grad.detach().double() for p in guard.params_of(optimizer) if p.grad is not None]
